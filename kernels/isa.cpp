@@ -1,0 +1,67 @@
+// Chooses the instruction-set path once, and holds the GEMM library to it.
+#include "kernels/dispatch.h"
+
+#include "libtrain/base/error.h"
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <string>
+
+namespace trainyard::kernels {
+
+namespace {
+
+constexpr Isa all[] = {Isa::baseline, Isa::avx2, Isa::avx512};
+
+bool machine_has(Isa isa) {
+  switch (isa) {
+    case Isa::baseline: return true;
+    case Isa::avx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    case Isa::avx512:
+      return machine_has(Isa::avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  }
+  return false;
+}
+
+// The library fixes its choice at its first use, so this must come before any GEMM.
+void limit_library(Isa isa) {
+  dnnl_set_max_cpu_isa(isa == Isa::avx512 ? dnnl_cpu_isa_avx512_core : isa == Isa::avx2 ? dnnl_cpu_isa_avx2 : dnnl_cpu_isa_sse41);
+}
+
+Isa choose() {
+  const char* forced = std::getenv("TRAINYARD_ISA");
+  Isa chosen = best_isa();
+  if (forced != nullptr && *forced != '\0') {
+    bool known = false;
+    for (auto isa : all)
+      if (std::string(forced) == name_of(isa)) chosen = isa, known = true;
+    if (!known) throw base::UsageError(fmt::format("TRAINYARD_ISA={} is not an instruction-set path", forced), "use baseline, avx2 or avx512");
+    if (!machine_has(chosen)) throw base::Unsupported(fmt::format("TRAINYARD_ISA={}, but this machine lacks those instructions", forced), fmt::format("the best here is {}", name_of(best_isa())));
+  }
+  limit_library(chosen);
+  return chosen;
+}
+
+std::atomic<int> overridden{-1};
+
+}  // namespace
+
+Isa best_isa() { return machine_has(Isa::avx512) ? Isa::avx512 : machine_has(Isa::avx2) ? Isa::avx2 : Isa::baseline; }
+
+Isa active_isa() {
+  static const Isa chosen = choose();
+  const int forced = overridden.load(std::memory_order_relaxed);
+  return forced >= 0 ? static_cast<Isa>(forced) : chosen;
+}
+
+void set_isa(Isa isa) {
+  active_isa();
+  overridden = static_cast<int>(isa);
+}
+
+const char* name_of(Isa isa) { return isa == Isa::avx512 ? "avx512" : isa == Isa::avx2 ? "avx2" : "baseline"; }
+
+}  // namespace trainyard::kernels

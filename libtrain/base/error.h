@@ -1,0 +1,66 @@
+// Errors: one exception type that carries an exit code, a sentence, and what to try.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace trainyard::base {
+
+// The exit codes of every program. Part of the command-line contract.
+enum class ExitCode : int {
+  done = 0,
+  unexpected = 1,
+  usage = 2,
+  input_refused = 3,
+  environment = 4,
+  check_failed = 5,
+  peer_hung = 6,
+  requeue = 75,
+};
+
+// What failed, on what, expected against found (what()), and what to try (hint(), may be empty).
+class Error : public std::runtime_error {
+ public:
+  Error(ExitCode code, const std::string& message, std::string hint = {})
+      : std::runtime_error(message), code_(code), hint_(std::move(hint)) {}
+  ExitCode code() const { return code_; }
+  const std::string& hint() const { return hint_; }
+
+ private:
+  ExitCode code_;
+  std::string hint_;
+};
+
+struct UsageError : Error {
+  explicit UsageError(const std::string& m, std::string hint = {}) : Error(ExitCode::usage, m, std::move(hint)) {}
+};
+struct InputError : Error {
+  explicit InputError(const std::string& m, std::string hint = {}) : Error(ExitCode::input_refused, m, std::move(hint)) {}
+};
+struct EnvironmentError : Error {
+  explicit EnvironmentError(const std::string& m, std::string hint = {}) : Error(ExitCode::environment, m, std::move(hint)) {}
+};
+struct CheckError : Error {
+  explicit CheckError(const std::string& m, std::string hint = {}) : Error(ExitCode::check_failed, m, std::move(hint)) {}
+};
+struct PeerError : Error {
+  explicit PeerError(const std::string& m, std::string hint = {}) : Error(ExitCode::peer_hung, m, std::move(hint)) {}
+};
+// A backend or combination this build does not have. Exit code 4.
+struct Unsupported : Error {
+  explicit Unsupported(const std::string& m, std::string hint = {}) : Error(ExitCode::environment, m, std::move(hint)) {}
+};
+
+// Internal invariants: print the values, never for bad input.
+[[noreturn]] void invariant_failed(const char* file, int line, const char* condition, const std::string& values);
+
+}  // namespace trainyard::base
+
+// TRAINYARD_ASSERT(a == b, "a {} b {}", a, b): checked in every build; throws std::logic_error.
+#define TRAINYARD_ASSERT(condition, ...)                                                               \
+  do {                                                                                                 \
+    if (!(condition)) ::trainyard::base::invariant_failed(__FILE__, __LINE__, #condition, fmt::format(__VA_ARGS__)); \
+  } while (false)

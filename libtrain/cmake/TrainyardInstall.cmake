@@ -1,0 +1,1 @@
+# Install rules: headers, libraries and a CMake package.

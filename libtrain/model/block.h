@@ -1,0 +1,73 @@
+// Block: a piece of the model with explicit forward and backward. Lifetimes are visible; there is no tape.
+#pragma once
+
+#include "libtrain/base/view.h"
+#include "libtrain/params/store.h"
+#include "libtrain/tensor/exec.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trainyard::model {
+
+enum class Mode { train, evaluate };   // evaluate: no dropout, nothing is saved
+
+// One micro-batch: b sequences of T tokens. All views int32 [b, T] on the host unless said otherwise.
+struct MicroBatch {
+  base::View tokens, targets, positions;
+  base::View document_start;            // for each token the index in its sequence where its document begins (0 without the mask)
+  base::View weights;                   // u8 [b, T]: 1 counts, 0 does not (first target after an end of document under the mask)
+  std::vector<std::uint64_t> samples;   // global sample ordinal of each sequence (the key of dropout)
+  std::int64_t batch() const { return tokens.shape[0]; }
+  std::int64_t sequence() const { return tokens.shape[1]; }
+};
+
+// The stack of saved activations of one micro-batch in flight. forward pushes in order, backward pops in reverse; empty afterwards.
+class Saved {
+ public:
+  explicit Saved(tensor::Arena& arena) : arena_(arena) {}
+  base::View push(base::DType dtype, std::initializer_list<std::int64_t> shape);
+  base::View pop();
+  bool empty() const { return entries_.empty(); }
+  std::size_t size() const { return entries_.size(); }
+  void clear();
+  tensor::Arena& arena() { return arena_; }
+
+ private:
+  struct Entry { base::View view; std::int64_t mark; };
+  tensor::Arena& arena_;
+  std::vector<Entry> entries_;
+};
+
+// What a block may see of the step. Results of the head: loss_sum (fp64, over counted targets) and target_count.
+struct Step {
+  tensor::Exec& exec;                   // compute; exec.scratch() is the workspace arena
+  params::ParameterStore& store;
+  const MicroBatch& micro;
+  base::DType dtype;                    // working dtype
+  std::uint64_t seed = 0;               // of dropout
+  Mode mode = Mode::train;
+  double loss_sum = 0;
+  std::int64_t target_count = 0;
+};
+
+// main: [b*T, hidden] in the working dtype. In backward it is the gradient of main, updated in place by each block.
+struct Flow {
+  base::View main;
+  base::View memory;                    // encoder-decoder models; empty here
+};
+
+class Block {
+ public:
+  virtual ~Block() = default;
+  virtual std::string name() const = 0;
+  // The uses of units this block leases, in order of first use in forward.
+  virtual std::vector<plan::Use> uses() const = 0;
+  // The parameters the block declares for a unit index, compared with the inventory by a test.
+  virtual std::vector<plan::Unit> declares() const = 0;
+  virtual void forward(Step& step, Flow& flow, Saved& saved) = 0;
+  virtual void backward(Step& step, Flow& flow, Saved& saved) = 0;
+};
+
+}  // namespace trainyard::model

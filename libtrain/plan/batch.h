@@ -1,0 +1,29 @@
+// Who computes which micro-batch, and in what order gradients are folded (decision 1). Pure arithmetic.
+#pragma once
+
+#include <cstdint>
+
+namespace trainyard::plan {
+
+struct BatchPlan {
+  std::int64_t global_batch = 1;   // sequences a step
+  std::int64_t micro_batch = 1;    // sequences a micro-batch
+  std::int64_t fold = 1;           // g: consecutive micro-batches that a rank adds locally before the ordered reduction
+  int data_ranks = 1;              // d
+
+  std::int64_t micros() const { return global_batch / micro_batch; }                    // M
+  std::int64_t groups() const { return (micros() + fold - 1) / fold; }                  // the last group may be ragged
+  std::int64_t turns() const { return (groups() + data_ranks - 1) / data_ranks; }       // reductions a step
+  // Group computed by data rank r in turn k, or -1 when r idles in the ragged last turn.
+  std::int64_t group_of(int r, std::int64_t turn) const { const auto q = turn * data_ranks + r; return q < groups() ? q : -1; }
+  int contributors(std::int64_t turn) const {
+    const auto left = groups() - turn * data_ranks;
+    return static_cast<int>(left < data_ranks ? left : data_ranks);
+  }
+  std::int64_t first_micro(std::int64_t group) const { return group * fold; }
+  std::int64_t end_micro(std::int64_t group) const { const auto e = (group + 1) * fold; return e < micros() ? e : micros(); }
+  // Global sample ordinal of sequence i of micro-batch m in a step (0-based step).
+  std::int64_t sample(std::int64_t step, std::int64_t micro, std::int64_t i) const { return step * global_batch + micro * micro_batch + i; }
+};
+
+}  // namespace trainyard::plan

@@ -1,0 +1,56 @@
+// Exec: where work runs: device, stream, scratch arena. Overlap is passing another Exec and joining by an event.
+#pragma once
+
+#include "libtrain/base/view.h"
+#include "libtrain/tensor/arena.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace trainyard::tensor {
+
+// A point in the order of one Exec. Copyable handle; an empty event is already done.
+class Event {
+ public:
+  Event() = default;
+  bool done() const;
+  // Blocks the calling thread. Rethrows what the work before the event threw.
+  void wait() const;
+  struct State;
+  explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+// The CPU has two kinds. `caller`: work runs at once on the calling thread. `worker`: a thread of its own runs the work in order of
+// submission (all signals masked); this is the CPU's stream, and the communication thread is one of these.
+// run, record and wait are called by one thread only. Work items are small closures (captures below 256 bytes).
+class Exec {
+ public:
+  static std::unique_ptr<Exec> caller(Arena* scratch, int threads);
+  static std::unique_ptr<Exec> worker(const std::string& thread_name, Arena* scratch);
+  virtual ~Exec() = default;
+
+  virtual void run(std::function<void()> work) = 0;
+  virtual Event record() = 0;                  // done when all work submitted so far is done
+  virtual void wait(const Event& event) = 0;   // work submitted from now on starts after the event
+  virtual void synchronize() = 0;              // blocks the caller until all work is done; rethrows
+  virtual double busy_seconds() const = 0;     // time spent inside work items so far (worker), 0 for caller
+
+  base::Device device() const { return device_; }
+  // Scratch for kernels: used under an ArenaScope inside one work item. Throws if this Exec has none.
+  Arena& scratch() const;
+  int threads() const { return threads_; }     // size of the OpenMP team that kernels use here
+
+ protected:
+  Exec(base::Device device, Arena* scratch, int threads) : device_(device), scratch_(scratch), threads_(threads) {}
+
+ private:
+  base::Device device_;
+  Arena* scratch_;
+  int threads_;
+};
+
+}  // namespace trainyard::tensor
