@@ -1,0 +1,65 @@
+// Model states: how many bytes of parameters, gradients and optimizer each rank holds under a ZeRO stage, padding included.
+#pragma once
+
+#include "libtrain/base/dtype.h"
+#include "libtrain/plan/batch.h"
+#include "libtrain/plan/inventory.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace trainyard::plan {
+
+// Units, their flat layouts over d pieces, and the order of use, worked out once.
+struct UnitSet {
+  UnitSet(const ModelConfig& model, int pieces);
+
+  std::vector<Unit> units;
+  std::vector<UnitLayout> layouts;   // one per unit
+  std::vector<Use> uses;             // forward order
+  int pieces;
+
+  int use_index(Use use) const;                 // position in `uses`
+  std::int64_t padded_of(Use use) const { return layouts[static_cast<std::size_t>(use.unit)].padded; }
+  std::int64_t piece_of(Use use) const { return layouts[static_cast<std::size_t>(use.unit)].piece; }
+  std::int64_t piece_total() const;             // over units
+  std::int64_t padded_total() const;
+  std::int64_t piece_total_uses() const;        // over uses: a tied table counts twice
+  std::int64_t padded_total_uses() const;
+  std::int64_t largest_padded() const;
+};
+
+// Buffers that units take turns in. Transformer layers rotate through `layer_slots`; every other unit has a slot of its own.
+struct SlotPlan {
+  SlotPlan(const UnitSet& set, int layer_slots);
+  std::vector<int> slot_of_unit;           // per unit
+  std::vector<std::int64_t> elements;      // per slot
+  std::int64_t bytes(std::int64_t element_bytes) const;  // each slot rounded up to 64 bytes
+};
+
+// Everything the bytes depend on. `zero` follows Rajbhandari et al. (2020), "ZeRO: memory optimizations toward training trillion
+// parameter models": 1 cuts the optimizer states, 2 the gradients too, 3 the parameters too.
+struct StateShape {
+  int zero = 0;
+  base::DType working = base::DType::f32;
+  base::DType gradient = base::DType::f32;
+  BatchPlan batch;
+  int layer_slots = 2;                     // units in flight among the layers
+};
+
+// How gradients are kept, a consequence of stage, fold and turns:
+//  - whole: one local gradient of every use (stages 0 and 1; stages 2 and 3 only with fold > 1, which adds up a group locally)
+//  - pieces: the folded sum of the own pieces, apart from `whole` (stages 2 and 3; stage 1, or a fold above 1, with more than one turn)
+//  - units: rotating unit buffers (not for stage 1 with fold 1, where micro-batch gradients go straight into `whole`)
+struct GradientPlan {
+  bool whole = false, pieces = false, units = false;
+};
+GradientPlan gradient_plan(const StateShape& shape);
+
+struct StateBytes {
+  std::int64_t parameters = 0, gathered_units = 0, gradients = 0, unit_gradients = 0, optimizer = 0, communication_staging = 0,
+               save_snapshot = 0;
+};
+StateBytes state_bytes(const UnitSet& set, const StateShape& shape);
+
+}  // namespace trainyard::plan
