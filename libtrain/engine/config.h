@@ -1,0 +1,55 @@
+// RunConfig: what a user can say about a training run, with its defaults. One description gives flags, file keys and --print-config.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trainyard::engine {
+
+struct RunConfig {
+  // what
+  std::string model = "gpt2-micro";       // preset or TOML file
+  std::string data;                       // folder of token shards
+  std::string output;                     // run folder
+  std::string plan;                       // plan.json of partition-model
+  std::int64_t steps = 100;
+  std::int64_t global_batch = 8;          // sequences a step
+  std::int64_t micro_batch = 1;           // sequences a micro-batch
+  std::int64_t sequence = 0;              // tokens a sequence; 0: the model's context
+  std::uint64_t seed = 1;
+  std::string document_mask = "off";
+  // how
+  int zero = 0;
+  std::string dtype = "f32";
+  std::int64_t fold = 1;
+  std::string reduction = "ordered";
+  std::string recompute = "none";
+  int layer_slots = 2;
+  int threads = 0;                        // 0: the cores this rank may use
+  std::string memory_limit;               // for example 4GB: bytes of one rank
+  // optimizer
+  double learning_rate = 1e-3;
+  double final_learning_rate = 0;
+  std::string schedule = "cosine";
+  std::int64_t warmup_steps = 0;
+  std::int64_t decay_steps = 0;
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
+  double clip = 1.0;
+  // keeping
+  std::int64_t save_every = 0;
+  int keep = 3;
+  std::string resume = "auto";
+  std::string init_from;
+  std::string change;                     // comma-separated names of identity fields that a resume may change
+  std::int64_t stop_after = 0;
+  std::int64_t validate_every = 0;
+  std::int64_t validation_sequences = 64;
+  std::int64_t save_throttle = 0;         // bytes a second of background writing; 0: as fast as the disk takes it
+  // watching
+  std::string progress = "auto";
+  double hang_timeout = 600;              // seconds
+  double collective_delay = 0;            // seconds added to every collective, to see what overlap hides
+};
+
+}  // namespace trainyard::engine

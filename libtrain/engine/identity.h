@@ -1,0 +1,22 @@
+// Identity: what makes two runs the same run. A resume refuses a difference unless the user names it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+#include <vector>
+
+namespace trainyard::engine {
+
+// Both are flat JSON objects. Fields of the identity: model, data, seed, sequence, global_batch, micro_batch, fold, reduction, document_mask,
+// schedule and its numbers, optimizer numbers, steps. Ranks, ZeRO stage, working dtype, threads, recomputation and saving are free.
+// Throws InputError that lists every field that differs (expected from the checkpoint, found in the command line) unless `allowed` names it;
+// also when `allowed` names a field that does not exist (UsageError).
+void require_same_run(const nlohmann::json& checkpoint, const nlohmann::json& now, const std::vector<std::string>& allowed, const std::string& where);
+
+// 16 hex digits over the canonical dump.
+std::string hash_of(const nlohmann::json& identity);
+
+std::vector<std::string> split_names(const std::string& comma_separated);
+
+}  // namespace trainyard::engine

@@ -1,0 +1,47 @@
+// The formulas of the schedules.
+#include "libtrain/engine/learning_rate.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace trainyard::engine {
+
+std::vector<std::string> schedule_names() { return {"constant", "linear", "cosine", "wsd", "inverse-sqrt"}; }
+
+double LearningRate::at(std::int64_t completed) const {
+  const auto t = std::min(completed + 1, std::max<std::int64_t>(total_steps, 1));
+  if (t <= warmup_steps) return peak * static_cast<double>(t) / static_cast<double>(warmup_steps);
+  const auto span = static_cast<double>(std::max<std::int64_t>(1, total_steps - warmup_steps));
+  const double progress = static_cast<double>(t - warmup_steps) / span;
+  if (schedule == "linear") return peak + (final - peak) * progress;
+  if (schedule == "cosine") return final + (peak - final) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
+  if (schedule == "wsd") {
+    const auto left = total_steps - t;
+    if (left >= decay_steps) return peak;
+    return final + (peak - final) * static_cast<double>(left) / static_cast<double>(decay_steps);
+  }
+  if (schedule == "inverse-sqrt") {
+    const auto w = static_cast<double>(std::max<std::int64_t>(1, warmup_steps));
+    return peak * std::sqrt(w / static_cast<double>(std::max<std::int64_t>(t, 1)));
+  }
+  return peak;
+}
+
+std::vector<std::string> problems(const LearningRate& s) {
+  std::vector<std::string> out;
+  const auto names = schedule_names();
+  if (std::find(names.begin(), names.end(), s.schedule) == names.end())
+    out.push_back(fmt::format("--schedule {} is not known; use one of {}", s.schedule, fmt::join(names, ", ")));
+  if (!(s.peak > 0) || !std::isfinite(s.peak)) out.push_back(fmt::format("--learning-rate {} must be a positive number", s.peak));
+  if (s.final < 0 || s.final > s.peak) out.push_back(fmt::format("--final-learning-rate {} must lie between 0 and --learning-rate {}", s.final, s.peak));
+  if (s.warmup_steps < 0 || s.warmup_steps > s.total_steps) out.push_back(fmt::format("--warmup-steps {} must lie between 0 and --steps {}", s.warmup_steps, s.total_steps));
+  if (s.schedule == "wsd" && (s.decay_steps < 1 || s.decay_steps + s.warmup_steps > s.total_steps))
+    out.push_back(fmt::format("--schedule wsd needs --decay-steps between 1 and --steps minus --warmup-steps ({}), not {}", s.total_steps - s.warmup_steps, s.decay_steps));
+  return out;
+}
+
+}  // namespace trainyard::engine

@@ -1,0 +1,27 @@
+// Learning-rate schedules: a pure function of the number of completed optimizer steps.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trainyard::engine {
+
+// Linear warm-up over warmup_steps, then the named decay to `final` at total_steps; constant after the end.
+//   constant             peak
+//   linear, cosine       from peak to final between the end of the warm-up and total_steps (Loshchilov & Hutter 2017 for cosine)
+//   wsd                  warm-up, stable, then linear to final over the last decay_steps (Hu et al. 2024)
+//   inverse-sqrt         peak * sqrt(w / t), w = max(1, warmup_steps) (Vaswani et al. 2017, equation 3)
+struct LearningRate {
+  std::string schedule = "cosine";
+  double peak = 1e-3, final = 0;
+  std::int64_t warmup_steps = 0, decay_steps = 0, total_steps = 1;
+
+  // For the step that follows `completed` finished ones: the first step already uses peak / warmup_steps.
+  double at(std::int64_t completed) const;
+};
+
+std::vector<std::string> schedule_names();
+std::vector<std::string> problems(const LearningRate& schedule);
+
+}  // namespace trainyard::engine

@@ -1,0 +1,50 @@
+// The arenas of a rank and the memory table.
+#include "libtrain/engine/memory.h"
+
+#include <fmt/format.h>
+
+#include <sys/resource.h>
+
+namespace trainyard::engine {
+
+RankMemory::RankMemory(const CategoryBytes& predicted) : predicted_(predicted) {
+  for (int c = 0; c < tensor::category_count; ++c)
+    arenas_.push_back(std::make_unique<tensor::Arena>(static_cast<tensor::Category>(c), predicted[static_cast<std::size_t>(c)]));
+}
+
+CategoryBytes RankMemory::measured() const {
+  CategoryBytes out{};
+  for (std::size_t c = 0; c < arenas_.size(); ++c) out[c] = arenas_[c]->peak_bytes();
+  return out;
+}
+
+std::int64_t RankMemory::measured_total() const { return total(measured()); }
+
+std::int64_t total(const CategoryBytes& bytes) {
+  std::int64_t n = 0;
+  for (auto b : bytes) n += b;
+  return n;
+}
+
+std::int64_t peak_resident_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
+}
+
+std::int64_t outside_reserve_bytes(int threads) { return (std::int64_t{384} << 20) + threads * (std::int64_t{16} << 20); }
+
+std::string memory_table(const CategoryBytes& predicted, const CategoryBytes& measured, std::int64_t resident_bytes, std::int64_t reserve_bytes) {
+  std::string out = fmt::format("{:<24}{:>16}{:>16}{:>12}\n", "memory (bytes)", "predicted", "measured", "difference");
+  for (int c = 0; c < tensor::category_count; ++c) {
+    const auto i = static_cast<std::size_t>(c);
+    out += fmt::format("{:<24}{:>16}{:>16}{:>12}\n", tensor::name_of(static_cast<tensor::Category>(c)), predicted[i], measured[i], measured[i] - predicted[i]);
+  }
+  const auto p = total(predicted), m = total(measured);
+  out += fmt::format("{:<24}{:>16}{:>16}{:>12}\n", "total in arenas", p, m, m - p);
+  const auto outside = resident_bytes > m ? resident_bytes - m : 0;
+  out += fmt::format("{:<24}{:>16}{:>16}{:>12}\n", "outside (reserve)", reserve_bytes, outside, outside <= reserve_bytes ? "within" : "OVER");
+  return out;
+}
+
+}  // namespace trainyard::engine

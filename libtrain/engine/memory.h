@@ -1,0 +1,39 @@
+// RankMemory: the arenas of one rank, reserved once at their predicted sizes; and the report of predicted against measured.
+#pragma once
+
+#include "libtrain/tensor/arena.h"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace trainyard::engine {
+
+using CategoryBytes = std::array<std::int64_t, tensor::category_count>;
+
+class RankMemory {
+ public:
+  explicit RankMemory(const CategoryBytes& predicted);
+  tensor::Arena& operator[](tensor::Category c) { return *arenas_[static_cast<std::size_t>(c)]; }
+  const CategoryBytes& predicted() const { return predicted_; }
+  CategoryBytes measured() const;            // high-water marks
+  std::int64_t measured_total() const;
+
+ private:
+  CategoryBytes predicted_;
+  std::vector<std::unique_ptr<tensor::Arena>> arenas_;
+};
+
+std::int64_t total(const CategoryBytes& bytes);
+std::int64_t peak_resident_bytes();          // of this process, from the operating system
+
+// A table, one line a category: predicted, measured, difference; then what libraries took outside (peak resident size minus the ledger)
+// against the stated reserve.
+std::string memory_table(const CategoryBytes& predicted, const CategoryBytes& measured, std::int64_t resident_bytes, std::int64_t reserve_bytes);
+
+// Reserve for what lies outside the arenas: program text, MPI, HDF5, the GEMM library, thread stacks, mapped token shards.
+std::int64_t outside_reserve_bytes(int threads);
+
+}  // namespace trainyard::engine

@@ -1,0 +1,75 @@
+// Writes metrics lines whole, and cuts the file back on a resume.
+#include "libtrain/engine/metrics.h"
+
+#include "libtrain/base/error.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <unistd.h>
+
+namespace trainyard::engine {
+
+namespace {
+
+nlohmann::ordered_json number(double x) {  // JSON has no NaN
+  if (std::isfinite(x)) return x;
+  return std::isnan(x) ? "nan" : x > 0 ? "inf" : "-inf";
+}
+
+// Bytes of the leading lines whose step is at most `step`.
+std::int64_t length_through(const std::string& path, std::int64_t step) {
+  std::ifstream in(path);
+  std::string line;
+  std::int64_t good = 0;
+  while (std::getline(in, line) && !in.eof()) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (json.is_discarded() || !json.contains("step") || json["step"].get<std::int64_t>() > step) break;
+    good += static_cast<std::int64_t>(line.size()) + 1;
+  }
+  return good;
+}
+
+}  // namespace
+
+std::string to_json_line(const StepMetrics& m) {
+  nlohmann::ordered_json j;
+  j["step"] = m.step;
+  j["loss"] = number(m.loss);
+  j["learning_rate"] = m.learning_rate;
+  j["gradient_norm"] = number(m.gradient_norm);
+  j["tokens_seen"] = m.tokens_seen;
+  j["tokens_per_second"] = m.tokens_per_second;
+  j["model_flops_per_second"] = m.model_flops_per_second;
+  j["step_seconds"] = m.step_seconds;
+  j["compute_seconds"] = m.compute_seconds;
+  j["communication_seconds"] = m.communication_seconds;
+  j["hidden_communication_seconds"] = m.hidden_communication_seconds;
+  j["peak_bytes"] = m.peak_bytes;
+  if (m.validation_loss) j["validation_loss"] = number(*m.validation_loss);
+  return j.dump();
+}
+
+MetricsFile::MetricsFile(const std::string& path, std::int64_t keep_through_step) : path_(path) {
+  file_ = ::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+  if (file_ < 0) throw base::EnvironmentError(fmt::format("cannot write {}: {}", path, std::strerror(errno)), "check the permissions of the output folder");
+  const auto length = length_through(path, keep_through_step);
+  if (::ftruncate(file_, length) != 0 || ::lseek(file_, length, SEEK_SET) < 0)
+    throw base::EnvironmentError(fmt::format("cannot cut {} back to step {}: {}", path, keep_through_step, std::strerror(errno)));
+}
+
+MetricsFile::~MetricsFile() {
+  if (file_ >= 0) ::close(file_);
+}
+
+void MetricsFile::write(const StepMetrics& m) {
+  const auto line = to_json_line(m) + "\n";
+  if (::write(file_, line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+    throw base::EnvironmentError(fmt::format("cannot write {}: {}", path_, std::strerror(errno)), "is the disk full? The last published checkpoint stands; resume with --resume auto");
+}
+
+}  // namespace trainyard::engine

@@ -1,0 +1,42 @@
+// Metrics: one JSON line a step in metrics.jsonl, written by rank 0; a resume truncates the file to the checkpoint's step.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace trainyard::engine {
+
+// What one step reports, already agreed by all ranks. Times are seconds of the slowest rank; hidden is the part of the communication
+// time during which compute went on.
+struct StepMetrics {
+  std::int64_t step = 0;                 // completed optimizer steps, counted from 1
+  double loss = 0;                       // mean over the counted target tokens of the global batch
+  double learning_rate = 0;
+  double gradient_norm = 0;
+  std::int64_t tokens_seen = 0;          // since the beginning of the run
+  double tokens_per_second = 0;
+  double model_flops_per_second = 0;
+  double step_seconds = 0, compute_seconds = 0, communication_seconds = 0, hidden_communication_seconds = 0;
+  std::int64_t peak_bytes = 0;           // largest sum of arena high-water marks of any rank
+  std::optional<double> validation_loss;
+};
+
+std::string to_json_line(const StepMetrics& m);   // loss and norm with all their digits
+
+class MetricsFile {
+ public:
+  // Opens for appending after cutting away every line of a later step and an unfinished last line. Throws EnvironmentError.
+  MetricsFile(const std::string& path, std::int64_t keep_through_step);
+  ~MetricsFile();
+  MetricsFile(const MetricsFile&) = delete;
+  void write(const StepMetrics& m);
+
+ private:
+  std::string path_;
+  int file_ = -1;
+};
+
+}  // namespace trainyard::engine

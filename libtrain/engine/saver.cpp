@@ -1,0 +1,126 @@
+// The background writer of checkpoints.
+#include "libtrain/engine/saver.h"
+
+#include "libtrain/base/error.h"
+
+#include <csignal>
+#include <cstring>
+#include <pthread.h>
+
+namespace trainyard::engine {
+
+Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& context, params::ZeroStore& store, int keep,
+             std::int64_t bytes_per_second)
+    : folder_(std::move(folder)), context_(context), store_(store), keep_(keep) {
+  options_.bytes_per_second = bytes_per_second;
+  pieces_.rank = context.data.rank();
+  pieces_.ranks = context.data.size();
+  for (int u = 0; u < context.units(); ++u) {
+    const auto piece = context.layout(u).piece;
+    pieces_.model.push_back(arena.allocate(context.shape.working, {piece}));
+    if (context.shape.working == base::DType::bf16) pieces_.master.push_back(arena.allocate(base::DType::f32, {piece}));
+    pieces_.m.push_back(arena.allocate(base::DType::f32, {piece}));
+    pieces_.v.push_back(arena.allocate(base::DType::f32, {piece}));
+  }
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  thread_ = std::thread([this] { work(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(thread_.native_handle(), "checkpoint");
+}
+
+Saver::~Saver() {
+  {
+    std::lock_guard lock(mutex_);
+    leave_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Saver::take(const checkpoint::RunState& state) {
+  wait();
+  rethrow_failure();
+  const auto copy = [](base::View to, base::View from) { std::memcpy(to.data, from.data, static_cast<std::size_t>(from.bytes())); };
+  for (int u = 0; u < context_.units(); ++u) {
+    const auto i = static_cast<std::size_t>(u);
+    copy(pieces_.model[i], store_.weights().own_piece(u));
+    if (!pieces_.master.empty()) copy(pieces_.master[i], store_.states().master_piece(u));
+    copy(pieces_.m[i], store_.states().m_piece(u));
+    copy(pieces_.v[i], store_.states().v_piece(u));
+  }
+  state_ = state;
+  taken_step_ = state.step;
+  enqueue([this] {
+    checkpoint::write_rank(folder_, state_, pieces_, options_);
+    std::lock_guard lock(mutex_);
+    written_step_ = state_.step;
+  });
+}
+
+void Saver::publish() {
+  enqueue([this] {
+    checkpoint::publish(folder_, state_, pieces_.ranks, keep_);
+    std::lock_guard lock(mutex_);
+    published_step_ = state_.step;
+  });
+}
+
+void Saver::enqueue(std::function<void()> job) {
+  {
+    std::lock_guard lock(mutex_);
+    jobs_.push_back(std::move(job));
+  }
+  changed_.notify_all();
+}
+
+void Saver::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return jobs_.empty() && !busy_; });
+}
+
+std::int64_t Saver::written_step() const {
+  std::lock_guard lock(mutex_);
+  return written_step_;
+}
+
+std::int64_t Saver::published_step() const {
+  std::lock_guard lock(mutex_);
+  return published_step_;
+}
+
+bool Saver::failed() const {
+  std::lock_guard lock(mutex_);
+  return failure_ != nullptr;
+}
+
+void Saver::rethrow_failure() const {
+  std::lock_guard lock(mutex_);
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+void Saver::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return leave_ || !jobs_.empty(); });
+    if (jobs_.empty()) return;
+    auto job = std::move(jobs_.front());
+    jobs_.pop_front();
+    busy_ = true;
+    const bool skip = failure_ != nullptr;
+    lock.unlock();
+    std::exception_ptr failure;
+    try {
+      if (!skip) job();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    if (failure) failure_ = failure;
+    busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace trainyard::engine

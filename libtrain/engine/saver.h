@@ -1,0 +1,59 @@
+// Saver: takes a snapshot of this rank's pieces in memory and writes it on a thread of its own, which never communicates.
+#pragma once
+
+#include "libtrain/checkpoint/rank_writer.h"
+#include "libtrain/params/zero_store.h"
+#include "libtrain/tensor/arena.h"
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace trainyard::engine {
+
+// Life of a checkpoint: take() copies the pieces and starts writing; written() tells when this rank's file is complete; once all ranks
+// have agreed on that, rank 0 calls publish(), also done in the background; published() then tells the step. One checkpoint at a time:
+// take() first waits for the one before.
+class Saver {
+ public:
+  Saver(std::string folder, tensor::Arena& arena, params::StoreContext& context, params::ZeroStore& store, int keep, std::int64_t bytes_per_second);
+  ~Saver();
+  Saver(const Saver&) = delete;
+
+  void take(const checkpoint::RunState& state);
+  void publish();                       // rank 0, once per take()
+  void wait();                          // until the background work handed over so far is done
+
+  std::int64_t taken_step() const { return taken_step_; }        // -1 before the first
+  std::int64_t written_step() const;
+  std::int64_t published_step() const;
+  bool failed() const;
+  void rethrow_failure() const;
+
+ private:
+  void work();
+  void enqueue(std::function<void()> job);
+
+  std::string folder_;
+  params::StoreContext& context_;
+  params::ZeroStore& store_;
+  int keep_;
+  checkpoint::WriteOptions options_;
+  checkpoint::RankPieces pieces_;
+  checkpoint::RunState state_;
+  std::int64_t taken_step_ = -1;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> jobs_;
+  bool busy_ = false, leave_ = false;
+  std::int64_t written_step_ = -1, published_step_ = -1;
+  std::exception_ptr failure_;
+  std::thread thread_;
+};
+
+}  // namespace trainyard::engine

@@ -1,0 +1,28 @@
+// SignalWatcher: the one thread that sees signals. USR1: finish the step and save. TERM, INT: abandon the step and save. A second TERM: stop now.
+#pragma once
+
+#include <atomic>
+#include <thread>
+
+namespace trainyard::engine {
+
+enum class StopRequest : int { none = 0, after_step = 1, abandon_step = 2 };
+
+// Construct before any other thread is started: it masks USR1, TERM, INT and HUP in the calling thread, which later threads inherit.
+// HUP counts as TERM. SIGPIPE is ignored by the programs already.
+class SignalWatcher {
+ public:
+  SignalWatcher();
+  ~SignalWatcher();
+  SignalWatcher(const SignalWatcher&) = delete;
+  StopRequest request() const { return static_cast<StopRequest>(request_.load()); }
+  void raise(StopRequest r);   // for tests, and for --stop-after
+
+ private:
+  void watch();
+  std::atomic<int> request_{0};
+  std::atomic<bool> leave_{false};
+  std::thread thread_;
+};
+
+}  // namespace trainyard::engine

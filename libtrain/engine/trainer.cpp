@@ -1,0 +1,248 @@
+// The step: turns of micro-batches, the fold, the norm, the update.
+#include "libtrain/engine/trainer.h"
+
+#include "kernels/finite/finite.h"
+#include "libtrain/base/error.h"
+#include "libtrain/model/assemble.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+namespace trainyard::engine {
+
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+params::GradientFold::Position::Place place_of(std::int64_t micro, std::int64_t first, std::int64_t end) {
+  using Place = params::GradientFold::Position::Place;
+  if (end - first == 1) return Place::only;
+  return micro == first ? Place::first : micro == end - 1 ? Place::last : Place::middle;
+}
+
+}  // namespace
+
+CategoryBytes predicted_memory(const TrainerSetup& s) {
+  const plan::UnitSet set(s.model, s.states.batch.data_ranks);
+  const auto states = plan::state_bytes(set, s.states);
+  CategoryBytes out{};
+  const auto at = [&](tensor::Category c) -> std::int64_t& { return out[static_cast<std::size_t>(c)]; };
+  at(tensor::Category::parameters) = states.parameters;
+  at(tensor::Category::gathered_units) = states.gathered_units;
+  at(tensor::Category::gradients) = states.gradients;
+  at(tensor::Category::unit_gradients) = states.unit_gradients;
+  at(tensor::Category::optimizer) = states.optimizer;
+  at(tensor::Category::activations) = plan::activation_bytes(s.model, s.micro, plan::Pass::train, s.recompute);
+  at(tensor::Category::communication_staging) = states.communication_staging;
+  at(tensor::Category::workspace) = plan::workspace_bytes(s.model, s.micro, plan::Pass::train);
+  at(tensor::Category::save_snapshot) = states.save_snapshot;
+  return out;
+}
+
+Trainer::Trainer(const TrainerSetup& setup, World& world, Batches& batches)
+    : setup_(setup), world_(world), batches_(batches), set_(setup.model, setup.states.batch.data_ranks), memory_(predicted_memory(setup)),
+      compute_(tensor::Exec::caller(&memory_[tensor::Category::workspace], setup.micro.threads)),
+      accesses_(plan::training_accesses(setup.model)), training_leases_(plan::leases_of(accesses_)),
+      evaluation_leases_(plan::leases_of(plan::evaluation_accesses(setup.model))), saved_(memory_[tensor::Category::activations]) {
+  using tensor::Category;
+  context_ = std::unique_ptr<params::StoreContext>(new params::StoreContext{
+      set_, setup_.states, setup_.reduction, *world_.data, *compute_, exchange(), memory_[Category::parameters],
+      memory_[Category::gathered_units], memory_[Category::gradients], memory_[Category::unit_gradients], memory_[Category::optimizer],
+      memory_[Category::communication_staging]});
+  store_ = std::make_unique<params::ZeroStore>(*context_);
+  blocks_ = model::assemble(setup_.model, setup_.recompute);
+  stream_ = memory_[Category::activations].allocate(setup_.micro.dtype, {setup_.micro.rows(), setup_.model.hidden});
+  const auto micros = static_cast<std::size_t>(setup_.states.batch.turns() * setup_.states.batch.fold);
+  own_losses_.resize(2 * micros);
+  all_losses_.resize(2 * micros * static_cast<std::size_t>(world_.size));
+}
+
+Trainer::~Trainer() = default;
+
+bool Trainer::any_rank(bool mine) {
+  if (world_.size == 1) return mine;
+  std::int32_t flag = mine ? 1 : 0;
+  world_.control->all_reduce(exchange(), base::View::of(&flag, {1}), comm::Reduction::max);
+  exchange().synchronize();
+  return flag != 0;
+}
+
+Trainer::MicroResult Trainer::run_micro(std::int64_t completed, std::int64_t micro, const Observer* observer) {
+  const auto& batch = batches_.training(completed, micro);
+  model::Step step{*compute_, *store_, batch, setup_.micro.dtype, setup_.seed, model::Mode::train};
+  model::Flow flow{stream_, {}};
+  for (auto& block : blocks_) {
+    block->forward(step, flow, saved_);
+    if (observer) (*observer)(fmt::format("the output of {}", block->name()), flow.main);
+  }
+  for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
+    (*block)->backward(step, flow, saved_);
+    if (observer) (*observer)(fmt::format("the gradient entering {} from above its input", (*block)->name()), flow.main);
+  }
+  TRAINYARD_ASSERT(saved_.empty(), "{} activations left over after backward", saved_.size());
+  return {step.loss_sum, step.target_count};
+}
+
+StepOutcome Trainer::step(std::int64_t completed, const std::function<bool()>& stop_now) {
+  const auto& batch = setup_.states.batch;
+  StepOutcome outcome;
+  const double start = now(), busy = exchange().busy_seconds();
+  context_->wait_seconds = 0;
+  std::fill(own_losses_.begin(), own_losses_.end(), 0.0);
+  for (std::int64_t turn = 0; turn < batch.turns(); ++turn) {
+    if (any_rank(stop_now())) {
+      exchange().synchronize();
+      outcome.kind = StepOutcome::Kind::abandoned;
+      return outcome;
+    }
+    const auto group = batch.group_of(world_.rank, turn);
+    if (group < 0) {
+      store_->idle_turn(turn, accesses_);
+      continue;
+    }
+    const auto first = batch.first_micro(group), end = batch.end_micro(group);
+    for (auto m = first; m < end; ++m) {
+      store_->begin_micro({turn, place_of(m, first, end)}, training_leases_);
+      const auto result = run_micro(completed, m, nullptr);
+      const auto at = static_cast<std::size_t>(2 * (turn * batch.fold + (m - first)));
+      own_losses_[at] = result.loss_sum;
+      own_losses_[at + 1] = static_cast<double>(result.targets);
+    }
+  }
+  store_->finish();
+  outcome.compute_seconds = now() - start - context_->wait_seconds;
+  gather_losses(outcome);
+  double sum_of_squares = 0;
+  const bool finite_gradients = norm_of_gradients(sum_of_squares);
+  const auto targets = static_cast<double>(std::max<std::int64_t>(outcome.targets, 1));
+  outcome.gradient_norm = std::sqrt(sum_of_squares) / targets;
+  outcome.learning_rate = setup_.learning_rate.at(completed);
+  if (!finite_gradients || !std::isfinite(outcome.loss) || !std::isfinite(outcome.gradient_norm)) {
+    outcome.kind = StepOutcome::Kind::not_finite;
+    return outcome;
+  }
+  const double update_start = now(), waited = context_->wait_seconds;
+  const double clip = setup_.clip > 0 ? std::min(1.0, setup_.clip / (outcome.gradient_norm + 1e-6)) : 1.0;
+  const auto t = static_cast<double>(completed + 1);
+  kernels::AdamW hyper;
+  hyper.learning_rate = static_cast<float>(outcome.learning_rate);
+  hyper.beta1 = static_cast<float>(setup_.beta1);
+  hyper.beta2 = static_cast<float>(setup_.beta2);
+  hyper.epsilon = static_cast<float>(setup_.epsilon);
+  hyper.weight_decay = static_cast<float>(setup_.weight_decay);
+  hyper.bias1 = 1 - std::pow(setup_.beta1, t);
+  hyper.bias2 = 1 - std::pow(setup_.beta2, t);
+  hyper.gradient_scale = static_cast<float>(clip / targets);
+  store_->update(hyper);
+  outcome.compute_seconds += now() - update_start - (context_->wait_seconds - waited);
+  outcome.exposed_seconds = context_->wait_seconds;
+  outcome.communication_seconds = exchange().busy_seconds() - busy;
+  return outcome;
+}
+
+// The loss sums and target counts of the step's micro-batches, gathered and added in ascending micro-batch index (decision 5).
+void Trainer::gather_losses(StepOutcome& outcome) {
+  const auto& batch = setup_.states.batch;
+  const auto n = static_cast<std::int64_t>(own_losses_.size());
+  const auto all = base::View::of(all_losses_.data(), {n * world_.size});
+  world_.control->all_gather(exchange(), base::View::of(own_losses_.data(), {n}), all);
+  exchange().synchronize();
+  double sum = 0, targets = 0;
+  for (std::int64_t m = 0; m < batch.micros(); ++m) {
+    const auto group = m / batch.fold, turn = group / batch.data_ranks, rank = group % batch.data_ranks;
+    const auto at = static_cast<std::size_t>(rank * n + 2 * (turn * batch.fold + m % batch.fold));
+    sum += all_losses_[at];
+    targets += all_losses_[at + 1];
+  }
+  outcome.targets = static_cast<std::int64_t>(targets);
+  outcome.loss = targets > 0 ? sum / targets : 0;
+}
+
+bool Trainer::norm_of_gradients(double& sum_of_squares) {
+  kernels::FixedPointSum sum;
+  for (int u = 0; u < context_->units(); ++u) kernels::square_sum(*compute_, store_->piece_gradient(u), sum);
+  world_.control->all_reduce(exchange(), base::View::of(sum.limbs.data(), {static_cast<std::int64_t>(sum.limbs.size())}), comm::Reduction::sum);
+  exchange().synchronize();
+  sum_of_squares = kernels::value(sum);
+  return std::isfinite(sum_of_squares);
+}
+
+double Trainer::validate(std::int64_t sequences) {
+  const auto b = setup_.micro.batch;
+  const auto micros = sequences / b;
+  const auto each = (micros + world_.size - 1) / world_.size;
+  std::vector<double> own(static_cast<std::size_t>(2 * each)), all(static_cast<std::size_t>(2 * each * world_.size));
+  for (std::int64_t k = 0; k < each; ++k) {
+    const auto m = k * world_.size + world_.rank;
+    // A rank without a micro-batch in the last turn still takes part in the gathers of stage 3: it repeats the last one and counts nothing.
+    const auto& batch = batches_.validation(std::min(m, micros - 1));
+    store_->begin_evaluation(evaluation_leases_);
+    std::int64_t targets = 0;
+    const double loss = evaluate_micro(batch, targets);
+    if (m >= micros) continue;
+    own[static_cast<std::size_t>(2 * k)] = loss;
+    own[static_cast<std::size_t>(2 * k + 1)] = static_cast<double>(targets);
+  }
+  world_.control->all_gather(exchange(), base::View::of(own.data(), {2 * each}), base::View::of(all.data(), {2 * each * world_.size}));
+  exchange().synchronize();
+  double sum = 0, targets = 0;
+  for (std::int64_t m = 0; m < micros; ++m) {
+    const auto at = static_cast<std::size_t>((m % world_.size) * 2 * each + 2 * (m / world_.size));
+    sum += all[at];
+    targets += all[at + 1];
+  }
+  return targets > 0 ? sum / targets : 0;
+}
+
+double Trainer::evaluate_micro(const model::MicroBatch& batch, std::int64_t& targets) {
+  model::Step step{*compute_, *store_, batch, setup_.micro.dtype, setup_.seed, model::Mode::evaluate};
+  model::Flow flow{stream_, {}};
+  for (auto& block : blocks_) block->forward(step, flow, saved_);
+  targets = step.target_count;
+  return step.loss_sum;
+}
+
+std::string Trainer::diagnose(std::int64_t completed) {
+  const auto& batch = setup_.states.batch;
+  std::int64_t found_micro = batch.micros();
+  std::string found;
+  for (std::int64_t turn = 0; turn < batch.turns(); ++turn) {
+    const auto group = batch.group_of(world_.rank, turn);
+    if (group < 0) {
+      store_->idle_turn(turn, accesses_);
+      continue;
+    }
+    const auto first = batch.first_micro(group), end = batch.end_micro(group);
+    for (auto m = first; m < end; ++m) {
+      const Observer look = [&](const std::string& where, base::View tensor) {
+        if (!found.empty()) return;
+        const auto index = kernels::first_nonfinite(*compute_, tensor);
+        if (index < 0) return;
+        found_micro = m;
+        found = fmt::format("micro-batch {}: {} is not finite, first at row {}, column {}", m, where, index / tensor.cols(), index % tensor.cols());
+      };
+      store_->begin_micro({turn, place_of(m, first, end)}, training_leases_);
+      const auto result = run_micro(completed, m, &look);
+      if (found.empty() && !std::isfinite(result.loss_sum)) {
+        found_micro = m;
+        found = fmt::format("micro-batch {}: the loss is {}", m, result.loss_sum);
+      }
+    }
+  }
+  store_->finish();
+  for (int u = 0; u < context_->units() && found.empty(); ++u)
+    if (kernels::first_nonfinite(*compute_, store_->piece_gradient(u)) >= 0) found = fmt::format("the folded gradient of unit {} is not finite", set_.units[static_cast<std::size_t>(u)].name);
+  // Everyone learns the finding of the lowest micro-batch.
+  std::vector<std::int64_t> micros(static_cast<std::size_t>(world_.size));
+  world_.control->all_gather(exchange(), base::View::of(&found_micro, {1}), base::View::of(micros.data(), {world_.size}));
+  exchange().synchronize();
+  const auto owner = static_cast<int>(std::min_element(micros.begin(), micros.end()) - micros.begin());
+  std::vector<std::uint8_t> text(256, 0);
+  if (owner == world_.rank) std::copy_n(found.begin(), std::min<std::size_t>(found.size(), 255), text.begin());
+  world_.control->broadcast(exchange(), base::View::of(text.data(), {256}), owner);
+  exchange().synchronize();
+  return std::string(reinterpret_cast<const char*>(text.data()));
+}
+
+}  // namespace trainyard::engine

@@ -1,0 +1,92 @@
+// Trainer: one optimizer step of one rank, as a static schedule over micro-batches. It knows nothing of files, signals or processes.
+#pragma once
+
+#include "kernels/square_sum/square_sum.h"
+#include "libtrain/engine/batches.h"
+#include "libtrain/engine/learning_rate.h"
+#include "libtrain/engine/memory.h"
+#include "libtrain/engine/world.h"
+#include "libtrain/model/block.h"
+#include "libtrain/params/zero_store.h"
+#include "libtrain/plan/accesses.h"
+#include "libtrain/plan/activations.h"
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainyard::engine {
+
+// Everything that shapes a step; all ranks hold the same.
+struct TrainerSetup {
+  plan::ModelConfig model;
+  plan::StateShape states;
+  plan::MicroShape micro;
+  plan::Recompute recompute = plan::Recompute::none;
+  params::ReductionKind reduction = params::ReductionKind::ordered;
+  LearningRate learning_rate;
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1, clip = 1.0;
+  std::uint64_t seed = 1;
+};
+
+// The arenas a rank needs, category by category: the same functions that partition-model calls.
+CategoryBytes predicted_memory(const TrainerSetup& setup);
+
+struct StepOutcome {
+  enum class Kind { done, abandoned, not_finite } kind = Kind::done;
+  double loss = 0, gradient_norm = 0, learning_rate = 0;
+  std::int64_t targets = 0;
+  double compute_seconds = 0, communication_seconds = 0, exposed_seconds = 0;   // of this rank
+};
+
+class Trainer {
+ public:
+  Trainer(const TrainerSetup& setup, World& world, Batches& batches);
+  ~Trainer();
+
+  // Collective. `completed` is the number of optimizer steps done so far. Before each turn `stop_now` is asked on every rank and the
+  // answers are joined: if any rank says yes the step is abandoned and no weight has changed.
+  StepOutcome step(std::int64_t completed, const std::function<bool()>& stop_now);
+
+  // Mean loss over validation sequences [0, sequences), read in the same order every time. Collective.
+  double validate(std::int64_t sequences);
+
+  // After a step that was not finite: repeats it from the unchanged weights and names the first tensor that is not finite
+  // (lowest micro-batch, then schedule order). Collective.
+  std::string diagnose(std::int64_t completed);
+
+  params::ZeroStore& store() { return *store_; }
+  params::StoreContext& context() { return *context_; }
+  RankMemory& memory() { return memory_; }
+  const plan::UnitSet& units() const { return set_; }
+  tensor::Exec& exchange() { return world_.exchange ? *world_.exchange : *compute_; }
+  tensor::Exec& compute() { return *compute_; }
+
+ private:
+  struct MicroResult { double loss_sum = 0; std::int64_t targets = 0; };
+  using Observer = std::function<void(const std::string& where, base::View tensor)>;
+  MicroResult run_micro(std::int64_t completed, std::int64_t micro, const Observer* observer);
+  double evaluate_micro(const model::MicroBatch& batch, std::int64_t& targets);
+  bool any_rank(bool mine);
+  void gather_losses(StepOutcome& outcome);
+  bool norm_of_gradients(double& sum_of_squares);
+
+  TrainerSetup setup_;
+  World& world_;
+  Batches& batches_;
+  plan::UnitSet set_;
+  RankMemory memory_;
+  std::unique_ptr<tensor::Exec> compute_;
+  std::unique_ptr<params::StoreContext> context_;
+  std::unique_ptr<params::ZeroStore> store_;
+  std::vector<std::unique_ptr<model::Block>> blocks_;
+  std::vector<plan::Access> accesses_;
+  std::vector<plan::Use> training_leases_, evaluation_leases_;
+  base::View stream_;
+  model::Saved saved_;
+  std::vector<double> own_losses_, all_losses_;     // [turns * fold] and that of every rank; loss sum and target count alternate
+};
+
+}  // namespace trainyard::engine

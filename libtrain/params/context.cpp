@@ -1,0 +1,31 @@
+// Joining events with a clock, and views into flat units.
+#include "libtrain/params/context.h"
+
+#include "libtrain/base/error.h"
+
+#include <chrono>
+
+namespace trainyard::params {
+
+void StoreContext::join(const tensor::Event& event) {
+  if (event.done()) {
+    event.wait();  // rethrows what went wrong on the other thread
+    return;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  compute.wait(event);
+  wait_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+base::View flat_range(base::View flat, std::int64_t first, std::int64_t count) {
+  TRAINYARD_ASSERT(first >= 0 && first + count <= flat.count(), "range [{}, {}) of {}", first, first + count, flat.count());
+  return base::View(static_cast<char*>(flat.data) + first * base::size_of(flat.dtype), flat.dtype, {count}, flat.device);
+}
+
+base::View slot_view(const plan::Unit& unit, const plan::UnitLayout& layout, base::View whole, int slot) {
+  const auto& p = unit.parameters[static_cast<std::size_t>(slot)];
+  const auto flat = flat_range(whole, layout.offsets[static_cast<std::size_t>(slot)], p.stored_count());
+  return p.stored.size() == 1 ? flat : flat.reshaped({p.stored[0], p.stored[1]});
+}
+
+}  // namespace trainyard::params

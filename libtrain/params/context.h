@@ -1,0 +1,43 @@
+// StoreContext: what every part of a parameter store works with: units, ranks, execs, arenas.
+#pragma once
+
+#include "libtrain/comm/communicator.h"
+#include "libtrain/plan/states.h"
+#include "libtrain/tensor/arena.h"
+#include "libtrain/tensor/exec.h"
+
+#include <cstdint>
+
+namespace trainyard::params {
+
+enum class ReductionKind { ordered, fast };
+
+// Borrowed by the parts of one store; outlives them. `exchange` is where collectives run: a worker Exec, or `compute` itself when the
+// group has one rank (then nothing leaves the rank and the team of `compute` does the adding).
+struct StoreContext {
+  const plan::UnitSet& set;
+  plan::StateShape shape;
+  ReductionKind reduction;
+  comm::Communicator& data;
+  tensor::Exec& compute;
+  tensor::Exec& exchange;
+  tensor::Arena& parameters;
+  tensor::Arena& gathered;
+  tensor::Arena& gradients;
+  tensor::Arena& unit_gradients;
+  tensor::Arena& optimizer;
+  tensor::Arena& staging;
+  double wait_seconds = 0;  // compute blocked on collectives since last read
+
+  int units() const { return static_cast<int>(set.units.size()); }
+  const plan::UnitLayout& layout(int unit) const { return set.layouts[static_cast<std::size_t>(unit)]; }
+  const plan::Unit& unit(int u) const { return set.units[static_cast<std::size_t>(u)]; }
+  void join(const tensor::Event& event);  // compute waits for the event; the time counts as exposed communication
+};
+
+// The parameter `slot` of a unit inside a buffer that holds the whole unit: stored shape, dense.
+base::View slot_view(const plan::Unit& unit, const plan::UnitLayout& layout, base::View whole, int slot);
+// Elements [first, first + count) of a flat view.
+base::View flat_range(base::View flat, std::int64_t first, std::int64_t count);
+
+}  // namespace trainyard::params

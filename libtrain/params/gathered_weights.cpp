@@ -1,0 +1,77 @@
+// Stage 3: every rank holds its pieces; a lease gathers the unit into a slot, and the next ones are fetched ahead along the stated order.
+#include "libtrain/params/weights.h"
+
+#include "libtrain/base/error.h"
+
+#include <algorithm>
+
+namespace trainyard::params {
+
+namespace {
+
+class GatheredWeights : public Weights {
+ public:
+  explicit GatheredWeights(StoreContext& c) : c_(c), plan_(c.set, c.shape.layer_slots) {
+    for (int u = 0; u < c.units(); ++u) pieces_.push_back(c.parameters.allocate(c.shape.working, {c.layout(u).piece}));
+    for (auto elements : plan_.elements) slots_.push_back({c.gathered.allocate(c.shape.working, {elements}), -1, {}, {}});
+  }
+
+  void begin_pass(std::span<const plan::Use> leases) override {
+    order_.assign(leases.begin(), leases.end());
+    next_lease_ = next_fetch_ = 0;
+  }
+
+  // A fetch may be issued as soon as the lease before it that used the same slot is over. All fetches are issued here, so their order
+  // between the other collectives is the same on every rank.
+  void acquire(plan::Use use) override {
+    TRAINYARD_ASSERT(next_lease_ < order_.size() && order_[next_lease_] == use, "lease of unit {} use {} is out of the stated order", use.unit, use.use);
+    const std::size_t ahead = std::min(order_.size(), next_lease_ + 1 + static_cast<std::size_t>(c_.shape.layer_slots));
+    while (next_fetch_ < ahead && (next_fetch_ <= next_lease_ || slot_is_free(next_fetch_))) fetch(order_[next_fetch_++]);
+    ++next_lease_;
+    auto& slot = slot_of(use.unit);
+    TRAINYARD_ASSERT(slot.unit == use.unit, "slot holds unit {}, lease wants {}", slot.unit, use.unit);
+    c_.join(slot.arrived);
+  }
+
+  void give_back(plan::Use use) override { slot_of(use.unit).released = c_.compute.record(); }
+  base::View whole(int unit) override { return flat_range(slot_of(unit).buffer, 0, c_.layout(unit).padded); }
+  base::View own_piece(int unit) override { return pieces_[static_cast<std::size_t>(unit)]; }
+  void pieces_changed() override { order_.clear(); }
+
+ private:
+  struct Slot {
+    base::View buffer;
+    int unit;
+    tensor::Event arrived, released;
+  };
+  Slot& slot_of(int unit) { return slots_[static_cast<std::size_t>(plan_.slot_of_unit[static_cast<std::size_t>(unit)])]; }
+
+  // No lease from the current one up to (not including) `index` uses the slot of order_[index].
+  bool slot_is_free(std::size_t index) {
+    for (std::size_t i = next_lease_; i < index; ++i)
+      if (&slot_of(order_[i].unit) == &slot_of(order_[index].unit)) return false;
+    return true;
+  }
+
+  void fetch(plan::Use use) {
+    auto& slot = slot_of(use.unit);
+    c_.exchange.wait(slot.released);
+    slot.unit = use.unit;
+    if (c_.data.size() == 1) c_.exchange.wait(c_.compute.record());
+    c_.data.all_gather(c_.exchange, own_piece(use.unit), whole(use.unit));
+    slot.arrived = c_.exchange.record();
+  }
+
+  StoreContext& c_;
+  plan::SlotPlan plan_;
+  std::vector<base::View> pieces_;
+  std::vector<Slot> slots_;
+  std::vector<plan::Use> order_;
+  std::size_t next_lease_ = 0, next_fetch_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Weights> make_gathered_weights(StoreContext& context) { return std::make_unique<GatheredWeights>(context); }
+
+}  // namespace trainyard::params

@@ -1,0 +1,100 @@
+// The fold: unit buffers, local groups, and the ordered reduction into the owner's piece.
+#include "libtrain/params/gradients.h"
+
+#include "kernels/cast/cast.h"
+#include "kernels/fold/fold.h"
+#include "libtrain/base/error.h"
+
+namespace trainyard::params {
+
+using Place = GradientFold::Position::Place;
+
+GradientFold::GradientFold(StoreContext& c)
+    : c_(c), plan_(plan::gradient_plan(c.shape)), slots_(c.set, c.shape.layer_slots), whole_free_(c.set.uses.size()),
+      buffer_free_(slots_.elements.size()) {
+  const auto dtype = c.shape.gradient;
+  if (plan_.whole)
+    for (auto use : c.set.uses) wholes_.push_back(c.gradients.allocate(dtype, {c.set.padded_of(use)}));
+  for (std::size_t i = 0; i < c.set.uses.size(); ++i) {
+    const auto piece = c.set.piece_of(c.set.uses[i]);
+    sums_.push_back(plan_.pieces ? c.gradients.allocate(dtype, {piece}) : flat_range(wholes_[i], c.data.rank() * piece, piece));
+  }
+  if (plan_.units)
+    for (auto elements : slots_.elements) buffers_.push_back(c.unit_gradients.allocate(dtype, {elements}));
+  if (c.data.size() > 1) staging_ = c.staging.allocate(dtype, {c.set.largest_padded()});
+}
+
+// A local group starts in `whole` itself, so its first micro-batch needs no adding; stage 1 keeps its single micro-batch there.
+bool GradientFold::writes_into_whole() const {
+  if (c_.shape.batch.fold > 1) return position_.place == Place::first || position_.place == Place::only;
+  return !plan_.units;
+}
+
+void GradientFold::open(plan::Use use) {
+  auto& free = writes_into_whole() ? whole_free_[index(use)] : buffer_free_[slot_index(use)];
+  c_.join(free);
+  free = {};
+}
+
+base::View GradientFold::whole(plan::Use use) {
+  if (writes_into_whole()) return wholes_[index(use)];
+  return flat_range(buffers_[slot_index(use)], 0, c_.set.padded_of(use));
+}
+
+void GradientFold::commit(plan::Use use) {
+  const auto micro = whole(use);
+  const bool grouped = c_.shape.batch.fold > 1;
+  if (grouped && !writes_into_whole()) kernels::add(c_.compute, wholes_[index(use)], micro);
+  if (position_.place == Place::first || position_.place == Place::middle) return;
+  const bool from_whole = grouped || !plan_.units;
+  reduce(use, from_whole ? wholes_[index(use)] : micro, c_.shape.batch.contributors(position_.turn));
+  (from_whole ? whole_free_[index(use)] : buffer_free_[slot_index(use)]) = c_.exchange.record();
+}
+
+void GradientFold::idle(plan::Use use, std::int64_t turn) {
+  position_ = {turn, Place::only};
+  if (c_.reduction == ReductionKind::ordered) {
+    reduce(use, base::View{}, c_.shape.batch.contributors(turn));
+    return;
+  }
+  open(use);
+  const auto zeros = whole(use);
+  kernels::fill(c_.compute, zeros, 0.0);
+  commit(use);
+}
+
+void GradientFold::reduce(plan::Use use, base::View source, int contributors) {
+  const bool first = position_.turn == 0;
+  c_.exchange.wait(c_.compute.record());
+  if (c_.reduction == ReductionKind::ordered || c_.data.size() == 1) {
+    const auto staging = staging_ ? flat_range(staging_, 0, c_.set.padded_of(use)) : base::View{};
+    comm::ordered_reduce_scatter(c_.data, c_.exchange, source, staging, sum(use), first ? comm::FoldTurn::first : comm::FoldTurn::next,
+                                 contributors);
+    return;
+  }
+  const auto mine = flat_range(staging_, 0, c_.set.piece_of(use));
+  c_.data.reduce_scatter(c_.exchange, source, mine);
+  kernels::fold(c_.exchange, mine.reshaped({1, mine.count()}), sum(use), first ? kernels::FoldStart::first : kernels::FoldStart::next);
+}
+
+void GradientFold::finish() {
+  c_.join(c_.exchange.record());
+  for (auto use : c_.set.uses)
+    if (use.use > 0) kernels::add(c_.compute, sum({use.unit, 0}), sum(use));
+}
+
+base::View GradientFold::piece(int unit) { return sum({unit, 0}); }
+base::View GradientFold::gathered(int unit) { return wholes_[index({unit, 0})]; }
+
+void GradientFold::gather_sums() {
+  if (c_.data.size() == 1) {
+    if (plan_.pieces)
+      for (int u = 0; u < c_.units(); ++u) kernels::copy(c_.compute, piece(u), gathered(u));
+    return;
+  }
+  c_.exchange.wait(c_.compute.record());
+  for (int u = 0; u < c_.units(); ++u) c_.data.all_gather(c_.exchange, piece(u), gathered(u));
+  c_.join(c_.exchange.record());
+}
+
+}  // namespace trainyard::params

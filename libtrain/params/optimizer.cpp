@@ -1,0 +1,63 @@
+// One pass of AdamW over the ranges of every parameter that this rank owns.
+#include "libtrain/params/optimizer.h"
+
+#include "kernels/cast/cast.h"
+
+#include <algorithm>
+
+namespace trainyard::params {
+
+OptimizerStates::OptimizerStates(StoreContext& c, Weights& weights) : c_(c), weights_(weights) {
+  for (int u = 0; u < c.units(); ++u) {
+    if (c.shape.working == base::DType::bf16) master_.push_back(c.optimizer.allocate(base::DType::f32, {count(u)}));
+    m_.push_back(c.optimizer.allocate(base::DType::f32, {count(u)}));
+    v_.push_back(c.optimizer.allocate(base::DType::f32, {count(u)}));
+  }
+}
+
+base::View OptimizerStates::own(base::View range, int unit) const {
+  return whole() ? flat_range(range, c_.data.rank() * c_.layout(unit).piece, c_.layout(unit).piece) : range;
+}
+
+base::View OptimizerStates::master_piece(int unit) {
+  return has_master() ? own(master_[static_cast<std::size_t>(unit)], unit) : weights_.own_piece(unit);
+}
+
+void OptimizerStates::update(GradientFold& gradients, Weights& weights, const kernels::AdamW& hyper) {
+  for (int u = 0; u < c_.units(); ++u) {
+    const auto& unit = c_.unit(u);
+    const auto& layout = c_.layout(u);
+    const auto begin = first(u), end = begin + count(u);
+    const auto gradient = whole() ? gradients.gathered(u) : gradients.piece(u);
+    const auto working = working_range(weights, u);
+    const auto i = static_cast<std::size_t>(u);
+    for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+      const auto from = std::max(begin, layout.offsets[p]), to = std::min(end, layout.offsets[p] + unit.parameters[p].stored_count());
+      if (from >= to) continue;
+      auto h = hyper;
+      if (!unit.parameters[p].decay) h.weight_decay = 0;
+      const auto at = [&](base::View flat) { return flat_range(flat, from - begin, to - from); };
+      kernels::adamw_update(c_.compute, h, has_master() ? at(master_[i]) : at(working), at(gradient), at(m_[i]), at(v_[i]),
+                            has_master() ? at(working) : base::View{});
+    }
+  }
+  if (!whole()) weights.pieces_changed();
+}
+
+void OptimizerStates::pieces_loaded(Weights& weights) {
+  for (int u = 0; u < c_.units(); ++u)
+    if (has_master()) kernels::cast(c_.compute, master_piece(u), weights.own_piece(u));
+  if (whole() && c_.data.size() > 1) {
+    c_.exchange.wait(c_.compute.record());
+    for (int u = 0; u < c_.units(); ++u) {
+      const auto i = static_cast<std::size_t>(u);
+      if (has_master()) c_.data.all_gather(c_.exchange, master_piece(u), master_[i]);
+      c_.data.all_gather(c_.exchange, m_piece(u), m_[i]);
+      c_.data.all_gather(c_.exchange, v_piece(u), v_[i]);
+    }
+    c_.join(c_.exchange.record());
+  }
+  weights.pieces_changed();
+}
+
+}  // namespace trainyard::params

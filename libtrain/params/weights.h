@@ -1,0 +1,27 @@
+// Weights: where the working copy of the parameters lives: whole on every rank (stages 0 to 2), or cut and gathered on use (stage 3).
+#pragma once
+
+#include "libtrain/params/context.h"
+
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace trainyard::params {
+
+// own_piece(unit) is this rank's part of the flat unit: [piece] elements of the working dtype; the optimizer writes it.
+class Weights {
+ public:
+  virtual ~Weights() = default;
+  virtual void begin_pass(std::span<const plan::Use> leases) = 0;   // the leases to come, in order
+  virtual void acquire(plan::Use use) = 0;
+  virtual void give_back(plan::Use use) = 0;
+  virtual base::View whole(int unit) = 0;                           // [padded], valid between acquire and give_back
+  virtual base::View own_piece(int unit) = 0;
+  virtual void pieces_changed() = 0;                                // after an update or a load: collective
+};
+
+std::unique_ptr<Weights> make_whole_weights(StoreContext& context);
+std::unique_ptr<Weights> make_gathered_weights(StoreContext& context);
+
+}  // namespace trainyard::params

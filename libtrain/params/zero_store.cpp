@@ -1,0 +1,108 @@
+// Puts the parts of a store together, and makes initial values.
+#include "libtrain/params/zero_store.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/random.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+namespace trainyard::params {
+
+namespace {
+
+// The values of elements [first, first + count) of one parameter. Stored rows beyond the logical shape stay zero; the stored index is the
+// logical one because only rows are added.
+void make_values(const plan::Parameter& p, std::uint64_t seed, std::int64_t first, std::int64_t count, float* out) {
+  const auto logical = std::clamp<std::int64_t>(p.count() - first, 0, count);
+  std::fill(out + logical, out + count, 0.0f);
+  switch (p.init.kind) {
+    case plan::Init::Kind::zeros: std::fill(out, out + logical, 0.0f); break;
+    case plan::Init::Kind::ones: std::fill(out, out + logical, 1.0f); break;
+    case plan::Init::Kind::normal: base::fill_normal(out, logical, seed, p.name, static_cast<std::uint64_t>(first), p.init.stddev); break;
+  }
+}
+
+}  // namespace
+
+ZeroStore::ZeroStore(StoreContext& c)
+    : c_(c), weights_(c.shape.zero == 3 ? make_gathered_weights(c) : make_whole_weights(c)), gradients_(c), states_(c, *weights_) {}
+
+void ZeroStore::initialize(std::uint64_t seed) {
+  struct Job { const plan::Parameter* parameter; std::int64_t first, count; float* out; };
+  std::vector<Job> jobs;
+  constexpr std::int64_t job_elements = 1 << 16;
+  for (int u = 0; u < c_.units(); ++u) {
+    const auto& layout = c_.layout(u);
+    const auto begin = c_.data.rank() * layout.piece, end = begin + layout.piece;
+    auto* master = states_.master_piece(u).ptr<float>();
+    std::memset(master, 0, static_cast<std::size_t>(layout.piece) * sizeof(float));
+    std::memset(states_.m_piece(u).data, 0, static_cast<std::size_t>(layout.piece) * sizeof(float));
+    std::memset(states_.v_piece(u).data, 0, static_cast<std::size_t>(layout.piece) * sizeof(float));
+    for (std::size_t p = 0; p < layout.offsets.size(); ++p) {
+      const auto& parameter = c_.unit(u).parameters[p];
+      const auto offset = layout.offsets[p];
+      const auto to = std::min(end, offset + parameter.stored_count());
+      for (auto from = std::max(begin, offset); from < to; from += job_elements)
+        jobs.push_back({&parameter, from - offset, std::min(job_elements, to - from), master + (from - begin)});
+    }
+  }
+  const auto run_share = [&](std::size_t share, std::size_t shares) {
+    for (std::size_t j = share; j < jobs.size(); j += shares) make_values(*jobs[j].parameter, seed, jobs[j].first, jobs[j].count, jobs[j].out);
+  };
+  const auto helpers = static_cast<std::size_t>(std::max(1, c_.compute.threads()));
+  std::vector<std::thread> team;
+  for (std::size_t t = 1; t < helpers && jobs.size() > 8; ++t) team.emplace_back(run_share, t, helpers);
+  run_share(0, jobs.size() > 8 ? helpers : 1);
+  for (auto& thread : team) thread.join();
+  pieces_loaded();
+}
+
+void ZeroStore::begin_micro(GradientFold::Position position, std::span<const plan::Use> leases) {
+  gradients_.begin_micro(position);
+  weights_->begin_pass(leases);
+}
+
+void ZeroStore::idle_turn(std::int64_t turn, std::span<const plan::Access> accesses) {
+  std::vector<plan::Use> leases;
+  for (const auto& a : accesses)
+    if (a.kind == plan::Access::Kind::lease) leases.push_back(a.use);
+  weights_->begin_pass(leases);
+  for (const auto& a : accesses) {
+    if (a.kind == plan::Access::Kind::lease) {
+      weights_->acquire(a.use);
+      weights_->give_back(a.use);
+    } else {
+      gradients_.idle(a.use, turn);
+    }
+  }
+}
+
+// The gaps between parameters and the padding at the end of a unit are zero, so that norms and pieces see zeros there.
+void ZeroStore::clear_gaps(plan::Use use) {
+  const auto& unit = c_.unit(use.unit);
+  const auto& layout = c_.layout(use.unit);
+  const auto whole = gradients_.whole(use);
+  const auto clear = [&](std::int64_t from, std::int64_t to) {
+    if (from < to) std::memset(flat_range(whole, from, to - from).data, 0, static_cast<std::size_t>((to - from) * base::size_of(whole.dtype)));
+  };
+  std::int64_t end = 0;
+  for (std::size_t p = 0; p < layout.offsets.size(); ++p) {
+    clear(end, layout.offsets[p]);
+    end = layout.offsets[p] + unit.parameters[p].stored_count();
+  }
+  clear(end, layout.padded);
+}
+
+void ZeroStore::commit(plan::Use use) {
+  clear_gaps(use);
+  gradients_.commit(use);
+}
+
+void ZeroStore::update(const kernels::AdamW& hyper) {
+  if (c_.shape.zero == 0) gradients_.gather_sums();
+  states_.update(gradients_, *weights_, hyper);
+}
+
+}  // namespace trainyard::params

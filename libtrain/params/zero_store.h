@@ -1,0 +1,57 @@
+// ZeroStore: the parameter store of data-parallel training at ZeRO stages 0 to 3, put together from weights, gradients and optimizer.
+#pragma once
+
+#include "libtrain/params/gradients.h"
+#include "libtrain/params/optimizer.h"
+#include "libtrain/params/store.h"
+#include "libtrain/params/weights.h"
+#include "libtrain/plan/accesses.h"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+namespace trainyard::params {
+
+// All methods are called by the compute thread; those marked collective by all ranks of context.data alike.
+class ZeroStore : public ParameterStore {
+ public:
+  explicit ZeroStore(StoreContext& context);
+
+  // Initial values: each rank makes its own pieces from (seed, name, index); m and v are zero. Collective.
+  void initialize(std::uint64_t seed);
+
+  // A pass over one micro-batch; `leases` are the leases to come in order (plan::training_leases or evaluation_leases).
+  void begin_micro(GradientFold::Position position, std::span<const plan::Use> leases);
+  void begin_evaluation(std::span<const plan::Use> leases) { weights_->begin_pass(leases); }
+  // Takes part in a turn in which this rank has no group: the same collectives in the same order, without contributing.
+  void idle_turn(std::int64_t turn, std::span<const plan::Access> accesses);
+
+  // Update: finish() folds; the engine then looks at piece_gradient(unit) (norm) and calls update(). Collective.
+  void finish() { gradients_.finish(); }
+  base::View piece_gradient(int unit) { return gradients_.piece(unit); }
+  void update(const kernels::AdamW& hyper);
+
+  OptimizerStates& states() { return states_; }
+  Weights& weights() { return *weights_; }
+  void pieces_loaded() { states_.pieces_loaded(*weights_); }
+
+ protected:
+  void acquire(plan::Use use) override { weights_->acquire(use); }
+  void give_back(plan::Use use) override { weights_->give_back(use); }
+  base::View weight(plan::Use use, int slot) override { return slot_view(c_.unit(use.unit), c_.layout(use.unit), weights_->whole(use.unit), slot); }
+  void open(plan::Use use) override { gradients_.open(use); }
+  base::View gradient(plan::Use use, int slot) override { return slot_view(c_.unit(use.unit), c_.layout(use.unit), gradients_.whole(use), slot); }
+  void commit(plan::Use use) override;
+
+ private:
+  void clear_gaps(plan::Use use);
+
+  StoreContext& c_;
+  std::unique_ptr<Weights> weights_;
+  GradientFold gradients_;
+  OptimizerStates states_;
+};
+
+}  // namespace trainyard::params
