@@ -31,6 +31,11 @@ struct SavedTensor {
 };
 std::vector<SavedTensor> saved_tensors(const ModelConfig& model, BlockKind kind, const MicroShape& shape);
 
+// The same by part: a layer saves those of its attention branch, then those of its feed-forward branch. With Pass::evaluate: the tensors
+// that the part holds in the workspace arena while it runs.
+enum class Part { attention, ffn, head };
+std::vector<SavedTensor> part_tensors(const ModelConfig& model, Part part, const MicroShape& shape, Pass pass);
+
 // Bytes of all that the blocks of the whole model have saved between forward and backward of one micro-batch. With Recompute::layers
 // this is the peak inside a layer's backward: the inputs of all layers plus the full list of one.
 std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape, Recompute recompute = Recompute::none);
@@ -43,7 +48,7 @@ std::int64_t activation_bytes(const ModelConfig& model, const MicroShape& shape,
 // High-water mark of the workspace arena inside one block, and over the whole pass (train: forward and backward; the largest block).
 std::int64_t forward_workspace_bytes(const ModelConfig& model, BlockKind kind, const MicroShape& shape, Pass pass);
 std::int64_t backward_workspace_bytes(const ModelConfig& model, BlockKind kind, const MicroShape& shape);
-std::int64_t workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass);
+std::int64_t workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass, Recompute recompute = Recompute::none);
 
 // The head makes logits for this many tokens at a time: whole-batch logits never exist. Part of the numerics, never tuned at run time.
 inline constexpr std::int64_t head_chunk_tokens = 256;

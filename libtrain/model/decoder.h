@@ -1,0 +1,45 @@
+// Decoder: the blocks of one model run over one micro-batch: forward in order, backward in reverse.
+#pragma once
+
+#include "libtrain/model/block.h"
+#include "libtrain/plan/activations.h"
+#include "libtrain/plan/model_config.h"
+
+#include <memory>
+#include <vector>
+
+namespace trainyard::model {
+
+// Order of leases in one training micro-batch, which stores prefetch by: plan::uses(model) in forward, then the same list reversed in
+// backward; gradients are opened in that reversed order too, one open and one commit for each use. The last use of forward is the
+// first of backward, so a store that keeps the unit just returned gathers it once. evaluate and logits: plan::uses(model).
+// (With Recompute::layers each layer leases its unit twice in a row in backward.)
+//
+// Memory: the running stream is pushed first on Saved, blocks push behind it: the activations arena's high-water mark is
+// plan::activation_bytes, the workspace arena's plan::workspace_bytes, exactly. Saved is empty before forward and after backward.
+class Decoder {
+ public:
+  explicit Decoder(const plan::ModelConfig& model, plan::Recompute recompute = plan::Recompute::none);
+  ~Decoder();
+
+  const plan::ModelConfig& model() const { return model_; }
+  const std::vector<std::unique_ptr<Block>>& blocks() const { return blocks_; }
+
+  // Training: step.mode == Mode::train. After backward step.loss_sum and step.target_count are those of this micro-batch (added to
+  // what they held) and every use of every unit has been committed once. Gradients are of the loss sum.
+  Flow forward(Step& step, Saved& saved);
+  void backward(Step& step, Flow& flow, Saved& saved);
+
+  // Mode::evaluate: adds the loss of the micro-batch to step.loss_sum and its targets to step.target_count.
+  void evaluate(Step& step, Saved& saved);
+
+  // Mode::evaluate: logits of position `at` of each sequence, out f32 (f64 when that is the working dtype) [b, stored vocabulary].
+  void logits(Step& step, Saved& saved, std::int64_t at, base::View out);
+
+ private:
+  Flow open(Step& step, Saved& saved);
+  plan::ModelConfig model_;
+  std::vector<std::unique_ptr<Block>> blocks_;
+};
+
+}  // namespace trainyard::model

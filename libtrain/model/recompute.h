@@ -1,0 +1,14 @@
+// recompute(block): saves only the block's input; backward runs the forward again. Same bits, less memory (Chen et al. 2016).
+#pragma once
+
+#include "libtrain/model/block.h"
+
+#include <memory>
+
+namespace trainyard::model {
+
+// Needs one more [n, hidden] buffer of workspace in backward. The inner block must be a pure function of its input, its weights and
+// the step (dropout is keyed, so it is). It leases its units once more in backward: twice in a row, forward then backward.
+std::unique_ptr<Block> recompute(std::unique_ptr<Block> inner);
+
+}  // namespace trainyard::model

@@ -1,0 +1,56 @@
+// The stack of saved activations: a push allocates from the activations arena, a pop gives back.
+#include "libtrain/model/saved.h"
+
+namespace trainyard::model {
+
+base::View Saved::push(base::DType dtype, std::initializer_list<std::int64_t> shape) {
+  const auto mark = arena_.mark();
+  entries_.push_back({arena_.allocate(dtype, shape), mark});
+  return entries_.back().view;
+}
+
+base::View Saved::pop() {
+  TRAINYARD_ASSERT(!entries_.empty(), "pop of an empty stack: a block popped more than it pushed{}", "");
+  const Entry entry = entries_.back();
+  entries_.pop_back();
+  arena_.release(entry.mark);
+  return entry.view;
+}
+
+void Saved::clear() {
+  if (entries_.empty()) return;
+  arena_.release(entries_.front().mark);
+  entries_.clear();
+}
+
+base::View SavedSet::operator[](std::string_view name) const {
+  for (std::size_t i = 0; i < list_.size(); ++i)
+    if (list_[i].name == name) return views_[i];
+  TRAINYARD_ASSERT(false, "no saved tensor is called {}", name);
+  return {};
+}
+
+SavedSet SavedSet::push(Saved& saved, std::vector<plan::SavedTensor> list) {
+  SavedSet set;
+  set.list_ = std::move(list);
+  for (const auto& t : set.list_) {
+    const auto& s = t.shape;
+    switch (s.size()) {
+      case 1: set.views_.push_back(saved.push(t.dtype, {s[0]})); break;
+      case 2: set.views_.push_back(saved.push(t.dtype, {s[0], s[1]})); break;
+      case 3: set.views_.push_back(saved.push(t.dtype, {s[0], s[1], s[2]})); break;
+      default: set.views_.push_back(saved.push(t.dtype, {s.at(0), s.at(1), s.at(2), s.at(3)}));
+    }
+  }
+  return set;
+}
+
+SavedSet SavedSet::pop(Saved& saved, std::vector<plan::SavedTensor> list) {
+  SavedSet set;
+  set.list_ = std::move(list);
+  set.views_.resize(set.list_.size());
+  for (std::size_t i = set.list_.size(); i-- > 0;) set.views_[i] = saved.pop();
+  return set;
+}
+
+}  // namespace trainyard::model

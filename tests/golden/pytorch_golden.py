@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""Makes the golden files of tests/model/pytorch_golden_test.cpp with PyTorch: gpt2.json, gpt2.f32, llama.json, llama.f32.
+
+    python3 tests/golden/pytorch_golden.py [OUTPUT_FOLDER]
+
+GPT-2 and Llama written plainly (dense attention, no fused call), so that nothing is shared with the C++ code: initial values come from
+Philox 4x32-10 and Box-Muller in numpy, tokens from a formula, ten AdamW steps are torch.optim.AdamW with the norm clipped by the rule of
+the project. Each .json holds the configuration, ten losses (float32 and float64 runs), the gradient norm of each step, and for each
+parameter the place of its first gradient (of the mean loss) in the .f32 file, its first initial values, and its initial sum.
+"""
+import json
+import math
+import os
+import sys
+
+import numpy as np
+import torch
+
+MASK32 = np.uint64(0xFFFFFFFF)
+
+
+def philox(key, low, high):
+    """Salmon et al. 2011, vectorised over `low` (uint64 array)."""
+    c = [low & MASK32, low >> np.uint64(32),
+         np.full_like(low, high & 0xFFFFFFFF), np.full_like(low, high >> 32)]
+    k0, k1 = key & 0xFFFFFFFF, key >> 32
+    for _ in range(10):
+        p0 = np.uint64(0xD2511F53) * c[0]
+        p1 = np.uint64(0xCD9E8D57) * c[2]
+        c = [(p1 >> np.uint64(32)) ^ c[1] ^ np.uint64(k0), p1 & MASK32,
+             (p0 >> np.uint64(32)) ^ c[3] ^ np.uint64(k1), p0 & MASK32]
+        k0 = (k0 + 0x9E3779B9) & 0xFFFFFFFF
+        k1 = (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return c
+
+
+def site_hash(purpose, site):
+    h = 0xCBF29CE484222325
+    for byte in purpose.encode() + b"\0" + site.encode():
+        h = ((h ^ byte) * 0x100000001B3) % 2**64
+    h = ((h ^ (h >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+    h = ((h ^ (h >> 27)) * 0x94D049BB133111EB) % 2**64
+    return h ^ (h >> 31)
+
+
+def normal(seed, name, count):
+    w = philox(seed, np.arange((count + 1) // 2, dtype=np.uint64), site_hash("init", name))
+    def uniform(a, b):
+        return (((a << np.uint64(32)) | b) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    u1, u2 = 1.0 - uniform(w[0], w[1]), uniform(w[2], w[3])
+    radius, angle = np.sqrt(-2.0 * np.log(u1)), 2.0 * np.pi * u2
+    out = np.empty((len(u1), 2))
+    out[:, 0], out[:, 1] = radius * np.cos(angle), radius * np.sin(angle)
+    return out.reshape(-1)[:count]
+
+
+def inventory(c):
+    """name -> (shape, kind, standard deviation), in declaration order. Weights are [out, in]."""
+    h, hd = c["hidden"], c["hidden"] // c["heads"]
+    kv, residual = c["kv_heads"] * hd, 0.02 / math.sqrt(2 * c["layers"])
+    gpt = c["norm"] == "layer"
+    p = {"embedding.tokens.weight": ((c["vocabulary"], h), 0.02)}
+    if gpt:
+        p["embedding.positions.weight"] = ((c["context"], h), 0.02)
+
+    def norm(name):
+        p[name + ".weight"] = ((h,), "ones")
+        if gpt:
+            p[name + ".bias"] = ((h,), "zeros")
+
+    def linear(name, out, inner, std=0.02):
+        p[name + ".weight"] = ((out, inner), std)
+        if c["biases"]:
+            p[name + ".bias"] = ((out,), "zeros")
+
+    for i in range(c["layers"]):
+        l = "layers.%02d." % i
+        norm(l + "attention_norm")
+        linear(l + "attention.q", h, h)
+        linear(l + "attention.k", kv, h)
+        linear(l + "attention.v", kv, h)
+        linear(l + "attention.output", h, h, residual)
+        norm(l + "ffn_norm")
+        if not gpt:
+            linear(l + "ffn.gate", c["ffn"], h)
+        linear(l + "ffn.up", c["ffn"], h)
+        linear(l + "ffn.down", h, c["ffn"], residual)
+    norm("head.norm")
+    if not c["tied"]:
+        p["head.weight"] = ((c["vocabulary"], h), 0.02)
+    return p
+
+
+def initial(c, seed):
+    out = {}
+    for name, (shape, kind) in inventory(c).items():
+        count = int(np.prod(shape))
+        if kind == "ones":
+            value = np.ones(count)
+        elif kind == "zeros":
+            value = np.zeros(count)
+        else:
+            value = kind * normal(seed, name, count)
+        out[name] = value.astype(np.float32).reshape(shape)
+    return out
+
+
+def window(c, step, sequence_index, length):
+    """length + 1 tokens of one sequence; token 0 ends a document when the mask is on."""
+    i = np.arange(length + 1, dtype=np.int64)
+    t = (i * i * 7 + i * 3 + sequence_index * 17 + step * 29 + 5) % (c["vocabulary"] - 1) + 1
+    if c["document_mask"]:
+        t[4 + sequence_index] = 0
+        t[11] = 0
+    return t
+
+
+def masked(tokens):
+    """Document start of every position, restarted positions, and the weight of every target."""
+    start, begin = [], 0
+    for i, t in enumerate(tokens[:-1]):
+        start.append(begin)
+        if t == 0:
+            begin = i + 1
+    start = np.array(start)
+    weights = np.array([0 if tokens[i] == 0 else 1 for i in range(len(tokens) - 1)])
+    return start, np.arange(len(start)) - start, weights
+
+
+def forward(c, p, tokens, start, positions):
+    """Logits [T, V] of one sequence."""
+    T, h, heads, kvh = len(tokens), c["hidden"], c["heads"], c["kv_heads"]
+    hd, gpt, eps = h // heads, c["norm"] == "layer", c["norm_epsilon"]
+
+    def norm(x, name):
+        if gpt:
+            x = x - x.mean(-1, keepdim=True)
+        x = x / torch.sqrt((x * x).mean(-1, keepdim=True) + eps) * p[name + ".weight"]
+        return x + p[name + ".bias"] if gpt else x
+
+    def linear(x, name):
+        y = x @ p[name + ".weight"].T
+        return y + p[name + ".bias"] if c["biases"] else y
+
+    def rotate(x):
+        half = hd // 2
+        frequency = c["rotary_base"] ** (-torch.arange(half, dtype=torch.float64) * 2 / hd)
+        angle = torch.tensor(positions, dtype=torch.float64)[:, None] * frequency[None, :]
+        cos, sin = angle.cos().to(x.dtype)[:, None, :], angle.sin().to(x.dtype)[:, None, :]
+        a, b = x[..., :half], x[..., half:]
+        return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+    x = p["embedding.tokens.weight"][torch.tensor(tokens)]
+    if gpt:
+        x = x + p["embedding.positions.weight"][torch.tensor(positions)]
+    i = torch.arange(T)
+    allowed = (i[None, :] <= i[:, None]) & (i[None, :] >= torch.tensor(start)[:, None])
+    for layer in range(c["layers"]):
+        l = "layers.%02d." % layer
+        n = norm(x, l + "attention_norm")
+        q = linear(n, l + "attention.q").view(T, heads, hd)
+        k = linear(n, l + "attention.k").view(T, kvh, hd)
+        v = linear(n, l + "attention.v").view(T, kvh, hd)
+        if not gpt:
+            q, k = rotate(q), rotate(k)
+        k = k.repeat_interleave(heads // kvh, 1)
+        v = v.repeat_interleave(heads // kvh, 1)
+        scores = torch.einsum("ihd,jhd->hij", q, k) / math.sqrt(hd)
+        scores = scores.masked_fill(~allowed, float("-inf")).softmax(-1)
+        a = torch.einsum("hij,jhd->ihd", scores, v).reshape(T, h)
+        x = x + linear(a, l + "attention.output")
+        n = norm(x, l + "ffn_norm")
+        up = linear(n, l + "ffn.up")
+        if gpt:
+            act = 0.5 * up * (1 + torch.tanh(math.sqrt(2 / math.pi) * (up + 0.044715 * up**3)))
+        else:
+            gate = linear(n, l + "ffn.gate")
+            act = gate * torch.sigmoid(gate) * up
+        x = x + linear(act, l + "ffn.down")
+    x = norm(x, "head.norm")
+    return x @ p["embedding.tokens.weight" if c["tied"] else "head.weight"].T
+
+
+def run(c, run_, dtype):
+    p = {k: torch.tensor(v).to(dtype).requires_grad_() for k, v in initial(c, run_["seed"]).items()}
+    decay = [v for k, v in p.items() if v.dim() == 2 and not k.startswith("embedding.")]
+    keep = [v for k, v in p.items() if not (v.dim() == 2 and not k.startswith("embedding."))]
+    o = torch.optim.AdamW([{"params": decay, "weight_decay": run_["weight_decay"]}, {"params": keep, "weight_decay": 0.0}],
+                          lr=run_["learning_rate"], betas=(run_["beta1"], run_["beta2"]), eps=run_["epsilon"])
+    losses, norms, first = [], [], None
+    for step in range(run_["steps"]):
+        total, count = 0.0, 0
+        for s in range(run_["batch"]):
+            w = window(c, step, s, run_["sequence"])
+            start, positions, weights = np.zeros(len(w) - 1, np.int64), np.arange(len(w) - 1), np.ones(len(w) - 1)
+            if c["document_mask"]:
+                start, positions, weights = masked(w)
+            logits = forward(c, p, w[:-1], start, positions)
+            nll = torch.nn.functional.cross_entropy(logits, torch.tensor(w[1:]), reduction="none")
+            total = total + (nll * torch.tensor(weights).to(dtype)).sum()
+            count += int(weights.sum())
+        loss = total / count
+        o.zero_grad()
+        loss.backward()
+        losses.append(float(loss.detach()))
+        if first is None:
+            first = {k: v.grad.detach().to(torch.float64).numpy().copy() for k, v in p.items()}
+        norm = math.sqrt(sum(float((v.grad.to(torch.float64) ** 2).sum()) for v in p.values()))
+        norms.append(norm)
+        scale = min(1.0, run_["clip"] / (norm + 1e-6))
+        for v in p.values():
+            v.grad.mul_(scale)
+        o.step()
+    return losses, norms, first
+
+
+def make(folder, name, config):
+    setting = {"seed": 1234, "batch": 3, "sequence": 20, "steps": 10, "learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.95,
+               "epsilon": 1e-8, "weight_decay": 0.1, "clip": 1.0}
+    losses, norms, first = run(config, setting, torch.float32)
+    losses64, _, first64 = run(config, setting, torch.float64)
+    tensors, offset = [], 0
+    with open(os.path.join(folder, name + ".f32"), "wb") as out:
+        for k, v in initial(config, setting["seed"]).items():
+            error = np.linalg.norm(first[k] - first64[k]) / max(np.linalg.norm(first64[k]), 1e-300)
+            tensors.append({"name": k, "shape": list(v.shape), "offset": offset, "norm": float(np.linalg.norm(first64[k])),
+                            "float32_error": float("%.2g" % error), "initial_sum": float(v.astype(np.float64).sum()),
+                            "initial": [float(x) for x in v.reshape(-1)[:8]]})
+            out.write(first64[k].astype("<f4").tobytes())
+            offset += v.size
+    with open(os.path.join(folder, name + ".json"), "w") as out:
+        json.dump({"made_by": "tests/golden/pytorch_golden.py, torch " + torch.__version__.split("+")[0], "model": config, "run": setting,
+                   "losses": losses, "losses_float64": losses64, "gradient_norms": norms, "tensors": tensors}, out, indent=1)
+        out.write("\n")
+    print(name, losses, max(t["float32_error"] for t in tensors), offset * 4, "bytes")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    where = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
+    common = {"layers": 2, "hidden": 32, "heads": 4, "vocabulary": 131, "context": 24, "norm_epsilon": 1e-5, "rotary_base": 10000.0}
+    make(where, "gpt2", dict(common, norm="layer", kv_heads=4, ffn=96, biases=True, tied=True, document_mask=False))
+    make(where, "llama", dict(common, norm="rms", kv_heads=2, ffn=80, biases=False, tied=False, document_mask=True))

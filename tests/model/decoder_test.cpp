@@ -1,0 +1,195 @@
+// The decoder over whole micro-batches: same bits for any team, isolated documents, predicted memory, lease order, the declared inventory.
+#include "libtrain/model/assemble.h"
+#include "tests/model/small_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace trainyard::test {
+namespace {
+
+using base::DType;
+
+std::vector<double> doubles(const base::View& v) {
+  std::vector<double> out;
+  for (std::int64_t i = 0; i < v.count(); ++i) out.push_back(v.dtype == DType::f64 ? v.ptr<double>()[i] : v.ptr<float>()[i]);
+  return out;
+}
+
+// All logits of a batch: [T] of [b, V].
+std::vector<std::vector<float>> all_logits(const plan::ModelConfig& m, PlainStore& store, const Batch& batch) {
+  const auto b = batch.micro.batch(), t = batch.micro.sequence();
+  Runner runner(m, {b, t, DType::f32, 2});
+  std::vector<std::vector<float>> all;
+  for (std::int64_t at = 0; at < t; ++at) {
+    std::vector<float> row(static_cast<std::size_t>(b * m.stored_vocabulary()));
+    runner.logits(store, batch, at, base::View::of(row.data(), {b, m.stored_vocabulary()}));
+    all.push_back(row);
+  }
+  return all;
+}
+
+TEST(Decoder, BlocksDeclareTheInventory) {
+  for (const auto& name : plan::preset_names()) {
+    auto m = plan::preset(name);
+    if (m.vocabulary == 0) m.vocabulary = 257;
+    const auto units = plan::units(m);
+    const auto uses = plan::uses(m);
+    std::vector<plan::Use> leased;
+    std::vector<plan::Unit> declared;
+    for (const auto& block : model::assemble(m)) {
+      for (const auto& use : block->uses()) leased.push_back(use);
+      for (const auto& unit : block->declares()) declared.push_back(unit);
+    }
+    EXPECT_EQ(leased, uses) << name;
+    ASSERT_EQ(declared.size(), units.size()) << name;
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      EXPECT_EQ(declared[u].name, units[u].name) << name;
+      EXPECT_TRUE(declared[u].parameters == units[u].parameters) << name << " " << units[u].name;
+    }
+  }
+}
+
+TEST(Decoder, LeasesInTheOrderOfTheUsesThenReversed) {
+  for (const auto& m : {small_gpt2(), small_llama()}) {
+    PlainStore store(m, DType::f32, 1);
+    Runner runner(m, {2, 9, DType::f32, 1});
+    const Batch batch(formula_windows(m.vocabulary, 0, 2, 9, false), false);
+    runner.train(store, batch);
+    auto order = plan::uses(m);
+    const auto forward = order;
+    order.insert(order.end(), forward.rbegin(), forward.rend());
+    std::vector<plan::Use> leased, opened, committed;
+    for (const auto& call : store.calls) {
+      if (call.kind == PlainStore::Call::acquire) leased.push_back(call.use);
+      if (call.kind == PlainStore::Call::open) opened.push_back(call.use);
+      if (call.kind == PlainStore::Call::commit) committed.push_back(call.use);
+    }
+    EXPECT_EQ(leased, order) << m.name;
+    EXPECT_EQ(opened, std::vector<plan::Use>(forward.rbegin(), forward.rend())) << m.name;
+    EXPECT_EQ(committed.size(), forward.size());
+    EXPECT_EQ(store.held, 0);
+    EXPECT_EQ(store.opened, 0);
+  }
+}
+
+// Large enough for several tiles, chunks of the head and threads.
+plan::ModelConfig wider(plan::ModelConfig m) {
+  m.hidden = 128, m.ffn = 352, m.vocabulary = 700, m.context = 384;
+  return m;
+}
+
+TEST(Decoder, SameBitsForAnyTeam) {
+  for (const auto& base : {small_gpt2(), small_llama()})
+    for (const auto dtype : {DType::f32, DType::bf16}) {
+      const auto m = with_dropout(wider(base));
+      const Batch batch(formula_windows(m.vocabulary, 0, 2, 300, true), true);
+      std::vector<char> want;
+      double loss = 0;
+      for (const int threads : {1, 2, 4}) {
+        PlainStore store(m, dtype, 1);
+        Runner runner(m, {2, 300, dtype, threads});
+        const auto r = runner.train(store, batch);
+        if (threads == 1) want = store.gradient_bits(), loss = r.loss_sum;
+        EXPECT_EQ(r.loss_sum, loss) << m.name << " threads " << threads;
+        EXPECT_TRUE(store.gradient_bits() == want) << m.name << " threads " << threads;
+      }
+      PlainStore store(m, dtype, 1);
+      Runner runner(m, {2, 300, dtype, 2}, plan::Recompute::layers);
+      EXPECT_EQ(runner.train(store, batch).loss_sum, loss) << "recomputed " << m.name;
+      EXPECT_TRUE(store.gradient_bits() == want) << "recomputed " << m.name;
+    }
+}
+
+TEST(Decoder, EvaluateGivesTheLossOfTraining) {
+  for (const auto& m : {wider(small_gpt2()), wider(small_llama())}) {
+    PlainStore store(m, DType::f32, 1);
+    Runner runner(m, {2, 300, DType::f32, 2});
+    const Batch batch(formula_windows(m.vocabulary, 0, 2, 300, true), true);
+    const auto trained = runner.train(store, batch), evaluated = runner.evaluate(store, batch);
+    EXPECT_EQ(trained.loss_sum, evaluated.loss_sum) << m.name;
+    EXPECT_EQ(trained.targets, evaluated.targets) << m.name;
+    EXPECT_TRUE(runner.saved.empty());
+  }
+}
+
+// With the document mask, editing one document changes no bit of another's logits or of the gradients it alone makes.
+TEST(Decoder, DocumentsAreIsolated) {
+  for (const auto& base : {small_gpt2(), small_llama()}) {
+    const auto m = wider(base);
+    auto w = formula_windows(m.vocabulary, 0, 1, 200, false);
+    w[0][69] = 0, w[0][139] = 0;   // documents [0, 70), [70, 140), [140, 200)
+    auto edited = w;
+    for (std::size_t i = 75; i < 130; ++i) edited[0][i] = (edited[0][i] * 5 + 3) % static_cast<std::int32_t>(m.vocabulary - 1) + 1;
+    const Batch first(w, true), second(edited, true);
+    PlainStore store(m, DType::f32, 1);
+    const auto a = all_logits(m, store, first), b = all_logits(m, store, second);
+    for (std::size_t t = 0; t < a.size(); ++t) {
+      const bool same = std::memcmp(a[t].data(), b[t].data(), a[t].size() * 4) == 0;
+      EXPECT_EQ(same, t < 75 || t >= 140) << m.name << " position " << t;
+    }
+    // Gradients with only the third document counted: the middle one must leave no trace.
+    std::vector<std::vector<char>> bits;
+    for (const auto& which : {w, edited}) {
+      Batch batch(which, true);
+      for (std::size_t i = 0; i < 140; ++i) batch.weights[i] = 0;
+      Runner runner(m, {1, 200, DType::f32, 2});
+      runner.train(store, batch);
+      bits.push_back(store.gradient_bits());
+    }
+    EXPECT_TRUE(bits[0] == bits[1]) << m.name;
+  }
+}
+
+TEST(Decoder, PredictedMemoryIsMeasuredMemory) {
+  for (const auto& base : {small_gpt2(), small_llama(), with_dropout(small_gpt2()), with_dropout(small_llama())})
+    for (const auto dtype : {DType::f32, DType::bf16, DType::f64})
+      for (const auto& [b, t] : {std::pair<std::int64_t, std::int64_t>{1, 7}, {3, 24}, {2, 333}, {5, 65}})
+        for (const int threads : {1, 3})
+          for (const auto recompute : {plan::Recompute::none, plan::Recompute::layers}) {
+            auto m = base;
+            m.context = 384;
+            const Batch batch(formula_windows(m.vocabulary, 0, b, t, false), false);
+            const plan::MicroShape shape{b, t, dtype, threads};
+            const auto where = fmt::format("{} {} b {} t {} threads {} recompute {}", m.name, base::name_of(dtype), b, t, threads, static_cast<int>(recompute));
+            {
+              PlainStore store(m, dtype, 1);
+              Runner runner(m, shape, recompute);
+              runner.train(store, batch);
+              EXPECT_EQ(runner.activations.peak_bytes(), plan::activation_bytes(m, shape, plan::Pass::train, recompute)) << where;
+              EXPECT_EQ(runner.workspace.peak_bytes(), plan::workspace_bytes(m, shape, plan::Pass::train, recompute)) << where;
+            }
+            {
+              PlainStore store(m, dtype, 1);
+              Runner runner(m, shape, recompute);
+              runner.evaluate(store, batch);
+              EXPECT_EQ(runner.activations.peak_bytes(), plan::activation_bytes(m, shape, plan::Pass::evaluate)) << where;
+              EXPECT_EQ(runner.workspace.peak_bytes(), plan::workspace_bytes(m, shape, plan::Pass::evaluate)) << where;
+            }
+          }
+}
+
+TEST(Decoder, AttentionMemoryGrowsLinearly) {
+  for (const char* name : {"gpt2", "gpt2-xl", "llama-1b"}) {
+    const auto m = plan::preset(name);
+    for (const auto pass : {plan::Pass::train, plan::Pass::evaluate}) {
+      const auto bytes = [&](std::int64_t t) {
+        const plan::MicroShape shape{1, t, DType::f32, 4};
+        return static_cast<double>(plan::activation_bytes(m, shape, pass) + plan::workspace_bytes(m, shape, pass));
+      };
+      EXPECT_LE(bytes(4096), 2.1 * bytes(2048)) << name;
+      EXPECT_GE(bytes(4096), 1.2 * bytes(2048)) << name;
+    }
+  }
+}
+
+TEST(Decoder, RefusesAModelThatCannotBe) {
+  auto m = small_gpt2();
+  m.heads = 5;
+  EXPECT_THROW(model::assemble(m), base::UsageError);
+  EXPECT_THROW(model::make_block("convolution", {m, plan::BlockKind::layer, 0}), base::UsageError);
+}
+
+}  // namespace
+}  // namespace trainyard::test

@@ -1,0 +1,158 @@
+// Every registered block, and the whole small model, against central finite differences in double precision.
+#include "libtrain/model/assemble.h"
+#include "libtrain/model/recompute.h"
+#include "tests/model/small_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <random>
+
+namespace trainyard::test {
+namespace {
+
+using base::DType;
+
+std::vector<std::vector<std::int32_t>> windows(const plan::ModelConfig& m) { return formula_windows(m.vocabulary, 3, 2, 13, true); }
+
+// Central difference of f at x; five-point, so that the truncation error is of fourth order.
+double derivative(double& x, double h, const std::function<double()>& f, const std::function<void()>& changed) {
+  const double x0 = x;
+  const auto at = [&](double offset) { x = x0 + offset; changed(); return f(); };
+  const double d = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h);
+  x = x0;
+  changed();
+  return d;
+}
+
+void expect_near(double analytic, double numeric, double scale, const std::string& where) {
+  EXPECT_NEAR(analytic, numeric, 2e-6 * (std::abs(numeric) + scale)) << where;
+}
+
+// Weights away from their initial values, so that norms, biases and attention all matter.
+void stir(PlainStore& store) {
+  std::mt19937_64 random(5);
+  std::normal_distribution<double> normal(0, 0.2);
+  for (std::size_t u = 0; u < store.units.size(); ++u)
+    for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p)
+      for (std::int64_t i = 0; i < store.units[u].parameters[p].count(); ++i) store.master[u][static_cast<std::size_t>(store.layouts[u].offsets[p] + i)] += normal(random);
+  store.publish();
+}
+
+// Checks some elements of every parameter that `uses` names.
+void check_parameters(PlainStore& store, const std::vector<plan::Use>& uses, const std::function<double()>& objective, int samples) {
+  objective();
+  std::mt19937_64 random(11);
+  for (const auto& use : uses) {
+    const auto u = static_cast<std::size_t>(use.unit);
+    for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p) {
+      const auto& parameter = store.units[u].parameters[p];
+      std::vector<std::pair<std::int64_t, double>> chosen;
+      double scale = 0;
+      for (std::int64_t i = 0; i < parameter.count(); ++i) scale = std::max(scale, std::abs(store.gradient_of(use.unit, static_cast<int>(p), i)));
+      for (int k = 0; k < samples; ++k) {
+        const auto i = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(parameter.count()));
+        chosen.emplace_back(i, store.gradient_of(use.unit, static_cast<int>(p), i));
+      }
+      for (std::int64_t i = parameter.count(); i < parameter.stored_count(); ++i)
+        ASSERT_EQ(store.gradient_of(use.unit, static_cast<int>(p), i), 0.0) << "padding of " << parameter.name;
+      for (const auto& [i, analytic] : chosen) {
+        double& x = store.master[u][static_cast<std::size_t>(store.layouts[u].offsets[p] + i)];
+        const double numeric = derivative(x, 1e-3, objective, [&] { store.publish(); });
+        expect_near(analytic, numeric, scale + 1e-3, parameter.name + "[" + std::to_string(i) + "]");
+      }
+    }
+  }
+}
+
+void whole_model(const plan::ModelConfig& m, plan::Recompute recompute) {
+  const Batch batch(windows(m), true);
+  PlainStore store(m, DType::f64, 3);
+  stir(store);
+  Runner runner(m, {2, 13, DType::f64, 1}, recompute);
+  std::int64_t targets = 0;
+  const auto loss = [&] {
+    const auto r = runner.train(store, batch);
+    targets = r.targets;
+    return r.loss_sum;
+  };
+  check_parameters(store, plan::uses(m), loss, 4);
+  EXPECT_TRUE(runner.saved.empty());
+  EXPECT_EQ(runner.activations.used_bytes(), 0);
+  EXPECT_EQ(runner.workspace.used_bytes(), 0);
+  std::int64_t counted = 0;
+  for (auto w : batch.weights) counted += w;
+  EXPECT_EQ(targets, counted);
+  EXPECT_LT(targets, 2 * 13);
+}
+
+TEST(FiniteDifferences, Gpt2) { whole_model(with_dropout(small_gpt2()), plan::Recompute::none); }
+TEST(FiniteDifferences, Llama) { whole_model(with_dropout(small_llama()), plan::Recompute::none); }
+TEST(FiniteDifferences, Gpt2Recomputed) { whole_model(with_dropout(small_gpt2()), plan::Recompute::layers); }
+TEST(FiniteDifferences, TiedLlamaWithBiases) {
+  auto m = with_dropout(small_llama());
+  m.tied = true, m.biases = true;
+  whole_model(m, plan::Recompute::none);
+}
+TEST(FiniteDifferences, UntiedGpt2WithGroupedQueries) {
+  auto m = small_gpt2();
+  m.tied = false, m.kv_heads = 1;
+  whole_model(m, plan::Recompute::none);
+}
+
+// One block alone: the objective is <c, output> for a fixed random c, plus the loss if the block has one.
+void one_block(const std::string& name, const plan::ModelConfig& m, bool wrapped) {
+  SCOPED_TRACE(name + " of " + m.name);
+  const auto kind = name == "embedding" ? plan::BlockKind::embedding : name == "head" ? plan::BlockKind::head : plan::BlockKind::layer;
+  auto block = model::make_block(name, {m, kind, 1});
+  if (wrapped) block = model::recompute(std::move(block));
+  const Batch batch(windows(m), true, 100);
+  PlainStore store(m, DType::f64, 3);
+  stir(store);
+  const plan::MicroShape shape{2, 13, DType::f64, 1};
+  tensor::Arena activations(tensor::Category::activations, 8 << 20), workspace(tensor::Category::workspace, 32 << 20);
+  const auto exec = tensor::Exec::caller(&workspace, 1);
+  model::Saved saved(activations);
+  const auto n = static_cast<std::size_t>(shape.rows() * m.hidden);
+  std::vector<double> input(n), c(n), stream(n), gradient(n);
+  std::mt19937_64 random(9);
+  std::normal_distribution<double> normal(0, 1);
+  for (auto& x : input) x = normal(random);
+  for (auto& x : c) x = normal(random);
+  const auto objective = [&] {
+    store.committed.clear();
+    model::Step step{*exec, store, batch.micro, DType::f64, 17, model::Mode::train, 0, 0};
+    stream = input;
+    model::Flow flow{base::View::of(stream.data(), {shape.rows(), m.hidden}), {}};
+    block->forward(step, flow, saved);
+    double value = 0;
+    if (kind != plan::BlockKind::head)
+      for (std::size_t i = 0; i < n; ++i) value += c[i] * stream[i];
+    stream = c;
+    block->backward(step, flow, saved);
+    EXPECT_TRUE(saved.empty());
+    gradient = stream;
+    return value + step.loss_sum;
+  };
+  check_parameters(store, block->uses(), objective, 4);
+  EXPECT_EQ(store.held, 0);
+  EXPECT_EQ(store.opened, 0);
+  for (const auto& use : block->uses()) EXPECT_EQ((store.committed[{use.unit, use.use}]), 1);
+  if (kind == plan::BlockKind::embedding) return;   // it has no input stream
+  objective();
+  const auto analytic = gradient;
+  for (std::size_t i = 5; i < n; i += n / 12)
+    expect_near(analytic[i], derivative(input[i], 1e-3, objective, [] {}), 1e-2, "input[" + std::to_string(i) + "]");
+}
+
+TEST(FiniteDifferences, EveryRegisteredBlock) {
+  for (const auto& name : model::registered_blocks())
+    for (const auto& m : {with_dropout(small_gpt2()), with_dropout(small_llama())}) {
+      one_block(name, m, false);
+      one_block(name, m, true);
+    }
+}
+
+}  // namespace
+}  // namespace trainyard::test

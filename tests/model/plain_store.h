@@ -1,0 +1,115 @@
+// PlainStore: the simplest parameter store: whole weights, whole gradients, a record of every call. For tests of the blocks.
+#pragma once
+
+#include "libtrain/base/random.h"
+#include "libtrain/params/store.h"
+#include "libtrain/plan/inventory.h"
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <stdexcept>
+#include <vector>
+
+namespace trainyard::test {
+
+// Units lie flat in plan::layout(unit, 1), weights in the working dtype, gradients of each use apart in f32 (f64 for f64). open() fills
+// the gradient with NaN where a block must overwrite it, so an element that was not written shows.
+class PlainStore : public params::ParameterStore {
+ public:
+  struct Call { enum Kind { acquire, give_back, open, commit } kind; plan::Use use; bool operator==(const Call&) const = default; };
+
+  PlainStore(const plan::ModelConfig& model, base::DType dtype, std::uint64_t seed) : units(plan::units(model)), dtype_(dtype) {
+    gradient_dtype_ = dtype == base::DType::f64 ? base::DType::f64 : base::DType::f32;
+    for (const auto& unit : units) {
+      layouts.push_back(plan::layout(unit, 1));
+      const auto n = static_cast<std::size_t>(layouts.back().padded);
+      master.emplace_back(n, 0.0);
+      weights_.emplace_back(n * 8);
+      for (auto& gradients : gradients_) gradients.emplace_back(n * 8);
+      for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+        const auto& parameter = unit.parameters[p];
+        double* out = master.back().data() + layouts.back().offsets[p];
+        std::vector<float> values(static_cast<std::size_t>(parameter.count()), parameter.init.kind == plan::Init::Kind::ones ? 1.0f : 0.0f);
+        if (parameter.init.kind == plan::Init::Kind::normal)
+          base::fill_normal(values.data(), parameter.count(), seed, parameter.name, 0, parameter.init.stddev);
+        for (std::size_t i = 0; i < values.size(); ++i) out[i] = values[i];
+      }
+    }
+    publish();
+  }
+
+  // Rounds the double master values into the working dtype.
+  void publish() {
+    for (std::size_t u = 0; u < units.size(); ++u)
+      for (std::size_t i = 0; i < master[u].size(); ++i) put(weights_[u].data(), dtype_, i, master[u][i]);
+  }
+
+  // Gradient element of a parameter: the sum over uses in declaration order.
+  double gradient_of(int unit, int slot, std::int64_t index) const {
+    double sum = 0;
+    for (int use = 0; use < 2; ++use)
+      if (committed.count({unit, use})) sum += use_gradient(unit, use, slot, index);
+    return sum;
+  }
+  double use_gradient(int unit, int use, int slot, std::int64_t index) const {
+    const auto at = static_cast<std::size_t>(layouts[static_cast<std::size_t>(unit)].offsets[static_cast<std::size_t>(slot)] + index);
+    const char* p = gradients_[use][static_cast<std::size_t>(unit)].data();
+    return gradient_dtype_ == base::DType::f64 ? reinterpret_cast<const double*>(p)[at] : reinterpret_cast<const float*>(p)[at];
+  }
+  // Every committed gradient byte, for comparisons of bits.
+  std::vector<char> gradient_bits() const {
+    std::vector<char> all;
+    for (const auto& gradients : gradients_)
+      for (std::size_t u = 0; u < units.size(); ++u) {
+        const auto bytes = master[u].size() * static_cast<std::size_t>(base::size_of(gradient_dtype_));
+        all.insert(all.end(), gradients[u].begin(), gradients[u].begin() + static_cast<std::ptrdiff_t>(bytes));
+      }
+    return all;
+  }
+
+  std::vector<plan::Unit> units;
+  std::vector<plan::UnitLayout> layouts;
+  std::vector<std::vector<double>> master;      // per unit, flat
+  std::vector<Call> calls;
+  std::map<std::pair<int, int>, int> committed; // (unit, use) -> times
+  int held = 0, opened = 0;
+
+ protected:
+  void acquire(plan::Use use) override { calls.push_back({Call::acquire, use}); ++held; }
+  void give_back(plan::Use use) override { calls.push_back({Call::give_back, use}); --held; }
+  base::View weight(plan::Use use, int slot) override { return view(weights_, use.unit, slot, dtype_); }
+  void open(plan::Use use) override {
+    calls.push_back({Call::open, use});
+    ++opened;
+    auto& g = gradients_[use.use][static_cast<std::size_t>(use.unit)];
+    const auto& unit = units[static_cast<std::size_t>(use.unit)];
+    for (std::size_t p = 0; p < unit.parameters.size(); ++p)
+      for (std::int64_t i = 0; i < unit.parameters[p].stored_count(); ++i)
+        put(g.data(), gradient_dtype_, static_cast<std::size_t>(layouts[static_cast<std::size_t>(use.unit)].offsets[p] + i), std::numeric_limits<double>::quiet_NaN());
+  }
+  base::View gradient(plan::Use use, int slot) override { return view(gradients_[use.use], use.unit, slot, gradient_dtype_); }
+  void commit(plan::Use use) override {
+    calls.push_back({Call::commit, use});
+    --opened;
+    ++committed[{use.unit, use.use}];
+  }
+
+ private:
+  static void put(char* data, base::DType dtype, std::size_t i, double value) {
+    if (dtype == base::DType::f64) reinterpret_cast<double*>(data)[i] = value;
+    else if (dtype == base::DType::f32) reinterpret_cast<float*>(data)[i] = static_cast<float>(value);
+    else reinterpret_cast<base::bf16*>(data)[i] = base::bf16(static_cast<float>(value));
+  }
+  base::View view(std::vector<std::vector<char>>& memory, int unit, int slot, base::DType dtype) {
+    const auto u = static_cast<std::size_t>(unit), s = static_cast<std::size_t>(slot);
+    const auto& shape = units.at(u).parameters.at(s).stored;
+    char* p = memory[u].data() + layouts[u].offsets[s] * base::size_of(dtype);
+    return shape.size() == 1 ? base::View(p, dtype, {shape[0]}) : base::View(p, dtype, {shape.at(0), shape.at(1)});
+  }
+
+  base::DType dtype_, gradient_dtype_;
+  std::vector<std::vector<char>> weights_, gradients_[2];
+};
+
+}  // namespace trainyard::test

@@ -1,0 +1,110 @@
+// Small models and micro-batches for the tests of the blocks.
+#pragma once
+
+#include "libtrain/model/decoder.h"
+#include "tests/model/plain_store.h"
+
+#include <memory>
+#include <vector>
+
+namespace trainyard::test {
+
+inline plan::ModelConfig small_gpt2() {
+  plan::ModelConfig m;
+  m.name = "small-gpt2";
+  m.layers = 2, m.hidden = 32, m.heads = 4, m.kv_heads = 4, m.ffn = 96, m.vocabulary = 131, m.context = 24;
+  return m;
+}
+
+inline plan::ModelConfig small_llama() {
+  auto m = small_gpt2();
+  m.name = "small-llama";
+  m.kv_heads = 2, m.ffn = 80, m.norm = plan::Norm::rms, m.positions = plan::Positions::rotary, m.activation = plan::Activation::swiglu;
+  m.biases = false, m.tied = false;
+  return m;
+}
+
+inline plan::ModelConfig with_dropout(plan::ModelConfig m) {
+  m.dropout_embedding = 0.1, m.dropout_attention = 0.15, m.dropout_attention_residual = 0.2, m.dropout_ffn_residual = 0.25;
+  return m;
+}
+
+// Owns the arrays of a micro-batch. Windows are T + 1 tokens; with the mask a token 0 ends a document.
+struct Batch {
+  std::vector<std::int32_t> tokens, targets, positions, start;
+  std::vector<std::uint8_t> weights;
+  model::MicroBatch micro;
+
+  Batch(const std::vector<std::vector<std::int32_t>>& windows, bool document_mask, std::uint64_t first_sample = 0) {
+    const auto b = static_cast<std::int64_t>(windows.size()), t = static_cast<std::int64_t>(windows.at(0).size()) - 1;
+    for (const auto& w : windows) {
+      std::int32_t begin = 0;
+      for (std::int64_t i = 0; i < t; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        tokens.push_back(w[at]);
+        targets.push_back(w[at + 1]);
+        const bool end = document_mask && w[at] == 0;
+        weights.push_back(end ? 0 : 1);
+        start.push_back(begin);
+        positions.push_back(static_cast<std::int32_t>(i) - begin);
+        if (end) begin = static_cast<std::int32_t>(i) + 1;
+      }
+      micro.samples.push_back(first_sample++);
+    }
+    micro.tokens = base::View::of(tokens.data(), {b, t});
+    micro.targets = base::View::of(targets.data(), {b, t});
+    micro.positions = base::View::of(positions.data(), {b, t});
+    micro.document_start = base::View::of(start.data(), {b, t});
+    micro.weights = base::View::of(weights.data(), {b, t});
+  }
+  Batch(const Batch&) = delete;
+};
+
+// The token formula of tests/golden/pytorch_golden.py.
+inline std::vector<std::int32_t> formula_window(std::int64_t vocabulary, std::int64_t step, std::int64_t sequence, std::int64_t length, bool mask) {
+  std::vector<std::int32_t> w;
+  for (std::int64_t i = 0; i <= length; ++i) w.push_back(static_cast<std::int32_t>((i * i * 7 + i * 3 + sequence * 17 + step * 29 + 5) % (vocabulary - 1) + 1));
+  if (mask) w[static_cast<std::size_t>(4 + sequence)] = 0, w[11] = 0;
+  return w;
+}
+inline std::vector<std::vector<std::int32_t>> formula_windows(std::int64_t vocabulary, std::int64_t step, std::int64_t batch, std::int64_t length, bool mask) {
+  std::vector<std::vector<std::int32_t>> w;
+  for (std::int64_t s = 0; s < batch; ++s) w.push_back(formula_window(vocabulary, step, s, length, mask));
+  return w;
+}
+
+// One rank's arenas, sized by the plan, and a decoder that runs in them.
+class Runner {
+ public:
+  Runner(const plan::ModelConfig& model, const plan::MicroShape& shape, plan::Recompute recompute = plan::Recompute::none)
+      : decoder(model, recompute), shape_(shape),
+        activations(tensor::Category::activations, plan::activation_bytes(model, shape, plan::Pass::train, recompute)),
+        workspace(tensor::Category::workspace, plan::workspace_bytes(model, shape, plan::Pass::train, recompute)),
+        exec(tensor::Exec::caller(&workspace, shape.threads)), saved(activations) {}
+
+  struct Result { double loss_sum; std::int64_t targets; };
+  Result train(PlainStore& store, const Batch& batch, std::uint64_t seed = 7) {
+    store.committed.clear();
+    model::Step step{*exec, store, batch.micro, shape_.dtype, seed, model::Mode::train, 0, 0};
+    auto flow = decoder.forward(step, saved);
+    decoder.backward(step, flow, saved);
+    return {step.loss_sum, step.target_count};
+  }
+  Result evaluate(PlainStore& store, const Batch& batch) {
+    model::Step step{*exec, store, batch.micro, shape_.dtype, 0, model::Mode::evaluate, 0, 0};
+    decoder.evaluate(step, saved);
+    return {step.loss_sum, step.target_count};
+  }
+  void logits(PlainStore& store, const Batch& batch, std::int64_t at, base::View out) {
+    model::Step step{*exec, store, batch.micro, shape_.dtype, 0, model::Mode::evaluate, 0, 0};
+    decoder.logits(step, saved, at, out);
+  }
+
+  model::Decoder decoder;
+  plan::MicroShape shape_;
+  tensor::Arena activations, workspace;
+  std::unique_ptr<tensor::Exec> exec;
+  model::Saved saved;
+};
+
+}  // namespace trainyard::test
