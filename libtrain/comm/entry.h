@@ -1,0 +1,30 @@
+// Entry: one call in the ledger for as long as it lives, and the bytes an operation sends by its textbook algorithm.
+#pragma once
+
+#include "libtrain/comm/ledger.h"
+
+#include <chrono>
+#include <cstdint>
+
+namespace trainyard::comm {
+
+class Entry {
+ public:
+  Entry(Ledger& ledger, const char* operation, std::int64_t sent_bytes) : ledger_(ledger) {
+    ledger.begin(operation, static_cast<std::uint64_t>(sent_bytes));
+  }
+  ~Entry() { ledger_.end(std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count()); }
+  Entry(const Entry&) = delete;
+
+ private:
+  Ledger& ledger_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// Ring all-reduce: reduce-scatter and all-gather, each (n - 1) pieces of bytes / n (Patarasuk and Yuan 2009).
+constexpr std::int64_t all_reduce_bytes(std::int64_t bytes, int n) { return 2 * (n - 1) * bytes / n; }
+constexpr std::int64_t all_gather_bytes(std::int64_t piece_bytes, int n) { return (n - 1) * piece_bytes; }
+constexpr std::int64_t reduce_scatter_bytes(std::int64_t piece_bytes, int n) { return (n - 1) * piece_bytes; }
+constexpr std::int64_t broadcast_bytes(std::int64_t bytes, int n, int rank, int root) { return rank == root && n > 1 ? bytes : 0; }
+
+}  // namespace trainyard::comm

@@ -1,0 +1,31 @@
+// The MPI communicator, and the life of MPI in a process.
+#pragma once
+
+#include "libtrain/comm/communicator.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace trainyard::comm {
+
+// Exactly one per process. MPI is initialised for serialized threads: one thread at a time calls it (the communication thread, or the compute
+// thread while that one is idle). Refuses with EnvironmentError a world whose size differs from SLURM_STEP_NUM_TASKS. The destructor finalizes, unless
+// an exception is in flight: then the process must end by abort(), because peers may be inside a collective.
+class MpiRuntime {
+ public:
+  MpiRuntime();
+  ~MpiRuntime();
+  MpiRuntime(const MpiRuntime&) = delete;
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  std::unique_ptr<Communicator> communicator(const std::string& group);  // collective
+  [[noreturn]] void abort(int exit_code);
+  // Bytes of one message; larger ones travel in parts. For tests.
+  static void limit_message_bytes(std::int64_t bytes);
+
+ private:
+  int rank_ = 0, size_ = 1;
+};
+
+}  // namespace trainyard::comm

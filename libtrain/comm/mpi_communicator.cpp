@@ -1,0 +1,163 @@
+// Collectives over MPI. Data moves by point-to-point messages of our own, so that the ledger's bytes are the bytes on the wire; sums that are handed to
+// the library (all_reduce, reduce_scatter) keep the library's order.
+#include "libtrain/comm/entry.h"
+#include "libtrain/comm/mpi.h"
+#include "libtrain/comm/mpi_calls.h"
+
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+namespace trainyard::comm {
+
+namespace {
+
+std::atomic<std::int64_t> message_limit{std::int64_t{1} << 30};
+
+char* bytes_of(const base::View& v) { return static_cast<char*>(v.data); }
+
+// Messages in flight; posts receives before sends, in parts below the limit, and completes them together.
+class Messages {
+ public:
+  explicit Messages(MPI_Comm comm, std::vector<MPI_Request>& requests) : comm_(comm), requests_(requests) { requests_.clear(); }
+  void receive(char* data, std::int64_t bytes, int peer) {
+    parts(bytes, [&](std::int64_t at, int n) { check_mpi(MPI_Irecv(data + at, n, MPI_BYTE, peer, 0, comm_, next()), "MPI_Irecv"); });
+  }
+  void send(const char* data, std::int64_t bytes, int peer) {
+    parts(bytes, [&](std::int64_t at, int n) { check_mpi(MPI_Isend(data + at, n, MPI_BYTE, peer, 0, comm_, next()), "MPI_Isend"); });
+  }
+  void complete() {
+    if (!requests_.empty()) check_mpi(MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
+  }
+
+ private:
+  template <class Post> static void parts(std::int64_t bytes, const Post& post) {
+    const auto limit = message_limit.load();
+    for (std::int64_t at = 0; at < bytes; at += limit) post(at, static_cast<int>(std::min(limit, bytes - at)));
+  }
+  MPI_Request* next() {
+    requests_.push_back(MPI_REQUEST_NULL);
+    return &requests_.back();
+  }
+  MPI_Comm comm_;
+  std::vector<MPI_Request>& requests_;
+};
+
+class MpiCommunicator : public Communicator {
+ public:
+  MpiCommunicator(std::string group, int rank, int size, MPI_Comm comm) : Communicator(std::move(group), rank, size), comm_(comm) {
+    requests_.reserve(4096 / sizeof(MPI_Request));
+  }
+  ~MpiCommunicator() override = default;  // the MPI communicator lives until finalize: freeing it would communicate
+
+  void all_reduce(tensor::Exec& exec, base::View inout, Reduction op) override {
+    exec.run([this, inout, op] {
+      Entry entry(ledger_, "all_reduce", all_reduce_bytes(inout.bytes(), size_));
+      const auto native = op == Reduction::sum ? MPI_SUM : op == Reduction::max ? MPI_MAX : MPI_MIN;
+      in_parts(inout, [&](void* data, int count) {
+        check_mpi(MPI_Allreduce(MPI_IN_PLACE, data, count, mpi_type(inout.dtype), native, comm_), "MPI_Allreduce");
+      });
+    });
+  }
+
+  // Pairwise: in round k every rank sends its piece to rank + k and receives that of rank - k.
+  void all_gather(tensor::Exec& exec, base::View in, base::View out) override {
+    exec.run([this, in, out] {
+      Entry entry(ledger_, "all_gather", all_gather_bytes(in.bytes(), size_));
+      TRAINYARD_ASSERT(out.bytes() == size_ * in.bytes(), "{} bytes for {} pieces of {}", out.bytes(), size_, in.bytes());
+      char* own = bytes_of(out) + rank_ * in.bytes();
+      if (own != in.data) std::memcpy(own, in.data, static_cast<std::size_t>(in.bytes()));
+      Messages messages(comm_, requests_);
+      for (int k = 1; k < size_; ++k) messages.receive(bytes_of(out) + from(k) * in.bytes(), in.bytes(), from(k));
+      for (int k = 1; k < size_; ++k) messages.send(own, in.bytes(), to(k));
+      messages.complete();
+    });
+  }
+
+  void reduce_scatter(tensor::Exec& exec, base::View in, base::View out) override {
+    exec.run([this, in, out] {
+      Entry entry(ledger_, "reduce_scatter", reduce_scatter_bytes(out.bytes(), size_));
+      TRAINYARD_ASSERT(out.count() <= INT32_MAX, "a piece of {} elements", out.count());
+      check_mpi(MPI_Reduce_scatter_block(in.data, out.data, static_cast<int>(out.count()), mpi_type(out.dtype), MPI_SUM, comm_), "MPI_Reduce_scatter_block");
+    });
+  }
+
+  void all_to_all(tensor::Exec& exec, base::View send, std::span<const std::int64_t> send_counts, base::View receive,
+                  std::span<const std::int64_t> receive_counts) override {
+    std::vector<std::int64_t> sends(send_counts.begin(), send_counts.end()), receives(receive_counts.begin(), receive_counts.end());
+    exec.run([this, send, receive, sends = std::move(sends), receives = std::move(receives)] {
+      const auto width = base::size_of(receive.dtype);
+      const auto offset = [&](const std::vector<std::int64_t>& counts, int r) {
+        std::int64_t n = 0;
+        for (int k = 0; k < r; ++k) n += counts[static_cast<std::size_t>(k)];
+        return n * width;
+      };
+      const auto bytes = [&](const std::vector<std::int64_t>& counts, int r) { return counts[static_cast<std::size_t>(r)] * width; };
+      std::int64_t sent = 0;
+      for (int k = 1; k < size_; ++k) sent += bytes(sends, to(k));
+      Entry entry(ledger_, "all_to_all", sent);
+      Messages messages(comm_, requests_);
+      for (int k = 1; k < size_; ++k) messages.receive(bytes_of(receive) + offset(receives, from(k)), bytes(receives, from(k)), from(k));
+      for (int k = 1; k < size_; ++k) messages.send(bytes_of(send) + offset(sends, to(k)), bytes(sends, to(k)), to(k));
+      if (bytes(sends, rank_) > 0)
+        std::memcpy(bytes_of(receive) + offset(receives, rank_), bytes_of(send) + offset(sends, rank_), static_cast<std::size_t>(bytes(sends, rank_)));
+      messages.complete();
+    });
+  }
+
+  void broadcast(tensor::Exec& exec, base::View inout, int root) override {
+    exec.run([this, inout, root] {
+      Entry entry(ledger_, "broadcast", broadcast_bytes(inout.bytes(), size_, rank_, root));
+      in_parts(inout, [&](void* data, int count) {
+        check_mpi(MPI_Bcast(data, static_cast<int>(count * base::size_of(inout.dtype)), MPI_BYTE, root, comm_), "MPI_Bcast");
+      });
+    });
+  }
+
+  void exchange(tensor::Exec& exec, std::span<const Transfer> transfers) override {
+    std::vector<Transfer> list(transfers.begin(), transfers.end());
+    exec.run([this, list = std::move(list)] {
+      std::int64_t sent = 0;
+      for (const auto& t : list) sent += t.kind == Transfer::Kind::send && t.peer != rank_ ? t.view.bytes() : 0;
+      Entry entry(ledger_, "exchange", sent);
+      Messages messages(comm_, requests_);
+      for (const auto& t : list)
+        if (t.kind == Transfer::Kind::receive) messages.receive(bytes_of(t.view), t.view.bytes(), t.peer);
+      for (const auto& t : list)
+        if (t.kind == Transfer::Kind::send) messages.send(bytes_of(t.view), t.view.bytes(), t.peer);
+      messages.complete();
+    });
+  }
+
+  void barrier(tensor::Exec& exec) override {
+    exec.run([this] {
+      Entry entry(ledger_, "barrier", 0);
+      check_mpi(MPI_Barrier(comm_), "MPI_Barrier");
+    });
+  }
+
+ private:
+  int to(int k) const { return (rank_ + k) % size_; }
+  int from(int k) const { return (rank_ - k + size_) % size_; }
+  template <class Call> void in_parts(const base::View& v, const Call& call) {
+    const auto width = base::size_of(v.dtype);
+    const auto most = std::max<std::int64_t>(1, message_limit.load() / width);
+    for (std::int64_t at = 0; at < v.count(); at += most) call(bytes_of(v) + at * width, static_cast<int>(std::min(most, v.count() - at)));
+  }
+
+  MPI_Comm comm_;
+  std::vector<MPI_Request> requests_;
+};
+
+}  // namespace
+
+void MpiRuntime::limit_message_bytes(std::int64_t bytes) { message_limit = bytes; }
+
+std::unique_ptr<Communicator> MpiRuntime::communicator(const std::string& group) {
+  MPI_Comm copy = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
+  MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
+  return std::make_unique<MpiCommunicator>(group, rank_, size_, copy);
+}
+
+}  // namespace trainyard::comm

@@ -1,0 +1,37 @@
+// Starts and ends MPI, and holds the launcher to its word.
+#include "libtrain/comm/mpi.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/comm/mpi_calls.h"
+
+#include <cstdlib>
+
+namespace trainyard::comm {
+
+MpiRuntime::MpiRuntime() {
+  int provided = MPI_THREAD_SINGLE;
+  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
+    throw base::EnvironmentError("MPI cannot be initialised", "start with mpirun -n N, or under Slurm with srun --mpi=pmix");
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+  MPI_Comm_size(MPI_COMM_WORLD, &size_);
+  std::string refusal;
+  if (provided < MPI_THREAD_SERIALIZED) refusal = "this MPI library does not support calls from a communication thread";
+  const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
+  const bool launched_by_srun = std::getenv("SLURM_STEP_ID") != nullptr && std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr;
+  if (tasks != nullptr && launched_by_srun && std::atoi(tasks) != size_)
+    refusal = fmt::format("Slurm started {} tasks, but MPI sees {} rank{}", tasks, size_, size_ == 1 ? "" : "s");
+  if (!refusal.empty()) {
+    MPI_Finalize();
+    throw base::EnvironmentError(refusal, "launch with srun --mpi=pmix, with the MPI that this program was built with");
+  }
+}
+
+MpiRuntime::~MpiRuntime() { MPI_Finalize(); }
+
+void MpiRuntime::abort(int exit_code) {
+  MPI_Abort(MPI_COMM_WORLD, exit_code);
+  std::_Exit(exit_code);
+}
+
+}  // namespace trainyard::comm

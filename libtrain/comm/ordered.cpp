@@ -1,0 +1,31 @@
+// The ordered reduction: pieces travel to their owner, who adds them in ascending rank.
+#include "kernels/fold/fold.h"
+#include "libtrain/base/error.h"
+#include "libtrain/comm/communicator.h"
+
+#include <vector>
+
+namespace trainyard::comm {
+
+void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging, base::View sum, FoldTurn turn,
+                            int contributors) {
+  const auto n = comm.size();
+  const auto piece = sum.count();
+  const auto start = turn == FoldTurn::first ? kernels::FoldStart::first : kernels::FoldStart::next;
+  TRAINYARD_ASSERT(contributors >= 1 && contributors <= n, "{} contributors of {}", contributors, n);
+  if (n == 1) {
+    kernels::fold(exec, in.reshaped({1, piece}), sum, start);
+    return;
+  }
+  const bool contributes = comm.rank() < contributors;
+  TRAINYARD_ASSERT(!contributes || in.count() == n * piece, "{} elements for {} pieces of {}", in.count(), n, piece);
+  std::vector<std::int64_t> send(static_cast<std::size_t>(n), contributes ? piece : 0), receive(static_cast<std::size_t>(n), 0);
+  for (int r = 0; r < contributors; ++r) receive[static_cast<std::size_t>(r)] = piece;
+  const auto empty = base::View(staging.data, sum.dtype, {0});
+  exec.run([&comm] { comm.ledger().set_alias("ordered_reduce_scatter"); });
+  comm.all_to_all(exec, contributes ? in : empty, send, staging, receive);
+  exec.run([&comm] { comm.ledger().set_alias(nullptr); });
+  kernels::fold(exec, base::View(staging.data, sum.dtype, {contributors, piece}), sum, start);
+}
+
+}  // namespace trainyard::comm

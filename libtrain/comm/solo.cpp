@@ -1,0 +1,54 @@
+// One rank: copies at most.
+#include "libtrain/comm/solo.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/comm/entry.h"
+
+#include <cstring>
+
+namespace trainyard::comm {
+
+namespace {
+
+class Solo : public Communicator {
+ public:
+  explicit Solo(std::string group) : Communicator(std::move(group), 0, 1) {}
+  void all_reduce(tensor::Exec& exec, base::View, Reduction) override { note(exec, "all_reduce"); }
+  void all_gather(tensor::Exec& exec, base::View in, base::View out) override { copy(exec, "all_gather", in, out); }
+  void reduce_scatter(tensor::Exec& exec, base::View in, base::View out) override { copy(exec, "reduce_scatter", in, out); }
+  void all_to_all(tensor::Exec& exec, base::View send, std::span<const std::int64_t> send_counts, base::View receive,
+                  std::span<const std::int64_t> receive_counts) override {
+    TRAINYARD_ASSERT(send_counts[0] == receive_counts[0], "sends {}, receives {}", send_counts[0], receive_counts[0]);
+    auto part = receive;
+    part.rank = 1;
+    part.shape = {send_counts[0], 0, 0, 0};
+    copy(exec, "all_to_all", send, part);
+  }
+  void broadcast(tensor::Exec& exec, base::View, int root) override {
+    TRAINYARD_ASSERT(root == 0, "root {} of one rank", root);
+    note(exec, "broadcast");
+  }
+  void exchange(tensor::Exec& exec, std::span<const Transfer> transfers) override {
+    base::View from, to;
+    for (const auto& t : transfers) (t.kind == Transfer::Kind::send ? from : to) = t.view;
+    if (from && to) copy(exec, "exchange", from, to);
+  }
+  void barrier(tensor::Exec& exec) override { note(exec, "barrier"); }
+
+ private:
+  void note(tensor::Exec& exec, const char* name) {
+    exec.run([this, name] { Entry entry(ledger_, name, 0); });
+  }
+  void copy(tensor::Exec& exec, const char* name, base::View from, base::View to) {
+    exec.run([this, name, from, to] {
+      Entry entry(ledger_, name, 0);
+      if (from.data != to.data) std::memmove(to.data, from.data, static_cast<std::size_t>(to.bytes()));
+    });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_solo(std::string group) { return std::make_unique<Solo>(std::move(group)); }
+
+}  // namespace trainyard::comm

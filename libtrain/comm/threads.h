@@ -1,0 +1,31 @@
+// The threads communicator: N ranks inside one process, each a thread. For tests, and for runs under the thread sanitizer.
+#pragma once
+
+#include "libtrain/comm/communicator.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace trainyard::comm {
+
+// Shared by the rank threads of one process. A rank that fails poisons the world: every call that waits, now or later, throws PeerError.
+// Ranks that disagree about an operation or its sizes all throw CheckError.
+class ThreadsWorld {
+ public:
+  explicit ThreadsWorld(int ranks);
+  ~ThreadsWorld();
+  int size() const;
+  // Collective in the sense that every rank asks for the same group names. The communicator must not outlive the world.
+  std::unique_ptr<Communicator> communicator(int rank, const std::string& group);
+  void poison();
+  struct Shared;
+
+ private:
+  std::unique_ptr<Shared> shared_;
+};
+
+// Runs body(rank, world) on `ranks` threads, joins them, and rethrows the first failure that is not the echo of another rank's.
+void run_ranks(int ranks, const std::function<void(int, ThreadsWorld&)>& body);
+
+}  // namespace trainyard::comm

@@ -1,0 +1,66 @@
+// One anonymous mapping per arena, handed out as a stack.
+#include "libtrain/tensor/arena.h"
+
+#include "libtrain/base/error.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <sys/mman.h>
+
+namespace trainyard::tensor {
+
+const char* name_of(Category c) {
+  switch (c) {
+    case Category::parameters: return "parameters";
+    case Category::gathered_units: return "gathered units";
+    case Category::gradients: return "gradients";
+    case Category::unit_gradients: return "unit gradients";
+    case Category::optimizer: return "optimizer";
+    case Category::activations: return "activations";
+    case Category::communication_staging: return "communication staging";
+    case Category::workspace: return "workspace";
+    case Category::save_snapshot: return "save snapshot";
+  }
+  return "?";
+}
+
+Arena::Arena(Category category, std::int64_t capacity_bytes, base::Device device) : category_(category), device_(device) {
+  if (device.kind != base::DeviceKind::cpu) throw base::Unsupported("this build has no CUDA: an arena on a GPU cannot be reserved", "use the CPU");
+  TRAINYARD_ASSERT(capacity_bytes >= 0, "capacity {}", capacity_bytes);
+  capacity_ = aligned(capacity_bytes);
+  if (capacity_ == 0) return;
+  void* p = mmap(nullptr, static_cast<std::size_t>(capacity_), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED)
+    throw base::EnvironmentError(fmt::format("cannot reserve {} bytes for {}: {}", capacity_, name_of(category), std::strerror(errno)),
+                                 "use more ranks, a higher --zero, or a smaller --micro-batch");
+  memory_ = static_cast<char*>(p);
+  if (capacity_ >= (4 << 20)) madvise(p, static_cast<std::size_t>(capacity_), MADV_HUGEPAGE);
+}
+
+Arena::~Arena() {
+  if (memory_ != nullptr) munmap(memory_, static_cast<std::size_t>(capacity_));
+}
+
+void* Arena::allocate_bytes(std::int64_t bytes) {
+  const auto size = aligned(bytes);
+  TRAINYARD_ASSERT(bytes >= 0 && used_ + size <= capacity_, "the plan gave {} {} bytes; {} are in use and {} more were asked for", name_of(category_),
+                   capacity_, used_, size);
+  void* p = memory_ + used_;
+  used_ += size;
+  peak_ = std::max(peak_, used_);
+  return p;
+}
+
+base::View Arena::allocate(base::DType dtype, std::initializer_list<std::int64_t> shape) {
+  base::View v(nullptr, dtype, shape, device_);
+  v.data = allocate_bytes(v.bytes());
+  return v;
+}
+
+void Arena::release(std::int64_t mark) {
+  TRAINYARD_ASSERT(mark >= 0 && mark <= used_, "release to {} of {}", mark, used_);
+  used_ = mark;
+}
+
+}  // namespace trainyard::tensor

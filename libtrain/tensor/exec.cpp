@@ -1,0 +1,147 @@
+// The two CPU Execs: the calling thread, and a worker thread with a queue.
+#include "libtrain/tensor/exec.h"
+
+#include "libtrain/base/error.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <csignal>
+#include <ctime>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <pthread.h>
+#include <thread>
+
+namespace trainyard::tensor {
+
+struct Event::State {
+  mutable std::mutex mutex;
+  mutable std::condition_variable changed;
+  bool done = false;
+  std::exception_ptr failure;
+};
+
+bool Event::done() const {
+  if (!state_) return true;
+  std::lock_guard lock(state_->mutex);
+  return state_->done;
+}
+
+void Event::wait() const {
+  if (!state_) return;
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait(lock, [this] { return state_->done; });
+  if (state_->failure) std::rethrow_exception(state_->failure);
+}
+
+Arena& Exec::scratch() const {
+  TRAINYARD_ASSERT(scratch_ != nullptr, "this Exec has no scratch arena");
+  return *scratch_;
+}
+
+namespace {
+
+double seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+class CallerExec : public Exec {
+ public:
+  CallerExec(Arena* scratch, int threads) : Exec({}, scratch, threads) {}
+  void run(std::function<void()> work) override { work(); }
+  Event record() override { return {}; }
+  void wait(const Event& event) override { event.wait(); }
+  void synchronize() override {}
+  double busy_seconds() const override { return 0; }
+};
+
+class WorkerExec : public Exec {
+ public:
+  WorkerExec(const std::string& name, Arena* scratch) : Exec({}, scratch, 1) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    thread_ = std::thread([this] { work(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    pthread_setname_np(thread_.native_handle(), name.substr(0, 15).c_str());
+  }
+  ~WorkerExec() override {
+    {
+      std::lock_guard lock(mutex_);
+      leave_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  void run(std::function<void()> work) override { push({std::move(work), nullptr}); }
+  Event record() override {
+    auto state = std::make_shared<Event::State>();
+    push({nullptr, state});
+    return Event(state);
+  }
+  void wait(const Event& event) override {
+    if (!event.done()) push({[event] { event.wait(); }, nullptr});
+  }
+  void synchronize() override { record().wait(); }
+  double busy_seconds() const override { return busy_.load(); }
+
+ private:
+  struct Item {
+    std::function<void()> work;
+    std::shared_ptr<Event::State> signal;
+  };
+  void push(Item item) {
+    {
+      std::lock_guard lock(mutex_);
+      items_.push_back(std::move(item));
+    }
+    changed_.notify_one();
+  }
+  // After a failure the work that follows is skipped; every later event carries the failure.
+  void work() {
+    std::exception_ptr failure;
+    while (true) {
+      Item item;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return leave_ || !items_.empty(); });
+        if (items_.empty()) return;
+        item = std::move(items_.front());
+        items_.pop_front();
+      }
+      if (item.signal) {
+        {
+          std::lock_guard lock(item.signal->mutex);
+          item.signal->done = true;
+          item.signal->failure = failure;
+        }
+        item.signal->changed.notify_all();
+      } else if (!failure) {
+        const double start = seconds();
+        try {
+          item.work();
+        } catch (...) {
+          failure = std::current_exception();
+        }
+        busy_ = busy_.load() + (seconds() - start);
+      }
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Item> items_;
+  bool leave_ = false;
+  std::atomic<double> busy_{0};
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<Exec> Exec::caller(Arena* scratch, int threads) { return std::make_unique<CallerExec>(scratch, threads); }
+std::unique_ptr<Exec> Exec::worker(const std::string& thread_name, Arena* scratch) { return std::make_unique<WorkerExec>(thread_name, scratch); }
+
+}  // namespace trainyard::tensor
