@@ -1,0 +1,194 @@
+// Atomic files and folders on top of POSIX.
+#include "libtrain/io/atomic_file.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/io/system_error.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <filesystem>
+#include <linux/fs.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace trainyard::io {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() { if (fd_ >= 0) ::close(fd_); }
+  Descriptor(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  int release() { const int fd = fd_; fd_ = -1; return fd; }
+
+ private:
+  int fd_;
+};
+
+void sync_path(const std::string& path, int flags) {
+  const Descriptor file(::open(path.c_str(), flags | O_CLOEXEC));
+  if (file.get() < 0) throw_cannot_write("open for syncing", path, errno);
+  // Some file systems cannot sync a folder and say EINVAL; they have nothing to be synced.
+  if (::fsync(file.get()) != 0 && errno != EINVAL) throw_cannot_write("sync", path, errno);
+}
+
+void rename_path(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) throw_cannot_write("rename to " + to, from, errno);
+}
+
+bool exchange_paths(const std::string& a, const std::string& b) {
+#if defined(SYS_renameat2) && defined(RENAME_EXCHANGE)
+  return ::syscall(SYS_renameat2, AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0;
+#else
+  return false;
+#endif
+}
+
+bool ends_partial(const std::string& name) { return std::string_view(name).ends_with(partial_suffix); }
+
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+void remove_all(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) throw_cannot_write("remove", path, error.value());
+}
+
+}  // namespace
+
+void write_file(const std::string& path, std::string_view content) {
+  const std::string partial = path + std::string(partial_suffix);
+  Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (file.get() < 0) throw_cannot_write("create", partial, errno);
+  const auto give_up = [&](const char* what) {
+    const int reason = errno;
+    ::unlink(partial.c_str());
+    throw_cannot_write(what, partial, reason);
+  };
+  std::size_t done = 0;
+  while (done < content.size()) {
+    const auto n = ::write(file.get(), content.data() + done, content.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) give_up("write");
+    done += static_cast<std::size_t>(n);
+  }
+  if (::fsync(file.get()) != 0) give_up("sync");
+  if (::close(file.release()) != 0) give_up("close");
+  rename_path(partial, path);
+  sync_folder(parent_of(path));
+}
+
+std::string read_file(const std::string& path, std::int64_t largest) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) throw_cannot_read("open", path, errno);
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) throw_cannot_read("stat", path, errno);
+  if (S_ISDIR(info.st_mode)) throw_cannot_read("read", path, EISDIR);
+  std::string text;
+  char buffer[1 << 16];
+  while (true) {
+    const auto n = ::read(file.get(), buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_cannot_read("read", path, errno);
+    if (n == 0) return text;
+    text.append(buffer, static_cast<std::size_t>(n));
+    if (static_cast<std::int64_t>(text.size()) > largest)
+      throw base::InputError(fmt::format("{} is larger than {} bytes, more than is expected of it", path, largest));
+  }
+}
+
+void make_folders(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) throw_cannot_write("create the folder", path, error.value());
+}
+
+void sync_folder(const std::string& path) { sync_path(path, O_RDONLY | O_DIRECTORY); }
+void sync_file(const std::string& path) { sync_path(path, O_RDONLY); }
+
+std::int64_t file_size(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return -1;
+  return info.st_size;
+}
+
+std::string parent_of(const std::string& path) {
+  const auto parent = fs::path(without_slashes(path)).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+void remove_tree(const std::string& given) {
+  const auto path = without_slashes(given);
+  std::error_code error;
+  const auto status = fs::symlink_status(path, error);
+  if (status.type() == fs::file_type::not_found) return;
+  if (status.type() != fs::file_type::directory || ends_partial(path)) return remove_all(path);
+  const auto partial = path + ".removed" + std::string(partial_suffix);
+  remove_all(partial);
+  rename_path(path, partial);
+  remove_all(partial);
+}
+
+void publish_folder(const std::string& partial, const std::string& final_path) {
+  std::error_code error;
+  const bool exists = fs::exists(fs::symlink_status(final_path, error));
+  if (!exists) {
+    rename_path(partial, final_path);
+    sync_folder(parent_of(final_path));
+    return;
+  }
+  const auto old = final_path + ".replaced" + std::string(partial_suffix);
+  remove_all(old);
+  if (exchange_paths(partial, final_path)) {
+    rename_path(partial, old);
+  } else {
+    rename_path(final_path, old);
+    rename_path(partial, final_path);
+  }
+  sync_folder(parent_of(final_path));
+  remove_all(old);
+}
+
+std::vector<std::string> remove_stale_partials(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) return names;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    if (ends_partial(it->path().filename().string())) names.push_back(it->path().filename().string());
+  if (error) throw_cannot_read("list", folder, error.value());
+  std::sort(names.begin(), names.end());
+  for (const auto& name : names) remove_all(folder + "/" + name);
+  return names;
+}
+
+AtomicFolder::AtomicFolder(std::string final_path, Existing existing) : final_(without_slashes(std::move(final_path))) {
+  partial_ = final_ + std::string(partial_suffix);
+  std::error_code error;
+  if (existing == Existing::refuse && fs::exists(fs::symlink_status(final_, error)))
+    throw base::UsageError(fmt::format("{} exists already", final_), "give another place, or --force to replace it");
+  remove_all(partial_);
+  make_folders(partial_);
+}
+
+AtomicFolder::~AtomicFolder() {
+  if (published_) return;
+  std::error_code error;
+  fs::remove_all(partial_, error);
+}
+
+void AtomicFolder::publish() {
+  sync_folder(partial_);
+  publish_folder(partial_, final_);
+  published_ = true;
+}
+
+}  // namespace trainyard::io

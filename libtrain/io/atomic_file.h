@@ -1,0 +1,60 @@
+// Files and folders that are whole or not there: temporary name, sync, rename, sync of the folder.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainyard::io {
+
+// The suffix of everything unfinished. Whatever carries it may be deleted when no program is writing.
+inline constexpr std::string_view partial_suffix = ".partial";
+
+// Every function throws EnvironmentError when the system refuses to write (no space, no permission), InputError when it refuses to read;
+// both name the path and the system's reason.
+
+// Writes `content` to `path` + ".partial", syncs, renames over `path`, syncs the folder. The folder must exist.
+void write_file(const std::string& path, std::string_view content);
+
+// The whole file as text; InputError above `largest` bytes.
+std::string read_file(const std::string& path, std::int64_t largest = std::int64_t{1} << 30);
+
+void make_folders(const std::string& path);      // with parents; nothing to do when it exists
+void sync_folder(const std::string& path);       // makes names that were created or renamed in it durable
+void sync_file(const std::string& path);
+std::int64_t file_size(const std::string& path); // -1 when there is no such regular file
+std::string parent_of(const std::string& path);  // "." when there is none
+
+// Removes a file or a whole folder; nothing to do when it is not there. A folder is renamed to NAME.partial first, so that an
+// interrupted removal never looks like something whole.
+void remove_tree(const std::string& path);
+
+// Puts the folder `partial` in the place of `final_path`. Without a predecessor this is a rename; an existing one is exchanged in one
+// step (two renames where the file system has no exchange) and then removed. Syncs the parent.
+void publish_folder(const std::string& partial, const std::string& final_path);
+
+// Removes every entry of `folder` whose name ends in ".partial"; returns their names. An absent folder is an empty one.
+std::vector<std::string> remove_stale_partials(const std::string& folder);
+
+enum class Existing { refuse, replace };
+
+// A folder under construction: NAME.partial until publish() renames it to NAME. Left unpublished it is removed by the destructor.
+class AtomicFolder {
+ public:
+  // Removes a stale NAME.partial and creates an empty one, parents included. refuse: UsageError when NAME exists.
+  AtomicFolder(std::string final_path, Existing existing);
+  ~AtomicFolder();
+  AtomicFolder(const AtomicFolder&) = delete;
+  AtomicFolder& operator=(const AtomicFolder&) = delete;
+
+  const std::string& path() const { return partial_; }   // write here
+  const std::string& final_path() const { return final_; }
+  void publish();                                        // files must be closed and synced; syncs both folders
+
+ private:
+  std::string final_, partial_;
+  bool published_ = false;
+};
+
+}  // namespace trainyard::io

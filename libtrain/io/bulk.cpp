@@ -1,0 +1,153 @@
+// Chunked pread and pwrite, pace, and checksums on the way.
+#include "libtrain/io/bulk.h"
+
+#include "libtrain/base/checksum.h"
+#include "libtrain/base/error.h"
+#include "libtrain/io/system_error.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+namespace trainyard::io {
+
+namespace {
+
+// Appending zero bytes to a message is a linear map on its CRC register over GF(2); a matrix is 32 columns.
+using Matrix = std::array<std::uint32_t, 32>;
+
+std::uint32_t times(const Matrix& m, std::uint32_t vector) {
+  std::uint32_t sum = 0;
+  for (std::size_t bit = 0; vector != 0; vector >>= 1, ++bit)
+    if (vector & 1u) sum ^= m[bit];
+  return sum;
+}
+
+Matrix squared(const Matrix& m) {
+  Matrix out{};
+  for (std::size_t i = 0; i < 32; ++i) out[i] = times(m, m[i]);
+  return out;
+}
+
+}  // namespace
+
+std::uint32_t crc32c_combine(std::uint32_t a, std::uint32_t b, std::int64_t bytes_of_b) {
+  if (bytes_of_b <= 0) return a;
+  Matrix power{};                       // one zero bit
+  power[0] = 0x82F63B78u;
+  for (std::size_t i = 1; i < 32; ++i) power[i] = 1u << (i - 1);
+  for (int i = 0; i < 3; ++i) power = squared(power);   // one zero byte
+  for (auto n = static_cast<std::uint64_t>(bytes_of_b); n != 0; n >>= 1) {
+    if (n & 1u) a = times(power, a);
+    power = squared(power);
+  }
+  return a ^ b;
+}
+
+void Pace::spend(std::int64_t bytes) {
+  if (rate_ <= 0) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (spent_ == 0) start_ = now;
+  spent_ += bytes;
+  const auto due = start_ + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                std::chrono::duration<double>(static_cast<double>(spent_) / static_cast<double>(rate_)));
+  if (due > now) std::this_thread::sleep_until(due);
+}
+
+BulkFile::BulkFile(std::string path, Mode mode) : path_(std::move(path)) {
+  const int flags = mode == Mode::read ? O_RDONLY : mode == Mode::update ? O_RDWR : O_RDWR | O_CREAT | O_TRUNC;
+  fd_ = ::open(path_.c_str(), flags | O_CLOEXEC, 0666);
+  if (fd_ >= 0) return;
+  if (mode == Mode::read) throw_cannot_read("open", path_, errno);
+  throw_cannot_write("open for writing", path_, errno);
+}
+
+BulkFile::~BulkFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+BulkFile::BulkFile(BulkFile&& other) noexcept : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+
+BulkFile& BulkFile::operator=(BulkFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+std::int64_t BulkFile::size() const {
+  struct stat info {};
+  if (::fstat(fd_, &info) != 0) throw_cannot_read("stat", path_, errno);
+  return info.st_size;
+}
+
+void BulkFile::read(std::int64_t offset, void* out, std::int64_t bytes) const {
+  auto* to = static_cast<char*>(out);
+  std::int64_t done = 0;
+  while (done < bytes) {
+    const auto n = ::pread(fd_, to + done, static_cast<std::size_t>(bytes - done), offset + done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_cannot_read("read", path_, errno);
+    if (n == 0)
+      throw base::InputError(fmt::format("{} ends at byte {}, expected {} bytes from {}", path_, offset + done, bytes, offset),
+                             "the file was cut short: restore it, or use another copy");
+    done += n;
+  }
+}
+
+void BulkFile::write(std::int64_t offset, const void* data, std::int64_t bytes) {
+  const auto* from = static_cast<const char*>(data);
+  std::int64_t done = 0;
+  while (done < bytes) {
+    const auto n = ::pwrite(fd_, from + done, static_cast<std::size_t>(bytes - done), offset + done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_cannot_write("write", path_, errno);
+    done += n;
+  }
+}
+
+void BulkFile::sync() {
+  if (::fsync(fd_) != 0) throw_cannot_write("sync", path_, errno);
+}
+
+void BulkFile::close() {
+  if (fd_ >= 0 && ::close(std::exchange(fd_, -1)) != 0) throw_cannot_write("close", path_, errno);
+}
+
+void BlockWriter::write(const void* data, std::int64_t bytes) {
+  const auto* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const auto in_block = written_ % block_bytes;
+    const auto n = std::min(bytes, block_bytes - in_block);
+    current_ = base::crc32c(from, static_cast<std::size_t>(n), current_);
+    file_.write(offset_ + written_, from, n);
+    pace_.spend(n);
+    written_ += n;
+    from += n;
+    bytes -= n;
+    if (in_block + n == block_bytes) blocks_.push_back(std::exchange(current_, 0));
+  }
+}
+
+std::vector<std::uint32_t> BlockWriter::finish() {
+  if (written_ % block_bytes != 0) blocks_.push_back(std::exchange(current_, 0));
+  return std::move(blocks_);
+}
+
+std::uint32_t crc32c_of(const BulkFile& file, std::int64_t offset, std::int64_t bytes) {
+  std::vector<char> buffer(static_cast<std::size_t>(std::min(bytes, block_bytes)));
+  std::uint32_t crc = 0;
+  for (std::int64_t done = 0; done < bytes;) {
+    const auto n = std::min(bytes - done, block_bytes);
+    file.read(offset + done, buffer.data(), n);
+    crc = base::crc32c(buffer.data(), static_cast<std::size_t>(n), crc);
+    done += n;
+  }
+  return crc;
+}
+
+}  // namespace trainyard::io

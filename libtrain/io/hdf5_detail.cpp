@@ -1,0 +1,93 @@
+// Ids, element types and error sentences of the HDF5 library.
+#include "libtrain/io/hdf5_detail.h"
+
+#include "libtrain/base/error.h"
+
+#include <hdf5.h>
+
+namespace trainyard::io::hdf5 {
+
+static_assert(sizeof(hid_t) == sizeof(std::int64_t));
+
+namespace {
+
+herr_t first_description(unsigned n, const H5E_error2_t* error, void* out) {
+  auto* text = static_cast<std::string*>(out);
+  if (n == 0 && error->desc) *text = error->desc;
+  return 0;
+}
+
+hid_t standard_type(base::DType dtype) {
+  switch (dtype) {
+    case base::DType::f32: return H5T_IEEE_F32LE;
+    case base::DType::f64: return H5T_IEEE_F64LE;
+    case base::DType::i32: return H5T_STD_I32LE;
+    case base::DType::i64: return H5T_STD_I64LE;
+    case base::DType::u8: return H5T_STD_U8LE;
+    case base::DType::u16: return H5T_STD_U16LE;
+    case base::DType::u32: return H5T_STD_U32LE;
+    case base::DType::u64: return H5T_STD_U64LE;
+    case base::DType::bf16: return H5T_IEEE_F32LE;
+  }
+  return -1;
+}
+
+}  // namespace
+
+void be_quiet() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
+
+std::string innermost_error() {
+  std::string text;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first_description, &text);
+  H5Eclear2(H5E_DEFAULT);
+  return text.empty() ? "the HDF5 library gives no reason" : text;
+}
+
+void fail(bool writing, const std::string& path, const std::string& what) {
+  const auto message = fmt::format("{}: cannot {}: {}", path, what, innermost_error());
+  if (writing) throw base::EnvironmentError(message, "is there space left on the disk, and may the folder be written?");
+  throw base::InputError(message, "the file is damaged or not what it should be");
+}
+
+Id type_of(base::DType dtype) {
+  Id type(H5Tcopy(standard_type(dtype)), [](std::int64_t id) { return H5Tclose(id); });
+  if (dtype == base::DType::bf16) {
+    H5Tset_fields(type.get(), 15, 7, 8, 0, 7);
+    H5Tset_precision(type.get(), 16);
+    H5Tset_size(type.get(), 2);
+    H5Tset_ebias(type.get(), 127);
+  }
+  return type;
+}
+
+base::DType dtype_of(std::int64_t type, const std::string& where) {
+  using base::DType;
+  for (auto dtype : {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8, DType::u16, DType::u32, DType::u64}) {
+    const auto ours = type_of(dtype);
+    if (H5Tequal(type, ours.get()) > 0) return dtype;
+  }
+  throw base::InputError(fmt::format("{}: the element type is none of f32, bf16, f64, i32, i64, u8, u16, u32, u64 (little-endian)", where));
+}
+
+Id space_of(const std::vector<std::int64_t>& shape) {
+  const std::vector<hsize_t> dims(shape.begin(), shape.end());
+  return space_id(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr));
+}
+
+Id property_list(std::int64_t property_class) {
+  return Id(H5Pcreate(property_class), [](std::int64_t id) { return H5Pclose(id); });
+}
+Id dataset_id(std::int64_t id) { return Id(id, [](std::int64_t i) { return H5Dclose(i); }); }
+Id attribute_id(std::int64_t id) { return Id(id, [](std::int64_t i) { return H5Aclose(i); }); }
+Id group_id(std::int64_t id) { return Id(id, [](std::int64_t i) { return H5Gclose(i); }); }
+Id object_id(std::int64_t id) { return Id(id, [](std::int64_t i) { return H5Oclose(i); }); }
+Id type_id(std::int64_t id) { return Id(id, [](std::int64_t i) { return H5Tclose(i); }); }
+Id space_id(std::int64_t id) { return Id(id, [](std::int64_t i) { return H5Sclose(i); }); }
+
+Id links_with_groups() {
+  auto list = property_list(H5P_LINK_CREATE);
+  H5Pset_create_intermediate_group(list.get(), 1);
+  return list;
+}
+
+}  // namespace trainyard::io::hdf5

@@ -1,0 +1,51 @@
+// Shared by the sources of the HDF5 wrapper: owning ids, element types, and the library's error stack as a sentence.
+#pragma once
+
+#include "libtrain/base/dtype.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trainyard::io::hdf5 {
+
+// Owns one id of the library and gives it back with the function for its kind.
+class Id {
+ public:
+  using Close = int (*)(std::int64_t);
+  Id(std::int64_t id, Close close) : id_(id), close_(close) {}
+  ~Id() { if (id_ >= 0) close_(id_); }
+  Id(Id&& other) noexcept : id_(other.id_), close_(other.close_) { other.id_ = -1; }
+  Id(const Id&) = delete;
+  Id& operator=(const Id&) = delete;
+  std::int64_t get() const { return id_; }
+  explicit operator bool() const { return id_ >= 0; }
+
+ private:
+  std::int64_t id_;
+  Close close_;
+};
+
+// Stops the library from printing its error stack in this thread.
+void be_quiet();
+// The innermost description on the error stack of this thread; clears the stack.
+std::string innermost_error();
+// EnvironmentError for a file being written, InputError for one being read.
+[[noreturn]] void fail(bool writing, const std::string& path, const std::string& what);
+
+Id type_of(base::DType dtype);
+// Throws InputError for a type that is none of ours (big-endian, compound, ...).
+base::DType dtype_of(std::int64_t type, const std::string& where);
+Id space_of(const std::vector<std::int64_t>& shape);
+
+Id property_list(std::int64_t property_class);
+Id dataset_id(std::int64_t id);
+Id attribute_id(std::int64_t id);
+Id group_id(std::int64_t id);
+Id object_id(std::int64_t id);
+Id type_id(std::int64_t id);
+Id space_id(std::int64_t id);
+// Creates the groups above a new object.
+Id links_with_groups();
+
+}  // namespace trainyard::io::hdf5

@@ -1,0 +1,84 @@
+// Virtual datasets: flat ranges of one-dimensional sources shown as boxes of an n-dimensional tensor.
+#include "libtrain/base/error.h"
+#include "libtrain/io/hdf5_detail.h"
+#include "libtrain/io/hdf5_file.h"
+
+#include <hdf5.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace trainyard::io {
+
+using namespace hdf5;
+
+std::vector<Box> boxes_of(const std::vector<std::int64_t>& shape, std::int64_t first, std::int64_t count) {
+  // strides[i]: elements from one index of dim i to the next.
+  const auto rank = shape.size();
+  std::vector<std::int64_t> strides(rank, 1);
+  for (std::size_t i = rank; i-- > 1;) strides[i - 1] = strides[i] * shape[i];
+  std::vector<Box> boxes;
+  const auto end = first + count;
+  while (first < end) {
+    // The outermost dim in which a run of whole slices starts here and fits.
+    std::size_t dim = rank - 1;
+    while (dim > 0 && first % strides[dim - 1] == 0 && end - first >= strides[dim - 1]) --dim;
+    std::int64_t slices = (end - first) / strides[dim];
+    if (dim > 0) slices = std::min(slices, shape[dim] - first / strides[dim] % shape[dim]);
+    Box box{std::vector<std::int64_t>(rank, 0), std::vector<std::int64_t>(rank, 1)};
+    auto rest = first;
+    for (std::size_t i = 0; i < rank; ++i) {
+      box.start[i] = rest / strides[i];
+      rest %= strides[i];
+    }
+    box.extent[dim] = slices;
+    for (std::size_t i = dim + 1; i < rank; ++i) box.extent[i] = shape[i];
+    boxes.push_back(std::move(box));
+    first += slices * strides[dim];
+  }
+  return boxes;
+}
+
+namespace {
+
+void add_box(std::int64_t create, const std::vector<std::int64_t>& shape, const Box& box, const VirtualPart& part, std::int64_t source_first) {
+  const auto target = space_of(shape);
+  const std::vector<hsize_t> start(box.start.begin(), box.start.end()), extent(box.extent.begin(), box.extent.end());
+  hsize_t elements = 1;
+  for (auto n : extent) elements *= n;
+  H5Sselect_hyperslab(target.get(), H5S_SELECT_SET, start.data(), nullptr, extent.data(), nullptr);
+  const auto source = space_of({part.source_size});
+  const auto from = static_cast<hsize_t>(source_first);
+  H5Sselect_hyperslab(source.get(), H5S_SELECT_SET, &from, nullptr, &elements, nullptr);
+  if (H5Pset_virtual(create, target.get(), part.source_file.c_str(), part.source_dataset.c_str(), source.get()) < 0)
+    fail(true, part.source_file, "map " + part.source_dataset);
+}
+
+}  // namespace
+
+void Hdf5File::create_virtual(const std::string& name, base::DType dtype, const std::vector<std::int64_t>& shape,
+                              std::span<const VirtualPart> parts) {
+  be_quiet();
+  const auto create = property_list(H5P_DATASET_CREATE);
+  const float nan32 = std::numeric_limits<float>::quiet_NaN();
+  const double nan64 = std::numeric_limits<double>::quiet_NaN();
+  const std::uint16_t nan16 = 0x7fc0;
+  const auto type = type_of(dtype);
+  if (dtype == base::DType::f32) H5Pset_fill_value(create.get(), type.get(), &nan32);
+  if (dtype == base::DType::f64) H5Pset_fill_value(create.get(), type.get(), &nan64);
+  if (dtype == base::DType::bf16) H5Pset_fill_value(create.get(), type.get(), &nan16);
+  for (const auto& part : parts) {
+    auto source_first = part.source_first;
+    for (const auto& box : boxes_of(shape, part.first, part.count)) {
+      add_box(create.get(), shape, box, part, source_first);
+      std::int64_t elements = 1;
+      for (auto n : box.extent) elements *= n;
+      source_first += elements;
+    }
+  }
+  const auto space = space_of(shape);
+  const auto dataset = dataset_id(H5Dcreate2(id_, name.c_str(), type.get(), space.get(), links_with_groups().get(), create.get(), H5P_DEFAULT));
+  if (!dataset) fail(writing_, path_, "create the virtual dataset " + name);
+}
+
+}  // namespace trainyard::io

@@ -1,0 +1,40 @@
+// Sentences for errno.
+#include "libtrain/io/system_error.h"
+
+#include "libtrain/base/error.h"
+
+#include <cerrno>
+#include <system_error>
+
+namespace trainyard::io {
+
+namespace {
+
+std::string sentence(const std::string& what, const std::string& path, int number) {
+  return fmt::format("cannot {} {}: {}", what, path, std::generic_category().message(number));
+}
+
+std::string hint_for(int number) {
+  switch (number) {
+    case ENOSPC: return "the disk is full: free some space, or point the output elsewhere";
+    case EDQUOT: return "the quota is used up: free some space, or point the output elsewhere";
+    case EFBIG: return "the file size limit is reached: raise it (ulimit -f), or use another file system";
+    case EROFS: return "the file system is read-only: point the output elsewhere";
+    case EACCES: case EPERM: return "check the permissions of the path and of the folders above it";
+    case ENOENT: case ENOTDIR: return "check the path";
+    case EIO: return "the device reports errors: look at the system's log before trusting this disk again";
+    default: return {};
+  }
+}
+
+}  // namespace
+
+void throw_cannot_write(const std::string& what, const std::string& path, int error_number) {
+  throw base::EnvironmentError(sentence(what, path, error_number), hint_for(error_number));
+}
+
+void throw_cannot_read(const std::string& what, const std::string& path, int error_number) {
+  throw base::InputError(sentence(what, path, error_number), hint_for(error_number));
+}
+
+}  // namespace trainyard::io
