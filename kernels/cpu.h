@@ -1,0 +1,92 @@
+// Building blocks of the compiled variants: bf16, fixed-order sums, exp and tanh. Included only by *_cpu.cpp, once per instruction set.
+#pragma once
+
+#include "kernels/mat.h"
+
+#include <cstdint>
+#include <cstring>
+
+namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
+namespace {
+
+struct b16 { std::uint16_t bits; };
+
+inline float bits_to_float(std::uint32_t u) { float f; __builtin_memcpy(&f, &u, 4); return f; }
+inline std::uint32_t float_to_bits(float f) { std::uint32_t u; __builtin_memcpy(&u, &f, 4); return u; }
+
+// Widening is exact; narrowing rounds to nearest, ties to even; NaN stays NaN.
+inline float widen(b16 v) { return bits_to_float(static_cast<std::uint32_t>(v.bits) << 16); }
+inline float widen(float v) { return v; }
+inline double widen(double v) { return v; }
+inline void store(float* p, float v) { *p = v; }
+inline void store(double* p, double v) { *p = v; }
+inline void store(b16* p, float v) {
+  const std::uint32_t u = float_to_bits(v);
+  const std::uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+  p->bits = static_cast<std::uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : rounded);
+}
+
+// The type that a working type computes in.
+template <class T> struct Compute { using type = float; };
+template <> struct Compute<double> { using type = double; };
+template <class T> using compute_t = typename Compute<T>::type;
+
+// exp in f32: range reduction by ln 2 in two parts, a degree-6 polynomial, about 1 ulp; 0 below -87.3, infinity above 88.7; NaN stays.
+inline float exp_of(float x) {
+  const float clamped = x < -87.3f ? -87.3f : x > 88.72f ? 88.72f : x;
+  const float shifted = clamped * 1.44269504088896341f + 12582912.0f;
+  const float n = shifted - 12582912.0f;
+  const float r = (clamped - n * 0.693359375f) - n * -2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  const std::int32_t e = static_cast<std::int32_t>(float_to_bits(shifted)) - 0x4b400000;
+  const std::int32_t half = e >> 1;
+  const float scaled = p * bits_to_float(static_cast<std::uint32_t>(half + 127) << 23) * bits_to_float(static_cast<std::uint32_t>(e - half + 127) << 23);
+  const float low = x < -87.3f ? 0.0f : scaled;
+  const float high = x > 88.72f ? __builtin_inff() : low;
+  return x != x ? x : high;
+}
+inline double exp_of(double x) { return __builtin_exp(x); }
+// tanh by its continued form: 1 - 2 / (exp(2x) + 1); absolute error below 2e-7.
+inline float tanh_of(float x) { return 1.0f - 2.0f / (exp_of(2.0f * x) + 1.0f); }
+inline double tanh_of(double x) { return __builtin_tanh(x); }
+inline float sqrt_of(float x) { return __builtin_sqrtf(x); }
+inline double sqrt_of(double x) { return __builtin_sqrt(x); }
+
+// GELU in the tanh form (Hendrycks and Gimpel 2016).
+template <class F> inline F gelu_of(F x) {
+  const F u = F(0.7978845608028654) * (x + F(0.044715) * x * x * x);
+  return F(0.5) * x * (F(1) + tanh_of(u));
+}
+template <class F> inline F gelu_slope(F x) {
+  const F u = F(0.7978845608028654) * (x + F(0.044715) * x * x * x);
+  const F t = tanh_of(u);
+  return F(0.5) * (F(1) + t) + F(0.5) * x * (F(1) - t * t) * F(0.7978845608028654) * (F(1) + F(3 * 0.044715) * x * x);
+}
+
+// Sum of f(i), i in [0, n): sixteen lanes, each in ascending order, then a fixed tree. The order depends on n alone.
+template <class F, class Function> inline F lane_sum(std::int64_t n, const Function& f) {
+  F lane[16] = {};
+  std::int64_t i = 0;
+  for (; i + 16 <= n; i += 16)
+    for (int l = 0; l < 16; ++l) lane[l] += f(i + l);
+  for (int l = 0; i < n; ++i, ++l) lane[l] += f(i);
+  for (int width = 8; width > 0; width /= 2)
+    for (int l = 0; l < width; ++l) lane[l] += lane[l + width];
+  return lane[0];
+}
+
+// Runs body(T*) with a null pointer of the element type.
+template <class Body> inline void with_type(Type type, const Body& body) {
+  if (type == Type::f32) body(static_cast<float*>(nullptr));
+  else if (type == Type::bf16) body(static_cast<b16*>(nullptr));
+  else body(static_cast<double*>(nullptr));
+}
+
+}  // namespace
+}  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

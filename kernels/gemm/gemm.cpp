@@ -1,0 +1,37 @@
+// Checks shapes and dispatches the product.
+#include "kernels/gemm/gemm.h"
+
+#include "kernels/check.h"
+#include "kernels/gemm/gemm_run.h"
+
+namespace trainyard::kernels {
+
+void gemm(tensor::Exec& exec, base::View a, Transpose ta, base::View b, Transpose tb, base::View c, Accumulate accumulate) {
+  require_cpu(exec);
+  GemmArgs args;
+  args.a = mat(a), args.b = mat(b), args.c = mat(c);
+  args.trans_a = ta == Transpose::yes, args.trans_b = tb == Transpose::yes;
+  args.accumulate = accumulate == Accumulate::yes;
+  run_gemm(exec, args);
+}
+
+void run_gemm(tensor::Exec& exec, GemmArgs args) {
+  args.m = args.trans_a ? args.a.cols : args.a.rows;
+  args.k = args.trans_a ? args.a.rows : args.a.cols;
+  args.n = args.trans_b ? args.b.rows : args.b.cols;
+  const auto kb = args.trans_b ? args.b.cols : args.b.rows;
+  TRAINYARD_ASSERT(kb == args.k && args.c.rows == args.m && args.c.cols == args.n, "product of {} x {} and {} x {} into {} x {}", args.m, args.k, kb,
+                   args.n, args.c.rows, args.c.cols);
+  TRAINYARD_ASSERT(args.a.type == args.b.type && (args.c.type == args.a.type || (args.a.type == Type::bf16 && args.c.type == Type::f32)),
+                   "operands of types {}, {} into {}", static_cast<int>(args.a.type), static_cast<int>(args.b.type), static_cast<int>(args.c.type));
+  TRAINYARD_ASSERT(!args.accumulate || (args.bias.empty() && args.gelu.empty() && args.c.type != Type::bf16), "accumulate with an epilogue, or in bf16");
+  if (args.m == 0 || args.n == 0) return;
+  args.threads = exec.threads();
+  exec.run([&exec, args]() mutable {
+    tensor::ArenaScope scope(exec.scratch());
+    args.scratch = exec.scratch().allocate_bytes(base::gemm_scratch_bytes(args.m, args.n, args.k, args.c.type == Type::bf16));
+    TRAINYARD_CPU_CALL(gemm_cpu, (args));
+  });
+}
+
+}  // namespace trainyard::kernels

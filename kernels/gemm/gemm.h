@@ -1,0 +1,19 @@
+// Matrix products with fixed tiles: every element is the same sum in the same order for every number of threads.
+#pragma once
+
+#include "libtrain/base/view.h"
+#include "libtrain/tensor/exec.h"
+
+#include <cstdint>
+
+namespace trainyard::kernels {
+
+enum class Transpose { no, yes };
+enum class Accumulate { no, yes };
+
+// c[M,N] = op(a) op(b), or c += op(a) op(b). a and b share a dtype (f32, bf16, f64); c has that dtype, or f32 for bf16 inputs. Pitches are honoured; c must not
+// alias a or b. bf16 is widened exactly, accumulated in f32 and rounded once. The product over K is summed in blocks of gemm_block_k in ascending order.
+// Blocking after Goto and van de Geijn (2008), "Anatomy of high-performance matrix multiplication". Scratch: gemm_scratch_bytes.
+void gemm(tensor::Exec& exec, base::View a, Transpose ta, base::View b, Transpose tb, base::View c, Accumulate accumulate = Accumulate::no);
+
+}  // namespace trainyard::kernels

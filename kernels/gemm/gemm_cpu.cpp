@@ -1,0 +1,218 @@
+// The product: operands packed into panels by the whole team, then micro-tiles of registers. No library, no heap.
+#include "kernels/gemm/gemm_cpu.h"
+
+#include "kernels/cpu.h"
+#include "libtrain/base/scratch.h"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+#include <omp.h>
+
+namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
+namespace {
+
+#if defined(TRAINYARD_REFERENCE_GEMM)
+struct Vec { float v; };
+constexpr int lanes = 1, vectors = 8, mr = 4;
+inline Vec load(const float* p) { return {*p}; }
+inline void put(float* p, Vec a) { *p = a.v; }
+inline Vec zero() { return {0}; }
+inline Vec broadcast(float a) { return {a}; }
+inline Vec fma(Vec a, Vec b, Vec c) { return {a.v * b.v + c.v}; }
+inline Vec plus(Vec a, Vec b) { return {a.v + b.v}; }
+#elif defined(__AVX512F__)
+using Vec = __m512;
+constexpr int lanes = 16, vectors = 2, mr = 14;
+inline Vec load(const float* p) { return _mm512_loadu_ps(p); }
+inline void put(float* p, Vec a) { _mm512_storeu_ps(p, a); }
+inline Vec zero() { return _mm512_setzero_ps(); }
+inline Vec broadcast(float a) { return _mm512_set1_ps(a); }
+inline Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
+inline Vec plus(Vec a, Vec b) { return _mm512_add_ps(a, b); }
+#elif defined(__AVX2__)
+using Vec = __m256;
+constexpr int lanes = 8, vectors = 2, mr = 6;
+inline Vec load(const float* p) { return _mm256_loadu_ps(p); }
+inline void put(float* p, Vec a) { _mm256_storeu_ps(p, a); }
+inline Vec zero() { return _mm256_setzero_ps(); }
+inline Vec broadcast(float a) { return _mm256_set1_ps(a); }
+inline Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
+inline Vec plus(Vec a, Vec b) { return _mm256_add_ps(a, b); }
+#else
+using Vec = __m128;
+constexpr int lanes = 4, vectors = 2, mr = 4;
+inline Vec load(const float* p) { return _mm_loadu_ps(p); }
+inline void put(float* p, Vec a) { _mm_storeu_ps(p, a); }
+inline Vec zero() { return _mm_setzero_ps(); }
+inline Vec broadcast(float a) { return _mm_set1_ps(a); }
+inline Vec fma(Vec a, Vec b, Vec c) { return _mm_add_ps(_mm_mul_ps(a, b), c); }
+inline Vec plus(Vec a, Vec b) { return _mm_add_ps(a, b); }
+#endif
+
+constexpr int nr = lanes * vectors;
+using std::int64_t;
+constexpr int64_t kb_max = base::gemm_block_k;
+
+// c[mr, nr] (+)= a panel * b panel over k steps; a panel: k groups of mr values, b panel: k groups of nr values.
+inline __attribute__((always_inline)) void micro_tile(int64_t k, const float* __restrict a, const float* __restrict b, float* c, int64_t pitch, int add) {
+  Vec acc[mr][vectors];
+#pragma GCC unroll 16
+  for (int i = 0; i < mr; ++i)
+#pragma GCC unroll 8
+    for (int j = 0; j < vectors; ++j) acc[i][j] = zero();
+  for (int64_t p = 0; p < k; ++p) {
+    Vec bv[vectors];
+#pragma GCC unroll 8
+    for (int j = 0; j < vectors; ++j) bv[j] = load(b + j * lanes);
+#pragma GCC unroll 16
+    for (int i = 0; i < mr; ++i) {
+      const Vec av = broadcast(a[i]);
+#pragma GCC unroll 8
+      for (int j = 0; j < vectors; ++j) acc[i][j] = fma(av, bv[j], acc[i][j]);
+    }
+    a += mr;
+    b += nr;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < mr; ++i)
+#pragma GCC unroll 8
+    for (int j = 0; j < vectors; ++j) {
+      float* to = c + i * pitch + j * lanes;
+      put(to, add ? plus(load(to), acc[i][j]) : acc[i][j]);
+    }
+}
+
+// Packs `width` rows (of op(a), or columns of op(b)) times kb steps into groups: out[p * width + i]; missing rows are zero.
+// Along: consecutive i are `si` elements apart, consecutive p `sp`.
+template <class T> void pack_panel(const T* from, int64_t si, int64_t sp, int64_t have, int width, int64_t kb, float* out) {
+  if (si == 1 && have == width) {
+    for (int64_t p = 0; p < kb; ++p) {
+      const T* row = from + p * sp;
+      for (int i = 0; i < width; ++i) out[p * width + i] = widen(row[i]);
+    }
+    return;
+  }
+  if (have < width) memset(out, 0, static_cast<std::size_t>(kb * width) * sizeof(float));
+  constexpr int64_t strip = 16;  // keeps the written lines in the first-level cache
+  for (int64_t p0 = 0; p0 < kb; p0 += strip) {
+    const int64_t end = p0 + strip < kb ? p0 + strip : kb;
+    for (int64_t i = 0; i < have; ++i) {
+      const T* row = from + i * si;
+      for (int64_t p = p0; p < end; ++p) out[p * width + i] = widen(row[p * sp]);
+    }
+  }
+}
+
+template <class T> void pack_block(const Mat& x, int trans, int64_t first, int64_t count, int width, int64_t k0, int64_t kb, float* out, int share, int shares) {
+  const T* data = static_cast<const T*>(x.data);
+  const int64_t si = trans ? 1 : x.pitch, sp = trans ? x.pitch : 1;
+  const int64_t panels = (count + width - 1) / width;
+  for (int64_t q = panels * share / shares; q < panels * (share + 1) / shares; ++q) {
+    const int64_t i0 = first + q * width, have = count - q * width < width ? count - q * width : width;
+    pack_panel(data + i0 * si + k0 * sp, si, sp, have, width, kb, out + q * width * kb);
+  }
+}
+
+struct Block {
+  int64_t i0, mb, j0, nb, kb;
+  int first, last;   // of the blocks over k
+};
+
+// Finishes rows [i, i + rows) and columns [j, j + cols) of the result: bias, GELU, rounding from the f32 block.
+template <class C> void finish(const GemmArgs& g, int64_t i, int64_t rows, int64_t j, int64_t cols, const float* block, int64_t block_pitch) {
+  for (int64_t r = 0; r < rows; ++r) {
+    C* out = g.c.row<C>(i + r) + j;
+    const float* in = block + r * block_pitch;
+    const C* bias = g.bias.empty() ? nullptr : static_cast<const C*>(g.bias.data) + j;
+    C* gelu = g.gelu.empty() ? nullptr : g.gelu.row<C>(i + r) + j;
+    for (int64_t q = 0; q < cols; ++q) {
+      const float v = bias ? in[q] + widen(bias[q]) : in[q];
+      store(&out[q], v);
+    }
+    if (gelu)
+      for (int64_t q = 0; q < cols; ++q) store(&gelu[q], gelu_of(widen(out[q])));
+  }
+}
+
+template <class C> void multiply_block(const GemmArgs& g, const Block& b, const float* pa, const float* pb, float* wide, int64_t wide_pitch, int share, int shares) {
+  constexpr bool narrow = sizeof(C) == 2;
+  constexpr int64_t group_m = 6, group_n = 4;  // panels of one task
+  const int64_t pm = (b.mb + mr - 1) / mr, pn = (b.nb + nr - 1) / nr;
+  const int64_t tm = (pm + group_m - 1) / group_m, tn = (pn + group_n - 1) / group_n, tasks = tm * tn;
+  const int add = !b.first || g.accumulate;
+  for (int64_t t = tasks * share / shares; t < tasks * (share + 1) / shares; ++t) {
+    const int64_t qi0 = t / tn * group_m, qj0 = t % tn * group_n;
+    for (int64_t qj = qj0; qj < qj0 + group_n && qj < pn; ++qj)
+      for (int64_t qi = qi0; qi < qi0 + group_m && qi < pm; ++qi) {
+        const int64_t i = qi * mr, j = qj * nr;
+        const int64_t rows = b.mb - i < mr ? b.mb - i : mr, cols = b.nb - j < nr ? b.nb - j : nr;
+        const float* a = pa + i * b.kb;
+        const float* c = pb + j * b.kb;
+        float edge[mr * nr];
+        float* to;
+        int64_t pitch;
+        if constexpr (narrow) to = wide + i * wide_pitch + j, pitch = wide_pitch;
+        else to = reinterpret_cast<float*>(g.c.row<C>(b.i0 + i) + b.j0 + j), pitch = g.c.pitch;
+        if (narrow || (rows == mr && cols == nr)) {
+          micro_tile(b.kb, a, c, to, pitch, narrow ? !b.first : add);
+        } else {
+          micro_tile(b.kb, a, c, edge, nr, 0);
+          for (int64_t r = 0; r < rows; ++r)
+            for (int64_t q = 0; q < cols; ++q) to[r * pitch + q] = add ? to[r * pitch + q] + edge[r * nr + q] : edge[r * nr + q];
+        }
+        if (b.last && (narrow || !g.bias.empty() || !g.gelu.empty())) finish<C>(g, b.i0 + i, rows, b.j0 + j, cols, to, pitch);
+      }
+  }
+}
+
+template <class T, class C> void product(const GemmArgs& g) {
+  const auto mb_max = base::gemm_block_m, nb_max = base::gemm_block_n;
+  const int64_t mb0 = base::round_up(g.m, 84) < mb_max ? base::round_up(g.m, 84) : mb_max;
+  const int64_t nb0 = base::round_up(g.n, 32) < nb_max ? base::round_up(g.n, 32) : nb_max;
+  const int64_t kb0 = g.k < kb_max ? g.k : kb_max;
+  char* scratch = static_cast<char*>(g.scratch);
+  float* pa = reinterpret_cast<float*>(scratch);
+  float* pb = reinterpret_cast<float*>(scratch + base::scratch_aligned(mb0 * kb0 * 4));
+  float* wide = reinterpret_cast<float*>(scratch + base::scratch_aligned(mb0 * kb0 * 4) + base::scratch_aligned(nb0 * kb0 * 4));
+#pragma omp parallel num_threads(g.threads)
+  {
+    const int share = omp_get_thread_num(), shares = omp_get_num_threads();
+    for (int64_t j0 = 0; j0 < g.n; j0 += nb_max)
+      for (int64_t i0 = 0; i0 < g.m; i0 += mb_max)
+        for (int64_t k0 = 0; k0 < g.k; k0 += kb_max) {
+          Block b{i0, g.m - i0 < mb_max ? g.m - i0 : mb_max, j0, g.n - j0 < nb_max ? g.n - j0 : nb_max, g.k - k0 < kb_max ? g.k - k0 : kb_max, k0 == 0, k0 + kb_max >= g.k};
+          pack_block<T>(g.b, !g.trans_b, b.j0, b.nb, nr, k0, b.kb, pb, share, shares);
+          pack_block<T>(g.a, g.trans_a, b.i0, b.mb, mr, k0, b.kb, pa, share, shares);
+#pragma omp barrier
+          multiply_block<C>(g, b, pa, pb, wide, nb0, share, shares);
+#pragma omp barrier
+        }
+  }
+}
+
+void product_f64(const GemmArgs& g) {
+#pragma omp parallel for num_threads(g.threads) schedule(static)
+  for (int64_t i = 0; i < g.m; ++i)
+    for (int64_t j = 0; j < g.n; ++j) {
+      double sum = 0;
+      for (int64_t p = 0; p < g.k; ++p)
+        sum += (g.trans_a ? g.a.row<double>(p)[i] : g.a.row<double>(i)[p]) * (g.trans_b ? g.b.row<double>(j)[p] : g.b.row<double>(p)[j]);
+      double& c = g.c.row<double>(i)[j];
+      c = (g.accumulate ? c + sum : sum) + (g.bias.empty() ? 0.0 : static_cast<const double*>(g.bias.data)[j]);
+      if (!g.gelu.empty()) g.gelu.row<double>(i)[j] = gelu_of(c);
+    }
+}
+
+}  // namespace
+
+void gemm_cpu(const GemmArgs& g) {
+  if (g.a.type == Type::f64) product_f64(g);
+  else if (g.a.type == Type::f32) product<float, float>(g);
+  else if (g.c.type == Type::f32) product<b16, float>(g);
+  else product<b16, b16>(g);
+}
+
+}  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

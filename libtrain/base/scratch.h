@@ -1,0 +1,21 @@
+// Bytes of scratch that kernels need, as pure formulas: kernels check them, the planner adds them up.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace trainyard::base {
+
+constexpr std::int64_t scratch_aligned(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+constexpr std::int64_t round_up(std::int64_t n, std::int64_t grain) { return (n + grain - 1) / grain * grain; }
+
+// Blocking of the matrix product: part of the numerics (gemm_block_k) and of the memory plan.
+inline constexpr std::int64_t gemm_block_k = 384, gemm_block_m = 2016, gemm_block_n = 2048;
+
+// Packed blocks of both operands, and an f32 block of the result where it is kept in bf16. `element` is 4 for f32 and bf16 inputs, 8 for f64.
+constexpr std::int64_t gemm_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k, bool bf16_result) {
+  const auto mb = std::min(round_up(m, 84), gemm_block_m), nb = std::min(round_up(n, 32), gemm_block_n), kb = std::min(k, gemm_block_k);
+  return scratch_aligned(mb * kb * 4) + scratch_aligned(nb * kb * 4) + (bf16_result ? scratch_aligned(mb * nb * 4) : 0);
+}
+
+}  // namespace trainyard::base
