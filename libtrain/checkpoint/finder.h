@@ -1,0 +1,29 @@
+// Finding checkpoints in a run's folder of checkpoints.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trainyard::checkpoint {
+
+// The folder is the truth; the file `latest` is a hint for people and never read here.
+struct Found {
+  std::int64_t step = -1;
+  std::string path;                    // empty: none
+  std::vector<std::string> refused;    // find_latest_whole: newer ones that were passed over, each with the reason
+  explicit operator bool() const { return !path.empty(); }
+};
+
+// Folders called step-NNNNNNNN that hold a manifest, newest (highest step) first. Contents are not read. An absent folder is empty.
+std::vector<Found> list(const std::string& folder);
+
+enum class Verify { metadata, everything };
+// The newest checkpoint that passes: manifest, sizes and checksums of metadata, or with `everything` every byte. Each one that is
+// passed over is logged as a warning and kept in `refused`. Removes nothing. An absent or empty folder gives an empty Found.
+Found find_latest_whole(const std::string& folder, Verify verify);
+
+// Removes what interrupted writers left (NAME.partial); call it before any rank writes.
+void remove_stale_partials(const std::string& folder);
+
+}  // namespace trainyard::checkpoint

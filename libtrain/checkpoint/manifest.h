@@ -1,0 +1,102 @@
+// The manifest of a checkpoint: which tensors lie where in which file, and the checksums of everything. Self-describing: no formula is needed to read it.
+#pragma once
+
+#include "libtrain/base/dtype.h"
+#include "libtrain/checkpoint/run_state.h"
+#include "libtrain/plan/inventory.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainyard::checkpoint {
+
+inline constexpr const char* format_name = "trainyard.checkpoint";
+inline constexpr int format_major = 1;
+inline constexpr const char* rank_format = "trainyard.checkpoint.rank/1";
+
+enum class Kind { model, master, m, v };
+inline constexpr Kind all_kinds[] = {Kind::model, Kind::master, Kind::m, Kind::v};
+const char* path_of(Kind kind);                        // "/model", "/optimizer/master", "/optimizer/m", "/optimizer/v"
+base::DType dtype_of(Kind kind, base::DType working);  // the working dtype for model, f32 for the rest
+std::vector<Kind> kinds_of(base::DType working);       // an f32 checkpoint has no master: its model is the master
+
+std::string step_name(std::int64_t step);              // "step-00001000"
+std::string rank_name(int rank);                       // "rank-00003"
+
+// Where the parameters of a unit lie in its flat layout: element offsets; only the logical elements count, the rest is padding.
+struct ParameterEntry {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::int64_t offset = 0, count = 0;
+  std::vector<std::string> aliases;                    // other uses of the same weights
+};
+struct UnitEntry {
+  std::string name;
+  std::int64_t piece = 0;                              // elements of each rank; the unit is ranks * piece long
+  std::vector<ParameterEntry> parameters;
+};
+std::vector<UnitEntry> unit_table(const plan::ModelConfig& model, int ranks);
+std::int64_t pieces_total(const std::vector<UnitEntry>& units);   // elements of one rank's dataset
+
+// A dataset of a rank file: its bytes in the file, and the CRC32C of each block of io::block_bytes.
+struct PayloadEntry {
+  std::int64_t offset = 0, bytes = 0;
+  std::vector<std::uint32_t> blocks;
+};
+// What lies between the payloads.
+struct RangeEntry {
+  std::int64_t offset = 0, bytes = 0;
+  std::uint32_t crc = 0;
+};
+struct FileEntry {
+  std::int64_t bytes = 0;
+  std::uint32_t crc = 0;                               // of the whole file
+  std::map<std::string, PayloadEntry> payloads;        // by dataset path
+  std::vector<RangeEntry> metadata;
+};
+
+// Fingerprint and sum of squares of a part of a tensor. The sum is kept in two doubles, so that the norm does not depend on the cut.
+struct Statistics {
+  std::uint64_t fingerprint = 0;
+  double squares = 0, squares_low = 0;
+  void add(const Statistics& other);
+  double norm() const;
+};
+// Of `count` elements (f32 or bf16) that start at `first_index` of the logical tensor.
+Statistics statistics_of(const void* data, std::int64_t count, base::DType dtype, std::int64_t first_index);
+
+struct TensorEntry {
+  std::uint64_t fingerprint = 0;
+  double norm = 0;                                     // may be NaN
+};
+
+struct Manifest {
+  RunState state;
+  int ranks = 1;
+  std::vector<UnitEntry> units;
+  std::map<std::string, TensorEntry> tensors;          // by "/model/NAME", "/optimizer/m/NAME", ...
+  std::map<std::string, FileEntry> files;              // by name; "checkpoint.h5" only when the view exists
+};
+
+// Text of the file, sealed: its last line holds the CRC32C of everything before.
+std::string manifest_text(const Manifest& manifest);
+// InputError that begins with `where` for a broken seal, another format or major, or a missing key. Unknown keys are ignored.
+Manifest manifest_from_text(const std::string& text, const std::string& where);
+
+// The sidecar of a rank file: what publish() needs to know about it.
+struct Sidecar {
+  std::int64_t step = 0;
+  int rank = 0, ranks = 1;
+  FileEntry file;
+  std::map<std::string, Statistics> tensors;           // the rank's parts
+};
+std::string sidecar_text(const Sidecar& sidecar);
+Sidecar sidecar_from_text(const std::string& text, const std::string& where);
+
+std::string hex32(std::uint32_t value);
+std::string hex64(std::uint64_t value);
+
+}  // namespace trainyard::checkpoint

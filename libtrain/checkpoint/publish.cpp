@@ -1,0 +1,110 @@
+// Publishing a checkpoint: sidecars become a manifest, the partial folder gets its name, old checkpoints go.
+#include "libtrain/base/error.h"
+#include "libtrain/base/log.h"
+#include "libtrain/checkpoint/finder.h"
+#include "libtrain/checkpoint/manifest.h"
+#include "libtrain/checkpoint/rank_writer.h"
+#include "libtrain/checkpoint/view.h"
+#include "libtrain/io/atomic_file.h"
+
+#include <filesystem>
+#include <set>
+
+namespace trainyard::checkpoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+Sidecar read_sidecar(const std::string& partial, const RunState& state, int rank, int ranks) {
+  const auto path = partial + "/" + rank_name(rank) + ".json";
+  if (io::file_size(path) < 0)
+    throw base::InputError(fmt::format("{} is missing: rank {} of {} has not written its part of step {}", path, rank, ranks, state.step));
+  auto sidecar = sidecar_from_text(io::read_file(path), path);
+  if (sidecar.step != state.step || sidecar.rank != rank || sidecar.ranks != ranks)
+    throw base::InputError(fmt::format("{} is of step {}, rank {} of {}; expected step {}, rank {} of {}", path, sidecar.step, sidecar.rank,
+                                       sidecar.ranks, state.step, rank, ranks));
+  const auto file = partial + "/" + rank_name(rank) + ".h5";
+  if (io::file_size(file) != sidecar.file.bytes)
+    throw base::InputError(fmt::format("{} has {} bytes, expected {}", file, io::file_size(file), sidecar.file.bytes));
+  return sidecar;
+}
+
+Manifest gather(const std::string& partial, const RunState& state, int ranks) {
+  Manifest m;
+  m.state = state;
+  m.ranks = ranks;
+  m.units = unit_table(state.model, ranks);
+  std::map<std::string, Statistics> statistics;
+  for (int r = 0; r < ranks; ++r) {
+    auto sidecar = read_sidecar(partial, state, r, ranks);
+    for (const auto& [name, s] : sidecar.tensors) statistics[name].add(s);
+    m.files[rank_name(r) + ".h5"] = std::move(sidecar.file);
+  }
+  for (const auto& [name, s] : statistics) m.tensors[name] = {s.fingerprint, s.norm()};
+  return m;
+}
+
+// Sidecars, and whatever an earlier attempt at the same step left.
+void remove_all_but(const std::string& partial, const Manifest& m) {
+  std::vector<std::string> extra;
+  for (const auto& entry : fs::directory_iterator(partial)) {
+    const auto name = entry.path().filename().string();
+    if (name != "manifest.json" && !m.files.contains(name)) extra.push_back(entry.path().string());
+  }
+  for (const auto& path : extra) io::remove_tree(path);
+}
+
+void write_manifest(const std::string& partial, const RunState& state, int ranks) {
+  auto m = gather(partial, state, ranks);
+  const auto boxes = boxes_in_view(m);
+  if (boxes <= largest_view) m.files[view_name] = write_view(partial, m);
+  else base::log_info("{}: the view would have {} mappings, more than {}: make it with inspect --make-view", step_name(state.step), boxes, largest_view);
+  io::write_file(partial + "/manifest.json", manifest_text(m));
+  remove_all_but(partial, m);
+  io::sync_folder(partial);
+}
+
+void remove_oldest(const std::string& folder, std::int64_t published, int keep) {
+  if (keep < 1) return;
+  auto whole = list(folder);   // newest first
+  for (auto left = static_cast<int>(whole.size()); left > keep && whole.size() > 1; whole.pop_back()) {
+    if (whole.back().step == published) continue;
+    io::remove_tree(whole.back().path);
+    --left;
+  }
+}
+
+}  // namespace
+
+void publish(const std::string& folder, const RunState& state, int ranks, int keep) {
+  const auto name = step_name(state.step);
+  const auto partial = folder + "/" + name + std::string(io::partial_suffix);
+  try {
+    write_manifest(partial, state, ranks);
+    io::publish_folder(partial, folder + "/" + name);
+  } catch (const fs::filesystem_error& e) {
+    discard_partial(folder, state.step);
+    throw base::EnvironmentError(e.what());
+  } catch (...) {
+    discard_partial(folder, state.step);
+    throw;
+  }
+  // The checkpoint is there; what follows is housekeeping and must not end a run.
+  try {
+    io::write_file(folder + "/latest", name + "\n");
+    remove_oldest(folder, state.step, keep);
+  } catch (const base::Error& e) {
+    base::log_warning("{} is saved, but tidying up failed: {}", name, e.what());
+  }
+}
+
+void discard_partial(const std::string& folder, std::int64_t step) {
+  try {
+    io::remove_tree(folder + "/" + step_name(step) + std::string(io::partial_suffix));
+  } catch (const base::Error& e) {
+    base::log_warning("{}", e.what());
+  }
+}
+
+}  // namespace trainyard::checkpoint

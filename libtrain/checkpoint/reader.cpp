@@ -1,0 +1,183 @@
+// Reading slices of a checkpoint through its manifest.
+#include "libtrain/checkpoint/reader.h"
+
+#include "libtrain/base/checksum.h"
+#include "libtrain/base/error.h"
+#include "libtrain/checkpoint/view.h"
+#include "libtrain/io/atomic_file.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+namespace trainyard::checkpoint {
+
+namespace {
+
+const char* const way_out = "restore the file from a copy, or resume from another checkpoint (--resume PATH)";
+
+std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+std::string manifest_of(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error))
+    throw base::InputError(fmt::format("{} is not a checkpoint folder", path), "give the path of a folder called step-NNNNNNNN");
+  const auto file = path + "/manifest.json";
+  if (std::string_view(path).ends_with(io::partial_suffix))
+    throw base::InputError(fmt::format("{} is an unfinished checkpoint", path), "its writer was interrupted: use another one, and remove this folder");
+  if (!std::filesystem::exists(file, error))
+    throw base::InputError(fmt::format("{} holds no manifest.json, so it is no checkpoint", path),
+                           "give the path of a folder called step-NNNNNNNN, or restore the manifest");
+  return io::read_file(file);
+}
+
+}  // namespace
+
+Reader::Reader(std::string path) : path_(without_slashes(std::move(path))) {
+  manifest_ = manifest_from_text(manifest_of(path_), path_ + "/manifest.json");
+  for (int r = 0; r < manifest_.ranks; ++r)
+    if (!manifest_.files.contains(rank_name(r) + ".h5"))
+      throw base::InputError(fmt::format("{}/manifest.json has {} ranks but does not name {}.h5", path_, manifest_.ranks, rank_name(r)), way_out);
+  const auto total = pieces_total(manifest_.units);
+  for (int r = 0; r < manifest_.ranks; ++r)
+    for (auto kind : kinds_of(state().dtype)) {
+      const auto& payloads = manifest_.files.at(rank_name(r) + ".h5").payloads;
+      const auto at = payloads.find(path_of(kind));
+      const auto expected = total * base::size_of(dtype_of(kind, state().dtype));
+      if (at == payloads.end() || at->second.bytes != expected)
+        throw base::InputError(fmt::format("{}/manifest.json: {} of {}.h5 should have {} bytes", path_, path_of(kind), rank_name(r), expected), way_out);
+    }
+  for (const auto& [name, entry] : manifest_.files) check_file(name, entry);
+  for (const auto& [name, entry] : manifest_.files) check_metadata(name, entry);
+  std::int64_t start = 0;
+  for (std::size_t u = 0; u < manifest_.units.size(); ++u) {
+    for (std::size_t p = 0; p < manifest_.units[u].parameters.size(); ++p) places_[manifest_.units[u].parameters[p].name] = {u, p, start};
+    start += manifest_.units[u].piece;
+  }
+}
+
+void Reader::check_file(const std::string& name, const FileEntry& entry) const {
+  const auto file = path_ + "/" + name;
+  const auto found = io::file_size(file);
+  if (found < 0) throw base::InputError(fmt::format("{} is missing", file), way_out);
+  if (found != entry.bytes) throw base::InputError(fmt::format("{} has {} bytes, expected {}", file, found, entry.bytes), way_out);
+}
+
+void Reader::check_metadata(const std::string& name, const FileEntry& entry) const {
+  const io::BulkFile file(path_ + "/" + name, io::BulkFile::Mode::read);
+  const auto check = [&](std::int64_t offset, std::int64_t bytes, std::uint32_t expected) {
+    const auto found = io::crc32c_of(file, offset, bytes);
+    if (found != expected)
+      throw base::InputError(fmt::format("{} is damaged between bytes {} and {} (HDF5 metadata): checksum {}, expected {}", file.path(), offset,
+                                         offset + bytes, hex32(found), hex32(expected)),
+                             name == view_name ? "remove it and make it anew with inspect --make-view, or restore it from a copy" : way_out);
+  };
+  if (entry.payloads.empty()) return check(0, entry.bytes, entry.crc);
+  for (const auto& range : entry.metadata) check(range.offset, range.bytes, range.crc);
+}
+
+std::int64_t Reader::bytes() const {
+  std::int64_t n = 0;
+  for (const auto& [name, entry] : manifest_.files) n += entry.bytes;
+  return n;
+}
+
+std::vector<TensorInfo> Reader::tensors() const {
+  std::vector<TensorInfo> out;
+  for (auto kind : kinds_of(state().dtype))
+    for (const auto& unit : manifest_.units)
+      for (const auto& p : unit.parameters) {
+        TensorInfo t{std::string(path_of(kind)) + "/" + p.name, p.name, kind, p.shape, dtype_of(kind, state().dtype), 0, 0, p.aliases};
+        if (const auto at = manifest_.tensors.find(t.path); at != manifest_.tensors.end()) {
+          t.norm = at->second.norm;
+          t.fingerprint = at->second.fingerprint;
+        }
+        out.push_back(std::move(t));
+      }
+  return out;
+}
+
+const Reader::Place& Reader::place_of(const std::string& name) const {
+  const auto at = places_.find(name);
+  if (at == places_.end())
+    throw base::InputError(fmt::format("{} has no tensor called {} (it holds a {} model)", path_, name, state().model.name),
+                           "the model must be the one that was saved: compare with inspect");
+  return at->second;
+}
+
+const char* Reader::block(int rank, Kind kind, std::int64_t index) {
+  if (staged_rank_ == rank && staged_kind_ == kind && staged_block_ == index) return staging_.data();
+  const auto name = rank_name(rank) + ".h5";
+  if (open_rank_ != rank) {
+    open_rank_ = -1;
+    file_.emplace(path_ + "/" + name, io::BulkFile::Mode::read);
+    open_rank_ = rank;
+  }
+  const auto& payload = manifest_.files.at(name).payloads.at(path_of(kind));
+  const auto start = index * io::block_bytes, bytes = std::min(io::block_bytes, payload.bytes - start);
+  staging_.resize(static_cast<std::size_t>(io::block_bytes));
+  staged_rank_ = -1;
+  file_->read(payload.offset + start, staging_.data(), bytes);
+  const auto found = base::crc32c(staging_.data(), static_cast<std::size_t>(bytes));
+  const auto expected = payload.blocks[static_cast<std::size_t>(index)];
+  if (found != expected) {
+    const auto size = base::size_of(dtype_of(kind, state().dtype));
+    throw base::InputError(fmt::format("{} is damaged between bytes {} and {}: checksum {}, expected {}; it holds {}", file_->path(),
+                                       payload.offset + start, payload.offset + start + bytes, hex32(found), hex32(expected),
+                                       tensors_in(rank, kind, start / size, bytes / size)),
+                           way_out);
+  }
+  staged_rank_ = rank;
+  staged_kind_ = kind;
+  staged_block_ = index;
+  return staging_.data();
+}
+
+void Reader::read_tensor(Kind kind, const std::string& name, std::int64_t first, std::int64_t count, float* out) {
+  const auto stored = kind == Kind::master && state().dtype == base::DType::f32 ? Kind::model : kind;
+  const auto& place = place_of(name);
+  const auto& unit = manifest_.units[place.unit];
+  const auto& p = unit.parameters[place.parameter];
+  TRAINYARD_ASSERT(first >= 0 && count >= 0 && first + count <= p.count, "{}: elements {} + {} of {}", name, first, count, p.count);
+  const auto dtype = dtype_of(stored, state().dtype);
+  const auto per_block = io::block_bytes / base::size_of(dtype);
+  while (count > 0) {
+    const auto e = p.offset + first, rank = e / unit.piece;
+    const auto at = place.unit_start + e - rank * unit.piece;   // in the rank's dataset
+    const auto n = std::min({count, (rank + 1) * unit.piece - e, (at / per_block + 1) * per_block - at});
+    const char* data = block(static_cast<int>(rank), stored, at / per_block) + at % per_block * base::size_of(dtype);
+    if (dtype == base::DType::f32) {
+      std::memcpy(out, data, static_cast<std::size_t>(n) * sizeof(float));
+    } else {
+      const auto* narrow = reinterpret_cast<const base::bf16*>(data);
+      for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(narrow[i]);
+    }
+    first += n;
+    out += n;
+    count -= n;
+  }
+}
+
+void Reader::read_unit_piece(Kind kind, int unit_index, const plan::Unit& unit, const plan::UnitLayout& layout, std::int64_t first_element,
+                             std::int64_t count, float* out) {
+  TRAINYARD_ASSERT(unit_index >= 0 && first_element >= 0 && first_element + count <= layout.padded, "unit {}: elements {} + {} of {}", unit_index,
+                   first_element, count, layout.padded);
+  std::fill_n(out, count, 0.0f);
+  for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
+    const auto& p = unit.parameters[i];
+    const auto& place = place_of(p.name);
+    const auto& stored = manifest_.units[place.unit].parameters[place.parameter];
+    if (stored.shape != p.shape)
+      throw base::InputError(fmt::format("{}: {} of unit {} has shape {}, expected {}", path_, p.name, unit_index, shape_text(stored.shape), shape_text(p.shape)),
+                             "the model must be the one that was saved: compare with inspect");
+    const auto from = std::max(first_element, layout.offsets[i]), to = std::min(first_element + count, layout.offsets[i] + p.count());
+    if (from < to) read_tensor(kind, p.name, from - layout.offsets[i], to - from, out + (from - first_element));
+  }
+}
+
+}  // namespace trainyard::checkpoint

@@ -1,0 +1,72 @@
+// Reader: any slice of any tensor of a checkpoint, whatever cut wrote it, with every byte checked before it is used.
+#pragma once
+
+#include "libtrain/checkpoint/manifest.h"
+#include "libtrain/io/bulk.h"
+#include "libtrain/plan/inventory.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace trainyard::checkpoint {
+
+struct TensorInfo {
+  std::string path;                    // "/optimizer/m/layers.07.attention.q.weight"
+  std::string name;                    // "layers.07.attention.q.weight"
+  Kind kind = Kind::model;
+  std::vector<std::int64_t> shape;     // logical
+  base::DType dtype = base::DType::f32;
+  double norm = 0;
+  std::uint64_t fingerprint = 0;
+  std::vector<std::string> aliases;
+};
+
+// Does not use the HDF5 library: it follows the mapping itself with pread from the rank files. Memory: the manifest and one block of staging.
+// Everything throws InputError with the file, what was expected and found, and what to do. One thread.
+class Reader {
+ public:
+  // Checks the manifest (seal, format and major), that every file is there with its size, and the checksums of all metadata.
+  explicit Reader(std::string path);
+
+  const RunState& state() const { return manifest_.state; }
+  const Manifest& manifest() const { return manifest_; }
+  const std::string& path() const { return path_; }
+  std::int64_t bytes() const;          // of all files the manifest names
+  std::vector<TensorInfo> tensors() const;
+
+  // Elements [first_element, first_element + count) of the flat layout `layout` of `unit` (number `unit_index` of the reading model) into out as
+  // f32: bf16 is widened, padding is 0. Parameters are found by name; a name or shape that the checkpoint has not is an error. Kind::master of
+  // an f32 checkpoint is its model. The checksum of every block is compared before any of its bytes is handed out.
+  void read_unit_piece(Kind kind, int unit_index, const plan::Unit& unit, const plan::UnitLayout& layout, std::int64_t first_element,
+                       std::int64_t count, float* out);
+
+  // Elements [first, first + count) of a logical tensor, flat, as f32.
+  void read_tensor(Kind kind, const std::string& name, std::int64_t first, std::int64_t count, float* out);
+
+  // Reads every byte; InputError naming file, tensor and element range of the first damaged blocks, or a fingerprint that differs.
+  void verify_all();
+
+ private:
+  struct Place { std::size_t unit, parameter; std::int64_t unit_start; };   // unit_start: in every rank's dataset
+  void check_file(const std::string& name, const FileEntry& entry) const;
+  void check_metadata(const std::string& name, const FileEntry& entry) const;
+  const Place& place_of(const std::string& name) const;
+  const char* block(int rank, Kind kind, std::int64_t index);               // checked
+  std::string tensors_in(int rank, Kind kind, std::int64_t first, std::int64_t count) const;
+
+  std::string path_;
+  Manifest manifest_;
+  std::unordered_map<std::string, Place> places_;
+  std::optional<io::BulkFile> file_;
+  int open_rank_ = -1;
+  std::vector<char> staging_;
+  int staged_rank_ = -1;
+  Kind staged_kind_ = Kind::model;
+  std::int64_t staged_block_ = -1;
+};
+
+}  // namespace trainyard::checkpoint

@@ -1,0 +1,34 @@
+// RunState: everything about a run at the end of a step that is not a tensor.
+#pragma once
+
+#include "libtrain/base/dtype.h"
+#include "libtrain/plan/model_config.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <string>
+
+namespace trainyard::checkpoint {
+
+struct RunState {
+  std::int64_t step = 0;                    // completed optimizer steps
+  std::int64_t samples_seen = 0, tokens_seen = 0;
+  std::uint64_t seed = 0;
+  base::DType dtype = base::DType::f32;     // working dtype: f32 or bf16
+  plan::ModelConfig model;                  // vocabulary resolved
+  nlohmann::json identity = nlohmann::json::object();     // what a resume compares (decision 14)
+  nlohmann::json plan = nlohmann::json::object();         // the cut that wrote it; for reading only
+  nlohmann::json versions = nlohmann::json::object();     // of this program and of the libraries it used
+  nlohmann::json provenance = nlohmann::json::object();   // who, where, when, from which data
+  std::string isa, device_kind = "cpu";
+};
+
+nlohmann::json state_to_json(const RunState& state);
+// Unknown keys are ignored. InputError, beginning with `where`, for a missing or ill-typed one.
+RunState state_from_json(const nlohmann::json& json, const std::string& where);
+
+nlohmann::json model_to_json(const plan::ModelConfig& model);
+plan::ModelConfig model_from_json(const nlohmann::json& json, const std::string& where);
+
+}  // namespace trainyard::checkpoint

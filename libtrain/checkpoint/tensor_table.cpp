@@ -1,0 +1,97 @@
+// Names, kinds, the table of units, and the statistics of tensors.
+#include "libtrain/checkpoint/manifest.h"
+
+#include "libtrain/base/checksum.h"
+#include "libtrain/base/error.h"
+
+#include <array>
+#include <cmath>
+
+namespace trainyard::checkpoint {
+
+const char* path_of(Kind kind) {
+  switch (kind) {
+    case Kind::model: return "/model";
+    case Kind::master: return "/optimizer/master";
+    case Kind::m: return "/optimizer/m";
+    case Kind::v: return "/optimizer/v";
+  }
+  return "";
+}
+
+base::DType dtype_of(Kind kind, base::DType working) { return kind == Kind::model ? working : base::DType::f32; }
+
+std::vector<Kind> kinds_of(base::DType working) {
+  if (working == base::DType::f32) return {Kind::model, Kind::m, Kind::v};
+  return {Kind::model, Kind::master, Kind::m, Kind::v};
+}
+
+std::string step_name(std::int64_t step) { return fmt::format("step-{:08}", step); }
+std::string rank_name(int rank) { return fmt::format("rank-{:05}", rank); }
+
+std::vector<UnitEntry> unit_table(const plan::ModelConfig& model, int ranks) {
+  std::vector<UnitEntry> table;
+  for (const auto& unit : plan::units(model)) {
+    const auto layout = plan::layout(unit, ranks);
+    UnitEntry entry{unit.name, layout.piece, {}};
+    for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
+      const auto& p = unit.parameters[i];
+      entry.parameters.push_back({p.name, p.shape, layout.offsets[i], p.count(), {}});
+    }
+    table.push_back(std::move(entry));
+  }
+  if (model.tied) table.front().parameters.front().aliases = {"head.weight"};
+  return table;
+}
+
+std::int64_t pieces_total(const std::vector<UnitEntry>& units) {
+  std::int64_t n = 0;
+  for (const auto& u : units) n += u.piece;
+  return n;
+}
+
+namespace {
+
+// Knuth's two-sum: high + low is exactly the sum of what was added, up to rounding in `low` alone.
+void add_exactly(double& high, double& low, double x) {
+  const double sum = high + x;
+  const double from_x = sum - high;
+  low += (high - (sum - from_x)) + (x - from_x);
+  high = sum;
+}
+
+template <class T> void sum_squares(const T* data, std::int64_t count, Statistics& out) {
+  constexpr std::int64_t lanes = 8;
+  std::array<double, lanes> high{}, low{};
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    for (std::size_t k = 0; k < lanes; ++k) {
+      const double x = static_cast<float>(data[i + static_cast<std::int64_t>(k)]);
+      add_exactly(high[k], low[k], x * x);
+    }
+  for (std::size_t k = 0; i < count; ++i, ++k) {
+    const double x = static_cast<float>(data[i]);
+    add_exactly(high[k], low[k], x * x);
+  }
+  for (std::size_t k = 0; k < lanes; ++k) out.add({0, high[k], low[k]});
+}
+
+}  // namespace
+
+void Statistics::add(const Statistics& other) {
+  fingerprint += other.fingerprint;
+  add_exactly(squares, squares_low, other.squares);
+  squares_low += other.squares_low;
+}
+
+double Statistics::norm() const { return std::sqrt(squares + squares_low); }
+
+Statistics statistics_of(const void* data, std::int64_t count, base::DType dtype, std::int64_t first_index) {
+  Statistics s;
+  s.fingerprint = base::fingerprint(data, count, static_cast<int>(base::size_of(dtype)), static_cast<std::uint64_t>(first_index));
+  if (dtype == base::DType::bf16) sum_squares(static_cast<const base::bf16*>(data), count, s);
+  else sum_squares(static_cast<const float*>(data), count, s);
+  return s;
+}
+
+}  // namespace trainyard::checkpoint

@@ -1,0 +1,75 @@
+// Verifying a checkpoint: every block of every payload, and the fingerprints of all tensors.
+#include "libtrain/checkpoint/reader.h"
+
+#include "libtrain/base/checksum.h"
+#include "libtrain/base/error.h"
+
+#include <algorithm>
+#include <map>
+
+namespace trainyard::checkpoint {
+
+std::string Reader::tensors_in(int rank, Kind kind, std::int64_t first, std::int64_t count) const {
+  std::string text;
+  std::int64_t start = 0, named = 0, more = 0;
+  for (const auto& unit : manifest_.units) {
+    for (const auto& p : unit.parameters) {
+      // The parameter's part of this rank, as a range of the rank's dataset.
+      const auto part_first = std::max(p.offset, rank * unit.piece), part_end = std::min(p.offset + p.count, (rank + 1) * unit.piece);
+      const auto shift = start - rank * unit.piece;
+      const auto from = std::max(first, part_first + shift), to = std::min(first + count, part_end + shift);
+      if (part_first >= part_end || from >= to) continue;
+      if (++named > 4) { ++more; continue; }
+      text += fmt::format("{}{}/{} elements {} to {}", text.empty() ? "" : ", ", path_of(kind), p.name, from - shift - p.offset, to - shift - p.offset - 1);
+    }
+    start += unit.piece;
+  }
+  if (more > 0) text += fmt::format(" and {} more tensors", more);
+  return text.empty() ? "padding only" : text;
+}
+
+void Reader::verify_all() {
+  for (const auto& [name, entry] : manifest_.files) check_file(name, entry);
+  for (const auto& [name, entry] : manifest_.files) check_metadata(name, entry);
+  std::map<std::string, std::uint64_t> fingerprints;
+  std::vector<std::string> damages;
+  std::string hint;
+  std::int64_t damaged = 0;
+  for (int rank = 0; rank < manifest_.ranks; ++rank)
+    for (auto kind : kinds_of(state().dtype)) {
+      const auto size = base::size_of(dtype_of(kind, state().dtype)), per_block = io::block_bytes / size;
+      const auto total = pieces_total(manifest_.units);
+      for (std::int64_t b = 0; b * per_block < total; ++b) {
+        const char* data = nullptr;
+        try {
+          data = block(rank, kind, b);
+        } catch (const base::InputError& e) {
+          if (++damaged <= 8) damages.push_back(e.what());
+          hint = e.hint();
+          continue;
+        }
+        const auto block_first = b * per_block, block_end = std::min(total, block_first + per_block);
+        std::int64_t start = 0;
+        for (const auto& unit : manifest_.units) {
+          const auto shift = start - rank * unit.piece;
+          if (start < block_end && start + unit.piece > block_first)
+            for (const auto& p : unit.parameters) {
+              const auto from = std::max({p.offset + shift, start, block_first});
+              const auto to = std::min({p.offset + p.count + shift, start + unit.piece, block_end});
+              if (from < to)
+                fingerprints[std::string(path_of(kind)) + "/" + p.name] += base::fingerprint(
+                    data + (from - block_first) * size, to - from, static_cast<int>(size), static_cast<std::uint64_t>(from - shift - p.offset));
+            }
+          start += unit.piece;
+        }
+      }
+    }
+  if (damaged > 0)
+    throw base::InputError(fmt::format("{}{}", fmt::join(damages, "\n"), damaged > 8 ? fmt::format("\nand {} more blocks", damaged - 8) : ""), hint);
+  for (const auto& t : tensors())
+    if (fingerprints[t.path] != t.fingerprint)
+      throw base::InputError(fmt::format("{}: {} has fingerprint {}, expected {}", path_, t.path, hex64(fingerprints[t.path]), hex64(t.fingerprint)),
+                             "the manifest does not belong to these files: restore both from one copy");
+}
+
+}  // namespace trainyard::checkpoint
