@@ -1,0 +1,184 @@
+// Written on r ranks and read on s: every element, for GPT-2 and Llama, f32 and bf16; state, keeping, choosing.
+#include "tests/checkpoint/sample.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+using namespace sample;
+using trainyard::base::DType;
+using trainyard::base::InputError;
+
+TEST(RoundTrip, EveryCutReadsOnEveryOther) {
+  for (const auto& model : {gpt(), llama()})
+    for (auto dtype : {DType::f32, DType::bf16})
+      for (int r : {1, 2, 3, 4, 6, 7}) {
+        Scratch scratch;
+        save(scratch.path, state(model, dtype, 5), r);
+        checkpoint::Reader reader(scratch.path + "/step-00000005");
+        reader.verify_all();
+        for (int s : {1, 2, 3, 4, 6, 7}) EXPECT_EQ(differences(reader, s), 0) << model.name << " " << r << " to " << s;
+      }
+}
+
+TEST(RoundTrip, PayloadsOfManyBlocks) {
+  auto model = gpt();
+  model.hidden = 96, model.ffn = 1500, model.heads = 4, model.kv_heads = 4, model.vocabulary = 5000;
+  for (auto dtype : {DType::f32, DType::bf16}) {
+    Scratch scratch;
+    save(scratch.path, state(model, dtype, 5), 2);
+    checkpoint::Reader reader(scratch.path + "/step-00000005");
+    ASSERT_GT(reader.manifest().files.at("rank-00000.h5").payloads.at("/optimizer/m").blocks.size(), 2u);
+    reader.verify_all();
+    EXPECT_EQ(differences(reader, 3), 0);
+  }
+}
+
+TEST(RoundTrip, StateComesBack) {
+  Scratch scratch;
+  auto s = state(llama(), DType::bf16, 12);
+  s.model.dropout_attention = 0.1;
+  save(scratch.path, s, 2);
+  const auto got = checkpoint::Reader(scratch.path + "/step-00000012").state();
+  EXPECT_EQ(got.step, 12);
+  EXPECT_EQ(got.seed, s.seed);
+  EXPECT_EQ(got.model, s.model);
+  EXPECT_EQ(checkpoint::state_to_json(got), checkpoint::state_to_json(s));
+}
+
+TEST(RoundTrip, FingerprintsAndNormsDoNotDependOnTheCut) {
+  std::vector<checkpoint::TensorInfo> first;
+  for (int r : {1, 3, 4, 7}) {
+    Scratch scratch;
+    save(scratch.path, state(gpt(), DType::f32, 1), r);
+    const auto tensors = checkpoint::Reader(scratch.path + "/step-00000001").tensors();
+    if (first.empty()) first = tensors;
+    ASSERT_EQ(tensors.size(), first.size());
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      EXPECT_EQ(tensors[i].fingerprint, first[i].fingerprint) << tensors[i].path;
+      EXPECT_EQ(tensors[i].norm, first[i].norm) << tensors[i].path;
+    }
+  }
+  double sum = 0;
+  for (std::int64_t i = 0; i < 131 * 24; ++i) sum += std::pow(static_cast<double>(value(checkpoint::Kind::model, "embedding.tokens.weight", i, DType::f32)), 2);
+  EXPECT_EQ(first[0].path, "/model/embedding.tokens.weight");
+  EXPECT_NEAR(first[0].norm, std::sqrt(sum), 1e-9);
+}
+
+TEST(RoundTrip, RankFilesAreEquallyLarge) {
+  Scratch scratch;
+  save(scratch.path, state(gpt(), DType::bf16, 1), 7);
+  std::uintmax_t least = ~std::uintmax_t{0}, most = 0;
+  for (int r = 0; r < 7; ++r) {
+    const auto size = fs::file_size(scratch.path + "/step-00000001/" + checkpoint::rank_name(r) + ".h5");
+    least = std::min(least, size);
+    most = std::max(most, size);
+  }
+  EXPECT_LT(static_cast<double>(most - least), 0.05 * static_cast<double>(least));
+}
+
+TEST(RoundTrip, NothingButTheNamedFilesIsLeft) {
+  Scratch scratch;
+  fs::create_directories(scratch.path + "/step-00000003.partial");
+  spit(scratch.path + "/step-00000003.partial/rank-00009.h5", "left over");
+  save(scratch.path, state(gpt(), DType::f32, 3), 2);
+  std::vector<std::string> names;
+  for (const auto& e : fs::recursive_directory_iterator(scratch.path)) names.push_back(fs::relative(e.path(), scratch.path).string());
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (std::vector<std::string>{"latest", "step-00000003", "step-00000003/checkpoint.h5", "step-00000003/manifest.json",
+                                             "step-00000003/rank-00000.h5", "step-00000003/rank-00001.h5"}));
+  EXPECT_EQ(slurp(scratch.path + "/latest"), "step-00000003\n");
+}
+
+std::vector<std::int64_t> steps_in(const std::string& folder) {
+  std::vector<std::int64_t> steps;
+  for (const auto& f : checkpoint::list(folder)) steps.push_back(f.step);
+  return steps;
+}
+
+TEST(Keeping, RemovesTheOldestAndNeverTheNewest) {
+  Scratch scratch;
+  for (int step : {10, 20, 30, 40}) save(scratch.path, state(gpt(), DType::f32, step), 1, 2);
+  EXPECT_EQ(steps_in(scratch.path), (std::vector<std::int64_t>{40, 30}));
+  save(scratch.path, state(gpt(), DType::f32, 15), 1, 2);   // a run that was set back
+  EXPECT_EQ(steps_in(scratch.path), (std::vector<std::int64_t>{40, 15}));
+  save(scratch.path, state(gpt(), DType::f32, 50), 1, 0);
+  EXPECT_EQ(steps_in(scratch.path), (std::vector<std::int64_t>{50, 40, 15}));
+}
+
+TEST(Keeping, TheSameStepIsReplaced) {
+  Scratch scratch;
+  save(scratch.path, state(gpt(), DType::f32, 10), 3);
+  save(scratch.path, state(gpt(), DType::bf16, 10), 2);
+  checkpoint::Reader reader(scratch.path + "/step-00000010");
+  EXPECT_EQ(reader.manifest().ranks, 2);
+  EXPECT_EQ(differences(reader, 1), 0);
+  EXPECT_EQ(std::distance(fs::directory_iterator(scratch.path), {}), 2);   // step-00000010 and latest
+}
+
+TEST(Finding, FallsBackOverDamagedOnes) {
+  Scratch scratch;
+  EXPECT_FALSE(checkpoint::find_latest_whole(scratch.path + "/absent", checkpoint::Verify::everything));
+  for (int step : {10, 20, 30}) save(scratch.path, state(gpt(), DType::f32, step), 2);
+  auto manifest = slurp(scratch.path + "/step-00000030/manifest.json");
+  manifest[manifest.size() / 2] ^= 1;
+  spit(scratch.path + "/step-00000030/manifest.json", manifest);
+  const auto rank = scratch.path + "/step-00000020/rank-00001.h5";
+  auto bytes = slurp(rank);
+  bytes[bytes.size() - 1000] ^= 1;
+  spit(rank, bytes);
+  EXPECT_EQ(checkpoint::find_latest_whole(scratch.path, checkpoint::Verify::metadata).step, 20);
+  const auto found = checkpoint::find_latest_whole(scratch.path, checkpoint::Verify::everything);
+  EXPECT_EQ(found.step, 10);
+  ASSERT_EQ(found.refused.size(), 2u);
+  EXPECT_NE(found.refused[0].find("step-00000030"), std::string::npos);
+  EXPECT_NE(found.refused[1].find("rank-00001.h5"), std::string::npos);
+}
+
+TEST(Finding, IgnoresPartialsAndStrangers) {
+  Scratch scratch;
+  save(scratch.path, state(gpt(), DType::f32, 7), 1);
+  fs::copy(scratch.path + "/step-00000007", scratch.path + "/step-00000009.partial");
+  fs::copy(scratch.path + "/step-00000007", scratch.path + "/step-nine");
+  fs::create_directory(scratch.path + "/step-00000011");
+  EXPECT_EQ(steps_in(scratch.path), (std::vector<std::int64_t>{7}));
+  checkpoint::remove_stale_partials(scratch.path);
+  EXPECT_FALSE(fs::exists(scratch.path + "/step-00000009.partial"));
+  EXPECT_TRUE(fs::exists(scratch.path + "/step-00000007"));
+}
+
+TEST(Publishing, RefusesMissingOrForeignSidecars) {
+  Scratch scratch;
+  const auto s = state(gpt(), DType::f32, 4);
+  checkpoint::write_rank(scratch.path, s, Rank(s, 0, 2).pieces, {});
+  EXPECT_THROW(checkpoint::publish(scratch.path, s, 2, 3), InputError);
+  EXPECT_FALSE(fs::exists(scratch.path + "/step-00000004.partial"));
+  checkpoint::write_rank(scratch.path, s, Rank(s, 0, 3).pieces, {});
+  checkpoint::write_rank(scratch.path, s, Rank(s, 1, 2).pieces, {});
+  EXPECT_THROW(checkpoint::publish(scratch.path, s, 2, 3), InputError);
+}
+
+TEST(Reading, AnotherModelIsRefused) {
+  Scratch scratch;
+  save(scratch.path, state(gpt(), DType::f32, 4), 2);
+  checkpoint::Reader reader(scratch.path + "/step-00000004");
+  std::vector<float> out(100000);
+  auto other = gpt();
+  other.ffn = 48;
+  const auto wide = plan::units(other)[2];
+  EXPECT_THROW(reader.read_unit_piece(checkpoint::Kind::m, 2, wide, plan::layout(wide, 1), 0, 64, out.data()), InputError);
+  const auto strange = plan::units(llama())[1];
+  EXPECT_THROW(reader.read_unit_piece(checkpoint::Kind::m, 1, strange, plan::layout(strange, 1), 0, 64, out.data()), InputError);
+}
+
+TEST(Writing, TheRateIsBounded) {
+  Scratch scratch;
+  const auto s = state(gpt(), DType::f32, 4);
+  Rank rank(s, 0, 1);
+  const auto bytes = checkpoint::pieces_total(checkpoint::unit_table(s.model, 1)) * 12;
+  const auto start = std::chrono::steady_clock::now();
+  checkpoint::write_rank(scratch.path, s, rank.pieces, {bytes * 5});
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  EXPECT_GT(took.count(), 0.18);
+  EXPECT_LT(took.count(), 2.0);
+}
