@@ -18,4 +18,17 @@ constexpr std::int64_t gemm_scratch_bytes(std::int64_t m, std::int64_t n, std::i
   return scratch_aligned(mb * kb * 4) + scratch_aligned(nb * kb * 4) + (bf16_result ? scratch_aligned(mb * nb * 4) : 0);
 }
 
+// Column sums over n rows: one partial row per block of 64 rows, f32 (f64 for f64).
+inline constexpr std::int64_t column_sum_rows = 64;
+constexpr std::int64_t column_sum_scratch_bytes(std::int64_t n, std::int64_t columns, std::int64_t element_bytes) {
+  return scratch_aligned((n + column_sum_rows - 1) / column_sum_rows * columns * element_bytes);
+}
+
+// The backward pass of a norm: two column sums. Forward needs none.
+constexpr std::int64_t norm_scratch_bytes(std::int64_t n, std::int64_t h, std::int64_t element_bytes) {
+  return scratch_aligned(2 * ((n + column_sum_rows - 1) / column_sum_rows) * h * element_bytes);
+}
+// A table of cosines and sines for each position.
+constexpr std::int64_t rotary_scratch_bytes(std::int64_t n, std::int64_t head_dim) { return scratch_aligned(n * head_dim * 8); }
+
 }  // namespace trainyard::base

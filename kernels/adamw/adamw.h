@@ -1,0 +1,26 @@
+// AdamW (Loshchilov and Hutter 2019, algorithm 2) as a written sequence of correctly rounded f32 operations, one pass.
+#pragma once
+
+#include "libtrain/base/view.h"
+#include "libtrain/tensor/exec.h"
+
+namespace trainyard::kernels {
+
+struct AdamW {
+  float learning_rate = 0, beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f, weight_decay = 0;
+  double bias1 = 1, bias2 = 1;      // 1 - beta^t, made on the host in double
+  float gradient_scale = 1;
+};
+
+// For each element, every line one or two roundings, in this order (s1 = float(1 - beta1), s2 = float(1 - beta2), c1 = float(1 / bias1), c2 = float(1 / bias2)):
+//   g = gradient * gradient_scale
+//   m = beta1 * m + s1 * g             (two products, one sum)
+//   v = beta2 * v + s2 * (g * g)
+//   d = sqrt(v * c2) + epsilon
+//   u = (m * c1) / d + weight_decay * p
+//   p = p - learning_rate * u
+//   working = bf16(p), where given
+// All f32, dense, the same count; working bf16 or empty. gradient is not changed.
+void adamw_update(tensor::Exec& exec, const AdamW& hyper, base::View parameter, base::View gradient, base::View m, base::View v, base::View working);
+
+}  // namespace trainyard::kernels

@@ -1,0 +1,16 @@
+// AdamW as the compiled variants see it.
+#pragma once
+
+#include "kernels/dispatch.h"
+#include "kernels/mat.h"
+
+namespace trainyard::kernels {
+
+struct AdamWArgs {
+  Mat parameter, gradient, m, v, working;
+  float learning_rate, beta1, beta2, rest1, rest2, correction1, correction2, epsilon, weight_decay, scale;
+  int threads = 1;
+};
+TRAINYARD_CPU_KERNEL(void, adamw_cpu, (const AdamWArgs& args))
+
+}  // namespace trainyard::kernels

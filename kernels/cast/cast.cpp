@@ -1,0 +1,46 @@
+// Checks and dispatches element-wise copies.
+#include "kernels/cast/cast.h"
+
+#include "kernels/cast/cast_args.h"
+#include "kernels/check.h"
+
+namespace trainyard::kernels {
+
+namespace {
+
+// A dense view is one long row, so that the team splits it evenly.
+Mat long_row(const base::View& v) {
+  auto m = mat(v);
+  if (v && v.dense()) m = {v.data, 1, v.count(), v.count(), m.type};
+  return m;
+}
+
+void run(tensor::Exec& exec, CastArgs args) {
+  require_cpu(exec);
+  args.threads = exec.threads();
+  exec.run([args] { TRAINYARD_CPU_CALL(cast_cpu, (args)); });
+}
+
+void run_pair(tensor::Exec& exec, Elementwise what, base::View from, base::View to) {
+  TRAINYARD_ASSERT(from.rows() == to.rows() && from.cols() == to.cols(), "{} x {} into {} x {}", from.rows(), from.cols(), to.rows(), to.cols());
+  if (from.dense() && to.dense()) run(exec, {long_row(from), long_row(to), what, 0, 1});
+  else run(exec, {mat(from), mat(to), what, 0, 1});
+}
+
+}  // namespace
+
+void cast(tensor::Exec& exec, base::View from, base::View to) { run_pair(exec, Elementwise::cast, from, to); }
+
+void copy(tensor::Exec& exec, base::View from, base::View to) {
+  TRAINYARD_ASSERT(from.dtype == to.dtype, "copy of {} into {}", base::name_of(from.dtype), base::name_of(to.dtype));
+  run_pair(exec, Elementwise::cast, from, to);
+}
+
+void fill(tensor::Exec& exec, base::View to, double value) { run(exec, {{}, long_row(to), Elementwise::fill, value, 1}); }
+
+void add(tensor::Exec& exec, base::View y, base::View x) {
+  TRAINYARD_ASSERT(x.dtype == y.dtype, "add of {} to {}", base::name_of(x.dtype), base::name_of(y.dtype));
+  run_pair(exec, Elementwise::add, x, y);
+}
+
+}  // namespace trainyard::kernels

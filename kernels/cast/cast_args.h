@@ -1,0 +1,18 @@
+// Element-wise copies as the compiled variants see them.
+#pragma once
+
+#include "kernels/dispatch.h"
+#include "kernels/mat.h"
+
+namespace trainyard::kernels {
+
+enum class Elementwise : int { cast, fill, add };
+struct CastArgs {
+  Mat from, to;
+  Elementwise what = Elementwise::cast;
+  double value = 0;
+  int threads = 1;
+};
+TRAINYARD_CPU_KERNEL(void, cast_cpu, (const CastArgs& args))
+
+}  // namespace trainyard::kernels

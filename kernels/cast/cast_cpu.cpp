@@ -1,0 +1,59 @@
+// Element-wise copies, in blocks that the team shares.
+#include "kernels/cast/cast_args.h"
+
+#include "kernels/cpu.h"
+
+namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
+namespace {
+
+using std::int64_t;
+
+// Calls body(row, first column, end column) over blocks of at most 16 Ki columns.
+template <class Body> void over_blocks(const Mat& m, int threads, const Body& body) {
+  constexpr int64_t block = 16384;
+  const int64_t per_row = (m.cols + block - 1) / block, blocks = m.rows * per_row;
+#pragma omp parallel for num_threads(threads) schedule(static) if (blocks > 1)
+  for (int64_t b = 0; b < blocks; ++b) {
+    const int64_t c0 = b % per_row * block, c1 = c0 + block < m.cols ? c0 + block : m.cols;
+    body(b / per_row, c0, c1);
+  }
+}
+
+template <class A, class B> void convert(const CastArgs& a) {
+  over_blocks(a.to, a.threads, [&](int64_t r, int64_t c0, int64_t c1) {
+    const A* in = a.from.row<A>(r);
+    B* out = a.to.row<B>(r);
+    for (int64_t c = c0; c < c1; ++c) {
+      if constexpr (sizeof(A) == sizeof(B)) out[c] = in[c];
+      else store(&out[c], static_cast<compute_t<B>>(widen(in[c])));
+    }
+  });
+}
+
+template <class T> void add_to(const CastArgs& a) {
+  over_blocks(a.to, a.threads, [&](int64_t r, int64_t c0, int64_t c1) {
+    const T* in = a.from.row<T>(r);
+    T* out = a.to.row<T>(r);
+#pragma omp simd
+    for (int64_t c = c0; c < c1; ++c) store(&out[c], widen(out[c]) + widen(in[c]));
+  });
+}
+
+template <class T> void fill_with(const CastArgs& a) {
+  over_blocks(a.to, a.threads, [&](int64_t r, int64_t c0, int64_t c1) {
+    T value;
+    store(&value, static_cast<compute_t<T>>(a.value));
+    T* out = a.to.row<T>(r);
+    for (int64_t c = c0; c < c1; ++c) out[c] = value;
+  });
+}
+
+}  // namespace
+
+void cast_cpu(const CastArgs& a) {
+  if (a.what == Elementwise::fill) return with_type(a.to.type, [&]<class T>(T*) { fill_with<T>(a); });
+  if (a.what == Elementwise::add) return with_type(a.to.type, [&]<class T>(T*) { add_to<T>(a); });
+  with_type(a.from.type, [&]<class A>(A*) { with_type(a.to.type, [&]<class B>(B*) { convert<A, B>(a); }); });
+}
+
+}  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

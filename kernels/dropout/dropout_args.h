@@ -1,0 +1,22 @@
+// Dropout as the compiled variants see it.
+#pragma once
+
+#include "kernels/dispatch.h"
+#include "kernels/mat.h"
+
+namespace trainyard::kernels {
+
+struct DropoutArgs {
+  Mat x, residual, y;              // y = [residual +] dropout(x)
+  std::uint32_t threshold = 0;     // keep when the word is at least this
+  float scale = 1;
+  double scale64 = 1;
+  std::uint64_t seed = 0, site = 0;
+  const std::uint64_t* samples = nullptr;
+  std::int64_t sequence = 1;
+  int active = 0;
+  int threads = 1;
+};
+TRAINYARD_CPU_KERNEL(void, dropout_cpu, (const DropoutArgs& args))
+
+}  // namespace trainyard::kernels

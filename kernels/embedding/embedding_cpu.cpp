@@ -1,0 +1,55 @@
+// Lookup by rows; the gradient by column strips, so that each element is added to by one thread in token order.
+#include "kernels/embedding/embedding_args.h"
+
+#include "kernels/cpu.h"
+
+namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
+namespace {
+
+using std::int64_t;
+
+template <class T> void forward(const EmbeddingArgs& a) {
+#pragma omp parallel for num_threads(a.threads) schedule(static)
+  for (int64_t r = 0; r < a.rows.rows; ++r) {
+    const T* token = a.table.row<T>(a.tokens[r]);
+    T* out = a.rows.row<T>(r);
+    if (a.position_table.empty()) {
+      for (int64_t c = 0; c < a.rows.cols; ++c) out[c] = token[c];
+    } else {
+      const T* position = a.position_table.row<T>(a.positions[r]);
+#pragma omp simd
+      for (int64_t c = 0; c < a.rows.cols; ++c) store(&out[c], widen(token[c]) + widen(position[c]));
+    }
+  }
+}
+
+template <class T, class G> void backward(const EmbeddingArgs& a) {
+  constexpr int64_t strip = 64;
+  const int64_t strips = (a.table.cols + strip - 1) / strip;
+#pragma omp parallel num_threads(a.threads)
+  {
+#pragma omp for schedule(static)
+    for (int64_t r = 0; r < a.table.rows; ++r) memset(a.table.row<G>(r), 0, static_cast<std::size_t>(a.table.cols) * sizeof(G));
+#pragma omp for schedule(static)
+    for (int64_t s = 0; s < strips; ++s) {
+      const int64_t c0 = s * strip, c1 = c0 + strip < a.table.cols ? c0 + strip : a.table.cols;
+      for (int64_t r = 0; r < a.rows.rows; ++r) {
+        G* to = a.table.row<G>(a.tokens[r]);
+        const T* from = a.rows.row<T>(r);
+#pragma omp simd
+        for (int64_t c = c0; c < c1; ++c) to[c] += widen(from[c]);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void embedding_forward_cpu(const EmbeddingArgs& a) {
+  with_type(a.rows.type, [&]<class T>(T*) { forward<T>(a); });
+}
+void embedding_backward_cpu(const EmbeddingArgs& a) {
+  with_type(a.rows.type, [&]<class T>(T*) { backward<T, compute_t<T>>(a); });
+}
+
+}  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

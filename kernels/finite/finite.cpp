@@ -1,0 +1,27 @@
+// A plain scan: it runs once, after a step has failed.
+#include "kernels/finite/finite.h"
+
+#include "kernels/check.h"
+
+#include <cmath>
+
+namespace trainyard::kernels {
+
+std::int64_t first_nonfinite(tensor::Exec& exec, base::View x) {
+  require_cpu(exec);
+  exec.synchronize();
+  const auto finite = [&](std::int64_t r, std::int64_t c) {
+    switch (x.dtype) {
+      case base::DType::f32: return std::isfinite(x.row<float>(r)[c]);
+      case base::DType::f64: return std::isfinite(x.row<double>(r)[c]);
+      case base::DType::bf16: return std::isfinite(static_cast<float>(x.row<base::bf16>(r)[c]));
+      default: return true;
+    }
+  };
+  for (std::int64_t r = 0; r < x.rows(); ++r)
+    for (std::int64_t c = 0; c < x.cols(); ++c)
+      if (!finite(r, c)) return r * x.cols() + c;
+  return -1;
+}
+
+}  // namespace trainyard::kernels

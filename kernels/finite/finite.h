@@ -1,0 +1,14 @@
+// Looks for the first value that is not finite.
+#pragma once
+
+#include "libtrain/base/view.h"
+#include "libtrain/tensor/exec.h"
+
+#include <cstdint>
+
+namespace trainyard::kernels {
+
+// The smallest logical index (row * cols + column) of a NaN or infinity, or -1. Synchronous.
+std::int64_t first_nonfinite(tensor::Exec& exec, base::View x);
+
+}  // namespace trainyard::kernels

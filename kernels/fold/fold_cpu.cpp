@@ -1,0 +1,42 @@
+// The fold in blocks that stay in the first-level cache.
+#include "kernels/fold/fold_args.h"
+
+#include "kernels/cpu.h"
+
+namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
+namespace {
+
+using std::int64_t;
+
+template <class T> void fold_block(const FoldArgs& a, int64_t from, int64_t to) {
+  T* sum = static_cast<T*>(a.sum.data);
+  constexpr int64_t width = 512;
+  for (int64_t at = from; at < to; at += width) {
+    const int64_t n = to - at < width ? to - at : width;
+    T acc[width];
+    const T* first = a.next ? sum + at : a.pieces.row<T>(0) + at;
+    for (int64_t i = 0; i < n; ++i) acc[i] = first[i];
+    for (int64_t p = a.next ? 0 : 1; p < a.pieces.rows; ++p) {
+      const T* in = a.pieces.row<T>(p) + at;
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) acc[i] += in[i];
+    }
+    for (int64_t i = 0; i < n; ++i) sum[at + i] = acc[i];
+  }
+}
+
+template <class T> void fold_all(const FoldArgs& a) {
+  constexpr int64_t block = 16384;
+  const int64_t n = a.pieces.cols, blocks = (n + block - 1) / block;
+#pragma omp parallel for num_threads(a.threads) schedule(static) if (blocks > 1)
+  for (int64_t b = 0; b < blocks; ++b) fold_block<T>(a, b * block, (b + 1) * block < n ? (b + 1) * block : n);
+}
+
+}  // namespace
+
+void fold_cpu(const FoldArgs& a) {
+  if (a.sum.type == Type::f64) fold_all<double>(a);
+  else fold_all<float>(a);
+}
+
+}  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

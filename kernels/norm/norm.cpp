@@ -1,0 +1,63 @@
+// Checks and dispatches norms.
+#include "kernels/norm/norm.h"
+
+#include "kernels/check.h"
+#include "kernels/norm/norm_args.h"
+#include "libtrain/base/scratch.h"
+
+namespace trainyard::kernels {
+
+namespace {
+
+void forward(tensor::Exec& exec, base::View x, base::View weight, base::View bias, double epsilon, base::View y, base::View mean, base::View rstd) {
+  require_cpu(exec);
+  require_shape(y, x.rows(), x.cols(), "norm");
+  require_shape(weight, 1, x.cols(), "norm weight");
+  TRAINYARD_ASSERT(rstd.count() == x.rows() && rstd.dtype == accumulation_of(x.dtype), "statistics of {} rows", rstd.count());
+  NormArgs a{mat(x), mat(weight), mat(bias), mat(y), mat(mean), mat(rstd), epsilon, {}, {}, {}, {}, {}, 0, exec.threads()};
+  exec.run([a] { TRAINYARD_CPU_CALL(norm_forward_cpu, (a)); });
+}
+
+void backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View mean, base::View rstd, base::View dx, base::View dweight,
+              base::View dbias, Into into) {
+  require_cpu(exec);
+  require_shape(dy, x.rows(), x.cols(), "norm gradient");
+  require_shape(dx, x.rows(), x.cols(), "norm gradient");
+  NormArgs a{mat(x), mat(weight), {}, {}, mat(mean), mat(rstd), 0, mat(dy), mat(dx), mat(dweight), mat(dbias), {}, into == Into::add, exec.threads()};
+  exec.run([&exec, a, dweight]() mutable {
+    tensor::ArenaScope scope(exec.scratch());
+    const auto blocks = (a.x.rows + base::column_sum_rows - 1) / base::column_sum_rows;
+    a.partials = mat(exec.scratch().allocate(dweight.dtype, {2 * blocks, a.x.cols}));
+    TRAINYARD_CPU_CALL(norm_backward_cpu, (a));
+  });
+}
+
+}  // namespace
+
+void layer_norm_forward(tensor::Exec& exec, base::View x, base::View weight, base::View bias, double epsilon, base::View y, base::View mean, base::View rstd) {
+  TRAINYARD_ASSERT(bias && mean, "layer norm needs a bias and means");
+  forward(exec, x, weight, bias, epsilon, y, mean, rstd);
+}
+void rms_norm_forward(tensor::Exec& exec, base::View x, base::View weight, double epsilon, base::View y, base::View rstd) {
+  forward(exec, x, weight, {}, epsilon, y, {}, rstd);
+}
+void layer_norm_residual_forward(tensor::Exec& exec, base::View residual, base::View branch, const Dropout& dropout, base::View sum, base::View weight,
+                                 base::View bias, double epsilon, base::View y, base::View mean, base::View rstd) {
+  dropout_add(exec, dropout, residual, branch, sum);
+  layer_norm_forward(exec, sum, weight, bias, epsilon, y, mean, rstd);
+}
+void rms_norm_residual_forward(tensor::Exec& exec, base::View residual, base::View branch, const Dropout& dropout, base::View sum, base::View weight,
+                               double epsilon, base::View y, base::View rstd) {
+  dropout_add(exec, dropout, residual, branch, sum);
+  rms_norm_forward(exec, sum, weight, epsilon, y, rstd);
+}
+void layer_norm_backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View mean, base::View rstd, base::View dx, base::View dweight,
+                         base::View dbias, Into into) {
+  TRAINYARD_ASSERT(mean && dbias, "layer norm needs means and a bias gradient");
+  backward(exec, dy, x, weight, mean, rstd, dx, dweight, dbias, into);
+}
+void rms_norm_backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View rstd, base::View dx, base::View dweight, Into into) {
+  backward(exec, dy, x, weight, {}, rstd, dx, dweight, {}, into);
+}
+
+}  // namespace trainyard::kernels

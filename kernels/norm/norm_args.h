@@ -1,0 +1,20 @@
+// Norms as the compiled variants see them.
+#pragma once
+
+#include "kernels/dispatch.h"
+#include "kernels/mat.h"
+
+namespace trainyard::kernels {
+
+// rms norm: bias, mean and dbias are empty.
+struct NormArgs {
+  Mat x, weight, bias, y, mean, rstd;
+  double epsilon = 1e-5;
+  Mat dy, dx, dweight, dbias, partials;   // partials: [2 * blocks, h]
+  int add = 0;
+  int threads = 1;
+};
+TRAINYARD_CPU_KERNEL(void, norm_forward_cpu, (const NormArgs& args))
+TRAINYARD_CPU_KERNEL(void, norm_backward_cpu, (const NormArgs& args))
+
+}  // namespace trainyard::kernels

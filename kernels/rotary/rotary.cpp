@@ -1,0 +1,55 @@
+// Makes the table of angles and dispatches.
+#include "kernels/rotary/rotary.h"
+
+#include "kernels/check.h"
+#include "kernels/rotary/rotary_args.h"
+#include "libtrain/base/scratch.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace trainyard::kernels {
+
+namespace {
+
+// Rows of equal position repeat one another's values: most rows follow their predecessor's sequence, so the table is made once per distinct position.
+void make_table(double* table, base::View positions, std::int64_t head_dim, double base) {
+  const auto half = head_dim / 2, T = positions.cols();
+  const auto* p = positions.ptr<std::int32_t>();
+  for (std::int64_t r = 0; r < positions.count(); ++r) {
+    double* row = table + r * head_dim;
+    if (r >= T && p[r] == p[r - T]) {
+      std::copy_n(row - T * head_dim, head_dim, row);
+      continue;
+    }
+    for (std::int64_t i = 0; i < half; ++i) {
+      const double angle = p[r] * std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+      row[i] = std::cos(angle);
+      row[half + i] = std::sin(angle);
+    }
+  }
+}
+
+void run(tensor::Exec& exec, base::View x, base::View positions, std::int64_t heads, std::int64_t head_dim, double base, double direction) {
+  require_cpu(exec);
+  require_shape(x, positions.count(), heads * head_dim, "rotary");
+  TRAINYARD_ASSERT(head_dim % 2 == 0, "head size {} is odd", head_dim);
+  exec.run([&exec, x, positions, heads, head_dim, base, direction] {
+    tensor::ArenaScope scope(exec.scratch());
+    auto* table = static_cast<double*>(exec.scratch().allocate_bytes(trainyard::base::rotary_scratch_bytes(positions.count(), head_dim)));
+    make_table(table, positions, head_dim, base);
+    RotaryArgs a{mat(x), table, heads, head_dim, direction, exec.threads()};
+    TRAINYARD_CPU_CALL(rotary_cpu, (a));
+  });
+}
+
+}  // namespace
+
+void rotary_forward(tensor::Exec& exec, base::View x, base::View positions, std::int64_t heads, std::int64_t head_dim, double base) {
+  run(exec, x, positions, heads, head_dim, base, 1);
+}
+void rotary_backward(tensor::Exec& exec, base::View x, base::View positions, std::int64_t heads, std::int64_t head_dim, double base) {
+  run(exec, x, positions, heads, head_dim, base, -1);
+}
+
+}  // namespace trainyard::kernels

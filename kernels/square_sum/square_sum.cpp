@@ -1,0 +1,37 @@
+// Normalises digits and turns them into a double.
+#include "kernels/square_sum/square_sum.h"
+
+#include "kernels/check.h"
+#include "kernels/square_sum/square_sum_args.h"
+
+#include <cmath>
+#include <limits>
+
+namespace trainyard::kernels {
+
+static_assert(std::tuple_size_v<decltype(FixedPointSum::limbs)> == square_sum_limbs);
+
+void square_sum(tensor::Exec& exec, base::View x, FixedPointSum& add_into) {
+  require_cpu(exec);
+  TRAINYARD_ASSERT(x.dtype == base::DType::f32 && x.dense(), "square sum of {}", base::name_of(x.dtype));
+  exec.run([&] { TRAINYARD_CPU_CALL(square_sum_cpu, (x.ptr<float>(), x.count(), add_into.limbs.data(), exec.threads())); });
+  exec.synchronize();
+}
+
+double value(const FixedPointSum& sum) {
+  constexpr int digits = square_sum_limbs - 1;
+  if (sum.limbs[digits] != 0) return std::numeric_limits<double>::quiet_NaN();
+  std::array<std::int64_t, digits> d{};
+  std::int64_t carry = 0;
+  for (std::size_t i = 0; i < digits; ++i) {
+    const auto total = sum.limbs[i] + carry;
+    d[i] = total & 0xffffffff;
+    carry = total >> 32;
+  }
+  // From the top, in a fixed order: the result is within one unit in the last place, and equal for equal digits.
+  double out = std::ldexp(static_cast<double>(carry), 32 * digits - 320);
+  for (int i = digits - 1; i >= 0; --i) out += std::ldexp(static_cast<double>(d[static_cast<std::size_t>(i)]), 32 * i - 320);
+  return out;
+}
+
+}  // namespace trainyard::kernels

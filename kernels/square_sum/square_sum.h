@@ -1,0 +1,21 @@
+// The exact sum of squares: free of order and cut (decision 6).
+#pragma once
+
+#include "libtrain/base/view.h"
+#include "libtrain/tensor/exec.h"
+
+#include <array>
+#include <cstdint>
+
+namespace trainyard::kernels {
+
+// A fixed-point number in carry-save digits: value = sum over i of limbs[i] * 2^(32 i - 320). The square of an f32 is exact in double, at least 2^-298 and below
+// 2^256, so 20 digits hold any sum of 2^30 squares a rank. The last limb counts values that are not finite. Sums of limbs (all_reduce as i64) are the limbs of the sum.
+struct FixedPointSum {
+  std::array<std::int64_t, 21> limbs{};
+};
+
+void square_sum(tensor::Exec& exec, base::View x, FixedPointSum& add_into);   // x f32, dense; synchronous
+double value(const FixedPointSum& sum);                                       // within one ulp; NaN if anything was not finite
+
+}  // namespace trainyard::kernels

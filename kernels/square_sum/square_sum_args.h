@@ -1,0 +1,14 @@
+// The sum of squares as the compiled variants see it.
+#pragma once
+
+#include "kernels/dispatch.h"
+
+#include <cstdint>
+
+namespace trainyard::kernels {
+
+inline constexpr int square_sum_limbs = 21;
+// Adds the squares of x[0, n) to limbs.
+TRAINYARD_CPU_KERNEL(void, square_sum_cpu, (const float* x, std::int64_t n, std::int64_t* limbs, int threads))
+
+}  // namespace trainyard::kernels
