@@ -75,7 +75,7 @@ template <class F, class Function> inline F lane_sum(std::int64_t n, const Funct
   std::int64_t i = 0;
   for (; i + 16 <= n; i += 16)
     for (int l = 0; l < 16; ++l) lane[l] += f(i + l);
-  for (int l = 0; i < n; ++i, ++l) lane[l] += f(i);
+  for (int l = 0; l < 16 && i < n; ++i, ++l) lane[l] += f(i);
   for (int width = 8; width > 0; width /= 2)
     for (int l = 0; l < width; ++l) lane[l] += lane[l + width];
   return lane[0];

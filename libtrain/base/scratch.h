@@ -31,4 +31,19 @@ constexpr std::int64_t norm_scratch_bytes(std::int64_t n, std::int64_t h, std::i
 // A table of cosines and sines for each position.
 constexpr std::int64_t rotary_scratch_bytes(std::int64_t n, std::int64_t head_dim) { return scratch_aligned(n * head_dim * 8); }
 
+// Attention works through one (sequence, key-value head) at a time on each thread, with packed copies of its rows: linear in the sequence.
+// Tiles: at most 64 queries by 64 keys. f64 needs one row of scores.
+constexpr std::int64_t attention_rows(std::int64_t sequence) { return round_up(sequence, 64) + 64; }
+constexpr std::int64_t attention_packed_bytes(std::int64_t sequence, std::int64_t head_dim) {
+  return scratch_aligned(attention_rows(sequence) * round_up(head_dim, 32) * 4);
+}
+constexpr std::int64_t attention_tile_bytes() { return 8 * scratch_aligned(80 * 96 * 4); }
+constexpr std::int64_t attention_forward_scratch_bytes(std::int64_t sequence, std::int64_t head_dim, int threads) {
+  return threads * (2 * attention_packed_bytes(sequence, head_dim) + attention_tile_bytes() + scratch_aligned(96 * round_up(head_dim, 32) * 4) * 2);
+}
+constexpr std::int64_t attention_backward_scratch_bytes(std::int64_t sequence, std::int64_t head_dim, int threads) {
+  return threads * (8 * attention_packed_bytes(sequence, head_dim) + attention_tile_bytes() + scratch_aligned(96 * round_up(head_dim, 32) * 4) * 3 +
+                    scratch_aligned(attention_rows(sequence) * 4));
+}
+
 }  // namespace trainyard::base

@@ -1,0 +1,63 @@
+// Checks shapes and dispatches attention.
+#include "kernels/attention/attention.h"
+
+#include "kernels/attention/attention_args.h"
+#include "kernels/check.h"
+#include "libtrain/base/scratch.h"
+
+namespace trainyard::kernels {
+
+namespace {
+
+AttentionArgs arguments(tensor::Exec& exec, const AttentionShape& s, base::View q, base::View k, base::View v, base::View start, base::View out, base::View lse) {
+  require_cpu(exec);
+  const auto n = s.batch * s.sequence;
+  TRAINYARD_ASSERT(s.heads % s.kv_heads == 0, "{} heads on {} key-value heads", s.heads, s.kv_heads);
+  require_shape(q, n, s.heads * s.head_dim, "q");
+  require_shape(k, n, s.kv_heads * s.head_dim, "k");
+  require_shape(v, n, s.kv_heads * s.head_dim, "v");
+  require_shape(out, n, s.heads * s.head_dim, "out");
+  require_shape(lse, s.batch * s.heads, s.sequence, "lse");
+  TRAINYARD_ASSERT(start.count() == n, "{} document starts for {} tokens", start.count(), n);
+  AttentionArgs a{};
+  a.batch = s.batch, a.sequence = s.sequence, a.heads = s.heads, a.kv_heads = s.kv_heads, a.head_dim = s.head_dim, a.scale = s.scale;
+  a.threshold = static_cast<std::uint32_t>(s.dropout * 0x1p32);
+  a.keep_scale = static_cast<float>(1 / (1 - s.dropout));
+  a.seed = s.seed, a.site = s.site, a.samples = s.samples;
+  a.document_start = start.ptr<std::int32_t>();
+  a.q = mat(q), a.k = mat(k), a.v = mat(v), a.out = mat(out), a.lse = mat(lse);
+  a.threads = exec.threads();
+  return a;
+}
+
+}  // namespace
+
+void attention_forward(tensor::Exec& exec, const AttentionShape& s, base::View q, base::View k, base::View v, base::View start, base::View out, base::View lse) {
+  auto a = arguments(exec, s, q, k, v, start, out, lse);
+  exec.run([&exec, a]() mutable {
+    tensor::ArenaScope scope(exec.scratch());
+    const auto bytes = base::attention_forward_scratch_bytes(a.sequence, a.head_dim, a.threads);
+    a.scratch = static_cast<char*>(exec.scratch().allocate_bytes(bytes));
+    a.scratch_part = bytes / a.threads;
+    TRAINYARD_CPU_CALL(attention_forward_cpu, (a));
+  });
+}
+
+void attention_backward(tensor::Exec& exec, const AttentionShape& s, base::View q, base::View k, base::View v, base::View start, base::View out, base::View lse,
+                        base::View dout, base::View dq, base::View dk, base::View dv) {
+  auto a = arguments(exec, s, q, k, v, start, out, lse);
+  require_shape(dout, out.rows(), out.cols(), "dout");
+  require_shape(dq, q.rows(), q.cols(), "dq");
+  require_shape(dk, k.rows(), k.cols(), "dk");
+  require_shape(dv, v.rows(), v.cols(), "dv");
+  a.dout = mat(dout), a.dq = mat(dq), a.dk = mat(dk), a.dv = mat(dv);
+  exec.run([&exec, a]() mutable {
+    tensor::ArenaScope scope(exec.scratch());
+    const auto bytes = base::attention_backward_scratch_bytes(a.sequence, a.head_dim, a.threads);
+    a.scratch = static_cast<char*>(exec.scratch().allocate_bytes(bytes));
+    a.scratch_part = bytes / a.threads;
+    TRAINYARD_CPU_CALL(attention_backward_cpu, (a));
+  });
+}
+
+}  // namespace trainyard::kernels

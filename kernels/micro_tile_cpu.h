@@ -1,0 +1,108 @@
+// Register tiles of the matrix product and the packing of their operands. Included only by *_cpu.cpp, once per instruction set.
+#pragma once
+
+#include "kernels/cpu.h"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
+namespace {
+
+using std::int64_t;
+
+#if defined(TRAINYARD_REFERENCE_GEMM)
+struct Vec { float v; };
+constexpr int lanes = 1, vectors = 8, mr = 4;
+inline Vec load(const float* p) { return {*p}; }
+inline void put(float* p, Vec a) { *p = a.v; }
+inline Vec zero() { return {0}; }
+inline Vec broadcast(float a) { return {a}; }
+inline Vec fma(Vec a, Vec b, Vec c) { return {a.v * b.v + c.v}; }
+inline Vec plus(Vec a, Vec b) { return {a.v + b.v}; }
+#elif defined(__AVX512F__)
+using Vec = __m512;
+constexpr int lanes = 16, vectors = 2, mr = 14;
+inline Vec load(const float* p) { return _mm512_loadu_ps(p); }
+inline void put(float* p, Vec a) { _mm512_storeu_ps(p, a); }
+inline Vec zero() { return _mm512_setzero_ps(); }
+inline Vec broadcast(float a) { return _mm512_set1_ps(a); }
+inline Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
+inline Vec plus(Vec a, Vec b) { return _mm512_add_ps(a, b); }
+#elif defined(__AVX2__)
+using Vec = __m256;
+constexpr int lanes = 8, vectors = 2, mr = 6;
+inline Vec load(const float* p) { return _mm256_loadu_ps(p); }
+inline void put(float* p, Vec a) { _mm256_storeu_ps(p, a); }
+inline Vec zero() { return _mm256_setzero_ps(); }
+inline Vec broadcast(float a) { return _mm256_set1_ps(a); }
+inline Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
+inline Vec plus(Vec a, Vec b) { return _mm256_add_ps(a, b); }
+#else
+using Vec = __m128;
+constexpr int lanes = 4, vectors = 2, mr = 4;
+inline Vec load(const float* p) { return _mm_loadu_ps(p); }
+inline void put(float* p, Vec a) { _mm_storeu_ps(p, a); }
+inline Vec zero() { return _mm_setzero_ps(); }
+inline Vec broadcast(float a) { return _mm_set1_ps(a); }
+inline Vec fma(Vec a, Vec b, Vec c) { return _mm_add_ps(_mm_mul_ps(a, b), c); }
+inline Vec plus(Vec a, Vec b) { return _mm_add_ps(a, b); }
+#endif
+
+constexpr int nr = lanes * vectors;
+
+// c[mr, nr] (+)= a panel * b panel over k steps; a panel: k groups of mr values, b panel: k groups of nr values.
+inline __attribute__((always_inline)) void micro_tile(int64_t k, const float* __restrict a, const float* __restrict b, float* c, int64_t pitch, int add) {
+  Vec acc[mr][vectors];
+#pragma GCC unroll 16
+  for (int i = 0; i < mr; ++i)
+#pragma GCC unroll 8
+    for (int j = 0; j < vectors; ++j) acc[i][j] = zero();
+  for (int64_t p = 0; p < k; ++p) {
+    Vec bv[vectors];
+#pragma GCC unroll 8
+    for (int j = 0; j < vectors; ++j) bv[j] = load(b + j * lanes);
+#pragma GCC unroll 16
+    for (int i = 0; i < mr; ++i) {
+      const Vec av = broadcast(a[i]);
+#pragma GCC unroll 8
+      for (int j = 0; j < vectors; ++j) acc[i][j] = fma(av, bv[j], acc[i][j]);
+    }
+    a += mr;
+    b += nr;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < mr; ++i)
+#pragma GCC unroll 8
+    for (int j = 0; j < vectors; ++j) {
+      float* to = c + i * pitch + j * lanes;
+      put(to, add ? plus(load(to), acc[i][j]) : acc[i][j]);
+    }
+}
+
+// Packs `width` rows (of op(a), or columns of op(b)) times kb steps into groups: out[p * width + i]; missing rows are zero.
+// Along: consecutive i are `si` elements apart, consecutive p `sp`.
+template <class T> void pack_panel(const T* from, int64_t si, int64_t sp, int64_t have, int width, int64_t kb, float* out) {
+  if (si == 1 && have == width) {
+    for (int64_t p = 0; p < kb; ++p) {
+      const T* row = from + p * sp;
+      for (int i = 0; i < width; ++i) out[p * width + i] = widen(row[i]);
+    }
+    return;
+  }
+  if (have < width) memset(out, 0, static_cast<std::size_t>(kb * width) * sizeof(float));
+  constexpr int64_t strip = 16;  // keeps the written lines in the first-level cache
+  for (int64_t p0 = 0; p0 < kb; p0 += strip) {
+    const int64_t end = p0 + strip < kb ? p0 + strip : kb;
+    for (int64_t i = 0; i < have; ++i) {
+      const T* row = from + i * si;
+      for (int64_t p = p0; p < end; ++p) out[p * width + i] = widen(row[p * sp]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE
