@@ -22,6 +22,8 @@ std::string hint_for(int number) {
     case EROFS: return "the file system is read-only: point the output elsewhere";
     case EACCES: case EPERM: return "check the permissions of the path and of the folders above it";
     case ENOENT: case ENOTDIR: return "check the path";
+    case EISDIR: return "a file is expected there, not a folder";
+    case EMFILE: case ENFILE: return "too many files are open: raise the limit (ulimit -n)";
     case EIO: return "the device reports errors: look at the system's log before trusting this disk again";
     default: return {};
   }

@@ -1,0 +1,162 @@
+// Every kind of damage is refused with a sentence that names the file; no flipped byte is read silently.
+#include "tests/checkpoint/sample.h"
+
+#include "libtrain/base/checksum.h"
+#include "libtrain/checkpoint/view.h"
+#include "libtrain/io/atomic_file.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace sample;
+using trainyard::base::DType;
+using trainyard::base::Error;
+using trainyard::base::ExitCode;
+
+namespace {
+
+class Damage : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto model = gpt();
+    model.layers = 1, model.hidden = 8, model.heads = 2, model.kv_heads = 2, model.ffn = 16, model.vocabulary = 129, model.context = 8;
+    save(scratch.path, state(model, DType::bf16, 5), 2);
+    folder = scratch.path + "/step-00000005";
+  }
+  // What opening and reading everything says: "" or the message; fails the test for another error than InputError.
+  std::string refusal(const std::string& path) {
+    try {
+      checkpoint::Reader reader(path);
+      reader.verify_all();
+      return "";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ExitCode::input_refused) << e.what();
+      EXPECT_FALSE(e.hint().empty()) << e.what();
+      return e.what();
+    }
+  }
+  std::string refusal() { return refusal(folder); }
+  void edit_manifest(const std::function<void(nlohmann::json&)>& edit) {
+    auto j = nlohmann::json::parse(slurp(folder + "/manifest.json"));
+    j.erase("crc32c_of_the_above");
+    edit(j);
+    auto text = j.dump(1);
+    text.resize(text.size() - 2);
+    text += ",\n \"crc32c_of_the_above\": \"" + checkpoint::hex32(trainyard::base::crc32c(text.data(), text.size())) + "\"\n}\n";
+    spit(folder + "/manifest.json", text);
+  }
+
+  Scratch scratch;
+  std::string folder;
+};
+
+}  // namespace
+
+TEST_F(Damage, NoFlippedByteIsReadSilently) {
+  ASSERT_EQ(refusal(), "");
+  for (const char* name : {"manifest.json", "checkpoint.h5", "rank-00000.h5", "rank-00001.h5"}) {
+    const auto good = slurp(folder + "/" + name);
+    const auto step = std::max<std::size_t>(1, good.size() / 400);
+    std::size_t tried = 0;
+    for (std::size_t at = 0; at < good.size(); at += step, ++tried) {
+      auto bad = good;
+      bad[at] = static_cast<char>(bad[at] ^ (1 << (at % 8)));
+      spit(folder + "/" + name, bad);
+      const auto message = refusal();
+      ASSERT_NE(message, "") << name << " byte " << at;
+      ASSERT_NE(message.find(name), std::string::npos) << message;
+    }
+    EXPECT_GE(tried, 400u);
+    spit(folder + "/" + name, good);
+  }
+  EXPECT_EQ(refusal(), "");
+}
+
+TEST_F(Damage, ADamagedPayloadIsNamedByTensorAndRange) {
+  const auto manifest = checkpoint::Reader(folder).manifest();
+  const auto& payload = manifest.files.at("rank-00001.h5").payloads.at("/optimizer/m");
+  auto bytes = slurp(folder + "/rank-00001.h5");
+  bytes[static_cast<std::size_t>(payload.offset)] ^= 4;
+  spit(folder + "/rank-00001.h5", bytes);
+  const auto message = refusal();
+  EXPECT_NE(message.find("rank-00001.h5"), std::string::npos) << message;
+  // The second half of the token table: 256 * 8 elements are stored (128 ranks round it up), rank 1 begins at 1024, the table ends at 129 * 8.
+  EXPECT_NE(message.find("/optimizer/m/embedding.tokens.weight elements 1024 to 1031"), std::string::npos) << message;
+  // Other kinds can still be read, this one cannot.
+  checkpoint::Reader reader(folder);
+  std::vector<float> out(1032);
+  reader.read_tensor(checkpoint::Kind::v, "embedding.tokens.weight", 0, 1032, out.data());
+  reader.read_tensor(checkpoint::Kind::m, "embedding.tokens.weight", 0, 1024, out.data());
+  EXPECT_THROW(reader.read_tensor(checkpoint::Kind::m, "embedding.tokens.weight", 0, 1032, out.data()), trainyard::base::InputError);
+}
+
+TEST_F(Damage, TruncatedMissingAndUnreadableFiles) {
+  for (const char* name : {"manifest.json", "checkpoint.h5", "rank-00000.h5"}) {
+    const auto path = folder + "/" + name;
+    const auto good = slurp(path);
+    for (auto size : {std::size_t{0}, std::size_t{1}, good.size() / 2, good.size() - 1}) {
+      spit(path, good.substr(0, size));
+      EXPECT_NE(refusal().find(name), std::string::npos) << name << " cut to " << size;
+    }
+    spit(path, good + "x");
+    EXPECT_NE(refusal().find(name), std::string::npos) << name << " made longer";
+    fs::remove(path);
+    EXPECT_NE(refusal().find(name), std::string::npos) << name << " missing";
+    fs::create_directory(path);
+    EXPECT_NE(refusal().find(name), std::string::npos) << name << " is a folder";
+    fs::remove(path);
+    spit(path, good);
+    if (::geteuid() != 0) {
+      ::chmod(path.c_str(), 0);
+      EXPECT_NE(refusal().find(name), std::string::npos) << name << " unreadable";
+      ::chmod(path.c_str(), 0644);
+    }
+  }
+  EXPECT_EQ(refusal(), "");
+}
+
+TEST_F(Damage, ThingsThatAreNoCheckpoint) {
+  fs::create_directory(scratch.path + "/empty");
+  EXPECT_NE(refusal(scratch.path + "/empty").find("manifest.json"), std::string::npos);
+  EXPECT_NE(refusal(scratch.path + "/absent").find("not a checkpoint folder"), std::string::npos);
+  EXPECT_NE(refusal(folder + "/manifest.json").find("not a checkpoint folder"), std::string::npos);
+  fs::copy(folder, folder + ".partial");
+  EXPECT_NE(refusal(folder + ".partial").find("unfinished"), std::string::npos);
+}
+
+TEST_F(Damage, FilesOfTwoCheckpointsMixed) {
+  auto s = checkpoint::Reader(folder).state();
+  s.step = 6;
+  save(scratch.path, s, 2);
+  fs::copy(scratch.path + "/step-00000006/rank-00001.h5", folder + "/rank-00001.h5", fs::copy_options::overwrite_existing);
+  EXPECT_NE(refusal().find("rank-00001.h5"), std::string::npos);   // its metadata tells the step
+}
+
+TEST_F(Damage, OtherFormatsAndMajors) {
+  edit_manifest([](auto& j) { j["format"] = "trainyard.checkpoint/2"; });
+  EXPECT_NE(refusal().find("trainyard.checkpoint/2"), std::string::npos);
+  edit_manifest([](auto& j) { j["format"] = "trainyard.shard/1"; });
+  EXPECT_NE(refusal().find("expected trainyard.checkpoint/1"), std::string::npos);
+  edit_manifest([](auto& j) { j["format"] = "trainyard.checkpoint/1"; });
+  EXPECT_EQ(refusal(), "");
+  edit_manifest([](auto& j) { j.erase("step"); });
+  EXPECT_NE(refusal().find("step"), std::string::npos);
+}
+
+TEST_F(Damage, UnknownKeysAreIgnored) {
+  edit_manifest([](auto& j) {
+    j["colour"] = "green";
+    j["model"]["new_knob"] = 3;
+    j["files"]["rank-00000.h5"]["note"] = nullptr;
+    j["units"][0]["parameters"][0]["unit_of_measure"] = "none";
+  });
+  EXPECT_EQ(refusal(), "");
+}
+
+TEST_F(Damage, AManifestOfOtherContentIsFoundByFingerprints) {
+  edit_manifest([](auto& j) { j["tensors"]["/optimizer/v/head.norm.bias"]["fingerprint"] = "0123456789abcdef"; });
+  EXPECT_NE(refusal().find("/optimizer/v/head.norm.bias"), std::string::npos);
+}

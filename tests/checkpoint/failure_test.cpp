@@ -1,0 +1,109 @@
+// Full disks and killed writers: exit 4 with older checkpoints untouched, and never anything that looks whole but is not.
+#include "tests/checkpoint/sample.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace sample;
+using trainyard::base::DType;
+using trainyard::base::Error;
+
+namespace {
+
+// Runs `body` in a child whose files may grow to `limit` bytes; returns its exit status.
+template <class F> int in_child(rlim_t limit, F&& body) {
+  const auto pid = ::fork();
+  if (pid == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    ::alarm(20);
+    const rlimit files{limit, limit};
+    ::setrlimit(RLIMIT_FSIZE, &files);
+    int code = 99;
+    try {
+      body();
+      code = 0;
+    } catch (const Error& e) {
+      code = static_cast<int>(e.code());
+    } catch (...) {
+    }
+    ::_exit(code);
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+TEST(Failure, WithoutRoomThePartialGoesAndOlderOnesStay) {
+  Scratch scratch;
+  save(scratch.path, state(gpt(), DType::f32, 5), 1);
+  const auto size = fs::file_size(scratch.path + "/step-00000005/rank-00000.h5");
+  // From no room for the HDF5 header to room for all but the last byte.
+  for (std::uintmax_t limit : {std::uintmax_t{100}, std::uintmax_t{5000}, size / 2, size - 1}) {
+    const auto code = in_child(limit, [&] {
+      const auto s = state(gpt(), DType::f32, 10);
+      checkpoint::write_rank(scratch.path, s, Rank(s, 0, 1).pieces, {});
+    });
+    EXPECT_EQ(code, 4) << "limit " << limit;
+    EXPECT_FALSE(fs::exists(scratch.path + "/step-00000010.partial")) << "limit " << limit;
+    EXPECT_EQ(checkpoint::find_latest_whole(scratch.path, checkpoint::Verify::everything).step, 5);
+  }
+}
+
+TEST(Failure, WithoutRoomForTheManifestThePartialGoesToo) {
+  Scratch scratch;
+  save(scratch.path, state(gpt(), DType::f32, 5), 2);
+  const auto s = state(gpt(), DType::f32, 10);
+  for (int r = 0; r < 2; ++r) checkpoint::write_rank(scratch.path, s, Rank(s, r, 2).pieces, {});
+  EXPECT_EQ(in_child(4000, [&] { checkpoint::publish(scratch.path, s, 2, 3); }), 4);
+  EXPECT_FALSE(fs::exists(scratch.path + "/step-00000010.partial"));
+  EXPECT_EQ(checkpoint::list(scratch.path).size(), 1u);
+}
+
+TEST(Failure, APlaceThatCannotBeWrittenIsExit4) {
+  Scratch scratch;
+  spit(scratch.path + "/file", "in the way");
+  EXPECT_EQ(in_child(RLIM_INFINITY, [&] {
+              const auto s = state(gpt(), DType::f32, 10);
+              checkpoint::write_rank(scratch.path + "/file", s, Rank(s, 0, 1).pieces, {});
+            }), 4);
+}
+
+TEST(Failure, AKilledWriterLeavesOnlyAPartial) {
+  Scratch scratch;
+  save(scratch.path, state(gpt(), DType::f32, 1), 2);
+  const auto s = state(gpt(), DType::f32, 2);
+  Rank first(s, 0, 2), second(s, 1, 2);
+  int killed = 0, finished = 0;
+  for (int i = 0; i < 40; ++i) {
+    const auto pid = ::fork();
+    if (pid == 0) {
+      ::alarm(20);
+      checkpoint::write_rank(scratch.path, s, first.pieces, {});
+      checkpoint::write_rank(scratch.path, s, second.pieces, {});
+      checkpoint::publish(scratch.path, s, 2, 3);
+      ::_exit(0);
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(400 * i));
+    ::kill(pid, SIGKILL);
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    ++(WIFSIGNALED(status) ? killed : finished);
+    // Whatever carries the final name is whole, to the last byte.
+    for (const auto& found : checkpoint::list(scratch.path)) {
+      checkpoint::Reader reader(found.path);
+      EXPECT_NO_THROW(reader.verify_all()) << "kill " << i;
+    }
+    EXPECT_GE(checkpoint::list(scratch.path).size(), 1u);
+    checkpoint::remove_stale_partials(scratch.path);
+    for (const auto& entry : fs::directory_iterator(scratch.path)) EXPECT_FALSE(entry.path().string().ends_with(".partial"));
+  }
+  EXPECT_GT(killed, 3);
+  EXPECT_GT(finished + killed, 39);
+}
