@@ -40,9 +40,9 @@ int Declaration::norm_bias(std::string_view name) {
   return add({joined(unit_.name, name), {model_.hidden}, {model_.hidden}, {plan::Init::Kind::zeros, 0}, false});
 }
 
-int Declaration::vocabulary_table(std::string_view name, bool decay) {
+int Declaration::vocabulary_table(std::string_view name, Decay decay) {
   return add({joined(unit_.name, name), {model_.vocabulary, model_.hidden}, {model_.stored_vocabulary(), model_.hidden},
-              {plan::Init::Kind::normal, spread}, decay});
+              {plan::Init::Kind::normal, spread}, decay == Decay::yes});
 }
 
 int Declaration::positions_table(std::string_view name) {

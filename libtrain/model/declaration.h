@@ -9,6 +9,8 @@
 
 namespace trainyard::model {
 
+enum class Decay { no, yes };   // does weight decay apply
+
 // Builds one plan::Unit. Every call returns the slot of the parameter it added (-1 for a bias the model does not have), so that what a
 // block declares and what it borrows are one statement. Kept equal to plan::units by a test.
 class Declaration {
@@ -21,7 +23,7 @@ class Declaration {
   int bias(std::string_view name, std::int64_t n);              // only with ModelConfig::biases
   int norm_weight(std::string_view name);
   int norm_bias(std::string_view name);                         // only with Norm::layer
-  int vocabulary_table(std::string_view name, bool decay);      // [vocabulary, hidden], stored rows rounded up to 128
+  int vocabulary_table(std::string_view name, Decay decay);     // [vocabulary, hidden], stored rows rounded up to 128
   int positions_table(std::string_view name);                   // [context, hidden]
 
   const plan::Unit& unit() const { return unit_; }

@@ -10,10 +10,8 @@
 
 namespace trainyard::model {
 
-// Order of leases in one training micro-batch, which stores prefetch by: plan::uses(model) in forward, then the same list reversed in
-// backward; gradients are opened in that reversed order too, one open and one commit for each use. The last use of forward is the
-// first of backward, so a store that keeps the unit just returned gathers it once. evaluate and logits: plan::uses(model).
-// (With Recompute::layers each layer leases its unit twice in a row in backward.)
+// Order of leases and commits in one training micro-batch: plan::training_accesses(model), with or without recomputation; in evaluate and
+// logits plan::evaluation_accesses(model). Stores fetch ahead along these lists, so every block must keep to them.
 //
 // Memory: the running stream is pushed first on Saved, blocks push behind it: the activations arena's high-water mark is
 // plan::activation_bytes, the workspace arena's plan::workspace_bytes, exactly. Saved is empty before forward and after backward.

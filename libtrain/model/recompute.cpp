@@ -1,4 +1,4 @@
-// recompute(block): the decorator.
+// recompute(block): the decorator, and the store that lets the second forward and the backward share one lease.
 #include "libtrain/model/recompute.h"
 
 #include <cstring>
@@ -7,6 +7,36 @@
 namespace trainyard::model {
 
 namespace {
+
+// Leases each use from the store below once, on first demand, and keeps it until the end of its own life; gradients pass through. So a
+// block that runs twice still leases in the order that the store was told.
+class HeldStore : public params::ParameterStore {
+ public:
+  explicit HeldStore(params::ParameterStore& below) : below_(below) {}
+
+ protected:
+  void acquire(plan::Use use) override {
+    for (const auto& l : leases_)
+      if (l.use == use) return;
+    leases_.push_back({use, below_.lease(use)});
+  }
+  void give_back(plan::Use) override {}
+  base::View weight(plan::Use use, int slot) override { return find(leases_, use).lent.weight(slot); }
+  void open(plan::Use use) override { grads_.push_back({use, below_.grads(use)}); }
+  base::View gradient(plan::Use use, int slot) override { return find(grads_, use).lent.gradient(slot); }
+  void commit(plan::Use use) override { find(grads_, use).lent.commit(); }
+
+ private:
+  template <class T> struct Entry { plan::Use use; T lent; };
+  template <class T> static Entry<T>& find(std::vector<Entry<T>>& entries, plan::Use use) {
+    for (auto& e : entries)
+      if (e.use == use) return e;
+    base::invariant_failed(__FILE__, __LINE__, "use is open", fmt::format("unit {} use {}", use.unit, use.use));
+  }
+  params::ParameterStore& below_;
+  std::vector<Entry<params::Lease>> leases_;
+  std::vector<Entry<params::Grads>> grads_;
+};
 
 void copy(const base::View& from, const base::View& to) {
   TRAINYARD_ASSERT(from.dense() && to.dense() && from.bytes() == to.bytes(), "copy of {} to {} bytes", from.bytes(), to.bytes());
@@ -33,8 +63,12 @@ class RecomputeBlock : public Block {
     Flow again = flow;
     again.main = step.exec.scratch().allocate(flow.main.dtype, {flow.main.rows(), flow.main.cols()});
     copy(saved.pop(), again.main);
-    inner_->forward(step, again, saved);
-    inner_->backward(step, flow, saved);
+    HeldStore held(step.store);
+    Step inner{step.exec, held, step.micro, step.dtype, step.seed, step.mode, step.loss_sum, step.target_count};
+    inner_->forward(inner, again, saved);
+    inner_->backward(inner, flow, saved);
+    step.loss_sum = inner.loss_sum;
+    step.target_count = inner.target_count;
   }
 
  private:

@@ -8,7 +8,8 @@
 namespace trainyard::model {
 
 // Needs one more [n, hidden] buffer of workspace in backward. The inner block must be a pure function of its input, its weights and
-// the step (dropout is keyed, so it is). It leases its units once more in backward: twice in a row, forward then backward.
+// the step (dropout is keyed, so it is). The second forward and the backward share one lease of each use: the order of leases is the same
+// as without recomputation.
 std::unique_ptr<Block> recompute(std::unique_ptr<Block> inner);
 
 }  // namespace trainyard::model

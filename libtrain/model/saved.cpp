@@ -10,7 +10,7 @@ base::View Saved::push(base::DType dtype, std::initializer_list<std::int64_t> sh
 }
 
 base::View Saved::pop() {
-  TRAINYARD_ASSERT(!entries_.empty(), "pop of an empty stack: a block popped more than it pushed{}", "");
+  TRAINYARD_ASSERT(!entries_.empty(), "a block popped more than it pushed");
   const Entry entry = entries_.back();
   entries_.pop_back();
   arena_.release(entry.mark);
@@ -23,26 +23,34 @@ void Saved::clear() {
   entries_.clear();
 }
 
-base::View SavedSet::operator[](std::string_view name) const {
+base::View SavedSet::find(std::string_view name) const {
   for (std::size_t i = 0; i < list_.size(); ++i)
     if (list_[i].name == name) return views_[i];
-  TRAINYARD_ASSERT(false, "no saved tensor is called {}", name);
   return {};
 }
 
-SavedSet SavedSet::push(Saved& saved, std::vector<plan::SavedTensor> list) {
+base::View SavedSet::operator[](std::string_view name) const {
+  const auto view = find(name);
+  TRAINYARD_ASSERT(view.data != nullptr, "no saved tensor is called {}", name);
+  return view;
+}
+
+template <class Allocate> SavedSet SavedSet::fill(std::vector<plan::SavedTensor> list, Allocate allocate) {
   SavedSet set;
   set.list_ = std::move(list);
   for (const auto& t : set.list_) {
     const auto& s = t.shape;
-    switch (s.size()) {
-      case 1: set.views_.push_back(saved.push(t.dtype, {s[0]})); break;
-      case 2: set.views_.push_back(saved.push(t.dtype, {s[0], s[1]})); break;
-      case 3: set.views_.push_back(saved.push(t.dtype, {s[0], s[1], s[2]})); break;
-      default: set.views_.push_back(saved.push(t.dtype, {s.at(0), s.at(1), s.at(2), s.at(3)}));
-    }
+    set.views_.push_back(s.size() == 1 ? allocate(t.dtype, {s[0]}) : allocate(t.dtype, {s.at(0), s.at(1)}));
   }
   return set;
+}
+
+SavedSet SavedSet::push(Saved& saved, std::vector<plan::SavedTensor> list) {
+  return fill(std::move(list), [&](base::DType t, std::initializer_list<std::int64_t> shape) { return saved.push(t, shape); });
+}
+
+SavedSet SavedSet::allocate(tensor::Arena& arena, std::vector<plan::SavedTensor> list) {
+  return fill(std::move(list), [&](base::DType t, std::initializer_list<std::int64_t> shape) { return arena.allocate(t, shape); });
 }
 
 SavedSet SavedSet::pop(Saved& saved, std::vector<plan::SavedTensor> list) {

@@ -26,7 +26,7 @@ struct MicroShape {
 struct SavedTensor {
   std::string name;
   base::DType dtype;
-  std::vector<std::int64_t> shape;            // at most four dims
+  std::vector<std::int64_t> shape;            // one or two dims
   std::int64_t bytes() const;                 // rounded up to 64
 };
 std::vector<SavedTensor> saved_tensors(const ModelConfig& model, BlockKind kind, const MicroShape& shape);

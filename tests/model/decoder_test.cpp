@@ -1,5 +1,6 @@
 // The decoder over whole micro-batches: same bits for any team, isolated documents, predicted memory, lease order, the declared inventory.
 #include "libtrain/model/assemble.h"
+#include "libtrain/plan/accesses.h"
 #include "tests/model/small_model.h"
 
 #include <gtest/gtest.h>
@@ -51,27 +52,28 @@ TEST(Decoder, BlocksDeclareTheInventory) {
   }
 }
 
-TEST(Decoder, LeasesInTheOrderOfTheUsesThenReversed) {
-  for (const auto& m : {small_gpt2(), small_llama()}) {
-    PlainStore store(m, DType::f32, 1);
-    Runner runner(m, {2, 9, DType::f32, 1});
-    const Batch batch(formula_windows(m.vocabulary, 0, 2, 9, false), false);
-    runner.train(store, batch);
-    auto order = plan::uses(m);
-    const auto forward = order;
-    order.insert(order.end(), forward.rbegin(), forward.rend());
-    std::vector<plan::Use> leased, opened, committed;
-    for (const auto& call : store.calls) {
-      if (call.kind == PlainStore::Call::acquire) leased.push_back(call.use);
-      if (call.kind == PlainStore::Call::open) opened.push_back(call.use);
-      if (call.kind == PlainStore::Call::commit) committed.push_back(call.use);
+TEST(Decoder, LeasesAndCommitsInTheStatedOrder) {
+  for (const auto& m : {small_gpt2(), small_llama()})
+    for (const auto recompute : {plan::Recompute::none, plan::Recompute::layers}) {
+      PlainStore store(m, DType::f32, 1);
+      Runner runner(m, {2, 9, DType::f32, 1}, recompute);
+      const Batch batch(formula_windows(m.vocabulary, 0, 2, 9, false), false);
+      const auto accesses = [&] {
+        std::vector<plan::Access> seen;
+        for (const auto& call : store.calls) {
+          if (call.kind == PlainStore::Call::acquire) seen.push_back({plan::Access::Kind::lease, call.use});
+          if (call.kind == PlainStore::Call::commit) seen.push_back({plan::Access::Kind::commit, call.use});
+        }
+        store.calls.clear();
+        return seen;
+      };
+      runner.train(store, batch);
+      EXPECT_EQ(accesses(), plan::training_accesses(m)) << m.name;
+      runner.evaluate(store, batch);
+      EXPECT_EQ(accesses(), plan::evaluation_accesses(m)) << m.name;
+      EXPECT_EQ(store.held, 0);
+      EXPECT_EQ(store.opened, 0);
     }
-    EXPECT_EQ(leased, order) << m.name;
-    EXPECT_EQ(opened, std::vector<plan::Use>(forward.rbegin(), forward.rend())) << m.name;
-    EXPECT_EQ(committed.size(), forward.size());
-    EXPECT_EQ(store.held, 0);
-    EXPECT_EQ(store.opened, 0);
-  }
 }
 
 // Large enough for several tiles, chunks of the head and threads.

@@ -1,0 +1,48 @@
+// The decoder: blocks in order, then in reverse.
+#include "libtrain/model/decoder.h"
+
+#include "libtrain/model/assemble.h"
+#include "libtrain/model/head_block.h"
+
+#include <algorithm>
+
+namespace trainyard::model {
+
+Decoder::Decoder(const plan::ModelConfig& model, plan::Recompute recompute) : model_(model), blocks_(assemble(model, recompute)) {}
+Decoder::~Decoder() = default;
+
+Flow Decoder::open(Step& step, Saved& saved) {
+  const auto n = step.micro.batch() * step.micro.sequence();
+  TRAINYARD_ASSERT(saved.empty(), "{} tensors left on the stack of saved activations", saved.size());
+  TRAINYARD_ASSERT(step.micro.sequence() <= model_.context, "sequence {} is longer than the context {}", step.micro.sequence(), model_.context);
+  return {saved.push(step.dtype, {n, model_.hidden}), {}};
+}
+
+Flow Decoder::forward(Step& step, Saved& saved) {
+  auto flow = open(step, saved);
+  for (auto& block : blocks_) block->forward(step, flow, saved);
+  return flow;
+}
+
+void Decoder::backward(Step& step, Flow& flow, Saved& saved) {
+  std::for_each(blocks_.rbegin(), blocks_.rend(), [&](auto& block) { block->backward(step, flow, saved); });
+  saved.pop();
+  TRAINYARD_ASSERT(saved.empty(), "{} tensors left on the stack of saved activations", saved.size());
+}
+
+void Decoder::evaluate(Step& step, Saved& saved) {
+  auto flow = open(step, saved);
+  for (auto& block : blocks_) block->forward(step, flow, saved);
+  saved.pop();
+}
+
+void Decoder::logits(Step& step, Saved& saved, std::int64_t at, base::View out) {
+  auto* head = dynamic_cast<HeadBlock*>(blocks_.back().get());
+  if (head == nullptr) throw base::Unsupported("the model's last block gives no logits", "register a head derived from HeadBlock");
+  auto flow = open(step, saved);
+  for (std::size_t i = 0; i + 1 < blocks_.size(); ++i) blocks_[i]->forward(step, flow, saved);
+  head->logits(step, flow, at, out);
+  saved.pop();
+}
+
+}  // namespace trainyard::model

@@ -1,0 +1,29 @@
+// The dropout of one site of the model, for the micro-batch at hand.
+#pragma once
+
+#include "kernels/dropout/dropout.h"
+#include "libtrain/base/random.h"
+#include "libtrain/model/block.h"
+
+#include <string>
+
+namespace trainyard::model {
+
+// Sites: "embedding", "layers.07.attention", "layers.07.attention_residual", "layers.07.ffn_residual"; purpose "dropout". The names are
+// part of the numerics.
+class DropoutSite {
+ public:
+  DropoutSite(const std::string& name, double probability) : site_(base::site_hash("dropout", name)), probability_(probability) {}
+  bool active(const Step& step) const { return step.mode == Mode::train && probability_ > 0; }
+  std::uint64_t site() const { return site_; }
+  double probability(const Step& step) const { return active(step) ? probability_ : 0.0; }
+  kernels::Dropout of(const Step& step) const {
+    return {probability(step), step.seed, site_, step.micro.samples.data(), step.micro.sequence()};
+  }
+
+ private:
+  std::uint64_t site_;
+  double probability_;
+};
+
+}  // namespace trainyard::model

@@ -1,0 +1,130 @@
+// The head: norm, then logits, loss and their gradients chunk by chunk.
+#include "libtrain/model/head_block.h"
+
+#include "kernels/cross_entropy/cross_entropy.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/linear/linear.h"
+#include "libtrain/model/tensors.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace trainyard::model {
+
+namespace {
+
+base::DType accumulation_of(base::DType working) { return working == base::DType::f64 ? base::DType::f64 : base::DType::f32; }
+
+base::View slice(const base::View& v, std::int64_t first, std::int64_t n) {
+  return base::View(static_cast<char*>(v.data) + first * base::size_of(v.dtype), v.dtype, {n}, v.device);
+}
+
+std::int64_t targets_of(const MicroBatch& micro) {
+  const auto* w = micro.weights.ptr<std::uint8_t>();
+  return std::count_if(w, w + micro.weights.count(), [](std::uint8_t x) { return x != 0; });
+}
+
+}  // namespace
+
+// The buffers of the loss, and what a chunk does with them.
+struct HeadBlock::Loss {
+  Loss(Step& step, const plan::ModelConfig& model, std::int64_t n)
+      : step_(step), vocabulary_(model.vocabulary), n_(n), losses_(step.exec.scratch().allocate(base::DType::f64, {n})),
+        logits_(step.exec.scratch().allocate(accumulation_of(step.dtype), {std::min(n, plan::head_chunk_tokens), model.stored_vocabulary()})),
+        narrow_(step.mode == Mode::train && step.dtype == base::DType::bf16 ? step.exec.scratch().allocate(step.dtype, {logits_.rows(), logits_.cols()})
+                                                                           : base::View{}) {}
+
+  std::int64_t rows(std::int64_t first) const { return std::min(plan::head_chunk_tokens, n_ - first); }
+  // The gradient of the chunk's logits, in the working dtype; empty in evaluation.
+  base::View chunk(std::int64_t first, base::View table, base::View normed) const {
+    const auto c = rows(first);
+    const auto logits = logits_.row_range(0, c);
+    const auto gradient = step_.mode == Mode::evaluate ? base::View{} : narrow_ ? narrow_.row_range(0, c) : logits;
+    kernels::gemm(step_.exec, normed.row_range(first, c), kernels::Transpose::no, table, kernels::Transpose::yes, logits);
+    kernels::cross_entropy_chunk(step_.exec, logits, gradient, vocabulary_, slice(step_.micro.targets, first, c), slice(step_.micro.weights, first, c),
+                                 slice(losses_, first, c));
+    return gradient;
+  }
+  void close() const {
+    step_.loss_sum += kernels::sum_losses(step_.exec, losses_);
+    step_.target_count += targets_of(step_.micro);
+  }
+
+ private:
+  Step& step_;
+  std::int64_t vocabulary_, n_;
+  base::View losses_, logits_, narrow_;
+};
+
+HeadBlock::HeadBlock(const plan::ModelConfig& model)
+    : model_(model), declaration_(model, "head"), norm_(model, declaration_, "norm"),
+      table_(model.tied ? -1 : declaration_.vocabulary_table("weight", Decay::yes)) {}
+
+plan::Use HeadBlock::own_use() const { return {unit_of_head(model_), 0}; }
+
+std::vector<plan::Use> HeadBlock::uses() const {
+  std::vector<plan::Use> all{own_use()};
+  if (model_.tied) all.push_back({unit_of_tokens(), 1});
+  return all;
+}
+
+void HeadBlock::forward(Step& step, Flow& flow, Saved& saved) {
+  const auto own = step.store.lease(own_use());
+  tensor::ArenaScope scope(step.exec.scratch());
+  const auto tensors = tensors_of(model_, plan::Part::head, step, saved);
+  norm_.forward(step, own, flow.main, tensors);
+  if (step.mode == Mode::train) return;
+  std::optional<params::Lease> tokens;
+  if (model_.tied) tokens.emplace(step.store.lease({unit_of_tokens(), 1}));
+  const auto table = tokens ? tokens->weight(0) : own.weight(table_);
+  const Loss loss(step, model_, flow.main.rows());
+  for (std::int64_t first = 0; first < flow.main.rows(); first += plan::head_chunk_tokens) loss.chunk(first, table, tensors["normed"]);
+  loss.close();
+}
+
+void HeadBlock::backward(Step& step, Flow& flow, Saved& saved) {
+  const auto own = step.store.lease(own_use());
+  std::optional<params::Lease> tokens;
+  if (model_.tied) tokens.emplace(step.store.lease({unit_of_tokens(), 1}));
+  const auto tensors = popped(model_, plan::Part::head, step, saved);
+  auto table_grads = step.store.grads(model_.tied ? plan::Use{unit_of_tokens(), 1} : own_use());
+  backward_loss(step, flow.main, tensors["normed"], tokens ? tokens->weight(0) : own.weight(table_), table_grads.gradient(model_.tied ? 0 : table_));
+  if (!model_.tied) {   // the norm lies in the same unit
+    norm_.backward(step, own, table_grads, flow.main, tensors, flow.main);
+    return table_grads.commit();
+  }
+  table_grads.commit();
+  auto grads = step.store.grads(own_use());
+  norm_.backward(step, own, grads, flow.main, tensors, flow.main);
+  grads.commit();
+}
+
+// d_normed = dlogits W, d_table = sum over chunks of dlogits^T normed.
+void HeadBlock::backward_loss(Step& step, base::View d_normed, base::View normed, base::View table, base::View d_table) {
+  tensor::ArenaScope scope(step.exec.scratch());
+  const Loss loss(step, model_, normed.rows());
+  for (std::int64_t first = 0; first < normed.rows(); first += plan::head_chunk_tokens) {
+    const auto c = loss.rows(first);
+    const auto gradient = loss.chunk(first, table, normed);
+    kernels::linear_backward_input(step.exec, gradient, table, d_normed.row_range(first, c));
+    kernels::gemm(step.exec, gradient, kernels::Transpose::yes, normed.row_range(first, c), kernels::Transpose::no, d_table,
+                  first == 0 ? kernels::Accumulate::no : kernels::Accumulate::yes);
+  }
+  loss.close();
+}
+
+void HeadBlock::logits(Step& step, const Flow& flow, std::int64_t at, base::View out) {
+  const auto own = step.store.lease(own_use());
+  tensor::ArenaScope scope(step.exec.scratch());
+  Saved none(step.exec.scratch());
+  const auto tensors = tensors_of(model_, plan::Part::head, step, none);
+  norm_.forward(step, own, flow.main, tensors);
+  std::optional<params::Lease> tokens;
+  if (model_.tied) tokens.emplace(step.store.lease({unit_of_tokens(), 1}));
+  const auto table = tokens ? tokens->weight(0) : own.weight(table_);
+  for (std::int64_t s = 0; s < step.micro.batch(); ++s)
+    kernels::gemm(step.exec, tensors["normed"].row_range(s * step.micro.sequence() + at, 1), kernels::Transpose::no, table, kernels::Transpose::yes,
+                  out.row_range(s, 1));
+}
+
+}  // namespace trainyard::model

@@ -1,0 +1,38 @@
+// HeadBlock: final norm, logits, cross entropy, in fixed chunks of tokens.
+#pragma once
+
+#include "libtrain/model/norm_part.h"
+
+namespace trainyard::model {
+
+// Training: forward saves the normed stream and leases the norm only; backward makes logits of plan::head_chunk_tokens tokens at a time,
+// turns them in place into the loss and its gradient, and from that the stream's gradient and the table's. Evaluation: forward makes the
+// loss alone, of the same chunks, so both give the same bits.
+//
+// The table's gradient is the sum over chunks of dlogits^T normed, the first chunk with beta = 0 and the others added by the product into
+// the same f32. Decision 2 forbids an accumulating product because it would make the sum depend on how micro-batches are cut; the
+// chunks lie inside one micro-batch and are fixed (their size is part of the numerics), so no cut, rank or thread moves them.
+class HeadBlock : public Block {
+ public:
+  explicit HeadBlock(const plan::ModelConfig& model);
+  std::string name() const override { return "head"; }
+  std::vector<plan::Use> uses() const override;
+  std::vector<plan::Unit> declares() const override { return {declaration_.unit()}; }
+  void forward(Step& step, Flow& flow, Saved& saved) override;
+  // Overwrites flow.main with the gradient of the loss sum. Adds to step.loss_sum and step.target_count.
+  void backward(Step& step, Flow& flow, Saved& saved) override;
+
+  // Mode::evaluate: logits of position `at` of each sequence, out [b, stored vocabulary] f32 (f64 with the f64 working dtype).
+  void logits(Step& step, const Flow& flow, std::int64_t at, base::View out);
+
+ private:
+  struct Loss;
+  void backward_loss(Step& step, base::View d_normed, base::View normed, base::View table, base::View d_table);
+  plan::Use own_use() const;
+  plan::ModelConfig model_;
+  Declaration declaration_;
+  NormPart norm_;
+  int table_ = -1;          // slot of head.weight; -1 when tied
+};
+
+}  // namespace trainyard::model

@@ -1,0 +1,55 @@
+// Products over neighbouring weights.
+#include "libtrain/model/joined.h"
+
+#include "kernels/linear/linear.h"
+
+namespace trainyard::model {
+
+namespace {
+
+bool adjoins(const base::View& a, const base::View& b) { return a.dense() && b.dense() && static_cast<char*>(a.data) + a.bytes() == b.data; }
+
+base::View merged(const base::View& a, const base::View& b) {
+  if (!a) return a;
+  return a.rank == 1 ? base::View(a.data, a.dtype, {a.cols() + b.cols()}, a.device)
+                     : base::View(a.data, a.dtype, {a.rows() + b.rows(), a.cols()}, a.device);
+}
+
+}  // namespace
+
+std::vector<Joined::Span> Joined::spans(const std::function<base::View(int)>& borrowed, Look look) const {
+  std::vector<Span> out;
+  std::int64_t first = 0;
+  for (const auto& s : slots_) {
+    const Span next{borrowed(s.weight), look == Look::weights_and_biases && s.bias >= 0 ? borrowed(s.bias) : base::View{}, first};
+    first += next.weight.rows();
+    if (!out.empty() && adjoins(out.back().weight, next.weight) && (!next.bias || adjoins(out.back().bias, next.bias)))
+      out.back() = {merged(out.back().weight, next.weight), merged(out.back().bias, next.bias), out.back().first};
+    else
+      out.push_back(next);
+  }
+  return out;
+}
+
+void Joined::forward(tensor::Exec& exec, const params::Lease& lease, base::View x, base::View y) const {
+  for (const auto& s : spans([&](int slot) { return lease.weight(slot); }, Look::weights_and_biases))
+    kernels::linear_forward(exec, x, s.weight, s.bias, y.columns(s.first, s.weight.rows()));
+}
+
+void Joined::backward_input(tensor::Exec& exec, const params::Lease& lease, base::View dy, base::View dx) const {
+  const auto all = spans([&](int slot) { return lease.weight(slot); }, Look::weights);
+  if (all.size() > 1 && dx.dtype == base::DType::bf16)
+    throw base::Unsupported("bf16 with projections that are not adjacent in memory", "use a hidden size that is a multiple of 16 and no biases beside SwiGLU, or f32");
+  for (const auto& s : all) {
+    const auto part = dy.columns(s.first, s.weight.rows());
+    if (s.first == 0) kernels::linear_backward_input(exec, part, s.weight, dx);
+    else kernels::linear_backward_input_add(exec, part, s.weight, dx);
+  }
+}
+
+void Joined::backward_weight(tensor::Exec& exec, const params::Grads& grads, base::View dy, base::View x) const {
+  for (const auto& s : spans([&](int slot) { return grads.gradient(slot); }, Look::weights_and_biases))
+    kernels::linear_backward_weight(exec, dy.columns(s.first, s.weight.rows()), x, s.weight, s.bias);
+}
+
+}  // namespace trainyard::model

@@ -1,0 +1,30 @@
+// The norm at the mouth of a branch, forward and backward.
+#include "libtrain/model/norm_part.h"
+
+#include "kernels/cast/cast.h"
+#include "kernels/norm/norm.h"
+
+namespace trainyard::model {
+
+NormPart::NormPart(const plan::ModelConfig& model, Declaration& d, const std::string& name)
+    : kind_(model.norm), epsilon_(model.norm_epsilon), weight_(d.norm_weight(name + ".weight")), bias_(d.norm_bias(name + ".bias")) {}
+
+void NormPart::forward(Step& step, const params::Lease& lease, base::View stream, const SavedSet& t) const {
+  if (const auto input = t.find("input")) kernels::copy(step.exec, stream, input);
+  if (kind_ == plan::Norm::layer)
+    kernels::layer_norm_forward(step.exec, stream, lease.weight(weight_), lease.weight(bias_), epsilon_, t["normed"], t["mean"], t["inverse"]);
+  else
+    kernels::rms_norm_forward(step.exec, stream, lease.weight(weight_), epsilon_, t["normed"], t["inverse"]);
+}
+
+void NormPart::backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View d_normed, const SavedSet& t,
+                        base::View gradient) const {
+  const auto into = d_normed.data == gradient.data ? kernels::Into::overwrite : kernels::Into::add;
+  if (kind_ == plan::Norm::layer)
+    kernels::layer_norm_backward(step.exec, d_normed, t["input"], lease.weight(weight_), t["mean"], t["inverse"], gradient, grads.gradient(weight_),
+                                 grads.gradient(bias_), into);
+  else
+    kernels::rms_norm_backward(step.exec, d_normed, t["input"], lease.weight(weight_), t["inverse"], gradient, grads.gradient(weight_), into);
+}
+
+}  // namespace trainyard::model

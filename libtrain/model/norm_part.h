@@ -1,0 +1,27 @@
+// NormPart: LayerNorm or RMSNorm at the mouth of a branch.
+#pragma once
+
+#include "libtrain/model/declaration.h"
+#include "libtrain/model/saved.h"
+
+#include <string>
+
+namespace trainyard::model {
+
+// Uses the tensors "input" (train), "mean" (LayerNorm), "inverse" and "normed" of a part.
+class NormPart {
+ public:
+  NormPart(const plan::ModelConfig& model, Declaration& declaration, const std::string& name);
+  // Copies the stream to "input" in training, and fills the statistics and "normed".
+  void forward(Step& step, const params::Lease& lease, base::View stream, const SavedSet& tensors) const;
+  // gradient += the gradient through the norm of d_normed; where both are the same view, it is overwritten. The gradients of weight and bias
+  // are overwritten.
+  void backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View d_normed, const SavedSet& tensors, base::View gradient) const;
+
+ private:
+  plan::Norm kind_;
+  double epsilon_;
+  int weight_, bias_;
+};
+
+}  // namespace trainyard::model
