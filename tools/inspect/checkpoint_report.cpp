@@ -1,0 +1,103 @@
+// The report on a checkpoint, and on a folder of them.
+#include "libtrain/base/error.h"
+#include "libtrain/checkpoint/finder.h"
+#include "libtrain/checkpoint/reader.h"
+#include "libtrain/checkpoint/view.h"
+#include "tools/inspect/report.h"
+#include "tools/inspect/text.h"
+
+#include <cmath>
+
+namespace trainyard::inspect {
+
+using nlohmann::json;
+
+namespace {
+
+json tensors_json(const checkpoint::Reader& reader) {
+  json out = json::array();
+  for (const auto& t : reader.tensors()) {
+    json entry{{"path", t.path}, {"shape", t.shape}, {"dtype", base::name_of(t.dtype)}, {"fingerprint", checkpoint::hex64(t.fingerprint)}};
+    entry["norm"] = std::isfinite(t.norm) ? json(t.norm) : json(nullptr);
+    if (!t.aliases.empty()) entry["aliases"] = t.aliases;
+    out.push_back(std::move(entry));
+  }
+  return out;
+}
+
+std::string heading(const checkpoint::Reader& reader) {
+  const auto& s = reader.state();
+  const auto& m = s.model;
+  std::int64_t parameters = 0;
+  for (const auto& unit : reader.manifest().units)
+    for (const auto& p : unit.parameters) parameters += p.count;
+  std::string out = fmt::format("checkpoint {}  ({}/{})\n", reader.path(), checkpoint::format_name, checkpoint::format_major);
+  out += fmt::format("  step        {}, {} samples and {} tokens seen\n", s.step, human_count(s.samples_seen), human_count(s.tokens_seen));
+  out += fmt::format("  model       {}: {} parameters, {} layers, hidden {}, heads {} ({} kv), ffn {}, vocabulary {}, context {}\n", m.name,
+                     human_count(parameters), m.layers, m.hidden, m.heads, m.kv_heads, m.ffn, m.vocabulary, m.context);
+  out += fmt::format("  dtype       {}{}\n", base::name_of(s.dtype), s.dtype == base::DType::f32 ? " (the model is its own master)" : ", f32 master");
+  out += fmt::format("  seed        {}\n", s.seed);
+  out += fmt::format("  written by  {} {}, on {} ({})\n", reader.manifest().ranks, reader.manifest().ranks == 1 ? "rank" : "ranks", s.device_kind, s.isa);
+  out += fmt::format("  size        {} in {} files{}\n", human_bytes(reader.bytes()), reader.manifest().files.size() + 1,
+                     reader.manifest().files.contains(checkpoint::view_name) ? "" : "; no virtual view (make it with --make-view)");
+  for (const auto& [title, part] : {std::pair<const char*, const json&>{"identity", s.identity}, {"plan", s.plan}, {"versions", s.versions}, {"provenance", s.provenance}})
+    if (!part.empty()) out += fmt::format("{}\n{}", title, leaves(part, 2));
+  return out;
+}
+
+}  // namespace
+
+Report checkpoint_report(const std::string& folder, Verify verify) {
+  checkpoint::Reader reader(folder);
+  if (verify == Verify::yes) reader.verify_all();
+  Report report;
+  auto& j = report.json;
+  j = checkpoint::state_to_json(reader.state());
+  j["kind"] = "checkpoint";
+  j["path"] = reader.path();
+  j["format"] = fmt::format("{}/{}", checkpoint::format_name, checkpoint::format_major);
+  j["ranks"] = reader.manifest().ranks;
+  j["bytes"] = reader.bytes();
+  for (const auto& [name, file] : reader.manifest().files) j["files"][name] = {{"bytes", file.bytes}, {"crc32c", checkpoint::hex32(file.crc)}};
+  j["tensors"] = tensors_json(reader);
+  j["verified"] = verify == Verify::yes;
+
+  report.text = heading(reader) + "\n";
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& t : reader.tensors())
+    rows.push_back({t.path, shape_text(t.shape), base::name_of(t.dtype), number_text(t.norm), checkpoint::hex64(t.fingerprint)});
+  report.text += table({"tensor", ">shape", "dtype", ">norm", "fingerprint"}, rows);
+  if (verify == Verify::yes) report.text += fmt::format("\nverified: {} read, every checksum and fingerprint is right\n", human_bytes(reader.bytes()));
+  return report;
+}
+
+Report checkpoints_report(const std::string& folder, Verify verify) {
+  Report report;
+  report.json = {{"kind", "checkpoints"}, {"path", folder}, {"checkpoints", json::array()}};
+  std::vector<std::vector<std::string>> rows;
+  std::string damaged, hint;
+  for (const auto& found : checkpoint::list(folder)) {
+    json entry{{"step", found.step}, {"path", found.path}};
+    try {
+      checkpoint::Reader reader(found.path);
+      if (verify == Verify::yes) reader.verify_all();
+      const auto& s = reader.state();
+      entry["bytes"] = reader.bytes();
+      entry["ranks"] = reader.manifest().ranks;
+      entry["dtype"] = base::name_of(s.dtype);
+      rows.push_back({std::to_string(found.step), human_count(s.tokens_seen), std::to_string(reader.manifest().ranks), base::name_of(s.dtype),
+                      human_bytes(reader.bytes()), verify == Verify::yes ? "verified" : "", found.path});
+    } catch (const base::InputError& e) {
+      entry["damaged"] = e.what();
+      damaged += (damaged.empty() ? "" : "\n") + std::string(e.what());
+      hint = e.hint();
+      rows.push_back({std::to_string(found.step), "", "", "", "", "damaged", found.path});
+    }
+    report.json["checkpoints"].push_back(entry);
+  }
+  if (verify == Verify::yes && !damaged.empty()) throw base::InputError(damaged, hint);
+  report.text = rows.empty() ? "no checkpoints\n" : table({">step", ">tokens seen", ">ranks", "dtype", ">size", "state", "path"}, rows);
+  return report;
+}
+
+}  // namespace trainyard::inspect

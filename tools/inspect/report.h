@@ -1,0 +1,27 @@
+// What inspect finds out: a kind, a JSON document, and its text for people.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+namespace trainyard::inspect {
+
+enum class Verify { no, yes };
+
+struct Report {
+  nlohmann::json json;   // "kind": checkpoint, run, checkpoints, shards, plan
+  std::string text;
+};
+
+// Each throws InputError for what it cannot read; with Verify::yes everything is read and compared with its checksums.
+Report checkpoint_report(const std::string& folder, Verify verify);
+Report checkpoints_report(const std::string& folder, Verify verify);   // a folder of step-NNNNNNNN folders
+Report run_report(const std::string& folder, Verify verify);           // checkpoints/ and metrics.jsonl
+Report shards_report(const std::string& folder, Verify verify);        // index.json and shards
+Report plan_report(const std::string& file);                           // plan.json, profile.json
+
+// Finds out what the path is.
+Report report_on(const std::string& path, Verify verify);
+
+}  // namespace trainyard::inspect

@@ -1,0 +1,82 @@
+// The report on a run: its loss curve, the last metrics, its checkpoints.
+#include "libtrain/base/error.h"
+#include "libtrain/io/atomic_file.h"
+#include "tools/inspect/curve.h"
+#include "tools/inspect/report.h"
+#include "tools/inspect/text.h"
+
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+
+namespace trainyard::inspect {
+
+using nlohmann::json;
+
+namespace {
+
+struct Metrics {
+  std::vector<Point> loss, validation;
+  json last;
+  std::int64_t lines = 0, unreadable = 0;
+};
+
+std::optional<double> number(const json& line, const char* key) {
+  if (!line.contains(key) || !line[key].is_number()) return std::nullopt;
+  return line[key].get<double>();
+}
+
+// The last line may be unfinished while a run is writing it.
+Metrics read_metrics(const std::string& path) {
+  Metrics m;
+  std::istringstream in(io::read_file(path, std::int64_t{1} << 34));
+  for (std::string text; std::getline(in, text);) {
+    if (text.empty()) continue;
+    const auto line = json::parse(text, nullptr, false);
+    const auto step = line.is_object() ? number(line, "step") : std::nullopt;
+    if (!step) {
+      ++m.unreadable;
+      continue;
+    }
+    ++m.lines;
+    if (const auto loss = number(line, "loss")) m.loss.push_back({*step, *loss});
+    if (const auto loss = number(line, "validation_loss")) m.validation.push_back({*step, *loss});
+    m.last = line;
+  }
+  return m;
+}
+
+}  // namespace
+
+Report run_report(const std::string& folder, Verify verify) {
+  namespace fs = std::filesystem;
+  Report report;
+  report.json = {{"kind", "run"}, {"path", folder}};
+  report.text = fmt::format("run {}\n", folder);
+  const auto metrics_path = folder + "/metrics.jsonl";
+  if (fs::exists(metrics_path)) {
+    const auto m = read_metrics(metrics_path);
+    report.json["metrics"] = {{"path", metrics_path}, {"lines", m.lines}, {"unreadable_lines", m.unreadable}, {"last", m.last}};
+    for (const auto& p : m.loss) report.json["metrics"]["loss"].push_back({p.x, p.y});
+    if (m.unreadable > 1) report.text += fmt::format("  {} lines of metrics.jsonl cannot be read\n", m.unreadable);
+    if (!m.loss.empty()) {
+      report.text += fmt::format("\nloss, {} steps\n{}", human_count(static_cast<std::int64_t>(m.loss.size())), draw(m.loss, terminal_columns(), 16, glyphs_of_terminal()));
+      report.text += fmt::format("  first {}  last {}\n", number_text(m.loss.front().y), number_text(m.loss.back().y));
+    }
+    if (!m.validation.empty())
+      report.text += fmt::format("  validation loss {} at step {:g}, first {}\n", number_text(m.validation.back().y), m.validation.back().x, number_text(m.validation.front().y));
+    if (!m.last.is_null()) report.text += "\nlast metrics\n" + leaves(m.last, 2);
+  } else {
+    report.text += "  no metrics.jsonl\n";
+  }
+  const auto checkpoints = folder + "/checkpoints";
+  if (fs::is_directory(checkpoints)) {
+    const auto inner = checkpoints_report(checkpoints, verify);
+    report.json["checkpoints"] = inner.json["checkpoints"];
+    report.text += "\ncheckpoints\n" + inner.text;
+  }
+  return report;
+}
+
+}  // namespace trainyard::inspect
