@@ -61,7 +61,8 @@ void require_format(const json& j, const std::string& where) {
   int major = 0;
   if (slash != std::string::npos) std::from_chars(format.data() + slash + 1, format.data() + format.size(), major);
   if (format.substr(0, slash) != format_name || major < 1)
-    throw base::InputError(fmt::format("{}: format is \"{}\", expected {}/1 to {}/{}", where, format, format_name, format_name, format_major));
+    throw base::InputError(fmt::format("{}: format is \"{}\", expected {}/1 to {}/{}", where, format, format_name, format_name, format_major),
+                           "this folder is something else: look at it with inspect");
   if (major > format_major)
     throw base::InputError(fmt::format("{}: format is {}, this build reads up to {}/{}", where, format, format_name, format_major),
                            "use the newer version of the programs that wrote it");
