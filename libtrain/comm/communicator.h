@@ -46,8 +46,8 @@ class Communicator {
   virtual void exchange(tensor::Exec& exec, std::span<const Transfer> transfers) = 0;
   virtual void barrier(tensor::Exec& exec) = 0;
 
-  const Ledger& ledger() const { return ledger_; }
-  Ledger& ledger() { return ledger_; }
+  virtual const Ledger& ledger() const { return ledger_; }
+  virtual Ledger& ledger() { return ledger_; }
 
  protected:
   Communicator(std::string group, int rank, int size) : group_(std::move(group)), rank_(rank), size_(size) {}

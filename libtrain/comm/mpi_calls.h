@@ -24,7 +24,8 @@ inline MPI_Datatype mpi_type(base::DType t) {
     case base::DType::i32: return MPI_INT32_T;
     case base::DType::i64: return MPI_INT64_T;
     case base::DType::u64: return MPI_UINT64_T;
-    default: throw base::Unsupported(fmt::format("no reduction of {}", base::name_of(t)), "reduce f32, f64, i32, i64 or u64");
+    case base::DType::bf16: return MPI_UINT16_T;  // with the operations of bf16_op only
+    default: throw base::Unsupported(fmt::format("no reduction of {}", base::name_of(t)), "reduce f32, f64, bf16, i32, i64 or u64");
   }
 }
 

@@ -4,6 +4,7 @@
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/mpi_calls.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <vector>
@@ -43,6 +44,35 @@ class Messages {
   std::vector<MPI_Request>& requests_;
 };
 
+// MPI knows no bf16: its sums widen to f32 and round once for each addition.
+template <Reduction op> void combine_bf16(void* from, void* into, int* count, MPI_Datatype*) {
+  const auto* in = static_cast<const base::bf16*>(from);
+  auto* out = static_cast<base::bf16*>(into);
+  for (int i = 0; i < *count; ++i) {
+    const auto a = static_cast<float>(in[i]), b = static_cast<float>(out[i]);
+    out[i] = base::bf16(op == Reduction::sum ? a + b : op == Reduction::max ? std::max(a, b) : std::min(a, b));
+  }
+}
+
+template <Reduction op> MPI_Op bf16_op() {
+  static const MPI_Op made = [] {
+    MPI_Op o = MPI_OP_NULL;
+    check_mpi(MPI_Op_create(combine_bf16<op>, 1, &o), "MPI_Op_create");
+    return o;
+  }();
+  return made;
+}
+
+MPI_Op op_of(Reduction op, base::DType dtype) {
+  const bool own = dtype == base::DType::bf16;
+  switch (op) {
+    case Reduction::sum: return own ? bf16_op<Reduction::sum>() : MPI_SUM;
+    case Reduction::max: return own ? bf16_op<Reduction::max>() : MPI_MAX;
+    case Reduction::min: return own ? bf16_op<Reduction::min>() : MPI_MIN;
+  }
+  return MPI_OP_NULL;
+}
+
 class MpiCommunicator : public Communicator {
  public:
   MpiCommunicator(std::string group, int rank, int size, MPI_Comm comm) : Communicator(std::move(group), rank, size), comm_(comm) {
@@ -53,7 +83,7 @@ class MpiCommunicator : public Communicator {
   void all_reduce(tensor::Exec& exec, base::View inout, Reduction op) override {
     exec.run([this, inout, op] {
       Entry entry(ledger_, "all_reduce", all_reduce_bytes(inout.bytes(), size_));
-      const auto native = op == Reduction::sum ? MPI_SUM : op == Reduction::max ? MPI_MAX : MPI_MIN;
+      const auto native = op_of(op, inout.dtype);
       in_parts(inout, [&](void* data, int count) {
         check_mpi(MPI_Allreduce(MPI_IN_PLACE, data, count, mpi_type(inout.dtype), native, comm_), "MPI_Allreduce");
       });
@@ -66,7 +96,7 @@ class MpiCommunicator : public Communicator {
       Entry entry(ledger_, "all_gather", all_gather_bytes(in.bytes(), size_));
       TRAINYARD_ASSERT(out.bytes() == size_ * in.bytes(), "{} bytes for {} pieces of {}", out.bytes(), size_, in.bytes());
       char* own = bytes_of(out) + rank_ * in.bytes();
-      if (own != in.data) std::memcpy(own, in.data, static_cast<std::size_t>(in.bytes()));
+      if (own != in.data && in.bytes() > 0) std::memcpy(own, in.data, static_cast<std::size_t>(in.bytes()));
       Messages messages(comm_, requests_);
       for (int k = 1; k < size_; ++k) messages.receive(bytes_of(out) + from(k) * in.bytes(), in.bytes(), from(k));
       for (int k = 1; k < size_; ++k) messages.send(own, in.bytes(), to(k));
@@ -78,7 +108,7 @@ class MpiCommunicator : public Communicator {
     exec.run([this, in, out] {
       Entry entry(ledger_, "reduce_scatter", reduce_scatter_bytes(out.bytes(), size_));
       TRAINYARD_ASSERT(out.count() <= INT32_MAX, "a piece of {} elements", out.count());
-      check_mpi(MPI_Reduce_scatter_block(in.data, out.data, static_cast<int>(out.count()), mpi_type(out.dtype), MPI_SUM, comm_), "MPI_Reduce_scatter_block");
+      check_mpi(MPI_Reduce_scatter_block(in.data, out.data, static_cast<int>(out.count()), mpi_type(out.dtype), op_of(Reduction::sum, out.dtype), comm_), "MPI_Reduce_scatter_block");
     });
   }
 

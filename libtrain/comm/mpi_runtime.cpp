@@ -5,10 +5,14 @@
 #include "libtrain/comm/mpi_calls.h"
 
 #include <cstdlib>
+#include <exception>
 
 namespace trainyard::comm {
 
 MpiRuntime::MpiRuntime() {
+  // Read before MPI starts: the library itself may set OMPI_COMM_WORLD_SIZE.
+  const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
+  const bool launched_by_srun = std::getenv("SLURM_STEP_ID") != nullptr && std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr;
   int provided = MPI_THREAD_SINGLE;
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
     throw base::EnvironmentError("MPI cannot be initialised", "start with mpirun -n N, or under Slurm with srun --mpi=pmix");
@@ -17,8 +21,6 @@ MpiRuntime::MpiRuntime() {
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
   std::string refusal;
   if (provided < MPI_THREAD_SERIALIZED) refusal = "this MPI library does not support calls from a communication thread";
-  const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
-  const bool launched_by_srun = std::getenv("SLURM_STEP_ID") != nullptr && std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr;
   if (tasks != nullptr && launched_by_srun && std::atoi(tasks) != size_)
     refusal = fmt::format("Slurm started {} tasks, but MPI sees {} rank{}", tasks, size_, size_ == 1 ? "" : "s");
   if (!refusal.empty()) {
@@ -27,7 +29,9 @@ MpiRuntime::MpiRuntime() {
   }
 }
 
-MpiRuntime::~MpiRuntime() { MPI_Finalize(); }
+MpiRuntime::~MpiRuntime() {
+  if (std::uncaught_exceptions() == 0) MPI_Finalize();
+}
 
 void MpiRuntime::abort(int exit_code) {
   MPI_Abort(MPI_COMM_WORLD, exit_code);

@@ -2,6 +2,7 @@
 #include "kernels/fold/fold.h"
 #include "libtrain/base/error.h"
 #include "libtrain/comm/communicator.h"
+#include "libtrain/comm/entry.h"
 
 #include <vector>
 
@@ -14,6 +15,7 @@ void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View i
   const auto start = turn == FoldTurn::first ? kernels::FoldStart::first : kernels::FoldStart::next;
   TRAINYARD_ASSERT(contributors >= 1 && contributors <= n, "{} contributors of {}", contributors, n);
   if (n == 1) {
+    exec.run([&comm] { Entry entry(comm.ledger(), "ordered_reduce_scatter", 0); });
     kernels::fold(exec, in.reshaped({1, piece}), sum, start);
     return;
   }

@@ -5,6 +5,8 @@
 #include "libtrain/comm/entry.h"
 
 #include <cstring>
+#include <utility>
+#include <vector>
 
 namespace trainyard::comm {
 
@@ -29,9 +31,18 @@ class Solo : public Communicator {
     note(exec, "broadcast");
   }
   void exchange(tensor::Exec& exec, std::span<const Transfer> transfers) override {
-    base::View from, to;
-    for (const auto& t : transfers) (t.kind == Transfer::Kind::send ? from : to) = t.view;
-    if (from && to) copy(exec, "exchange", from, to);
+    std::vector<base::View> sent, received;  // the n-th receive takes the n-th send
+    for (const auto& t : transfers) (t.kind == Transfer::Kind::send ? sent : received).push_back(t.view);
+    if (sent.size() != received.size())
+      throw base::CheckError(fmt::format("group {}: exchange of {} sends and {} receives within one rank", group_, sent.size(), received.size()));
+    exec.run([this, sent = std::move(sent), received = std::move(received)] {
+      Entry entry(ledger_, "exchange", 0);
+      for (std::size_t i = 0; i < sent.size(); ++i) {
+        if (sent[i].bytes() != received[i].bytes())
+          throw base::CheckError(fmt::format("group {}: exchange of {} bytes, {} are expected", group_, sent[i].bytes(), received[i].bytes()));
+        move(received[i], sent[i]);
+      }
+    });
   }
   void barrier(tensor::Exec& exec) override { note(exec, "barrier"); }
 
@@ -42,8 +53,11 @@ class Solo : public Communicator {
   void copy(tensor::Exec& exec, const char* name, base::View from, base::View to) {
     exec.run([this, name, from, to] {
       Entry entry(ledger_, name, 0);
-      if (from.data != to.data) std::memmove(to.data, from.data, static_cast<std::size_t>(to.bytes()));
+      move(to, from);
     });
+  }
+  static void move(const base::View& to, const base::View& from) {
+    if (from.data != to.data && to.bytes() > 0) std::memmove(to.data, from.data, static_cast<std::size_t>(to.bytes()));
   }
 };
 

@@ -4,12 +4,15 @@
 #include "libtrain/base/error.h"
 #include "libtrain/comm/entry.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <exception>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace trainyard::comm {
@@ -28,28 +31,37 @@ struct Post {
 
 struct ThreadsWorld::Shared {
   struct Group {
-    std::vector<Post> posts;
+    std::vector<int> members;  // ranks of the world, ascending
+    std::vector<Post> posts;   // one per member
     int arrived = 0;
     std::uint64_t round = 0;
   };
-  int size = 1;
+  explicit Shared(int ranks) : size(ranks), left(static_cast<std::size_t>(ranks), 0) {}
+  int size;
   std::mutex mutex;
   std::condition_variable changed;
   bool poisoned = false;
-  std::map<std::string, Group> groups;
+  std::vector<char> left;  // ranks whose body has returned: they will never arrive again
+  std::map<std::pair<std::string, std::vector<int>>, Group> groups;
 
-  // All ranks of the group have called meet() as often as this one.
+  // All members of the group have called meet() as often as this one.
   void meet(Group& g) {
     std::unique_lock lock(mutex);
+    if (poisoned) throw base::PeerError("another rank of this process has failed");
     const auto round = g.round;
-    if (++g.arrived == size) {
+    if (++g.arrived == static_cast<int>(g.members.size())) {
       g.arrived = 0;
       ++g.round;
       changed.notify_all();
       return;
     }
-    changed.wait(lock, [&] { return g.round != round || poisoned; });
-    if (g.round == round) throw base::PeerError("another rank of this process has failed or left");
+    const auto abandoned = [&] {
+      for (int r : g.members)
+        if (left[static_cast<std::size_t>(r)]) return true;
+      return false;
+    };
+    changed.wait(lock, [&] { return g.round != round || poisoned || abandoned(); });
+    if (g.round == round) throw base::PeerError("another rank of this process has failed or left while this one waits for it");
   }
 };
 
@@ -65,52 +77,75 @@ template <class T> void combine(T* into, const T* from, std::int64_t n, Reductio
   }
 }
 
+void combine_bf16(base::bf16* into, const base::bf16* from, std::int64_t n, Reduction op) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    auto a = static_cast<float>(into[i]);
+    const auto b = static_cast<float>(from[i]);
+    combine(&a, &b, 1, op);
+    into[i] = base::bf16(a);
+  }
+}
+
+void copy_bytes(void* to, const void* from, std::int64_t n) {
+  if (n > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(n));
+}
+
 void combine_bytes(char* into, const char* from, std::int64_t n, base::DType dtype, Reduction op) {
   const auto as = [&]<class T>(T*) { combine(reinterpret_cast<T*>(into), reinterpret_cast<const T*>(from), n, op); };
   switch (dtype) {
     case base::DType::f32: return as(static_cast<float*>(nullptr));
     case base::DType::f64: return as(static_cast<double*>(nullptr));
+    case base::DType::bf16: return combine_bf16(reinterpret_cast<base::bf16*>(into), reinterpret_cast<const base::bf16*>(from), n, op);
     case base::DType::i32: return as(static_cast<std::int32_t*>(nullptr));
     case base::DType::i64: return as(static_cast<std::int64_t*>(nullptr));
     case base::DType::u64: return as(static_cast<std::uint64_t*>(nullptr));
-    default: throw base::Unsupported(fmt::format("no reduction of {}", base::name_of(dtype)), "reduce f32, f64, i32, i64 or u64");
+    default: break;
   }
+}
+
+void require_reducible(base::DType t) {
+  if (t == base::DType::u8 || t == base::DType::u16 || t == base::DType::u32)
+    throw base::Unsupported(fmt::format("no reduction of {}", base::name_of(t)), "reduce f32, f64, bf16, i32, i64 or u64");
 }
 
 class ThreadsCommunicator : public Communicator {
  public:
-  ThreadsCommunicator(std::string group, int rank, ThreadsWorld::Shared& shared) : Communicator(std::move(group), rank, shared.size), shared_(shared) {
+  ThreadsCommunicator(std::string group, int rank, const std::vector<int>& members, ThreadsWorld::Shared& shared)
+      : Communicator(std::move(group), rank, static_cast<int>(members.size())), shared_(shared) {
     std::lock_guard lock(shared.mutex);
-    state_ = &shared.groups[group_];
-    state_->posts.resize(static_cast<std::size_t>(size_));
+    state_ = &shared.groups[{group_, members}];
+    state_->members = members;
+    state_->posts.resize(members.size());
   }
 
   void all_reduce(tensor::Exec& exec, base::View inout, Reduction op) override {
+    require_reducible(inout.dtype);
     exec.run([this, inout, op] {
-      call({"all_reduce", inout, inout, inout.count() * 16 + static_cast<int>(inout.dtype), {}, {}, {}}, all_reduce_bytes(inout.bytes(), size_), [&](const std::vector<Post>& posts) {
+      call({"all_reduce", inout, inout, (inout.count() * 16 + static_cast<int>(inout.dtype)) * 4 + static_cast<int>(op), {}, {}, {}}, all_reduce_bytes(inout.bytes(), size_), [&](const std::vector<Post>& posts) {
         scratch_.resize(static_cast<std::size_t>(inout.bytes()));
-        std::memcpy(scratch_.data(), posts[0].in.data, scratch_.size());
+        copy_bytes(scratch_.data(), posts[0].in.data, inout.bytes());
         for (int r = 1; r < size_; ++r) combine_bytes(scratch_.data(), bytes_of(posts[static_cast<std::size_t>(r)].in), inout.count(), inout.dtype, op);
         shared_.meet(*state_);
-        std::memcpy(inout.data, scratch_.data(), scratch_.size());
+        copy_bytes(inout.data, scratch_.data(), inout.bytes());
       });
     });
   }
   void all_gather(tensor::Exec& exec, base::View in, base::View out) override {
+    TRAINYARD_ASSERT(out.bytes() == size_ * in.bytes(), "{} bytes for {} pieces of {}", out.bytes(), size_, in.bytes());
     exec.run([this, in, out] {
       call({"all_gather", in, out, in.bytes(), {}, {}, {}}, all_gather_bytes(in.bytes(), size_), [&](const std::vector<Post>& posts) {
         for (int r = 0; r < size_; ++r) {
-          auto* to = bytes_of(out) + r * in.bytes();
-          const auto* from = posts[static_cast<std::size_t>(r)].in.data;
-          if (to != from) std::memcpy(to, from, static_cast<std::size_t>(in.bytes()));
+          copy_bytes(bytes_of(out) + r * in.bytes(), posts[static_cast<std::size_t>(r)].in.data, in.bytes());
         }
       });
     });
   }
   void reduce_scatter(tensor::Exec& exec, base::View in, base::View out) override {
+    require_reducible(out.dtype);
+    TRAINYARD_ASSERT(in.count() == size_ * out.count(), "{} elements for {} pieces of {}", in.count(), size_, out.count());
     exec.run([this, in, out] {
-      call({"reduce_scatter", in, out, out.bytes(), {}, {}, {}}, reduce_scatter_bytes(out.bytes(), size_), [&](const std::vector<Post>& posts) {
-        std::memcpy(out.data, bytes_of(posts[0].in) + rank_ * out.bytes(), static_cast<std::size_t>(out.bytes()));
+      call({"reduce_scatter", in, out, out.count() * 16 + static_cast<int>(out.dtype), {}, {}, {}}, reduce_scatter_bytes(out.bytes(), size_), [&](const std::vector<Post>& posts) {
+        copy_bytes(out.data, bytes_of(posts[0].in) + rank_ * out.bytes(), out.bytes());
         for (int r = 1; r < size_; ++r)
           combine_bytes(bytes_of(out), bytes_of(posts[static_cast<std::size_t>(r)].in) + rank_ * out.bytes(), out.count(), out.dtype, Reduction::sum);
       });
@@ -130,8 +165,7 @@ class ThreadsCommunicator : public Communicator {
           std::int64_t from = 0;
           for (int k = 0; k < rank_; ++k) from += p.send_counts[static_cast<std::size_t>(k)];
           const auto n = receives[static_cast<std::size_t>(r)];
-          check(n == p.send_counts[static_cast<std::size_t>(rank_)], "all_to_all counts differ");
-          if (n > 0) std::memcpy(bytes_of(receive) + to * width, bytes_of(p.in) + from * width, static_cast<std::size_t>(n * width));
+          copy_bytes(bytes_of(receive) + to * width, bytes_of(p.in) + from * width, n * width);
           to += n;
         }
       });
@@ -140,7 +174,7 @@ class ThreadsCommunicator : public Communicator {
   void broadcast(tensor::Exec& exec, base::View inout, int root) override {
     exec.run([this, inout, root] {
       call({"broadcast", inout, inout, inout.bytes() * 64 + root, {}, {}, {}}, broadcast_bytes(inout.bytes(), size_, rank_, root), [&](const std::vector<Post>& posts) {
-        if (rank_ != root) std::memcpy(inout.data, posts[static_cast<std::size_t>(root)].in.data, static_cast<std::size_t>(inout.bytes()));
+        if (rank_ != root) copy_bytes(inout.data, posts[static_cast<std::size_t>(root)].in.data, inout.bytes());
       });
     });
   }
@@ -150,15 +184,11 @@ class ThreadsCommunicator : public Communicator {
       std::int64_t sent = 0;
       for (const auto& t : list) sent += t.kind == Transfer::Kind::send && t.peer != rank_ ? t.view.bytes() : 0;
       call({"exchange", {}, {}, 0, {}, {}, list}, sent, [&](const std::vector<Post>& posts) {
-        std::vector<int> taken(static_cast<std::size_t>(size_), 0);  // messages between a pair match in order
+        std::vector<std::size_t> taken(static_cast<std::size_t>(size_), 0);  // messages between a pair match in order
         for (const auto& t : list) {
           if (t.kind != Transfer::Kind::receive) continue;
-          int skip = taken[static_cast<std::size_t>(t.peer)]++;
-          const Transfer* match = nullptr;
-          for (const auto& s : posts[static_cast<std::size_t>(t.peer)].transfers)
-            if (s.kind == Transfer::Kind::send && s.peer == rank_ && skip-- == 0) match = &s;
-          check(match != nullptr && match->view.bytes() == t.view.bytes(), "exchange without its counterpart");
-          std::memcpy(t.view.data, match->view.data, static_cast<std::size_t>(t.view.bytes()));
+          const auto* match = nth(posts[static_cast<std::size_t>(t.peer)], Transfer::Kind::send, rank_, taken[static_cast<std::size_t>(t.peer)]++);
+          copy_bytes(t.view.data, match->view.data, t.view.bytes());
         }
       });
     });
@@ -168,23 +198,44 @@ class ThreadsCommunicator : public Communicator {
   }
 
  private:
-  void check(bool ok, const char* what) {
-    if (ok) return;
-    throw base::CheckError(fmt::format("group {}: {}", group_, what));
+  static const Transfer* nth(const Post& post, Transfer::Kind kind, int peer, std::size_t n) {
+    for (const auto& t : post.transfers)
+      if (t.kind == kind && t.peer == peer && n-- == 0) return &t;
+    return nullptr;
   }
+
+  // What the members disagree about, empty when nothing. A function of the posts alone: every member comes to the same answer.
+  std::string disagreement(const std::vector<Post>& posts) const {
+    for (int r = 1; r < size_; ++r) {
+      const auto &a = posts[0], &b = posts[static_cast<std::size_t>(r)];
+      if (a.operation != b.operation) return fmt::format("rank 0 is in {}, rank {} in {}", a.operation, r, b.operation);
+      if (a.check != b.check) return fmt::format("{} with different sizes or types on ranks 0 and {}", a.operation, r);
+    }
+    for (int from = 0; from < size_; ++from)
+      for (int to = 0; to < size_; ++to) {
+        const auto &a = posts[static_cast<std::size_t>(from)], &b = posts[static_cast<std::size_t>(to)];
+        if (a.operation == "all_to_all" && a.send_counts[static_cast<std::size_t>(to)] != b.receive_counts[static_cast<std::size_t>(from)])
+          return fmt::format("all_to_all: rank {} sends {} elements to rank {}, which expects {}", from, a.send_counts[static_cast<std::size_t>(to)], to,
+                             b.receive_counts[static_cast<std::size_t>(from)]);
+        for (std::size_t n = 0; a.operation == "exchange"; ++n) {
+          const auto *sent = nth(a, Transfer::Kind::send, to, n), *expected = nth(b, Transfer::Kind::receive, from, n);
+          if (sent == nullptr && expected == nullptr) break;
+          if (sent == nullptr || expected == nullptr || sent->view.bytes() != expected->view.bytes())
+            return fmt::format("exchange: message {} from rank {} to rank {} has {} bytes, {} are expected", n, from, to,
+                               sent ? sent->view.bytes() : -1, expected ? expected->view.bytes() : -1);
+        }
+      }
+    return {};
+  }
+
   template <class Body> void call(Post post, std::int64_t sent_bytes, const Body& body) {
     Entry entry(ledger_, post.operation.c_str(), sent_bytes);
-    const auto own = static_cast<std::size_t>(rank_);
-    state_->posts[own] = std::move(post);
+    state_->posts[static_cast<std::size_t>(rank_)] = std::move(post);
     shared_.meet(*state_);
-    for (int r = 0; r < size_; ++r) {
-      const auto& other = state_->posts[static_cast<std::size_t>(r)];
-      if (other.operation != state_->posts[own].operation || other.check != state_->posts[own].check)
-        throw base::CheckError(fmt::format("group {}: rank {} is in {} ({}), rank {} in {} ({})", group_, rank_, state_->posts[own].operation,
-                                           state_->posts[own].check, r, other.operation, other.check));
-    }
-    body(state_->posts);
-    shared_.meet(*state_);
+    const auto problem = disagreement(state_->posts);
+    if (problem.empty()) body(state_->posts);
+    shared_.meet(*state_);  // nobody changes a post or a buffer while another still reads it
+    if (!problem.empty()) throw base::CheckError(fmt::format("group {}: {}", group_, problem), "every rank must make the same calls in the same order");
   }
 
   ThreadsWorld::Shared& shared_;
@@ -194,15 +245,23 @@ class ThreadsCommunicator : public Communicator {
 
 }  // namespace
 
-ThreadsWorld::ThreadsWorld(int ranks) : shared_(std::make_unique<Shared>()) {
+ThreadsWorld::ThreadsWorld(int ranks) {
   TRAINYARD_ASSERT(ranks >= 1, "{} ranks", ranks);
-  shared_->size = ranks;
+  shared_ = std::make_unique<Shared>(ranks);
 }
 ThreadsWorld::~ThreadsWorld() = default;
 int ThreadsWorld::size() const { return shared_->size; }
 
 std::unique_ptr<Communicator> ThreadsWorld::communicator(int rank, const std::string& group) {
-  return std::make_unique<ThreadsCommunicator>(group, rank, *shared_);
+  std::vector<int> all(static_cast<std::size_t>(shared_->size));
+  std::iota(all.begin(), all.end(), 0);
+  return split(rank, group, all);
+}
+
+std::unique_ptr<Communicator> ThreadsWorld::split(int rank, const std::string& group, const std::vector<int>& ranks) {
+  const auto own = std::find(ranks.begin(), ranks.end(), rank);
+  TRAINYARD_ASSERT(own != ranks.end() && std::is_sorted(ranks.begin(), ranks.end()), "rank {} of group {}", rank, group);
+  return std::make_unique<ThreadsCommunicator>(group, static_cast<int>(own - ranks.begin()), ranks, *shared_);
 }
 
 void ThreadsWorld::poison() {
@@ -213,23 +272,33 @@ void ThreadsWorld::poison() {
   shared_->changed.notify_all();
 }
 
+void ThreadsWorld::leave(int rank) {
+  {
+    std::lock_guard lock(shared_->mutex);
+    shared_->left[static_cast<std::size_t>(rank)] = 1;
+  }
+  shared_->changed.notify_all();
+}
+
 void run_ranks(int ranks, const std::function<void(int, ThreadsWorld&)>& body) {
   ThreadsWorld world(ranks);
   std::mutex mutex;
   std::exception_ptr cause, echo;
   std::vector<std::thread> team;
+  const auto keep = [&mutex](std::exception_ptr& first) {
+    std::lock_guard lock(mutex);
+    if (!first) first = std::current_exception();
+  };
   for (int r = 0; r < ranks; ++r)
     team.emplace_back([&, r] {
       try {
         body(r, world);
+        world.leave(r);
       } catch (const base::PeerError&) {
-        std::lock_guard lock(mutex);
-        if (!echo) echo = std::current_exception();
+        keep(echo);
+        world.poison();
       } catch (...) {
-        {
-          std::lock_guard lock(mutex);
-          if (!cause) cause = std::current_exception();
-        }
+        keep(cause);
         world.poison();
       }
     });

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace trainyard::comm {
 
@@ -18,7 +19,11 @@ class ThreadsWorld {
   int size() const;
   // Collective in the sense that every rank asks for the same group names. The communicator must not outlive the world.
   std::unique_ptr<Communicator> communicator(int rank, const std::string& group);
+  // The group of the given ranks of the world (ascending, `rank` among them); every one of them asks for it with the same list.
+  std::unique_ptr<Communicator> split(int rank, const std::string& group, const std::vector<int>& ranks);
   void poison();
+  // The rank makes no more calls: whoever waits for it, now or later, throws PeerError.
+  void leave(int rank);
   struct Shared;
 
  private:

@@ -60,7 +60,7 @@ class CallerExec : public Exec {
 
 class WorkerExec : public Exec {
  public:
-  WorkerExec(const std::string& name, Arena* scratch) : Exec({}, scratch, 1) {
+  WorkerExec(const std::string& name, Arena* scratch, int threads) : Exec({}, scratch, threads) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
@@ -76,14 +76,14 @@ class WorkerExec : public Exec {
     changed_.notify_all();
     thread_.join();
   }
-  void run(std::function<void()> work) override { push({std::move(work), nullptr}); }
+  void run(std::function<void()> work) override { push({std::move(work), nullptr, {}}); }
   Event record() override {
     auto state = std::make_shared<Event::State>();
-    push({nullptr, state});
+    push({nullptr, state, {}});
     return Event(state);
   }
   void wait(const Event& event) override {
-    if (!event.done()) push({[event] { event.wait(); }, nullptr});
+    push({nullptr, nullptr, event});
   }
   void synchronize() override { record().wait(); }
   double busy_seconds() const override { return busy_.load(); }
@@ -91,7 +91,8 @@ class WorkerExec : public Exec {
  private:
   struct Item {
     std::function<void()> work;
-    std::shared_ptr<Event::State> signal;
+    std::shared_ptr<Event::State> signal;  // either to set,
+    Event awaited;                         // or to wait for
   };
   void push(Item item) {
     {
@@ -122,11 +123,12 @@ class WorkerExec : public Exec {
       } else if (!failure) {
         const double start = seconds();
         try {
-          item.work();
+          if (item.work) item.work();
+          else item.awaited.wait();
         } catch (...) {
           failure = std::current_exception();
         }
-        busy_ = busy_.load() + (seconds() - start);
+        if (item.work) busy_ = busy_.load() + (seconds() - start);
       }
     }
   }
@@ -142,6 +144,8 @@ class WorkerExec : public Exec {
 }  // namespace
 
 std::unique_ptr<Exec> Exec::caller(Arena* scratch, int threads) { return std::make_unique<CallerExec>(scratch, threads); }
-std::unique_ptr<Exec> Exec::worker(const std::string& thread_name, Arena* scratch) { return std::make_unique<WorkerExec>(thread_name, scratch); }
+std::unique_ptr<Exec> Exec::worker(const std::string& thread_name, Arena* scratch, int threads) {
+  return std::make_unique<WorkerExec>(thread_name, scratch, threads);
+}
 
 }  // namespace trainyard::tensor

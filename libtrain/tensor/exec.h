@@ -30,14 +30,14 @@ class Event {
 class Exec {
  public:
   static std::unique_ptr<Exec> caller(Arena* scratch, int threads);
-  static std::unique_ptr<Exec> worker(const std::string& thread_name, Arena* scratch);
+  static std::unique_ptr<Exec> worker(const std::string& thread_name, Arena* scratch, int threads = 1);
   virtual ~Exec() = default;
 
   virtual void run(std::function<void()> work) = 0;
   virtual Event record() = 0;                  // done when all work submitted so far is done
   virtual void wait(const Event& event) = 0;   // work submitted from now on starts after the event
   virtual void synchronize() = 0;              // blocks the caller until all work is done; rethrows
-  virtual double busy_seconds() const = 0;     // time spent inside work items so far (worker), 0 for caller
+  virtual double busy_seconds() const = 0;     // time spent inside work items so far, waits for events not counted (worker); 0 for caller
 
   base::Device device() const { return device_; }
   // Scratch for kernels: used under an ArenaScope inside one work item. Throws if this Exec has none.

@@ -1,0 +1,131 @@
+// Solo and threads: the contract on odd worlds, disagreements, failing ranks, sub-groups, and overlap on a worker.
+#include "libtrain/comm/delayed.h"
+#include "libtrain/comm/ordered.h"
+#include "libtrain/comm/solo.h"
+#include "libtrain/comm/threads.h"
+#include "tests/comm/contract.h"
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+namespace trainyard::comm {
+namespace {
+
+using base::View;
+
+TEST(solo, contract) {
+  auto solo = make_solo("data");
+  auto caller = tensor::Exec::caller(nullptr, 2);
+  contract::everything(*solo, *caller);
+  auto worker = tensor::Exec::worker("exchange", nullptr);
+  contract::everything(*solo, *worker);
+}
+
+class Threads : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(ranks, Threads, testing::Values(1, 2, 3, 4, 6, 7));
+
+TEST_P(Threads, contract_on_the_caller) {
+  run_ranks(GetParam(), [](int rank, ThreadsWorld& world) {
+    auto comm = world.communicator(rank, "data");
+    auto exec = tensor::Exec::caller(nullptr, 1);
+    contract::everything(*comm, *exec);
+  });
+}
+
+TEST_P(Threads, contract_on_a_worker) {
+  run_ranks(GetParam(), [](int rank, ThreadsWorld& world) {
+    auto comm = world.communicator(rank, "data");
+    auto exec = tensor::Exec::worker("exchange", nullptr);
+    contract::everything(*comm, *exec);
+  });
+}
+
+TEST(threads, sub_groups_number_their_own_ranks) {
+  run_ranks(6, [](int rank, ThreadsWorld& world) {
+    auto row = world.split(rank, "row", rank < 4 ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{4, 5});
+    auto exec = tensor::Exec::caller(nullptr, 1);
+    EXPECT_EQ(row->size(), rank < 4 ? 4 : 2);
+    EXPECT_EQ(row->rank(), rank % 4);
+    contract::everything(*row, *exec);
+  });
+}
+
+TEST(threads, every_rank_hears_of_a_disagreement) {
+  std::atomic<int> heard{0};
+  const auto expect_check_error = [&heard](const auto& call) {
+    try {
+      call();
+    } catch (const base::CheckError&) {
+      ++heard;
+    }
+  };
+  run_ranks(3, [&](int rank, ThreadsWorld& world) {
+    auto comm = world.communicator(rank, "data");
+    auto exec = tensor::Exec::caller(nullptr, 1);
+    std::vector<float> data(8), more(24);
+    std::vector<std::int64_t> counts{1, 1, 1}, odd{1, 1, rank == 2 ? 2 : 1};
+    expect_check_error([&] { comm->all_reduce(*exec, View::of(data.data(), {rank == 1 ? 4 : 8}), Reduction::sum); });
+    expect_check_error([&] { comm->all_reduce(*exec, contract::view(data), rank == 1 ? Reduction::max : Reduction::sum); });
+    expect_check_error([&] { rank == 2 ? comm->barrier(*exec) : comm->all_gather(*exec, contract::view(data), contract::view(more)); });
+    expect_check_error([&] { comm->all_to_all(*exec, contract::view(data), odd, contract::view(more), counts); });
+    const Transfer lost{Transfer::Kind::send, 1, contract::view(data)};
+    expect_check_error([&] { comm->exchange(*exec, rank == 0 ? std::span(&lost, 1) : std::span<const Transfer>{}); });
+    contract::everything(*comm, *exec);  // the group goes on working
+  });
+  EXPECT_EQ(heard, 15);
+}
+
+TEST(threads, a_rank_that_throws_wakes_the_waiting) {
+  std::atomic<int> woken{0};
+  EXPECT_THROW(run_ranks(4, [&](int rank, ThreadsWorld& world) {
+    auto comm = world.communicator(rank, "data");
+    auto exec = tensor::Exec::worker("exchange", nullptr);
+    if (rank == 2) throw base::InputError("a bad shard");
+    comm->barrier(*exec);
+    try {
+      exec->synchronize();
+    } catch (const base::PeerError&) {
+      ++woken;
+      throw;
+    }
+  }), base::InputError);
+  EXPECT_EQ(woken, 3);
+}
+
+TEST(threads, a_rank_that_leaves_wakes_the_waiting) {
+  EXPECT_THROW(run_ranks(3, [](int rank, ThreadsWorld& world) {
+    auto comm = world.communicator(rank, "data");
+    auto exec = tensor::Exec::caller(nullptr, 1);
+    comm->barrier(*exec);
+    if (rank != 1) comm->barrier(*exec);
+  }), base::PeerError);
+}
+
+TEST(threads, a_delayed_communicator_delays_and_overlaps) {
+  run_ranks(2, [](int rank, ThreadsWorld& world) {
+    auto comm = delayed(world.communicator(rank, "data"), 0.05);
+    auto exec = tensor::Exec::worker("exchange", nullptr);
+    std::vector<std::int64_t> one{1};
+    const auto start = std::chrono::steady_clock::now();
+    const auto passed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+    comm->all_reduce(*exec, contract::view(one), Reduction::sum);
+    const auto event = exec->record();
+    EXPECT_LT(passed(), 0.045);  // the caller goes on
+    event.wait();
+    EXPECT_GE(passed(), 0.05);
+    EXPECT_GE(exec->busy_seconds(), 0.05);
+    EXPECT_EQ(one[0], 2);
+    EXPECT_EQ(comm->ledger().totals()["all_reduce"].calls, 1u);
+    exec->synchronize();
+  });
+}
+
+TEST(ordered, plan_numbers) {
+  static_assert(ordered_staging_bytes(100, 4, 1) == 0);
+  static_assert(ordered_staging_bytes(100, 4, 3) == 1216);
+  static_assert(ordered_sent_bytes(100, 4, 3) == 800);
+}
+
+}  // namespace
+}  // namespace trainyard::comm
