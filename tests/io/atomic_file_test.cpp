@@ -1,0 +1,108 @@
+// Files and folders are whole or not there.
+#include "libtrain/io/atomic_file.h"
+
+#include "libtrain/base/error.h"
+#include "tests/io/scratch.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace io = trainyard::io;
+namespace fs = std::filesystem;
+using trainyard::base::EnvironmentError;
+using trainyard::base::InputError;
+using trainyard::base::UsageError;
+
+TEST(AtomicFile, WritesReplacesAndReads) {
+  Scratch s;
+  io::write_file(s.path + "/a", "one");
+  EXPECT_EQ(io::read_file(s.path + "/a"), "one");
+  io::write_file(s.path + "/a", std::string(300000, 'x'));
+  EXPECT_EQ(io::read_file(s.path + "/a"), std::string(300000, 'x'));
+  EXPECT_EQ(io::file_size(s.path + "/a"), 300000);
+  EXPECT_EQ(std::distance(fs::directory_iterator(s.path), {}), 1);
+  EXPECT_THROW(io::read_file(s.path + "/a", 1000), InputError);
+}
+
+TEST(AtomicFile, ErrorsNameThePath) {
+  Scratch s;
+  try {
+    io::read_file(s.path + "/absent");
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("/absent"), std::string::npos);
+  }
+  EXPECT_THROW(io::write_file(s.path + "/no/such/folder", "x"), EnvironmentError);
+  EXPECT_THROW(io::read_file(s.path), InputError);
+  EXPECT_EQ(io::file_size(s.path), -1);
+  EXPECT_EQ(io::file_size(s.path + "/absent"), -1);
+}
+
+TEST(AtomicFile, AFullDiskLeavesTheOldContent) {
+  Scratch s;
+  io::write_file(s.path + "/a", "old");
+  const auto pid = ::fork();
+  if (pid == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{5000, 5000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    try {
+      io::write_file(s.path + "/a", std::string(20000, 'x'));
+    } catch (const EnvironmentError& e) {
+      ::_exit(e.hint().empty() ? 2 : 4);
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 4);
+  EXPECT_EQ(slurp(s.path + "/a"), "old");
+  EXPECT_FALSE(fs::exists(s.path + "/a.partial"));
+}
+
+TEST(AtomicFolder, IsPublishedOrRemoved) {
+  Scratch s;
+  const auto name = s.path + "/deep/set";
+  {
+    io::AtomicFolder folder(name + "/", io::Existing::refuse);
+    spit(folder.path() + "/x", "1");
+    EXPECT_FALSE(fs::exists(name));
+  }
+  EXPECT_FALSE(fs::exists(name + ".partial"));
+  fs::create_directories(name + ".partial");
+  spit(name + ".partial/stale", "1");
+  {
+    io::AtomicFolder folder(name, io::Existing::refuse);
+    spit(folder.path() + "/x", "1");
+    folder.publish();
+  }
+  EXPECT_TRUE(fs::exists(name + "/x"));
+  EXPECT_FALSE(fs::exists(name + "/stale"));
+  EXPECT_THROW(io::AtomicFolder(name, io::Existing::refuse), UsageError);
+  {
+    io::AtomicFolder folder(name, io::Existing::replace);
+    spit(folder.path() + "/y", "2");
+    EXPECT_TRUE(fs::exists(name + "/x"));
+    folder.publish();
+  }
+  EXPECT_TRUE(fs::exists(name + "/y"));
+  EXPECT_FALSE(fs::exists(name + "/x"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(s.path + "/deep"), {}), 1);
+}
+
+TEST(AtomicFolder, StalePartialsGo) {
+  Scratch s;
+  fs::create_directories(s.path + "/a.partial/b");
+  spit(s.path + "/c.partial", "x");
+  spit(s.path + "/d.partially", "x");
+  EXPECT_EQ(io::remove_stale_partials(s.path), (std::vector<std::string>{"a.partial", "c.partial"}));
+  EXPECT_TRUE(fs::exists(s.path + "/d.partially"));
+  EXPECT_TRUE(io::remove_stale_partials(s.path + "/absent").empty());
+  io::remove_tree(s.path + "/d.partially");
+  io::remove_tree(s.path + "/d.partially");
+  EXPECT_TRUE(fs::is_empty(s.path));
+}

@@ -1,0 +1,167 @@
+// The HDF5 wrapper: attributes, datasets past the library, virtual datasets, errors.
+#include "libtrain/io/hdf5_file.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/io/bulk.h"
+#include "tests/io/scratch.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+namespace io = trainyard::io;
+using trainyard::base::bf16;
+using trainyard::base::DType;
+using trainyard::base::EnvironmentError;
+using trainyard::base::InputError;
+
+TEST(Hdf5File, AttributesComeBack) {
+  Scratch s;
+  const std::string large(200'000, 'j');
+  {
+    auto f = io::Hdf5File::create(s.path + "/a.h5");
+    f.make_group("/deep/er");
+    f.set_text("/", "format", "trainyard.test/1");
+    f.set_text("/", "format", "trainyard.test/2");
+    f.set_text("/deep/er", "large", large);
+    f.set_text("/", "empty", "");
+    f.set_integer("/", "n", -(std::int64_t{1} << 60) - 1);
+    f.set_real("/", "x", 0.1);
+    f.close();
+  }
+  const auto f = io::Hdf5File::open(s.path + "/a.h5");
+  EXPECT_EQ(f.text("/", "format"), "trainyard.test/2");
+  EXPECT_EQ(f.text("/deep/er", "large"), large);
+  EXPECT_EQ(f.text("/", "empty"), "");
+  EXPECT_EQ(f.integer("/", "n"), -(std::int64_t{1} << 60) - 1);
+  EXPECT_EQ(f.real("/", "x"), 0.1);
+  EXPECT_EQ(f.real("/", "n"), -0x1p60);
+  EXPECT_TRUE(f.has_attribute("/", "n"));
+  EXPECT_FALSE(f.has_attribute("/", "m"));
+  EXPECT_FALSE(f.has_attribute("/nowhere", "m"));
+  EXPECT_TRUE(f.exists("/deep/er"));
+  EXPECT_FALSE(f.exists("/shallow/er"));
+  EXPECT_THROW(f.integer("/", "format"), InputError);
+  EXPECT_THROW(f.integer("/", "x"), InputError);
+  EXPECT_THROW(f.text("/", "n"), InputError);
+  EXPECT_THROW(f.text("/", "absent"), InputError);
+}
+
+TEST(Hdf5File, APayloadGoesPastTheLibrary) {
+  Scratch s;
+  std::vector<float> data(5000);
+  std::iota(data.begin(), data.end(), -100.0f);
+  std::int64_t offset = 0;
+  {
+    auto f = io::Hdf5File::create(s.path + "/a.h5");
+    offset = f.create_dataset("/group/payload", DType::f32, {50, 100});
+    const std::uint16_t small[3] = {1, 2, 65535};
+    f.write_dataset("/small", DType::u16, {3}, small);
+    f.close();
+  }
+  EXPECT_EQ(offset % 4096, 0);
+  {
+    io::BulkFile bulk(s.path + "/a.h5", io::BulkFile::Mode::update);
+    bulk.write(offset, data.data(), 20000);
+  }
+  const auto f = io::Hdf5File::open(s.path + "/a.h5");
+  EXPECT_EQ(f.info("/group/payload").shape, (std::vector<std::int64_t>{50, 100}));
+  EXPECT_EQ(f.info("/group/payload").offset, offset);
+  std::vector<float> got(5000);
+  f.read_dataset("/group/payload", DType::f32, 0, 5000, got.data());
+  EXPECT_EQ(got, data);
+  std::uint16_t two[2] = {};
+  f.read_dataset("/small", DType::u16, 1, 2, two);
+  EXPECT_EQ(two[1], 65535);
+  EXPECT_EQ(f.children("/"), (std::vector<std::string>{"group", "small"}));
+  EXPECT_THROW(f.read_dataset("/small", DType::u32, 0, 3, got.data()), InputError);
+  EXPECT_THROW(f.read_dataset("/small", DType::u16, 2, 2, two), InputError);
+  EXPECT_THROW(f.info("/absent"), InputError);
+}
+
+TEST(Hdf5File, EveryElementTypeIsRecognised) {
+  Scratch s;
+  auto f = io::Hdf5File::create(s.path + "/a.h5");
+  const std::int64_t zero[2] = {};
+  for (auto t : {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8, DType::u16, DType::u32, DType::u64}) {
+    f.write_dataset(std::string("/") + trainyard::base::name_of(t), t, {2}, zero);
+    EXPECT_EQ(f.info(std::string("/") + trainyard::base::name_of(t)).dtype, t);
+  }
+  EXPECT_EQ(f.create_dataset("/empty", DType::f32, {0}), -1);
+  f.read_dataset("/empty", DType::f32, 0, 0, nullptr);
+}
+
+// Every flat range of several shapes, against a list of marked elements.
+TEST(Hdf5File, BoxesCoverARangeInOrder) {
+  for (const auto& shape : {std::vector<std::int64_t>{13}, {5, 7}, {3, 4, 5}, {2, 3, 2, 3}, {1, 6}, {6, 1}}) {
+    std::int64_t total = 1;
+    for (auto d : shape) total *= d;
+    for (std::int64_t first = 0; first < total; ++first)
+      for (std::int64_t count = 0; first + count <= total; ++count) {
+        const auto boxes = io::boxes_of(shape, first, count);
+        ASSERT_LE(boxes.size(), 2 * shape.size() - 1);
+        std::vector<std::int64_t> flat;
+        for (const auto& box : boxes) {
+          std::vector<std::int64_t> at(shape.size(), 0);
+          std::int64_t n = 1;
+          for (auto e : box.extent) n *= e;
+          for (std::int64_t k = 0; k < n; ++k) {
+            std::int64_t rest = k, index = 0, stride = 1;
+            for (std::size_t d = shape.size(); d-- > 0;) {
+              at[d] = box.start[d] + rest % box.extent[d];
+              rest /= box.extent[d];
+              ASSERT_LT(at[d], shape[d]);
+              index += at[d] * stride;
+              stride *= shape[d];
+            }
+            flat.push_back(index);
+          }
+        }
+        ASSERT_EQ(static_cast<std::int64_t>(flat.size()), count);
+        for (std::int64_t k = 0; k < count; ++k) ASSERT_EQ(flat[static_cast<std::size_t>(k)], first + k);
+      }
+  }
+}
+
+TEST(Hdf5File, AVirtualDatasetShowsItsParts) {
+  Scratch s;
+  std::vector<bf16> a, b;
+  for (int i = 0; i < 10; ++i) a.push_back(bf16(static_cast<float>(i)));
+  for (int i = 0; i < 8; ++i) b.push_back(bf16(static_cast<float>(100 + i)));
+  for (const auto& [name, data] : {std::pair<std::string, const std::vector<bf16>&>{"/a.h5", a}, {"/b.h5", b}}) {
+    auto f = io::Hdf5File::create(s.path + name);
+    f.write_dataset("/flat", DType::bf16, {static_cast<std::int64_t>(data.size())}, data.data());
+    f.close();
+  }
+  auto f = io::Hdf5File::create(s.path + "/whole.h5");
+  // 3 x 5: elements 0-6 from a[2..8], 7-12 from b[1..6], 13 and 14 from nowhere.
+  const std::vector<io::VirtualPart> parts{{"a.h5", "/flat", 2, 10, 7, 0}, {"b.h5", "/flat", 1, 8, 6, 7}};
+  f.create_virtual("/x/whole", DType::bf16, {3, 5}, parts);
+  f.close();
+  const auto again = io::Hdf5File::open(s.path + "/whole.h5");
+  EXPECT_TRUE(again.info("/x/whole").is_virtual);
+  EXPECT_EQ(again.info("/x/whole").offset, -1);
+  std::vector<bf16> got(15);
+  again.read_dataset("/x/whole", DType::bf16, 0, 15, got.data());
+  for (int i = 0; i < 15; ++i) {
+    const float x = static_cast<float>(got[static_cast<std::size_t>(i)]);
+    if (i < 7) EXPECT_EQ(x, static_cast<float>(i + 2));
+    else if (i < 13) EXPECT_EQ(x, static_cast<float>(101 + i - 7));
+    else EXPECT_TRUE(std::isnan(x));
+  }
+}
+
+TEST(Hdf5File, ErrorsNameTheFile) {
+  Scratch s;
+  spit(s.path + "/text.h5", "this is no HDF5");
+  try {
+    io::Hdf5File::open(s.path + "/text.h5");
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("/text.h5"), std::string::npos);
+  }
+  EXPECT_THROW(io::Hdf5File::open(s.path + "/absent.h5"), InputError);
+  EXPECT_THROW(io::Hdf5File::create(s.path + "/no/such/a.h5"), EnvironmentError);
+  EXPECT_EQ(io::hdf5_version().find("1."), 0u);
+}
