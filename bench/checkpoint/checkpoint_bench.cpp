@@ -1,0 +1,97 @@
+// Saving and loading a checkpoint of 50 MB a rank: bytes_per_second counts payload bytes (12 for each f32 parameter, 14 for bf16).
+#include "libtrain/checkpoint/rank_writer.h"
+#include "libtrain/checkpoint/reader.h"
+
+#include <benchmark/benchmark.h>
+
+#include <filesystem>
+#include <stdlib.h>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace trainyard;
+namespace fs = std::filesystem;
+
+plan::ModelConfig model() {
+  plan::ModelConfig m;
+  m.layers = 4, m.hidden = 256, m.heads = 4, m.kv_heads = 4, m.ffn = 1024, m.vocabulary = 4000, m.context = 256;
+  return m;
+}
+
+struct Sample {
+  std::string folder;
+  checkpoint::RunState state;
+  std::vector<std::vector<float>> memory;
+  checkpoint::RankPieces pieces;
+  std::int64_t bytes = 0;
+
+  Sample(base::DType dtype, int rank, int ranks) {
+    char name[] = "/tmp/trainyard-bench-XXXXXX";
+    folder = ::mkdtemp(name);
+    state.step = 1;
+    state.dtype = dtype;
+    state.model = model();
+    pieces.rank = rank, pieces.ranks = ranks;
+    for (auto kind : checkpoint::kinds_of(dtype))
+      for (const auto& unit : checkpoint::unit_table(state.model, ranks)) {
+        memory.emplace_back(static_cast<std::size_t>(unit.piece), 0.5f);
+        auto& list = kind == checkpoint::Kind::model ? pieces.model : kind == checkpoint::Kind::master ? pieces.master : kind == checkpoint::Kind::m ? pieces.m : pieces.v;
+        list.emplace_back(memory.back().data(), checkpoint::dtype_of(kind, dtype), std::initializer_list<std::int64_t>{unit.piece});
+        bytes += list.back().bytes();
+      }
+  }
+  ~Sample() { fs::remove_all(folder); }
+};
+
+void write_rank(benchmark::State& loop) {
+  Sample sample(loop.range(0) ? base::DType::bf16 : base::DType::f32, 0, 1);
+  for (auto _ : loop) checkpoint::write_rank(sample.folder, sample.state, sample.pieces, {});
+  loop.SetBytesProcessed(loop.iterations() * sample.bytes);
+}
+BENCHMARK(write_rank)->ArgName("bf16")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond)->UseRealTime()->MinTime(1);
+
+void publish(benchmark::State& loop) {
+  Sample sample(base::DType::f32, 0, 1);
+  for (auto _ : loop) {
+    loop.PauseTiming();
+    checkpoint::write_rank(sample.folder, sample.state, sample.pieces, {});
+    loop.ResumeTiming();
+    checkpoint::publish(sample.folder, sample.state, 1, 1);
+  }
+}
+BENCHMARK(publish)->Unit(benchmark::kMillisecond)->UseRealTime()->Iterations(5);
+
+// From one rank's file to the pieces of one of `ranks` ranks, all kinds.
+void read_pieces(benchmark::State& loop) {
+  Sample sample(base::DType::f32, 0, 1);
+  checkpoint::write_rank(sample.folder, sample.state, sample.pieces, {});
+  checkpoint::publish(sample.folder, sample.state, 1, 1);
+  const int ranks = static_cast<int>(loop.range(0));
+  const auto units = plan::units(sample.state.model);
+  std::int64_t bytes = 0;
+  for (auto _ : loop) {
+    checkpoint::Reader reader(sample.folder + "/step-00000001");
+    for (auto kind : checkpoint::kinds_of(base::DType::f32))
+      for (std::size_t u = 0; u < units.size(); ++u) {
+        const auto layout = plan::layout(units[u], ranks);
+        std::vector<float> out(static_cast<std::size_t>(layout.piece));
+        reader.read_unit_piece(kind, static_cast<int>(u), units[u], layout, 0, layout.piece, out.data());
+        bytes += layout.piece * 4;
+      }
+  }
+  loop.SetBytesProcessed(bytes);
+}
+BENCHMARK(read_pieces)->ArgName("ranks")->Arg(1)->Arg(3)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+void verify(benchmark::State& loop) {
+  Sample sample(base::DType::f32, 0, 1);
+  checkpoint::write_rank(sample.folder, sample.state, sample.pieces, {});
+  checkpoint::publish(sample.folder, sample.state, 1, 1);
+  for (auto _ : loop) checkpoint::Reader(sample.folder + "/step-00000001").verify_all();
+  loop.SetBytesProcessed(loop.iterations() * sample.bytes);
+}
+BENCHMARK(verify)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+}  // namespace
