@@ -1,0 +1,45 @@
+// The files of a shard set: names, index, and what one shard records. datasets/README.md defines every name.
+#pragma once
+
+#include "libtrain/base/dtype.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trainyard::data {
+
+inline constexpr const char* shard_format = "trainyard.shard/1";
+inline constexpr const char* index_format = "trainyard.shards/1";
+
+struct ShardEntry {
+  std::string file;                    // relative to the set's folder
+  std::int64_t tokens = 0, documents = 0;
+  std::int64_t bytes = -1;             // size of the file; -1: not recorded
+  std::int64_t payload_offset = -1, payload_bytes = -1;   // of /tokens in the file
+  std::uint32_t metadata_crc32c = 0;   // of everything outside the payload of /tokens
+};
+
+struct SetIndex {
+  std::string tokenizer = "bytes";     // name; source is where it was found
+  std::string tokenizer_source = "bytes";
+  std::uint32_t tokenizer_crc32c = 0;
+  std::int64_t vocabulary = 0;
+  std::int32_t end_of_document = 0;
+  std::vector<ShardEntry> train, validation;
+  bool checksummed = true;             // false: found by scanning a folder without index.json
+};
+
+nlohmann::json index_to_json(const SetIndex& index);
+SetIndex index_from_json(const nlohmann::json& json, const std::string& where);
+
+// index.json of the folder, or without one the shards train/*.h5 and validation/*.h5 (or *.h5 in the folder itself: train) by their
+// own attributes; then nothing can be checked but their shape. InputError when there is nothing to read.
+SetIndex read_index(const std::string& folder);
+
+// A hash of the data alone: token counts and checksums of every shard of the split, in order.
+std::string identity_of(const SetIndex& index);
+
+}  // namespace trainyard::data

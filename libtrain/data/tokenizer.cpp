@@ -1,0 +1,80 @@
+// The two tokenizers.
+#include "libtrain/data/tokenizer.h"
+
+#include "libtrain/base/checksum.h"
+#include "libtrain/base/error.h"
+#include "libtrain/io/atomic_file.h"
+
+#include <sentencepiece_processor.h>
+
+#include <filesystem>
+
+namespace trainyard::data {
+
+namespace {
+
+class Bytes : public Tokenizer {
+ public:
+  std::string name() const override { return "bytes"; }
+  std::uint32_t crc32c() const override { return 0; }
+  std::string source() const override { return "bytes"; }
+  std::int64_t vocabulary() const override { return 257; }
+  std::int32_t end_of_document() const override { return 256; }
+  void encode(std::string_view text, std::vector<std::int32_t>& out) const override {
+    for (char c : text) out.push_back(static_cast<unsigned char>(c));
+  }
+  std::string decode(std::span<const std::int32_t> tokens) const override {
+    std::string out;
+    for (auto t : tokens)
+      if (t >= 0 && t < 256) out += static_cast<char>(t);
+    return out;
+  }
+};
+
+class SentencePiece : public Tokenizer {
+ public:
+  explicit SentencePiece(const std::string& path) : path_(path) {
+    const auto model = io::read_file(path);
+    crc_ = base::crc32c(model.data(), model.size());
+    const auto status = processor_.LoadFromSerializedProto(model);
+    if (!status.ok()) throw base::InputError(fmt::format("{} is not a SentencePiece model: {}", path, status.ToString()), "make one with spm_train, or use --tokenizer bytes");
+    end_ = processor_.eos_id() >= 0 ? processor_.eos_id() : processor_.GetPieceSize();
+  }
+  std::string name() const override { return std::filesystem::path(path_).filename().string(); }
+  std::uint32_t crc32c() const override { return crc_; }
+  std::string source() const override { return path_; }
+  std::int64_t vocabulary() const override { return std::max(processor_.GetPieceSize(), end_ + 1); }
+  std::int32_t end_of_document() const override { return end_; }
+  void encode(std::string_view text, std::vector<std::int32_t>& out) const override {
+    std::vector<int> ids;
+    const auto status = processor_.Encode(text, &ids);
+    TRAINYARD_ASSERT(status.ok(), "{}", status.ToString());
+    out.insert(out.end(), ids.begin(), ids.end());
+  }
+  std::string decode(std::span<const std::int32_t> tokens) const override {
+    std::vector<int> ids;
+    for (auto t : tokens)
+      if (t != end_ && t >= 0 && t < processor_.GetPieceSize()) ids.push_back(t);
+    std::string out;
+    const auto status = processor_.Decode(ids, &out);
+    TRAINYARD_ASSERT(status.ok(), "{}", status.ToString());
+    return out;
+  }
+
+ private:
+  std::string path_;
+  sentencepiece::SentencePieceProcessor processor_;
+  std::uint32_t crc_ = 0;
+  std::int32_t end_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path) {
+  if (bytes_or_path == "bytes") return std::make_unique<Bytes>();
+  if (!std::filesystem::is_regular_file(bytes_or_path))
+    throw base::InputError(fmt::format("tokenizer {} does not exist", bytes_or_path), "--tokenizer takes 'bytes' or the path of a SentencePiece model");
+  return std::make_unique<SentencePiece>(bytes_or_path);
+}
+
+}  // namespace trainyard::data

@@ -1,0 +1,30 @@
+// Tokenizers: bytes, and SentencePiece models.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainyard::data {
+
+// encode may be called from several threads at once.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+  virtual std::string name() const = 0;              // "bytes", or the model file's name without its folder
+  virtual std::uint32_t crc32c() const = 0;          // of the model file; 0 for bytes
+  virtual std::string source() const = 0;            // what make_tokenizer was given
+  virtual std::int64_t vocabulary() const = 0;       // end of document included
+  virtual std::int32_t end_of_document() const = 0;
+  virtual void encode(std::string_view text, std::vector<std::int32_t>& append_to) const = 0;   // without the end of document
+  virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;                   // the end of document decodes to nothing
+};
+
+// "bytes" (ids 0 to 255, end of document 256) or the path of a SentencePiece model (its </s> ends documents; a model without one gets an id of its
+// own behind its pieces). InputError for a file that is not such a model.
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path);
+
+}  // namespace trainyard::data

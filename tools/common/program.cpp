@@ -1,0 +1,56 @@
+// Parsing and the last catch.
+#include "tools/common/program.h"
+
+#include "libtrain/base/log.h"
+
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+#include <new>
+
+namespace trainyard::tools {
+
+void describe_program(CLI::App& app, const std::string& sentence, const std::string& examples, const std::string& see_also) {
+  app.description(sentence);
+  app.footer("Examples:\n" + examples + "\nSee also: " + see_also);
+  app.set_version_flag("--version", "trainyard 0.1.0");
+  app.get_formatter()->column_width(34);
+}
+
+int report(const std::string& program, const std::exception& error) {
+  std::fflush(stdout);
+  if (const auto* known = dynamic_cast<const base::Error*>(&error)) {
+    std::fprintf(stderr, "%s: %s\n", program.c_str(), known->what());
+    if (!known->hint().empty()) std::fprintf(stderr, "  try: %s\n", known->hint().c_str());
+    return static_cast<int>(known->code());
+  }
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    std::fprintf(stderr, "%s: out of memory\n  try: fewer threads, a smaller batch, or more ranks\n", program.c_str());
+    return static_cast<int>(base::ExitCode::environment);
+  }
+  std::fprintf(stderr, "%s: unexpected: %s\n  try: please report this line with the command that led to it\n", program.c_str(), error.what());
+  return static_cast<int>(base::ExitCode::unexpected);
+}
+
+int guarded(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body) {
+  std::signal(SIGPIPE, SIG_IGN);
+  base::configure_log(app.get_name(), 0, base::LogLevel::info);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& e) {
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    std::fprintf(stderr, "%s: %s\n  try: %s --help\n", app.get_name().c_str(), e.what(), app.get_name().c_str());
+    return static_cast<int>(base::ExitCode::usage);
+  }
+  try {
+    const auto code = body();
+    std::cout.flush();
+    std::fflush(stdout);
+    return static_cast<int>(code);
+  } catch (const std::exception& e) {
+    return report(app.get_name(), e);
+  }
+}
+
+}  // namespace trainyard::tools

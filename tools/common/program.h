@@ -1,0 +1,23 @@
+// The frame of every program: parse, run, turn exceptions into one sentence and an exit code.
+#pragma once
+
+#include "libtrain/base/error.h"
+
+#include <CLI/CLI.hpp>
+
+#include <functional>
+#include <string>
+
+namespace trainyard::tools {
+
+// Parses the command line into `app` (a usage error prints one sentence and is exit 2; --help and --version are exit 0), ignores SIGPIPE, runs `body`, and catches:
+// base::Error prints "name: what" and "  try: hint" on stderr and gives its code; anything else asks for a report and is 1. A closed stdout is no error.
+int guarded(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body);
+
+// The same for the error side alone: prints it, returns its code.
+int report(const std::string& program, const std::exception& error);
+
+// Sets the first sentence, the two examples and the pointers that --help ends with.
+void describe_program(CLI::App& app, const std::string& sentence, const std::string& examples, const std::string& see_also);
+
+}  // namespace trainyard::tools

@@ -1,0 +1,32 @@
+// Progress of long work: a live line on a terminal, one plain line per interval elsewhere.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace trainyard::tools {
+
+enum class ProgressMode { automatic, always, never };
+ProgressMode progress_mode(const std::string& auto_always_never);   // UsageError for anything else
+
+class Progress {
+ public:
+  // total < 0: not known. `automatic` shows a live line only when stderr is a terminal, and a plain line each `interval_seconds` otherwise.
+  Progress(std::string label, ProgressMode mode, double interval_seconds = 10);
+  ~Progress();
+  // `text` is what to show now; at most ten live updates a second. last: always shown.
+  enum class Update { passing, last };
+  void show(const std::string& text, Update update = Update::passing);
+
+ private:
+  std::string label_;
+  ProgressMode mode_;
+  bool terminal_, open_line_ = false;
+  double interval_;
+  std::chrono::steady_clock::time_point last_{};
+};
+
+std::string duration_text(double seconds);   // "3 min 20 s"
+
+}  // namespace trainyard::tools
