@@ -52,8 +52,7 @@ void AttentionPart::forward(Step& step, const params::Lease& lease, base::View s
   }
   kernels::attention_forward(step.exec, geometry(step), heads.q, heads.k, heads.v, step.micro.document_start, t["mixed"], t["logsumexp"]);
   tensor::ArenaScope scope(workspace);
-  // In evaluation the normed input is spent: the branch goes there.
-  const auto branch = step.mode == Mode::train ? workspace.allocate(step.dtype, {stream.rows(), stream.cols()}) : t["normed"];
+  const auto branch = workspace.allocate(step.dtype, {stream.rows(), stream.cols()});
   kernels::linear_forward(step.exec, t["mixed"], lease.weight(output_weight_), output_bias_ < 0 ? base::View{} : lease.weight(output_bias_), branch);
   kernels::dropout_add(step.exec, residual_.of(step), stream, branch, stream);
 }

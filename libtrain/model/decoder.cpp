@@ -41,7 +41,7 @@ void Decoder::logits(Step& step, Saved& saved, std::int64_t at, base::View out) 
   if (head == nullptr) throw base::Unsupported("the model's last block gives no logits", "register a head derived from HeadBlock");
   auto flow = open(step, saved);
   for (std::size_t i = 0; i + 1 < blocks_.size(); ++i) blocks_[i]->forward(step, flow, saved);
-  head->logits(step, flow, at, out);
+  head->logits(step, flow, saved, at, out);
   saved.pop();
 }
 

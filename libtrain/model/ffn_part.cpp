@@ -41,8 +41,7 @@ void FfnPart::forward(Step& step, const params::Lease& lease, base::View stream,
   norm_.forward(step, lease, stream, t);
   activate(step, lease, t);
   tensor::ArenaScope scope(workspace);
-  // In evaluation the normed input is spent: the branch goes there.
-  const auto branch = step.mode == Mode::train ? workspace.allocate(step.dtype, {stream.rows(), stream.cols()}) : t["normed"];
+  const auto branch = workspace.allocate(step.dtype, {stream.rows(), stream.cols()});
   kernels::linear_forward(step.exec, t["activated"], lease.weight(down_weight_), down_bias_ < 0 ? base::View{} : lease.weight(down_bias_), branch);
   kernels::dropout_add(step.exec, dropout_.of(step), stream, branch, stream);
 }

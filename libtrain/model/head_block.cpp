@@ -70,15 +70,15 @@ std::vector<plan::Use> HeadBlock::uses() const {
 
 void HeadBlock::forward(Step& step, Flow& flow, Saved& saved) {
   const auto own = step.store.lease(own_use());
-  tensor::ArenaScope scope(step.exec.scratch());
-  const auto tensors = tensors_of(model_, plan::Part::head, step, saved);
-  norm_.forward(step, own, flow.main, tensors);
+  const PartTensors tensors(model_, plan::Part::head, step, saved);
+  norm_.forward(step, own, flow.main, *tensors);
   if (step.mode == Mode::train) return;
   std::optional<params::Lease> tokens;
   if (model_.tied) tokens.emplace(step.store.lease({unit_of_tokens(), 1}));
   const auto table = tokens ? tokens->weight(0) : own.weight(table_);
+  tensor::ArenaScope scope(step.exec.scratch());
   const Loss loss(step, model_, flow.main.rows());
-  for (std::int64_t first = 0; first < flow.main.rows(); first += plan::head_chunk_tokens) loss.chunk(first, table, tensors["normed"]);
+  for (std::int64_t first = 0; first < flow.main.rows(); first += plan::head_chunk_tokens) loss.chunk(first, table, (*tensors)["normed"]);
   loss.close();
 }
 
@@ -113,17 +113,15 @@ void HeadBlock::backward_loss(Step& step, base::View d_normed, base::View normed
   loss.close();
 }
 
-void HeadBlock::logits(Step& step, const Flow& flow, std::int64_t at, base::View out) {
+void HeadBlock::logits(Step& step, const Flow& flow, Saved& saved, std::int64_t at, base::View out) {
   const auto own = step.store.lease(own_use());
-  tensor::ArenaScope scope(step.exec.scratch());
-  Saved none(step.exec.scratch());
-  const auto tensors = tensors_of(model_, plan::Part::head, step, none);
-  norm_.forward(step, own, flow.main, tensors);
+  const PartTensors tensors(model_, plan::Part::head, step, saved);
+  norm_.forward(step, own, flow.main, *tensors);
   std::optional<params::Lease> tokens;
   if (model_.tied) tokens.emplace(step.store.lease({unit_of_tokens(), 1}));
   const auto table = tokens ? tokens->weight(0) : own.weight(table_);
   for (std::int64_t s = 0; s < step.micro.batch(); ++s)
-    kernels::gemm(step.exec, tensors["normed"].row_range(s * step.micro.sequence() + at, 1), kernels::Transpose::no, table, kernels::Transpose::yes,
+    kernels::gemm(step.exec, (*tensors)["normed"].row_range(s * step.micro.sequence() + at, 1), kernels::Transpose::no, table, kernels::Transpose::yes,
                   out.row_range(s, 1));
 }
 

@@ -23,7 +23,7 @@ class HeadBlock : public Block {
   void backward(Step& step, Flow& flow, Saved& saved) override;
 
   // Mode::evaluate: logits of position `at` of each sequence, out [b, stored vocabulary] f32 (f64 with the f64 working dtype).
-  void logits(Step& step, const Flow& flow, std::int64_t at, base::View out);
+  void logits(Step& step, const Flow& flow, Saved& saved, std::int64_t at, base::View out);
 
  private:
   struct Loss;

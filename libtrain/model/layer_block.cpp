@@ -11,12 +11,8 @@ LayerBlock::LayerBlock(const plan::ModelConfig& model, std::int64_t layer)
 
 void LayerBlock::forward(Step& step, Flow& flow, Saved& saved) {
   const auto lease = step.store.lease(use_);
-  {
-    tensor::ArenaScope scope(step.exec.scratch());
-    attention_.forward(step, lease, flow.main, tensors_of(model_, plan::Part::attention, step, saved));
-  }
-  tensor::ArenaScope scope(step.exec.scratch());
-  ffn_.forward(step, lease, flow.main, tensors_of(model_, plan::Part::ffn, step, saved));
+  attention_.forward(step, lease, flow.main, *PartTensors(model_, plan::Part::attention, step, saved));
+  ffn_.forward(step, lease, flow.main, *PartTensors(model_, plan::Part::ffn, step, saved));
 }
 
 void LayerBlock::backward(Step& step, Flow& flow, Saved& saved) {

@@ -35,22 +35,14 @@ base::View SavedSet::operator[](std::string_view name) const {
   return view;
 }
 
-template <class Allocate> SavedSet SavedSet::fill(std::vector<plan::SavedTensor> list, Allocate allocate) {
+SavedSet SavedSet::push(Saved& saved, std::vector<plan::SavedTensor> list) {
   SavedSet set;
   set.list_ = std::move(list);
   for (const auto& t : set.list_) {
     const auto& s = t.shape;
-    set.views_.push_back(s.size() == 1 ? allocate(t.dtype, {s[0]}) : allocate(t.dtype, {s.at(0), s.at(1)}));
+    set.views_.push_back(s.size() == 1 ? saved.push(t.dtype, {s[0]}) : saved.push(t.dtype, {s.at(0), s.at(1)}));
   }
   return set;
-}
-
-SavedSet SavedSet::push(Saved& saved, std::vector<plan::SavedTensor> list) {
-  return fill(std::move(list), [&](base::DType t, std::initializer_list<std::int64_t> shape) { return saved.push(t, shape); });
-}
-
-SavedSet SavedSet::allocate(tensor::Arena& arena, std::vector<plan::SavedTensor> list) {
-  return fill(std::move(list), [&](base::DType t, std::initializer_list<std::int64_t> shape) { return arena.allocate(t, shape); });
 }
 
 SavedSet SavedSet::pop(Saved& saved, std::vector<plan::SavedTensor> list) {

@@ -9,17 +9,15 @@
 
 namespace trainyard::model {
 
-// With push and pop, views stay readable after pop until the next push on the same Saved: nothing else allocates from the activations arena.
+// Views stay readable after pop until the next push on the same Saved: nothing else allocates from the activations arena.
 class SavedSet {
  public:
   static SavedSet push(Saved& saved, std::vector<plan::SavedTensor> list);
-  static SavedSet allocate(tensor::Arena& arena, std::vector<plan::SavedTensor> list);   // not on a stack of saved tensors
   static SavedSet pop(Saved& saved, std::vector<plan::SavedTensor> list);
   base::View operator[](std::string_view name) const;   // the list must name it
   base::View find(std::string_view name) const;         // empty when the list does not name it
 
  private:
-  template <class Allocate> static SavedSet fill(std::vector<plan::SavedTensor> list, Allocate allocate);
   std::vector<plan::SavedTensor> list_;
   std::vector<base::View> views_;
 };

@@ -1,4 +1,4 @@
-// Where the named tensors of a part live while it runs: on Saved in training, in the workspace in evaluation.
+// The named tensors of a part of a block: kept on Saved until backward in training, given back at once in evaluation.
 #pragma once
 
 #include "libtrain/model/saved.h"
@@ -8,12 +8,28 @@ namespace trainyard::model {
 inline plan::MicroShape shape_of(const Step& step) { return {step.micro.batch(), step.micro.sequence(), step.dtype, step.exec.threads()}; }
 inline plan::Pass pass_of(const Step& step) { return step.mode == Mode::train ? plan::Pass::train : plan::Pass::evaluate; }
 
-// In evaluation the caller holds an ArenaScope on the workspace around the part.
-inline SavedSet tensors_of(const plan::ModelConfig& model, plan::Part part, Step& step, Saved& saved) {
-  auto list = plan::part_tensors(model, part, shape_of(step), pass_of(step));
-  return step.mode == Mode::train ? SavedSet::push(saved, std::move(list)) : SavedSet::allocate(step.exec.scratch(), std::move(list));
-}
-inline SavedSet popped(const plan::ModelConfig& model, plan::Part part, Step& step, Saved& saved) {
+// Forward: pushes the tensors of the part; in evaluation pops them when it ends. So evaluation never needs more memory than training.
+class PartTensors {
+ public:
+  PartTensors(const plan::ModelConfig& model, plan::Part part, const Step& step, Saved& saved)
+      : saved_(saved), release_(step.mode == Mode::evaluate), before_(saved.size()),
+        set_(SavedSet::push(saved, plan::part_tensors(model, part, shape_of(step), pass_of(step)))) {}
+  ~PartTensors() {
+    while (release_ && saved_.size() > before_) saved_.pop();
+  }
+  PartTensors(const PartTensors&) = delete;
+  PartTensors& operator=(const PartTensors&) = delete;
+  const SavedSet& operator*() const { return set_; }
+
+ private:
+  Saved& saved_;
+  bool release_;
+  std::size_t before_;
+  SavedSet set_;
+};
+
+// Backward.
+inline SavedSet popped(const plan::ModelConfig& model, plan::Part part, const Step& step, Saved& saved) {
   return SavedSet::pop(saved, plan::part_tensors(model, part, shape_of(step), plan::Pass::train));
 }
 

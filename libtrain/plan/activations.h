@@ -31,8 +31,8 @@ struct SavedTensor {
 };
 std::vector<SavedTensor> saved_tensors(const ModelConfig& model, BlockKind kind, const MicroShape& shape);
 
-// The same by part: a layer saves those of its attention branch, then those of its feed-forward branch. With Pass::evaluate: the tensors
-// that the part holds in the workspace arena while it runs.
+// The same by part: a layer saves those of its attention branch, then those of its feed-forward branch. With Pass::evaluate: the
+// tensors that the part pushes while it runs and pops at its end.
 enum class Part { attention, ffn, head };
 std::vector<SavedTensor> part_tensors(const ModelConfig& model, Part part, const MicroShape& shape, Pass pass);
 
@@ -41,7 +41,7 @@ std::vector<SavedTensor> part_tensors(const ModelConfig& model, Part part, const
 std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape, Recompute recompute = Recompute::none);
 
 // The running stream [n, hidden] in the working dtype (forward: activations, backward: their gradient, in place), allocated once by the
-// caller of the blocks from the same arena: category activations = stream + saved (Pass::train), stream (Pass::evaluate).
+// caller of the blocks from the same arena: category activations = stream + saved (Pass::train), stream + the largest part (Pass::evaluate, never more).
 std::int64_t stream_bytes(const ModelConfig& model, const MicroShape& shape);
 std::int64_t activation_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass, Recompute recompute = Recompute::none);
 

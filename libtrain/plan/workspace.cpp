@@ -22,13 +22,13 @@ class Workspace {
     std::int64_t most = joined_forward(qkv(), m.hidden, Adjacent::yes);
     if (m.positions == Positions::rotary) most = std::max(most, base::rotary_scratch_bytes(n, m.head_dim()));
     most = std::max(most, attention_kernel_forward());
-    return held(Part::attention) + std::max(most, branch() + product(n, m.hidden, m.hidden, Result::working));
+    return std::max(most, rows(m.hidden) + product(n, m.hidden, m.hidden, Result::working));
   }
   std::int64_t ffn_forward() const {
     const auto most = joined_forward(inner(), m.hidden, Adjacent::yes_without_biases);
-    return held(Part::ffn) + std::max(most, branch() + product(n, m.hidden, m.ffn, Result::working));
+    return std::max(most, rows(m.hidden) + product(n, m.hidden, m.ffn, Result::working));
   }
-  std::int64_t head_forward() const { return pass == Pass::train ? 0 : held(Part::head) + loss() + chunk_product(); }
+  std::int64_t head_forward() const { return pass == Pass::train ? 0 : loss() + chunk_product(); }
 
   std::int64_t attention_backward() const {
     const auto width = (m.heads + 2 * m.kv_heads) * m.head_dim();
@@ -57,13 +57,6 @@ class Workspace {
   enum class Adjacent { yes, yes_without_biases };       // are the weights of neighbours adjacent in the unit's layout?
 
   std::int64_t rows(std::int64_t cols) const { return scratch_aligned(n * cols * element); }
-  std::int64_t held(Part part) const {                   // what the part keeps here instead of on Saved
-    std::int64_t bytes = 0;
-    if (pass == Pass::evaluate)
-      for (const auto& t : part_tensors(m, part, s, pass)) bytes += t.bytes();
-    return bytes;
-  }
-  std::int64_t branch() const { return pass == Pass::train ? rows(m.hidden) : 0; }
   std::int64_t norm() const { return base::norm_scratch_bytes(n, m.hidden, statistics); }
   std::int64_t product(std::int64_t rows_, std::int64_t cols, std::int64_t inner_, Result result) const {
     return base::gemm_scratch_bytes(rows_, cols, inner_, result == Result::working && s.dtype == base::DType::bf16);
@@ -133,7 +126,10 @@ std::int64_t saved_bytes(const ModelConfig& m, const MicroShape& s, Recompute re
 }
 
 std::int64_t activation_bytes(const ModelConfig& m, const MicroShape& s, Pass pass, Recompute recompute) {
-  return stream_bytes(m, s) + (pass == Pass::train ? saved_bytes(m, s, recompute) : 0);
+  if (pass == Pass::train) return stream_bytes(m, s) + saved_bytes(m, s, recompute);
+  std::int64_t most = 0;
+  for (const auto part : {Part::attention, Part::ffn, Part::head}) most = std::max(most, total(part_tensors(m, part, s, pass)));
+  return stream_bytes(m, s) + most;
 }
 
 std::int64_t forward_workspace_bytes(const ModelConfig& m, BlockKind kind, const MicroShape& s, Pass pass) {

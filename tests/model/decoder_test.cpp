@@ -12,12 +12,6 @@ namespace {
 
 using base::DType;
 
-std::vector<double> doubles(const base::View& v) {
-  std::vector<double> out;
-  for (std::int64_t i = 0; i < v.count(); ++i) out.push_back(v.dtype == DType::f64 ? v.ptr<double>()[i] : v.ptr<float>()[i]);
-  return out;
-}
-
 // All logits of a batch: [T] of [b, V].
 std::vector<std::vector<float>> all_logits(const plan::ModelConfig& m, PlainStore& store, const Batch& batch) {
   const auto b = batch.micro.batch(), t = batch.micro.sequence();
@@ -152,6 +146,7 @@ TEST(Decoder, PredictedMemoryIsMeasuredMemory) {
           for (const auto recompute : {plan::Recompute::none, plan::Recompute::layers}) {
             auto m = base;
             m.context = 384;
+            if (dtype == DType::f64 && b * t > 100) continue;   // the plain f64 path is slow and has no other shapes
             const Batch batch(formula_windows(m.vocabulary, 0, b, t, false), false);
             const plan::MicroShape shape{b, t, dtype, threads};
             const auto where = fmt::format("{} {} b {} t {} threads {} recompute {}", m.name, base::name_of(dtype), b, t, threads, static_cast<int>(recompute));

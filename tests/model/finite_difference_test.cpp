@@ -42,7 +42,6 @@ void stir(PlainStore& store) {
 
 // Checks some elements of every parameter that `uses` names.
 void check_parameters(PlainStore& store, const std::vector<plan::Use>& uses, const std::function<double()>& objective, int samples) {
-  objective();
   std::mt19937_64 random(11);
   for (const auto& use : uses) {
     const auto u = static_cast<std::size_t>(use.unit);
@@ -50,6 +49,7 @@ void check_parameters(PlainStore& store, const std::vector<plan::Use>& uses, con
       const auto& parameter = store.units[u].parameters[p];
       std::vector<std::pair<std::int64_t, double>> chosen;
       double scale = 0;
+      objective();   // the gradients at the point itself
       for (std::int64_t i = 0; i < parameter.count(); ++i) scale = std::max(scale, std::abs(store.gradient_of(use.unit, static_cast<int>(p), i)));
       for (int k = 0; k < samples; ++k) {
         const auto i = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(parameter.count()));

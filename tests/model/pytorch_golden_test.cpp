@@ -94,7 +94,7 @@ void compare_gradients(const Golden& golden, const PlainStore& store, std::int64
       }
       // The gradient of a key bias is zero but for rounding: softmax does not see a shift of all scores.
       const bool zero = parameter.name.ends_with("attention.k.bias");
-      EXPECT_LE(std::sqrt(difference), zero ? 1e-7 : tolerance * std::sqrt(norm)) << parameter.name;
+      EXPECT_LE(std::sqrt(difference), zero ? 1e-5 * tolerance + 1e-7 : tolerance * std::sqrt(norm)) << parameter.name;
       EXPECT_TRUE(zero || norm > 0) << parameter.name;
     }
 }
