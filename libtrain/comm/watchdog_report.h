@@ -1,0 +1,43 @@
+// What watchdogs tell each other, and the judgement over what they told. No sockets and no clocks: it is tested with made-up reports.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainyard::comm {
+
+inline constexpr int watched_limit = 4;
+
+struct Watched {                     // one ledger of one rank
+  std::uint64_t sequence = 0;
+  double open_seconds = 0;           // how long the call under way has been open; 0 outside of calls
+  std::uint8_t in_call = 0;
+  char operation[31] = {};
+};
+
+struct Report {                      // sent as it lies in memory: all ranks run the same program
+  std::uint64_t run = 0;             // of this start; anything else on the port is ignored
+  std::int32_t kind = 0;             // 0 report, 1 verdict (a text follows)
+  std::int32_t rank = 0;
+  std::int64_t step = 0;
+  Watched ledgers[watched_limit] = {};
+};
+
+struct Heard {
+  Report report;
+  bool silent = true;                // nothing heard for several intervals
+};
+
+struct Hang {
+  int ledger = 0;
+  std::uint64_t sequence = 0;
+  std::string sentence;
+};
+
+// A rank that answers has waited longer than the timeout in a call that is still open: names the call, who waits, who is behind (has not begun it) and who
+// is silent. `groups` are the names of the ledgers.
+std::optional<Hang> judge(const std::vector<Heard>& ranks, const std::vector<std::string>& groups, double timeout_seconds);
+
+}  // namespace trainyard::comm

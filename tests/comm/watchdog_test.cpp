@@ -1,0 +1,122 @@
+// The watchdog: names who is missing, stays quiet while all compute, and hears of a silent rank 0.
+#include "libtrain/base/error.h"
+#include "libtrain/comm/threads.h"
+#include "libtrain/comm/watchdog.h"
+#include "libtrain/comm/watchdog_report.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+namespace trainyard::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+Heard at(std::uint64_t sequence, double open_seconds, const char* operation, bool silent = false) {
+  Heard h;
+  h.silent = silent;
+  h.report.step = 17;
+  h.report.ledgers[0].sequence = sequence;
+  h.report.ledgers[0].in_call = open_seconds > 0;
+  h.report.ledgers[0].open_seconds = open_seconds;
+  std::strcpy(h.report.ledgers[0].operation, operation);
+  return h;
+}
+
+TEST(judge, is_quiet_before_the_timeout_and_outside_of_calls) {
+  EXPECT_FALSE(judge({at(5, 9, "all_gather"), at(4, 0, "barrier")}, {"data"}, 10));
+  EXPECT_FALSE(judge({at(5, 0, "all_gather"), at(1, 0, "barrier")}, {"data"}, 10));
+  EXPECT_FALSE(judge({at(5, 99, "all_gather", true), at(5, 0, "all_gather")}, {"data"}, 10));
+}
+
+TEST(judge, names_the_call_the_step_and_the_ranks) {
+  const auto hang = judge({at(5, 12, "all_gather"), at(4, 0, "barrier"), at(5, 11, "all_gather"), at(4, 0, "barrier", true)}, {"data"}, 10);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->sentence,
+            "no progress for 12 s in all_gather (call 5 of group data, step 17): ranks 0, 2 are waiting; "
+            "rank 1 is behind (computing after call 4, barrier); rank 3 is silent");
+  const auto network = judge({at(5, 12, "all_gather"), at(5, 11, "all_gather")}, {"data"}, 10);
+  ASSERT_TRUE(network);
+  EXPECT_NE(network->sentence.find("the network may have failed"), std::string::npos);
+}
+
+struct Alarms {
+  std::mutex mutex;
+  std::vector<std::string> sentences;
+  std::vector<std::string> addresses;
+  void add(const std::string& s) {
+    std::lock_guard lock(mutex);
+    sentences.push_back(s);
+  }
+};
+
+// Four ranks with watchdogs; an alarm poisons the world, as an exit would.
+void watched(Alarms& alarms, int mute, const std::function<void(int, Communicator&, tensor::Exec&)>& body) {
+  alarms.addresses.resize(4);
+  run_ranks(4, [&](int rank, ThreadsWorld& world) {
+    auto comm = world.communicator(rank, "data");
+    auto exec = tensor::Exec::caller(nullptr, 1);
+    WatchdogOptions options{rank, 4, 0.4, 0.05, [&](const std::string& s) {
+      alarms.add(s);
+      world.poison();
+    }};
+    Watchdog dog(options, {{"data", &comm->ledger()}});
+    alarms.addresses[static_cast<std::size_t>(rank)] = dog.address();
+    comm->barrier(*exec);
+    dog.set_step(23);
+    if (rank != mute) dog.start(alarms.addresses);
+    body(rank, *comm, *exec);
+    comm->barrier(*exec);
+  });
+}
+
+TEST(watchdog, one_rank_that_stalls_is_named_on_every_rank) {
+  Alarms alarms;
+  EXPECT_THROW(watched(alarms, -1, [](int rank, Communicator& comm, tensor::Exec& exec) {
+    comm.barrier(exec);
+    if (rank == 2) std::this_thread::sleep_for(1500ms);
+  }), base::PeerError);
+  ASSERT_EQ(alarms.sentences.size(), 4u);
+  for (const auto& s : alarms.sentences) {
+    EXPECT_NE(s.find("in barrier (call 3 of group data, step 23): ranks 0, 1, 3 are waiting; rank 2 is behind (computing after call 2, barrier)"),
+              std::string::npos) << s;
+  }
+}
+
+TEST(watchdog, long_computing_on_all_ranks_is_no_hang) {
+  Alarms alarms;
+  watched(alarms, -1, [](int, Communicator& comm, tensor::Exec& exec) {
+    for (int i = 0; i < 2; ++i) {
+      std::this_thread::sleep_for(600ms);
+      comm.barrier(exec);
+    }
+  });
+  EXPECT_TRUE(alarms.sentences.empty());
+}
+
+TEST(watchdog, a_silent_rank_zero_is_named_by_the_others) {
+  Alarms alarms;
+  EXPECT_THROW(watched(alarms, 0, [](int rank, Communicator&, tensor::Exec&) {
+    if (rank == 0) std::this_thread::sleep_for(3s);
+  }), base::PeerError);
+  ASSERT_EQ(alarms.sentences.size(), 3u);
+  for (const auto& s : alarms.sentences) EXPECT_EQ(s.find("rank 0 is silent and rank "), 0u) << s;
+}
+
+TEST(watchdog, the_usual_end_writes_the_reason_and_leaves_with_6) {
+  const auto folder = testing::TempDir() + "watchdog_exit";
+  EXPECT_EXIT(end_job_on_hang(folder, 3)("rank 2 is behind"), testing::ExitedWithCode(6), "");
+  auto* file = std::fopen((folder + "/rank-00003.json").c_str(), "r");
+  ASSERT_NE(file, nullptr);
+  char text[200] = {};
+  std::fgets(text, sizeof text, file);
+  std::fclose(file);
+  EXPECT_STREQ(text, "{\"rank\": 3, \"exit_code\": 6, \"reason\": \"rank 2 is behind\"}\n");
+}
+
+}  // namespace
+}  // namespace trainyard::comm
