@@ -86,9 +86,14 @@ FileEntry write_view(const std::string& folder, const Manifest& m) {
 }
 
 void make_view(const std::string& checkpoint) {
-  auto manifest = Reader(checkpoint).manifest();
+  const auto path = checkpoint + "/manifest.json";
+  auto manifest = manifest_from_text(io::read_file(path), path);
+  // Without the view first, so that a damaged or missing one does not stand in the way, and an interruption leaves a whole checkpoint.
+  manifest.files.erase(view_name);
+  io::write_file(path, manifest_text(manifest));
+  Reader{checkpoint};
   manifest.files[view_name] = write_view(checkpoint, manifest);
-  io::write_file(checkpoint + "/manifest.json", manifest_text(manifest));
+  io::write_file(path, manifest_text(manifest));
 }
 
 }  // namespace trainyard::checkpoint

@@ -3,6 +3,7 @@
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/checkpoint/view.h"
+#include "tools/common/size_text.h"
 #include "tools/inspect/report.h"
 #include "tools/inspect/text.h"
 
@@ -38,7 +39,7 @@ std::string heading(const checkpoint::Reader& reader) {
   out += fmt::format("  dtype       {}{}\n", base::name_of(s.dtype), s.dtype == base::DType::f32 ? " (the model is its own master)" : ", f32 master");
   out += fmt::format("  seed        {}\n", s.seed);
   out += fmt::format("  written by  {} {}, on {} ({})\n", reader.manifest().ranks, reader.manifest().ranks == 1 ? "rank" : "ranks", s.device_kind, s.isa);
-  out += fmt::format("  size        {} in {} files{}\n", human_bytes(reader.bytes()), reader.manifest().files.size() + 1,
+  out += fmt::format("  size        {} in {} files{}\n", tools::size_text(reader.bytes()), reader.manifest().files.size() + 1,
                      reader.manifest().files.contains(checkpoint::view_name) ? "" : "; no virtual view (make it with --make-view)");
   for (const auto& [title, part] : {std::pair<const char*, const json&>{"identity", s.identity}, {"plan", s.plan}, {"versions", s.versions}, {"provenance", s.provenance}})
     if (!part.empty()) out += fmt::format("{}\n{}", title, leaves(part, 2));
@@ -67,7 +68,7 @@ Report checkpoint_report(const std::string& folder, Verify verify) {
   for (const auto& t : reader.tensors())
     rows.push_back({t.path, shape_text(t.shape), base::name_of(t.dtype), number_text(t.norm), checkpoint::hex64(t.fingerprint)});
   report.text += table({"tensor", ">shape", "dtype", ">norm", "fingerprint"}, rows);
-  if (verify == Verify::yes) report.text += fmt::format("\nverified: {} read, every checksum and fingerprint is right\n", human_bytes(reader.bytes()));
+  if (verify == Verify::yes) report.text += fmt::format("\nverified: {} read, every checksum and fingerprint is right\n", tools::size_text(reader.bytes()));
   return report;
 }
 
@@ -86,7 +87,7 @@ Report checkpoints_report(const std::string& folder, Verify verify) {
       entry["ranks"] = reader.manifest().ranks;
       entry["dtype"] = base::name_of(s.dtype);
       rows.push_back({std::to_string(found.step), human_count(s.tokens_seen), std::to_string(reader.manifest().ranks), base::name_of(s.dtype),
-                      human_bytes(reader.bytes()), verify == Verify::yes ? "verified" : "", found.path});
+                      tools::size_text(reader.bytes()), verify == Verify::yes ? "verified" : "", found.path});
     } catch (const base::InputError& e) {
       entry["damaged"] = e.what();
       damaged += (damaged.empty() ? "" : "\n") + std::string(e.what());

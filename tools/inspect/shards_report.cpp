@@ -1,22 +1,61 @@
 // The report on a set of token shards.
-#include "libtrain/base/error.h"
-#include "libtrain/io/atomic_file.h"
-#include "libtrain/io/hdf5_file.h"
+#include "libtrain/data/shard_reader.h"
+#include "libtrain/data/shard_set.h"
+#include "tools/common/size_text.h"
 #include "tools/inspect/report.h"
 #include "tools/inspect/text.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+
 #include <filesystem>
 
 namespace trainyard::inspect {
 
+namespace {
+
+struct Split {
+  const char* name;
+  const std::vector<data::ShardEntry>& shards;
+};
+
+}  // namespace
+
 Report shards_report(const std::string& folder, Verify verify) {
-  if (verify == Verify::yes) throw base::Unsupported("this build verifies checkpoints and runs, not shard sets");
-  const auto index = nlohmann::json::parse(io::read_file(folder + "/index.json"), nullptr, false);
-  if (!index.is_object()) throw base::InputError(fmt::format("{}/index.json is no JSON object", folder), "make the set again with shard-data");
+  const auto index = data::read_index(folder);
   Report report;
-  report.json = {{"kind", "shards"}, {"path", folder}, {"index", index}};
-  report.text = fmt::format("token shards {}\n{}", folder, leaves(index, 2));
+  report.json = data::index_to_json(index);
+  report.json["kind"] = "shards";
+  report.json["path"] = folder;
+  report.json["identity"] = data::identity_of(index);
+  report.json["verified"] = verify == Verify::yes;
+
+  std::vector<std::vector<std::string>> rows;
+  std::int64_t read = 0;
+  std::string totals;
+  for (const auto& split : {Split{"train", index.train}, Split{"validation", index.validation}}) {
+    std::int64_t tokens = 0, documents = 0;
+    for (const auto& shard : split.shards) {
+      data::ShardReader reader(folder, shard, index.checksummed);
+      if (verify == Verify::yes) reader.verify_all();
+      const auto shard_documents = static_cast<std::int64_t>(reader.documents().size()) - 1;
+      std::error_code error;
+      const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(reader.path(), error));
+      tokens += reader.tokens();
+      documents += shard_documents;
+      read += bytes;
+      rows.push_back({shard.file, human_count(reader.tokens()), human_count(shard_documents), tools::size_text(bytes)});
+    }
+    totals += fmt::format("  {:<12}{} tokens, {} documents, {} {}\n", split.name, human_count(tokens), human_count(documents), split.shards.size(),
+                          split.shards.size() == 1 ? "shard" : "shards");
+  }
+  report.text = fmt::format("token shards {}  ({})\n{}", folder, index.checksummed ? data::index_format : "no index.json: nothing is checksummed", totals);
+  report.text += fmt::format("  tokenizer   {} ({}, crc32c {:08x}), vocabulary {}, end of document {}\n", index.tokenizer, index.tokenizer_source,
+                             index.tokenizer_crc32c, human_count(index.vocabulary), index.end_of_document);
+  report.text += fmt::format("  identity    {}\n\n", data::identity_of(index));
+  report.text += table({"shard", ">tokens", ">documents", ">size"}, rows);
+  if (verify == Verify::yes)
+    report.text += index.checksummed ? fmt::format("\nverified: {} read, every checksum is right\n", tools::size_text(read))
+                                     : fmt::format("\nread: {}; there are no checksums to compare with\n", tools::size_text(read));
   return report;
 }
 

@@ -1,28 +1,18 @@
-// Tables, sizes and numbers as text.
+// Tables and numbers as text.
 #include "tools/inspect/text.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdlib>
 
 namespace trainyard::inspect {
 
-std::string human_bytes(std::int64_t bytes) {
-  if (bytes < 1000) return fmt::format("{} bytes", bytes);
-  constexpr std::array<const char*, 5> units{"kB", "MB", "GB", "TB", "PB"};
-  auto value = static_cast<double>(bytes) / 1000;
-  std::size_t u = 0;
-  while (value >= 999.5 && u + 1 < units.size()) value /= 1000, ++u;
-  return fmt::format("{:.3g} {}", value, units[u]);
-}
-
 std::string human_count(std::int64_t count) {
   auto digits = std::to_string(std::llabs(count));
-  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<std::size_t>(at), ",");
-  return (count < 0 ? "-" : "") + digits;
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<std::size_t>(at), 1, ',');
+  return count < 0 ? "-" + digits : digits;
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("{}", fmt::join(shape, " x ")); }

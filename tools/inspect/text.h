@@ -1,4 +1,4 @@
-// Small helpers for printing: tables, sizes, numbers.
+// Small helpers for printing: tables and numbers.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,7 +9,6 @@
 
 namespace trainyard::inspect {
 
-std::string human_bytes(std::int64_t bytes);            // "1.5 MB" (decimal units), "812 bytes"
 std::string human_count(std::int64_t count);            // "124,439,808"
 std::string shape_text(const std::vector<std::int64_t>& shape);   // "768 x 3072"
 std::string number_text(double value);                  // six digits; "nan" as such

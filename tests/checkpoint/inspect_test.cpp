@@ -1,0 +1,115 @@
+// inspect, run as a program: text, JSON, exit codes, the loss curve.
+#include "tests/checkpoint/sample.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <sys/wait.h>
+
+using namespace sample;
+using trainyard::base::DType;
+
+namespace {
+
+struct Outcome {
+  int code;
+  std::string out, err;
+};
+
+class Inspect : public ::testing::Test {
+ protected:
+  Outcome run(const std::string& arguments, const std::string& environment = "LC_ALL=C") {
+    const auto command = environment + " COLUMNS=60 timeout 20 " INSPECT " " + arguments + " >" + scratch.path + "/out 2>" + scratch.path + "/err";
+    const int status = std::system(command.c_str());
+    return {WEXITSTATUS(status), slurp(scratch.path + "/out"), slurp(scratch.path + "/err")};
+  }
+  void SetUp() override {
+    run_folder = scratch.path + "/run";
+    fs::create_directories(run_folder + "/checkpoints");
+    save(run_folder + "/checkpoints", state(gpt(), DType::bf16, 20), 3);
+    checkpoint_folder = run_folder + "/checkpoints/step-00000020";
+    std::string lines;
+    for (int step = 1; step <= 20; ++step)
+      lines += nlohmann::json{{"step", step}, {"loss", 5.0 - 0.2 * step}, {"tokens_seen", step * 128}}.dump() + "\n";
+    spit(run_folder + "/metrics.jsonl", lines + "{\"step\": 21, \"lo");   // still being written
+  }
+  Scratch scratch;
+  std::string run_folder, checkpoint_folder;
+};
+
+}  // namespace
+
+TEST_F(Inspect, ACheckpointAsTextAndJson) {
+  const auto text = run(checkpoint_folder);
+  EXPECT_EQ(text.code, 0) << text.err;
+  for (const char* part : {"trainyard.checkpoint/1", "step        20", "3 ranks", "learning_rate", "/optimizer/master/layers.01.ffn.down.weight", "24 x 40", "131 x 24"})
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
+  const auto json = run("--json " + checkpoint_folder);
+  ASSERT_EQ(json.code, 0) << json.err;
+  const auto j = nlohmann::json::parse(json.out);
+  EXPECT_EQ(j["kind"], "checkpoint");
+  EXPECT_EQ(j["step"], 20);
+  EXPECT_EQ(j["tensors"][0]["path"], "/model/embedding.tokens.weight");
+  EXPECT_EQ(j["tensors"][0]["shape"], (std::vector<int>{131, 24}));
+  EXPECT_EQ(j["tensors"][0]["fingerprint"].get<std::string>().size(), 16u);
+  EXPECT_EQ(j["verified"], false);
+}
+
+TEST_F(Inspect, VerifyNamesFileTensorAndRange) {
+  const auto good = run("--verify " + checkpoint_folder);
+  EXPECT_EQ(good.code, 0) << good.err;
+  EXPECT_NE(good.out.find("verified"), std::string::npos);
+  const auto file = checkpoint_folder + "/rank-00001.h5";
+  auto bytes = slurp(file);
+  const auto payload = checkpoint::Reader(checkpoint_folder).manifest().files.at("rank-00001.h5").payloads.at("/optimizer/v");
+  bytes[static_cast<std::size_t>(payload.offset)] ^= 1;
+  spit(file, bytes);
+  EXPECT_EQ(run(checkpoint_folder).code, 0);   // the metadata are right
+  const auto bad = run("--verify " + checkpoint_folder);
+  EXPECT_EQ(bad.code, 3);
+  EXPECT_EQ(bad.out, "");
+  for (const char* part : {"rank-00001.h5", "/optimizer/v/embedding.tokens.weight elements 2048 to", "try:"})
+    EXPECT_NE(bad.err.find(part), std::string::npos) << part << "\n" << bad.err;
+  EXPECT_EQ(run("--verify " + run_folder).code, 3);
+}
+
+TEST_F(Inspect, ARunShowsItsCurve) {
+  const auto plain = run(run_folder);
+  EXPECT_EQ(plain.code, 0) << plain.err;
+  EXPECT_NE(plain.out.find("20 steps"), std::string::npos);
+  EXPECT_NE(plain.out.find("|*"), std::string::npos) << plain.out;
+  EXPECT_NE(plain.out.find("step-00000020"), std::string::npos);
+  for (unsigned char c : plain.out) ASSERT_LT(c, 128);
+  const auto braille = run(run_folder, "LC_ALL=C.UTF-8");
+  EXPECT_NE(braille.out.find("\u2502"), std::string::npos);
+  const auto j = nlohmann::json::parse(run("--json " + run_folder).out);
+  EXPECT_EQ(j["kind"], "run");
+  EXPECT_EQ(j["metrics"]["lines"], 20);
+  EXPECT_EQ(j["checkpoints"][0]["step"], 20);
+}
+
+TEST_F(Inspect, MakesTheView) {
+  fs::remove(checkpoint_folder + "/checkpoint.h5");
+  EXPECT_EQ(run(checkpoint_folder).code, 3);   // it is named by the manifest
+  const auto made = run("--make-view " + checkpoint_folder);
+  EXPECT_EQ(made.code, 0) << made.err;
+  EXPECT_TRUE(fs::exists(checkpoint_folder + "/checkpoint.h5"));
+  EXPECT_EQ(run("--verify " + checkpoint_folder).code, 0);
+}
+
+TEST_F(Inspect, RefusesOtherThings) {
+  fs::create_directory(scratch.path + "/empty");
+  spit(scratch.path + "/text.txt", "hello");
+  spit(scratch.path + "/plan.json", R"({"format": "trainyard.plan/1", "ranks": 4})");
+  for (const char* path : {"/absent", "/empty", "/text.txt", "/run/checkpoints/step-00000020/rank-00000.h5"}) {
+    const auto refused = run(scratch.path + path);
+    EXPECT_EQ(refused.code, 3) << path;
+    EXPECT_NE(refused.err.find("try:"), std::string::npos) << path << refused.err;
+  }
+  EXPECT_EQ(run("").code, 2);
+  EXPECT_EQ(run("--frobnicate x").code, 2);
+  EXPECT_EQ(run("--help").code, 0);
+  const auto plan = run(scratch.path + "/plan.json");
+  EXPECT_EQ(plan.code, 0);
+  EXPECT_NE(plan.out.find("ranks   4"), std::string::npos) << plan.out;
+}
