@@ -1,0 +1,120 @@
+// Arenas and Execs: stack discipline, high-water mark, order, events, failures, overlap, masked signals.
+#include "libtrain/base/error.h"
+#include "libtrain/tensor/arena.h"
+#include "libtrain/tensor/exec.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <pthread.h>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+namespace trainyard::tensor {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(arena, hands_out_aligned_memory_as_a_stack_and_keeps_the_peak) {
+  Arena arena(Category::workspace, 1000);
+  EXPECT_EQ(arena.capacity_bytes(), 1024);
+  const auto a = arena.allocate(base::DType::f32, {3, 5});
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(a.data) % 64, 0u);
+  EXPECT_EQ(arena.used_bytes(), 64);
+  {
+    ArenaScope scope(arena);
+    const auto b = arena.allocate(base::DType::f64, {10});
+    EXPECT_EQ(static_cast<char*>(b.data) - static_cast<char*>(a.data), 64);
+    EXPECT_EQ(arena.used_bytes(), 192);
+  }
+  EXPECT_EQ(arena.used_bytes(), 64);
+  EXPECT_EQ(arena.peak_bytes(), 192);
+  EXPECT_EQ(arena.allocate_bytes(960), static_cast<char*>(a.data) + 64);
+  try {
+    arena.allocate_bytes(1);
+    FAIL();
+  } catch (const std::logic_error& e) {
+    EXPECT_NE(std::string(e.what()).find("workspace 1024 bytes"), std::string::npos) << e.what();
+  }
+  EXPECT_THROW(arena.release(2000), std::logic_error);
+  EXPECT_EQ(Arena(Category::optimizer, 0).capacity_bytes(), 0);
+}
+
+TEST(exec, a_worker_keeps_the_order_and_the_caller_goes_on) {
+  auto worker = Exec::worker("order", nullptr);
+  std::atomic<bool> open{false};
+  std::vector<int> seen;
+  worker->run([&] {
+    while (!open) std::this_thread::sleep_for(1ms);
+  });
+  for (int i = 0; i < 100; ++i) worker->run([&seen, i] { seen.push_back(i); });
+  const auto event = worker->record();
+  EXPECT_FALSE(event.done());
+  open = true;
+  event.wait();
+  ASSERT_EQ(seen.size(), 100u);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(seen[static_cast<std::size_t>(i)], i);
+  EXPECT_TRUE(Event().done());
+}
+
+TEST(exec, a_worker_waits_for_the_event_of_another_without_calling_that_busy) {
+  auto first = Exec::worker("first", nullptr), second = Exec::worker("second", nullptr);
+  int value = 0, read = 0;
+  first->run([&] {
+    std::this_thread::sleep_for(80ms);
+    value = 7;
+  });
+  second->wait(first->record());
+  second->run([&] { read = value; });
+  second->synchronize();
+  EXPECT_EQ(read, 7);
+  EXPECT_GE(first->busy_seconds(), 0.08);
+  EXPECT_LT(second->busy_seconds(), 0.04);
+}
+
+TEST(exec, after_a_failure_work_is_skipped_and_every_event_rethrows) {
+  auto worker = Exec::worker("failure", nullptr), other = Exec::worker("other", nullptr);
+  std::atomic<int> ran{0};
+  const auto before = worker->record();
+  worker->run([] { throw base::InputError("bad"); });
+  worker->run([&] { ++ran; });
+  const auto after = worker->record();
+  other->wait(after);
+  other->run([&] { ++ran; });
+  EXPECT_NO_THROW(before.wait());
+  EXPECT_THROW(after.wait(), base::InputError);
+  EXPECT_THROW(worker->synchronize(), base::InputError);
+  EXPECT_THROW(other->synchronize(), base::InputError);
+  EXPECT_EQ(ran, 0);
+}
+
+TEST(exec, a_worker_masks_signals_has_its_name_and_its_team) {
+  auto worker = Exec::worker("communication-thread", nullptr, 3);
+  sigset_t mask;
+  char name[16] = {};
+  worker->run([&] {
+    pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+    pthread_getname_np(pthread_self(), name, sizeof name);
+    std::this_thread::sleep_for(1ms);
+  });
+  worker->synchronize();
+  for (int s : {SIGUSR1, SIGTERM, SIGINT}) EXPECT_EQ(sigismember(&mask, s), 1);
+  EXPECT_STREQ(name, "communication-t");
+  EXPECT_EQ(worker->threads(), 3);
+  EXPECT_THROW(worker->scratch(), std::logic_error);
+}
+
+TEST(exec, a_worker_that_is_destroyed_finishes_its_work) {
+  int done = 0;
+  {
+    auto worker = Exec::worker("last", nullptr);
+    for (int i = 0; i < 10; ++i) worker->run([&done] { ++done; });
+  }
+  EXPECT_EQ(done, 10);
+}
+
+}  // namespace
+}  // namespace trainyard::tensor
