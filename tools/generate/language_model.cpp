@@ -1,0 +1,89 @@
+// Loading a checkpoint for generation, and the forward pass.
+#include "tools/generate/language_model.h"
+
+#include "libtrain/checkpoint/finder.h"
+
+#include <filesystem>
+#include <numeric>
+
+namespace trainyard::generate {
+
+namespace {
+
+plan::MicroShape largest(const plan::ModelConfig& m, int threads) { return {1, m.context, base::DType::f32, threads}; }
+
+}  // namespace
+
+std::string find_checkpoint(const std::string& path) {
+  namespace fs = std::filesystem;
+  if (!fs::exists(path)) throw base::InputError(fmt::format("{}: no such checkpoint or run", path), "give the folder of a checkpoint, or a run's folder");
+  if (fs::exists(fs::path(path) / "manifest.json")) return path;
+  for (const auto& folder : {fs::path(path) / "checkpoints", fs::path(path)})
+    if (const auto found = checkpoint::find_latest_whole(folder.string(), checkpoint::Verify::metadata)) return found.path;
+  throw base::InputError(fmt::format("{}: holds no whole checkpoint", path), "inspect " + path + " shows what is there");
+}
+
+// Whole weights, read once. There is nothing to gather and no gradient.
+class LanguageModel::Weights : public params::ParameterStore {
+ public:
+  Weights(checkpoint::Reader& reader, const plan::ModelConfig& model) : units_(plan::units(model)) {
+    std::int64_t bytes = 0;
+    for (const auto& unit : units_) {
+      layouts_.push_back(plan::layout(unit, 1));
+      bytes += tensor::aligned(layouts_.back().padded * 4);
+    }
+    arena_ = std::make_unique<tensor::Arena>(tensor::Category::parameters, bytes);
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      flat_.push_back(arena_->allocate(base::DType::f32, {layouts_[u].padded}));
+      reader.read_unit_piece(checkpoint::Kind::model, static_cast<int>(u), units_[u], layouts_[u], 0, layouts_[u].padded, flat_.back().ptr<float>());
+    }
+  }
+
+ protected:
+  void acquire(plan::Use) override {}
+  void give_back(plan::Use) override {}
+  base::View weight(plan::Use use, int slot) override {
+    const auto u = static_cast<std::size_t>(use.unit), s = static_cast<std::size_t>(slot);
+    const auto& shape = units_[u].parameters[s].stored;
+    float* p = flat_[u].ptr<float>() + layouts_[u].offsets[s];
+    return shape.size() == 1 ? base::View::of(p, {shape[0]}) : base::View::of(p, {shape[0], shape[1]});
+  }
+  void open(plan::Use) override { no_gradients(); }
+  base::View gradient(plan::Use, int) override { no_gradients(); }
+  void commit(plan::Use) override { no_gradients(); }
+
+ private:
+  [[noreturn]] static void no_gradients() { throw std::logic_error("weights for generation take no gradients"); }
+  std::vector<plan::Unit> units_;
+  std::vector<plan::UnitLayout> layouts_;
+  std::unique_ptr<tensor::Arena> arena_;
+  std::vector<base::View> flat_;
+};
+
+LanguageModel::LanguageModel(checkpoint::Reader& reader, int threads)
+    : config_(reader.state().model), weights_(std::make_unique<Weights>(reader, config_)), decoder_(config_),
+      activations_(tensor::Category::activations, plan::activation_bytes(config_, largest(config_, threads), plan::Pass::evaluate)),
+      workspace_(tensor::Category::workspace, plan::workspace_bytes(config_, largest(config_, threads), plan::Pass::evaluate)),
+      exec_(tensor::Exec::caller(&workspace_, threads)), saved_(activations_), positions_(static_cast<std::size_t>(config_.context)),
+      starts_(positions_.size(), 0), counted_(positions_.size(), 1), logits_(static_cast<std::size_t>(config_.stored_vocabulary())) {
+  std::iota(positions_.begin(), positions_.end(), 0);
+}
+
+LanguageModel::~LanguageModel() = default;
+const plan::ModelConfig& LanguageModel::config() const { return config_; }
+
+std::span<const float> LanguageModel::next_logits(std::span<const std::int32_t> tokens) {
+  const auto t = static_cast<std::int64_t>(tokens.size());
+  TRAINYARD_ASSERT(t >= 1 && t <= config_.context, "{} tokens in a context of {}", t, config_.context);
+  model::MicroBatch micro;
+  micro.tokens = micro.targets = base::View::of(tokens.data(), {1, t});   // targets are not looked at
+  micro.positions = base::View::of(positions_.data(), {1, t});
+  micro.document_start = base::View::of(starts_.data(), {1, t});
+  micro.weights = base::View::of(counted_.data(), {1, t});
+  micro.samples = {0};
+  model::Step step{*exec_, *weights_, micro, base::DType::f32, 0, model::Mode::evaluate, 0, 0};
+  decoder_.logits(step, saved_, t - 1, base::View::of(logits_.data(), {1, config_.stored_vocabulary()}));
+  return {logits_.data(), static_cast<std::size_t>(config_.vocabulary)};
+}
+
+}  // namespace trainyard::generate

@@ -1,0 +1,41 @@
+// LanguageModel: the weights of a checkpoint and a decoder that gives the logits of the next token. One process.
+#pragma once
+
+#include "libtrain/checkpoint/reader.h"
+#include "libtrain/model/decoder.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace trainyard::generate {
+
+// The folder of a checkpoint: `path` itself, or the newest whole one in it, or in its subfolder `checkpoints` (a run's folder).
+// InputError when there is none.
+std::string find_checkpoint(const std::string& path);
+
+// Reads every weight of the checkpoint into memory as f32 (a bf16 checkpoint is widened exactly) and computes in f32.
+class LanguageModel {
+ public:
+  LanguageModel(checkpoint::Reader& reader, int threads);
+  ~LanguageModel();
+  const plan::ModelConfig& config() const;
+  // Logits over the logical vocabulary after the last of `tokens` (1 to config().context of them). Valid until the next call.
+  std::span<const float> next_logits(std::span<const std::int32_t> tokens);
+
+ private:
+  class Weights;
+  plan::ModelConfig config_;
+  std::unique_ptr<Weights> weights_;
+  model::Decoder decoder_;
+  tensor::Arena activations_, workspace_;
+  std::unique_ptr<tensor::Exec> exec_;
+  model::Saved saved_;
+  std::vector<std::int32_t> positions_, starts_;
+  std::vector<std::uint8_t> counted_;
+  std::vector<float> logits_;
+};
+
+}  // namespace trainyard::generate
