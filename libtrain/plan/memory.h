@@ -1,0 +1,32 @@
+// Memory of one rank by formula: the nine categories of the ledger, what libraries take outside, and the textbook model states.
+#pragma once
+
+#include "libtrain/plan/activations.h"
+#include "libtrain/plan/states.h"
+
+#include <array>
+#include <cstdint>
+
+namespace trainyard::plan {
+
+// In the order of tensor::Category.
+inline constexpr std::array<const char*, 9> memory_categories = {"parameters", "gathered_units", "gradients", "unit_gradients", "optimizer",
+                                                                 "activations", "communication_staging", "workspace", "save_snapshot"};
+struct MemoryBytes {
+  std::array<std::int64_t, 9> categories{};
+  std::int64_t reserve = 0;                 // outside the arenas: program text, MPI, HDF5, stacks, mapped shards
+  std::int64_t arenas() const;
+  std::int64_t total() const { return arenas() + reserve; }
+  bool operator==(const MemoryBytes&) const = default;
+};
+
+// Equal on every data rank. `micro.dtype` is the working dtype, micro.threads the OpenMP team of a rank.
+MemoryBytes rank_memory(const ModelConfig& model, const StateShape& states, const MicroShape& micro, Recompute recompute);
+std::int64_t reserve_bytes(int threads);
+
+// Rajbhandari et al. (2020), table 1: (w + g + K) Psi at stage 0; optimizer, then gradients, then parameters divided by n at stages 1, 2, 3.
+// K = 12 for a 16-bit working dtype (master, m, v), 8 for f32 (m, v; the working copy is the master). No padding, no buffers; a double
+// because Psi / n need not be whole.
+double model_state_bytes(std::int64_t parameters, int n, int stage, base::DType working, base::DType gradient);
+
+}  // namespace trainyard::plan

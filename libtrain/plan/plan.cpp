@@ -1,0 +1,166 @@
+// Predictions and JSON of a plan.
+#include "libtrain/plan/plan.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
+#include "libtrain/plan/flops.h"
+
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+namespace trainyard::plan {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+int small(base::JsonObject& o, const std::string& key, const std::string& where, std::int64_t low = 0) {
+  const auto v = o.integer(key);
+  if (v < low || v > std::numeric_limits<int>::max()) throw base::InputError(fmt::format("{}: '{}' = {} is out of range", where, key, v));
+  return static_cast<int>(v);
+}
+
+template <class E> E one_of(base::JsonObject& o, const std::string& key, const std::string& where, const std::vector<std::pair<std::string, E>>& legal) {
+  const auto text = o.text(key);
+  for (const auto& [name, value] : legal)
+    if (name == text) return value;
+  throw base::InputError(fmt::format("{}: '{}' = '{}' is not known", where, key, text));
+}
+
+const std::vector<std::pair<std::string, Reduction>> reductions = {{"ordered", Reduction::ordered}, {"fast", Reduction::fast}};
+const std::vector<std::pair<std::string, Recompute>> recomputes = {{"none", Recompute::none}, {"layers", Recompute::layers}};
+const std::vector<std::pair<std::string, base::DType>> dtypes = {{"f32", base::DType::f32}, {"bf16", base::DType::bf16}};
+
+Json predicted_json(const Plan& p) {
+  Json memory = Json::object(), traffic = Json::array();
+  for (std::size_t i = 0; i < memory_categories.size(); ++i) memory[memory_categories[i]] = p.memory.categories[i];
+  memory["reserve"] = p.memory.reserve;
+  for (const auto& ranks : p.traffic) {
+    Json operations = Json::array();
+    for (const auto& t : ranks.operations) operations.push_back({{"group", t.group}, {"operation", t.operation}, {"calls", t.calls}, {"bytes", t.bytes}});
+    traffic.push_back({{"first_rank", ranks.first_rank}, {"last_rank", ranks.last_rank}, {"operations", operations}});
+  }
+  return {{"parameters", p.parameters}, {"rank_bytes", memory}, {"step_traffic", traffic}, {"step_flops", p.flops}};
+}
+
+void read_predicted(Plan& p, base::JsonObject o, const std::string& where) {
+  p.parameters = o.integer("parameters");
+  auto memory = o.object("rank_bytes");
+  for (std::size_t i = 0; i < memory_categories.size(); ++i) p.memory.categories[i] = memory.integer(memory_categories[i]);
+  p.memory.reserve = memory.integer("reserve");
+  memory.done();
+  for (const auto& item : o.array("step_traffic")) {
+    base::JsonObject ranks(item, where + ": step_traffic");
+    RankTraffic t{small(ranks, "first_rank", where), small(ranks, "last_rank", where), {}};
+    for (const auto& each : ranks.array("operations")) {
+      base::JsonObject operation(each, where + ": operations");
+      t.operations.push_back({operation.text("group"), operation.text("operation"), operation.integer("calls"), operation.integer("bytes")});
+      operation.done();
+    }
+    ranks.done();
+    p.traffic.push_back(std::move(t));
+  }
+  p.flops = o.number("step_flops");
+  o.done();
+}
+
+Topology read_topology(base::JsonObject& o, const std::string& where) {
+  std::vector<Topology::Axis> axes;
+  for (const auto& item : o.array("topology")) {
+    base::JsonObject axis(item, where + ": topology");
+    axes.push_back({axis.text("axis"), small(axis, "size", where, 1)});
+    axis.done();
+  }
+  try {
+    return Topology(std::move(axes));
+  } catch (const std::invalid_argument& e) {
+    throw base::InputError(fmt::format("{}: topology: {}", where, e.what()));
+  }
+}
+
+ModelConfig read_model(base::JsonObject& o, const std::string& where) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  const auto& model = o.at("model");
+  if (!model.is_object()) throw base::InputError(fmt::format("{}: 'model' must be an object", where));
+  for (const auto& [name, value] : model.items()) {
+    if (!value.is_string()) throw base::InputError(fmt::format("{}: model: '{}' must be text", where, name));
+    pairs.emplace_back(name, value.get<std::string>());
+  }
+  try {
+    return from_pairs(pairs, where + ": model");
+  } catch (const base::UsageError& e) {
+    throw base::InputError(fmt::format("{}: {}", where, e.what()), e.hint());
+  }
+}
+
+}  // namespace
+
+void predict(Plan& p) {
+  p.stage_boundaries = {0, p.model.layers};
+  p.parameters = parameter_count(p.model);
+  p.memory = rank_memory(p.model, p.states(), p.micro(), p.recompute);
+  p.flops = step_flops(p.model, p.global_batch, p.sequence, p.recompute);
+  p.traffic.clear();
+  const int n = p.topology.world(), busy = p.batch().contributors(p.batch().turns() - 1);
+  p.traffic.push_back({0, busy - 1, step_traffic(p.model, p.states(), p.reduction, 0)});
+  if (busy < n) p.traffic.push_back({busy, n - 1, step_traffic(p.model, p.states(), p.reduction, n - 1)});
+}
+
+std::string to_json(const Plan& p) {
+  Json model = Json::object(), topology = Json::array();
+  for (const auto& [name, value] : to_pairs(p.model)) model[name] = value;
+  for (const auto& axis : p.topology.axes()) topology.push_back({{"axis", axis.name}, {"size", axis.size}});
+  Json j;
+  j["format"] = plan_format;
+  j["model"] = model;
+  j["topology"] = topology;
+  j["stage_boundaries"] = p.stage_boundaries;
+  j["zero"] = p.zero;
+  j["micro_batch"] = p.micro_batch;
+  j["global_batch"] = p.global_batch;
+  j["sequence"] = p.sequence;
+  j["fold"] = p.fold;
+  j["schedule"] = p.schedule;
+  j["reduction"] = p.reduction == Reduction::ordered ? "ordered" : "fast";
+  j["recompute"] = p.recompute == Recompute::none ? "none" : "layers";
+  j["dtype"] = base::name_of(p.dtype);
+  j["gradient_dtype"] = base::name_of(p.gradient_dtype);
+  j["layer_slots"] = p.layer_slots;
+  j["threads"] = p.threads;
+  j["device_memory"] = p.device_memory;
+  j["predicted"] = predicted_json(p);
+  return j.dump(2) + "\n";
+}
+
+Plan plan_from_json(const std::string& text, const std::string& where) {
+  const auto j = base::parse_json(text, where);
+  base::JsonObject o(j, where);
+  const auto format = o.text("format");
+  if (format != plan_format) throw base::InputError(fmt::format("{}: format is {}, expected {}", where, format, plan_format));
+  Plan p;
+  p.model = read_model(o, where);
+  p.topology = read_topology(o, where);
+  for (const auto& b : o.array("stage_boundaries")) {
+    if (!b.is_number_integer()) throw base::InputError(fmt::format("{}: 'stage_boundaries' must be whole numbers", where));
+    p.stage_boundaries.push_back(b.get<std::int64_t>());
+  }
+  p.zero = small(o, "zero", where);
+  p.micro_batch = o.integer("micro_batch");
+  p.global_batch = o.integer("global_batch");
+  p.sequence = o.integer("sequence");
+  p.fold = o.integer("fold");
+  p.schedule = o.text("schedule");
+  p.reduction = one_of(o, "reduction", where, reductions);
+  p.recompute = one_of(o, "recompute", where, recomputes);
+  p.dtype = one_of(o, "dtype", where, dtypes);
+  p.gradient_dtype = one_of(o, "gradient_dtype", where, dtypes);
+  p.layer_slots = small(o, "layer_slots", where);
+  p.threads = small(o, "threads", where);
+  p.device_memory = o.integer("device_memory");
+  read_predicted(p, o.object("predicted"), where);
+  o.done();
+  return p;
+}
+
+}  // namespace trainyard::plan

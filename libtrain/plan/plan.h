@@ -1,0 +1,55 @@
+// Plan: how a model is cut and what that will cost, as data. JSON "trainyard.plan/1".
+#pragma once
+
+#include "libtrain/plan/memory.h"
+#include "libtrain/plan/topology.h"
+#include "libtrain/plan/traffic.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trainyard::plan {
+
+inline constexpr const char* plan_format = "trainyard.plan/1";
+
+// What a group of ranks [first_rank, last_rank] sends in one step; ranks differ when the last turn is ragged.
+struct RankTraffic {
+  int first_rank = 0, last_rank = 0;
+  std::vector<Traffic> operations;
+  bool operator==(const RankTraffic&) const = default;
+};
+
+struct Plan {
+  // decided
+  ModelConfig model;
+  Topology topology = Topology({{"data", 1}});
+  std::vector<std::int64_t> stage_boundaries;   // layers: {0, layers} is one stage
+  int zero = 0;
+  std::int64_t micro_batch = 1, global_batch = 1, sequence = 1, fold = 1;   // batches in sequences, sequence in tokens
+  std::string schedule = "one-stage";
+  Reduction reduction = Reduction::ordered;
+  Recompute recompute = Recompute::none;
+  base::DType dtype = base::DType::f32, gradient_dtype = base::DType::f32;
+  int layer_slots = 2;                          // layer units in flight
+  int threads = 1;                              // of each rank
+  std::int64_t device_memory = 0;               // bytes of one rank; 0: not stated
+  // predicted
+  std::int64_t parameters = 0;
+  MemoryBytes memory;                           // of every rank
+  std::vector<RankTraffic> traffic;
+  double flops = 0;                             // of a step, all ranks together
+
+  BatchPlan batch() const { return {global_batch, micro_batch, fold, topology.size("data")}; }
+  StateShape states() const { return {zero, dtype, gradient_dtype, batch(), layer_slots}; }
+  MicroShape micro() const { return {micro_batch, sequence, dtype, threads}; }
+};
+
+// Fills stage_boundaries and everything predicted. The plan must be free of the problems that `decision_problems` names.
+void predict(Plan& plan);
+
+std::string to_json(const Plan& plan);          // two spaces, one newline at the end
+// Throws InputError naming `where`: truncated or damaged text, another format, a missing key, a wrong type, an unknown key (with the nearest).
+Plan plan_from_json(const std::string& text, const std::string& where);
+
+}  // namespace trainyard::plan

@@ -1,0 +1,25 @@
+// Everything that is wrong with a plan, at once, each with what to try.
+#pragma once
+
+#include "libtrain/plan/plan.h"
+
+#include <string>
+#include <vector>
+
+namespace trainyard::plan {
+
+struct Problem {
+  std::string message, hint;
+};
+
+// Model, ranges, divisibility, more data ranks than groups of micro-batches. A plan without these can be predicted. Reads no prediction.
+std::vector<Problem> decision_problems(const Plan& plan);
+// Arenas and reserve against device_memory, with the price of each remedy; empty when it fits or no limit is stated. Needs predict().
+std::vector<Problem> memory_problems(const Plan& plan);
+// Both, and the size of the world that the plan is to run on. The memory is judged by a fresh prediction, not by what the plan carries.
+std::vector<Problem> problems(const Plan& plan, int world);
+
+// One text: "1. message (hint)" on lines of its own when there are several.
+std::string text_of(const std::vector<Problem>& problems);
+
+}  // namespace trainyard::plan

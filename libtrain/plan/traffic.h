@@ -1,0 +1,25 @@
+// Traffic of one rank in one optimizer step, per operation of the data group, by formula: what the communicator's ledger will read.
+#pragma once
+
+#include "libtrain/plan/states.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trainyard::plan {
+
+enum class Reduction { ordered, fast };
+
+struct Traffic {
+  std::string group, operation;         // as the ledger names them
+  std::int64_t calls = 0, bytes = 0;    // bytes that leave the rank: (N-1)/N of what is gathered or reduced
+  bool operator==(const Traffic&) const = default;
+};
+
+// A training step without validation, of the data group. Each turn reduces every unit once for each use (a tied table twice). Stages 0, 1, 2 gather every unit
+// once after the last turn, stage 0 as gradient sums, 1 and 2 as working parameters; stage 3 gathers for every lease of every micro-batch.
+// An ordered reduction costs a rank nothing in a turn in which it idles. Not included: the engine's control group (flags, losses, norms).
+std::vector<Traffic> step_traffic(const ModelConfig& model, const StateShape& shape, Reduction reduction, int data_rank);
+
+}  // namespace trainyard::plan
