@@ -19,7 +19,10 @@ class PlainStore : public params::ParameterStore {
  public:
   struct Call { enum Kind { acquire, give_back, open, commit } kind; plan::Use use; bool operator==(const Call&) const = default; };
 
-  PlainStore(const plan::ModelConfig& model, base::DType dtype, std::uint64_t seed) : units(plan::units(model)), dtype_(dtype) {
+  enum class Fill { nan, nothing };   // what open() leaves in a gradient
+
+  PlainStore(const plan::ModelConfig& model, base::DType dtype, std::uint64_t seed, Fill fill = Fill::nan)
+      : units(plan::units(model)), dtype_(dtype), fill_(fill) {
     gradient_dtype_ = dtype == base::DType::f64 ? base::DType::f64 : base::DType::f32;
     for (const auto& unit : units) {
       layouts.push_back(plan::layout(unit, 1));
@@ -82,6 +85,7 @@ class PlainStore : public params::ParameterStore {
   void open(plan::Use use) override {
     calls.push_back({Call::open, use});
     ++opened;
+    if (fill_ == Fill::nothing) return;
     auto& g = gradients_[use.use][static_cast<std::size_t>(use.unit)];
     const auto& unit = units[static_cast<std::size_t>(use.unit)];
     for (std::size_t p = 0; p < unit.parameters.size(); ++p)
@@ -109,6 +113,7 @@ class PlainStore : public params::ParameterStore {
   }
 
   base::DType dtype_, gradient_dtype_;
+  Fill fill_;
   std::vector<std::vector<char>> weights_, gradients_[2];
 };
 

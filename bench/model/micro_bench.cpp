@@ -1,0 +1,48 @@
+// Forward and backward of one micro-batch, without store traffic or update: tokens per second and FLOP/s by the formula of bench/README.md.
+#include "libtrain/plan/inventory.h"
+#include "tests/model/small_model.h"
+
+#include <benchmark/benchmark.h>
+
+namespace trainyard::test {
+namespace {
+
+plan::ModelConfig compared() {   // 4 layers, 256 wide
+  auto m = plan::preset("gpt2");
+  m.name = "4x256";
+  m.layers = 4, m.hidden = 256, m.heads = m.kv_heads = 8, m.ffn = 1024, m.vocabulary = 8192, m.context = 256;
+  return m;
+}
+
+// Multiply-adds count two; attention is causal and counted in full: 6 for each weight of a product and token, 12 L h T for each token.
+double flops_of(const plan::ModelConfig& m, double tokens, double sequence) {
+  double weights = static_cast<double>(m.vocabulary * m.hidden);
+  for (const auto& unit : plan::units(m))
+    for (const auto& p : unit.parameters)
+      if (unit.name.starts_with("layers.") && p.shape.size() == 2) weights += static_cast<double>(p.count());
+  return tokens * (6 * weights + 12 * static_cast<double>(m.layers * m.hidden) * sequence);
+}
+
+void micro(benchmark::State& state, plan::ModelConfig m, std::int64_t b, std::int64_t t, base::DType dtype) {
+  const plan::MicroShape shape{b, t, dtype, static_cast<int>(state.range(0))};
+  PlainStore store(m, dtype, 1, PlainStore::Fill::nothing);
+  Runner runner(m, shape);
+  const Batch batch(formula_windows(m.vocabulary, 0, b, t, false), false);
+  for (auto _ : state) runner.train(store, batch);
+  const auto tokens = static_cast<double>(state.iterations() * b * t);
+  state.counters["tokens/s"] = benchmark::Counter(tokens, benchmark::Counter::kIsRate);
+  state.counters["FLOP/s"] = benchmark::Counter(flops_of(m, tokens, static_cast<double>(t)), benchmark::Counter::kIsRate);
+}
+
+plan::ModelConfig gpt2_small() {
+  auto m = plan::preset("gpt2");
+  m.vocabulary = 50257;
+  return m;
+}
+
+BENCHMARK_CAPTURE(micro, 4x256_f32, compared(), 8, 256, base::DType::f32)->Arg(1)->Arg(4)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(micro, 4x256_bf16, compared(), 8, 256, base::DType::bf16)->Arg(4)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(micro, gpt2_f32, gpt2_small(), 4, 256, base::DType::f32)->Arg(4)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace trainyard::test
