@@ -1,0 +1,92 @@
+// Plans as JSON, damaged plans, and everything that is wrong with one.
+#include "libtrain/base/error.h"
+#include "libtrain/plan/problems.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace trainyard::plan {
+
+namespace {
+
+Plan sample() {
+  Plan p;
+  p.model = preset("llama-nano");
+  p.model.vocabulary = 257;
+  p.topology = Topology({{"data", 3}});
+  p.zero = 2;
+  p.global_batch = 8, p.micro_batch = 2, p.sequence = 32;
+  p.dtype = base::DType::bf16;
+  predict(p);
+  return p;
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const auto at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+}  // namespace
+
+TEST(Plan, RoundTrips) {
+  const auto p = sample();
+  const auto text = to_json(p);
+  const auto q = plan_from_json(text, "plan.json");
+  EXPECT_EQ(to_json(q), text);
+  EXPECT_EQ(q.model, p.model);
+  EXPECT_EQ(q.memory, p.memory);
+  EXPECT_EQ(q.traffic, p.traffic);
+  EXPECT_EQ(q.traffic.size(), 2u);  // 4 micro-batches on 3 ranks: the last turn is ragged
+  EXPECT_TRUE(problems(q, 3).empty());
+}
+
+TEST(Plan, EveryTruncationIsRefused) {
+  const auto text = to_json(sample());
+  for (std::size_t n = 0; n + 2 < text.size(); n += 7) EXPECT_THROW(plan_from_json(text.substr(0, n), "plan.json"), base::InputError) << n;
+}
+
+TEST(Plan, UnknownKeysNameTheNearest) {
+  const auto text = to_json(sample());
+  try {
+    plan_from_json(replaced(text, "\"layer_slots\"", "\"layer_slot\": 1, \"layer_slots\""), "plan.json");
+    FAIL();
+  } catch (const base::InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("layer_slot'"), std::string::npos);
+    EXPECT_NE(e.hint().find("'layer_slots'"), std::string::npos);
+  }
+  EXPECT_THROW(plan_from_json(replaced(text, "\"kv-heads\"", "\"kv-head\""), "plan.json"), base::InputError);
+  EXPECT_THROW(plan_from_json(replaced(text, "\"zero\": 2", "\"zero\": \"2\""), "plan.json"), base::InputError);
+  EXPECT_THROW(plan_from_json(replaced(text, "\"zero\": 2", "\"zero\": 2.5"), "plan.json"), base::InputError);
+  EXPECT_THROW(plan_from_json(replaced(text, "trainyard.plan/1", "trainyard.plan/2"), "plan.json"), base::InputError);
+  EXPECT_THROW(plan_from_json("[]", "plan.json"), base::InputError);
+}
+
+TEST(Problems, AllAtOnce) {
+  auto p = sample();
+  p.zero = 4;
+  p.global_batch = 9;
+  p.sequence = 1000;
+  p.model.heads = 5;
+  EXPECT_EQ(problems(p, 2).size(), 6u);  // hidden over heads, heads over kv-heads, zero, sequence, divisibility, world
+  p = sample();
+  p.topology = Topology({{"data", 5}});
+  EXPECT_EQ(problems(p, 5).size(), 1u);  // more ranks than micro-batches
+}
+
+TEST(Problems, MemoryDeficitPricesRemedies) {
+  auto p = sample();
+  p.model = preset("gpt2");
+  p.model.vocabulary = 50257;
+  p.zero = 0;
+  predict(p);
+  p.device_memory = p.memory.total();
+  EXPECT_TRUE(problems(p, 3).empty());
+  --p.device_memory;
+  const auto found = problems(p, 3);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_NE(found[0].hint.find("--zero 3 would need"), std::string::npos);
+}
+
+}  // namespace trainyard::plan

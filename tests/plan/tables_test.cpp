@@ -1,0 +1,179 @@
+// Reference tables: ranks, parameter counts, layout, fold, memory, traffic and FLOPs.
+#include "libtrain/plan/flops.h"
+#include "libtrain/plan/memory.h"
+#include "libtrain/plan/schedule.h"
+#include "libtrain/plan/topology.h"
+#include "libtrain/plan/traffic.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+namespace trainyard::plan {
+
+namespace {
+
+ModelConfig with_vocabulary(const char* name, std::int64_t vocabulary) {
+  auto m = preset(name);
+  m.vocabulary = vocabulary;
+  return m;
+}
+
+std::int64_t bytes_of(const std::vector<Traffic>& all) {
+  std::int64_t n = 0;
+  for (const auto& t : all) n += t.bytes;
+  return n;
+}
+
+}  // namespace
+
+TEST(Topology, RanksOfTheLiterature) {
+  const Topology t({{"pipe", 4}, {"data", 2}, {"tensor", 4}});
+  EXPECT_EQ(t.world(), 32);
+  for (int p = 0; p < 4; ++p)
+    for (int d = 0; d < 2; ++d)
+      for (int k = 0; k < 4; ++k) EXPECT_EQ(t.rank_of({{"pipe", p}, {"data", d}, {"tensor", k}}), (p * 2 + d) * 4 + k);
+  EXPECT_EQ(t.peers(13, {"pipe"}), (std::vector<int>{5, 13, 21, 29}));
+  const Topology experts({{"group", 2}, {"expert", 4}, {"tensor", 2}});
+  EXPECT_EQ(experts.peers(2, {"expert"}), (std::vector<int>{0, 2, 4, 6}));
+  EXPECT_EQ(experts.peers(15, {"expert"}), (std::vector<int>{9, 11, 13, 15}));
+  EXPECT_EQ(experts.peers(6, {"group"}), (std::vector<int>{6, 14}));
+  EXPECT_EQ(t.size("nobody"), 1);
+  EXPECT_THROW(t.coordinate(32, "pipe"), std::out_of_range);
+  EXPECT_THROW(Topology({{"data", 0}}), std::invalid_argument);
+}
+
+TEST(Inventory, ParameterCounts) {
+  EXPECT_EQ(parameter_count(with_vocabulary("gpt2", 50257)), 124439808);
+  EXPECT_EQ(parameter_count(with_vocabulary("gpt2-medium", 50257)), 354823168);
+  EXPECT_EQ(parameter_count(with_vocabulary("gpt2-large", 50257)), 774030080);
+  EXPECT_EQ(parameter_count(with_vocabulary("gpt2-xl", 50257)), 1557611200);
+  // Per layer 12 h^2 + 13 h; tables (V + context) h; final norm 2 h.
+  const std::int64_t h = 12288;
+  EXPECT_EQ(parameter_count(with_vocabulary("gpt3-175b", 51200)), 96 * (12 * h * h + 13 * h) + (51200 + 2048) * h + 2 * h);
+  EXPECT_EQ(parameter_count(with_vocabulary("llama-8b", 128256)), 8030261248);
+}
+
+TEST(Inventory, LayoutHasAlignedStartsAndEqualPieces) {
+  for (const char* name : {"gpt2-nano", "llama-nano", "gpt2-micro"})
+    for (int n : {1, 2, 3, 7, 64}) {
+      for (const auto& unit : units(with_vocabulary(name, 257))) {
+        const auto l = layout(unit, n);
+        std::int64_t end = 0;
+        for (std::size_t i = 0; i < l.offsets.size(); ++i) {
+          EXPECT_EQ(l.offsets[i] % 16, 0);
+          EXPECT_GE(l.offsets[i], end);
+          EXPECT_LT(l.offsets[i], end + 16);
+          end = l.offsets[i] + unit.parameters[i].stored_count();
+        }
+        EXPECT_EQ(l.used, end);
+        EXPECT_EQ(l.piece * n, l.padded);
+        EXPECT_EQ(l.piece % 64, 0);
+        EXPECT_LT(l.padded - l.used, 64 * n);
+      }
+    }
+}
+
+TEST(Inventory, TiedTableIsUsedTwice) {
+  const auto tied = uses(with_vocabulary("gpt2-nano", 257));
+  EXPECT_EQ(tied.front(), (Use{0, 0}));
+  EXPECT_EQ(tied.back(), (Use{0, 1}));
+  EXPECT_EQ(tied.size(), 6u);
+  EXPECT_EQ(uses(with_vocabulary("llama-nano", 257)).size(), 4u);
+}
+
+TEST(Batch, EveryMicroOnceInAscendingOrder) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 300; ++round) {
+    BatchPlan b;
+    const std::int64_t micros = 1 + static_cast<std::int64_t>(random() % 40);
+    b.micro_batch = 1 + static_cast<std::int64_t>(random() % 4);
+    b.global_batch = micros * b.micro_batch;
+    b.fold = 1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(micros));
+    b.data_ranks = 1 + static_cast<int>(random() % static_cast<unsigned>(b.groups()));
+    std::vector<int> seen(static_cast<std::size_t>(micros), 0);
+    for (int r = 0; r < b.data_ranks; ++r) {
+      std::int64_t last = -1, turns = 0, updates = 0;
+      for (const auto& a : one_stage(b, r)) {
+        turns += a.kind == Action::Kind::reduce || a.kind == Action::Kind::idle;
+        updates += a.kind == Action::Kind::update;
+        if (a.kind != Action::Kind::backward) continue;
+        EXPECT_GT(a.micro, last);
+        last = a.micro;
+        ++seen[static_cast<std::size_t>(a.micro)];
+        EXPECT_EQ(a.micro / b.fold % b.data_ranks, r);
+      }
+      EXPECT_EQ(turns, b.turns());
+      EXPECT_EQ(updates, 1);
+    }
+    for (int count : seen) EXPECT_EQ(count, 1);
+  }
+}
+
+TEST(Memory, ReferenceTable) {
+  const auto gb = [](int stage, base::DType gradient) { return model_state_bytes(7500000000, 64, stage, base::DType::bf16, gradient) * 1e-9; };
+  const double half[] = {120, 31.40625, 16.640625, 1.875}, full[] = {135, 46.40625, 16.875, 2.109375};
+  for (int stage = 0; stage < 4; ++stage) {
+    EXPECT_NEAR(gb(stage, base::DType::bf16), half[stage], 1e-9);
+    EXPECT_NEAR(gb(stage, base::DType::f32), full[stage], 1e-9);
+  }
+}
+
+// The bytes that stores allocate, less what padding, tied second uses and rotating buffers add, are the textbook's.
+TEST(Memory, StatesFollowTheFormulaOnRandomModels) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 60; ++round) {
+    auto m = with_vocabulary(round % 2 ? "llama-nano" : "gpt2-nano", 128 * (1 + static_cast<std::int64_t>(random() % 8)));
+    m.tied = false;
+    m.layers = 1 + static_cast<std::int64_t>(random() % 6);
+    const int n = 1 + static_cast<int>(random() % 8);
+    const auto working = random() % 2 ? base::DType::bf16 : base::DType::f32, gradient = base::DType::f32;
+    const auto psi = parameter_count(m);
+    for (int stage = 0; stage < 4; ++stage) {
+      const UnitSet set(m, n);
+      const auto s = state_bytes(set, {stage, working, gradient, {n, 1, 1, n}, 2});
+      const double padding = static_cast<double>(set.padded_total() - psi) * 20;
+      const double states = static_cast<double>(s.parameters + s.gradients + s.optimizer), formula = model_state_bytes(psi, n, stage, working, gradient);
+      EXPECT_GE(states, formula);
+      EXPECT_LE(states - formula, padding) << "stage " << stage << " n " << n;
+    }
+  }
+}
+
+TEST(Traffic, FactorsOfTheTable) {
+  const auto m = with_vocabulary("llama-nano", 256);
+  for (int n : {2, 3, 4})
+    for (std::int64_t g_micros : {1, 3}) {
+      const UnitSet set(m, n);
+      const std::int64_t part = (n - 1) * set.piece_total() * 4;  // (N-1)/N of the padded parameters, f32
+      const auto sent = [&](int stage, std::int64_t fold) {
+        return bytes_of(step_traffic(m, {stage, base::DType::f32, base::DType::f32, {n * g_micros, 1, fold, n}, 2}, Reduction::ordered, 0));
+      };
+      EXPECT_EQ(sent(0, g_micros), 2 * part);
+      EXPECT_EQ(sent(1, g_micros), 2 * part);
+      EXPECT_EQ(sent(2, 1), (g_micros + 1) * part);
+      // Stage 3: the embedding's backward needs no weights, so its second gather is saved.
+      EXPECT_EQ(sent(3, 1), g_micros * (3 * part - (n - 1) * set.layouts[0].piece * 4));
+    }
+}
+
+TEST(Traffic, IdleRanksSendNothingInAnOrderedTurnAndTiedTablesCountTwice) {
+  const auto m = with_vocabulary("gpt2-nano", 256);
+  const StateShape shape{1, base::DType::f32, base::DType::f32, {4, 1, 1, 3}, 2};
+  const UnitSet set(m, 3);
+  EXPECT_EQ(set.piece_total_uses() - set.piece_total(), set.layouts[0].piece);
+  const auto first = step_traffic(m, shape, Reduction::ordered, 0), last = step_traffic(m, shape, Reduction::ordered, 2);
+  EXPECT_EQ(first[0].bytes, 2 * 2 * set.piece_total_uses() * 4);
+  EXPECT_EQ(last[0].bytes, 1 * 2 * set.piece_total_uses() * 4);
+  EXPECT_EQ(first[0].calls, last[0].calls);
+}
+
+TEST(Flops, EquationOfTheReference) {
+  const double B = 8, s = 1024, L = 12, h = 768, V = 50257;
+  const auto m = with_vocabulary("gpt2", 50257);
+  EXPECT_NEAR(step_flops(m, 8, 1024) / (72 * B * s * L * h * h * (1 + s / (6 * h) + V / (12 * L * h))), 1, 1e-12);
+  EXPECT_NEAR(step_flops(m, 8, 1024, Recompute::layers) / (96 * B * s * L * h * h * (1 + s / (6 * h) + V / (16 * L * h))), 1, 1e-12);
+}
+
+}  // namespace trainyard::plan

@@ -1,0 +1,90 @@
+// partition-model: what a model needs on each rank and sends in each step, before anything is started.
+#include "libtrain/base/error.h"
+#include "libtrain/plan/problems.h"
+#include "tools/common/program.h"
+#include "tools/common/size_text.h"
+#include "tools/partition-model/plan_file.h"
+#include "tools/partition-model/report.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <string>
+
+using namespace trainyard;
+
+namespace {
+
+struct Options {
+  std::string model = "gpt2-micro", dtype = "f32", gradient_dtype = "f32", reduction = "ordered", recompute = "none", device_memory, output;
+  std::int64_t vocabulary = 0;
+  int ranks = 1;
+  bool json = false, force = false;
+};
+
+// Shards say what the vocabulary is; without them it is the one that the published model has.
+std::int64_t usual_vocabulary(const plan::ModelConfig& model) {
+  if (model.name == "gpt3-175b") return 51200;
+  return model.positions == plan::Positions::rotary ? 128256 : 50257;
+}
+
+void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code) {
+  if (!problems.empty()) throw base::Error(code, plan::text_of(problems), problems.size() == 1 ? problems[0].hint : "");
+}
+
+plan::Plan decide(plan::Plan p, const Options& o) {
+  p.model = plan::load_model(o.model);
+  if (o.vocabulary > 0) p.model.vocabulary = o.vocabulary;
+  if (p.model.vocabulary == 0) p.model.vocabulary = usual_vocabulary(p.model);
+  if (p.sequence == 0) p.sequence = p.model.context;
+  if (p.global_batch == 0) p.global_batch = p.micro_batch * p.fold * o.ranks;
+  p.topology = plan::Topology({{"data", o.ranks}});
+  p.dtype = base::dtype_from_name(o.dtype);
+  p.gradient_dtype = base::dtype_from_name(o.gradient_dtype);
+  p.reduction = o.reduction == "fast" ? plan::Reduction::fast : plan::Reduction::ordered;
+  p.recompute = o.recompute == "layers" ? plan::Recompute::layers : plan::Recompute::none;
+  if (!o.device_memory.empty()) p.device_memory = tools::parse_size(o.device_memory, "--device-memory");
+  return p;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"", "partition-model"};
+  tools::describe_program(app, "Predict memory, traffic and FLOPs of training a model over ranks, and write the plan that train follows.",
+                          "  partition-model --model gpt2 --ranks 8 --zero 2 --dtype bf16 --micro-batch 4 --global-batch 64 --sequence 1024\n"
+                          "  partition-model --model llama-1b --ranks 16 --zero 3 --dtype bf16 --device-memory 80GB --json\n",
+                          "train, inspect");
+  Options o;
+  plan::Plan p;
+  p.sequence = p.global_batch = 0;
+  app.add_option("--model", o.model, "preset or TOML file")->capture_default_str()->group("Model");
+  app.add_option("--vocabulary", o.vocabulary, "tokens; default 50257 (gpt2), 51200 (gpt3), 128256 (llama)")->check(CLI::Range(1, 1 << 24))->group("Model");
+  app.add_option("--sequence", p.sequence, "tokens a sequence; default: the model's context")->check(CLI::Range(1, 1 << 24))->group("Model");
+  app.add_option("--ranks", o.ranks, "data-parallel ranks")->check(CLI::Range(1, 1 << 20))->capture_default_str()->group("Cut");
+  app.add_option("--zero", p.zero, "ZeRO stage, 0 to 3")->capture_default_str()->group("Cut");
+  app.add_option("--micro-batch", p.micro_batch, "sequences a micro-batch")->check(CLI::Range(1, 1 << 24))->capture_default_str()->group("Cut");
+  app.add_option("--global-batch", p.global_batch, "sequences a step; default: one group a rank")->group("Cut");
+  app.add_option("--fold", p.fold, "micro-batches added locally before a reduction")->check(CLI::Range(1, 1 << 24))->capture_default_str()->group("Cut");
+  app.add_option("--reduction", o.reduction, "ordered or fast")->check(CLI::IsMember({"ordered", "fast"}))->capture_default_str()->group("Cut");
+  app.add_option("--recompute", o.recompute, "none or layers")->check(CLI::IsMember({"none", "layers"}))->capture_default_str()->group("Cut");
+  app.add_option("--layer-slots", p.layer_slots, "layers in flight")->capture_default_str()->group("Cut");
+  app.add_option("--threads", p.threads, "threads of each rank")->capture_default_str()->group("Cut");
+  app.add_option("--dtype", o.dtype, "working dtype, f32 or bf16")->check(CLI::IsMember({"f32", "bf16"}))->capture_default_str()->group("Numbers");
+  app.add_option("--gradient-dtype", o.gradient_dtype, "f32 or bf16")->check(CLI::IsMember({"f32", "bf16"}))->capture_default_str()->group("Numbers");
+  app.add_option("--device-memory", o.device_memory, "memory of one rank, for example 80GB; exit 3 when the plan does not fit")->group("Limit");
+  app.add_option("--output", o.output, "write the plan to this file, - for stdout")->group("Product");
+  app.add_flag("--force", o.force, "replace an existing file")->group("Product");
+  app.add_flag("--json", o.json, "print the plan as JSON")->group("Product");
+  return tools::guarded(app, argc, argv, [&] {
+    auto plan = decide(p, o);
+    refuse(plan::decision_problems(plan), base::ExitCode::usage);
+    plan::predict(plan);
+    refuse(plan::memory_problems(plan), base::ExitCode::input_refused);
+    const auto json = plan::to_json(plan);
+    if (!o.output.empty() && o.output != "-") tools::write_plan_file(o.output, json, o.force ? tools::Existing::replace : tools::Existing::keep);
+    const auto text = o.json || o.output == "-" ? json : tools::plan_table(plan);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return base::ExitCode::done;
+  });
+}

@@ -1,0 +1,47 @@
+// Writes a plan: temporary name, sync, rename or link.
+#include "tools/partition-model/plan_file.h"
+
+#include "libtrain/base/error.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+namespace trainyard::tools {
+
+void write_plan_file(const std::string& path, const std::string& text, Existing existing) {
+  if (existing == Existing::keep && std::filesystem::exists(path)) throw base::UsageError(fmt::format("{} exists", path), "--force replaces it");
+  const auto temporary = fmt::format("{}.partial.{}", path, getpid());
+  const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file < 0) throw base::EnvironmentError(fmt::format("cannot write {}: {}", path, std::strerror(errno)), "is the folder there, and yours?");
+  const auto fail = [&](const char* what, int error) {
+    unlink(temporary.c_str());
+    throw base::EnvironmentError(fmt::format("cannot {} {}: {}", what, path, std::strerror(error)), "is the disk full?");
+  };
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const auto n = write(file, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      const int error = errno;
+      close(file);
+      fail("write", error);
+    }
+    done += static_cast<std::size_t>(n);
+  }
+  const int synced = fsync(file), sync_error = errno;
+  if (close(file) != 0 || synced != 0) fail("sync", synced != 0 ? sync_error : errno);
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) fail("rename", errno);
+  const auto folder = std::filesystem::path(path).parent_path();
+  const int directory = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory >= 0) {
+    fsync(directory);
+    close(directory);
+  }
+}
+
+}  // namespace trainyard::tools

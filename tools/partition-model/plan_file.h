@@ -1,0 +1,13 @@
+// A plan's file: whole or absent.
+#pragma once
+
+#include <string>
+
+namespace trainyard::tools {
+
+enum class Existing { keep, replace };
+// Writes text under a temporary name beside `path`, syncs, renames. UsageError when the file exists and is to be kept, EnvironmentError when
+// it cannot be written. partition-model links no room above plan, so it has this of its own.
+void write_plan_file(const std::string& path, const std::string& text, Existing existing);
+
+}  // namespace trainyard::tools
