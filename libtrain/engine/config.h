@@ -1,6 +1,8 @@
 // RunConfig: what a user can say about a training run, with its defaults. One description gives flags, file keys and --print-config.
 #pragma once
 
+#include "libtrain/base/fields.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -51,5 +53,8 @@ struct RunConfig {
   double hang_timeout = 600;              // seconds
   double collective_delay = 0;            // seconds added to every collective, to see what overlap hides
 };
+
+// The one description: names, groups, help with units.
+std::vector<base::Field> fields_of(RunConfig& config);
 
 }  // namespace trainyard::engine

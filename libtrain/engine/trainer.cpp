@@ -3,7 +3,6 @@
 
 #include "kernels/finite/finite.h"
 #include "libtrain/base/error.h"
-#include "libtrain/model/assemble.h"
 
 #include <algorithm>
 #include <chrono>
@@ -35,14 +34,14 @@ CategoryBytes predicted_memory(const TrainerSetup& s) {
   at(tensor::Category::optimizer) = states.optimizer;
   at(tensor::Category::activations) = plan::activation_bytes(s.model, s.micro, plan::Pass::train, s.recompute);
   at(tensor::Category::communication_staging) = states.communication_staging;
-  at(tensor::Category::workspace) = plan::workspace_bytes(s.model, s.micro, plan::Pass::train);
+  at(tensor::Category::workspace) = std::max(plan::workspace_bytes(s.model, s.micro, plan::Pass::train, s.recompute), plan::workspace_bytes(s.model, s.micro, plan::Pass::evaluate));
   at(tensor::Category::save_snapshot) = states.save_snapshot;
   return out;
 }
 
 Trainer::Trainer(const TrainerSetup& setup, World& world, Batches& batches)
     : setup_(setup), world_(world), batches_(batches), set_(setup.model, setup.states.batch.data_ranks), memory_(predicted_memory(setup)),
-      compute_(tensor::Exec::caller(&memory_[tensor::Category::workspace], setup.micro.threads)),
+      compute_(tensor::Exec::caller(&memory_[tensor::Category::workspace], setup.micro.threads)), decoder_(setup.model, setup.recompute),
       accesses_(plan::training_accesses(setup.model)), training_leases_(plan::leases_of(accesses_)),
       evaluation_leases_(plan::leases_of(plan::evaluation_accesses(setup.model))), saved_(memory_[tensor::Category::activations]) {
   using tensor::Category;
@@ -51,8 +50,6 @@ Trainer::Trainer(const TrainerSetup& setup, World& world, Batches& batches)
       memory_[Category::gathered_units], memory_[Category::gradients], memory_[Category::unit_gradients], memory_[Category::optimizer],
       memory_[Category::communication_staging]});
   store_ = std::make_unique<params::ZeroStore>(*context_);
-  blocks_ = model::assemble(setup_.model, setup_.recompute);
-  stream_ = memory_[Category::activations].allocate(setup_.micro.dtype, {setup_.micro.rows(), setup_.model.hidden});
   const auto micros = static_cast<std::size_t>(setup_.states.batch.turns() * setup_.states.batch.fold);
   own_losses_.resize(2 * micros);
   all_losses_.resize(2 * micros * static_cast<std::size_t>(world_.size));
@@ -71,17 +68,28 @@ bool Trainer::any_rank(bool mine) {
 Trainer::MicroResult Trainer::run_micro(std::int64_t completed, std::int64_t micro, const Observer* observer) {
   const auto& batch = batches_.training(completed, micro);
   model::Step step{*compute_, *store_, batch, setup_.micro.dtype, setup_.seed, model::Mode::train};
-  model::Flow flow{stream_, {}};
-  for (auto& block : blocks_) {
-    block->forward(step, flow, saved_);
-    if (observer) (*observer)(fmt::format("the output of {}", block->name()), flow.main);
+  if (observer != nullptr) {
+    observe_micro(step, *observer);
+  } else {
+    auto flow = decoder_.forward(step, saved_);
+    decoder_.backward(step, flow, saved_);
   }
-  for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
-    (*block)->backward(step, flow, saved_);
-    if (observer) (*observer)(fmt::format("the gradient entering {} from above its input", (*block)->name()), flow.main);
-  }
-  TRAINYARD_ASSERT(saved_.empty(), "{} activations left over after backward", saved_.size());
   return {step.loss_sum, step.target_count};
+}
+
+// The same blocks in the same order, with a look at the stream after each.
+void Trainer::observe_micro(model::Step& step, const Observer& observer) {
+  model::Flow flow{saved_.push(step.dtype, {setup_.micro.rows(), setup_.model.hidden}), {}};
+  const auto& blocks = decoder_.blocks();
+  for (const auto& block : blocks) {
+    block->forward(step, flow, saved_);
+    observer(fmt::format("the output of {}", block->name()), flow.main);
+  }
+  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
+    (*block)->backward(step, flow, saved_);
+    observer(fmt::format("the gradient of the input of {}", (*block)->name()), flow.main);
+  }
+  saved_.pop();
 }
 
 StepOutcome Trainer::step(std::int64_t completed, const std::function<bool()>& stop_now) {
@@ -197,8 +205,7 @@ double Trainer::validate(std::int64_t sequences) {
 
 double Trainer::evaluate_micro(const model::MicroBatch& batch, std::int64_t& targets) {
   model::Step step{*compute_, *store_, batch, setup_.micro.dtype, setup_.seed, model::Mode::evaluate};
-  model::Flow flow{stream_, {}};
-  for (auto& block : blocks_) block->forward(step, flow, saved_);
+  decoder_.evaluate(step, saved_);
   targets = step.target_count;
   return step.loss_sum;
 }

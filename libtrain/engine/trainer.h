@@ -6,7 +6,8 @@
 #include "libtrain/engine/learning_rate.h"
 #include "libtrain/engine/memory.h"
 #include "libtrain/engine/world.h"
-#include "libtrain/model/block.h"
+#include "libtrain/model/decoder.h"
+#include "libtrain/model/saved.h"
 #include "libtrain/params/zero_store.h"
 #include "libtrain/plan/accesses.h"
 #include "libtrain/plan/activations.h"
@@ -68,6 +69,7 @@ class Trainer {
   struct MicroResult { double loss_sum = 0; std::int64_t targets = 0; };
   using Observer = std::function<void(const std::string& where, base::View tensor)>;
   MicroResult run_micro(std::int64_t completed, std::int64_t micro, const Observer* observer);
+  void observe_micro(model::Step& step, const Observer& observer);
   double evaluate_micro(const model::MicroBatch& batch, std::int64_t& targets);
   bool any_rank(bool mine);
   void gather_losses(StepOutcome& outcome);
@@ -79,12 +81,11 @@ class Trainer {
   plan::UnitSet set_;
   RankMemory memory_;
   std::unique_ptr<tensor::Exec> compute_;
+  model::Decoder decoder_;
   std::unique_ptr<params::StoreContext> context_;
   std::unique_ptr<params::ZeroStore> store_;
-  std::vector<std::unique_ptr<model::Block>> blocks_;
   std::vector<plan::Access> accesses_;
   std::vector<plan::Use> training_leases_, evaluation_leases_;
-  base::View stream_;
   model::Saved saved_;
   std::vector<double> own_losses_, all_losses_;     // [turns * fold] and that of every rank; loss sum and target count alternate
 };

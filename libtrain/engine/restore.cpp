@@ -1,0 +1,78 @@
+// Chooses and loads the starting point.
+#include "libtrain/engine/restore.h"
+
+#include "kernels/dispatch.h"
+#include "libtrain/base/error.h"
+#include "libtrain/base/log.h"
+#include "libtrain/checkpoint/finder.h"
+#include "libtrain/engine/identity.h"
+
+#include <cstring>
+#include <filesystem>
+
+namespace trainyard::engine {
+
+namespace {
+
+void tell_changes(const checkpoint::RunState& was, const RunConfig& c, int ranks) {
+  const auto tell = [](const char* what, const std::string& before, const std::string& now) {
+    if (before != now) base::log_info("resuming with {} {} (the checkpoint was written with {})", what, now, before);
+  };
+  tell("dtype", base::name_of(was.dtype), c.dtype);
+  tell("instruction set", was.isa, kernels::name_of(kernels::active_isa()));
+  if (was.isa != kernels::name_of(kernels::active_isa())) base::log_warning("another instruction set gives other roundings: losses will not be bit-identical");
+  if (was.plan.contains("ranks")) tell("ranks", was.plan["ranks"].dump(), fmt::format("{}", ranks));
+  if (was.plan.contains("zero")) tell("ZeRO stage", was.plan["zero"].dump(), fmt::format("{}", c.zero));
+}
+
+}  // namespace
+
+std::string checkpoints_folder(const RunConfig& c) { return c.output + "/checkpoints"; }
+
+Start choose_start(const RunConfig& c, const RunSetup& setup, int ranks) {
+  const auto folder = checkpoints_folder(c);
+  checkpoint::remove_stale_partials(folder);
+  Start start;
+  if (c.resume == "never") {
+    if (!checkpoint::list(folder).empty())
+      throw base::UsageError(fmt::format("{} already holds checkpoints", folder), "go on with --resume auto, or choose another --output");
+  } else if (c.resume == "auto") {
+    start.path = checkpoint::find_latest_whole(folder, checkpoint::Verify::metadata).path;
+  } else {
+    start.path = c.resume;
+  }
+  if (start.path.empty() && !c.init_from.empty()) start = {c.init_from, true, 0};
+  if (start.path.empty()) return start;
+  checkpoint::Reader reader(start.path);
+  if (start.weights_only) return start;
+  require_same_run(reader.state().identity, setup.identity, split_names(c.change), start.path);
+  tell_changes(reader.state(), c, ranks);
+  start.step = reader.state().step;
+  return start;
+}
+
+void load_start(const Start& start, Trainer& trainer, const RunConfig& c, const RunSetup& setup) {
+  if (start.path.empty()) {
+    trainer.store().initialize(c.seed);
+    return;
+  }
+  checkpoint::Reader reader(start.path);
+  auto& context = trainer.context();
+  auto& states = trainer.store().states();
+  for (int u = 0; u < context.units(); ++u) {
+    const auto& layout = context.layout(u);
+    const auto first = context.data.rank() * layout.piece;
+    const auto read = [&](checkpoint::Kind kind, base::View to) { reader.read_unit_piece(kind, u, context.unit(u), layout, first, layout.piece, to.ptr<float>()); };
+    read(checkpoint::Kind::master, states.master_piece(u));
+    if (start.weights_only) {
+      std::memset(states.m_piece(u).data, 0, static_cast<std::size_t>(states.m_piece(u).bytes()));
+      std::memset(states.v_piece(u).data, 0, static_cast<std::size_t>(states.v_piece(u).bytes()));
+    } else {
+      read(checkpoint::Kind::m, states.m_piece(u));
+      read(checkpoint::Kind::v, states.v_piece(u));
+    }
+  }
+  trainer.store().pieces_loaded();
+}
+
+}  // namespace trainyard::engine

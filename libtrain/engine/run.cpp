@@ -1,0 +1,294 @@
+// The loop of a run, and what surrounds it.
+#include "libtrain/engine/run.h"
+
+#include "kernels/dispatch.h"
+#include "libtrain/base/log.h"
+#include "libtrain/comm/delayed.h"
+#include "libtrain/comm/watchdog.h"
+#include "libtrain/engine/agreement.h"
+#include "libtrain/engine/identity.h"
+#include "libtrain/engine/report.h"
+#include "libtrain/engine/restore.h"
+#include "libtrain/engine/saver.h"
+#include "libtrain/engine/setup.h"
+#include "libtrain/io/atomic_file.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+namespace trainyard::engine {
+
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// What every rank tells every other at the end of a step.
+struct Record {
+  double stop = 0, written_step = -1, published_step = -1, failed = 0;
+  double compute = 0, communication = 0, exposed = 0, peak_bytes = 0;
+};
+constexpr std::int64_t record_width = sizeof(Record) / sizeof(double);
+
+class Runner {
+ public:
+  Runner(const RunConfig& config, const RunSetup& setup, World& world, const SignalWatcher& signals, const RunListener& listener)
+      : config_(config), setup_(setup), world_(world), signals_(signals), listener_(listener),
+        training_(config.data, setup.index, setup.index.train, setup.trainer.micro.sequence, setup.mask, data::Order::keyed, config.seed) {
+    if (config.validate_every > 0)
+      validation_.emplace(config.data, setup.index, setup.index.validation, setup.trainer.micro.sequence, setup.mask, data::Order::as_stored, config.seed);
+    if (training_.count() == 0)
+      throw base::InputError(fmt::format("{} holds no window of {} tokens", config.data, setup.trainer.micro.sequence + 1), "give more text, or a shorter --sequence");
+    if (validation_ && validation_->count() < static_cast<std::uint64_t>(config.validation_sequences))
+      throw base::InputError(fmt::format("the validation split holds {} sequences, --validation-sequences asks for {}", validation_->count(), config.validation_sequences),
+                             "lower --validation-sequences, or make shards with a larger --validation");
+    batches_.emplace(training_, validation_ ? &*validation_ : nullptr, setup.trainer.states.batch, world.rank);
+    trainer_.emplace(setup.trainer, world, *batches_);
+  }
+
+  RunResult go(const Start& start) {
+    step_ = start.step;
+    saver_.emplace(checkpoints_folder(config_), trainer_->memory()[tensor::Category::save_snapshot], trainer_->context(), trainer_->store(), config_.keep, config_.save_throttle);
+    load_start(start, *trainer_, config_, setup_);
+    start_watchdog();
+    if (world_.rank == 0) metrics_.emplace(config_.output + "/metrics.jsonl", step_);
+    if (!start.path.empty() && !start.weights_only) saved_step_ = step_;
+    world_.data->ledger().reset();
+    RunResult result;
+    bool stopped = false;
+    while (step_ < config_.steps && !stopped) stopped = !one_step(result);
+    finish_saving();
+    result.code = step_ < config_.steps ? base::ExitCode::requeue : base::ExitCode::done;
+    result.step = step_;
+    result.checkpoint = saved_step_ >= 0 ? fmt::format("{}/step-{:08}", checkpoints_folder(config_), saved_step_) : "";
+    result.memory_report = memory_table(trainer_->memory().predicted(), trainer_->memory().measured(), peak_resident_bytes(), outside_reserve_bytes(setup_.trainer.micro.threads));
+    result.traffic_report = traffic_table(setup_.trainer, *world_.data, steps_done_, validations_done_ * config_.validation_sequences);
+    if (world_.rank == 0 && steps_done_ > 0) write_report(result);
+    return result;
+  }
+
+ private:
+  // False when the run stops here on request.
+  bool one_step(RunResult& result) {
+    const double begin = now();
+    if (watchdog_) watchdog_->set_step(step_ + 1);
+    const auto outcome = trainer_->step(step_, [&] { return signals_.request() == StopRequest::abandon_step; });
+    if (outcome.kind == StepOutcome::Kind::abandoned) {
+      note(fmt::format("stopping on request: step {} is abandoned, step {} is saved", step_ + 1, step_));
+      return false;
+    }
+    if (outcome.kind == StepOutcome::Kind::not_finite) refuse_step(outcome);
+    ++step_;
+    ++steps_done_;
+    result.loss = outcome.loss;
+    if (config_.save_every > 0 && step_ % config_.save_every == 0 && step_ < config_.steps) take_snapshot();
+    StepMetrics m = metrics_of(outcome);
+    if (config_.validate_every > 0 && (step_ % config_.validate_every == 0 || step_ == config_.steps)) {
+      m.validation_loss = trainer_->validate(config_.validation_sequences);
+      ++validations_done_;
+    }
+    m.step_seconds = now() - begin;
+    m.tokens_per_second = static_cast<double>(config_.global_batch * setup_.trainer.micro.sequence) / m.step_seconds;
+    m.model_flops_per_second = model_flops(setup_.trainer) / m.step_seconds;
+    const bool stop = agree(outcome, m);
+    if (world_.rank == 0) {
+      metrics_->write(m);
+      if (listener_.on_step) listener_.on_step(m, config_.steps);
+    }
+    return !stop && (config_.stop_after == 0 || step_ < config_.stop_after);
+  }
+
+  StepMetrics metrics_of(const StepOutcome& o) const {
+    StepMetrics m;
+    m.step = step_;
+    m.loss = o.loss;
+    m.learning_rate = o.learning_rate;
+    m.gradient_norm = o.gradient_norm;
+    m.tokens_seen = step_ * config_.global_batch * setup_.trainer.micro.sequence;
+    return m;
+  }
+
+  // Gathers the records of all ranks: stop requests, the state of the background writers, the slowest rank's times.
+  bool agree(const StepOutcome& o, StepMetrics& m) {
+    Record mine;
+    mine.stop = signals_.request() != StopRequest::none ? 1 : 0;
+    mine.written_step = static_cast<double>(saver_->written_step());
+    mine.published_step = static_cast<double>(saver_->published_step());
+    mine.failed = saver_->failed() ? 1 : 0;
+    mine.compute = o.compute_seconds;
+    mine.communication = o.communication_seconds;
+    mine.exposed = o.exposed_seconds;
+    mine.peak_bytes = static_cast<double>(trainer_->memory().measured_total());
+    const auto all = gather(mine);
+    bool stop = false, failed = false;
+    double slowest = -1;
+    for (const auto& r : all) {
+      stop |= r.stop != 0;
+      failed |= r.failed != 0;
+      m.peak_bytes = std::max(m.peak_bytes, static_cast<std::int64_t>(r.peak_bytes));
+      if (r.compute <= slowest) continue;
+      slowest = r.compute;
+      m.compute_seconds = r.compute;
+      m.communication_seconds = r.communication;
+      m.hidden_communication_seconds = std::max(0.0, r.communication - r.exposed);
+    }
+    follow_writers(all, failed);
+    return stop;
+  }
+
+  std::vector<Record> gather(const Record& mine) {
+    std::vector<Record> all(static_cast<std::size_t>(world_.size));
+    world_.control->all_gather(trainer_->exchange(), base::View::of(reinterpret_cast<const double*>(&mine), {record_width}),
+                               base::View::of(reinterpret_cast<double*>(all.data()), {record_width * world_.size}));
+    trainer_->exchange().synchronize();
+    return all;
+  }
+
+  void take_snapshot() {
+    if (saver_->taken_step() >= 0 && saved_step_ != saver_->taken_step()) finish_publishing();
+    saver_->take(state());
+    publish_asked_ = false;
+  }
+
+  void follow_writers(const std::vector<Record>& all, bool failed) {
+    if (failed) {
+      saver_->wait();
+      on_every_rank(world_, trainer_->exchange(), [&] { saver_->rethrow_failure(); });
+    }
+    const auto taken = saver_->taken_step();
+    if (taken < 0 || saved_step_ == taken) return;
+    const bool written = std::all_of(all.begin(), all.end(), [&](const Record& r) { return r.written_step == static_cast<double>(taken); });
+    if (written && !publish_asked_) {
+      publish_asked_ = true;
+      if (world_.rank == 0) saver_->publish();
+    }
+    if (all[0].published_step == static_cast<double>(taken)) saved_step_ = taken;
+  }
+
+  // Waits until the snapshot that was taken is published, on all ranks.
+  void finish_publishing() {
+    while (saved_step_ != saver_->taken_step()) {
+      saver_->wait();
+      Record mine;
+      mine.written_step = static_cast<double>(saver_->written_step());
+      mine.published_step = static_cast<double>(saver_->published_step());
+      mine.failed = saver_->failed() ? 1 : 0;
+      const auto all = gather(mine);
+      follow_writers(all, std::any_of(all.begin(), all.end(), [](const Record& r) { return r.failed != 0; }));
+    }
+  }
+
+  void finish_saving() {
+    if (saver_->taken_step() >= 0) finish_publishing();
+    if (saved_step_ == step_) return;
+    take_snapshot();
+    finish_publishing();
+  }
+
+  checkpoint::RunState state() const {
+    checkpoint::RunState s;
+    s.step = step_;
+    s.samples_seen = step_ * config_.global_batch;
+    s.tokens_seen = s.samples_seen * setup_.trainer.micro.sequence;
+    s.seed = config_.seed;
+    s.dtype = setup_.trainer.micro.dtype;
+    s.model = setup_.trainer.model;
+    s.identity = setup_.identity;
+    s.plan = {{"ranks", world_.size}, {"zero", config_.zero}, {"threads", setup_.trainer.micro.threads}, {"communicator", world_.kind}};
+    s.versions = {{"trainyard", "0.1.0"}};
+    s.provenance = {{"data", config_.data},
+                    {"tokenizer", {{"name", setup_.index.tokenizer}, {"source", setup_.index.tokenizer_source}, {"crc32c", setup_.index.tokenizer_crc32c}}}};
+    s.isa = kernels::name_of(kernels::active_isa());
+    return s;
+  }
+
+  [[noreturn]] void refuse_step(const StepOutcome& o) {
+    const auto finding = trainer_->diagnose(step_);
+    if (saver_->taken_step() >= 0) finish_publishing();
+    throw base::CheckError(fmt::format("step {} is not finite: loss {}, gradient norm {}; {}", step_ + 1, o.loss, o.gradient_norm, finding),
+                           saved_step_ >= 0 ? fmt::format("the checkpoint of step {} is good; lower --learning-rate and resume with --change learning_rate", saved_step_)
+                                            : "lower --learning-rate, or raise --warmup-steps");
+  }
+
+  void start_watchdog() {
+    if (world_.size == 1) return;
+    comm::WatchdogOptions o;
+    o.rank = world_.rank;
+    o.size = world_.size;
+    o.timeout_seconds = config_.hang_timeout;
+    o.on_hang = comm::end_job_on_hang(config_.output + "/exit", world_.rank);
+    watchdog_.emplace(o, std::vector<std::pair<std::string, const comm::Ledger*>>{{"data", &world_.data->ledger()}, {"control", &world_.control->ledger()}});
+    std::vector<char> mine(64, '\0'), all(64 * static_cast<std::size_t>(world_.size));
+    const auto address = watchdog_->address();
+    std::copy_n(address.begin(), std::min<std::size_t>(63, address.size()), mine.begin());
+    world_.control->all_gather(trainer_->exchange(), base::View(mine.data(), base::DType::u8, {64}), base::View(all.data(), base::DType::u8, {64 * world_.size}));
+    trainer_->exchange().synchronize();
+    std::vector<std::string> addresses;
+    for (int r = 0; r < world_.size; ++r) addresses.emplace_back(all.data() + 64 * r);
+    watchdog_->start(addresses);
+  }
+
+  void note(const std::string& line) const {
+    if (world_.rank == 0 && listener_.on_note) listener_.on_note(line);
+  }
+
+  void write_report(const RunResult& result) const {
+    io::write_file(config_.output + "/report.txt", result.memory_report + "\n" + result.traffic_report);
+  }
+
+  const RunConfig& config_;
+  const RunSetup& setup_;
+  World& world_;
+  const SignalWatcher& signals_;
+  const RunListener& listener_;
+  data::WindowDataset training_;
+  std::optional<data::WindowDataset> validation_;
+  std::optional<Batches> batches_;
+  std::optional<Trainer> trainer_;
+  std::optional<Saver> saver_;
+  std::optional<comm::Watchdog> watchdog_;
+  std::optional<MetricsFile> metrics_;
+  std::int64_t step_ = 0, saved_step_ = -1, steps_done_ = 0, validations_done_ = 0;
+  bool publish_asked_ = false;
+};
+
+RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec, int ranks_on_node) {
+  const int threads = config.threads > 0 ? config.threads : default_threads(ranks_on_node);
+  // Rank 0 finds what is wrong; only then do the others read the same files.
+  on_rank_zero(world, exec, [&] { return hash_of(make_setup(config, world.size, threads).identity); });
+  return make_setup(config, world.size, threads);
+}
+
+}  // namespace
+
+RunResult run(const RunConfig& config, World& world, const SignalWatcher& signals, const RunListener& listener, int ranks_on_node) {
+  auto caller = tensor::Exec::caller(nullptr, 1);
+  auto& exec = world.exchange ? *world.exchange : *caller;
+  const auto setup = agreed_setup(config, world, exec, ranks_on_node);
+  if (config.collective_delay > 0) world.data = comm::delayed(std::move(world.data), config.collective_delay);
+  const auto chosen = nlohmann::json::parse(on_rank_zero(world, exec, [&] {
+    io::make_folders(config.output);
+    const auto start = choose_start(config, setup, world.size);
+    return nlohmann::json{{"path", start.path}, {"weights_only", start.weights_only}, {"step", start.step}}.dump();
+  }));
+  const Start start{chosen["path"], chosen["weights_only"], chosen["step"]};
+  if (world.rank == 0 && listener.on_note) {
+    if (!start.path.empty()) listener.on_note(fmt::format("{} {}", start.weights_only ? "weights from" : "resuming from", start.path));
+    if (start.step >= config.steps) listener.on_note(fmt::format("all {} steps are done already", config.steps));
+  }
+  if (start.step >= config.steps) return {base::ExitCode::done, start.step, 0, start.path, "", ""};
+  std::optional<Runner> runner;
+  on_every_rank(world, exec, [&] { runner.emplace(config, setup, world, signals, listener); });
+  return runner->go(start);
+}
+
+std::string dry_run(const RunConfig& config, World& world, int ranks_on_node) {
+  auto caller = tensor::Exec::caller(nullptr, 1);
+  auto& exec = world.exchange ? *world.exchange : *caller;
+  const auto setup = agreed_setup(config, world, exec, ranks_on_node);
+  return on_rank_zero(world, exec, [&] { return plan_text(setup.trainer, config.output); });
+}
+
+}  // namespace trainyard::engine

@@ -1,0 +1,36 @@
+// A run: from a configuration to a trained model: start, steps, checkpoints, metrics, stop.
+#pragma once
+
+#include "libtrain/base/error.h"
+#include "libtrain/engine/config.h"
+#include "libtrain/engine/metrics.h"
+#include "libtrain/engine/signals.h"
+#include "libtrain/engine/world.h"
+
+#include <functional>
+#include <string>
+
+namespace trainyard::engine {
+
+// What the caller shows; called on rank 0 only.
+struct RunListener {
+  std::function<void(const StepMetrics& metrics, std::int64_t steps)> on_step;
+  std::function<void(const std::string& line)> on_note;
+};
+
+struct RunResult {
+  base::ExitCode code = base::ExitCode::done;
+  std::int64_t step = 0;
+  double loss = 0;
+  std::string checkpoint;        // newest, empty without one
+  std::string memory_report, traffic_report;
+};
+
+// Collective over the world. Throws base::Error on every rank alike for what can be foreseen (configuration, data, checkpoint, memory limit, no space, not finite).
+// requeue: stopped on request (signal, --stop-after) with a checkpoint written.
+RunResult run(const RunConfig& config, World& world, const SignalWatcher& signals, const RunListener& listener, int ranks_on_node);
+
+// --dry-run: validates and predicts, writes nothing; the text says what would be done.
+std::string dry_run(const RunConfig& config, World& world, int ranks_on_node);
+
+}  // namespace trainyard::engine

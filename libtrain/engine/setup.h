@@ -1,0 +1,32 @@
+// Setup: a configuration made definite: model with its vocabulary, batch plan, shapes, identity; everything wrong is found here, before anything is allocated.
+#pragma once
+
+#include "libtrain/data/shard_set.h"
+#include "libtrain/data/window_dataset.h"
+#include "libtrain/engine/config.h"
+#include "libtrain/engine/trainer.h"
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+namespace trainyard::engine {
+
+struct RunSetup {
+  TrainerSetup trainer;
+  data::SetIndex index;
+  data::DocumentMask mask = data::DocumentMask::off;
+  nlohmann::json identity;
+  std::int64_t memory_limit_bytes = 0;   // 0: none
+};
+
+// Reads the model and the data index. Throws UsageError listing every problem, each with a hint; InputError (exit 3) when the plan does not fit the memory limit,
+// naming the deficit and what would fit. `ranks` is the world, `threads` the team of a rank.
+RunSetup make_setup(const RunConfig& config, int ranks, int threads);
+
+// Cores this process may use divided among the ranks on this node, at least 1.
+int default_threads(int ranks_on_node);
+
+std::int64_t parse_bytes(const std::string& text);   // "4GB", "512MiB", "1000"
+
+}  // namespace trainyard::engine
