@@ -13,7 +13,8 @@ void linear_gelu_forward(tensor::Exec& exec, base::View x, base::View weight, ba
 
 // dx [n, in] = dy [n, out] W, overwritten.
 void linear_backward_input(tensor::Exec& exec, base::View dy, base::View weight, base::View dx);
-// dx += dy W. f32 and f64 only add inside the product's last step; bf16 is not offered (the sum would be rounded twice).
+// dx += dy W. f32 adds the blocks of gemm_block_k to dx in ascending order, f64 the whole product once; bf16 is not offered (the sum would be
+// rounded twice).
 void linear_backward_input_add(tensor::Exec& exec, base::View dy, base::View weight, base::View dx);
 
 // dweight [out, in] = dy^T x, overwritten (beta = 0); f32 for T = f32 and bf16, f64 for f64. dbias [out] or empty: column sums of dy over

@@ -1,0 +1,181 @@
+// Attention against plain double sums and finite differences; documents, dropout, threads and memory.
+#include "kernels/attention/attention.h"
+#include "libtrain/base/random.h"
+#include "libtrain/base/scratch.h"
+#include "tests/kernels/matrix_buffer.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard::test {
+namespace {
+
+const std::uint64_t samples[] = {11, 5};
+
+struct Problem {
+  kernels::AttentionShape s;
+  MatrixBuffer q, k, v, dout, out, lse, dq, dk, dv;
+  std::vector<std::int32_t> start;
+
+  Problem(DType t, std::int64_t T, std::int64_t heads, std::int64_t kv, std::int64_t d, double dropout = 0)
+      : q(t, 2 * T, heads * d, 3), k(t, 2 * T, kv * d, 1), v(t, 2 * T, kv * d), dout(t, 2 * T, heads * d), out(t, 2 * T, heads * d, 2),
+        lse(accumulation(t), 2 * heads, T), dq(t, 2 * T, heads * d), dk(t, 2 * T, kv * d), dv(t, 2 * T, kv * d), start(static_cast<std::size_t>(2 * T), 0) {
+    s.batch = 2, s.sequence = T, s.heads = heads, s.kv_heads = kv, s.head_dim = d, s.scale = 0.7, s.dropout = dropout;
+    s.seed = 99, s.site = 1234, s.samples = samples;
+    q.fill(1), k.fill(2), v.fill(3), dout.fill(4);
+    for (std::int64_t i = T / 3; i < T; ++i) start[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(T / 3);
+  }
+  base::View starts() { return base::View::of(start.data(), {2, s.sequence}); }
+  void forward(int threads) {
+    Bench b(threads);
+    kernels::attention_forward(*b, s, q.view(), k.view(), v.view(), starts(), out.view(), lse.view());
+  }
+  void run(int threads) {
+    forward(threads);
+    Bench b(threads);
+    kernels::attention_backward(*b, s, q.view(), k.view(), v.view(), starts(), out.view(), lse.view(), dout.view(), dq.view(), dk.view(), dv.view());
+  }
+};
+
+// The scale of a kept pair, 0 for a dropped one, from the formula of the header.
+double mask(const Problem& p, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
+  if (p.s.dropout == 0) return 1;
+  const auto word = base::random_words(p.s.seed + samples[b] * 0x9E3779B97F4A7C15ull, p.s.site + static_cast<std::uint64_t>(h),
+                                       (static_cast<std::uint64_t>(i) << 32) + static_cast<std::uint64_t>(j / 4))[static_cast<std::size_t>(j % 4)];
+  return word >= static_cast<std::uint32_t>(p.s.dropout * 0x1p32) ? 1 / (1 - p.s.dropout) : 0;
+}
+
+// out, dq, dk, dv by the definition: a softmax over the visible keys, one row at a time.
+struct Expected {
+  MatrixBuffer out, dq, dk, dv;
+  explicit Expected(const Problem& p) : out(DType::f64, p.q.rows, p.q.cols), dq(out), dk(DType::f64, p.k.rows, p.k.cols), dv(dk) {
+    for (auto* m : {&out, &dq, &dk, &dv})
+      for (std::int64_t i = 0; i < m->rows; ++i)
+        for (std::int64_t j = 0; j < m->cols; ++j) m->set(i, j, 0);
+    const auto T = p.s.sequence, d = p.s.head_dim;
+    for (std::int64_t b = 0; b < 2; ++b)
+      for (std::int64_t h = 0; h < p.s.heads; ++h)
+        for (std::int64_t i = 0; i < T; ++i) row(p, b, h, i, T, d);
+  }
+  void row(const Problem& p, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t T, std::int64_t d) {
+    const auto kv = h / (p.s.heads / p.s.kv_heads) * d, from = static_cast<std::int64_t>(p.start[static_cast<std::size_t>(b * T + i)]);
+    std::vector<double> w, g;
+    double sum = 0, mean = 0;
+    for (auto j = from; j <= i; ++j) {
+      double s = 0, dp = 0;
+      for (std::int64_t c = 0; c < d; ++c) s += p.q(b * T + i, h * d + c) * p.k(b * T + j, kv + c), dp += p.dout(b * T + i, h * d + c) * p.v(b * T + j, kv + c);
+      w.push_back(std::exp(s * p.s.scale)), g.push_back(dp * mask(p, b, h, i, j));
+      sum += w.back();
+    }
+    for (std::size_t r = 0; r < w.size(); ++r) w[r] /= sum, mean += w[r] * g[r];
+    for (auto j = from; j <= i; ++j) {
+      const auto r = static_cast<std::size_t>(j - from);
+      const double pm = w[r] * mask(p, b, h, i, j), ds = w[r] * (g[r] - mean) * p.s.scale;
+      for (std::int64_t c = 0; c < d; ++c) {
+        const auto x = h * d + c, y = kv + c;
+        out.set(b * T + i, x, out(b * T + i, x) + pm * p.v(b * T + j, y));
+        dq.set(b * T + i, x, dq(b * T + i, x) + ds * p.k(b * T + j, y));
+        dk.set(b * T + j, y, dk(b * T + j, y) + ds * p.q(b * T + i, x));
+        dv.set(b * T + j, y, dv(b * T + j, y) + pm * p.dout(b * T + i, x));
+      }
+    }
+  }
+};
+
+void near(const MatrixBuffer& got, const MatrixBuffer& want, double tolerance, const char* what) {
+  for (std::int64_t i = 0; i < want.rows; ++i)
+    for (std::int64_t j = 0; j < want.cols; ++j) ASSERT_LE(std::abs(got(i, j) - want(i, j)), tolerance * (1 + std::abs(want(i, j)))) << what << " " << i << "," << j;
+  ASSERT_TRUE(got.gap_untouched());
+}
+
+TEST(Attention, EqualsTheDefinitionOnEveryPath) {
+  const struct { DType t; double tolerance; } table[] = {{DType::f32, 2e-5}, {DType::bf16, 6e-2}, {DType::f64, 1e-11}};
+  const std::int64_t shapes[][4] = {{1, 1, 1, 1}, {7, 2, 1, 5}, {67, 4, 2, 16}, {130, 1, 1, 40}};
+  on_every_path([&] {
+    for (const auto& t : table)
+      for (const auto& s : shapes)
+        for (double dropout : {0.0, 0.25}) {
+          Problem p(t.t, s[0], s[1], s[2], s[3], dropout);
+          p.run(1);
+          const Expected e(p);
+          near(p.out, e.out, t.tolerance, "out"), near(p.dq, e.dq, t.tolerance, "dq");
+          near(p.dk, e.dk, t.tolerance, "dk"), near(p.dv, e.dv, t.tolerance, "dv");
+          for (int threads = 2; threads <= 4; ++threads) {
+            Problem other(t.t, s[0], s[1], s[2], s[3], dropout);
+            other.run(threads);
+            ASSERT_EQ(other.out.bytes, p.out.bytes);
+            ASSERT_EQ(other.lse.bytes, p.lse.bytes);
+            ASSERT_EQ(other.dq.bytes, p.dq.bytes);
+            ASSERT_EQ(other.dk.bytes, p.dk.bytes);
+            ASSERT_EQ(other.dv.bytes, p.dv.bytes);
+          }
+        }
+  });
+}
+
+TEST(Attention, GradientsEqualFiniteDifferences) {
+  Problem p(DType::f64, 9, 2, 1, 3, 0.3);
+  p.run(1);
+  const auto loss = [&] {
+    p.forward(1);
+    double sum = 0;
+    for (std::int64_t i = 0; i < p.out.rows; ++i)
+      for (std::int64_t j = 0; j < p.out.cols; ++j) sum += p.out(i, j) * p.dout(i, j);
+    return sum;
+  };
+  for (auto [x, dx] : {std::pair{&p.q, &p.dq}, {&p.k, &p.dk}, {&p.v, &p.dv}})
+    for (std::int64_t i = 0; i < x->rows; ++i)
+      for (std::int64_t j = 0; j < x->cols; ++j) {
+        const double old = (*x)(i, j), step = 1e-5;
+        x->set(i, j, old + step);
+        const double up = loss();
+        x->set(i, j, old - step);
+        const double down = loss();
+        x->set(i, j, old);
+        ASSERT_NEAR((*dx)(i, j), (up - down) / (2 * step), 1e-8);
+      }
+}
+
+TEST(Attention, AnotherDocumentChangesNoBit) {
+  on_every_path([] {
+    Problem p(DType::f32, 150, 2, 1, 24), edited(DType::f32, 150, 2, 1, 24);
+    for (std::int64_t i = 0; i < 50; ++i)
+      for (std::int64_t c = 0; c < 24; ++c) edited.k.set(i, c, 50.0 * (i - c)), edited.v.set(i, c, -1e6 * c), edited.q.set(i, c, 9), edited.dout.set(i, c, 1e5);
+    p.run(2), edited.run(3);
+    for (std::int64_t i = 50; i < 300; ++i)
+      for (std::int64_t c = 0; c < 48; ++c) {
+        ASSERT_EQ(p.out(i, c), edited.out(i, c));
+        ASSERT_EQ(p.dq(i, c), edited.dq(i, c));
+        if (c >= 24) continue;
+        ASSERT_EQ(p.dk(i, c), edited.dk(i, c));
+        ASSERT_EQ(p.dv(i, c), edited.dv(i, c));
+      }
+    ASSERT_NE(p.out(49, 0), edited.out(49, 0));
+  });
+}
+
+TEST(Attention, KeepsTheStatedShare) {
+  // With v = 1 and q = 0, out is the kept share of i + 1 visible keys, over 1 - p: its mean is 1.
+  Problem p(DType::f32, 200, 2, 2, 1, 0.25);
+  for (std::int64_t i = 0; i < p.q.rows; ++i)
+    for (std::int64_t j = 0; j < 2; ++j) p.q.set(i, j, 0), p.v.set(i, j, 1);
+  std::fill(p.start.begin(), p.start.end(), 0);
+  p.forward(2);
+  double kept = 0, pairs = 0;
+  for (std::int64_t i = 0; i < p.q.rows; ++i)
+    for (std::int64_t j = 0; j < 2; ++j) kept += p.out(i, j) * 0.75 * static_cast<double>(i % 200 + 1), pairs += static_cast<double>(i % 200 + 1);
+  EXPECT_NEAR(kept / pairs, 0.75, 5 * std::sqrt(0.75 * 0.25 / pairs));
+}
+
+TEST(Attention, MemoryIsLinearInTheSequence) {
+  const auto at = [](std::int64_t T) { return base::attention_backward_scratch_bytes(T, 64, 4); };
+  EXPECT_EQ(at(4096) - at(2048), 2 * (at(2048) - at(1024)));
+  for (std::int64_t T : {256, 1024}) {
+    Problem p(DType::f32, T, 2, 1, 16);
+    Bench b(2);
+    kernels::attention_forward(*b, p.s, p.q.view(), p.k.view(), p.v.view(), p.starts(), p.out.view(), p.lse.view());
+    EXPECT_LE(b.arena.peak_bytes(), base::attention_forward_scratch_bytes(T, 16, 2));
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::test

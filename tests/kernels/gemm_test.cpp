@@ -1,0 +1,78 @@
+// Matrix products against plain double sums: every dtype, transposition, path and thread count.
+#include "kernels/gemm/gemm.h"
+#include "libtrain/base/scratch.h"
+#include "tests/kernels/matrix_buffer.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard::test {
+namespace {
+
+using kernels::Accumulate;
+using kernels::Transpose;
+
+struct Case {
+  DType in, out;
+};
+const Case cases[] = {{DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16}, {DType::f64, DType::f64}};
+const std::int64_t shapes[][3] = {{1, 1, 1}, {7, 5, 3}, {14, 32, 16}, {85, 33, 385}, {29, 97, 800}, {2, 2051, 5}, {2020, 3, 9}};
+
+void check(const Case& t, std::int64_t m, std::int64_t n, std::int64_t k, Transpose ta, Transpose tb, Accumulate add) {
+  MatrixBuffer a(t.in, ta == Transpose::yes ? k : m, ta == Transpose::yes ? m : k, 3), b(t.in, tb == Transpose::yes ? n : k, tb == Transpose::yes ? k : n, 1);
+  a.fill(1), b.fill(2);
+  MatrixBuffer before(t.out, m, n, 2);
+  if (add == Accumulate::yes) before.fill(3);
+  std::vector<double> left(static_cast<std::size_t>(m * k)), right(static_cast<std::size_t>(n * k));  // op(a), op(b) transposed: rows of k
+  for (std::int64_t p = 0; p < k; ++p) {
+    for (std::int64_t i = 0; i < m; ++i) left[static_cast<std::size_t>(i * k + p)] = ta == Transpose::yes ? a(p, i) : a(i, p);
+    for (std::int64_t j = 0; j < n; ++j) right[static_cast<std::size_t>(j * k + p)] = tb == Transpose::yes ? b(j, p) : b(p, j);
+  }
+  std::vector<char> first;
+  for (int threads = 1; threads <= 4; ++threads) {
+    auto c = before;
+    Bench bench(threads);
+    kernels::gemm(*bench, a.view(), ta, b.view(), tb, c.view(), add);
+    ASSERT_TRUE(c.gap_untouched());
+    ASSERT_LE(bench.arena.peak_bytes(), base::gemm_scratch_bytes(m, n, k, t.out == DType::bf16));
+    if (threads > 1) {
+      ASSERT_EQ(c.bytes, first) << "bits differ on " << threads << " threads";
+      continue;
+    }
+    first = c.bytes;
+    for (std::int64_t i = 0; i < m; ++i)
+      for (std::int64_t j = 0; j < n; ++j) {
+        double sum = add == Accumulate::yes ? before(i, j) : 0, size = std::abs(sum);
+        for (std::int64_t p = 0; p < k; ++p) {
+          const double term = left[static_cast<std::size_t>(i * k + p)] * right[static_cast<std::size_t>(j * k + p)];
+          sum += term, size += std::abs(term);
+        }
+        const double bound = rounding(accumulation(t.in)) * size + (t.out == DType::bf16 ? 0x1p-8 * std::abs(sum) : 0);
+        ASSERT_LE(std::abs(c(i, j) - sum), bound) << i << "," << j << " of " << m << "x" << n << "x" << k;
+      }
+  }
+}
+
+TEST(Gemm, EqualsPlainSumsOnEveryPath) {
+  on_every_path([] {
+    for (const auto& t : cases)
+      for (const auto& s : shapes)
+        for (auto ta : {Transpose::no, Transpose::yes})
+          for (auto tb : {Transpose::no, Transpose::yes}) check(t, s[0], s[1], s[2], ta, tb, Accumulate::no);
+  });
+}
+
+TEST(Gemm, AccumulatesOnEveryPath) {
+  on_every_path([] {
+    for (auto t : {DType::f32, DType::f64})
+      for (const auto& s : shapes) check({t, t}, s[0], s[1], s[2], Transpose::no, Transpose::no, Accumulate::yes);
+  });
+}
+
+TEST(Gemm, RefusesShapesThatDoNotMeet) {
+  Bench bench(1);
+  MatrixBuffer a(DType::f32, 4, 5), b(DType::f32, 6, 3), c(DType::f32, 4, 3);
+  EXPECT_ANY_THROW(kernels::gemm(*bench, a.view(), Transpose::no, b.view(), Transpose::no, c.view()));
+}
+
+}  // namespace
+}  // namespace trainyard::test
