@@ -6,6 +6,7 @@
 #include "libtrain/plan/inventory.h"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -48,7 +49,9 @@ class Reader {
   void read_tensor(Kind kind, const std::string& name, std::int64_t first, std::int64_t count, float* out);
 
   // Reads every byte; InputError naming file, tensor and element range of the first damaged blocks, or a fingerprint that differs.
-  void verify_all();
+  // `watch`, when given, is called now and then with the bytes read so far and the bytes to be read.
+  using Watch = std::function<void(std::int64_t done, std::int64_t total)>;
+  void verify_all(const Watch& watch = {});
 
  private:
   struct Place { std::size_t unit, parameter; std::int64_t unit_start; };   // unit_start: in every rank's dataset

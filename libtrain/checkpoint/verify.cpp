@@ -28,18 +28,20 @@ std::string Reader::tensors_in(int rank, Kind kind, std::int64_t first, std::int
   return text.empty() ? "padding only" : text;
 }
 
-void Reader::verify_all() {
+void Reader::verify_all(const Watch& watch) {
   for (const auto& [name, entry] : manifest_.files) check_file(name, entry);
   for (const auto& [name, entry] : manifest_.files) check_metadata(name, entry);
   std::map<std::string, std::uint64_t> fingerprints;
   std::vector<std::string> damages;
   std::string hint;
-  std::int64_t damaged = 0;
+  std::int64_t damaged = 0, done = 0, all = 0;
+  const auto elements = pieces_total(manifest_.units);
+  for (auto kind : kinds_of(state().dtype)) all += manifest_.ranks * elements * base::size_of(dtype_of(kind, state().dtype));
   for (int rank = 0; rank < manifest_.ranks; ++rank)
     for (auto kind : kinds_of(state().dtype)) {
       const auto size = base::size_of(dtype_of(kind, state().dtype)), per_block = io::block_bytes / size;
-      const auto total = pieces_total(manifest_.units);
-      for (std::int64_t b = 0; b * per_block < total; ++b) {
+      for (std::int64_t b = 0; b * per_block < elements; ++b) {
+        done += (std::min(elements, (b + 1) * per_block) - b * per_block) * size;
         const char* data = nullptr;
         try {
           data = block(rank, kind, b);
@@ -48,7 +50,7 @@ void Reader::verify_all() {
           hint = e.hint();
           continue;
         }
-        const auto block_first = b * per_block, block_end = std::min(total, block_first + per_block);
+        const auto block_first = b * per_block, block_end = std::min(elements, block_first + per_block);
         std::int64_t start = 0;
         for (const auto& unit : manifest_.units) {
           const auto shift = start - rank * unit.piece;
@@ -62,6 +64,7 @@ void Reader::verify_all() {
             }
           start += unit.piece;
         }
+        if (watch) watch(done, all);
       }
     }
   if (damaged > 0)

@@ -48,9 +48,9 @@ std::string heading(const checkpoint::Reader& reader) {
 
 }  // namespace
 
-Report checkpoint_report(const std::string& folder, Verify verify) {
+Report checkpoint_report(const std::string& folder, const Options& options) {
   checkpoint::Reader reader(folder);
-  if (verify == Verify::yes) reader.verify_all();
+  if (options.verify == Verify::yes) reader.verify_all(options.watch);
   Report report;
   auto& j = report.json;
   j = checkpoint::state_to_json(reader.state());
@@ -61,18 +61,18 @@ Report checkpoint_report(const std::string& folder, Verify verify) {
   j["bytes"] = reader.bytes();
   for (const auto& [name, file] : reader.manifest().files) j["files"][name] = {{"bytes", file.bytes}, {"crc32c", checkpoint::hex32(file.crc)}};
   j["tensors"] = tensors_json(reader);
-  j["verified"] = verify == Verify::yes;
+  j["verified"] = options.verify == Verify::yes;
 
   report.text = heading(reader) + "\n";
   std::vector<std::vector<std::string>> rows;
   for (const auto& t : reader.tensors())
     rows.push_back({t.path, shape_text(t.shape), base::name_of(t.dtype), number_text(t.norm), checkpoint::hex64(t.fingerprint)});
   report.text += table({"tensor", ">shape", "dtype", ">norm", "fingerprint"}, rows);
-  if (verify == Verify::yes) report.text += fmt::format("\nverified: {} read, every checksum and fingerprint is right\n", tools::size_text(reader.bytes()));
+  if (options.verify == Verify::yes) report.text += fmt::format("\nverified: {} read, every checksum and fingerprint is right\n", tools::size_text(reader.bytes()));
   return report;
 }
 
-Report checkpoints_report(const std::string& folder, Verify verify) {
+Report checkpoints_report(const std::string& folder, const Options& options) {
   Report report;
   report.json = {{"kind", "checkpoints"}, {"path", folder}, {"checkpoints", json::array()}};
   std::vector<std::vector<std::string>> rows;
@@ -81,13 +81,13 @@ Report checkpoints_report(const std::string& folder, Verify verify) {
     json entry{{"step", found.step}, {"path", found.path}};
     try {
       checkpoint::Reader reader(found.path);
-      if (verify == Verify::yes) reader.verify_all();
+      if (options.verify == Verify::yes) reader.verify_all(options.watch);
       const auto& s = reader.state();
       entry["bytes"] = reader.bytes();
       entry["ranks"] = reader.manifest().ranks;
       entry["dtype"] = base::name_of(s.dtype);
       rows.push_back({std::to_string(found.step), human_count(s.tokens_seen), std::to_string(reader.manifest().ranks), base::name_of(s.dtype),
-                      tools::size_text(reader.bytes()), verify == Verify::yes ? "verified" : "", found.path});
+                      tools::size_text(reader.bytes()), options.verify == Verify::yes ? "verified" : "", found.path});
     } catch (const base::InputError& e) {
       entry["damaged"] = e.what();
       damaged += (damaged.empty() ? "" : "\n") + std::string(e.what());
@@ -96,7 +96,7 @@ Report checkpoints_report(const std::string& folder, Verify verify) {
     }
     report.json["checkpoints"].push_back(entry);
   }
-  if (verify == Verify::yes && !damaged.empty()) throw base::InputError(damaged, hint);
+  if (options.verify == Verify::yes && !damaged.empty()) throw base::InputError(damaged, hint);
   report.text = rows.empty() ? "no checkpoints\n" : table({">step", ">tokens seen", ">ranks", "dtype", ">size", "state", "path"}, rows);
   return report;
 }

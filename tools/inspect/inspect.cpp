@@ -2,6 +2,8 @@
 #include "libtrain/base/error.h"
 #include "libtrain/checkpoint/view.h"
 #include "tools/common/program.h"
+#include "tools/common/progress.h"
+#include "tools/common/size_text.h"
 #include "tools/inspect/report.h"
 
 #include <CLI/CLI.hpp>
@@ -20,9 +22,18 @@ int main(int argc, char** argv) {
   app.add_flag("--make-view", make_view, "write checkpoint.h5, the view of whole tensors, into a checkpoint that was saved without");
   app.add_flag("--json", as_json, "print JSON");
   app.footer("Examples:\n  inspect runs/first\n  inspect --verify runs/first/checkpoints/step-00001000\n\nSee also: train, generate, checkpoints/README.md, h5ls(1), h5dump(1)");
+  std::string progress = "auto";
+  app.add_option("--progress", progress, "auto, always or never: show how far --verify is, on stderr")->capture_default_str();
   return tools::guarded(app, argc, argv, [&] {
+    tools::Progress line("verify", tools::progress_mode(progress));
+    inspect::Options options;
+    options.verify = verify ? inspect::Verify::yes : inspect::Verify::no;
+    options.watch = [&](std::int64_t done, std::int64_t total) {
+      line.show(fmt::format("{} of {}", tools::size_text(done), tools::size_text(total)),
+                done == total ? tools::Progress::Update::last : tools::Progress::Update::passing);
+    };
     if (make_view) checkpoint::make_view(path);
-    const auto report = inspect::report_on(path, verify ? inspect::Verify::yes : inspect::Verify::no);
+    const auto report = inspect::report_on(path, options);
     const auto text = as_json ? report.json.dump(2) + "\n" : report.text;
     std::fwrite(text.data(), 1, text.size(), stdout);
     return base::ExitCode::done;

@@ -22,24 +22,24 @@ bool holds_shards(const fs::path& folder) {
 
 }  // namespace
 
-Report report_on(const std::string& path, Verify verify) {
+Report report_on(const std::string& path, const Options& options) {
   std::error_code error;
   const fs::path p(path);
   if (!fs::exists(p, error)) throw base::InputError(fmt::format("{} does not exist or cannot be looked at", path), "check the path");
   if (!fs::is_directory(p, error)) {
     const auto parent = p.parent_path().empty() ? std::string(".") : p.parent_path().string();
-    if (p.filename() == "manifest.json") return checkpoint_report(parent, verify);
-    if (p.filename() == "index.json") return shards_report(parent, verify);
-    if (p.filename() == "metrics.jsonl") return run_report(parent, verify);
+    if (p.filename() == "manifest.json") return checkpoint_report(parent, options);
+    if (p.filename() == "index.json") return shards_report(parent, options);
+    if (p.filename() == "metrics.jsonl") return run_report(parent, options);
     if (p.extension() == ".h5")
       throw base::InputError(fmt::format("{} is one file of a checkpoint or shard set", path), fmt::format("inspect its folder: inspect {}", parent));
     return plan_report(path);
   }
-  if (fs::exists(p / "manifest.json", error) || fs::exists(p / "rank-00000.h5", error) || path.ends_with(".partial")) return checkpoint_report(path, verify);
-  if (fs::exists(p / "index.json", error)) return shards_report(path, verify);
-  if (fs::exists(p / "metrics.jsonl", error) || fs::is_directory(p / "checkpoints", error)) return run_report(path, verify);
-  if (!checkpoint::list(path).empty()) return checkpoints_report(path, verify);
-  if (holds_shards(p)) return shards_report(path, verify);
+  if (fs::exists(p / "manifest.json", error) || fs::exists(p / "rank-00000.h5", error) || path.ends_with(".partial")) return checkpoint_report(path, options);
+  if (fs::exists(p / "index.json", error)) return shards_report(path, options);
+  if (fs::exists(p / "metrics.jsonl", error) || fs::is_directory(p / "checkpoints", error)) return run_report(path, options);
+  if (!checkpoint::list(path).empty()) return checkpoints_report(path, options);
+  if (holds_shards(p)) return shards_report(path, options);
   if (fs::is_empty(p, error)) throw base::InputError(fmt::format("{} is an empty folder", path), "give a checkpoint, a run, a shard set or a plan");
   throw base::InputError(fmt::format("{} holds neither manifest.json (a checkpoint), index.json (shards), nor metrics.jsonl or checkpoints/ (a run)", path),
                          "give a checkpoint, a run, a shard set or a plan");

@@ -3,11 +3,17 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cstdint>
+#include <functional>
 #include <string>
 
 namespace trainyard::inspect {
 
 enum class Verify { no, yes };
+struct Options {
+  Verify verify = Verify::no;
+  std::function<void(std::int64_t done, std::int64_t total)> watch;   // bytes of the checkpoint being verified; may be empty
+};
 
 struct Report {
   nlohmann::json json;   // "kind": checkpoint, run, checkpoints, shards, plan
@@ -15,13 +21,13 @@ struct Report {
 };
 
 // Each throws InputError for what it cannot read; with Verify::yes everything is read and compared with its checksums.
-Report checkpoint_report(const std::string& folder, Verify verify);
-Report checkpoints_report(const std::string& folder, Verify verify);   // a folder of step-NNNNNNNN folders
-Report run_report(const std::string& folder, Verify verify);           // checkpoints/ and metrics.jsonl
-Report shards_report(const std::string& folder, Verify verify);        // index.json and shards
+Report checkpoint_report(const std::string& folder, const Options& options);
+Report checkpoints_report(const std::string& folder, const Options& options);   // a folder of step-NNNNNNNN folders
+Report run_report(const std::string& folder, const Options& options);           // checkpoints/ and metrics.jsonl
+Report shards_report(const std::string& folder, const Options& options);        // index.json and shards
 Report plan_report(const std::string& file);                           // plan.json, profile.json
 
 // Finds out what the path is.
-Report report_on(const std::string& path, Verify verify);
+Report report_on(const std::string& path, const Options& options);
 
 }  // namespace trainyard::inspect

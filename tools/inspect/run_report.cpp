@@ -49,7 +49,7 @@ Metrics read_metrics(const std::string& path) {
 
 }  // namespace
 
-Report run_report(const std::string& folder, Verify verify) {
+Report run_report(const std::string& folder, const Options& options) {
   namespace fs = std::filesystem;
   Report report;
   report.json = {{"kind", "run"}, {"path", folder}};
@@ -72,7 +72,7 @@ Report run_report(const std::string& folder, Verify verify) {
   }
   const auto checkpoints = folder + "/checkpoints";
   if (fs::is_directory(checkpoints)) {
-    const auto inner = checkpoints_report(checkpoints, verify);
+    const auto inner = checkpoints_report(checkpoints, options);
     report.json["checkpoints"] = inner.json["checkpoints"];
     report.text += "\ncheckpoints\n" + inner.text;
   }

@@ -20,14 +20,14 @@ struct Split {
 
 }  // namespace
 
-Report shards_report(const std::string& folder, Verify verify) {
+Report shards_report(const std::string& folder, const Options& options) {
   const auto index = data::read_index(folder);
   Report report;
   report.json = data::index_to_json(index);
   report.json["kind"] = "shards";
   report.json["path"] = folder;
   report.json["identity"] = data::identity_of(index);
-  report.json["verified"] = verify == Verify::yes;
+  report.json["verified"] = options.verify == Verify::yes;
 
   std::vector<std::vector<std::string>> rows;
   std::int64_t read = 0;
@@ -36,7 +36,7 @@ Report shards_report(const std::string& folder, Verify verify) {
     std::int64_t tokens = 0, documents = 0;
     for (const auto& shard : split.shards) {
       data::ShardReader reader(folder, shard, index.checksummed);
-      if (verify == Verify::yes) reader.verify_all();
+      if (options.verify == Verify::yes) reader.verify_all();
       const auto shard_documents = static_cast<std::int64_t>(reader.documents().size()) - 1;
       std::error_code error;
       const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(reader.path(), error));
@@ -53,7 +53,7 @@ Report shards_report(const std::string& folder, Verify verify) {
                              index.tokenizer_crc32c, human_count(index.vocabulary), index.end_of_document);
   report.text += fmt::format("  identity    {}\n\n", data::identity_of(index));
   report.text += table({"shard", ">tokens", ">documents", ">size"}, rows);
-  if (verify == Verify::yes)
+  if (options.verify == Verify::yes)
     report.text += index.checksummed ? fmt::format("\nverified: {} read, every checksum is right\n", tools::size_text(read))
                                      : fmt::format("\nread: {}; there are no checksums to compare with\n", tools::size_text(read));
   return report;
