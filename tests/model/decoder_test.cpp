@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 
 namespace trainyard::test {
@@ -139,7 +140,9 @@ TEST(Decoder, DocumentsAreIsolated) {
 }
 
 TEST(Decoder, PredictedMemoryIsMeasuredMemory) {
-  for (const auto& base : {small_gpt2(), small_llama(), with_dropout(small_gpt2()), with_dropout(small_llama())})
+  auto nano = plan::preset("gpt2-nano"), grouped = plan::preset("llama-nano");
+  nano.vocabulary = grouped.vocabulary = 257;
+  for (const auto& base : {small_gpt2(), with_dropout(small_gpt2()), with_dropout(small_llama()), nano, grouped})
     for (const auto dtype : {DType::f32, DType::bf16, DType::f64})
       for (const auto& [b, t] : {std::pair<std::int64_t, std::int64_t>{1, 7}, {3, 24}, {2, 333}, {5, 65}})
         for (const int threads : {1, 3})
@@ -169,7 +172,8 @@ TEST(Decoder, PredictedMemoryIsMeasuredMemory) {
 
 TEST(Decoder, AttentionMemoryGrowsLinearly) {
   for (const char* name : {"gpt2", "gpt2-xl", "llama-1b"}) {
-    const auto m = plan::preset(name);
+    auto m = plan::preset(name);
+    m.vocabulary = 50257;
     for (const auto pass : {plan::Pass::train, plan::Pass::evaluate}) {
       const auto bytes = [&](std::int64_t t) {
         const plan::MicroShape shape{1, t, DType::f32, 4};
@@ -179,6 +183,83 @@ TEST(Decoder, AttentionMemoryGrowsLinearly) {
       EXPECT_GE(bytes(4096), 1.2 * bytes(2048)) << name;
     }
   }
+}
+
+// The gradient of a micro-batch is the sum of those of its sequences: over several chunks of the head, with dropout keyed by the sample.
+TEST(Decoder, GradientsAddUpOverSequences) {
+  for (const auto& base : {small_gpt2(), small_llama()}) {
+    auto m = with_dropout(base);
+    m.context = 200;
+    const std::int64_t b = 3, t = 200;
+    ASSERT_GT(b * t, 2 * plan::head_chunk_tokens);
+    const auto windows = formula_windows(m.vocabulary, 1, b, t, true);
+    PlainStore whole(m, DType::f64, 1), part(m, DType::f64, 1);
+    Runner runner(m, {b, t, DType::f64, 2}), single(m, {1, t, DType::f64, 2});
+    const auto all = runner.train(whole, Batch(windows, true, 40));
+    std::vector<std::vector<double>> sum;
+    for (const auto& unit : part.master) sum.emplace_back(unit.size(), 0.0);
+    double loss = 0;
+    const auto every = [&](auto&& f) {
+      for (std::size_t u = 0; u < part.units.size(); ++u)
+        for (std::size_t p = 0; p < part.units[u].parameters.size(); ++p)
+          for (std::int64_t i = 0; i < part.units[u].parameters[p].stored_count(); ++i)
+            f(u, static_cast<int>(p), i, sum[u][static_cast<std::size_t>(part.layouts[u].offsets[p] + i)]);
+    };
+    for (std::int64_t s = 0; s < b; ++s) {
+      loss += single.train(part, Batch({windows[static_cast<std::size_t>(s)]}, true, 40 + static_cast<std::uint64_t>(s))).loss_sum;
+      every([&](std::size_t u, int p, std::int64_t i, double& x) { x += part.gradient_of(static_cast<int>(u), p, i); });
+    }
+    EXPECT_NEAR(all.loss_sum, loss, 1e-9 * loss) << m.name;
+    double largest = 0, worst = 0;
+    every([&](std::size_t u, int p, std::int64_t i, double& x) {
+      largest = std::max(largest, std::abs(x));
+      worst = std::max(worst, std::abs(x - whole.gradient_of(static_cast<int>(u), p, i)));
+    });
+    EXPECT_GT(largest, 0.1) << m.name;
+    EXPECT_LT(worst, 1e-11 * largest) << m.name;
+  }
+}
+
+TEST(Decoder, EverySiteOfDropoutActsInTrainingOnly) {
+  const auto plain = small_gpt2();
+  const Batch batch(formula_windows(plain.vocabulary, 0, 2, 20, false), false), later(formula_windows(plain.vocabulary, 0, 2, 20, false), false, 2);
+  const auto run = [](const plan::ModelConfig& m, const Batch& micro, std::uint64_t seed) {
+    PlainStore store(m, DType::f32, 1);
+    for (auto& unit : store.master)
+      for (auto& x : unit) x *= 4;   // attention and branches matter
+    store.publish();
+    Runner runner(m, {2, 20, DType::f32, 1});
+    return std::pair{runner.train(store, micro, seed).loss_sum, runner.evaluate(store, micro).loss_sum};
+  };
+  const auto without = run(plain, batch, 7);
+  EXPECT_EQ(without.first, without.second);
+  std::vector<double> losses{without.first};
+  for (double plan::ModelConfig::*site : {&plan::ModelConfig::dropout_embedding, &plan::ModelConfig::dropout_attention,
+                                          &plan::ModelConfig::dropout_attention_residual, &plan::ModelConfig::dropout_ffn_residual}) {
+    auto m = plain;
+    m.*site = 0.3;
+    const auto with = run(m, batch, 7);
+    EXPECT_EQ(with.second, without.second) << "evaluation has no dropout";
+    EXPECT_EQ(with.first, run(m, batch, 7).first) << "the same seed and samples";
+    EXPECT_NE(with.first, run(m, batch, 8).first) << "another seed";
+    EXPECT_NE(with.first, run(m, later, 7).first) << "other samples";
+    for (double other : losses) EXPECT_NE(with.first, other) << "another site";
+    losses.push_back(with.first);
+  }
+}
+
+TEST(Decoder, EvaluationNeedsNoMoreMemoryThanTraining) {
+  for (const auto& name : plan::preset_names())
+    for (const auto dtype : {DType::f32, DType::bf16})
+      for (const std::int64_t b : {1, 3, 16})
+        for (const std::int64_t t : {1, 100, 1024})
+          for (const auto recompute : {plan::Recompute::none, plan::Recompute::layers}) {
+            auto m = plan::preset(name);
+            m.vocabulary = 50257;
+            const plan::MicroShape shape{b, t, dtype, 4};
+            EXPECT_LE(plan::activation_bytes(m, shape, plan::Pass::evaluate), plan::activation_bytes(m, shape, plan::Pass::train, recompute)) << name;
+            EXPECT_LE(plan::workspace_bytes(m, shape, plan::Pass::evaluate), plan::workspace_bytes(m, shape, plan::Pass::train, recompute)) << name;
+          }
 }
 
 TEST(Decoder, RefusesAModelThatCannotBe) {
