@@ -83,7 +83,7 @@ TEST_F(Damage, ADamagedPayloadIsNamedByTensorAndRange) {
   spit(folder + "/rank-00001.h5", bytes);
   const auto message = refusal();
   EXPECT_NE(message.find("rank-00001.h5"), std::string::npos) << message;
-  // The second half of the token table: 256 * 8 elements are stored (128 ranks round it up), rank 1 begins at 1024, the table ends at 129 * 8.
+  // Of the token table 256 * 8 elements are stored (rows are rounded up to 128), so rank 1 begins at 1024; its logical end is 129 * 8.
   EXPECT_NE(message.find("/optimizer/m/embedding.tokens.weight elements 1024 to 1031"), std::string::npos) << message;
   // Other kinds can still be read, this one cannot.
   checkpoint::Reader reader(folder);
