@@ -1,6 +1,12 @@
 // The description of a run's settings.
 #include "libtrain/engine/config.h"
 
+#include "libtrain/base/error.h"
+#include "libtrain/io/atomic_file.h"
+#include "libtrain/plan/plan.h"
+
+#include <fmt/format.h>
+
 namespace trainyard::engine {
 
 std::vector<base::Field> fields_of(RunConfig& c) {
@@ -46,6 +52,31 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("hang-timeout", c.hang_timeout, "Watching", "seconds before a silent collective ends the job");
   v("collective-delay", c.collective_delay, "Watching", "seconds added to every collective, to see what overlap hides");
   return v.take();
+}
+
+void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
+  if (c.plan.empty()) return;
+  const auto p = plan::plan_from_json(io::read_file(c.plan), c.plan);
+  const auto set = [&](const char* name, const std::string& value) {
+    auto& field = base::field_named(fields, name, c.plan);
+    field.set(value);
+    field.source = "plan";
+  };
+  set("zero", fmt::format("{}", p.zero));
+  set("micro-batch", fmt::format("{}", p.micro_batch));
+  set("global-batch", fmt::format("{}", p.global_batch));
+  set("sequence", fmt::format("{}", p.sequence));
+  set("fold", fmt::format("{}", p.fold));
+  set("threads", fmt::format("{}", p.threads));
+  set("layer-slots", fmt::format("{}", p.layer_slots));
+  set("dtype", base::name_of(p.dtype));
+  set("reduction", p.reduction == plan::Reduction::fast ? "fast" : "ordered");
+  set("recompute", p.recompute == plan::Recompute::layers ? "layers" : "none");
+  set("model", p.model.name);
+  c.plan_model = p.model;
+  c.plan_ranks = p.topology.world();
+  if (p.gradient_dtype != base::DType::f32)
+    throw base::InputError(fmt::format("{} plans {} gradients; train folds gradients in f32", c.plan, base::name_of(p.gradient_dtype)), "plan with --gradient-dtype f32");
 }
 
 }  // namespace trainyard::engine

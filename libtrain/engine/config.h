@@ -2,8 +2,10 @@
 #pragma once
 
 #include "libtrain/base/fields.h"
+#include "libtrain/plan/model_config.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,9 +54,15 @@ struct RunConfig {
   std::string progress = "auto";
   double hang_timeout = 600;              // seconds
   double collective_delay = 0;            // seconds added to every collective, to see what overlap hides
+  // from --plan
+  std::optional<plan::ModelConfig> plan_model;   // the plan's, while --model is not said elsewhere
+  int plan_ranks = 0;                            // 0: no plan
 };
 
 // The one description: names, groups, help with units.
 std::vector<base::Field> fields_of(RunConfig& config);
+
+// Reads config.plan, when there is one, into the fields it decides. InputError for a damaged plan.
+void read_plan(std::vector<base::Field>& fields, RunConfig& config);
 
 }  // namespace trainyard::engine

@@ -32,8 +32,6 @@ std::int64_t peak_resident_bytes() {
   return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
 }
 
-std::int64_t outside_reserve_bytes(int threads) { return (std::int64_t{384} << 20) + threads * (std::int64_t{16} << 20); }
-
 std::string memory_table(const CategoryBytes& predicted, const CategoryBytes& measured, std::int64_t resident_bytes, std::int64_t reserve_bytes) {
   std::string out = fmt::format("{:<24}{:>16}{:>16}{:>12}\n", "memory (bytes)", "predicted", "measured", "difference");
   for (int c = 0; c < tensor::category_count; ++c) {

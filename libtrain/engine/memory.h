@@ -33,7 +33,4 @@ std::int64_t peak_resident_bytes();          // of this process, from the operat
 // against the stated reserve.
 std::string memory_table(const CategoryBytes& predicted, const CategoryBytes& measured, std::int64_t resident_bytes, std::int64_t reserve_bytes);
 
-// Reserve for what lies outside the arenas: program text, MPI, HDF5, the GEMM library, thread stacks, mapped token shards.
-std::int64_t outside_reserve_bytes(int threads);
-
 }  // namespace trainyard::engine

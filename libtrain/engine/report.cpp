@@ -1,47 +1,25 @@
-// Traffic and FLOPs by formula, and tables.
+// Tables of the plan and of traffic.
 #include "libtrain/engine/report.h"
 
 #include "libtrain/plan/accesses.h"
+#include "libtrain/plan/memory.h"
+#include "libtrain/plan/traffic.h"
 
-#include <algorithm>
+#include <map>
 
 namespace trainyard::engine {
 
-double model_flops(const TrainerSetup& s) {
-  const auto& m = s.model;
-  const auto tokens = static_cast<double>(s.states.batch.global_batch * s.micro.sequence);
-  const auto h = static_cast<double>(m.hidden), kv = static_cast<double>(m.kv_heads * m.head_dim()), f = static_cast<double>(m.ffn);
-  const double layer = 2 * h * h + 2 * h * kv + (m.activation == plan::Activation::swiglu ? 3 : 2) * h * f;
-  const double weights = static_cast<double>(m.layers) * layer + h * static_cast<double>(m.vocabulary);
-  return tokens * (6 * weights + 12 * static_cast<double>(m.layers) * static_cast<double>(s.micro.sequence) * h);
-}
+namespace {
 
 std::map<std::string, std::int64_t> announced_traffic(const TrainerSetup& s, int rank) {
-  const auto d = s.states.batch.data_ranks;
-  const plan::UnitSet set(s.model, d);
-  const std::int64_t others = d - 1, w = base::size_of(s.states.working);
   std::map<std::string, std::int64_t> out;
-  if (d == 1) return out;
-  const bool ordered = s.reduction == params::ReductionKind::ordered;
-  const auto accesses = plan::training_accesses(s.model);
-  for (std::int64_t turn = 0; turn < s.states.batch.turns(); ++turn) {
-    const auto group = s.states.batch.group_of(rank, turn);
-    const auto micros = group < 0 ? 1 : s.states.batch.end_micro(group) - s.states.batch.first_micro(group);
-    for (const auto& a : accesses) {
-      const auto piece = set.piece_of(a.use);
-      if (a.kind == plan::Access::Kind::lease) {
-        if (s.states.zero == 3) out["all_gather"] += micros * others * piece * w;
-      } else if (ordered) {
-        out["ordered_reduce_scatter"] += group >= 0 ? others * piece * 4 : 0;
-      } else {
-        out["reduce_scatter"] += others * piece * 4;
-      }
-    }
-  }
-  if (s.states.zero == 0) out["all_gather"] += others * set.piece_total() * 4;
-  if (s.states.zero == 1 || s.states.zero == 2) out["all_gather"] += others * set.piece_total() * w;
+  if (s.states.batch.data_ranks == 1) return out;
+  const auto reduction = s.reduction == params::ReductionKind::ordered ? plan::Reduction::ordered : plan::Reduction::fast;
+  for (const auto& t : plan::step_traffic(s.model, s.states, reduction, rank)) out[t.operation] += t.bytes;
   return out;
 }
+
+}  // namespace
 
 std::int64_t announced_validation_bytes(const TrainerSetup& s) {
   if (s.states.zero != 3) return 0;
@@ -77,7 +55,7 @@ std::string plan_text(const TrainerSetup& s, const std::string& output) {
   const auto memory = predicted_memory(s);
   for (int c = 0; c < tensor::category_count; ++c)
     out += fmt::format("{:<24}{:>16} bytes\n", tensor::name_of(static_cast<tensor::Category>(c)), memory[static_cast<std::size_t>(c)]);
-  out += fmt::format("{:<24}{:>16} bytes, and a reserve of {} outside\n", "a rank in all", total(memory), outside_reserve_bytes(s.micro.threads));
+  out += fmt::format("{:<24}{:>16} bytes, and a reserve of {} outside\n", "a rank in all", total(memory), plan::reserve_bytes(s.micro.threads));
   for (const auto& [name, bytes] : announced_traffic(s, 0)) out += fmt::format("rank 0 sends {:>16} bytes a step by {}\n", bytes, name);
   return out + fmt::format("would write {}/checkpoints, metrics.jsonl, report.txt\n", output);
 }

@@ -12,6 +12,8 @@
 #include "libtrain/engine/saver.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/io/atomic_file.h"
+#include "libtrain/plan/flops.h"
+#include "libtrain/plan/memory.h"
 
 #include <algorithm>
 #include <chrono>
@@ -63,7 +65,7 @@ class Runner {
     result.code = step_ < config_.steps ? base::ExitCode::requeue : base::ExitCode::done;
     result.step = step_;
     result.checkpoint = saved_step_ >= 0 ? fmt::format("{}/step-{:08}", checkpoints_folder(config_), saved_step_) : "";
-    result.memory_report = memory_table(trainer_->memory().predicted(), trainer_->memory().measured(), peak_resident_bytes(), outside_reserve_bytes(setup_.trainer.micro.threads));
+    result.memory_report = memory_table(trainer_->memory().predicted(), trainer_->memory().measured(), peak_resident_bytes(), plan::reserve_bytes(setup_.trainer.micro.threads));
     result.traffic_report = traffic_table(setup_.trainer, *world_.data, steps_done_, validations_done_ * config_.validation_sequences);
     if (world_.rank == 0 && steps_done_ > 0) write_report(result);
     return result;
@@ -91,7 +93,7 @@ class Runner {
     }
     m.step_seconds = now() - begin;
     m.tokens_per_second = static_cast<double>(config_.global_batch * setup_.trainer.micro.sequence) / m.step_seconds;
-    m.model_flops_per_second = model_flops(setup_.trainer) / m.step_seconds;
+    m.model_flops_per_second = plan::step_flops(setup_.trainer.model, config_.global_batch, setup_.trainer.micro.sequence) / m.step_seconds;
     const bool stop = agree(outcome, m);
     if (world_.rank == 0) {
       metrics_->write(m);

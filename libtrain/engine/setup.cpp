@@ -2,6 +2,7 @@
 #include "libtrain/engine/setup.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/plan/memory.h"
 
 #include <fmt/ranges.h>
 
@@ -15,7 +16,7 @@ namespace trainyard::engine {
 namespace {
 
 plan::ModelConfig resolve_model(const RunConfig& c, const data::SetIndex& index) {
-  auto m = plan::load_model(c.model);
+  auto m = c.plan_model && c.model == c.plan_model->name ? *c.plan_model : plan::load_model(c.model);
   if (m.vocabulary == 0) m.vocabulary = index.vocabulary;
   return m;
 }
@@ -48,6 +49,8 @@ nlohmann::json identity_of(const RunConfig& c, const RunSetup& s) {
 
 void check_batches(const RunConfig& c, int ranks, std::vector<std::string>& wrong) {
   const auto say = [&](const std::string& text) { wrong.push_back(text); };
+  if (c.plan_ranks > 0 && c.plan_ranks != ranks)
+    return say(fmt::format("plan {} is for {} ranks, this job has {}: ask for as many, or make another plan with partition-model --ranks {}", c.plan, c.plan_ranks, ranks, ranks));
   if (c.steps < 1) say(fmt::format("--steps {} must be at least 1", c.steps));
   if (c.micro_batch < 1) return say(fmt::format("--micro-batch {} must be at least 1", c.micro_batch));
   if (c.global_batch < 1 || c.global_batch % c.micro_batch != 0)
@@ -85,16 +88,16 @@ void check_words(const RunConfig& c, std::vector<std::string>& wrong) {
 
 void check_memory(const RunConfig& c, const RunSetup& s) {
   if (s.memory_limit_bytes == 0) return;
-  const auto need = total(predicted_memory(s.trainer));
+  const auto reserve = plan::reserve_bytes(s.trainer.micro.threads), need = total(predicted_memory(s.trainer)) + reserve;
   if (need <= s.memory_limit_bytes) return;
   std::string remedies;
   for (int zero = c.zero + 1; zero <= 3; ++zero) {
     auto other = s.trainer;
     other.states.zero = zero;
-    const auto bytes = total(predicted_memory(other));
+    const auto bytes = total(predicted_memory(other)) + reserve;
     remedies += fmt::format("--zero {} would need {} bytes ({}); ", zero, bytes, bytes <= s.memory_limit_bytes ? "fits" : "too much");
   }
-  throw base::InputError(fmt::format("a rank needs {} bytes, --memory-limit {} allows {}: {} too many", need, c.memory_limit, s.memory_limit_bytes, need - s.memory_limit_bytes),
+  throw base::InputError(fmt::format("a rank needs {} bytes ({} of them in reserve for libraries), --memory-limit {} allows {}: {} too many", need, reserve, c.memory_limit, s.memory_limit_bytes, need - s.memory_limit_bytes),
                          remedies + "more ranks, a smaller --micro-batch or --recompute layers need less too");
 }
 

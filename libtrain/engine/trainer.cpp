@@ -3,6 +3,7 @@
 
 #include "kernels/finite/finite.h"
 #include "libtrain/base/error.h"
+#include "libtrain/plan/memory.h"
 
 #include <algorithm>
 #include <chrono>
@@ -22,22 +23,7 @@ params::GradientFold::Position::Place place_of(std::int64_t micro, std::int64_t 
 
 }  // namespace
 
-CategoryBytes predicted_memory(const TrainerSetup& s) {
-  const plan::UnitSet set(s.model, s.states.batch.data_ranks);
-  const auto states = plan::state_bytes(set, s.states);
-  CategoryBytes out{};
-  const auto at = [&](tensor::Category c) -> std::int64_t& { return out[static_cast<std::size_t>(c)]; };
-  at(tensor::Category::parameters) = states.parameters;
-  at(tensor::Category::gathered_units) = states.gathered_units;
-  at(tensor::Category::gradients) = states.gradients;
-  at(tensor::Category::unit_gradients) = states.unit_gradients;
-  at(tensor::Category::optimizer) = states.optimizer;
-  at(tensor::Category::activations) = plan::activation_bytes(s.model, s.micro, plan::Pass::train, s.recompute);
-  at(tensor::Category::communication_staging) = states.communication_staging;
-  at(tensor::Category::workspace) = std::max(plan::workspace_bytes(s.model, s.micro, plan::Pass::train, s.recompute), plan::workspace_bytes(s.model, s.micro, plan::Pass::evaluate));
-  at(tensor::Category::save_snapshot) = states.save_snapshot;
-  return out;
-}
+CategoryBytes predicted_memory(const TrainerSetup& s) { return plan::rank_memory(s.model, s.states, s.micro, s.recompute).categories; }
 
 Trainer::Trainer(const TrainerSetup& setup, World& world, Batches& batches)
     : setup_(setup), world_(world), batches_(batches), set_(setup.model, setup.states.batch.data_ranks), memory_(predicted_memory(setup)),

@@ -68,13 +68,16 @@ void ZeroStore::idle_turn(std::int64_t turn, std::span<const plan::Access> acces
   std::vector<plan::Use> leases;
   for (const auto& a : accesses)
     if (a.kind == plan::Access::Kind::lease) leases.push_back(a.use);
-  weights_->begin_pass(leases);
-  for (const auto& a : accesses) {
-    if (a.kind == plan::Access::Kind::lease) {
-      weights_->acquire(a.use);
-      weights_->give_back(a.use);
-    } else {
-      gradients_.idle(a.use, turn);
+  for (std::int64_t micro = 0; micro < c_.shape.batch.fold; ++micro) {
+    const bool reduces = micro + 1 == c_.shape.batch.fold;
+    weights_->begin_pass(leases);
+    for (const auto& a : accesses) {
+      if (a.kind == plan::Access::Kind::lease) {
+        weights_->acquire(a.use);
+        weights_->give_back(a.use);
+      } else if (reduces) {
+        gradients_.idle(a.use, turn);
+      }
     }
   }
 }

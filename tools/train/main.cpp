@@ -1,0 +1,104 @@
+// train: trains a transformer on token shards, on one process or many ranks, with any ZeRO stage.
+#include "libtrain/base/log.h"
+#include "libtrain/engine/run.h"
+#include "tools/common/config_flags.h"
+#include "tools/common/program.h"
+#include "tools/common/progress.h"
+#include "tools/train/launch.h"
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+
+namespace {
+
+using namespace trainyard;
+
+constexpr const char* examples =
+    "  shard-data --input book.txt --output data\n"
+    "  train --model gpt2-nano --data data --output run --steps 20 --global-batch 8 --micro-batch 2\n"
+    "  mpirun -n 4 train --model gpt2-micro --data data --output run4 --steps 100 --global-batch 16 --micro-batch 2 --zero 3 --save-every 50\n";
+
+struct Switches {
+  std::string config;
+  bool dry_run = false, print_config = false, memory_report = false;
+};
+
+std::string progress_text(const engine::StepMetrics& m, std::int64_t steps, double left) {
+  auto text = fmt::format("step {}/{}  loss {:.4f}  {:.0f} tokens/s  lr {:.2e}  norm {:.3f}  {} left", m.step, steps, m.loss, m.tokens_per_second, m.learning_rate,
+                          m.gradient_norm, tools::duration_text(left));
+  if (m.validation_loss) text += fmt::format("  validation {:.4f}", *m.validation_loss);
+  return text;
+}
+
+base::ExitCode train(const engine::RunConfig& config, const Switches& switches, tools::Launch& launch, const engine::SignalWatcher& signals) {
+  auto& world = launch.world();
+  if (switches.dry_run) {
+    const auto text = engine::dry_run(config, world, launch.ranks_on_node());
+    if (world.rank == 0) fmt::print("{}", text);
+    return base::ExitCode::done;
+  }
+  std::optional<tools::Progress> progress;
+  if (world.rank == 0) progress.emplace("train", tools::progress_mode(config.progress));
+  double seconds = 0;
+  std::int64_t counted = 0;
+  engine::RunListener listener;
+  listener.on_note = [](const std::string& line) { base::log_info("{}", line); };
+  listener.on_step = [&](const engine::StepMetrics& m, std::int64_t steps) {
+    seconds += m.step_seconds;
+    ++counted;
+    const bool last = m.step == steps || m.validation_loss.has_value();
+    progress->show(progress_text(m, steps, seconds / static_cast<double>(counted) * static_cast<double>(steps - m.step)),
+                   last ? tools::Progress::Update::last : tools::Progress::Update::passing);
+  };
+  const auto result = engine::run(config, world, signals, listener, launch.ranks_on_node());
+  if (world.rank != 0) return result.code;
+  progress.reset();
+  if (!result.checkpoint.empty()) fmt::print("{}\n", result.checkpoint);
+  if (switches.memory_report) fmt::print("{}\n{}", result.memory_report, result.traffic_report);
+  if (result.code == base::ExitCode::requeue) base::log_info("stopped after step {} of {} with a checkpoint; run the same command again to go on (exit 75)", result.step, config.steps);
+  return result.code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  engine::RunConfig config;
+  auto fields = engine::fields_of(config);
+  Switches switches;
+  CLI::App app("", "train");
+  tools::describe_program(app, "Trains a decoder-only transformer on token shards; the same bits on any number of ranks.", examples,
+                          "shard-data, partition-model, inspect, generate; libtrain/README.md for what the numbers promise");
+  tools::ConfigFlags flags(app, fields);
+  app.add_option("--config", switches.config, "TOML file with the same keys as the flags")->group("Settings");
+  app.add_flag("--print-config", switches.print_config, "print the effective settings and where each came from, and stop")->group("Settings");
+  app.add_flag("--dry-run", switches.dry_run, "check everything, print the prediction, write nothing")->group("Settings");
+  app.add_flag("--memory-report", switches.memory_report, "print predicted and measured memory and traffic at the end")->group("Settings");
+  return tools::guarded(app, argc, argv, [&] {
+    if (!switches.config.empty()) base::read_toml(fields, switches.config);
+    if (flags.given("plan")) flags.apply();
+    engine::read_plan(fields, config);
+    base::read_environment(fields);
+    flags.apply();
+    if (switches.print_config) {
+      fmt::print("{}", base::print_fields(fields));
+      return base::ExitCode::done;
+    }
+    const engine::SignalWatcher signals;
+    tools::Launch launch;
+    base::configure_log("train", launch.world().rank, base::LogLevel::info);
+    try {
+      return train(config, switches, launch, signals);
+    } catch (const base::Error& e) {
+      // Errors that all ranks share are printed once; the others leave quietly with the same code.
+      const int code = launch.world().rank == 0 || e.code() == base::ExitCode::unexpected || e.code() == base::ExitCode::peer_hung ? tools::report("train", e) : static_cast<int>(e.code());
+      if (e.code() == base::ExitCode::peer_hung || e.code() == base::ExitCode::unexpected) launch.fail(config.output, code, e.what());
+      return static_cast<base::ExitCode>(code);
+    } catch (const std::exception& e) {
+      const int code = tools::report("train", e);
+      launch.fail(config.output, code, e.what());
+      return static_cast<base::ExitCode>(code);
+    }
+  });
+}
