@@ -1,0 +1,28 @@
+#!/bin/bash
+# The one list of Debian packages that Trainyard needs; installs what is missing. Works as root, or as a user with sudo.
+set -euo pipefail
+
+build=(g++ cmake ninja-build pkg-config libopenmpi-dev openmpi-bin libhdf5-dev libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libsimdjson-dev
+       libtomlplusplus-dev libsentencepiece-dev libdnnl-dev libzstd-dev)
+tests=(libgtest-dev libbenchmark-dev hdf5-tools jq git)
+
+missing=()
+for package in "${build[@]}" "${tests[@]}"; do
+  dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
+done
+if [ ${#missing[@]} -eq 0 ]; then
+  echo "install-deps: everything is installed" >&2
+  exit 0
+fi
+
+root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! command -v sudo >/dev/null; then
+    echo "install-deps: missing ${missing[*]}; there is neither root nor sudo here: ask an administrator for these Debian packages" >&2
+    exit 4
+  fi
+  root=(sudo)
+fi
+echo "install-deps: installing ${missing[*]}" >&2
+"${root[@]}" apt-get update -qq
+DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
