@@ -94,6 +94,7 @@ std::int64_t Hdf5File::create_dataset(const std::string& name, base::DType dtype
   const auto space = space_of(shape);
   const auto create = property_list(H5P_DATASET_CREATE);
   H5Pset_layout(create.get(), H5D_CONTIGUOUS);
+  H5Pset_obj_track_times(create.get(), false);  // equal content gives equal bytes
   H5Pset_alloc_time(create.get(), H5D_ALLOC_TIME_EARLY);
   H5Pset_fill_time(create.get(), H5D_FILL_TIME_NEVER);
   const auto dataset = dataset_id(H5Dcreate2(id_, name.c_str(), type.get(), space.get(), links_with_groups().get(), create.get(), H5P_DEFAULT));

@@ -60,6 +60,7 @@ void Hdf5File::create_virtual(const std::string& name, base::DType dtype, const 
                               std::span<const VirtualPart> parts) {
   be_quiet();
   const auto create = property_list(H5P_DATASET_CREATE);
+  H5Pset_obj_track_times(create.get(), false);
   const float nan32 = std::numeric_limits<float>::quiet_NaN();
   const double nan64 = std::numeric_limits<double>::quiet_NaN();
   const std::uint16_t nan16 = 0x7fc0;

@@ -1,0 +1,146 @@
+// The pipeline: read a batch, tokenize it in parallel, append in order.
+#include "libtrain/data/builder.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/random.h"
+#include "libtrain/data/shard_writer.h"
+#include "libtrain/io/atomic_file.h"
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+namespace trainyard::data {
+
+namespace {
+
+struct Batch {
+  std::vector<std::string> texts;
+  std::size_t bytes = 0;
+};
+
+bool goes_to_validation(const std::string& text, double share) {
+  return static_cast<double>(base::site_hash("validation", text) >> 11) * 0x1.0p-53 < share;
+}
+
+class Pipeline {
+ public:
+  Pipeline(const Tokenizer& tokenizer, const BuildOptions& options, BuildResult& result) : tokenizer_(tokenizer), options_(options), result_(result) {
+    if (options.writing == BuildOptions::Writing::on) {
+      folder_.emplace(options.output, options.existing == BuildOptions::Existing::replace ? io::Existing::replace : io::Existing::refuse);
+      train_.emplace(folder_->path(), "train", tokenizer, options.shard_tokens);
+      validation_.emplace(folder_->path(), "validation", tokenizer, options.shard_tokens);
+    }
+    if (!options.rejects.empty()) {
+      rejects_.open(options.rejects, std::ios::trunc);
+      if (!rejects_) throw base::EnvironmentError(fmt::format("cannot write {}: {}", options.rejects, std::strerror(errno)));
+    }
+  }
+
+  void add(std::string&& text) {
+    batch_.bytes += text.size();
+    batch_.texts.push_back(std::move(text));
+    if (batch_.bytes >= (std::size_t{4} << 20)) flush();
+  }
+
+  void refuse(const Refusal& r) {
+    ++result_.rejected;
+    if (rejects_.is_open()) rejects_ << r.source << '\t' << r.line << '\t' << r.reason << '\n';
+  }
+
+  void flush() {
+    const auto n = batch_.texts.size();
+    if (n == 0) return;
+    std::vector<std::vector<std::int32_t>> tokens(n);
+    std::atomic<std::size_t> next{0};
+    std::exception_ptr failure;
+    std::mutex mutex;
+    const auto work = [&] {
+      try {
+        for (auto i = next++; i < n; i = next++) {
+          tokenizer_.encode(batch_.texts[i], tokens[i]);
+          tokens[i].push_back(tokenizer_.end_of_document());
+        }
+      } catch (...) {
+        std::lock_guard lock(mutex);
+        failure = std::current_exception();
+      }
+    };
+    std::vector<std::thread> team;
+    for (int t = 1; t < options_.threads && static_cast<std::size_t>(t) < n; ++t) team.emplace_back(work);
+    work();
+    for (auto& t : team) t.join();
+    if (failure) std::rethrow_exception(failure);
+    for (std::size_t i = 0; i < n; ++i) append(batch_.texts[i], tokens[i]);
+    batch_.texts.clear();
+    batch_.bytes = 0;
+  }
+
+  void finish() {
+    flush();
+    if (rejects_.is_open()) {
+      rejects_.close();
+      if (rejects_.fail()) throw base::EnvironmentError(fmt::format("cannot write {}", options_.rejects), "is the disk full?");
+    }
+    const auto all = result_.documents + result_.rejected;
+    const auto hint = options_.rejects.empty() ? std::string("--rejects FILE lists them; --max-rejects allows more") : fmt::format("see {}; --max-rejects allows more", options_.rejects);
+    if (all > 0 && static_cast<double>(result_.rejected) > options_.largest_rejected * static_cast<double>(all))
+      throw base::InputError(fmt::format("{} of {} documents were refused, {:g} % are allowed", result_.rejected, all, 100 * options_.largest_rejected), hint);
+    if (result_.train_tokens == 0) throw base::InputError("the input holds no document for training", "is it empty?");
+    if (!folder_) return;
+    SetIndex index;
+    index.tokenizer = tokenizer_.name();
+    index.tokenizer_source = tokenizer_.source() == "bytes" ? "bytes" : std::filesystem::absolute(tokenizer_.source()).string();
+    index.tokenizer_crc32c = tokenizer_.crc32c();
+    index.vocabulary = tokenizer_.vocabulary();
+    index.end_of_document = tokenizer_.end_of_document();
+    index.train = train_->finish();
+    index.validation = validation_->finish();
+    result_.train_shards = static_cast<std::int64_t>(index.train.size());
+    result_.validation_shards = static_cast<std::int64_t>(index.validation.size());
+    io::write_file(folder_->path() + "/index.json", index_to_json(index).dump(1) + "\n");
+    folder_->publish();
+  }
+
+ private:
+  void append(const std::string& text, const std::vector<std::int32_t>& tokens) {
+    ++result_.documents;
+    result_.text_bytes += static_cast<std::int64_t>(text.size());
+    const bool validation = goes_to_validation(text, options_.validation);
+    (validation ? result_.validation_tokens : result_.train_tokens) += static_cast<std::int64_t>(tokens.size());
+    if (folder_) (validation ? *validation_ : *train_).add(tokens);
+  }
+
+  const Tokenizer& tokenizer_;
+  const BuildOptions& options_;
+  BuildResult& result_;
+  std::optional<io::AtomicFolder> folder_;
+  std::optional<ShardWriter> train_, validation_;
+  std::ofstream rejects_;
+  Batch batch_;
+};
+
+}  // namespace
+
+BuildResult build_shards(DocumentSource& source, const Tokenizer& tokenizer, const BuildOptions& options, const std::function<void(std::int64_t)>& progress) {
+  BuildResult result;
+  Pipeline pipeline(tokenizer, options, result);
+  source.read(
+      [&](std::string&& text) {
+        pipeline.add(std::move(text));
+        progress(source.bytes_read());
+        return true;
+      },
+      [&](const Refusal& r) { pipeline.refuse(r); });
+  pipeline.finish();
+  return result;
+}
+
+}  // namespace trainyard::data

@@ -1,0 +1,35 @@
+// Builder: from documents to a shard set, several threads tokenizing, the same bytes for any number of them.
+#pragma once
+
+#include "libtrain/data/document_source.h"
+#include "libtrain/data/shard_set.h"
+#include "libtrain/data/tokenizer.h"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace trainyard::data {
+
+struct BuildOptions {
+  std::string output;
+  std::int64_t shard_tokens = std::int64_t{64} << 20;
+  double validation = 0.01;             // share of documents, chosen by a hash of their bytes
+  double largest_rejected = 0.01;       // share of documents that may be refused
+  std::string rejects;                  // file for refusals; empty: counted only
+  int threads = 1;
+  enum class Existing { refuse, replace } existing = Existing::refuse;
+  enum class Writing { on, off } writing = Writing::on;    // off: --dry-run
+};
+
+struct BuildResult {
+  std::int64_t documents = 0, rejected = 0, text_bytes = 0;
+  std::int64_t train_tokens = 0, validation_tokens = 0, train_shards = 0, validation_shards = 0;
+};
+
+// Batches of documents are read, tokenized by the threads, and appended in order. Memory: two shards' tokens (one for each split) and two batches. The set appears
+// whole under options.output or not at all. InputError (exit 3) when more than the allowed share was refused or nothing is left; then nothing is published,
+// but the rejects file is. `progress` is called now and then with the bytes read so far.
+BuildResult build_shards(DocumentSource& source, const Tokenizer& tokenizer, const BuildOptions& options, const std::function<void(std::int64_t)>& progress);
+
+}  // namespace trainyard::data

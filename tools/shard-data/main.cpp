@@ -1,0 +1,118 @@
+// shard-data: text into token shards.
+#include "libtrain/data/builder.h"
+#include "tools/common/program.h"
+#include "tools/common/progress.h"
+#include "tools/common/size_text.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+
+namespace {
+
+using namespace trainyard;
+
+constexpr const char* examples =
+    "  shard-data --input book.txt --split paragraphs --output data\n"
+    "  gunzip -c book.jsonl.gz | shard-data --input - --json-key text --output data-jsonl --rejects rejects.tsv\n";
+
+struct Settings {
+  std::vector<std::string> inputs;
+  std::string output, tokenizer = "bytes", json_key = "text", split = "whole", rejects, largest = "16MiB", progress = "auto";
+  std::int64_t shard_tokens = std::int64_t{64} << 20;
+  double validation = 0.01, max_rejects = 0.01;
+  int threads = 0;
+  bool force = false, json = false, dry_run = false;
+};
+
+data::TextSplit split_of(const std::string& name) {
+  if (name == "whole") return data::TextSplit::whole;
+  if (name == "lines") return data::TextSplit::lines;
+  if (name == "paragraphs") return data::TextSplit::paragraphs;
+  throw base::UsageError(fmt::format("--split {} is not known", name), "use whole, lines or paragraphs");
+}
+
+void add_options(CLI::App& app, Settings& s) {
+  app.add_option("--input", s.inputs, "text or .jsonl files; - is standard input, @FILE a list of paths")->group("Input")->required()->type_name("FILE");
+  app.add_option("--json-key", s.json_key, "key of the text in JSON lines [text]")->group("Input");
+  app.add_option("--split", s.split, "plain text into documents: whole (one a file), lines, paragraphs (blank lines between) [whole]")->group("Input");
+  app.add_option("--max-document", s.largest, "largest document; longer text is cut there, a longer JSON line refused [16MiB]")->group("Input");
+  app.add_option("--rejects", s.rejects, "file for refused documents: source, line, reason")->group("Input");
+  app.add_option("--max-rejects", s.max_rejects, "share of refused documents above which nothing is written [0.01]")->group("Input");
+  app.add_option("--output", s.output, "folder of the shard set")->group("Output")->required()->type_name("DIR");
+  app.add_option("--tokenizer", s.tokenizer, "bytes, or the path of a SentencePiece model [bytes]")->group("Output");
+  app.add_option("--shard-tokens", s.shard_tokens, "tokens of a shard [67108864]")->group("Output");
+  app.add_option("--validation", s.validation, "share of documents for validation, by hash [0.01]")->group("Output");
+  app.add_flag("--force", s.force, "replace an existing set")->group("Output");
+  app.add_flag("--json", s.json, "print the summary as JSON")->group("Output");
+  app.add_flag("--dry-run", s.dry_run, "read and count everything, write nothing")->group("Output");
+  app.add_option("--threads", s.threads, "tokenizing threads; 0: all cores; the output does not depend on it [0]")->group("Output");
+  app.add_option("--progress", s.progress, "auto, always or never [auto]")->group("Output");
+}
+
+data::BuildOptions options_of(const Settings& s) {
+  data::BuildOptions o;
+  o.output = s.output;
+  o.shard_tokens = s.shard_tokens;
+  o.validation = s.validation;
+  o.largest_rejected = s.max_rejects;
+  o.rejects = s.dry_run ? "" : s.rejects;
+  o.threads = s.threads > 0 ? s.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  o.existing = s.force ? data::BuildOptions::Existing::replace : data::BuildOptions::Existing::refuse;
+  o.writing = s.dry_run ? data::BuildOptions::Writing::off : data::BuildOptions::Writing::on;
+  if (s.shard_tokens < 2) throw base::UsageError(fmt::format("--shard-tokens {} must be at least 2", s.shard_tokens));
+  if (!(s.validation >= 0 && s.validation < 1)) throw base::UsageError(fmt::format("--validation {} must be at least 0 and below 1", s.validation));
+  if (!(s.max_rejects >= 0 && s.max_rejects <= 1)) throw base::UsageError(fmt::format("--max-rejects {} must lie between 0 and 1", s.max_rejects));
+  if (s.threads < 0) throw base::UsageError(fmt::format("--threads {} must not be negative", s.threads));
+  return o;
+}
+
+void print_summary(const Settings& s, const data::BuildResult& r, double seconds) {
+  if (s.json) {
+    const nlohmann::ordered_json j{{"output", s.output}, {"documents", r.documents}, {"rejected", r.rejected}, {"text_bytes", r.text_bytes},
+                                   {"train", {{"tokens", r.train_tokens}, {"shards", r.train_shards}}}, {"validation", {{"tokens", r.validation_tokens}, {"shards", r.validation_shards}}},
+                                   {"seconds", seconds}};
+    fmt::print("{}\n", j.dump());
+    return;
+  }
+  fmt::print("{}\n", s.output);
+  fmt::print(stderr, "shard-data: {} documents, {} of text in {} ({:.1f} MB/s); {} refused\n", r.documents, tools::size_text(r.text_bytes), tools::duration_text(seconds),
+             static_cast<double>(r.text_bytes) / 1e6 / std::max(seconds, 1e-9), r.rejected);
+  fmt::print(stderr, "shard-data: train {} tokens in {} shards, validation {} tokens in {} shards{}\n", r.train_tokens, r.train_shards, r.validation_tokens, r.validation_shards,
+             s.dry_run ? " (nothing was written)" : "");
+}
+
+base::ExitCode run(const Settings& s) {
+  const auto options = options_of(s);
+  const auto tokenizer = data::make_tokenizer(s.tokenizer);
+  data::SourceOptions source_options{s.json_key, split_of(s.split), tools::parse_size(s.largest, "--max-document")};
+  if (source_options.largest_document < 16) throw base::UsageError(fmt::format("--max-document {} is below 16 bytes", s.largest));
+  data::DocumentSource source(s.inputs, source_options);
+  tools::Progress progress("shard-data", tools::progress_mode(s.progress));
+  const auto start = std::chrono::steady_clock::now();
+  const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  const auto result = data::build_shards(source, *tokenizer, options, [&](std::int64_t bytes) {
+    const double seconds = std::max(elapsed(), 1e-9), rate = static_cast<double>(bytes) / seconds;
+    if (seconds < 0.5) return;
+    auto text = fmt::format("{} read, {:.1f} MB/s", tools::size_text(bytes), rate / 1e6);
+    if (source.total_bytes() > 0) text += fmt::format(", {} left", tools::duration_text(static_cast<double>(source.total_bytes() - bytes) / rate));
+    progress.show(text);
+  });
+  print_summary(s, result, elapsed());
+  return base::ExitCode::done;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Settings s;
+  CLI::App app("", "shard-data");
+  tools::describe_program(app, "Turns text into token shards that train reads.", examples, "train, inspect; datasets/README.md for the format");
+  add_options(app, s);
+  return tools::guarded(app, argc, argv, [&] { return run(s); });
+}
