@@ -24,7 +24,9 @@ Hdf5File Hdf5File::create(const std::string& path) {
   const auto access = property_list(H5P_FILE_ACCESS);
   H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
   H5Pset_alignment(access.get(), 4096, 4096);
-  const auto id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get());
+  const auto creation = property_list(H5P_FILE_CREATE);
+  H5Pset_obj_track_times(creation.get(), false);  // equal content gives equal bytes
+  const auto id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get());
   if (id < 0) fail(true, path, "create the HDF5 file");
   return Hdf5File(path, id, true);
 }
@@ -61,7 +63,9 @@ void Hdf5File::close() {
 void Hdf5File::make_group(const std::string& name) {
   be_quiet();
   if (exists(name)) return;
-  const auto group = group_id(H5Gcreate2(id_, name.c_str(), links_with_groups().get(), H5P_DEFAULT, H5P_DEFAULT));
+  const auto creation = property_list(H5P_GROUP_CREATE);
+  H5Pset_obj_track_times(creation.get(), false);
+  const auto group = group_id(H5Gcreate2(id_, name.c_str(), links_with_groups().get(), creation.get(), H5P_DEFAULT));
   if (!group) fail(writing_, path_, "create the group " + name);
 }
 
