@@ -1,5 +1,6 @@
 // The decoder over whole micro-batches: same bits for any team, isolated documents, predicted memory, lease order, the declared inventory.
 #include "libtrain/model/assemble.h"
+#include "libtrain/model/layer_block.h"
 #include "libtrain/plan/accesses.h"
 #include "tests/model/small_model.h"
 
@@ -260,6 +261,35 @@ TEST(Decoder, EvaluationNeedsNoMoreMemoryThanTraining) {
             EXPECT_LE(plan::activation_bytes(m, shape, plan::Pass::evaluate), plan::activation_bytes(m, shape, plan::Pass::train, recompute)) << name;
             EXPECT_LE(plan::workspace_bytes(m, shape, plan::Pass::evaluate), plan::workspace_bytes(m, shape, plan::Pass::train, recompute)) << name;
           }
+}
+
+// A program outside may put a block of its own in the place of one of ours.
+class CountedBlock : public model::Block {
+ public:
+  CountedBlock(std::unique_ptr<model::Block> inner, int& forwards) : inner_(std::move(inner)), forwards_(forwards) {}
+  std::string name() const override { return "counted " + inner_->name(); }
+  std::vector<plan::Use> uses() const override { return inner_->uses(); }
+  std::vector<plan::Unit> declares() const override { return inner_->declares(); }
+  void forward(model::Step& step, model::Flow& flow, model::Saved& saved) override { ++forwards_, inner_->forward(step, flow, saved); }
+  void backward(model::Step& step, model::Flow& flow, model::Saved& saved) override { inner_->backward(step, flow, saved); }
+
+ private:
+  std::unique_ptr<model::Block> inner_;
+  int& forwards_;
+};
+
+TEST(Decoder, TakesRegisteredBlocks) {
+  static int forwards = 0;
+  static const auto m = small_gpt2();
+  const auto ours = [](const model::BlockSpec& s) { return model::make_block("own layer", s); };
+  model::register_block("own layer", [](const model::BlockSpec& s) { return std::make_unique<model::LayerBlock>(s.model, s.layer); });
+  model::register_block("layer", [ours](const model::BlockSpec& s) { return std::make_unique<CountedBlock>(ours(s), forwards); });
+  PlainStore store(m, DType::f32, 1);
+  Runner runner(m, {2, 9, DType::f32, 1});
+  runner.train(store, Batch(formula_windows(m.vocabulary, 0, 2, 9, false), false));
+  EXPECT_EQ(forwards, m.layers);
+  EXPECT_EQ(runner.decoder.blocks()[1]->name(), "counted layers.00");
+  model::register_block("layer", ours);
 }
 
 TEST(Decoder, RefusesAModelThatCannotBe) {
