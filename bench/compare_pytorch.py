@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Tokens per second of `train` and of PyTorch on the same model, tokens and threads, in turn, in one run.
+
+    python3 bench/compare_pytorch.py --train build/release/bin/train --data DATA [--threads 4] [--steps 12] [--rounds 3]
+
+DATA is a shard set of any text (bytes tokenizer). Run it with a Python that has torch. PyTorch runs three ways, because on some processors its
+matrix library chooses slow code by the vendor's name: as installed; with glibc kept from giving memory back between steps; and with the vendor check
+answered 'yes' by a one-line library made here. The ratio is against the fastest, and only if its own GEMM reaches 60 % of ours.
+"""
+import argparse, json, os, subprocess, sys, tempfile
+
+MODELS = {
+    "4x256": dict(layers=4, hidden=256, heads=4, vocabulary=8192, batch=8, sequence=256),
+    "gpt2": dict(layers=12, hidden=768, heads=12, vocabulary=50257, batch=4, sequence=256),
+}
+PEER = r'''
+import json, sys, time, torch, torch.nn as nn, torch.nn.functional as F
+m = json.loads(sys.argv[1]); threads = int(sys.argv[2]); steps = int(sys.argv[3])
+torch.set_num_threads(threads); torch.manual_seed(1)
+def gemm():
+    a, b, c = torch.randn(1024, 768), torch.randn(768, 3072), torch.empty(1024, 3072)
+    times = []
+    for _ in range(30):
+        t = time.perf_counter(); torch.mm(a, b, out=c); times.append(time.perf_counter() - t)
+    return 2 * 1024 * 768 * 3072 / sorted(times)[len(times) // 2] / 1e9
+class Layer(nn.Module):
+    def __init__(s, h, heads):
+        super().__init__()
+        s.heads = heads; s.n1, s.n2 = nn.LayerNorm(h), nn.LayerNorm(h)
+        s.qkv, s.out, s.up, s.down = nn.Linear(h, 3 * h), nn.Linear(h, h), nn.Linear(h, 4 * h), nn.Linear(4 * h, h)
+    def forward(s, x):
+        b, t, h = x.shape
+        q, k, v = (z.view(b, t, s.heads, -1).transpose(1, 2) for z in s.qkv(s.n1(x)).split(h, 2))
+        x = x + s.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, t, h))
+        return x + s.down(F.gelu(s.up(s.n2(x)), approximate="tanh"))
+class Model(nn.Module):
+    def __init__(s):
+        super().__init__()
+        h = m["hidden"]
+        s.tokens, s.positions = nn.Embedding(m["vocabulary"], h), nn.Embedding(1024, h)
+        s.layers = nn.ModuleList(Layer(h, m["heads"]) for _ in range(m["layers"])); s.norm = nn.LayerNorm(h)
+    def forward(s, x, y):
+        z = s.tokens(x) + s.positions(torch.arange(x.shape[1]))
+        for layer in s.layers: z = layer(z)
+        return F.cross_entropy(F.linear(s.norm(z), s.tokens.weight).flatten(0, 1), y.flatten())
+model = Model(); optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True); times = []
+for _ in range(steps):
+    x = torch.randint(0, 256, (m["batch"], m["sequence"] + 1)); t = time.perf_counter()
+    optimizer.zero_grad(set_to_none=False); loss = model(x[:, :-1], x[:, 1:]); loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0); optimizer.step(); loss.item(); times.append(time.perf_counter() - t)
+times = sorted(times[2:])
+print(json.dumps(dict(version=torch.__version__, blas=torch.__config__.show().count("MKL") and "MKL" or "other", gemm=gemm(),
+                      tokens=m["batch"] * m["sequence"] / times[len(times) // 2])))
+'''
+
+
+def peer(model, threads, steps, env):
+    out = subprocess.run([sys.executable, "-c", PEER, json.dumps(model), str(threads), str(steps)], env={**os.environ, **env}, capture_output=True, text=True)
+    if out.returncode != 0:
+        sys.exit("PyTorch failed:\n" + out.stderr)
+    return json.loads(out.stdout.splitlines()[-1])
+
+
+def ours(train, model, data, threads, steps, folder):
+    toml = os.path.join(folder, "model.toml")
+    with open(toml, "w") as f:
+        f.write('name = "bench"\nlayers = {layers}\nhidden = {hidden}\nheads = {heads}\nkv-heads = {heads}\nffn = {ffn}\nvocabulary = {vocabulary}\ncontext = 1024\n'.format(ffn=4 * model["hidden"], **model))
+    run = tempfile.mkdtemp(dir=folder)
+    subprocess.run([train, "--model", toml, "--data", data, "--output", run, "--steps", str(steps), "--global-batch", str(model["batch"]), "--micro-batch", str(model["batch"]),
+                    "--sequence", str(model["sequence"]), "--threads", str(threads), "--progress", "never"], check=True, stdout=subprocess.DEVNULL)
+    with open(os.path.join(run, "metrics.jsonl")) as f:
+        rates = sorted(json.loads(line)["tokens_per_second"] for line in list(f)[2:])
+    return rates[len(rates) // 2]
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--train", required=True)
+    p.add_argument("--data", required=True)
+    p.add_argument("--threads", type=int, default=os.cpu_count())
+    p.add_argument("--steps", type=int, default=12)
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--our-gemm", type=float, default=0, help="GFLOP/s of our product at 1024 x 768 x 3072 (bench_kernels_gemm), for the 60 %% rule")
+    a = p.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        shim = os.path.join(folder, "vendor.so")
+        subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-o", shim, "-"], input="int mkl_serv_intel_cpu_true(void) { return 1; }\n", text=True, check=True)
+        keep = {"MALLOC_MMAP_THRESHOLD_": str(1 << 33), "MALLOC_TRIM_THRESHOLD_": str(1 << 33)}
+        ways = {"as installed": {}, "memory kept": keep, "memory kept, vendor check answered": {**keep, "LD_PRELOAD": shim}}
+        for name, model in MODELS.items():
+            rates, gemms = {w: [] for w in ways}, {w: [] for w in ways}
+            mine = []
+            for _ in range(a.rounds):
+                mine.append(ours(a.train, model, a.data, a.threads, a.steps, folder))
+                for way, env in ways.items():
+                    r = peer(model, a.threads, a.steps, env)
+                    rates[way].append(r["tokens"])
+                    gemms[way].append(r["gemm"])
+            median = lambda xs: sorted(xs)[len(xs) // 2]
+            print(f"{name}: train {median(mine):.0f} tokens/s on {a.threads} threads (ordered reduction, one process)")
+            for way in ways:
+                valid = a.our_gemm == 0 or median(gemms[way]) >= 0.6 * a.our_gemm
+                ratio = f"ratio {median([m / r for m, r in zip(mine, rates[way])]):.2f}" if valid else "no ratio (its GEMM is below 60 % of ours)"
+                print(f"  PyTorch {r['version']} ({r['blas']}), {way}: {median(rates[way]):.0f} tokens/s, GEMM {median(gemms[way]):.0f} GFLOP/s: {ratio}")
+
+
+if __name__ == "__main__":
+    main()
