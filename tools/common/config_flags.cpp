@@ -7,7 +7,7 @@ ConfigFlags::ConfigFlags(CLI::App& app, std::vector<base::Field>& fields) : fiel
   for (auto& f : fields) {
     auto& text = texts_[f.name];
     const auto value = f.get();
-    app.add_option("--" + f.name, text, f.help + (value.empty() ? "" : " [" + value + "]"))->group(f.group)->type_name(f.type == "text" ? "TEXT" : f.type == "integer" ? "N" : "X");
+    app.add_option("--" + f.name, text, f.help + (value.empty() ? "" : " [" + value + "]"))->group(f.group)->type_name(f.type == "text" ? "TEXT" : f.type == "integer" ? "N" : "X")->take_last();
   }
 }
 

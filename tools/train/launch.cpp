@@ -1,6 +1,7 @@
 // Reads the launcher's variables.
 #include "tools/train/launch.h"
 
+#include "libtrain/base/error.h"
 #include "libtrain/io/atomic_file.h"
 
 #include <nlohmann/json.hpp>
@@ -24,9 +25,19 @@ int number(const char* name, int otherwise) {
   return n > 0 ? n : otherwise;
 }
 
+// srun started several tasks, but gave them no way to find one another: MPI would fail inside MPI_Init, or every task would train alone.
+void refuse_lonely_tasks() {
+  if (number("SLURM_STEP_NUM_TASKS", 1) <= 1) return;
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"})
+    if (std::getenv(name) != nullptr) return;
+  throw base::EnvironmentError(fmt::format("Slurm started {} tasks without a process manager that MPI knows", std::getenv("SLURM_STEP_NUM_TASKS")),
+                               "launch with srun --mpi=pmix");
+}
+
 }  // namespace
 
 Launch::Launch() {
+  refuse_lonely_tasks();
   if (!launched()) {
     world_ = engine::solo_world();
     return;
