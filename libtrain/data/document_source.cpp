@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <unistd.h>
 
 namespace trainyard::data {
 
@@ -53,15 +54,19 @@ struct DocumentSource::Sink {
   const std::function<void(const Refusal&)>& refuse;
   std::string name;
   std::int64_t line = 0, first_line = 1;
-  bool go_on = true;
+  bool go_on = true, silent = true;   // silent: nothing was taken or refused yet
   std::string document = {};
   simdjson::dom::parser parser{};
 
-  void reject(std::int64_t at, const std::string& reason) { refuse({name, at, reason}); }
+  void reject(std::int64_t at, const std::string& reason) {
+    silent = false;
+    refuse({name, at, reason});
+  }
 
   void hand_on(std::string&& text, std::int64_t at) {
     if (text.find_first_not_of(" \t\r\n") == std::string::npos) return reject(at, "empty document");
     if (!is_utf8(text)) return reject(at, "invalid UTF-8");
+    silent = false;
     go_on = take(std::move(text));
   }
 
@@ -115,8 +120,13 @@ DocumentSource::DocumentSource(const std::vector<std::string>& inputs, SourceOpt
       total_bytes_ = -1;
       continue;
     }
-    open_input(name);
     std::error_code error;
+    const bool pipe = fs::exists(name, error) && !fs::is_regular_file(name, error) && !fs::is_directory(name, error);
+    if (pipe && ::access(name.c_str(), R_OK) == 0) {   // opened once only: its writer must not see it closed
+      total_bytes_ = -1;
+      continue;
+    }
+    open_input(name);
     const auto size = fs::file_size(name, error);
     if (error) total_bytes_ = -1;
     else if (total_bytes_ >= 0) total_bytes_ += static_cast<std::int64_t>(size);
@@ -144,7 +154,7 @@ bool DocumentSource::read_file(std::FILE* file, const std::string& name, bool js
   bool inside = false;          // the line goes on from a part handed on before
   const auto emit = [&](bool whole) {
     if (!inside) ++sink.line;
-    if (json_lines && !(inside && whole)) sink.json_line(line, whole);
+    if (json_lines && !inside) sink.json_line(line, whole && static_cast<std::int64_t>(line.size()) <= options_.largest_document + 1);   // 1: its end
     if (!json_lines) sink.plain_line(line, whole);
     inside = !whole;
     line.clear();
@@ -165,6 +175,7 @@ bool DocumentSource::read_file(std::FILE* file, const std::string& name, bool js
   if (std::ferror(file)) throw base::InputError(fmt::format("cannot read {}: {}", name, std::strerror(errno)));
   if (sink.go_on && (!line.empty() || inside)) emit(true);
   if (sink.go_on && !json_lines) sink.finish_document();
+  if (sink.silent) sink.reject(1, "empty document");   // an empty file is seen, too
   return sink.go_on;
 }
 

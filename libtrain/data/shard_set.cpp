@@ -68,7 +68,7 @@ json index_to_json(const SetIndex& i) {
 SetIndex index_from_json(const json& j, const std::string& where) {
   try {
     const std::string format = j.at("format");
-    if (format != index_format) throw base::InputError(fmt::format("{}: format is '{}', this program reads '{}'", where, format, index_format));
+    if (format != index_format) throw base::InputError(fmt::format("{}: format is '{}', this program reads '{}'", where, format, index_format), "use the version of the programs that wrote it, or make the shards again with shard-data");
     SetIndex i;
     i.tokenizer = j.at("tokenizer").at("name");
     i.tokenizer_source = j.at("tokenizer").at("source");
