@@ -1,0 +1,136 @@
+// Text and JSON lines into documents: boundaries, refusals with their lines, bounded documents.
+#include "tests/data/sample.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/data/document_source.h"
+
+#include <sys/stat.h>
+#include <thread>
+
+using namespace sample;
+using data::TextSplit;
+
+namespace {
+
+struct Read {
+  std::vector<std::string> documents, refusals;
+};
+
+Read read(const std::vector<std::string>& inputs, data::SourceOptions options) {
+  Read out;
+  data::DocumentSource source(inputs, options);
+  source.read(
+      [&](std::string&& text) {
+        out.documents.push_back(text);
+        return true;
+      },
+      [&](const data::Refusal& r) { out.refusals.push_back(fmt::format("{}:{}: {}", fs::path(r.source).filename().string(), r.line, r.reason)); });
+  return out;
+}
+
+class Source : public ::testing::Test {
+ protected:
+  std::string file(const std::string& name, const std::string& content) {
+    spit(scratch.path + "/" + name, content);
+    return scratch.path + "/" + name;
+  }
+  Scratch scratch;
+};
+
+using Strings = std::vector<std::string>;
+
+}  // namespace
+
+TEST_F(Source, PlainTextIsSplitAsAsked) {
+  const auto path = file("a.txt", "one\ntwo\n\n \nthree\r\n\n\nfour");
+  EXPECT_EQ(read({path}, {}).documents, (Strings{"one\ntwo\n\n \nthree\r\n\n\nfour"}));
+  EXPECT_EQ(read({path}, {.split = TextSplit::paragraphs}).documents, (Strings{"one\ntwo\n", "three\r\n", "four"}));
+  EXPECT_TRUE(read({path}, {.split = TextSplit::paragraphs}).refusals.empty());
+  const auto lines = read({path}, {.split = TextSplit::lines});
+  EXPECT_EQ(lines.documents, (Strings{"one\n", "two\n", "three\r\n", "four"}));
+  EXPECT_EQ(lines.refusals, (Strings{"a.txt:3: empty document", "a.txt:4: empty document", "a.txt:6: empty document", "a.txt:7: empty document"}));
+}
+
+TEST_F(Source, EmptyFilesAreRefusedNotSilent) {
+  for (auto split : {TextSplit::whole, TextSplit::lines, TextSplit::paragraphs}) {
+    const auto out = read({file("a.txt", "text"), file("empty.txt", ""), file("b.txt", "more")}, {.split = split});
+    EXPECT_EQ(out.documents, (Strings{"text", "more"}));
+    EXPECT_EQ(out.refusals, (Strings{"empty.txt:1: empty document"}));
+  }
+  EXPECT_EQ(read({file("blank.txt", "\n\n")}, {.split = TextSplit::paragraphs}).refusals, (Strings{"blank.txt:1: empty document"}));
+  EXPECT_EQ(read({file("empty.jsonl", "")}, {}).refusals, (Strings{"empty.jsonl:1: empty document"}));
+}
+
+TEST_F(Source, JsonLinesNameTheirFaults) {
+  const auto path = file("a.jsonl",
+                         "{\"text\": \"good \\u00e9\\n\", \"n\": 1}\n"
+                         "not json\n"
+                         "{\"other\": 1}\n"
+                         "{\"text\": 5}\n"
+                         "{\"text\": \"\"}\n"
+                         "\n"
+                         "{\"text\": \"bad \xff\"}\n"
+                         "[1, 2]\n"
+                         "{\"text\": \"last\"}");
+  const auto out = read({path}, {});
+  EXPECT_EQ(out.documents, (Strings{"good \xc3\xa9\n", "last"}));
+  EXPECT_EQ(out.refusals, (Strings{"a.jsonl:2: not JSON", "a.jsonl:3: no key 'text'", "a.jsonl:4: key 'text' is not text", "a.jsonl:5: empty document", "a.jsonl:6: empty document",
+                                   "a.jsonl:7: invalid UTF-8", "a.jsonl:8: no key 'text'"}));
+  EXPECT_EQ(read({path}, {.json_key = "other"}).refusals.size(), 9u);
+}
+
+TEST_F(Source, InvalidUtf8IsRefusedWithItsFirstLine) {
+  const auto path = file("a.txt", "good\n\ngood\nbad \xc3\x28\n\nalso good \xe2\x82\xac\n");
+  const auto out = read({path}, {.split = TextSplit::paragraphs});
+  EXPECT_EQ(out.documents, (Strings{"good\n", "also good \xe2\x82\xac\n"}));
+  EXPECT_EQ(out.refusals, (Strings{"a.txt:3: invalid UTF-8"}));
+  for (const char* bad : {"\x80", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf0\x9f\x98"}) EXPECT_FALSE(data::is_utf8(bad)) << bad;
+}
+
+TEST_F(Source, LongTextIsCutBetweenCharacters) {
+  std::string text;
+  for (int i = 0; i < 3000; ++i) text += i % 3 == 0 ? "\xe2\x82\xac" : i % 50 == 7 ? "\n" : "x";
+  for (std::int64_t limit : {16, 100, 1000}) {
+    const auto out = read({file("a.txt", text)}, {.largest_document = limit});
+    std::string joined;
+    for (const auto& d : out.documents) {
+      EXPECT_LE(static_cast<std::int64_t>(d.size()), limit);
+      EXPECT_GT(static_cast<std::int64_t>(d.size()), d == out.documents.back() ? 0 : limit - 4);
+      joined += d;
+    }
+    EXPECT_EQ(joined, text);
+    EXPECT_TRUE(out.refusals.empty());
+  }
+}
+
+TEST_F(Source, ALongJsonLineIsRefusedOnce) {
+  const std::string good = "{\"text\": \"good\"}\n";
+  const auto out = read({file("a.jsonl", good + "{\"text\": \"" + std::string(5 << 20, 'x') + "\"}\n" + good)}, {.largest_document = 1 << 20});
+  EXPECT_EQ(out.documents, (Strings{"good", "good"}));
+  EXPECT_EQ(out.refusals, (Strings{fmt::format("a.jsonl:2: line longer than {} bytes", 1 << 20)}));
+}
+
+TEST_F(Source, TheLimitOfAJsonLineIsExact) {
+  const auto line = [](std::size_t bytes) { return "{\"text\": \"" + std::string(bytes - 12, 'x') + "\"}\n"; };
+  EXPECT_EQ(read({file("a.jsonl", line(1000))}, {.largest_document = 1000}).documents.size(), 1u);
+  EXPECT_EQ(read({file("a.jsonl", line(1001))}, {.largest_document = 1000}).refusals, (Strings{"a.jsonl:1: line longer than 1000 bytes"}));
+}
+
+TEST_F(Source, ANamedPipeIsOpenedOnce) {
+  const auto path = scratch.path + "/pipe";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  std::thread writer([&] { spit(path, std::string(3 << 20, 'x')); });
+  const auto out = read({path}, {});
+  writer.join();
+  ASSERT_EQ(out.documents.size(), 1u);
+  EXPECT_EQ(out.documents[0].size(), std::size_t{3} << 20);
+}
+
+TEST_F(Source, ListsNameTheirFiles) {
+  const auto a = file("a.txt", "first"), b = file("b.txt", "second");
+  const auto list = file("list", b + "\n\n" + a + "\n");
+  EXPECT_EQ(read({"@" + list, a}, {}).documents, (Strings{"second", "first", "first"}));
+  EXPECT_THROW(read({"@" + scratch.path + "/absent"}, {}), base::InputError);
+  EXPECT_THROW(read({a, scratch.path + "/absent"}, {}), base::InputError);
+  EXPECT_THROW(read({scratch.path}, {}), base::InputError);
+}

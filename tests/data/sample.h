@@ -1,0 +1,87 @@
+// Documents that are a function of their number, a tokenizer that is only numbers, and a set written from them.
+#pragma once
+
+#include "libtrain/data/shard_set.h"
+#include "libtrain/data/shard_writer.h"
+#include "libtrain/data/tokenizer.h"
+#include "libtrain/io/atomic_file.h"
+
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <string>
+#include <vector>
+
+namespace sample {
+
+namespace fs = std::filesystem;
+namespace base = trainyard::base;
+namespace data = trainyard::data;
+
+// A folder that goes away with the test.
+struct Scratch {
+  std::string path;
+  Scratch() {
+    char name[] = "/tmp/trainyard-test-XXXXXX";
+    path = ::mkdtemp(name);
+  }
+  ~Scratch() {
+    std::error_code error;
+    fs::remove_all(path, error);
+  }
+};
+
+inline std::string slurp(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+inline void spit(const std::string& path, const std::string& content) { std::ofstream(path, std::ios::binary | std::ios::trunc) << content; }
+
+// Tells sizes; never encodes.
+class Numbers : public data::Tokenizer {
+ public:
+  explicit Numbers(std::int64_t vocabulary) : vocabulary_(vocabulary) {}
+  std::string name() const override { return "numbers"; }
+  std::uint32_t crc32c() const override { return 0xABCDEF01u; }
+  std::string source() const override { return "numbers"; }
+  std::int64_t vocabulary() const override { return vocabulary_; }
+  std::int32_t end_of_document() const override { return static_cast<std::int32_t>(vocabulary_ - 1); }
+  void encode(std::string_view, std::vector<std::int32_t>&) const override {}
+  std::string decode(std::span<const std::int32_t>) const override { return ""; }
+
+ private:
+  std::int64_t vocabulary_;
+};
+
+using Document = std::vector<std::int32_t>;
+
+// `count` documents of 1 to `longest` tokens, each ending with the end of document; a plain congruential sequence.
+inline std::vector<Document> documents(const data::Tokenizer& tokenizer, int count, int longest) {
+  std::uint32_t x = 12345;
+  const auto next = [&] { return (x = x * 1664525u + 1013904223u) >> 8; };
+  std::vector<Document> out;
+  for (int d = 0; d < count; ++d) {
+    Document document(next() % static_cast<std::uint32_t>(longest));
+    for (auto& t : document) t = static_cast<std::int32_t>(next() % static_cast<std::uint32_t>(tokenizer.vocabulary() - 1));
+    document.push_back(tokenizer.end_of_document());
+    out.push_back(document);
+  }
+  return out;
+}
+
+// A set of training shards alone.
+inline data::SetIndex write_set(const std::string& folder, const data::Tokenizer& tokenizer, const std::vector<Document>& documents, std::int64_t shard_tokens) {
+  data::ShardWriter writer(folder, "train", tokenizer, shard_tokens);
+  for (const auto& d : documents) writer.add(d);
+  data::SetIndex index;
+  index.tokenizer = index.tokenizer_source = tokenizer.name();
+  index.tokenizer_crc32c = tokenizer.crc32c();
+  index.vocabulary = tokenizer.vocabulary();
+  index.end_of_document = tokenizer.end_of_document();
+  index.train = writer.finish();
+  trainyard::io::write_file(folder + "/index.json", data::index_to_json(index).dump(1) + "\n");
+  return index;
+}
+
+}  // namespace sample
