@@ -1,0 +1,90 @@
+// Golden shard sets of trainyard.shard/1, read for ever: one by shard-data, one by h5py (tests/golden/shard_h5py.py). They are never written again.
+#include "tests/data/sample.h"
+
+#include "libtrain/data/builder.h"
+#include "libtrain/data/window_dataset.h"
+
+using namespace sample;
+
+namespace {
+
+std::string document(int k) {
+  std::string text = fmt::format("Document {}: ", k);
+  for (int i = 0; i < k * 7 % 13; ++i) text += "words and numbers, ";
+  return text + fmt::format("{}\n", k * k);
+}
+
+// The numbers of the documents of a shard; each must be the document of that number and end as documents do.
+std::vector<int> numbers_of(const std::string& folder, const data::ShardEntry& entry, bool checksummed) {
+  data::ShardReader reader(folder, entry, checksummed);
+  const auto bytes = data::make_tokenizer("bytes");
+  const auto offsets = reader.documents();
+  std::vector<int> out;
+  for (std::size_t d = 0; d + 1 < offsets.size(); ++d) {
+    Document tokens(offsets[d + 1] - offsets[d]);
+    reader.read(static_cast<std::int64_t>(offsets[d]), static_cast<std::int64_t>(tokens.size()), tokens.data());
+    EXPECT_EQ(tokens.back(), 256);
+    const auto text = bytes->decode(tokens);
+    out.push_back(std::stoi(text.substr(9)));
+    EXPECT_EQ(text, document(out.back()));
+  }
+  return out;
+}
+
+using Shards = std::vector<std::vector<int>>;
+Shards all_numbers(const std::string& folder, const std::vector<data::ShardEntry>& split, bool checksummed) {
+  Shards out;
+  for (const auto& e : split) out.push_back(numbers_of(folder, e, checksummed));
+  return out;
+}
+
+// Which documents a hash of their bytes sends where, and how shards of 1000 tokens are closed: part of the format.
+const Shards train = {{0, 1, 2, 4, 5, 6, 7, 8}, {9, 10, 11, 12, 13, 14, 15}, {16, 17, 18, 19, 20, 24}, {25, 26, 28, 29, 30, 31, 32, 33}, {35, 36, 37, 38, 39}};
+const Shards validation = {{3, 21, 22, 23, 27, 34}};
+
+}  // namespace
+
+TEST(Golden, OursReadsAsItWasWritten) {
+  const std::string folder = GOLDEN "/set-1";
+  const auto index = data::read_index(folder);
+  EXPECT_TRUE(index.checksummed);
+  EXPECT_EQ(index.vocabulary, 257);
+  EXPECT_EQ(index.end_of_document, 256);
+  EXPECT_EQ(index.tokenizer, "bytes");
+  for (const auto* split : {&index.train, &index.validation})
+    for (const auto& e : *split) data::ShardReader(folder, e, true).verify_all();
+  EXPECT_EQ(all_numbers(folder, index.train, true), train);
+  EXPECT_EQ(all_numbers(folder, index.validation, true), validation);
+}
+
+TEST(Golden, TheSameDocumentsAreDividedAsEver) {
+  Scratch scratch;
+  std::string lines;
+  for (int k = 0; k < 40; ++k) lines += nlohmann::json{{"text", document(k)}}.dump() + "\n";
+  spit(scratch.path + "/documents.jsonl", lines);
+  data::DocumentSource source({scratch.path + "/documents.jsonl"}, {});
+  data::BuildOptions options;
+  options.output = scratch.path + "/set";
+  options.shard_tokens = 1000;
+  options.validation = 0.2;
+  data::build_shards(source, *data::make_tokenizer("bytes"), options, [](std::int64_t) {});
+  const auto index = data::read_index(options.output);
+  EXPECT_EQ(all_numbers(options.output, index.train, true), train);
+  EXPECT_EQ(all_numbers(options.output, index.validation, true), validation);
+}
+
+TEST(Golden, TheOneOfH5pyReadsWithoutAnIndex) {
+  const std::string folder = GOLDEN "/h5py-1";
+  const auto index = data::read_index(folder);
+  EXPECT_FALSE(index.checksummed);
+  EXPECT_EQ(index.vocabulary, 257);
+  EXPECT_EQ(index.end_of_document, 256);
+  EXPECT_EQ(all_numbers(folder, index.train, false), (Shards{{0, 1, 2, 3, 4, 5, 6, 7}, {8, 9, 10, 11, 12}}));
+  EXPECT_EQ(all_numbers(folder, index.validation, false), (Shards{{13, 14}}));   // its tokens are u32
+  data::WindowDataset set(folder, index, index.train, 8, data::DocumentMask::on, data::Order::as_stored, 1);
+  std::vector<std::int32_t> t(4 * 8);
+  std::vector<std::uint8_t> w(8);
+  set.fill(0, {t.data(), t.data() + 8, t.data() + 16, t.data() + 24, w.data()});
+  EXPECT_EQ(std::string(t.begin(), t.begin() + 8), "Document");
+  EXPECT_EQ(std::string(t.begin() + 8, t.begin() + 16), "ocument ");
+}
