@@ -42,13 +42,14 @@ template <class C> void finish(const GemmArgs& g, int64_t i, int64_t rows, int64
   }
 }
 
-template <class C> void multiply_block(const GemmArgs& g, const Block& b, const float* pa, const float* pb, float* wide, int64_t wide_pitch, int share, int shares) {
+// Tasks are taken as threads become free: which thread computes a tile does not change its bits.
+template <class C> void multiply_block(const GemmArgs& g, const Block& b, const float* pa, const float* pb, float* wide, int64_t wide_pitch, int64_t* next) {
   constexpr bool narrow = sizeof(C) == 2;
   constexpr int64_t group_m = 6, group_n = 4;  // panels of one task
   const int64_t pm = (b.mb + mr - 1) / mr, pn = (b.nb + nr - 1) / nr;
   const int64_t tm = (pm + group_m - 1) / group_m, tn = (pn + group_n - 1) / group_n, tasks = tm * tn;
   const int add = !b.first || g.accumulate;
-  for (int64_t t = tasks * share / shares; t < tasks * (share + 1) / shares; ++t) {
+  for (int64_t t = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED); t < tasks; t = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED)) {
     const int64_t qi0 = t / tn * group_m, qj0 = t % tn * group_n;
     for (int64_t qj = qj0; qj < qj0 + group_n && qj < pn; ++qj)
       for (int64_t qi = qi0; qi < qi0 + group_m && qi < pm; ++qi) {
@@ -82,8 +83,10 @@ template <class T, class C> void product(const GemmArgs& g) {
   float* pa = reinterpret_cast<float*>(scratch);
   float* pb = reinterpret_cast<float*>(scratch + base::scratch_aligned(mb0 * kb0 * 4));
   float* wide = reinterpret_cast<float*>(scratch + base::scratch_aligned(mb0 * kb0 * 4) + base::scratch_aligned(nb0 * kb0 * 4));
+  int64_t next[2] = {0, 0};  // of this block and the one before, by turns
 #pragma omp parallel num_threads(g.threads)
   {
+    int turn = 0;
     const int share = omp_get_thread_num(), shares = omp_get_num_threads();
     for (int64_t j0 = 0; j0 < g.n; j0 += nb_max)
       for (int64_t i0 = 0; i0 < g.m; i0 += mb_max)
@@ -92,7 +95,9 @@ template <class T, class C> void product(const GemmArgs& g) {
           pack_block<T>(g.b, !g.trans_b, b.j0, b.nb, nr, k0, b.kb, pb, share, shares);
           pack_block<T>(g.a, g.trans_a, b.i0, b.mb, mr, k0, b.kb, pa, share, shares);
 #pragma omp barrier
-          multiply_block<C>(g, b, pa, pb, wide, nb0, share, shares);
+          if (share == 0) __atomic_store_n(&next[1 - turn], 0, __ATOMIC_RELAXED);
+          multiply_block<C>(g, b, pa, pb, wide, nb0, &next[turn]);
+          turn = 1 - turn;
 #pragma omp barrier
         }
   }

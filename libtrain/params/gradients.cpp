@@ -65,6 +65,7 @@ void GradientFold::idle(plan::Use use, std::int64_t turn) {
 
 void GradientFold::reduce(plan::Use use, base::View source, int contributors) {
   const bool first = position_.turn == 0;
+  if (c_.data.size() == 1 && first && source.data == sum(use).data) return;  // the sum is in its place
   c_.exchange.wait(c_.compute.record());
   if (c_.reduction == ReductionKind::ordered || c_.data.size() == 1) {
     const auto staging = staging_ ? flat_range(staging_, 0, c_.set.padded_of(use)) : base::View{};

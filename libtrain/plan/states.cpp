@@ -72,7 +72,8 @@ GradientPlan gradient_plan(const StateShape& s) {
   GradientPlan g;
   const bool several_turns = s.batch.turns() > 1;
   g.whole = s.zero <= 1 || s.batch.fold > 1;
-  g.units = !(s.zero == 1 && s.batch.fold == 1);
+  const bool alone = s.zero == 0 && s.batch.data_ranks == 1 && !several_turns;   // the only gradient of the step is the sum
+  g.units = s.batch.fold > 1 || !(s.zero == 1 || alone);
   if (s.zero >= 2) g.pieces = true;
   else if (s.batch.fold > 1 || s.zero == 1) g.pieces = several_turns;
   return g;

@@ -50,7 +50,7 @@ struct StateShape {
 // How gradients are kept, a consequence of stage, fold and turns:
 //  - whole: one local gradient of every use (stages 0 and 1; stages 2 and 3 only with fold > 1, which adds up a group locally)
 //  - pieces: the folded sum of the own pieces, apart from `whole` (stages 2 and 3; stage 1, or a fold above 1, with more than one turn)
-//  - units: rotating unit buffers (not for stage 1 with fold 1, where micro-batch gradients go straight into `whole`)
+//  - units: rotating unit buffers (not with fold 1 at stage 1, nor at stage 0 on one rank with one turn: there gradients go straight into `whole`)
 struct GradientPlan {
   bool whole = false, pieces = false, units = false;
 };
