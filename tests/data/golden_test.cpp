@@ -4,6 +4,8 @@
 #include "libtrain/data/builder.h"
 #include "libtrain/data/window_dataset.h"
 
+#include <fmt/format.h>
+
 using namespace sample;
 
 namespace {
