@@ -34,7 +34,11 @@ hid_t standard_type(base::DType dtype) {
 
 }  // namespace
 
-void be_quiet() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
+void be_quiet() {
+  // A file that could not be closed (full disk) stays open in the library, which would crash over it in its exit handler. It must be told first of all.
+  [[maybe_unused]] static const auto told = H5dont_atexit();
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+}
 
 std::string innermost_error() {
   std::string text;
