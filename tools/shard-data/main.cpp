@@ -65,10 +65,10 @@ data::BuildOptions options_of(const Settings& s) {
   o.threads = s.threads > 0 ? s.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   o.existing = s.force ? data::BuildOptions::Existing::replace : data::BuildOptions::Existing::refuse;
   o.writing = s.dry_run ? data::BuildOptions::Writing::off : data::BuildOptions::Writing::on;
-  if (s.shard_tokens < 2) throw base::UsageError(fmt::format("--shard-tokens {} must be at least 2", s.shard_tokens));
-  if (!(s.validation >= 0 && s.validation < 1)) throw base::UsageError(fmt::format("--validation {} must be at least 0 and below 1", s.validation));
-  if (!(s.max_rejects >= 0 && s.max_rejects <= 1)) throw base::UsageError(fmt::format("--max-rejects {} must lie between 0 and 1", s.max_rejects));
-  if (s.threads < 0) throw base::UsageError(fmt::format("--threads {} must not be negative", s.threads));
+  if (s.shard_tokens < 2) throw base::UsageError(fmt::format("--shard-tokens {} must be at least 2", s.shard_tokens), "a shard holds some millions of tokens; 67108864 is the default");
+  if (!(s.validation >= 0 && s.validation < 1)) throw base::UsageError(fmt::format("--validation {} must be at least 0 and below 1", s.validation), "0.01 puts a hundredth of the documents aside");
+  if (!(s.max_rejects >= 0 && s.max_rejects <= 1)) throw base::UsageError(fmt::format("--max-rejects {} must lie between 0 and 1", s.max_rejects), "0.01 allows a hundredth of the documents");
+  if (s.threads < 0) throw base::UsageError(fmt::format("--threads {} must not be negative", s.threads), "0 takes all cores");
   return o;
 }
 
@@ -91,7 +91,7 @@ base::ExitCode run(const Settings& s) {
   const auto options = options_of(s);
   const auto tokenizer = data::make_tokenizer(s.tokenizer);
   data::SourceOptions source_options{s.json_key, split_of(s.split), tools::parse_size(s.largest, "--max-document")};
-  if (source_options.largest_document < 16) throw base::UsageError(fmt::format("--max-document {} is below 16 bytes", s.largest));
+  if (source_options.largest_document < 16) throw base::UsageError(fmt::format("--max-document {} is below 16 bytes", s.largest), "16MiB is the default");
   data::DocumentSource source(s.inputs, source_options);
   tools::Progress progress("shard-data", tools::progress_mode(s.progress));
   const auto start = std::chrono::steady_clock::now();
