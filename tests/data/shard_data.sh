@@ -1,0 +1,146 @@
+#!/bin/bash
+# shard-data from the command line: every bad input, exit codes, what is left behind, equal bytes for any number of threads.
+# usage: shard_data.sh SHARD_DATA
+set -u
+program=$1
+folder=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+ulimit -f 100000   # blocks of 1 KiB: nothing here may fill a disk
+failures=0
+
+fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
+
+# expect CODE NAME ARGUMENTS...: runs the program (its stdin is ours), keeps out and err.
+expect() {
+  local code=$1 name=$2 got=0
+  shift 2
+  timeout 60 "$program" "$@" >out 2>err || got=$?
+  [ "$got" = "$code" ] || { fail "$name: exit code $got, not $code"; cat err; }
+  [ "$code" = 0 ] || grep -q '^  try: ' err || { fail "$name: no hint"; cat err; }
+}
+says() { grep -q -e "$2" err || { fail "$1: stderr does not say '$2'"; cat err; }; }
+absent() { for path in "${@:2}"; do [ ! -e "$path" ] || fail "$1: $path is there"; done; }
+
+# What is good.
+for ((i = 1; i <= 200; ++i)); do echo "{\"text\": \"document $i with some words\"}"; done >good.jsonl
+expect 0 plain --input good.jsonl --output plain </dev/null
+[ "$(cat out)" = plain ] || fail "plain: stdout is not the folder alone"
+[ -f plain/index.json ] && [ -f plain/train/shard-00000.h5 ] || fail "plain: no set"
+absent plain plain.partial
+expect 0 json --input good.jsonl --output json --json </dev/null
+jq -e '.documents == 200 and .rejected == 0 and .train.shards == 1 and .train.tokens + .validation.tokens == .text_bytes + 200' out >/dev/null || fail "json: $(cat out)"
+
+# The same documents in other ways.
+expect 0 stdin --input - --output stdin <good.jsonl
+diff -r plain stdin || fail "stdin: other bytes than from the file"
+head -100 good.jsonl >a.jsonl
+tail -100 good.jsonl >b.jsonl
+printf 'a.jsonl\n\nb.jsonl\n' >list
+expect 0 list --input @list --output list-out </dev/null
+diff -r plain list-out || fail "list: other bytes than from one file"
+expect 0 two --input a.jsonl b.jsonl --output two </dev/null
+diff -r plain two || fail "two inputs: other bytes than from one file"
+sed 's/"text"/"body"/' good.jsonl >body.jsonl
+expect 0 key --input body.jsonl --json-key body --output key </dev/null
+diff -r plain key || fail "key: other bytes"
+seq 1 300 >plain.txt
+expect 0 text-stdin --input - --split lines --output text-stdin --json <plain.txt
+jq -e '.documents == 300' out >/dev/null || fail "text from stdin: $(cat out)"
+
+# The number of threads is not in the bytes: many documents, several shards.
+for ((i = 1; i <= 20000; ++i)); do echo "{\"text\": \"document $i $((i * i % 977)) ${RANDOM}${RANDOM} and a line of some words, longer than the others, to fill shards\"}"; done >many.jsonl
+for threads in 1 2 4; do expect 0 threads --input many.jsonl --output threads-$threads --threads $threads --shard-tokens 200000 --validation 0.1 </dev/null; done
+[ "$(ls threads-1/train | wc -l)" -ge 4 ] || fail "threads: too few shards to say anything"
+for threads in 2 4; do diff -r threads-1 threads-$threads || fail "--threads $threads gives other bytes than 1"; done
+
+# Refused documents are counted and listed; a hundredth of them is too many.
+{ cat good.jsonl; printf '{"text": "bad \xff"}\nno json\n'; } >bad.jsonl
+expect 0 rejects --input bad.jsonl --output rejects --rejects rejects.tsv --json </dev/null
+jq -e '.documents == 200 and .rejected == 2' out >/dev/null || fail "rejects: $(cat out)"
+printf 'bad.jsonl\t201\tinvalid UTF-8\nbad.jsonl\t202\tnot JSON\n' | diff - rejects.tsv || fail "rejects: other lines"
+diff -r plain rejects || fail "rejects: refused documents changed the set"
+{ cat good.jsonl; printf '{"other": "x"}\n{"text": ""}\n{"text": 7}\n'; } >worse.jsonl
+expect 3 too-many --input worse.jsonl --output too-many --rejects worse.tsv </dev/null
+says too-many '3 of 203 documents were refused'
+absent too-many too-many too-many.partial
+printf "worse.jsonl\t201\tno key 'text'\nworse.jsonl\t202\tempty document\nworse.jsonl\t203\tkey 'text' is not text\n" | diff - worse.tsv || fail "too many: other lines"
+expect 0 allowed --input worse.jsonl --output allowed --max-rejects 0.02 </dev/null
+diff -r plain allowed || fail "allowed: other bytes"
+
+# Inputs that are not there, or hold nothing.
+expect 3 missing --input absent.txt --output missing </dev/null
+says missing 'cannot read absent.txt'
+expect 3 no-list --input @absent --output missing </dev/null
+mkdir a-folder
+expect 3 directory --input a-folder --output missing </dev/null
+says directory 'a-folder is a folder'
+if [ "$(id -u)" != 0 ]; then
+  cp good.jsonl secret.jsonl && chmod 000 secret.jsonl
+  expect 3 unreadable --input secret.jsonl --output missing </dev/null
+  says unreadable 'cannot read secret.jsonl'
+fi
+: >empty.txt
+expect 3 empty --input empty.txt --output missing </dev/null
+expect 3 empty-stdin --input - --output missing </dev/null
+expect 3 no-model --input good.jsonl --tokenizer absent.model --output missing </dev/null
+expect 3 bad-model --input good.jsonl --tokenizer good.jsonl --output missing </dev/null
+says bad-model 'not a SentencePiece model'
+absent inputs missing missing.partial
+
+# Usage.
+expect 2 no-input --output missing </dev/null
+expect 2 no-output --input good.jsonl </dev/null
+expect 2 unknown --input good.jsonl --output missing --nonsense </dev/null
+expect 2 split --input good.jsonl --output missing --split words </dev/null
+expect 2 validation --input good.jsonl --output missing --validation 1.5 </dev/null
+expect 2 shard-tokens --input good.jsonl --output missing --shard-tokens 1 </dev/null
+expect 2 threads --input good.jsonl --output missing --threads -1 </dev/null
+absent usage missing missing.partial
+
+# What exists is kept without --force, and replaced with it.
+cp -r plain kept
+expect 2 exists --input many.jsonl --output kept </dev/null
+says exists 'kept exists already'
+diff -r plain kept || fail "exists: the set was touched"
+expect 0 force --input body.jsonl --json-key body --output threads-4 --force </dev/null
+diff -r plain threads-4 || fail "force: not replaced"
+absent force threads-4.partial threads-4.replaced.partial
+expect 3 force-bad --input worse.jsonl --output kept --force </dev/null
+diff -r plain kept || fail "force with a bad input: the old set is gone"
+
+# A dry run counts and writes nothing.
+expect 0 dry-run --input bad.jsonl --output dry --rejects dry.tsv --dry-run --json </dev/null
+jq -e '.documents == 200 and .rejected == 2' out >/dev/null || fail "dry run: $(cat out)"
+absent dry-run dry dry.partial dry.tsv
+
+# No space: exit 4, nothing left.
+( ulimit -f 200; trap '' XFSZ; code=0; timeout 60 "$program" --input many.jsonl --output full >out 2>err </dev/null || code=$?; [ $code = 4 ] || { echo "full disk: exit code $code"; cat err; exit 1; } ) || fail "full disk"
+grep -q '^  try: ' err || { fail "full disk: no hint"; cat err; }
+absent full-disk full full.partial
+
+# SIGINT leaves no set, at most what is called .partial; the next run is not disturbed by it.
+mkfifo pipe
+# A shell without job control starts background programs deaf to SIGINT: env gives it back.
+( while cat many.jsonl; do :; done >pipe 2>/dev/null ) &
+feed=$!
+env --default-signal=INT "$program" --input pipe --output interrupted --shard-tokens 100000 >out 2>err </dev/null &
+job=$!
+for ((i = 0; i < 200; ++i)); do [ -e interrupted.partial/train/shard-00001.h5 ] && break; sleep 0.05; done
+kill -INT $job
+code=0
+wait $job || code=$?
+kill $feed 2>/dev/null
+[ $code = 130 ] || fail "SIGINT: exit code $code"
+[ -e interrupted.partial/train/shard-00001.h5 ] || fail "SIGINT came before a shard was written"
+absent SIGINT interrupted
+expect 0 after-SIGINT --input good.jsonl --output interrupted </dev/null
+diff -r plain interrupted || fail "after SIGINT: other bytes"
+absent after-SIGINT interrupted.partial
+
+# Nobody reads stdout.
+{ timeout 60 "$program" --input good.jsonl --output closed 2>err </dev/null; echo $? >code; } | true
+[ "$(cat code)" = 0 ] || { fail "closed stdout: exit code $(cat code)"; cat err; }
+diff -r plain closed || fail "closed stdout: other bytes"
+
+[ $failures = 0 ] && echo "all as it should be" || { echo "$failures failures"; exit 1; }
