@@ -22,32 +22,43 @@ void add_slowly(double square, int64_t* limbs) {
   limbs[digit + 2] += static_cast<int64_t>(static_cast<std::uint64_t>(wide >> 64) & 0xffffffffu);
 }
 
-// Digits 5 to 9 cover 2^-160 .. 2^0 (exclusive). A square x with 2^-80 <= x < 1, or 0, has no bits below 2^-128: digits 6 to 9 hold it. Each product by a
-// power of two and each truncation is exact.
+// A square x that is 0 or at least 2^-80, and below 2^32, has no bits below 2^-128: digits 6 to 10 hold it. Each product by a power of two and each difference
+// is exact.
 void add_block(const float* x, int64_t n, int64_t* limbs) {
-  float most = 0, least = 1;
+  // Magnitudes compare as their bits do; NaN and infinity are the largest.
+  std::uint32_t most = 0, least = 0x47800000u;
+#pragma omp simd reduction(max : most) reduction(min : least)
   for (int64_t i = 0; i < n; ++i) {
-    const float m = x[i] < 0 ? -x[i] : x[i];
-    most = m > most || m != m ? m : most;
-    const float nonzero = m == 0 ? 1.0f : m;
+    const std::uint32_t bits = float_to_bits(x[i]) & 0x7fffffffu;
+    most = bits > most ? bits : most;
+    const std::uint32_t nonzero = bits == 0 ? 0x47800000u : bits;
     least = nonzero < least ? nonzero : least;
   }
-  if (most < 1.0f && least >= 0x1p-40f) {
-    constexpr int width = 8;
-    int64_t d[4][width] = {};
+  if (most < 0x47800000u && least >= 0x2b800000u) {  // all below 2^16, and 2^-40 or more, or zero
+    // Digits are whole numbers below 2^32 and a block has few of them: their sums are exact in double as well.
+    constexpr int width = 16;
+    double sums[5][width] = {};
     int64_t i = 0;
-    for (; i + width <= n; i += width)
+    for (; i + width <= n; i += width) {
+      double rest[width];
+#pragma omp simd
       for (int l = 0; l < width; ++l) {
         const double v = x[i + l];
-        double rest = v * v * 0x1p32;
-        for (int k = 3; k >= 0; --k) {
-          const auto digit = static_cast<int64_t>(rest);
-          d[k][l] += digit;
-          rest = (rest - static_cast<double>(digit)) * 0x1p32;
+        rest[l] = v * v;
+      }
+#pragma GCC unroll 5
+      for (int k = 4; k >= 0; --k) {
+#pragma omp simd
+        for (int l = 0; l < width; ++l) {
+          const double nearest = (rest[l] + 0x1p52) - 0x1p52;   // a whole number next to rest, which lies in [0, 2^32)
+          const double digit = nearest > rest[l] ? nearest - 1.0 : nearest;
+          sums[k][l] += digit;
+          rest[l] = (rest[l] - digit) * 0x1p32;
         }
       }
-    for (int k = 0; k < 4; ++k)
-      for (int l = 0; l < width; ++l) limbs[6 + k] += d[k][l];
+    }
+    for (int k = 0; k < 5; ++k)
+      for (int l = 0; l < width; ++l) limbs[6 + k] += static_cast<int64_t>(sums[k][l]);
     x += i;
     n -= i;
   }

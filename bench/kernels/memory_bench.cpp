@@ -1,0 +1,88 @@
+// Kernels that memory limits: bytes per second, beside what a plain copy reaches in the same run.
+#include "kernels/adamw/adamw.h"
+#include "kernels/cast/cast.h"
+#include "kernels/fold/fold.h"
+#include "kernels/norm/norm.h"
+#include "kernels/square_sum/square_sum.h"
+
+#include <benchmark/benchmark.h>
+
+#include <vector>
+
+namespace {
+
+using namespace trainyard;
+using base::View;
+
+constexpr std::int64_t count = std::int64_t{1} << 24;  // 64 MiB of f32: larger than the caches
+
+struct Bench {
+  explicit Bench(benchmark::State& s) : state(s), exec(tensor::Exec::caller(&scratch, static_cast<int>(s.range(0)))) {}
+  void report(double bytes) {
+    state.counters["bytes/s"] = benchmark::Counter(bytes, benchmark::Counter::kIsIterationInvariantRate);
+  }
+  benchmark::State& state;
+  tensor::Arena scratch{tensor::Category::workspace, std::int64_t{64} << 20};
+  std::unique_ptr<tensor::Exec> exec;
+};
+
+std::vector<float> values(std::int64_t n = count) { return std::vector<float>(static_cast<std::size_t>(n), 0.01f); }
+
+// The limit: one read, one write.
+void copy(benchmark::State& state) {
+  Bench b(state);
+  auto x = values(), y = values();
+  for (auto _ : state) kernels::copy(*b.exec, View::of(x.data(), {count}), View::of(y.data(), {count}));
+  b.report(8.0 * count);
+}
+
+// Reads p, g, m, v, writes p, m, v: 28 bytes an element.
+void adamw(benchmark::State& state) {
+  Bench b(state);
+  auto p = values(), g = values(), m = values(), v = values();
+  kernels::AdamW hyper;
+  hyper.learning_rate = 1e-3f;
+  for (auto _ : state)
+    kernels::adamw_update(*b.exec, hyper, View::of(p.data(), {count}), View::of(g.data(), {count}), View::of(m.data(), {count}), View::of(v.data(), {count}), {});
+  b.report(28.0 * count);
+}
+
+// Four contributions into a sum: four reads, one write.
+void fold(benchmark::State& state) {
+  Bench b(state);
+  auto pieces = values(4 * count), sum = values();
+  for (auto _ : state) kernels::fold(*b.exec, View::of(pieces.data(), {4, count}), View::of(sum.data(), {count}), kernels::FoldStart::first);
+  b.report(20.0 * count);
+}
+
+void square_sum(benchmark::State& state) {
+  Bench b(state);
+  auto x = values();
+  for (auto _ : state) {
+    kernels::FixedPointSum sum;
+    kernels::square_sum(*b.exec, View::of(x.data(), {count}), sum);
+    benchmark::DoNotOptimize(sum);
+  }
+  b.report(4.0 * count);
+}
+
+// One read, one write; statistics and weights do not count.
+void layer_norm(benchmark::State& state) {
+  Bench b(state);
+  constexpr std::int64_t h = 768, n = count / h;
+  auto x = values(n * h), y = values(n * h), weight = values(h), bias = values(h), mean = values(n), rstd = values(n);
+  for (auto _ : state)
+    kernels::layer_norm_forward(*b.exec, View::of(x.data(), {n, h}), View::of(weight.data(), {h}), View::of(bias.data(), {h}), 1e-5, View::of(y.data(), {n, h}),
+                                View::of(mean.data(), {n}), View::of(rstd.data(), {n}));
+  b.report(8.0 * n * h);
+}
+
+BENCHMARK(copy)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(adamw)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(fold)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(square_sum)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(layer_norm)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
+
+}  // namespace
+
+BENCHMARK_MAIN();
