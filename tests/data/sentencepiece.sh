@@ -1,0 +1,29 @@
+#!/bin/bash
+# shard-data with a SentencePiece model made here: equal bytes for any number of threads, and the tokens that spm_encode gives.
+# usage: sentencepiece.sh SHARD_DATA
+set -eu
+program=$1
+for tool in spm_train spm_encode h5dump; do command -v $tool >/dev/null || { echo "skipped: $tool is not installed (Debian packages sentencepiece, hdf5-tools)"; exit 77; }; done
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+ulimit -f 100000
+words=(the cat dog house runs sleeps under over green tree river stone walks and sings with a little old friend)
+for ((i = 0; i < 4000; ++i)); do echo "${words[i * 7 % 20]} ${words[i * i % 19]} ${words[i * 3 % 17]} ${words[i % 13]} number $((i % 97))"; done >text.txt
+
+tokens() { h5dump -y -w 1 -d /tokens "$1" | sed -n '/DATA {/,/}/p' | tr -dc '0-9\n' | sed '/^$/d'; }
+
+for eos in 2 -1; do
+  spm_train --input=text.txt --model_prefix=model --vocab_size=50 --eos_id=$eos --num_threads=1 >/dev/null 2>log || { cat log; exit 1; }
+  end=$eos
+  [ "$eos" != -1 ] || end=$(wc -l <model.vocab)   # an id of its own behind the pieces
+  for threads in 1 2 4; do timeout 60 "$program" --input text.txt --split lines --tokenizer model.model --output set-$threads --threads $threads --validation 0 --force 2>log >/dev/null || { cat log; exit 1; }; done
+  diff -r set-1 set-2
+  diff -r set-1 set-4
+  timeout 60 spm_encode --model=model.model --output_format=id <text.txt | sed "s/\$/ $end/" | tr -s ' ' '\n' | sed '/^$/d' >expected
+  tokens set-1/train/shard-00000.h5 >found
+  [ "$(wc -l <expected)" -gt 20000 ]
+  cmp expected found
+  jq -e --argjson id "$end" '.end_of_document == $id and .tokenizer.name == "model.model" and (.tokenizer.source | endswith("/model.model"))' set-1/index.json >/dev/null
+done
+echo "all as it should be"
