@@ -97,8 +97,8 @@ int main(int argc, char** argv) {
   using namespace trainyard;
   CLI::App app{"", "generate"};
   tools::describe_program(app, "Continue a text with a trained model.",
-                          "  generate --checkpoint runs/first --prompt 'In the beginning' --tokens 200\n"
-                          "  generate --checkpoint runs/first/checkpoints/step-00001000 --temperature 0 --tokens 50\n",
+                          "  generate --checkpoint run --prompt 'In the beginning' --tokens 200\n"
+                          "  generate --checkpoint run/checkpoints/step-00000020 --temperature 0 --tokens 50\n",
                           "train, inspect, shard-data");
   generate::Options o;
   app.add_option("--checkpoint", o.checkpoint, "a checkpoint's folder, or a run's: its newest whole checkpoint")->required();

@@ -14,14 +14,17 @@
 
 int main(int argc, char** argv) {
   using namespace trainyard;
-  CLI::App app{"Show what a checkpoint, a run, a shard set or a plan is: sizes, provenance, tensors, loss curve."};
+  CLI::App app{"", "inspect"};
+  tools::describe_program(app, "Show what a checkpoint, a run, a shard set or a plan is: sizes, provenance, tensors, loss curve.",
+                          "  inspect run\n"
+                          "  inspect --verify run/checkpoints/step-00000020\n",
+                          "train, generate, checkpoints/README.md, h5ls(1), h5dump(1)");
   std::string path;
   bool verify = false, as_json = false, make_view = false;
   app.add_option("PATH", path, "checkpoint folder, folder of checkpoints, run folder, shard set or plan.json")->required();
   app.add_flag("--verify", verify, "read every byte and compare checksums and fingerprints; exit 3 names file, tensor and element range");
   app.add_flag("--make-view", make_view, "write checkpoint.h5, the view of whole tensors, into a checkpoint that was saved without");
   app.add_flag("--json", as_json, "print JSON");
-  app.footer("Examples:\n  inspect runs/first\n  inspect --verify runs/first/checkpoints/step-00001000\n\nSee also: train, generate, checkpoints/README.md, h5ls(1), h5dump(1)");
   std::string progress = "auto";
   app.add_option("--progress", progress, "auto, always or never: show how far --verify is, on stderr")->capture_default_str();
   return tools::guarded(app, argc, argv, [&] {

@@ -16,7 +16,7 @@ namespace {
 using namespace trainyard;
 
 constexpr const char* examples =
-    "  shard-data --input book.txt --output data\n"
+    "  shard-data --input book.txt --split paragraphs --output data\n"
     "  train --model gpt2-nano --data data --output run --steps 20 --global-batch 8 --micro-batch 2\n"
     "  mpirun -n 4 train --model gpt2-micro --data data --output run4 --steps 100 --global-batch 16 --micro-batch 2 --zero 3 --save-every 50\n";
 
