@@ -1,0 +1,41 @@
+#!/bin/bash
+# The examples of every program's --help, run as they are written: in an empty folder that holds only the texts they name.
+# usage: examples.sh quick|all BIN_FOLDER     (quick leaves out the lines that begin with mpirun)
+set -u
+selection=$1
+PATH=$2:$PATH
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+ulimit -f 4000000
+failures=0
+
+# The one thing a newcomer brings: a text of many paragraphs.
+words=(in the beginning there was a small house beside old river and many people came to see what others had done with their hands)
+for ((p = 0; p < 3000; ++p)); do
+  for ((w = 0; w < 40; ++w)); do printf '%s ' "${words[(p * p + w * (p % 7 + 1) + w * w) % 24]}"; done
+  printf '\n\n'
+done >book.txt
+jq -Rc 'select(length > 0) | {text: .}' book.txt | gzip >book.jsonl.gz
+
+ran=()
+for program in shard-data partition-model train inspect generate; do
+  mapfile -t examples < <("$program" --help | sed -n '/^Examples:/,/^$/p' | sed -n 's/^  //p')
+  [ ${#examples[@]} -ge 2 ] || { echo "FAIL: $program --help has ${#examples[@]} examples"; failures=$((failures + 1)); }
+  for example in "${examples[@]}"; do
+    [[ $selection = all || $example != mpirun* ]] || continue
+    [[ ! " ${ran[*]-} " == *" <$example> "* ]] || continue   # train's first line is shard-data's
+    ran+=("<$example>")
+    code=0
+    timeout 600 bash -o pipefail -c "$example" >out 2>err </dev/null || code=$?
+    if [ $code = 0 ] && [ -s out ]; then
+      echo "ok: $example"
+    else
+      echo "FAIL: exit code $code, $(wc -c <out) bytes on stdout: $example"
+      tail -5 err
+      failures=$((failures + 1))
+    fi
+  done
+done
+[ ${#ran[@]} -ge 9 ] || { echo "FAIL: only ${#ran[@]} examples ran"; failures=$((failures + 1)); }
+[ $failures = 0 ]

@@ -1,0 +1,36 @@
+#!/bin/bash
+# Every program: --help has its parts and fits, --version answers, wrong usage is exit 2 with the way to --help, a closed stdout is no error.
+# usage: help.sh BIN_FOLDER
+set -u
+PATH=$1:$PATH
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failures=0
+fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
+
+for program in shard-data partition-model train inspect generate; do
+  timeout 20 "$program" --help >help 2>err </dev/null || fail "$program --help: exit code $?"
+  [ ! -s err ] || fail "$program --help writes to stderr"
+  head -1 help | grep -Eq '^[A-Z].*[.]$' || fail "$program --help begins with: $(head -1 help)"
+  grep -Eq "^Usage: $program \[OPTIONS\]" help || fail "$program --help has no usage line"
+  grep -q '^Examples:$' help || fail "$program --help has no examples"
+  grep -v '^$' help | tail -1 | grep -Eq '^See also: .*[a-z]' || fail "$program --help does not end with See also"
+  awk -v p="$program" 'length($0) > 140 { print "FAIL: " p " --help line " NR " has " length($0) " columns"; bad = 1 } END { if (NR > 80) { print "FAIL: " p " --help has " NR " lines"; bad = 1 } exit bad }' help ||
+    failures=$((failures + 1))
+  timeout 20 "$program" --version >out 2>err </dev/null || fail "$program --version: exit code $?"
+  grep -Eq '^trainyard [0-9]+[.][0-9]+[.][0-9]+$' out || fail "$program --version says: $(cat out)"
+  for wrong in --nonsense "--help-me" "--progress"; do
+    code=0
+    timeout 20 "$program" $wrong >out 2>err </dev/null || code=$?
+    [ $code = 2 ] || fail "$program $wrong: exit code $code, not 2"
+    [ ! -s out ] || fail "$program $wrong writes to stdout"
+    grep -q "^$program: " err || fail "$program $wrong does not say its name: $(head -1 err)"
+    grep -q "try: .*--help" err || fail "$program $wrong does not name --help: $(cat err)"
+    [ "$(wc -l <err)" -le 3 ] || fail "$program $wrong says too much"
+  done
+  { timeout 20 "$program" --help 2>err </dev/null; echo $? >code; } | true
+  [ "$(cat code)" = 0 ] || fail "$program --help to a closed stdout: exit code $(cat code)"
+done
+[ -z "$(ls -A . | grep -vx -e help -e err -e out -e code)" ] || fail "something was written: $(ls -A)"
+[ $failures = 0 ] && echo "all as it should be"
