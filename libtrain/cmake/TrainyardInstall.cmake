@@ -1,1 +1,24 @@
-# Install rules: headers, libraries and a CMake package.
+# Install rules: headers, libraries and a CMake package, so that an outside program says find_package(trainyard) and links trainyard::engine or a lower room.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/trainyard)
+set(rooms base tensor plan io kernels comm comm_mpi data params model checkpoint engine)
+set(targets trainyard_flags trainyard_dnnl)
+foreach(room ${rooms})
+  list(APPEND targets trainyard_${room})
+  set_target_properties(trainyard_${room} PROPERTIES EXPORT_NAME ${room})
+endforeach()
+if(TARGET tomlplusplus_headers)
+  list(APPEND targets tomlplusplus_headers)
+endif()
+set_target_properties(trainyard_flags PROPERTIES EXPORT_NAME flags)
+set_target_properties(trainyard_dnnl PROPERTIES EXPORT_NAME dnnl)
+
+install(TARGETS ${targets} EXPORT trainyard-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/trainyard)
+install(EXPORT trainyard-targets NAMESPACE trainyard:: DESTINATION ${package_folder})
+install(DIRECTORY libtrain kernels DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trainyard FILES_MATCHING PATTERN "*.h" PATTERN cmake EXCLUDE)
+install(FILES ${CMAKE_CURRENT_LIST_DIR}/TrainyardDependencies.cmake DESTINATION ${package_folder})
+install(FILES ${CMAKE_CURRENT_LIST_DIR}/trainyard-config.cmake DESTINATION ${package_folder})
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/trainyard-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/trainyard-config-version.cmake DESTINATION ${package_folder})

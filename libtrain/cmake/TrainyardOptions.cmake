@@ -17,9 +17,10 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
 add_library(trainyard_flags INTERFACE)
 target_compile_features(trainyard_flags INTERFACE cxx_std_20)
-target_compile_options(trainyard_flags INTERFACE -Wall -Wextra -Wno-unused-parameter -ffp-contract=off -fno-math-errno)
+target_compile_options(trainyard_flags INTERFACE $<BUILD_INTERFACE:-Wall> $<BUILD_INTERFACE:-Wextra> $<BUILD_INTERFACE:-Wno-unused-parameter>
+  -ffp-contract=off -fno-math-errno)
 if(TRAINYARD_WERROR)
-  target_compile_options(trainyard_flags INTERFACE -Werror)
+  target_compile_options(trainyard_flags INTERFACE $<BUILD_INTERFACE:-Werror>)
 endif()
 if(TRAINYARD_SANITIZE)
   target_compile_options(trainyard_flags INTERFACE -fsanitize=${TRAINYARD_SANITIZE} -fno-omit-frame-pointer -g)

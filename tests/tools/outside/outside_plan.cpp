@@ -1,0 +1,12 @@
+// Only arithmetic: links the plan room alone.
+#include "libtrain/plan/inventory.h"
+
+#include <cstdio>
+
+int main() {
+  auto model = trainyard::plan::preset("gpt2");
+  model.vocabulary = 50257;
+  const auto n = trainyard::plan::parameter_count(model);
+  std::printf("%lld\n", static_cast<long long>(n));
+  return n == 124439808 ? 0 : 1;   // GPT-2 small, as published
+}
