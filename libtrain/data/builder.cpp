@@ -37,6 +37,8 @@ class Pipeline {
       folder_.emplace(options.output, options.existing == BuildOptions::Existing::replace ? io::Existing::replace : io::Existing::refuse);
       train_.emplace(folder_->path(), "train", tokenizer, options.shard_tokens);
       validation_.emplace(folder_->path(), "validation", tokenizer, options.shard_tokens);
+    } else if (options.existing == BuildOptions::Existing::refuse && std::filesystem::exists(options.output)) {
+      throw base::UsageError(fmt::format("{} exists already", options.output), "give another place, or --force to replace it");
     }
     if (!options.rejects.empty()) {
       rejects_.open(options.rejects, std::ios::trunc);
@@ -93,7 +95,7 @@ class Pipeline {
     const auto hint = options_.rejects.empty() ? std::string("--rejects FILE lists them; --max-rejects allows more") : fmt::format("see {}; --max-rejects allows more", options_.rejects);
     if (all > 0 && static_cast<double>(result_.rejected) > options_.largest_rejected * static_cast<double>(all))
       throw base::InputError(fmt::format("{} of {} documents were refused, {:g} % are allowed", result_.rejected, all, 100 * options_.largest_rejected), hint);
-    if (result_.train_tokens == 0) throw base::InputError("the input holds no document for training", "is it empty?");
+    if (result_.train_tokens == 0) throw base::InputError("the input holds no document for training", result_.documents == 0 ? "is it empty?" : "all went to validation: --validation 0 keeps them, or split it into more documents");
     if (!folder_) return;
     SetIndex index;
     index.tokenizer = tokenizer_.name();

@@ -86,6 +86,9 @@ expect 3 empty-stdin --input - --output missing </dev/null
 expect 3 no-model --input good.jsonl --tokenizer absent.model --output missing </dev/null
 expect 3 bad-model --input good.jsonl --tokenizer good.jsonl --output missing </dev/null
 says bad-model 'not a SentencePiece model'
+head -1 good.jsonl >one.jsonl
+expect 3 all-validation --input one.jsonl --validation 0.999999 --output missing </dev/null
+says all-validation 'all went to validation'
 absent inputs missing missing.partial
 
 # Usage.
@@ -113,6 +116,9 @@ diff -r plain kept || fail "force with a bad input: the old set is gone"
 expect 0 dry-run --input bad.jsonl --output dry --rejects dry.tsv --dry-run --json </dev/null
 jq -e '.documents == 200 and .rejected == 2' out >/dev/null || fail "dry run: $(cat out)"
 absent dry-run dry dry.partial dry.tsv
+expect 2 dry-run-exists --input good.jsonl --output plain --dry-run </dev/null
+expect 0 dry-run-force --input good.jsonl --output plain --dry-run --force </dev/null
+diff -r plain stdin || fail "dry run: the set was touched"
 
 # No space: exit 4, nothing left.
 ( ulimit -f 200; trap '' XFSZ; code=0; timeout 60 "$program" --input many.jsonl --output full >out 2>err </dev/null || code=$?; [ $code = 4 ] || { echo "full disk: exit code $code"; cat err; exit 1; } ) || fail "full disk"
