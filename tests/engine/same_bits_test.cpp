@@ -1,0 +1,110 @@
+// Promise 2: losses and weights do not depend on ranks, ZeRO stage, threads, recomputation, nor on a stop and a resume on another cut.
+#include "tests/engine/small_run.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard {
+namespace {
+
+using testing::Cut;
+using testing::SmallRun;
+
+std::string name_of(const Cut& c) { return fmt::format("{} ranks, ZeRO {}, {} threads, {}, recompute {}", c.ranks, c.zero, c.threads, c.dtype, c.recompute); }
+
+void expect_same(SmallRun& runs, engine::RunConfig config, const std::vector<Cut>& cuts) {
+  std::string expected;
+  for (std::size_t i = 0; i < cuts.size(); ++i) {
+    auto c = config;
+    c.output += fmt::format("-{}", i);
+    const auto bits = runs.bits(c, runs.run(c, cuts[i]));
+    ASSERT_FALSE(bits.empty());
+    if (i == 0) expected = bits;
+    EXPECT_EQ(bits, expected) << name_of(cuts[i]);
+  }
+}
+
+TEST(SameBits, EveryRankCountAndStage) {
+  SmallRun runs;
+  std::vector<Cut> cuts;
+  for (int ranks : {1, 2, 3, 4, 6, 7})
+    for (int zero : {0, 1, 2, 3}) cuts.push_back({ranks, zero, 1 + ranks % 2, "f32", zero % 2 == 0 ? "none" : "layers"});
+  expect_same(runs, runs.config("f32"), cuts);
+}
+
+TEST(SameBits, Bf16AndLlamaWithDocumentMask) {
+  SmallRun runs;
+  auto config = runs.config("bf16");
+  config.model = runs.llama();
+  config.document_mask = "on";
+  expect_same(runs, config, {{1, 0, 1, "bf16"}, {1, 3, 2, "bf16"}, {2, 1, 1, "bf16"}, {3, 2, 1, "bf16"}, {4, 3, 1, "bf16", "layers"}, {6, 0, 1, "bf16"}});
+}
+
+TEST(SameBits, AnyFold) {
+  SmallRun runs;
+  for (std::int64_t fold : {2, 7}) {
+    auto config = runs.config(fmt::format("fold{}", fold));
+    config.fold = fold;
+    std::vector<Cut> cuts;
+    for (int ranks : {1, 2, 3}) {
+      if (ranks > 14 / fold) continue;
+      for (int zero : {0, 1, 2, 3}) cuts.push_back({ranks, zero, 1});
+    }
+    expect_same(runs, config, cuts);
+  }
+}
+
+// Each cut is once what a checkpoint is written on and once what it is resumed on.
+TEST(SameBits, StopAndResumeOnAnotherCut) {
+  SmallRun runs;
+  const std::vector<Cut> cuts = {{1, 0, 2}, {2, 3, 1}, {3, 1, 1}, {4, 2, 1}, {6, 3, 1}};
+  auto whole = runs.config("whole");
+  const auto expected = runs.bits(whole, runs.run(whole, cuts[0]));
+  for (std::size_t i = 0; i < cuts.size(); ++i) {
+    auto c = runs.config(fmt::format("resumed-{}", i));
+    c.save_every = 4;
+    c.stop_after = 9;
+    ASSERT_EQ(runs.run(c, cuts[i]).code, base::ExitCode::requeue);
+    c.stop_after = 0;
+    const auto result = runs.run(c, cuts[(i + 1) % cuts.size()]);
+    EXPECT_EQ(result.code, base::ExitCode::done);
+    EXPECT_EQ(runs.bits(c, result), expected) << name_of(cuts[i]) << " resumed on " << name_of(cuts[(i + 1) % cuts.size()]);
+  }
+}
+
+// The comparison must be able to fail: another seed, and the library's order of sums, give other bits.
+TEST(SameBits, OtherNumbersGiveOtherBits) {
+  SmallRun runs;
+  auto a = runs.config("a"), b = runs.config("b");
+  b.seed = 2;
+  EXPECT_NE(runs.bits(a, runs.run(a, {1, 0, 1})), runs.bits(b, runs.run(b, {1, 0, 1})));
+  auto c = runs.config("c");
+  c.fold = 7;
+  EXPECT_NE(runs.bits(a, runs.run(a, {1, 0, 1})), runs.bits(c, runs.run(c, {1, 0, 1})));
+}
+
+// Promise 3: every line of the memory and traffic reports says a difference of 0 on every rank.
+TEST(Accounting, PredictedIsMeasured) {
+  SmallRun runs;
+  int n = 0;
+  for (const auto& [ranks, fold] : std::vector<std::pair<int, int>>{{1, 1}, {1, 14}, {2, 1}, {3, 1}, {3, 2}, {4, 1}, {2, 7}})
+    for (int zero : {0, 1, 2, 3})
+      for (const char* reduction : {"ordered", "fast"}) {
+        auto c = runs.config(fmt::format("accounts-{}", n++));
+        c.fold = fold;
+        c.steps = 2;
+        c.reduction = reduction;
+        c.validate_every = 2;
+        c.validation_sequences = 5;
+        runs.run(c, {ranks, zero, 1, n % 2 == 0 ? "f32" : "bf16", n % 3 == 0 ? "layers" : "none"});
+        for (const auto& report : runs.reports()) {
+          std::istringstream lines(report);
+          for (std::string line; std::getline(lines, line);) {
+            if (line.empty() || line.find("predicted") != std::string::npos || line.find("announced") != std::string::npos || line.starts_with("outside")) continue;
+            EXPECT_TRUE(line.ends_with(" 0")) << line << "\n" << ranks << " ranks, fold " << fold << ", ZeRO " << zero << ", " << reduction;
+          }
+        }
+      }
+}
+
+}  // namespace
+}  // namespace trainyard

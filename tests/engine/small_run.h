@@ -1,0 +1,112 @@
+// Small whole runs on the threads communicator: data and model made here, losses and fingerprints read back from the files that a user gets.
+#pragma once
+
+#include "libtrain/base/random.h"
+#include "libtrain/checkpoint/reader.h"
+#include "libtrain/comm/threads.h"
+#include "libtrain/data/shard_writer.h"
+#include "libtrain/engine/run.h"
+#include "libtrain/io/atomic_file.h"
+
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace trainyard::testing {
+
+namespace fs = std::filesystem;
+
+struct Cut {
+  int ranks = 1, zero = 0, threads = 1;
+  std::string dtype = "f32", recompute = "none";
+};
+
+class SmallRun {
+ public:
+  SmallRun() : folder_(fs::temp_directory_path() / ("trainyard-engine-" + std::to_string(::getpid()))) {
+    fs::create_directories(folder_);
+    const auto tokenizer = data::make_tokenizer("bytes");
+    const auto set = (folder_ / "data").string();
+    fs::create_directories(set);
+    data::SetIndex index;
+    index.vocabulary = tokenizer->vocabulary();
+    index.end_of_document = tokenizer->end_of_document();
+    for (const char* split : {"train", "validation"}) {
+      data::ShardWriter writer(set, split, *tokenizer, 3000);
+      for (std::uint64_t d = 0; d < 40; ++d) {
+        std::vector<std::int32_t> document;
+        for (std::uint64_t i = 0; i < 50 + d * 7; ++i) document.push_back(static_cast<std::int32_t>(base::random_words(7, d, i)[0] % 90 + 32));
+        document.push_back(tokenizer->end_of_document());
+        writer.add(document);
+      }
+      (split == std::string("train") ? index.train : index.validation) = writer.finish();
+    }
+    io::write_file(set + "/index.json", data::index_to_json(index).dump());
+  }
+  ~SmallRun() { fs::remove_all(folder_); }
+
+  std::string model(const std::string& name, const std::string& lines) const {
+    const auto path = (folder_ / (name + ".toml")).string();
+    std::ofstream(path) << lines;
+    return path;
+  }
+  std::string gpt() const {
+    return model("gpt", "layers = 3\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 64\ncontext = 32\ndropout-embedding = 0.1\ndropout-attention = 0.1\n"
+                        "dropout-attention-residual = 0.2\ndropout-ffn-residual = 0.1\n");
+  }
+  std::string llama() const {
+    return model("llama", "layers = 2\nhidden = 32\nheads = 4\nkv-heads = 2\nffn = 96\ncontext = 32\nnorm = \"rms\"\npositions = \"rotary\"\nactivation = \"swiglu\"\n"
+                          "biases = \"off\"\ntied = \"off\"\ndropout-attention = 0.1\n");
+  }
+
+  engine::RunConfig config(const std::string& output) const {
+    engine::RunConfig c;
+    c.model = gpt();
+    c.data = (folder_ / "data").string();
+    c.output = (folder_ / output).string();
+    c.steps = 20;
+    c.global_batch = 14;
+    c.micro_batch = 1;
+    c.learning_rate = 0.01;
+    c.progress = "never";
+    c.hang_timeout = 120;
+    return c;
+  }
+
+  // Runs on `cut` and returns what rank 0 returned.
+  engine::RunResult run(engine::RunConfig c, const Cut& cut) {
+    c.zero = cut.zero, c.threads = cut.threads, c.dtype = cut.dtype, c.recompute = cut.recompute;
+    std::vector<engine::RunResult> results(static_cast<std::size_t>(cut.ranks));
+    comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
+      auto w = engine::make_world("threads", rank, cut.ranks, [&](std::string group) { return world.communicator(rank, group); });
+      results[static_cast<std::size_t>(rank)] = engine::run(c, w, signals_, {}, cut.ranks);
+    });
+    reports_.clear();
+    for (const auto& r : results) reports_.push_back(r.memory_report + r.traffic_report);
+    return results[0];
+  }
+  const std::vector<std::string>& reports() const { return reports_; }   // of every rank of the last run
+
+  // Every digit that must not depend on the cut: losses and norms of all steps, and the fingerprint of every tensor of the last checkpoint.
+  std::string bits(const engine::RunConfig& c, const engine::RunResult& r) const {
+    std::string out;
+    std::ifstream in(c.output + "/metrics.jsonl");
+    for (std::string line; std::getline(in, line);) {
+      const auto j = nlohmann::json::parse(line);
+      out += fmt::format("{} {} {}\n", j["step"].dump(), j["loss"].dump(), j["gradient_norm"].dump());
+    }
+    checkpoint::Reader reader(r.checkpoint);
+    for (const auto& t : reader.tensors()) out += fmt::format("{} {:016x}\n", t.path, t.fingerprint);
+    return out;
+  }
+
+ private:
+  fs::path folder_;
+  engine::SignalWatcher signals_;
+  std::vector<std::string> reports_;
+};
+
+}  // namespace trainyard::testing
