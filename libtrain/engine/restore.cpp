@@ -37,13 +37,14 @@ Start choose_start(const RunConfig& c, const RunSetup& setup, int ranks) {
     if (!checkpoint::list(folder).empty())
       throw base::UsageError(fmt::format("{} already holds checkpoints", folder), "go on with --resume auto, or choose another --output");
   } else if (c.resume == "auto") {
-    start.path = checkpoint::find_latest_whole(folder, checkpoint::Verify::metadata).path;
+    start.path = checkpoint::find_latest_whole(folder, checkpoint::Verify::everything).path;
   } else {
     start.path = c.resume;
   }
   if (start.path.empty() && !c.init_from.empty()) start = {c.init_from, true, 0};
   if (start.path.empty()) return start;
   checkpoint::Reader reader(start.path);
+  if (c.resume != "auto" || start.weights_only) reader.verify_all();   // named by the user: whole or refused
   if (start.weights_only) return start;
   require_same_run(reader.state().identity, setup.identity, split_names(c.change), start.path);
   tell_changes(reader.state(), c, ranks);

@@ -3,6 +3,7 @@
 
 #include "kernels/dispatch.h"
 #include "libtrain/base/log.h"
+#include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/comm/delayed.h"
 #include "libtrain/comm/watchdog.h"
 #include "libtrain/engine/agreement.h"
@@ -157,6 +158,10 @@ class Runner {
   void follow_writers(const std::vector<Record>& all, bool failed) {
     if (failed) {
       saver_->wait();
+      // What the others wrote of this checkpoint is removed too; older ones stay.
+      world_.control->barrier(trainer_->exchange());
+      trainer_->exchange().synchronize();
+      if (world_.rank == 0) checkpoint::discard_partial(checkpoints_folder(config_), saver_->taken_step());
       on_every_rank(world_, trainer_->exchange(), [&] { saver_->rethrow_failure(); });
     }
     const auto taken = saver_->taken_step();

@@ -1,0 +1,81 @@
+#!/bin/bash
+# train under mpirun: equal losses, stops by signal to one rank, resume, damaged checkpoints, refusals, a full disk, and a loss that is not finite.
+set -uo pipefail
+export PATH=$(realpath "$1"):$PATH OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMP_WAIT_POLICY=passive
+folder=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$folder"' EXIT
+cd "$folder"
+fail() { echo "FAILED: $*"; [ -f out ] && tail -20 out; exit 1; }
+expect() { # CODE COMMAND...: runs it, output in `out`
+  local want=$1 code=0
+  shift
+  timeout 100 "$@" >out 2>&1 </dev/null || code=$?
+  [ "$code" = "$want" ] || fail "exit $code, expected $want: $*"
+}
+said() { grep -q -- "$1" out || fail "the output does not say '$1'"; }
+last_loss() { tail -1 "$1/metrics.jsonl" | sed 's/.*"loss":\([^,]*\),.*/\1/'; }
+last_step() { tail -1 "$1/metrics.jsonl" | sed 's/.*"step":\([0-9]*\),.*/\1/'; }
+
+for i in $(seq 1 400); do printf 'line %d of a small text about trains and yards\n\n' "$i"; done >text
+expect 0 shard-data --input text --split paragraphs --output data --validation 0.1
+base=(train --model gpt2-nano --data data --global-batch 6 --micro-batch 1 --progress never --threads 1)
+
+expect 0 "${base[@]}" --steps 30 --output one
+expect 0 mpirun -q --bind-to none -n 3 "${base[@]}" --steps 30 --output three --zero 3
+[ "$(last_loss one)" = "$(last_loss three)" ] || fail "losses of 1 and 3 ranks differ: $(last_loss one) $(last_loss three)"
+expect 0 "${base[@]}" --steps 30 --output one
+said "all 30 steps are done already"
+
+# A signal to one rank: all save and leave with 75, and the run goes on where it stopped.
+for signal in USR1 TERM; do
+  run=signal-$signal
+  mpirun -q --bind-to none -n 3 "${base[@]}" --steps 100000 --output "$run" --zero 2 >out-$signal 2>&1 &
+  launcher=$!
+  for _ in $(seq 1 300); do [ "$(wc -l 2>/dev/null <"$run/metrics.jsonl" || echo 0)" -gt 20 ] && break; sleep 0.1; done
+  rank=$(pgrep -P "$launcher" -x train | tail -1)
+  [ -n "$rank" ] || fail "no rank to signal"
+  kill -"$signal" "$rank"
+  code=0; wait "$launcher" || code=$?
+  [ "$code" = 75 ] || { cat out-$signal; fail "exit $code after $signal to one rank, expected 75"; }
+  stopped=$(last_step "$run")
+  [ -d "$run/checkpoints/step-$(printf %08d "$stopped")" ] || fail "no checkpoint of step $stopped after $signal"
+done
+expect 75 "${base[@]}" --steps 100000 --output signal-USR1 --stop-after $(($(last_step signal-USR1) + 10))
+said "resuming with ranks 1"
+
+# Damage: the newest is passed over loudly; named by path it is refused.
+expect 0 "${base[@]}" --steps 30 --output damaged --save-every 10
+newest=damaged/checkpoints/step-00000030
+printf 'X' | dd of="$newest/rank-00000.h5" bs=1 seek=200000 conv=notrunc status=none
+expect 3 "${base[@]}" --steps 30 --output other --resume "$newest"
+expect 0 "${base[@]}" --steps 30 --output damaged --save-every 10
+said "step-00000020"
+[ "$(last_loss damaged)" = "$(last_loss one)" ] || fail "the run over the damaged checkpoint ended at another loss"
+
+# Refusals.
+expect 3 "${base[@]}" --steps 30 --output one --seed 9 --stop-after 40 --resume one/checkpoints/step-00000030
+said "seed: the checkpoint has 1, this run 9"
+expect 2 "${base[@]}" --steps 0 --output x --zero 5 --dtype f16
+said "--dtype f16"; said "--zero 5"; said "--steps 0"
+expect 2 "${base[@]}" --no-such-flag
+expect 3 train --model gpt2-nano --data nowhere --output x
+expect 3 mpirun -q -n 2 "${base[@]}" --steps 5 --output big --model gpt2-micro --sequence 32 --memory-limit 440MB --zero 0
+said "too many"; said "--zero 3 would need"
+[ ! -e big/checkpoints ] || fail "something was made before the refusal"
+expect 0 mpirun -q -n 2 "${base[@]}" --steps 2 --output big --model gpt2-micro --sequence 32 --memory-limit 440MB --zero 3
+expect 0 "${base[@]}" --steps 5 --output dry --dry-run
+[ ! -e dry ] || fail "--dry-run wrote something"
+expect 0 "${base[@]}" --print-config
+said 'global-batch = 6 .*# flag'
+
+# Not finite: exit 5, the tensor is named, the good checkpoint stays.
+expect 5 "${base[@]}" --steps 30 --output wild --save-every 1 --learning-rate 1e30 --clip 0
+said "is not finite"; said "micro-batch"
+inspect --verify "$(ls -d wild/checkpoints/step-* | tail -1)" >out 2>&1 || fail "the checkpoint before the failure is not whole"
+
+# No space: exit 4, older checkpoints stay.
+code=0
+(ulimit -f 300; timeout 60 "${base[@]}" --steps 30 --output full --model gpt2-micro --sequence 32 --save-every 10) >out 2>&1 || code=$?
+[ "$code" = 4 ] || fail "exit $code on a full disk, expected 4"
+[ -z "$(ls full/checkpoints 2>/dev/null)" ] || fail "a partial checkpoint was left: $(ls full/checkpoints)"
+echo passed
