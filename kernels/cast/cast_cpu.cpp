@@ -19,12 +19,22 @@ template <class Body> void over_blocks(const Mat& m, int threads, const Body& bo
   }
 }
 
+// Narrows by way of f32 with one rounding in all: what f32 cannot hold goes to its neighbour with an odd last bit, which no later rounding takes for a tie.
+inline void narrow(b16* out, double v) {
+  const float f = static_cast<float>(v);
+  const std::uint32_t bits = float_to_bits(f);
+  const double wide = f, size = v < 0 ? -v : v, rounded = wide < 0 ? -wide : wide;
+  const bool move = size != rounded && v == v && (bits & 1u) == 0;
+  store(out, bits_to_float(move ? (size > rounded ? bits + 1 : bits - 1) : bits));
+}
+
 template <class A, class B> void convert(const CastArgs& a) {
   over_blocks(a.to, a.threads, [&](int64_t r, int64_t c0, int64_t c1) {
     const A* in = a.from.row<A>(r);
     B* out = a.to.row<B>(r);
     for (int64_t c = c0; c < c1; ++c) {
       if constexpr (sizeof(A) == sizeof(B)) out[c] = in[c];
+      else if constexpr (sizeof(A) == 8 && sizeof(B) == 2) narrow(&out[c], in[c]);
       else store(&out[c], static_cast<compute_t<B>>(widen(in[c])));
     }
   });
@@ -42,7 +52,8 @@ template <class T> void add_to(const CastArgs& a) {
 template <class T> void fill_with(const CastArgs& a) {
   over_blocks(a.to, a.threads, [&](int64_t r, int64_t c0, int64_t c1) {
     T value;
-    store(&value, static_cast<compute_t<T>>(a.value));
+    if constexpr (sizeof(T) == 2) narrow(&value, a.value);
+    else store(&value, static_cast<T>(a.value));
     T* out = a.to.row<T>(r);
     for (int64_t c = c0; c < c1; ++c) out[c] = value;
   });

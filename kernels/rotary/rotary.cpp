@@ -12,22 +12,21 @@ namespace trainyard::kernels {
 
 namespace {
 
-// Rows of equal position repeat one another's values: most rows follow their predecessor's sequence, so the table is made once per distinct position.
+// One power per frequency; a row whose position stands T rows earlier, as in every unbroken sequence of a batch, is copied from there.
 void make_table(double* table, base::View positions, std::int64_t head_dim, double base) {
   const auto half = head_dim / 2, T = positions.cols();
   const auto* p = positions.ptr<std::int32_t>();
-  for (std::int64_t r = 0; r < positions.count(); ++r) {
-    double* row = table + r * head_dim;
-    if (r >= T && p[r] == p[r - T]) {
-      std::copy_n(row - T * head_dim, head_dim, row);
-      continue;
-    }
-    for (std::int64_t i = 0; i < half; ++i) {
-      const double angle = p[r] * std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
-      row[i] = std::cos(angle);
-      row[half + i] = std::sin(angle);
+  const auto repeats = [&](std::int64_t r) { return r >= T && p[r] == p[r - T]; };
+  for (std::int64_t i = 0; i < half; ++i) {
+    const double frequency = std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+    for (std::int64_t r = 0; r < positions.count(); ++r) {
+      if (repeats(r)) continue;
+      table[r * head_dim + i] = std::cos(p[r] * frequency);
+      table[r * head_dim + half + i] = std::sin(p[r] * frequency);
     }
   }
+  for (std::int64_t r = T; r < positions.count(); ++r)
+    if (repeats(r)) std::copy_n(table + (r - T) * head_dim, head_dim, table + r * head_dim);
 }
 
 void run(tensor::Exec& exec, base::View x, base::View positions, std::int64_t heads, std::int64_t head_dim, double base, double direction) {

@@ -4,6 +4,7 @@
 #include "kernels/check.h"
 #include "kernels/square_sum/square_sum_args.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -11,10 +12,29 @@ namespace trainyard::kernels {
 
 static_assert(std::tuple_size_v<decltype(FixedPointSum::limbs)> == square_sum_limbs);
 
+namespace {
+
+// Every digit but the last below 2^32; the value stays.
+void carry(FixedPointSum& sum) {
+  for (std::size_t i = 0; i + 2 < sum.limbs.size(); ++i) {
+    sum.limbs[i + 1] += sum.limbs[i] >> 32;
+    sum.limbs[i] &= 0xffffffff;
+  }
+}
+
+}  // namespace
+
 void square_sum(tensor::Exec& exec, base::View x, FixedPointSum& add_into) {
   require_cpu(exec);
   TRAINYARD_ASSERT(x.dtype == base::DType::f32 && x.dense(), "square sum of {}", base::name_of(x.dtype));
-  exec.run([&] { TRAINYARD_CPU_CALL(square_sum_cpu, (x.ptr<float>(), x.count(), add_into.limbs.data(), exec.threads())); });
+  exec.run([&] {
+    constexpr std::int64_t most = std::int64_t{1} << 30;   // squares between two carries: a digit grows by less than 2^32 each
+    for (std::int64_t from = 0; from < x.count(); from += most) {
+      const auto n = std::min(most, x.count() - from);
+      TRAINYARD_CPU_CALL(square_sum_cpu, (x.ptr<float>() + from, n, add_into.limbs.data(), exec.threads()));
+      carry(add_into);
+    }
+  });
   exec.synchronize();
 }
 

@@ -10,7 +10,8 @@
 namespace trainyard::kernels {
 
 // A fixed-point number in carry-save digits: value = sum over i of limbs[i] * 2^(32 i - 320). The square of an f32 is exact in double, at least 2^-298 and below
-// 2^256, so 20 digits hold any sum of 2^30 squares a rank. The last limb counts values that are not finite. Sums of limbs (all_reduce as i64) are the limbs of the sum.
+// 2^256, so 20 digits hold any sum of 2^60 squares. The last limb counts values that are not finite. Sums of limbs (all_reduce as i64) are the limbs of the sum:
+// square_sum leaves every digit below 2^32, so that 2^20 ranks, whatever they hold, do not overflow.
 struct FixedPointSum {
   std::array<std::int64_t, 21> limbs{};
 };

@@ -14,8 +14,13 @@ void add_slowly(double square, int64_t* limbs) {
   std::uint64_t u;
   __builtin_memcpy(&u, &square, 8);
   const int exponent = static_cast<int>(u >> 52) - 1075;               // value = mantissa * 2^exponent; squares are never subnormal doubles
-  const std::uint64_t mantissa = (u & 0xfffffffffffffull) | 0x10000000000000ull;
-  const int position = exponent + 320, digit = position / 32, shift = position % 32;
+  std::uint64_t mantissa = (u & 0xfffffffffffffull) | 0x10000000000000ull;
+  int position = exponent + 320;
+  if (position < 0) {                                                  // squares of subnormals: no bit lies below 2^-298, so the shift is exact
+    mantissa >>= -position;
+    position = 0;
+  }
+  const int digit = position / 32, shift = position % 32;
   const unsigned __int128 wide = static_cast<unsigned __int128>(mantissa) << shift;
   limbs[digit] += static_cast<int64_t>(static_cast<std::uint64_t>(wide) & 0xffffffffu);
   limbs[digit + 1] += static_cast<int64_t>(static_cast<std::uint64_t>(wide >> 32) & 0xffffffffu);
