@@ -1,0 +1,85 @@
+// Philox against its paper's vectors; hash, normals and the data order against an independent implementation.
+#include "libtrain/base/random.h"
+#include "tests/golden/random_golden.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace trainyard::base {
+namespace {
+
+using Block = std::array<std::uint32_t, 4>;
+
+// The known answers that come with Salmon et al.: zeros, ones, digits of pi.
+TEST(Random, PhiloxKnownAnswers) {
+  EXPECT_EQ(philox(0, 0, 0), (Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox(~0ull, ~0ull, ~0ull), (Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox(0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e), (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(Random, SiteHashAndWords) {
+  for (const auto& s : golden::sites) EXPECT_EQ(site_hash(s.purpose, s.site), s.hash) << s.purpose << " " << s.site;
+  for (const auto& w : golden::words) EXPECT_EQ(random_words(w.seed, w.site, w.index), (Block{w.words[0], w.words[1], w.words[2], w.words[3]})) << w.index;
+}
+TEST(Random, PurposeAndSiteDoNotRunTogether) { EXPECT_NE(site_hash("ab", "c"), site_hash("a", "bc")); }
+
+// Logarithm, sine and cosine of two libraries may differ in the last place.
+TEST(Random, Normals) {
+  const auto site = site_hash("init", golden::normal_name);
+  for (const auto& n : golden::normals) EXPECT_NEAR(normal_value(golden::normal_seed, site, n.index), n.value, 1e-14 * (1 + std::abs(n.value))) << n.index;
+}
+
+TEST(Random, AnySliceOfAParameterHasTheSameBits) {
+  std::vector<float> whole(101);
+  fill_normal(whole.data(), 101, 5, "w", 0, .02);
+  for (std::int64_t first : {0, 1, 2, 7, 100})
+    for (std::int64_t n : {0, 1, 2, 3, 50}) {
+      if (first + n > 101) continue;
+      std::vector<float> part(static_cast<std::size_t>(n));
+      fill_normal(part.data(), n, 5, "w", static_cast<std::uint64_t>(first), .02);
+      for (std::int64_t i = 0; i < n; ++i) EXPECT_EQ(part[static_cast<std::size_t>(i)], whole[static_cast<std::size_t>(first + i)]) << first << "+" << i;
+    }
+}
+
+TEST(Random, NormalsHaveTheirMoments) {
+  constexpr int n = 200000;
+  std::vector<float> x(n);
+  fill_normal(x.data(), n, 1, "moments", 0, 1);
+  double mean = 0, square = 0, fourth = 0;
+  for (double v : x) mean += v / n, square += v * v / n, fourth += v * v * v * v / n;
+  EXPECT_NEAR(mean, 0, 5 / std::sqrt(n));
+  EXPECT_NEAR(square, 1, 5 * std::sqrt(2.0 / n));
+  EXPECT_NEAR(fourth, 3, 5 * std::sqrt(96.0 / n));
+}
+
+TEST(Random, UniformIsBelowOne) {
+  EXPECT_EQ(uniform53(0, 0), 0);
+  EXPECT_LT(uniform53(~0u, ~0u), 1);
+  EXPECT_EQ(uniform53(0x80000000u, 0), 0.5);
+}
+
+TEST(Random, PermutationMeetsEveryIndexOnce) {
+  for (std::uint64_t n : {1, 2, 3, 4, 5, 7, 64, 65, 1000, 4097}) {
+    const Permutation order(n, 11, 2);
+    std::vector<int> met(n);
+    for (std::uint64_t i = 0; i < n; ++i) {
+      ASSERT_LT(order(i), n);
+      ++met[order(i)];
+    }
+    for (int count : met) ASSERT_EQ(count, 1) << n;
+  }
+}
+
+TEST(Random, PermutationFollowsKeyAndEpoch) {
+  for (const auto& o : golden::orders)
+    for (std::uint64_t i = 0; i < std::min<std::uint64_t>(o.n, 8); ++i) EXPECT_EQ(Permutation(o.n, o.key, o.epoch)(i), o.first[i]) << o.n << " " << i;
+  int same = 0;
+  for (std::uint64_t i = 0; i < 1000; ++i) same += Permutation(1000, 1, 0)(i) == Permutation(1000, 1, 1)(i);
+  EXPECT_LT(same, 20);
+}
+
+}  // namespace
+}  // namespace trainyard::base

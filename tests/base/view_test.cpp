@@ -1,0 +1,53 @@
+// Views: rows, columns, pitches, and what cannot be reshaped.
+#include "libtrain/base/view.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+namespace trainyard::base {
+namespace {
+
+TEST(View, LeadingDimsFoldIntoRows) {
+  std::vector<float> x(24);
+  const auto v = View::of(x.data(), {2, 3, 4});
+  EXPECT_EQ(v.rows(), 6);
+  EXPECT_EQ(v.cols(), 4);
+  EXPECT_EQ(v.count(), 24);
+  EXPECT_EQ(v.bytes(), 96);
+  EXPECT_TRUE(v.dense());
+  EXPECT_EQ(View::of(x.data(), {24}).rows(), 1);
+}
+
+TEST(View, TheEmptyViewHoldsNothing) {
+  const View v;
+  EXPECT_FALSE(v);
+  EXPECT_EQ(v.count(), 0);
+  EXPECT_EQ(v.rows(), 0);
+}
+
+TEST(View, SlicesShareMemory) {
+  std::vector<float> x(20);
+  std::iota(x.begin(), x.end(), 0.0f);
+  const auto v = View::of(x.data(), {4, 5}), slice = v.columns(1, 3), part = slice.row_range(2, 2);
+  EXPECT_FALSE(slice.dense());
+  EXPECT_EQ(slice.pitch, 5);
+  EXPECT_EQ(slice.count(), 12);
+  EXPECT_EQ(slice.row<float>(3)[0], 16);
+  EXPECT_EQ(part.rows(), 2);
+  EXPECT_EQ(part.row<float>(1)[2], 18);
+  EXPECT_TRUE(slice.row_range(1, 1).dense()) << "one row has no gap";
+}
+
+TEST(View, RefusesAnotherTypeAndImpossibleShapes) {
+  std::vector<float> x(20);
+  const auto v = View::of(x.data(), {4, 5});
+  EXPECT_ANY_THROW(v.ptr<double>());
+  EXPECT_ANY_THROW(v.reshaped({3, 7}));
+  EXPECT_ANY_THROW(v.columns(0, 3).reshaped({12}));
+  EXPECT_EQ(v.reshaped({2, 10}).rows(), 2);
+}
+
+}  // namespace
+}  // namespace trainyard::base
