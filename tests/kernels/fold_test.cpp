@@ -1,0 +1,85 @@
+// The ordered fold, bit by bit: ascending rows, one rounding for each addition.
+#include "kernels/fold/fold.h"
+#include "tests/kernels/sweep.h"
+
+namespace trainyard::test {
+namespace {
+
+using kernels::FoldStart;
+
+// Widely spread magnitudes, so that another order gives other bits.
+MatrixBuffer pieces(DType t, std::int64_t c, std::int64_t n, std::uint64_t seed) {
+  MatrixBuffer p(t, c, n, 3);
+  p.fill(seed);
+  for (std::int64_t r = 0; r < c; ++r)
+    for (std::int64_t i = 0; i < n; ++i) p.set(r, i, p(r, i) * std::ldexp(1.0, static_cast<int>((r * 5 + i) % 13)));
+  return p;
+}
+
+double add(DType t, double a, double b) { return t == DType::f64 ? a + b : static_cast<double>(static_cast<float>(a) + static_cast<float>(b)); }
+
+double folded(DType t, const MatrixBuffer& p, std::int64_t i) {
+  double sum = p(0, i);
+  for (std::int64_t r = 1; r < p.rows; ++r) sum = add(t, sum, p(r, i));
+  return sum;
+}
+
+template <class Body> void everywhere(const Body& body) {
+  on_every_path([&] {
+    for (auto t : {DType::f32, DType::f64})
+      for (std::int64_t c : {1, 2, 3, 8})
+        for (std::int64_t n : {1, 511, 16384 * 2 + 7})
+          for (int threads : {1, 4}) {
+            Bench bench(threads);
+            body(*bench, t, c, n);
+          }
+  });
+}
+
+TEST(Fold, First) {
+  everywhere([](tensor::Exec& exec, DType t, std::int64_t c, std::int64_t n) {
+    auto p = pieces(t, c, n, 1);
+    MatrixBuffer sum(t, 1, n, 2);
+    kernels::fold(exec, p.view(), sum.view(), FoldStart::first);
+    ASSERT_TRUE(sum.gap_untouched());
+    for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(sum(0, i), folded(t, p, i)) << c << " pieces, element " << i;
+  });
+}
+
+TEST(Fold, NextGoesOnFromTheSum) {
+  everywhere([](tensor::Exec& exec, DType t, std::int64_t c, std::int64_t n) {
+    auto p = pieces(t, c, n, 1), sum = pieces(t, 1, n, 2);
+    const auto before = sum;
+    kernels::fold(exec, p.view(), sum.view(), FoldStart::next);
+    for (std::int64_t i = 0; i < n; ++i) {
+      double want = before(0, i);
+      for (std::int64_t r = 0; r < c; ++r) want = add(t, want, p(r, i));
+      ASSERT_EQ(sum(0, i), want) << i;
+    }
+  });
+}
+
+TEST(Fold, IntoAnyRowOfThePieces) {
+  everywhere([](tensor::Exec& exec, DType t, std::int64_t c, std::int64_t n) {
+    for (std::int64_t row : {std::int64_t{0}, c - 1}) {
+      auto p = pieces(t, c, n, 1);
+      const auto before = p;
+      kernels::fold(exec, p.view(), p.view().row_range(row, 1), FoldStart::first);
+      for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(p(row, i), folded(t, before, i)) << i;
+    }
+  });
+}
+
+TEST(Fold, AnotherOrderGivesOtherBits) {
+  const auto p = pieces(DType::f32, 8, 511, 1);
+  int different = 0;
+  for (std::int64_t i = 0; i < 511; ++i) {
+    double sum = p(7, i);
+    for (std::int64_t r = 6; r >= 0; --r) sum = add(DType::f32, sum, p(r, i));
+    different += sum != folded(DType::f32, p, i);
+  }
+  EXPECT_GT(different, 50) << "these values cannot tell orders apart";
+}
+
+}  // namespace
+}  // namespace trainyard::test

@@ -1,0 +1,131 @@
+// Layer norm and RMS norm, forward, backward and fused with the residual, against double formulas.
+#include "kernels/norm/norm.h"
+#include "libtrain/base/scratch.h"
+#include "tests/kernels/sweep.h"
+
+namespace trainyard::test {
+namespace {
+
+using kernels::Into;
+enum class Kind { layer, rms };
+constexpr double epsilon = 1e-5;
+
+struct Problem {
+  MatrixBuffer x, weight, bias, dy, dx;
+  Problem(DType t, std::int64_t n, std::int64_t h) : x(t, n, h, 2), weight(t, 1, h), bias(t, 1, h), dy(t, n, h, 1), dx(t, n, h, 3) {
+    x.fill(1), weight.fill(2), bias.fill(3), dy.fill(4), dx.fill(5);
+  }
+};
+
+struct Statistics { double mean, rstd; };
+Statistics statistics(Kind kind, const MatrixBuffer& x, std::int64_t r) {
+  double mean = 0, square = 0;
+  if (kind == Kind::layer)
+    for (std::int64_t c = 0; c < x.cols; ++c) mean += x(r, c) / static_cast<double>(x.cols);
+  for (std::int64_t c = 0; c < x.cols; ++c) square += (x(r, c) - mean) * (x(r, c) - mean) / static_cast<double>(x.cols);
+  return {mean, 1 / std::sqrt(square + epsilon)};
+}
+
+// Outputs: y, mean, rstd, dx, dweight, dbias (layer), the last with Into::overwrite: dx.
+std::vector<MatrixBuffer> run(Kind kind, tensor::Exec& exec, DType t, std::int64_t n, std::int64_t h) {
+  Problem p(t, n, h);
+  const auto g = accumulation(t);
+  MatrixBuffer y(t, n, h, 1), mean(g, 1, n), rstd(g, 1, n), dweight(g, 1, h), dbias(g, 1, h), fresh(t, n, h, 1);
+  if (kind == Kind::layer) {
+    kernels::layer_norm_forward(exec, p.x.view(), p.weight.view(), p.bias.view(), epsilon, y.view(), mean.view(), rstd.view());
+    kernels::layer_norm_backward(exec, p.dy.view(), p.x.view(), p.weight.view(), mean.view(), rstd.view(), p.dx.view(), dweight.view(), dbias.view(), Into::add);
+    kernels::layer_norm_backward(exec, p.dy.view(), p.x.view(), p.weight.view(), mean.view(), rstd.view(), fresh.view(), dweight.view(), dbias.view(), Into::overwrite);
+  } else {
+    kernels::rms_norm_forward(exec, p.x.view(), p.weight.view(), epsilon, y.view(), rstd.view());
+    kernels::rms_norm_backward(exec, p.dy.view(), p.x.view(), p.weight.view(), rstd.view(), p.dx.view(), dweight.view(), Into::add);
+    kernels::rms_norm_backward(exec, p.dy.view(), p.x.view(), p.weight.view(), rstd.view(), fresh.view(), dweight.view(), Into::overwrite);
+    mean.fill(0), dbias.fill(0);
+  }
+  EXPECT_LE(exec.scratch().peak_bytes(), base::norm_scratch_bytes(n, h, base::size_of(g)));
+  return {y, mean, rstd, p.dx, dweight, dbias, fresh};
+}
+
+void check(Kind kind, DType t, std::int64_t n, std::int64_t h, const std::vector<MatrixBuffer>& out) {
+  const Problem p(t, n, h);
+  const auto g = accumulation(t);
+  const double count = static_cast<double>(h);
+  std::vector<double> dweight(static_cast<std::size_t>(h)), dbias(dweight), size(dweight);
+  for (std::int64_t r = 0; r < n; ++r) {
+    const auto s = statistics(kind, p.x, r);
+    if (kind == Kind::layer) {
+      ASSERT_TRUE(near(g, out[1](0, r), s.mean, 1));
+    }
+    ASSERT_TRUE(near(g, out[2](0, r), s.rstd, s.rstd * (1 + s.rstd)));
+    double plain = 0, along = 0;
+    const auto hat = [&](std::int64_t c) { return (p.x(r, c) - s.mean) * s.rstd; };
+    for (std::int64_t c = 0; c < h; ++c) {
+      const double gw = p.dy(r, c) * p.weight(0, c);
+      if (kind == Kind::layer) plain += gw / count;
+      along += gw * hat(c) / count;
+    }
+    const double scale = 2 + s.rstd * s.rstd;
+    for (std::int64_t c = 0; c < h; ++c) {
+      ASSERT_TRUE(near(t, out[0](r, c), hat(c) * p.weight(0, c) + (kind == Kind::layer ? p.bias(0, c) : 0), scale)) << "y " << r << "," << c;
+      const double part = s.rstd * (p.dy(r, c) * p.weight(0, c) - plain - hat(c) * along);
+      ASSERT_TRUE(near(t, out[6](r, c), part, scale)) << "dx " << r << "," << c;
+      ASSERT_TRUE(near(t, out[3](r, c), p.dx(r, c) + part, scale)) << "added dx " << r << "," << c;
+      const auto i = static_cast<std::size_t>(c);
+      dweight[i] += p.dy(r, c) * hat(c), dbias[i] += p.dy(r, c), size[i] += scale;
+    }
+  }
+  for (std::int64_t c = 0; c < h; ++c) {
+    const auto i = static_cast<std::size_t>(c);
+    ASSERT_TRUE(near(g, out[4](0, c), dweight[i], size[i])) << "dweight " << c;
+    if (kind == Kind::layer) {
+      ASSERT_TRUE(near(g, out[5](0, c), dbias[i], size[i])) << "dbias " << c;
+    }
+  }
+}
+
+const std::int64_t shapes[][2] = {{1, 1}, {3, 7}, {65, 33}, {130, 257}};
+
+void sweep_kind(Kind kind) {
+  for (const auto& s : shapes)
+    sweep([&](tensor::Exec& exec, DType t) { return run(kind, exec, t, s[0], s[1]); },
+          [&](DType t, const std::vector<MatrixBuffer>& out) { check(kind, t, s[0], s[1], out); });
+}
+TEST(Norm, LayerNorm) { sweep_kind(Kind::layer); }
+TEST(Norm, RmsNorm) { sweep_kind(Kind::rms); }
+
+// The variance is that of the centred values: a large mean does not eat it.
+TEST(Norm, LargeMeanKeepsTheVariance) {
+  Bench bench(1);
+  MatrixBuffer x(DType::f32, 1, 64), w(DType::f32, 1, 64), b(DType::f32, 1, 64), y(DType::f32, 1, 64), mean(DType::f32, 1, 1), rstd(DType::f32, 1, 1);
+  for (std::int64_t c = 0; c < 64; ++c) x.set(0, c, 4096 + (c % 2)), w.set(0, c, 1), b.set(0, c, 0);
+  kernels::layer_norm_forward(*bench, x.view(), w.view(), b.view(), epsilon, y.view(), mean.view(), rstd.view());
+  EXPECT_NEAR(rstd(0, 0), 1 / std::sqrt(0.25 + epsilon), 1e-5);
+}
+
+TEST(Norm, ResidualFormsEqualTheirParts) {
+  const std::uint64_t samples[] = {3, 8, 9};
+  const kernels::Dropout dropout{0.3, 11, 12, samples, 4};
+  sweep(
+      [&](tensor::Exec& exec, DType t) {
+        Problem p(t, 12, 33);
+        const auto g = accumulation(t);
+        MatrixBuffer sum(t, 12, 33, 1), y(t, 12, 33, 1), mean(g, 1, 12), rstd(g, 1, 12), z(t, 12, 33, 1), scale(g, 1, 12);
+        kernels::layer_norm_residual_forward(exec, p.dx.view(), p.dy.view(), dropout, sum.view(), p.weight.view(), p.bias.view(), epsilon, y.view(), mean.view(), rstd.view());
+        kernels::rms_norm_residual_forward(exec, p.dx.view(), p.dy.view(), dropout, sum.view(), p.weight.view(), epsilon, z.view(), scale.view());
+        return std::vector{sum, y, z};
+      },
+      [&](DType t, const std::vector<MatrixBuffer>& out) {
+        Bench bench(1);
+        Problem p(t, 12, 33);
+        const auto g = accumulation(t);
+        MatrixBuffer sum(t, 12, 33, 1), y(t, 12, 33, 1), mean(g, 1, 12), rstd(g, 1, 12), z(t, 12, 33, 1);
+        kernels::dropout_add(*bench, dropout, p.dx.view(), p.dy.view(), sum.view());
+        kernels::layer_norm_forward(*bench, sum.view(), p.weight.view(), p.bias.view(), epsilon, y.view(), mean.view(), rstd.view());
+        kernels::rms_norm_forward(*bench, sum.view(), p.weight.view(), epsilon, z.view(), rstd.view());
+        ASSERT_EQ(out[0].bytes, sum.bytes);
+        ASSERT_EQ(out[1].bytes, y.bytes);
+        ASSERT_EQ(out[2].bytes, z.bytes);
+      });
+}
+
+}  // namespace
+}  // namespace trainyard::test
