@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 namespace trainyard::data {
@@ -76,7 +77,11 @@ class Pipeline {
       }
     };
     std::vector<std::thread> team;
-    for (int t = 1; t < options_.threads && static_cast<std::size_t>(t) < n; ++t) team.emplace_back(work);
+    try {
+      for (int t = 1; t < options_.threads && static_cast<std::size_t>(t) < n; ++t) team.emplace_back(work);
+    } catch (const std::system_error&) {
+      // No more threads or memory for them: those that run share the work, and the output does not depend on their number.
+    }
     work();
     for (auto& t : team) t.join();
     if (failure) std::rethrow_exception(failure);

@@ -87,12 +87,22 @@ void print_summary(const Settings& s, const data::BuildResult& r, double seconds
              s.dry_run ? " (nothing was written)" : "");
 }
 
+// The rejects file is written anew: never over an input, and over another file only with --force.
+void refuse_precious_rejects(const Settings& s, const data::DocumentSource& source) {
+  if (s.rejects.empty() || !std::filesystem::is_regular_file(s.rejects)) return;
+  std::error_code error;
+  for (const auto& input : source.inputs())
+    if (input != "-" && std::filesystem::equivalent(input, s.rejects, error)) throw base::UsageError(fmt::format("--rejects {} is an input", s.rejects), "name another file");
+  if (!s.force) throw base::UsageError(fmt::format("--rejects {} exists already", s.rejects), "name another file, or --force to replace it");
+}
+
 base::ExitCode run(const Settings& s) {
   const auto options = options_of(s);
   const auto tokenizer = data::make_tokenizer(s.tokenizer);
   data::SourceOptions source_options{s.json_key, split_of(s.split), tools::parse_size(s.largest, "--max-document")};
   if (source_options.largest_document < 16) throw base::UsageError(fmt::format("--max-document {} is below 16 bytes", s.largest), "16MiB is the default");
   data::DocumentSource source(s.inputs, source_options);
+  refuse_precious_rejects(s, source);
   tools::Progress progress("shard-data", tools::progress_mode(s.progress));
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
