@@ -1,4 +1,4 @@
-// The step: turns of micro-batches, the fold, the norm, the update.
+// The step: the actions of the schedule, the norm, the update.
 #include "libtrain/engine/trainer.h"
 
 #include "kernels/finite/finite.h"
@@ -21,6 +21,8 @@ params::GradientFold::Position::Place place_of(std::int64_t micro, std::int64_t 
   return micro == first ? Place::first : micro == end - 1 ? Place::last : Place::middle;
 }
 
+double counted(const StepOutcome& o) { return static_cast<double>(std::max<std::int64_t>(o.targets, 1)); }
+
 }  // namespace
 
 CategoryBytes predicted_memory(const TrainerSetup& s) { return plan::rank_memory(s.model, s.states, s.micro, s.recompute).categories; }
@@ -28,6 +30,7 @@ CategoryBytes predicted_memory(const TrainerSetup& s) { return plan::rank_memory
 Trainer::Trainer(const TrainerSetup& setup, World& world, Batches& batches)
     : setup_(setup), world_(world), batches_(batches), set_(setup.model, setup.states.batch.data_ranks), memory_(predicted_memory(setup)),
       compute_(tensor::Exec::caller(&memory_[tensor::Category::workspace], setup.micro.threads)), decoder_(setup.model, setup.recompute),
+      program_(plan::one_stage(setup.states.batch, world.rank)),
       accesses_(plan::training_accesses(setup.model)), training_leases_(plan::leases_of(accesses_)),
       evaluation_leases_(plan::leases_of(plan::evaluation_accesses(setup.model))), saved_(memory_[tensor::Category::activations]) {
   using tensor::Category;
@@ -51,72 +54,95 @@ bool Trainer::any_rank(bool mine) {
   return flag != 0;
 }
 
-Trainer::MicroResult Trainer::run_micro(std::int64_t completed, std::int64_t micro, const Observer* observer) {
-  const auto& batch = batches_.training(completed, micro);
-  model::Step step{*compute_, *store_, batch, setup_.micro.dtype, setup_.seed, model::Mode::train};
-  if (observer != nullptr) {
-    observe_micro(step, *observer);
-  } else {
-    auto flow = decoder_.forward(step, saved_);
-    decoder_.backward(step, flow, saved_);
-  }
-  return {step.loss_sum, step.target_count};
+void Trainer::load(std::int64_t completed, const plan::Action& action) {
+  const auto& batch = setup_.states.batch;
+  in_flight_.emplace(InFlight{{*compute_, *store_, batches_.training(completed, action.micro), setup_.micro.dtype, setup_.seed, model::Mode::train}, {}});
+  const auto place = place_of(action.micro, batch.first_micro(action.group), batch.end_micro(action.group));
+  store_->begin_micro({action.turn, place}, training_leases_);
 }
 
-// The same blocks in the same order, with a look at the stream after each.
-void Trainer::observe_micro(model::Step& step, const Observer& observer) {
-  model::Flow flow{saved_.push(step.dtype, {setup_.micro.rows(), setup_.model.hidden}), {}};
-  const auto& blocks = decoder_.blocks();
-  for (const auto& block : blocks) {
+void Trainer::forward(std::int64_t micro, const Observer* observer) {
+  auto& [step, flow] = *in_flight_;
+  if (observer == nullptr) {
+    flow = decoder_.forward(step, saved_);
+    return;
+  }
+  flow = {saved_.push(step.dtype, {setup_.micro.rows(), setup_.model.hidden}), {}};
+  for (const auto& block : decoder_.blocks()) {
     block->forward(step, flow, saved_);
-    observer(fmt::format("the output of {}", block->name()), flow.main);
+    (*observer)(micro, fmt::format("the output of {}", block->name()), flow.main);
   }
-  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
-    (*block)->backward(step, flow, saved_);
-    observer(fmt::format("the gradient of the input of {}", (*block)->name()), flow.main);
+}
+
+void Trainer::backward(const plan::Action& action, const Observer* observer) {
+  auto& [step, flow] = *in_flight_;
+  if (observer == nullptr) {
+    decoder_.backward(step, flow, saved_);
+  } else {
+    const auto& blocks = decoder_.blocks();
+    for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
+      (*block)->backward(step, flow, saved_);
+      (*observer)(action.micro, fmt::format("the gradient of the input of {}", (*block)->name()), flow.main);
+    }
+    saved_.pop();
   }
-  saved_.pop();
+  const auto& batch = setup_.states.batch;
+  const auto at = static_cast<std::size_t>(2 * (action.turn * batch.fold + (action.micro - batch.first_micro(action.group))));
+  own_losses_[at] = step.loss_sum;
+  own_losses_[at + 1] = static_cast<double>(step.target_count);
+  in_flight_.reset();
+}
+
+bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool()>& stop_now, const Observer* observer) {
+  using Kind = plan::Action::Kind;
+  std::fill(own_losses_.begin(), own_losses_.end(), 0.0);
+  for (const auto& action : program_) {
+    switch (action.kind) {
+      case Kind::agree:
+        if (!any_rank(stop_now())) break;
+        exchange().synchronize();
+        return false;
+      case Kind::load: load(completed, action); break;
+      case Kind::forward: forward(action.micro, observer); break;
+      case Kind::backward: backward(action, observer); break;
+      case Kind::idle: store_->idle_turn(action.turn, accesses_); break;
+      case Kind::reduce: store_->finish(); break;
+      case Kind::update: return true;
+    }
+  }
+  TRAINYARD_ASSERT(false, "a schedule of {} actions without an update", program_.size());
+  return false;
 }
 
 StepOutcome Trainer::step(std::int64_t completed, const std::function<bool()>& stop_now) {
-  const auto& batch = setup_.states.batch;
   StepOutcome outcome;
   const double start = now(), busy = exchange().busy_seconds();
   context_->wait_seconds = 0;
-  std::fill(own_losses_.begin(), own_losses_.end(), 0.0);
-  for (std::int64_t turn = 0; turn < batch.turns(); ++turn) {
-    if (any_rank(stop_now())) {
-      exchange().synchronize();
-      outcome.kind = StepOutcome::Kind::abandoned;
-      return outcome;
-    }
-    const auto group = batch.group_of(world_.rank, turn);
-    if (group < 0) {
-      store_->idle_turn(turn, accesses_);
-      continue;
-    }
-    const auto first = batch.first_micro(group), end = batch.end_micro(group);
-    for (auto m = first; m < end; ++m) {
-      store_->begin_micro({turn, place_of(m, first, end)}, training_leases_);
-      const auto result = run_micro(completed, m, nullptr);
-      const auto at = static_cast<std::size_t>(2 * (turn * batch.fold + (m - first)));
-      own_losses_[at] = result.loss_sum;
-      own_losses_[at + 1] = static_cast<double>(result.targets);
-    }
+  if (!gradients_of_step(completed, stop_now, nullptr)) {
+    outcome.kind = StepOutcome::Kind::abandoned;
+    return outcome;
   }
-  store_->finish();
   outcome.compute_seconds = now() - start - context_->wait_seconds;
+  agree_on_results(completed, outcome);
+  if (outcome.kind == StepOutcome::Kind::not_finite) return outcome;
+  const double update_start = now(), waited = context_->wait_seconds;
+  update(completed, outcome);
+  outcome.compute_seconds += now() - update_start - (context_->wait_seconds - waited);
+  outcome.exposed_seconds = context_->wait_seconds;
+  outcome.communication_seconds = exchange().busy_seconds() - busy;
+  return outcome;
+}
+
+void Trainer::agree_on_results(std::int64_t completed, StepOutcome& outcome) {
   gather_losses(outcome);
   double sum_of_squares = 0;
   const bool finite_gradients = norm_of_gradients(sum_of_squares);
-  const auto targets = static_cast<double>(std::max<std::int64_t>(outcome.targets, 1));
-  outcome.gradient_norm = std::sqrt(sum_of_squares) / targets;
+  outcome.gradient_norm = std::sqrt(sum_of_squares) / counted(outcome);
   outcome.learning_rate = setup_.learning_rate.at(completed);
-  if (!finite_gradients || !std::isfinite(outcome.loss) || !std::isfinite(outcome.gradient_norm)) {
-    outcome.kind = StepOutcome::Kind::not_finite;
-    return outcome;
-  }
-  const double update_start = now(), waited = context_->wait_seconds;
+  if (!finite_gradients || !std::isfinite(outcome.loss) || !std::isfinite(outcome.gradient_norm)) outcome.kind = StepOutcome::Kind::not_finite;
+}
+
+void Trainer::update(std::int64_t completed, const StepOutcome& outcome) {
   const double clip = setup_.clip > 0 ? std::min(1.0, setup_.clip / (outcome.gradient_norm + 1e-6)) : 1.0;
   const auto t = static_cast<double>(completed + 1);
   kernels::AdamW hyper;
@@ -127,12 +153,8 @@ StepOutcome Trainer::step(std::int64_t completed, const std::function<bool()>& s
   hyper.weight_decay = static_cast<float>(setup_.weight_decay);
   hyper.bias1 = 1 - std::pow(setup_.beta1, t);
   hyper.bias2 = 1 - std::pow(setup_.beta2, t);
-  hyper.gradient_scale = static_cast<float>(clip / targets);
+  hyper.gradient_scale = static_cast<float>(clip / counted(outcome));
   store_->update(hyper);
-  outcome.compute_seconds += now() - update_start - (context_->wait_seconds - waited);
-  outcome.exposed_seconds = context_->wait_seconds;
-  outcome.communication_seconds = exchange().busy_seconds() - busy;
-  return outcome;
 }
 
 // The loss sums and target counts of the step's micro-batches, gathered and added in ascending micro-batch index (decision 5).
@@ -197,42 +219,39 @@ double Trainer::evaluate_micro(const model::MicroBatch& batch, std::int64_t& tar
 }
 
 std::string Trainer::diagnose(std::int64_t completed) {
-  const auto& batch = setup_.states.batch;
-  std::int64_t found_micro = batch.micros();
+  std::int64_t found_micro = setup_.states.batch.micros();
   std::string found;
-  for (std::int64_t turn = 0; turn < batch.turns(); ++turn) {
-    const auto group = batch.group_of(world_.rank, turn);
-    if (group < 0) {
-      store_->idle_turn(turn, accesses_);
-      continue;
-    }
-    const auto first = batch.first_micro(group), end = batch.end_micro(group);
-    for (auto m = first; m < end; ++m) {
-      const Observer look = [&](const std::string& where, base::View tensor) {
-        if (!found.empty()) return;
-        const auto index = kernels::first_nonfinite(*compute_, tensor);
-        if (index < 0) return;
-        found_micro = m;
-        found = fmt::format("micro-batch {}: {} is not finite, first at row {}, column {}", m, where, index / tensor.cols(), index % tensor.cols());
-      };
-      store_->begin_micro({turn, place_of(m, first, end)}, training_leases_);
-      const auto result = run_micro(completed, m, &look);
-      if (found.empty() && !std::isfinite(result.loss_sum)) {
-        found_micro = m;
-        found = fmt::format("micro-batch {}: the loss is {}", m, result.loss_sum);
-      }
-    }
+  const Observer look = [&](std::int64_t micro, const std::string& where, base::View tensor) {
+    if (!found.empty()) return;
+    const auto index = kernels::first_nonfinite(*compute_, tensor);
+    if (index < 0) return;
+    found_micro = micro;
+    found = fmt::format("micro-batch {}: {} is not finite, first at row {}, column {}", micro, where, index / tensor.cols(), index % tensor.cols());
+  };
+  gradients_of_step(completed, [] { return false; }, &look);
+  // A stream that is finite everywhere can still give a loss or a weight gradient that is not.
+  for (const auto& action : program_) {
+    if (action.kind != plan::Action::Kind::backward || !found.empty()) continue;
+    const auto& batch = setup_.states.batch;
+    const auto loss = own_losses_[static_cast<std::size_t>(2 * (action.turn * batch.fold + action.micro - batch.first_micro(action.group)))];
+    if (std::isfinite(loss)) continue;
+    found_micro = action.micro;
+    found = fmt::format("micro-batch {}: the loss is {}", action.micro, loss);
   }
-  store_->finish();
   for (int u = 0; u < context_->units() && found.empty(); ++u)
     if (kernels::first_nonfinite(*compute_, store_->piece_gradient(u)) >= 0) found = fmt::format("the folded gradient of unit {} is not finite", set_.units[static_cast<std::size_t>(u)].name);
-  // Everyone learns the finding of the lowest micro-batch.
-  std::vector<std::int64_t> micros(static_cast<std::size_t>(world_.size));
-  world_.control->all_gather(exchange(), base::View::of(&found_micro, {1}), base::View::of(micros.data(), {world_.size}));
+  return of_lowest_micro(found_micro, found);
+}
+
+// Everyone learns the finding of the lowest micro-batch; among ranks that only know a folded gradient, of the lowest rank that knows one.
+std::string Trainer::of_lowest_micro(std::int64_t micro, const std::string& finding) {
+  const auto key = 2 * micro + (finding.empty() ? 1 : 0);
+  std::vector<std::int64_t> keys(static_cast<std::size_t>(world_.size));
+  world_.control->all_gather(exchange(), base::View::of(&key, {1}), base::View::of(keys.data(), {world_.size}));
   exchange().synchronize();
-  const auto owner = static_cast<int>(std::min_element(micros.begin(), micros.end()) - micros.begin());
+  const auto owner = static_cast<int>(std::min_element(keys.begin(), keys.end()) - keys.begin());
   std::vector<std::uint8_t> text(256, 0);
-  if (owner == world_.rank) std::copy_n(found.begin(), std::min<std::size_t>(found.size(), 255), text.begin());
+  if (owner == world_.rank) std::copy_n(finding.begin(), std::min<std::size_t>(finding.size(), 255), text.begin());
   world_.control->broadcast(exchange(), base::View::of(text.data(), {256}), owner);
   exchange().synchronize();
   return std::string(reinterpret_cast<const char*>(text.data()));

@@ -1,4 +1,4 @@
-// Trainer: one optimizer step of one rank, as a static schedule over micro-batches. It knows nothing of files, signals or processes.
+// Trainer: one optimizer step of one rank: it interprets the rank's action list (plan/schedule.h). It knows nothing of files, signals or processes.
 #pragma once
 
 #include "kernels/square_sum/square_sum.h"
@@ -11,6 +11,7 @@
 #include "libtrain/params/zero_store.h"
 #include "libtrain/plan/accesses.h"
 #include "libtrain/plan/activations.h"
+#include "libtrain/plan/schedule.h"
 
 #include <functional>
 #include <memory>
@@ -66,14 +67,21 @@ class Trainer {
   tensor::Exec& compute() { return *compute_; }
 
  private:
-  struct MicroResult { double loss_sum = 0; std::int64_t targets = 0; };
-  using Observer = std::function<void(const std::string& where, base::View tensor)>;
-  MicroResult run_micro(std::int64_t completed, std::int64_t micro, const Observer* observer);
-  void observe_micro(model::Step& step, const Observer& observer);
+  using Observer = std::function<void(std::int64_t micro, const std::string& where, base::View tensor)>;
+  struct InFlight { model::Step step; model::Flow flow; };   // a micro-batch between its load and the end of its backward
+
+  // Actions up to (not including) the update. False: `stop_now` ended the step. An observer sees the stream after every block.
+  bool gradients_of_step(std::int64_t completed, const std::function<bool()>& stop_now, const Observer* observer);
+  void load(std::int64_t completed, const plan::Action& action);
+  void forward(std::int64_t micro, const Observer* observer);
+  void backward(const plan::Action& action, const Observer* observer);
+  void agree_on_results(std::int64_t completed, StepOutcome& outcome);
+  void update(std::int64_t completed, const StepOutcome& outcome);
   double evaluate_micro(const model::MicroBatch& batch, std::int64_t& targets);
   bool any_rank(bool mine);
   void gather_losses(StepOutcome& outcome);
   bool norm_of_gradients(double& sum_of_squares);
+  std::string of_lowest_micro(std::int64_t micro, const std::string& finding);
 
   TrainerSetup setup_;
   World& world_;
@@ -84,6 +92,8 @@ class Trainer {
   model::Decoder decoder_;
   std::unique_ptr<params::StoreContext> context_;
   std::unique_ptr<params::ZeroStore> store_;
+  std::vector<plan::Action> program_;
+  std::optional<InFlight> in_flight_;
   std::vector<plan::Access> accesses_;
   std::vector<plan::Use> training_leases_, evaluation_leases_;
   model::Saved saved_;

@@ -8,16 +8,21 @@
 
 namespace trainyard::plan {
 
-// load, forward, backward name a micro-batch; reduce and idle name a turn; update ends the step. An idle turn is the ragged last one on a
-// rank without a group: it takes part in the collectives and contributes nothing. Fields that do not apply are -1.
+// The engine interprets the list; every rank's list has the same `agree` actions in the same order.
+//  agree     before a turn: stop requests of all ranks are joined; if there is one the step ends here and no weight has changed
+//  load      micro-batch `micro` of `group` is at hand
+//  forward, backward   of that micro-batch; the last backward of a group also issues the turn's reductions, which overlap with what follows
+//  idle      the ragged last turn on a rank without a group: it takes part in the collectives and contributes nothing
+//  reduce    the reductions of all turns are over, later uses of tied tables are added
+//  update    losses and norm are agreed, weights change
+// Fields that do not apply are -1. Backward ascends in the micro-batch index.
 struct Action {
-  enum class Kind { load, forward, backward, reduce, idle, update } kind;
+  enum class Kind { agree, load, forward, backward, idle, reduce, update } kind;
   std::int64_t turn = -1, group = -1, micro = -1;
   bool operator==(const Action&) const = default;
 };
 const char* name_of(Action::Kind kind);
 
-// Backward ascends in the micro-batch index. Reduction of a turn overlaps with the backward before it: the action is where it must be over.
 std::vector<Action> one_stage(const BatchPlan& batch, int data_rank);
 
 }  // namespace trainyard::plan

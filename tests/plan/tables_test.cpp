@@ -94,18 +94,23 @@ TEST(Batch, EveryMicroOnceInAscendingOrder) {
     b.data_ranks = 1 + static_cast<int>(random() % static_cast<unsigned>(b.groups()));
     std::vector<int> seen(static_cast<std::size_t>(micros), 0);
     for (int r = 0; r < b.data_ranks; ++r) {
-      std::int64_t last = -1, turns = 0, updates = 0;
-      for (const auto& a : one_stage(b, r)) {
-        turns += a.kind == Action::Kind::reduce || a.kind == Action::Kind::idle;
-        updates += a.kind == Action::Kind::update;
+      std::int64_t last = -1, turn = -1, idle = 0;
+      const auto program = one_stage(b, r);
+      ASSERT_GE(program.size(), 2u);
+      EXPECT_EQ(program[program.size() - 2].kind, Action::Kind::reduce);
+      EXPECT_EQ(program.back().kind, Action::Kind::update);
+      for (const auto& a : program) {
+        turn += a.kind == Action::Kind::agree;   // every rank agrees before every turn
+        if (a.turn >= 0) EXPECT_EQ(a.turn, turn);
+        idle += a.kind == Action::Kind::idle;
         if (a.kind != Action::Kind::backward) continue;
         EXPECT_GT(a.micro, last);
         last = a.micro;
         ++seen[static_cast<std::size_t>(a.micro)];
         EXPECT_EQ(a.micro / b.fold % b.data_ranks, r);
       }
-      EXPECT_EQ(turns, b.turns());
-      EXPECT_EQ(updates, 1);
+      EXPECT_EQ(turn + 1, b.turns());
+      EXPECT_EQ(idle, b.group_of(r, b.turns() - 1) < 0 ? 1 : 0);
     }
     for (int count : seen) EXPECT_EQ(count, 1);
   }
