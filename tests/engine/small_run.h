@@ -26,8 +26,8 @@ struct Cut {
 
 class SmallRun {
  public:
-  SmallRun() : folder_(fs::temp_directory_path() / ("trainyard-engine-" + std::to_string(::getpid()))) {
-    fs::create_directories(folder_);
+  SmallRun() : SmallRun(fs::temp_directory_path() / ("trainyard-engine-" + std::to_string(::getpid()))) {
+    owner_ = ::getpid();
     const auto tokenizer = data::make_tokenizer("bytes");
     const auto set = (folder_ / "data").string();
     fs::create_directories(set);
@@ -46,7 +46,12 @@ class SmallRun {
     }
     io::write_file(set + "/index.json", data::index_to_json(index).dump());
   }
-  ~SmallRun() { fs::remove_all(folder_); }
+  // A guest in the folder that another process made.
+  explicit SmallRun(fs::path folder) : folder_(std::move(folder)), owner_(0) { fs::create_directories(folder_); }
+  ~SmallRun() {
+    if (owner_ == ::getpid()) fs::remove_all(folder_);
+  }
+  const fs::path& folder() const { return folder_; }
 
   std::string model(const std::string& name, const std::string& lines) const {
     const auto path = (folder_ / (name + ".toml")).string();
@@ -76,13 +81,19 @@ class SmallRun {
     return c;
   }
 
+  // One rank of a world that the caller made.
+  engine::RunResult run_rank(engine::RunConfig c, const Cut& cut, engine::World& world) {
+    c.zero = cut.zero, c.threads = cut.threads, c.dtype = cut.dtype, c.recompute = cut.recompute;
+    return engine::run(c, world, signals_, {}, cut.ranks);
+  }
+
   // Runs on `cut` and returns what rank 0 returned.
-  engine::RunResult run(engine::RunConfig c, const Cut& cut) {
+  engine::RunResult run(engine::RunConfig c, const Cut& cut, const engine::RunListener& listener = {}) {
     c.zero = cut.zero, c.threads = cut.threads, c.dtype = cut.dtype, c.recompute = cut.recompute;
     std::vector<engine::RunResult> results(static_cast<std::size_t>(cut.ranks));
     comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
       auto w = engine::make_world("threads", rank, cut.ranks, [&](std::string group) { return world.communicator(rank, group); });
-      results[static_cast<std::size_t>(rank)] = engine::run(c, w, signals_, {}, cut.ranks);
+      results[static_cast<std::size_t>(rank)] = engine::run(c, w, signals_, listener, cut.ranks);
     });
     reports_.clear();
     for (const auto& r : results) reports_.push_back(r.memory_report + r.traffic_report);
@@ -90,14 +101,17 @@ class SmallRun {
   }
   const std::vector<std::string>& reports() const { return reports_; }   // of every rank of the last run
 
+  static std::vector<nlohmann::json> metrics(const engine::RunConfig& c) {
+    std::vector<nlohmann::json> out;
+    std::ifstream in(c.output + "/metrics.jsonl");
+    for (std::string line; std::getline(in, line);) out.push_back(nlohmann::json::parse(line));
+    return out;
+  }
+
   // Every digit that must not depend on the cut: losses and norms of all steps, and the fingerprint of every tensor of the last checkpoint.
   std::string bits(const engine::RunConfig& c, const engine::RunResult& r) const {
     std::string out;
-    std::ifstream in(c.output + "/metrics.jsonl");
-    for (std::string line; std::getline(in, line);) {
-      const auto j = nlohmann::json::parse(line);
-      out += fmt::format("{} {} {}\n", j["step"].dump(), j["loss"].dump(), j["gradient_norm"].dump());
-    }
+    for (const auto& j : metrics(c)) out += fmt::format("{} {} {}\n", j["step"].dump(), j["loss"].dump(), j["gradient_norm"].dump());
     checkpoint::Reader reader(r.checkpoint);
     for (const auto& t : reader.tensors()) out += fmt::format("{} {:016x}\n", t.path, t.fingerprint);
     return out;
@@ -105,6 +119,7 @@ class SmallRun {
 
  private:
   fs::path folder_;
+  int owner_;
   engine::SignalWatcher signals_;
   std::vector<std::string> reports_;
 };

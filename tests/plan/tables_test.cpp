@@ -101,7 +101,9 @@ TEST(Batch, EveryMicroOnceInAscendingOrder) {
       EXPECT_EQ(program.back().kind, Action::Kind::update);
       for (const auto& a : program) {
         turn += a.kind == Action::Kind::agree;   // every rank agrees before every turn
-        if (a.turn >= 0) EXPECT_EQ(a.turn, turn);
+        if (a.turn >= 0) {
+          EXPECT_EQ(a.turn, turn);
+        }
         idle += a.kind == Action::Kind::idle;
         if (a.kind != Action::Kind::backward) continue;
         EXPECT_GT(a.micro, last);

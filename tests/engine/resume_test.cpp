@@ -1,0 +1,165 @@
+// Starting points: --change, --init-from, another working dtype; and saving in the background while steps go on.
+#include "tests/engine/small_run.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace trainyard {
+namespace {
+
+using testing::SmallRun;
+
+using checkpoint::Kind;
+
+std::vector<float> tensor(const std::string& path, Kind kind, const std::string& name) {
+  checkpoint::Reader reader(path);
+  for (const auto& t : reader.tensors()) {
+    if (t.name != name || t.kind != Kind::model) continue;
+    std::int64_t count = 1;
+    for (auto d : t.shape) count *= d;
+    std::vector<float> out(static_cast<std::size_t>(count));
+    reader.read_tensor(kind, name, 0, count, out.data());
+    return out;
+  }
+  ADD_FAILURE() << name << " is not in " << path;
+  return {};
+}
+
+void expect_refused(SmallRun& runs, const engine::RunConfig& config) {
+  try {
+    runs.run(config, {2, 1, 1});
+    FAIL() << "not refused";
+  } catch (const base::Error& e) {
+    EXPECT_EQ(e.code(), base::ExitCode::input_refused) << e.what();
+    EXPECT_NE(e.hint().find("--change"), std::string::npos) << e.hint();
+  }
+}
+
+TEST(Resume, ChangeOfALearningRateActsFromTheResumedStepOn) {
+  SmallRun runs;
+  auto c = runs.config("change");
+  c.schedule = "constant";
+  c.stop_after = 8;
+  runs.run(c, {2, 1, 1});
+  const auto before = SmallRun::metrics(c);
+  c.stop_after = 0;
+  c.learning_rate = 0.002;
+  expect_refused(runs, c);
+  c.change = "learning_rate";
+  EXPECT_EQ(runs.run(c, {3, 2, 1}).code, base::ExitCode::done);
+  const auto after = SmallRun::metrics(c);
+  ASSERT_EQ(after.size(), 20u);
+  for (std::size_t i = 0; i < 20; ++i) EXPECT_DOUBLE_EQ(after[i]["learning_rate"].get<double>(), i < 8 ? 0.01 : 0.002);
+  for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(after[i]["loss"], before[i]["loss"]);
+}
+
+TEST(Resume, MoreStepsOfTheSameRun) {
+  SmallRun runs;
+  auto whole = runs.config("whole"), part = runs.config("part");
+  for (auto* c : {&whole, &part}) c->schedule = "constant";
+  part.steps = 10;
+  runs.run(part, {1, 0, 1});
+  part.steps = 20;
+  expect_refused(runs, part);
+  part.change = "steps";
+  EXPECT_EQ(runs.bits(part, runs.run(part, {2, 3, 1})), runs.bits(whole, runs.run(whole, {1, 0, 1})));
+}
+
+// Weights only: the first step of the new run sees the old weights, a fresh cursor, moments and schedule.
+TEST(InitFrom, TakesWeightsAloneOnAnyCut) {
+  SmallRun runs;
+  auto source = runs.config("source");
+  source.steps = 6;
+  const auto from = runs.run(source, {3, 3, 1}).checkpoint;
+  std::string expected;
+  for (int zero : {0, 1, 2, 3}) {
+    auto c = runs.config(fmt::format("started-{}", zero));
+    c.init_from = from;
+    c.steps = 3;
+    c.seed = 9;
+    c.warmup_steps = 1;
+    const auto result = runs.run(c, {1 + zero, zero, 1});
+    const auto bits = runs.bits(c, result);
+    if (expected.empty()) expected = bits;
+    EXPECT_EQ(bits, expected) << "ZeRO " << zero;
+    const auto metrics = SmallRun::metrics(c);
+    ASSERT_EQ(metrics.size(), 3u);
+    EXPECT_EQ(metrics[0]["step"].get<int>(), 1);
+    EXPECT_EQ(metrics[0]["tokens_seen"].get<int>(), 14 * 32);
+    // A run that learned for six steps starts better than a fresh one.
+    EXPECT_LT(metrics[0]["loss"].get<double>(), SmallRun::metrics(source)[0]["loss"].get<double>() - 0.1);
+  }
+  // With a learning rate of nothing the weights stay those of the source, bit by bit.
+  auto still = runs.config("still");
+  still.init_from = from;
+  still.steps = 1;
+  still.learning_rate = 1e-30;
+  still.weight_decay = 0;
+  const auto after = runs.run(still, {2, 2, 1}).checkpoint;
+  for (const char* name : {"embedding.tokens.weight", "layers.02.ffn.down.weight", "head.norm.weight"})
+    EXPECT_EQ(tensor(after, Kind::model, name), tensor(from, Kind::model, name)) << name;
+  // The moments are not: they start at zero, so after one step m = (1 - beta1) g, with |g| at most the clip.
+  double most = 0;
+  for (auto m : tensor(after, Kind::m, "layers.02.ffn.down.weight")) most = std::max(most, std::fabs(static_cast<double>(m)));
+  EXPECT_GT(most, 0);
+  EXPECT_LE(most, 0.1 * 1.0 + 1e-6);
+}
+
+// f32 -> bf16 keeps the f32 weights as the master; bf16 -> f32 goes on from the master, not from the rounded copy.
+TEST(Resume, AnotherWorkingDtype) {
+  SmallRun runs;
+  for (const auto& [first, second] : std::vector<std::pair<std::string, std::string>>{{"f32", "bf16"}, {"bf16", "f32"}}) {
+    auto c = runs.config("dtype-" + first);
+    c.stop_after = 8;
+    const auto before = runs.run(c, {2, 1, 1, first}).checkpoint;
+    c.stop_after = 9;
+    c.learning_rate = 1e-30;   // the step that follows moves nothing
+    c.weight_decay = 0;
+    c.change = "learning_rate,weight_decay";
+    const auto after = runs.run(c, {3, 3, 1, second}).checkpoint;
+    for (const char* name : {"embedding.tokens.weight", "layers.01.attention.q.weight", "layers.00.ffn.up.bias"}) {
+      const auto working = tensor(after, Kind::model, name), exact = tensor(before, Kind::master, name);
+      EXPECT_EQ(tensor(after, Kind::master, name), exact) << first << " to " << second << ": " << name;
+      for (std::size_t i = 0; i < exact.size() && second == "bf16"; ++i) ASSERT_EQ(working[i], static_cast<float>(base::bf16(exact[i])));
+    }
+    // The run goes on to a sensible end.
+    c.stop_after = 0;
+    c.learning_rate = 0.01;
+    EXPECT_EQ(runs.run(c, {1, 0, 1, second}).code, base::ExitCode::done);
+    const auto metrics = SmallRun::metrics(c);
+    ASSERT_EQ(metrics.size(), 20u);
+    EXPECT_LT(metrics[19]["loss"].get<double>(), metrics[7]["loss"].get<double>());
+  }
+}
+
+// A disk of 100 kB/s needs seconds for the checkpoint of step 2; the run does not wait for it before step 12.
+TEST(Saving, StepsGoOnWhileTheDiskIsSlow) {
+  SmallRun runs;
+  auto c = runs.config("slow-disk");
+  c.save_every = 2;
+  c.steps = 3;
+  c.global_batch = 2;
+  runs.run(c, {2, 2, 1});   // how many bytes a rank writes
+  const auto bytes = std::filesystem::file_size(c.output + "/checkpoints/step-00000002/rank-00001.h5");
+  auto slow = runs.config("slower-disk");
+  slow.save_every = 2;
+  slow.steps = 3;
+  slow.global_batch = 2;
+  slow.save_throttle = static_cast<std::int64_t>(bytes) / 4;   // four seconds for each
+  bool published_early = false, reached_last = false;
+  const engine::RunListener listener{[&](const engine::StepMetrics& m, std::int64_t) {
+                                       if (m.step < 3) return;
+                                       reached_last = true;
+                                       published_early = std::filesystem::exists(slow.output + "/checkpoints/step-00000002");
+                                     },
+                                     {}};
+  const auto result = runs.run(slow, {2, 2, 1}, listener);
+  EXPECT_TRUE(reached_last);
+  EXPECT_FALSE(published_early) << "step 3 waited for the checkpoint of step 2";
+  EXPECT_TRUE(result.checkpoint.ends_with("step-00000003"));
+  EXPECT_TRUE(std::filesystem::exists(slow.output + "/checkpoints/step-00000002"));
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,54 @@
+// Promise 2 for a model of 512 channels and 2048 tokens a micro-batch, where products are cut into many tiles and blocks. --gtest_also_run_disabled_tests: the whole matrix.
+#include "tests/engine/small_run.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard {
+namespace {
+
+using testing::Cut;
+using testing::SmallRun;
+
+engine::RunConfig wide(SmallRun& runs, const std::string& output) {
+  auto c = runs.config(output);
+  c.model = runs.model("wide", "layers = 2\nhidden = 512\nheads = 8\nkv-heads = 8\nffn = 2048\ncontext = 512\ndropout-embedding = 0.1\ndropout-attention = 0.1\n"
+                               "dropout-attention-residual = 0.1\ndropout-ffn-residual = 0.1\n");
+  c.micro_batch = 4;
+  c.global_batch = 24;
+  c.learning_rate = 0.001;
+  return c;
+}
+
+void expect_same(SmallRun& runs, const engine::RunConfig& config, const std::vector<Cut>& cuts) {
+  std::string expected;
+  for (std::size_t i = 0; i < cuts.size(); ++i) {
+    auto c = config;
+    c.output += fmt::format("-{}", i);
+    const auto bits = runs.bits(c, runs.run(c, cuts[i]));
+    if (i == 0) expected = bits;
+    ASSERT_EQ(bits, expected) << cuts[i].ranks << " ranks, ZeRO " << cuts[i].zero << ", " << cuts[i].threads << " threads, " << cuts[i].dtype;
+  }
+}
+
+TEST(SameBitsWide, FourCuts) {
+  SmallRun runs;
+  auto c = wide(runs, "short");
+  c.steps = 2;
+  c.global_batch = 12;
+  expect_same(runs, c, {{1, 0, 2}, {2, 3, 1}, {3, 1, 1, "f32", "layers"}});
+  c.output += "-bf16";
+  expect_same(runs, c, {{1, 2, 1, "bf16"}, {3, 3, 2, "bf16"}});
+}
+
+TEST(SameBitsWide, DISABLED_WholeMatrix) {
+  SmallRun runs;
+  for (const std::string dtype : {"f32", "bf16"}) {
+    std::vector<Cut> cuts;
+    for (int ranks : {1, 2, 3, 4, 6})
+      for (int zero : {0, 1, 2, 3}) cuts.push_back({ranks, zero, 1 + (ranks + zero) % 2, dtype});
+    expect_same(runs, wide(runs, "whole-" + dtype), cuts);
+  }
+}
+
+}  // namespace
+}  // namespace trainyard
