@@ -53,7 +53,7 @@ void attention_backward(tensor::Exec& exec, const AttentionShape& s, base::View 
   a.dout = mat(dout), a.dq = mat(dq), a.dk = mat(dk), a.dv = mat(dv);
   exec.run([&exec, a]() mutable {
     tensor::ArenaScope scope(exec.scratch());
-    const auto bytes = base::attention_backward_scratch_bytes(a.sequence, a.head_dim, a.threads);
+    const auto bytes = base::attention_backward_scratch_bytes(a.sequence, a.head_dim, a.heads / a.kv_heads, a.threads);
     a.scratch = static_cast<char*>(exec.scratch().allocate_bytes(bytes));
     a.scratch_part = bytes / a.threads;
     TRAINYARD_CPU_CALL(attention_backward_cpu, (a));

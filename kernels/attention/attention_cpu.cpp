@@ -217,7 +217,8 @@ template <class T> void store_rows(const Mat& to, int64_t row0, int64_t column, 
   }
 }
 
-// One (sequence, key-value head): dk and dv of all its query heads are kept in f32 (in the space of packed buffers) until they are complete.
+// One (sequence, key-value head). With one query head dk and dv of a key tile are complete after its queries and leave at once; with more they are kept in
+// f32 for the whole sequence until the last head has added its part, so that a narrower dtype is rounded to once.
 template <class T> void backward_group(const AttentionArgs& a, int64_t b, int64_t kv, char* scratch) {
   const int64_t T_ = a.sequence, d = a.head_dim, dw = wide_dim(d), group = a.heads / a.kv_heads;
   const auto packed = base::attention_packed_bytes(T_, d);
@@ -228,7 +229,9 @@ template <class T> void backward_group(const AttentionArgs& a, int64_t b, int64_
   m.delta = bump.take(base::attention_rows(T_) * 4);
   for (float** tile : {&m.s, &m.dp, &m.ds, &m.pa, &m.da}) *tile = bump.take(80 * 96 * 4);
   m.mask = bump.take(80 * 96 * 4);
-  m.dk = bump.take(96 * dw * 4), m.dv = bump.take(96 * dw * 4);
+  const int64_t kept_rows = group > 1 ? base::attention_rows(T_) : key_rows;
+  float* const dk = bump.take((group > 1 ? kept_rows : 96) * dw * 4);
+  float* const dv = bump.take((group > 1 ? kept_rows : 96) * dw * 4);
   const auto kv_head = head_of(a, b, kv * group);
   pack_rows<T>(a.k, kv_head.row0, kv_head.kv_column, T_, nr, d, m.kt);
   pack_rows<T>(a.v, kv_head.row0, kv_head.kv_column, T_, nr, d, m.vt);
@@ -237,25 +240,22 @@ template <class T> void backward_group(const AttentionArgs& a, int64_t b, int64_
     memset(m.vt + (T_ + nr - 1) / nr * nr * d, 0, static_cast<std::size_t>(bk * d) * sizeof(float));
   }
   pack_columns<T>(a.k, kv_head.row0, kv_head.kv_column, T_, bk, d, m.kb);
+  const auto clear = [&] {
+    memset(dk, 0, static_cast<std::size_t>(kept_rows * dw) * sizeof(float));
+    memset(dv, 0, static_cast<std::size_t>(kept_rows * dw) * sizeof(float));
+  };
+  if (group > 1) clear();
   for (int64_t g = 0; g < group; ++g) {
     const auto head = head_of(a, b, kv * group + g);
     const auto drop = drop_of(a, b, head.h);
     prepare_head<T>(a, head, m);
     for (int64_t j0 = 0; j0 < T_; j0 += bk) {
-      const int64_t keys = least(bk, T_ - j0);
-      memset(m.dk, 0, static_cast<std::size_t>(key_rows * dw) * sizeof(float));
-      memset(m.dv, 0, static_cast<std::size_t>(key_rows * dw) * sizeof(float));
+      if (group == 1) clear();
+      m.dk = dk + (group > 1 ? j0 * dw : 0), m.dv = dv + (group > 1 ? j0 * dw : 0);
       backward_tile(a, head, drop, m, j0);
-      for (int64_t r = 0; g > 0 && r < keys; ++r) {
-        const T* dk = a.dk.row<T>(head.row0 + j0 + r) + head.kv_column;
-        const T* dv = a.dv.row<T>(head.row0 + j0 + r) + head.kv_column;
-        for (int64_t c = 0; c < d; ++c) {
-          m.dk[r * dw + c] = widen(dk[c]) + m.dk[r * dw + c];
-          m.dv[r * dw + c] = widen(dv[c]) + m.dv[r * dw + c];
-        }
-      }
-      store_rows<T>(a.dk, head.row0 + j0, head.kv_column, keys, d, m.dk, dw);
-      store_rows<T>(a.dv, head.row0 + j0, head.kv_column, keys, d, m.dv, dw);
+      if (g + 1 < group) continue;
+      store_rows<T>(a.dk, head.row0 + j0, head.kv_column, least(bk, T_ - j0), d, m.dk, dw);
+      store_rows<T>(a.dv, head.row0 + j0, head.kv_column, least(bk, T_ - j0), d, m.dv, dw);
     }
     store_rows<T>(a.dq, head.row0, head.column, T_, d, m.dq, dw);
   }

@@ -41,8 +41,9 @@ constexpr std::int64_t attention_tile_bytes() { return 8 * scratch_aligned(80 * 
 constexpr std::int64_t attention_forward_scratch_bytes(std::int64_t sequence, std::int64_t head_dim, int threads) {
   return threads * (2 * attention_packed_bytes(sequence, head_dim) + attention_tile_bytes() + scratch_aligned(96 * round_up(head_dim, 32) * 4) * 2);
 }
-constexpr std::int64_t attention_backward_scratch_bytes(std::int64_t sequence, std::int64_t head_dim, int threads) {
-  return threads * (8 * attention_packed_bytes(sequence, head_dim) + attention_tile_bytes() + scratch_aligned(96 * round_up(head_dim, 32) * 4) * 3 +
+// `group`: query heads of one key-value head; above 1 their sums of dk and dv are kept in f32 for the whole sequence.
+constexpr std::int64_t attention_backward_scratch_bytes(std::int64_t sequence, std::int64_t head_dim, std::int64_t group, int threads) {
+  return threads * ((group > 1 ? 10 : 8) * attention_packed_bytes(sequence, head_dim) + attention_tile_bytes() + scratch_aligned(96 * round_up(head_dim, 32) * 4) * 3 +
                     scratch_aligned(attention_rows(sequence) * 4));
 }
 

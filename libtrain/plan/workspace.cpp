@@ -100,7 +100,7 @@ class Workspace {
   std::int64_t chunk_product() const { return product(std::min(n, head_chunk_tokens), m.stored_vocabulary(), m.hidden, Result::wide); }
 
   std::int64_t attention_kernel_forward() const { return base::attention_forward_scratch_bytes(s.sequence, m.head_dim(), s.threads); }
-  std::int64_t attention_kernel_backward() const { return base::attention_backward_scratch_bytes(s.sequence, m.head_dim(), s.threads); }
+  std::int64_t attention_kernel_backward() const { return base::attention_backward_scratch_bytes(s.sequence, m.head_dim(), m.heads / m.kv_heads, s.threads); }
 
   const ModelConfig& m;
   const MicroShape& s;

@@ -90,6 +90,7 @@ TEST(Accounting, PredictedIsMeasured) {
     for (int zero : {0, 1, 2, 3})
       for (const char* reduction : {"ordered", "fast"}) {
         auto c = runs.config(fmt::format("accounts-{}", n++));
+        c.model = n % 4 < 2 ? runs.gpt() : runs.llama();
         c.fold = fold;
         c.steps = 2;
         c.reduction = reduction;
