@@ -24,6 +24,7 @@ namespace {
 
 struct Batch {
   std::vector<std::string> texts;
+  std::vector<std::size_t> sources;   // per text, index into Pipeline::sources_
   std::size_t bytes = 0;
 };
 
@@ -47,8 +48,10 @@ class Pipeline {
     }
   }
 
-  void add(std::string&& text) {
+  void add(std::string&& text, const std::string& source) {
     batch_.bytes += text.size();
+    if (sources_.empty() || sources_.back() != source) sources_.push_back(source);
+    batch_.sources.push_back(sources_.size() - 1);
     batch_.texts.push_back(std::move(text));
     if (batch_.bytes >= (std::size_t{4} << 20)) flush();
   }
@@ -85,8 +88,10 @@ class Pipeline {
     work();
     for (auto& t : team) t.join();
     if (failure) std::rethrow_exception(failure);
-    for (std::size_t i = 0; i < n; ++i) append(batch_.texts[i], tokens[i]);
+    for (std::size_t i = 0; i < n; ++i) append(batch_.texts[i], tokens[i], sources_[batch_.sources[i]]);
     batch_.texts.clear();
+    batch_.sources.clear();
+    sources_.erase(sources_.begin(), sources_.end() - 1);
     batch_.bytes = 0;
   }
 
@@ -117,12 +122,12 @@ class Pipeline {
   }
 
  private:
-  void append(const std::string& text, const std::vector<std::int32_t>& tokens) {
+  void append(const std::string& text, const std::vector<std::int32_t>& tokens, const std::string& source) {
     ++result_.documents;
     result_.text_bytes += static_cast<std::int64_t>(text.size());
     const bool validation = goes_to_validation(text, options_.validation);
     (validation ? result_.validation_tokens : result_.train_tokens) += static_cast<std::int64_t>(tokens.size());
-    if (folder_) (validation ? *validation_ : *train_).add(tokens);
+    if (folder_) (validation ? *validation_ : *train_).add(tokens, source);
   }
 
   const Tokenizer& tokenizer_;
@@ -132,6 +137,7 @@ class Pipeline {
   std::optional<ShardWriter> train_, validation_;
   std::ofstream rejects_;
   Batch batch_;
+  std::vector<std::string> sources_;   // of the batch, in order; the last one goes on in the next
 };
 
 }  // namespace
@@ -141,7 +147,7 @@ BuildResult build_shards(DocumentSource& source, const Tokenizer& tokenizer, con
   Pipeline pipeline(tokenizer, options, result);
   source.read(
       [&](std::string&& text) {
-        pipeline.add(std::move(text));
+        pipeline.add(std::move(text), source.current_input());
         progress(source.bytes_read());
         return true;
       },

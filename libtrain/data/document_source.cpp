@@ -92,6 +92,10 @@ struct DocumentSource::Sink {
   void plain_line(const std::string& text, bool whole) {
     const bool blank = text.find_first_not_of(" \t\r\n") == std::string::npos;
     if (options.split == TextSplit::paragraphs && blank && whole) return finish_document();
+    if (options.split == TextSplit::lines && blank && whole && document.empty()) {
+      first_line = line + 1;
+      return;
+    }
     document += text;
     while (static_cast<std::int64_t>(document.size()) > options.largest_document && go_on) {
       const auto n = character_boundary(document, static_cast<std::size_t>(options.largest_document));
@@ -142,7 +146,8 @@ void DocumentSource::read(const std::function<bool(std::string&&)>& take, const 
       json_lines = first == '{';
       if (first != EOF) std::ungetc(first, file.get());
     }
-    Sink sink{options_, take, refuse, name == "-" ? "standard input" : name};
+    current_ = name == "-" ? "standard input" : name;
+    Sink sink{options_, take, refuse, current_};
     if (!read_file(file.get(), name, json_lines, sink)) return;
   }
 }
@@ -161,7 +166,10 @@ bool DocumentSource::read_file(std::FILE* file, const std::string& name, bool js
   };
   while (sink.go_on) {
     const auto n = std::fread(buffer.data(), 1, part, file);
-    if (n == 0) break;
+    const bool interrupted = std::ferror(file) != 0 && errno == EINTR;
+    if (options_.poll) options_.poll();
+    if (interrupted) std::clearerr(file);
+    else if (n == 0) break;
     bytes_read_ += static_cast<std::int64_t>(n);
     for (std::size_t at = 0; at < n && sink.go_on;) {
       const auto* end = static_cast<const char*>(std::memchr(buffer.data() + at, '\n', n - at));

@@ -9,12 +9,13 @@
 
 namespace trainyard::data {
 
-enum class TextSplit { whole, lines, paragraphs };   // of plain text: one document a file, a line, or a run of lines between blank lines
+enum class TextSplit { whole, lines, paragraphs };   // of plain text: one document a file, a line that is not blank, or a run of lines between blank lines
 
 struct SourceOptions {
   std::string json_key = "text";
   TextSplit split = TextSplit::whole;
   std::int64_t largest_document = std::int64_t{16} << 20;   // bytes; plain text is cut there (between UTF-8 characters), a longer JSON line is refused
+  std::function<void()> poll = {};   // called after every read, also one that a signal interrupted; what it throws ends the reading
 };
 
 struct Refusal {
@@ -35,6 +36,7 @@ class DocumentSource {
 
   std::int64_t total_bytes() const { return total_bytes_; }   // -1 when an input's size is not known
   std::int64_t bytes_read() const { return bytes_read_; }
+  const std::string& current_input() const { return current_; }   // inside take: where the document comes from
   const std::vector<std::string>& inputs() const { return inputs_; }
 
  private:
@@ -44,6 +46,7 @@ class DocumentSource {
   std::vector<std::string> inputs_;
   SourceOptions options_;
   std::int64_t total_bytes_ = 0, bytes_read_ = 0;
+  std::string current_;
 };
 
 bool is_utf8(const std::string& text);

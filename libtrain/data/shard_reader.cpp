@@ -39,21 +39,24 @@ ShardReader::ShardReader(const std::string& folder, const ShardEntry& entry, boo
   ::close(file);
   if (map == MAP_FAILED) throw base::InputError(fmt::format("cannot map shard {} of {} bytes: {}", path_, size, std::strerror(errno)));
   map_ = static_cast<const char*>(map);
-  if (checksummed && (entry.payload_offset < 0 || entry.payload_bytes < 0 || entry.payload_offset + entry.payload_bytes > size ||
+  if (checksummed && (entry.payload_offset < 0 || entry.payload_bytes < 0 || entry.payload_bytes > size || entry.payload_offset > size - entry.payload_bytes ||
                       crc_without(map_, map_bytes_, static_cast<std::size_t>(entry.payload_offset), static_cast<std::size_t>(entry.payload_bytes)) != entry.metadata_crc32c))
     throw base::InputError(fmt::format("shard {}: the checksum of its metadata differs from the index", path_), remedy);
   const auto h5 = io::Hdf5File::open(path_);
   if (!h5.has_attribute("/", "format") || h5.text("/", "format") != shard_format)
     throw base::InputError(fmt::format("{} is not a token shard: its attribute format is not {}", path_, shard_format), "datasets/README.md tells what a shard holds");
   vocabulary_ = h5.integer("/", "vocabulary");
+  if (vocabulary_ < 1 || vocabulary_ > std::int64_t{1} << 31) throw base::InputError(fmt::format("shard {}: a vocabulary of {}", path_, vocabulary_), "the attribute vocabulary counts the different ids");
   const auto info = h5.info("/tokens");
   if (info.shape.size() != 1 || info.offset < 0 || (info.dtype != base::DType::u16 && info.dtype != base::DType::u32))
     throw base::InputError(fmt::format("shard {}: /tokens is not a contiguous one-dimensional dataset of u16 or u32", path_), "write it without chunks and filters");
   dtype_ = info.dtype;
   tokens_ = info.count();
   payload_ = map_ + info.offset;
-  if (info.offset + tokens_ * base::size_of(dtype_) > size) throw base::InputError(fmt::format("shard {} is truncated: {} tokens do not fit into {} bytes", path_, tokens_, size), remedy);
-  documents_.resize(static_cast<std::size_t>(h5.info("/documents").count()));
+  if (info.offset > size || tokens_ > (size - info.offset) / base::size_of(dtype_)) throw base::InputError(fmt::format("shard {} is truncated: {} tokens do not fit into {} bytes", path_, tokens_, size), remedy);
+  const auto boundaries = h5.info("/documents").count();
+  if (boundaries < 1 || boundaries > size / 8) throw base::InputError(fmt::format("shard {}: {} document boundaries do not fit into {} bytes", path_, boundaries, size), remedy);
+  documents_.resize(static_cast<std::size_t>(boundaries));
   h5.read_dataset("/documents", base::DType::u64, 0, static_cast<std::int64_t>(documents_.size()), documents_.data());
   if (documents_.empty() || documents_.front() != 0 || documents_.back() != static_cast<std::uint64_t>(tokens_) || !std::is_sorted(documents_.begin(), documents_.end()))
     throw base::InputError(fmt::format("shard {}: /documents does not rise from 0 to {} tokens", path_, tokens_), remedy);

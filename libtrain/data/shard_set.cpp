@@ -1,6 +1,7 @@
 // Reads and writes index.json, and scans folders that have none.
 #include "libtrain/data/shard_set.h"
 
+#include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/random.h"
 #include "libtrain/io/atomic_file.h"
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 namespace trainyard::data {
 
@@ -18,16 +20,36 @@ using nlohmann::json;
 
 json entries_to_json(const std::vector<ShardEntry>& entries) {
   json out = json::array();
-  for (const auto& e : entries)
+  for (const auto& e : entries) {
     out.push_back({{"file", e.file}, {"tokens", e.tokens}, {"documents", e.documents}, {"bytes", e.bytes}, {"payload_offset", e.payload_offset}, {"payload_bytes", e.payload_bytes}, {"metadata_crc32c", e.metadata_crc32c}});
+    if (e.tokens_crc32c) out.back()["tokens_crc32c"] = *e.tokens_crc32c;
+  }
   return out;
 }
 
 std::vector<ShardEntry> entries_from_json(const json& list) {
   std::vector<ShardEntry> out;
-  for (const auto& e : list)
+  for (const auto& e : list) {
     out.push_back({e.at("file"), e.at("tokens"), e.at("documents"), e.at("bytes"), e.at("payload_offset"), e.at("payload_bytes"), e.at("metadata_crc32c")});
+    if (e.contains("tokens_crc32c")) out.back().tokens_crc32c = e["tokens_crc32c"].get<std::uint32_t>();
+  }
   return out;
+}
+
+// A checksum of sixteen blocks of 64 KiB spread evenly over a file from its first byte to its last: what tells shards apart that come without checksums.
+std::uint32_t sample_of(const std::string& path) {
+  constexpr std::int64_t blocks = 16, block = 64 << 10;
+  const auto size = io::file_size(path);
+  std::ifstream file(path, std::ios::binary);
+  std::vector<char> buffer(static_cast<std::size_t>(std::min<std::int64_t>(size, block)));
+  auto crc = base::crc32c(&size, sizeof size);
+  for (std::int64_t b = 0; b < blocks && !buffer.empty(); ++b) {
+    file.seekg((size - static_cast<std::int64_t>(buffer.size())) / (blocks - 1) * b);
+    if (b == blocks - 1) file.seekg(size - static_cast<std::int64_t>(buffer.size()));
+    if (!file.read(buffer.data(), static_cast<std::streamsize>(buffer.size()))) throw base::InputError(fmt::format("cannot read shard {}", path), "check its permissions and the disk");
+    crc = base::crc32c(buffer.data(), buffer.size(), crc);
+  }
+  return crc;
 }
 
 std::vector<ShardEntry> scan(const std::string& folder, const std::string& sub, SetIndex& index) {
@@ -49,7 +71,7 @@ std::vector<ShardEntry> scan(const std::string& folder, const std::string& sub, 
     index.vocabulary = vocabulary;
     index.end_of_document = static_cast<std::int32_t>(file.integer("/", "end_of_document"));
     if (file.has_attribute("/", "tokenizer")) index.tokenizer = index.tokenizer_source = file.text("/", "tokenizer");
-    out.push_back({(fs::path(sub) / name).string(), file.info("/tokens").count(), file.info("/documents").count() - 1, -1, -1, -1, 0});
+    out.push_back({(fs::path(sub) / name).string(), file.info("/tokens").count(), file.info("/documents").count() - 1, -1, -1, -1, sample_of(path)});
   }
   return out;
 }
@@ -102,7 +124,10 @@ SetIndex read_index(const std::string& folder) {
 
 std::string identity_of(const SetIndex& index) {
   std::string text = fmt::format("{} {} {}", index.tokenizer, index.vocabulary, index.end_of_document);
-  for (const auto& e : index.train) text += fmt::format(" {} {} {}", e.tokens, e.documents, e.metadata_crc32c);
+  for (const auto* split : {&index.train, &index.validation}) {
+    text += " :";
+    for (const auto& e : *split) text += fmt::format(" {} {} {}", e.tokens, e.documents, e.tokens_crc32c.value_or(e.metadata_crc32c));
+  }
   return fmt::format("{:016x}", base::site_hash("data", text));
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,8 @@ struct ShardEntry {
   std::int64_t tokens = 0, documents = 0;
   std::int64_t bytes = -1;             // size of the file; -1: not recorded
   std::int64_t payload_offset = -1, payload_bytes = -1;   // of /tokens in the file
-  std::uint32_t metadata_crc32c = 0;   // of everything outside the payload of /tokens
+  std::uint32_t metadata_crc32c = 0;   // of everything outside the payload of /tokens; without an index of a sample of the file's bytes
+  std::optional<std::uint32_t> tokens_crc32c = {};   // of the payload of /tokens; absent in old indexes and without one
 };
 
 struct SetIndex {
@@ -39,7 +41,7 @@ SetIndex index_from_json(const nlohmann::json& json, const std::string& where);
 // own attributes; then nothing can be checked but their shape. InputError when there is nothing to read.
 SetIndex read_index(const std::string& folder);
 
-// A hash of the data alone: token counts and checksums of every shard of the split, in order.
+// A hash of the data alone: tokenizer, counts and checksums of the tokens of every shard of both splits, in order. Without an index the checksums are of samples.
 std::string identity_of(const SetIndex& index);
 
 }  // namespace trainyard::data

@@ -36,15 +36,19 @@ ShardWriter::ShardWriter(std::string folder, std::string split, const Tokenizer&
     : folder_(std::move(folder)), split_(std::move(split)), tokenizer_(tokenizer), shard_tokens_(shard_tokens),
       dtype_(tokenizer.vocabulary() <= 65536 ? base::DType::u16 : base::DType::u32) {}
 
-void ShardWriter::add(std::span<const std::int32_t> document) {
+void ShardWriter::add(std::span<const std::int32_t> document, const std::string& source) {
   const auto held = static_cast<std::int64_t>(offsets_.back());
   if (held > 0 && held + static_cast<std::int64_t>(document.size()) > shard_tokens_) write_shard();
   while (static_cast<std::int64_t>(document.size()) > shard_tokens_) {
-    add(document.first(static_cast<std::size_t>(shard_tokens_)));
+    add(document.first(static_cast<std::size_t>(shard_tokens_)), source);
     write_shard();
     document = document.subspan(static_cast<std::size_t>(shard_tokens_));
   }
   if (document.empty()) return;
+  if (!source.empty() && source != last_source_) {
+    sources_ += fmt::format("{}\t{}\n", offsets_.size() - 1, source);
+    last_source_ = source;
+  }
   const auto width = static_cast<std::size_t>(base::size_of(dtype_));
   auto at = tokens_.size();
   tokens_.resize(at + document.size() * width);
@@ -74,6 +78,7 @@ void ShardWriter::write_shard() {
   file.set_text("/", "tokenizer", tokenizer_.name());
   file.set_integer("/", "tokenizer_crc32c", tokenizer_.crc32c());
   file.write_dataset("/checksums", base::DType::u32, {static_cast<std::int64_t>(sums.size())}, sums.data());
+  if (!sources_.empty()) file.write_dataset("/sources", base::DType::u8, {static_cast<std::int64_t>(sources_.size())}, sources_.data());
   const auto token_place = file.create_dataset("/tokens", dtype_, {token_count});
   const auto offset_place = file.create_dataset("/documents", base::DType::u64, {offset_count});
   file.close();
@@ -82,10 +87,12 @@ void ShardWriter::write_shard() {
   bulk.write(offset_place, offsets_.data(), offset_bytes);
   bulk.sync();
   const auto crc = crc_outside(bulk, {{token_place, token_bytes}});
-  entries_.push_back({name, token_count, offset_count - 1, bulk.size(), token_place, token_bytes, crc});
+  entries_.push_back({name, token_count, offset_count - 1, bulk.size(), token_place, token_bytes, crc, base::crc32c(tokens_.data(), tokens_.size())});
   bulk.close();
   tokens_.clear();
   offsets_.assign(1, 0);
+  sources_.clear();
+  last_source_.clear();
 }
 
 std::vector<ShardEntry> ShardWriter::finish() {

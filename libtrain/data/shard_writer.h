@@ -16,7 +16,8 @@ namespace trainyard::data {
 class ShardWriter {
  public:
   ShardWriter(std::string folder, std::string split, const Tokenizer& tokenizer, std::int64_t shard_tokens);
-  void add(std::span<const std::int32_t> document);   // ends with the end of document
+  // `document` ends with the end of document; `source` says where it came from (empty: not recorded).
+  void add(std::span<const std::int32_t> document, const std::string& source = "");
   std::vector<ShardEntry> finish();                    // writes what is left
   std::int64_t tokens() const { return total_tokens_; }
   std::int64_t documents() const { return total_documents_; }
@@ -30,6 +31,7 @@ class ShardWriter {
   base::DType dtype_;
   std::vector<char> tokens_;            // encoded in dtype_
   std::vector<std::uint64_t> offsets_{0};
+  std::string sources_, last_source_;   // what /sources will hold
   std::vector<ShardEntry> entries_;
 };
 

@@ -47,9 +47,14 @@ class SentencePiece : public Tokenizer {
   std::int32_t end_of_document() const override { return end_; }
   void encode(std::string_view text, std::vector<std::int32_t>& out) const override {
     std::vector<int> ids;
-    const auto status = processor_.Encode(text, &ids);
-    TRAINYARD_ASSERT(status.ok(), "{}", status.ToString());
-    out.insert(out.end(), ids.begin(), ids.end());
+    while (!text.empty()) {
+      const auto n = piece_of_text(text);
+      ids.clear();
+      const auto status = processor_.Encode(text.substr(0, n), &ids);
+      TRAINYARD_ASSERT(status.ok(), "{}", status.ToString());
+      out.insert(out.end(), ids.begin(), ids.end());
+      text.remove_prefix(n);
+    }
   }
   std::string decode(std::span<const std::int32_t> tokens) const override {
     std::vector<int> ids;
@@ -62,6 +67,18 @@ class SentencePiece : public Tokenizer {
   }
 
  private:
+  // Bytes to hand to the library at once: all of a short text, else up to the last white space in the first 64 KiB (the library treats the white space that
+  // the next part begins with like the start of a text), or a boundary between characters where there is none.
+  static std::size_t piece_of_text(std::string_view text) {
+    constexpr std::size_t most = 64 << 10;
+    if (text.size() <= most) return text.size();
+    const auto space = text.substr(0, most).find_last_of(" \n\t\r");
+    if (space != std::string_view::npos && space > 0) return space;
+    auto n = most;
+    while (n > 1 && (static_cast<unsigned char>(text[n]) & 0xc0) == 0x80) --n;
+    return n;
+  }
+
   std::string path_;
   sentencepiece::SentencePieceProcessor processor_;
   std::uint32_t crc_ = 0;

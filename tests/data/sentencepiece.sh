@@ -26,4 +26,10 @@ for eos in 2 -1; do
   cmp expected found
   jq -e --argjson id "$end" '.end_of_document == $id and .tokenizer.name == "model.model" and (.tokenizer.source | endswith("/model.model"))' set-1/index.json >/dev/null
 done
+# One document of 40 MB in 300 MiB of address space: its tokens are those of its lines, whatever the parts it is encoded in.
+for ((i = 0; i < 150; ++i)); do cat text.txt; done >large.txt
+( ulimit -v 307200; timeout 120 "$program" --input large.txt --split whole --max-document 64MiB --tokenizer model.model --output large --threads 1 --validation 0 2>log >/dev/null ) || { cat log; exit 1; }
+jq -e '.train[0].documents == 1' large/index.json >/dev/null
+once=$(($(wc -l <expected) - $(wc -l <text.txt)))
+[ "$(jq '.train[0].tokens' large/index.json)" = $((150 * once + 1)) ] || { echo "150 times $once tokens became $(jq '.train[0].tokens' large/index.json)"; exit 1; }
 echo "all as it should be"

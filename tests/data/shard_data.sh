@@ -22,6 +22,13 @@ expect() {
 says() { grep -q -e "$2" err || { fail "$1: stderr does not say '$2'"; cat err; }; }
 absent() { for path in "${@:2}"; do [ ! -e "$path" ] || fail "$1: $path is there"; done; }
 
+# same A B NAME: the same tokens, though they came from other inputs (/sources differs).
+same() {
+  local content='[.train, .validation] | map(map([.file, .tokens, .documents, .tokens_crc32c]))'
+  [ "$(jq -c "$content" "$1/index.json")" = "$(jq -c "$content" "$2/index.json")" ] || fail "$3: other tokens"
+  [ "$(jq '.train | length' "$1/index.json")" -ge 1 ] || fail "$3: nothing to compare"
+}
+
 # What is good.
 for ((i = 1; i <= 200; ++i)); do echo "{\"text\": \"document $i with some words\"}"; done >good.jsonl
 expect 0 plain --input good.jsonl --output plain </dev/null
@@ -33,17 +40,17 @@ jq -e '.documents == 200 and .rejected == 0 and .train.shards == 1 and .train.to
 
 # The same documents in other ways.
 expect 0 stdin --input - --output stdin <good.jsonl
-diff -r plain stdin || fail "stdin: other bytes than from the file"
+same plain stdin "stdin"
 head -100 good.jsonl >a.jsonl
 tail -100 good.jsonl >b.jsonl
 printf 'a.jsonl\n\nb.jsonl\n' >list
 expect 0 list --input @list --output list-out </dev/null
-diff -r plain list-out || fail "list: other bytes than from one file"
+same plain list-out "list"
 expect 0 two --input a.jsonl b.jsonl --output two </dev/null
-diff -r plain two || fail "two inputs: other bytes than from one file"
+same plain two "two inputs"
 sed 's/"text"/"body"/' good.jsonl >body.jsonl
 expect 0 key --input body.jsonl --json-key body --output key </dev/null
-diff -r plain key || fail "key: other bytes"
+same plain key "key"
 seq 1 300 >plain.txt
 expect 0 text-stdin --input - --split lines --output text-stdin --json <plain.txt
 jq -e '.documents == 300' out >/dev/null || fail "text from stdin: $(cat out)"
@@ -59,14 +66,14 @@ for threads in 2 4; do diff -r threads-1 threads-$threads || fail "--threads $th
 expect 0 rejects --input bad.jsonl --output rejects --rejects rejects.tsv --json </dev/null
 jq -e '.documents == 200 and .rejected == 2' out >/dev/null || fail "rejects: $(cat out)"
 printf 'bad.jsonl\t201\tinvalid UTF-8\nbad.jsonl\t202\tnot JSON\n' | diff - rejects.tsv || fail "rejects: other lines"
-diff -r plain rejects || fail "rejects: refused documents changed the set"
+same plain rejects "rejects"
 { cat good.jsonl; printf '{"other": "x"}\n{"text": ""}\n{"text": 7}\n'; } >worse.jsonl
 expect 3 too-many --input worse.jsonl --output too-many --rejects worse.tsv </dev/null
 says too-many '3 of 203 documents were refused'
 absent too-many too-many too-many.partial
 printf "worse.jsonl\t201\tno key 'text'\nworse.jsonl\t202\tempty document\nworse.jsonl\t203\tkey 'text' is not text\n" | diff - worse.tsv || fail "too many: other lines"
 expect 0 allowed --input worse.jsonl --output allowed --max-rejects 0.02 </dev/null
-diff -r plain allowed || fail "allowed: other bytes"
+same plain allowed "allowed"
 
 # Inputs that are not there, or hold nothing.
 expect 3 missing --input absent.txt --output missing </dev/null
@@ -107,10 +114,10 @@ expect 2 exists --input many.jsonl --output kept </dev/null
 says exists 'kept exists already'
 diff -r plain kept || fail "exists: the set was touched"
 expect 0 force --input body.jsonl --json-key body --output threads-4 --force </dev/null
-diff -r plain threads-4 || fail "force: not replaced"
+same plain threads-4 "force"
 absent force threads-4.partial threads-4.replaced.partial
 expect 3 force-bad --input worse.jsonl --output kept --force </dev/null
-diff -r plain kept || fail "force with a bad input: the old set is gone"
+diff -r plain kept || fail "force with a bad input: the set was touched"
 
 # A dry run counts and writes nothing.
 expect 0 dry-run --input bad.jsonl --output dry --rejects dry.tsv --dry-run --json </dev/null
@@ -118,35 +125,51 @@ jq -e '.documents == 200 and .rejected == 2' out >/dev/null || fail "dry run: $(
 absent dry-run dry dry.partial dry.tsv
 expect 2 dry-run-exists --input good.jsonl --output plain --dry-run </dev/null
 expect 0 dry-run-force --input good.jsonl --output plain --dry-run --force </dev/null
-diff -r plain stdin || fail "dry run: the set was touched"
+same plain stdin "dry run"
 
 # No space: exit 4, nothing left.
 ( ulimit -f 200; trap '' XFSZ; code=0; timeout 60 "$program" --input many.jsonl --output full >out 2>err </dev/null || code=$?; [ $code = 4 ] || { echo "full disk: exit code $code"; cat err; exit 1; } ) || fail "full disk"
 grep -q '^  try: ' err || { fail "full disk: no hint"; cat err; }
 absent full-disk full full.partial
 
-# SIGINT leaves no set, at most what is called .partial; the next run is not disturbed by it.
+# A signal ends it with nothing left behind, between documents and while it waits for a pipe; the shell sees the signal.
 mkfifo pipe
-# A shell without job control starts background programs deaf to SIGINT: env gives it back.
-( while cat many.jsonl; do :; done >pipe 2>/dev/null ) &
+for signal in INT TERM HUP; do
+  # A shell without job control starts background programs deaf to SIGINT: env gives it back.
+  ( while cat many.jsonl; do :; done >pipe 2>/dev/null ) &
+  feed=$!
+  env --default-signal=INT "$program" --input pipe --output interrupted --shard-tokens 100000 >out 2>err </dev/null &
+  job=$!
+  for ((i = 0; i < 200; ++i)); do [ -e interrupted.partial/train/shard-00001.h5 ] && break; sleep 0.05; done
+  [ -e interrupted.partial/train/shard-00001.h5 ] || fail "SIG$signal came before a shard was written"
+  kill -$signal $job
+  code=0
+  wait $job || code=$?
+  kill $feed 2>/dev/null
+  [ $code = $((128 + $(kill -l $signal))) ] || fail "SIG$signal: exit code $code"
+  says SIG$signal "stopped by SIG$signal; nothing was written"
+  absent SIG$signal interrupted interrupted.partial
+done
+sleep 60 >pipe &
 feed=$!
-env --default-signal=INT "$program" --input pipe --output interrupted --shard-tokens 100000 >out 2>err </dev/null &
+"$program" --input pipe --output waiting >out 2>err </dev/null &
 job=$!
-for ((i = 0; i < 200; ++i)); do [ -e interrupted.partial/train/shard-00001.h5 ] && break; sleep 0.05; done
-kill -INT $job
+for ((i = 0; i < 200; ++i)); do [ -e waiting.partial ] && break; sleep 0.05; done
+kill -TERM $job
 code=0
 wait $job || code=$?
-kill $feed 2>/dev/null
-[ $code = 130 ] || fail "SIGINT: exit code $code"
-[ -e interrupted.partial/train/shard-00001.h5 ] || fail "SIGINT came before a shard was written"
-absent SIGINT interrupted
-expect 0 after-SIGINT --input good.jsonl --output interrupted </dev/null
-diff -r plain interrupted || fail "after SIGINT: other bytes"
-absent after-SIGINT interrupted.partial
+kill $feed
+[ $code = 143 ] || fail "SIGTERM in a wait: exit code $code"
+absent "SIGTERM in a wait" waiting waiting.partial
+
+# Where documents came from.
+expect 0 sources --input a.jsonl b.jsonl --output sources --validation 0 </dev/null
+h5dump -y -w 0 -d /sources sources/train/shard-00000.h5 | sed -n '/DATA {/,/}/p' | grep -o '[0-9]\+' | while read -r n; do printf "\\$(printf %o "$n")"; done >sources.txt
+printf '0\ta.jsonl\n100\tb.jsonl\n' | diff - sources.txt || fail "sources: $(cat sources.txt)"
 
 # Nobody reads stdout.
 { timeout 60 "$program" --input good.jsonl --output closed 2>err </dev/null; echo $? >code; } | true
 [ "$(cat code)" = 0 ] || { fail "closed stdout: exit code $(cat code)"; cat err; }
-diff -r plain closed || fail "closed stdout: other bytes"
+same plain closed "closed stdout"
 
 [ $failures = 0 ] && echo "all as it should be" || { echo "$failures failures"; exit 1; }

@@ -132,6 +132,24 @@ TEST(Shards, IndexSurvivesJson) {
   EXPECT_EQ(data::index_to_json(again), data::index_to_json(index));
   EXPECT_EQ(data::identity_of(again), data::identity_of(index));
   auto other = index;
-  ++other.train[0].metadata_crc32c;
+  ++*other.train[0].tokens_crc32c;
   EXPECT_NE(data::identity_of(other), data::identity_of(index));
+  other = index;
+  other.validation.push_back(index.train[0]);
+  EXPECT_NE(data::identity_of(other), data::identity_of(index));
+}
+
+// Without an index: other tokens in the same numbers are other data; the same files elsewhere are the same.
+TEST(Shards, IdentityWithoutAnIndexSeesTheTokens) {
+  Scratch one, two, same;
+  const Numbers tokenizer(300);
+  auto all = documents(tokenizer, 50, 100);
+  write_set(one.path, tokenizer, all, 700);
+  write_set(same.path, tokenizer, all, 700);
+  all[20][0] ^= 1;
+  write_set(two.path, tokenizer, all, 700);
+  for (const auto* scratch : {&one, &two, &same}) fs::remove(scratch->path + "/index.json");
+  const auto identity = [](const Scratch& s) { return data::identity_of(data::read_index(s.path)); };
+  EXPECT_EQ(identity(one), identity(same));
+  EXPECT_NE(identity(one), identity(two));
 }

@@ -10,6 +10,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <thread>
 
@@ -30,6 +32,27 @@ struct Settings {
   bool force = false, json = false, dry_run = false;
 };
 
+volatile std::sig_atomic_t stop_signal = 0;
+
+struct Stopped {};   // thrown where a stop was asked for; what was begun is removed on the way out
+
+void watch_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int number) { stop_signal = number; };   // without SA_RESTART: a read that waits returns
+  for (int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    sigaction(number, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
+  }
+}
+
+[[noreturn]] void end_by_signal() {
+  std::fprintf(stderr, "shard-data: stopped by SIG%s; nothing was written\n", sigabbrev_np(stop_signal));
+  std::signal(stop_signal, SIG_DFL);
+  std::raise(stop_signal);
+  std::abort();
+}
+
 data::TextSplit split_of(const std::string& name) {
   if (name == "whole") return data::TextSplit::whole;
   if (name == "lines") return data::TextSplit::lines;
@@ -40,7 +63,7 @@ data::TextSplit split_of(const std::string& name) {
 void add_options(CLI::App& app, Settings& s) {
   app.add_option("--input", s.inputs, "text or .jsonl files; - is standard input, @FILE a list of paths")->group("Input")->required()->type_name("FILE");
   app.add_option("--json-key", s.json_key, "key of the text in JSON lines [text]")->group("Input");
-  app.add_option("--split", s.split, "plain text into documents: whole (one a file), lines, paragraphs (blank lines between) [whole]")->group("Input");
+  app.add_option("--split", s.split, "plain text into documents: whole (one a file), lines (not blank), paragraphs [whole]")->group("Input");
   app.add_option("--max-document", s.largest, "largest document; longer text is cut there, a longer JSON line refused [16MiB]")->group("Input");
   app.add_option("--rejects", s.rejects, "file for refused documents: source, line, reason")->group("Input");
   app.add_option("--max-rejects", s.max_rejects, "share of refused documents above which nothing is written [0.01]")->group("Input");
@@ -99,7 +122,10 @@ void refuse_precious_rejects(const Settings& s, const data::DocumentSource& sour
 base::ExitCode run(const Settings& s) {
   const auto options = options_of(s);
   const auto tokenizer = data::make_tokenizer(s.tokenizer);
-  data::SourceOptions source_options{s.json_key, split_of(s.split), tools::parse_size(s.largest, "--max-document")};
+  const auto poll = [] {
+    if (stop_signal != 0) throw Stopped();
+  };
+  data::SourceOptions source_options{s.json_key, split_of(s.split), tools::parse_size(s.largest, "--max-document"), poll};
   if (source_options.largest_document < 16) throw base::UsageError(fmt::format("--max-document {} is below 16 bytes", s.largest), "16MiB is the default");
   data::DocumentSource source(s.inputs, source_options);
   refuse_precious_rejects(s, source);
@@ -124,5 +150,12 @@ int main(int argc, char** argv) {
   CLI::App app("", "shard-data");
   tools::describe_program(app, "Turns text into token shards that train reads.", examples, "train, inspect; datasets/README.md for the format");
   add_options(app, s);
-  return tools::guarded(app, argc, argv, [&] { return run(s); });
+  return tools::guarded(app, argc, argv, [&] {
+    watch_signals();
+    try {
+      return run(s);
+    } catch (const Stopped&) {
+      end_by_signal();
+    }
+  });
 }
