@@ -30,9 +30,10 @@ std::vector<Found> list(const std::string& folder) {
   return found;
 }
 
-Found find_latest_whole(const std::string& folder, Verify verify) {
+Found find_latest_whole(const std::string& folder, Verify verify, const std::vector<std::string>& without) {
   std::vector<std::string> refused;
   for (auto& candidate : list(folder)) {
+    if (std::find(without.begin(), without.end(), candidate.path) != without.end()) continue;
     try {
       Reader reader(candidate.path);
       if (verify == Verify::everything) reader.verify_all();

@@ -20,8 +20,9 @@ std::vector<Found> list(const std::string& folder);
 
 enum class Verify { metadata, everything };
 // The newest checkpoint that passes: manifest, sizes and checksums of metadata, or with `everything` every byte. Each one that is
-// passed over is logged as a warning and kept in `refused`. Removes nothing. An absent or empty folder gives an empty Found.
-Found find_latest_whole(const std::string& folder, Verify verify);
+// passed over is logged as a warning and kept in `refused`. Removes nothing. An absent or empty folder gives an empty Found. Paths in `without` are known to be
+// damaged: they are passed over silently.
+Found find_latest_whole(const std::string& folder, Verify verify, const std::vector<std::string>& without = {});
 
 // Removes what interrupted writers left (NAME.partial); call it before any rank writes.
 void remove_stale_partials(const std::string& folder);

@@ -38,7 +38,7 @@ std::string manifest_of(const std::string& path) {
 
 }  // namespace
 
-Reader::Reader(std::string path) : path_(without_slashes(std::move(path))) {
+Reader::Reader(std::string path, Check check) : path_(without_slashes(std::move(path))) {
   manifest_ = manifest_from_text(manifest_of(path_), path_ + "/manifest.json");
   for (int r = 0; r < manifest_.ranks; ++r)
     if (!manifest_.files.contains(rank_name(r) + ".h5"))
@@ -52,8 +52,10 @@ Reader::Reader(std::string path) : path_(without_slashes(std::move(path))) {
       if (at == payloads.end() || at->second.bytes != expected)
         throw base::InputError(fmt::format("{}/manifest.json: {} of {}.h5 should have {} bytes", path_, path_of(kind), rank_name(r), expected), way_out);
     }
-  for (const auto& [name, entry] : manifest_.files) check_file(name, entry);
-  for (const auto& [name, entry] : manifest_.files) check_metadata(name, entry);
+  if (check == Check::all_files) {
+    for (const auto& [name, entry] : manifest_.files) check_file(name, entry);
+    for (const auto& [name, entry] : manifest_.files) check_metadata(name, entry);
+  }
   std::int64_t start = 0;
   for (std::size_t u = 0; u < manifest_.units.size(); ++u) {
     for (std::size_t p = 0; p < manifest_.units[u].parameters.size(); ++p) places_[manifest_.units[u].parameters[p].name] = {u, p, start};
@@ -115,6 +117,7 @@ const char* Reader::block(int rank, Kind kind, std::int64_t index) {
   const auto name = rank_name(rank) + ".h5";
   if (open_rank_ != rank) {
     open_rank_ = -1;
+    check_file(name, manifest_.files.at(name));
     file_.emplace(path_ + "/" + name, io::BulkFile::Mode::read);
     open_rank_ = rank;
   }

@@ -30,8 +30,10 @@ struct TensorInfo {
 // Everything throws InputError with the file, what was expected and found, and what to do. One thread.
 class Reader {
  public:
-  // Checks the manifest (seal, format and major), that every file is there with its size, and the checksums of all metadata.
-  explicit Reader(std::string path);
+  // all_files: checks the manifest (seal, format and major), that every file is there with its size, and the checksums of all metadata. as_needed: the manifest
+  // now, a rank file's size when its first slice is read: what a rank of a large world does that reads few of them, after one rank has looked at all.
+  enum class Check { all_files, as_needed };
+  explicit Reader(std::string path, Check check = Check::all_files);
 
   const RunState& state() const { return manifest_.state; }
   const Manifest& manifest() const { return manifest_; }

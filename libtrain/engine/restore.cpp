@@ -5,6 +5,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
 #include "libtrain/checkpoint/finder.h"
+#include "libtrain/engine/agreement.h"
 #include "libtrain/engine/identity.h"
 
 #include <cstring>
@@ -25,39 +26,8 @@ void tell_changes(const checkpoint::RunState& was, const RunConfig& c, int ranks
   if (was.plan.contains("zero")) tell("ZeRO stage", was.plan["zero"].dump(), fmt::format("{}", c.zero));
 }
 
-}  // namespace
-
-std::string checkpoints_folder(const RunConfig& c) { return c.output + "/checkpoints"; }
-
-Start choose_start(const RunConfig& c, const RunSetup& setup, int ranks) {
-  const auto folder = checkpoints_folder(c);
-  checkpoint::remove_stale_partials(folder);
-  Start start;
-  if (c.resume == "never") {
-    if (!checkpoint::list(folder).empty())
-      throw base::UsageError(fmt::format("{} already holds checkpoints", folder), "go on with --resume auto, or choose another --output");
-  } else if (c.resume == "auto") {
-    start.path = checkpoint::find_latest_whole(folder, checkpoint::Verify::everything).path;
-  } else {
-    start.path = c.resume;
-  }
-  if (start.path.empty() && !c.init_from.empty()) start = {c.init_from, true, 0};
-  if (start.path.empty()) return start;
-  checkpoint::Reader reader(start.path);
-  if (c.resume != "auto" || start.weights_only) reader.verify_all();   // named by the user: whole or refused
-  if (start.weights_only) return start;
-  require_same_run(reader.state().identity, setup.identity, split_names(c.change), start.path);
-  tell_changes(reader.state(), c, ranks);
-  start.step = reader.state().step;
-  return start;
-}
-
-void load_start(const Start& start, Trainer& trainer, const RunConfig& c, const RunSetup& setup) {
-  if (start.path.empty()) {
-    trainer.store().initialize(c.seed);
-    return;
-  }
-  checkpoint::Reader reader(start.path);
+void read_pieces(const Start& start, Trainer& trainer) {
+  checkpoint::Reader reader(start.path, checkpoint::Reader::Check::as_needed);
   auto& context = trainer.context();
   auto& states = trainer.store().states();
   for (int u = 0; u < context.units(); ++u) {
@@ -73,6 +43,53 @@ void load_start(const Start& start, Trainer& trainer, const RunConfig& c, const 
       read(checkpoint::Kind::v, states.v_piece(u));
     }
   }
+}
+
+}  // namespace
+
+std::string checkpoints_folder(const RunConfig& c) { return c.output + "/checkpoints"; }
+
+Start choose_start(const RunConfig& c, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged) {
+  const auto folder = checkpoints_folder(c);
+  checkpoint::remove_stale_partials(folder);
+  Start start;
+  if (c.resume == "never") {
+    if (!checkpoint::list(folder).empty())
+      throw base::UsageError(fmt::format("{} already holds checkpoints", folder), "go on with --resume auto, or choose another --output");
+  } else if (c.resume == "auto") {
+    start.path = checkpoint::find_latest_whole(folder, checkpoint::Verify::metadata, damaged).path;
+    if (const auto held = checkpoint::list(folder).size(); start.path.empty() && held > 0)
+      throw base::InputError(fmt::format("{} holds {} checkpoint{}, none of them whole", folder, held, held == 1 ? "" : "s"),
+                             "see inspect --verify; restore one from a copy, or begin anew with another --output");
+  } else {
+    start.path = c.resume;
+  }
+  if (start.path.empty() && !c.init_from.empty()) start = {c.init_from, true, 0};
+  if (start.path.empty()) return start;
+  checkpoint::Reader reader(start.path);
+  if (start.weights_only) return start;
+  require_same_run(reader.state().identity, setup.identity, split_names(c.change), start.path);
+  tell_changes(reader.state(), c, ranks);
+  start.step = reader.state().step;
+  if (start.step < c.steps) return start;
+  try {
+    reader.verify_all();   // nothing is left to do, so nobody else will read it
+  } catch (const base::InputError& e) {
+    if (c.resume != "auto") throw;
+    base::log_warning("checkpoint {} is passed over: {}", start.path, e.what());
+    auto without = damaged;
+    without.push_back(start.path);
+    return choose_start(c, setup, ranks, without);
+  }
+  return start;
+}
+
+void load_start(const Start& start, Trainer& trainer, World& world, const RunConfig& c) {
+  if (start.path.empty()) {
+    trainer.store().initialize(c.seed);
+    return;
+  }
+  on_every_rank(world, trainer.exchange(), [&] { read_pieces(start, trainer); });
   trainer.store().pieces_loaded();
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace trainyard::engine {
 
@@ -18,12 +19,14 @@ struct Start {
   std::int64_t step = 0;       // completed steps
 };
 
-// On rank 0: --resume auto takes the newest whole checkpoint of the run folder, loudly passing over damaged ones; a path must be whole; a different identity is refused
-// unless --change names the fields. Removes stale partials. Says when dtype, instruction set, ranks or stage changed.
-Start choose_start(const RunConfig& config, const RunSetup& setup, int ranks);
+// On rank 0: --resume auto takes the newest checkpoint of the run folder whose manifest, sizes and metadata are right, loudly passing over damaged ones and silently those
+// in `damaged`; a run folder with checkpoints of which none is left is refused. A different identity is refused unless --change names the fields. Removes stale
+// partials. Says when dtype, instruction set, ranks or stage changed. Payloads are not read here, except those of a checkpoint after which nothing is left to do.
+Start choose_start(const RunConfig& config, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged);
 
-// Every rank reads its own pieces through the reader's one staging buffer; nothing is gathered on one rank. Collective.
-void load_start(const Start& start, Trainer& trainer, const RunConfig& config, const RunSetup& setup);
+// Brings `start` into the store: initial values, or this rank's own pieces, checked block by block as they are read through the reader's one staging buffer; nothing is
+// gathered on one rank. When any rank finds damage all throw InputError (exit 3) alike, and weights are undefined until the next call. Collective.
+void load_start(const Start& start, Trainer& trainer, World& world, const RunConfig& config);
 
 std::string checkpoints_folder(const RunConfig& config);
 

@@ -51,13 +51,19 @@ class Runner {
     trainer_.emplace(setup.trainer, world, *batches_);
   }
 
-  RunResult go(const Start& start) {
+  // Collective; throws InputError on all ranks alike when the checkpoint turns out to be damaged.
+  void load(const Start& start) {
+    load_start(start, *trainer_, world_, config_);
     step_ = start.step;
+    if (!start.path.empty() && !start.weights_only) saved_step_ = step_;
+  }
+
+  std::int64_t step() const { return step_; }   // completed; -1 before load()
+
+  RunResult go() {
     saver_.emplace(checkpoints_folder(config_), trainer_->memory()[tensor::Category::save_snapshot], trainer_->context(), trainer_->store(), config_.keep, config_.save_throttle);
-    load_start(start, *trainer_, config_, setup_);
     start_watchdog();
     if (world_.rank == 0) metrics_.emplace(config_.output + "/metrics.jsonl", step_);
-    if (!start.path.empty() && !start.weights_only) saved_step_ = step_;
     world_.data->ledger().reset();
     RunResult result;
     bool stopped = false;
@@ -257,7 +263,7 @@ class Runner {
   std::optional<Saver> saver_;
   std::optional<comm::Watchdog> watchdog_;
   std::optional<MetricsFile> metrics_;
-  std::int64_t step_ = 0, saved_step_ = -1, steps_done_ = 0, validations_done_ = 0;
+  std::int64_t step_ = -1, saved_step_ = -1, steps_done_ = 0, validations_done_ = 0;
   bool publish_asked_ = false;
 };
 
@@ -268,6 +274,15 @@ RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec,
   return make_setup(config, world.size, threads);
 }
 
+Start agreed_start(const RunConfig& config, const RunSetup& setup, World& world, tensor::Exec& exec, const std::vector<std::string>& damaged) {
+  const auto chosen = nlohmann::json::parse(on_rank_zero(world, exec, [&] {
+    io::make_folders(config.output);
+    const auto start = choose_start(config, setup, world.size, damaged);
+    return nlohmann::json{{"path", start.path}, {"weights_only", start.weights_only}, {"step", start.step}}.dump();
+  }));
+  return {chosen["path"], chosen["weights_only"], chosen["step"]};
+}
+
 }  // namespace
 
 RunResult run(const RunConfig& config, World& world, const SignalWatcher& signals, const RunListener& listener, int ranks_on_node) {
@@ -275,20 +290,28 @@ RunResult run(const RunConfig& config, World& world, const SignalWatcher& signal
   auto& exec = world.exchange ? *world.exchange : *caller;
   const auto setup = agreed_setup(config, world, exec, ranks_on_node);
   if (config.collective_delay > 0) world.data = comm::delayed(std::move(world.data), config.collective_delay);
-  const auto chosen = nlohmann::json::parse(on_rank_zero(world, exec, [&] {
-    io::make_folders(config.output);
-    const auto start = choose_start(config, setup, world.size);
-    return nlohmann::json{{"path", start.path}, {"weights_only", start.weights_only}, {"step", start.step}}.dump();
-  }));
-  const Start start{chosen["path"], chosen["weights_only"], chosen["step"]};
-  if (world.rank == 0 && listener.on_note) {
-    if (!start.path.empty()) listener.on_note(fmt::format("{} {}", start.weights_only ? "weights from" : "resuming from", start.path));
-    if (start.step >= config.steps) listener.on_note(fmt::format("all {} steps are done already", config.steps));
-  }
-  if (start.step >= config.steps) return {base::ExitCode::done, start.step, 0, start.path, "", ""};
+  std::vector<std::string> damaged;
+  auto start = agreed_start(config, setup, world, exec, damaged);
+  const auto note = [&](const std::string& line) {
+    if (world.rank == 0 && listener.on_note) listener.on_note(line);
+  };
   std::optional<Runner> runner;
-  on_every_rank(world, exec, [&] { runner.emplace(config, setup, world, signals, listener); });
-  return runner->go(start);
+  while (start.step < config.steps) {
+    if (!start.path.empty()) note(fmt::format("{} {}", start.weights_only ? "weights from" : "resuming from", start.path));
+    if (!runner) on_every_rank(world, exec, [&] { runner.emplace(config, setup, world, signals, listener); });
+    try {
+      runner->load(start);
+      return runner->go();
+    } catch (const base::Error& e) {
+      const bool next = runner->step() < 0 && config.resume == "auto" && !start.weights_only && !start.path.empty() && e.code() == base::ExitCode::input_refused;
+      if (!next) throw;
+      if (world.rank == 0) base::log_warning("checkpoint {} is passed over: {}", start.path, e.what());
+      damaged.push_back(start.path);
+      start = agreed_start(config, setup, world, exec, damaged);
+    }
+  }
+  note(fmt::format("all {} steps are done already", config.steps));
+  return {base::ExitCode::done, start.step, 0, start.path, "", ""};
 }
 
 std::string dry_run(const RunConfig& config, World& world, int ranks_on_node) {

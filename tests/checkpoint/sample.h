@@ -1,6 +1,8 @@
 // A small run to be saved: models, values that are a function of (kind, name, index) alone, and the pieces of every rank.
 #pragma once
 
+#include "tests/scratch.h"
+
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/checkpoint/reader.h"
@@ -9,7 +11,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <stdlib.h>
 #include <string>
 #include <vector>
 
@@ -20,18 +21,9 @@ namespace checkpoint = trainyard::checkpoint;
 namespace base = trainyard::base;
 namespace plan = trainyard::plan;
 
-// A folder that goes away with the test.
-struct Scratch {
-  std::string path;
-  Scratch() {
-    char name[] = "/tmp/trainyard-test-XXXXXX";
-    path = ::mkdtemp(name);
-  }
-  ~Scratch() {
-    std::error_code error;
-    fs::remove_all(path, error);
-  }
-};
+using trainyard::testing::Scratch;
+using trainyard::testing::slurp;
+using trainyard::testing::spit;
 
 inline plan::ModelConfig gpt() {
   plan::ModelConfig m;
@@ -137,14 +129,6 @@ inline std::int64_t differences(checkpoint::Reader& reader, int ranks) {
                    std::bit_cast<std::uint32_t>(expected[static_cast<std::size_t>(r * layout.piece + i)]);
       }
   return wrong;
-}
-
-inline std::string slurp(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(in), {});
-}
-inline void spit(const std::string& path, const std::string& content) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
 }
 
 }  // namespace sample

@@ -1,6 +1,8 @@
 // Documents that are a function of their number, a tokenizer that is only numbers, and a set written from them.
 #pragma once
 
+#include "tests/scratch.h"
+
 #include "libtrain/data/shard_set.h"
 #include "libtrain/data/shard_writer.h"
 #include "libtrain/data/tokenizer.h"
@@ -9,7 +11,6 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <string>
 #include <vector>
 
@@ -19,24 +20,9 @@ namespace fs = std::filesystem;
 namespace base = trainyard::base;
 namespace data = trainyard::data;
 
-// A folder that goes away with the test.
-struct Scratch {
-  std::string path;
-  Scratch() {
-    char name[] = "/tmp/trainyard-test-XXXXXX";
-    path = ::mkdtemp(name);
-  }
-  ~Scratch() {
-    std::error_code error;
-    fs::remove_all(path, error);
-  }
-};
-
-inline std::string slurp(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(in), {});
-}
-inline void spit(const std::string& path, const std::string& content) { std::ofstream(path, std::ios::binary | std::ios::trunc) << content; }
+using trainyard::testing::Scratch;
+using trainyard::testing::slurp;
+using trainyard::testing::spit;
 
 // Tells sizes; never encodes.
 class Numbers : public data::Tokenizer {

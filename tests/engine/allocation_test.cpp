@@ -1,47 +1,8 @@
-// No heap allocation above 4 KiB inside a step after the second: every allocation of the process is seen by the malloc defined here.
+// No heap allocation above 4 KiB inside a step after the second: every allocation of the process is seen by the malloc of tests/heap.h.
 #include "tests/engine/small_run.h"
+#include "tests/heap.h"
 
 #include <gtest/gtest.h>
-
-#include <atomic>
-#include <cerrno>
-#include <cstddef>
-
-namespace {
-
-constexpr std::size_t limit_bytes = 4096;
-std::atomic<bool> watching{false};
-std::atomic<std::int64_t> large{0}, largest{0}, seen{0};
-
-void note(std::size_t bytes) {
-  if (!watching.load(std::memory_order_relaxed)) return;
-  ++seen;
-  if (bytes <= limit_bytes) return;
-  ++large;
-  auto most = largest.load();
-  while (static_cast<std::int64_t>(bytes) > most && !largest.compare_exchange_weak(most, static_cast<std::int64_t>(bytes))) {
-  }
-}
-
-}  // namespace
-
-extern "C" {
-void* __libc_malloc(std::size_t);
-void* __libc_calloc(std::size_t, std::size_t);
-void* __libc_realloc(void*, std::size_t);
-void* __libc_memalign(std::size_t, std::size_t);
-
-void* malloc(std::size_t bytes) { note(bytes); return __libc_malloc(bytes); }
-void* calloc(std::size_t n, std::size_t bytes) { note(n * bytes); return __libc_calloc(n, bytes); }
-void* realloc(void* old, std::size_t bytes) { note(bytes); return __libc_realloc(old, bytes); }
-void* memalign(std::size_t alignment, std::size_t bytes) { note(bytes); return __libc_memalign(alignment, bytes); }
-void* aligned_alloc(std::size_t alignment, std::size_t bytes) { note(bytes); return __libc_memalign(alignment, bytes); }
-int posix_memalign(void** out, std::size_t alignment, std::size_t bytes) {
-  note(bytes);
-  *out = __libc_memalign(alignment, bytes);
-  return *out != nullptr ? 0 : ENOMEM;
-}
-}
 
 namespace trainyard {
 namespace {
@@ -51,24 +12,24 @@ using testing::SmallRun;
 
 // Watches from the end of step 2 to the end of the last step but one; at either end every rank is within a step of rank 0.
 void expect_no_large_allocation(SmallRun& runs, const engine::RunConfig& config, const Cut& cut) {
-  large = largest = seen = 0;
+  heap::large = heap::largest = heap::seen = 0;
   const engine::RunListener listener{[&](const engine::StepMetrics& m, std::int64_t steps) {
-                                       if (m.step == 2) watching = true;
-                                       if (m.step == steps - 1) watching = false;
+                                       if (m.step == 2) heap::watching = true;
+                                       if (m.step == steps - 1) heap::watching = false;
                                      },
                                      {}};
   runs.run(config, cut, listener);
-  EXPECT_GT(seen, 0) << "nothing was watched";
-  EXPECT_EQ(large, 0) << "the largest has " << largest << " bytes: " << cut.ranks << " ranks, ZeRO " << cut.zero << ", " << cut.dtype << ", " << config.model;
+  EXPECT_GT(heap::seen, 0) << "nothing was watched";
+  EXPECT_EQ(heap::large, 0) << "the largest has " << heap::largest << " bytes: " << cut.ranks << " ranks, ZeRO " << cut.zero << ", " << cut.dtype << ", " << config.model;
 }
 
 TEST(Allocation, TheWatchSeesLargeOnes) {
-  large = 0;
-  watching = true;
-  std::vector<char> big(limit_bytes + 1);
+  heap::large = 0;
+  heap::watching = true;
+  std::vector<char> big(static_cast<std::size_t>(heap::limit_bytes + 1));
 
-  watching = false;
-  EXPECT_EQ(large, 1) << static_cast<const void*>(big.data());
+  heap::watching = false;
+  EXPECT_EQ(heap::large, 1) << static_cast<const void*>(big.data());
 }
 
 TEST(Allocation, NoneAbove4KiBInAStep) {

@@ -133,6 +133,66 @@ TEST(Resume, AnotherWorkingDtype) {
   }
 }
 
+// One flipped byte in a payload is seen by the rank that reads it, and all ranks go back to the checkpoint before.
+TEST(Resume, DamageFoundByOneRankSendsAllToTheOneBefore) {
+  SmallRun runs;
+  const auto whole = runs.config("whole");
+  const auto expected = runs.bits(whole, runs.run(whole, {1, 0, 1}));
+  auto c = runs.config("damaged");
+  c.save_every = 5;
+  c.stop_after = 10;
+  runs.run(c, {3, 2, 1});
+  const auto flip = [&](int step, checkpoint::Kind kind, int rank) {
+    const auto folder = fmt::format("{}/checkpoints/step-{:08}", c.output, step);
+    const auto name = fmt::format("rank-{:05}.h5", rank);
+    const auto& payload = checkpoint::Reader(folder).manifest().files.at(name).payloads.at(std::string(checkpoint::path_of(kind)));
+    std::fstream file(folder + "/" + name, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(payload.offset + 1234);
+    const char byte = static_cast<char>(file.get() ^ 4);
+    file.seekp(payload.offset + 1234);
+    file.put(byte);
+  };
+  flip(10, Kind::m, 2);
+  auto explicit_path = c;
+  explicit_path.resume = c.output + "/checkpoints/step-00000010";
+  explicit_path.output += "-explicit";
+  explicit_path.stop_after = 0;
+  try {
+    runs.run(explicit_path, {4, 3, 1});
+    ADD_FAILURE() << "a damaged checkpoint named by the user was taken";
+  } catch (const base::Error& e) {
+    EXPECT_EQ(e.code(), base::ExitCode::input_refused);
+    EXPECT_NE(std::string(e.what()).find("rank-00002.h5"), std::string::npos) << e.what();
+  }
+  c.stop_after = 0;
+  EXPECT_EQ(runs.bits(c, runs.run(c, {4, 3, 1})), expected);
+  // Nothing whole left is no reason to begin anew in the same folder.
+  auto lost = runs.config("damaged");
+  lost.save_every = 5;
+  for (const auto& item : std::filesystem::directory_iterator(c.output + "/checkpoints")) {
+    if (item.is_directory()) flip(std::stoi(item.path().filename().string().substr(5)), Kind::v, 0);
+  }
+  EXPECT_THROW(runs.run(lost, {2, 0, 1}), base::Error);
+  EXPECT_EQ(SmallRun::metrics(lost).size(), 20u);
+}
+
+// ZeRO stage and rank count do not change who saves what: every rank the same share.
+TEST(Saving, RankFilesAreBalanced) {
+  SmallRun runs;
+  for (int ranks : {2, 3, 4, 7})
+    for (int zero : {0, 1, 2, 3}) {
+      auto c = runs.config(fmt::format("balance-{}-{}", ranks, zero));
+      c.steps = 1;
+      const auto folder = runs.run(c, {ranks, zero, 1, zero % 2 == 0 ? "f32" : "bf16"}).checkpoint;
+      std::uintmax_t least = UINTMAX_MAX, most = 0;
+      for (int r = 0; r < ranks; ++r) {
+        const auto bytes = std::filesystem::file_size(fmt::format("{}/rank-{:05}.h5", folder, r));
+        least = std::min(least, bytes), most = std::max(most, bytes);
+      }
+      EXPECT_LE(static_cast<double>(most), 1.05 * static_cast<double>(least)) << ranks << " ranks, ZeRO " << zero;
+    }
+}
+
 // A disk of 100 kB/s needs seconds for the checkpoint of step 2; the run does not wait for it before step 12.
 TEST(Saving, StepsGoOnWhileTheDiskIsSlow) {
   SmallRun runs;

@@ -2,7 +2,7 @@
 #include "libtrain/io/atomic_file.h"
 
 #include "libtrain/base/error.h"
-#include "tests/io/scratch.h"
+#include "tests/scratch.h"
 
 #include <gtest/gtest.h>
 
@@ -10,6 +10,10 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+using trainyard::testing::Scratch;
+using trainyard::testing::slurp;
+using trainyard::testing::spit;
 
 namespace io = trainyard::io;
 namespace fs = std::filesystem;

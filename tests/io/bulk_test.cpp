@@ -3,11 +3,15 @@
 
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
-#include "tests/io/scratch.h"
+#include "tests/scratch.h"
 
 #include <gtest/gtest.h>
 
 #include <chrono>
+
+using trainyard::testing::Scratch;
+using trainyard::testing::slurp;
+using trainyard::testing::spit;
 
 namespace io = trainyard::io;
 using trainyard::base::crc32c;

@@ -3,12 +3,15 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/io/bulk.h"
-#include "tests/io/scratch.h"
+#include "tests/scratch.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <numeric>
+
+using trainyard::testing::Scratch;
+using trainyard::testing::spit;
 
 namespace io = trainyard::io;
 using trainyard::base::bf16;

@@ -1,17 +1,22 @@
-// A temporary folder that goes away with the test, and whole files as strings.
+// A folder that goes away with the test, and whole files in and out.
 #pragma once
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <stdlib.h>
 #include <string>
+#include <system_error>
+
+namespace trainyard::testing {
 
 struct Scratch {
   std::string path;
   Scratch() {
-    char name[] = "/tmp/trainyard-test-XXXXXX";
-    path = ::mkdtemp(name);
+    std::string name = (std::filesystem::temp_directory_path() / "trainyard-test-XXXXXX").string();
+    path = ::mkdtemp(name.data());
   }
+  Scratch(const Scratch&) = delete;
   ~Scratch() {
     std::error_code error;
     std::filesystem::remove_all(path, error);
@@ -23,3 +28,5 @@ inline std::string slurp(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
 inline void spit(const std::string& path, const std::string& content) { std::ofstream(path, std::ios::binary | std::ios::trunc) << content; }
+
+}  // namespace trainyard::testing
