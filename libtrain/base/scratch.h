@@ -47,4 +47,9 @@ constexpr std::int64_t attention_backward_scratch_bytes(std::int64_t sequence, s
                     scratch_aligned(attention_rows(sequence) * 4));
 }
 
+// Scores of every head over t keys; element_bytes of the accumulation dtype.
+constexpr std::int64_t cached_attention_scratch_bytes(std::int64_t t, std::int64_t heads, std::int64_t element_bytes) {
+  return scratch_aligned(t * heads * element_bytes);
+}
+
 }  // namespace trainyard::base

@@ -1,8 +1,11 @@
 // The attention branch, forward and backward.
 #include "libtrain/model/attention_part.h"
 
+#include "kernels/cached_attention/cached_attention.h"
+#include "kernels/cast/cast.h"
 #include "kernels/linear/linear.h"
 #include "kernels/rotary/rotary.h"
+#include "libtrain/model/key_values.h"
 
 #include <cmath>
 
@@ -20,8 +23,8 @@ Joined declare_qkv(const plan::ModelConfig& m, Declaration& d) {
 
 }  // namespace
 
-AttentionPart::AttentionPart(const plan::ModelConfig& model, Declaration& d, const std::string& layer)
-    : model_(model), norm_(model, d, "attention_norm"), qkv_(declare_qkv(model, d)),
+AttentionPart::AttentionPart(const plan::ModelConfig& model, Declaration& d, std::int64_t index, const std::string& layer)
+    : model_(model), index_(index), norm_(model, d, "attention_norm"), qkv_(declare_qkv(model, d)),
       output_weight_(d.residual_weight("attention.output.weight", model.hidden, model.hidden)),
       output_bias_(d.bias("attention.output.bias", model.hidden)), probabilities_(layer + ".attention", model.dropout_attention),
       residual_(layer + ".attention_residual", model.dropout_attention_residual) {}
@@ -50,11 +53,27 @@ void AttentionPart::forward(Step& step, const params::Lease& lease, base::View s
     kernels::rotary_forward(step.exec, heads.q, step.micro.positions, model_.heads, model_.head_dim(), model_.rotary_base);
     kernels::rotary_forward(step.exec, heads.k, step.micro.positions, model_.kv_heads, model_.head_dim(), model_.rotary_base);
   }
-  kernels::attention_forward(step.exec, geometry(step), heads.q, heads.k, heads.v, step.micro.document_start, t["mixed"], t["logsumexp"]);
+  if (step.past == nullptr) kernels::attention_forward(step.exec, geometry(step), heads.q, heads.k, heads.v, step.micro.document_start, t["mixed"], t["logsumexp"]);
+  else remember(step, heads, t["mixed"], t["logsumexp"]);
   tensor::ArenaScope scope(workspace);
   const auto branch = workspace.allocate(step.dtype, {stream.rows(), stream.cols()});
   kernels::linear_forward(step.exec, t["mixed"], lease.weight(output_weight_), output_bias_ < 0 ? base::View{} : lease.weight(output_bias_), branch);
   kernels::dropout_add(step.exec, residual_.of(step), stream, branch, stream);
+}
+
+// Keeps the new rows; a first pass then is ordinary attention, a later one looks back.
+void AttentionPart::remember(Step& step, const Heads& heads, base::View mixed, base::View logsumexp) const {
+  auto& past = *step.past;
+  const auto n = heads.q.rows(), layer = index_;
+  TRAINYARD_ASSERT(step.mode == Mode::evaluate && step.micro.batch() == 1, "{} sequences", step.micro.batch());
+  TRAINYARD_ASSERT((past.length == 0 || n == 1) && past.length + n <= model_.context, "{} tokens behind {} in a context of {}", n, past.length, model_.context);
+  const auto& keys = past.keys[static_cast<std::size_t>(layer)];
+  const auto& values = past.values[static_cast<std::size_t>(layer)];
+  kernels::copy(step.exec, heads.k, keys.row_range(past.length, n));
+  kernels::copy(step.exec, heads.v, values.row_range(past.length, n));
+  const auto shape = geometry(step);
+  if (past.length == 0) return kernels::attention_forward(step.exec, shape, heads.q, heads.k, heads.v, step.micro.document_start, mixed, logsumexp);
+  kernels::cached_attention(step.exec, shape.heads, shape.kv_heads, shape.scale, heads.q, keys.row_range(0, past.length + 1), values.row_range(0, past.length + 1), mixed);
 }
 
 void AttentionPart::backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View gradient, const SavedSet& t) const {

@@ -13,7 +13,7 @@ namespace trainyard::model {
 // Tensors: plan::Part::attention.
 class AttentionPart {
  public:
-  AttentionPart(const plan::ModelConfig& model, Declaration& declaration, const std::string& layer);
+  AttentionPart(const plan::ModelConfig& model, Declaration& declaration, std::int64_t index, const std::string& layer);
   void forward(Step& step, const params::Lease& lease, base::View stream, const SavedSet& tensors) const;
   // gradient: of the output of the branch's layer on entry, of its input on return.
   void backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View gradient, const SavedSet& tensors) const;
@@ -22,7 +22,9 @@ class AttentionPart {
   struct Heads { base::View q, k, v; };
   Heads split(base::View qkv) const;
   kernels::AttentionShape geometry(const Step& step) const;
+  void remember(Step& step, const Heads& heads, base::View mixed, base::View logsumexp) const;
   plan::ModelConfig model_;
+  std::int64_t index_;          // of the layer
   NormPart norm_;
   Joined qkv_;
   int output_weight_, output_bias_;

@@ -11,6 +11,8 @@
 
 namespace trainyard::model {
 
+struct KeyValues;
+
 enum class Mode { train, evaluate };   // evaluate: no dropout, nothing is saved
 
 // One micro-batch: b sequences of T tokens. All views int32 [b, T] on the host unless said otherwise.
@@ -50,6 +52,7 @@ struct Step {
   Mode mode = Mode::train;
   double loss_sum = 0;
   std::int64_t target_count = 0;
+  KeyValues* past = nullptr;            // evaluate mode, one sequence: attention keeps and uses keys and values of earlier passes
 };
 
 // main: [b*T, hidden] in the working dtype. In backward it is the gradient of main, updated in place by each block.

@@ -7,7 +7,7 @@ namespace trainyard::model {
 
 LayerBlock::LayerBlock(const plan::ModelConfig& model, std::int64_t layer)
     : model_(model), use_{unit_of_layer(model, layer), 0}, declaration_(model, layer_name(model, layer)),
-      attention_(model, declaration_, declaration_.unit().name), ffn_(model, declaration_, declaration_.unit().name) {}
+      attention_(model, declaration_, layer, declaration_.unit().name), ffn_(model, declaration_, declaration_.unit().name) {}
 
 void LayerBlock::forward(Step& step, Flow& flow, Saved& saved) {
   const auto lease = step.store.lease(use_);

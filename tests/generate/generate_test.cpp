@@ -25,9 +25,9 @@ plan::ModelConfig tiny() {
 // A run's folder with one checkpoint of step 3, written by one rank.
 struct SavedRun {
   fs::path folder = fs::temp_directory_path() / fmt::format("trainyard-generate-{}", getpid());
-  PlainStore store{tiny(), base::DType::f32, 21};
+  PlainStore store;
 
-  SavedRun() {
+  explicit SavedRun(const plan::ModelConfig& model = tiny()) : store(model, base::DType::f32, 21) {
     fs::remove_all(folder);
     for (auto& unit : store.master)
       for (auto& x : unit) x *= 8;   // far from uniform
@@ -45,7 +45,7 @@ struct SavedRun {
       pieces.v.push_back(base::View::of(zeros[u].data(), {n}));
     }
     checkpoint::RunState state;
-    state.step = 3, state.model = tiny(), state.isa = "any";
+    state.step = 3, state.model = model, state.isa = "any";
     state.provenance["tokenizer"] = "bytes";
     const auto where = (folder / "checkpoints").string();
     checkpoint::write_rank(where, state, pieces, {});
@@ -92,7 +92,7 @@ TEST(Generate, ModelIsTheCheckpoint) {
   checkpoint::Reader reader(generate::find_checkpoint(saved.folder.string()));
   generate::LanguageModel model(reader, 2);
   const std::vector<std::int32_t> tokens{256, 72, 101, 108, 108, 111};
-  const auto got = model.next_logits(tokens);
+  const auto got = model.begin(tokens);
   std::vector<std::int32_t> window = tokens;
   window.push_back(0);
   const Batch batch({window}, false);
@@ -101,6 +101,25 @@ TEST(Generate, ModelIsTheCheckpoint) {
   runner.logits(saved.store, batch, 5, base::View::of(want.data(), {1, tiny().stored_vocabulary()}));
   ASSERT_EQ(got.size(), 257u);
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], want[i]) << i;
+}
+
+// One token at a time gives what reading all of them at once gives, for learned and rotary positions and shared key-value heads.
+TEST(Generate, OneTokenAtATimeIsTheWholeText) {
+  for (const auto& config : {tiny(), [] { auto m = small_llama(); m.vocabulary = 257, m.context = 16; return m; }()}) {
+    SavedRun saved(config);
+    checkpoint::Reader reader(generate::find_checkpoint(saved.folder.string()));
+    generate::LanguageModel one(reader, 2), whole(reader, 1);
+    std::vector<std::int32_t> tokens{256, 72, 101};
+    one.begin(tokens);
+    while (!one.full()) {
+      tokens.push_back(static_cast<std::int32_t>(tokens.size() * 37 % 250));
+      const auto got = one.append(tokens.back()), want = whole.begin(tokens);
+      double most = 0;
+      for (auto x : want) most = std::max(most, std::abs(static_cast<double>(x)));
+      for (std::size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 2e-5 * most) << config.name << ", " << tokens.size() << " tokens";
+    }
+    EXPECT_EQ(tokens.size(), 16u);
+  }
 }
 
 TEST(Generate, Program) {

@@ -5,8 +5,10 @@
 #include "tools/generate/sampler.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <string>
 
@@ -79,15 +81,26 @@ void generate(const Options& options) {
   tokenizer->encode(options.prompt, tokens);
   Stream stream(*tokenizer);
   stream.show(tokens);
+  const auto context = static_cast<std::size_t>(model.config().context);
+  const auto begin_with = [&](std::size_t most) {
+    const auto n = std::min(tokens.size(), most);
+    return model.begin({tokens.data() + (tokens.size() - n), n});
+  };
+  std::span<const float> logits;
+  const auto start = std::chrono::steady_clock::now();
+  std::int64_t made = 0;
   for (std::int64_t i = 0; i < options.tokens; ++i) {
-    const auto window = std::min<std::size_t>(tokens.size(), static_cast<std::size_t>(model.config().context));
-    const auto logits = model.next_logits({tokens.data() + (tokens.size() - window), window});
+    if (i == 0) logits = begin_with(context);
+    else logits = model.full() ? begin_with(std::max<std::size_t>(1, context / 2)) : model.append(tokens.back());
     const auto next = sampler.next(logits.first(static_cast<std::size_t>(tokenizer->vocabulary())), static_cast<std::uint64_t>(i));
     if (next == tokenizer->end_of_document()) break;
     tokens.push_back(next);
+    ++made;
     stream.show(tokens);
   }
   stream.finish(tokens);
+  const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (isatty(STDERR_FILENO) == 1 && made > 0) fmt::print(stderr, "generate: {} tokens in {:.2f} s ({:.0f} tokens/s)\n", made, seconds, static_cast<double>(made) / seconds);
 }
 
 }  // namespace
@@ -96,7 +109,7 @@ void generate(const Options& options) {
 int main(int argc, char** argv) {
   using namespace trainyard;
   CLI::App app{"", "generate"};
-  tools::describe_program(app, "Continue a text with a trained model.",
+  tools::describe_program(app, "Continues a text with a trained model; when its context is full, the older half is forgotten.",
                           "  generate --checkpoint run --prompt 'In the beginning' --tokens 200\n"
                           "  generate --checkpoint run/checkpoints/step-00000020 --temperature 0 --tokens 50\n",
                           "train, inspect, shard-data");

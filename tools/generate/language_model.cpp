@@ -1,8 +1,10 @@
 // Loading a checkpoint for generation, and the forward pass.
 #include "tools/generate/language_model.h"
 
+#include "libtrain/base/scratch.h"
 #include "libtrain/checkpoint/finder.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <numeric>
 
@@ -63,7 +65,9 @@ class LanguageModel::Weights : public params::ParameterStore {
 LanguageModel::LanguageModel(checkpoint::Reader& reader, int threads)
     : config_(reader.state().model), weights_(std::make_unique<Weights>(reader, config_)), decoder_(config_),
       activations_(tensor::Category::activations, plan::activation_bytes(config_, largest(config_, threads), plan::Pass::evaluate)),
-      workspace_(tensor::Category::workspace, plan::workspace_bytes(config_, largest(config_, threads), plan::Pass::evaluate)),
+      workspace_(tensor::Category::workspace, std::max(plan::workspace_bytes(config_, largest(config_, threads), plan::Pass::evaluate),
+                                                       base::cached_attention_scratch_bytes(config_.context, config_.heads, 4))),
+      kept_(tensor::Category::activations, model::KeyValues::bytes(config_, base::DType::f32)), past_(config_, base::DType::f32, kept_),
       exec_(tensor::Exec::caller(&workspace_, threads)), saved_(activations_), positions_(static_cast<std::size_t>(config_.context)),
       starts_(positions_.size(), 0), counted_(positions_.size(), 1), logits_(static_cast<std::size_t>(config_.stored_vocabulary())) {
   std::iota(positions_.begin(), positions_.end(), 0);
@@ -72,17 +76,25 @@ LanguageModel::LanguageModel(checkpoint::Reader& reader, int threads)
 LanguageModel::~LanguageModel() = default;
 const plan::ModelConfig& LanguageModel::config() const { return config_; }
 
-std::span<const float> LanguageModel::next_logits(std::span<const std::int32_t> tokens) {
+std::span<const float> LanguageModel::begin(std::span<const std::int32_t> tokens) {
+  past_.length = 0;
+  return pass(tokens);
+}
+
+std::span<const float> LanguageModel::append(std::int32_t token) { return pass({&token, 1}); }
+
+std::span<const float> LanguageModel::pass(std::span<const std::int32_t> tokens) {
   const auto t = static_cast<std::int64_t>(tokens.size());
-  TRAINYARD_ASSERT(t >= 1 && t <= config_.context, "{} tokens in a context of {}", t, config_.context);
+  TRAINYARD_ASSERT(t >= 1 && past_.length + t <= config_.context, "{} tokens behind {} in a context of {}", t, past_.length, config_.context);
   model::MicroBatch micro;
   micro.tokens = micro.targets = base::View::of(tokens.data(), {1, t});   // targets are not looked at
-  micro.positions = base::View::of(positions_.data(), {1, t});
+  micro.positions = base::View::of(positions_.data() + past_.length, {1, t});
   micro.document_start = base::View::of(starts_.data(), {1, t});
   micro.weights = base::View::of(counted_.data(), {1, t});
   micro.samples = {0};
-  model::Step step{*exec_, *weights_, micro, base::DType::f32, 0, model::Mode::evaluate, 0, 0};
+  model::Step step{*exec_, *weights_, micro, base::DType::f32, 0, model::Mode::evaluate, 0, 0, &past_};
   decoder_.logits(step, saved_, t - 1, base::View::of(logits_.data(), {1, config_.stored_vocabulary()}));
+  past_.length += t;
   return {logits_.data(), static_cast<std::size_t>(config_.vocabulary)};
 }
 

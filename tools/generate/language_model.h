@@ -3,6 +3,7 @@
 
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/model/decoder.h"
+#include "libtrain/model/key_values.h"
 
 #include <cstdint>
 #include <memory>
@@ -22,15 +23,21 @@ class LanguageModel {
   LanguageModel(checkpoint::Reader& reader, int threads);
   ~LanguageModel();
   const plan::ModelConfig& config() const;
-  // Logits over the logical vocabulary after the last of `tokens` (1 to config().context of them). Valid until the next call.
-  std::span<const float> next_logits(std::span<const std::int32_t> tokens);
+  // Logits over the logical vocabulary, valid until the next call.
+  // begin: forgets what was seen and reads `tokens` (1 to config().context of them) in one pass. append: one token more, at the cost of one token; there must be room.
+  std::span<const float> begin(std::span<const std::int32_t> tokens);
+  std::span<const float> append(std::int32_t token);
+  bool full() const { return past_.length == config_.context; }
 
  private:
+  std::span<const float> pass(std::span<const std::int32_t> tokens);
+
   class Weights;
   plan::ModelConfig config_;
   std::unique_ptr<Weights> weights_;
   model::Decoder decoder_;
-  tensor::Arena activations_, workspace_;
+  tensor::Arena activations_, workspace_, kept_;
+  model::KeyValues past_;
   std::unique_ptr<tensor::Exec> exec_;
   model::Saved saved_;
   std::vector<std::int32_t> positions_, starts_;

@@ -1,0 +1,17 @@
+// Cached attention as the compiled variants see it.
+#pragma once
+
+#include "kernels/dispatch.h"
+#include "kernels/mat.h"
+
+namespace trainyard::kernels {
+
+struct CachedAttentionArgs {
+  Mat q, k, v, out, scores;         // scores [heads, t]
+  std::int64_t heads = 1, kv_heads = 1, head_dim = 1;
+  double scale = 1;
+  int threads = 1;
+};
+TRAINYARD_CPU_KERNEL(void, cached_attention_cpu, (const CachedAttentionArgs& args))
+
+}  // namespace trainyard::kernels

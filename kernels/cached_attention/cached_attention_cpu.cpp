@@ -1,0 +1,45 @@
+// One query row, head by head: scores, softmax, weighted sum.
+#include "kernels/cached_attention/cached_attention_args.h"
+
+#include "kernels/cpu.h"
+
+namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
+namespace {
+
+using std::int64_t;
+
+template <class T> void one_head(const CachedAttentionArgs& a, int64_t h) {
+  using F = compute_t<T>;
+  const int64_t t = a.k.rows, d = a.head_dim, column = h / (a.heads / a.kv_heads) * d;
+  const T* q = a.q.row<T>(0) + h * d;
+  F* scores = a.scores.row<F>(h);
+  F top = -static_cast<F>(__builtin_inf());
+  for (int64_t j = 0; j < t; ++j) {
+    const T* k = a.k.row<T>(j) + column;
+    scores[j] = static_cast<F>(a.scale) * lane_sum<F>(d, [&](int64_t c) { return static_cast<F>(widen(q[c])) * static_cast<F>(widen(k[c])); });
+    top = scores[j] > top ? scores[j] : top;
+  }
+  for (int64_t j = 0; j < t; ++j) scores[j] = exp_of(scores[j] - top);
+  const F sum = lane_sum<F>(t, [&](int64_t j) { return scores[j]; });
+  T* out = a.out.row<T>(0) + h * d;
+  for (int64_t c0 = 0; c0 < d; c0 += 16) {
+    const int64_t n = d - c0 < 16 ? d - c0 : 16;
+    F mixed[16] = {};
+    for (int64_t j = 0; j < t; ++j) {
+      const T* v = a.v.row<T>(j) + column + c0;
+      for (int64_t c = 0; c < n; ++c) mixed[c] += scores[j] * static_cast<F>(widen(v[c]));
+    }
+    for (int64_t c = 0; c < n; ++c) store(&out[c0 + c], mixed[c] / sum);
+  }
+}
+
+}  // namespace
+
+void cached_attention_cpu(const CachedAttentionArgs& a) {
+  with_type(a.q.type, [&]<class T>(T*) {
+#pragma omp parallel for num_threads(a.threads) schedule(static)
+    for (int64_t h = 0; h < a.heads; ++h) one_head<T>(a, h);
+  });
+}
+
+}  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

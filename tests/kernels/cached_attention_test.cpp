@@ -1,0 +1,44 @@
+// Attention of one token against kept keys and values, by the definition in double.
+#include "kernels/cached_attention/cached_attention.h"
+#include "tests/kernels/sweep.h"
+
+namespace trainyard::test {
+namespace {
+
+TEST(CachedAttention, EqualsTheDefinition) {
+  const std::int64_t shapes[][4] = {{1, 1, 1, 1}, {9, 4, 2, 5}, {70, 6, 1, 40}, {33, 3, 3, 16}};
+  for (const auto& s : shapes) {
+    const auto t = s[0], heads = s[1], kv = s[2], d = s[3];
+    const double scale = 0.8;
+    sweep(
+        [&](tensor::Exec& exec, DType type) {
+          MatrixBuffer q(type, 1, heads * d), k(type, t, kv * d, 3), v(type, t, kv * d, 1), out(type, 1, heads * d);
+          q.fill(1), k.fill(2), v.fill(3);
+          kernels::cached_attention(exec, heads, kv, scale, q.view(), k.view(), v.view(), out.view());
+          return std::vector<MatrixBuffer>{out};
+        },
+        [&](DType type, const std::vector<MatrixBuffer>& got) {
+          MatrixBuffer q(type, 1, heads * d), k(type, t, kv * d), v(type, t, kv * d);
+          q.fill(1), k.fill(2), v.fill(3);
+          for (std::int64_t h = 0; h < heads; ++h) {
+            const auto column = h / (heads / kv) * d;
+            std::vector<double> w;
+            double sum = 0;
+            for (std::int64_t j = 0; j < t; ++j) {
+              double score = 0;
+              for (std::int64_t c = 0; c < d; ++c) score += q(0, h * d + c) * k(j, column + c);
+              w.push_back(std::exp(scale * score));
+              sum += w.back();
+            }
+            for (std::int64_t c = 0; c < d; ++c) {
+              double want = 0;
+              for (std::int64_t j = 0; j < t; ++j) want += w[static_cast<std::size_t>(j)] / sum * v(j, column + c);
+              ASSERT_TRUE(near(type, got[0](0, h * d + c), want, 40.0)) << "head " << h << " channel " << c << " of " << t;
+            }
+          }
+        });
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::test
