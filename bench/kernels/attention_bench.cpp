@@ -1,4 +1,5 @@
 // Attention, forward and backward: FLOP/s against the sequence and the number of threads.
+#include "bench/limits.h"
 #include "kernels/attention/attention.h"
 #include "libtrain/base/scratch.h"
 
@@ -33,7 +34,7 @@ void attention(benchmark::State& state, Pass pass) {
     benchmark::ClobberMemory();
   }
   const double products = pass == Pass::forward ? 2 : 5;
-  state.counters["FLOP/s"] = benchmark::Counter(products * 2.0 * static_cast<double>(batch * heads * T * T * d), benchmark::Counter::kIsIterationInvariantRate);
+  bench::report(state, "FLOP/s", products * 2.0 * static_cast<double>(batch * heads * T * T * d), bench::product_limit(threads));
 }
 
 BENCHMARK_CAPTURE(attention, forward, Pass::forward)->ArgsProduct({{256, 1024, 4096}, {1, 4}})->ArgNames({"T", "threads"})->UseRealTime()->Unit(benchmark::kMillisecond);

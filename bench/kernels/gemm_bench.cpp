@@ -1,4 +1,5 @@
 // Matrix products of GPT-2 and a small model, forward, dX and dW, beside the library's sgemm: FLOP/s.
+#include "bench/limits.h"
 #include "kernels/gemm/gemm.h"
 #include "libtrain/base/scratch.h"
 
@@ -34,8 +35,8 @@ Product product(const std::int64_t* l, std::int64_t kind) {
   return {l[2], l[1], l[0], Transpose::yes, Transpose::no};
 }
 
-void report(benchmark::State& state, const Product& p) {
-  state.counters["FLOP/s"] = benchmark::Counter(2.0 * static_cast<double>(p.m * p.n * p.k), benchmark::Counter::kIsIterationInvariantRate);
+void report(benchmark::State& state, const Product& p, int threads) {
+  bench::report(state, "FLOP/s", 2.0 * static_cast<double>(p.m * p.n * p.k), bench::product_limit(threads));
 }
 
 void run_ours(benchmark::State& state) {
@@ -46,7 +47,7 @@ void run_ours(benchmark::State& state) {
   const auto va = p.ta == Transpose::yes ? base::View::of(a.data(), {p.k, p.m}) : base::View::of(a.data(), {p.m, p.k});
   const auto vb = p.tb == Transpose::yes ? base::View::of(b.data(), {p.n, p.k}) : base::View::of(b.data(), {p.k, p.n});
   for (auto _ : state) kernels::gemm(*exec, va, p.ta, vb, p.tb, base::View::of(c.data(), {p.m, p.n}));
-  report(state, p);
+  report(state, p, static_cast<int>(state.range(2)));
 }
 
 // The library with as many threads as OMP_NUM_THREADS gives it.
@@ -56,7 +57,7 @@ void run_library(benchmark::State& state) {
   const bool ta = p.ta == Transpose::yes, tb = p.tb == Transpose::yes;
   for (auto _ : state)
     dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', p.m, p.n, p.k, 1.0f, a.data(), ta ? p.m : p.k, b.data(), tb ? p.k : p.n, 0.0f, c.data(), p.n);
-  report(state, p);
+  report(state, p, omp_get_max_threads());
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Kernels that memory limits: bytes per second, beside what a plain copy reaches in the same run.
+#include "bench/limits.h"
 #include "kernels/adamw/adamw.h"
 #include "kernels/cast/cast.h"
 #include "kernels/fold/fold.h"
@@ -19,7 +20,7 @@ constexpr std::int64_t count = std::int64_t{1} << 24;  // 64 MiB of f32: larger 
 struct Bench {
   explicit Bench(benchmark::State& s) : state(s), exec(tensor::Exec::caller(&scratch, static_cast<int>(s.range(0)))) {}
   void report(double bytes) {
-    state.counters["bytes/s"] = benchmark::Counter(bytes, benchmark::Counter::kIsIterationInvariantRate);
+    bench::report(state, "bytes/s", bytes, bench::copy_limit(static_cast<int>(state.range(0))));
   }
   benchmark::State& state;
   tensor::Arena scratch{tensor::Category::workspace, std::int64_t{64} << 20};

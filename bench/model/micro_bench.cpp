@@ -1,4 +1,5 @@
 // Forward and backward of one micro-batch, without store traffic or update: tokens per second and FLOP/s by the formula of bench/README.md.
+#include "bench/limits.h"
 #include "libtrain/plan/inventory.h"
 #include "tests/model/small_model.h"
 
@@ -31,7 +32,7 @@ void micro(benchmark::State& state, plan::ModelConfig m, std::int64_t b, std::in
   for (auto _ : state) runner.train(store, batch);
   const auto tokens = static_cast<double>(state.iterations() * b * t);
   state.counters["tokens/s"] = benchmark::Counter(tokens, benchmark::Counter::kIsRate);
-  state.counters["FLOP/s"] = benchmark::Counter(flops_of(m, tokens, static_cast<double>(t)), benchmark::Counter::kIsRate);
+  bench::report(state, "FLOP/s", flops_of(m, static_cast<double>(b * t), static_cast<double>(t)), bench::product_limit(shape.threads));
 }
 
 plan::ModelConfig gpt2_small() {

@@ -26,6 +26,7 @@ void run_gemm(tensor::Exec& exec, GemmArgs args) {
                    "operands of types {}, {} into {}", static_cast<int>(args.a.type), static_cast<int>(args.b.type), static_cast<int>(args.c.type));
   TRAINYARD_ASSERT(!args.accumulate || (args.bias.empty() && args.gelu.empty() && args.c.type != Type::bf16), "accumulate with an epilogue, or in bf16");
   if (args.m == 0 || args.n == 0) return;
+  TRAINYARD_ASSERT(args.k > 0, "a product of {} x {} over nothing", args.m, args.n);
   args.threads = exec.threads();
   exec.run([&exec, args]() mutable {
     tensor::ArenaScope scope(exec.scratch());
