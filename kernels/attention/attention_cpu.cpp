@@ -324,9 +324,9 @@ template <class Body> void over_units(const AttentionArgs& a, int64_t units, con
   int64_t next = 0;
 #pragma omp parallel num_threads(a.threads)
   {
-    int part = 0;
-#pragma omp critical(trainyard_attention)
-    part = static_cast<int>(next++);
+    int64_t part = 0;
+#pragma omp atomic capture
+    part = next++;
     char* scratch = a.scratch + part * a.scratch_part;
 #pragma omp for schedule(dynamic, 1)
     for (int64_t u = 0; u < units; ++u) body(u, scratch);

@@ -84,8 +84,10 @@ void square_sum_cpu(const float* x, int64_t n, int64_t* limbs, int threads) {
     int64_t own[square_sum_limbs] = {};
 #pragma omp for schedule(static) nowait
     for (int64_t b = 0; b < blocks; ++b) add_block(x + b * block, (b + 1) * block < n ? block : n - b * block, own);
-#pragma omp critical(trainyard_square_sum)
-    for (int k = 0; k < square_sum_limbs; ++k) limbs[k] += own[k];
+    for (int k = 0; k < square_sum_limbs; ++k) {
+#pragma omp atomic   // integers: any order gives the same sum
+      limbs[k] += own[k];
+    }
   }
 }
 

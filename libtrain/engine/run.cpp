@@ -62,6 +62,7 @@ class Runner {
 
   RunResult go() {
     saver_.emplace(checkpoints_folder(config_), trainer_->memory()[tensor::Category::save_snapshot], trainer_->context(), trainer_->store(), config_.keep, config_.save_throttle);
+    if (config_.save_every > 0) saver_->touch();
     start_watchdog();
     if (world_.rank == 0) metrics_.emplace(config_.output + "/metrics.jsonl", step_);
     world_.data->ledger().reset();

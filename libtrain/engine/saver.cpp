@@ -30,6 +30,13 @@ Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& con
   pthread_setname_np(thread_.native_handle(), "checkpoint");
 }
 
+void Saver::touch() {
+  enqueue([this] {
+    for (const auto* list : {&pieces_.model, &pieces_.master, &pieces_.m, &pieces_.v})
+      for (const auto& piece : *list) std::memset(piece.data, 0, static_cast<std::size_t>(piece.bytes()));
+  });
+}
+
 Saver::~Saver() {
   {
     std::lock_guard lock(mutex_);

@@ -24,6 +24,7 @@ class Saver {
   ~Saver();
   Saver(const Saver&) = delete;
 
+  void touch();                         // brings the snapshot's memory in, in the background: the first take() is then as fast as the others
   void take(const checkpoint::RunState& state);
   void publish();                       // rank 0, once per take()
   void wait();                          // until the background work handed over so far is done
