@@ -1,5 +1,5 @@
 #!/bin/bash
-# The one list of Debian packages that Trainyard needs; installs what is missing. Works as root, or as a user with sudo.
+# The one list of Debian packages that Trainyard needs; installs what is missing. Works as root, or as a user with sudo. Packages named as arguments come with them.
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config libopenmpi-dev openmpi-bin libhdf5-dev libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libsimdjson-dev
@@ -7,7 +7,7 @@ build=(g++ cmake ninja-build pkg-config libopenmpi-dev openmpi-bin libhdf5-dev l
 tests=(libgtest-dev libbenchmark-dev hdf5-tools sentencepiece jq git)
 
 missing=()
-for package in "${build[@]}" "${tests[@]}"; do
+for package in "${build[@]}" "${tests[@]}" "$@"; do
   dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
 done
 if [ ${#missing[@]} -eq 0 ]; then

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Installs what is missing, builds the release preset with warnings as errors, runs the tests. --nightly runs the slow ones too.
+# Installs what is missing, builds the release preset with warnings as errors, runs the tests. --nightly runs the slow ones too; --sanitize builds with the address,
+# undefined-behaviour and thread sanitizers instead (clang) and runs the tests under them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -7,7 +8,11 @@ selection=(-LE nightly)
 for argument in "$@"; do
   case $argument in
     --nightly) selection=() ;;
-    *) echo "usage: bash tests/run.sh [--nightly]" >&2; exit 2 ;;
+    --sanitize)
+      bash slurm/install-deps.sh clang libomp-14-dev libclang-rt-14-dev
+      exec bash tests/sanitizers/run.sh
+      ;;
+    *) echo "usage: bash tests/run.sh [--nightly | --sanitize]" >&2; exit 2 ;;
   esac
 done
 

@@ -145,7 +145,8 @@ TEST(Resume, DamageFoundByOneRankSendsAllToTheOneBefore) {
   const auto flip = [&](int step, checkpoint::Kind kind, int rank) {
     const auto folder = fmt::format("{}/checkpoints/step-{:08}", c.output, step);
     const auto name = fmt::format("rank-{:05}.h5", rank);
-    const auto& payload = checkpoint::Reader(folder).manifest().files.at(name).payloads.at(std::string(checkpoint::path_of(kind)));
+    const checkpoint::Reader reader(folder);
+    const auto& payload = reader.manifest().files.at(name).payloads.at(std::string(checkpoint::path_of(kind)));
     std::fstream file(folder + "/" + name, std::ios::in | std::ios::out | std::ios::binary);
     file.seekg(payload.offset + 1234);
     const char byte = static_cast<char>(file.get() ^ 4);
