@@ -1,4 +1,4 @@
-// What the dispatchers share: conversion of views, shape checks, and the sentence for a device this build does not have.
+// What the dispatchers share: conversion of views and shape checks.
 #pragma once
 
 #include "kernels/mat.h"
@@ -19,10 +19,6 @@ inline Mat mat(const base::View& v) {
 
 // The dtype of statistics and weight gradients that goes with a working dtype.
 inline base::DType accumulation_of(base::DType working) { return working == base::DType::f64 ? base::DType::f64 : base::DType::f32; }
-
-inline void require_cpu(const tensor::Exec& exec) {
-  if (exec.device().kind != base::DeviceKind::cpu) throw base::Unsupported("this build has no CUDA", "run with the CPU");
-}
 
 inline void require_shape(const base::View& v, std::int64_t rows, std::int64_t cols, const char* what) {
   TRAINYARD_ASSERT(v.rows() == rows && v.cols() == cols, "{}: expected {} x {}, found {} x {}", what, rows, cols, v.rows(), v.cols());

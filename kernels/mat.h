@@ -3,6 +3,12 @@
 
 #include <cstdint>
 
+#ifdef __CUDACC__
+#define TRAINYARD_ANYWHERE __host__ __device__
+#else
+#define TRAINYARD_ANYWHERE
+#endif
+
 namespace trainyard::kernels {
 
 enum class Type : int { f32, bf16, f64 };
@@ -11,8 +17,8 @@ struct Mat {
   void* data = nullptr;
   std::int64_t rows = 0, cols = 0, pitch = 0;
   Type type = Type::f32;
-  template <class T> T* row(std::int64_t r) const { return static_cast<T*>(data) + r * pitch; }
-  bool empty() const { return data == nullptr; }
+  template <class T> TRAINYARD_ANYWHERE T* row(std::int64_t r) const { return static_cast<T*>(data) + r * pitch; }
+  TRAINYARD_ANYWHERE bool empty() const { return data == nullptr; }
 };
 
 }  // namespace trainyard::kernels

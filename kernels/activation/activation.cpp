@@ -3,17 +3,17 @@
 
 #include "kernels/activation/activation_args.h"
 #include "kernels/check.h"
+#include "kernels/gpu_kernels.h"
 
 namespace trainyard::kernels {
 
 namespace {
 
 void run(tensor::Exec& exec, ActivationKernel kernel, base::View x, base::View up, base::View dy, base::View y, base::View dup) {
-  require_cpu(exec);
   for (const auto* v : {&up, &dy, &y, &dup})
     if (*v) require_shape(*v, x.rows(), x.cols(), "activation");
   ActivationArgs a{kernel, mat(x), mat(up), mat(dy), mat(y), mat(dup), exec.threads()};
-  exec.run([a] { TRAINYARD_CPU_CALL(activation_cpu, (a)); });
+  exec.run([&exec, a] { TRAINYARD_CALL(exec, activation, a); });
 }
 
 }  // namespace

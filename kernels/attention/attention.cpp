@@ -3,6 +3,7 @@
 
 #include "kernels/attention/attention_args.h"
 #include "kernels/check.h"
+#include "kernels/gpu_kernels.h"
 #include "libtrain/base/scratch.h"
 
 namespace trainyard::kernels {
@@ -10,7 +11,6 @@ namespace trainyard::kernels {
 namespace {
 
 AttentionArgs arguments(tensor::Exec& exec, const AttentionShape& s, base::View q, base::View k, base::View v, base::View start, base::View out, base::View lse) {
-  require_cpu(exec);
   const auto n = s.batch * s.sequence;
   TRAINYARD_ASSERT(s.heads % s.kv_heads == 0, "{} heads on {} key-value heads", s.heads, s.kv_heads);
   require_shape(q, n, s.heads * s.head_dim, "q");
@@ -36,10 +36,10 @@ void attention_forward(tensor::Exec& exec, const AttentionShape& s, base::View q
   auto a = arguments(exec, s, q, k, v, start, out, lse);
   exec.run([&exec, a]() mutable {
     tensor::ArenaScope scope(exec.scratch());
-    const auto bytes = base::attention_forward_scratch_bytes(a.sequence, a.head_dim, a.threads);
+    const auto bytes = exec.on_gpu() ? 0 : base::attention_forward_scratch_bytes(a.sequence, a.head_dim, a.threads);
     a.scratch = static_cast<char*>(exec.scratch().allocate_bytes(bytes));
     a.scratch_part = bytes / a.threads;
-    TRAINYARD_CPU_CALL(attention_forward_cpu, (a));
+    TRAINYARD_CALL(exec, attention_forward, a);
   });
 }
 
@@ -53,10 +53,11 @@ void attention_backward(tensor::Exec& exec, const AttentionShape& s, base::View 
   a.dout = mat(dout), a.dq = mat(dq), a.dk = mat(dk), a.dv = mat(dv);
   exec.run([&exec, a]() mutable {
     tensor::ArenaScope scope(exec.scratch());
-    const auto bytes = base::attention_backward_scratch_bytes(a.sequence, a.head_dim, a.heads / a.kv_heads, a.threads);
+    const auto bytes = exec.on_gpu() ? base::gpu_attention_backward_scratch_bytes(a.batch, a.sequence, a.heads)
+                                     : base::attention_backward_scratch_bytes(a.sequence, a.head_dim, a.heads / a.kv_heads, a.threads);
     a.scratch = static_cast<char*>(exec.scratch().allocate_bytes(bytes));
     a.scratch_part = bytes / a.threads;
-    TRAINYARD_CPU_CALL(attention_backward_cpu, (a));
+    TRAINYARD_CALL(exec, attention_backward, a);
   });
 }
 

@@ -3,11 +3,11 @@
 
 #include "kernels/cached_attention/cached_attention_args.h"
 #include "kernels/check.h"
+#include "kernels/gpu_kernels.h"
 
 namespace trainyard::kernels {
 
 void cached_attention(tensor::Exec& exec, std::int64_t heads, std::int64_t kv_heads, double scale, base::View q, base::View k, base::View v, base::View out) {
-  require_cpu(exec);
   TRAINYARD_ASSERT(heads % kv_heads == 0 && q.cols() % heads == 0, "{} columns, {} heads on {} key-value heads", q.cols(), heads, kv_heads);
   const auto d = q.cols() / heads, t = k.rows();
   require_shape(q, 1, heads * d, "q");
@@ -18,7 +18,7 @@ void cached_attention(tensor::Exec& exec, std::int64_t heads, std::int64_t kv_he
     tensor::ArenaScope scope(exec.scratch());
     const auto scores = exec.scratch().allocate(accumulation_of(q.dtype), {heads, t});
     CachedAttentionArgs a{mat(q), mat(k), mat(v), mat(out), mat(scores), heads, kv_heads, d, scale, exec.threads()};
-    TRAINYARD_CPU_CALL(cached_attention_cpu, (a));
+    TRAINYARD_CALL(exec, cached_attention, a);
   });
 }
 

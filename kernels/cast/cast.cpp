@@ -3,6 +3,7 @@
 
 #include "kernels/cast/cast_args.h"
 #include "kernels/check.h"
+#include "kernels/gpu_kernels.h"
 
 namespace trainyard::kernels {
 
@@ -16,9 +17,8 @@ Mat long_row(const base::View& v) {
 }
 
 void run(tensor::Exec& exec, CastArgs args) {
-  require_cpu(exec);
   args.threads = exec.threads();
-  exec.run([args] { TRAINYARD_CPU_CALL(cast_cpu, (args)); });
+  exec.run([&exec, args] { TRAINYARD_CALL(exec, cast, args); });
 }
 
 void run_pair(tensor::Exec& exec, Elementwise what, base::View from, base::View to) {

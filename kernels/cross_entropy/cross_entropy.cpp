@@ -2,28 +2,37 @@
 #include "kernels/cross_entropy/cross_entropy.h"
 
 #include "kernels/check.h"
+#include "kernels/gpu_kernels.h"
 #include "kernels/cross_entropy/cross_entropy_args.h"
+
+#include <vector>
 
 namespace trainyard::kernels {
 
 void cross_entropy_chunk(tensor::Exec& exec, base::View logits, base::View dlogits, std::int64_t vocabulary, base::View targets, base::View weights, base::View losses) {
-  require_cpu(exec);
   TRAINYARD_ASSERT(targets.count() == logits.rows() && weights.count() == logits.rows() && losses.count() == logits.rows() && vocabulary <= logits.cols(),
                    "{} targets, {} weights, {} losses for {} x {} logits", targets.count(), weights.count(), losses.count(), logits.rows(), logits.cols());
   if (dlogits) require_shape(dlogits, logits.rows(), logits.cols(), "dlogits");
   CrossEntropyArgs a{mat(logits), mat(dlogits), vocabulary, targets.ptr<std::int32_t>(), weights.ptr<std::uint8_t>(), losses.ptr<double>(), exec.threads()};
-  exec.run([a] {
-    for (std::int64_t r = 0; r < a.logits.rows; ++r)
+  exec.run([&exec, a] {
+    for (std::int64_t r = 0; r < a.logits.rows && !exec.on_gpu(); ++r)
       if (a.weights[r] != 0 && (a.targets[r] < 0 || a.targets[r] >= a.vocabulary))
         throw base::InputError(fmt::format("target {} lies outside the vocabulary of {}", a.targets[r], a.vocabulary), "do the shards belong to this model?");
-    TRAINYARD_CPU_CALL(cross_entropy_cpu, (a));
+    TRAINYARD_CALL(exec, cross_entropy, a);
   });
 }
 
 double sum_losses(tensor::Exec& exec, base::View losses) {
+  std::vector<double> host;
+  const double* values = losses.ptr<double>();
+  if (exec.on_gpu()) {
+    host.resize(static_cast<std::size_t>(losses.count()));
+    tensor::copy(exec, losses, base::View::of(host.data(), {losses.count()}));
+    values = host.data();
+  }
   exec.synchronize();
   double sum = 0;
-  for (std::int64_t i = 0; i < losses.count(); ++i) sum += losses.ptr<double>()[i];
+  for (std::int64_t i = 0; i < losses.count(); ++i) sum += values[i];
   return sum;
 }
 

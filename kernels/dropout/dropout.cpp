@@ -2,6 +2,7 @@
 #include "kernels/dropout/dropout.h"
 
 #include "kernels/check.h"
+#include "kernels/gpu_kernels.h"
 #include "kernels/dropout/dropout_args.h"
 
 namespace trainyard::kernels {
@@ -9,12 +10,11 @@ namespace trainyard::kernels {
 namespace {
 
 void run(tensor::Exec& exec, const Dropout& d, base::View x, base::View residual, base::View y) {
-  require_cpu(exec);
   require_shape(y, x.rows(), x.cols(), "dropout");
   TRAINYARD_ASSERT(d.probability >= 0 && d.probability < 1, "dropout probability {}", d.probability);
   DropoutArgs a{mat(x), mat(residual), mat(y), static_cast<std::uint32_t>(d.probability * 0x1p32), static_cast<float>(1 / (1 - d.probability)),
                 1 / (1 - d.probability), d.seed, d.site, d.samples, d.sequence, d.probability > 0, exec.threads()};
-  exec.run([a] { TRAINYARD_CPU_CALL(dropout_cpu, (a)); });
+  exec.run([&exec, a] { TRAINYARD_CALL(exec, dropout, a); });
 }
 
 }  // namespace

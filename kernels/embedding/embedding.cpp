@@ -2,6 +2,7 @@
 #include "kernels/embedding/embedding.h"
 
 #include "kernels/check.h"
+#include "kernels/gpu_kernels.h"
 #include "kernels/embedding/embedding_args.h"
 
 namespace trainyard::kernels {
@@ -18,21 +19,19 @@ void require_indices(base::View indices, std::int64_t rows, const char* what) {
 }  // namespace
 
 void embedding_forward(tensor::Exec& exec, base::View tokens, base::View positions, base::View table, base::View position_table, base::View out) {
-  require_cpu(exec);
   require_shape(out, tokens.count(), table.cols(), "embedding");
   EmbeddingArgs a{tokens.ptr<std::int32_t>(), positions ? positions.ptr<std::int32_t>() : nullptr, mat(table), mat(position_table), mat(out), exec.threads()};
-  exec.run([a, tokens, positions, table, position_table] {
-    require_indices(tokens, table.rows(), "token");
-    if (position_table) require_indices(positions, position_table.rows(), "position");
-    TRAINYARD_CPU_CALL(embedding_forward_cpu, (a));
+  exec.run([&exec, a, tokens, positions, table, position_table] {
+    if (!exec.on_gpu()) require_indices(tokens, table.rows(), "token");
+    if (!exec.on_gpu() && position_table) require_indices(positions, position_table.rows(), "position");
+    TRAINYARD_CALL(exec, embedding_forward, a);
   });
 }
 
 void embedding_backward(tensor::Exec& exec, base::View indices, base::View dout, base::View dtable) {
-  require_cpu(exec);
   require_shape(dout, indices.count(), dtable.cols(), "embedding gradient");
   EmbeddingArgs a{indices.ptr<std::int32_t>(), nullptr, mat(dtable), {}, mat(dout), exec.threads()};
-  exec.run([a] { TRAINYARD_CPU_CALL(embedding_backward_cpu, (a)); });
+  exec.run([&exec, a] { TRAINYARD_CALL(exec, embedding_backward, a); });
 }
 
 }  // namespace trainyard::kernels

@@ -2,13 +2,21 @@
 #include "kernels/finite/finite.h"
 
 #include "kernels/check.h"
+#include "libtrain/tensor/gpu.h"
 
 #include <cmath>
+#include <vector>
 
 namespace trainyard::kernels {
 
 std::int64_t first_nonfinite(tensor::Exec& exec, base::View x) {
-  require_cpu(exec);
+  std::vector<char> host;
+  if (exec.on_gpu()) {   // it runs once, after a failure: the whole tensor comes to the host
+    host.resize(static_cast<std::size_t>(x.rows() * x.pitch * base::size_of(x.dtype)));
+    const auto rows = x.rows() - 1;   // the last row may end before its pitch
+    tensor::require_gpu(tensor::gpu_module().runtime->copy(host.data(), x.data, (rows * x.pitch + x.cols()) * base::size_of(x.dtype), exec.stream()), "copying");
+    x.data = host.data();
+  }
   exec.synchronize();
   const auto finite = [&](std::int64_t r, std::int64_t c) {
     switch (x.dtype) {

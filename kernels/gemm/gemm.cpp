@@ -3,11 +3,11 @@
 
 #include "kernels/check.h"
 #include "kernels/gemm/gemm_run.h"
+#include "kernels/gpu_kernels.h"
 
 namespace trainyard::kernels {
 
 void gemm(tensor::Exec& exec, base::View a, Transpose ta, base::View b, Transpose tb, base::View c, Accumulate accumulate) {
-  require_cpu(exec);
   GemmArgs args;
   args.a = mat(a), args.b = mat(b), args.c = mat(c);
   args.trans_a = ta == Transpose::yes, args.trans_b = tb == Transpose::yes;
@@ -30,8 +30,8 @@ void run_gemm(tensor::Exec& exec, GemmArgs args) {
   args.threads = exec.threads();
   exec.run([&exec, args]() mutable {
     tensor::ArenaScope scope(exec.scratch());
-    args.scratch = exec.scratch().allocate_bytes(base::gemm_scratch_bytes(args.m, args.n, args.k, args.c.type == Type::bf16));
-    TRAINYARD_CPU_CALL(gemm_cpu, (args));
+    args.scratch = exec.scratch().allocate_bytes(exec.on_gpu() ? base::gpu_gemm_scratch_bytes : base::gemm_scratch_bytes(args.m, args.n, args.k, args.c.type == Type::bf16));
+    TRAINYARD_CALL(exec, gemm, args);
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include "kernels/check.h"
 #include "kernels/gemm/gemm_run.h"
+#include "kernels/gpu_kernels.h"
 #include "kernels/linear/column_sum.h"
 
 namespace trainyard::kernels {
@@ -19,7 +20,6 @@ GemmArgs product(base::View a, int trans_a, base::View b, int trans_b, base::Vie
 }  // namespace
 
 void linear_forward(tensor::Exec& exec, base::View x, base::View weight, base::View bias, base::View y) {
-  require_cpu(exec);
   auto g = product(x, 0, weight, 1, y);
   if (bias) require_shape(bias, 1, weight.rows(), "bias");
   g.bias = mat(bias);
@@ -27,7 +27,6 @@ void linear_forward(tensor::Exec& exec, base::View x, base::View weight, base::V
 }
 
 void linear_gelu_forward(tensor::Exec& exec, base::View x, base::View weight, base::View bias, base::View pre, base::View y) {
-  require_cpu(exec);
   require_shape(y, pre.rows(), pre.cols(), "y");
   auto g = product(x, 0, weight, 1, pre);
   if (bias) require_shape(bias, 1, weight.rows(), "bias");
@@ -37,19 +36,16 @@ void linear_gelu_forward(tensor::Exec& exec, base::View x, base::View weight, ba
 }
 
 void linear_backward_input(tensor::Exec& exec, base::View dy, base::View weight, base::View dx) {
-  require_cpu(exec);
   run_gemm(exec, product(dy, 0, weight, 0, dx));
 }
 
 void linear_backward_input_add(tensor::Exec& exec, base::View dy, base::View weight, base::View dx) {
-  require_cpu(exec);
   auto g = product(dy, 0, weight, 0, dx);
   g.accumulate = 1;
   run_gemm(exec, g);
 }
 
 void linear_backward_weight(tensor::Exec& exec, base::View dy, base::View x, base::View dweight, base::View dbias) {
-  require_cpu(exec);
   run_gemm(exec, product(dy, 1, x, 0, dweight));
   if (!dbias) return;
   require_shape(dbias, 1, dy.cols(), "dbias");
@@ -57,7 +53,7 @@ void linear_backward_weight(tensor::Exec& exec, base::View dy, base::View x, bas
     tensor::ArenaScope scope(exec.scratch());
     const auto blocks = (dy.rows() + base::column_sum_rows - 1) / base::column_sum_rows;
     ColumnSumArgs args{mat(dy), mat(dbias), mat(exec.scratch().allocate(dbias.dtype, {blocks, dy.cols()})), exec.threads()};
-    TRAINYARD_CPU_CALL(column_sum_cpu, (args));
+    TRAINYARD_CALL(exec, column_sum, args);
   });
 }
 

@@ -2,6 +2,7 @@
 #include "kernels/norm/norm.h"
 
 #include "kernels/check.h"
+#include "kernels/gpu_kernels.h"
 #include "kernels/norm/norm_args.h"
 #include "libtrain/base/scratch.h"
 
@@ -10,17 +11,15 @@ namespace trainyard::kernels {
 namespace {
 
 void forward(tensor::Exec& exec, base::View x, base::View weight, base::View bias, double epsilon, base::View y, base::View mean, base::View rstd) {
-  require_cpu(exec);
   require_shape(y, x.rows(), x.cols(), "norm");
   require_shape(weight, 1, x.cols(), "norm weight");
   TRAINYARD_ASSERT(rstd.count() == x.rows() && rstd.dtype == accumulation_of(x.dtype), "statistics of {} rows", rstd.count());
   NormArgs a{mat(x), mat(weight), mat(bias), mat(y), mat(mean), mat(rstd), epsilon, {}, {}, {}, {}, {}, 0, exec.threads()};
-  exec.run([a] { TRAINYARD_CPU_CALL(norm_forward_cpu, (a)); });
+  exec.run([&exec, a] { TRAINYARD_CALL(exec, norm_forward, a); });
 }
 
 void backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View mean, base::View rstd, base::View dx, base::View dweight,
               base::View dbias, Into into) {
-  require_cpu(exec);
   require_shape(dy, x.rows(), x.cols(), "norm gradient");
   require_shape(dx, x.rows(), x.cols(), "norm gradient");
   NormArgs a{mat(x), mat(weight), {}, {}, mat(mean), mat(rstd), 0, mat(dy), mat(dx), mat(dweight), mat(dbias), {}, into == Into::add, exec.threads()};
@@ -28,7 +27,7 @@ void backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight
     tensor::ArenaScope scope(exec.scratch());
     const auto blocks = (a.x.rows + base::column_sum_rows - 1) / base::column_sum_rows;
     a.partials = mat(exec.scratch().allocate(dweight.dtype, {2 * blocks, a.x.cols}));
-    TRAINYARD_CPU_CALL(norm_backward_cpu, (a));
+    TRAINYARD_CALL(exec, norm_backward, a);
   });
 }
 

@@ -2,6 +2,7 @@
 #include "kernels/rotary/rotary.h"
 
 #include "kernels/check.h"
+#include "kernels/gpu_kernels.h"
 #include "kernels/rotary/rotary_args.h"
 #include "libtrain/base/scratch.h"
 
@@ -30,10 +31,13 @@ void make_table(double* table, base::View positions, std::int64_t head_dim, doub
 }
 
 void run(tensor::Exec& exec, base::View x, base::View positions, std::int64_t heads, std::int64_t head_dim, double base, double direction) {
-  require_cpu(exec);
   require_shape(x, positions.count(), heads * head_dim, "rotary");
   TRAINYARD_ASSERT(head_dim % 2 == 0, "head size {} is odd", head_dim);
   exec.run([&exec, x, positions, heads, head_dim, base, direction] {
+    if (exec.on_gpu()) {
+      const RotaryGpuArgs a{mat(x), positions.ptr<std::int32_t>(), heads, head_dim, base, direction};
+      return tensor::require_gpu(gpu_kernels().rotary(a, exec.stream()), "rotary on the GPU");
+    }
     tensor::ArenaScope scope(exec.scratch());
     auto* table = static_cast<double*>(exec.scratch().allocate_bytes(trainyard::base::rotary_scratch_bytes(positions.count(), head_dim)));
     make_table(table, positions, head_dim, base);

@@ -2,6 +2,7 @@
 #include "kernels/square_sum/square_sum.h"
 
 #include "kernels/check.h"
+#include "kernels/gpu_kernels.h"
 #include "kernels/square_sum/square_sum_args.h"
 
 #include <algorithm>
@@ -22,15 +23,30 @@ void carry(FixedPointSum& sum) {
   }
 }
 
+void add_on_gpu(tensor::Exec& exec, const float* x, std::int64_t n, FixedPointSum& add_into) {
+  tensor::ArenaScope scope(exec.scratch());
+  const auto limbs = exec.scratch().allocate(base::DType::i64, {square_sum_limbs});
+  tensor::require_gpu(gpu_kernels().square_sum({x, n, limbs.ptr<std::int64_t>()}, exec.stream()), "square_sum on the GPU");
+  FixedPointSum part;
+  tensor::copy(exec, limbs, base::View::of(part.limbs.data(), {square_sum_limbs}));
+  exec.synchronize();
+  carry(part);
+  for (int l = 0; l < square_sum_limbs; ++l) add_into.limbs[static_cast<std::size_t>(l)] += part.limbs[static_cast<std::size_t>(l)];
+  carry(add_into);
+}
+
 }  // namespace
 
 void square_sum(tensor::Exec& exec, base::View x, FixedPointSum& add_into) {
-  require_cpu(exec);
   TRAINYARD_ASSERT(x.dtype == base::DType::f32 && x.dense(), "square sum of {}", base::name_of(x.dtype));
   exec.run([&] {
     constexpr std::int64_t most = std::int64_t{1} << 30;   // squares between two carries: a digit grows by less than 2^32 each
     for (std::int64_t from = 0; from < x.count(); from += most) {
       const auto n = std::min(most, x.count() - from);
+      if (exec.on_gpu()) {
+        add_on_gpu(exec, x.ptr<float>() + from, n, add_into);
+        continue;
+      }
       TRAINYARD_CPU_CALL(square_sum_cpu, (x.ptr<float>() + from, n, add_into.limbs.data(), exec.threads()));
       carry(add_into);
     }

@@ -17,13 +17,14 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
 add_library(trainyard_flags INTERFACE)
 target_compile_features(trainyard_flags INTERFACE cxx_std_20)
-target_compile_options(trainyard_flags INTERFACE $<BUILD_INTERFACE:-Wall> $<BUILD_INTERFACE:-Wextra> $<BUILD_INTERFACE:-Wno-unused-parameter>
-  -ffp-contract=off -fno-math-errno)
+# nvcc has flags of its own (TrainyardGpu.cmake).
+target_compile_options(trainyard_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:$<BUILD_INTERFACE:-Wall>> $<$<COMPILE_LANGUAGE:CXX>:$<BUILD_INTERFACE:-Wextra>>
+  $<$<COMPILE_LANGUAGE:CXX>:$<BUILD_INTERFACE:-Wno-unused-parameter>> $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off> $<$<COMPILE_LANGUAGE:CXX>:-fno-math-errno>)
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)   # g++ makes the fast code; clang is there for its sanitizer, and need not vectorise what g++ does
   target_compile_options(trainyard_flags INTERFACE $<BUILD_INTERFACE:-Wno-pass-failed>)
 endif()
 if(TRAINYARD_WERROR)
-  target_compile_options(trainyard_flags INTERFACE $<BUILD_INTERFACE:-Werror>)
+  target_compile_options(trainyard_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:$<BUILD_INTERFACE:-Werror>>)
 endif()
 if(TRAINYARD_SANITIZE)
   target_compile_options(trainyard_flags INTERFACE -fsanitize=${TRAINYARD_SANITIZE} -fno-omit-frame-pointer -g)

@@ -68,3 +68,16 @@ function(train_test path)
     set_tests_properties(${names} PROPERTIES LABELS "${T_LABELS}")
   endif()
 endfunction()
+
+# train_gpu_test(ROOM/NAME [LIBRARIES ...]): a test with a main of its own that ends with 77 where there is no GPU. Two entries: ROOM/NAME on the emulated module, on every
+# machine, and ROOM/NAME.device on the CUDA module.
+function(train_gpu_test path)
+  train_test(${path} ${ARGN})
+  string(REPLACE "/" "_" target "${path}")
+  add_dependencies(test_${target} trainyard_emulated)
+  set_tests_properties(${path} PROPERTIES ENVIRONMENT "TRAINYARD_GPU_MODULE=$<TARGET_FILE:trainyard_emulated>;${TRAINYARD_MPI_ENVIRONMENT}")
+  if(TARGET trainyard_cuda)
+    add_test(NAME ${path}.device COMMAND test_${target})
+    set_tests_properties(${path}.device PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS gpu RUN_SERIAL TRUE)
+  endif()
+endfunction()

@@ -23,11 +23,11 @@ void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View i
   TRAINYARD_ASSERT(!contributes || in.count() == n * piece, "{} elements for {} pieces of {}", in.count(), n, piece);
   std::vector<std::int64_t> send(static_cast<std::size_t>(n), contributes ? piece : 0), receive(static_cast<std::size_t>(n), 0);
   for (int r = 0; r < contributors; ++r) receive[static_cast<std::size_t>(r)] = piece;
-  const auto empty = base::View(staging.data, sum.dtype, {0});
+  const auto empty = base::View(staging.data, sum.dtype, {0}, sum.device);
   exec.run([&comm] { comm.ledger().set_alias("ordered_reduce_scatter"); });
   comm.all_to_all(exec, contributes ? in : empty, send, staging, receive);
   exec.run([&comm] { comm.ledger().set_alias(nullptr); });
-  kernels::fold(exec, base::View(staging.data, sum.dtype, {contributors, piece}), sum, start);
+  kernels::fold(exec, base::View(staging.data, sum.dtype, {contributors, piece}, sum.device), sum, start);
 }
 
 }  // namespace trainyard::comm

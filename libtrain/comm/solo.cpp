@@ -35,12 +35,12 @@ class Solo : public Communicator {
     for (const auto& t : transfers) (t.kind == Transfer::Kind::send ? sent : received).push_back(t.view);
     if (sent.size() != received.size())
       throw base::CheckError(fmt::format("group {}: exchange of {} sends and {} receives within one rank", group_, sent.size(), received.size()));
-    exec.run([this, sent = std::move(sent), received = std::move(received)] {
+    exec.run([this, &exec, sent = std::move(sent), received = std::move(received)] {
       Entry entry(ledger_, "exchange", 0);
       for (std::size_t i = 0; i < sent.size(); ++i) {
         if (sent[i].bytes() != received[i].bytes())
           throw base::CheckError(fmt::format("group {}: exchange of {} bytes, {} are expected", group_, sent[i].bytes(), received[i].bytes()));
-        move(received[i], sent[i]);
+        move(exec, received[i], sent[i]);
       }
     });
   }
@@ -51,13 +51,15 @@ class Solo : public Communicator {
     exec.run([this, name] { Entry entry(ledger_, name, 0); });
   }
   void copy(tensor::Exec& exec, const char* name, base::View from, base::View to) {
-    exec.run([this, name, from, to] {
+    exec.run([this, &exec, name, from, to] {
       Entry entry(ledger_, name, 0);
-      move(to, from);
+      move(exec, to, from);
     });
   }
-  static void move(const base::View& to, const base::View& from) {
-    if (from.data != to.data && to.bytes() > 0) std::memmove(to.data, from.data, static_cast<std::size_t>(to.bytes()));
+  static void move(tensor::Exec& exec, const base::View& to, const base::View& from) {
+    if (from.data == to.data || to.bytes() == 0) return;
+    if (exec.on_gpu()) return tensor::copy(exec, from.reshaped({from.count()}), to.reshaped({to.count()}));
+    std::memmove(to.data, from.data, static_cast<std::size_t>(to.bytes()));
   }
 };
 

@@ -1,6 +1,9 @@
 // The loader thread and its two buffers.
 #include "libtrain/engine/batches.h"
 
+#include "libtrain/tensor/gpu.h"
+
+#include <algorithm>
 #include <csignal>
 #include <pthread.h>
 #include <utility>
@@ -9,7 +12,10 @@ namespace trainyard::engine {
 
 Batches::Batches(data::WindowDataset& training, data::WindowDataset* validation, const plan::BatchPlan& batch, int data_rank)
     : training_(training), validation_(validation), plan_(batch), rank_(data_rank) {
-  for (auto* b : {&buffers_[0], &buffers_[1], &evaluation_}) prepare(*b);
+  for (auto* b : {&buffers_[0], &buffers_[1], &evaluation_}) {
+    b->memory.resize(static_cast<std::size_t>(buffer_bytes()));
+    lay_out(*b, b->memory.data(), b->memory.data(), {});
+  }
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
@@ -25,28 +31,63 @@ Batches::~Batches() {
   }
   changed_.notify_all();
   thread_.join();
+  if (exec_ == nullptr) return;
+  const auto& runtime = *tensor::gpu_module().runtime;
+  for (auto* b : {&buffers_[0], &buffers_[1], &evaluation_}) {
+    runtime.release(exec_device_, b->device);
+    runtime.release_pinned(b->pinned);
+  }
 }
 
-void Batches::prepare(Buffer& x) const {
-  const auto b = plan_.micro_batch, T = training_.sequence();
-  const auto n = static_cast<std::size_t>(b * T);
-  for (auto* v : {&x.tokens, &x.targets, &x.positions, &x.starts}) v->resize(n);
-  x.weights.resize(n);
-  x.batch.tokens = base::View::of(x.tokens.data(), {b, T});
-  x.batch.targets = base::View::of(x.targets.data(), {b, T});
-  x.batch.positions = base::View::of(x.positions.data(), {b, T});
-  x.batch.document_start = base::View::of(x.starts.data(), {b, T});
-  x.batch.weights = base::View::of(x.weights.data(), {b, T});
+void Batches::work_on(tensor::Exec& exec) {
+  if (!exec.on_gpu()) return;
+  exec_ = &exec;
+  exec_device_ = exec.device().index;
+  const auto& runtime = *tensor::gpu_module().runtime;
+  for (auto* b : {&buffers_[0], &buffers_[1], &evaluation_}) {
+    tensor::require_gpu(runtime.allocate_pinned(buffer_bytes(), &b->pinned), "reserving pinned memory");
+    tensor::require_gpu(runtime.allocate(exec_device_, buffer_bytes(), &b->device), "reserving memory for micro-batches");
+    b->memory = {};
+    lay_out(*b, static_cast<char*>(b->pinned), static_cast<char*>(b->device), exec.device());
+  }
+}
+
+// Four arrays of i32, the keys and the weights, each at a multiple of 64 bytes.
+std::int64_t Batches::buffer_bytes() const {
+  const auto n = plan_.micro_batch * training_.sequence();
+  return 4 * tensor::aligned(n * 4) + tensor::aligned(plan_.micro_batch * 8) + tensor::aligned(n);
+}
+
+// `host` is where the loader writes; `seen` is where the views of the batch point.
+void Batches::lay_out(Buffer& x, char* host, char* seen, base::Device device) const {
+  const auto b = plan_.micro_batch, T = training_.sequence(), stride = tensor::aligned(b * T * 4), keys = 4 * stride, weights = keys + tensor::aligned(b * 8);
+  x.tokens = reinterpret_cast<std::int32_t*>(host), x.targets = reinterpret_cast<std::int32_t*>(host + stride);
+  x.positions = reinterpret_cast<std::int32_t*>(host + 2 * stride), x.starts = reinterpret_cast<std::int32_t*>(host + 3 * stride);
+  x.keys = reinterpret_cast<std::uint64_t*>(host + keys);
+  x.weights = reinterpret_cast<std::uint8_t*>(host + weights);
+  const auto view = [&](std::int64_t at, base::DType t) { return base::View(seen + at, t, {b, T}, device); };
+  x.batch.tokens = view(0, base::DType::i32), x.batch.targets = view(stride, base::DType::i32);
+  x.batch.positions = view(2 * stride, base::DType::i32), x.batch.document_start = view(3 * stride, base::DType::i32);
+  x.batch.weights = view(weights, base::DType::u8);
+  x.batch.keys = reinterpret_cast<const std::uint64_t*>(seen + keys);
   x.batch.samples.resize(static_cast<std::size_t>(b));
+}
+
+void Batches::upload(Buffer& x) {
+  if (exec_ == nullptr) return;
+  tensor::copy(*exec_, base::View(x.pinned, base::DType::u8, {buffer_bytes()}), base::View(x.device, base::DType::u8, {buffer_bytes()}));
+  x.copied = exec_->record();
 }
 
 void Batches::fill(Buffer& x, data::WindowDataset& from, std::int64_t first_sample) {
   const auto T = training_.sequence();
+  x.copied.wait();
   for (std::int64_t i = 0; i < plan_.micro_batch; ++i) {
     const auto at = i * T;
-    x.batch.samples[static_cast<std::size_t>(i)] = static_cast<std::uint64_t>(first_sample + i);
-    from.fill(static_cast<std::uint64_t>(first_sample + i), {x.tokens.data() + at, x.targets.data() + at, x.positions.data() + at, x.starts.data() + at, x.weights.data() + at});
+    x.keys[i] = x.batch.samples[static_cast<std::size_t>(i)] = static_cast<std::uint64_t>(first_sample + i);
+    from.fill(static_cast<std::uint64_t>(first_sample + i), {x.tokens + at, x.targets + at, x.positions + at, x.starts + at, x.weights + at});
   }
+  x.batch.counted = std::count_if(x.weights, x.weights + plan_.micro_batch * T, [](std::uint8_t w) { return w != 0; });
 }
 
 void Batches::after(std::int64_t& step, std::int64_t& micro) const {
@@ -78,11 +119,14 @@ const model::MicroBatch& Batches::training(std::int64_t step, std::int64_t micro
   after(want_step_, want_micro_);
   wanted_ = true;
   changed_.notify_all();
+  lock.unlock();
+  upload(buffers_[current_]);
   return buffers_[current_].batch;
 }
 
 const model::MicroBatch& Batches::validation(std::int64_t micro) {
   fill(evaluation_, *validation_, micro * plan_.micro_batch);
+  upload(evaluation_);
   return evaluation_.batch;
 }
 

@@ -22,17 +22,26 @@ class Batches {
   ~Batches();
   Batches(const Batches&) = delete;
 
+  // The Exec that will work on the micro-batches. With a GPU's they are copied there, in the order of its stream, from memory that it can read while the host goes on.
+  void work_on(tensor::Exec& exec);
+
   const model::MicroBatch& training(std::int64_t completed_steps, std::int64_t micro);
   const model::MicroBatch& validation(std::int64_t micro);   // sequences micro * b .. of the validation split
 
  private:
   struct Buffer {
-    std::vector<std::int32_t> tokens, targets, positions, starts;
-    std::vector<std::uint8_t> weights;
+    std::vector<char> memory;                // of the arrays below, unless pinned
+    void *pinned = nullptr, *device = nullptr;
+    std::int32_t *tokens = nullptr, *targets = nullptr, *positions = nullptr, *starts = nullptr;
+    std::uint64_t* keys = nullptr;
+    std::uint8_t* weights = nullptr;
     model::MicroBatch batch;
+    tensor::Event copied;                    // the host side may be filled again
     std::int64_t step = -1, micro = -1;
   };
-  void prepare(Buffer& buffer) const;
+  std::int64_t buffer_bytes() const;
+  void lay_out(Buffer& buffer, char* host, char* seen, base::Device device) const;
+  void upload(Buffer& buffer);
   void fill(Buffer& buffer, data::WindowDataset& from, std::int64_t first_sample);
   void after(std::int64_t& step, std::int64_t& micro) const;   // the rank's next micro-batch
   void work();
@@ -41,6 +50,8 @@ class Batches {
   data::WindowDataset* validation_;
   plan::BatchPlan plan_;
   int rank_;
+  tensor::Exec* exec_ = nullptr;             // a GPU's
+  int exec_device_ = 0;
   Buffer buffers_[2], evaluation_;
   int current_ = 0;
 

@@ -21,6 +21,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("sequence", c.sequence, "What", "tokens a sequence; 0: the model's context");
   v("seed", c.seed, "What", "of initial values, data order and dropout");
   v("document-mask", c.document_mask, "What", "on: tokens see only their own document; off");
+  v("device", c.device, "How", "cpu, cuda, or auto: a GPU where this build and machine have one");
   v("zero", c.zero, "How", "ZeRO stage 0, 1, 2 or 3");
   v("dtype", c.dtype, "How", "working dtype f32 or bf16");
   v("fold", c.fold, "How", "micro-batches added locally before a reduction");

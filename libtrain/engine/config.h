@@ -24,6 +24,7 @@ struct RunConfig {
   std::uint64_t seed = 1;
   std::string document_mask = "off";
   // how
+  std::string device = "auto";            // cpu, cuda, or auto: a GPU where there is one
   int zero = 0;
   std::string dtype = "f32";
   std::int64_t fold = 1;

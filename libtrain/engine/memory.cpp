@@ -7,9 +7,11 @@
 
 namespace trainyard::engine {
 
-RankMemory::RankMemory(const CategoryBytes& predicted) : predicted_(predicted) {
-  for (int c = 0; c < tensor::category_count; ++c)
-    arenas_.push_back(std::make_unique<tensor::Arena>(static_cast<tensor::Category>(c), predicted[static_cast<std::size_t>(c)]));
+RankMemory::RankMemory(const CategoryBytes& predicted, base::Device device) : predicted_(predicted) {
+  for (int c = 0; c < tensor::category_count; ++c) {
+    const auto category = static_cast<tensor::Category>(c);
+    arenas_.push_back(std::make_unique<tensor::Arena>(category, predicted[static_cast<std::size_t>(c)], category == tensor::Category::save_snapshot ? base::Device{} : device));
+  }
 }
 
 CategoryBytes RankMemory::measured() const {

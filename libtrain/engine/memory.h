@@ -15,7 +15,8 @@ using CategoryBytes = std::array<std::int64_t, tensor::category_count>;
 
 class RankMemory {
  public:
-  explicit RankMemory(const CategoryBytes& predicted);
+  // All but the snapshot of a save, which is host memory, on `device`.
+  explicit RankMemory(const CategoryBytes& predicted, base::Device device = {});
   tensor::Arena& operator[](tensor::Category c) { return *arenas_[static_cast<std::size_t>(c)]; }
   const CategoryBytes& predicted() const { return predicted_; }
   CategoryBytes measured() const;            // high-water marks

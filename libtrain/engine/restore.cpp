@@ -8,7 +8,6 @@
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/identity.h"
 
-#include <cstring>
 #include <filesystem>
 
 namespace trainyard::engine {
@@ -20,6 +19,8 @@ void tell_changes(const checkpoint::RunState& was, const RunConfig& c, int ranks
     if (before != now) base::log_info("resuming with {} {} (the checkpoint was written with {})", what, now, before);
   };
   tell("dtype", base::name_of(was.dtype), c.dtype);
+  tell("device", was.device_kind, c.device);
+  if (was.device_kind != c.device) base::log_warning("another kind of device gives other roundings: losses will not be bit-identical");
   tell("instruction set", was.isa, kernels::name_of(kernels::active_isa()));
   if (was.isa != kernels::name_of(kernels::active_isa())) base::log_warning("another instruction set gives other roundings: losses will not be bit-identical");
   if (was.plan.contains("ranks")) tell("ranks", was.plan["ranks"].dump(), fmt::format("{}", ranks));
@@ -30,14 +31,23 @@ void read_pieces(const Start& start, Trainer& trainer) {
   checkpoint::Reader reader(start.path, checkpoint::Reader::Check::as_needed);
   auto& context = trainer.context();
   auto& states = trainer.store().states();
+  auto& exec = trainer.compute();
+  std::vector<float> staged;   // of one piece, where the store is not host memory
   for (int u = 0; u < context.units(); ++u) {
     const auto& layout = context.layout(u);
     const auto first = context.data.rank() * layout.piece;
-    const auto read = [&](checkpoint::Kind kind, base::View to) { reader.read_unit_piece(kind, u, context.unit(u), layout, first, layout.piece, to.ptr<float>()); };
+    const auto read = [&](checkpoint::Kind kind, base::View to) {
+      if (exec.on_gpu()) staged.resize(static_cast<std::size_t>(layout.piece));
+      auto* out = exec.on_gpu() ? staged.data() : to.ptr<float>();
+      reader.read_unit_piece(kind, u, context.unit(u), layout, first, layout.piece, out);
+      if (!exec.on_gpu()) return;
+      tensor::copy(exec, base::View::of(out, {layout.piece}), to);
+      exec.synchronize();
+    };
     read(checkpoint::Kind::master, states.master_piece(u));
     if (start.weights_only) {
-      std::memset(states.m_piece(u).data, 0, static_cast<std::size_t>(states.m_piece(u).bytes()));
-      std::memset(states.v_piece(u).data, 0, static_cast<std::size_t>(states.v_piece(u).bytes()));
+      tensor::clear(exec, states.m_piece(u));
+      tensor::clear(exec, states.v_piece(u));
     } else {
       read(checkpoint::Kind::m, states.m_piece(u));
       read(checkpoint::Kind::v, states.v_piece(u));

@@ -5,6 +5,7 @@
 #include "libtrain/base/log.h"
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/comm/delayed.h"
+#include "libtrain/comm/staged.h"
 #include "libtrain/comm/watchdog.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/identity.h"
@@ -13,6 +14,7 @@
 #include "libtrain/engine/saver.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/io/atomic_file.h"
+#include "libtrain/tensor/gpu.h"
 #include "libtrain/plan/flops.h"
 #include "libtrain/plan/memory.h"
 
@@ -215,6 +217,7 @@ class Runner {
     s.provenance = {{"data", config_.data},
                     {"tokenizer", {{"name", setup_.index.tokenizer}, {"source", setup_.index.tokenizer_source}, {"crc32c", setup_.index.tokenizer_crc32c}}}};
     s.isa = kernels::name_of(kernels::active_isa());
+    s.device_kind = config_.device;
     return s;
   }
 
@@ -268,6 +271,25 @@ class Runner {
   bool publish_asked_ = false;
 };
 
+// "auto" becomes what rank 0 has; then every rank must have it. The GPU of a rank is its place on the node, modulo the GPUs it sees, so several ranks may share one.
+base::Device agree_on_device(RunConfig& config, World& world, tensor::Exec& exec) {
+  if (config.device == "auto") config.device = on_rank_zero(world, exec, [] { return std::string(tensor::gpu_available() ? "cuda" : "cpu"); });
+  if (config.device != "cuda") return {};
+  base::Device device{base::DeviceKind::cuda, 0};
+  on_every_rank(world, exec, [&] {
+    device.index = world.local_rank % std::max(1, tensor::gpu_module().runtime->device_count());
+    tensor::gpu_info(device.index);
+  });
+  return device;
+}
+
+// Collectives on device memory: through pinned host memory, issued by the compute thread on a stream of their own.
+void move_to_gpu(World& world, base::Device device) {
+  if (world.size == 1) return;
+  world.data = comm::staged(std::move(world.data));
+  world.exchange = tensor::Exec::gpu(device.index, nullptr);
+}
+
 RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec, int ranks_on_node) {
   const int threads = config.threads > 0 ? config.threads : default_threads(ranks_on_node);
   // Rank 0 finds what is wrong; only then do the others read the same files.
@@ -286,10 +308,14 @@ Start agreed_start(const RunConfig& config, const RunSetup& setup, World& world,
 
 }  // namespace
 
-RunResult run(const RunConfig& config, World& world, const SignalWatcher& signals, const RunListener& listener, int ranks_on_node) {
+RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals, const RunListener& listener, int ranks_on_node) {
   auto caller = tensor::Exec::caller(nullptr, 1);
+  auto config = asked;
+  const auto device = agree_on_device(config, world, world.exchange ? *world.exchange : *caller);
+  if (device.kind == base::DeviceKind::cuda) move_to_gpu(world, device);
   auto& exec = world.exchange ? *world.exchange : *caller;
-  const auto setup = agreed_setup(config, world, exec, ranks_on_node);
+  auto setup = agreed_setup(config, world, exec, ranks_on_node);
+  setup.trainer.device = device;
   if (config.collective_delay > 0) world.data = comm::delayed(std::move(world.data), config.collective_delay);
   std::vector<std::string> damaged;
   auto start = agreed_start(config, setup, world, exec, damaged);
@@ -315,9 +341,11 @@ RunResult run(const RunConfig& config, World& world, const SignalWatcher& signal
   return {base::ExitCode::done, start.step, 0, start.path, "", ""};
 }
 
-std::string dry_run(const RunConfig& config, World& world, int ranks_on_node) {
+std::string dry_run(const RunConfig& asked, World& world, int ranks_on_node) {
   auto caller = tensor::Exec::caller(nullptr, 1);
   auto& exec = world.exchange ? *world.exchange : *caller;
+  auto config = asked;
+  agree_on_device(config, world, exec);
   const auto setup = agreed_setup(config, world, exec, ranks_on_node);
   return on_rank_zero(world, exec, [&] { return plan_text(setup.trainer, config.output); });
 }

@@ -49,7 +49,7 @@ Saver::~Saver() {
 void Saver::take(const checkpoint::RunState& state) {
   wait();
   rethrow_failure();
-  const auto copy = [](base::View to, base::View from) { std::memcpy(to.data, from.data, static_cast<std::size_t>(from.bytes())); };
+  const auto copy = [&](base::View to, base::View from) { tensor::copy(context_.compute, from, to); };
   for (int u = 0; u < context_.units(); ++u) {
     const auto i = static_cast<std::size_t>(u);
     copy(pieces_.model[i], store_.weights().own_piece(u));
@@ -57,6 +57,7 @@ void Saver::take(const checkpoint::RunState& state) {
     copy(pieces_.m[i], store_.states().m_piece(u));
     copy(pieces_.v[i], store_.states().v_piece(u));
   }
+  context_.compute.synchronize();
   state_ = state;
   taken_step_ = state.step;
   enqueue([this] {

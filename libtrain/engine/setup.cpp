@@ -69,6 +69,7 @@ void check_words(const RunConfig& c, std::vector<std::string>& wrong) {
   one_of("--dtype", c.dtype, {"f32", "bf16"});
   one_of("--reduction", c.reduction, {"ordered", "fast"});
   one_of("--recompute", c.recompute, {"none", "layers"});
+  one_of("--device", c.device, {"auto", "cpu", "cuda"});
   one_of("--document-mask", c.document_mask, {"off", "on"});
   if (c.zero < 0 || c.zero > 3) wrong.push_back(fmt::format("--zero {} must be 0, 1, 2 or 3", c.zero));
   if (c.layer_slots < 1 || c.layer_slots > 64) wrong.push_back(fmt::format("--layer-slots {} must lie between 1 and 64", c.layer_slots));
@@ -137,6 +138,7 @@ RunSetup make_setup(const RunConfig& c, int ranks, int threads) {
   t.micro.sequence = c.sequence > 0 ? c.sequence : t.model.context;
   t.micro.dtype = base::dtype_from_name(c.dtype);
   t.micro.threads = threads;
+  t.micro.device = c.device == "cuda" ? base::DeviceKind::cuda : base::DeviceKind::cpu;
   wrong = plan::problems(t.model);
   if (t.micro.sequence > t.model.context) wrong.push_back(fmt::format("--sequence {} is longer than the model's context {}", t.micro.sequence, t.model.context));
   if (t.model.vocabulary < s.index.vocabulary) wrong.push_back(fmt::format("the shards have a vocabulary of {}, the model {}", s.index.vocabulary, t.model.vocabulary));

@@ -22,6 +22,7 @@ struct RunSetup {
 
 // Reads the model and the data index. Throws UsageError listing every problem, each with a hint; InputError (exit 3) when the plan does not fit the memory limit,
 // naming the deficit and what would fit. `ranks` is the world, `threads` the team of a rank.
+// config.device is cpu or cuda here (resolve_device).
 RunSetup make_setup(const RunConfig& config, int ranks, int threads);
 
 // Cores this process may use divided among the ranks on this node, at least 1.

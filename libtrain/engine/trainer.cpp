@@ -28,8 +28,9 @@ double counted(const StepOutcome& o) { return static_cast<double>(std::max<std::
 CategoryBytes predicted_memory(const TrainerSetup& s) { return plan::rank_memory(s.model, s.states, s.micro, s.recompute).categories; }
 
 Trainer::Trainer(const TrainerSetup& setup, World& world, Batches& batches)
-    : setup_(setup), world_(world), batches_(batches), set_(setup.model, setup.states.batch.data_ranks), memory_(predicted_memory(setup)),
-      compute_(tensor::Exec::caller(&memory_[tensor::Category::workspace], setup.micro.threads)), decoder_(setup.model, setup.recompute),
+    : setup_(setup), world_(world), batches_(batches), set_(setup.model, setup.states.batch.data_ranks), memory_(predicted_memory(setup), setup.device),
+      compute_(setup.device.kind == base::DeviceKind::cuda ? tensor::Exec::gpu(setup.device.index, &memory_[tensor::Category::workspace])
+                                                           : tensor::Exec::caller(&memory_[tensor::Category::workspace], setup.micro.threads)), decoder_(setup.model, setup.recompute),
       program_(plan::one_stage(setup.states.batch, world.rank)),
       accesses_(plan::training_accesses(setup.model)), training_leases_(plan::leases_of(accesses_)),
       evaluation_leases_(plan::leases_of(plan::evaluation_accesses(setup.model))), saved_(memory_[tensor::Category::activations]) {
@@ -40,6 +41,7 @@ Trainer::Trainer(const TrainerSetup& setup, World& world, Batches& batches)
       memory_[Category::communication_staging]});
   store_ = std::make_unique<params::ZeroStore>(*context_);
   const auto micros = static_cast<std::size_t>(setup_.states.batch.turns() * setup_.states.batch.fold);
+  batches_.work_on(*compute_);
   own_losses_.resize(2 * micros);
   all_losses_.resize(2 * micros * static_cast<std::size_t>(world_.size));
 }

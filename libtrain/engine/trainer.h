@@ -26,6 +26,7 @@ struct TrainerSetup {
   plan::ModelConfig model;
   plan::StateShape states;
   plan::MicroShape micro;
+  base::Device device;                      // kind as micro.device; index: the GPU of this rank
   plan::Recompute recompute = plan::Recompute::none;
   params::ReductionKind reduction = params::ReductionKind::ordered;
   LearningRate learning_rate;

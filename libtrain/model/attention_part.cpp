@@ -40,7 +40,7 @@ kernels::AttentionShape AttentionPart::geometry(const Step& step) const {
   a.heads = model_.heads, a.kv_heads = model_.kv_heads, a.head_dim = model_.head_dim();
   a.scale = 1.0 / std::sqrt(static_cast<double>(model_.head_dim()));
   a.dropout = probabilities_.probability(step);
-  a.seed = step.seed, a.site = probabilities_.site(), a.samples = step.micro.samples.data();
+  a.seed = step.seed, a.site = probabilities_.site(), a.samples = step.micro.sample_keys();
   return a;
 }
 

@@ -15,12 +15,15 @@ struct KeyValues;
 
 enum class Mode { train, evaluate };   // evaluate: no dropout, nothing is saved
 
-// One micro-batch: b sequences of T tokens. All views int32 [b, T] on the host unless said otherwise.
+// One micro-batch: b sequences of T tokens. All views int32 [b, T], on the device that works on it, unless said otherwise.
 struct MicroBatch {
   base::View tokens, targets, positions;
   base::View document_start;            // for each token the index in its sequence where its document begins (0 without the mask)
   base::View weights;                   // u8 [b, T]: 1 counts, 0 does not (first target after an end of document under the mask)
   std::vector<std::uint64_t> samples;   // global sample ordinal of each sequence (the key of dropout)
+  const std::uint64_t* keys = nullptr;  // the same ordinals in the device's memory; nullptr: `samples` is there
+  std::int64_t counted = -1;            // targets with weight 1; -1: weights are on the host and are counted there
+  const std::uint64_t* sample_keys() const { return keys != nullptr ? keys : samples.data(); }
   std::int64_t batch() const { return tokens.shape[0]; }
   std::int64_t sequence() const { return tokens.shape[1]; }
 };

@@ -18,7 +18,7 @@ class DropoutSite {
   std::uint64_t site() const { return site_; }
   double probability(const Step& step) const { return active(step) ? probability_ : 0.0; }
   kernels::Dropout of(const Step& step) const {
-    return {probability(step), step.seed, site_, step.micro.samples.data(), step.micro.sequence()};
+    return {probability(step), step.seed, site_, step.micro.sample_keys(), step.micro.sequence()};
   }
 
  private:

@@ -20,6 +20,7 @@ base::View slice(const base::View& v, std::int64_t first, std::int64_t n) {
 }
 
 std::int64_t targets_of(const MicroBatch& micro) {
+  if (micro.counted >= 0) return micro.counted;
   const auto* w = micro.weights.ptr<std::uint8_t>();
   return std::count_if(w, w + micro.weights.count(), [](std::uint8_t x) { return x != 0; });
 }

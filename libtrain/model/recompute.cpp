@@ -1,7 +1,6 @@
 // recompute(block): the decorator, and the store that lets the second forward and the backward share one lease.
 #include "libtrain/model/recompute.h"
 
-#include <cstring>
 #include <utility>
 
 namespace trainyard::model {
@@ -38,11 +37,6 @@ class HeldStore : public params::ParameterStore {
   std::vector<Entry<params::Grads>> grads_;
 };
 
-void copy(const base::View& from, const base::View& to) {
-  TRAINYARD_ASSERT(from.dense() && to.dense() && from.bytes() == to.bytes(), "copy of {} to {} bytes", from.bytes(), to.bytes());
-  std::memcpy(to.data, from.data, static_cast<std::size_t>(from.bytes()));
-}
-
 class RecomputeBlock : public Block {
  public:
   explicit RecomputeBlock(std::unique_ptr<Block> inner) : inner_(std::move(inner)) {}
@@ -52,7 +46,7 @@ class RecomputeBlock : public Block {
 
   void forward(Step& step, Flow& flow, Saved& saved) override {
     if (step.mode == Mode::evaluate) return inner_->forward(step, flow, saved);
-    copy(flow.main, saved.push(flow.main.dtype, {flow.main.rows(), flow.main.cols()}));
+    tensor::copy(step.exec, flow.main, saved.push(flow.main.dtype, {flow.main.rows(), flow.main.cols()}));
     const auto kept = saved.size();
     inner_->forward(step, flow, saved);
     while (saved.size() > kept) saved.pop();
@@ -62,7 +56,7 @@ class RecomputeBlock : public Block {
     tensor::ArenaScope scope(step.exec.scratch());
     Flow again = flow;
     again.main = step.exec.scratch().allocate(flow.main.dtype, {flow.main.rows(), flow.main.cols()});
-    copy(saved.pop(), again.main);
+    tensor::copy(step.exec, saved.pop(), again.main);
     HeldStore held(step.store);
     Step inner{step.exec, held, step.micro, step.dtype, step.seed, step.mode, step.loss_sum, step.target_count};
     inner_->forward(inner, again, saved);

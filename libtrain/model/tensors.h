@@ -5,7 +5,7 @@
 
 namespace trainyard::model {
 
-inline plan::MicroShape shape_of(const Step& step) { return {step.micro.batch(), step.micro.sequence(), step.dtype, step.exec.threads()}; }
+inline plan::MicroShape shape_of(const Step& step) { return {step.micro.batch(), step.micro.sequence(), step.dtype, step.exec.threads(), step.exec.device().kind}; }
 inline plan::Pass pass_of(const Step& step) { return step.mode == Mode::train ? plan::Pass::train : plan::Pass::evaluate; }
 
 // Forward: pushes the tensors of the part; in evaluation pops them when it ends. So evaluation never needs more memory than training.

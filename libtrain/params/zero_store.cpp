@@ -5,7 +5,6 @@
 #include "libtrain/base/random.h"
 
 #include <algorithm>
-#include <cstring>
 #include <thread>
 
 namespace trainyard::params {
@@ -32,14 +31,17 @@ ZeroStore::ZeroStore(StoreContext& c)
 void ZeroStore::initialize(std::uint64_t seed) {
   struct Job { const plan::Parameter* parameter; std::int64_t first, count; float* out; };
   std::vector<Job> jobs;
+  std::vector<std::vector<float>> made;
   constexpr std::int64_t job_elements = 1 << 16;
   for (int u = 0; u < c_.units(); ++u) {
     const auto& layout = c_.layout(u);
     const auto begin = c_.data.rank() * layout.piece, end = begin + layout.piece;
-    auto* master = states_.master_piece(u).ptr<float>();
-    std::memset(master, 0, static_cast<std::size_t>(layout.piece) * sizeof(float));
-    std::memset(states_.m_piece(u).data, 0, static_cast<std::size_t>(layout.piece) * sizeof(float));
-    std::memset(states_.v_piece(u).data, 0, static_cast<std::size_t>(layout.piece) * sizeof(float));
+    // Values are made on the host, by the one code path that defines them.
+    if (c_.compute.on_gpu()) made.emplace_back(static_cast<std::size_t>(layout.piece), 0.0f);
+    else tensor::clear(c_.compute, states_.master_piece(u));
+    auto* master = c_.compute.on_gpu() ? made.back().data() : states_.master_piece(u).ptr<float>();
+    tensor::clear(c_.compute, states_.m_piece(u));
+    tensor::clear(c_.compute, states_.v_piece(u));
     for (std::size_t p = 0; p < layout.offsets.size(); ++p) {
       const auto& parameter = c_.unit(u).parameters[p];
       const auto offset = layout.offsets[p];
@@ -56,6 +58,9 @@ void ZeroStore::initialize(std::uint64_t seed) {
   for (std::size_t t = 1; t < helpers && jobs.size() > 8; ++t) team.emplace_back(run_share, t, helpers);
   run_share(0, jobs.size() > 8 ? helpers : 1);
   for (auto& thread : team) thread.join();
+  for (std::size_t u = 0; u < made.size(); ++u)
+    tensor::copy(c_.compute, base::View::of(made[u].data(), {static_cast<std::int64_t>(made[u].size())}), states_.master_piece(static_cast<int>(u)));
+  c_.compute.synchronize();
   pieces_loaded();
 }
 
@@ -88,7 +93,7 @@ void ZeroStore::clear_gaps(plan::Use use) {
   const auto& layout = c_.layout(use.unit);
   const auto whole = gradients_.whole(use);
   const auto clear = [&](std::int64_t from, std::int64_t to) {
-    if (from < to) std::memset(flat_range(whole, from, to - from).data, 0, static_cast<std::size_t>((to - from) * base::size_of(whole.dtype)));
+    if (from < to) tensor::clear(c_.compute, flat_range(whole, from, to - from));
   };
   std::int64_t end = 0;
   for (std::size_t p = 0; p < layout.offsets.size(); ++p) {

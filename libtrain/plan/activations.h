@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libtrain/base/dtype.h"
+#include "libtrain/base/view.h"
 #include "libtrain/plan/model_config.h"
 
 #include <cstdint>
@@ -19,6 +20,7 @@ struct MicroShape {
   std::int64_t batch = 1, sequence = 1;
   base::DType dtype = base::DType::f32;       // working dtype: f32, bf16 (f64 for gradient checks)
   int threads = 1;                            // OpenMP team of the rank: some kernels use scratch for each thread
+  base::DeviceKind device = base::DeviceKind::cpu;   // kernels of a GPU use other scratch
   std::int64_t rows() const { return batch * sequence; }
 };
 

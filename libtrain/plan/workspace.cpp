@@ -20,7 +20,7 @@ class Workspace {
 
   std::int64_t attention_forward() const {
     std::int64_t most = joined_forward(qkv(), m.hidden, Adjacent::yes);
-    if (m.positions == Positions::rotary) most = std::max(most, base::rotary_scratch_bytes(n, m.head_dim()));
+    most = std::max(most, rotary());
     most = std::max(most, attention_kernel_forward());
     return std::max(most, rows(m.hidden) + product(n, m.hidden, m.hidden, Result::working));
   }
@@ -34,7 +34,7 @@ class Workspace {
     const auto width = (m.heads + 2 * m.kv_heads) * m.head_dim();
     std::int64_t most = std::max(weight_gradient(m.hidden, m.hidden), product(n, m.hidden, m.hidden, Result::working));
     most = std::max(most, attention_kernel_backward());
-    if (m.positions == Positions::rotary) most = std::max(most, base::rotary_scratch_bytes(n, m.head_dim()));
+    most = std::max(most, rotary());
     most = std::max(most, joined_backward(qkv(), m.hidden, Adjacent::yes));
     return rows(m.hidden) + std::max(rows(width) + most, norm());
   }
@@ -57,8 +57,11 @@ class Workspace {
   enum class Adjacent { yes, yes_without_biases };       // are the weights of neighbours adjacent in the unit's layout?
 
   std::int64_t rows(std::int64_t cols) const { return scratch_aligned(n * cols * element); }
+  bool gpu() const { return s.device == base::DeviceKind::cuda; }
+  std::int64_t rotary() const { return m.positions == Positions::rotary && !gpu() ? base::rotary_scratch_bytes(n, m.head_dim()) : 0; }
   std::int64_t norm() const { return base::norm_scratch_bytes(n, m.hidden, statistics); }
   std::int64_t product(std::int64_t rows_, std::int64_t cols, std::int64_t inner_, Result result) const {
+    if (gpu()) return base::gpu_gemm_scratch_bytes;
     return base::gemm_scratch_bytes(rows_, cols, inner_, result == Result::working && s.dtype == base::DType::bf16);
   }
   std::int64_t weight_gradient(std::int64_t out, std::int64_t in) const {
@@ -99,8 +102,11 @@ class Workspace {
   }
   std::int64_t chunk_product() const { return product(std::min(n, head_chunk_tokens), m.stored_vocabulary(), m.hidden, Result::wide); }
 
-  std::int64_t attention_kernel_forward() const { return base::attention_forward_scratch_bytes(s.sequence, m.head_dim(), s.threads); }
-  std::int64_t attention_kernel_backward() const { return base::attention_backward_scratch_bytes(s.sequence, m.head_dim(), m.heads / m.kv_heads, s.threads); }
+  std::int64_t attention_kernel_forward() const { return gpu() ? 0 : base::attention_forward_scratch_bytes(s.sequence, m.head_dim(), s.threads); }
+  std::int64_t attention_kernel_backward() const {
+    if (gpu()) return base::gpu_attention_backward_scratch_bytes(s.batch, s.sequence, m.heads);
+    return base::attention_backward_scratch_bytes(s.sequence, m.head_dim(), m.heads / m.kv_heads, s.threads);
+  }
 
   const ModelConfig& m;
   const MicroShape& s;

@@ -2,6 +2,7 @@
 #include "libtrain/tensor/arena.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/tensor/gpu.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -26,10 +27,17 @@ const char* name_of(Category c) {
 }
 
 Arena::Arena(Category category, std::int64_t capacity_bytes, base::Device device) : category_(category), device_(device) {
-  if (device.kind != base::DeviceKind::cpu) throw base::Unsupported("this build has no CUDA: an arena on a GPU cannot be reserved", "use the CPU");
   TRAINYARD_ASSERT(capacity_bytes >= 0, "capacity {}", capacity_bytes);
   capacity_ = aligned(capacity_bytes);
   if (capacity_ == 0) return;
+  if (device.kind == base::DeviceKind::cuda) {
+    void* p = nullptr;
+    if (const char* failure = gpu_module().runtime->allocate(device.index, capacity_, &p))
+      throw base::EnvironmentError(fmt::format("cannot reserve {} bytes for {} on GPU {}: {}", capacity_, name_of(category), device.index, failure),
+                                   "use more ranks, a higher --zero, or a smaller --micro-batch");
+    memory_ = static_cast<char*>(p);
+    return;
+  }
   void* p = mmap(nullptr, static_cast<std::size_t>(capacity_), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED)
     throw base::EnvironmentError(fmt::format("cannot reserve {} bytes for {}: {}", capacity_, name_of(category), std::strerror(errno)),
@@ -39,7 +47,9 @@ Arena::Arena(Category category, std::int64_t capacity_bytes, base::Device device
 }
 
 Arena::~Arena() {
-  if (memory_ != nullptr) munmap(memory_, static_cast<std::size_t>(capacity_));
+  if (memory_ == nullptr) return;
+  if (device_.kind == base::DeviceKind::cuda) gpu_module().runtime->release(device_.index, memory_);
+  else munmap(memory_, static_cast<std::size_t>(capacity_));
 }
 
 void* Arena::allocate_bytes(std::int64_t bytes) {

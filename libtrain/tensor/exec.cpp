@@ -2,6 +2,7 @@
 #include "libtrain/tensor/exec.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/tensor/event_state.h"
 
 #include <atomic>
 #include <condition_variable>
@@ -15,24 +16,31 @@
 
 namespace trainyard::tensor {
 
-struct Event::State {
-  mutable std::mutex mutex;
-  mutable std::condition_variable changed;
-  bool done = false;
+namespace {
+
+// A point in the queue of a worker thread.
+struct HostState : Event::State {
+  bool done() override {
+    std::lock_guard lock(mutex);
+    return reached;
+  }
+  void wait() override {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [this] { return reached; });
+    if (failure) std::rethrow_exception(failure);
+  }
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool reached = false;
   std::exception_ptr failure;
 };
 
-bool Event::done() const {
-  if (!state_) return true;
-  std::lock_guard lock(state_->mutex);
-  return state_->done;
-}
+}  // namespace
+
+bool Event::done() const { return !state_ || state_->done(); }
 
 void Event::wait() const {
-  if (!state_) return;
-  std::unique_lock lock(state_->mutex);
-  state_->changed.wait(lock, [this] { return state_->done; });
-  if (state_->failure) std::rethrow_exception(state_->failure);
+  if (state_) state_->wait();
 }
 
 Arena& Exec::scratch() const {
@@ -78,7 +86,7 @@ class WorkerExec : public Exec {
   }
   void run(std::function<void()> work) override { push({std::move(work), nullptr, {}}); }
   Event record() override {
-    auto state = std::make_shared<Event::State>();
+    auto state = std::make_shared<HostState>();
     push({nullptr, state, {}});
     return Event(state);
   }
@@ -91,7 +99,7 @@ class WorkerExec : public Exec {
  private:
   struct Item {
     std::function<void()> work;
-    std::shared_ptr<Event::State> signal;  // either to set,
+    std::shared_ptr<HostState> signal;     // either to set,
     Event awaited;                         // or to wait for
   };
   void push(Item item) {
@@ -116,7 +124,7 @@ class WorkerExec : public Exec {
       if (item.signal) {
         {
           std::lock_guard lock(item.signal->mutex);
-          item.signal->done = true;
+          item.signal->reached = true;
           item.signal->failure = failure;
         }
         item.signal->changed.notify_all();

@@ -19,18 +19,21 @@ class Event {
   void wait() const;
   struct State;
   explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  const std::shared_ptr<State>& state() const { return state_; }
 
  private:
   std::shared_ptr<State> state_;
 };
 
-// The CPU has two kinds. `caller`: work runs at once on the calling thread. `worker`: a thread of its own runs the work in order of
+// The CPU has two kinds, a GPU one. `gpu`: run() calls the work at once, which puts kernels on the Exec's stream; the stream is what runs in order, and the calling
+// thread goes on. wait() for an event of another GPU Exec makes the stream wait; for an event of a CPU Exec it makes the caller wait. `caller`: work runs at once on the calling thread. `worker`: a thread of its own runs the work in order of
 // submission (all signals masked); this is the CPU's stream, and the communication thread is one of these.
 // run, record and wait are called by one thread only. Work items are small closures (captures below 256 bytes).
 class Exec {
  public:
   static std::unique_ptr<Exec> caller(Arena* scratch, int threads);
   static std::unique_ptr<Exec> worker(const std::string& thread_name, Arena* scratch, int threads = 1);
+  static std::unique_ptr<Exec> gpu(int device, Arena* scratch);   // EnvironmentError without one
   virtual ~Exec() = default;
 
   virtual void run(std::function<void()> work) = 0;
@@ -40,6 +43,8 @@ class Exec {
   virtual double busy_seconds() const = 0;     // time spent inside work items so far, waits for events not counted (worker); 0 for caller
 
   base::Device device() const { return device_; }
+  bool on_gpu() const { return device_.kind == base::DeviceKind::cuda; }
+  virtual void* stream() const { return nullptr; }   // of the GPU module; nullptr on the CPU
   // Scratch for kernels: used under an ArenaScope inside one work item. Throws if this Exec has none.
   Arena& scratch() const;
   int threads() const { return threads_; }     // size of the OpenMP team that kernels use here
@@ -52,5 +57,10 @@ class Exec {
   Arena* scratch_;
   int threads_;
 };
+
+// Copies dense views of equal bytes between host and device memory, in the order of `exec`. On a CPU Exec both are host memory.
+void copy(Exec& exec, base::View from, base::View to);
+// Zeroes a dense view on the Exec's device.
+void clear(Exec& exec, base::View view);
 
 }  // namespace trainyard::tensor

@@ -44,6 +44,7 @@ Launch::Launch() {
   }
   mpi_ = std::make_unique<comm::MpiRuntime>();
   world_ = engine::make_world("mpi", mpi_->rank(), mpi_->size(), [this](std::string group) { return mpi_->communicator(group); });
+  world_.local_rank = number("OMPI_COMM_WORLD_LOCAL_RANK", number("SLURM_LOCALID", 0));
 }
 
 int Launch::ranks_on_node() const {

@@ -1,0 +1,249 @@
+// Attention in tiles of 32 queries and 32 keys with an online softmax; backward recomputes the probabilities, once by keys for dk and dv, once by queries for dq, so that
+// nothing is added atomically. Products in f32 (f64 for f64), head sizes up to 128.
+#include "kernels/gpu_device.h"
+#include "kernels/gpu_entries.h"
+
+namespace trainyard::kernels {
+namespace {
+
+constexpr int tile = 32, most_dim = 128, pitch = most_dim + 1, tile_threads = 256;
+constexpr int lanes = tile_threads / tile;          // threads that share a row of a tile
+constexpr int most_columns = most_dim / lanes;      // columns of a row that one of them keeps
+
+template <class F> __device__ F minus_infinity() { return -INFINITY; }
+
+struct Geometry {
+  std::int64_t b, h, kv, row0;
+};
+__device__ Geometry geometry_of(const AttentionArgs& a, std::int64_t h) {
+  const std::int64_t b = blockIdx.z;
+  return {b, h, h / (a.heads / a.kv_heads), b * a.sequence};
+}
+
+// Rows [first, first + tile) of one head into a tile; rows beyond the sequence are zero.
+template <class T, class F> __device__ void load_tile(const AttentionArgs& a, const Mat& x, std::int64_t row0, std::int64_t first, std::int64_t column, F (*to)[pitch]) {
+  const int d = static_cast<int>(a.head_dim);
+  for (int i = static_cast<int>(threadIdx.x); i < tile * d; i += tile_threads) {
+    const int r = i / d, c = i % d;
+    to[r][c] = first + r < a.sequence ? static_cast<F>(widen(x.row<T>(row0 + first + r)[column + c])) : F(0);
+  }
+}
+
+// to[i][j] = x_i . y_j, each thread the elements of one row in steps of `lanes`.
+template <class F> __device__ void products(const F (*x)[pitch], const F (*y)[pitch], int d, F (*to)[tile + 1]) {
+  const int i = static_cast<int>(threadIdx.x) / lanes, j0 = static_cast<int>(threadIdx.x) % lanes;
+  for (int j = j0; j < tile; j += lanes) {
+    F s = 0;
+    for (int c = 0; c < d; ++c) s += x[i][c] * y[j][c];
+    to[i][j] = s;
+  }
+}
+
+__device__ bool sees(const AttentionArgs& a, std::int64_t row0, std::int64_t i, std::int64_t j) {
+  return i < a.sequence && j <= i && j >= a.document_start[row0 + i];
+}
+
+// The scale of pair (i, j): 1 without dropout, 0 where it is dropped.
+template <class F> __device__ F kept_scale(const AttentionArgs& a, const Geometry& g, std::int64_t i, std::int64_t j) {
+  if (a.threshold == 0) return F(1);
+  const auto key = a.seed + a.samples[g.b] * 0x9E3779B97F4A7C15ull;
+  const auto words = philox_words(key, a.site + static_cast<std::uint64_t>(g.h), (static_cast<std::uint64_t>(i) << 32) + static_cast<std::uint64_t>(j / 4));
+  const auto keep = sizeof(F) == 8 ? static_cast<F>(1.0 / (1.0 - static_cast<double>(a.threshold) * 0x1p-32)) : static_cast<F>(a.keep_scale);
+  return words.w[j % 4] >= a.threshold ? keep : F(0);
+}
+
+// The first tile of keys that any query of the tile at i0 sees; the same for all threads.
+__device__ std::int64_t first_tile(const AttentionArgs& a, std::int64_t row0, std::int64_t i0) {
+  std::int64_t first = i0;
+  for (std::int64_t i = i0; i < i0 + tile && i < a.sequence; ++i) first = a.document_start[row0 + i] < first ? a.document_start[row0 + i] : first;
+  return first / tile * tile;
+}
+
+// Grid: tiles of queries, heads, sequences.
+template <class T> __global__ void __launch_bounds__(tile_threads) attention_forward_kernel(AttentionArgs a) {
+  using F = compute_t<T>;
+  __shared__ F q[tile][pitch], kv[tile][pitch], s[tile][tile + 1];
+  const auto g = geometry_of(a, blockIdx.y);
+  const std::int64_t i0 = static_cast<std::int64_t>(blockIdx.x) * tile;
+  const int d = static_cast<int>(a.head_dim), row = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
+  const std::int64_t i = i0 + row;
+  load_tile<T>(a, a.q, g.row0, i0, g.h * d, q);
+  F top = minus_infinity<F>(), sum = 0, mixed[most_columns] = {};
+  for (auto j0 = first_tile(a, g.row0, i0); j0 < i0 + tile && j0 < a.sequence; j0 += tile) {
+    __syncthreads();
+    load_tile<T>(a, a.k, g.row0, j0, g.kv * d, kv);
+    __syncthreads();
+    products(q, kv, d, s);
+    __syncthreads();
+    load_tile<T>(a, a.v, g.row0, j0, g.kv * d, kv);
+    // The lanes of a row agree on its maximum and sum.
+    F best = top;
+    for (int j = lane; j < tile; j += lanes) {
+      if (sees(a, g.row0, i, j0 + j)) {
+        s[row][j] *= static_cast<F>(a.scale);
+        best = s[row][j] > best ? s[row][j] : best;
+      } else {
+        s[row][j] = minus_infinity<F>();
+      }
+    }
+    for (int step = lanes / 2; step > 0; step /= 2) {
+      const F other = __shfl_xor_sync(0xffffffffu, best, step);
+      best = other > best ? other : best;
+    }
+    const bool nothing = best == minus_infinity<F>();
+    const F shrink = nothing ? F(1) : exp_of(top - best);
+    F part = 0;
+    for (int j = lane; j < tile; j += lanes) {
+      const F p = nothing || s[row][j] == minus_infinity<F>() ? F(0) : exp_of(s[row][j] - best);
+      part += p;
+      s[row][j] = p == F(0) ? F(0) : p * kept_scale<F>(a, g, i, j0 + j);
+    }
+    for (int step = lanes / 2; step > 0; step /= 2) part += __shfl_xor_sync(0xffffffffu, part, step);
+    sum = sum * shrink + part;
+    top = best;
+    __syncthreads();
+    for (int k = 0; k < most_columns && lane + k * lanes < d; ++k) {
+      F acc = mixed[k] * shrink;
+      for (int j = 0; j < tile; ++j) acc += s[row][j] * kv[j][lane + k * lanes];
+      mixed[k] = acc;
+    }
+  }
+  if (i >= a.sequence) return;
+  T* out = a.out.row<T>(g.row0 + i) + g.h * d;
+  for (int k = 0; k < most_columns && lane + k * lanes < d; ++k) store(&out[lane + k * lanes], mixed[k] / sum);
+  if (lane == 0) a.lse.row<F>(g.b * a.heads + g.h)[i] = top + static_cast<F>(log(static_cast<double>(sum)));
+}
+
+// delta[b * heads + h][i] = out . dout.
+template <class T> __global__ void delta_kernel(AttentionArgs a) {
+  using F = compute_t<T>;
+  F* delta = reinterpret_cast<F*>(a.scratch);
+  TRAINYARD_EACH(n, a.batch * a.heads * a.sequence) {
+    const auto i = n % a.sequence, h = n / a.sequence % a.heads, b = n / a.sequence / a.heads;
+    const T* out = a.out.row<T>(b * a.sequence + i) + h * a.head_dim;
+    const T* dout = a.dout.row<T>(b * a.sequence + i) + h * a.head_dim;
+    F sum = 0;
+    for (std::int64_t c = 0; c < a.head_dim; ++c) sum += static_cast<F>(widen(out[c])) * static_cast<F>(widen(dout[c]));
+    delta[n] = sum;
+  }
+}
+
+// Probabilities p (dropped and scaled, in s) and the gradient ds of the scores (in dp, which holds dout . v on entry) of one tile.
+template <class F> __device__ void tile_gradients(const AttentionArgs& a, const Geometry& g, std::int64_t i0, std::int64_t j0, F (*s)[tile + 1], F (*dp)[tile + 1]) {
+  const int row = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
+  const std::int64_t i = i0 + row, head = g.b * a.heads + g.h;
+  const F* delta = reinterpret_cast<const F*>(a.scratch) + head * a.sequence;
+  for (int j = lane; j < tile; j += lanes) {
+    F p = 0, ds = 0;
+    if (sees(a, g.row0, i, j0 + j)) {
+      const F scale = static_cast<F>(a.scale), kept = kept_scale<F>(a, g, i, j0 + j);
+      p = exp_of(s[row][j] * scale - a.lse.row<F>(head)[i]);
+      ds = p * (dp[row][j] * kept - delta[i]) * scale;
+      p *= kept;
+    }
+    s[row][j] = p;
+    dp[row][j] = ds;
+  }
+}
+
+// Grid: tiles of keys, key-value heads, sequences. Adds up the queries in ascending head, then ascending tile.
+template <class T> __global__ void __launch_bounds__(tile_threads) attention_keys_kernel(AttentionArgs a) {
+  using F = compute_t<T>;
+  __shared__ F x[tile][pitch], y[tile][pitch], s[tile][tile + 1], dp[tile][tile + 1];
+  const std::int64_t kv_head = blockIdx.y, group = a.heads / a.kv_heads, j0 = static_cast<std::int64_t>(blockIdx.x) * tile;
+  const int d = static_cast<int>(a.head_dim), row = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
+  F dk[most_columns] = {}, dv[most_columns] = {};
+  for (std::int64_t m = 0; m < group; ++m) {
+    const auto g = geometry_of(a, kv_head * group + m);
+    for (auto i0 = j0; i0 < a.sequence; i0 += tile) {
+      if (first_tile(a, g.row0, i0) >= j0 + tile) continue;
+      __syncthreads();
+      load_tile<T>(a, a.q, g.row0, i0, g.h * d, x);
+      load_tile<T>(a, a.k, g.row0, j0, g.kv * d, y);
+      __syncthreads();
+      products(x, y, d, s);
+      __syncthreads();
+      load_tile<T>(a, a.dout, g.row0, i0, g.h * d, x);
+      load_tile<T>(a, a.v, g.row0, j0, g.kv * d, y);
+      __syncthreads();
+      products(x, y, d, dp);
+      __syncthreads();
+      tile_gradients(a, g, i0, j0, s, dp);
+      load_tile<T>(a, a.q, g.row0, i0, g.h * d, y);
+      __syncthreads();
+      for (int k = 0; k < most_columns && lane + k * lanes < d; ++k) {
+        const int c = lane + k * lanes;
+        F v = dv[k], w = dk[k];
+        for (int i = 0; i < tile; ++i) v += s[i][row] * x[i][c], w += dp[i][row] * y[i][c];
+        dv[k] = v, dk[k] = w;
+      }
+    }
+  }
+  if (j0 + row >= a.sequence) return;
+  const auto at = static_cast<std::int64_t>(blockIdx.z) * a.sequence + j0 + row;
+  for (int k = 0; k < most_columns && lane + k * lanes < d; ++k) {
+    store(a.dk.row<T>(at) + kv_head * d + lane + k * lanes, dk[k]);
+    store(a.dv.row<T>(at) + kv_head * d + lane + k * lanes, dv[k]);
+  }
+}
+
+// Grid: tiles of queries, heads, sequences.
+template <class T> __global__ void __launch_bounds__(tile_threads) attention_queries_kernel(AttentionArgs a) {
+  using F = compute_t<T>;
+  __shared__ F x[tile][pitch], y[tile][pitch], s[tile][tile + 1], dp[tile][tile + 1];
+  const auto g = geometry_of(a, blockIdx.y);
+  const std::int64_t i0 = static_cast<std::int64_t>(blockIdx.x) * tile;
+  const int d = static_cast<int>(a.head_dim), row = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
+  F dq[most_columns] = {};
+  for (auto j0 = first_tile(a, g.row0, i0); j0 < i0 + tile && j0 < a.sequence; j0 += tile) {
+    __syncthreads();
+    load_tile<T>(a, a.dout, g.row0, i0, g.h * d, x);
+    load_tile<T>(a, a.v, g.row0, j0, g.kv * d, y);
+    __syncthreads();
+    products(x, y, d, dp);
+    __syncthreads();
+    load_tile<T>(a, a.q, g.row0, i0, g.h * d, x);
+    load_tile<T>(a, a.k, g.row0, j0, g.kv * d, y);
+    __syncthreads();
+    products(x, y, d, s);
+    __syncthreads();
+    tile_gradients(a, g, i0, j0, s, dp);
+    __syncthreads();
+    for (int k = 0; k < most_columns && lane + k * lanes < d; ++k) {
+      F acc = dq[k];
+      for (int j = 0; j < tile; ++j) acc += dp[row][j] * y[j][lane + k * lanes];
+      dq[k] = acc;
+    }
+  }
+  if (i0 + row >= a.sequence) return;
+  for (int k = 0; k < most_columns && lane + k * lanes < d; ++k) store(a.dq.row<T>(g.row0 + i0 + row) + g.h * d + lane + k * lanes, dq[k]);
+}
+
+// Shared memory of the f64 kernels would exceed the static limit; gradient checks in f64 run on the CPU.
+template <class Body> const char* with_head(const AttentionArgs& a, const Body& body) {
+  if (a.q.type == Type::f64) return "attention in f64 is for the CPU";
+  if (a.head_dim > most_dim) return "head sizes above 128 are not built for GPUs";
+  if (a.q.type == Type::f32) body(static_cast<float*>(nullptr));
+  else body(static_cast<b16*>(nullptr));
+  return launch_failure();
+}
+
+dim3 grid_of(const AttentionArgs& a, std::int64_t heads) {
+  return dim3(static_cast<unsigned>((a.sequence + tile - 1) / tile), static_cast<unsigned>(heads), static_cast<unsigned>(a.batch));
+}
+
+}  // namespace
+
+const char* gpu::attention_forward(const AttentionArgs& a, void* stream) {
+  return with_head(a, [&]<class T>(T*) { TRAINYARD_LAUNCH(attention_forward_kernel<T>, true, grid_of(a, a.heads), tile_threads, stream, a); });
+}
+
+const char* gpu::attention_backward(const AttentionArgs& a, void* stream) {
+  return with_head(a, [&]<class T>(T*) {
+    TRAINYARD_LAUNCH(delta_kernel<T>, false, blocks_for(a.batch * a.heads * a.sequence), 256, stream, a);
+    TRAINYARD_LAUNCH(attention_keys_kernel<T>, true, grid_of(a, a.kv_heads), tile_threads, stream, a);
+    TRAINYARD_LAUNCH(attention_queries_kernel<T>, true, grid_of(a, a.heads), tile_threads, stream, a);
+  });
+}
+
+}  // namespace trainyard::kernels

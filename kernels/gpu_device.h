@@ -1,0 +1,137 @@
+// What the GPU kernels share: launches, bf16, fixed-order sums over a warp and a block, activations. Included by *_cuda.cu, which nvcc compiles for devices and any other
+// compiler, with the emulator of the tests, for the host.
+#pragma once
+
+#include "kernels/mat.h"
+
+#include <cstdint>
+
+#ifdef __CUDACC__
+#include <cuda_runtime.h>
+// `barriers` tells the emulator whether the kernel meets any; a device does not care.
+#define TRAINYARD_LAUNCH(kernel, barriers, grid, block, stream, ...) kernel<<<grid, block, 0, static_cast<cudaStream_t>(stream)>>>(__VA_ARGS__)
+namespace trainyard::kernels {
+inline const char* launch_failure() {
+  const auto e = cudaPeekAtLastError();
+  return e == cudaSuccess ? nullptr : cudaGetErrorString(e);
+}
+}  // namespace trainyard::kernels
+#else
+#include TRAINYARD_EMULATOR
+#define TRAINYARD_LAUNCH(kernel, barriers, grid, block, stream, ...) emulator::launch(grid, block, barriers, [&] { kernel(__VA_ARGS__); })
+namespace trainyard::kernels {
+inline const char* launch_failure() { return nullptr; }
+}  // namespace trainyard::kernels
+#endif
+
+namespace trainyard::kernels {
+namespace {
+
+struct b16 { std::uint16_t bits; };
+
+__device__ __forceinline__ float widen(b16 v) { return __uint_as_float(static_cast<unsigned>(v.bits) << 16); }
+__device__ __forceinline__ float widen(float v) { return v; }
+__device__ __forceinline__ double widen(double v) { return v; }
+__device__ __forceinline__ void store(float* p, float v) { *p = v; }
+__device__ __forceinline__ void store(double* p, double v) { *p = v; }
+// To nearest, ties to even; NaN stays NaN: as on the CPU.
+__device__ __forceinline__ void store(b16* p, float v) {
+  const unsigned u = __float_as_uint(v);
+  const unsigned rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+  p->bits = static_cast<std::uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : rounded);
+}
+
+template <class T> struct Compute { using type = float; };
+template <> struct Compute<double> { using type = double; };
+template <class T> using compute_t = typename Compute<T>::type;
+
+__device__ __forceinline__ float exp_of(float x) { return expf(x); }
+__device__ __forceinline__ double exp_of(double x) { return exp(x); }
+__device__ __forceinline__ float tanh_of(float x) { return 1.0f - 2.0f / (expf(2.0f * x) + 1.0f); }
+__device__ __forceinline__ double tanh_of(double x) { return tanh(x); }
+__device__ __forceinline__ float sqrt_of(float x) { return sqrtf(x); }
+__device__ __forceinline__ double sqrt_of(double x) { return sqrt(x); }
+
+template <class F> __device__ __forceinline__ F gelu_of(F x) {
+  const F u = F(0.7978845608028654) * (x + F(0.044715) * x * x * x);
+  return F(0.5) * x * (F(1) + tanh_of(u));
+}
+template <class F> __device__ __forceinline__ F gelu_slope(F x) {
+  const F u = F(0.7978845608028654) * (x + F(0.044715) * x * x * x);
+  const F t = tanh_of(u);
+  return F(0.5) * (F(1) + t) + F(0.5) * x * (F(1) - t * t) * F(0.7978845608028654) * (F(1) + F(3 * 0.044715) * x * x);
+}
+
+// A butterfly: every lane gets the same sum, by the same tree.
+template <class F> __device__ __forceinline__ F warp_sum(F v) {
+  for (int lanes = 16; lanes > 0; lanes /= 2) v += __shfl_xor_sync(0xffffffffu, v, lanes);
+  return v;
+}
+template <class F> __device__ __forceinline__ F warp_max(F v) {
+  for (int lanes = 16; lanes > 0; lanes /= 2) {
+    const F other = __shfl_xor_sync(0xffffffffu, v, lanes);
+    v = other > v ? other : v;
+  }
+  return v;
+}
+
+constexpr int row_threads = 256;   // of a block that works on one row
+
+// Over a block of row_threads: warps first, then their sums in ascending order. All threads get it. `shared` holds 8 values and may be used again at once.
+template <class F> __device__ __forceinline__ F block_sum(F v, F* shared) {
+  v = warp_sum(v);
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = v;
+  __syncthreads();
+  F sum = shared[0];
+  for (int w = 1; w < row_threads / 32; ++w) sum += shared[w];
+  __syncthreads();
+  return sum;
+}
+template <class F> __device__ __forceinline__ F block_max(F v, F* shared) {
+  v = warp_max(v);
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = v;
+  __syncthreads();
+  F most = shared[0];
+  for (int w = 1; w < row_threads / 32; ++w) most = shared[w] > most ? shared[w] : most;
+  __syncthreads();
+  return most;
+}
+
+// Philox 4x32-10 (Salmon et al. 2011); the same words as base::random_words.
+struct Words { std::uint32_t w[4]; };
+__device__ __forceinline__ Words philox_words(std::uint64_t key, std::uint64_t site, std::uint64_t index) {
+  std::uint32_t c0 = static_cast<std::uint32_t>(index), c1 = static_cast<std::uint32_t>(index >> 32);
+  std::uint32_t c2 = static_cast<std::uint32_t>(site), c3 = static_cast<std::uint32_t>(site >> 32);
+  std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t p0 = 0xD2511F53ull * c0, p1 = 0xCD9E8D57ull * c2;
+    c0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0;
+    c1 = static_cast<std::uint32_t>(p1);
+    c2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
+    c3 = static_cast<std::uint32_t>(p0);
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return {{c0, c1, c2, c3}};
+}
+
+// Blocks of 256 threads for n elements, at most 4096 of them: kernels stride over the rest.
+inline unsigned blocks_for(std::int64_t n) {
+  const std::int64_t blocks = (n + 255) / 256;
+  return static_cast<unsigned>(blocks < 1 ? 1 : blocks > 4096 ? 4096 : blocks);
+}
+
+// In a kernel: every index of [0, n) that is this thread's.
+#define TRAINYARD_EACH(i, n)                                                                                                                          \
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x, i##_step = static_cast<std::int64_t>(gridDim.x) * blockDim.x; \
+       i < (n); i += i##_step)
+
+// Runs body(T*) with a null pointer of the element type.
+template <class Body> inline void with_type(Type type, const Body& body) {
+  if (type == Type::f32) body(static_cast<float*>(nullptr));
+  else if (type == Type::bf16) body(static_cast<b16*>(nullptr));
+  else body(static_cast<double*>(nullptr));
+}
+
+}  // namespace
+}  // namespace trainyard::kernels

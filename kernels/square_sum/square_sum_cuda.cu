@@ -1,0 +1,48 @@
+// Exact squares into 32-bit digits. Integers are added, so neither the order of threads nor of blocks matters.
+#include "kernels/gpu_device.h"
+#include "kernels/gpu_entries.h"
+
+namespace trainyard::kernels {
+namespace {
+
+using Limb = unsigned long long;
+
+__global__ void clear_limbs_kernel(std::int64_t* limbs) {
+  if (threadIdx.x < square_sum_limbs) limbs[threadIdx.x] = 0;
+}
+
+// x^2 = mantissa 2^exponent with a mantissa below 2^53; digit i counts 2^(32 i - 320).
+__global__ void __launch_bounds__(row_threads) square_sum_kernel(SquareSumGpuArgs a) {
+  __shared__ Limb sums[square_sum_limbs];
+  if (threadIdx.x < square_sum_limbs) sums[threadIdx.x] = 0;
+  __syncthreads();
+  TRAINYARD_EACH(i, a.n) {
+    const double v = a.x[i];
+    if (!(v - v == 0)) {
+      atomicAdd(&sums[square_sum_limbs - 1], Limb{1});
+      continue;
+    }
+    if (v == 0) continue;
+    const auto bits = static_cast<Limb>(__double_as_longlong(v * v));
+    int exponent = static_cast<int>(bits >> 52) - 1075 + 320;   // squares of f32 are normal doubles, multiples of 2^-298
+    Limb mantissa = (bits & ((Limb{1} << 52) - 1)) | (Limb{1} << 52);
+    if (exponent < 0) mantissa >>= -exponent, exponent = 0;     // only zeros leave
+    const int digit = exponent / 32, shift = exponent % 32;
+    const Limb low = mantissa << shift, high = shift == 0 ? 0 : mantissa >> (64 - shift);
+    atomicAdd(&sums[digit], low & 0xffffffffu);
+    atomicAdd(&sums[digit + 1], low >> 32);
+    if (high != 0) atomicAdd(&sums[digit + 2], high);
+  }
+  __syncthreads();
+  if (threadIdx.x < square_sum_limbs && sums[threadIdx.x] != 0) atomicAdd(reinterpret_cast<Limb*>(a.limbs) + threadIdx.x, sums[threadIdx.x]);
+}
+
+}  // namespace
+
+const char* gpu::square_sum(const SquareSumGpuArgs& a, void* stream) {
+  TRAINYARD_LAUNCH(clear_limbs_kernel, false, 1, 32, stream, a.limbs);
+  TRAINYARD_LAUNCH(square_sum_kernel, true, blocks_for(a.n), row_threads, stream, a);
+  return launch_failure();
+}
+
+}  // namespace trainyard::kernels

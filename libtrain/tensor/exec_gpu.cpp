@@ -1,0 +1,103 @@
+// The Exec of a GPU: a stream of the module, and events from a pool so that a step makes none.
+#include "libtrain/base/error.h"
+#include "libtrain/tensor/event_state.h"
+#include "libtrain/tensor/gpu.h"
+
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+namespace trainyard::tensor {
+
+namespace {
+
+// Events that nobody refers to any more, to be recorded again. Shared by the Exec and the events it gave out, whichever lives longer.
+struct Pool {
+  explicit Pool(const GpuRuntime& r, int d) : runtime(r), device(d) {}
+  ~Pool() {
+    for (auto* e : free) runtime.drop_event(e);
+  }
+  void* take() {
+    std::lock_guard lock(mutex);
+    if (free.empty()) {
+      void* e = nullptr;
+      require_gpu(runtime.make_event(device, &e), "making an event");
+      return e;
+    }
+    auto* e = free.back();
+    free.pop_back();
+    return e;
+  }
+  void give(void* e) {
+    std::lock_guard lock(mutex);
+    free.push_back(e);
+  }
+  const GpuRuntime& runtime;
+  int device;
+  std::mutex mutex;
+  std::vector<void*> free;
+};
+
+struct GpuState : Event::State {
+  explicit GpuState(std::shared_ptr<Pool> p) : pool(std::move(p)), event(pool->take()) {}
+  ~GpuState() override { pool->give(event); }
+  bool done() override {
+    const int state = pool->runtime.event_done(event);
+    if (state < 0) wait();
+    return state > 0;
+  }
+  void wait() override { require_gpu(pool->runtime.event_wait(event), "work on the GPU"); }
+  void* gpu_event() override { return event; }
+  std::shared_ptr<Pool> pool;
+  void* event;
+};
+
+class GpuExec : public Exec {
+ public:
+  GpuExec(int device, Arena* scratch)
+      : Exec({base::DeviceKind::cuda, device}, scratch, 1), runtime_(*gpu_module().runtime), pool_(std::make_shared<Pool>(runtime_, device)) {
+    gpu_info(device);
+    require_gpu(runtime_.make_stream(device, &stream_), "making a stream");
+  }
+  ~GpuExec() override { runtime_.drop_stream(stream_); }
+  void run(std::function<void()> work) override { work(); }
+  Event record() override {
+    auto state = std::make_shared<GpuState>(pool_);
+    require_gpu(runtime_.record(state->event, stream_), "recording an event");
+    return Event(std::move(state));
+  }
+  void wait(const Event& event) override {
+    const auto& state = event.state();
+    if (!state) return;
+    if (auto* other = state->gpu_event()) require_gpu(runtime_.stream_wait(stream_, other), "waiting for an event");
+    else state->wait();
+  }
+  void synchronize() override { require_gpu(runtime_.synchronize(stream_), "work on the GPU"); }
+  double busy_seconds() const override { return 0; }
+  void* stream() const override { return stream_; }
+
+ private:
+  const GpuRuntime& runtime_;
+  std::shared_ptr<Pool> pool_;
+  void* stream_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Exec> Exec::gpu(int device, Arena* scratch) { return std::make_unique<GpuExec>(device, scratch); }
+
+void copy(Exec& exec, base::View from, base::View to) {
+  TRAINYARD_ASSERT(from.dense() && to.dense() && from.bytes() == to.bytes(), "copy of {} to {} bytes", from.bytes(), to.bytes());
+  if (from.bytes() == 0) return;
+  if (exec.on_gpu()) return require_gpu(gpu_module().runtime->copy(to.data, from.data, from.bytes(), exec.stream()), "copying");
+  exec.run([from, to] { std::memcpy(to.data, from.data, static_cast<std::size_t>(from.bytes())); });
+}
+
+void clear(Exec& exec, base::View view) {
+  TRAINYARD_ASSERT(view.dense(), "{} rows of {} with pitch {}", view.rows(), view.cols(), view.pitch);
+  if (view.bytes() == 0) return;
+  if (exec.on_gpu()) return require_gpu(gpu_module().runtime->set(view.data, 0, view.bytes(), exec.stream()), "clearing");
+  exec.run([view] { std::memset(view.data, 0, static_cast<std::size_t>(view.bytes())); });
+}
+
+}  // namespace trainyard::tensor

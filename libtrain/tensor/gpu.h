@@ -1,0 +1,57 @@
+// The GPU module: a shared library with the device's runtime and kernels, found when a program first asks for a GPU.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace trainyard::tensor {
+
+inline constexpr int gpu_abi = 1;   // of the structs below and of kernels::GpuKernels; a module of another build is refused
+
+struct GpuInfo {
+  char name[256] = {};
+  std::int64_t total_bytes = 0, free_bytes = 0;
+  int major = 0, minor = 0;         // compute capability
+};
+
+// What a module's runtime can do. Functions that return text return nullptr when all is well, else what went wrong. Streams and events are opaque. Work on
+// one stream runs in order; `copy` takes any two of host and device memory (host memory pinned, or the call may wait).
+struct GpuRuntime {
+  const char* name;                                    // "cuda", or "emulated": kernels run on the host, one block after the other
+  int (*device_count)();
+  const char* (*describe)(int device, GpuInfo* out);
+  const char* (*allocate)(int device, std::int64_t bytes, void** out);
+  void (*release)(int device, void* memory);
+  const char* (*allocate_pinned)(std::int64_t bytes, void** out);
+  void (*release_pinned)(void* memory);
+  const char* (*make_stream)(int device, void** out);
+  void (*drop_stream)(void* stream);
+  const char* (*make_event)(int device, void** out);
+  void (*drop_event)(void* event);
+  const char* (*record)(void* event, void* stream);
+  const char* (*stream_wait)(void* stream, void* event);
+  int (*event_done)(void* event);                      // 1, 0, or -1 for a failure
+  const char* (*event_wait)(void* event);
+  const char* (*synchronize)(void* stream);            // also tells what a kernel before it did wrong
+  const char* (*copy)(void* to, const void* from, std::int64_t bytes, void* stream);
+  const char* (*copy_rows)(void* to, std::int64_t to_pitch_bytes, const void* from, std::int64_t from_pitch_bytes, std::int64_t row_bytes, std::int64_t rows, void* stream);
+  const char* (*set)(void* to, int byte, std::int64_t bytes, void* stream);
+};
+
+// The one symbol of a module: extern "C" const GpuModule* trainyard_gpu_module().
+struct GpuModule {
+  int abi;
+  const GpuRuntime* runtime;
+  const void* kernels;              // kernels::GpuKernels
+};
+
+// The module, loaded on the first call: TRAINYARD_GPU_MODULE, else libtrainyard_cuda.so beside the program or in ../lib/trainyard of it. EnvironmentError (exit 4) saying
+// what is missing: the module, CUDA's libraries, a driver, a device.
+const GpuModule& gpu_module();
+bool gpu_available();               // is there a module with a device; never throws
+GpuInfo gpu_info(int device);       // EnvironmentError when there is no such device
+
+// Throws EnvironmentError when `failure` is text: "what: failure".
+void require_gpu(const char* failure, const char* what);
+
+}  // namespace trainyard::tensor

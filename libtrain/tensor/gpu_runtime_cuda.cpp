@@ -1,0 +1,108 @@
+// The CUDA runtime behind the table of tensor/gpu.h; part of the GPU module only.
+#include "libtrain/tensor/gpu_runtime.h"
+
+#include <cuda_runtime.h>
+
+#include <cstdio>
+
+namespace trainyard::tensor {
+
+namespace {
+
+const char* text(cudaError_t e) { return e == cudaSuccess ? nullptr : cudaGetErrorString(e); }
+
+// The first failure of a sequence of calls.
+struct Try {
+  cudaError_t first = cudaSuccess;
+  void operator()(cudaError_t e) {
+    if (first == cudaSuccess) first = e;
+  }
+};
+
+cudaStream_t of(void* stream) { return static_cast<cudaStream_t>(stream); }
+
+int device_count() {
+  int n = 0;
+  return cudaGetDeviceCount(&n) == cudaSuccess ? n : 0;
+}
+
+const char* describe(int device, GpuInfo* out) {
+  cudaDeviceProp p{};
+  std::size_t free_bytes = 0, total = 0;
+  Try attempt;
+  attempt(cudaGetDeviceProperties(&p, device));
+  attempt(cudaSetDevice(device));
+  attempt(cudaMemGetInfo(&free_bytes, &total));
+  std::snprintf(out->name, sizeof out->name, "%s", p.name);
+  out->total_bytes = static_cast<std::int64_t>(total);
+  out->free_bytes = static_cast<std::int64_t>(free_bytes);
+  out->major = p.major, out->minor = p.minor;
+  return text(attempt.first);
+}
+
+const char* allocate(int device, std::int64_t bytes, void** out) {
+  Try attempt;
+  attempt(cudaSetDevice(device));
+  attempt(cudaMalloc(out, static_cast<std::size_t>(bytes)));
+  return text(attempt.first);
+}
+void release(int device, void* memory) {
+  cudaSetDevice(device);
+  cudaFree(memory);
+}
+const char* allocate_pinned(std::int64_t bytes, void** out) { return text(cudaHostAlloc(out, static_cast<std::size_t>(bytes), cudaHostAllocPortable)); }
+void release_pinned(void* memory) { cudaFreeHost(memory); }
+
+const char* make_stream(int device, void** out) {
+  cudaStream_t stream = nullptr;
+  Try attempt;
+  attempt(cudaSetDevice(device));
+  attempt(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  *out = stream;
+  return text(attempt.first);
+}
+void drop_stream(void* stream) { cudaStreamDestroy(of(stream)); }
+
+const char* make_event(int device, void** out) {
+  cudaEvent_t event = nullptr;
+  Try attempt;
+  attempt(cudaSetDevice(device));
+  attempt(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  *out = event;
+  return text(attempt.first);
+}
+void drop_event(void* event) { cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
+
+const char* record(void* event, void* stream) { return text(cudaEventRecord(static_cast<cudaEvent_t>(event), of(stream))); }
+const char* stream_wait(void* stream, void* event) { return text(cudaStreamWaitEvent(of(stream), static_cast<cudaEvent_t>(event), 0)); }
+int event_done(void* event) {
+  const auto e = cudaEventQuery(static_cast<cudaEvent_t>(event));
+  return e == cudaSuccess ? 1 : e == cudaErrorNotReady ? 0 : -1;
+}
+const char* event_wait(void* event) { return text(cudaEventSynchronize(static_cast<cudaEvent_t>(event))); }
+
+const char* synchronize(void* stream) {
+  Try attempt;
+  attempt(cudaStreamSynchronize(of(stream)));
+  attempt(cudaGetLastError());
+  return text(attempt.first);
+}
+
+const char* copy(void* to, const void* from, std::int64_t bytes, void* stream) {
+  return text(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, of(stream)));
+}
+const char* copy_rows(void* to, std::int64_t to_pitch, const void* from, std::int64_t from_pitch, std::int64_t row_bytes, std::int64_t rows, void* stream) {
+  return text(cudaMemcpy2DAsync(to, static_cast<std::size_t>(to_pitch), from, static_cast<std::size_t>(from_pitch), static_cast<std::size_t>(row_bytes),
+                                static_cast<std::size_t>(rows), cudaMemcpyDefault, of(stream)));
+}
+const char* set(void* to, int byte, std::int64_t bytes, void* stream) { return text(cudaMemsetAsync(to, byte, static_cast<std::size_t>(bytes), of(stream))); }
+
+}  // namespace
+
+const GpuRuntime& gpu_runtime() {
+  static const GpuRuntime table{"cuda",     device_count, describe,    allocate,   release,     allocate_pinned, release_pinned, make_stream, drop_stream, make_event,
+                                drop_event, record,       stream_wait, event_done, event_wait, synchronize,     copy,           copy_rows,   set};
+  return table;
+}
+
+}  // namespace trainyard::tensor

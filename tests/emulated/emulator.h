@@ -1,0 +1,176 @@
+// CUDA's execution model on the host: the threads of a block are fibers of one host thread that meet at barriers; blocks run one after the other.
+// Included by kernels/gpu_device.h where the compiler is not nvcc.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <ucontext.h>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __shared__ static thread_local
+#define __launch_bounds__(...)
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  dim3() = default;
+  dim3(std::int64_t a, std::int64_t b = 1, std::int64_t c = 1) : x(static_cast<unsigned>(a)), y(static_cast<unsigned>(b)), z(static_cast<unsigned>(c)) {}
+};
+
+namespace emulator {
+
+inline thread_local dim3 thread_index, block_index, block_size, grid_size;
+
+// One block's fibers. A fiber that waits gives way to the next; a barrier opens when every live fiber of its scope has arrived.
+class Block {
+ public:
+  Block(unsigned threads, const std::function<void()>& body) : body_(body), fibers_(threads) {}
+
+  void run() {
+    current_block = this;
+    static thread_local std::vector<char> stacks;   // of all blocks of this host thread, one after the other
+    if (stacks.size() < fibers_.size() * stack_bytes) stacks.resize(fibers_.size() * stack_bytes);
+    for (std::size_t t = 0; t < fibers_.size(); ++t) {
+      auto& f = fibers_[t];
+      getcontext(&f.context);
+      f.context.uc_stack.ss_sp = stacks.data() + t * stack_bytes;
+      f.context.uc_stack.ss_size = stack_bytes;
+      f.context.uc_link = nullptr;
+      makecontext(&f.context, reinterpret_cast<void (*)()>(&Block::enter), 0);
+    }
+    for (unsigned live = static_cast<unsigned>(fibers_.size()); live > 0;) {
+      live = 0;
+      bool moved = false;
+      for (unsigned t = 0; t < fibers_.size(); ++t) {
+        auto& f = fibers_[t];
+        if (f.done) continue;
+        ++live;
+        if (f.waiting_for != 0 && !is_open(f, t)) continue;
+        f.waiting_for = 0;
+        moved = true;
+        current_ = t;
+        thread_index = dim3(t);
+        swapcontext(&scheduler_, &f.context);
+        if (f.done) --live;
+      }
+      if (live > 0 && !moved) std::abort();   // threads of a block wait for different barriers
+    }
+    current_block = nullptr;
+  }
+
+  // Waits until all live threads of [first, first + count) have come as often as this one.
+  void meet(unsigned first, unsigned count) {
+    auto& f = fibers_[current_];
+    f.first = first, f.count = count;
+    auto& arrivals = count == 32 ? f.warp_arrivals : f.block_arrivals;
+    f.waiting_for = ++arrivals;
+    f.warp = count == 32;
+    swapcontext(&f.context, &scheduler_);
+    thread_index = dim3(current_);
+  }
+  unsigned thread() const { return current_; }
+  unsigned threads() const { return static_cast<unsigned>(fibers_.size()); }
+  std::uint64_t* slots() { return slots_; }
+
+  static inline thread_local Block* current_block = nullptr;
+
+ private:
+  static constexpr std::size_t stack_bytes = 32 << 10;
+  struct Fiber {
+    ucontext_t context;
+    bool done = false, warp = false;
+    unsigned first = 0, count = 0;
+    std::uint64_t waiting_for = 0, warp_arrivals = 0, block_arrivals = 0;
+  };
+  static void enter() {
+    auto* block = current_block;
+    block->body_();
+    block->fibers_[block->current_].done = true;
+    swapcontext(&block->fibers_[block->current_].context, &block->scheduler_);
+  }
+  bool is_open(const Fiber& f, unsigned) const {
+    for (unsigned t = f.first; t < f.first + f.count && t < fibers_.size(); ++t) {
+      const auto& other = fibers_[t];
+      if (!other.done && (f.warp ? other.warp_arrivals : other.block_arrivals) < f.waiting_for) return false;
+    }
+    return true;
+  }
+  const std::function<void()>& body_;
+  std::vector<Fiber> fibers_;
+  ucontext_t scheduler_;
+  unsigned current_ = 0;
+  std::uint64_t slots_[1024] = {};
+};
+
+// Blocks in x, then y, then z. A kernel that never meets a barrier is run thread by thread without fibers.
+template <class Body> void launch(dim3 grid, dim3 block, bool barriers, const Body& body) {
+  grid_size = grid, block_size = block;
+  const std::function<void()> call = body;
+  for (unsigned z = 0; z < grid.z; ++z)
+    for (unsigned y = 0; y < grid.y; ++y)
+      for (unsigned x = 0; x < grid.x; ++x) {
+        block_index.x = x, block_index.y = y, block_index.z = z;
+        if (barriers) {
+          Block(block.x, call).run();
+          continue;
+        }
+        for (unsigned t = 0; t < block.x; ++t) {
+          thread_index = dim3(t);
+          call();
+        }
+      }
+}
+
+}  // namespace emulator
+
+#define threadIdx emulator::thread_index
+#define blockIdx emulator::block_index
+#define blockDim emulator::block_size
+#define gridDim emulator::grid_size
+
+inline void __syncthreads() { emulator::Block::current_block->meet(0, emulator::Block::current_block->threads()); }
+inline void __syncwarp(unsigned = 0xffffffffu) {
+  auto* b = emulator::Block::current_block;
+  b->meet(b->thread() / 32 * 32, 32);
+}
+
+// Every lane leaves its value, all meet, each reads the one it wants, all meet again.
+template <class T> T emulated_exchange(T value, unsigned lane_wanted) {
+  static_assert(sizeof(T) <= 8);
+  auto* b = emulator::Block::current_block;
+  const unsigned me = b->thread(), warp = me / 32 * 32;
+  std::memcpy(&b->slots()[me], &value, sizeof value);
+  __syncwarp();
+  T out;
+  std::memcpy(&out, &b->slots()[warp + lane_wanted % 32], sizeof out);
+  __syncwarp();
+  return out;
+}
+template <class T> T __shfl_xor_sync(unsigned, T value, int lanes) { return emulated_exchange(value, (emulator::Block::current_block->thread() % 32) ^ static_cast<unsigned>(lanes)); }
+template <class T> T __shfl_sync(unsigned, T value, int lane) { return emulated_exchange(value, static_cast<unsigned>(lane)); }
+inline int __syncthreads_or(int predicate) {
+  auto* b = emulator::Block::current_block;
+  b->slots()[b->thread()] = predicate != 0;
+  __syncthreads();
+  int any = 0;
+  for (unsigned t = 0; t < b->threads(); ++t) any |= b->slots()[t] != 0;
+  __syncthreads();
+  return any;
+}
+
+template <class T> T atomicAdd(T* to, T value) { return __atomic_fetch_add(to, value, __ATOMIC_RELAXED); }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __fsqrt_rn(float a) { return std::sqrt(a); }
+inline float rsqrt_of(float a) { return 1.0f / std::sqrt(a); }
+inline unsigned __float_as_uint(float f) { unsigned u; std::memcpy(&u, &f, 4); return u; }
+inline float __uint_as_float(unsigned u) { float f; std::memcpy(&f, &u, 4); return f; }
+inline long long __double_as_longlong(double d) { long long u; std::memcpy(&u, &d, 8); return u; }

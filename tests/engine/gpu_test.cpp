@@ -1,0 +1,122 @@
+// Whole runs on a GPU: the same losses as the CPU up to rounding, the same bits on every cut, memory as predicted, and checkpoints that go from one device to the other.
+#include "libtrain/tensor/gpu.h"
+#include "tests/engine/small_run.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace trainyard {
+namespace {
+
+using testing::Cut;
+using testing::SmallRun;
+
+engine::RunConfig tiny(SmallRun& runs, const std::string& output, const std::string& model) {
+  auto c = runs.config(output);
+  c.model = model;
+  c.device = "cuda";
+  c.steps = 4;
+  c.global_batch = 3;
+  c.learning_rate = 0.01;
+  return c;
+}
+
+std::string gpt(SmallRun& runs) {
+  return runs.model("gpu-gpt", "layers = 2\nhidden = 16\nheads = 2\nkv-heads = 2\nffn = 32\ncontext = 8\ndropout-embedding = 0.1\ndropout-attention = 0.1\n"
+                               "dropout-attention-residual = 0.1\ndropout-ffn-residual = 0.1\n");
+}
+std::string llama(SmallRun& runs) {
+  return runs.model("gpu-llama", "layers = 1\nhidden = 16\nheads = 2\nkv-heads = 1\nffn = 32\ncontext = 8\nnorm = \"rms\"\npositions = \"rotary\"\nactivation = \"swiglu\"\n"
+                                 "biases = \"off\"\ntied = \"off\"\n");
+}
+
+TEST(Gpu, LossesAreThoseOfTheCpu) {
+  SmallRun runs;
+  int n = 0;
+  for (const auto& model : {gpt(runs), llama(runs)})
+    for (const std::string dtype : {"f32", "bf16"}) {
+      auto gpu = tiny(runs, fmt::format("gpu-{}", n), model), cpu = tiny(runs, fmt::format("cpu-{}", n++), model);
+      cpu.device = "cpu";
+      gpu.document_mask = cpu.document_mask = "on";
+      runs.run(gpu, {1, 0, 1, dtype});
+      runs.run(cpu, {1, 0, 1, dtype});
+      const auto a = SmallRun::metrics(gpu), b = SmallRun::metrics(cpu);
+      ASSERT_EQ(a.size(), b.size());
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        const double loss = b[i]["loss"], norm = b[i]["gradient_norm"];
+        EXPECT_NEAR(a[i]["loss"].get<double>(), loss, (dtype == "f32" ? 1e-5 : 2e-2) * loss) << model << " " << dtype << " step " << i + 1;
+        EXPECT_NEAR(a[i]["gradient_norm"].get<double>(), norm, (dtype == "f32" ? 1e-4 : 5e-2) * norm) << model << " " << dtype << " step " << i + 1;
+      }
+    }
+}
+
+TEST(Gpu, TheSameBitsOnEveryCut) {
+  SmallRun runs;
+  std::string expected;
+  int n = 0;
+  for (const auto& cut : std::vector<Cut>{{1, 0, 1}, {1, 3, 1, "f32", "layers"}, {2, 0, 1}, {2, 1, 1}, {2, 2, 1}, {3, 3, 1}}) {
+    const auto config = tiny(runs, fmt::format("cut-{}", n++), gpt(runs));
+    const auto bits = runs.bits(config, runs.run(config, cut));
+    if (expected.empty()) expected = bits;
+    EXPECT_EQ(bits, expected) << cut.ranks << " ranks, ZeRO " << cut.zero;
+    for (const auto& report : runs.reports()) {
+      std::istringstream lines(report);
+      for (std::string line; std::getline(lines, line);) {
+        if (line.empty() || line.find("predicted") != std::string::npos || line.find("announced") != std::string::npos || line.starts_with("outside")) continue;
+        EXPECT_TRUE(line.ends_with(" 0")) << line << "\n" << cut.ranks << " ranks, ZeRO " << cut.zero;
+      }
+    }
+  }
+}
+
+TEST(Gpu, CheckpointsGoFromDeviceToDevice) {
+  SmallRun runs;
+  auto whole = tiny(runs, "whole", gpt(runs));
+  runs.run(whole, {1, 0, 1});
+  const auto expected = SmallRun::metrics(whole);
+  for (const auto& [first, second] : std::vector<std::pair<std::string, std::string>>{{"cpu", "cuda"}, {"cuda", "cpu"}}) {
+    auto c = tiny(runs, "from-" + first, gpt(runs));
+    c.device = first;
+    c.stop_after = 2;
+    runs.run(c, {2, 2, 1});
+    c.device = second;
+    c.stop_after = 0;
+    EXPECT_EQ(runs.run(c, {1, 1, 1}).code, base::ExitCode::done);
+    const auto metrics = SmallRun::metrics(c);
+    ASSERT_EQ(metrics.size(), 4u);
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(metrics[i]["loss"].get<double>(), expected[i]["loss"].get<double>(), 1e-4) << first << " to " << second;
+  }
+  // On one device nothing is lost on the way.
+  auto c = tiny(runs, "resumed", gpt(runs));
+  c.stop_after = 2;
+  runs.run(c, {2, 3, 1});
+  c.stop_after = 0;
+  EXPECT_EQ(runs.bits(c, runs.run(c, {1, 0, 1})), runs.bits(whole, {base::ExitCode::done, 4, 0, whole.output + "/checkpoints/step-00000004", "", ""}));
+}
+
+TEST(Gpu, ALossThatIsNotFiniteIsNamed) {
+  SmallRun runs;
+  auto c = tiny(runs, "wild", gpt(runs));
+  c.learning_rate = 1e30;
+  c.clip = 0;
+  try {
+    runs.run(c, {2, 2, 1});
+    FAIL() << "a loss that is not finite was taken";
+  } catch (const base::Error& e) {
+    EXPECT_EQ(e.code(), base::ExitCode::check_failed);
+    EXPECT_NE(std::string(e.what()).find("micro-batch"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace trainyard
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (!trainyard::tensor::gpu_available()) {
+    std::puts("skipped: no GPU module with a device");
+    return 77;
+  }
+  return RUN_ALL_TESTS();
+}

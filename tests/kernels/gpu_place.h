@@ -1,0 +1,59 @@
+// Where the buffers of a kernel test live: on the host as they are, or copied to a GPU and back.
+#pragma once
+
+#include "libtrain/tensor/gpu.h"
+#include "tests/kernels/matrix_buffer.h"
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+namespace trainyard::test {
+
+class Place {
+ public:
+  enum class Kind { host, gpu };
+  explicit Place(Kind kind) : kind_(kind) {
+    arena_ = std::make_unique<tensor::Arena>(tensor::Category::workspace, std::int64_t{64} << 20, kind == Kind::gpu ? base::Device{base::DeviceKind::cuda, 0} : base::Device{});
+    exec_ = kind == Kind::gpu ? tensor::Exec::gpu(0, arena_.get()) : tensor::Exec::caller(arena_.get(), 2);
+  }
+  ~Place() {
+    for (auto& b : buffers_) tensor::gpu_module().runtime->release(0, b.device);
+  }
+  tensor::Exec& exec() { return *exec_; }
+
+  // Views live as long as the Place; fetch() brings back what kernels wrote.
+  base::View operator()(MatrixBuffer& m) {
+    auto v = m.view();
+    v.data = put(m.bytes.data(), static_cast<std::int64_t>(m.bytes.size()));
+    v.device = exec_->device();
+    return v;
+  }
+  template <class T> base::View operator()(std::vector<T>& values, std::initializer_list<std::int64_t> shape) {
+    auto v = base::View::of(values.data(), shape);
+    v.data = put(values.data(), static_cast<std::int64_t>(values.size() * sizeof(T)));
+    v.device = exec_->device();
+    return v;
+  }
+  void fetch() {
+    for (auto& b : buffers_) tensor::require_gpu(tensor::gpu_module().runtime->copy(b.host, b.device, b.bytes, exec_->stream()), "fetching");
+    exec_->synchronize();
+  }
+
+ private:
+  struct Buffer { void *host, *device; std::int64_t bytes; };
+  void* put(void* host, std::int64_t bytes) {
+    if (kind_ == Kind::host) return host;
+    void* device = nullptr;
+    tensor::require_gpu(tensor::gpu_module().runtime->allocate(0, bytes, &device), "allocating");
+    tensor::require_gpu(tensor::gpu_module().runtime->copy(device, host, bytes, exec_->stream()), "uploading");
+    buffers_.push_back({host, device, bytes});
+    return device;
+  }
+  Kind kind_;
+  std::unique_ptr<tensor::Arena> arena_;
+  std::unique_ptr<tensor::Exec> exec_;
+  std::deque<Buffer> buffers_;
+};
+
+}  // namespace trainyard::test

@@ -1,0 +1,281 @@
+// Every GPU kernel against its CPU kernel, from one table: equal bits where the header promises them, else within a tolerance for the dtype. The module is the one that the
+// environment names: the emulated one on any machine, CUDA's where there is a GPU.
+#include "kernels/activation/activation.h"
+#include "kernels/adamw/adamw.h"
+#include "kernels/attention/attention.h"
+#include "kernels/cached_attention/cached_attention.h"
+#include "kernels/cast/cast.h"
+#include "kernels/cross_entropy/cross_entropy.h"
+#include "kernels/dropout/dropout.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/finite/finite.h"
+#include "kernels/fold/fold.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/linear/linear.h"
+#include "kernels/norm/norm.h"
+#include "kernels/rotary/rotary.h"
+#include "kernels/square_sum/square_sum.h"
+#include "tests/kernels/gpu_place.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+
+namespace trainyard::test {
+namespace {
+
+using Outputs = std::vector<MatrixBuffer>;
+using Case = std::function<Outputs(Place& place, DType t)>;
+enum class Same { bits, tolerance };
+
+double tolerance(DType t) { return t == DType::bf16 ? 0x1.8p-7 : t == DType::f32 ? 2e-5 : 1e-12; }
+
+// Runs `one` on the host and on the GPU for the dtypes and compares every output; gaps between rows must stay as they were.
+void compare(const Case& one, Same same, const std::vector<DType>& dtypes = {DType::f32, DType::bf16}) {
+  for (auto t : dtypes) {
+    Place host(Place::Kind::host), gpu(Place::Kind::gpu);
+    const auto want = one(host, t), got = one(gpu, t);
+    ASSERT_EQ(want.size(), got.size());
+    for (std::size_t o = 0; o < want.size(); ++o) {
+      ASSERT_TRUE(got[o].gap_untouched()) << "output " << o;
+      for (std::int64_t i = 0; i < want[o].rows; ++i)
+        for (std::int64_t j = 0; j < want[o].cols; ++j) {
+          const double w = want[o](i, j), g = got[o](i, j);
+          if (same == Same::bits) ASSERT_EQ(g, w) << base::name_of(t) << " output " << o << " at " << i << "," << j;
+          else ASSERT_LE(std::abs(g - w), tolerance(t) * (1 + std::abs(w))) << base::name_of(t) << " output " << o << " at " << i << "," << j << ": " << g << " for " << w;
+        }
+    }
+  }
+}
+
+const std::vector<DType> all = {DType::f32, DType::bf16, DType::f64};
+
+TEST(Gpu, Activations) {
+  compare([](Place& place, DType t) {
+    MatrixBuffer x(t, 5, 70, 3), up(t, 5, 70), dy(t, 5, 70, 1), y(t, 5, 70, 2), dx(t, 5, 70), z(t, 5, 70), dgate(t, 5, 70), dup(t, 5, 70);
+    x.fill(1), up.fill(2), dy.fill(3);
+    const auto vx = place(x), vup = place(up), vdy = place(dy);
+    kernels::gelu_forward(place.exec(), vx, place(y));
+    kernels::gelu_backward(place.exec(), vx, vdy, place(dx));
+    kernels::swiglu_forward(place.exec(), vx, vup, place(z));
+    kernels::swiglu_backward(place.exec(), vx, vup, vdy, place(dgate), place(dup));
+    place.fetch();
+    return Outputs{y, dx, z, dgate, dup};
+  }, Same::tolerance, all);
+}
+
+TEST(Gpu, AdamWGivesTheBitsOfTheCpu) {
+  compare([](Place& place, DType t) {
+    MatrixBuffer p(DType::f32, 1, 1000), g(DType::f32, 1, 1000), m(DType::f32, 1, 1000), v(DType::f32, 1, 1000), working(DType::bf16, 1, 1000);
+    p.fill(1), g.fill(2), m.fill(3), v.fill(4);
+    for (std::int64_t i = 0; i < 1000; ++i) v.set(0, i, std::abs(v(0, i)));
+    kernels::AdamW h;
+    h.learning_rate = 1e-3f, h.weight_decay = 0.1f, h.bias1 = 0.3, h.bias2 = 0.02, h.gradient_scale = 0.37f;
+    const auto narrow = t == DType::bf16 ? place(working) : base::View{};
+    kernels::adamw_update(place.exec(), h, place(p), place(g), place(m), place(v), narrow);
+    place.fetch();
+    Outputs out{p, m, v};
+    if (t == DType::bf16) out.push_back(working);
+    return out;
+  }, Same::bits);
+}
+
+TEST(Gpu, CopiesGiveTheBitsOfTheCpu) {
+  for (auto to : all)
+    compare([to](Place& place, DType t) {
+      MatrixBuffer x(t, 4, 33, 2), y(to, 4, 33, 1), f(to, 4, 33), s(t, 4, 33, 5);
+      x.fill(7), s.fill(8);
+      const auto vx = place(x);
+      kernels::cast(place.exec(), vx, place(y));
+      kernels::fill(place.exec(), place(f), 0.1);
+      kernels::add(place.exec(), place(s), vx);
+      place.fetch();
+      return Outputs{y, f, s};
+    }, Same::bits, all);
+}
+
+TEST(Gpu, DropoutGivesTheBitsOfTheCpu) {
+  for (double p : {0.0, 0.3})
+    compare([p](Place& place, DType t) {
+      MatrixBuffer x(t, 6, 21, 1), r(t, 6, 21), y(t, 6, 21, 2), z(t, 6, 21);
+      x.fill(1), r.fill(2);
+      std::vector<std::uint64_t> samples{5, 99};
+      kernels::Dropout d{p, 3, 77, place(samples, {2}).ptr<std::uint64_t>(), 3};
+      const auto vx = place(x);
+      kernels::dropout_forward(place.exec(), d, vx, place(y));
+      kernels::dropout_add(place.exec(), d, place(r), vx, place(z));
+      place.fetch();
+      return Outputs{y, z};
+    }, Same::bits, all);
+}
+
+TEST(Gpu, FoldGivesTheBitsOfTheCpu) {
+  compare([](Place& place, DType t) {
+    MatrixBuffer pieces(t, 5, 300, 4), first(t, 1, 300), next(t, 1, 300);
+    pieces.fill(1), next.fill(2);
+    const auto v = place(pieces);
+    kernels::fold(place.exec(), v, place(first), kernels::FoldStart::first);
+    kernels::fold(place.exec(), v, place(next), kernels::FoldStart::next);
+    place.fetch();
+    return Outputs{first, next};
+  }, Same::bits, {DType::f32, DType::f64});
+}
+
+TEST(Gpu, SquareSumIsExact) {
+  MatrixBuffer x(DType::f32, 1, 5000);
+  x.fill(3);
+  for (std::int64_t i = 0; i < 5000; i += 7) x.set(0, i, x(0, i) * std::ldexp(1.0, static_cast<int>(i % 250) - 125));
+  x.set(0, 1, 0), x.set(0, 2, 1e-45), x.set(0, 3, 3e38), x.set(0, 4, -1.4e-44);
+  Place host(Place::Kind::host), gpu(Place::Kind::gpu);
+  kernels::FixedPointSum want, got;
+  kernels::square_sum(host.exec(), host(x), want);
+  kernels::square_sum(gpu.exec(), gpu(x), got);
+  EXPECT_EQ(got.limbs, want.limbs);
+  x.set(0, 9, std::numeric_limits<double>::infinity());
+  Place again(Place::Kind::gpu);
+  kernels::square_sum(again.exec(), again(x), got);
+  EXPECT_TRUE(std::isnan(kernels::value(got)));
+  EXPECT_EQ(kernels::first_nonfinite(again.exec(), again(x)), 9);
+}
+
+TEST(Gpu, Rotary) {
+  compare([](Place& place, DType t) {
+    MatrixBuffer x(t, 14, 24, 1), y(t, 14, 24);
+    x.fill(1), y.fill(2);
+    std::vector<std::int32_t> positions{0, 1, 2, 3, 0, 1, 2, 0, 1, 2, 3, 4, 5, 600};
+    const auto p = place(positions, {2, 7});
+    kernels::rotary_forward(place.exec(), place(x), p, 3, 8, 10000);
+    kernels::rotary_backward(place.exec(), place(y), p, 3, 8, 500);
+    place.fetch();
+    return Outputs{x, y};
+  }, Same::tolerance, all);
+}
+
+TEST(Gpu, Embedding) {
+  compare([](Place& place, DType t) {
+    const std::int64_t n = 600;   // more than a block of indices, some very frequent
+    MatrixBuffer table(t, 40, 19, 1), positions(t, 300, 19), out(t, n, 19, 2), dout(t, n, 19), dtable(accumulation(t), 40, 19);
+    table.fill(1), positions.fill(2), dout.fill(3);
+    std::vector<std::int32_t> tokens, at;
+    for (std::int64_t i = 0; i < n; ++i) tokens.push_back(static_cast<std::int32_t>(i % 3 == 0 ? 7 : i * i % 39)), at.push_back(static_cast<std::int32_t>(i % 300));
+    const auto v = place(tokens, {2, n / 2});
+    kernels::embedding_forward(place.exec(), v, place(at, {2, n / 2}), place(table), place(positions), place(out));
+    kernels::embedding_backward(place.exec(), v, place(dout), place(dtable));
+    place.fetch();
+    return Outputs{out, dtable};
+  }, Same::bits, all);
+}
+
+TEST(Gpu, Norms) {
+  compare([](Place& place, DType t) {
+    const std::int64_t n = 70, h = 300;
+    const auto g = accumulation(t);
+    MatrixBuffer x(t, n, h, 2), w(t, 1, h), b(t, 1, h), y(t, n, h), z(t, n, h), mean(g, 1, n), rstd(g, 1, n), rms(g, 1, n);
+    MatrixBuffer dy(t, n, h), dx(t, n, h, 1), dw(g, 1, h), db(g, 1, h), dx2(t, n, h), dw2(g, 1, h);
+    x.fill(1), w.fill(2), b.fill(3), dy.fill(4), dx.fill(5);
+    const auto vx = place(x), vw = place(w), vmean = place(mean), vrstd = place(rstd), vrms = place(rms), vdy = place(dy);
+    kernels::layer_norm_forward(place.exec(), vx, vw, place(b), 1e-5, place(y), vmean, vrstd);
+    kernels::rms_norm_forward(place.exec(), vx, vw, 1e-5, place(z), vrms);
+    kernels::layer_norm_backward(place.exec(), vdy, vx, vw, vmean, vrstd, place(dx), place(dw), place(db), kernels::Into::add);
+    kernels::rms_norm_backward(place.exec(), vdy, vx, vw, vrms, place(dx2), place(dw2), kernels::Into::overwrite);
+    place.fetch();
+    return Outputs{y, z, mean, rstd, rms, dx, dw, db, dx2, dw2};
+  }, Same::tolerance, all);
+}
+
+TEST(Gpu, Linear) {
+  compare([](Place& place, DType t) {
+    const std::int64_t n = 67, in = 24, out = 36;
+    const auto g = accumulation(t);
+    MatrixBuffer x(t, n, in), w(t, out, in), b(t, 1, out), y(t, n, out), pre(t, n, out), act(t, n, out), dy(t, n, out), dx(t, n, in), dw(g, out, in), db(g, 1, out);
+    x.fill(1), w.fill(2), b.fill(3), dy.fill(4);
+    const auto vx = place(x), vw = place(w), vb = place(b), vdy = place(dy);
+    kernels::linear_forward(place.exec(), vx, vw, vb, place(y));
+    kernels::linear_gelu_forward(place.exec(), vx, vw, vb, place(pre), place(act));
+    kernels::linear_backward_input(place.exec(), vdy, vw, place(dx));
+    kernels::linear_backward_weight(place.exec(), vdy, vx, place(dw), place(db));
+    place.fetch();
+    return Outputs{y, pre, act, dx, dw, db};
+  }, Same::tolerance, all);
+}
+
+TEST(Gpu, Products) {
+  for (auto ta : {kernels::Transpose::no, kernels::Transpose::yes})
+    for (auto tb : {kernels::Transpose::no, kernels::Transpose::yes})
+      compare([&](Place& place, DType t) {
+        const std::int64_t m = 40, n = 24, k = 16;
+        const bool at = ta == kernels::Transpose::yes, bt = tb == kernels::Transpose::yes;
+        MatrixBuffer a(t, at ? k : m, at ? m : k, 8), b(t, bt ? n : k, bt ? k : n, 8), c(accumulation(t), m, n, 8);
+        a.fill(1), b.fill(2), c.fill(3);
+        kernels::gemm(place.exec(), place(a), ta, place(b), tb, place(c), kernels::Accumulate::yes);
+        place.fetch();
+        return Outputs{c};
+      }, Same::tolerance, all);
+}
+
+TEST(Gpu, CrossEntropy) {
+  compare([](Place& place, DType t) {
+    const std::int64_t n = 6, v = 700, stored = 768;
+    const auto g = accumulation(t);
+    MatrixBuffer logits(g, n, stored), dlogits(t, n, stored), losses(DType::f64, 1, n), in_place(g, n, stored), again(DType::f64, 1, n), alone(DType::f64, 1, n);
+    logits.fill(1), in_place.fill(1);
+    for (std::int64_t i = 0; i < n; ++i) logits.set(i, 5, 9.0 * i), in_place.set(i, 5, 9.0 * i);
+    std::vector<std::int32_t> targets{0, 5, 699, 3, 5, 8};
+    std::vector<std::uint8_t> weights{1, 1, 1, 0, 1, 1};
+    const auto vt = place(targets, {n}), vw = place(weights, {n}), vl = place(logits);
+    kernels::cross_entropy_chunk(place.exec(), vl, place(dlogits), v, vt, vw, place(losses));
+    kernels::cross_entropy_chunk(place.exec(), vl, {}, v, vt, vw, place(alone));
+    if (t != DType::bf16) {
+      const auto both = place(in_place);
+      kernels::cross_entropy_chunk(place.exec(), both, both, v, vt, vw, place(again));
+    }
+    place.fetch();
+    if (t == DType::bf16) return Outputs{dlogits, losses, alone};
+    return Outputs{dlogits, losses, alone, in_place, again};
+  }, Same::tolerance, all);
+}
+
+TEST(Gpu, Attention) {
+  const std::int64_t shapes[][4] = {{1, 1, 1, 1}, {7, 2, 1, 5}, {67, 4, 2, 16}, {70, 2, 2, 64}, {40, 1, 1, 128}};
+  for (const auto& s : shapes)
+    for (double dropout : {0.0, 0.25})
+      compare([&](Place& place, DType t) {
+        const auto T = s[0], heads = s[1], kv = s[2], d = s[3];
+        MatrixBuffer q(t, 2 * T, heads * d, 3), k(t, 2 * T, kv * d, 1), v(t, 2 * T, kv * d), out(t, 2 * T, heads * d, 2), lse(DType::f32, 2 * heads, T);
+        MatrixBuffer dout(t, 2 * T, heads * d), dq(t, 2 * T, heads * d), dk(t, 2 * T, kv * d), dv(t, 2 * T, kv * d);
+        q.fill(1), k.fill(2), v.fill(3), dout.fill(4);
+        std::vector<std::int32_t> start(static_cast<std::size_t>(2 * T), 0);
+        for (auto i = T / 3; i < T; ++i) start[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(T / 3);
+        std::vector<std::uint64_t> samples{11, 5};
+        kernels::AttentionShape shape{2, T, heads, kv, d, 0.3, dropout, 99, 1234, place(samples, {2}).ptr<std::uint64_t>()};
+        const auto vq = place(q), vk = place(k), vv = place(v), vs = place(start, {2, T}), vo = place(out), vl = place(lse);
+        kernels::attention_forward(place.exec(), shape, vq, vk, vv, vs, vo, vl);
+        kernels::attention_backward(place.exec(), shape, vq, vk, vv, vs, vo, vl, place(dout), place(dq), place(dk), place(dv));
+        place.fetch();
+        return Outputs{out, lse, dq, dk, dv};
+      }, Same::tolerance);
+}
+
+TEST(Gpu, CachedAttention) {
+  compare([](Place& place, DType t) {
+    const std::int64_t n = 50, heads = 4, kv = 2, d = 24;
+    MatrixBuffer q(t, 1, heads * d), k(t, n, kv * d, 1), v(t, n, kv * d), out(t, 1, heads * d);
+    q.fill(1), k.fill(2), v.fill(3);
+    kernels::cached_attention(place.exec(), heads, kv, 0.4, place(q), place(k), place(v), place(out));
+    place.fetch();
+    return Outputs{out};
+  }, Same::tolerance, all);
+}
+
+}  // namespace
+}  // namespace trainyard::test
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (!trainyard::tensor::gpu_available()) {
+    std::puts("skipped: no GPU module with a device");
+    return 77;
+  }
+  return RUN_ALL_TESTS();
+}
