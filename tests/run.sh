@@ -1,6 +1,6 @@
 #!/bin/bash
-# Installs what is missing, builds the release preset with warnings as errors, runs the tests. --nightly runs the slow ones too; --sanitize builds with the address,
-# undefined-behaviour and thread sanitizers instead (clang) and runs the tests under them.
+# Installs what is missing, builds the release preset with warnings as errors, runs the tests. --nightly runs the slow ones too; --sanitize builds with the address and
+# undefined-behaviour sanitizers, then with clang's thread sanitizer, and runs the tests under them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -34,7 +34,7 @@ endfunction()
 # address sanitizer looks for leaks in the tests without MPI.
 set(TRAINYARD_MPI_ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_mpi_yield_when_idle=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMP_WAIT_POLICY=passive")
 if(TRAINYARD_SANITIZE MATCHES address)
-  list(APPEND TRAINYARD_MPI_ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")
+  list(APPEND TRAINYARD_MPI_ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1")
 endif()
 
 # train_test(ROOM/NAME [RANKS n ...] [LIBRARIES ...] [ENVIRONMENT ...] [LABELS ...] [TIMEOUT s])
@@ -72,10 +72,16 @@ endfunction()
 # train_gpu_test(ROOM/NAME [LIBRARIES ...]): a test with a main of its own that ends with 77 where there is no GPU. Two entries: ROOM/NAME on the emulated module, on every
 # machine, and ROOM/NAME.device on the CUDA module.
 function(train_gpu_test path)
+  cmake_parse_arguments(G "" "TIMEOUT" "RANKS;LIBRARIES;ENVIRONMENT;LABELS;SOURCES" ${ARGN})
   train_test(${path} ${ARGN})
   string(REPLACE "/" "_" target "${path}")
-  add_dependencies(test_${target} trainyard_emulated)
-  set_tests_properties(${path} PROPERTIES ENVIRONMENT "TRAINYARD_GPU_MODULE=$<TARGET_FILE:trainyard_emulated>;${TRAINYARD_MPI_ENVIRONMENT}")
+  add_dependencies(test_${target} trainyard_emulated trainyard_standin_nccl)
+  set(entries ${path})
+  if(G_RANKS)
+    list(TRANSFORM G_RANKS PREPEND "${path}." OUTPUT_VARIABLE entries)
+  endif()
+  set_tests_properties(${entries} PROPERTIES ENVIRONMENT
+    "TRAINYARD_GPU_MODULE=$<TARGET_FILE:trainyard_emulated>;TRAINYARD_NCCL_LIBRARY=$<TARGET_FILE:trainyard_standin_nccl>;TRAINYARD_EMULATED_GPUS=8;${TRAINYARD_MPI_ENVIRONMENT}")
   if(TARGET trainyard_cuda)
     add_test(NAME ${path}.device COMMAND test_${target})
     set_tests_properties(${path}.device PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS gpu RUN_SERIAL TRUE)

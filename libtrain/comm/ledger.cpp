@@ -1,6 +1,8 @@
 // The ledger's bookkeeping.
 #include "libtrain/comm/ledger.h"
 
+#include <utility>
+
 namespace trainyard::comm {
 
 void Ledger::begin(const char* operation, std::uint64_t sent_bytes) {
@@ -17,6 +19,17 @@ void Ledger::end(double seconds) {
   std::lock_guard lock(mutex_);
   totals_[current_].seconds += seconds;
   in_call_ = false;
+}
+
+bool Ledger::in_call() const {
+  if (in_call_.load()) return true;
+  std::lock_guard lock(mutex_);
+  return pending_ && pending_();
+}
+
+void Ledger::set_pending(std::function<bool()> pending) {
+  std::lock_guard lock(mutex_);
+  pending_ = std::move(pending);
 }
 
 void Ledger::reset() {

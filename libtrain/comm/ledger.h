@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -28,7 +29,9 @@ class Ledger {
 
   std::map<std::string, Traffic> totals() const;
   std::uint64_t sequence() const { return sequence_.load(); }
-  bool in_call() const { return in_call_.load(); }
+  bool in_call() const;           // also while the device works on a call that has returned
+  // Asked by in_call(), from any thread, once the call itself is over: is the device still busy with it? Empty: calls are over when they return.
+  void set_pending(std::function<bool()> pending);
   std::string operation() const;  // the last begun
   // While set (by a composed operation such as ordered_reduce_scatter), inner calls are entered under this name.
   void set_alias(const char* name) { alias_ = name; }
@@ -38,6 +41,7 @@ class Ledger {
   std::map<std::string, Traffic> totals_;
   std::string current_;
   const char* alias_ = nullptr;
+  std::function<bool()> pending_;
   std::atomic<std::uint64_t> sequence_{0};
   std::atomic<bool> in_call_{false};
 };

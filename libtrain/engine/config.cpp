@@ -22,6 +22,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("seed", c.seed, "What", "of initial values, data order and dropout");
   v("document-mask", c.document_mask, "What", "on: tokens see only their own document; off");
   v("device", c.device, "How", "cpu, cuda, or auto: a GPU where this build and machine have one");
+  v("communicator", c.communicator, "How", "between GPUs: nccl, mpi (through host memory), or auto: nccl with a GPU for each rank");
   v("zero", c.zero, "How", "ZeRO stage 0, 1, 2 or 3");
   v("dtype", c.dtype, "How", "working dtype f32 or bf16");
   v("fold", c.fold, "How", "micro-batches added locally before a reduction");

@@ -25,6 +25,7 @@ struct RunConfig {
   std::string document_mask = "off";
   // how
   std::string device = "auto";            // cpu, cuda, or auto: a GPU where there is one
+  std::string communicator = "auto";      // between GPUs: nccl, mpi (through host memory), or auto
   int zero = 0;
   std::string dtype = "f32";
   std::int64_t fold = 1;

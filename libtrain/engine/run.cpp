@@ -5,6 +5,7 @@
 #include "libtrain/base/log.h"
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/comm/delayed.h"
+#include "libtrain/comm/nccl.h"
 #include "libtrain/comm/staged.h"
 #include "libtrain/comm/watchdog.h"
 #include "libtrain/engine/agreement.h"
@@ -283,10 +284,17 @@ base::Device agree_on_device(RunConfig& config, World& world, tensor::Exec& exec
   return device;
 }
 
-// Collectives on device memory: through pinned host memory, issued by the compute thread on a stream of their own.
-void move_to_gpu(World& world, base::Device device) {
+// NCCL where every rank has a GPU of its own, or where it is asked for; else the world's own communicator through pinned host memory. Calls are issued by the compute thread, on a
+// stream of their own.
+void move_to_gpu(const RunConfig& config, World& world, base::Device device, int ranks_on_node) {
   if (world.size == 1) return;
-  world.data = comm::staged(std::move(world.data));
+  auto caller = tensor::Exec::caller(nullptr, 1);
+  auto& exec = world.exchange ? *world.exchange : *caller;
+  std::int32_t able = world.kind == "mpi" && comm::nccl_available() && ranks_on_node <= tensor::gpu_module().runtime->device_count() ? 1 : 0;
+  world.control->all_reduce(exec, base::View::of(&able, {1}), comm::Reduction::min);
+  exec.synchronize();
+  if (config.communicator == "nccl" || (config.communicator == "auto" && able == 1)) on_every_rank(world, exec, [&] { world.data = comm::make_nccl("data", device.index, *world.control); });
+  else world.data = comm::staged(std::move(world.data));
   world.exchange = tensor::Exec::gpu(device.index, nullptr);
 }
 
@@ -312,7 +320,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   auto caller = tensor::Exec::caller(nullptr, 1);
   auto config = asked;
   const auto device = agree_on_device(config, world, world.exchange ? *world.exchange : *caller);
-  if (device.kind == base::DeviceKind::cuda) move_to_gpu(world, device);
+  if (device.kind == base::DeviceKind::cuda) move_to_gpu(config, world, device, ranks_on_node);
   auto& exec = world.exchange ? *world.exchange : *caller;
   auto setup = agreed_setup(config, world, exec, ranks_on_node);
   setup.trainer.device = device;

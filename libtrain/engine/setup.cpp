@@ -70,6 +70,8 @@ void check_words(const RunConfig& c, std::vector<std::string>& wrong) {
   one_of("--reduction", c.reduction, {"ordered", "fast"});
   one_of("--recompute", c.recompute, {"none", "layers"});
   one_of("--device", c.device, {"auto", "cpu", "cuda"});
+  one_of("--communicator", c.communicator, {"auto", "nccl", "mpi"});
+  if (c.communicator == "nccl" && c.device == "cpu") wrong.push_back("--communicator nccl moves device memory: it needs --device cuda");
   one_of("--document-mask", c.document_mask, {"off", "on"});
   if (c.zero < 0 || c.zero > 3) wrong.push_back(fmt::format("--zero {} must be 0, 1, 2 or 3", c.zero));
   if (c.layer_slots < 1 || c.layer_slots > 64) wrong.push_back(fmt::format("--layer-slots {} must lie between 1 and 64", c.layer_slots));

@@ -1,0 +1,212 @@
+// Collectives over NCCL. Data moves by the library's own all_gather, or by grouped sends and receives of bytes, so that the ledger's bytes are what leaves the GPU.
+#include "libtrain/comm/entry.h"
+#include "libtrain/comm/nccl.h"
+#include "libtrain/comm/nccl_library.h"
+#include "libtrain/tensor/gpu.h"
+
+#include "libtrain/base/error.h"
+
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+namespace trainyard::comm {
+
+namespace {
+
+const nccl::Library& require_library() {
+  const auto* found = nccl::library();
+  if (found == nullptr) throw base::EnvironmentError(fmt::format("NCCL cannot be opened: {}", nccl::refusal()), "install it, name it by TRAINYARD_NCCL_LIBRARY, or use --communicator mpi");
+  return *found;
+}
+
+nccl::Type type_of(base::DType t) {
+  switch (t) {
+    case base::DType::f32: return nccl::f32;
+    case base::DType::f64: return nccl::f64;
+    case base::DType::bf16: return nccl::bf16;
+    case base::DType::i32: return nccl::i32;
+    case base::DType::i64: return nccl::i64;
+    case base::DType::u64: return nccl::u64;
+    case base::DType::u8: return nccl::u8;
+    default: throw base::Unsupported(fmt::format("NCCL does not add {}", base::name_of(t)), "use f32");
+  }
+}
+
+nccl::Op op_of(Reduction op) { return op == Reduction::sum ? nccl::sum : op == Reduction::max ? nccl::max : nccl::min; }
+
+char* bytes_of(const base::View& v) { return static_cast<char*>(v.data); }
+
+class Nccl : public Communicator {
+ public:
+  Nccl(std::string group, int rank, int size, nccl::Comm* comm, int device) : Communicator(std::move(group), rank, size), lib_(require_library()), comm_(comm), device_(device) {
+    tensor::require_gpu(tensor::gpu_module().runtime->allocate(device_, 64, &flag_), "reserving a flag");
+    ledger_.set_pending([this] { return pending(); });
+  }
+  // The process ends or the run is over: nothing may wait for peers, so an open communicator is abandoned, not finalized.
+  ~Nccl() override {
+    ledger_.set_pending({});
+    if (!failed_) lib_.abort(comm_);
+    tensor::gpu_module().runtime->release(device_, flag_);
+  }
+
+  void all_reduce(tensor::Exec& exec, base::View inout, Reduction op) override {
+    call(exec, "all_reduce", all_reduce_bytes(inout.bytes(), size_), inout.count() > 0, [&](void* stream) {
+      return lib_.all_reduce(inout.data, inout.data, static_cast<std::size_t>(inout.count()), type_of(inout.dtype), op_of(op), comm_, stream);
+    });
+  }
+  void all_gather(tensor::Exec& exec, base::View in, base::View out) override {
+    TRAINYARD_ASSERT(out.bytes() == size_ * in.bytes(), "{} bytes for {} pieces of {}", out.bytes(), size_, in.bytes());
+    call(exec, "all_gather", all_gather_bytes(in.bytes(), size_), in.count() > 0,
+         [&](void* stream) { return lib_.all_gather(in.data, out.data, static_cast<std::size_t>(in.bytes()), nccl::u8, comm_, stream); });
+  }
+  void reduce_scatter(tensor::Exec& exec, base::View in, base::View out) override {
+    call(exec, "reduce_scatter", reduce_scatter_bytes(out.bytes(), size_), out.count() > 0, [&](void* stream) {
+      return lib_.reduce_scatter(in.data, out.data, static_cast<std::size_t>(out.count()), type_of(out.dtype), nccl::sum, comm_, stream);
+    });
+  }
+  void all_to_all(tensor::Exec& exec, base::View send, std::span<const std::int64_t> send_counts, base::View receive,
+                  std::span<const std::int64_t> receive_counts) override {
+    const auto width = base::size_of(receive.dtype);
+    std::int64_t sent = 0;
+    for (int r = 0; r < size_; ++r) sent += r == rank_ ? 0 : send_counts[static_cast<std::size_t>(r)] * width;
+    call(exec, "all_to_all", sent, true, [&](void* stream) {
+      Grouped group(lib_);
+      std::int64_t from = 0, to = 0;
+      for (int r = 0; r < size_; ++r) {
+        const auto out = send_counts[static_cast<std::size_t>(r)] * width, in = receive_counts[static_cast<std::size_t>(r)] * width;
+        if (r == rank_) {
+          if (out > 0) own_ = {bytes_of(receive) + to, bytes_of(send) + from, out};
+        } else {
+          group.send(bytes_of(send) + from, out, r, comm_, stream);
+          group.receive(bytes_of(receive) + to, in, r, comm_, stream);
+        }
+        from += out, to += in;
+      }
+      const auto result = group.end();
+      move_own(stream);
+      return result;
+    });
+  }
+  void broadcast(tensor::Exec& exec, base::View inout, int root) override {
+    call(exec, "broadcast", broadcast_bytes(inout.bytes(), size_, rank_, root), inout.count() > 0,
+         [&](void* stream) { return lib_.broadcast(inout.data, inout.data, static_cast<std::size_t>(inout.bytes()), nccl::u8, root, comm_, stream); });
+  }
+  void exchange(tensor::Exec& exec, std::span<const Transfer> transfers) override {
+    std::int64_t sent = 0;
+    for (const auto& t : transfers) sent += t.kind == Transfer::Kind::send && t.peer != rank_ ? t.view.bytes() : 0;
+    call(exec, "exchange", sent, true, [&](void* stream) {
+      Grouped group(lib_);
+      for (const auto& t : transfers) {
+        if (t.kind == Transfer::Kind::send) group.send(t.view.data, t.view.bytes(), t.peer, comm_, stream);
+        else group.receive(t.view.data, t.view.bytes(), t.peer, comm_, stream);
+      }
+      return group.end();
+    });
+  }
+  void barrier(tensor::Exec& exec) override {
+    call(exec, "barrier", 0, true, [&](void* stream) { return lib_.all_reduce(flag_, flag_, 1, nccl::i32, nccl::max, comm_, stream); });
+    exec.synchronize();
+  }
+
+ private:
+  // Sends and receives that the library starts together.
+  class Grouped {
+   public:
+    explicit Grouped(const nccl::Library& lib) : lib_(lib) { note(lib_.group_start()); }
+    void send(const void* data, std::int64_t bytes, int peer, nccl::Comm* comm, void* stream) {
+      if (bytes > 0) note(lib_.send(data, static_cast<std::size_t>(bytes), nccl::u8, peer, comm, stream));
+    }
+    void receive(void* data, std::int64_t bytes, int peer, nccl::Comm* comm, void* stream) {
+      if (bytes > 0) note(lib_.receive(data, static_cast<std::size_t>(bytes), nccl::u8, peer, comm, stream));
+    }
+    nccl::Result end() {
+      note(lib_.group_end());
+      return first_;
+    }
+
+   private:
+    void note(nccl::Result r) {
+      if (first_ == nccl::success) first_ = r;
+    }
+    const nccl::Library& lib_;
+    nccl::Result first_ = nccl::success;
+  };
+
+  template <class Issue> void call(tensor::Exec& exec, const char* operation, std::int64_t sent, bool anything, const Issue& issue) {
+    TRAINYARD_ASSERT(exec.on_gpu(), "{} of device memory on a CPU Exec", operation);
+    refuse_after_failure(operation);
+    Entry entry(ledger_, operation, sent);
+    if (anything)
+      if (const auto result = issue(exec.stream()); result != nccl::success)
+        throw base::PeerError(fmt::format("group {}: NCCL cannot start {}: {}", group_, operation, lib_.error_text(result)), "NCCL_DEBUG=WARN says more; did a rank end?");
+    std::lock_guard lock(mutex_);
+    last_ = exec.record();
+  }
+
+  void refuse_after_failure(const char* operation) {
+    if (failed_) throw base::PeerError(fmt::format("group {}: {} follows a failed collective", group_, operation), "a rank ended, or its network failed: see the logs of the others");
+    nccl::Result state = nccl::success;
+    if (lib_.async_error(comm_, &state) == nccl::success && (state == nccl::success || state == nccl::in_progress)) return;
+    fail();
+    throw base::PeerError(fmt::format("group {}: NCCL failed before {}: {}", group_, operation, lib_.error_text(state)), "NCCL_DEBUG=WARN says more; did a rank end?");
+  }
+
+  void fail() {
+    if (!failed_.exchange(true)) lib_.abort(comm_);   // what waits on the device is released
+  }
+
+  // Asked by the watchdog: is the device still busy with the last call?
+  bool pending() {
+    std::lock_guard lock(mutex_);
+    nccl::Result state = nccl::success;
+    if (!failed_ && lib_.async_error(comm_, &state) == nccl::success && state != nccl::success && state != nccl::in_progress) fail();
+    try {
+      return !failed_ && !last_.done();
+    } catch (const base::Error&) {
+      return false;   // the device failed: the thread that computes learns it from its stream
+    }
+  }
+
+  struct Own { char *to = nullptr, *from = nullptr; std::int64_t bytes = 0; };
+  void move_own(void* stream) {
+    if (own_.bytes > 0) tensor::require_gpu(tensor::gpu_module().runtime->copy(own_.to, own_.from, own_.bytes, stream), "copying the own part");
+    own_ = {};
+  }
+
+  const nccl::Library& lib_;
+  nccl::Comm* comm_;
+  int device_;
+  void* flag_ = nullptr;
+  Own own_;
+  std::atomic<bool> failed_{false};
+  std::mutex mutex_;
+  tensor::Event last_;
+};
+
+}  // namespace
+
+bool nccl_available() { return nccl::library() != nullptr; }
+
+std::string nccl_version() {
+  int v = 0;
+  require_library().get_version(&v);
+  return fmt::format("{}.{}.{}", v / 10000, v / 100 % 100, v % 100);
+}
+
+std::unique_ptr<Communicator> make_nccl(std::string group, int device, Communicator& control) {
+  const auto& lib = require_library();
+  tensor::gpu_info(device);   // also makes it the current device of this thread
+  auto host = tensor::Exec::caller(nullptr, 1);
+  nccl::UniqueId id{};
+  if (control.rank() == 0)
+    if (const auto r = lib.get_unique_id(&id); r != nccl::success) throw base::EnvironmentError(fmt::format("NCCL gives no id: {}", lib.error_text(r)), "NCCL_DEBUG=WARN says more");
+  control.broadcast(*host, base::View(id.internal, base::DType::u8, {sizeof id.internal}), 0);
+  nccl::Comm* comm = nullptr;
+  if (const auto r = lib.init_rank(&comm, control.size(), id, control.rank()); r != nccl::success)
+    throw base::EnvironmentError(fmt::format("NCCL cannot join {} ranks: {}", control.size(), lib.error_text(r)),
+                                 "one GPU for each rank is needed (else --communicator mpi); NCCL_DEBUG=WARN says more");
+  return std::make_unique<Nccl>(std::move(group), control.rank(), control.size(), comm, device);
+}
+
+}  // namespace trainyard::comm

@@ -1,0 +1,50 @@
+// The contract over NCCL, and over MPI staged for a GPU; whole runs with either give the same bits. The libraries are those that the environment names: stand-ins on any
+// machine, the real ones on one with GPUs (77 where there is none).
+#include "libtrain/comm/mpi.h"
+#include "libtrain/comm/nccl.h"
+#include "libtrain/comm/staged.h"
+#include "tests/comm/contract.h"
+#include "tests/comm/on_device.h"
+
+namespace {
+
+using namespace trainyard;
+
+comm::MpiRuntime* runtime = nullptr;
+int device = 0;
+
+TEST(nccl, contract) {
+  auto control = runtime->communicator("control");
+  comm::OnDevice on_device(comm::make_nccl("data", device, *control), device);
+  auto exec = tensor::Exec::caller(nullptr, 1);
+  comm::contract::everything(on_device, *exec);
+  EXPECT_FALSE(on_device.ledger().in_call());
+}
+
+TEST(nccl, says_its_version) { EXPECT_EQ(comm::nccl_version().substr(0, 2), "2."); }
+
+TEST(staged, contract) {
+  comm::OnDevice on_device(comm::staged(runtime->communicator("data")), device);
+  auto exec = tensor::Exec::caller(nullptr, 1);
+  comm::contract::everything(on_device, *exec);
+}
+
+TEST(staged, a_cpu_exec_is_served_as_before) {
+  auto staged = comm::staged(runtime->communicator("data"));
+  auto exec = tensor::Exec::caller(nullptr, 1);
+  comm::contract::everything(*staged, *exec);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (!tensor::gpu_available() || !comm::nccl_available()) {
+    std::puts("skipped: no GPU module with a device, or no NCCL");
+    return 77;
+  }
+  comm::MpiRuntime mpi;
+  runtime = &mpi;
+  device = mpi.rank() % tensor::gpu_module().runtime->device_count();
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,163 @@
+// A stand-in for NCCL over MPI on host memory: the same C interface, done when a call (or its group) returns. For the emulated GPU.
+#define OMPI_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+namespace {
+
+enum Result : int { success = 0, invalid_argument = 4, invalid_usage = 5 };
+
+struct Comm {
+  MPI_Comm mpi = MPI_COMM_NULL;
+  bool aborted = false;
+};
+
+int width_of(int type) { return type == 0 || type == 1 ? 1 : type == 2 || type == 7 ? 4 : type == 9 ? 2 : 8; }
+
+// bf16 is widened, combined in f32, and rounded to nearest even.
+float widen(unsigned short h) {
+  const unsigned u = static_cast<unsigned>(h) << 16;
+  float f;
+  std::memcpy(&f, &u, 4);
+  return f;
+}
+unsigned short narrow(float f) {
+  unsigned u;
+  std::memcpy(&u, &f, 4);
+  return static_cast<unsigned short>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+template <int op, class T> T combine(T a, T b) { return op == 0 ? a + b : op == 2 ? (a > b ? a : b) : (a < b ? a : b); }
+template <int op> void combine_bf16(void* in, void* inout, int* n, MPI_Datatype*) {
+  for (int i = 0; i < *n; ++i) {
+    auto& to = static_cast<unsigned short*>(inout)[i];
+    to = narrow(combine<op>(widen(static_cast<unsigned short*>(in)[i]), widen(to)));
+  }
+}
+
+MPI_Datatype mpi_type(int type) {
+  switch (type) {
+    case 0: return MPI_INT8_T;
+    case 1: return MPI_UINT8_T;
+    case 2: return MPI_INT32_T;
+    case 4: return MPI_INT64_T;
+    case 5: return MPI_UINT64_T;
+    case 7: return MPI_FLOAT;
+    case 8: return MPI_DOUBLE;
+    default: return MPI_UINT16_T;
+  }
+}
+
+template <int op> MPI_Op own_op() {
+  static const MPI_Op made = [] {
+    MPI_Op o;
+    MPI_Op_create(combine_bf16<op>, 1, &o);
+    return o;
+  }();
+  return made;
+}
+MPI_Op mpi_op(int type, int op) {
+  if (type == 9) return op == 0 ? own_op<0>() : op == 2 ? own_op<2>() : own_op<3>();
+  return op == 0 ? MPI_SUM : op == 2 ? MPI_MAX : MPI_MIN;
+}
+
+struct Waiting {
+  bool send;
+  void* data;
+  std::size_t bytes;
+  int peer;
+  Comm* comm;
+};
+thread_local int depth = 0;
+thread_local std::vector<Waiting> waiting;
+
+Result run_waiting() {
+  std::vector<MPI_Request> requests(waiting.size());
+  for (std::size_t i = 0; i < waiting.size(); ++i) {
+    const auto& w = waiting[i];
+    if (!w.send) MPI_Irecv(w.data, static_cast<int>(w.bytes), MPI_BYTE, w.peer, 0, w.comm->mpi, &requests[i]);
+  }
+  for (std::size_t i = 0; i < waiting.size(); ++i) {
+    const auto& w = waiting[i];
+    if (w.send) MPI_Isend(w.data, static_cast<int>(w.bytes), MPI_BYTE, w.peer, 0, w.comm->mpi, &requests[i]);
+  }
+  MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
+  waiting.clear();
+  return success;
+}
+
+}  // namespace
+
+extern "C" {
+
+struct ncclUniqueId { char internal[128]; };
+
+int ncclGetVersion(int* version) {
+  *version = 22803;
+  return success;
+}
+int ncclGetUniqueId(ncclUniqueId* id) {
+  std::memset(id->internal, 7, sizeof id->internal);
+  return success;
+}
+// Refuses an id that did not arrive, as the real one would wait for ever.
+int ncclCommInitRank(Comm** comm, int ranks, ncclUniqueId id, int rank) {
+  int size = 0, me = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Comm_rank(MPI_COMM_WORLD, &me);
+  for (char c : id.internal)
+    if (c != 7) return invalid_argument;
+  if (ranks != size || rank != me) return invalid_usage;
+  *comm = new Comm;
+  return MPI_Comm_dup(MPI_COMM_WORLD, &(*comm)->mpi) == MPI_SUCCESS ? success : invalid_usage;
+}
+int ncclCommDestroy(Comm* comm) {
+  delete comm;
+  return success;
+}
+int ncclCommAbort(Comm* comm) { return ncclCommDestroy(comm); }
+int ncclCommGetAsyncError(Comm*, int* error) {
+  *error = success;
+  return success;
+}
+const char* ncclGetErrorString(int result) { return result == success ? "no error" : result == invalid_argument ? "invalid argument" : "invalid usage"; }
+
+int ncclAllReduce(const void* in, void* out, std::size_t n, int type, int op, Comm* comm, void*) {
+  std::memmove(out, in, n * static_cast<std::size_t>(width_of(type)));
+  MPI_Allreduce(MPI_IN_PLACE, out, static_cast<int>(n), mpi_type(type), mpi_op(type, op), comm->mpi);
+  return success;
+}
+int ncclAllGather(const void* in, void* out, std::size_t n, int type, Comm* comm, void*) {
+  int rank = 0;
+  MPI_Comm_rank(comm->mpi, &rank);
+  const auto bytes = n * static_cast<std::size_t>(width_of(type));
+  std::memmove(static_cast<char*>(out) + static_cast<std::size_t>(rank) * bytes, in, bytes);
+  MPI_Allgather(MPI_IN_PLACE, 0, MPI_BYTE, out, static_cast<int>(bytes), MPI_BYTE, comm->mpi);
+  return success;
+}
+int ncclReduceScatter(const void* in, void* out, std::size_t n, int type, int op, Comm* comm, void*) {
+  MPI_Reduce_scatter_block(in, out, static_cast<int>(n), mpi_type(type), mpi_op(type, op), comm->mpi);
+  return success;
+}
+int ncclBroadcast(const void* in, void* out, std::size_t n, int type, int root, Comm* comm, void*) {
+  if (in != out) std::memmove(out, in, n * static_cast<std::size_t>(width_of(type)));
+  MPI_Bcast(out, static_cast<int>(n * static_cast<std::size_t>(width_of(type))), MPI_BYTE, root, comm->mpi);
+  return success;
+}
+int ncclSend(const void* data, std::size_t n, int type, int peer, Comm* comm, void*) {
+  waiting.push_back({true, const_cast<void*>(data), n * static_cast<std::size_t>(width_of(type)), peer, comm});
+  return depth == 0 ? run_waiting() : success;
+}
+int ncclRecv(void* data, std::size_t n, int type, int peer, Comm* comm, void*) {
+  waiting.push_back({false, data, n * static_cast<std::size_t>(width_of(type)), peer, comm});
+  return depth == 0 ? run_waiting() : success;
+}
+int ncclGroupStart() {
+  ++depth;
+  return success;
+}
+int ncclGroupEnd() { return --depth == 0 ? run_waiting() : success; }
+
+}  // extern "C"

@@ -1,0 +1,50 @@
+// Several GPU ranks over MPI: NCCL and the staged communicator give the bits of one rank, at every ZeRO stage. Stand-ins on any machine.
+#include "libtrain/comm/mpi.h"
+#include "libtrain/comm/nccl.h"
+#include "libtrain/tensor/gpu.h"
+#include "tests/engine/shared_run.h"
+
+namespace trainyard {
+namespace {
+
+using testing::Cut;
+using testing::SharedRun;
+
+TEST_F(SharedRun, NcclAndStagedGiveTheBitsOfOneRank) {
+  const int n = testing::runtime->size();
+  const auto config = [&](const std::string& output) {
+    auto c = runs_->config(output);
+    c.model = runs_->model("gpu", "layers = 2\nhidden = 16\nheads = 2\nkv-heads = 1\nffn = 32\ncontext = 8\ndropout-attention = 0.1\n");
+    c.device = "cuda";
+    c.steps = 3;
+    c.global_batch = 3;
+    c.learning_rate = 0.01;
+    return c;
+  };
+  std::string expected;
+  if (testing::runtime->rank() == 0) {
+    const auto c = config("one");
+    expected = runs_->bits(c, runs_->run(c, {1, 0, 1}));
+  }
+  for (const std::string communicator : {"nccl", "mpi"})
+    for (int zero : {0, 1, 2, 3}) {
+      auto c = config(fmt::format("{}-{}", communicator, zero));
+      c.communicator = communicator;
+      const auto result = run(c, {n, zero, 1});
+      if (testing::runtime->rank() == 0) {
+        EXPECT_EQ(runs_->bits(c, result), expected) << n << " ranks, " << communicator << ", ZeRO " << zero;
+        EXPECT_EQ(result.traffic_report.find(" -"), std::string::npos) << result.traffic_report;
+      }
+    }
+}
+
+}  // namespace
+}  // namespace trainyard
+
+int main(int argc, char** argv) {
+  if (!trainyard::tensor::gpu_available() || !trainyard::comm::nccl_available()) {
+    std::puts("skipped: no GPU module with a device, or no NCCL");
+    return 77;
+  }
+  return trainyard::testing::run_all_on_mpi(argc, argv);
+}
