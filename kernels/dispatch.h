@@ -6,7 +6,7 @@ namespace trainyard::kernels {
 enum class Isa { baseline, avx2, avx512 };
 
 // The path in use: the best this machine has, or what TRAINYARD_ISA=baseline|avx2|avx512 forces (an Unsupported error where the machine
-// lacks it). Fixed at first use; also limits the GEMM library to the same instruction set. set_isa is for tests.
+// lacks it). Fixed at first use. set_isa is for tests.
 Isa active_isa();
 Isa best_isa();
 void set_isa(Isa isa);

@@ -1,9 +1,7 @@
-// Chooses the instruction-set path once, and holds the GEMM library to it.
+// Chooses the instruction-set path once.
 #include "kernels/dispatch.h"
 
 #include "libtrain/base/error.h"
-
-#include <oneapi/dnnl/dnnl.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -27,11 +25,6 @@ bool machine_has(Isa isa) {
   return false;
 }
 
-// The library fixes its choice at its first use, so this must come before any GEMM.
-void limit_library(Isa isa) {
-  dnnl_set_max_cpu_isa(isa == Isa::avx512 ? dnnl_cpu_isa_avx512_core : isa == Isa::avx2 ? dnnl_cpu_isa_avx2 : dnnl_cpu_isa_sse41);
-}
-
 Isa choose() {
   const char* forced = std::getenv("TRAINYARD_ISA");
   Isa chosen = best_isa();
@@ -42,7 +35,6 @@ Isa choose() {
     if (!known) throw base::UsageError(fmt::format("TRAINYARD_ISA={} is not an instruction-set path", forced), "use baseline, avx2 or avx512");
     if (!machine_has(chosen)) throw base::Unsupported(fmt::format("TRAINYARD_ISA={}, but this machine lacks those instructions", forced), fmt::format("the best here is {}", name_of(best_isa())));
   }
-  limit_library(chosen);
   return chosen;
 }
 

@@ -1,4 +1,4 @@
-// Opens NCCL.
+// Opens NCCL and fills the table.
 #include "libtrain/comm/nccl_library.h"
 
 #include "libtrain/base/error.h"

@@ -25,10 +25,14 @@ struct Closer {
 };
 using File = std::unique_ptr<std::FILE, Closer>;
 
-File open_input(const std::string& name) {
+File open_input(const std::string& name, const std::function<void()>& poll = {}) {
   if (name == "-") return File(stdin);
   if (fs::is_directory(name)) throw base::InputError(fmt::format("{} is a folder", name), "name its files, or a list with @FILE");
   File f(std::fopen(name.c_str(), "rb"));
+  while (!f && errno == EINTR) {   // a named pipe without a writer yet
+    if (poll) poll();
+    f.reset(std::fopen(name.c_str(), "rb"));
+  }
   if (!f) throw base::InputError(fmt::format("cannot read {}: {}", name, std::strerror(errno)), "check the path and its permissions");
   return f;
 }
@@ -139,16 +143,22 @@ DocumentSource::DocumentSource(const std::vector<std::string>& inputs, SourceOpt
 
 void DocumentSource::read(const std::function<bool(std::string&&)>& take, const std::function<void(const Refusal&)>& refuse) {
   for (const auto& name : inputs_) {
-    const auto file = open_input(name);
+    const auto file = open_input(name, options_.poll);
     bool json_lines = names_json(name);
     if (name == "-") {
-      const int first = std::fgetc(file.get());
+      int first = std::fgetc(file.get());
+      while (first == EOF && std::ferror(file.get()) != 0 && errno == EINTR) {
+        if (options_.poll) options_.poll();
+        std::clearerr(file.get());
+        first = std::fgetc(file.get());
+      }
       json_lines = first == '{';
       if (first != EOF) std::ungetc(first, file.get());
     }
     current_ = name == "-" ? "standard input" : name;
     Sink sink{options_, take, refuse, current_};
     if (!read_file(file.get(), name, json_lines, sink)) return;
+    if (options_.poll) options_.poll();
   }
 }
 

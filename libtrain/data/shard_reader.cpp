@@ -54,6 +54,8 @@ ShardReader::ShardReader(const std::string& folder, const ShardEntry& entry, boo
   tokens_ = info.count();
   payload_ = map_ + info.offset;
   if (info.offset > size || tokens_ > (size - info.offset) / base::size_of(dtype_)) throw base::InputError(fmt::format("shard {} is truncated: {} tokens do not fit into {} bytes", path_, tokens_, size), remedy);
+  if (checksummed && (info.offset != entry.payload_offset || tokens_ != entry.tokens || entry.payload_bytes != tokens_ * base::size_of(dtype_)))
+    throw base::InputError(fmt::format("shard {}: /tokens does not lie where the index says", path_), remedy);
   const auto boundaries = h5.info("/documents").count();
   if (boundaries < 1 || boundaries > size / 8) throw base::InputError(fmt::format("shard {}: {} document boundaries do not fit into {} bytes", path_, boundaries, size), remedy);
   documents_.resize(static_cast<std::size_t>(boundaries));
@@ -61,7 +63,9 @@ ShardReader::ShardReader(const std::string& folder, const ShardEntry& entry, boo
   if (documents_.empty() || documents_.front() != 0 || documents_.back() != static_cast<std::uint64_t>(tokens_) || !std::is_sorted(documents_.begin(), documents_.end()))
     throw base::InputError(fmt::format("shard {}: /documents does not rise from 0 to {} tokens", path_, tokens_), remedy);
   if (checksummed && h5.exists("/checksums")) {
-    sums_.resize(static_cast<std::size_t>(h5.info("/checksums").count()));
+    const auto blocks = h5.info("/checksums").count();
+    if (blocks != io::blocks_of(tokens_ * base::size_of(dtype_))) throw base::InputError(fmt::format("shard {}: {} checksums for {} tokens", path_, blocks, tokens_), remedy);
+    sums_.resize(static_cast<std::size_t>(blocks));
     h5.read_dataset("/checksums", base::DType::u32, 0, static_cast<std::int64_t>(sums_.size()), sums_.data());
     checked_.resize(sums_.size());
   }

@@ -162,6 +162,28 @@ kill $feed
 [ $code = 143 ] || fail "SIGTERM in a wait: exit code $code"
 absent "SIGTERM in a wait" waiting waiting.partial
 
+# ... and while it waits for the first byte of standard input, or for a pipe's writer.
+sleep 60 >pipe &
+feed=$!
+"$program" --input - --output waiting >out 2>err <pipe &
+job=$!
+sleep 0.5
+kill -TERM $job
+code=0
+wait $job || code=$?
+kill $feed
+[ $code = 143 ] || fail "SIGTERM before the first byte: exit code $code"
+absent "SIGTERM before the first byte" waiting waiting.partial
+mkfifo silent
+"$program" --input silent --output waiting >out 2>err </dev/null &
+job=$!
+sleep 0.5
+kill -TERM $job
+code=0
+wait $job || code=$?
+[ $code = 143 ] || fail "SIGTERM without a writer: exit code $code"
+absent "SIGTERM without a writer" waiting waiting.partial
+
 # Where documents came from.
 expect 0 sources --input a.jsonl b.jsonl --output sources --validation 0 </dev/null
 h5dump -y -w 0 -d /sources sources/train/shard-00000.h5 | sed -n '/DATA {/,/}/p' | grep -o '[0-9]\+' | while read -r n; do printf "\\$(printf %o "$n")"; done >sources.txt

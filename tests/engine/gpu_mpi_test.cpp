@@ -4,6 +4,8 @@
 #include "libtrain/tensor/gpu.h"
 #include "tests/engine/shared_run.h"
 
+#include <cstdlib>
+
 namespace trainyard {
 namespace {
 
@@ -26,7 +28,9 @@ TEST_F(SharedRun, NcclAndStagedGiveTheBitsOfOneRank) {
     const auto c = config("one");
     expected = runs_->bits(c, runs_->run(c, {1, 0, 1}));
   }
-  for (const std::string communicator : {"nccl", "mpi"})
+  // NCCL refuses two ranks on one GPU, unless each calls itself another host (NCCL_HOSTID).
+  const bool one_each = tensor::gpu_module().runtime->device_count() >= n || std::getenv("NCCL_HOSTID") != nullptr;
+  for (const std::string& communicator : one_each ? std::vector<std::string>{"nccl", "mpi"} : std::vector<std::string>{"mpi"})
     for (int zero : {0, 1, 2, 3}) {
       auto c = config(fmt::format("{}-{}", communicator, zero));
       c.communicator = communicator;

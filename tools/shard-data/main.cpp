@@ -14,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 #include <thread>
+#include <unistd.h>
 
 namespace {
 
@@ -38,7 +39,12 @@ struct Stopped {};   // thrown where a stop was asked for; what was begun is rem
 
 void watch_signals() {
   struct sigaction action {};
-  action.sa_handler = [](int number) { stop_signal = number; };   // without SA_RESTART: a read that waits returns
+  // Without SA_RESTART a read that waits returns; the alarm makes sure that one which begins to wait just now returns, too.
+  action.sa_handler = [](int number) {
+    if (number != SIGALRM) stop_signal = number;
+    ::alarm(1);
+  };
+  sigaction(SIGALRM, &action, nullptr);
   for (int number : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction before {};
     sigaction(number, nullptr, &before);

@@ -1,0 +1,44 @@
+#!/bin/bash
+# The GPU's figures: products and attention against the measured ceiling, memory-bound kernels, and training throughput. Prints a table; --record appends it to bench/RESULTS.md.
+# usage: bash bench/gpu.sh [--prebuilt DIR] [--record]
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+record=no
+while [ $# -gt 0 ]; do
+  case $1 in
+    --record) record=yes ;;
+    --prebuilt) folder=$(cd "$2" && pwd); export PATH=$folder/bin:$PATH LD_LIBRARY_PATH=$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}; shift ;;
+    *) echo "usage: bash bench/gpu.sh [--prebuilt DIR] [--record]" >&2; exit 2 ;;
+  esac
+  shift
+done
+[ -n "${folder:-}" ] || export PATH=$here/../build/cuda/bin:$PATH
+command -v bench_kernels_gpu train shard-data >/dev/null || { echo "bench/gpu.sh: build preset cuda first, or name a bundle with --prebuilt" >&2; exit 4; }
+
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+{
+  echo "### $(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null || echo 'a GPU'), $(date +%F)"
+  echo
+  echo "    bash bench/gpu.sh"
+  echo
+  echo '```'
+  bench_kernels_gpu --benchmark_counters_tabular=true --benchmark_color=false 2>/dev/null
+  echo '```'
+  echo
+  for ((i = 0; i < 60000; ++i)); do echo "line $i of a text that is long enough to train on, with the number $((i * i % 997)) in it"; done >"$place/text.txt"
+  shard-data --input "$place/text.txt" --split lines --output "$place/data" --validation 0 >/dev/null 2>&1
+  echo "| model | micro-batch | tokens/s | share of 989.4 TFLOP/s |"
+  echo "|---|---|---|---|"
+  for model in gpt2 gpt2-xl; do
+    for micro in 4 8 16 32; do
+      if train --model $model --data "$place/data" --output "$place/$model-$micro" --device cuda --dtype bf16 --steps 12 --global-batch $micro --micro-batch $micro --sequence 1024 --progress never >/dev/null 2>&1; then
+        tail -5 "$place/$model-$micro/metrics.jsonl" | awk -v m=$model -v b=$micro -F'[:,]' '{for (i = 1; i < NF; ++i) {if ($i ~ /"tokens_per_second"/) t += $(i + 1); if ($i ~ /"model_flops_per_second"/) f += $(i + 1)}} END {printf "| %s | %d | %.0f | %.1f %% |\n", m, b, t / NR, 100 * f / NR / 989.4e12}'
+      else
+        echo "| $model | $micro | does not fit | |"
+      fi
+      rm -rf "$place/$model-$micro"
+    done
+  done
+} | tee "$place/table"
+if [ $record = yes ]; then { echo; cat "$place/table"; } >>"$here/RESULTS.md"; fi

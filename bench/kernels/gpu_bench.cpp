@@ -1,0 +1,131 @@
+// GPU kernels: FLOP/s of products and attention as a fraction of the best product in this run, bytes a second of memory-bound kernels as a fraction of a copy.
+#include "kernels/adamw/adamw.h"
+#include "kernels/attention/attention.h"
+#include "kernels/cast/cast.h"
+#include "kernels/fold/fold.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/norm/norm.h"
+#include "libtrain/base/scratch.h"
+#include "libtrain/tensor/gpu.h"
+
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+namespace {
+
+using namespace trainyard;
+using base::View;
+
+struct Gpu {
+  Gpu() : scratch(tensor::Category::workspace, std::int64_t{256} << 20, {base::DeviceKind::cuda, 0}), memory(tensor::Category::activations, std::int64_t{4} << 30, {base::DeviceKind::cuda, 0}), exec(tensor::Exec::gpu(0, &scratch)) {}
+  View values(base::DType t, std::initializer_list<std::int64_t> shape) {
+    auto v = memory.allocate(t, shape);
+    kernels::fill(*exec, v, 0.01);
+    return v;
+  }
+  tensor::Arena scratch, memory;
+  std::unique_ptr<tensor::Exec> exec;
+};
+
+Gpu& gpu() {
+  static Gpu one;
+  return one;
+}
+
+// Seconds of one call, from twenty in a row between two waits.
+template <class Work> double seconds_of(const Work& work) {
+  for (int i = 0; i < 3; ++i) work();
+  gpu().exec->synchronize();
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 20; ++i) work();
+  gpu().exec->synchronize();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / 20;
+}
+
+double product_seconds(std::int64_t m, std::int64_t n, std::int64_t k) {
+  tensor::ArenaScope scope(gpu().memory);
+  const auto a = gpu().values(base::DType::bf16, {m, k}), b = gpu().values(base::DType::bf16, {n, k}), c = gpu().values(base::DType::bf16, {m, n});
+  return seconds_of([&] { kernels::gemm(*gpu().exec, a, kernels::Transpose::no, b, kernels::Transpose::yes, c); });
+}
+double product_limit() {
+  static const double best = 2.0 * 8192 * 8192 * 8192 / product_seconds(8192, 8192, 8192);
+  return best;
+}
+double copy_limit() {
+  static const double best = [] {
+    tensor::ArenaScope scope(gpu().memory);
+    const std::int64_t n = std::int64_t{128} << 20;
+    const auto from = gpu().values(base::DType::f32, {n}), to = gpu().values(base::DType::f32, {n});
+    return 8.0 * static_cast<double>(n) / seconds_of([&] { tensor::copy(*gpu().exec, from, to); });
+  }();
+  return best;
+}
+
+void finish(benchmark::State& state, const char* unit, double work, double limit, double seconds) {
+  for (auto _ : state) state.SetIterationTime(seconds);
+  state.counters[unit] = work / seconds;
+  state.counters["of_limit"] = work / seconds / limit;
+}
+
+void product(benchmark::State& state) {
+  const auto m = state.range(0), n = state.range(1), k = state.range(2);
+  finish(state, "FLOP/s", 2.0 * static_cast<double>(m * n * k), product_limit(), product_seconds(m, n, k));
+}
+
+enum class Pass { forward, backward };
+void attention(benchmark::State& state, Pass pass) {
+  const std::int64_t T = state.range(0), d = state.range(1), batch = 16384 / T, heads = 2048 / d, n = batch * T, h = heads * d;
+  tensor::ArenaScope scope(gpu().memory);
+  const auto make = [&] { return gpu().values(base::DType::bf16, {n, h}); };
+  const auto q = make(), k = make(), v = make(), out = make(), dout = make(), dq = make(), dk = make(), dv = make();
+  const auto lse = gpu().values(base::DType::f32, {batch * heads, T});
+  const auto start = gpu().memory.allocate(base::DType::i32, {batch, T});
+  tensor::clear(*gpu().exec, start);
+  const kernels::AttentionShape shape{batch, T, heads, heads, d, 1 / std::sqrt(static_cast<double>(d))};
+  kernels::attention_forward(*gpu().exec, shape, q, k, v, start, out, lse);
+  const double seconds = seconds_of([&] {
+    if (pass == Pass::forward) kernels::attention_forward(*gpu().exec, shape, q, k, v, start, out, lse);
+    else kernels::attention_backward(*gpu().exec, shape, q, k, v, start, out, lse, dout, dq, dk, dv);
+  });
+  // Causal: half of the square is computed and counted, as PyTorch's and cuDNN's figures do.
+  finish(state, "FLOP/s", (pass == Pass::forward ? 2 : 5) * 2.0 * static_cast<double>(batch * heads * T * T * d) / 2, product_limit(), seconds);
+}
+
+void adamw(benchmark::State& state) {
+  tensor::ArenaScope scope(gpu().memory);
+  const std::int64_t n = std::int64_t{64} << 20;
+  const auto p = gpu().values(base::DType::f32, {n}), g = gpu().values(base::DType::f32, {n}), m = gpu().values(base::DType::f32, {n}), v = gpu().values(base::DType::f32, {n});
+  const auto w = gpu().values(base::DType::bf16, {n});
+  kernels::AdamW hyper;
+  hyper.learning_rate = 1e-3f;
+  finish(state, "bytes/s", 30.0 * static_cast<double>(n), copy_limit(), seconds_of([&] { kernels::adamw_update(*gpu().exec, hyper, p, g, m, v, w); }));
+}
+
+void layer_norm(benchmark::State& state) {
+  tensor::ArenaScope scope(gpu().memory);
+  const std::int64_t n = 32768, h = 1600;
+  const auto x = gpu().values(base::DType::bf16, {n, h}), y = gpu().values(base::DType::bf16, {n, h}), w = gpu().values(base::DType::bf16, {h}), b = gpu().values(base::DType::bf16, {h});
+  const auto mean = gpu().values(base::DType::f32, {n}), rstd = gpu().values(base::DType::f32, {n});
+  finish(state, "bytes/s", 4.0 * static_cast<double>(n * h), copy_limit(), seconds_of([&] { kernels::layer_norm_forward(*gpu().exec, x, w, b, 1e-5, y, mean, rstd); }));
+}
+
+BENCHMARK(product)->ArgNames({"m", "n", "k"})->Args({8192, 8192, 8192})->Args({8192, 2304, 768})->Args({8192, 3072, 768})->Args({8192, 768, 3072})->Args({8192, 6400, 1600})->Args({8192, 1600, 6400})->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(attention, forward, Pass::forward)->ArgNames({"T", "d"})->ArgsProduct({{1024, 2048, 4096}, {64, 128}})->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(attention, backward, Pass::backward)->ArgNames({"T", "d"})->ArgsProduct({{1024, 2048, 4096}, {64, 128}})->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(adamw)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(layer_norm)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (!tensor::gpu_available()) {
+    std::fprintf(stderr, "bench_kernels_gpu: no GPU\n");
+    return 4;
+  }
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}

@@ -1,0 +1,117 @@
+#!/bin/bash
+# Builds and runs what needs a GPU, and prints one summary.
+#   bash tests/gpu.sh                  on a machine with a GPU, CUDA, MPI and HDF5: builds preset cuda, runs
+#   bash tests/gpu.sh --bundle DIR     builds, and gathers programs, tests, benchmarks and the shared libraries they need (Open MPI's plugins too, not CUDA's) into DIR
+#   bash tests/gpu.sh --prebuilt DIR   runs from such a folder, on a machine that has CUDA's libraries and nothing else of ours
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+usage() { echo "usage: bash tests/gpu.sh [--bundle DIR | --prebuilt DIR]" >&2; exit 2; }
+
+mode=run folder=
+case ${1:-} in
+  "") ;;
+  --bundle | --prebuilt) [ $# = 2 ] || usage; mode=${1#--} folder=$2 ;;
+  *) usage ;;
+esac
+
+programs=(shard-data partition-model train inspect generate)
+tests=(test_kernels_gpu test_engine_gpu test_engine_gpu_mpi test_comm_nccl)
+benches=(bench_kernels_gpu)
+
+build() {
+  cd "$here/.."
+  bash slurm/install-deps.sh
+  cmake --preset cuda
+  cmake --build --preset cuda --target "${programs[@]}" "${tests[@]}" "${benches[@]}" trainyard_cuda
+}
+
+# Libraries that a file needs and a bare machine may lack: all but libc's own, the driver's and CUDA's.
+needed() { ldd "$@" 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u | grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*)\.so|/lib(cuda|cudart|cublas|cublasLt|nccl|nvidia)[^/]*\.so'; }
+
+bundle() {
+  build
+  local bin=build/cuda/bin plugins pmix
+  rm -rf "$folder"
+  mkdir -p "$folder/bin" "$folder/lib/openmpi" "$folder/lib/pmix" "$folder/share"
+  cp "${programs[@]/#/$bin/}" "${tests[@]/#/$bin/}" "${benches[@]/#/$bin/}" "$bin/libtrainyard_cuda.so" "$folder/bin/"
+  strip "$folder"/bin/*
+  plugins=$(dirname "$(find /usr/lib -name mca_btl_vader.so -o -name mca_btl_self.so | head -1)")
+  pmix=$(dirname "$(find /usr/lib -name 'mca_gds_hash.so' -o -name 'pmix_mca_gds_hash.so' | head -1)")
+  # The launcher and the parts of Open MPI that ranks on one machine use.
+  cp "$(readlink -f "$(command -v mpirun)")" "$folder/bin/orterun"
+  cp "$(readlink -f "$(command -v orted)")" "$folder/bin/orted"
+  cp "$plugins"/*.so "$folder/lib/openmpi/"
+  cp "$pmix"/*.so "$folder/lib/pmix/" 2>/dev/null || true
+  cp -r /usr/share/openmpi "$folder/share/" 2>/dev/null || true
+  rm -f "$folder"/lib/openmpi/mca_{btl_uct,pml_ucx,osc_ucx,spml_ucx,mtl_ofi,btl_ofi,mtl_psm*,coll_hcoll,common_ofi}*.so   # networks of clusters
+  needed "$folder"/bin/* "$folder"/lib/openmpi/*.so "$folder"/lib/pmix/*.so | xargs -I{} cp -L {} "$folder/lib/"
+  strip --strip-unneeded "$folder"/lib/*.so* "$folder"/lib/*/*.so 2>/dev/null || true
+  cp "$here/gpu.sh" "$here/../bench/gpu.sh" "$folder/"
+  du -sh "$folder"
+}
+
+# run NAME COMMAND...: one line of the summary.
+passed=0 failed=() skipped=()
+run() {
+  local name=$1 code=0
+  shift
+  echo "== $name"
+  "$@" </dev/null || code=$?
+  case $code in
+    0) passed=$((passed + 1)) ;;
+    77) skipped+=("$name") ;;
+    *) failed+=("$name (exit $code)") ;;
+  esac
+}
+
+smoke() {
+  local place=$1 i
+  cd "$place"
+  for ((i = 0; i < 3000; ++i)); do echo "line $i of a text about trains, yards and the $((i * i % 97)) signals between them"; done >text.txt
+  shard-data --input text.txt --split lines --output data --validation 0 >/dev/null 2>&1
+  local settings=(--model gpt2-micro --data data --steps 20 --global-batch 8 --micro-batch 4 --progress never --learning-rate 0.003)
+  train "${settings[@]}" --device cuda --output gpu --memory-report || return 1
+  train "${settings[@]}" --device cuda --output again --dtype f32 >/dev/null || return 1
+  cmp <(sed 's/"tokens_per_second.*//' gpu/metrics.jsonl) <(sed 's/"tokens_per_second.*//' again/metrics.jsonl) || { echo "two runs differ"; return 1; }
+  train "${settings[@]}" --device cpu --output cpu >/dev/null || return 1
+  train "${settings[@]}" --device cuda --output narrow --dtype bf16 >/dev/null || return 1
+  echo "last losses: GPU $(tail -1 gpu/metrics.jsonl | grep -o '"loss":[0-9.]*'), CPU $(tail -1 cpu/metrics.jsonl | grep -o '"loss":[0-9.]*'), GPU bf16 $(tail -1 narrow/metrics.jsonl | grep -o '"loss":[0-9.]*')"
+  train "${settings[@]}" --device cpu --output gpu --steps 30 --change steps >/dev/null || return 1   # a GPU's checkpoint goes on on the CPU
+}
+
+suite() {
+  local launch=(mpirun --oversubscribe --bind-to none)
+  run "kernels against the CPU" test_kernels_gpu
+  run "whole runs" test_engine_gpu
+  run "NCCL and staged contract, one rank" "${launch[@]}" -n 1 "$(command -v test_comm_nccl)"
+  run "two ranks sharing the GPU" "${launch[@]}" -n 2 "$(command -v test_engine_gpu_mpi)"
+  local place
+  place=$(mktemp -d)
+  run "training, GPU and CPU" smoke "$place"
+  rm -rf "$place"
+  echo
+  echo "GPU suite: $passed passed, ${#failed[@]} failed, ${#skipped[@]} skipped (no GPU)"
+  for name in "${failed[@]}"; do echo "  failed: $name"; done
+  for name in "${skipped[@]}"; do echo "  skipped: $name"; done
+  [ ${#failed[@]} = 0 ]
+}
+
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMP_WAIT_POLICY=passive
+case $mode in
+  bundle)
+    folder=$(mkdir -p "$folder" && cd "$folder" && pwd)
+    bundle
+    ;;
+  prebuilt)
+    folder=$(cd "$folder" && pwd)
+    ln -sf orterun "$folder/bin/mpirun"
+    export PATH=$folder/bin:$PATH LD_LIBRARY_PATH=$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} OPAL_PREFIX=$folder
+    export OMPI_MCA_mca_base_component_path=$folder/lib/openmpi PMIX_MCA_mca_base_component_path=$folder/lib/pmix OMPI_MCA_plm_rsh_agent=false
+    suite
+    ;;
+  run)
+    build
+    export PATH=$PWD/build/cuda/bin:$PATH
+    suite
+    ;;
+esac
