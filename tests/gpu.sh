@@ -26,7 +26,7 @@ build() {
 }
 
 # Libraries that a file needs and a bare machine may lack: all but libc's own, the driver's and CUDA's.
-needed() { ldd "$@" 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u | grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*)\.so|/lib(cuda|cudart|cublas|cublasLt|nccl|nvidia)[^/]*\.so'; }
+needed() { { ldd "$@" 2>/dev/null || true; } | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u | grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*)\.so|/lib(cuda|cudart|cublas|cublasLt|nccl|nvidia)[^/]*\.so'; }
 
 bundle() {
   build
@@ -43,10 +43,12 @@ bundle() {
   cp "$plugins"/*.so "$folder/lib/openmpi/"
   cp "$pmix"/*.so "$folder/lib/pmix/" 2>/dev/null || true
   cp -r /usr/share/openmpi "$folder/share/" 2>/dev/null || true
-  rm -f "$folder"/lib/openmpi/mca_{btl_uct,pml_ucx,osc_ucx,spml_ucx,mtl_ofi,btl_ofi,mtl_psm*,coll_hcoll,common_ofi}*.so   # networks of clusters
+  rm -f "$folder"/lib/openmpi/mca_{btl_uct,btl_openib,pml_ucx,osc_ucx,atomic_ucx,spml_ucx,mtl_ofi,btl_ofi,mtl_psm,mtl_psm2,coll_hcoll,oob_ud,rml_ofi,ess_slurm,plm_slurm,ras_slurm}.so   # networks and launchers of clusters
   needed "$folder"/bin/* "$folder"/lib/openmpi/*.so "$folder"/lib/pmix/*.so | xargs -I{} cp -L {} "$folder/lib/"
   strip --strip-unneeded "$folder"/lib/*.so* "$folder"/lib/*/*.so 2>/dev/null || true
-  cp "$here/gpu.sh" "$here/../bench/gpu.sh" "$folder/"
+  mkdir -p "$folder/tests" "$folder/bench"
+  cp "$here/gpu.sh" "$folder/tests/"
+  cp "$here/../bench/gpu.sh" "$folder/bench/"
   du -sh "$folder"
 }
 
