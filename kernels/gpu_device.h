@@ -10,6 +10,13 @@
 #include <cuda_runtime.h>
 // `barriers` tells the emulator whether the kernel meets any; a device does not care.
 #define TRAINYARD_LAUNCH(kernel, barriers, grid, block, stream, ...) kernel<<<grid, block, 0, static_cast<cudaStream_t>(stream)>>>(__VA_ARGS__)
+// With so many bytes of shared memory, which the kernel names by TRAINYARD_DYNAMIC_SHARED.
+#define TRAINYARD_LAUNCH_SHARED(kernel, bytes, grid, block, stream, ...)                             \
+  do {                                                                                               \
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);                \
+    kernel<<<grid, block, bytes, static_cast<cudaStream_t>(stream)>>>(__VA_ARGS__);                  \
+  } while (false)
+#define TRAINYARD_DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 namespace trainyard::kernels {
 inline const char* launch_failure() {
   const auto e = cudaPeekAtLastError();
@@ -19,6 +26,12 @@ inline const char* launch_failure() {
 #else
 #include TRAINYARD_EMULATOR
 #define TRAINYARD_LAUNCH(kernel, barriers, grid, block, stream, ...) emulator::launch(grid, block, barriers, [&] { kernel(__VA_ARGS__); })
+#define TRAINYARD_LAUNCH_SHARED(kernel, bytes, grid, block, stream, ...)                                        \
+  do {                                                                                                          \
+    static_assert((bytes) <= emulator::shared_bytes);                                                           \
+    emulator::launch(grid, block, true, [&] { kernel(__VA_ARGS__); });                                          \
+  } while (false)
+#define TRAINYARD_DYNAMIC_SHARED(name) alignas(16) static thread_local unsigned char name[emulator::shared_bytes]
 namespace trainyard::kernels {
 inline const char* launch_failure() { return nullptr; }
 }  // namespace trainyard::kernels

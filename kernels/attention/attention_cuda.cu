@@ -1,5 +1,6 @@
-// Attention in tiles of 32 queries and 32 keys with an online softmax; backward recomputes the probabilities, once by keys for dk and dv, once by queries for dq, so that
+// Attention on plain arithmetic units, for what tensor cores do not take (attention_mma_cuda.cu): in tiles of 32 queries and 32 keys with an online softmax; backward recomputes the probabilities, once by keys for dk and dv, once by queries for dq, so that
 // nothing is added atomically. Products in f32 (f64 for f64), head sizes up to 128.
+#include "kernels/attention/attention_mma.h"
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 
@@ -235,15 +236,22 @@ dim3 grid_of(const AttentionArgs& a, std::int64_t heads) {
 }  // namespace
 
 const char* gpu::attention_forward(const AttentionArgs& a, void* stream) {
+  if (attention_mma_fits(a)) return attention_forward_mma(a, stream);
   return with_head(a, [&]<class T>(T*) { TRAINYARD_LAUNCH(attention_forward_kernel<T>, true, grid_of(a, a.heads), tile_threads, stream, a); });
 }
 
 const char* gpu::attention_backward(const AttentionArgs& a, void* stream) {
-  return with_head(a, [&]<class T>(T*) {
+  const char* failure = nullptr;
+  const auto* refused = with_head(a, [&]<class T>(T*) {
     TRAINYARD_LAUNCH(delta_kernel<T>, false, blocks_for(a.batch * a.heads * a.sequence), 256, stream, a);
+    if (attention_mma_fits(a)) {
+      failure = attention_backward_mma(a, stream);
+      return;
+    }
     TRAINYARD_LAUNCH(attention_keys_kernel<T>, true, grid_of(a, a.kv_heads), tile_threads, stream, a);
     TRAINYARD_LAUNCH(attention_queries_kernel<T>, true, grid_of(a, a.heads), tile_threads, stream, a);
   });
+  return refused != nullptr ? refused : failure;
 }
 
 }  // namespace trainyard::kernels

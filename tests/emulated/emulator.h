@@ -23,7 +23,13 @@ struct dim3 {
   dim3(std::int64_t a, std::int64_t b = 1, std::int64_t c = 1) : x(static_cast<unsigned>(a)), y(static_cast<unsigned>(b)), z(static_cast<unsigned>(c)) {}
 };
 
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+
 namespace emulator {
+
+inline constexpr int shared_bytes = 163 << 10;   // what a block of compute capability 8.0 may have
 
 inline thread_local dim3 thread_index, block_index, block_size, grid_size;
 
@@ -162,6 +168,30 @@ inline int __syncthreads_or(int predicate) {
   for (unsigned t = 0; t < b->threads(); ++t) any |= b->slots()[t] != 0;
   __syncthreads();
   return any;
+}
+
+// mma.m16n8k16 of bf16: every lane leaves its registers, then adds up its four results in ascending k.
+inline void emulated_mma(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  static thread_local unsigned left[32][32][6];   // warp, lane, register
+  const unsigned me = emulator::Block::current_block->thread(), warp = me / 32, lane = me % 32;
+  for (int r = 0; r < 4; ++r) left[warp][lane][r] = a[r];
+  left[warp][lane][4] = b0, left[warp][lane][5] = b1;
+  __syncwarp();
+  const auto half = [](unsigned pair, int which) {
+    const unsigned bits = (which == 0 ? pair & 0xffffu : pair >> 16) << 16;
+    float f;
+    std::memcpy(&f, &bits, 4);
+    return f;
+  };
+  for (int e = 0; e < 4; ++e) {
+    const int row = static_cast<int>(lane / 4) + e / 2 * 8, column = static_cast<int>(lane % 4) * 2 + e % 2;
+    for (int k = 0; k < 16; ++k) {
+      const float x = half(left[warp][row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2], k % 2);
+      const float y = half(left[warp][column * 4 + k % 8 / 2][4 + k / 8], k % 2);
+      c[e] += x * y;
+    }
+  }
+  __syncwarp();
 }
 
 template <class T> T atomicAdd(T* to, T value) { return __atomic_fetch_add(to, value, __ATOMIC_RELAXED); }

@@ -257,6 +257,29 @@ TEST(Gpu, Attention) {
       }, Same::tolerance);
 }
 
+// Rows at multiples of 16 bytes in bf16 take tensor cores: several tiles, a ragged last one, documents that begin inside a tile, shared key-value heads.
+TEST(Gpu, AttentionOnTensorCores) {
+  const std::int64_t shapes[][4] = {{1, 1, 1, 64}, {64, 1, 1, 64}, {150, 2, 1, 64}, {130, 2, 2, 128}};
+  for (const auto& s : shapes)
+    for (double dropout : {0.0, 0.25})
+      compare([&](Place& place, DType t) {
+        const auto T = s[0], heads = s[1], kv = s[2], d = s[3];
+        MatrixBuffer q(t, 2 * T, heads * d, 8), k(t, 2 * T, kv * d, 16), v(t, 2 * T, kv * d), out(t, 2 * T, heads * d, 8), lse(DType::f32, 2 * heads, T);
+        MatrixBuffer dout(t, 2 * T, heads * d), dq(t, 2 * T, heads * d, 8), dk(t, 2 * T, kv * d), dv(t, 2 * T, kv * d, 8);
+        q.fill(1), k.fill(2), v.fill(3), dout.fill(4);
+        std::vector<std::int32_t> start(static_cast<std::size_t>(2 * T), 0);
+        for (auto i = T / 3; i < T; ++i) start[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(T / 3);
+        for (auto i = T - 5; i > 0 && i < T; ++i) start[static_cast<std::size_t>(T + i)] = static_cast<std::int32_t>(T - 5);
+        std::vector<std::uint64_t> samples{11, 5};
+        kernels::AttentionShape shape{2, T, heads, kv, d, 0.15, dropout, 99, 1234, place(samples, {2}).ptr<std::uint64_t>()};
+        const auto vq = place(q), vk = place(k), vv = place(v), vs = place(start, {2, T}), vo = place(out), vl = place(lse);
+        kernels::attention_forward(place.exec(), shape, vq, vk, vv, vs, vo, vl);
+        kernels::attention_backward(place.exec(), shape, vq, vk, vv, vs, vo, vl, place(dout), place(dq), place(dk), place(dv));
+        place.fetch();
+        return Outputs{out, lse, dq, dk, dv};
+      }, Same::tolerance, {DType::bf16});
+}
+
 TEST(Gpu, CachedAttention) {
   compare([](Place& place, DType t) {
     const std::int64_t n = 50, heads = 4, kv = 2, d = 24;
