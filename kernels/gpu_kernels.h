@@ -17,6 +17,7 @@ struct GpuKernels {
   const char* (*cached_attention)(const CachedAttentionArgs&, void* stream);
   const char* (*cast)(const CastArgs&, void* stream);
   const char* (*cross_entropy)(const CrossEntropyArgs&, void* stream);
+  const char* (*sum_losses)(const SumLossesArgs&, void* stream);
   const char* (*dropout)(const DropoutArgs&, void* stream);
   const char* (*embedding_forward)(const EmbeddingArgs&, void* stream);
   const char* (*embedding_backward)(const EmbeddingArgs&, void* stream);

@@ -5,8 +5,6 @@
 #include "kernels/gpu_kernels.h"
 #include "kernels/cross_entropy/cross_entropy_args.h"
 
-#include <vector>
-
 namespace trainyard::kernels {
 
 void cross_entropy_chunk(tensor::Exec& exec, base::View logits, base::View dlogits, std::int64_t vocabulary, base::View targets, base::View weights, base::View losses) {
@@ -23,17 +21,23 @@ void cross_entropy_chunk(tensor::Exec& exec, base::View logits, base::View dlogi
 }
 
 double sum_losses(tensor::Exec& exec, base::View losses) {
-  std::vector<double> host;
-  const double* values = losses.ptr<double>();
+  double sum = 0;
   if (exec.on_gpu()) {
-    host.resize(static_cast<std::size_t>(losses.count()));
-    tensor::copy(exec, losses, base::View::of(host.data(), {losses.count()}));
-    values = host.data();
+    tensor::ArenaScope scope(exec.scratch());
+    const auto slot = exec.scratch().allocate(base::DType::f64, {1});
+    sum_losses_into(exec, losses, slot);
+    tensor::copy(exec, slot, base::View::of(&sum, {1}));
+    exec.synchronize();
+    return sum;
   }
   exec.synchronize();
-  double sum = 0;
-  for (std::int64_t i = 0; i < losses.count(); ++i) sum += values[i];
+  for (std::int64_t i = 0; i < losses.count(); ++i) sum += losses.ptr<double>()[i];
   return sum;
+}
+
+void sum_losses_into(tensor::Exec& exec, base::View losses, base::View out) {
+  TRAINYARD_ASSERT(exec.on_gpu() && losses.dense(), "sums of {} losses on the device", losses.count());
+  tensor::require_gpu(gpu_kernels().sum_losses({losses.ptr<double>(), losses.count(), out.ptr<double>()}, exec.stream()), "sum_losses on the GPU");
 }
 
 }  // namespace trainyard::kernels

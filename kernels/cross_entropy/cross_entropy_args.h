@@ -14,6 +14,11 @@ struct CrossEntropyArgs {
   double* losses = nullptr;
   int threads = 1;
 };
+struct SumLossesArgs {
+  const double* losses = nullptr;
+  std::int64_t n = 0;
+  double* out = nullptr;
+};
 TRAINYARD_CPU_KERNEL(void, cross_entropy_cpu, (const CrossEntropyArgs& args))
 
 }  // namespace trainyard::kernels

@@ -32,7 +32,24 @@ template <class T> __global__ void __launch_bounds__(row_threads) cross_entropy_
   for (std::int64_t c = threadIdx.x; c < columns; c += row_threads) store(&out[c], c >= n ? G(0) : c == target ? hit : exp_of(logits[c] - top) * scale);
 }
 
+__global__ void __launch_bounds__(row_threads) sum_losses_kernel(SumLossesArgs a) {
+  __shared__ double parts[row_threads];
+  const std::int64_t run = (a.n + row_threads - 1) / row_threads, first = run * threadIdx.x, end = first + run < a.n ? first + run : a.n;
+  double sum = 0;
+  for (auto i = first; i < end; ++i) sum += a.losses[i];
+  parts[threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (int t = 1; t < row_threads; ++t) sum += parts[t];
+  *a.out = sum;
+}
+
 }  // namespace
+
+const char* gpu::sum_losses(const SumLossesArgs& a, void* stream) {
+  TRAINYARD_LAUNCH(sum_losses_kernel, true, 1, row_threads, stream, a);
+  return launch_failure();
+}
 
 const char* gpu::cross_entropy(const CrossEntropyArgs& a, void* stream) {
   with_type(a.dlogits.empty() ? a.logits.type : a.dlogits.type,

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 namespace trainyard::kernels {
 
@@ -23,33 +24,43 @@ void carry(FixedPointSum& sum) {
   }
 }
 
-void add_on_gpu(tensor::Exec& exec, const float* x, std::int64_t n, FixedPointSum& add_into) {
+constexpr std::int64_t most = std::int64_t{1} << 30;   // squares between two carries: a digit grows by less than 2^32 each
+
+// One row of digits for every 2^30 elements, all started before the first is waited for.
+void add_on_gpu(tensor::Exec& exec, std::span<const base::View> xs, FixedPointSum& add_into) {
+  std::int64_t rows = 0;
+  for (const auto& x : xs) rows += (x.count() + most - 1) / most;
   tensor::ArenaScope scope(exec.scratch());
-  const auto limbs = exec.scratch().allocate(base::DType::i64, {square_sum_limbs});
-  tensor::require_gpu(gpu_kernels().square_sum({x, n, limbs.ptr<std::int64_t>()}, exec.stream()), "square_sum on the GPU");
-  FixedPointSum part;
-  tensor::copy(exec, limbs, base::View::of(part.limbs.data(), {square_sum_limbs}));
+  const auto limbs = exec.scratch().allocate(base::DType::i64, {rows, square_sum_limbs});
+  std::int64_t row = 0;
+  for (const auto& x : xs)
+    for (std::int64_t from = 0; from < x.count(); from += most)
+      tensor::require_gpu(gpu_kernels().square_sum({x.ptr<float>() + from, std::min(most, x.count() - from), limbs.row<std::int64_t>(row++)}, exec.stream()), "square_sum on the GPU");
+  std::vector<std::int64_t> host(static_cast<std::size_t>(limbs.count()));
+  tensor::copy(exec, limbs, base::View::of(host.data(), {rows, square_sum_limbs}));
   exec.synchronize();
-  carry(part);
-  for (int l = 0; l < square_sum_limbs; ++l) add_into.limbs[static_cast<std::size_t>(l)] += part.limbs[static_cast<std::size_t>(l)];
-  carry(add_into);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    FixedPointSum part;
+    std::copy_n(host.begin() + r * square_sum_limbs, square_sum_limbs, part.limbs.begin());
+    carry(part);
+    for (std::size_t l = 0; l < part.limbs.size(); ++l) add_into.limbs[l] += part.limbs[l];
+    carry(add_into);
+  }
 }
 
 }  // namespace
 
-void square_sum(tensor::Exec& exec, base::View x, FixedPointSum& add_into) {
-  TRAINYARD_ASSERT(x.dtype == base::DType::f32 && x.dense(), "square sum of {}", base::name_of(x.dtype));
+void square_sum(tensor::Exec& exec, base::View x, FixedPointSum& add_into) { square_sum(exec, std::span(&x, 1), add_into); }
+
+void square_sum(tensor::Exec& exec, std::span<const base::View> xs, FixedPointSum& add_into) {
+  for (const auto& x : xs) TRAINYARD_ASSERT(x.dtype == base::DType::f32 && x.dense(), "square sum of {}", base::name_of(x.dtype));
+  if (exec.on_gpu()) return add_on_gpu(exec, xs, add_into);
   exec.run([&] {
-    constexpr std::int64_t most = std::int64_t{1} << 30;   // squares between two carries: a digit grows by less than 2^32 each
-    for (std::int64_t from = 0; from < x.count(); from += most) {
-      const auto n = std::min(most, x.count() - from);
-      if (exec.on_gpu()) {
-        add_on_gpu(exec, x.ptr<float>() + from, n, add_into);
-        continue;
+    for (const auto& x : xs)
+      for (std::int64_t from = 0; from < x.count(); from += most) {
+        TRAINYARD_CPU_CALL(square_sum_cpu, (x.ptr<float>() + from, std::min(most, x.count() - from), add_into.limbs.data(), exec.threads()));
+        carry(add_into);
       }
-      TRAINYARD_CPU_CALL(square_sum_cpu, (x.ptr<float>() + from, n, add_into.limbs.data(), exec.threads()));
-      carry(add_into);
-    }
   });
   exec.synchronize();
 }

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 namespace trainyard::kernels {
 
@@ -17,6 +18,7 @@ struct FixedPointSum {
 };
 
 void square_sum(tensor::Exec& exec, base::View x, FixedPointSum& add_into);   // x f32, dense; synchronous
+void square_sum(tensor::Exec& exec, std::span<const base::View> xs, FixedPointSum& add_into);   // of all of them; a GPU is waited for once
 double value(const FixedPointSum& sum);                                       // within one ulp; NaN if anything was not finite
 
 }  // namespace trainyard::kernels

@@ -4,6 +4,7 @@
 #include "kernels/finite/finite.h"
 #include "libtrain/base/error.h"
 #include "libtrain/plan/memory.h"
+#include "libtrain/tensor/gpu.h"
 
 #include <algorithm>
 #include <chrono>
@@ -42,11 +43,25 @@ Trainer::Trainer(const TrainerSetup& setup, World& world, Batches& batches)
   store_ = std::make_unique<params::ZeroStore>(*context_);
   const auto micros = static_cast<std::size_t>(setup_.states.batch.turns() * setup_.states.batch.fold);
   batches_.work_on(*compute_);
+  if (compute_->on_gpu()) {
+    void* memory = nullptr;
+    tensor::require_gpu(tensor::gpu_module().runtime->allocate(setup_.device.index, static_cast<std::int64_t>(micros) * 8, &memory), "reserving memory for losses");
+    device_losses_ = static_cast<double*>(memory);
+    fetched_losses_.resize(micros);
+  }
   own_losses_.resize(2 * micros);
   all_losses_.resize(2 * micros * static_cast<std::size_t>(world_.size));
 }
 
-Trainer::~Trainer() = default;
+Trainer::~Trainer() {
+  if (device_losses_ == nullptr) return;
+  try {
+    compute_->synchronize();
+  } catch (const base::Error&) {
+    // The device failed; whoever waited for it has said so.
+  }
+  tensor::gpu_module().runtime->release(setup_.device.index, device_losses_);
+}
 
 bool Trainer::any_rank(bool mine) {
   if (world_.size == 1) return mine;
@@ -59,6 +74,8 @@ bool Trainer::any_rank(bool mine) {
 void Trainer::load(std::int64_t completed, const plan::Action& action) {
   const auto& batch = setup_.states.batch;
   in_flight_.emplace(InFlight{{*compute_, *store_, batches_.training(completed, action.micro), setup_.micro.dtype, setup_.seed, model::Mode::train}, {}});
+  const auto slot = action.turn * batch.fold + (action.micro - batch.first_micro(action.group));
+  if (device_losses_ != nullptr) in_flight_->step.loss_slot = base::View(device_losses_ + slot, base::DType::f64, {1}, setup_.device);
   const auto place = place_of(action.micro, batch.first_micro(action.group), batch.end_micro(action.group));
   store_->begin_micro({action.turn, place}, training_leases_);
 }
@@ -108,12 +125,25 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
       case Kind::forward: forward(action.micro, observer); break;
       case Kind::backward: backward(action, observer); break;
       case Kind::idle: store_->idle_turn(action.turn, accesses_); break;
-      case Kind::reduce: store_->finish(); break;
+      case Kind::reduce:
+        store_->finish();
+        fetch_losses();
+        break;
       case Kind::update: return true;
     }
   }
   TRAINYARD_ASSERT(false, "a schedule of {} actions without an update", program_.size());
   return false;
+}
+
+// The one wait of a step on a GPU, with the one for the norm right behind it.
+void Trainer::fetch_losses() {
+  if (device_losses_ == nullptr) return;
+  const auto n = static_cast<std::int64_t>(fetched_losses_.size());
+  tensor::copy(*compute_, base::View(device_losses_, base::DType::f64, {n}, setup_.device), base::View::of(fetched_losses_.data(), {n}));
+  compute_->synchronize();
+  for (std::size_t i = 0; i < fetched_losses_.size(); ++i)
+    if (own_losses_[2 * i + 1] > 0) own_losses_[2 * i] = fetched_losses_[i];
 }
 
 StepOutcome Trainer::step(std::int64_t completed, const std::function<bool()>& stop_now) {
@@ -179,7 +209,9 @@ void Trainer::gather_losses(StepOutcome& outcome) {
 
 bool Trainer::norm_of_gradients(double& sum_of_squares) {
   kernels::FixedPointSum sum;
-  for (int u = 0; u < context_->units(); ++u) kernels::square_sum(*compute_, store_->piece_gradient(u), sum);
+  std::vector<base::View> pieces;
+  for (int u = 0; u < context_->units(); ++u) pieces.push_back(store_->piece_gradient(u));
+  kernels::square_sum(*compute_, pieces, sum);
   world_.control->all_reduce(exchange(), base::View::of(sum.limbs.data(), {static_cast<std::int64_t>(sum.limbs.size())}), comm::Reduction::sum);
   exchange().synchronize();
   sum_of_squares = kernels::value(sum);

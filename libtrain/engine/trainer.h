@@ -98,6 +98,9 @@ class Trainer {
   std::vector<plan::Access> accesses_;
   std::vector<plan::Use> training_leases_, evaluation_leases_;
   model::Saved saved_;
+  void fetch_losses();
+  double* device_losses_ = nullptr;                 // on a GPU: the loss sums of the own micro-batches of a step
+  std::vector<double> fetched_losses_;
   std::vector<double> own_losses_, all_losses_;     // [turns * fold] and that of every rank; loss sum and target count alternate
 };
 

@@ -55,6 +55,7 @@ struct Step {
   Mode mode = Mode::train;
   double loss_sum = 0;
   std::int64_t target_count = 0;
+  base::View loss_slot = {};            // f64 [1] on a GPU: gets the loss sum instead of loss_sum, and nobody waits
   KeyValues* past = nullptr;            // evaluate mode, one sequence: attention keeps and uses keys and values of earlier passes
 };
 

@@ -47,7 +47,8 @@ struct HeadBlock::Loss {
     return gradient;
   }
   void close() const {
-    step_.loss_sum += kernels::sum_losses(step_.exec, losses_);
+    if (step_.loss_slot) kernels::sum_losses_into(step_.exec, losses_, step_.loss_slot);
+    else step_.loss_sum += kernels::sum_losses(step_.exec, losses_);
     step_.target_count += targets_of(step_.micro);
   }
 

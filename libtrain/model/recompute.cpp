@@ -58,7 +58,7 @@ class RecomputeBlock : public Block {
     again.main = step.exec.scratch().allocate(flow.main.dtype, {flow.main.rows(), flow.main.cols()});
     tensor::copy(step.exec, saved.pop(), again.main);
     HeldStore held(step.store);
-    Step inner{step.exec, held, step.micro, step.dtype, step.seed, step.mode, step.loss_sum, step.target_count};
+    Step inner{step.exec, held, step.micro, step.dtype, step.seed, step.mode, step.loss_sum, step.target_count, step.loss_slot};
     inner_->forward(inner, again, saved);
     inner_->backward(inner, flow, saved);
     step.loss_sum = inner.loss_sum;

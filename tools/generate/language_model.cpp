@@ -92,7 +92,7 @@ std::span<const float> LanguageModel::pass(std::span<const std::int32_t> tokens)
   micro.document_start = base::View::of(starts_.data(), {1, t});
   micro.weights = base::View::of(counted_.data(), {1, t});
   micro.samples = {0};
-  model::Step step{*exec_, *weights_, micro, base::DType::f32, 0, model::Mode::evaluate, 0, 0, &past_};
+  model::Step step{*exec_, *weights_, micro, base::DType::f32, 0, model::Mode::evaluate, 0, 0, {}, &past_};
   decoder_.logits(step, saved_, t - 1, base::View::of(logits_.data(), {1, config_.stored_vocabulary()}));
   past_.length += t;
   return {logits_.data(), static_cast<std::size_t>(config_.vocabulary)};
