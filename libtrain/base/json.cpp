@@ -29,6 +29,11 @@ const nlohmann::ordered_json& JsonObject::at(const std::string& key) {
   return *found;
 }
 
+bool JsonObject::has(const std::string& key) {
+  asked_.insert(key);
+  return json_.contains(key);
+}
+
 std::int64_t JsonObject::integer(const std::string& key) {
   const auto& v = at(key);
   const bool fits = !v.is_number_unsigned() || v.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());

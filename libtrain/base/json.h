@@ -18,6 +18,7 @@ class JsonObject {
  public:
   JsonObject(const nlohmann::ordered_json& object, std::string where);
   const nlohmann::ordered_json& at(const std::string& key);
+  bool has(const std::string& key);   // for keys that may be absent
   std::int64_t integer(const std::string& key);
   double number(const std::string& key);
   std::string text(const std::string& key);

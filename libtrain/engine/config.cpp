@@ -75,6 +75,7 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
   set("reduction", p.reduction == plan::Reduction::fast ? "fast" : "ordered");
   set("recompute", p.recompute == plan::Recompute::layers ? "layers" : "none");
   set("model", p.model.name);
+  set("device", p.device == base::DeviceKind::cuda ? "cuda" : "cpu");
   c.plan_model = p.model;
   c.plan_ranks = p.topology.world();
   if (p.gradient_dtype != base::DType::f32)

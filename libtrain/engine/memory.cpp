@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <sys/resource.h>
 
 namespace trainyard::engine {
@@ -34,7 +36,7 @@ std::int64_t peak_resident_bytes() {
   return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
 }
 
-std::string memory_table(const CategoryBytes& predicted, const CategoryBytes& measured, std::int64_t resident_bytes, std::int64_t reserve_bytes) {
+std::string memory_table(const CategoryBytes& predicted, const CategoryBytes& measured, std::int64_t taken_bytes, std::int64_t there_bytes, std::int64_t reserve_bytes) {
   std::string out = fmt::format("{:<24}{:>16}{:>16}{:>12}\n", "memory (bytes)", "predicted", "measured", "difference");
   for (int c = 0; c < tensor::category_count; ++c) {
     const auto i = static_cast<std::size_t>(c);
@@ -42,7 +44,7 @@ std::string memory_table(const CategoryBytes& predicted, const CategoryBytes& me
   }
   const auto p = total(predicted), m = total(measured);
   out += fmt::format("{:<24}{:>16}{:>16}{:>12}\n", "total in arenas", p, m, m - p);
-  const auto outside = resident_bytes > m ? resident_bytes - m : 0;
+  const auto outside = std::max<std::int64_t>(0, taken_bytes - there_bytes);
   out += fmt::format("{:<24}{:>16}{:>16}{:>12}\n", "outside (reserve)", reserve_bytes, outside, outside <= reserve_bytes ? "within" : "OVER");
   return out;
 }

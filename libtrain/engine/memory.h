@@ -30,8 +30,8 @@ class RankMemory {
 std::int64_t total(const CategoryBytes& bytes);
 std::int64_t peak_resident_bytes();          // of this process, from the operating system
 
-// A table, one line a category: predicted, measured, difference; then what libraries took outside (peak resident size minus the ledger)
-// against the stated reserve.
-std::string memory_table(const CategoryBytes& predicted, const CategoryBytes& measured, std::int64_t resident_bytes, std::int64_t reserve_bytes);
+// A table, one line a category: predicted, measured, difference; then what libraries took outside against the stated reserve: `taken_bytes` (peak resident size; on a GPU the
+// device memory in use, of all processes that share it) minus the measured arenas that lie there (`there_bytes`).
+std::string memory_table(const CategoryBytes& predicted, const CategoryBytes& measured, std::int64_t taken_bytes, std::int64_t there_bytes, std::int64_t reserve_bytes);
 
 }  // namespace trainyard::engine

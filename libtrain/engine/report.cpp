@@ -55,7 +55,7 @@ std::string plan_text(const TrainerSetup& s, const std::string& output) {
   const auto memory = predicted_memory(s);
   for (int c = 0; c < tensor::category_count; ++c)
     out += fmt::format("{:<24}{:>16} bytes\n", tensor::name_of(static_cast<tensor::Category>(c)), memory[static_cast<std::size_t>(c)]);
-  out += fmt::format("{:<24}{:>16} bytes, and a reserve of {} outside\n", "a rank in all", total(memory), plan::reserve_bytes(s.micro.threads));
+  out += fmt::format("{:<24}{:>16} bytes, and a reserve of {} outside\n", "a rank in all", total(memory), plan::reserve_bytes(s.micro));
   for (const auto& [name, bytes] : announced_traffic(s, 0)) out += fmt::format("rank 0 sends {:>16} bytes a step by {}\n", bytes, name);
   return out + fmt::format("would write {}/checkpoints, metrics.jsonl, report.txt\n", output);
 }

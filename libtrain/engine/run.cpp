@@ -76,7 +76,7 @@ class Runner {
     result.code = step_ < config_.steps ? base::ExitCode::requeue : base::ExitCode::done;
     result.step = step_;
     result.checkpoint = saved_step_ >= 0 ? fmt::format("{}/step-{:08}", checkpoints_folder(config_), saved_step_) : "";
-    result.memory_report = memory_table(trainer_->memory().predicted(), trainer_->memory().measured(), peak_resident_bytes(), plan::reserve_bytes(setup_.trainer.micro.threads));
+    result.memory_report = memory_report();
     result.traffic_report = traffic_table(setup_.trainer, *world_.data, steps_done_, validations_done_ * config_.validation_sequences);
     if (world_.rank == 0 && steps_done_ > 0) write_report(result);
     return result;
@@ -250,6 +250,18 @@ class Runner {
 
   void note(const std::string& line) const {
     if (world_.rank == 0 && listener_.on_note) listener_.on_note(line);
+  }
+
+  std::string memory_report() const {
+    const auto measured = trainer_->memory().measured();
+    const auto& device = setup_.trainer.device;
+    auto taken = peak_resident_bytes(), there = total(measured);
+    if (device.kind == base::DeviceKind::cuda) {
+      const auto info = tensor::gpu_info(device.index);
+      taken = info.total_bytes - info.free_bytes;
+      there -= measured[static_cast<std::size_t>(tensor::Category::save_snapshot)];
+    }
+    return memory_table(trainer_->memory().predicted(), measured, taken, there, plan::reserve_bytes(setup_.trainer.micro));
   }
 
   void write_report(const RunResult& result) const {

@@ -91,13 +91,14 @@ void check_words(const RunConfig& c, std::vector<std::string>& wrong) {
 
 void check_memory(const RunConfig& c, const RunSetup& s) {
   if (s.memory_limit_bytes == 0) return;
-  const auto reserve = plan::reserve_bytes(s.trainer.micro.threads), need = total(predicted_memory(s.trainer)) + reserve;
+  const auto needed = [](const TrainerSetup& t) { return plan::rank_memory(t.model, t.states, t.micro, t.recompute).total(); };
+  const auto reserve = plan::reserve_bytes(s.trainer.micro), need = needed(s.trainer);
   if (need <= s.memory_limit_bytes) return;
   std::string remedies;
   for (int zero = c.zero + 1; zero <= 3; ++zero) {
     auto other = s.trainer;
     other.states.zero = zero;
-    const auto bytes = total(predicted_memory(other)) + reserve;
+    const auto bytes = needed(other);
     remedies += fmt::format("--zero {} would need {} bytes ({}); ", zero, bytes, bytes <= s.memory_limit_bytes ? "fits" : "too much");
   }
   throw base::InputError(fmt::format("a rank needs {} bytes ({} of them in reserve for libraries), --memory-limit {} allows {}: {} too many", need, reserve, c.memory_limit, s.memory_limit_bytes, need - s.memory_limit_bytes),

@@ -63,6 +63,7 @@ class Trainer {
   params::ZeroStore& store() { return *store_; }
   params::StoreContext& context() { return *context_; }
   RankMemory& memory() { return memory_; }
+  const RankMemory& memory() const { return memory_; }
   const plan::UnitSet& units() const { return set_; }
   tensor::Exec& exchange() { return world_.exchange ? *world_.exchange : *compute_; }
   tensor::Exec& compute() { return *compute_; }

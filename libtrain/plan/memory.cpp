@@ -11,7 +11,10 @@ std::int64_t MemoryBytes::arenas() const {
   return n;
 }
 
-std::int64_t reserve_bytes(int threads) { return (std::int64_t{384} << 20) + threads * (std::int64_t{16} << 20); }
+std::int64_t reserve_bytes(const MicroShape& micro) {
+  if (micro.device == base::DeviceKind::cuda) return std::int64_t{1} << 30;
+  return (std::int64_t{384} << 20) + micro.threads * (std::int64_t{16} << 20);
+}
 
 MemoryBytes rank_memory(const ModelConfig& model, const StateShape& states, const MicroShape& micro, Recompute recompute) {
   const UnitSet set(model, states.batch.data_ranks);
@@ -19,7 +22,8 @@ MemoryBytes rank_memory(const ModelConfig& model, const StateShape& states, cons
   MemoryBytes out;
   out.categories = {s.parameters, s.gathered_units, s.gradients, s.unit_gradients, s.optimizer, activation_bytes(model, micro, Pass::train, recompute),
                     s.communication_staging, workspace_bytes(model, micro, Pass::train, recompute), s.save_snapshot};
-  out.reserve = reserve_bytes(micro.threads);
+  out.reserve = reserve_bytes(micro);
+  out.on_host = micro.device == base::DeviceKind::cuda ? s.save_snapshot : 0;
   return out;
 }
 

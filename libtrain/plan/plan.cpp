@@ -32,6 +32,8 @@ const std::vector<std::pair<std::string, Reduction>> reductions = {{"ordered", R
 const std::vector<std::pair<std::string, Recompute>> recomputes = {{"none", Recompute::none}, {"layers", Recompute::layers}};
 const std::vector<std::pair<std::string, base::DType>> dtypes = {{"f32", base::DType::f32}, {"bf16", base::DType::bf16}};
 
+const std::vector<std::pair<std::string, base::DeviceKind>> devices = {{"cpu", base::DeviceKind::cpu}, {"cuda", base::DeviceKind::cuda}};
+
 Json predicted_json(const Plan& p) {
   Json memory = Json::object(), traffic = Json::array();
   for (std::size_t i = 0; i < memory_categories.size(); ++i) memory[memory_categories[i]] = p.memory.categories[i];
@@ -128,6 +130,7 @@ std::string to_json(const Plan& p) {
   j["gradient_dtype"] = base::name_of(p.gradient_dtype);
   j["layer_slots"] = p.layer_slots;
   j["threads"] = p.threads;
+  j["device"] = p.device == base::DeviceKind::cuda ? "cuda" : "cpu";
   j["device_memory"] = p.device_memory;
   j["predicted"] = predicted_json(p);
   return j.dump(2) + "\n";
@@ -157,9 +160,11 @@ Plan plan_from_json(const std::string& text, const std::string& where) {
   p.gradient_dtype = one_of(o, "gradient_dtype", where, dtypes);
   p.layer_slots = small(o, "layer_slots", where);
   p.threads = small(o, "threads", where);
+  p.device = o.has("device") && one_of(o, "device", where, devices) == base::DeviceKind::cuda ? base::DeviceKind::cuda : base::DeviceKind::cpu;
   p.device_memory = o.integer("device_memory");
   read_predicted(p, o.object("predicted"), where);
   o.done();
+  p.memory.on_host = p.device == base::DeviceKind::cuda ? p.memory.categories.back() : 0;   // the save snapshot
   return p;
 }
 

@@ -33,6 +33,7 @@ struct Plan {
   base::DType dtype = base::DType::f32, gradient_dtype = base::DType::f32;
   int layer_slots = 2;                          // layer units in flight
   int threads = 1;                              // of each rank
+  base::DeviceKind device = base::DeviceKind::cpu;
   std::int64_t device_memory = 0;               // bytes of one rank; 0: not stated
   // predicted
   std::int64_t parameters = 0;
@@ -42,7 +43,7 @@ struct Plan {
 
   BatchPlan batch() const { return {global_batch, micro_batch, fold, topology.size("data")}; }
   StateShape states() const { return {zero, dtype, gradient_dtype, batch(), layer_slots}; }
-  MicroShape micro() const { return {micro_batch, sequence, dtype, threads}; }
+  MicroShape micro() const { return {micro_batch, sequence, dtype, threads, device}; }
 };
 
 // Fills stage_boundaries and everything predicted. The plan must be free of the problems that `decision_problems` names.

@@ -42,6 +42,27 @@ TEST(Plan, RoundTrips) {
   EXPECT_TRUE(problems(q, 3).empty());
 }
 
+// A GPU's plan says so, keeps the snapshot on the host, and needs other scratch; a plan from before there were GPUs is a CPU's.
+TEST(Plan, KnowsTheDevice) {
+  auto p = sample();
+  const auto on_cpu = p.memory;
+  p.device = base::DeviceKind::cuda;
+  predict(p);
+  EXPECT_EQ(p.memory.on_host, on_cpu.categories.back());
+  EXPECT_EQ(p.memory.total(), p.memory.arenas() - p.memory.on_host + (std::int64_t{1} << 30));
+  EXPECT_EQ(on_cpu.on_host, 0);
+  for (std::size_t c = 0; c < p.memory.categories.size(); ++c) {
+    const bool scratch = std::string(memory_categories[c]) == "workspace";
+    EXPECT_GE(p.memory.categories[c], scratch ? std::int64_t{32} << 20 : on_cpu.categories[c]) << memory_categories[c];
+    EXPECT_TRUE(scratch || p.memory.categories[c] == on_cpu.categories[c]) << memory_categories[c];
+  }
+  const auto q = plan_from_json(to_json(p), "plan.json");
+  EXPECT_EQ(q.device, base::DeviceKind::cuda);
+  EXPECT_EQ(q.memory, p.memory);
+  EXPECT_EQ(plan_from_json(replaced(to_json(sample()), "  \"device\": \"cpu\",\n", ""), "plan.json").device, base::DeviceKind::cpu);
+  EXPECT_THROW(plan_from_json(replaced(to_json(p), "\"device\": \"cuda\"", "\"device\": \"tpu\""), "plan.json"), base::InputError);
+}
+
 TEST(Plan, EveryTruncationIsRefused) {
   const auto text = to_json(sample());
   for (std::size_t n = 0; n + 2 < text.size(); n += 7) EXPECT_THROW(plan_from_json(text.substr(0, n), "plan.json"), base::InputError) << n;

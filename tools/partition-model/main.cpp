@@ -16,7 +16,7 @@ using namespace trainyard;
 namespace {
 
 struct Options {
-  std::string model = "gpt2-micro", dtype = "f32", gradient_dtype = "f32", reduction = "ordered", recompute = "none", device_memory, output;
+  std::string model = "gpt2-micro", dtype = "f32", gradient_dtype = "f32", reduction = "ordered", recompute = "none", device = "cpu", device_memory, output;
   std::int64_t vocabulary = 0;
   int ranks = 1;
   bool json = false, force = false;
@@ -43,6 +43,7 @@ plan::Plan decide(plan::Plan p, const Options& o) {
   p.gradient_dtype = base::dtype_from_name(o.gradient_dtype);
   p.reduction = o.reduction == "fast" ? plan::Reduction::fast : plan::Reduction::ordered;
   p.recompute = o.recompute == "layers" ? plan::Recompute::layers : plan::Recompute::none;
+  p.device = o.device == "cuda" ? base::DeviceKind::cuda : base::DeviceKind::cpu;
   if (!o.device_memory.empty()) p.device_memory = tools::parse_size(o.device_memory, "--device-memory");
   return p;
 }
@@ -72,6 +73,7 @@ int main(int argc, char** argv) {
   app.add_option("--threads", p.threads, "threads of each rank")->capture_default_str()->group("Cut");
   app.add_option("--dtype", o.dtype, "working dtype, f32 or bf16")->check(CLI::IsMember({"f32", "bf16"}))->capture_default_str()->group("Numbers");
   app.add_option("--gradient-dtype", o.gradient_dtype, "f32 or bf16")->check(CLI::IsMember({"f32", "bf16"}))->capture_default_str()->group("Numbers");
+  app.add_option("--device", o.device, "where the ranks compute: cpu or cuda (other scratch, the save snapshot on the host)")->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str()->group("Numbers");
   app.add_option("--device-memory", o.device_memory, "memory of one rank, for example 80GB; exit 3 when the plan does not fit")->group("Limit");
   app.add_option("--output", o.output, "write the plan to this file, - for stdout")->group("Product");
   app.add_flag("--force", o.force, "replace an existing file")->group("Product");
