@@ -40,5 +40,11 @@ trap 'rm -rf "$place"' EXIT
       rm -rf "$place/$model-$micro"
     done
   done
+  if python3 -c 'import torch' 2>/dev/null; then
+    echo
+    echo '```'
+    python3 "$here/compare_pytorch.py" --train "$(command -v train)" --data "$place/data" --device cuda
+    echo '```'
+  fi
 } | tee "$place/table"
 if [ $record = yes ]; then { echo; cat "$place/table"; } >>"$here/RESULTS.md"; fi

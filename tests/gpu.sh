@@ -48,7 +48,7 @@ bundle() {
   strip --strip-unneeded "$folder"/lib/*.so* "$folder"/lib/*/*.so 2>/dev/null || true
   mkdir -p "$folder/tests" "$folder/bench"
   cp "$here/gpu.sh" "$folder/tests/"
-  cp "$here/../bench/gpu.sh" "$folder/bench/"
+  cp "$here/../bench/gpu.sh" "$here/../bench/compare_pytorch.py" "$folder/bench/"
   du -sh "$folder"
 }
 

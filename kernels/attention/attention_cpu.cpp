@@ -2,7 +2,7 @@
 #include "kernels/attention/attention_args.h"
 
 #include "kernels/micro_tile_cpu.h"
-#include "kernels/philox_cpu.h"
+#include "kernels/philox_words.h"
 #include "libtrain/base/scratch.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {

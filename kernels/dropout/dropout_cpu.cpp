@@ -2,7 +2,7 @@
 #include "kernels/dropout/dropout_args.h"
 
 #include "kernels/cpu.h"
-#include "kernels/philox_cpu.h"
+#include "kernels/philox_words.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {

@@ -6,6 +6,9 @@
 #include "tests/comm/contract.h"
 #include "tests/comm/on_device.h"
 
+#include <cstdlib>
+#include <string>
+
 namespace {
 
 using namespace trainyard;
@@ -22,6 +25,27 @@ TEST(nccl, contract) {
 }
 
 TEST(nccl, says_its_version) { EXPECT_EQ(comm::nccl_version().substr(0, 2), "2."); }
+
+// An error that the library learns of while the device works ends the job with exit 6, and a call after it does not wait.
+TEST(nccl, a_peer_that_ended_is_an_error_of_the_next_call) {
+  if (std::string(tensor::gpu_module().runtime->name) != "emulated") GTEST_SKIP() << "the stand-in pretends that a peer ended";
+  auto control = runtime->communicator("control");
+  auto nccl = comm::make_nccl("data", device, *control);
+  auto exec = tensor::Exec::gpu(device, nullptr);
+  nccl->barrier(*exec);
+  setenv("TRAINYARD_STANDIN_NCCL_FAILS", "1", 1);
+  for (int call = 0; call < 2; ++call) {
+    try {
+      nccl->barrier(*exec);
+      ADD_FAILURE() << "nothing was said";
+    } catch (const base::Error& e) {
+      EXPECT_EQ(e.code(), base::ExitCode::peer_hung);
+      EXPECT_TRUE(call == 1 || std::string(e.what()).find("remote process exited") != std::string::npos) << e.what();
+    }
+  }
+  EXPECT_FALSE(nccl->ledger().in_call());
+  unsetenv("TRAINYARD_STANDIN_NCCL_FAILS");
+}
 
 TEST(staged, contract) {
   comm::OnDevice on_device(comm::staged(runtime->communicator("data")), device);

@@ -3,12 +3,13 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 namespace {
 
-enum Result : int { success = 0, invalid_argument = 4, invalid_usage = 5 };
+enum Result : int { success = 0, invalid_argument = 4, invalid_usage = 5, remote_error = 6 };
 
 struct Comm {
   MPI_Comm mpi = MPI_COMM_NULL;
@@ -118,11 +119,12 @@ int ncclCommDestroy(Comm* comm) {
   return success;
 }
 int ncclCommAbort(Comm* comm) { return ncclCommDestroy(comm); }
+// TRAINYARD_STANDIN_NCCL_FAILS: as if a peer had ended.
 int ncclCommGetAsyncError(Comm*, int* error) {
-  *error = success;
+  *error = std::getenv("TRAINYARD_STANDIN_NCCL_FAILS") != nullptr ? remote_error : success;
   return success;
 }
-const char* ncclGetErrorString(int result) { return result == success ? "no error" : result == invalid_argument ? "invalid argument" : "invalid usage"; }
+const char* ncclGetErrorString(int result) { return result == success ? "no error" : result == invalid_argument ? "invalid argument" : result == remote_error ? "remote process exited" : "invalid usage"; }
 
 int ncclAllReduce(const void* in, void* out, std::size_t n, int type, int op, Comm* comm, void*) {
   std::memmove(out, in, n * static_cast<std::size_t>(width_of(type)));

@@ -58,6 +58,14 @@ said "seed: the checkpoint has 1, this run 9"
 expect 2 "${base[@]}" --steps 0 --output x --zero 5 --dtype f16
 said "--dtype f16"; said "--zero 5"; said "--steps 0"
 expect 2 "${base[@]}" --no-such-flag
+expect 2 "${base[@]}" --device gpu --output x
+said "--device gpu is not known; use auto, cpu, cuda"
+if ! nvidia-smi >/dev/null 2>&1; then
+  expect 4 "${base[@]}" --device cuda --output x
+  said "CUDA"; said "--device cpu"
+  expect 4 mpirun -q -n 2 "${base[@]}" --device cuda --output x
+  [ ! -e x ] || fail "--device cuda without a GPU made something"
+fi
 expect 3 train --model gpt2-nano --data nowhere --output x
 expect 3 mpirun -q -n 2 "${base[@]}" --steps 5 --output big --model gpt2-micro --sequence 32 --memory-limit 440MB --zero 0
 said "too many"; said "--zero 3 would need"

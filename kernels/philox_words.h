@@ -1,14 +1,16 @@
-// Philox 4x32-10 for the compiled variants; the same words as base::random_words.
+// Philox 4x32-10 (Salmon et al. 2011) for kernels of every device; the same words as base::random_words. In an unnamed namespace, so that each compiled variant has its own.
 #pragma once
+
+#include "kernels/mat.h"
 
 #include <cstdint>
 
-namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
+namespace trainyard::kernels {
 namespace {
 
 struct Words { std::uint32_t w[4]; };
 
-inline Words philox_words(std::uint64_t key, std::uint64_t site, std::uint64_t index) {
+TRAINYARD_ANYWHERE inline Words philox_words(std::uint64_t key, std::uint64_t site, std::uint64_t index) {
   std::uint32_t c0 = static_cast<std::uint32_t>(index), c1 = static_cast<std::uint32_t>(index >> 32);
   std::uint32_t c2 = static_cast<std::uint32_t>(site), c3 = static_cast<std::uint32_t>(site >> 32);
   std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
@@ -25,4 +27,4 @@ inline Words philox_words(std::uint64_t key, std::uint64_t site, std::uint64_t i
 }
 
 }  // namespace
-}  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE
+}  // namespace trainyard::kernels
