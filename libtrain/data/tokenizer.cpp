@@ -45,6 +45,7 @@ class SentencePiece : public Tokenizer {
   std::string source() const override { return path_; }
   std::int64_t vocabulary() const override { return std::max(processor_.GetPieceSize(), end_ + 1); }
   std::int32_t end_of_document() const override { return end_; }
+  std::int32_t unknown() const override { return processor_.unk_id(); }
   void encode(std::string_view text, std::vector<std::int32_t>& out) const override {
     std::vector<int> ids;
     while (!text.empty()) {

@@ -19,6 +19,7 @@ class Tokenizer {
   virtual std::string source() const = 0;            // what make_tokenizer was given
   virtual std::int64_t vocabulary() const = 0;       // end of document included
   virtual std::int32_t end_of_document() const = 0;
+  virtual std::int32_t unknown() const { return -1; }   // what text without a token of its own is encoded as; -1: there is no such text
   virtual void encode(std::string_view text, std::vector<std::int32_t>& append_to) const = 0;   // without the end of document
   virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;                   // the end of document decodes to nothing
 };
