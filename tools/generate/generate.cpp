@@ -1,25 +1,34 @@
 // generate: continues a text with a trained model.
 #include "libtrain/data/tokenizer.h"
 #include "tools/common/program.h"
-#include "tools/generate/language_model.h"
-#include "tools/generate/sampler.h"
+#include "tools/generate/continuation.h"
+#include "tools/generate/prompt.h"
+#include "tools/generate/text_stream.h"
+#include "tools/generate/utf8.h"
 
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <optional>
 #include <string>
 
 namespace trainyard::generate {
 namespace {
 
 struct Options {
-  std::string checkpoint, prompt, tokenizer;
+  std::string checkpoint, tokenizer;
+  std::optional<std::string> prompt, prompt_file;
   std::int64_t tokens = 100;
+  StopAt stop_at = StopAt::end_of_document;
   SamplerSettings sampler;
   int threads = 0;
+  bool json = false;
 };
 
 int own_cores() {
@@ -29,78 +38,117 @@ int own_cores() {
 
 // --tokenizer, else what the run recorded: its source, or an object that has one.
 std::unique_ptr<data::Tokenizer> tokenizer_for(const Options& options, const checkpoint::RunState& state) {
-  std::string source = options.tokenizer;
-  if (source.empty()) {
-    const auto recorded = state.provenance.find("tokenizer");
-    if (recorded != state.provenance.end()) source = recorded->is_object() ? recorded->value("source", "") : recorded->get<std::string>();
-  }
+  const auto recorded = state.provenance.value("tokenizer", nlohmann::json());
+  const auto known = recorded.is_string() ? recorded.get<std::string>() : recorded.is_object() ? recorded.value("source", "") : "";
+  const auto source = options.tokenizer.empty() ? known : options.tokenizer;
   if (source.empty()) throw base::InputError(options.checkpoint + ": records no tokenizer", "--tokenizer bytes, or --tokenizer PATH.model");
+  if (options.tokenizer.empty() && source != "bytes" && !std::filesystem::is_regular_file(source))
+    throw base::InputError(fmt::format("{}: was trained with tokenizer {}, which is not there any more", options.checkpoint, source), "--tokenizer PATH.model, with where it is now");
   auto tokenizer = data::make_tokenizer(source);
   if (tokenizer->vocabulary() > state.model.vocabulary)
     throw base::InputError(fmt::format("tokenizer {} has {} tokens, the model's vocabulary {}", source, tokenizer->vocabulary(), state.model.vocabulary),
                            "give the tokenizer that the training data was made with (--tokenizer)");
+  const auto crc = recorded.is_object() ? recorded.value("crc32c", tokenizer->crc32c()) : tokenizer->crc32c();
+  if (crc != tokenizer->crc32c())
+    throw base::InputError(fmt::format("tokenizer {} has CRC32C {:08x}, the one of the training data ({}) had {:08x}: its tokens mean something else", source, tokenizer->crc32c(), known, crc),
+                           "give the tokenizer that the training data was made with (--tokenizer)");
   return tokenizer;
 }
 
-// Writes text as it grows, holding back what is not a whole character yet.
-class Stream {
+// Standard output, written at once. A reader that went away is no error: there is nothing left to do.
+class Output {
  public:
-  explicit Stream(const data::Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
-  void show(const std::vector<std::int32_t>& tokens) { write(whole(tokenizer_.decode(tokens))); }
-  void finish(const std::vector<std::int32_t>& tokens) { write(tokenizer_.decode(tokens) + "\n"); }
+  void write(std::string_view text) {
+    if (gone_) return;
+    errno = 0;
+    if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
+    if (errno != EPIPE) throw base::EnvironmentError(fmt::format("standard output cannot be written: {}", std::strerror(errno)), "make room where it goes");
+    gone_ = true;
+  }
+  Go go() const { return gone_ ? Go::stop : Go::on; }
 
  private:
-  static std::string whole(std::string text) {
-    while (text.ends_with("\xEF\xBF\xBD")) text.resize(text.size() - 3);
-    std::size_t tail = 0;   // continuation bytes at the end, and the byte that leads them
-    while (tail < text.size() && tail < 4 && (static_cast<unsigned char>(text[text.size() - 1 - tail]) & 0xC0) == 0x80) ++tail;
-    if (tail < text.size()) {
-      const auto lead = static_cast<unsigned char>(text[text.size() - 1 - tail]);
-      const std::size_t want = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC0 ? 1 : 0;
-      if (tail < want) text.resize(text.size() - 1 - tail);
-    }
-    return text;
-  }
-  void write(const std::string& text) {
-    if (!text.starts_with(written_)) return;
-    std::fwrite(text.data() + written_.size(), 1, text.size() - written_.size(), stdout);
-    std::fflush(stdout);
-    written_ = text;
-  }
-  const data::Tokenizer& tokenizer_;
-  std::string written_;
+  bool gone_ = false;
 };
 
-void generate(const Options& options) {
-  checkpoint::Reader reader(find_checkpoint(options.checkpoint));
-  const auto tokenizer = tokenizer_for(options, reader.state());
-  LanguageModel model(reader, options.threads > 0 ? options.threads : own_cores());
-  Sampler sampler(options.sampler);
-  // A text begins behind an end of document, as in training.
-  std::vector<std::int32_t> tokens{tokenizer->end_of_document()};
-  tokenizer->encode(options.prompt, tokens);
-  Stream stream(*tokenizer);
-  stream.show(tokens);
-  const auto context = static_cast<std::size_t>(model.config().context);
-  const auto begin_with = [&](std::size_t most) {
-    const auto n = std::min(tokens.size(), most);
-    return model.begin({tokens.data() + (tokens.size() - n), n});
-  };
-  std::span<const float> logits;
-  const auto start = std::chrono::steady_clock::now();
-  std::int64_t made = 0;
-  for (std::int64_t i = 0; i < options.tokens; ++i) {
-    if (i == 0) logits = begin_with(context);
-    else logits = model.full() ? begin_with(std::max<std::size_t>(1, context / 2)) : model.append(tokens.back());
-    const auto next = sampler.next(logits.first(static_cast<std::size_t>(tokenizer->vocabulary())), static_cast<std::uint64_t>(i));
-    if (next == tokenizer->end_of_document()) break;
-    tokens.push_back(next);
-    ++made;
-    stream.show(tokens);
+class Stopwatch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// What a text is made with.
+struct Setting {
+  const Options& options;
+  const data::Tokenizer& tokenizer;
+  LanguageModel& model;
+  std::vector<std::int32_t>& tokens;   // the prompt's, then all
+
+  Stopped run(const std::function<Go(std::int32_t, std::span<const float>)>& show) const {
+    Sampler sampler(options.sampler);
+    return continue_text(model, sampler, {options.tokens, options.stop_at, tokenizer.end_of_document(), tokenizer.vocabulary()}, tokens, show);
   }
-  stream.finish(tokens);
-  const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (isatty(STDERR_FILENO) == 1 && made > 0) fmt::print(stderr, "generate: {} tokens in {:.2f} s ({:.0f} tokens/s)\n", made, seconds, static_cast<double>(made) / seconds);
+};
+
+void print_text(const Setting& s) {
+  Output output;
+  TextStream stream(s.tokenizer, [&](std::string_view text) { output.write(text); });
+  for (const auto token : s.tokens) stream.push(token);
+  s.run([&](std::int32_t token, std::span<const float>) {
+    stream.push(token);
+    return output.go();
+  });
+  stream.finish();
+  output.write("\n");
+}
+
+void print_json(const Setting& s, const std::string& checkpoint, const std::string& prompt, std::int64_t step) {
+  std::string text;
+  bool continuation = false;
+  TextStream stream(s.tokenizer, [&](std::string_view more) { if (continuation) text += more; });
+  for (const auto token : s.tokens) stream.push(token);
+  continuation = true;
+  const auto before = s.tokens;
+  std::vector<double> log_probabilities;
+  const auto stopped = s.run([&](std::int32_t token, std::span<const float> logits) {
+    stream.push(token);
+    log_probabilities.push_back(log_probability(logits, token));
+    return Go::on;
+  });
+  stream.finish();
+  const nlohmann::ordered_json out{
+      {"checkpoint", valid_utf8(checkpoint)}, {"step", step}, {"seed", s.options.sampler.seed}, {"prompt", valid_utf8(prompt)}, {"prompt_tokens", before}, {"text", text},
+      {"tokens", std::vector<std::int32_t>(s.tokens.begin() + static_cast<std::ptrdiff_t>(before.size()), s.tokens.end())}, {"logprobs", log_probabilities},
+      {"stopped", stopped == Stopped::end_of_document ? "end-of-document" : "length"}};
+  Output().write(out.dump() + "\n");
+}
+
+void generate(const Options& options) {
+  const auto prompt = read_prompt(options.prompt, options.prompt_file);
+  const auto folder = find_checkpoint(options.checkpoint);
+  checkpoint::Reader reader(folder);
+  const auto tokenizer = tokenizer_for(options, reader.state());
+  auto tokens = prompt_tokens(*tokenizer, prompt, reader.state().model.context);
+  LanguageModel model(reader, options.threads > 0 ? options.threads : own_cores());
+  const Stopwatch watch;
+  const auto before = tokens.size();
+  const Setting setting{options, *tokenizer, model, tokens};
+  if (options.json) print_json(setting, folder, prompt, reader.state().step);
+  else print_text(setting);
+  const auto made = tokens.size() - before;
+  if (isatty(STDERR_FILENO) == 1 && made > 0)
+    fmt::print(stderr, "generate: {} tokens in {:.2f} s ({:.0f} tokens/s)\n", made, watch.seconds(), static_cast<double>(made) / watch.seconds());
+}
+
+// CLI::Range lets not-a-number pass: it compares false with both ends.
+CLI::Validator between(double low, double high, const std::string& words) {
+  return CLI::Validator([=](std::string& text) {
+    double x = 0;
+    const bool good = CLI::detail::lexical_cast(text, x) && x >= low && x <= high;
+    return good ? std::string() : fmt::format("{} is not {}", text, words);
+  }, words);
 }
 
 }  // namespace
@@ -109,20 +157,28 @@ void generate(const Options& options) {
 int main(int argc, char** argv) {
   using namespace trainyard;
   CLI::App app{"", "generate"};
-  tools::describe_program(app, "Continues a text with a trained model; when its context is full, the older half is forgotten.",
+  tools::describe_program(app, "Continues a text with a trained model; when its context is full, the model forgets all but the newest half of it.",
                           "  generate --checkpoint run --prompt 'In the beginning' --tokens 200\n"
-                          "  generate --checkpoint run/checkpoints/step-00000020 --temperature 0 --tokens 50\n",
+                          "  generate --checkpoint run/checkpoints/step-00000020 --temperature 0 --tokens 50\n"
+                          "  echo 'In the' | generate --checkpoint run --prompt - --top-p 0.9 --seed 7 --json\n",
                           "train, inspect, shard-data");
   generate::Options o;
+  std::string stop_at = "end-of-document";
   app.add_option("--checkpoint", o.checkpoint, "a checkpoint's folder, or a run's: its newest whole checkpoint")->required();
-  app.add_option("--prompt", o.prompt, "the text to continue (default: empty)");
-  app.add_option("--tokens", o.tokens, "at most so many new tokens; an end of document stops")->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000}))->capture_default_str();
-  app.add_option("--temperature", o.sampler.temperature, "divides the logits; 0 takes the likeliest token")->check(CLI::Range(0.0, 100.0))->capture_default_str();
+  app.add_option("--prompt", o.prompt, "the text to continue; - reads it from standard input (default: a new document)");
+  app.add_option("--prompt-file", o.prompt_file, "the text to continue, less one line feed at its end");
+  app.add_option("--tokens", o.tokens, "at most so many new tokens")->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))->capture_default_str();
+  app.add_option("--stop-at", stop_at, "with length an end of document is never drawn")->check(CLI::IsMember({"end-of-document", "length"}))->capture_default_str();
+  app.add_option("--temperature", o.sampler.temperature, "divides the logits; 0 takes the likeliest token")->check(generate::between(0, 100, "in [0 - 100]"))->capture_default_str();
   app.add_option("--top-k", o.sampler.top_k, "draw among the k likeliest tokens; 0: all")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--top-p", o.sampler.top_p, "of those, draw among the fewest likeliest whose probabilities add up to p")
+      ->check(generate::between(1e-9, 1, "in [1e-9 - 1]"))->capture_default_str();
   app.add_option("--seed", o.sampler.seed, "same seed, same text")->capture_default_str();
   app.add_option("--tokenizer", o.tokenizer, "bytes or a SentencePiece model (default: what the run recorded)");
-  app.add_option("--threads", o.threads, "compute threads; 0: the cores this process may use")->check(CLI::Range(0, 1024))->capture_default_str();
+  app.add_option("--threads", o.threads, "compute threads; 0: the cores this process may use; any number gives the same text")->check(CLI::Range(0, 1024))->capture_default_str();
+  app.add_flag("--json", o.json, "print one object at the end: text, token ids, log probabilities (of the plain softmax), why it stopped");
   return tools::guarded(app, argc, argv, [&] {
+    o.stop_at = stop_at == "length" ? generate::StopAt::length : generate::StopAt::end_of_document;
     generate::generate(o);
     return base::ExitCode::done;
   });

@@ -1,0 +1,127 @@
+#!/bin/bash
+# generate from the command line: where prompts come from, what goes to stdout and stderr, JSON, how texts end, and every refusal.
+# usage: command_line.sh BIN_FOLDER
+set -u
+PATH=$1:$PATH
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+ulimit -f 400000
+failures=0
+fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
+same() { cmp -s "$1" "$2" || fail "$3: $(head -c 200 "$1" | od -c | head -5) against $(head -c 200 "$2" | od -c | head -5)"; }
+# refused CODE WORDS COMMAND...: the exit code, nothing on stdout, a sentence with these words and one to try.
+refused() {
+  local want=$1 words=$2 code=0
+  shift 2
+  timeout 60 "$@" >out 2>err </dev/null || code=$?
+  [ $code = "$want" ] || fail "$*: exit code $code, not $want: $(head -3 err)"
+  [ ! -s out ] || fail "$*: writes to stdout"
+  grep -q "^generate: .*$words" err || fail "$*: does not say '$words': $(cat err)"
+  grep -q '^  try: ' err || fail "$*: nothing to try: $(cat err)"
+}
+
+words=(the cat dog house runs sleeps under over green tree river stone walks and sings with a little old friend)
+for ((i = 0; i < 3000; ++i)); do echo "${words[i * 7 % 20]} ${words[i * i % 19]} ${words[i * 3 % 17]} caf$'\xc3\xa9' ${words[i % 13]} number $((i % 97))"; done >text.txt
+trained() {  # TOKENIZER NAME
+  shard-data --input text.txt --split lines --tokenizer "$1" --output "data-$2" --validation 0 >/dev/null 2>log &&
+    train --model gpt2-nano --data "data-$2" --output "$2" --steps 3 --global-batch 2 --micro-batch 2 --sequence 32 --threads 1 --progress never --learning-rate 0.01 >/dev/null 2>log || { cat log; exit 1; }
+}
+trained bytes run
+g=(generate --checkpoint run --threads 1)
+
+# A prompt by any way is the same prompt; one line feed at the end of a file is not part of it.
+"${g[@]}" --prompt 'the cat' --tokens 20 >plain 2>err || fail "exit code $?"
+[ ! -s err ] || fail "stderr is no terminal, and yet: $(cat err)"
+printf 'the cat\n' >prompt.txt
+"${g[@]}" --prompt-file prompt.txt --tokens 20 >other && same plain other "--prompt-file"
+printf 'the cat' | "${g[@]}" --prompt - --tokens 20 >other && same plain other "--prompt -"
+"${g[@]}" --prompt-file - --tokens 20 <prompt.txt >other && same plain other "--prompt-file -"
+printf 'the cat\n\n' | "${g[@]}" --prompt - --tokens 1 >other
+[ "$(head -1 other)" = "the cat" ] && [ "$(wc -l <other)" -ge 2 ] || fail "only one line feed is left out: $(od -c other)"
+[ "$(head -c 7 plain)" = "the cat" ] || fail "the prompt is not shown"
+for threads in 2 3; do generate --checkpoint run --threads $threads --prompt 'the cat' --tokens 20 >other && same plain other "$threads threads"; done
+
+# Valid UTF-8, whatever the model says and the prompt holds; shown while it is made.
+"${g[@]}" --temperature 100 --tokens 3000 --stop-at length >noise || fail "exit code $?"
+iconv -f UTF-8 -t UTF-8 <noise >/dev/null || fail "stdout is no UTF-8"
+"${g[@]}" --prompt "$(printf 'a\377b\342\202')" --tokens 5 | iconv -f UTF-8 -t UTF-8 >/dev/null || fail "a broken prompt makes broken text"
+{ "${g[@]}" --prompt 'the cat' --tokens 1000000 --stop-at length 2>err; echo $? >code; } | head -c 30 >other
+[ "$(cat code)" = 0 ] && [ ! -s err ] || fail "a reader that goes away: exit code $(cat code), $(cat err)"
+[ "$(head -c 7 other)" = "the cat" ] || fail "nothing was shown"
+if command -v script >/dev/null; then
+  script -qec "${g[*]} --prompt cat --tokens 9 --stop-at length >other" typed >/dev/null </dev/null
+  grep -Eq '^generate: 9 tokens in [0-9.]+ s \([0-9]+ tokens/s\)' typed || fail "no speed on a terminal: $(cat typed)"
+  if grep -q 'tokens/s' other; then fail "the speed is on stdout"; fi
+fi
+
+# JSON says the same.
+"${g[@]}" --prompt 'the cat' --tokens 20 --json >json || fail "--json: exit code $?"
+[ "$(wc -l <json)" = 1 ] || fail "--json is $(wc -l <json) lines"
+{ printf 'the cat'; jq -j .text json; echo; } >other && same plain other "text of --json"
+jq -e '.prompt == "the cat" and .prompt_tokens == [256, 116, 104, 101, 32, 99, 97, 116] and (.tokens | length) == 20 and (.logprobs | length) == 20 and
+       (.logprobs | all(. <= 0)) and .stopped == "length" and .step == 3 and .seed == 0 and (.checkpoint | endswith("step-00000003"))' json >/dev/null || fail "--json: $(cat json)"
+"${g[@]}" --prompt "$(printf '\377')" --tokens 1 --json | jq -e '.prompt == "\ufffd" and .prompt_tokens == [256, 255]' >/dev/null || fail "--json and a prompt that is no UTF-8"
+# Greedy is the likeliest token: no other draw has a larger probability; top-k 1 and a small top-p are greedy.
+"${g[@]}" --prompt 'the cat' --tokens 20 --temperature 0 --json >greedy
+"${g[@]}" --prompt 'the cat' --tokens 20 --top-k 1 --seed 3 --json >one
+"${g[@]}" --prompt 'the cat' --tokens 20 --top-p 0.000001 --seed 4 --json >nucleus
+for file in one nucleus; do [ "$(jq -c .tokens $file)" = "$(jq -c .tokens greedy)" ] || fail "$file is not greedy"; done
+for seed in 1 2 3; do
+  jq -e --argjson best "$(jq '.logprobs[0]' greedy)" '.logprobs[0] <= $best' <("${g[@]}" --prompt 'the cat' --tokens 1 --seed $seed --json) >/dev/null || fail "seed $seed beats greedy"
+done
+# The probabilities of all first tokens, found by their draws, are those of one distribution: each id has one, and they add up to at most 1.
+for seed in {1..40}; do "${g[@]}" --prompt 'the cat' --tokens 1 --stop-at length --temperature 3 --seed $seed --json; done | jq -c '[.tokens[0], .logprobs[0]]' | sort -u >draws
+jq -se '(map(.[0]) | unique | length) == length and (map(.[1] | exp) | add) <= 1 and length > 10' draws >/dev/null || fail "log probabilities: $(cat draws)"
+for ((seed = 0; seed < 20; ++seed)); do "${g[@]}" --tokens 3000 --temperature 100 --seed $seed --json; done |
+  jq -se 'all(.stopped == "end-of-document" or (.tokens | length) == 3000) and any(.stopped == "end-of-document") and all(.tokens | all(. < 256))' >/dev/null || fail "ends of documents"
+
+refused 2 'the prompt is empty' "${g[@]}" --prompt ''
+refused 2 'both --prompt and --prompt-file' "${g[@]}" --prompt a --prompt-file prompt.txt
+refused 3 'standard input: the prompt is empty' "${g[@]}" --prompt -
+refused 3 'missing.txt: cannot be read' "${g[@]}" --prompt-file missing.txt
+context=$(jq .model.context run/checkpoints/step-00000003/manifest.json)
+[ "$context" -gt 10 ] || fail "no context in the manifest"
+fit=$(printf 'x%.0s' $(seq 2 "$context"))
+"${g[@]}" --prompt "$fit" --tokens 3 >other || fail "a prompt that fills the context: exit code $?"
+refused 3 "the prompt has $context tokens, .* room for $((context - 1)) " "${g[@]}" --prompt "x$fit"
+for wrong in 0 -1 1000001 99999999999999999999 many; do refused 2 '--tokens' "${g[@]}" --tokens $wrong; done
+for wrong in -0.5 nan -nan inf 101 warm; do refused 2 '--temperature' "${g[@]}" --temperature=$wrong; done
+for wrong in 0 -1 nan 1.01; do refused 2 '--top-p' "${g[@]}" --top-p=$wrong; done
+refused 2 '--top-k' "${g[@]}" --top-k=-1
+refused 2 '--stop-at' "${g[@]}" --stop-at never
+refused 3 'no such checkpoint' generate --checkpoint missing
+refused 3 'holds no whole checkpoint' generate --checkpoint data-run
+if [ -w /dev/full ]; then
+  code=0
+  "${g[@]}" --tokens 5 >/dev/full 2>err || code=$?
+  [ $code = 4 ] && grep -q 'No space left' err || fail "a full disk: exit code $code, $(cat err)"
+fi
+
+# SentencePiece: the text is what spm_decode makes of the ids, byte pieces and all.
+if command -v spm_train >/dev/null && command -v spm_decode >/dev/null; then
+  for kind in fallback plain; do
+    bytes=$([ $kind = fallback ] && echo 'true --vocab_size=320' || echo 'false --vocab_size=60')
+    spm_train --input=text.txt --model_prefix=$kind --byte_fallback=$bytes --num_threads=1 >/dev/null 2>log || { cat log; exit 1; }
+    trained $kind.model spm-$kind
+    p=(generate --checkpoint spm-$kind --threads 1)
+    for temperature in 0 1 20; do
+      "${p[@]}" --prompt 'the old cat' --tokens 150 --stop-at length --temperature $temperature --json >json || fail "$kind: exit code $?"
+      "${p[@]}" --prompt 'the old cat' --tokens 150 --stop-at length --temperature $temperature >shown
+      jq -r '.prompt_tokens[1:] + .tokens | map(tostring) | join(" ")' json | spm_decode --model=$kind.model --input_format=id >other
+      same shown other "$kind, temperature $temperature"
+      iconv -f UTF-8 -t UTF-8 <shown >/dev/null || fail "$kind: stdout is no UTF-8"
+    done
+  done
+  generate --checkpoint spm-fallback --prompt 'the ~ cat' --tokens 2 >other || fail "a byte piece in the prompt: exit code $?"
+  refused 3 "plain.model has no token for '~' at byte 4 " "${p[@]}" --prompt 'the ~ cat'
+  refused 3 'CRC32C .* its tokens mean something else' generate --checkpoint spm-fallback --prompt cat --tokenizer bytes
+  refused 3 "bytes has 257 tokens, the model's vocabulary 60" "${p[@]}" --prompt cat --tokenizer bytes
+  mv plain.model moved.model
+  refused 3 'trained with tokenizer .*plain.model, which is not there' "${p[@]}" --prompt cat
+  "${p[@]}" --prompt cat --tokens 3 --tokenizer moved.model >other || fail "--tokenizer with the new place: exit code $?"
+  refused 3 'tokenizer missing.model does not exist' "${p[@]}" --prompt cat --tokenizer missing.model
+else
+  echo "without spm_train and spm_decode: SentencePiece left out"
+fi
+[ $failures = 0 ] && echo "all as it should be"

@@ -1,0 +1,167 @@
+// UTF-8 against hand-made tables, streamed text against the text decoded at once, prompts that are refused.
+#include "libtrain/base/error.h"
+#include "tools/generate/prompt.h"
+#include "tools/generate/text_stream.h"
+#include "tools/generate/utf8.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace trainyard::test {
+namespace {
+
+using generate::Character;
+
+// Expected: Python 3.11, bytes.decode("utf-8", "replace").
+TEST(Utf8, BrokenPartsAreReplacedAsPythonDoes) {
+  const std::string r = "\xEF\xBF\xBD";
+  const std::pair<std::string, std::string> table[] = {
+      {"plain", "plain"}, {"\xC3\xA9t\xC3\xA9", "\xC3\xA9t\xC3\xA9"}, {"\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80"}, {"\xF4\x8F\xBF\xBF", "\xF4\x8F\xBF\xBF"},
+      {"\x80", r}, {"\xC0\x80", r + r}, {"\xC1\xBF", r + r}, {"\xED\xA0\x80", r + r + r}, {"\xED\x9F\xBF", "\xED\x9F\xBF"}, {"\xF4\x90\x80\x80", r + r + r + r},
+      {"\xE2\x28\xA1", r + "(" + r}, {"\xF0\x90(", r + "("}, {"\xF0\x9F\x98", r}, {"\xE0\x9F\x80", r + r + r}, {"\xF0\x8F\x80\x80", r + r + r + r}, {"\xE2\x82", r},
+      {"\xFF\xFE" "a", r + r + "a"}, {"\xC3\xC3\xA9", r + "\xC3\xA9"}};
+  for (const auto& [text, want] : table) EXPECT_EQ(generate::valid_utf8(text), want) << want;
+  EXPECT_EQ(generate::utf8_head("\xE2\x82").kind, Character::cut);
+  EXPECT_EQ(generate::utf8_head("\xE2(").kind, Character::broken);
+  EXPECT_EQ(generate::utf8_head("\xE2\x82\xAC.").bytes, 3u);
+}
+
+// Decodes as SentencePiece does with byte fallback: ids 0 to 255 are bytes, of which those in a row that form no character become U+FFFD each; 256 ends
+// documents; 257 to 260 are words with a space before them, which the first piece loses; 261 is unknown.
+class Pieces : public data::Tokenizer {
+ public:
+  std::string name() const override { return "pieces"; }
+  std::uint32_t crc32c() const override { return 1; }
+  std::string source() const override { return "pieces"; }
+  std::int64_t vocabulary() const override { return 262; }
+  std::int32_t end_of_document() const override { return 256; }
+  std::int32_t unknown() const override { return 261; }
+  void encode(std::string_view text, std::vector<std::int32_t>& out) const override {
+    for (const char c : text) out.push_back(c == '#' || static_cast<unsigned char>(c) > 0xF4 ? 261 : static_cast<unsigned char>(c));
+  }
+  std::string decode(std::span<const std::int32_t> tokens) const override {
+    static const std::string words[] = {" the", " cat", " ", " \xC3\xA9t\xC3\xA9"};
+    std::string out, run;
+    bool first = true;
+    const auto close = [&] {
+      for (std::string_view left = run; !left.empty();) {
+        const auto head = generate::utf8_head(left);
+        const bool whole = head.kind == Character::whole;
+        out += whole ? left.substr(0, head.bytes) : generate::replacement;
+        left.remove_prefix(whole ? head.bytes : 1);
+      }
+      run.clear();
+    };
+    for (const auto t : tokens) {
+      if (t == 256) continue;
+      if (t < 256) {
+        run += static_cast<char>(t);
+      } else {
+        close();
+        out += words[t - 257].substr(first ? 1 : 0);
+      }
+      first = false;
+    }
+    close();
+    return out;
+  }
+};
+
+bool valid(std::string_view text) { return generate::valid_utf8(text) == text; }
+
+void expect_streamed(const data::Tokenizer& tokenizer, const std::vector<std::int32_t>& tokens) {
+  std::string got;
+  generate::TextStream stream(tokenizer, [&](std::string_view more) {
+    EXPECT_TRUE(valid(more));
+    got += more;
+  });
+  for (const auto t : tokens) stream.push(t);
+  stream.finish();
+  ASSERT_EQ(got, generate::valid_utf8(tokenizer.decode(tokens)));
+}
+
+TEST(TextStream, IsTheTextDecodedAtOnce) {
+  std::mt19937 random(5);
+  const auto bytes = data::make_tokenizer("bytes");
+  const Pieces pieces;
+  const std::string alphabet = "ab \xC3\xA9\xF0\x9F\x98\x80\xE2\x82\xAC\xFF";   // single bytes of it, so characters come and break
+  for (int round = 0; round < 300; ++round) {
+    std::vector<std::int32_t> a, b;
+    for (unsigned i = 0; i < 300; ++i) {
+      const auto byte = static_cast<unsigned char>(alphabet[random() % alphabet.size()]);
+      a.push_back(byte);
+      b.push_back(random() % 3 == 0 ? byte : static_cast<std::int32_t>(257 + random() % 4));
+    }
+    expect_streamed(*bytes, a);
+    expect_streamed(pieces, b);
+  }
+  std::vector<std::int32_t> whole;   // characters of four bytes, none broken
+  for (int i = 0; i < 100; ++i)
+    for (const char c : std::string("\xF0\x9F\x98\x80 \xE2\x82\xAC")) whole.push_back(static_cast<unsigned char>(c));
+  expect_streamed(*bytes, whole);
+  expect_streamed(pieces, whole);
+}
+
+TEST(TextStream, ShowsWhatIsCertainAtOnce) {
+  const auto bytes = data::make_tokenizer("bytes");
+  std::string got;
+  generate::TextStream stream(*bytes, [&](std::string_view more) { got += more; });
+  const std::pair<int, std::string> steps[] = {{'H', "H"}, {'i', "Hi"}, {0xC3, "Hi"}, {0xA9, "Hi\xC3\xA9"}, {0xE2, "Hi\xC3\xA9"}, {'!', "Hi\xC3\xA9\xEF\xBF\xBD!"}, {256, "Hi\xC3\xA9\xEF\xBF\xBD!"}};
+  for (const auto& [token, want] : steps) {
+    stream.push(token);
+    EXPECT_EQ(got, want);
+  }
+  stream.push(0xF0);
+  stream.finish();
+  EXPECT_EQ(got, "Hi\xC3\xA9\xEF\xBF\xBD!\xEF\xBF\xBD");
+}
+
+TEST(TextStream, ATokenCostsTheSameHoweverLongTheText) {
+  struct Counting : Pieces {
+    mutable std::size_t decoded = 0;
+    std::string decode(std::span<const std::int32_t> tokens) const override {
+      decoded += tokens.size();
+      return Pieces::decode(tokens);
+    }
+  } pieces;
+  generate::TextStream stream(pieces, [](std::string_view) {});
+  for (int i = 0; i < 20000; ++i) stream.push(257 + i % 4);
+  EXPECT_LT(pieces.decoded, 20000u * 50);
+}
+
+TEST(Prompt, Tokens) {
+  const auto bytes = data::make_tokenizer("bytes");
+  EXPECT_EQ(generate::prompt_tokens(*bytes, "", 16), (std::vector<std::int32_t>{256}));
+  EXPECT_EQ(generate::prompt_tokens(*bytes, std::string("a\0\xFF", 3), 16), (std::vector<std::int32_t>{256, 97, 0, 255}));
+  EXPECT_EQ(generate::prompt_tokens(*bytes, std::string(15, 'x'), 16).size(), 16u);
+  EXPECT_THROW(generate::prompt_tokens(*bytes, std::string(16, 'x'), 16), base::InputError);
+}
+
+TEST(Prompt, WhatTheTokenizerLacksIsNamed) {
+  const auto refused = [](const std::string& prompt) -> std::string {
+    try {
+      generate::prompt_tokens(Pieces(), prompt, 100);
+    } catch (const base::InputError& e) {
+      return e.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(refused("fine"), "accepted");
+  EXPECT_NE(refused("caf\xC3\xA9 #1").find("'#' at byte 6"), std::string::npos) << refused("caf\xC3\xA9 #1");
+  EXPECT_NE(refused("a\xFF").find("byte 1 of the prompt, 0xff"), std::string::npos) << refused("a\xFF");
+}
+
+TEST(Prompt, Sources) {
+  EXPECT_EQ(generate::read_prompt("a\n", std::nullopt), "a\n");
+  EXPECT_EQ(generate::read_prompt(std::nullopt, std::nullopt), "");
+  EXPECT_THROW(generate::read_prompt("", std::nullopt), base::UsageError);
+  EXPECT_THROW(generate::read_prompt("a", "b"), base::UsageError);
+  EXPECT_THROW(generate::read_prompt(std::nullopt, "/nonexistent"), base::InputError);
+  EXPECT_THROW(generate::read_prompt(std::nullopt, "/"), base::InputError);
+  EXPECT_THROW(generate::read_prompt(std::nullopt, "/dev/null"), base::InputError);
+  EXPECT_THROW(generate::read_prompt(std::nullopt, "/dev/zero"), base::InputError);
+}
+
+}  // namespace
+}  // namespace trainyard::test
