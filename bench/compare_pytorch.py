@@ -77,7 +77,7 @@ def peer(model, threads, steps, env):
     return json.loads(out.stdout.splitlines()[-1])
 
 
-def ours(train, model, data, threads, steps, folder, extra=()):
+def ours(train, model, data, threads, steps, folder, extra=("--device", "cpu")):
     toml = os.path.join(folder, "model.toml")
     with open(toml, "w") as f:
         f.write('name = "bench"\nlayers = {layers}\nhidden = {hidden}\nheads = {heads}\nkv-heads = {heads}\nffn = {ffn}\nvocabulary = {vocabulary}\ncontext = 1024\n'.format(ffn=4 * model["hidden"], **model))

@@ -77,6 +77,7 @@ class SmallRun {
     c.micro_batch = 1;
     c.learning_rate = 0.01;
     c.progress = "never";
+    c.device = "cpu";   // also where there is a GPU
     c.hang_timeout = 120;
     return c;
   }

@@ -3,7 +3,7 @@
 set -euo pipefail
 bin=$(realpath "$1")
 here=$(cd "$(dirname "$0")" && pwd)
-export PATH=$bin:$PATH:/usr/sbin:/sbin
+export PATH=$bin:$PATH:/usr/sbin:/sbin TRAINYARD_DEVICE=cpu
 folder=$(mktemp -d)
 trap '"$here/mini-slurm" stop "$folder/cluster" >/dev/null 2>&1 || true; rm -rf "$folder"' EXIT
 fail() { echo "FAILED: $*"; exit 1; }

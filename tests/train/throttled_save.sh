@@ -2,7 +2,7 @@
 # A disk of 50 MB/s: no step waits for a checkpoint. The longest step is compared with the median of the same run, so it wants a quiet machine. Nightly.
 # usage: throttled_save.sh BIN
 set -eu
-export PATH=$1:$PATH
+export PATH=$1:$PATH TRAINYARD_DEVICE=cpu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
