@@ -4,6 +4,9 @@
 #include "libtrain/base/view.h"
 #include "libtrain/tensor/exec.h"
 
+#include <cstdint>
+#include <span>
+
 namespace trainyard::kernels {
 
 struct AdamW {
@@ -22,5 +25,14 @@ struct AdamW {
 //   working = bf16(p), where given
 // All f32, dense, the same count; working bf16 or empty. gradient is not changed.
 void adamw_update(tensor::Exec& exec, const AdamW& hyper, base::View parameter, base::View gradient, base::View m, base::View v, base::View working);
+
+// The same for several parameters that lie back to back, in one pass (one launch on a GPU): weight decay applies to the elements in `decayed`, which ascend and do not
+// overlap; to the others weight_decay is 0. Gaps between parameters, where everything is zero, stay zero.
+struct Range {
+  std::int64_t first = 0, end = 0;
+};
+inline constexpr int most_decayed_ranges = 16;
+void adamw_update(tensor::Exec& exec, const AdamW& hyper, base::View parameter, base::View gradient, base::View m, base::View v, base::View working,
+                  std::span<const Range> decayed);
 
 }  // namespace trainyard::kernels

@@ -10,6 +10,8 @@ struct AdamWArgs {
   Mat parameter, gradient, m, v, working;
   float learning_rate, beta1, beta2, rest1, rest2, correction1, correction2, epsilon, weight_decay, scale;
   int threads = 1;
+  int ranges = 0;                         // on a GPU: weight_decay applies to elements [first, end) of each; the CPU is called range by range
+  std::int64_t first[16] = {}, end[16] = {};
 };
 TRAINYARD_CPU_KERNEL(void, adamw_cpu, (const AdamWArgs& args))
 

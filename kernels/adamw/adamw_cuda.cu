@@ -16,7 +16,10 @@ __global__ void adamw_kernel(AdamWArgs a) {
     const float mi = __fadd_rn(__fmul_rn(a.beta1, m[i]), __fmul_rn(a.rest1, g));
     const float vi = __fadd_rn(__fmul_rn(a.beta2, v[i]), __fmul_rn(a.rest2, __fmul_rn(g, g)));
     const float d = __fadd_rn(__fsqrt_rn(__fmul_rn(vi, a.correction2)), a.epsilon);
-    const float u = __fadd_rn(__fdiv_rn(__fmul_rn(mi, a.correction1), d), __fmul_rn(a.weight_decay, p[i]));
+    float decay = 0;
+    for (int r = 0; r < a.ranges; ++r)
+      if (i >= a.first[r] && i < a.end[r]) decay = a.weight_decay;
+    const float u = __fadd_rn(__fdiv_rn(__fmul_rn(mi, a.correction1), d), __fmul_rn(decay, p[i]));
     const float next = __fsub_rn(p[i], __fmul_rn(a.learning_rate, u));
     m[i] = mi;
     v[i] = vi;

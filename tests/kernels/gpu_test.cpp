@@ -73,7 +73,8 @@ TEST(Gpu, AdamWGivesTheBitsOfTheCpu) {
     kernels::AdamW h;
     h.learning_rate = 1e-3f, h.weight_decay = 0.1f, h.bias1 = 0.3, h.bias2 = 0.02, h.gradient_scale = 0.37f;
     const auto narrow = t == DType::bf16 ? place(working) : base::View{};
-    kernels::adamw_update(place.exec(), h, place(p), place(g), place(m), place(v), narrow);
+    const std::vector<kernels::Range> decayed{{0, 10}, {64, 500}, {900, 1000}};
+    kernels::adamw_update(place.exec(), h, place(p), place(g), place(m), place(v), narrow, decayed);
     place.fetch();
     Outputs out{p, m, v};
     if (t == DType::bf16) out.push_back(working);
