@@ -175,7 +175,7 @@ int main(int argc, char** argv) {
       ->check(generate::between(1e-9, 1, "in [1e-9 - 1]"))->capture_default_str();
   app.add_option("--seed", o.sampler.seed, "same seed, same text")->capture_default_str();
   app.add_option("--tokenizer", o.tokenizer, "bytes or a SentencePiece model (default: what the run recorded)");
-  app.add_option("--threads", o.threads, "compute threads; 0: the cores this process may use; any number gives the same text")->check(CLI::Range(0, 1024))->capture_default_str();
+  app.add_option("--threads", o.threads, "at most so many compute threads; 0: the cores this process may use; the text does not depend on it")->check(CLI::Range(0, 1024))->capture_default_str();
   app.add_flag("--json", o.json, "print one object at the end: text, token ids, log probabilities (of the plain softmax), why it stopped");
   return tools::guarded(app, argc, argv, [&] {
     o.stop_at = stop_at == "length" ? generate::StopAt::length : generate::StopAt::end_of_document;

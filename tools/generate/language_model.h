@@ -17,7 +17,8 @@ namespace trainyard::generate {
 // InputError when there is none.
 std::string find_checkpoint(const std::string& path);
 
-// Reads every weight of the checkpoint into memory as f32 (a bf16 checkpoint is widened exactly) and computes in f32.
+// Reads every weight of the checkpoint into memory as f32 (a bf16 checkpoint is widened exactly) and computes in f32. `threads` is the most that a pass uses: one
+// token of a small model is done before a team has met, so a pass over one token takes a thread for each MiB of a layer's weights. Bits do not depend on it.
 class LanguageModel {
  public:
   LanguageModel(checkpoint::Reader& reader, int threads);
@@ -38,7 +39,7 @@ class LanguageModel {
   model::Decoder decoder_;
   tensor::Arena activations_, workspace_, kept_;
   model::KeyValues past_;
-  std::unique_ptr<tensor::Exec> exec_;
+  std::unique_ptr<tensor::Exec> exec_, one_exec_;   // one_exec_: for a single token
   model::Saved saved_;
   std::vector<std::int32_t> positions_, starts_;
   std::vector<std::uint8_t> counted_;
