@@ -313,8 +313,14 @@ void move_to_gpu(const RunConfig& config, World& world, base::Device device, int
 RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec, int ranks_on_node) {
   const int threads = config.threads > 0 ? config.threads : default_threads(ranks_on_node);
   // Rank 0 finds what is wrong; only then do the others read the same files.
-  on_rank_zero(world, exec, [&] { return hash_of(make_setup(config, world.size, threads).identity); });
-  return make_setup(config, world.size, threads);
+  const auto expected = on_rank_zero(world, exec, [&] { return hash_of(make_setup(config, world.size, threads).identity); });
+  RunSetup setup;
+  on_every_rank(world, exec, [&] {
+    setup = make_setup(config, world.size, threads);
+    if (hash_of(setup.identity) != expected)
+      throw base::InputError("this rank reads another configuration, model or data index than rank 0", "is the folder shared, and did a file change while the job started?");
+  });
+  return setup;
 }
 
 Start agreed_start(const RunConfig& config, const RunSetup& setup, World& world, tensor::Exec& exec, const std::vector<std::string>& damaged) {
