@@ -26,11 +26,11 @@ inline const char* launch_failure() {
 }  // namespace trainyard::kernels
 #else
 #include TRAINYARD_EMULATOR
-#define TRAINYARD_LAUNCH(kernel, barriers, grid, block, stream, ...) emulator::launch(grid, block, barriers, [&] { kernel(__VA_ARGS__); })
+#define TRAINYARD_LAUNCH(kernel, barriers, grid, block, stream, ...) emulator::launch(stream, grid, block, barriers, [=] { kernel(__VA_ARGS__); })
 #define TRAINYARD_LAUNCH_SHARED(kernel, bytes, grid, block, stream, ...)                                        \
   do {                                                                                                          \
     static_assert((bytes) <= emulator::shared_bytes);                                                           \
-    emulator::launch(grid, block, true, [&] { kernel(__VA_ARGS__); });                                          \
+    emulator::launch(stream, grid, block, true, [=] { kernel(__VA_ARGS__); });                                          \
   } while (false)
 #define TRAINYARD_DYNAMIC_SHARED(name) alignas(16) static thread_local unsigned char name[emulator::shared_bytes]
 namespace trainyard::kernels {

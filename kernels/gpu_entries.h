@@ -15,6 +15,7 @@
 #include "kernels/norm/norm_args.h"
 #include "kernels/rotary/rotary_gpu_args.h"
 #include "kernels/square_sum/square_sum_gpu_args.h"
+#include "kernels/step_numbers/step_numbers_args.h"
 
 namespace trainyard::kernels {
 
@@ -38,6 +39,8 @@ const char* norm_forward(const NormArgs&, void* stream);
 const char* norm_backward(const NormArgs&, void* stream);
 const char* rotary(const RotaryGpuArgs&, void* stream);
 const char* square_sum(const SquareSumGpuArgs&, void* stream);
+const char* square_sum_total(const SquareSumTotalArgs&, void* stream);
+const char* step_numbers(const StepNumbersArgs&, void* stream);
 }  // namespace gpu
 
 }  // namespace trainyard::kernels

@@ -28,6 +28,8 @@ struct GpuKernels {
   const char* (*norm_backward)(const NormArgs&, void* stream);
   const char* (*rotary)(const RotaryGpuArgs&, void* stream);
   const char* (*square_sum)(const SquareSumGpuArgs&, void* stream);
+  const char* (*square_sum_total)(const SquareSumTotalArgs&, void* stream);
+  const char* (*step_numbers)(const StepNumbersArgs&, void* stream);
 };
 
 inline const GpuKernels& gpu_kernels() { return *static_cast<const GpuKernels*>(tensor::gpu_module().kernels); }

@@ -8,7 +8,8 @@ namespace {
 
 const GpuKernels table{gpu::activation,        gpu::adamw,   gpu::attention_forward,   gpu::attention_backward, gpu::cached_attention, gpu::cast,
                        gpu::cross_entropy,     gpu::sum_losses, gpu::dropout, gpu::embedding_forward,   gpu::embedding_backward, gpu::fold,             gpu::gemm,
-                       gpu::column_sum,        gpu::norm_forward, gpu::norm_backward,  gpu::rotary,             gpu::square_sum};
+                       gpu::column_sum,        gpu::norm_forward, gpu::norm_backward,  gpu::rotary,             gpu::square_sum,
+                       gpu::square_sum_total,  gpu::step_numbers};
 
 }  // namespace
 

@@ -34,6 +34,7 @@ void adamw_update(tensor::Exec& exec, const AdamW& h, base::View parameter, base
   TRAINYARD_ASSERT(decayed.size() <= most_decayed_ranges, "{} ranges", decayed.size());
   if (exec.on_gpu()) {
     auto a = arguments(exec, h, parameter, gradient, m, v, working);
+    a.numbers = h.numbers;
     for (const auto& r : decayed) a.first[a.ranges] = r.first, a.end[a.ranges++] = r.end;
     return exec.run([&exec, a] { tensor::require_gpu(gpu_kernels().adamw(a, exec.stream()), "adamw on the GPU"); });
   }
@@ -42,8 +43,12 @@ void adamw_update(tensor::Exec& exec, const AdamW& h, base::View parameter, base
     if (first >= end) return;
     auto with = h;
     with.weight_decay = decay;
-    const auto a = arguments(exec, with, part(parameter, first, end), part(gradient, first, end), part(m, first, end), part(v, first, end), part(working, first, end));
-    exec.run([a] { TRAINYARD_CPU_CALL(adamw_cpu, (a)); });
+    auto a = arguments(exec, with, part(parameter, first, end), part(gradient, first, end), part(m, first, end), part(v, first, end), part(working, first, end));
+    exec.run([a, numbers = h.numbers]() mutable {
+      if (numbers != nullptr && numbers->finite == 0) return;
+      if (numbers != nullptr) a.scale = numbers->gradient_scale;
+      TRAINYARD_CPU_CALL(adamw_cpu, (a));
+    });
   };
   std::int64_t at = 0;
   for (const auto& r : decayed) {

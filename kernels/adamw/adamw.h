@@ -1,6 +1,7 @@
 // AdamW (Loshchilov and Hutter 2019, algorithm 2) as a written sequence of correctly rounded f32 operations, one pass.
 #pragma once
 
+#include "kernels/step_numbers/step_numbers_args.h"
 #include "libtrain/base/view.h"
 #include "libtrain/tensor/exec.h"
 
@@ -13,6 +14,7 @@ struct AdamW {
   float learning_rate = 0, beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f, weight_decay = 0;
   double bias1 = 1, bias2 = 1;      // 1 - beta^t, made on the host in double
   float gradient_scale = 1;
+  const StepNumbers* numbers = nullptr;   // memory of the Exec's device; where given its scale is taken, and if it is not finite nothing changes
 };
 
 // For each element, every line one or two roundings, in this order (s1 = float(1 - beta1), s2 = float(1 - beta2), c1 = float(1 / bias1), c2 = float(1 / bias2)):

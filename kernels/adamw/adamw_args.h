@@ -3,6 +3,7 @@
 
 #include "kernels/dispatch.h"
 #include "kernels/mat.h"
+#include "kernels/step_numbers/step_numbers_args.h"
 
 namespace trainyard::kernels {
 
@@ -12,6 +13,7 @@ struct AdamWArgs {
   int threads = 1;
   int ranges = 0;                         // on a GPU: weight_decay applies to elements [first, end) of each; the CPU is called range by range
   std::int64_t first[16] = {}, end[16] = {};
+  const StepNumbers* numbers = nullptr;   // on a GPU: gives the scale, and nothing changes where it is not finite
 };
 TRAINYARD_CPU_KERNEL(void, adamw_cpu, (const AdamWArgs& args))
 

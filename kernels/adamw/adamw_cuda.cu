@@ -11,8 +11,10 @@ __global__ void adamw_kernel(AdamWArgs a) {
   auto* m = static_cast<float*>(a.m.data);
   auto* v = static_cast<float*>(a.v.data);
   auto* working = static_cast<b16*>(a.working.data);
+  const float scale = a.numbers != nullptr ? a.numbers->gradient_scale : a.scale;
+  if (a.numbers != nullptr && a.numbers->finite == 0) return;
   TRAINYARD_EACH(i, a.parameter.rows * a.parameter.cols) {
-    const float g = __fmul_rn(gradient[i], a.scale);
+    const float g = __fmul_rn(gradient[i], scale);
     const float mi = __fadd_rn(__fmul_rn(a.beta1, m[i]), __fmul_rn(a.rest1, g));
     const float vi = __fadd_rn(__fmul_rn(a.beta2, v[i]), __fmul_rn(a.rest2, __fmul_rn(g, g)));
     const float d = __fadd_rn(__fsqrt_rn(__fmul_rn(vi, a.correction2)), a.epsilon);

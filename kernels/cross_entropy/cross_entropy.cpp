@@ -22,21 +22,27 @@ void cross_entropy_chunk(tensor::Exec& exec, base::View logits, base::View dlogi
 
 double sum_losses(tensor::Exec& exec, base::View losses) {
   double sum = 0;
+  const auto host = base::View::of(&sum, {1});
   if (exec.on_gpu()) {
     tensor::ArenaScope scope(exec.scratch());
     const auto slot = exec.scratch().allocate(base::DType::f64, {1});
     sum_losses_into(exec, losses, slot);
-    tensor::copy(exec, slot, base::View::of(&sum, {1}));
-    exec.synchronize();
-    return sum;
+    tensor::copy(exec, slot, host);
+  } else {
+    sum_losses_into(exec, losses, host);
   }
   exec.synchronize();
-  for (std::int64_t i = 0; i < losses.count(); ++i) sum += losses.ptr<double>()[i];
   return sum;
 }
 
 void sum_losses_into(tensor::Exec& exec, base::View losses, base::View out) {
-  TRAINYARD_ASSERT(exec.on_gpu() && losses.dense(), "sums of {} losses on the device", losses.count());
+  TRAINYARD_ASSERT(losses.dense() && out.dtype == base::DType::f64, "the sum of {} losses as {}", losses.count(), base::name_of(out.dtype));
+  if (!exec.on_gpu())
+    return exec.run([losses, out] {
+      double sum = 0;
+      for (std::int64_t i = 0; i < losses.count(); ++i) sum += losses.ptr<double>()[i];
+      *out.ptr<double>() = sum;
+    });
   tensor::require_gpu(gpu_kernels().sum_losses({losses.ptr<double>(), losses.count(), out.ptr<double>()}, exec.stream()), "sum_losses on the GPU");
 }
 

@@ -13,9 +13,9 @@ namespace trainyard::kernels {
 // gradient of the sum of losses; 0 where the weight is 0 and in the columns from `vocabulary` on.
 void cross_entropy_chunk(tensor::Exec& exec, base::View logits, base::View dlogits, std::int64_t vocabulary, base::View targets, base::View weights, base::View losses);
 
-// In ascending order (a GPU: 256 runs of neighbours, each in ascending order, then their sums in ascending order). Synchronous.
-double sum_losses(tensor::Exec& exec, base::View losses);
-// On a GPU: the same sum into `out`, f64 [1] of device memory, without waiting.
+// Overwrites `out`, f64 [1] on the Exec's device, with the sum in ascending order (a GPU: 256 runs of neighbours, each in ascending order, then their sums in ascending order).
 void sum_losses_into(tensor::Exec& exec, base::View losses, base::View out);
+// The same, waited for.
+double sum_losses(tensor::Exec& exec, base::View losses);
 
 }  // namespace trainyard::kernels

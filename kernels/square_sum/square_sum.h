@@ -17,8 +17,9 @@ struct FixedPointSum {
   std::array<std::int64_t, 21> limbs{};
 };
 
-void square_sum(tensor::Exec& exec, base::View x, FixedPointSum& add_into);   // x f32, dense; synchronous
-void square_sum(tensor::Exec& exec, std::span<const base::View> xs, FixedPointSum& add_into);   // of all of them; a GPU is waited for once
+// Overwrites `limbs`, i64 [21] on the Exec's device, with the sum over all xs (f32, dense), in the order of the Exec. Scratch on a GPU: square_sum_scratch_bytes.
+void square_sum(tensor::Exec& exec, std::span<const base::View> xs, base::View limbs);
+void square_sum(tensor::Exec& exec, base::View x, FixedPointSum& add_into);   // of one; waits
 double value(const FixedPointSum& sum);                                       // within one ulp; NaN if anything was not finite
 
 }  // namespace trainyard::kernels

@@ -37,7 +37,37 @@ __global__ void __launch_bounds__(row_threads) square_sum_kernel(SquareSumGpuArg
   if (threadIdx.x < square_sum_limbs && sums[threadIdx.x] != 0) atomicAdd(reinterpret_cast<Limb*>(a.limbs) + threadIdx.x, sums[threadIdx.x]);
 }
 
+// One warp: a lane adds up a digit's low and high halves, which cannot overflow; one lane carries.
+__global__ void square_sum_total_kernel(SquareSumTotalArgs a) {
+  __shared__ std::int64_t low[32], high[32];
+  const int l = static_cast<int>(threadIdx.x);
+  std::int64_t below = 0, above = 0;
+  if (l < square_sum_limbs)
+    for (std::int64_t r = 0; r < a.rows; ++r) {
+      const std::int64_t digit = a.limbs[r * square_sum_limbs + l];
+      below += digit & 0xffffffff;
+      above += digit >> 32;
+    }
+  low[l] = below;
+  high[l] = above;
+  __syncthreads();
+  if (l != 0) return;
+  constexpr int count = square_sum_limbs - 1;   // not a digit: it stays whole
+  std::int64_t carry = 0;
+  for (int i = 0; i < count; ++i) {
+    const std::int64_t sum = low[i] + (i > 0 ? high[i - 1] : 0) + carry;
+    a.total[i] = i + 1 < count ? sum & 0xffffffff : sum + (high[i] << 32);
+    carry = sum >> 32;
+  }
+  a.total[count] = low[count] + (high[count] << 32);
+}
+
 }  // namespace
+
+const char* gpu::square_sum_total(const SquareSumTotalArgs& a, void* stream) {
+  TRAINYARD_LAUNCH(square_sum_total_kernel, true, 1, 32, stream, a);
+  return launch_failure();
+}
 
 const char* gpu::square_sum(const SquareSumGpuArgs& a, void* stream) {
   TRAINYARD_LAUNCH(clear_limbs_kernel, false, 1, 32, stream, a.limbs);

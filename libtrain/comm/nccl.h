@@ -18,5 +18,7 @@ std::string nccl_version();
 // receives and the fold kernel; reduce_scatter is the library's. The ledger's call stays open until the device has done it, so that the watchdog sees a hang; an
 // asynchronous error aborts the communicator and is thrown as PeerError (exit 6) by the next call. Destructors free; they never communicate.
 std::unique_ptr<Communicator> make_nccl(std::string group, int device, Communicator& control);
+// Another group name, with a ledger of its own, over the same NCCL communicator; `of` is one that make_nccl made and outlives it.
+std::unique_ptr<Communicator> nccl_group(std::string group, Communicator& of);
 
 }  // namespace trainyard::comm

@@ -37,16 +37,34 @@ nccl::Op op_of(Reduction op) { return op == Reduction::sum ? nccl::sum : op == R
 
 char* bytes_of(const base::View& v) { return static_cast<char*>(v.data); }
 
+// The library's communicator and what became of it. Several groups may share one.
+struct Connection {
+  explicit Connection(nccl::Comm* c) : lib(require_library()), comm(c) {}
+  // The process ends or the run is over: nothing may wait for peers, so an open communicator is abandoned, not finalized.
+  ~Connection() { fail(); }
+  void fail() {
+    if (!failed.exchange(true)) lib.abort(comm);   // what waits on the device is released
+  }
+  // success, or what went wrong behind the caller's back.
+  nccl::Result state() const {
+    nccl::Result state = nccl::success;
+    if (const auto asked = lib.async_error(comm, &state); asked != nccl::success) return asked;
+    return state == nccl::in_progress ? nccl::success : state;
+  }
+  const nccl::Library& lib;
+  nccl::Comm* comm;
+  std::atomic<bool> failed{false};
+};
+
 class Nccl : public Communicator {
  public:
-  Nccl(std::string group, int rank, int size, nccl::Comm* comm, int device) : Communicator(std::move(group), rank, size), lib_(require_library()), comm_(comm), device_(device) {
+  Nccl(std::string group, int rank, int size, std::shared_ptr<Connection> connection, int device)
+      : Communicator(std::move(group), rank, size), connection_(std::move(connection)), lib_(connection_->lib), comm_(connection_->comm), device_(device) {
     tensor::require_gpu(tensor::gpu_module().runtime->allocate(device_, 64, &flag_), "reserving a flag");
     ledger_.set_pending([this] { return pending(); });
   }
-  // The process ends or the run is over: nothing may wait for peers, so an open communicator is abandoned, not finalized.
   ~Nccl() override {
     ledger_.set_pending({});
-    if (!failed_) lib_.abort(comm_);
     tensor::gpu_module().runtime->release(device_, flag_);
   }
 
@@ -104,6 +122,8 @@ class Nccl : public Communicator {
       return group.end();
     });
   }
+  const std::shared_ptr<Connection>& connection() const { return connection_; }
+  int device() const { return device_; }
   void barrier(tensor::Exec& exec) override {
     call(exec, "barrier", 0, true, [&](void* stream) { return lib_.all_reduce(flag_, flag_, 1, nccl::i32, nccl::max, comm_, stream); });
     exec.synchronize();
@@ -145,24 +165,19 @@ class Nccl : public Communicator {
   }
 
   void refuse_after_failure(const char* operation) {
-    if (failed_) throw base::PeerError(fmt::format("group {}: {} follows a failed collective", group_, operation), "a rank ended, or its network failed: see the logs of the others");
-    nccl::Result state = nccl::success;
-    if (lib_.async_error(comm_, &state) == nccl::success && (state == nccl::success || state == nccl::in_progress)) return;
-    fail();
+    if (connection_->failed) throw base::PeerError(fmt::format("group {}: {} follows a failed collective", group_, operation), "a rank ended, or its network failed: see the logs of the others");
+    const auto state = connection_->state();
+    if (state == nccl::success) return;
+    connection_->fail();
     throw base::PeerError(fmt::format("group {}: NCCL failed before {}: {}", group_, operation, lib_.error_text(state)), "NCCL_DEBUG=WARN says more; did a rank end?");
-  }
-
-  void fail() {
-    if (!failed_.exchange(true)) lib_.abort(comm_);   // what waits on the device is released
   }
 
   // Asked by the watchdog: is the device still busy with the last call?
   bool pending() {
     std::lock_guard lock(mutex_);
-    nccl::Result state = nccl::success;
-    if (!failed_ && lib_.async_error(comm_, &state) == nccl::success && state != nccl::success && state != nccl::in_progress) fail();
+    if (!connection_->failed && connection_->state() != nccl::success) connection_->fail();
     try {
-      return !failed_ && !last_.done();
+      return !connection_->failed && !last_.done();
     } catch (const base::Error&) {
       return false;   // the device failed: the thread that computes learns it from its stream
     }
@@ -174,12 +189,12 @@ class Nccl : public Communicator {
     own_ = {};
   }
 
+  std::shared_ptr<Connection> connection_;
   const nccl::Library& lib_;
   nccl::Comm* comm_;
   int device_;
   void* flag_ = nullptr;
   Own own_;
-  std::atomic<bool> failed_{false};
   std::mutex mutex_;
   tensor::Event last_;
 };
@@ -206,7 +221,12 @@ std::unique_ptr<Communicator> make_nccl(std::string group, int device, Communica
   if (const auto r = lib.init_rank(&comm, control.size(), id, control.rank()); r != nccl::success)
     throw base::EnvironmentError(fmt::format("NCCL cannot join {} ranks: {}", control.size(), lib.error_text(r)),
                                  "one GPU for each rank is needed (else --communicator mpi); NCCL_DEBUG=WARN says more");
-  return std::make_unique<Nccl>(std::move(group), control.rank(), control.size(), comm, device);
+  return std::make_unique<Nccl>(std::move(group), control.rank(), control.size(), std::make_shared<Connection>(comm), device);
+}
+
+std::unique_ptr<Communicator> nccl_group(std::string group, Communicator& of) {
+  auto& nccl = dynamic_cast<Nccl&>(of);
+  return std::make_unique<Nccl>(std::move(group), of.rank(), of.size(), nccl.connection(), nccl.device());
 }
 
 }  // namespace trainyard::comm

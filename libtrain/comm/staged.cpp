@@ -36,7 +36,8 @@ class Pinned {
 
 class Staged : public Communicator {
  public:
-  explicit Staged(std::unique_ptr<Communicator> inner) : Communicator(inner->group(), inner->rank(), inner->size()), inner_(std::move(inner)) {}
+  explicit Staged(Communicator& inner) : Communicator(inner.group(), inner.rank(), inner.size()), inner_(&inner) {}
+  explicit Staged(std::unique_ptr<Communicator> inner) : Staged(*inner) { owned_ = std::move(inner); }
 
   void all_reduce(tensor::Exec& exec, base::View inout, Reduction op) override {
     if (!exec.on_gpu()) return inner_->all_reduce(exec, inout, op);
@@ -116,7 +117,8 @@ class Staged : public Communicator {
     exec.synchronize();
   }
 
-  std::unique_ptr<Communicator> inner_;
+  std::unique_ptr<Communicator> owned_;
+  Communicator* inner_;
   std::unique_ptr<tensor::Exec> caller_ = tensor::Exec::caller(nullptr, 1);
   Pinned sent_, received_;
 };
@@ -124,5 +126,6 @@ class Staged : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> staged(std::unique_ptr<Communicator> inner) { return std::make_unique<Staged>(std::move(inner)); }
+std::unique_ptr<Communicator> staged(Communicator& inner) { return std::make_unique<Staged>(inner); }
 
 }  // namespace trainyard::comm

@@ -11,5 +11,6 @@ namespace trainyard::comm {
 // communicator and any number of ranks on one GPU. On a CPU Exec calls go to `inner` as they are. Pinned buffers grow to the largest call and stay; they lie outside
 // the ledger. The ledger of calls and bytes is that of `inner`.
 std::unique_ptr<Communicator> staged(std::unique_ptr<Communicator> inner);
+std::unique_ptr<Communicator> staged(Communicator& inner);   // `inner` outlives it
 
 }  // namespace trainyard::comm

@@ -43,6 +43,7 @@ void Batches::work_on(tensor::Exec& exec) {
   if (!exec.on_gpu()) return;
   exec_ = &exec;
   exec_device_ = exec.device().index;
+  copies_ = tensor::Exec::gpu(exec_device_, nullptr);
   const auto& runtime = *tensor::gpu_module().runtime;
   for (auto* b : {&buffers_[0], &buffers_[1], &evaluation_}) {
     tensor::require_gpu(runtime.allocate_pinned(buffer_bytes(), &b->pinned), "reserving pinned memory");
@@ -52,31 +53,40 @@ void Batches::work_on(tensor::Exec& exec) {
   }
 }
 
-// Four arrays of i32, the keys and the weights, each at a multiple of 64 bytes.
+// Four arrays of i32, the keys, the weights and the count of targets, each at a multiple of 64 bytes.
 std::int64_t Batches::buffer_bytes() const {
   const auto n = plan_.micro_batch * training_.sequence();
-  return 4 * tensor::aligned(n * 4) + tensor::aligned(plan_.micro_batch * 8) + tensor::aligned(n);
+  return 4 * tensor::aligned(n * 4) + tensor::aligned(plan_.micro_batch * 8) + tensor::aligned(n) + tensor::aligned(8);
 }
 
 // `host` is where the loader writes; `seen` is where the views of the batch point.
 void Batches::lay_out(Buffer& x, char* host, char* seen, base::Device device) const {
-  const auto b = plan_.micro_batch, T = training_.sequence(), stride = tensor::aligned(b * T * 4), keys = 4 * stride, weights = keys + tensor::aligned(b * 8);
+  const auto b = plan_.micro_batch, T = training_.sequence(), stride = tensor::aligned(b * T * 4), keys = 4 * stride, weights = keys + tensor::aligned(b * 8), counted = weights + tensor::aligned(b * T);
   x.tokens = reinterpret_cast<std::int32_t*>(host), x.targets = reinterpret_cast<std::int32_t*>(host + stride);
   x.positions = reinterpret_cast<std::int32_t*>(host + 2 * stride), x.starts = reinterpret_cast<std::int32_t*>(host + 3 * stride);
   x.keys = reinterpret_cast<std::uint64_t*>(host + keys);
   x.weights = reinterpret_cast<std::uint8_t*>(host + weights);
+  x.counted = reinterpret_cast<double*>(host + counted);
   const auto view = [&](std::int64_t at, base::DType t) { return base::View(seen + at, t, {b, T}, device); };
   x.batch.tokens = view(0, base::DType::i32), x.batch.targets = view(stride, base::DType::i32);
   x.batch.positions = view(2 * stride, base::DType::i32), x.batch.document_start = view(3 * stride, base::DType::i32);
   x.batch.weights = view(weights, base::DType::u8);
+  x.batch.counted_there = base::View(seen + counted, base::DType::f64, {1}, device);
   x.batch.keys = reinterpret_cast<const std::uint64_t*>(seen + keys);
   x.batch.samples.resize(static_cast<std::size_t>(b));
 }
 
 void Batches::upload(Buffer& x) {
   if (exec_ == nullptr) return;
-  tensor::copy(*exec_, base::View(x.pinned, base::DType::u8, {buffer_bytes()}), base::View(x.device, base::DType::u8, {buffer_bytes()}));
-  x.copied = exec_->record();
+  copies_->wait(x.used);
+  tensor::copy(*copies_, base::View(x.pinned, base::DType::u8, {buffer_bytes()}), base::View(x.device, base::DType::u8, {buffer_bytes()}));
+  x.copied = copies_->record();
+  exec_->wait(x.copied);
+}
+
+// All work on the micro-batch has been submitted.
+void Batches::release(Buffer& x) {
+  if (exec_ != nullptr) x.used = exec_->record();
 }
 
 void Batches::fill(Buffer& x, data::WindowDataset& from, std::int64_t first_sample) {
@@ -88,6 +98,7 @@ void Batches::fill(Buffer& x, data::WindowDataset& from, std::int64_t first_samp
     from.fill(static_cast<std::uint64_t>(first_sample + i), {x.tokens + at, x.targets + at, x.positions + at, x.starts + at, x.weights + at});
   }
   x.batch.counted = std::count_if(x.weights, x.weights + plan_.micro_batch * T, [](std::uint8_t w) { return w != 0; });
+  *x.counted = static_cast<double>(x.batch.counted);
 }
 
 void Batches::after(std::int64_t& step, std::int64_t& micro) const {
@@ -114,6 +125,7 @@ const model::MicroBatch& Batches::training(std::int64_t step, std::int64_t micro
     fill(ahead, training_, plan_.sample(step, micro, 0));
     ahead.step = step, ahead.micro = micro;
   }
+  release(buffers_[current_]);
   current_ = 1 - current_;
   want_step_ = step, want_micro_ = micro;
   after(want_step_, want_micro_);
@@ -125,6 +137,7 @@ const model::MicroBatch& Batches::training(std::int64_t step, std::int64_t micro
 }
 
 const model::MicroBatch& Batches::validation(std::int64_t micro) {
+  release(evaluation_);
   fill(evaluation_, *validation_, micro * plan_.micro_batch);
   upload(evaluation_);
   return evaluation_.batch;

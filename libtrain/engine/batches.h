@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -22,7 +23,8 @@ class Batches {
   ~Batches();
   Batches(const Batches&) = delete;
 
-  // The Exec that will work on the micro-batches. With a GPU's they are copied there, in the order of its stream, from memory that it can read while the host goes on.
+  // The Exec that will work on the micro-batches. With a GPU's they are copied there on a stream of their own, from memory that it can read while the host goes on: the next
+  // one while the GPU works on the one before.
   void work_on(tensor::Exec& exec);
 
   const model::MicroBatch& training(std::int64_t completed_steps, std::int64_t micro);
@@ -35,13 +37,16 @@ class Batches {
     std::int32_t *tokens = nullptr, *targets = nullptr, *positions = nullptr, *starts = nullptr;
     std::uint64_t* keys = nullptr;
     std::uint8_t* weights = nullptr;
+    double* counted = nullptr;
     model::MicroBatch batch;
     tensor::Event copied;                    // the host side may be filled again
+    tensor::Event used;                      // the device side may be filled again
     std::int64_t step = -1, micro = -1;
   };
   std::int64_t buffer_bytes() const;
   void lay_out(Buffer& buffer, char* host, char* seen, base::Device device) const;
   void upload(Buffer& buffer);
+  void release(Buffer& buffer);
   void fill(Buffer& buffer, data::WindowDataset& from, std::int64_t first_sample);
   void after(std::int64_t& step, std::int64_t& micro) const;   // the rank's next micro-batch
   void work();
@@ -51,6 +56,7 @@ class Batches {
   plan::BatchPlan plan_;
   int rank_;
   tensor::Exec* exec_ = nullptr;             // a GPU's
+  std::unique_ptr<tensor::Exec> copies_;     // on the same GPU
   int exec_device_ = 0;
   Buffer buffers_[2], evaluation_;
   int current_ = 0;

@@ -22,6 +22,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -85,14 +86,37 @@ class Runner {
  private:
   // False when the run stops here on request.
   bool one_step(RunResult& result) {
-    const double begin = now();
-    if (watchdog_) watchdog_->set_step(step_ + 1);
-    const auto outcome = trainer_->step(step_, [&] { return signals_.request() == StopRequest::abandon_step; });
-    if (outcome.kind == StepOutcome::Kind::abandoned) {
+    begun_at_.push_back(now());
+    const auto begun = step_ + trainer_->steps_under_way();
+    if (watchdog_) watchdog_->set_step(begun + 1);
+    if (!trainer_->begin_step(begun, [&] { return signals_.request() == StopRequest::abandon_step; })) {
+      finish_steps(result, 0);
       note(fmt::format("stopping on request: step {} is abandoned, step {} is saved", step_ + 1, step_));
       return false;
     }
+    const bool stop = finish_steps(result, trainer_->lags() && !something_follows(begun + 1) ? 1 : 0);
+    if (stop) finish_steps(result, 0);
+    return !stop && (config_.stop_after == 0 || step_ < config_.stop_after);
+  }
+
+  // Is there anything between step `s` and the next one that needs its result.
+  bool something_follows(std::int64_t s) const {
+    const auto due = [s](std::int64_t every) { return every > 0 && s % every == 0; };
+    return s == config_.steps || s == config_.stop_after || due(config_.save_every) || due(config_.validate_every);
+  }
+
+  // Until at most `under_way` steps are left; true when the run is asked to stop.
+  bool finish_steps(RunResult& result, int under_way) {
+    bool stop = false;
+    while (trainer_->steps_under_way() > under_way) stop |= finish_step(result);
+    return stop;
+  }
+
+  bool finish_step(RunResult& result) {
+    const auto outcome = trainer_->finish_step();
     if (outcome.kind == StepOutcome::Kind::not_finite) refuse_step(outcome);
+    const double begin = std::max(begun_at_.front(), finished_at_);
+    begun_at_.pop_front();
     ++step_;
     ++steps_done_;
     result.loss = outcome.loss;
@@ -102,7 +126,8 @@ class Runner {
       m.validation_loss = trainer_->validate(config_.validation_sequences);
       ++validations_done_;
     }
-    m.step_seconds = now() - begin;
+    finished_at_ = now();
+    m.step_seconds = finished_at_ - begin;
     m.tokens_per_second = static_cast<double>(config_.global_batch * setup_.trainer.micro.sequence) / m.step_seconds;
     m.model_flops_per_second = plan::step_flops(setup_.trainer.model, config_.global_batch, setup_.trainer.micro.sequence) / m.step_seconds;
     const bool stop = agree(outcome, m);
@@ -110,7 +135,7 @@ class Runner {
       metrics_->write(m);
       if (listener_.on_step) listener_.on_step(m, config_.steps);
     }
-    return !stop && (config_.stop_after == 0 || step_ < config_.stop_after);
+    return stop;
   }
 
   StepMetrics metrics_of(const StepOutcome& o) const {
@@ -223,6 +248,7 @@ class Runner {
   }
 
   [[noreturn]] void refuse_step(const StepOutcome& o) {
+    while (trainer_->steps_under_way() > 0) trainer_->finish_step();
     const auto finding = trainer_->diagnose(step_);
     if (saver_->taken_step() >= 0) finish_publishing();
     throw base::CheckError(fmt::format("step {} is not finite: loss {}, gradient norm {}; {}", step_ + 1, o.loss, o.gradient_norm, finding),
@@ -237,7 +263,9 @@ class Runner {
     o.size = world_.size;
     o.timeout_seconds = config_.hang_timeout;
     o.on_hang = comm::end_job_on_hang(config_.output + "/exit", world_.rank);
-    watchdog_.emplace(o, std::vector<std::pair<std::string, const comm::Ledger*>>{{"data", &world_.data->ledger()}, {"control", &world_.control->ledger()}});
+    std::vector<std::pair<std::string, const comm::Ledger*>> ledgers{{"data", &world_.data->ledger()}, {"control", &world_.control->ledger()}};
+    if (world_.results && &world_.results->ledger() != &world_.control->ledger()) ledgers.emplace_back("results", &world_.results->ledger());
+    watchdog_.emplace(o, std::move(ledgers));
     std::vector<char> mine(64, '\0'), all(64 * static_cast<std::size_t>(world_.size));
     const auto address = watchdog_->address();
     std::copy_n(address.begin(), std::min<std::size_t>(63, address.size()), mine.begin());
@@ -281,6 +309,8 @@ class Runner {
   std::optional<comm::Watchdog> watchdog_;
   std::optional<MetricsFile> metrics_;
   std::int64_t step_ = -1, saved_step_ = -1, steps_done_ = 0, validations_done_ = 0;
+  std::deque<double> begun_at_;                     // of the steps under way
+  double finished_at_ = 0;
   bool publish_asked_ = false;
 };
 
@@ -305,8 +335,10 @@ void move_to_gpu(const RunConfig& config, World& world, base::Device device, int
   std::int32_t able = world.kind == "mpi" && comm::nccl_available() && ranks_on_node <= tensor::gpu_module().runtime->device_count() ? 1 : 0;
   world.control->all_reduce(exec, base::View::of(&able, {1}), comm::Reduction::min);
   exec.synchronize();
-  if (config.communicator == "nccl" || (config.communicator == "auto" && able == 1)) on_every_rank(world, exec, [&] { world.data = comm::make_nccl("data", device.index, *world.control); });
+  const bool nccl = config.communicator == "nccl" || (config.communicator == "auto" && able == 1);
+  if (nccl) on_every_rank(world, exec, [&] { world.data = comm::make_nccl("data", device.index, *world.control); });
   else world.data = comm::staged(std::move(world.data));
+  world.results = nccl ? comm::nccl_group("results", *world.data) : comm::staged(*world.control);
   world.exchange = tensor::Exec::gpu(device.index, nullptr);
 }
 

@@ -22,8 +22,6 @@ params::GradientFold::Position::Place place_of(std::int64_t micro, std::int64_t 
   return micro == first ? Place::first : micro == end - 1 ? Place::last : Place::middle;
 }
 
-double counted(const StepOutcome& o) { return static_cast<double>(std::max<std::int64_t>(o.targets, 1)); }
-
 }  // namespace
 
 CategoryBytes predicted_memory(const TrainerSetup& s) { return plan::rank_memory(s.model, s.states, s.micro, s.recompute).categories; }
@@ -41,27 +39,11 @@ Trainer::Trainer(const TrainerSetup& setup, World& world, Batches& batches)
       memory_[Category::gathered_units], memory_[Category::gradients], memory_[Category::unit_gradients], memory_[Category::optimizer],
       memory_[Category::communication_staging]});
   store_ = std::make_unique<params::ZeroStore>(*context_);
-  const auto micros = static_cast<std::size_t>(setup_.states.batch.turns() * setup_.states.batch.fold);
   batches_.work_on(*compute_);
-  if (compute_->on_gpu()) {
-    void* memory = nullptr;
-    tensor::require_gpu(tensor::gpu_module().runtime->allocate(setup_.device.index, static_cast<std::int64_t>(micros) * 8, &memory), "reserving memory for losses");
-    device_losses_ = static_cast<double*>(memory);
-    fetched_losses_.resize(micros);
-  }
-  own_losses_.resize(2 * micros);
-  all_losses_.resize(2 * micros * static_cast<std::size_t>(world_.size));
+  results_.emplace(*context_, world_.results ? *world_.results : *world_.control, setup_.clip);
 }
 
-Trainer::~Trainer() {
-  if (device_losses_ == nullptr) return;
-  try {
-    compute_->synchronize();
-  } catch (const base::Error&) {
-    // The device failed; whoever waited for it has said so.
-  }
-  tensor::gpu_module().runtime->release(setup_.device.index, device_losses_);
-}
+Trainer::~Trainer() = default;
 
 bool Trainer::any_rank(bool mine) {
   if (world_.size == 1) return mine;
@@ -75,7 +57,8 @@ void Trainer::load(std::int64_t completed, const plan::Action& action) {
   const auto& batch = setup_.states.batch;
   in_flight_.emplace(InFlight{{*compute_, *store_, batches_.training(completed, action.micro), setup_.micro.dtype, setup_.seed, model::Mode::train}, {}});
   const auto slot = action.turn * batch.fold + (action.micro - batch.first_micro(action.group));
-  if (device_losses_ != nullptr) in_flight_->step.loss_slot = base::View(device_losses_ + slot, base::DType::f64, {1}, setup_.device);
+  in_flight_->step.loss_slot = results_->loss_of(slot);
+  tensor::copy(*compute_, in_flight_->step.micro.counted_there, results_->targets_of(slot));
   const auto place = place_of(action.micro, batch.first_micro(action.group), batch.end_micro(action.group));
   store_->begin_micro({action.turn, place}, training_leases_);
 }
@@ -105,16 +88,12 @@ void Trainer::backward(const plan::Action& action, const Observer* observer) {
     }
     saved_.pop();
   }
-  const auto& batch = setup_.states.batch;
-  const auto at = static_cast<std::size_t>(2 * (action.turn * batch.fold + (action.micro - batch.first_micro(action.group))));
-  own_losses_[at] = step.loss_sum;
-  own_losses_[at + 1] = static_cast<double>(step.target_count);
   in_flight_.reset();
 }
 
 bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool()>& stop_now, const Observer* observer) {
   using Kind = plan::Action::Kind;
-  std::fill(own_losses_.begin(), own_losses_.end(), 0.0);
+  results_->begin();
   for (const auto& action : program_) {
     switch (action.kind) {
       case Kind::agree:
@@ -125,10 +104,7 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
       case Kind::forward: forward(action.micro, observer); break;
       case Kind::backward: backward(action, observer); break;
       case Kind::idle: store_->idle_turn(action.turn, accesses_); break;
-      case Kind::reduce:
-        store_->finish();
-        fetch_losses();
-        break;
+      case Kind::reduce: store_->finish(); break;
       case Kind::update: return true;
     }
   }
@@ -136,86 +112,60 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
   return false;
 }
 
-// The one wait of a step on a GPU, with the one for the norm right behind it.
-void Trainer::fetch_losses() {
-  if (device_losses_ == nullptr) return;
-  const auto n = static_cast<std::int64_t>(fetched_losses_.size());
-  tensor::copy(*compute_, base::View(device_losses_, base::DType::f64, {n}, setup_.device), base::View::of(fetched_losses_.data(), {n}));
-  compute_->synchronize();
-  for (std::size_t i = 0; i < fetched_losses_.size(); ++i)
-    if (own_losses_[2 * i + 1] > 0) own_losses_[2 * i] = fetched_losses_[i];
-}
-
-StepOutcome Trainer::step(std::int64_t completed, const std::function<bool()>& stop_now) {
+bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& stop_now) {
   StepOutcome outcome;
   const double start = now(), busy = exchange().busy_seconds();
   context_->wait_seconds = 0;
-  if (!gradients_of_step(completed, stop_now, nullptr)) {
-    outcome.kind = StepOutcome::Kind::abandoned;
-    return outcome;
-  }
-  outcome.compute_seconds = now() - start - context_->wait_seconds;
-  agree_on_results(completed, outcome);
-  if (outcome.kind == StepOutcome::Kind::not_finite) return outcome;
-  const double update_start = now(), waited = context_->wait_seconds;
-  update(completed, outcome);
-  outcome.compute_seconds += now() - update_start - (context_->wait_seconds - waited);
+  if (!gradients_of_step(completed, stop_now, nullptr)) return false;
+  agree_on_results();
+  update(completed);
+  results_->send();
+  outcome.learning_rate = setup_.learning_rate.at(completed);
   outcome.exposed_seconds = context_->wait_seconds;
+  outcome.compute_seconds = now() - start - context_->wait_seconds;
   outcome.communication_seconds = exchange().busy_seconds() - busy;
+  under_way_.push_back(outcome);
+  return true;
+}
+
+StepOutcome Trainer::finish_step() {
+  TRAINYARD_ASSERT(!under_way_.empty(), "no step is under way");
+  auto outcome = under_way_.front();
+  under_way_.pop_front();
+  const auto numbers = results_->take();
+  outcome.loss = numbers.loss;
+  outcome.gradient_norm = numbers.gradient_norm;
+  outcome.targets = numbers.targets;
+  outcome.kind = numbers.finite != 0 ? StepOutcome::Kind::done : StepOutcome::Kind::not_finite;
   return outcome;
 }
 
-void Trainer::agree_on_results(std::int64_t completed, StepOutcome& outcome) {
-  gather_losses(outcome);
-  double sum_of_squares = 0;
-  const bool finite_gradients = norm_of_gradients(sum_of_squares);
-  outcome.gradient_norm = std::sqrt(sum_of_squares) / counted(outcome);
-  outcome.learning_rate = setup_.learning_rate.at(completed);
-  if (!finite_gradients || !std::isfinite(outcome.loss) || !std::isfinite(outcome.gradient_norm)) outcome.kind = StepOutcome::Kind::not_finite;
+StepOutcome Trainer::step(std::int64_t completed, const std::function<bool()>& stop_now) {
+  if (begin_step(completed, stop_now)) return finish_step();
+  StepOutcome outcome;
+  outcome.kind = StepOutcome::Kind::abandoned;
+  return outcome;
 }
 
-void Trainer::update(std::int64_t completed, const StepOutcome& outcome) {
-  const double clip = setup_.clip > 0 ? std::min(1.0, setup_.clip / (outcome.gradient_norm + 1e-6)) : 1.0;
+void Trainer::agree_on_results() {
+  std::vector<base::View> pieces;
+  for (int u = 0; u < context_->units(); ++u) pieces.push_back(store_->piece_gradient(u));
+  results_->agree(pieces);
+}
+
+// The clip factor is read where it was made; a step that is not finite changes nothing.
+void Trainer::update(std::int64_t completed) {
   const auto t = static_cast<double>(completed + 1);
   kernels::AdamW hyper;
-  hyper.learning_rate = static_cast<float>(outcome.learning_rate);
+  hyper.learning_rate = static_cast<float>(setup_.learning_rate.at(completed));
   hyper.beta1 = static_cast<float>(setup_.beta1);
   hyper.beta2 = static_cast<float>(setup_.beta2);
   hyper.epsilon = static_cast<float>(setup_.epsilon);
   hyper.weight_decay = static_cast<float>(setup_.weight_decay);
   hyper.bias1 = 1 - std::pow(setup_.beta1, t);
   hyper.bias2 = 1 - std::pow(setup_.beta2, t);
-  hyper.gradient_scale = static_cast<float>(clip / counted(outcome));
+  hyper.numbers = results_->numbers();
   store_->update(hyper);
-}
-
-// The loss sums and target counts of the step's micro-batches, gathered and added in ascending micro-batch index (decision 5).
-void Trainer::gather_losses(StepOutcome& outcome) {
-  const auto& batch = setup_.states.batch;
-  const auto n = static_cast<std::int64_t>(own_losses_.size());
-  const auto all = base::View::of(all_losses_.data(), {n * world_.size});
-  world_.control->all_gather(exchange(), base::View::of(own_losses_.data(), {n}), all);
-  exchange().synchronize();
-  double sum = 0, targets = 0;
-  for (std::int64_t m = 0; m < batch.micros(); ++m) {
-    const auto group = m / batch.fold, turn = group / batch.data_ranks, rank = group % batch.data_ranks;
-    const auto at = static_cast<std::size_t>(rank * n + 2 * (turn * batch.fold + m % batch.fold));
-    sum += all_losses_[at];
-    targets += all_losses_[at + 1];
-  }
-  outcome.targets = static_cast<std::int64_t>(targets);
-  outcome.loss = targets > 0 ? sum / targets : 0;
-}
-
-bool Trainer::norm_of_gradients(double& sum_of_squares) {
-  kernels::FixedPointSum sum;
-  std::vector<base::View> pieces;
-  for (int u = 0; u < context_->units(); ++u) pieces.push_back(store_->piece_gradient(u));
-  kernels::square_sum(*compute_, pieces, sum);
-  world_.control->all_reduce(exchange(), base::View::of(sum.limbs.data(), {static_cast<std::int64_t>(sum.limbs.size())}), comm::Reduction::sum);
-  exchange().synchronize();
-  sum_of_squares = kernels::value(sum);
-  return std::isfinite(sum_of_squares);
 }
 
 double Trainer::validate(std::int64_t sequences) {
@@ -264,10 +214,11 @@ std::string Trainer::diagnose(std::int64_t completed) {
   };
   gradients_of_step(completed, [] { return false; }, &look);
   // A stream that is finite everywhere can still give a loss or a weight gradient that is not.
+  const auto losses = results_->own_losses();
   for (const auto& action : program_) {
     if (action.kind != plan::Action::Kind::backward || !found.empty()) continue;
     const auto& batch = setup_.states.batch;
-    const auto loss = own_losses_[static_cast<std::size_t>(2 * (action.turn * batch.fold + action.micro - batch.first_micro(action.group)))];
+    const auto loss = losses[static_cast<std::size_t>(2 * (action.turn * batch.fold + action.micro - batch.first_micro(action.group)))];
     if (std::isfinite(loss)) continue;
     found_micro = action.micro;
     found = fmt::format("micro-batch {}: the loss is {}", action.micro, loss);

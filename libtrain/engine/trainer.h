@@ -1,10 +1,10 @@
 // Trainer: one optimizer step of one rank: it interprets the rank's action list (plan/schedule.h). It knows nothing of files, signals or processes.
 #pragma once
 
-#include "kernels/square_sum/square_sum.h"
 #include "libtrain/engine/batches.h"
 #include "libtrain/engine/learning_rate.h"
 #include "libtrain/engine/memory.h"
+#include "libtrain/engine/step_results.h"
 #include "libtrain/engine/world.h"
 #include "libtrain/model/decoder.h"
 #include "libtrain/model/saved.h"
@@ -13,6 +13,7 @@
 #include "libtrain/plan/activations.h"
 #include "libtrain/plan/schedule.h"
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -49,8 +50,15 @@ class Trainer {
   Trainer(const TrainerSetup& setup, World& world, Batches& batches);
   ~Trainer();
 
-  // Collective. `completed` is the number of optimizer steps done so far. Before each turn `stop_now` is asked on every rank and the
-  // answers are joined: if any rank says yes the step is abandoned and no weight has changed.
+  // Collective. `completed` is the number of optimizer steps begun so far. Before each turn `stop_now` is asked on every rank and the
+  // answers are joined: if any rank says yes the step is abandoned, no weight has changed, and the result is false. On a GPU the step has only been submitted when this
+  // returns: nothing inside it waits for the device, and at most two may be under way.
+  bool begin_step(std::int64_t completed, const std::function<bool()>& stop_now);
+  // The outcome of the oldest step begun and not finished; waits for it. After one that is not finite no later one has changed anything either.
+  StepOutcome finish_step();
+  int steps_under_way() const { return static_cast<int>(under_way_.size()); }
+  bool lags() const { return compute_->on_gpu(); }   // is a step worth beginning before the one before is finished
+  // Both.
   StepOutcome step(std::int64_t completed, const std::function<bool()>& stop_now);
 
   // Mean loss over validation sequences [0, sequences), read in the same order every time. Collective.
@@ -77,12 +85,10 @@ class Trainer {
   void load(std::int64_t completed, const plan::Action& action);
   void forward(std::int64_t micro, const Observer* observer);
   void backward(const plan::Action& action, const Observer* observer);
-  void agree_on_results(std::int64_t completed, StepOutcome& outcome);
-  void update(std::int64_t completed, const StepOutcome& outcome);
+  void agree_on_results();
+  void update(std::int64_t completed);
   double evaluate_micro(const model::MicroBatch& batch, std::int64_t& targets);
   bool any_rank(bool mine);
-  void gather_losses(StepOutcome& outcome);
-  bool norm_of_gradients(double& sum_of_squares);
   std::string of_lowest_micro(std::int64_t micro, const std::string& finding);
 
   TrainerSetup setup_;
@@ -99,10 +105,8 @@ class Trainer {
   std::vector<plan::Access> accesses_;
   std::vector<plan::Use> training_leases_, evaluation_leases_;
   model::Saved saved_;
-  void fetch_losses();
-  double* device_losses_ = nullptr;                 // on a GPU: the loss sums of the own micro-batches of a step
-  std::vector<double> fetched_losses_;
-  std::vector<double> own_losses_, all_losses_;     // [turns * fold] and that of every rank; loss sum and target count alternate
+  std::optional<StepResults> results_;
+  std::deque<StepOutcome> under_way_;               // what is known of the steps begun
 };
 
 }  // namespace trainyard::engine

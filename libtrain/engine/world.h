@@ -16,6 +16,7 @@ struct World {
   int rank = 0, size = 1;
   std::string kind = "solo";                       // solo, threads, mpi
   std::unique_ptr<comm::Communicator> data, control;
+  std::unique_ptr<comm::Communicator> results;     // on a GPU: carries the losses and norms of steps between devices; null: `control` does
   int local_rank = 0;                     // among the ranks of this node: picks the GPU
   std::unique_ptr<tensor::Exec> exchange;
 };

@@ -23,6 +23,7 @@ struct MicroBatch {
   std::vector<std::uint64_t> samples;   // global sample ordinal of each sequence (the key of dropout)
   const std::uint64_t* keys = nullptr;  // the same ordinals in the device's memory; nullptr: `samples` is there
   std::int64_t counted = -1;            // targets with weight 1; -1: weights are on the host and are counted there
+  base::View counted_there = {};        // the same as f64 [1] on the device
   const std::uint64_t* sample_keys() const { return keys != nullptr ? keys : samples.data(); }
   std::int64_t batch() const { return tokens.shape[0]; }
   std::int64_t sequence() const { return tokens.shape[1]; }
@@ -55,7 +56,7 @@ struct Step {
   Mode mode = Mode::train;
   double loss_sum = 0;
   std::int64_t target_count = 0;
-  base::View loss_slot = {};            // f64 [1] on a GPU: gets the loss sum instead of loss_sum, and nobody waits
+  base::View loss_slot = {};            // f64 [1] on the device: gets the loss sum instead of loss_sum, and nobody waits
   KeyValues* past = nullptr;            // evaluate mode, one sequence: attention keeps and uses keys and values of earlier passes
 };
 

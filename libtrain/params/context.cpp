@@ -8,6 +8,7 @@
 namespace trainyard::params {
 
 void StoreContext::join(const tensor::Event& event) {
+  if (compute.on_gpu()) return compute.wait(event);   // the stream waits, not this thread
   if (event.done()) {
     event.wait();  // rethrows what went wrong on the other thread
     return;

@@ -9,7 +9,6 @@ struct Event::State {
   virtual ~State() = default;
   virtual bool done() = 0;
   virtual void wait() = 0;                   // blocks the calling thread; rethrows what the work before threw
-  virtual void* gpu_event() { return nullptr; }
 };
 
 }  // namespace trainyard::tensor

@@ -39,17 +39,21 @@ struct Pool {
 };
 
 struct GpuState : Event::State {
-  explicit GpuState(std::shared_ptr<Pool> p) : pool(std::move(p)), event(pool->take()) {}
+  GpuState(std::shared_ptr<Pool> p, void* s, std::uint64_t c) : pool(std::move(p)), event(pool->take()), stream(s), capture(c) {}
   ~GpuState() override { pool->give(event); }
+  // Of an event inside a captured graph only whoever launches the graph knows.
   bool done() override {
+    if (capture != 0) return true;
     const int state = pool->runtime.event_done(event);
     if (state < 0) wait();
     return state > 0;
   }
-  void wait() override { require_gpu(pool->runtime.event_wait(event), "work on the GPU"); }
-  void* gpu_event() override { return event; }
+  void wait() override {
+    if (capture == 0) require_gpu(pool->runtime.event_wait(event), "work on the GPU");
+  }
   std::shared_ptr<Pool> pool;
-  void* event;
+  void *event, *stream;
+  std::uint64_t capture;            // the graph it belongs to; 0: none
 };
 
 class GpuExec : public Exec {
@@ -62,15 +66,17 @@ class GpuExec : public Exec {
   ~GpuExec() override { runtime_.drop_stream(stream_); }
   void run(std::function<void()> work) override { work(); }
   Event record() override {
-    auto state = std::make_shared<GpuState>(pool_);
+    auto state = std::make_shared<GpuState>(pool_, stream_, runtime_.capture_of(stream_));
     require_gpu(runtime_.record(state->event, stream_), "recording an event");
     return Event(std::move(state));
   }
   void wait(const Event& event) override {
-    const auto& state = event.state();
-    if (!state) return;
-    if (auto* other = state->gpu_event()) require_gpu(runtime_.stream_wait(stream_, other), "waiting for an event");
-    else state->wait();
+    const auto* state = dynamic_cast<GpuState*>(event.state().get());
+    if (state == nullptr) return event.wait();      // the host's
+    if (state->stream == stream_) return;           // its order says so
+    // What happened before a capture cannot become part of the graph.
+    if (state->capture == 0 && runtime_.capture_of(stream_) != 0) return event.wait();
+    require_gpu(runtime_.stream_wait(stream_, state->event), "waiting for an event");
   }
   void synchronize() override { require_gpu(runtime_.synchronize(stream_), "work on the GPU"); }
   double busy_seconds() const override { return 0; }

@@ -6,7 +6,7 @@
 
 namespace trainyard::tensor {
 
-inline constexpr int gpu_abi = 1;   // of the structs below and of kernels::GpuKernels; a module of another build is refused
+inline constexpr int gpu_abi = 2;   // of the structs below and of kernels::GpuKernels; a module of another build is refused
 
 struct GpuInfo {
   char name[256] = {};
@@ -36,6 +36,13 @@ struct GpuRuntime {
   const char* (*copy)(void* to, const void* from, std::int64_t bytes, void* stream);
   const char* (*copy_rows)(void* to, std::int64_t to_pitch_bytes, const void* from, std::int64_t from_pitch_bytes, std::int64_t row_bytes, std::int64_t rows, void* stream);
   const char* (*set)(void* to, int byte, std::int64_t bytes, void* stream);
+  // Between begin_capture and end_capture work on the stream, and on streams that wait for events of it, is not done but written down as a graph. A call that waits or
+  // reserves memory is refused meanwhile.
+  const char* (*begin_capture)(void* stream);
+  const char* (*end_capture)(void* stream, void** graph);
+  const char* (*launch_graph)(void* graph, void* stream);
+  void (*drop_graph)(void* graph);
+  std::uint64_t (*capture_of)(void* stream);           // which one it takes part in; 0: none
 };
 
 // The one symbol of a module: extern "C" const GpuModule* trainyard_gpu_module().

@@ -79,7 +79,14 @@ int event_done(void* event) {
   const auto e = cudaEventQuery(static_cast<cudaEvent_t>(event));
   return e == cudaSuccess ? 1 : e == cudaErrorNotReady ? 0 : -1;
 }
-const char* event_wait(void* event) { return text(cudaEventSynchronize(static_cast<cudaEvent_t>(event))); }
+// Also while another stream of this thread is captured: the event itself never is.
+const char* event_wait(void* event) {
+  auto mode = cudaStreamCaptureModeRelaxed;
+  cudaThreadExchangeStreamCaptureMode(&mode);
+  const auto result = cudaEventSynchronize(static_cast<cudaEvent_t>(event));
+  cudaThreadExchangeStreamCaptureMode(&mode);
+  return text(result);
+}
 
 const char* synchronize(void* stream) {
   Try attempt;
@@ -97,11 +104,33 @@ const char* copy_rows(void* to, std::int64_t to_pitch, const void* from, std::in
 }
 const char* set(void* to, int byte, std::int64_t bytes, void* stream) { return text(cudaMemsetAsync(to, byte, static_cast<std::size_t>(bytes), of(stream))); }
 
+
+const char* begin_capture(void* stream) { return text(cudaStreamBeginCapture(of(stream), cudaStreamCaptureModeThreadLocal)); }
+const char* end_capture(void* stream, void** graph) {
+  cudaGraph_t written = nullptr;
+  cudaGraphExec_t made = nullptr;
+  Try attempt;
+  attempt(cudaStreamEndCapture(of(stream), &written));
+  if (attempt.first == cudaSuccess) attempt(cudaGraphInstantiate(&made, written, 0));
+  if (written != nullptr) cudaGraphDestroy(written);
+  *graph = made;
+  return text(attempt.first);
+}
+const char* launch_graph(void* graph, void* stream) { return text(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), of(stream))); }
+void drop_graph(void* graph) { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)); }
+std::uint64_t capture_of(void* stream) {
+  auto status = cudaStreamCaptureStatusNone;
+  unsigned long long id = 0;
+  if (cudaStreamGetCaptureInfo(of(stream), &status, &id) != cudaSuccess || status == cudaStreamCaptureStatusNone) return 0;
+  return id;
+}
+
 }  // namespace
 
 const GpuRuntime& gpu_runtime() {
   static const GpuRuntime table{"cuda",     device_count, describe,    allocate,   release,     allocate_pinned, release_pinned, make_stream, drop_stream, make_event,
-                                drop_event, record,       stream_wait, event_done, event_wait, synchronize,     copy,           copy_rows,   set};
+                                drop_event, record,       stream_wait, event_done, event_wait, synchronize,     copy,           copy_rows,   set,
+                                begin_capture, end_capture, launch_graph, drop_graph, capture_of};
   return table;
 }
 

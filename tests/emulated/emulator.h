@@ -2,6 +2,8 @@
 // Included by kernels/gpu_device.h where the compiler is not nvcc.
 #pragma once
 
+#include "tests/emulated/stream.h"
+
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -115,9 +117,8 @@ class Block {
 };
 
 // Blocks in x, then y, then z. A kernel that never meets a barrier is run thread by thread without fibers.
-template <class Body> void launch(dim3 grid, dim3 block, bool barriers, const Body& body) {
+inline void run_grid(dim3 grid, dim3 block, bool barriers, const std::function<void()>& call) {
   grid_size = grid, block_size = block;
-  const std::function<void()> call = body;
   for (unsigned z = 0; z < grid.z; ++z)
     for (unsigned y = 0; y < grid.y; ++y)
       for (unsigned x = 0; x < grid.x; ++x) {
@@ -131,6 +132,10 @@ template <class Body> void launch(dim3 grid, dim3 block, bool barriers, const Bo
           call();
         }
       }
+}
+
+template <class Body> void launch(void* stream, dim3 grid, dim3 block, bool barriers, const Body& body) {
+  submit(stream, [=] { run_grid(grid, block, barriers, body); });
 }
 
 }  // namespace emulator

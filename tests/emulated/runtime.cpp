@@ -1,13 +1,52 @@
-// A GPU runtime on host memory: every call is done when it returns. It lets the whole GPU path run, and be sanitized, on a machine without a GPU.
+// A GPU runtime on host memory: every call is done when it returns. It lets the whole GPU path run, and be sanitized, on a machine without a GPU. While a stream is
+// captured it refuses what CUDA refuses: waiting, reserving memory, copies from or to memory that is not pinned, and waiting for events from outside.
 #include "libtrain/tensor/gpu_runtime.h"
+#include "tests/emulated/stream.h"
 
-#include <cstdlib>
+#include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 namespace trainyard::tensor {
 
 namespace {
+
+std::atomic<int> captures{0};
+std::atomic<std::uint64_t> next_id{1};
+
+// What a device could reach without the host's help.
+class Reachable {
+ public:
+  void add(void* p, std::int64_t bytes) {
+    std::lock_guard lock(mutex_);
+    ranges_[static_cast<char*>(p)] = bytes;
+  }
+  void remove(void* p) {
+    std::lock_guard lock(mutex_);
+    ranges_.erase(static_cast<char*>(p));
+  }
+  bool has(const void* p, std::int64_t bytes) {
+    std::lock_guard lock(mutex_);
+    auto* at = static_cast<char*>(const_cast<void*>(p));
+    auto after = ranges_.upper_bound(at);
+    if (after == ranges_.begin()) return false;
+    --after;
+    return at + bytes <= after->first + after->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<char*, std::int64_t> ranges_;
+};
+Reachable& reachable() {
+  static auto* all = new Reachable;   // outlives whatever frees memory at the end
+  return *all;
+}
+
+emulator::Stream& of(void* stream) { return *static_cast<emulator::Stream*>(stream); }
 
 int device_count() {
   const char* n = std::getenv("TRAINYARD_EMULATED_GPUS");
@@ -20,42 +59,89 @@ const char* describe(int, GpuInfo* out) {
 }
 // Memory is poisoned: what a kernel reads before anything wrote it is a NaN.
 const char* allocate(int, std::int64_t bytes, void** out) {
+  if (captures > 0) return "memory is reserved while a stream is captured";
   *out = std::aligned_alloc(256, static_cast<std::size_t>((bytes + 255) / 256 * 256));
   if (*out == nullptr) return "out of memory";
   std::memset(*out, 0xff, static_cast<std::size_t>(bytes));
+  reachable().add(*out, bytes);
   return nullptr;
 }
-void release(int, void* memory) { std::free(memory); }
+void release(int, void* memory) {
+  reachable().remove(memory);
+  std::free(memory);
+}
 const char* allocate_pinned(std::int64_t bytes, void** out) { return allocate(0, bytes, out); }
-void release_pinned(void* memory) { std::free(memory); }
-const char* make(int, void** out) {
-  *out = std::malloc(1);
+void release_pinned(void* memory) { release(0, memory); }
+const char* make_stream(int, void** out) {
+  *out = new emulator::Stream;
   return nullptr;
 }
-void drop(void* handle) { std::free(handle); }
-const char* record(void*, void*) { return nullptr; }
-const char* stream_wait(void*, void*) { return nullptr; }
-int event_done(void*) { return 1; }
-const char* nothing(void*) { return nullptr; }
-const char* copy(void* to, const void* from, std::int64_t bytes, void*) {
-  std::memmove(to, from, static_cast<std::size_t>(bytes));
+void drop_stream(void* stream) { delete &of(stream); }
+const char* make_event(int, void** out) {
+  *out = new emulator::Event;
   return nullptr;
 }
-const char* copy_rows(void* to, std::int64_t to_pitch, const void* from, std::int64_t from_pitch, std::int64_t row_bytes, std::int64_t rows, void*) {
-  for (std::int64_t r = 0; r < rows; ++r)
-    std::memmove(static_cast<char*>(to) + r * to_pitch, static_cast<const char*>(from) + r * from_pitch, static_cast<std::size_t>(row_bytes));
+void drop_event(void* event) { delete static_cast<emulator::Event*>(event); }
+const char* record(void* event, void* stream) {
+  static_cast<emulator::Event*>(event)->capture = of(stream).capture;
   return nullptr;
 }
-const char* set(void* to, int byte, std::int64_t bytes, void*) {
-  std::memset(to, byte, static_cast<std::size_t>(bytes));
+const char* stream_wait(void* stream, void* event) {
+  const auto& from = static_cast<emulator::Event*>(event)->capture;
+  if (of(stream).capture && of(stream).capture != from) return "a captured stream waits for an event from outside";
+  of(stream).capture = from;
   return nullptr;
 }
+int event_done(void* event) { return static_cast<emulator::Event*>(event)->capture ? -1 : 1; }
+const char* event_wait(void* event) { return static_cast<emulator::Event*>(event)->capture ? "a captured event is waited for" : nullptr; }
+const char* synchronize(void* stream) { return of(stream).capture ? "a captured stream is waited for" : nullptr; }
+
+const char* move(void* to, const void* from, std::int64_t bytes, void* stream, std::function<void()> work) {
+  if (of(stream).capture && (!reachable().has(to, bytes) || !reachable().has(from, bytes))) return "a copy from or to memory that is not pinned, while the stream is captured";
+  emulator::submit(stream, std::move(work));
+  return nullptr;
+}
+const char* copy(void* to, const void* from, std::int64_t bytes, void* stream) {
+  return move(to, from, bytes, stream, [=] { std::memmove(to, from, static_cast<std::size_t>(bytes)); });
+}
+const char* copy_rows(void* to, std::int64_t to_pitch, const void* from, std::int64_t from_pitch, std::int64_t row_bytes, std::int64_t rows, void* stream) {
+  return move(to, from, row_bytes, stream, [=] {
+    for (std::int64_t r = 0; r < rows; ++r)
+      std::memmove(static_cast<char*>(to) + r * to_pitch, static_cast<const char*>(from) + r * from_pitch, static_cast<std::size_t>(row_bytes));
+  });
+}
+const char* set(void* to, int byte, std::int64_t bytes, void* stream) {
+  emulator::submit(stream, [=] { std::memset(to, byte, static_cast<std::size_t>(bytes)); });
+  return nullptr;
+}
+
+const char* begin_capture(void* stream) {
+  if (of(stream).capture) return "the stream is captured already";
+  of(stream).capture = std::make_shared<emulator::Graph>();
+  of(stream).capture->id = next_id++;
+  ++captures;
+  return nullptr;
+}
+const char* end_capture(void* stream, void** graph) {
+  if (!of(stream).capture) return "the stream is not captured";
+  *graph = new std::shared_ptr<emulator::Graph>(std::move(of(stream).capture));
+  of(stream).capture = nullptr;
+  --captures;
+  return nullptr;
+}
+const char* launch_graph(void* graph, void*) {
+  for (const auto& w : (*static_cast<std::shared_ptr<emulator::Graph>*>(graph))->work) w();
+  return nullptr;
+}
+void drop_graph(void* graph) { delete static_cast<std::shared_ptr<emulator::Graph>*>(graph); }
+std::uint64_t capture_of(void* stream) { return of(stream).capture ? of(stream).capture->id : 0; }
 
 }  // namespace
 
 const GpuRuntime& gpu_runtime() {
-  static const GpuRuntime table{"emulated", device_count, describe,    allocate,   release, allocate_pinned, release_pinned, make,      drop, make,
-                                drop,       record,       stream_wait, event_done, nothing, nothing,         copy,           copy_rows, set};
+  static const GpuRuntime table{"emulated", device_count, describe,    allocate,   release,    allocate_pinned, release_pinned, make_stream, drop_stream, make_event,
+                                drop_event, record,       stream_wait, event_done, event_wait, synchronize,     copy,           copy_rows,   set,
+                                begin_capture, end_capture, launch_graph, drop_graph, capture_of};
   return table;
 }
 

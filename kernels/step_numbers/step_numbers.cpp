@@ -1,0 +1,14 @@
+// Dispatches; on the CPU a few additions by the calling thread.
+#include "kernels/step_numbers/step_numbers.h"
+
+#include "kernels/gpu_kernels.h"
+
+namespace trainyard::kernels {
+
+void step_numbers(tensor::Exec& exec, const StepNumbersArgs& args) {
+  TRAINYARD_ASSERT(args.ranks * args.slots >= args.micros && args.out != nullptr, "{} micro-batches in {} x {} slots", args.micros, args.ranks, args.slots);
+  if (exec.on_gpu()) return tensor::require_gpu(gpu_kernels().step_numbers(args, exec.stream()), "step_numbers on the GPU");
+  exec.run([args] { make_step_numbers(args); });
+}
+
+}  // namespace trainyard::kernels

@@ -1,0 +1,45 @@
+// What an update needs to know of its step, and how it is made, the same on the host and on a GPU.
+#pragma once
+
+#include "kernels/square_sum/fixed_point.h"
+
+namespace trainyard::kernels {
+
+// The results of one optimizer step, equal on every rank.
+struct StepNumbers {
+  double loss = 0;                // mean over the counted targets
+  double gradient_norm = 0;       // of the gradient of that mean, before clipping
+  std::int64_t targets = 0;
+  float gradient_scale = 0;       // what a gradient of the loss sum is multiplied with: the clip factor over the targets
+  std::int32_t finite = 1;        // 0: loss or norm of this step, or of one before it, is not; AdamW then changes nothing
+};
+
+struct StepNumbersArgs {
+  const double* losses = nullptr;        // [ranks][2 * slots]: loss sum and count of targets of each slot, a slot for every micro-batch of a rank
+  std::int64_t slots = 0, micros = 0, fold = 1, ranks = 1;
+  const std::int64_t* limbs = nullptr;   // square_sum_limbs digits: the squares of all gradients
+  double clip = 0;                       // largest norm; 0: none
+  StepNumbers* out = nullptr;
+};
+
+// Sums in ascending micro-batch index (decision 5).
+TRAINYARD_ANYWHERE inline void make_step_numbers(const StepNumbersArgs& a) {
+  double sum = 0, targets = 0;
+  for (std::int64_t m = 0; m < a.micros; ++m) {
+    const std::int64_t group = m / a.fold, turn = group / a.ranks, rank = group % a.ranks;
+    const double* pair = a.losses + rank * 2 * a.slots + 2 * (turn * a.fold + m % a.fold);
+    sum += pair[0];
+    targets += pair[1];
+  }
+  StepNumbers n;
+  n.targets = static_cast<std::int64_t>(targets);
+  n.loss = targets > 0 ? sum / targets : 0;
+  const double counted = targets > 1 ? targets : 1;
+  n.gradient_norm = sqrt(value_of_digits(a.limbs)) / counted;
+  const double within = a.clip / (n.gradient_norm + 1e-6);
+  n.gradient_scale = static_cast<float>((a.clip > 0 && within < 1 ? within : 1) / counted);
+  n.finite = a.out->finite != 0 && n.loss - n.loss == 0 && n.gradient_norm - n.gradient_norm == 0 ? 1 : 0;
+  *a.out = n;
+}
+
+}  // namespace trainyard::kernels

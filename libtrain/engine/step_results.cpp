@@ -1,0 +1,94 @@
+// One block of memory, and the calls that fill it.
+#include "libtrain/engine/step_results.h"
+
+#include "kernels/square_sum/square_sum.h"
+#include "libtrain/base/error.h"
+#include "libtrain/tensor/gpu.h"
+
+namespace trainyard::engine {
+
+namespace {
+
+constexpr std::int64_t aligned_words(std::int64_t bytes) { return tensor::aligned(bytes) / 8; }
+
+base::View doubles(double* at, std::int64_t n, base::Device device) { return base::View(at, base::DType::f64, {n}, device); }
+
+}  // namespace
+
+StepResults::StepResults(params::StoreContext& c, comm::Communicator& results, double clip)
+    : c_(c), results_(results), batch_(c.shape.batch), slots_(batch_.turns() * batch_.fold), clip_(clip) {
+  const auto own = aligned_words(own_count() * 8), all = aligned_words(own_count() * 8 * results.size()), limbs = aligned_words(kernels::square_sum_limbs * 8);
+  const auto words = own + all + limbs + aligned_words(sizeof(kernels::StepNumbers));
+  std::uint64_t* memory = nullptr;
+  if (c.compute.on_gpu()) {
+    const auto& runtime = *tensor::gpu_module().runtime;
+    tensor::require_gpu(runtime.allocate(c.compute.device().index, words * 8, &device_), "reserving memory for results");
+    tensor::require_gpu(runtime.allocate_pinned(2 * sizeof(kernels::StepNumbers), &pinned_), "reserving pinned memory");
+    memory = static_cast<std::uint64_t*>(device_);
+  } else {
+    host_.resize(static_cast<std::size_t>(words));
+    memory = host_.data();
+  }
+  own_ = reinterpret_cast<double*>(memory);
+  all_ = results.size() == 1 ? own_ : reinterpret_cast<double*>(memory + own);
+  limbs_ = reinterpret_cast<std::int64_t*>(memory + own + all);
+  numbers_ = reinterpret_cast<kernels::StepNumbers*>(memory + own + all + limbs);
+  kernels::StepNumbers first;
+  tensor::copy(c.compute, base::View(&first, base::DType::u8, {sizeof first}), base::View(numbers_, base::DType::u8, {sizeof first}, c.compute.device()));
+  c.compute.synchronize();
+}
+
+StepResults::~StepResults() {
+  if (device_ == nullptr) return;
+  try {
+    c_.compute.synchronize();
+  } catch (const base::Error&) {
+    // The device failed; whoever waited for it has said so.
+  }
+  tensor::gpu_module().runtime->release(c_.compute.device().index, device_);
+  tensor::gpu_module().runtime->release_pinned(pinned_);
+}
+
+base::View StepResults::pair(std::int64_t slot, int which) const {
+  TRAINYARD_ASSERT(slot >= 0 && slot < slots_, "slot {} of {}", slot, slots_);
+  return doubles(own_ + 2 * slot + which, 1, c_.compute.device());
+}
+
+void StepResults::begin() { tensor::clear(c_.compute, doubles(own_, own_count(), c_.compute.device())); }
+
+void StepResults::agree(std::span<const base::View> pieces) {
+  const auto device = c_.compute.device();
+  const base::View limbs(limbs_, base::DType::i64, {kernels::square_sum_limbs}, device);
+  kernels::square_sum(c_.compute, pieces, limbs);
+  if (results_.size() > 1) {
+    c_.exchange.wait(c_.compute.record());
+    results_.all_gather(c_.exchange, doubles(own_, own_count(), device), doubles(all_, own_count() * results_.size(), device));
+    results_.all_reduce(c_.exchange, limbs, comm::Reduction::sum);
+    c_.join(c_.exchange.record());
+  }
+  kernels::step_numbers(c_.compute, {all_, slots_, batch_.micros(), batch_.fold, results_.size(), limbs_, clip_, numbers_});
+}
+
+void StepResults::send() {
+  TRAINYARD_ASSERT(sends_ - takes_ < 2, "{} results wait to be read", sends_ - takes_);
+  const auto at = static_cast<std::size_t>(sends_++ % 2);
+  auto* to = pinned_ != nullptr ? static_cast<kernels::StepNumbers*>(pinned_) + at : &read_[at];
+  tensor::copy(c_.compute, base::View(numbers_, base::DType::u8, {sizeof *to}, c_.compute.device()), base::View(to, base::DType::u8, {sizeof *to}));
+  sent_[at] = c_.compute.record();
+}
+
+kernels::StepNumbers StepResults::take() {
+  TRAINYARD_ASSERT(takes_ < sends_, "results of step {} of {}", takes_, sends_);
+  const auto at = static_cast<std::size_t>(takes_++ % 2);
+  sent_[at].wait();
+  return pinned_ != nullptr ? static_cast<const kernels::StepNumbers*>(pinned_)[at] : read_[at];
+}
+
+std::vector<double> StepResults::own_losses() {
+  std::vector<double> out(static_cast<std::size_t>(own_count()));
+  tensor::copy(c_.compute, doubles(own_, own_count(), c_.compute.device()), doubles(out.data(), own_count(), {}));
+  c_.compute.synchronize();
+  return out;
+}
+
+}  // namespace trainyard::engine
