@@ -6,7 +6,6 @@
 #include "kernels/square_sum/square_sum_args.h"
 
 #include <algorithm>
-#include <vector>
 
 namespace trainyard::kernels {
 
@@ -36,9 +35,9 @@ void square_sum(tensor::Exec& exec, std::span<const base::View> xs, base::View l
   TRAINYARD_ASSERT(limbs.dtype == base::DType::i64 && limbs.count() == square_sum_limbs, "{} limbs", limbs.count());
   auto* total = limbs.ptr<std::int64_t>();
   if (exec.on_gpu()) return sum_on_gpu(exec, xs, total);
-  exec.run([&exec, list = std::vector(xs.begin(), xs.end()), total] {
+  exec.run([&exec, xs, total] {
     std::fill_n(total, square_sum_limbs, 0);
-    for (const auto& x : list)
+    for (const auto& x : xs)
       for (std::int64_t from = 0; from < x.count(); from += most) {
         TRAINYARD_CPU_CALL(square_sum_cpu, (x.ptr<float>() + from, std::min(most, x.count() - from), total, exec.threads()));
         carry_digits(total);

@@ -17,7 +17,7 @@ struct FixedPointSum {
   std::array<std::int64_t, 21> limbs{};
 };
 
-// Overwrites `limbs`, i64 [21] on the Exec's device, with the sum over all xs (f32, dense), in the order of the Exec. Scratch on a GPU: square_sum_scratch_bytes.
+// Overwrites `limbs`, i64 [21] on the Exec's device, with the sum over all xs (f32, dense), in the order of the Exec; the span lives until that is done. Scratch on a GPU: 168 bytes for every x, and for every 2^30 elements of it.
 void square_sum(tensor::Exec& exec, std::span<const base::View> xs, base::View limbs);
 void square_sum(tensor::Exec& exec, base::View x, FixedPointSum& add_into);   // of one; waits
 double value(const FixedPointSum& sum);                                       // within one ulp; NaN if anything was not finite

@@ -148,9 +148,9 @@ StepOutcome Trainer::step(std::int64_t completed, const std::function<bool()>& s
 }
 
 void Trainer::agree_on_results() {
-  std::vector<base::View> pieces;
-  for (int u = 0; u < context_->units(); ++u) pieces.push_back(store_->piece_gradient(u));
-  results_->agree(pieces);
+  pieces_.clear();
+  for (int u = 0; u < context_->units(); ++u) pieces_.push_back(store_->piece_gradient(u));
+  results_->agree(pieces_);
 }
 
 // The clip factor is read where it was made; a step that is not finite changes nothing.

@@ -106,6 +106,7 @@ class Trainer {
   std::vector<plan::Use> training_leases_, evaluation_leases_;
   model::Saved saved_;
   std::optional<StepResults> results_;
+  std::vector<base::View> pieces_;                  // of gradients, unit by unit
   std::deque<StepOutcome> under_way_;               // what is known of the steps begun
 };
 

@@ -35,6 +35,7 @@ class Place {
     v.device = exec_->device();
     return v;
   }
+  template <class T> T* raw(std::vector<T>& values) { return static_cast<T*>(put(values.data(), static_cast<std::int64_t>(values.size() * sizeof(T)))); }
   void fetch() {
     for (auto& b : buffers_) tensor::require_gpu(tensor::gpu_module().runtime->copy(b.host, b.device, b.bytes, exec_->stream()), "fetching");
     exec_->synchronize();

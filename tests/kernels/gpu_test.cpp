@@ -15,6 +15,7 @@
 #include "kernels/norm/norm.h"
 #include "kernels/rotary/rotary.h"
 #include "kernels/square_sum/square_sum.h"
+#include "kernels/step_numbers/step_numbers.h"
 #include "tests/kernels/gpu_place.h"
 
 #include <gtest/gtest.h>
@@ -138,6 +139,83 @@ TEST(Gpu, SquareSumIsExact) {
   kernels::square_sum(again.exec(), again(x), got);
   EXPECT_TRUE(std::isnan(kernels::value(got)));
   EXPECT_EQ(kernels::first_nonfinite(again.exec(), again(x)), 9);
+}
+
+TEST(Gpu, SumsOfManyTensorsAreThoseOfTheCpu) {
+  std::vector<std::vector<std::int64_t>> both;
+  for (auto kind : {Place::Kind::host, Place::Kind::gpu}) {
+    MatrixBuffer a(DType::f32, 1, 3000), b(DType::f32, 1, 70), c(DType::f32, 1, 1);
+    a.fill(1), b.fill(2), c.fill(3);
+    b.set(0, 3, 3e38), c.set(0, 0, 1e-45);
+    std::vector<std::int64_t> limbs(21, -1);
+    Place place(kind);
+    const base::View xs[] = {place(a), place(b), place(c)};
+    kernels::square_sum(place.exec(), xs, place(limbs, {21}));
+    place.fetch();
+    both.push_back(limbs);
+  }
+  EXPECT_EQ(both[0], both[1]);
+}
+
+TEST(Gpu, StepNumbersAreThoseOfTheCpu) {
+  for (double clip : {0.0, 1e-3, 1e9})
+    for (int wrong = 0; wrong < 3; ++wrong) {   // nothing, a loss, a norm
+      std::vector<kernels::StepNumbers> both;
+      for (auto kind : {Place::Kind::host, Place::Kind::gpu}) {
+        Place place(kind);
+        // 3 ranks, 7 micro-batches in groups of 1: rank 0 has three, the others two and an idle turn.
+        std::vector<double> losses(18, 0.0);
+        for (int r = 0; r < 3; ++r)
+          for (int k = 0; k < 3; ++k)
+            if (3 * k + r < 7) losses[static_cast<std::size_t>(6 * r + 2 * k)] = 0.1 * (3 * k + r) + 1e-9, losses[static_cast<std::size_t>(6 * r + 2 * k + 1)] = 100 + k;
+        if (wrong == 1) losses[2] = std::numeric_limits<double>::quiet_NaN();
+        std::vector<std::int64_t> limbs(21, 0);
+        limbs[10] = 12345678901, limbs[9] = 77;
+        if (wrong == 2) limbs[20] = 1;
+        std::vector<kernels::StepNumbers> numbers(1);
+        auto* out = place.raw(numbers);
+        const auto* l = place.raw(losses);
+        const auto* d = place.raw(limbs);
+        kernels::step_numbers(place.exec(), {l, 3, 7, 1, 3, d, clip, out});
+        place.fetch();
+        both.push_back(numbers[0]);
+      }
+      EXPECT_EQ(both[0].finite, wrong == 0);
+      EXPECT_EQ(both[1].finite, wrong == 0);
+      EXPECT_EQ(both[0].targets, 100 * 3 + 101 * 3 + 102);
+      EXPECT_EQ(both[1].targets, both[0].targets);
+      if (wrong != 0) continue;
+      double sum = 0;   // by the definition, in the order of the micro-batches
+      for (int m = 0; m < 7; ++m) sum += 0.1 * m + 1e-9;
+      EXPECT_EQ(both[0].loss, sum / 705);
+      EXPECT_EQ(both[1].loss, both[0].loss);
+      const double norm = std::sqrt(12345678901.0 + 77 * std::ldexp(1.0, -32)) / 705;
+      EXPECT_DOUBLE_EQ(both[0].gradient_norm, norm);
+      EXPECT_EQ(both[1].gradient_norm, both[0].gradient_norm);
+      EXPECT_FLOAT_EQ(both[0].gradient_scale, static_cast<float>((clip == 1e-3 ? clip / norm : 1) / 705));
+      EXPECT_EQ(both[1].gradient_scale, both[0].gradient_scale);
+    }
+}
+
+TEST(Gpu, AdamWTakesTheScaleOfTheStep) {
+  for (int finite : {1, 0})
+    compare([finite](Place& place, DType) {
+      MatrixBuffer p(DType::f32, 1, 100), g(DType::f32, 1, 100), m(DType::f32, 1, 100), v(DType::f32, 1, 100);
+      p.fill(1), g.fill(2), m.fill(3), v.fill(4);
+      for (std::int64_t i = 0; i < 100; ++i) v.set(0, i, std::abs(v(0, i)));
+      std::vector<double> before;
+      for (std::int64_t i = 0; i < 100; ++i) before.push_back(p(0, i));
+      kernels::StepNumbers n;
+      n.gradient_scale = 0.25f, n.finite = finite;
+      std::vector<kernels::StepNumbers> numbers{n};
+      kernels::AdamW h;
+      h.learning_rate = 1e-3f, h.gradient_scale = 1e9f;   // not looked at
+      h.numbers = place.raw(numbers);
+      kernels::adamw_update(place.exec(), h, place(p), place(g), place(m), place(v), {});
+      place.fetch();
+      for (std::int64_t i = 0; i < 100; ++i) EXPECT_EQ(p(0, i) == before[static_cast<std::size_t>(i)], finite == 0) << i;
+      return Outputs{p, m, v};
+    }, Same::bits);
 }
 
 TEST(Gpu, Rotary) {

@@ -1,0 +1,145 @@
+// A step on a GPU waits for nothing and reserves nothing: all of it can be captured as a CUDA graph, and the graph, launched, is the step.
+#include "libtrain/engine/setup.h"
+#include "libtrain/engine/trainer.h"
+#include "libtrain/tensor/gpu.h"
+#include "tests/engine/small_run.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+namespace trainyard {
+namespace {
+
+using testing::SmallRun;
+
+// A trainer of one rank with what it reads, without files and processes around it.
+class OneRank {
+ public:
+  explicit OneRank(const engine::RunConfig& config)
+      : setup_(made(config)), world_(engine::solo_world()),
+        training_(config.data, setup_.index, setup_.index.train, setup_.trainer.micro.sequence, setup_.mask, data::Order::keyed, config.seed),
+        batches_(training_, nullptr, setup_.trainer.states.batch, 0), trainer_(setup_.trainer, world_, batches_) {
+    trainer_.store().initialize(config.seed);
+  }
+  engine::Trainer& trainer() { return trainer_; }
+  bool begin(std::int64_t completed) {
+    return trainer_.begin_step(completed, [] { return false; });
+  }
+  engine::StepOutcome step(std::int64_t completed) {
+    return trainer_.step(completed, [] { return false; });
+  }
+  // All weights, as f32, on the host.
+  std::vector<float> weights() {
+    std::vector<float> out;
+    for (int u = 0; u < trainer_.context().units(); ++u) {
+      const auto piece = trainer_.store().states().master_piece(u);
+      std::vector<float> part(static_cast<std::size_t>(piece.count()));
+      tensor::copy(trainer_.compute(), piece, base::View::of(part.data(), {piece.count()}));
+      trainer_.compute().synchronize();
+      out.insert(out.end(), part.begin(), part.end());
+    }
+    return out;
+  }
+
+ private:
+  static engine::RunSetup made(const engine::RunConfig& config) {
+    auto setup = engine::make_setup(config, 1, 1);
+    setup.trainer.device = {base::DeviceKind::cuda, 0};
+    return setup;
+  }
+  engine::RunSetup setup_;
+  engine::World world_;
+  data::WindowDataset training_;
+  engine::Batches batches_;
+  engine::Trainer trainer_;
+};
+
+engine::RunConfig small(SmallRun& runs, int zero, const std::string& dtype) {
+  auto c = runs.config("capture");
+  c.model = runs.model("capture", "layers = 1\nhidden = 16\nheads = 2\nkv-heads = 1\nffn = 32\ncontext = 8\ndropout-attention = 0.1\n");
+  c.device = "cuda";
+  c.steps = 6;
+  c.global_batch = 2;   // with more, the loader would fill a pinned buffer again before the graph has read it
+  c.learning_rate = 0.01;
+  c.zero = zero, c.dtype = dtype, c.threads = 1;
+  return c;
+}
+
+const char* failure_of(const char* text) { return text == nullptr ? "" : text; }
+
+TEST(GpuCapture, AStepIsAGraph) {
+  SmallRun runs;
+  const auto& runtime = *tensor::gpu_module().runtime;
+  for (int zero : {0, 1, 2, 3})
+    for (const std::string dtype : {"f32", "bf16"}) {
+      if (dtype == "bf16" && zero % 3 != 0) continue;
+      const auto config = small(runs, zero, dtype);
+      OneRank plain(config), captured(config);
+      for (std::int64_t s = 0; s < 2; ++s) {
+        plain.step(s);
+        captured.step(s);
+      }
+      const auto before = captured.weights();
+      auto* stream = captured.trainer().compute().stream();
+      void* graph = nullptr;
+      ASSERT_STREQ(failure_of(runtime.begin_capture(stream)), "");
+      ASSERT_TRUE(captured.begin(2));
+      ASSERT_STREQ(failure_of(runtime.end_capture(stream, &graph)), "") << "ZeRO " << zero << " " << dtype;
+      EXPECT_EQ(captured.weights(), before) << "something was done while it was only to be written down";
+      ASSERT_STREQ(failure_of(runtime.launch_graph(graph, stream)), "");
+      captured.trainer().compute().synchronize();
+      const auto outcome = captured.trainer().finish_step(), expected = plain.step(2);
+      EXPECT_EQ(outcome.loss, expected.loss) << "ZeRO " << zero << " " << dtype;
+      EXPECT_EQ(outcome.gradient_norm, expected.gradient_norm);
+      EXPECT_EQ(outcome.targets, expected.targets);
+      EXPECT_NE(captured.weights(), before);
+      EXPECT_EQ(captured.weights(), plain.weights()) << "ZeRO " << zero << " " << dtype;
+      runtime.drop_graph(graph);
+    }
+}
+
+TEST(GpuCapture, WaitingIsSeen) {
+  SmallRun runs;
+  const auto& runtime = *tensor::gpu_module().runtime;
+  OneRank rank(small(runs, 0, "f32"));
+  rank.step(0);
+  auto* stream = rank.trainer().compute().stream();
+  void* graph = nullptr;
+  ASSERT_STREQ(failure_of(runtime.begin_capture(stream)), "");
+  EXPECT_THROW(rank.trainer().compute().synchronize(), base::EnvironmentError);
+  runtime.end_capture(stream, &graph);   // CUDA calls the capture broken from then on
+  if (graph != nullptr) runtime.drop_graph(graph);
+}
+
+// The host learns of a step that was not finite when the next is under way; neither has changed a weight.
+TEST(GpuCapture, StepsBehindOneThatIsNotFiniteChangeNothing) {
+  SmallRun runs;
+  auto config = small(runs, 1, "f32");
+  OneRank rank(config);
+  rank.step(0);
+  // A weight that is infinite makes the next loss infinite or NaN.
+  const float infinite = std::numeric_limits<float>::infinity();
+  auto& trainer = rank.trainer();
+  tensor::copy(trainer.compute(), base::View::of(&infinite, {1}), params::flat_range(trainer.store().states().master_piece(2), 0, 1));
+  trainer.compute().synchronize();
+  const auto before = rank.weights();
+  ASSERT_TRUE(rank.begin(1));
+  ASSERT_TRUE(rank.begin(2));
+  EXPECT_EQ(trainer.steps_under_way(), 2);
+  EXPECT_EQ(trainer.finish_step().kind, engine::StepOutcome::Kind::not_finite);
+  EXPECT_EQ(trainer.finish_step().kind, engine::StepOutcome::Kind::not_finite);
+  EXPECT_EQ(rank.weights(), before);
+}
+
+}  // namespace
+}  // namespace trainyard
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (!trainyard::tensor::gpu_available()) {
+    std::puts("skipped: no GPU module with a device");
+    return 77;
+  }
+  return RUN_ALL_TESTS();
+}
