@@ -50,10 +50,11 @@ void attention_backward(tensor::Exec& exec, const AttentionShape& s, base::View 
   require_shape(dq, q.rows(), q.cols(), "dq");
   require_shape(dk, k.rows(), k.cols(), "dk");
   require_shape(dv, v.rows(), v.cols(), "dv");
+  const auto element = base::size_of(lse.dtype);
   a.dout = mat(dout), a.dq = mat(dq), a.dk = mat(dk), a.dv = mat(dv);
-  exec.run([&exec, a]() mutable {
+  exec.run([&exec, a, element]() mutable {
     tensor::ArenaScope scope(exec.scratch());
-    const auto bytes = exec.on_gpu() ? base::gpu_attention_backward_scratch_bytes(a.batch, a.sequence, a.heads)
+    const auto bytes = exec.on_gpu() ? base::gpu_attention_backward_scratch_bytes(a.batch, a.sequence, a.heads, element)
                                      : base::attention_backward_scratch_bytes(a.sequence, a.head_dim, a.heads / a.kv_heads, a.threads);
     a.scratch = static_cast<char*>(exec.scratch().allocate_bytes(bytes));
     a.scratch_part = bytes / a.threads;

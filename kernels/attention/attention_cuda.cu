@@ -1,5 +1,6 @@
-// Attention on plain arithmetic units, for what tensor cores do not take (attention_mma_cuda.cu): in tiles of 32 queries and 32 keys with an online softmax; backward recomputes the probabilities, once by keys for dk and dv, once by queries for dq, so that
-// nothing is added atomically. Products in f32 (f64 for f64), head sizes up to 128.
+// Attention on plain arithmetic units, for what tensor cores do not take (attention_mma_cuda.cu): in tiles of 32 queries and 32 keys (16 in f64) with an online softmax;
+// backward recomputes the probabilities, once by keys for dk and dv, once by queries for dq, so that nothing is added atomically. Products in f32 (f64 for f64), head sizes
+// up to 128.
 #include "kernels/attention/attention_mma.h"
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
@@ -7,9 +8,11 @@
 namespace trainyard::kernels {
 namespace {
 
-constexpr int tile = 32, most_dim = 128, pitch = most_dim + 1, tile_threads = 256;
-constexpr int lanes = tile_threads / tile;          // threads that share a row of a tile
-constexpr int most_columns = most_dim / lanes;      // columns of a row that one of them keeps
+constexpr int most_dim = 128, pitch = most_dim + 1, tile_threads = 256;
+// By the type of the sums: what fits into 48 KiB of shared memory.
+template <class F> constexpr int tile_of = sizeof(F) == 8 ? 16 : 32;
+template <class F> constexpr int lanes_of = tile_threads / tile_of<F>;         // threads that share a row of a tile
+template <class F> constexpr int columns_of = most_dim / lanes_of<F>;          // columns of a row that one of them keeps
 
 template <class F> __device__ F minus_infinity() { return -INFINITY; }
 
@@ -23,6 +26,7 @@ __device__ Geometry geometry_of(const AttentionArgs& a, std::int64_t h) {
 
 // Rows [first, first + tile) of one head into a tile; rows beyond the sequence are zero.
 template <class T, class F> __device__ void load_tile(const AttentionArgs& a, const Mat& x, std::int64_t row0, std::int64_t first, std::int64_t column, F (*to)[pitch]) {
+  constexpr int tile = tile_of<F>;
   const int d = static_cast<int>(a.head_dim);
   for (int i = static_cast<int>(threadIdx.x); i < tile * d; i += tile_threads) {
     const int r = i / d, c = i % d;
@@ -31,7 +35,8 @@ template <class T, class F> __device__ void load_tile(const AttentionArgs& a, co
 }
 
 // to[i][j] = x_i . y_j, each thread the elements of one row in steps of `lanes`.
-template <class F> __device__ void products(const F (*x)[pitch], const F (*y)[pitch], int d, F (*to)[tile + 1]) {
+template <class F> __device__ void products(const F (*x)[pitch], const F (*y)[pitch], int d, F (*to)[tile_of<F> + 1]) {
+  constexpr int tile = tile_of<F>, lanes = lanes_of<F>;
   const int i = static_cast<int>(threadIdx.x) / lanes, j0 = static_cast<int>(threadIdx.x) % lanes;
   for (int j = j0; j < tile; j += lanes) {
     F s = 0;
@@ -54,7 +59,7 @@ template <class F> __device__ F kept_scale(const AttentionArgs& a, const Geometr
 }
 
 // The first tile of keys that any query of the tile at i0 sees; the same for all threads.
-__device__ std::int64_t first_tile(const AttentionArgs& a, std::int64_t row0, std::int64_t i0) {
+__device__ std::int64_t first_tile(const AttentionArgs& a, std::int64_t row0, std::int64_t i0, int tile) {
   std::int64_t first = i0;
   for (std::int64_t i = i0; i < i0 + tile && i < a.sequence; ++i) first = a.document_start[row0 + i] < first ? a.document_start[row0 + i] : first;
   return first / tile * tile;
@@ -63,6 +68,7 @@ __device__ std::int64_t first_tile(const AttentionArgs& a, std::int64_t row0, st
 // Grid: tiles of queries, heads, sequences.
 template <class T> __global__ void __launch_bounds__(tile_threads) attention_forward_kernel(AttentionArgs a) {
   using F = compute_t<T>;
+  constexpr int tile = tile_of<F>, lanes = lanes_of<F>, most_columns = columns_of<F>;
   __shared__ F q[tile][pitch], kv[tile][pitch], s[tile][tile + 1];
   const auto g = geometry_of(a, blockIdx.y);
   const std::int64_t i0 = static_cast<std::int64_t>(blockIdx.x) * tile;
@@ -70,7 +76,7 @@ template <class T> __global__ void __launch_bounds__(tile_threads) attention_for
   const std::int64_t i = i0 + row;
   load_tile<T>(a, a.q, g.row0, i0, g.h * d, q);
   F top = minus_infinity<F>(), sum = 0, mixed[most_columns] = {};
-  for (auto j0 = first_tile(a, g.row0, i0); j0 < i0 + tile && j0 < a.sequence; j0 += tile) {
+  for (auto j0 = first_tile(a, g.row0, i0, tile); j0 < i0 + tile && j0 < a.sequence; j0 += tile) {
     __syncthreads();
     load_tile<T>(a, a.k, g.row0, j0, g.kv * d, kv);
     __syncthreads();
@@ -130,7 +136,8 @@ template <class T> __global__ void delta_kernel(AttentionArgs a) {
 }
 
 // Probabilities p (dropped and scaled, in s) and the gradient ds of the scores (in dp, which holds dout . v on entry) of one tile.
-template <class F> __device__ void tile_gradients(const AttentionArgs& a, const Geometry& g, std::int64_t i0, std::int64_t j0, F (*s)[tile + 1], F (*dp)[tile + 1]) {
+template <class F> __device__ void tile_gradients(const AttentionArgs& a, const Geometry& g, std::int64_t i0, std::int64_t j0, F (*s)[tile_of<F> + 1], F (*dp)[tile_of<F> + 1]) {
+  constexpr int tile = tile_of<F>, lanes = lanes_of<F>;
   const int row = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
   const std::int64_t i = i0 + row, head = g.b * a.heads + g.h;
   const F* delta = reinterpret_cast<const F*>(a.scratch) + head * a.sequence;
@@ -150,6 +157,7 @@ template <class F> __device__ void tile_gradients(const AttentionArgs& a, const 
 // Grid: tiles of keys, key-value heads, sequences. Adds up the queries in ascending head, then ascending tile.
 template <class T> __global__ void __launch_bounds__(tile_threads) attention_keys_kernel(AttentionArgs a) {
   using F = compute_t<T>;
+  constexpr int tile = tile_of<F>, lanes = lanes_of<F>, most_columns = columns_of<F>;
   __shared__ F x[tile][pitch], y[tile][pitch], s[tile][tile + 1], dp[tile][tile + 1];
   const std::int64_t kv_head = blockIdx.y, group = a.heads / a.kv_heads, j0 = static_cast<std::int64_t>(blockIdx.x) * tile;
   const int d = static_cast<int>(a.head_dim), row = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
@@ -157,7 +165,7 @@ template <class T> __global__ void __launch_bounds__(tile_threads) attention_key
   for (std::int64_t m = 0; m < group; ++m) {
     const auto g = geometry_of(a, kv_head * group + m);
     for (auto i0 = j0; i0 < a.sequence; i0 += tile) {
-      if (first_tile(a, g.row0, i0) >= j0 + tile) continue;
+      if (first_tile(a, g.row0, i0, tile) >= j0 + tile) continue;
       __syncthreads();
       load_tile<T>(a, a.q, g.row0, i0, g.h * d, x);
       load_tile<T>(a, a.k, g.row0, j0, g.kv * d, y);
@@ -191,12 +199,13 @@ template <class T> __global__ void __launch_bounds__(tile_threads) attention_key
 // Grid: tiles of queries, heads, sequences.
 template <class T> __global__ void __launch_bounds__(tile_threads) attention_queries_kernel(AttentionArgs a) {
   using F = compute_t<T>;
+  constexpr int tile = tile_of<F>, lanes = lanes_of<F>, most_columns = columns_of<F>;
   __shared__ F x[tile][pitch], y[tile][pitch], s[tile][tile + 1], dp[tile][tile + 1];
   const auto g = geometry_of(a, blockIdx.y);
   const std::int64_t i0 = static_cast<std::int64_t>(blockIdx.x) * tile;
   const int d = static_cast<int>(a.head_dim), row = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
   F dq[most_columns] = {};
-  for (auto j0 = first_tile(a, g.row0, i0); j0 < i0 + tile && j0 < a.sequence; j0 += tile) {
+  for (auto j0 = first_tile(a, g.row0, i0, tile); j0 < i0 + tile && j0 < a.sequence; j0 += tile) {
     __syncthreads();
     load_tile<T>(a, a.dout, g.row0, i0, g.h * d, x);
     load_tile<T>(a, a.v, g.row0, j0, g.kv * d, y);
@@ -220,16 +229,14 @@ template <class T> __global__ void __launch_bounds__(tile_threads) attention_que
   for (int k = 0; k < most_columns && lane + k * lanes < d; ++k) store(a.dq.row<T>(g.row0 + i0 + row) + g.h * d + lane + k * lanes, dq[k]);
 }
 
-// Shared memory of the f64 kernels would exceed the static limit; gradient checks in f64 run on the CPU.
 template <class Body> const char* with_head(const AttentionArgs& a, const Body& body) {
-  if (a.q.type == Type::f64) return "attention in f64 is for the CPU";
   if (a.head_dim > most_dim) return "head sizes above 128 are not built for GPUs";
-  if (a.q.type == Type::f32) body(static_cast<float*>(nullptr));
-  else body(static_cast<b16*>(nullptr));
+  with_type(a.q.type, body);
   return launch_failure();
 }
 
-dim3 grid_of(const AttentionArgs& a, std::int64_t heads) {
+template <class T> dim3 grid_of(const AttentionArgs& a, std::int64_t heads) {
+  constexpr int tile = tile_of<compute_t<T>>;
   return dim3(static_cast<unsigned>((a.sequence + tile - 1) / tile), static_cast<unsigned>(heads), static_cast<unsigned>(a.batch));
 }
 
@@ -237,7 +244,7 @@ dim3 grid_of(const AttentionArgs& a, std::int64_t heads) {
 
 const char* gpu::attention_forward(const AttentionArgs& a, void* stream) {
   if (attention_mma_fits(a)) return attention_forward_mma(a, stream);
-  return with_head(a, [&]<class T>(T*) { TRAINYARD_LAUNCH(attention_forward_kernel<T>, true, grid_of(a, a.heads), tile_threads, stream, a); });
+  return with_head(a, [&]<class T>(T*) { TRAINYARD_LAUNCH(attention_forward_kernel<T>, true, grid_of<T>(a, a.heads), tile_threads, stream, a); });
 }
 
 const char* gpu::attention_backward(const AttentionArgs& a, void* stream) {
@@ -248,8 +255,8 @@ const char* gpu::attention_backward(const AttentionArgs& a, void* stream) {
       failure = attention_backward_mma(a, stream);
       return;
     }
-    TRAINYARD_LAUNCH(attention_keys_kernel<T>, true, grid_of(a, a.kv_heads), tile_threads, stream, a);
-    TRAINYARD_LAUNCH(attention_queries_kernel<T>, true, grid_of(a, a.heads), tile_threads, stream, a);
+    TRAINYARD_LAUNCH(attention_keys_kernel<T>, true, grid_of<T>(a, a.kv_heads), tile_threads, stream, a);
+    TRAINYARD_LAUNCH(attention_queries_kernel<T>, true, grid_of<T>(a, a.heads), tile_threads, stream, a);
   });
   return refused != nullptr ? refused : failure;
 }

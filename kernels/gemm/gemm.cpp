@@ -27,10 +27,15 @@ void run_gemm(tensor::Exec& exec, GemmArgs args) {
   TRAINYARD_ASSERT(!args.accumulate || (args.bias.empty() && args.gelu.empty() && args.c.type != Type::bf16), "accumulate with an epilogue, or in bf16");
   if (args.m == 0 || args.n == 0) return;
   TRAINYARD_ASSERT(args.k > 0, "a product of {} x {} over nothing", args.m, args.n);
+  TRAINYARD_ASSERT(exec.on_gpu() || (args.gelu_of.empty() && args.sums.empty()), "an epilogue of GPUs on the CPU");
   args.threads = exec.threads();
   exec.run([&exec, args]() mutable {
     tensor::ArenaScope scope(exec.scratch());
     args.scratch = exec.scratch().allocate_bytes(exec.on_gpu() ? base::gpu_gemm_scratch_bytes : base::gemm_scratch_bytes(args.m, args.n, args.k, args.c.type == Type::bf16));
+    if (!args.sums.empty()) {
+      const auto blocks = (args.k + base::column_sum_rows - 1) / base::column_sum_rows;
+      args.partials = mat(exec.scratch().allocate(args.sums.type == Type::f64 ? base::DType::f64 : base::DType::f32, {blocks, args.m}));
+    }
     TRAINYARD_CALL(exec, gemm, args);
   });
 }

@@ -13,6 +13,9 @@ struct GemmArgs {
   int accumulate = 0;
   Mat bias;                       // [n], added to every row; may be empty
   Mat gelu;                       // [m, n]: gets gelu_tanh(c); may be empty
+  // On a GPU only; may be empty.
+  Mat gelu_of;                    // [m, n]: c is multiplied with gelu_tanh'(of this)
+  Mat sums, partials;             // [m]: gets the sums of op(a) over k; and scratch for them: [blocks of base::column_sum_rows, m]
   int threads = 1;
   void* scratch = nullptr;
 };

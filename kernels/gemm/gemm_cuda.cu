@@ -1,4 +1,5 @@
-// Products through cuBLASLt. Row-major c = op(a) op(b) is column-major c' = op(b') op(a'), so the operands change places and nothing is moved.
+// Products through cuBLASLt, with the epilogues it fuses. Row-major c = op(a) op(b) is column-major c' = op(b') op(a'), so the operands change places and nothing is moved.
+#include "kernels/gemm/gemm_epilogue.h"
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 #include "libtrain/base/scratch.h"
@@ -41,8 +42,34 @@ cublasLtHandle_t handle_of_thread(Try& attempt) {
   return handle;
 }
 
-void describe(const GemmArgs& g, Description& d, Try& attempt) {
+bool has_epilogue(const GemmArgs& g) { return !g.bias.empty() || !g.gelu.empty() || !g.gelu_of.empty() || !g.sums.empty(); }
+
+// Where the product itself goes: with a fused GELU the library keeps the value before it aside.
+const Mat& result_of(const GemmArgs& g, bool fused) { return fused && !g.gelu.empty() ? g.gelu : g.c; }
+
+void describe_epilogue(const GemmArgs& g, Description& d, Try& attempt) {
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const Mat* aside = nullptr;
+  if (!g.gelu.empty()) epilogue = g.bias.empty() ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU_AUX_BIAS, aside = &g.c;
+  else if (!g.gelu_of.empty()) epilogue = CUBLASLT_EPILOGUE_DGELU, aside = &g.gelu_of;
+  else if (!g.sums.empty()) epilogue = CUBLASLT_EPILOGUE_BGRADB;
+  else epilogue = CUBLASLT_EPILOGUE_BIAS;
+  const auto set = [&](cublasLtMatmulDescAttributes_t what, const auto& value) { attempt(cublasLtMatmulDescSetAttribute(d.operation, what, &value, sizeof value)); };
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+  const Mat& vector = g.sums.empty() ? g.bias : g.sums;
+  if (!vector.empty()) {
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector.data);
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(vector.type));
+  }
+  if (aside == nullptr) return;
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aside->data);
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, aside->pitch);
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, cuda_type(aside->type));
+}
+
+void describe(const GemmArgs& g, bool fused, Description& d, Try& attempt) {
   const bool wide = g.a.type == Type::f64;
+  const Mat& result = result_of(g, fused);
   attempt(cublasLtMatmulDescCreate(&d.operation, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, wide ? CUDA_R_64F : CUDA_R_32F));
   const cublasOperation_t first = g.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N, second = g.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   attempt(cublasLtMatmulDescSetAttribute(d.operation, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
@@ -50,11 +77,8 @@ void describe(const GemmArgs& g, Description& d, Try& attempt) {
   const auto size = [](std::int64_t n) { return static_cast<std::uint64_t>(n); };
   attempt(cublasLtMatrixLayoutCreate(&d.a, cuda_type(g.b.type), size(g.trans_b ? g.k : g.n), size(g.trans_b ? g.n : g.k), g.b.pitch));
   attempt(cublasLtMatrixLayoutCreate(&d.b, cuda_type(g.a.type), size(g.trans_a ? g.m : g.k), size(g.trans_a ? g.k : g.m), g.a.pitch));
-  attempt(cublasLtMatrixLayoutCreate(&d.c, cuda_type(g.c.type), size(g.n), size(g.m), g.c.pitch));
-  if (g.bias.empty()) return;
-  const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-  attempt(cublasLtMatmulDescSetAttribute(d.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
-  attempt(cublasLtMatmulDescSetAttribute(d.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &g.bias.data, sizeof g.bias.data));
+  attempt(cublasLtMatrixLayoutCreate(&d.c, cuda_type(result.type), size(g.n), size(g.m), result.pitch));
+  if (fused) describe_epilogue(g, d, attempt);
 }
 
 // The library wants its workspace at 256 bytes; an arena gives 64.
@@ -70,28 +94,16 @@ std::uint32_t alignment_of(const Mat& m) {
   return static_cast<std::uint32_t>(at & (~at + 1));
 }
 
-// The heuristic's first choice for a shape, remembered: the same algorithm for the same product in every run of a library version, never one that was timed. Sums that
-// several blocks share go through the workspace in a fixed order.
-bool choose(const GemmArgs& g, const Description& d, cublasLtHandle_t handle, cublasLtMatmulAlgo_t& algorithm, Try& attempt) {
-  using Key = std::array<std::int64_t, 15>;
-  static std::mutex mutex;
-  static std::map<Key, cublasLtMatmulAlgo_t> known;
-  int device = 0;
-  cudaGetDevice(&device);
-  const Key key{device, g.m, g.n, g.k, g.trans_a, g.trans_b, g.a.pitch, g.b.pitch, g.c.pitch, static_cast<int>(g.a.type), static_cast<int>(g.c.type), !g.bias.empty(),
-                alignment_of(g.a), alignment_of(g.b), alignment_of(g.c)};
-  std::lock_guard lock(mutex);
-  if (const auto found = known.find(key); found != known.end()) {
-    algorithm = found->second;
-    return true;
-  }
+// The heuristic's first choice for a description; false where it has none. Sums that several blocks share go through the workspace in a fixed order.
+bool first_choice(const GemmArgs& g, bool fused, const Description& d, cublasLtHandle_t handle, cublasLtMatmulAlgo_t& algorithm, Try& attempt) {
+  if (attempt.first != CUBLAS_STATUS_SUCCESS) return false;
   cublasLtMatmulPreference_t preference = nullptr;
   attempt(cublasLtMatmulPreferenceCreate(&preference));
   const std::uint64_t workspace = Workspace::bytes;
   const std::uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   attempt(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
   attempt(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes));
-  const std::uint32_t first = alignment_of(g.b), second = alignment_of(g.a), third = alignment_of(g.c);
+  const std::uint32_t first = alignment_of(g.b), second = alignment_of(g.a), third = alignment_of(result_of(g, fused));
   attempt(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &first, sizeof first));
   attempt(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &second, sizeof second));
   attempt(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &third, sizeof third));
@@ -100,29 +112,69 @@ bool choose(const GemmArgs& g, const Description& d, cublasLtHandle_t handle, cu
   int found = 0;
   attempt(cublasLtMatmulAlgoGetHeuristic(handle, d.operation, d.a, d.b, d.c, d.c, preference, 1, &result, &found));
   cublasLtMatmulPreferenceDestroy(preference);
-  if (found < 1) return false;
-  algorithm = known[key] = result.algo;
+  if (attempt.first != CUBLAS_STATUS_SUCCESS || found < 1) return false;
+  algorithm = result.algo;
   return true;
+}
+
+struct Choice {
+  cublasLtMatmulAlgo_t algorithm;
+  bool fused = false;
+};
+
+// What the library fuses, else the product alone: remembered for a shape, so the same for the same product in every run of a library version, and never timed.
+bool choose(const GemmArgs& g, cublasLtHandle_t handle, Choice& choice, cublasStatus_t& failure) {
+  using Key = std::array<std::int64_t, 19>;
+  static std::mutex mutex;
+  static std::map<Key, Choice> known;
+  int device = 0;
+  cudaGetDevice(&device);
+  const std::int64_t epilogue = !g.bias.empty() + 2 * !g.gelu.empty() + 4 * !g.gelu_of.empty() + 8 * !g.sums.empty();
+  const Mat& aside = g.gelu.empty() ? g.gelu_of : g.gelu;
+  const Key key{device, g.m, g.n, g.k, g.trans_a, g.trans_b, g.accumulate, g.a.pitch, g.b.pitch, g.c.pitch, static_cast<int>(g.a.type), static_cast<int>(g.c.type), epilogue,
+                alignment_of(g.a), alignment_of(g.b), alignment_of(g.c), aside.pitch, alignment_of(aside), 0};
+  std::lock_guard lock(mutex);
+  if (const auto found = known.find(key); found != known.end()) {
+    choice = found->second;
+    return true;
+  }
+  // The value that is kept aside has to lie at multiples of 16 bytes.
+  const Mat& kept = g.gelu.empty() ? g.gelu_of : g.c;
+  const bool fits = kept.empty() || (kept.pitch % 8 == 0 && alignment_of(kept) >= 16);
+  for (const bool fused : {true, false}) {
+    if (fused && (!has_epilogue(g) || g.a.type == Type::f64 || !fits)) continue;
+    Try attempt;
+    Description d;
+    describe(g, fused, d, attempt);
+    if (first_choice(g, fused, d, handle, choice.algorithm, attempt)) {
+      choice.fused = fused;
+      known[key] = choice;
+      return true;
+    }
+    failure = attempt.first;
+  }
+  return false;
 }
 
 }  // namespace
 
 const char* gpu::gemm(const GemmArgs& g, void* stream) {
   Try attempt;
-  Description d;
   const auto handle = handle_of_thread(attempt);
-  describe(g, d, attempt);
   if (attempt.first != CUBLAS_STATUS_SUCCESS) return cublasLtGetStatusString(attempt.first);
-  cublasLtMatmulAlgo_t algorithm;
-  if (!choose(g, d, handle, algorithm, attempt)) return attempt.first != CUBLAS_STATUS_SUCCESS ? cublasLtGetStatusString(attempt.first) : "cuBLASLt knows no algorithm for this product";
+  Choice choice;
+  auto failure = CUBLAS_STATUS_SUCCESS;
+  if (!choose(g, handle, choice, failure)) return failure != CUBLAS_STATUS_SUCCESS ? cublasLtGetStatusString(failure) : "cuBLASLt knows no algorithm for this product";
+  Description d;
+  describe(g, choice.fused, d, attempt);
   const float one = 1, beta = g.accumulate ? 1.0f : 0.0f;
   const double one64 = 1, beta64 = g.accumulate ? 1.0 : 0.0;
   const bool wide = g.a.type == Type::f64;
-  attempt(cublasLtMatmul(handle, d.operation, wide ? static_cast<const void*>(&one64) : &one, g.b.data, d.a, g.a.data, d.b, wide ? static_cast<const void*>(&beta64) : &beta, g.c.data,
-                         d.c, g.c.data, d.c, &algorithm, Workspace(g.scratch).data, Workspace::bytes, static_cast<cudaStream_t>(stream)));
+  void* result = result_of(g, choice.fused).data;
+  attempt(cublasLtMatmul(handle, d.operation, wide ? static_cast<const void*>(&one64) : &one, g.b.data, d.a, g.a.data, d.b, wide ? static_cast<const void*>(&beta64) : &beta, result,
+                         d.c, result, d.c, &choice.algorithm, Workspace(g.scratch).data, Workspace::bytes, static_cast<cudaStream_t>(stream)));
   if (attempt.first != CUBLAS_STATUS_SUCCESS) return cublasLtGetStatusString(attempt.first);
-  if (g.gelu.empty()) return nullptr;
-  return gpu::activation({ActivationKernel::gelu_forward, g.c, {}, {}, g.gelu, {}, 1}, stream);
+  return choice.fused ? nullptr : gpu::gemm_epilogue(g, stream);
 }
 
 }  // namespace trainyard::kernels

@@ -7,7 +7,7 @@
 
 namespace trainyard::kernels {
 
-// Derives m, n, k from the operands, checks them, takes scratch from the Exec.
+// Derives m, n, k from the operands, checks them, takes scratch from the Exec; partials too, where sums are asked for.
 void run_gemm(tensor::Exec& exec, GemmArgs args);
 
 }  // namespace trainyard::kernels

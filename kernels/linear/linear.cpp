@@ -1,6 +1,7 @@
 // Linear layers on the shared product.
 #include "kernels/linear/linear.h"
 
+#include "kernels/activation/activation.h"
 #include "kernels/check.h"
 #include "kernels/gemm/gemm_run.h"
 #include "kernels/gpu_kernels.h"
@@ -39,6 +40,14 @@ void linear_backward_input(tensor::Exec& exec, base::View dy, base::View weight,
   run_gemm(exec, product(dy, 0, weight, 0, dx));
 }
 
+void linear_gelu_backward_input(tensor::Exec& exec, base::View dy, base::View weight, base::View pre, base::View dx) {
+  require_shape(pre, dx.rows(), dx.cols(), "pre");
+  auto g = product(dy, 0, weight, 0, dx);
+  if (exec.on_gpu()) g.gelu_of = mat(pre);
+  run_gemm(exec, g);
+  if (!exec.on_gpu()) gelu_backward(exec, pre, dx, dx);
+}
+
 void linear_backward_input_add(tensor::Exec& exec, base::View dy, base::View weight, base::View dx) {
   auto g = product(dy, 0, weight, 0, dx);
   g.accumulate = 1;
@@ -46,14 +55,16 @@ void linear_backward_input_add(tensor::Exec& exec, base::View dy, base::View wei
 }
 
 void linear_backward_weight(tensor::Exec& exec, base::View dy, base::View x, base::View dweight, base::View dbias) {
-  run_gemm(exec, product(dy, 1, x, 0, dweight));
-  if (!dbias) return;
-  require_shape(dbias, 1, dy.cols(), "dbias");
+  if (dbias) require_shape(dbias, 1, dy.cols(), "dbias");
+  auto g = product(dy, 1, x, 0, dweight);
+  if (exec.on_gpu()) g.sums = mat(dbias);
+  run_gemm(exec, g);
+  if (!dbias || exec.on_gpu()) return;
   exec.run([&exec, dy, dbias] {
     tensor::ArenaScope scope(exec.scratch());
     const auto blocks = (dy.rows() + base::column_sum_rows - 1) / base::column_sum_rows;
     ColumnSumArgs args{mat(dy), mat(dbias), mat(exec.scratch().allocate(dbias.dtype, {blocks, dy.cols()})), exec.threads()};
-    TRAINYARD_CALL(exec, column_sum, args);
+    TRAINYARD_CPU_CALL(column_sum_cpu, (args));
   });
 }
 

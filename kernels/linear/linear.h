@@ -13,12 +13,14 @@ void linear_gelu_forward(tensor::Exec& exec, base::View x, base::View weight, ba
 
 // dx [n, in] = dy [n, out] W, overwritten.
 void linear_backward_input(tensor::Exec& exec, base::View dy, base::View weight, base::View dx);
+// dx = (dy W) * gelu_tanh'(pre), pre and dx [n, in]; pre is what linear_gelu_forward kept. dx must not alias dy.
+void linear_gelu_backward_input(tensor::Exec& exec, base::View dy, base::View weight, base::View pre, base::View dx);
 // dx += dy W. f32 adds the blocks of gemm_block_k to dx in ascending order, f64 the whole product once; bf16 is not offered (the sum would be
 // rounded twice).
 void linear_backward_input_add(tensor::Exec& exec, base::View dy, base::View weight, base::View dx);
 
 // dweight [out, in] = dy^T x, overwritten (beta = 0); f32 for T = f32 and bf16, f64 for f64. dbias [out] or empty: column sums of dy over
-// fixed blocks of base::column_sum_rows rows, blocks added in ascending order. Scratch: base::column_sum_scratch_bytes.
+// fixed blocks of base::column_sum_rows rows, blocks added in ascending order (a GPU: in the order of cuBLASLt where it fuses them). Scratch: base::column_sum_scratch_bytes.
 void linear_backward_weight(tensor::Exec& exec, base::View dy, base::View x, base::View dweight, base::View dbias);
 
 }  // namespace trainyard::kernels

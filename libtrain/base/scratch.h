@@ -52,10 +52,10 @@ constexpr std::int64_t cached_attention_scratch_bytes(std::int64_t t, std::int64
   return scratch_aligned(t * heads * element_bytes);
 }
 
-// On a GPU: what cuBLASLt may use for one product; the products out . dout of every query, f32. Attention's forward pass and rotary positions need nothing.
+// On a GPU: what cuBLASLt may use for one product; the products out . dout of every query, f32 (f64 for f64). Attention's forward pass and rotary positions need nothing.
 inline constexpr std::int64_t gpu_gemm_scratch_bytes = std::int64_t{32} << 20;
-constexpr std::int64_t gpu_attention_backward_scratch_bytes(std::int64_t batch, std::int64_t sequence, std::int64_t heads) {
-  return scratch_aligned(batch * heads * sequence * 4);
+constexpr std::int64_t gpu_attention_backward_scratch_bytes(std::int64_t batch, std::int64_t sequence, std::int64_t heads, std::int64_t element_bytes) {
+  return scratch_aligned(batch * heads * sequence * element_bytes);
 }
 
 }  // namespace trainyard::base

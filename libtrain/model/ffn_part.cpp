@@ -55,17 +55,20 @@ void FfnPart::backward(Step& step, const params::Lease& lease, const params::Gra
     tensor::ArenaScope inner_scope(workspace);
     const auto d_inner = workspace.allocate(step.dtype, {n, t["inner"].cols()});
     const bool gelu = model_.activation == plan::Activation::gelu_tanh;
-    const auto d_activated = gelu ? d_inner : workspace.allocate(step.dtype, {n, model_.ffn});
+    const auto d_activated = gelu ? base::View{} : workspace.allocate(step.dtype, {n, model_.ffn});
     auto d_branch = gradient;
     if (dropout_.active(step)) {   // d_normed is not needed yet: its place holds the branch's gradient
       d_branch = d_normed;
       kernels::dropout_backward(step.exec, dropout_.of(step), gradient, d_branch);
     }
     kernels::linear_backward_weight(step.exec, d_branch, t["activated"], grads.gradient(down_weight_), down_bias_ < 0 ? base::View{} : grads.gradient(down_bias_));
-    kernels::linear_backward_input(step.exec, d_branch, lease.weight(down_weight_), d_activated);
-    if (gelu) kernels::gelu_backward(step.exec, t["inner"], d_activated, d_inner);
-    else kernels::swiglu_backward(step.exec, t["inner"].columns(0, model_.ffn), t["inner"].columns(model_.ffn, model_.ffn), d_activated,
-                                  d_inner.columns(0, model_.ffn), d_inner.columns(model_.ffn, model_.ffn));
+    if (gelu) {
+      kernels::linear_gelu_backward_input(step.exec, d_branch, lease.weight(down_weight_), t["inner"], d_inner);
+    } else {
+      kernels::linear_backward_input(step.exec, d_branch, lease.weight(down_weight_), d_activated);
+      kernels::swiglu_backward(step.exec, t["inner"].columns(0, model_.ffn), t["inner"].columns(model_.ffn, model_.ffn), d_activated,
+                               d_inner.columns(0, model_.ffn), d_inner.columns(model_.ffn, model_.ffn));
+    }
     inner_.backward_weight(step.exec, grads, d_inner, t["normed"]);
     inner_.backward_input(step.exec, lease, d_inner, d_normed);
   }

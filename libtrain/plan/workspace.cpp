@@ -65,8 +65,8 @@ class Workspace {
     return base::gemm_scratch_bytes(rows_, cols, inner_, result == Result::working && s.dtype == base::DType::bf16);
   }
   std::int64_t weight_gradient(std::int64_t out, std::int64_t in) const {
-    const auto bias = m.biases ? base::column_sum_scratch_bytes(n, out, statistics) : 0;
-    return std::max(product(out, in, n, Result::wide), bias);
+    const auto bias = m.biases ? base::column_sum_scratch_bytes(n, out, statistics) : 0, weight = product(out, in, n, Result::wide);
+    return gpu() ? weight + bias : std::max(weight, bias);   // a GPU has both in one call
   }
 
   std::vector<std::int64_t> qkv() const { return {m.hidden, m.kv_heads * m.head_dim(), m.kv_heads * m.head_dim()}; }
@@ -104,7 +104,7 @@ class Workspace {
 
   std::int64_t attention_kernel_forward() const { return gpu() ? 0 : base::attention_forward_scratch_bytes(s.sequence, m.head_dim(), s.threads); }
   std::int64_t attention_kernel_backward() const {
-    if (gpu()) return base::gpu_attention_backward_scratch_bytes(s.batch, s.sequence, m.heads);
+    if (gpu()) return base::gpu_attention_backward_scratch_bytes(s.batch, s.sequence, m.heads, statistics);
     return base::attention_backward_scratch_bytes(s.sequence, m.head_dim(), m.heads / m.kv_heads, s.threads);
   }
 

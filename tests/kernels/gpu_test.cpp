@@ -263,20 +263,29 @@ TEST(Gpu, Norms) {
   }, Same::tolerance, all);
 }
 
+// Epilogues fused into the product, and one after the other.
 TEST(Gpu, Linear) {
-  compare([](Place& place, DType t) {
-    const std::int64_t n = 67, in = 24, out = 36;
-    const auto g = accumulation(t);
-    MatrixBuffer x(t, n, in), w(t, out, in), b(t, 1, out), y(t, n, out), pre(t, n, out), act(t, n, out), dy(t, n, out), dx(t, n, in), dw(g, out, in), db(g, 1, out);
-    x.fill(1), w.fill(2), b.fill(3), dy.fill(4);
-    const auto vx = place(x), vw = place(w), vb = place(b), vdy = place(dy);
-    kernels::linear_forward(place.exec(), vx, vw, vb, place(y));
-    kernels::linear_gelu_forward(place.exec(), vx, vw, vb, place(pre), place(act));
-    kernels::linear_backward_input(place.exec(), vdy, vw, place(dx));
-    kernels::linear_backward_weight(place.exec(), vdy, vx, place(dw), place(db));
-    place.fetch();
-    return Outputs{y, pre, act, dx, dw, db};
-  }, Same::tolerance, all);
+  for (const char* epilogues : {"fused", "apart"}) {
+    setenv("TRAINYARD_EMULATED_EPILOGUES", epilogues, 1);
+    compare([](Place& place, DType t) {
+      const std::int64_t n = 130, in = 24, out = 40;
+      const auto g = accumulation(t);
+      MatrixBuffer x(t, n, in), w(t, out, in), b(t, 1, out), y(t, n, out), pre(t, n, out, 8), act(t, n, out, 16), bare(t, n, out), bare_act(t, n, out);
+      MatrixBuffer dy(t, n, out), dx(t, n, in), dw(g, out, in), db(g, 1, out), dw_alone(g, out, in), inner(t, n, in, 8), dinner(t, n, in, 8);
+      x.fill(1), w.fill(2), b.fill(3), dy.fill(4), inner.fill(5);
+      const auto vx = place(x), vw = place(w), vb = place(b), vdy = place(dy);
+      kernels::linear_forward(place.exec(), vx, vw, vb, place(y));
+      kernels::linear_gelu_forward(place.exec(), vx, vw, vb, place(pre), place(act));
+      kernels::linear_gelu_forward(place.exec(), vx, vw, {}, place(bare), place(bare_act));
+      kernels::linear_backward_input(place.exec(), vdy, vw, place(dx));
+      kernels::linear_gelu_backward_input(place.exec(), vdy, vw, place(inner), place(dinner));
+      kernels::linear_backward_weight(place.exec(), vdy, vx, place(dw), place(db));
+      kernels::linear_backward_weight(place.exec(), vdy, vx, place(dw_alone), {});
+      place.fetch();
+      return Outputs{y, pre, act, bare, bare_act, dx, dinner, dw, db, dw_alone};
+    }, Same::tolerance, all);
+  }
+  unsetenv("TRAINYARD_EMULATED_EPILOGUES");
 }
 
 TEST(Gpu, Products) {
@@ -321,7 +330,7 @@ TEST(Gpu, Attention) {
     for (double dropout : {0.0, 0.25})
       compare([&](Place& place, DType t) {
         const auto T = s[0], heads = s[1], kv = s[2], d = s[3];
-        MatrixBuffer q(t, 2 * T, heads * d, 3), k(t, 2 * T, kv * d, 1), v(t, 2 * T, kv * d), out(t, 2 * T, heads * d, 2), lse(DType::f32, 2 * heads, T);
+        MatrixBuffer q(t, 2 * T, heads * d, 3), k(t, 2 * T, kv * d, 1), v(t, 2 * T, kv * d), out(t, 2 * T, heads * d, 2), lse(accumulation(t), 2 * heads, T);
         MatrixBuffer dout(t, 2 * T, heads * d), dq(t, 2 * T, heads * d), dk(t, 2 * T, kv * d), dv(t, 2 * T, kv * d);
         q.fill(1), k.fill(2), v.fill(3), dout.fill(4);
         std::vector<std::int32_t> start(static_cast<std::size_t>(2 * T), 0);
@@ -333,7 +342,7 @@ TEST(Gpu, Attention) {
         kernels::attention_backward(place.exec(), shape, vq, vk, vv, vs, vo, vl, place(dout), place(dq), place(dk), place(dv));
         place.fetch();
         return Outputs{out, lse, dq, dk, dv};
-      }, Same::tolerance);
+      }, Same::tolerance, all);
 }
 
 // Rows at multiples of 16 bytes in bf16 take tensor cores: several tiles, a ragged last one, documents that begin inside a tile, shared key-value heads.

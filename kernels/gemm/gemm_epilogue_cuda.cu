@@ -1,0 +1,32 @@
+// Epilogues one after the other.
+#include "kernels/gemm/gemm_epilogue.h"
+#include "kernels/gpu_device.h"
+#include "kernels/gpu_entries.h"
+
+namespace trainyard::kernels {
+namespace {
+
+template <class T> __global__ void bias_kernel(GemmArgs g) {
+  const T* bias = static_cast<const T*>(g.bias.data);
+  TRAINYARD_EACH(i, g.m * g.n) {
+    const auto c = i % g.n;
+    T* at = g.c.row<T>(i / g.n) + c;
+    store(at, widen(*at) + widen(bias[c]));
+  }
+}
+
+}  // namespace
+
+const char* gpu::gemm_epilogue(const GemmArgs& g, void* stream) {
+  if (!g.bias.empty()) {
+    with_type(g.c.type, [&]<class T>(T*) { TRAINYARD_LAUNCH(bias_kernel<T>, false, blocks_for(g.m * g.n), 256, stream, g); });
+    if (const auto* failure = launch_failure()) return failure;
+  }
+  if (!g.gelu.empty())
+    if (const auto* failure = gpu::activation({ActivationKernel::gelu_forward, g.c, {}, {}, g.gelu, {}, 1}, stream)) return failure;
+  if (!g.gelu_of.empty())
+    if (const auto* failure = gpu::activation({ActivationKernel::gelu_backward, g.gelu_of, {}, g.c, g.c, {}, 1}, stream)) return failure;
+  return g.sums.empty() ? nullptr : gpu::column_sum({g.a, g.sums, g.partials, 1}, stream);
+}
+
+}  // namespace trainyard::kernels
