@@ -69,6 +69,19 @@ function(train_test path)
   endif()
 endfunction()
 
+# train_test_on_gpu(ROOM/NAME FILTER): two more entries for a test of train_test that can compute on a GPU (TRAINYARD_TEST_DEVICE): ROOM/NAME.gpu on the emulated module,
+# which is slow, so only what FILTER names; ROOM/NAME.device on the CUDA module.
+function(train_test_on_gpu path filter)
+  string(REPLACE "/" "_" target "${path}")
+  add_dependencies(test_${target} trainyard_emulated)
+  add_test(NAME ${path}.gpu COMMAND test_${target} --gtest_filter=${filter})
+  set_tests_properties(${path}.gpu PROPERTIES TIMEOUT 600 ENVIRONMENT "TRAINYARD_TEST_DEVICE=cuda;TRAINYARD_GPU_MODULE=$<TARGET_FILE:trainyard_emulated>;TRAINYARD_EMULATED_GPUS=1")
+  if(TARGET trainyard_cuda)
+    add_test(NAME ${path}.device COMMAND test_${target})
+    set_tests_properties(${path}.device PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS gpu RUN_SERIAL TRUE ENVIRONMENT "TRAINYARD_TEST_DEVICE=cuda")
+  endif()
+endfunction()
+
 # train_gpu_test(ROOM/NAME [LIBRARIES ...]): a test with a main of its own that ends with 77 where there is no GPU. Two entries: ROOM/NAME on the emulated module, on every
 # machine, and ROOM/NAME.device on the CUDA module.
 function(train_gpu_test path)

@@ -66,7 +66,8 @@ void check_parameters(PlainStore& store, const std::vector<plan::Use>& uses, con
   }
 }
 
-void whole_model(const plan::ModelConfig& m, plan::Recompute recompute) {
+void whole_model(plan::ModelConfig m, plan::Recompute recompute) {
+  if (emulated()) m.layers = 1, m.hidden = 16, m.heads /= 2, m.kv_heads /= 2, m.ffn = 24;
   const Batch batch(windows(m), true);
   PlainStore store(m, DType::f64, 3);
   stir(store);
@@ -77,7 +78,7 @@ void whole_model(const plan::ModelConfig& m, plan::Recompute recompute) {
     targets = r.targets;
     return r.loss_sum;
   };
-  check_parameters(store, plan::uses(m), loss, 4);
+  check_parameters(store, plan::uses(m), loss, emulated() ? 1 : 4);
   EXPECT_TRUE(runner.saved.empty());
   EXPECT_EQ(runner.activations.used_bytes(), 0);
   EXPECT_EQ(runner.workspace.used_bytes(), 0);
@@ -111,11 +112,23 @@ void one_block(const std::string& name, const plan::ModelConfig& m, bool wrapped
   PlainStore store(m, DType::f64, 3);
   stir(store);
   const plan::MicroShape shape{2, 13, DType::f64, 1};
-  tensor::Arena activations(tensor::Category::activations, 8 << 20), workspace(tensor::Category::workspace, 32 << 20);
-  const auto exec = tensor::Exec::caller(&workspace, 1);
+  tensor::Arena activations(tensor::Category::activations, 8 << 20, test_device()), workspace(tensor::Category::workspace, 64 << 20, test_device());
+  const auto exec = test_exec(&workspace, 1);
   model::Saved saved(activations);
   const auto n = static_cast<std::size_t>(shape.rows() * m.hidden);
-  std::vector<double> input(n), c(n), stream(n), gradient(n);
+  std::vector<double> input(n), c(n), gradient(n);
+  Twin stream(n * sizeof(double));
+  const auto set = [&](const std::vector<double>& values) {
+    std::memcpy(stream.host.data(), values.data(), stream.host.size());
+    stream.push();
+  };
+  const auto get = [&] {
+    exec->synchronize();
+    stream.pull();
+    std::vector<double> values(n);
+    std::memcpy(values.data(), stream.host.data(), stream.host.size());
+    return values;
+  };
   std::mt19937_64 random(9);
   std::normal_distribution<double> normal(0, 1);
   for (auto& x : input) x = normal(random);
@@ -123,16 +136,18 @@ void one_block(const std::string& name, const plan::ModelConfig& m, bool wrapped
   const auto objective = [&] {
     store.committed.clear();
     model::Step step{*exec, store, batch.micro, DType::f64, 17, model::Mode::train, 0, 0};
-    stream = input;
-    model::Flow flow{base::View::of(stream.data(), {shape.rows(), m.hidden}), {}};
+    set(input);
+    model::Flow flow{base::View(stream.there(), DType::f64, {shape.rows(), m.hidden}, test_device()), {}};
     block->forward(step, flow, saved);
     double value = 0;
+    const auto output = get();
     if (kind != plan::BlockKind::head)
-      for (std::size_t i = 0; i < n; ++i) value += c[i] * stream[i];
-    stream = c;
+      for (std::size_t i = 0; i < n; ++i) value += c[i] * output[i];
+    set(c);
     block->backward(step, flow, saved);
     EXPECT_TRUE(saved.empty());
-    gradient = stream;
+    gradient = get();
+    store.pull();
     return value + step.loss_sum;
   };
   check_parameters(store, block->uses(), objective, 4);

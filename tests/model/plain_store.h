@@ -4,6 +4,7 @@
 #include "libtrain/base/random.h"
 #include "libtrain/params/store.h"
 #include "libtrain/plan/inventory.h"
+#include "tests/model/test_place.h"
 
 #include <cmath>
 #include <limits>
@@ -44,8 +45,15 @@ class PlainStore : public params::ParameterStore {
 
   // Rounds the double master values into the working dtype.
   void publish() {
-    for (std::size_t u = 0; u < units.size(); ++u)
-      for (std::size_t i = 0; i < master[u].size(); ++i) put(weights_[u].data(), dtype_, i, master[u][i]);
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      for (std::size_t i = 0; i < master[u].size(); ++i) put(weights_[u].host.data(), dtype_, i, master[u][i]);
+      weights_[u].push();
+    }
+  }
+  // Brings the gradients to the host, once the work on them is done.
+  void pull() {
+    for (auto& gradients : gradients_)
+      for (auto& g : gradients) g.pull();
   }
 
   // Gradient element of a parameter: the sum over uses in declaration order.
@@ -57,7 +65,7 @@ class PlainStore : public params::ParameterStore {
   }
   double use_gradient(int unit, int use, int slot, std::int64_t index) const {
     const auto at = static_cast<std::size_t>(layouts[static_cast<std::size_t>(unit)].offsets[static_cast<std::size_t>(slot)] + index);
-    const char* p = gradients_[use][static_cast<std::size_t>(unit)].data();
+    const char* p = gradients_[use][static_cast<std::size_t>(unit)].host.data();
     return gradient_dtype_ == base::DType::f64 ? reinterpret_cast<const double*>(p)[at] : reinterpret_cast<const float*>(p)[at];
   }
   // Every committed gradient byte, for comparisons of bits.
@@ -66,7 +74,7 @@ class PlainStore : public params::ParameterStore {
     for (const auto& gradients : gradients_)
       for (std::size_t u = 0; u < units.size(); ++u) {
         const auto bytes = master[u].size() * static_cast<std::size_t>(base::size_of(gradient_dtype_));
-        all.insert(all.end(), gradients[u].begin(), gradients[u].begin() + static_cast<std::ptrdiff_t>(bytes));
+        all.insert(all.end(), gradients[u].host.begin(), gradients[u].host.begin() + static_cast<std::ptrdiff_t>(bytes));
       }
     return all;
   }
@@ -90,7 +98,8 @@ class PlainStore : public params::ParameterStore {
     const auto& unit = units[static_cast<std::size_t>(use.unit)];
     for (std::size_t p = 0; p < unit.parameters.size(); ++p)
       for (std::int64_t i = 0; i < unit.parameters[p].stored_count(); ++i)
-        put(g.data(), gradient_dtype_, static_cast<std::size_t>(layouts[static_cast<std::size_t>(use.unit)].offsets[p] + i), std::numeric_limits<double>::quiet_NaN());
+        put(g.host.data(), gradient_dtype_, static_cast<std::size_t>(layouts[static_cast<std::size_t>(use.unit)].offsets[p] + i), std::numeric_limits<double>::quiet_NaN());
+    g.push();
   }
   base::View gradient(plan::Use use, int slot) override { return view(gradients_[use.use], use.unit, slot, gradient_dtype_); }
   void commit(plan::Use use) override {
@@ -105,16 +114,16 @@ class PlainStore : public params::ParameterStore {
     else if (dtype == base::DType::f32) reinterpret_cast<float*>(data)[i] = static_cast<float>(value);
     else reinterpret_cast<base::bf16*>(data)[i] = base::bf16(static_cast<float>(value));
   }
-  base::View view(std::vector<std::vector<char>>& memory, int unit, int slot, base::DType dtype) {
+  base::View view(std::vector<Twin>& memory, int unit, int slot, base::DType dtype) {
     const auto u = static_cast<std::size_t>(unit), s = static_cast<std::size_t>(slot);
     const auto& shape = units.at(u).parameters.at(s).stored;
-    char* p = memory[u].data() + layouts[u].offsets[s] * base::size_of(dtype);
-    return shape.size() == 1 ? base::View(p, dtype, {shape[0]}) : base::View(p, dtype, {shape.at(0), shape.at(1)});
+    char* p = memory[u].there() + layouts[u].offsets[s] * base::size_of(dtype);
+    return shape.size() == 1 ? base::View(p, dtype, {shape[0]}, test_device()) : base::View(p, dtype, {shape.at(0), shape.at(1)}, test_device());
   }
 
   base::DType dtype_, gradient_dtype_;
   Fill fill_;
-  std::vector<std::vector<char>> weights_, gradients_[2];
+  std::vector<Twin> weights_, gradients_[2];
 };
 
 }  // namespace trainyard::test

@@ -4,6 +4,9 @@
 #include "libtrain/model/decoder.h"
 #include "tests/model/plain_store.h"
 
+#include <algorithm>
+#include <cstring>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -51,13 +54,28 @@ struct Batch {
       }
       micro.samples.push_back(first_sample++);
     }
-    micro.tokens = base::View::of(tokens.data(), {b, t});
-    micro.targets = base::View::of(targets.data(), {b, t});
-    micro.positions = base::View::of(positions.data(), {b, t});
-    micro.document_start = base::View::of(start.data(), {b, t});
-    micro.weights = base::View::of(weights.data(), {b, t});
+    micro.tokens = placed(tokens, b, t);
+    micro.targets = placed(targets, b, t);
+    micro.positions = placed(positions, b, t);
+    micro.document_start = placed(start, b, t);
+    micro.weights = placed(weights, b, t);
+    if (!on_gpu()) return;
+    micro.keys = placed(micro.samples, 1, b).ptr<std::uint64_t>();
+    micro.counted = std::count(weights.begin(), weights.end(), std::uint8_t{1});
   }
   Batch(const Batch&) = delete;
+
+ private:
+  template <class T> base::View placed(std::vector<T>& values, std::int64_t b, std::int64_t t) {
+    auto view = base::View::of(values.data(), {b, t});
+    if (!on_gpu()) return view;
+    auto& twin = twins_.emplace_back(values.size() * sizeof(T));
+    std::memcpy(twin.host.data(), values.data(), twin.host.size());
+    twin.push();
+    view.data = twin.there(), view.device = test_device();
+    return view;
+  }
+  std::deque<Twin> twins_;
 };
 
 // The token formula of tests/golden/pytorch_golden.py.
@@ -77,10 +95,10 @@ inline std::vector<std::vector<std::int32_t>> formula_windows(std::int64_t vocab
 class Runner {
  public:
   Runner(const plan::ModelConfig& model, const plan::MicroShape& shape, plan::Recompute recompute = plan::Recompute::none)
-      : decoder(model, recompute), shape_(shape),
-        activations(tensor::Category::activations, plan::activation_bytes(model, shape, plan::Pass::train, recompute)),
-        workspace(tensor::Category::workspace, plan::workspace_bytes(model, shape, plan::Pass::train, recompute)),
-        exec(tensor::Exec::caller(&workspace, shape.threads)), saved(activations) {}
+      : decoder(model, recompute), shape_(on_device(shape)),
+        activations(tensor::Category::activations, plan::activation_bytes(model, shape_, plan::Pass::train, recompute), test_device()),
+        workspace(tensor::Category::workspace, plan::workspace_bytes(model, shape_, plan::Pass::train, recompute), test_device()),
+        exec(test_exec(&workspace, shape.threads)), saved(activations) {}
 
   struct Result { double loss_sum; std::int64_t targets; };
   Result train(PlainStore& store, const Batch& batch, std::uint64_t seed = 7) {
@@ -88,6 +106,8 @@ class Runner {
     model::Step step{*exec, store, batch.micro, shape_.dtype, seed, model::Mode::train, 0, 0};
     auto flow = decoder.forward(step, saved);
     decoder.backward(step, flow, saved);
+    exec->synchronize();
+    store.pull();
     return {step.loss_sum, step.target_count};
   }
   Result evaluate(PlainStore& store, const Batch& batch) {
@@ -98,6 +118,11 @@ class Runner {
   void logits(PlainStore& store, const Batch& batch, std::int64_t at, base::View out) {
     model::Step step{*exec, store, batch.micro, shape_.dtype, 0, model::Mode::evaluate, 0, 0};
     decoder.logits(step, saved, at, out);
+  }
+
+  static plan::MicroShape on_device(plan::MicroShape shape) {
+    shape.device = test_device().kind;
+    return shape;
   }
 
   model::Decoder decoder;
