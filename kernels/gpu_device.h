@@ -122,6 +122,34 @@ inline unsigned blocks_for(std::int64_t n) {
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x, i##_step = static_cast<std::int64_t>(gridDim.x) * blockDim.x; \
        i < (n); i += i##_step)
 
+// V neighbours, read and written by one instruction.
+template <class T, int V> struct alignas(sizeof(T) * V) Vec {
+  T v[V];
+};
+template <int V, class T> __device__ __forceinline__ Vec<T, V> vec_at(const T* p) { return *reinterpret_cast<const Vec<T, V>*>(p); }
+template <int V, class T> __device__ __forceinline__ void put_vec(T* p, const Vec<T, V>& v) { *reinterpret_cast<Vec<T, V>*>(p) = v; }
+
+// Row and column of the i-th group of a matrix with `per_row` groups in a row; division is done in 32 bits where it can be.
+struct RowGroup {
+  std::int64_t row, group;
+};
+__device__ __forceinline__ RowGroup place_of(std::int64_t i, std::int64_t per_row) {
+  if (((i | per_row) >> 32) != 0) return {i / per_row, i % per_row};
+  const auto row = static_cast<unsigned>(i) / static_cast<unsigned>(per_row);
+  return {static_cast<std::int64_t>(row), static_cast<std::int64_t>(static_cast<unsigned>(i) - row * static_cast<unsigned>(per_row))};
+}
+
+// Do all rows of these matrices (empty ones do not count) consist of whole groups of v elements at multiples of their size?
+template <class... Mats> inline bool in_groups(int v, const Mats&... mats) {
+  const auto fits = [v](const Mat& m) {
+    const int width = m.type == Type::bf16 ? 2 : m.type == Type::f32 ? 4 : 8;
+    return m.empty() || (m.cols % v == 0 && m.pitch % v == 0 && reinterpret_cast<std::uintptr_t>(m.data) % static_cast<unsigned>(v * width) == 0);
+  };
+  return (fits(mats) && ...);
+}
+// How many elements of T make 16 bytes; f64 is for checks and goes one by one.
+template <class T> constexpr int vector_of = sizeof(T) == 2 ? 8 : sizeof(T) == 4 ? 4 : 1;
+
 // Runs body(T*) with a null pointer of the element type.
 template <class Body> inline void with_type(Type type, const Body& body) {
   if (type == Type::f32) body(static_cast<float*>(nullptr));

@@ -1,4 +1,4 @@
-// Element-wise copies, one element a thread.
+// Element-wise copies, four elements a thread where rows allow it.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 
@@ -14,22 +14,32 @@ __device__ void narrow(b16* out, double v) {
   store(out, __uint_as_float(move ? (size > rounded ? bits + 1 : bits - 1) : bits));
 }
 
-template <class A, class B> __global__ void convert_kernel(CastArgs a) {
-  TRAINYARD_EACH(i, a.to.rows * a.to.cols) {
-    const auto r = i / a.to.cols, c = i % a.to.cols;
-    const A in = a.from.row<A>(r)[c];
-    B* out = a.to.row<B>(r) + c;
-    if constexpr (sizeof(A) == sizeof(B)) *out = in;
-    else if constexpr (sizeof(A) == 8 && sizeof(B) == 2) narrow(out, in);
-    else store(out, static_cast<compute_t<B>>(widen(in)));
+template <class A, class B> __device__ __forceinline__ void convert(const A& in, B* out) {
+  if constexpr (sizeof(A) == sizeof(B)) *out = in;
+  else if constexpr (sizeof(A) == 8 && sizeof(B) == 2) narrow(out, in);
+  else store(out, static_cast<compute_t<B>>(widen(in)));
+}
+
+template <class A, class B, int V> __global__ void convert_kernel(CastArgs a) {
+  const std::int64_t groups = a.to.cols / V;
+  TRAINYARD_EACH(i, a.to.rows * groups) {
+    const auto [r, g] = place_of(i, groups);
+    const auto in = vec_at<V>(a.from.row<A>(r) + g * V);
+    Vec<B, V> out;
+    for (int k = 0; k < V; ++k) convert(in.v[k], &out.v[k]);
+    put_vec(a.to.row<B>(r) + g * V, out);
   }
 }
 
-template <class T> __global__ void add_kernel(CastArgs a) {
-  TRAINYARD_EACH(i, a.to.rows * a.to.cols) {
-    const auto r = i / a.to.cols, c = i % a.to.cols;
-    T* out = a.to.row<T>(r) + c;
-    store(out, widen(*out) + widen(a.from.row<T>(r)[c]));
+template <class T, int V> __global__ void add_kernel(CastArgs a) {
+  const std::int64_t groups = a.to.cols / V;
+  TRAINYARD_EACH(i, a.to.rows * groups) {
+    const auto [r, g] = place_of(i, groups);
+    T* to = a.to.row<T>(r) + g * V;
+    auto sum = vec_at<V>(to);
+    const auto more = vec_at<V>(a.from.row<T>(r) + g * V);
+    for (int k = 0; k < V; ++k) store(&sum.v[k], widen(sum.v[k]) + widen(more.v[k]));
+    put_vec(to, sum);
   }
 }
 
@@ -37,19 +47,30 @@ template <class T> __global__ void fill_kernel(CastArgs a) {
   T value;
   if constexpr (sizeof(T) == 2) narrow(&value, a.value);
   else store(&value, static_cast<T>(a.value));
-  TRAINYARD_EACH(i, a.to.rows * a.to.cols) a.to.row<T>(i / a.to.cols)[i % a.to.cols] = value;
+  TRAINYARD_EACH(i, a.to.rows * a.to.cols) {
+    const auto [r, c] = place_of(i, a.to.cols);
+    a.to.row<T>(r)[c] = value;
+  }
 }
 
 }  // namespace
 
 const char* gpu::cast(const CastArgs& a, void* stream) {
-  const auto blocks = blocks_for(a.to.rows * a.to.cols);
-  if (a.what == Elementwise::fill) with_type(a.to.type, [&]<class T>(T*) { TRAINYARD_LAUNCH(fill_kernel<T>, false, blocks, 256, stream, a); });
-  else if (a.what == Elementwise::add) with_type(a.to.type, [&]<class T>(T*) { TRAINYARD_LAUNCH(add_kernel<T>, false, blocks, 256, stream, a); });
+  const bool grouped = in_groups(4, a.from, a.to);
+  const auto n = a.to.rows * a.to.cols;
+  const auto blocks = blocks_for(grouped ? n / 4 : n);
+  if (a.what == Elementwise::fill) with_type(a.to.type, [&]<class T>(T*) { TRAINYARD_LAUNCH(fill_kernel<T>, false, blocks_for(n), 256, stream, a); });
+  else if (a.what == Elementwise::add)
+    with_type(a.to.type, [&]<class T>(T*) {
+      constexpr auto one = add_kernel<T, 1>, four = add_kernel<T, 4>;
+      const auto kernel = grouped ? four : one;
+      TRAINYARD_LAUNCH(kernel, false, blocks, 256, stream, a);
+    });
   else
     with_type(a.from.type, [&]<class A>(A*) {
       with_type(a.to.type, [&]<class B>(B*) {
-        constexpr auto kernel = convert_kernel<A, B>;
+        constexpr auto one = convert_kernel<A, B, 1>, four = convert_kernel<A, B, 4>;
+        const auto kernel = grouped ? four : one;
         TRAINYARD_LAUNCH(kernel, false, blocks, 256, stream, a);
       });
     });

@@ -3,21 +3,26 @@
 
 #include "kernels/check.h"
 #include "kernels/gpu_kernels.h"
-#include "kernels/dropout/dropout_args.h"
+#include "kernels/dropout/dropout_run.h"
 
 namespace trainyard::kernels {
 
 namespace {
 
 void run(tensor::Exec& exec, const Dropout& d, base::View x, base::View residual, base::View y) {
-  require_shape(y, x.rows(), x.cols(), "dropout");
-  TRAINYARD_ASSERT(d.probability >= 0 && d.probability < 1, "dropout probability {}", d.probability);
-  DropoutArgs a{mat(x), mat(residual), mat(y), static_cast<std::uint32_t>(d.probability * 0x1p32), static_cast<float>(1 / (1 - d.probability)),
-                1 / (1 - d.probability), d.seed, d.site, d.samples, d.sequence, d.probability > 0, exec.threads()};
+  const auto a = dropout_args(exec, d, x, residual, y);
   exec.run([&exec, a] { TRAINYARD_CALL(exec, dropout, a); });
 }
 
 }  // namespace
+
+DropoutArgs dropout_args(tensor::Exec& exec, const Dropout& d, base::View x, base::View residual, base::View y) {
+  require_shape(y, x.rows(), x.cols(), "dropout");
+  if (residual) require_shape(residual, x.rows(), x.cols(), "residual");
+  TRAINYARD_ASSERT(d.probability >= 0 && d.probability < 1, "dropout probability {}", d.probability);
+  return {mat(x), mat(residual), mat(y), static_cast<std::uint32_t>(d.probability * 0x1p32), static_cast<float>(1 / (1 - d.probability)),
+                1 / (1 - d.probability), d.seed, d.site, d.samples, d.sequence, d.probability > 0, exec.threads()};
+}
 
 void dropout_forward(tensor::Exec& exec, const Dropout& d, base::View x, base::View y) { run(exec, d, x, {}, y); }
 void dropout_backward(tensor::Exec& exec, const Dropout& d, base::View dy, base::View dx) { run(exec, d, dy, {}, dx); }

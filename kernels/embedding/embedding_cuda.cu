@@ -5,17 +5,24 @@
 namespace trainyard::kernels {
 namespace {
 
-template <class T> __global__ void embedding_forward_kernel(EmbeddingArgs a) {
-  TRAINYARD_EACH(i, a.rows.rows * a.rows.cols) {
-    const auto r = i / a.rows.cols, c = i % a.rows.cols;
-    const T token = a.table.row<T>(a.tokens[r])[c];
-    if (a.position_table.empty()) a.rows.row<T>(r)[c] = token;
-    else store(a.rows.row<T>(r) + c, widen(token) + widen(a.position_table.row<T>(a.positions[r])[c]));
+template <class T, int V> __global__ void embedding_forward_kernel(EmbeddingArgs a) {
+  const std::int64_t groups = a.rows.cols / V;
+  TRAINYARD_EACH(i, a.rows.rows * groups) {
+    const auto [r, g] = place_of(i, groups);
+    auto row = vec_at<V>(a.table.row<T>(a.tokens[r]) + g * V);
+    if (!a.position_table.empty()) {
+      const auto position = vec_at<V>(a.position_table.row<T>(a.positions[r]) + g * V);
+      for (int k = 0; k < V; ++k) store(&row.v[k], widen(row.v[k]) + widen(position.v[k]));
+    }
+    put_vec(a.rows.row<T>(r) + g * V, row);
   }
 }
 
 template <class G> __global__ void clear_kernel(Mat table) {
-  TRAINYARD_EACH(i, table.rows * table.cols) table.row<G>(i / table.cols)[i % table.cols] = 0;
+  TRAINYARD_EACH(i, table.rows * table.cols) {
+    const auto [r, c] = place_of(i, table.cols);
+    table.row<G>(r)[c] = 0;
+  }
 }
 
 template <class T, class G> __global__ void embedding_backward_kernel(EmbeddingArgs a) {
@@ -43,7 +50,12 @@ template <class T, class G> __global__ void embedding_backward_kernel(EmbeddingA
 }  // namespace
 
 const char* gpu::embedding_forward(const EmbeddingArgs& a, void* stream) {
-  with_type(a.rows.type, [&]<class T>(T*) { TRAINYARD_LAUNCH(embedding_forward_kernel<T>, false, blocks_for(a.rows.rows * a.rows.cols), 256, stream, a); });
+  with_type(a.rows.type, [&]<class T>(T*) {
+    constexpr auto one = embedding_forward_kernel<T, 1>, many = embedding_forward_kernel<T, vector_of<T>>;
+    const bool grouped = in_groups(vector_of<T>, a.rows, a.table, a.position_table);
+    const auto kernel = grouped ? many : one;
+    TRAINYARD_LAUNCH(kernel, false, blocks_for(a.rows.rows * a.rows.cols / (grouped ? vector_of<T> : 1)), 256, stream, a);
+  });
   return launch_failure();
 }
 

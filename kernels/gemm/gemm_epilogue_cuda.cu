@@ -9,8 +9,8 @@ namespace {
 template <class T> __global__ void bias_kernel(GemmArgs g) {
   const T* bias = static_cast<const T*>(g.bias.data);
   TRAINYARD_EACH(i, g.m * g.n) {
-    const auto c = i % g.n;
-    T* at = g.c.row<T>(i / g.n) + c;
+    const auto [r, c] = place_of(i, g.n);
+    T* at = g.c.row<T>(r) + c;
     store(at, widen(*at) + widen(bias[c]));
   }
 }

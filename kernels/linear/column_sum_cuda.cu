@@ -8,7 +8,7 @@ namespace {
 
 template <class T, class G> __global__ void partial_kernel(ColumnSumArgs a) {
   TRAINYARD_EACH(i, a.partials.rows * a.x.cols) {
-    const auto b = i / a.x.cols, c = i % a.x.cols;
+    const auto [b, c] = place_of(i, a.x.cols);
     const auto end = (b + 1) * base::column_sum_rows < a.x.rows ? (b + 1) * base::column_sum_rows : a.x.rows;
     G sum = 0;
     for (auto r = b * base::column_sum_rows; r < end; ++r) sum += widen(a.x.row<T>(r)[c]);

@@ -3,6 +3,7 @@
 
 #include "kernels/check.h"
 #include "kernels/gpu_kernels.h"
+#include "kernels/dropout/dropout_run.h"
 #include "kernels/norm/norm_args.h"
 #include "libtrain/base/scratch.h"
 
@@ -10,11 +11,11 @@ namespace trainyard::kernels {
 
 namespace {
 
-void forward(tensor::Exec& exec, base::View x, base::View weight, base::View bias, double epsilon, base::View y, base::View mean, base::View rstd) {
+void forward(tensor::Exec& exec, base::View x, base::View weight, base::View bias, double epsilon, base::View y, base::View mean, base::View rstd, const DropoutArgs& sum = {}) {
   require_shape(y, x.rows(), x.cols(), "norm");
   require_shape(weight, 1, x.cols(), "norm weight");
   TRAINYARD_ASSERT(rstd.count() == x.rows() && rstd.dtype == accumulation_of(x.dtype), "statistics of {} rows", rstd.count());
-  NormArgs a{mat(x), mat(weight), mat(bias), mat(y), mat(mean), mat(rstd), epsilon, {}, {}, {}, {}, {}, 0, exec.threads()};
+  NormArgs a{mat(x), mat(weight), mat(bias), mat(y), mat(mean), mat(rstd), epsilon, {}, {}, {}, {}, {}, 0, exec.threads(), sum};
   exec.run([&exec, a] { TRAINYARD_CALL(exec, norm_forward, a); });
 }
 
@@ -22,13 +23,21 @@ void backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight
               base::View dbias, Into into) {
   require_shape(dy, x.rows(), x.cols(), "norm gradient");
   require_shape(dx, x.rows(), x.cols(), "norm gradient");
-  NormArgs a{mat(x), mat(weight), {}, {}, mat(mean), mat(rstd), 0, mat(dy), mat(dx), mat(dweight), mat(dbias), {}, into == Into::add, exec.threads()};
+  NormArgs a{mat(x), mat(weight), {}, {}, mat(mean), mat(rstd), 0, mat(dy), mat(dx), mat(dweight), mat(dbias), {}, into == Into::add, exec.threads(), {}};
   exec.run([&exec, a, dweight]() mutable {
     tensor::ArenaScope scope(exec.scratch());
     const auto blocks = (a.x.rows + base::column_sum_rows - 1) / base::column_sum_rows;
     a.partials = mat(exec.scratch().allocate(dweight.dtype, {2 * blocks, a.x.cols}));
     TRAINYARD_CALL(exec, norm_backward, a);
   });
+}
+
+// One pass on a GPU; on the CPU the sum first, which stays in the nearest caches of the team.
+void residual_forward(tensor::Exec& exec, base::View residual, base::View branch, const Dropout& dropout, base::View sum, base::View weight, base::View bias, double epsilon,
+                      base::View y, base::View mean, base::View rstd) {
+  if (exec.on_gpu()) return forward(exec, sum, weight, bias, epsilon, y, mean, rstd, dropout_args(exec, dropout, branch, residual, sum));
+  dropout_add(exec, dropout, residual, branch, sum);
+  forward(exec, sum, weight, bias, epsilon, y, mean, rstd);
 }
 
 }  // namespace
@@ -42,13 +51,12 @@ void rms_norm_forward(tensor::Exec& exec, base::View x, base::View weight, doubl
 }
 void layer_norm_residual_forward(tensor::Exec& exec, base::View residual, base::View branch, const Dropout& dropout, base::View sum, base::View weight,
                                  base::View bias, double epsilon, base::View y, base::View mean, base::View rstd) {
-  dropout_add(exec, dropout, residual, branch, sum);
-  layer_norm_forward(exec, sum, weight, bias, epsilon, y, mean, rstd);
+  TRAINYARD_ASSERT(bias && mean, "layer norm needs a bias and means");
+  residual_forward(exec, residual, branch, dropout, sum, weight, bias, epsilon, y, mean, rstd);
 }
 void rms_norm_residual_forward(tensor::Exec& exec, base::View residual, base::View branch, const Dropout& dropout, base::View sum, base::View weight,
                                double epsilon, base::View y, base::View rstd) {
-  dropout_add(exec, dropout, residual, branch, sum);
-  rms_norm_forward(exec, sum, weight, epsilon, y, rstd);
+  residual_forward(exec, residual, branch, dropout, sum, weight, {}, epsilon, y, {}, rstd);
 }
 void layer_norm_backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View mean, base::View rstd, base::View dx, base::View dweight,
                          base::View dbias, Into into) {

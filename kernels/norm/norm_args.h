@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/dispatch.h"
+#include "kernels/dropout/dropout_args.h"
 #include "kernels/mat.h"
 
 namespace trainyard::kernels {
@@ -13,6 +14,7 @@ struct NormArgs {
   Mat dy, dx, dweight, dbias, partials;   // partials: [2 * blocks, h]
   int add = 0;
   int threads = 1;
+  DropoutArgs sum = {};   // on a GPU, forward: where its x is given, a.x is first filled with residual + dropout(x)
 };
 TRAINYARD_CPU_KERNEL(void, norm_forward_cpu, (const NormArgs& args))
 TRAINYARD_CPU_KERNEL(void, norm_backward_cpu, (const NormArgs& args))

@@ -1,4 +1,5 @@
-// Norms: a block works on one row; weight gradients are summed by fixed blocks of rows, as on the CPU.
+// Norms: a warp works on one row, 16 bytes a thread at a time; weight gradients are summed by fixed blocks of rows, as on the CPU.
+#include "kernels/dropout/dropout_device.h"
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 #include "libtrain/base/scratch.h"
@@ -6,34 +7,63 @@
 namespace trainyard::kernels {
 namespace {
 
-template <class T> __global__ void __launch_bounds__(row_threads) norm_forward_kernel(NormArgs a) {
+constexpr int rows_of_block = row_threads / 32;
+
+// Where the row is a sum first: x = residual + dropout(branch). Group g of V channels.
+template <class T, int V> __device__ __forceinline__ Vec<T, V> summed(const NormArgs& a, std::int64_t r, std::int64_t g) {
   using G = compute_t<T>;
-  __shared__ G shared[row_threads / 32];
-  const std::int64_t r = blockIdx.x, n = a.x.cols;
-  const T* x = a.x.row<T>(r);
+  const auto residual = vec_at<V>(a.sum.residual.row<T>(r) + g * V), branch = vec_at<V>(a.sum.x.row<T>(r) + g * V);
+  Vec<T, V> out;
+  for (int k0 = 0; k0 < V; k0 += 4) {
+    const auto first = g * V + k0;
+    const auto keep = kept_of<G>(a.sum, r, first / 4);
+    for (int k = k0; k < k0 + 4 && k < V; ++k)
+      store(&out.v[k], static_cast<G>(widen(residual.v[k])) + keep(static_cast<int>((first + k - k0) % 4), static_cast<G>(widen(branch.v[k]))));
+  }
+  return out;
+}
+
+// The three passes read the row from the nearest cache after the first.
+template <class T, int V> __global__ void __launch_bounds__(row_threads) norm_forward_kernel(NormArgs a) {
+  using G = compute_t<T>;
+  const std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * rows_of_block + threadIdx.x / 32, n = a.x.cols, groups = n / V;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  if (r >= a.x.rows) return;
+  T* x = a.x.row<T>(r);
   const T* weight = static_cast<const T*>(a.weight.data);
+  const T* bias = static_cast<const T*>(a.bias.data);
   T* y = a.y.row<T>(r);
-  const bool centred = !a.mean.empty();
-  G mean = 0;
-  if (centred) {
-    G sum = 0;
-    for (std::int64_t i = threadIdx.x; i < n; i += row_threads) sum += widen(x[i]);
-    mean = block_sum(sum, shared) / static_cast<G>(n);
+  const bool centred = !a.mean.empty(), sums = !a.sum.x.empty();
+  G total = 0;
+  for (std::int64_t g = lane; g < groups && (centred || sums); g += 32) {
+    Vec<T, V> in;
+    if (sums) put_vec(x + g * V, in = summed<T, V>(a, r, g));
+    else in = vec_at<V>(x + g * V);
+    for (int k = 0; k < V; ++k) total += widen(in.v[k]);
   }
+  const G mean = centred ? warp_sum(total) / static_cast<G>(n) : G(0);
   G square = 0;
-  for (std::int64_t i = threadIdx.x; i < n; i += row_threads) {
-    const G d = static_cast<G>(widen(x[i])) - mean;
-    square += d * d;
+  for (std::int64_t g = lane; g < groups; g += 32) {
+    const auto in = vec_at<V>(x + g * V);
+    for (int k = 0; k < V; ++k) {
+      const G d = static_cast<G>(widen(in.v[k])) - mean;
+      square += d * d;
+    }
   }
-  const G rstd = G(1) / sqrt_of(block_sum(square, shared) / static_cast<G>(n) + static_cast<G>(a.epsilon));
-  if (threadIdx.x == 0) {
+  const G rstd = G(1) / sqrt_of(warp_sum(square) / static_cast<G>(n) + static_cast<G>(a.epsilon));
+  if (lane == 0) {
     static_cast<G*>(a.rstd.data)[r] = rstd;
     if (centred) static_cast<G*>(a.mean.data)[r] = mean;
   }
-  const T* bias = static_cast<const T*>(a.bias.data);
-  for (std::int64_t i = threadIdx.x; i < n; i += row_threads) {
-    const G scaled = (static_cast<G>(widen(x[i])) - mean) * rstd * static_cast<G>(widen(weight[i]));
-    store(&y[i], centred ? scaled + static_cast<G>(widen(bias[i])) : scaled);
+  for (std::int64_t g = lane; g < groups; g += 32) {
+    const auto in = vec_at<V>(x + g * V), w = vec_at<V>(weight + g * V);
+    const auto b = centred ? vec_at<V>(bias + g * V) : w;
+    Vec<T, V> out;
+    for (int k = 0; k < V; ++k) {
+      const G scaled = (static_cast<G>(widen(in.v[k])) - mean) * rstd * static_cast<G>(widen(w.v[k]));
+      store(&out.v[k], centred ? scaled + static_cast<G>(widen(b.v[k])) : scaled);
+    }
+    put_vec(y + g * V, out);
   }
 }
 
@@ -43,7 +73,7 @@ template <class T> __global__ void norm_partial_kernel(NormArgs a) {
   const std::int64_t blocks = a.partials.rows / 2;
   const bool centred = !a.mean.empty();
   TRAINYARD_EACH(i, blocks * a.x.cols) {
-    const auto b = i / a.x.cols, c = i % a.x.cols;
+    const auto [b, c] = place_of(i, a.x.cols);
     const auto end = (b + 1) * base::column_sum_rows < a.x.rows ? (b + 1) * base::column_sum_rows : a.x.rows;
     G weight = 0, bias = 0;
     for (auto r = b * base::column_sum_rows; r < end; ++r) {
@@ -68,10 +98,11 @@ template <class G> __global__ void norm_total_kernel(NormArgs a) {
 }
 
 // With xh = (x - mean) rstd and gw = dy weight: dx = rstd (gw - mean(gw) - xh mean(gw xh)); RMS norm drops the mean(gw) term. After the partial sums: dx may be dy.
-template <class T> __global__ void __launch_bounds__(row_threads) norm_backward_kernel(NormArgs a) {
+template <class T, int V> __global__ void __launch_bounds__(row_threads) norm_backward_kernel(NormArgs a) {
   using G = compute_t<T>;
-  __shared__ G shared[row_threads / 32];
-  const std::int64_t r = blockIdx.x, n = a.x.cols;
+  const std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * rows_of_block + threadIdx.x / 32, n = a.x.cols, groups = n / V;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  if (r >= a.x.rows) return;
   const T* x = a.x.row<T>(r);
   const T* dy = a.dy.row<T>(r);
   T* dx = a.dx.row<T>(r);
@@ -79,25 +110,39 @@ template <class T> __global__ void __launch_bounds__(row_threads) norm_backward_
   const bool centred = !a.mean.empty();
   const G rstd = static_cast<const G*>(a.rstd.data)[r], mean = centred ? static_cast<const G*>(a.mean.data)[r] : G(0);
   G plain = 0, along = 0;
-  for (std::int64_t i = threadIdx.x; i < n; i += row_threads) {
-    const G scaled = static_cast<G>(widen(dy[i])) * static_cast<G>(widen(weight[i]));
-    plain += scaled;
-    along += scaled * ((static_cast<G>(widen(x[i])) - mean) * rstd);
+  for (std::int64_t g = lane; g < groups; g += 32) {
+    const auto in = vec_at<V>(x + g * V), d = vec_at<V>(dy + g * V), w = vec_at<V>(weight + g * V);
+    for (int k = 0; k < V; ++k) {
+      const G scaled = static_cast<G>(widen(d.v[k])) * static_cast<G>(widen(w.v[k]));
+      plain += scaled;
+      along += scaled * ((static_cast<G>(widen(in.v[k])) - mean) * rstd);
+    }
   }
-  plain = block_sum(plain, shared) / static_cast<G>(n);
-  along = block_sum(along, shared) / static_cast<G>(n);
+  plain = warp_sum(plain) / static_cast<G>(n);
+  along = warp_sum(along) / static_cast<G>(n);
   if (!centred) plain = 0;
-  for (std::int64_t i = threadIdx.x; i < n; i += row_threads) {
-    const G scaled = static_cast<G>(widen(dy[i])) * static_cast<G>(widen(weight[i]));
-    const G through = rstd * (scaled - plain - (static_cast<G>(widen(x[i])) - mean) * rstd * along);
-    store(&dx[i], a.add ? static_cast<G>(widen(dx[i])) + through : through);
+  for (std::int64_t g = lane; g < groups; g += 32) {
+    const auto in = vec_at<V>(x + g * V), d = vec_at<V>(dy + g * V), w = vec_at<V>(weight + g * V), before = a.add ? vec_at<V>(dx + g * V) : d;
+    Vec<T, V> out;
+    for (int k = 0; k < V; ++k) {
+      const G scaled = static_cast<G>(widen(d.v[k])) * static_cast<G>(widen(w.v[k]));
+      const G through = rstd * (scaled - plain - (static_cast<G>(widen(in.v[k])) - mean) * rstd * along);
+      store(&out.v[k], a.add ? static_cast<G>(widen(before.v[k])) + through : through);
+    }
+    put_vec(dx + g * V, out);
   }
 }
+
+unsigned blocks_of(const NormArgs& a) { return static_cast<unsigned>((a.x.rows + rows_of_block - 1) / rows_of_block); }
 
 }  // namespace
 
 const char* gpu::norm_forward(const NormArgs& a, void* stream) {
-  with_type(a.x.type, [&]<class T>(T*) { TRAINYARD_LAUNCH(norm_forward_kernel<T>, true, static_cast<unsigned>(a.x.rows), row_threads, stream, a); });
+  with_type(a.x.type, [&]<class T>(T*) {
+    constexpr auto one = norm_forward_kernel<T, 1>, many = norm_forward_kernel<T, vector_of<T>>;
+    const auto kernel = in_groups(vector_of<T>, a.x, a.weight, a.bias, a.y, a.sum.x, a.sum.residual) ? many : one;
+    TRAINYARD_LAUNCH(kernel, true, blocks_of(a), row_threads, stream, a);
+  });
   return launch_failure();
 }
 
@@ -106,7 +151,9 @@ const char* gpu::norm_backward(const NormArgs& a, void* stream) {
     using G = compute_t<T>;
     TRAINYARD_LAUNCH(norm_partial_kernel<T>, false, blocks_for(a.partials.rows / 2 * a.x.cols), 256, stream, a);
     TRAINYARD_LAUNCH(norm_total_kernel<G>, false, blocks_for(a.x.cols), 256, stream, a);
-    TRAINYARD_LAUNCH(norm_backward_kernel<T>, true, static_cast<unsigned>(a.x.rows), row_threads, stream, a);
+    constexpr auto one = norm_backward_kernel<T, 1>, many = norm_backward_kernel<T, vector_of<T>>;
+    const auto kernel = in_groups(vector_of<T>, a.x, a.weight, a.dy, a.dx) ? many : one;
+    TRAINYARD_LAUNCH(kernel, true, blocks_of(a), row_threads, stream, a);
   });
   return launch_failure();
 }

@@ -9,7 +9,7 @@ template <class T> __global__ void rotary_kernel(RotaryGpuArgs a) {
   using F = compute_t<T>;
   const auto half = a.head_dim / 2;
   TRAINYARD_EACH(i, a.x.rows * half) {   // the angle is shared by all heads
-    const auto r = i / half, pair = i % half;
+    const auto [r, pair] = place_of(i, half);
     const double angle = a.positions[r] * pow(a.base, -2.0 * static_cast<double>(pair) / static_cast<double>(a.head_dim));
     const F c = static_cast<F>(cos(angle)), s = static_cast<F>(a.direction * sin(angle));
     for (std::int64_t h = 0; h < a.heads; ++h) {

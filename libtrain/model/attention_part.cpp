@@ -44,8 +44,7 @@ kernels::AttentionShape AttentionPart::geometry(const Step& step) const {
   return a;
 }
 
-void AttentionPart::forward(Step& step, const params::Lease& lease, base::View stream, const SavedSet& t) const {
-  auto& workspace = step.exec.scratch();
+void AttentionPart::forward(Step& step, const params::Lease& lease, base::View stream, base::View branch, const SavedSet& t) const {
   norm_.forward(step, lease, stream, t);
   qkv_.forward(step.exec, lease, t["normed"], t["qkv"]);
   const auto heads = split(t["qkv"]);
@@ -55,10 +54,7 @@ void AttentionPart::forward(Step& step, const params::Lease& lease, base::View s
   }
   if (step.past == nullptr) kernels::attention_forward(step.exec, geometry(step), heads.q, heads.k, heads.v, step.micro.document_start, t["mixed"], t["logsumexp"]);
   else remember(step, heads, t["mixed"], t["logsumexp"]);
-  tensor::ArenaScope scope(workspace);
-  const auto branch = workspace.allocate(step.dtype, {stream.rows(), stream.cols()});
   kernels::linear_forward(step.exec, t["mixed"], lease.weight(output_weight_), output_bias_ < 0 ? base::View{} : lease.weight(output_bias_), branch);
-  kernels::dropout_add(step.exec, residual_.of(step), stream, branch, stream);
 }
 
 // Keeps the new rows; a first pass then is ordinary attention, a later one looks back.

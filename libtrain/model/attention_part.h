@@ -1,4 +1,4 @@
-// AttentionPart: the attention branch of a layer: x + dropout(output(attention(q, k, v of norm(x)))).
+// AttentionPart: the attention branch of a layer: output(attention(q, k, v of norm(x))), to be added to x with dropout.
 #pragma once
 
 #include "kernels/attention/attention.h"
@@ -14,7 +14,9 @@ namespace trainyard::model {
 class AttentionPart {
  public:
   AttentionPart(const plan::ModelConfig& model, Declaration& declaration, std::int64_t index, const std::string& layer);
-  void forward(Step& step, const params::Lease& lease, base::View stream, const SavedSet& tensors) const;
+  // Fills `branch`; the stream stays. Adding is left to the norm behind it.
+  void forward(Step& step, const params::Lease& lease, base::View stream, base::View branch, const SavedSet& tensors) const;
+  kernels::Dropout residual_dropout(const Step& step) const { return residual_.of(step); }
   // gradient: of the output of the branch's layer on entry, of its input on return.
   void backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View gradient, const SavedSet& tensors) const;
 

@@ -36,14 +36,11 @@ void FfnPart::activate(Step& step, const params::Lease& lease, const SavedSet& t
   kernels::swiglu_forward(step.exec, t["inner"].columns(0, model_.ffn), t["inner"].columns(model_.ffn, model_.ffn), t["activated"]);
 }
 
-void FfnPart::forward(Step& step, const params::Lease& lease, base::View stream, const SavedSet& t) const {
-  auto& workspace = step.exec.scratch();
-  norm_.forward(step, lease, stream, t);
+void FfnPart::forward(Step& step, const params::Lease& lease, base::View stream, base::View branch, const kernels::Dropout& dropout, const SavedSet& t) const {
+  const auto x = norm_.forward_sum(step, lease, stream, branch, dropout, t);
   activate(step, lease, t);
-  tensor::ArenaScope scope(workspace);
-  const auto branch = workspace.allocate(step.dtype, {stream.rows(), stream.cols()});
   kernels::linear_forward(step.exec, t["activated"], lease.weight(down_weight_), down_bias_ < 0 ? base::View{} : lease.weight(down_bias_), branch);
-  kernels::dropout_add(step.exec, dropout_.of(step), stream, branch, stream);
+  kernels::dropout_add(step.exec, dropout_.of(step), x, branch, stream);
 }
 
 void FfnPart::backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View gradient, const SavedSet& t) const {

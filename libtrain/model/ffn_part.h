@@ -1,4 +1,4 @@
-// FfnPart: the feed-forward branch of a layer: x + dropout(down(activation(up(norm(x))))).
+// FfnPart: the feed-forward branch of a layer: x + dropout(down(activation(up(norm(x))))), where x is the stream and the branch before.
 #pragma once
 
 #include "libtrain/model/dropout_site.h"
@@ -11,7 +11,8 @@ namespace trainyard::model {
 class FfnPart {
  public:
   FfnPart(const plan::ModelConfig& model, Declaration& declaration, const std::string& layer);
-  void forward(Step& step, const params::Lease& lease, base::View stream, const SavedSet& tensors) const;
+  // x = stream + dropout(branch), norm and all, ends in the stream; `branch` is used for this branch then.
+  void forward(Step& step, const params::Lease& lease, base::View stream, base::View branch, const kernels::Dropout& dropout, const SavedSet& tensors) const;
   // gradient: of the output of the branch's layer on entry, of its input on return.
   void backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View gradient, const SavedSet& tensors) const;
 

@@ -30,12 +30,13 @@ std::int64_t targets_of(const MicroBatch& micro) {
 // The buffers of the loss, and what a chunk does with them.
 struct HeadBlock::Loss {
   Loss(Step& step, const plan::ModelConfig& model, std::int64_t n)
-      : step_(step), vocabulary_(model.vocabulary), n_(n), losses_(step.exec.scratch().allocate(base::DType::f64, {n})),
-        logits_(step.exec.scratch().allocate(accumulation_of(step.dtype), {std::min(n, plan::head_chunk_tokens), model.stored_vocabulary()})),
+      : step_(step), vocabulary_(model.vocabulary), n_(n), chunk_(plan::head_chunk_tokens(step.exec.device().kind)), losses_(step.exec.scratch().allocate(base::DType::f64, {n})),
+        logits_(step.exec.scratch().allocate(accumulation_of(step.dtype), {std::min(n, plan::head_chunk_tokens(step.exec.device().kind)), model.stored_vocabulary()})),
         narrow_(step.mode == Mode::train && step.dtype == base::DType::bf16 ? step.exec.scratch().allocate(step.dtype, {logits_.rows(), logits_.cols()})
                                                                            : base::View{}) {}
 
-  std::int64_t rows(std::int64_t first) const { return std::min(plan::head_chunk_tokens, n_ - first); }
+  std::int64_t rows(std::int64_t first) const { return std::min(chunk_, n_ - first); }
+  std::int64_t step() const { return chunk_; }
   // The gradient of the chunk's logits, in the working dtype; empty in evaluation.
   base::View chunk(std::int64_t first, base::View table, base::View normed) const {
     const auto c = rows(first);
@@ -54,7 +55,7 @@ struct HeadBlock::Loss {
 
  private:
   Step& step_;
-  std::int64_t vocabulary_, n_;
+  std::int64_t vocabulary_, n_, chunk_;
   base::View losses_, logits_, narrow_;
 };
 
@@ -80,7 +81,7 @@ void HeadBlock::forward(Step& step, Flow& flow, Saved& saved) {
   const auto table = tokens ? tokens->weight(0) : own.weight(table_);
   tensor::ArenaScope scope(step.exec.scratch());
   const Loss loss(step, model_, flow.main.rows());
-  for (std::int64_t first = 0; first < flow.main.rows(); first += plan::head_chunk_tokens) loss.chunk(first, table, (*tensors)["normed"]);
+  for (std::int64_t first = 0; first < flow.main.rows(); first += loss.step()) loss.chunk(first, table, (*tensors)["normed"]);
   loss.close();
 }
 
@@ -105,7 +106,7 @@ void HeadBlock::backward(Step& step, Flow& flow, Saved& saved) {
 void HeadBlock::backward_loss(Step& step, base::View d_normed, base::View normed, base::View table, base::View d_table) {
   tensor::ArenaScope scope(step.exec.scratch());
   const Loss loss(step, model_, normed.rows());
-  for (std::int64_t first = 0; first < normed.rows(); first += plan::head_chunk_tokens) {
+  for (std::int64_t first = 0; first < normed.rows(); first += loss.step()) {
     const auto c = loss.rows(first);
     const auto gradient = loss.chunk(first, table, normed);
     kernels::linear_backward_input(step.exec, gradient, table, d_normed.row_range(first, c));

@@ -5,7 +5,7 @@
 
 namespace trainyard::model {
 
-// Training: forward saves the normed stream and leases the norm only; backward makes logits of plan::head_chunk_tokens tokens at a time,
+// Training: forward saves the normed stream and leases the norm only; backward makes logits of plan::head_chunk_tokens(device) tokens at a time,
 // turns them in place into the loss and its gradient, and from that the stream's gradient and the table's. Evaluation: forward makes the
 // loss alone, of the same chunks, so both give the same bits.
 //

@@ -11,8 +11,11 @@ LayerBlock::LayerBlock(const plan::ModelConfig& model, std::int64_t layer)
 
 void LayerBlock::forward(Step& step, Flow& flow, Saved& saved) {
   const auto lease = step.store.lease(use_);
-  attention_.forward(step, lease, flow.main, *PartTensors(model_, plan::Part::attention, step, saved));
-  ffn_.forward(step, lease, flow.main, *PartTensors(model_, plan::Part::ffn, step, saved));
+  auto& workspace = step.exec.scratch();
+  tensor::ArenaScope scope(workspace);
+  const auto branch = workspace.allocate(step.dtype, {flow.main.rows(), flow.main.cols()});
+  attention_.forward(step, lease, flow.main, branch, *PartTensors(model_, plan::Part::attention, step, saved));
+  ffn_.forward(step, lease, flow.main, branch, attention_.residual_dropout(step), *PartTensors(model_, plan::Part::ffn, step, saved));
 }
 
 void LayerBlock::backward(Step& step, Flow& flow, Saved& saved) {

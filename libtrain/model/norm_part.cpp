@@ -17,6 +17,15 @@ void NormPart::forward(Step& step, const params::Lease& lease, base::View stream
     kernels::rms_norm_forward(step.exec, stream, lease.weight(weight_), epsilon_, t["normed"], t["inverse"]);
 }
 
+base::View NormPart::forward_sum(Step& step, const params::Lease& lease, base::View stream, base::View branch, const kernels::Dropout& dropout, const SavedSet& t) const {
+  const auto input = t.find("input"), sum = input ? input : stream;
+  if (kind_ == plan::Norm::layer)
+    kernels::layer_norm_residual_forward(step.exec, stream, branch, dropout, sum, lease.weight(weight_), lease.weight(bias_), epsilon_, t["normed"], t["mean"], t["inverse"]);
+  else
+    kernels::rms_norm_residual_forward(step.exec, stream, branch, dropout, sum, lease.weight(weight_), epsilon_, t["normed"], t["inverse"]);
+  return sum;
+}
+
 void NormPart::backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View d_normed, const SavedSet& t,
                         base::View gradient) const {
   const auto into = d_normed.data == gradient.data ? kernels::Into::overwrite : kernels::Into::add;

@@ -1,6 +1,7 @@
 // NormPart: LayerNorm or RMSNorm at the mouth of a branch.
 #pragma once
 
+#include "kernels/dropout/dropout.h"
 #include "libtrain/model/declaration.h"
 #include "libtrain/model/saved.h"
 
@@ -14,6 +15,8 @@ class NormPart {
   NormPart(const plan::ModelConfig& model, Declaration& declaration, const std::string& name);
   // Copies the stream to "input" in training, and fills the statistics and "normed".
   void forward(Step& step, const params::Lease& lease, base::View stream, const SavedSet& tensors) const;
+  // The same of stream + dropout(branch). In training that sum lies in "input" alone afterwards, in evaluation in the stream; the place is returned.
+  base::View forward_sum(Step& step, const params::Lease& lease, base::View stream, base::View branch, const kernels::Dropout& dropout, const SavedSet& tensors) const;
   // gradient += the gradient through the norm of d_normed; where both are the same view, it is overwritten. The gradients of weight and bias
   // are overwritten.
   void backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View d_normed, const SavedSet& tensors, base::View gradient) const;

@@ -53,6 +53,6 @@ std::int64_t backward_workspace_bytes(const ModelConfig& model, BlockKind kind, 
 std::int64_t workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass, Recompute recompute = Recompute::none);
 
 // The head makes logits for this many tokens at a time: whole-batch logits never exist. Part of the numerics, never tuned at run time.
-inline constexpr std::int64_t head_chunk_tokens = 256;
+constexpr std::int64_t head_chunk_tokens(base::DeviceKind device) { return device == base::DeviceKind::cuda ? 1024 : 256; }
 
 }  // namespace trainyard::plan

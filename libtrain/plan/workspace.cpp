@@ -18,15 +18,9 @@ class Workspace {
 
   std::int64_t embedding() const { return 0; }
 
-  std::int64_t attention_forward() const {
-    std::int64_t most = joined_forward(qkv(), m.hidden, Adjacent::yes);
-    most = std::max(most, rotary());
-    most = std::max(most, attention_kernel_forward());
-    return std::max(most, rows(m.hidden) + product(n, m.hidden, m.hidden, Result::working));
-  }
-  std::int64_t ffn_forward() const {
-    const auto most = joined_forward(inner(), m.hidden, Adjacent::yes_without_biases);
-    return std::max(most, rows(m.hidden) + product(n, m.hidden, m.ffn, Result::working));
+  std::int64_t layer_forward() const {                   // what both branches add to the stream, and the most that one operation needs
+    return rows(m.hidden) + std::max({joined_forward(qkv(), m.hidden, Adjacent::yes), rotary(), attention_kernel_forward(), product(n, m.hidden, m.hidden, Result::working),
+                                      joined_forward(inner(), m.hidden, Adjacent::yes_without_biases), product(n, m.hidden, m.ffn, Result::working)});
   }
   std::int64_t head_forward() const { return pass == Pass::train ? 0 : loss() + chunk_product(); }
 
@@ -46,7 +40,7 @@ class Workspace {
     return rows(m.hidden) + std::max(buffers + most, norm());
   }
   std::int64_t head_backward() const {
-    const auto c = std::min(n, head_chunk_tokens), v = m.stored_vocabulary(), last = n % c == 0 ? c : n % c;
+    const auto c = std::min(n, head_chunk_tokens(s.device)), v = m.stored_vocabulary(), last = n % c == 0 ? c : n % c;
     auto most = std::max(chunk_product(), product(c, m.hidden, v, Result::working));
     for (auto k : {c, last}) most = std::max(most, product(v, m.hidden, k, Result::wide));
     return std::max(loss() + most, norm());
@@ -96,11 +90,11 @@ class Workspace {
   }
 
   std::int64_t loss() const {                            // row losses, logits of a chunk, and their gradient where it is narrower
-    const auto logits = std::min(n, head_chunk_tokens) * m.stored_vocabulary();
+    const auto logits = std::min(n, head_chunk_tokens(s.device)) * m.stored_vocabulary();
     const bool narrow = pass == Pass::train && s.dtype == base::DType::bf16;
     return scratch_aligned(n * 8) + scratch_aligned(logits * statistics) + (narrow ? scratch_aligned(logits * element) : 0);
   }
-  std::int64_t chunk_product() const { return product(std::min(n, head_chunk_tokens), m.stored_vocabulary(), m.hidden, Result::wide); }
+  std::int64_t chunk_product() const { return product(std::min(n, head_chunk_tokens(s.device)), m.stored_vocabulary(), m.hidden, Result::wide); }
 
   std::int64_t attention_kernel_forward() const { return gpu() ? 0 : base::attention_forward_scratch_bytes(s.sequence, m.head_dim(), s.threads); }
   std::int64_t attention_kernel_backward() const {
@@ -141,7 +135,7 @@ std::int64_t activation_bytes(const ModelConfig& m, const MicroShape& s, Pass pa
 std::int64_t forward_workspace_bytes(const ModelConfig& m, BlockKind kind, const MicroShape& s, Pass pass) {
   const Workspace w(m, s, pass);
   if (kind == BlockKind::embedding) return w.embedding();
-  return kind == BlockKind::head ? w.head_forward() : std::max(w.attention_forward(), w.ffn_forward());
+  return kind == BlockKind::head ? w.head_forward() : w.layer_forward();
 }
 
 std::int64_t backward_workspace_bytes(const ModelConfig& m, BlockKind kind, const MicroShape& s) {

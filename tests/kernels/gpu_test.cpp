@@ -52,9 +52,12 @@ void compare(const Case& one, Same same, const std::vector<DType>& dtypes = {DTy
 
 const std::vector<DType> all = {DType::f32, DType::bf16, DType::f64};
 
+// Rows in groups of 16 bytes, and rows that are not.
 TEST(Gpu, Activations) {
-  compare([](Place& place, DType t) {
-    MatrixBuffer x(t, 5, 70, 3), up(t, 5, 70), dy(t, 5, 70, 1), y(t, 5, 70, 2), dx(t, 5, 70), z(t, 5, 70), dgate(t, 5, 70), dup(t, 5, 70);
+  for (const std::int64_t n : {70, 72})
+  compare([n](Place& place, DType t) {
+    const std::int64_t gap = n == 72 ? 8 : 3;
+    MatrixBuffer x(t, 5, n, gap), up(t, 5, n), dy(t, 5, n, gap), y(t, 5, n, 2 * gap), dx(t, 5, n), z(t, 5, n), dgate(t, 5, n), dup(t, 5, n);
     x.fill(1), up.fill(2), dy.fill(3);
     const auto vx = place(x), vup = place(up), vdy = place(dy);
     kernels::gelu_forward(place.exec(), vx, place(y));
@@ -84,9 +87,11 @@ TEST(Gpu, AdamWGivesTheBitsOfTheCpu) {
 }
 
 TEST(Gpu, CopiesGiveTheBitsOfTheCpu) {
+  for (const std::int64_t n : {33, 36})
   for (auto to : all)
-    compare([to](Place& place, DType t) {
-      MatrixBuffer x(t, 4, 33, 2), y(to, 4, 33, 1), f(to, 4, 33), s(t, 4, 33, 5);
+    compare([to, n](Place& place, DType t) {
+      const std::int64_t gap = n == 36 ? 4 : 1;
+      MatrixBuffer x(t, 4, n, 2 * gap), y(to, 4, n, gap), f(to, 4, n), s(t, 4, n, 5 * gap);
       x.fill(7), s.fill(8);
       const auto vx = place(x);
       kernels::cast(place.exec(), vx, place(y));
@@ -98,9 +103,11 @@ TEST(Gpu, CopiesGiveTheBitsOfTheCpu) {
 }
 
 TEST(Gpu, DropoutGivesTheBitsOfTheCpu) {
+  for (const std::int64_t n : {21, 24})
   for (double p : {0.0, 0.3})
-    compare([p](Place& place, DType t) {
-      MatrixBuffer x(t, 6, 21, 1), r(t, 6, 21), y(t, 6, 21, 2), z(t, 6, 21);
+    compare([p, n](Place& place, DType t) {
+      const std::int64_t gap = n == 24 ? 4 : 1;
+      MatrixBuffer x(t, 6, n, gap), r(t, 6, n), y(t, 6, n, 2 * gap), z(t, 6, n);
       x.fill(1), r.fill(2);
       std::vector<std::uint64_t> samples{5, 99};
       kernels::Dropout d{p, 3, 77, place(samples, {2}).ptr<std::uint64_t>(), 3};
@@ -232,9 +239,10 @@ TEST(Gpu, Rotary) {
 }
 
 TEST(Gpu, Embedding) {
-  compare([](Place& place, DType t) {
-    const std::int64_t n = 600;   // more than a block of indices, some very frequent
-    MatrixBuffer table(t, 40, 19, 1), positions(t, 300, 19), out(t, n, 19, 2), dout(t, n, 19), dtable(accumulation(t), 40, 19);
+  for (const std::int64_t h : {19, 24})
+  compare([h](Place& place, DType t) {
+    const std::int64_t n = 600, gap = h == 24 ? 8 : 1;   // more than a block of indices, some very frequent
+    MatrixBuffer table(t, 40, h, gap), positions(t, 300, h), out(t, n, h, 2 * gap), dout(t, n, h), dtable(accumulation(t), 40, h);
     table.fill(1), positions.fill(2), dout.fill(3);
     std::vector<std::int32_t> tokens, at;
     for (std::int64_t i = 0; i < n; ++i) tokens.push_back(static_cast<std::int32_t>(i % 3 == 0 ? 7 : i * i % 39)), at.push_back(static_cast<std::int32_t>(i % 300));
@@ -247,11 +255,12 @@ TEST(Gpu, Embedding) {
 }
 
 TEST(Gpu, Norms) {
-  compare([](Place& place, DType t) {
-    const std::int64_t n = 70, h = 300;
+  for (const std::int64_t h : {301, 304})
+  compare([h](Place& place, DType t) {
+    const std::int64_t n = 70, gap = h == 304 ? 8 : 1;
     const auto g = accumulation(t);
-    MatrixBuffer x(t, n, h, 2), w(t, 1, h), b(t, 1, h), y(t, n, h), z(t, n, h), mean(g, 1, n), rstd(g, 1, n), rms(g, 1, n);
-    MatrixBuffer dy(t, n, h), dx(t, n, h, 1), dw(g, 1, h), db(g, 1, h), dx2(t, n, h), dw2(g, 1, h);
+    MatrixBuffer x(t, n, h, 2 * gap), w(t, 1, h), b(t, 1, h), y(t, n, h), z(t, n, h), mean(g, 1, n), rstd(g, 1, n), rms(g, 1, n);
+    MatrixBuffer dy(t, n, h), dx(t, n, h, gap), dw(g, 1, h), db(g, 1, h), dx2(t, n, h), dw2(g, 1, h);
     x.fill(1), w.fill(2), b.fill(3), dy.fill(4), dx.fill(5);
     const auto vx = place(x), vw = place(w), vmean = place(mean), vrstd = place(rstd), vrms = place(rms), vdy = place(dy);
     kernels::layer_norm_forward(place.exec(), vx, vw, place(b), 1e-5, place(y), vmean, vrstd);
@@ -261,6 +270,26 @@ TEST(Gpu, Norms) {
     place.fetch();
     return Outputs{y, z, mean, rstd, rms, dx, dw, db, dx2, dw2};
   }, Same::tolerance, all);
+}
+
+// In one pass: the sum, its copy and the norm; rows in groups of 16 bytes and rows that are not.
+TEST(Gpu, NormsOfSums) {
+  for (const std::int64_t h : {304, 37})
+    for (double p : {0.0, 0.3})
+      compare([h, p](Place& place, DType t) {
+        const std::int64_t n = 30;
+        const auto g = accumulation(t);
+        MatrixBuffer residual(t, n, h, 8), branch(t, n, h), sum(t, n, h), w(t, 1, h), b(t, 1, h), y(t, n, h, 16), mean(g, 1, n), rstd(g, 1, n);
+        MatrixBuffer stream(t, n, h), z(t, n, h), scale(g, 1, n);
+        residual.fill(1), branch.fill(2), w.fill(3), b.fill(4), stream.fill(5);
+        std::vector<std::uint64_t> samples{5, 99, 7};
+        kernels::Dropout d{p, 3, 77, place.raw(samples), 10};
+        const auto vb = place(branch), vw = place(w), vs = place(stream);
+        kernels::layer_norm_residual_forward(place.exec(), place(residual), vb, d, place(sum), vw, place(b), 1e-5, place(y), place(mean), place(rstd));
+        kernels::rms_norm_residual_forward(place.exec(), vs, vb, d, vs, vw, 1e-5, place(z), place(scale));   // in place
+        place.fetch();
+        return Outputs{sum, y, mean, rstd, stream, z, scale};
+      }, Same::tolerance, all);
 }
 
 // Epilogues fused into the product, and one after the other.

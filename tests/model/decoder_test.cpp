@@ -192,7 +192,7 @@ TEST(Decoder, GradientsAddUpOverSequences) {
     auto m = with_dropout(base);
     m.context = 200;
     const std::int64_t b = 3, t = 200;
-    ASSERT_GT(b * t, 2 * plan::head_chunk_tokens);
+    ASSERT_GT(b * t, 2 * plan::head_chunk_tokens(base::DeviceKind::cpu));
     const auto windows = formula_windows(m.vocabulary, 1, b, t, true);
     PlainStore whole(m, DType::f64, 1), part(m, DType::f64, 1);
     Runner runner(m, {b, t, DType::f64, 2}), single(m, {1, t, DType::f64, 2});

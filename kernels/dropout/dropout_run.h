@@ -1,0 +1,12 @@
+// Dropout as arguments of a kernel: for the operations that fuse it. Not for use outside kernels/.
+#pragma once
+
+#include "kernels/dropout/dropout.h"
+#include "kernels/dropout/dropout_args.h"
+
+namespace trainyard::kernels {
+
+// Checks shapes. `residual` may be empty.
+DropoutArgs dropout_args(tensor::Exec& exec, const Dropout& dropout, base::View x, base::View residual, base::View y);
+
+}  // namespace trainyard::kernels
