@@ -1,4 +1,4 @@
-// A warp's product on tensor cores, and how its operands lie in the registers of the 32 lanes (PTX ISA, "mma.m16n8k16").
+// A warp's product on tensor cores, how its operands lie in the registers of the 32 lanes (PTX ISA, "mma.m16n8k16"), and how they come there.
 #pragma once
 
 #include "kernels/gpu_device.h"
@@ -17,6 +17,51 @@ __device__ __forceinline__ void mma_bf16(float (&c)[4], const unsigned (&a)[4], 
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 #else
   emulated_mma(c, a, b0, b1);
+#endif
+}
+
+// Four 8 x 8 tiles of bf16 from shared memory. Lanes 8 m .. 8 m + 7 point to the rows of tile m, at multiples of 16 bytes. Lane (g, t) gets of each tile the elements
+// (g, 2t) and (g, 2t + 1); transposed, (2t, g) and (2t + 1, g) (PTX ISA, "ldmatrix").
+__device__ __forceinline__ void load_tiles(unsigned (&r)[4], const b16* row) {
+#ifdef __CUDACC__
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(static_cast<unsigned>(__cvta_generic_to_shared(row)))
+               : "memory");
+#else
+  emulated_ldmatrix(r, row, false);
+#endif
+}
+__device__ __forceinline__ void load_tiles_transposed(unsigned (&r)[4], const b16* row) {
+#ifdef __CUDACC__
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(static_cast<unsigned>(__cvta_generic_to_shared(row)))
+               : "memory");
+#else
+  emulated_ldmatrix(r, row, true);
+#endif
+}
+
+// 16 bytes from device memory to shared memory while the thread goes on; zeros where `there` is false, and then `from` is not read. Copies since the last close_copies()
+// are a group; await_copies() returns when all groups of this thread have arrived, and others see them after a barrier (PTX ISA, "cp.async").
+__device__ __forceinline__ void copy_16(void* to, const void* from, bool there) {
+#ifdef __CUDACC__
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(to))), "l"(from), "r"(there ? 16 : 0) : "memory");
+#else
+  emulated_copy_16(to, from, there);
+#endif
+}
+__device__ __forceinline__ void close_copies() {
+#ifdef __CUDACC__
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void await_copies() {
+#ifdef __CUDACC__
+  asm volatile("cp.async.wait_group 0;" ::: "memory");
+#else
+  emulated_await_copies();
 #endif
 }
 

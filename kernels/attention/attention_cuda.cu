@@ -248,17 +248,12 @@ const char* gpu::attention_forward(const AttentionArgs& a, void* stream) {
 }
 
 const char* gpu::attention_backward(const AttentionArgs& a, void* stream) {
-  const char* failure = nullptr;
-  const auto* refused = with_head(a, [&]<class T>(T*) {
+  if (attention_mma_fits(a)) return attention_backward_mma(a, stream);
+  return with_head(a, [&]<class T>(T*) {
     TRAINYARD_LAUNCH(delta_kernel<T>, false, blocks_for(a.batch * a.heads * a.sequence), 256, stream, a);
-    if (attention_mma_fits(a)) {
-      failure = attention_backward_mma(a, stream);
-      return;
-    }
     TRAINYARD_LAUNCH(attention_keys_kernel<T>, true, grid_of<T>(a, a.kv_heads), tile_threads, stream, a);
     TRAINYARD_LAUNCH(attention_queries_kernel<T>, true, grid_of<T>(a, a.heads), tile_threads, stream, a);
   });
-  return refused != nullptr ? refused : failure;
 }
 
 }  // namespace trainyard::kernels

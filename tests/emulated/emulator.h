@@ -199,6 +199,46 @@ inline void emulated_mma(float (&c)[4], const unsigned (&a)[4], unsigned b0, uns
   __syncwarp();
 }
 
+// ldmatrix.x4: every lane leaves the row it points to, then takes its elements of four tiles.
+template <class Half> void emulated_ldmatrix(unsigned (&r)[4], const Half* row, bool transposed) {
+  auto* b = emulator::Block::current_block;
+  const unsigned me = b->thread(), warp = me / 32 * 32, g = me % 32 / 4, t = me % 4;
+  if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) std::abort();
+  b->slots()[me] = reinterpret_cast<std::uintptr_t>(row);
+  __syncwarp();
+  const auto element = [&](unsigned tile, unsigned i, unsigned j) {
+    std::uint16_t bits;
+    std::memcpy(&bits, reinterpret_cast<const char*>(b->slots()[warp + 8 * tile + i]) + 2 * j, 2);
+    return static_cast<unsigned>(bits);
+  };
+  unsigned out[4];
+  for (unsigned m = 0; m < 4; ++m) out[m] = transposed ? element(m, 2 * t, g) | element(m, 2 * t + 1, g) << 16 : element(m, g, 2 * t) | element(m, g, 2 * t + 1) << 16;
+  __syncwarp();
+  for (int m = 0; m < 4; ++m) r[m] = out[m];
+}
+
+// cp.async: copied as late as it may be, when it is awaited; until then shared memory holds NaNs.
+struct EmulatedCopy {
+  void* to;
+  const void* from;
+};
+inline std::vector<EmulatedCopy>& emulated_copies() {
+  static thread_local std::vector<EmulatedCopy> waiting[1024];
+  return waiting[emulator::Block::current_block->thread()];
+}
+inline void emulated_copy_16(void* to, const void* from, bool there) {
+  if (reinterpret_cast<std::uintptr_t>(to) % 16 != 0 || (there && reinterpret_cast<std::uintptr_t>(from) % 16 != 0)) std::abort();
+  std::memset(to, 0xff, 16);
+  emulated_copies().push_back({to, there ? from : nullptr});
+}
+inline void emulated_await_copies() {
+  for (const auto& c : emulated_copies()) {
+    if (c.from != nullptr) std::memcpy(c.to, c.from, 16);
+    else std::memset(c.to, 0, 16);
+  }
+  emulated_copies().clear();
+}
+
 template <class T> T atomicAdd(T* to, T value) { return __atomic_fetch_add(to, value, __ATOMIC_RELAXED); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
