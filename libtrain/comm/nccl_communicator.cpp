@@ -157,6 +157,7 @@ class Nccl : public Communicator {
     TRAINYARD_ASSERT(exec.on_gpu(), "{} of device memory on a CPU Exec", operation);
     refuse_after_failure(operation);
     Entry entry(ledger_, operation, sent);
+    const tensor::Span span(exec);
     if (anything)
       if (const auto result = issue(exec.stream()); result != nccl::success)
         throw base::PeerError(fmt::format("group {}: NCCL cannot start {}: {}", group_, operation, lib_.error_text(result)), "NCCL_DEBUG=WARN says more; did a rank end?");

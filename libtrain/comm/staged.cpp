@@ -41,6 +41,7 @@ class Staged : public Communicator {
 
   void all_reduce(tensor::Exec& exec, base::View inout, Reduction op) override {
     if (!exec.on_gpu()) return inner_->all_reduce(exec, inout, op);
+    const tensor::Span span(exec);
     const auto host = down(exec, inout, sent_);
     exec.synchronize();
     inner_->all_reduce(*caller_, host, op);
@@ -48,6 +49,7 @@ class Staged : public Communicator {
   }
   void all_gather(tensor::Exec& exec, base::View in, base::View out) override {
     if (!exec.on_gpu()) return inner_->all_gather(exec, in, out);
+    const tensor::Span span(exec);
     const auto host = down(exec, in, sent_), gathered = like(out, received_);
     exec.synchronize();
     inner_->all_gather(*caller_, host, gathered);
@@ -55,6 +57,7 @@ class Staged : public Communicator {
   }
   void reduce_scatter(tensor::Exec& exec, base::View in, base::View out) override {
     if (!exec.on_gpu()) return inner_->reduce_scatter(exec, in, out);
+    const tensor::Span span(exec);
     const auto host = down(exec, in, sent_), mine = like(out, received_);
     exec.synchronize();
     inner_->reduce_scatter(*caller_, host, mine);
@@ -63,6 +66,7 @@ class Staged : public Communicator {
   void all_to_all(tensor::Exec& exec, base::View send, std::span<const std::int64_t> send_counts, base::View receive,
                   std::span<const std::int64_t> receive_counts) override {
     if (!exec.on_gpu()) return inner_->all_to_all(exec, send, send_counts, receive, receive_counts);
+    const tensor::Span span(exec);
     const auto part = [](const base::View& v, std::span<const std::int64_t> counts) {
       return base::View(v.data, v.dtype, {std::accumulate(counts.begin(), counts.end(), std::int64_t{0})}, v.device);
     };
@@ -74,6 +78,7 @@ class Staged : public Communicator {
   }
   void broadcast(tensor::Exec& exec, base::View inout, int root) override {
     if (!exec.on_gpu()) return inner_->broadcast(exec, inout, root);
+    const tensor::Span span(exec);
     const auto host = down(exec, inout, sent_);
     exec.synchronize();
     inner_->broadcast(*caller_, host, root);
@@ -81,6 +86,7 @@ class Staged : public Communicator {
   }
   void exchange(tensor::Exec& exec, std::span<const Transfer> transfers) override {
     if (!exec.on_gpu()) return inner_->exchange(exec, transfers);
+    const tensor::Span span(exec);
     std::int64_t bytes = 0;
     for (const auto& t : transfers) bytes += tensor::aligned(t.view.bytes());
     char* at = sent_.of(bytes);

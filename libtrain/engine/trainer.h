@@ -77,6 +77,7 @@ class Trainer {
   tensor::Exec& compute() { return *compute_; }
 
  private:
+  struct UnderWay { StepOutcome known; double begun; std::int64_t waits, calls; };   // spans of compute and exchange at its end
   using Observer = std::function<void(std::int64_t micro, const std::string& where, base::View tensor)>;
   struct InFlight { model::Step step; model::Flow flow; };   // a micro-batch between its load and the end of its backward
 
@@ -87,6 +88,7 @@ class Trainer {
   void backward(const plan::Action& action, const Observer* observer);
   void agree_on_results();
   void update(std::int64_t completed);
+  void measure_on_device(const UnderWay& step, StepOutcome& outcome);
   double evaluate_micro(const model::MicroBatch& batch, std::int64_t& targets);
   bool any_rank(bool mine);
   std::string of_lowest_micro(std::int64_t micro, const std::string& finding);
@@ -107,7 +109,8 @@ class Trainer {
   model::Saved saved_;
   std::optional<StepResults> results_;
   std::vector<base::View> pieces_;                  // of gradients, unit by unit
-  std::deque<StepOutcome> under_way_;               // what is known of the steps begun
+  std::deque<UnderWay> under_way_;
+  double finished_at_ = 0, blocked_before_ = 0, talking_before_ = 0;   // at the end of the step before, on a GPU
 };
 
 }  // namespace trainyard::engine

@@ -8,7 +8,10 @@
 namespace trainyard::params {
 
 void StoreContext::join(const tensor::Event& event) {
-  if (compute.on_gpu()) return compute.wait(event);   // the stream waits, not this thread
+  if (compute.on_gpu()) {   // the stream waits, not this thread
+    const tensor::Span blocked(compute);
+    return compute.wait(event);
+  }
   if (event.done()) {
     event.wait();  // rethrows what went wrong on the other thread
     return;

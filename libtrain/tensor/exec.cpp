@@ -63,7 +63,7 @@ class CallerExec : public Exec {
   Event record() override { return {}; }
   void wait(const Event& event) override { event.wait(); }
   void synchronize() override {}
-  double busy_seconds() const override { return 0; }
+  double busy_seconds() override { return 0; }
 };
 
 class WorkerExec : public Exec {
@@ -94,7 +94,7 @@ class WorkerExec : public Exec {
     push({nullptr, nullptr, event});
   }
   void synchronize() override { record().wait(); }
-  double busy_seconds() const override { return busy_.load(); }
+  double busy_seconds() override { return busy_.load(); }
 
  private:
   struct Item {

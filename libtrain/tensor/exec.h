@@ -4,6 +4,7 @@
 #include "libtrain/base/view.h"
 #include "libtrain/tensor/arena.h"
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -40,7 +41,13 @@ class Exec {
   virtual Event record() = 0;                  // done when all work submitted so far is done
   virtual void wait(const Event& event) = 0;   // work submitted from now on starts after the event
   virtual void synchronize() = 0;              // blocks the caller until all work is done; rethrows
-  virtual double busy_seconds() const = 0;     // time spent inside work items so far, waits for events not counted (worker); 0 for caller
+  // Time spent so far inside work items, waits for events not counted (worker), or inside spans (gpu); 0 for caller.
+  virtual double busy_seconds() = 0;
+  // On a GPU: work submitted, and waits, between these count as busy; the device takes the time. One at a time, of up to some thousands that nobody asked for yet.
+  virtual void begin_span() {}
+  virtual void end_span() {}
+  virtual std::int64_t spans() const { return 0; }                           // begun so far
+  virtual double busy_seconds_until(std::int64_t) { return busy_seconds(); } // in the first so many of them that are over by now
 
   base::Device device() const { return device_; }
   bool on_gpu() const { return device_.kind == base::DeviceKind::cuda; }
@@ -56,6 +63,17 @@ class Exec {
   base::Device device_;
   Arena* scratch_;
   int threads_;
+};
+
+// A span for as long as it lives.
+class Span {
+ public:
+  explicit Span(Exec& exec) : exec_(exec) { exec_.begin_span(); }
+  ~Span() { exec_.end_span(); }
+  Span(const Span&) = delete;
+
+ private:
+  Exec& exec_;
 };
 
 // Copies dense views of equal bytes between host and device memory, in the order of `exec`. On a CPU Exec both are host memory.

@@ -4,6 +4,7 @@
 #include "libtrain/tensor/gpu.h"
 
 #include <cstring>
+#include <deque>
 #include <mutex>
 #include <vector>
 
@@ -63,7 +64,11 @@ class GpuExec : public Exec {
     gpu_info(device);
     require_gpu(runtime_.make_stream(device, &stream_), "making a stream");
   }
-  ~GpuExec() override { runtime_.drop_stream(stream_); }
+  ~GpuExec() override {
+    for (auto& s : spans_) free_spans_.push_back(s);
+    for (auto& s : free_spans_) runtime_.drop_event(s.begin), runtime_.drop_event(s.end);
+    runtime_.drop_stream(stream_);
+  }
   void run(std::function<void()> work) override { work(); }
   Event record() override {
     auto state = std::make_shared<GpuState>(pool_, stream_, runtime_.capture_of(stream_));
@@ -79,13 +84,51 @@ class GpuExec : public Exec {
     require_gpu(runtime_.stream_wait(stream_, state->event), "waiting for an event");
   }
   void synchronize() override { require_gpu(runtime_.synchronize(stream_), "work on the GPU"); }
-  double busy_seconds() const override { return 0; }
+  double busy_seconds() override { return busy_seconds_until(begun_); }
+  std::int64_t spans() const override { return begun_; }
+  double busy_seconds_until(std::int64_t count) override {
+    const auto left = begun_ - count;
+    while (static_cast<std::int64_t>(spans_.size()) > left && runtime_.event_done(spans_.front().end) > 0) {
+      double seconds = 0;
+      require_gpu(runtime_.elapsed(spans_.front().begin, spans_.front().end, &seconds), "timing work on the GPU");
+      busy_ += seconds;
+      free_spans_.push_back(spans_.front());
+      spans_.pop_front();
+    }
+    return busy_;
+  }
+  void begin_span() override {
+    open_ = runtime_.capture_of(stream_) == 0 && spans_.size() < most_spans;
+    if (!open_) return;
+    TimedSpan span;
+    if (free_spans_.empty()) {
+      require_gpu(runtime_.make_timed_event(device().index, &span.begin), "making an event");
+      require_gpu(runtime_.make_timed_event(device().index, &span.end), "making an event");
+    } else {
+      span = free_spans_.back();
+      free_spans_.pop_back();
+    }
+    runtime_.record(span.begin, stream_);
+    spans_.push_back(span);
+    ++begun_;
+  }
+  void end_span() override {
+    if (open_) runtime_.record(spans_.back().end, stream_);
+    open_ = false;
+  }
   void* stream() const override { return stream_; }
 
  private:
+  struct TimedSpan { void *begin = nullptr, *end = nullptr; };
+  static constexpr std::size_t most_spans = 4096;   // beyond, spans are not counted
   const GpuRuntime& runtime_;
   std::shared_ptr<Pool> pool_;
   void* stream_ = nullptr;
+  std::deque<TimedSpan> spans_;
+  std::vector<TimedSpan> free_spans_;
+  double busy_ = 0;
+  std::int64_t begun_ = 0;
+  bool open_ = false;
 };
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 namespace trainyard::tensor {
 
-inline constexpr int gpu_abi = 2;   // of the structs below and of kernels::GpuKernels; a module of another build is refused
+inline constexpr int gpu_abi = 3;   // of the structs below and of kernels::GpuKernels; a module of another build is refused
 
 struct GpuInfo {
   char name[256] = {};
@@ -27,7 +27,9 @@ struct GpuRuntime {
   const char* (*make_stream)(int device, void** out);
   void (*drop_stream)(void* stream);
   const char* (*make_event)(int device, void** out);
+  const char* (*make_timed_event)(int device, void** out);
   void (*drop_event)(void* event);
+  const char* (*elapsed)(void* begin, void* end, double* seconds);   // between two timed events that are done
   const char* (*record)(void* event, void* stream);
   const char* (*stream_wait)(void* stream, void* event);
   int (*event_done)(void* event);                      // 1, 0, or -1 for a failure

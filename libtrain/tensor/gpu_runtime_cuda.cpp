@@ -63,13 +63,21 @@ const char* make_stream(int device, void** out) {
 }
 void drop_stream(void* stream) { cudaStreamDestroy(of(stream)); }
 
-const char* make_event(int device, void** out) {
+const char* make_event_with(int device, unsigned flags, void** out) {
   cudaEvent_t event = nullptr;
   Try attempt;
   attempt(cudaSetDevice(device));
-  attempt(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  attempt(cudaEventCreateWithFlags(&event, flags));
   *out = event;
   return text(attempt.first);
+}
+const char* make_event(int device, void** out) { return make_event_with(device, cudaEventDisableTiming, out); }
+const char* make_timed_event(int device, void** out) { return make_event_with(device, cudaEventDefault, out); }
+const char* elapsed(void* begin, void* end, double* seconds) {
+  float milliseconds = 0;
+  const auto result = cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(begin), static_cast<cudaEvent_t>(end));
+  *seconds = 1e-3 * static_cast<double>(milliseconds);
+  return text(result);
 }
 void drop_event(void* event) { cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
 
@@ -129,7 +137,7 @@ std::uint64_t capture_of(void* stream) {
 
 const GpuRuntime& gpu_runtime() {
   static const GpuRuntime table{"cuda",     device_count, describe,    allocate,   release,     allocate_pinned, release_pinned, make_stream, drop_stream, make_event,
-                                drop_event, record,       stream_wait, event_done, event_wait, synchronize,     copy,           copy_rows,   set,
+                                make_timed_event, drop_event, elapsed, record,       stream_wait, event_done, event_wait, synchronize,     copy,           copy_rows,   set,
                                 begin_capture, end_capture, launch_graph, drop_graph, capture_of};
   return table;
 }

@@ -82,8 +82,13 @@ const char* make_event(int, void** out) {
   return nullptr;
 }
 void drop_event(void* event) { delete static_cast<emulator::Event*>(event); }
+const char* elapsed(void* begin, void* end, double* seconds) {
+  *seconds = std::chrono::duration<double>(static_cast<emulator::Event*>(end)->at - static_cast<emulator::Event*>(begin)->at).count();
+  return nullptr;
+}
 const char* record(void* event, void* stream) {
   static_cast<emulator::Event*>(event)->capture = of(stream).capture;
+  static_cast<emulator::Event*>(event)->at = std::chrono::steady_clock::now();
   return nullptr;
 }
 const char* stream_wait(void* stream, void* event) {
@@ -140,7 +145,7 @@ std::uint64_t capture_of(void* stream) { return of(stream).capture ? of(stream).
 
 const GpuRuntime& gpu_runtime() {
   static const GpuRuntime table{"emulated", device_count, describe,    allocate,   release,    allocate_pinned, release_pinned, make_stream, drop_stream, make_event,
-                                drop_event, record,       stream_wait, event_done, event_wait, synchronize,     copy,           copy_rows,   set,
+                                make_event, drop_event, elapsed, record,       stream_wait, event_done, event_wait, synchronize,     copy,           copy_rows,   set,
                                 begin_capture, end_capture, launch_graph, drop_graph, capture_of};
   return table;
 }

@@ -1,6 +1,7 @@
 // Streams of the emulated GPU: work is done when it is submitted, or written down while the stream is captured.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -17,6 +18,7 @@ struct Stream {
 };
 struct Event {
   std::shared_ptr<Graph> capture;   // recorded inside a capture: nobody may ask for it
+  std::chrono::steady_clock::time_point at;
 };
 
 inline void submit(void* stream, std::function<void()> work) {

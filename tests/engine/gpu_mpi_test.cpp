@@ -38,6 +38,11 @@ TEST_F(SharedRun, NcclAndStagedGiveTheBitsOfOneRank) {
       if (testing::runtime->rank() == 0) {
         EXPECT_EQ(runs_->bits(c, result), expected) << n << " ranks, " << communicator << ", ZeRO " << zero;
         EXPECT_EQ(result.traffic_report.find(" -"), std::string::npos) << result.traffic_report;
+        for (const auto& m : runs_->metrics(c)) {   // taken by the device
+          EXPECT_GT(m["communication_seconds"].get<double>(), 0) << communicator << ", ZeRO " << zero;
+          EXPECT_GE(m["communication_seconds"].get<double>(), m["hidden_communication_seconds"].get<double>());
+          EXPECT_GT(m["compute_seconds"].get<double>(), 0);
+        }
       }
     }
 }

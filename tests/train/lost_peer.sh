@@ -1,0 +1,52 @@
+#!/bin/bash
+# A rank that hangs ends the job with 6, and the reason names it; a rank that dies ends it too. Over MPI on CPUs, and over NCCL on GPUs (the emulated module and the stand-in
+# library in the same folder as the programs).
+set -uo pipefail
+bin=$(realpath "$1")
+export PATH=$bin:$PATH OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMP_WAIT_POLICY=passive
+folder=$(mktemp -d)
+trap 'kill -KILL $(jobs -p) 2>/dev/null; rm -rf "$folder"' EXIT
+cd "$folder"
+fail() { echo "FAILED: $*"; tail -20 "$run.out"; ls "$run"/exit 2>/dev/null; exit 1; }
+
+for i in $(seq 1 400); do printf 'line %d of a small text about trains and yards\n\n' "$i"; done >text
+shard-data --input text --split paragraphs --output data --validation 0 >/dev/null 2>&1 || { echo "FAILED: shards"; exit 1; }
+cat >tiny.toml <<'T'
+layers = 1
+hidden = 16
+heads = 2
+kv-heads = 2
+ffn = 16
+context = 8
+T
+
+# lose SIGNAL NAME OPTION...: begins a run of three ranks, sends the signal to one rank after some steps, and sets `code`.
+lose() {
+  local signal=$1 launcher rank
+  run=$2
+  shift 2
+  mpirun -q --bind-to none -n 3 train --model tiny.toml --data data --output "$run" --steps 100000 --global-batch 3 --micro-batch 1 --threads 1 --progress never \
+    --hang-timeout 3 --zero 2 "$@" >"$run.out" 2>&1 </dev/null &
+  launcher=$!
+  for _ in $(seq 1 600); do [ "$(wc -l 2>/dev/null <"$run/metrics.jsonl" || echo 0)" -gt 3 ] && break; sleep 0.1; done
+  rank=$(pgrep -P "$launcher" -x train | sed -n 2p)
+  [ -n "$rank" ] || fail "no rank to lose"
+  kill -"$signal" "$rank"
+  for _ in $(seq 1 400); do kill -0 "$launcher" 2>/dev/null || break; sleep 0.1; done
+  kill -0 "$launcher" 2>/dev/null && fail "the job goes on without one rank"
+  code=0
+  wait "$launcher" || code=$?
+}
+
+lose STOP hangs-cpu --device cpu
+[ "$code" = 6 ] || fail "exit $code after a rank hung, expected 6"
+grep -q 'rank 1' hangs-cpu.out || fail "the sentence does not name the rank"
+grep -q '"exit_code": *6' hangs-cpu/exit/rank-00000.json || fail "no reason was written"
+lose KILL dies-cpu --device cpu
+[ "$code" != 0 ] || fail "exit 0 after a rank died"
+
+export TRAINYARD_GPU_MODULE=$bin/libtrainyard_emulated.so TRAINYARD_NCCL_LIBRARY=$bin/libtrainyard_standin_nccl.so TRAINYARD_EMULATED_GPUS=3
+lose STOP hangs-nccl --device cuda --communicator nccl
+[ "$code" = 6 ] || fail "exit $code after a rank hung over NCCL, expected 6"
+grep -q 'rank 1' hangs-nccl.out || fail "the sentence does not name the rank"
+echo "lost peers: all well"
