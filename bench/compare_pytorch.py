@@ -2,14 +2,15 @@
 """Tokens per second of `train` and of PyTorch on the same model, tokens and threads, in turn, in one run.
 
     python3 bench/compare_pytorch.py --train build/release/bin/train --data DATA [--threads 4] [--steps 12] [--rounds 3]
-    python3 bench/compare_pytorch.py --train build/cuda/bin/train --data DATA --device cuda
+    python3 bench/compare_pytorch.py --train build/cuda/bin/train --data DATA --device cuda [--kernels build/cuda/bin/bench_kernels_gpu]
 
 DATA is a shard set of any text (bytes tokenizer). Run it with a Python that has torch. PyTorch runs three ways, because on some processors its
 matrix library chooses slow code by the vendor's name: as installed; with glibc kept from giving memory back between steps; and with the vendor check
 answered 'yes' by a one-line library made here. The ratio is against the fastest, and only if its own GEMM reaches 60 % of ours.
 
 On a GPU both work in bf16 on sequences of 1024 (PyTorch: autocast over f32 weights, fused attention and AdamW, eager and compiled), each at its best micro-batch. The
-share is of 989.4 TFLOP/s, counting 6 N + 12 L h T for each token: causal attention in full, recomputation and the embedding lookup not at all.
+share is of 989.4 TFLOP/s, counting 6 N + 12 L h T for each token: causal attention in full, recomputation and the embedding lookup not at all. PyTorch gets a vocabulary of 50304, which suits its products best. With --kernels attention is compared
+too: forward and backward against the faster of PyTorch's flash and cuDNN kernels, causal, 16384 tokens, 2048 channels.
 """
 import argparse, json, os, subprocess, sys, tempfile
 
@@ -89,6 +90,50 @@ def ours(train, model, data, threads, steps, folder, extra=("--device", "cpu")):
     return rates[len(rates) // 2]
 
 
+ATTENTION_PEER = r'''
+import json, sys, torch, torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+out = {}
+for t in (1024, 2048, 4096):
+    for d in (64, 128):
+        q, k, v, g = (torch.randn(16384 // t, 2048 // d, t, d, device="cuda", dtype=torch.bfloat16) for _ in range(4))
+        for x in (q, k, v): x.requires_grad_(True)
+        def seconds(work):
+            for _ in range(3): work()
+            torch.cuda.synchronize()
+            a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            a.record()
+            for _ in range(20): work()
+            b.record(); torch.cuda.synchronize()
+            return a.elapsed_time(b) / 20e3
+        for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION):
+            try:
+                with sdpa_kernel(backend):
+                    o = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+                    forward = seconds(lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True))
+                    backward = seconds(lambda: torch.autograd.grad(o, (q, k, v), g, retain_graph=True))
+            except RuntimeError:
+                continue
+            for name, s in (("forward", forward), ("backward", backward)):
+                key = f"{name}/T:{t}/d:{d}"
+                if key not in out or s < out[key][0]: out[key] = (s, backend.name)
+print(json.dumps(out))
+'''
+
+
+def attention(kernels):
+    mine = json.loads(subprocess.run([kernels, "--benchmark_filter=attention", "--benchmark_format=json"], capture_output=True, text=True, check=True).stdout)
+    found = subprocess.run([sys.executable, "-c", ATTENTION_PEER], capture_output=True, text=True)
+    if found.returncode != 0:
+        sys.exit("PyTorch's attention failed:\n" + found.stderr)
+    peers = json.loads(found.stdout.splitlines()[-1])
+    for b in mine["benchmarks"]:
+        key = b["name"].removeprefix("attention/").split("/iterations")[0]
+        seconds = b["real_time"] * {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1}[b["time_unit"]]
+        if key in peers:
+            print(f"attention {key}: {b['FLOP/s'] / 1e12:.0f} TFLOP/s, ratio {peers[key][0] / seconds:.2f} against {peers[key][1]}")
+
+
 def attempt(work):
     """Tokens a second, or 0 where the micro-batch does not fit."""
     try:
@@ -104,10 +149,11 @@ def on_gpu(a, folder):
         best = {"train": (0, 0), "PyTorch, eager": (0, 0), "PyTorch, compiled": (0, 0)}
         for batch in (4, 8, 16, 32):
             m = {**model, "batch": batch, "device": "cuda"}
+            suited = {**m, "vocabulary": 50304}
             found = {
                 "train": attempt(lambda: ours(a.train, m, a.data, a.threads, a.steps, folder, ("--device", "cuda", "--dtype", "bf16"))),
-                "PyTorch, eager": attempt(lambda: peer(m, a.threads, a.steps, {})["tokens"]),
-                "PyTorch, compiled": attempt(lambda: peer({**m, "compile": True}, a.threads, a.steps, {})["tokens"]),
+                "PyTorch, eager": attempt(lambda: peer(suited, a.threads, a.steps, {})["tokens"]),
+                "PyTorch, compiled": attempt(lambda: peer({**suited, "compile": True}, a.threads, a.steps, {})["tokens"]),
             }
             best = {who: max(best[who], (rate, batch)) for who, rate in found.items()}
         for who, (rate, batch) in best.items():
@@ -123,9 +169,12 @@ def main():
     p.add_argument("--steps", type=int, default=12)
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--our-gemm", type=float, default=0, help="GFLOP/s of our product at 1024 x 768 x 3072 (bench_kernels_gemm), for the 60 %% rule")
+    p.add_argument("--kernels", help="bench_kernels_gpu, to compare attention too")
     p.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     a = p.parse_args()
     if a.device == "cuda":
+        if a.kernels:
+            attention(a.kernels)
         with tempfile.TemporaryDirectory() as folder:
             return on_gpu(a, folder)
     with tempfile.TemporaryDirectory() as folder:

@@ -43,7 +43,7 @@ trap 'rm -rf "$place"' EXIT
   if python3 -c 'import torch' 2>/dev/null; then
     echo
     echo '```'
-    python3 "$here/compare_pytorch.py" --train "$(command -v train)" --data "$place/data" --device cuda
+    python3 "$here/compare_pytorch.py" --train "$(command -v train)" --data "$place/data" --device cuda --kernels "$(command -v bench_kernels_gpu)"
     echo '```'
   fi
 } | tee "$place/table"

@@ -15,7 +15,7 @@ case ${1:-} in
 esac
 
 programs=(shard-data partition-model train inspect generate)
-tests=(test_kernels_gpu test_engine_gpu test_engine_gpu_mpi test_comm_nccl)
+tests=(test_kernels_gpu test_engine_gpu test_engine_gpu_capture test_engine_gpu_mpi test_comm_nccl test_model_finite_difference test_model_pytorch_golden)
 benches=(bench_kernels_gpu)
 
 build() {
@@ -47,6 +47,7 @@ bundle() {
   needed "$folder"/bin/* "$folder"/lib/openmpi/*.so "$folder"/lib/pmix/*.so | xargs -I{} cp -L {} "$folder/lib/"
   strip --strip-unneeded "$folder"/lib/*.so* "$folder"/lib/*/*.so 2>/dev/null || true
   mkdir -p "$folder/tests" "$folder/bench"
+  cp -r "$here/golden" "$folder/tests/"
   cp "$here/gpu.sh" "$folder/tests/"
   cp "$here/../bench/gpu.sh" "$here/../bench/compare_pytorch.py" "$folder/bench/"
   du -sh "$folder"
@@ -84,15 +85,32 @@ smoke() {
 suite() {
   local launch=(mpirun --oversubscribe --bind-to none)
   run "kernels against the CPU" test_kernels_gpu
+  run "gradients against finite differences" env TRAINYARD_TEST_DEVICE=cuda test_model_finite_difference
+  run "parity with PyTorch" env TRAINYARD_TEST_DEVICE=cuda test_model_pytorch_golden
   run "whole runs" test_engine_gpu
+  run "a step as a CUDA graph" test_engine_gpu_capture
   run "NCCL and staged contract, one rank" "${launch[@]}" -n 1 "$(command -v test_comm_nccl)"
-  run "two ranks sharing the GPU" "${launch[@]}" -n 2 "$(command -v test_engine_gpu_mpi)"
+  run "NCCL and staged contract, two ranks sharing the GPU" timeout 300 "${launch[@]}" -n 2 bash -c 'NCCL_HOSTID=rank-$OMPI_COMM_WORLD_RANK exec "$0"' "$(command -v test_comm_nccl)"
+  # NCCL takes ranks that share a GPU for what it refuses, unless each says that it is a host of its own.
+  for n in 2 4; do
+    run "$n ranks sharing the GPU, staged" "${launch[@]}" -n $n "$(command -v test_engine_gpu_mpi)"
+    run "$n ranks sharing the GPU, NCCL" timeout 300 "${launch[@]}" -n $n bash -c 'NCCL_HOSTID=rank-$OMPI_COMM_WORLD_RANK exec "$0"' "$(command -v test_engine_gpu_mpi)"
+  done
+  local sanitizer
+  sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
+  if [ -n "$sanitizer" ]; then
+    for tool in memcheck racecheck initcheck synccheck; do
+      run "kernels under compute-sanitizer $tool" "$sanitizer" --tool $tool --error-exitcode 1 test_kernels_gpu --gtest_filter=-*ManyRuns*
+    done
+  else
+    skipped+=("compute-sanitizer (not installed)")
+  fi
   local place
   place=$(mktemp -d)
   run "training, GPU and CPU" smoke "$place"
   rm -rf "$place"
   echo
-  echo "GPU suite: $passed passed, ${#failed[@]} failed, ${#skipped[@]} skipped (no GPU)"
+  echo "GPU suite: $passed passed, ${#failed[@]} failed, ${#skipped[@]} skipped"
   for name in "${failed[@]}"; do echo "  failed: $name"; done
   for name in "${skipped[@]}"; do echo "  skipped: $name"; done
   [ ${#failed[@]} = 0 ]
@@ -109,6 +127,7 @@ case $mode in
     ln -sf orterun "$folder/bin/mpirun"
     export PATH=$folder/bin:$PATH LD_LIBRARY_PATH=$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} OPAL_PREFIX=$folder
     export OMPI_MCA_mca_base_component_path=$folder/lib/openmpi PMIX_MCA_mca_base_component_path=$folder/lib/pmix OMPI_MCA_plm_rsh_agent=false
+    export TRAINYARD_GOLDEN_FOLDER=$folder/tests/golden
     suite
     ;;
   run)

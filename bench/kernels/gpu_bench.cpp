@@ -1,15 +1,21 @@
 // GPU kernels: FLOP/s of products and attention as a fraction of the best product in this run, bytes a second of memory-bound kernels as a fraction of a copy.
+#include "kernels/activation/activation.h"
 #include "kernels/adamw/adamw.h"
 #include "kernels/attention/attention.h"
 #include "kernels/cast/cast.h"
+#include "kernels/cross_entropy/cross_entropy.h"
+#include "kernels/dropout/dropout.h"
 #include "kernels/fold/fold.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/norm/norm.h"
+#include "kernels/square_sum/square_sum.h"
+#include "libtrain/base/random.h"
 #include "libtrain/base/scratch.h"
 #include "libtrain/tensor/gpu.h"
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -21,14 +27,26 @@ using namespace trainyard;
 using base::View;
 
 struct Gpu {
-  Gpu() : scratch(tensor::Category::workspace, std::int64_t{256} << 20, {base::DeviceKind::cuda, 0}), memory(tensor::Category::activations, std::int64_t{4} << 30, {base::DeviceKind::cuda, 0}), exec(tensor::Exec::gpu(0, &scratch)) {}
+  Gpu() : scratch(tensor::Category::workspace, std::int64_t{512} << 20, {base::DeviceKind::cuda, 0}), memory(tensor::Category::activations, std::int64_t{4} << 30, {base::DeviceKind::cuda, 0}), exec(tensor::Exec::gpu(0, &scratch)), pattern(memory.allocate(base::DType::f32, {std::int64_t{1} << 22})) {
+    std::vector<float> host(static_cast<std::size_t>(pattern.count()));
+    base::fill_normal(host.data(), pattern.count(), 1, "bench", 0, 1.0);
+    tensor::copy(*exec, View::of(host.data(), {pattern.count()}), pattern);
+    exec->synchronize();
+  }
+  // Random values: a chip that multiplies the same number again and again takes less power, and runs faster, than one at work.
   View values(base::DType t, std::initializer_list<std::int64_t> shape) {
     auto v = memory.allocate(t, shape);
-    kernels::fill(*exec, v, 0.01);
+    const auto flat = v.reshaped({v.count()});
+    for (std::int64_t at = 0; at < v.count(); at += pattern.count()) {
+      const auto n = std::min(pattern.count(), v.count() - at);
+      kernels::cast(*exec, View(pattern.ptr<float>(), base::DType::f32, {n}, pattern.device),
+                    View(static_cast<char*>(flat.data) + at * base::size_of(t), t, {n}, flat.device));
+    }
     return v;
   }
   tensor::Arena scratch, memory;
   std::unique_ptr<tensor::Exec> exec;
+  View pattern;
 };
 
 Gpu& gpu() {
@@ -113,11 +131,62 @@ void layer_norm(benchmark::State& state) {
   finish(state, "bytes/s", 4.0 * static_cast<double>(n * h), copy_limit(), seconds_of([&] { kernels::layer_norm_forward(*gpu().exec, x, w, b, 1e-5, y, mean, rstd); }));
 }
 
+void norm_of_sum(benchmark::State& state) {
+  tensor::ArenaScope scope(gpu().memory);
+  const std::int64_t n = 32768, h = 1600;
+  const auto make = [&](std::int64_t rows) { return gpu().values(base::DType::bf16, {rows, h}); };
+  const auto residual = make(n), branch = make(n), sum = make(n), y = make(n), w = make(1).reshaped({h}), b = make(1).reshaped({h});
+  const auto mean = gpu().values(base::DType::f32, {n}), rstd = gpu().values(base::DType::f32, {n});
+  finish(state, "bytes/s", 8.0 * static_cast<double>(n * h), copy_limit(),
+         seconds_of([&] { kernels::layer_norm_residual_forward(*gpu().exec, residual, branch, kernels::Dropout{}, sum, w, b, 1e-5, y, mean, rstd); }));
+}
+
+void norm_gradient(benchmark::State& state) {
+  tensor::ArenaScope scope(gpu().memory);
+  const std::int64_t n = 32768, h = 1600;
+  const auto make = [&](std::int64_t rows) { return gpu().values(base::DType::bf16, {rows, h}); };
+  const auto dy = make(n), x = make(n), dx = make(n), w = make(1).reshaped({h});
+  const auto mean = gpu().values(base::DType::f32, {n}), rstd = gpu().values(base::DType::f32, {n}), dw = gpu().values(base::DType::f32, {h}), db = gpu().values(base::DType::f32, {h});
+  // dy and x are read for the sums and for the gradient, dx is read and written.
+  finish(state, "bytes/s", 12.0 * static_cast<double>(n * h), copy_limit(), seconds_of([&] { kernels::layer_norm_backward(*gpu().exec, dy, x, w, mean, rstd, dx, dw, db); }));
+}
+
+void gelu(benchmark::State& state) {
+  tensor::ArenaScope scope(gpu().memory);
+  const std::int64_t n = 32768, f = 6400;
+  const auto x = gpu().values(base::DType::bf16, {n, f}), y = gpu().values(base::DType::bf16, {n, f});
+  finish(state, "bytes/s", 4.0 * static_cast<double>(n * f), copy_limit(), seconds_of([&] { kernels::gelu_forward(*gpu().exec, x, y); }));
+}
+
+void cross_entropy(benchmark::State& state) {
+  tensor::ArenaScope scope(gpu().memory);
+  const std::int64_t n = 1024, v = 50304;
+  const auto logits = gpu().values(base::DType::f32, {n, v}), gradient = gpu().values(base::DType::bf16, {n, v}), losses = gpu().values(base::DType::f64, {n});
+  const auto targets = gpu().memory.allocate(base::DType::i32, {n}), weights = gpu().memory.allocate(base::DType::u8, {n});
+  const std::vector<std::uint8_t> ones(static_cast<std::size_t>(n), 1);
+  tensor::clear(*gpu().exec, targets);
+  tensor::copy(*gpu().exec, View::of(ones.data(), {n}), weights);
+  // Logits are read twice, the gradient is written once.
+  finish(state, "bytes/s", 10.0 * static_cast<double>(n * v), copy_limit(), seconds_of([&] { kernels::cross_entropy_chunk(*gpu().exec, logits, gradient, 50257, targets, weights, losses); }));
+}
+
+void square_sum(benchmark::State& state) {
+  tensor::ArenaScope scope(gpu().memory);
+  const std::int64_t n = std::int64_t{128} << 20;
+  const auto x = gpu().values(base::DType::f32, {n}), limbs = gpu().memory.allocate(base::DType::i64, {21});
+  finish(state, "bytes/s", 4.0 * static_cast<double>(n), copy_limit(), seconds_of([&] { kernels::square_sum(*gpu().exec, std::span(&x, 1), limbs); }));
+}
+
 BENCHMARK(product)->ArgNames({"m", "n", "k"})->Args({8192, 8192, 8192})->Args({8192, 2304, 768})->Args({8192, 3072, 768})->Args({8192, 768, 3072})->Args({8192, 6400, 1600})->Args({8192, 1600, 6400})->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(attention, forward, Pass::forward)->ArgNames({"T", "d"})->ArgsProduct({{1024, 2048, 4096}, {64, 128}})->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(attention, backward, Pass::backward)->ArgNames({"T", "d"})->ArgsProduct({{1024, 2048, 4096}, {64, 128}})->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 BENCHMARK(adamw)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 BENCHMARK(layer_norm)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(norm_of_sum)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(norm_gradient)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(gelu)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(cross_entropy)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(square_sum)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 

@@ -399,6 +399,39 @@ TEST(Gpu, AttentionOnTensorCores) {
       }, Same::tolerance, {DType::bf16});
 }
 
+// The sums that many blocks or rows share come out the same however the device is busy: 1000 runs on a GPU, with another stream at work.
+TEST(Gpu, ManyRunsGiveTheSameBits) {
+  const bool emulated = std::string(tensor::gpu_module().runtime->name) == "emulated";
+  const int runs = emulated ? 3 : 1000;
+  const std::int64_t T = emulated ? 130 : 1024, heads = emulated ? 2 : 12, kv = emulated ? 1 : 4, d = 64, batch = 2, n = batch * T;
+  MatrixBuffer q(DType::bf16, n, heads * d), k(DType::bf16, n, kv * d), v(DType::bf16, n, kv * d), dout(DType::bf16, n, heads * d), out(DType::bf16, n, heads * d);
+  MatrixBuffer lse(DType::f32, batch * heads, T), dq(DType::bf16, n, heads * d), dk(DType::bf16, n, kv * d), dv(DType::bf16, n, kv * d), dtable(DType::f32, 90, heads * d);
+  MatrixBuffer a(DType::bf16, 512, 512), b(DType::bf16, 512, 512), c(DType::bf16, 512, 512);
+  q.fill(1), k.fill(2), v.fill(3), dout.fill(4), a.fill(5), b.fill(6);
+  std::vector<std::int32_t> start(static_cast<std::size_t>(n), 0), tokens;
+  for (std::int64_t i = 0; i < n; ++i) tokens.push_back(static_cast<std::int32_t>(i % 3 == 0 ? 7 : i * i % 89));
+  std::vector<std::uint64_t> samples{11, 5};
+  std::vector<std::int64_t> limbs(21);
+  Place place(Place::Kind::gpu), other(Place::Kind::gpu);
+  kernels::AttentionShape shape{batch, T, heads, kv, d, 0.125, 0.1, 99, 1234, place(samples, {2}).ptr<std::uint64_t>()};
+  const auto vq = place(q), vk = place(k), vv = place(v), vs = place(start, {batch, T}), vo = place(out), vl = place(lse), vd = place(dout), vdq = place(dq), vdk = place(dk), vdv = place(dv);
+  const auto vt = place(tokens, {batch, T}), table = place(dtable), vlimbs = place(limbs, {21}), va = other(a), vb = other(b), vc = other(c);
+  std::vector<std::vector<char>> first;
+  for (int run = 0; run < runs; ++run) {
+    for (int load = 0; !emulated && load < run % 7; ++load) kernels::gemm(other.exec(), va, kernels::Transpose::no, vb, kernels::Transpose::yes, vc);
+    kernels::attention_forward(place.exec(), shape, vq, vk, vv, vs, vo, vl);
+    kernels::attention_backward(place.exec(), shape, vq, vk, vv, vs, vo, vl, vd, vdq, vdk, vdv);
+    kernels::embedding_backward(place.exec(), vt, vd, table);
+    kernels::square_sum(place.exec(), std::span(&table, 1), vlimbs);
+    place.fetch();
+    std::vector<std::vector<char>> now{out.bytes, lse.bytes, dq.bytes, dk.bytes, dv.bytes, dtable.bytes};
+    now.emplace_back(reinterpret_cast<const char*>(limbs.data()), reinterpret_cast<const char*>(limbs.data() + limbs.size()));
+    if (run == 0) first = std::move(now);
+    else ASSERT_EQ(now, first) << "run " << run + 1;
+  }
+  other.fetch();
+}
+
 TEST(Gpu, CachedAttention) {
   compare([](Place& place, DType t) {
     const std::int64_t n = 50, heads = 4, kv = 2, d = 24;

@@ -19,7 +19,8 @@ struct Golden {
   bool document_mask;
 
   explicit Golden(const std::string& name) {
-    const std::string stem = std::string(TRAINYARD_GOLDEN_FOLDER) + "/" + name;
+    const char* elsewhere = std::getenv("TRAINYARD_GOLDEN_FOLDER");   // of a bundle
+    const std::string stem = std::string(elsewhere != nullptr ? elsewhere : TRAINYARD_GOLDEN_FOLDER) + "/" + name;
     std::ifstream text(stem + ".json");
     page = json::parse(text);
     std::ifstream raw(stem + ".f32", std::ios::binary);
