@@ -47,6 +47,27 @@ TEST(nccl, a_peer_that_ended_is_an_error_of_the_next_call) {
   unsetenv("TRAINYARD_STANDIN_NCCL_FAILS");
 }
 
+// Two groups over one connection: each with its own ledger, and one fate.
+TEST(nccl, groups_share_a_connection) {
+  auto control = runtime->communicator("control");
+  auto data = comm::make_nccl("data", device, *control);
+  auto results = comm::nccl_group("results", *data);
+  auto exec = tensor::Exec::gpu(device, nullptr);
+  {
+    comm::OnDevice on_device(comm::nccl_group("results", *data), device);
+    auto caller = tensor::Exec::caller(nullptr, 1);
+    comm::contract::everything(on_device, *caller);
+  }
+  EXPECT_TRUE(data->ledger().totals().empty());
+  results->barrier(*exec);
+  EXPECT_EQ(results->ledger().totals().at("barrier").calls, 1u);
+  if (std::string(tensor::gpu_module().runtime->name) != "emulated") return;
+  setenv("TRAINYARD_STANDIN_NCCL_FAILS", "1", 1);
+  EXPECT_THROW(data->barrier(*exec), base::PeerError);
+  unsetenv("TRAINYARD_STANDIN_NCCL_FAILS");
+  EXPECT_THROW(results->barrier(*exec), base::PeerError) << "the connection is gone for all";
+}
+
 TEST(staged, contract) {
   comm::OnDevice on_device(comm::staged(runtime->communicator("data")), device);
   auto exec = tensor::Exec::caller(nullptr, 1);
