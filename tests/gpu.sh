@@ -44,6 +44,7 @@ bundle() {
   cp "$pmix"/*.so "$folder/lib/pmix/" 2>/dev/null || true
   cp -r /usr/share/openmpi "$folder/share/" 2>/dev/null || true
   rm -f "$folder"/lib/openmpi/mca_{btl_uct,btl_openib,pml_ucx,osc_ucx,atomic_ucx,spml_ucx,mtl_ofi,btl_ofi,mtl_psm,mtl_psm2,coll_hcoll,oob_ud,rml_ofi,ess_slurm,plm_slurm,ras_slurm}.so   # networks and launchers of clusters
+  rm -f "$folder"/lib/openmpi/mca_{spml,scoll,sshmem,memheap,atomic,osc,io,fs,fcoll,fbtl,sharedfp,vprotocol}_*.so   # OpenSHMEM, one-sided and file calls, which nothing here makes
   needed "$folder"/bin/* "$folder"/lib/openmpi/*.so "$folder"/lib/pmix/*.so | xargs -I{} cp -L {} "$folder/lib/"
   strip --strip-unneeded "$folder"/lib/*.so* "$folder"/lib/*/*.so 2>/dev/null || true
   mkdir -p "$folder/tests" "$folder/bench"

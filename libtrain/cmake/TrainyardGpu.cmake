@@ -28,7 +28,7 @@ file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/*_c
 add_library(trainyard_cuda MODULE ${cuda_sources} ${CMAKE_SOURCE_DIR}/kernels/gpu_module.cpp ${CMAKE_SOURCE_DIR}/libtrain/tensor/gpu_runtime_cuda.cpp)
 target_include_directories(trainyard_cuda PRIVATE ${CMAKE_SOURCE_DIR})
 target_compile_options(trainyard_cuda PRIVATE
-  $<$<COMPILE_LANGUAGE:CUDA>:--fmad=true --extended-lambda -Xcompiler=-Wall,-ffp-contract=off>
+  $<$<COMPILE_LANGUAGE:CUDA>:--fmad=true --extended-lambda --compress-mode=size -Xcompiler=-Wall,-ffp-contract=off>
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wno-unused-parameter>)
 target_link_libraries(trainyard_cuda PRIVATE CUDA::cudart_static CUDA::cublasLt trainyard_base)
 set_target_properties(trainyard_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin CUDA_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden)

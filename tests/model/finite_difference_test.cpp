@@ -67,7 +67,7 @@ void check_parameters(PlainStore& store, const std::vector<plan::Use>& uses, con
 }
 
 void whole_model(plan::ModelConfig m, plan::Recompute recompute) {
-  if (emulated()) m.layers = 1, m.hidden = 16, m.heads /= 2, m.kv_heads /= 2, m.ffn = 24;
+  if (emulated()) m.layers = 1, m.hidden = 16, m.heads /= 2, m.kv_heads = std::max<std::int64_t>(1, m.kv_heads / 2), m.ffn = 24;
   const Batch batch(windows(m), true);
   PlainStore store(m, DType::f64, 3);
   stir(store);
