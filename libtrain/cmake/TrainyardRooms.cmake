@@ -82,8 +82,8 @@ function(train_test_on_gpu path filter)
   endif()
 endfunction()
 
-# train_gpu_test(ROOM/NAME [LIBRARIES ...]): a test with a main of its own that ends with 77 where there is no GPU. Two entries: ROOM/NAME on the emulated module, on every
-# machine, and ROOM/NAME.device on the CUDA module.
+# train_gpu_test(ROOM/NAME [LIBRARIES ...]): a test with a main of its own that ends with 77 where there is no GPU. Entries: ROOM/NAME, ROOM/NAME.late and ROOM/NAME.mixed on the emulated
+# module (tests/emulated/stream.h), on every machine, and ROOM/NAME.device on the CUDA module.
 function(train_gpu_test path)
   cmake_parse_arguments(G "" "TIMEOUT" "RANKS;LIBRARIES;ENVIRONMENT;LABELS;SOURCES" ${ARGN})
   train_test(${path} ${ARGN})
@@ -95,6 +95,13 @@ function(train_gpu_test path)
   endif()
   set_tests_properties(${entries} PROPERTIES ENVIRONMENT
     "TRAINYARD_GPU_MODULE=$<TARGET_FILE:trainyard_emulated>;TRAINYARD_NCCL_LIBRARY=$<TARGET_FILE:trainyard_standin_nccl>;TRAINYARD_EMULATED_GPUS=8;${TRAINYARD_MPI_ENVIRONMENT}")
+  if(NOT G_RANKS)   # and in other orders that CUDA allows; the stand-in for NCCL has none of its own
+    foreach(order late mixed)
+      add_test(NAME ${path}.${order} COMMAND test_${target})
+      set_tests_properties(${path}.${order} PROPERTIES TIMEOUT 600
+        ENVIRONMENT "TRAINYARD_GPU_MODULE=$<TARGET_FILE:trainyard_emulated>;TRAINYARD_EMULATED_GPUS=8;TRAINYARD_EMULATED_ORDER=${order}")
+    endforeach()
+  endif()
   if(TARGET trainyard_cuda)
     add_test(NAME ${path}.device COMMAND test_${target})
     set_tests_properties(${path}.device PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS gpu RUN_SERIAL TRUE)

@@ -1,6 +1,7 @@
 // Down, across, up.
 #include "libtrain/comm/staged.h"
 
+#include "libtrain/base/error.h"
 #include "libtrain/tensor/gpu.h"
 
 #include <numeric>
@@ -38,10 +39,18 @@ class Staged : public Communicator {
  public:
   explicit Staged(Communicator& inner) : Communicator(inner.group(), inner.rank(), inner.size()), inner_(&inner) {}
   explicit Staged(std::unique_ptr<Communicator> inner) : Staged(*inner) { owned_ = std::move(inner); }
+  ~Staged() override {
+    try {
+      on_the_way_.wait();
+    } catch (const base::Error&) {
+      // The device failed; whoever waited for it has said so.
+    }
+  }
 
   void all_reduce(tensor::Exec& exec, base::View inout, Reduction op) override {
     if (!exec.on_gpu()) return inner_->all_reduce(exec, inout, op);
     const tensor::Span span(exec);
+    on_the_way_.wait();
     const auto host = down(exec, inout, sent_);
     exec.synchronize();
     inner_->all_reduce(*caller_, host, op);
@@ -50,6 +59,7 @@ class Staged : public Communicator {
   void all_gather(tensor::Exec& exec, base::View in, base::View out) override {
     if (!exec.on_gpu()) return inner_->all_gather(exec, in, out);
     const tensor::Span span(exec);
+    on_the_way_.wait();
     const auto host = down(exec, in, sent_), gathered = like(out, received_);
     exec.synchronize();
     inner_->all_gather(*caller_, host, gathered);
@@ -58,6 +68,7 @@ class Staged : public Communicator {
   void reduce_scatter(tensor::Exec& exec, base::View in, base::View out) override {
     if (!exec.on_gpu()) return inner_->reduce_scatter(exec, in, out);
     const tensor::Span span(exec);
+    on_the_way_.wait();
     const auto host = down(exec, in, sent_), mine = like(out, received_);
     exec.synchronize();
     inner_->reduce_scatter(*caller_, host, mine);
@@ -67,6 +78,7 @@ class Staged : public Communicator {
                   std::span<const std::int64_t> receive_counts) override {
     if (!exec.on_gpu()) return inner_->all_to_all(exec, send, send_counts, receive, receive_counts);
     const tensor::Span span(exec);
+    on_the_way_.wait();
     const auto part = [](const base::View& v, std::span<const std::int64_t> counts) {
       return base::View(v.data, v.dtype, {std::accumulate(counts.begin(), counts.end(), std::int64_t{0})}, v.device);
     };
@@ -79,6 +91,7 @@ class Staged : public Communicator {
   void broadcast(tensor::Exec& exec, base::View inout, int root) override {
     if (!exec.on_gpu()) return inner_->broadcast(exec, inout, root);
     const tensor::Span span(exec);
+    on_the_way_.wait();
     const auto host = down(exec, inout, sent_);
     exec.synchronize();
     inner_->broadcast(*caller_, host, root);
@@ -87,6 +100,7 @@ class Staged : public Communicator {
   void exchange(tensor::Exec& exec, std::span<const Transfer> transfers) override {
     if (!exec.on_gpu()) return inner_->exchange(exec, transfers);
     const tensor::Span span(exec);
+    on_the_way_.wait();
     std::int64_t bytes = 0;
     for (const auto& t : transfers) bytes += tensor::aligned(t.view.bytes());
     char* at = sent_.of(bytes);
@@ -100,7 +114,7 @@ class Staged : public Communicator {
     inner_->exchange(*caller_, host);
     for (std::size_t i = 0; i < host.size(); ++i)
       if (host[i].kind == Transfer::Kind::receive) tensor::copy(exec, host[i].view, flat(transfers[i].view));
-    exec.synchronize();
+    on_the_way_ = exec.record();
   }
   void barrier(tensor::Exec& exec) override {
     if (exec.on_gpu()) exec.synchronize();
@@ -117,16 +131,17 @@ class Staged : public Communicator {
     tensor::copy(exec, flat(from), host);
     return host;
   }
-  // The host's buffer is used again by the next call, so the copy must be over.
+  // The host's buffers are used again by the next call, which waits.
   void up(tensor::Exec& exec, const base::View& host, const base::View& to) {
     tensor::copy(exec, host, flat(to));
-    exec.synchronize();
+    on_the_way_ = exec.record();
   }
 
   std::unique_ptr<Communicator> owned_;
   Communicator* inner_;
   std::unique_ptr<tensor::Exec> caller_ = tensor::Exec::caller(nullptr, 1);
   Pinned sent_, received_;
+  tensor::Event on_the_way_;   // up from the buffers
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/comm/delayed.h"
 #include "libtrain/comm/nccl.h"
+#include "libtrain/comm/solo.h"
 #include "libtrain/comm/staged.h"
 #include "libtrain/comm/watchdog.h"
 #include "libtrain/engine/agreement.h"
@@ -329,7 +330,10 @@ base::Device agree_on_device(RunConfig& config, World& world, tensor::Exec& exec
 // NCCL where every rank has a GPU of its own, or where it is asked for; else the world's own communicator through pinned host memory. Calls are issued by the compute thread, on a
 // stream of their own.
 void move_to_gpu(const RunConfig& config, World& world, base::Device device, int ranks_on_node) {
-  if (world.size == 1) return;
+  if (world.size == 1) {   // whatever launched it, nothing leaves this rank
+    world.data = comm::make_solo("data");
+    return;
+  }
   auto caller = tensor::Exec::caller(nullptr, 1);
   auto& exec = world.exchange ? *world.exchange : *caller;
   std::int32_t able = world.kind == "mpi" && comm::nccl_available() && ranks_on_node <= tensor::gpu_module().runtime->device_count() ? 1 : 0;

@@ -36,7 +36,11 @@ class GatheredWeights : public Weights {
   void give_back(plan::Use use) override { slot_of(use.unit).released = c_.compute.record(); }
   base::View whole(int unit) override { return flat_range(slot_of(unit).buffer, 0, c_.layout(unit).padded); }
   base::View own_piece(int unit) override { return pieces_[static_cast<std::size_t>(unit)]; }
-  void pieces_changed() override { order_.clear(); }
+  // Gathers to come see the new pieces.
+  void pieces_changed() override {
+    order_.clear();
+    c_.exchange.wait(c_.compute.record());
+  }
 
  private:
   struct Slot {

@@ -1,4 +1,4 @@
-// A GPU runtime on host memory: every call is done when it returns. It lets the whole GPU path run, and be sanitized, on a machine without a GPU. While a stream is
+// A GPU runtime on host memory (tests/emulated/stream.h says when work is done). It lets the whole GPU path run, and be sanitized, on a machine without a GPU. While a stream is
 // captured it refuses what CUDA refuses: waiting, reserving memory, copies from or to memory that is not pinned, and waiting for events from outside.
 #include "libtrain/tensor/gpu_runtime.h"
 #include "tests/emulated/stream.h"
@@ -47,6 +47,12 @@ Reachable& reachable() {
 }
 
 emulator::Stream& of(void* stream) { return *static_cast<emulator::Stream*>(stream); }
+emulator::Event& event_of(void* event) { return *static_cast<emulator::Event*>(event); }
+
+std::set<emulator::Stream*>& streams() {   // under emulator::all_streams()
+  static auto* all = new std::set<emulator::Stream*>;
+  return *all;
+}
 
 int device_count() {
   const char* n = std::getenv("TRAINYARD_EMULATED_GPUS");
@@ -66,54 +72,97 @@ const char* allocate(int, std::int64_t bytes, void** out) {
   reachable().add(*out, bytes);
   return nullptr;
 }
+// As cudaFree does, waits for everything that is under way.
 void release(int, void* memory) {
+  {
+    std::lock_guard lock(emulator::all_streams());
+    for (auto* s : streams()) emulator::catch_up(*s);
+  }
   reachable().remove(memory);
   std::free(memory);
 }
 const char* allocate_pinned(std::int64_t bytes, void** out) { return allocate(0, bytes, out); }
 void release_pinned(void* memory) { release(0, memory); }
 const char* make_stream(int, void** out) {
-  *out = new emulator::Stream;
+  auto* s = new emulator::Stream;
+  std::lock_guard lock(emulator::all_streams());
+  streams().insert(s);
+  *out = s;
   return nullptr;
 }
-void drop_stream(void* stream) { delete &of(stream); }
+void drop_stream(void* stream) {
+  emulator::catch_up(of(stream));
+  std::lock_guard lock(emulator::all_streams());
+  streams().erase(&of(stream));
+  delete &of(stream);
+}
 const char* make_event(int, void** out) {
   *out = new emulator::Event;
   return nullptr;
 }
-void drop_event(void* event) { delete static_cast<emulator::Event*>(event); }
+void drop_event(void* event) { delete &event_of(event); }
 const char* elapsed(void* begin, void* end, double* seconds) {
-  *seconds = std::chrono::duration<double>(static_cast<emulator::Event*>(end)->at - static_cast<emulator::Event*>(begin)->at).count();
+  *seconds = std::chrono::duration<double>(event_of(end).mark->at - event_of(begin).mark->at).count();
   return nullptr;
 }
 const char* record(void* event, void* stream) {
-  static_cast<emulator::Event*>(event)->capture = of(stream).capture;
-  static_cast<emulator::Event*>(event)->at = std::chrono::steady_clock::now();
+  auto& e = event_of(event);
+  std::lock_guard lock(emulator::all_streams());
+  e.capture = of(stream).capture;
+  e.mark = std::make_shared<emulator::Mark>();
+  e.mark->stream = &of(stream);
+  if (!e.capture) emulator::enqueue(of(stream), {nullptr, e.mark, nullptr});
   return nullptr;
 }
 const char* stream_wait(void* stream, void* event) {
-  const auto& from = static_cast<emulator::Event*>(event)->capture;
-  if (of(stream).capture && of(stream).capture != from) return "a captured stream waits for an event from outside";
-  of(stream).capture = from;
+  const auto& e = event_of(event);
+  std::lock_guard lock(emulator::all_streams());
+  if (of(stream).capture && of(stream).capture != e.capture) return "a captured stream waits for an event from outside";
+  of(stream).capture = e.capture;
+  if (!e.capture && e.mark) emulator::enqueue(of(stream), {nullptr, nullptr, e.mark});
   return nullptr;
 }
-int event_done(void* event) { return static_cast<emulator::Event*>(event)->capture ? -1 : 1; }
-const char* event_wait(void* event) { return static_cast<emulator::Event*>(event)->capture ? "a captured event is waited for" : nullptr; }
-const char* synchronize(void* stream) { return of(stream).capture ? "a captured stream is waited for" : nullptr; }
+int event_done(void* event) {
+  std::lock_guard lock(emulator::all_streams());
+  const auto& e = event_of(event);
+  return e.capture ? -1 : !e.mark || e.mark->reached;
+}
+const char* event_wait(void* event) {
+  std::lock_guard lock(emulator::all_streams());
+  const auto e = event_of(event);
+  if (e.capture) return "a captured event is waited for";
+  if (e.mark && !e.mark->reached) emulator::catch_up(*e.mark->stream, e.mark.get());
+  return nullptr;
+}
+const char* synchronize(void* stream) {
+  if (of(stream).capture) return "a captured stream is waited for";
+  emulator::catch_up(of(stream));
+  return nullptr;
+}
 
+// Between devices and pinned memory in the order of the stream. Other memory of the host is read before the call returns, and written before it returns, as CUDA does.
 const char* move(void* to, const void* from, std::int64_t bytes, void* stream, std::function<void()> work) {
-  if (of(stream).capture && (!reachable().has(to, bytes) || !reachable().has(from, bytes))) return "a copy from or to memory that is not pinned, while the stream is captured";
+  const bool pinned_to = reachable().has(to, bytes), pinned_from = reachable().has(from, bytes);
+  if (of(stream).capture && (!pinned_to || !pinned_from)) return "a copy from or to memory that is not pinned, while the stream is captured";
+  if (!pinned_from && emulator::late()) {
+    auto seen = std::make_shared<std::vector<char>>(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
+    work = [=] { std::memmove(to, seen->data(), seen->size()); };
+  }
   emulator::submit(stream, std::move(work));
+  if (!pinned_to) emulator::catch_up(of(stream));
   return nullptr;
 }
 const char* copy(void* to, const void* from, std::int64_t bytes, void* stream) {
   return move(to, from, bytes, stream, [=] { std::memmove(to, from, static_cast<std::size_t>(bytes)); });
 }
+// Rows lie on the device.
 const char* copy_rows(void* to, std::int64_t to_pitch, const void* from, std::int64_t from_pitch, std::int64_t row_bytes, std::int64_t rows, void* stream) {
-  return move(to, from, row_bytes, stream, [=] {
+  if (!reachable().has(to, row_bytes) || !reachable().has(from, row_bytes)) return "rows are copied from or to memory that is not pinned";
+  emulator::submit(stream, [=] {
     for (std::int64_t r = 0; r < rows; ++r)
       std::memmove(static_cast<char*>(to) + r * to_pitch, static_cast<const char*>(from) + r * from_pitch, static_cast<std::size_t>(row_bytes));
   });
+  return nullptr;
 }
 const char* set(void* to, int byte, std::int64_t bytes, void* stream) {
   emulator::submit(stream, [=] { std::memset(to, byte, static_cast<std::size_t>(bytes)); });
@@ -134,8 +183,8 @@ const char* end_capture(void* stream, void** graph) {
   --captures;
   return nullptr;
 }
-const char* launch_graph(void* graph, void*) {
-  for (const auto& w : (*static_cast<std::shared_ptr<emulator::Graph>*>(graph))->work) w();
+const char* launch_graph(void* graph, void* stream) {
+  for (const auto& w : (*static_cast<std::shared_ptr<emulator::Graph>*>(graph))->work) emulator::submit(stream, w);
   return nullptr;
 }
 void drop_graph(void* graph) { delete static_cast<std::shared_ptr<emulator::Graph>*>(graph); }

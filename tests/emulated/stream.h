@@ -1,10 +1,16 @@
-// Streams of the emulated GPU: work is done when it is submitted, or written down while the stream is captured.
+// Streams of the emulated GPU: work is done when it is submitted, or written down while the stream is captured. With TRAINYARD_EMULATED_ORDER=late it is done as late as CUDA
+// allows, when somebody waits for it; with =mixed each stream is at times early and at times late. So a stream or a host that forgot to wait sees what was there before.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <vector>
 
 namespace emulator {
@@ -13,18 +19,67 @@ struct Graph {
   std::uint64_t id = 0;
   std::vector<std::function<void()>> work;
 };
-struct Stream {
-  std::shared_ptr<Graph> capture;
-};
-struct Event {
-  std::shared_ptr<Graph> capture;   // recorded inside a capture: nobody may ask for it
+struct Stream;
+// A point in the order of a stream.
+struct Mark {
+  Stream* stream = nullptr;
+  bool reached = false;
   std::chrono::steady_clock::time_point at;
 };
+struct Item {                        // one of the three
+  std::function<void()> work;
+  std::shared_ptr<Mark> reached, awaited;
+};
+struct Stream {
+  std::shared_ptr<Graph> capture;
+  bool early = true;
+  std::deque<Item> queue;
+};
+struct Event {
+  std::shared_ptr<Graph> capture;    // recorded inside a capture: nobody may ask for it
+  std::shared_ptr<Mark> mark;        // null before it is recorded
+};
+
+enum class Order { early, late, mixed };
+inline Order order() {
+  static const Order wish = [] {
+    const char* name = std::getenv("TRAINYARD_EMULATED_ORDER");
+    return name == nullptr ? Order::early : std::strcmp(name, "late") == 0 ? Order::late : std::strcmp(name, "mixed") == 0 ? Order::mixed : Order::early;
+  }();
+  return wish;
+}
+inline bool late() { return order() != Order::early; }
+inline std::recursive_mutex& all_streams() {   // guards queues and marks; held while late work is done
+  static auto* mutex = new std::recursive_mutex;
+  return *mutex;
+}
+
+// Does what is queued up to the mark; all of it without one.
+inline void catch_up(Stream& s, const Mark* until = nullptr) {
+  std::lock_guard lock(all_streams());
+  while (!s.queue.empty() && !(until != nullptr && until->reached)) {
+    const auto item = std::move(s.queue.front());
+    s.queue.pop_front();
+    if (item.work) item.work();
+    if (item.reached) item.reached->at = std::chrono::steady_clock::now(), item.reached->reached = true;
+    if (item.awaited && !item.awaited->reached) catch_up(*item.awaited->stream, item.awaited.get());
+  }
+}
+
+inline void enqueue(Stream& s, Item item) {
+  std::lock_guard lock(all_streams());
+  s.queue.push_back(std::move(item));
+  static std::uint64_t draw = 88172645463325252u;
+  draw ^= draw << 13, draw ^= draw >> 7, draw ^= draw << 17;
+  if (order() == Order::mixed && draw % 8 == 0) s.early = !s.early;
+  if (order() == Order::early || (order() == Order::mixed && s.early)) catch_up(s);
+}
 
 inline void submit(void* stream, std::function<void()> work) {
-  auto* s = static_cast<Stream*>(stream);
-  if (s != nullptr && s->capture) s->capture->work.push_back(std::move(work));
-  else work();
+  auto& s = *static_cast<Stream*>(stream);
+  if (s.capture) s.capture->work.push_back(std::move(work));
+  else if (!late()) work();
+  else enqueue(s, {std::move(work), nullptr, nullptr});
 }
 
 }  // namespace emulator
