@@ -2,6 +2,8 @@
 #include "libtrain/engine/saver.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/log.h"
+#include "libtrain/tensor/gpu.h"
 
 #include <csignal>
 #include <cstring>
@@ -22,6 +24,7 @@ Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& con
     pieces_.m.push_back(arena.allocate(base::DType::f32, {piece}));
     pieces_.v.push_back(arena.allocate(base::DType::f32, {piece}));
   }
+  snapshot_ = {static_cast<char*>(pieces_.model.front().data), static_cast<std::size_t>(arena.used_bytes())};
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
@@ -34,6 +37,10 @@ void Saver::touch() {
   enqueue([this] {
     for (const auto* list : {&pieces_.model, &pieces_.master, &pieces_.m, &pieces_.v})
       for (const auto& piece : *list) std::memset(piece.data, 0, static_cast<std::size_t>(piece.bytes()));
+    if (!context_.compute.on_gpu()) return;
+    const char* refusal = tensor::gpu_module().runtime->pin(snapshot_.data(), static_cast<std::int64_t>(snapshot_.size()));
+    pinned_ = refusal == nullptr;
+    if (!pinned_) base::log_warning("the {} bytes of the snapshot cannot be pinned ({}): saving will stop the GPU for longer", snapshot_.size(), refusal);
   });
 }
 
@@ -44,6 +51,7 @@ Saver::~Saver() {
   }
   changed_.notify_all();
   thread_.join();
+  if (pinned_) tensor::gpu_module().runtime->unpin(snapshot_.data());
 }
 
 void Saver::take(const checkpoint::RunState& state) {

@@ -10,6 +10,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 
@@ -24,7 +25,7 @@ class Saver {
   ~Saver();
   Saver(const Saver&) = delete;
 
-  void touch();                         // brings the snapshot's memory in, in the background: the first take() is then as fast as the others
+  void touch();                         // brings the snapshot's memory in (and pins it for a GPU), in the background: the first take() is then as fast as the others
   void take(const checkpoint::RunState& state);
   void publish();                       // rank 0, once per take()
   void wait();                          // until the background work handed over so far is done
@@ -45,6 +46,8 @@ class Saver {
   int keep_;
   checkpoint::WriteOptions options_;
   checkpoint::RankPieces pieces_;
+  std::span<char> snapshot_;        // the memory that pieces_ lie in
+  bool pinned_ = false;             // for a GPU; written by the writer, read after it has ended
   checkpoint::RunState state_;
   std::int64_t taken_step_ = -1;
 

@@ -6,7 +6,7 @@
 
 namespace trainyard::tensor {
 
-inline constexpr int gpu_abi = 3;   // of the structs below and of kernels::GpuKernels; a module of another build is refused
+inline constexpr int gpu_abi = 4;   // of the structs below and of kernels::GpuKernels; a module of another build is refused
 
 struct GpuInfo {
   char name[256] = {};
@@ -24,6 +24,8 @@ struct GpuRuntime {
   void (*release)(int device, void* memory);
   const char* (*allocate_pinned)(std::int64_t bytes, void** out);
   void (*release_pinned)(void* memory);
+  const char* (*pin)(void* memory, std::int64_t bytes);   // memory of the host becomes as good as pinned; until unpin
+  void (*unpin)(void* memory);
   const char* (*make_stream)(int device, void** out);
   void (*drop_stream)(void* stream);
   const char* (*make_event)(int device, void** out);

@@ -52,6 +52,12 @@ void release(int device, void* memory) {
 }
 const char* allocate_pinned(std::int64_t bytes, void** out) { return text(cudaHostAlloc(out, static_cast<std::size_t>(bytes), cudaHostAllocPortable)); }
 void release_pinned(void* memory) { cudaFreeHost(memory); }
+const char* pin(void* memory, std::int64_t bytes) {
+  const auto result = cudaHostRegister(memory, static_cast<std::size_t>(bytes), cudaHostRegisterPortable);
+  if (result != cudaSuccess) cudaGetLastError();   // nothing is broken: copies take the slow way
+  return text(result);
+}
+void unpin(void* memory) { cudaHostUnregister(memory); }
 
 const char* make_stream(int device, void** out) {
   cudaStream_t stream = nullptr;
@@ -136,7 +142,7 @@ std::uint64_t capture_of(void* stream) {
 }  // namespace
 
 const GpuRuntime& gpu_runtime() {
-  static const GpuRuntime table{"cuda",     device_count, describe,    allocate,   release,     allocate_pinned, release_pinned, make_stream, drop_stream, make_event,
+  static const GpuRuntime table{"cuda",     device_count, describe,    allocate,   release,     allocate_pinned, release_pinned, pin, unpin, make_stream, drop_stream, make_event,
                                 make_timed_event, drop_event, elapsed, record,       stream_wait, event_done, event_wait, synchronize,     copy,           copy_rows,   set,
                                 begin_capture, end_capture, launch_graph, drop_graph, capture_of};
   return table;

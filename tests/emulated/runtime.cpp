@@ -83,6 +83,11 @@ void release(int, void* memory) {
 }
 const char* allocate_pinned(std::int64_t bytes, void** out) { return allocate(0, bytes, out); }
 void release_pinned(void* memory) { release(0, memory); }
+const char* pin(void* memory, std::int64_t bytes) {
+  reachable().add(memory, bytes);
+  return nullptr;
+}
+void unpin(void* memory) { reachable().remove(memory); }
 const char* make_stream(int, void** out) {
   auto* s = new emulator::Stream;
   std::lock_guard lock(emulator::all_streams());
@@ -193,7 +198,7 @@ std::uint64_t capture_of(void* stream) { return of(stream).capture ? of(stream).
 }  // namespace
 
 const GpuRuntime& gpu_runtime() {
-  static const GpuRuntime table{"emulated", device_count, describe,    allocate,   release,    allocate_pinned, release_pinned, make_stream, drop_stream, make_event,
+  static const GpuRuntime table{"emulated", device_count, describe,    allocate,   release,    allocate_pinned, release_pinned, pin, unpin, make_stream, drop_stream, make_event,
                                 make_event, drop_event, elapsed, record,       stream_wait, event_done, event_wait, synchronize,     copy,           copy_rows,   set,
                                 begin_capture, end_capture, launch_graph, drop_graph, capture_of};
   return table;

@@ -56,7 +56,8 @@ TEST(Gpu, TheSameBitsOnEveryCut) {
   std::string expected;
   int n = 0;
   for (const auto& cut : std::vector<Cut>{{1, 0, 1}, {1, 3, 1, "f32", "layers"}, {2, 0, 1}, {2, 1, 1}, {2, 2, 1}, {3, 3, 1}}) {
-    const auto config = tiny(runs, fmt::format("cut-{}", n++), gpt(runs));
+    auto config = tiny(runs, fmt::format("cut-{}", n++), gpt(runs));
+    if (cut.zero == 3) config.layer_slots = 1;   // so that layers take turns in a buffer
     const auto bits = runs.bits(config, runs.run(config, cut));
     if (expected.empty()) expected = bits;
     EXPECT_EQ(bits, expected) << cut.ranks << " ranks, ZeRO " << cut.zero;
