@@ -1,7 +1,9 @@
-// The judgement: the call that has waited longest, and the ranks that keep it waiting.
+// The judgement: the earliest call that has waited too long, and the ranks that keep it waiting.
 #include "libtrain/comm/watchdog_report.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace trainyard::comm {
 
@@ -24,18 +26,20 @@ std::string whereabouts(const Report& r, const std::vector<std::string>& groups,
 }  // namespace
 
 std::optional<Hang> judge(const std::vector<Heard>& ranks, const std::vector<std::string>& groups, double timeout_seconds) {
+  // Ranks may wait in different calls, one behind the other, and their clocks say in turn that theirs is the longest: the earliest is the cause, and it stays the same one.
   const Heard* waiting = nullptr;
   std::size_t ledger = 0;
-  double longest = timeout_seconds;
-  for (const auto& h : ranks)
-    for (std::size_t g = 0; g < groups.size(); ++g)
-      if (!h.silent && h.report.ledgers[g].in_call && h.report.ledgers[g].open_seconds > longest) {
-        waiting = &h;
-        ledger = g;
-        longest = h.report.ledgers[g].open_seconds;
-      }
+  for (std::size_t g = 0; g < groups.size() && waiting == nullptr; ++g) {
+    ledger = g;
+    for (const auto& h : ranks) {
+      const auto& mine = h.report.ledgers[g];
+      if (h.silent || !mine.in_call || mine.open_seconds <= timeout_seconds) continue;
+      if (waiting == nullptr || mine.sequence < waiting->report.ledgers[g].sequence) waiting = &h;
+    }
+  }
   if (waiting == nullptr) return std::nullopt;
   const auto& call = waiting->report.ledgers[ledger];
+  double longest = 0;
   std::vector<int> inside, behind, silent;
   std::string where;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
@@ -44,7 +48,10 @@ std::optional<Hang> judge(const std::vector<Heard>& ranks, const std::vector<std
     else if (other.sequence < call.sequence) {
       if (behind.empty()) where = whereabouts(ranks[r].report, groups, ledger);
       behind.push_back(static_cast<int>(r));
-    } else if (other.sequence == call.sequence && other.in_call) inside.push_back(static_cast<int>(r));
+    } else if (other.sequence == call.sequence && other.in_call) {
+      inside.push_back(static_cast<int>(r));
+      longest = std::max(longest, other.open_seconds);
+    }
   }
   auto text = fmt::format("no progress for {:.3g} s in {} (call {} of group {}, step {}): {} waiting", longest, call.operation, call.sequence,
                           groups[ledger], waiting->report.step, listed(inside));

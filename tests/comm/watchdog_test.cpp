@@ -44,6 +44,16 @@ TEST(judge, names_the_call_the_step_and_the_ranks) {
   EXPECT_NE(network->sentence.find("the network may have failed"), std::string::npos);
 }
 
+// Two ranks wait in different calls for a third; whichever clock is ahead, the verdict names the earlier call, or it would never be confirmed.
+TEST(judge, stays_with_the_earliest_call) {
+  for (const double ahead : {0.4, -0.4}) {
+    const auto hang = judge({at(5, 12, "all_to_all"), at(4, 0, "barrier", true), at(6, 12 + ahead, "all_gather")}, {"data"}, 10);
+    ASSERT_TRUE(hang);
+    EXPECT_EQ(hang->sequence, 5u) << ahead;
+    EXPECT_EQ(hang->sentence, "no progress for 12 s in all_to_all (call 5 of group data, step 17): rank 0 is waiting; rank 1 is silent");
+  }
+}
+
 struct Alarms {
   std::mutex mutex;
   std::vector<std::string> sentences;
