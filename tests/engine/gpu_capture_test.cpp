@@ -3,6 +3,7 @@
 #include "libtrain/engine/trainer.h"
 #include "libtrain/tensor/gpu.h"
 #include "tests/engine/small_run.h"
+#include "tests/gpu_main.h"
 
 #include <gtest/gtest.h>
 
@@ -135,11 +136,4 @@ TEST(GpuCapture, StepsBehindOneThatIsNotFiniteChangeNothing) {
 }  // namespace
 }  // namespace trainyard
 
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (!trainyard::tensor::gpu_available()) {
-    std::puts("skipped: no GPU module with a device");
-    return 77;
-  }
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return trainyard::testing::run_on_gpu(argc, argv); }

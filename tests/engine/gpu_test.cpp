@@ -1,6 +1,7 @@
 // Whole runs on a GPU: the same losses as the CPU up to rounding, the same bits on every cut, memory as predicted, and checkpoints that go from one device to the other.
 #include "libtrain/tensor/gpu.h"
 #include "tests/engine/small_run.h"
+#include "tests/gpu_main.h"
 
 #include <gtest/gtest.h>
 
@@ -113,11 +114,4 @@ TEST(Gpu, ALossThatIsNotFiniteIsNamed) {
 }  // namespace
 }  // namespace trainyard
 
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (!trainyard::tensor::gpu_available()) {
-    std::puts("skipped: no GPU module with a device");
-    return 77;
-  }
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return trainyard::testing::run_on_gpu(argc, argv); }

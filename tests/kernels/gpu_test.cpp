@@ -16,6 +16,7 @@
 #include "kernels/rotary/rotary.h"
 #include "kernels/square_sum/square_sum.h"
 #include "kernels/step_numbers/step_numbers.h"
+#include "tests/gpu_main.h"
 #include "tests/kernels/gpu_place.h"
 
 #include <gtest/gtest.h>
@@ -446,11 +447,4 @@ TEST(Gpu, CachedAttention) {
 }  // namespace
 }  // namespace trainyard::test
 
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (!trainyard::tensor::gpu_available()) {
-    std::puts("skipped: no GPU module with a device");
-    return 77;
-  }
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return trainyard::testing::run_on_gpu(argc, argv); }
