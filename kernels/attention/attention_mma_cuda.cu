@@ -33,6 +33,13 @@ template <int D> __device__ void fetch_tile(const AttentionArgs& a, const Mat& x
   }
 }
 
+// The same for keys and values side by side, as one group of copies.
+template <int D> __device__ __forceinline__ void fetch_pair(const AttentionArgs& a, const Position& p, int first, b16* to) {
+  fetch_tile<D>(a, a.k, p.row0, first, p.kv * D, to);
+  fetch_tile<D>(a, a.v, p.row0, first, p.kv * D, to + tile_elements<D>);
+  close_copies();
+}
+
 // The a of rows [row, row + 16) and channels [16 k, 16 k + 16) of a tile.
 template <int D> __device__ __forceinline__ void take_rows(const b16* from, int row, int k, const Position& p, unsigned (&a)[4]) {
   load_tiles(a, from + (row + p.lane % 16) * pitch<D> + 16 * k + p.lane / 16 * 8);
@@ -128,11 +135,7 @@ template <int D> __global__ void __launch_bounds__(threads) forward_kernel(Atten
   // The longest rows first: blocks that start last have the least to do.
   const int i0 = static_cast<int>(gridDim.x - 1 - blockIdx.x) * rows, own = i0 + 16 * M * p.warp;
   const int last = i0 + rows < a.sequence ? i0 + rows - 1 : static_cast<int>(a.sequence) - 1;
-  const auto fetch = [&](int j0, int slot) {
-    fetch_tile<D>(a, a.k, p.row0, j0, p.kv * D, tiles + 2 * slot * tile_elements<D>);
-    fetch_tile<D>(a, a.v, p.row0, j0, p.kv * D, tiles + (2 * slot + 1) * tile_elements<D>);
-    close_copies();
-  };
+  const auto fetch = [&](int j0, int slot) { fetch_pair<D>(a, p, j0, tiles + 2 * slot * tile_elements<D>); };
   const int begin = start_of(a, p, i0) / tile * tile;
   fetch(begin, 0);
   unsigned q[M][D / 16][4];
@@ -312,11 +315,7 @@ template <int D> __global__ void __launch_bounds__(threads) queries_kernel(Atten
   const auto p = position_of(a, blockIdx.y);
   const int i0 = static_cast<int>(gridDim.x - 1 - blockIdx.x) * tile, own = i0 + 16 * p.warp;
   const auto head = p.b * a.heads + p.h;
-  const auto fetch = [&](int j0, int slot) {
-    fetch_tile<D>(a, a.k, p.row0, j0, p.kv * D, tiles + 2 * slot * tile_elements<D>);
-    fetch_tile<D>(a, a.v, p.row0, j0, p.kv * D, tiles + (2 * slot + 1) * tile_elements<D>);
-    close_copies();
-  };
+  const auto fetch = [&](int j0, int slot) { fetch_pair<D>(a, p, j0, tiles + 2 * slot * tile_elements<D>); };
   const int begin = start_of(a, p, i0) / tile * tile, least_far = start_of(a, p, i0 + tile - 1);
   fetch(begin, 0);
   unsigned q[D / 16][4], dout[D / 16][4];

@@ -124,7 +124,7 @@ struct Choice {
 
 // What the library fuses, else the product alone: remembered for a shape, so the same for the same product in every run of a library version, and never timed.
 bool choose(const GemmArgs& g, cublasLtHandle_t handle, Choice& choice, cublasStatus_t& failure) {
-  using Key = std::array<std::int64_t, 19>;
+  using Key = std::array<std::int64_t, 18>;
   static std::mutex mutex;
   static std::map<Key, Choice> known;
   int device = 0;
@@ -132,7 +132,7 @@ bool choose(const GemmArgs& g, cublasLtHandle_t handle, Choice& choice, cublasSt
   const std::int64_t epilogue = !g.bias.empty() + 2 * !g.gelu.empty() + 4 * !g.gelu_of.empty() + 8 * !g.sums.empty();
   const Mat& aside = g.gelu.empty() ? g.gelu_of : g.gelu;
   const Key key{device, g.m, g.n, g.k, g.trans_a, g.trans_b, g.accumulate, g.a.pitch, g.b.pitch, g.c.pitch, static_cast<int>(g.a.type), static_cast<int>(g.c.type), epilogue,
-                alignment_of(g.a), alignment_of(g.b), alignment_of(g.c), aside.pitch, alignment_of(aside), 0};
+                alignment_of(g.a), alignment_of(g.b), alignment_of(g.c), aside.pitch, alignment_of(aside)};
   std::lock_guard lock(mutex);
   if (const auto found = known.find(key); found != known.end()) {
     choice = found->second;

@@ -1,4 +1,4 @@
-// Communicator: collectives over one group of ranks. Four implementations: solo, threads, mpi and (later) nccl.
+// Communicator: collectives over one group of ranks. Four implementations: solo, threads, mpi and nccl.
 #pragma once
 
 #include "libtrain/base/view.h"

@@ -23,7 +23,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <deque>
 #include <optional>
 #include <vector>
 
@@ -87,7 +86,6 @@ class Runner {
  private:
   // False when the run stops here on request.
   bool one_step(RunResult& result) {
-    begun_at_.push_back(now());
     const auto begun = step_ + trainer_->steps_under_way();
     if (watchdog_) watchdog_->set_step(begun + 1);
     if (!trainer_->begin_step(begun, [&] { return signals_.request() == StopRequest::abandon_step; })) {
@@ -115,9 +113,8 @@ class Runner {
 
   bool finish_step(RunResult& result) {
     const auto outcome = trainer_->finish_step();
-    if (outcome.kind == StepOutcome::Kind::not_finite) refuse_step(outcome);
-    const double begin = std::max(begun_at_.front(), finished_at_);
-    begun_at_.pop_front();
+    if (!outcome.finite) refuse_step(outcome);
+    const double begin = std::max(outcome.begun, finished_at_);
     ++step_;
     ++steps_done_;
     result.loss = outcome.loss;
@@ -310,7 +307,6 @@ class Runner {
   std::optional<comm::Watchdog> watchdog_;
   std::optional<MetricsFile> metrics_;
   std::int64_t step_ = -1, saved_step_ = -1, steps_done_ = 0, validations_done_ = 0;
-  std::deque<double> begun_at_;                     // of the steps under way
   double finished_at_ = 0;
   bool publish_asked_ = false;
 };

@@ -114,7 +114,8 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
 
 bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& stop_now) {
   StepOutcome outcome;
-  const double start = now(), busy = lags() ? 0 : exchange().busy_seconds();
+  outcome.begun = now();
+  const double busy = lags() ? 0 : exchange().busy_seconds();
   context_->wait_seconds = 0;
   if (!gradients_of_step(completed, stop_now, nullptr)) return false;
   agree_on_results();
@@ -122,9 +123,9 @@ bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& st
   results_->send();
   outcome.learning_rate = setup_.learning_rate.at(completed);
   outcome.exposed_seconds = context_->wait_seconds;
-  outcome.compute_seconds = now() - start - context_->wait_seconds;
+  outcome.compute_seconds = now() - outcome.begun - context_->wait_seconds;
   if (!lags()) outcome.communication_seconds = exchange().busy_seconds() - busy;
-  under_way_.push_back({outcome, start, compute_->spans(), exchange().spans()});
+  under_way_.push_back({outcome, compute_->spans(), exchange().spans()});
   return true;
 }
 
@@ -138,26 +139,19 @@ StepOutcome Trainer::finish_step() {
   outcome.loss = numbers.loss;
   outcome.gradient_norm = numbers.gradient_norm;
   outcome.targets = numbers.targets;
-  outcome.kind = numbers.finite != 0 ? StepOutcome::Kind::done : StepOutcome::Kind::not_finite;
+  outcome.finite = numbers.finite != 0;
   return outcome;
 }
 
 // What the host sees of a step on a GPU says little: its time is that between two ends, the rest is taken by the device.
 void Trainer::measure_on_device(const UnderWay& step, StepOutcome& outcome) {
-  const double end = now(), seconds = end - std::max(step.begun, finished_at_);
+  const double end = now(), seconds = end - std::max(outcome.begun, finished_at_);
   finished_at_ = end;
   const double blocked = compute_->busy_seconds_until(step.waits), talking = world_.size > 1 ? exchange().busy_seconds_until(step.calls) : 0;
   outcome.exposed_seconds = world_.size > 1 ? blocked - blocked_before_ : 0;
   outcome.communication_seconds = talking - talking_before_;
   outcome.compute_seconds = std::max(0.0, seconds - outcome.exposed_seconds);
   blocked_before_ = blocked, talking_before_ = talking;
-}
-
-StepOutcome Trainer::step(std::int64_t completed, const std::function<bool()>& stop_now) {
-  if (begin_step(completed, stop_now)) return finish_step();
-  StepOutcome outcome;
-  outcome.kind = StepOutcome::Kind::abandoned;
-  return outcome;
 }
 
 void Trainer::agree_on_results() {

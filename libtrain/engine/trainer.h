@@ -39,9 +39,10 @@ struct TrainerSetup {
 CategoryBytes predicted_memory(const TrainerSetup& setup);
 
 struct StepOutcome {
-  enum class Kind { done, abandoned, not_finite } kind = Kind::done;
+  bool finite = true;                     // else nothing has changed
   double loss = 0, gradient_norm = 0, learning_rate = 0;
   std::int64_t targets = 0;
+  double begun = 0;                       // when the host began it, by a steady clock in seconds
   double compute_seconds = 0, communication_seconds = 0, exposed_seconds = 0;   // of this rank
 };
 
@@ -58,8 +59,6 @@ class Trainer {
   StepOutcome finish_step();
   int steps_under_way() const { return static_cast<int>(under_way_.size()); }
   bool lags() const { return compute_->on_gpu(); }   // is a step worth beginning before the one before is finished
-  // Both.
-  StepOutcome step(std::int64_t completed, const std::function<bool()>& stop_now);
 
   // Mean loss over validation sequences [0, sequences), read in the same order every time. Collective.
   double validate(std::int64_t sequences);
@@ -77,7 +76,7 @@ class Trainer {
   tensor::Exec& compute() { return *compute_; }
 
  private:
-  struct UnderWay { StepOutcome known; double begun; std::int64_t waits, calls; };   // spans of compute and exchange at its end
+  struct UnderWay { StepOutcome known; std::int64_t waits, calls; };   // spans of compute and exchange at its end
   using Observer = std::function<void(std::int64_t micro, const std::string& where, base::View tensor)>;
   struct InFlight { model::Step step; model::Flow flow; };   // a micro-batch between its load and the end of its backward
 

@@ -6,7 +6,7 @@
 
 namespace trainyard::tensor {
 
-inline constexpr int gpu_abi = 4;   // of the structs below and of kernels::GpuKernels; a module of another build is refused
+inline constexpr int gpu_abi = 5;   // of the structs below and of kernels::GpuKernels; a module of another build is refused
 
 struct GpuInfo {
   char name[256] = {};
@@ -38,7 +38,6 @@ struct GpuRuntime {
   const char* (*event_wait)(void* event);
   const char* (*synchronize)(void* stream);            // also tells what a kernel before it did wrong
   const char* (*copy)(void* to, const void* from, std::int64_t bytes, void* stream);
-  const char* (*copy_rows)(void* to, std::int64_t to_pitch_bytes, const void* from, std::int64_t from_pitch_bytes, std::int64_t row_bytes, std::int64_t rows, void* stream);
   const char* (*set)(void* to, int byte, std::int64_t bytes, void* stream);
   // Between begin_capture and end_capture work on the stream, and on streams that wait for events of it, is not done but written down as a graph. A call that waits or
   // reserves memory is refused meanwhile.

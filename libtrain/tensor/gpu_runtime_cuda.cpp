@@ -112,12 +112,7 @@ const char* synchronize(void* stream) {
 const char* copy(void* to, const void* from, std::int64_t bytes, void* stream) {
   return text(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, of(stream)));
 }
-const char* copy_rows(void* to, std::int64_t to_pitch, const void* from, std::int64_t from_pitch, std::int64_t row_bytes, std::int64_t rows, void* stream) {
-  return text(cudaMemcpy2DAsync(to, static_cast<std::size_t>(to_pitch), from, static_cast<std::size_t>(from_pitch), static_cast<std::size_t>(row_bytes),
-                                static_cast<std::size_t>(rows), cudaMemcpyDefault, of(stream)));
-}
 const char* set(void* to, int byte, std::int64_t bytes, void* stream) { return text(cudaMemsetAsync(to, byte, static_cast<std::size_t>(bytes), of(stream))); }
-
 
 const char* begin_capture(void* stream) { return text(cudaStreamBeginCapture(of(stream), cudaStreamCaptureModeThreadLocal)); }
 const char* end_capture(void* stream, void** graph) {
@@ -142,9 +137,9 @@ std::uint64_t capture_of(void* stream) {
 }  // namespace
 
 const GpuRuntime& gpu_runtime() {
-  static const GpuRuntime table{"cuda",     device_count, describe,    allocate,   release,     allocate_pinned, release_pinned, pin, unpin, make_stream, drop_stream, make_event,
-                                make_timed_event, drop_event, elapsed, record,       stream_wait, event_done, event_wait, synchronize,     copy,           copy_rows,   set,
-                                begin_capture, end_capture, launch_graph, drop_graph, capture_of};
+  static const GpuRuntime table{"cuda",      device_count,     describe,   allocate, release, allocate_pinned, release_pinned, pin,        unpin,       make_stream,
+                                drop_stream, make_event,       make_timed_event, drop_event, elapsed, record,    stream_wait,    event_done, event_wait,  synchronize,
+                                copy,        set,              begin_capture, end_capture, launch_graph, drop_graph, capture_of};
   return table;
 }
 

@@ -160,15 +160,6 @@ const char* move(void* to, const void* from, std::int64_t bytes, void* stream, s
 const char* copy(void* to, const void* from, std::int64_t bytes, void* stream) {
   return move(to, from, bytes, stream, [=] { std::memmove(to, from, static_cast<std::size_t>(bytes)); });
 }
-// Rows lie on the device.
-const char* copy_rows(void* to, std::int64_t to_pitch, const void* from, std::int64_t from_pitch, std::int64_t row_bytes, std::int64_t rows, void* stream) {
-  if (!reachable().has(to, row_bytes) || !reachable().has(from, row_bytes)) return "rows are copied from or to memory that is not pinned";
-  emulator::submit(stream, [=] {
-    for (std::int64_t r = 0; r < rows; ++r)
-      std::memmove(static_cast<char*>(to) + r * to_pitch, static_cast<const char*>(from) + r * from_pitch, static_cast<std::size_t>(row_bytes));
-  });
-  return nullptr;
-}
 const char* set(void* to, int byte, std::int64_t bytes, void* stream) {
   emulator::submit(stream, [=] { std::memset(to, byte, static_cast<std::size_t>(bytes)); });
   return nullptr;
@@ -198,9 +189,9 @@ std::uint64_t capture_of(void* stream) { return of(stream).capture ? of(stream).
 }  // namespace
 
 const GpuRuntime& gpu_runtime() {
-  static const GpuRuntime table{"emulated", device_count, describe,    allocate,   release,    allocate_pinned, release_pinned, pin, unpin, make_stream, drop_stream, make_event,
-                                make_event, drop_event, elapsed, record,       stream_wait, event_done, event_wait, synchronize,     copy,           copy_rows,   set,
-                                begin_capture, end_capture, launch_graph, drop_graph, capture_of};
+  static const GpuRuntime table{"emulated",  device_count,     describe,   allocate, release, allocate_pinned, release_pinned, pin,        unpin,       make_stream,
+                                drop_stream, make_event,       make_event, drop_event, elapsed, record,    stream_wait,    event_done, event_wait,  synchronize,
+                                copy,        set,              begin_capture, end_capture, launch_graph, drop_graph, capture_of};
   return table;
 }
 

@@ -56,18 +56,18 @@ const std::vector<DType> all = {DType::f32, DType::bf16, DType::f64};
 // Rows in groups of 16 bytes, and rows that are not.
 TEST(Gpu, Activations) {
   for (const std::int64_t n : {70, 72})
-  compare([n](Place& place, DType t) {
-    const std::int64_t gap = n == 72 ? 8 : 3;
-    MatrixBuffer x(t, 5, n, gap), up(t, 5, n), dy(t, 5, n, gap), y(t, 5, n, 2 * gap), dx(t, 5, n), z(t, 5, n), dgate(t, 5, n), dup(t, 5, n);
-    x.fill(1), up.fill(2), dy.fill(3);
-    const auto vx = place(x), vup = place(up), vdy = place(dy);
-    kernels::gelu_forward(place.exec(), vx, place(y));
-    kernels::gelu_backward(place.exec(), vx, vdy, place(dx));
-    kernels::swiglu_forward(place.exec(), vx, vup, place(z));
-    kernels::swiglu_backward(place.exec(), vx, vup, vdy, place(dgate), place(dup));
-    place.fetch();
-    return Outputs{y, dx, z, dgate, dup};
-  }, Same::tolerance, all);
+    compare([n](Place& place, DType t) {
+      const std::int64_t gap = n == 72 ? 8 : 3;
+      MatrixBuffer x(t, 5, n, gap), up(t, 5, n), dy(t, 5, n, gap), y(t, 5, n, 2 * gap), dx(t, 5, n), z(t, 5, n), dgate(t, 5, n), dup(t, 5, n);
+      x.fill(1), up.fill(2), dy.fill(3);
+      const auto vx = place(x), vup = place(up), vdy = place(dy);
+      kernels::gelu_forward(place.exec(), vx, place(y));
+      kernels::gelu_backward(place.exec(), vx, vdy, place(dx));
+      kernels::swiglu_forward(place.exec(), vx, vup, place(z));
+      kernels::swiglu_backward(place.exec(), vx, vup, vdy, place(dgate), place(dup));
+      place.fetch();
+      return Outputs{y, dx, z, dgate, dup};
+    }, Same::tolerance, all);
 }
 
 TEST(Gpu, AdamWGivesTheBitsOfTheCpu) {
@@ -89,35 +89,35 @@ TEST(Gpu, AdamWGivesTheBitsOfTheCpu) {
 
 TEST(Gpu, CopiesGiveTheBitsOfTheCpu) {
   for (const std::int64_t n : {33, 36})
-  for (auto to : all)
-    compare([to, n](Place& place, DType t) {
-      const std::int64_t gap = n == 36 ? 4 : 1;
-      MatrixBuffer x(t, 4, n, 2 * gap), y(to, 4, n, gap), f(to, 4, n), s(t, 4, n, 5 * gap);
-      x.fill(7), s.fill(8);
-      const auto vx = place(x);
-      kernels::cast(place.exec(), vx, place(y));
-      kernels::fill(place.exec(), place(f), 0.1);
-      kernels::add(place.exec(), place(s), vx);
-      place.fetch();
-      return Outputs{y, f, s};
-    }, Same::bits, all);
+    for (auto to : all)
+      compare([to, n](Place& place, DType t) {
+        const std::int64_t gap = n == 36 ? 4 : 1;
+        MatrixBuffer x(t, 4, n, 2 * gap), y(to, 4, n, gap), f(to, 4, n), s(t, 4, n, 5 * gap);
+        x.fill(7), s.fill(8);
+        const auto vx = place(x);
+        kernels::cast(place.exec(), vx, place(y));
+        kernels::fill(place.exec(), place(f), 0.1);
+        kernels::add(place.exec(), place(s), vx);
+        place.fetch();
+        return Outputs{y, f, s};
+      }, Same::bits, all);
 }
 
 TEST(Gpu, DropoutGivesTheBitsOfTheCpu) {
   for (const std::int64_t n : {21, 24})
-  for (double p : {0.0, 0.3})
-    compare([p, n](Place& place, DType t) {
-      const std::int64_t gap = n == 24 ? 4 : 1;
-      MatrixBuffer x(t, 6, n, gap), r(t, 6, n), y(t, 6, n, 2 * gap), z(t, 6, n);
-      x.fill(1), r.fill(2);
-      std::vector<std::uint64_t> samples{5, 99};
-      kernels::Dropout d{p, 3, 77, place(samples, {2}).ptr<std::uint64_t>(), 3};
-      const auto vx = place(x);
-      kernels::dropout_forward(place.exec(), d, vx, place(y));
-      kernels::dropout_add(place.exec(), d, place(r), vx, place(z));
-      place.fetch();
-      return Outputs{y, z};
-    }, Same::bits, all);
+    for (double p : {0.0, 0.3})
+      compare([p, n](Place& place, DType t) {
+        const std::int64_t gap = n == 24 ? 4 : 1;
+        MatrixBuffer x(t, 6, n, gap), r(t, 6, n), y(t, 6, n, 2 * gap), z(t, 6, n);
+        x.fill(1), r.fill(2);
+        std::vector<std::uint64_t> samples{5, 99};
+        kernels::Dropout d{p, 3, 77, place(samples, {2}).ptr<std::uint64_t>(), 3};
+        const auto vx = place(x);
+        kernels::dropout_forward(place.exec(), d, vx, place(y));
+        kernels::dropout_add(place.exec(), d, place(r), vx, place(z));
+        place.fetch();
+        return Outputs{y, z};
+      }, Same::bits, all);
 }
 
 TEST(Gpu, FoldGivesTheBitsOfTheCpu) {
@@ -241,36 +241,36 @@ TEST(Gpu, Rotary) {
 
 TEST(Gpu, Embedding) {
   for (const std::int64_t h : {19, 24})
-  compare([h](Place& place, DType t) {
-    const std::int64_t n = 600, gap = h == 24 ? 8 : 1;   // more than a block of indices, some very frequent
-    MatrixBuffer table(t, 40, h, gap), positions(t, 300, h), out(t, n, h, 2 * gap), dout(t, n, h), dtable(accumulation(t), 40, h);
-    table.fill(1), positions.fill(2), dout.fill(3);
-    std::vector<std::int32_t> tokens, at;
-    for (std::int64_t i = 0; i < n; ++i) tokens.push_back(static_cast<std::int32_t>(i % 3 == 0 ? 7 : i * i % 39)), at.push_back(static_cast<std::int32_t>(i % 300));
-    const auto v = place(tokens, {2, n / 2});
-    kernels::embedding_forward(place.exec(), v, place(at, {2, n / 2}), place(table), place(positions), place(out));
-    kernels::embedding_backward(place.exec(), v, place(dout), place(dtable));
-    place.fetch();
-    return Outputs{out, dtable};
-  }, Same::bits, all);
+    compare([h](Place& place, DType t) {
+      const std::int64_t n = 600, gap = h == 24 ? 8 : 1;   // more than a block of indices, some very frequent
+      MatrixBuffer table(t, 40, h, gap), positions(t, 300, h), out(t, n, h, 2 * gap), dout(t, n, h), dtable(accumulation(t), 40, h);
+      table.fill(1), positions.fill(2), dout.fill(3);
+      std::vector<std::int32_t> tokens, at;
+      for (std::int64_t i = 0; i < n; ++i) tokens.push_back(static_cast<std::int32_t>(i % 3 == 0 ? 7 : i * i % 39)), at.push_back(static_cast<std::int32_t>(i % 300));
+      const auto v = place(tokens, {2, n / 2});
+      kernels::embedding_forward(place.exec(), v, place(at, {2, n / 2}), place(table), place(positions), place(out));
+      kernels::embedding_backward(place.exec(), v, place(dout), place(dtable));
+      place.fetch();
+      return Outputs{out, dtable};
+    }, Same::bits, all);
 }
 
 TEST(Gpu, Norms) {
   for (const std::int64_t h : {301, 304})
-  compare([h](Place& place, DType t) {
-    const std::int64_t n = 70, gap = h == 304 ? 8 : 1;
-    const auto g = accumulation(t);
-    MatrixBuffer x(t, n, h, 2 * gap), w(t, 1, h), b(t, 1, h), y(t, n, h), z(t, n, h), mean(g, 1, n), rstd(g, 1, n), rms(g, 1, n);
-    MatrixBuffer dy(t, n, h), dx(t, n, h, gap), dw(g, 1, h), db(g, 1, h), dx2(t, n, h), dw2(g, 1, h);
-    x.fill(1), w.fill(2), b.fill(3), dy.fill(4), dx.fill(5);
-    const auto vx = place(x), vw = place(w), vmean = place(mean), vrstd = place(rstd), vrms = place(rms), vdy = place(dy);
-    kernels::layer_norm_forward(place.exec(), vx, vw, place(b), 1e-5, place(y), vmean, vrstd);
-    kernels::rms_norm_forward(place.exec(), vx, vw, 1e-5, place(z), vrms);
-    kernels::layer_norm_backward(place.exec(), vdy, vx, vw, vmean, vrstd, place(dx), place(dw), place(db), kernels::Into::add);
-    kernels::rms_norm_backward(place.exec(), vdy, vx, vw, vrms, place(dx2), place(dw2), kernels::Into::overwrite);
-    place.fetch();
-    return Outputs{y, z, mean, rstd, rms, dx, dw, db, dx2, dw2};
-  }, Same::tolerance, all);
+    compare([h](Place& place, DType t) {
+      const std::int64_t n = 70, gap = h == 304 ? 8 : 1;
+      const auto g = accumulation(t);
+      MatrixBuffer x(t, n, h, 2 * gap), w(t, 1, h), b(t, 1, h), y(t, n, h), z(t, n, h), mean(g, 1, n), rstd(g, 1, n), rms(g, 1, n);
+      MatrixBuffer dy(t, n, h), dx(t, n, h, gap), dw(g, 1, h), db(g, 1, h), dx2(t, n, h), dw2(g, 1, h);
+      x.fill(1), w.fill(2), b.fill(3), dy.fill(4), dx.fill(5);
+      const auto vx = place(x), vw = place(w), vmean = place(mean), vrstd = place(rstd), vrms = place(rms), vdy = place(dy);
+      kernels::layer_norm_forward(place.exec(), vx, vw, place(b), 1e-5, place(y), vmean, vrstd);
+      kernels::rms_norm_forward(place.exec(), vx, vw, 1e-5, place(z), vrms);
+      kernels::layer_norm_backward(place.exec(), vdy, vx, vw, vmean, vrstd, place(dx), place(dw), place(db), kernels::Into::add);
+      kernels::rms_norm_backward(place.exec(), vdy, vx, vw, vrms, place(dx2), place(dw2), kernels::Into::overwrite);
+      place.fetch();
+      return Outputs{y, z, mean, rstd, rms, dx, dw, db, dx2, dw2};
+    }, Same::tolerance, all);
 }
 
 // In one pass: the sum, its copy and the norm; rows in groups of 16 bytes and rows that are not.
@@ -335,25 +335,25 @@ TEST(Gpu, Products) {
 // Rows in groups of 16 bytes, and rows that are not; a vocabulary that ends inside a group.
 TEST(Gpu, CrossEntropy) {
   for (const std::int64_t stored : {768, 769})
-  compare([stored](Place& place, DType t) {
-    const std::int64_t n = 6, v = 701;
-    const auto g = accumulation(t);
-    MatrixBuffer logits(g, n, stored), dlogits(t, n, stored), losses(DType::f64, 1, n), in_place(g, n, stored), again(DType::f64, 1, n), alone(DType::f64, 1, n);
-    logits.fill(1), in_place.fill(1);
-    for (std::int64_t i = 0; i < n; ++i) logits.set(i, 5, 9.0 * i), in_place.set(i, 5, 9.0 * i);
-    std::vector<std::int32_t> targets{0, 5, 699, 3, 5, 8};
-    std::vector<std::uint8_t> weights{1, 1, 1, 0, 1, 1};
-    const auto vt = place(targets, {n}), vw = place(weights, {n}), vl = place(logits);
-    kernels::cross_entropy_chunk(place.exec(), vl, place(dlogits), v, vt, vw, place(losses));
-    kernels::cross_entropy_chunk(place.exec(), vl, {}, v, vt, vw, place(alone));
-    if (t != DType::bf16) {
-      const auto both = place(in_place);
-      kernels::cross_entropy_chunk(place.exec(), both, both, v, vt, vw, place(again));
-    }
-    place.fetch();
-    if (t == DType::bf16) return Outputs{dlogits, losses, alone};
-    return Outputs{dlogits, losses, alone, in_place, again};
-  }, Same::tolerance, all);
+    compare([stored](Place& place, DType t) {
+      const std::int64_t n = 6, v = 701;
+      const auto g = accumulation(t);
+      MatrixBuffer logits(g, n, stored), dlogits(t, n, stored), losses(DType::f64, 1, n), in_place(g, n, stored), again(DType::f64, 1, n), alone(DType::f64, 1, n);
+      logits.fill(1), in_place.fill(1);
+      for (std::int64_t i = 0; i < n; ++i) logits.set(i, 5, 9.0 * i), in_place.set(i, 5, 9.0 * i);
+      std::vector<std::int32_t> targets{0, 5, 699, 3, 5, 8};
+      std::vector<std::uint8_t> weights{1, 1, 1, 0, 1, 1};
+      const auto vt = place(targets, {n}), vw = place(weights, {n}), vl = place(logits);
+      kernels::cross_entropy_chunk(place.exec(), vl, place(dlogits), v, vt, vw, place(losses));
+      kernels::cross_entropy_chunk(place.exec(), vl, {}, v, vt, vw, place(alone));
+      if (t != DType::bf16) {
+        const auto both = place(in_place);
+        kernels::cross_entropy_chunk(place.exec(), both, both, v, vt, vw, place(again));
+      }
+      place.fetch();
+      if (t == DType::bf16) return Outputs{dlogits, losses, alone};
+      return Outputs{dlogits, losses, alone, in_place, again};
+    }, Same::tolerance, all);
 }
 
 TEST(Gpu, Attention) {
