@@ -33,7 +33,9 @@ cd "$home"
 say "build"
 if [ -z "$in_slurm" ]; then bash slurm/install-deps.sh; fi
 if [ -z "$in_slurm" ] || [ ! -x build/release/bin/train ]; then
-  cmake --preset release -DTRAINYARD_TESTS=OFF -DTRAINYARD_BENCH=OFF >/dev/null
+  options=(-DTRAINYARD_TESTS=OFF -DTRAINYARD_BENCH=OFF)   # a build folder that is there keeps its own
+  [ -f build/release/CMakeCache.txt ] && options=()
+  cmake --preset release "${options[@]}" >/dev/null
   cmake --build --preset release | tail -1
 fi
 export PATH=$home/build/release/bin:$PATH

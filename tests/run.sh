@@ -21,6 +21,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_
 export OMP_WAIT_POLICY=passive
 
 bash slurm/install-deps.sh
-cmake --preset release -DTRAINYARD_WERROR=ON
+# quickstart.sh leaves tests and benchmarks out of a new build folder.
+cmake --preset release -DTRAINYARD_WERROR=ON -DTRAINYARD_TESTS=ON -DTRAINYARD_BENCH=ON
 cmake --build --preset release
 ctest --test-dir build/release --output-on-failure -j "$(nproc)" --no-tests=error "${selection[@]}" </dev/null
