@@ -23,7 +23,9 @@ trap 'rm -rf "$place"' EXIT
   echo "    bash bench/gpu.sh"
   echo
   echo '```'
-  bench_kernels_gpu --benchmark_counters_tabular=true --benchmark_color=false 2>/dev/null
+  profile-comm --device cuda --model gpt2 --micro-batch 8 --dtype bf16 --budget 90s --disk-bytes 0 --output "$place/profile.json" --progress never 2>/dev/null
+  echo
+  TRAINYARD_PROFILE=$place/profile.json bench_kernels_gpu --benchmark_counters_tabular=true --benchmark_color=false 2>/dev/null
   echo '```'
   echo
   for ((i = 0; i < 60000; ++i)); do echo "line $i of a text that is long enough to train on, with the number $((i * i % 997)) in it"; done >"$place/text.txt"

@@ -14,8 +14,8 @@ case ${1:-} in
   *) usage ;;
 esac
 
-programs=(shard-data partition-model train inspect generate)
-tests=(test_kernels_gpu test_engine_gpu test_engine_gpu_capture test_engine_gpu_mpi test_comm_nccl test_model_finite_difference test_model_pytorch_golden)
+programs=(shard-data partition-model train inspect generate profile-comm)
+tests=(test_kernels_gpu test_engine_gpu test_engine_gpu_capture test_engine_gpu_mpi test_comm_nccl test_model_finite_difference test_model_pytorch_golden test_profile_ceilings)
 benches=(bench_kernels_gpu)
 
 build() {
@@ -83,6 +83,12 @@ smoke() {
   train "${settings[@]}" --device cpu --output gpu --steps 30 --change steps >/dev/null || return 1   # a GPU's checkpoint goes on on the CPU
 }
 
+links() {
+  local place=$1
+  shift
+  timeout 120 "$@" --budget 30s --confidence 10% --output "$place/links.json" --force --progress never || return 1
+}
+
 suite() {
   local launch=(mpirun --oversubscribe --bind-to none)
   run "kernels against the CPU" test_kernels_gpu
@@ -97,6 +103,12 @@ suite() {
     run "$n ranks sharing the GPU, staged" "${launch[@]}" -n $n "$(command -v test_engine_gpu_mpi)"
     run "$n ranks sharing the GPU, NCCL" timeout 300 "${launch[@]}" -n $n bash -c 'NCCL_HOSTID=rank-$OMPI_COMM_WORLD_RANK exec "$0"' "$(command -v test_engine_gpu_mpi)"
   done
+  run "ceilings" test_profile_ceilings
+  local place
+  place=$(mktemp -d)
+  run "links, NCCL, two ranks sharing the GPU" links "$place" "${launch[@]}" -n 2 bash -c 'NCCL_HOSTID=rank-$OMPI_COMM_WORLD_RANK exec profile-comm "$@"' profile-comm --backend nccl
+  run "links, staged, two ranks sharing the GPU" links "$place" "${launch[@]}" -n 2 profile-comm --backend mpi --device cuda
+  run "the GPU's own ceilings" timeout 120 profile-comm --device cuda --model gpt2 --dtype bf16 --budget 60s --disk "$place" --output "$place/local.json" --progress never
   local sanitizer
   sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
   if [ -n "$sanitizer" ]; then
@@ -106,8 +118,6 @@ suite() {
   else
     skipped+=("compute-sanitizer (not installed)")
   fi
-  local place
-  place=$(mktemp -d)
   run "training, GPU and CPU" smoke "$place"
   rm -rf "$place"
   echo

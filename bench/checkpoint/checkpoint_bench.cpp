@@ -49,7 +49,7 @@ struct Sample {
 void write_rank(benchmark::State& loop) {
   Sample sample(loop.range(0) ? base::DType::bf16 : base::DType::f32, 0, 1);
   for (auto _ : loop) checkpoint::write_rank(sample.folder, sample.state, sample.pieces, {});
-  bench::report(loop, "bytes/s", static_cast<double>(sample.bytes), bench::disk_limit(sample.folder).write);
+  bench::report(loop, "bytes/s", static_cast<double>(sample.bytes), bench::write_limit(sample.folder));
 }
 BENCHMARK(write_rank)->ArgName("bf16")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond)->UseRealTime()->MinTime(1);
 
@@ -82,7 +82,7 @@ void read_pieces(benchmark::State& loop) {
         bytes += layout.piece * 4;
       }
   }
-  bench::report(loop, "bytes/s", static_cast<double>(bytes) / static_cast<double>(loop.iterations()), bench::disk_limit(sample.folder).read);
+  bench::report(loop, "bytes/s", static_cast<double>(bytes) / static_cast<double>(loop.iterations()), bench::cached_read_limit(sample.folder));
 }
 BENCHMARK(read_pieces)->ArgName("ranks")->Arg(1)->Arg(3)->Unit(benchmark::kMillisecond)->UseRealTime();
 
@@ -91,7 +91,7 @@ void verify(benchmark::State& loop) {
   checkpoint::write_rank(sample.folder, sample.state, sample.pieces, {});
   checkpoint::publish(sample.folder, sample.state, 1, 1);
   for (auto _ : loop) checkpoint::Reader(sample.folder + "/step-00000001").verify_all();
-  bench::report(loop, "bytes/s", static_cast<double>(sample.bytes), bench::disk_limit(sample.folder).read);
+  bench::report(loop, "bytes/s", static_cast<double>(sample.bytes), bench::cached_read_limit(sample.folder));
 }
 BENCHMARK(verify)->Unit(benchmark::kMillisecond)->UseRealTime();
 

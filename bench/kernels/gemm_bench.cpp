@@ -4,6 +4,7 @@
 #include "libtrain/base/scratch.h"
 
 #include <benchmark/benchmark.h>
+#include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 
 #include <memory>

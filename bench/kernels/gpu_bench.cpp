@@ -1,4 +1,5 @@
 // GPU kernels: FLOP/s of products and attention as a fraction of the best product in this run, bytes a second of memory-bound kernels as a fraction of a copy.
+#include "bench/limits.h"
 #include "kernels/activation/activation.h"
 #include "kernels/adamw/adamw.h"
 #include "kernels/attention/attention.h"
@@ -69,19 +70,8 @@ double product_seconds(std::int64_t m, std::int64_t n, std::int64_t k) {
   const auto a = gpu().values(base::DType::bf16, {m, k}), b = gpu().values(base::DType::bf16, {n, k}), c = gpu().values(base::DType::bf16, {m, n});
   return seconds_of([&] { kernels::gemm(*gpu().exec, a, kernels::Transpose::no, b, kernels::Transpose::yes, c); });
 }
-double product_limit() {
-  static const double best = 2.0 * 8192 * 8192 * 8192 / product_seconds(8192, 8192, 8192);
-  return best;
-}
-double copy_limit() {
-  static const double best = [] {
-    tensor::ArenaScope scope(gpu().memory);
-    const std::int64_t n = std::int64_t{128} << 20;
-    const auto from = gpu().values(base::DType::f32, {n}), to = gpu().values(base::DType::f32, {n});
-    return 8.0 * static_cast<double>(n) / seconds_of([&] { tensor::copy(*gpu().exec, from, to); });
-  }();
-  return best;
-}
+double product_limit() { return bench::limit("arithmetic.bf16", 1, {base::DeviceKind::cuda, 0}); }
+double copy_limit() { return bench::limit("memory.copy", 1, {base::DeviceKind::cuda, 0}); }
 
 void finish(benchmark::State& state, const char* unit, double work, double limit, double seconds) {
   for (auto _ : state) state.SetIterationTime(seconds);

@@ -3,7 +3,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/trainyard)
-set(rooms base tensor plan io kernels comm comm_mpi data params model checkpoint engine)
+set(rooms base tensor plan io kernels comm comm_mpi data params model checkpoint profile engine)
 set(targets trainyard_flags)
 foreach(room ${rooms})
   list(APPEND targets trainyard_${room})

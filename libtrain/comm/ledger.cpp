@@ -7,8 +7,13 @@ namespace trainyard::comm {
 
 void Ledger::begin(const char* operation, std::uint64_t sent_bytes) {
   std::lock_guard lock(mutex_);
-  current_ = alias_ != nullptr ? alias_ : operation;
-  auto& t = totals_[current_];
+  const char* name = alias_ != nullptr ? alias_ : operation;
+  if (current_ >= slots_.size() || slots_[current_].operation != name) {
+    current_ = 0;
+    while (current_ < slots_.size() && slots_[current_].operation != name) ++current_;
+    if (current_ == slots_.size()) slots_.push_back({name, {}});
+  }
+  auto& t = slots_[current_].traffic;
   ++t.calls;
   t.sent_bytes += sent_bytes;
   ++sequence_;
@@ -17,7 +22,7 @@ void Ledger::begin(const char* operation, std::uint64_t sent_bytes) {
 
 void Ledger::end(double seconds) {
   std::lock_guard lock(mutex_);
-  totals_[current_].seconds += seconds;
+  slots_[current_].traffic.seconds += seconds;
   in_call_ = false;
 }
 
@@ -34,17 +39,20 @@ void Ledger::set_pending(std::function<bool()> pending) {
 
 void Ledger::reset() {
   std::lock_guard lock(mutex_);
-  totals_.clear();
+  for (auto& s : slots_) s.traffic = {};
 }
 
 std::map<std::string, Traffic> Ledger::totals() const {
   std::lock_guard lock(mutex_);
-  return totals_;
+  std::map<std::string, Traffic> totals;
+  for (const auto& s : slots_)
+    if (s.traffic.calls > 0) totals.emplace(s.operation, s.traffic);
+  return totals;
 }
 
 std::string Ledger::operation() const {
   std::lock_guard lock(mutex_);
-  return current_;
+  return current_ < slots_.size() ? slots_[current_].operation : "";
 }
 
 }  // namespace trainyard::comm

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 namespace trainyard::comm {
 
@@ -38,8 +39,9 @@ class Ledger {
 
  private:
   mutable std::mutex mutex_;
-  std::map<std::string, Traffic> totals_;
-  std::string current_;
+  struct Slot { std::string operation; Traffic traffic; };
+  std::vector<Slot> slots_;         // a handful: each operation once, found without making a string
+  std::size_t current_ = 0;
   const char* alias_ = nullptr;
   std::function<bool()> pending_;
   std::atomic<std::uint64_t> sequence_{0};

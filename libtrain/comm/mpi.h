@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace trainyard::comm {
 
@@ -20,6 +21,9 @@ class MpiRuntime {
   int rank() const { return rank_; }
   int size() const { return size_; }
   std::unique_ptr<Communicator> communicator(const std::string& group);  // collective
+  // Of some ranks of the world, ascending, this one among them; collective over them alone.
+  std::unique_ptr<Communicator> split(const std::string& group, const std::vector<int>& ranks);
+  static std::string library();   // "Open MPI v4.1.4"
   [[noreturn]] void abort(int exit_code);
   // Bytes of one message; larger ones travel in parts. For tests.
   static void limit_message_bytes(std::int64_t bytes);

@@ -190,4 +190,18 @@ std::unique_ptr<Communicator> MpiRuntime::communicator(const std::string& group)
   return std::make_unique<MpiCommunicator>(group, rank_, size_, copy);
 }
 
+std::unique_ptr<Communicator> MpiRuntime::split(const std::string& group, const std::vector<int>& ranks) {
+  const auto own = std::find(ranks.begin(), ranks.end(), rank_);
+  TRAINYARD_ASSERT(own != ranks.end() && std::is_sorted(ranks.begin(), ranks.end()), "rank {} of group {}", rank_, group);
+  MPI_Group world = MPI_GROUP_NULL, part = MPI_GROUP_NULL;
+  MPI_Comm made = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
+  check_mpi(MPI_Group_incl(world, static_cast<int>(ranks.size()), ranks.data(), &part), "MPI_Group_incl");
+  check_mpi(MPI_Comm_create_group(MPI_COMM_WORLD, part, 0, &made), "MPI_Comm_create_group");
+  MPI_Group_free(&part);
+  MPI_Group_free(&world);
+  MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN);
+  return std::make_unique<MpiCommunicator>(group, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()), made);
+}
+
 }  // namespace trainyard::comm

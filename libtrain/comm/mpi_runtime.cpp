@@ -33,6 +33,14 @@ MpiRuntime::~MpiRuntime() {
   if (std::uncaught_exceptions() == 0) MPI_Finalize();
 }
 
+std::string MpiRuntime::library() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  const std::string all(text, static_cast<std::size_t>(length));
+  return all.substr(0, all.find_first_of(",\n"));   // the rest names who built it
+}
+
 void MpiRuntime::abort(int exit_code) {
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);

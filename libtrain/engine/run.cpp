@@ -2,6 +2,7 @@
 #include "libtrain/engine/run.h"
 
 #include "kernels/dispatch.h"
+#include "libtrain/base/cores.h"
 #include "libtrain/base/log.h"
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/comm/delayed.h"
@@ -343,7 +344,7 @@ void move_to_gpu(const RunConfig& config, World& world, base::Device device, int
 }
 
 RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec, int ranks_on_node) {
-  const int threads = config.threads > 0 ? config.threads : default_threads(ranks_on_node);
+  const int threads = config.threads > 0 ? config.threads : base::default_threads(ranks_on_node);
   // Rank 0 finds what is wrong; only then do the others read the same files.
   const auto expected = on_rank_zero(world, exec, [&] { return hash_of(make_setup(config, world.size, threads).identity); });
   RunSetup setup;

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <sched.h>
 
 namespace trainyard::engine {
 
@@ -114,14 +113,6 @@ std::int64_t parse_bytes(const std::string& text) {
   for (const auto& [name, factor] : {std::pair<const char*, double>{"", 1}, {"B", 1}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}})
     if (end != text.c_str() && unit == name && number > 0) return static_cast<std::int64_t>(std::llround(number * factor));
   throw base::UsageError(fmt::format("'{}' is not a size", text), "write 4GB, 512MiB or a number of bytes");
-}
-
-int default_threads(int ranks_on_node) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  int cores = 1;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) cores = CPU_COUNT(&set);
-  return std::max(1, cores / std::max(1, ranks_on_node));
 }
 
 RunSetup make_setup(const RunConfig& c, int ranks, int threads) {

@@ -25,9 +25,6 @@ struct RunSetup {
 // config.device is cpu or cuda here (resolve_device).
 RunSetup make_setup(const RunConfig& config, int ranks, int threads);
 
-// Cores this process may use divided among the ranks on this node, at least 1.
-int default_threads(int ranks_on_node);
-
 std::int64_t parse_bytes(const std::string& text);   // "4GB", "512MiB", "1000"
 
 }  // namespace trainyard::engine

@@ -114,6 +114,8 @@ void BulkFile::sync() {
   if (::fsync(fd_) != 0) throw_cannot_write("sync", path_, errno);
 }
 
+void BulkFile::forget() { ::posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED); }
+
 void BulkFile::close() {
   if (fd_ >= 0 && ::close(std::exchange(fd_, -1)) != 0) throw_cannot_write("close", path_, errno);
 }

@@ -42,6 +42,7 @@ class BulkFile {
   // All bytes or EnvironmentError (ENOSPC, EFBIG, EDQUOT, EIO ... with a hint).
   void write(std::int64_t offset, const void* data, std::int64_t bytes);
   void sync();                                // data and size are durable when this returns
+  void forget();                              // asks the system to keep no copy in memory: the next read comes from the disk, where the file system obliges
   void close();                               // throws what the destructor would swallow
 
  private:

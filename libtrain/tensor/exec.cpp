@@ -59,7 +59,6 @@ double seconds() {
 class CallerExec : public Exec {
  public:
   CallerExec(Arena* scratch, int threads) : Exec({}, scratch, threads) {}
-  void run(std::function<void()> work) override { work(); }
   Event record() override { return {}; }
   void wait(const Event& event) override { event.wait(); }
   void synchronize() override {}
@@ -68,7 +67,7 @@ class CallerExec : public Exec {
 
 class WorkerExec : public Exec {
  public:
-  WorkerExec(const std::string& name, Arena* scratch, int threads) : Exec({}, scratch, threads) {
+  WorkerExec(const std::string& name, Arena* scratch, int threads) : Exec({}, scratch, threads, Runs::later) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
@@ -84,7 +83,7 @@ class WorkerExec : public Exec {
     changed_.notify_all();
     thread_.join();
   }
-  void run(std::function<void()> work) override { push({std::move(work), nullptr, {}}); }
+  void submit(std::function<void()> work) override { push({std::move(work), nullptr, {}}); }
   Event record() override {
     auto state = std::make_shared<HostState>();
     push({nullptr, state, {}});

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace trainyard::tensor {
 
@@ -37,7 +38,11 @@ class Exec {
   static std::unique_ptr<Exec> gpu(int device, Arena* scratch);   // EnvironmentError without one
   virtual ~Exec() = default;
 
-  virtual void run(std::function<void()> work) = 0;
+  // The work itself where it happens at once, so that a call costs no allocation; a closure to keep where a thread gets to it later.
+  template <class Work> void run(Work&& work) {
+    if (at_once_) work();
+    else submit(std::function<void()>(std::forward<Work>(work)));
+  }
   virtual Event record() = 0;                  // done when all work submitted so far is done
   virtual void wait(const Event& event) = 0;   // work submitted from now on starts after the event
   virtual void synchronize() = 0;              // blocks the caller until all work is done; rethrows
@@ -57,12 +62,15 @@ class Exec {
   int threads() const { return threads_; }     // size of the OpenMP team that kernels use here
 
  protected:
-  Exec(base::Device device, Arena* scratch, int threads) : device_(device), scratch_(scratch), threads_(threads) {}
+  enum class Runs { at_once, later };
+  Exec(base::Device device, Arena* scratch, int threads, Runs runs = Runs::at_once) : device_(device), scratch_(scratch), threads_(threads), at_once_(runs == Runs::at_once) {}
+  virtual void submit(std::function<void()>) {}
 
  private:
   base::Device device_;
   Arena* scratch_;
   int threads_;
+  bool at_once_;
 };
 
 // A span for as long as it lives.

@@ -69,7 +69,6 @@ class GpuExec : public Exec {
     for (auto& s : free_spans_) runtime_.drop_event(s.begin), runtime_.drop_event(s.end);
     runtime_.drop_stream(stream_);
   }
-  void run(std::function<void()> work) override { work(); }
   Event record() override {
     auto state = std::make_shared<GpuState>(pool_, stream_, runtime_.capture_of(stream_));
     require_gpu(runtime_.record(state->event, stream_), "recording an event");

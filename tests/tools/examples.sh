@@ -19,7 +19,7 @@ done >book.txt
 jq -Rc 'select(length > 0) | {text: .}' book.txt | gzip >book.jsonl.gz
 
 ran=()
-for program in shard-data partition-model train inspect generate; do
+for program in shard-data partition-model train inspect generate profile-comm; do
   mapfile -t examples < <("$program" --help | sed -n '/^Examples:/,/^$/p' | sed -n 's/^  //p')
   [ ${#examples[@]} -ge 2 ] || { echo "FAIL: $program --help has ${#examples[@]} examples"; failures=$((failures + 1)); }
   for example in "${examples[@]}"; do
@@ -37,5 +37,5 @@ for program in shard-data partition-model train inspect generate; do
     fi
   done
 done
-[ ${#ran[@]} -ge 9 ] || { echo "FAIL: only ${#ran[@]} examples ran"; failures=$((failures + 1)); }
+[ ${#ran[@]} -ge 12 ] || { echo "FAIL: only ${#ran[@]} examples ran"; failures=$((failures + 1)); }
 [ $failures = 0 ]

@@ -9,7 +9,7 @@ cd "$folder" || exit 1
 failures=0
 fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
 
-for program in shard-data partition-model train inspect generate; do
+for program in shard-data partition-model train inspect generate profile-comm; do
   timeout 20 "$program" --help >help 2>err </dev/null || fail "$program --help: exit code $?"
   [ ! -s err ] || fail "$program --help writes to stderr"
   head -1 help | grep -Eq '^[A-Z].*[.]$' || fail "$program --help begins with: $(head -1 help)"

@@ -3,8 +3,10 @@
 
 #include "libtrain/base/log.h"
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <iostream>
 #include <new>
 
@@ -15,6 +17,12 @@ void describe_program(CLI::App& app, const std::string& sentence, const std::str
   app.footer("Examples:\n" + examples + "\nSee also: " + see_also);
   app.set_version_flag("--version", "trainyard 0.1.0");
   app.get_formatter()->column_width(34);
+}
+
+bool print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return true;
+  if (errno != EPIPE) throw base::EnvironmentError(fmt::format("standard output cannot be written: {}", std::strerror(errno)), "make room where it goes");
+  return false;
 }
 
 int report(const std::string& program, const std::exception& error) {

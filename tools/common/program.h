@@ -7,12 +7,16 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 namespace trainyard::tools {
 
 // Parses the command line into `app` (a usage error prints one sentence and is exit 2; --help and --version are exit 0), ignores SIGPIPE, runs `body`, and catches:
 // base::Error prints "name: what" and "  try: hint" on stderr and gives its code; anything else asks for a report and is 1. A closed stdout is no error.
 int guarded(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body);
+
+// Writes to stdout at once. False when the reader went away, which is no error; EnvironmentError where there is no space.
+bool print(std::string_view text);
 
 // The same for the error side alone: prints it, returns its code.
 int report(const std::string& program, const std::exception& error);

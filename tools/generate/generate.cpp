@@ -10,10 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -59,11 +56,7 @@ std::unique_ptr<data::Tokenizer> tokenizer_for(const Options& options, const che
 class Output {
  public:
   void write(std::string_view text) {
-    if (gone_) return;
-    errno = 0;
-    if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
-    if (errno != EPIPE) throw base::EnvironmentError(fmt::format("standard output cannot be written: {}", std::strerror(errno)), "make room where it goes");
-    gone_ = true;
+    if (!gone_) gone_ = !tools::print(text);
   }
   Go go() const { return gone_ ? Go::stop : Go::on; }
 

@@ -4,32 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <clocale>
 #include <cmath>
-#include <cstdlib>
-#include <langinfo.h>
-#include <string_view>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 namespace trainyard::inspect {
-
-Glyphs glyphs_of_terminal() {
-  const std::string before = std::setlocale(LC_CTYPE, nullptr);
-  std::setlocale(LC_CTYPE, "");
-  const bool utf8 = std::string_view(::nl_langinfo(CODESET)) == "UTF-8";
-  std::setlocale(LC_CTYPE, before.c_str());
-  return utf8 ? Glyphs::braille : Glyphs::ascii;
-}
-
-int terminal_columns() {
-  winsize size{};
-  int columns = 0;
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) columns = size.ws_col;
-  if (columns == 0)
-    if (const char* given = std::getenv("COLUMNS")) columns = std::atoi(given);
-  return std::clamp(columns == 0 ? 80 : columns, 40, 160);
-}
 
 namespace {
 
@@ -60,7 +37,7 @@ std::vector<double> columns_of(const std::vector<Point>& points, double x0, doub
 
 }  // namespace
 
-std::string draw(const std::vector<Point>& given, int columns, int rows, Glyphs glyphs) {
+std::string draw(const std::vector<Point>& given, int columns, int rows, tools::Glyphs glyphs) {
   std::vector<Point> points;
   for (const auto& p : given)
     if (std::isfinite(p.x) && std::isfinite(p.y)) points.push_back(p);
@@ -68,7 +45,7 @@ std::string draw(const std::vector<Point>& given, int columns, int rows, Glyphs 
   const auto [left, right] = std::minmax_element(points.begin(), points.end(), [](auto& a, auto& b) { return a.x < b.x; });
   const double x0 = left->x, x1 = right->x;
   const int label = 10, plot = std::max(10, columns - label - 1), high = std::max(3, rows - 1);
-  const int across = glyphs == Glyphs::braille ? 2 : 1, down = glyphs == Glyphs::braille ? 4 : 1;
+  const int across = glyphs == tools::Glyphs::unicode ? 2 : 1, down = glyphs == tools::Glyphs::unicode ? 4 : 1;
   const auto ys = columns_of(points, x0, x1, plot * across);
   double y0 = INFINITY, y1 = -INFINITY;
   for (double y : ys)
@@ -84,7 +61,7 @@ std::string draw(const std::vector<Point>& given, int columns, int rows, Glyphs 
     const int line = line_of(y);
     const int from = before < 0 ? line : std::min(line, before < line ? before + 1 : before - 1), to = before < 0 ? line : std::max(line, before < line ? before + 1 : before - 1);
     for (int l = before == line ? line : from; l <= (before == line ? line : to); ++l)
-      cells[static_cast<std::size_t>(l / down * plot + c / across)] |= glyphs == Glyphs::braille ? dot_bits[l % 4][c % 2] : 1u;
+      cells[static_cast<std::size_t>(l / down * plot + c / across)] |= glyphs == tools::Glyphs::unicode ? dot_bits[l % 4][c % 2] : 1u;
     before = line;
   }
 
@@ -93,12 +70,12 @@ std::string draw(const std::vector<Point>& given, int columns, int rows, Glyphs 
     const bool labelled = r == 0 || r == high - 1 || r == high / 2;
     const double y = y1 - (y1 - y0) * r / (high - 1);
     out += labelled ? fmt::format("{:>9.4g} ", y) : fmt::format("{:10}", "");
-    out += glyphs == Glyphs::braille ? "\u2502" : "|";
+    out += glyphs == tools::Glyphs::unicode ? "\u2502" : "|";
     std::string line;
     std::size_t keep = 0;
     for (int c = 0; c < plot; ++c) {
       const auto dots = cells[static_cast<std::size_t>(r * plot + c)];
-      line += dots == 0 ? " " : glyphs == Glyphs::braille ? braille(dots) : "*";
+      line += dots == 0 ? " " : glyphs == tools::Glyphs::unicode ? braille(dots) : "*";
       if (dots != 0) keep = line.size();
     }
     out += line.substr(0, keep) + "\n";

@@ -1,4 +1,4 @@
-// inspect: says what a checkpoint, a run, a shard set or a plan is, and with --verify whether every byte of it is right.
+// inspect: says what a checkpoint, a run, a shard set, a plan or a profile is, and with --verify whether every byte of it is right.
 #include "libtrain/base/error.h"
 #include "libtrain/checkpoint/view.h"
 #include "tools/common/program.h"
@@ -9,19 +9,18 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <string>
 
 int main(int argc, char** argv) {
   using namespace trainyard;
   CLI::App app{"", "inspect"};
-  tools::describe_program(app, "Show what a checkpoint, a run, a shard set or a plan is: sizes, provenance, tensors, loss curve.",
+  tools::describe_program(app, "Show what a checkpoint, a run, a shard set, a plan or a profile is: sizes, provenance, tensors, curves.",
                           "  inspect run\n"
                           "  inspect --verify run/checkpoints/step-00000020\n",
                           "train, generate, checkpoints/README.md, h5ls(1), h5dump(1)");
   std::string path;
   bool verify = false, as_json = false, make_view = false;
-  app.add_option("PATH", path, "checkpoint folder, folder of checkpoints, run folder, shard set or plan.json")->required();
+  app.add_option("PATH", path, "checkpoint folder, folder of checkpoints, run folder, shard set, plan.json or profile.json")->required();
   app.add_flag("--verify", verify, "read every byte and compare checksums and fingerprints; exit 3 names file, tensor and element range");
   app.add_flag("--make-view", make_view, "write checkpoint.h5, the view of whole tensors, into a checkpoint that was saved without");
   app.add_flag("--json", as_json, "print JSON");
@@ -38,7 +37,7 @@ int main(int argc, char** argv) {
     if (make_view) checkpoint::make_view(path);
     const auto report = inspect::report_on(path, options);
     const auto text = as_json ? report.json.dump(2) + "\n" : report.text;
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    tools::print(text);
     return base::ExitCode::done;
   });
 }

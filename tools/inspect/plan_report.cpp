@@ -1,6 +1,8 @@
 // The report on a plan or profile: JSON files that name their format.
 #include "libtrain/base/error.h"
 #include "libtrain/io/atomic_file.h"
+#include "libtrain/plan/profile.h"
+#include "tools/common/profile_text.h"
 #include "tools/inspect/report.h"
 #include "tools/inspect/text.h"
 
@@ -17,7 +19,12 @@ Report plan_report(const std::string& file) {
   if (format != name + "/1") throw base::InputError(fmt::format("{}: format is {}, this build reads {}/1", file, format, name), "use the newer programs");
   Report report;
   report.json = {{"kind", name == "trainyard.plan" ? "plan" : "profile"}, {"path", file}, {"content", j}};
-  report.text = fmt::format("{} {}  ({})\n{}", name == "trainyard.plan" ? "plan" : "profile", file, format, leaves(j, 2));
+  if (name == "trainyard.profile") {
+    const auto profile = plan::profile_from_json(text, file);
+    report.text = fmt::format("profile {}  ({})\n{}\n{}", file, format, tools::profile_table(profile), tools::profile_charts(profile, tools::terminal_columns(), tools::glyphs_of_terminal()));
+    return report;
+  }
+  report.text = fmt::format("plan {}  ({})\n{}", file, format, leaves(j, 2));
   return report;
 }
 

@@ -61,7 +61,7 @@ Report run_report(const std::string& folder, const Options& options) {
     for (const auto& p : m.loss) report.json["metrics"]["loss"].push_back({p.x, p.y});
     if (m.unreadable > 1) report.text += fmt::format("  {} lines of metrics.jsonl cannot be read\n", m.unreadable);
     if (!m.loss.empty()) {
-      report.text += fmt::format("\nloss, {} steps\n{}", human_count(static_cast<std::int64_t>(m.loss.size())), draw(m.loss, terminal_columns(), 16, glyphs_of_terminal()));
+      report.text += fmt::format("\nloss, {} steps\n{}", human_count(static_cast<std::int64_t>(m.loss.size())), draw(m.loss, tools::terminal_columns(), 16, tools::glyphs_of_terminal()));
       report.text += fmt::format("  first {}  last {}\n", number_text(m.loss.front().y), number_text(m.loss.back().y));
     }
     if (!m.validation.empty())

@@ -8,7 +8,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include <cstdio>
 #include <string>
 
 using namespace trainyard;
@@ -86,7 +85,7 @@ int main(int argc, char** argv) {
     const auto json = plan::to_json(plan);
     if (!o.output.empty() && o.output != "-") tools::write_plan_file(o.output, json, o.force ? tools::Existing::replace : tools::Existing::keep);
     const auto text = o.json || o.output == "-" ? json : tools::plan_table(plan);
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    tools::print(text);
     return base::ExitCode::done;
   });
 }

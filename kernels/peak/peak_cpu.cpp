@@ -1,0 +1,73 @@
+// Multiply-adds in twelve chains, more than any core needs to keep two units busy over the latency of one (two units of four cycles: eight); streaming stores.
+#include "kernels/peak/peak_args.h"
+
+#include "kernels/micro_tile_cpu.h"
+
+namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
+namespace {
+
+constexpr int chains = 12;
+
+float chain(int64_t rounds, float seed) {
+  Vec sums[chains];
+  const Vec factor = broadcast(0.9999f), term = broadcast(1e-4f);   // goes to 1 and stays there
+#pragma GCC unroll 16
+  for (int i = 0; i < chains; ++i) sums[i] = broadcast(seed + static_cast<float>(i));
+  for (int64_t r = 0; r < rounds; ++r) {
+#pragma GCC unroll 16
+    for (int i = 0; i < chains; ++i) sums[i] = fma(sums[i], factor, term);
+  }
+  Vec all = sums[0];
+#pragma GCC unroll 16
+  for (int i = 1; i < chains; ++i) all = plus(all, sums[i]);
+  float out[lanes];
+  put(out, all);
+  return out[0];
+}
+
+// A vector past the caches; `to` is at a multiple of its size.
+inline void put_past(float* to, Vec v) {
+#if defined(TRAINYARD_REFERENCE_GEMM)
+  put(to, v);
+#elif defined(__AVX512F__)
+  _mm512_stream_ps(to, v);
+#elif defined(__AVX2__)
+  _mm256_stream_ps(to, v);
+#else
+  _mm_stream_ps(to, v);
+#endif
+}
+
+void stream_part(const StreamArgs& a, int64_t first, int64_t end) {
+  constexpr int64_t width = 4 * lanes;
+  int64_t at = first;
+  while (at < end && reinterpret_cast<std::uintptr_t>(a.to + at) % width != 0) a.to[at] = a.from == nullptr ? static_cast<char>(a.byte) : a.from[at], ++at;
+  std::uint32_t word;
+  std::memset(&word, a.byte, 4);
+  const Vec filled = broadcast(bits_to_float(word));
+  for (; at + width <= end; at += width) put_past(reinterpret_cast<float*>(a.to + at), a.from == nullptr ? filled : load(reinterpret_cast<const float*>(a.from + at)));
+  for (; at < end; ++at) a.to[at] = a.from == nullptr ? static_cast<char>(a.byte) : a.from[at];
+#if defined(__SSE2__)
+  _mm_sfence();   // others see what this thread has written
+#endif
+}
+
+}  // namespace
+
+int64_t multiply_adds_cpu(const PeakArgs& a) {
+  float total = 0;
+#pragma omp parallel for num_threads(a.threads) schedule(static) reduction(+ : total)
+  for (int t = 0; t < a.threads; ++t) total += chain(a.rounds, static_cast<float>(t));
+  volatile float seen = total;   // so that nothing is left out
+  static_cast<void>(seen);
+  return 2 * int64_t{chains} * lanes * a.rounds * a.threads;
+}
+
+void stream_cpu(const StreamArgs& a) {
+  const int64_t share = ((a.bytes + a.threads - 1) / a.threads + 4095) / 4096 * 4096;
+#pragma omp parallel for num_threads(a.threads) schedule(static)
+  for (int t = 0; t < a.threads; ++t)
+    if (t * share < a.bytes) stream_part(a, t * share, (t + 1) * share < a.bytes ? (t + 1) * share : a.bytes);
+}
+
+}  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

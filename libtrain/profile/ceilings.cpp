@@ -1,0 +1,84 @@
+// Timing of ceilings: batches of some milliseconds, repeated until the median is known or the share of the budget is used up.
+#include "libtrain/profile/ceilings.h"
+
+#include "libtrain/base/error.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace trainyard::profile {
+
+namespace {
+
+constexpr double batch_seconds = 0.01;
+constexpr int least_repeats = 7, most_repeats = 1000;
+
+double seconds_of(const Work& work, tensor::Exec& exec, const Clock& clock, int times) {
+  const double begin = clock.now();
+  for (int i = 0; i < times; ++i) work.run();
+  exec.synchronize();
+  return (clock.now() - begin) / times;
+}
+
+int batch_of(double seconds) { return std::clamp(static_cast<int>(batch_seconds / std::max(seconds, 1e-9)), 1, 100000); }
+
+plan::LocalRate measure(Ranks& ranks, const CeilingOptions& options, const Ceiling& ceiling, double share) {
+  plan::LocalRate rate{ceiling.name, ceiling.shape, ceiling.unit, ceiling.threads, 0, {}, {}};
+  auto& exec = *ranks.exec;
+  Work work;
+  on_all(ranks, [&] {
+    work = ceiling.make();
+    seconds_of(work, exec, *ranks.clock, 1);   // pages, caches and clocks wake up
+  });
+  const auto agreed = [&](double seconds) {
+    std::vector<double> slowest{seconds};
+    largest(ranks, slowest);
+    return slowest[0];
+  };
+  double seconds = 0;
+  on_all(ranks, [&] { seconds = seconds_of(work, exec, *ranks.clock, 1); });
+  const int batch = batch_of(agreed(seconds));
+  const double begin = ranks.clock->now();
+  std::vector<double> times;
+  for (;;) {
+    if (ranks.size > 1) ranks.control->barrier(*ranks.caller);
+    times.push_back(agreed(seconds_of(work, exec, *ranks.clock, batch)));
+    const auto n = static_cast<int>(times.size());
+    if (n < least_repeats) continue;
+    const auto interval = base::median_interval(times);
+    const bool known = (interval.high - interval.low) / 2 <= options.confidence * base::median(times);
+    if (agreed(known ? 0 : 1) == 0 || agreed(ranks.clock->now() - begin) > share || n == most_repeats) break;
+  }
+  for (const double t : times) rate.repeats.push_back(ceiling.unit == "s" ? t : work.amount / t);
+  rate.value = base::median(rate.repeats);
+  rate.interval = base::prediction_interval(rate.repeats);
+  return rate;
+}
+
+}  // namespace
+
+double rate_of(const Ceiling& ceiling, tensor::Exec& exec) {
+  const auto work = ceiling.make();
+  const Clock clock;
+  const int batch = batch_of(seconds_of(work, exec, clock, 1));
+  double best = seconds_of(work, exec, clock, batch);
+  for (int i = 1; i < least_repeats; ++i) best = std::min(best, seconds_of(work, exec, clock, batch));
+  return ceiling.unit == "s" ? best : work.amount / best;
+}
+
+std::vector<plan::LocalRate> measure_ceilings(Ranks& ranks, const CeilingOptions& options, const std::function<void(const plan::LocalRate&)>& on_rate, comm::Ledger& rounds) {
+  const auto list = ceilings(options, *ranks.exec, fmt::format("{:05}", ranks.rank));
+  std::vector<plan::LocalRate> rates;
+  const double begin = ranks.clock->now();
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    rounds.begin(list[i].name.c_str(), 0);
+    std::vector<double> left{options.budget_seconds - (ranks.clock->now() - begin)};
+    largest(ranks, left);
+    rates.push_back(measure(ranks, options, list[i], std::max(0.0, left[0]) / static_cast<double>(list.size() - i)));
+    rounds.end(0);
+    if (ranks.rank == 0 && on_rate) on_rate(rates.back());
+  }
+  return rates;
+}
+
+}  // namespace trainyard::profile

@@ -1,0 +1,265 @@
+// The list of ceilings and the work behind each.
+#include "kernels/adamw/adamw.h"
+#include "kernels/attention/attention.h"
+#include "kernels/cast/cast.h"
+#include "kernels/dispatch.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/linear/linear.h"
+#include "kernels/peak/peak.h"
+#include "libtrain/base/error.h"
+#include "libtrain/base/random.h"
+#include "libtrain/base/scratch.h"
+#include "libtrain/io/atomic_file.h"
+#include "libtrain/io/bulk.h"
+#include "libtrain/plan/activations.h"
+#include "libtrain/profile/ceilings.h"
+#include "libtrain/tensor/gpu.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+namespace trainyard::profile {
+
+namespace {
+
+using base::DType;
+using base::View;
+
+constexpr std::int64_t copied_bytes = std::int64_t{256} << 20, chunk_bytes = std::int64_t{8} << 20, pattern_length = std::int64_t{1} << 20;
+constexpr std::int64_t adamw_elements = std::int64_t{1} << 24;
+
+// Memory, scratch and an Exec of as many threads as a ceiling wants; on a GPU the Exec is the caller's stream with scratch of its own.
+struct Bench {
+  Bench(base::Device device, int threads, std::int64_t bytes, std::int64_t scratch_bytes)
+      : memory(tensor::Category::activations, bytes + pattern_length * 4 + 64 * 64, device), scratch(tensor::Category::workspace, std::max<std::int64_t>(64, scratch_bytes), device),
+        exec(device.kind == base::DeviceKind::cuda ? tensor::Exec::gpu(device.index, &scratch) : tensor::Exec::caller(&scratch, threads)) {}
+  View zeros(DType t, std::initializer_list<std::int64_t> shape) {
+    const auto v = memory.allocate(t, shape);
+    tensor::clear(*exec, v);
+    return v;
+  }
+  // Random values: a chip that multiplies one number again and again is cooler and faster than one at work.
+  View values(DType t, std::initializer_list<std::int64_t> shape) {
+    if (!pattern) {
+      std::vector<float> host(static_cast<std::size_t>(pattern_length));
+      base::fill_normal(host.data(), pattern_length, 1, "ceiling", 0, 1.0);
+      pattern = memory.allocate(DType::f32, {pattern_length});
+      tensor::copy(*exec, View::of(host.data(), {pattern_length}), pattern);
+      exec->synchronize();
+    }
+    const auto v = memory.allocate(t, shape);
+    for (std::int64_t at = 0; at < v.count(); at += pattern_length) {
+      const auto n = std::min(pattern_length, v.count() - at);
+      kernels::cast(*exec, View(pattern.data, DType::f32, {n}, pattern.device), View(static_cast<char*>(v.data) + at * base::size_of(t), t, {n}, v.device));
+    }
+    return v;
+  }
+  tensor::Arena memory, scratch;
+  std::unique_ptr<tensor::Exec> exec;
+  View pattern;
+};
+using Shared = std::shared_ptr<Bench>;
+
+void fill_all(tensor::Exec& exec, const View& to, unsigned char byte) {
+  if (exec.on_gpu()) kernels::fill(exec, to, byte);
+  else kernels::stream_fill(exec, to, byte);
+}
+
+class List {
+ public:
+  List(const CeilingOptions& o, tensor::Exec& exec, const std::string& rank_suffix)
+      : o_(o), exec_(exec), suffix_(rank_suffix), gpu_(exec.on_gpu()), threads_(gpu_ ? 1 : o.threads), tokens_(o.micro_batch * o.sequence) {}
+
+  std::vector<Ceiling> make() {
+    for (const int t : threads_ > 1 ? std::vector<int>{1, threads_} : std::vector<int>{1}) {
+      if (!gpu_) add("arithmetic.f32", kernels::name_of(kernels::active_isa()), "FLOP/s", t, [t] { return arithmetic(t); });
+      add("memory.copy", "256 MiB", "B/s", t, [this, t] { return copy(t); });
+      add("memory.write", "256 MiB", "B/s", t, [this, t] { return write(t); });
+    }
+    if (gpu_) {
+      for (const auto d : o_.dtypes) add(fmt::format("arithmetic.{}", base::name_of(d)), "square product", "FLOP/s", 1, [this, d] { return product(d); });
+      add("copy.to_device", "64 MiB", "B/s", 1, [this] { return across(true); });
+      add("copy.from_device", "64 MiB", "B/s", 1, [this] { return across(false); });
+      add("launch", "", "s", 1, [this] { return launch(); });
+    }
+    for (const auto d : o_.dtypes) model(d);
+    add("adamw", fmt::format("{} parameters", adamw_elements), "B/s", threads_, [this] { return adamw(); });
+    if (!o_.disk_folder.empty()) {
+      add("disk.write", fmt::format("{} bytes", o_.disk_bytes), "B/s", 1, [this] { return disk(true); });
+      add("disk.read", fmt::format("{} bytes", o_.disk_bytes), "B/s", 1, [this] { return disk(false); });
+    }
+    return std::move(list_);
+  }
+
+ private:
+  void add(std::string name, std::string shape, std::string unit, int threads, std::function<Work()> make) {
+    list_.push_back({std::move(name), std::move(shape), std::move(unit), threads, std::move(make)});
+  }
+  Shared bench(int threads, std::int64_t bytes, std::int64_t scratch = 0) const {
+    auto b = std::make_shared<Bench>(gpu_ ? exec_.device() : base::Device{}, threads, bytes, gpu_ ? base::gpu_gemm_scratch_bytes + scratch : scratch);
+    return b;
+  }
+  // On a GPU the timing waits for the Exec it was given, so the work is handed to it.
+  Work on(const Shared& b, double amount, std::function<void(tensor::Exec&)> run) const {
+    b->exec->synchronize();
+    const bool gpu = gpu_;
+    auto& waits = exec_;
+    return {amount, [b, gpu, &waits, run = std::move(run)] {
+              run(*b->exec);
+              if (gpu) waits.wait(b->exec->record());
+            }, b};
+  }
+
+  static Work arithmetic(int threads) {
+    std::shared_ptr<tensor::Exec> exec = tensor::Exec::caller(nullptr, threads);
+    constexpr std::int64_t rounds = 1 << 20;
+    return {static_cast<double>(kernels::multiply_adds(*exec, rounds)), [exec] { kernels::multiply_adds(*exec, rounds); }, exec};
+  }
+  Work copy(int threads) const {
+    const auto b = bench(threads, 2 * copied_bytes);
+    const auto n = copied_bytes / 4;
+    const auto from = b->memory.allocate(DType::f32, {n}), to = b->memory.allocate(DType::f32, {n});
+    fill_all(*b->exec, from, 1), fill_all(*b->exec, to, 2);   // pages lie where their threads are
+    return on(b, 2.0 * static_cast<double>(copied_bytes), [from, to](tensor::Exec& e) {
+      if (e.on_gpu()) tensor::copy(e, from, to);   // the device's own way
+      else kernels::stream_copy(e, from, to);
+    });
+  }
+  Work write(int threads) const {
+    const auto b = bench(threads, copied_bytes);
+    const auto to = b->memory.allocate(DType::f32, {copied_bytes / 4});
+    fill_all(*b->exec, to, 2);
+    return on(b, static_cast<double>(copied_bytes), [to](tensor::Exec& e) { fill_all(e, to, 1); });
+  }
+  // The largest square product that takes no longer than a few milliseconds.
+  Work product(DType d) const {
+    for (std::int64_t n = 256;; n *= 2) {
+      const auto b = bench(1, 3 * n * n * 4);
+      const auto x = b->values(d, {n, n}), y = b->values(d, {n, n}), z = b->memory.allocate(d, {n, n});
+      const auto run = [x, y, z](tensor::Exec& e) { kernels::gemm(e, x, kernels::Transpose::no, y, kernels::Transpose::yes, z); };
+      run(*b->exec);
+      b->exec->synchronize();
+      const auto begin = std::chrono::steady_clock::now();
+      run(*b->exec);
+      b->exec->synchronize();
+      if (n == 8192 || std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(5)) return on(b, 2.0 * static_cast<double>(n * n * n), run);
+    }
+  }
+  Work across(bool to_device) const {
+    constexpr std::int64_t bytes = std::int64_t{64} << 20;
+    const auto b = bench(1, bytes);
+    const auto device = b->memory.allocate(DType::u8, {bytes});
+    void* p = nullptr;
+    tensor::require_gpu(tensor::gpu_module().runtime->allocate_pinned(bytes, &p), "reserving pinned memory");
+    const std::shared_ptr<void> pinned(p, [](void* memory) { tensor::gpu_module().runtime->release_pinned(memory); });
+    const View host(p, DType::u8, {bytes});
+    return on(b, static_cast<double>(bytes), [=](tensor::Exec& e) {
+      static_cast<void>(pinned);
+      if (to_device) tensor::copy(e, host, device);
+      else tensor::copy(e, device, host);
+    });
+  }
+  Work launch() const {
+    const auto b = bench(1, 64);
+    const auto one = b->memory.allocate(DType::f32, {1});
+    return on(b, 1, [one](tensor::Exec& e) { kernels::fill(e, one, 1); });
+  }
+
+  void model(DType d) {
+    const auto& m = o_.model;
+    const auto layer = [&](const std::string& name, std::int64_t in, std::int64_t out) { products(name, tokens_, in, out, d); };
+    layer("attention.qkv", m.hidden, (m.heads + 2 * m.kv_heads) * m.head_dim());
+    layer("attention.out", m.hidden, m.hidden);
+    layer("ffn.in", m.hidden, m.activation == plan::Activation::swiglu ? 2 * m.ffn : m.ffn);
+    layer("ffn.out", m.ffn, m.hidden);
+    products("head", std::min(tokens_, plan::head_chunk_tokens(exec_.device().kind)), m.hidden, m.stored_vocabulary(), d);
+    const auto shape = fmt::format("b{} t{} h{} kv{} d{} {}", o_.micro_batch, o_.sequence, m.heads, m.kv_heads, m.head_dim(), base::name_of(d));
+    add("attention.forward", shape, "FLOP/s", threads_, [this, d] { return attention(d, 2); });
+    add("attention.backward", shape, "FLOP/s", threads_, [this, d] { return attention(d, 5); });
+  }
+  void products(const std::string& name, std::int64_t n, std::int64_t in, std::int64_t out, DType d) {
+    const auto shape = fmt::format("{}x{}x{} {}", n, out, in, base::name_of(d));
+    for (const int kind : {0, 1, 2})
+      add(fmt::format("gemm.{}.{}", name, kind == 0 ? "forward" : kind == 1 ? "input" : "weight"), shape, "FLOP/s", threads_, [this, n, in, out, d, kind] { return linear(n, in, out, d, kind); });
+  }
+  Work linear(std::int64_t n, std::int64_t in, std::int64_t out, DType d, int kind) const {
+    const auto scratch = std::max({base::gemm_scratch_bytes(n, out, in, true), base::gemm_scratch_bytes(n, in, out, true), base::gemm_scratch_bytes(out, in, n, false)});
+    const auto b = bench(threads_, (n * in + n * out + 2 * in * out) * 4 + 1024, scratch);
+    const auto x = b->values(d, {n, in}), y = b->values(d, {n, out}), w = b->values(d, {out, in}), dw = b->zeros(DType::f32, {out, in});
+    return on(b, 2.0 * static_cast<double>(n) * static_cast<double>(in) * static_cast<double>(out), [=](tensor::Exec& e) {
+      if (kind == 0) kernels::linear_forward(e, x, w, {}, y);
+      else if (kind == 1) kernels::linear_backward_input(e, y, w, x);
+      else kernels::linear_backward_weight(e, y, x, dw, {});
+    });
+  }
+  Work attention(DType d, int products) const {
+    const auto& m = o_.model;
+    const auto B = o_.micro_batch, T = o_.sequence, h = m.heads * m.head_dim(), kv = m.kv_heads * m.head_dim();
+    const auto scratch = std::max(base::attention_forward_scratch_bytes(T, m.head_dim(), threads_), base::attention_backward_scratch_bytes(T, m.head_dim(), m.heads / m.kv_heads, threads_)) +
+                         base::gpu_attention_backward_scratch_bytes(B, T, m.heads, 4);
+    const auto b = bench(threads_, tokens_ * (4 * h + 4 * kv) * 4 + tokens_ * m.heads * 4 + tokens_ * 4 + 4096, scratch);
+    const auto q = b->values(d, {tokens_, h}), k = b->values(d, {tokens_, kv}), v = b->values(d, {tokens_, kv}), dout = b->values(d, {tokens_, h});
+    const auto out = b->zeros(d, {tokens_, h}), dq = b->zeros(d, {tokens_, h}), dk = b->zeros(d, {tokens_, kv}), dv = b->zeros(d, {tokens_, kv});
+    const auto lse = b->zeros(DType::f32, {B * m.heads, T}), starts = b->zeros(DType::i32, {B, T});
+    const kernels::AttentionShape shape{B, T, m.heads, m.kv_heads, m.head_dim(), 1 / std::sqrt(static_cast<double>(m.head_dim()))};
+    kernels::attention_forward(*b->exec, shape, q, k, v, starts, out, lse);
+    return on(b, products * static_cast<double>(B * m.heads * m.head_dim()) * static_cast<double>(T) * static_cast<double>(T), [=](tensor::Exec& e) {
+      if (products == 2) kernels::attention_forward(e, shape, q, k, v, starts, out, lse);
+      else kernels::attention_backward(e, shape, q, k, v, starts, out, lse, dout, dq, dk, dv);
+    });
+  }
+  // Reads p, g, m, v, writes p, m, v: 28 bytes a parameter.
+  Work adamw() const {
+    constexpr auto n = adamw_elements;
+    const auto b = bench(threads_, 4 * n * 4);
+    const auto p = b->values(DType::f32, {n}), g = b->values(DType::f32, {n}), m = b->zeros(DType::f32, {n}), v = b->zeros(DType::f32, {n});
+    kernels::AdamW hyper;
+    hyper.learning_rate = 1e-4f;
+    return on(b, 28.0 * static_cast<double>(n), [=](tensor::Exec& e) { kernels::adamw_update(e, hyper, p, g, m, v, {}); });
+  }
+  Work disk(bool writes) const {
+    struct File {
+      explicit File(std::string p) : path(std::move(p)), file(path, io::BulkFile::Mode::create) {}
+      ~File() { io::remove_tree(path); }
+      std::string path;
+      io::BulkFile file;
+    };
+    const auto file = std::make_shared<File>(fmt::format("{}/profile-comm-{}.partial", o_.disk_folder, suffix_));
+    const auto block = std::make_shared<std::vector<char>>(static_cast<std::size_t>(chunk_bytes));
+    for (std::size_t i = 0; i < block->size(); ++i) (*block)[i] = static_cast<char>(i * 2654435761u >> 13);   // nothing that a file system could shrink
+    const auto bytes = o_.disk_bytes;
+    const auto each = [bytes](const auto& part) {
+      for (std::int64_t at = 0; at < bytes; at += chunk_bytes) part(at, std::min(chunk_bytes, bytes - at));
+    };
+    const auto write = [file, block, each] {
+      each([&](std::int64_t at, std::int64_t n) { file->file.write(at, block->data(), n); });
+      file->file.sync();
+    };
+    if (writes) return {static_cast<double>(bytes), write, file};
+    write();
+    return {static_cast<double>(bytes), [file, block, each] {
+              file->file.forget();
+              each([&](std::int64_t at, std::int64_t n) { file->file.read(at, block->data(), n); });
+            }, file};
+  }
+
+  CeilingOptions o_;
+  tensor::Exec& exec_;
+  std::string suffix_;
+  bool gpu_;
+  int threads_;
+  std::int64_t tokens_;
+  std::vector<Ceiling> list_;
+};
+
+}  // namespace
+
+std::vector<Ceiling> ceilings(const CeilingOptions& options, tensor::Exec& exec, const std::string& rank_suffix) {
+  const auto list = std::make_shared<List>(options, exec, rank_suffix);
+  auto made = list->make();
+  for (auto& c : made) c.make = [list, inner = std::move(c.make)] { return inner(); };   // which look into the list
+  return made;
+}
+
+}  // namespace trainyard::profile

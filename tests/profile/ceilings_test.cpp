@@ -1,0 +1,109 @@
+// Ceilings: what is measured, how its work is counted, that rates are those of the work, on the CPU and on a GPU.
+#include "libtrain/base/error.h"
+#include "libtrain/comm/solo.h"
+#include "libtrain/profile/ceilings.h"
+#include "libtrain/tensor/gpu.h"
+#include "tests/gpu_main.h"
+#include "tests/profile/known_link.h"
+#include "tests/scratch.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+namespace trainyard {
+namespace {
+
+profile::CeilingOptions small(base::Device device, const std::string& folder) {
+  profile::CeilingOptions o;
+  o.model = plan::preset("gpt2-nano");
+  o.model.vocabulary = 300;
+  o.micro_batch = 2, o.sequence = 32;
+  o.dtypes = {base::DType::f32, base::DType::bf16};
+  o.threads = 2;
+  o.device = device;
+  o.disk_folder = folder;
+  o.disk_bytes = 1 << 20;
+  o.confidence = 0.5, o.budget_seconds = 2;
+  return o;
+}
+
+std::unique_ptr<tensor::Exec> exec_of(base::Device d) {
+  return d.kind == base::DeviceKind::cuda ? tensor::Exec::gpu(d.index, nullptr) : tensor::Exec::caller(nullptr, 1);
+}
+
+// The work of every ceiling on both devices, by name.
+TEST(Ceilings, WorkIsCountedByTheBook) {
+  const trainyard::testing::Scratch folder;
+  for (const auto device : {base::Device{}, base::Device{base::DeviceKind::cuda, 0}}) {
+    auto o = small(device, folder.path);
+    const auto exec = exec_of(device);
+    const auto& m = o.model;
+    std::map<std::string, double> amounts;
+    for (const auto& c : profile::ceilings(o, *exec, "0")) {
+      if (c.name == "memory.copy" || c.name == "memory.write" || c.name.starts_with("copy.") || c.name.starts_with("arithmetic")) continue;   // large
+      const auto work = c.make();
+      work.run();
+      exec->synchronize();
+      amounts[c.name + (c.shape.ends_with("bf16") ? " bf16" : "")] = work.amount;
+    }
+    const double n = 64, h = static_cast<double>(m.hidden), ffn = static_cast<double>(m.ffn), T = 32;
+    for (const std::string t : {"", " bf16"}) {
+      for (const auto* kind : {"forward", "input", "weight"}) {
+        EXPECT_EQ(amounts["gemm.attention.qkv." + std::string(kind) + t], 2 * n * h * 3 * h) << kind << t;
+        EXPECT_EQ(amounts["gemm.ffn.in." + std::string(kind) + t], 2 * n * h * ffn);
+        EXPECT_EQ(amounts["gemm.head." + std::string(kind) + t], 2 * n * h * 384);   // 300 tokens are stored as 384
+      }
+      EXPECT_EQ(amounts["attention.forward" + t], 2 * 2 * T * T * h);     // two sequences, two products of 2 T T h, half of them masked
+      EXPECT_EQ(amounts["attention.backward" + t], 5 * 2 * T * T * h);
+    }
+    EXPECT_EQ(amounts["adamw"], 28.0 * (1 << 24));
+    EXPECT_EQ(amounts["disk.write"], 1 << 20);
+    EXPECT_EQ(amounts["disk.read"], 1 << 20);
+    EXPECT_EQ(amounts.count("launch"), device.kind == base::DeviceKind::cuda ? 1u : 0u);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path));   // nothing is left behind
+}
+
+TEST(Ceilings, AllAreMeasuredOnAllRanks) {
+  const trainyard::testing::Scratch folder;
+  std::vector<plan::LocalRate> rates;
+  comm::run_ranks(2, [&](int rank, comm::ThreadsWorld& world) {
+    auto r = testing::ranks_of(rank, world);
+    r.clock = std::make_shared<profile::Clock>();
+    auto o = small({}, folder.path);
+    o.dtypes = {base::DType::f32}, o.threads = 1;
+    comm::Ledger rounds;
+    auto measured = profile::measure_ceilings(r, o, {}, rounds);
+    EXPECT_EQ(rounds.sequence(), measured.size());
+    if (rank == 0) rates = std::move(measured);
+  });
+  std::vector<std::string> names;
+  for (const auto& r : rates) {
+    names.push_back(r.name);
+    EXPECT_GT(r.value, 0) << r.name;
+    EXPECT_LE(r.interval.low, r.value);
+    EXPECT_GE(r.interval.high, r.value);
+    EXPECT_GE(r.repeats.size(), 7u) << r.name;
+  }
+  for (const auto* name : {"arithmetic.f32", "memory.copy", "memory.write", "gemm.attention.qkv.forward", "gemm.head.weight", "attention.forward", "attention.backward", "adamw", "disk.write", "disk.read"})
+    EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path));
+}
+
+TEST(Ceilings, ADiskThatCannotBeWritten) {
+  auto o = small({}, "/proc/no/such/place");
+  profile::Ranks r;
+  r.control = comm::make_solo("control");
+  r.exec = tensor::Exec::caller(nullptr, 1);
+  const auto list = profile::ceilings(o, *r.exec, "0");
+  const auto disk = std::find_if(list.begin(), list.end(), [](const auto& c) { return c.name == "disk.write"; });
+  EXPECT_THROW(disk->make(), base::EnvironmentError);
+}
+
+}  // namespace
+}  // namespace trainyard
+
+int main(int argc, char** argv) { return trainyard::testing::run_on_gpu(argc, argv); }

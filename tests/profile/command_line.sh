@@ -1,0 +1,150 @@
+#!/bin/bash
+# profile-comm from the command line: what goes to stdout, stderr and files, every backend, comparisons, and every refusal.
+# usage: command_line.sh BIN_FOLDER EMULATED_GPU_MODULE STAND_IN_NCCL
+set -u
+PATH=$1:$PATH
+emulated=$2 nccl=$3
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+ulimit -f 4000000
+export TRAINYARD_GPU_MODULE=none
+failures=0
+fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
+# refused CODE WORDS COMMAND...: the exit code, nothing on stdout, one sentence with these words and one to try.
+refused() {
+  local want=$1 words=$2 code=0
+  shift 2
+  timeout 60 "$@" >out 2>err </dev/null || code=$?
+  [ $code = "$want" ] || fail "$*: exit code $code, not $want: $(head -3 err)"
+  [ ! -s out ] || fail "$*: writes to stdout"
+  [ "$(grep -c "^profile-comm: .*$words" err)" = 1 ] || fail "$*: does not say '$words' once: $(cat err)"
+  grep -q '^  try: ' err || fail "$*: nothing to try: $(cat err)"
+}
+mpi() { timeout 100 mpirun --bind-to none -n "$@"; }
+quick=(--max-bytes 64KiB --factor 16 --budget 2s --confidence 50%)
+
+# Two ranks of MPI: a table on stdout, nothing but progress on stderr, a profile that jq can read, a drawing.
+mpi 2 profile-comm "${quick[@]}" --operations all_reduce,all_gather --output p.json --plot p.svg >table 2>err || fail "exit code $?: $(cat err)"
+grep -Eq '^ +32768 +8192 +f32 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[01] +[0-9]+% +0$' table || fail "no line of 32 KiB: $(cat table)"
+grep -q '^# fit: from 0 B' table || fail "no fit"
+if grep -q wrong: err; then fail "$(cat err)"; fi
+jq -e '.format == "trainyard.profile/1" and .backend == "mpi" and .ranks == 2 and (.nodes | length) == 1 and (.communication | length) == 2 and .local == [] and
+       (.communication | all(.group == "world" and .groups == 1 and (.sizes | length) == 4 and (.fit.segments | length) >= 1 and .noise_floor >= 0)) and
+       ([.communication[].sizes[]] | all(.wrong == 0 and .time_us > 0 and .p99_us >= .p95_us and (.repeats_us | length) >= 6 and .calls >= 18)) and
+       (.communication[1].sizes[0] | (.bytes / 1e3 / .time_us - .algbw_gb_s | fabs) < 1e-4 * .algbw_gb_s and (.busbw_gb_s / .algbw_gb_s - 0.5 | fabs) < 1e-4)' p.json >/dev/null || fail "p.json: $(head -c 2000 p.json)"
+[ "$(grep -c '<circle' p.svg)" = 8 ] || fail "p.svg"
+if command -v xmllint >/dev/null; then xmllint --noout p.svg || fail "p.svg is no XML"; fi
+[ -z "$(ls | grep partial)" ] || fail "left behind: $(ls)"
+
+# The same profile again, in other forms.
+profile-comm --from p.json >again && cmp -s table again || fail "--from prints another table"
+profile-comm --from p.json --json | cmp -s p.json - || fail "--json is not the file"
+profile-comm --from p.json --output - | cmp -s p.json - || fail "--output - is not the file"
+[ "$(profile-comm --from p.json --csv | awk -F, 'NF != 19 { print NR }' | wc -l)" = 0 ] || fail "--csv has ragged lines"
+[ "$(profile-comm --from p.json --csv | wc -l)" = 9 ] || fail "--csv"
+LC_ALL=C COLUMNS=70 profile-comm --from p.json --chart | awk 'length($0) > 70 && /\|/ { bad = 1 } /busbw, GB/ { n++ } END { exit bad || n != 2 }' || fail "--chart"
+LC_ALL=C.UTF-8 profile-comm --from p.json --chart | grep -q '●' || fail "--chart in UTF-8"
+inspect p.json | grep -q 'all_gather f32 on world' || fail "inspect"
+inspect p.json --json | jq -e '.kind == "profile"' >/dev/null || fail "inspect --json"
+
+# Comparisons: equal is 0; slower is 5 and says where; a threshold above it is 0; what cannot be compared is 3.
+profile-comm --compare p.json p.json >out || fail "a profile against itself: exit code $?"
+grep -q '^0 of 8 figures are slower' out || fail "$(cat out)"
+jq '(.communication[1].sizes[2] | .time_us, .repeats_us[], .time_us_95[], .p95_us, .p99_us) *= 3' p.json >slow.json
+code=0
+profile-comm --compare p.json slow.json --max-regress 5% >out 2>err || code=$?
+[ $code = 5 ] && grep -q '^slower   world all_gather f32 2048 B .* +200.0 %' out && grep -q '^1 of 8' out || fail "exit code $code: $(cat out err)"
+profile-comm --compare slow.json p.json >out || fail "faster is no regression"
+profile-comm --compare p.json slow.json --max-regress 0.5 >out && fail "3 times is more than 50 %"
+jq '(.communication[1].sizes[2] | .time_us, .time_us_95[]) *= 3' p.json >inside.json    # repeats do not bear it out
+profile-comm --compare p.json inside.json >out || fail "inside the interval is no regression: $(cat out)"
+jq '.ranks = 3' p.json >other.json
+refused 3 'the number of ranks was 2 and is 3' profile-comm --compare p.json other.json
+refused 3 'nothing in common' profile-comm --compare p.json <(jq '.communication[].group = "x"' p.json)
+refused 3 'none.json' profile-comm --compare p.json none.json
+head -c 500 p.json >cut.json
+refused 3 'cut.json' profile-comm --from cut.json
+refused 3 'format is trainyard.profile/2' profile-comm --from <(sed 's,profile/1,profile/2,' p.json)
+printf '{"format":"trainyard.plan/1"}' >plan.json
+refused 3 'format is trainyard.plan/1, expected trainyard.profile/1' profile-comm --from plan.json
+refused 2 'p.json exists' mpirun -n 2 profile-comm "${quick[@]}" --output p.json
+refused 2 'p.svg exists' profile-comm --from p.json --plot p.svg
+
+# Groups, dtypes, three ranks, threads; ranks that idle.
+mpi 3 profile-comm "${quick[@]}" --groups 'pair:0,2;all:all' --operations ordered_reduce_scatter,exchange,all_reduce --dtype f32,bf16 --json >three.json 2>err || fail "exit code $?: $(cat err)"
+jq -e '[.communication[] | [.group, .ranks, .operation, .type]] == [["pair",2,"ordered_reduce_scatter","f32"],["pair",2,"exchange","f32"],["pair",2,"all_reduce","f32"],["pair",2,"all_reduce","bf16"],
+       ["all",3,"ordered_reduce_scatter","f32"],["all",3,"exchange","f32"],["all",3,"all_reduce","f32"],["all",3,"all_reduce","bf16"]] and ([.communication[].sizes[].wrong] | add) == 0' three.json >/dev/null || fail "three.json"
+grep -q 'ordered_reduce_scatter adds f32 only: not measured in bf16' err || fail "no note: $(cat err)"
+timeout 60 profile-comm --backend threads --ranks 3 "${quick[@]}" --json >threads.json || fail "threads: exit code $?"
+jq -e '.backend == "threads" and .ranks == 3 and (.communication | length) == 7' threads.json >/dev/null || fail "threads.json"
+
+# A plan: its groups, its operations, its world.
+partition-model --model gpt2-nano --ranks 2 --zero 3 --output plan2.json >/dev/null
+mpi 2 profile-comm "${quick[@]}" --plan plan2.json --json >planned.json 2>err || fail "--plan: $(cat err)"
+jq -e '[.communication[] | [.group, .operation]] == [["data","all_gather"],["data","ordered_reduce_scatter"]]' planned.json >/dev/null || fail "planned.json: $(jq -c '[.communication[] | [.group, .operation]]' planned.json)"
+refused 3 'plan2.json is for 2 ranks, 3 were started' mpirun --bind-to none -n 3 profile-comm "${quick[@]}" --plan plan2.json
+mpi 2 profile-comm --plan plan2.json --dry-run --local >out 2>err && grep -q 'data .* all_gather .* 24 sizes from 8 to' out && grep -q 'gemm.attention.qkv.forward' out || fail "--dry-run: $(cat out err)"
+
+# One process: says that there are no links, and measures itself.
+profile-comm --model gpt2-nano --sequence 16 --budget 1s --confidence 50% --disk-bytes 64KiB --threads 1 --json >alone.json 2>err || fail "alone: exit code $?"
+grep -q 'one process without ranks has no links' err || fail "it does not say that it is alone: $(cat err)"
+jq -e '.ranks == 1 and .communication == [] and ([.local[].name] | contains(["memory.copy", "arithmetic.f32", "gemm.ffn.in.forward", "attention.backward", "adamw", "disk.write", "disk.read"])) and (.local | all(.value > 0))' alone.json >/dev/null ||
+  fail "alone.json: $(head -c 1000 alone.json)"
+profile-comm --compare alone.json alone.json >out || fail "local ceilings against themselves"
+jq '(.local[] | select(.name == "adamw") | .value, .repeats[]) /= 2' alone.json >half.json
+code=0
+profile-comm --compare alone.json half.json >out || code=$?
+[ $code = 5 ] && grep -q '^slower   adamw .* +100.0 %' out || fail "half the rate: exit code $code, $(cat out)"
+mpi 2 profile-comm "${quick[@]}" --operations broadcast --local --model gpt2-nano --sequence 16 --disk-bytes 0 --budget 3s --json 2>err | jq -e '(.communication | length) == 1 and (.local | length) > 15 and ([.local[].name] | index("disk.write")) == null' >/dev/null || fail "--local with ranks: $(cat err)"
+
+# A GPU and NCCL, as far as one can be had: the emulator and the stand-in.
+export TRAINYARD_GPU_MODULE=$emulated TRAINYARD_NCCL_LIBRARY=$nccl TRAINYARD_EMULATED_GPUS=2
+mpi 2 profile-comm --backend nccl --max-bytes 4KiB --factor 32 --budget 3s --confidence 50% --json >nccl.json 2>err || fail "nccl: exit code $?, $(cat err)"
+jq -e '.backend == "nccl" and (.library | startswith("NCCL")) and (.communication | length) == 7 and ([.communication[].sizes[].wrong] | add) == 0' nccl.json >/dev/null || fail "nccl.json"
+mpi 2 profile-comm --backend mpi --device cuda --max-bytes 4KiB --factor 32 --budget 3s --confidence 50% --json >staged.json 2>err || fail "staged: exit code $?, $(cat err)"
+jq -e '.backend == "mpi" and .device != "cpu" and ([.communication[].sizes[].wrong] | add) == 0' staged.json >/dev/null || fail "staged.json"
+export TRAINYARD_GPU_MODULE=none TRAINYARD_NCCL_LIBRARY=none
+refused 4 'CUDA\|NCCL' mpirun --bind-to none -n 2 profile-comm --backend nccl
+
+# Refusals, said once.
+refused 2 "'all_reduced' is not known" profile-comm --operations all_reduced
+refused 2 'names all_reduce twice' profile-comm --operations all_reduce,all_reduce
+refused 2 "unequal sizes" mpirun --bind-to none -n 3 profile-comm --groups a:stride2
+refused 2 "no rank 5 in a world of 2" mpirun --bind-to none -n 2 profile-comm --groups a:0-5
+refused 2 "max-bytes 8 is below" profile-comm --min-bytes 1k --max-bytes 8
+refused 2 "'huge' is not a size" profile-comm --max-bytes huge
+refused 2 "dtype 'f16' is not measured" profile-comm --dtype f16
+refused 2 "'ten' is not understood" profile-comm --budget ten
+refused 2 "confidence '0' is not understood" profile-comm --confidence 0
+refused 2 "not below 100" profile-comm --confidence 300%
+refused 2 'budget of 0.001 s is too short' profile-comm --backend threads --budget 0.001s
+refused 2 'needs ranks, and this is one process' profile-comm --backend mpi
+refused 2 'ranks is for --backend threads' profile-comm --ranks 3
+refused 2 'both given' profile-comm --plan a --groups b:all
+refused 2 'both given' profile-comm --json --csv
+refused 2 'adds f32 only' profile-comm --operations ordered_reduce_scatter --dtype bf16
+refused 2 'other options than rank 0' mpirun --bind-to none -n 1 profile-comm --max-bytes 1k : -n 1 profile-comm --max-bytes 2k
+refused 3 'missing.json' mpirun --bind-to none -n 2 profile-comm --plan missing.json
+refused 4 'cannot' profile-comm --model gpt2-nano --sequence 16 --budget 1s --disk /proc/none --disk-bytes 1k
+refused 2 'no links to draw' profile-comm --from alone.json --plot q.svg
+if [ -w /dev/full ]; then
+  code=0
+  profile-comm --from p.json >/dev/full 2>err || code=$?
+  [ $code = 4 ] && grep -q 'No space left' err || fail "a full disk: exit code $code, $(cat err)"
+fi
+{ profile-comm --from p.json; echo $? >code; } | head -1 >/dev/null
+[ "$(cat code)" = 0 ] || fail "a reader that goes away: exit code $(cat code)"
+
+# A rank that stops: the others end with 6 and say whom they miss. A signal: nothing is left behind.
+timeout 60 mpirun --bind-to none -n 3 profile-comm --budget 1h --hang-timeout 2 --output never.json >out 2>err &
+job=$!
+sleep 2
+kill -STOP "$(pgrep -P "$(pgrep -P $job mpirun || echo $job)" profile-comm | tail -1)" 2>/dev/null || fail "no rank to stop"
+code=0
+wait $job || code=$?
+[ $code = 6 ] || fail "a stopped rank: exit code $code, $(cat err)"
+grep -q 'rank' err || fail "a stopped rank is not named: $(cat err)"
+pkill -KILL -f "output never.json" 2>/dev/null
+[ ! -e never.json ] && [ -z "$(ls | grep partial)" ] || fail "left behind: $(ls)"
+[ $failures = 0 ] && echo "all as it should be"

@@ -1,0 +1,111 @@
+// Tables, CSV, charts and drawings of a profile that is known.
+#include "tools/common/profile_text.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+namespace trainyard {
+namespace {
+
+plan::Profile sample() {
+  plan::Profile p;
+  p.ranks = 4, p.nodes = {"n1", "n2"}, p.backend = "mpi", p.library = "Open MPI <v4>", p.device = "cpu", p.measured_at = "2026-11-21T12:00:00Z";
+  for (const auto* operation : {"all_reduce", "broadcast", "exchange"}) {
+    plan::CommSeries s;
+    s.group = "data", s.operation = operation, s.type = "f32", s.ranks = 4;
+    for (std::int64_t bytes = 1024; bytes <= 16384; bytes *= 4) {
+      plan::CommPoint q;
+      q.bytes = bytes, q.count = bytes / 4, q.seconds = 2e-6 + static_cast<double>(bytes) / 1e9, q.interval = {0.9 * q.seconds, 1.1 * q.seconds};
+      q.p95 = 1.2 * q.seconds, q.p99 = 1.3 * q.seconds, q.calls = 30, q.slowest_rank = 2, q.slowest_share = 0.5;
+      for (int r = -10; r <= 10; ++r) q.repeats.push_back(q.seconds * (1 + 0.01 * r));
+      s.points.push_back(q);
+    }
+    s.fit = plan::fit_link(s.samples());
+    p.communication.push_back(s);
+  }
+  p.local.push_back({"gemm.a", "4x4, f32", "FLOP/s", 2, 2.5e9, {2e9, 3e9}, {2e9, 2.5e9, 3e9}});
+  return p;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(ProfileText, TheTableHasTheFieldsColumns) {
+  const auto text = tools::profile_table(sample());
+  std::vector<std::string> fields;
+  for (const auto& line : lines_of(text)) {
+    std::istringstream in(line);
+    std::string first;
+    in >> first;
+    if (first != "1024") continue;
+    fields = {first};
+    for (std::string f; in >> f;) fields.push_back(f);
+    break;
+  }
+  // 1024 B in 3.024 us: 0.339 GB/s, times 2 (n - 1) / n = 1.5.
+  EXPECT_EQ(fields, (std::vector<std::string>{"1024", "256", "f32", "3.02", "10.0", "3.63", "3.93", "0.339", "0.508", "2", "50%", "0"}));
+  EXPECT_NE(text.find("# fit: from 0 B 2 us + bytes / 1 GB/s\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("2.5 GFLOP/s"), std::string::npos);
+}
+
+TEST(ProfileText, CsvIsATable) {
+  const auto lines = lines_of(tools::profile_csv(sample()));
+  ASSERT_EQ(lines.size(), 1u + 9 + 1 + 1);
+  const auto commas = [](const std::string& l) { return std::count(l.begin(), l.end(), ','); };
+  for (int i = 1; i < 10; ++i) EXPECT_EQ(commas(lines[static_cast<std::size_t>(i)]), commas(lines[0]));
+  EXPECT_EQ(lines[1].substr(0, 44), "data,4,1,all_reduce,f32,1024,256,3.024,2.721");
+  EXPECT_EQ(lines[11], "gemm.a,\"4x4, f32\",2,FLOP/s,2.5e+09,2e+09,3e+09");
+}
+
+TEST(ProfileText, ChartsShowEveryPoint) {
+  const auto p = sample();
+  const auto ascii = tools::profile_charts(p, 80, tools::Glyphs::ascii), unicode = tools::profile_charts(p, 80, tools::Glyphs::unicode);
+  // The title of exchange, broadcast and all_reduce has an o in broadcast alone.
+  EXPECT_EQ(std::count(ascii.begin(), ascii.end(), 'o'), 9 + 1) << ascii;
+  EXPECT_TRUE(std::all_of(ascii.begin(), ascii.end(), [](char c) { return static_cast<unsigned char>(c) < 128; }));
+  EXPECT_NE(unicode.find("\u25cf"), std::string::npos);
+  for (const auto& line : lines_of(ascii)) EXPECT_LE(line.size(), 80u) << line;
+  EXPECT_EQ(tools::profile_charts({}, 80, tools::Glyphs::ascii), "");
+}
+
+TEST(ProfileText, TheDrawingIsWellFormed) {
+  const auto svg = tools::profile_svg(sample());
+  const auto count = [&](const std::string& what) {
+    int n = 0;
+    for (auto at = svg.find(what); at != std::string::npos; at = svg.find(what, at + 1)) ++n;
+    return n;
+  };
+  EXPECT_EQ(svg.substr(0, 4), "<svg");
+  EXPECT_TRUE(svg.ends_with("</svg>\n"));
+  EXPECT_EQ(count("<circle"), 9);
+  EXPECT_EQ(count("class=\"band\""), 3);
+  EXPECT_EQ(count("class=\"fit\""), 3);
+  EXPECT_EQ(count("nan"), 0);
+  EXPECT_EQ(count("inf"), 0);
+  EXPECT_EQ(count("<v4>"), 0);            // text is escaped
+  EXPECT_EQ(count("&lt;v4&gt;"), 1);
+  EXPECT_EQ(count("<text"), count("</text>"));
+}
+
+TEST(ProfileText, ComparisonSaysWhatIsSlower) {
+  auto slower = sample();
+  for (auto& q : slower.communication[0].points) {
+    q.seconds *= 1.5;
+    for (auto& r : q.repeats) r *= 1.5;
+  }
+  const auto c = plan::compare(sample(), slower);
+  const auto text = tools::comparison_text(c, 0.05);
+  EXPECT_NE(text.find("slower   data all_reduce f32 1024 B"), std::string::npos) << text;
+  EXPECT_NE(text.find("+50.0 %"), std::string::npos);
+  EXPECT_NE(text.find("3 of 10 figures are slower by more than 5 %"), std::string::npos) << text;
+  EXPECT_NE(text.find("coverage"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trainyard

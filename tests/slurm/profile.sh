@@ -1,0 +1,31 @@
+#!/bin/bash
+# slurm/profile.sbatch on a cluster of two nodes: the profile of a plan, a comparison that passes and one that fails, and a job that depends on it.
+set -euo pipefail
+bin=$(realpath "$1") script=$(realpath "$2")
+here=$(cd "$(dirname "$0")" && pwd)
+export PATH=$bin:$PATH:/usr/sbin:/sbin TRAINYARD_GPU_MODULE=none
+folder=$(mktemp -d)
+trap '"$here/mini-slurm" stop "$folder/cluster" >/dev/null 2>&1 || true; rm -rf "$folder"' EXIT
+fail() { echo "FAILED: $*"; exit 1; }
+
+"$here/mini-slurm" start "$folder/cluster" -n 2 -c 2 >"$folder/start.log" 2>&1 || { cat "$folder/start.log"; fail "the cluster did not start"; }
+eval "$("$here/mini-slurm" env "$folder/cluster")"
+cd "$folder"
+partition-model --model gpt2-nano --sequence 16 --ranks 4 --zero 3 --output plan.json >/dev/null
+export BUDGET=30s
+code=0
+sbatch --wait --output one.log --export=ALL,PROFILE=one.json "$script" >/dev/null || code=$?
+[ $code = 0 ] || { cat one.log; fail "exit code $code"; }
+jq -e '.ranks == 4 and (.nodes | length) == 2 and .backend == "mpi" and ([.communication[] | .group] | unique) == ["data"] and ([.communication[].sizes[].wrong] | add) == 0 and (.local | length) > 15' one.json >/dev/null ||
+  fail "one.json: $(head -c 1000 one.json)"
+[ -s one.svg ] || fail "no drawing"
+grep -q 'all_gather f32 on data: 1 group of 4 ranks' one.log || { cat one.log; fail "no table in the log"; }
+
+# A baseline that this cluster cannot reach: exit 5, and what depends on the job never starts.
+jq '(.communication[].sizes[] | .time_us, .repeats_us[]) /= 20' one.json >better.json
+first=$(sbatch --parsable --output two.log --export=ALL,PROFILE=two.json,BASELINE=better.json,BUDGET=25s "$script")
+second=$(sbatch --parsable --dependency=afterok:"$first" --kill-on-invalid-dep=yes --output never.log --wrap 'echo started')
+for _ in $(seq 1 200); do squeue -h -j "$first,$second" 2>/dev/null | grep -q . || break; sleep 1; done
+grep -q '^slower   data' two.log || { cat two.log; fail "nothing is slower than twenty times as fast"; }
+[ ! -e never.log ] || fail "the job that depends on it was started"
+echo "passed"

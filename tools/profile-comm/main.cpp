@@ -1,0 +1,225 @@
+// profile-comm: measures what the links between ranks can do, and a rank itself, into a file that a planner and an acceptance test can use.
+#include "libtrain/base/error.h"
+#include "libtrain/base/log.h"
+#include "libtrain/comm/mpi.h"
+#include "libtrain/comm/nccl.h"
+#include "libtrain/comm/solo.h"
+#include "libtrain/comm/staged.h"
+#include "libtrain/comm/threads.h"
+#include "libtrain/comm/watchdog.h"
+#include "libtrain/io/atomic_file.h"
+#include "libtrain/tensor/gpu.h"
+#include "tools/common/launcher.h"
+#include "tools/common/profile_text.h"
+#include "tools/common/program.h"
+#include "tools/common/progress.h"
+#include "tools/profile-comm/measure.h"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace {
+
+using namespace trainyard;
+using tools::Launched;
+using tools::ProfileOptions;
+
+constexpr const char* examples =
+    "  profile-comm --backend threads --ranks 2 --max-bytes 1MiB --budget 10s --output profile.json --plot profile.svg\n"
+    "  profile-comm --from profile.json --chart\n"
+    "  profile-comm --compare profile.json profile.json --max-regress 5%\n"
+    "  profile-comm --local --model gpt2-micro --budget 20s\n"
+    "  mpirun -n 4 profile-comm --groups 'all:all;pair:block2' --operations all_reduce,all_gather --max-bytes 1MiB --budget 30s\n";
+
+void refuse_existing(const ProfileOptions& o) {
+  for (const auto& path : {o.output, o.plot})
+    if (!path.empty() && path != "-" && !o.force && std::filesystem::exists(path)) throw base::UsageError(fmt::format("{} exists", path), "--force replaces it");
+}
+
+plan::Profile read_profile(const std::string& path) { return plan::profile_from_json(io::read_file(path, std::int64_t{1} << 30), path); }
+
+// What a profile becomes; exit 5 when a result was wrong.
+base::ExitCode deliver(const plan::Profile& measured, const ProfileOptions& o) {
+  const auto json = plan::to_json(measured);
+  const auto p = plan::profile_from_json(json, "the profile");   // what is printed is what is written, to the last digit
+  if (!o.output.empty() && o.output != "-") io::write_file(o.output, json);
+  if (!o.plot.empty()) {
+    if (p.communication.empty()) throw base::UsageError("--plot: there are no links to draw", "measure with several ranks");
+    io::write_file(o.plot, tools::profile_svg(p));
+  }
+  tools::print(o.json || o.output == "-" ? json : o.csv ? tools::profile_csv(p) : tools::profile_table(p));
+  if (o.chart) tools::print(tools::profile_charts(p, tools::terminal_columns(), tools::glyphs_of_terminal()));
+  std::int64_t wrong = 0;
+  std::string where;
+  for (const auto& s : p.communication)
+    for (const auto& q : s.points)
+      if (q.wrong > 0) wrong += q.wrong, where = fmt::format("{} {} of {} bytes on {}", s.operation, s.type, q.bytes, s.group);
+  if (wrong > 0) throw base::CheckError(fmt::format("{} elements came back wrong, the last in {}", wrong, where), "a link, a driver or a library corrupts data: do not train here");
+  return base::ExitCode::done;
+}
+
+base::ExitCode compare(const ProfileOptions& o) {
+  const auto comparison = plan::compare(read_profile(o.compare[0]), read_profile(o.compare[1]));
+  tools::print(tools::comparison_text(comparison, o.regress));
+  return plan::regressions(comparison, o.regress).empty() ? base::ExitCode::done : base::ExitCode::check_failed;
+}
+
+// One rank's part; its profile on rank 0.
+std::optional<plan::Profile> take_part(Launched& launched, const ProfileOptions& o, comm::Ledger& rounds) {
+  std::optional<tools::Progress> progress;
+  tools::MeasureListener listener;
+  listener.note = [](const std::string& line) { base::log_info("{}", line); };
+  if (launched.ranks.rank == 0) {
+    progress.emplace("profile-comm", tools::progress_mode(o.progress));
+    listener.progress = [&](const std::string& text) { progress->show(text); };
+  }
+  if (!o.dry_run) return tools::measure(launched, o, listener, rounds);
+  tools::print(tools::describe(launched, o));
+  return std::nullopt;
+}
+
+Launched one_process() {
+  Launched l;
+  l.backend = "none";
+  l.ranks.control = comm::make_solo("control");
+  return l;
+}
+
+// A rank among threads of this process.
+Launched thread_rank(int rank, int size, comm::ThreadsWorld& world) {
+  Launched l;
+  l.backend = "threads", l.library = "";
+  l.ranks_on_node = size;
+  l.ranks.rank = rank, l.ranks.size = size;
+  l.ranks.control = world.communicator(rank, "control");
+  l.ranks.exec = tensor::Exec::caller(nullptr, 1);
+  l.ranks.group = [&world, rank](const std::string& name, const std::vector<int>& members) { return world.split(rank, "group " + name, members); };
+  return l;
+}
+
+// Who measures GPUs: asked for, or where every rank of every node has one of its own and NCCL is there.
+void choose_device(Launched& l, const ProfileOptions& o) {
+  auto& ranks = l.ranks;
+  const int gpus = tensor::gpu_available() ? tensor::gpu_module().runtime->device_count() : 0;
+  std::vector<double> lacking{o.backend != "mpi" && (gpus < l.ranks_on_node || !comm::nccl_available()) ? 1.0 : 0.0};
+  profile::largest(ranks, lacking);
+  const bool nccl = o.backend == "nccl" || (o.backend == "auto" && o.device != "cpu" && lacking[0] == 0 && ranks.size > 1);
+  if (nccl) l.backend = "nccl";
+  if (!nccl && o.device != "cuda") return;
+  profile::on_all(ranks, [&] {
+    l.device = {base::DeviceKind::cuda, tools::local_rank() % std::max(1, gpus)};
+    tensor::gpu_info(l.device.index);
+    if (nccl) l.library = "NCCL " + comm::nccl_version();
+  });
+}
+
+Launched mpi_rank(comm::MpiRuntime& mpi, const ProfileOptions& o) {
+  Launched l;
+  l.backend = "mpi", l.library = comm::MpiRuntime::library();
+  l.ranks.rank = mpi.rank(), l.ranks.size = mpi.size();
+  l.ranks_on_node = tools::ranks_on_node(mpi.size());
+  l.ranks.control = mpi.communicator("control");
+  choose_device(l, o);
+  const bool gpu = l.device.kind == base::DeviceKind::cuda;
+  l.ranks.exec = gpu ? tensor::Exec::gpu(l.device.index, nullptr) : tensor::Exec::caller(nullptr, 1);
+  l.ranks.group = [&mpi, nccl = l.backend == "nccl", gpu, device = l.device.index](const std::string& name, const std::vector<int>& members) -> std::unique_ptr<comm::Communicator> {
+    auto part = mpi.split(name, members);
+    if (nccl) return comm::make_nccl(name, device, *part);
+    return gpu ? comm::staged(std::move(part)) : std::move(part);
+  };
+  if (mpi.size() == 1) l.backend = "none", l.library = "";
+  return l;
+}
+
+std::unique_ptr<comm::Watchdog> watch(Launched& l, const ProfileOptions& o, const comm::Ledger& rounds) {
+  comm::WatchdogOptions w;
+  w.rank = l.ranks.rank, w.size = l.ranks.size;
+  w.timeout_seconds = o.hang_timeout;
+  w.on_hang = [](const std::string&) { std::_Exit(static_cast<int>(base::ExitCode::peer_hung)); };   // the rank that decided has said it
+  auto dog = std::make_unique<comm::Watchdog>(w, std::vector<std::pair<std::string, const comm::Ledger*>>{{"profile", &rounds}});
+  dog->start(profile::from_all(l.ranks, dog->address()));
+  return dog;
+}
+
+base::ExitCode measure_threads(const ProfileOptions& o) {
+  std::optional<plan::Profile> profile;
+  comm::run_ranks(o.ranks, [&](int rank, comm::ThreadsWorld& world) {
+    auto launched = thread_rank(rank, o.ranks, world);
+    comm::Ledger rounds;
+    auto mine = take_part(launched, o, rounds);
+    if (rank == 0) profile = std::move(mine);
+  });
+  return profile ? deliver(*profile, o) : base::ExitCode::done;
+}
+
+base::ExitCode measure_alone(const ProfileOptions& o) {
+  auto launched = one_process();
+  if (o.device == "cuda" || (o.device == "auto" && tensor::gpu_available())) {
+    tensor::gpu_info(0);
+    launched.device = {base::DeviceKind::cuda, 0};
+  }
+  launched.ranks.exec = launched.device.kind == base::DeviceKind::cuda ? tensor::Exec::gpu(0, nullptr) : tensor::Exec::caller(nullptr, 1);
+  comm::Ledger rounds;
+  const auto profile = take_part(launched, o, rounds);
+  return profile ? deliver(*profile, o) : base::ExitCode::done;
+}
+
+base::ExitCode measure_mpi(ProfileOptions& o) {
+  comm::MpiRuntime mpi;
+  base::configure_log("profile-comm", mpi.rank(), base::LogLevel::info);
+  const auto fail = [&](const std::exception& e) {
+    const int code = tools::report("profile-comm", e);
+    if (mpi.size() > 1) mpi.abort(code);
+    return static_cast<base::ExitCode>(code);
+  };
+  try {
+    profile::Ranks all;   // for what is wrong before anything begins
+    all.rank = mpi.rank(), all.size = mpi.size();
+    all.control = mpi.communicator("start");
+    profile::on_all(all, [&] {
+      tools::understand(o);
+      if (mpi.rank() == 0) refuse_existing(o);
+    });
+    std::optional<plan::Profile> profile;
+    comm::Ledger rounds;   // outlives its watchdog
+    auto launched = mpi_rank(mpi, o);
+    {
+      const auto dog = watch(launched, o, rounds);
+      profile = take_part(launched, o, rounds);
+    }
+    auto code = base::ExitCode::done;
+    profile::on_all(launched.ranks, [&] {
+      if (profile) code = deliver(*profile, o);
+    });
+    return code;
+  } catch (const base::Error& e) {
+    // What all ranks know is said once; the others leave with the same code.
+    if (e.code() == base::ExitCode::unexpected || e.code() == base::ExitCode::peer_hung) return fail(e);
+    return static_cast<base::ExitCode>(mpi.rank() == 0 ? tools::report("profile-comm", e) : static_cast<int>(e.code()));
+  } catch (const std::exception& e) {
+    return fail(e);
+  }
+}
+
+base::ExitCode run(ProfileOptions& o) {
+  const bool measures = o.compare.empty() && o.from.empty();
+  if (measures && o.backend != "threads" && tools::launched()) return measure_mpi(o);
+  tools::understand(o);
+  if (!o.compare.empty()) return compare(o);
+  refuse_existing(o);
+  if (!o.from.empty()) return deliver(read_profile(o.from), o);
+  if (o.backend == "threads") return measure_threads(o);
+  if (o.backend != "auto") throw base::UsageError(fmt::format("--backend {} needs ranks, and this is one process", o.backend), "mpirun -n 4 profile-comm, or srun --mpi=pmix -n 4");
+  return measure_alone(o);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  ProfileOptions options;
+  CLI::App app("", "profile-comm");
+  tools::describe_program(app, "Measures collectives between ranks, and the ceilings of a rank itself, into a profile with fits and intervals.", examples,
+                          "partition-model, train, inspect; bench/README.md for how the columns are derived");
+  tools::add_flags(app, options);
+  return tools::guarded(app, argc, argv, [&] { return run(options); });
+}

@@ -1,0 +1,163 @@
+// From options to groups, and from measurements to a profile.
+#include "tools/profile-comm/measure.h"
+
+#include "kernels/dispatch.h"
+#include "libtrain/base/cores.h"
+#include "libtrain/base/error.h"
+#include "libtrain/io/atomic_file.h"
+#include "libtrain/plan/plan.h"
+#include "libtrain/profile/collective.h"
+#include "libtrain/tensor/gpu.h"
+#include "tools/common/progress.h"
+#include "tools/common/size_text.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <unistd.h>
+
+namespace trainyard::tools {
+
+namespace {
+
+struct Request {
+  std::vector<plan::GroupFamily> families;
+  profile::SweepOptions sweep;
+  std::optional<profile::CeilingOptions> local;
+};
+
+std::string host_name() {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+std::string time_text() {
+  const auto t = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm utc{};
+  gmtime_r(&t, &utc);
+  char text[32] = {};
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+void follow_plan(const plan::Plan& p, const ProfileOptions& o, int world, Request& r) {
+  if (p.topology.world() != world)
+    throw base::InputError(fmt::format("{} is for {} ranks, {} were started", o.plan, p.topology.world(), world), fmt::format("start {} ranks, or make another plan", p.topology.world()));
+  r.families = plan::groups_of(p.topology);
+  if (!o.operations.empty()) return;
+  r.sweep.operations.clear();
+  for (const auto& name : profile::operation_names())
+    for (const auto& ranks : p.traffic)
+      if (std::any_of(ranks.operations.begin(), ranks.operations.end(), [&](const plan::Traffic& t) { return t.operation == name; }) &&
+          std::find(r.sweep.operations.begin(), r.sweep.operations.end(), name) == r.sweep.operations.end())
+        r.sweep.operations.push_back(name);
+}
+
+profile::CeilingOptions ceilings_of(const ProfileOptions& o, const Launched& launched, const plan::Plan* plan) {
+  profile::CeilingOptions c;
+  c.model = plan != nullptr ? plan->model : plan::load_model(o.model);
+  if (c.model.vocabulary == 0) c.model.vocabulary = c.model.positions == plan::Positions::rotary ? 128256 : 50257;   // as published
+  c.micro_batch = plan != nullptr ? plan->micro_batch : o.micro_batch;
+  c.sequence = o.sequence > 0 ? o.sequence : plan != nullptr ? plan->sequence : c.model.context;
+  c.dtypes = plan != nullptr ? std::vector{plan->dtype} : o.sweep.dtypes;
+  c.threads = o.threads > 0 ? o.threads : plan != nullptr ? plan->threads : base::default_threads(launched.ranks_on_node);
+  c.device = launched.device;
+  c.disk_bytes = parse_size(o.disk_bytes, "--disk-bytes");
+  if (c.disk_bytes > 0) c.disk_folder = !o.disk.empty() ? o.disk : o.output.empty() || o.output == "-" ? "." : io::parent_of(o.output);
+  c.confidence = o.sweep.confidence;
+  return c;
+}
+
+// What this rank has been asked for; throws what is wrong with it.
+Request request_of(const Launched& launched, const ProfileOptions& o, const std::string& plan_text) {
+  const int world = launched.ranks.size;
+  Request r;
+  r.sweep = o.sweep;
+  std::optional<plan::Plan> plan;
+  if (!o.plan.empty()) plan = plan::plan_from_json(plan_text, o.plan);
+  if (world > 1) {
+    if (plan) follow_plan(*plan, o, world, r);
+    else if (!o.groups.empty()) r.families = plan::parse_groups(o.groups, world);
+    else r.families = {plan::whole_world(world)};
+  } else if (!o.groups.empty()) {
+    plan::parse_groups(o.groups, world);   // says that there is nobody to talk to
+  }
+  const bool links = !r.families.empty() && !r.sweep.operations.empty();
+  if (!links) r.families.clear();
+  if (o.local || !links) r.local = ceilings_of(o, launched, plan ? &*plan : nullptr);
+  if (r.local && links) {
+    r.local->budget_seconds = o.sweep.budget_seconds / 3;
+    r.sweep.budget_seconds = o.sweep.budget_seconds * 2 / 3;
+  } else if (r.local) {
+    r.local->budget_seconds = o.sweep.budget_seconds;
+  }
+  return r;
+}
+
+Request agreed_request(Launched& launched, const ProfileOptions& o) {
+  auto& ranks = launched.ranks;
+  const auto prints = profile::from_all(ranks, fingerprint(o));
+  for (std::size_t r = 1; r < prints.size(); ++r)
+    if (prints[r] != prints[0]) throw base::UsageError(fmt::format("rank {} was started with other options than rank 0", r), "all ranks measure the same sizes, groups and operations");
+  std::string plan_text;
+  profile::on_all(ranks, [&] {
+    if (ranks.rank == 0 && !o.plan.empty()) plan_text = io::read_file(o.plan, std::int64_t{64} << 20);
+  });
+  plan_text = profile::from_rank_zero(ranks, plan_text);
+  Request r;
+  profile::on_all(ranks, [&] { r = request_of(launched, o, plan_text); });
+  return r;
+}
+
+std::vector<std::string> nodes_of(profile::Ranks& ranks) {
+  std::vector<std::string> nodes;
+  for (const auto& name : profile::from_all(ranks, host_name()))
+    if (std::find(nodes.begin(), nodes.end(), name) == nodes.end()) nodes.push_back(name);
+  return nodes;
+}
+
+}  // namespace
+
+std::string describe(Launched& launched, const ProfileOptions& o) {
+  const auto r = agreed_request(launched, o);
+  std::string out;
+  for (const auto& s : profile::planned(r.families, r.sweep))
+    out += fmt::format("{:<10} {} of {} ranks  {:<22} {:<4} {} sizes from {} to {} bytes\n", s.group, s.groups == 1 ? "1 group" : fmt::format("{} groups", s.groups), s.ranks, s.operation,
+                       s.type, s.points.size(), s.points.front().bytes, s.points.back().bytes);
+  if (r.local)
+    for (const auto& c : profile::ceilings(*r.local, *launched.ranks.exec, "")) out += fmt::format("{:<28} {:<24} {} thread{}\n", c.name, c.shape, c.threads, c.threads == 1 ? "" : "s");
+  return launched.ranks.rank == 0 ? out : "";
+}
+
+std::optional<plan::Profile> measure(Launched& launched, const ProfileOptions& o, const MeasureListener& listener, comm::Ledger& rounds) {
+  auto& ranks = launched.ranks;
+  auto r = agreed_request(launched, o);
+  if (ranks.rank == 0 && ranks.size == 1) listener.note("one process without ranks has no links: only its own ceilings are measured (for links: mpirun -n 4 profile-comm, or --backend threads)");
+  if (ranks.rank == 0)
+    for (const auto& name : r.sweep.operations)
+      for (const auto d : r.sweep.dtypes)
+        if (!r.families.empty() && !profile::offers(name, d)) listener.note(fmt::format("{} adds f32 only: not measured in {}", name, base::name_of(d)));
+  plan::Profile p;
+  p.measured_at = time_text();
+  p.version = "0.1.0";
+  p.backend = launched.backend, p.library = launched.library;
+  p.device = launched.device.kind == base::DeviceKind::cuda ? tensor::gpu_info(launched.device.index).name : "cpu";
+  p.isa = kernels::name_of(kernels::active_isa());
+  p.ranks = ranks.size;
+  p.threads = r.local ? r.local->threads : 1;
+  p.nodes = nodes_of(ranks);
+  if (!r.families.empty()) {
+    profile::SweepListener passes;
+    passes.on_pass = [&](int pass, double seconds, int open, int points) {
+      listener.progress(fmt::format("pass {}, {} of {} points known to {}, {} of {} used", pass, points - open, points, o.confidence, duration_text(seconds), duration_text(r.sweep.budget_seconds)));
+    };
+    p.communication = profile::sweep(ranks, r.families, r.sweep, passes, rounds);
+  }
+  if (r.local)
+    p.local = profile::measure_ceilings(ranks, *r.local, [&](const plan::LocalRate& rate) { listener.progress(fmt::format("{} {}", rate.name, rate.shape)); }, rounds);
+  if (ranks.rank != 0) return std::nullopt;
+  return p;
+}
+
+}  // namespace trainyard::tools

@@ -1,0 +1,34 @@
+// What profile-comm was asked for.
+#pragma once
+
+#include "libtrain/profile/ceilings.h"
+#include "libtrain/profile/sweep.h"
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+namespace trainyard::tools {
+
+struct ProfileOptions {
+  // as given
+  std::string backend = "auto", device = "auto", plan, groups, operations, min_bytes = "8", max_bytes = "64MiB", dtypes = "f32", confidence = "3%", budget = "60s";
+  std::string model = "gpt2", disk, disk_bytes = "128MiB", output, plot, from, max_regress = "5%", progress = "auto";
+  int ranks = 0, factor = 2, threads = 0;
+  std::int64_t micro_batch = 1, sequence = 0;
+  double hang_timeout = 300;
+  bool local = false, force = false, json = false, csv = false, chart = false, dry_run = false;
+  std::vector<std::string> compare;
+  // as understood
+  profile::SweepOptions sweep;
+  double regress = 0.05;
+};
+
+void add_flags(CLI::App& app, ProfileOptions& options);
+// Reads the texts; throws UsageError naming the flag.
+void understand(ProfileOptions& options);
+// All that decides what is measured, so that ranks can tell whether they were started alike.
+std::string fingerprint(const ProfileOptions& options);
+
+}  // namespace trainyard::tools
