@@ -30,9 +30,8 @@ double measured(const std::string& name, int threads, base::Device device, const
   o.model = plan::preset("gpt2");
   o.dtypes = {device.kind == base::DeviceKind::cuda ? base::DType::bf16 : base::DType::f32};
   o.threads = threads, o.device = device, o.disk_folder = folder;
-  const auto exec = device.kind == base::DeviceKind::cuda ? tensor::Exec::gpu(device.index, nullptr) : tensor::Exec::caller(nullptr, threads);
-  for (const auto& c : profile::ceilings(o, *exec, "bench"))
-    if (c.name == name && c.threads == threads) return profile::rate_of(c, *exec);
+  for (const auto& c : profile::ceilings(o, "bench"))
+    if (c.name == name && c.threads == threads) return profile::rate_of(c);
   throw base::InputError(fmt::format("there is no ceiling {}", name));
 }
 

@@ -77,6 +77,11 @@ shard-data --input "$text" --split paragraphs --output "$data" --validation 0.02
 say "partition-model: $ranks ranks, ZeRO 3"
 partition-model "${cut[@]}" --vocabulary 257 --ranks "$ranks" --zero 3 --output "$work/plan.json" --force
 
+say "profile-comm: what the links of this plan can do"
+drawing=()
+[ "$ranks" = 1 ] || drawing=(--plot "$work/profile.svg")
+launch "$ranks" profile-comm --plan "$work/plan.json" --max-bytes 1MiB --factor 8 --budget 10s --output "$work/profile.json" "${drawing[@]}" --force
+
 say "train on $ranks ranks with ZeRO 3, stop half-way"
 rm -rf "$run"
 code=0
@@ -101,6 +106,7 @@ echo "loss:        $(head -1 "$run/metrics.jsonl" | jq .loss) at step 1, $(tail 
 echo "speed:       $speed tokens/s on $other rank(s)"
 echo "memory:      $(awk '/^total in arenas/ {print $4 " bytes predicted, " $5 " measured on rank 0"}' "$run/report.txt")"
 echo "plan:        $work/plan.json"
+echo "profile:     $work/profile.json   (inspect $work/profile.json)"
 echo "checkpoint:  $checkpoint   (h5ls -r $checkpoint/checkpoint.h5)"
 echo "metrics:     $run/metrics.jsonl"
 echo "next:        shard-data on your own text with a SentencePiece model, train --model gpt2, more ranks, --dtype bf16"

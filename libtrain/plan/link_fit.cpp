@@ -111,20 +111,26 @@ double mean_error(const std::vector<Point>& points, const std::vector<double>& p
   return predictions.empty() ? 0 : sum / static_cast<double>(predictions.size());
 }
 
-// The medians of every `step`-th repeat from `first` on; of all where there are fewer.
-std::vector<Point> medians(const std::vector<LinkSamples>& samples, std::size_t first = 0, std::size_t step = 1) {
+// The medians of the repeats i of n that `takes` says; of all where it takes none.
+template <class Takes> std::vector<Point> medians(const std::vector<LinkSamples>& samples, const Takes& takes) {
   std::vector<Point> points;
   for (const auto& s : samples) {
     std::vector<double> some;
-    for (auto i = first; i < s.seconds.size(); i += step) some.push_back(s.seconds[i]);
+    for (std::size_t i = 0; i < s.seconds.size(); ++i)
+      if (takes(i, s.seconds.size())) some.push_back(s.seconds[i]);
     points.push_back({static_cast<double>(s.bytes), base::median(some.empty() ? s.seconds : some)});
   }
   return points;
 }
+constexpr auto every = [](std::size_t, std::size_t) { return true; };
+constexpr auto odd = [](std::size_t i, std::size_t) { return i % 2 == 1; };
+constexpr auto even = [](std::size_t i, std::size_t) { return i % 2 == 0; };
+constexpr auto late = [](std::size_t i, std::size_t n) { return i >= n / 2; };
+constexpr auto early = [](std::size_t i, std::size_t n) { return i < n / 2; };
 
 // A model of every other repeat, held against the rest, and the other way round.
 double held_out_repeats_error(const std::vector<LinkSamples>& samples, int parts) {
-  const std::vector<Point> halves[] = {medians(samples, 0, 2), medians(samples, 1, 2)};
+  const std::vector<Point> halves[] = {medians(samples, even), medians(samples, odd)};
   double sum = 0;
   for (const int half : {0, 1}) {
     const auto model = model_of(halves[half], best_parts(halves[half], parts));
@@ -155,15 +161,17 @@ void resample(const std::vector<LinkSamples>& samples, const std::vector<std::si
   }
 }
 
-// How repeats scatter around what the other half of them predicts, so that the uncertainty of the prediction is in it. A segment with few of them borrows from all.
+// How the repeats of the first half of the time scatter around what the second half predicts, and the other way round: so the uncertainty of the prediction is in it, and what
+// a machine's drift does to one made at another time. A segment with few of them borrows from all.
 void spread(const std::vector<LinkSamples>& samples, const std::vector<std::size_t>& starts, LinkFit& fit) {
-  const Model models[] = {model_of(medians(samples, 1, 2), starts), model_of(medians(samples, 0, 2), starts)};
+  const auto by_late = model_of(medians(samples, late), starts), by_early = model_of(medians(samples, early), starts);
   std::vector<double> all;
   std::vector<std::vector<double>> own(starts.size());
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const auto segment = static_cast<std::size_t>(std::upper_bound(starts.begin(), starts.end(), i) - starts.begin()) - 1;
-    for (std::size_t r = 0; r < samples[i].seconds.size(); ++r) {
-      const double ratio = samples[i].seconds[r] / models[r % 2].seconds(static_cast<double>(samples[i].bytes));
+    const auto n = samples[i].seconds.size();
+    for (std::size_t r = 0; r < n; ++r) {
+      const double ratio = samples[i].seconds[r] / (late(r, n) ? by_early : by_late).seconds(static_cast<double>(samples[i].bytes));
       own[segment].push_back(ratio), all.push_back(ratio);
     }
   }
@@ -189,7 +197,7 @@ base::Interval LinkFit::interval(std::int64_t bytes) const {
 }
 
 LinkFit fit_link(const std::vector<LinkSamples>& samples, int most_segments) {
-  const auto points = medians(samples);
+  const auto points = medians(samples, every);
   LinkFit fit;
   int parts = 0;
   for (int p = 1; p <= std::max(1, std::min(most_segments, static_cast<int>(points.size()) / 2)); ++p) {

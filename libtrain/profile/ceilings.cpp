@@ -13,10 +13,10 @@ namespace {
 constexpr double batch_seconds = 0.01;
 constexpr int least_repeats = 7, most_repeats = 1000;
 
-double seconds_of(const Work& work, tensor::Exec& exec, const Clock& clock, int times) {
+double seconds_of(const Work& work, const Clock& clock, int times) {
   const double begin = clock.now();
   for (int i = 0; i < times; ++i) work.run();
-  exec.synchronize();
+  work.finish();
   return (clock.now() - begin) / times;
 }
 
@@ -24,11 +24,10 @@ int batch_of(double seconds) { return std::clamp(static_cast<int>(batch_seconds 
 
 plan::LocalRate measure(Ranks& ranks, const CeilingOptions& options, const Ceiling& ceiling, double share) {
   plan::LocalRate rate{ceiling.name, ceiling.shape, ceiling.unit, ceiling.threads, 0, {}, {}};
-  auto& exec = *ranks.exec;
   Work work;
   on_all(ranks, [&] {
     work = ceiling.make();
-    seconds_of(work, exec, *ranks.clock, 1);   // pages, caches and clocks wake up
+    seconds_of(work, *ranks.clock, 1);   // pages, caches and clocks wake up
   });
   const auto agreed = [&](double seconds) {
     std::vector<double> slowest{seconds};
@@ -36,13 +35,13 @@ plan::LocalRate measure(Ranks& ranks, const CeilingOptions& options, const Ceili
     return slowest[0];
   };
   double seconds = 0;
-  on_all(ranks, [&] { seconds = seconds_of(work, exec, *ranks.clock, 1); });
+  on_all(ranks, [&] { seconds = seconds_of(work, *ranks.clock, 1); });
   const int batch = batch_of(agreed(seconds));
   const double begin = ranks.clock->now();
   std::vector<double> times;
   for (;;) {
     if (ranks.size > 1) ranks.control->barrier(*ranks.caller);
-    times.push_back(agreed(seconds_of(work, exec, *ranks.clock, batch)));
+    times.push_back(agreed(seconds_of(work, *ranks.clock, batch)));
     const auto n = static_cast<int>(times.size());
     if (n < least_repeats) continue;
     const auto interval = base::median_interval(times);
@@ -57,17 +56,17 @@ plan::LocalRate measure(Ranks& ranks, const CeilingOptions& options, const Ceili
 
 }  // namespace
 
-double rate_of(const Ceiling& ceiling, tensor::Exec& exec) {
+double rate_of(const Ceiling& ceiling) {
   const auto work = ceiling.make();
   const Clock clock;
-  const int batch = batch_of(seconds_of(work, exec, clock, 1));
-  double best = seconds_of(work, exec, clock, batch);
-  for (int i = 1; i < least_repeats; ++i) best = std::min(best, seconds_of(work, exec, clock, batch));
+  const int batch = batch_of(seconds_of(work, clock, 1));
+  double best = seconds_of(work, clock, batch);
+  for (int i = 1; i < least_repeats; ++i) best = std::min(best, seconds_of(work, clock, batch));
   return ceiling.unit == "s" ? best : work.amount / best;
 }
 
 std::vector<plan::LocalRate> measure_ceilings(Ranks& ranks, const CeilingOptions& options, const std::function<void(const plan::LocalRate&)>& on_rate, comm::Ledger& rounds) {
-  const auto list = ceilings(options, *ranks.exec, fmt::format("{:05}", ranks.rank));
+  const auto list = ceilings(options, fmt::format("{:05}", ranks.rank));
   std::vector<plan::LocalRate> rates;
   const double begin = ranks.clock->now();
   for (std::size_t i = 0; i < list.size(); ++i) {

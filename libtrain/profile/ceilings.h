@@ -25,11 +25,12 @@ struct CeilingOptions {
   double budget_seconds = 30;                       // all ceilings together, which share it equally
 };
 
-// Something to be timed. run() does `amount` units of work (FLOP, bytes, or 1 where seconds are the product); on a GPU it submits.
+// Something to be timed. run() does `amount` units of work (FLOP, bytes, or 1 where seconds are the product); on a GPU it submits, and finish() waits.
 struct Work {
   double amount = 1;
   std::function<void()> run;
   std::shared_ptr<void> memory;                     // what run() works on
+  std::function<void()> finish = [] {};
 };
 // Ready to be made: memory is taken when its turn comes.
 struct Ceiling {
@@ -42,10 +43,10 @@ struct Ceiling {
 // gemm.<weight>.forward, .input and .weight for every product of a layer and the head; attention.forward and .backward (the causal half is counted); adamw (bytes that it
 // must read and write); disk.write (until durable) and disk.read. On a GPU: arithmetic (the largest square product up to 8192), memory.copy and .write, copy.to_device
 // and copy.from_device (pinned), launch (seconds of an empty kernel's turn), and gemm, attention, adamw and the disk as above.
-std::vector<Ceiling> ceilings(const CeilingOptions& options, tensor::Exec& exec, const std::string& rank_suffix);
+std::vector<Ceiling> ceilings(const CeilingOptions& options, const std::string& rank_suffix);
 
 // One ceiling on this process alone, the best of some tries, for benchmarks; units per second, or seconds.
-double rate_of(const Ceiling& ceiling, tensor::Exec& exec);
+double rate_of(const Ceiling& ceiling);
 
 // Each ceiling on all ranks at the same time; a repeat counts as long as on the slowest rank. Collective. Each is a call in `rounds`, for a watchdog.
 std::vector<plan::LocalRate> measure_ceilings(Ranks& ranks, const CeilingOptions& options, const std::function<void(const plan::LocalRate&)>& on_rate, comm::Ledger& rounds);

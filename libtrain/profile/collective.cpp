@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <tuple>
 
 namespace trainyard::profile {
 
@@ -57,7 +60,7 @@ std::vector<char> make_values(base::DType t, int ranks, bool rounding) {
 }
 
 // The left fold over ranks, ascending, one rounding for each addition.
-std::vector<char> make_expected(const std::vector<char>& values, base::DType t, int ranks) {
+std::vector<char> make_sums(const std::vector<char>& values, base::DType t, int ranks) {
   const auto width = base::size_of(t);
   std::vector<char> out(values.size());
   for (std::int64_t i = 0; i < period; ++i) {
@@ -91,6 +94,20 @@ std::int64_t mismatches(const char* found, const std::vector<char>& table, std::
   return wrong;
 }
 
+// Made once for each dtype and number of ranks, by whichever thread asks first.
+std::shared_ptr<const Pattern> pattern_of(base::DType t, int ranks, bool rounding) {
+  static std::mutex mutex;
+  static std::map<std::tuple<base::DType, int, bool>, std::shared_ptr<const Pattern>> known;
+  std::lock_guard lock(mutex);
+  auto& p = known[{t, ranks, rounding}];
+  if (!p) {
+    auto values = make_values(t, ranks, rounding);
+    auto sums = make_sums(values, t, ranks);
+    p = std::make_shared<const Pattern>(Pattern{std::move(values), std::move(sums)});
+  }
+  return p;
+}
+
 bool in_place(const std::string& operation) { return operation == "all_reduce" || operation == "broadcast"; }
 
 }  // namespace
@@ -111,14 +128,14 @@ Size shape_of(const std::string& operation, int ranks, base::DType dtype, std::i
 
 Buffers::Buffers(base::Device device, std::int64_t largest_bytes) : arena_(tensor::Category::communication_staging, 3 * tensor::aligned(largest_bytes), device) {
   in = arena_.allocate_bytes(largest_bytes), out = arena_.allocate_bytes(largest_bytes), staging = arena_.allocate_bytes(largest_bytes);
+  if (device.kind == base::DeviceKind::cuda) host_.resize(static_cast<std::size_t>(largest_bytes));
+  host = host_.empty() ? nullptr : host_.data();
 }
 
 Collective::Collective(std::string operation, comm::Communicator& comm, tensor::Exec& exec, base::DType dtype, Size size, const Buffers& buffers)
     : operation_(std::move(operation)), comm_(comm), exec_(exec), dtype_(dtype), size_(size), in_(buffers.in), out_(buffers.out), staging_(buffers.staging),
-      counts_(static_cast<std::size_t>(comm.size()), size.count), values_(make_values(dtype, comm.size(), operation_ == "ordered_reduce_scatter")) {
-  if (adds(operation_)) expected_ = make_expected(values_, dtype, comm.size());
+      counts_(static_cast<std::size_t>(comm.size()), size.count), pattern_(pattern_of(dtype, comm.size(), operation_ == "ordered_reduce_scatter")), host_(buffers.host) {
   if (in_place(operation_)) out_ = in_;
-  if (exec_.on_gpu()) host_.resize(static_cast<std::size_t>(size.bytes));
 }
 
 base::View Collective::view(void* data, std::int64_t count) const { return base::View(data, dtype_, {count}, exec_.device()); }
@@ -126,23 +143,23 @@ base::View Collective::view(void* data, std::int64_t count) const { return base:
 void Collective::prepare() {
   const auto width = base::size_of(dtype_), all = size_.bytes / width, n = size_.count;
   const int me = comm_.rank(), ranks = comm_.size();
-  char* to = exec_.on_gpu() ? host_.data() : static_cast<char*>(in_);
+  char* to = exec_.on_gpu() ? host_ : static_cast<char*>(in_);
   const auto hand_over = [&](void* where) {
     if (!exec_.on_gpu()) return;
-    tensor::copy(exec_, base::View(host_.data(), base::DType::u8, {size_.bytes}), base::View(where, base::DType::u8, {size_.bytes}, exec_.device()));
+    tensor::copy(exec_, base::View(host_, base::DType::u8, {size_.bytes}), base::View(where, base::DType::u8, {size_.bytes}, exec_.device()));
     exec_.synchronize();
   };
   if (!in_place(operation_) || (operation_ == "broadcast" && me != 0)) {   // nonsense: NaN in every format
-    std::memset(exec_.on_gpu() ? host_.data() : static_cast<char*>(out_), 0xff, static_cast<std::size_t>(size_.bytes));
+    std::memset(exec_.on_gpu() ? host_ : static_cast<char*>(out_), 0xff, static_cast<std::size_t>(size_.bytes));
     hand_over(out_);
     if (operation_ == "broadcast") return;
   }
   if (operation_ == "all_to_all")
-    for (int q = 0; q < ranks; ++q) fill(to + q * n * width, values_, rank_shift * me + peer_shift * q, n, width);
+    for (int q = 0; q < ranks; ++q) fill(to + q * n * width, pattern_->values, rank_shift * me + peer_shift * q, n, width);
   else if (operation_ == "all_gather")
-    fill(to, values_, rank_shift * me, n, width);
+    fill(to, pattern_->values, rank_shift * me, n, width);
   else
-    fill(to, values_, rank_shift * me, all, width);
+    fill(to, pattern_->values, rank_shift * me, all, width);
   hand_over(in_);
 }
 
@@ -169,16 +186,16 @@ std::int64_t Collective::wrong() {
   const int me = comm_.rank(), ranks = comm_.size();
   const char* found = static_cast<const char*>(out_);
   if (exec_.on_gpu()) {
-    tensor::copy(exec_, base::View(out_, base::DType::u8, {size_.bytes}, exec_.device()), base::View(host_.data(), base::DType::u8, {size_.bytes}));
+    tensor::copy(exec_, base::View(out_, base::DType::u8, {size_.bytes}, exec_.device()), base::View(host_, base::DType::u8, {size_.bytes}));
     exec_.synchronize();
-    found = host_.data();
+    found = host_;
   }
-  if (operation_ == "all_reduce") return mismatches(found, expected_, 0, all, width);
-  if (operation_ == "reduce_scatter" || operation_ == "ordered_reduce_scatter") return mismatches(found, expected_, me * n, n, width);
-  if (operation_ == "broadcast") return mismatches(found, values_, 0, all, width);
-  if (operation_ == "exchange") return mismatches(found, values_, rank_shift * ((me + ranks - 1) % ranks), all, width);
+  if (operation_ == "all_reduce") return mismatches(found, pattern_->sums, 0, all, width);
+  if (operation_ == "reduce_scatter" || operation_ == "ordered_reduce_scatter") return mismatches(found, pattern_->sums, me * n, n, width);
+  if (operation_ == "broadcast") return mismatches(found, pattern_->values, 0, all, width);
+  if (operation_ == "exchange") return mismatches(found, pattern_->values, rank_shift * ((me + ranks - 1) % ranks), all, width);
   std::int64_t wrong = 0;
-  for (int q = 0; q < ranks; ++q) wrong += mismatches(found + q * n * width, values_, rank_shift * q + (operation_ == "all_to_all" ? peer_shift * me : 0), n, width);
+  for (int q = 0; q < ranks; ++q) wrong += mismatches(found + q * n * width, pattern_->values, rank_shift * q + (operation_ == "all_to_all" ? peer_shift * me : 0), n, width);
   return wrong;
 }
 

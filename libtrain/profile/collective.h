@@ -6,6 +6,7 @@
 #include "libtrain/tensor/arena.h"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,9 +29,16 @@ class Buffers {
  public:
   Buffers(base::Device device, std::int64_t largest_bytes);
   void *in, *out, *staging;
+  char* host;                               // what goes to and comes from a GPU; on a CPU null
 
  private:
+  std::vector<char> host_;
   tensor::Arena arena_;
+};
+
+// One period of a rank's values, and of what those of all ranks add up to; the same for all sizes.
+struct Pattern {
+  std::vector<char> values, sums;
 };
 
 class Collective {
@@ -53,8 +61,8 @@ class Collective {
   Size size_;
   void *in_, *out_, *staging_;
   std::vector<std::int64_t> counts_;
-  std::vector<char> values_, expected_;     // one period of a rank's values, and of what they add up to
-  std::vector<char> host_;                  // to and from a GPU
+  std::shared_ptr<const Pattern> pattern_;
+  char* host_;
 };
 
 }  // namespace trainyard::profile

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <new>
 #include <thread>
 
 namespace trainyard::profile {
@@ -59,6 +60,9 @@ void on_all(Ranks& ranks, const std::function<void()>& body) {
   } catch (const base::Error& e) {
     own = std::current_exception();
     said = fmt::format("{}\n{}\n{}", static_cast<int>(e.code()), e.hint(), e.what());
+  } catch (const std::bad_alloc&) {
+    own = std::current_exception();
+    said = fmt::format("{}\nsmaller sizes, or fewer ranks on a node\nout of memory", static_cast<int>(base::ExitCode::environment));
   } catch (const std::exception& e) {
     own = std::current_exception();
     said = fmt::format("{}\n\n{}", static_cast<int>(base::ExitCode::unexpected), e.what());

@@ -47,10 +47,10 @@ class Sweep {
     begin_ = now();
     pass(Kind::warming);
     double before = agreed_elapsed();
-    refuse_short_budget(before, before);      // the first pass is slower than the others, so only if that cannot be
+    refuse_short_budget(before + least_passes * before / 4, before);   // the first pass opens connections, so another may take a quarter of it, not less
     for (int done = 0;; ++done) {
       const double elapsed = agreed_elapsed(), last = elapsed - before;
-      if (done == 1) refuse_short_budget(elapsed, last);
+      if (done == 1) refuse_short_budget(elapsed + (least_passes - 1) * last, last);
       if (done >= least_passes && (open() == 0 || elapsed + last > options_.budget_seconds)) break;
       pause_until(options_.budget_seconds / 2 * done / settled_repeats);
       before = agreed_elapsed();
@@ -91,9 +91,7 @@ class Sweep {
     if (left > 0) ranks_.clock->sleep(left);
   }
 
-  void refuse_short_budget(double elapsed, double pass_seconds) const {
-    const bool first = elapsed == pass_seconds;
-    const double needed = first ? elapsed + least_passes * pass_seconds / 4 : elapsed + (least_passes - 1) * pass_seconds;
+  void refuse_short_budget(double needed, double pass_seconds) const {
     if (needed <= options_.budget_seconds) return;
     throw base::UsageError(fmt::format("a budget of {:g} s is too short: one pass over {} points takes {:.2g} s, and {} are needed to know how sure the figures are",
                                        options_.budget_seconds, points_.size(), pass_seconds, least_passes),
@@ -150,13 +148,12 @@ class Sweep {
     if (mine) {
       if (repeatable) mine->prepare();
       else mine->clear();
+      ranks_.exec->synchronize();
     }
     together();
     if (mine) {
       double before = now();
-      for (auto& t : own) {
-        t = timed_calls(*mine, batch, before) / batch;
-      }
+      for (auto& t : own) t = timed_calls(*mine, batch, before) / batch;
     }
     auto slowest = own;
     largest(ranks_, slowest);

@@ -29,7 +29,7 @@ using base::View;
 constexpr std::int64_t copied_bytes = std::int64_t{256} << 20, chunk_bytes = std::int64_t{8} << 20, pattern_length = std::int64_t{1} << 20;
 constexpr std::int64_t adamw_elements = std::int64_t{1} << 24;
 
-// Memory, scratch and an Exec of as many threads as a ceiling wants; on a GPU the Exec is the caller's stream with scratch of its own.
+// Memory, scratch and an Exec of as many threads as a ceiling wants.
 struct Bench {
   Bench(base::Device device, int threads, std::int64_t bytes, std::int64_t scratch_bytes)
       : memory(tensor::Category::activations, bytes + pattern_length * 4 + 64 * 64, device), scratch(tensor::Category::workspace, std::max<std::int64_t>(64, scratch_bytes), device),
@@ -68,8 +68,8 @@ void fill_all(tensor::Exec& exec, const View& to, unsigned char byte) {
 
 class List {
  public:
-  List(const CeilingOptions& o, tensor::Exec& exec, const std::string& rank_suffix)
-      : o_(o), exec_(exec), suffix_(rank_suffix), gpu_(exec.on_gpu()), threads_(gpu_ ? 1 : o.threads), tokens_(o.micro_batch * o.sequence) {}
+  List(const CeilingOptions& o, const std::string& rank_suffix)
+      : o_(o), suffix_(rank_suffix), gpu_(o.device.kind == base::DeviceKind::cuda), threads_(gpu_ ? 1 : o.threads), tokens_(o.micro_batch * o.sequence) {}
 
   std::vector<Ceiling> make() {
     for (const int t : threads_ > 1 ? std::vector<int>{1, threads_} : std::vector<int>{1}) {
@@ -97,24 +97,18 @@ class List {
     list_.push_back({std::move(name), std::move(shape), std::move(unit), threads, std::move(make)});
   }
   Shared bench(int threads, std::int64_t bytes, std::int64_t scratch = 0) const {
-    auto b = std::make_shared<Bench>(gpu_ ? exec_.device() : base::Device{}, threads, bytes, gpu_ ? base::gpu_gemm_scratch_bytes + scratch : scratch);
+    auto b = std::make_shared<Bench>(o_.device, threads, bytes, gpu_ ? base::gpu_gemm_scratch_bytes + scratch : scratch);
     return b;
   }
-  // On a GPU the timing waits for the Exec it was given, so the work is handed to it.
-  Work on(const Shared& b, double amount, std::function<void(tensor::Exec&)> run) const {
+  static Work on(const Shared& b, double amount, std::function<void(tensor::Exec&)> run) {
     b->exec->synchronize();
-    const bool gpu = gpu_;
-    auto& waits = exec_;
-    return {amount, [b, gpu, &waits, run = std::move(run)] {
-              run(*b->exec);
-              if (gpu) waits.wait(b->exec->record());
-            }, b};
+    return {amount, [&e = *b->exec, run = std::move(run)] { run(e); }, b, [&e = *b->exec] { e.synchronize(); }};
   }
 
   static Work arithmetic(int threads) {
     std::shared_ptr<tensor::Exec> exec = tensor::Exec::caller(nullptr, threads);
     constexpr std::int64_t rounds = 1 << 20;
-    return {static_cast<double>(kernels::multiply_adds(*exec, rounds)), [exec] { kernels::multiply_adds(*exec, rounds); }, exec};
+    return {static_cast<double>(kernels::multiply_adds(*exec, rounds)), [exec] { kernels::multiply_adds(*exec, rounds); }, exec, [] {}};
   }
   Work copy(int threads) const {
     const auto b = bench(threads, 2 * copied_bytes);
@@ -173,7 +167,7 @@ class List {
     layer("attention.out", m.hidden, m.hidden);
     layer("ffn.in", m.hidden, m.activation == plan::Activation::swiglu ? 2 * m.ffn : m.ffn);
     layer("ffn.out", m.ffn, m.hidden);
-    products("head", std::min(tokens_, plan::head_chunk_tokens(exec_.device().kind)), m.hidden, m.stored_vocabulary(), d);
+    products("head", std::min(tokens_, plan::head_chunk_tokens(o_.device.kind)), m.hidden, m.stored_vocabulary(), d);
     const auto shape = fmt::format("b{} t{} h{} kv{} d{} {}", o_.micro_batch, o_.sequence, m.heads, m.kv_heads, m.head_dim(), base::name_of(d));
     add("attention.forward", shape, "FLOP/s", threads_, [this, d] { return attention(d, 2); });
     add("attention.backward", shape, "FLOP/s", threads_, [this, d] { return attention(d, 5); });
@@ -236,16 +230,15 @@ class List {
       each([&](std::int64_t at, std::int64_t n) { file->file.write(at, block->data(), n); });
       file->file.sync();
     };
-    if (writes) return {static_cast<double>(bytes), write, file};
+    if (writes) return {static_cast<double>(bytes), write, file, [] {}};
     write();
     return {static_cast<double>(bytes), [file, block, each] {
               file->file.forget();
               each([&](std::int64_t at, std::int64_t n) { file->file.read(at, block->data(), n); });
-            }, file};
+            }, file, [] {}};
   }
 
   CeilingOptions o_;
-  tensor::Exec& exec_;
   std::string suffix_;
   bool gpu_;
   int threads_;
@@ -255,8 +248,8 @@ class List {
 
 }  // namespace
 
-std::vector<Ceiling> ceilings(const CeilingOptions& options, tensor::Exec& exec, const std::string& rank_suffix) {
-  const auto list = std::make_shared<List>(options, exec, rank_suffix);
+std::vector<Ceiling> ceilings(const CeilingOptions& options, const std::string& rank_suffix) {
+  const auto list = std::make_shared<List>(options, rank_suffix);
   auto made = list->make();
   for (auto& c : made) c.make = [list, inner = std::move(c.make)] { return inner(); };   // which look into the list
   return made;

@@ -2,6 +2,8 @@
 #include "libtrain/comm/mpi.h"
 #include "tests/comm/contract.h"
 
+#include <algorithm>
+
 namespace {
 
 trainyard::comm::MpiRuntime* runtime = nullptr;
@@ -20,6 +22,25 @@ TEST(mpi, contract_on_a_worker_with_small_messages) {
     trainyard::comm::contract::everything(*comm, *exec);
   }
   trainyard::comm::MpiRuntime::limit_message_bytes(std::int64_t{1} << 30);
+}
+
+// Parts of the world keep the contract at the same time, each with ranks of its own; whoever is in none does nothing.
+TEST(mpi, contract_in_parts_of_the_world) {
+  auto exec = trainyard::tensor::Exec::caller(nullptr, 1);
+  std::vector<int> part;
+  for (int r = runtime->rank() % 2; r < runtime->size(); r += 2) part.push_back(r);
+  const auto comm = runtime->split("parity", part);
+  EXPECT_EQ(comm->size(), static_cast<int>(part.size()));
+  EXPECT_EQ(comm->rank(), runtime->rank() / 2);
+  EXPECT_EQ(comm->group(), "parity");
+  trainyard::comm::contract::everything(*comm, *exec);
+  if (runtime->rank() < 2) {   // the others are not asked
+    std::vector<int> first;
+    for (int r = 0; r < std::min(2, runtime->size()); ++r) first.push_back(r);
+    trainyard::comm::contract::everything(*runtime->split("first", first), *exec);
+  }
+  EXPECT_EQ(trainyard::comm::MpiRuntime::library().find(','), std::string::npos);
+  EXPECT_NE(trainyard::comm::MpiRuntime::library().find(' '), std::string::npos);
 }
 
 }  // namespace

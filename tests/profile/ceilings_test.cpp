@@ -1,6 +1,5 @@
 // Ceilings: what is measured, how its work is counted, that rates are those of the work, on the CPU and on a GPU.
 #include "libtrain/base/error.h"
-#include "libtrain/comm/solo.h"
 #include "libtrain/profile/ceilings.h"
 #include "libtrain/tensor/gpu.h"
 #include "tests/gpu_main.h"
@@ -30,23 +29,18 @@ profile::CeilingOptions small(base::Device device, const std::string& folder) {
   return o;
 }
 
-std::unique_ptr<tensor::Exec> exec_of(base::Device d) {
-  return d.kind == base::DeviceKind::cuda ? tensor::Exec::gpu(d.index, nullptr) : tensor::Exec::caller(nullptr, 1);
-}
-
 // The work of every ceiling on both devices, by name.
 TEST(Ceilings, WorkIsCountedByTheBook) {
   const trainyard::testing::Scratch folder;
   for (const auto device : {base::Device{}, base::Device{base::DeviceKind::cuda, 0}}) {
     auto o = small(device, folder.path);
-    const auto exec = exec_of(device);
     const auto& m = o.model;
     std::map<std::string, double> amounts;
-    for (const auto& c : profile::ceilings(o, *exec, "0")) {
+    for (const auto& c : profile::ceilings(o, "0")) {
       if (c.name == "memory.copy" || c.name == "memory.write" || c.name.starts_with("copy.") || c.name.starts_with("arithmetic")) continue;   // large
       const auto work = c.make();
       work.run();
-      exec->synchronize();
+      work.finish();
       amounts[c.name + (c.shape.ends_with("bf16") ? " bf16" : "")] = work.amount;
     }
     const double n = 64, h = static_cast<double>(m.hidden), ffn = static_cast<double>(m.ffn), T = 32;
@@ -94,11 +88,8 @@ TEST(Ceilings, AllAreMeasuredOnAllRanks) {
 }
 
 TEST(Ceilings, ADiskThatCannotBeWritten) {
-  auto o = small({}, "/proc/no/such/place");
-  profile::Ranks r;
-  r.control = comm::make_solo("control");
-  r.exec = tensor::Exec::caller(nullptr, 1);
-  const auto list = profile::ceilings(o, *r.exec, "0");
+  const auto o = small({}, "/proc/no/such/place");
+  const auto list = profile::ceilings(o, "0");
   const auto disk = std::find_if(list.begin(), list.end(), [](const auto& c) { return c.name == "disk.write"; });
   EXPECT_THROW(disk->make(), base::EnvironmentError);
 }

@@ -43,7 +43,7 @@ profile-comm --from p.json --json | cmp -s p.json - || fail "--json is not the f
 profile-comm --from p.json --output - | cmp -s p.json - || fail "--output - is not the file"
 [ "$(profile-comm --from p.json --csv | awk -F, 'NF != 19 { print NR }' | wc -l)" = 0 ] || fail "--csv has ragged lines"
 [ "$(profile-comm --from p.json --csv | wc -l)" = 9 ] || fail "--csv"
-LC_ALL=C COLUMNS=70 profile-comm --from p.json --chart | awk 'length($0) > 70 && /\|/ { bad = 1 } /busbw, GB/ { n++ } END { exit bad || n != 2 }' || fail "--chart"
+LC_ALL=C COLUMNS=70 profile-comm --from p.json --chart | awk 'length($0) > 70 && /\|/ { bad = 1 } /busbw in GB/ { n++ } END { exit bad || n != 2 }' || fail "--chart"
 LC_ALL=C.UTF-8 profile-comm --from p.json --chart | grep -q '●' || fail "--chart in UTF-8"
 inspect p.json | grep -q 'all_gather f32 on world' || fail "inspect"
 inspect p.json --json | jq -e '.kind == "profile"' >/dev/null || fail "inspect --json"

@@ -66,8 +66,10 @@ TEST(ProfileText, CsvIsATable) {
 TEST(ProfileText, ChartsShowEveryPoint) {
   const auto p = sample();
   const auto ascii = tools::profile_charts(p, 80, tools::Glyphs::ascii), unicode = tools::profile_charts(p, 80, tools::Glyphs::unicode);
-  // The title of exchange, broadcast and all_reduce has an o in broadcast alone.
-  EXPECT_EQ(std::count(ascii.begin(), ascii.end(), 'o'), 9 + 1) << ascii;
+  std::ptrdiff_t points = 0;
+  for (const auto& line : lines_of(ascii))
+    if (line.find('|') != std::string::npos) points += std::count(line.begin(), line.end(), 'o');
+  EXPECT_EQ(points, 9) << ascii;
   EXPECT_TRUE(std::all_of(ascii.begin(), ascii.end(), [](char c) { return static_cast<unsigned char>(c) < 128; }));
   EXPECT_NE(unicode.find("\u25cf"), std::string::npos);
   for (const auto& line : lines_of(ascii)) EXPECT_LE(line.size(), 80u) << line;

@@ -45,7 +45,7 @@ std::string short_bytes(double bytes) {
 }
 
 std::string title(const plan::CommSeries& s) {
-  return fmt::format("{} {}, {} ({} ranks{}): busbw, GB/s", s.operation, s.type, s.group, s.ranks, s.groups > 1 ? fmt::format(", {} groups at once", s.groups) : "");
+  return fmt::format("{} {} on {}: {}{} ranks", s.operation, s.type, s.group, s.groups > 1 ? fmt::format("{} x ", s.groups) : "", s.ranks);
 }
 
 std::string chart(const plan::CommSeries& s, int columns, Glyphs glyphs) {
@@ -64,7 +64,7 @@ std::string chart(const plan::CommSeries& s, int columns, Glyphs glyphs) {
     mark(c, row_of(busbw(s, bytes, s.fit.seconds(bytes))), unicode ? "\u2500" : "-");
   }
   for (const auto& p : s.points) mark(static_cast<int>(std::lround(f.bytes.at(static_cast<double>(p.bytes)) * (wide - 1))), row_of(busbw(s, p.bytes, p.seconds)), unicode ? "\u25cf" : "o");
-  auto out = title(s) + "\n";
+  auto out = title(s) + ", busbw in GB/s\n";
   for (int r = 0; r < rows; ++r) {
     const bool labelled = r == 0 || r == rows - 1 || r == rows / 2;
     out += labelled ? fmt::format("{:>9.3g} ", f.rate.value(1 - static_cast<double>(r) / (rows - 1))) : fmt::format("{:10}", "");
@@ -82,7 +82,7 @@ std::string chart(const plan::CommSeries& s, int columns, Glyphs glyphs) {
   return out + fmt::format("{:11}{}{:{}}{}\n\n", "", first, "", gap, last);
 }
 
-constexpr double panel_width = 520, panel_height = 300, left = 62, right = 16, top = 34, bottom = 40;
+constexpr double panel_width = 520, panel_height = 300, left = 62, right = 30, top = 34, bottom = 40;
 
 std::string escaped(const std::string& text) {
   std::string out;
@@ -96,7 +96,8 @@ class Panel {
     f_.rate.low /= 1.15, f_.rate.high *= 1.15;
   }
   std::string draw() const {
-    auto out = fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" class=\"title\">{}</text>\n", x_ + left, y_ + 20, escaped(title(s_))) + grid() + band();
+    auto out = fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" class=\"title\">{}</text><text x=\"{:.0f}\" y=\"{:.0f}\" class=\"tick\" text-anchor=\"end\">busbw, GB/s</text>\n", x_ + left, y_ + 20, escaped(title(s_)),
+                           x_ + panel_width - right, y_ + 20) + grid() + band();
     out += fmt::format("<polyline class=\"fit\" points=\"{}\"/>\n", fmt::join(curve([](const plan::LinkFit& fit, std::int64_t b) { return fit.seconds(b); }), " "));
     for (const auto& p : s_.points) {
       const double x = across(static_cast<double>(p.bytes));

@@ -126,7 +126,7 @@ std::string describe(Launched& launched, const ProfileOptions& o) {
     out += fmt::format("{:<10} {} of {} ranks  {:<22} {:<4} {} sizes from {} to {} bytes\n", s.group, s.groups == 1 ? "1 group" : fmt::format("{} groups", s.groups), s.ranks, s.operation,
                        s.type, s.points.size(), s.points.front().bytes, s.points.back().bytes);
   if (r.local)
-    for (const auto& c : profile::ceilings(*r.local, *launched.ranks.exec, "")) out += fmt::format("{:<28} {:<24} {} thread{}\n", c.name, c.shape, c.threads, c.threads == 1 ? "" : "s");
+    for (const auto& c : profile::ceilings(*r.local, "")) out += fmt::format("{:<28} {:<24} {} thread{}\n", c.name, c.shape, c.threads, c.threads == 1 ? "" : "s");
   return launched.ranks.rank == 0 ? out : "";
 }
 
