@@ -161,8 +161,9 @@ void resample(const std::vector<LinkSamples>& samples, const std::vector<std::si
   }
 }
 
-// How the repeats of the first half of the time scatter around what the second half predicts, and the other way round: so the uncertainty of the prediction is in it, and what
-// a machine's drift does to one made at another time. A segment with few of them borrows from all.
+// How the repeats of the first half of the time scatter around what the second half predicts, and the other way round: so the uncertainty of the prediction is in it. A segment
+// with few of them borrows from all. A later run has drifted as a whole as well, by as much as halves of this one differ: to the square of each half width, in logarithms, comes
+// that of the drift's 90 % (1.645 standard deviations; a mean absolute difference is sqrt(2 / pi) of one).
 void spread(const std::vector<LinkSamples>& samples, const std::vector<std::size_t>& starts, LinkFit& fit) {
   const auto by_late = model_of(medians(samples, late), starts), by_early = model_of(medians(samples, early), starts);
   std::vector<double> all;
@@ -175,7 +176,11 @@ void spread(const std::vector<LinkSamples>& samples, const std::vector<std::size
       own[segment].push_back(ratio), all.push_back(ratio);
     }
   }
-  for (std::size_t k = 0; k < starts.size(); ++k) fit.segments[k].repeat = base::prediction_interval(own[k].size() < 20 ? all : own[k]);
+  const double drift = 1.645 * std::sqrt(std::acos(-1.0) / 2) * noise_floor(samples);
+  for (std::size_t k = 0; k < starts.size(); ++k) {
+    const auto scatter = base::prediction_interval(own[k].size() < 20 ? all : own[k]);
+    fit.segments[k].repeat = {std::exp(-std::hypot(std::log(std::min(scatter.low, 1.0)), drift)), std::exp(std::hypot(std::log(std::max(scatter.high, 1.0)), drift))};
+  }
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <new>
 #include <thread>
 
@@ -51,29 +50,25 @@ std::string from_rank_zero(Ranks& ranks, const std::string& text) {
 }
 
 void on_all(Ranks& ranks, const std::function<void()>& body) {
-  std::exception_ptr own;
-  std::string said;
+  std::string said;   // code, hint and sentence; empty: all is well
+  const auto say = [&](base::ExitCode code, const std::string& hint, const std::string& sentence) { said = fmt::format("{}\n{}\n{}", static_cast<int>(code), hint, sentence); };
   try {
     body();
   } catch (const base::PeerError&) {
     throw;   // the others cannot be asked
   } catch (const base::Error& e) {
-    own = std::current_exception();
-    said = fmt::format("{}\n{}\n{}", static_cast<int>(e.code()), e.hint(), e.what());
+    say(e.code(), e.hint(), e.what());
   } catch (const std::bad_alloc&) {
-    own = std::current_exception();
-    said = fmt::format("{}\nsmaller sizes, or fewer ranks on a node\nout of memory", static_cast<int>(base::ExitCode::environment));
+    say(base::ExitCode::environment, "smaller sizes, or fewer ranks on a node", "out of memory");
   } catch (const std::exception& e) {
-    own = std::current_exception();
-    said = fmt::format("{}\n\n{}", static_cast<int>(base::ExitCode::unexpected), e.what());
+    say(base::ExitCode::unexpected, "", e.what());
   }
   const auto all = from_all(ranks, said);
   const auto first = std::find_if(all.begin(), all.end(), [](const std::string& s) { return !s.empty(); });
   if (first == all.end()) return;
-  if (own && first - all.begin() == ranks.rank) std::rethrow_exception(own);
   const auto one = first->find('\n'), two = first->find('\n', one + 1);
   const auto who = first - all.begin();
-  throw base::Error(static_cast<base::ExitCode>(std::stoi(first->substr(0, one))), (who == 0 ? "" : fmt::format("rank {}: ", who)) + first->substr(two + 1),
+  throw AgreedError(static_cast<base::ExitCode>(std::stoi(first->substr(0, one))), (who == 0 ? "" : fmt::format("rank {}: ", who)) + first->substr(two + 1),
                     first->substr(one + 1, two - one - 1));
 }
 

@@ -1,6 +1,7 @@
 // Ranks: the processes or threads that measure together, and how they come to talk in groups.
 #pragma once
 
+#include "libtrain/base/error.h"
 #include "libtrain/comm/communicator.h"
 #include "libtrain/tensor/exec.h"
 
@@ -35,7 +36,11 @@ void sums(Ranks& ranks, std::vector<double>& values);
 // Rank 0's text on every rank; the texts of all ranks, in their order. Collective.
 std::string from_rank_zero(Ranks& ranks, const std::string& text);
 std::vector<std::string> from_all(Ranks& ranks, const std::string& text);
-// Runs `body` and throws on every rank what the first rank that failed threw. Collective.
+// What all ranks throw at the same place, so that one can say it for all, and all can leave in peace. Any other exception is of one rank, and the rest may wait for it.
+struct AgreedError : base::Error {
+  using base::Error::Error;
+};
+// Runs `body` and throws on every rank, as an AgreedError, what the first rank that failed threw. Collective; a PeerError passes as it is.
 void on_all(Ranks& ranks, const std::function<void()>& body);
 
 }  // namespace trainyard::profile

@@ -93,7 +93,7 @@ class Sweep {
 
   void refuse_short_budget(double needed, double pass_seconds) const {
     if (needed <= options_.budget_seconds) return;
-    throw base::UsageError(fmt::format("a budget of {:g} s is too short: one pass over {} points takes {:.2g} s, and {} are needed to know how sure the figures are",
+    throw AgreedError(base::ExitCode::usage, fmt::format("a budget of {:g} s is too short: one pass over {} points takes {:.2g} s, and {} are needed to know how sure the figures are",
                                        options_.budget_seconds, points_.size(), pass_seconds, least_passes),
                            fmt::format("--budget {:.0f}s, a lower --max-bytes, a larger --factor, or fewer --operations and --groups", std::ceil(needed * 1.3)));
   }

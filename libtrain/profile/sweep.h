@@ -32,7 +32,7 @@ std::vector<plan::CommSeries> planned(const std::vector<plan::GroupFamily>& fami
 // A call takes as long as on the slowest rank of all groups of its family, which work at the same time. Until every median is known to `confidence`
 // by at least `settled_repeats`, or the next pass would not fit the budget, but at least `least_passes`. Quick passes wait for one another, so that settled_repeats of them fill
 // half of the budget: what disturbs a machine lasts for seconds, and repeats that all lie inside one disturbance, or all outside, would look surer than they are. Rank 0 gets fits and noise floors; the others the measurements alone.
-// Throws UsageError when the budget has no room for the passes; EnvironmentError for memory that cannot be had.
+// Throws AgreedError when the budget has no room for the passes (usage), or memory cannot be had (environment).
 inline constexpr int least_passes = 6, settled_repeats = 20;
 std::vector<plan::CommSeries> sweep(Ranks& ranks, const std::vector<plan::GroupFamily>& families, const SweepOptions& options, const SweepListener& listener,
                                     comm::Ledger& rounds);   // each visit is a call in `rounds`, for a watchdog

@@ -39,7 +39,7 @@ if command -v xmllint >/dev/null; then xmllint --noout p.svg || fail "p.svg is n
 
 # The same profile again, in other forms.
 profile-comm --from p.json >again && cmp -s table again || fail "--from prints another table"
-profile-comm --from p.json --json | cmp -s p.json - || fail "--json is not the file"
+profile-comm --from p.json --json | profile-comm --from - --json | cmp -s p.json - || fail "--json is not the file"
 profile-comm --from p.json --output - | cmp -s p.json - || fail "--output - is not the file"
 [ "$(profile-comm --from p.json --csv | awk -F, 'NF != 19 { print NR }' | wc -l)" = 0 ] || fail "--csv has ragged lines"
 [ "$(profile-comm --from p.json --csv | wc -l)" = 9 ] || fail "--csv"
@@ -83,6 +83,13 @@ jq -e '.backend == "threads" and .ranks == 3 and (.communication | length) == 7'
 partition-model --model gpt2-nano --ranks 2 --zero 3 --output plan2.json >/dev/null
 mpi 2 profile-comm "${quick[@]}" --plan plan2.json --json >planned.json 2>err || fail "--plan: $(cat err)"
 jq -e '[.communication[] | [.group, .operation]] == [["data","all_gather"],["data","ordered_reduce_scatter"]]' planned.json >/dev/null || fail "planned.json: $(jq -c '[.communication[] | [.group, .operation]]' planned.json)"
+# ... and back: the plan asks the profile what its collectives take.
+mpi 2 profile-comm "${quick[@]}" --plan plan2.json --output links.json >/dev/null 2>err || fail "--plan --output: $(cat err)"
+partition-model --model gpt2-nano --ranks 2 --zero 3 --profile links.json >out || fail "partition-model --profile: exit code $?"
+grep -Eq '^  ordered_reduce_scatter +[0-9]+ +0\.[0-9]+' out && grep -Eq '^  all +0\.[0-9]+' out || fail "partition-model --profile: $(tail -5 out)"
+code=0
+partition-model --model gpt2-nano --ranks 4 --zero 3 --profile links.json >out 2>err || code=$?
+[ $code = 3 ] && grep -q 'no ordered_reduce_scatter f32 over a data group of 4 ranks' err || fail "a profile of other ranks: exit code $code, $(cat err)"
 refused 3 'plan2.json is for 2 ranks, 3 were started' mpirun --bind-to none -n 3 profile-comm "${quick[@]}" --plan plan2.json
 mpi 2 profile-comm --plan plan2.json --dry-run --local >out 2>err && grep -q 'data .* all_gather .* 24 sizes from 8 to' out && grep -q 'gemm.attention.qkv.forward' out || fail "--dry-run: $(cat out err)"
 

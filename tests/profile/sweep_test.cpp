@@ -125,7 +125,8 @@ TEST(Sweep, ABudgetThatIsTooShort) {
   try {
     sweep(2, "all:all", options({"all_gather"}, 1024, 262144, 0.3), slow);
     ADD_FAILURE();
-  } catch (const base::UsageError& e) {
+  } catch (const profile::AgreedError& e) {
+    EXPECT_EQ(e.code(), base::ExitCode::usage);
     EXPECT_NE(std::string(e.what()).find("budget of 0.3 s is too short"), std::string::npos) << e.what();
     EXPECT_NE(e.hint().find("--budget"), std::string::npos) << e.hint();
   }

@@ -1,5 +1,6 @@
 // partition-model: what a model needs on each rank and sends in each step, before anything is started.
 #include "libtrain/base/error.h"
+#include "libtrain/plan/communication_time.h"
 #include "libtrain/plan/problems.h"
 #include "tools/common/program.h"
 #include "tools/common/size_text.h"
@@ -15,7 +16,7 @@ using namespace trainyard;
 namespace {
 
 struct Options {
-  std::string model = "gpt2-micro", dtype = "f32", gradient_dtype = "f32", reduction = "ordered", recompute = "none", device = "cpu", device_memory, output;
+  std::string model = "gpt2-micro", dtype = "f32", gradient_dtype = "f32", reduction = "ordered", recompute = "none", device = "cpu", device_memory, profile, output;
   std::int64_t vocabulary = 0;
   int ranks = 1;
   bool json = false, force = false;
@@ -47,6 +48,17 @@ plan::Plan decide(plan::Plan p, const Options& o) {
   return p;
 }
 
+std::string times_text(const plan::Plan& plan, const std::string& path) {
+  const auto times = plan::communication_times(plan, plan::profile_from_json(tools::read_plan_file(path), path));
+  std::string out = fmt::format("\n  {:<34}{:>8}{:>20}\n", "a step's collectives, none hidden", "calls", "seconds");
+  double total = 0;
+  for (const auto& t : times) {
+    out += fmt::format("  {:<34}{:>8}{:>20.6f}{}\n", t.operation, t.calls, t.seconds, t.beyond ? "  (beyond the measured sizes)" : "");
+    total += t.seconds;
+  }
+  return out + fmt::format("  {:<34}{:>8}{:>20.6f}\n", "all", "", total);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -74,6 +86,7 @@ int main(int argc, char** argv) {
   app.add_option("--gradient-dtype", o.gradient_dtype, "f32 or bf16")->check(CLI::IsMember({"f32", "bf16"}))->capture_default_str()->group("Numbers");
   app.add_option("--device", o.device, "where the ranks compute: cpu or cuda (other scratch, the save snapshot on the host)")->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str()->group("Numbers");
   app.add_option("--device-memory", o.device_memory, "memory of one rank, for example 80GB; exit 3 when the plan does not fit")->group("Limit");
+  app.add_option("--profile", o.profile, "profile.json of profile-comm: print what a step's collectives would take on its links")->group("Product");
   app.add_option("--output", o.output, "write the plan to this file, - for stdout")->group("Product");
   app.add_flag("--force", o.force, "replace an existing file")->group("Product");
   app.add_flag("--json", o.json, "print the plan as JSON")->group("Product");
@@ -84,7 +97,8 @@ int main(int argc, char** argv) {
     refuse(plan::memory_problems(plan), base::ExitCode::input_refused);
     const auto json = plan::to_json(plan);
     if (!o.output.empty() && o.output != "-") tools::write_plan_file(o.output, json, o.force ? tools::Existing::replace : tools::Existing::keep);
-    const auto text = o.json || o.output == "-" ? json : tools::plan_table(plan);
+    auto text = o.json || o.output == "-" ? json : tools::plan_table(plan);
+    if (!o.profile.empty() && text != json) text += times_text(plan, o.profile);
     tools::print(text);
     return base::ExitCode::done;
   });

@@ -10,8 +10,18 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 namespace trainyard::tools {
+
+std::string read_plan_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw base::InputError(fmt::format("cannot open {}: {}", path, std::strerror(errno)), "check the path");
+  std::string text(std::istreambuf_iterator<char>(in), {});
+  if (in.bad()) throw base::InputError(fmt::format("cannot read {}", path), "is it a file?");
+  return text;
+}
 
 void write_plan_file(const std::string& path, const std::string& text, Existing existing) {
   if (existing == Existing::keep && std::filesystem::exists(path)) throw base::UsageError(fmt::format("{} exists", path), "--force replaces it");

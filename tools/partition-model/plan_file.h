@@ -1,4 +1,4 @@
-// A plan's file: whole or absent.
+// Files of a plan: read whole, written whole or not at all.
 #pragma once
 
 #include <string>
@@ -8,6 +8,7 @@ namespace trainyard::tools {
 enum class Existing { keep, replace };
 // Writes text under a temporary name beside `path`, syncs, renames. UsageError when the file exists and is to be kept, EnvironmentError when
 // it cannot be written. partition-model links no room above plan, so it has this of its own.
+std::string read_plan_file(const std::string& path);   // InputError
 void write_plan_file(const std::string& path, const std::string& text, Existing existing);
 
 }  // namespace trainyard::tools

@@ -17,6 +17,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iostream>
+#include <iterator>
 
 namespace {
 
@@ -36,7 +38,10 @@ void refuse_existing(const ProfileOptions& o) {
     if (!path.empty() && path != "-" && !o.force && std::filesystem::exists(path)) throw base::UsageError(fmt::format("{} exists", path), "--force replaces it");
 }
 
-plan::Profile read_profile(const std::string& path) { return plan::profile_from_json(io::read_file(path, std::int64_t{1} << 30), path); }
+plan::Profile read_profile(const std::string& path) {
+  if (path != "-") return plan::profile_from_json(io::read_file(path, std::int64_t{1} << 30), path);
+  return plan::profile_from_json(std::string(std::istreambuf_iterator<char>(std::cin), {}), "standard input");
+}
 
 // What a profile becomes; exit 5 when a result was wrong.
 base::ExitCode deliver(const plan::Profile& measured, const ProfileOptions& o) {
@@ -105,7 +110,7 @@ void choose_device(Launched& l, const ProfileOptions& o) {
   profile::largest(ranks, lacking);
   const bool nccl = o.backend == "nccl" || (o.backend == "auto" && o.device != "cpu" && lacking[0] == 0 && ranks.size > 1);
   if (nccl) l.backend = "nccl";
-  if (!nccl && o.device != "cuda") return;
+  if (!nccl && o.device != "cuda" && !(ranks.size == 1 && o.device == "auto" && gpus > 0)) return;   // alone there are no links, and a GPU is what counts
   profile::on_all(ranks, [&] {
     l.device = {base::DeviceKind::cuda, tools::local_rank() % std::max(1, gpus)};
     tensor::gpu_info(l.device.index);
@@ -192,9 +197,7 @@ base::ExitCode measure_mpi(ProfileOptions& o) {
       if (profile) code = deliver(*profile, o);
     });
     return code;
-  } catch (const base::Error& e) {
-    // What all ranks know is said once; the others leave with the same code.
-    if (e.code() == base::ExitCode::unexpected || e.code() == base::ExitCode::peer_hung) return fail(e);
+  } catch (const profile::AgreedError& e) {
     return static_cast<base::ExitCode>(mpi.rank() == 0 ? tools::report("profile-comm", e) : static_cast<int>(e.code()));
   } catch (const std::exception& e) {
     return fail(e);

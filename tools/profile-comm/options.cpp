@@ -72,7 +72,7 @@ void add_flags(CLI::App& app, ProfileOptions& o) {
   app.add_flag("--csv", o.csv, "print comma-separated values")->group(product);
   app.add_flag("--chart", o.chart, "print bandwidth over size as charts, after the table")->group(product);
   app.add_option("--plot", o.plot, "draw bandwidth over size with fits and intervals into this SVG file")->group(product);
-  app.add_option("--from", o.from, "take this profile and measure nothing")->group(product);
+  app.add_option("--from", o.from, "take this profile, - for stdin, and measure nothing")->group(product);
   app.add_flag("--dry-run", o.dry_run, "check everything, print what would be measured, and stop")->group(product);
   app.add_option("--progress", o.progress, "auto, always or never, on stderr")->capture_default_str()->group(product);
   app.add_option("--hang-timeout", o.hang_timeout, "seconds before a silent collective ends the job (exit 6)")->check(CLI::Range(1.0, 1e6))->capture_default_str()->group(product);

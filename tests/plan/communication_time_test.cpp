@@ -1,0 +1,80 @@
+// The calls of a step are those of its traffic, and their times those of the fits.
+#include "libtrain/base/error.h"
+#include "libtrain/plan/communication_time.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard::plan {
+namespace {
+
+Plan sample(int ranks, int zero, Reduction reduction, base::DType dtype) {
+  Plan p;
+  p.model = preset("gpt2-nano");
+  p.model.vocabulary = 257;
+  p.topology = Topology({{"data", ranks}});
+  p.zero = zero, p.reduction = reduction, p.dtype = dtype;
+  p.global_batch = 2 * ranks, p.micro_batch = 1, p.sequence = 32;
+  predict(p);
+  return p;
+}
+
+// 10 us + bytes / 1 GB/s for reductions, 5 us + bytes / 2 GB/s for gathers.
+Profile profile(int ranks, const std::string& type = "f32", const std::string& group = "data") {
+  Profile p;
+  p.ranks = ranks;
+  for (const auto* operation : {"ordered_reduce_scatter", "reduce_scatter", "all_gather"}) {
+    CommSeries s{group, operation, type, ranks, 1, {}, {}, 0};
+    const bool gather = s.operation == "all_gather";
+    for (const std::int64_t bytes : {1024, 65536, 4194304}) {
+      CommPoint q;
+      q.bytes = bytes, q.repeats = {gather ? 5e-6 + static_cast<double>(bytes) / 2e9 : 10e-6 + static_cast<double>(bytes) / 1e9};
+      s.points.push_back(q);
+    }
+    s.fit = fit_link(s.samples());
+    p.communication.push_back(s);
+  }
+  return p;
+}
+
+TEST(CommunicationTime, CallsAreThoseOfTheTraffic) {
+  for (const int ranks : {2, 3})
+    for (const int zero : {0, 1, 2, 3})
+      for (const auto reduction : {Reduction::ordered, Reduction::fast})
+        for (const auto dtype : {base::DType::f32, base::DType::bf16}) {
+          const auto p = sample(ranks, zero, reduction, dtype);
+          for (const auto& t : p.traffic.front().operations) {
+            std::int64_t calls = 0, sent = 0;
+            for (const auto& c : step_calls(p))
+              if (c.operation == t.operation) calls += c.calls, sent += c.calls * c.bytes / ranks * (ranks - 1);
+            EXPECT_EQ(calls, t.calls) << t.operation << " ZeRO " << zero;
+            EXPECT_EQ(sent, t.bytes) << t.operation << " ZeRO " << zero;
+          }
+        }
+  EXPECT_TRUE(step_calls(sample(1, 3, Reduction::ordered, base::DType::f32)).empty());
+}
+
+TEST(CommunicationTime, IsThatOfTheFits) {
+  const auto p = sample(2, 3, Reduction::ordered, base::DType::bf16);
+  const auto times = communication_times(p, profile(2));
+  ASSERT_EQ(times.size(), 2u);
+  double reductions = 0, gathers = 0;
+  for (const auto& c : step_calls(p)) (c.operation == "all_gather" ? gathers : reductions) += static_cast<double>(c.calls) * (c.operation == "all_gather" ? 5e-6 + static_cast<double>(c.bytes) / 2e9 : 10e-6 + static_cast<double>(c.bytes) / 1e9);
+  EXPECT_EQ(times[0].operation, "ordered_reduce_scatter");
+  EXPECT_NEAR(times[0].seconds, reductions, 1e-9);
+  EXPECT_NEAR(times[1].seconds, gathers, 1e-9);
+  EXPECT_EQ(times[0].calls, p.traffic[0].operations[0].calls);
+}
+
+TEST(CommunicationTime, WhatTheProfileLacksIsNamed) {
+  const auto p = sample(2, 1, Reduction::fast, base::DType::f32);
+  EXPECT_EQ(communication_times(p, profile(2, "f32", "world")).size(), 2u);    // the world will do
+  EXPECT_THROW(communication_times(p, profile(3)), base::InputError);
+  EXPECT_THROW(communication_times(p, profile(2, "bf16")), base::InputError);  // sums of another type
+  EXPECT_THROW(communication_times(p, profile(2, "f32", "tensor")), base::InputError);
+  auto small = profile(2);
+  for (auto& s : small.communication) s.points.resize(1);
+  EXPECT_TRUE(communication_times(p, small)[0].beyond);
+}
+
+}  // namespace
+}  // namespace trainyard::plan
