@@ -20,7 +20,7 @@ address() {
 thread() {
   cmake --preset tsan
   cmake --build --preset tsan
-  OMP_NUM_THREADS=1 OMP_THREAD_LIMIT=1 ctest --test-dir build/tsan --output-on-failure -j "$(nproc)" --no-tests=error -LE nightly -R '^(tensor|comm/threads|comm/watchdog|engine/same_bits$|engine/resume|engine/rules|data|checkpoint|io)' </dev/null
+  OMP_NUM_THREADS=1 OMP_THREAD_LIMIT=1 ctest --test-dir build/tsan --output-on-failure -j "$(nproc)" --no-tests=error -LE nightly -R '^(tensor|comm/threads|comm/watchdog|engine/same_bits$|engine/resume|engine/rules|data|checkpoint|io|profile/collective|profile/sweep|profile/ranks)' </dev/null
 }
 
 case ${1:-both} in
