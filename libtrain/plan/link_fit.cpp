@@ -125,8 +125,6 @@ template <class Takes> std::vector<Point> medians(const std::vector<LinkSamples>
 constexpr auto every = [](std::size_t, std::size_t) { return true; };
 constexpr auto odd = [](std::size_t i, std::size_t) { return i % 2 == 1; };
 constexpr auto even = [](std::size_t i, std::size_t) { return i % 2 == 0; };
-constexpr auto late = [](std::size_t i, std::size_t n) { return i >= n / 2; };
-constexpr auto early = [](std::size_t i, std::size_t n) { return i < n / 2; };
 
 // A model of every other repeat, held against the rest, and the other way round.
 double held_out_repeats_error(const std::vector<LinkSamples>& samples, int parts) {
@@ -161,22 +159,22 @@ void resample(const std::vector<LinkSamples>& samples, const std::vector<std::si
   }
 }
 
-// How the repeats of the first half of the time scatter around what the second half predicts, and the other way round: so the uncertainty of the prediction is in it. A segment
-// with few of them borrows from all. A later run has drifted as a whole as well, by as much as halves of this one differ: to the square of each half width, in logarithms, comes
-// that of the drift's 90 % (1.645 standard deviations; a mean absolute difference is sqrt(2 / pi) of one).
+// How every other repeat scatters around what the rest predicts, and the other way round: so the uncertainty of the prediction is in it. A segment with few of them borrows
+// from all. A later run has drifted as a whole as well: to the square of each half width, in logarithms, comes that of the drift's 90 % (1.645 standard deviations; a mean absolute
+// difference is sqrt(2 / pi) of one). Half of the noise floor is taken for drift, the rest for noise that the scatter has already: calibrated, see bench/RESULTS.md.
 void spread(const std::vector<LinkSamples>& samples, const std::vector<std::size_t>& starts, LinkFit& fit) {
-  const auto by_late = model_of(medians(samples, late), starts), by_early = model_of(medians(samples, early), starts);
+  const auto by_odd = model_of(medians(samples, odd), starts), by_even = model_of(medians(samples, even), starts);
   std::vector<double> all;
   std::vector<std::vector<double>> own(starts.size());
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const auto segment = static_cast<std::size_t>(std::upper_bound(starts.begin(), starts.end(), i) - starts.begin()) - 1;
     const auto n = samples[i].seconds.size();
     for (std::size_t r = 0; r < n; ++r) {
-      const double ratio = samples[i].seconds[r] / (late(r, n) ? by_early : by_late).seconds(static_cast<double>(samples[i].bytes));
+      const double ratio = samples[i].seconds[r] / (odd(r, n) ? by_even : by_odd).seconds(static_cast<double>(samples[i].bytes));
       own[segment].push_back(ratio), all.push_back(ratio);
     }
   }
-  const double drift = 1.645 * std::sqrt(std::acos(-1.0) / 2) * noise_floor(samples);
+  const double drift = 1.645 * std::sqrt(std::acos(-1.0) / 2) * noise_floor(samples) / 2;
   for (std::size_t k = 0; k < starts.size(); ++k) {
     const auto scatter = base::prediction_interval(own[k].size() < 20 ? all : own[k]);
     fit.segments[k].repeat = {std::exp(-std::hypot(std::log(std::min(scatter.low, 1.0)), drift)), std::exp(std::hypot(std::log(std::max(scatter.high, 1.0)), drift))};
