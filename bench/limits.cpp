@@ -18,11 +18,20 @@ namespace trainyard::bench {
 
 namespace {
 
-double from_file(const char* path, const std::string& name, int threads) {
+double value_in_file(const char* path, const std::string& name, int threads) {
   static const auto profile = plan::profile_from_json(io::read_file(path), path);
   for (const auto& l : profile.local)
     if (l.name == name && l.threads == threads) return l.value;
   throw base::InputError(fmt::format("{} has no {} of {} threads", path, name, threads), "profile-comm --local --threads N --output FILE");
+}
+
+double from_file(const char* path, const std::string& name, int threads) {
+  try {
+    return value_in_file(path, name, threads);
+  } catch (const base::Error& e) {
+    fmt::print(stderr, "{}\n  try: {}\n", e.what(), e.hint());
+    std::exit(static_cast<int>(e.code()));
+  }
 }
 
 double measured(const std::string& name, int threads, base::Device device, const std::string& folder) {

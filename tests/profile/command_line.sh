@@ -22,7 +22,7 @@ refused() {
   grep -q '^  try: ' err || fail "$*: nothing to try: $(cat err)"
 }
 mpi() { timeout 100 mpirun --bind-to none -n "$@"; }
-quick=(--max-bytes 64KiB --factor 16 --budget 2s --confidence 50%)
+quick=(--max-bytes 64KiB --factor 16 --budget 6s --confidence 50%)
 
 # Two ranks of MPI: a table on stdout, nothing but progress on stderr, a profile that jq can read, a drawing.
 mpi 2 profile-comm "${quick[@]}" --operations all_reduce,all_gather --output p.json --plot p.svg >table 2>err || fail "exit code $?: $(cat err)"
@@ -94,7 +94,7 @@ refused 3 'plan2.json is for 2 ranks, 3 were started' mpirun --bind-to none -n 3
 mpi 2 profile-comm --plan plan2.json --dry-run --local >out 2>err && grep -q 'data .* all_gather .* 24 sizes from 8 to' out && grep -q 'gemm.attention.qkv.forward' out || fail "--dry-run: $(cat out err)"
 
 # One process: says that there are no links, and measures itself.
-profile-comm --model gpt2-nano --sequence 16 --budget 1s --confidence 50% --disk-bytes 64KiB --threads 1 --json >alone.json 2>err || fail "alone: exit code $?"
+profile-comm --model gpt2-nano --sequence 16 --budget 3s --confidence 50% --disk-bytes 64KiB --threads 1 --json >alone.json 2>err || fail "alone: exit code $?"
 grep -q 'one process without ranks has no links' err || fail "it does not say that it is alone: $(cat err)"
 jq -e '.ranks == 1 and .communication == [] and ([.local[].name] | contains(["memory.copy", "arithmetic.f32", "gemm.ffn.in.forward", "attention.backward", "adamw", "disk.write", "disk.read"])) and (.local | all(.value > 0))' alone.json >/dev/null ||
   fail "alone.json: $(head -c 1000 alone.json)"
@@ -103,13 +103,13 @@ jq '(.local[] | select(.name == "adamw") | .value, .repeats[]) /= 2' alone.json 
 code=0
 profile-comm --compare alone.json half.json >out || code=$?
 [ $code = 5 ] && grep -q '^slower   adamw .* +100.0 %' out || fail "half the rate: exit code $code, $(cat out)"
-mpi 2 profile-comm "${quick[@]}" --operations broadcast --local --model gpt2-nano --sequence 16 --disk-bytes 0 --budget 3s --json 2>err | jq -e '(.communication | length) == 1 and (.local | length) > 15 and ([.local[].name] | index("disk.write")) == null' >/dev/null || fail "--local with ranks: $(cat err)"
+mpi 2 profile-comm "${quick[@]}" --operations broadcast --local --model gpt2-nano --sequence 16 --disk-bytes 0 --budget 9s --json 2>err | jq -e '(.communication | length) == 1 and (.local | length) > 15 and ([.local[].name] | index("disk.write")) == null' >/dev/null || fail "--local with ranks: $(cat err)"
 
 # A GPU and NCCL, as far as one can be had: the emulator and the stand-in.
 export TRAINYARD_GPU_MODULE=$emulated TRAINYARD_NCCL_LIBRARY=$nccl TRAINYARD_EMULATED_GPUS=2
-mpi 2 profile-comm --backend nccl --max-bytes 4KiB --factor 32 --budget 3s --confidence 50% --json >nccl.json 2>err || fail "nccl: exit code $?, $(cat err)"
+mpi 2 profile-comm --backend nccl --max-bytes 4KiB --factor 32 --budget 6s --confidence 50% --json >nccl.json 2>err || fail "nccl: exit code $?, $(cat err)"
 jq -e '.backend == "nccl" and (.library | startswith("NCCL")) and (.communication | length) == 7 and ([.communication[].sizes[].wrong] | add) == 0' nccl.json >/dev/null || fail "nccl.json"
-mpi 2 profile-comm --backend mpi --device cuda --max-bytes 4KiB --factor 32 --budget 3s --confidence 50% --json >staged.json 2>err || fail "staged: exit code $?, $(cat err)"
+mpi 2 profile-comm --backend mpi --device cuda --max-bytes 4KiB --factor 32 --budget 6s --confidence 50% --json >staged.json 2>err || fail "staged: exit code $?, $(cat err)"
 jq -e '.backend == "mpi" and .device != "cpu" and ([.communication[].sizes[].wrong] | add) == 0' staged.json >/dev/null || fail "staged.json"
 export TRAINYARD_GPU_MODULE=none TRAINYARD_NCCL_LIBRARY=none
 refused 4 'CUDA\|NCCL' mpirun --bind-to none -n 2 profile-comm --backend nccl
@@ -134,6 +134,9 @@ refused 2 'adds f32 only' profile-comm --operations ordered_reduce_scatter --dty
 refused 2 'other options than rank 0' mpirun --bind-to none -n 1 profile-comm --max-bytes 1k : -n 1 profile-comm --max-bytes 2k
 refused 3 'missing.json' mpirun --bind-to none -n 2 profile-comm --plan missing.json
 refused 4 'cannot' profile-comm --model gpt2-nano --sequence 16 --budget 1s --disk /proc/none --disk-bytes 1k
+refused 4 'nowhere/p.json cannot be written' profile-comm --backend threads --budget 1h --output nowhere/p.json
+code=$({ (ulimit -f 1; profile-comm --from p.json --output full.json 2>err; echo $? >&2) | cat >out; } 2>&1)
+[ "$code" = 4 ] && cmp -s out table && [ ! -e full.json ] || fail "no room for the file: exit code $code, $(wc -l <out) lines, $(cat err)"
 refused 2 'no links to draw' profile-comm --from alone.json --plot q.svg
 if [ -w /dev/full ]; then
   code=0

@@ -42,6 +42,7 @@ int report(const std::string& program, const std::exception& error) {
 
 int guarded(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body) {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);   // a limit on file sizes is a full disk like any other
   base::configure_log(app.get_name(), 0, base::LogLevel::info);
   try {
     app.parse(argc, argv);

@@ -11,7 +11,7 @@
 
 namespace trainyard::tools {
 
-// Parses the command line into `app` (a usage error prints one sentence and is exit 2; --help and --version are exit 0), ignores SIGPIPE, runs `body`, and catches:
+// Parses the command line into `app` (a usage error prints one sentence and is exit 2; --help and --version are exit 0), ignores SIGPIPE and SIGXFSZ, runs `body`, and catches:
 // base::Error prints "name: what" and "  try: hint" on stderr and gives its code; anything else asks for a report and is 1. A closed stdout is no error.
 int guarded(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body);
 

@@ -16,9 +16,13 @@
 #include "tools/profile-comm/measure.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <exception>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
+#include <unistd.h>
 
 namespace {
 
@@ -33,9 +37,14 @@ constexpr const char* examples =
     "  profile-comm --local --model gpt2-micro --budget 20s\n"
     "  mpirun -n 4 profile-comm --groups 'all:all;pair:block2' --operations all_reduce,all_gather --max-bytes 1MiB --budget 30s\n";
 
-void refuse_existing(const ProfileOptions& o) {
-  for (const auto& path : {o.output, o.plot})
-    if (!path.empty() && path != "-" && !o.force && std::filesystem::exists(path)) throw base::UsageError(fmt::format("{} exists", path), "--force replaces it");
+// Before anything is measured.
+void refuse_places(const ProfileOptions& o) {
+  for (const auto& path : {o.output, o.plot}) {
+    if (path.empty() || path == "-") continue;
+    if (!o.force && std::filesystem::exists(path)) throw base::UsageError(fmt::format("{} exists", path), "--force replaces it");
+    if (const auto folder = io::parent_of(path); access(folder.c_str(), W_OK) != 0)
+      throw base::EnvironmentError(fmt::format("{} cannot be written: {}: {}", path, folder, std::strerror(errno)), "is the folder there, and yours?");
+  }
 }
 
 plan::Profile read_profile(const std::string& path) {
@@ -47,13 +56,17 @@ plan::Profile read_profile(const std::string& path) {
 base::ExitCode deliver(const plan::Profile& measured, const ProfileOptions& o) {
   const auto json = plan::to_json(measured);
   const auto p = plan::profile_from_json(json, "the profile");   // what is printed is what is written, to the last digit
-  if (!o.output.empty() && o.output != "-") io::write_file(o.output, json);
-  if (!o.plot.empty()) {
-    if (p.communication.empty()) throw base::UsageError("--plot: there are no links to draw", "measure with several ranks");
-    io::write_file(o.plot, tools::profile_svg(p));
+  if (!o.plot.empty() && p.communication.empty()) throw base::UsageError("--plot: there are no links to draw", "measure with several ranks");
+  std::exception_ptr failure;   // a disk that is full by now: what was measured is printed all the same
+  try {
+    if (!o.output.empty() && o.output != "-") io::write_file(o.output, json);
+    if (!o.plot.empty()) io::write_file(o.plot, tools::profile_svg(p));
+  } catch (const base::EnvironmentError&) {
+    failure = std::current_exception();
   }
   tools::print(o.json || o.output == "-" ? json : o.csv ? tools::profile_csv(p) : tools::profile_table(p));
   if (o.chart) tools::print(tools::profile_charts(p, tools::terminal_columns(), tools::glyphs_of_terminal()));
+  if (failure) std::rethrow_exception(failure);
   std::int64_t wrong = 0;
   std::string where;
   for (const auto& s : p.communication)
@@ -183,7 +196,7 @@ base::ExitCode measure_mpi(ProfileOptions& o) {
     all.control = mpi.communicator("start");
     profile::on_all(all, [&] {
       tools::understand(o);
-      if (mpi.rank() == 0) refuse_existing(o);
+      if (mpi.rank() == 0) refuse_places(o);
     });
     std::optional<plan::Profile> profile;
     comm::Ledger rounds;   // outlives its watchdog
@@ -209,7 +222,7 @@ base::ExitCode run(ProfileOptions& o) {
   if (measures && o.backend != "threads" && tools::launched()) return measure_mpi(o);
   tools::understand(o);
   if (!o.compare.empty()) return compare(o);
-  refuse_existing(o);
+  refuse_places(o);
   if (!o.from.empty()) return deliver(read_profile(o.from), o);
   if (o.backend == "threads") return measure_threads(o);
   if (o.backend != "auto") throw base::UsageError(fmt::format("--backend {} needs ranks, and this is one process", o.backend), "mpirun -n 4 profile-comm, or srun --mpi=pmix -n 4");
