@@ -52,7 +52,7 @@ class Sweep {
       const double elapsed = agreed_elapsed(), last = elapsed - before;
       if (done == 1) refuse_short_budget(elapsed + (least_passes - 1) * last, last);
       if (done >= least_passes && (open() == 0 || elapsed + last > options_.budget_seconds)) break;
-      pause_until(options_.budget_seconds / 2 * done / settled_repeats);
+      pause_until(options_.budget_seconds * options_.spread * done / settled_repeats);
       before = agreed_elapsed();
       pass(Kind::measuring);
       if (ranks_.rank == 0 && listener_.on_pass) listener_.on_pass(done + 1, now() - begin_, open(), static_cast<int>(points_.size()));

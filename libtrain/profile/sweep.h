@@ -18,6 +18,7 @@ struct SweepOptions {
   std::int64_t min_bytes = 8, max_bytes = std::int64_t{64} << 20, factor = 2;
   double confidence = 0.03;                         // half the 95 % interval of a median, relative
   double budget_seconds = 60;
+  double spread = 0.5;                              // share of the budget over which settled_repeats passes are spread; 0: as fast as they come
 };
 
 struct SweepListener {   // of rank 0
@@ -31,7 +32,7 @@ std::vector<plan::CommSeries> planned(const std::vector<plan::GroupFamily>& fami
 // different points. A visit is one repeat: a call that is checked, calls that are timed one by one (on a GPU in batches between two waits), and a last look at the result.
 // A call takes as long as on the slowest rank of all groups of its family, which work at the same time. Until every median is known to `confidence`
 // by at least `settled_repeats`, or the next pass would not fit the budget, but at least `least_passes`. Quick passes wait for one another, so that settled_repeats of them fill
-// half of the budget: what disturbs a machine lasts for seconds, and repeats that all lie inside one disturbance, or all outside, would look surer than they are. Rank 0 gets fits and noise floors; the others the measurements alone.
+// `spread` of the budget: what disturbs a machine lasts for seconds, and repeats that all lie inside one disturbance, or all outside, would look surer than they are. Rank 0 gets fits and noise floors; the others the measurements alone.
 // Throws AgreedError when the budget has no room for the passes (usage), or memory cannot be had (environment).
 inline constexpr int least_passes = 6, settled_repeats = 20;
 std::vector<plan::CommSeries> sweep(Ranks& ranks, const std::vector<plan::GroupFamily>& families, const SweepOptions& options, const SweepListener& listener,

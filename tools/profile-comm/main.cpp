@@ -31,7 +31,7 @@ using tools::Launched;
 using tools::ProfileOptions;
 
 constexpr const char* examples =
-    "  profile-comm --backend threads --ranks 2 --max-bytes 1MiB --budget 10s --output profile.json --plot profile.svg\n"
+    "  profile-comm --backend threads --ranks 2 --max-bytes 1MiB --factor 4 --budget 20s --output profile.json --plot profile.svg\n"
     "  profile-comm --from profile.json --chart\n"
     "  profile-comm --compare profile.json profile.json --max-regress 5%\n"
     "  profile-comm --local --model gpt2-micro --budget 20s\n"

@@ -59,6 +59,7 @@ void add_flags(CLI::App& app, ProfileOptions& o) {
   app.add_option("--dtype", o.dtypes, "f32, bf16 or both; operations that only move bytes take the first")->capture_default_str()->group(links);
   app.add_option("--confidence", o.confidence, "stop at a size when its median is known to within this")->capture_default_str()->group(sure);
   app.add_option("--budget", o.budget, "time for all of it: 90s, 5min; with --local a third of it for the rank itself")->capture_default_str()->group(sure);
+  app.add_option("--spread", o.spread, "share of the budget that repeats are spread over, so that a disturbance of seconds shows; 0: none")->capture_default_str()->group(sure);
   app.add_flag("--local", o.local, "memory, arithmetic, products and attention of a model, optimizer, disk too")->group(local);
   app.add_option("--model", o.model, "preset or TOML file whose shapes are measured")->capture_default_str()->group(local);
   app.add_option("--micro-batch", o.micro_batch, "sequences")->check(CLI::Range(1, 1 << 20))->capture_default_str()->group(local);
@@ -99,6 +100,7 @@ void understand(ProfileOptions& o) {
     throw base::UsageError("ordered_reduce_scatter adds f32 only", "--dtype f32");
   s.confidence = share(o.confidence, "--confidence");
   s.budget_seconds = number_with(o.budget, "--budget", {{"", 1}, {"s", 1}, {"min", 60}, {"h", 3600}}, "write 90s, 5min or 1h");
+  s.spread = o.spread == "0" || o.spread == "0%" ? 0 : share(o.spread, "--spread");
   o.regress = share(o.max_regress, "--max-regress");
   parse_size(o.disk_bytes, "--disk-bytes");
   if (o.json && o.csv) throw base::UsageError("--json and --csv are both given", "stdout holds one of them");
@@ -110,8 +112,8 @@ void understand(ProfileOptions& o) {
 }
 
 std::string fingerprint(const ProfileOptions& o) {
-  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", o.backend, o.device, o.plan, o.groups, fmt::join(o.sweep.operations, ","), o.sweep.min_bytes, o.sweep.max_bytes,
-                     o.sweep.factor, o.dtypes, o.sweep.confidence, o.sweep.budget_seconds, o.local, o.model, o.micro_batch, o.sequence, o.disk_bytes, o.dry_run);
+  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", o.backend, o.device, o.plan, o.groups, fmt::join(o.sweep.operations, ","), o.sweep.min_bytes, o.sweep.max_bytes,
+                     o.sweep.factor, o.dtypes, o.sweep.confidence, o.sweep.budget_seconds, o.sweep.spread, o.local, o.model, o.micro_batch, o.sequence, o.disk_bytes, o.dry_run);
 }
 
 }  // namespace trainyard::tools
