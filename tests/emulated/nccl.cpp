@@ -99,20 +99,51 @@ int ncclGetVersion(int* version) {
   *version = 22803;
   return success;
 }
+// Who asked, how often that rank has, and a filling.
 int ncclGetUniqueId(ncclUniqueId* id) {
+  static int asked = 0;
+  int me = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &me);
   std::memset(id->internal, 7, sizeof id->internal);
+  std::memcpy(id->internal, &me, sizeof me);
+  std::memcpy(id->internal + 4, &++asked, sizeof asked);
   return success;
 }
-// Refuses an id that did not arrive, as the real one would wait for ever.
+// Any ranks of the world, in any order: each tells its place to the one that made the id, which tells all of them the list. Refuses an id that did not arrive, as the real one
+// would wait for ever.
 int ncclCommInitRank(Comm** comm, int ranks, ncclUniqueId id, int rank) {
-  int size = 0, me = 0;
+  int size = 0, me = 0, root = 0, asked = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   MPI_Comm_rank(MPI_COMM_WORLD, &me);
-  for (char c : id.internal)
-    if (c != 7) return invalid_argument;
-  if (ranks != size || rank != me) return invalid_usage;
+  std::memcpy(&root, id.internal, sizeof root);
+  std::memcpy(&asked, id.internal + 4, sizeof asked);
+  for (std::size_t i = 8; i < sizeof id.internal; ++i)
+    if (id.internal[i] != 7) return invalid_argument;
+  if (ranks > size || rank < 0 || rank >= ranks || root >= size) return invalid_usage;
+  std::vector<int> members(static_cast<std::size_t>(ranks), -1);
+  const int tag = 1 + asked % 1000;
+  int mine[2] = {rank, me};
+  if (me == root) {
+    members[static_cast<std::size_t>(rank)] = me;
+    for (int i = 1; i < ranks; ++i) {
+      int place[2];
+      MPI_Recv(place, 2, MPI_INT, MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      members[static_cast<std::size_t>(place[0])] = place[1];
+    }
+    for (const int other : members)
+      if (other != me) MPI_Send(members.data(), ranks, MPI_INT, other, tag, MPI_COMM_WORLD);
+  } else {
+    MPI_Send(mine, 2, MPI_INT, root, tag, MPI_COMM_WORLD);
+    MPI_Recv(members.data(), ranks, MPI_INT, root, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
+  MPI_Group world = MPI_GROUP_NULL, part = MPI_GROUP_NULL;
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  MPI_Group_incl(world, ranks, members.data(), &part);
   *comm = new Comm;
-  return MPI_Comm_dup(MPI_COMM_WORLD, &(*comm)->mpi) == MPI_SUCCESS ? success : invalid_usage;
+  const int made = MPI_Comm_create_group(MPI_COMM_WORLD, part, tag, &(*comm)->mpi);
+  MPI_Group_free(&part);
+  MPI_Group_free(&world);
+  return made == MPI_SUCCESS ? success : invalid_usage;
 }
 int ncclCommDestroy(Comm* comm) {
   delete comm;

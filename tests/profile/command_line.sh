@@ -111,6 +111,9 @@ mpi 2 profile-comm "${quick[@]}" --operations broadcast --local --model gpt2-nan
 export TRAINYARD_GPU_MODULE=$emulated TRAINYARD_NCCL_LIBRARY=$nccl TRAINYARD_EMULATED_GPUS=2
 mpi 2 profile-comm --backend nccl --max-bytes 4KiB --factor 32 --budget 10min --spread 0 --confidence 90% --json >nccl.json 2>err || fail "nccl: exit code $?, $(cat err)"
 jq -e '.backend == "nccl" and (.library | startswith("NCCL")) and (.communication | length) == 7 and ([.communication[].sizes[].wrong] | add) == 0' nccl.json >/dev/null || fail "nccl.json"
+TRAINYARD_EMULATED_GPUS=3 mpi 3 profile-comm --backend nccl --groups 'pair:0,2;all:all' --operations all_reduce,all_to_all --max-bytes 4KiB --factor 512 --budget 10min --spread 0 --confidence 90% --json >parts.json 2>err ||
+  fail "nccl in groups: exit code $?, $(cat err)"
+jq -e '[.communication[].ranks] == [2, 2, 3, 3] and ([.communication[].sizes[].wrong] | add) == 0' parts.json >/dev/null || fail "parts.json"
 mpi 2 profile-comm --backend mpi --device cuda --max-bytes 4KiB --factor 32 --budget 10min --spread 0 --confidence 90% --json >staged.json 2>err || fail "staged: exit code $?, $(cat err)"
 jq -e '.backend == "mpi" and .device != "cpu" and ([.communication[].sizes[].wrong] | add) == 0' staged.json >/dev/null || fail "staged.json"
 export TRAINYARD_GPU_MODULE=none TRAINYARD_NCCL_LIBRARY=none
