@@ -10,8 +10,6 @@ namespace trainyard::plan {
 
 namespace {
 
-bool adds(const std::string& operation) { return operation != "all_gather"; }
-
 const CommSeries& series_of(const Profile& profile, const SizedCalls& c, int ranks) {
   for (const auto* group : {"data", "world"})
     for (const auto& s : profile.communication)

@@ -188,6 +188,8 @@ LocalRate read_local(const Json& json, const std::string& where) {
 
 }  // namespace
 
+bool adds(const std::string& operation) { return operation == "all_reduce" || operation == "reduce_scatter" || operation == "ordered_reduce_scatter"; }
+
 double bus_factor(const std::string& operation, int ranks) {
   const double n = ranks;
   if (operation == "all_reduce") return 2 * (n - 1) / n;

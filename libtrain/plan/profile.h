@@ -58,6 +58,8 @@ struct Profile {
 // (doc/PERFORMANCE.md): all_reduce 2 (n - 1) / n; all_gather, reduce_scatter (ordered too) and all_to_all (n - 1) / n; broadcast and exchange 1.
 double bus_factor(const std::string& operation, int ranks);
 
+bool adds(const std::string& operation);           // or does it only move bytes, whatever they mean
+
 std::string to_json(const Profile& profile);      // two spaces, repeats on one line, one newline at the end
 // Throws InputError naming `where`: damaged text, another format, a missing or unknown key, a wrong type, numbers that cannot be.
 Profile profile_from_json(const std::string& text, const std::string& where);

@@ -116,7 +116,6 @@ const std::vector<std::string>& operation_names() {
   static const std::vector<std::string> names{"all_reduce", "all_gather", "reduce_scatter", "ordered_reduce_scatter", "all_to_all", "broadcast", "exchange"};
   return names;
 }
-bool adds(const std::string& operation) { return operation == "all_reduce" || operation == "reduce_scatter" || operation == "ordered_reduce_scatter"; }
 bool offers(const std::string& operation, base::DType dtype) { return operation != "ordered_reduce_scatter" || dtype == base::DType::f32; }
 
 Size shape_of(const std::string& operation, int ranks, base::DType dtype, std::int64_t bytes) {

@@ -14,7 +14,6 @@ namespace trainyard::profile {
 
 // all_reduce, all_gather, reduce_scatter, ordered_reduce_scatter, all_to_all, broadcast, exchange (each rank sends to the next one and receives from the one before).
 const std::vector<std::string>& operation_names();
-bool adds(const std::string& operation);                       // or does it only move bytes, whatever they mean
 bool offers(const std::string& operation, base::DType dtype);  // the ordered reduction adds f32 only
 
 // What a rank holds when asked for `bytes`, as nccl-tests counts: `bytes` of the larger buffer (all ranks' pieces together where there are pieces), `count` elements of

@@ -249,7 +249,7 @@ std::vector<plan::CommSeries> planned(const std::vector<plan::GroupFamily>& fami
   for (const auto& family : families)
     for (const auto& operation : o.operations)
       for (const auto dtype : o.dtypes) {
-        if (!offers(operation, dtype) || (!adds(operation) && dtype != o.dtypes.front())) continue;
+        if (!offers(operation, dtype) || (!plan::adds(operation) && dtype != o.dtypes.front())) continue;
         plan::CommSeries s;
         s.group = family.name, s.operation = operation, s.type = base::name_of(dtype);
         s.ranks = family.size(), s.groups = static_cast<int>(family.groups.size());

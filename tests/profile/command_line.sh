@@ -143,6 +143,7 @@ refused 4 'nowhere/p.json cannot be written' profile-comm --backend threads --bu
 code=$({ (ulimit -f 1; profile-comm --from p.json --output full.json 2>err; echo $? >&2) | cat >out; } 2>&1)
 [ "$code" = 4 ] && cmp -s out table && [ ! -e full.json ] || fail "no room for the file: exit code $code, $(wc -l <out) lines, $(cat err)"
 refused 2 'no links to draw' profile-comm --from alone.json --plot q.svg
+refused 2 'no links to draw' profile-comm --local --budget 1h --plot q.svg     # before an hour is spent
 if [ -w /dev/full ]; then
   code=0
   profile-comm --from p.json >/dev/full 2>err || code=$?

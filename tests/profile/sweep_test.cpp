@@ -108,6 +108,9 @@ TEST(Sweep, StopsWhenEnoughIsKnownOrTimeIsUp) {
   const auto known = sweep(2, "all:all", o, steady);
   EXPECT_EQ(known.passes, profile::settled_repeats);
   EXPECT_NEAR(known.seconds, 1.5, 0.1);                // spread over half of the budget
+  o.spread = 0;
+  EXPECT_LT(sweep(2, "all:all", o, steady).seconds, 0.1);   // as fast as they come
+  o.spread = 0.5;
   // Every call another time: never known.
   o.confidence = 1e-9, o.budget_seconds = 1;
   const auto restless = [](int) {

@@ -6,9 +6,10 @@
 namespace trainyard::tools {
 
 enum class Existing { keep, replace };
+// The whole file; InputError.
+std::string read_plan_file(const std::string& path);
 // Writes text under a temporary name beside `path`, syncs, renames. UsageError when the file exists and is to be kept, EnvironmentError when
-// it cannot be written. partition-model links no room above plan, so it has this of its own.
-std::string read_plan_file(const std::string& path);   // InputError
+// it cannot be written. partition-model links no room above plan, so it has these of its own.
 void write_plan_file(const std::string& path, const std::string& text, Existing existing);
 
 }  // namespace trainyard::tools

@@ -84,6 +84,7 @@ Request request_of(const Launched& launched, const ProfileOptions& o, const std:
     plan::parse_groups(o.groups, world);   // says that there is nobody to talk to
   }
   const bool links = !r.families.empty() && !r.sweep.operations.empty();
+  if (!links && !o.plot.empty()) throw base::UsageError("--plot: there are no links to draw", "measure with several ranks");
   if (!links) r.families.clear();
   if (o.local || !links) r.local = ceilings_of(o, launched, plan ? &*plan : nullptr);
   if (r.local && links) {
