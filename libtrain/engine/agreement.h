@@ -1,19 +1,12 @@
-// Agreement: rank 0 does what only one rank should do, and all ranks learn the result or the error.
+// Agreement among the ranks of a run (comm/agreement.h), over its control communicator.
 #pragma once
 
+#include "libtrain/comm/agreement.h"
 #include "libtrain/engine/world.h"
-
-#include <cstdint>
-#include <functional>
-#include <span>
-#include <string>
 
 namespace trainyard::engine {
 
-// Runs `work` on rank 0 and hands its text to every rank. If it throws a base::Error, every rank throws the same error. Collective.
-std::string on_rank_zero(World& world, tensor::Exec& exec, const std::function<std::string()>& work);
-
-// Every rank runs `work`; if any throws, all throw: the error of the lowest failing rank, with its number. Collective.
-void on_every_rank(World& world, tensor::Exec& exec, const std::function<void()>& work);
+inline std::string on_rank_zero(World& world, tensor::Exec& exec, const std::function<std::string()>& work) { return comm::on_rank_zero(*world.control, exec, work); }
+inline void on_every_rank(World& world, tensor::Exec& exec, const std::function<void()>& work) { comm::on_every_rank(*world.control, exec, work); }
 
 }  // namespace trainyard::engine

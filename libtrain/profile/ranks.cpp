@@ -1,11 +1,8 @@
 // Agreement over the control communicator.
 #include "libtrain/profile/ranks.h"
 
-#include "libtrain/base/error.h"
-
 #include <algorithm>
 #include <chrono>
-#include <new>
 #include <thread>
 
 namespace trainyard::profile {
@@ -45,31 +42,7 @@ std::vector<std::string> from_all(Ranks& ranks, const std::string& text) {
   return texts;
 }
 
-std::string from_rank_zero(Ranks& ranks, const std::string& text) {
-  return from_all(ranks, ranks.rank == 0 ? text : std::string()).front();
-}
-
-void on_all(Ranks& ranks, const std::function<void()>& body) {
-  std::string said;   // code, hint and sentence; empty: all is well
-  const auto say = [&](base::ExitCode code, const std::string& hint, const std::string& sentence) { said = fmt::format("{}\n{}\n{}", static_cast<int>(code), hint, sentence); };
-  try {
-    body();
-  } catch (const base::PeerError&) {
-    throw;   // the others cannot be asked
-  } catch (const base::Error& e) {
-    say(e.code(), e.hint(), e.what());
-  } catch (const std::bad_alloc&) {
-    say(base::ExitCode::environment, "smaller sizes, or fewer ranks on a node", "out of memory");
-  } catch (const std::exception& e) {
-    say(base::ExitCode::unexpected, "", e.what());
-  }
-  const auto all = from_all(ranks, said);
-  const auto first = std::find_if(all.begin(), all.end(), [](const std::string& s) { return !s.empty(); });
-  if (first == all.end()) return;
-  const auto one = first->find('\n'), two = first->find('\n', one + 1);
-  const auto who = first - all.begin();
-  throw AgreedError(static_cast<base::ExitCode>(std::stoi(first->substr(0, one))), (who == 0 ? "" : fmt::format("rank {}: ", who)) + first->substr(two + 1),
-                    first->substr(one + 1, two - one - 1));
-}
+std::string from_rank_zero(Ranks& ranks, const std::function<std::string()>& work) { return comm::on_rank_zero(*ranks.control, *ranks.caller, work); }
+void on_all(Ranks& ranks, const std::function<void()>& body) { comm::on_every_rank(*ranks.control, *ranks.caller, body); }
 
 }  // namespace trainyard::profile

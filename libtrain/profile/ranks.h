@@ -1,8 +1,7 @@
 // Ranks: the processes or threads that measure together, and how they come to talk in groups.
 #pragma once
 
-#include "libtrain/base/error.h"
-#include "libtrain/comm/communicator.h"
+#include "libtrain/comm/agreement.h"
 #include "libtrain/tensor/exec.h"
 
 #include <functional>
@@ -33,14 +32,11 @@ struct Ranks {
 // Element by element over all ranks. Collective.
 void largest(Ranks& ranks, std::vector<double>& values);
 void sums(Ranks& ranks, std::vector<double>& values);
-// Rank 0's text on every rank; the texts of all ranks, in their order. Collective.
-std::string from_rank_zero(Ranks& ranks, const std::string& text);
+// The texts of all ranks, in their order. Collective.
 std::vector<std::string> from_all(Ranks& ranks, const std::string& text);
-// What all ranks throw at the same place, so that one can say it for all, and all can leave in peace. Any other exception is of one rank, and the rest may wait for it.
-struct AgreedError : base::Error {
-  using base::Error::Error;
-};
-// Runs `body` and throws on every rank, as an AgreedError, what the first rank that failed threw. Collective; a PeerError passes as it is.
+// comm/agreement.h over these ranks.
+using comm::AgreedError;
+std::string from_rank_zero(Ranks& ranks, const std::function<std::string()>& work);
 void on_all(Ranks& ranks, const std::function<void()>& body);
 
 }  // namespace trainyard::profile

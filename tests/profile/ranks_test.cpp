@@ -17,7 +17,7 @@ TEST(Ranks, TextsTravelWhole) {
     const auto all = profile::from_all(r, texts[rank]);
     ASSERT_EQ(all.size(), 3u);
     for (int i = 0; i < 3; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], texts[i]);
-    EXPECT_EQ(profile::from_rank_zero(r, rank == 0 ? "plan" : "ignored"), "plan");
+    EXPECT_EQ(profile::from_rank_zero(r, [&] { return std::string(rank == 0 ? "plan" : "ignored"); }), "plan");
     std::vector<double> v{static_cast<double>(rank), -1.0 - rank};
     profile::largest(r, v);
     EXPECT_EQ(v, (std::vector<double>{2, -1}));

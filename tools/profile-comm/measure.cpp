@@ -101,11 +101,7 @@ Request agreed_request(Launched& launched, const ProfileOptions& o) {
   const auto prints = profile::from_all(ranks, fingerprint(o));
   for (std::size_t r = 1; r < prints.size(); ++r)
     if (prints[r] != prints[0]) throw profile::AgreedError(base::ExitCode::usage, fmt::format("rank {} was started with other options than rank 0", r), "all ranks measure the same sizes, groups and operations");
-  std::string plan_text;
-  profile::on_all(ranks, [&] {
-    if (ranks.rank == 0 && !o.plan.empty()) plan_text = io::read_file(o.plan, std::int64_t{64} << 20);
-  });
-  plan_text = profile::from_rank_zero(ranks, plan_text);
+  const auto plan_text = profile::from_rank_zero(ranks, [&] { return o.plan.empty() ? "" : io::read_file(o.plan, std::int64_t{64} << 20); });
   Request r;
   profile::on_all(ranks, [&] { r = request_of(launched, o, plan_text); });
   return r;
