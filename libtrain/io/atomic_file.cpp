@@ -2,6 +2,7 @@
 #include "libtrain/io/atomic_file.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/io/system_error.h"
 
 #include <algorithm>
@@ -87,24 +88,7 @@ void write_file(const std::string& path, std::string_view content) {
   sync_folder(parent_of(path));
 }
 
-std::string read_file(const std::string& path, std::int64_t largest) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) throw_cannot_read("open", path, errno);
-  struct stat info {};
-  if (::fstat(file.get(), &info) != 0) throw_cannot_read("stat", path, errno);
-  if (S_ISDIR(info.st_mode)) throw_cannot_read("read", path, EISDIR);
-  std::string text;
-  char buffer[1 << 16];
-  while (true) {
-    const auto n = ::read(file.get(), buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw_cannot_read("read", path, errno);
-    if (n == 0) return text;
-    text.append(buffer, static_cast<std::size_t>(n));
-    if (static_cast<std::int64_t>(text.size()) > largest)
-      throw base::InputError(fmt::format("{} is larger than {} bytes, more than is expected of it", path, largest));
-  }
-}
+std::string read_file(const std::string& path, std::int64_t largest) { return base::read_file(path, largest); }
 
 void make_folders(const std::string& path) {
   std::error_code error;

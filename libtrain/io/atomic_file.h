@@ -17,7 +17,7 @@ inline constexpr std::string_view partial_suffix = ".partial";
 // Writes `content` to `path` + ".partial", syncs, renames over `path`, syncs the folder. The folder must exist.
 void write_file(const std::string& path, std::string_view content);
 
-// The whole file as text; InputError above `largest` bytes.
+// The whole regular file as text (base/read_file.h).
 std::string read_file(const std::string& path, std::int64_t largest = std::int64_t{1} << 30);
 
 void make_folders(const std::string& path);      // with parents; nothing to do when it exists

@@ -1,13 +1,11 @@
-// The system's error numbers turned into exceptions, once.
+// The sentences of base for the system's error numbers, under the names that this room uses.
 #pragma once
 
-#include <string>
+#include "libtrain/base/system_error.h"
 
 namespace trainyard::io {
 
-// EnvironmentError "cannot WHAT PATH: reason"; with a hint for a full disk, a quota, a file size limit and missing permission.
-[[noreturn]] void throw_cannot_write(const std::string& what, const std::string& path, int error_number);
-// The same as an InputError: something that should be read is missing or unreadable.
-[[noreturn]] void throw_cannot_read(const std::string& what, const std::string& path, int error_number);
+using base::throw_cannot_read;
+using base::throw_cannot_write;
 
 }  // namespace trainyard::io

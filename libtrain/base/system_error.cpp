@@ -1,12 +1,12 @@
 // Sentences for errno.
-#include "libtrain/io/system_error.h"
+#include "libtrain/base/system_error.h"
 
 #include "libtrain/base/error.h"
 
 #include <cerrno>
 #include <system_error>
 
-namespace trainyard::io {
+namespace trainyard::base {
 
 namespace {
 
@@ -22,6 +22,7 @@ std::string hint_for(int number) {
     case EROFS: return "the file system is read-only: point the output elsewhere";
     case EACCES: case EPERM: return "check the permissions of the path and of the folders above it";
     case ENOENT: case ENOTDIR: return "check the path";
+    case ELOOP: return "the symbolic link leads back to itself: give the file itself";
     case EISDIR: return "a file is expected there, not a folder";
     case EMFILE: case ENFILE: return "too many files are open: raise the limit (ulimit -n)";
     case EIO: return "the device reports errors: look at the system's log before trusting this disk again";
@@ -32,11 +33,11 @@ std::string hint_for(int number) {
 }  // namespace
 
 void throw_cannot_write(const std::string& what, const std::string& path, int error_number) {
-  throw base::EnvironmentError(sentence(what, path, error_number), hint_for(error_number));
+  throw EnvironmentError(sentence(what, path, error_number), hint_for(error_number));
 }
 
 void throw_cannot_read(const std::string& what, const std::string& path, int error_number) {
-  throw base::InputError(sentence(what, path, error_number), hint_for(error_number));
+  throw InputError(sentence(what, path, error_number), hint_for(error_number));
 }
 
-}  // namespace trainyard::io
+}  // namespace trainyard::base

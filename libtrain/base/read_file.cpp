@@ -1,0 +1,76 @@
+// Opens regular files and reads them whole.
+#include "libtrain/base/read_file.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/system_error.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+namespace trainyard::base {
+
+namespace {
+
+const char* kind_of(mode_t mode) {
+  if (S_ISFIFO(mode)) return "a named pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+void require_regular(const std::string& path, const struct stat& info) {
+  if (S_ISDIR(info.st_mode)) throw_cannot_read("read", path, EISDIR);
+  if (!S_ISREG(info.st_mode)) throw InputError(fmt::format("cannot read {}: it is {}, not a file", path, kind_of(info.st_mode)), "write its content into a file and give that");
+}
+
+[[noreturn]] void refuse_size(const std::string& path, std::int64_t largest) {
+  throw InputError(fmt::format("{} is larger than {} bytes, more than is expected of it", path, largest), "is it the right file?");
+}
+
+struct Descriptor {
+  int fd;
+  ~Descriptor() { if (fd >= 0) ::close(fd); }
+};
+
+}  // namespace
+
+// Looked at before it is opened, since opening a device may already do something, and once more after, since the path may have changed in between.
+int open_regular(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) throw_cannot_read("open", path, errno);
+  require_regular(path, info);
+  Descriptor file{::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)};
+  if (file.fd < 0) throw_cannot_read("open", path, errno);
+  if (::fstat(file.fd, &info) != 0) throw_cannot_read("stat", path, errno);
+  require_regular(path, info);
+  return std::exchange(file.fd, -1);
+}
+
+int open_readable(const std::string& path) {
+  if (!path.starts_with("/dev/fd/") && !path.starts_with("/proc/self/fd/") && path != "/dev/stdin") return open_regular(path);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NOCTTY | O_CLOEXEC);
+  if (fd < 0) throw_cannot_read("open", path, errno);
+  return fd;
+}
+
+std::string read_file(const std::string& path, std::int64_t largest) {
+  const Descriptor file{open_readable(path)};
+  struct stat info {};
+  if (::fstat(file.fd, &info) != 0) throw_cannot_read("stat", path, errno);
+  if (info.st_size > largest) refuse_size(path, largest);
+  std::string text;
+  text.reserve(static_cast<std::size_t>(info.st_size));
+  char buffer[1 << 16];
+  while (true) {   // to the end, not to the size: pipes and /proc state none, and a file may grow
+    const auto n = ::read(file.fd, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_cannot_read("read", path, errno);
+    if (n == 0) return text;
+    text.append(buffer, static_cast<std::size_t>(n));
+    if (static_cast<std::int64_t>(text.size()) > largest) refuse_size(path, largest);
+  }
+}
+
+}  // namespace trainyard::base
