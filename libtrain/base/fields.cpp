@@ -3,8 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/nearest.h"
-
-#include <toml++/toml.h>
+#include "libtrain/base/toml_file.h"
 
 #include <algorithm>
 #include <charconv>
@@ -61,15 +60,11 @@ Field& field_named(std::vector<Field>& fields, const std::string& name, const st
 }
 
 void read_toml(std::vector<Field>& fields, const std::string& path) {
-  try {
-    const auto table = toml::parse_file(path);
-    for (const auto& [key, node] : table) {
-      auto& field = field_named(fields, std::string(key.str()), path);
-      field.set(text_of(node, std::string(key.str()), path));
-      field.source = path;
-    }
-  } catch (const toml::parse_error& e) {
-    throw InputError(fmt::format("{} line {}: {}", path, e.source().begin.line, e.description()), "one `key = value` a line, text in quotes");
+  const auto table = read_toml_file(path);
+  for (const auto& [key, node] : table) {
+    auto& field = field_named(fields, std::string(key.str()), path);
+    field.set(text_of(node, std::string(key.str()), path));
+    field.source = path;
   }
 }
 

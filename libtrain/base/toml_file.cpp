@@ -1,0 +1,63 @@
+// Scans TOML for depth, then parses it.
+#include "libtrain/base/toml_file.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/read_file.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace trainyard::base {
+
+namespace {
+
+constexpr std::int64_t largest_toml = std::int64_t{1} << 20;
+
+// The end of the string that begins at `at`, of one line or of several ("""); the end of the text when it is not closed.
+std::size_t end_of_string(std::string_view text, std::size_t at) {
+  const char quote = text[at];
+  const bool escapes = quote == '"';
+  const auto three = std::string(3, quote);
+  const bool several = text.substr(at, 3) == three;
+  for (auto i = at + (several ? 3 : 1); i < text.size(); ++i) {
+    if (escapes && text[i] == '\\') ++i;
+    else if (several && text.substr(i, 3) == three) return i + 2;
+    else if (!several && (text[i] == quote || text[i] == '\n')) return i;
+  }
+  return text.size();
+}
+
+}  // namespace
+
+void require_shallow_toml(std::string_view text, const std::string& where) {
+  int line = 1, open = 0, parts = 1;
+  const auto check = [&](int depth, const char* what) {
+    if (depth > deepest_toml) throw InputError(fmt::format("{} line {}: {} {} deep", where, line, what, depth), "one `key = value` a line is what is expected");
+  };
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '#') i = std::min(text.find('\n', i), text.size());
+    if (c == '"' || c == '\'') {
+      const auto end = end_of_string(text, i);
+      for (; i < end && i < text.size(); ++i) line += text[i] == '\n';
+    }
+    if (i >= text.size()) return;
+    if (c == '[' || c == '{') check(++open, "brackets");
+    if ((c == ']' || c == '}') && open > 0) --open;
+    if (c == '.') check(++parts, "a dotted key");
+    else if (c == '=' || c == ',' || c == '[' || c == '{' || text[i] == '\n') parts = 1;
+    line += text[i] == '\n';
+  }
+}
+
+toml::table read_toml_file(const std::string& path) {
+  const auto text = read_file(path, largest_toml);
+  require_shallow_toml(text, path);
+  try {
+    return toml::parse(text, path);
+  } catch (const toml::parse_error& e) {
+    throw InputError(fmt::format("{} line {}: {}", path, e.source().begin.line, e.description()), "one `key = value` a line, text in quotes");
+  }
+}
+
+}  // namespace trainyard::base

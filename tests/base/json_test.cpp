@@ -1,0 +1,87 @@
+// What JSON and TOML may ask of their parsers, and what the strict getters refuse.
+#include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
+#include "libtrain/base/toml_file.h"
+#include "tests/scratch.h"
+
+#include <gtest/gtest.h>
+
+using namespace trainyard;
+using nlohmann::json;
+
+namespace {
+
+template <class F> std::string refusal(F&& f) {
+  try {
+    f();
+    return "";
+  } catch (const base::InputError& e) {
+    return e.what();
+  }
+}
+std::string of_json(const std::string& text) { return refusal([&] { base::parse_json<json>(text, "x.json"), base::parse_json(text, "x.json"); }); }
+std::string repeated(const std::string& text, int n) {
+  std::string out;
+  for (int i = 0; i < n; ++i) out += text;
+  return out;
+}
+void expect(const std::string& message, const std::string& part) {
+  EXPECT_NE(message.find(part), std::string::npos) << message;
+  EXPECT_LT(message.size(), 300u) << message;
+}
+
+}  // namespace
+
+TEST(Json, DepthIsBounded) {
+  EXPECT_EQ(of_json(repeated("[", 64) + repeated("]", 64)), "");
+  EXPECT_EQ(of_json("\"" + repeated("[", 1000) + "\""), "");
+  expect(of_json(repeated("[", 65) + repeated("]", 65)), "x.json: lists and objects are nested more than 64 deep");
+  expect(of_json(repeated("[", 100000)), "nested");
+  expect(of_json(repeated("{\"a\":", 100000) + "1" + repeated("}", 100000)), "nested");
+}
+
+TEST(Json, NumbersKeysAndText) {
+  expect(of_json("{\"a\": 1e999}"), "x.json cannot be read as JSON");
+  expect(of_json("{\"a\": NaN}"), "at byte 7 of 10");
+  expect(of_json("{\"a\": 1, \"b\": {\"c\": 1, \"d\": 2, \"c\": 3}}"), "the key \"c\" is there twice");
+  expect(of_json("{\"a\": \"\xff\"}"), "is no JSON");
+  EXPECT_EQ(of_json("{\"a\": {\"a\": 1}, \"b\": {\"a\": [{\"a\": 1}, {\"a\": 1}]}}"), "");
+  std::string many = "{";
+  for (int i = 0; i < 20000; ++i) many += fmt::format("{}\"{}\": 0", i == 0 ? "" : ", ", i);
+  EXPECT_EQ(base::parse_json<json>(many + "}", "x").size(), 20000u);
+  expect(of_json(many + "}"), "more than 10000 keys");
+}
+
+TEST(Json, GettersNameFileAndKey) {
+  const auto j = base::parse_json<json>(R"({"whole": 3, "real": 1.5, "huge": 18446744073709551615, "text": "a\u001b[31m", "yes": true, "list": [], "nothing": null, "long": ")" + std::string(100000, 'x') + "\"}", "x");
+  base::SortedJsonObject o(j, "x.json");
+  EXPECT_EQ(o.integer("whole", 3, 3), 3);
+  EXPECT_EQ(o.unsigned_integer("huge"), ~std::uint64_t{0});
+  EXPECT_TRUE(o.boolean("yes"));
+  for (const char* key : {"real", "huge", "text", "yes", "list", "nothing", "long"}) {
+    expect(refusal([&] { o.integer(key); }), fmt::format("x.json: '{}' must be a whole number", key));
+    expect(refusal([&] { o.object(key); }), fmt::format("x.json: {}: expected an object", key));
+  }
+  expect(refusal([&] { o.integer("whole", 4, 9); }), "must be between 4 and 9, found 3");
+  expect(refusal([&] { o.number("text"); }), "found \"a\\u001b[31m\"");
+  expect(refusal([&] { o.boolean("whole"); }), "must be true or false");
+  expect(refusal([&] { o.unsigned_integer("real"); }), "'real'");
+}
+
+TEST(Toml, DepthIsBounded) {
+  const auto of_toml = [](const std::string& text) { return refusal([&] { base::require_shallow_toml(text, "x.toml"); }); };
+  EXPECT_EQ(of_toml("a = 1.5\nb = \"" + repeated(".", 1000) + "\" # " + repeated("[", 1000) + "\nc = '''\n" + repeated("{", 1000) + "'''\nd = [" + repeated("1.5, ", 1000) + "]\n"), "");
+  expect(of_toml("a = 1\n" + repeated("a.", 200000) + "b = 1"), "x.toml line 2: a dotted key 33 deep");
+  expect(of_toml("a = \"\\\"\"\n\n[" + repeated("a.", 200000) + "b]"), "x.toml line 3: a dotted key 33 deep");
+  expect(of_toml(repeated("\"a\" . ", 200000) + "b = 1"), "x.toml line 1: a dotted key 33 deep");
+  expect(of_toml("a = " + repeated("[", 100000)), "brackets 33 deep");
+  expect(of_toml("a = " + repeated("{b = ", 100000)), "brackets 33 deep");
+}
+
+TEST(Toml, FilesAreBounded) {
+  trainyard::testing::Scratch s;
+  trainyard::testing::spit(s.path + "/a.toml", repeated("# comment\n", 200000));
+  expect(refusal([&] { base::read_toml_file(s.path + "/a.toml"); }), "larger than 1048576 bytes");
+  trainyard::testing::spit(s.path + "/b.toml", "a = 1\nb = = 2\n");
+  expect(refusal([&] { base::read_toml_file(s.path + "/b.toml"); }), "b.toml line 2");
+}
