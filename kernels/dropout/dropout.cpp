@@ -4,6 +4,7 @@
 #include "kernels/check.h"
 #include "kernels/gpu_kernels.h"
 #include "kernels/dropout/dropout_run.h"
+#include "libtrain/base/dropout_counter.h"
 
 namespace trainyard::kernels {
 
@@ -20,6 +21,7 @@ DropoutArgs dropout_args(tensor::Exec& exec, const Dropout& d, base::View x, bas
   require_shape(y, x.rows(), x.cols(), "dropout");
   if (residual) require_shape(residual, x.rows(), x.cols(), "residual");
   TRAINYARD_ASSERT(d.probability >= 0 && d.probability < 1, "dropout probability {}", d.probability);
+  TRAINYARD_ASSERT(d.probability == 0 || (x.cols() <= base::dropout_channels && d.sequence <= base::dropout_positions), "dropout over {} channels and {} positions", x.cols(), d.sequence);
   return {mat(x), mat(residual), mat(y), static_cast<std::uint32_t>(d.probability * 0x1p32), static_cast<float>(1 / (1 - d.probability)),
                 1 / (1 - d.probability), d.seed, d.site, d.samples, d.sequence, d.probability > 0, exec.threads()};
 }

@@ -9,7 +9,8 @@
 namespace trainyard::kernels {
 
 // Element (sample ordinal S, position t in the sequence, channel c) is kept when word c % 4 of
-// random_words(seed, site, (S * 2^34) + (t * 2^14) + c / 4) is at least floor(p * 2^32), and then scaled by 1 / (1 - p). S < 2^30, t < 2^20, c < 2^16.
+// random_words(seed, site, (S * 2^34) + (t * 2^14) + c / 4) is at least floor(p * 2^32), and then scaled by 1 / (1 - p). Its counters hold base::dropout_samples,
+// dropout_positions and dropout_channels; wider rows and longer sequences are defects of the caller.
 struct Dropout {
   double probability = 0;
   std::uint64_t seed = 0, site = 0;

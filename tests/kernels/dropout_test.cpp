@@ -1,5 +1,6 @@
 // Dropout against its counter formula: what an element is decides, never where it is computed.
 #include "kernels/dropout/dropout.h"
+#include "libtrain/base/dropout_counter.h"
 #include "libtrain/base/random.h"
 #include "tests/kernels/sweep.h"
 
@@ -81,6 +82,25 @@ TEST(Dropout, KeepsTheShareItPromises) {
       for (std::int64_t c = 0; c < 400; ++c) count += y(r, c) != 0;
     EXPECT_NEAR(count, 400000 * (1 - p), 5 * std::sqrt(400000 * p * (1 - p)));
   }
+}
+
+// At its widest a row still has counters of its own; one channel or position more would share them with the next row or sample, and is refused.
+TEST(Dropout, NothingSharesACounterBelowTheLimits) {
+  Bench bench(1);
+  constexpr auto width = base::dropout_channels;
+  MatrixBuffer x(DType::f32, 2, width), y(DType::f32, 2, width);
+  for (std::int64_t r = 0; r < 2; ++r)
+    for (std::int64_t c = 0; c < width; ++c) x.set(r, c, 1);
+  kernels::dropout_forward(*bench, {0.5, seed, site, samples, 2}, x.view(), y.view());
+  for (std::int64_t r = 0; r < 2; ++r)
+    for (std::int64_t c = 0; c < width; ++c) ASSERT_EQ(y(r, c) != 0, kept(0.5, samples[0], r, c)) << r << "," << c;
+  EXPECT_LT((base::dropout_positions - 1) << base::dropout_position_shift, std::int64_t{1} << base::dropout_sample_shift);
+  EXPECT_LT(static_cast<std::uint64_t>(width / 4 - 1), std::uint64_t{1} << base::dropout_position_shift);
+  EXPECT_EQ(base::dropout_samples - 1, static_cast<std::int64_t>(~std::uint64_t{0} >> base::dropout_sample_shift));
+  MatrixBuffer wide(DType::f32, 1, width + 1);
+  EXPECT_THROW(kernels::dropout_forward(*bench, {0.5, seed, site, samples, 1}, wide.view(), wide.view()), std::logic_error);
+  EXPECT_THROW(kernels::dropout_forward(*bench, {0.5, seed, site, samples, base::dropout_positions + 1}, x.view(), y.view()), std::logic_error);
+  kernels::dropout_forward(*bench, {0, seed, site, samples, 1}, wide.view(), wide.view());
 }
 
 }  // namespace
