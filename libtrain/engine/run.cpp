@@ -6,16 +6,14 @@
 #include "libtrain/base/log.h"
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/comm/delayed.h"
-#include "libtrain/comm/nccl.h"
-#include "libtrain/comm/solo.h"
-#include "libtrain/comm/staged.h"
-#include "libtrain/comm/watchdog.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/identity.h"
+#include "libtrain/engine/place.h"
 #include "libtrain/engine/report.h"
 #include "libtrain/engine/restore.h"
 #include "libtrain/engine/saver.h"
 #include "libtrain/engine/setup.h"
+#include "libtrain/engine/watch.h"
 #include "libtrain/io/atomic_file.h"
 #include "libtrain/tensor/gpu.h"
 #include "libtrain/plan/flops.h"
@@ -68,7 +66,7 @@ class Runner {
   RunResult go() {
     saver_.emplace(checkpoints_folder(config_), trainer_->memory()[tensor::Category::save_snapshot], trainer_->context(), trainer_->store(), config_.keep, config_.save_throttle);
     if (config_.save_every > 0) saver_->touch();
-    start_watchdog();
+    watchdog_ = watch_world(world_, trainer_->exchange(), config_.hang_timeout, comm::end_job_on_hang(config_.output + "/exit", world_.rank));
     if (world_.rank == 0) metrics_.emplace(config_.output + "/metrics.jsonl", step_);
     world_.data->ledger().reset();
     RunResult result;
@@ -255,26 +253,6 @@ class Runner {
                                             : "lower --learning-rate, or raise --warmup-steps");
   }
 
-  void start_watchdog() {
-    if (world_.size == 1) return;
-    comm::WatchdogOptions o;
-    o.rank = world_.rank;
-    o.size = world_.size;
-    o.timeout_seconds = config_.hang_timeout;
-    o.on_hang = comm::end_job_on_hang(config_.output + "/exit", world_.rank);
-    std::vector<std::pair<std::string, const comm::Ledger*>> ledgers{{"data", &world_.data->ledger()}, {"control", &world_.control->ledger()}};
-    if (world_.results && &world_.results->ledger() != &world_.control->ledger()) ledgers.emplace_back("results", &world_.results->ledger());
-    watchdog_.emplace(o, std::move(ledgers));
-    std::vector<char> mine(64, '\0'), all(64 * static_cast<std::size_t>(world_.size));
-    const auto address = watchdog_->address();
-    std::copy_n(address.begin(), std::min<std::size_t>(63, address.size()), mine.begin());
-    world_.control->all_gather(trainer_->exchange(), base::View(mine.data(), base::DType::u8, {64}), base::View(all.data(), base::DType::u8, {64 * world_.size}));
-    trainer_->exchange().synchronize();
-    std::vector<std::string> addresses;
-    for (int r = 0; r < world_.size; ++r) addresses.emplace_back(all.data() + 64 * r);
-    watchdog_->start(addresses);
-  }
-
   void note(const std::string& line) const {
     if (world_.rank == 0 && listener_.on_note) listener_.on_note(line);
   }
@@ -305,43 +283,12 @@ class Runner {
   std::optional<Batches> batches_;
   std::optional<Trainer> trainer_;
   std::optional<Saver> saver_;
-  std::optional<comm::Watchdog> watchdog_;
+  std::unique_ptr<comm::Watchdog> watchdog_;
   std::optional<MetricsFile> metrics_;
   std::int64_t step_ = -1, saved_step_ = -1, steps_done_ = 0, validations_done_ = 0;
   double finished_at_ = 0;
   bool publish_asked_ = false;
 };
-
-// "auto" becomes what rank 0 has; then every rank must have it. The GPU of a rank is its place on the node, modulo the GPUs it sees, so several ranks may share one.
-base::Device agree_on_device(RunConfig& config, World& world, tensor::Exec& exec) {
-  if (config.device == "auto") config.device = on_rank_zero(world, exec, [] { return std::string(tensor::gpu_available() ? "cuda" : "cpu"); });
-  if (config.device != "cuda") return {};
-  base::Device device{base::DeviceKind::cuda, 0};
-  on_every_rank(world, exec, [&] {
-    device.index = world.local_rank % std::max(1, tensor::gpu_module().runtime->device_count());
-    tensor::gpu_info(device.index);
-  });
-  return device;
-}
-
-// NCCL where every rank has a GPU of its own, or where it is asked for; else the world's own communicator through pinned host memory. Calls are issued by the compute thread, on a
-// stream of their own.
-void move_to_gpu(const RunConfig& config, World& world, base::Device device, int ranks_on_node) {
-  if (world.size == 1) {   // whatever launched it, nothing leaves this rank
-    world.data = comm::make_solo("data");
-    return;
-  }
-  auto caller = tensor::Exec::caller(nullptr, 1);
-  auto& exec = world.exchange ? *world.exchange : *caller;
-  std::int32_t able = world.kind == "mpi" && comm::nccl_available() && ranks_on_node <= tensor::gpu_module().runtime->device_count() ? 1 : 0;
-  world.control->all_reduce(exec, base::View::of(&able, {1}), comm::Reduction::min);
-  exec.synchronize();
-  const bool nccl = config.communicator == "nccl" || (config.communicator == "auto" && able == 1);
-  if (nccl) on_every_rank(world, exec, [&] { world.data = comm::make_nccl("data", device.index, *world.control); });
-  else world.data = comm::staged(std::move(world.data));
-  world.results = nccl ? comm::nccl_group("results", *world.data) : comm::staged(*world.control);
-  world.exchange = tensor::Exec::gpu(device.index, nullptr);
-}
 
 RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec, int ranks_on_node) {
   const int threads = config.threads > 0 ? config.threads : base::default_threads(ranks_on_node);

@@ -3,6 +3,7 @@
 
 #include "kernels/finite/finite.h"
 #include "libtrain/base/error.h"
+#include "libtrain/engine/loss_fold.h"
 #include "libtrain/plan/memory.h"
 #include "libtrain/tensor/gpu.h"
 
@@ -176,30 +177,15 @@ void Trainer::update(std::int64_t completed) {
 }
 
 double Trainer::validate(std::int64_t sequences) {
-  const auto b = setup_.micro.batch;
-  const auto micros = sequences / b;
-  const auto each = (micros + world_.size - 1) / world_.size;
-  std::vector<double> own(static_cast<std::size_t>(2 * each)), all(static_cast<std::size_t>(2 * each * world_.size));
-  for (std::int64_t k = 0; k < each; ++k) {
-    const auto m = k * world_.size + world_.rank;
-    // A rank without a micro-batch in the last turn still takes part in the gathers of stage 3: it repeats the last one and counts nothing.
-    const auto& batch = batches_.validation(std::min(m, micros - 1));
+  MicroLoss total;
+  fold_losses(world_, exchange(), 0, sequences / setup_.micro.batch, [&](std::int64_t m) {
+    const auto& batch = batches_.validation(m);
     store_->begin_evaluation(evaluation_leases_);
     std::int64_t targets = 0;
     const double loss = evaluate_micro(batch, targets);
-    if (m >= micros) continue;
-    own[static_cast<std::size_t>(2 * k)] = loss;
-    own[static_cast<std::size_t>(2 * k + 1)] = static_cast<double>(targets);
-  }
-  world_.control->all_gather(exchange(), base::View::of(own.data(), {2 * each}), base::View::of(all.data(), {2 * each * world_.size}));
-  exchange().synchronize();
-  double sum = 0, targets = 0;
-  for (std::int64_t m = 0; m < micros; ++m) {
-    const auto at = static_cast<std::size_t>((m % world_.size) * 2 * each + 2 * (m / world_.size));
-    sum += all[at];
-    targets += all[at + 1];
-  }
-  return targets > 0 ? sum / targets : 0;
+    return MicroLoss{loss, static_cast<double>(targets)};
+  }, total);
+  return total.mean();
 }
 
 double Trainer::evaluate_micro(const model::MicroBatch& batch, std::int64_t& targets) {

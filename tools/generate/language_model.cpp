@@ -2,10 +2,9 @@
 #include "tools/generate/language_model.h"
 
 #include "libtrain/base/scratch.h"
-#include "libtrain/checkpoint/finder.h"
+#include "libtrain/checkpoint/named.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <numeric>
 
 namespace trainyard::generate {
@@ -23,14 +22,7 @@ int threads_for_one(const plan::ModelConfig& m, int threads) {
 
 }  // namespace
 
-std::string find_checkpoint(const std::string& path) {
-  namespace fs = std::filesystem;
-  if (!fs::exists(path)) throw base::InputError(fmt::format("{}: no such checkpoint or run", path), "give the folder of a checkpoint, or a run's folder");
-  if (fs::exists(fs::path(path) / "manifest.json")) return path;
-  for (const auto& folder : {fs::path(path) / "checkpoints", fs::path(path)})
-    if (const auto found = checkpoint::find_latest_whole(folder.string(), checkpoint::Verify::metadata)) return found.path;
-  throw base::InputError(fmt::format("{}: holds no whole checkpoint", path), "inspect " + path + " shows what is there");
-}
+std::string find_checkpoint(const std::string& path) { return checkpoint::named_checkpoint(path); }
 
 // Whole weights, read once. There is nothing to gather and no gradient.
 class LanguageModel::Weights : public params::ParameterStore {

@@ -1,0 +1,21 @@
+// From a path to a checkpoint.
+#include "libtrain/checkpoint/named.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/checkpoint/finder.h"
+
+#include <filesystem>
+
+namespace trainyard::checkpoint {
+
+std::string named_checkpoint(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::exists(path, error)) throw base::InputError(fmt::format("{}: no such checkpoint or run", path), "give the folder of a checkpoint, or a run's folder");
+  if (fs::exists(fs::path(path) / "manifest.json", error)) return path;
+  for (const auto& folder : {fs::path(path) / "checkpoints", fs::path(path)})
+    if (const auto found = find_latest_whole(folder.string(), Verify::metadata)) return found.path;
+  throw base::InputError(fmt::format("{}: holds no whole checkpoint", path), "inspect " + path + " shows what is there");
+}
+
+}  // namespace trainyard::checkpoint

@@ -1,0 +1,29 @@
+// Turns, one gather, one fold.
+#include "libtrain/engine/loss_fold.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace trainyard::engine {
+
+void fold_losses(World& world, tensor::Exec& exchange, std::int64_t first, std::int64_t end, const std::function<MicroLoss(std::int64_t)>& evaluate, MicroLoss& total) {
+  constexpr std::int64_t width = sizeof(MicroLoss) / sizeof(double);
+  const auto each = (end - first + world.size - 1) / world.size;
+  std::vector<MicroLoss> own(static_cast<std::size_t>(each)), all(static_cast<std::size_t>(each * world.size));
+  for (std::int64_t k = 0; k < each; ++k) {
+    const auto m = first + k * world.size + world.rank;
+    const auto loss = evaluate(std::min(m, end - 1));
+    if (m < end) own[static_cast<std::size_t>(k)] = loss;
+  }
+  world.control->all_gather(exchange, base::View::of(reinterpret_cast<double*>(own.data()), {width * each}), base::View::of(reinterpret_cast<double*>(all.data()), {width * each * world.size}));
+  exchange.synchronize();
+  for (std::int64_t i = 0; i < end - first; ++i) {
+    const auto& micro = all[static_cast<std::size_t>((i % world.size) * each + i / world.size)];
+    total.sum += micro.sum;
+    total.targets += micro.targets;
+    total.bytes += micro.bytes;
+    total.unmeasured += micro.unmeasured;
+  }
+}
+
+}  // namespace trainyard::engine

@@ -1,0 +1,42 @@
+// The device of a rank, and communicators for GPUs.
+#include "libtrain/engine/place.h"
+
+#include "libtrain/comm/nccl.h"
+#include "libtrain/comm/solo.h"
+#include "libtrain/comm/staged.h"
+#include "libtrain/engine/agreement.h"
+#include "libtrain/tensor/gpu.h"
+
+#include <algorithm>
+
+namespace trainyard::engine {
+
+base::Device agree_on_device(RunConfig& config, World& world, tensor::Exec& exec) {
+  if (config.device == "auto") config.device = on_rank_zero(world, exec, [] { return std::string(tensor::gpu_available() ? "cuda" : "cpu"); });
+  if (config.device != "cuda") return {};
+  base::Device device{base::DeviceKind::cuda, 0};
+  on_every_rank(world, exec, [&] {
+    device.index = world.local_rank % std::max(1, tensor::gpu_module().runtime->device_count());
+    tensor::gpu_info(device.index);
+  });
+  return device;
+}
+
+void move_to_gpu(const RunConfig& config, World& world, base::Device device, int ranks_on_node) {
+  if (world.size == 1) {   // whatever launched it, nothing leaves this rank
+    world.data = comm::make_solo("data");
+    return;
+  }
+  auto caller = tensor::Exec::caller(nullptr, 1);
+  auto& exec = world.exchange ? *world.exchange : *caller;
+  std::int32_t able = world.kind == "mpi" && comm::nccl_available() && ranks_on_node <= tensor::gpu_module().runtime->device_count() ? 1 : 0;
+  world.control->all_reduce(exec, base::View::of(&able, {1}), comm::Reduction::min);
+  exec.synchronize();
+  const bool nccl = config.communicator == "nccl" || (config.communicator == "auto" && able == 1);
+  if (nccl) on_every_rank(world, exec, [&] { world.data = comm::make_nccl("data", device.index, *world.control); });
+  else world.data = comm::staged(std::move(world.data));
+  world.results = nccl ? comm::nccl_group("results", *world.data) : comm::staged(*world.control);
+  world.exchange = tensor::Exec::gpu(device.index, nullptr);
+}
+
+}  // namespace trainyard::engine
