@@ -3,6 +3,8 @@
 
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
+#include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/io/bulk.h"
 
 #include <charconv>
@@ -19,15 +21,17 @@ std::string hex64(std::uint64_t value) { return fmt::format("{:016x}", value); }
 
 namespace {
 
-template <class T> T from_hex(std::string_view text) {
+using Object = base::SortedJsonObject;
+
+template <class T> T hex_of(std::string_view text, const std::string& where) {
   T value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
   if (error != std::errc() || end != text.data() + text.size() || text.size() != 2 * sizeof(T))
-    throw base::InputError(fmt::format("\"{}\" is not a number of {} hexadecimal digits", text, 2 * sizeof(T)));
+    throw base::InputError(fmt::format("{}: {} is not a number of {} hexadecimal digits", where, base::excerpt(text), 2 * sizeof(T)));
   return value;
 }
 
-std::uint32_t crc_from(const json& j) { return from_hex<std::uint32_t>(j.get<std::string>()); }
+template <class T> T hex_of(Object& o, const std::string& key) { return hex_of<T>(o.text(key), o.where() + ": " + key); }
 
 constexpr std::string_view seal_before = ",\n \"crc32c_of_the_above\": \"", seal_after = "\"\n}\n";
 
@@ -48,15 +52,11 @@ json unsealed(const std::string& text, const std::string& where) {
   const auto found = hex32(base::crc32c(text.data(), text.size() - length));
   const auto expected = seal.substr(seal_before.size(), 8);
   if (found != expected) throw damaged(fmt::format("its checksum is {}, expected {}", found, expected));
-  try {
-    return json::parse(text);
-  } catch (const json::exception& e) {
-    throw damaged(e.what());
-  }
+  return base::parse_json<json>(text, where);
 }
 
-void require_format(const json& j, const std::string& where) {
-  const auto format = j.value("format", std::string());
+void require_format(Object& o, const std::string& where) {
+  const auto format = o.text("format");
   const auto slash = format.rfind('/');
   int major = 0;
   if (slash != std::string::npos) std::from_chars(format.data() + slash + 1, format.data() + format.size(), major);
@@ -66,14 +66,6 @@ void require_format(const json& j, const std::string& where) {
   if (major > format_major)
     throw base::InputError(fmt::format("{}: format is {}, this build reads up to {}/{}", where, format, format_name, format_major),
                            "use the newer version of the programs that wrote it");
-}
-
-template <class F> auto guarded(const std::string& where, F&& f) {
-  try {
-    return f();
-  } catch (const json::exception& e) {
-    throw base::InputError(fmt::format("{}: {}", where, e.what()), "checkpoints/README.md lists every key");
-  }
 }
 
 json file_to_json(const FileEntry& f) {
@@ -91,21 +83,26 @@ json file_to_json(const FileEntry& f) {
   return j;
 }
 
-FileEntry file_from_json(const json& j) {
+FileEntry file_from_json(Object o) {
   FileEntry f;
-  f.bytes = j.at("bytes");
-  f.crc = crc_from(j.at("crc32c"));
-  if (!j.contains("datasets")) return f;
-  for (const auto& [name, p] : j.at("datasets").items()) {
-    PayloadEntry entry{p.at("offset"), p.at("bytes"), {}};
-    const auto blocks = p.at("crc32c_of_blocks").get<std::string>();
+  f.bytes = o.integer("bytes", 0, largest_count);
+  f.crc = hex_of<std::uint32_t>(o, "crc32c");
+  if (!o.has("datasets")) return f;
+  auto datasets = o.object("datasets");
+  for (const auto& [name, json] : o.at("datasets").items()) {
+    Object p = datasets.object(name);
+    PayloadEntry entry{p.integer("offset", 0, largest_count), p.integer("bytes", 0, largest_count), {}};
+    const auto blocks = p.text("crc32c_of_blocks");
     if (static_cast<std::int64_t>(blocks.size()) != 8 * io::blocks_of(entry.bytes))
-      throw base::InputError(fmt::format("dataset {} of {} bytes has {} block checksums, expected {}", name, entry.bytes, blocks.size() / 8,
-                                         io::blocks_of(entry.bytes)));
-    for (std::size_t i = 0; i < blocks.size(); i += 8) entry.blocks.push_back(from_hex<std::uint32_t>(std::string_view(blocks).substr(i, 8)));
+      throw base::InputError(fmt::format("{}: {} bytes have {} block checksums, expected {}", p.where(), entry.bytes, blocks.size() / 8, io::blocks_of(entry.bytes)));
+    for (std::size_t i = 0; i < blocks.size(); i += 8) entry.blocks.push_back(hex_of<std::uint32_t>(std::string_view(blocks).substr(i, 8), p.where()));
     f.payloads[name] = std::move(entry);
   }
-  for (const auto& r : j.at("metadata")) f.metadata.push_back({r.at("offset"), r.at("bytes"), crc_from(r.at("crc32c"))});
+  for (const auto& item : o.array("metadata")) {
+    Object r(item, o.where() + ": metadata");
+    f.metadata.push_back({r.integer("offset", 0, largest_count), r.integer("bytes", 0, largest_count), hex_of<std::uint32_t>(r, "crc32c")});
+  }
+  require_whole(f, o.where());
   return f;
 }
 
@@ -123,26 +120,39 @@ json units_to_json(const std::vector<UnitEntry>& units) {
   return out;
 }
 
-std::int64_t product(const std::vector<std::int64_t>& shape) {
-  std::int64_t n = 1;
-  for (auto d : shape) n *= d;
-  return n;
+std::vector<std::int64_t> shape_from_json(Object& o) {
+  std::vector<std::int64_t> shape;
+  for (const auto& d : o.array("shape")) {
+    if (!d.is_number_unsigned() || d.get<std::uint64_t>() < 1 || d.get<std::uint64_t>() > static_cast<std::uint64_t>(largest_count))
+      throw base::InputError(fmt::format("{}: 'shape' must be a list of sizes, found {}", o.where(), base::excerpt(d.dump())));
+    shape.push_back(d.get<std::int64_t>());
+  }
+  return shape;
 }
 
-std::vector<UnitEntry> units_from_json(const json& j) {
+ParameterEntry parameter_from_json(Object o) {
+  ParameterEntry entry{o.text("name"), shape_from_json(o), o.integer("offset", 0, largest_count), 1, {}};
+  for (const auto d : entry.shape)
+    if (__builtin_mul_overflow(entry.count, d, &entry.count)) throw base::InputError(fmt::format("{}: the shape of {} is too large", o.where(), base::excerpt(entry.name)));
+  if (!o.has("aliases")) return entry;
+  for (const auto& alias : o.array("aliases")) {
+    if (!alias.is_string()) throw base::InputError(fmt::format("{}: 'aliases' must be a list of names", o.where()));
+    entry.aliases.push_back(alias.get<std::string>());
+  }
+  return entry;
+}
+
+std::vector<UnitEntry> units_from_json(Object& o) {
   std::vector<UnitEntry> units;
-  for (const auto& u : j) {
-    UnitEntry unit{u.at("name"), u.at("piece"), {}};
-    for (const auto& p : u.at("parameters")) {
-      ParameterEntry entry{p.at("name"), p.at("shape").get<std::vector<std::int64_t>>(), p.at("offset"), 0, {}};
-      entry.count = product(entry.shape);
-      if (p.contains("aliases")) entry.aliases = p.at("aliases").get<std::vector<std::string>>();
-      unit.parameters.push_back(std::move(entry));
-    }
-    units.push_back(std::move(unit));
+  for (const auto& u : o.array("units")) {
+    Object unit(u, o.where() + ": units");
+    units.push_back({unit.text("name"), unit.integer("piece", 1, largest_count), {}});
+    for (const auto& p : unit.array("parameters")) units.back().parameters.push_back(parameter_from_json({p, o.where() + ": units: parameters"}));
   }
   return units;
 }
+
+double finite_or_nan(Object& o, const std::string& key) { return o.at(key).is_null() ? std::numeric_limits<double>::quiet_NaN() : o.number(key); }
 
 }  // namespace
 
@@ -165,20 +175,23 @@ std::string manifest_text(const Manifest& m) {
 
 Manifest manifest_from_text(const std::string& text, const std::string& where) {
   const auto j = unsealed(text, where);
-  return guarded(where, [&] {
-    require_format(j, where);
-    Manifest m;
-    m.state = state_from_json(j, where);
-    m.ranks = j.at("ranks");
-    if (j.at("block_bytes").get<std::int64_t>() != io::block_bytes)
-      throw base::InputError(fmt::format("{}: blocks of {} bytes, this build knows {}", where, j.at("block_bytes").dump(), io::block_bytes));
-    m.units = units_from_json(j.at("units"));
-    for (const auto& [name, t] : j.at("tensors").items())
-      m.tensors[name] = {from_hex<std::uint64_t>(t.at("fingerprint").get<std::string>()),
-                         t.at("norm").is_null() ? std::numeric_limits<double>::quiet_NaN() : t.at("norm").get<double>()};
-    for (const auto& [name, f] : j.at("files").items()) m.files[name] = file_from_json(f);
-    return m;
-  });
+  Object o(j, where);
+  require_format(o, where);
+  Manifest m;
+  m.state = state_from_json(j, where);
+  m.ranks = static_cast<int>(o.integer("ranks", 1, largest_ranks));
+  if (const auto bytes = o.integer("block_bytes"); bytes != io::block_bytes)
+    throw base::InputError(fmt::format("{}: blocks of {} bytes, this build knows {}", where, bytes, io::block_bytes));
+  m.units = units_from_json(o);
+  auto tensors = o.object("tensors");
+  for (const auto& [name, json] : o.at("tensors").items()) {
+    auto t = tensors.object(name);
+    m.tensors[name] = {hex_of<std::uint64_t>(t, "fingerprint"), finite_or_nan(t, "norm")};
+  }
+  auto files = o.object("files");
+  for (const auto& [name, json] : o.at("files").items()) m.files[name] = file_from_json(files.object(name));
+  require_consistent(m, where);
+  return m;
 }
 
 std::string sidecar_text(const Sidecar& s) {
@@ -194,13 +207,15 @@ std::string sidecar_text(const Sidecar& s) {
 
 Sidecar sidecar_from_text(const std::string& text, const std::string& where) {
   const auto j = unsealed(text, where);
-  return guarded(where, [&] {
-    Sidecar s{j.at("step"), j.at("rank"), j.at("ranks"), file_from_json(j.at("file")), {}};
-    const auto number = [](const json& x) { return x.is_null() ? std::numeric_limits<double>::quiet_NaN() : x.get<double>(); };
-    for (const auto& [name, t] : j.at("tensors").items())
-      s.tensors[name] = {from_hex<std::uint64_t>(t.at("fingerprint").get<std::string>()), number(t.at("squares")), number(t.at("squares_low"))};
-    return s;
-  });
+  Object o(j, where);
+  if (const auto format = o.text("format"); format != rank_format) throw base::InputError(fmt::format("{}: format is {}, expected {}", where, base::excerpt(format), rank_format));
+  Sidecar s{o.integer("step", 0), static_cast<int>(o.integer("rank", 0, largest_ranks)), static_cast<int>(o.integer("ranks", 1, largest_ranks)), file_from_json(o.object("file")), {}};
+  auto tensors = o.object("tensors");
+  for (const auto& [name, json] : o.at("tensors").items()) {
+    auto t = tensors.object(name);
+    s.tensors[name] = {hex_of<std::uint64_t>(t, "fingerprint"), finite_or_nan(t, "squares"), finite_or_nan(t, "squares_low")};
+  }
+  return s;
 }
 
 }  // namespace trainyard::checkpoint

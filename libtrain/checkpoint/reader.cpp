@@ -3,6 +3,7 @@
 
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/view.h"
 #include "libtrain/io/atomic_file.h"
 
@@ -40,27 +41,20 @@ std::string manifest_of(const std::string& path) {
 
 Reader::Reader(std::string path, Check check) : path_(without_slashes(std::move(path))) {
   manifest_ = manifest_from_text(manifest_of(path_), path_ + "/manifest.json");
-  for (int r = 0; r < manifest_.ranks; ++r)
-    if (!manifest_.files.contains(rank_name(r) + ".h5"))
-      throw base::InputError(fmt::format("{}/manifest.json has {} ranks but does not name {}.h5", path_, manifest_.ranks, rank_name(r)), way_out);
-  const auto total = pieces_total(manifest_.units);
-  for (int r = 0; r < manifest_.ranks; ++r)
-    for (auto kind : kinds_of(state().dtype)) {
-      const auto& payloads = manifest_.files.at(rank_name(r) + ".h5").payloads;
-      const auto at = payloads.find(path_of(kind));
-      const auto expected = total * base::size_of(dtype_of(kind, state().dtype));
-      if (at == payloads.end() || at->second.bytes != expected)
-        throw base::InputError(fmt::format("{}/manifest.json: {} of {}.h5 should have {} bytes", path_, path_of(kind), rank_name(r), expected), way_out);
-    }
-  if (check == Check::all_files) {
-    for (const auto& [name, entry] : manifest_.files) check_file(name, entry);
-    for (const auto& [name, entry] : manifest_.files) check_metadata(name, entry);
-  }
   std::int64_t start = 0;
   for (std::size_t u = 0; u < manifest_.units.size(); ++u) {
     for (std::size_t p = 0; p < manifest_.units[u].parameters.size(); ++p) places_[manifest_.units[u].parameters[p].name] = {u, p, start};
     start += manifest_.units[u].piece;
   }
+  if (check == Check::as_needed) return;
+  if (layout_is_ours(manifest_)) check_files();
+  else verify_all();   // only the fingerprints can tell another version's layout from a wrong offset
+}
+
+void Reader::check_files() const {
+  for (const auto& [name, entry] : manifest_.files) check_file(name, entry);
+  for (const auto& [name, entry] : manifest_.files) check_metadata(name, entry);
+  for (const auto& [name, entry] : manifest_.files) check_attributes(name, entry);
 }
 
 void Reader::check_file(const std::string& name, const FileEntry& entry) const {

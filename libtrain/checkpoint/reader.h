@@ -26,11 +26,12 @@ struct TensorInfo {
   std::vector<std::string> aliases;
 };
 
-// Does not use the HDF5 library: it follows the mapping itself with pread from the rank files. Memory: the manifest and one block of staging.
+// Reads payload past the HDF5 library: it follows the mapping itself with pread from the rank files. Memory: the manifest and one block of staging.
 // Everything throws InputError with the file, what was expected and found, and what to do. One thread.
 class Reader {
  public:
-  // all_files: checks the manifest (seal, format and major), that every file is there with its size, and the checksums of all metadata. as_needed: the manifest
+  // all_files: checks the manifest (seal, format and major, every number and name in it), that every file is there with its size, the checksums of all metadata, and that the
+  // attributes of the files agree with the manifest; all bytes too where parameters lie elsewhere than this build would put them. as_needed: the manifest
   // now, a rank file's size when its first slice is read: what a rank of a large world does that reads few of them, after one rank has looked at all.
   enum class Check { all_files, as_needed };
   explicit Reader(std::string path, Check check = Check::all_files);
@@ -59,6 +60,8 @@ class Reader {
   struct Place { std::size_t unit, parameter; std::int64_t unit_start; };   // unit_start: in every rank's dataset
   void check_file(const std::string& name, const FileEntry& entry) const;
   void check_metadata(const std::string& name, const FileEntry& entry) const;
+  void check_attributes(const std::string& name, const FileEntry& entry) const;   // of HDF5: after check_metadata
+  void check_files() const;
   const Place& place_of(const std::string& name) const;
   const char* block(int rank, Kind kind, std::int64_t index);               // checked
   std::string tensors_in(int rank, Kind kind, std::int64_t first, std::int64_t count) const;

@@ -2,6 +2,7 @@
 #include "libtrain/checkpoint/run_state.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
 
 namespace trainyard::checkpoint {
 
@@ -31,49 +32,45 @@ json model_to_json(const plan::ModelConfig& m) {
 
 namespace {
 
-template <class E> E choice(const json& j, const char* key, std::initializer_list<std::pair<const char*, E>> legal) {
-  const auto value = j.at(key).get<std::string>();
+using Object = base::SortedJsonObject;
+
+template <class E> E choice(Object& o, const char* key, std::initializer_list<std::pair<const char*, E>> legal) {
+  const auto value = o.text(key);
   for (const auto& [name, e] : legal)
     if (value == name) return e;
-  throw base::InputError(fmt::format("{} = \"{}\" is unknown to this build", key, value));
+  throw base::InputError(fmt::format("{}: {} = {} is unknown to this build", o.where(), key, base::excerpt(value)));
 }
 
-template <class F> auto guarded(const std::string& where, F&& f) {
-  try {
-    return f();
-  } catch (const json::exception& e) {
-    throw base::InputError(fmt::format("{}: {}", where, e.what()), "the file was not written by this program, or by a much older or newer one");
-  } catch (const base::Error& e) {
-    throw base::InputError(fmt::format("{}: {}", where, e.what()), e.hint());
-  }
+const json& object_of(Object& o, const char* key) {
+  o.object(key);
+  return o.at(key);
 }
 
 }  // namespace
 
 plan::ModelConfig model_from_json(const json& j, const std::string& where) {
-  return guarded(where, [&] {
-    plan::ModelConfig m;
-    m.name = j.at("name");
-    m.layers = j.at("layers");
-    m.hidden = j.at("hidden");
-    m.heads = j.at("heads");
-    m.kv_heads = j.at("kv_heads");
-    m.ffn = j.at("ffn");
-    m.vocabulary = j.at("vocabulary");
-    m.context = j.at("context");
-    m.norm = choice<plan::Norm>(j, "norm", {{"layer", plan::Norm::layer}, {"rms", plan::Norm::rms}});
-    m.positions = choice<plan::Positions>(j, "positions", {{"learned", plan::Positions::learned}, {"rotary", plan::Positions::rotary}});
-    m.activation = choice<plan::Activation>(j, "activation", {{"gelu_tanh", plan::Activation::gelu_tanh}, {"swiglu", plan::Activation::swiglu}});
-    m.biases = j.at("biases");
-    m.tied = j.at("tied");
-    m.dropout_embedding = j.at("dropout_embedding");
-    m.dropout_attention = j.at("dropout_attention");
-    m.dropout_attention_residual = j.at("dropout_attention_residual");
-    m.dropout_ffn_residual = j.at("dropout_ffn_residual");
-    m.norm_epsilon = j.at("norm_epsilon");
-    m.rotary_base = j.at("rotary_base");
-    return m;
-  });
+  Object o(j, where);
+  plan::ModelConfig m;
+  m.name = o.text("name");
+  m.layers = o.integer("layers");
+  m.hidden = o.integer("hidden");
+  m.heads = o.integer("heads");
+  m.kv_heads = o.integer("kv_heads");
+  m.ffn = o.integer("ffn");
+  m.vocabulary = o.integer("vocabulary");
+  m.context = o.integer("context");
+  m.norm = choice<plan::Norm>(o, "norm", {{"layer", plan::Norm::layer}, {"rms", plan::Norm::rms}});
+  m.positions = choice<plan::Positions>(o, "positions", {{"learned", plan::Positions::learned}, {"rotary", plan::Positions::rotary}});
+  m.activation = choice<plan::Activation>(o, "activation", {{"gelu_tanh", plan::Activation::gelu_tanh}, {"swiglu", plan::Activation::swiglu}});
+  m.biases = o.boolean("biases");
+  m.tied = o.boolean("tied");
+  m.dropout_embedding = o.number("dropout_embedding");
+  m.dropout_attention = o.number("dropout_attention");
+  m.dropout_attention_residual = o.number("dropout_attention_residual");
+  m.dropout_ffn_residual = o.number("dropout_ffn_residual");
+  m.norm_epsilon = o.number("norm_epsilon");
+  m.rotary_base = o.number("rotary_base");
+  return m;
 }
 
 json state_to_json(const RunState& s) {
@@ -92,22 +89,21 @@ json state_to_json(const RunState& s) {
 }
 
 RunState state_from_json(const json& j, const std::string& where) {
-  return guarded(where, [&] {
-    RunState s;
-    s.step = j.at("step");
-    s.samples_seen = j.at("samples_seen");
-    s.tokens_seen = j.at("tokens_seen");
-    s.seed = j.at("seed");
-    s.dtype = base::dtype_from_name(j.at("dtype").get<std::string>());
-    s.model = model_from_json(j.at("model"), where + ", model");
-    s.identity = j.at("identity");
-    s.plan = j.at("plan");
-    s.versions = j.at("versions");
-    s.provenance = j.at("provenance");
-    s.isa = j.at("isa");
-    s.device_kind = j.at("device_kind");
-    return s;
-  });
+  Object o(j, where);
+  RunState s;
+  s.step = o.integer("step", 0);
+  s.samples_seen = o.integer("samples_seen", 0);
+  s.tokens_seen = o.integer("tokens_seen", 0);
+  s.seed = o.unsigned_integer("seed");
+  s.dtype = choice<base::DType>(o, "dtype", {{"f32", base::DType::f32}, {"bf16", base::DType::bf16}});
+  s.model = model_from_json(o.at("model"), where + ": model");
+  s.identity = object_of(o, "identity");
+  s.plan = object_of(o, "plan");
+  s.versions = object_of(o, "versions");
+  s.provenance = object_of(o, "provenance");
+  s.isa = o.text("isa");
+  s.device_kind = o.text("device_kind");
+  return s;
 }
 
 }  // namespace trainyard::checkpoint

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/checkpoint/manifest_checks.h"
 
 #include <algorithm>
 #include <map>
@@ -29,8 +30,11 @@ std::string Reader::tensors_in(int rank, Kind kind, std::int64_t first, std::int
 }
 
 void Reader::verify_all(const Watch& watch) {
-  for (const auto& [name, entry] : manifest_.files) check_file(name, entry);
-  for (const auto& [name, entry] : manifest_.files) check_metadata(name, entry);
+  check_files();
+  for (const auto& [name, entry] : manifest_.files)
+    if (!entry.payloads.empty() && crc_of_parts(entry) != entry.crc)
+      throw base::InputError(fmt::format("{}/manifest.json: {} has checksum {}, but {} by its parts", path_, name, hex32(entry.crc), hex32(crc_of_parts(entry))),
+                             "the manifest does not belong to these files: restore both from one copy");
   std::map<std::string, std::uint64_t> fingerprints;
   std::vector<std::string> damages;
   std::string hint;

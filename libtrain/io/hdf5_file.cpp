@@ -33,7 +33,9 @@ Hdf5File Hdf5File::create(const std::string& path) {
 
 Hdf5File Hdf5File::open(const std::string& path) {
   be_quiet();
-  const auto id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  const auto access = property_list(H5P_FILE_ACCESS);
+  H5Pset_file_locking(access.get(), 0, 1);   // what is read is whole and has its name; some file systems have no locks
+  const auto id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get());
   if (id < 0) fail(false, path, "open as an HDF5 file");
   return Hdf5File(path, id, false);
 }

@@ -1,0 +1,61 @@
+// Holds what the HDF5 files of a checkpoint say of themselves against its manifest.
+#include "libtrain/checkpoint/reader.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
+#include "libtrain/checkpoint/view.h"
+#include "libtrain/io/hdf5_file.h"
+
+namespace trainyard::checkpoint {
+
+namespace {
+
+class Attributes {
+ public:
+  explicit Attributes(const io::Hdf5File& file) : file_(file) {}
+  void text(const char* name, const std::string& expected) const {
+    if (const auto found = file_.text("/", name); found != expected) refuse(name, base::excerpt(found), base::excerpt(expected));
+  }
+  void integer(const char* name, std::int64_t expected) const {
+    if (const auto found = file_.integer("/", name); found != expected) refuse(name, fmt::format("{}", found), fmt::format("{}", expected));
+  }
+
+ private:
+  [[noreturn]] void refuse(const char* name, const std::string& found, const std::string& expected) const {
+    throw base::InputError(fmt::format("{}: attribute {} is {}, the manifest says {}", file_.path(), name, found, expected),
+                           "the file belongs to another checkpoint: restore it from a copy, or resume from another checkpoint (--resume PATH)");
+  }
+  const io::Hdf5File& file_;
+};
+
+}  // namespace
+
+void Reader::check_attributes(const std::string& name, const FileEntry& entry) const {
+  const bool view = name == view_name;
+  if (!view && entry.payloads.empty()) return;   // a file this build does not know
+  const auto file = io::Hdf5File::open(path_ + "/" + name);
+  const Attributes attributes(file);
+  attributes.integer("step", state().step);
+  attributes.integer("ranks", manifest_.ranks);
+  if (view) {
+    attributes.text("format", fmt::format("{}/{}", format_name, format_major));
+    attributes.text("model", state().model.name);
+    attributes.text("dtype", base::name_of(state().dtype));
+    attributes.integer("samples_seen", state().samples_seen);
+    attributes.integer("tokens_seen", state().tokens_seen);
+    return;
+  }
+  attributes.text("format", rank_format);
+  const auto rank = file.integer("/", "rank");
+  if (rank < 0 || rank >= manifest_.ranks || rank_name(static_cast<int>(rank)) + ".h5" != name)
+    throw base::InputError(fmt::format("{}: attribute rank is {}", file.path(), rank), "the file was renamed, or belongs to another checkpoint: restore it from a copy");
+  for (auto kind : kinds_of(state().dtype)) {
+    const auto found = file.info(path_of(kind));
+    const auto dtype = dtype_of(kind, state().dtype);
+    const auto& payload = entry.payloads.at(path_of(kind));
+    if (found.shape != std::vector<std::int64_t>{payload.bytes / base::size_of(dtype)} || found.dtype != dtype || found.offset != payload.offset)
+      throw base::InputError(fmt::format("{}: {} is not the dataset that the manifest describes", file.path(), path_of(kind)), "restore the file and the manifest from one copy");
+  }
+}
+
+}  // namespace trainyard::checkpoint

@@ -1,0 +1,28 @@
+// What a manifest must be besides well sealed: every size, offset, count and name is held against what it indexes before anything uses it.
+#pragma once
+
+#include "libtrain/checkpoint/manifest.h"
+
+#include <cstdint>
+#include <string>
+
+namespace trainyard::checkpoint {
+
+// Bounds under which sums of a manifest's numbers cannot overflow.
+inline constexpr std::int64_t largest_count = std::int64_t{1} << 56;
+inline constexpr std::int64_t largest_ranks = std::int64_t{1} << 24;
+
+// The datasets and the metadata of a file cover each of its bytes once. InputError that begins with `where`.
+void require_whole(const FileEntry& file, const std::string& where);
+
+// The whole manifest: a model without problems, the identity's model and seed those of the state, its parameters by name and shape in order, parameters inside of their
+// units and apart, a fingerprint for each tensor, a file for each rank with datasets of the right size, and plain file names. InputError that begins with `where`.
+void require_consistent(const Manifest& manifest, const std::string& where);
+
+// Do the parameters lie where this build would put them? If not, somebody else wrote them, or an offset is wrong: only fingerprints can tell.
+bool layout_is_ours(const Manifest& manifest);
+
+// The checksum of the whole file that follows from those of its parts.
+std::uint32_t crc_of_parts(const FileEntry& file);
+
+}  // namespace trainyard::checkpoint
