@@ -49,6 +49,12 @@ template <class Json> class ParseWatch {
   std::vector<std::vector<std::string>> keys_;
 };
 
+bool is_plain(const std::string& key) {
+  return key.size() <= 60 && std::none_of(key.begin(), key.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+}
+
+const char* const way_out = "the file is damaged, was edited, or is of another version of these programs: write it again";
+
 template <class Json> std::string found_text(const Json& v) { return v.is_structured() ? std::string(v.type_name()) : v.is_string() ? excerpt(v.template get_ref<const std::string&>()) : v.dump(); }
 
 }  // namespace
@@ -72,17 +78,17 @@ template <class Json> Json parse_json(const std::string& text, const std::string
 }
 
 template <class Json> BasicJsonObject<Json>::BasicJsonObject(const Json& object, std::string where) : json_(object), where_(std::move(where)) {
-  if (!json_.is_object()) throw InputError(fmt::format("{}: expected an object, found {}", where_, json_.type_name()));
+  if (!json_.is_object()) throw InputError(fmt::format("{}: expected an object, found {}", where_, json_.type_name()), way_out);
 }
 
 template <class Json> void BasicJsonObject<Json>::refuse(const std::string& key, const std::string& expected, const Json& found) const {
-  throw InputError(fmt::format("{}: '{}' must be {}, found {}", where_, key, expected, found_text(found)));
+  throw InputError(fmt::format("{}: '{}' must be {}, found {}", where_, key, expected, found_text(found)), way_out);
 }
 
 template <class Json> const Json& BasicJsonObject<Json>::at(const std::string& key) {
   asked_.insert(key);
   const auto found = json_.find(key);
-  if (found == json_.end()) throw InputError(fmt::format("{}: key '{}' is missing", where_, key));
+  if (found == json_.end()) throw InputError(fmt::format("{}: key '{}' is missing", where_, key), way_out);
   return *found;
 }
 
@@ -126,8 +132,7 @@ template <class Json> std::string BasicJsonObject<Json>::text(const std::string&
 }
 
 template <class Json> BasicJsonObject<Json> BasicJsonObject<Json>::object(const std::string& key) {
-  const bool plain = key.size() <= 60 && std::none_of(key.begin(), key.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
-  return {at(key), where_ + ": " + (plain ? key : excerpt(key))};
+  return {at(key), where_ + ": " + (is_plain(key) ? key : excerpt(key))};
 }
 
 template <class Json> const Json& BasicJsonObject<Json>::array(const std::string& key) {
@@ -140,7 +145,7 @@ template <class Json> void BasicJsonObject<Json>::done() const {
   for (const auto& [key, value] : json_.items())
     if (!asked_.count(key)) {
       const std::vector<std::string> known(asked_.begin(), asked_.end());
-      throw InputError(fmt::format("{}: unknown key {}", where_, excerpt(key)), fmt::format("did you mean '{}'?", nearest(std::string_view(key).substr(0, 200), known)));
+      throw InputError(fmt::format("{}: unknown key {}", where_, is_plain(key) ? "'" + key + "'" : excerpt(key)), fmt::format("did you mean '{}'?", nearest(std::string_view(key).substr(0, 200), known)));
     }
 }
 

@@ -2,6 +2,7 @@
 #include "libtrain/engine/config.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/io/atomic_file.h"
 #include "libtrain/plan/plan.h"
 
@@ -58,7 +59,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
 
 void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
   if (c.plan.empty()) return;
-  const auto p = plan::plan_from_json(io::read_file(c.plan), c.plan);
+  const auto p = plan::plan_from_json(io::read_file(c.plan, base::largest_description), c.plan);
   const auto set = [&](const char* name, const std::string& value) {
     auto& field = base::field_named(fields, name, c.plan);
     field.set(value);

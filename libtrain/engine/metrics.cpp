@@ -2,6 +2,7 @@
 #include "libtrain/engine/metrics.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
 
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace trainyard::engine {
@@ -21,15 +23,26 @@ nlohmann::ordered_json number(double x) {  // JSON has no NaN
   return std::isnan(x) ? "nan" : x > 0 ? "inf" : "-inf";
 }
 
-// Bytes of the leading lines whose step is at most `step`.
+std::optional<std::int64_t> step_of(const std::string& line) {
+  try {
+    const auto json = base::parse_json<nlohmann::json>(line, "line");
+    return base::SortedJsonObject(json, "line").integer("step", 0);
+  } catch (const base::InputError&) {
+    return std::nullopt;
+  }
+}
+
+// Bytes up to the end of the last readable line before the first one of a later step: damage at the end goes, damage before that stays where inspect names it.
 std::int64_t length_through(const std::string& path, std::int64_t step) {
   std::ifstream in(path);
   std::string line;
   std::int64_t good = 0;
+  std::int64_t read = 0;
   while (std::getline(in, line) && !in.eof()) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (json.is_discarded() || !json.contains("step") || json["step"].get<std::int64_t>() > step) break;
-    good += static_cast<std::int64_t>(line.size()) + 1;
+    read += static_cast<std::int64_t>(line.size()) + 1;
+    const auto found = step_of(line);
+    if (found && *found > step) break;
+    if (found) good = read;
   }
   return good;
 }
@@ -55,7 +68,9 @@ std::string to_json_line(const StepMetrics& m) {
 }
 
 MetricsFile::MetricsFile(const std::string& path, std::int64_t keep_through_step) : path_(path) {
-  file_ = ::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) throw base::InputError(fmt::format("{} is not a file", path), "move it away: metrics are written there");
+  file_ = ::open(path.c_str(), O_CREAT | O_WRONLY | O_NONBLOCK | O_CLOEXEC, 0644);
   if (file_ < 0) throw base::EnvironmentError(fmt::format("cannot write {}: {}", path, std::strerror(errno)), "check the permissions of the output folder");
   const auto length = length_through(path, keep_through_step);
   if (::ftruncate(file_, length) != 0 || ::lseek(file_, length, SEEK_SET) < 0)

@@ -6,7 +6,6 @@
 #include "libtrain/base/nearest.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 
 namespace trainyard::plan {
@@ -118,7 +117,6 @@ ModelConfig preset(std::string_view name) {
 
 ModelConfig load_model(const std::string& preset_or_toml) {
   if (!preset_or_toml.ends_with(".toml")) return preset(preset_or_toml);
-  if (!std::filesystem::exists(preset_or_toml)) throw base::InputError(fmt::format("model file {} does not exist", preset_or_toml));
   ModelConfig m;
   Texts texts;
   auto fields = fields_of(m, texts);

@@ -15,17 +15,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-int small(base::JsonObject& o, const std::string& key, const std::string& where, std::int64_t low = 0) {
-  const auto v = o.integer(key);
-  if (v < low || v > std::numeric_limits<int>::max()) throw base::InputError(fmt::format("{}: '{}' = {} is out of range", where, key, v));
-  return static_cast<int>(v);
-}
+// Sums of a few numbers of a plan, and products with a count of ranks, stay in range.
+constexpr std::int64_t most_bytes = std::int64_t{1} << 56, most_ranks = std::int64_t{1} << 24;
 
-template <class E> E one_of(base::JsonObject& o, const std::string& key, const std::string& where, const std::vector<std::pair<std::string, E>>& legal) {
+int small(base::JsonObject& o, const std::string& key, std::int64_t low = 0, std::int64_t high = std::numeric_limits<int>::max()) { return static_cast<int>(o.integer(key, low, high)); }
+
+template <class E> E one_of(base::JsonObject& o, const std::string& key, const std::vector<std::pair<std::string, E>>& legal) {
   const auto text = o.text(key);
   for (const auto& [name, value] : legal)
     if (name == text) return value;
-  throw base::InputError(fmt::format("{}: '{}' = '{}' is not known", where, key, text));
+  throw base::InputError(fmt::format("{}: '{}' = {} is not known", o.where(), key, base::excerpt(text)), fmt::format("this build knows '{}' and '{}'", legal.front().first, legal.back().first));
 }
 
 const std::vector<std::pair<std::string, Reduction>> reductions = {{"ordered", Reduction::ordered}, {"fast", Reduction::fast}};
@@ -47,37 +46,43 @@ Json predicted_json(const Plan& p) {
 }
 
 void read_predicted(Plan& p, base::JsonObject o, const std::string& where) {
-  p.parameters = o.integer("parameters");
+  const int world = p.topology.world();
+  p.parameters = o.integer("parameters", 0, most_bytes);
   auto memory = o.object("rank_bytes");
-  for (std::size_t i = 0; i < memory_categories.size(); ++i) p.memory.categories[i] = memory.integer(memory_categories[i]);
-  p.memory.reserve = memory.integer("reserve");
+  for (std::size_t i = 0; i < memory_categories.size(); ++i) p.memory.categories[i] = memory.integer(memory_categories[i], 0, most_bytes);
+  p.memory.reserve = memory.integer("reserve", 0, most_bytes);
   memory.done();
   for (const auto& item : o.array("step_traffic")) {
     base::JsonObject ranks(item, where + ": step_traffic");
-    RankTraffic t{small(ranks, "first_rank", where), small(ranks, "last_rank", where), {}};
+    const int first = small(ranks, "first_rank", 0, world - 1);
+    RankTraffic t{first, small(ranks, "last_rank", first, world - 1), {}};
     for (const auto& each : ranks.array("operations")) {
       base::JsonObject operation(each, where + ": operations");
-      t.operations.push_back({operation.text("group"), operation.text("operation"), operation.integer("calls"), operation.integer("bytes")});
+      t.operations.push_back({operation.text("group"), operation.text("operation"), operation.integer("calls", 0, most_bytes), operation.integer("bytes", 0, most_bytes)});
       operation.done();
     }
     ranks.done();
     p.traffic.push_back(std::move(t));
   }
   p.flops = o.number("step_flops");
+  if (!(p.flops >= 0)) throw base::InputError(fmt::format("{}: 'step_flops' must be at least 0, found {}", where, p.flops), "make the plan again with partition-model");
   o.done();
 }
 
 Topology read_topology(base::JsonObject& o, const std::string& where) {
   std::vector<Topology::Axis> axes;
+  std::int64_t ranks = 1;
   for (const auto& item : o.array("topology")) {
     base::JsonObject axis(item, where + ": topology");
-    axes.push_back({axis.text("axis"), small(axis, "size", where, 1)});
+    axes.push_back({axis.text("axis"), small(axis, "size", 1, most_ranks)});
     axis.done();
+    ranks *= axes.back().size;
+    if (ranks > most_ranks) throw base::InputError(fmt::format("{}: topology: more than {} ranks", where, most_ranks), "make the plan again with partition-model");
   }
   try {
     return Topology(std::move(axes));
   } catch (const std::invalid_argument& e) {
-    throw base::InputError(fmt::format("{}: topology: {}", where, e.what()));
+    throw base::InputError(fmt::format("{}: topology: {}", where, base::excerpt(e.what())), "make the plan again with partition-model");
   }
 }
 
@@ -140,27 +145,28 @@ Plan plan_from_json(const std::string& text, const std::string& where) {
   const auto j = base::parse_json(text, where);
   base::JsonObject o(j, where);
   const auto format = o.text("format");
-  if (format != plan_format) throw base::InputError(fmt::format("{}: format is {}, expected {}", where, format, plan_format));
+  if (format != plan_format) throw base::InputError(fmt::format("{}: format is {}, expected {}", where, base::excerpt(format), plan_format), "give a file that partition-model wrote");
   Plan p;
   p.model = read_model(o, where);
   p.topology = read_topology(o, where);
   for (const auto& b : o.array("stage_boundaries")) {
-    if (!b.is_number_integer()) throw base::InputError(fmt::format("{}: 'stage_boundaries' must be whole numbers", where));
+    if (!b.is_number_unsigned() || b.get<std::uint64_t>() > static_cast<std::uint64_t>(most_bytes))
+      throw base::InputError(fmt::format("{}: 'stage_boundaries' must be whole numbers of at least 0", where), "make the plan again with partition-model");
     p.stage_boundaries.push_back(b.get<std::int64_t>());
   }
-  p.zero = small(o, "zero", where);
+  p.zero = small(o, "zero");
   p.micro_batch = o.integer("micro_batch");
   p.global_batch = o.integer("global_batch");
   p.sequence = o.integer("sequence");
   p.fold = o.integer("fold");
   p.schedule = o.text("schedule");
-  p.reduction = one_of(o, "reduction", where, reductions);
-  p.recompute = one_of(o, "recompute", where, recomputes);
-  p.dtype = one_of(o, "dtype", where, dtypes);
-  p.gradient_dtype = one_of(o, "gradient_dtype", where, dtypes);
-  p.layer_slots = small(o, "layer_slots", where);
-  p.threads = small(o, "threads", where);
-  p.device = o.has("device") && one_of(o, "device", where, devices) == base::DeviceKind::cuda ? base::DeviceKind::cuda : base::DeviceKind::cpu;
+  p.reduction = one_of(o, "reduction", reductions);
+  p.recompute = one_of(o, "recompute", recomputes);
+  p.dtype = one_of(o, "dtype", dtypes);
+  p.gradient_dtype = one_of(o, "gradient_dtype", dtypes);
+  p.layer_slots = small(o, "layer_slots");
+  p.threads = small(o, "threads");
+  p.device = o.has("device") && one_of(o, "device", devices) == base::DeviceKind::cuda ? base::DeviceKind::cuda : base::DeviceKind::cpu;
   p.device_memory = o.integer("device_memory");
   read_predicted(p, o.object("predicted"), where);
   o.done();

@@ -62,21 +62,26 @@ std::string compact(const std::string& text) {
   return out;
 }
 
+// No time, rate or size is beyond: quotients and products of a few of these stay finite.
+constexpr double least = 1e-30, most = 1e30;
+constexpr std::int64_t most_bytes = std::int64_t{1} << 56, most_ranks = std::int64_t{1} << 24;
+bool possible(double v) { return v == 0 || (v >= least && v <= most); }
+
 class Reader {
  public:
   Reader(const Json& json, std::string where) : o_(json, where), where_(std::move(where)) {}
   base::JsonObject& object() { return o_; }
   double positive(const std::string& key) {
     const double v = o_.number(key);
-    if (!(v > 0) || !std::isfinite(v)) refuse(key, fmt::format("{} is not above 0", v));
+    if (!possible(v) || v < least) refuse(key, fmt::format("{} is not above 0 or out of range", v));
     return v;
   }
   double nonnegative(const std::string& key) {
     const double v = o_.number(key);
-    if (!(v >= 0) || !std::isfinite(v)) refuse(key, fmt::format("{} is below 0", v));
+    if (!possible(v)) refuse(key, fmt::format("{} is below 0 or out of range", v));
     return v;
   }
-  std::int64_t whole(const std::string& key, std::int64_t low, std::int64_t high = INT64_MAX) {
+  std::int64_t whole(const std::string& key, std::int64_t low, std::int64_t high = most_bytes) {
     const auto v = o_.integer(key);
     if (v < low || v > high) refuse(key, fmt::format("{} is out of range", v));
     return v;
@@ -84,7 +89,7 @@ class Reader {
   std::vector<double> numbers(const std::string& key, double unit) {
     std::vector<double> out;
     for (const auto& v : o_.array(key)) {
-      if (!v.is_number() || v.get<double>() < 0) refuse(key, "not a list of numbers of at least 0");
+      if (!v.is_number() || !possible(v.get<double>())) refuse(key, "not a list of numbers of at least 0 and in range");
       out.push_back(v.get<double>() * unit);
     }
     return out;
@@ -140,7 +145,7 @@ CommPoint read_point(const Json& json, const std::string& where) {
   r.positive("algbw_gb_s");   // follows from the others
   r.nonnegative("busbw_gb_s");
   p.calls = r.whole("calls", 1);
-  p.slowest_rank = static_cast<int>(r.whole("slowest_rank", 0, INT32_MAX));
+  p.slowest_rank = static_cast<int>(r.whole("slowest_rank", 0, most_ranks));
   p.slowest_share = r.nonnegative("slowest_share");
   p.wrong = r.whole("wrong", 0);
   p.repeats = r.numbers("repeats_us", 1e-6);
@@ -157,9 +162,9 @@ CommSeries read_series(const Json& json, const std::string& where) {
   s.group = r.object().text("group");
   s.operation = r.object().text("operation");
   s.type = r.object().text("type");
-  const auto here = fmt::format("{}: {} {} {}", where, s.group, s.operation, s.type);
-  s.ranks = static_cast<int>(r.whole("ranks", 2, INT32_MAX));
-  s.groups = static_cast<int>(r.whole("groups", 1, INT32_MAX));
+  const auto here = fmt::format("{}: {} {} {}", where, base::excerpt(s.group), base::excerpt(s.operation), base::excerpt(s.type));
+  s.ranks = static_cast<int>(r.whole("ranks", 2, most_ranks));
+  s.groups = static_cast<int>(r.whole("groups", 1, most_ranks));
   s.noise_floor = r.nonnegative("noise_floor");
   s.fit = read_fit(r.object().at("fit"), here + ": fit");
   for (const auto& item : r.object().array("sizes")) {
@@ -178,7 +183,7 @@ LocalRate read_local(const Json& json, const std::string& where) {
   l.shape = r.object().text("shape");
   l.threads = static_cast<int>(r.whole("threads", 1, INT32_MAX));
   l.unit = r.object().text("unit");
-  if (l.unit != "FLOP/s" && l.unit != "B/s" && l.unit != "s") r.refuse("unit", fmt::format("'{}' is not FLOP/s, B/s or s", l.unit));
+  if (l.unit != "FLOP/s" && l.unit != "B/s" && l.unit != "s") r.refuse("unit", fmt::format("{} is not FLOP/s, B/s or s", base::excerpt(l.unit)));
   l.value = r.positive("value");
   l.interval = r.interval("value_90", 1);
   l.repeats = r.numbers("repeats", 1);
@@ -229,7 +234,7 @@ Profile profile_from_json(const std::string& text, const std::string& where) {
   Reader r(j, where);
   auto& o = r.object();
   const auto format = o.text("format");
-  if (format != profile_format) throw base::InputError(fmt::format("{}: format is {}, expected {}", where, format, profile_format), "give a file that profile-comm wrote, and the programs that came with it");
+  if (format != profile_format) throw base::InputError(fmt::format("{}: format is {}, expected {}", where, base::excerpt(format), profile_format), "give a file that profile-comm wrote, and the programs that came with it");
   Profile p;
   p.measured_at = o.text("measured_at");
   p.version = o.text("version");
@@ -237,7 +242,7 @@ Profile profile_from_json(const std::string& text, const std::string& where) {
   p.library = o.text("library");
   p.device = o.text("device");
   p.isa = o.text("isa");
-  p.ranks = static_cast<int>(r.whole("ranks", 1, INT32_MAX));
+  p.ranks = static_cast<int>(r.whole("ranks", 1, most_ranks));
   p.threads = static_cast<int>(r.whole("threads", 1, INT32_MAX));
   for (const auto& node : o.array("nodes")) {
     if (!node.is_string()) r.refuse("nodes", "not a list of names");

@@ -1,6 +1,8 @@
 // inspect, run as a program: text, JSON, exit codes, the loss curve.
 #include "tests/checkpoint/sample.h"
 
+#include "libtrain/plan/plan.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -100,8 +102,12 @@ TEST_F(Inspect, MakesTheView) {
 TEST_F(Inspect, RefusesOtherThings) {
   fs::create_directory(scratch.path + "/empty");
   spit(scratch.path + "/text.txt", "hello");
-  spit(scratch.path + "/plan.json", R"({"format": "trainyard.plan/1", "ranks": 4})");
-  for (const char* path : {"/absent", "/empty", "/text.txt", "/run/checkpoints/step-00000020/rank-00000.h5"}) {
+  spit(scratch.path + "/no-plan.json", R"({"format": "trainyard.plan/1", "ranks": 4})");
+  plan::Plan made;
+  made.model = gpt();
+  plan::predict(made);
+  spit(scratch.path + "/plan.json", plan::to_json(made));
+  for (const char* path : {"/no-plan.json", "/absent", "/empty", "/text.txt", "/run/checkpoints/step-00000020/rank-00000.h5"}) {
     const auto refused = run(scratch.path + path);
     EXPECT_EQ(refused.code, 3) << path;
     EXPECT_NE(refused.err.find("try:"), std::string::npos) << path << refused.err;
@@ -111,5 +117,5 @@ TEST_F(Inspect, RefusesOtherThings) {
   EXPECT_EQ(run("--help").code, 0);
   const auto plan = run(scratch.path + "/plan.json");
   EXPECT_EQ(plan.code, 0);
-  EXPECT_NE(plan.out.find("ranks   4"), std::string::npos) << plan.out;
+  EXPECT_NE(plan.out.find("global_batch"), std::string::npos) << plan.out;
 }

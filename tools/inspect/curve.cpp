@@ -40,7 +40,7 @@ std::vector<double> columns_of(const std::vector<Point>& points, double x0, doub
 std::string draw(const std::vector<Point>& given, int columns, int rows, tools::Glyphs glyphs) {
   std::vector<Point> points;
   for (const auto& p : given)
-    if (std::isfinite(p.x) && std::isfinite(p.y)) points.push_back(p);
+    if (std::isfinite(p.x) && std::abs(p.y) < 1e290) points.push_back(p);   // sums and differences stay finite
   if (points.empty()) return {};
   const auto [left, right] = std::minmax_element(points.begin(), points.end(), [](auto& a, auto& b) { return a.x < b.x; });
   const double x0 = left->x, x1 = right->x;

@@ -1,5 +1,6 @@
 // The report on a run: its loss curve, the last metrics, its checkpoints.
 #include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
 #include "libtrain/io/atomic_file.h"
 #include "tools/inspect/curve.h"
 #include "tools/inspect/report.h"
@@ -19,7 +20,8 @@ namespace {
 struct Metrics {
   std::vector<Point> loss, validation;
   json last;
-  std::int64_t lines = 0, unreadable = 0;
+  std::int64_t lines = 0;
+  bool unfinished = false;             // the last line breaks off
 };
 
 std::optional<double> number(const json& line, const char* key) {
@@ -27,22 +29,29 @@ std::optional<double> number(const json& line, const char* key) {
   return line[key].get<double>();
 }
 
-// The last line may be unfinished while a run is writing it.
+void take(Metrics& m, const std::string& text, const std::string& where) {
+  auto line = base::parse_json<json>(text, where);
+  const auto step = static_cast<double>(base::SortedJsonObject(line, where).integer("step", 0));
+  ++m.lines;
+  if (const auto loss = number(line, "loss")) m.loss.push_back({step, *loss});
+  if (const auto loss = number(line, "validation_loss")) m.validation.push_back({step, *loss});
+  m.last = std::move(line);
+}
+
+// The last line may break off: a run is writing it, or was killed then. A line that is damaged before that is nobody's doing that is known.
 Metrics read_metrics(const std::string& path) {
   Metrics m;
   std::istringstream in(io::read_file(path, std::int64_t{1} << 34));
+  std::int64_t number = 0;
   for (std::string text; std::getline(in, text);) {
+    ++number;
     if (text.empty()) continue;
-    const auto line = json::parse(text, nullptr, false);
-    const auto step = line.is_object() ? number(line, "step") : std::nullopt;
-    if (!step) {
-      ++m.unreadable;
-      continue;
+    try {
+      take(m, text, fmt::format("{} line {}", path, number));
+    } catch (const base::InputError&) {
+      if (in.peek() != std::istringstream::traits_type::eof()) throw;
+      m.unfinished = true;
     }
-    ++m.lines;
-    if (const auto loss = number(line, "loss")) m.loss.push_back({*step, *loss});
-    if (const auto loss = number(line, "validation_loss")) m.validation.push_back({*step, *loss});
-    m.last = line;
   }
   return m;
 }
@@ -54,12 +63,13 @@ Report run_report(const std::string& folder, const Options& options) {
   Report report;
   report.json = {{"kind", "run"}, {"path", folder}};
   report.text = fmt::format("run {}\n", folder);
+  std::error_code error;
   const auto metrics_path = folder + "/metrics.jsonl";
-  if (fs::exists(metrics_path)) {
+  if (fs::symlink_status(metrics_path, error).type() > fs::file_type::not_found) {
     const auto m = read_metrics(metrics_path);
-    report.json["metrics"] = {{"path", metrics_path}, {"lines", m.lines}, {"unreadable_lines", m.unreadable}, {"last", m.last}};
+    report.json["metrics"] = {{"path", metrics_path}, {"lines", m.lines}, {"unfinished_line", m.unfinished}, {"last", m.last}};
     for (const auto& p : m.loss) report.json["metrics"]["loss"].push_back({p.x, p.y});
-    if (m.unreadable > 1) report.text += fmt::format("  {} lines of metrics.jsonl cannot be read\n", m.unreadable);
+    if (m.unfinished) report.text += "  the last line of metrics.jsonl breaks off: the run is writing it, or was killed\n";
     if (!m.loss.empty()) {
       report.text += fmt::format("\nloss, {} steps\n{}", human_count(static_cast<std::int64_t>(m.loss.size())), draw(m.loss, tools::terminal_columns(), 16, tools::glyphs_of_terminal()));
       report.text += fmt::format("  first {}  last {}\n", number_text(m.loss.front().y), number_text(m.loss.back().y));
@@ -71,7 +81,7 @@ Report run_report(const std::string& folder, const Options& options) {
     report.text += "  no metrics.jsonl\n";
   }
   const auto checkpoints = folder + "/checkpoints";
-  if (fs::is_directory(checkpoints)) {
+  if (fs::is_directory(checkpoints, error)) {
     const auto inner = checkpoints_report(checkpoints, options);
     report.json["checkpoints"] = inner.json["checkpoints"];
     report.text += "\ncheckpoints\n" + inner.text;

@@ -2,6 +2,7 @@
 #include "tools/partition-model/plan_file.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/read_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,21 +11,16 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 namespace trainyard::tools {
 
 std::string read_plan_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw base::InputError(fmt::format("cannot open {}: {}", path, std::strerror(errno)), "check the path");
-  std::string text(std::istreambuf_iterator<char>(in), {});
-  if (in.bad()) throw base::InputError(fmt::format("cannot read {}", path), "is it a file?");
-  return text;
+  return base::read_file(path, base::largest_description);
 }
 
 void write_plan_file(const std::string& path, const std::string& text, Existing existing) {
-  if (existing == Existing::keep && std::filesystem::exists(path)) throw base::UsageError(fmt::format("{} exists", path), "--force replaces it");
+  std::error_code ignored;
+  if (existing == Existing::keep && std::filesystem::symlink_status(path, ignored).type() > std::filesystem::file_type::none) throw base::UsageError(fmt::format("{} exists", path), "--force replaces it");
   const auto temporary = fmt::format("{}.partial.{}", path, getpid());
   const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file < 0) throw base::EnvironmentError(fmt::format("cannot write {}: {}", path, std::strerror(errno)), "is the folder there, and yours?");

@@ -1,5 +1,6 @@
 // profile-comm: measures what the links between ranks can do, and a rank itself, into a file that a planner and an acceptance test can use.
 #include "libtrain/base/error.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/base/log.h"
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/nccl.h"
@@ -41,14 +42,15 @@ constexpr const char* examples =
 void refuse_places(const ProfileOptions& o) {
   for (const auto& path : {o.output, o.plot}) {
     if (path.empty() || path == "-") continue;
-    if (!o.force && std::filesystem::exists(path)) throw base::UsageError(fmt::format("{} exists", path), "--force replaces it");
+    std::error_code ignored;
+    if (!o.force && std::filesystem::symlink_status(path, ignored).type() > std::filesystem::file_type::none) throw base::UsageError(fmt::format("{} exists", path), "--force replaces it");
     if (const auto folder = io::parent_of(path); access(folder.c_str(), W_OK) != 0)
       throw base::EnvironmentError(fmt::format("{} cannot be written: {}: {}", path, folder, std::strerror(errno)), "is the folder there, and yours?");
   }
 }
 
 plan::Profile read_profile(const std::string& path) {
-  if (path != "-") return plan::profile_from_json(io::read_file(path, std::int64_t{1} << 30), path);
+  if (path != "-") return plan::profile_from_json(io::read_file(path, base::largest_description), path);
   return plan::profile_from_json(std::string(std::istreambuf_iterator<char>(std::cin), {}), "standard input");
 }
 

@@ -4,6 +4,7 @@
 #include "kernels/dispatch.h"
 #include "libtrain/base/cores.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/io/atomic_file.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/profile/collective.h"
@@ -101,7 +102,7 @@ Request agreed_request(Launched& launched, const ProfileOptions& o) {
   const auto prints = profile::from_all(ranks, fingerprint(o));
   for (std::size_t r = 1; r < prints.size(); ++r)
     if (prints[r] != prints[0]) throw profile::AgreedError(base::ExitCode::usage, fmt::format("rank {} was started with other options than rank 0", r), "all ranks measure the same sizes, groups and operations");
-  const auto plan_text = profile::from_rank_zero(ranks, [&] { return o.plan.empty() ? "" : io::read_file(o.plan, std::int64_t{64} << 20); });
+  const auto plan_text = profile::from_rank_zero(ranks, [&] { return o.plan.empty() ? "" : io::read_file(o.plan, base::largest_description); });
   Request r;
   profile::on_all(ranks, [&] { r = request_of(launched, o, plan_text); });
   return r;
