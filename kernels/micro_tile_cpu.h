@@ -14,16 +14,7 @@ namespace {
 
 using std::int64_t;
 
-#if defined(TRAINYARD_REFERENCE_GEMM)
-struct Vec { float v; };
-constexpr int lanes = 1, vectors = 8, mr = 4;
-inline Vec load(const float* p) { return {*p}; }
-inline void put(float* p, Vec a) { *p = a.v; }
-inline Vec zero() { return {0}; }
-inline Vec broadcast(float a) { return {a}; }
-inline Vec fma(Vec a, Vec b, Vec c) { return {a.v * b.v + c.v}; }
-inline Vec plus(Vec a, Vec b) { return {a.v + b.v}; }
-#elif defined(__AVX512F__)
+#if defined(__AVX512F__)
 using Vec = __m512;
 constexpr int lanes = 16, vectors = 2, mr = 14;
 inline Vec load(const float* p) { return _mm512_loadu_ps(p); }

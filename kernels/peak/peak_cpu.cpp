@@ -27,9 +27,7 @@ float chain(int64_t rounds, float seed) {
 
 // A vector past the caches; `to` is at a multiple of its size.
 inline void put_past(float* to, Vec v) {
-#if defined(TRAINYARD_REFERENCE_GEMM)
-  put(to, v);
-#elif defined(__AVX512F__)
+#if defined(__AVX512F__)
   _mm512_stream_ps(to, v);
 #elif defined(__AVX2__)
   _mm256_stream_ps(to, v);

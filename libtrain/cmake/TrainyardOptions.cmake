@@ -2,7 +2,6 @@
 option(TRAINYARD_TESTS "build the tests" ON)
 option(TRAINYARD_BENCH "build the benchmarks" OFF)
 option(TRAINYARD_WERROR "warnings are errors" OFF)
-option(TRAINYARD_REFERENCE_GEMM "use the plain GEMM instead of the library (thread sanitizer)" OFF)
 set(TRAINYARD_SANITIZE "" CACHE STRING "sanitizers, for example address,undefined or thread")
 
 if(NOT CMAKE_BUILD_TYPE)
