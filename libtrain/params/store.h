@@ -1,11 +1,13 @@
 // ParameterStore: where weights live and gradients go. The ZeRO stage is which store was built; no block ever asks.
 #pragma once
 
+#include "libtrain/base/error.h"
 #include "libtrain/base/view.h"
 #include "libtrain/plan/inventory.h"
 #include "libtrain/tensor/exec.h"
 
 #include <cstdint>
+#include <exception>
 
 namespace trainyard::params {
 
@@ -30,16 +32,17 @@ class Lease {
 // The block overwrites every element of every slot (beta = 0), then calls commit() exactly once. Padding rows must be zero.
 class Grads {
  public:
-  Grads(ParameterStore& store, plan::Use use) : store_(&store), use_(use) {}
-  Grads(Grads&& other) noexcept : store_(other.store_), use_(other.use_) { other.store_ = nullptr; }
+  Grads(ParameterStore& store, plan::Use use) : store_(&store), use_(use), exceptions_(std::uncaught_exceptions()) {}
+  Grads(Grads&& other) noexcept : store_(other.store_), use_(other.use_), exceptions_(other.exceptions_) { other.store_ = nullptr; }
   Grads& operator=(Grads&&) = delete;
-  ~Grads();                             // asserts that it was committed unless an exception is in flight
+  ~Grads() noexcept(false);             // throws std::logic_error if it was not committed, unless an exception that was thrown in its life is in flight
   base::View gradient(int slot) const;
   void commit();
 
  private:
   ParameterStore* store_;
   plan::Use use_;
+  int exceptions_;                      // in flight when it was made
 };
 
 class ParameterStore {
@@ -63,6 +66,8 @@ inline Lease::~Lease() { if (store_) store_->give_back(use_); }
 inline base::View Lease::weight(int slot) const { return store_->weight(use_, slot); }
 inline base::View Grads::gradient(int slot) const { return store_->gradient(use_, slot); }
 inline void Grads::commit() { auto* s = store_; store_ = nullptr; s->commit(use_); }
-inline Grads::~Grads() = default;
+inline Grads::~Grads() noexcept(false) {
+  TRAINYARD_ASSERT(store_ == nullptr || std::uncaught_exceptions() > exceptions_, "the gradients of unit {} use {} were not committed", use_.unit, use_.use);
+}
 
 }  // namespace trainyard::params

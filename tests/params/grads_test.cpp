@@ -1,0 +1,60 @@
+// A block that takes gradients commits them: one that forgets is told so, one that fails is not.
+#include "tests/model/plain_store.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+namespace trainyard::test {
+namespace {
+
+plan::ModelConfig model() {
+  auto m = plan::preset("gpt2-nano");
+  m.vocabulary = 5;
+  return m;
+}
+
+TEST(Grads, ForgettingToCommitIsSeen) {
+  PlainStore store(model(), base::DType::f32, 1);
+  EXPECT_THROW({ const auto forgotten = store.grads({1, 0}); }, std::logic_error);
+  auto committed = store.grads({1, 0});
+  committed.commit();
+  auto moved = store.grads({1, 0});
+  auto kept = std::move(moved);
+  kept.commit();
+}
+
+TEST(Grads, AFailureUnderWayIsNotReplaced) {
+  PlainStore store(model(), base::DType::f32, 1);
+  const auto fails = [&] {
+    const auto grads = store.grads({1, 0});
+    throw base::CheckError("what really happened");
+  };
+  EXPECT_THROW(fails(), base::CheckError);
+}
+
+// While one failure unwinds, gradients that are taken and forgotten after it are still seen.
+TEST(Grads, OnlyAFailureInTheirLifeExcusesThem) {
+  PlainStore store(model(), base::DType::f32, 1);
+  bool seen = false;
+  struct AtUnwinding {
+    PlainStore& store;
+    bool& seen;
+    ~AtUnwinding() {
+      try {
+        const auto forgotten = store.grads({1, 0});
+      } catch (const std::logic_error&) {
+        seen = true;
+      }
+    }
+  };
+  try {
+    const AtUnwinding at{store, seen};
+    throw base::CheckError("first");
+  } catch (const base::CheckError&) {
+  }
+  EXPECT_TRUE(seen);
+}
+
+}  // namespace
+}  // namespace trainyard::test
