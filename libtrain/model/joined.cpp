@@ -1,6 +1,7 @@
 // Products over neighbouring weights.
 #include "libtrain/model/joined.h"
 
+#include "kernels/cast/cast.h"
 #include "kernels/linear/linear.h"
 
 namespace trainyard::model {
@@ -38,13 +39,15 @@ void Joined::forward(tensor::Exec& exec, const params::Lease& lease, base::View 
 
 void Joined::backward_input(tensor::Exec& exec, const params::Lease& lease, base::View dy, base::View dx) const {
   const auto all = spans([&](int slot) { return lease.weight(slot); }, Look::weights);
-  if (all.size() > 1 && dx.dtype == base::DType::bf16)
-    throw base::Unsupported("bf16 with projections that are not adjacent in memory", "use a hidden size that is a multiple of 16 and no biases beside SwiGLU, or f32");
+  tensor::ArenaScope scope(exec.scratch());
+  const bool wide = all.size() > 1 && dx.dtype == base::DType::bf16;
+  const auto sum = wide ? exec.scratch().allocate(base::DType::f32, {dx.rows(), dx.cols()}) : dx;
   for (const auto& s : all) {
     const auto part = dy.columns(s.first, s.weight.rows());
-    if (s.first == 0) kernels::linear_backward_input(exec, part, s.weight, dx);
-    else kernels::linear_backward_input_add(exec, part, s.weight, dx);
+    if (s.first == 0) kernels::linear_backward_input(exec, part, s.weight, sum);
+    else kernels::linear_backward_input_add(exec, part, s.weight, sum);
   }
+  if (wide) kernels::cast(exec, sum, dx);
 }
 
 void Joined::backward_weight(tensor::Exec& exec, const params::Grads& grads, base::View dy, base::View x) const {

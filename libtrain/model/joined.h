@@ -20,7 +20,7 @@ class Joined {
   explicit Joined(std::vector<Slots> slots) : slots_(std::move(slots)) {}
 
   void forward(tensor::Exec& exec, const params::Lease& lease, base::View x, base::View y) const;
-  // dx [n, in] is overwritten. Throws Unsupported in bf16 when the weights have gaps: their sum would be rounded twice.
+  // dx [n, in] is overwritten. In bf16 products of weights with gaps between them are added in f32, in scratch, and rounded once.
   void backward_input(tensor::Exec& exec, const params::Lease& lease, base::View dy, base::View dx) const;
   void backward_weight(tensor::Exec& exec, const params::Grads& grads, base::View dy, base::View x) const;
 

@@ -83,8 +83,11 @@ class Workspace {
     return most;
   }
   std::int64_t joined_backward(const std::vector<std::int64_t>& outs, std::int64_t in, Adjacent adjacent) const {
+    const auto parts = spans(outs, in, adjacent, Look::weights);
+    const bool wide = parts.size() > 1 && s.dtype == base::DType::bf16;   // added in f32, rounded once
     std::int64_t most = 0;
-    for (auto out : spans(outs, in, adjacent, Look::weights)) most = std::max(most, product(n, in, out, Result::working));
+    for (auto out : parts) most = std::max(most, product(n, in, out, wide ? Result::wide : Result::working));
+    if (wide) most += scratch_aligned(n * in * statistics);
     for (auto out : spans(outs, in, adjacent, Look::weights_and_biases)) most = std::max(most, weight_gradient(out, in));
     return most;
   }
