@@ -22,10 +22,12 @@ ModelConfig gpt(const std::string& name, Shape s) {
   return m;
 }
 
-ModelConfig llama(const std::string& name, Shape s, double rotary_base) {
+enum class Head { own, tied };
+
+ModelConfig llama(const std::string& name, Shape s, double rotary_base, Head head) {
   auto m = gpt(name, s);
   m.norm = Norm::rms, m.positions = Positions::rotary, m.activation = Activation::swiglu;
-  m.biases = m.tied = false;
+  m.biases = false, m.tied = head == Head::tied;
   m.rotary_base = rotary_base;
   return m;
 }
@@ -40,9 +42,9 @@ const std::vector<ModelConfig>& presets() {
       gpt("gpt2-large", {36, 1280, 20, 20, 5120, 0, 1024}),
       gpt("gpt2-xl", {48, 1600, 25, 25, 6400, 0, 1024}),
       gpt("gpt3-175b", {96, 12288, 96, 96, 49152, 0, 2048}),
-      llama("llama-nano", {2, 32, 4, 2, 96, 0, 64}, 10000),
-      llama("llama-1b", {16, 2048, 32, 8, 8192, 0, 8192}, 500000),
-      llama("llama-8b", {32, 4096, 32, 8, 14336, 0, 8192}, 500000),
+      llama("llama-nano", {2, 32, 4, 2, 96, 0, 64}, 10000, Head::own),
+      llama("llama-1b", {16, 2048, 32, 8, 8192, 0, 8192}, 500000, Head::tied),
+      llama("llama-8b", {32, 4096, 32, 8, 14336, 0, 8192}, 500000, Head::own),
   };
   return all;
 }

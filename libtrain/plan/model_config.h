@@ -14,7 +14,8 @@ enum class Positions { learned, rotary };
 enum class Activation { gelu_tanh, swiglu };
 
 // GPT-2 (Radford et al. 2019): layer norm, learned positions, tanh GELU, biases, tied head, pre-norm.
-// Llama (Touvron et al. 2023): RMS norm, rotary positions (half-split pairs), SwiGLU, grouped-query attention, no biases, untied head.
+// Llama (Touvron et al. 2023): RMS norm, rotary positions (half-split pairs), SwiGLU, grouped-query attention, no biases, untied head (llama-1b, of
+// Llama 3.2: tied).
 struct ModelConfig {
   std::string name = "custom";
   std::int64_t layers = 2;
