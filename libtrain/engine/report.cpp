@@ -1,7 +1,6 @@
 // Tables of the plan and of traffic.
 #include "libtrain/engine/report.h"
 
-#include "libtrain/plan/accesses.h"
 #include "libtrain/plan/memory.h"
 #include "libtrain/plan/traffic.h"
 
@@ -21,22 +20,10 @@ std::map<std::string, std::int64_t> announced_traffic(const TrainerSetup& s, int
 
 }  // namespace
 
-std::int64_t announced_validation_bytes(const TrainerSetup& s) {
-  if (s.states.zero != 3) return 0;
-  const plan::UnitSet set(s.model, s.states.batch.data_ranks);
-  std::int64_t n = 0;
-  for (const auto& use : plan::leases_of(plan::evaluation_accesses(s.model))) n += (set.pieces - 1) * set.piece_of(use) * base::size_of(s.states.working);
-  return n;
-}
-
-std::string traffic_table(const TrainerSetup& s, const comm::Communicator& data, std::int64_t steps, std::int64_t validation_sequences) {
+std::string traffic_table(const TrainerSetup& s, const comm::Communicator& data, std::int64_t steps, const Validations& validations) {
   auto announced = announced_traffic(s, data.rank());
   for (auto& [name, bytes] : announced) bytes *= steps;
-  const auto d = s.states.batch.data_ranks;
-  if (validation_sequences > 0 && s.states.zero == 3) {
-    const auto micros = validation_sequences / s.micro.batch;
-    announced["all_gather"] += (micros + d - 1) / d * announced_validation_bytes(s);
-  }
+  for (const auto& t : plan::validation_traffic(s.model, s.states, validations.sequences)) announced[t.operation] += validations.count * t.bytes;
   std::string out = fmt::format("{:<24}{:>16}{:>16}{:>12}\n", "traffic (bytes sent)", "announced", "measured", "difference");
   for (const auto& [name, t] : data.ledger().totals()) {
     if (t.sent_bytes == 0 && announced.count(name) == 0) continue;

@@ -9,11 +9,12 @@
 
 namespace trainyard::engine {
 
-// Bytes that this rank sends on the data group in one validation micro-batch: the gathers of stage 3.
-std::int64_t announced_validation_bytes(const TrainerSetup& setup);
+struct Validations {
+  std::int64_t count = 0, sequences = 0;   // how many, and sequences of each
+};
 
 // A table: operation, announced, measured (since the ledger was reset), difference.
-std::string traffic_table(const TrainerSetup& setup, const comm::Communicator& data, std::int64_t steps, std::int64_t validation_sequences);
+std::string traffic_table(const TrainerSetup& setup, const comm::Communicator& data, std::int64_t steps, const Validations& validations);
 
 std::string plan_text(const TrainerSetup& setup, const std::string& output);
 

@@ -73,11 +73,12 @@ class Runner {
     bool stopped = false;
     while (step_ < config_.steps && !stopped) stopped = !one_step(result);
     finish_saving();
+    trainer_->complete_weights();
     result.code = step_ < config_.steps ? base::ExitCode::requeue : base::ExitCode::done;
     result.step = step_;
     result.checkpoint = saved_step_ >= 0 ? fmt::format("{}/step-{:08}", checkpoints_folder(config_), saved_step_) : "";
     result.memory_report = memory_report();
-    result.traffic_report = traffic_table(setup_.trainer, *world_.data, steps_done_, validations_done_ * config_.validation_sequences);
+    result.traffic_report = traffic_table(setup_.trainer, *world_.data, steps_done_, {validations_done_, config_.validation_sequences});
     if (world_.rank == 0 && steps_done_ > 0) write_report(result);
     return result;
   }
@@ -177,7 +178,7 @@ class Runner {
     std::vector<Record> all(static_cast<std::size_t>(world_.size));
     world_.control->all_gather(trainer_->exchange(), base::View::of(reinterpret_cast<const double*>(&mine), {record_width}),
                                base::View::of(reinterpret_cast<double*>(all.data()), {record_width * world_.size}));
-    trainer_->exchange().synchronize();
+    host_call_over(trainer_->exchange()).wait();
     return all;
   }
 

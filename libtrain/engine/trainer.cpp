@@ -3,6 +3,7 @@
 
 #include "kernels/finite/finite.h"
 #include "libtrain/base/error.h"
+#include "libtrain/engine/agreement.h"
 #include "libtrain/engine/loss_fold.h"
 #include "libtrain/plan/memory.h"
 #include "libtrain/tensor/gpu.h"
@@ -46,12 +47,16 @@ Trainer::Trainer(const TrainerSetup& setup, World& world, Batches& batches)
 
 Trainer::~Trainer() = default;
 
-bool Trainer::any_rank(bool mine) {
-  if (world_.size == 1) return mine;
-  std::int32_t flag = mine ? 1 : 0;
-  world_.control->all_reduce(exchange(), base::View::of(&flag, {1}), comm::Reduction::max);
-  exchange().synchronize();
-  return flag != 0;
+void Trainer::ask(bool mine) {
+  stop_ = mine ? 1 : 0;
+  if (world_.size == 1) return;
+  world_.control->all_reduce(exchange(), base::View::of(&stop_, {1}), comm::Reduction::max);
+  answered_ = host_call_over(exchange());
+}
+
+bool Trainer::any_rank_asked() {
+  context_->join(answered_);
+  return stop_ != 0;
 }
 
 void Trainer::load(std::int64_t completed, const plan::Action& action) {
@@ -97,8 +102,9 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
   results_->begin();
   for (const auto& action : program_) {
     switch (action.kind) {
+      case Kind::ask: ask(stop_now()); break;
       case Kind::agree:
-        if (!any_rank(stop_now())) break;
+        if (!any_rank_asked()) break;
         exchange().synchronize();
         return false;
       case Kind::load: load(completed, action); break;

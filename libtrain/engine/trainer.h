@@ -51,14 +51,17 @@ class Trainer {
   Trainer(const TrainerSetup& setup, World& world, Batches& batches);
   ~Trainer();
 
-  // Collective. `completed` is the number of optimizer steps begun so far. Before each turn `stop_now` is asked on every rank and the
-  // answers are joined: if any rank says yes the step is abandoned, no weight has changed, and the result is false. On a GPU the step has only been submitted when this
+  // Collective. `completed` is the number of optimizer steps begun so far. For each turn `stop_now` is asked on every rank (plan/schedule.h says when) and the
+  // answers are joined before it: if any rank says yes the step is abandoned, no weight has changed, and the result is false. On a GPU the step has only been submitted when this
   // returns: nothing inside it waits for the device, and at most two may be under way.
   bool begin_step(std::int64_t completed, const std::function<bool()>& stop_now);
   // The outcome of the oldest step begun and not finished; waits for it. After one that is not finite no later one has changed anything either.
   StepOutcome finish_step();
   int steps_under_way() const { return static_cast<int>(under_way_.size()); }
   bool lags() const { return compute_->on_gpu(); }   // is a step worth beginning before the one before is finished
+
+  // Collective. What the first pass of a next step would gather is gathered, so that each step's traffic is entered in the ledger, that of the last one too.
+  void complete_weights() { store_->complete_weights(); }
 
   // Mean loss over validation sequences [0, sequences), read in the same order every time. Collective.
   double validate(std::int64_t sequences);
@@ -89,7 +92,8 @@ class Trainer {
   void update(std::int64_t completed);
   void measure_on_device(const UnderWay& step, StepOutcome& outcome);
   double evaluate_micro(const model::MicroBatch& batch, std::int64_t& targets);
-  bool any_rank(bool mine);
+  void ask(bool mine);
+  bool any_rank_asked();
   std::string of_lowest_micro(std::int64_t micro, const std::string& finding);
 
   TrainerSetup setup_;
@@ -103,6 +107,8 @@ class Trainer {
   std::unique_ptr<params::ZeroStore> store_;
   std::vector<plan::Action> program_;
   std::optional<InFlight> in_flight_;
+  std::int32_t stop_ = 0;                           // does any rank ask to stop; known once answered_
+  tensor::Event answered_;
   std::vector<plan::Access> accesses_;
   std::vector<plan::Use> training_leases_, evaluation_leases_;
   model::Saved saved_;

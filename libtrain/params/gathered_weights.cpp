@@ -41,6 +41,7 @@ class GatheredWeights : public Weights {
     order_.clear();
     c_.exchange.wait(c_.compute.record());
   }
+  void complete() override {}
 
  private:
   struct Slot {

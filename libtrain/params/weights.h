@@ -18,7 +18,8 @@ class Weights {
   virtual void give_back(plan::Use use) = 0;
   virtual base::View whole(int unit) = 0;                           // [padded], valid between acquire and give_back
   virtual base::View own_piece(int unit) = 0;
-  virtual void pieces_changed() = 0;                                // after an update or a load: collective
+  virtual void pieces_changed() = 0;                                // after an update or a load: passes to come see the new pieces
+  virtual void complete() = 0;                                      // what a pass to come would gather of changed pieces is there: collective, waits
 };
 
 std::unique_ptr<Weights> make_whole_weights(StoreContext& context);

@@ -35,7 +35,8 @@ class ZeroStore : public ParameterStore {
 
   OptimizerStates& states() { return states_; }
   Weights& weights() { return *weights_; }
-  void pieces_loaded() { states_.pieces_loaded(*weights_); }
+  void pieces_loaded() { states_.pieces_loaded(*weights_), weights_->complete(); }
+  void complete_weights() { weights_->complete(); }   // collective: what the next pass would gather first is gathered
 
  protected:
   void acquire(plan::Use use) override { weights_->acquire(use); }

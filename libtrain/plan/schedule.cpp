@@ -5,6 +5,7 @@ namespace trainyard::plan {
 
 const char* name_of(Action::Kind kind) {
   switch (kind) {
+    case Action::Kind::ask: return "ask";
     case Action::Kind::agree: return "agree";
     case Action::Kind::load: return "load";
     case Action::Kind::forward: return "forward";
@@ -18,6 +19,7 @@ const char* name_of(Action::Kind kind) {
 
 std::vector<Action> one_stage(const BatchPlan& batch, int data_rank) {
   std::vector<Action> out;
+  out.push_back({Action::Kind::ask, 0, -1, -1});
   for (std::int64_t turn = 0; turn < batch.turns(); ++turn) {
     out.push_back({Action::Kind::agree, turn, -1, -1});
     const auto group = batch.group_of(data_rank, turn);
@@ -25,8 +27,12 @@ std::vector<Action> one_stage(const BatchPlan& batch, int data_rank) {
       out.push_back({Action::Kind::idle, turn, -1, -1});
       continue;
     }
-    for (auto m = batch.first_micro(group); m < batch.end_micro(group); ++m)
-      for (auto kind : {Action::Kind::load, Action::Kind::forward, Action::Kind::backward}) out.push_back({kind, turn, group, m});
+    for (auto m = batch.first_micro(group); m < batch.end_micro(group); ++m) {
+      out.push_back({Action::Kind::load, turn, group, m});
+      out.push_back({Action::Kind::forward, turn, group, m});
+      if (m + 1 == batch.end_micro(group) && turn + 1 < batch.turns()) out.push_back({Action::Kind::ask, turn + 1, -1, -1});
+      out.push_back({Action::Kind::backward, turn, group, m});
+    }
   }
   out.push_back({Action::Kind::reduce, -1, -1, -1});
   out.push_back({Action::Kind::update, -1, -1, -1});

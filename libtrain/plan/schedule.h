@@ -8,8 +8,10 @@
 
 namespace trainyard::plan {
 
-// The engine interprets the list; every rank's list has the same `agree` actions in the same order.
-//  agree     before a turn: stop requests of all ranks are joined; if there is one the step ends here and no weight has changed
+// The engine interprets the list; every rank's list has the same `ask` and `agree` actions in the same order.
+//  ask       stop requests of all ranks are joined for the turn named: before the backward that ends the turn before it, so that the answer does not queue behind that turn's
+//            reductions; for the first turn at its beginning
+//  agree     before a turn: the answer is there; if there was a request the step ends here and no weight has changed
 //  load      micro-batch `micro` of `group` is at hand
 //  forward, backward   of that micro-batch; the last backward of a group also issues the turn's reductions, which overlap with what follows
 //  idle      the ragged last turn on a rank without a group: it takes part in the collectives and contributes nothing
@@ -17,7 +19,7 @@ namespace trainyard::plan {
 //  update    losses and norm are agreed, weights change
 // Fields that do not apply are -1. Backward ascends in the micro-batch index.
 struct Action {
-  enum class Kind { agree, load, forward, backward, idle, reduce, update } kind;
+  enum class Kind { ask, agree, load, forward, backward, idle, reduce, update } kind;
   std::int64_t turn = -1, group = -1, micro = -1;
   bool operator==(const Action&) const = default;
 };

@@ -22,4 +22,7 @@ struct Traffic {
 // An ordered reduction costs a rank nothing in a turn in which it idles. Not included: the engine's control group (flags, losses, norms).
 std::vector<Traffic> step_traffic(const ModelConfig& model, const StateShape& shape, Reduction reduction, int data_rank);
 
+// One validation over `sequences`, a multiple of the micro-batch: only stage 3 sends anything, and every rank takes part in every round, also in a last one that is not full.
+std::vector<Traffic> validation_traffic(const ModelConfig& model, const StateShape& shape, std::int64_t sequences);
+
 }  // namespace trainyard::plan

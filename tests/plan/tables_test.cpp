@@ -53,6 +53,7 @@ TEST(Inventory, ParameterCounts) {
   const std::int64_t h = 12288;
   EXPECT_EQ(parameter_count(with_vocabulary("gpt3-175b", 51200)), 96 * (12 * h * h + 13 * h) + (51200 + 2048) * h + 2 * h);
   EXPECT_EQ(parameter_count(with_vocabulary("llama-8b", 128256)), 8030261248);
+  EXPECT_EQ(parameter_count(with_vocabulary("llama-1b", 128256)), 1235814400);   // the head is the token table
 }
 
 TEST(Inventory, LayoutHasAlignedStartsAndEqualPieces) {
@@ -101,7 +102,12 @@ TEST(Batch, EveryMicroOnceInAscendingOrder) {
       EXPECT_EQ(program.back().kind, Action::Kind::update);
       for (const auto& a : program) {
         turn += a.kind == Action::Kind::agree;   // every rank agrees before every turn
-        if (a.turn >= 0) {
+        if (a.kind == Action::Kind::ask) {
+          EXPECT_EQ(a.turn, turn + 1);
+          const auto& next = *(&a + 1);      // the last backward of the turn before; for the first turn there is none
+          EXPECT_EQ(next.kind, a.turn == 0 ? Action::Kind::agree : Action::Kind::backward);
+          EXPECT_TRUE(a.turn == 0 || next.micro == b.end_micro(b.group_of(r, turn)) - 1) << next.micro;
+        } else if (a.turn >= 0) {
           EXPECT_EQ(a.turn, turn);
         }
         idle += a.kind == Action::Kind::idle;
@@ -174,6 +180,21 @@ TEST(Traffic, IdleRanksSendNothingInAnOrderedTurnAndTiedTablesCountTwice) {
   EXPECT_EQ(first[0].bytes, 2 * 2 * set.piece_total_uses() * 4);
   EXPECT_EQ(last[0].bytes, 1 * 2 * set.piece_total_uses() * 4);
   EXPECT_EQ(first[0].calls, last[0].calls);
+}
+
+// Each validation is rounded up to whole rounds of the ranks by itself.
+TEST(Traffic, AValidationIsRoundsOfEveryRank) {
+  const auto m = with_vocabulary("llama-nano", 256);
+  const StateShape shape{3, base::DType::f32, base::DType::f32, {8, 2, 1, 3}, 2};
+  const UnitSet set(m, 3);
+  const auto round = 2 * set.piece_total() * 4;
+  const auto sent = [&](std::int64_t sequences) { return bytes_of(validation_traffic(m, shape, sequences)); };
+  EXPECT_EQ(sent(2), round);
+  EXPECT_EQ(sent(6), round);
+  EXPECT_EQ(sent(8), 2 * round);
+  auto other = shape;
+  other.zero = 2;
+  EXPECT_EQ(bytes_of(validation_traffic(m, other, 8)), 0);
 }
 
 TEST(Flops, EquationOfTheReference) {
