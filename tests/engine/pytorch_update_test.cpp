@@ -1,0 +1,161 @@
+// The engine's whole update against PyTorch (golden files of tests/golden/engine_update.py): forty steps through engine::Trainer, with no number at its default.
+#include "libtrain/comm/threads.h"
+#include "libtrain/data/shard_writer.h"
+#include "libtrain/engine/trainer.h"
+#include "tests/scratch.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <mutex>
+
+namespace trainyard {
+namespace {
+
+using nlohmann::json;
+
+json golden_file(const std::string& name) {
+  std::ifstream in(std::string(TRAINYARD_GOLDEN_FOLDER) + "/" + name + ".json");
+  return json::parse(in);
+}
+
+engine::TrainerSetup setup_of(const json& page, base::DType dtype, int zero, int ranks) {
+  const auto& m = page["model"];
+  const auto& r = page["run"];
+  engine::TrainerSetup s;
+  const bool layer = m["norm"] == "layer";
+  s.model.layers = m["layers"], s.model.hidden = m["hidden"], s.model.heads = m["heads"], s.model.kv_heads = m["kv_heads"], s.model.ffn = m["ffn"];
+  s.model.vocabulary = m["vocabulary"], s.model.context = m["context"], s.model.biases = m["biases"], s.model.tied = m["tied"];
+  s.model.norm = layer ? plan::Norm::layer : plan::Norm::rms;
+  s.model.positions = layer ? plan::Positions::learned : plan::Positions::rotary;
+  s.model.activation = layer ? plan::Activation::gelu_tanh : plan::Activation::swiglu;
+  s.model.norm_epsilon = m["norm_epsilon"], s.model.rotary_base = m["rotary_base"];
+  s.states.zero = zero, s.states.working = dtype;
+  s.states.batch = {r["global_batch"], r["micro_batch"], 1, ranks};
+  s.micro.batch = r["micro_batch"], s.micro.sequence = r["sequence"], s.micro.dtype = dtype;
+  s.learning_rate = {"cosine", r["learning_rate"], r["final_learning_rate"], r["warmup_steps"], 0, r["steps"]};
+  s.beta1 = r["beta1"], s.beta2 = r["beta2"], s.epsilon = r["epsilon"], s.weight_decay = r["weight_decay"], s.clip = r["clip"], s.seed = r["seed"];
+  return s;
+}
+
+// The text of the script, as one shard.
+data::SetIndex write_text(const std::string& folder) {
+  const auto bytes = data::make_tokenizer("bytes");
+  data::SetIndex index;
+  index.vocabulary = bytes->vocabulary(), index.end_of_document = bytes->end_of_document();
+  data::ShardWriter writer(folder, "train", *bytes, 1 << 20);
+  for (int d = 0; d < 220; ++d) {
+    std::vector<std::int32_t> document;
+    for (int i = 0; i < 9 + d * 7 % 23; ++i) document.push_back(32 + (d * 11 + (1 + d % 3) * i) % 40);
+    document.push_back(bytes->end_of_document());
+    writer.add(document);
+  }
+  index.train = writer.finish();
+  return index;
+}
+
+using Weights = std::vector<std::vector<float>>;   // master values, whole units
+
+struct Run {
+  std::vector<engine::StepOutcome> outcomes;
+  std::map<int, Weights> weights;                   // after how many steps; 0: before the first
+};
+
+Run train(const json& page, base::DType dtype, int zero, int ranks, const std::string& folder, const data::SetIndex& index) {
+  const auto setup = setup_of(page, dtype, zero, ranks);
+  Run run;
+  std::mutex mutex;
+  comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
+    auto world = ranks == 1 ? engine::solo_world() : engine::make_world("threads", rank, ranks, [&](std::string group) { return threads.communicator(rank, group); });
+    data::WindowDataset text(folder, index, index.train, setup.micro.sequence, data::DocumentMask::on, data::Order::as_stored, 1);
+    engine::Batches batches(text, nullptr, setup.states.batch, rank);
+    engine::Trainer trainer(setup, world, batches);
+    trainer.store().initialize(setup.seed);
+    const auto keep = [&](int step) {
+      std::lock_guard lock(mutex);
+      auto& all = run.weights[step];
+      all.resize(static_cast<std::size_t>(trainer.context().units()));
+      for (int u = 0; u < trainer.context().units(); ++u) {
+        const auto& layout = trainer.context().layout(u);
+        auto& unit = all[static_cast<std::size_t>(u)];
+        unit.resize(static_cast<std::size_t>(layout.padded));
+        std::copy_n(trainer.store().states().master_piece(u).ptr<float>(), layout.piece, unit.begin() + rank * layout.piece);
+      }
+    };
+    keep(0);
+    const auto& shown = page["parameters"].begin().value()["shown"];
+    for (int step = 1; step <= page["run"]["steps"].get<int>(); ++step) {
+      ASSERT_TRUE(trainer.begin_step(step - 1, [] { return false; }));
+      const auto outcome = trainer.finish_step();
+      if (rank == 0) run.outcomes.push_back(outcome);
+      if (std::any_of(shown.begin(), shown.end(), [&](const json& row) { return row[0] == step; })) keep(step);
+    }
+  });
+  return run;
+}
+
+// How far numbers may be from float64's. Weights: `rounding` times what rounding makes of PyTorch's float32 run, `way` of the way they went, and `least`.
+struct Tolerance {
+  double loss, norm, rounding, way, least;
+};
+
+void compare_parameters(const json& page, const Run& run, const Tolerance& tolerance, const std::string& where) {
+  const plan::UnitSet set(setup_of(page, base::DType::f32, 0, 1).model, 1);
+  std::size_t seen = 0;
+  for (std::size_t u = 0; u < set.units.size(); ++u)
+    for (std::size_t p = 0; p < set.units[u].parameters.size(); ++p, ++seen) {
+      const auto& parameter = set.units[u].parameters[p];
+      const auto& golden = page["parameters"][parameter.name];
+      EXPECT_EQ(parameter.decay, golden["decays"].get<bool>()) << parameter.name;
+      const auto at = set.layouts[u].offsets[p], n = parameter.count();
+      const float* before = run.weights.at(0)[u].data() + at;
+      for (const auto& row : golden["shown"]) {
+        const float* now = run.weights.at(row[0].get<int>())[u].data() + at;
+        double sum = 0, way = 0;
+        for (std::int64_t i = 0; i < n; ++i) sum += now[i], way += std::pow(static_cast<double>(now[i]) - before[i], 2);
+        const auto what = fmt::format("{}: {} after {} steps", where, parameter.name, row[0].get<int>());
+        const double allowed = tolerance.rounding * golden["error_float32"].get<double>() + tolerance.way * row[2].get<double>() + tolerance.least;
+        EXPECT_NEAR(std::sqrt(way), row[2].get<double>(), allowed) << what << ", the way it went";
+        EXPECT_NEAR(sum, row[1].get<double>(), allowed * std::sqrt(static_cast<double>(n))) << what << ", its sum";
+        EXPECT_NEAR(now[0], row[3].get<double>(), allowed) << what << ", its first value";
+        EXPECT_NEAR(now[n - 1], row[4].get<double>(), allowed) << what << ", its last value";
+      }
+    }
+  EXPECT_EQ(seen, page["parameters"].size());
+}
+
+void compare(const json& page, const Run& run, const Tolerance& tolerance, const std::string& where) {
+  ASSERT_EQ(run.outcomes.size(), page["steps"].size());
+  for (std::size_t s = 0; s < run.outcomes.size(); ++s) {
+    const auto& want = page["steps"][s];
+    const auto& got = run.outcomes[s];
+    EXPECT_NEAR(got.loss, want[0].get<double>(), tolerance.loss * got.loss) << where << ", step " << s + 1;
+    EXPECT_NEAR(got.gradient_norm, want[1].get<double>(), tolerance.norm * got.gradient_norm) << where << ", step " << s + 1;
+    EXPECT_EQ(got.targets, want[2].get<std::int64_t>()) << where << ", step " << s + 1;
+    EXPECT_NEAR(got.learning_rate, want[3].get<double>(), 1e-11) << where << ", step " << s + 1;
+  }
+  compare_parameters(page, run, tolerance, where);
+}
+
+void parity(const std::string& name, base::DType dtype, const Tolerance& tolerance) {
+  const auto page = golden_file(name);
+  const testing::Scratch scratch;
+  const auto index = write_text(scratch.path);
+  const auto alone = train(page, dtype, 0, 1, scratch.path, index), cut = train(page, dtype, 3, 2, scratch.path, index);
+  compare(page, alone, tolerance, fmt::format("{} {} ZeRO 0", name, base::name_of(dtype)));
+  compare(page, cut, tolerance, fmt::format("{} {} ZeRO 3", name, base::name_of(dtype)));
+}
+
+constexpr Tolerance f32{2e-6, 2e-5, 20, 0, 1e-6};
+constexpr Tolerance bf16{5e-3, 5e-2, 0, 0.1, 1e-3};   // least: the gradient of a key bias is nothing but rounding
+
+TEST(PyTorchUpdate, LayerNormF32) { parity("update-layer", base::DType::f32, f32); }
+TEST(PyTorchUpdate, RmsNormF32) { parity("update-rms", base::DType::f32, f32); }
+TEST(PyTorchUpdate, LayerNormBf16) { parity("update-layer", base::DType::bf16, bf16); }
+TEST(PyTorchUpdate, RmsNormBf16) { parity("update-rms", base::DType::bf16, bf16); }
+
+}  // namespace
+}  // namespace trainyard
