@@ -1,6 +1,8 @@
 // The log on spdlog's stderr sink.
 #include "libtrain/base/log.h"
 
+#include "libtrain/base/text.h"
+
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -37,7 +39,7 @@ void configure_log(const std::string& program, int rank, LogLevel level) {
 
 void log_line(LogLevel level, const std::string& line) {
   const char* prefix = level == LogLevel::warning ? "warning: " : level == LogLevel::error ? "error: " : "";
-  logger().log(native(level), "{}{}", prefix, line);
+  logger().log(native(level), "{}{}", prefix, printable(line));
 }
 
 }  // namespace trainyard::base

@@ -1,4 +1,4 @@
-// Log: plain lines on stderr. stdout belongs to the product.
+// Log: plain lines on stderr, printable (base/text.h). stdout belongs to the product.
 #pragma once
 
 #include <fmt/format.h>

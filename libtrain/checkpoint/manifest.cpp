@@ -36,7 +36,7 @@ template <class T> T hex_of(Object& o, const std::string& key) { return hex_of<T
 constexpr std::string_view seal_before = ",\n \"crc32c_of_the_above\": \"", seal_after = "\"\n}\n";
 
 std::string sealed(const json& j) {
-  auto text = j.dump(1);
+  auto text = j.dump(1, ' ', false, json::error_handler_t::replace);   // a name that is not UTF-8 must not stop a save
   text.erase(text.size() - 2);   // "\n}"
   return text + std::string(seal_before) + hex32(base::crc32c(text.data(), text.size())) + std::string(seal_after);
 }

@@ -15,7 +15,7 @@ namespace trainyard::tools {
 // base::Error prints "name: what" and "  try: hint" on stderr and gives its code; anything else asks for a report and is 1. A closed stdout is no error.
 int guarded(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body);
 
-// Writes to stdout at once. False when the reader went away, which is no error; EnvironmentError where there is no space.
+// Writes to stdout at once; on a terminal what it may show (base/text.h), elsewhere the very bytes. False when the reader went away, which is no error; EnvironmentError where there is no space.
 bool print(std::string_view text);
 
 // The same for the error side alone: prints it, returns its code.

@@ -1,5 +1,6 @@
 // inspect: says what a checkpoint, a run, a shard set, a plan or a profile is, and with --verify whether every byte of it is right.
 #include "libtrain/base/error.h"
+#include "libtrain/base/text.h"
 #include "libtrain/checkpoint/view.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
@@ -36,7 +37,7 @@ int main(int argc, char** argv) {
     };
     if (make_view) checkpoint::make_view(path);
     const auto report = inspect::report_on(path, options);
-    const auto text = as_json ? report.json.dump(2) + "\n" : report.text;
+    const auto text = as_json ? report.json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n" : base::printable(report.text);
     tools::print(text);
     return base::ExitCode::done;
   });

@@ -55,7 +55,7 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
   const auto result = engine::run(config, world, signals, listener, launch.ranks_on_node());
   if (world.rank != 0) return result.code;
   progress.reset();
-  if (!result.checkpoint.empty()) fmt::print("{}\n", result.checkpoint);
+  if (!result.checkpoint.empty()) tools::print(result.checkpoint + "\n");
   if (switches.memory_report) fmt::print("{}\n{}", result.memory_report, result.traffic_report);
   if (result.code == base::ExitCode::requeue) base::log_info("stopped after step {} of {} with a checkpoint; run the same command again to go on (exit 75)", result.step, config.steps);
   return result.code;
