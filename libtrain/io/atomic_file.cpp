@@ -3,15 +3,15 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/base/log.h"
 #include "libtrain/io/system_error.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
+#include <cstdio>
 #include <filesystem>
-#include <linux/fs.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace trainyard::io {
@@ -44,14 +44,27 @@ void rename_path(const std::string& from, const std::string& to) {
 }
 
 bool exchange_paths(const std::string& a, const std::string& b) {
-#if defined(SYS_renameat2) && defined(RENAME_EXCHANGE)
-  return ::syscall(SYS_renameat2, AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0;
-#else
-  return false;
-#endif
+  return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0;
 }
 
 bool ends_partial(const std::string& name) { return std::string_view(name).ends_with(partial_suffix); }
+
+// What publish_folder calls the predecessor until it is removed.
+const std::string replaced_suffix = ".replaced" + std::string(partial_suffix);
+
+bool is_there(const std::string& path) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(path, error));
+}
+
+// Gives NAME back to what was called NAME.replaced.partial when its replacement was cut short. False: there was nothing to give back.
+bool give_name_back(const std::string& final_path) {
+  const auto old = final_path + replaced_suffix;
+  if (!is_there(old) || is_there(final_path)) return false;
+  rename_durably(old, final_path);
+  base::log_warning("{} has its name back: a writer that was to replace it was interrupted", final_path);
+  return true;
+}
 
 std::string without_slashes(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
@@ -90,10 +103,41 @@ void write_file(const std::string& path, std::string_view content) {
 
 std::string read_file(const std::string& path, std::int64_t largest) { return base::read_file(path, largest); }
 
-void make_folders(const std::string& path) {
+void make_folders(const std::string& given) {
+  const auto path = without_slashes(given);
   std::error_code error;
+  std::vector<std::string> made;   // innermost first
+  for (auto folder = path; !is_there(folder); folder = parent_of(folder)) made.push_back(folder);
   fs::create_directories(path, error);
   if (error) throw_cannot_write("create the folder", path, error.value());
+  for (const auto& folder : made)
+    if (const auto above = parent_of(folder); ::access(above.c_str(), R_OK) == 0) sync_folder(above);   // what may not be read cannot be opened for syncing
+}
+
+void require_folder_or_nothing(const std::string& path) {
+  std::error_code error;
+  const auto status = fs::symlink_status(path, error);
+  if (status.type() == fs::file_type::not_found) return;
+  if (error) throw_cannot_read("look at", path, error.value());
+  const auto target = fs::status(path, error);
+  if (status.type() == fs::file_type::symlink && target.type() == fs::file_type::not_found)
+    throw base::InputError(fmt::format("{} is a link to {}, which is not there", path, fs::read_symlink(path, error).string()), "is its disk mounted on this machine? To begin anew, remove the link");
+  if (target.type() == fs::file_type::none) throw_cannot_read("look at", path, error.value());
+  if (target.type() != fs::file_type::directory) throw base::InputError(fmt::format("{} is no folder", path), "move it away, or choose another folder");
+  const fs::directory_iterator list(path, error);
+  if (error) throw_cannot_read("list", path, error.value());
+}
+
+std::string free_name(const std::string& wanted) {
+  auto name = wanted;
+  for (int n = 2; is_there(name); ++n) name = fmt::format("{}.{}", wanted, n);
+  return name;
+}
+
+void rename_durably(const std::string& from, const std::string& to) {
+  rename_path(from, to);
+  sync_folder(parent_of(to));
+  if (parent_of(from) != parent_of(to)) sync_folder(parent_of(from));
 }
 
 void sync_folder(const std::string& path) { sync_path(path, O_RDONLY | O_DIRECTORY); }
@@ -123,14 +167,8 @@ void remove_tree(const std::string& given) {
 }
 
 void publish_folder(const std::string& partial, const std::string& final_path) {
-  std::error_code error;
-  const bool exists = fs::exists(fs::symlink_status(final_path, error));
-  if (!exists) {
-    rename_path(partial, final_path);
-    sync_folder(parent_of(final_path));
-    return;
-  }
-  const auto old = final_path + ".replaced" + std::string(partial_suffix);
+  if (!is_there(final_path)) return rename_durably(partial, final_path);
+  const auto old = final_path + replaced_suffix;
   remove_all(old);
   if (exchange_paths(partial, final_path)) {
     rename_path(partial, old);
@@ -150,17 +188,32 @@ std::vector<std::string> remove_stale_partials(const std::string& folder) {
     if (ends_partial(it->path().filename().string())) names.push_back(it->path().filename().string());
   if (error) throw_cannot_read("list", folder, error.value());
   std::sort(names.begin(), names.end());
+  std::erase_if(names, [&](const std::string& name) {
+    return name.ends_with(replaced_suffix) && give_name_back(folder + "/" + name.substr(0, name.size() - replaced_suffix.size()));
+  });
   for (const auto& name : names) remove_all(folder + "/" + name);
   return names;
 }
 
-AtomicFolder::AtomicFolder(std::string final_path, Existing existing) : final_(without_slashes(std::move(final_path))) {
+AtomicFolder::AtomicFolder(std::string final_path, Existing existing) : final_(without_slashes(std::move(final_path))), existing_(existing) {
   partial_ = final_ + std::string(partial_suffix);
   std::error_code error;
-  if (existing == Existing::refuse && fs::exists(fs::symlink_status(final_, error)))
-    throw base::UsageError(fmt::format("{} exists already", final_), "give another place, or --force to replace it");
-  remove_all(partial_);
+  if (is_there(partial_) && !fs::is_directory(fs::symlink_status(partial_, error))) remove_all(partial_);
+  require_free();
   make_folders(partial_);
+  lock_.emplace(partial_, "wait until it has ended, or give another place");
+  try {
+    if (give_name_back(final_)) require_free();
+    for (const auto& entry : fs::directory_iterator(partial_))
+      if (entry.path().filename() != lock_name) remove_all(entry.path().string());
+  } catch (...) {
+    fs::remove_all(partial_, error);
+    throw;
+  }
+}
+
+void AtomicFolder::require_free() const {
+  if (existing_ == Existing::refuse && is_there(final_)) throw base::UsageError(fmt::format("{} exists already", final_), "give another place, or --force to replace it");
 }
 
 AtomicFolder::~AtomicFolder() {
@@ -170,9 +223,12 @@ AtomicFolder::~AtomicFolder() {
 }
 
 void AtomicFolder::publish() {
+  require_free();
   sync_folder(partial_);
   publish_folder(partial_, final_);
   published_ = true;
+  std::error_code error;
+  fs::remove(fs::path(final_) / lock_name, error);   // whoever opened it before finds that it has no name any more
 }
 
 }  // namespace trainyard::io

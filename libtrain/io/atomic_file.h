@@ -1,7 +1,10 @@
 // Files and folders that are whole or not there: temporary name, sync, rename, sync of the folder.
 #pragma once
 
+#include "libtrain/io/folder_lock.h"
+
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,7 +23,7 @@ void write_file(const std::string& path, std::string_view content);
 // The whole regular file as text (base/read_file.h).
 std::string read_file(const std::string& path, std::int64_t largest = std::int64_t{1} << 30);
 
-void make_folders(const std::string& path);      // with parents; nothing to do when it exists
+void make_folders(const std::string& path);      // with parents, all durable; nothing to do when it exists
 void sync_folder(const std::string& path);       // makes names that were created or renamed in it durable
 void sync_file(const std::string& path);
 std::int64_t file_size(const std::string& path); // -1 when there is no such regular file
@@ -30,19 +33,26 @@ std::string parent_of(const std::string& path);  // "." when there is none
 // interrupted removal never looks like something whole.
 void remove_tree(const std::string& path);
 
+// InputError unless `path` is a folder that can be listed, or is not there at all: something else, a link to nothing (whose disk may not be mounted), no permission.
+void require_folder_or_nothing(const std::string& path);
+
+std::string free_name(const std::string& wanted);                    // `wanted`, or the first of `wanted`.2, `wanted`.3 ... that is not there
+void rename_durably(const std::string& from, const std::string& to); // and syncs the folders of both
+
 // Puts the folder `partial` in the place of `final_path`. Without a predecessor this is a rename; an existing one is exchanged in one
-// step (two renames where the file system has no exchange) and then removed. Syncs the parent.
+// step and then removed. Where the file system has no exchange it takes two renames, and what lay there is called NAME.replaced.partial between them:
+// remove_stale_partials and AtomicFolder give it its name back if the writer died just then. Syncs the parent.
 void publish_folder(const std::string& partial, const std::string& final_path);
 
-// Removes every entry of `folder` whose name ends in ".partial"; returns their names. An absent folder is an empty one.
+// Removes every entry of `folder` whose name ends in ".partial", but for what publish_folder has to give back; returns their names. An absent folder is an empty one.
 std::vector<std::string> remove_stale_partials(const std::string& folder);
 
 enum class Existing { refuse, replace };
 
-// A folder under construction: NAME.partial until publish() renames it to NAME. Left unpublished it is removed by the destructor.
+// A folder under construction: NAME.partial until publish() renames it to NAME. Left unpublished it is removed by the destructor. It is locked (FolderLock) until then.
 class AtomicFolder {
  public:
-  // Removes a stale NAME.partial and creates an empty one, parents included. refuse: UsageError when NAME exists.
+  // Empties a stale NAME.partial or creates it, parents included. refuse: UsageError when NAME exists, now or in publish(). EnvironmentError while another process writes it.
   AtomicFolder(std::string final_path, Existing existing);
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;
@@ -53,7 +63,11 @@ class AtomicFolder {
   void publish();                                        // files must be closed and synced; syncs both folders
 
  private:
+  void require_free() const;
+
   std::string final_, partial_;
+  Existing existing_;
+  std::optional<FolderLock> lock_;
   bool published_ = false;
 };
 

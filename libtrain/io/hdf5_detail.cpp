@@ -88,10 +88,9 @@ Id object_id(std::int64_t id) { return Id(id, [](std::int64_t i) { return H5Oclo
 Id type_id(std::int64_t id) { return Id(id, [](std::int64_t i) { return H5Tclose(i); }); }
 Id space_id(std::int64_t id) { return Id(id, [](std::int64_t i) { return H5Sclose(i); }); }
 
-Id links_with_groups() {
-  auto list = property_list(H5P_LINK_CREATE);
-  H5Pset_create_intermediate_group(list.get(), 1);
-  return list;
+std::string group_of(const std::string& name) {
+  const auto slash = name.rfind('/');
+  return slash == std::string::npos ? "" : name.substr(0, slash);
 }
 
 }  // namespace trainyard::io::hdf5

@@ -45,7 +45,8 @@ Id group_id(std::int64_t id);
 Id object_id(std::int64_t id);
 Id type_id(std::int64_t id);
 Id space_id(std::int64_t id);
-// Creates the groups above a new object.
-Id links_with_groups();
+
+// The group that an object lies in; "" for the root.
+std::string group_of(const std::string& name);
 
 }  // namespace trainyard::io::hdf5

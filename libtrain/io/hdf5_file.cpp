@@ -62,12 +62,14 @@ void Hdf5File::close() {
   if (H5Fclose(std::exchange(id_, -1)) < 0) fail(writing_, path_, "close the HDF5 file");
 }
 
+// The library would make groups in between by itself, but with the time of day in them.
 void Hdf5File::make_group(const std::string& name) {
   be_quiet();
   if (exists(name)) return;
+  make_group(group_of(name));
   const auto creation = property_list(H5P_GROUP_CREATE);
   H5Pset_obj_track_times(creation.get(), false);
-  const auto group = group_id(H5Gcreate2(id_, name.c_str(), links_with_groups().get(), creation.get(), H5P_DEFAULT));
+  const auto group = group_id(H5Gcreate2(id_, name.c_str(), H5P_DEFAULT, creation.get(), H5P_DEFAULT));
   if (!group) fail(writing_, path_, "create the group " + name);
 }
 
@@ -103,7 +105,8 @@ std::int64_t Hdf5File::create_dataset(const std::string& name, base::DType dtype
   H5Pset_obj_track_times(create.get(), false);  // equal content gives equal bytes
   H5Pset_alloc_time(create.get(), H5D_ALLOC_TIME_EARLY);
   H5Pset_fill_time(create.get(), H5D_FILL_TIME_NEVER);
-  const auto dataset = dataset_id(H5Dcreate2(id_, name.c_str(), type.get(), space.get(), links_with_groups().get(), create.get(), H5P_DEFAULT));
+  make_group(group_of(name));
+  const auto dataset = dataset_id(H5Dcreate2(id_, name.c_str(), type.get(), space.get(), H5P_DEFAULT, create.get(), H5P_DEFAULT));
   if (!dataset) fail(writing_, path_, "create the dataset " + name);
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return -1;
   const auto offset = H5Dget_offset(dataset.get());

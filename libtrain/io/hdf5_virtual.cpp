@@ -78,7 +78,8 @@ void Hdf5File::create_virtual(const std::string& name, base::DType dtype, const 
     }
   }
   const auto space = space_of(shape);
-  const auto dataset = dataset_id(H5Dcreate2(id_, name.c_str(), type.get(), space.get(), links_with_groups().get(), create.get(), H5P_DEFAULT));
+  make_group(group_of(name));
+  const auto dataset = dataset_id(H5Dcreate2(id_, name.c_str(), type.get(), space.get(), H5P_DEFAULT, create.get(), H5P_DEFAULT));
   if (!dataset) fail(writing_, path_, "create the virtual dataset " + name);
 }
 

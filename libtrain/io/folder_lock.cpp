@@ -1,0 +1,93 @@
+// The lock on fcntl's locks of open file descriptions.
+#include "libtrain/io/folder_lock.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/log.h"
+#include "libtrain/io/system_error.h"
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <ctime>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+namespace trainyard::io {
+
+namespace {
+
+// 0 or the system's reason. Kernels and file systems without locks of open files have at least those of processes.
+int lock_whole(int file) {
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  if (::fcntl(file, F_OFD_SETLK, &whole) == 0) return 0;
+  if (errno != EINVAL) return errno;
+  return ::fcntl(file, F_SETLK, &whole) == 0 ? 0 : errno;
+}
+
+std::string own_name() {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  const auto now = std::time(nullptr);
+  std::tm utc{};
+  ::gmtime_r(&now, &utc);
+  std::array<char, 32> since{};
+  std::strftime(since.data(), since.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  const char* job = std::getenv("SLURM_JOB_ID");
+  return fmt::format("process {} on {}{}, since {}", ::getpid(), host.data(), job == nullptr ? "" : fmt::format(", Slurm job {}", job), since.data());
+}
+
+// Its holder writes it just after taking the lock.
+std::string holder_in(int file) {
+  std::array<char, 512> text{};
+  for (int tries = 0; tries < 20; ++tries) {
+    const auto n = ::pread(file, text.data(), text.size(), 0);
+    const std::string line(text.data(), n > 0 ? static_cast<std::size_t>(n) : 0);
+    if (line.ends_with('\n')) return line.substr(0, line.find('\n'));
+    ::usleep(10000);
+  }
+  return "another process, which has not said who it is";
+}
+
+}  // namespace
+
+FolderLock::FolderLock(const std::string& folder, const std::string& advice) : folder_(folder), path_(folder + "/" + lock_name) {
+  for (int tries = 0; tries < 100; ++tries)
+    if (take(advice)) return;
+  throw base::EnvironmentError(fmt::format("{} appears and vanishes: others work on this folder", path_), advice);
+}
+
+bool FolderLock::take(const std::string& advice) {
+  file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (file_ < 0) throw_cannot_write("lock", path_, errno);
+  if (const int reason = lock_whole(file_); reason != 0) {
+    const bool held = reason == EAGAIN || reason == EACCES;
+    const auto holder = held ? holder_in(file_) : std::string();
+    ::close(std::exchange(file_, -1));
+    if (held) throw base::EnvironmentError(fmt::format("{} is in use by {}", folder_, holder), advice);
+    base::log_warning("{} has no locks ({}): that no other process writes there is not checked", folder_, std::generic_category().message(reason));
+    return true;
+  }
+  struct stat held {}, named {};
+  if (::fstat(file_, &held) != 0 || ::stat(path_.c_str(), &named) != 0 || held.st_dev != named.st_dev || held.st_ino != named.st_ino) {
+    ::close(std::exchange(file_, -1));
+    return false;
+  }
+  const auto line = own_name() + "\n";
+  // Synced, because another machine shall read it. Where nothing more can be written the lock holds all the same.
+  if (::ftruncate(file_, 0) != 0 || ::pwrite(file_, line.data(), line.size(), 0) < 0 || ::fsync(file_) != 0)
+    base::log_debug("{} does not say who holds it: {}", path_, std::generic_category().message(errno));
+  return true;
+}
+
+FolderLock::~FolderLock() {
+  if (file_ < 0) return;
+  if (::ftruncate(file_, 0) != 0) base::log_debug("{} keeps its text", path_);
+  ::close(file_);
+}
+
+}  // namespace trainyard::io

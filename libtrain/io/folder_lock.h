@@ -1,0 +1,28 @@
+// FolderLock: a folder has one writer, on whatever machine, and a writer that died holds nothing.
+#pragma once
+
+#include <string>
+
+namespace trainyard::io {
+
+inline constexpr const char* lock_name = "lock";
+
+// A write lock of fcntl on FOLDER/lock. The kernel, or on a shared folder the file server, gives it up when its holder ends, however that was. It belongs to the open file, not to
+// the process, so that no other piece of code loses it by closing the file, and two holders in one process exclude each other too. The file says in a sentence who holds the lock;
+// it is empty when nobody does. It may be removed by its holder: who had opened it before notices.
+// A file system without locks: a warning, and nothing is held.
+class FolderLock {
+ public:
+  // Does not wait. EnvironmentError, naming host, process, Slurm job and since when, while somebody else holds it; `advice` is its hint. The folder must exist.
+  FolderLock(const std::string& folder, const std::string& advice);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+
+ private:
+  bool take(const std::string& advice);   // false: somebody removed the file meanwhile
+
+  std::string folder_, path_;
+  int file_ = -1;
+};
+
+}  // namespace trainyard::io

@@ -1,0 +1,122 @@
+// One writer for a folder: among threads, processes and stale leftovers; and what an interrupted replacement leaves.
+#include "libtrain/io/folder_lock.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/io/atomic_file.h"
+#include "tests/scratch.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using trainyard::testing::Scratch;
+using trainyard::testing::slurp;
+using trainyard::testing::spit;
+
+namespace io = trainyard::io;
+namespace fs = std::filesystem;
+using trainyard::base::EnvironmentError;
+using trainyard::base::UsageError;
+
+namespace {
+
+std::string refusal(const std::string& folder) {
+  try {
+    io::FolderLock lock(folder, "wait");
+    return "";
+  } catch (const EnvironmentError& e) {
+    EXPECT_EQ(e.hint(), "wait");
+    return e.what();
+  }
+}
+
+// A process that holds the lock and sleeps; returns when it does.
+pid_t holder(const std::string& folder) {
+  int ready[2];
+  EXPECT_EQ(::pipe(ready), 0);
+  const auto pid = ::fork();
+  if (pid == 0) {
+    ::alarm(30);
+    ::setenv("SLURM_JOB_ID", "4711", 1);
+    io::FolderLock lock(folder, "wait");
+    [[maybe_unused]] const auto n = ::write(ready[1], "x", 1);
+    for (;;) ::pause();
+  }
+  char c = 0;
+  ::close(ready[1]);
+  EXPECT_EQ(::read(ready[0], &c, 1), 1);
+  ::close(ready[0]);
+  return pid;
+}
+
+}  // namespace
+
+TEST(FolderLock, NamesItsHolderAndDiesWithIt) {
+  Scratch s;
+  const auto pid = holder(s.path);
+  const auto message = refusal(s.path);
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  for (const auto& part : {s.path, "process " + std::to_string(pid), std::string(host), std::string("Slurm job 4711")}) EXPECT_NE(message.find(part), std::string::npos) << message;
+  // Looking at it takes nothing from the holder.
+  EXPECT_NE(slurp(s.path + "/lock").find("4711"), std::string::npos);
+  EXPECT_NE(refusal(s.path), "");
+  ::kill(pid, SIGKILL);
+  ::waitpid(pid, nullptr, 0);
+  EXPECT_EQ(refusal(s.path), "");
+  EXPECT_EQ(slurp(s.path + "/lock"), "") << "who has gone is still named";
+}
+
+TEST(FolderLock, TwoInOneProcessExcludeEachOther) {
+  Scratch s;
+  {
+    io::FolderLock lock(s.path, "wait");
+    EXPECT_NE(refusal(s.path), "");
+    // A lock of the process would be lost by closing the file anywhere in it.
+    ::close(::open((s.path + "/lock").c_str(), O_RDONLY));
+    EXPECT_NE(refusal(s.path), "");
+  }
+  EXPECT_EQ(refusal(s.path), "");
+}
+
+TEST(FolderLock, AFolderUnderConstructionHasOneWriter) {
+  Scratch s;
+  const auto name = s.path + "/set";
+  {
+    io::AtomicFolder first(name, io::Existing::refuse);
+    spit(first.path() + "/x", "1");
+    EXPECT_THROW(io::AtomicFolder(name, io::Existing::replace), EnvironmentError);
+    EXPECT_EQ(slurp(name + ".partial/x"), "1") << "the second writer removed what the first one wrote";
+    first.publish();
+  }
+  EXPECT_EQ(std::distance(fs::directory_iterator(name), {}), 1) << "the lock stays in what was published";
+  // Whoever publishes first wins; the other was told to refuse.
+  io::AtomicFolder late(s.path + "/other", io::Existing::refuse);
+  fs::create_directory(s.path + "/other");
+  EXPECT_THROW(late.publish(), UsageError);
+}
+
+TEST(AtomicFolder, AnInterruptedReplacementIsUndone) {
+  Scratch s;
+  const auto name = s.path + "/set";
+  const auto interrupt = [&] {
+    fs::create_directory(name + ".replaced.partial");
+    spit(name + ".replaced.partial/old", "1");
+    fs::create_directory(name + ".partial");
+  };
+  interrupt();
+  EXPECT_THROW(io::AtomicFolder(name, io::Existing::refuse), UsageError);
+  EXPECT_EQ(slurp(name + "/old"), "1");
+  fs::remove_all(name);
+  interrupt();
+  { io::AtomicFolder unfinished(name, io::Existing::replace); }
+  EXPECT_EQ(slurp(name + "/old"), "1");
+  fs::remove_all(name);
+  interrupt();
+  EXPECT_EQ(io::remove_stale_partials(s.path), (std::vector<std::string>{"set.partial"}));
+  EXPECT_EQ(slurp(name + "/old"), "1");
+  EXPECT_EQ(std::distance(fs::directory_iterator(s.path), {}), 1);
+}
