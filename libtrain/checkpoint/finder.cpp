@@ -9,25 +9,69 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <tuple>
+#include <utility>
 
 namespace trainyard::checkpoint {
 
 namespace fs = std::filesystem;
 
-std::vector<Found> list(const std::string& folder) {
-  std::vector<Found> found;
+namespace {
+
+constexpr std::string_view step_prefix = "step-", abandoned_prefix = "abandoned-step-";
+
+std::vector<std::string> names_in(const std::string& folder) {
+  io::require_folder_or_nothing(folder);
+  std::vector<std::string> names;
   std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    const auto name = it->path().filename().string();
-    constexpr std::string_view prefix = "step-";
-    if (!name.starts_with(prefix)) continue;
-    std::int64_t step = -1;
-    const auto [stop, bad] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
-    if (bad != std::errc() || stop != name.data() + name.size() || name.size() < prefix.size() + 8 || step < 0) continue;
-    if (io::file_size(it->path().string() + "/manifest.json") >= 0) found.push_back({step, it->path().string(), {}});
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) names.push_back(it->path().filename().string());
+  if (error && error != std::errc::no_such_file_or_directory) throw base::InputError(fmt::format("cannot list {}: {}", folder, error.message()));
+  return names;
+}
+
+// The step in PREFIX and at least eight digits, and what follows them; -1 for another name.
+std::pair<std::int64_t, std::string_view> step_in(std::string_view name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return {-1, {}};
+  name.remove_prefix(prefix.size());
+  std::int64_t step = -1;
+  const auto [stop, bad] = std::from_chars(name.data(), name.data() + name.size(), step);
+  const auto digits = static_cast<std::size_t>(stop - name.data());
+  if (bad != std::errc() || digits < 8 || step < 0) return {-1, {}};
+  return {step, name.substr(digits)};
+}
+
+std::vector<Found> with_prefix(const std::string& folder, std::string_view prefix, bool (*right_end)(std::string_view)) {
+  std::vector<Found> found;
+  for (const auto& name : names_in(folder)) {
+    const auto [step, end] = step_in(name, prefix);
+    std::error_code error;
+    if (step >= 0 && right_end(end) && fs::is_directory(folder + "/" + name, error)) found.push_back({step, folder + "/" + name, {}});
   }
-  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.step > b.step; });
+  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return std::tie(b.step, a.path) < std::tie(a.step, b.path); });
   return found;
+}
+
+}  // namespace
+
+std::vector<Found> list(const std::string& folder) {
+  return with_prefix(folder, step_prefix, [](std::string_view end) { return end.empty(); });
+}
+
+std::vector<Found> list_abandoned(const std::string& folder) {
+  return with_prefix(folder, abandoned_prefix, [](std::string_view end) { return !end.ends_with(io::partial_suffix); });
+}
+
+std::string set_aside(const Found& checkpoint) {
+  const auto name = io::free_name(fmt::format("{}/{}{:08}", io::parent_of(checkpoint.path), abandoned_prefix, checkpoint.step));
+  io::rename_durably(checkpoint.path, name);
+  return name;
+}
+
+std::vector<std::string> entries(const std::string& folder) {
+  auto names = names_in(folder);
+  std::erase_if(names, [](const std::string& name) { return name.starts_with('.') || name.ends_with(io::partial_suffix) || name == "lost+found"; });
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 Found find_latest_whole(const std::string& folder, Verify verify, const std::vector<std::string>& without) {

@@ -68,6 +68,8 @@ void write_manifest(const std::string& partial, const RunState& state, int ranks
 void remove_oldest(const std::string& folder, std::int64_t published, int keep) {
   if (keep < 1) return;
   auto whole = list(folder);   // newest first
+  // A damaged one is not counted, and not removed either: something of it may be restored.
+  std::erase_if(whole, [](const Found& f) { return io::file_size(f.path + "/manifest.json") < 0; });
   for (auto left = static_cast<int>(whole.size()); left > keep && whole.size() > 1; whole.pop_back()) {
     if (whole.back().step == published) continue;
     io::remove_tree(whole.back().path);

@@ -47,14 +47,30 @@ Reader::Reader(std::string path, Check check) : path_(without_slashes(std::move(
     start += manifest_.units[u].piece;
   }
   if (check == Check::as_needed) return;
+  try {
+    check_view();
+  } catch (const base::InputError& e) {
+    view_problem_ = e.what();
+  }
   if (layout_is_ours(manifest_)) check_files();
   else verify_all();   // only the fingerprints can tell another version's layout from a wrong offset
 }
 
 void Reader::check_files() const {
-  for (const auto& [name, entry] : manifest_.files) check_file(name, entry);
-  for (const auto& [name, entry] : manifest_.files) check_metadata(name, entry);
-  for (const auto& [name, entry] : manifest_.files) check_attributes(name, entry);
+  for (const auto& [name, entry] : manifest_.files)
+    if (name != view_name) check_file(name, entry);
+  for (const auto& [name, entry] : manifest_.files)
+    if (name != view_name) check_metadata(name, entry);
+  for (const auto& [name, entry] : manifest_.files)
+    if (name != view_name) check_attributes(name, entry);
+}
+
+void Reader::check_view() const {
+  const auto view = manifest_.files.find(view_name);
+  if (view == manifest_.files.end()) return;
+  check_file(view->first, view->second);
+  check_metadata(view->first, view->second);
+  check_attributes(view->first, view->second);
 }
 
 void Reader::check_file(const std::string& name, const FileEntry& entry) const {

@@ -30,7 +30,7 @@ struct TensorInfo {
 // Everything throws InputError with the file, what was expected and found, and what to do. One thread.
 class Reader {
  public:
-  // all_files: checks the manifest (seal, format and major, every number and name in it), that every file is there with its size, the checksums of all metadata, and that the
+  // all_files: checks the manifest (seal, format and major, every number and name in it), that every file but the view is there with its size, the checksums of all metadata, and that the
   // attributes of the files agree with the manifest; all bytes too where parameters lie elsewhere than this build would put them. as_needed: the manifest
   // now, a rank file's size when its first slice is read: what a rank of a large world does that reads few of them, after one rank has looked at all.
   enum class Check { all_files, as_needed };
@@ -40,6 +40,9 @@ class Reader {
   const Manifest& manifest() const { return manifest_; }
   const std::string& path() const { return path_; }
   std::int64_t bytes() const;          // of all files the manifest names
+  // Why checkpoint.h5, which the manifest names, is not fit for use: missing or damaged; "" when it is, or when nobody looked (as_needed). Nothing is read
+  // through it and make_view makes it anew, so a checkpoint is whole without it.
+  const std::string& view_problem() const { return view_problem_; }
   std::vector<TensorInfo> tensors() const;
 
   // Elements [first_element, first_element + count) of the flat layout `layout` of `unit` (number `unit_index` of the reading model) into out as
@@ -51,7 +54,7 @@ class Reader {
   // Elements [first, first + count) of a logical tensor, flat, as f32.
   void read_tensor(Kind kind, const std::string& name, std::int64_t first, std::int64_t count, float* out);
 
-  // Reads every byte; InputError naming file, tensor and element range of the first damaged blocks, or a fingerprint that differs.
+  // Reads every byte; InputError naming file, tensor and element range of the first damaged blocks, or a fingerprint that differs; also for a view that is there and damaged.
   // `watch`, when given, is called now and then with the bytes read so far and the bytes to be read.
   using Watch = std::function<void(std::int64_t done, std::int64_t total)>;
   void verify_all(const Watch& watch = {});
@@ -66,8 +69,11 @@ class Reader {
   const char* block(int rank, Kind kind, std::int64_t index);               // checked
   std::string tensors_in(int rank, Kind kind, std::int64_t first, std::int64_t count) const;
 
+  void check_view() const;
+
   std::string path_;
   Manifest manifest_;
+  std::string view_problem_;
   std::unordered_map<std::string, Place> places_;
   std::optional<io::BulkFile> file_;
   int open_rank_ = -1;

@@ -4,8 +4,10 @@
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/checkpoint/manifest_checks.h"
+#include "libtrain/checkpoint/view.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 
 namespace trainyard::checkpoint {
@@ -31,6 +33,8 @@ std::string Reader::tensors_in(int rank, Kind kind, std::int64_t first, std::int
 
 void Reader::verify_all(const Watch& watch) {
   check_files();
+  std::error_code error;
+  if (std::filesystem::exists(path_ + "/" + std::string(view_name), error)) check_view();
   for (const auto& [name, entry] : manifest_.files)
     if (!entry.payloads.empty() && crc_of_parts(entry) != entry.crc)
       throw base::InputError(fmt::format("{}/manifest.json: {} has checksum {}, but {} by its parts", path_, name, hex32(entry.crc), hex32(crc_of_parts(entry))),

@@ -104,7 +104,7 @@ TEST_F(Damage, TruncatedMissingAndUnreadableFiles) {
     spit(path, good + "x");
     EXPECT_NE(refusal().find(name), std::string::npos) << name << " made longer";
     fs::remove(path);
-    EXPECT_NE(refusal().find(name), std::string::npos) << name << " missing";
+    EXPECT_TRUE(name == std::string(checkpoint::view_name) || refusal().find(name) != std::string::npos) << name << " missing";
     fs::create_directory(path);
     EXPECT_NE(refusal().find(name), std::string::npos) << name << " is a folder";
     fs::remove(path);

@@ -140,7 +140,8 @@ TEST(Finding, IgnoresPartialsAndStrangers) {
   save(scratch.path, state(gpt(), DType::f32, 7), 1);
   fs::copy(scratch.path + "/step-00000007", scratch.path + "/step-00000009.partial");
   fs::copy(scratch.path + "/step-00000007", scratch.path + "/step-nine");
-  fs::create_directory(scratch.path + "/step-00000011");
+  fs::create_directory(scratch.path + "/abandoned-step-00000011");
+  spit(scratch.path + "/step-00000012", "a file");
   EXPECT_EQ(steps_in(scratch.path), (std::vector<std::int64_t>{7}));
   checkpoint::remove_stale_partials(scratch.path);
   EXPECT_FALSE(fs::exists(scratch.path + "/step-00000009.partial"));

@@ -41,6 +41,7 @@ std::string heading(const checkpoint::Reader& reader) {
   out += fmt::format("  written by  {} {}, on {} ({})\n", reader.manifest().ranks, reader.manifest().ranks == 1 ? "rank" : "ranks", s.device_kind, s.isa);
   out += fmt::format("  size        {} in {} files{}\n", tools::size_text(reader.bytes()), reader.manifest().files.size() + 1,
                      reader.manifest().files.contains(checkpoint::view_name) ? "" : "; no virtual view (make it with --make-view)");
+  if (!reader.view_problem().empty()) out += fmt::format("  view        {}: make it anew with --make-view\n", reader.view_problem());
   for (const auto& [title, part] : {std::pair<const char*, const json&>{"identity", s.identity}, {"plan", s.plan}, {"versions", s.versions}, {"provenance", s.provenance}})
     if (!part.empty()) out += fmt::format("{}\n{}", title, leaves(part, 2));
   return out;
@@ -62,6 +63,7 @@ Report checkpoint_report(const std::string& folder, const Options& options) {
   for (const auto& [name, file] : reader.manifest().files) j["files"][name] = {{"bytes", file.bytes}, {"crc32c", checkpoint::hex32(file.crc)}};
   j["tensors"] = tensors_json(reader);
   j["verified"] = options.verify == Verify::yes;
+  if (!reader.view_problem().empty()) j["view_problem"] = reader.view_problem();
 
   report.text = heading(reader) + "\n";
   std::vector<std::vector<std::string>> rows;
@@ -77,8 +79,15 @@ Report checkpoints_report(const std::string& folder, const Options& options) {
   report.json = {{"kind", "checkpoints"}, {"path", folder}, {"checkpoints", json::array()}};
   std::vector<std::vector<std::string>> rows;
   std::string damaged, hint;
-  for (const auto& found : checkpoint::list(folder)) {
+  auto listed = checkpoint::list(folder);
+  const auto of_the_run = listed.size();
+  for (auto& found : checkpoint::list_abandoned(folder)) listed.push_back(std::move(found));
+  for (std::size_t i = 0; i < listed.size(); ++i) {
+    const auto& found = listed[i];
+    const bool abandoned = i >= of_the_run;
+    const auto state = [&](std::string_view word) { return fmt::format("{}{}{}", abandoned ? "abandoned" : "", abandoned && !word.empty() ? ", " : "", word); };
     json entry{{"step", found.step}, {"path", found.path}};
+    if (abandoned) entry["abandoned"] = true;
     try {
       checkpoint::Reader reader(found.path);
       if (options.verify == Verify::yes) reader.verify_all(options.watch);
@@ -87,12 +96,14 @@ Report checkpoints_report(const std::string& folder, const Options& options) {
       entry["ranks"] = reader.manifest().ranks;
       entry["dtype"] = base::name_of(s.dtype);
       rows.push_back({std::to_string(found.step), human_count(s.tokens_seen), std::to_string(reader.manifest().ranks), base::name_of(s.dtype),
-                      tools::size_text(reader.bytes()), options.verify == Verify::yes ? "verified" : "", found.path});
+                      tools::size_text(reader.bytes()), state(options.verify == Verify::yes ? "verified" : ""), found.path});
     } catch (const base::InputError& e) {
       entry["damaged"] = e.what();
-      damaged += (damaged.empty() ? "" : "\n") + std::string(e.what());
-      hint = e.hint();
-      rows.push_back({std::to_string(found.step), "", "", "", "", "damaged", found.path});
+      if (!abandoned) {   // of those the run goes on without nobody expects that they are whole
+        damaged += (damaged.empty() ? "" : "\n") + std::string(e.what());
+        hint = e.hint();
+      }
+      rows.push_back({std::to_string(found.step), "", "", "", "", state("damaged"), found.path});
     }
     report.json["checkpoints"].push_back(entry);
   }

@@ -38,7 +38,7 @@ Report report_on(const std::string& path, const Options& options) {
   if (fs::exists(p / "manifest.json", error) || fs::exists(p / "rank-00000.h5", error) || path.ends_with(".partial")) return checkpoint_report(path, options);
   if (fs::exists(p / "index.json", error)) return shards_report(path, options);
   if (fs::exists(p / "metrics.jsonl", error) || fs::is_directory(p / "checkpoints", error)) return run_report(path, options);
-  if (!checkpoint::list(path).empty()) return checkpoints_report(path, options);
+  if (!checkpoint::list(path).empty() || !checkpoint::list_abandoned(path).empty()) return checkpoints_report(path, options);
   if (holds_shards(p)) return shards_report(path, options);
   if (fs::is_empty(p, error)) throw base::InputError(fmt::format("{} is an empty folder", path), "give a checkpoint, a run, a shard set or a plan");
   throw base::InputError(fmt::format("{} holds neither manifest.json (a checkpoint), index.json (shards), nor metrics.jsonl or checkpoints/ (a run)", path),
