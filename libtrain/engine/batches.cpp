@@ -122,7 +122,7 @@ const model::MicroBatch& Batches::training(std::int64_t step, std::int64_t micro
   if (failure_) std::rethrow_exception(failure_);
   auto& ahead = buffers_[1 - current_];
   if (ahead.step != step || ahead.micro != micro) {  // the first one, or a step that is repeated
-    fill(ahead, training_, plan_.sample(step, micro, 0));
+    fill(ahead, training_, plan_.sample(step, micro, 0) + shift_);
     ahead.step = step, ahead.micro = micro;
   }
   release(buffers_[current_]);
@@ -153,7 +153,7 @@ void Batches::work() {
     lock.unlock();
     std::exception_ptr failure;
     try {
-      fill(x, training_, plan_.sample(step, micro, 0));
+      fill(x, training_, plan_.sample(step, micro, 0) + shift_);
       x.step = step, x.micro = micro;
     } catch (...) {
       failure = std::current_exception();

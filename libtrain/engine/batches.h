@@ -27,6 +27,9 @@ class Batches {
   // one while the GPU works on the one before.
   void work_on(tensor::Exec& exec);
 
+  // Where the data goes on: the samples that `completed_steps` steps have consumed. Without it each of them took a global batch of today. Before the first training().
+  void begin_at(std::int64_t completed_steps, std::int64_t samples_seen) { shift_ = samples_seen - plan_.sample(completed_steps, 0, 0); }
+
   const model::MicroBatch& training(std::int64_t completed_steps, std::int64_t micro);
   const model::MicroBatch& validation(std::int64_t micro);   // sequences micro * b .. of the validation split
 
@@ -55,6 +58,7 @@ class Batches {
   data::WindowDataset* validation_;
   plan::BatchPlan plan_;
   int rank_;
+  std::int64_t shift_ = 0;                   // of sample ordinals, against steps of plan_ from the beginning
   tensor::Exec* exec_ = nullptr;             // a GPU's
   std::unique_ptr<tensor::Exec> copies_;     // on the same GPU
   int exec_device_ = 0;

@@ -32,8 +32,9 @@ std::optional<std::int64_t> step_of(const std::string& line) {
   }
 }
 
-// Bytes up to the end of the last readable line before the first one of a later step: damage at the end goes, damage before that stays where inspect names it.
-std::int64_t length_through(const std::string& path, std::int64_t step) {
+}  // namespace
+
+std::int64_t MetricsFile::length_through(const std::string& path, std::int64_t step) {
   std::ifstream in(path);
   std::string line;
   std::int64_t good = 0;
@@ -46,8 +47,6 @@ std::int64_t length_through(const std::string& path, std::int64_t step) {
   }
   return good;
 }
-
-}  // namespace
 
 std::string to_json_line(const StepMetrics& m) {
   nlohmann::ordered_json j;

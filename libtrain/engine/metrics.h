@@ -32,6 +32,7 @@ class MetricsFile {
   MetricsFile(const std::string& path, std::int64_t keep_through_step);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
+  static std::int64_t length_through(const std::string& path, std::int64_t step);   // bytes of the leading lines whose step is at most `step`: what the constructor keeps
   void write(const StepMetrics& m);
 
  private:

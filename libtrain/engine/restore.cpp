@@ -5,14 +5,36 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
 #include "libtrain/checkpoint/finder.h"
+#include "libtrain/checkpoint/view.h"
 #include "libtrain/engine/agreement.h"
+#include "libtrain/engine/build_info.h"
 #include "libtrain/engine/identity.h"
+#include "libtrain/engine/run_folder.h"
+#include "libtrain/io/atomic_file.h"
 
 #include <filesystem>
 
 namespace trainyard::engine {
 
 namespace {
+
+std::string text_of(const nlohmann::json& j) { return j.is_string() ? j.get<std::string>() : j.dump(); }
+
+// The view can be derived, so a checkpoint is taken without. It is made anew only in the folder that this run holds.
+void mend_view(const checkpoint::Reader& reader, const std::string& own) {
+  if (reader.view_problem().empty()) return;
+  std::error_code error;
+  if (!std::filesystem::equivalent(io::parent_of(reader.path()), own, error)) {
+    base::log_warning("{}: the checkpoint is taken without it; make it anew with inspect --make-view {}", reader.view_problem(), reader.path());
+    return;
+  }
+  try {
+    checkpoint::make_view(reader.path());
+    base::log_warning("{}: it is made anew from the rank files", reader.view_problem());
+  } catch (const base::Error& e) {
+    base::log_warning("{}: the checkpoint is taken without it; it cannot be made anew: {}", reader.view_problem(), e.what());
+  }
+}
 
 void tell_changes(const checkpoint::RunState& was, const RunConfig& c, int ranks) {
   const auto tell = [](const char* what, const std::string& before, const std::string& now) {
@@ -23,6 +45,9 @@ void tell_changes(const checkpoint::RunState& was, const RunConfig& c, int ranks
   if (was.device_kind != c.device) base::log_warning("another kind of device gives other roundings: losses will not be bit-identical");
   tell("instruction set", was.isa, kernels::name_of(kernels::active_isa()));
   if (was.isa != kernels::name_of(kernels::active_isa())) base::log_warning("another instruction set gives other roundings: losses will not be bit-identical");
+  const auto versions = build_versions();
+  for (const auto& [name, now] : versions.items())
+    if (was.versions.is_object() && was.versions.contains(name)) tell(name.c_str(), text_of(was.versions[name]), text_of(now));
   if (was.plan.contains("ranks")) tell("ranks", was.plan["ranks"].dump(), fmt::format("{}", ranks));
   if (was.plan.contains("zero")) tell("ZeRO stage", was.plan["zero"].dump(), fmt::format("{}", c.zero));
 }
@@ -57,10 +82,8 @@ void read_pieces(const Start& start, Trainer& trainer) {
 
 }  // namespace
 
-std::string checkpoints_folder(const RunConfig& c) { return c.output + "/checkpoints"; }
-
 Start choose_start(const RunConfig& c, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged) {
-  const auto folder = checkpoints_folder(c);
+  const auto folder = checkpoints_folder(c.output);
   checkpoint::remove_stale_partials(folder);
   Start start;
   if (c.resume == "never") {
@@ -74,13 +97,17 @@ Start choose_start(const RunConfig& c, const RunSetup& setup, int ranks, const s
   } else {
     start.path = c.resume;
   }
-  if (start.path.empty() && !c.init_from.empty()) start = {c.init_from, true, 0};
+  if (start.path.empty()) require_unused(c.output);
+  if (start.path.empty() && !c.init_from.empty()) start = {c.init_from, true};
   if (start.path.empty()) return start;
   checkpoint::Reader reader(start.path);
+  mend_view(reader, folder);
   if (start.weights_only) return start;
   require_same_run(reader.state().identity, setup.identity, split_names(c.change), start.path);
   tell_changes(reader.state(), c, ranks);
   start.step = reader.state().step;
+  start.samples_seen = reader.state().samples_seen;
+  start.tokens_seen = reader.state().tokens_seen;
   if (start.step < c.steps) return start;
   try {
     reader.verify_all();   // nothing is left to do, so nobody else will read it

@@ -4,13 +4,16 @@
 #include "kernels/dispatch.h"
 #include "libtrain/base/cores.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/text.h"
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/comm/delayed.h"
 #include "libtrain/engine/agreement.h"
+#include "libtrain/engine/build_info.h"
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/place.h"
 #include "libtrain/engine/report.h"
 #include "libtrain/engine/restore.h"
+#include "libtrain/engine/run_folder.h"
 #include "libtrain/engine/saver.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/watch.h"
@@ -57,6 +60,8 @@ class Runner {
   // Collective; throws InputError on all ranks alike when the checkpoint turns out to be damaged.
   void load(const Start& start) {
     load_start(start, *trainer_, world_, config_);
+    start_ = start;
+    batches_->begin_at(start.step, start.samples_seen);
     step_ = start.step;
     if (!start.path.empty() && !start.weights_only) saved_step_ = step_;
   }
@@ -64,7 +69,11 @@ class Runner {
   std::int64_t step() const { return step_; }   // completed; -1 before load()
 
   RunResult go() {
-    saver_.emplace(checkpoints_folder(config_), trainer_->memory()[tensor::Category::save_snapshot], trainer_->context(), trainer_->store(), config_.keep, config_.save_throttle);
+    on_rank_zero(world_, trainer_->exchange(), [&] {
+      set_future_aside(config_.output, start_.weights_only ? "" : start_.path, step_);
+      return std::string();
+    });
+    saver_.emplace(checkpoints_folder(config_.output), trainer_->memory()[tensor::Category::save_snapshot], trainer_->context(), trainer_->store(), config_.keep, config_.save_throttle);
     if (config_.save_every > 0) saver_->touch();
     watchdog_ = watch_world(world_, trainer_->exchange(), config_.hang_timeout, comm::end_job_on_hang(config_.output + "/exit", world_.rank));
     if (world_.rank == 0) metrics_.emplace(config_.output + "/metrics.jsonl", step_);
@@ -76,7 +85,7 @@ class Runner {
     trainer_->complete_weights();
     result.code = step_ < config_.steps ? base::ExitCode::requeue : base::ExitCode::done;
     result.step = step_;
-    result.checkpoint = saved_step_ >= 0 ? fmt::format("{}/step-{:08}", checkpoints_folder(config_), saved_step_) : "";
+    result.checkpoint = saved_step_ >= 0 ? fmt::format("{}/step-{:08}", checkpoints_folder(config_.output), saved_step_) : "";
     result.memory_report = memory_report();
     result.traffic_report = traffic_table(setup_.trainer, *world_.data, steps_done_, {validations_done_, config_.validation_sequences});
     if (world_.rank == 0 && steps_done_ > 0) write_report(result);
@@ -142,9 +151,13 @@ class Runner {
     m.loss = o.loss;
     m.learning_rate = o.learning_rate;
     m.gradient_norm = o.gradient_norm;
-    m.tokens_seen = step_ * config_.global_batch * setup_.trainer.micro.sequence;
+    m.tokens_seen = tokens_seen();
     return m;
   }
+
+  // A resume may have changed the batch, so that steps say nothing about what was consumed before.
+  std::int64_t samples_since_start() const { return (step_ - start_.step) * config_.global_batch; }
+  std::int64_t tokens_seen() const { return start_.tokens_seen + samples_since_start() * setup_.trainer.micro.sequence; }
 
   // Gathers the records of all ranks: stop requests, the state of the background writers, the slowest rank's times.
   bool agree(const StepOutcome& o, StepMetrics& m) {
@@ -194,7 +207,7 @@ class Runner {
       // What the others wrote of this checkpoint is removed too; older ones stay.
       world_.control->barrier(trainer_->exchange());
       trainer_->exchange().synchronize();
-      if (world_.rank == 0) checkpoint::discard_partial(checkpoints_folder(config_), saver_->taken_step());
+      if (world_.rank == 0) checkpoint::discard_partial(checkpoints_folder(config_.output), saver_->taken_step());
       on_every_rank(world_, trainer_->exchange(), [&] { saver_->rethrow_failure(); });
     }
     const auto taken = saver_->taken_step();
@@ -230,15 +243,15 @@ class Runner {
   checkpoint::RunState state() const {
     checkpoint::RunState s;
     s.step = step_;
-    s.samples_seen = step_ * config_.global_batch;
-    s.tokens_seen = s.samples_seen * setup_.trainer.micro.sequence;
+    s.samples_seen = start_.samples_seen + samples_since_start();
+    s.tokens_seen = tokens_seen();
     s.seed = config_.seed;
     s.dtype = setup_.trainer.micro.dtype;
     s.model = setup_.trainer.model;
     s.identity = setup_.identity;
     s.plan = {{"ranks", world_.size}, {"zero", config_.zero}, {"threads", setup_.trainer.micro.threads}, {"communicator", world_.kind}};
-    s.versions = {{"trainyard", "0.1.0"}};
-    s.provenance = {{"data", config_.data},
+    s.versions = build_versions();
+    s.provenance = {{"data", base::text_of_path(config_.data)},
                     {"tokenizer", {{"name", setup_.index.tokenizer}, {"source", setup_.index.tokenizer_source}, {"crc32c", setup_.index.tokenizer_crc32c}}}};
     s.isa = kernels::name_of(kernels::active_isa());
     s.device_kind = config_.device;
@@ -286,6 +299,7 @@ class Runner {
   std::optional<Saver> saver_;
   std::unique_ptr<comm::Watchdog> watchdog_;
   std::optional<MetricsFile> metrics_;
+  Start start_;
   std::int64_t step_ = -1, saved_step_ = -1, steps_done_ = 0, validations_done_ = 0;
   double finished_at_ = 0;
   bool publish_asked_ = false;
@@ -304,13 +318,22 @@ RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec,
   return setup;
 }
 
+// Rank 0 holds the run folder as long as the result lives; the others get none.
+std::unique_ptr<io::FolderLock> agreed_lock(const RunConfig& config, World& world, tensor::Exec& exec) {
+  std::unique_ptr<io::FolderLock> lock;
+  on_rank_zero(world, exec, [&] {
+    lock = take_run_folder(config.output);
+    return std::string();
+  });
+  return lock;
+}
+
 Start agreed_start(const RunConfig& config, const RunSetup& setup, World& world, tensor::Exec& exec, const std::vector<std::string>& damaged) {
   const auto chosen = nlohmann::json::parse(on_rank_zero(world, exec, [&] {
-    io::make_folders(config.output);
-    const auto start = choose_start(config, setup, world.size, damaged);
-    return nlohmann::json{{"path", start.path}, {"weights_only", start.weights_only}, {"step", start.step}}.dump();
+    const auto s = choose_start(config, setup, world.size, damaged);
+    return nlohmann::json{{"path", base::text_of_path(s.path)}, {"weights_only", s.weights_only}, {"step", s.step}, {"samples_seen", s.samples_seen}, {"tokens_seen", s.tokens_seen}}.dump();
   }));
-  return {chosen["path"], chosen["weights_only"], chosen["step"]};
+  return {base::path_of_text(chosen["path"].get<std::string>()), chosen["weights_only"], chosen["step"], chosen["samples_seen"], chosen["tokens_seen"]};
 }
 
 }  // namespace
@@ -324,6 +347,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   auto setup = agreed_setup(config, world, exec, ranks_on_node);
   setup.trainer.device = device;
   if (config.collective_delay > 0) world.data = comm::delayed(std::move(world.data), config.collective_delay);
+  const auto lock = agreed_lock(config, world, exec);
   std::vector<std::string> damaged;
   auto start = agreed_start(config, setup, world, exec, damaged);
   const auto note = [&](const std::string& line) {

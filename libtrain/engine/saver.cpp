@@ -3,6 +3,8 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
+#include "libtrain/engine/run_folder.h"
+#include "libtrain/io/atomic_file.h"
 #include "libtrain/tensor/gpu.h"
 
 #include <csignal>
@@ -78,6 +80,7 @@ void Saver::take(const checkpoint::RunState& state) {
 void Saver::publish() {
   enqueue([this] {
     checkpoint::publish(folder_, state_, pieces_.ranks, keep_);
+    note_published(io::parent_of(folder_), state_.step);
     std::lock_guard lock(mutex_);
     published_step_ = state_.step;
   });

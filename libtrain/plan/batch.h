@@ -22,7 +22,7 @@ struct BatchPlan {
   }
   std::int64_t first_micro(std::int64_t group) const { return group * fold; }
   std::int64_t end_micro(std::int64_t group) const { const auto e = (group + 1) * fold; return e < micros() ? e : micros(); }
-  // Global sample ordinal of sequence i of micro-batch m in a step (0-based step).
+  // Global sample ordinal of sequence i of micro-batch m in a step (0-based), when all steps before were of this batch.
   std::int64_t sample(std::int64_t step, std::int64_t micro, std::int64_t i) const { return step * global_batch + micro * micro_batch + i; }
 };
 

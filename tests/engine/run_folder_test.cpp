@@ -1,0 +1,223 @@
+// Going back, beginning and sharing: a run loses nothing that lies in its folder, and its place in the data is that of the samples it has seen.
+#include "libtrain/engine/run_folder.h"
+#include "tests/engine/small_run.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard {
+namespace {
+
+using testing::SmallRun;
+
+std::string text_of(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& e : std::filesystem::directory_iterator(folder)) names.push_back(e.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+struct Refusal {
+  base::ExitCode code = base::ExitCode::done;
+  std::string text;
+};
+Refusal refusal(SmallRun& runs, const engine::RunConfig& c, int ranks = 2) {
+  try {
+    runs.run(c, {ranks, 1, 1});
+    return {};
+  } catch (const base::Error& e) {
+    return {e.code(), e.what()};
+  }
+}
+
+engine::RunConfig short_run(const SmallRun& runs, const std::string& output) {
+  auto c = runs.config(output);
+  c.steps = 12;
+  c.global_batch = 4;
+  c.save_every = 3;
+  return c;
+}
+
+TEST(Rollback, NothingIsLostAndTheAbandonedFutureIsNotTakenAgain) {
+  SmallRun runs;
+  auto c = short_run(runs, "rollback");
+  c.steps = 9;
+  runs.run(c, {2, 1, 1});   // 3, 6, 9
+  const auto future = text_of(c.output + "/metrics.jsonl");
+  const auto checkpoints = c.output + "/checkpoints";
+  c.resume = checkpoints + "/step-00000003";
+  c.keep = 2;
+  c.learning_rate = 0.002;
+  c.change = "learning_rate";
+  c.stop_after = 4;   // its only save is that of step 4
+  EXPECT_EQ(runs.run(c, {1, 0, 1}).code, base::ExitCode::requeue);
+  EXPECT_EQ(names_in(checkpoints), (std::vector<std::string>{"abandoned-step-00000006", "abandoned-step-00000009", "latest", "step-00000003", "step-00000004"}));
+  for (const char* name : {"abandoned-step-00000006", "abandoned-step-00000009"}) checkpoint::Reader(checkpoints + "/" + name).verify_all();
+  // Its metrics too: what was cut away is kept.
+  const auto kept = text_of(c.output + "/metrics.jsonl"), cut = text_of(c.output + "/abandoned-metrics-after-00000003.jsonl");
+  EXPECT_EQ(SmallRun::metrics(c).size(), 4u);
+  EXPECT_EQ(future, future.substr(0, future.size() - cut.size()) + cut);
+  EXPECT_EQ(kept.substr(0, future.size() - cut.size()), future.substr(0, future.size() - cut.size()));
+  // Later the run goes on from where it is.
+  c.resume = "auto";
+  c.stop_after = 5;
+  runs.run(c, {2, 1, 1});
+  EXPECT_LT(SmallRun::metrics(c).back()["learning_rate"].get<double>(), 0.002);
+  EXPECT_EQ(SmallRun::metrics(c).size(), 5u);
+  // And it may go back to the future that it had left.
+  c.resume = checkpoints + "/abandoned-step-00000009";
+  c.steps = 12;
+  c.change = "learning_rate,steps";
+  c.stop_after = 10;
+  EXPECT_TRUE(runs.run(c, {1, 0, 1}).checkpoint.ends_with("step-00000010"));
+  EXPECT_TRUE(std::filesystem::exists(checkpoints + "/abandoned-step-00000009"));
+}
+
+TEST(Beginning, OnlyAnAbsentOrEmptyFolderIsAFreshStart) {
+  SmallRun runs;
+  auto c = short_run(runs, "fresh");
+  c.steps = 3;
+  runs.run(c, {2, 1, 1});
+  namespace fs = std::filesystem;
+  const auto metrics = text_of(c.output + "/metrics.jsonl"), checkpoints = c.output + "/checkpoints", only = checkpoints + "/step-00000003";
+  const auto expect_refused = [&](const char* why, const std::string& word) {
+    for (const char* resume : {"auto", "never"}) {
+      c.resume = resume;
+      const auto r = refusal(runs, c);
+      EXPECT_TRUE(r.code == base::ExitCode::input_refused || (std::string(resume) == "never" && r.code == base::ExitCode::usage)) << why << ", " << resume << ": " << r.text;
+      EXPECT_TRUE(std::string(resume) == "never" || r.text.find(word) != std::string::npos) << why << ": " << r.text;
+      EXPECT_EQ(text_of(c.output + "/metrics.jsonl"), metrics) << why;
+    }
+  };
+  fs::rename(only + "/manifest.json", c.output + "/manifest");
+  expect_refused("the only checkpoint has no manifest", "none of them whole");
+  fs::rename(c.output + "/manifest", only + "/manifest.json");
+  fs::rename(checkpoints, c.output + "/elsewhere");
+  fs::create_symlink(c.output + "/not-mounted", checkpoints);
+  expect_refused("a link to nothing", "is a link to");
+  fs::remove(checkpoints);
+  fs::create_directory(checkpoints);
+  expect_refused("the empty place of a disk that is not mounted", "step-00000003");
+  fs::remove(checkpoints);
+  expect_refused("no folder where one was", "step-00000003");
+  std::ofstream(checkpoints) << "a file";
+  expect_refused("a file", "is no folder");
+  fs::remove(checkpoints);
+  fs::rename(c.output + "/elsewhere", checkpoints);
+  fs::rename(only, checkpoints + "/abandoned-step-00000003");
+  expect_refused("only abandoned ones", "abandoned-step-00000003");
+  fs::rename(checkpoints + "/abandoned-step-00000003", only);
+  c.resume = "auto";
+  EXPECT_EQ(runs.run(c, {2, 1, 1}).step, 3);
+}
+
+// Killed before its first checkpoint a run begins again by itself; what it had measured stays.
+TEST(Beginning, ARunWithoutACheckpointYetBeginsAgain) {
+  SmallRun runs;
+  auto c = short_run(runs, "killed-early");
+  c.steps = 3;
+  std::filesystem::create_directories(c.output + "/checkpoints/step-00000003.partial");
+  const std::string before = "{\"step\":1,\"loss\":5}\n{\"step\":2,\"lo";
+  std::ofstream(c.output + "/metrics.jsonl") << before;
+  EXPECT_EQ(runs.run(c, {2, 1, 1}).code, base::ExitCode::done);
+  EXPECT_EQ(SmallRun::metrics(c).size(), 3u);
+  EXPECT_EQ(text_of(c.output + "/abandoned-metrics-after-00000000.jsonl"), before);
+}
+
+TEST(Sharing, ASecondRunIsRefusedBeforeItTouchesAnything) {
+  SmallRun runs;
+  auto c = short_run(runs, "shared");
+  std::filesystem::create_directories(c.output + "/checkpoints/step-00000003.partial");
+  {
+    const auto lock = engine::take_run_folder(c.output);
+    const auto r = refusal(runs, c, 3);
+    EXPECT_EQ(r.code, base::ExitCode::environment);
+    EXPECT_NE(r.text.find(fmt::format("in use by process {}", ::getpid())), std::string::npos) << r.text;
+    EXPECT_TRUE(std::filesystem::exists(c.output + "/checkpoints/step-00000003.partial")) << "another run's unfinished checkpoint was removed";
+  }
+  c.steps = 1;
+  EXPECT_EQ(refusal(runs, c).code, base::ExitCode::done);
+  EXPECT_EQ(refusal(runs, c).code, base::ExitCode::done) << "the run before still holds the folder";
+}
+
+// Weights that nothing moves: the loss of a step is a function of its samples and their dropout alone.
+TEST(Batch, AfterAChangeOfBatchTheNextSamplesFollowThoseSeen) {
+  SmallRun runs;
+  auto c = runs.config("batch-6");
+  c.learning_rate = 1e-30;
+  c.weight_decay = 0;
+  c.schedule = "constant";
+  c.global_batch = 6;
+  c.stop_after = 5;   // 30 samples
+  runs.run(c, {2, 1, 1});
+  auto whole = c;
+  whole.output += "-of-10";
+  whole.global_batch = 10;
+  whole.stop_after = 6;
+  runs.run(whole, {1, 0, 1});
+  c.global_batch = 10;
+  c.change = "global_batch";
+  c.stop_after = 8;
+  const auto changed = runs.run(c, {3, 3, 1});
+  const auto got = SmallRun::metrics(c), expected = SmallRun::metrics(whole);
+  ASSERT_EQ(got.size(), 8u);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(got[5 + i]["loss"], expected[3 + i]["loss"]) << "step " << 6 + i;   // samples 30 to 59
+  EXPECT_EQ(got[7]["tokens_seen"].get<int>(), 60 * 32);
+  EXPECT_EQ(checkpoint::Reader(changed.checkpoint).state().samples_seen, 60);
+  // And back, to another micro-batch too: samples 60 to 65.
+  c.global_batch = 6;
+  c.micro_batch = 2;
+  c.change = "global_batch,micro_batch";
+  c.stop_after = 9;
+  EXPECT_EQ(checkpoint::Reader(runs.run(c, {2, 1, 1}).checkpoint).state().samples_seen, 66);
+  auto sixes = whole;
+  sixes.output += "-back";
+  sixes.global_batch = 6;
+  sixes.micro_batch = 2;
+  sixes.stop_after = 11;
+  runs.run(sixes, {1, 0, 1});
+  EXPECT_EQ(SmallRun::metrics(c)[8]["loss"], SmallRun::metrics(sixes)[10]["loss"]);
+}
+
+TEST(Checkpoint, RecordsTheBuildThatWroteIt) {
+  SmallRun runs;
+  auto c = short_run(runs, "build");
+  c.steps = 1;
+  const auto folder = runs.run(c, {1, 0, 1}).checkpoint;
+  const auto versions = checkpoint::Reader(folder).state().versions;
+  EXPECT_EQ(versions["build"].get<std::string>().size(), 16u);
+  for (const char* name : {"trainyard", "compiler", "hdf5", "libc"}) EXPECT_FALSE(versions[name].get<std::string>().empty());
+  // A resume says that another build wrote it.
+  auto manifest = checkpoint::Reader(folder).manifest();
+  manifest.state.versions["build"] = "0123456789abcdef";
+  io::write_file(folder + "/manifest.json", checkpoint::manifest_text(manifest));
+  c.steps = 2;
+  c.change = "steps";
+  ::testing::internal::CaptureStderr();
+  runs.run(c, {1, 0, 1});
+  const auto said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("resuming with build " + versions["build"].get<std::string>() + " (the checkpoint was written with 0123456789abcdef)"), std::string::npos) << said;
+  EXPECT_EQ(said.find("resuming with compiler"), std::string::npos) << said;
+}
+
+// Resuming needs no view, and makes it anew.
+TEST(Checkpoint, WithoutItsViewIsTakenAndGetsItAgain) {
+  SmallRun runs;
+  auto c = short_run(runs, "view");
+  c.steps = 6;
+  c.stop_after = 4;
+  const auto folder = runs.run(c, {2, 1, 1}).checkpoint;
+  std::filesystem::remove(folder + "/checkpoint.h5");
+  c.stop_after = 5;
+  EXPECT_EQ(runs.run(c, {1, 0, 1}).step, 5);
+  EXPECT_EQ(SmallRun::metrics(c).size(), 5u);
+  EXPECT_EQ(checkpoint::Reader(folder).view_problem(), "");
+  EXPECT_TRUE(std::filesystem::exists(folder + "/checkpoint.h5"));
+}
+
+}  // namespace
+}  // namespace trainyard
