@@ -29,6 +29,7 @@ class Bytes : public Tokenizer {
       if (t >= 0 && t < 256) out += static_cast<char>(t);
     return out;
   }
+  std::int64_t text_bytes(std::int32_t token, Place) const override { return token >= 0 && token < 256 ? 1 : 0; }
 };
 
 class SentencePiece : public Tokenizer {
@@ -65,6 +66,17 @@ class SentencePiece : public Tokenizer {
     const auto status = processor_.Decode(ids, &out);
     TRAINYARD_ASSERT(status.ok(), "{}", status.ToString());
     return out;
+  }
+  std::int64_t text_bytes(std::int32_t token, Place place) const override {
+    if (token == end_ || token < 0 || token >= processor_.GetPieceSize() || processor_.IsControl(token)) return 0;
+    if (processor_.IsUnknown(token)) return -1;
+    if (processor_.IsByte(token)) return 1;   // alone it decodes to a replacement character
+    if (place == Place::start) return static_cast<std::int64_t>(decode({&token, 1}).size());   // the library knows whether a space in front is its own
+    constexpr std::string_view space = "\u2581";
+    const auto& piece = processor_.IdToPiece(token);
+    auto bytes = static_cast<std::int64_t>(piece.size());
+    for (auto at = piece.find(space); at != std::string::npos; at = piece.find(space, at + space.size())) bytes -= static_cast<std::int64_t>(space.size()) - 1;
+    return bytes;
   }
 
  private:

@@ -22,6 +22,10 @@ class Tokenizer {
   virtual std::int32_t unknown() const { return -1; }   // what text without a token of its own is encoded as; -1: there is no such text
   virtual void encode(std::string_view text, std::vector<std::int32_t>& append_to) const = 0;   // without the end of document
   virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;                   // the end of document decodes to nothing
+  // Bytes that the token adds to the decoded text, at the start of a document or inside it; what ends documents and other signs without text add 0. -1: not known, the
+  // text it stood for is lost (an unknown token).
+  enum class Place { start, inside };
+  virtual std::int64_t text_bytes(std::int32_t token, Place place) const { return -1; }
 };
 
 // "bytes" (ids 0 to 255, end of document 256) or the path of a SentencePiece model (its </s> ends documents; a model without one gets an id of its

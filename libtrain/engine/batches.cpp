@@ -89,13 +89,14 @@ void Batches::release(Buffer& x) {
   if (exec_ != nullptr) x.used = exec_->record();
 }
 
-void Batches::fill(Buffer& x, data::WindowDataset& from, std::int64_t first_sample) {
+void Batches::fill(Buffer& x, data::WindowDataset& from, std::int64_t first_sample, std::int64_t end) {
   const auto T = training_.sequence();
   x.copied.wait();
   for (std::int64_t i = 0; i < plan_.micro_batch; ++i) {
     const auto at = i * T;
     x.keys[i] = x.batch.samples[static_cast<std::size_t>(i)] = static_cast<std::uint64_t>(first_sample + i);
     from.fill(static_cast<std::uint64_t>(first_sample + i), {x.tokens + at, x.targets + at, x.positions + at, x.starts + at, x.weights + at});
+    if (first_sample + i >= end) std::fill_n(x.weights + at, T, std::uint8_t{0});
   }
   x.batch.counted = std::count_if(x.weights, x.weights + plan_.micro_batch * T, [](std::uint8_t w) { return w != 0; });
   *x.counted = static_cast<double>(x.batch.counted);
@@ -136,9 +137,9 @@ const model::MicroBatch& Batches::training(std::int64_t step, std::int64_t micro
   return buffers_[current_].batch;
 }
 
-const model::MicroBatch& Batches::validation(std::int64_t micro) {
+const model::MicroBatch& Batches::validation(std::int64_t micro, std::int64_t end) {
   release(evaluation_);
-  fill(evaluation_, *validation_, micro * plan_.micro_batch);
+  fill(evaluation_, *validation_, micro * plan_.micro_batch, end);
   upload(evaluation_);
   return evaluation_.batch;
 }

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -31,7 +32,8 @@ class Batches {
   void begin_at(std::int64_t completed_steps, std::int64_t samples_seen) { shift_ = samples_seen - plan_.sample(completed_steps, 0, 0); }
 
   const model::MicroBatch& training(std::int64_t completed_steps, std::int64_t micro);
-  const model::MicroBatch& validation(std::int64_t micro);   // sequences micro * b .. of the validation split
+  // Sequences micro * b .. of the validation split. Those from `end` on only fill the micro-batch up: none of their targets counts.
+  const model::MicroBatch& validation(std::int64_t micro, std::int64_t end = std::numeric_limits<std::int64_t>::max());
 
  private:
   struct Buffer {
@@ -50,7 +52,7 @@ class Batches {
   void lay_out(Buffer& buffer, char* host, char* seen, base::Device device) const;
   void upload(Buffer& buffer);
   void release(Buffer& buffer);
-  void fill(Buffer& buffer, data::WindowDataset& from, std::int64_t first_sample);
+  void fill(Buffer& buffer, data::WindowDataset& from, std::int64_t first_sample, std::int64_t end = std::numeric_limits<std::int64_t>::max());
   void after(std::int64_t& step, std::int64_t& micro) const;   // the rank's next micro-batch
   void work();
 

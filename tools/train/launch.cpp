@@ -23,7 +23,7 @@ int Launch::ranks_on_node() const { return tools::ranks_on_node(world_.size); }
 
 void Launch::fail(const std::string& output, int exit_code, const std::string& reason) {
   if (world_.size == 1) return;
-  try {
+  if (!output.empty()) try {
     io::make_folders(output + "/exit");
     const nlohmann::json j{{"rank", world_.rank}, {"exit_code", exit_code}, {"reason", reason}};
     io::write_file(fmt::format("{}/exit/rank-{:05}.json", output, world_.rank), j.dump(1) + "\n");

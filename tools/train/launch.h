@@ -15,7 +15,8 @@ class Launch {
   Launch();
   engine::World& world() { return world_; }
   int ranks_on_node() const;
-  // A rank that fails alone writes exit/rank-00003.json with its reason, then aborts the job; one rank alone just returns.
+  // A rank that fails alone writes exit/rank-00003.json with its reason, then aborts the job; one rank alone just returns. Without an output there is
+  // nowhere to write.
   void fail(const std::string& output, int exit_code, const std::string& reason);
 
  private:

@@ -4,6 +4,7 @@
 #include "tools/common/config_flags.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
+#include "tools/train/evaluate.h"
 #include "tools/train/launch.h"
 
 #include <cmath>
@@ -18,6 +19,7 @@ using namespace trainyard;
 constexpr const char* examples =
     "  shard-data --input book.txt --split paragraphs --output data\n"
     "  train --model gpt2-nano --data data --output run --steps 20 --global-batch 8 --micro-batch 2\n"
+    "  train --evaluate run --evaluate-sequences 64\n"
     "  mpirun -n 4 train --model gpt2-micro --data data --output run4 --steps 100 --global-batch 16 --micro-batch 2 --zero 3 --save-every 50\n";
 
 struct Switches {
@@ -75,7 +77,9 @@ int main(int argc, char** argv) {
   app.add_flag("--print-config", switches.print_config, "print the effective settings and where each came from, and stop")->group("Settings");
   app.add_flag("--dry-run", switches.dry_run, "check everything, print the prediction, write nothing")->group("Settings");
   app.add_flag("--memory-report", switches.memory_report, "print predicted and measured memory and traffic at the end")->group("Settings");
+  tools::EvaluateFlags evaluation(app);
   return tools::guarded(app, argc, argv, [&] {
+    evaluation.check();
     if (!switches.config.empty()) base::read_toml(fields, switches.config);
     if (flags.given("plan")) flags.apply();
     engine::read_plan(fields, config);
@@ -85,19 +89,21 @@ int main(int argc, char** argv) {
       fmt::print("{}", base::print_fields(fields));
       return base::ExitCode::done;
     }
-    const engine::SignalWatcher signals;
+    std::optional<const engine::SignalWatcher> signals;
+    if (!evaluation.asked()) signals.emplace();
     tools::Launch launch;
     base::configure_log("train", launch.world().rank, base::LogLevel::info);
+    const auto reasons = evaluation.asked() ? std::string() : config.output;   // an evaluation writes nothing
     try {
-      return train(config, switches, launch, signals);
+      return evaluation.asked() ? evaluation.run(config, fields, launch) : train(config, switches, launch, *signals);
     } catch (const base::Error& e) {
       // Errors that all ranks share are printed once; the others leave quietly with the same code.
       const int code = launch.world().rank == 0 || e.code() == base::ExitCode::unexpected || e.code() == base::ExitCode::peer_hung ? tools::report("train", e) : static_cast<int>(e.code());
-      if (e.code() == base::ExitCode::peer_hung || e.code() == base::ExitCode::unexpected) launch.fail(config.output, code, e.what());
+      if (e.code() == base::ExitCode::peer_hung || e.code() == base::ExitCode::unexpected) launch.fail(reasons, code, e.what());
       return static_cast<base::ExitCode>(code);
     } catch (const std::exception& e) {
       const int code = tools::report("train", e);
-      launch.fail(config.output, code, e.what());
+      launch.fail(reasons, code, e.what());
       return static_cast<base::ExitCode>(code);
     }
   });

@@ -1,0 +1,48 @@
+// A table of bytes by token.
+#include "libtrain/data/text_bytes.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/data/tokenizer.h"
+#include "libtrain/io/atomic_file.h"
+
+namespace trainyard::data {
+
+namespace {
+
+std::string model_of(const std::string& folder, const SetIndex& index) {
+  const auto inside = folder + "/" + index.tokenizer;
+  return index.tokenizer != "bytes" && io::file_size(inside) >= 0 ? inside : index.tokenizer_source;
+}
+
+}  // namespace
+
+TextBytes::TextBytes(const std::string& folder, const SetIndex& index) : end_of_document_(index.end_of_document) {
+  const auto size = static_cast<std::size_t>(index.vocabulary);
+  const auto source = model_of(folder, index);
+  std::unique_ptr<Tokenizer> tokenizer;
+  try {
+    tokenizer = make_tokenizer(source);
+    if (tokenizer->crc32c() != index.tokenizer_crc32c || tokenizer->vocabulary() != index.vocabulary || tokenizer->end_of_document() != index.end_of_document) {
+      why_not_ = fmt::format("{} is not the tokenizer that the shards were made with", source);
+      tokenizer.reset();
+    }
+  } catch (const base::InputError& e) {
+    why_not_ = e.what();
+  }
+  for (auto* table : {&start_, &inside_}) table->assign(size, -1);
+  for (std::size_t t = 0; t < size && tokenizer; ++t) {
+    start_[t] = static_cast<std::int32_t>(tokenizer->text_bytes(static_cast<std::int32_t>(t), Tokenizer::Place::start));
+    inside_[t] = static_cast<std::int32_t>(tokenizer->text_bytes(static_cast<std::int32_t>(t), Tokenizer::Place::inside));
+  }
+}
+
+void TextBytes::add(const WindowPtrs& w, std::int64_t n, Count& count) const {
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (w.weights[i] == 0) continue;
+    const auto bytes = (w.tokens[i] == end_of_document_ ? start_ : inside_)[static_cast<std::size_t>(w.targets[i])];
+    if (bytes < 0) ++count.unmeasured;
+    else count.bytes += bytes;
+  }
+}
+
+}  // namespace trainyard::data

@@ -1,0 +1,255 @@
+// What is evaluated, agreed on by all ranks; then turns.
+#include "libtrain/engine/evaluate.h"
+
+#include "libtrain/base/cores.h"
+#include "libtrain/base/error.h"
+#include "libtrain/checkpoint/named.h"
+#include "libtrain/checkpoint/reader.h"
+#include "libtrain/comm/delayed.h"
+#include "libtrain/data/text_bytes.h"
+#include "libtrain/engine/agreement.h"
+#include "libtrain/engine/evaluator.h"
+#include "libtrain/engine/identity.h"
+#include "libtrain/engine/place.h"
+#include "libtrain/engine/setup.h"
+#include "libtrain/engine/watch.h"
+#include "libtrain/plan/memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <optional>
+
+#include <unistd.h>
+
+namespace trainyard::engine {
+
+namespace {
+
+// How many turns pass between two gathers: what a progress line knows of, and how far one rank may be ahead of another.
+constexpr std::int64_t turns_a_round = 8;
+
+std::string text_of(const nlohmann::json& object, const char* key, const std::string& otherwise) {
+  return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : otherwise;
+}
+
+std::int64_t integer_of(const nlohmann::json& object, const char* key, std::int64_t otherwise) {
+  return object.is_object() && object.contains(key) && object[key].is_number_integer() ? object[key].get<std::int64_t>() : otherwise;
+}
+
+// The settings of `c` where they were given, else those of the run that wrote the checkpoint. What is of training keeps its default.
+RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, int ranks) {
+  const auto given = [&](const char* name) { return c.given.contains(name); };
+  RunConfig r;
+  r.model = s.model.name;
+  r.plan_model = s.model;
+  r.data = given("data") ? c.run.data : text_of(s.provenance, "data", "");
+  r.sequence = given("sequence") && c.run.sequence > 0 ? c.run.sequence : integer_of(s.identity, "sequence", s.model.context);
+  r.micro_batch = given("micro-batch") ? c.run.micro_batch : integer_of(s.identity, "micro_batch", 1);
+  r.document_mask = given("document-mask") ? c.run.document_mask : text_of(s.identity, "document_mask", "off");
+  r.dtype = given("dtype") ? c.run.dtype : base::name_of(s.dtype);
+  r.plan = c.run.plan, r.plan_ranks = c.run.plan_ranks;
+  r.device = c.run.device, r.communicator = c.run.communicator;
+  r.zero = c.run.zero, r.layer_slots = c.run.layer_slots, r.threads = c.run.threads;
+  r.hang_timeout = c.run.hang_timeout;
+  constexpr std::int64_t most = 1 << 20;
+  if (r.micro_batch < 1 || r.micro_batch > most) throw base::UsageError(fmt::format("--micro-batch {} must lie between 1 and {}", r.micro_batch, most));
+  r.global_batch = r.micro_batch * ranks;   // one turn
+  r.steps = 1;
+  r.output = std::string(".");   // nothing is written
+  return r;
+}
+
+void require_model(const EvaluateConfig& c, const plan::ModelConfig& trained, const std::string& checkpoint) {
+  if (!c.given.contains("model")) return;
+  auto said = c.run.plan_model && c.run.model == c.run.plan_model->name ? *c.run.plan_model : plan::load_model(c.run.model);
+  if (said.vocabulary == 0) said.vocabulary = trained.vocabulary;
+  const auto a = plan::to_pairs(trained), b = plan::to_pairs(said);
+  std::string differences;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (a[i].first != "name" && a[i].second != b[i].second) differences += fmt::format("\n  {}: the checkpoint has {}, {} {}", a[i].first, a[i].second, c.run.model, b[i].second);
+  if (!differences.empty())
+    throw base::InputError(fmt::format("{} is of another model than {}:{}", checkpoint, c.run.model, differences), "leave the model out: a checkpoint knows its own");
+}
+
+// Tokens must mean what they meant in training.
+void require_tokens(const data::SetIndex& index, const checkpoint::RunState& s, const std::string& data, const std::string& checkpoint) {
+  const auto was = s.provenance.is_object() ? s.provenance.value("tokenizer", nlohmann::json()) : nlohmann::json();
+  const bool known = was.is_object() && was.contains("crc32c");
+  const auto name = text_of(was, "name", "");
+  const auto crc = integer_of(was, "crc32c", 0);
+  const char* hint = "give a shard set that was made with the tokenizer of the training data";
+  if (known && (name != index.tokenizer || crc != index.tokenizer_crc32c) && !(crc != 0 && crc == index.tokenizer_crc32c))
+    throw base::InputError(fmt::format("{} was made with tokenizer {} (CRC32C {:08x}), the training data of {} with {} ({:08x})", data, index.tokenizer, index.tokenizer_crc32c, checkpoint, name, crc), hint);
+  if (index.vocabulary > s.model.vocabulary || (!known && index.vocabulary != s.model.vocabulary))
+    throw base::InputError(fmt::format("{} has a vocabulary of {}, the model of {} has {}", data, index.vocabulary, checkpoint, s.model.vocabulary), hint);
+}
+
+void require_memory(const EvaluateConfig& c, const RunSetup& s) {
+  if (c.run.memory_limit.empty()) return;
+  const auto limit = parse_bytes(c.run.memory_limit), need = total(evaluation_memory(s.trainer)) + plan::reserve_bytes(s.trainer.micro);
+  if (need > limit)
+    throw base::InputError(fmt::format("a rank needs {} bytes to evaluate, --memory-limit {} allows {}: {} too many", need, c.run.memory_limit, limit, need - limit),
+                           "more ranks with --zero 3, a smaller --micro-batch or a shorter --sequence need less");
+}
+
+// Everything that is decided before memory is taken.
+struct Terms {
+  std::string checkpoint;
+  checkpoint::RunState state;
+  RunConfig run;
+  RunSetup setup;
+  const std::vector<data::ShardEntry>* split = nullptr;
+  std::int64_t sequences = 0;
+};
+
+void read_terms(Terms& t, const EvaluateConfig& c, int ranks, int ranks_on_node) {
+  const checkpoint::Reader reader(t.checkpoint, checkpoint::Reader::Check::as_needed);
+  t.state = reader.state();
+  require_model(c, t.state.model, t.checkpoint);
+  t.run = settings(c, t.state, ranks);
+  if (t.run.data.empty()) throw base::UsageError("--data is missing: the folder that shard-data made", fmt::format("{} does not say what it was trained on", t.checkpoint));
+  require_tokens(data::read_index(t.run.data), t.state, t.run.data, t.checkpoint);
+  t.setup = make_setup(t.run, ranks, t.run.threads > 0 ? t.run.threads : base::default_threads(ranks_on_node));
+  require_memory(c, t.setup);
+  if (c.split != "train" && c.split != "validation") throw base::UsageError(fmt::format("--evaluate-split {} is not known", c.split), "use validation or train");
+  t.split = c.split == "train" ? &t.setup.index.train : &t.setup.index.validation;
+  if (t.split->empty())
+    throw base::InputError(fmt::format("{} has no {} split", t.run.data, c.split), c.split == "train" ? "make the shards again with shard-data" : "take --evaluate-split train, or make shards with shard-data --validation 0.05");
+}
+
+// Rank 0 finds what is wrong; only then do the others read the same files.
+void agree_on_terms(Terms& t, const EvaluateConfig& c, World& world, tensor::Exec& exec, int ranks_on_node) {
+  const auto print = [&] { return hash_of(t.setup.identity) + t.checkpoint; };
+  const auto found = on_rank_zero(world, exec, [&] {
+    t.checkpoint = checkpoint::named_checkpoint(c.checkpoint);
+    checkpoint::Reader whole(t.checkpoint);
+    read_terms(t, c, world.size, ranks_on_node);
+    return print();
+  });
+  on_every_rank(world, exec, [&] {
+    if (world.rank == 0) return;
+    t.checkpoint = found.substr(16);
+    read_terms(t, c, world.size, ranks_on_node);
+    if (print() != found)
+      throw base::InputError("this rank reads another checkpoint, configuration or data index than rank 0", "is the folder shared, and did a file change while the job started?");
+  });
+}
+
+std::int64_t windows_of(const EvaluateConfig& c, const Terms& t, const data::WindowDataset& set) {
+  const auto there = static_cast<std::int64_t>(set.count());
+  if (c.sequences < 0) throw base::UsageError(fmt::format("--evaluate-sequences {} must not be negative", c.sequences), "0 takes all");
+  if (there == 0) throw base::InputError(fmt::format("the {} split of {} holds no window of {} tokens", c.split, t.run.data, set.sequence() + 1), "give more text, or a shorter --sequence");
+  if (c.sequences > there)
+    throw base::InputError(fmt::format("the {} split of {} holds {} sequences of {} tokens, --evaluate-sequences asks for {}", c.split, t.run.data, there, set.sequence(), c.sequences),
+                           "0 takes all that there are");
+  return c.sequences > 0 ? c.sequences : there;
+}
+
+// The text behind the targets of micro-batches, read on the host beside the batches that a device works on.
+class TextCounter {
+ public:
+  TextCounter(const RunConfig& run, const data::SetIndex& index, data::WindowDataset& windows)
+      : text_(run.data, index), windows_(windows), i32_(4 * static_cast<std::size_t>(windows.sequence())), weights_(static_cast<std::size_t>(windows.sequence())) {}
+  const std::string& why_not() const { return text_.why_not(); }
+  // Of windows [first, end).
+  data::TextBytes::Count count(std::int64_t first, std::int64_t end) {
+    const auto T = windows_.sequence();
+    const data::WindowPtrs window{i32_.data(), i32_.data() + T, i32_.data() + 2 * T, i32_.data() + 3 * T, weights_.data()};
+    data::TextBytes::Count count;
+    for (auto w = first; w < end; ++w) {
+      windows_.fill(static_cast<std::uint64_t>(w), window);
+      text_.add(window, T, count);
+    }
+    return count;
+  }
+
+ private:
+  data::TextBytes text_;
+  data::WindowDataset& windows_;
+  std::vector<std::int32_t> i32_;
+  std::vector<std::uint8_t> weights_;
+};
+
+Evaluation result_of(const EvaluateConfig& c, const Terms& t, const MicroLoss& total) {
+  if (total.targets == 0) throw base::InputError(fmt::format("no target of {} sequences of {} counts: every one begins a document", t.sequences, t.run.data), "take a longer --sequence, or --document-mask off");
+  if (!std::isfinite(total.mean()))
+    throw base::CheckError(fmt::format("the loss of {} on {} is not finite: {}", t.checkpoint, t.run.data, total.mean()), "inspect the checkpoint: its norms show which tensor went wrong");
+  Evaluation e;
+  e.checkpoint = t.checkpoint, e.step = t.state.step;
+  e.data = t.run.data, e.split = c.split, e.dtype = t.run.dtype, e.document_mask = t.run.document_mask;
+  e.sequence = t.setup.trainer.micro.sequence, e.sequences = t.sequences;
+  for (const auto& shard : *t.split) e.split_tokens += shard.tokens;
+  e.tokens = static_cast<std::int64_t>(total.targets);
+  e.bytes = static_cast<std::int64_t>(total.bytes), e.unmeasured = static_cast<std::int64_t>(total.unmeasured);
+  e.loss = total.mean();
+  return e;
+}
+
+}  // namespace
+
+const std::set<std::string>& evaluation_settings() {
+  static const std::set<std::string> names{"model", "data", "plan", "sequence", "micro-batch", "document-mask", "device", "communicator", "zero", "dtype", "layer-slots", "threads",
+                                           "memory-limit", "progress", "hang-timeout", "collective-delay"};
+  return names;
+}
+
+double Evaluation::perplexity() const { return std::exp(loss); }
+
+double Evaluation::bits_per_byte() const {
+  if (unmeasured > 0 || bytes == 0) return std::numeric_limits<double>::quiet_NaN();
+  return loss * static_cast<double>(tokens) / (std::numbers::ln2 * static_cast<double>(bytes));
+}
+
+Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWatch& watch, int ranks_on_node) {
+  auto caller = tensor::Exec::caller(nullptr, 1);
+  auto config = asked;
+  const auto device = agree_on_device(config.run, world, world.exchange ? *world.exchange : *caller);
+  if (device.kind == base::DeviceKind::cuda) move_to_gpu(config.run, world, device, ranks_on_node);
+  auto& exec = world.exchange ? *world.exchange : *caller;
+  if (config.run.collective_delay > 0) world.data = comm::delayed(std::move(world.data), config.run.collective_delay);
+  Terms t;
+  agree_on_terms(t, config, world, exec, ranks_on_node);
+  t.setup.trainer.device = device;
+  const auto& shape = t.setup.trainer.micro;
+
+  std::optional<data::WindowDataset> windows, text_windows;
+  std::optional<TextCounter> text;
+  std::optional<Batches> batches;
+  std::optional<Evaluator> evaluator;
+  on_every_rank(world, exec, [&] {
+    for (auto* set : {&windows, &text_windows}) set->emplace(t.run.data, t.setup.index, *t.split, shape.sequence, t.setup.mask, data::Order::as_stored, 0);
+    t.sequences = windows_of(config, t, *windows);
+    text.emplace(t.run, t.setup.index, *text_windows);
+    batches.emplace(*windows, &*windows, t.setup.trainer.states.batch, world.rank);
+    evaluator.emplace(t.setup.trainer, world, *batches);
+  });
+  evaluator->load(t.checkpoint);
+  const auto watchdog = watch_world(world, evaluator->exchange(), t.run.hang_timeout, [](const std::string&) { _exit(static_cast<int>(base::ExitCode::peer_hung)); });
+
+  MicroLoss total;
+  const auto tell = [&](std::int64_t done) {
+    if (world.rank == 0 && watch) watch(done, t.sequences, total.mean());
+  };
+  const auto micros = (t.sequences + shape.batch - 1) / shape.batch, round = turns_a_round * world.size;
+  for (std::int64_t first = 0; first < micros; first += round) {
+    const auto end = std::min(micros, first + round);
+    if (watchdog) watchdog->set_step(first / round + 1);
+    fold_losses(world, evaluator->exchange(), first, end, [&](std::int64_t m) {
+      auto loss = evaluator->micro(batches->validation(m, t.sequences));
+      const auto count = text->count(m * shape.batch, std::min(t.sequences, (m + 1) * shape.batch));
+      loss.bytes = static_cast<double>(count.bytes), loss.unmeasured = static_cast<double>(count.unmeasured);
+      if (m + 1 < end) tell((m + 1) * shape.batch);
+      return loss;
+    }, total);
+    tell(std::min(t.sequences, end * shape.batch));
+  }
+  auto result = result_of(config, t, total);
+  if (result.unmeasured > 0) result.unmeasured_why = text->why_not().empty() ? "the tokenizer has no token for a part of the text" : text->why_not();
+  result.predicted = evaluator->memory().predicted();
+  result.measured = evaluator->memory().measured();
+  return result;
+}
+
+}  // namespace trainyard::engine

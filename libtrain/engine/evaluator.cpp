@@ -1,0 +1,66 @@
+// Weights into their arenas, then forward passes.
+#include "libtrain/engine/evaluator.h"
+
+#include "kernels/cast/cast.h"
+#include "libtrain/checkpoint/reader.h"
+#include "libtrain/engine/agreement.h"
+#include "libtrain/plan/accesses.h"
+#include "libtrain/plan/activations.h"
+
+namespace trainyard::engine {
+
+CategoryBytes evaluation_memory(const TrainerSetup& s) {
+  using tensor::Category;
+  const auto states = plan::state_bytes(plan::UnitSet(s.model, s.states.batch.data_ranks), s.states);
+  CategoryBytes bytes{};
+  const auto at = [&](Category c) -> std::int64_t& { return bytes[static_cast<std::size_t>(c)]; };
+  at(Category::parameters) = states.parameters;
+  at(Category::gathered_units) = states.gathered_units;
+  at(Category::activations) = plan::activation_bytes(s.model, s.micro, plan::Pass::evaluate);
+  at(Category::workspace) = plan::workspace_bytes(s.model, s.micro, plan::Pass::evaluate);
+  return bytes;
+}
+
+Evaluator::Evaluator(const TrainerSetup& setup, World& world, Batches& batches)
+    : setup_(setup), world_(world), set_(setup.model, setup.states.batch.data_ranks), memory_(evaluation_memory(setup), setup.device),
+      compute_(setup.device.kind == base::DeviceKind::cuda ? tensor::Exec::gpu(setup.device.index, &memory_[tensor::Category::workspace])
+                                                           : tensor::Exec::caller(&memory_[tensor::Category::workspace], setup.micro.threads)),
+      decoder_(setup.model),
+      context_{set_, setup_.states, setup_.reduction, *world_.data, *compute_, exchange(), memory_[tensor::Category::parameters], memory_[tensor::Category::gathered_units],
+               memory_[tensor::Category::gradients], memory_[tensor::Category::unit_gradients], memory_[tensor::Category::optimizer], memory_[tensor::Category::communication_staging]},
+      store_(context_), leases_(plan::leases_of(plan::evaluation_accesses(setup.model))), saved_(memory_[tensor::Category::activations]) {
+  batches.work_on(*compute_);
+}
+
+// Through host memory, so that one path serves every dtype and device.
+void Evaluator::read_pieces(const std::string& checkpoint) {
+  checkpoint::Reader reader(checkpoint, checkpoint::Reader::Check::as_needed);
+  const auto host = tensor::Exec::caller(nullptr, setup_.micro.threads);
+  std::vector<float> read;
+  std::vector<char> working;
+  for (int u = 0; u < context_.units(); ++u) {
+    const auto& layout = context_.layout(u);
+    const auto own = store_.weights().own_piece(u);
+    read.resize(static_cast<std::size_t>(layout.piece));
+    working.resize(static_cast<std::size_t>(layout.piece * base::size_of(own.dtype)));
+    reader.read_unit_piece(checkpoint::Kind::model, u, context_.unit(u), layout, world_.rank * layout.piece, layout.piece, read.data());
+    const base::View narrow(working.data(), own.dtype, {layout.piece});
+    kernels::cast(*host, base::View::of(read.data(), {layout.piece}), narrow);
+    tensor::copy(*compute_, narrow, own);
+    compute_->synchronize();
+  }
+}
+
+void Evaluator::load(const std::string& checkpoint) {
+  on_every_rank(world_, exchange(), [&] { read_pieces(checkpoint); });
+  store_.weights().pieces_changed();
+}
+
+MicroLoss Evaluator::micro(const model::MicroBatch& batch) {
+  store_.begin_evaluation(leases_);
+  model::Step step{*compute_, store_, batch, setup_.micro.dtype, setup_.seed, model::Mode::evaluate};
+  decoder_.evaluate(step, saved_);
+  return {step.loss_sum, static_cast<double>(step.target_count)};
+}
+
+}  // namespace trainyard::engine

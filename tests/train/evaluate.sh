@@ -1,0 +1,107 @@
+#!/bin/bash
+# train --evaluate: the loss that training recorded, the same JSON on every cut, an independent sum of log probabilities, refusals, damage, signals.
+set -uo pipefail
+export TRAINYARD_DEVICE=cpu PATH=$(realpath "$1"):$PATH OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMP_WAIT_POLICY=passive
+folder=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$folder"' EXIT
+cd "$folder"
+ulimit -f 100000
+fail() { echo "FAILED: $*"; [ -f out ] && tail -20 out; [ -f err ] && tail -20 err; exit 1; }
+expect() { # CODE COMMAND...: runs it, output in `out` and `err`
+  local want=$1 code=0
+  shift
+  timeout 60 "$@" >out 2>err </dev/null || code=$?
+  [ "$code" = "$want" ] || fail "exit $code, expected $want: $*"
+}
+said() { cat out err | grep -q -- "$1" || fail "the output does not say '$1'"; }
+ranks() { local n=$1; shift; echo mpirun -q --bind-to none -n "$n" "$@"; }
+state() { find run -type f -printf '%p %s %T@ ' -exec cksum {} +; find run -type d -printf '%p %T@\n'; }
+
+for i in $(seq 1 300); do printf 'line %d of a small text about trains and yards\n\n' "$i"; done >text
+expect 0 shard-data --input text --split paragraphs --output data --validation 0.1
+expect 0 train --model gpt2-nano --data data --global-batch 6 --micro-batch 2 --learning-rate 0.01 --progress never --threads 1 --steps 20 --output run --validate-every 20 --validation-sequences 8
+recorded=$(tail -1 run/metrics.jsonl | jq .validation_loss)
+before=$(state)
+evaluate=(train --evaluate run --threads 1 --progress never --json)
+
+# What training recorded, to the bit; the set and the shape of a micro-batch are the checkpoint's own.
+expect 0 "${evaluate[@]}" --evaluate-sequences 8
+[ "$(jq .loss out)" = "$recorded" ] || fail "training recorded $recorded, the evaluation says $(jq .loss out)"
+jq -e '.step == 20 and .data == "data" and .split == "validation" and .sequences == 8 and .tokens == 512 and (.perplexity - (.loss | exp) | fabs) < 1e-9' out >/dev/null || fail "the JSON is wrong"
+mv out eight
+expect 0 $(ranks 3 "${evaluate[@]}" --evaluate-sequences 8 --zero 3)
+cmp out eight || fail "3 ranks say something else"
+
+# All of the split, whose last micro-batch is not full: the same JSON on every cut.
+expect 0 "${evaluate[@]}" --evaluate-split train --sequence 30 --micro-batch 5
+jq -e '.sequences % 5 != 0 and .sequences == ((.split_tokens - 1) / 30 | floor) and .tokens == 30 * .sequences' out >/dev/null || fail "sequences were dropped"
+mv out all
+expect 0 $(ranks 3 "${evaluate[@]}" --evaluate-split train --sequence 30 --micro-batch 5 --zero 2)
+cmp out all || fail "3 ranks say something else about all of the split"
+expect 0 $(ranks 2 "${evaluate[@]}" --evaluate-split train --sequence 30 --micro-batch 1 --zero 1)
+jq -es '(.[0].loss - .[1].loss | fabs) < 1e-5 and .[0].bytes == .[1].bytes and .[0].tokens == .[1].tokens' out all >/dev/null || fail "micro-batches of 1 and 5 differ"
+expect 0 $(ranks 2 "${evaluate[@]}" --dtype bf16 --document-mask on --zero 3)
+mv out narrow
+expect 0 "${evaluate[@]}" --dtype bf16 --document-mask on
+cmp out narrow || fail "bf16 differs on 2 ranks"
+jq -e '.bits_per_byte as $b | (.loss * .tokens / (2 | log) / .bytes - $b | fabs) < 1e-9' out >/dev/null || fail "bits per byte"
+
+# An independent sum: the log probabilities that `generate` gives for a document of its own, which is then the second window of a set: the end of the first document, and 64 tokens.
+expect 0 generate --checkpoint run --tokens 64 --stop-at length --temperature 0 --json
+mv out generated
+jq -je .text generated >second
+[ "$(wc -c <second)" = 64 ] || fail "the generated text has $(wc -c <second) bytes"
+printf '%064d' 0 >first
+expect 0 shard-data --input first --input second --split whole --validation 0 --output small
+for n in 1 2; do
+  expect 0 "${evaluate[@]}" --data small --evaluate-split train --evaluate-sequences $n
+  mv out "small-$n"
+done
+jq -es '.[0].bytes == 63 and .[1].bytes == 127 and (.[1].loss * 128 - .[0].loss * 64 + (.[2].logprobs | add) | fabs) < 1e-3' small-1 small-2 generated >/dev/null ||
+  fail "the second window: $(jq -s '[.[1].loss * 128 - .[0].loss * 64, (.[2].logprobs | add)]' small-1 small-2 generated)"
+
+expect 0 train --evaluate run/checkpoints/step-00000020 --model gpt2-nano --data data --progress never
+said 'bits per byte '; said 'perplexity '
+
+# Refusals.
+expect 3 "${evaluate[@]}" --model gpt2-micro
+said 'layers: the checkpoint has'
+expect 3 train --evaluate nowhere; said 'no such checkpoint'
+expect 3 train --evaluate ''
+expect 3 train --evaluate data; said 'no whole checkpoint'
+expect 3 "${evaluate[@]}" --evaluate-sequences 9999; said 'holds .* sequences'
+expect 3 "${evaluate[@]}" --data small; said 'no validation split'
+expect 3 "${evaluate[@]}" --memory-limit 1MB; said 'too many'
+expect 2 "${evaluate[@]}" --evaluate-sequences -1
+expect 2 "${evaluate[@]}" --evaluate-split test
+expect 2 "${evaluate[@]}" --output other --steps 5; said -- '--output, --steps'
+expect 2 "${evaluate[@]}" --zero 4
+expect 2 "${evaluate[@]}" --sequence 65; said 'longer than'
+expect 2 "${evaluate[@]}" --dry-run
+expect 2 train --data data --output other --evaluate-split train
+expect 2 train --data data --output other --json
+jq '.vocabulary = 300 | .tokenizer = {name: "other.model", source: "other.model", crc32c: 7}' data/index.json >index && mkdir other-tokens && cp -r data/* other-tokens && mv index other-tokens/index.json
+expect 3 "${evaluate[@]}" --data other-tokens; said 'tokenizer other.model'
+expect 3 $(ranks 2 "${evaluate[@]}" --data other-tokens)
+[ "$(grep -c 'tokenizer other.model' err)" = 1 ] || fail "the refusal is not said once"
+cp -r run damaged
+printf 'X' | dd of=damaged/checkpoints/step-00000020/rank-00000.h5 bs=1 seek=60000 conv=notrunc status=none
+expect 3 $(ranks 2 train --evaluate damaged --threads 1 --progress never); said 'rank-00000.h5'
+code=0; "${evaluate[@]}" >/dev/full 2>err || code=$?
+[ $code = 4 ] || fail "a full standard output is exit $code"
+
+# Signals: nothing is to be saved. USR1 is for training.
+slow=(train --evaluate run --threads 1 --progress never --zero 3 --collective-delay 0.02 --evaluate-split train)
+code=0; timeout -s TERM --preserve-status 1 "${slow[@]}" >out 2>err || code=$?
+[ $code = 143 ] || fail "exit $code after TERM"
+mpirun -q --bind-to none -n 3 "${slow[@]}" >out 2>err & launcher=$!
+for _ in $(seq 1 100); do rank=$(pgrep -P "$launcher" -x train | tail -1); [ -n "$rank" ] && break; sleep 0.1; done
+sleep 1
+kill -USR1 "$rank"; sleep 0.3; kill -0 "$rank" || fail "USR1 ended an evaluation"
+kill -TERM "$rank"
+code=0; wait "$launcher" || code=$?
+[ $code != 0 ] && [ $code != 75 ] || fail "exit $code after TERM to one rank"
+
+[ "$(state)" = "$before" ] || fail "the run folder was written to"
+[ ! -e other ] || fail "something was made"
+echo "all as it should be"

@@ -1,0 +1,89 @@
+// From flags to an evaluation, and its table.
+#include "tools/train/evaluate.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/log.h"
+#include "libtrain/engine/evaluate.h"
+#include "tools/common/program.h"
+#include "tools/common/progress.h"
+
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <optional>
+
+namespace trainyard::tools {
+
+namespace {
+
+nlohmann::ordered_json to_json(const engine::Evaluation& e) {
+  const auto known = [&](auto value) { return e.unmeasured > 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(value); };
+  const auto finite = [](double x) { return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json(); };
+  return {{"checkpoint", e.checkpoint}, {"step", e.step},           {"data", e.data},           {"split", e.split},
+          {"dtype", e.dtype},           {"sequence", e.sequence},   {"document_mask", e.document_mask}, {"sequences", e.sequences},
+          {"split_tokens", e.split_tokens}, {"tokens", e.tokens},   {"bytes", known(e.bytes)},  {"loss", e.loss},
+          {"perplexity", finite(e.perplexity())}, {"bits_per_byte", finite(e.bits_per_byte())}};
+}
+
+std::string to_text(const engine::Evaluation& e) {
+  const auto row = [](const char* name, const std::string& value) { return fmt::format("{:<16}{}\n", name, value); };
+  const auto bits = e.bits_per_byte();
+  return row("checkpoint", fmt::format("{} (step {}, computed in {})", e.checkpoint, e.step, e.dtype)) +
+         row("data", fmt::format("{}: {} sequence{} of {} tokens of the {} split", e.data, e.sequences, e.sequences == 1 ? "" : "s", e.sequence, e.split)) +
+         row("tokens", fmt::format("{} predicted, of {} in the split", e.tokens, e.split_tokens)) + (e.unmeasured > 0 ? "" : row("bytes", fmt::format("{}", e.bytes))) +
+         row("loss", fmt::format("{:.6g}", e.loss)) + row("perplexity", fmt::format("{:.6g}", e.perplexity())) +
+         row("bits per byte", std::isfinite(bits) ? fmt::format("{:.6g}", bits) : e.unmeasured > 0 ? fmt::format("not known: {}", e.unmeasured_why) : "-");
+}
+
+void refuse_training_flags(const std::vector<base::Field>& fields) {
+  std::vector<std::string> wrong;
+  for (const auto& f : fields)
+    if (f.source == "flag" && !engine::evaluation_settings().contains(f.name)) wrong.push_back("--" + f.name);
+  if (!wrong.empty()) throw base::UsageError(fmt::format("{} {} of training: an evaluation does not use {}", fmt::join(wrong, ", "), wrong.size() == 1 ? "is" : "are", wrong.size() == 1 ? "it" : "them"), "leave it out, or train without --evaluate");
+}
+
+}  // namespace
+
+EvaluateFlags::EvaluateFlags(CLI::App& app) : app_(app) {
+  app.add_option("--evaluate", checkpoint_, "do not train: loss, perplexity, bits per byte of a checkpoint, or a run's newest, on --data")->type_name("CHECKPOINT")->group("Evaluating");
+  app.add_option("--evaluate-split", split_, "validation or train [validation]")->group("Evaluating")->type_name("TEXT");
+  app.add_option("--evaluate-sequences", sequences_, "the first N sequences of the split; 0: all [0]")->group("Evaluating")->type_name("N");
+  app.add_flag("--json", json_, "print the evaluation as JSON")->group("Evaluating");
+}
+
+bool EvaluateFlags::asked() const { return app_.get_option("--evaluate")->count() > 0; }
+
+void EvaluateFlags::check() const {
+  for (const char* mine : {"--evaluate-split", "--evaluate-sequences", "--json"})
+    if (!asked() && app_.get_option(mine)->count() > 0) throw base::UsageError(fmt::format("{} goes with --evaluate CHECKPOINT", mine), "train --help");
+  for (const char* other : {"--dry-run", "--memory-report"})
+    if (asked() && app_.get_option(other)->count() > 0) throw base::UsageError(fmt::format("{} is of training: it does not go with --evaluate", other), "leave it out");
+}
+
+base::ExitCode EvaluateFlags::run(const engine::RunConfig& config, const std::vector<base::Field>& fields, Launch& launch) const {
+  std::signal(SIGUSR1, SIG_IGN);
+  refuse_training_flags(fields);
+  engine::EvaluateConfig c;
+  c.checkpoint = checkpoint_, c.split = split_, c.sequences = sequences_, c.run = config;
+  for (const auto& f : fields)
+    if (f.source != "default") c.given.insert(f.name);
+  auto& world = launch.world();
+  std::optional<Progress> progress;
+  if (world.rank == 0) progress.emplace("evaluate", progress_mode(config.progress));
+  const auto begun = std::chrono::steady_clock::now();
+  const auto result = engine::evaluate(c, world, [&](std::int64_t done, std::int64_t all, double loss) {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    const auto so_far = loss > 0 ? fmt::format("  loss so far {:.4f}", loss) : "";
+    progress->show(fmt::format("sequence {}/{}{}  {} left", done, all, so_far, duration_text(seconds / static_cast<double>(done) * static_cast<double>(all - done))),
+                   done == all ? Progress::Update::last : Progress::Update::passing);
+  }, launch.ranks_on_node());
+  if (world.rank != 0) return base::ExitCode::done;
+  progress.reset();
+  print(json_ ? to_json(result).dump() + "\n" : to_text(result));
+  return base::ExitCode::done;
+}
+
+}  // namespace trainyard::tools
