@@ -61,10 +61,12 @@ TEST(Joined, InputGradientIsRoundedOnceWithAndWithoutGaps) {
 
 // Shapes of all kinds of gaps use the memory that was announced, to the byte.
 TEST(Joined, PredictedMemoryIsMeasuredMemory) {
-  for (auto m : {shape(36, 50, false), shape(32, 80, true), shape(28, 37, true), shape(260, 90, false), shape(12, 3, true)})
+  for (auto m : {shape(36, 50, false), shape(32, 80, true), shape(28, 37, true), shape(260, 90, false), shape(68, 70, true), shape(12, 3, true)})
     for (const auto dtype : {DType::f32, DType::bf16})
-      for (const auto& [b, t] : {std::pair<std::int64_t, std::int64_t>{1, 7}, {2, 20}})
+      for (const auto& [b, t] : {std::pair<std::int64_t, std::int64_t>{1, 7}, {2, 20}, {100, 40}}) {
+        if (b == 100 && m.hidden != 68) continue;   // with so many rows the sum in f32 is the most that a layer needs
         for (const auto recompute : {plan::Recompute::none, plan::Recompute::layers}) {
+          m.context = 40, m.vocabulary = 40;
           const plan::MicroShape micro{b, t, dtype, 2};
           const auto where = fmt::format("hidden {} ffn {} biases {} {} b {} t {}", m.hidden, m.ffn, m.biases, base::name_of(dtype), b, t);
           PlainStore store(m, dtype, 1);
@@ -73,6 +75,7 @@ TEST(Joined, PredictedMemoryIsMeasuredMemory) {
           EXPECT_EQ(runner.activations.peak_bytes(), plan::activation_bytes(m, micro, plan::Pass::train, recompute)) << where;
           EXPECT_EQ(runner.workspace.peak_bytes(), plan::workspace_bytes(m, micro, plan::Pass::train, recompute)) << where;
         }
+      }
 }
 
 }  // namespace
