@@ -120,11 +120,15 @@ int mkdir(const char* path, mode_t mode) {
   if (code == 0) record("mkdir", path, NULL);
   return code;
 }
-int unlink(const char* path) {
-  const int code = NEXT(int (*)(const char*), "unlink")(path);
-  if (code == 0) record("remove", path, NULL);
-  return code;
-}
+#define REMOVE(name)                                           \
+  int name(const char* path) {                                 \
+    const int code = NEXT(int (*)(const char*), #name)(path);  \
+    if (code == 0) record("remove", path, NULL);               \
+    return code;                                               \
+  }
+REMOVE(unlink)
+REMOVE(remove)
+REMOVE(rmdir)
 int unlinkat(int folder, const char* name, int flags) {
   char path[2 * PATH_MAX], link[64], above[PATH_MAX] = "";
   snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
