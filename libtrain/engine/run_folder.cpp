@@ -39,7 +39,8 @@ std::string checkpoints_folder(const std::string& output) { return output + "/ch
 std::unique_ptr<io::FolderLock> take_run_folder(const std::string& output) {
   io::require_folder_or_nothing(output);
   io::make_folders(output);
-  auto lock = std::make_unique<io::FolderLock>(output, "wait until that run has ended, stop it, or choose another --output");
+  // A job that is started again at once may meet the last breath of the one before.
+  auto lock = std::make_unique<io::FolderLock>(output, "wait until that run has ended, stop it, or choose another --output", std::chrono::seconds(2));
   io::require_folder_or_nothing(checkpoints_folder(output));
   return lock;
 }

@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/log.h"
+#include "libtrain/io/folder_lock.h"
 #include "libtrain/io/system_error.h"
 
 #include <algorithm>
@@ -201,7 +202,7 @@ AtomicFolder::AtomicFolder(std::string final_path, Existing existing) : final_(w
   if (is_there(partial_) && !fs::is_directory(fs::symlink_status(partial_, error))) remove_all(partial_);
   require_free();
   make_folders(partial_);
-  lock_.emplace(partial_, "wait until it has ended, or give another place");
+  lock_ = std::make_unique<FolderLock>(partial_, "wait until it has ended, or give another place");
   try {
     if (give_name_back(final_)) require_free();
     for (const auto& entry : fs::directory_iterator(partial_))

@@ -1,10 +1,8 @@
 // Files and folders that are whole or not there: temporary name, sync, rename, sync of the folder.
 #pragma once
 
-#include "libtrain/io/folder_lock.h"
-
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,6 +45,7 @@ void publish_folder(const std::string& partial, const std::string& final_path);
 // Removes every entry of `folder` whose name ends in ".partial", but for what publish_folder has to give back; returns their names. An absent folder is an empty one.
 std::vector<std::string> remove_stale_partials(const std::string& folder);
 
+class FolderLock;
 enum class Existing { refuse, replace };
 
 // A folder under construction: NAME.partial until publish() renames it to NAME. Left unpublished it is removed by the destructor. It is locked (FolderLock) until then.
@@ -67,7 +66,7 @@ class AtomicFolder {
 
   std::string final_, partial_;
   Existing existing_;
-  std::optional<FolderLock> lock_;
+  std::unique_ptr<FolderLock> lock_;
   bool published_ = false;
 };
 

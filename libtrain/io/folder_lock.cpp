@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <system_error>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -44,7 +45,7 @@ std::string own_name() {
 // Its holder writes it just after taking the lock.
 std::string holder_in(int file) {
   std::array<char, 512> text{};
-  for (int tries = 0; tries < 20; ++tries) {
+  for (int tries = 0; tries < 5; ++tries) {
     const auto n = ::pread(file, text.data(), text.size(), 0);
     const std::string line(text.data(), n > 0 ? static_cast<std::size_t>(n) : 0);
     if (line.ends_with('\n')) return line.substr(0, line.find('\n'));
@@ -55,33 +56,36 @@ std::string holder_in(int file) {
 
 }  // namespace
 
-FolderLock::FolderLock(const std::string& folder, const std::string& advice) : folder_(folder), path_(folder + "/" + lock_name) {
-  for (int tries = 0; tries < 100; ++tries)
-    if (take(advice)) return;
-  throw base::EnvironmentError(fmt::format("{} appears and vanishes: others work on this folder", path_), advice);
+FolderLock::FolderLock(const std::string& folder, const std::string& advice, std::chrono::milliseconds patience) : folder_(folder), path_(folder + "/" + lock_name) {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  for (auto tried = try_to_take(); tried != Tried::taken; tried = try_to_take()) {
+    if (tried == Tried::removed) continue;
+    if (std::chrono::steady_clock::now() >= until) throw base::EnvironmentError(fmt::format("{} is in use by {}", folder_, holder_), advice);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
 }
 
-bool FolderLock::take(const std::string& advice) {
+FolderLock::Tried FolderLock::try_to_take() {
   file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (file_ < 0) throw_cannot_write("lock", path_, errno);
   if (const int reason = lock_whole(file_); reason != 0) {
     const bool held = reason == EAGAIN || reason == EACCES;
-    const auto holder = held ? holder_in(file_) : std::string();
+    if (held) holder_ = holder_in(file_);
     ::close(std::exchange(file_, -1));
-    if (held) throw base::EnvironmentError(fmt::format("{} is in use by {}", folder_, holder), advice);
+    if (held) return Tried::held;
     base::log_warning("{} has no locks ({}): that no other process writes there is not checked", folder_, std::generic_category().message(reason));
-    return true;
+    return Tried::taken;
   }
   struct stat held {}, named {};
   if (::fstat(file_, &held) != 0 || ::stat(path_.c_str(), &named) != 0 || held.st_dev != named.st_dev || held.st_ino != named.st_ino) {
     ::close(std::exchange(file_, -1));
-    return false;
+    return Tried::removed;
   }
   const auto line = own_name() + "\n";
   // Synced, because another machine shall read it. Where nothing more can be written the lock holds all the same.
   if (::ftruncate(file_, 0) != 0 || ::pwrite(file_, line.data(), line.size(), 0) < 0 || ::fsync(file_) != 0)
     base::log_debug("{} does not say who holds it: {}", path_, std::generic_category().message(errno));
-  return true;
+  return Tried::taken;
 }
 
 FolderLock::~FolderLock() {

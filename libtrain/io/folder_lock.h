@@ -1,6 +1,7 @@
 // FolderLock: a folder has one writer, on whatever machine, and a writer that died holds nothing.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 namespace trainyard::io {
@@ -13,15 +14,17 @@ inline constexpr const char* lock_name = "lock";
 // A file system without locks: a warning, and nothing is held.
 class FolderLock {
  public:
-  // Does not wait. EnvironmentError, naming host, process, Slurm job and since when, while somebody else holds it; `advice` is its hint. The folder must exist.
-  FolderLock(const std::string& folder, const std::string& advice);
+  // EnvironmentError, naming host, process, Slurm job and since when, if somebody else holds it for longer than `patience`; `advice` is its hint. The folder must exist.
+  FolderLock(const std::string& folder, const std::string& advice, std::chrono::milliseconds patience = {});
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
 
  private:
-  bool take(const std::string& advice);   // false: somebody removed the file meanwhile
+  enum class Tried { taken, held, removed };
+  Tried try_to_take();
 
-  std::string folder_, path_;
+
+  std::string folder_, path_, holder_;
   int file_ = -1;
 };
 

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <fcntl.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 using trainyard::testing::Scratch;
@@ -80,6 +81,18 @@ TEST(FolderLock, TwoInOneProcessExcludeEachOther) {
     EXPECT_NE(refusal(s.path), "");
   }
   EXPECT_EQ(refusal(s.path), "");
+}
+
+TEST(FolderLock, APatientOneGetsItWhenTheHolderEnds) {
+  Scratch s;
+  const auto pid = holder(s.path);
+  std::thread soon([pid] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+  });
+  EXPECT_NO_THROW(io::FolderLock(s.path, "wait", std::chrono::seconds(20)));
+  soon.join();
 }
 
 TEST(FolderLock, AFolderUnderConstructionHasOneWriter) {

@@ -85,6 +85,8 @@ Report run_report(const std::string& folder, const Options& options) {
     const auto inner = checkpoints_report(checkpoints, options);
     report.json["checkpoints"] = inner.json["checkpoints"];
     report.text += "\ncheckpoints\n" + inner.text;
+  } else if (fs::is_symlink(checkpoints, error)) {
+    report.text += fmt::format("\n  checkpoints is a link to {}, which is not there: is its disk mounted?\n", fs::read_symlink(checkpoints, error).string());
   }
   return report;
 }
