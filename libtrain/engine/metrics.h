@@ -32,7 +32,7 @@ class MetricsFile {
   MetricsFile(const std::string& path, std::int64_t keep_through_step);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
-  static std::int64_t length_through(const std::string& path, std::int64_t step);   // bytes of the leading lines whose step is at most `step`: what the constructor keeps
+  static std::int64_t length_through(const std::string& path, std::int64_t step);   // bytes that the constructor keeps: to the end of the last readable line before the first of a later step
   void write(const StepMetrics& m);
 
  private:

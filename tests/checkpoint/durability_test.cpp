@@ -110,7 +110,7 @@ TEST(Durability, EverythingIsOnTheDiskBeforeItGetsItsName) {
 TEST(Durability, AWriterKilledBetweenRenamesLeavesAWholeCheckpoint) {
   int died = 0, between = 0;
   for (const char* exchange : {"", "RECORD_NO_EXCHANGE=1"})
-    for (int renames = 1; renames <= 12; ++renames) {
+    for (int renames = 1; renames <= 8; ++renames) {
       Scratch scratch;
       const auto root = scratch.path + "/disk", folder = root + "/run/checkpoints";
       save(folder, state(gpt(), DType::f32, 5), 1);

@@ -92,11 +92,36 @@ TEST_F(Inspect, ARunShowsItsCurve) {
 
 TEST_F(Inspect, MakesTheView) {
   fs::remove(checkpoint_folder + "/checkpoint.h5");
-  EXPECT_EQ(run(checkpoint_folder).code, 3);   // it is named by the manifest
+  for (const char* how : {"", "--verify "}) {   // it is named by the manifest, but can be derived
+    const auto without = run(how + checkpoint_folder);
+    EXPECT_EQ(without.code, 0) << without.err;
+    EXPECT_NE(without.out.find("checkpoint.h5 is missing: make it anew with --make-view"), std::string::npos) << without.out;
+  }
   const auto made = run("--make-view " + checkpoint_folder);
   EXPECT_EQ(made.code, 0) << made.err;
   EXPECT_TRUE(fs::exists(checkpoint_folder + "/checkpoint.h5"));
   EXPECT_EQ(run("--verify " + checkpoint_folder).code, 0);
+}
+
+TEST_F(Inspect, ShowsWhatARunHasAbandoned) {
+  checkpoint::set_aside(checkpoint::list(run_folder + "/checkpoints").front());
+  save(run_folder + "/checkpoints", state(gpt(), DType::bf16, 10), 1);
+  const auto text = run(run_folder);
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_NE(text.out.find("abandoned-step-00000020"), std::string::npos) << text.out;
+  const auto j = nlohmann::json::parse(run("--json " + run_folder).out);
+  EXPECT_FALSE(j["checkpoints"][0].contains("abandoned"));
+  EXPECT_EQ(j["checkpoints"][1]["abandoned"], true);
+  EXPECT_EQ(run("--verify " + run_folder).code, 0);
+  // That one is damaged troubles nobody.
+  fs::remove(run_folder + "/checkpoints/abandoned-step-00000020/rank-00000.h5");
+  const auto damaged = run("--verify " + run_folder);
+  EXPECT_EQ(damaged.code, 0) << damaged.err;
+  EXPECT_NE(damaged.out.find("abandoned, damaged"), std::string::npos) << damaged.out;
+  // A link to a disk that is not mounted is no run without checkpoints.
+  fs::remove_all(run_folder + "/checkpoints");
+  fs::create_symlink(scratch.path + "/not-mounted", run_folder + "/checkpoints");
+  EXPECT_NE(run(run_folder).out.find("is its disk mounted?"), std::string::npos);
 }
 
 TEST_F(Inspect, RefusesOtherThings) {
