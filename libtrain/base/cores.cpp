@@ -1,17 +1,38 @@
-// Asks the affinity mask.
+// Asks the affinity mask, and divides masks.
 #include "libtrain/base/cores.h"
 
+#include "libtrain/base/error.h"
+#include "libtrain/base/host.h"
+
 #include <algorithm>
+#include <functional>
 #include <sched.h>
 
 namespace trainyard::base {
 
-int default_threads(int ranks_on_node) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  int cores = 1;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) cores = CPU_COUNT(&set);
-  return std::max(1, cores / std::max(1, ranks_on_node));
+namespace {
+
+bool holds(const CoreMask& mask, int core) { return (mask.cores[static_cast<std::size_t>(core) / 64] >> (core % 64) & 1) != 0; }
+
+}  // namespace
+
+CoreMask own_core_mask() {
+  CoreMask mask;
+  mask.machine = std::hash<std::string>()(host_name());
+  static_assert(sizeof mask.cores % sizeof(unsigned long) == 0);
+  if (sched_getaffinity(0, sizeof mask.cores, reinterpret_cast<cpu_set_t*>(mask.cores.data())) != 0) mask.cores[0] = 1;
+  return mask;
+}
+
+int fair_threads(std::span<const CoreMask> masks, std::size_t own) {
+  TRAINYARD_ASSERT(own < masks.size(), "mask {} of {}", own, masks.size());
+  const auto& mine = masks[own];
+  double share = 0;
+  for (int core = 0; core < static_cast<int>(64 * mine.cores.size()); ++core) {
+    if (!holds(mine, core)) continue;
+    share += 1.0 / static_cast<double>(std::count_if(masks.begin(), masks.end(), [&](const CoreMask& m) { return m.machine == mine.machine && holds(m, core); }));
+  }
+  return std::max(1, static_cast<int>(share + 1e-6));   // thirds of a core add up to cores
 }
 
 }  // namespace trainyard::base

@@ -1,8 +1,8 @@
 // Carries results and errors between ranks as texts: a code (0: all is well), a hint, a sentence or result.
 #include "libtrain/comm/agreement.h"
 
+#include <algorithm>
 #include <new>
-#include <vector>
 
 namespace trainyard::comm {
 
@@ -70,6 +70,29 @@ void on_every_rank(Communicator& control, tensor::Exec& exec, const std::functio
     if (all[static_cast<std::size_t>(r)] == n) continue;
     throw_if_error(unpacked(broadcast_text(control, exec, control.rank() == r ? packed(outcome) : "", r)), r == 0 ? "" : fmt::format("rank {}: ", r));
   }
+}
+
+std::vector<std::string> texts_of_all(Communicator& control, tensor::Exec& exec, const std::string& text) {
+  const auto n = control.size();
+  if (n == 1) return {text};
+  auto longest = static_cast<std::int64_t>(text.size());
+  control.all_reduce(exec, base::View::of(&longest, {1}), Reduction::max);
+  exec.synchronize();
+  const auto width = longest + 8;   // the length, then the text
+  std::vector<char> mine(static_cast<std::size_t>(width), '\0'), all(static_cast<std::size_t>(width * n));
+  const auto length = static_cast<std::int64_t>(text.size());
+  std::copy_n(reinterpret_cast<const char*>(&length), 8, mine.begin());
+  std::copy(text.begin(), text.end(), mine.begin() + 8);
+  control.all_gather(exec, base::View(mine.data(), base::DType::u8, {width}), base::View(all.data(), base::DType::u8, {width * n}));
+  exec.synchronize();
+  std::vector<std::string> texts;
+  for (int r = 0; r < n; ++r) {
+    const char* at = all.data() + r * width;
+    std::int64_t bytes = 0;
+    std::copy_n(at, 8, reinterpret_cast<char*>(&bytes));
+    texts.emplace_back(at + 8, static_cast<std::size_t>(bytes));
+  }
+  return texts;
 }
 
 }  // namespace trainyard::comm

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace trainyard::comm {
 
@@ -20,5 +21,7 @@ struct AgreedError : base::Error {
 std::string on_rank_zero(Communicator& control, tensor::Exec& exec, const std::function<std::string()>& work);
 // Every rank runs `work`; if any throws, all throw an AgreedError: that of the lowest failing rank, with its number unless it is rank 0.
 void on_every_rank(Communicator& control, tensor::Exec& exec, const std::function<void()>& work);
+// The texts of all ranks, in their order.
+std::vector<std::string> texts_of_all(Communicator& control, tensor::Exec& exec, const std::string& text);
 
 }  // namespace trainyard::comm

@@ -24,12 +24,15 @@ class MpiRuntime {
   // Of some ranks of the world, ascending, this one among them; collective over them alone.
   std::unique_ptr<Communicator> split(const std::string& group, const std::vector<int>& ranks);
   static std::string library();   // "Open MPI v4.1.4"
+  // Ends every process of the job with this code, from any thread, whatever the other threads and ranks are doing: MPI_Abort, which mpirun and srun's PMIx obey. Should
+  // that not come to an end, a step of srun's is cancelled, and this process leaves.
   [[noreturn]] void abort(int exit_code);
   // Bytes of one message; larger ones travel in parts. For tests.
   static void limit_message_bytes(std::int64_t bytes);
 
  private:
   int rank_ = 0, size_ = 1;
+  std::string step_;   // "1234.0" where srun launched this process
 };
 
 }  // namespace trainyard::comm

@@ -4,15 +4,32 @@
 #include "libtrain/base/error.h"
 #include "libtrain/comm/mpi_calls.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
 
 namespace trainyard::comm {
+
+namespace {
+
+void cancel(const std::string& step) {
+  const char* const words[] = {"scancel", step.c_str(), nullptr};
+  pid_t child = 0;
+  if (posix_spawnp(&child, words[0], nullptr, nullptr, const_cast<char* const*>(words), environ) == 0) waitpid(child, nullptr, 0);
+}
+
+}  // namespace
 
 MpiRuntime::MpiRuntime() {
   // Read before MPI starts: the library itself may set OMPI_COMM_WORLD_SIZE.
   const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
+  const char* job = std::getenv("SLURM_JOB_ID");
   const bool launched_by_srun = std::getenv("SLURM_STEP_ID") != nullptr && std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr;
+  if (launched_by_srun && job != nullptr) step_ = fmt::format("{}.{}", job, std::getenv("SLURM_STEP_ID"));
   int provided = MPI_THREAD_SINGLE;
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
     throw base::EnvironmentError("MPI cannot be initialised", "start with mpirun -n N, or under Slurm with srun --mpi=pmix");
@@ -42,6 +59,11 @@ std::string MpiRuntime::library() {
 }
 
 void MpiRuntime::abort(int exit_code) {
+  std::thread([step = step_, exit_code] {
+    std::this_thread::sleep_for(std::chrono::seconds(5));
+    if (!step.empty()) cancel(step);
+    std::_Exit(exit_code);
+  }).detach();
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
 }

@@ -6,8 +6,8 @@
 
 #include "libtrain/base/error.h"
 
-#include <atomic>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace trainyard::comm {
@@ -37,15 +37,16 @@ nccl::Op op_of(Reduction op) { return op == Reduction::sum ? nccl::sum : op == R
 
 char* bytes_of(const base::View& v) { return static_cast<char*>(v.data); }
 
-// The library's communicator and what became of it. Several groups may share one.
+// The library's communicator and what became of it. Several groups may share one. Whoever calls the library with it holds `mutex`: an abort frees it, and another thread may be in
+// the middle of a call.
 struct Connection {
   explicit Connection(nccl::Comm* c) : lib(require_library()), comm(c) {}
   // The process ends or the run is over: nothing may wait for peers, so an open communicator is abandoned, not finalized.
   ~Connection() { fail(); }
   void fail() {
-    if (!failed.exchange(true)) lib.abort(comm);   // what waits on the device is released
+    if (!std::exchange(failed, true)) lib.abort(comm);   // what waits on the device is released
   }
-  // success, or what went wrong behind the caller's back.
+  // success, or what went wrong behind the caller's back. Not once it has failed.
   nccl::Result state() const {
     nccl::Result state = nccl::success;
     if (const auto asked = lib.async_error(comm, &state); asked != nccl::success) return asked;
@@ -53,7 +54,8 @@ struct Connection {
   }
   const nccl::Library& lib;
   nccl::Comm* comm;
-  std::atomic<bool> failed{false};
+  std::mutex mutex;
+  bool failed = false;
 };
 
 class Nccl : public Communicator {
@@ -155,6 +157,7 @@ class Nccl : public Communicator {
 
   template <class Issue> void call(tensor::Exec& exec, const char* operation, std::int64_t sent, bool anything, const Issue& issue) {
     TRAINYARD_ASSERT(exec.on_gpu(), "{} of device memory on a CPU Exec", operation);
+    const std::lock_guard alone(connection_->mutex);
     refuse_after_failure(operation);
     Entry entry(ledger_, operation, sent);
     const tensor::Span span(exec);
@@ -173,12 +176,16 @@ class Nccl : public Communicator {
     throw base::PeerError(fmt::format("group {}: NCCL failed before {}: {}", group_, operation, lib_.error_text(state)), "NCCL_DEBUG=WARN says more; did a rank end?");
   }
 
-  // Asked by the watchdog: is the device still busy with the last call?
+  // Asked by the watchdog: is the device still busy with the last call? While another thread is in the library the connection is left as it is: that call fails by itself, or
+  // stays open for so long that the watchdog ends the job.
   bool pending() {
+    if (const std::unique_lock alone(connection_->mutex, std::try_to_lock); alone) {
+      if (!connection_->failed && connection_->state() != nccl::success) connection_->fail();
+      if (connection_->failed) return false;
+    }
     std::lock_guard lock(mutex_);
-    if (!connection_->failed && connection_->state() != nccl::success) connection_->fail();
     try {
-      return !connection_->failed && !last_.done();
+      return !last_.done();
     } catch (const base::Error&) {
       return false;   // the device failed: the thread that computes learns it from its stream
     }
@@ -196,7 +203,7 @@ class Nccl : public Communicator {
   int device_;
   void* flag_ = nullptr;
   Own own_;
-  std::mutex mutex_;
+  std::mutex mutex_;     // over last_
   tensor::Event last_;
 };
 
@@ -214,12 +221,13 @@ std::unique_ptr<Communicator> make_nccl(std::string group, int device, Communica
   const auto& lib = require_library();
   tensor::gpu_info(device);   // also makes it the current device of this thread
   auto host = tensor::Exec::caller(nullptr, 1);
-  nccl::UniqueId id{};
-  if (control.rank() == 0)
-    if (const auto r = lib.get_unique_id(&id); r != nccl::success) throw base::EnvironmentError(fmt::format("NCCL gives no id: {}", lib.error_text(r)), "NCCL_DEBUG=WARN says more");
-  control.broadcast(*host, base::View(id.internal, base::DType::u8, {sizeof id.internal}), 0);
+  struct { nccl::UniqueId id{}; std::int32_t result = nccl::success; } first;   // sent in any case: the others wait for it
+  if (control.rank() == 0) first.result = lib.get_unique_id(&first.id);
+  control.broadcast(*host, base::View(&first, base::DType::u8, {sizeof first}), 0);
+  if (first.result != nccl::success)
+    throw base::EnvironmentError(fmt::format("NCCL gives no id: {}", lib.error_text(static_cast<nccl::Result>(first.result))), "NCCL_DEBUG=WARN says more");
   nccl::Comm* comm = nullptr;
-  if (const auto r = lib.init_rank(&comm, control.size(), id, control.rank()); r != nccl::success)
+  if (const auto r = lib.init_rank(&comm, control.size(), first.id, control.rank()); r != nccl::success)
     throw base::EnvironmentError(fmt::format("NCCL cannot join {} ranks: {}", control.size(), lib.error_text(r)),
                                  "one GPU for each rank is needed (else --communicator mpi); NCCL_DEBUG=WARN says more");
   return std::make_unique<Nccl>(std::move(group), control.rank(), control.size(), std::make_shared<Connection>(comm), device);

@@ -2,16 +2,18 @@
 #include "libtrain/comm/watchdog.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/host.h"
+#include "libtrain/comm/reason.h"
 #include "libtrain/comm/watchdog_report.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <linux/errqueue.h>
 #include <net/if.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +22,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <mutex>
 #include <thread>
 
 namespace trainyard::comm {
@@ -70,8 +73,12 @@ struct Watchdog::Impl {
   int socket = -1;
   std::uint16_t port = 0;
   std::vector<sockaddr_in> peers;
+  std::vector<std::string> hosts;
   std::vector<Heard> heard;
   std::vector<double> silence;  // per rank, seconds in which this process ran
+  struct Refusals { double first = -1, last = 0; bool farewell = false; };   // since the first and the last that no report has followed; -1: none
+  std::vector<Refusals> refusals;
+  std::mutex watching;          // over groups and ledgers
   Report own;
   std::optional<Hang> suspicion;
   double suspicion_age = 0;
@@ -82,7 +89,10 @@ struct Watchdog::Impl {
   Impl(WatchdogOptions o, const std::atomic<std::int64_t>& s) : options(std::move(o)), step(s) {}
   ~Impl() {
     leave = true;
-    if (thread.joinable()) thread.join();
+    if (thread.joinable()) {
+      thread.join();
+      say_farewell();
+    }
     if (socket >= 0) close(socket);
   }
 
@@ -95,12 +105,52 @@ struct Watchdog::Impl {
         getsockname(socket, reinterpret_cast<sockaddr*>(&any), &length) != 0)
       throw base::EnvironmentError(fmt::format("the watchdog has no socket: {}", std::strerror(errno)));
     port = ntohs(any.sin_port);
+    const int yes = 1;
+    setsockopt(socket, IPPROTO_IP, IP_RECVERR, &yes, sizeof yes);   // refusals come back with the address that they are about
   }
 
   void tell(int rank, const void* data, std::size_t bytes) {
     const auto& to = peers[static_cast<std::size_t>(rank)];
-    // A lost message is a missed report; the next one follows.
-    (void)sendto(socket, data, bytes, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+    // A lost message is a missed report; the next one follows. A refusal of an earlier one is reported in place of sending.
+    for (int again = 0; again < 2; ++again)
+      if (sendto(socket, data, bytes, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to) >= 0 || errno != ECONNREFUSED) return;
+  }
+
+  // "Nobody listens there": a rank's machine answers so once its process has ended.
+  void hear_refusals() {
+    while (true) {
+      sockaddr_in about{};
+      char text[64];
+      alignas(cmsghdr) char control[256];
+      iovec content{text, sizeof text};
+      msghdr message{};
+      message.msg_name = &about, message.msg_namelen = sizeof about;
+      message.msg_iov = &content, message.msg_iovlen = 1;
+      message.msg_control = control, message.msg_controllen = sizeof control;
+      if (recvmsg(socket, &message, MSG_ERRQUEUE) < 0) return;
+      for (auto* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+        if (c->cmsg_level != IPPROTO_IP || c->cmsg_type != IP_RECVERR) continue;
+        sock_extended_err error{};
+        std::memcpy(&error, CMSG_DATA(c), sizeof error);
+        if (error.ee_errno == ECONNREFUSED) refused(about);
+      }
+    }
+  }
+
+  void refused(const sockaddr_in& about) {
+    for (std::size_t r = 0; r < peers.size(); ++r) {
+      if (peers[r].sin_port != about.sin_port || peers[r].sin_addr.s_addr != about.sin_addr.s_addr) continue;
+      refusals[r].last = 0;
+      if (refusals[r].first < 0) refusals[r].first = 0;
+    }
+  }
+
+  // The first rank of those this one sends to that keeps being refused. Refusals may be told once a second only.
+  std::optional<int> lost() const {
+    const double patience = 4 * options.interval_seconds + (options.rank == 0 ? 0 : options.interval_seconds * std::min(options.rank, 20));
+    for (std::size_t r = 0; r < peers.size(); ++r)
+      if (!refusals[r].farewell && refusals[r].first > patience && refusals[r].last < 3 * options.interval_seconds + 1) return static_cast<int>(r);
+    return std::nullopt;
   }
 
   void look_at_own(double passed) {
@@ -128,14 +178,19 @@ struct Watchdog::Impl {
     alignas(Report) char buffer[sizeof(Report) + verdict_limit];
     while (true) {
       const auto n = recv(socket, buffer, sizeof buffer, 0);
+      if (n < 0 && errno == ECONNREFUSED) continue;   // told about in full by hear_refusals
       if (n < 0) return;
       if (n < static_cast<ssize_t>(sizeof(Report))) continue;
       Report r;
       std::memcpy(&r, buffer, sizeof r);
       if (r.run != own.run || r.rank < 0 || r.rank >= options.size) continue;
       if (r.kind == 1) return end(std::string(buffer + sizeof r, static_cast<std::size_t>(n) - sizeof r), r.rank);
-      heard[static_cast<std::size_t>(r.rank)].report = r;
-      silence[static_cast<std::size_t>(r.rank)] = 0;
+      const auto from = static_cast<std::size_t>(r.rank);
+      refusals[from].first = -1;
+      if (r.kind == 2) refusals[from].farewell = true;
+      if (r.kind != 0) continue;
+      heard[from].report = r;
+      silence[from] = 0;
     }
   }
 
@@ -154,22 +209,32 @@ struct Watchdog::Impl {
         for (int r = 0; r < options.size; ++r)
           if (r != options.rank) tell(r, buffer, sizeof verdict + n);
     }
-    if (options.on_hang) options.on_hang(sentence);
+    if (options.on_hang) options.on_hang(sentence, decider == options.rank ? Decided::here : Decided::elsewhere);
+  }
+
+  void say_farewell() {
+    Report farewell = own;
+    farewell.kind = 2;
+    for (int again = 0; again < 3; ++again)
+      for (int r = 0; r < options.size; ++r)
+        if (r != options.rank && (r == 0 || options.rank == 0)) tell(r, &farewell, sizeof farewell);
   }
 
   // Rank 0 sees everybody. The others see themselves and rank 0, and judge only when rank 0 is silent and has had time to decide; one after the other, so
   // that the first to decide speaks for all.
   void decide(double passed) {
+    if (const auto r = lost())
+      return end(fmt::format("{} has ended without a word (step {}): it was killed, ran out of memory or crashed", name_of_rank(*r, hosts), own.step), options.rank);
     const double limit = std::max(3 * options.interval_seconds, 0.5);
     for (int r = 0; r < options.size; ++r) heard[static_cast<std::size_t>(r)].silent = silence[static_cast<std::size_t>(r)] > limit;
     std::optional<Hang> hang;
-    if (options.rank == 0) hang = judge(heard, groups, options.timeout_seconds);
+    if (options.rank == 0) hang = judge(heard, groups, options.timeout_seconds, hosts);
     else if (heard[0].silent) {
       auto pair = heard;
       for (int r = 1; r < options.size; ++r)
         if (r != options.rank) pair[static_cast<std::size_t>(r)].silent = false, pair[static_cast<std::size_t>(r)].report = own;
-      hang = judge(pair, groups, options.timeout_seconds + limit + options.interval_seconds * std::min(options.rank, 20));
-      if (hang) hang->sentence = fmt::format("rank 0 is silent and rank {} waits in {} (call {} of group {}, step {}) for more than {:.3g} s", options.rank,
+      hang = judge(pair, groups, options.timeout_seconds + limit + options.interval_seconds * std::min(options.rank, 20), hosts);
+      if (hang) hang->sentence = fmt::format("{} is silent and {} waits in {} (call {} of group {}, step {}) for more than {:.3g} s", name_of_rank(0, hosts), name_of_rank(options.rank, hosts),
                                              own.ledgers[hang->ledger].operation, hang->sequence, groups[static_cast<std::size_t>(hang->ledger)], own.step,
                                              options.timeout_seconds);
     }
@@ -189,8 +254,14 @@ struct Watchdog::Impl {
       const double passed = std::min(t - last, options.interval_seconds);  // a suspended process has not waited
       last = t;
       for (auto& s : silence) s += passed;
+      for (auto& r : refusals) {
+        if (r.first >= 0) r.first += passed;
+        r.last += passed;
+      }
+      hear_refusals();
       receive();
       if (ended) return;
+      const std::lock_guard lock(watching);
       look_at_own(passed);
       if (t >= next_report) {
         send_reports();
@@ -203,17 +274,24 @@ struct Watchdog::Impl {
 
 Watchdog::Watchdog(WatchdogOptions options, std::vector<std::pair<std::string, const Ledger*>> watched)
     : impl_(std::make_unique<Impl>(std::move(options), step_)) {
+  watch(std::move(watched));
+  if (impl_->options.size > 1) impl_->open();
+}
+
+void Watchdog::watch(std::vector<std::pair<std::string, const Ledger*>> watched) {
   TRAINYARD_ASSERT(watched.size() <= static_cast<std::size_t>(watched_limit), "{} ledgers", watched.size());
+  const std::lock_guard lock(impl_->watching);
+  impl_->groups.clear();
+  impl_->ledgers.clear();
   for (auto& [group, ledger] : watched) {
     impl_->groups.push_back(group);
     impl_->ledgers.push_back(ledger);
   }
-  if (impl_->options.size > 1) impl_->open();
 }
 
 Watchdog::~Watchdog() = default;
 
-std::string Watchdog::address() const { return impl_->options.size > 1 ? text_of(own_address(), impl_->port) : std::string(); }
+std::string Watchdog::address() const { return impl_->options.size > 1 ? text_of(own_address(), impl_->port) + " " + base::host_name() : std::string(); }
 
 void Watchdog::start(const std::vector<std::string>& addresses) {
   auto& i = *impl_;
@@ -221,13 +299,16 @@ void Watchdog::start(const std::vector<std::string>& addresses) {
   TRAINYARD_ASSERT(addresses.size() == static_cast<std::size_t>(i.options.size) && !i.thread.joinable(), "{} addresses", addresses.size());
   std::uint64_t run = 0xcbf29ce484222325ull;
   for (const auto& a : addresses) {
-    i.peers.push_back(parse(a));
+    const auto space = a.find(' ');
+    i.peers.push_back(parse(a.substr(0, space)));
+    i.hosts.push_back(space == std::string::npos ? "" : a.substr(space + 1));
     for (char c : a) run = (run ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
   }
   i.own.run = run;
   i.own.rank = i.options.rank;
   i.heard.resize(addresses.size());
   i.silence.resize(addresses.size(), 0);
+  i.refusals.resize(addresses.size());
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
@@ -236,14 +317,9 @@ void Watchdog::start(const std::vector<std::string>& addresses) {
   pthread_setname_np(i.thread.native_handle(), "watchdog");
 }
 
-std::function<void(const std::string&)> end_job_on_hang(const std::string& folder, int rank) {
-  return [folder, rank](const std::string& sentence) {
-    mkdir(folder.c_str(), 0777);
-    const auto path = fmt::format("{}/rank-{:05}.json", folder, rank);
-    if (auto* file = std::fopen(path.c_str(), "w")) {
-      fmt::print(file, "{{\"rank\": {}, \"exit_code\": {}, \"reason\": \"{}\"}}\n", rank, static_cast<int>(base::ExitCode::peer_hung), sentence);
-      std::fclose(file);
-    }
+std::function<void(const std::string&, Decided)> end_job_on_hang(const std::string& folder, int rank) {
+  return [folder, rank](const std::string& sentence, Decided) {
+    write_reason(folder, rank, static_cast<int>(base::ExitCode::peer_hung), sentence);
     _exit(static_cast<int>(base::ExitCode::peer_hung));
   };
 }

@@ -9,9 +9,14 @@ namespace trainyard::comm {
 
 namespace {
 
-std::string listed(const std::vector<int>& ranks) {
+std::string with_host(int rank, const std::vector<std::string>& hosts) {
+  const auto at = static_cast<std::size_t>(rank);
+  return at < hosts.size() && !hosts[at].empty() ? fmt::format("{} on {}", rank, hosts[at]) : fmt::format("{}", rank);
+}
+
+std::string listed(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size() && i < 8; ++i) text += fmt::format("{}{}", i ? ", " : "", ranks[i]);
+  for (std::size_t i = 0; i < ranks.size() && i < 8; ++i) text += fmt::format("{}{}", i ? ", " : "", with_host(ranks[i], hosts));
   if (ranks.size() > 8) text += fmt::format(" and {} more", ranks.size() - 8);
   return text + (ranks.size() == 1 ? " is" : " are");
 }
@@ -25,7 +30,9 @@ std::string whereabouts(const Report& r, const std::vector<std::string>& groups,
 
 }  // namespace
 
-std::optional<Hang> judge(const std::vector<Heard>& ranks, const std::vector<std::string>& groups, double timeout_seconds) {
+std::string name_of_rank(int rank, const std::vector<std::string>& hosts) { return "rank " + with_host(rank, hosts); }
+
+std::optional<Hang> judge(const std::vector<Heard>& ranks, const std::vector<std::string>& groups, double timeout_seconds, const std::vector<std::string>& hosts) {
   // Ranks may wait in different calls, one behind the other, and their clocks say in turn that theirs is the longest: the earliest is the cause, and it stays the same one.
   const Heard* waiting = nullptr;
   std::size_t ledger = 0;
@@ -54,9 +61,9 @@ std::optional<Hang> judge(const std::vector<Heard>& ranks, const std::vector<std
     }
   }
   auto text = fmt::format("no progress for {:.3g} s in {} (call {} of group {}, step {}): {} waiting", longest, call.operation, call.sequence,
-                          groups[ledger], waiting->report.step, listed(inside));
-  if (!behind.empty()) text += fmt::format("; {} behind ({}{})", listed(behind), behind.size() > 1 ? "the first " : "", where);
-  if (!silent.empty()) text += fmt::format("; {} silent", listed(silent));
+                          groups[ledger], waiting->report.step, listed(inside, {}));
+  if (!behind.empty()) text += fmt::format("; {} behind ({}{})", listed(behind, hosts), behind.size() > 1 ? "the first " : "", where);
+  if (!silent.empty()) text += fmt::format("; {} silent", listed(silent, hosts));
   if (behind.empty() && silent.empty()) text += "; nobody is missing, so the network may have failed";
   return Hang{static_cast<int>(ledger), call.sequence, text};
 }

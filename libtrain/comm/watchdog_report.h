@@ -19,7 +19,7 @@ struct Watched {                     // one ledger of one rank
 
 struct Report {                      // sent as it lies in memory: all ranks run the same program
   std::uint64_t run = 0;             // of this start; anything else on the port is ignored
-  std::int32_t kind = 0;             // 0 report, 1 verdict (a text follows)
+  std::int32_t kind = 0;             // 0 report, 1 verdict (a text follows), 2 farewell
   std::int32_t rank = 0;
   std::int64_t step = 0;
   Watched ledgers[watched_limit] = {};
@@ -37,7 +37,9 @@ struct Hang {
 };
 
 // A rank that answers has waited longer than the timeout in a call that is still open: names the call, who waits, who is behind (has not begun it) and who
-// is silent. `groups` are the names of the ledgers.
-std::optional<Hang> judge(const std::vector<Heard>& ranks, const std::vector<std::string>& groups, double timeout_seconds);
+// is silent. `groups` are the names of the ledgers, `hosts` those of the ranks' machines where they are known.
+std::optional<Hang> judge(const std::vector<Heard>& ranks, const std::vector<std::string>& groups, double timeout_seconds, const std::vector<std::string>& hosts = {});
+
+std::string name_of_rank(int rank, const std::vector<std::string>& hosts);   // "rank 3 on node17"
 
 }  // namespace trainyard::comm

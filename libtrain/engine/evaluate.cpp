@@ -1,10 +1,10 @@
 // What is evaluated, agreed on by all ranks; then turns.
 #include "libtrain/engine/evaluate.h"
 
-#include "libtrain/base/cores.h"
 #include "libtrain/base/error.h"
 #include "libtrain/checkpoint/named.h"
 #include "libtrain/checkpoint/reader.h"
+#include "libtrain/comm/core_share.h"
 #include "libtrain/comm/delayed.h"
 #include "libtrain/data/text_bytes.h"
 #include "libtrain/engine/agreement.h"
@@ -104,14 +104,14 @@ struct Terms {
   std::int64_t sequences = 0;
 };
 
-void read_terms(Terms& t, const EvaluateConfig& c, int ranks, int ranks_on_node) {
+void read_terms(Terms& t, const EvaluateConfig& c, int ranks, int fair_threads) {
   const checkpoint::Reader reader(t.checkpoint, checkpoint::Reader::Check::as_needed);
   t.state = reader.state();
   require_model(c, t.state.model, t.checkpoint);
   t.run = settings(c, t.state, ranks);
   if (t.run.data.empty()) throw base::UsageError("--data is missing: the folder that shard-data made", fmt::format("{} does not say what it was trained on", t.checkpoint));
   require_tokens(data::read_index(t.run.data), t.state, t.run.data, t.checkpoint);
-  t.setup = make_setup(t.run, ranks, t.run.threads > 0 ? t.run.threads : base::default_threads(ranks_on_node));
+  t.setup = make_setup(t.run, ranks, t.run.threads > 0 ? t.run.threads : fair_threads);
   require_memory(c, t.setup);
   if (c.split != "train" && c.split != "validation") throw base::UsageError(fmt::format("--evaluate-split {} is not known", c.split), "use validation or train");
   t.split = c.split == "train" ? &t.setup.index.train : &t.setup.index.validation;
@@ -120,18 +120,19 @@ void read_terms(Terms& t, const EvaluateConfig& c, int ranks, int ranks_on_node)
 }
 
 // Rank 0 finds what is wrong; only then do the others read the same files.
-void agree_on_terms(Terms& t, const EvaluateConfig& c, World& world, tensor::Exec& exec, int ranks_on_node) {
+void agree_on_terms(Terms& t, const EvaluateConfig& c, World& world, tensor::Exec& exec) {
+  const int fair_threads = comm::threads_of_rank(*world.control, exec);
   const auto print = [&] { return hash_of(t.setup.identity) + t.checkpoint; };
   const auto found = on_rank_zero(world, exec, [&] {
     t.checkpoint = checkpoint::named_checkpoint(c.checkpoint);
     checkpoint::Reader whole(t.checkpoint);
-    read_terms(t, c, world.size, ranks_on_node);
+    read_terms(t, c, world.size, fair_threads);
     return print();
   });
   on_every_rank(world, exec, [&] {
     if (world.rank == 0) return;
     t.checkpoint = found.substr(16);
-    read_terms(t, c, world.size, ranks_on_node);
+    read_terms(t, c, world.size, fair_threads);
     if (print() != found)
       throw base::InputError("this rank reads another checkpoint, configuration or data index than rank 0", "is the folder shared, and did a file change while the job started?");
   });
@@ -208,9 +209,10 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   const auto device = agree_on_device(config.run, world, world.exchange ? *world.exchange : *caller);
   if (device.kind == base::DeviceKind::cuda) move_to_gpu(config.run, world, device, ranks_on_node);
   auto& exec = world.exchange ? *world.exchange : *caller;
+  const auto watchdog = watch_peers(world, exec, config.run.hang_timeout, [](const std::string&, comm::Decided) { _exit(static_cast<int>(base::ExitCode::peer_hung)); });
   if (config.run.collective_delay > 0) world.data = comm::delayed(std::move(world.data), config.run.collective_delay);
   Terms t;
-  agree_on_terms(t, config, world, exec, ranks_on_node);
+  agree_on_terms(t, config, world, exec);
   t.setup.trainer.device = device;
   const auto& shape = t.setup.trainer.micro;
 
@@ -226,14 +228,14 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
     evaluator.emplace(t.setup.trainer, world, *batches);
   });
   evaluator->load(t.checkpoint);
-  const auto watchdog = watch_world(world, evaluator->exchange(), t.run.hang_timeout, [](const std::string&) { _exit(static_cast<int>(base::ExitCode::peer_hung)); });
+  watch_calls(watchdog.get(), world);
 
   MicroLoss total;
   const auto tell = [&](std::int64_t done) {
     if (world.rank == 0 && watch) watch(done, t.sequences, total.mean());
   };
   const auto micros = (t.sequences + shape.batch - 1) / shape.batch, round = turns_a_round * world.size;
-  for (std::int64_t first = 0; first < micros; first += round) {
+  for (std::int64_t first = 0; first < micros; first += round) or_fail(world, [&] {
     const auto end = std::min(micros, first + round);
     if (watchdog) watchdog->set_step(first / round + 1);
     fold_losses(world, evaluator->exchange(), first, end, [&](std::int64_t m) {
@@ -244,8 +246,9 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
       return loss;
     }, total);
     tell(std::min(t.sequences, end * shape.batch));
-  }
-  auto result = result_of(config, t, total);
+  });
+  Evaluation result;
+  on_every_rank(world, evaluator->exchange(), [&] { result = result_of(config, t, total); });
   if (result.unmeasured > 0) result.unmeasured_why = text->why_not().empty() ? "the tokenizer has no token for a part of the text" : text->why_not();
   result.predicted = evaluator->memory().predicted();
   result.measured = evaluator->memory().measured();

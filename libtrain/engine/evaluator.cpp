@@ -32,6 +32,9 @@ Evaluator::Evaluator(const TrainerSetup& setup, World& world, Batches& batches)
   batches.work_on(*compute_);
 }
 
+// As ~Trainer: what was issued works on the arenas until it is done.
+Evaluator::~Evaluator() { drain(exchange(), *compute_); }
+
 // Through host memory, so that one path serves every dtype and device.
 void Evaluator::read_pieces(const std::string& checkpoint) {
   checkpoint::Reader reader(checkpoint, checkpoint::Reader::Check::as_needed);

@@ -22,6 +22,7 @@ CategoryBytes evaluation_memory(const TrainerSetup& setup);
 class Evaluator {
  public:
   Evaluator(const TrainerSetup& setup, World& world, Batches& batches);
+  ~Evaluator();
 
   // The checkpoint's weights (/model) in the working dtype: each rank reads its own pieces, checked as they are read. When any rank finds damage all throw InputError alike. Collective.
   void load(const std::string& checkpoint);

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
+#include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -82,8 +83,13 @@ MetricsFile::~MetricsFile() {
 
 void MetricsFile::write(const StepMetrics& m) {
   const auto line = to_json_line(m) + "\n";
-  if (::write(file_, line.data(), line.size()) != static_cast<ssize_t>(line.size()))
-    throw base::EnvironmentError(fmt::format("cannot write {}: {}", path_, std::strerror(errno)), "is the disk full? The last published checkpoint stands; resume with --resume auto");
+  for (std::string_view left = line; !left.empty();) {
+    const auto written = ::write(file_, left.data(), left.size());   // a disk that becomes full takes a part, and says why at the next call
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0)
+      throw base::EnvironmentError(fmt::format("cannot write {}: {}", path_, std::strerror(written < 0 ? errno : ENOSPC)), "is the disk full? The last published checkpoint stands; resume with --resume auto");
+    left.remove_prefix(static_cast<std::size_t>(written));
+  }
 }
 
 }  // namespace trainyard::engine

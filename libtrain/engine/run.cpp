@@ -2,11 +2,12 @@
 #include "libtrain/engine/run.h"
 
 #include "kernels/dispatch.h"
-#include "libtrain/base/cores.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/rank_writer.h"
+#include "libtrain/comm/core_share.h"
 #include "libtrain/comm/delayed.h"
+#include "libtrain/comm/reason.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/build_info.h"
 #include "libtrain/engine/identity.h"
@@ -43,8 +44,8 @@ constexpr std::int64_t record_width = sizeof(Record) / sizeof(double);
 
 class Runner {
  public:
-  Runner(const RunConfig& config, const RunSetup& setup, World& world, const SignalWatcher& signals, const RunListener& listener)
-      : config_(config), setup_(setup), world_(world), signals_(signals), listener_(listener),
+  Runner(const RunConfig& config, const RunSetup& setup, World& world, const SignalWatcher& signals, const RunListener& listener, comm::Watchdog* watchdog)
+      : config_(config), setup_(setup), world_(world), signals_(signals), listener_(listener), watchdog_(watchdog),
         training_(config.data, setup.index, setup.index.train, setup.trainer.micro.sequence, setup.mask, data::Order::keyed, config.seed) {
     if (config.validate_every > 0)
       validation_.emplace(config.data, setup.index, setup.index.validation, setup.trainer.micro.sequence, setup.mask, data::Order::as_stored, config.seed);
@@ -75,8 +76,10 @@ class Runner {
     });
     saver_.emplace(checkpoints_folder(config_.output), trainer_->memory()[tensor::Category::save_snapshot], trainer_->context(), trainer_->store(), config_.keep, config_.save_throttle);
     if (config_.save_every > 0) saver_->touch();
-    watchdog_ = watch_world(world_, trainer_->exchange(), config_.hang_timeout, comm::end_job_on_hang(config_.output + "/exit", world_.rank));
-    if (world_.rank == 0) metrics_.emplace(config_.output + "/metrics.jsonl", step_);
+    watch_calls(watchdog_, world_);
+    on_every_rank(world_, trainer_->exchange(), [&] {
+      if (world_.rank == 0) metrics_.emplace(config_.output + "/metrics.jsonl", step_);
+    });
     world_.data->ledger().reset();
     RunResult result;
     bool stopped = false;
@@ -85,6 +88,7 @@ class Runner {
     trainer_->complete_weights();
     result.code = step_ < config_.steps ? base::ExitCode::requeue : base::ExitCode::done;
     result.step = step_;
+    result.steps_done = steps_done_;
     result.checkpoint = saved_step_ >= 0 ? fmt::format("{}/step-{:08}", checkpoints_folder(config_.output), saved_step_) : "";
     result.memory_report = memory_report();
     result.traffic_report = traffic_table(setup_.trainer, *world_.data, steps_done_, {validations_done_, config_.validation_sequences});
@@ -262,7 +266,7 @@ class Runner {
     while (trainer_->steps_under_way() > 0) trainer_->finish_step();
     const auto finding = trainer_->diagnose(step_);
     if (saver_->taken_step() >= 0) finish_publishing();
-    throw base::CheckError(fmt::format("step {} is not finite: loss {}, gradient norm {}; {}", step_ + 1, o.loss, o.gradient_norm, finding),
+    throw comm::AgreedError(base::ExitCode::check_failed, fmt::format("step {} is not finite: loss {}, gradient norm {}; {}", step_ + 1, o.loss, o.gradient_norm, finding),
                            saved_step_ >= 0 ? fmt::format("the checkpoint of step {} is good; lower --learning-rate and resume with --change learning_rate", saved_step_)
                                             : "lower --learning-rate, or raise --warmup-steps");
   }
@@ -292,12 +296,12 @@ class Runner {
   World& world_;
   const SignalWatcher& signals_;
   const RunListener& listener_;
+  comm::Watchdog* watchdog_;
   data::WindowDataset training_;
   std::optional<data::WindowDataset> validation_;
   std::optional<Batches> batches_;
   std::optional<Trainer> trainer_;
   std::optional<Saver> saver_;
-  std::unique_ptr<comm::Watchdog> watchdog_;
   std::optional<MetricsFile> metrics_;
   Start start_;
   std::int64_t step_ = -1, saved_step_ = -1, steps_done_ = 0, validations_done_ = 0;
@@ -305,8 +309,8 @@ class Runner {
   bool publish_asked_ = false;
 };
 
-RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec, int ranks_on_node) {
-  const int threads = config.threads > 0 ? config.threads : base::default_threads(ranks_on_node);
+RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec) {
+  const int threads = config.threads > 0 ? config.threads : comm::threads_of_rank(*world.control, exec);
   // Rank 0 finds what is wrong; only then do the others read the same files.
   const auto expected = on_rank_zero(world, exec, [&] { return hash_of(make_setup(config, world.size, threads).identity); });
   RunSetup setup;
@@ -323,6 +327,7 @@ std::unique_ptr<io::FolderLock> agreed_lock(const RunConfig& config, World& worl
   std::unique_ptr<io::FolderLock> lock;
   on_rank_zero(world, exec, [&] {
     lock = take_run_folder(config.output);
+    comm::forget_reasons(config.output + "/exit");   // of an earlier start
     return std::string();
   });
   return lock;
@@ -344,8 +349,9 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   const auto device = agree_on_device(config, world, world.exchange ? *world.exchange : *caller);
   if (device.kind == base::DeviceKind::cuda) move_to_gpu(config, world, device, ranks_on_node);
   auto& exec = world.exchange ? *world.exchange : *caller;
-  auto setup = agreed_setup(config, world, exec, ranks_on_node);
+  auto setup = agreed_setup(config, world, exec);
   setup.trainer.device = device;
+  const auto watchdog = watch_peers(world, exec, config.hang_timeout, comm::end_job_on_hang(config.output + "/exit", world.rank));
   if (config.collective_delay > 0) world.data = comm::delayed(std::move(world.data), config.collective_delay);
   const auto lock = agreed_lock(config, world, exec);
   std::vector<std::string> damaged;
@@ -354,13 +360,16 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
     if (world.rank == 0 && listener.on_note) listener.on_note(line);
   };
   std::optional<Runner> runner;
-  while (start.step < config.steps) {
+  const auto reached = [&] { return config.stop_after > 0 && start.step >= config.stop_after; };
+  while (start.step < config.steps && !reached()) {
     if (!start.path.empty()) note(fmt::format("{} {}", start.weights_only ? "weights from" : "resuming from", start.path));
-    if (!runner) on_every_rank(world, exec, [&] { runner.emplace(config, setup, world, signals, listener); });
+    if (!runner) on_every_rank(world, exec, [&] { runner.emplace(config, setup, world, signals, listener, watchdog.get()); });
     try {
-      runner->load(start);
-      return runner->go();
-    } catch (const base::Error& e) {
+      return or_fail(world, [&] {
+        runner->load(start);
+        return runner->go();
+      });
+    } catch (const comm::AgreedError& e) {
       const bool next = runner->step() < 0 && config.resume == "auto" && !start.weights_only && !start.path.empty() && e.code() == base::ExitCode::input_refused;
       if (!next) throw;
       if (world.rank == 0) base::log_warning("checkpoint {} is passed over: {}", start.path, e.what());
@@ -368,16 +377,17 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
       start = agreed_start(config, setup, world, exec, damaged);
     }
   }
+  if (start.step < config.steps) return {base::ExitCode::requeue, start.step, 0, 0, start.path, "", ""};
   note(fmt::format("all {} steps are done already", config.steps));
-  return {base::ExitCode::done, start.step, 0, start.path, "", ""};
+  return {base::ExitCode::done, start.step, 0, 0, start.path, "", ""};
 }
 
-std::string dry_run(const RunConfig& asked, World& world, int ranks_on_node) {
+std::string dry_run(const RunConfig& asked, World& world) {
   auto caller = tensor::Exec::caller(nullptr, 1);
   auto& exec = world.exchange ? *world.exchange : *caller;
   auto config = asked;
   agree_on_device(config, world, exec);
-  const auto setup = agreed_setup(config, world, exec, ranks_on_node);
+  const auto setup = agreed_setup(config, world, exec);
   return on_rank_zero(world, exec, [&] { return plan_text(setup.trainer, config.output); });
 }
 

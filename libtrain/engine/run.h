@@ -22,15 +22,17 @@ struct RunResult {
   base::ExitCode code = base::ExitCode::done;
   std::int64_t step = 0;
   double loss = 0;
+  std::int64_t steps_done = 0;   // by this start
   std::string checkpoint;        // newest, empty without one
   std::string memory_report, traffic_report;
 };
 
 // Collective over the world. Throws base::Error on every rank alike for what can be foreseen (configuration, data, checkpoint, memory limit, no space, not finite).
-// requeue: stopped on request (signal, --stop-after) with a checkpoint written.
+// requeue: stopped on request (signal, --stop-after) with a checkpoint written, or nothing done because the run has come as far as --stop-after already. Such errors are
+// comm::AgreedErrors; whatever else one rank meets goes to World::fail, and is thrown where there is none.
 RunResult run(const RunConfig& config, World& world, const SignalWatcher& signals, const RunListener& listener, int ranks_on_node);
 
 // --dry-run: validates and predicts, writes nothing; the text says what would be done.
-std::string dry_run(const RunConfig& config, World& world, int ranks_on_node);
+std::string dry_run(const RunConfig& config, World& world);
 
 }  // namespace trainyard::engine

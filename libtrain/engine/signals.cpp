@@ -4,8 +4,10 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
 
+#include <chrono>
 #include <csignal>
 #include <ctime>
+#include <optional>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -41,18 +43,20 @@ void SignalWatcher::raise(StopRequest r) {
 
 void SignalWatcher::watch() {
   const auto set = watched();
-  int terms = 0;
+  std::optional<std::chrono::steady_clock::time_point> first;   // INT or TERM
   while (!leave_) {
     const timespec patience{0, 50'000'000};
     const int signal = sigtimedwait(&set, nullptr, &patience);
     if (signal == SIGUSR1) {
       raise(StopRequest::after_step);
     } else if (signal > 0) {
-      if (++terms > 1) {
-        base::log_error("second termination signal: stopping at once; the last published checkpoint stands");
-        _exit(128 + signal);
-      }
       raise(StopRequest::abandon_step);
+      if (signal == SIGHUP) continue;
+      const auto now = std::chrono::steady_clock::now();
+      if (!first) first = now;
+      if (now - *first < std::chrono::seconds(1)) continue;
+      base::log_error("asked to stop again: stopping at once; the last published checkpoint stands");
+      _exit(128 + signal);
     }
   }
 }

@@ -1,4 +1,4 @@
-// SignalWatcher: the one thread that sees signals. USR1: finish the step and save. TERM, INT: abandon the step and save. A second TERM: stop now.
+// SignalWatcher: the one thread that sees signals. USR1: finish the step and save. TERM, INT, HUP: abandon the step and save. INT or TERM again, a second later: stop now.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,8 @@ namespace trainyard::engine {
 enum class StopRequest : int { none = 0, after_step = 1, abandon_step = 2 };
 
 // Construct before any other thread is started: it masks USR1, TERM, INT and HUP in the calling thread, which later threads inherit.
-// HUP counts as TERM. SIGPIPE is ignored by the programs already.
+// Only an INT or TERM that comes a second or more after the first INT or TERM stops at once: launchers repeat a signal, a closed terminal sends HUP twice, and what follows it is
+// its session's end. SIGPIPE is ignored by the programs already.
 class SignalWatcher {
  public:
   SignalWatcher();

@@ -45,7 +45,8 @@ Trainer::Trainer(const TrainerSetup& setup, World& world, Batches& batches)
   results_.emplace(*context_, world_.results ? *world_.results : *world_.control, setup_.clip);
 }
 
-Trainer::~Trainer() = default;
+// Communication that was issued works on the arenas until it is done.
+Trainer::~Trainer() { drain(exchange(), *compute_); }
 
 void Trainer::ask(bool mine) {
   stop_ = mine ? 1 : 0;

@@ -5,6 +5,16 @@
 
 namespace trainyard::engine {
 
+void drain(tensor::Exec& exchange, tensor::Exec& compute) noexcept {
+  for (auto* exec : {&exchange, &compute}) {
+    try {
+      exec->synchronize();
+    } catch (const std::exception&) {
+      // Nothing is under way after a failure.
+    }
+  }
+}
+
 World solo_world() {
   return make_world("solo", 0, 1, [](std::string group) { return comm::make_solo(std::move(group)); });
 }

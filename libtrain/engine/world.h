@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libtrain/comm/communicator.h"
+#include "libtrain/comm/watchdog.h"
 #include "libtrain/tensor/exec.h"
 
 #include <functional>
@@ -19,7 +20,15 @@ struct World {
   std::unique_ptr<comm::Communicator> results;     // on a GPU: carries the losses and norms of steps between devices; null: `control` does
   int local_rank = 0;                     // among the ranks of this node: picks the GPU
   std::unique_ptr<tensor::Exec> exchange;
+  // How the process ends the whole job; both set by who launched ranks that are processes, and neither returns there. fail: this rank alone met an error, and the others may wait
+  // for it; called while everything still stands that communication under way works on. on_hang: the watchdog's verdict.
+  std::function<void(const std::exception& error)> fail;
+  std::function<void(const std::string& sentence, comm::Decided where)> on_hang;
 };
+
+// Waits until nothing is under way on either, in destructors of what owns memory that it works on. Every rank has issued the same, or fails and is not waited for (World::fail, or
+// a world of threads that is poisoned). A failure has been thrown to who waited for the work; it is not repeated.
+void drain(tensor::Exec& exchange, tensor::Exec& compute) noexcept;
 
 World solo_world();
 // One communicator for each purpose from a factory (group name -> communicator), and a communication thread when there are several ranks.

@@ -1,13 +1,12 @@
 // A job whose rank 1 never arrives at a barrier: hung_rank.sh expects the watchdog to end it. With a wrong launcher: the refusal.
 #include "libtrain/base/error.h"
+#include "libtrain/comm/agreement.h"
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/watchdog.h"
 
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <thread>
-#include <vector>
 
 using namespace trainyard;
 
@@ -18,12 +17,7 @@ void hang(const std::string& folder) {
   auto comm = mpi.communicator("data");
   auto exec = tensor::Exec::worker("communication", nullptr);
   comm::Watchdog dog({mpi.rank(), mpi.size(), 0.5, 0.1, comm::end_job_on_hang(folder, mpi.rank())}, {{"data", &comm->ledger()}});
-  std::vector<std::uint8_t> own(64), all(64 * static_cast<std::size_t>(mpi.size()));
-  std::memcpy(own.data(), dog.address().c_str(), dog.address().size());
-  comm->all_gather(*exec, base::View::of(own.data(), {64}), base::View::of(all.data(), {64 * mpi.size()}));
-  exec->synchronize();
-  std::vector<std::string> addresses;
-  for (int r = 0; r < mpi.size(); ++r) addresses.emplace_back(reinterpret_cast<const char*>(all.data() + 64 * r));
+  const auto addresses = comm::texts_of_all(*comm, *exec, dog.address());
   dog.set_step(5);
   dog.start(addresses);
   if (mpi.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(30));

@@ -6,8 +6,10 @@
 #include "tests/comm/contract.h"
 #include "tests/comm/on_device.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -66,6 +68,29 @@ TEST(nccl, groups_share_a_connection) {
   EXPECT_THROW(data->barrier(*exec), base::PeerError);
   unsetenv("TRAINYARD_STANDIN_NCCL_FAILS");
   EXPECT_THROW(results->barrier(*exec), base::PeerError) << "the connection is gone for all";
+}
+
+// The watchdog asks while another thread is in the middle of a call: the connection, found failed, is not taken from under it.
+TEST(nccl, a_call_under_way_is_not_aborted_by_who_watches) {
+  if (std::string(tensor::gpu_module().runtime->name) != "emulated") GTEST_SKIP() << "the stand-in says when it is aborted inside of a call";
+  auto control = runtime->communicator("control");
+  auto data = comm::make_nccl("data", device, *control);
+  auto results = comm::nccl_group("results", *data);
+  setenv("TRAINYARD_STANDIN_NCCL_CALL_MS", "400", 1);
+  std::thread calls([&] {
+    auto exec = tensor::Exec::gpu(device, nullptr);
+    data->barrier(*exec);
+  });
+  while (!data->ledger().in_call()) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  setenv("TRAINYARD_STANDIN_NCCL_FAILS", "1", 1);
+  EXPECT_FALSE(results->ledger().in_call());
+  calls.join();
+  unsetenv("TRAINYARD_STANDIN_NCCL_CALL_MS");
+  EXPECT_FALSE(results->ledger().in_call()) << "now it is aborted";
+  auto exec = tensor::Exec::gpu(device, nullptr);
+  EXPECT_THROW(data->barrier(*exec), base::PeerError);
+  unsetenv("TRAINYARD_STANDIN_NCCL_FAILS");
 }
 
 TEST(staged, contract) {

@@ -1,13 +1,18 @@
 // The watchdog: names who is missing, stays quiet while all compute, and hears of a silent rank 0.
 #include "libtrain/base/error.h"
+#include "libtrain/base/host.h"
+#include "libtrain/comm/reason.h"
 #include "libtrain/comm/threads.h"
 #include "libtrain/comm/watchdog.h"
 #include "libtrain/comm/watchdog_report.h"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <thread>
 
@@ -70,7 +75,7 @@ void watched(Alarms& alarms, int mute, const std::function<void(int, Communicato
   run_ranks(4, [&](int rank, ThreadsWorld& world) {
     auto comm = world.communicator(rank, "data");
     auto exec = tensor::Exec::caller(nullptr, 1);
-    WatchdogOptions options{rank, 4, 0.4, 0.05, [&](const std::string& s) {
+    WatchdogOptions options{rank, 4, 0.4, 0.05, [&](const std::string& s, Decided) {
       alarms.add(s);
       world.poison();
     }};
@@ -92,7 +97,7 @@ TEST(watchdog, one_rank_that_stalls_is_named_on_every_rank) {
   }), base::PeerError);
   ASSERT_EQ(alarms.sentences.size(), 4u);
   for (const auto& s : alarms.sentences) {
-    EXPECT_NE(s.find("in barrier (call 3 of group data, step 23): ranks 0, 1, 3 are waiting; rank 2 is behind (computing after call 2, barrier)"),
+    EXPECT_NE(s.find("in barrier (call 3 of group data, step 23): ranks 0, 1, 3 are waiting; rank 2 on " + base::host_name() + " is behind (computing after call 2, barrier)"),
               std::string::npos) << s;
   }
 }
@@ -114,18 +119,55 @@ TEST(watchdog, a_silent_rank_zero_is_named_by_the_others) {
     if (rank == 0) std::this_thread::sleep_for(3s);
   }), base::PeerError);
   ASSERT_EQ(alarms.sentences.size(), 3u);
-  for (const auto& s : alarms.sentences) EXPECT_EQ(s.find("rank 0 is silent and rank "), 0u) << s;
+  for (const auto& s : alarms.sentences) EXPECT_EQ(s.find("rank 0 on " + base::host_name() + " is silent and rank "), 0u) << s;
 }
 
 TEST(watchdog, the_usual_end_writes_the_reason_and_leaves_with_6) {
   const auto folder = testing::TempDir() + "watchdog_exit";
-  EXPECT_EXIT(end_job_on_hang(folder, 3)("rank 2 is behind"), testing::ExitedWithCode(6), "");
-  auto* file = std::fopen((folder + "/rank-00003.json").c_str(), "r");
-  ASSERT_NE(file, nullptr);
-  char text[200] = {};
-  std::fgets(text, sizeof text, file);
-  std::fclose(file);
-  EXPECT_STREQ(text, "{\"rank\": 3, \"exit_code\": 6, \"reason\": \"rank 2 is behind\"}\n");
+  EXPECT_EXIT(end_job_on_hang(folder, 3)("rank 2 is \"behind\"", Decided::here), testing::ExitedWithCode(6), "");
+  const auto path = folder + "/rank-00003.json";
+  const auto reason = nlohmann::json::parse(std::ifstream(path));
+  EXPECT_EQ(reason["rank"], 3);
+  EXPECT_EQ(reason["exit_code"], 6);
+  EXPECT_EQ(reason["reason"], "rank 2 is \"behind\"");
+  EXPECT_EQ(reason["host"], base::host_name());
+  std::ofstream(folder + "/rank-notes.json") << "mine";
+  forget_reasons(folder);
+  EXPECT_FALSE(std::filesystem::exists(path)) << "a reason is not mistaken for one of the next run";
+  EXPECT_TRUE(std::filesystem::exists(folder + "/rank-notes.json")) << "nobody else's file is removed";
+  std::filesystem::remove(folder + "/rank-notes.json");
+  forget_reasons(folder);
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+// Two watchdogs, each a process; one ends as a kill would end it, or by its destructor.
+std::vector<std::string> sentences_after(int ending_rank, bool farewell) {
+  WatchdogOptions options{0, 2, 600, 0.05, {}};
+  Alarms alarms;
+  options.on_hang = [&](const std::string& s, Decided) { alarms.add(s); };
+  Watchdog stays([&] { auto o = options; o.rank = 1 - ending_rank; return o; }(), {});
+  auto ends = std::make_unique<Watchdog>([&] { auto o = options; o.rank = ending_rank; return o; }(), std::vector<std::pair<std::string, const Ledger*>>{});
+  std::vector<std::string> addresses{stays.address(), stays.address()};
+  addresses[static_cast<std::size_t>(ending_rank)] = ends->address();
+  stays.start(addresses);
+  if (farewell) ends->start(addresses);   // else it has never said anything, and its destructor does not either
+  std::this_thread::sleep_for(200ms);
+  ends.reset();
+  std::this_thread::sleep_for(1500ms);
+  std::lock_guard lock(alarms.mutex);
+  return alarms.sentences;
+}
+
+TEST(watchdog, a_rank_that_ends_without_a_word_is_told_with_its_host) {
+  for (const int ending : {0, 1}) {
+    const auto told = sentences_after(ending, false);
+    ASSERT_EQ(told.size(), 1u) << ending;
+    EXPECT_EQ(told[0].find("rank " + std::to_string(ending) + " on " + base::host_name() + " has ended without a word"), 0u) << told[0];
+  }
+}
+
+TEST(watchdog, a_rank_that_says_farewell_is_not_missed) {
+  for (const int ending : {0, 1}) EXPECT_TRUE(sentences_after(ending, true).empty()) << ending;
 }
 
 }  // namespace

@@ -2,9 +2,13 @@
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -13,7 +17,20 @@ enum Result : int { success = 0, invalid_argument = 4, invalid_usage = 5, remote
 
 struct Comm {
   MPI_Comm mpi = MPI_COMM_NULL;
-  bool aborted = false;
+  std::atomic<int> inside = 0;   // calls under way
+};
+
+// A call under way. TRAINYARD_STANDIN_NCCL_CALL_MS: it takes so long at least.
+class Inside {
+ public:
+  explicit Inside(Comm* comm) : comm_(comm) {
+    ++comm_->inside;
+    if (const char* ms = std::getenv("TRAINYARD_STANDIN_NCCL_CALL_MS")) std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(ms)));
+  }
+  ~Inside() { --comm_->inside; }
+
+ private:
+  Comm* comm_;
 };
 
 int width_of(int type) { return type == 0 || type == 1 ? 1 : type == 2 || type == 7 ? 4 : type == 9 ? 2 : 8; }
@@ -149,7 +166,14 @@ int ncclCommDestroy(Comm* comm) {
   delete comm;
   return success;
 }
-int ncclCommAbort(Comm* comm) { return ncclCommDestroy(comm); }
+// Frees the communicator under a call that is under way, as the real one does: that is told here.
+int ncclCommAbort(Comm* comm) {
+  if (comm->inside > 0) {
+    std::fputs("stand-in NCCL: aborted inside of a call\n", stderr);
+    std::abort();
+  }
+  return ncclCommDestroy(comm);
+}
 // TRAINYARD_STANDIN_NCCL_FAILS: as if a peer had ended.
 int ncclCommGetAsyncError(Comm*, int* error) {
   *error = std::getenv("TRAINYARD_STANDIN_NCCL_FAILS") != nullptr ? remote_error : success;
@@ -158,6 +182,7 @@ int ncclCommGetAsyncError(Comm*, int* error) {
 const char* ncclGetErrorString(int result) { return result == success ? "no error" : result == invalid_argument ? "invalid argument" : result == remote_error ? "remote process exited" : "invalid usage"; }
 
 int ncclAllReduce(const void* in, void* out, std::size_t n, int type, int op, Comm* comm, void*) {
+  const Inside inside(comm);
   std::memmove(out, in, n * static_cast<std::size_t>(width_of(type)));
   MPI_Allreduce(MPI_IN_PLACE, out, static_cast<int>(n), mpi_type(type), mpi_op(type, op), comm->mpi);
   return success;

@@ -40,7 +40,7 @@ lose() {
 
 lose STOP hangs-cpu --device cpu
 [ "$code" = 6 ] || fail "exit $code after a rank hung, expected 6"
-grep -q 'rank 1' hangs-cpu.out || fail "the sentence does not name the rank"
+grep -q "rank 1 on $(hostname)" hangs-cpu.out || fail "the sentence does not name the rank"
 grep -q '"exit_code": *6' hangs-cpu/exit/rank-00000.json || fail "no reason was written"
 lose KILL dies-cpu --device cpu
 [ "$code" != 0 ] || fail "exit 0 after a rank died"
@@ -48,5 +48,5 @@ lose KILL dies-cpu --device cpu
 export TRAINYARD_GPU_MODULE=$bin/libtrainyard_emulated.so TRAINYARD_NCCL_LIBRARY=$bin/libtrainyard_standin_nccl.so TRAINYARD_EMULATED_GPUS=3
 lose STOP hangs-nccl --device cuda --communicator nccl
 [ "$code" = 6 ] || fail "exit $code after a rank hung over NCCL, expected 6"
-grep -q 'rank 1' hangs-nccl.out || fail "the sentence does not name the rank"
+grep -q "rank 1 on $(hostname)" hangs-nccl.out || fail "the sentence does not name the rank"
 echo "lost peers: all well"

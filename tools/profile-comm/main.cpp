@@ -151,11 +151,11 @@ Launched mpi_rank(comm::MpiRuntime& mpi, const ProfileOptions& o) {
   return l;
 }
 
-std::unique_ptr<comm::Watchdog> watch(Launched& l, const ProfileOptions& o, const comm::Ledger& rounds) {
+std::unique_ptr<comm::Watchdog> watch(comm::MpiRuntime& mpi, Launched& l, const ProfileOptions& o, const comm::Ledger& rounds) {
   comm::WatchdogOptions w;
   w.rank = l.ranks.rank, w.size = l.ranks.size;
   w.timeout_seconds = o.hang_timeout;
-  w.on_hang = [](const std::string&) { std::_Exit(static_cast<int>(base::ExitCode::peer_hung)); };   // the rank that decided has said it
+  w.on_hang = [&mpi](const std::string&, comm::Decided) { mpi.abort(static_cast<int>(base::ExitCode::peer_hung)); };   // the rank that decided has said it
   auto dog = std::make_unique<comm::Watchdog>(w, std::vector<std::pair<std::string, const comm::Ledger*>>{{"profile", &rounds}});
   dog->start(profile::from_all(l.ranks, dog->address()));
   return dog;
@@ -204,7 +204,7 @@ base::ExitCode measure_mpi(ProfileOptions& o) {
     comm::Ledger rounds;   // outlives its watchdog
     auto launched = mpi_rank(mpi, o);
     {
-      const auto dog = watch(launched, o, rounds);
+      const auto dog = watch(mpi, launched, o, rounds);
       profile = take_part(launched, o, rounds);
     }
     auto code = base::ExitCode::done;

@@ -2,9 +2,10 @@
 #include "tools/profile-comm/measure.h"
 
 #include "kernels/dispatch.h"
-#include "libtrain/base/cores.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/host.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/comm/core_share.h"
 #include "libtrain/io/atomic_file.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/profile/collective.h"
@@ -15,7 +16,6 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
-#include <unistd.h>
 
 namespace trainyard::tools {
 
@@ -26,12 +26,6 @@ struct Request {
   profile::SweepOptions sweep;
   std::optional<profile::CeilingOptions> local;
 };
-
-std::string host_name() {
-  char name[256] = {};
-  gethostname(name, sizeof name - 1);
-  return name;
-}
 
 std::string time_text() {
   const auto t = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
@@ -55,14 +49,14 @@ void follow_plan(const plan::Plan& p, const ProfileOptions& o, int world, Reques
         r.sweep.operations.push_back(name);
 }
 
-profile::CeilingOptions ceilings_of(const ProfileOptions& o, const Launched& launched, const plan::Plan* plan) {
+profile::CeilingOptions ceilings_of(const ProfileOptions& o, const Launched& launched, const plan::Plan* plan, int fair_threads) {
   profile::CeilingOptions c;
   c.model = plan != nullptr ? plan->model : plan::load_model(o.model);
   if (c.model.vocabulary == 0) c.model.vocabulary = c.model.positions == plan::Positions::rotary ? 128256 : 50257;   // as published
   c.micro_batch = plan != nullptr ? plan->micro_batch : o.micro_batch;
   c.sequence = o.sequence > 0 ? o.sequence : plan != nullptr ? plan->sequence : c.model.context;
   c.dtypes = plan != nullptr ? std::vector{plan->dtype} : o.sweep.dtypes;
-  c.threads = o.threads > 0 ? o.threads : plan != nullptr ? plan->threads : base::default_threads(launched.ranks_on_node);
+  c.threads = o.threads > 0 ? o.threads : plan != nullptr ? plan->threads : fair_threads;
   c.device = launched.device;
   c.disk_bytes = parse_size(o.disk_bytes, "--disk-bytes");
   if (c.disk_bytes > 0) c.disk_folder = !o.disk.empty() ? o.disk : o.output.empty() || o.output == "-" ? "." : io::parent_of(o.output);
@@ -71,7 +65,7 @@ profile::CeilingOptions ceilings_of(const ProfileOptions& o, const Launched& lau
 }
 
 // What this rank has been asked for; throws what is wrong with it.
-Request request_of(const Launched& launched, const ProfileOptions& o, const std::string& plan_text) {
+Request request_of(const Launched& launched, const ProfileOptions& o, const std::string& plan_text, int fair_threads) {
   const int world = launched.ranks.size;
   Request r;
   r.sweep = o.sweep;
@@ -87,7 +81,7 @@ Request request_of(const Launched& launched, const ProfileOptions& o, const std:
   const bool links = !r.families.empty() && !r.sweep.operations.empty();
   if (!links && !o.plot.empty()) throw base::UsageError("--plot: there are no links to draw", "measure with several ranks");
   if (!links) r.families.clear();
-  if (o.local || !links) r.local = ceilings_of(o, launched, plan ? &*plan : nullptr);
+  if (o.local || !links) r.local = ceilings_of(o, launched, plan ? &*plan : nullptr, fair_threads);
   if (r.local && links) {
     r.local->budget_seconds = o.sweep.budget_seconds / 3;
     r.sweep.budget_seconds = o.sweep.budget_seconds * 2 / 3;
@@ -103,14 +97,15 @@ Request agreed_request(Launched& launched, const ProfileOptions& o) {
   for (std::size_t r = 1; r < prints.size(); ++r)
     if (prints[r] != prints[0]) throw profile::AgreedError(base::ExitCode::usage, fmt::format("rank {} was started with other options than rank 0", r), "all ranks measure the same sizes, groups and operations");
   const auto plan_text = profile::from_rank_zero(ranks, [&] { return o.plan.empty() ? "" : io::read_file(o.plan, base::largest_description); });
+  const int fair_threads = comm::threads_of_rank(*ranks.control, *ranks.caller);
   Request r;
-  profile::on_all(ranks, [&] { r = request_of(launched, o, plan_text); });
+  profile::on_all(ranks, [&] { r = request_of(launched, o, plan_text, fair_threads); });
   return r;
 }
 
 std::vector<std::string> nodes_of(profile::Ranks& ranks) {
   std::vector<std::string> nodes;
-  for (const auto& name : profile::from_all(ranks, host_name()))
+  for (const auto& name : profile::from_all(ranks, base::host_name()))
     if (std::find(nodes.begin(), nodes.end(), name) == nodes.end()) nodes.push_back(name);
   return nodes;
 }

@@ -65,14 +65,17 @@ void EvaluateFlags::check() const {
 
 base::ExitCode EvaluateFlags::run(const engine::RunConfig& config, const std::vector<base::Field>& fields, Launch& launch) const {
   std::signal(SIGUSR1, SIG_IGN);
-  refuse_training_flags(fields);
+  std::optional<Progress> progress;
+  launch.on_every_rank([&] {
+    refuse_training_flags(fields);
+    const auto mode = progress_mode(config.progress);
+    if (launch.world().rank == 0) progress.emplace("evaluate", mode);
+  });
   engine::EvaluateConfig c;
   c.checkpoint = checkpoint_, c.split = split_, c.sequences = sequences_, c.run = config;
   for (const auto& f : fields)
     if (f.source != "default") c.given.insert(f.name);
   auto& world = launch.world();
-  std::optional<Progress> progress;
-  if (world.rank == 0) progress.emplace("evaluate", progress_mode(config.progress));
   const auto begun = std::chrono::steady_clock::now();
   const auto result = engine::evaluate(c, world, [&](std::int64_t done, std::int64_t all, double loss) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();

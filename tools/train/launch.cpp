@@ -2,10 +2,16 @@
 #include "tools/train/launch.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/host.h"
+#include "libtrain/comm/reason.h"
+#include "libtrain/engine/agreement.h"
 #include "libtrain/io/atomic_file.h"
 #include "tools/common/launcher.h"
+#include "tools/common/program.h"
 
-#include <nlohmann/json.hpp>
+#include <chrono>
+#include <thread>
+#include <unistd.h>
 
 namespace trainyard::tools {
 
@@ -17,20 +23,46 @@ Launch::Launch() {
   mpi_ = std::make_unique<comm::MpiRuntime>();
   world_ = engine::make_world("mpi", mpi_->rank(), mpi_->size(), [this](std::string group) { return mpi_->communicator(group); });
   world_.local_rank = local_rank();
+  if (world_.size > 1) world_.fail = [this](const std::exception& error) { fail(error); };
+  world_.on_hang = [this](const std::string& sentence, comm::Decided where) { end_on_hang(sentence, where); };
 }
 
 int Launch::ranks_on_node() const { return tools::ranks_on_node(world_.size); }
 
-void Launch::fail(const std::string& output, int exit_code, const std::string& reason) {
-  if (world_.size == 1) return;
-  if (!output.empty()) try {
-    io::make_folders(output + "/exit");
-    const nlohmann::json j{{"rank", world_.rank}, {"exit_code", exit_code}, {"reason", reason}};
-    io::write_file(fmt::format("{}/exit/rank-{:05}.json", output, world_.rank), j.dump(1) + "\n");
+void Launch::on_every_rank(const std::function<void()>& work) {
+  const auto caller = tensor::Exec::caller(nullptr, 1);
+  engine::on_every_rank(world_, world_.exchange ? *world_.exchange : *caller, work);
+}
+
+void Launch::claim_the_end() {
+  if (ending_.exchange(true))
+    for (;;) pause();
+}
+
+void Launch::write_reason(int exit_code, const std::string& reason) const {
+  if (output_.empty()) return;
+  try {
+    io::make_folders(output_);
   } catch (const std::exception&) {
-    // The reason is on stderr already.
+    return;   // the reason is on stderr already
   }
-  mpi_->abort(exit_code);
+  comm::write_reason(output_ + "/exit", world_.rank, exit_code, reason);
+}
+
+int Launch::fail(const std::exception& error) {
+  if (world_.size == 1) return report("train", error);
+  claim_the_end();
+  const int code = report(fmt::format("train: rank {} on {}", world_.rank, base::host_name()), error);
+  write_reason(code, error.what());
+  mpi_->abort(code);
+}
+
+void Launch::end_on_hang(const std::string& sentence, comm::Decided where) {
+  claim_the_end();
+  constexpr auto code = static_cast<int>(base::ExitCode::peer_hung);
+  write_reason(code, sentence);
+  std::this_thread::sleep_for(std::chrono::milliseconds(where == comm::Decided::here ? 500 : 3000));   // elsewhere: only should the one that decided not end it
+  mpi_->abort(code);
 }
 
 }  // namespace trainyard::tools

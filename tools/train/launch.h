@@ -2,8 +2,11 @@
 #pragma once
 
 #include "libtrain/comm/mpi.h"
+#include "libtrain/comm/watchdog.h"
 #include "libtrain/engine/world.h"
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -15,13 +18,23 @@ class Launch {
   Launch();
   engine::World& world() { return world_; }
   int ranks_on_node() const;
-  // A rank that fails alone writes exit/rank-00003.json with its reason, then aborts the job; one rank alone just returns. Without an output there is
-  // nowhere to write.
-  void fail(const std::string& output, int exit_code, const std::string& reason);
+  // Collective: what any rank throws here all throw as an AgreedError.
+  void on_every_rank(const std::function<void()>& work);
+  void reasons_into(const std::string& output) { output_ = output; }   // the run folder; until then reasons go to stderr alone
+
+  // What this rank alone failed at: its sentence, a reason in exit/rank-00003.json of the run folder, and the end of the whole job with the error's exit code, whatever the other
+  // ranks wait for. A world of one gets the code back.
+  int fail(const std::exception& error);
+  // The verdict of the watchdog; does not return. The rank that decided ends the job, once the others have had time to leave a reason.
+  void end_on_hang(const std::string& sentence, comm::Decided where);
 
  private:
+  void claim_the_end();   // of two threads that end the job the first goes on
+  void write_reason(int exit_code, const std::string& reason) const;
   std::unique_ptr<comm::MpiRuntime> mpi_;
   engine::World world_;
+  std::string output_;
+  std::atomic<bool> ending_{false};
 };
 
 }  // namespace trainyard::tools

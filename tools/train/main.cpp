@@ -1,14 +1,17 @@
 // train: trains a transformer on token shards, on one process or many ranks, with any ZeRO stage.
 #include "libtrain/base/log.h"
+#include "libtrain/comm/agreement.h"
 #include "libtrain/engine/run.h"
 #include "tools/common/config_flags.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
+#include "tools/train/command.h"
 #include "tools/train/evaluate.h"
 #include "tools/train/launch.h"
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 
@@ -34,15 +37,23 @@ std::string progress_text(const engine::StepMetrics& m, std::int64_t steps, doub
   return text;
 }
 
-base::ExitCode train(const engine::RunConfig& config, const Switches& switches, tools::Launch& launch, const engine::SignalWatcher& signals) {
+base::ExitCode train(const engine::RunConfig& config, const Switches& switches, tools::Launch& launch, const engine::SignalWatcher& signals, const std::string& to_go_on) {
   auto& world = launch.world();
   if (switches.dry_run) {
-    const auto text = engine::dry_run(config, world, launch.ranks_on_node());
+    const auto text = engine::dry_run(config, world);
     if (world.rank == 0) fmt::print("{}", text);
     return base::ExitCode::done;
   }
   std::optional<tools::Progress> progress;
-  if (world.rank == 0) progress.emplace("train", tools::progress_mode(config.progress));
+  launch.on_every_rank([&] {
+    const auto mode = tools::progress_mode(config.progress);
+    if (world.rank == 0) progress.emplace("train", mode);
+  });
+  if (world.size > 1)
+    world.fail = [&](const std::exception& error) {
+      progress.reset();   // ends its line
+      launch.fail(error);
+    };
   double seconds = 0;
   std::int64_t counted = 0;
   engine::RunListener listener;
@@ -59,7 +70,11 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
   progress.reset();
   if (!result.checkpoint.empty()) tools::print(result.checkpoint + "\n");
   if (switches.memory_report) fmt::print("{}\n{}", result.memory_report, result.traffic_report);
-  if (result.code == base::ExitCode::requeue) base::log_info("stopped after step {} of {} with a checkpoint; run the same command again to go on (exit 75)", result.step, config.steps);
+  if (result.code != base::ExitCode::requeue) return result.code;
+  if (result.steps_done == 0 && config.stop_after > 0 && result.step >= config.stop_after)
+    base::log_info("the run has come to step {} of {} already, and --stop-after is {}: nothing was done (exit 75); to go on: {}", result.step, config.steps, config.stop_after, to_go_on);
+  else
+    base::log_info("stopped after step {} of {} with a checkpoint (exit 75); to go on: {}", result.step, config.steps, to_go_on);
   return result.code;
 }
 
@@ -79,32 +94,31 @@ int main(int argc, char** argv) {
   app.add_flag("--memory-report", switches.memory_report, "print predicted and measured memory and traffic at the end")->group("Settings");
   tools::EvaluateFlags evaluation(app);
   return tools::guarded(app, argc, argv, [&] {
-    evaluation.check();
-    if (!switches.config.empty()) base::read_toml(fields, switches.config);
-    if (flags.given("plan")) flags.apply();
-    engine::read_plan(fields, config);
-    base::read_environment(fields);
-    flags.apply();
-    if (switches.print_config) {
-      fmt::print("{}", base::print_fields(fields));
-      return base::ExitCode::done;
-    }
     std::optional<const engine::SignalWatcher> signals;
     if (!evaluation.asked()) signals.emplace();
     tools::Launch launch;
     base::configure_log("train", launch.world().rank, base::LogLevel::info);
-    const auto reasons = evaluation.asked() ? std::string() : config.output;   // an evaluation writes nothing
     try {
-      return evaluation.asked() ? evaluation.run(config, fields, launch) : train(config, switches, launch, *signals);
-    } catch (const base::Error& e) {
-      // Errors that all ranks share are printed once; the others leave quietly with the same code.
-      const int code = launch.world().rank == 0 || e.code() == base::ExitCode::unexpected || e.code() == base::ExitCode::peer_hung ? tools::report("train", e) : static_cast<int>(e.code());
-      if (e.code() == base::ExitCode::peer_hung || e.code() == base::ExitCode::unexpected) launch.fail(reasons, code, e.what());
-      return static_cast<base::ExitCode>(code);
+      launch.on_every_rank([&] {
+        evaluation.check();
+        if (!switches.config.empty()) base::read_toml(fields, switches.config);
+        if (flags.given("plan")) flags.apply();
+        engine::read_plan(fields, config);
+        base::read_environment(fields);
+        flags.apply();
+      });
+      if (switches.print_config) {
+        if (launch.world().rank == 0) fmt::print("{}", base::print_fields(fields));
+        return base::ExitCode::done;
+      }
+      if (evaluation.asked()) return evaluation.run(config, fields, launch);
+      launch.reasons_into(config.output);   // an evaluation writes nothing
+      const auto lasting = config.stop_after > 0 && (!flags.given("stop-after") || std::getenv("TRAINYARD_STOP_AFTER") != nullptr) ? tools::LastingStop::yes : tools::LastingStop::no;
+      return train(config, switches, launch, *signals, tools::launcher_words(launch.world().size) + tools::command_to_go_on({argv, argv + argc}, lasting));
+    } catch (const comm::AgreedError& e) {
+      return static_cast<base::ExitCode>(launch.world().rank == 0 ? tools::report("train", e) : static_cast<int>(e.code()));
     } catch (const std::exception& e) {
-      const int code = tools::report("train", e);
-      launch.fail(reasons, code, e.what());
-      return static_cast<base::ExitCode>(code);
+      return static_cast<base::ExitCode>(launch.fail(e));
     }
   });
 }

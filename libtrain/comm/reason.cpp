@@ -1,0 +1,50 @@
+// One small file, written by a process that is about to end.
+#include "libtrain/comm/reason.h"
+
+#include "libtrain/base/host.h"
+
+#include <fmt/chrono.h>
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace trainyard::comm {
+
+namespace {
+
+bool is_reason(const std::string& name) {
+  return name.size() >= 15 && name.rfind("rank-", 0) == 0 && name.substr(name.size() - 5) == ".json" && name.find_first_not_of("0123456789", 5) == name.size() - 5;
+}
+
+}  // namespace
+
+void write_reason(const std::string& folder, int rank, int exit_code, const std::string& reason) noexcept {
+  try {
+    nlohmann::ordered_json j{{"rank", rank}, {"host", base::host_name()}, {"exit_code", exit_code}, {"reason", reason},
+                             {"time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))}};
+    const char *job = std::getenv("SLURM_JOB_ID"), *step = std::getenv("SLURM_STEP_ID");
+    if (job != nullptr) j["job"] = step != nullptr ? fmt::format("{}.{}", job, step) : job;
+    const auto text = j.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    mkdir(folder.c_str(), 0777);
+    if (auto* file = std::fopen(fmt::format("{}/rank-{:05}.json", folder, rank).c_str(), "w")) {
+      std::fwrite(text.data(), 1, text.size(), file);
+      std::fclose(file);
+    }
+  } catch (const std::exception&) {
+    // What ended the rank is on stderr already; a second failure would hide it.
+  }
+}
+
+void forget_reasons(const std::string& folder) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
+    if (is_reason(entry.path().filename().string())) std::filesystem::remove(entry.path(), ignored);
+  rmdir(folder.c_str());   // refused where there is something else
+}
+
+}  // namespace trainyard::comm

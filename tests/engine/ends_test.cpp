@@ -1,0 +1,111 @@
+// How a run ends: on one rank's error, on an error of all, and where --stop-after has been reached.
+#include "libtrain/comm/agreement.h"
+#include "tests/engine/small_run.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+namespace {
+
+using namespace trainyard;
+using trainyard::testing::SmallRun;
+
+// Flips a token of every shard of a copy of the training data: its checksum tells who reads it first.
+std::string damaged_copy(const SmallRun& runs) {
+  const auto from = runs.folder() / "data", to = runs.folder() / "damaged";
+  std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
+  const auto index = data::read_index(from.string());
+  for (const auto& entry : index.train) {
+    std::fstream file(to / entry.file, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(entry.payload_offset + 10);
+    const char byte = static_cast<char>(file.get() ^ 1);
+    file.seekp(entry.payload_offset + 10);
+    file.put(byte);
+  }
+  return to.string();
+}
+
+// While slow communication works on the arenas of the rank that fails, as it does under way, everything it works on stays; then the world is told, with the error itself.
+TEST(Ends, OneRanksErrorWaitsForWhatIsUnderWay) {
+  SmallRun runs;
+  const auto damaged = damaged_copy(runs);
+  std::mutex mutex;
+  std::vector<std::string> told;
+  for (const int zero : {0, 3}) {
+    auto c = runs.config(fmt::format("one-rank-{}", zero));
+    c.collective_delay = 0.02;
+    try {
+      comm::run_ranks(3, [&](int rank, comm::ThreadsWorld& world) {
+        auto w = engine::make_world("threads", rank, 3, [&](std::string group) { return world.communicator(rank, group); });
+        w.fail = [&, rank](const std::exception& e) {
+          const std::lock_guard lock(mutex);
+          if (dynamic_cast<const base::InputError*>(&e) != nullptr) told.push_back(fmt::format("{}: {}", rank, e.what()));
+        };
+        auto own = c;
+        if (rank == 1) own.data = damaged;
+        runs.run_rank(own, {3, zero, 1}, w);
+      });
+      ADD_FAILURE() << "nothing was said";
+    } catch (const comm::AgreedError& e) {
+      ADD_FAILURE() << "not an error of all: " << e.what();
+    } catch (const base::InputError& e) {
+      EXPECT_NE(std::string(e.what()).find("checksum"), std::string::npos) << e.what();
+    }
+  }
+  ASSERT_EQ(told.size(), 2u);
+  for (const auto& t : told) EXPECT_EQ(t.find("1: shard "), 0u) << t;
+}
+
+TEST(Ends, ALossThatIsNotFiniteIsAnErrorOfAll) {
+  SmallRun runs;
+  auto c = runs.config("wild");
+  c.learning_rate = 1e30;
+  c.clip = 0;
+  std::mutex mutex;
+  int agreed = 0;
+  comm::run_ranks(2, [&](int rank, comm::ThreadsWorld& world) {
+    auto w = engine::make_world("threads", rank, 2, [&](std::string group) { return world.communicator(rank, group); });
+    try {
+      runs.run_rank(c, {2, 2, 1}, w);
+    } catch (const comm::AgreedError& e) {
+      const std::lock_guard lock(mutex);
+      agreed += e.code() == base::ExitCode::check_failed ? 1 : 0;
+    }
+  });
+  EXPECT_EQ(agreed, 2);
+}
+
+// Counted from the beginning of the run: the same start repeated does nothing and says so.
+TEST(Ends, StopAfterCountsFromTheBeginning) {
+  SmallRun runs;
+  auto c = runs.config("stopped");
+  c.stop_after = 7;
+  const auto first = runs.run(c, {2, 1, 1});
+  EXPECT_EQ(first.code, base::ExitCode::requeue);
+  EXPECT_EQ(first.steps_done, 7);
+  for (const int stop_after : {7, 3}) {
+    c.stop_after = stop_after;
+    const auto again = runs.run(c, {3, 0, 1});
+    EXPECT_EQ(again.code, base::ExitCode::requeue);
+    EXPECT_EQ(again.step, 7);
+    EXPECT_EQ(again.steps_done, 0);
+    EXPECT_EQ(again.checkpoint, first.checkpoint);
+    EXPECT_EQ(SmallRun::metrics(c).size(), 7u);
+  }
+  c.stop_after = 0;
+  EXPECT_EQ(runs.run(c, {1, 0, 1}).code, base::ExitCode::done);
+  EXPECT_EQ(SmallRun::metrics(c).size(), 20u);
+}
+
+// What an earlier start left as its reason is gone once another begins.
+TEST(Ends, AReasonIsOfThisRun) {
+  SmallRun runs;
+  const auto c = runs.config("reasons");
+  std::filesystem::create_directories(c.output + "/exit");
+  std::ofstream(c.output + "/exit/rank-00001.json") << "{}";
+  runs.run(c, {1, 0, 1});
+  EXPECT_FALSE(std::filesystem::exists(c.output + "/exit"));
+}
+
+}  // namespace

@@ -1,0 +1,45 @@
+// Which signals ask a run to stop, and which of them stop it at once.
+#include "libtrain/engine/signals.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+#include <vector>
+
+namespace trainyard::engine {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Sent { int signal; std::chrono::milliseconds before; };
+
+// In a process of its own: what the watcher leaves with, or 75 where it asks for a stop and has not left for so long after the last signal.
+[[noreturn]] void after(const std::vector<Sent>& signals, std::chrono::milliseconds patience = 200ms) {
+  const SignalWatcher watcher;
+  for (const auto& s : signals) {
+    std::this_thread::sleep_for(s.before);
+    kill(getpid(), s.signal);
+    while (watcher.request() != StopRequest::abandon_step) std::this_thread::sleep_for(1ms);
+  }
+  std::this_thread::sleep_for(patience);
+  std::_Exit(75);
+}
+
+TEST(Signals, AClosedTerminalIsOneRequest) {
+  EXPECT_EXIT(after({{SIGHUP, 0ms}, {SIGHUP, 100ms}, {SIGHUP, 1100ms}}), testing::ExitedWithCode(75), "");
+  EXPECT_EXIT(after({{SIGHUP, 0ms}, {SIGTERM, 1100ms}}), testing::ExitedWithCode(75), "") << "the first TERM";
+}
+
+TEST(Signals, ALauncherThatRepeatsIsOneRequest) {
+  EXPECT_EXIT(after({{SIGTERM, 0ms}, {SIGTERM, 20ms}, {SIGINT, 20ms}}), testing::ExitedWithCode(75), "");
+}
+
+TEST(Signals, APersonWhoInsistsStopsAtOnce) {
+  EXPECT_EXIT(after({{SIGINT, 0ms}, {SIGINT, 1100ms}}, 10s), testing::ExitedWithCode(128 + SIGINT), "stopping at once");
+  EXPECT_EXIT(after({{SIGTERM, 0ms}, {SIGHUP, 10ms}, {SIGTERM, 1100ms}}, 10s), testing::ExitedWithCode(128 + SIGTERM), "stopping at once");
+}
+
+}  // namespace
+}  // namespace trainyard::engine

@@ -1,0 +1,71 @@
+#!/bin/bash
+# Under srun without --kill-on-bad-exit: a rank that is killed, one that hangs and one that fails alone each end the whole step within seconds, and say which rank on which node.
+set -euo pipefail
+bin=$(realpath "$1")
+here=$(cd "$(dirname "$0")" && pwd)
+export PATH=$bin:$PATH:/usr/sbin:/sbin TRAINYARD_DEVICE=cpu
+folder=$(mktemp -d)
+trap '"$here/mini-slurm" stop "$folder/cluster" >/dev/null 2>&1 || true; rm -rf "$folder"' EXIT
+fail() { echo "FAILED: $*"; cat "$folder/out" 2>/dev/null; exit 1; }
+
+"$here/mini-slurm" start "$folder/cluster" -n 2 -c 2 >"$folder/start.log" 2>&1 || { cat "$folder/start.log"; fail "the cluster did not start"; }
+eval "$("$here/mini-slurm" env "$folder/cluster")"
+cd "$folder"
+for i in $(seq 1 400); do printf 'line %d of a small text about trains and yards\n\n' "$i"; done >text
+shard-data --input text --split paragraphs --output data --validation 0 2>/dev/null
+printf 'layers = 1\nhidden = 16\nheads = 2\nkv-heads = 2\nffn = 16\ncontext = 8\n' >tiny.toml
+settings=(--model tiny.toml --data data --global-batch 4 --micro-batch 1 --steps 10000000 --progress never --threads 1)
+
+# lose RANK SIGNAL RUN FLAG...: four ranks on two nodes; the signal to one of them after some steps. Sets code and seconds.
+lose() {
+  local rank=$1 signal=$2 run=$3 begun pid
+  shift 3
+  srun --kill-on-bad-exit=0 -N2 -n4 --mpi=pmix train "${settings[@]}" --output "$run" "$@" >out 2>&1 &
+  local launcher=$!
+  for _ in $(seq 1 300); do [ "$(wc -l 2>/dev/null <"$run/metrics.jsonl" || echo 0)" -gt 3 ] && break; sleep 0.1; done
+  pid=$(for p in $(pgrep -x train); do tr '\0' '\n' 2>/dev/null <"/proc/$p/environ" | grep -qx "SLURM_PROCID=$rank" && tr '\0' ' ' <"/proc/$p/cmdline" | grep -q -- "--output $run " && echo "$p"; done | head -1)
+  [ -n "$pid" ] || fail "no rank $rank to lose"
+  kill -"$signal" "$pid"
+  begun=$SECONDS
+  (sleep 60; kill -INT "$launcher"; sleep 1; kill -KILL "$launcher") 2>/dev/null &
+  local guard=$!
+  code=0
+  wait "$launcher" || code=$?
+  kill "$guard" 2>/dev/null || true
+  seconds=$((SECONDS - begun))
+}
+
+for rank in 3 0; do
+  node=n$((rank / 2 + 1))
+  lose $rank KILL "killed-$rank"
+  [ "$seconds" -lt 20 ] || fail "the step went on for $seconds s after rank $rank was killed"
+  [ "$code" != 0 ] || fail "exit 0 after rank $rank was killed"
+  grep -q "^watchdog: rank $rank on $node has ended without a word" out || fail "nobody says that rank $rank on $node is lost"
+  ls killed-"$rank"/exit/rank-*.json >/dev/null || fail "no reason after rank $rank was killed"
+  lose $rank STOP "hung-$rank" --hang-timeout 3
+  [ "$seconds" -lt 30 ] || fail "the step went on for $seconds s after rank $rank hung"
+  grep -q "^watchdog: .*rank $rank on $node is silent" out || fail "nobody says that rank $rank on $node is silent"
+  jq -e '.exit_code == 6 and (.job | length > 0)' "$(ls hung-"$rank"/exit/rank-*.json | head -1)" >/dev/null || fail "no reason after rank $rank hung"
+done
+
+# One rank reads a damaged block: its code is srun's.
+cp -r data torn
+printf 'X' | dd of="torn/$(jq -r ".train[0].file" torn/index.json)" bs=1 seek=$(($(jq '.train[0].payload_offset' torn/index.json) + 100)) conv=notrunc status=none
+printf '0,1 train %s --data data --output alone\n2 train %s --data torn --output alone\n' "${settings[*]}" "${settings[*]}" >programs
+for kill in 0 1; do
+  code=0
+  timeout 60 srun --kill-on-bad-exit=$kill -N2 -n3 --mpi=pmix --multi-prog programs >out 2>&1 || code=$?
+  [ "$code" = 3 ] || fail "exit $code after one rank read a damaged shard, expected 3 (--kill-on-bad-exit=$kill)"
+  grep -q "train: rank 2 on n[12]: shard torn/" out || fail "the rank does not say what it met"
+done
+
+# A stop on request is 75 with --kill-on-bad-exit too.
+srun --kill-on-bad-exit=1 -N2 -n4 --mpi=pmix --job-name=stopped train "${settings[@]}" --output stopped >out 2>&1 &
+launcher=$!
+for _ in $(seq 1 300); do [ "$(wc -l 2>/dev/null <stopped/metrics.jsonl || echo 0)" -gt 3 ] && break; sleep 0.1; done
+scancel --signal=USR1 "$(squeue -h -n stopped -o %i | head -1).0"
+code=0
+wait "$launcher" || code=$?
+[ "$code" = 75 ] || fail "exit $code after USR1, expected 75"
+grep -q "to go on: srun --mpi=pmix --kill-on-bad-exit=1 -n 4 train " out || fail "the way on is not said"
+echo "passed"

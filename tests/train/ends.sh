@@ -1,0 +1,87 @@
+#!/bin/bash
+# How train ends under mpirun: what one rank alone meets (a damaged shard, a disk that is full), what all share, a closed terminal, and --stop-after.
+set -uo pipefail
+export TRAINYARD_DEVICE=cpu PATH=$(realpath "$1"):$PATH OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMP_WAIT_POLICY=passive
+folder=$(mktemp -d)
+trap 'kill -KILL $(jobs -p) 2>/dev/null; rm -rf "$folder"' EXIT
+cd "$folder"
+fail() { echo "FAILED: $*"; tail -20 out; exit 1; }
+expect() { # CODE COMMAND...: runs it, output in `out`; a minute is far below the watchdog's patience
+  local want=$1 code=0
+  shift
+  timeout 60 "$@" >out 2>&1 </dev/null || code=$?
+  [ "$code" = "$want" ] || fail "exit $code, expected $want: $*"
+}
+said() { grep -q -- "$1" out || fail "the output does not say '$1'"; }
+once() { [ "$(grep -c -- "$1" out)" = 1 ] || fail "'$1' is said $(grep -c -- "$1" out) times, not once"; }
+reason() { # RUN RANK CODE TEXT
+  jq -e --argjson code "$3" --arg text "$4" --arg host "$(hostname)" '.exit_code == $code and .host == $host and (.reason | contains($text))' "$1/exit/rank-0000$2.json" >/dev/null ||
+    fail "no reason of rank $2 in $1: $(cat "$1"/exit/* 2>&1)"
+}
+
+for i in $(seq 1 400); do printf 'line %d of a small text about trains and yards\n\n' "$i"; done >text
+shard-data --input text --split paragraphs --output data --validation 0 >out 2>&1 || fail "shards"
+printf 'layers = 1\nhidden = 16\nheads = 2\nkv-heads = 2\nffn = 16\ncontext = 8\n' >tiny.toml
+base=(train --model tiny.toml --global-batch 4 --micro-batch 1 --threads 1)
+two() { echo mpirun -q --bind-to none -n 1 "${base[@]}" "$@"; }
+
+# A block that differs from its checksum where one rank reads it: its sentence, its code, its reason, and nobody waits for it.
+cp -r data torn
+printf 'X' | dd of="torn/$(jq -r ".train[0].file" torn/index.json)" bs=1 seek=$(($(jq '.train[0].payload_offset' torn/index.json) + 100)) conv=notrunc status=none
+mkdir -p torn-run/exit
+echo '{"rank": 0, "reason": "of long ago"}' >torn-run/exit/rank-00000.json
+expect 3 mpirun -q --bind-to none -n 1 "${base[@]}" --progress never --data data --output torn-run --steps 100000 : -n 1 "${base[@]}" --progress never --data torn --output torn-run --steps 100000
+said "train: rank 1 on $(hostname): shard torn/.*checksum"
+reason torn-run 1 3 checksum
+[ ! -e torn-run/exit/rank-00000.json ] || fail "a reason of an earlier run is still there"
+
+# No room for metrics on rank 0 alone. Its limit holds for shared memory too, so ranks talk by sockets here.
+export OMPI_MCA_btl=self,tcp
+expect 4 mpirun -q --bind-to none -n 1 bash -c 'ulimit -f 8; exec "$@"' limited "${base[@]}" --progress never --data data --output full --steps 100000 : \
+  -n 1 "${base[@]}" --progress never --data data --output full --steps 100000
+unset OMPI_MCA_btl
+said "train: rank 0 on $(hostname): cannot write full/metrics.jsonl: File too large"
+reason full 0 4 metrics.jsonl
+grep -q Success out && fail "the reason is 'Success'"
+
+# What all ranks share is said once, and leaves no reason of a rank.
+run=(mpirun -q --bind-to none -n 2 "${base[@]}" --data data --steps 10)
+expect 2 "${run[@]}" --progress yes --output shared
+once "--progress yes"
+expect 3 "${run[@]}" --progress never --output shared --config nowhere.toml
+once "nowhere.toml"
+expect 5 "${run[@]}" --progress never --output shared --learning-rate 1e30 --clip 0
+once "is not finite"
+[ ! -e shared/exit ] || fail "an error of all left a reason of one"
+expect 0 "${run[@]}" --progress never --output shared --print-config
+once "^steps = 10"
+
+# A terminal that is closed says so twice.
+mpirun -q --bind-to none -n 1 "${base[@]}" --progress never --data data --output closed --steps 10000000 >out 2>&1 </dev/null &
+launcher=$!
+for _ in $(seq 1 300); do [ "$(wc -l 2>/dev/null <closed/metrics.jsonl || echo 0)" -gt 3 ] && break; sleep 0.1; done
+rank=$(pgrep -P "$launcher" -x train)
+kill -HUP "$rank"; sleep 0.01; kill -HUP "$rank" 2>/dev/null
+code=0; wait "$launcher" || code=$?
+[ "$code" = 75 ] || fail "exit $code after HUP twice, expected 75"
+ls closed/checkpoints/step-* >/dev/null 2>&1 || fail "no checkpoint after HUP twice"
+
+# --stop-after counts from the beginning; what goes on is said, and goes on.
+one=("${base[@]}" --progress never --data data --output "a run" --steps 12)
+expect 75 "${one[@]}" --stop-after 4
+said "stopped after step 4 of 12"
+expect 75 "${one[@]}" --stop-after=4 --resume auto
+said "step 4 of 12 already"
+[ "$(wc -l <"a run/metrics.jsonl")" = 4 ] || fail "a start that had nothing to do made steps"
+expect 75 env TRAINYARD_STOP_AFTER=6 "${one[@]}"
+said "stopped after step 6"
+said "--stop-after 0$"
+expect 75 "${one[@]}" --stop-after 8 --resume "a run/checkpoints/step-00000006"
+said "to go on: train "
+onward=$(sed -n 's/.*to go on: //p' out)
+case $onward in *--stop-after* | *--resume*) fail "not without --stop-after and --resume: $onward" ;; esac
+expect 0 bash -c "$onward"
+[ "$(wc -l <"a run/metrics.jsonl")" = 12 ] || fail "'$onward' did not go on to the end"
+expect 75 mpirun -q --bind-to none -n 2 "${one[@]}" --output several --stop-after 2
+said "to go on: mpirun -n 2 train "
+echo "ends: all well"

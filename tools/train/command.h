@@ -1,0 +1,17 @@
+// The command that goes on with a run that was stopped.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace trainyard::tools {
+
+// `words` as a person would type them to a shell, without the flags that belong to one start alone: --stop-after would stop again at once, --resume PATH would go back. Where a
+// stop was not asked for by a flag (`lasting_stop`: by a file or a variable) it is taken back by one.
+enum class LastingStop { no, yes };
+std::string command_to_go_on(const std::vector<std::string>& words, LastingStop lasting_stop);
+
+// How several ranks were launched, in front of their command: "mpirun -n 4 ", "srun --mpi=pmix -n 4 "; nothing for one process that was not.
+std::string launcher_words(int ranks);
+
+}  // namespace trainyard::tools
