@@ -11,7 +11,7 @@ namespace trainyard::base {
 
 namespace {
 
-constexpr std::int64_t largest_toml = std::int64_t{1} << 20;
+constexpr std::int64_t largest_toml = std::int64_t{1} << 20, longest_text = 8192;
 
 // The end of the string that begins at `at`, of one line or of several ("""); the end of the text when it is not closed.
 std::size_t end_of_string(std::string_view text, std::size_t at) {
@@ -54,7 +54,11 @@ toml::table read_toml_file(const std::string& path) {
   const auto text = read_file(path, largest_toml);
   require_shallow_toml(text, path);
   try {
-    return toml::parse(text, path);
+    auto table = toml::parse(text, path);
+    for (const auto& [key, node] : table)
+      if (const auto* value = node.as_string(); (value && static_cast<std::int64_t>(value->get().size()) > longest_text) || static_cast<std::int64_t>(key.str().size()) > longest_text)
+        throw InputError(fmt::format("{} line {}: a text of more than {} bytes", path, node.source().begin.line, longest_text), "is the quotation mark at its end missing?");
+    return table;
   } catch (const toml::parse_error& e) {
     throw InputError(fmt::format("{} line {}: {}", path, e.source().begin.line, e.description()), "one `key = value` a line, text in quotes");
   }

@@ -187,6 +187,7 @@ Manifest manifest_from_text(const std::string& text, const std::string& where) {
   for (const auto& [name, json] : o.at("tensors").items()) {
     auto t = tensors.object(name);
     m.tensors[name] = {hex_of<std::uint64_t>(t, "fingerprint"), finite_or_nan(t, "norm")};
+    if (m.tensors[name].norm < 0) throw base::InputError(fmt::format("{}: 'norm' is below 0", t.where()));
   }
   auto files = o.object("files");
   for (const auto& [name, json] : o.at("files").items()) m.files[name] = file_from_json(files.object(name));

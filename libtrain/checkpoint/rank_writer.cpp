@@ -41,6 +41,8 @@ FileEntry lay_out(const std::string& path, const RunState& state, const RankPiec
   auto file = io::Hdf5File::create(path);
   file.set_text("/", "format", rank_format);
   file.set_integer("/", "step", state.step);
+  file.set_integer("/", "samples_seen", state.samples_seen);
+  file.set_integer("/", "tokens_seen", state.tokens_seen);
   file.set_integer("/", "rank", pieces.rank);
   file.set_integer("/", "ranks", pieces.ranks);
   for (auto kind : kinds_of(state.dtype)) {

@@ -91,7 +91,9 @@ ModelConfig read_model(base::JsonObject& o, const std::string& where) {
   const auto& model = o.at("model");
   if (!model.is_object()) throw base::InputError(fmt::format("{}: 'model' must be an object", where));
   for (const auto& [name, value] : model.items()) {
-    if (!value.is_string()) throw base::InputError(fmt::format("{}: model: '{}' must be text", where, name));
+    if (!value.is_string()) throw base::InputError(fmt::format("{}: model: {} must be text", where, base::excerpt(name)), "make the plan again with partition-model");
+    if (name.size() > 200 || value.get_ref<const std::string&>().size() > 200)
+      throw base::InputError(fmt::format("{}: model: {} is {}", where, base::excerpt(name), base::excerpt(value.get_ref<const std::string&>())), "make the plan again with partition-model");
     pairs.emplace_back(name, value.get<std::string>());
   }
   try {
