@@ -2,7 +2,7 @@
 #include "libtrain/base/cores.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/base/host.h"
+#include "libtrain/base/here_and_now.h"
 
 #include <algorithm>
 #include <functional>

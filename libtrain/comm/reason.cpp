@@ -1,7 +1,7 @@
 // One small file, written by a process that is about to end.
 #include "libtrain/comm/reason.h"
 
-#include "libtrain/base/host.h"
+#include "libtrain/base/here_and_now.h"
 
 #include <fmt/chrono.h>
 #include <nlohmann/json.hpp>

@@ -2,7 +2,7 @@
 #include "libtrain/comm/watchdog.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/base/host.h"
+#include "libtrain/base/here_and_now.h"
 #include "libtrain/comm/reason.h"
 #include "libtrain/comm/watchdog_report.h"
 

@@ -2,7 +2,8 @@
 #include "libtrain/engine/metrics.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/base/json.h"
+#include "libtrain/base/here_and_now.h"
+#include "libtrain/engine/metrics_reader.h"
 
 #include <nlohmann/json.hpp>
 
@@ -10,8 +11,7 @@
 #include <cmath>
 #include <cstring>
 #include <fcntl.h>
-#include <fstream>
-#include <string_view>
+#include <filesystem>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,28 +24,19 @@ nlohmann::ordered_json number(double x) {  // JSON has no NaN
   return std::isnan(x) ? "nan" : x > 0 ? "inf" : "-inf";
 }
 
-std::optional<std::int64_t> step_of(const std::string& line) {
-  try {
-    const auto json = base::parse_json<nlohmann::json>(line, "line");
-    return base::SortedJsonObject(json, "line").integer("step", 0);
-  } catch (const base::InputError&) {
-    return std::nullopt;
-  }
-}
-
 }  // namespace
 
+// Lines that cannot be read stay where good ones follow them: nobody knows what they hold.
 std::int64_t MetricsFile::length_through(const std::string& path, std::int64_t step) {
-  std::ifstream in(path);
-  std::string line;
   std::int64_t good = 0;
-  std::int64_t read = 0;
-  while (std::getline(in, line) && !in.eof()) {
-    read += static_cast<std::int64_t>(line.size()) + 1;
-    const auto found = step_of(line);
-    if (found && *found > step) break;
-    if (found) good = read;
-  }
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return 0;
+  each_metrics_line(path, [&](const MetricsLine& line) {
+    if (!line.damage.empty() || !line.terminated) return true;
+    if (line.step > step) return false;
+    good = line.end;
+    return true;
+  });
   return good;
 }
 
@@ -64,10 +55,12 @@ std::string to_json_line(const StepMetrics& m) {
   j["hidden_communication_seconds"] = m.hidden_communication_seconds;
   j["peak_bytes"] = m.peak_bytes;
   if (m.validation_loss) j["validation_loss"] = number(*m.validation_loss);
-  return j.dump();
+  if (!m.time.empty()) j["time"] = m.time;
+  if (!m.host.empty()) j["host"] = m.host;
+  return j.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-MetricsFile::MetricsFile(const std::string& path, std::int64_t keep_through_step) : path_(path) {
+MetricsFile::MetricsFile(const std::string& path, std::int64_t keep_through_step) : path_(path), host_(base::host_name()) {
   struct stat info {};
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) throw base::InputError(fmt::format("{} is not a file", path), "move it away: metrics are written there");
   file_ = ::open(path.c_str(), O_CREAT | O_WRONLY | O_NONBLOCK | O_CLOEXEC, 0644);
@@ -81,14 +74,15 @@ MetricsFile::~MetricsFile() {
   if (file_ >= 0) ::close(file_);
 }
 
-void MetricsFile::write(const StepMetrics& m) {
+void MetricsFile::write(StepMetrics m) {
+  m.time = base::utc_now(base::Precision::milliseconds), m.host = host_;
   const auto line = to_json_line(m) + "\n";
-  for (std::string_view left = line; !left.empty();) {
-    const auto written = ::write(file_, left.data(), left.size());   // a disk that becomes full takes a part, and says why at the next call
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0)
-      throw base::EnvironmentError(fmt::format("cannot write {}: {}", path_, std::strerror(written < 0 ? errno : ENOSPC)), "is the disk full? The last published checkpoint stands; resume with --resume auto");
-    left.remove_prefix(static_cast<std::size_t>(written));
+  for (std::size_t done = 0; done < line.size();) {   // a disk that is nearly full takes a part, and says why only when asked for the rest
+    const auto n = ::write(file_, line.data() + done, line.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0)
+      throw base::EnvironmentError(fmt::format("cannot write {}: {}", path_, std::strerror(n < 0 ? errno : ENOSPC)), "is the disk full? The last published checkpoint stands; resume with --resume auto");
+    done += static_cast<std::size_t>(n);
   }
 }
 

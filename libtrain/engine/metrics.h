@@ -22,6 +22,7 @@ struct StepMetrics {
   double step_seconds = 0, compute_seconds = 0, communication_seconds = 0, hidden_communication_seconds = 0;
   std::int64_t peak_bytes = 0;           // largest sum of arena high-water marks of any rank
   std::optional<double> validation_loss;
+  std::string time, host;                // when and where the line was written, by the wall clock in UTC (2026-01-31T23:59:59.123Z); MetricsFile puts them in
 };
 
 std::string to_json_line(const StepMetrics& m);   // loss and norm with all their digits
@@ -33,10 +34,10 @@ class MetricsFile {
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   static std::int64_t length_through(const std::string& path, std::int64_t step);   // bytes that the constructor keeps: to the end of the last readable line before the first of a later step
-  void write(const StepMetrics& m);
+  void write(StepMetrics m);   // EnvironmentError when the disk takes no more
 
  private:
-  std::string path_;
+  std::string path_, host_;
   int file_ = -1;
 };
 

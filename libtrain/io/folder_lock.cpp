@@ -2,13 +2,13 @@
 #include "libtrain/io/folder_lock.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/here_and_now.h"
 #include "libtrain/base/log.h"
 #include "libtrain/io/system_error.h"
 
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <ctime>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <system_error>
@@ -31,15 +31,8 @@ int lock_whole(int file) {
 }
 
 std::string own_name() {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  const auto now = std::time(nullptr);
-  std::tm utc{};
-  ::gmtime_r(&now, &utc);
-  std::array<char, 32> since{};
-  std::strftime(since.data(), since.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
   const char* job = std::getenv("SLURM_JOB_ID");
-  return fmt::format("process {} on {}{}, since {}", ::getpid(), host.data(), job == nullptr ? "" : fmt::format(", Slurm job {}", job), since.data());
+  return fmt::format("process {} on {}{}, since {}", ::getpid(), base::host_name(), job == nullptr ? "" : fmt::format(", Slurm job {}", job), base::utc_now());
 }
 
 // Its holder writes it just after taking the lock.

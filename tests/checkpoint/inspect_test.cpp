@@ -90,6 +90,45 @@ TEST_F(Inspect, ARunShowsItsCurve) {
   EXPECT_EQ(j["checkpoints"][0]["step"], 20);
 }
 
+TEST_F(Inspect, MetricsAsCsv) {
+  // Lines of an older version, one with values of later ones, and what CSV has to quote.
+  spit(run_folder + "/metrics.jsonl", "{\"step\":1,\"loss\":5.25,\"norm\":null}\n{\"step\":2,\"loss\":\"nan\",\"validation_loss\":4.5,\"host\":\"a,\\\"b\\\"\",\"more\":[1,2]}\n\n"
+                                      "{\"loss\":0.1,\"step\":3,\"host\":\"n1\"}\n{\"step\": 4, \"lo");
+  const auto csv = run("--csv " + run_folder);
+  EXPECT_EQ(csv.code, 0) << csv.err;
+  EXPECT_EQ(csv.out, "step,loss,norm,validation_loss,host,more\n1,5.25,,,,\n2,nan,,4.5,\"a,\"\"b\"\"\",\"[1,2]\"\n3,0.1,,,n1,\n");
+  fs::rename(run_folder + "/metrics.jsonl", scratch.path + "/aside.jsonl");
+  EXPECT_EQ(run("--csv " + scratch.path + "/aside.jsonl").out, csv.out);
+  const auto aside = nlohmann::json::parse(run("--json " + scratch.path + "/aside.jsonl").out);
+  EXPECT_EQ(aside["kind"], "metrics");
+  EXPECT_EQ(aside["metrics"]["validation_loss"], (nlohmann::json{{2.0, 4.5}}));
+  EXPECT_EQ(run("--csv " + run_folder).code, 3);          // none any more
+  EXPECT_EQ(run("--csv " + checkpoint_folder).code, 3);
+  EXPECT_EQ(run("--csv --json " + run_folder).code, 2);
+  // Nothing is printed of a file with a damaged line.
+  spit(run_folder + "/metrics.jsonl", "{\"step\":1}\n{\"step\":\n{\"step\":3}\n");
+  const auto damaged = run("--csv " + run_folder);
+  EXPECT_EQ(damaged.code, 3);
+  EXPECT_EQ(damaged.out, "");
+  EXPECT_NE(damaged.err.find("metrics.jsonl line 2"), std::string::npos) << damaged.err;
+  // A reader that has enough is no error.
+  std::string many;
+  for (int step = 1; step <= 50000; ++step) many += fmt::format("{{\"step\":{},\"loss\":1.5}}\n", step);
+  spit(run_folder + "/metrics.jsonl", many);
+  const auto head = std::system(fmt::format("bash -o pipefail -c '{} --csv {} 2>{}/err | head -2 >{}/out'", INSPECT, run_folder, scratch.path, scratch.path).c_str());
+  EXPECT_EQ(head, 0);
+  EXPECT_EQ(slurp(scratch.path + "/out"), "step,loss\n1,1.5\n");
+  EXPECT_EQ(slurp(scratch.path + "/err"), "");
+  EXPECT_EQ(run("--csv " + run_folder + " | wc -l").out, "50001\n");
+}
+
+TEST_F(Inspect, ARunSaysWhenAndWhereItWasWritten) {
+  spit(run_folder + "/metrics.jsonl", "{\"step\":1,\"loss\":5}\n{\"step\":2,\"loss\":4,\"time\":\"2026-01-31T23:59:59.123Z\",\"host\":\"n1\"}\n"
+                                      "{\"step\":3,\"loss\":3,\"time\":\"2026-02-01T00:00:01.000Z\",\"host\":\"n2\"}\n");
+  const auto text = run(run_folder).out;
+  EXPECT_NE(text.find("from 2026-01-31T23:59:59.123Z to 2026-02-01T00:00:01.000Z on n2"), std::string::npos) << text;
+}
+
 TEST_F(Inspect, MakesTheView) {
   fs::remove(checkpoint_folder + "/checkpoint.h5");
   for (const char* how : {"", "--verify "}) {   // it is named by the manifest, but can be derived

@@ -1,6 +1,6 @@
 // The watchdog: names who is missing, stays quiet while all compute, and hears of a silent rank 0.
 #include "libtrain/base/error.h"
-#include "libtrain/base/host.h"
+#include "libtrain/base/here_and_now.h"
 #include "libtrain/comm/reason.h"
 #include "libtrain/comm/threads.h"
 #include "libtrain/comm/watchdog.h"

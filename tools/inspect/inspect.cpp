@@ -5,6 +5,7 @@
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
 #include "tools/common/size_text.h"
+#include "tools/inspect/metrics_csv.h"
 #include "tools/inspect/report.h"
 
 #include <CLI/CLI.hpp>
@@ -15,16 +16,18 @@
 int main(int argc, char** argv) {
   using namespace trainyard;
   CLI::App app{"", "inspect"};
-  tools::describe_program(app, "Show what a checkpoint, a run, a shard set, a plan or a profile is: sizes, provenance, tensors, curves.",
+  tools::describe_program(app, "Show what a checkpoint, a run, metrics, a shard set, a plan or a profile is: sizes, provenance, tensors, curves.",
                           "  inspect run\n"
-                          "  inspect --verify run/checkpoints/step-00000020\n",
+                          "  inspect --verify run/checkpoints/step-00000020\n"
+                          "  inspect --csv run | head\n",
                           "train, generate, checkpoints/README.md, h5ls(1), h5dump(1)");
   std::string path;
-  bool verify = false, as_json = false, make_view = false;
+  bool verify = false, as_json = false, csv = false, make_view = false;
   app.add_option("PATH", path, "checkpoint folder, folder of checkpoints, run folder, shard set, plan.json or profile.json")->required();
   app.add_flag("--verify", verify, "read every byte and compare checksums and fingerprints; exit 3 names file, tensor and element range");
   app.add_flag("--make-view", make_view, "write checkpoint.h5, the view of whole tensors, into a checkpoint that was saved without");
-  app.add_flag("--json", as_json, "print JSON");
+  auto* json = app.add_flag("--json", as_json, "print JSON");
+  app.add_flag("--csv", csv, "of a run or a metrics file: all metrics as CSV, one row a step, empty where a line lacks a value")->excludes(json);
   std::string progress = "auto";
   app.add_option("--progress", progress, "auto, always or never: show how far --verify is, on stderr")->capture_default_str();
   return tools::guarded(app, argc, argv, [&] {
@@ -35,6 +38,10 @@ int main(int argc, char** argv) {
       line.show(fmt::format("{} of {}", tools::size_text(done), tools::size_text(total)),
                 done == total ? tools::Progress::Update::last : tools::Progress::Update::passing);
     };
+    if (csv) {
+      inspect::print_metrics_csv(path);
+      return base::ExitCode::done;
+    }
     if (make_view) checkpoint::make_view(path);
     const auto report = inspect::report_on(path, options);
     const auto text = as_json ? report.json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n" : base::printable(report.text);

@@ -31,6 +31,7 @@ Report report_on(const std::string& path, const Options& options) {
     if (p.filename() == "manifest.json") return checkpoint_report(parent, options);
     if (p.filename() == "index.json") return shards_report(parent, options);
     if (p.filename() == "metrics.jsonl") return run_report(parent, options);
+    if (p.extension() == ".jsonl") return metrics_report(path, options);   // set aside, or copied
     if (p.extension() == ".h5")
       throw base::InputError(fmt::format("{} is one file of a checkpoint or shard set", path), fmt::format("inspect its folder: inspect {}", parent));
     return plan_report(path);

@@ -16,7 +16,7 @@ struct Options {
 };
 
 struct Report {
-  nlohmann::json json;   // "kind": checkpoint, run, checkpoints, shards, plan
+  nlohmann::json json;   // "kind": checkpoint, run, checkpoints, metrics, shards, plan, profile
   std::string text;
 };
 
@@ -24,6 +24,7 @@ struct Report {
 Report checkpoint_report(const std::string& folder, const Options& options);
 Report checkpoints_report(const std::string& folder, const Options& options);   // a folder of step-NNNNNNNN folders
 Report run_report(const std::string& folder, const Options& options);           // checkpoints/ and metrics.jsonl
+Report metrics_report(const std::string& file, const Options& options);         // a metrics file anywhere
 Report shards_report(const std::string& folder, const Options& options);        // index.json and shards
 Report plan_report(const std::string& file);                           // plan.json, profile.json
 

@@ -1,7 +1,6 @@
 // The report on a run: its loss curve, the last metrics, its checkpoints.
 #include "libtrain/base/error.h"
-#include "libtrain/base/json.h"
-#include "libtrain/io/atomic_file.h"
+#include "libtrain/engine/metrics_reader.h"
 #include "tools/inspect/curve.h"
 #include "tools/inspect/report.h"
 #include "tools/inspect/text.h"
@@ -9,7 +8,6 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
-#include <sstream>
 
 namespace trainyard::inspect {
 
@@ -20,6 +18,7 @@ namespace {
 struct Metrics {
   std::vector<Point> loss, validation;
   json last;
+  std::string began;                   // the time of the first line that has one
   std::int64_t lines = 0;
   bool unfinished = false;             // the last line breaks off
 };
@@ -29,34 +28,54 @@ std::optional<double> number(const json& line, const char* key) {
   return line[key].get<double>();
 }
 
-void take(Metrics& m, const std::string& text, const std::string& where) {
-  auto line = base::parse_json<json>(text, where);
-  const auto step = static_cast<double>(base::SortedJsonObject(line, where).integer("step", 0));
-  ++m.lines;
-  if (const auto loss = number(line, "loss")) m.loss.push_back({step, *loss});
-  if (const auto loss = number(line, "validation_loss")) m.validation.push_back({step, *loss});
-  m.last = std::move(line);
-}
-
-// The last line may break off: a run is writing it, or was killed then. A line that is damaged before that is nobody's doing that is known.
+// A line that is damaged before the last is nobody's doing that is known, and refused.
 Metrics read_metrics(const std::string& path) {
   Metrics m;
-  std::istringstream in(io::read_file(path, std::int64_t{1} << 34));
-  std::int64_t number = 0;
-  for (std::string text; std::getline(in, text);) {
-    ++number;
-    if (text.empty()) continue;
-    try {
-      take(m, text, fmt::format("{} line {}", path, number));
-    } catch (const base::InputError&) {
-      if (in.peek() != std::istringstream::traits_type::eof()) throw;
-      m.unfinished = true;
-    }
-  }
+  m.unfinished = engine::each_whole_metrics_line(path, [&](const engine::MetricsLine& line) {
+    const json values = line.values;
+    const auto step = static_cast<double>(line.step);
+    ++m.lines;
+    if (const auto loss = number(values, "loss")) m.loss.push_back({step, *loss});
+    if (const auto loss = number(values, "validation_loss")) m.validation.push_back({step, *loss});
+    if (m.began.empty() && values.contains("time") && values["time"].is_string()) m.began = values["time"].get<std::string>();
+    m.last = values;
+    return true;
+  });
   return m;
 }
 
+std::string when_and_where(const Metrics& m) {
+  if (m.began.empty() || !m.last.contains("time") || !m.last["time"].is_string()) return {};
+  const auto host = m.last.contains("host") && m.last["host"].is_string() ? fmt::format(" on {}", m.last["host"].get<std::string>()) : "";
+  return fmt::format("  from {} to {}{}\n", m.began, m.last["time"].get<std::string>(), host);
+}
+
+void add_metrics(Report& report, const std::string& path, const Options& options) {
+  const auto m = read_metrics(path);
+  report.json["metrics"] = {{"path", path}, {"lines", m.lines}, {"unfinished_line", m.unfinished}, {"last", m.last}};
+  for (const auto& p : m.loss) report.json["metrics"]["loss"].push_back({p.x, p.y});
+  for (const auto& p : m.validation) report.json["metrics"]["validation_loss"].push_back({p.x, p.y});
+  if (m.unfinished) report.text += fmt::format("  the last line of {} breaks off: the run is writing it, or was killed\n", std::filesystem::path(path).filename().string());
+  report.text += when_and_where(m);
+  if (m.lines == 0) report.text += "  no step is done yet\n";
+  if (!m.loss.empty()) {
+    report.text += fmt::format("\nloss, {} steps\n{}", human_count(static_cast<std::int64_t>(m.loss.size())), draw(m.loss, tools::terminal_columns(), 16, tools::glyphs_of_terminal()));
+    report.text += fmt::format("  first {}  last {}\n", number_text(m.loss.front().y), number_text(m.loss.back().y));
+  }
+  if (!m.validation.empty())
+    report.text += fmt::format("  validation loss {} at step {:g}, first {}\n", number_text(m.validation.back().y), m.validation.back().x, number_text(m.validation.front().y));
+  if (!m.last.is_null()) report.text += "\nlast metrics\n" + leaves(m.last, 2);
+}
+
 }  // namespace
+
+Report metrics_report(const std::string& file, const Options& options) {
+  Report report;
+  report.json = {{"kind", "metrics"}, {"path", file}};
+  report.text = fmt::format("metrics {}\n", file);
+  add_metrics(report, file, options);
+  return report;
+}
 
 Report run_report(const std::string& folder, const Options& options) {
   namespace fs = std::filesystem;
@@ -66,17 +85,7 @@ Report run_report(const std::string& folder, const Options& options) {
   std::error_code error;
   const auto metrics_path = folder + "/metrics.jsonl";
   if (fs::symlink_status(metrics_path, error).type() > fs::file_type::not_found) {
-    const auto m = read_metrics(metrics_path);
-    report.json["metrics"] = {{"path", metrics_path}, {"lines", m.lines}, {"unfinished_line", m.unfinished}, {"last", m.last}};
-    for (const auto& p : m.loss) report.json["metrics"]["loss"].push_back({p.x, p.y});
-    if (m.unfinished) report.text += "  the last line of metrics.jsonl breaks off: the run is writing it, or was killed\n";
-    if (!m.loss.empty()) {
-      report.text += fmt::format("\nloss, {} steps\n{}", human_count(static_cast<std::int64_t>(m.loss.size())), draw(m.loss, tools::terminal_columns(), 16, tools::glyphs_of_terminal()));
-      report.text += fmt::format("  first {}  last {}\n", number_text(m.loss.front().y), number_text(m.loss.back().y));
-    }
-    if (!m.validation.empty())
-      report.text += fmt::format("  validation loss {} at step {:g}, first {}\n", number_text(m.validation.back().y), m.validation.back().x, number_text(m.validation.front().y));
-    if (!m.last.is_null()) report.text += "\nlast metrics\n" + leaves(m.last, 2);
+    add_metrics(report, metrics_path, options);
   } else {
     report.text += "  no metrics.jsonl\n";
   }

@@ -3,7 +3,7 @@
 
 #include "kernels/dispatch.h"
 #include "libtrain/base/error.h"
-#include "libtrain/base/host.h"
+#include "libtrain/base/here_and_now.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/comm/core_share.h"
 #include "libtrain/io/atomic_file.h"
@@ -14,8 +14,6 @@
 #include "tools/common/size_text.h"
 
 #include <algorithm>
-#include <chrono>
-#include <ctime>
 
 namespace trainyard::tools {
 
@@ -26,15 +24,6 @@ struct Request {
   profile::SweepOptions sweep;
   std::optional<profile::CeilingOptions> local;
 };
-
-std::string time_text() {
-  const auto t = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm utc{};
-  gmtime_r(&t, &utc);
-  char text[32] = {};
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
-}
 
 void follow_plan(const plan::Plan& p, const ProfileOptions& o, int world, Request& r) {
   if (p.topology.world() != world)
@@ -132,7 +121,7 @@ std::optional<plan::Profile> measure(Launched& launched, const ProfileOptions& o
       for (const auto d : r.sweep.dtypes)
         if (!r.families.empty() && !profile::offers(name, d)) listener.note(fmt::format("{} adds f32 only: not measured in {}", name, base::name_of(d)));
   plan::Profile p;
-  p.measured_at = time_text();
+  p.measured_at = base::utc_now();
   p.version = "0.1.0";
   p.backend = launched.backend, p.library = launched.library;
   p.device = launched.device.kind == base::DeviceKind::cuda ? tensor::gpu_info(launched.device.index).name : "cpu";

@@ -2,7 +2,7 @@
 #include "tools/train/launch.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/base/host.h"
+#include "libtrain/base/here_and_now.h"
 #include "libtrain/comm/reason.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/io/atomic_file.h"

@@ -1,0 +1,77 @@
+// Two passes over the lines: which columns there are, then rows.
+#include "tools/inspect/metrics_csv.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/engine/metrics_reader.h"
+#include "tools/common/program.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <unordered_set>
+#include <vector>
+
+namespace trainyard::inspect {
+
+namespace {
+
+// RFC 4180: quoted where a comma, a quotation mark or a line break is in it.
+std::string cell(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + "\"";
+}
+
+std::string value_text(const nlohmann::ordered_json& v) {
+  if (v.is_null()) return {};
+  return v.is_string() ? v.get<std::string>() : v.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+std::string file_of(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return path;
+  const auto file = path + "/metrics.jsonl";
+  if (!std::filesystem::exists(file, error)) throw base::InputError(fmt::format("{} holds no metrics.jsonl", path), "--csv is for the metrics of a run: give its folder, or a metrics file");
+  return file;
+}
+
+}  // namespace
+
+void print_metrics_csv(const std::string& path) {
+  const auto file = file_of(path);
+  std::vector<std::string> columns{"step"};
+  std::unordered_set<std::string> known{"step"};
+  std::int64_t through = 0;
+  engine::each_whole_metrics_line(file, [&](const engine::MetricsLine& line) {
+    through = line.number;
+    for (const auto& item : line.values.items())
+      if (known.insert(item.key()).second) columns.push_back(item.key());
+    return true;
+  });
+  if (through == 0) throw base::InputError(fmt::format("{} holds no line of metrics", file), "train writes one after every step");
+  std::string out;
+  const auto add = [&](std::vector<std::string> cells) {
+    std::transform(cells.begin(), cells.end(), cells.begin(), cell);
+    out += fmt::format("{}\n", fmt::join(cells, ","));
+    if (out.size() < (1 << 16)) return true;
+    const bool read = tools::print(out);
+    out.clear();
+    return read;
+  };
+  bool read = add(columns);
+  // A run may be writing: what came later is for the next time.
+  if (read) engine::each_whole_metrics_line(file, [&](const engine::MetricsLine& line) {
+    if (line.number > through) return false;
+    std::vector<std::string> cells;
+    for (const auto& column : columns) {
+      const auto value = line.values.find(column);
+      cells.push_back(value == line.values.end() ? "" : value_text(*value));
+    }
+    return read = add(std::move(cells));
+  });
+  if (read) tools::print(out);
+}
+
+}  // namespace trainyard::inspect
