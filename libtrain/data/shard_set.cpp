@@ -1,4 +1,4 @@
-// Reads and writes index.json, and scans folders that have none.
+// Finds the index of a folder, or scans one that has none.
 #include "libtrain/data/shard_set.h"
 
 #include "libtrain/base/checksum.h"
@@ -16,25 +16,6 @@ namespace trainyard::data {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
-
-json entries_to_json(const std::vector<ShardEntry>& entries) {
-  json out = json::array();
-  for (const auto& e : entries) {
-    out.push_back({{"file", e.file}, {"tokens", e.tokens}, {"documents", e.documents}, {"bytes", e.bytes}, {"payload_offset", e.payload_offset}, {"payload_bytes", e.payload_bytes}, {"metadata_crc32c", e.metadata_crc32c}});
-    if (e.tokens_crc32c) out.back()["tokens_crc32c"] = *e.tokens_crc32c;
-  }
-  return out;
-}
-
-std::vector<ShardEntry> entries_from_json(const json& list) {
-  std::vector<ShardEntry> out;
-  for (const auto& e : list) {
-    out.push_back({e.at("file"), e.at("tokens"), e.at("documents"), e.at("bytes"), e.at("payload_offset"), e.at("payload_bytes"), e.at("metadata_crc32c")});
-    if (e.contains("tokens_crc32c")) out.back().tokens_crc32c = e["tokens_crc32c"].get<std::uint32_t>();
-  }
-  return out;
-}
 
 // A checksum of sixteen blocks of 64 KiB spread evenly over a file from its first byte to its last: what tells shards apart that come without checksums.
 std::uint32_t sample_of(const std::string& path) {
@@ -63,14 +44,13 @@ std::vector<ShardEntry> scan(const std::string& folder, const std::string& sub, 
   for (const auto& name : names) {
     const auto path = (place / name).string();
     const auto file = io::Hdf5File::open(path);
-    if (!file.has_attribute("/", "format") || file.text("/", "format") != shard_format)
-      throw base::InputError(fmt::format("{} is not a token shard: its attribute format is not {}", path, shard_format), "datasets/README.md tells what a shard holds");
-    const auto vocabulary = file.integer("/", "vocabulary");
-    if (index.vocabulary != 0 && index.vocabulary != vocabulary)
-      throw base::InputError(fmt::format("{} has a vocabulary of {}, others {}", path, vocabulary, index.vocabulary), "one set is made with one tokenizer");
-    index.vocabulary = vocabulary;
-    index.end_of_document = static_cast<std::int32_t>(file.integer("/", "end_of_document"));
-    if (file.has_attribute("/", "tokenizer")) index.tokenizer = index.tokenizer_source = file.text("/", "tokenizer");
+    const auto facts = facts_of(file);
+    if (index.vocabulary != 0 && index.vocabulary != facts.vocabulary)
+      throw base::InputError(fmt::format("{} has a vocabulary of {}, others {}", path, facts.vocabulary, index.vocabulary), "one set is made with one tokenizer");
+    index.vocabulary = facts.vocabulary;
+    index.end_of_document = facts.end_of_document;
+    if (facts.tokenizer) index.tokenizer = index.tokenizer_source = *facts.tokenizer;
+    if (facts.tokenizer_crc32c) index.tokenizer_crc32c = *facts.tokenizer_crc32c;
     out.push_back({(fs::path(sub) / name).string(), file.info("/tokens").count(), file.info("/documents").count() - 1, -1, -1, -1, sample_of(path)});
   }
   return out;
@@ -78,38 +58,33 @@ std::vector<ShardEntry> scan(const std::string& folder, const std::string& sub, 
 
 }  // namespace
 
-json index_to_json(const SetIndex& i) {
-  return {{"format", index_format},
-          {"tokenizer", {{"name", i.tokenizer}, {"source", i.tokenizer_source}, {"crc32c", i.tokenizer_crc32c}}},
-          {"vocabulary", i.vocabulary},
-          {"end_of_document", i.end_of_document},
-          {"train", entries_to_json(i.train)},
-          {"validation", entries_to_json(i.validation)}};
+ShardFacts facts_of(const io::Hdf5File& file) {
+  if (!file.has_attribute("/", "format") || file.text("/", "format") != shard_format)
+    throw base::InputError(fmt::format("{} is not a token shard: its attribute format is not {}", file.path(), shard_format), "datasets/README.md tells what a shard holds");
+  ShardFacts f;
+  f.vocabulary = file.integer("/", "vocabulary");
+  if (f.vocabulary < 1 || f.vocabulary > std::int64_t{1} << 31) throw base::InputError(fmt::format("shard {}: a vocabulary of {}", file.path(), f.vocabulary), "the attribute vocabulary counts the different ids");
+  const auto end = file.integer("/", "end_of_document");
+  if (end < 0 || end >= f.vocabulary) throw base::InputError(fmt::format("shard {}: end of document {} lies outside its vocabulary of {}", file.path(), end, f.vocabulary), "it is one of the ids");
+  f.end_of_document = static_cast<std::int32_t>(end);
+  if (file.has_attribute("/", "tokenizer")) f.tokenizer = file.text("/", "tokenizer");
+  if (!file.has_attribute("/", "tokenizer_crc32c")) return f;
+  const auto crc = file.integer("/", "tokenizer_crc32c");
+  if (crc < 0 || crc > 0xFFFFFFFFll) throw base::InputError(fmt::format("shard {}: tokenizer_crc32c {} is no checksum of 32 bits", file.path(), crc), "it is the CRC32C of the model file");
+  f.tokenizer_crc32c = static_cast<std::uint32_t>(crc);
+  return f;
 }
 
-SetIndex index_from_json(const json& j, const std::string& where) {
-  try {
-    const std::string format = j.at("format");
-    if (format != index_format) throw base::InputError(fmt::format("{}: format is '{}', this program reads '{}'", where, format, index_format), "use the version of the programs that wrote it, or make the shards again with shard-data");
-    SetIndex i;
-    i.tokenizer = j.at("tokenizer").at("name");
-    i.tokenizer_source = j.at("tokenizer").at("source");
-    i.tokenizer_crc32c = j.at("tokenizer").at("crc32c");
-    i.vocabulary = j.at("vocabulary");
-    i.end_of_document = j.at("end_of_document");
-    i.train = entries_from_json(j.at("train"));
-    i.validation = entries_from_json(j.at("validation"));
-    return i;
-  } catch (const json::exception& e) {
-    throw base::InputError(fmt::format("{} is damaged: {}", where, e.what()), "make the shards again with shard-data");
-  }
+std::string tokenizer_path(const std::string& folder, const SetIndex& index) {
+  if (index.tokenizer_source == "bytes") return "bytes";
+  return (fs::path(folder) / index.tokenizer_source).string();   // an absolute one stays as it is
 }
 
 SetIndex read_index(const std::string& folder) {
   if (!fs::is_directory(folder)) throw base::InputError(fmt::format("data folder {} does not exist", folder), "make one with shard-data --output");
   const auto path = (fs::path(folder) / "index.json").string();
   if (fs::exists(path)) {
-    const auto parsed = json::parse(io::read_file(path), nullptr, false);
+    const auto parsed = nlohmann::json::parse(io::read_file(path), nullptr, false);
     if (parsed.is_discarded()) throw base::InputError(fmt::format("{} is not JSON", path), "make the shards again with shard-data");
     return index_from_json(parsed, path);
   }

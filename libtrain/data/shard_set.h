@@ -10,6 +10,10 @@
 #include <string>
 #include <vector>
 
+namespace trainyard::io {
+class Hdf5File;
+}
+
 namespace trainyard::data {
 
 inline constexpr const char* shard_format = "trainyard.shard/1";
@@ -26,7 +30,7 @@ struct ShardEntry {
 
 struct SetIndex {
   std::string tokenizer = "bytes";     // name; source is where it was found
-  std::string tokenizer_source = "bytes";
+  std::string tokenizer_source = "bytes";   // "bytes", or the path of the model: relative to the set's folder, or absolute (older sets: where it was)
   std::uint32_t tokenizer_crc32c = 0;
   std::int64_t vocabulary = 0;
   std::int32_t end_of_document = 0;
@@ -35,7 +39,20 @@ struct SetIndex {
 };
 
 nlohmann::json index_to_json(const SetIndex& index);
+// InputError for what is missing, of another type, out of its range, or at odds with another number of the index.
 SetIndex index_from_json(const nlohmann::json& json, const std::string& where);
+
+// What make_tokenizer takes to read the set's tokens; whether the file is there is not looked at.
+std::string tokenizer_path(const std::string& folder, const SetIndex& index);
+
+// The attributes of a shard, within their ranges (InputError).
+struct ShardFacts {
+  std::int64_t vocabulary = 0;
+  std::int32_t end_of_document = 0;
+  std::optional<std::string> tokenizer = {};
+  std::optional<std::uint32_t> tokenizer_crc32c = {};
+};
+ShardFacts facts_of(const io::Hdf5File& file);
 
 // index.json of the folder, or without one the shards train/*.h5 and validation/*.h5 (or *.h5 in the folder itself: train) by their
 // own attributes; then nothing can be checked but their shape. InputError when there is nothing to read.

@@ -10,13 +10,22 @@ namespace trainyard::data {
 
 WindowDataset::WindowDataset(const std::string& folder, const SetIndex& index, const std::vector<ShardEntry>& split, std::int64_t sequence, DocumentMask mask,
                              Order order, std::uint64_t seed)
-    : sequence_(sequence), mask_(mask), order_(order), seed_(seed), buffer_(static_cast<std::size_t>(sequence + 1)) {
+    : open_(static_cast<std::size_t>(most_open), -1), sequence_(sequence), mask_(mask), order_(order), seed_(seed), buffer_(static_cast<std::size_t>(sequence + 1)) {
   shards_.reserve(split.size());
   for (const auto& entry : split) {
-    shards_.emplace_back(folder, entry, index.checksummed);
+    shards_.emplace_back(folder, index, entry);
+    make_room(shards_.size() - 1);
     const auto windows = shards_.back().tokens() > 0 ? (shards_.back().tokens() - 1) / sequence : 0;
     first_window_.push_back(first_window_.back() + static_cast<std::uint64_t>(windows));
   }
+}
+
+// Called when a shard is open that was not: closes the one that was opened first of too many.
+void WindowDataset::make_room(std::size_t opened) {
+  auto& place = open_[next_open_];
+  if (place >= 0 && static_cast<std::size_t>(place) != opened) shards_[static_cast<std::size_t>(place)].rest();
+  place = static_cast<std::int64_t>(opened);
+  next_open_ = (next_open_ + 1) % open_.size();
 }
 
 void WindowDataset::fill(std::uint64_t ordinal, const WindowPtrs& out) {
@@ -27,6 +36,7 @@ void WindowDataset::fill(std::uint64_t ordinal, const WindowPtrs& out) {
   const auto shard = static_cast<std::size_t>(std::upper_bound(first_window_.begin(), first_window_.end(), window) - first_window_.begin() - 1);
   auto& reader = shards_[shard];
   const auto first = static_cast<std::int64_t>(window - first_window_[shard]) * sequence_;
+  if (!reader.is_open()) make_room(shard);
   reader.read(first, sequence_ + 1, buffer_.data());
   std::copy_n(buffer_.begin(), sequence_, out.tokens);
   std::copy_n(buffer_.begin() + 1, sequence_, out.targets);

@@ -27,6 +27,8 @@ class WindowDataset {
  public:
   WindowDataset(const std::string& folder, const SetIndex& index, const std::vector<ShardEntry>& split, std::int64_t sequence, DocumentMask mask, Order order,
                 std::uint64_t seed);
+  static constexpr int most_open = 128;   // files of shards at a time, however many there are
+
   std::uint64_t count() const { return first_window_.back(); }
   std::int64_t sequence() const { return sequence_; }
 
@@ -35,6 +37,10 @@ class WindowDataset {
   void fill(std::uint64_t ordinal, const WindowPtrs& out);
 
  private:
+  void make_room(std::size_t opened);
+
+  std::vector<std::int64_t> open_;        // the shards that are open, oldest at next_open_; -1: none
+  std::size_t next_open_ = 0;
   std::int64_t sequence_;
   DocumentMask mask_;
   Order order_;

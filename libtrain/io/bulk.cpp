@@ -3,6 +3,7 @@
 
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/io/system_error.h"
 
 #include <algorithm>
@@ -60,11 +61,12 @@ void Pace::spend(std::int64_t bytes) {
 }
 
 BulkFile::BulkFile(std::string path, Mode mode) : path_(std::move(path)) {
-  const int flags = mode == Mode::read ? O_RDONLY : mode == Mode::update ? O_RDWR : O_RDWR | O_CREAT | O_TRUNC;
-  fd_ = ::open(path_.c_str(), flags | O_CLOEXEC, 0666);
-  if (fd_ >= 0) return;
-  if (mode == Mode::read) throw_cannot_read("open", path_, errno);
-  throw_cannot_write("open for writing", path_, errno);
+  if (mode == Mode::read) {
+    fd_ = base::open_regular(path_);
+    return;
+  }
+  fd_ = ::open(path_.c_str(), O_RDWR | O_CLOEXEC | (mode == Mode::update ? 0 : O_CREAT | O_TRUNC), 0666);
+  if (fd_ < 0) throw_cannot_write("open for writing", path_, errno);
 }
 
 BulkFile::~BulkFile() {
@@ -93,7 +95,7 @@ void BulkFile::read(std::int64_t offset, void* out, std::int64_t bytes) const {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw_cannot_read("read", path_, errno);
     if (n == 0)
-      throw base::InputError(fmt::format("{} ends at byte {}, expected {} bytes from {}", path_, offset + done, bytes, offset),
+      throw base::InputError(fmt::format("{} ends at byte {}, expected {} bytes from {}", path_, size(), bytes, offset),
                              "the file was cut short: restore it, or use another copy");
     done += n;
   }

@@ -2,11 +2,13 @@
 #include "libtrain/io/hdf5_file.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/io/hdf5_detail.h"
 
 #include <hdf5.h>
 
 #include <algorithm>
+#include <unistd.h>
 #include <utility>
 
 namespace trainyard::io {
@@ -32,6 +34,7 @@ Hdf5File Hdf5File::create(const std::string& path) {
 }
 
 Hdf5File Hdf5File::open(const std::string& path) {
+  ::close(base::open_regular(path));   // the library would wait for a pipe
   be_quiet();
   const auto access = property_list(H5P_FILE_ACCESS);
   H5Pset_file_locking(access.get(), 0, 1);   // what is read is whole and has its name; some file systems have no locks

@@ -22,7 +22,7 @@ class Damage : public ::testing::Test {
   std::string refusal() {
     try {
       const auto index = data::read_index(scratch.path);
-      for (const auto& entry : index.train) data::ShardReader(scratch.path, entry, index.checksummed).verify_all();
+      for (const auto& entry : index.train) data::ShardReader(scratch.path, index, entry).verify_all();
       return "";
     } catch (const base::Error& e) {
       EXPECT_EQ(e.code(), base::ExitCode::input_refused) << e.what();

@@ -17,8 +17,8 @@ std::string document(int k) {
 }
 
 // The numbers of the documents of a shard; each must be the document of that number and end as documents do.
-std::vector<int> numbers_of(const std::string& folder, const data::ShardEntry& entry, bool checksummed) {
-  data::ShardReader reader(folder, entry, checksummed);
+std::vector<int> numbers_of(const std::string& folder, const data::SetIndex& index, const data::ShardEntry& entry) {
+  data::ShardReader reader(folder, index, entry);
   const auto bytes = data::make_tokenizer("bytes");
   const auto offsets = reader.documents();
   std::vector<int> out;
@@ -34,9 +34,9 @@ std::vector<int> numbers_of(const std::string& folder, const data::ShardEntry& e
 }
 
 using Shards = std::vector<std::vector<int>>;
-Shards all_numbers(const std::string& folder, const std::vector<data::ShardEntry>& split, bool checksummed) {
+Shards all_numbers(const std::string& folder, const data::SetIndex& index, const std::vector<data::ShardEntry>& split) {
   Shards out;
-  for (const auto& e : split) out.push_back(numbers_of(folder, e, checksummed));
+  for (const auto& e : split) out.push_back(numbers_of(folder, index, e));
   return out;
 }
 
@@ -54,9 +54,9 @@ TEST(Golden, OursReadsAsItWasWritten) {
   EXPECT_EQ(index.end_of_document, 256);
   EXPECT_EQ(index.tokenizer, "bytes");
   for (const auto* split : {&index.train, &index.validation})
-    for (const auto& e : *split) data::ShardReader(folder, e, true).verify_all();
-  EXPECT_EQ(all_numbers(folder, index.train, true), train);
-  EXPECT_EQ(all_numbers(folder, index.validation, true), validation);
+    for (const auto& e : *split) data::ShardReader(folder, index, e).verify_all();
+  EXPECT_EQ(all_numbers(folder, index, index.train), train);
+  EXPECT_EQ(all_numbers(folder, index, index.validation), validation);
 }
 
 TEST(Golden, TheSameDocumentsAreDividedAsEver) {
@@ -71,8 +71,8 @@ TEST(Golden, TheSameDocumentsAreDividedAsEver) {
   options.validation = 0.2;
   data::build_shards(source, *data::make_tokenizer("bytes"), options, [](std::int64_t) {});
   const auto index = data::read_index(options.output);
-  EXPECT_EQ(all_numbers(options.output, index.train, true), train);
-  EXPECT_EQ(all_numbers(options.output, index.validation, true), validation);
+  EXPECT_EQ(all_numbers(options.output, index, index.train), train);
+  EXPECT_EQ(all_numbers(options.output, index, index.validation), validation);
 }
 
 TEST(Golden, TheOneOfH5pyReadsWithoutAnIndex) {
@@ -81,8 +81,8 @@ TEST(Golden, TheOneOfH5pyReadsWithoutAnIndex) {
   EXPECT_FALSE(index.checksummed);
   EXPECT_EQ(index.vocabulary, 257);
   EXPECT_EQ(index.end_of_document, 256);
-  EXPECT_EQ(all_numbers(folder, index.train, false), (Shards{{0, 1, 2, 3, 4, 5, 6, 7}, {8, 9, 10, 11, 12}}));
-  EXPECT_EQ(all_numbers(folder, index.validation, false), (Shards{{13, 14}}));   // its tokens are u32
+  EXPECT_EQ(all_numbers(folder, index, index.train), (Shards{{0, 1, 2, 3, 4, 5, 6, 7}, {8, 9, 10, 11, 12}}));
+  EXPECT_EQ(all_numbers(folder, index, index.validation), (Shards{{13, 14}}));   // its tokens are u32
   data::WindowDataset set(folder, index, index.train, 8, data::DocumentMask::on, data::Order::as_stored, 1);
   std::vector<std::int32_t> t(4 * 8);
   std::vector<std::uint8_t> w(8);

@@ -25,7 +25,7 @@ std::vector<std::vector<Document>> read_back(const std::string& folder) {
   const auto index = data::read_index(folder);
   std::vector<std::vector<Document>> shards;
   for (const auto& entry : index.train) {
-    data::ShardReader reader(folder, entry, index.checksummed);
+    data::ShardReader reader(folder, index, entry);
     EXPECT_EQ(reader.tokens(), entry.tokens);
     EXPECT_EQ(static_cast<std::int64_t>(reader.documents().size()) - 1, entry.documents);
     reader.verify_all();

@@ -1,6 +1,9 @@
 // The report on a set of token shards.
+#include "libtrain/base/checksum.h"
+#include "libtrain/base/error.h"
 #include "libtrain/data/shard_reader.h"
 #include "libtrain/data/shard_set.h"
+#include "libtrain/io/atomic_file.h"
 #include "tools/common/size_text.h"
 #include "tools/inspect/report.h"
 #include "tools/inspect/text.h"
@@ -18,6 +21,15 @@ struct Split {
   const std::vector<data::ShardEntry>& shards;
 };
 
+// The model that lies in the set; one that an older set only names may have gone elsewhere.
+void verify_tokenizer(const std::string& folder, const data::SetIndex& index) {
+  if (!index.checksummed || index.tokenizer_source == "bytes" || std::filesystem::path(index.tokenizer_source).is_absolute()) return;
+  const auto path = data::tokenizer_path(folder, index);
+  const auto model = io::read_file(path);
+  if (const auto crc = base::crc32c(model.data(), model.size()); crc != index.tokenizer_crc32c)
+    throw base::InputError(fmt::format("tokenizer {} has CRC32C {:08x}, the index says {:08x}", path, crc, index.tokenizer_crc32c), "copy it again: it is the SentencePiece model the set was made with");
+}
+
 }  // namespace
 
 Report shards_report(const std::string& folder, const Options& options) {
@@ -29,13 +41,15 @@ Report shards_report(const std::string& folder, const Options& options) {
   report.json["identity"] = data::identity_of(index);
   report.json["verified"] = options.verify == Verify::yes;
 
+  if (options.verify == Verify::yes) verify_tokenizer(folder, index);
+
   std::vector<std::vector<std::string>> rows;
   std::int64_t read = 0;
   std::string totals;
   for (const auto& split : {Split{"train", index.train}, Split{"validation", index.validation}}) {
     std::int64_t tokens = 0, documents = 0;
     for (const auto& shard : split.shards) {
-      data::ShardReader reader(folder, shard, index.checksummed);
+      data::ShardReader reader(folder, index, shard);
       if (options.verify == Verify::yes) reader.verify_all();
       const auto shard_documents = static_cast<std::int64_t>(reader.documents().size()) - 1;
       std::error_code error;
