@@ -3,7 +3,7 @@
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config libopenmpi-dev openmpi-bin libhdf5-dev libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libsimdjson-dev
-       libtomlplusplus-dev libsentencepiece-dev libzstd-dev)
+       libtomlplusplus-dev libsentencepiece-dev libzstd-dev zlib1g-dev)
 tests=(libgtest-dev libbenchmark-dev libdnnl-dev hdf5-tools sentencepiece jq git)
 
 missing=()

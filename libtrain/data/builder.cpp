@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/random.h"
+#include "libtrain/data/own_set.h"
 #include "libtrain/data/shard_writer.h"
 #include "libtrain/io/atomic_file.h"
 
@@ -34,13 +35,19 @@ bool goes_to_validation(const std::string& text, double share) {
 
 class Pipeline {
  public:
-  Pipeline(const Tokenizer& tokenizer, const BuildOptions& options, BuildResult& result) : tokenizer_(tokenizer), options_(options), result_(result) {
+  Pipeline(const Tokenizer& tokenizer, const BuildOptions& options, std::vector<std::string> precious, BuildResult& result)
+      : tokenizer_(tokenizer), options_(options), result_(result) {
+    const auto own = own_shard_sets(precious);
+    if (!options.rejects.empty()) refuse_foreign_rejects(std::move(precious));
     if (options.writing == BuildOptions::Writing::on) {
-      folder_.emplace(options.output, options.existing == BuildOptions::Existing::replace ? io::Existing::replace : io::Existing::refuse);
+      folder_.emplace(options.output, options.existing == BuildOptions::Existing::replace ? io::Existing::replace : io::Existing::refuse, own);
+      if (!tokenizer.model().empty()) io::write_file(folder_->path() + "/" + tokenizer_file, tokenizer.model());
       train_.emplace(folder_->path(), "train", tokenizer, options.shard_tokens);
       validation_.emplace(folder_->path(), "validation", tokenizer, options.shard_tokens);
     } else if (options.existing == BuildOptions::Existing::refuse && std::filesystem::exists(options.output)) {
       throw base::UsageError(fmt::format("{} exists already", options.output), "give another place, or --force to replace it");
+    } else {
+      base::require_own(options.output, own);
     }
     if (!options.rejects.empty()) {
       rejects_.open(options.rejects, std::ios::trunc);
@@ -58,6 +65,7 @@ class Pipeline {
 
   void refuse(const Refusal& r) {
     ++result_.rejected;
+    if (result_.first_refusals.size() < first_refusals_kept) result_.first_refusals.push_back(r);
     if (rejects_.is_open()) rejects_ << r.source << '\t' << r.line << '\t' << r.reason << '\n';
   }
 
@@ -102,14 +110,12 @@ class Pipeline {
       if (rejects_.fail()) throw base::EnvironmentError(fmt::format("cannot write {}", options_.rejects), "is the disk full?");
     }
     const auto all = result_.documents + result_.rejected;
-    const auto hint = options_.rejects.empty() ? std::string("--rejects FILE lists them; --max-rejects allows more") : fmt::format("see {}; --max-rejects allows more", options_.rejects);
-    if (all > 0 && static_cast<double>(result_.rejected) > options_.largest_rejected * static_cast<double>(all))
-      throw base::InputError(fmt::format("{} of {} documents were refused, {:g} % are allowed", result_.rejected, all, 100 * options_.largest_rejected), hint);
+    if (all > 0 && static_cast<double>(result_.rejected) > options_.largest_rejected * static_cast<double>(all)) too_many_refused(all);
     if (result_.train_tokens == 0) throw base::InputError("the input holds no document for training", result_.documents == 0 ? "is it empty?" : "all went to validation: --validation 0 keeps them, or split it into more documents");
     if (!folder_) return;
     SetIndex index;
-    index.tokenizer = tokenizer_.name();
-    index.tokenizer_source = tokenizer_.source() == "bytes" ? "bytes" : std::filesystem::absolute(tokenizer_.source()).string();
+    index.tokenizer = source_name(tokenizer_.name());
+    index.tokenizer_source = tokenizer_.model().empty() ? "bytes" : tokenizer_file;
     index.tokenizer_crc32c = tokenizer_.crc32c();
     index.vocabulary = tokenizer_.vocabulary();
     index.end_of_document = tokenizer_.end_of_document();
@@ -122,6 +128,22 @@ class Pipeline {
   }
 
  private:
+  // The list of refusals is written anew: over another file only where that is such a list and replacing is asked for.
+  void refuse_foreign_rejects(std::vector<std::string> precious) const {
+    const auto& path = options_.rejects;
+    std::error_code error;
+    if (const auto type = std::filesystem::status(path, error).type(); type != std::filesystem::file_type::regular && type != std::filesystem::file_type::directory) return;   // not there, or a device
+    if (options_.existing == BuildOptions::Existing::refuse) throw base::UsageError(fmt::format("--rejects {} exists already", path), "name another file, or --force to replace it");
+    base::require_own(path, own_reject_lists(std::move(precious)));
+  }
+
+  [[noreturn]] void too_many_refused(std::int64_t all) const {
+    auto text = fmt::format("{} of {} documents were refused, {:g} % are allowed", result_.rejected, all, 100 * options_.largest_rejected);
+    for (const auto& r : result_.first_refusals) text += "\n  " + text_of(r);
+    if (const auto more = result_.rejected - static_cast<std::int64_t>(result_.first_refusals.size()); more > 0) text += fmt::format("\n  and {} more", more);
+    throw base::InputError(text, options_.rejects.empty() ? std::string("--rejects FILE lists them; --max-rejects allows more") : fmt::format("see {}; --max-rejects allows more", options_.rejects));
+  }
+
   void append(const std::string& text, const std::vector<std::int32_t>& tokens, const std::string& source) {
     ++result_.documents;
     result_.text_bytes += static_cast<std::int64_t>(text.size());
@@ -142,9 +164,14 @@ class Pipeline {
 
 }  // namespace
 
+std::string text_of(const Refusal& r) { return fmt::format("{}, line {}: {}", r.source, r.line, r.reason); }
+
 BuildResult build_shards(DocumentSource& source, const Tokenizer& tokenizer, const BuildOptions& options, const std::function<void(std::int64_t)>& progress) {
   BuildResult result;
-  Pipeline pipeline(tokenizer, options, result);
+  auto precious = options.precious;
+  for (const auto& input : source.inputs())
+    if (input != "-") precious.push_back(input);
+  Pipeline pipeline(tokenizer, options, std::move(precious), result);
   source.read(
       [&](std::string&& text) {
         pipeline.add(std::move(text), source.current_input());

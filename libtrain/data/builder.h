@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace trainyard::data {
 
@@ -18,18 +19,22 @@ struct BuildOptions {
   double largest_rejected = 0.01;       // share of documents that may be refused
   std::string rejects;                  // file for refusals; empty: counted only
   int threads = 1;
-  enum class Existing { refuse, replace } existing = Existing::refuse;
+  enum class Existing { refuse, replace } existing = Existing::refuse;   // replace: a shard set that this program wrote (own_set.h), nothing else
+  std::vector<std::string> precious = {};   // inputs beside those of the source (lists, a tokenizer's model): never replaced
   enum class Writing { on, off } writing = Writing::on;    // off: --dry-run
 };
 
 struct BuildResult {
   std::int64_t documents = 0, rejected = 0, text_bytes = 0;
   std::int64_t train_tokens = 0, validation_tokens = 0, train_shards = 0, validation_shards = 0;
+  std::vector<Refusal> first_refusals;  // at most first_refusals_kept
 };
+inline constexpr std::size_t first_refusals_kept = 3;
+std::string text_of(const Refusal& refusal);   // "a.jsonl, line 7: no key 'text'"
 
 // Batches of documents are read, tokenized by the threads, and appended in order. Memory: two shards' tokens (one for each split) and two batches. The set appears
-// whole under options.output or not at all. InputError (exit 3) when more than the allowed share was refused or nothing is left; then nothing is published,
-// but the rejects file is. `progress` is called now and then with the bytes read so far.
+// whole under options.output or not at all; a SentencePiece model comes along. InputError (exit 3) when more than the allowed share was refused or nothing is left; then
+// nothing is published, but the rejects file is. `progress` is called now and then with the bytes read so far.
 BuildResult build_shards(DocumentSource& source, const Tokenizer& tokenizer, const BuildOptions& options, const std::function<void(std::int64_t)>& progress);
 
 }  // namespace trainyard::data

@@ -2,42 +2,25 @@
 #include "libtrain/data/document_source.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/io/input_stream.h"
 
 #include <simdjson.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <memory>
-#include <unistd.h>
+#include <sstream>
 
 namespace trainyard::data {
 
 namespace {
 
-namespace fs = std::filesystem;
-
-struct Closer {
-  void operator()(std::FILE* f) const {
-    if (f != stdin) std::fclose(f);
-  }
-};
-using File = std::unique_ptr<std::FILE, Closer>;
-
-File open_input(const std::string& name, const std::function<void()>& poll = {}) {
-  if (name == "-") return File(stdin);
-  if (fs::is_directory(name)) throw base::InputError(fmt::format("{} is a folder", name), "name its files, or a list with @FILE");
-  File f(std::fopen(name.c_str(), "rb"));
-  while (!f && errno == EINTR) {   // a named pipe without a writer yet
-    if (poll) poll();
-    f.reset(std::fopen(name.c_str(), "rb"));
-  }
-  if (!f) throw base::InputError(fmt::format("cannot read {}: {}", name, std::strerror(errno)), "check the path and its permissions");
-  return f;
+bool names_json(std::string_view name) {
+  for (const std::string_view packed : {".gz", ".zst", ".zstd"})
+    if (name.ends_with(packed)) name.remove_suffix(packed.size());
+  return name.ends_with(".jsonl") || name.ends_with(".ndjson") || name.ends_with(".json");
 }
 
-bool names_json(const std::string& name) { return name.ends_with(".jsonl") || name.ends_with(".ndjson") || name.ends_with(".json"); }
+constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 
 // The longest prefix of at most `limit` bytes that ends between characters.
 std::size_t character_boundary(const std::string& text, std::size_t limit) {
@@ -49,7 +32,24 @@ std::size_t character_boundary(const std::string& text, std::size_t limit) {
 
 }  // namespace
 
-bool is_utf8(const std::string& text) { return simdjson::validate_utf8(text.data(), text.size()); }
+bool is_utf8(std::string_view text) { return simdjson::validate_utf8(text.data(), text.size()); }
+
+std::string source_name(std::string_view path) {
+  const bool utf8 = is_utf8(path);
+  std::string out;
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    const auto c = static_cast<unsigned char>(path[i]);
+    const bool second_of_control = utf8 && i > 0 && static_cast<unsigned char>(path[i - 1]) == 0xC2 && c < 0xA0;   // U+0080 to U+009F, which terminals obey
+    const bool first_of_control = utf8 && c == 0xC2 && i + 1 < path.size() && static_cast<unsigned char>(path[i + 1]) < 0xA0;
+    if (c == '\\') out += "\\\\";
+    else if (c == '\t') out += "\\t";
+    else if (c == '\n') out += "\\n";
+    else if (c == '\r') out += "\\r";
+    else if (c < 0x20 || c == 0x7F || (!utf8 && c >= 0x80) || first_of_control || second_of_control) out += fmt::format("\\x{:02x}", c);
+    else out += path[i];
+  }
+  return out;
+}
 
 // Collects lines into documents and hands them on.
 struct DocumentSource::Sink {
@@ -79,7 +79,8 @@ struct DocumentSource::Sink {
     if (text.find_first_not_of(" \t\r\n") == std::string::npos) return reject(line, "empty document");
     if (!is_utf8(text)) return reject(line, "invalid UTF-8");
     simdjson::dom::element root;
-    if (parser.parse(text).get(root)) return reject(line, "not JSON");
+    const auto mark = text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0;
+    if (parser.parse(text.data() + mark, text.size() - mark).get(root)) return reject(line, "not JSON");
     simdjson::dom::element value;
     if (root[options.json_key].get(value)) return reject(line, fmt::format("no key '{}'", options.json_key));
     std::string_view content;
@@ -117,55 +118,43 @@ DocumentSource::DocumentSource(const std::vector<std::string>& inputs, SourceOpt
       inputs_.push_back(input);
       continue;
     }
-    std::ifstream list(input.substr(1));
-    if (!list) throw base::InputError(fmt::format("cannot read the list {}", input.substr(1)), "@FILE names a file with one path a line");
-    for (std::string line; std::getline(list, line);)
+    std::string paths;
+    io::InputStream list(input.substr(1), options_.poll);
+    std::vector<char> buffer(1 << 16);
+    while (const auto n = list.read(buffer.data(), buffer.size())) paths.append(buffer.data(), n);
+    std::istringstream lines(paths);
+    for (std::string line; std::getline(lines, line);)
       if (!line.empty()) inputs_.push_back(line);
   }
   if (inputs_.empty()) throw base::InputError("there is no input", "give --input FILE, --input - or --input @LIST");
   for (const auto& name : inputs_) {
-    if (name == "-") {
-      total_bytes_ = -1;
-      continue;
-    }
-    std::error_code error;
-    const bool pipe = fs::exists(name, error) && !fs::is_regular_file(name, error) && !fs::is_directory(name, error);
-    if (pipe && ::access(name.c_str(), R_OK) == 0) {   // opened once only: its writer must not see it closed
-      total_bytes_ = -1;
-      continue;
-    }
-    open_input(name);
-    const auto size = fs::file_size(name, error);
-    if (error) total_bytes_ = -1;
-    else if (total_bytes_ >= 0) total_bytes_ += static_cast<std::int64_t>(size);
+    const auto size = io::InputStream::check(name);
+    total_bytes_ = size < 0 || total_bytes_ < 0 ? -1 : total_bytes_ + size;
   }
 }
 
 void DocumentSource::read(const std::function<bool(std::string&&)>& take, const std::function<void(const Refusal&)>& refuse) {
   for (const auto& name : inputs_) {
-    const auto file = open_input(name, options_.poll);
-    bool json_lines = names_json(name);
-    if (name == "-") {
-      int first = std::fgetc(file.get());
-      while (first == EOF && std::ferror(file.get()) != 0 && errno == EINTR) {
-        if (options_.poll) options_.poll();
-        std::clearerr(file.get());
-        first = std::fgetc(file.get());
-      }
-      json_lines = first == '{';
-      if (first != EOF) std::ungetc(first, file.get());
-    }
-    current_ = name == "-" ? "standard input" : name;
+    current_ = name == "-" ? "standard input" : source_name(name);
     Sink sink{options_, take, refuse, current_};
-    if (!read_file(file.get(), name, json_lines, sink)) return;
+    if (!read_input(name, sink)) return;
     if (options_.poll) options_.poll();
   }
 }
 
-bool DocumentSource::read_file(std::FILE* file, const std::string& name, bool json_lines, Sink& sink) {
-  constexpr std::size_t part = 1 << 20;
+bool DocumentSource::read_input(const std::string& name, Sink& sink) {
+  io::InputStream input(name, options_.poll);
   std::string line;
-  std::vector<char> buffer(part);
+  std::vector<char> buffer(1 << 20);
+  auto held = input.read(buffer.data(), buffer.size());
+  const auto head = [&] { return std::string_view(buffer.data(), std::min(held, byte_order_mark.size())); };
+  while (held > 0 && held < byte_order_mark.size() && byte_order_mark.starts_with(head())) {
+    const auto more = input.read(buffer.data() + held, buffer.size() - held);
+    if (more == 0) break;
+    held += more;
+  }
+  std::size_t at = head() == byte_order_mark ? byte_order_mark.size() : 0;
+  const bool json_lines = names_json(name) || (input.is_pipe() && at < held && buffer[at] == '{');
   bool inside = false;          // the line goes on from a part handed on before
   const auto emit = [&](bool whole) {
     if (!inside) ++sink.line;
@@ -174,23 +163,18 @@ bool DocumentSource::read_file(std::FILE* file, const std::string& name, bool js
     inside = !whole;
     line.clear();
   };
-  while (sink.go_on) {
-    const auto n = std::fread(buffer.data(), 1, part, file);
-    const bool interrupted = std::ferror(file) != 0 && errno == EINTR;
-    if (options_.poll) options_.poll();
-    if (interrupted) std::clearerr(file);
-    else if (n == 0) break;
-    bytes_read_ += static_cast<std::int64_t>(n);
-    for (std::size_t at = 0; at < n && sink.go_on;) {
-      const auto* end = static_cast<const char*>(std::memchr(buffer.data() + at, '\n', n - at));
-      const auto stop = end == nullptr ? n : static_cast<std::size_t>(end - buffer.data()) + 1;
+  const auto before = bytes_read_;
+  for (; held > 0 && sink.go_on; held = sink.go_on ? input.read(buffer.data(), buffer.size()) : 0, at = 0) {
+    bytes_read_ = before + input.bytes_taken();
+    while (at < held && sink.go_on) {
+      const auto* end = static_cast<const char*>(std::memchr(buffer.data() + at, '\n', held - at));
+      const auto stop = end == nullptr ? held : static_cast<std::size_t>(end - buffer.data()) + 1;
       line.append(buffer.data() + at, stop - at);
       at = stop;
       if (end != nullptr) emit(true);
       else if (static_cast<std::int64_t>(line.size()) > options_.largest_document) emit(false);
     }
   }
-  if (std::ferror(file)) throw base::InputError(fmt::format("cannot read {}: {}", name, std::strerror(errno)));
   if (sink.go_on && (!line.empty() || inside)) emit(true);
   if (sink.go_on && !json_lines) sink.finish_document();
   if (sink.silent) sink.reject(1, "empty document");   // an empty file is seen, too

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trainyard::data {
@@ -19,13 +19,14 @@ struct SourceOptions {
 };
 
 struct Refusal {
-  std::string source;
+  std::string source;          // as source_name() writes it
   std::int64_t line = 0;       // counted from 1
   std::string reason;
 };
 
-// "-" is standard input; "@list" names a file with one path a line. Files ending in .jsonl, .ndjson or .json hold one JSON object a line, others plain text; standard input
-// is JSON lines when its first byte is '{'. Documents come in the order of the inputs. Memory: one document and one buffer.
+// "-" is standard input; "@list" names a file with one path a line. What is gzip or zstd is unpacked (io/input_stream.h). Files ending in .jsonl, .ndjson or .json, with .gz,
+// .zst or .zstd behind it or not, hold one JSON object a line, others plain text; standard input and pipes of other names hold JSON lines when their first byte is '{'.
+// A byte order mark at the start of an input or of a JSON line is no part of the text. Documents come in the order of the inputs. Memory: one document and two buffers.
 class DocumentSource {
  public:
   DocumentSource(const std::vector<std::string>& inputs, SourceOptions options);   // InputError for a file that cannot be read, before anything is done
@@ -35,13 +36,13 @@ class DocumentSource {
   void read(const std::function<bool(std::string&&)>& take, const std::function<void(const Refusal&)>& refuse);
 
   std::int64_t total_bytes() const { return total_bytes_; }   // -1 when an input's size is not known
-  std::int64_t bytes_read() const { return bytes_read_; }
+  std::int64_t bytes_read() const { return bytes_read_; }     // packed, where an input is packed
   const std::string& current_input() const { return current_; }   // inside take: where the document comes from
   const std::vector<std::string>& inputs() const { return inputs_; }
 
  private:
   struct Sink;
-  bool read_file(std::FILE* file, const std::string& name, bool json_lines, Sink& sink);
+  bool read_input(const std::string& name, Sink& sink);
 
   std::vector<std::string> inputs_;
   SourceOptions options_;
@@ -49,6 +50,10 @@ class DocumentSource {
   std::string current_;
 };
 
-bool is_utf8(const std::string& text);
+bool is_utf8(std::string_view text);
+
+// A path as it stands in /sources, in lists of refusals and on terminals: control characters (tab, line feed and escape among them), the backslash, and in a path that is
+// no UTF-8 every byte above 127, are written as in C: \t, \n, \x1b.
+std::string source_name(std::string_view path);
 
 }  // namespace trainyard::data

@@ -34,16 +34,16 @@ class Bytes : public Tokenizer {
 
 class SentencePiece : public Tokenizer {
  public:
-  explicit SentencePiece(const std::string& path) : path_(path) {
-    const auto model = io::read_file(path);
-    crc_ = base::crc32c(model.data(), model.size());
-    const auto status = processor_.LoadFromSerializedProto(model);
+  explicit SentencePiece(const std::string& path) : path_(path), model_(io::read_file(path)) {
+    crc_ = base::crc32c(model_.data(), model_.size());
+    const auto status = processor_.LoadFromSerializedProto(model_);
     if (!status.ok()) throw base::InputError(fmt::format("{} is not a SentencePiece model: {}", path, status.ToString()), "make one with spm_train, or use --tokenizer bytes");
     end_ = processor_.eos_id() >= 0 ? processor_.eos_id() : processor_.GetPieceSize();
   }
   std::string name() const override { return std::filesystem::path(path_).filename().string(); }
   std::uint32_t crc32c() const override { return crc_; }
   std::string source() const override { return path_; }
+  std::string_view model() const override { return model_; }
   std::int64_t vocabulary() const override { return std::max(processor_.GetPieceSize(), end_ + 1); }
   std::int32_t end_of_document() const override { return end_; }
   std::int32_t unknown() const override { return processor_.unk_id(); }
@@ -92,7 +92,7 @@ class SentencePiece : public Tokenizer {
     return n;
   }
 
-  std::string path_;
+  std::string path_, model_;
   sentencepiece::SentencePieceProcessor processor_;
   std::uint32_t crc_ = 0;
   std::int32_t end_ = 0;
@@ -102,9 +102,12 @@ class SentencePiece : public Tokenizer {
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path) {
   if (bytes_or_path == "bytes") return std::make_unique<Bytes>();
-  if (!std::filesystem::is_regular_file(bytes_or_path))
+  std::error_code error;
+  if (!std::filesystem::exists(bytes_or_path, error))
     throw base::InputError(fmt::format("tokenizer {} does not exist", bytes_or_path), "--tokenizer takes 'bytes' or the path of a SentencePiece model");
   return std::make_unique<SentencePiece>(bytes_or_path);
 }
+
+std::string kept_tokenizer_name(std::uint32_t crc32c) { return fmt::format("tokenizer-{:08x}.model", crc32c); }
 
 }  // namespace trainyard::data

@@ -67,8 +67,9 @@ bool give_name_back(const std::string& final_path) {
   return true;
 }
 
+// Without what a path may end with and still mean the same: slashes and dots.
 std::string without_slashes(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  while (path.size() > 1 && (path.back() == '/' || path.ends_with("/."))) path.pop_back();
   return path;
 }
 
@@ -196,13 +197,13 @@ std::vector<std::string> remove_stale_partials(const std::string& folder) {
   return names;
 }
 
-AtomicFolder::AtomicFolder(std::string final_path, Existing existing) : final_(without_slashes(std::move(final_path))), existing_(existing) {
-  partial_ = final_ + std::string(partial_suffix);
-  std::error_code error;
-  if (is_there(partial_) && !fs::is_directory(fs::symlink_status(partial_, error))) remove_all(partial_);
+AtomicFolder::AtomicFolder(std::string final_path, Existing existing, base::Owned own)
+    : final_(without_slashes(std::move(final_path))), partial_(final_ + std::string(partial_suffix)), existing_(existing), own_(std::move(own)) {
   require_free();
+  for (const auto& unfinished : {partial_, final_ + replaced_suffix}) base::require_own(unfinished, own_);
   make_folders(partial_);
   lock_ = std::make_unique<FolderLock>(partial_, "wait until it has ended, or give another place");
+  std::error_code error;
   try {
     if (give_name_back(final_)) require_free();
     for (const auto& entry : fs::directory_iterator(partial_))
@@ -213,21 +214,27 @@ AtomicFolder::AtomicFolder(std::string final_path, Existing existing) : final_(w
   }
 }
 
-void AtomicFolder::require_free() const {
-  if (existing_ == Existing::refuse && is_there(final_)) throw base::UsageError(fmt::format("{} exists already", final_), "give another place, or --force to replace it");
+AtomicFolder::~AtomicFolder() {
+  std::error_code error;
+  if (!published_) fs::remove_all(partial_, error);
 }
 
-AtomicFolder::~AtomicFolder() {
-  if (published_) return;
+void AtomicFolder::require_free() const {
   std::error_code error;
-  fs::remove_all(partial_, error);
+  if (existing_ == Existing::refuse && fs::exists(fs::symlink_status(final_, error)))
+    throw base::UsageError(fmt::format("{} exists already", final_), "give another place, or --force to replace it");
+  base::require_own(final_, own_);
 }
 
 void AtomicFolder::publish() {
-  require_free();
   sync_folder(partial_);
+  published_ = true;   // whatever comes now, what was made is whole
+  try {
+    require_free();
+  } catch (const base::Error& e) {
+    throw base::UsageError(e.what(), fmt::format("{} is whole: give it its name yourself", partial_));
+  }
   publish_folder(partial_, final_);
-  published_ = true;
   std::error_code error;
   fs::remove(fs::path(final_) / lock_name, error);   // whoever opened it before finds that it has no name any more
 }

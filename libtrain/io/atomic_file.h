@@ -1,6 +1,8 @@
 // Files and folders that are whole or not there: temporary name, sync, rename, sync of the folder.
 #pragma once
 
+#include "libtrain/base/owned.h"
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -38,7 +40,7 @@ std::string free_name(const std::string& wanted);                    // `wanted`
 void rename_durably(const std::string& from, const std::string& to); // and syncs the folders of both
 
 // Puts the folder `partial` in the place of `final_path`. Without a predecessor this is a rename; an existing one is exchanged in one
-// step and then removed. Where the file system has no exchange it takes two renames, and what lay there is called NAME.replaced.partial between them:
+// step and then removed: the caller has made sure that it may be (base/owned.h). Where the file system has no exchange it takes two renames, and what lay there is called NAME.replaced.partial between them:
 // remove_stale_partials and AtomicFolder give it its name back if the writer died just then. Syncs the parent.
 void publish_folder(const std::string& partial, const std::string& final_path);
 
@@ -51,21 +53,24 @@ enum class Existing { refuse, replace };
 // A folder under construction: NAME.partial until publish() renames it to NAME. Left unpublished it is removed by the destructor. It is locked (FolderLock) until then.
 class AtomicFolder {
  public:
-  // Empties a stale NAME.partial or creates it, parents included. refuse: UsageError when NAME exists, now or in publish(). EnvironmentError while another process writes it.
-  AtomicFolder(std::string final_path, Existing existing);
+  // Empties a stale NAME.partial or creates it, parents included. Neither that nor, with replace, NAME is touched unless it is `own` (UsageError, see base::require_own).
+  // refuse: UsageError when NAME exists, now or in publish(). EnvironmentError while another process writes it.
+  AtomicFolder(std::string final_path, Existing existing, base::Owned own);
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;
 
   const std::string& path() const { return partial_; }   // write here
   const std::string& final_path() const { return final_; }
-  void publish();                                        // files must be closed and synced; syncs both folders
+  // Files must be closed and synced; syncs both folders. What came to be at NAME meanwhile is held to the same rule: then this throws and NAME.partial stays, whole.
+  void publish();
 
  private:
   void require_free() const;
 
   std::string final_, partial_;
   Existing existing_;
+  base::Owned own_;
   std::unique_ptr<FolderLock> lock_;
   bool published_ = false;
 };

@@ -21,6 +21,18 @@ using trainyard::base::EnvironmentError;
 using trainyard::base::InputError;
 using trainyard::base::UsageError;
 
+namespace {
+
+// Whatever holds nothing but single letters and "stale".
+trainyard::base::Owned letters() {
+  return {"a folder of letters", [](const std::string& folder) {
+    const auto unknown = trainyard::base::first_unknown(folder, [](const std::string& name, auto) { return name.size() == 1 || name == "stale" || name == io::lock_name; });
+    return unknown.empty() ? "" : "holds " + unknown;
+  }};
+}
+
+}  // namespace
+
 TEST(AtomicFile, WritesReplacesAndReads) {
   Scratch s;
   io::write_file(s.path + "/a", "one");
@@ -72,7 +84,7 @@ TEST(AtomicFolder, IsPublishedOrRemoved) {
   Scratch s;
   const auto name = s.path + "/deep/set";
   {
-    io::AtomicFolder folder(name + "/", io::Existing::refuse);
+    io::AtomicFolder folder(name + "/", io::Existing::refuse, letters());
     spit(folder.path() + "/x", "1");
     EXPECT_FALSE(fs::exists(name));
   }
@@ -80,15 +92,15 @@ TEST(AtomicFolder, IsPublishedOrRemoved) {
   fs::create_directories(name + ".partial");
   spit(name + ".partial/stale", "1");
   {
-    io::AtomicFolder folder(name, io::Existing::refuse);
+    io::AtomicFolder folder(name, io::Existing::refuse, letters());
     spit(folder.path() + "/x", "1");
     folder.publish();
   }
   EXPECT_TRUE(fs::exists(name + "/x"));
   EXPECT_FALSE(fs::exists(name + "/stale"));
-  EXPECT_THROW(io::AtomicFolder(name, io::Existing::refuse), UsageError);
+  EXPECT_THROW(io::AtomicFolder(name, io::Existing::refuse, letters()), UsageError);
   {
-    io::AtomicFolder folder(name, io::Existing::replace);
+    io::AtomicFolder folder(name, io::Existing::replace, letters());
     spit(folder.path() + "/y", "2");
     EXPECT_TRUE(fs::exists(name + "/x"));
     folder.publish();
@@ -96,6 +108,44 @@ TEST(AtomicFolder, IsPublishedOrRemoved) {
   EXPECT_TRUE(fs::exists(name + "/y"));
   EXPECT_FALSE(fs::exists(name + "/x"));
   EXPECT_EQ(std::distance(fs::directory_iterator(s.path + "/deep"), {}), 1);
+}
+
+TEST(AtomicFolder, TouchesOnlyItsOwn) {
+  Scratch s;
+  const auto name = s.path + "/set";
+  for (const auto* place : {"/set", "/set.partial", "/set.replaced.partial"}) {
+    const auto folder = s.path + place;
+    fs::create_directory(folder);
+    spit(folder + "/thesis.tex", "years");
+    EXPECT_THROW(io::AtomicFolder(name, io::Existing::replace, letters()), UsageError) << place;
+    EXPECT_EQ(slurp(folder + "/thesis.tex"), "years") << place;
+    EXPECT_EQ(std::distance(fs::directory_iterator(s.path), {}), 1) << place;
+    fs::remove_all(folder);
+    spit(folder, "a file");
+    fs::rename(folder, s.path + "/x");
+    fs::create_symlink(s.path + "/x", folder);
+    EXPECT_THROW(io::AtomicFolder(name, io::Existing::replace, letters()), UsageError) << place;
+    EXPECT_EQ(slurp(s.path + "/x"), "a file");
+    fs::remove(folder);
+    fs::remove(s.path + "/x");
+  }
+}
+
+// What came to be in the meantime is as precious as what was there before; and so is the work.
+TEST(AtomicFolder, WhatAppearedMeanwhileStays) {
+  for (const auto existing : {io::Existing::refuse, io::Existing::replace}) {
+    Scratch s;
+    const auto name = s.path + "/set";
+    {
+      io::AtomicFolder folder(name, existing, letters());
+      spit(folder.path() + "/x", "work");
+      fs::create_directory(name);
+      spit(name + "/thesis.tex", "years");
+      EXPECT_THROW(folder.publish(), UsageError);
+    }
+    EXPECT_EQ(slurp(name + "/thesis.tex"), "years");
+    EXPECT_EQ(slurp(name + ".partial/x"), "work");
+  }
 }
 
 TEST(AtomicFolder, StalePartialsGo) {

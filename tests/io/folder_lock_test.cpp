@@ -24,6 +24,9 @@ using trainyard::base::UsageError;
 
 namespace {
 
+const trainyard::base::Owned anything{"a folder", [](const std::string&) { return std::string(); }};
+
+
 std::string refusal(const std::string& folder) {
   try {
     io::FolderLock lock(folder, "wait");
@@ -99,15 +102,15 @@ TEST(FolderLock, AFolderUnderConstructionHasOneWriter) {
   Scratch s;
   const auto name = s.path + "/set";
   {
-    io::AtomicFolder first(name, io::Existing::refuse);
+    io::AtomicFolder first(name, io::Existing::refuse, anything);
     spit(first.path() + "/x", "1");
-    EXPECT_THROW(io::AtomicFolder(name, io::Existing::replace), EnvironmentError);
+    EXPECT_THROW(io::AtomicFolder(name, io::Existing::replace, anything), EnvironmentError);
     EXPECT_EQ(slurp(name + ".partial/x"), "1") << "the second writer removed what the first one wrote";
     first.publish();
   }
   EXPECT_EQ(std::distance(fs::directory_iterator(name), {}), 1) << "the lock stays in what was published";
   // Whoever publishes first wins; the other was told to refuse.
-  io::AtomicFolder late(s.path + "/other", io::Existing::refuse);
+  io::AtomicFolder late(s.path + "/other", io::Existing::refuse, anything);
   fs::create_directory(s.path + "/other");
   EXPECT_THROW(late.publish(), UsageError);
 }
@@ -121,11 +124,11 @@ TEST(AtomicFolder, AnInterruptedReplacementIsUndone) {
     fs::create_directory(name + ".partial");
   };
   interrupt();
-  EXPECT_THROW(io::AtomicFolder(name, io::Existing::refuse), UsageError);
+  EXPECT_THROW(io::AtomicFolder(name, io::Existing::refuse, anything), UsageError);
   EXPECT_EQ(slurp(name + "/old"), "1");
   fs::remove_all(name);
   interrupt();
-  { io::AtomicFolder unfinished(name, io::Existing::replace); }
+  { io::AtomicFolder unfinished(name, io::Existing::replace, anything); }
   EXPECT_EQ(slurp(name + "/old"), "1");
   fs::remove_all(name);
   interrupt();

@@ -12,7 +12,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <thread>
 #include <unistd.h>
 
@@ -22,7 +21,7 @@ using namespace trainyard;
 
 constexpr const char* examples =
     "  shard-data --input book.txt --split paragraphs --output data\n"
-    "  gunzip -c book.jsonl.gz | shard-data --input - --json-key text --output data-jsonl --rejects rejects.tsv\n";
+    "  shard-data --input book.jsonl.gz --json-key text --output data-jsonl --rejects rejects.tsv\n";
 
 struct Settings {
   std::vector<std::string> inputs;
@@ -67,7 +66,7 @@ data::TextSplit split_of(const std::string& name) {
 }
 
 void add_options(CLI::App& app, Settings& s) {
-  app.add_option("--input", s.inputs, "text or .jsonl files; - is standard input, @FILE a list of paths")->group("Input")->required()->type_name("FILE");
+  app.add_option("--input", s.inputs, "text or .jsonl files, .gz and .zst too; - is standard input, @FILE a list")->group("Input")->required()->type_name("FILE");
   app.add_option("--json-key", s.json_key, "key of the text in JSON lines [text]")->group("Input");
   app.add_option("--split", s.split, "plain text into documents: whole (one a file), lines (not blank), paragraphs [whole]")->group("Input");
   app.add_option("--max-document", s.largest, "largest document; longer text is cut there, a longer JSON line refused [16MiB]")->group("Input");
@@ -77,7 +76,7 @@ void add_options(CLI::App& app, Settings& s) {
   app.add_option("--tokenizer", s.tokenizer, "bytes, or the path of a SentencePiece model [bytes]")->group("Output");
   app.add_option("--shard-tokens", s.shard_tokens, "tokens of a shard [67108864]")->group("Output");
   app.add_option("--validation", s.validation, "share of documents for validation, by hash [0.01]")->group("Output");
-  app.add_flag("--force", s.force, "replace an existing set")->group("Output");
+  app.add_flag("--force", s.force, "replace a shard set that this program wrote, and nothing else")->group("Output");
   app.add_flag("--json", s.json, "print the summary as JSON")->group("Output");
   app.add_flag("--dry-run", s.dry_run, "read and count everything, write nothing")->group("Output");
   app.add_option("--threads", s.threads, "tokenizing threads; 0: all cores; the output does not depend on it [0]")->group("Output");
@@ -101,32 +100,47 @@ data::BuildOptions options_of(const Settings& s) {
   return o;
 }
 
+void print_json(const Settings& s, const data::BuildResult& r, double seconds) {
+  auto refusals = nlohmann::ordered_json::array();
+  for (const auto& refusal : r.first_refusals) refusals.push_back({{"source", refusal.source}, {"line", refusal.line}, {"reason", refusal.reason}});
+  const nlohmann::ordered_json j{{"output", s.output}, {"documents", r.documents}, {"rejected", r.rejected}, {"first_refusals", refusals}, {"text_bytes", r.text_bytes},
+                                 {"train", {{"tokens", r.train_tokens}, {"shards", r.train_shards}}}, {"validation", {{"tokens", r.validation_tokens}, {"shards", r.validation_shards}}},
+                                 {"seconds", seconds}};
+  tools::print(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");   // a path need not be UTF-8
+}
+
+// What a newcomer would otherwise find out later: what was refused and why, and that nothing can be validated on.
+void print_findings(const Settings& s, const data::BuildResult& r) {
+  for (const auto& refusal : r.first_refusals) fmt::print(stderr, "shard-data: refused: {}\n", data::text_of(refusal));
+  if (const auto more = r.rejected - static_cast<std::int64_t>(r.first_refusals.size()); more > 0)
+    fmt::print(stderr, "shard-data: {} more refused; {}\n", more, s.rejects.empty() ? "--rejects FILE lists all" : fmt::format("{} lists all", data::source_name(s.rejects)));
+  if (r.validation_tokens == 0 && s.validation > 0)
+    fmt::print(stderr, "shard-data: warning: there is no validation split: none of {} documents was chosen, so train --validate-every has nothing to read\n  try: {}\n", r.documents,
+               s.split == "whole" && r.documents < 100 ? "--split paragraphs makes more documents of a text; --validation 0.1 chooses more of them" : "--validation 0.1 chooses more documents");
+}
+
 void print_summary(const Settings& s, const data::BuildResult& r, double seconds) {
-  if (s.json) {
-    const nlohmann::ordered_json j{{"output", s.output}, {"documents", r.documents}, {"rejected", r.rejected}, {"text_bytes", r.text_bytes},
-                                   {"train", {{"tokens", r.train_tokens}, {"shards", r.train_shards}}}, {"validation", {{"tokens", r.validation_tokens}, {"shards", r.validation_shards}}},
-                                   {"seconds", seconds}};
-    fmt::print("{}\n", j.dump());
-    return;
-  }
-  fmt::print("{}\n", s.output);
+  print_findings(s, r);
+  if (s.json) return print_json(s, r, seconds);
+  tools::print(s.output + "\n");
   fmt::print(stderr, "shard-data: {} documents, {} of text in {} ({:.1f} MB/s); {} refused\n", r.documents, tools::size_text(r.text_bytes), tools::duration_text(seconds),
              static_cast<double>(r.text_bytes) / 1e6 / std::max(seconds, 1e-9), r.rejected);
   fmt::print(stderr, "shard-data: train {} tokens in {} shards, validation {} tokens in {} shards{}\n", r.train_tokens, r.train_shards, r.validation_tokens, r.validation_shards,
              s.dry_run ? " (nothing was written)" : "");
 }
 
-// The rejects file is written anew: never over an input, and over another file only with --force.
-void refuse_precious_rejects(const Settings& s, const data::DocumentSource& source) {
-  if (s.rejects.empty() || !std::filesystem::is_regular_file(s.rejects)) return;
-  std::error_code error;
-  for (const auto& input : source.inputs())
-    if (input != "-" && std::filesystem::equivalent(input, s.rejects, error)) throw base::UsageError(fmt::format("--rejects {} is an input", s.rejects), "name another file");
-  if (!s.force) throw base::UsageError(fmt::format("--rejects {} exists already", s.rejects), "name another file, or --force to replace it");
+// Read, and not among the documents: lists of inputs, and the tokenizer's model.
+std::vector<std::string> other_inputs(const Settings& s) {
+  std::vector<std::string> out;
+  for (const auto& input : s.inputs)
+    if (input.size() > 1 && input[0] == '@') out.push_back(input.substr(1));
+  if (s.tokenizer != "bytes") out.push_back(s.tokenizer);
+  return out;
 }
 
 base::ExitCode run(const Settings& s) {
-  const auto options = options_of(s);
+  auto options = options_of(s);
+  options.precious = other_inputs(s);
   const auto tokenizer = data::make_tokenizer(s.tokenizer);
   const auto poll = [] {
     if (stop_signal != 0) throw Stopped();
@@ -134,7 +148,6 @@ base::ExitCode run(const Settings& s) {
   data::SourceOptions source_options{s.json_key, split_of(s.split), tools::parse_size(s.largest, "--max-document"), poll};
   if (source_options.largest_document < 16) throw base::UsageError(fmt::format("--max-document {} is below 16 bytes", s.largest), "16MiB is the default");
   data::DocumentSource source(s.inputs, source_options);
-  refuse_precious_rejects(s, source);
   tools::Progress progress("shard-data", tools::progress_mode(s.progress));
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };

@@ -1,0 +1,66 @@
+// Holds a path to the rule.
+#include "libtrain/base/owned.h"
+
+#include "libtrain/base/error.h"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace trainyard::base {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Is `inner` the folder or file `outer`, or below it? Both absolute and without dots.
+bool within(const fs::path& inner, const fs::path& outer) {
+  const auto [a, b] = std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());
+  return a == outer.end();
+}
+
+// By name as well as by what links lead to: an input may be a link inside the folder, or be reached through one.
+bool holds(const fs::path& outer, const fs::path& inner) {
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(inner, error))) return false;
+  const auto real_outer = fs::weakly_canonical(outer, error), real_inner = fs::weakly_canonical(inner, error);
+  if (!error && within(real_inner, real_outer)) return true;
+  const auto place = fs::weakly_canonical(fs::absolute(inner, error).parent_path(), error);   // of the name itself
+  if (!error && within(place / inner.filename(), real_outer)) return true;
+  return fs::equivalent(outer, inner, error);   // a hard link
+}
+
+}  // namespace
+
+void require_own(const std::string& path, const Owned& own) {
+  std::error_code error;
+  const auto status = fs::symlink_status(path, error);
+  if (status.type() == fs::file_type::not_found) return;
+  const auto refuse = [&](const std::string& why) {
+    throw UsageError(fmt::format("{} is not replaced: it {}", path, why), fmt::format("give another place, or remove it yourself; only {} that this program wrote is replaced", own.kind));
+  };
+  if (fs::is_symlink(status)) refuse("is a symbolic link");
+  for (const auto& precious : own.precious)
+    if (holds(path, precious)) refuse(fs::equivalent(path, precious, error) ? "is an input" : fmt::format("holds the input {}", precious));
+  const auto here = fs::current_path(error);
+  if (!error && holds(path, here)) refuse("holds the folder that this program was started in");
+  if (const auto foreign = own.foreign(path); !foreign.empty()) refuse(foreign);
+}
+
+std::string first_unknown(const std::string& folder, const std::function<bool(const std::string&, EntryKind)>& known) {
+  std::error_code error;
+  std::vector<std::string> unknown;
+  fs::recursive_directory_iterator it(folder, error), end;
+  for (; !error && it != end; it.increment(error)) {
+    const auto relative = it->path().lexically_relative(folder).generic_string();
+    const auto type = it->symlink_status(error).type();
+    const bool file = type == fs::file_type::regular;
+    if ((!file && type != fs::file_type::directory) || !known(relative, file ? EntryKind::file : EntryKind::folder)) {
+      unknown.push_back(relative);
+      it.disable_recursion_pending();
+    }
+  }
+  if (error) throw InputError(fmt::format("cannot list {}: {}", folder, error.message()), "check its permissions");
+  return unknown.empty() ? "" : *std::min_element(unknown.begin(), unknown.end());
+}
+
+}  // namespace trainyard::base

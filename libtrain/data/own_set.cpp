@@ -1,0 +1,86 @@
+// Recognises shard sets by index and names.
+#include "libtrain/data/own_set.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/data/shard_set.h"
+#include "libtrain/io/atomic_file.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <sstream>
+#include <string_view>
+
+namespace trainyard::data {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// train/shard-00000.h5 and the like.
+bool is_shard_name(std::string_view name) {
+  constexpr std::string_view shard = "/shard-", end = ".h5";
+  const auto at = name.find(shard);
+  if (at == name.npos || (name.substr(0, at) != "train" && name.substr(0, at) != "validation") || !name.ends_with(end)) return false;
+  const auto first = at + shard.size(), last = name.size() - end.size();
+  return last >= first + 5 && std::all_of(name.begin() + static_cast<std::ptrdiff_t>(first), name.begin() + static_cast<std::ptrdiff_t>(last), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// SOURCE TAB NUMBER TAB REASON
+bool is_refusal(std::string_view line) {
+  const auto first = line.find('\t'), second = first == line.npos ? first : line.find('\t', first + 1);
+  if (second == line.npos || first == 0 || second == first + 1 || second + 1 == line.size()) return false;
+  return line.substr(first + 1, second - first - 1).find_first_not_of("0123456789") == line.npos;
+}
+
+bool is_split(const std::string& name) { return name == "train" || name == "validation"; }
+
+// Of a set whose index is not written yet.
+std::string foreign_in_unfinished(const std::string& folder) {
+  const auto unknown = base::first_unknown(folder, [](const std::string& name, base::EntryKind kind) {
+    if (kind == base::EntryKind::folder) return is_split(name);
+    return name == io::lock_name || name == "index.json.partial" || name == tokenizer_file || name == tokenizer_file + std::string(io::partial_suffix) || is_shard_name(name);
+  });
+  return unknown.empty() ? "" : fmt::format("holds {}, which is of no shard set", unknown);
+}
+
+std::string foreign_in_set(const std::string& folder) {
+  SetIndex index;
+  try {
+    index = index_from_json(nlohmann::json::parse(io::read_file(folder + "/index.json")), "index.json");
+  } catch (const std::exception& e) {
+    return fmt::format("holds an index.json that is none of a shard set ({})", e.what());
+  }
+  std::set<std::string> files{"index.json", io::lock_name};
+  if (index.tokenizer_source == tokenizer_file) files.insert(tokenizer_file);
+  for (const auto* split : {&index.train, &index.validation})
+    for (const auto& shard : *split)
+      if (is_shard_name(shard.file)) files.insert(shard.file);
+  const auto unknown = base::first_unknown(folder, [&](const std::string& name, base::EntryKind kind) { return kind == base::EntryKind::folder ? is_split(name) : files.contains(name); });
+  return unknown.empty() ? "" : fmt::format("holds {}, which its index.json does not name", unknown);
+}
+
+std::string foreign_in(const std::string& folder) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) return "is no folder";
+  if (fs::is_empty(folder, error)) return "";
+  if (io::file_size(folder + "/index.json") >= 0) return foreign_in_set(folder);
+  if (io::file_size(folder + "/" + io::lock_name) >= 0) return foreign_in_unfinished(folder);
+  return "holds files but no index.json of a shard set";
+}
+
+}  // namespace
+
+base::Owned own_shard_sets(std::vector<std::string> precious) { return {"a shard set", foreign_in, std::move(precious)}; }
+
+base::Owned own_reject_lists(std::vector<std::string> precious) {
+  const auto foreign = [](const std::string& path) -> std::string {
+    std::istringstream lines(io::read_file(path, std::int64_t{1} << 34));
+    for (std::string line; std::getline(lines, line);)
+      if (!is_refusal(line)) return "is no list of refused documents";
+    return "";
+  };
+  return {"a list of refused documents", foreign, std::move(precious)};
+}
+
+}  // namespace trainyard::data

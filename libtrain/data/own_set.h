@@ -1,0 +1,20 @@
+// Which folders are shard sets of this program's making, so that they may be replaced.
+#pragma once
+
+#include "libtrain/base/owned.h"
+
+#include <string>
+#include <vector>
+
+namespace trainyard::data {
+
+inline constexpr const char* tokenizer_file = "tokenizer.model";   // of a set, when its tokenizer is not "bytes"
+
+// A set with an index.json of our format and no file but those it names, or an unfinished one (io::lock_name) that holds nothing but names of ours. A set that
+// somebody else made, without an index, is never ours. `precious`: inputs.
+base::Owned own_shard_sets(std::vector<std::string> precious);
+
+// A list of refused documents (SOURCE TAB LINE TAB REASON in each line), empty or not.
+base::Owned own_reject_lists(std::vector<std::string> precious);
+
+}  // namespace trainyard::data

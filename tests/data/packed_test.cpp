@@ -1,0 +1,148 @@
+// Packed inputs: gzip and zstd by their first bytes, members one after the other, and every cut and every flipped byte refused by name. Byte order marks, names of sources.
+#include "tests/data/sample.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/data/document_source.h"
+#include "libtrain/io/input_stream.h"
+
+#include <sys/stat.h>
+#include <thread>
+
+using namespace sample;
+
+namespace {
+
+std::string unpacked(const std::string& path, std::size_t step = 1000) {
+  trainyard::io::InputStream in(path, {});
+  std::string out, buffer(step, '\0');
+  while (const auto n = in.read(buffer.data(), buffer.size())) out.append(buffer, 0, n);
+  EXPECT_EQ(in.read(buffer.data(), buffer.size()), 0u);   // the end stays the end
+  return out;
+}
+
+std::string refusal(const std::string& path) {
+  try {
+    unpacked(path);
+    return "";
+  } catch (const base::InputError& e) {
+    EXPECT_FALSE(e.hint().empty());
+    return e.what();
+  }
+}
+
+class Packed : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::uint32_t x = 1;
+    for (int i = 0; i < 20000; ++i) text += fmt::format("line {} {}\n", i, (x = x * 1664525u + 1013904223u) >> 12);
+    for (int i = 0; i < 3000; ++i) text += "again and again ";
+    spit(scratch.path + "/text", text);
+  }
+  // The program's output, "" and a skipped test where it is not installed.
+  std::string pack(const std::string& command) {
+    const auto out = scratch.path + "/packed";
+    if (std::system(fmt::format("cd {} && {} <text >packed 2>/dev/null", scratch.path, command).c_str()) != 0) return "";
+    return slurp(out);
+  }
+  std::string file(const std::string& name, const std::string& content) {
+    spit(scratch.path + "/" + name, content);
+    return scratch.path + "/" + name;
+  }
+  void expect_all_of(const std::string& packed, const std::string& kind) {
+    for (const std::size_t step : {1, 7, 4096, 1 << 20}) {
+      if (step == 1 && text.size() > 1000000) continue;
+      EXPECT_EQ(unpacked(file("x", packed), step), text) << kind << " in steps of " << step;
+    }
+    EXPECT_EQ(unpacked(file("x", packed + packed)), text + text) << kind << " twice";
+    int cuts = 0;
+    for (std::size_t n = 5; n < packed.size(); n += packed.size() / 61 + 1, ++cuts) EXPECT_NE(refusal(file("cut", packed.substr(0, n))).find("cut is cut off: its " + kind), std::string::npos) << n;
+    EXPECT_NE(refusal(file("cut", packed.substr(0, packed.size() - 1))).find("is cut off"), std::string::npos);
+    EXPECT_NE(refusal(file("cut", packed + packed.substr(0, packed.size() / 2))).find("is cut off"), std::string::npos);
+    EXPECT_GT(cuts, 40);
+    EXPECT_NE(refusal(file("more", packed + "and more")).find("more is damaged"), std::string::npos) << kind;
+    auto bad = packed;
+    bad[bad.size() / 2] = static_cast<char>(bad[bad.size() / 2] ^ 0x10);
+    EXPECT_NE(refusal(file("bad", bad)), "") << kind;
+  }
+  Scratch scratch;
+  std::string text;
+};
+
+struct Read {
+  std::vector<std::string> documents, refusals;
+};
+
+Read read(const std::vector<std::string>& inputs, data::SourceOptions options = {}) {
+  Read out;
+  data::DocumentSource source(inputs, options);
+  source.read([&](std::string&& t) { return out.documents.push_back(t), true; }, [&](const data::Refusal& r) { out.refusals.push_back(fmt::format("{}:{}: {}", fs::path(r.source).filename().string(), r.line, r.reason)); });
+  return out;
+}
+
+using Strings = std::vector<std::string>;
+const std::string mark = "\xEF\xBB\xBF";
+
+}  // namespace
+
+TEST_F(Packed, Gzip) {
+  const auto packed = pack("gzip -n");
+  ASSERT_FALSE(packed.empty());
+  expect_all_of(packed, "gzip");
+  EXPECT_EQ(unpacked(file("padded", packed + std::string(600000, '\0'))), text);   // of a tape
+  EXPECT_NE(refusal(file("padded", packed + std::string(10, '\0') + packed)).find("something follows its end"), std::string::npos);
+}
+
+TEST_F(Packed, Zstd) {
+  const auto packed = pack("zstd -q --check");
+  if (packed.empty()) GTEST_SKIP() << "zstd is not installed";
+  expect_all_of(packed, "zstd");
+  EXPECT_EQ(unpacked(file("skippable", std::string("\x50\x2a\x4d\x18\x02\0\0\0ab", 10) + packed)), text);
+}
+
+TEST_F(Packed, WhatOnlyBeginsAlikeIsPlain) {
+  for (const std::string plain : {"\x1f", "\x28\xb5", "(", "P", "P*M", "", "plain text"}) EXPECT_EQ(unpacked(file("plain", plain)), plain);
+}
+
+TEST_F(Packed, NamesSayWhatIsInsideBytesSayHowItIsPacked) {
+  spit(scratch.path + "/text", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
+  const auto packed = pack("gzip");
+  for (const char* name : {"a.jsonl.gz", "a.jsonl", "a.json.zst"}) EXPECT_EQ(read({file(name, packed)}).documents, (Strings{"one", "two"})) << name;
+  EXPECT_EQ(read({file("a.gz", packed)}).documents.size(), 1u);   // plain text
+  data::DocumentSource source({file("a.jsonl.gz", packed)}, {});
+  EXPECT_EQ(source.total_bytes(), static_cast<std::int64_t>(packed.size()));
+  source.read([](std::string&&) { return true; }, [](const data::Refusal&) {});
+  EXPECT_EQ(source.bytes_read(), source.total_bytes());
+}
+
+TEST_F(Packed, APipeTellsByItsFirstByte) {
+  const auto path = scratch.path + "/pipe";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  for (const auto& head : {std::string(), mark}) {
+    std::thread writer([&] { spit(path, head + "{\"text\": \"one\"}\n" + head + "{\"text\": \"two\"}\n"); });
+    EXPECT_EQ(read({path}).documents, (Strings{"one", "two"}));
+    writer.join();
+  }
+}
+
+TEST_F(Packed, AByteOrderMarkIsNoText) {
+  EXPECT_EQ(read({file("a.jsonl", mark + "{\"text\": \"one\"}\n" + mark + "{\"text\": \"two\"}\n")}).documents, (Strings{"one", "two"}));
+  EXPECT_EQ(read({file("a.txt", mark + "plain")}).documents, (Strings{"plain"}));
+  EXPECT_EQ(read({file("a.txt", mark)}).refusals, (Strings{"a.txt:1: empty document"}));
+  EXPECT_EQ(read({file("a.txt", "in " + mark + "side")}).documents, (Strings{"in " + mark + "side"}));
+  EXPECT_EQ(read({file("a.txt", mark.substr(0, 2))}).refusals, (Strings{"a.txt:1: invalid UTF-8"}));
+}
+
+TEST_F(Packed, NamesOfSourcesAreOneField) {
+  EXPECT_EQ(data::source_name("plain/caf\xC3\xA9.txt"), "plain/caf\xC3\xA9.txt");
+  EXPECT_EQ(data::source_name("a\tb\nc\rd\\e\x1b[31m"), "a\\tb\\nc\\rd\\\\e\\x1b[31m");
+  EXPECT_EQ(data::source_name("\xC2\x9B" "31m \x7f"), "\\xc2\\x9b31m \\x7f");
+  EXPECT_EQ(data::source_name("\xFF\xC3\xA9"), "\\xff\\xc3\\xa9");
+  EXPECT_EQ(read({file("a\tb\nc.txt", "")}).refusals, (Strings{"a\\tb\\nc.txt:1: empty document"}));
+}
+
+TEST_F(Packed, WhatIsNoInputIsRefused) {
+  EXPECT_NE(refusal("/dev/zero").find("/dev/zero is a device"), std::string::npos);
+  EXPECT_NE(refusal("/dev/null").find("/dev/null is a device"), std::string::npos);
+  EXPECT_NE(refusal(scratch.path).find("is a folder"), std::string::npos);
+  EXPECT_NE(refusal(scratch.path + "/absent").find("cannot read"), std::string::npos);
+}
