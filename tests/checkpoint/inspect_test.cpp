@@ -163,6 +163,22 @@ TEST_F(Inspect, ShowsWhatARunHasAbandoned) {
   EXPECT_NE(run(run_folder).out.find("is its disk mounted?"), std::string::npos);
 }
 
+TEST_F(Inspect, TheDescriptionOfAModel) {
+  spit(scratch.path + "/my.toml", "layers = 3\nhidden = 32\nheads = 4\nkv-heads = 2\nffn = 96\ncontext = 40\n");
+  const auto text = run(scratch.path + "/my.toml");
+  EXPECT_EQ(text.code, 0) << text.err;
+  for (const char* part : {"layers", "that of the shards", "parameters with byte tokens"}) EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
+  const auto j = nlohmann::json::parse(run("--json " + scratch.path + "/my.toml").out);
+  EXPECT_EQ(j["kind"], "model");
+  EXPECT_TRUE(j["parameters"].is_null());
+  spit(scratch.path + "/settings.toml", "steps = 5\n");
+  const auto settings = run(scratch.path + "/settings.toml");
+  EXPECT_EQ(settings.code, 3);
+  EXPECT_NE(settings.err.find("train --config"), std::string::npos) << settings.err;
+  spit(scratch.path + "/wrong.toml", "hidden = 33\nheads = 4\nkv-heads = 4\n");
+  EXPECT_EQ(run(scratch.path + "/wrong.toml").code, 3);
+}
+
 TEST_F(Inspect, RefusesOtherThings) {
   fs::create_directory(scratch.path + "/empty");
   spit(scratch.path + "/text.txt", "hello");
@@ -176,6 +192,7 @@ TEST_F(Inspect, RefusesOtherThings) {
     EXPECT_EQ(refused.code, 3) << path;
     EXPECT_NE(refused.err.find("try:"), std::string::npos) << path << refused.err;
   }
+  EXPECT_NE(run(scratch.path + "/text.txt").err.find("is nothing that these programs make or read"), std::string::npos);
   EXPECT_EQ(run("").code, 2);
   EXPECT_EQ(run("--frobnicate x").code, 2);
   EXPECT_EQ(run("--help").code, 0);

@@ -3,7 +3,9 @@
 #include "libtrain/checkpoint/finder.h"
 #include "tools/inspect/report.h"
 
+#include <cctype>
 #include <filesystem>
+#include <fstream>
 
 namespace trainyard::inspect {
 
@@ -20,6 +22,18 @@ bool holds_shards(const fs::path& folder) {
   return false;
 }
 
+// Plans and profiles are JSON objects, whatever they are called. What is no file, or cannot be opened, is for their reader to name.
+bool looks_like_json(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return true;
+  std::ifstream in(path, std::ios::binary);
+  char first = '{';
+  for (int skipped = 0; skipped < 4096 && in.get(first) && std::isspace(static_cast<unsigned char>(first)) != 0;) ++skipped;
+  return first == '{' || first == '[';
+}
+
+constexpr const char* kinds = "give a run, a checkpoint, a shard set or one shard, a metrics file, a plan, a profile, or the TOML file of a model";
+
 }  // namespace
 
 Report report_on(const std::string& path, const Options& options) {
@@ -32,8 +46,9 @@ Report report_on(const std::string& path, const Options& options) {
     if (p.filename() == "index.json") return shards_report(parent, options);
     if (p.filename() == "metrics.jsonl") return run_report(parent, options);
     if (p.extension() == ".jsonl") return metrics_report(path, options);   // set aside, or copied
-    if (p.extension() == ".h5")
-      throw base::InputError(fmt::format("{} is one file of a checkpoint or shard set", path), fmt::format("inspect its folder: inspect {}", parent));
+    if (p.extension() == ".h5") return hdf5_report(path, options);
+    if (p.extension() == ".toml") return model_report(path);
+    if (!looks_like_json(p)) throw base::InputError(fmt::format("{} is nothing that these programs make or read", path), kinds);
     return plan_report(path);
   }
   if (fs::exists(p / "manifest.json", error) || fs::exists(p / "rank-00000.h5", error) || path.ends_with(".partial")) return checkpoint_report(path, options);
@@ -41,9 +56,9 @@ Report report_on(const std::string& path, const Options& options) {
   if (fs::exists(p / "metrics.jsonl", error) || fs::is_directory(p / "checkpoints", error)) return run_report(path, options);
   if (!checkpoint::list(path).empty() || !checkpoint::list_abandoned(path).empty()) return checkpoints_report(path, options);
   if (holds_shards(p)) return shards_report(path, options);
-  if (fs::is_empty(p, error)) throw base::InputError(fmt::format("{} is an empty folder", path), "give a checkpoint, a run, a shard set or a plan");
+  if (fs::is_empty(p, error)) throw base::InputError(fmt::format("{} is an empty folder", path), kinds);
   throw base::InputError(fmt::format("{} holds neither manifest.json (a checkpoint), index.json (shards), nor metrics.jsonl or checkpoints/ (a run)", path),
-                         "give a checkpoint, a run, a shard set or a plan");
+                         kinds);
 }
 
 }  // namespace trainyard::inspect

@@ -16,7 +16,7 @@ struct Options {
 };
 
 struct Report {
-  nlohmann::json json;   // "kind": checkpoint, run, checkpoints, metrics, shards, plan, profile
+  nlohmann::json json;   // "kind": checkpoint, run, checkpoints, metrics, shards, shard, model, plan, profile
   std::string text;
 };
 
@@ -27,6 +27,8 @@ Report run_report(const std::string& folder, const Options& options);           
 Report metrics_report(const std::string& file, const Options& options);         // a metrics file anywhere
 Report shards_report(const std::string& folder, const Options& options);        // index.json and shards
 Report plan_report(const std::string& file);                           // plan.json, profile.json
+Report hdf5_report(const std::string& file, const Options& options);            // one shard of a set
+Report model_report(const std::string& file);                                   // the TOML file of a model
 
 // Finds out what the path is.
 Report report_on(const std::string& path, const Options& options);
