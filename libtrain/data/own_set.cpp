@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/data/shard_set.h"
 #include "libtrain/io/atomic_file.h"
+#include "libtrain/io/folder_lock.h"
 
 #include <algorithm>
 #include <filesystem>
