@@ -47,7 +47,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("resume", c.resume, "Keeping", "auto: the newest whole checkpoint of the run; never; or a path");
   v("init-from", c.init_from, "Keeping", "checkpoint whose weights start a new run");
   v("change", c.change, "Keeping", "identity fields that a resume may change, comma-separated");
-  v("stop-after", c.stop_after, "Keeping", "stop with a checkpoint and exit 75 after this step; 0: never");
+  v("stop-after", c.stop_after, "Keeping", "stop with a checkpoint and exit 75 after this step of the run; 0: never");
   v("validate-every", c.validate_every, "Keeping", "steps between validation losses; 0: never");
   v("validation-sequences", c.validation_sequences, "Keeping", "sequences of a validation");
   v("save-throttle", c.save_throttle, "Keeping", "bytes a second of background writing; 0: no limit");
