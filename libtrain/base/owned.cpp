@@ -2,9 +2,12 @@
 #include "libtrain/base/owned.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
+#include "libtrain/base/read_file.h"
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 namespace trainyard::base {
 
@@ -54,6 +57,7 @@ std::string first_unknown(const std::string& folder, const std::function<bool(co
     const auto relative = it->path().lexically_relative(folder).generic_string();
     const auto type = it->symlink_status(error).type();
     const bool file = type == fs::file_type::regular;
+    if (file && it->path().filename().string().starts_with(".nfs")) continue;
     if ((!file && type != fs::file_type::directory) || !known(relative, file ? EntryKind::file : EntryKind::folder)) {
       unknown.push_back(relative);
       it.disable_recursion_pending();
@@ -61,6 +65,24 @@ std::string first_unknown(const std::string& folder, const std::function<bool(co
   }
   if (error) throw InputError(fmt::format("cannot list {}: {}", folder, error.message()), "check its permissions");
   return unknown.empty() ? "" : *std::min_element(unknown.begin(), unknown.end());
+}
+
+Owned own_json_files(std::string kind, std::string format, std::vector<std::string> precious) {
+  auto foreign = [kind, format = std::move(format)](const std::string& path) -> std::string {
+    const auto no = fmt::format("is not {}", kind);
+    std::error_code error;
+    if (!fs::is_regular_file(path, error)) return no;
+    try {
+      const auto text = read_file(path, largest_description);
+      if (text.empty()) return "";
+      const auto json = parse_json(text, path);
+      const auto found = json.is_object() ? json.find("format") : json.end();
+      return found != json.end() && found->is_string() && found->get<std::string>().starts_with(format) ? "" : no;
+    } catch (const InputError&) {
+      return no;
+    }
+  };
+  return {std::move(kind), std::move(foreign), std::move(precious)};
 }
 
 }  // namespace trainyard::base

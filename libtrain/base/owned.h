@@ -19,8 +19,11 @@ struct Owned {
 void require_own(const std::string& path, const Owned& own);
 
 // The first regular file or folder below `folder` that `known` (path relative to the folder, with '/') does not know; anything that is neither, a symbolic link among
-// them, is never known. "" when there is none. InputError when the folder cannot be read.
+// them, is never known. Names that NFS gives to files which were removed while open (.nfs...) are passed over. "" when there is none. InputError when the folder cannot be read.
 enum class EntryKind { file, folder };
 std::string first_unknown(const std::string& folder, const std::function<bool(const std::string& relative, EntryKind kind)>& known);
+
+// Files of JSON whose "format" begins with `format` ("trainyard.plan/"), and empty ones.
+Owned own_json_files(std::string kind, std::string format, std::vector<std::string> precious = {});
 
 }  // namespace trainyard::base

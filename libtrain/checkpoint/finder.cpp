@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
+#include "libtrain/checkpoint/own_files.h"
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/io/atomic_file.h"
 
@@ -94,7 +95,7 @@ Found find_latest_whole(const std::string& folder, Verify verify, const std::vec
 }
 
 void remove_stale_partials(const std::string& folder) {
-  for (const auto& name : io::remove_stale_partials(folder)) base::log_info("removed {}/{}, left by an interrupted writer", folder, name);
+  for (const auto& name : io::remove_stale_partials(folder, is_unfinished_name, own_checkpoints())) base::log_info("removed {}/{}, left by an interrupted writer", folder, name);
 }
 
 }  // namespace trainyard::checkpoint

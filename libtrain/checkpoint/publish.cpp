@@ -3,6 +3,7 @@
 #include "libtrain/base/log.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/manifest.h"
+#include "libtrain/checkpoint/own_files.h"
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/checkpoint/view.h"
 #include "libtrain/io/atomic_file.h"
@@ -65,6 +66,16 @@ void write_manifest(const std::string& partial, const RunState& state, int ranks
   io::sync_folder(partial);
 }
 
+// What is replaced is of our writing: a checkpoint into which somebody put something gets another name.
+void keep_foreign(const std::string& folder, std::int64_t step) {
+  const auto path = folder + "/" + step_name(step);
+  try {
+    base::require_own(path, own_checkpoints());
+  } catch (const base::UsageError& e) {
+    base::log_warning("{}; it is {} now", e.what(), set_aside({step, path, {}}));
+  }
+}
+
 void remove_oldest(const std::string& folder, std::int64_t published, int keep) {
   if (keep < 1) return;
   auto whole = list(folder);   // newest first
@@ -72,7 +83,12 @@ void remove_oldest(const std::string& folder, std::int64_t published, int keep) 
   std::erase_if(whole, [](const Found& f) { return io::file_size(f.path + "/manifest.json") < 0; });
   for (auto left = static_cast<int>(whole.size()); left > keep && whole.size() > 1; whole.pop_back()) {
     if (whole.back().step == published) continue;
-    io::remove_tree(whole.back().path);
+    try {
+      base::require_own(whole.back().path, own_checkpoints());
+      io::remove_tree(whole.back().path);
+    } catch (const base::UsageError& e) {   // somebody put something into it
+      base::log_warning("an old checkpoint stays: {}", e.what());
+    }
     --left;
   }
 }
@@ -84,6 +100,7 @@ void publish(const std::string& folder, const RunState& state, int ranks, int ke
   const auto partial = folder + "/" + name + std::string(io::partial_suffix);
   try {
     write_manifest(partial, state, ranks);
+    keep_foreign(folder, state.step);
     io::publish_folder(partial, folder + "/" + name);
   } catch (const fs::filesystem_error& e) {
     discard_partial(folder, state.step);

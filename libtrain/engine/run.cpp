@@ -15,6 +15,7 @@
 #include "libtrain/engine/report.h"
 #include "libtrain/engine/restore.h"
 #include "libtrain/engine/run_folder.h"
+#include "libtrain/engine/run_tokenizer.h"
 #include "libtrain/engine/saver.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/watch.h"
@@ -336,6 +337,7 @@ std::unique_ptr<io::FolderLock> agreed_lock(const RunConfig& config, World& worl
 Start agreed_start(const RunConfig& config, const RunSetup& setup, World& world, tensor::Exec& exec, const std::vector<std::string>& damaged) {
   const auto chosen = nlohmann::json::parse(on_rank_zero(world, exec, [&] {
     const auto s = choose_start(config, setup, world.size, damaged);
+    keep_tokenizer(config.output, config.data, setup.index);
     return nlohmann::json{{"path", base::text_of_path(s.path)}, {"weights_only", s.weights_only}, {"step", s.step}, {"samples_seen", s.samples_seen}, {"tokens_seen", s.tokens_seen}}.dump();
   }));
   return {base::path_of_text(chosen["path"].get<std::string>()), chosen["weights_only"], chosen["step"], chosen["samples_seen"], chosen["tokens_seen"]};

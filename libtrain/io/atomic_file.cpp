@@ -83,7 +83,7 @@ void remove_all(const std::string& path) {
 
 void write_file(const std::string& path, std::string_view content) {
   const std::string partial = path + std::string(partial_suffix);
-  Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
   if (file.get() < 0) throw_cannot_write("create", partial, errno);
   const auto give_up = [&](const char* what) {
     const int reason = errno;
@@ -182,14 +182,15 @@ void publish_folder(const std::string& partial, const std::string& final_path) {
   remove_all(old);
 }
 
-std::vector<std::string> remove_stale_partials(const std::string& folder) {
+std::vector<std::string> remove_stale_partials(const std::string& folder, const std::function<bool(std::string_view)>& is_ours, const base::Owned& own) {
   std::vector<std::string> names;
   std::error_code error;
   if (!fs::is_directory(folder, error)) return names;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
-    if (ends_partial(it->path().filename().string())) names.push_back(it->path().filename().string());
+    if (const auto name = it->path().filename().string(); ends_partial(name) && is_ours(name)) names.push_back(name);
   if (error) throw_cannot_read("list", folder, error.value());
   std::sort(names.begin(), names.end());
+  for (const auto& name : names) base::require_own(folder + "/" + name, own);
   std::erase_if(names, [&](const std::string& name) {
     return name.ends_with(replaced_suffix) && give_name_back(folder + "/" + name.substr(0, name.size() - replaced_suffix.size()));
   });

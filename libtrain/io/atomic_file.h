@@ -4,6 +4,7 @@
 #include "libtrain/base/owned.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -44,8 +45,9 @@ void rename_durably(const std::string& from, const std::string& to); // and sync
 // remove_stale_partials and AtomicFolder give it its name back if the writer died just then. Syncs the parent.
 void publish_folder(const std::string& partial, const std::string& final_path);
 
-// Removes every entry of `folder` whose name ends in ".partial", but for what publish_folder has to give back; returns their names. An absent folder is an empty one.
-std::vector<std::string> remove_stale_partials(const std::string& folder);
+// Removes every entry of `folder` whose name ends in ".partial" and which `is_ours` knows, but for what publish_folder has to give back; returns their names. UsageError, and
+// nothing is removed, when one of them is not `own` (base::require_own): somebody else's under a name that a writer would need. An absent folder is an empty one.
+std::vector<std::string> remove_stale_partials(const std::string& folder, const std::function<bool(std::string_view name)>& is_ours, const base::Owned& own);
 
 class FolderLock;
 enum class Existing { refuse, replace };

@@ -53,6 +53,11 @@ if command -v script >/dev/null; then
   script -qec "${g[*]} --prompt cat --tokens 9 --stop-at length >other" typed >/dev/null </dev/null
   grep -Eq '^generate: 9 tokens in [0-9.]+ s \([0-9]+ tokens/s\)' typed || fail "no speed on a terminal: $(cat typed)"
   if grep -q 'tokens/s' other; then fail "the speed is on stdout"; fi
+  # On a terminal no control character comes through, wherever it is from; into a file the text is as the model said it.
+  script -qec "${g[*]} --prompt \$'\\e]0;title\\a\\x9b31m' --tokens 300 --temperature 100 --stop-at length" typed >/dev/null </dev/null
+  sed '1d;$d' typed | tr -d '\r\n\t' | grep -q '[[:cntrl:]]' && fail "a terminal was told something: $(sed '1d;$d' typed | od -c | head -5)"
+  iconv -f UTF-8 -t UTF-8 <typed >/dev/null || fail "a terminal was told something that is no UTF-8"
+  grep -q 'x1b\]0;title' typed || fail "the escape character is not shown: $(od -c typed | head -5)"
 fi
 
 # JSON says the same.
@@ -100,6 +105,7 @@ fi
 
 # SentencePiece: the text is what spm_decode makes of the ids, byte pieces and all.
 if command -v spm_train >/dev/null && command -v spm_decode >/dev/null; then
+  mkdir elsewhere
   for kind in fallback plain; do
     bytes=$([ $kind = fallback ] && echo 'true --vocab_size=320' || echo 'false --vocab_size=60')
     spm_train --input=text.txt --model_prefix=$kind --byte_fallback=$bytes --num_threads=1 >/dev/null 2>log || { cat log; exit 1; }
@@ -118,7 +124,8 @@ if command -v spm_train >/dev/null && command -v spm_decode >/dev/null; then
   refused 3 'CRC32C .* its tokens mean something else' generate --checkpoint spm-fallback --prompt cat --tokenizer bytes
   refused 3 "bytes has 257 tokens, the model's vocabulary 60" "${p[@]}" --prompt cat --tokenizer bytes
   mv plain.model moved.model
-  refused 3 'trained with tokenizer .*plain.model, which is not there' "${p[@]}" --prompt cat
+  mv data-spm-plain spm-plain/tokenizer-*.model elsewhere/
+  refused 3 'trained with tokenizer .*data-spm-plain/tokenizer.model, which is not there' "${p[@]}" --prompt cat
   "${p[@]}" --prompt cat --tokens 3 --tokenizer moved.model >other || fail "--tokenizer with the new place: exit code $?"
   refused 3 'tokenizer missing.model does not exist' "${p[@]}" --prompt cat --tokenizer missing.model
 else

@@ -150,13 +150,28 @@ TEST(AtomicFolder, WhatAppearedMeanwhileStays) {
 
 TEST(AtomicFolder, StalePartialsGo) {
   Scratch s;
+  const auto any = [](std::string_view) { return true; };
+  const trainyard::base::Owned anything{"a folder", [](const std::string&) { return std::string(); }};
   fs::create_directories(s.path + "/a.partial/b");
   spit(s.path + "/c.partial", "x");
   spit(s.path + "/d.partially", "x");
-  EXPECT_EQ(io::remove_stale_partials(s.path), (std::vector<std::string>{"a.partial", "c.partial"}));
+  EXPECT_EQ(io::remove_stale_partials(s.path, any, anything), (std::vector<std::string>{"a.partial", "c.partial"}));
   EXPECT_TRUE(fs::exists(s.path + "/d.partially"));
-  EXPECT_TRUE(io::remove_stale_partials(s.path + "/absent").empty());
+  EXPECT_TRUE(io::remove_stale_partials(s.path + "/absent", any, anything).empty());
   io::remove_tree(s.path + "/d.partially");
   io::remove_tree(s.path + "/d.partially");
   EXPECT_TRUE(fs::is_empty(s.path));
+}
+
+TEST(AtomicFolder, StalePartialsOfOthersStay) {
+  Scratch s;
+  for (const char* name : {"a", "b", "thesis"}) fs::create_directory(s.path + "/" + name + ".partial");
+  spit(s.path + "/thesis.partial/thesis.tex", "years");
+  const auto short_name = [](std::string_view name) { return name.size() == 9; };
+  spit(s.path + "/b.partial/thesis.tex", "years");
+  EXPECT_THROW(io::remove_stale_partials(s.path, short_name, letters()), UsageError);   // a name that is needed
+  EXPECT_TRUE(fs::exists(s.path + "/a.partial")) << "something was removed before everything was looked at";
+  fs::remove_all(s.path + "/b.partial");
+  EXPECT_EQ(io::remove_stale_partials(s.path, short_name, letters()), (std::vector<std::string>{"a.partial"}));
+  EXPECT_EQ(slurp(s.path + "/thesis.partial/thesis.tex"), "years");
 }

@@ -26,7 +26,6 @@ namespace {
 
 const trainyard::base::Owned anything{"a folder", [](const std::string&) { return std::string(); }};
 
-
 std::string refusal(const std::string& folder) {
   try {
     io::FolderLock lock(folder, "wait");
@@ -132,7 +131,7 @@ TEST(AtomicFolder, AnInterruptedReplacementIsUndone) {
   EXPECT_EQ(slurp(name + "/old"), "1");
   fs::remove_all(name);
   interrupt();
-  EXPECT_EQ(io::remove_stale_partials(s.path), (std::vector<std::string>{"set.partial"}));
+  EXPECT_EQ(io::remove_stale_partials(s.path, [](std::string_view) { return true; }, anything), (std::vector<std::string>{"set.partial"}));
   EXPECT_EQ(slurp(name + "/old"), "1");
   EXPECT_EQ(std::distance(fs::directory_iterator(s.path), {}), 1);
 }

@@ -4,6 +4,7 @@
 #include "tools/generate/continuation.h"
 #include "tools/generate/prompt.h"
 #include "tools/generate/text_stream.h"
+#include "tools/generate/tokenizer_place.h"
 #include "tools/generate/utf8.h"
 
 #include <sched.h>
@@ -33,10 +34,10 @@ int own_cores() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
-// --tokenizer, else what the run recorded: its source, or an object that has one.
-std::unique_ptr<data::Tokenizer> tokenizer_for(const Options& options, const checkpoint::RunState& state) {
+// --tokenizer, else the one that the run kept or recorded.
+std::unique_ptr<data::Tokenizer> tokenizer_for(const Options& options, const std::string& folder, const checkpoint::RunState& state) {
   const auto recorded = state.provenance.value("tokenizer", nlohmann::json());
-  const auto known = recorded.is_string() ? recorded.get<std::string>() : recorded.is_object() ? recorded.value("source", "") : "";
+  const auto known = tokenizer_place(folder, state.provenance);
   const auto source = options.tokenizer.empty() ? known : options.tokenizer;
   if (source.empty()) throw base::InputError(options.checkpoint + ": records no tokenizer", "--tokenizer bytes, or --tokenizer PATH.model");
   if (options.tokenizer.empty() && source != "bytes" && !std::filesystem::is_regular_file(source))
@@ -52,7 +53,7 @@ std::unique_ptr<data::Tokenizer> tokenizer_for(const Options& options, const che
   return tokenizer;
 }
 
-// Standard output, written at once. A reader that went away is no error: there is nothing left to do.
+// Standard output, written at once (a terminal gets nothing to obey: tools::print). A reader that went away is no error: there is nothing left to do.
 class Output {
  public:
   void write(std::string_view text) {
@@ -122,7 +123,7 @@ void generate(const Options& options) {
   const auto prompt = read_prompt(options.prompt, options.prompt_file);
   const auto folder = find_checkpoint(options.checkpoint);
   checkpoint::Reader reader(folder);
-  const auto tokenizer = tokenizer_for(options, reader.state());
+  const auto tokenizer = tokenizer_for(options, folder, reader.state());
   auto tokens = prompt_tokens(*tokenizer, prompt, reader.state().model.context);
   LanguageModel model(reader, options.threads > 0 ? options.threads : own_cores());
   const Stopwatch watch;

@@ -2,6 +2,7 @@
 #include "tools/generate/prompt.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/data/document_source.h"
 #include "tools/generate/utf8.h"
 
 #include <algorithm>
@@ -36,7 +37,7 @@ std::string lacking(const data::Tokenizer& tokenizer, std::string_view prompt) {
     std::vector<std::int32_t> tokens;
     tokenizer.encode(prompt.substr(at, head.bytes), tokens);
     if (std::find(tokens.begin(), tokens.end(), tokenizer.unknown()) != tokens.end()) {
-      if (head.kind == Character::whole) return fmt::format("'{}' at byte {} of the prompt", prompt.substr(at, head.bytes), at);
+      if (head.kind == Character::whole) return fmt::format("'{}' at byte {} of the prompt", data::source_name(prompt.substr(at, head.bytes)), at);
       return fmt::format("byte {} of the prompt, 0x{:02x}, which is no UTF-8", at, static_cast<unsigned char>(prompt[at]));
     }
     at += head.bytes;

@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
     plan::predict(plan);
     refuse(plan::memory_problems(plan), base::ExitCode::input_refused);
     const auto json = plan::to_json(plan);
-    if (!o.output.empty() && o.output != "-") tools::write_plan_file(o.output, json, o.force ? tools::Existing::replace : tools::Existing::keep);
+    if (!o.output.empty() && o.output != "-") tools::write_plan_file(o.output, json, o.force ? tools::Existing::replace : tools::Existing::keep, {o.model, o.profile});
     auto text = o.json || o.output == "-" ? json : tools::plan_table(plan);
     if (!o.profile.empty() && text != json) text += times_text(plan, o.profile);
     tools::print(text);

@@ -2,6 +2,7 @@
 #include "tools/partition-model/plan_file.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/owned.h"
 #include "libtrain/base/read_file.h"
 
 #include <fcntl.h>
@@ -18,9 +19,10 @@ std::string read_plan_file(const std::string& path) {
   return base::read_file(path, base::largest_description);
 }
 
-void write_plan_file(const std::string& path, const std::string& text, Existing existing) {
+void write_plan_file(const std::string& path, const std::string& text, Existing existing, std::vector<std::string> inputs) {
   std::error_code ignored;
   if (existing == Existing::keep && std::filesystem::symlink_status(path, ignored).type() > std::filesystem::file_type::none) throw base::UsageError(fmt::format("{} exists", path), "--force replaces it");
+  base::require_own(path, base::own_json_files("a plan", "trainyard.plan/", std::move(inputs)));
   const auto temporary = fmt::format("{}.partial.{}", path, getpid());
   const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file < 0) throw base::EnvironmentError(fmt::format("cannot write {}: {}", path, std::strerror(errno)), "is the folder there, and yours?");

@@ -1,5 +1,6 @@
 // profile-comm: measures what the links between ranks can do, and a rank itself, into a file that a planner and an acceptance test can use.
 #include "libtrain/base/error.h"
+#include "libtrain/base/owned.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/log.h"
 #include "libtrain/comm/mpi.h"
@@ -38,12 +39,26 @@ constexpr const char* examples =
     "  profile-comm --local --model gpt2-micro --budget 20s\n"
     "  mpirun -n 4 profile-comm --groups 'all:all;pair:block2' --operations all_reduce,all_gather --max-bytes 1MiB --budget 30s\n";
 
+// Drawings of ours begin so.
+base::Owned own_drawings(std::vector<std::string> inputs) {
+  const auto foreign = [](const std::string& path) -> std::string {
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(path, error)) return "is no file";
+    const auto text = io::read_file(path);
+    return text.empty() || (text.starts_with("<svg ") && text.find("\n<style>.title{") < 500) ? "" : "is no drawing of a profile";
+  };
+  return {"a drawing of a profile", foreign, std::move(inputs)};
+}
+
 // Before anything is measured.
 void refuse_places(const ProfileOptions& o) {
+  std::vector<std::string> inputs{o.plan, o.from, o.model};
+  inputs.insert(inputs.end(), o.compare.begin(), o.compare.end());
   for (const auto& path : {o.output, o.plot}) {
     if (path.empty() || path == "-") continue;
     std::error_code ignored;
     if (!o.force && std::filesystem::symlink_status(path, ignored).type() > std::filesystem::file_type::none) throw base::UsageError(fmt::format("{} exists", path), "--force replaces it");
+    base::require_own(path, path == o.output ? base::own_json_files("a profile", "trainyard.profile/", inputs) : own_drawings(inputs));
     if (const auto folder = io::parent_of(path); access(folder.c_str(), W_OK) != 0)
       throw base::EnvironmentError(fmt::format("{} cannot be written: {}: {}", path, folder, std::strerror(errno)), "is the folder there, and yours?");
   }
