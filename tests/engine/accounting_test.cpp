@@ -1,4 +1,5 @@
 // Promise 3 with validations whose sequences do not fill the last round of ranks: the bytes announced are the bytes sent, however often a run validates.
+#include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"
 
 #include <gtest/gtest.h>
@@ -6,17 +7,8 @@
 namespace trainyard {
 namespace {
 
+using testing::expect_no_difference;
 using testing::SmallRun;
-
-void expect_no_difference(const std::vector<std::string>& reports, const std::string& where) {
-  for (const auto& report : reports) {
-    std::istringstream lines(report);
-    for (std::string line; std::getline(lines, line);) {
-      if (line.empty() || line.find("predicted") != std::string::npos || line.find("announced") != std::string::npos || line.starts_with("outside")) continue;
-      EXPECT_TRUE(line.ends_with(" 0")) << line << "\n" << where;
-    }
-  }
-}
 
 TEST(Accounting, ValidationsAreRoundedOneByOne) {
   SmallRun runs;
