@@ -125,9 +125,10 @@ template <class Json> bool BasicJsonObject<Json>::boolean(const std::string& key
   return v.template get<bool>();
 }
 
-template <class Json> std::string BasicJsonObject<Json>::text(const std::string& key) {
+template <class Json> std::string BasicJsonObject<Json>::text(const std::string& key, std::size_t longest) {
   const auto& v = at(key);
   if (!v.is_string()) refuse(key, "text", v);
+  if (v.template get_ref<const std::string&>().size() > longest) refuse(key, fmt::format("text of at most {} bytes", longest), v);
   return v.template get<std::string>();
 }
 

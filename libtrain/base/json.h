@@ -34,7 +34,7 @@ template <class Json> class BasicJsonObject {
   std::uint64_t unsigned_integer(const std::string& key);
   double number(const std::string& key);
   bool boolean(const std::string& key);
-  std::string text(const std::string& key);
+  std::string text(const std::string& key, std::size_t longest = 8192);   // in bytes: names, paths and words are shorter
   BasicJsonObject object(const std::string& key);
   const Json& array(const std::string& key);
   void done() const;

@@ -92,7 +92,7 @@ FileEntry file_from_json(Object o) {
   for (const auto& [name, json] : o.at("datasets").items()) {
     Object p = datasets.object(name);
     PayloadEntry entry{p.integer("offset", 0, largest_count), p.integer("bytes", 0, largest_count), {}};
-    const auto blocks = p.text("crc32c_of_blocks");
+    const auto blocks = p.text("crc32c_of_blocks", std::string::npos);
     if (static_cast<std::int64_t>(blocks.size()) != 8 * io::blocks_of(entry.bytes))
       throw base::InputError(fmt::format("{}: {} bytes have {} block checksums, expected {}", p.where(), entry.bytes, blocks.size() / 8, io::blocks_of(entry.bytes)));
     for (std::size_t i = 0; i < blocks.size(); i += 8) entry.blocks.push_back(hex_of<std::uint32_t>(std::string_view(blocks).substr(i, 8), p.where()));

@@ -62,6 +62,8 @@ TEST(Json, GettersNameFileAndKey) {
     expect(refusal([&] { o.integer(key); }), fmt::format("x.json: '{}' must be a whole number", key));
     expect(refusal([&] { o.object(key); }), fmt::format("x.json: {}: expected an object", key));
   }
+  expect(refusal([&] { o.text("long"); }), "'long' must be text of at most 8192 bytes");
+  EXPECT_EQ(o.text("long", 100000).size(), 100000u);
   expect(refusal([&] { o.integer("whole", 4, 9); }), "must be between 4 and 9, found 3");
   expect(refusal([&] { o.number("text"); }), "found \"a\\u001b[31m\"");
   expect(refusal([&] { o.boolean("whole"); }), "must be true or false");
