@@ -1,5 +1,6 @@
 // index.json: written, and read with every number held against its range and the others.
 #include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
 #include "libtrain/data/shard_set.h"
 
 #include <set>
@@ -36,7 +37,7 @@ struct Index {
   std::uint32_t crc(const json& object, const char* key) const { return static_cast<std::uint32_t>(whole(object, key, 0, 0xFFFFFFFFll)); }
   std::string text(const json& object, const char* key) const {
     auto value = object.at(key).get<std::string>();
-    if (value.empty() || value.find('\0') != value.npos) damaged(fmt::format("{} is empty", key));
+    if (value.empty() || value.size() > 8192 || value.find('\0') != value.npos) damaged(fmt::format("{} is {}", key, base::excerpt(value)));
     return value;
   }
 
@@ -84,7 +85,7 @@ SetIndex index_from_json(const json& j, const std::string& where) {
   const Index read{where};
   try {
     const std::string format = j.at("format");
-    if (format != index_format) throw base::InputError(fmt::format("{}: format is '{}', this program reads '{}'", where, format, index_format), "use the version of the programs that wrote it, or make the shards again with shard-data");
+    if (format != index_format) throw base::InputError(fmt::format("{}: format is {}, this program reads '{}'", where, base::excerpt(format), index_format), "use the version of the programs that wrote it, or make the shards again with shard-data");
     SetIndex i;
     const auto& tokenizer = j.at("tokenizer");
     i.tokenizer = read.text(tokenizer, "name");

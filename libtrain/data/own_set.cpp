@@ -2,6 +2,7 @@
 #include "libtrain/data/own_set.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
 #include "libtrain/data/shard_set.h"
 #include "libtrain/io/atomic_file.h"
 #include "libtrain/io/folder_lock.h"
@@ -48,7 +49,7 @@ std::string foreign_in_unfinished(const std::string& folder) {
 std::string foreign_in_set(const std::string& folder) {
   SetIndex index;
   try {
-    index = index_from_json(nlohmann::json::parse(io::read_file(folder + "/index.json")), "index.json");
+    index = index_from_json(base::parse_json<nlohmann::json>(io::read_file(folder + "/index.json"), "index.json"), "index.json");
   } catch (const std::exception& e) {
     return fmt::format("holds an index.json that is none of a shard set ({})", e.what());
   }

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
 #include "libtrain/base/random.h"
 #include "libtrain/io/atomic_file.h"
 #include "libtrain/io/hdf5_file.h"
@@ -81,12 +82,11 @@ std::string tokenizer_path(const std::string& folder, const SetIndex& index) {
 }
 
 SetIndex read_index(const std::string& folder) {
-  if (!fs::is_directory(folder)) throw base::InputError(fmt::format("data folder {} does not exist", folder), "make one with shard-data --output");
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) throw base::InputError(fmt::format("data folder {} does not exist", folder), "make one with shard-data --output");
   const auto path = (fs::path(folder) / "index.json").string();
-  if (fs::exists(path)) {
-    const auto parsed = nlohmann::json::parse(io::read_file(path), nullptr, false);
-    if (parsed.is_discarded()) throw base::InputError(fmt::format("{} is not JSON", path), "make the shards again with shard-data");
-    return index_from_json(parsed, path);
+  if (fs::symlink_status(path, error).type() > fs::file_type::none) {
+    return index_from_json(base::parse_json<nlohmann::json>(io::read_file(path), path), path);
   }
   SetIndex index;
   index.checksummed = false;

@@ -105,7 +105,7 @@ TEST_F(Damage, AnIndexCutAnywhereIsRefused) {
   const auto whole = slurp(path);
   for (std::size_t n = 0; n + 2 < whole.size(); n += 11) {
     spit(path, whole.substr(0, n));
-    expect_refusal("index.json", "is not JSON");
+    expect_refusal("index.json", "is no JSON");
   }
 }
 

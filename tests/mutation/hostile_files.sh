@@ -76,6 +76,7 @@ refused "metrics.jsonl line 2: 'step' must be a whole number" inspect run
 refused "metrics.jsonl line 2" inspect run
 { line 1; line 2; repeated '[' 100000; echo; line 4; } >run/metrics.jsonl
 refused "metrics.jsonl line 3" inspect run
+refused "metrics.jsonl line 3" inspect --csv run
 rm -r run
 
 # A few mutations of every byte's neighbourhood through real programs: what the thousands of the other tests do inside of one process.
