@@ -43,7 +43,7 @@ Report hdf5_report(const std::string& file, const Options& options) {
   const auto parent = fs::path(file).parent_path().empty() ? std::string(".") : fs::path(file).parent_path().string();
   const auto member = member_of_set(file);
   if (!member) throw base::InputError(fmt::format("{} is one file of a checkpoint, or a shard without an index", file), fmt::format("inspect its folder: inspect {}", parent));
-  data::ShardReader reader(member->folder, member->entry, member->index.checksummed);   // compares checksums before the HDF5 library sees the file
+  data::ShardReader reader(member->folder, member->index, member->entry);   // compares checksums before the HDF5 library sees the file
   if (options.verify == Verify::yes) reader.verify_all();
   const auto documents = static_cast<std::int64_t>(reader.documents().size()) - 1;
   std::int64_t longest = 0;
