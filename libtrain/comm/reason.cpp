@@ -3,12 +3,11 @@
 
 #include "libtrain/base/here_and_now.h"
 
-#include <fmt/chrono.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,8 +24,7 @@ bool is_reason(const std::string& name) {
 
 void write_reason(const std::string& folder, int rank, int exit_code, const std::string& reason) noexcept {
   try {
-    nlohmann::ordered_json j{{"rank", rank}, {"host", base::host_name()}, {"exit_code", exit_code}, {"reason", reason},
-                             {"time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))}};
+    nlohmann::ordered_json j{{"rank", rank}, {"host", base::host_name()}, {"exit_code", exit_code}, {"reason", reason}, {"time", base::utc_now()}};
     const char *job = std::getenv("SLURM_JOB_ID"), *step = std::getenv("SLURM_STEP_ID");
     if (job != nullptr) j["job"] = step != nullptr ? fmt::format("{}.{}", job, step) : job;
     const auto text = j.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
