@@ -3,22 +3,12 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/data/tokenizer.h"
-#include "libtrain/io/atomic_file.h"
 
 namespace trainyard::data {
 
-namespace {
-
-std::string model_of(const std::string& folder, const SetIndex& index) {
-  const auto inside = folder + "/" + index.tokenizer;
-  return index.tokenizer != "bytes" && io::file_size(inside) >= 0 ? inside : index.tokenizer_source;
-}
-
-}  // namespace
-
 TextBytes::TextBytes(const std::string& folder, const SetIndex& index) : end_of_document_(index.end_of_document) {
   const auto size = static_cast<std::size_t>(index.vocabulary);
-  const auto source = model_of(folder, index);
+  const auto source = tokenizer_path(folder, index);
   std::unique_ptr<Tokenizer> tokenizer;
   try {
     tokenizer = make_tokenizer(source);

@@ -13,7 +13,7 @@ namespace trainyard::data {
 // Bytes are those of the text that the tokens decode to. For byte tokens that is the text itself; a SentencePiece model may have normalised it before (datasets/README.md).
 class TextBytes {
  public:
-  // Byte tokens need nothing; a SentencePiece set needs its model file, in the set's folder or where the index says. Where that is not to be had, or is another one, every target
+  // Byte tokens need nothing; a SentencePiece set needs its model file, where the index says. Where that is not to be had, or is another one, every target
   // counts as unmeasured and why_not() says why.
   TextBytes(const std::string& folder, const SetIndex& index);
   const std::string& why_not() const { return why_not_; }   // empty: it is to be had

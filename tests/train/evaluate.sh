@@ -74,7 +74,7 @@ expect 3 "${evaluate[@]}" --data small; said 'no validation split'
 expect 3 "${evaluate[@]}" --memory-limit 1MB; said 'too many'
 expect 2 "${evaluate[@]}" --evaluate-sequences -1
 expect 2 "${evaluate[@]}" --evaluate-split test
-expect 2 "${evaluate[@]}" --output other --steps 5; said -- '--output, --steps'
+expect 2 "${evaluate[@]}" --output other --steps 5; said '--output, --steps'
 expect 2 "${evaluate[@]}" --zero 4
 expect 2 "${evaluate[@]}" --sequence 65; said 'longer than'
 expect 2 "${evaluate[@]}" --dry-run
@@ -87,6 +87,16 @@ expect 3 $(ranks 2 "${evaluate[@]}" --data other-tokens)
 cp -r run damaged
 printf 'X' | dd of=damaged/checkpoints/step-00000020/rank-00000.h5 bs=1 seek=60000 conv=notrunc status=none
 expect 3 $(ranks 2 train --evaluate damaged --threads 1 --progress never); said 'rank-00000.h5'
+cp -r data torn
+printf 'X' | dd of=torn/train/shard-00000.h5 bs=1 seek=$(($(jq '.train[0].payload_offset' data/index.json) + 9000)) conv=notrunc status=none
+expect 3 $(ranks 2 "${evaluate[@]}" --data torn --evaluate-split train); said 'train/shard-00000.h5'
+# One shard is shown, and read when asked.
+expect 0 inspect data/train/shard-00000.h5; said 'split train'
+expect 0 inspect torn/train/shard-00000.h5
+expect 3 inspect --verify torn/train/shard-00000.h5; said 'train/shard-00000.h5'
+cp -r run $'r\xff'
+expect 0 train --evaluate $'r\xff' --threads 1 --json
+jq -e '.checkpoint | startswith("percent:r%FF/")' out >/dev/null || fail "a path that is not UTF-8"
 code=0; "${evaluate[@]}" >/dev/full 2>err || code=$?
 [ $code = 4 ] || fail "a full standard output is exit $code"
 

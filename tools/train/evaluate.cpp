@@ -2,7 +2,7 @@
 #include "tools/train/evaluate.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/base/log.h"
+#include "libtrain/base/text.h"
 #include "libtrain/engine/evaluate.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
@@ -22,7 +22,7 @@ namespace {
 nlohmann::ordered_json to_json(const engine::Evaluation& e) {
   const auto known = [&](auto value) { return e.unmeasured > 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(value); };
   const auto finite = [](double x) { return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json(); };
-  return {{"checkpoint", e.checkpoint}, {"step", e.step},           {"data", e.data},           {"split", e.split},
+  return {{"checkpoint", base::text_of_path(e.checkpoint)}, {"step", e.step},           {"data", base::text_of_path(e.data)},           {"split", e.split},
           {"dtype", e.dtype},           {"sequence", e.sequence},   {"document_mask", e.document_mask}, {"sequences", e.sequences},
           {"split_tokens", e.split_tokens}, {"tokens", e.tokens},   {"bytes", known(e.bytes)},  {"loss", e.loss},
           {"perplexity", finite(e.perplexity())}, {"bits_per_byte", finite(e.bits_per_byte())}};
