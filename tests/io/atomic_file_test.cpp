@@ -2,6 +2,7 @@
 #include "libtrain/io/atomic_file.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/io/folder_lock.h"
 #include "tests/scratch.h"
 
 #include <gtest/gtest.h>
