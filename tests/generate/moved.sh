@@ -12,7 +12,7 @@ failures=0
 fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
 words=(the cat dog house runs sleeps under over green tree river stone walks and sings with a little old friend)
 for ((i = 0; i < 2000; ++i)); do echo "${words[i * 7 % 20]} ${words[i * i % 19]} ${words[i * 3 % 17]} ${words[i % 13]} number $((i % 97))"; done >text.txt
-spm_train --input=text.txt --model_prefix=small --vocab_size=60 --num_threads=1 >/dev/null 2>log || { cat log; exit 1; }
+spm_train --input=text.txt --model_prefix=small --vocab_size=50 --num_threads=1 >/dev/null 2>log || { cat log; exit 1; }
 shards() { shard-data --input text.txt --split lines --tokenizer small.model --output "$1" --validation 0 >/dev/null 2>log || { cat log; exit 1; }; }
 train_on() { train --model gpt2-nano --data "$1" --output "$2" --steps 2 --global-batch 2 --micro-batch 2 --sequence 32 --threads 1 --progress never >/dev/null 2>log || { cat log; exit 1; }; }
 say() { generate --checkpoint "$1" --threads 1 --prompt 'the cat' --tokens 8 "${@:2}"; }
