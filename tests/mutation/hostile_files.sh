@@ -41,7 +41,7 @@ refused loop.toml partition-model --model loop.toml --ranks 2
 train --print-config --plan <(cat plan.json) >out 2>err || fail "a pipe of the shell: $(cat err)"
 mkdir -p run/checkpoints/step-00000001
 mkfifo run/metrics.jsonl run/checkpoints/step-00000001/manifest.json
-refused "named pipe" inspect run/metrics.jsonl
+refused "metrics.jsonl is not a file" inspect run/metrics.jsonl
 refused "manifest.json" inspect run/checkpoints/step-00000001
 rm -r run
 

@@ -11,8 +11,8 @@ namespace inspect = trainyard::inspect;
 
 TEST(Shards, Indexes) {
   Scratch scratch;
-  const Numbers numbers(300);
-  const auto index = write_set(scratch.path, numbers, documents(numbers, 40, 30), 200);
+  const auto bytes = data::make_tokenizer("bytes");
+  const auto index = write_set(scratch.path, *bytes, documents(*bytes, 40, 30), 200);
   const auto path = scratch.path + "/index.json", original = slurp(path);
   const auto tokens = [&](const data::SetIndex& set) {
     std::vector<std::int32_t> out;
