@@ -1,30 +1,42 @@
 // Reading and printing fields.
 #include "libtrain/base/fields.h"
 
+#include "libtrain/base/byte_size.h"
+#include "libtrain/base/environment.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/nearest.h"
 #include "libtrain/base/toml_file.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <cstdlib>
 
 namespace trainyard::base {
 
 namespace {
 
-template <class T> T parse(const std::string& name, const std::string& text) {
+// Of text that somebody else wrote, as much as a sentence bears.
+std::string shown(const std::string& text) { return text.size() <= 60 ? text : fmt::format("{}... ({} bytes)", text.substr(0, 60), text.size()); }
+
+void refuse_empty(const std::string& text, const std::string& spelled) {
+  if (text.empty()) throw UsageError(fmt::format("{} is empty", spelled), "is a variable unset? Leave it out for the default");
+}
+
+template <class T> T parse(const std::string& text, const std::string& spelled, Range<T> range) {
+  refuse_empty(text, spelled);
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size())
-    throw UsageError(fmt::format("--{} '{}' is not {}", name, text, std::is_floating_point_v<T> ? "a number" : "a whole number in range"));
+  const bool number = end == text.data() + text.size() && error != std::errc::invalid_argument;
+  if (!number) throw UsageError(fmt::format("{} '{}' is not a {}", spelled, shown(text), std::is_floating_point_v<T> ? "number" : "whole number"), fmt::format("from {} to {}", range.low, range.high));
+  if (error != std::errc{} || !range.holds(value)) throw UsageError(fmt::format("{} {} must lie between {} and {}", spelled, shown(text), range.low, range.high));
   return value;
 }
 
-template <class T> Field numeric(const std::string& name, T& member, const std::string& group, const std::string& help) {
-  return {name, group, help, std::is_floating_point_v<T> ? "number" : "integer", [&member] { return fmt::format("{}", member); },
-          [&member, name](const std::string& text) { member = parse<T>(name, text); }};
+template <class T> Field numeric(const std::string& name, T& member, const std::string& group, const std::string& help, Range<T> range) {
+  return {name, group, help, std::is_floating_point_v<T> ? FieldKind::number : FieldKind::integer, fmt::format("{} to {}", range.low, range.high), [&member] { return fmt::format("{}", member); },
+          [&member, range](const std::string& text, const std::string& spelled) { member = parse(text, spelled, range); }};
 }
 
 std::string hyphenated(std::string name) {
@@ -37,18 +49,78 @@ std::string text_of(const toml::node& node, const std::string& key, const std::s
   if (const auto* i = node.as_integer()) return fmt::format("{}", i->get());
   if (const auto* f = node.as_floating_point()) return fmt::format("{}", f->get());
   if (const auto* b = node.as_boolean()) return b->get() ? "on" : "off";
-  throw UsageError(fmt::format("{}: key '{}' is neither text nor number", path, key));
+  throw UsageError(fmt::format("{}: key '{}' is neither text nor number", path, shown(key)));
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    else out += c;
+  }
+  return out + "\"";
 }
 
 }  // namespace
 
 void FieldVisitor::operator()(const std::string& name, std::string& member, const std::string& group, const std::string& help) {
-  fields_.push_back({name, group, help, "text", [&member] { return member; }, [&member](const std::string& text) { member = text; }});
+  const bool may_be_empty = member.empty();
+  fields_.push_back({name, group, help, FieldKind::text, "", [&member] { return member; }, [&member, may_be_empty](const std::string& text, const std::string& spelled) {
+                       if (!may_be_empty) refuse_empty(text, spelled);
+                       member = text;
+                     }});
 }
-void FieldVisitor::operator()(const std::string& name, std::int64_t& m, const std::string& group, const std::string& help) { fields_.push_back(numeric(name, m, group, help)); }
-void FieldVisitor::operator()(const std::string& name, int& m, const std::string& group, const std::string& help) { fields_.push_back(numeric(name, m, group, help)); }
-void FieldVisitor::operator()(const std::string& name, std::uint64_t& m, const std::string& group, const std::string& help) { fields_.push_back(numeric(name, m, group, help)); }
-void FieldVisitor::operator()(const std::string& name, double& m, const std::string& group, const std::string& help) { fields_.push_back(numeric(name, m, group, help)); }
+
+void FieldVisitor::operator()(const std::string& name, std::string& member, const std::string& group, const std::string& help, const Words& words) {
+  word(name, group, help, words.legal, [&member] { return member; }, [&member, words](std::size_t chosen) { member = words.legal[chosen]; });
+}
+
+void FieldVisitor::operator()(const std::string& name, std::string& member, const std::string& group, const std::string& help, Bytes) {
+  fields_.push_back({name, group, help, FieldKind::bytes, "1 byte or more", [&member] { return member; }, [&member](const std::string& text, const std::string& spelled) {
+                       if (!text.empty()) parse_bytes(text, spelled, {1, most_bytes});
+                       member = text;
+                     }});
+}
+
+void FieldVisitor::operator()(const std::string& name, bool& member, const std::string& group, const std::string& help) {
+  word(name, group, help, {"off", "on"}, [&member] { return std::string(member ? "on" : "off"); }, [&member](std::size_t chosen) { member = chosen == 1; });
+  fields_.back().kind = FieldKind::toggle;
+}
+
+void FieldVisitor::operator()(const std::string& name, std::int64_t& m, const std::string& group, const std::string& help, Range<std::int64_t> r) { fields_.push_back(numeric(name, m, group, help, r)); }
+void FieldVisitor::operator()(const std::string& name, int& m, const std::string& group, const std::string& help, Range<int> r) { fields_.push_back(numeric(name, m, group, help, r)); }
+void FieldVisitor::operator()(const std::string& name, std::uint64_t& m, const std::string& group, const std::string& help, Range<std::uint64_t> r) { fields_.push_back(numeric(name, m, group, help, r)); }
+void FieldVisitor::operator()(const std::string& name, double& m, const std::string& group, const std::string& help, Range<double> r) { fields_.push_back(numeric(name, m, group, help, r)); }
+
+void FieldVisitor::word(const std::string& name, const std::string& group, const std::string& help, const std::vector<std::string>& words, std::function<std::string()> get,
+                        std::function<void(std::size_t)> choose) {
+  const auto set = [words, choose = std::move(choose)](const std::string& text, const std::string& spelled) {
+    refuse_empty(text, spelled);
+    const auto found = std::find(words.begin(), words.end(), hyphenated(text));
+    if (found == words.end()) throw UsageError(fmt::format("{} {} is not known; use {}", spelled, shown(text), fmt::join(words, ", ")), value_hint(text, words));
+    choose(static_cast<std::size_t>(found - words.begin()));
+  };
+  fields_.push_back({name, group, help, FieldKind::word, fmt::format("{}", fmt::join(words, ", ")), std::move(get), set});
+}
+
+void Complaints::attempt(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const UsageError& e) {
+    add(e.what(), e.hint());
+  }
+}
+
+void Complaints::add(std::string message, std::string hint) { list_.emplace_back(std::move(message), std::move(hint)); }
+
+void Complaints::raise() const {
+  if (list_.empty()) return;
+  if (list_.size() == 1) throw UsageError(list_[0].first, list_[0].second);
+  auto text = fmt::format("{} problems:", list_.size());
+  for (const auto& [message, hint] : list_) text += fmt::format("\n  {}{}", message, hint.empty() ? "" : fmt::format(" ({})", hint));
+  throw UsageError(text);
+}
 
 Field& field_named(std::vector<Field>& fields, const std::string& name, const std::string& where) {
   std::vector<std::string> names;
@@ -56,34 +128,48 @@ Field& field_named(std::vector<Field>& fields, const std::string& name, const st
     if (f.name == hyphenated(name)) return f;
     names.push_back(f.name);
   }
-  throw UsageError(fmt::format("{}: unknown key '{}'", where, name), fmt::format("did you mean '{}'?", nearest(hyphenated(name), names)));
+  throw UsageError(fmt::format("{}: unknown key '{}'", where, shown(name)), fmt::format("did you mean '{}'?", nearest(hyphenated(name), names)));
 }
 
 void read_toml(std::vector<Field>& fields, const std::string& path) {
+  Complaints complaints;
   const auto table = read_toml_file(path);
-  for (const auto& [key, node] : table) {
-    auto& field = field_named(fields, std::string(key.str()), path);
-    field.set(text_of(node, std::string(key.str()), path));
-    field.source = path;
-  }
+  for (const auto& [key, node] : table)
+    complaints.attempt([&, &key = key, &node = node] {
+      auto& field = field_named(fields, std::string(key.str()), path);
+      field.set(text_of(node, std::string(key.str()), path), fmt::format("{}: {}", path, key.str()));
+      field.source = path;
+    });
+  complaints.raise();
 }
 
 void read_environment(std::vector<Field>& fields) {
+  Complaints complaints;
+  std::vector<std::string> names;
   for (auto& f : fields) {
-    std::string variable = "TRAINYARD_";
-    for (char c : f.name) variable += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-    if (const char* text = std::getenv(variable.c_str())) {
-      f.set(text);
-      f.source = "environment";
-    }
+    names.push_back(f.name);
+    const auto variable = variable_of(f.name);
+    const char* text = std::getenv(variable.c_str());
+    if (text == nullptr) continue;
+    complaints.attempt([&] {
+      refuse_empty(text, variable);
+      f.set(text, variable);
+      f.source = from_environment;
+    });
   }
+  for (const auto& variable : unknown_variables(names)) complaints.add(fmt::format("{} is set, but there is no such setting", variable), variable_hint(variable, names));
+  complaints.raise();
+}
+
+void check_fields(const std::vector<Field>& fields, Complaints& complaints) {
+  for (const auto& f : fields) complaints.attempt([&] { f.set(f.get(), "--" + f.name); });
 }
 
 std::string print_fields(const std::vector<Field>& fields) {
   std::string out;
   for (const auto& f : fields) {
-    const auto value = f.type == "text" ? fmt::format("\"{}\"", f.get()) : f.get();
-    out += fmt::format("{:<44}# {}\n", fmt::format("{} = {}", f.name, value), f.source);
+    const bool number = f.kind == FieldKind::integer || f.kind == FieldKind::number;
+    out += fmt::format("{:<44}# {}\n", fmt::format("{} = {}", f.name, number ? f.get() : quoted(f.get())), f.source);
   }
   return out;
 }

@@ -4,9 +4,9 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/io/bulk.h"
+#include "libtrain/plan/model_json.h"
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 
 namespace trainyard::checkpoint {
@@ -33,28 +33,17 @@ std::vector<Part> parts_of(const FileEntry& file) {
   return parts;
 }
 
-// "kv-heads" and "kv_heads" are one key; values were text before they were numbers.
-bool same_value(const nlohmann::json& a, const std::string& b) {
-  if (a.is_boolean()) return (b == "on" || b == "true") == a.get<bool>();
-  if (a.is_string()) return a.get<std::string>() == b;
-  double value = 0;
-  const auto [end, error] = std::from_chars(b.data(), b.data() + b.size(), value);
-  return a.is_number() && error == std::errc() && end == b.data() + b.size() && value == a.get<double>();
-}
-
 void require_identity(const RunState& state, const std::string& where) {
   const auto& identity = state.identity;
   if (const auto seed = identity.find("seed"); seed != identity.end() && *seed != nlohmann::json(state.seed))
     refuse(where, "the seed is {}, but {} in the identity", state.seed, base::excerpt(seed->dump()));
   const auto model = identity.find("model");
   if (model == identity.end() || !model->is_object()) return;
-  for (const auto& [name, value] : plan::to_pairs(state.model)) {
-    auto other = name;
-    std::replace(other.begin(), other.end(), '-', '_');
-    for (const auto& key : {name, other})
-      if (const auto found = model->find(key); found != model->end() && !same_value(*found, value))
-        refuse(where, "{} of the model is {}, but {} in the identity", name, value, base::excerpt(found->dump()));
-  }
+  const auto found = plan::current_form(*model);
+  const nlohmann::json expected = plan::model_to_json(state.model);
+  for (const auto& [name, value] : expected.items())
+    if (const auto other = found.find(name); other != found.end() && *other != value)
+      refuse(where, "{} of the model is {}, but {} in the identity", name, value.dump(), base::excerpt(other->dump()));
 }
 
 void require_units(const Manifest& m, const std::string& where) {

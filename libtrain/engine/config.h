@@ -57,14 +57,15 @@ struct RunConfig {
   double hang_timeout = 600;              // seconds
   double collective_delay = 0;            // seconds added to every collective, to see what overlap hides
   // from --plan
-  std::optional<plan::ModelConfig> plan_model;   // the plan's, while --model is not said elsewhere
+  std::optional<plan::ModelConfig> plan_model;   // the plan's, while --model is not said elsewhere; without `plan`, that of a checkpoint
   int plan_ranks = 0;                            // 0: no plan
 };
 
 // The one description: names, groups, help with units.
 std::vector<base::Field> fields_of(RunConfig& config);
 
-// Reads config.plan, when there is one, into the fields it decides. InputError for a damaged plan.
+// Reads config.plan, when there is one, into the fields it decides, but for those that environment or flags have said: call it after them. InputError for a plan that is damaged
+// or has problems.
 void read_plan(std::vector<base::Field>& fields, RunConfig& config);
 
 }  // namespace trainyard::engine

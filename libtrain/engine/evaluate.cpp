@@ -1,6 +1,7 @@
 // What is evaluated, agreed on by all ranks; then turns.
 #include "libtrain/engine/evaluate.h"
 
+#include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/checkpoint/named.h"
 #include "libtrain/checkpoint/reader.h"
@@ -14,6 +15,7 @@
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/watch.h"
 #include "libtrain/plan/memory.h"
+#include "libtrain/plan/model_json.h"
 
 #include <algorithm>
 #include <cmath>
@@ -65,10 +67,10 @@ void require_model(const EvaluateConfig& c, const plan::ModelConfig& trained, co
   if (!c.given.contains("model")) return;
   auto said = c.run.plan_model && c.run.model == c.run.plan_model->name ? *c.run.plan_model : plan::load_model(c.run.model);
   if (said.vocabulary == 0) said.vocabulary = trained.vocabulary;
-  const auto a = plan::to_pairs(trained), b = plan::to_pairs(said);
+  const auto ours = plan::model_to_json(trained), theirs = plan::model_to_json(said);
   std::string differences;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    if (a[i].first != "name" && a[i].second != b[i].second) differences += fmt::format("\n  {}: the checkpoint has {}, {} {}", a[i].first, a[i].second, c.run.model, b[i].second);
+  for (const auto& [name, value] : ours.items())
+    if (name != "name" && value != theirs[name]) differences += fmt::format("\n  {}: the checkpoint has {}, {} {}", name, value.dump(), c.run.model, theirs[name].dump());
   if (!differences.empty())
     throw base::InputError(fmt::format("{} is of another model than {}:{}", checkpoint, c.run.model, differences), "leave the model out: a checkpoint knows its own");
 }
@@ -88,7 +90,7 @@ void require_tokens(const data::SetIndex& index, const checkpoint::RunState& s, 
 
 void require_memory(const EvaluateConfig& c, const RunSetup& s) {
   if (c.run.memory_limit.empty()) return;
-  const auto limit = parse_bytes(c.run.memory_limit), need = total(evaluation_memory(s.trainer)) + plan::reserve_bytes(s.trainer.micro);
+  const auto limit = base::parse_bytes(c.run.memory_limit, "--memory-limit"), need = total(evaluation_memory(s.trainer)) + plan::reserve_bytes(s.trainer.micro);
   if (need > limit)
     throw base::InputError(fmt::format("a rank needs {} bytes to evaluate, --memory-limit {} allows {}: {} too many", need, c.run.memory_limit, limit, need - limit),
                            "more ranks with --zero 3, a smaller --micro-batch or a shorter --sequence need less");

@@ -10,13 +10,17 @@ namespace trainyard::engine {
 
 // Both are flat JSON objects. Fields of the identity: model, data, seed, sequence, global_batch, micro_batch, fold, reduction, document_mask,
 // schedule and its numbers, optimizer numbers, steps. Ranks, ZeRO stage, working dtype, threads, recomputation and saving are free.
+// A model that an older program wrote as text compares equal (plan/model_json.h).
 // Throws InputError that lists every field that differs (expected from the checkpoint, found in the command line) unless `allowed` names it;
 // also when `allowed` names a field that does not exist (UsageError).
 void require_same_run(const nlohmann::json& checkpoint, const nlohmann::json& now, const std::vector<std::string>& allowed, const std::string& where);
 
+// UsageError with the names that exist when one of `names` is no field of the identity.
+void require_known_fields(const nlohmann::json& identity, const std::vector<std::string>& names);
+
 // 16 hex digits over the canonical dump.
 std::string hash_of(const nlohmann::json& identity);
 
-std::vector<std::string> split_names(const std::string& comma_separated);
+std::vector<std::string> split_names(const std::string& comma_separated);   // "global-batch" is global_batch
 
 }  // namespace trainyard::engine

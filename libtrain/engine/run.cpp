@@ -10,6 +10,7 @@
 #include "libtrain/comm/reason.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/build_info.h"
+#include "libtrain/engine/good_checkpoint.h"
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/place.h"
 #include "libtrain/engine/report.h"
@@ -267,9 +268,9 @@ class Runner {
     while (trainer_->steps_under_way() > 0) trainer_->finish_step();
     const auto finding = trainer_->diagnose(step_);
     if (saver_->taken_step() >= 0) finish_publishing();
+    const auto good = on_rank_zero(world_, trainer_->exchange(), [&] { return good_checkpoint_sentence(checkpoints_folder(config_.output), step_); });
     throw comm::AgreedError(base::ExitCode::check_failed, fmt::format("step {} is not finite: loss {}, gradient norm {}; {}", step_ + 1, o.loss, o.gradient_norm, finding),
-                           saved_step_ >= 0 ? fmt::format("the checkpoint of step {} is good; lower --learning-rate and resume with --change learning_rate", saved_step_)
-                                            : "lower --learning-rate, or raise --warmup-steps");
+                           fmt::format("{}; lower --learning-rate (a resume needs --change learning_rate), or raise --warmup-steps", good));
   }
 
   void note(const std::string& line) const {

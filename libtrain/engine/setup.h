@@ -20,11 +20,9 @@ struct RunSetup {
   std::int64_t memory_limit_bytes = 0;   // 0: none
 };
 
-// Reads the model and the data index. Throws UsageError listing every problem, each with a hint; InputError (exit 3) when the plan does not fit the memory limit,
-// naming the deficit and what would fit. `ranks` is the world, `threads` the team of a rank.
+// Reads the model and the data index. Throws UsageError listing every problem, each with a hint; InputError (exit 3) when a rank does not fit the memory limit, naming the
+// deficit and what would fit, or when a plan has another vocabulary than the shards. `ranks` is the world, `threads` the team of a rank.
 // config.device is cpu or cuda here (resolve_device).
 RunSetup make_setup(const RunConfig& config, int ranks, int threads);
-
-std::int64_t parse_bytes(const std::string& text);   // "4GB", "512MiB", "1000"
 
 }  // namespace trainyard::engine

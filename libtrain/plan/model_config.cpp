@@ -4,9 +4,12 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/fields.h"
 #include "libtrain/base/nearest.h"
+#include "libtrain/plan/model_fields.h"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
+#include <filesystem>
 
 namespace trainyard::plan {
 
@@ -49,60 +52,6 @@ const std::vector<ModelConfig>& presets() {
   return all;
 }
 
-// The enumerations and switches as text while fields are read.
-struct Texts { std::string norm, positions, activation, biases, tied; };
-
-std::string on_off(bool value) { return value ? "on" : "off"; }
-
-bool switch_value(const std::string& key, const std::string& text) {
-  if (text == "on" || text == "true") return true;
-  if (text == "off" || text == "false") return false;
-  throw base::UsageError(fmt::format("{} = '{}' is neither on nor off", key, text));
-}
-
-template <class E> E choice(const std::string& key, const std::string& text, const std::vector<std::pair<std::string, E>>& legal) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : legal) {
-    if (name == text) return value;
-    names.push_back(name);
-  }
-  throw base::UsageError(fmt::format("{} = '{}' is not known", key, text), fmt::format("did you mean '{}'?", base::nearest(text, names)));
-}
-
-std::vector<base::Field> fields_of(ModelConfig& m, Texts& t) {
-  t = {m.norm == Norm::layer ? "layer" : "rms", m.positions == Positions::learned ? "learned" : "rotary",
-       m.activation == Activation::gelu_tanh ? "gelu-tanh" : "swiglu", on_off(m.biases), on_off(m.tied)};
-  base::FieldVisitor v;
-  v("name", m.name, "model", "what reports call it");
-  v("layers", m.layers, "model", "transformer layers, 1 to 10000");
-  v("hidden", m.hidden, "model", "width of the residual stream");
-  v("heads", m.heads, "model", "query heads");
-  v("kv-heads", m.kv_heads, "model", "key-value heads");
-  v("ffn", m.ffn, "model", "width inside the feed-forward part");
-  v("vocabulary", m.vocabulary, "model", "tokens; 0: from the shards");
-  v("context", m.context, "model", "longest sequence");
-  v("norm", t.norm, "model", "layer or rms");
-  v("positions", t.positions, "model", "learned or rotary");
-  v("activation", t.activation, "model", "gelu-tanh or swiglu");
-  v("biases", t.biases, "model", "on or off");
-  v("tied", t.tied, "model", "on or off: the head uses the token table");
-  v("dropout-embedding", m.dropout_embedding, "model", "probability");
-  v("dropout-attention", m.dropout_attention, "model", "probability, on attention probabilities");
-  v("dropout-attention-residual", m.dropout_attention_residual, "model", "probability, on the attention branch");
-  v("dropout-ffn-residual", m.dropout_ffn_residual, "model", "probability, on the feed-forward branch");
-  v("norm-epsilon", m.norm_epsilon, "model", "added to variances");
-  v("rotary-base", m.rotary_base, "model", "base of rotary angles");
-  return v.take();
-}
-
-void take_texts(ModelConfig& m, const Texts& t) {
-  m.norm = choice<Norm>("norm", t.norm, {{"layer", Norm::layer}, {"rms", Norm::rms}});
-  m.positions = choice<Positions>("positions", t.positions, {{"learned", Positions::learned}, {"rotary", Positions::rotary}});
-  m.activation = choice<Activation>("activation", t.activation, {{"gelu-tanh", Activation::gelu_tanh}, {"swiglu", Activation::swiglu}});
-  m.biases = switch_value("biases", t.biases);
-  m.tied = switch_value("tied", t.tied);
-}
-
 }  // namespace
 
 std::vector<std::string> preset_names() {
@@ -114,61 +63,33 @@ std::vector<std::string> preset_names() {
 ModelConfig preset(std::string_view name) {
   for (const auto& m : presets())
     if (m.name == name) return m;
-  throw base::UsageError(fmt::format("there is no model '{}'", name), fmt::format("did you mean '{}'? Or give the path of a TOML file", base::nearest(name, preset_names())));
+  const auto close = base::value_hint(name, preset_names());
+  throw base::UsageError(fmt::format("there is no model '{}'; presets are {}", name, fmt::join(preset_names(), ", ")),
+                         fmt::format("{}{}the path of a TOML file, which train --help-model describes", close, close.empty() ? "" : " Or give "));
 }
 
 ModelConfig load_model(const std::string& preset_or_toml) {
-  if (!preset_or_toml.ends_with(".toml")) return preset(preset_or_toml);
+  const bool preset_name = std::ranges::any_of(presets(), [&](const auto& m) { return m.name == preset_or_toml; });
+  std::error_code error;
+  if (preset_name || (!preset_or_toml.ends_with(".toml") && !std::filesystem::exists(preset_or_toml, error))) return preset(preset_or_toml);
   ModelConfig m;
-  Texts texts;
-  auto fields = fields_of(m, texts);
+  auto fields = fields_of(m);
   base::read_toml(fields, preset_or_toml);
-  take_texts(m, texts);
-  return m;
-}
-
-std::vector<std::pair<std::string, std::string>> to_pairs(const ModelConfig& model) {
-  auto m = model;
-  Texts texts;
-  std::vector<std::pair<std::string, std::string>> out;
-  for (const auto& f : fields_of(m, texts)) out.emplace_back(f.name, f.get());
-  return out;
-}
-
-ModelConfig from_pairs(const std::vector<std::pair<std::string, std::string>>& pairs, const std::string& where) {
-  ModelConfig m;
-  Texts texts;
-  auto fields = fields_of(m, texts);
-  for (const auto& [name, value] : pairs) base::field_named(fields, name, where).set(value);
-  take_texts(m, texts);
+  follow(m, fields);
   return m;
 }
 
 std::vector<std::string> problems(const ModelConfig& m) {
   std::vector<std::string> out;
-  const auto range = [&](const char* name, std::int64_t value, std::int64_t low, std::int64_t high) {
-    if (value < low || value > high) out.push_back(fmt::format("{} = {} must lie between {} and {}", name, value, low, high));
-  };
-  range("layers", m.layers, 1, 10000);
-  range("hidden", m.hidden, 1, 1 << 17);
-  range("heads", m.heads, 1, 4096);
-  range("kv-heads", m.kv_heads, 1, 4096);
-  range("ffn", m.ffn, 1, 1 << 20);
-  range("vocabulary", m.vocabulary, 1, 1 << 24);
-  range("context", m.context, 1, 1 << 24);
+  auto copy = m;
+  base::Complaints complaints;
+  for (const auto& f : fields_of(copy)) complaints.attempt([&] { f.set(f.get(), f.name); });
+  for (const auto& [message, hint] : complaints.list()) out.push_back(message);
+  if (m.vocabulary == 0) out.push_back("the vocabulary is not known: it comes from the shards, or from --vocabulary");
   if (!out.empty()) return out;
   if (m.hidden % m.heads != 0) out.push_back(fmt::format("hidden {} is not a multiple of heads {}", m.hidden, m.heads));
   else if (m.positions == Positions::rotary && m.head_dim() % 2 != 0) out.push_back(fmt::format("rotary positions need an even head size, not {}", m.head_dim()));
   if (m.heads % m.kv_heads != 0) out.push_back(fmt::format("heads {} is not a multiple of kv-heads {}", m.heads, m.kv_heads));
-  const auto probability = [&](const char* name, double p) {
-    if (!(p >= 0 && p < 1)) out.push_back(fmt::format("{} = {} must be at least 0 and below 1", name, p));
-  };
-  probability("dropout-embedding", m.dropout_embedding);
-  probability("dropout-attention", m.dropout_attention);
-  probability("dropout-attention-residual", m.dropout_attention_residual);
-  probability("dropout-ffn-residual", m.dropout_ffn_residual);
-  if (!(m.norm_epsilon > 0)) out.push_back(fmt::format("norm-epsilon = {} must be positive", m.norm_epsilon));
-  if (!(m.rotary_base > 1)) out.push_back(fmt::format("rotary-base = {} must exceed 1", m.rotary_base));
   return out;
 }
 

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace trainyard::plan {
@@ -41,10 +40,7 @@ struct ModelConfig {
 
 std::vector<std::string> preset_names();
 ModelConfig preset(std::string_view name);                   // throws UsageError naming the nearest
-ModelConfig load_model(const std::string& preset_or_toml);   // a preset's name or the path of a TOML file
-// Every field as (name, value text), and back: what plans and checkpoints store. Unknown names throw UsageError naming the nearest.
-std::vector<std::pair<std::string, std::string>> to_pairs(const ModelConfig&);
-ModelConfig from_pairs(const std::vector<std::pair<std::string, std::string>>& pairs, const std::string& where);
+ModelConfig load_model(const std::string& preset_or_toml);   // a preset's name or the path of a TOML file (plan/model_fields.h); UsageError, InputError
 std::vector<std::string> problems(const ModelConfig&);       // everything that is wrong, each with a hint; empty when legal
 
 }  // namespace trainyard::plan

@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/plan/flops.h"
+#include "libtrain/plan/model_json.h"
 
 #include <limits>
 #include <stdexcept>
@@ -86,23 +87,6 @@ Topology read_topology(base::JsonObject& o, const std::string& where) {
   }
 }
 
-ModelConfig read_model(base::JsonObject& o, const std::string& where) {
-  std::vector<std::pair<std::string, std::string>> pairs;
-  const auto& model = o.at("model");
-  if (!model.is_object()) throw base::InputError(fmt::format("{}: 'model' must be an object", where));
-  for (const auto& [name, value] : model.items()) {
-    if (!value.is_string()) throw base::InputError(fmt::format("{}: model: {} must be text", where, base::excerpt(name)), "make the plan again with partition-model");
-    if (name.size() > 200 || value.get_ref<const std::string&>().size() > 200)
-      throw base::InputError(fmt::format("{}: model: {} is {}", where, base::excerpt(name), base::excerpt(value.get_ref<const std::string&>())), "make the plan again with partition-model");
-    pairs.emplace_back(name, value.get<std::string>());
-  }
-  try {
-    return from_pairs(pairs, where + ": model");
-  } catch (const base::UsageError& e) {
-    throw base::InputError(fmt::format("{}: {}", where, e.what()), e.hint());
-  }
-}
-
 }  // namespace
 
 void predict(Plan& p) {
@@ -117,12 +101,11 @@ void predict(Plan& p) {
 }
 
 std::string to_json(const Plan& p) {
-  Json model = Json::object(), topology = Json::array();
-  for (const auto& [name, value] : to_pairs(p.model)) model[name] = value;
+  Json topology = Json::array();
   for (const auto& axis : p.topology.axes()) topology.push_back({{"axis", axis.name}, {"size", axis.size}});
   Json j;
   j["format"] = plan_format;
-  j["model"] = model;
+  j["model"] = model_to_json(p.model);
   j["topology"] = topology;
   j["stage_boundaries"] = p.stage_boundaries;
   j["zero"] = p.zero;
@@ -149,7 +132,7 @@ Plan plan_from_json(const std::string& text, const std::string& where) {
   const auto format = o.text("format");
   if (format != plan_format) throw base::InputError(fmt::format("{}: format is {}, expected {}", where, base::excerpt(format), plan_format), "give a file that partition-model wrote");
   Plan p;
-  p.model = read_model(o, where);
+  p.model = model_from_json(o.at("model"), where + ": model");
   p.topology = read_topology(o, where);
   for (const auto& b : o.array("stage_boundaries")) {
     if (!b.is_number_unsigned() || b.get<std::uint64_t>() > static_cast<std::uint64_t>(most_bytes))

@@ -1,6 +1,11 @@
 // Judges plans.
 #include "libtrain/plan/problems.h"
 
+#include "libtrain/base/byte_size.h"
+#include "libtrain/plan/extent.h"
+#include "libtrain/plan/limits.h"
+#include "libtrain/plan/ranges.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -49,36 +54,79 @@ std::string remedies(const Plan& plan) {
   return out.empty() ? "a smaller model or a device with more memory" : fmt::format("{}", fmt::join(out, "; "));
 }
 
+std::vector<Problem> range_problems(const Plan& p) {
+  std::vector<Problem> out;
+  const auto range = [&](const char* flag, auto value, auto range) {
+    if (!range.holds(value)) out.push_back({fmt::format("{} {} must lie between {} and {}", flag, value, range.low, range.high), fmt::format("give a value from {} to {}", range.low, range.high)});
+  };
+  range("--ranks", p.topology.world(), ranges::ranks);
+  range("--zero", p.zero, ranges::zero);
+  range("--global-batch", p.global_batch, ranges::global_batch);
+  range("--micro-batch", p.micro_batch, ranges::micro_batch);
+  range("--fold", p.fold, ranges::fold);
+  range("--threads", p.threads, ranges::threads);
+  range("--layer-slots", p.layer_slots, ranges::layer_slots);
+  range("--sequence", p.sequence, ranges::sequence);
+  range("--device-memory", p.device_memory, base::Range<std::int64_t>{0, base::most_bytes});
+  return out;
+}
+
+std::int64_t largest_divisor(std::int64_t of, std::int64_t at_most) {
+  for (auto d = std::min(of, at_most); d > 1; --d)
+    if (of % d == 0) return d;
+  return 1;
+}
+
+void batch_problems(const Plan& p, std::vector<Problem>& out) {
+  const auto say = [&](std::string message, std::string hint) { out.push_back({std::move(message), std::move(hint)}); };
+  if (p.global_batch % p.micro_batch != 0)
+    return say(fmt::format("--global-batch {} is not a multiple of --micro-batch {}", p.global_batch, p.micro_batch), fmt::format("--global-batch {}", (p.global_batch / p.micro_batch + 1) * p.micro_batch));
+  const auto batch = p.batch();
+  const int ranks = p.topology.size("data");
+  if (batch.micros() > ranges::most_micros)
+    return say(fmt::format("--global-batch {} makes {} micro-batches of a step, more than {}", p.global_batch, batch.micros(), ranges::most_micros),
+               fmt::format("--micro-batch {}, or a smaller --global-batch", (p.global_batch + ranges::most_micros - 1) / ranges::most_micros));
+  if (batch.micros() % p.fold != 0)
+    return say(fmt::format("--fold {} does not divide the {} micro-batches of a step", p.fold, batch.micros()), fmt::format("--fold {}", largest_divisor(batch.micros(), p.fold)));
+  if (ranks > batch.groups())
+    say(fmt::format("{} ranks, but a step has only {} group{} of micro-batches: some ranks would never work", ranks, batch.groups(), batch.groups() == 1 ? "" : "s"),
+        fmt::format("raise --global-batch to {}, lower --micro-batch or --fold, or use fewer ranks", ranks * p.micro_batch * p.fold));
+}
+
+// Elements whose counters are equal would be dropped together (kernels/dropout/dropout.h). Dropout of attention probabilities has counters of its own, which are large enough.
+void dropout_problems(const Plan& p, std::vector<Problem>& out) {
+  if (!drops_rows(p.model)) return;
+  const auto beyond = [&](const char* what, std::int64_t value, std::int64_t most) {
+    if (value > most) out.push_back({fmt::format("{} {} with dropout: its random numbers are counted up to {} and would repeat", what, value, most), "set dropout-embedding, dropout-attention-residual and dropout-ffn-residual to 0"});
+  };
+  beyond("a hidden of", p.model.hidden, most_hidden_with_dropout);
+  beyond("--sequence", p.sequence, most_sequence_with_dropout);
+}
+
+void extent_problems(const Plan& p, std::vector<Problem>& out) {
+  const auto size = extent(p);
+  if (size.memory > largest_extent)
+    out.push_back({fmt::format("a rank would need up to {:.2g} bytes: that is too large to be planned", size.memory), "a smaller model, --micro-batch or --sequence"});
+  if (size.traffic > largest_extent)
+    out.push_back({fmt::format("a rank would send up to {:.2g} bytes in a step: that is too large to be planned", size.traffic), "a smaller --global-batch, a larger --micro-batch, or a larger --fold"});
+}
+
 }  // namespace
 
+bool drops_rows(const ModelConfig& m) { return m.dropout_embedding > 0 || m.dropout_attention_residual > 0 || m.dropout_ffn_residual > 0; }
+
 std::vector<Problem> decision_problems(const Plan& p) {
-  std::vector<Problem> out;
-  for (const auto& text : problems(p.model)) out.push_back({"model: " + text, "change the model description"});
-  const auto range = [&](const char* name, std::int64_t value, std::int64_t low, std::int64_t high) {
-    if (value < low || value > high) out.push_back({fmt::format("{} = {} must lie between {} and {}", name, value, low, high), fmt::format("give a value from {} to {}", low, high)});
-  };
-  range("zero", p.zero, 0, 3);
-  range("global-batch", p.global_batch, 1, std::int64_t{1} << 32);
-  range("micro-batch", p.micro_batch, 1, std::int64_t{1} << 24);
-  range("fold", p.fold, 1, std::int64_t{1} << 32);
-  range("threads", p.threads, 1, 4096);
-  range("layer-slots", p.layer_slots, 1, 10000);
-  range("sequence", p.sequence, 1, std::max<std::int64_t>(p.model.context, 1));
-  range("device-memory", p.device_memory, 0, std::int64_t{1} << 62);
+  auto out = range_problems(p);
+  for (const auto& text : problems(p.model)) out.push_back({"model: " + text, "change the model: train --help-model describes its keys"});
+  if (p.sequence > p.model.context) out.push_back({fmt::format("--sequence {} is longer than the model's context {}", p.sequence, p.model.context), fmt::format("--sequence {} at most", p.model.context)});
   if (p.topology.size("data") != p.topology.world())
     out.push_back({fmt::format("the topology has {} ranks but its data axis {}", p.topology.world(), p.topology.size("data")), "cut over the axis 'data' alone"});
   if (p.schedule != "one-stage") out.push_back({fmt::format("schedule '{}' is not known", p.schedule), "use one-stage"});
   if (!p.stage_boundaries.empty() && p.stage_boundaries != std::vector<std::int64_t>{0, p.model.layers})
     out.push_back({"the stage boundaries are not those of one stage", fmt::format("use [0, {}]", p.model.layers)});
-  if (p.micro_batch < 1 || p.global_batch < 1 || p.fold < 1) return out;
-  if (p.global_batch % p.micro_batch != 0)
-    out.push_back({fmt::format("global-batch {} is not a multiple of micro-batch {}", p.global_batch, p.micro_batch),
-                   fmt::format("--global-batch {}", (p.global_batch / p.micro_batch + 1) * p.micro_batch)});
-  else if (p.fold > p.batch().micros())
-    out.push_back({fmt::format("fold {} exceeds the {} micro-batches of a step", p.fold, p.batch().micros()), fmt::format("--fold {} at most", p.batch().micros())});
-  else if (p.topology.size("data") > p.batch().groups())
-    out.push_back({fmt::format("{} data ranks but only {} groups of micro-batches in a step: some ranks would never work", p.topology.size("data"), p.batch().groups()),
-                   fmt::format("at most {} ranks, a larger --global-batch, or a smaller --micro-batch or --fold", p.batch().groups())});
+  dropout_problems(p, out);
+  if (ranges::global_batch.holds(p.global_batch) && ranges::micro_batch.holds(p.micro_batch) && ranges::fold.holds(p.fold)) batch_problems(p, out);
+  if (out.empty()) extent_problems(p, out);
   return out;
 }
 

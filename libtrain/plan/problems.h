@@ -1,4 +1,4 @@
-// Everything that is wrong with a plan, at once, each with what to try.
+// Everything that is wrong with a plan, at once, each with what to try: the one list for partition-model, which makes plans, and train, which follows them.
 #pragma once
 
 #include "libtrain/plan/plan.h"
@@ -12,7 +12,11 @@ struct Problem {
   std::string message, hint;
 };
 
-// Model, ranges, divisibility, more data ranks than groups of micro-batches. A plan without these can be predicted. Reads no prediction.
+// Does dropout fall on rows of the stream (plan/limits.h)?
+bool drops_rows(const ModelConfig& model);
+
+// Model, ranges (plan/ranges.h), divisibility, more data ranks than groups of micro-batches, counters of dropout that would overlap, sizes beyond 64 bits. A plan without these
+// can be predicted. Reads no prediction. Messages name the flags.
 std::vector<Problem> decision_problems(const Plan& plan);
 // Arenas and reserve against device_memory, with the price of each remedy; empty when it fits or no limit is stated. Needs predict().
 std::vector<Problem> memory_problems(const Plan& plan);

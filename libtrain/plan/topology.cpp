@@ -4,13 +4,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <stdexcept>
 
 namespace trainyard::plan {
 
 Topology::Topology(std::vector<Axis> axes) : axes_(std::move(axes)) {
+  std::int64_t world = 1;
   for (std::size_t i = 0; i < axes_.size(); ++i) {
     if (axes_[i].size < 1) throw std::invalid_argument(fmt::format("axis '{}' has size {}", axes_[i].name, axes_[i].size));
+    if ((world *= axes_[i].size) > std::numeric_limits<int>::max()) throw std::invalid_argument("the axes have more ranks together than can be numbered");
     for (std::size_t j = 0; j < i; ++j)
       if (axes_[j].name == axes_[i].name) throw std::invalid_argument(fmt::format("axis '{}' is named twice", axes_[i].name));
   }

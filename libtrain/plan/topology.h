@@ -9,8 +9,8 @@
 namespace trainyard::plan {
 
 // Axes from outer to inner: Topology({{"pipe", 4}, {"data", 2}, {"tensor", 4}}); rank = (p * 2 + d) * 4 + t.
-// An axis nobody named has size 1 and coordinate 0 everywhere. Copyable value; throws std::invalid_argument on a size below 1 or
-// an axis named twice, std::out_of_range on a rank outside [0, world()).
+// An axis nobody named has size 1 and coordinate 0 everywhere. Copyable value; throws std::invalid_argument on a size below 1,
+// an axis named twice or more ranks than an int holds, std::out_of_range on a rank outside [0, world()).
 class Topology {
  public:
   struct Axis { std::string name; int size; };

@@ -21,8 +21,8 @@ struct Settings {
   std::vector<Field> fields() {
     FieldVisitor v;
     v("name", name, "what", "a text");
-    v("global-batch", global_batch, "what", "sequences");
-    v("rate", rate, "how", "a number");
+    v("global-batch", global_batch, "what", "sequences", {1, 1000});
+    v("rate", rate, "how", "a number", {0, 1});
     return v.take();
   }
 };
@@ -70,7 +70,7 @@ TEST(Fields, UnknownKeyNamesFileAndNearest) {
 TEST(Fields, BadValuesAndBadFilesAreRefused) {
   Settings s;
   auto fields = s.fields();
-  for (const char* bad : {"", "7x", "1.5", "99999999999999999999"}) EXPECT_THROW(field_named(fields, "global-batch", "x").set(bad), UsageError) << bad;
+  for (const char* bad : {"", "7x", "1.5", "99999999999999999999"}) EXPECT_THROW(field_named(fields, "global-batch", "x").set(bad, "--global-batch"), UsageError) << bad;
   const File file("rate = = 3\n");
   EXPECT_THROW(read_toml(fields, file.path), InputError);
   EXPECT_EQ(nearest("gpt2-nanno", {"gpt2", "gpt2-nano", "llama-nano"}), "gpt2-nano");

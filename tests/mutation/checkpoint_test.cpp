@@ -5,6 +5,7 @@
 #include "libtrain/base/checksum.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/io/hdf5_file.h"
+#include "libtrain/plan/model_json.h"
 #include "tools/inspect/report.h"
 
 #include <gtest/gtest.h>
@@ -23,8 +24,8 @@ class Checkpoint : public ::testing::Test {
     auto model = gpt();
     model.layers = 1, model.hidden = 8, model.heads = 2, model.kv_heads = 2, model.ffn = 16, model.vocabulary = 129, model.context = 8;
     written = state(model, base::DType::bf16, 5);
-    for (const auto& [name, value] : plan::to_pairs(model))
-      if (name != "name") written.identity["model"][name] = value;
+    written.identity["model"] = plan::model_to_json(model);
+    written.identity["model"].erase("name");
     written.identity["seed"] = written.seed;
     save(scratch.path, written, 2);
     folder = scratch.path + "/step-00000005";

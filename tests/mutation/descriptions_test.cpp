@@ -4,6 +4,8 @@
 
 #include "libtrain/engine/config.h"
 #include "libtrain/plan/communication_time.h"
+#include "libtrain/plan/model_fields.h"
+#include "libtrain/plan/model_json.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/profile.h"
 #include "libtrain/plan/profile_compare.h"
@@ -125,14 +127,13 @@ TEST(Descriptions, Models) {
   const auto path = scratch.path + "/model.toml";
   auto preset = plan::preset("llama-nano");
   preset.vocabulary = 257;
-  std::string original;
-  for (const auto& [name, value] : plan::to_pairs(preset)) original += fmt::format("{} = {}\n", name, value.find_first_not_of("0123456789.e-") == std::string::npos ? value : '"' + value + '"');
+  const auto original = base::print_fields(plan::fields_of(preset));
   mutation::run({"model description", [&](mutation::Random& random) { return mutation::mutate_toml(original, random); },
                  [&](const std::string& content) -> std::string {
                    spit(path, content);
                    const auto m = plan::load_model(path);
                    if (const auto wrong = plan::problems(m); !wrong.empty()) throw base::InputError(fmt::format("{}: {}", path, wrong.front()));
-                   if (plan::from_pairs(plan::to_pairs(m), path) != m) return "written down, it reads as another model";
+                   if (plan::model_from_json(plan::model_to_json(m), path) != m) return "written down, it reads as another model";
                    return plan::parameter_count(m) > 0 ? "" : "a count that overflows";
                  }});
 }

@@ -77,7 +77,7 @@ TEST(Plan, UnknownKeysNameTheNearest) {
     EXPECT_NE(std::string(e.what()).find("layer_slot'"), std::string::npos);
     EXPECT_NE(e.hint().find("'layer_slots'"), std::string::npos);
   }
-  EXPECT_THROW(plan_from_json(replaced(text, "\"kv-heads\"", "\"kv-head\""), "plan.json"), base::InputError);
+  EXPECT_THROW(plan_from_json(replaced(text, "\"kv_heads\"", "\"kv_head\""), "plan.json"), base::InputError);
   EXPECT_THROW(plan_from_json(replaced(text, "\"zero\": 2", "\"zero\": \"2\""), "plan.json"), base::InputError);
   EXPECT_THROW(plan_from_json(replaced(text, "\"zero\": 2", "\"zero\": 2.5"), "plan.json"), base::InputError);
   EXPECT_THROW(plan_from_json(replaced(text, "trainyard.plan/1", "trainyard.plan/2"), "plan.json"), base::InputError);

@@ -68,7 +68,7 @@ if ! nvidia-smi >/dev/null 2>&1; then
 fi
 expect 3 train --model gpt2-nano --data nowhere --output x
 expect 3 mpirun -q -n 2 "${base[@]}" --steps 5 --output big --model gpt2-micro --sequence 32 --memory-limit 440MB --zero 0
-said "too many"; said "--zero 3 would need"
+said "too much"; said "--zero 3 would need"
 [ ! -e big/checkpoints ] || fail "something was made before the refusal"
 expect 0 mpirun -q -n 2 "${base[@]}" --steps 2 --output big --model gpt2-micro --sequence 32 --memory-limit 440MB --zero 3
 expect 0 "${base[@]}" --steps 5 --output dry --dry-run

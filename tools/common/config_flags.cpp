@@ -3,21 +3,41 @@
 
 namespace trainyard::tools {
 
-ConfigFlags::ConfigFlags(CLI::App& app, std::vector<base::Field>& fields) : fields_(fields) {
-  for (auto& f : fields) {
-    auto& text = texts_[f.name];
-    const auto value = f.get();
-    app.add_option("--" + f.name, text, f.help + (value.empty() ? "" : " [" + value + "]"))->group(f.group)->type_name(f.type == "text" ? "TEXT" : f.type == "integer" ? "N" : "X")->take_last();
+namespace {
+
+const char* type_of(const base::Field& f) {
+  switch (f.kind) {
+    case base::FieldKind::integer: return "N";
+    case base::FieldKind::number: return "X";
+    case base::FieldKind::bytes: return "BYTES";
+    default: return "TEXT";
   }
 }
 
-void ConfigFlags::apply() {
-  for (auto& f : fields_) {
-    const auto& text = texts_[f.name];
-    if (text.empty()) continue;
-    f.set(text);
-    f.source = "flag";
+}  // namespace
+
+ConfigFlags::ConfigFlags(CLI::App& app, std::vector<base::Field>& fields) : fields_(fields), texts_(fields.size()) {
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    const auto& f = fields[i];
+    const auto value = f.get();
+    options_.push_back(app.add_option("--" + f.name, texts_[i], f.help + (value.empty() ? "" : " [" + value + "]"))->group(f.group)->type_name(type_of(f))->take_last());
   }
+}
+
+bool ConfigFlags::given(const std::string& name) const {
+  for (std::size_t i = 0; i < fields_.size(); ++i)
+    if (fields_[i].name == name) return options_[i]->count() > 0;
+  return false;
+}
+
+void ConfigFlags::apply() {
+  base::Complaints complaints;
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    if (options_[i]->count() == 0) continue;
+    complaints.attempt([&] { fields_[i].set(texts_[i], "--" + fields_[i].name); });
+    fields_[i].source = base::from_flag;
+  }
+  complaints.raise();
 }
 
 }  // namespace trainyard::tools

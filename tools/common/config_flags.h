@@ -5,22 +5,23 @@
 
 #include <CLI/CLI.hpp>
 
-#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace trainyard::tools {
 
-// Adds --NAME for every field (grouped, with default and help). The given texts are kept in `given` and applied by apply_flags after file, plan and environment.
+// Adds --NAME for every field (grouped, with default and help). The texts are kept and applied by apply(), after file and environment.
 class ConfigFlags {
  public:
   ConfigFlags(CLI::App& app, std::vector<base::Field>& fields);
-  void apply();   // sets the fields that were given on the command line
-  bool given(const std::string& name) const { return texts_.count(name) != 0 && !texts_.at(name).empty(); }
+  void apply();   // sets the fields that were given on the command line; UsageError for all that are not legal
+  bool given(const std::string& name) const;
 
  private:
   std::vector<base::Field>& fields_;
-  std::map<std::string, std::string> texts_;
+  std::vector<std::string> texts_;         // one for each field
+  std::vector<CLI::Option*> options_;
 };
 
 }  // namespace trainyard::tools

@@ -2,12 +2,15 @@
 #include "libtrain/base/log.h"
 #include "libtrain/comm/agreement.h"
 #include "libtrain/engine/run.h"
+#include "libtrain/plan/model_fields.h"
 #include "tools/common/config_flags.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
 #include "tools/train/command.h"
 #include "tools/train/evaluate.h"
 #include "tools/train/launch.h"
+
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <cstdio>
@@ -27,7 +30,7 @@ constexpr const char* examples =
 
 struct Switches {
   std::string config;
-  bool dry_run = false, print_config = false, memory_report = false;
+  bool dry_run = false, print_config = false, memory_report = false, help_model = false;
 };
 
 std::string progress_text(const engine::StepMetrics& m, std::int64_t steps, double left) {
@@ -41,7 +44,7 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
   auto& world = launch.world();
   if (switches.dry_run) {
     const auto text = engine::dry_run(config, world);
-    if (world.rank == 0) fmt::print("{}", text);
+    if (world.rank == 0) tools::print(text);
     return base::ExitCode::done;
   }
   std::optional<tools::Progress> progress;
@@ -68,8 +71,14 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
   const auto result = engine::run(config, world, signals, listener, launch.ranks_on_node());
   if (world.rank != 0) return result.code;
   progress.reset();
-  if (!result.checkpoint.empty()) tools::print(result.checkpoint + "\n");
-  if (switches.memory_report) fmt::print("{}\n{}", result.memory_report, result.traffic_report);
+  auto product = result.checkpoint.empty() ? std::string() : result.checkpoint + "\n";
+  if (switches.memory_report) product += result.memory_report + "\n" + result.traffic_report;
+  try {
+    tools::print(product);
+  } catch (const base::EnvironmentError& e) {
+    if (result.code == base::ExitCode::done) throw;
+    tools::report("train", e);   // the run's own exit code says more than a full disk
+  }
   if (result.code != base::ExitCode::requeue) return result.code;
   if (result.steps_done == 0 && config.stop_after > 0 && result.step >= config.stop_after)
     base::log_info("the run has come to step {} of {} already, and --stop-after is {}: nothing was done (exit 75); to go on: {}", result.step, config.steps, config.stop_after, to_go_on);
@@ -88,12 +97,18 @@ int main(int argc, char** argv) {
   tools::describe_program(app, "Trains a decoder-only transformer on token shards; the same bits on any number of ranks.", examples,
                           "shard-data, partition-model, inspect, generate; libtrain/README.md for what the numbers promise");
   tools::ConfigFlags flags(app, fields);
+  app.footer("Presets for --model: " + fmt::format("{}", fmt::join(plan::preset_names(), " ")) + "\n\n" + app.get_footer());
   app.add_option("--config", switches.config, "TOML file with the same keys as the flags")->group("Settings");
   app.add_flag("--print-config", switches.print_config, "print the effective settings and where each came from, and stop")->group("Settings");
   app.add_flag("--dry-run", switches.dry_run, "check everything, print the prediction, write nothing")->group("Settings");
   app.add_flag("--memory-report", switches.memory_report, "print predicted and measured memory and traffic at the end")->group("Settings");
+  app.add_flag("--help-model", switches.help_model, "the keys of a model file, with an example, and stop")->group("Settings");
   tools::EvaluateFlags evaluation(app);
   return tools::guarded(app, argc, argv, [&] {
+    if (switches.help_model) {
+      tools::print(plan::model_help());
+      return base::ExitCode::done;
+    }
     std::optional<const engine::SignalWatcher> signals;
     if (!evaluation.asked()) signals.emplace();
     tools::Launch launch;
@@ -102,13 +117,12 @@ int main(int argc, char** argv) {
       launch.on_every_rank([&] {
         evaluation.check();
         if (!switches.config.empty()) base::read_toml(fields, switches.config);
-        if (flags.given("plan")) flags.apply();
-        engine::read_plan(fields, config);
         base::read_environment(fields);
         flags.apply();
+        engine::read_plan(fields, config);
       });
       if (switches.print_config) {
-        if (launch.world().rank == 0) fmt::print("{}", base::print_fields(fields));
+        if (launch.world().rank == 0) tools::print(base::print_fields(fields));
         return base::ExitCode::done;
       }
       if (evaluation.asked()) return evaluation.run(config, fields, launch);

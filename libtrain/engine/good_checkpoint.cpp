@@ -1,0 +1,45 @@
+// Reads checkpoints back, newest first.
+#include "libtrain/engine/good_checkpoint.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/checkpoint/finder.h"
+#include "libtrain/checkpoint/reader.h"
+
+#include <cmath>
+
+namespace trainyard::engine {
+
+namespace {
+
+// Empty when every byte is right and every tensor finite. The fingerprints tie the bytes that were read to the norms that were taken of them.
+std::string fault_of(checkpoint::Reader& reader) {
+  reader.verify_all();
+  for (const auto& t : reader.tensors())
+    if (!std::isfinite(t.norm)) return fmt::format("{} holds values that are not finite", t.path);
+  return {};
+}
+
+}  // namespace
+
+std::string good_checkpoint_sentence(const std::string& folder, std::int64_t newest_step, std::int64_t most_bytes) {
+  std::string faults;
+  try {
+    for (const auto& found : checkpoint::list(folder)) {
+      if (found.step > newest_step) continue;
+      try {
+        checkpoint::Reader reader(found.path);
+        if (reader.bytes() > most_bytes) return fmt::format("{}the checkpoint of step {} was saved, inspect --verify {} says whether it is good", faults, found.step, found.path);
+        const auto fault = fault_of(reader);
+        if (fault.empty()) return fmt::format("{}the checkpoint of step {} was read back and is good", faults, found.step);
+        faults += fmt::format("the checkpoint of step {} is of no use ({}); ", found.step, fault);
+      } catch (const base::Error& e) {
+        faults += fmt::format("the checkpoint of step {} is damaged ({}); ", found.step, e.what());
+      }
+    }
+  } catch (const std::exception& e) {
+    faults += fmt::format("{} cannot be looked at ({}); ", folder, e.what());
+  }
+  return faults + "there is no good checkpoint";
+}
+
+}  // namespace trainyard::engine

@@ -1,0 +1,87 @@
+// Old and new forms of a model.
+#include "libtrain/plan/model_json.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/plan/model_fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace trainyard::plan {
+
+namespace {
+
+constexpr std::size_t longest_text = 200;   // a name
+
+std::string replaced(std::string text, char from, char to) {
+  std::replace(text.begin(), text.end(), from, to);
+  return text;
+}
+
+template <class Json> Json value_of(const base::Field& f, const Json& text_form) {
+  switch (f.kind) {
+    case base::FieldKind::integer: return static_cast<std::int64_t>(std::strtoll(f.get().c_str(), nullptr, 10));
+    case base::FieldKind::number: return std::strtod(f.get().c_str(), nullptr);
+    case base::FieldKind::toggle: return f.get() == "on";
+    case base::FieldKind::word: return replaced(f.get(), '-', '_');
+    default: return text_form;
+  }
+}
+
+template <class Json> std::string text_of(const Json& value) {
+  if (value.is_string()) return value.template get<std::string>();
+  if (value.is_boolean()) return value.template get<bool>() ? "on" : "off";
+  if (value.is_number_float()) return fmt::format("{}", value.template get<double>());
+  if (value.is_number()) return value.dump();
+  throw base::UsageError(fmt::format("a value is {}, neither text nor number", value.type_name()));
+}
+
+}  // namespace
+
+nlohmann::ordered_json model_to_json(const ModelConfig& model) {
+  auto m = model;
+  auto out = nlohmann::ordered_json::object();
+  for (const auto& f : fields_of(m)) out[replaced(f.name, '-', '_')] = value_of<nlohmann::ordered_json>(f, f.get());
+  return out;
+}
+
+ModelConfig model_from_json(const nlohmann::ordered_json& json, const std::string& where) {
+  if (!json.is_object()) throw base::InputError(fmt::format("{} must be an object", where));
+  ModelConfig m;
+  auto fields = fields_of(m);
+  try {
+    for (const auto& [key, value] : json.items()) {
+      auto& field = base::field_named(fields, key, where);
+      const auto text = text_of(value);
+      if (text.size() > longest_text) throw base::UsageError(fmt::format("{}: {} is {}", where, key, base::excerpt(text)), fmt::format("at most {} bytes", longest_text));
+      field.set(text, fmt::format("{}: {}", where, key));
+      field.source = where;
+    }
+  } catch (const base::UsageError& e) {
+    throw base::InputError(std::string(e.what()).starts_with(where) ? e.what() : fmt::format("{}: {}", where, e.what()), e.hint().empty() ? "make the plan again with partition-model" : e.hint());
+  }
+  for (const auto& f : fields)
+    if (f.source == base::from_default) throw base::InputError(fmt::format("{}: key '{}' is missing", where, replaced(f.name, '-', '_')));
+  return m;
+}
+
+nlohmann::json current_form(const nlohmann::json& model) {
+  if (!model.is_object()) return model;
+  ModelConfig m;
+  auto fields = fields_of(m);
+  auto out = nlohmann::json::object();
+  for (const auto& [key, value] : model.items()) {
+    out[replaced(key, '-', '_')] = value;
+    try {
+      auto& field = base::field_named(fields, key, "");
+      field.set(text_of(value), key);
+      out[replaced(key, '-', '_')] = value_of<nlohmann::json>(field, value);
+    } catch (const base::UsageError&) {   // another program's key, or a value out of today's range
+    }
+  }
+  return out;
+}
+
+}  // namespace trainyard::plan

@@ -1,0 +1,21 @@
+// The ranges of what a plan decides: the settings of train, the flags of partition-model and the keys of a plan have the same.
+#pragma once
+
+#include "libtrain/base/range.h"
+
+#include <cstdint>
+
+namespace trainyard::plan::ranges {
+
+inline constexpr base::Range<int> zero{0, 3};
+inline constexpr base::Range<int> ranks{1, 1 << 20};
+inline constexpr base::Range<int> layer_slots{1, 64};
+inline constexpr base::Range<int> threads{1, 4096};
+inline constexpr base::Range<std::int64_t> global_batch{1, std::int64_t{1} << 32};
+inline constexpr base::Range<std::int64_t> micro_batch{1, std::int64_t{1} << 24};
+inline constexpr base::Range<std::int64_t> fold{1, std::int64_t{1} << 24};
+inline constexpr base::Range<std::int64_t> sequence{1, std::int64_t{1} << 24};
+inline constexpr base::Range<std::int64_t> vocabulary{1, std::int64_t{1} << 24};
+inline constexpr std::int64_t most_micros = std::int64_t{1} << 20;   // micro-batches of a step: every rank keeps numbers for each of them
+
+}  // namespace trainyard::plan::ranges

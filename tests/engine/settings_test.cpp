@@ -1,0 +1,141 @@
+// What a run accepts of settings: plans, fields that a resume may change, models of older checkpoints; and what is said of checkpoints when a run fails.
+#include "libtrain/engine/good_checkpoint.h"
+#include "libtrain/engine/identity.h"
+#include "libtrain/engine/setup.h"
+#include "libtrain/plan/model_fields.h"
+#include "libtrain/plan/model_json.h"
+#include "libtrain/plan/plan.h"
+#include "tests/checkpoint/sample.h"
+#include "tests/engine/small_run.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+
+namespace trainyard::engine {
+namespace {
+
+using testing::SmallRun;
+
+base::ExitCode code_of(const RunConfig& c, std::string* text = nullptr) {
+  try {
+    make_setup(c, 1, 1);
+  } catch (const base::Error& e) {
+    if (text != nullptr) *text = std::string(e.what()) + " | " + e.hint();
+    return e.code();
+  }
+  return base::ExitCode::done;
+}
+
+TEST(Setup, RefusesNumbersThatAreNone) {
+  SmallRun runs;
+  const auto good = runs.config("numbers");
+  EXPECT_EQ(code_of(good), base::ExitCode::done);
+  for (double bad : {std::nan(""), std::numeric_limits<double>::infinity(), -1.0})
+    for (auto member : {&RunConfig::learning_rate, &RunConfig::final_learning_rate, &RunConfig::beta1, &RunConfig::beta2, &RunConfig::epsilon, &RunConfig::weight_decay, &RunConfig::clip,
+                        &RunConfig::hang_timeout, &RunConfig::collective_delay}) {
+      auto c = good;
+      c.*member = bad;
+      EXPECT_EQ(code_of(c), base::ExitCode::usage) << bad;
+    }
+  auto c = good;
+  c.change = "nonsense";
+  std::string text;
+  EXPECT_EQ(code_of(c, &text), base::ExitCode::usage);
+  EXPECT_NE(text.find("warmup_steps"), std::string::npos) << text;
+  c.change = "learning-rate,steps";
+  EXPECT_EQ(code_of(c), base::ExitCode::done);
+  c = good;   // gpt() drops rows of the stream
+  c.steps = 1'000'000'000;
+  EXPECT_EQ(code_of(c, &text), base::ExitCode::usage);
+  EXPECT_NE(text.find("dropout"), std::string::npos) << text;
+}
+
+TEST(Setup, APlanForOtherTokensIsRefused) {
+  SmallRun runs;
+  auto c = runs.config("vocabulary");
+  c.plan = "plan.json";
+  c.plan_model = plan::load_model(c.model);
+  c.plan_model->vocabulary = 50257;
+  std::string text;
+  EXPECT_EQ(code_of(c, &text), base::ExitCode::input_refused);
+  EXPECT_NE(text.find("partition-model --vocabulary 257"), std::string::npos) << text;
+  c.plan_model->vocabulary = 200;
+  EXPECT_EQ(code_of(c), base::ExitCode::input_refused);
+  for (int same : {257, 384}) {   // 384 rows are stored anyway
+    c.plan_model->vocabulary = same;
+    EXPECT_EQ(code_of(c), base::ExitCode::done) << same;
+  }
+}
+
+TEST(Plan, GoesBeforeTheFileAndBehindEnvironmentAndFlags) {
+  SmallRun runs;
+  plan::Plan p;
+  p.model = plan::preset("gpt2-nano");
+  p.model.vocabulary = 257;
+  p.global_batch = 12, p.micro_batch = 3, p.sequence = 16, p.fold = 2;
+  plan::predict(p);
+  const auto path = (runs.folder() / "plan.json").string();
+  std::ofstream(path) << plan::to_json(p);
+  RunConfig c;
+  auto fields = fields_of(c);
+  const auto set = [&](const char* name, const std::string& value, const std::string& source) {
+    auto& f = base::field_named(fields, name, "");
+    f.set(value, name);
+    f.source = source;
+  };
+  set("plan", path, "file.toml"), set("micro-batch", "5", "file.toml"), set("global-batch", "24", base::from_flag), set("fold", "4", base::from_environment);
+  read_plan(fields, c);
+  EXPECT_EQ(c.micro_batch, 3);
+  EXPECT_EQ(c.global_batch, 24);
+  EXPECT_EQ(c.fold, 4);
+  EXPECT_EQ(c.sequence, 16);
+  EXPECT_TRUE(c.plan_model.has_value());
+  std::ofstream(path) << [&] { p.zero = 2, p.fold = 3; auto text = plan::to_json(p); return text; }();
+  EXPECT_THROW(read_plan(fields, c), base::InputError);
+}
+
+// Checkpoints of older programs hold the model of the identity as text.
+TEST(Identity, OldAndNewFormsOfAModelAreTheSameRun) {
+  auto model = plan::preset("llama-nano");
+  model.vocabulary = 257, model.dropout_attention = 0.1;
+  auto old = nlohmann::json::object();
+  for (const auto& f : plan::fields_of(model))
+    if (f.name != "name") old[f.name] = f.get();
+  nlohmann::json now = plan::model_to_json(model);
+  now.erase("name");
+  ASSERT_NE(old, now);
+  require_same_run({{"model", old}, {"seed", 1}}, {{"model", now}, {"seed", 1}}, {}, "x");
+  old["kv-heads"] = "4";
+  EXPECT_THROW(require_same_run({{"model", old}}, {{"model", now}}, {}, "x"), base::InputError);
+  require_same_run({{"model", old}}, {{"model", now}}, {"model"}, "x");
+}
+
+TEST(GoodCheckpoint, IsSaidOfWhatWasReadBack) {
+  const testing::Scratch scratch;
+  const auto save = [&](std::int64_t step, double poison) {
+    const auto s = sample::state(sample::gpt(), base::DType::f32, step);
+    sample::Rank rank(s, 0, 1);
+    reinterpret_cast<float*>(rank.memory[0].data())[5] = static_cast<float>(poison);
+    checkpoint::write_rank(scratch.path, s, rank.pieces, {});
+    checkpoint::publish(scratch.path, s, 1, 9);
+  };
+  EXPECT_EQ(good_checkpoint_sentence(scratch.path, 100), "there is no good checkpoint");
+  save(10, 1), save(20, 2), save(30, std::nan(""));
+  const auto text = good_checkpoint_sentence(scratch.path, 100);
+  EXPECT_NE(text.find("step 30 is of no use"), std::string::npos) << text;
+  EXPECT_NE(text.find("step 20 was read back and is good"), std::string::npos) << text;
+  EXPECT_NE(good_checkpoint_sentence(scratch.path, 19).find("step 10 was read back and is good"), std::string::npos);
+  std::fstream file(scratch.path + "/step-00000020/rank-00000.h5", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(8200).put('\x77');
+  file.close();
+  const auto later = good_checkpoint_sentence(scratch.path, 20);
+  EXPECT_NE(later.find("step 20 is damaged"), std::string::npos) << later;
+  EXPECT_NE(later.find("step 10 was read back and is good"), std::string::npos) << later;
+  EXPECT_NE(good_checkpoint_sentence(scratch.path, 10, 1000).find("inspect --verify"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trainyard::engine

@@ -1,0 +1,191 @@
+// One list of problems: absurd sizes are refused before a formula can overflow, and what is accepted is predicted within bounds; models as files, JSON and help.
+#include "libtrain/base/error.h"
+#include "libtrain/plan/extent.h"
+#include "libtrain/plan/limits.h"
+#include "libtrain/plan/model_fields.h"
+#include "libtrain/plan/model_json.h"
+#include "libtrain/plan/problems.h"
+#include "libtrain/plan/ranges.h"
+#include "tests/scratch.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+
+namespace trainyard::plan {
+
+namespace {
+
+Plan sample() {
+  Plan p;
+  p.model = preset("gpt2-nano");
+  p.model.vocabulary = 257;
+  p.topology = Topology({{"data", 2}});
+  p.global_batch = 8, p.sequence = 32;
+  return p;
+}
+
+std::string first_problem(const Plan& p) {
+  const auto found = decision_problems(p);
+  return found.empty() ? "" : found[0].message;
+}
+
+ModelConfig file(const std::string& text) {
+  const testing::Scratch folder;
+  testing::spit(folder.path + "/m.toml", text);
+  return load_model(folder.path + "/m.toml");
+}
+
+// Log-uniform, so that ends and small values are both drawn.
+template <class T> T draw(std::mt19937_64& random, base::Range<T> range) {
+  if (random() % 8 == 0) return range.high;
+  const double low = std::log(static_cast<double>(range.low)), high = std::log(static_cast<double>(range.high));
+  return std::min(range.high, std::max(range.low, static_cast<T>(std::exp(low + (high - low) * static_cast<double>(random() % 1000) / 999))));
+}
+
+}  // namespace
+
+TEST(OneList, NamesTheFlag) {
+  const auto refused = [](auto change, const char* part) {
+    auto p = sample();
+    change(p);
+    EXPECT_NE(first_problem(p).find(part), std::string::npos) << first_problem(p) << ", expected " << part;
+  };
+  refused([](Plan& p) { p.fold = 3; }, "--fold 3 does not divide the 8");
+  refused([](Plan& p) { p.fold = 16; }, "--fold 16 does not divide the 8");
+  refused([](Plan& p) { p.fold = 8; }, "2 ranks, but a step has only 1 group");
+  refused([](Plan& p) { p.layer_slots = 65; }, "--layer-slots 65");
+  refused([](Plan& p) { p.threads = 5000; }, "--threads 5000");
+  refused([](Plan& p) { p.global_batch = std::int64_t{1} << 32; }, "micro-batches of a step");
+  refused([](Plan& p) { p.micro_batch = 3; }, "--global-batch 8 is not a multiple of --micro-batch 3");
+  refused([](Plan& p) { p.model.norm_epsilon = std::nan(""); }, "norm-epsilon nan");
+  refused([](Plan& p) { p.model.dropout_embedding = std::nan(""); }, "dropout-embedding nan");
+  refused([](Plan& p) { p.model.rotary_base = std::numeric_limits<double>::infinity(); }, "rotary-base inf");
+  EXPECT_EQ(first_problem(sample()), "");
+  auto p = sample();
+  p.fold = 3;
+  EXPECT_EQ(decision_problems(p)[0].hint, "--fold 2");
+}
+
+TEST(OneList, DropoutWhoseCountersOverlapIsRefused) {
+  auto p = sample();
+  p.model.hidden = 2 * most_hidden_with_dropout, p.model.heads = p.model.kv_heads = 1024;
+  EXPECT_EQ(first_problem(p), "");
+  p.model.dropout_attention = 0.1;
+  EXPECT_EQ(first_problem(p), "");   // has counters of its own
+  for (auto path : {&ModelConfig::dropout_embedding, &ModelConfig::dropout_attention_residual, &ModelConfig::dropout_ffn_residual}) {
+    auto q = p;
+    q.model.*path = 0.1;
+    EXPECT_NE(first_problem(q).find("a hidden of 131072 with dropout"), std::string::npos) << first_problem(q);
+    q.model.hidden = most_hidden_with_dropout;
+    EXPECT_EQ(first_problem(q), "");
+    q.model.context = q.sequence = 2 * most_sequence_with_dropout;
+    EXPECT_NE(first_problem(q).find("--sequence 2097152 with dropout"), std::string::npos) << first_problem(q);
+  }
+}
+
+// Every accepted plan is predicted between a lower bound and the extent, both in floating point: a product that wrapped would fall out of it. Most of these plans are absurd.
+TEST(Extent, WhatIsAcceptedDoesNotOverflow) {
+  std::mt19937_64 random(7);
+  int accepted = 0, too_large = 0;
+  for (int i = 0; i < 2000; ++i) {
+    Plan p;
+    auto& m = p.model;
+    m.heads = m.kv_heads = draw<std::int64_t>(random, {1, 4096});
+    m.hidden = std::min<std::int64_t>(1 << 17, m.heads * 2 * draw<std::int64_t>(random, {1, 512})) / m.heads * m.heads;
+    m.layers = draw<std::int64_t>(random, {1, i % 16 == 0 ? 10'000 : 20}), m.ffn = draw<std::int64_t>(random, {1, 1 << 20}), m.vocabulary = draw(random, ranges::vocabulary);
+    m.context = p.sequence = draw(random, ranges::sequence);
+    if (random() % 2 == 0) m.activation = Activation::swiglu, m.biases = m.tied = false;
+    p.topology = Topology({{"data", draw<int>(random, {1, 1 << 20})}});
+    p.zero = static_cast<int>(random() % 4), p.micro_batch = draw(random, ranges::micro_batch);
+    p.fold = draw<std::int64_t>(random, {1, 64});
+    const auto micros = p.fold * p.topology.world() * draw<std::int64_t>(random, {1, 8});
+    p.global_batch = micros > ranges::global_batch.high / p.micro_batch ? ranges::global_batch.high : micros * p.micro_batch;
+    p.threads = draw(random, ranges::threads), p.layer_slots = draw(random, ranges::layer_slots);
+    if (random() % 4 == 0) p.device = base::DeviceKind::cuda;
+    if (random() % 2 == 0) p.recompute = Recompute::layers;
+    const auto found = decision_problems(p);
+    for (const auto& problem : found) too_large += problem.message.find("too large") != std::string::npos ? 1 : 0;
+    if (!found.empty() || m.layers > 60) continue;   // large stacks take long to list
+    ++accepted;
+    predict(p);
+    const auto most = extent(p);
+    const double rows = static_cast<double>(p.micro_batch) * static_cast<double>(p.sequence);
+    const double stream = 4 * rows * static_cast<double>(m.hidden) * static_cast<double>(m.layers);
+    ASSERT_GE(static_cast<double>(p.memory.total()), 0.99 * stream) << to_json(p);
+    ASSERT_LE(static_cast<double>(p.memory.total()), most.memory) << to_json(p);
+    for (const auto bytes : p.memory.categories) ASSERT_GE(bytes, 0) << to_json(p);
+    for (const auto& t : p.traffic)
+      for (const auto& o : t.operations) {
+        ASSERT_GE(o.bytes, 0) << to_json(p);
+        ASSERT_LE(static_cast<double>(o.bytes), most.traffic) << to_json(p);
+      }
+    ASSERT_EQ(plan_from_json(to_json(p), "plan").memory, p.memory);   // its file can hold it
+  }
+  EXPECT_GT(accepted, 50);
+  EXPECT_GT(too_large, 50);
+}
+
+TEST(ModelFile, DefaultsFollowWhatIsSaid) {
+  const auto all_default = file("");
+  EXPECT_EQ(all_default, ModelConfig{});
+  const auto wide = file("hidden = 768\n");
+  EXPECT_EQ(wide.heads, 12);
+  EXPECT_EQ(wide.kv_heads, 12);
+  EXPECT_EQ(wide.ffn, 3072);
+  const auto grouped = file("hidden = 768\nheads = 6\nactivation = \"swiglu\"\n");
+  EXPECT_EQ(grouped.kv_heads, 6);
+  EXPECT_EQ(grouped.ffn, 2048);
+  EXPECT_EQ(file("hidden = 768\nkv_heads = 4\nffn = 100\n").kv_heads, 4);
+  EXPECT_EQ(file("hidden = 30\n").heads, 2);
+  for (int hidden = 1; hidden <= 400; ++hidden) EXPECT_EQ(hidden % file("hidden = " + std::to_string(hidden)).heads, 0) << hidden;
+  EXPECT_THROW(file("hidden = nan\n"), base::UsageError);
+  EXPECT_THROW(file("dropout-embedding = inf\n"), base::UsageError);
+  EXPECT_EQ(file("activation = \"gelu_tanh\"\n").activation, Activation::gelu_tanh);
+}
+
+TEST(ModelHelp, NamesEveryKeyAndItsExampleWorks) {
+  const auto help = model_help();
+  ModelConfig m;
+  for (const auto& f : fields_of(m)) EXPECT_NE(help.find("  " + f.name + " "), std::string::npos) << f.name;
+  for (const auto& name : preset_names()) EXPECT_NE(help.find(name), std::string::npos) << name;
+  auto example = file(help.substr(help.rfind("\n\n") + 2));
+  EXPECT_EQ(example.hidden, 256);
+  EXPECT_EQ(example.norm, Norm::rms);
+  example.vocabulary = 257;
+  EXPECT_TRUE(problems(example).empty());
+}
+
+TEST(ModelJson, NumbersAreNumbersAndOldTextIsTheSame) {
+  auto m = preset("llama-nano");
+  m.vocabulary = 257, m.dropout_attention = 0.1, m.norm_epsilon = 1e-6;
+  const auto json = model_to_json(m);
+  EXPECT_TRUE(json["kv_heads"].is_number_integer());
+  EXPECT_TRUE(json["biases"].is_boolean());
+  EXPECT_EQ(json["dropout_attention"], 0.1);
+  EXPECT_EQ(model_from_json(json, "x"), m);
+  // What programs wrote before: every value as text, keys and words with hyphens.
+  auto old = nlohmann::ordered_json::object();
+  auto copy = m;
+  for (const auto& f : fields_of(copy)) old[f.name] = f.get();
+  EXPECT_TRUE(old["kv-heads"].is_string());
+  EXPECT_EQ(model_from_json(old, "x"), m);
+  EXPECT_EQ(current_form(old), nlohmann::json(json));
+  EXPECT_EQ(current_form(json), nlohmann::json(json));
+  auto gpt = preset("gpt2-nano");
+  EXPECT_EQ(model_to_json(gpt)["activation"], "gelu_tanh");
+  EXPECT_EQ(model_from_json(model_to_json(gpt), "x"), gpt);
+  auto wrong = json;
+  wrong["heads"] = 0;
+  EXPECT_THROW(model_from_json(wrong, "x"), base::InputError);
+  wrong = json;
+  wrong.erase("ffn");
+  EXPECT_THROW(model_from_json(wrong, "x"), base::InputError);
+  wrong["heads"] = nlohmann::ordered_json::array({1});
+  EXPECT_THROW(model_from_json(wrong, "x"), base::InputError);
+}
+
+}  // namespace trainyard::plan
