@@ -3,7 +3,9 @@
 
 #include "libtrain/base/log.h"
 #include "libtrain/base/text.h"
+#include "tools/common/foreign_words.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -11,6 +13,7 @@
 #include <iostream>
 #include <new>
 #include <unistd.h>
+#include <vector>
 
 namespace trainyard::tools {
 
@@ -21,11 +24,61 @@ void describe_program(CLI::App& app, const std::string& sentence, const std::str
   app.get_formatter()->column_width(34);
 }
 
+namespace {
+
+// After what was written to stdout went wrong. A reader that went away is nobody's failure.
+void judge_output(int error) {
+  std::clearerr(stdout);
+  if (error != EPIPE) throw base::EnvironmentError(fmt::format("standard output cannot be written: {}", std::strerror(error)), "make room where it goes");
+}
+
+void flush_output() {
+  errno = 0;
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) judge_output(errno != 0 ? errno : EIO);
+}
+
+void refuse_empty_values(const CLI::App& app) {
+  for (const auto* option : app.get_options()) {
+    if (option->get_items_expected_max() == 0 || option->get_name().empty()) continue;   // a switch
+    const auto& values = option->results();
+    if (std::find(values.begin(), values.end(), std::string()) != values.end())
+      throw CLI::ValidationError(option->get_name() + " is empty: is a variable unset? Leave it out for the default");
+  }
+}
+
+// The first word that no flag took and that is as asked; empty without one.
+std::string left_over(const CLI::App& app, bool (*as_asked)(const std::string&)) {
+  const auto left = app.remaining();
+  const auto found = std::find_if(left.begin(), left.end(), as_asked);
+  return found == left.end() ? std::string() : *found;
+}
+
+// One sentence for a mistake in the command line, and what to try: what was meant where that can be told.
+int refuse_usage(const CLI::App& app, const CLI::ParseError& error) {
+  std::vector<std::string> flags;
+  for (const auto* option : app.get_options())
+    for (const auto& name : option->get_lnames()) flags.push_back(name);
+  const auto unknown = left_over(app, [](const std::string& word) { return word.size() > 1 && word[0] == '-'; });
+  auto hint = unknown.empty() ? std::string() : flag_hint(unknown, flags);
+  std::string message = error.what();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    message = unknown.empty() ? fmt::format("'{}' was not expected", left_over(app, [](const std::string&) { return true; })) : fmt::format("{} is not known", unknown.substr(0, unknown.find('=')));
+  } else if (!hint.empty()) {
+    hint = fmt::format("{} is not known: {}", unknown, hint);
+  }
+  const auto way = fmt::format("{} --help", app.get_name());
+  std::fprintf(stderr, "%s: %s\n  try: %s\n", app.get_name().c_str(), base::printable(message).c_str(), base::printable(hint.empty() ? way : fmt::format("{} ({})", hint, way)).c_str());
+  return static_cast<int>(base::ExitCode::usage);
+}
+
+}  // namespace
+
 bool print(std::string_view given) {
   const auto shown = isatty(STDOUT_FILENO) != 0 ? base::printable(given) : std::string();
   const auto text = shown.empty() ? given : std::string_view(shown);
+  errno = 0;
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return true;
-  if (errno != EPIPE) throw base::EnvironmentError(fmt::format("standard output cannot be written: {}", std::strerror(errno)), "make room where it goes");
+  judge_output(errno);
   return false;
 }
 
@@ -49,17 +102,21 @@ int guarded(CLI::App& app, int argc, char** argv, const std::function<base::Exit
   std::signal(SIGXFSZ, SIG_IGN);   // a limit on file sizes is a full disk like any other
   base::configure_log(app.get_name(), 0, base::LogLevel::info);
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& e) {
-    return app.exit(e);
-  } catch (const CLI::ParseError& e) {
-    std::fprintf(stderr, "%s: %s\n  try: %s --help\n", app.get_name().c_str(), base::printable(e.what()).c_str(), app.get_name().c_str());
-    return static_cast<int>(base::ExitCode::usage);
-  }
-  try {
+    try {
+      app.parse(argc, argv);
+      refuse_empty_values(app);
+    } catch (const CLI::CallForHelp&) {
+      print(app.help());
+      return static_cast<int>(base::ExitCode::done);
+    } catch (const CLI::CallForVersion& e) {
+      print(std::string(e.what()) + "\n");
+      return static_cast<int>(base::ExitCode::done);
+    } catch (const CLI::ParseError& e) {
+      return refuse_usage(app, e);
+    }
     const auto code = body();
     std::cout.flush();
-    std::fflush(stdout);
+    if (code == base::ExitCode::done) flush_output();   // else there is something more important to say
     return static_cast<int>(code);
   } catch (const std::exception& e) {
     return report(app.get_name(), e);

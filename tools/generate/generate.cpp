@@ -1,5 +1,6 @@
 // generate: continues a text with a trained model.
 #include "libtrain/data/tokenizer.h"
+#include "tools/common/checks.h"
 #include "tools/common/program.h"
 #include "tools/generate/continuation.h"
 #include "tools/generate/prompt.h"
@@ -136,15 +137,6 @@ void generate(const Options& options) {
     fmt::print(stderr, "generate: {} tokens in {:.2f} s ({:.0f} tokens/s)\n", made, watch.seconds(), static_cast<double>(made) / watch.seconds());
 }
 
-// CLI::Range lets not-a-number pass: it compares false with both ends.
-CLI::Validator between(double low, double high, const std::string& words) {
-  return CLI::Validator([=](std::string& text) {
-    double x = 0;
-    const bool good = CLI::detail::lexical_cast(text, x) && x >= low && x <= high;
-    return good ? std::string() : fmt::format("{} is not {}", text, words);
-  }, words);
-}
-
 }  // namespace
 }  // namespace trainyard::generate
 
@@ -158,18 +150,19 @@ int main(int argc, char** argv) {
                           "train, inspect, shard-data");
   generate::Options o;
   std::string stop_at = "end-of-document";
+  using tools::in_range;
   app.add_option("--checkpoint", o.checkpoint, "a checkpoint's folder, or a run's: its newest whole checkpoint")->required();
   app.add_option("--prompt", o.prompt, "the text to continue; - reads it from standard input (default: a new document)");
   app.add_option("--prompt-file", o.prompt_file, "the text to continue, less one line feed at its end");
-  app.add_option("--tokens", o.tokens, "at most so many new tokens")->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))->capture_default_str();
-  app.add_option("--stop-at", stop_at, "with length an end of document is never drawn")->check(CLI::IsMember({"end-of-document", "length"}))->capture_default_str();
-  app.add_option("--temperature", o.sampler.temperature, "divides the logits; 0 takes the likeliest token")->check(generate::between(0, 100, "in [0 - 100]"))->capture_default_str();
-  app.add_option("--top-k", o.sampler.top_k, "draw among the k likeliest tokens; 0: all")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--tokens", o.tokens, "at most so many new tokens")->check(in_range(base::Range<std::int64_t>{1, 1'000'000}))->capture_default_str();
+  app.add_option("--stop-at", stop_at, "with length an end of document is never drawn")->check(tools::one_of({"end-of-document", "length"}))->capture_default_str();
+  app.add_option("--temperature", o.sampler.temperature, "divides the logits; 0 takes the likeliest token")->check(in_range(base::Range<double>{0, 100}))->capture_default_str();
+  app.add_option("--top-k", o.sampler.top_k, "draw among the k likeliest tokens; 0: all")->check(in_range(base::Range<std::int64_t>{0, 1 << 24}))->capture_default_str();
   app.add_option("--top-p", o.sampler.top_p, "of those, draw among the fewest likeliest whose probabilities add up to p")
-      ->check(generate::between(1e-9, 1, "in [1e-9 - 1]"))->capture_default_str();
-  app.add_option("--seed", o.sampler.seed, "same seed, same text")->capture_default_str();
+      ->check(in_range(base::Range<double>{1e-9, 1}))->capture_default_str();
+  app.add_option("--seed", o.sampler.seed, "same seed, same text")->check(tools::any_seed())->capture_default_str();
   app.add_option("--tokenizer", o.tokenizer, "bytes or a SentencePiece model (default: what the run recorded)");
-  app.add_option("--threads", o.threads, "at most so many compute threads; 0: the cores this process may use; the text does not depend on it")->check(CLI::Range(0, 1024))->capture_default_str();
+  app.add_option("--threads", o.threads, "at most so many compute threads; 0: the cores this process may use; the text does not depend on it")->check(in_range(base::Range<int>{0, 4096}))->capture_default_str();
   app.add_flag("--json", o.json, "print one object at the end: text, token ids, log probabilities (of the plain softmax), why it stopped");
   return tools::guarded(app, argc, argv, [&] {
     o.stop_at = stop_at == "length" ? generate::StopAt::length : generate::StopAt::end_of_document;

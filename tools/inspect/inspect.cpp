@@ -2,6 +2,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/view.h"
+#include "tools/common/checks.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
 #include "tools/common/size_text.h"
@@ -29,7 +30,7 @@ int main(int argc, char** argv) {
   auto* json = app.add_flag("--json", as_json, "print JSON");
   app.add_flag("--csv", csv, "of a run or a metrics file: all metrics as CSV, one row a step, empty where a line lacks a value")->excludes(json);
   std::string progress = "auto";
-  app.add_option("--progress", progress, "auto, always or never: show how far --verify is, on stderr")->capture_default_str();
+  app.add_option("--progress", progress, "auto, always or never: show how far --verify is, on stderr")->check(tools::one_of({"auto", "always", "never"}))->capture_default_str();
   return tools::guarded(app, argc, argv, [&] {
     tools::Progress line("verify", tools::progress_mode(progress));
     inspect::Options options;

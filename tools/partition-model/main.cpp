@@ -1,9 +1,11 @@
 // partition-model: what a model needs on each rank and sends in each step, before anything is started.
+#include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/plan/communication_time.h"
 #include "libtrain/plan/problems.h"
+#include "libtrain/plan/ranges.h"
+#include "tools/common/checks.h"
 #include "tools/common/program.h"
-#include "tools/common/size_text.h"
 #include "tools/partition-model/plan_file.h"
 #include "tools/partition-model/report.h"
 
@@ -32,19 +34,25 @@ void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code) {
   if (!problems.empty()) throw base::Error(code, plan::text_of(problems), problems.size() == 1 ? problems[0].hint : "");
 }
 
+// Beyond the range of a batch, so that it is refused, where the product is.
+std::int64_t one_group_a_rank(const plan::Plan& p, int ranks) {
+  const auto most = plan::ranges::global_batch.high;
+  return p.micro_batch > most / p.fold / ranks ? most + 1 : p.micro_batch * p.fold * ranks;
+}
+
 plan::Plan decide(plan::Plan p, const Options& o) {
   p.model = plan::load_model(o.model);
   if (o.vocabulary > 0) p.model.vocabulary = o.vocabulary;
   if (p.model.vocabulary == 0) p.model.vocabulary = usual_vocabulary(p.model);
   if (p.sequence == 0) p.sequence = p.model.context;
-  if (p.global_batch == 0) p.global_batch = p.micro_batch * p.fold * o.ranks;
+  if (p.global_batch == 0) p.global_batch = one_group_a_rank(p, o.ranks);
   p.topology = plan::Topology({{"data", o.ranks}});
   p.dtype = base::dtype_from_name(o.dtype);
   p.gradient_dtype = base::dtype_from_name(o.gradient_dtype);
   p.reduction = o.reduction == "fast" ? plan::Reduction::fast : plan::Reduction::ordered;
   p.recompute = o.recompute == "layers" ? plan::Recompute::layers : plan::Recompute::none;
   p.device = o.device == "cuda" ? base::DeviceKind::cuda : base::DeviceKind::cpu;
-  if (!o.device_memory.empty()) p.device_memory = tools::parse_size(o.device_memory, "--device-memory");
+  if (!o.device_memory.empty()) p.device_memory = base::parse_bytes(o.device_memory, "--device-memory", {1, base::most_bytes});
   return p;
 }
 
@@ -70,21 +78,23 @@ int main(int argc, char** argv) {
   Options o;
   plan::Plan p;
   p.sequence = p.global_batch = 0;
-  app.add_option("--model", o.model, "preset or TOML file")->capture_default_str()->group("Model");
-  app.add_option("--vocabulary", o.vocabulary, "tokens; default 50257 (gpt2), 51200 (gpt3), 128256 (llama)")->check(CLI::Range(1, 1 << 24))->group("Model");
-  app.add_option("--sequence", p.sequence, "tokens a sequence; default: the model's context")->check(CLI::Range(1, 1 << 24))->group("Model");
-  app.add_option("--ranks", o.ranks, "data-parallel ranks")->check(CLI::Range(1, 1 << 20))->capture_default_str()->group("Cut");
-  app.add_option("--zero", p.zero, "ZeRO stage, 0 to 3")->capture_default_str()->group("Cut");
-  app.add_option("--micro-batch", p.micro_batch, "sequences a micro-batch")->check(CLI::Range(1, 1 << 24))->capture_default_str()->group("Cut");
-  app.add_option("--global-batch", p.global_batch, "sequences a step; default: one group a rank")->group("Cut");
-  app.add_option("--fold", p.fold, "micro-batches added locally before a reduction")->check(CLI::Range(1, 1 << 24))->capture_default_str()->group("Cut");
-  app.add_option("--reduction", o.reduction, "ordered or fast")->check(CLI::IsMember({"ordered", "fast"}))->capture_default_str()->group("Cut");
-  app.add_option("--recompute", o.recompute, "none or layers")->check(CLI::IsMember({"none", "layers"}))->capture_default_str()->group("Cut");
-  app.add_option("--layer-slots", p.layer_slots, "layers in flight")->capture_default_str()->group("Cut");
-  app.add_option("--threads", p.threads, "threads of each rank")->capture_default_str()->group("Cut");
-  app.add_option("--dtype", o.dtype, "working dtype, f32 or bf16")->check(CLI::IsMember({"f32", "bf16"}))->capture_default_str()->group("Numbers");
-  app.add_option("--gradient-dtype", o.gradient_dtype, "f32 or bf16")->check(CLI::IsMember({"f32", "bf16"}))->capture_default_str()->group("Numbers");
-  app.add_option("--device", o.device, "where the ranks compute: cpu or cuda (other scratch, the save snapshot on the host)")->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str()->group("Numbers");
+  namespace ranges = plan::ranges;
+  using tools::in_range, tools::one_of;
+  app.add_option("--model", o.model, "preset or TOML file; train --help-model describes both")->capture_default_str()->group("Model");
+  app.add_option("--vocabulary", o.vocabulary, "tokens, as shard-data's set has them; default 50257 (gpt2), 51200 (gpt3), 128256 (llama)")->check(in_range(ranges::vocabulary))->group("Model");
+  app.add_option("--sequence", p.sequence, "tokens a sequence; default: the model's context")->check(in_range(ranges::sequence))->group("Model");
+  app.add_option("--ranks", o.ranks, "data-parallel ranks")->check(in_range(ranges::ranks))->capture_default_str()->group("Cut");
+  app.add_option("--zero", p.zero, "ZeRO stage")->check(in_range(ranges::zero))->capture_default_str()->group("Cut");
+  app.add_option("--micro-batch", p.micro_batch, "sequences a micro-batch")->check(in_range(ranges::micro_batch))->capture_default_str()->group("Cut");
+  app.add_option("--global-batch", p.global_batch, "sequences a step; default: one group a rank")->check(in_range(ranges::global_batch))->group("Cut");
+  app.add_option("--fold", p.fold, "micro-batches added locally before a reduction")->check(in_range(ranges::fold))->capture_default_str()->group("Cut");
+  app.add_option("--reduction", o.reduction, "ordered or fast")->check(one_of({"ordered", "fast"}))->capture_default_str()->group("Cut");
+  app.add_option("--recompute", o.recompute, "none or layers")->check(one_of({"none", "layers"}))->capture_default_str()->group("Cut");
+  app.add_option("--layer-slots", p.layer_slots, "layers in flight")->check(in_range(ranges::layer_slots))->capture_default_str()->group("Cut");
+  app.add_option("--threads", p.threads, "threads of each rank")->check(in_range(ranges::threads))->capture_default_str()->group("Cut");
+  app.add_option("--dtype", o.dtype, "working dtype, f32 or bf16")->check(one_of({"f32", "bf16"}))->capture_default_str()->group("Numbers");
+  app.add_option("--gradient-dtype", o.gradient_dtype, "f32 or bf16")->check(one_of({"f32", "bf16"}))->capture_default_str()->group("Numbers");
+  app.add_option("--device", o.device, "where the ranks compute: cpu or cuda (other scratch, the save snapshot on the host)")->check(one_of({"cpu", "cuda"}))->capture_default_str()->group("Numbers");
   app.add_option("--device-memory", o.device_memory, "memory of one rank, for example 80GB; exit 3 when the plan does not fit")->group("Limit");
   app.add_option("--profile", o.profile, "profile.json of profile-comm: print what a step's collectives would take on its links")->group("Product");
   app.add_option("--output", o.output, "write the plan to this file, - for stdout")->group("Product");

@@ -3,7 +3,9 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/nearest.h"
+#include "libtrain/plan/ranges.h"
 #include "libtrain/profile/collective.h"
+#include "tools/common/checks.h"
 #include "tools/common/size_text.h"
 
 #include <algorithm>
@@ -46,25 +48,25 @@ double share(const std::string& text, const std::string& flag) {
 void add_flags(CLI::App& app, ProfileOptions& o) {
   const auto links = "Links", sure = "How sure", local = "A rank itself", product = "Product", compare = "Compare";
   app.add_option("--backend", o.backend, "mpi, nccl, threads (ranks inside this process), or auto: as launched, nccl with a GPU for each rank")
-      ->check(CLI::IsMember({"auto", "mpi", "nccl", "threads"}))->capture_default_str()->group(links);
-  app.add_option("--ranks", o.ranks, "threads backend: how many")->check(CLI::Range(2, 1024))->group(links);
+      ->check(one_of({"auto", "mpi", "nccl", "threads"}))->capture_default_str()->group(links);
+  app.add_option("--ranks", o.ranks, "threads backend: how many")->check(in_range(base::Range<int>{2, 1024}))->group(links);
   app.add_option("--device", o.device, "whose memory is sent: cpu, cuda (mpi: through pinned host memory), or auto: as the backend wants")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))->capture_default_str()->group(links);
+      ->check(one_of({"auto", "cpu", "cuda"}))->capture_default_str()->group(links);
   app.add_option("--plan", o.plan, "plan.json: its groups and operations, and its model for --local")->group(links);
   app.add_option("--groups", o.groups, "NAME:SPEC;... with SPEC all, 0-7, 0,2,4, 0-3/4-7 (at once), block4 or stride8; default world:all")->group(links);
   app.add_option("--operations", o.operations, "a list; default: the plan's, else all that there are")->group(links);
   app.add_option("--min-bytes", o.min_bytes, "smallest size")->capture_default_str()->group(links);
   app.add_option("--max-bytes", o.max_bytes, "largest size")->capture_default_str()->group(links);
-  app.add_option("--factor", o.factor, "from one size to the next")->check(CLI::Range(2, 1024))->capture_default_str()->group(links);
+  app.add_option("--factor", o.factor, "from one size to the next")->check(in_range(base::Range<int>{2, 1024}))->capture_default_str()->group(links);
   app.add_option("--dtype", o.dtypes, "f32, bf16 or both; operations that only move bytes take the first")->capture_default_str()->group(links);
   app.add_option("--confidence", o.confidence, "stop at a size when its median is known to within this")->capture_default_str()->group(sure);
   app.add_option("--budget", o.budget, "time for all of it: 90s, 5min; with --local a third of it for the rank itself")->capture_default_str()->group(sure);
   app.add_option("--spread", o.spread, "share of the budget that repeats are spread over, so that a disturbance of seconds shows; 0: none")->capture_default_str()->group(sure);
   app.add_flag("--local", o.local, "memory, arithmetic, products and attention of a model, optimizer, disk too")->group(local);
   app.add_option("--model", o.model, "preset or TOML file whose shapes are measured")->capture_default_str()->group(local);
-  app.add_option("--micro-batch", o.micro_batch, "sequences")->check(CLI::Range(1, 1 << 20))->capture_default_str()->group(local);
-  app.add_option("--sequence", o.sequence, "tokens; default: the model's context")->check(CLI::Range(1, 1 << 24))->group(local);
-  app.add_option("--threads", o.threads, "of each rank; default: its share of the cores")->check(CLI::Range(1, 4096))->group(local);
+  app.add_option("--micro-batch", o.micro_batch, "sequences")->check(in_range(base::Range<std::int64_t>{1, 1 << 20}))->capture_default_str()->group(local);
+  app.add_option("--sequence", o.sequence, "tokens; default: the model's context")->check(in_range(plan::ranges::sequence))->group(local);
+  app.add_option("--threads", o.threads, "of each rank; default: its share of the cores")->check(in_range(plan::ranges::threads))->group(local);
   app.add_option("--disk", o.disk, "folder whose disk is measured; default: that of --output, else this one")->group(local);
   app.add_option("--disk-bytes", o.disk_bytes, "written by each rank; 0 leaves the disk out")->capture_default_str()->group(local);
   app.add_option("--output", o.output, "write the profile to this file")->group(product);
@@ -75,8 +77,8 @@ void add_flags(CLI::App& app, ProfileOptions& o) {
   app.add_option("--plot", o.plot, "draw bandwidth over size with fits and intervals into this SVG file")->group(product);
   app.add_option("--from", o.from, "take this profile, - for stdin, and measure nothing")->group(product);
   app.add_flag("--dry-run", o.dry_run, "check everything, print what would be measured, and stop")->group(product);
-  app.add_option("--progress", o.progress, "auto, always or never, on stderr")->capture_default_str()->group(product);
-  app.add_option("--hang-timeout", o.hang_timeout, "seconds before a silent collective ends the job (exit 6)")->check(CLI::Range(1.0, 1e6))->capture_default_str()->group(product);
+  app.add_option("--progress", o.progress, "auto, always or never, on stderr")->check(one_of({"auto", "always", "never"}))->capture_default_str()->group(product);
+  app.add_option("--hang-timeout", o.hang_timeout, "seconds before a silent collective ends the job (exit 6)")->check(in_range(base::Range<double>{1, 1e6}))->capture_default_str()->group(product);
   app.add_option("--compare", o.compare, "BASE NEW: two profiles; exit 5 when NEW is slower")->expected(2)->group(compare);
   app.add_option("--max-regress", o.max_regress, "slower by more than this and outside the interval is a regression")->capture_default_str()->group(compare);
 }

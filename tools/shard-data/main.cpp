@@ -1,5 +1,6 @@
 // shard-data: text into token shards.
 #include "libtrain/data/builder.h"
+#include "tools/common/checks.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
 #include "tools/common/size_text.h"
@@ -59,28 +60,26 @@ void watch_signals() {
 }
 
 data::TextSplit split_of(const std::string& name) {
-  if (name == "whole") return data::TextSplit::whole;
-  if (name == "lines") return data::TextSplit::lines;
-  if (name == "paragraphs") return data::TextSplit::paragraphs;
-  throw base::UsageError(fmt::format("--split {} is not known", name), "use whole, lines or paragraphs");
+  return name == "lines" ? data::TextSplit::lines : name == "paragraphs" ? data::TextSplit::paragraphs : data::TextSplit::whole;
 }
 
 void add_options(CLI::App& app, Settings& s) {
+  using tools::in_range, tools::one_of;
   app.add_option("--input", s.inputs, "text or .jsonl files, .gz and .zst too; - is standard input, @FILE a list")->group("Input")->required()->type_name("FILE");
   app.add_option("--json-key", s.json_key, "key of the text in JSON lines [text]")->group("Input");
-  app.add_option("--split", s.split, "plain text into documents: whole (one a file), lines (not blank), paragraphs [whole]")->group("Input");
+  app.add_option("--split", s.split, "plain text into documents: whole (one a file), lines (not blank), paragraphs [whole]")->check(one_of({"whole", "lines", "paragraphs"}))->group("Input");
   app.add_option("--max-document", s.largest, "largest document; longer text is cut there, a longer JSON line refused [16MiB]")->group("Input");
   app.add_option("--rejects", s.rejects, "file for refused documents: source, line, reason")->group("Input");
-  app.add_option("--max-rejects", s.max_rejects, "share of refused documents above which nothing is written [0.01]")->group("Input");
+  app.add_option("--max-rejects", s.max_rejects, "share of refused documents above which nothing is written [0.01]")->check(in_range(base::Range<double>{0, 1}))->group("Input");
   app.add_option("--output", s.output, "folder of the shard set")->group("Output")->required()->type_name("DIR");
   app.add_option("--tokenizer", s.tokenizer, "bytes, or the path of a SentencePiece model [bytes]")->group("Output");
-  app.add_option("--shard-tokens", s.shard_tokens, "tokens of a shard [67108864]")->group("Output");
-  app.add_option("--validation", s.validation, "share of documents for validation, by hash [0.01]")->group("Output");
+  app.add_option("--shard-tokens", s.shard_tokens, "tokens of a shard [67108864]")->check(in_range(base::Range<std::int64_t>{2, std::int64_t{1} << 40}))->group("Output");
+  app.add_option("--validation", s.validation, "share of documents for validation, by hash [0.01]")->check(in_range(base::Range<double>{0, 0.999}))->group("Output");
   app.add_flag("--force", s.force, "replace a shard set that this program wrote, and nothing else")->group("Output");
   app.add_flag("--json", s.json, "print the summary as JSON")->group("Output");
   app.add_flag("--dry-run", s.dry_run, "read and count everything, write nothing")->group("Output");
-  app.add_option("--threads", s.threads, "tokenizing threads; 0: all cores; the output does not depend on it [0]")->group("Output");
-  app.add_option("--progress", s.progress, "auto, always or never [auto]")->group("Output");
+  app.add_option("--threads", s.threads, "tokenizing threads; 0: all cores; the output does not depend on it [0]")->check(in_range(base::Range<int>{0, 4096}))->group("Output");
+  app.add_option("--progress", s.progress, "auto, always or never [auto]")->check(one_of({"auto", "always", "never"}))->group("Output");
 }
 
 data::BuildOptions options_of(const Settings& s) {
@@ -93,10 +92,6 @@ data::BuildOptions options_of(const Settings& s) {
   o.threads = s.threads > 0 ? s.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   o.existing = s.force ? data::BuildOptions::Existing::replace : data::BuildOptions::Existing::refuse;
   o.writing = s.dry_run ? data::BuildOptions::Writing::off : data::BuildOptions::Writing::on;
-  if (s.shard_tokens < 2) throw base::UsageError(fmt::format("--shard-tokens {} must be at least 2", s.shard_tokens), "a shard holds some millions of tokens; 67108864 is the default");
-  if (!(s.validation >= 0 && s.validation < 1)) throw base::UsageError(fmt::format("--validation {} must be at least 0 and below 1", s.validation), "0.01 puts a hundredth of the documents aside");
-  if (!(s.max_rejects >= 0 && s.max_rejects <= 1)) throw base::UsageError(fmt::format("--max-rejects {} must lie between 0 and 1", s.max_rejects), "0.01 allows a hundredth of the documents");
-  if (s.threads < 0) throw base::UsageError(fmt::format("--threads {} must not be negative", s.threads), "0 takes all cores");
   return o;
 }
 

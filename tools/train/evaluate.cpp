@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/engine/evaluate.h"
+#include "tools/common/checks.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
 
@@ -41,7 +42,7 @@ std::string to_text(const engine::Evaluation& e) {
 void refuse_training_flags(const std::vector<base::Field>& fields) {
   std::vector<std::string> wrong;
   for (const auto& f : fields)
-    if (f.source == "flag" && !engine::evaluation_settings().contains(f.name)) wrong.push_back("--" + f.name);
+    if (f.source == base::from_flag && !engine::evaluation_settings().contains(f.name)) wrong.push_back("--" + f.name);
   if (!wrong.empty()) throw base::UsageError(fmt::format("{} {} of training: an evaluation does not use {}", fmt::join(wrong, ", "), wrong.size() == 1 ? "is" : "are", wrong.size() == 1 ? "it" : "them"), "leave it out, or train without --evaluate");
 }
 
@@ -49,8 +50,8 @@ void refuse_training_flags(const std::vector<base::Field>& fields) {
 
 EvaluateFlags::EvaluateFlags(CLI::App& app) : app_(app) {
   app.add_option("--evaluate", checkpoint_, "do not train: loss, perplexity, bits per byte of a checkpoint, or a run's newest, on --data")->type_name("CHECKPOINT")->group("Evaluating");
-  app.add_option("--evaluate-split", split_, "validation or train [validation]")->group("Evaluating")->type_name("TEXT");
-  app.add_option("--evaluate-sequences", sequences_, "the first N sequences of the split; 0: all [0]")->group("Evaluating")->type_name("N");
+  app.add_option("--evaluate-split", split_, "validation or train [validation]")->check(one_of({"validation", "train"}))->group("Evaluating")->type_name("TEXT");
+  app.add_option("--evaluate-sequences", sequences_, "the first N sequences of the split; 0: all [0]")->check(in_range(base::Range<std::int64_t>{0, std::int64_t{1} << 40}))->group("Evaluating")->type_name("N");
   app.add_flag("--json", json_, "print the evaluation as JSON")->group("Evaluating");
 }
 
@@ -74,7 +75,7 @@ base::ExitCode EvaluateFlags::run(const engine::RunConfig& config, const std::ve
   engine::EvaluateConfig c;
   c.checkpoint = checkpoint_, c.split = split_, c.sequences = sequences_, c.run = config;
   for (const auto& f : fields)
-    if (f.source != "default") c.given.insert(f.name);
+    if (f.source != base::from_default) c.given.insert(f.name);
   auto& world = launch.world();
   const auto begun = std::chrono::steady_clock::now();
   const auto result = engine::evaluate(c, world, [&](std::int64_t done, std::int64_t all, double loss) {

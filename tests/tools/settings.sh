@@ -1,0 +1,141 @@
+#!/bin/bash
+# Settings as they are given: what is said is used, what is not meant is refused with the name of what was meant, and what is printed arrives or is exit 4.
+# usage: settings.sh BIN_FOLDER
+set -u
+PATH=$(realpath "$1"):$PATH
+export TRAINYARD_DEVICE=cpu
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failures=0
+fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
+expect() { # CODE COMMAND...: runs it, output in `out`
+  local want=$1 code=0
+  shift
+  timeout 60 "$@" >out 2>&1 </dev/null || code=$?
+  [ "$code" = "$want" ] || fail "exit $code, expected $want: $* ($(head -3 out))"
+}
+said() { grep -q -- "$1" out || fail "the output does not say '$1': $(head -5 out)"; }
+
+for i in $(seq 1 300); do printf 'line %d of a small text about trains and yards\n\n' "$i"; done >text
+expect 0 shard-data --input text --split paragraphs --output data --validation 0.1
+base=(train --model gpt2-nano --data data --output run --global-batch 4 --micro-batch 2 --steps 3 --threads 1)
+plan=(partition-model --model gpt2-nano --vocabulary 257 --global-batch 8 --micro-batch 2 --sequence 32)
+
+# A plan is used from wherever it is named; environment and flags go before it; and --print-config says what is used.
+expect 0 "${plan[@]}" --output plan.json
+for how in "--plan plan.json" "--config c.toml" ""; do
+  [ -n "$how" ] || export TRAINYARD_PLAN=plan.json
+  printf 'plan = "plan.json"\n' >c.toml
+  # shellcheck disable=SC2086
+  expect 0 train $how --data data --output run --print-config
+  said '^global-batch = 8 .*# plan'; said '^sequence = 32 .*# plan'; said '^device = "cpu" .*# environment'
+  # shellcheck disable=SC2086
+  expect 0 train $how --data data --output run --global-batch 4 --print-config
+  said '^global-batch = 4 .*# flag'; said '^micro-batch = 2 .*# plan'
+done
+expect 0 env TRAINYARD_FOLD=4 train --print-config
+said '^fold = 4 .*# environment'
+expect 0 train --data data --output run --dry-run
+said 'micro-batches of 2 x 32 tokens'
+unset TRAINYARD_PLAN
+"${base[@]}" --print-config >printed.toml && expect 0 train --config printed.toml --dry-run
+
+# What cannot be used is refused.
+mkdir c
+expect 3 "${base[@]}" --config c
+expect 3 "${base[@]}" --config none.toml
+expect 2 env TRAINYARD_STEP=5 "${base[@]}" --dry-run
+said 'TRAINYARD_STEP is set'; said 'did you mean TRAINYARD_STEPS'
+expect 2 env TRAINYARD_CLIP=nan "${base[@]}" --dry-run
+said 'TRAINYARD_CLIP nan'
+expect 0 env TRAINYARD_ISA=baseline "${base[@]}" --dry-run
+expect 2 "${base[@]}" --change nonsense --dry-run
+said '--change nonsense'; said 'learning_rate'; said 'warmup_steps'
+expect 2 "${base[@]}" --change learning-rat --dry-run
+said "did you mean 'learning_rate'"
+expect 0 "${base[@]}" --change learning-rate,model --dry-run
+for flag in --steps --model --plan --memory-limit --output --resume; do
+  expect 2 "${base[@]}" "$flag" "" --dry-run
+  said "$flag is empty"
+done
+expect 2 shard-data --input text --output ""; said '--output is empty'
+expect 2 partition-model --device-memory ""; said '--device-memory is empty'
+expect 2 generate --checkpoint ""; said '--checkpoint is empty'
+expect 2 inspect ""; said 'PATH is empty'
+for bad in inf nan -1 1e30 4gigs 0; do expect 2 "${base[@]}" --memory-limit $bad --dry-run; said '--memory-limit'; done
+expect 2 "${base[@]}" --final-learning-rate nan; said '--final-learning-rate nan'
+expect 2 "${base[@]}" --global-batch 4294967296; said 'micro-batches of a step'
+expect 2 "${base[@]}" --micro-batch 16777216 --global-batch 16777216 --sequence 16777216; said '--sequence 16777216'
+expect 2 partition-model --model gpt2 --sequence 1024 --micro-batch 16777216 --global-batch 4294967296 --device-memory 80GB --fold 256
+[ ! -e run ] || fail "a refusal left a run folder"
+
+# A plan for other tokens would train another model; a plan whose problems train knows is not made at all.
+expect 0 partition-model --model gpt2-nano --sequence 32 --output large.json
+expect 3 train --plan large.json --data data --output run
+said '50257'; said '257'; said 'partition-model --vocabulary 257'
+expect 0 partition-model --model gpt2-nano --vocabulary 384 --sequence 32 --threads 1 --output padded.json
+expect 0 train --plan padded.json --data data --output run --dry-run
+for flag in "--fold 3" "--layer-slots 65" "--threads 5000"; do
+  # shellcheck disable=SC2086
+  expect 2 "${plan[@]}" $flag
+  # shellcheck disable=SC2086
+  expect 2 "${base[@]}" --global-batch 8 $flag --dry-run
+done
+jq -e '.model | .kv_heads == 4 and .biases == true and .norm_epsilon == 1e-5' plan.json >/dev/null || fail "the model of a plan is not of numbers: $(jq -c .model plan.json)"
+jq '.model |= with_entries(.key |= gsub("_"; "-") | .value |= (if . == true then "on" elif . == false then "off" else tostring | gsub("_"; "-") end))' plan.json >old.json
+expect 0 train --plan old.json --data data --output run --dry-run
+jq '.fold = 3' plan.json >damaged.json
+expect 3 train --plan damaged.json --data data --output run
+said 'damaged.json'; said '--fold 3'
+
+# People bring their words.
+hint() { local words=$1; shift; expect 2 "$@"; said "$words"; }
+hint 'here it is --learning-rate' train --lr 0.1
+hint 'here it is --learning-rate' train --lr=0.1
+hint 'here it is --micro-batch' train --batch-size 4
+hint 'here it is --micro-batch' train --per_device_train_batch_size 4
+hint 'accumulates' train --gradient-accumulation-steps 4
+hint 'here it is --steps' train --epochs 3
+hint 'here it is --zero' train --zero-stage 2
+hint 'mpirun -n' train --nproc-per-node 4
+hint 'here it is --dtype' train --bf16
+hint 'write --global-batch' train --global_batch 8
+hint 'did you mean --model' train --modle gpt2
+hint 'did you mean --zero' partition-model --zreo 1
+hint "did you mean 'bf16'" train --dtype bfloat16 --data data --output run
+hint "did you mean 'ordered'" partition-model --reduction ordred
+hint "did you mean 'gpt2-nano'" train --model gpt2-nanno --data data --output run
+hint 'here it is --tokens' generate --max-new-tokens 5
+hint '--file is not known: here it is --input' shard-data --file text
+hint 'did you mean --verify' inspect --verfy run
+hint 'did you mean --backend' profile-comm --bakend mpi
+
+# The presets and the model file are described where people look; the example works.
+train --help | grep -q 'gpt2-nano.*llama-8b' || fail "train --help does not list the presets"
+train --help-model >help || fail "train --help-model: exit code $?"
+sed -n '/^hidden = /,$p' help >example.toml
+[ "$(wc -l <example.toml)" -ge 5 ] || fail "no example in --help-model"
+expect 0 train --model example.toml --data data --output run --sequence 32 --dry-run
+expect 0 partition-model --model example.toml --vocabulary 257
+
+# A full disk behind stdout is exit 4, whatever is printed.
+"${base[@]}" --progress never >/dev/null 2>err || fail "exit $? of a small run: $(cat err)"
+"${plan[@]}" --output plan2.json
+full() { local code=0; timeout 60 "$@" >/dev/full 2>err </dev/null || code=$?; [ $code = 4 ] || fail "exit $code, expected 4, with a full stdout: $* ($(cat err))"; }
+for program in shard-data partition-model train inspect generate profile-comm; do full "$program" --help; full "$program" --version; done
+full train --help-model
+full "${base[@]}" --print-config
+full "${base[@]}" --dry-run
+full "${base[@]}" --output run2 --progress never
+full shard-data --input text --output data2
+full shard-data --input text --output data3 --json
+full "${plan[@]}"
+full "${plan[@]}" --json
+full inspect run
+full generate --checkpoint run --tokens 3
+full profile-comm --dry-run
+expect 0 "${base[@]}" --output run2 --progress never   # the work of the run whose path could not be printed is there
+said 'all 3 steps are done already'
+
+[ $failures = 0 ] && echo "all as it should be"

@@ -1,0 +1,20 @@
+// Checks of flags' values: the same sentences in every program, and not-a-number passes none.
+#pragma once
+
+#include "libtrain/base/range.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trainyard::tools {
+
+CLI::Validator in_range(base::Range<std::int64_t> range);    // a whole number, in decimal digits
+CLI::Validator in_range(base::Range<int> range);
+CLI::Validator in_range(base::Range<double> range);
+CLI::Validator any_seed();                                   // 0 to 2^64 - 1
+CLI::Validator one_of(std::vector<std::string> words);       // with "did you mean"
+
+}  // namespace trainyard::tools

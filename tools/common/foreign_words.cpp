@@ -1,0 +1,113 @@
+// The words of torchrun, DeepSpeed, Megatron, transformers and nanoGPT.
+#include "tools/common/foreign_words.h"
+
+#include "libtrain/base/nearest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+namespace trainyard::tools {
+
+namespace {
+
+// Words as they are written elsewhere, with hyphens; ours, empty where there is no such flag; a sentence. The first whose flag the program has is taken.
+struct Entry { std::vector<std::string> theirs; const char *ours, *sentence; };
+
+constexpr const char* shape = "a model's shape is a preset or a file: train --help-model";
+constexpr const char* launcher = "ranks come from the launcher: mpirun -n 4 train ..., or srun --mpi=pmix train ...";
+constexpr const char* cut = "cuts are data-parallel with ZeRO stages: --zero, and as many ranks as the launcher starts";
+
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> all = {
+      {{"lr", "max-lr", "peak-lr", "learning-rate-max"}, "learning-rate", ""},
+      {{"min-lr", "lr-end", "end-lr"}, "final-learning-rate", ""},
+      {{"lr-scheduler", "lr-scheduler-type", "lr-decay-style", "lr-schedule", "scheduler"}, "schedule", ""},
+      {{"warmup", "warmup-iters", "num-warmup-steps", "lr-warmup-iters", "lr-warmup-steps", "warmup-ratio"}, "warmup-steps", "in steps"},
+      {{"batch-size", "bs", "per-device-train-batch-size", "per-device-batch-size", "per-gpu-train-batch-size", "train-micro-batch-size-per-gpu", "micro-batch-size", "device-batch-size"},
+       "micro-batch", "sequences a micro-batch on one rank; --global-batch is the whole step's"},
+      {{"train-batch-size", "global-batch-size", "total-batch-size", "effective-batch-size"}, "global-batch", "sequences a step, all ranks together"},
+      {{"gradient-accumulation-steps", "gradient-accumulation", "grad-accum", "accumulation-steps", "accumulate-grad-batches"}, "global-batch",
+       "a step accumulates global-batch / micro-batch / ranks micro-batches"},
+      {{"epochs", "epoch", "num-epochs", "num-train-epochs", "max-epochs"}, "steps", "runs are counted in steps; one epoch is tokens / (global-batch x sequence) of them"},
+      {{"max-steps", "num-steps", "total-steps", "train-iters", "max-iters", "iters", "iterations", "num-iterations", "train-steps"}, "steps", ""},
+      {{"zero-stage", "stage", "zero-optimization", "deepspeed", "fsdp", "ds-config"}, "zero", "0 to 3; there is no configuration file for it"},
+      {{"nproc", "nproc-per-node", "num-gpus", "num-nodes", "nnodes", "nodes", "gpus", "world-size", "n", "np", "num-processes", "local-rank", "node-rank", "master-addr", "master-port",
+        "rdzv-endpoint", "rdzv-backend", "standalone", "hostfile"},
+       "", launcher},
+      {{"tensor-model-parallel-size", "pipeline-model-parallel-size", "tensor-parallel", "pipeline-parallel", "tp", "pp", "dp", "data-parallel"}, "", cut},
+      {{"bf16", "fp16", "half", "mixed-precision", "amp", "precision", "torch-dtype", "data-type"}, "dtype", "--dtype bf16 keeps an f32 master; there is no fp16"},
+      {{"fp32", "float32", "tf32"}, "dtype", "--dtype f32 is the default"},
+      {{"seq-len", "seq-length", "sequence-length", "max-seq-length", "max-seq-len", "block-size", "context-length", "max-length", "ctx"}, "sequence", ""},
+      {{"save-steps", "save-interval", "checkpoint-interval", "checkpoint-every", "save-freq"}, "save-every", ""},
+      {{"save-total-limit", "keep-last", "max-checkpoints"}, "keep", ""},
+      {{"eval-steps", "eval-interval", "eval-every", "evaluation-strategy", "eval-strategy", "val-every"}, "validate-every", ""},
+      {{"eval-iters", "eval-samples", "val-samples"}, "validation-sequences", ""},
+      {{"resume-from-checkpoint", "resume-from", "load", "ckpt", "load-checkpoint", "restore"}, "resume", "the same command again resumes by itself"},
+      {{"init", "init-checkpoint", "pretrained", "finetune", "finetune-from", "init-weights"}, "init-from", ""},
+      {{"output-dir", "out-dir", "out", "o", "save", "save-dir", "run-dir", "run", "log-dir", "work-dir", "default-root-dir"}, "output", ""},
+      {{"model-name", "model-name-or-path", "arch", "model-type", "model-path", "config-name", "architecture", "preset", "m"}, "model", ""},
+      {{"ckpt", "checkpoint-path", "model", "model-path", "model-name-or-path", "out-dir", "run", "load", "pretrained"}, "checkpoint", "a checkpoint's folder, or a run's"},
+      {{"dataset", "dataset-name", "data-path", "data-dir", "train-file", "train-data", "train-data-path", "dataset-path"}, "data", "the folder that shard-data made"},
+      {{"file", "files", "text", "in", "i", "train-file", "data", "dataset", "corpus", "text-file"}, "input", ""},
+      {{"input", "text", "start", "p"}, "prompt", ""},
+      {{"vocab-file", "tokenizer-model", "tokenizer-path", "tokenizer-name", "spm", "sentencepiece"}, "tokenizer", "bytes, or a SentencePiece model"},
+      {{"val-split", "validation-split", "val-ratio", "eval-split", "split-ratio"}, "validation", "a share of the documents"},
+      {{"max-new-tokens", "max-tokens", "num-tokens", "length", "max-length", "n-predict", "n"}, "tokens", ""},
+      {{"temp", "t"}, "temperature", ""},
+      {{"top-k-sampling", "k"}, "top-k", ""},
+      {{"nucleus", "p"}, "top-p", ""},
+      {{"max-grad-norm", "grad-clip", "clip-grad", "gradient-clipping", "gradient-clip-val", "clip-grad-norm"}, "clip", ""},
+      {{"wd"}, "weight-decay", ""},
+      {{"adam-beta1", "beta-1"}, "beta1", ""},
+      {{"adam-beta2", "beta-2"}, "beta2", ""},
+      {{"adam-epsilon", "adam-eps", "eps"}, "epsilon", ""},
+      {{"optimizer", "optim"}, "", "AdamW is the optimizer: --learning-rate, --beta1, --beta2, --epsilon, --weight-decay"},
+      {{"gradient-checkpointing", "activation-checkpointing", "checkpoint-activations", "recompute-activations", "recompute-granularity"}, "recompute", "--recompute layers"},
+      {{"random-seed", "manual-seed"}, "seed", ""},
+      {{"gpu", "cuda", "cpu", "use-cuda", "use-cpu", "no-cuda", "accelerator"}, "device", "cpu, cuda or auto"},
+      {{"backend", "dist-backend", "ddp-backend", "distributed-backend"}, "communicator", ""},
+      {{"num-workers", "workers", "dataloader-num-workers", "cpus", "jobs", "j", "num-threads"}, "threads", "of compute; loading has a thread of its own"},
+      {{"timeout", "ddp-timeout", "dist-timeout"}, "hang-timeout", "in seconds"},
+      {{"logging-steps", "log-interval", "log-every", "report-to", "wandb", "tensorboard"}, "", "every step is in metrics.jsonl of the run folder, which inspect shows"},
+      {{"hidden-size", "n-embd", "d-model", "dim", "num-layers", "n-layer", "n-layers", "num-hidden-layers", "num-attention-heads", "n-head", "n-heads", "ffn-hidden-size", "vocab-size",
+        "dropout", "hidden-dropout", "max-position-embeddings", "layers", "hidden", "heads"},
+       "", shape},
+      {{"world", "gpus", "nproc", "nproc-per-node", "num-gpus", "n", "np", "world-size", "dp"}, "ranks", ""},
+      {{"gpu-memory", "memory", "max-memory", "vram", "mem"}, "device-memory", ""},
+      {{"gpu-memory", "memory", "max-memory", "vram", "mem"}, "memory-limit", ""},
+      {{"overwrite", "overwrite-output-dir", "f", "yes", "y"}, "force", ""},
+      {{"quiet", "q", "silent", "disable-tqdm", "verbose", "v"}, "progress", "never, auto or always"},
+      {{"check", "validate", "fsck"}, "verify", ""},
+      {{"test", "dryrun", "plan-only", "n"}, "dry-run", ""},
+  };
+  return all;
+}
+
+std::string plain(std::string text) {
+  text.erase(0, text.find_first_not_of('-'));
+  text = text.substr(0, text.find('='));
+  for (auto& c : text) c = c == '_' || c == '.' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+}  // namespace
+
+std::string flag_hint(const std::string& flag, const std::vector<std::string>& flags) {
+  const auto asked = plain(flag);
+  const auto has = [&](const std::string& name) { return std::find(flags.begin(), flags.end(), name) != flags.end(); };
+  if (has(asked)) return fmt::format("write --{}", asked);
+  const Entry* no_flag = nullptr;
+  for (const auto& e : entries()) {
+    if (std::find(e.theirs.begin(), e.theirs.end(), asked) == e.theirs.end()) continue;
+    const std::string ours = e.ours, sentence = e.sentence;
+    if (!ours.empty() && has(ours)) return fmt::format("here it is --{}{}", ours, sentence.empty() ? "" : ": " + sentence);
+    if (ours.empty() && no_flag == nullptr) no_flag = &e;
+  }
+  if (no_flag != nullptr && has("micro-batch")) return no_flag->sentence;   // what is said of training, to whoever trains or plans
+  const auto close = base::resembling(asked, flags);
+  return close.empty() ? std::string() : fmt::format("did you mean --{}?", close);
+}
+
+}  // namespace trainyard::tools
