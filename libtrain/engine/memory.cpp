@@ -1,8 +1,6 @@
 // The arenas of a rank and the memory table.
 #include "libtrain/engine/memory.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include <sys/resource.h>
@@ -36,16 +34,15 @@ std::int64_t peak_resident_bytes() {
   return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
 }
 
-std::string memory_table(const CategoryBytes& predicted, const CategoryBytes& measured, std::int64_t taken_bytes, std::int64_t there_bytes, std::int64_t reserve_bytes) {
-  std::string out = fmt::format("{:<24}{:>16}{:>16}{:>12}\n", "memory (bytes)", "predicted", "measured", "difference");
+SizeTable memory_table(const CategoryBytes& predicted, const CategoryBytes& measured, std::int64_t taken_bytes, std::int64_t there_bytes, std::int64_t reserve_bytes) {
+  SizeTable out{"memory", "predicted", {}};
   for (int c = 0; c < tensor::category_count; ++c) {
     const auto i = static_cast<std::size_t>(c);
-    out += fmt::format("{:<24}{:>16}{:>16}{:>12}\n", tensor::name_of(static_cast<tensor::Category>(c)), predicted[i], measured[i], measured[i] - predicted[i]);
+    out.rows.push_back({tensor::name_of(static_cast<tensor::Category>(c)), predicted[i], measured[i], ""});
   }
-  const auto p = total(predicted), m = total(measured);
-  out += fmt::format("{:<24}{:>16}{:>16}{:>12}\n", "total in arenas", p, m, m - p);
+  out.rows.push_back({"total in arenas", total(predicted), total(measured), ""});
   const auto outside = std::max<std::int64_t>(0, taken_bytes - there_bytes);
-  out += fmt::format("{:<24}{:>16}{:>16}{:>12}\n", "outside (reserve)", reserve_bytes, outside, outside <= reserve_bytes ? "within" : "OVER");
+  out.rows.push_back({"outside (reserve)", reserve_bytes, outside, outside <= reserve_bytes ? "within" : "OVER"});
   return out;
 }
 

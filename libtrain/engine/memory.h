@@ -1,6 +1,7 @@
 // RankMemory: the arenas of one rank, reserved once at their predicted sizes; and the report of predicted against measured.
 #pragma once
 
+#include "libtrain/engine/size_table.h"
 #include "libtrain/tensor/arena.h"
 
 #include <array>
@@ -32,6 +33,6 @@ std::int64_t peak_resident_bytes();          // of this process, from the operat
 
 // A table, one line a category: predicted, measured, difference; then what libraries took outside against the stated reserve: `taken_bytes` (peak resident size; on a GPU the
 // device memory in use, of all processes that share it) minus the measured arenas that lie there (`there_bytes`).
-std::string memory_table(const CategoryBytes& predicted, const CategoryBytes& measured, std::int64_t taken_bytes, std::int64_t there_bytes, std::int64_t reserve_bytes);
+SizeTable memory_table(const CategoryBytes& predicted, const CategoryBytes& measured, std::int64_t taken_bytes, std::int64_t there_bytes, std::int64_t reserve_bytes);
 
 }  // namespace trainyard::engine

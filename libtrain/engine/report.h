@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libtrain/comm/communicator.h"
+#include "libtrain/engine/size_table.h"
 #include "libtrain/engine/trainer.h"
 
 #include <cstdint>
@@ -14,8 +15,8 @@ struct Validations {
 };
 
 // A table: operation, announced, measured (since the ledger was reset), difference.
-std::string traffic_table(const TrainerSetup& setup, const comm::Communicator& data, std::int64_t steps, const Validations& validations);
+SizeTable traffic_table(const TrainerSetup& setup, const comm::Communicator& data, std::int64_t steps, const Validations& validations);
 
-std::string plan_text(const TrainerSetup& setup, const std::string& output);
+std::string plan_text(const TrainerSetup& setup, const std::string& output, base::Sizes sizes);
 
 }  // namespace trainyard::engine

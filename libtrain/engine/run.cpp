@@ -277,7 +277,7 @@ class Runner {
     if (world_.rank == 0 && listener_.on_note) listener_.on_note(line);
   }
 
-  std::string memory_report() const {
+  SizeTable memory_report() const {
     const auto measured = trainer_->memory().measured();
     const auto& device = setup_.trainer.device;
     auto taken = peak_resident_bytes(), there = total(measured);
@@ -290,7 +290,7 @@ class Runner {
   }
 
   void write_report(const RunResult& result) const {
-    io::write_file(config_.output + "/report.txt", result.memory_report + "\n" + result.traffic_report);
+    io::write_file(config_.output + "/report.txt", result.memory_report.text() + "\n" + result.traffic_report.text());
   }
 
   const RunConfig& config_;
@@ -380,18 +380,18 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
       start = agreed_start(config, setup, world, exec, damaged);
     }
   }
-  if (start.step < config.steps) return {base::ExitCode::requeue, start.step, 0, 0, start.path, "", ""};
+  if (start.step < config.steps) return {base::ExitCode::requeue, start.step, 0, 0, start.path, {}, {}};
   note(fmt::format("all {} steps are done already", config.steps));
-  return {base::ExitCode::done, start.step, 0, 0, start.path, "", ""};
+  return {base::ExitCode::done, start.step, 0, 0, start.path, {}, {}};
 }
 
-std::string dry_run(const RunConfig& asked, World& world) {
+std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes) {
   auto caller = tensor::Exec::caller(nullptr, 1);
   auto& exec = world.exchange ? *world.exchange : *caller;
   auto config = asked;
   agree_on_device(config, world, exec);
   const auto setup = agreed_setup(config, world, exec);
-  return on_rank_zero(world, exec, [&] { return plan_text(setup.trainer, config.output); });
+  return on_rank_zero(world, exec, [&] { return plan_text(setup.trainer, config.output, sizes); });
 }
 
 }  // namespace trainyard::engine

@@ -5,6 +5,7 @@
 #include "libtrain/engine/config.h"
 #include "libtrain/engine/metrics.h"
 #include "libtrain/engine/signals.h"
+#include "libtrain/engine/size_table.h"
 #include "libtrain/engine/world.h"
 
 #include <functional>
@@ -24,7 +25,7 @@ struct RunResult {
   double loss = 0;
   std::int64_t steps_done = 0;   // by this start
   std::string checkpoint;        // newest, empty without one
-  std::string memory_report, traffic_report;
+  SizeTable memory_report, traffic_report;   // report.txt in the output folder holds them with all bytes
 };
 
 // Collective over the world. Throws base::Error on every rank alike for what can be foreseen (configuration, data, checkpoint, memory limit, no space, not finite).
@@ -33,6 +34,6 @@ struct RunResult {
 RunResult run(const RunConfig& config, World& world, const SignalWatcher& signals, const RunListener& listener, int ranks_on_node);
 
 // --dry-run: validates and predicts, writes nothing; the text says what would be done.
-std::string dry_run(const RunConfig& config, World& world);
+std::string dry_run(const RunConfig& config, World& world, base::Sizes sizes);
 
 }  // namespace trainyard::engine

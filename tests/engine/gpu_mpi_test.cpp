@@ -37,7 +37,7 @@ TEST_F(SharedRun, NcclAndStagedGiveTheBitsOfOneRank) {
       const auto result = run(c, {n, zero, 1});
       if (testing::runtime->rank() == 0) {
         EXPECT_EQ(runs_->bits(c, result), expected) << n << " ranks, " << communicator << ", ZeRO " << zero;
-        EXPECT_EQ(result.traffic_report.find(" -"), std::string::npos) << result.traffic_report;
+        EXPECT_EQ(result.traffic_report.text().find(" -"), std::string::npos) << result.traffic_report.text();
         double computing = 0;   // of all steps: in a single one of a busy machine waiting may have begun before the last one's end
         for (const auto& m : runs_->metrics(c)) {   // taken by the device
           EXPECT_GT(m["communication_seconds"].get<double>(), 0) << communicator << ", ZeRO " << zero;

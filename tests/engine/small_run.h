@@ -97,7 +97,7 @@ class SmallRun {
       results[static_cast<std::size_t>(rank)] = engine::run(c, w, signals_, listener, cut.ranks);
     });
     reports_.clear();
-    for (const auto& r : results) reports_.push_back(r.memory_report + r.traffic_report);
+    for (const auto& r : results) reports_.push_back(r.memory_report.text() + r.traffic_report.text());
     return results[0];
   }
   const std::vector<std::string>& reports() const { return reports_; }   // of every rank of the last run

@@ -26,7 +26,7 @@ quick=(--max-bytes 64KiB --factor 16 --budget 10min --spread 0 --confidence 90%)
 
 # Two ranks of MPI: a table on stdout, nothing but progress on stderr, a profile that jq can read, a drawing.
 mpi 2 profile-comm "${quick[@]}" --operations all_reduce,all_gather --output p.json --plot p.svg >table 2>err || fail "exit code $?: $(cat err)"
-grep -Eq '^ +32768 +8192 +f32 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[01] +[0-9]+% +0$' table || fail "no line of 32 KiB: $(cat table)"
+grep -Eq '^ +32 KiB +8192 +f32 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[01] +[0-9]+% +0$' table || fail "no line of 32 KiB: $(cat table)"
 grep -q '^# fit: from 0 B' table || fail "no fit"
 if grep -q wrong: err; then fail "$(cat err)"; fi
 jq -e '.format == "trainyard.profile/1" and .backend == "mpi" and .ranks == 2 and (.nodes | length) == 1 and (.communication | length) == 2 and .local == [] and
@@ -39,6 +39,7 @@ if command -v xmllint >/dev/null; then xmllint --noout p.svg || fail "p.svg is n
 
 # The same profile again, in other forms.
 profile-comm --from p.json >again && cmp -s table again || fail "--from prints another table"
+[ "$(profile-comm --from p.json --bytes | grep -Ec '^ +32768 +8192 +f32')" = 2 ] || fail "--bytes does not show them"
 profile-comm --from p.json --json | profile-comm --from - --json | cmp -s p.json - || fail "--json is not the file"
 profile-comm --from p.json --output - | cmp -s p.json - || fail "--output - is not the file"
 [ "$(profile-comm --from p.json --csv | awk -F, 'NF != 19 { print NR }' | wc -l)" = 0 ] || fail "--csv has ragged lines"
@@ -87,7 +88,7 @@ jq -e '[.communication[] | [.group, .operation]] == [["data","all_gather"],["dat
 # ... and back: the plan asks the profile what its collectives take.
 mpi 2 profile-comm "${quick[@]}" --plan plan2.json --output links.json >/dev/null 2>err || fail "--plan --output: $(cat err)"
 partition-model --model gpt2-nano --ranks 2 --zero 3 --profile links.json >out || fail "partition-model --profile: exit code $?"
-grep -Eq '^  ordered_reduce_scatter +[0-9]+ +0\.[0-9]+' out && grep -Eq '^  all +0\.[0-9]+' out || fail "partition-model --profile: $(tail -5 out)"
+grep -Eq '^  ordered_reduce_scatter +[0-9]+ +[0-9.]+ (us|ms|s)' out && grep -Eq '^  all +[0-9.]+ (us|ms|s)' out || fail "partition-model --profile: $(tail -5 out)"
 code=0
 partition-model --model gpt2-nano --ranks 4 --zero 3 --profile links.json >out 2>err || code=$?
 [ $code = 3 ] && grep -q 'no ordered_reduce_scatter f32 over a data group of 4 ranks' err || fail "a profile of other ranks: exit code $code, $(cat err)"

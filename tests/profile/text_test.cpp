@@ -37,7 +37,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 TEST(ProfileText, TheTableHasTheFieldsColumns) {
-  const auto text = tools::profile_table(sample());
+  const auto text = tools::profile_table(sample(), base::Sizes::exact);
   std::vector<std::string> fields;
   for (const auto& line : lines_of(text)) {
     std::istringstream in(line);
@@ -50,8 +50,11 @@ TEST(ProfileText, TheTableHasTheFieldsColumns) {
   }
   // 1024 B in 3.024 us: 0.339 GB/s, times 2 (n - 1) / n = 1.5.
   EXPECT_EQ(fields, (std::vector<std::string>{"1024", "256", "f32", "3.02", "10.0", "3.63", "3.93", "0.339", "0.508", "2", "50%", "0"}));
-  EXPECT_NE(text.find("# fit: from 0 B 2 us + bytes / 1 GB/s\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("2.5 GFLOP/s"), std::string::npos);
+  EXPECT_NE(text.find("# fit: from 0 B 2 us + bytes / 1.00 GB/s\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("2.50 GFLOP/s"), std::string::npos);
+  const auto rounded = tools::profile_table(sample(), base::Sizes::rounded);
+  EXPECT_NE(rounded.find("\n       1 KiB         256   f32        3.02"), std::string::npos) << rounded;   // as wide as before
+  EXPECT_NE(rounded.find("# fit: from 0 B 2 us + bytes / 1.00 GB/s\n"), std::string::npos) << rounded;
 }
 
 TEST(ProfileText, CsvIsATable) {

@@ -16,21 +16,20 @@ std::string series_title(const plan::CommSeries& s) {
   return fmt::format("{} {} on {}: {} of {} ranks", s.operation, s.type, s.group, s.groups == 1 ? "1 group" : fmt::format("{} groups at once", s.groups), s.ranks);
 }
 
-std::string rate_text(const plan::LocalRate& r, double v) {
-  if (r.unit == "s") return fmt::format("{:.3f} us", v * 1e6);
-  return fmt::format("{:.4g} {}", v / 1e9, r.unit == "B/s" ? "GB/s" : "GFLOP/s");
-}
+std::string local_text(const std::string& unit, double v) { return unit == "s" ? base::duration_text(v) : base::rate_text(v, unit); }
 
-std::string series_table(const plan::CommSeries& s) {
+std::string bytes_text(std::int64_t bytes, base::Sizes sizes) { return sizes == base::Sizes::exact ? std::to_string(bytes) : base::binary_size_text(bytes); }
+
+std::string series_table(const plan::CommSeries& s, base::Sizes sizes) {
   std::string out = fmt::format("# {}\n#{:>11} {:>11} {:>5} {:>11} {:>5} {:>11} {:>11} {:>8} {:>8} {:>12} {:>6}\n#{:>11} {:>11} {:>5} {:>11} {:>5} {:>11} {:>11} {:>8} {:>8} {:>12} {:>6}\n", series_title(s),
-                                "size", "count", "type", "time", "+-", "p95", "p99", "algbw", "busbw", "slowest", "#wrong", "(B)", "(elements)", "", "(us)", "(%)", "(us)", "(us)", "(GB/s)", "(GB/s)",
+                                "size", "count", "type", "time", "+-", "p95", "p99", "algbw", "busbw", "slowest", "#wrong", sizes == base::Sizes::exact ? "(B)" : "", "(elements)", "", "(us)", "(%)", "(us)", "(us)", "(GB/s)", "(GB/s)",
                                 "(rank, %)", "");
   for (const auto& p : s.points) {
     const double rate = gigabytes(p.bytes, p.seconds);
-    out += fmt::format("{:>12} {:>11} {:>5} {:>11.2f} {:>5.1f} {:>11.2f} {:>11.2f} {:>8.3f} {:>8.3f} {:>6} {:>4.0f}% {:>6}\n", p.bytes, p.count, s.type, p.seconds * 1e6, half_width(p), p.p95 * 1e6,
+    out += fmt::format("{:>12} {:>11} {:>5} {:>11.2f} {:>5.1f} {:>11.2f} {:>11.2f} {:>8.3f} {:>8.3f} {:>6} {:>4.0f}% {:>6}\n", bytes_text(p.bytes, sizes), p.count, s.type, p.seconds * 1e6, half_width(p), p.p95 * 1e6,
                        p.p99 * 1e6, rate, rate * plan::bus_factor(s.operation, s.ranks), p.slowest_rank, p.slowest_share * 100, p.wrong);
   }
-  return out + fmt::format("# fit: {}\n# held-out error {:.1f} % of sizes, {:.1f} % of repeats, noise floor {:.1f} %\n\n", fit_text(s.fit), s.fit.held_out_error * 100, s.fit.held_out_repeats_error * 100, s.noise_floor * 100);
+  return out + fmt::format("# fit: {}\n# held-out error {:.1f} % of sizes, {:.1f} % of repeats, noise floor {:.1f} %\n\n", fit_text(s.fit, sizes), s.fit.held_out_error * 100, s.fit.held_out_repeats_error * 100, s.noise_floor * 100);
 }
 
 std::string quoted(const std::string& text) {
@@ -42,23 +41,23 @@ std::string quoted(const std::string& text) {
 
 }  // namespace
 
-std::string fit_text(const plan::LinkFit& fit) {
+std::string fit_text(const plan::LinkFit& fit, base::Sizes sizes) {
   std::string out;
   for (const auto& s : fit.segments) {
-    out += fmt::format("{}from {} B {:.3g} us", out.empty() ? "" : "; ", s.from_bytes, s.latency_seconds * 1e6);
-    if (s.seconds_per_byte > 0) out += fmt::format(" + bytes / {:.3g} GB/s", 1e-9 / s.seconds_per_byte);
+    out += fmt::format("{}from {} {:.3g} us", out.empty() ? "" : "; ", sizes == base::Sizes::exact ? fmt::format("{} B", s.from_bytes) : base::binary_size_text(s.from_bytes), s.latency_seconds * 1e6);
+    if (s.seconds_per_byte > 0) out += " + bytes / " + base::rate_text(1 / s.seconds_per_byte, "B/s");
   }
   return out;
 }
 
-std::string profile_table(const plan::Profile& p) {
+std::string profile_table(const plan::Profile& p, base::Sizes sizes) {
   std::string out = fmt::format("# {} rank{} on {} node{} ({}{}{}), {}, {}\n", p.ranks, p.ranks == 1 ? "" : "s", p.nodes.size(), p.nodes.size() == 1 ? "" : "s",
                                 p.backend, p.library.empty() ? "" : ": ", p.library, p.device, p.measured_at);
-  for (const auto& s : p.communication) out += series_table(s);
+  for (const auto& s : p.communication) out += series_table(s, sizes);
   if (p.local.empty()) return out;
   out += fmt::format("# local ceilings, {}\n#{:<31} {:<26} {:>7} {:>18}   {}\n", p.ranks == 1 ? "one process" : "the slowest of all ranks at once", "name", "shape", "threads", "median", "90 % of repeats");
   for (const auto& r : p.local)
-    out += fmt::format("{:<32} {:<26} {:>7} {:>18}   {} to {}\n", r.name, r.shape, r.threads, rate_text(r, r.value), rate_text(r, r.interval.low), rate_text(r, r.interval.high));
+    out += fmt::format("{:<32} {:<26} {:>7} {:>18}   {} to {}\n", r.name, r.shape, r.threads, local_text(r.unit, r.value), local_text(r.unit, r.interval.low), local_text(r.unit, r.interval.high));
   return out;
 }
 
@@ -83,7 +82,7 @@ std::string profile_csv(const plan::Profile& p) {
 std::string comparison_text(const plan::ProfileComparison& c, double most) {
   std::string out;
   const auto slower = plan::regressions(c, most);
-  const auto value = [](const plan::ProfileChange& x, double v) { return x.unit == "s" ? fmt::format("{:.2f} us", v * 1e6) : fmt::format("{:.4g} G{}", v / 1e9, x.unit); };
+  const auto value = [](const plan::ProfileChange& x, double v) { return local_text(x.unit, v); };
   for (const auto& x : slower) out += fmt::format("slower   {:<52} {:>14} -> {:>14}  {:+.1f} %\n", x.what, value(x, x.before), value(x, x.after), x.change * 100);
   auto faster = c.changes;
   std::erase_if(faster, [&](const plan::ProfileChange& x) { return x.change > -most; });

@@ -1,6 +1,7 @@
 // A profile for people and for other programs' tables.
 #pragma once
 
+#include "libtrain/base/number_text.h"
 #include "libtrain/plan/profile.h"
 #include "libtrain/plan/profile_compare.h"
 #include "tools/common/terminal.h"
@@ -11,8 +12,8 @@ namespace trainyard::tools {
 
 // The columns of nccl-tests for every series (size, count, type, time, algbw, busbw, #wrong) with how sure the time is, its tail and the slowest rank; the fit below; then
 // the local ceilings.
-std::string profile_table(const plan::Profile& profile);
-std::string fit_text(const plan::LinkFit& fit);                 // "3.2 us + bytes / 1.9 GB/s from 0 B; ..."
+std::string profile_table(const plan::Profile& profile, base::Sizes sizes);
+std::string fit_text(const plan::LinkFit& fit, base::Sizes sizes);   // "3.2 us + bytes / 1.9 GB/s from 0 B; ..."
 // One line a size with everything but the repeats, then one line a local ceiling, under a heading each; quoted where needed (RFC 4180).
 std::string profile_csv(const plan::Profile& profile);
 // What is slower, how the fits of the first foretell the second, and what is missing.

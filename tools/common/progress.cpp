@@ -3,7 +3,6 @@
 
 #include "libtrain/base/error.h"
 
-#include <cmath>
 #include <cstdio>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -45,14 +44,6 @@ void Progress::show(const std::string& text, Update update) {
     open_line_ = false;
   }
   std::fflush(stderr);
-}
-
-std::string duration_text(double seconds) {
-  if (!std::isfinite(seconds) || seconds < 0) return "?";
-  const auto s = static_cast<long>(seconds + 0.5);
-  if (s < 60) return fmt::format("{} s", s);
-  if (s < 3600) return fmt::format("{} min {} s", s / 60, s % 60);
-  return fmt::format("{} h {} min", s / 3600, s % 3600 / 60);
 }
 
 }  // namespace trainyard::tools

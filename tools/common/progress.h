@@ -1,6 +1,8 @@
 // Progress of long work: a live line on a terminal, one plain line per interval elsewhere.
 #pragma once
 
+#include "libtrain/base/number_text.h"
+
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -27,6 +29,6 @@ class Progress {
   std::chrono::steady_clock::time_point last_{};
 };
 
-std::string duration_text(double seconds);   // "3 min 20 s"
+using base::duration_text;   // "3 min 20 s"
 
 }  // namespace trainyard::tools

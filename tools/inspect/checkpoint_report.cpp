@@ -26,7 +26,7 @@ json tensors_json(const checkpoint::Reader& reader) {
   return out;
 }
 
-std::string heading(const checkpoint::Reader& reader) {
+std::string heading(const checkpoint::Reader& reader, const Options& options) {
   const auto& s = reader.state();
   const auto& m = s.model;
   std::int64_t parameters = 0;
@@ -39,7 +39,7 @@ std::string heading(const checkpoint::Reader& reader) {
   out += fmt::format("  dtype       {}{}\n", base::name_of(s.dtype), s.dtype == base::DType::f32 ? " (the model is its own master)" : ", f32 master");
   out += fmt::format("  seed        {}\n", s.seed);
   out += fmt::format("  written by  {} {}, on {} ({})\n", reader.manifest().ranks, reader.manifest().ranks == 1 ? "rank" : "ranks", s.device_kind, s.isa);
-  out += fmt::format("  size        {} in {} files{}\n", tools::size_text(reader.bytes()), reader.manifest().files.size() + 1,
+  out += fmt::format("  size        {} in {} files{}\n", size_phrase(reader.bytes(), options.sizes), reader.manifest().files.size() + 1,
                      reader.manifest().files.contains(checkpoint::view_name) ? "" : "; no virtual view (make it with --make-view)");
   if (!reader.view_problem().empty()) out += fmt::format("  view        {}: make it anew with --make-view\n", reader.view_problem());
   for (const auto& [title, part] : {std::pair<const char*, const json&>{"identity", s.identity}, {"plan", s.plan}, {"versions", s.versions}, {"provenance", s.provenance}})
@@ -65,12 +65,12 @@ Report checkpoint_report(const std::string& folder, const Options& options) {
   j["verified"] = options.verify == Verify::yes;
   if (!reader.view_problem().empty()) j["view_problem"] = reader.view_problem();
 
-  report.text = heading(reader) + "\n";
+  report.text = heading(reader, options) + "\n";
   std::vector<std::vector<std::string>> rows;
   for (const auto& t : reader.tensors())
     rows.push_back({t.path, shape_text(t.shape), base::name_of(t.dtype), number_text(t.norm), checkpoint::hex64(t.fingerprint)});
   report.text += table({"tensor", ">shape", "dtype", ">norm", "fingerprint"}, rows);
-  if (options.verify == Verify::yes) report.text += fmt::format("\nverified: {} read, every checksum and fingerprint is right\n", tools::size_text(reader.bytes()));
+  if (options.verify == Verify::yes) report.text += fmt::format("\nverified: {} read, every checksum and fingerprint is right\n", size_phrase(reader.bytes(), options.sizes));
   return report;
 }
 
@@ -96,7 +96,7 @@ Report checkpoints_report(const std::string& folder, const Options& options) {
       entry["ranks"] = reader.manifest().ranks;
       entry["dtype"] = base::name_of(s.dtype);
       rows.push_back({std::to_string(found.step), human_count(s.tokens_seen), std::to_string(reader.manifest().ranks), base::name_of(s.dtype),
-                      tools::size_text(reader.bytes()), state(options.verify == Verify::yes ? "verified" : ""), found.path});
+                      tools::size_text(reader.bytes(), options.sizes), state(options.verify == Verify::yes ? "verified" : ""), found.path});
     } catch (const base::InputError& e) {
       entry["damaged"] = e.what();
       if (!abandoned) {   // of those the run goes on without nobody expects that they are whole

@@ -23,18 +23,20 @@ int main(int argc, char** argv) {
                           "  inspect --csv run | head\n",
                           "train, generate, checkpoints/README.md, h5ls(1), h5dump(1)");
   std::string path;
-  bool verify = false, as_json = false, csv = false, make_view = false;
+  bool verify = false, as_json = false, csv = false, make_view = false, bytes = false;
   app.add_option("PATH", path, "run, checkpoint, folder of checkpoints, shard set or one shard, metrics file, plan.json, profile.json, or a model's TOML file")->required();
   app.add_flag("--verify", verify, "read every byte and compare checksums and fingerprints; exit 3 names file, tensor and element range");
   app.add_flag("--make-view", make_view, "write checkpoint.h5, the view of whole tensors, into a checkpoint that was saved without");
   auto* json = app.add_flag("--json", as_json, "print JSON");
   app.add_flag("--csv", csv, "of a run or a metrics file: all metrics as CSV, one row a step, empty where a line lacks a value")->excludes(json);
+  app.add_flag("--bytes", bytes, "sizes in bytes, not rounded");
   std::string progress = "auto";
   app.add_option("--progress", progress, "auto, always or never: show how far --verify is, on stderr")->check(tools::one_of({"auto", "always", "never"}))->capture_default_str();
   return tools::guarded(app, argc, argv, [&] {
     tools::Progress line("verify", tools::progress_mode(progress));
     inspect::Options options;
     options.verify = verify ? inspect::Verify::yes : inspect::Verify::no;
+    options.sizes = bytes ? base::Sizes::exact : base::Sizes::rounded;
     options.watch = [&](std::int64_t done, std::int64_t total) {
       line.show(fmt::format("{} of {}", tools::size_text(done), tools::size_text(total)),
                 done == total ? tools::Progress::Update::last : tools::Progress::Update::passing);

@@ -5,9 +5,9 @@
 #include "libtrain/io/atomic_file.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/profile.h"
+#include "tools/common/plan_text.h"
 #include "tools/common/profile_text.h"
 #include "tools/inspect/report.h"
-#include "tools/inspect/text.h"
 
 namespace trainyard::inspect {
 
@@ -23,7 +23,7 @@ nlohmann::json json_of(const std::string& text, const std::string& file) {
 
 }  // namespace
 
-Report plan_report(const std::string& file) {
+Report plan_report(const std::string& file, const Options& options) {
   const auto text = io::read_file(file, base::largest_description);
   const auto j = json_of(text, file);
   const auto format = j.is_object() && j.contains("format") && j["format"].is_string() ? j["format"].get<std::string>() : std::string();
@@ -36,11 +36,10 @@ Report plan_report(const std::string& file) {
   report.json = {{"kind", name == "trainyard.plan" ? "plan" : "profile"}, {"path", file}, {"content", j}};
   if (name == "trainyard.profile") {
     const auto profile = plan::profile_from_json(text, file);
-    report.text = fmt::format("profile {}  ({})\n{}\n{}", file, format, tools::profile_table(profile), tools::profile_charts(profile, tools::terminal_columns(), tools::glyphs_of_terminal()));
+    report.text = fmt::format("profile {}  ({})\n{}\n{}", file, format, tools::profile_table(profile, options.sizes), tools::profile_charts(profile, tools::terminal_columns(), tools::glyphs_of_terminal()));
     return report;
   }
-  plan::plan_from_json(text, file);
-  report.text = fmt::format("plan {}  ({})\n{}", file, format, leaves(j, 2));
+  report.text = fmt::format("plan {}  ({})\n{}", file, format, tools::plan_table(plan::plan_from_json(text, file), options.sizes));
   return report;
 }
 

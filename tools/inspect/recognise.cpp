@@ -49,7 +49,7 @@ Report report_on(const std::string& path, const Options& options) {
     if (p.extension() == ".h5") return hdf5_report(path, options);
     if (p.extension() == ".toml") return model_report(path);
     if (!looks_like_json(p)) throw base::InputError(fmt::format("{} is nothing that these programs make or read", path), kinds);
-    return plan_report(path);
+    return plan_report(path, options);
   }
   if (fs::exists(p / "manifest.json", error) || fs::exists(p / "rank-00000.h5", error) || path.ends_with(".partial")) return checkpoint_report(path, options);
   if (fs::exists(p / "index.json", error)) return shards_report(path, options);

@@ -1,6 +1,8 @@
 // What inspect finds out: a kind, a JSON document, and its text for people.
 #pragma once
 
+#include "libtrain/base/number_text.h"
+
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
@@ -12,6 +14,7 @@ namespace trainyard::inspect {
 enum class Verify { no, yes };
 struct Options {
   Verify verify = Verify::no;
+  base::Sizes sizes = base::Sizes::rounded;
   std::function<void(std::int64_t done, std::int64_t total)> watch;   // bytes of the checkpoint being verified; may be empty
 };
 
@@ -26,7 +29,7 @@ Report checkpoints_report(const std::string& folder, const Options& options);   
 Report run_report(const std::string& folder, const Options& options);           // checkpoints/ and metrics.jsonl
 Report metrics_report(const std::string& file, const Options& options);         // a metrics file anywhere
 Report shards_report(const std::string& folder, const Options& options);        // index.json and shards
-Report plan_report(const std::string& file);                           // plan.json, profile.json
+Report plan_report(const std::string& file, const Options& options);            // plan.json, profile.json
 Report hdf5_report(const std::string& file, const Options& options);            // one shard of a set
 Report model_report(const std::string& file);                                   // the TOML file of a model
 

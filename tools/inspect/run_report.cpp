@@ -64,7 +64,7 @@ void add_metrics(Report& report, const std::string& path, const Options& options
   }
   if (!m.validation.empty())
     report.text += fmt::format("  validation loss {} at step {:g}, first {}\n", number_text(m.validation.back().y), m.validation.back().x, number_text(m.validation.front().y));
-  if (!m.last.is_null()) report.text += "\nlast metrics\n" + leaves(m.last, 2);
+  if (!m.last.is_null()) report.text += "\nlast metrics\n" + leaves(for_people(m.last, options.sizes), 2);
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ Report shards_report(const std::string& folder, const Options& options) {
       tokens += reader.tokens();
       documents += shard_documents;
       read += bytes;
-      rows.push_back({shard.file, human_count(reader.tokens()), human_count(shard_documents), tools::size_text(bytes)});
+      rows.push_back({shard.file, human_count(reader.tokens()), human_count(shard_documents), tools::size_text(bytes, options.sizes)});
     }
     totals += fmt::format("  {:<12}{} tokens, {} documents, {} {}\n", split.name, human_count(tokens), human_count(documents), split.shards.size(),
                           split.shards.size() == 1 ? "shard" : "shards");
@@ -68,8 +68,8 @@ Report shards_report(const std::string& folder, const Options& options) {
   report.text += fmt::format("  identity    {}\n\n", data::identity_of(index));
   report.text += table({"shard", ">tokens", ">documents", ">size"}, rows);
   if (options.verify == Verify::yes)
-    report.text += index.checksummed ? fmt::format("\nverified: {} read, every checksum is right\n", tools::size_text(read))
-                                     : fmt::format("\nread: {}; there are no checksums to compare with\n", tools::size_text(read));
+    report.text += index.checksummed ? fmt::format("\nverified: {} read, every checksum is right\n", size_phrase(read, options.sizes))
+                                     : fmt::format("\nread: {}; there are no checksums to compare with\n", size_phrase(read, options.sizes));
   return report;
 }
 

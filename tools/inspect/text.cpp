@@ -4,20 +4,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
+#include <string_view>
 
 namespace trainyard::inspect {
 
-std::string human_count(std::int64_t count) {
-  auto digits = std::to_string(std::llabs(count));
-  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<std::size_t>(at), 1, ',');
-  return count < 0 ? "-" + digits : digits;
-}
-
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("{}", fmt::join(shape, " x ")); }
 
-std::string number_text(double value) { return std::isnan(value) ? "nan" : fmt::format("{:.6g}", value); }
+std::string size_phrase(std::int64_t bytes, base::Sizes sizes) { return base::size_text(bytes, sizes) + (sizes == base::Sizes::exact ? " bytes" : ""); }
+
+nlohmann::json for_people(const nlohmann::json& metrics, base::Sizes sizes) {
+  if (sizes == base::Sizes::exact) return metrics;
+  auto out = metrics;
+  for (const auto& [key, value] : metrics.items()) {
+    if (!value.is_number()) continue;
+    const std::string_view name = key;
+    if (name.ends_with("_bytes")) out[key] = base::size_text(value.get<std::int64_t>());
+    else if (name == "model_flops_per_second") out[key] = base::rate_text(value, "FLOP/s");
+    else if (name == "tokens_per_second") out[key] = base::rate_text(value, "tokens/s");
+    else if (name.ends_with("_seconds")) out[key] = base::duration_text(value);
+    else if (value.is_number_integer()) out[key] = base::count_text(value);
+    else out[key] = base::number_text(value);
+  }
+  return out;
+}
 
 std::string table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;

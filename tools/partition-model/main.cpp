@@ -5,9 +5,9 @@
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/ranges.h"
 #include "tools/common/checks.h"
+#include "tools/common/plan_text.h"
 #include "tools/common/program.h"
 #include "tools/partition-model/plan_file.h"
-#include "tools/partition-model/report.h"
 
 #include <CLI/CLI.hpp>
 
@@ -21,7 +21,7 @@ struct Options {
   std::string model = "gpt2-micro", dtype = "f32", gradient_dtype = "f32", reduction = "ordered", recompute = "none", device = "cpu", device_memory, profile, output;
   std::int64_t vocabulary = 0;
   int ranks = 1;
-  bool json = false, force = false;
+  bool json = false, force = false, bytes = false;
 };
 
 // Shards say what the vocabulary is; without them it is the one that the published model has.
@@ -58,13 +58,13 @@ plan::Plan decide(plan::Plan p, const Options& o) {
 
 std::string times_text(const plan::Plan& plan, const std::string& path) {
   const auto times = plan::communication_times(plan, plan::profile_from_json(tools::read_plan_file(path), path));
-  std::string out = fmt::format("\n  {:<34}{:>8}{:>20}\n", "a step's collectives, none hidden", "calls", "seconds");
+  std::string out = fmt::format("\n  {:<34}{:>8}{:>20}\n", "a step's collectives, none hidden", "calls", "time");
   double total = 0;
   for (const auto& t : times) {
-    out += fmt::format("  {:<34}{:>8}{:>20.6f}{}\n", t.operation, t.calls, t.seconds, t.beyond ? "  (beyond the measured sizes)" : "");
+    out += fmt::format("  {:<34}{:>8}{:>20}{}\n", t.operation, t.calls, base::duration_text(t.seconds), t.beyond ? "  (beyond the measured sizes)" : "");
     total += t.seconds;
   }
-  return out + fmt::format("  {:<34}{:>8}{:>20.6f}\n", "all", "", total);
+  return out + fmt::format("  {:<34}{:>8}{:>20}\n", "all", "", base::duration_text(total));
 }
 
 }  // namespace
@@ -100,6 +100,7 @@ int main(int argc, char** argv) {
   app.add_option("--output", o.output, "write the plan to this file, - for stdout")->group("Product");
   app.add_flag("--force", o.force, "replace an existing file")->group("Product");
   app.add_flag("--json", o.json, "print the plan as JSON")->group("Product");
+  app.add_flag("--bytes", o.bytes, "sizes in bytes, not rounded")->group("Product");
   return tools::guarded(app, argc, argv, [&] {
     auto plan = decide(p, o);
     refuse(plan::decision_problems(plan), base::ExitCode::usage);
@@ -107,7 +108,7 @@ int main(int argc, char** argv) {
     refuse(plan::memory_problems(plan), base::ExitCode::input_refused);
     const auto json = plan::to_json(plan);
     if (!o.output.empty() && o.output != "-") tools::write_plan_file(o.output, json, o.force ? tools::Existing::replace : tools::Existing::keep, {o.model, o.profile});
-    auto text = o.json || o.output == "-" ? json : tools::plan_table(plan);
+    auto text = o.json || o.output == "-" ? json : tools::plan_table(plan, o.bytes ? base::Sizes::exact : base::Sizes::rounded);
     if (!o.profile.empty() && text != json) text += times_text(plan, o.profile);
     tools::print(text);
     return base::ExitCode::done;

@@ -37,7 +37,7 @@ constexpr const char* examples =
     "  profile-comm --from profile.json --chart\n"
     "  profile-comm --compare profile.json profile.json --max-regress 5%\n"
     "  profile-comm --local --model gpt2-micro --budget 20s\n"
-    "  mpirun -n 4 profile-comm --groups 'all:all;pair:block2' --operations all_reduce,all_gather --max-bytes 1MiB --budget 30s\n";
+    "  mpirun -n 2 profile-comm --operations all_reduce,all_gather --max-bytes 1MiB --factor 4 --budget 20s\n";
 
 // Drawings of ours begin so.
 base::Owned own_drawings(std::vector<std::string> inputs) {
@@ -81,7 +81,7 @@ base::ExitCode deliver(const plan::Profile& measured, const ProfileOptions& o) {
   } catch (const base::EnvironmentError&) {
     failure = std::current_exception();
   }
-  tools::print(o.json || o.output == "-" ? json : o.csv ? tools::profile_csv(p) : tools::profile_table(p));
+  tools::print(o.json || o.output == "-" ? json : o.csv ? tools::profile_csv(p) : tools::profile_table(p, o.bytes ? base::Sizes::exact : base::Sizes::rounded));
   if (o.chart) tools::print(tools::profile_charts(p, tools::terminal_columns(), tools::glyphs_of_terminal()));
   if (failure) std::rethrow_exception(failure);
   std::int64_t wrong = 0;
@@ -242,7 +242,7 @@ base::ExitCode run(ProfileOptions& o) {
   refuse_places(o);
   if (!o.from.empty()) return deliver(read_profile(o.from), o);
   if (o.backend == "threads") return measure_threads(o);
-  if (o.backend != "auto") throw base::UsageError(fmt::format("--backend {} needs ranks, and this is one process", o.backend), "mpirun -n 4 profile-comm, or srun --mpi=pmix -n 4");
+  if (o.backend != "auto") throw base::UsageError(fmt::format("--backend {} needs ranks, and this is one process", o.backend), "mpirun -n 2 profile-comm, or srun --mpi=pmix -n 4");
   return measure_alone(o);
 }
 

@@ -115,7 +115,7 @@ std::string describe(Launched& launched, const ProfileOptions& o) {
 std::optional<plan::Profile> measure(Launched& launched, const ProfileOptions& o, const MeasureListener& listener, comm::Ledger& rounds) {
   auto& ranks = launched.ranks;
   auto r = agreed_request(launched, o);
-  if (ranks.rank == 0 && ranks.size == 1) listener.note("one process without ranks has no links: only its own ceilings are measured (for links: mpirun -n 4 profile-comm, or --backend threads)");
+  if (ranks.rank == 0 && ranks.size == 1) listener.note("one process without ranks has no links: only its own ceilings are measured (for links: mpirun -n 2 profile-comm, or --backend threads)");
   if (ranks.rank == 0)
     for (const auto& name : r.sweep.operations)
       for (const auto d : r.sweep.dtypes)

@@ -72,6 +72,7 @@ void add_flags(CLI::App& app, ProfileOptions& o) {
   app.add_option("--output", o.output, "write the profile to this file")->group(product);
   app.add_flag("--force", o.force, "replace existing files")->group(product);
   app.add_flag("--json", o.json, "print the profile as JSON, not as a table")->group(product);
+  app.add_flag("--bytes", o.bytes, "sizes in bytes, not rounded, in the table")->group(product);
   app.add_flag("--csv", o.csv, "print comma-separated values")->group(product);
   app.add_flag("--chart", o.chart, "print bandwidth over size as charts, after the table")->group(product);
   app.add_option("--plot", o.plot, "draw bandwidth over size with fits and intervals into this SVG file")->group(product);
@@ -109,7 +110,7 @@ void understand(ProfileOptions& o) {
   if (!o.plan.empty() && !o.groups.empty()) throw base::UsageError("--plan and --groups are both given", "a plan names its own groups");
   if (o.backend == "threads" && o.device == "cuda") throw base::UsageError("the threads backend has no GPU", "--backend nccl, or mpi through host memory");
   if (o.backend == "nccl" && o.device == "cpu") throw base::UsageError("nccl sends memory of GPUs", "--device cuda");
-  if (o.backend != "threads" && o.ranks != 0) throw base::UsageError("--ranks is for --backend threads", "other backends are launched: mpirun -n 4 profile-comm, or srun --mpi=pmix -n 4");
+  if (o.backend != "threads" && o.ranks != 0) throw base::UsageError("--ranks is for --backend threads", "other backends are launched: mpirun -n 2 profile-comm, or srun --mpi=pmix -n 4");
   if (o.backend == "threads" && o.ranks == 0) o.ranks = 2;
 }
 

@@ -18,7 +18,7 @@ struct ProfileOptions {
   int ranks = 0, factor = 2, threads = 0;
   std::int64_t micro_batch = 1, sequence = 0;
   double hang_timeout = 300;
-  bool local = false, force = false, json = false, csv = false, chart = false, dry_run = false;
+  bool local = false, force = false, json = false, csv = false, bytes = false, chart = false, dry_run = false;
   std::vector<std::string> compare;
   // as understood
   profile::SweepOptions sweep;

@@ -1,5 +1,6 @@
 // train: trains a transformer on token shards, on one process or many ranks, with any ZeRO stage.
 #include "libtrain/base/log.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/comm/agreement.h"
 #include "libtrain/engine/run.h"
 #include "libtrain/plan/model_fields.h"
@@ -9,6 +10,7 @@
 #include "tools/train/command.h"
 #include "tools/train/evaluate.h"
 #include "tools/train/launch.h"
+#include "tools/train/step_line.h"
 
 #include <fmt/ranges.h>
 
@@ -26,24 +28,18 @@ constexpr const char* examples =
     "  shard-data --input book.txt --split paragraphs --output data\n"
     "  train --model gpt2-nano --data data --output run --steps 20 --global-batch 8 --micro-batch 2\n"
     "  train --evaluate run --evaluate-sequences 64\n"
-    "  mpirun -n 4 train --model gpt2-micro --data data --output run4 --steps 100 --global-batch 16 --micro-batch 2 --zero 3 --save-every 50\n";
+    "  mpirun -n 2 train --model gpt2-nano --data data --output run2 --steps 40 --global-batch 16 --micro-batch 2 --zero 3 --save-every 20\n";
 
 struct Switches {
   std::string config;
-  bool dry_run = false, print_config = false, memory_report = false, help_model = false;
+  bool dry_run = false, print_config = false, memory_report = false, help_model = false, bytes = false;
+  base::Sizes sizes() const { return bytes ? base::Sizes::exact : base::Sizes::rounded; }
 };
-
-std::string progress_text(const engine::StepMetrics& m, std::int64_t steps, double left) {
-  auto text = fmt::format("step {}/{}  loss {:.4f}  {:.0f} tokens/s  lr {:.2e}  norm {:.3f}  {} left", m.step, steps, m.loss, m.tokens_per_second, m.learning_rate,
-                          m.gradient_norm, tools::duration_text(left));
-  if (m.validation_loss) text += fmt::format("  validation {:.4f}", *m.validation_loss);
-  return text;
-}
 
 base::ExitCode train(const engine::RunConfig& config, const Switches& switches, tools::Launch& launch, const engine::SignalWatcher& signals, const std::string& to_go_on) {
   auto& world = launch.world();
   if (switches.dry_run) {
-    const auto text = engine::dry_run(config, world);
+    const auto text = engine::dry_run(config, world, switches.sizes());
     if (world.rank == 0) tools::print(text);
     return base::ExitCode::done;
   }
@@ -57,22 +53,18 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
       progress.reset();   // ends its line
       launch.fail(error);
     };
-  double seconds = 0;
-  std::int64_t counted = 0;
+  tools::StepLine line;
   engine::RunListener listener;
   listener.on_note = [](const std::string& line) { base::log_info("{}", line); };
   listener.on_step = [&](const engine::StepMetrics& m, std::int64_t steps) {
-    seconds += m.step_seconds;
-    ++counted;
     const bool last = m.step == steps || m.validation_loss.has_value();
-    progress->show(progress_text(m, steps, seconds / static_cast<double>(counted) * static_cast<double>(steps - m.step)),
-                   last ? tools::Progress::Update::last : tools::Progress::Update::passing);
+    progress->show(line.text(m, steps), last ? tools::Progress::Update::last : tools::Progress::Update::passing);
   };
   const auto result = engine::run(config, world, signals, listener, launch.ranks_on_node());
   if (world.rank != 0) return result.code;
   progress.reset();
   auto product = result.checkpoint.empty() ? std::string() : result.checkpoint + "\n";
-  if (switches.memory_report) product += result.memory_report + "\n" + result.traffic_report;
+  if (switches.memory_report) product += result.memory_report.text(switches.sizes()) + "\n" + result.traffic_report.text(switches.sizes());
   try {
     tools::print(product);
   } catch (const base::EnvironmentError& e) {
@@ -103,6 +95,7 @@ int main(int argc, char** argv) {
   app.add_flag("--dry-run", switches.dry_run, "check everything, print the prediction, write nothing")->group("Settings");
   app.add_flag("--memory-report", switches.memory_report, "print predicted and measured memory and traffic at the end")->group("Settings");
   app.add_flag("--help-model", switches.help_model, "the keys of a model file, with an example, and stop")->group("Settings");
+  app.add_flag("--bytes", switches.bytes, "sizes in bytes, not rounded")->group("Settings");
   tools::EvaluateFlags evaluation(app);
   return tools::guarded(app, argc, argv, [&] {
     if (switches.help_model) {

@@ -1,0 +1,44 @@
+// The table of a plan in both forms.
+#include "tools/common/plan_text.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace trainyard {
+namespace {
+
+plan::Plan sample(int ranks) {
+  plan::Plan p;
+  p.model = plan::preset("gpt2-micro");
+  p.model.vocabulary = 257;
+  p.sequence = 256, p.micro_batch = 4, p.global_batch = 32, p.zero = 3;
+  p.topology = plan::Topology({{"data", ranks}});
+  plan::predict(p);
+  return p;
+}
+
+TEST(PlanText, SizesForPeopleAndToTheByte) {
+  const auto p = sample(4);
+  const auto rounded = tools::plan_table(p, base::Sizes::rounded), exact = tools::plan_table(p, base::Sizes::exact);
+  EXPECT_NE(rounded.find("parameters  859,008\n"), std::string::npos) << rounded;
+  EXPECT_NE(rounded.find(fmt::format(" {}\n", base::size_text(p.memory.total()))), std::string::npos) << rounded;
+  EXPECT_NE(exact.find(fmt::format(" {}\n", p.memory.total())), std::string::npos) << exact;
+  EXPECT_EQ(rounded.find(std::to_string(p.memory.total())), std::string::npos);
+  std::istringstream a(rounded), b(exact);
+  for (std::string x, y; std::getline(a, x) && std::getline(b, y);)
+    if (x.starts_with("  ") && x.find("textbook") == std::string::npos) {
+      EXPECT_EQ(x.size(), y.size()) << x << "\n" << y;
+    }
+}
+
+TEST(PlanText, OneIsNotMany) {
+  const auto text = tools::plan_table(sample(1), base::Sizes::rounded);
+  EXPECT_NE(text.find("cut         1 rank, "), std::string::npos) << text;
+  EXPECT_NE(text.find("1 thread a rank"), std::string::npos) << text;
+  EXPECT_NE(text.find("one rank sends nothing"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,41 @@
+// The line of progress: what it says, that it remembers the validation, and that it fits 80 columns.
+#include "tools/train/step_line.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard {
+namespace {
+
+engine::StepMetrics metrics(std::int64_t step, double loss, double seconds, double tokens) {
+  engine::StepMetrics m;
+  m.step = step, m.loss = loss, m.step_seconds = seconds, m.tokens_per_second = tokens;
+  return m;
+}
+
+TEST(StepLine, SaysLossValidationSpeedAndTimeLeft) {
+  tools::StepLine line;
+  EXPECT_EQ(line.text(metrics(299, 1.84771, 0.1, 45526), 600), "step 299/600  loss 1.848  45.5 ktokens/s  30 s left");
+  auto m = metrics(300, 1.8, 0.3, 45526);
+  m.validation_loss = 1.89281;
+  EXPECT_EQ(line.text(m, 600), "step 300/600  loss 1.8  validation 1.893  45.5 ktokens/s  1 min 0 s left");
+  EXPECT_EQ(line.text(metrics(301, 1.79, 0.2, 900), 600), "step 301/600  loss 1.79  validation 1.893  900 tokens/s  1 min 0 s left");   // the last there was
+  EXPECT_EQ(line.text(metrics(600, 1.79, 0.2, 900), 600), "step 600/600  loss 1.79  validation 1.893  900 tokens/s  0 s left");
+}
+
+TEST(StepLine, FitsEightyColumns) {
+  for (const std::int64_t steps : {1, 600, 100000, 1000000})
+    for (const double seconds : {1e-3, 0.5, 35.9, 3600.0, 86400.0})
+      for (const double tokens : {0.5, 999.0, 45526.0, 1.234e9})
+        for (const double loss : {10.8471234, 0.000123456, 123456.7, 1.5e30}) {
+          tools::StepLine line;
+          auto m = metrics(1, loss, seconds, tokens);
+          m.validation_loss = loss;
+          m.step = steps > 1 ? steps - 1 : 1;
+          const auto text = line.text(m, steps);
+          EXPECT_LE(text.size() + 7, 79u) << text;
+          EXPECT_NE(text.find(" left"), std::string::npos);
+        }
+}
+
+}  // namespace
+}  // namespace trainyard
