@@ -2,111 +2,343 @@
 #SBATCH --job-name=trainyard-quickstart
 #SBATCH --ntasks=4
 #SBATCH --time=00:30:00
-# From a text file to a trained model: install, build, shard, plan, train, stop half-way, resume on another number of ranks, inspect, generate.
+# From a text to a trained model in an hour, most of which is the build: builds, makes shards, plans, measures, trains, stops half-way, resumes on other ranks, writes a sample.
 #
-#   bash slurm/quickstart.sh [--text FILE] [--work DIR] [--steps N]     on a fresh Debian 12, as root or with sudo
-#   sbatch slurm/quickstart.sh [...]                                    on a cluster: installs nothing, ranks come from the allocation
+#   bash slurm/quickstart.sh [OPTIONS]      on Debian 12, as root or with sudo
+#   sbatch slurm/quickstart.sh [OPTIONS]    on a cluster: installs nothing, ranks come from the allocation
+#
+#   --text FILE      what to learn from, UTF-8 (default: 8 MB of a free English dictionary)
+#   --work DIR       where everything goes (default: build/quickstart)
+#   --seconds N      how long it may take after the build (default: 240)
+#   --steps N        training steps, instead of as many as fit into that time
+#   --cores N        cores to use (default: all)
+#   --build-dir DIR  take the programs in DIR/bin, build nothing
+#   --help           this text
+#
+# Ctrl-C finishes the step, saves, and ends with 75 (130 where nothing was trained yet); the same command goes on from there.
 set -euo pipefail
+[ -z "${LC_ALL:-}" ] || export LANG=$LC_ALL   # figures have points everywhere
+unset LC_ALL
+export LC_NUMERIC=C
 
-usage() { sed -n '5,8p' "$home/slurm/quickstart.sh" | sed 's/^# \{0,1\}//'; exit 2; }
-say() { printf '\n== %s\n' "$*"; }
+say() { printf '\n== %s\n' "$1"; [ $# -lt 2 ] || printf '%s\n' "$2" | fmt -w 100; }
+refuse() { # CODE WHAT TRY
+  printf 'quickstart: %s\n  try: %s\n' "$2" "$3" >&2
+  exit "$1"
+}
+number() { [[ $2 =~ ^[1-9][0-9]{0,5}$ ]] || refuse 2 "$1 '$2' is not a number from 1 to 999999" "$1 100"; }
+lasted() { local s=$((SECONDS - $1)); if [ $s -lt 60 ]; then echo "$s s"; else echo "$((s / 60)) min $((s % 60)) s"; fi; }
 
+# ---- what is asked
 in_slurm=${SLURM_JOB_ID:+yes}
-if [ -n "$in_slurm" ]; then home=${SLURM_SUBMIT_DIR:-$PWD}; else home=$(cd "$(dirname "$0")/.." && pwd); fi
+if [ -n "$in_slurm" ] && [ -n "${SLURM_SUBMIT_DIR:-}" ]; then home=$SLURM_SUBMIT_DIR; else home=$(cd "$(dirname "$0")/.." && pwd); fi
 [ -f "$home/slurm/install-deps.sh" ] || home=$(dirname "$home")
-[ -f "$home/slurm/install-deps.sh" ] || { echo "quickstart: submit it from the folder of the repository" >&2; exit 4; }
-
-text= work=$home/build/quickstart steps=600
+if [ -n "$in_slurm" ]; then command=(sbatch slurm/quickstart.sh "$@"); else command=(bash "$0" "$@"); fi
+text='' work='' seconds=240 steps='' cores='' programs=''
 while [ $# -gt 0 ]; do
   case $1 in
-    --text) text=$(realpath "${2:?--text needs a file}"); shift 2 ;;
-    --work) work=${2:?--work needs a folder}; shift 2 ;;
-    --steps) steps=${2:?--steps needs a number}; shift 2 ;;
-    *) usage ;;
+    --help|-h) sed -n '5,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --text|--work|--seconds|--steps|--cores|--build-dir) [ -n "${2:-}" ] || refuse 2 "$1 needs a value" "bash slurm/quickstart.sh --help" ;;&
+    --text) text=$2 ;;
+    --work) work=$2 ;;
+    --seconds) seconds=$2; number "$1" "$2" ;;
+    --steps) steps=$2; number "$1" "$2" ;;
+    --cores) cores=$2; number "$1" "$2" ;;
+    --build-dir) programs=$2/bin ;;
+    *) refuse 2 "$1 is not known" "bash slurm/quickstart.sh --help" ;;
   esac
+  shift 2
 done
-[ -z "$text" ] || [ -r "$text" ] || { echo "quickstart: cannot read $text" >&2; exit 3; }
+[ -f "$home/slurm/install-deps.sh" ] || refuse 4 "$home is not the folder of the repository" "submit it from there"
+if [ -n "$text" ]; then
+  [ -f "$text" ] && [ -r "$text" ] || refuse 3 "$text is not a file that can be read" "check the path"
+  text=$(realpath "$text")
+fi
+if [ -n "$programs" ]; then
+  [ -x "$programs/train" ] || refuse 2 "there is no program train in $programs" "leave --build-dir out, and they are built"
+  programs=$(realpath "$programs")
+fi
+mkdir -p "${work:=$home/build/quickstart}" || refuse 4 "$work cannot be made" "--work DIR"
+work=$(realpath "$work")
+again="$(printf '%q ' "${command[@]}")"
+exec 9>>"$work/.quickstart"
+flock -n 9 || refuse 4 "another quickstart works in $work" "wait for it, or --work another folder"
 
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_rmaps_base_oversubscribe=1
+# The processor alone: what is predicted and what is measured are about the same machine everywhere.
+export TRAINYARD_DEVICE=cpu OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMP_WAIT_POLICY=passive
 cd "$home"
 
-say "build"
-if [ -z "$in_slurm" ]; then bash slurm/install-deps.sh; fi
-if [ -z "$in_slurm" ] || [ ! -x build/release/bin/train ]; then
-  options=(-DTRAINYARD_TESTS=OFF -DTRAINYARD_BENCH=OFF)   # a build folder that is there keeps its own
-  [ -f build/release/CMakeCache.txt ] && options=()
-  cmake --preset release "${options[@]}" >/dev/null
-  cmake --build --preset release | tail -1
+# ---- stopping: what works has a process group of its own, so that Ctrl-C reaches this script alone, which asks for an orderly end; the second time for a quick one
+child='' gentle=TERM stopping='' interrupted=''
+stop() {
+  interrupted=yes
+  if [ -z "$child" ]; then stopping=yes; stopped; fi
+  if [ -n "$stopping" ] || [ "$gentle" = TERM ]; then
+    kill -TERM -- "-$child" 2>/dev/null || true
+  else
+    kill -USR1 "$child" 2>/dev/null || true
+    printf '\nquickstart: stopping: the step is finished and saved (once more: at once)\n' >&2 || true   # a terminal that was closed
+  fi
+  stopping=yes
+}
+trap stop INT TERM HUP
+newest() { find "$work/run/checkpoints" -maxdepth 1 -name 'step-????????' 2>/dev/null | sort | tail -1; }
+stopped() {
+  local last
+  last=$(newest)
+  if [ -n "$last" ]; then
+    printf 'quickstart: stopped; step %d is saved. The same command goes on from there:\n  %s\n' "$((10#${last##*-}))" "$again" >&2 || true
+    exit 75
+  fi
+  printf 'quickstart: stopped; nothing is broken. The same command goes on:\n  %s\n' "$again" >&2 || true
+  exit 130
+}
+# attended SIGNAL COMMAND...: its exit code in $code. After a stop this never returns.
+attended() {
+  local now
+  gentle=$1
+  shift
+  set -m
+  "$@" </dev/null 9>&- &
+  child=$!
+  set +m
+  code=0
+  while :; do
+    interrupted='' now=0
+    wait "$child" || now=$?
+    [ $now = 127 ] || code=$now      # 127: the signal came after the end that wait had seen already
+    [ -n "$interrupted" ] && [ $now != 127 ] || break
+  done
+  child=''
+  [ -z "$stopping" ] || stopped
+}
+must() { # TERM COMMAND...: as attended; a failure ends all
+  attended "$@"
+  [ "$code" = 0 ] || refuse "$code" "$2 ended with exit code $code" "read what it says above, then the same command again: what is done stays done"
+}
+launch() { # RANKS COMMAND...: in $launched
+  local n=$1
+  shift
+  if [ -n "$in_slurm" ]; then launched=(srun --mpi=pmix --kill-on-bad-exit=1 -n "$n" "$@")
+  elif [ "$n" = 1 ]; then launched=("$@")
+  else launched=(mpirun -q --bind-to none -n "$n" "$@"); fi
+}
+
+# ---- build
+built=(shard-data partition-model train inspect generate profile-comm)
+log=$home/build/quickstart-build.log
+# Reads what ninja says; one line that changes on a terminal, one every ten seconds elsewhere.
+follow_build() {
+  local line finished total begun=$SECONDS shown=-10 estimate cores
+  cores=$(nproc)
+  while IFS= read -r line; do
+    printf '%s\n' "$line" >&3
+    [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]] || continue
+    finished=${BASH_REMATCH[1]} total=${BASH_REMATCH[2]}
+    if [ "$finished" -lt 12 ]; then estimate=$(((total - finished) * 3 / cores + 1)); else estimate=$(((SECONDS - begun) * (total - finished) / finished + 1)); fi
+    if [ -t 1 ]; then printf '\r\033[Kbuild: %d of %d files, %d s, about %d s left' "$finished" "$total" $((SECONDS - begun)) "$estimate"
+    elif [ $((SECONDS - shown)) -ge 10 ]; then printf 'build: %d of %d files, %d s, about %d s left\n' "$finished" "$total" $((SECONDS - begun)) "$estimate"; shown=$SECONDS; fi
+  done 3>"$log"
+  if [ -t 1 ]; then printf '\r\033[K'; fi
+}
+build() {
+  local options=()
+  [ -f build/release/CMakeCache.txt ] || options=(-DTRAINYARD_TESTS=OFF -DTRAINYARD_BENCH=OFF)   # a build folder that is there keeps its own
+  mkdir -p build
+  cmake --preset release "${options[@]}" >"$log" 2>&1 && NINJA_STATUS='[%f/%t] ' cmake --build --preset release --target "${built[@]}" 2>&1 | follow_build && return
+  grep -E 'error|FAILED' "$log" | head -5 >&2 || tail -5 "$log" >&2
+  echo "quickstart: the build failed; all it said is in $log" >&2
+  return 4
+}
+if [ -z "$programs" ]; then
+  programs=$home/build/release/bin
+  say "build" "Compiles the six programs: some minutes the first time, nothing when they are there already."
+  if [ -z "$in_slurm" ]; then must TERM bash slurm/install-deps.sh; fi
+  if [ -z "$in_slurm" ] || [ ! -x "$programs/train" ]; then must TERM build; fi
+  echo "build: the programs are in $programs"
 fi
-export PATH=$home/build/release/bin:$PATH
+export PATH=$programs:$PATH
 begin=$SECONDS
 
-say "text"
-mkdir -p "$work"
-work=$(realpath "$work")
+# ---- text
+say "text" "What the model learns from. It sees bytes, no words: after this it knows nothing but this text."
+fetch_text() {
+  # A free English dictionary, from its Debian package, unpacked here: nothing is installed, nothing is kept in the repository.
+  local fetched
+  fetched=$(mktemp -d "$work/fetched.XXXXXX")
+  trap 'rm -rf "$fetched"' EXIT
+  trap 'exit 143' TERM
+  (cd "$fetched" && apt-get download -qq -o APT::Sandbox::User=root dict-gcide && dpkg -x dict-gcide_*.deb package) || return 4
+  { zcat -f "$fetched"/package/usr/share/dictd/gcide.dict.dz || true; } | head -c 8000000 >"$fetched/text.txt"
+  mv "$fetched/text.txt" "$work/text.txt"
+}
 if [ -z "$text" ]; then
   text=$work/text.txt
   if [ ! -s "$text" ]; then
-    # A free English dictionary, from its Debian package, unpacked here: nothing is installed, nothing is kept in the repository.
-    (cd "$work" && apt-get download -qq -o APT::Sandbox::User=root dict-gcide && dpkg -x dict-gcide_*.deb package)
-    { zcat -f "$work"/package/usr/share/dictd/gcide.dict.dz || true; } | head -c 8000000 >"$text.partial"
-    mv "$text.partial" "$text"
-    rm -rf "$work"/package "$work"/dict-gcide_*.deb
+    attended TERM fetch_text
+    [ "$code" = 0 ] || refuse 4 "the package dict-gcide could not be fetched" "--text FILE with a text of your own"
   fi
 fi
-ls -l "$text"
+plain() { case $text in *.gz) zcat "$text" ;; *.zst) zstdcat "$text" ;; *) cat "$text" ;; esac }
+bytes=$(plain | wc -c)
+[ "$bytes" -ge 4000 ] || refuse 3 "$text holds $bytes bytes: too little to learn from" "--text FILE with 4 kB or more; 1 MB gives words"
+echo "$text"
 
-ranks=${SLURM_NTASKS:-$(nproc)}
-other=$((ranks > 1 ? ranks - 1 : 1))
-launch() {
+# ---- settings that fit the text and the cores; kept in $work/go with what is done, so that the same command goes on
+made=(data plan.json profile.json profile.svg trial run memory.txt go)
+asked="$(printf '%q ' "$text" "$(stat -c '%s %Y' "$text")" "$seconds" "$steps" "${cores:-$(nproc)} ${SLURM_NTASKS:-} ${SLURM_CPUS_PER_TASK:-}")"
+asked=${asked//$'\n'/ }
+note() { printf '%s=%q\n' "$1" "$2" >>"$work/go"; declare -g "$1=$2"; }
+is_done() { local name=done_$1; [ -n "${!name:-}" ]; }
+settle() {
+  local paragraphs lines groups
+  note asked_before "$asked"
+  paragraphs=$(plain | LC_ALL=C awk 'BEGIN { RS = "" } NR == 1000 { exit } END { print NR }' || true)
+  lines=$(plain | LC_ALL=C awk 'NF { ++n } n == 1000 { exit } END { print n + 0 }' || true)
+  note split "$(if [ "$paragraphs" -ge 50 ] || [ "$paragraphs" -ge "$lines" ]; then echo paragraphs; else echo lines; fi)"
+  # A step reads `batch` sequences of 256 bytes, and is shared out in micro-batches among at most so many ranks.
+  note batch "$(if [ "$bytes" -ge 1000000 ]; then echo 32; elif [ "$bytes" -ge 100000 ]; then echo 16; else echo 8; fi)"
+  local most=8
+  if [ -n "$in_slurm" ]; then
+    most=$batch cores=${SLURM_NTASKS:-1}
+  else
+    cores=${cores:-$(nproc)}
+  fi
+  note ranks $((cores < most ? cores : most))
+  if [ -z "$in_slurm" ] && [ "$ranks" = 1 ]; then note ranks 2; fi   # two ranks share a core
+  note other $((ranks > 1 ? ranks - 1 : 1))
+  note micro $((ranks > 8 ? 1 : batch / 8))
+  note threads $((cores / ranks > 1 ? cores / ranks : 1))
+  note other_threads $((cores / other > 1 ? cores / other : 1))
+  if [ -n "$in_slurm" ]; then note threads "${SLURM_CPUS_PER_TASK:-1}"; note other_threads "$threads"; fi
+  # 64 sequences to be tested on, but never more than a tenth.
+  note share "$(awk -v n="$bytes" 'BEGIN { s = 25000 / n; print (s < 0.02 ? 0.02 : s > 0.1 ? 0.1 : s) }')"
+  if [ "$paragraphs" -lt 10 ] && [ "$lines" -lt 10 ]; then note share 0; fi
+}
+if [ -s "$work/go" ] && grep -qx go "$work/.quickstart"; then . "$work/go"; fi
+if [ "${asked_before:-}" = "$asked" ] && ! is_done all; then
+  went_on=yes
+  echo "going on with what was begun in $work"
+else
+  for name in "${made[@]}"; do
+    [ ! -e "$work/$name" ] || grep -qx "$name" "$work/.quickstart" || refuse 2 "$work/$name was not made by quickstart" "--work another folder, or move it away"
+  done
+  for name in "${made[@]}"; do
+    rm -rf "${work:?}/$name"
+    grep -qx "$name" "$work/.quickstart" || echo "$name" >&9
+  done
+  unset "${!done_@}"
+  settle
+fi
+[ "$threads" = 1 ] && with_threads='' || with_threads=" with $threads threads each"
+
+# ---- shard-data
+if ! is_done data; then
+  say "shard-data" "Turns the text into token shards, the files that train reads fast, and puts $(awk -v s="$share" 'BEGIN { print 100 * s }') % aside that the model never learns from, to be tested on."
+  must TERM shard-data --input "$text" --split "$split" --output "$work/data" --validation "$share" --max-rejects 0.05 --force
+  held=$(inspect "$work/data" --json | jq '[.validation[].tokens] | add // 0')
+  sequences=$((held > 0 ? (held - 1) / 256 : 0))
+  sequences=$((sequences > 64 ? 64 : sequences))
+  note sequences $((sequences / micro * micro))
+  [ "$sequences" -gt 0 ] || echo "The text is too short, or is one paragraph: nothing could be put aside, so nothing will be tested."
+  note done_data yes
+fi
+
+# ---- partition-model
+if ! is_done plan; then
+  say "partition-model" "Predicts what each rank (a process that trains together with the others) needs and sends, before anything is started: $ranks ranks$with_threads; ZeRO 3 cuts weights, gradients and optimizer into $ranks pieces."
+  must TERM partition-model --model gpt2-micro --global-batch "$batch" --micro-batch "$micro" --sequence 256 --threads "$threads" --vocabulary 257 --ranks "$ranks" --zero 3 --output "$work/plan.json" --force
+  note done_plan yes
+fi
+
+# ---- profile-comm
+if ! is_done profile; then
+  budget=$((seconds / 24 > 10 ? 10 : seconds / 24 < 1 ? 1 : seconds / 24))
+  say "profile-comm" "Measures for $budget s how fast the ranks exchange data, in calls like those of the plan: a slow link shows here and not after a day."
+  drawing=()
+  [ "$ranks" = 1 ] || drawing=(--plot "$work/profile.svg")
+  launch "$ranks" profile-comm --plan "$work/plan.json" --max-bytes 1MiB --factor 8 --budget "${budget}s" --output "$work/profile.json" "${drawing[@]}" --force
+  attended TERM "${launched[@]}"
+  [ "$code" = 0 ] || [ "$code" = 2 ] || refuse "$code" "profile-comm ended with exit code $code" "read what it says above"
+  [ "$code" = 0 ] || echo "Too little time for this many ranks; nothing that follows needs it, so it is left out."
+  note done_profile yes
+fi
+
+# ---- train
+train_on() { # RANKS TRAIN_FLAGS...: in $launched
   local n=$1
   shift
-  if [ -n "$in_slurm" ]; then srun --mpi=pmix -n "$n" "$@"
-  elif [ "$n" = 1 ]; then "$@"
-  else mpirun -q --bind-to none -n "$n" "$@"; fi
+  launch "$n" train --data "$work/data" --learning-rate 3e-3 "$@"
 }
-threads=1
-data=$work/data run=$work/run
-settings=(--data "$data" --output "$run" --steps "$steps" --learning-rate 3e-3 --warmup-steps $((steps / 20)) --save-every $((steps / 4))
-          --validate-every $((steps / 4)) --validation-sequences 64)
-cut=(--model gpt2-micro --global-batch 32 --micro-batch 4 --sequence 256 --threads "$threads")
+if ! is_done trial; then
+  if [ -n "$steps" ]; then
+    note chosen "$steps"
+  else
+    say "trial" "Six steps, to see how many fit into $seconds s."
+    train_on "$ranks" --plan "$work/plan.json" --output "$work/trial" --steps 6 --progress never
+    must USR1 "${launched[@]}" >/dev/null
+    # The second half runs on other ranks, which may be slower; a text is read at most 40 times, or it would be learnt by heart.
+    note chosen "$(jq -s --argjson seconds "$seconds" --argjson bytes "$bytes" --argjson batch "$batch" --argjson groups $((batch / micro)) --argjson ranks "$ranks" \
+      --argjson other "$other" --argjson threads "$threads" --argjson other_threads "$other_threads" '
+        def turns($n; $t): ($groups / $n | ceil) / $t;
+        ([.[2:][].step_seconds] | sort | .[length / 2 | floor]) as $step
+        | (1 + turns($other; $other_threads) / turns($ranks; $threads)) / 2 as $slower
+        | [600, $seconds * 0.6 / ($step * $slower), ([40, $bytes * 40 / ($batch * 256)] | max)] | min | [40, . - . % 20] | max' "$work/trial/metrics.jsonl")"
+    rm -rf "${work:?}/trial"
+    echo "$chosen steps"
+  fi
+  note done_trial yes
+fi
+half=$((chosen > 1 ? chosen / 2 : 1))
+quarter=$((chosen > 4 ? chosen / 4 : 1))
+settings=(--output "$work/run" --steps "$chosen" --warmup-steps $((chosen / 20)) --save-every "$quarter")
+[ "$sequences" = 0 ] || settings+=(--validate-every "$quarter" --validation-sequences "$sequences")
+if ! is_done train; then
+  say "train" "Learns to guess the next byte, on $ranks ranks with ZeRO 3, and stops half-way with a checkpoint. The loss falls from 5.5 (it knows nothing) towards 1 to 2. Ctrl-C stops after a step and loses nothing."
+  train_on "$ranks" --plan "$work/plan.json" "${settings[@]}" --stop-after "$half"
+  attended USR1 "${launched[@]}"
+  [ "$code" = 0 ] || [ "$code" = 75 ] || refuse "$code" "train ended with exit code $code" "read what it says above, then the same command again: it goes on from the newest checkpoint"
+  note done_train yes
+fi
+[ "$other" = 1 ] && on_other="one rank" || on_other="$other ranks"
+if ! is_done resume; then
+  say "resume" "The same run goes on, on $on_other with ZeRO 1: another cut, the same bits. At the end it shows that memory and traffic were what was predicted."
+  train_on "$other" --model gpt2-micro --global-batch "$batch" --micro-batch "$micro" --sequence 256 --threads "$other_threads" --zero 1 "${settings[@]}" --memory-report
+  must USR1 "${launched[@]}" >"$work/memory.txt"
+  cat "$work/memory.txt"
+  note done_resume yes
+fi
 
-say "shard-data"
-shard-data --input "$text" --split paragraphs --output "$data" --validation 0.02 --max-rejects 0.05 --force
+# ---- inspect
+say "inspect" "What the run has become: how the loss fell, and the checkpoints."
+must TERM inspect "$work/run"
+checkpoint=$(newest)
 
-say "partition-model: $ranks ranks, ZeRO 3"
-partition-model "${cut[@]}" --vocabulary 257 --ranks "$ranks" --zero 3 --output "$work/plan.json" --force
+# ---- generate
+# Some words in a row from the middle of the text; whole characters only.
+prompt=$(plain | tail -c +$((bytes / 2)) | head -c 65536 | LC_ALL=C awk 'NR > 1 && NF >= 6 { print $1, $2, $3, $4; exit }' | tr -d '[:cntrl:]' | head -c 80 | iconv -c -f UTF-8 -t UTF-8 || true)   # who reads no more is no failure
+say "generate" "The model goes on with some words of your text. It has read for minutes, so expect words, not sense."
+words=(generate --checkpoint "$checkpoint" --tokens 400 --temperature 0.7 --top-p 0.95 --stop-at length --seed 3)
+[ -z "$prompt" ] || words+=("--prompt=$prompt")
+printf 'prompt:  %s\nsample:\n' "${prompt:-(none)}"
+"${words[@]}" | iconv -c -f UTF-8 -t UTF-8 | tr -d '\000-\010\013-\037\177' | fmt -s -w 90 | sed 's/^/  | /'
 
-say "profile-comm: what the links of this plan can do"
-drawing=()
-[ "$ranks" = 1 ] || drawing=(--plot "$work/profile.svg")
-launch "$ranks" profile-comm --plan "$work/plan.json" --max-bytes 1MiB --factor 8 --budget 10s --output "$work/profile.json" "${drawing[@]}" --force
-
-say "train on $ranks ranks with ZeRO 3, stop half-way"
-rm -rf "$run"
-code=0
-launch "$ranks" train --plan "$work/plan.json" "${settings[@]}" --stop-after $((steps / 2)) || code=$?
-[ -d "$run/checkpoints" ] || { echo "quickstart: training failed (exit $code)" >&2; exit "${code:-1}"; }
-
-say "resume on $other rank(s) with ZeRO 1"
-launch "$other" train "${cut[@]}" --zero 1 "${settings[@]}" --memory-report
-
-say "inspect"
-inspect "$run"
-checkpoint=$(ls -d "$run"/checkpoints/step-* | tail -1)
-
-say "generate"
-generate --checkpoint "$checkpoint" --prompt "The train " --tokens 300 --temperature 0.7 --seed 3
-echo
-
+# ---- summary
 say "summary"
-speed=$(tail -n 20 "$run/metrics.jsonl" | jq -s 'map(.tokens_per_second) | add / length | floor')
-echo "took:        $((SECONDS - begin)) s after the build"
-echo "loss:        $(head -1 "$run/metrics.jsonl" | jq .loss) at step 1, $(tail -1 "$run/metrics.jsonl" | jq .loss) at step $steps; validation $(tail -1 "$run/metrics.jsonl" | jq .validation_loss)"
-echo "speed:       $speed tokens/s on $other rank(s)"
-echo "memory:      $(awk '/^total in arenas/ {print $4 " bytes predicted, " $5 " measured on rank 0"}' "$run/report.txt")"
-echo "plan:        $work/plan.json"
-echo "profile:     $work/profile.json   (inspect $work/profile.json)"
-echo "checkpoint:  $checkpoint   (h5ls -r $checkpoint/checkpoint.h5)"
-echo "metrics:     $run/metrics.jsonl"
-echo "next:        shard-data on your own text with a SentencePiece model, train --model gpt2, more ranks, --dtype bf16"
+metric() { "$1" -n 1 "$work/run/metrics.jsonl" | jq -r "$2"; }
+speed=$(tail -n 20 "$work/run/metrics.jsonl" | jq -s 'map(.tokens_per_second) | add / length | floor')
+printf 'took         %s after the build%s\n' "$(lasted $begin)" "${went_on:+, not counting what was done before}"
+printf 'learnt       %d steps: loss %.3f at the first, %.3f at the last' "$chosen" "$(metric head .loss)" "$(metric tail .loss)"
+[ "$sequences" = 0 ] || printf '; %.3f on text it never saw (%.2f bits a byte)' "$(metric tail .validation_loss)" "$(metric tail '.validation_loss / 0.6931471805599453')"
+printf '\nspeed        %s tokens/s on %s\n' "$(sed ':a;s/\B[0-9]\{3\}\>/,&/;ta' <<<"$speed")" "$on_other"
+awk '/^total in arenas/ { printf "memory       %s %s a rank predicted, %s %s measured, difference %s\n", $4, $5, $6, $7, $8 }' "$work/memory.txt"
+printf 'checkpoint   %s\nmetrics      %s\n' "$checkpoint" "$work/run/metrics.jsonl"
+[ ! -e "$work/profile.svg" ] || printf 'links        %s\n' "$work/profile.svg"
+cat <<END
+
+Try next (first: export PATH=$programs:\$PATH):
+  generate --checkpoint $(printf %q "$work/run") --prompt 'Once upon a time' --tokens 300
+  inspect --verify $(printf %q "$checkpoint")
+  bash slurm/quickstart.sh --text YOUR_TEXT --work build/yours
+END
+note done_all yes
