@@ -74,9 +74,12 @@ std::string duration_text(double seconds) {
   if (seconds < 9.95) return fmt::format("{:.1f} s", seconds);
   const auto s = static_cast<std::int64_t>(seconds + 0.5);
   if (s < 60) return fmt::format("{} s", s);
-  if (s < 3600) return fmt::format("{} min {} s", s / 60, s % 60);
-  if (s < 100 * 3600) return fmt::format("{} h {} min", s / 3600, s % 3600 / 60);
-  return fmt::format("{} days {} h", s / 86400, s % 86400 / 3600);
+  const auto two = [](std::int64_t many, const char* large, std::int64_t few, const char* small) {
+    return few == 0 ? fmt::format("{} {}", many, large) : fmt::format("{} {} {} {}", many, large, few, small);
+  };
+  if (s < 3600) return two(s / 60, "min", s % 60, "s");
+  if (s < 100 * 3600) return two(s / 3600, "h", s % 3600 / 60, "min");
+  return two(s / 86400, "days", s % 86400 / 3600, "h");
 }
 
 }  // namespace trainyard::base

@@ -76,6 +76,8 @@ TEST(ProfileText, ChartsShowEveryPoint) {
   EXPECT_TRUE(std::all_of(ascii.begin(), ascii.end(), [](char c) { return static_cast<unsigned char>(c) < 128; }));
   EXPECT_NE(unicode.find("\u25cf"), std::string::npos);
   for (const auto& line : lines_of(ascii)) EXPECT_LE(line.size(), 80u) << line;
+  const auto named = lines_of(ascii);
+  EXPECT_EQ(std::count_if(named.begin(), named.end(), [](const auto& l) { return l.find("1 KiB ") == 11 && l.find(" message size ") != std::string::npos && l.ends_with(" 16 KiB"); }), 3) << ascii;
   EXPECT_EQ(tools::profile_charts({}, 80, tools::Glyphs::ascii), "");
 }
 
@@ -96,6 +98,27 @@ TEST(ProfileText, TheDrawingIsWellFormed) {
   EXPECT_EQ(count("<v4>"), 0);            // text is escaped
   EXPECT_EQ(count("&lt;v4&gt;"), 1);
   EXPECT_EQ(count("<text"), count("</text>"));
+  EXPECT_EQ(count(">message size<"), 3);   // both axes of every panel say what they are
+  EXPECT_EQ(count(">busbw, GB/s<"), 3);
+  EXPECT_EQ(count(">1 KiB<"), 3);
+  EXPECT_EQ(count(">16 KiB<"), 3);
+}
+
+// A single size, and rates between 2 and 5: the axes are not empty.
+TEST(ProfileText, ANarrowDrawingHasTicks) {
+  auto p = sample();
+  p.communication.resize(1);
+  p.communication[0].points.resize(1);
+  auto& q = p.communication[0].points[0];
+  q.seconds = 1024 / 1.5e9, q.interval = {q.seconds, q.seconds};
+  for (auto& t : q.repeats) t = q.seconds;
+  p.communication[0].fit = plan::fit_link(p.communication[0].samples());
+  const auto svg = tools::profile_svg(p);
+  std::ptrdiff_t ticks = 0;
+  for (auto at = svg.find("class=\"tick\" text-anchor=\"end\""); at != std::string::npos; at = svg.find("class=\"tick\" text-anchor=\"end\"", at + 1)) ++ticks;
+  EXPECT_GE(ticks, 2) << svg;
+  EXPECT_NE(svg.find(">1 KiB<"), std::string::npos);
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
 }
 
 TEST(ProfileText, ComparisonSaysWhatIsSlower) {

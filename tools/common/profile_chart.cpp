@@ -36,13 +36,7 @@ Frame frame_of(const plan::CommSeries& s) {
   return f;
 }
 
-std::string short_bytes(double bytes) {
-  for (const char* unit : {"B", "KiB", "MiB"}) {
-    if (bytes < 1024) return fmt::format("{:.3g} {}", bytes, unit);
-    bytes /= 1024;
-  }
-  return fmt::format("{:.3g} GiB", bytes);
-}
+std::string short_bytes(double bytes) { return base::binary_size_text(std::llround(bytes)); }
 
 std::string title(const plan::CommSeries& s) {
   return fmt::format("{} {} on {}: {}{} ranks", s.operation, s.type, s.group, s.groups > 1 ? fmt::format("{} x ", s.groups) : "", s.ranks);
@@ -77,9 +71,11 @@ std::string chart(const plan::CommSeries& s, int columns, Glyphs glyphs) {
     }
     out += line.substr(0, keep) + "\n";
   }
-  const auto first = short_bytes(f.bytes.low), last = short_bytes(f.bytes.high);
+  out += fmt::format("{:10}{}", "", unicode ? "\u2514" : "+");
+  for (int c = 0; c < wide; ++c) out += unicode ? "\u2500" : "-";
+  const auto first = short_bytes(f.bytes.low), last = f.bytes.high > f.bytes.low ? short_bytes(f.bytes.high) : "";
   const int gap = std::max(1, wide - static_cast<int>(first.size() + last.size()));
-  return out + fmt::format("{:11}{}{:{}}{}\n\n", "", first, "", gap, last);
+  return out + fmt::format("\n{:11}{}{:^{}}{}\n\n", "", first, "message size", gap, last);
 }
 
 constexpr double panel_width = 520, panel_height = 300, left = 62, right = 30, top = 34, bottom = 40;
@@ -96,8 +92,11 @@ class Panel {
     f_.rate.low /= 1.15, f_.rate.high *= 1.15;
   }
   std::string draw() const {
-    auto out = fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" class=\"title\">{}</text><text x=\"{:.0f}\" y=\"{:.0f}\" class=\"tick\" text-anchor=\"end\">busbw, GB/s</text>\n", x_ + left, y_ + 20, escaped(title(s_)),
-                           x_ + panel_width - right, y_ + 20) + grid() + band();
+    const double middle = y_ + top + (panel_height - top - bottom) / 2;
+    auto out = fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" class=\"title\">{}</text>", x_ + left, y_ + 20, escaped(title(s_)));
+    out += fmt::format("<text class=\"axis\" text-anchor=\"middle\" transform=\"translate({:.0f} {:.0f}) rotate(-90)\">busbw, GB/s</text>", x_ + 13, middle);
+    out += fmt::format("<text class=\"axis\" text-anchor=\"middle\" x=\"{:.0f}\" y=\"{:.0f}\">message size</text>\n", x_ + left + (panel_width - left - right) / 2, y_ + panel_height - bottom + 32);
+    out += grid() + band();
     out += fmt::format("<polyline class=\"fit\" points=\"{}\"/>\n", fmt::join(curve([](const plan::LinkFit& fit, std::int64_t b) { return fit.seconds(b); }), " "));
     for (const auto& p : s_.points) {
       const double x = across(static_cast<double>(p.bytes));
@@ -125,16 +124,26 @@ class Panel {
     low.insert(low.end(), high.rbegin(), high.rend());
     return fmt::format("<polygon class=\"band\" points=\"{}\"/>\n", fmt::join(low, " "));
   }
+  // Values to write at an axis: those of a ladder inside the range, or its ends where fewer than two are.
+  static std::vector<double> ticks(std::vector<double> ladder, const Range& range) {
+    std::erase_if(ladder, [&](double v) { return v < range.low * (1 - 1e-9) || v > range.high * (1 + 1e-9); });
+    return ladder.size() > 1 ? ladder : std::vector{range.low, range.high};
+  }
   std::string grid() const {
     std::string out;
+    std::vector<double> rates, sizes;
     for (double rate = std::pow(10, std::floor(std::log10(f_.rate.low))); rate <= f_.rate.high; rate *= 10)
-      for (const int k : {1, 2, 5}) {
-        if (rate * k < f_.rate.low || rate * k > f_.rate.high || (k != 1 && f_.rate.high / f_.rate.low > 1000)) continue;
-        out += fmt::format("<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/><text class=\"tick\" text-anchor=\"end\" x=\"{3:.1f}\" y=\"{4:.1f}\">{5:.3g}</text>\n", x_ + left,
-                           x_ + panel_width - right, height(rate * k), x_ + left - 6, height(rate * k) + 4, rate * k);
-      }
+      for (const int k : {1, 2, 5})
+        if (k == 1 || f_.rate.high / f_.rate.low <= 1000) rates.push_back(rate * k);
+    for (const double rate : ticks(rates, f_.rate))
+      out += fmt::format("<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/><text class=\"tick\" text-anchor=\"end\" x=\"{3:.1f}\" y=\"{4:.1f}\">{5:.3g}</text>\n", x_ + left,
+                         x_ + panel_width - right, height(rate), x_ + left - 6, height(rate) + 4, rate);
     const double step = f_.bytes.high / f_.bytes.low > 4096 ? 32 : 4;
-    for (double bytes = std::pow(2, std::ceil(std::log2(f_.bytes.low))); bytes <= f_.bytes.high; bytes *= step)
+    for (double bytes = std::pow(2, std::ceil(std::log2(f_.bytes.low))); bytes <= f_.bytes.high; bytes *= step) sizes.push_back(bytes);
+    sizes = ticks(sizes, f_.bytes);
+    if (f_.bytes.at(f_.bytes.high) - f_.bytes.at(sizes.back()) > 0.12) sizes.push_back(f_.bytes.high);   // the right end too, where there is room
+    if (f_.bytes.high <= f_.bytes.low) sizes.resize(1);
+    for (const double bytes : sizes)
       out += fmt::format("<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\"/><text class=\"tick\" text-anchor=\"middle\" x=\"{0:.1f}\" y=\"{3:.1f}\">{4}</text>\n", across(bytes),
                          y_ + top, y_ + panel_height - bottom, y_ + panel_height - bottom + 16, short_bytes(bytes));
     return out;
@@ -156,12 +165,12 @@ std::string profile_svg(const plan::Profile& p) {
   const int columns = p.communication.size() > 1 ? 2 : 1, rows = (static_cast<int>(p.communication.size()) + columns - 1) / columns;
   const double width = columns * panel_width, height = rows * panel_height + 30;
   auto out = fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" font-family=\"sans-serif\">\n", width, height);
-  out += "<style>.title{font-size:13px;font-weight:bold}.tick{font-size:11px;fill:#444}.grid{stroke:#ddd}.band{fill:#9ecae1;fill-opacity:.55}.fit{fill:none;stroke:#08519c;stroke-width:1.6}"
+  out += "<style>.title{font-size:13px;font-weight:bold}.tick,.axis{font-size:11px;fill:#444}.grid{stroke:#ddd}.band{fill:#9ecae1;fill-opacity:.55}.fit{fill:none;stroke:#08519c;stroke-width:1.6}"
          ".sure{stroke:#d94801}circle{fill:#d94801}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
   for (std::size_t i = 0; i < p.communication.size(); ++i)
     out += Panel(p.communication[i], static_cast<double>(static_cast<int>(i) % columns) * panel_width, static_cast<double>(static_cast<int>(i) / columns) * panel_height).draw();
-  out += fmt::format("<text class=\"tick\" x=\"12\" y=\"{:.0f}\">{} ranks on {} node{}, {} {}, {}. Dots: medians with 95 % intervals; line: fit; band: 90 % of repeats.</text>\n</svg>\n", height - 10, p.ranks,
-                     p.nodes.size(), p.nodes.size() == 1 ? "" : "s", escaped(p.backend), escaped(p.library), p.measured_at);
+  out += fmt::format("<text class=\"tick\" x=\"12\" y=\"{:.0f}\">{} ranks on {} node{}, {}, {}. Dots: medians with 95 % intervals; line: fit; band: 90 % of repeats.</text>\n</svg>\n", height - 10, p.ranks,
+                     p.nodes.size(), p.nodes.size() == 1 ? "" : "s", escaped(p.library.empty() ? p.backend : fmt::format("{}: {}", p.backend, p.library)), p.measured_at);
   return out;
 }
 
