@@ -2,6 +2,7 @@
 #include "libtrain/profile/sweep.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/profile/collective.h"
 
 #include <algorithm>
@@ -93,9 +94,12 @@ class Sweep {
 
   void refuse_short_budget(double needed, double pass_seconds) const {
     if (needed <= options_.budget_seconds) return;
-    throw AgreedError(base::ExitCode::usage, fmt::format("a budget of {:g} s is too short: one pass over {} points takes {:.2g} s, and {} are needed to know how sure the figures are",
-                                       options_.budget_seconds, points_.size(), pass_seconds, least_passes),
-                           fmt::format("--budget {:.0f}s, a lower --max-bytes, a larger --factor, or fewer --operations and --groups", std::ceil(needed * 1.3)));
+    const double wanted = needed * 1.3;
+    throw AgreedError(base::ExitCode::usage, fmt::format("a budget of {:g} s is too short: {}one pass over {} points takes {}, and {} are needed to know how sure the figures are",
+                                       options_.budget_seconds + options_.elsewhere_seconds, options_.elsewhere_seconds > 0 ? fmt::format("{} of it go to the rank itself, ", base::duration_text(options_.elsewhere_seconds)) : "",
+                                       points_.size(), base::duration_text(pass_seconds), least_passes),
+                           fmt::format("--budget {:.0f}s, a lower --max-bytes, a larger --factor, or fewer --operations and --groups",
+                                       std::ceil(options_.elsewhere_seconds > 0 ? std::max(1.5 * wanted, wanted + options_.elsewhere_seconds) : wanted)));
   }
 
   void pass(Kind kind) {

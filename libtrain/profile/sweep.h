@@ -18,6 +18,7 @@ struct SweepOptions {
   std::int64_t min_bytes = 8, max_bytes = std::int64_t{64} << 20, factor = 2;
   double confidence = 0.03;                         // half the 95 % interval of a median, relative
   double budget_seconds = 60;
+  double elsewhere_seconds = 0;                     // of the time that the user gave, for other measurements: what is said of a short budget is about all of it
   double spread = 0.5;                              // share of the budget over which settled_repeats passes are spread; 0: as fast as they come
 };
 

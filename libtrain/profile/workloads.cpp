@@ -7,6 +7,7 @@
 #include "kernels/linear/linear.h"
 #include "kernels/peak/peak.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/base/random.h"
 #include "libtrain/base/scratch.h"
 #include "libtrain/io/atomic_file.h"
@@ -26,7 +27,7 @@ namespace {
 using base::DType;
 using base::View;
 
-constexpr std::int64_t copied_bytes = std::int64_t{256} << 20, chunk_bytes = std::int64_t{8} << 20, pattern_length = std::int64_t{1} << 20;
+constexpr std::int64_t chunk_bytes = std::int64_t{8} << 20, pattern_length = std::int64_t{1} << 20;
 constexpr std::int64_t adamw_elements = std::int64_t{1} << 24;
 
 // Memory, scratch and an Exec of as many threads as a ceiling wants.
@@ -74,8 +75,10 @@ class List {
   std::vector<Ceiling> make() {
     for (const int t : threads_ > 1 ? std::vector<int>{1, threads_} : std::vector<int>{1}) {
       if (!gpu_) add("arithmetic.f32", kernels::name_of(kernels::active_isa()), "FLOP/s", t, [t] { return arithmetic(t); });
-      add("memory.copy", "256 MiB", "B/s", t, [this, t] { return copy(t); });
-      add("memory.write", "256 MiB", "B/s", t, [this, t] { return write(t); });
+      const auto shape = base::binary_size_text(o_.copied_bytes);
+      const auto n = static_cast<double>(o_.copied_bytes);
+      add("memory.copy", shape, "B/s", t, [this, t] { return copy(t); }, 2 * n, 2 * n);
+      add("memory.write", shape, "B/s", t, [this, t] { return write(t); }, n, n);
     }
     if (gpu_) {
       for (const auto d : o_.dtypes) add(fmt::format("arithmetic.{}", base::name_of(d)), "square product", "FLOP/s", 1, [this, d] { return product(d); });
@@ -84,17 +87,17 @@ class List {
       add("launch", "", "s", 1, [this] { return launch(); });
     }
     for (const auto d : o_.dtypes) model(d);
-    add("adamw", fmt::format("{} parameters", adamw_elements), "B/s", threads_, [this] { return adamw(); });
+    add("adamw", fmt::format("{} parameters", adamw_elements), "B/s", threads_, [this] { return adamw(); }, 28.0 * adamw_elements, 16.0 * adamw_elements);
     if (!o_.disk_folder.empty()) {
-      add("disk.write", fmt::format("{} bytes", o_.disk_bytes), "B/s", 1, [this] { return disk(true); });
-      add("disk.read", fmt::format("{} bytes", o_.disk_bytes), "B/s", 1, [this] { return disk(false); });
+      add("disk.write", fmt::format("{} bytes", o_.disk_bytes), "B/s", 1, [this] { return disk(true); }, static_cast<double>(o_.disk_bytes));
+      add("disk.read", fmt::format("{} bytes", o_.disk_bytes), "B/s", 1, [this] { return disk(false); }, static_cast<double>(o_.disk_bytes));
     }
     return std::move(list_);
   }
 
  private:
-  void add(std::string name, std::string shape, std::string unit, int threads, std::function<Work()> make) {
-    list_.push_back({std::move(name), std::move(shape), std::move(unit), threads, std::move(make)});
+  void add(std::string name, std::string shape, std::string unit, int threads, std::function<Work()> make, double amount = 0, double memory_bytes = 0) {
+    list_.push_back({std::move(name), std::move(shape), std::move(unit), threads, std::move(make), amount, memory_bytes});
   }
   Shared bench(int threads, std::int64_t bytes, std::int64_t scratch = 0) const {
     auto b = std::make_shared<Bench>(o_.device, threads, bytes, gpu_ ? base::gpu_gemm_scratch_bytes + scratch : scratch);
@@ -111,20 +114,20 @@ class List {
     return {static_cast<double>(kernels::multiply_adds(*exec, rounds)), [exec] { kernels::multiply_adds(*exec, rounds); }, exec, [] {}};
   }
   Work copy(int threads) const {
-    const auto b = bench(threads, 2 * copied_bytes);
-    const auto n = copied_bytes / 4;
+    const auto b = bench(threads, 2 * o_.copied_bytes);
+    const auto n = o_.copied_bytes / 4;
     const auto from = b->memory.allocate(DType::f32, {n}), to = b->memory.allocate(DType::f32, {n});
     fill_all(*b->exec, from, 1), fill_all(*b->exec, to, 2);   // pages lie where their threads are
-    return on(b, 2.0 * static_cast<double>(copied_bytes), [from, to](tensor::Exec& e) {
+    return on(b, 2.0 * static_cast<double>(o_.copied_bytes), [from, to](tensor::Exec& e) {
       if (e.on_gpu()) tensor::copy(e, from, to);   // the device's own way
       else kernels::stream_copy(e, from, to);
     });
   }
   Work write(int threads) const {
-    const auto b = bench(threads, copied_bytes);
-    const auto to = b->memory.allocate(DType::f32, {copied_bytes / 4});
+    const auto b = bench(threads, o_.copied_bytes);
+    const auto to = b->memory.allocate(DType::f32, {o_.copied_bytes / 4});
     fill_all(*b->exec, to, 2);
-    return on(b, static_cast<double>(copied_bytes), [to](tensor::Exec& e) { fill_all(e, to, 1); });
+    return on(b, static_cast<double>(o_.copied_bytes), [to](tensor::Exec& e) { fill_all(e, to, 1); });
   }
   // The largest square product that takes no longer than a few milliseconds.
   Work product(DType d) const {
@@ -169,23 +172,30 @@ class List {
     layer("ffn.out", m.ffn, m.hidden);
     products("head", std::min(tokens_, plan::head_chunk_tokens(o_.device.kind)), m.hidden, m.stored_vocabulary(), d);
     const auto shape = fmt::format("b{} t{} h{} kv{} d{} {}", o_.micro_batch, o_.sequence, m.heads, m.kv_heads, m.head_dim(), base::name_of(d));
-    add("attention.forward", shape, "FLOP/s", threads_, [this, d] { return attention(d, 2); });
-    add("attention.backward", shape, "FLOP/s", threads_, [this, d] { return attention(d, 5); });
+    const auto memory = static_cast<double>(tokens_ * (4 * m.heads + 4 * m.kv_heads) * m.head_dim()) * 4;
+    add("attention.forward", shape, "FLOP/s", threads_, [this, d] { return attention(d, 2); }, attention_flops(2), memory);
+    add("attention.backward", shape, "FLOP/s", threads_, [this, d] { return attention(d, 5); }, attention_flops(5), memory);
   }
+  static double product_flops(std::int64_t n, std::int64_t in, std::int64_t out) { return 2.0 * static_cast<double>(n) * static_cast<double>(in) * static_cast<double>(out); }
   void products(const std::string& name, std::int64_t n, std::int64_t in, std::int64_t out, DType d) {
     const auto shape = fmt::format("{}x{}x{} {}", n, out, in, base::name_of(d));
+    const auto memory = static_cast<double>(n * in + n * out + 2 * in * out) * 4;
     for (const int kind : {0, 1, 2})
-      add(fmt::format("gemm.{}.{}", name, kind == 0 ? "forward" : kind == 1 ? "input" : "weight"), shape, "FLOP/s", threads_, [this, n, in, out, d, kind] { return linear(n, in, out, d, kind); });
+      add(fmt::format("gemm.{}.{}", name, kind == 0 ? "forward" : kind == 1 ? "input" : "weight"), shape, "FLOP/s", threads_, [this, n, in, out, d, kind] { return linear(n, in, out, d, kind); }, product_flops(n, in, out), memory);
   }
   Work linear(std::int64_t n, std::int64_t in, std::int64_t out, DType d, int kind) const {
     const auto scratch = std::max({base::gemm_scratch_bytes(n, out, in, true), base::gemm_scratch_bytes(n, in, out, true), base::gemm_scratch_bytes(out, in, n, false)});
     const auto b = bench(threads_, (n * in + n * out + 2 * in * out) * 4 + 1024, scratch);
     const auto x = b->values(d, {n, in}), y = b->values(d, {n, out}), w = b->values(d, {out, in}), dw = b->zeros(DType::f32, {out, in});
-    return on(b, 2.0 * static_cast<double>(n) * static_cast<double>(in) * static_cast<double>(out), [=](tensor::Exec& e) {
+    return on(b, product_flops(n, in, out), [=](tensor::Exec& e) {
       if (kind == 0) kernels::linear_forward(e, x, w, {}, y);
       else if (kind == 1) kernels::linear_backward_input(e, y, w, x);
       else kernels::linear_backward_weight(e, y, x, dw, {});
     });
+  }
+  double attention_flops(int products) const {   // the causal half
+    const auto& m = o_.model;
+    return products * static_cast<double>(o_.micro_batch * m.heads * m.head_dim()) * static_cast<double>(o_.sequence) * static_cast<double>(o_.sequence);
   }
   Work attention(DType d, int products) const {
     const auto& m = o_.model;
@@ -198,7 +208,7 @@ class List {
     const auto lse = b->zeros(DType::f32, {B * m.heads, T}), starts = b->zeros(DType::i32, {B, T});
     const kernels::AttentionShape shape{B, T, m.heads, m.kv_heads, m.head_dim(), 1 / std::sqrt(static_cast<double>(m.head_dim()))};
     kernels::attention_forward(*b->exec, shape, q, k, v, starts, out, lse);
-    return on(b, products * static_cast<double>(B * m.heads * m.head_dim()) * static_cast<double>(T) * static_cast<double>(T), [=](tensor::Exec& e) {
+    return on(b, attention_flops(products), [=](tensor::Exec& e) {
       if (products == 2) kernels::attention_forward(e, shape, q, k, v, starts, out, lse);
       else kernels::attention_backward(e, shape, q, k, v, starts, out, lse, dout, dq, dk, dv);
     });

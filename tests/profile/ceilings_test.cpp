@@ -1,5 +1,6 @@
 // Ceilings: what is measured, how its work is counted, that rates are those of the work, on the CPU and on a GPU.
 #include "libtrain/base/error.h"
+#include "libtrain/comm/solo.h"
 #include "libtrain/profile/ceilings.h"
 #include "libtrain/tensor/gpu.h"
 #include "tests/gpu_main.h"
@@ -9,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <map>
 
@@ -61,6 +63,30 @@ TEST(Ceilings, WorkIsCountedByTheBook) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path));   // nothing is left behind
 }
 
+// What is foretold is what the list holds, and about what measuring takes: within a factor that a busy machine needs.
+TEST(Ceilings, TheLeastTimeIsForetold) {
+  const trainyard::testing::Scratch folder;
+  auto o = small({}, folder.path);
+  o.dtypes = {base::DType::f32}, o.copied_bytes = std::int64_t{32} << 20, o.budget_seconds = 0;   // nothing beyond the least
+  profile::Ranks alone;
+  alone.control = comm::make_solo("control");
+  const auto least = profile::least_ceiling_seconds(alone, o);
+  ASSERT_EQ(least.size(), profile::ceilings(o, "0").size());
+  double foretold = 0;
+  for (const double s : least) {
+    EXPECT_GT(s, 0);
+    foretold += s;
+  }
+  comm::Ledger rounds;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto rates = profile::measure_ceilings(alone, o, {}, rounds);
+  const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  for (const auto& r : rates) EXPECT_EQ(r.repeats.size(), static_cast<std::size_t>(profile::least_ceiling_repeats)) << r.name;
+  EXPECT_LT(took, 20 * foretold);
+  EXPECT_GT(took, foretold / 20);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path));
+}
+
 TEST(Ceilings, AllAreMeasuredOnAllRanks) {
   const trainyard::testing::Scratch folder;
   std::vector<plan::LocalRate> rates;
@@ -80,7 +106,7 @@ TEST(Ceilings, AllAreMeasuredOnAllRanks) {
     EXPECT_GT(r.value, 0) << r.name;
     EXPECT_LE(r.interval.low, r.value);
     EXPECT_GE(r.interval.high, r.value);
-    EXPECT_GE(r.repeats.size(), 7u) << r.name;
+    EXPECT_GE(r.repeats.size(), static_cast<std::size_t>(profile::least_ceiling_repeats)) << r.name;
   }
   for (const auto* name : {"arithmetic.f32", "memory.copy", "memory.write", "gemm.attention.qkv.forward", "gemm.head.weight", "attention.forward", "attention.backward", "adamw", "disk.write", "disk.read"})
     EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;

@@ -135,6 +135,24 @@ TEST(Sweep, ABudgetThatIsTooShort) {
   }
 }
 
+// Beside a rank's own ceilings: what is said is about the whole that was given, and more of it is wanted than that.
+TEST(Sweep, ABudgetThatIsTooShortBesideOtherMeasurements) {
+  const auto slow = [](int) { return Meddling{[](std::int64_t) { testing::SimulatedClock::spend(20e-3); }, {}}; };
+  for (const double elsewhere : {0.3, 5.0}) {
+    auto o = options({"all_gather"}, 1024, 262144, 1.2);   // 5 points, some 60 ms each, 6 passes
+    o.elsewhere_seconds = elsewhere;
+    try {
+      sweep(2, "all:all", o, slow);
+      ADD_FAILURE();
+    } catch (const profile::AgreedError& e) {
+      EXPECT_NE(std::string(e.what()).find(fmt::format("budget of {:g} s is too short", 1.2 + elsewhere)), std::string::npos) << e.what();
+      const auto at = e.hint().find("--budget ");
+      ASSERT_NE(at, std::string::npos) << e.hint();
+      EXPECT_GT(std::stod(e.hint().substr(at + 9)), 1.2 + elsewhere) << e.hint();
+    }
+  }
+}
+
 TEST(Sweep, PlansNoSizeTwice) {
   auto o = options({"all_gather", "ordered_reduce_scatter", "all_reduce"}, 8, 64, 1);
   o.factor = 2, o.dtypes = {base::DType::f32, base::DType::bf16};

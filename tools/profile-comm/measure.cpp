@@ -4,6 +4,7 @@
 #include "kernels/dispatch.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/comm/core_share.h"
 #include "libtrain/io/atomic_file.h"
@@ -14,6 +15,8 @@
 #include "tools/common/size_text.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 namespace trainyard::tools {
 
@@ -71,12 +74,6 @@ Request request_of(const Launched& launched, const ProfileOptions& o, const std:
   if (!links && !o.plot.empty()) throw base::UsageError("--plot: there are no links to draw", "measure with several ranks");
   if (!links) r.families.clear();
   if (o.local || !links) r.local = ceilings_of(o, launched, plan ? &*plan : nullptr, fair_threads);
-  if (r.local && links) {
-    r.local->budget_seconds = o.sweep.budget_seconds / 3;
-    r.sweep.budget_seconds = o.sweep.budget_seconds * 2 / 3;
-  } else if (r.local) {
-    r.local->budget_seconds = o.sweep.budget_seconds;
-  }
   return r;
 }
 
@@ -90,6 +87,21 @@ Request agreed_request(Launched& launched, const ProfileOptions& o) {
   Request r;
   profile::on_all(ranks, [&] { r = request_of(launched, o, plan_text, fair_threads); });
   return r;
+}
+
+// Shares the budget out. A rank's own ceilings get a third of it beside links, or what they need at the least; refuses, before anything is measured, what cannot be kept.
+void share_budget(Launched& launched, Request& r) {
+  const double given = r.sweep.budget_seconds;
+  if (!r.local) return;
+  const bool links = !r.families.empty();
+  r.local->least_seconds = profile::least_ceiling_seconds(launched.ranks, *r.local);
+  const double least = std::accumulate(r.local->least_seconds.begin(), r.local->least_seconds.end(), 0.0);
+  if (least > given * (links ? 2.0 / 3 : 1))
+    throw profile::AgreedError(base::ExitCode::usage, fmt::format("a budget of {:g} s is too short: a rank's own ceilings with {} take about {}{}", given, r.local->model.name, base::duration_text(least),
+                                                                  links ? ", and a third of it is for the links" : ""),
+                               fmt::format("--budget {:.0f}s, a smaller --model or --sequence, or a smaller --disk-bytes", std::ceil(least * 1.3 * (links ? 1.5 : 1) + 0.5)));
+  r.local->budget_seconds = links ? std::max(given / 3, least) : given;
+  if (links) r.sweep.budget_seconds = given - r.local->budget_seconds, r.sweep.elsewhere_seconds = r.local->budget_seconds;
 }
 
 std::vector<std::string> nodes_of(profile::Ranks& ranks) {
@@ -115,6 +127,7 @@ std::string describe(Launched& launched, const ProfileOptions& o) {
 std::optional<plan::Profile> measure(Launched& launched, const ProfileOptions& o, const MeasureListener& listener, comm::Ledger& rounds) {
   auto& ranks = launched.ranks;
   auto r = agreed_request(launched, o);
+  share_budget(launched, r);
   if (ranks.rank == 0 && ranks.size == 1) listener.note("one process without ranks has no links: only its own ceilings are measured (for links: mpirun -n 2 profile-comm, or --backend threads)");
   if (ranks.rank == 0)
     for (const auto& name : r.sweep.operations)

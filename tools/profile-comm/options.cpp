@@ -60,7 +60,7 @@ void add_flags(CLI::App& app, ProfileOptions& o) {
   app.add_option("--factor", o.factor, "from one size to the next")->check(in_range(base::Range<int>{2, 1024}))->capture_default_str()->group(links);
   app.add_option("--dtype", o.dtypes, "f32, bf16 or both; operations that only move bytes take the first")->capture_default_str()->group(links);
   app.add_option("--confidence", o.confidence, "stop at a size when its median is known to within this")->capture_default_str()->group(sure);
-  app.add_option("--budget", o.budget, "time for all of it: 90s, 5min; with --local a third of it for the rank itself")->capture_default_str()->group(sure);
+  app.add_option("--budget", o.budget, "time for all of it: 90s, 5min; with --local a third of it, or more, for the rank itself")->capture_default_str()->group(sure);
   app.add_option("--spread", o.spread, "share of the budget that repeats are spread over, so that a disturbance of seconds shows; 0: none")->capture_default_str()->group(sure);
   app.add_flag("--local", o.local, "memory, arithmetic, products and attention of a model, optimizer, disk too")->group(local);
   app.add_option("--model", o.model, "preset or TOML file whose shapes are measured")->capture_default_str()->group(local);

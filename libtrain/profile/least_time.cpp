@@ -1,0 +1,64 @@
+// How long the ceilings take at the least, before they are measured.
+#include "libtrain/profile/ceilings.h"
+
+#include <algorithm>
+#include <map>
+
+namespace trainyard::profile {
+
+namespace {
+
+// Of what is tried. Products and attention reach this share of the arithmetic in registers; less on a busy machine, and then what is tried is slow, too.
+constexpr double product_share = 0.5, attention_share = 0.2;
+constexpr std::int64_t tried_bytes = std::int64_t{16} << 20, tried_disk_bytes = std::int64_t{4} << 20;
+constexpr double batch_seconds = 0.01;
+
+struct Rates {
+  double made = 0, run = 0;     // of `memory_bytes` and `amount`, a second
+};
+
+// By name and threads: arithmetic.f32, memory.copy and disk.write, each made and run once cold and once warm.
+std::map<std::pair<std::string, int>, Rates> tried(CeilingOptions o, const Clock& clock, const std::string& suffix) {
+  o.copied_bytes = tried_bytes;
+  o.disk_bytes = std::min(o.disk_bytes, tried_disk_bytes);
+  std::map<std::pair<std::string, int>, Rates> out;
+  for (const auto& c : ceilings(o, suffix)) {
+    if (c.name != "arithmetic.f32" && c.name != "memory.copy" && c.name != "disk.write") continue;
+    const double begin = clock.now();
+    const auto work = c.make();
+    const double made = clock.now();
+    work.run();
+    const double cold = clock.now();
+    work.run();
+    const double warm = clock.now();
+    out[{c.name, c.threads}] = {c.memory_bytes / std::max(made - begin, 1e-9), work.amount / std::max(std::min(warm - cold, cold - made), 1e-9)};
+  }
+  return out;
+}
+
+std::vector<double> foretold(const CeilingOptions& o, const Clock& clock, const std::string& suffix) {
+  auto rates = tried(o, clock, suffix);
+  std::vector<double> out;
+  for (const auto& c : ceilings(o, suffix)) {
+    const bool disk = c.name.starts_with("disk."), product = c.name.starts_with("gemm."), attention = c.name.starts_with("attention.");
+    const auto& memory = rates[{"memory.copy", c.threads}];
+    const double rate = disk ? rates[{"disk.write", 1}].run : c.unit == "B/s" ? memory.run : rates[{"arithmetic.f32", c.threads}].run * (product ? product_share : attention ? attention_share : 1);
+    const double run = c.amount / rate;
+    out.push_back(c.memory_bytes / memory.made + run + std::max(run, batch_seconds) * least_ceiling_repeats);
+    if (c.name == "disk.read") out.back() += run;   // the file has to be there
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<double> least_ceiling_seconds(Ranks& ranks, const CeilingOptions& options) {
+  const auto suffix = fmt::format("{:05}", ranks.rank);
+  std::vector<double> seconds;
+  if (options.device.kind != base::DeviceKind::cpu) return std::vector<double>(ceilings(options, suffix).size(), 0);
+  on_all(ranks, [&] { seconds = foretold(options, *ranks.clock, suffix); });
+  largest(ranks, seconds);
+  return seconds;
+}
+
+}  // namespace trainyard::profile
