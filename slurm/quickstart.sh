@@ -27,7 +27,7 @@ refuse() { # CODE WHAT TRY
   exit "$1"
 }
 number() { [[ $2 =~ ^[1-9][0-9]{0,5}$ ]] || refuse 2 "$1 '$2' is not a number from 1 to 999999" "$1 100"; }
-lasted() { local s=$((SECONDS - $1)); if [ $s -lt 60 ]; then echo "$s s"; else echo "$((s / 60)) min $((s % 60)) s"; fi; }
+span() { if [ "$1" -lt 60 ]; then echo "$1 s"; else echo "$(($1 / 60)) min $(($1 % 60)) s"; fi; }
 
 # ---- what is asked
 in_slurm=${SLURM_JOB_ID:+yes}
@@ -129,15 +129,16 @@ built=(shard-data partition-model train inspect generate profile-comm)
 log=$home/build/quickstart-build.log
 # Reads what ninja says; one line that changes on a terminal, one every ten seconds elsewhere.
 follow_build() {
-  local line finished total begun=$SECONDS shown=-10 estimate cores
+  local line finished total begun=$SECONDS shown=-10 estimate cores said
   cores=$(nproc)
   while IFS= read -r line; do
     printf '%s\n' "$line" >&3
     [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]] || continue
     finished=${BASH_REMATCH[1]} total=${BASH_REMATCH[2]}
-    if [ "$finished" -lt 12 ]; then estimate=$(((total - finished) * 3 / cores + 1)); else estimate=$(((SECONDS - begun) * (total - finished) / finished + 1)); fi
-    if [ -t 1 ]; then printf '\r\033[Kbuild: %d of %d files, %d s, about %d s left' "$finished" "$total" $((SECONDS - begun)) "$estimate"
-    elif [ $((SECONDS - shown)) -ge 10 ]; then printf 'build: %d of %d files, %d s, about %d s left\n' "$finished" "$total" $((SECONDS - begun)) "$estimate"; shown=$SECONDS; fi
+    if [ "$finished" -lt 12 ]; then estimate=$(((total - finished) * 3 / cores)); else estimate=$(((SECONDS - begun) * (total - finished) / finished)); fi
+    said="build: $finished of $total files, $(span $((SECONDS - begun))), about $(span $estimate) left"
+    if [ -t 1 ]; then printf '\r\033[K%s' "$said"
+    elif [ $((SECONDS - shown)) -ge 10 ]; then printf '%s\n' "$said"; shown=$SECONDS; fi
   done 3>"$log"
   if [ -t 1 ]; then printf '\r\033[K'; fi
 }
@@ -282,7 +283,7 @@ if ! is_done trial; then
       --argjson other "$other" --argjson threads "$threads" --argjson other_threads "$other_threads" '
         def turns($n; $t): ($groups / $n | ceil) / $t;
         ([.[2:][].step_seconds] | sort | .[length / 2 | floor]) as $step
-        | (1 + turns($other; $other_threads) / turns($ranks; $threads)) / 2 as $slower
+        | ((1 + turns($other; $other_threads) / turns($ranks; $threads)) / 2) as $slower
         | [600, $seconds * 0.6 / ($step * $slower), ([40, $bytes * 40 / ($batch * 256)] | max)] | min | [40, . - . % 20] | max' "$work/trial/metrics.jsonl")"
     rm -rf "${work:?}/trial"
     echo "$chosen steps"
@@ -327,7 +328,7 @@ printf 'prompt:  %s\nsample:\n' "${prompt:-(none)}"
 say "summary"
 metric() { "$1" -n 1 "$work/run/metrics.jsonl" | jq -r "$2"; }
 speed=$(tail -n 20 "$work/run/metrics.jsonl" | jq -s 'map(.tokens_per_second) | add / length | floor')
-printf 'took         %s after the build%s\n' "$(lasted $begin)" "${went_on:+, not counting what was done before}"
+printf 'took         %s after the build%s\n' "$(span $((SECONDS - begin)))" "${went_on:+, not counting what was done before}"
 printf 'learnt       %d steps: loss %.3f at the first, %.3f at the last' "$chosen" "$(metric head .loss)" "$(metric tail .loss)"
 [ "$sequences" = 0 ] || printf '; %.3f on text it never saw (%.2f bits a byte)' "$(metric tail .validation_loss)" "$(metric tail '.validation_loss / 0.6931471805599453')"
 printf '\nspeed        %s tokens/s on %s\n' "$(sed ':a;s/\B[0-9]\{3\}\>/,&/;ta' <<<"$speed")" "$on_other"
