@@ -284,7 +284,7 @@ if ! is_done trial; then
         def turns($n; $t): ($groups / $n | ceil) / $t;
         ([.[2:][].step_seconds] | sort | .[length / 2 | floor]) as $step
         | ((1 + turns($other; $other_threads) / turns($ranks; $threads)) / 2) as $slower
-        | [600, $seconds * 0.6 / ($step * $slower), ([40, $bytes * 40 / ($batch * 256)] | max)] | min | [40, . - . % 20] | max' "$work/trial/metrics.jsonl")"
+        | [600, $seconds * 0.6 / ($step * $slower), ([40, $bytes * 40 / ($batch * 256)] | max)] | min | floor | [40, . - . % 20] | max' "$work/trial/metrics.jsonl")"
     rm -rf "${work:?}/trial"
     echo "$chosen steps"
   fi

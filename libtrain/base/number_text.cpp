@@ -57,6 +57,12 @@ std::string rate_text(double per_second, const std::string& unit) {
   return fmt::format("{} {}{}", three_digits(s.value), decimal[s.times], unit);
 }
 
+std::string count_rate_text(double per_second, const std::string& unit) {
+  if (!(std::fabs(per_second) >= 99.95 && std::fabs(per_second) < 1e15)) return fmt::format("{:.3g} {}", per_second, unit);
+  const double step = std::pow(10.0, std::floor(std::log10(std::fabs(per_second))) - 2);
+  return fmt::format("{} {}", count_text(std::llround(std::round(per_second / step) * step)), unit);
+}
+
 std::string number_text(double value) { return std::isnan(value) ? "nan" : fmt::format("{:.4g}", value); }
 
 std::string count_text(std::int64_t count) {

@@ -18,8 +18,10 @@ std::string size_difference_text(std::int64_t bytes, Sizes sizes);
 // Sizes that programs choose are powers of two: "32 KiB", "64 MiB", "1.5 GiB"; three digits.
 std::string binary_size_text(std::int64_t bytes);
 
-// "12.1 GFLOP/s", "1.90 GB/s", "45.5 k tokens/s": three digits, a prefix and the unit.
+// "12.1 GFLOP/s", "1.90 GB/s": three digits, a prefix and the unit.
 std::string rate_text(double per_second, const std::string& unit);
+// Of things that are counted: "45,500 tokens/s", "0.52 tokens/s"; three digits.
+std::string count_rate_text(double per_second, const std::string& unit);
 // Four digits: "5.479", "0.001234", "1.2e-07"; "nan" as such.
 std::string number_text(double value);
 // All digits, in groups of three: "124,439,808".

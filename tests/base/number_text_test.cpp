@@ -47,7 +47,10 @@ TEST(NumberText, SizesThatProgramsChoose) {
 
 TEST(NumberText, RatesAndNumbers) {
   EXPECT_EQ(rate_text(12.1e9, "FLOP/s"), "12.1 GFLOP/s");
-  EXPECT_EQ(rate_text(45526, "tokens/s"), "45.5 ktokens/s");
+  EXPECT_EQ(count_rate_text(45526, "tokens/s"), "45,500 tokens/s");
+  EXPECT_EQ(count_rate_text(999.6, "tokens/s"), "1,000 tokens/s");
+  EXPECT_EQ(count_rate_text(0.5234, "tokens/s"), "0.523 tokens/s");
+  EXPECT_EQ(count_rate_text(NAN, "tokens/s"), "nan tokens/s");
   EXPECT_EQ(rate_text(5, "B/s"), "5.00 B/s");
   EXPECT_EQ(rate_text(INFINITY, "B/s"), "inf B/s");
   EXPECT_EQ(number_text(5.478728577698837), "5.479");

@@ -20,7 +20,7 @@ nlohmann::json for_people(const nlohmann::json& metrics, base::Sizes sizes) {
     const std::string_view name = key;
     if (name.ends_with("_bytes")) out[key] = base::size_text(value.get<std::int64_t>());
     else if (name == "model_flops_per_second") out[key] = base::rate_text(value, "FLOP/s");
-    else if (name == "tokens_per_second") out[key] = base::rate_text(value, "tokens/s");
+    else if (name == "tokens_per_second") out[key] = base::count_rate_text(value, "tokens/s");
     else if (name.ends_with("_seconds")) out[key] = base::duration_text(value);
     else if (value.is_number_integer()) out[key] = base::count_text(value);
     else out[key] = base::number_text(value);

@@ -18,6 +18,9 @@ std::string left_text(double seconds) {
   return seconds < 360000 ? fmt::format("{:.0f} h", seconds / 3600) : fmt::format("{:.0f} days", seconds / 86400);
 }
 
+// Lines under one another have the same digits.
+std::string loss_text(double loss) { return loss >= 0.1 && loss < 1000 ? fmt::format("{:.3f}", loss) : base::number_text(loss); }
+
 }  // namespace
 
 std::string StepLine::text(const engine::StepMetrics& m, std::int64_t steps) {
@@ -26,9 +29,9 @@ std::string StepLine::text(const engine::StepMetrics& m, std::int64_t steps) {
   if (m.validation_loss) validation_ = m.validation_loss;
   const auto left = left_text(seconds_ / static_cast<double>(counted_) * static_cast<double>(steps - m.step));
   const auto line = [&](const char* validation, const std::string& rate) {
-    return fmt::format("step {}/{}  loss {}{}{}  {} left", m.step, steps, base::number_text(m.loss), validation_ ? fmt::format("  {} {}", validation, base::number_text(*validation_)) : "", rate, left);
+    return fmt::format("step {}/{}  loss {}{}{}  {} left", m.step, steps, loss_text(m.loss), validation_ ? fmt::format("  {} {}", validation, loss_text(*validation_)) : "", rate, left);
   };
-  const auto rate = [&](const char* unit) { return fmt::format("  {}", base::rate_text(m.tokens_per_second, unit)); };
+  const auto rate = [&](const char* unit) { return fmt::format("  {}", base::count_rate_text(m.tokens_per_second, unit)); };
   auto text = line("validation", rate("tokens/s"));
   if (text.size() > widest) text = line("val", rate("tok/s"));
   return text.size() > widest ? line("val", "") : text;
