@@ -41,8 +41,8 @@ refused 'good.jsonl is not replaced: it is an input' --input good.jsonl --output
 mkdir here
 cd here
 refused 'is not replaced: it holds the folder that this program was started in' --input ../good.jsonl --output . --force
+refused 'is not replaced: it holds the input ../good.jsonl' --input ../good.jsonl --output .. --force
 cd ..
-refused 'is not replaced: it holds the' --input good.jsonl --output .. --force
 ln good.jsonl hard.jsonl
 refused 'hard.jsonl is not replaced: it is an input' --input good.jsonl --output hard.jsonl --force
 echo good.jsonl >list
