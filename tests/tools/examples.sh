@@ -15,7 +15,8 @@ failures=0
 
 # The one thing a newcomer brings: a text of many paragraphs.
 words=(in the beginning there was a small house beside old river and many people came to see what others had done with their hands)
-for ((p = 0; p < 3000; ++p)); do
+for ((p = 0; p < 3000; ++p)); do   # no two alike, or all or none would be put aside
+  printf '%d ' "$p"
   for ((w = 0; w < 40; ++w)); do printf '%s ' "${words[(p * p + w * (p % 7 + 1) + w * w) % 24]}"; done
   printf '\n\n'
 done >book.txt

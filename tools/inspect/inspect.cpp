@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
                           "train, generate, checkpoints/README.md, h5ls(1), h5dump(1)");
   std::string path;
   bool verify = false, as_json = false, csv = false, make_view = false, bytes = false;
-  app.add_option("PATH", path, "run, checkpoint, folder of checkpoints, shard set or one shard, metrics file, plan.json, profile.json, or a model's TOML file")->required();
+  app.add_option("PATH", path, "run, checkpoint or folder of them, shard set or shard, metrics, plan.json, profile.json, model.toml")->required();
   app.add_flag("--verify", verify, "read every byte and compare checksums and fingerprints; exit 3 names file, tensor and element range");
   app.add_flag("--make-view", make_view, "write checkpoint.h5, the view of whole tensors, into a checkpoint that was saved without");
   auto* json = app.add_flag("--json", as_json, "print JSON");

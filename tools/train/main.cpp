@@ -27,7 +27,7 @@ using namespace trainyard;
 constexpr const char* examples =
     "  shard-data --input book.txt --split paragraphs --output data\n"
     "  train --model gpt2-nano --data data --output run --steps 20 --global-batch 8 --micro-batch 2\n"
-    "  train --evaluate run --evaluate-sequences 64\n"
+    "  train --evaluate run --evaluate-sequences 16\n"
     "  mpirun -n 2 train --model gpt2-nano --data data --output run2 --steps 40 --global-batch 16 --micro-batch 2 --zero 3 --save-every 20\n";
 
 struct Switches {
