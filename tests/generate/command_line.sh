@@ -81,7 +81,7 @@ jq -se '(map(.[0]) | unique | length) == length and (map(.[1] | exp) | add) <= 1
 for ((seed = 0; seed < 20; ++seed)); do "${g[@]}" --tokens 3000 --temperature 100 --seed $seed --json; done |
   jq -se 'all(.stopped == "end-of-document" or (.tokens | length) == 3000) and any(.stopped == "end-of-document") and all(.tokens | all(. < 256))' >/dev/null || fail "ends of documents"
 
-refused 2 'the prompt is empty' "${g[@]}" --prompt ''
+refused 2 '--prompt is empty' "${g[@]}" --prompt ''
 refused 2 'both --prompt and --prompt-file' "${g[@]}" --prompt a --prompt-file prompt.txt
 refused 3 'standard input: the prompt is empty' "${g[@]}" --prompt -
 refused 3 'missing.txt: cannot be read' "${g[@]}" --prompt-file missing.txt

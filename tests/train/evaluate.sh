@@ -67,7 +67,7 @@ said 'bits per byte '; said 'perplexity '
 expect 3 "${evaluate[@]}" --model gpt2-micro
 said 'layers: the checkpoint has'
 expect 3 train --evaluate nowhere; said 'no such checkpoint'
-expect 3 train --evaluate ''
+expect 2 train --evaluate ''
 expect 3 train --evaluate data; said 'no whole checkpoint'
 expect 3 "${evaluate[@]}" --evaluate-sequences 9999; said 'holds .* sequences'
 expect 3 "${evaluate[@]}" --data small; said 'no validation split'

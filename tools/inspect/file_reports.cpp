@@ -2,7 +2,8 @@
 #include "libtrain/base/error.h"
 #include "libtrain/data/shard_reader.h"
 #include "libtrain/plan/inventory.h"
-#include "libtrain/plan/model_config.h"
+#include "libtrain/plan/model_fields.h"
+#include "libtrain/plan/model_json.h"
 #include "tools/inspect/report.h"
 #include "tools/inspect/text.h"
 
@@ -72,12 +73,9 @@ Report model_report(const std::string& file) {
   for (const auto& problem : plan::problems(judged)) wrong += "\n  " + problem;
   if (!wrong.empty()) throw base::InputError(fmt::format("{} describes no model that can be built:{}", file, wrong), "change the file");
   Report report;
-  report.json = {{"kind", "model"}, {"path", file}, {"model", nlohmann::json::object()}};
+  report.json = {{"kind", "model"}, {"path", file}, {"model", nlohmann::json(plan::model_to_json(model))}};
   std::vector<std::vector<std::string>> rows;
-  for (const auto& [name, value] : plan::to_pairs(model)) {
-    report.json["model"][name] = value;
-    rows.push_back({name, name == "vocabulary" && model.vocabulary == 0 ? "that of the shards" : value});
-  }
+  for (const auto& f : plan::fields_of(model)) rows.push_back({f.name, f.name == "vocabulary" && model.vocabulary == 0 ? "that of the shards" : f.get()});
   report.text = fmt::format("model {}\n{}", file, table({"setting", "value"}, rows));
   if (model.vocabulary > 0) {
     report.json["parameters"] = plan::parameter_count(model);

@@ -74,7 +74,7 @@ void add_options(CLI::App& app, Settings& s) {
   app.add_option("--output", s.output, "folder of the shard set")->group("Output")->required()->type_name("DIR");
   app.add_option("--tokenizer", s.tokenizer, "bytes, or the path of a SentencePiece model [bytes]")->group("Output");
   app.add_option("--shard-tokens", s.shard_tokens, "tokens of a shard [67108864]")->check(in_range(base::Range<std::int64_t>{2, std::int64_t{1} << 40}))->group("Output");
-  app.add_option("--validation", s.validation, "share of documents for validation, by hash [0.01]")->check(in_range(base::Range<double>{0, 0.999}))->group("Output");
+  app.add_option("--validation", s.validation, "share of documents for validation, by hash [0.01]")->check(in_range(base::Range<double>{0, 0.9999999}))->group("Output");
   app.add_flag("--force", s.force, "replace a shard set that this program wrote, and nothing else")->group("Output");
   app.add_flag("--json", s.json, "print the summary as JSON")->group("Output");
   app.add_flag("--dry-run", s.dry_run, "read and count everything, write nothing")->group("Output");
