@@ -31,7 +31,7 @@ TEST(Shards, Indexes) {
                  [&](const std::string& content) -> std::string {
                    spit(path, content);
                    const auto set = data::read_index(scratch.path);
-                   inspect::report_on(scratch.path, {inspect::Verify::yes, {}});
+                   inspect::report_on(scratch.path, {inspect::Verify::yes, {}, {}});
                    if (set.vocabulary != index.vocabulary) return "another vocabulary";
                    // Fewer shards, or their order, are what somebody may want; a run tells that by its identity.
                    return tokens(set) == expected || data::identity_of(set) != data::identity_of(index) ? "" : "other tokens";
