@@ -67,9 +67,9 @@ refused 3 'nothing in common' profile-comm --compare p.json <(jq '.communication
 refused 3 'none.json' profile-comm --compare p.json none.json
 head -c 500 p.json >cut.json
 refused 3 'cut.json' profile-comm --from cut.json
-refused 3 'format is trainyard.profile/2' profile-comm --from <(sed 's,profile/1,profile/2,' p.json)
+refused 3 'format is .trainyard.profile/2' profile-comm --from <(sed 's,profile/1,profile/2,' p.json)
 printf '{"format":"trainyard.plan/1"}' >plan.json
-refused 3 'format is trainyard.plan/1, expected trainyard.profile/1' profile-comm --from plan.json
+refused 3 'format is .trainyard.plan/1., expected trainyard.profile/1' profile-comm --from plan.json
 refused 2 'p.json exists' mpirun -n 2 profile-comm "${quick[@]}" --output p.json
 refused 2 'p.svg exists' profile-comm --from p.json --plot p.svg
 
