@@ -17,7 +17,7 @@ namespace trainyard::engine {
 
 namespace {
 
-// What can be held in the numbers that are computed with: settings are 64-bit, AdamW is a sequence of f32 operations.
+// What can be held in the numbers that are computed with: settings are 64-bit, AdamW is a sequence of f32 operations. A rate at which a run diverges is diagnosed, not forbidden.
 constexpr base::Range<double> positive_f32{1e-37, 1e30}, f32_from_zero{0, 1e30}, decay_rate{0, 0.99999};
 constexpr base::Range<std::int64_t> step_count{0, 1'000'000'000'000};
 

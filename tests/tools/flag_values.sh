@@ -29,15 +29,15 @@ command_of() {
   esac
 }
 
-# One line a flag that takes a value: its name and whether that is a number. Types are those of CLI11 (INT, UINT, FLOAT) and of train (N, X).
-flags_of() { "$1" --help | grep -oE '^  (-[a-z],)?--[a-z0-9-]+ [A-Z]+([^A-Za-z]|$)' | awk '{ gsub(/[^A-Z]/, "", $2); print $1, ($2 ~ /^(INT|UINT|FLOAT|N|X)$/ ? "number" : $2 == "BYTES" ? "bytes" : "text") }'; }
+# One line a flag that takes a value: its name and what that is. Types are those of CLI11 (INT, UINT, FLOAT) and of train (N, X, BYTES).
+flags_of() { "$1" --help | grep -oE '^  (-[a-z],)?--[a-z0-9-]+ [A-Z]+([^A-Za-z]|$)' | awk '{ gsub(/[^A-Z]/, "", $2); print $1, ($2 ~ /^(INT|UINT|N)$/ ? "integer" : $2 ~ /^(FLOAT|X)$/ ? "number" : $2 == "BYTES" ? "bytes" : "text") }'; }
 
 # FLAG KIND VALUE: must this be refused, with the flag's name?
 never_legal() {
   [ -z "$3" ] && return 0
   [ "$2" = text ] && return 1
   case $3 in nan | -nan | inf | -inf | 1e999 | abc | -1 | -99999999999999999999 | '1 2' | 0x10) return 0 ;; esac
-  [ "$2" = number ] && [ "$3" = 99999999999999999999 ] && return 0
+  [ "$2" = integer ] && [ "$3" = 99999999999999999999 ] && return 0
   return 1
 }
 
