@@ -6,7 +6,7 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/engine/learning_rate.h"
 #include "libtrain/io/atomic_file.h"
-#include "libtrain/plan/problems.h"
+#include "libtrain/plan/plan.h"
 #include "libtrain/plan/ranges.h"
 
 #include <fmt/format.h>
@@ -74,8 +74,6 @@ std::vector<base::Field> fields_of(RunConfig& c) {
 void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
   if (c.plan.empty()) return;
   const auto p = plan::plan_from_json(io::read_file(c.plan, base::largest_description), c.plan);
-  if (const auto wrong = plan::decision_problems(p); !wrong.empty())
-    throw base::InputError(fmt::format("{}: {}", c.plan, plan::text_of(wrong)), wrong.size() == 1 ? wrong[0].hint : "make another plan with partition-model");
   if (p.gradient_dtype != base::DType::f32)
     throw base::InputError(fmt::format("{} plans {} gradients; train folds gradients in f32", c.plan, base::name_of(p.gradient_dtype)), "plan with --gradient-dtype f32");
   const auto set = [&](const char* name, const std::string& value) {

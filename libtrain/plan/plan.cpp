@@ -5,6 +5,7 @@
 #include "libtrain/base/json.h"
 #include "libtrain/plan/flops.h"
 #include "libtrain/plan/model_json.h"
+#include "libtrain/plan/problems.h"
 
 #include <limits>
 #include <stdexcept>
@@ -156,6 +157,8 @@ Plan plan_from_json(const std::string& text, const std::string& where) {
   read_predicted(p, o.object("predicted"), where);
   o.done();
   p.memory.on_host = p.device == base::DeviceKind::cuda ? p.memory.categories.back() : 0;   // the save snapshot
+  if (const auto wrong = decision_problems(p); !wrong.empty())
+    throw base::InputError(fmt::format("{}: {}", where, text_of(wrong)), wrong.size() == 1 ? wrong[0].hint : "make another plan with partition-model");
   return p;
 }
 

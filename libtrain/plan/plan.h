@@ -50,7 +50,8 @@ struct Plan {
 void predict(Plan& plan);
 
 std::string to_json(const Plan& plan);          // two spaces, one newline at the end
-// Throws InputError naming `where`: truncated or damaged text, another format, a missing key, a wrong type, an unknown key (with the nearest).
+// Throws InputError naming `where`: truncated or damaged text, another format, a missing key, a wrong type, an unknown key (with the nearest),
+// decisions that have problems (plan/problems.h).
 Plan plan_from_json(const std::string& text, const std::string& where);
 
 }  // namespace trainyard::plan

@@ -71,7 +71,6 @@ TEST(Descriptions, Plans) {
                    if (plan::to_json(plan::plan_from_json(printed, path)) != printed) return "printed, it reads as another plan";
                    spit(path, content);
                    inspect::report_on(path, {});
-                   if (const auto wrong = plan::decision_problems(p); !wrong.empty()) throw base::InputError(plan::text_of(wrong));
                    plan::predict(p);   // what the programs go by, whatever the file predicts
                    if (!sound(p.flops) || p.parameters <= 0 || p.memory.total() <= 0) return "a prediction that overflows";
                    for (const auto& ranks : p.traffic)
