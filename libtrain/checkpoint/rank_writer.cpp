@@ -93,7 +93,7 @@ void write_files(const std::string& base_path, const RunState& state, const Rank
   require_pieces(state, pieces, units);
   Sidecar sidecar{state.step, pieces.rank, pieces.ranks, lay_out(base_path + ".h5", state, pieces, pieces_total(units)), {}};
   io::BulkFile file(base_path + ".h5", io::BulkFile::Mode::update);
-  io::Pace pace(options.bytes_per_second);
+  io::Pace pace(options.bytes_per_second, options.unthrottled);
   for (auto kind : kinds_of(state.dtype)) {
     auto& payload = sidecar.file.payloads.at(path_of(kind));
     io::BlockWriter out(file, payload.offset, pace);

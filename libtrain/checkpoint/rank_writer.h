@@ -5,6 +5,7 @@
 #include "libtrain/checkpoint/run_state.h"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct RankPieces {
 
 struct WriteOptions {
   std::int64_t bytes_per_second = 0;   // upper bound of the writing rate; 0: as fast as the disk takes it
+  std::function<bool()> unthrottled;   // true from when on the bound holds no longer; asked by the writing thread; may be empty
 };
 
 // Writes FOLDER/step-00001000.partial/rank-00003.h5 and its sidecar rank-00003.json, durable when it returns. FOLDER is the run's

@@ -64,7 +64,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("stop-after", c.stop_after, "Keeping", "stop with a checkpoint and exit 75 after this step of the run; 0: never", step_count);
   v("validate-every", c.validate_every, "Keeping", "steps between validation losses; 0: never", step_count);
   v("validation-sequences", c.validation_sequences, "Keeping", "sequences of a validation", ranges::global_batch);
-  v("save-throttle", c.save_throttle, "Keeping", "bytes a second of background writing; 0: no limit", {0, base::most_bytes});
+  v("save-throttle", c.save_throttle, "Keeping", "bytes a second of background writing until the run ends; 0: no limit", {0, base::most_bytes});
   v("progress", c.progress, "Watching", "auto, always or never", base::Words{{"auto", "always", "never"}});
   v("hang-timeout", c.hang_timeout, "Watching", "seconds before a silent collective ends the job", {0.1, 1e7});
   v("collective-delay", c.collective_delay, "Watching", "seconds added to every collective, to see what overlap hides", {0, 60});

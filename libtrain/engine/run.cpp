@@ -26,6 +26,7 @@
 #include "libtrain/plan/memory.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <optional>
@@ -76,7 +77,8 @@ class Runner {
       set_future_aside(config_.output, start_.weights_only ? "" : start_.path, step_);
       return std::string();
     });
-    saver_.emplace(checkpoints_folder(config_.output), trainer_->memory()[tensor::Category::save_snapshot], trainer_->context(), trainer_->store(), config_.keep, config_.save_throttle);
+    saver_.emplace(checkpoints_folder(config_.output), trainer_->memory()[tensor::Category::save_snapshot], trainer_->context(), trainer_->store(), config_.keep,
+                   checkpoint::WriteOptions{config_.save_throttle, [this] { return leaving_ || signals_.request() != StopRequest::none; }});
     if (config_.save_every > 0) saver_->touch();
     watch_calls(watchdog_, world_);
     on_every_rank(world_, trainer_->exchange(), [&] {
@@ -240,6 +242,7 @@ class Runner {
   }
 
   void finish_saving() {
+    leaving_ = true;   // nothing is left that a slow writer could spare
     if (saver_->taken_step() >= 0) finish_publishing();
     if (saved_step_ == step_) return;
     take_snapshot();
@@ -303,6 +306,7 @@ class Runner {
   std::optional<data::WindowDataset> validation_;
   std::optional<Batches> batches_;
   std::optional<Trainer> trainer_;
+  std::atomic<bool> leaving_{false};   // read by the writer
   std::optional<Saver> saver_;
   std::optional<MetricsFile> metrics_;
   Start start_;

@@ -14,9 +14,8 @@
 namespace trainyard::engine {
 
 Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& context, params::ZeroStore& store, int keep,
-             std::int64_t bytes_per_second)
-    : folder_(std::move(folder)), context_(context), store_(store), keep_(keep) {
-  options_.bytes_per_second = bytes_per_second;
+             checkpoint::WriteOptions options)
+    : folder_(std::move(folder)), context_(context), store_(store), keep_(keep), options_(std::move(options)) {
   pieces_.rank = context.data.rank();
   pieces_.ranks = context.data.size();
   for (int u = 0; u < context.units(); ++u) {

@@ -21,7 +21,7 @@ namespace trainyard::engine {
 // take() first waits for the one before.
 class Saver {
  public:
-  Saver(std::string folder, tensor::Arena& arena, params::StoreContext& context, params::ZeroStore& store, int keep, std::int64_t bytes_per_second);
+  Saver(std::string folder, tensor::Arena& arena, params::StoreContext& context, params::ZeroStore& store, int keep, checkpoint::WriteOptions options);
   ~Saver();
   Saver(const Saver&) = delete;
 

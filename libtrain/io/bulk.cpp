@@ -57,7 +57,8 @@ void Pace::spend(std::int64_t bytes) {
   spent_ += bytes;
   const auto due = start_ + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                                 std::chrono::duration<double>(static_cast<double>(spent_) / static_cast<double>(rate_)));
-  if (due > now) std::this_thread::sleep_until(due);
+  constexpr auto moment = std::chrono::milliseconds(20);
+  while (std::chrono::steady_clock::now() < due && !(lifted_ && lifted_())) std::this_thread::sleep_until(std::min(due, std::chrono::steady_clock::now() + moment));
 }
 
 BulkFile::BulkFile(std::string path, Mode mode) : path_(std::move(path)) {

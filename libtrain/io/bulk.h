@@ -3,7 +3,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace trainyard::io {
@@ -15,14 +17,15 @@ constexpr std::int64_t blocks_of(std::int64_t bytes) { return (bytes + block_byt
 // CRC32C of a followed by b, from the checksums of both and the length of b.
 std::uint32_t crc32c_combine(std::uint32_t a, std::uint32_t b, std::int64_t bytes_of_b);
 
-// Holds a writer to so many bytes a second by sleeping; 0 does nothing. One writer each.
+// Holds a writer to so many bytes a second by sleeping; 0 does nothing. Once `lifted` is true (asked every few hundredths of a second) it holds nobody any more. One writer each.
 class Pace {
  public:
-  explicit Pace(std::int64_t bytes_per_second = 0) : rate_(bytes_per_second) {}
+  explicit Pace(std::int64_t bytes_per_second = 0, std::function<bool()> lifted = {}) : rate_(bytes_per_second), lifted_(std::move(lifted)) {}
   void spend(std::int64_t bytes);
 
  private:
   std::int64_t rate_, spent_ = 0;
+  std::function<bool()> lifted_;
   std::chrono::steady_clock::time_point start_{};
 };
 

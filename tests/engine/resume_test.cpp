@@ -223,5 +223,17 @@ TEST(Saving, StepsGoOnWhileTheDiskIsSlow) {
   EXPECT_TRUE(std::filesystem::exists(slow.output + "/checkpoints/step-00000002"));
 }
 
+// At a byte a second neither the save under way nor the last one would ever end: who stops a run gives it seconds.
+TEST(Saving, TheThrottleIsLiftedWhenTheRunEnds) {
+  SmallRun runs;
+  auto c = runs.config("crawling-disk");
+  c.save_every = 2;
+  c.steps = 3;
+  c.global_batch = 2;
+  c.save_throttle = 1;
+  EXPECT_TRUE(runs.run(c, {2, 2, 1}).checkpoint.ends_with("step-00000003"));
+  EXPECT_TRUE(std::filesystem::exists(c.output + "/checkpoints/step-00000002"));
+}
+
 }  // namespace
 }  // namespace trainyard
