@@ -3,14 +3,12 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
+#include "libtrain/base/log.h"
 #include "libtrain/comm/reason.h"
+#include "libtrain/comm/watchdog_address.h"
 #include "libtrain/comm/watchdog_report.h"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <ifaddrs.h>
 #include <linux/errqueue.h>
-#include <net/if.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
@@ -33,35 +31,14 @@ constexpr std::size_t verdict_limit = 1024;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// The first address of this machine that others can reach.
-in_addr own_address() {
-  in_addr found{htonl(INADDR_LOOPBACK)};
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return found;
-  for (auto* i = list; i != nullptr; i = i->ifa_next) {
-    if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET || (i->ifa_flags & IFF_LOOPBACK) || !(i->ifa_flags & IFF_UP)) continue;
-    found = reinterpret_cast<sockaddr_in*>(i->ifa_addr)->sin_addr;
-    break;
-  }
-  freeifaddrs(list);
-  return found;
-}
-
-std::string text_of(in_addr address, std::uint16_t port) {
-  char text[INET_ADDRSTRLEN] = {};
-  inet_ntop(AF_INET, &address, text, sizeof text);
-  return fmt::format("{}:{}", text, port);
-}
-
-sockaddr_in parse(const std::string& text) {
-  sockaddr_in a{};
-  a.sin_family = AF_INET;
-  const auto colon = text.rfind(':');
-  if (colon == std::string::npos || inet_pton(AF_INET, text.substr(0, colon).c_str(), &a.sin_addr) != 1)
-    throw base::EnvironmentError(fmt::format("\"{}\" is no address of a watchdog", text));
-  a.sin_port = htons(static_cast<std::uint16_t>(std::atoi(text.c_str() + colon + 1)));
-  return a;
-}
+// What one rank knows of another.
+struct Peer {
+  std::vector<sockaddr_in> places;   // all that it told of, until it is heard: then the one that it spoke from
+  bool heard = false;
+  bool leaving = false;              // it has said farewell, and judges no more
+  bool released = false;             // it knows of this rank's farewell, or listens no more
+  double refused_since = -1, refused_last = 0;   // seconds since the first and the last refusal that no report has followed; -1: none
+};
 
 }  // namespace
 
@@ -72,17 +49,17 @@ struct Watchdog::Impl {
   const std::atomic<std::int64_t>& step;
   int socket = -1;
   std::uint16_t port = 0;
-  std::vector<sockaddr_in> peers;
+  std::vector<Peer> peers;
   std::vector<std::string> hosts;
   std::vector<Heard> heard;
   std::vector<double> silence;  // per rank, seconds in which this process ran
-  struct Refusals { double first = -1, last = 0; bool farewell = false; };   // since the first and the last that no report has followed; -1: none
-  std::vector<Refusals> refusals;
   std::mutex watching;          // over groups and ledgers
   Report own;
   std::optional<Hang> suspicion;
   double suspicion_age = 0;
   bool ended = false;
+  bool bidding = false;         // farewell: too late for a verdict
+  bool warned = false;          // of ranks that were never heard
   std::atomic<bool> leave{false};
   std::thread thread;
 
@@ -91,7 +68,7 @@ struct Watchdog::Impl {
     leave = true;
     if (thread.joinable()) {
       thread.join();
-      say_farewell();
+      if (!ended) say_farewell();
     }
     if (socket >= 0) close(socket);
   }
@@ -110,10 +87,10 @@ struct Watchdog::Impl {
   }
 
   void tell(int rank, const void* data, std::size_t bytes) {
-    const auto& to = peers[static_cast<std::size_t>(rank)];
     // A lost message is a missed report; the next one follows. A refusal of an earlier one is reported in place of sending.
-    for (int again = 0; again < 2; ++again)
-      if (sendto(socket, data, bytes, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to) >= 0 || errno != ECONNREFUSED) return;
+    for (const auto& to : peers[static_cast<std::size_t>(rank)].places)
+      for (int again = 0; again < 2; ++again)
+        if (sendto(socket, data, bytes, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to) >= 0 || errno != ECONNREFUSED) break;
   }
 
   // "Nobody listens there": a rank's machine answers so once its process has ended.
@@ -137,11 +114,13 @@ struct Watchdog::Impl {
     }
   }
 
+  // Means something only where the rank was heard from: any other address may be another machine's, this one's, or behind a firewall that refuses.
   void refused(const sockaddr_in& about) {
-    for (std::size_t r = 0; r < peers.size(); ++r) {
-      if (peers[r].sin_port != about.sin_port || peers[r].sin_addr.s_addr != about.sin_addr.s_addr) continue;
-      refusals[r].last = 0;
-      if (refusals[r].first < 0) refusals[r].first = 0;
+    for (auto& p : peers) {
+      if (!p.heard || p.places[0].sin_port != about.sin_port || p.places[0].sin_addr.s_addr != about.sin_addr.s_addr) continue;
+      p.released = true;
+      p.refused_last = 0;
+      if (p.refused_since < 0) p.refused_since = 0;
     }
   }
 
@@ -149,8 +128,24 @@ struct Watchdog::Impl {
   std::optional<int> lost() const {
     const double patience = 4 * options.interval_seconds + (options.rank == 0 ? 0 : options.interval_seconds * std::min(options.rank, 20));
     for (std::size_t r = 0; r < peers.size(); ++r)
-      if (!refusals[r].farewell && refusals[r].first > patience && refusals[r].last < 3 * options.interval_seconds + 1) return static_cast<int>(r);
+      if (!peers[r].leaving && peers[r].refused_since > patience && peers[r].refused_last < 3 * options.interval_seconds + 1) return static_cast<int>(r);
     return std::nullopt;
+  }
+
+  // Rank 0 sends to all and hears all; every other rank does so with rank 0 alone.
+  bool talks_with(int rank) const { return rank != options.rank && (rank == 0 || options.rank == 0); }
+
+  // Once, from rank 0 about the others and from rank 1 about rank 0: who cannot be watched.
+  void warn_of_unheard() {
+    const double patience = 20 * options.interval_seconds;
+    if (warned || options.rank > 1) return;
+    std::vector<int> unheard;
+    for (int r = 0; r < options.size; ++r)
+      if (const auto at = static_cast<std::size_t>(r); talks_with(r) && !peers[at].heard && silence[at] > patience) unheard.push_back(r);
+    if (unheard.empty()) return;
+    warned = true;
+    base::log_warning("the watchdog has not heard {} for {:.3g} s: should one end without a word, nobody will tell before a call has waited for {:.3g} s; is UDP between the machines blocked?",
+                      names_of_ranks(unheard, hosts), patience, options.timeout_seconds);
   }
 
   void look_at_own(double passed) {
@@ -169,26 +164,37 @@ struct Watchdog::Impl {
     silence[static_cast<std::size_t>(options.rank)] = 0;
   }
 
-  void send_reports() {
-    if (options.rank != 0) return tell(0, &own, sizeof own);
-    for (int r = 1; r < options.size; ++r) tell(r, &own, sizeof own);
+  void send_to_all(const Report& report) {
+    for (int r = 0; r < options.size; ++r)
+      if (talks_with(r)) tell(r, &report, sizeof report);
   }
 
   void receive() {
     alignas(Report) char buffer[sizeof(Report) + verdict_limit];
     while (true) {
-      const auto n = recv(socket, buffer, sizeof buffer, 0);
+      sockaddr_in source{};
+      socklen_t length = sizeof source;
+      const auto n = recvfrom(socket, buffer, sizeof buffer, 0, reinterpret_cast<sockaddr*>(&source), &length);
       if (n < 0 && errno == ECONNREFUSED) continue;   // told about in full by hear_refusals
       if (n < 0) return;
       if (n < static_cast<ssize_t>(sizeof(Report))) continue;
       Report r;
       std::memcpy(&r, buffer, sizeof r);
       if (r.run != own.run || r.rank < 0 || r.rank >= options.size) continue;
-      if (r.kind == 1) return end(std::string(buffer + sizeof r, static_cast<std::size_t>(n) - sizeof r), r.rank);
       const auto from = static_cast<std::size_t>(r.rank);
-      refusals[from].first = -1;
-      if (r.kind == 2) refusals[from].farewell = true;
-      if (r.kind != 0) continue;
+      auto& peer = peers[from];
+      if (!peer.heard) peer.places = {source};
+      peer.heard = true;
+      peer.refused_since = -1;
+      if (r.kind == Report::verdict && !bidding) return end(std::string(buffer + sizeof r, static_cast<std::size_t>(n) - sizeof r), r.rank);
+      if (r.kind == Report::farewell) {
+        peer.leaving = true;
+        Report answer = own;
+        answer.kind = Report::farewell_heard;
+        tell(r.rank, &answer, sizeof answer);
+      }
+      if (r.kind == Report::farewell_heard) peer.released = true;
+      if (r.kind != Report::state) continue;
       heard[from].report = r;
       silence[from] = 0;
     }
@@ -200,24 +206,40 @@ struct Watchdog::Impl {
     if (decider == options.rank) {
       std::fprintf(stderr, "watchdog: %s\n", sentence.c_str());
       char buffer[sizeof(Report) + verdict_limit];
-      Report verdict = own;
-      verdict.kind = 1;
-      std::memcpy(buffer, &verdict, sizeof verdict);
+      Report head = own;
+      head.kind = Report::verdict;
+      std::memcpy(buffer, &head, sizeof head);
       const auto n = std::min(sentence.size(), verdict_limit);
-      std::memcpy(buffer + sizeof verdict, sentence.data(), n);
+      std::memcpy(buffer + sizeof head, sentence.data(), n);
       for (int again = 0; again < 3; ++again)
         for (int r = 0; r < options.size; ++r)
-          if (r != options.rank) tell(r, buffer, sizeof verdict + n);
+          if (r != options.rank) tell(r, buffer, sizeof head + n);
     }
     if (options.on_hang) options.on_hang(sentence, decider == options.rank ? Decided::here : Decided::elsewhere);
   }
 
+  // Until everybody who might miss this rank knows that it leaves: messages get lost, and a rank that is missed ends a run that is done. Bounded, as a peer may be stopped.
   void say_farewell() {
-    Report farewell = own;
-    farewell.kind = 2;
-    for (int again = 0; again < 3; ++again)
+    bidding = true;
+    Report words = own;
+    words.kind = Report::farewell;
+    const double until = now() + 4 * options.interval_seconds;
+    const auto waited_for = [&] {
       for (int r = 0; r < options.size; ++r)
-        if (r != options.rank && (r == 0 || options.rank == 0)) tell(r, &farewell, sizeof farewell);
+        if (const auto& p = peers[static_cast<std::size_t>(r)]; talks_with(r) && p.heard && !p.leaving && !p.released) return true;
+      return false;
+    };
+    for (auto& p : peers) p.released = false;
+    send_to_all(words);
+    for (double next = now() + options.interval_seconds / 5; waited_for() && now() < until;) {
+      pollfd p{socket, POLLIN, 0};
+      poll(&p, 1, static_cast<int>(1000 * std::max(next - now(), 0.0)) + 1);
+      hear_refusals();
+      receive();
+      if (now() < next) continue;
+      send_to_all(words);
+      next = now() + options.interval_seconds / 5;
+    }
   }
 
   // Rank 0 sees everybody. The others see themselves and rank 0, and judge only when rank 0 is silent and has had time to decide; one after the other, so
@@ -254,9 +276,9 @@ struct Watchdog::Impl {
       const double passed = std::min(t - last, options.interval_seconds);  // a suspended process has not waited
       last = t;
       for (auto& s : silence) s += passed;
-      for (auto& r : refusals) {
-        if (r.first >= 0) r.first += passed;
-        r.last += passed;
+      for (auto& p : peers) {
+        if (p.refused_since >= 0) p.refused_since += passed;
+        p.refused_last += passed;
       }
       hear_refusals();
       receive();
@@ -264,9 +286,10 @@ struct Watchdog::Impl {
       const std::lock_guard lock(watching);
       look_at_own(passed);
       if (t >= next_report) {
-        send_reports();
+        send_to_all(own);
         next_report = t + options.interval_seconds;
       }
+      warn_of_unheard();
       decide(passed);
     }
   }
@@ -291,7 +314,7 @@ void Watchdog::watch(std::vector<std::pair<std::string, const Ledger*>> watched)
 
 Watchdog::~Watchdog() = default;
 
-std::string Watchdog::address() const { return impl_->options.size > 1 ? text_of(own_address(), impl_->port) + " " + base::host_name() : std::string(); }
+std::string Watchdog::address() const { return impl_->options.size > 1 ? text_of_watchdog_address(impl_->port) : std::string(); }
 
 void Watchdog::start(const std::vector<std::string>& addresses) {
   auto& i = *impl_;
@@ -299,16 +322,15 @@ void Watchdog::start(const std::vector<std::string>& addresses) {
   TRAINYARD_ASSERT(addresses.size() == static_cast<std::size_t>(i.options.size) && !i.thread.joinable(), "{} addresses", addresses.size());
   std::uint64_t run = 0xcbf29ce484222325ull;
   for (const auto& a : addresses) {
-    const auto space = a.find(' ');
-    i.peers.push_back(parse(a.substr(0, space)));
-    i.hosts.push_back(space == std::string::npos ? "" : a.substr(space + 1));
+    auto address = parse_watchdog_address(a, base::host_name());
+    i.peers.emplace_back().places = std::move(address.places);
+    i.hosts.push_back(std::move(address.host));
     for (char c : a) run = (run ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
   }
   i.own.run = run;
   i.own.rank = i.options.rank;
   i.heard.resize(addresses.size());
   i.silence.resize(addresses.size(), 0);
-  i.refusals.resize(addresses.size());
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
@@ -319,7 +341,7 @@ void Watchdog::start(const std::vector<std::string>& addresses) {
 
 std::function<void(const std::string&, Decided)> end_job_on_hang(const std::string& folder, int rank) {
   return [folder, rank](const std::string& sentence, Decided) {
-    write_reason(folder, rank, static_cast<int>(base::ExitCode::peer_hung), sentence);
+    if (!folder.empty()) write_reason(folder, rank, static_cast<int>(base::ExitCode::peer_hung), sentence);
     _exit(static_cast<int>(base::ExitCode::peer_hung));
   };
 }

@@ -14,12 +14,7 @@ std::string with_host(int rank, const std::vector<std::string>& hosts) {
   return at < hosts.size() && !hosts[at].empty() ? fmt::format("{} on {}", rank, hosts[at]) : fmt::format("{}", rank);
 }
 
-std::string listed(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size() && i < 8; ++i) text += fmt::format("{}{}", i ? ", " : "", with_host(ranks[i], hosts));
-  if (ranks.size() > 8) text += fmt::format(" and {} more", ranks.size() - 8);
-  return text + (ranks.size() == 1 ? " is" : " are");
-}
+std::string listed(const std::vector<int>& ranks, const std::vector<std::string>& hosts) { return names_of_ranks(ranks, hosts) + (ranks.size() == 1 ? " is" : " are"); }
 
 std::string whereabouts(const Report& r, const std::vector<std::string>& groups, std::size_t ledger) {
   for (std::size_t g = 0; g < groups.size(); ++g)
@@ -29,6 +24,13 @@ std::string whereabouts(const Report& r, const std::vector<std::string>& groups,
 }
 
 }  // namespace
+
+std::string names_of_ranks(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size() && i < 8; ++i) text += fmt::format("{}{}", i ? ", " : "", with_host(ranks[i], hosts));
+  if (ranks.size() > 8) text += fmt::format(" and {} more", ranks.size() - 8);
+  return text;
+}
 
 std::string name_of_rank(int rank, const std::vector<std::string>& hosts) { return "rank " + with_host(rank, hosts); }
 

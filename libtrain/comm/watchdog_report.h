@@ -19,7 +19,7 @@ struct Watched {                     // one ledger of one rank
 
 struct Report {                      // sent as it lies in memory: all ranks run the same program
   std::uint64_t run = 0;             // of this start; anything else on the port is ignored
-  std::int32_t kind = 0;             // 0 report, 1 verdict (a text follows), 2 farewell
+  enum Kind : std::int32_t { state, verdict, farewell, farewell_heard } kind = state;   // a text follows a verdict
   std::int32_t rank = 0;
   std::int64_t step = 0;
   Watched ledgers[watched_limit] = {};
@@ -41,5 +41,6 @@ struct Hang {
 std::optional<Hang> judge(const std::vector<Heard>& ranks, const std::vector<std::string>& groups, double timeout_seconds, const std::vector<std::string>& hosts = {});
 
 std::string name_of_rank(int rank, const std::vector<std::string>& hosts);   // "rank 3 on node17"
+std::string names_of_ranks(const std::vector<int>& ranks, const std::vector<std::string>& hosts);   // "ranks 3 on node17, 4 on node18", the first 8
 
 }  // namespace trainyard::comm

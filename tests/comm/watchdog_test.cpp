@@ -7,7 +7,12 @@
 #include "libtrain/comm/watchdog_report.h"
 
 #include <gtest/gtest.h>
+#include <arpa/inet.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstring>
@@ -66,6 +71,10 @@ struct Alarms {
   void add(const std::string& s) {
     std::lock_guard lock(mutex);
     sentences.push_back(s);
+  }
+  std::size_t count() {
+    std::lock_guard lock(mutex);
+    return sentences.size();
   }
 };
 
@@ -138,36 +147,121 @@ TEST(watchdog, the_usual_end_writes_the_reason_and_leaves_with_6) {
   std::filesystem::remove(folder + "/rank-notes.json");
   forget_reasons(folder);
   EXPECT_FALSE(std::filesystem::exists(folder));
+  EXPECT_EXIT(end_job_on_hang({}, 77)("nothing is written", Decided::here), testing::ExitedWithCode(6), "");
+  EXPECT_FALSE(std::filesystem::exists("/rank-00077.json"));
 }
 
-// Two watchdogs, each a process; one ends as a kill would end it, or by its destructor.
-std::vector<std::string> sentences_after(int ending_rank, bool farewell) {
+struct Told {
+  std::vector<std::string> sentences;
+  std::string log;
+};
+
+enum class Ending { killed, farewell, never_spoke };
+
+// Two watchdogs, one of which ends; a killed one in a process of its own. `other_place` stands before the addresses that both tell.
+Told told_after(int ending_rank, Ending ending, const std::string& other_place = "", const std::string& host = base::host_name()) {
   WatchdogOptions options{0, 2, 600, 0.05, {}};
   Alarms alarms;
   options.on_hang = [&](const std::string& s, Decided) { alarms.add(s); };
-  Watchdog stays([&] { auto o = options; o.rank = 1 - ending_rank; return o; }(), {});
-  auto ends = std::make_unique<Watchdog>([&] { auto o = options; o.rank = ending_rank; return o; }(), std::vector<std::pair<std::string, const Ledger*>>{});
-  std::vector<std::string> addresses{stays.address(), stays.address()};
-  addresses[static_cast<std::size_t>(ending_rank)] = ends->address();
-  stays.start(addresses);
-  if (farewell) ends->start(addresses);   // else it has never said anything, and its destructor does not either
-  std::this_thread::sleep_for(200ms);
-  ends.reset();
-  std::this_thread::sleep_for(1500ms);
-  std::lock_guard lock(alarms.mutex);
-  return alarms.sentences;
+  testing::internal::CaptureStderr();
+  {
+    Watchdog stays([&] { auto o = options; o.rank = 1 - ending_rank; return o; }(), {});
+    auto ends = std::make_unique<Watchdog>([&] { auto o = options; o.rank = ending_rank; return o; }(), std::vector<std::pair<std::string, const Ledger*>>{});
+    const auto told = ends->address();
+    std::vector<std::string> addresses{other_place + stays.address(), other_place + stays.address()};
+    addresses[static_cast<std::size_t>(ending_rank)] = other_place + told.substr(0, told.find(' ') + 1) + host;
+    const auto process = ending == Ending::killed ? fork() : -1;
+    if (process == 0) {
+      ends->start(addresses);
+      std::this_thread::sleep_for(400ms);
+      _exit(0);
+    }
+    if (ending == Ending::killed) ends.reset();
+    stays.start(addresses);
+    if (ending == Ending::farewell) ends->start(addresses);
+    std::this_thread::sleep_for(200ms);
+    ends.reset();
+    if (process > 0) waitpid(process, nullptr, 0);
+    for (int i = 0; i < 30 && alarms.count() == 0; ++i) std::this_thread::sleep_for(50ms);
+  }
+  return {alarms.sentences, testing::internal::GetCapturedStderr()};
 }
 
 TEST(watchdog, a_rank_that_ends_without_a_word_is_told_with_its_host) {
   for (const int ending : {0, 1}) {
-    const auto told = sentences_after(ending, false);
+    const auto told = told_after(ending, Ending::killed).sentences;
     ASSERT_EQ(told.size(), 1u) << ending;
     EXPECT_EQ(told[0].find("rank " + std::to_string(ending) + " on " + base::host_name() + " has ended without a word"), 0u) << told[0];
   }
 }
 
+// On machines whose first addresses lead nowhere: they are found at the next ones.
+TEST(watchdog, a_rank_is_found_at_any_address_of_its_machine) {
+  const auto told = told_after(0, Ending::killed, "203.0.113.1,", "elsewhere").sentences;
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].find("rank 0 on elsewhere has ended without a word"), 0u) << told[0];
+}
+
 TEST(watchdog, a_rank_that_says_farewell_is_not_missed) {
-  for (const int ending : {0, 1}) EXPECT_TRUE(sentences_after(ending, true).empty()) << ending;
+  for (const int ending : {0, 1}) {
+    const auto told = told_after(ending, Ending::farewell);
+    EXPECT_TRUE(told.sentences.empty()) << ending << told.sentences[0];
+    EXPECT_EQ(told.log, "");
+  }
+}
+
+// A firewall that refuses, or an address that is another machine's: no verdict on a healthy rank, and one warning.
+TEST(watchdog, a_refusal_from_where_nothing_was_ever_heard_ends_nothing) {
+  for (const int unheard : {0, 1}) {
+    const auto told = told_after(unheard, Ending::never_spoke);
+    EXPECT_TRUE(told.sentences.empty()) << told.sentences[0];
+    const auto warning = "the watchdog has not heard rank " + std::to_string(unheard) + " on " + base::host_name() + " for 1 s";
+    const auto at = told.log.find(warning);
+    EXPECT_NE(at, std::string::npos) << told.log;
+    EXPECT_EQ(told.log.find(warning, at + 1), std::string::npos) << told.log;
+  }
+}
+
+// Rank 0 is a socket of this test; the network loses the first farewells on their way to it.
+TEST(watchdog, a_farewell_is_repeated_until_it_is_answered) {
+  const int socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_in own{};
+  own.sin_family = AF_INET;
+  own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof own;
+  ASSERT_EQ(bind(socket, reinterpret_cast<sockaddr*>(&own), sizeof own), 0);
+  ASSERT_EQ(getsockname(socket, reinterpret_cast<sockaddr*>(&own), &length), 0);
+  const timeval patience{5, 0};
+  setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  int farewells = 0;
+  const auto receive = [&](sockaddr_in& from) {
+    Report r;
+    socklen_t size = sizeof from;
+    if (recvfrom(socket, &r, sizeof r, 0, reinterpret_cast<sockaddr*>(&from), &size) != static_cast<ssize_t>(sizeof r)) r.kind = Report::verdict;
+    return r;
+  };
+  auto dog = std::make_unique<Watchdog>(WatchdogOptions{1, 2, 600, 1, {}}, std::vector<std::pair<std::string, const Ledger*>>{});
+  dog->start({fmt::format("127.0.0.1:{}", ntohs(own.sin_port)), dog->address()});
+  sockaddr_in from{};
+  auto words = receive(from);
+  ASSERT_EQ(words.kind, Report::state);
+  words.rank = 0;
+  const auto say = [&] { sendto(socket, &words, sizeof words, 0, reinterpret_cast<sockaddr*>(&from), sizeof from); };
+  say();
+  std::this_thread::sleep_for(300ms);
+  std::thread leaving([&] { dog.reset(); });
+  while (farewells < 6) {
+    const auto r = receive(from);
+    if (r.kind == Report::verdict) break;
+    farewells += r.kind == Report::farewell;
+  }
+  words.kind = Report::farewell_heard;
+  say();
+  const auto answered = std::chrono::steady_clock::now();
+  leaving.join();
+  EXPECT_EQ(farewells, 6);
+  EXPECT_LT(std::chrono::steady_clock::now() - answered, 1s) << "once it is answered nothing is waited for";
+  close(socket);
 }
 
 }  // namespace
