@@ -23,8 +23,6 @@
 #include <numbers>
 #include <optional>
 
-#include <unistd.h>
-
 namespace trainyard::engine {
 
 namespace {
@@ -150,7 +148,7 @@ std::int64_t windows_of(const EvaluateConfig& c, const Terms& t, const data::Win
   return c.sequences > 0 ? c.sequences : there;
 }
 
-// The text behind the targets of micro-batches, read on the host beside the batches that a device works on.
+// The text behind the targets of micro-batches, counted on the host after each, from windows of its own.
 class TextCounter {
  public:
   TextCounter(const RunConfig& run, const data::SetIndex& index, data::WindowDataset& windows)
@@ -211,7 +209,7 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   const auto device = agree_on_device(config.run, world, world.exchange ? *world.exchange : *caller);
   if (device.kind == base::DeviceKind::cuda) move_to_gpu(config.run, world, device, ranks_on_node);
   auto& exec = world.exchange ? *world.exchange : *caller;
-  const auto watchdog = watch_peers(world, exec, config.run.hang_timeout, [](const std::string&, comm::Decided) { _exit(static_cast<int>(base::ExitCode::peer_hung)); });
+  const auto watchdog = watch_peers(world, exec, config.run.hang_timeout, comm::end_job_on_hang({}, world.rank));
   if (config.run.collective_delay > 0) world.data = comm::delayed(std::move(world.data), config.run.collective_delay);
   Terms t;
   agree_on_terms(t, config, world, exec);
