@@ -53,6 +53,8 @@ once "nowhere.toml"
 expect 5 "${run[@]}" --progress never --output shared --learning-rate 1e30 --clip 0
 once "is not finite"
 [ ! -e shared/exit ] || fail "an error of all left a reason of one"
+expect 4 mpirun -q --bind-to none -n 1 bash -c 'exec "$@" >/dev/full' full "${base[@]}" --data data --steps 10 --output dry --dry-run : -n 1 "${base[@]}" --data data --steps 10 --output dry --dry-run
+[ ! -e dry ] || fail "--dry-run wrote $(find dry)"
 expect 0 "${run[@]}" --progress never --output shared --print-config
 once "^steps = 10"
 

@@ -11,7 +11,7 @@ namespace trainyard::tools {
 enum class LastingStop { no, yes };
 std::string command_to_go_on(const std::vector<std::string>& words, LastingStop lasting_stop);
 
-// How several ranks were launched, in front of their command: "mpirun -n 4 ", "srun --mpi=pmix -n 4 "; nothing for one process that was not.
+// How several ranks were launched, in front of their command: "mpirun -n 4 ", "srun --mpi=pmix --kill-on-bad-exit=1 -n 4 "; nothing for one process that was not.
 std::string launcher_words(int ranks);
 
 }  // namespace trainyard::tools

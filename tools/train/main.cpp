@@ -119,7 +119,7 @@ int main(int argc, char** argv) {
         return base::ExitCode::done;
       }
       if (evaluation.asked()) return evaluation.run(config, fields, launch);
-      launch.reasons_into(config.output);   // an evaluation writes nothing
+      if (!switches.dry_run) launch.reasons_into(config.output);   // neither it nor an evaluation writes anything
       const auto lasting = config.stop_after > 0 && (!flags.given("stop-after") || std::getenv("TRAINYARD_STOP_AFTER") != nullptr) ? tools::LastingStop::yes : tools::LastingStop::no;
       return train(config, switches, launch, *signals, tools::launcher_words(launch.world().size) + tools::command_to_go_on({argv, argv + argc}, lasting));
     } catch (const comm::AgreedError& e) {
