@@ -7,6 +7,7 @@
 #include "libtrain/data/shard_writer.h"
 #include "libtrain/io/atomic_file.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -38,7 +39,10 @@ class Pipeline {
   Pipeline(const Tokenizer& tokenizer, const BuildOptions& options, std::vector<std::string> precious, BuildResult& result)
       : tokenizer_(tokenizer), options_(options), result_(result) {
     const auto own = own_shard_sets(precious);
-    if (!options.rejects.empty()) refuse_foreign_rejects(std::move(precious));
+    if (!options.rejects.empty()) {
+      refuse_rejects_within_output();
+      refuse_foreign_rejects(std::move(precious));
+    }
     if (options.writing == BuildOptions::Writing::on) {
       folder_.emplace(options.output, options.existing == BuildOptions::Existing::replace ? io::Existing::replace : io::Existing::refuse, own);
       if (!tokenizer.model().empty()) io::write_file(folder_->path() + "/" + tokenizer_file, tokenizer.model());
@@ -49,7 +53,7 @@ class Pipeline {
     } else {
       base::require_own(options.output, own);
     }
-    if (!options.rejects.empty()) {
+    if (!options.rejects.empty() && options.writing == BuildOptions::Writing::on) {
       rejects_.open(options.rejects, std::ios::trunc);
       if (!rejects_) throw base::EnvironmentError(fmt::format("cannot write {}: {}", options.rejects, std::strerror(errno)));
     }
@@ -128,11 +132,27 @@ class Pipeline {
   }
 
  private:
+  // There it would be a file that no index names: the set would not be ours any more, or the list would go with what is unfinished.
+  void refuse_rejects_within_output() const {
+    namespace fs = std::filesystem;
+    std::error_code error;
+    auto set = fs::weakly_canonical(fs::absolute(options_.output), error);
+    if (!set.has_filename()) set = set.parent_path();   // "data/"
+    const auto list = fs::weakly_canonical(fs::absolute(options_.rejects), error);
+    for (const auto* suffix : {"", ".partial", ".replaced.partial"}) {
+      const fs::path folder = set.string() + suffix;
+      if (std::mismatch(folder.begin(), folder.end(), list.begin(), list.end()).first == folder.end())
+        throw base::UsageError(fmt::format("--rejects {} lies in the folder of the shard set {}", options_.rejects, options_.output), "name a file beside that folder");
+    }
+  }
+
   // The list of refusals is written anew: over another file only where that is such a list and replacing is asked for.
   void refuse_foreign_rejects(std::vector<std::string> precious) const {
     const auto& path = options_.rejects;
     std::error_code error;
-    if (const auto type = std::filesystem::status(path, error).type(); type != std::filesystem::file_type::regular && type != std::filesystem::file_type::directory) return;   // not there, or a device
+    const auto status = std::filesystem::symlink_status(path, error);
+    const auto type = std::filesystem::is_symlink(status) && std::filesystem::exists(path, error) ? std::filesystem::status(path, error).type() : status.type();
+    if (type == std::filesystem::file_type::not_found || std::filesystem::is_other(std::filesystem::file_status(type))) return;   // a device or a pipe is no file to lose
     if (options_.existing == BuildOptions::Existing::refuse) throw base::UsageError(fmt::format("--rejects {} exists already", path), "name another file, or --force to replace it");
     base::require_own(path, own_reject_lists(std::move(precious)));
   }
@@ -141,7 +161,9 @@ class Pipeline {
     auto text = fmt::format("{} of {} documents were refused, {:g} % are allowed", result_.rejected, all, 100 * options_.largest_rejected);
     for (const auto& r : result_.first_refusals) text += "\n  " + text_of(r);
     if (const auto more = result_.rejected - static_cast<std::int64_t>(result_.first_refusals.size()); more > 0) text += fmt::format("\n  and {} more", more);
-    throw base::InputError(text, options_.rejects.empty() ? std::string("--rejects FILE lists them; --max-rejects allows more") : fmt::format("see {}; --max-rejects allows more", options_.rejects));
+    const auto list = options_.rejects.empty() ? std::string("--rejects FILE lists them")
+                      : options_.writing == BuildOptions::Writing::on ? fmt::format("see {}", options_.rejects) : fmt::format("without --dry-run, {} lists them", options_.rejects);
+    throw base::InputError(text, list + "; --max-rejects allows more");
   }
 
   void append(const std::string& text, const std::vector<std::int32_t>& tokens, const std::string& source) {

@@ -17,7 +17,7 @@ struct BuildOptions {
   std::int64_t shard_tokens = std::int64_t{64} << 20;
   double validation = 0.01;             // share of documents, chosen by a hash of their bytes
   double largest_rejected = 0.01;       // share of documents that may be refused
-  std::string rejects;                  // file for refusals; empty: counted only
+  std::string rejects;                  // file for refusals, outside of `output`; empty, or with Writing::off: counted only
   int threads = 1;
   enum class Existing { refuse, replace } existing = Existing::refuse;   // replace: a shard set that this program wrote (own_set.h), nothing else
   std::vector<std::string> precious = {};   // inputs beside those of the source (lists, a tokenizer's model): never replaced

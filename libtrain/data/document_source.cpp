@@ -2,6 +2,7 @@
 #include "libtrain/data/document_source.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/io/input_stream.h"
 
 #include <simdjson.h>
@@ -23,7 +24,7 @@ bool names_json(std::string_view name) {
 constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 
 // The longest prefix of at most `limit` bytes that ends between characters.
-std::size_t character_boundary(const std::string& text, std::size_t limit) {
+std::size_t character_boundary(std::string_view text, std::size_t limit) {
   std::size_t n = std::min(limit, text.size());
   if (n == text.size()) return n;
   for (int back = 0; back < 4 && n > 0 && (static_cast<unsigned char>(text[n]) & 0xc0) == 0x80; ++back) --n;
@@ -102,12 +103,15 @@ struct DocumentSource::Sink {
       return;
     }
     document += text;
-    while (static_cast<std::int64_t>(document.size()) > options.largest_document && go_on) {
-      const auto n = character_boundary(document, static_cast<std::size_t>(options.largest_document));
-      hand_on(document.substr(0, n), first_line);
-      document.erase(0, n);
+    const auto most = static_cast<std::size_t>(options.largest_document);
+    std::size_t cut = 0;
+    while (document.size() - cut > most && go_on) {
+      const auto n = character_boundary(std::string_view(document).substr(cut), most);
+      hand_on(document.substr(cut, n), first_line);
+      cut += n;
       first_line = line;
     }
+    document.erase(0, cut);
     if (options.split == TextSplit::lines && whole) finish_document();
   }
 };
@@ -121,10 +125,17 @@ DocumentSource::DocumentSource(const std::vector<std::string>& inputs, SourceOpt
     std::string paths;
     io::InputStream list(input.substr(1), options_.poll);
     std::vector<char> buffer(1 << 16);
-    while (const auto n = list.read(buffer.data(), buffer.size())) paths.append(buffer.data(), n);
+    while (const auto n = list.read(buffer.data(), buffer.size())) {
+      paths.append(buffer.data(), n);
+      if (static_cast<std::int64_t>(paths.size()) > base::largest_description)
+        throw base::InputError(fmt::format("{}: a list of more than {} MiB", input, base::largest_description >> 20), "a list has one path a line; text itself is given without @");
+    }
+    if (paths.starts_with(byte_order_mark)) paths.erase(0, byte_order_mark.size());
     std::istringstream lines(paths);
-    for (std::string line; std::getline(lines, line);)
+    for (std::string line; std::getline(lines, line);) {
+      if (line.ends_with('\r')) line.pop_back();
       if (!line.empty()) inputs_.push_back(line);
+    }
   }
   if (inputs_.empty()) throw base::InputError("there is no input", "give --input FILE, --input - or --input @LIST");
   for (const auto& name : inputs_) {

@@ -24,7 +24,7 @@ struct Refusal {
   std::string reason;
 };
 
-// "-" is standard input; "@list" names a file with one path a line. What is gzip or zstd is unpacked (io/input_stream.h). Files ending in .jsonl, .ndjson or .json, with .gz,
+// "-" is standard input; "@list" names a file with one path a line, its end LF or CRLF. What is gzip or zstd is unpacked (io/input_stream.h). Files ending in .jsonl, .ndjson or .json, with .gz,
 // .zst or .zstd behind it or not, hold one JSON object a line, others plain text; standard input and pipes of other names hold JSON lines when their first byte is '{'.
 // A byte order mark at the start of an input or of a JSON line is no part of the text. Documents come in the order of the inputs. Memory: one document and two buffers.
 class DocumentSource {

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 namespace trainyard::io {
 
@@ -58,6 +59,7 @@ class Unpacker {
     throw base::InputError(fmt::format("{} is damaged: its {} text cannot be unpacked behind byte {}: {}", in.path_, name(), in.taken_ - static_cast<std::int64_t>(in.end_ - in.begin_),
                                        reason == nullptr ? "no reason given" : reason), "copy it again");
   }
+  [[noreturn]] static void beyond(const InputStream& in, const char* what, const char* hint) { throw base::InputError(fmt::format("{} was packed with {}", in.path_, what), hint); }
   static void advance(InputStream& in, std::size_t bytes) { in.begin_ += bytes; }
 
   bool pending_ = false;   // there may be more to give without anything more to take
@@ -113,6 +115,8 @@ class Zstd : public Unpacker {
     ZSTD_outBuffer give{to, room, 0};
     const auto result = ZSTD_decompressStream(stream_, &give, &take);
     advance(in, take.pos);
+    if (ZSTD_isError(result) && ZSTD_getErrorCode(result) == ZSTD_error_frameParameter_windowTooLarge)
+      beyond(in, "a window of more than 128 MiB", "unpack it yourself, into a pipe: zstd -dc --long=31 FILE | shard-data --input -");
     if (ZSTD_isError(result)) damaged(in, ZSTD_getErrorName(result));
     inside_ = result != 0;
     pending_ = inside_ && give.pos == give.size;

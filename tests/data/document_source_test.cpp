@@ -134,3 +134,23 @@ TEST_F(Source, ListsNameTheirFiles) {
   EXPECT_THROW(read({a, scratch.path + "/absent"}, {}), base::InputError);
   EXPECT_THROW(read({scratch.path}, {}), base::InputError);
 }
+
+TEST_F(Source, ListsHaveEitherLineEndAndABound) {
+  const auto a = file("a.txt", "one"), b = file("b.txt", "two");
+  EXPECT_EQ(read({"@" + file("list", "\xEF\xBB\xBF" + a + "\r\n\r\n" + b + "\r\n")}, {}).documents, (Strings{"one", "two"}));
+  const auto large = file("large", "");
+  fs::resize_file(large, (std::uintmax_t{64} << 20) + 1);
+  try {
+    read({"@" + large}, {});
+    FAIL();
+  } catch (const base::InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("a list of more than 64 MiB"), std::string::npos) << e.what();
+  }
+}
+
+TEST_F(Source, CuttingTakesTimeInProportionToTheText) {
+  const std::string text(std::size_t{8} << 20, 'x');
+  std::string all;
+  for (const auto& part : read({file("long", text)}, {.largest_document = 16}).documents) all += part;
+  EXPECT_EQ(all, text);
+}

@@ -108,5 +108,26 @@ refused 'thesis.tex is not replaced: it is no list of refused documents' --input
 refused 'good.jsonl is not replaced: it is an input' --input good.jsonl --output data --rejects good.jsonl --force
 ln -s rejects.tsv rejects-link
 refused 'rejects-link is not replaced: it is a symbolic link' --input good.jsonl --output data --rejects rejects-link --force
+ln -s nowhere dangling
+refused 'dangling exists already' --input good.jsonl --output other --rejects dangling
+refused 'dangling is not replaced: it is a symbolic link' --input good.jsonl --output data --rejects dangling --force
+
+# Nor may it lie where the set will be, or is, or is made: the set would not be ours any more.
+for list in data/rejects.tsv ./data/../data/train/rejects.tsv data.partial/rejects.tsv data.replaced.partial; do
+  refused "rejects $list lies in the folder of the shard set" --input good.jsonl --output data/ --rejects $list --force
+done
+refused 'rejects fresh/rejects.tsv lies in' --input good.jsonl --output fresh --rejects fresh/rejects.tsv
+refused 'rejects fresh.partial/rejects.tsv lies in' --input good.jsonl --output fresh --rejects fresh.partial/rejects.tsv
+[ ! -e fresh ] && [ ! -e fresh.partial ] && [ ! -e data.partial ] && [ ! -e nowhere ] || fail "something was made: $(ls)"
+replaced --input good.jsonl --output data --rejects data-rejects.tsv
+
+# A dry run writes no list, and does not say that it did.
+for ((i = 0; i < 5; ++i)); do printf '{"text": 7}\n'; done >>good.jsonl
+code=0
+"$program" --input good.jsonl --output new --rejects new.tsv --dry-run --max-rejects 0.5 >out 2>err || code=$?
+[ $code = 0 ] && grep -q 'more refused; without --dry-run, new.tsv lists all' err || fail "a dry run: exit $code, $(cat err)"
+"$program" --input good.jsonl --output new --rejects new.tsv --dry-run >out 2>err && fail "a dry run takes too many refusals"
+grep -q 'try: without --dry-run, new.tsv lists them' err || fail "a dry run's refusal: $(cat err)"
+[ ! -e new.tsv ] || fail "a dry run wrote"
 
 [ $failures = 0 ] && echo "all as it should be"

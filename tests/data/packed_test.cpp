@@ -146,3 +146,8 @@ TEST_F(Packed, WhatIsNoInputIsRefused) {
   EXPECT_NE(refusal(scratch.path).find("is a folder"), std::string::npos);
   EXPECT_NE(refusal(scratch.path + "/absent").find("cannot read"), std::string::npos);
 }
+
+TEST_F(Packed, ALargeWindowIsNoDamage) {
+  const std::string frame("\x28\xb5\x2f\xfd\x00\x90\x01\x00\x00", 9);   // a window of 2^28 bytes, and an empty last block
+  EXPECT_NE(refusal(file("long.zst", frame)).find("long.zst was packed with a window of more than 128 MiB"), std::string::npos) << refusal(file("long.zst", frame));
+}

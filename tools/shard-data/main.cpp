@@ -88,7 +88,7 @@ data::BuildOptions options_of(const Settings& s) {
   o.shard_tokens = s.shard_tokens;
   o.validation = s.validation;
   o.largest_rejected = s.max_rejects;
-  o.rejects = s.dry_run ? "" : s.rejects;
+  o.rejects = s.rejects;
   o.threads = s.threads > 0 ? s.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   o.existing = s.force ? data::BuildOptions::Existing::replace : data::BuildOptions::Existing::refuse;
   o.writing = s.dry_run ? data::BuildOptions::Writing::off : data::BuildOptions::Writing::on;
@@ -106,9 +106,10 @@ void print_json(const Settings& s, const data::BuildResult& r, double seconds) {
 
 // What a newcomer would otherwise find out later: what was refused and why, and that nothing can be validated on.
 void print_findings(const Settings& s, const data::BuildResult& r) {
+  const auto list = s.rejects.empty() ? "--rejects FILE lists all" : fmt::format("{}{} lists all", s.dry_run ? "without --dry-run, " : "", data::source_name(s.rejects));
   for (const auto& refusal : r.first_refusals) fmt::print(stderr, "shard-data: refused: {}\n", data::text_of(refusal));
   if (const auto more = r.rejected - static_cast<std::int64_t>(r.first_refusals.size()); more > 0)
-    fmt::print(stderr, "shard-data: {} more refused; {}\n", more, s.rejects.empty() ? "--rejects FILE lists all" : fmt::format("{} lists all", data::source_name(s.rejects)));
+    fmt::print(stderr, "shard-data: {} more refused; {}\n", more, list);
   if (r.validation_tokens == 0 && s.validation > 0)
     fmt::print(stderr, "shard-data: warning: there is no validation split: none of {} documents was chosen, so train --validate-every has nothing to read\n  try: {}\n", r.documents,
                s.split == "whole" && r.documents < 100 ? "--split paragraphs makes more documents of a text; --validation 0.1 chooses more of them" : "--validation 0.1 chooses more documents");
@@ -118,8 +119,8 @@ void print_summary(const Settings& s, const data::BuildResult& r, double seconds
   print_findings(s, r);
   if (s.json) return print_json(s, r, seconds);
   tools::print(s.output + "\n");
-  fmt::print(stderr, "shard-data: {} documents, {} of text in {} ({:.1f} MB/s); {} refused\n", r.documents, tools::size_text(r.text_bytes), tools::duration_text(seconds),
-             static_cast<double>(r.text_bytes) / 1e6 / std::max(seconds, 1e-9), r.rejected);
+  fmt::print(stderr, "shard-data: {} documents, {} of text in {} ({}); {} refused\n", r.documents, tools::size_text(r.text_bytes), tools::duration_text(seconds),
+             base::rate_text(static_cast<double>(r.text_bytes) / std::max(seconds, 1e-9), "B/s"), r.rejected);
   fmt::print(stderr, "shard-data: train {} tokens in {} shards, validation {} tokens in {} shards{}\n", r.train_tokens, r.train_shards, r.validation_tokens, r.validation_shards,
              s.dry_run ? " (nothing was written)" : "");
 }
@@ -149,7 +150,7 @@ base::ExitCode run(const Settings& s) {
   const auto result = data::build_shards(source, *tokenizer, options, [&](std::int64_t bytes) {
     const double seconds = std::max(elapsed(), 1e-9), rate = static_cast<double>(bytes) / seconds;
     if (seconds < 0.5) return;
-    auto text = fmt::format("{} read, {:.1f} MB/s", tools::size_text(bytes), rate / 1e6);
+    auto text = fmt::format("{} read, {}", tools::size_text(bytes), base::rate_text(rate, "B/s"));
     if (source.total_bytes() > 0) text += fmt::format(", {} left", tools::duration_text(static_cast<double>(source.total_bytes() - bytes) / rate));
     progress.show(text);
   });
