@@ -18,8 +18,8 @@ constexpr std::string_view prefix = "TRAINYARD_";
 
 // Read where they are used: kernels/isa.cpp, tensor/gpu.cpp, comm/nccl_library.cpp, bench/limits.cpp.
 const std::vector<std::string> others = {"TRAINYARD_ISA", "TRAINYARD_GPU_MODULE", "TRAINYARD_NCCL_LIBRARY", "TRAINYARD_PROFILE"};
-// Of tests: the emulated GPU, the stand-in for NCCL, folders of a bundle.
-constexpr std::string_view of_tests[] = {"TRAINYARD_TEST_", "TRAINYARD_EMULATED_", "TRAINYARD_STANDIN_", "TRAINYARD_GOLDEN_"};
+// Of tests: the emulated GPU, the stand-in for NCCL, folders of a bundle, how many mutations and which.
+constexpr std::string_view of_tests[] = {"TRAINYARD_TEST_", "TRAINYARD_EMULATED_", "TRAINYARD_STANDIN_", "TRAINYARD_GOLDEN_", "TRAINYARD_MUTATION"};
 
 }  // namespace
 

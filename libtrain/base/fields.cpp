@@ -5,6 +5,7 @@
 #include "libtrain/base/environment.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/nearest.h"
+#include "libtrain/base/text.h"
 #include "libtrain/base/toml_file.h"
 
 #include <fmt/ranges.h>
@@ -44,8 +45,9 @@ std::string hyphenated(std::string name) {
   return name;
 }
 
-std::string text_of(const toml::node& node, const std::string& key, const std::string& path) {
-  if (const auto* s = node.as_string()) return s->get();
+std::string text_of(const toml::node& node, FieldKind kind, const std::string& key, const std::string& path) {
+  if (const auto* s = node.as_string()) return kind == FieldKind::text ? path_of_text(s->get()) : s->get();
+  if (kind == FieldKind::text) throw UsageError(fmt::format("{}: key '{}' is not text", path, shown(key)), "put the value in quotation marks");
   if (const auto* i = node.as_integer()) return fmt::format("{}", i->get());
   if (const auto* f = node.as_floating_point()) return fmt::format("{}", f->get());
   if (const auto* b = node.as_boolean()) return b->get() ? "on" : "off";
@@ -60,6 +62,20 @@ std::string quoted(const std::string& text) {
     else out += c;
   }
   return out + "\"";
+}
+
+// Of one line.
+std::string comment(const std::string& text) {
+  auto out = printable(text);
+  for (std::size_t at = 0; (at = out.find('\n', at)) != out.npos;) out.replace(at, 1, "\\n");
+  return out;
+}
+
+// TOML's integers end at 2^63 - 1; a seed may be larger, and is text.
+bool is_toml_number(FieldKind kind, const std::string& text) {
+  if (kind == FieldKind::number) return true;
+  std::int64_t ignored = 0;
+  return kind == FieldKind::integer && std::from_chars(text.data(), text.data() + text.size(), ignored).ec == std::errc{};
 }
 
 }  // namespace
@@ -128,16 +144,25 @@ Field& field_named(std::vector<Field>& fields, const std::string& name, const st
     if (f.name == hyphenated(name)) return f;
     names.push_back(f.name);
   }
-  throw UsageError(fmt::format("{}: unknown key '{}'", where, shown(name)), fmt::format("did you mean '{}'?", nearest(hyphenated(name), names)));
+  const auto close = resembling(name, names);
+  throw UsageError(fmt::format("{}: unknown key '{}'", where, shown(name)), close.empty() ? std::string("leave it out: there is none of that name or one like it") : fmt::format("did you mean '{}'?", close));
+}
+
+Field& field_named_once(std::vector<Field>& fields, const std::string& name, const std::string& where, Spellings& said) {
+  auto& field = field_named(fields, name, where);
+  if (const auto [first, is_new] = said.emplace(field.name, name); !is_new)
+    throw UsageError(fmt::format("{}: '{}' and '{}' are one key, given twice", where, first->second, name), "leave one of them out");
+  return field;
 }
 
 void read_toml(std::vector<Field>& fields, const std::string& path) {
   Complaints complaints;
+  Spellings said;
   const auto table = read_toml_file(path);
   for (const auto& [key, node] : table)
     complaints.attempt([&, &key = key, &node = node] {
-      auto& field = field_named(fields, std::string(key.str()), path);
-      field.set(text_of(node, std::string(key.str()), path), fmt::format("{}: {}", path, key.str()));
+      auto& field = field_named_once(fields, std::string(key.str()), path, said);
+      field.set(text_of(node, field.kind, std::string(key.str()), path), fmt::format("{}: {}", path, key.str()));
       field.source = path;
     });
   complaints.raise();
@@ -168,8 +193,8 @@ void check_fields(const std::vector<Field>& fields, Complaints& complaints) {
 std::string print_fields(const std::vector<Field>& fields) {
   std::string out;
   for (const auto& f : fields) {
-    const bool number = f.kind == FieldKind::integer || f.kind == FieldKind::number;
-    out += fmt::format("{:<44}# {}\n", fmt::format("{} = {}", f.name, number ? f.get() : quoted(f.get())), f.source);
+    const auto value = f.kind == FieldKind::text ? text_of_path(f.get()) : f.get();
+    out += fmt::format("{:<44}# {}\n", fmt::format("{} = {}", f.name, is_toml_number(f.kind, value) ? value : quoted(value)), comment(f.source));
   }
   return out;
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,7 +72,10 @@ class Complaints {
   std::vector<std::pair<std::string, std::string>> list_;
 };
 
-Field& field_named(std::vector<Field>& fields, const std::string& name, const std::string& where);  // UsageError names the nearest
+Field& field_named(std::vector<Field>& fields, const std::string& name, const std::string& where);  // UsageError names one that resembles it
+// The same for each key of one file: UsageError for a second spelling of a field that `said` has already ("global-batch" and "global_batch").
+using Spellings = std::map<std::string, std::string>;                                                // of each field, how the file spells it
+Field& field_named_once(std::vector<Field>& fields, const std::string& name, const std::string& where, Spellings& said);
 void read_toml(std::vector<Field>& fields, const std::string& path);                                 // unknown key or illegal value: UsageError; no such file: InputError
 void read_environment(std::vector<Field>& fields);                                                  // TRAINYARD_NAME; UsageError for a variable that nobody reads
 void check_fields(const std::vector<Field>& fields, Complaints& complaints);                        // of a struct that was filled otherwise

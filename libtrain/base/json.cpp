@@ -146,7 +146,8 @@ template <class Json> void BasicJsonObject<Json>::done() const {
   for (const auto& [key, value] : json_.items())
     if (!asked_.count(key)) {
       const std::vector<std::string> known(asked_.begin(), asked_.end());
-      throw InputError(fmt::format("{}: unknown key {}", where_, is_plain(key) ? "'" + key + "'" : excerpt(key)), fmt::format("did you mean '{}'?", nearest(std::string_view(key).substr(0, 200), known)));
+      const auto close = resembling(key, known);
+      throw InputError(fmt::format("{}: unknown key {}", where_, is_plain(key) ? "'" + key + "'" : excerpt(key)), close.empty() ? std::string("is the file of a newer version?") : fmt::format("did you mean '{}'?", close));
     }
 }
 

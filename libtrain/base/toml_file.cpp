@@ -21,7 +21,11 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
   const bool several = text.substr(at, 3) == three;
   for (auto i = at + (several ? 3 : 1); i < text.size(); ++i) {
     if (escapes && text[i] == '\\') ++i;
-    else if (several && text.substr(i, 3) == three) return i + 2;
+    else if (several && text.substr(i, 3) == three) {
+      std::size_t content = 0;   // one or two quotes: the last three of all close it
+      while (content < 2 && i + 3 + content < text.size() && text[i + 3 + content] == quote) ++content;
+      return i + 2 + content;
+    }
     else if (!several && (text[i] == quote || text[i] == '\n')) return i;
   }
   return text.size();

@@ -51,9 +51,10 @@ ModelConfig model_from_json(const nlohmann::ordered_json& json, const std::strin
   if (!json.is_object()) throw base::InputError(fmt::format("{} must be an object", where));
   ModelConfig m;
   auto fields = fields_of(m);
+  base::Spellings said;
   try {
     for (const auto& [key, value] : json.items()) {
-      auto& field = base::field_named(fields, key, where);
+      auto& field = base::field_named_once(fields, key, where, said);
       const auto text = text_of(value);
       if (text.size() > longest_text) throw base::UsageError(fmt::format("{}: {} is {}", where, key, base::excerpt(text)), fmt::format("at most {} bytes", longest_text));
       field.set(text, fmt::format("{}: {}", where, key));

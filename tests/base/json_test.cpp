@@ -76,6 +76,12 @@ TEST(Toml, DepthIsBounded) {
   expect(of_toml("a = 1\n" + repeated("a.", 200000) + "b = 1"), "x.toml line 2: a dotted key 33 deep");
   expect(of_toml("a = \"\\\"\"\n\n[" + repeated("a.", 200000) + "b]"), "x.toml line 3: a dotted key 33 deep");
   expect(of_toml(repeated("\"a\" . ", 200000) + "b = 1"), "x.toml line 1: a dotted key 33 deep");
+  for (const std::string quotes : {"\"\"\"", "'''"})   // one or two quotes of content before those that close it
+    for (const auto& content : {"text" + quotes.substr(0, 1), "text" + quotes.substr(0, 2), quotes.substr(0, 2)}) {
+      const auto string = "a = [" + quotes + content + quotes;
+      expect(of_toml(string + ", " + repeated("[", 100000)), "x.toml line 1: brackets 33 deep");
+      EXPECT_EQ(of_toml(string + ", \"" + repeated("[", 1000) + "\"]\n"), "") << string;
+    }
   expect(of_toml("a = " + repeated("[", 100000)), "brackets 33 deep");
   expect(of_toml("a = " + repeated("{b = ", 100000)), "brackets 33 deep");
 }

@@ -110,22 +110,42 @@ TEST(Complaints, AllAtOnce) {
 TEST(Environment, AVariableNobodyReadsIsRefusedWithTheNearest) {
   Settings s;
   auto fields = s.fields();
-  const Variable known("TRAINYARD_EMULATED_GPUS", "1"), other("TRAINYARD_ISA", "avx2");
+  const Variable known("TRAINYARD_EMULATED_GPUS", "1"), other("TRAINYARD_ISA", "avx2"), mutations("TRAINYARD_MUTATION_SEED", "7");
   read_environment(fields);
   const Variable typo("TRAINYARD_STEP", "9");
   EXPECT_TRUE(has(refusal([&] { read_environment(fields); }), "TRAINYARD_STEP is set"));
   EXPECT_TRUE(has(refusal([&] { read_environment(fields); }), "did you mean TRAINYARD_STEPS?"));
 }
 
+TEST(Fields, AKeyHasOneSpellingInAFile) {
+  Settings s;
+  auto fields = s.fields();
+  FieldVisitor v;
+  std::int64_t batch = 1;
+  v("global-batch", batch, "what", "sequences", {1, 1000});
+  auto two = v.take();
+  const testing::Scratch folder;
+  testing::spit(folder.path + "/c.toml", "global-batch = 4\nglobal_batch = 8\n");
+  EXPECT_TRUE(has(refusal([&] { read_toml(two, folder.path + "/c.toml"); }), "c.toml: 'global-batch' and 'global_batch' are one key"));
+  testing::spit(folder.path + "/c.toml", "name = true\n");
+  EXPECT_TRUE(has(refusal([&] { read_toml(fields, folder.path + "/c.toml"); }), "key 'name' is not text"));
+  EXPECT_EQ(s.name, "a");
+  testing::spit(folder.path + "/c.toml", "nonsense-of-another-world = 1\n");
+  EXPECT_FALSE(has(refusal([&] { read_toml(fields, folder.path + "/c.toml"); }), "did you mean"));
+}
+
 TEST(PrintFields, IsReadBack) {
   Settings s, t;
-  s.name = "with \"quotes\", a \\ and a\ttab", s.limit = "4GB", s.tied = true, s.rate = 1e-5, s.colour = Colour::dark_blue;
+  s.name = "with \"quotes\", a \\ and a\ttab", s.limit = "4GB", s.tied = true, s.rate = 1e-5, s.colour = Colour::dark_blue, s.plan = "caf\xe9.json", s.seed = std::numeric_limits<std::uint64_t>::max();
   const testing::Scratch folder;
-  testing::spit(folder.path + "/c.toml", print_fields(s.fields()));
+  auto printed = s.fields();
+  printed[0].source = "a\nfile \xff";
+  testing::spit(folder.path + "/c.toml", print_fields(printed));
   auto fields = t.fields();
   read_toml(fields, folder.path + "/c.toml");
   EXPECT_EQ(t.name, s.name);
-  EXPECT_EQ(t.plan, "");
+  EXPECT_EQ(t.plan, s.plan);
+  EXPECT_EQ(t.seed, s.seed);
   EXPECT_EQ(t.limit, "4GB");
   EXPECT_EQ(t.rate, 1e-5);
   EXPECT_EQ(t.colour, Colour::dark_blue);

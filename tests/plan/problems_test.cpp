@@ -184,6 +184,9 @@ TEST(ModelJson, NumbersAreNumbersAndOldTextIsTheSame) {
   wrong = json;
   wrong.erase("ffn");
   EXPECT_THROW(model_from_json(wrong, "x"), base::InputError);
+  wrong = json;
+  wrong["kv-heads"] = 1;   // beside kv_heads
+  EXPECT_THROW(model_from_json(wrong, "x"), base::InputError);
   wrong["heads"] = nlohmann::ordered_json::array({1});
   EXPECT_THROW(model_from_json(wrong, "x"), base::InputError);
 }
