@@ -104,7 +104,7 @@ TEST_F(Inspect, MetricsAsCsv) {
   EXPECT_EQ(aside["metrics"]["validation_loss"], (nlohmann::json{{2.0, 4.5}}));
   EXPECT_EQ(run("--csv " + run_folder).code, 3);          // none any more
   EXPECT_EQ(run("--csv " + checkpoint_folder).code, 3);
-  EXPECT_EQ(run("--csv --json " + run_folder).code, 2);
+  for (const char* other : {"--json", "--verify", "--make-view", "--bytes"}) EXPECT_EQ(run(fmt::format("--csv {} {}", other, run_folder)).code, 2) << other;
   // Nothing is printed of a file with a damaged line.
   spit(run_folder + "/metrics.jsonl", "{\"step\":1}\n{\"step\":\n{\"step\":3}\n");
   const auto damaged = run("--csv " + run_folder);

@@ -25,11 +25,11 @@ int main(int argc, char** argv) {
   std::string path;
   bool verify = false, as_json = false, csv = false, make_view = false, bytes = false;
   app.add_option("PATH", path, "run, checkpoint or folder of them, shard set or shard, metrics, plan.json, profile.json, model.toml")->required();
-  app.add_flag("--verify", verify, "read every byte and compare checksums and fingerprints; exit 3 names file, tensor and element range");
-  app.add_flag("--make-view", make_view, "write checkpoint.h5, the view of whole tensors, into a checkpoint that was saved without");
+  auto* verifying = app.add_flag("--verify", verify, "read every byte and compare checksums and fingerprints; exit 3 names file, tensor and element range");
+  auto* viewing = app.add_flag("--make-view", make_view, "write checkpoint.h5, the view of whole tensors, into a checkpoint that was saved without");
   auto* json = app.add_flag("--json", as_json, "print JSON");
-  app.add_flag("--csv", csv, "of a run or a metrics file: all metrics as CSV, one row a step, empty where a line lacks a value")->excludes(json);
-  app.add_flag("--bytes", bytes, "sizes in bytes, not rounded");
+  auto* exact = app.add_flag("--bytes", bytes, "sizes in bytes, not rounded");
+  app.add_flag("--csv", csv, "of a run or a metrics file: all metrics as CSV, one row a step, empty where a line lacks a value")->excludes(json, verifying, viewing, exact);
   std::string progress = "auto";
   app.add_option("--progress", progress, "auto, always or never: show how far --verify is, on stderr")->check(tools::one_of({"auto", "always", "never"}))->capture_default_str();
   return tools::guarded(app, argc, argv, [&] {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <string_view>
 
 namespace trainyard::inspect {
@@ -18,11 +19,12 @@ nlohmann::json for_people(const nlohmann::json& metrics, base::Sizes sizes) {
   for (const auto& [key, value] : metrics.items()) {
     if (!value.is_number()) continue;
     const std::string_view name = key;
-    if (name.ends_with("_bytes")) out[key] = base::size_text(value.get<std::int64_t>());
+    const bool whole = value.is_number_unsigned() ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) : value.is_number_integer();
+    if (name.ends_with("_bytes") && whole) out[key] = base::size_text(value.get<std::int64_t>());
     else if (name == "model_flops_per_second") out[key] = base::rate_text(value, "FLOP/s");
     else if (name == "tokens_per_second") out[key] = base::count_rate_text(value, "tokens/s");
     else if (name.ends_with("_seconds")) out[key] = base::duration_text(value);
-    else if (value.is_number_integer()) out[key] = base::count_text(value);
+    else if (whole) out[key] = base::count_text(value);
     else out[key] = base::number_text(value);
   }
   return out;
