@@ -2,6 +2,7 @@
 #include "libtrain/plan/problems.h"
 
 #include "libtrain/base/byte_size.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/plan/extent.h"
 #include "libtrain/plan/limits.h"
 #include "libtrain/plan/ranges.h"
@@ -14,17 +15,13 @@ namespace trainyard::plan {
 
 namespace {
 
-std::string gigabytes(std::int64_t bytes) {
-  return bytes >= 1'000'000'000 ? fmt::format("{:.3f} GB", static_cast<double>(bytes) * 1e-9) : fmt::format("{:.3f} MB", static_cast<double>(bytes) * 1e-6);
-}
-
 // Remedies that make the plan smaller, each alone, with what it would need.
 std::string remedies(const Plan& plan) {
   std::vector<std::string> out;
   const auto price = [&](const std::string& flag, Plan other) {
     if (!decision_problems(other).empty()) return;
     const auto need = rank_memory(other.model, other.states(), other.micro(), other.recompute).total();
-    if (need < plan.memory.total()) out.push_back(fmt::format("{} would need {}{}", flag, gigabytes(need), need <= plan.device_memory ? " and fits" : ""));
+    if (need < plan.memory.total()) out.push_back(fmt::format("{} would need {}{}", flag, base::size_text(need), need <= plan.device_memory ? " and fits" : ""));
   };
   for (int zero = plan.zero + 1; zero <= 3; ++zero) {
     auto other = plan;
@@ -132,8 +129,8 @@ std::vector<Problem> decision_problems(const Plan& p) {
 
 std::vector<Problem> memory_problems(const Plan& p) {
   if (p.device_memory <= 0 || p.memory.total() <= p.device_memory) return {};
-  return {{fmt::format("a rank needs {} ({} in arenas, {} reserve) but has {}: {} too much", gigabytes(p.memory.total()), gigabytes(p.memory.arenas()),
-                       gigabytes(p.memory.reserve), gigabytes(p.device_memory), gigabytes(p.memory.total() - p.device_memory)),
+  return {{fmt::format("a rank needs {} ({} in arenas, {} reserve) but has {}: {} too much", base::size_text(p.memory.total()), base::size_text(p.memory.arenas()),
+                       base::size_text(p.memory.reserve), base::size_text(p.device_memory), base::size_text(p.memory.total() - p.device_memory)),
            remedies(p)}};
 }
 

@@ -1,5 +1,6 @@
 // UTF-8 against hand-made tables, streamed text against the text decoded at once, prompts that are refused.
 #include "libtrain/base/error.h"
+#include "tests/scratch.h"
 #include "tools/generate/prompt.h"
 #include "tools/generate/text_stream.h"
 #include "tools/generate/utf8.h"
@@ -7,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <sys/stat.h>
 
 namespace trainyard::test {
 namespace {
@@ -161,6 +163,10 @@ TEST(Prompt, Sources) {
   EXPECT_THROW(generate::read_prompt(std::nullopt, "/"), base::InputError);
   EXPECT_THROW(generate::read_prompt(std::nullopt, "/dev/null"), base::InputError);
   EXPECT_THROW(generate::read_prompt(std::nullopt, "/dev/zero"), base::InputError);
+  const testing::Scratch folder;
+  const auto pipe = folder.path + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);   // nobody ever writes
+  EXPECT_THROW(generate::read_prompt(std::nullopt, pipe), base::InputError);
 }
 
 }  // namespace

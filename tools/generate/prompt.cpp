@@ -2,6 +2,7 @@
 #include "tools/generate/prompt.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/data/document_source.h"
 #include "tools/generate/utf8.h"
 
@@ -9,13 +10,19 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <memory>
+#include <utility>
 
 namespace trainyard::generate {
 
 namespace {
 
 constexpr std::size_t most_bytes = 16 << 20;
+
+std::string without_end(std::string text, const std::string& name) {
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.empty()) throw base::InputError(fmt::format("{}: the prompt is empty", name), "leave the prompt out to begin a new document");
+  return text;
+}
 
 std::string read_all(std::FILE* file, const std::string& name) {
   std::string text;
@@ -25,9 +32,7 @@ std::string read_all(std::FILE* file, const std::string& name) {
     if (text.size() > most_bytes) throw base::InputError(fmt::format("{}: a prompt of more than {} MiB", name, most_bytes >> 20), "give the part that matters, it must fit into the model's context");
   }
   if (std::ferror(file) != 0) throw base::InputError(fmt::format("{}: cannot be read: {}", name, std::strerror(errno)));
-  if (text.ends_with('\n')) text.pop_back();
-  if (text.empty()) throw base::InputError(fmt::format("{}: the prompt is empty", name), "leave the prompt out to begin a new document");
-  return text;
+  return without_end(std::move(text), name);
 }
 
 // The first character that has no token of its own, and where.
@@ -54,9 +59,7 @@ std::string read_prompt(const std::optional<std::string>& text, const std::optio
   if (text) return *text;
   if (!file) return {};
   if (*file == "-") return read_all(stdin, "standard input");
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> opened(std::fopen(file->c_str(), "rb"), std::fclose);
-  if (!opened) throw base::InputError(fmt::format("{}: cannot be read: {}", *file, std::strerror(errno)), "--prompt-file takes the path of a text, - for standard input");
-  return read_all(opened.get(), *file);
+  return without_end(base::read_file(*file, most_bytes), *file);
 }
 
 std::vector<std::int32_t> prompt_tokens(const data::Tokenizer& tokenizer, std::string_view prompt, std::int64_t context) {

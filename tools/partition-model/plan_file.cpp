@@ -15,13 +15,27 @@
 
 namespace trainyard::tools {
 
+namespace {
+
+// Renames to what is not there: 0, or the error, EEXIST among them. A link does it where the file system has no such renaming.
+int rename_new(const std::string& from, const std::string& to) {
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS) return errno;
+  if (link(from.c_str(), to.c_str()) != 0) return errno;
+  unlink(from.c_str());
+  return 0;
+}
+
+}  // namespace
+
 std::string read_plan_file(const std::string& path) {
   return base::read_file(path, base::largest_description);
 }
 
 void write_plan_file(const std::string& path, const std::string& text, Existing existing, std::vector<std::string> inputs) {
   std::error_code ignored;
-  if (existing == Existing::keep && std::filesystem::symlink_status(path, ignored).type() > std::filesystem::file_type::none) throw base::UsageError(fmt::format("{} exists", path), "--force replaces it");
+  const auto taken = [&] { return base::UsageError(fmt::format("{} exists", path), "--force replaces it"); };
+  if (existing == Existing::keep && std::filesystem::symlink_status(path, ignored).type() > std::filesystem::file_type::none) throw taken();
   base::require_own(path, base::own_json_files("a plan", "trainyard.plan/", std::move(inputs)));
   const auto temporary = fmt::format("{}.partial.{}", path, getpid());
   const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -43,7 +57,16 @@ void write_plan_file(const std::string& path, const std::string& text, Existing 
   }
   const int synced = fsync(file), sync_error = errno;
   if (close(file) != 0 || synced != 0) fail("sync", synced != 0 ? sync_error : errno);
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) fail("rename", errno);
+  if (existing == Existing::keep) {
+    const int reason = rename_new(temporary, path);
+    if (reason == EEXIST) {   // another process was faster
+      unlink(temporary.c_str());
+      throw taken();
+    }
+    if (reason != 0) fail("rename", reason);
+  } else if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+    fail("rename", errno);
+  }
   const auto folder = std::filesystem::path(path).parent_path();
   const int directory = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory >= 0) {
