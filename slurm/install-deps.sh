@@ -3,7 +3,7 @@
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config libopenmpi-dev openmpi-bin libhdf5-dev libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libsimdjson-dev
-       libtomlplusplus-dev libsentencepiece-dev libzstd-dev zlib1g-dev)
+       libtomlplusplus-dev libsentencepiece-dev libzstd-dev zlib1g-dev zstd)
 tests=(libgtest-dev libbenchmark-dev libdnnl-dev hdf5-tools sentencepiece jq git)
 
 missing=()
@@ -21,8 +21,8 @@ if [ "$(id -u)" -ne 0 ]; then
     echo "install-deps: missing ${missing[*]}; there is neither root nor sudo here: ask an administrator for these Debian packages" >&2
     exit 4
   fi
-  root=(sudo)
+  root=(sudo)   # which drops the environment: what apt-get is to see comes behind it
 fi
 echo "install-deps: installing ${missing[*]}" >&2
-"${root[@]}" apt-get update -qq
-DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+"${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq
+"${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

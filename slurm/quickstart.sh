@@ -16,6 +16,7 @@
 #   --help           this text
 #
 # Ctrl-C finishes the step, saves, and ends with 75 (130 where nothing was trained yet); the same command goes on from there.
+# Another command, or the same after the end, begins anew: a run that is there is set aside, and nothing is touched that quickstart did not make.
 set -euo pipefail
 [ -z "${LC_ALL:-}" ] || export LANG=$LC_ALL   # figures have points everywhere
 unset LC_ALL
@@ -82,7 +83,7 @@ stop() {
   stopping=yes
 }
 trap stop INT TERM HUP
-newest() { find "$work/run/checkpoints" -maxdepth 1 -name 'step-????????' 2>/dev/null | sort | tail -1; }
+newest() { { find "$work/run/checkpoints" -maxdepth 1 -name 'step-????????' 2>/dev/null || true; } | sort | tail -1; }   # nothing where nothing was trained
 stopped() {
   local last
   last=$(newest)
@@ -180,22 +181,54 @@ if [ -z "$text" ]; then
     [ "$code" = 0 ] || refuse 4 "the package dict-gcide could not be fetched" "--text FILE with a text of your own"
   fi
 fi
-plain() { case $text in *.gz) zcat "$text" ;; *.zst) zstdcat "$text" ;; *) cat "$text" ;; esac }
-bytes=$(plain | wc -c)
+# Packed or not is for the first bytes to say, as it is for shard-data.
+case $(head -c 4 "$text" | od -An -tx1 | tr -d ' \n') in
+  1f8b*) unpack=(gzip -dc) ;;
+  28b52ffd|5?2a4d18) unpack=(zstd -dcq); command -v zstd >/dev/null || refuse 4 "$text is packed with zstd, and there is no zstd here" "apt-get install zstd, or unpack it first" ;;
+  *) unpack=(cat) ;;
+esac
+plain() { "${unpack[@]}" <"$text"; }
+bytes=$(plain | wc -c) || refuse 3 "$text cannot be read to its end${unpack[1]:+ with ${unpack[0]}}" "--text with a whole file"
 [ "$bytes" -ge 4000 ] || refuse 3 "$text holds $bytes bytes: too little to learn from" "--text FILE with 4 kB or more; 1 MB gives words"
 echo "$text"
 
-# ---- settings that fit the text and the cores; kept in $work/go with what is done, so that the same command goes on
-made=(data plan.json profile.json profile.svg trial run memory.txt go)
+# ---- what is decided, what is done and what is whose: kept in $work/.quickstart, so that the same command goes on
+note() { printf '%s=%q\n' "$1" "$2" >&9; declare -g "$1=$2"; }
+is_done() { local name=done_$1; [ -n "${!name:-}" ]; }
+# A name is no proof: quickstart replaces or moves only the very file or folder that it made, known by its inode and the time of its birth, a file also by its last change.
+makes=(data plan.json profile.json profile.svg run)
+identity() { if [ -d "$1" ]; then stat -c '%i %w' "$1"; else stat -c '%i %w %y %s' "$1"; fi; }
+owned() { local key=own_${1//./_}; printf %s "${!key:-}"; }
+exists() { [ -e "$work/$1" ] || [ -L "$work/$1" ]; }
+is_own() { exists "$1" && [ "$(owned "$1")" = "$(identity "$work/$1")" ]; }
+making=()
+claim() { # NAMES...: refuses what is another's; what is made under these names from now on is quickstart's
+  local name
+  for name; do
+    ! exists "$name" || is_own "$name" || refuse 2 "$work/$name was not made by quickstart" "--work another folder, or move it away"
+  done
+  making=("$@")
+}
+own() { # what came of the names that were claimed, however the stage ended
+  local name
+  for name in "${making[@]}"; do
+    ! exists "$name" || note "own_${name//./_}" "$(identity "$work/$name")"
+  done
+  making=()
+}
+trap own EXIT
+
+# ---- settings that fit the text and the cores
 asked="$(printf '%q ' "$text" "$(stat -c '%s %Y' "$text")" "$seconds" "$steps" "${cores:-$(nproc)} ${SLURM_NTASKS:-} ${SLURM_CPUS_PER_TASK:-}")"
 asked=${asked//$'\n'/ }
-note() { printf '%s=%q\n' "$1" "$2" >>"$work/go"; declare -g "$1=$2"; }
-is_done() { local name=done_$1; [ -n "${!name:-}" ]; }
 settle() {
-  local paragraphs lines groups
-  note asked_before "$asked"
-  paragraphs=$(plain | LC_ALL=C awk 'BEGIN { RS = "" } NR == 1000 { exit } END { print NR }' || true)
-  lines=$(plain | LC_ALL=C awk 'NF { ++n } n == 1000 { exit } END { print n + 0 }' || true)
+  local paragraphs lines
+  # As shard-data cuts: paragraphs end at lines without words. Every line becomes an x or nothing first: awk is slow with lines of megabytes.
+  read -r paragraphs lines < <(plain | LC_ALL=C tr -d ' \t\r' | LC_ALL=C tr -cs '\n' x | awk '
+    /x/ { ++lines; if (!inside) ++paragraphs }
+    { inside = /x/ }
+    paragraphs == 50 { exit }
+    END { print paragraphs + 0, lines + 0 }')
   note split "$(if [ "$paragraphs" -ge 50 ] || [ "$paragraphs" -ge "$lines" ]; then echo paragraphs; else echo lines; fi)"
   # A step reads `batch` sequences of 256 bytes, and is shared out in micro-batches among at most so many ranks.
   note batch "$(if [ "$bytes" -ge 1000000 ]; then echo 32; elif [ "$bytes" -ge 100000 ]; then echo 16; else echo 8; fi)"
@@ -215,28 +248,47 @@ settle() {
   # 64 sequences to be tested on, but never more than a tenth.
   note share "$(awk -v n="$bytes" 'BEGIN { s = 25000 / n; print (s < 0.02 ? 0.02 : s > 0.1 ? 0.1 : s) }')"
   if [ "$paragraphs" -lt 10 ] && [ "$lines" -lt 10 ]; then note share 0; fi
+  note asked_before "$asked"   # the last: what is not settled to its end begins anew
 }
-if [ -s "$work/go" ] && grep -qx go "$work/.quickstart"; then . "$work/go"; fi
-if [ "${asked_before:-}" = "$asked" ] && ! is_done all; then
+# Can the same command go on? Only where all that is done is still there.
+goes_on() {
+  local name
+  [ "${asked_before:-}" = "$asked" ] && ! is_done all || return 1
+  for name in "${makes[@]}"; do
+    [ -z "$(owned "$name")" ] || exists "$name" || return 1
+  done
+}
+set_aside() { # the run of before, if any of it was trained
+  local n=1
+  exists run || return 0
+  ! rmdir "$work/run" 2>/dev/null || return 0
+  while [ -e "$work/run.$n" ] || [ -L "$work/run.$n" ]; do n=$((n + 1)); done
+  mv -T "$work/run" "$work/run.$n"
+  echo "the run of before is kept in $work/run.$n"
+}
+unset "${!done_@}" "${!own_@}" asked_before
+. <(grep -E '^[a-z_]+=' "$work/.quickstart")
+claim "${makes[@]}"
+if goes_on; then
   went_on=yes
   echo "going on with what was begun in $work"
 else
-  for name in "${made[@]}"; do
-    [ ! -e "$work/$name" ] || grep -qx "$name" "$work/.quickstart" || refuse 2 "$work/$name was not made by quickstart" "--work another folder, or move it away"
-  done
-  for name in "${made[@]}"; do
-    rm -rf "${work:?}/$name"
-    grep -qx "$name" "$work/.quickstart" || echo "$name" >&9
-  done
-  unset "${!done_@}"
+  set_aside
+  rm -f "$work/plan.json" "$work/profile.json" "$work/profile.svg"   # the shards are for shard-data to replace
+  unset "${!done_@}" asked_before
+  : >"$work/.quickstart"
+  own
   settle
 fi
+making=()
 [ "$threads" = 1 ] && with_threads='' || with_threads=" with $threads threads each"
 
 # ---- shard-data
 if ! is_done data; then
   say "shard-data" "Turns the text into token shards, the files that train reads fast, and puts $(awk -v s="$share" 'BEGIN { print 100 * s }') % aside that the model never learns from, to be tested on."
+  claim data
   must TERM shard-data --input "$text" --split "$split" --output "$work/data" --validation "$share" --max-rejects 0.05 --force
+  own
   held=$(inspect "$work/data" --json | jq '[.validation[].tokens] | add // 0')
   sequences=$((held > 0 ? (held - 1) / 256 : 0))
   sequences=$((sequences > 64 ? 64 : sequences))
@@ -248,7 +300,9 @@ fi
 # ---- partition-model
 if ! is_done plan; then
   say "partition-model" "Predicts what each rank (a process that trains together with the others) needs and sends, before anything is started: $ranks ranks$with_threads; ZeRO 3 cuts weights, gradients and optimizer into $ranks pieces."
+  claim plan.json
   must TERM partition-model --model gpt2-micro --global-batch "$batch" --micro-batch "$micro" --sequence 256 --threads "$threads" --vocabulary 257 --ranks "$ranks" --zero 3 --output "$work/plan.json" --force
+  own
   note done_plan yes
 fi
 
@@ -259,9 +313,13 @@ if ! is_done profile; then
   drawing=()
   [ "$ranks" = 1 ] || drawing=(--plot "$work/profile.svg")
   launch "$ranks" profile-comm --plan "$work/plan.json" --max-bytes 1MiB --factor 8 --budget "${budget}s" --output "$work/profile.json" "${drawing[@]}" --force
-  attended TERM "${launched[@]}"
-  [ "$code" = 0 ] || [ "$code" = 2 ] || refuse "$code" "profile-comm ended with exit code $code" "read what it says above"
+  claim profile.json profile.svg
+  measure() { "${launched[@]}" 2>&1 | tee "$work/.quickstart-said"; }
+  attended TERM measure
+  own
+  [ "$code" = 0 ] || grep -q 'budget of .* is too short' "$work/.quickstart-said" || refuse "$code" "profile-comm ended with exit code $code" "read what it says above"
   [ "$code" = 0 ] || echo "Too little time for this many ranks; nothing that follows needs it, so it is left out."
+  rm -f "$work/.quickstart-said"
   note done_profile yes
 fi
 
@@ -276,7 +334,8 @@ if ! is_done trial; then
     note chosen "$steps"
   else
     say "trial" "Six steps, to see how many fit into $seconds s."
-    train_on "$ranks" --plan "$work/plan.json" --output "$work/trial" --steps 6 --progress never
+    rm -rf "${work:?}/.quickstart-trial"
+    train_on "$ranks" --plan "$work/plan.json" --output "$work/.quickstart-trial" --steps 6 --progress never
     must USR1 "${launched[@]}" >/dev/null
     # The second half runs on other ranks, which may be slower; a text is read at most 40 times, or it would be learnt by heart.
     note chosen "$(jq -s --argjson seconds "$seconds" --argjson bytes "$bytes" --argjson batch "$batch" --argjson groups $((batch / micro)) --argjson ranks "$ranks" \
@@ -284,8 +343,8 @@ if ! is_done trial; then
         def turns($n; $t): ($groups / $n | ceil) / $t;
         ([.[2:][].step_seconds] | sort | .[length / 2 | floor]) as $step
         | ((1 + turns($other; $other_threads) / turns($ranks; $threads)) / 2) as $slower
-        | [600, $seconds * 0.6 / ($step * $slower), ([40, $bytes * 40 / ($batch * 256)] | max)] | min | floor | [40, . - . % 20] | max' "$work/trial/metrics.jsonl")"
-    rm -rf "${work:?}/trial"
+        | [600, $seconds * 0.6 / ($step * $slower), ([40, $bytes * 40 / ($batch * 256)] | max)] | min | floor | [40, . - . % 20] | max' "$work/.quickstart-trial/metrics.jsonl")"
+    rm -rf "${work:?}/.quickstart-trial"
     echo "$chosen steps"
   fi
   note done_trial yes
@@ -296,6 +355,9 @@ settings=(--output "$work/run" --steps "$chosen" --warmup-steps $((chosen / 20))
 [ "$sequences" = 0 ] || settings+=(--validate-every "$quarter" --validation-sequences "$sequences")
 if ! is_done train; then
   say "train" "Learns to guess the next byte, on $ranks ranks with ZeRO 3, and stops half-way with a checkpoint. The loss falls from 5.5 (it knows nothing) towards 1 to 2. Ctrl-C stops after a step and loses nothing."
+  claim run
+  mkdir -p "$work/run"
+  own
   train_on "$ranks" --plan "$work/plan.json" "${settings[@]}" --stop-after "$half"
   attended USR1 "${launched[@]}"
   [ "$code" = 0 ] || [ "$code" = 75 ] || refuse "$code" "train ended with exit code $code" "read what it says above, then the same command again: it goes on from the newest checkpoint"
@@ -305,8 +367,8 @@ fi
 if ! is_done resume; then
   say "resume" "The same run goes on, on $on_other with ZeRO 1: another cut, the same bits. At the end it shows that memory and traffic were what was predicted."
   train_on "$other" --model gpt2-micro --global-batch "$batch" --micro-batch "$micro" --sequence 256 --threads "$other_threads" --zero 1 "${settings[@]}" --memory-report
-  must USR1 "${launched[@]}" >"$work/memory.txt"
-  cat "$work/memory.txt"
+  must USR1 "${launched[@]}" >"$work/.quickstart-memory"
+  cat "$work/.quickstart-memory"
   note done_resume yes
 fi
 
@@ -336,7 +398,7 @@ printf 'took         %s after the build%s\n' "$(span $((SECONDS - begin)))" "${w
 printf 'learnt       %d steps: loss %.3f at the first, %.3f at the last' "$chosen" "$(metric head .loss)" "$(metric tail .loss)"
 [ "$sequences" = 0 ] || printf '; %.3f on text it never saw (%.2f bits a byte)' "$(metric tail .validation_loss)" "$(metric tail '.validation_loss / 0.6931471805599453')"
 printf '\nspeed        %s tokens/s on %s\n' "$(sed ':a;s/\B[0-9]\{3\}\>/,&/;ta' <<<"$speed")" "$on_other"
-awk '/^total in arenas/ { printf "memory       %s %s a rank predicted, %s %s measured, difference %s\n", $4, $5, $6, $7, $8 }' "$work/memory.txt"
+awk '/^total in arenas/ { printf "memory       %s %s a rank predicted, %s %s measured, difference %s\n", $4, $5, $6, $7, $8 }' "$work/.quickstart-memory"
 printf 'checkpoint   %s\nmetrics      %s\n' "$checkpoint" "$work/run/metrics.jsonl"
 [ ! -e "$work/profile.svg" ] || printf 'links        %s\n' "$work/profile.svg"
 cat <<END

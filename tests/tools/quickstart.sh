@@ -1,10 +1,10 @@
 #!/bin/bash
-# slurm/quickstart.sh on programs that are built: small texts, many cores, Ctrl-C in its training and the way on, texts that are no texts, folders that are not its own.
+# slurm/quickstart.sh on programs that are built: small texts, many cores, Ctrl-C at every stage and the way on, texts that are packed or no texts, folders that are not its own.
 # usage: quickstart.sh SOURCE_FOLDER BUILD_FOLDER
 set -u
 script=$1/slurm/quickstart.sh build=$2
 folder=$(mktemp -d)
-job=''
+job='' began=$SECONDS
 trap '[ -z "$job" ] || kill -KILL -- "-$job" 2>/dev/null; rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
 ulimit -f 4000000
@@ -14,7 +14,7 @@ fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
 expect() { # CODE ARGUMENTS...: output in `out`
   local want=$1 code=0
   shift
-  timeout 200 bash "$script" --build-dir "$build" "$@" >out 2>&1 </dev/null || code=$?
+  timeout 200 bash "$script" --build-dir "$programs" "$@" >out 2>&1 </dev/null || code=$?
   [ "$code" = "$want" ] || fail "exit code $code, not $want: $*: $(tail -15 out)"
 }
 said() { grep -q -- "$1" out || fail "does not say '$1': $(tail -15 out)"; }
@@ -25,29 +25,76 @@ for ((p = 0; p < 150; ++p)); do
   printf '\n\n'
 done | head -c 20000 | iconv -c -f UTF-8 -t UTF-8 >text
 
+# The same programs, but one that is named in the file `instead` is what that file says: a place to be stopped at that no machine is too fast for.
+programs=$folder/programs
+mkdir -p "$programs/bin"
+for name in shard-data partition-model train inspect generate profile-comm awk; do
+  real=$build/bin/$name
+  [ -x "$real" ] || real=$(command -v "$name")
+  printf '#!/bin/bash\n[ ! -e %q ] || . %q\nexec %q "$@"\n' "$folder/instead-$name" "$folder/instead-$name" "$real" >"$programs/bin/$name"
+done
+chmod +x "$programs"/bin/*
+instead() { rm -f instead-*; [ $# = 0 ] || printf '%s\n' "$2" >"instead-$1"; } # PROGRAM COMMANDS
+
+# interrupt SIGNAL CODE FILE ARGUMENTS...: the signal reaches the whole process group once FILE is there (or says so); output in `out`.
+interrupt() {
+  local signal=$1 want=$2 file=$3 code=0
+  shift 3
+  rm -f reached
+  env --default-signal=INT setsid bash "$script" --build-dir "$programs" "$@" >out 2>&1 </dev/null &
+  job=$!
+  for ((i = 0; i < 1200; ++i)); do { [ "$(wc -l <"$file")" -gt 3 ] && break; } 2>/dev/null; sleep 0.1; done
+  kill "-$signal" -- "-$job"
+  wait $job || code=$?
+  job=''
+  [ "$code" = "$want" ] || fail "$signal: exit code $code, not $want: $*: $(tail -15 out)"
+  [ "$(grep -c 'quickstart: stopped' out)" = 1 ] || fail "$signal: no sentence: $(tail -5 out)"
+}
+
 # --help builds nothing and makes nothing.
 (cd / && timeout 20 bash "$script" --help) >out 2>&1 </dev/null || fail "--help: exit code $?"
 said '--text FILE'; said 'Ctrl-C'
 
-# Ctrl-C reaches the whole process group. In training: the step is saved, nothing else begins, 75.
-steps=40   # as few as it ever takes
-env --default-signal=INT setsid bash "$script" --build-dir "$build" --text text --work w --seconds 2 >stopped 2>&1 </dev/null &
-job=$!
-for ((i = 0; i < 600; ++i)); do [ "$(wc -l 2>/dev/null <w/run/metrics.jsonl || echo 0)" -gt 3 ] && break; sleep 0.1; done
-kill -INT -- "-$job"
-code=0
-wait $job || code=$?
-job=''
-[ "$code" = 75 ] || fail "Ctrl-C in training: exit code $code, not 75: $(tail -5 stopped)"
-grep -q '^== resume' stopped && fail "Ctrl-C in training: it went on to the next stage"
-[ "$(grep -c 'quickstart: stopped; step [0-9]* is saved' stopped)" = 1 ] || fail "Ctrl-C: no sentence: $(tail -5 stopped)"
+# A stop before anything is trained: 130 and a sentence, and the same command goes on. The settings are the first that it can fall on.
+wait_here="printf '\\n\\n\\n\\n' >$folder/reached; exec sleep 100"
+instead awk "$wait_here"
+interrupt INT 130 reached --text text --work t --seconds 2 --cores 2
+said 'quickstart: stopped; nothing is broken'
+[ ! -e t/data ] || fail "something was made before the settings"
+for stage in shard-data profile-comm train; do
+  instead $stage "$wait_here"
+  [ $stage = train ] && signal=HUP || signal=TERM
+  interrupt $signal 130 reached --text text --work t --seconds 2 --cores 2
+  said 'quickstart: stopped; nothing is broken'
+  [ $stage = shard-data ] || said 'going on with what was begun'
+done
+said '^== trial'
+instead
+
+# The trial says how many steps fit, at least 40; what else profile-comm ends with than too little time is no little thing.
+instead profile-comm 'echo "profile-comm: --plan is not known" >&2; exit 2'
+expect 2 --text text --work p --steps 2 --cores 2
+said 'profile-comm ended with exit code 2'
+instead profile-comm 'echo "profile-comm: a budget of 1 s is too short: one pass" >&2; exit 2'
+echo '[[ " $* " == *" --stop-after "* ]] && exit 9' >instead-train
+expect 9 --text text --work p --seconds 2 --cores 2
+said 'Too little time'; said '^[0-9]* steps$'
+[ "$(sed -n 's/^\([0-9]*\) steps$/\1/p' out)" -ge 40 ] || fail "fewer than 40 steps are chosen"
+instead
+
+# In training: the step is saved, nothing else begins, 75.
+steps=40
+command=(--text text --work w --seconds 2 --steps $steps --cores 2)
+interrupt INT 75 w/run/metrics.jsonl "${command[@]}"
+grep -q '^== resume' out && fail "Ctrl-C in training: it went on to the next stage"
+said 'quickstart: stopped; step [0-9]* is saved'
 last=$(tail -1 w/run/metrics.jsonl | jq .step)
 [ -d "w/run/checkpoints/step-$(printf %08d "$last")" ] && [ "$last" -lt $steps ] || fail "no checkpoint of step $last: $(ls w/run/checkpoints)"
 [ -z "$(ls -d w/run/checkpoints/*.partial 2>/dev/null)" ] || fail "something unfinished is left"
 
 # The same command goes on, to the end: every step once, nothing made anew, a sample of several lines, figures for people.
 before=$(stat -c %Y.%i w/data/index.json)
-expect 0 --text text --work w --seconds 2
+expect 0 "${command[@]}"
 said 'going on with what was begun'
 grep -q '^== shard-data' out && fail "it made the shards again"
 [ "$(stat -c %Y.%i w/data/index.json)" = "$before" ] || fail "the shards are others"
@@ -61,11 +108,42 @@ grep -Eq '^learnt +40 steps: loss [0-9]\.[0-9]{3} at the first, [0-9]\.[0-9]{3} 
 grep -A4 '^Try next' out | grep '^  generate' | PATH=$build/bin:$PATH bash >next 2>&1 && grep -q 'Once upon a time' next || fail "the first thing to try next fails: $(cat next)"
 awk 'length($0) > 100 && /^train: step/ { print "FAIL: a line of progress is long: " $0; bad = 1 } END { exit bad }' out || failures=$((failures + 1))
 
+# What has one of its names is not its own for that: a run that was moved away, another thing in its place. Nothing is touched before that is known.
+mv w/run kept && mkdir w/run && echo thesis >w/run/thesis.txt
+expect 2 "${command[@]}"
+said 'w/run was not made by quickstart'
+[ "$(cat w/run/thesis.txt)" = thesis ] && [ "$(stat -c %Y.%i w/data/index.json)" = "$before" ] && [ -e w/plan.json ] || fail "it touched what was not to be touched"
+rm -r w/run && mv kept w/run
+cp w/plan.json other.json && mv other.json w/plan.json
+expect 2 "${command[@]}"
+said 'w/plan.json was not made by quickstart'
+rm w/plan.json
+
 # More cores than micro-batches; a text of a single line; a go that was finished begins anew, with other settings.
 tr -d '\n' <text >line
 expect 0 --text line --work w --seconds 10 --steps 2 --cores 24
 said '8 ranks with 3 threads each'; said 'nothing will be tested'
 [ "$(wc -l <w/run/metrics.jsonl)" = 2 ] || fail "it did not begin anew: $(wc -l <w/run/metrics.jsonl) steps"
+said 'the run of before is kept in .*w/run.1$'
+[ "$(wc -l <w/run.1/metrics.jsonl)" = $steps ] || fail "the run of before is not kept"
+
+# How a text is cut does not take long, whatever its lines are; blank lines may hold spaces. Packed text is known by its first bytes.
+yes "a line of a text with no blank line, and another word" | head -c 20000000 >long
+(head -c 10000000 long | tr '\n' ' '; for ((p = 0; p < 60; ++p)); do printf 'two\nlines\r\n \r\n'; done) >wide
+printf 'echo "$*" >%q; exit 9\n' "$folder/asked" >instead-shard-data
+for case in "long lines" "wide paragraphs"; do
+  took=$SECONDS
+  expect 9 --text "${case% *}" --work c --cores 2
+  grep -q -- "--split ${case#* } " asked || fail "${case% *} is not cut into ${case#* }: $(cat asked)"
+  [ $((SECONDS - took)) -lt 30 ] || fail "to choose settings for ${case% *} took $((SECONDS - took)) s"
+done
+gzip -c text >packed; zstd -q text -o text.zst; cp text plain.gz
+for packed in packed text.zst plain.gz; do expect 9 --text $packed --work c --cores 2; done
+instead
+head -c -10 packed >cut.gz; head -c -10 text.zst >cut
+for cut in cut.gz cut; do expect 3 --text $cut --work v; said 'cannot be read to its end'; done
+expect 0 --text packed --work c --seconds 2 --steps 1 --cores 2
+grep -qF "$(sed -n 's/^prompt:  //p' out)" text || fail "the prompt is not of the packed text: $(grep '^prompt' out)"
 
 # Refusals, each a sentence, each before anything is made or removed.
 head -c 800 text >little
@@ -79,4 +157,15 @@ expect 2 --text text --work mine
 said 'mine/run was not made by quickstart'
 [ "$(cat mine/run/thesis.txt)" = thesis ] || fail "it removed what it had not made"
 [ ! -e v/data ] || fail "something was made before a refusal"
-[ $failures = 0 ] && echo "all as it should be"
+
+# install-deps.sh: apt-get asks nothing, also behind a sudo that drops the environment.
+mkdir fake
+printf '#!/bin/bash\necho 1000\n' >fake/id
+printf '#!/bin/bash\nexec env -i PATH="$PATH" "$@"\n' >fake/sudo
+printf '#!/bin/bash\necho "$1 ${DEBIAN_FRONTEND:-asks}" >>%q\n' "$folder/apt" >fake/apt-get
+printf '#!/bin/bash\nexit 1\n' >fake/dpkg-query
+chmod +x fake/*
+PATH=$folder/fake:$PATH bash "${script%/*}/install-deps.sh" >out 2>&1 || fail "install-deps.sh: exit code $?: $(cat out)"
+grep -qx 'install noninteractive' apt || fail "apt-get may ask: $(cat apt)"
+
+[ $failures = 0 ] && echo "all as it should be, $((SECONDS - began)) s"
