@@ -4,13 +4,55 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/nearest.h"
 #include "libtrain/base/random.h"
+#include "libtrain/plan/inventory.h"
 #include "libtrain/plan/model_json.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 namespace trainyard::engine {
+
+namespace {
+
+using Shapes = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
+
+// Of every tensor of a model in today's form; nothing where it is no model of this program.
+std::optional<Shapes> shapes_of(nlohmann::json model) {
+  try {
+    if (model.is_object()) model.emplace("name", "custom");   // an identity has none
+    const auto config = plan::model_from_json(model, "model");
+    if (!plan::problems(config).empty()) return {};
+    Shapes out;
+    for (const auto& unit : plan::units(config))
+      for (const auto& p : unit.parameters) out.emplace_back(p.name, p.shape);
+    return out;
+  } catch (const base::Error&) {
+    return {};
+  }
+}
+
+bool has_other_tensors(const nlohmann::json& was, const nlohmann::json& now) {
+  const auto before = shapes_of(was), after = shapes_of(now);
+  return before && after && *before != *after;
+}
+
+// One line for each key that differs, so that nobody compares two whole models by eye.
+std::string difference(const std::string& name, const nlohmann::json& was, const nlohmann::json& now) {
+  if (!was.is_object() || !now.is_object()) return fmt::format("\n  {}: the checkpoint has {}, this run {}", name, was.dump(), now.dump());
+  auto both = was;
+  both.update(now);
+  std::string out;
+  for (const auto& item : both.items()) {
+    const auto before = was.value(item.key(), nlohmann::json()), after = now.value(item.key(), nlohmann::json());
+    if (before != after) out += difference(name + "." + item.key(), before, after);
+  }
+  return out;
+}
+
+}  // namespace
 
 std::vector<std::string> split_names(const std::string& text) {
   std::vector<std::string> out;
@@ -37,9 +79,14 @@ void require_same_run(const nlohmann::json& checkpoint, const nlohmann::json& no
   std::string differences, names;
   for (const auto& item : now.items()) {
     auto was = checkpoint.contains(item.key()) ? checkpoint[item.key()] : nlohmann::json();
-    if (item.key() == "model") was = plan::current_form(was);
+    if (item.key() == "model") {
+      was = plan::current_form(was);
+      if (was != item.value() && has_other_tensors(was, item.value()))
+        throw base::InputError(fmt::format("{} holds a model of another shape, which no run can go on with:{}", where, difference("model", was, item.value())),
+                               "give the old model, or choose another --output");
+    }
     if (was == item.value() || std::find(allowed.begin(), allowed.end(), item.key()) != allowed.end()) continue;
-    differences += fmt::format("\n  {}: the checkpoint has {}, this run {}", item.key(), was.dump(), item.value().dump());
+    differences += difference(item.key(), was, item.value());
     names += (names.empty() ? "" : ",") + item.key();
   }
   if (!differences.empty())

@@ -13,6 +13,7 @@ namespace trainyard::engine {
 // A model that an older program wrote as text compares equal (plan/model_json.h).
 // Throws InputError that lists every field that differs (expected from the checkpoint, found in the command line) unless `allowed` names it;
 // also when `allowed` names a field that does not exist (UsageError).
+// A model whose tensors have other shapes is refused whatever is allowed: its weights fit nowhere. What keeps the shapes (dropout, epsilon, rotary base) may change.
 void require_same_run(const nlohmann::json& checkpoint, const nlohmann::json& now, const std::vector<std::string>& allowed, const std::string& where);
 
 // UsageError with the names that exist when one of `names` is no field of the identity.
