@@ -15,13 +15,14 @@ namespace trainyard::plan {
 
 namespace {
 
-// Remedies that make the plan smaller, each alone, with what it would need.
+// What makes the plan smaller, each alone, with what it would need: what fits; where nothing does, what comes nearer. A hundredth less is no remedy.
 std::string remedies(const Plan& plan) {
-  std::vector<std::string> out;
+  std::vector<std::string> fitting, others;
   const auto price = [&](const std::string& flag, Plan other) {
     if (!decision_problems(other).empty()) return;
     const auto need = rank_memory(other.model, other.states(), other.micro(), other.recompute).total();
-    if (need < plan.memory.total()) out.push_back(fmt::format("{} would need {}{}", flag, base::size_text(need), need <= plan.device_memory ? " and fits" : ""));
+    auto& list = need <= plan.device_memory ? fitting : others;
+    if (need <= plan.device_memory || need < plan.memory.total() - plan.memory.total() / 100) list.push_back(fmt::format("{} would need {}", flag, base::size_text(need)));
   };
   for (int zero = plan.zero + 1; zero <= 3; ++zero) {
     auto other = plan;
@@ -46,9 +47,11 @@ std::string remedies(const Plan& plan) {
   if (plan.topology.size("data") < (1 << 20)) {
     auto other = plan;
     other.topology = Topology({{"data", 2 * plan.topology.size("data")}});
-    price(fmt::format("--ranks {}", 2 * plan.topology.size("data")), other);
+    price(fmt::format("{} ranks", 2 * plan.topology.size("data")), other);
   }
-  return out.empty() ? "a smaller model or a device with more memory" : fmt::format("{}", fmt::join(out, "; "));
+  if (!fitting.empty()) return fmt::format("{}, which fits", fmt::join(fitting, "; "));
+  const std::string last = "a smaller model or a device with more memory";
+  return others.empty() ? last : fmt::format("{}: none of these alone is enough: {}", last, fmt::join(others, "; "));
 }
 
 std::vector<Problem> range_problems(const Plan& p) {
@@ -74,15 +77,30 @@ std::int64_t largest_divisor(std::int64_t of, std::int64_t at_most) {
   return 1;
 }
 
+void batch_problems(const Plan& p, std::vector<Problem>& out);
+
+// The smallest micro-batch with which the batch is legal; 0: there is none.
+std::int64_t legal_micro_batch(Plan p) {
+  for (p.micro_batch = (p.global_batch + ranges::most_micros - 1) / ranges::most_micros; ranges::micro_batch.holds(p.micro_batch) && p.micro_batch <= p.global_batch; ++p.micro_batch) {
+    if (p.global_batch % p.micro_batch != 0) continue;
+    std::vector<Problem> wrong;
+    batch_problems(p, wrong);
+    if (wrong.empty()) return p.micro_batch;
+  }
+  return 0;
+}
+
 void batch_problems(const Plan& p, std::vector<Problem>& out) {
   const auto say = [&](std::string message, std::string hint) { out.push_back({std::move(message), std::move(hint)}); };
   if (p.global_batch % p.micro_batch != 0)
     return say(fmt::format("--global-batch {} is not a multiple of --micro-batch {}", p.global_batch, p.micro_batch), fmt::format("--global-batch {}", (p.global_batch / p.micro_batch + 1) * p.micro_batch));
   const auto batch = p.batch();
   const int ranks = p.topology.size("data");
-  if (batch.micros() > ranges::most_micros)
+  if (batch.micros() > ranges::most_micros) {
+    const auto micro = legal_micro_batch(p);
     return say(fmt::format("--global-batch {} makes {} micro-batches of a step, more than {}", p.global_batch, batch.micros(), ranges::most_micros),
-               fmt::format("--micro-batch {}, or a smaller --global-batch", (p.global_batch + ranges::most_micros - 1) / ranges::most_micros));
+               micro > 0 ? fmt::format("--micro-batch {}, or a smaller --global-batch", micro) : "a smaller --global-batch");
+  }
   if (batch.micros() % p.fold != 0)
     return say(fmt::format("--fold {} does not divide the {} micro-batches of a step", p.fold, batch.micros()), fmt::format("--fold {}", largest_divisor(batch.micros(), p.fold)));
   if (ranks > batch.groups())
