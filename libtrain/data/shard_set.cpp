@@ -83,6 +83,10 @@ std::string tokenizer_path(const std::string& folder, const SetIndex& index) {
 
 SetIndex read_index(const std::string& folder) {
   std::error_code error;
+  if (fs::is_regular_file(folder, error))
+    throw base::InputError(fmt::format("{} is a file, not the folder of a shard set", folder),
+                           fs::path(folder).filename() == "index.json" ? fmt::format("give the folder that holds it: {}", io::parent_of(folder))
+                                                                        : fmt::format("text becomes a shard set with shard-data --input {} --output FOLDER; give that folder", folder));
   if (!fs::is_directory(folder, error)) throw base::InputError(fmt::format("data folder {} does not exist", folder), "make one with shard-data --output");
   const auto path = (fs::path(folder) / "index.json").string();
   if (fs::symlink_status(path, error).type() > fs::file_type::none) {

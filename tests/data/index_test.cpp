@@ -70,6 +70,22 @@ class Resealed : public Index {
 
 }  // namespace
 
+TEST_F(Index, AFileInThePlaceOfTheFolderIsCalledAFile) {
+  const auto said = [](const std::string& folder) -> std::string {
+    try {
+      data::read_index(folder);
+      return "";
+    } catch (const base::InputError& e) {
+      return std::string(e.what()) + " / " + e.hint();
+    }
+  };
+  EXPECT_NE(said(path).find("index.json is a file"), std::string::npos) << said(path);
+  EXPECT_NE(said(path).find("give the folder that holds it: " + scratch.path), std::string::npos) << said(path);
+  spit(scratch.path + "/book.txt", "text");
+  EXPECT_NE(said(scratch.path + "/book.txt").find("shard-data --input"), std::string::npos);
+  EXPECT_NE(said(scratch.path + "/nope").find("does not exist"), std::string::npos);
+}
+
 TEST_F(Index, AsWrittenItIsRead) { EXPECT_EQ(refusal(whole), ""); }
 
 // The one that was called right: it does not even fit into what holds a token.
