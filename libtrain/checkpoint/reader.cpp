@@ -3,6 +3,7 @@
 
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/view.h"
 #include "libtrain/io/atomic_file.h"
@@ -24,8 +25,17 @@ std::string without_slashes(std::string path) {
   return path;
 }
 
+// Where `path` is a run, one of its checkpoints is meant: the newest is named.
+std::string way_to_one(const std::string& path, const std::string& otherwise) {
+  for (const auto& folder : {path + "/checkpoints", path})
+    if (const auto held = list(folder); !held.empty()) return fmt::format("give one of its checkpoints: {}", held.front().path);
+  return otherwise;
+}
+
 std::string manifest_of(const std::string& path) {
   std::error_code error;
+  if (std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::not_found)
+    throw base::InputError(fmt::format("checkpoint {} does not exist", path), "check the path; a checkpoint is a folder called step-NNNNNNNN");
   if (!std::filesystem::is_directory(path, error))
     throw base::InputError(fmt::format("{} is not a checkpoint folder", path), "give the path of a folder called step-NNNNNNNN");
   const auto file = path + "/manifest.json";
@@ -33,7 +43,7 @@ std::string manifest_of(const std::string& path) {
     throw base::InputError(fmt::format("{} is an unfinished checkpoint", path), "its writer was interrupted: use another one, and remove this folder");
   if (!std::filesystem::exists(file, error))
     throw base::InputError(fmt::format("{} holds no manifest.json, so it is no checkpoint", path),
-                           "give the path of a folder called step-NNNNNNNN, or restore the manifest");
+                           way_to_one(path, "give the path of a folder called step-NNNNNNNN, or restore the manifest"));
   return io::read_file(file);
 }
 
