@@ -273,7 +273,7 @@ class Runner {
     if (saver_->taken_step() >= 0) finish_publishing();
     const auto good = on_rank_zero(world_, trainer_->exchange(), [&] { return good_checkpoint_sentence(checkpoints_folder(config_.output), step_); });
     throw comm::AgreedError(base::ExitCode::check_failed, fmt::format("step {} is not finite: loss {}, gradient norm {}; {}", step_ + 1, o.loss, o.gradient_norm, finding),
-                           fmt::format("{}; lower --learning-rate (a resume needs --change learning_rate), or raise --warmup-steps", good));
+                           fmt::format("{}; lower --learning-rate{}, or raise --warmup-steps", good, saved_step_ < 0 ? "" : " (a resume needs --change learning_rate)"));
   }
 
   void note(const std::string& line) const {
@@ -318,7 +318,10 @@ class Runner {
 RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec) {
   const int threads = config.threads > 0 ? config.threads : comm::threads_of_rank(*world.control, exec);
   // Rank 0 finds what is wrong; only then do the others read the same files.
-  const auto expected = on_rank_zero(world, exec, [&] { return hash_of(make_setup(config, world.size, threads).identity); });
+  const auto expected = on_rank_zero(world, exec, [&] {
+    require_output_beside_data(config);
+    return hash_of(make_setup(config, world.size, threads).identity);
+  });
   RunSetup setup;
   on_every_rank(world, exec, [&] {
     setup = make_setup(config, world.size, threads);

@@ -4,11 +4,13 @@
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/engine/identity.h"
+#include "libtrain/io/atomic_file.h"
 #include "libtrain/plan/limits.h"
 #include "libtrain/plan/model_json.h"
 #include "libtrain/plan/problems.h"
 
 #include <algorithm>
+#include <filesystem>
 
 namespace trainyard::engine {
 
@@ -92,6 +94,12 @@ void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code) {
 
 }  // namespace
 
+void require_output_beside_data(const RunConfig& c) {
+  std::error_code error;
+  if (c.output.empty() || !(std::filesystem::equivalent(c.data, c.output, error) || io::file_size(c.output + "/index.json") >= 0)) return;
+  throw base::UsageError(fmt::format("--output {} is the folder of a shard set", c.output), "choose another folder for the run");
+}
+
 RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   auto c = asked;
   base::Complaints wrong;
@@ -101,6 +109,8 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   RunSetup s;
   auto& t = s.trainer;
   s.index = data::read_index(c.data);
+  if (c.validate_every > 0 && s.index.validation.empty())
+    throw base::InputError(fmt::format("{} has no validation split, which --validate-every needs", c.data), "make the shards with shard-data --validation 0.02, or leave out --validate-every");
   t.model = resolve_model(c, s.index);
   if (t.model.vocabulary < s.index.vocabulary)
     throw base::UsageError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}", c.model, t.model.vocabulary, c.data, s.index.vocabulary), "leave the vocabulary out of the model: it comes from the shards");

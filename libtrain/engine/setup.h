@@ -25,4 +25,7 @@ struct RunSetup {
 // config.device is cpu or cuda here (resolve_device).
 RunSetup make_setup(const RunConfig& config, int ranks, int threads);
 
+// UsageError where --output is the folder of a shard set: the one that the run reads, or any with an index.json.
+void require_output_beside_data(const RunConfig& config);
+
 }  // namespace trainyard::engine

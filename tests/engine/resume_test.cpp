@@ -54,6 +54,30 @@ TEST(Resume, ChangeOfALearningRateActsFromTheResumedStepOn) {
   for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(after[i]["loss"], before[i]["loss"]);
 }
 
+// A model of another shape is refused at once, --change or not: its checkpoints are not damaged.
+TEST(Resume, AnotherShapeIsRefusedAsSuch) {
+  SmallRun runs;
+  auto c = runs.config("shape");
+  c.steps = 1;
+  const auto path = runs.run(c, {1, 0, 1}).checkpoint;
+  const auto said = [&] {
+    try {
+      runs.run(c, {2, 1, 1});
+      return std::string("not refused");
+    } catch (const base::Error& e) {
+      EXPECT_EQ(e.code(), base::ExitCode::input_refused) << e.what();
+      return std::string(e.what()) + " / " + e.hint();
+    }
+  };
+  c.model = runs.llama(), c.steps = 2, c.change = "model,steps";
+  EXPECT_NE(said().find("another shape"), std::string::npos) << said();
+  EXPECT_EQ(said().find("whole"), std::string::npos) << said();
+  c.model = runs.gpt(), c.resume = c.output;
+  EXPECT_NE(said().find("give one of its checkpoints: " + path), std::string::npos) << said();
+  c.resume = c.output + "/nope";
+  EXPECT_NE(said().find("does not exist"), std::string::npos) << said();
+}
+
 TEST(Resume, MoreStepsOfTheSameRun) {
   SmallRun runs;
   auto whole = runs.config("whole"), part = runs.config("part");

@@ -97,6 +97,29 @@ TEST(Plan, GoesBeforeTheFileAndBehindEnvironmentAndFlags) {
   EXPECT_THROW(read_plan(fields, c), base::InputError);
 }
 
+TEST(Setup, ARunDoesNotMoveIntoAShardSet) {
+  SmallRun runs;
+  auto c = runs.config("beside");
+  require_output_beside_data(c);
+  c.output = c.data + "/../data";
+  EXPECT_THROW(require_output_beside_data(c), base::UsageError);
+  c.output = c.data, c.data = "elsewhere";
+  EXPECT_THROW(require_output_beside_data(c), base::UsageError);
+}
+
+TEST(Setup, ValidationWithoutASplitSaysHowToMakeOne) {
+  SmallRun runs;
+  auto c = runs.config("unvalidated");
+  auto index = data::read_index(c.data);
+  index.validation.clear();
+  io::write_file(c.data + "/index.json", data::index_to_json(index).dump());
+  EXPECT_EQ(code_of(c), base::ExitCode::done);
+  c.validate_every = 5, c.validation_sequences = 4;
+  std::string text;
+  EXPECT_EQ(code_of(c, &text), base::ExitCode::input_refused);
+  EXPECT_NE(text.find("--validation 0.02"), std::string::npos) << text;
+}
+
 // Checkpoints of older programs hold the model of the identity as text.
 TEST(Identity, OldAndNewFormsOfAModelAreTheSameRun) {
   auto model = plan::preset("llama-nano");
@@ -109,6 +132,17 @@ TEST(Identity, OldAndNewFormsOfAModelAreTheSameRun) {
   ASSERT_NE(old, now);
   require_same_run({{"model", old}, {"seed", 1}}, {{"model", now}, {"seed", 1}}, {}, "x");
   old["kv-heads"] = "4";
+  EXPECT_THROW(require_same_run({{"model", old}}, {{"model", now}}, {}, "x"), base::InputError);
+  try {
+    require_same_run({{"model", old}}, {{"model", now}}, {"model"}, "x");   // its tensors have other shapes
+    ADD_FAILURE() << "not refused";
+  } catch (const base::InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("another shape"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("\n  model.kv_heads: the checkpoint has 4, this run 2"), std::string::npos) << e.what();
+    EXPECT_EQ(std::string(e.what()).find("hidden"), std::string::npos) << e.what();
+    EXPECT_EQ(e.hint().find("--change"), std::string::npos) << e.hint();
+  }
+  old["kv-heads"] = "2", old["rotary-base"] = "5000";
   EXPECT_THROW(require_same_run({{"model", old}}, {{"model", now}}, {}, "x"), base::InputError);
   require_same_run({{"model", old}}, {{"model", now}}, {"model"}, "x");
 }
