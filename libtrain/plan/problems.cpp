@@ -22,7 +22,7 @@ std::string remedies(const Plan& plan) {
     if (!decision_problems(other).empty()) return;
     const auto need = rank_memory(other.model, other.states(), other.micro(), other.recompute).total();
     auto& list = need <= plan.device_memory ? fitting : others;
-    if (need <= plan.device_memory || need < plan.memory.total() - plan.memory.total() / 100) list.push_back(fmt::format("{} would need {}", flag, base::size_text(need)));
+    if (need <= plan.device_memory || need < plan.memory.total() - plan.memory.total() / 100) list.push_back(fmt::format("{} would need {}{}", flag, base::size_text(need), need <= plan.device_memory ? " and fits" : ""));
   };
   for (int zero = plan.zero + 1; zero <= 3; ++zero) {
     auto other = plan;
@@ -49,7 +49,7 @@ std::string remedies(const Plan& plan) {
     other.topology = Topology({{"data", 2 * plan.topology.size("data")}});
     price(fmt::format("{} ranks", 2 * plan.topology.size("data")), other);
   }
-  if (!fitting.empty()) return fmt::format("{}, which fits", fmt::join(fitting, "; "));
+  if (!fitting.empty()) return fmt::format("{}", fmt::join(fitting, "; "));
   const std::string last = "a smaller model or a device with more memory";
   return others.empty() ? last : fmt::format("{}: none of these alone is enough: {}", last, fmt::join(others, "; "));
 }
