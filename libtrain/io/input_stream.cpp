@@ -209,6 +209,7 @@ void InputStream::recognise() {
 }
 
 std::size_t InputStream::read(char* to, std::size_t bytes) {
+  if (bytes == 0) return 0;
   if (!recognised_) recognise();
   if (unpacker_) return unpacker_->read(*this, to, bytes);
   if (begin_ == end_) return read_raw(to, bytes);

@@ -14,6 +14,7 @@ namespace {
 
 std::string unpacked(const std::string& path, std::size_t step = 1000) {
   trainyard::io::InputStream in(path, {});
+  EXPECT_EQ(in.read(nullptr, 0), 0u);
   std::string out, buffer(step, '\0');
   while (const auto n = in.read(buffer.data(), buffer.size())) out.append(buffer, 0, n);
   EXPECT_EQ(in.read(buffer.data(), buffer.size()), 0u);   // the end stays the end
