@@ -12,6 +12,7 @@ std::string named_checkpoint(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (!fs::exists(path, error)) throw base::InputError(fmt::format("{}: no such checkpoint or run", path), "give the folder of a checkpoint, or a run's folder");
+  if (!fs::is_directory(path, error)) throw base::InputError(fmt::format("{} is a file, not the folder of a checkpoint or of a run", path), "give the folder; of a run's the newest whole checkpoint is taken");
   if (fs::exists(fs::path(path) / "manifest.json", error)) return path;
   for (const auto& folder : {fs::path(path) / "checkpoints", fs::path(path)})
     if (const auto found = find_latest_whole(folder.string(), Verify::metadata)) return found.path;

@@ -67,6 +67,7 @@ said 'bits per byte '; said 'perplexity '
 expect 3 "${evaluate[@]}" --model gpt2-micro
 said 'layers: the checkpoint has'
 expect 3 train --evaluate nowhere; said 'no such checkpoint'
+expect 3 train --evaluate run/checkpoints/latest; said 'run/checkpoints/latest is a file'
 expect 2 train --evaluate ''
 expect 3 train --evaluate data; said 'no whole checkpoint'
 expect 3 "${evaluate[@]}" --evaluate-sequences 9999; said 'holds .* sequences'
