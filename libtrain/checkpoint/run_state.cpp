@@ -1,34 +1,13 @@
-// RunState and ModelConfig as JSON.
+// RunState as JSON.
 #include "libtrain/checkpoint/run_state.h"
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
+#include "libtrain/plan/model_json.h"
 
 namespace trainyard::checkpoint {
 
 using nlohmann::json;
-
-json model_to_json(const plan::ModelConfig& m) {
-  return {{"name", m.name},
-          {"layers", m.layers},
-          {"hidden", m.hidden},
-          {"heads", m.heads},
-          {"kv_heads", m.kv_heads},
-          {"ffn", m.ffn},
-          {"vocabulary", m.vocabulary},
-          {"context", m.context},
-          {"norm", m.norm == plan::Norm::layer ? "layer" : "rms"},
-          {"positions", m.positions == plan::Positions::learned ? "learned" : "rotary"},
-          {"activation", m.activation == plan::Activation::gelu_tanh ? "gelu_tanh" : "swiglu"},
-          {"biases", m.biases},
-          {"tied", m.tied},
-          {"dropout_embedding", m.dropout_embedding},
-          {"dropout_attention", m.dropout_attention},
-          {"dropout_attention_residual", m.dropout_attention_residual},
-          {"dropout_ffn_residual", m.dropout_ffn_residual},
-          {"norm_epsilon", m.norm_epsilon},
-          {"rotary_base", m.rotary_base}};
-}
 
 namespace {
 
@@ -46,32 +25,19 @@ const json& object_of(Object& o, const char* key) {
   return o.at(key);
 }
 
-}  // namespace
-
-plan::ModelConfig model_from_json(const json& j, const std::string& where) {
-  Object o(j, where);
-  plan::ModelConfig m;
-  m.name = o.text("name");
-  m.layers = o.integer("layers");
-  m.hidden = o.integer("hidden");
-  m.heads = o.integer("heads");
-  m.kv_heads = o.integer("kv_heads");
-  m.ffn = o.integer("ffn");
-  m.vocabulary = o.integer("vocabulary");
-  m.context = o.integer("context");
-  m.norm = choice<plan::Norm>(o, "norm", {{"layer", plan::Norm::layer}, {"rms", plan::Norm::rms}});
-  m.positions = choice<plan::Positions>(o, "positions", {{"learned", plan::Positions::learned}, {"rotary", plan::Positions::rotary}});
-  m.activation = choice<plan::Activation>(o, "activation", {{"gelu_tanh", plan::Activation::gelu_tanh}, {"swiglu", plan::Activation::swiglu}});
-  m.biases = o.boolean("biases");
-  m.tied = o.boolean("tied");
-  m.dropout_embedding = o.number("dropout_embedding");
-  m.dropout_attention = o.number("dropout_attention");
-  m.dropout_attention_residual = o.number("dropout_attention_residual");
-  m.dropout_ffn_residual = o.number("dropout_ffn_residual");
-  m.norm_epsilon = o.number("norm_epsilon");
-  m.rotary_base = o.number("rotary_base");
-  return m;
+// Without what a later program of this major may have added.
+nlohmann::ordered_json known_of_model(const json& model) {
+  if (!model.is_object()) return model;
+  auto known = plan::model_to_json({});
+  for (auto it = known.begin(); it != known.end();) {
+    const auto found = model.find(it.key());
+    if (found == model.end()) it = known.erase(it);
+    else *it++ = *found;
+  }
+  return known;
 }
+
+}  // namespace
 
 json state_to_json(const RunState& s) {
   return {{"step", s.step},
@@ -79,7 +45,7 @@ json state_to_json(const RunState& s) {
           {"tokens_seen", s.tokens_seen},
           {"seed", s.seed},
           {"dtype", base::name_of(s.dtype)},
-          {"model", model_to_json(s.model)},
+          {"model", json(plan::model_to_json(s.model))},
           {"identity", s.identity},
           {"plan", s.plan},
           {"versions", s.versions},
@@ -96,7 +62,7 @@ RunState state_from_json(const json& j, const std::string& where) {
   s.tokens_seen = o.integer("tokens_seen", 0);
   s.seed = o.unsigned_integer("seed");
   s.dtype = choice<base::DType>(o, "dtype", {{"f32", base::DType::f32}, {"bf16", base::DType::bf16}});
-  s.model = model_from_json(o.at("model"), where + ": model");
+  s.model = plan::model_from_json(known_of_model(o.at("model")), where + ": model", "restore it from a copy, or resume from another checkpoint (--resume PATH)");
   s.identity = object_of(o, "identity");
   s.plan = object_of(o, "plan");
   s.versions = object_of(o, "versions");

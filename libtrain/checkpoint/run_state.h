@@ -28,7 +28,4 @@ nlohmann::json state_to_json(const RunState& state);
 // Unknown keys are ignored. InputError, beginning with `where`, for a missing or ill-typed one.
 RunState state_from_json(const nlohmann::json& json, const std::string& where);
 
-nlohmann::json model_to_json(const plan::ModelConfig& model);
-plan::ModelConfig model_from_json(const nlohmann::json& json, const std::string& where);
-
 }  // namespace trainyard::checkpoint

@@ -13,7 +13,7 @@ namespace trainyard::plan {
 
 namespace {
 
-constexpr std::size_t longest_text = 200;   // a name
+constexpr std::size_t longest_text = 8192;   // a name
 
 std::string replaced(std::string text, char from, char to) {
   std::replace(text.begin(), text.end(), from, to);
@@ -47,8 +47,8 @@ nlohmann::ordered_json model_to_json(const ModelConfig& model) {
   return out;
 }
 
-ModelConfig model_from_json(const nlohmann::ordered_json& json, const std::string& where) {
-  if (!json.is_object()) throw base::InputError(fmt::format("{} must be an object", where));
+ModelConfig model_from_json(const nlohmann::ordered_json& json, const std::string& where, const std::string& way_out) {
+  if (!json.is_object()) throw base::InputError(fmt::format("{} must be an object", where), way_out);
   ModelConfig m;
   auto fields = fields_of(m);
   base::Spellings said;
@@ -61,10 +61,10 @@ ModelConfig model_from_json(const nlohmann::ordered_json& json, const std::strin
       field.source = where;
     }
   } catch (const base::UsageError& e) {
-    throw base::InputError(std::string(e.what()).starts_with(where) ? e.what() : fmt::format("{}: {}", where, e.what()), e.hint().empty() ? "make the plan again with partition-model" : e.hint());
+    throw base::InputError(std::string(e.what()).starts_with(where) ? e.what() : fmt::format("{}: {}", where, e.what()), e.hint().empty() ? way_out : e.hint());
   }
   for (const auto& f : fields)
-    if (f.source == base::from_default) throw base::InputError(fmt::format("{}: key '{}' is missing", where, replaced(f.name, '-', '_')));
+    if (f.source == base::from_default) throw base::InputError(fmt::format("{}: key '{}' is missing", where, replaced(f.name, '-', '_')), way_out);
   return m;
 }
 

@@ -133,7 +133,7 @@ Plan plan_from_json(const std::string& text, const std::string& where) {
   const auto format = o.text("format");
   if (format != plan_format) throw base::InputError(fmt::format("{}: format is {}, expected {}", where, base::excerpt(format), plan_format), "give a file that partition-model wrote");
   Plan p;
-  p.model = model_from_json(o.at("model"), where + ": model");
+  p.model = model_from_json(o.at("model"), where + ": model", "make the plan again with partition-model");
   p.topology = read_topology(o, where);
   for (const auto& b : o.array("stage_boundaries")) {
     if (!b.is_number_unsigned() || b.get<std::uint64_t>() > static_cast<std::uint64_t>(most_bytes))

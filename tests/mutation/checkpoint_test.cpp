@@ -53,7 +53,7 @@ class Checkpoint : public ::testing::Test {
       if (!same(key)) return std::string("another ") + key;
     for (const char* key : {"samples_seen", "tokens_seen"})
       if (reader.manifest().files.contains("checkpoint.h5") && !same(key)) return std::string("another ") + key;
-    auto model = checkpoint::model_to_json(reader.state().model), saved = checkpoint::model_to_json(written.model);
+    auto model = plan::model_to_json(reader.state().model), saved = plan::model_to_json(written.model);
     model["name"] = saved["name"];
     if (reader.state().identity.contains("model") && model != saved) return "another model";
     const auto units = plan::units(written.model);

@@ -132,7 +132,7 @@ TEST(Descriptions, Models) {
                    spit(path, content);
                    const auto m = plan::load_model(path);
                    if (const auto wrong = plan::problems(m); !wrong.empty()) throw base::InputError(fmt::format("{}: {}", path, wrong.front()));
-                   if (plan::model_from_json(plan::model_to_json(m), path) != m) return "written down, it reads as another model";
+                   if (plan::model_from_json(plan::model_to_json(m), path, "") != m) return "written down, it reads as another model";
                    return plan::parameter_count(m) > 0 ? "" : "a count that overflows";
                  }});
 }

@@ -191,29 +191,29 @@ TEST(ModelJson, NumbersAreNumbersAndOldTextIsTheSame) {
   EXPECT_TRUE(json["kv_heads"].is_number_integer());
   EXPECT_TRUE(json["biases"].is_boolean());
   EXPECT_EQ(json["dropout_attention"], 0.1);
-  EXPECT_EQ(model_from_json(json, "x"), m);
+  EXPECT_EQ(model_from_json(json, "x", ""), m);
   // What programs wrote before: every value as text, keys and words with hyphens.
   auto old = nlohmann::ordered_json::object();
   auto copy = m;
   for (const auto& f : fields_of(copy)) old[f.name] = f.get();
   EXPECT_TRUE(old["kv-heads"].is_string());
-  EXPECT_EQ(model_from_json(old, "x"), m);
+  EXPECT_EQ(model_from_json(old, "x", ""), m);
   EXPECT_EQ(current_form(old), nlohmann::json(json));
   EXPECT_EQ(current_form(json), nlohmann::json(json));
   auto gpt = preset("gpt2-nano");
   EXPECT_EQ(model_to_json(gpt)["activation"], "gelu_tanh");
-  EXPECT_EQ(model_from_json(model_to_json(gpt), "x"), gpt);
+  EXPECT_EQ(model_from_json(model_to_json(gpt), "x", ""), gpt);
   auto wrong = json;
   wrong["heads"] = 0;
-  EXPECT_THROW(model_from_json(wrong, "x"), base::InputError);
+  EXPECT_THROW(model_from_json(wrong, "x", ""), base::InputError);
   wrong = json;
   wrong.erase("ffn");
-  EXPECT_THROW(model_from_json(wrong, "x"), base::InputError);
+  EXPECT_THROW(model_from_json(wrong, "x", ""), base::InputError);
   wrong = json;
   wrong["kv-heads"] = 1;   // beside kv_heads
-  EXPECT_THROW(model_from_json(wrong, "x"), base::InputError);
+  EXPECT_THROW(model_from_json(wrong, "x", ""), base::InputError);
   wrong["heads"] = nlohmann::ordered_json::array({1});
-  EXPECT_THROW(model_from_json(wrong, "x"), base::InputError);
+  EXPECT_THROW(model_from_json(wrong, "x", ""), base::InputError);
 }
 
 }  // namespace trainyard::plan
