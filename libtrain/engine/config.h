@@ -57,8 +57,9 @@ struct RunConfig {
   double hang_timeout = 600;              // seconds
   double collective_delay = 0;            // seconds added to every collective, to see what overlap hides
   // from --plan
-  std::optional<plan::ModelConfig> plan_model;   // the plan's, while --model is not said elsewhere; without `plan`, that of a checkpoint
+  std::optional<plan::ModelConfig> plan_model;   // while --model is not said elsewhere
   int plan_ranks = 0;                            // 0: no plan
+  std::optional<plan::ModelConfig> checkpoint_model;   // of an evaluation, before any other
 };
 
 // The one description: names, groups, help with units.

@@ -43,7 +43,7 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, int r
   const auto given = [&](const char* name) { return c.given.contains(name); };
   RunConfig r;
   r.model = s.model.name;
-  r.plan_model = s.model;
+  r.checkpoint_model = s.model;
   r.data = given("data") ? c.run.data : text_of(s.provenance, "data", "");
   r.sequence = given("sequence") && c.run.sequence > 0 ? c.run.sequence : integer_of(s.identity, "sequence", s.model.context);
   r.micro_batch = given("micro-batch") ? c.run.micro_batch : integer_of(s.identity, "micro_batch", 1);

@@ -99,6 +99,7 @@ Start choose_start(const RunConfig& c, const RunSetup& setup, int ranks, const s
   }
   if (start.path.empty()) require_unused(c.output);
   if (start.path.empty() && !c.init_from.empty()) start = {c.init_from, true};
+  if (start.path.empty() || start.weights_only) require_counters(setup.trainer.model, c, 0, 0);
   if (start.path.empty()) return start;
   checkpoint::Reader reader(start.path);
   mend_view(reader, folder);
@@ -108,6 +109,7 @@ Start choose_start(const RunConfig& c, const RunSetup& setup, int ranks, const s
   start.step = reader.state().step;
   start.samples_seen = reader.state().samples_seen;
   start.tokens_seen = reader.state().tokens_seen;
+  require_counters(setup.trainer.model, c, start.step, start.samples_seen);
   if (start.step < c.steps) return start;
   try {
     reader.verify_all();   // nothing is left to do, so nobody else will read it

@@ -18,12 +18,12 @@ namespace {
 
 // Throws InputError where a plan was made for other tokens than the shards hold: its sizes would be those of another run.
 plan::ModelConfig resolve_model(const RunConfig& c, const data::SetIndex& index) {
+  if (c.checkpoint_model) return *c.checkpoint_model;
   if (!c.plan_model) {
     auto m = plan::load_model(c.model);
     if (m.vocabulary == 0) m.vocabulary = index.vocabulary;
     return m;
   }
-  if (c.plan.empty()) return *c.plan_model;   // that of a checkpoint
   auto shards = *c.plan_model;
   shards.vocabulary = index.vocabulary;
   // Rows up to the next multiple of 128 are stored anyway.
@@ -100,6 +100,13 @@ void require_output_beside_data(const RunConfig& c) {
   throw base::UsageError(fmt::format("--output {} is the folder of a shard set", c.output), "choose another folder for the run");
 }
 
+void require_counters(const plan::ModelConfig& model, const RunConfig& c, std::int64_t step, std::int64_t samples_seen) {
+  if (!plan::drops_rows(model) || step >= c.steps || c.steps - step <= (plan::most_samples_with_dropout - samples_seen) / c.global_batch) return;
+  throw base::UsageError(fmt::format("{}--steps {} of --global-batch {} are more than the {} samples up to which dropout counts its random numbers",
+                                     step == 0 ? "" : fmt::format("after step {} and {} samples, ", step, samples_seen), c.steps, c.global_batch, plan::most_samples_with_dropout),
+                         "fewer steps, or a model without dropout on the embedding and the branches; where the batch was smaller before, --change global_batch counts exactly");
+}
+
 RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   auto c = asked;
   base::Complaints wrong;
@@ -124,9 +131,9 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   if (!c.memory_limit.empty()) s.memory_limit_bytes = base::parse_bytes(c.memory_limit, "--memory-limit");
   auto plan = plan_of(c, s, ranks);
   refuse(plan::decision_problems(plan), base::ExitCode::usage);
-  if (plan::drops_rows(t.model) && c.steps > plan::most_samples_with_dropout / c.global_batch)
-    throw base::UsageError(fmt::format("--steps {} of --global-batch {} are more than the {} samples up to which dropout counts its random numbers", c.steps, c.global_batch, plan::most_samples_with_dropout),
-                           "fewer steps, or a model without dropout on the embedding and the branches");
+  const auto changes = split_names(c.change);
+  // Otherwise only the checkpoint can tell what was seen (choose_start).
+  if (std::find(changes.begin(), changes.end(), "global_batch") == changes.end()) require_counters(t.model, c, 0, 0);
   t.states = plan.states();
   t.reduction = c.reduction == "fast" ? params::ReductionKind::fast : params::ReductionKind::ordered;
   t.beta1 = c.beta1, t.beta2 = c.beta2, t.epsilon = c.epsilon, t.weight_decay = c.weight_decay, t.clip = c.clip, t.seed = c.seed;

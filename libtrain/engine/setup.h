@@ -27,5 +27,7 @@ RunSetup make_setup(const RunConfig& config, int ranks, int threads);
 
 // UsageError where --output is the folder of a shard set: the one that the run reads, or any with an index.json.
 void require_output_beside_data(const RunConfig& config);
+// UsageError where dropout would come to samples beyond those that its random numbers count, after `samples_seen` in `step` steps.
+void require_counters(const plan::ModelConfig& model, const RunConfig& config, std::int64_t step, std::int64_t samples_seen);
 
 }  // namespace trainyard::engine

@@ -1,6 +1,8 @@
 // What a run accepts of settings: plans, fields that a resume may change, models of older checkpoints; and what is said of checkpoints when a run fails.
 #include "libtrain/engine/good_checkpoint.h"
 #include "libtrain/engine/identity.h"
+#include "libtrain/engine/restore.h"
+#include "libtrain/engine/run_folder.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/plan/model_fields.h"
 #include "libtrain/plan/model_json.h"
@@ -17,6 +19,7 @@
 namespace trainyard::engine {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::SmallRun;
 
 base::ExitCode code_of(const RunConfig& c, std::string* text = nullptr) {
@@ -68,6 +71,39 @@ TEST(Setup, APlanForOtherTokensIsRefused) {
     c.plan_model->vocabulary = same;
     EXPECT_EQ(code_of(c), base::ExitCode::done) << same;
   }
+}
+
+TEST(Setup, AnEvaluationHasTheModelOfItsCheckpointWhateverThePlanSays) {
+  SmallRun runs;
+  auto c = runs.config("evaluated");
+  c.plan = "plan.json";
+  c.plan_model = plan::load_model(c.model);
+  c.checkpoint_model = c.plan_model;
+  c.checkpoint_model->vocabulary = 500;   // more than the shards hold, as a run may have it whose model says so
+  EXPECT_EQ(make_setup(c, 1, 1).trainer.model, *c.checkpoint_model);
+}
+
+TEST(Resume, DropoutCountsTheSamplesThatWereSeen) {
+  SmallRun runs;
+  auto c = runs.config("counted");   // gpt() drops rows of the stream
+  c.change = "global_batch";
+  c.global_batch = 10;
+  const auto setup = make_setup(c, 1, 1);
+  const auto start_after = [&](std::int64_t samples) {
+    auto s = sample::state(setup.trainer.model, base::DType::f32, 15);
+    s.identity = setup.identity, s.seed = c.seed, s.samples_seen = samples;
+    fs::remove_all(c.output);
+    sample::save(checkpoints_folder(c.output), s, 1);
+    return choose_start(c, setup, 1, {}).samples_seen;
+  };
+  const auto most = std::int64_t{1} << 30;   // 5 steps of 10 are left
+  EXPECT_EQ(start_after(most - 50), most - 50);
+  EXPECT_THROW(start_after(most - 49), base::UsageError);
+  EXPECT_THROW(start_after(2 * most), base::UsageError);
+  // A batch that grew: today's batch times all steps says too much.
+  c.steps = 100, c.global_batch = most / 50, c.micro_batch = 1;
+  EXPECT_THROW(require_counters(setup.trainer.model, c, 0, 0), base::UsageError);
+  require_counters(setup.trainer.model, c, 90, 900);
 }
 
 TEST(Plan, GoesBeforeTheFileAndBehindEnvironmentAndFlags) {
