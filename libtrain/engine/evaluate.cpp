@@ -12,6 +12,7 @@
 #include "libtrain/engine/evaluator.h"
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/place.h"
+#include "libtrain/engine/same_settings.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/watch.h"
 #include "libtrain/plan/memory.h"
@@ -59,6 +60,17 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, int r
   r.steps = 1;
   r.output = std::string(".");   // nothing is written
   return r;
+}
+
+// What decides which collectives an evaluation makes. What was not given is the checkpoint's.
+NamedSettings shared_settings(const EvaluateConfig& c) {
+  static const std::set<std::string> of_the_checkpoint{"sequence", "micro-batch", "document-mask", "dtype"};
+  NamedSettings settings{{"evaluate-split", c.split}, {"evaluate-sequences", fmt::format("{}", c.sequences)}};
+  for (auto& [name, value] : shared_settings(c.run)) {
+    if (!evaluation_settings().contains(name)) continue;
+    settings.emplace_back(name, of_the_checkpoint.contains(name) && !c.given.contains(name) ? "that of the checkpoint" : value);
+  }
+  return settings;
 }
 
 void require_model(const EvaluateConfig& c, const plan::ModelConfig& trained, const std::string& checkpoint) {
@@ -206,6 +218,7 @@ double Evaluation::bits_per_byte() const {
 Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWatch& watch, int ranks_on_node) {
   auto caller = tensor::Exec::caller(nullptr, 1);
   auto config = asked;
+  require_same(shared_settings(config), world, world.exchange ? *world.exchange : *caller);
   const auto device = agree_on_device(config.run, world, world.exchange ? *world.exchange : *caller);
   if (device.kind == base::DeviceKind::cuda) move_to_gpu(config.run, world, device, ranks_on_node);
   auto& exec = world.exchange ? *world.exchange : *caller;

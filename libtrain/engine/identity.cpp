@@ -94,6 +94,13 @@ void require_same_run(const nlohmann::json& checkpoint, const nlohmann::json& no
                            fmt::format("give the old values, or say --change {} to go on with the new ones, or --resume never with another --output", names));
 }
 
+std::vector<std::string> differing_fields(const nlohmann::json& expected, const nlohmann::json& now) {
+  std::vector<std::string> names;
+  for (const auto& item : now.items())
+    if (!expected.contains(item.key()) || expected[item.key()] != item.value()) names.push_back(item.key());
+  return names;
+}
+
 std::string hash_of(const nlohmann::json& identity) { return fmt::format("{:016x}", base::site_hash("identity", identity.dump())); }
 
 }  // namespace trainyard::engine

@@ -19,6 +19,9 @@ void require_same_run(const nlohmann::json& checkpoint, const nlohmann::json& no
 // UsageError with the names that exist when one of `names` is no field of the identity.
 void require_known_fields(const nlohmann::json& identity, const std::vector<std::string>& names);
 
+// Names of the fields of `now` that `expected` has otherwise or not at all.
+std::vector<std::string> differing_fields(const nlohmann::json& expected, const nlohmann::json& now);
+
 // 16 hex digits over the canonical dump.
 std::string hash_of(const nlohmann::json& identity);
 

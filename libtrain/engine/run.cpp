@@ -17,6 +17,7 @@
 #include "libtrain/engine/restore.h"
 #include "libtrain/engine/run_folder.h"
 #include "libtrain/engine/run_tokenizer.h"
+#include "libtrain/engine/same_settings.h"
 #include "libtrain/engine/saver.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/watch.h"
@@ -24,6 +25,8 @@
 #include "libtrain/tensor/gpu.h"
 #include "libtrain/plan/flops.h"
 #include "libtrain/plan/memory.h"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>
@@ -316,17 +319,18 @@ class Runner {
 };
 
 RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec) {
-  const int threads = config.threads > 0 ? config.threads : comm::threads_of_rank(*world.control, exec);
+  const int fair_threads = comm::threads_of_rank(*world.control, exec);
+  const int threads = config.threads > 0 ? config.threads : fair_threads;
   // Rank 0 finds what is wrong; only then do the others read the same files.
-  const auto expected = on_rank_zero(world, exec, [&] {
+  const auto expected = nlohmann::json::parse(on_rank_zero(world, exec, [&] {
     require_output_beside_data(config);
-    return hash_of(make_setup(config, world.size, threads).identity);
-  });
+    return make_setup(config, world.size, threads).identity.dump();
+  }));
   RunSetup setup;
   on_every_rank(world, exec, [&] {
     setup = make_setup(config, world.size, threads);
-    if (hash_of(setup.identity) != expected)
-      throw base::InputError("this rank reads another configuration, model or data index than rank 0", "is the folder shared, and did a file change while the job started?");
+    if (const auto other = differing_fields(expected, setup.identity); !other.empty())
+      throw base::InputError(fmt::format("this rank reads another {} than rank 0", fmt::join(other, ", ")), "is the folder shared, and did a file change while the job started?");
   });
   return setup;
 }
@@ -356,6 +360,7 @@ Start agreed_start(const RunConfig& config, const RunSetup& setup, World& world,
 RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals, const RunListener& listener, int ranks_on_node) {
   auto caller = tensor::Exec::caller(nullptr, 1);
   auto config = asked;
+  require_same(shared_settings(config), world, world.exchange ? *world.exchange : *caller);
   const auto device = agree_on_device(config, world, world.exchange ? *world.exchange : *caller);
   if (device.kind == base::DeviceKind::cuda) move_to_gpu(config, world, device, ranks_on_node);
   auto& exec = world.exchange ? *world.exchange : *caller;
@@ -396,6 +401,7 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes) {
   auto caller = tensor::Exec::caller(nullptr, 1);
   auto& exec = world.exchange ? *world.exchange : *caller;
   auto config = asked;
+  require_same(shared_settings(config), world, exec);
   agree_on_device(config, world, exec);
   const auto setup = agreed_setup(config, world, exec);
   return on_rank_zero(world, exec, [&] { return plan_text(setup.trainer, config.output, sizes); });

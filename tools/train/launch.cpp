@@ -34,6 +34,11 @@ void Launch::on_every_rank(const std::function<void()>& work) {
   engine::on_every_rank(world_, world_.exchange ? *world_.exchange : *caller, work);
 }
 
+void Launch::require_same(const engine::NamedSettings& mine) {
+  const auto caller = tensor::Exec::caller(nullptr, 1);
+  engine::require_same(mine, world_, world_.exchange ? *world_.exchange : *caller);
+}
+
 void Launch::claim_the_end() {
   if (ending_.exchange(true))
     for (;;) pause();

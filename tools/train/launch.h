@@ -3,6 +3,7 @@
 
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/watchdog.h"
+#include "libtrain/engine/same_settings.h"
 #include "libtrain/engine/world.h"
 
 #include <atomic>
@@ -20,6 +21,7 @@ class Launch {
   int ranks_on_node() const;
   // Collective: what any rank throws here all throw as an AgreedError.
   void on_every_rank(const std::function<void()>& work);
+  void require_same(const engine::NamedSettings& mine);   // collective (engine/same_settings.h)
   void reasons_into(const std::string& output) { output_ = output; }   // the run folder; until then reasons go to stderr alone
 
   // What this rank alone failed at: its sentence, a reason in exit/rank-00003.json of the run folder, and the end of the whole job with the error's exit code, whatever the other

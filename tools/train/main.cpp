@@ -114,6 +114,8 @@ int main(int argc, char** argv) {
         flags.apply();
         engine::read_plan(fields, config);
       });
+      const auto word = [](bool on) { return on ? "on" : "off"; };
+      launch.require_same({{"evaluate", word(evaluation.asked())}, {"dry-run", word(switches.dry_run)}, {"print-config", word(switches.print_config)}});
       if (switches.print_config) {
         if (launch.world().rank == 0) tools::print(base::print_fields(fields));
         return base::ExitCode::done;

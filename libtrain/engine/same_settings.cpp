@@ -1,0 +1,41 @@
+// Holds the settings of each rank against those of rank 0.
+#include "libtrain/engine/same_settings.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/text.h"
+#include "libtrain/engine/agreement.h"
+
+#include <nlohmann/json.hpp>
+
+#include <set>
+
+namespace trainyard::engine {
+
+NamedSettings shared_settings(const RunConfig& config) {
+  static const std::set<std::string> own{"threads", "memory-limit", "progress", "model", "data", "plan"};
+  auto c = config;
+  NamedSettings settings;
+  for (const auto& f : fields_of(c))
+    if (!own.contains(f.name)) settings.emplace_back(f.name, f.get());
+  return settings;
+}
+
+void require_same(const NamedSettings& mine, World& world, tensor::Exec& exec) {
+  if (world.size == 1) return;
+  const auto first = nlohmann::json::parse(on_rank_zero(world, exec, [&] {
+    auto all = nlohmann::json::object();
+    for (const auto& [name, value] : mine) all[name] = base::text_of_path(value);
+    return all.dump();
+  }));
+  on_every_rank(world, exec, [&] {
+    const auto shown = [](const std::string& value) { return value.empty() ? "not set" : value; };
+    std::string differences;
+    for (const auto& [name, value] : mine)
+      if (const auto expected = first.at(name).get<std::string>(); base::text_of_path(value) != expected)
+        differences += fmt::format("{}--{} is {}, on rank 0 {}", differences.empty() ? "" : "; ", name, shown(base::text_of_path(value)), shown(expected));
+    if (!differences.empty())
+      throw base::UsageError(differences, "all ranks need the same flags, file of --config and TRAINYARD_ variables; mpirun hands a variable on with -x NAME alone, also to other nodes");
+  });
+}
+
+}  // namespace trainyard::engine

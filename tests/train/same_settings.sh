@@ -1,0 +1,51 @@
+#!/bin/bash
+# Settings that one rank of a job has otherwise end it within seconds, for training and --evaluate alike: one sentence that names the setting and the rank, and no run folder.
+set -uo pipefail
+export TRAINYARD_DEVICE=cpu PATH=$(realpath "$1"):$PATH OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMP_WAIT_POLICY=passive
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+fail() { echo "FAILED: $*"; tail -20 out; exit 1; }
+for i in $(seq 1 100); do printf 'line %d of a small text about trains and yards\n\n' "$i"; done >text
+printf 'layers = 1\nhidden = 16\nheads = 2\nkv-heads = 2\nffn = 16\ncontext = 8\n' >model.toml
+sed 's/16/32/' model.toml >other.toml
+shard-data --input text --split paragraphs --output data --validation 0.1 >out 2>&1 || fail shard-data
+train=(train --model model.toml --data data --steps 4 --global-batch 2 --micro-batch 1 --progress never --hang-timeout 30)
+evaluate=(train --evaluate done --progress never --hang-timeout 30)
+
+# CODE SENTENCE, then the words of rank 0 that rank 1 lacks, then `--` and those of both.
+differ() {
+  local want=$1 sentence=$2 own=() code=0
+  shift 2
+  while [ "$1" != -- ]; do own+=("$1"); shift; done
+  shift
+  timeout 30 mpirun -q --bind-to none -n 1 "$@" "${own[@]}" : -n 1 "$@" >out 2>&1 </dev/null || code=$?
+  [ "$code" = "$want" ] || fail "exit $code, expected $want: ${own[*]}"
+  [ "$(grep -c -- "$sentence" out)" = 1 ] || fail "'$sentence' is not said once: ${own[*]}"
+  [ ! -e run ] || fail "a run folder was made: ${own[*]}"
+}
+one=("${train[@]}" --output run --threads 1)
+differ 2 'rank 1: --stop-after is 0, on rank 0 2' --stop-after 2 -- "${one[@]}"
+differ 2 'rank 1: --zero is 0, on rank 0 3; --validate-every is 0, on rank 0 2' --zero 3 --validate-every 2 --validation-sequences 64 -- "${one[@]}"
+differ 2 'rank 1: --dtype is f32, on rank 0 bf16' --dtype bf16 -- "${one[@]}"
+differ 2 'rank 1: --device is cpu, on rank 0 auto' --device auto -- "${one[@]}"
+differ 2 'rank 1: --dry-run is off, on rank 0 on' --dry-run -- "${one[@]}"
+differ 2 'rank 1: --print-config is off, on rank 0 on' --print-config -- "${one[@]}"
+differ 3 'rank 1: this rank reads another model than rank 0' --model other.toml -- "${one[@]}"
+
+# Variables of one rank, which other nodes do not get.
+code=0
+timeout 30 mpirun -q --bind-to none -n 1 -x TRAINYARD_SAVE_EVERY=2 "${one[@]}" : -n 1 "${one[@]}" >out 2>&1 </dev/null || code=$?
+[ "$code" = 2 ] || fail "a variable of one rank: exit $code"
+grep -q 'rank 1: --save-every is 0, on rank 0 2' out || fail "the variable is not named"
+
+# What a rank may have for itself.
+code=0
+timeout 30 mpirun -q --bind-to none -n 1 "${train[@]}" --output done --threads 1 --memory-limit 1GB : -n 1 "${train[@]}" --output done >out 2>&1 </dev/null || code=$?
+[ "$code" = 0 ] || fail "threads of one rank: exit $code"
+
+differ 2 'rank 1: --evaluate-sequences is 0, on rank 0 2' --evaluate-sequences 2 -- "${evaluate[@]}"
+differ 2 'rank 1: --zero is 0, on rank 0 3' --zero 3 -- "${evaluate[@]}"
+differ 2 'rank 1: --dtype is that of the checkpoint, on rank 0 bf16' --dtype bf16 -- "${evaluate[@]}"
+differ 2 'rank 1: --evaluate is off, on rank 0 on' --evaluate done -- train --progress never --threads 1 --data data --model model.toml
+echo passed
