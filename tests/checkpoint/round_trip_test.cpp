@@ -178,7 +178,7 @@ TEST(Writing, TheRateIsBounded) {
   Rank rank(s, 0, 1);
   const auto bytes = checkpoint::pieces_total(checkpoint::unit_table(s.model, 1)) * 12;
   const auto start = std::chrono::steady_clock::now();
-  checkpoint::write_rank(scratch.path, s, rank.pieces, {bytes * 5});
+  checkpoint::write_rank(scratch.path, s, rank.pieces, {bytes * 5, {}});
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   EXPECT_GT(took.count(), 0.18);
   EXPECT_LT(took.count(), 2.0);
