@@ -1,8 +1,6 @@
 // Sentences for errno.
 #include "libtrain/base/system_error.h"
 
-#include "libtrain/base/error.h"
-
 #include <cerrno>
 #include <system_error>
 
@@ -32,11 +30,19 @@ std::string hint_for(int number) {
 
 }  // namespace
 
+bool is_unreadable(int number) {
+  switch (number) {
+    case 0: case ENOENT: case ENOTDIR: case EISDIR: case ELOOP: case ENAMETOOLONG: return false;
+    default: return true;
+  }
+}
+
 void throw_cannot_write(const std::string& what, const std::string& path, int error_number) {
   throw EnvironmentError(sentence(what, path, error_number), hint_for(error_number));
 }
 
 void throw_cannot_read(const std::string& what, const std::string& path, int error_number) {
+  if (is_unreadable(error_number)) throw Unreadable(sentence(what, path, error_number), hint_for(error_number));
   throw InputError(sentence(what, path, error_number), hint_for(error_number));
 }
 

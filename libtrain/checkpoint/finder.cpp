@@ -6,6 +6,7 @@
 #include "libtrain/checkpoint/own_files.h"
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/io/atomic_file.h"
+#include "libtrain/io/system_error.h"
 
 #include <algorithm>
 #include <charconv>
@@ -26,7 +27,7 @@ std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) names.push_back(it->path().filename().string());
-  if (error && error != std::errc::no_such_file_or_directory) throw base::InputError(fmt::format("cannot list {}: {}", folder, error.message()));
+  if (error && error != std::errc::no_such_file_or_directory) io::throw_cannot_read("list", folder, error.value());
   return names;
 }
 
@@ -45,8 +46,11 @@ std::vector<Found> with_prefix(const std::string& folder, std::string_view prefi
   std::vector<Found> found;
   for (const auto& name : names_in(folder)) {
     const auto [step, end] = step_in(name, prefix);
+    if (step < 0 || !right_end(end)) continue;
+    const auto path = folder + "/" + name;
     std::error_code error;
-    if (step >= 0 && right_end(end) && fs::is_directory(folder + "/" + name, error)) found.push_back({step, folder + "/" + name, {}});
+    if (fs::is_directory(path, error)) found.push_back({step, path, {}});
+    else if (base::is_unreadable(error.value())) io::throw_cannot_read("look at", path, error.value());
   }
   std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return std::tie(b.step, a.path) < std::tie(a.step, b.path); });
   return found;
@@ -84,6 +88,8 @@ Found find_latest_whole(const std::string& folder, Verify verify, const std::vec
       if (verify == Verify::everything) reader.verify_all();
       candidate.refused = std::move(refused);
       return candidate;
+    } catch (const base::Unreadable&) {
+      throw;   // whoever takes an older one for a moment's trouble loses what came after it
     } catch (const base::InputError& e) {
       refused.push_back(fmt::format("{}: {}", candidate.path, e.what()));
       base::log_warning("checkpoint {} is passed over: {}", candidate.path, e.what());

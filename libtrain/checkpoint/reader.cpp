@@ -7,6 +7,7 @@
 #include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/view.h"
 #include "libtrain/io/atomic_file.h"
+#include "libtrain/io/system_error.h"
 
 #include <algorithm>
 #include <cstring>
@@ -34,14 +35,16 @@ std::string way_to_one(const std::string& path, const std::string& otherwise) {
 
 std::string manifest_of(const std::string& path) {
   std::error_code error;
+  const bool folder = std::filesystem::is_directory(path, error);
+  if (base::is_unreadable(error.value())) io::throw_cannot_read("look at", path, error.value());
   if (std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::not_found)
     throw base::InputError(fmt::format("checkpoint {} does not exist", path), "check the path; a checkpoint is a folder called step-NNNNNNNN");
-  if (!std::filesystem::is_directory(path, error))
+  if (!folder)
     throw base::InputError(fmt::format("{} is not a checkpoint folder", path), "give the path of a folder called step-NNNNNNNN");
   const auto file = path + "/manifest.json";
   if (std::string_view(path).ends_with(io::partial_suffix))
     throw base::InputError(fmt::format("{} is an unfinished checkpoint", path), "its writer was interrupted: use another one, and remove this folder");
-  if (!std::filesystem::exists(file, error))
+  if (!std::filesystem::exists(file, error) && !base::is_unreadable(error.value()))
     throw base::InputError(fmt::format("{} holds no manifest.json, so it is no checkpoint", path),
                            way_to_one(path, "give the path of a folder called step-NNNNNNNN, or restore the manifest"));
   return io::read_file(file);

@@ -27,7 +27,7 @@ struct TensorInfo {
 };
 
 // Reads payload past the HDF5 library: it follows the mapping itself with pread from the rank files. Memory: the manifest and one block of staging.
-// Everything throws InputError with the file, what was expected and found, and what to do. One thread.
+// Everything throws InputError (base::Unreadable where the system refuses to read) with the file, what was expected and found, and what to do. One thread.
 class Reader {
  public:
   // all_files: checks the manifest (seal, format and major, every number and name in it), that every file but the view is there with its size, the checksums of all metadata, and that the

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/system_error.h"
 #include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/view.h"
 
@@ -42,7 +43,7 @@ void Reader::verify_all(const Watch& watch) {
   std::map<std::string, std::uint64_t> fingerprints;
   std::vector<std::string> damages;
   std::string hint;
-  std::int64_t damaged = 0, done = 0, all = 0;
+  std::int64_t damaged = 0, unreadable = 0, done = 0, all = 0;
   const auto elements = pieces_total(manifest_.units);
   for (auto kind : kinds_of(state().dtype)) all += manifest_.ranks * elements * base::size_of(dtype_of(kind, state().dtype));
   for (int rank = 0; rank < manifest_.ranks; ++rank)
@@ -56,6 +57,7 @@ void Reader::verify_all(const Watch& watch) {
         } catch (const base::InputError& e) {
           if (++damaged <= 8) damages.push_back(e.what());
           hint = e.hint();
+          unreadable += dynamic_cast<const base::Unreadable*>(&e) != nullptr ? 1 : 0;
           continue;
         }
         const auto block_first = b * per_block, block_end = std::min(elements, block_first + per_block);
@@ -75,8 +77,11 @@ void Reader::verify_all(const Watch& watch) {
         if (watch) watch(done, all);
       }
     }
-  if (damaged > 0)
-    throw base::InputError(fmt::format("{}{}", fmt::join(damages, "\n"), damaged > 8 ? fmt::format("\nand {} more blocks", damaged - 8) : ""), hint);
+  if (damaged > 0) {
+    const auto message = fmt::format("{}{}", fmt::join(damages, "\n"), damaged > 8 ? fmt::format("\nand {} more blocks", damaged - 8) : "");
+    if (unreadable == damaged) throw base::Unreadable(message, hint);
+    throw base::InputError(message, hint);
+  }
   for (const auto& t : tensors())
     if (fingerprints[t.path] != t.fingerprint)
       throw base::InputError(fmt::format("{}: {} has fingerprint {}, expected {}", path_, t.path, hex64(fingerprints[t.path]), hex64(t.fingerprint)),

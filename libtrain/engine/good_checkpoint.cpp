@@ -1,7 +1,7 @@
 // Reads checkpoints back, newest first.
 #include "libtrain/engine/good_checkpoint.h"
 
-#include "libtrain/base/error.h"
+#include "libtrain/base/system_error.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/reader.h"
 
@@ -32,6 +32,8 @@ std::string good_checkpoint_sentence(const std::string& folder, std::int64_t new
         const auto fault = fault_of(reader);
         if (fault.empty()) return fmt::format("{}the checkpoint of step {} was read back and is good", faults, found.step);
         faults += fmt::format("the checkpoint of step {} is of no use ({}); ", found.step, fault);
+      } catch (const base::Unreadable& e) {
+        faults += fmt::format("the checkpoint of step {} cannot be read ({}); ", found.step, e.what());
       } catch (const base::Error& e) {
         faults += fmt::format("the checkpoint of step {} is damaged ({}); ", found.step, e.what());
       }

@@ -4,7 +4,9 @@
 #include "kernels/dispatch.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/system_error.h"
 #include "libtrain/checkpoint/finder.h"
+#include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/view.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/build_info.h"
@@ -52,6 +54,16 @@ void tell_changes(const checkpoint::RunState& was, const RunConfig& c, int ranks
   if (was.plan.contains("zero")) tell("ZeRO stage", was.plan["zero"].dump(), fmt::format("{}", c.zero));
 }
 
+// Only what is wrong makes a run go back by itself. What one rank cannot read now may be whole, and hold days of work.
+template <class Work> auto or_stop_unread(Work&& work) {
+  try {
+    return work();
+  } catch (const base::Unreadable& e) {
+    throw base::EnvironmentError(e.what(), fmt::format("{}{}what cannot be read is not taken for damaged, so no older checkpoint is taken: start again when it can be read, or choose one with --resume PATH",
+                                                       e.hint(), e.hint().empty() ? "" : "; "));
+  }
+}
+
 void read_pieces(const Start& start, Trainer& trainer) {
   checkpoint::Reader reader(start.path, checkpoint::Reader::Check::as_needed);
   auto& context = trainer.context();
@@ -80,9 +92,7 @@ void read_pieces(const Start& start, Trainer& trainer) {
   }
 }
 
-}  // namespace
-
-Start choose_start(const RunConfig& c, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged) {
+Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged) {
   const auto folder = checkpoints_folder(c.output);
   checkpoint::remove_stale_partials(folder);
   Start start;
@@ -110,17 +120,28 @@ Start choose_start(const RunConfig& c, const RunSetup& setup, int ranks, const s
   start.samples_seen = reader.state().samples_seen;
   start.tokens_seen = reader.state().tokens_seen;
   require_counters(setup.trainer.model, c, start.step, start.samples_seen);
+  std::error_code error;
+  start.own = std::filesystem::equivalent(start.path, folder + "/" + checkpoint::step_name(start.step), error);
+  start.newest = start.own && checkpoint::list(folder).front().step == start.step;
   if (start.step < c.steps) return start;
   try {
     reader.verify_all();   // nothing is left to do, so nobody else will read it
+  } catch (const base::Unreadable&) {
+    throw;
   } catch (const base::InputError& e) {
     if (c.resume != "auto") throw;
     base::log_warning("checkpoint {} is passed over: {}", start.path, e.what());
     auto without = damaged;
     without.push_back(start.path);
-    return choose_start(c, setup, ranks, without);
+    return choose(c, setup, ranks, without);
   }
   return start;
+}
+
+}  // namespace
+
+Start choose_start(const RunConfig& c, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged) {
+  return or_stop_unread([&] { return choose(c, setup, ranks, damaged); });
 }
 
 void load_start(const Start& start, Trainer& trainer, World& world, const RunConfig& c) {
@@ -128,7 +149,7 @@ void load_start(const Start& start, Trainer& trainer, World& world, const RunCon
     trainer.store().initialize(c.seed);
     return;
   }
-  on_every_rank(world, trainer.exchange(), [&] { read_pieces(start, trainer); });
+  on_every_rank(world, trainer.exchange(), [&] { or_stop_unread([&] { read_pieces(start, trainer); }); });
   trainer.store().pieces_loaded();
 }
 

@@ -4,6 +4,7 @@
 #include "kernels/dispatch.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/text.h"
+#include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/comm/core_share.h"
 #include "libtrain/comm/delayed.h"
@@ -70,7 +71,9 @@ class Runner {
     start_ = start;
     batches_->begin_at(start.step, start.samples_seen);
     step_ = start.step;
-    if (!start.path.empty() && !start.weights_only) saved_step_ = step_;
+    if (!start.own) return;   // a checkpoint that lies elsewhere does not make this run's progress safe, and --resume auto would not find it
+    saved_step_ = step_;
+    saved_path_ = start.path;
   }
 
   std::int64_t step() const { return step_; }   // completed; -1 before load()
@@ -96,7 +99,7 @@ class Runner {
     result.code = step_ < config_.steps ? base::ExitCode::requeue : base::ExitCode::done;
     result.step = step_;
     result.steps_done = steps_done_;
-    result.checkpoint = saved_step_ >= 0 ? fmt::format("{}/step-{:08}", checkpoints_folder(config_.output), saved_step_) : "";
+    result.checkpoint = saved_path_;
     result.memory_report = memory_report();
     result.traffic_report = traffic_table(setup_.trainer, *world_.data, steps_done_, {validations_done_, config_.validation_sequences});
     if (world_.rank == 0 && steps_done_ > 0) write_report(result);
@@ -228,7 +231,9 @@ class Runner {
       publish_asked_ = true;
       if (world_.rank == 0) saver_->publish();
     }
-    if (all[0].published_step == static_cast<double>(taken)) saved_step_ = taken;
+    if (all[0].published_step != static_cast<double>(taken)) return;
+    saved_step_ = taken;
+    saved_path_ = checkpoints_folder(config_.output) + "/" + checkpoint::step_name(taken);
   }
 
   // Waits until the snapshot that was taken is published, on all ranks.
@@ -296,7 +301,11 @@ class Runner {
   }
 
   void write_report(const RunResult& result) const {
-    io::write_file(config_.output + "/report.txt", result.memory_report.text() + "\n" + result.traffic_report.text());
+    try {
+      io::write_file(config_.output + "/report.txt", result.memory_report.text() + "\n" + result.traffic_report.text());
+    } catch (const base::Error& e) {   // the run is done, and its checkpoint published
+      base::log_warning("there is no report of this run: {}", e.what());
+    }
   }
 
   const RunConfig& config_;
@@ -314,6 +323,7 @@ class Runner {
   std::optional<MetricsFile> metrics_;
   Start start_;
   std::int64_t step_ = -1, saved_step_ = -1, steps_done_ = 0, validations_done_ = 0;
+  std::string saved_path_;   // of saved_step_
   double finished_at_ = 0;
   bool publish_asked_ = false;
 };
@@ -350,9 +360,9 @@ Start agreed_start(const RunConfig& config, const RunSetup& setup, World& world,
   const auto chosen = nlohmann::json::parse(on_rank_zero(world, exec, [&] {
     const auto s = choose_start(config, setup, world.size, damaged);
     keep_tokenizer(config.output, config.data, setup.index);
-    return nlohmann::json{{"path", base::text_of_path(s.path)}, {"weights_only", s.weights_only}, {"step", s.step}, {"samples_seen", s.samples_seen}, {"tokens_seen", s.tokens_seen}}.dump();
+    return nlohmann::json{{"path", base::text_of_path(s.path)}, {"weights_only", s.weights_only}, {"step", s.step}, {"samples_seen", s.samples_seen}, {"tokens_seen", s.tokens_seen}, {"own", s.own}, {"newest", s.newest}}.dump();
   }));
-  return {base::path_of_text(chosen["path"].get<std::string>()), chosen["weights_only"], chosen["step"], chosen["samples_seen"], chosen["tokens_seen"]};
+  return {base::path_of_text(chosen["path"].get<std::string>()), chosen["weights_only"], chosen["step"], chosen["samples_seen"], chosen["tokens_seen"], chosen["own"], chosen["newest"]};
 }
 
 }  // namespace
@@ -392,9 +402,9 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
       start = agreed_start(config, setup, world, exec, damaged);
     }
   }
-  if (start.step < config.steps) return {base::ExitCode::requeue, start.step, 0, 0, start.path, {}, {}};
+  if (start.step < config.steps) return {base::ExitCode::requeue, start.step, 0, 0, start.path, config.resume == "auto" || start.newest ? "" : start.path, {}, {}};
   note(fmt::format("all {} steps are done already", config.steps));
-  return {base::ExitCode::done, start.step, 0, 0, start.path, {}, {}};
+  return {base::ExitCode::done, start.step, 0, 0, start.path, {}, {}, {}};
 }
 
 std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes) {

@@ -24,7 +24,8 @@ struct RunResult {
   std::int64_t step = 0;
   double loss = 0;
   std::int64_t steps_done = 0;   // by this start
-  std::string checkpoint;        // newest, empty without one
+  std::string checkpoint;        // newest that was read or published, empty without one
+  std::string resume;            // what --resume must name to go on from here; empty: auto finds it
   SizeTable memory_report, traffic_report;   // report.txt in the output folder holds them with all bytes
 };
 

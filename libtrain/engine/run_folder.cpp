@@ -3,6 +3,8 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/read_file.h"
+#include "libtrain/base/system_error.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/engine/metrics.h"
@@ -12,6 +14,7 @@
 #include <fmt/ranges.h>
 #include <fstream>
 #include <iterator>
+#include <unistd.h>
 
 namespace trainyard::engine {
 
@@ -21,8 +24,10 @@ constexpr const char* last_name = "/last-checkpoint";
 
 // The lines that MetricsFile will cut away; "" when there are none.
 std::string lines_after(const std::string& metrics, std::int64_t step) {
+  std::error_code error;
+  if (!std::filesystem::exists(metrics, error) && !base::is_unreadable(error.value())) return {};
+  ::close(base::open_regular(metrics));   // anything else than a file, a pipe that nobody writes above all, is refused before it is opened
   std::ifstream in(metrics, std::ios::binary);
-  if (!in) return {};
   in.seekg(MetricsFile::length_through(metrics, step));
   return {std::istreambuf_iterator<char>(in), {}};
 }
@@ -62,8 +67,8 @@ void note_published(const std::string& output, std::int64_t step) { io::write_fi
 
 void set_future_aside(const std::string& output, const std::string& path, std::int64_t step) {
   auto later = checkpoint::list(checkpoints_folder(output));
+  if (!later.empty() && is_same(later.front().path, path)) return;   // the run merely goes on
   std::erase_if(later, [&](const checkpoint::Found& f) { return f.step < step || is_same(f.path, path); });
-  if (later.empty() && !path.empty()) return;
   const auto metrics = output + "/metrics.jsonl";
   if (const auto lines = lines_after(metrics, step); !lines.empty()) {   // first, because once the checkpoints have other names nobody would ask for them again
     const auto kept = io::free_name(fmt::format("{}/abandoned-metrics-after-{:08}.jsonl", output, step));

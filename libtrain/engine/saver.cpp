@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
+#include "libtrain/checkpoint/manifest.h"
 #include "libtrain/engine/run_folder.h"
 #include "libtrain/io/atomic_file.h"
 #include "libtrain/tensor/gpu.h"
@@ -79,7 +80,11 @@ void Saver::take(const checkpoint::RunState& state) {
 void Saver::publish() {
   enqueue([this] {
     checkpoint::publish(folder_, state_, pieces_.ranks, keep_);
-    note_published(io::parent_of(folder_), state_.step);
+    try {
+      note_published(io::parent_of(folder_), state_.step);
+    } catch (const base::Error& e) {   // the checkpoint stands without it
+      base::log_warning("{} is published, but last-checkpoint does not say so: {}", checkpoint::step_name(state_.step), e.what());
+    }
     std::lock_guard lock(mutex_);
     published_step_ = state_.step;
   });

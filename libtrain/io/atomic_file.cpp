@@ -99,7 +99,7 @@ void write_file(const std::string& path, std::string_view content) {
   }
   if (::fsync(file.get()) != 0) give_up("sync");
   if (::close(file.release()) != 0) give_up("close");
-  rename_path(partial, path);
+  if (::rename(partial.c_str(), path.c_str()) != 0) give_up("rename");
   sync_folder(parent_of(path));
 }
 
@@ -147,8 +147,9 @@ void sync_file(const std::string& path) { sync_path(path, O_RDONLY); }
 
 std::int64_t file_size(const std::string& path) {
   struct stat info {};
-  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return -1;
-  return info.st_size;
+  if (::stat(path.c_str(), &info) == 0) return S_ISREG(info.st_mode) ? info.st_size : -1;
+  if (base::is_unreadable(errno)) throw_cannot_read("look at", path, errno);
+  return -1;
 }
 
 std::string parent_of(const std::string& path) {

@@ -27,10 +27,10 @@ std::string read_file(const std::string& path, std::int64_t largest = std::int64
 void make_folders(const std::string& path);      // with parents, all durable; nothing to do when it exists
 void sync_folder(const std::string& path);       // makes names that were created or renamed in it durable
 void sync_file(const std::string& path);
-std::int64_t file_size(const std::string& path); // -1 when there is no such regular file
+std::int64_t file_size(const std::string& path); // -1 when there is no such regular file; base::Unreadable when the system cannot say
 std::string parent_of(const std::string& path);  // "." when there is none
 
-// Removes a file or a whole folder; nothing to do when it is not there. A folder is renamed to NAME.partial first, so that an
+// Removes a file or a whole folder; nothing to do when it is not there. A folder is renamed to NAME.removed.partial first, so that an
 // interrupted removal never looks like something whole.
 void remove_tree(const std::string& path);
 

@@ -20,6 +20,9 @@ namespace trainyard::io {
 
 namespace {
 
+// How often in turn a lock may be found removed.
+constexpr int most_removals = 100;
+
 // 0 or the system's reason. Kernels and file systems without locks of open files have at least those of processes.
 int lock_whole(int file) {
   struct flock whole {};
@@ -51,8 +54,13 @@ std::string holder_in(int file) {
 
 FolderLock::FolderLock(const std::string& folder, const std::string& advice, std::chrono::milliseconds patience) : folder_(folder), path_(folder + "/" + lock_name) {
   const auto until = std::chrono::steady_clock::now() + patience;
+  int removals = 0;
   for (auto tried = try_to_take(); tried != Tried::taken; tried = try_to_take()) {
-    if (tried == Tried::removed) continue;
+    if (tried == Tried::removed) {   // its holder gave it up just now: the next file is ours, unless a file server shows one under the name and opens another
+      if (++removals > most_removals) throw base::EnvironmentError(fmt::format("{} is another file each time that it is opened", path_), "a file system that does so has no locks: use another one");
+      if (removals > 1) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      continue;
+    }
     if (std::chrono::steady_clock::now() >= until) throw base::EnvironmentError(fmt::format("{} is in use by {}", folder_, holder_), advice);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }

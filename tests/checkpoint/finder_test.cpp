@@ -1,6 +1,7 @@
 // What a folder of checkpoints may look like besides well: no manifest, a link to nothing, no view, checkpoints that a run goes without.
 #include "tests/checkpoint/sample.h"
 
+#include "libtrain/base/system_error.h"
 #include "libtrain/checkpoint/view.h"
 #include "libtrain/io/atomic_file.h"
 
@@ -34,6 +35,18 @@ TEST(Finder, ACheckpointWithoutItsManifestIsSeenAndPassedOver) {
   // It neither counts among those that are kept nor is it removed.
   for (int step : {30, 40}) save(scratch.path, state(gpt(), DType::f32, step), 1, 2);
   EXPECT_EQ(names_of(checkpoint::list(scratch.path)), (std::vector<std::string>{"step-00000040", "step-00000030", "step-00000020"}));
+}
+
+// Reading /proc/self/mem at 0 is an I/O error, as a disk or file server has them.
+TEST(Finder, WhatCannotBeReadIsNotPassedOver) {
+  Scratch scratch;
+  for (int step : {10, 20}) save(scratch.path, state(gpt(), DType::f32, step), 1);
+  const auto manifest = scratch.path + "/step-00000020/manifest.json";
+  fs::remove(manifest);
+  fs::create_symlink("/proc/self/mem", manifest);
+  for (const auto verify : {checkpoint::Verify::metadata, checkpoint::Verify::everything})
+    EXPECT_THROW(checkpoint::find_latest_whole(scratch.path, verify), trainyard::base::Unreadable);
+  EXPECT_EQ(checkpoint::find_latest_whole(scratch.path, checkpoint::Verify::metadata, {scratch.path + "/step-00000020"}).step, 10);
 }
 
 TEST(Finder, AFolderThatCannotBeLookedAtIsNoEmptyFolder) {

@@ -4,6 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <sys/stat.h>
+#include <thread>
+#include <unistd.h>
+
 namespace trainyard {
 namespace {
 
@@ -75,6 +80,86 @@ TEST(Rollback, NothingIsLostAndTheAbandonedFutureIsNotTakenAgain) {
   c.stop_after = 10;
   EXPECT_TRUE(runs.run(c, {1, 0, 1}).checkpoint.ends_with("step-00000010"));
   EXPECT_TRUE(std::filesystem::exists(checkpoints + "/abandoned-step-00000009"));
+}
+
+TEST(Rollback, WhatCannotBeReadIsNotTakenForDamaged) {
+  SmallRun runs;
+  auto c = short_run(runs, "unreadable");
+  c.steps = 6;
+  runs.run(c, {2, 1, 1});   // 3, 6
+  const auto newest = c.output + "/checkpoints/step-00000006";
+  std::filesystem::rename(newest + "/manifest.json", c.output + "/manifest");
+  std::filesystem::create_symlink("/proc/self/mem", newest + "/manifest.json");   // an I/O error at 0
+  const auto r = refusal(runs, c);
+  EXPECT_EQ(r.code, base::ExitCode::environment) << r.text;
+  EXPECT_NE(r.text.find(newest), std::string::npos) << r.text;
+  std::filesystem::rename(c.output + "/manifest", newest + "/manifest.json");
+  EXPECT_EQ(runs.run(c, {2, 1, 1}).steps_done, 0) << "it was set aside";
+}
+
+// A checkpoint that lies elsewhere is not found by --resume auto.
+TEST(Elsewhere, ARunThatStopsAtOnceHasACheckpointOfItsOwnOrSaysWhereToGoOn) {
+  SmallRun runs;
+  auto c = short_run(runs, "source");
+  c.stop_after = 3;
+  const auto source = runs.run(c, {2, 1, 1}).checkpoint;
+  c.resume = source;
+  c.output += "-goes-on";
+  const auto reached = runs.run(c, {2, 1, 1});
+  EXPECT_EQ(reached.code, base::ExitCode::requeue);
+  EXPECT_EQ(reached.resume, source);
+  EXPECT_EQ(reached.checkpoint, source);
+  // In its own run, auto finds it.
+  auto own = short_run(runs, "source");
+  own.stop_after = 3;
+  own.resume = source;
+  EXPECT_EQ(runs.run(own, {2, 1, 1}).resume, "");
+  c.stop_after = 0;
+  ::kill(::getpid(), SIGTERM);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));   // until it is seen: the first step is abandoned
+  const auto stopped = runs.run(c, {2, 1, 1});
+  EXPECT_EQ(stopped.code, base::ExitCode::requeue);
+  EXPECT_EQ(stopped.steps_done, 0);
+  EXPECT_EQ(stopped.checkpoint, c.output + "/checkpoints/step-00000003");
+  EXPECT_EQ(stopped.resume, "");
+  checkpoint::Reader got(stopped.checkpoint), expected(source);
+  got.verify_all();
+  ASSERT_EQ(got.tensors().size(), expected.tensors().size());
+  for (std::size_t i = 0; i < got.tensors().size(); ++i) EXPECT_EQ(got.tensors()[i].fingerprint, expected.tensors()[i].fingerprint);
+}
+
+TEST(Elsewhere, MetricsThatLieHereAreKeptWithoutACheckpointToo) {
+  SmallRun runs;
+  auto c = short_run(runs, "of-another");
+  c.stop_after = 3;
+  c.resume = runs.run(c, {2, 1, 1}).checkpoint;
+  c.output += "-metrics";
+  std::filesystem::create_directories(c.output);
+  std::ofstream(c.output + "/metrics.jsonl") << "{\"step\":2,\"loss\":5}\n{\"step\":7,\"loss\":4}\n";
+  c.stop_after = 4;
+  runs.run(c, {1, 0, 1});
+  EXPECT_EQ(text_of(c.output + "/abandoned-metrics-after-00000003.jsonl"), "{\"step\":7,\"loss\":4}\n");
+}
+
+TEST(Metrics, APipeInTheirPlaceIsRefused) {
+  SmallRun runs;
+  auto c = short_run(runs, "pipe");
+  std::filesystem::create_directories(c.output);
+  ASSERT_EQ(::mkfifo((c.output + "/metrics.jsonl").c_str(), 0666), 0);
+  const auto r = refusal(runs, c);
+  EXPECT_EQ(r.code, base::ExitCode::input_refused);
+  EXPECT_NE(r.text.find("metrics.jsonl"), std::string::npos) << r.text;
+}
+
+// What is only told beside a checkpoint ends no run.
+TEST(Bookkeeping, ThatCannotBeWrittenIsAWarning) {
+  SmallRun runs;
+  auto c = short_run(runs, "bookkeeping");
+  c.steps = 3;
+  for (const char* name : {"/last-checkpoint", "/report.txt"}) std::filesystem::create_directories(c.output + name);
+  EXPECT_EQ(refusal(runs, c).text, "");
+  checkpoint::Reader(c.output + "/checkpoints/step-00000003").verify_all();
+  for (const auto& name : names_in(c.output)) EXPECT_FALSE(name.ends_with(".partial")) << name;
 }
 
 TEST(Beginning, OnlyAnAbsentOrEmptyFolderIsAFreshStart) {

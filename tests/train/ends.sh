@@ -78,6 +78,11 @@ said "step 4 of 12 already"
 expect 75 env TRAINYARD_STOP_AFTER=6 "${one[@]}"
 said "stopped after step 6"
 said "--stop-after 0$"
+# A place to go on from that was set for good is taken back too; one that lies elsewhere is kept until this run has its own.
+expect 75 env TRAINYARD_RESUME="a run/checkpoints/step-00000006" "${one[@]}" --stop-after 7
+said "--resume auto$"
+expect 75 "${one[@]}" --output elsewhere --stop-after 6 --resume "a run/checkpoints/step-00000006"
+said "--resume 'a run/checkpoints/step-00000006'$"
 expect 75 "${one[@]}" --stop-after 8 --resume "a run/checkpoints/step-00000006"
 said "to go on: train "
 onward=$(sed -n 's/.*to go on: //p' out)

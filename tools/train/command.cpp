@@ -27,7 +27,7 @@ std::string quoted(const std::string& word) {
 
 }  // namespace
 
-std::string command_to_go_on(const std::vector<std::string>& words, LastingStop lasting_stop) {
+std::string command_to_go_on(const std::vector<std::string>& words, Lasting lasting, const std::string& resume) {
   std::string out;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const auto equals = words[i].find('=');
@@ -40,7 +40,8 @@ std::string command_to_go_on(const std::vector<std::string>& words, LastingStop 
     if (!out.empty()) out.push_back(' ');
     out.append(quoted(words[i]));
   }
-  if (lasting_stop == LastingStop::yes) out.append(" --stop-after 0");
+  if (lasting.stop_after) out.append(" --stop-after 0");
+  if (lasting.resume || !resume.empty()) out.append(" --resume " + quoted(resume.empty() ? "auto" : resume));
   return out;
 }
 

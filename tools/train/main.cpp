@@ -16,8 +16,8 @@
 
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 namespace {
@@ -36,7 +36,8 @@ struct Switches {
   base::Sizes sizes() const { return bytes ? base::Sizes::exact : base::Sizes::rounded; }
 };
 
-base::ExitCode train(const engine::RunConfig& config, const Switches& switches, tools::Launch& launch, const engine::SignalWatcher& signals, const std::string& to_go_on) {
+base::ExitCode train(const engine::RunConfig& config, const Switches& switches, tools::Launch& launch, const engine::SignalWatcher& signals,
+                     const std::function<std::string(const std::string& resume)>& command) {
   auto& world = launch.world();
   if (switches.dry_run) {
     const auto text = engine::dry_run(config, world, switches.sizes());
@@ -72,6 +73,7 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
     tools::report("train", e);   // the run's own exit code says more than a full disk
   }
   if (result.code != base::ExitCode::requeue) return result.code;
+  const auto to_go_on = command(result.resume);
   if (result.steps_done == 0 && config.stop_after > 0 && result.step >= config.stop_after)
     base::log_info("the run has come to step {} of {} already, and --stop-after is {}: nothing was done (exit 75); to go on: {}", result.step, config.steps, config.stop_after, to_go_on);
   else
@@ -97,6 +99,7 @@ int main(int argc, char** argv) {
   app.add_flag("--help-model", switches.help_model, "the keys of a model file, with an example, and stop")->group("Settings");
   app.add_flag("--bytes", switches.bytes, "sizes in bytes, not rounded")->group("Settings");
   tools::EvaluateFlags evaluation(app);
+  tools::Lasting lasting;
   return tools::guarded(app, argc, argv, [&] {
     if (switches.help_model) {
       tools::print(plan::model_help());
@@ -111,6 +114,7 @@ int main(int argc, char** argv) {
         evaluation.check();
         if (!switches.config.empty()) base::read_toml(fields, switches.config);
         base::read_environment(fields);
+        lasting = {config.stop_after > 0, config.resume != "auto"};
         flags.apply();
         engine::read_plan(fields, config);
       });
@@ -122,8 +126,9 @@ int main(int argc, char** argv) {
       }
       if (evaluation.asked()) return evaluation.run(config, fields, launch);
       if (!switches.dry_run) launch.reasons_into(config.output);   // neither it nor an evaluation writes anything
-      const auto lasting = config.stop_after > 0 && (!flags.given("stop-after") || std::getenv("TRAINYARD_STOP_AFTER") != nullptr) ? tools::LastingStop::yes : tools::LastingStop::no;
-      return train(config, switches, launch, *signals, tools::launcher_words(launch.world().size) + tools::command_to_go_on({argv, argv + argc}, lasting));
+      return train(config, switches, launch, *signals, [&](const std::string& resume) {
+        return tools::launcher_words(launch.world().size) + tools::command_to_go_on({argv, argv + argc}, lasting, resume);
+      });
     } catch (const comm::AgreedError& e) {
       return static_cast<base::ExitCode>(launch.world().rank == 0 ? tools::report("train", e) : static_cast<int>(e.code()));
     } catch (const std::exception& e) {
