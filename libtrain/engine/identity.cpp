@@ -23,7 +23,7 @@ using Shapes = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
 std::optional<Shapes> shapes_of(nlohmann::json model) {
   try {
     if (model.is_object()) model.emplace("name", "custom");   // an identity has none
-    const auto config = plan::model_from_json(model, "model");
+    const auto config = plan::model_from_json(model, "model", "");
     if (!plan::problems(config).empty()) return {};
     Shapes out;
     for (const auto& unit : plan::units(config))

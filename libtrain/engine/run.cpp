@@ -373,6 +373,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   require_same(shared_settings(config), world, world.exchange ? *world.exchange : *caller);
   const auto device = agree_on_device(config, world, world.exchange ? *world.exchange : *caller);
   if (device.kind == base::DeviceKind::cuda) move_to_gpu(config, world, device, ranks_on_node);
+  else require_same_instructions(world, world.exchange ? *world.exchange : *caller);
   auto& exec = world.exchange ? *world.exchange : *caller;
   auto setup = agreed_setup(config, world, exec);
   setup.trainer.device = device;

@@ -18,4 +18,7 @@ NamedSettings shared_settings(const RunConfig& config);
 // Collective; the names are the same on every rank. Where values differ, every rank throws a usage error that names the first rank with others, what it has and what rank 0 has.
 void require_same(const NamedSettings& mine, World& world, tensor::Exec& exec);
 
+// Collective; an EnvironmentError on every rank where the kernels of one use another instruction set than those of rank 0: the bits would be those of neither.
+void require_same_instructions(World& world, tensor::Exec& exec);
+
 }  // namespace trainyard::engine

@@ -39,6 +39,11 @@ timeout 30 mpirun -q --bind-to none -n 1 -x TRAINYARD_SAVE_EVERY=2 "${one[@]}" :
 [ "$code" = 2 ] || fail "a variable of one rank: exit $code"
 grep -q 'rank 1: --save-every is 0, on rank 0 2' out || fail "the variable is not named"
 
+code=0
+timeout 30 mpirun -q --bind-to none -n 1 "${one[@]}" : -n 1 -x TRAINYARD_ISA=baseline "${one[@]}" >out 2>&1 </dev/null || code=$?
+[ "$code" = 4 ] || fail "another instruction set on one rank: exit $code"
+grep -q 'rank 1: the kernels of this rank use baseline' out || fail "the instruction set is not named"
+
 # What a rank may have for itself.
 code=0
 timeout 30 mpirun -q --bind-to none -n 1 "${train[@]}" --output done --threads 1 --memory-limit 1GB : -n 1 "${train[@]}" --output done >out 2>&1 </dev/null || code=$?
