@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,8 +17,17 @@ namespace trainyard::comm {
 
 namespace {
 
-bool is_reason(const std::string& name) {
+bool has_its_name(const std::string& name) {
   return name.size() >= 15 && name.rfind("rank-", 0) == 0 && name.substr(name.size() - 5) == ".json" && name.find_first_not_of("0123456789", 5) == name.size() - 5;
+}
+
+// By its name and by what this program writes into it.
+bool is_reason(const std::filesystem::path& path) {
+  if (!has_its_name(path.filename().string()) || !std::filesystem::is_regular_file(std::filesystem::symlink_status(path))) return false;
+  std::ifstream in(path);
+  std::string text(4096, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  return text.find("\"exit_code\"") != std::string::npos;
 }
 
 }  // namespace
@@ -41,7 +51,7 @@ void write_reason(const std::string& folder, int rank, int exit_code, const std:
 void forget_reasons(const std::string& folder) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
-    if (is_reason(entry.path().filename().string())) std::filesystem::remove(entry.path(), ignored);
+    if (is_reason(entry.path())) std::filesystem::remove(entry.path(), ignored);
   rmdir(folder.c_str());   // refused where there is something else
 }
 

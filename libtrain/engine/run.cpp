@@ -301,8 +301,11 @@ class Runner {
   }
 
   void write_report(const RunResult& result) const {
+    const auto path = config_.output + "/report.txt";
     try {
-      io::write_file(config_.output + "/report.txt", result.memory_report.text() + "\n" + result.traffic_report.text());
+      if (io::file_size(path) > 0 && !io::read_file(path).starts_with("memory"))
+        throw base::InputError(fmt::format("{} is not a report of a run: it is kept", path), "move it away");
+      io::write_file(path, result.memory_report.text() + "\n" + result.traffic_report.text());
     } catch (const base::Error& e) {   // the run is done, and its checkpoint published
       base::log_warning("there is no report of this run: {}", e.what());
     }

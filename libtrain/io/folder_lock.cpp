@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <system_error>
+#include <string_view>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -33,9 +34,18 @@ int lock_whole(int file) {
   return ::fcntl(file, F_SETLK, &whole) == 0 ? 0 : errno;
 }
 
+constexpr std::string_view first_word = "process ";
+
 std::string own_name() {
   const char* job = std::getenv("SLURM_JOB_ID");
-  return fmt::format("process {} on {}{}, since {}", ::getpid(), base::host_name(), job == nullptr ? "" : fmt::format(", Slurm job {}", job), base::utc_now());
+  return fmt::format("{}{} on {}{}, since {}", first_word, ::getpid(), base::host_name(), job == nullptr ? "" : fmt::format(", Slurm job {}", job), base::utc_now());
+}
+
+// Empty, or what a holder wrote that did not live to empty it.
+bool is_lock(int file) {
+  std::array<char, first_word.size()> text{};
+  const auto n = ::pread(file, text.data(), text.size(), 0);
+  return n == 0 || std::string_view(text.data(), n > 0 ? static_cast<std::size_t>(n) : 0) == first_word;
 }
 
 // Its holder writes it just after taking the lock.
@@ -81,6 +91,10 @@ FolderLock::Tried FolderLock::try_to_take() {
   if (::fstat(file_, &held) != 0 || ::stat(path_.c_str(), &named) != 0 || held.st_dev != named.st_dev || held.st_ino != named.st_ino) {
     ::close(std::exchange(file_, -1));
     return Tried::removed;
+  }
+  if (!is_lock(file_)) {
+    ::close(std::exchange(file_, -1));
+    throw base::InputError(fmt::format("{} is not the lock of a run: somebody wrote it", path_), "move it away, or choose another folder");
   }
   const auto line = own_name() + "\n";
   // Synced, because another machine shall read it. Where nothing more can be written the lock holds all the same.

@@ -162,6 +162,23 @@ TEST(Bookkeeping, ThatCannotBeWrittenIsAWarning) {
   for (const auto& name : names_in(c.output)) EXPECT_FALSE(name.ends_with(".partial")) << name;
 }
 
+// Files that bear the names of ours and are somebody's.
+TEST(Bookkeeping, AThesisStays) {
+  SmallRun runs;
+  auto c = short_run(runs, "thesis");
+  c.steps = 3;
+  const std::string thesis = "my thesis\n", reason = c.output + "/exit/rank-00000.json", report = c.output + "/report.txt", lock = c.output + "/lock";
+  std::filesystem::create_directories(c.output + "/exit");
+  for (const auto& path : {reason, report, lock}) std::ofstream(path) << thesis;
+  const auto refused = refusal(runs, c);
+  EXPECT_NE(refused.text.find("is not the lock of a run"), std::string::npos) << refused.text;
+  EXPECT_EQ(text_of(lock), thesis);
+  std::filesystem::remove(lock);
+  EXPECT_EQ(refusal(runs, c).text, "");
+  EXPECT_EQ(text_of(reason), thesis);
+  EXPECT_EQ(text_of(report), thesis);
+}
+
 TEST(Beginning, OnlyAnAbsentOrEmptyFolderIsAFreshStart) {
   SmallRun runs;
   auto c = short_run(runs, "fresh");
