@@ -106,7 +106,7 @@ TEST(Ends, AReasonIsOfThisRun) {
   SmallRun runs;
   const auto c = runs.config("reasons");
   std::filesystem::create_directories(c.output + "/exit");
-  std::ofstream(c.output + "/exit/rank-00001.json") << "{}";
+  std::ofstream(c.output + "/exit/rank-00001.json") << R"({"rank": 1, "exit_code": 4})";
   runs.run(c, {1, 0, 1});
   EXPECT_FALSE(std::filesystem::exists(c.output + "/exit"));
 }

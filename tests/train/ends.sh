@@ -29,7 +29,7 @@ two() { echo mpirun -q --bind-to none -n 1 "${base[@]}" "$@"; }
 cp -r data torn
 printf 'X' | dd of="torn/$(jq -r ".train[0].file" torn/index.json)" bs=1 seek=$(($(jq '.train[0].payload_offset' torn/index.json) + 100)) conv=notrunc status=none
 mkdir -p torn-run/exit
-echo '{"rank": 0, "reason": "of long ago"}' >torn-run/exit/rank-00000.json
+echo '{"rank": 0, "exit_code": 3, "reason": "of long ago"}' >torn-run/exit/rank-00000.json
 expect 3 mpirun -q --bind-to none -n 1 "${base[@]}" --progress never --data data --output torn-run --steps 100000 : -n 1 "${base[@]}" --progress never --data torn --output torn-run --steps 100000
 said "train: rank 1 on $(hostname): shard torn/.*checksum"
 reason torn-run 1 3 checksum
