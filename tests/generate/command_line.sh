@@ -84,7 +84,7 @@ for ((seed = 0; seed < 20; ++seed)); do "${g[@]}" --tokens 3000 --temperature 10
 refused 2 '--prompt is empty' "${g[@]}" --prompt ''
 refused 2 'both --prompt and --prompt-file' "${g[@]}" --prompt a --prompt-file prompt.txt
 refused 3 'standard input: the prompt is empty' "${g[@]}" --prompt -
-refused 3 'missing.txt: cannot be read' "${g[@]}" --prompt-file missing.txt
+refused 3 'cannot open missing.txt: No such file' "${g[@]}" --prompt-file missing.txt
 context=$(jq .model.context run/checkpoints/step-00000003/manifest.json)
 [ "$context" -gt 10 ] || fail "no context in the manifest"
 fit=$(printf 'x%.0s' $(seq 2 "$context"))
