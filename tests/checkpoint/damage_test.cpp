@@ -121,7 +121,7 @@ TEST_F(Damage, TruncatedMissingAndUnreadableFiles) {
 TEST_F(Damage, ThingsThatAreNoCheckpoint) {
   fs::create_directory(scratch.path + "/empty");
   EXPECT_NE(refusal(scratch.path + "/empty").find("manifest.json"), std::string::npos);
-  EXPECT_NE(refusal(scratch.path + "/absent").find("not a checkpoint folder"), std::string::npos);
+  EXPECT_NE(refusal(scratch.path + "/absent").find("does not exist"), std::string::npos);
   EXPECT_NE(refusal(folder + "/manifest.json").find("not a checkpoint folder"), std::string::npos);
   fs::copy(folder, folder + ".partial");
   EXPECT_NE(refusal(folder + ".partial").find("unfinished"), std::string::npos);
