@@ -6,6 +6,7 @@ build=(g++ cmake ninja-build pkg-config libopenmpi-dev openmpi-bin libhdf5-dev l
        libtomlplusplus-dev libsentencepiece-dev libzstd-dev zlib1g-dev zstd)
 tests=(libgtest-dev libbenchmark-dev libdnnl-dev hdf5-tools sentencepiece jq git)
 
+case ${1:-} in -*) echo "usage: bash slurm/install-deps.sh [PACKAGE ...]" >&2; exit 2 ;; esac
 missing=()
 for package in "${build[@]}" "${tests[@]}" "$@"; do
   dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
