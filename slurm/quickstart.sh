@@ -166,12 +166,12 @@ begin=$SECONDS
 say "text" "What the model learns from. It sees bytes, no words: after this it knows nothing but this text."
 fetch_text() {
   # A free English dictionary, from its Debian package, unpacked here: nothing is installed, nothing is kept in the repository.
-  local fetched
   fetched=$(mktemp -d "$work/fetched.XXXXXX")
   trap 'rm -rf "$fetched"' EXIT
   trap 'exit 143' TERM
   (cd "$fetched" && apt-get download -qq -o APT::Sandbox::User=root dict-gcide && dpkg -x dict-gcide_*.deb package) || return 4
-  { zcat -f "$fetched"/package/usr/share/dictd/gcide.dict.dz || true; } | sed 's/^ *//' | head -c 8000000 >"$fetched/text.txt"   # without what indents it
+  { zcat -f "$fetched"/package/usr/share/dictd/gcide.dict.dz | sed 's/^ *//' || true; } | head -c 8000000 >"$fetched/text.txt"   # without what indents it; head leaves before the others are done
+  [ -s "$fetched/text.txt" ] || return 4
   mv "$fetched/text.txt" "$work/text.txt"
 }
 if [ -z "$text" ]; then
