@@ -55,6 +55,19 @@ interrupt() {
 (cd / && timeout 20 bash "$script" --help) >out 2>&1 </dev/null || fail "--help: exit code $?"
 said '--text FILE'; said 'Ctrl-C'
 
+# Without a text it fetches one: here from stand-ins of the package tools, and larger than what is kept of it, so that the writer is left before it is done.
+printf '#!/bin/bash\n: >dict-gcide_1.deb\n' >"$programs/bin/apt-get"
+printf '#!/bin/bash\nmkdir -p "$3/usr/share/dictd" && for ((i = 0; i < 500; ++i)); do sed "s/^/   /" %q; done | gzip -1 >"$3/usr/share/dictd/gcide.dict.dz"\n' "$folder/text" >"$programs/bin/dpkg"
+chmod +x "$programs"/bin/{apt-get,dpkg}
+instead shard-data 'exit 3'
+expect 3 --work fetched --steps 40 --cores 2
+[ "$(wc -c <fetched/text.txt)" = 8000000 ] && ! grep -q '^ ' fetched/text.txt || fail "the text that is fetched: $(ls -l fetched)"
+ls fetched/fetched.* >/dev/null 2>&1 && fail "what was fetched is left: $(ls fetched)"
+printf '#!/bin/bash\nexit 100\n' >"$programs/bin/apt-get"
+expect 4 --work unfetched --steps 40 --cores 2
+said 'could not be fetched'; said '--text FILE'
+rm "$programs"/bin/{apt-get,dpkg}
+
 # A stop before anything is trained: 130 and a sentence, and the same command goes on. The settings are the first that it can fall on.
 wait_here="printf '\\n\\n\\n\\n' >$folder/reached; exec sleep 100"
 instead awk "$wait_here"
