@@ -50,11 +50,11 @@ iconv -f UTF-8 -t UTF-8 <noise >/dev/null || fail "stdout is no UTF-8"
 [ "$(cat code)" = 0 ] && [ ! -s err ] || fail "a reader that goes away: exit code $(cat code), $(cat err)"
 [ "$(head -c 7 other)" = "the cat" ] || fail "nothing was shown"
 if command -v script >/dev/null; then
-  script -qec "${g[*]} --prompt cat --tokens 9 --stop-at length >other" typed >/dev/null </dev/null
+  SHELL=$(command -v bash) script -qec "${g[*]} --prompt cat --tokens 9 --stop-at length >other" typed >/dev/null </dev/null
   grep -Eq '^generate: 9 tokens in [0-9.]+ s \([0-9]+ tokens/s\)' typed || fail "no speed on a terminal: $(cat typed)"
   if grep -q 'tokens/s' other; then fail "the speed is on stdout"; fi
   # On a terminal no control character comes through, wherever it is from; into a file the text is as the model said it.
-  script -qec "${g[*]} --prompt \$'\\e]0;title\\a\\x9b31m' --tokens 300 --temperature 100 --stop-at length" typed >/dev/null </dev/null
+  SHELL=$(command -v bash) script -qec "${g[*]} --prompt \$'\\e]0;title\\a\\x9b31m' --tokens 300 --temperature 100 --stop-at length" typed >/dev/null </dev/null
   sed '1d;$d' typed | tr -d '\r\n\t' | grep -q '[[:cntrl:]]' && fail "a terminal was told something: $(sed '1d;$d' typed | od -c | head -5)"
   iconv -f UTF-8 -t UTF-8 <typed >/dev/null || fail "a terminal was told something that is no UTF-8"
   grep -q 'x1b\]0;title' typed || fail "the escape character is not shown: $(od -c typed | head -5)"
