@@ -4,6 +4,7 @@
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/environment.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/foreign_words.h"
 #include "libtrain/base/nearest.h"
 #include "libtrain/base/text.h"
 #include "libtrain/base/toml_file.h"
@@ -62,13 +63,6 @@ std::string quoted(const std::string& text) {
     else out += c;
   }
   return out + "\"";
-}
-
-// Of one line.
-std::string comment(const std::string& text) {
-  auto out = printable(text);
-  for (std::size_t at = 0; (at = out.find('\n', at)) != out.npos;) out.replace(at, 1, "\\n");
-  return out;
 }
 
 // TOML's integers end at 2^63 - 1; a seed may be larger, and is text.
@@ -144,8 +138,8 @@ Field& field_named(std::vector<Field>& fields, const std::string& name, const st
     if (f.name == hyphenated(name)) return f;
     names.push_back(f.name);
   }
-  const auto close = resembling(name, names);
-  throw UsageError(fmt::format("{}: unknown key '{}'", where, shown(name)), close.empty() ? std::string("leave it out: there is none of that name or one like it") : fmt::format("did you mean '{}'?", close));
+  const auto hint = foreign_word_hint(name, names, Spelling::keys);
+  throw UsageError(fmt::format("{}: unknown key '{}'", where, shown(name)), hint.empty() ? "leave it out: there is none of that name or one like it" : hint);
 }
 
 Field& field_named_once(std::vector<Field>& fields, const std::string& name, const std::string& where, Spellings& said) {
@@ -194,7 +188,7 @@ std::string print_fields(const std::vector<Field>& fields) {
   std::string out;
   for (const auto& f : fields) {
     const auto value = f.kind == FieldKind::text ? text_of_path(f.get()) : f.get();
-    out += fmt::format("{:<44}# {}\n", fmt::format("{} = {}", f.name, is_toml_number(f.kind, value) ? value : quoted(value)), comment(f.source));
+    out += fmt::format("{:<44}# {}\n", fmt::format("{} = {}", f.name, is_toml_number(f.kind, value) ? value : quoted(value)), one_line(f.source));
   }
   return out;
 }

@@ -72,6 +72,8 @@ std::string count_text(std::int64_t count) {
   return digits;
 }
 
+std::string counted(std::int64_t count, const std::string& one) { return count_text(count) + " " + one + (count == 1 ? "" : "s"); }
+
 std::string duration_text(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e15) return "?";
   if (seconds == 0) return "0 s";

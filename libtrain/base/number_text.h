@@ -26,6 +26,8 @@ std::string count_rate_text(double per_second, const std::string& unit);
 std::string number_text(double value);
 // All digits, in groups of three: "124,439,808".
 std::string count_text(std::int64_t count);
+// With what is counted, one or several: "1 document", "51,882 documents".
+std::string counted(std::int64_t count, const std::string& one);
 // "3 min 20 s", "2 h 5 min", "4.2 s", "160 ms", "3.02 us"; "?" for what is no duration.
 std::string duration_text(double seconds);
 

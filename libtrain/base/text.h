@@ -9,6 +9,8 @@ namespace trainyard::base {
 // The text as it may be shown on a terminal: what a terminal would obey (control characters but for newline and tab, the C1 controls, marks that turn the direction of writing)
 // and bytes that are not UTF-8 become \x1b, \xff, \u202e. All else stays.
 std::string printable(std::string_view text);
+// The same for a name inside a sentence or a table: newline and tab, too, become \n and \t.
+std::string one_line(std::string_view text);
 
 bool is_utf8(std::string_view bytes);
 

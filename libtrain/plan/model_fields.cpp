@@ -29,6 +29,18 @@ std::string default_text(const base::Field& f) {
   return f.get();
 }
 
+// In 80 columns.
+std::string presets_text() {
+  std::string out;
+  std::size_t used = std::string_view("Presets: ").size();
+  for (const auto& name : preset_names()) {
+    const bool breaks = used + name.size() + 1 > 80;
+    out += fmt::format("{}{}", out.empty() ? "" : breaks ? ",\n  " : ", ", name);
+    used = (breaks ? 2 : used + 2) + name.size();
+  }
+  return out;
+}
+
 constexpr const char* example = R"(hidden = 256
 layers = 6
 context = 512
@@ -48,7 +60,7 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("hidden", m.hidden, "model", "width of the residual stream; a multiple of heads", {1, 1 << 17});
   v("heads", m.heads, "model", "query heads; below a hidden of 256: 4", {1, 4096});
   v("kv-heads", m.kv_heads, "model", "key-value heads; heads is a multiple of it", {1, 4096});
-  v("ffn", m.ffn, "model", "width inside the feed-forward part; with swiglu 8/3 hidden, rounded up to 64", {1, 1 << 20});
+  v("ffn", m.ffn, "model", "width of the feed-forward part; with swiglu 8/3 hidden, rounded up to 64", {1, 1 << 20});
   v("vocabulary", m.vocabulary, "model", "tokens; 0: that of the shards", {0, ranges::vocabulary.high});
   v("context", m.context, "model", "longest sequence, in tokens", ranges::sequence);
   v("norm", m.norm, "model", "layer norm, or RMS norm", base::Choices<Norm>{{"layer", Norm::layer}, {"rms", Norm::rms}});
@@ -76,10 +88,10 @@ void follow(ModelConfig& m, const std::vector<base::Field>& fields) {
 
 std::string model_help() {
   ModelConfig m;
-  std::string out = "A model is a preset or a TOML file of these keys, one `key = value` a line; a key that is left out has its default.\n";
-  out += fmt::format("Presets: {}\n\n  {:<28}{:<13}{}\n", fmt::join(preset_names(), ", "), "key", "default", "values");
-  for (const auto& f : fields_of(m)) out += fmt::format("  {:<28}{:<13}{:<24}{}\n", f.name, default_text(f), f.legal.empty() ? "text" : f.legal, f.help);
-  return out + "\nHyphens and underscores are the same in keys and words. Example, a small Llama (save it as llama.toml, then train --model llama.toml ...):\n\n" + example;
+  std::string out = "A model is a preset or a TOML file of these keys, one `key = value` a line;\na key that is left out has its default.\n";
+  out += fmt::format("Presets: {}\n\n  {:<28}{:<13}{}\n", presets_text(), "key", "default", "values");
+  for (const auto& f : fields_of(m)) out += fmt::format("  {:<28}{:<13}{}\n      {}\n", f.name, default_text(f), f.legal.empty() ? "text" : f.legal, f.help);
+  return out + "\nHyphens and underscores are the same in keys and words. Example, a small Llama\n(save it as llama.toml, then train --model llama.toml ...):\n\n" + example;
 }
 
 }  // namespace trainyard::plan

@@ -18,6 +18,8 @@ TEST(Printable, WhatATerminalObeysIsSpelled) {
   EXPECT_EQ(printable(std::string_view("a\0b", 3)), "a\\x00b");
 }
 
+TEST(Printable, ANameKeepsToItsLine) { EXPECT_EQ(one_line("a\nb\tc\x1b\xc3\xa9"), "a\\nb\\tc\\x1b\xc3\xa9"); }
+
 TEST(Printable, WhatPeopleReadStays) {
   const std::string text = "two\nlines\tand \xc3\xa9 \xe2\x96\x91 \xf0\x9f\x9a\x82 C:\\x";
   EXPECT_EQ(printable(text), text);

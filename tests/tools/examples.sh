@@ -24,7 +24,7 @@ jq -Rc 'select(length > 0) | {text: .}' book.txt | gzip >book.jsonl.gz
 
 ran=()
 for program in shard-data partition-model train inspect generate profile-comm; do
-  mapfile -t examples < <("$program" --help | sed -n '/^Examples:/,/^$/p' | sed -n 's/^  //p')
+  mapfile -t examples < <("$program" --help | sed -n '/^Examples:/,/^$/p' | sed -e ':a' -e '/\\$/{N;s/ *\\\n */ /;ta' -e '}' | sed -n 's/^  //p')
   [ ${#examples[@]} -ge 2 ] || { echo "FAIL: $program --help has ${#examples[@]} examples"; failures=$((failures + 1)); }
   for example in "${examples[@]}"; do
     [[ ! " ${ran[*]-} " == *" <$example> "* ]] || continue   # train's first line is shard-data's

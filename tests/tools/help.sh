@@ -1,5 +1,5 @@
 #!/bin/bash
-# Every program: --help has its parts and fits, --version answers, wrong usage is exit 2 with the way to --help, a closed stdout is no error.
+# Every program: --help has its parts and fits 80 columns, --version answers, wrong usage is exit 2 with the way to --help, a closed stdout is no error.
 # usage: help.sh BIN_FOLDER
 set -u
 PATH=$1:$PATH
@@ -12,11 +12,12 @@ fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
 for program in shard-data partition-model train inspect generate profile-comm; do
   timeout 20 "$program" --help >help 2>err </dev/null || fail "$program --help: exit code $?"
   [ ! -s err ] || fail "$program --help writes to stderr"
-  head -1 help | grep -Eq '^[A-Z].*[.]$' || fail "$program --help begins with: $(head -1 help)"
+  sed '/^Usage:/,$d' help | tr '\n' ' ' | grep -Eq '^[A-Z].*[.] $' || fail "$program --help begins with: $(head -2 help)"
   grep -Eq "^Usage: $program \[OPTIONS\]" help || fail "$program --help has no usage line"
   grep -q '^Examples:$' help || fail "$program --help has no examples"
-  grep -v '^$' help | tail -1 | grep -Eq '^See also: .*[a-z]' || fail "$program --help does not end with See also"
-  awk -v p="$program" 'length($0) > 140 { print "FAIL: " p " --help line " NR " has " length($0) " columns"; bad = 1 } END { if (NR > 90) { print "FAIL: " p " --help has " NR " lines"; bad = 1 } exit bad }' help ||
+  sed -n '/^See also: .*[a-z]/,$p' help | grep -c . | grep -q '^[12]$' || fail "$program --help does not end with See also"
+  cat -s help | cmp -s - help || fail "$program --help has blank lines one after the other"
+  awk -v p="$program" 'length($0) > 80 { print "FAIL: " p " --help line " NR " has " length($0) " columns"; bad = 1 } END { if (NR > 110) { print "FAIL: " p " --help has " NR " lines"; bad = 1 } exit bad }' help ||
     failures=$((failures + 1))
   timeout 20 "$program" --version >out 2>err </dev/null || fail "$program --version: exit code $?"
   grep -Eq '^trainyard [0-9]+[.][0-9]+[.][0-9]+$' out || fail "$program --version says: $(cat out)"
@@ -32,5 +33,7 @@ for program in shard-data partition-model train inspect generate profile-comm; d
   { timeout 20 "$program" --help 2>err </dev/null; echo $? >code; } | true
   [ "$(cat code)" = 0 ] || fail "$program --help to a closed stdout: exit code $(cat code)"
 done
+timeout 20 train --help-model >help || fail "train --help-model: exit code $?"
+awk 'length($0) > 80 { print "FAIL: train --help-model line " NR " has " length($0) " columns"; bad = 1 } END { exit bad }' help || failures=$((failures + 1))
 [ -z "$(ls -A . | grep -vx -e help -e err -e out -e code)" ] || fail "something was written: $(ls -A)"
 [ $failures = 0 ] && echo "all as it should be"

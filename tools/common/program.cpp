@@ -1,9 +1,10 @@
 // Parsing and the last catch.
 #include "tools/common/program.h"
 
+#include "libtrain/base/foreign_words.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/text.h"
-#include "tools/common/foreign_words.h"
+#include "tools/common/help_format.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -11,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <iostream>
+#include <memory>
 #include <new>
 #include <unistd.h>
 #include <vector>
@@ -21,7 +23,7 @@ void describe_program(CLI::App& app, const std::string& sentence, const std::str
   app.description(sentence);
   app.footer("Examples:\n" + examples + "\nSee also: " + see_also);
   app.set_version_flag("--version", "trainyard 0.1.0");
-  app.get_formatter()->column_width(34);
+  app.formatter(std::make_shared<HelpFormat>());
 }
 
 namespace {
@@ -59,7 +61,7 @@ int refuse_usage(const CLI::App& app, const CLI::ParseError& error) {
   for (const auto* option : app.get_options())
     for (const auto& name : option->get_lnames()) flags.push_back(name);
   const auto unknown = left_over(app, [](const std::string& word) { return word.size() > 1 && word[0] == '-'; });
-  auto hint = unknown.empty() ? std::string() : flag_hint(unknown, flags);
+  auto hint = unknown.empty() ? std::string() : base::foreign_word_hint(unknown, flags, base::Spelling::flags);
   std::string message = error.what();
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     message = unknown.empty() ? fmt::format("'{}' was not expected", left_over(app, [](const std::string&) { return true; })) : fmt::format("{} is not known", unknown.substr(0, unknown.find('=')));

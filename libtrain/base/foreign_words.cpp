@@ -1,5 +1,5 @@
 // The words of torchrun, DeepSpeed, Megatron, transformers and nanoGPT.
-#include "tools/common/foreign_words.h"
+#include "libtrain/base/foreign_words.h"
 
 #include "libtrain/base/nearest.h"
 
@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <cctype>
 
-namespace trainyard::tools {
+namespace trainyard::base {
 
 namespace {
 
-// Words as they are written elsewhere, with hyphens; ours, empty where there is no such flag; a sentence. The first whose flag the program has is taken.
+// Words as they are written elsewhere, with hyphens; ours, empty where there is no such setting; a sentence. The first of ours that there is is taken.
 struct Entry { std::vector<std::string> theirs; const char *ours, *sentence; };
 
 constexpr const char* shape = "a model's shape is a preset or a file: train --help-model";
@@ -71,6 +71,18 @@ const std::vector<Entry>& entries() {
       {{"num-workers", "workers", "dataloader-num-workers", "cpus", "jobs", "j", "num-threads"}, "threads", "of compute; loading has a thread of its own"},
       {{"timeout", "ddp-timeout", "dist-timeout"}, "hang-timeout", "in seconds"},
       {{"logging-steps", "log-interval", "log-every", "report-to", "wandb", "tensorboard"}, "", "every step is in metrics.jsonl of the run folder, which inspect shows"},
+      {{"hidden-size", "n-embd", "d-model", "dim", "embed-dim"}, "hidden", ""},
+      {{"num-layers", "n-layer", "n-layers", "num-hidden-layers"}, "layers", ""},
+      {{"num-attention-heads", "n-head", "n-heads"}, "heads", ""},
+      {{"num-key-value-heads", "n-kv-heads", "num-query-groups"}, "kv-heads", ""},
+      {{"ffn-hidden-size", "intermediate-size", "n-inner", "d-ff", "ffn-dim"}, "ffn", ""},
+      {{"vocab-size", "vocab", "n-vocab"}, "vocabulary", ""},
+      {{"max-position-embeddings", "block-size", "n-positions", "n-ctx", "context-length", "max-seq-len", "sequence"}, "context", ""},
+      {{"tie-word-embeddings", "tie-embeddings", "weight-tying"}, "tied", ""},
+      {{"rope-theta", "rope-base", "rotary-emb-base"}, "rotary-base", ""},
+      {{"rms-norm-eps", "layer-norm-epsilon", "layer-norm-eps", "norm-eps"}, "norm-epsilon", ""},
+      {{"hidden-act", "activation-function"}, "activation", ""},
+      {{"bias", "use-bias", "add-bias-linear"}, "biases", ""},
       {{"hidden-size", "n-embd", "d-model", "dim", "num-layers", "n-layer", "n-layers", "num-hidden-layers", "num-attention-heads", "n-head", "n-heads", "ffn-hidden-size", "vocab-size",
         "dropout", "hidden-dropout", "max-position-embeddings", "layers", "hidden", "heads"},
        "", shape},
@@ -94,20 +106,22 @@ std::string plain(std::string text) {
 
 }  // namespace
 
-std::string flag_hint(const std::string& flag, const std::vector<std::string>& flags) {
-  const auto asked = plain(flag);
-  const auto has = [&](const std::string& name) { return std::find(flags.begin(), flags.end(), name) != flags.end(); };
-  if (has(asked)) return fmt::format("write --{}", asked);
-  const Entry* no_flag = nullptr;
+std::string foreign_word_hint(const std::string& word, const std::vector<std::string>& names, Spelling spelling) {
+  const auto asked = plain(word);
+  const auto has = [&](const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  const auto spelled = [&](const std::string& name) { return spelling == Spelling::flags ? "--" + name : name; };
+  if (has(asked)) return fmt::format("write {}", spelled(asked));
+  const Entry* no_name = nullptr;
   for (const auto& e : entries()) {
     if (std::find(e.theirs.begin(), e.theirs.end(), asked) == e.theirs.end()) continue;
     const std::string ours = e.ours, sentence = e.sentence;
-    if (!ours.empty() && has(ours)) return fmt::format("here it is --{}{}", ours, sentence.empty() ? "" : ": " + sentence);
-    if (ours.empty() && no_flag == nullptr) no_flag = &e;
+    if (!ours.empty() && has(ours)) return fmt::format("here it is {}{}", spelled(ours), sentence.empty() ? "" : ": " + sentence);
+    if (ours.empty() && no_name == nullptr) no_name = &e;
   }
-  if (no_flag != nullptr && has("micro-batch")) return no_flag->sentence;   // what is said of training, to whoever trains or plans
-  const auto close = base::resembling(asked, flags);
-  return close.empty() ? std::string() : fmt::format("did you mean --{}?", close);
+  if (no_name != nullptr && has("micro-batch")) return no_name->sentence;   // what is said of training, to whoever trains or plans
+  const auto close = resembling(asked, names);
+  if (close.empty()) return {};
+  return spelling == Spelling::flags ? fmt::format("did you mean --{}?", close) : fmt::format("did you mean '{}'?", close);
 }
 
-}  // namespace trainyard::tools
+}  // namespace trainyard::base
