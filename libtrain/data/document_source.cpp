@@ -55,6 +55,8 @@ std::string source_name(std::string_view path) {
 // Collects lines into documents and hands them on.
 struct DocumentSource::Sink {
   const SourceOptions& options;
+  const std::string& json_key;
+  const TextSplit split;
   const std::function<bool(std::string&&)>& take;
   const std::function<void(const Refusal&)>& refuse;
   std::string name;
@@ -83,9 +85,9 @@ struct DocumentSource::Sink {
     const auto mark = text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0;
     if (parser.parse(text.data() + mark, text.size() - mark).get(root)) return reject(line, "not JSON");
     simdjson::dom::element value;
-    if (root[options.json_key].get(value)) return reject(line, fmt::format("no key '{}'", options.json_key));
+    if (root[json_key].get(value)) return reject(line, fmt::format("no key '{}'", json_key));
     std::string_view content;
-    if (value.get(content)) return reject(line, fmt::format("key '{}' is not text", options.json_key));
+    if (value.get(content)) return reject(line, fmt::format("key '{}' is not text", json_key));
     hand_on(std::string(content), line);
   }
 
@@ -97,8 +99,8 @@ struct DocumentSource::Sink {
   // `text` is one line with its end; `whole` is false for a part of an overlong one.
   void plain_line(const std::string& text, bool whole) {
     const bool blank = text.find_first_not_of(" \t\r\n") == std::string::npos;
-    if (options.split == TextSplit::paragraphs && blank && whole) return finish_document();
-    if (options.split == TextSplit::lines && blank && whole && document.empty()) {
+    if (split == TextSplit::paragraphs && blank && whole) return finish_document();
+    if (split == TextSplit::lines && blank && whole && document.empty()) {
       first_line = line + 1;
       return;
     }
@@ -112,7 +114,7 @@ struct DocumentSource::Sink {
       first_line = line;
     }
     document.erase(0, cut);
-    if (options.split == TextSplit::lines && whole) finish_document();
+    if (split == TextSplit::lines && whole) finish_document();
   }
 };
 
@@ -140,14 +142,27 @@ DocumentSource::DocumentSource(const std::vector<std::string>& inputs, SourceOpt
   if (inputs_.empty()) throw base::InputError("there is no input", "give --input FILE, --input - or --input @LIST");
   for (const auto& name : inputs_) {
     const auto size = io::InputStream::check(name);
+    ++(names_json(name) ? kinds_.json : size < 0 ? kinds_.unknown : kinds_.plain);
     total_bytes_ = size < 0 || total_bytes_ < 0 ? -1 : total_bytes_ + size;
   }
+  require_use();
+}
+
+void DocumentSource::require_use() const {
+  if (kinds_.unknown > 0) return;
+  const auto inputs = inputs_.size() == 1 ? inputs_[0] == "-" ? std::string("standard input") : source_name(inputs_[0]) : "every input";
+  if (options_.json_key && kinds_.json == 0)
+    throw base::UsageError(fmt::format("--json-key is for JSON lines, and {} is plain text, which --split cuts into documents", inputs),
+                           "leave it out; JSON lines are files that end in .jsonl, .ndjson or .json, or a pipe whose first byte is {");
+  if (options_.split && kinds_.plain == 0)
+    throw base::UsageError(fmt::format("--split is for plain text, and {} is JSON lines, where every line is a document of its own", inputs), "leave it out; --json-key names the key of the text");
 }
 
 void DocumentSource::read(const std::function<bool(std::string&&)>& take, const std::function<void(const Refusal&)>& refuse) {
+  const std::string json_key = options_.json_key.value_or("text");
   for (const auto& name : inputs_) {
     current_ = name == "-" ? "standard input" : source_name(name);
-    Sink sink{options_, take, refuse, current_};
+    Sink sink{options_, json_key, options_.split.value_or(TextSplit::whole), take, refuse, current_};
     if (!read_input(name, sink)) return;
     if (options_.poll) options_.poll();
   }
@@ -166,6 +181,11 @@ bool DocumentSource::read_input(const std::string& name, Sink& sink) {
   }
   std::size_t at = head() == byte_order_mark ? byte_order_mark.size() : 0;
   const bool json_lines = names_json(name) || (input.is_pipe() && at < held && buffer[at] == '{');
+  if (input.is_pipe() && !names_json(name) && kinds_.unknown > 0) {
+    --kinds_.unknown;
+    ++(json_lines ? kinds_.json : kinds_.plain);
+    require_use();
+  }
   bool inside = false;          // the line goes on from a part handed on before
   const auto emit = [&](bool whole) {
     if (!inside) ++sink.line;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,8 +13,8 @@ namespace trainyard::data {
 enum class TextSplit { whole, lines, paragraphs };   // of plain text: one document a file, a line that is not blank, or a run of lines between blank lines
 
 struct SourceOptions {
-  std::string json_key = "text";
-  TextSplit split = TextSplit::whole;
+  std::optional<std::string> json_key = {};    // of JSON lines; "text" where it is not said
+  std::optional<TextSplit> split = {};         // of plain text; whole where it is not said
   std::int64_t largest_document = std::int64_t{16} << 20;   // bytes; plain text is cut there (between UTF-8 characters), a longer JSON line is refused
   std::function<void()> poll = {};   // called after every read, also one that a signal interrupted; what it throws ends the reading
 };
@@ -29,7 +30,9 @@ struct Refusal {
 // A byte order mark at the start of an input or of a JSON line is no part of the text. Documents come in the order of the inputs. Memory: one document and two buffers.
 class DocumentSource {
  public:
-  DocumentSource(const std::vector<std::string>& inputs, SourceOptions options);   // InputError for a file that cannot be read, before anything is done
+  // InputError for a file that cannot be read, UsageError for an option that no input would use (json_key where all is plain text, split where all is JSON lines), before anything
+  // is done; where pipes are among the inputs the latter by read(), once it knows what the last of them holds.
+  DocumentSource(const std::vector<std::string>& inputs, SourceOptions options);
 
   // Calls take(document) for every good one and refuse(...) for every bad one: invalid UTF-8, a line that is no JSON, a missing key or one that is not text, an
   // empty document. take returns false to stop.
@@ -42,10 +45,13 @@ class DocumentSource {
 
  private:
   struct Sink;
+  struct Kinds { std::size_t plain = 0, json = 0, unknown = 0; };   // inputs; of a pipe it is not known before it is read
   bool read_input(const std::string& name, Sink& sink);
+  void require_use() const;
 
   std::vector<std::string> inputs_;
   SourceOptions options_;
+  Kinds kinds_;
   std::int64_t total_bytes_ = 0, bytes_read_ = 0;
   std::string current_;
 };

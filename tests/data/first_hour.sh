@@ -49,6 +49,18 @@ expect 3 damaged --input bad.jsonl.gz --output cut </dev/null
 says damaged 'bad.jsonl.gz is'
 [ ! -e cut ] && [ ! -e cut.partial ] || fail "a set of a cut input is there"
 
+# A flag that no input would use is refused, and of one thing there is one.
+printf 'a text\n' >plain.txt
+expect 2 unused --input plain.txt --json-key body --output unused </dev/null; says unused '--json-key is for JSON lines, and plain.txt is plain text'
+expect 2 unused --input good.jsonl --split lines --output unused </dev/null; says unused '--split is for plain text, and good.jsonl is JSON lines'
+expect 2 unused --input - --split lines --output unused <good.jsonl; says unused '--split is for plain text, and standard input is JSON lines'
+expect 2 unused --input - --input plain.txt --json-key body --output unused <plain.txt; says unused 'and every input is plain text'
+[ ! -e unused ] && [ ! -e unused.partial ] || fail "a refused set is there"
+expect 0 mixed --input - --input plain.txt --json-key text --split lines --output mixed <good.jsonl
+expect 0 single --input plain.txt --output single --validation 0 </dev/null
+says single '^shard-data: 1 document, 7 B of text .*; none refused$'
+says single '^shard-data: train 8 tokens in 1 shard, validation 0 tokens in 0 shards$'
+
 # The first refusals are told with their reason, whether they are too many or not.
 { cat good.jsonl; printf '{"other": 1}\nno json\n{"text": ""}\n{"text": 7}\n{"text": "\xff"}\n'; } >bad.jsonl
 expect 0 refusals --input bad.jsonl --output refusals --max-rejects 0.1 --json </dev/null
@@ -66,7 +78,7 @@ says too-many '^  and 2 more$'
 # A text without a validation split: said, with the flag that makes one; silent where it is there or was not wanted.
 echo "One book that is one document." >book.txt
 expect 0 no-validation --input book.txt --output no-validation </dev/null
-says no-validation 'warning: there is no validation split: none of 1 documents'
+says no-validation 'warning: there is no validation split: the one document was not chosen'
 says no-validation '^  try: --split paragraphs .*--validation'
 expect 0 not-wanted --input book.txt --output not-wanted --validation 0 </dev/null
 silent not-wanted warning

@@ -1,9 +1,9 @@
 // shard-data: text into token shards.
+#include "libtrain/base/byte_size.h"
 #include "libtrain/data/builder.h"
 #include "tools/common/checks.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
-#include "tools/common/size_text.h"
 
 #include <nlohmann/json.hpp>
 
@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <unistd.h>
 
@@ -26,7 +27,8 @@ constexpr const char* examples =
 
 struct Settings {
   std::vector<std::string> inputs;
-  std::string output, tokenizer = "bytes", json_key = "text", split = "whole", rejects, largest = "16MiB", progress = "auto";
+  std::optional<std::string> json_key, split;
+  std::string output, tokenizer = "bytes", rejects, largest = "16MiB", progress = "auto";
   std::int64_t shard_tokens = std::int64_t{64} << 20;
   double validation = 0.01, max_rejects = 0.01;
   int threads = 0;
@@ -59,7 +61,8 @@ void watch_signals() {
   std::abort();
 }
 
-data::TextSplit split_of(const std::string& name) {
+std::optional<data::TextSplit> split_of(const std::optional<std::string>& name) {
+  if (!name) return std::nullopt;
   return name == "lines" ? data::TextSplit::lines : name == "paragraphs" ? data::TextSplit::paragraphs : data::TextSplit::whole;
 }
 
@@ -111,17 +114,20 @@ void print_findings(const Settings& s, const data::BuildResult& r) {
   if (const auto more = r.rejected - static_cast<std::int64_t>(r.first_refusals.size()); more > 0)
     fmt::print(stderr, "shard-data: {} more refused; {}\n", more, list);
   if (r.validation_tokens == 0 && s.validation > 0)
-    fmt::print(stderr, "shard-data: warning: there is no validation split: none of {} documents was chosen, so train --validate-every has nothing to read\n  try: {}\n", r.documents,
-               s.split == "whole" && r.documents < 100 ? "--split paragraphs makes more documents of a text; --validation 0.1 chooses more of them" : "--validation 0.1 chooses more documents");
+    fmt::print(stderr, "shard-data: warning: there is no validation split: {} chosen, so train --validate-every has nothing to read\n  try: {}\n",
+               r.documents == 1 ? "the one document was not" : fmt::format("none of {} was", base::counted(r.documents, "document")),
+               s.split.value_or("whole") == "whole" && r.documents < 100 ? "--split paragraphs makes more documents of a text; --validation 0.1 chooses more of them" : "--validation 0.1 chooses more documents");
 }
 
 void print_summary(const Settings& s, const data::BuildResult& r, double seconds) {
   print_findings(s, r);
   if (s.json) return print_json(s, r, seconds);
   tools::print(s.output + "\n");
-  fmt::print(stderr, "shard-data: {} documents, {} of text in {} ({}); {} refused\n", r.documents, tools::size_text(r.text_bytes), tools::duration_text(seconds),
-             base::rate_text(static_cast<double>(r.text_bytes) / std::max(seconds, 1e-9), "B/s"), r.rejected);
-  fmt::print(stderr, "shard-data: train {} tokens in {} shards, validation {} tokens in {} shards{}\n", r.train_tokens, r.train_shards, r.validation_tokens, r.validation_shards,
+  fmt::print(stderr, "shard-data: {}, {} of text in {} ({}); {}\n", base::counted(r.documents, "document"), base::size_text(r.text_bytes), tools::duration_text(seconds),
+             base::rate_text(static_cast<double>(r.text_bytes) / std::max(seconds, 1e-9), "B/s"),
+             r.rejected == 0 ? "none refused" : fmt::format("{} refused and left out", base::counted(r.rejected, "document")));
+  fmt::print(stderr, "shard-data: train {} in {}, validation {} in {}{}\n", base::counted(r.train_tokens, "token"), base::counted(r.train_shards, "shard"), base::counted(r.validation_tokens, "token"),
+             base::counted(r.validation_shards, "shard"),
              s.dry_run ? " (nothing was written)" : "");
 }
 
@@ -141,7 +147,7 @@ base::ExitCode run(const Settings& s) {
   const auto poll = [] {
     if (stop_signal != 0) throw Stopped();
   };
-  data::SourceOptions source_options{s.json_key, split_of(s.split), tools::parse_size(s.largest, "--max-document"), poll};
+  data::SourceOptions source_options{s.json_key, split_of(s.split), base::parse_bytes(s.largest, "--max-document"), poll};
   if (source_options.largest_document < 16) throw base::UsageError(fmt::format("--max-document {} is below 16 bytes", s.largest), "16MiB is the default");
   data::DocumentSource source(s.inputs, source_options);
   tools::Progress progress("shard-data", tools::progress_mode(s.progress));
@@ -150,7 +156,7 @@ base::ExitCode run(const Settings& s) {
   const auto result = data::build_shards(source, *tokenizer, options, [&](std::int64_t bytes) {
     const double seconds = std::max(elapsed(), 1e-9), rate = static_cast<double>(bytes) / seconds;
     if (seconds < 0.5) return;
-    auto text = fmt::format("{} read, {}", tools::size_text(bytes), base::rate_text(rate, "B/s"));
+    auto text = fmt::format("{} read, {}", base::size_text(bytes), base::rate_text(rate, "B/s"));
     if (source.total_bytes() > 0) text += fmt::format(", {} left", tools::duration_text(static_cast<double>(source.total_bytes() - bytes) / rate));
     progress.show(text);
   });
