@@ -287,7 +287,9 @@ making=()
 if ! is_done data; then
   say "shard-data" "Turns the text into token shards, the files that train reads fast, and puts $(awk -v s="$share" 'BEGIN { print 100 * s }') % aside that the model never learns from, to be tested on."
   claim data
-  must TERM shard-data --input "$text" --split "$split" --output "$work/data" --validation "$share" --max-rejects 0.05 --force
+  how=(--split "$split")
+  [[ ! $text =~ [.](json|jsonl|ndjson)([.](gz|zst|zstd))?$ ]] || how=()   # every line is a document
+  must TERM shard-data --input "$text" "${how[@]}" --output "$work/data" --validation "$share" --max-rejects 0.05 --force
   own
   held=$(inspect "$work/data" --json | jq '[.validation[].tokens] | add // 0')
   sequences=$((held > 0 ? (held - 1) / 256 : 0))
@@ -301,7 +303,7 @@ fi
 if ! is_done plan; then
   say "partition-model" "Predicts what each rank (a process that trains together with the others) needs and sends, before anything is started: $ranks ranks$with_threads; ZeRO 3 cuts weights, gradients and optimizer into $ranks pieces."
   claim plan.json
-  must TERM partition-model --model gpt2-micro --global-batch "$batch" --micro-batch "$micro" --sequence 256 --threads "$threads" --vocabulary 257 --ranks "$ranks" --zero 3 --output "$work/plan.json" --force
+  must TERM partition-model --model gpt2-micro --global-batch "$batch" --micro-batch "$micro" --sequence 256 --threads "$threads" --data "$work/data" --ranks "$ranks" --zero 3 --output "$work/plan.json" --force
   own
   note done_plan yes
 fi

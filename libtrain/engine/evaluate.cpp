@@ -134,6 +134,7 @@ void read_terms(Terms& t, const EvaluateConfig& c, int ranks, int fair_threads) 
 // Rank 0 finds what is wrong; only then do the others read the same files.
 void agree_on_terms(Terms& t, const EvaluateConfig& c, World& world, tensor::Exec& exec) {
   const int fair_threads = comm::threads_of_rank(*world.control, exec);
+  warn_of_too_many(c.run.threads, world);
   const auto print = [&] { return hash_of(t.setup.identity) + t.checkpoint; };
   const auto found = on_rank_zero(world, exec, [&] {
     t.checkpoint = checkpoint::named_checkpoint(c.checkpoint);

@@ -1,6 +1,9 @@
 // The device of a rank, and communicators for GPUs.
 #include "libtrain/engine/place.h"
 
+#include "libtrain/base/cores.h"
+#include "libtrain/base/log.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/comm/nccl.h"
 #include "libtrain/comm/solo.h"
 #include "libtrain/comm/staged.h"
@@ -37,6 +40,12 @@ void move_to_gpu(const RunConfig& config, World& world, base::Device device, int
   else world.data = comm::staged(std::move(world.data));
   world.results = nccl ? comm::nccl_group("results", *world.data) : comm::staged(*world.control);
   world.exchange = tensor::Exec::gpu(device.index, nullptr);
+}
+
+void warn_of_too_many(int threads, const World& world) {
+  const auto mine = base::own_core_mask();
+  const int cores = base::fair_threads({&mine, 1}, 0);
+  if (world.rank == 0 && threads > cores) base::log_warning("--threads {} is more than the {} that a rank may use here: threads wait for one another (--threads 0 takes what there is)", threads, base::counted(cores, "core"));
 }
 
 }  // namespace trainyard::engine

@@ -1,4 +1,4 @@
-// Where a rank computes, and what carries data between the ranks from there.
+// Where a rank computes, with how many threads, and what carries data between the ranks from there.
 #pragma once
 
 #include "libtrain/engine/config.h"
@@ -12,5 +12,8 @@ base::Device agree_on_device(RunConfig& config, World& world, tensor::Exec& exec
 // NCCL where every rank has a GPU of its own, or where it is asked for; else the world's own communicator through pinned host memory. Calls are issued by the compute thread, on a
 // stream of their own. Collective.
 void move_to_gpu(const RunConfig& config, World& world, base::Device device, int ranks_on_node);
+
+// A warning of rank 0 when more threads are asked for than it has cores; 0 asks for none. They are legal, and slow.
+void warn_of_too_many(int threads, const World& world);
 
 }  // namespace trainyard::engine

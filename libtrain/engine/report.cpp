@@ -1,6 +1,7 @@
 // Tables of the plan and of traffic.
 #include "libtrain/engine/report.h"
 
+#include "libtrain/base/text.h"
 #include "libtrain/plan/memory.h"
 #include "libtrain/plan/traffic.h"
 
@@ -35,7 +36,7 @@ SizeTable traffic_table(const TrainerSetup& s, const comm::Communicator& data, s
 std::string plan_text(const TrainerSetup& s, const std::string& output, base::Sizes sizes) {
   const auto& b = s.states.batch;
   const auto plural = [](std::int64_t n) { return n == 1 ? "" : "s"; };
-  std::string out = fmt::format("model {}: {} parameters, {} layers of {}, vocabulary {}\n", s.model.name, base::count_text(plan::parameter_count(s.model)), s.model.layers, s.model.hidden,
+  std::string out = fmt::format("model {}: {} parameters, {} layers of {}, vocabulary {}\n", base::one_line(s.model.name), base::count_text(plan::parameter_count(s.model)), s.model.layers, s.model.hidden,
                                 base::count_text(s.model.vocabulary));
   out += fmt::format("{} rank{}, ZeRO {}, {} thread{} a rank, {}: {} micro-batches of {} x {} tokens a step, fold {}, {} turn{}\n", b.data_ranks, plural(b.data_ranks), s.states.zero,
                      s.micro.threads, plural(s.micro.threads), base::name_of(s.micro.dtype), b.micros(), s.micro.batch, s.micro.sequence, b.fold, b.turns(), plural(b.turns()));
@@ -48,7 +49,7 @@ std::string plan_text(const TrainerSetup& s, const std::string& output, base::Si
   const auto traffic = announced_traffic(s, 0);
   if (!traffic.empty()) out += fmt::format("\n  {:<28}{:>16}\n", "rank 0 sends a step", sizes == base::Sizes::exact ? "bytes" : "size");
   for (const auto& [name, bytes] : traffic) row(name, bytes);
-  return out + fmt::format("\nwould write {}/checkpoints, metrics.jsonl, report.txt\n", output);
+  return out + fmt::format("\nwould write {}/checkpoints, metrics.jsonl, report.txt\n", base::one_line(output));
 }
 
 }  // namespace trainyard::engine

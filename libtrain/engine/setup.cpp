@@ -29,7 +29,7 @@ plan::ModelConfig resolve_model(const RunConfig& c, const data::SetIndex& index)
   // Rows up to the next multiple of 128 are stored anyway.
   if (c.plan_model->vocabulary < shards.vocabulary || c.plan_model->vocabulary > shards.stored_vocabulary())
     throw base::InputError(fmt::format("plan {} is for a vocabulary of {}, the shards in {} have {}", c.plan, c.plan_model->vocabulary, c.data, index.vocabulary),
-                           fmt::format("plan again with partition-model --vocabulary {}; if the larger vocabulary is meant, name the model's file with --model", index.vocabulary));
+                           fmt::format("plan again with partition-model --vocabulary {} (or --data, which reads it from the shards); if the larger vocabulary is meant, name the model's file with --model", index.vocabulary));
   return *c.plan_model;
 }
 

@@ -151,6 +151,9 @@ for case in "long lines" "wide paragraphs"; do
   [ $((SECONDS - took)) -lt 30 ] || fail "to choose settings for ${case% *} took $((SECONDS - took)) s"
 done
 gzip -c text >packed; zstd -q text -o text.zst; cp text plain.gz
+jq -Rc 'select(length > 0) | {text: .}' text >lines.jsonl
+expect 9 --text lines.jsonl --work c --cores 2
+if grep -q -- '--split' asked; then fail "JSON lines are to be cut: $(cat asked)"; fi
 for packed in packed text.zst plain.gz; do expect 9 --text $packed --work c --cores 2; done
 instead
 head -c -10 packed >cut.gz; head -c -10 text.zst >cut

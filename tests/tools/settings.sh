@@ -82,6 +82,48 @@ for flag in "--fold 3" "--layer-slots 65" "--threads 5000"; do
   # shellcheck disable=SC2086
   expect 2 "${base[@]}" --global-batch 8 $flag --dry-run
 done
+# So the vocabulary that is assumed is said, and a shard set says its own.
+expect 0 partition-model --model gpt2-nano --sequence 32; said 'a vocabulary of 50,257 is assumed, that of GPT-2.*--data SET'
+expect 0 partition-model --model llama-nano --sequence 32 --json; said 'a vocabulary of 128,256 is assumed'
+expect 0 partition-model --model gpt2-nano --data data --sequence 32 --threads 1 --output fitting.json; said 'vocabulary 257$'
+if grep -q assumed out; then fail "a vocabulary is assumed that shards say: $(cat out)"; fi
+expect 0 train --plan fitting.json --data data --output run --dry-run
+expect 2 partition-model --data data --vocabulary 257; said 'both given'
+printf 'vocabulary = 100\n' >small.toml
+expect 2 partition-model --data data --model small.toml; said 'has a vocabulary of 100, the shards in data have 257'
+expect 3 partition-model --data c; said 'c/index.json'
+printf '{"format": "trainyard.plan/1", "vocabulary": 5}' >c/index.json
+expect 3 partition-model --data c; said 'expected that of a shard set'
+rm c/index.json
+
+# Verifying verifies, or says that it does not: a plan is computed again.
+expect 0 inspect --verify fitting.json; said 'verified: parameters, memory, traffic and FLOPs'
+for change in '.predicted.parameters += 1' '.predicted.rank_bytes.optimizer -= 64' '.predicted.rank_bytes.reserve += 1' '.predicted.step_flops *= 2' '.predicted.step_traffic[0].operations[0].calls += 1'; do
+  jq "$change" fitting.json >false.json
+  expect 0 inspect false.json
+  expect 5 inspect --verify false.json; said 'does not say what follows from its settings'
+done
+printf '{"step": 1, "loss": 2.5}\n' >m.jsonl
+mkdir -p bare && cp m.jsonl bare/metrics.jsonl
+for what in "m.jsonl a metrics file" "small.toml the description of a model" "bare a run without checkpoints" "bare/metrics.jsonl a metrics file"; do
+  expect 2 inspect --verify "${what%% *}"; said "is ${what#* }, which has no checksums"
+done
+
+# Names inside files are shown, not obeyed, and keep to their line.
+printf 'name = "a\\nb\\u001b[31mc"\n' >hostile.toml
+for show in "partition-model --model" "train --data data --output run --sequence 32 --dry-run --model" "inspect"; do
+  # shellcheck disable=SC2086
+  expect 0 $show hostile.toml
+  grep -qF 'a\nb\x1b[31mc' out || fail "$show: the name is not shown as it is: $(head -3 out | cat -v)"
+  if grep -q $'\x1b' out; then fail "$show: an escape character came through"; fi
+done
+
+# More threads than cores are legal, and said.
+expect 0 "${base[@]}" --dry-run --threads 500
+said 'warning: --threads 500 is more than the [0-9]* cores\? that a rank may use here'
+expect 0 taskset -c "$(taskset -pc $$ | sed 's/.*[ ,-]//')" "${base[@]}" --dry-run --threads 2; said 'more than the 1 core '
+expect 0 "${base[@]}" --dry-run
+if grep -q warning out; then fail "a warning about one thread: $(cat out)"; fi
 jq -e '.model | .kv_heads == 4 and .biases == true and .norm_epsilon == 1e-5' plan.json >/dev/null || fail "the model of a plan is not of numbers: $(jq -c .model plan.json)"
 jq '.model |= with_entries(.key |= gsub("_"; "-") | .value |= (if . == true then "on" elif . == false then "off" else tostring | gsub("_"; "-") end))' plan.json >old.json
 expect 0 train --plan old.json --data data --output run --dry-run
@@ -111,8 +153,15 @@ hint '--file is not known: here it is --input' shard-data --file text
 hint 'did you mean --verify' inspect --verfy run
 hint 'did you mean --backend' profile-comm --bakend mpi
 
+printf 'lr = 0.1\nbatch_size = 4\n' >theirs.toml
+hint "'lr' (here it is learning-rate)" train --config theirs.toml
+said "'batch_size' (here it is micro-batch"
+printf 'n_layer = 3\n' >theirs.toml
+hint 'here it is layers' train --model theirs.toml --data data --output run
+hint 'here it is --vocabulary' partition-model --vocab-size 5
+
 # The presets and the model file are described where people look; the example works.
-train --help | grep -q 'gpt2-nano.*llama-8b' || fail "train --help does not list the presets"
+train --help | tr '\n' ' ' | grep -q 'gpt2-nano.*llama-8b' || fail "train --help does not list the presets"
 train --help-model >help || fail "train --help-model: exit code $?"
 sed -n '/^hidden = /,$p' help >example.toml
 [ "$(wc -l <example.toml)" -ge 5 ] || fail "no example in --help-model"

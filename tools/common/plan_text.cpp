@@ -1,6 +1,8 @@
 // Prints a plan.
 #include "tools/common/plan_text.h"
 
+#include "libtrain/base/text.h"
+
 #include <fmt/format.h>
 
 namespace trainyard::tools {
@@ -10,7 +12,7 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   const auto batch = p.batch();
   const char* size = sizes == base::Sizes::exact ? "bytes" : "size";
   const auto plural = [](std::int64_t n) { return n == 1 ? "" : "s"; };
-  std::string out = fmt::format("model       {}: {} layers, {} hidden, {} heads, vocabulary {}\n", p.model.name, p.model.layers, p.model.hidden, p.model.heads, base::count_text(p.model.vocabulary));
+  std::string out = fmt::format("model       {}: {} layers, {} hidden, {} heads, vocabulary {}\n", base::one_line(p.model.name), p.model.layers, p.model.hidden, p.model.heads, base::count_text(p.model.vocabulary));
   out += fmt::format("parameters  {}\n", base::count_text(p.parameters));
   out += fmt::format("cut         {} rank{}, ZeRO {}, {} with {} gradients, {}\n", ranks, plural(ranks), p.zero, base::name_of(p.dtype), base::name_of(p.gradient_dtype),
                      p.device == base::DeviceKind::cuda ? "a GPU a rank" : fmt::format("{} thread{} a rank", p.threads, plural(p.threads)));

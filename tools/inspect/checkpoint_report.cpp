@@ -1,9 +1,9 @@
 // The report on a checkpoint, and on a folder of them.
 #include "libtrain/base/error.h"
+#include "libtrain/base/text.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/checkpoint/view.h"
-#include "tools/common/size_text.h"
 #include "tools/inspect/report.h"
 #include "tools/inspect/text.h"
 
@@ -34,7 +34,7 @@ std::string heading(const checkpoint::Reader& reader, const Options& options) {
     for (const auto& p : unit.parameters) parameters += p.count;
   std::string out = fmt::format("checkpoint {}  ({}/{})\n", reader.path(), checkpoint::format_name, checkpoint::format_major);
   out += fmt::format("  step        {}, {} samples and {} tokens seen\n", s.step, human_count(s.samples_seen), human_count(s.tokens_seen));
-  out += fmt::format("  model       {}: {} parameters, {} layers, hidden {}, heads {} ({} kv), ffn {}, vocabulary {}, context {}\n", m.name,
+  out += fmt::format("  model       {}: {} parameters, {} layers, hidden {}, heads {} ({} kv), ffn {}, vocabulary {}, context {}\n", base::one_line(m.name),
                      human_count(parameters), m.layers, m.hidden, m.heads, m.kv_heads, m.ffn, m.vocabulary, m.context);
   out += fmt::format("  dtype       {}{}\n", base::name_of(s.dtype), s.dtype == base::DType::f32 ? " (the model is its own master)" : ", f32 master");
   out += fmt::format("  seed        {}\n", s.seed);
@@ -96,7 +96,7 @@ Report checkpoints_report(const std::string& folder, const Options& options) {
       entry["ranks"] = reader.manifest().ranks;
       entry["dtype"] = base::name_of(s.dtype);
       rows.push_back({std::to_string(found.step), human_count(s.tokens_seen), std::to_string(reader.manifest().ranks), base::name_of(s.dtype),
-                      tools::size_text(reader.bytes(), options.sizes), state(options.verify == Verify::yes ? "verified" : ""), found.path});
+                      base::size_text(reader.bytes(), options.sizes), state(options.verify == Verify::yes ? "verified" : ""), found.path});
     } catch (const base::InputError& e) {
       entry["damaged"] = e.what();
       if (!abandoned) {   // of those the run goes on without nobody expects that they are whole

@@ -60,7 +60,8 @@ Report hdf5_report(const std::string& file, const Options& options) {
   return report;
 }
 
-Report model_report(const std::string& file) {
+Report model_report(const std::string& file, const Options& options) {
+  refuse_verify(options, file, "the description of a model");
   plan::ModelConfig model;
   try {
     model = plan::load_model(file);

@@ -5,7 +5,6 @@
 #include "tools/common/checks.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
-#include "tools/common/size_text.h"
 #include "tools/inspect/metrics_csv.h"
 #include "tools/inspect/report.h"
 
@@ -25,7 +24,7 @@ int main(int argc, char** argv) {
   std::string path;
   bool verify = false, as_json = false, csv = false, make_view = false, bytes = false;
   app.add_option("PATH", path, "run, checkpoint or folder of them, shard set or shard, metrics, plan.json, profile.json, model.toml")->required();
-  auto* verifying = app.add_flag("--verify", verify, "read every byte and compare checksums and fingerprints; exit 3 names file, tensor and element range");
+  auto* verifying = app.add_flag("--verify", verify, "read every byte and compare checksums and fingerprints; exit 3 names file, tensor and element range; of a plan: compute it again, exit 5 where it says otherwise");
   auto* viewing = app.add_flag("--make-view", make_view, "write checkpoint.h5, the view of whole tensors, into a checkpoint that was saved without");
   auto* json = app.add_flag("--json", as_json, "print JSON");
   auto* exact = app.add_flag("--bytes", bytes, "sizes in bytes, not rounded");
@@ -38,7 +37,7 @@ int main(int argc, char** argv) {
     options.verify = verify ? inspect::Verify::yes : inspect::Verify::no;
     options.sizes = bytes ? base::Sizes::exact : base::Sizes::rounded;
     options.watch = [&](std::int64_t done, std::int64_t total) {
-      line.show(fmt::format("{} of {}", tools::size_text(done), tools::size_text(total)),
+      line.show(fmt::format("{} of {}", base::size_text(done), base::size_text(total)),
                 done == total ? tools::Progress::Update::last : tools::Progress::Update::passing);
     };
     if (csv) {

@@ -36,6 +36,11 @@ constexpr const char* kinds = "give a run, a checkpoint, a shard set or one shar
 
 }  // namespace
 
+void refuse_verify(const Options& options, const std::string& path, const char* what) {
+  if (options.verify == Verify::yes)
+    throw base::UsageError(fmt::format("--verify: {} is {}, which has no checksums to compare with", path, what), "leave --verify out: what is shown was read to its end; a checkpoint, a run, shards and a plan can be verified");
+}
+
 Report report_on(const std::string& path, const Options& options) {
   std::error_code error;
   const fs::path p(path);
@@ -44,10 +49,10 @@ Report report_on(const std::string& path, const Options& options) {
     const auto parent = p.parent_path().empty() ? std::string(".") : p.parent_path().string();
     if (p.filename() == "manifest.json") return checkpoint_report(parent, options);
     if (p.filename() == "index.json") return shards_report(parent, options);
-    if (p.filename() == "metrics.jsonl") return run_report(parent, options);
+    if (p.filename() == "metrics.jsonl" && options.verify == Verify::no) return run_report(parent, options);
     if (p.extension() == ".jsonl") return metrics_report(path, options);   // set aside, or copied
     if (p.extension() == ".h5") return hdf5_report(path, options);
-    if (p.extension() == ".toml") return model_report(path);
+    if (p.extension() == ".toml") return model_report(path, options);
     if (!looks_like_json(p)) throw base::InputError(fmt::format("{} is nothing that these programs make or read", path), kinds);
     return plan_report(path, options);
   }

@@ -23,7 +23,8 @@ struct Report {
   std::string text;
 };
 
-// Each throws InputError for what it cannot read; with Verify::yes everything is read and compared with its checksums.
+// Each throws InputError for what it cannot read; with Verify::yes everything is read and compared with its checksums (a plan: with what follows from its settings; CheckError).
+// What has neither refuses to verify: a UsageError.
 Report checkpoint_report(const std::string& folder, const Options& options);
 Report checkpoints_report(const std::string& folder, const Options& options);   // a folder of step-NNNNNNNN folders
 Report run_report(const std::string& folder, const Options& options);           // checkpoints/ and metrics.jsonl
@@ -31,7 +32,9 @@ Report metrics_report(const std::string& file, const Options& options);         
 Report shards_report(const std::string& folder, const Options& options);        // index.json and shards
 Report plan_report(const std::string& file, const Options& options);            // plan.json, profile.json
 Report hdf5_report(const std::string& file, const Options& options);            // one shard of a set
-Report model_report(const std::string& file);                                   // the TOML file of a model
+Report model_report(const std::string& file, const Options& options);           // the TOML file of a model
+
+void refuse_verify(const Options& options, const std::string& path, const char* what);   // UsageError with Verify::yes
 
 // Finds out what the path is.
 Report report_on(const std::string& path, const Options& options);

@@ -70,6 +70,7 @@ void add_metrics(Report& report, const std::string& path, const Options& options
 }  // namespace
 
 Report metrics_report(const std::string& file, const Options& options) {
+  refuse_verify(options, file, "a metrics file");
   Report report;
   report.json = {{"kind", "metrics"}, {"path", file}};
   report.text = fmt::format("metrics {}\n", file);
@@ -90,6 +91,7 @@ Report run_report(const std::string& folder, const Options& options) {
     report.text += "  no metrics.jsonl\n";
   }
   const auto checkpoints = folder + "/checkpoints";
+  if (!fs::is_directory(checkpoints, error) || fs::is_empty(checkpoints, error)) refuse_verify(options, folder, "a run without checkpoints");
   if (fs::is_directory(checkpoints, error)) {
     const auto inner = checkpoints_report(checkpoints, options);
     report.json["checkpoints"] = inner.json["checkpoints"];

@@ -4,7 +4,6 @@
 #include "libtrain/data/shard_reader.h"
 #include "libtrain/data/shard_set.h"
 #include "libtrain/io/atomic_file.h"
-#include "tools/common/size_text.h"
 #include "tools/inspect/report.h"
 #include "tools/inspect/text.h"
 
@@ -57,7 +56,7 @@ Report shards_report(const std::string& folder, const Options& options) {
       tokens += reader.tokens();
       documents += shard_documents;
       read += bytes;
-      rows.push_back({shard.file, human_count(reader.tokens()), human_count(shard_documents), tools::size_text(bytes, options.sizes)});
+      rows.push_back({shard.file, human_count(reader.tokens()), human_count(shard_documents), base::size_text(bytes, options.sizes)});
     }
     totals += fmt::format("  {:<12}{} tokens, {} documents, {} {}\n", split.name, human_count(tokens), human_count(documents), split.shards.size(),
                           split.shards.size() == 1 ? "shard" : "shards");

@@ -1,6 +1,8 @@
 // Tables and numbers as text.
 #include "tools/inspect/text.h"
 
+#include "libtrain/base/text.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +32,7 @@ nlohmann::json for_people(const nlohmann::json& metrics, base::Sizes sizes) {
   return out;
 }
 
-std::string table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows) {
+std::string table(const std::vector<std::string>& header, std::vector<std::vector<std::string>> rows) {
   std::vector<std::size_t> widths;
   std::vector<bool> right;
   std::vector<std::string> names;
@@ -39,8 +41,11 @@ std::string table(const std::vector<std::string>& header, const std::vector<std:
     names.push_back(right.back() ? h.substr(1) : h);
     widths.push_back(names.back().size());
   }
-  for (const auto& row : rows)
-    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+  for (auto& row : rows)
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      row[c] = base::one_line(row[c]);
+      widths[c] = std::max(widths[c], row[c].size());
+    }
   std::string out;
   const auto line = [&](const std::vector<std::string>& cells) {
     std::string text;
@@ -63,7 +68,7 @@ void collect(const nlohmann::json& json, const std::string& prefix, std::vector<
     for (const auto& [key, value] : json.items()) collect(value, prefix.empty() ? key : prefix + "." + key, out);
     return;
   }
-  out.emplace_back(prefix, json.is_string() ? json.get<std::string>() : json.dump());
+  out.emplace_back(base::one_line(prefix), base::one_line(json.is_string() ? json.get<std::string>() : json.dump()));
 }
 
 }  // namespace

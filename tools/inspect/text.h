@@ -21,7 +21,7 @@ std::string size_phrase(std::int64_t bytes, base::Sizes sizes);
 nlohmann::json for_people(const nlohmann::json& metrics, base::Sizes sizes);
 
 // Columns as wide as their widest cell, two spaces between; columns whose header starts with '>' are flush right (the sign is dropped).
-std::string table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows);
+std::string table(const std::vector<std::string>& header, std::vector<std::vector<std::string>> rows);
 
 // One "key  value" line for each leaf, nested keys joined by dots; `indent` spaces before.
 std::string leaves(const nlohmann::json& json, int indent);

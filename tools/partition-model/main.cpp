@@ -1,6 +1,8 @@
 // partition-model: what a model needs on each rank and sends in each step, before anything is started.
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
+#include "libtrain/base/log.h"
 #include "libtrain/plan/communication_time.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/ranges.h"
@@ -18,16 +20,30 @@ using namespace trainyard;
 namespace {
 
 struct Options {
-  std::string model = "gpt2-micro", dtype = "f32", gradient_dtype = "f32", reduction = "ordered", recompute = "none", device = "cpu", device_memory, profile, output;
+  std::string model = "gpt2-micro", data, dtype = "f32", gradient_dtype = "f32", reduction = "ordered", recompute = "none", device = "cpu", device_memory, profile, output;
   std::int64_t vocabulary = 0;
   int ranks = 1;
   bool json = false, force = false, bytes = false;
 };
 
-// Shards say what the vocabulary is; without them it is the one that the published model has.
-std::int64_t usual_vocabulary(const plan::ModelConfig& model) {
-  if (model.name == "gpt3-175b") return 51200;
-  return model.positions == plan::Positions::rotary ? 128256 : 50257;
+// What a shard set's index says; the rest of it is for train to judge.
+std::int64_t vocabulary_of(const std::string& set) {
+  const auto path = set + "/index.json";
+  const auto index = base::parse_json<nlohmann::json>(tools::read_plan_file(path), path);
+  base::SortedJsonObject object(index, path);
+  if (const auto format = object.text("format"); !format.starts_with("trainyard.shards/"))
+    throw base::InputError(fmt::format("{}: format is {}, expected that of a shard set", path, base::excerpt(format)), "--data names a folder that shard-data made");
+  return object.integer("vocabulary", plan::ranges::vocabulary.low, plan::ranges::vocabulary.high);
+}
+
+// Without shards it is the one that published models of its kind have.
+struct Published {
+  std::int64_t vocabulary;
+  const char* name;
+};
+Published published(const plan::ModelConfig& model) {
+  if (model.name == "gpt3-175b") return {51200, "GPT-3"};
+  return model.positions == plan::Positions::rotary ? Published{128256, "Llama 3"} : Published{50257, "GPT-2"};
 }
 
 void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code) {
@@ -40,10 +56,22 @@ std::int64_t one_group_a_rank(const plan::Plan& p, int ranks) {
   return p.micro_batch > most / p.fold / ranks ? most + 1 : p.micro_batch * p.fold * ranks;
 }
 
+void decide_vocabulary(plan::ModelConfig& model, const Options& o) {
+  if (o.vocabulary > 0 && !o.data.empty()) throw base::UsageError("--vocabulary and --data are both given", "a shard set says its own vocabulary: leave --vocabulary out");
+  if (o.vocabulary > 0) model.vocabulary = o.vocabulary;
+  const auto tokens = o.data.empty() ? 0 : vocabulary_of(o.data);
+  if (model.vocabulary > 0 && model.vocabulary < tokens)
+    throw base::UsageError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}", o.model, model.vocabulary, o.data, tokens), "leave the vocabulary out of the model: it comes from the shards");
+  if (model.vocabulary > 0) return;
+  model.vocabulary = tokens > 0 ? tokens : published(model).vocabulary;
+  if (tokens == 0)
+    base::log_info("a vocabulary of {} is assumed, that of {}; train refuses the plan for a shard set with another (--data SET takes the set's, --vocabulary N any)",
+                   base::count_text(model.vocabulary), published(model).name);
+}
+
 plan::Plan decide(plan::Plan p, const Options& o) {
   p.model = plan::load_model(o.model);
-  if (o.vocabulary > 0) p.model.vocabulary = o.vocabulary;
-  if (p.model.vocabulary == 0) p.model.vocabulary = usual_vocabulary(p.model);
+  decide_vocabulary(p.model, o);
   if (p.sequence == 0) p.sequence = p.model.context;
   if (p.global_batch == 0) p.global_batch = one_group_a_rank(p, o.ranks);
   p.topology = plan::Topology({{"data", o.ranks}});
@@ -81,7 +109,8 @@ int main(int argc, char** argv) {
   namespace ranges = plan::ranges;
   using tools::in_range, tools::one_of;
   app.add_option("--model", o.model, "preset or TOML file; train --help-model describes both")->capture_default_str()->group("Model");
-  app.add_option("--vocabulary", o.vocabulary, "tokens, as shard-data's set has them; default 50257 (gpt2), 51200 (gpt3), 128256 (llama)")->check(in_range(ranges::vocabulary))->group("Model");
+  app.add_option("--data", o.data, "folder of the token shards that will be trained on: the vocabulary is theirs")->group("Model");
+  app.add_option("--vocabulary", o.vocabulary, "tokens, where there are no shards yet; default 50257 (gpt2), 51200 (gpt3), 128256 (llama)")->check(in_range(ranges::vocabulary))->group("Model");
   app.add_option("--sequence", p.sequence, "tokens a sequence; default: the model's context")->check(in_range(ranges::sequence))->group("Model");
   app.add_option("--ranks", o.ranks, "data-parallel ranks")->check(in_range(ranges::ranks))->capture_default_str()->group("Cut");
   app.add_option("--zero", p.zero, "ZeRO stage")->check(in_range(ranges::zero))->capture_default_str()->group("Cut");
@@ -107,7 +136,7 @@ int main(int argc, char** argv) {
     plan::predict(plan);
     refuse(plan::memory_problems(plan), base::ExitCode::input_refused);
     const auto json = plan::to_json(plan);
-    if (!o.output.empty() && o.output != "-") tools::write_plan_file(o.output, json, o.force ? tools::Existing::replace : tools::Existing::keep, {o.model, o.profile});
+    if (!o.output.empty() && o.output != "-") tools::write_plan_file(o.output, json, o.force ? tools::Existing::replace : tools::Existing::keep, {o.model, o.profile, o.data.empty() ? "" : o.data + "/index.json"});
     auto text = o.json || o.output == "-" ? json : tools::plan_table(plan, o.bytes ? base::Sizes::exact : base::Sizes::rounded);
     if (!o.profile.empty() && text != json) text += times_text(plan, o.profile);
     tools::print(text);
