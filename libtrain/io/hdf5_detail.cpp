@@ -5,6 +5,10 @@
 
 #include <hdf5.h>
 
+#include <charconv>
+#include <cstring>
+#include <string_view>
+
 namespace trainyard::io::hdf5 {
 
 static_assert(sizeof(hid_t) == sizeof(std::int64_t));
@@ -44,6 +48,9 @@ std::string innermost_error() {
   std::string text;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first_description, &text);
   H5Eclear2(H5E_DEFAULT);
+  constexpr std::string_view key = "errno = ";   // "file write failed: time = ..., file descriptor = 5, errno = 28, error message = '...', buf = 0x7f..., ..."
+  int number = 0;
+  if (const auto at = text.find(key); at != text.npos && std::from_chars(text.data() + at + key.size(), text.data() + text.size(), number).ec == std::errc() && number != 0) return std::strerror(number);
   return text.empty() ? "the HDF5 library gives no reason" : text;
 }
 

@@ -28,7 +28,7 @@ class Id {
 
 // Stops the library from printing its error stack in this thread.
 void be_quiet();
-// The innermost description on the error stack of this thread; clears the stack.
+// What the system said (no space, no permission), else the innermost description on the error stack of this thread; clears the stack.
 std::string innermost_error();
 // EnvironmentError for a file being written, InputError for one being read.
 [[noreturn]] void fail(bool writing, const std::string& path, const std::string& what);

@@ -8,7 +8,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <csignal>
 #include <numeric>
+#include <sys/resource.h>
 
 using trainyard::testing::Scratch;
 using trainyard::testing::spit;
@@ -167,4 +169,29 @@ TEST(Hdf5File, ErrorsNameTheFile) {
   EXPECT_THROW(io::Hdf5File::open(s.path + "/absent.h5"), InputError);
   EXPECT_THROW(io::Hdf5File::create(s.path + "/no/such/a.h5"), EnvironmentError);
   EXPECT_EQ(io::hdf5_version().find("1."), 0u);
+}
+
+// A person reads it: what could not be done to which file, and the system's reason; no addresses, descriptors and times.
+TEST(Hdf5File, AFullDiskIsSaidInOneSentence) {
+  Scratch s;
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  std::string said;
+  {
+    auto f = io::Hdf5File::create(s.path + "/a.h5");
+    auto tight = before;
+    tight.rlim_cur = 100;
+    setrlimit(RLIMIT_FSIZE, &tight);
+    try {
+      f.set_text("/", "large", std::string(200'000, 'j'));
+      f.close();
+    } catch (const EnvironmentError& e) {
+      said = e.what();
+    }
+    setrlimit(RLIMIT_FSIZE, &before);
+  }
+  EXPECT_TRUE(said.starts_with(s.path + "/a.h5: cannot ")) << said;
+  EXPECT_TRUE(said.ends_with(": File too large")) << said;
+  EXPECT_LT(said.size(), s.path.size() + 80) << said;
 }
