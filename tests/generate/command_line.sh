@@ -90,6 +90,11 @@ context=$(jq .model.context run/checkpoints/step-00000003/manifest.json)
 fit=$(printf 'x%.0s' $(seq 2 "$context"))
 "${g[@]}" --prompt "$fit" --tokens 3 >other || fail "a prompt that fills the context: exit code $?"
 refused 3 "the prompt has $context tokens, .* room for $((context - 1)) " "${g[@]}" --prompt "x$fit"
+# Several processes, each with a text of its own, are seldom meant: one of them says so.
+OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0 "${g[@]}" --tokens 2 >other 2>err && grep -q 'warning: 4 processes were started' err || fail "several processes: $(cat err)"
+SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 "${g[@]}" --tokens 2 >other 2>err && grep -q 'warning: 2 processes were started' err || fail "several tasks: $(cat err)"
+OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=1 "${g[@]}" --tokens 2 >other 2>err && [ ! -s err ] || fail "the second process speaks, too: $(cat err)"
+OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 "${g[@]}" --tokens 2 >other 2>err && [ ! -s err ] || fail "one process is warned: $(cat err)"
 for wrong in 0 -1 1000001 99999999999999999999 many; do refused 2 '--tokens' "${g[@]}" --tokens $wrong; done
 for wrong in -0.5 nan -nan inf 101 warm; do refused 2 '--temperature' "${g[@]}" --temperature=$wrong; done
 for wrong in 0 -1 nan 1.01; do refused 2 '--top-p' "${g[@]}" --top-p=$wrong; done

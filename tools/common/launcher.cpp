@@ -29,6 +29,10 @@ bool launched() {
   return manager || std::getenv("SLURM_STEP_NUM_TASKS") != nullptr;
 }
 
+int tasks() { return number("OMPI_COMM_WORLD_SIZE", number("SLURM_STEP_NUM_TASKS", 1)); }
+
+int rank() { return number("OMPI_COMM_WORLD_RANK", number("SLURM_PROCID", 0)); }
+
 int local_rank() { return number("OMPI_COMM_WORLD_LOCAL_RANK", number("SLURM_LOCALID", 0)); }
 
 int ranks_on_node(int world) { return std::clamp(number("OMPI_COMM_WORLD_LOCAL_SIZE", number("SLURM_STEP_TASKS_PER_NODE", world)), 1, world); }

@@ -1,6 +1,8 @@
 // generate: continues a text with a trained model.
+#include "libtrain/base/log.h"
 #include "libtrain/data/tokenizer.h"
 #include "tools/common/checks.h"
+#include "tools/common/launcher.h"
 #include "tools/common/program.h"
 #include "tools/generate/continuation.h"
 #include "tools/generate/prompt.h"
@@ -120,7 +122,14 @@ void print_json(const Setting& s, const std::string& checkpoint, const std::stri
   Output().write(out.dump() + "\n");
 }
 
+// It may be meant, with a seed for each; most often it is not.
+void warn_of_several() {
+  if (tools::tasks() > 1 && tools::rank() == 0)
+    base::log_warning("{} processes were started, and each writes a whole text of its own: generate works on one process (start it without mpirun or srun)", tools::tasks());
+}
+
 void generate(const Options& options) {
+  warn_of_several();
   const auto prompt = read_prompt(options.prompt, options.prompt_file);
   const auto folder = find_checkpoint(options.checkpoint);
   checkpoint::Reader reader(folder);
