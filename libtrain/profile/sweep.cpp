@@ -48,10 +48,10 @@ class Sweep {
     begin_ = now();
     pass(Kind::warming);
     double before = agreed_elapsed();
-    refuse_short_budget(before + least_passes * before / 4, before);   // the first pass opens connections, so another may take a quarter of it, not less
+    refuse_short_budget(before + least_passes * before / 4, before + least_passes * before, before);   // the first pass opens connections, so another may take a quarter of it, not less
     for (int done = 0;; ++done) {
       const double elapsed = agreed_elapsed(), last = elapsed - before;
-      if (done == 1) refuse_short_budget(elapsed + (least_passes - 1) * last, last);
+      if (done == 1) refuse_short_budget(elapsed + (least_passes - 1) * last, elapsed + (least_passes - 1) * last, last);
       if (done >= least_passes && (open() == 0 || elapsed + last > options_.budget_seconds)) break;
       pause_until(options_.budget_seconds * options_.spread * done / settled_repeats);
       before = agreed_elapsed();
@@ -92,14 +92,15 @@ class Sweep {
     if (left > 0) ranks_.clock->sleep(left);
   }
 
-  void refuse_short_budget(double needed, double pass_seconds) const {
-    if (needed <= options_.budget_seconds) return;
-    const double wanted = needed * 1.3;
+  // What is to try has room for the most that all of it can take, so that it is not refused in its turn.
+  void refuse_short_budget(double least, double most, double pass_seconds) const {
+    if (least <= options_.budget_seconds) return;
+    const double wanted = most * 1.3, elsewhere = options_.elsewhere_seconds;
     throw AgreedError(base::ExitCode::usage, fmt::format("a budget of {:g} s is too short: {}one pass over {} points takes {}, and {} are needed to know how sure the figures are",
-                                       options_.budget_seconds + options_.elsewhere_seconds, options_.elsewhere_seconds > 0 ? fmt::format("{} of it go to the rank itself, ", base::duration_text(options_.elsewhere_seconds)) : "",
+                                       options_.budget_seconds + elsewhere, elsewhere > 0 ? fmt::format("the rank itself takes {}, ", base::duration_text(elsewhere)) : "",
                                        points_.size(), base::duration_text(pass_seconds), least_passes),
                            fmt::format("--budget {:.0f}s, a lower --max-bytes, a larger --factor, or fewer --operations and --groups",
-                                       std::ceil(options_.elsewhere_seconds > 0 ? std::max(1.5 * wanted, wanted + options_.elsewhere_seconds) : wanted)));
+                                       std::ceil(elsewhere > 0 ? std::max(1.5 * wanted, wanted + 2 * elsewhere) : wanted)));
   }
 
   void pass(Kind kind) {

@@ -153,6 +153,21 @@ TEST(Sweep, ABudgetThatIsTooShortBesideOtherMeasurements) {
   }
 }
 
+// What is to try is not refused in its turn, also where a later pass takes as long as the first.
+TEST(Sweep, TheBudgetThatIsToTryIsEnough) {
+  const auto slow = [](int) { return Meddling{[](std::int64_t) { testing::SimulatedClock::spend(2e-3); }, {}}; };
+  for (const double given : {0.001, 0.02}) {
+    auto o = options({"all_gather"}, 1024, 262144, given);
+    try {
+      sweep(2, "all:all", o, slow);
+      ADD_FAILURE();
+    } catch (const profile::AgreedError& e) {
+      o.budget_seconds = std::stod(e.hint().substr(e.hint().find("--budget ") + 9));
+      EXPECT_NO_THROW(sweep(2, "all:all", o, slow)) << e.hint();
+    }
+  }
+}
+
 TEST(Sweep, PlansNoSizeTwice) {
   auto o = options({"all_gather", "ordered_reduce_scatter", "all_reduce"}, 8, 64, 1);
   o.factor = 2, o.dtypes = {base::DType::f32, base::DType::bf16};

@@ -57,6 +57,25 @@ TEST(ProfileText, TheTableHasTheFieldsColumns) {
   EXPECT_NE(rounded.find("# fit: from 0 B 2 us + bytes / 1.00 GB/s\n"), std::string::npos) << rounded;
 }
 
+TEST(ProfileText, AnIntervalWiderThanItsMedianIsExplained) {
+  auto p = sample();
+  EXPECT_EQ(tools::profile_table(p, base::Sizes::exact).find("above 100 %"), std::string::npos);
+  auto& points = p.communication[1].points;
+  points[0].interval.high = 5 * points[0].seconds;
+  EXPECT_NE(tools::profile_table(p, base::Sizes::exact).find("# one +- is above 100 %: its repeats differ"), std::string::npos);
+  points[1].interval.high = 5 * points[1].seconds;
+  EXPECT_NE(tools::profile_table(p, base::Sizes::exact).find("# 2 of +- are above 100 %: their repeats differ"), std::string::npos);
+}
+
+TEST(ProfileText, NamesOfAFileKeepToTheirLine) {
+  auto p = sample();
+  p.backend = "m\x1b[31m", p.communication[0].group = "a\nb", p.local[0].name = "x\ty";
+  const auto text = tools::profile_table(p, base::Sizes::exact);
+  EXPECT_NE(text.find("m\\x1b[31m"), std::string::npos);
+  EXPECT_NE(text.find("on a\\nb:"), std::string::npos);
+  EXPECT_NE(text.find("x\\ty"), std::string::npos);
+}
+
 TEST(ProfileText, CsvIsATable) {
   const auto lines = lines_of(tools::profile_csv(sample()));
   ASSERT_EQ(lines.size(), 1u + 9 + 1 + 1);

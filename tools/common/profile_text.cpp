@@ -1,6 +1,8 @@
 // Tables of a profile.
 #include "tools/common/profile_text.h"
 
+#include "libtrain/base/text.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +15,7 @@ double gigabytes(std::int64_t bytes, double seconds) { return static_cast<double
 double half_width(const plan::CommPoint& p) { return (p.interval.high - p.interval.low) / 2 / p.seconds * 100; }
 
 std::string series_title(const plan::CommSeries& s) {
-  return fmt::format("{} {} on {}: {} of {} ranks", s.operation, s.type, s.group, s.groups == 1 ? "1 group" : fmt::format("{} groups at once", s.groups), s.ranks);
+  return fmt::format("{} {} on {}: {} of {} ranks", base::one_line(s.operation), base::one_line(s.type), base::one_line(s.group), s.groups == 1 ? "1 group" : fmt::format("{} groups at once", s.groups), s.ranks);
 }
 
 std::string local_text(const std::string& unit, double v) { return unit == "s" ? base::duration_text(v) : base::rate_text(v, unit); }
@@ -29,6 +31,9 @@ std::string series_table(const plan::CommSeries& s, base::Sizes sizes) {
     out += fmt::format("{:>12} {:>11} {:>5} {:>11.2f} {:>5.1f} {:>11.2f} {:>11.2f} {:>8.3f} {:>8.3f} {:>6} {:>4.0f}% {:>6}\n", bytes_text(p.bytes, sizes), p.count, s.type, p.seconds * 1e6, half_width(p), p.p95 * 1e6,
                        p.p99 * 1e6, rate, rate * plan::bus_factor(s.operation, s.ranks), p.slowest_rank, p.slowest_share * 100, p.wrong);
   }
+  const auto unsure = std::count_if(s.points.begin(), s.points.end(), [](const plan::CommPoint& p) { return half_width(p) > 100; });
+  if (unsure > 0) out += fmt::format("# {} above 100 %: {} repeats differ by more than their median; a longer --budget, or a machine without other work, would tell\n",
+                                     unsure == 1 ? "one +- is" : fmt::format("{} of +- are", unsure), unsure == 1 ? "its" : "their");
   return out + fmt::format("# fit: {}\n# held-out error {:.1f} % of sizes, {:.1f} % of repeats, noise floor {:.1f} %\n\n", fit_text(s.fit, sizes), s.fit.held_out_error * 100, s.fit.held_out_repeats_error * 100, s.noise_floor * 100);
 }
 
@@ -52,12 +57,12 @@ std::string fit_text(const plan::LinkFit& fit, base::Sizes sizes) {
 
 std::string profile_table(const plan::Profile& p, base::Sizes sizes) {
   std::string out = fmt::format("# {} rank{} on {} node{} ({}{}{}), {}, {}\n", p.ranks, p.ranks == 1 ? "" : "s", p.nodes.size(), p.nodes.size() == 1 ? "" : "s",
-                                p.backend, p.library.empty() ? "" : ": ", p.library, p.device, p.measured_at);
+                                base::one_line(p.backend), p.library.empty() ? "" : ": ", base::one_line(p.library), base::one_line(p.device), base::one_line(p.measured_at));
   for (const auto& s : p.communication) out += series_table(s, sizes);
   if (p.local.empty()) return out;
   out += fmt::format("# local ceilings, {}\n#{:<31} {:<26} {:>7} {:>18}   {}\n", p.ranks == 1 ? "one process" : "the slowest of all ranks at once", "name", "shape", "threads", "median", "90 % of repeats");
   for (const auto& r : p.local)
-    out += fmt::format("{:<32} {:<26} {:>7} {:>18}   {} to {}\n", r.name, r.shape, r.threads, local_text(r.unit, r.value), local_text(r.unit, r.interval.low), local_text(r.unit, r.interval.high));
+    out += fmt::format("{:<32} {:<26} {:>7} {:>18}   {} to {}\n", base::one_line(r.name), base::one_line(r.shape), r.threads, local_text(r.unit, r.value), local_text(r.unit, r.interval.low), local_text(r.unit, r.interval.high));
   return out;
 }
 

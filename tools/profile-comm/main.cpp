@@ -3,6 +3,7 @@
 #include "libtrain/base/owned.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/text.h"
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/nccl.h"
 #include "libtrain/comm/solo.h"
@@ -81,8 +82,8 @@ base::ExitCode deliver(const plan::Profile& measured, const ProfileOptions& o) {
   } catch (const base::EnvironmentError&) {
     failure = std::current_exception();
   }
-  tools::print(o.json || o.output == "-" ? json : o.csv ? tools::profile_csv(p) : tools::profile_table(p, o.bytes ? base::Sizes::exact : base::Sizes::rounded));
-  if (o.chart) tools::print(tools::profile_charts(p, tools::terminal_columns(), tools::glyphs_of_terminal()));
+  tools::print(o.json || o.output == "-" ? json : o.csv ? tools::profile_csv(p) : base::printable(tools::profile_table(p, o.bytes ? base::Sizes::exact : base::Sizes::rounded)));
+  if (o.chart) tools::print(base::printable(tools::profile_charts(p, tools::terminal_columns(), tools::glyphs_of_terminal())));
   if (failure) std::rethrow_exception(failure);
   std::int64_t wrong = 0;
   std::string where;
@@ -95,7 +96,7 @@ base::ExitCode deliver(const plan::Profile& measured, const ProfileOptions& o) {
 
 base::ExitCode compare(const ProfileOptions& o) {
   const auto comparison = plan::compare(read_profile(o.compare[0]), read_profile(o.compare[1]));
-  tools::print(tools::comparison_text(comparison, o.regress));
+  tools::print(base::printable(tools::comparison_text(comparison, o.regress)));
   return plan::regressions(comparison, o.regress).empty() ? base::ExitCode::done : base::ExitCode::check_failed;
 }
 

@@ -1,12 +1,12 @@
 // Flags, and what their texts mean.
 #include "tools/profile-comm/options.h"
 
+#include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/nearest.h"
 #include "libtrain/plan/ranges.h"
 #include "libtrain/profile/collective.h"
 #include "tools/common/checks.h"
-#include "tools/common/size_text.h"
 
 #include <algorithm>
 #include <cmath>
@@ -86,7 +86,7 @@ void add_flags(CLI::App& app, ProfileOptions& o) {
 
 void understand(ProfileOptions& o) {
   auto& s = o.sweep;
-  s.min_bytes = parse_size(o.min_bytes, "--min-bytes"), s.max_bytes = parse_size(o.max_bytes, "--max-bytes"), s.factor = o.factor;
+  s.min_bytes = base::parse_bytes(o.min_bytes, "--min-bytes"), s.max_bytes = base::parse_bytes(o.max_bytes, "--max-bytes"), s.factor = o.factor;
   if (s.min_bytes < 1) throw base::UsageError("--min-bytes is 0", "begin with 8");
   if (s.max_bytes < s.min_bytes) throw base::UsageError(fmt::format("--max-bytes {} is below --min-bytes {}", o.max_bytes, o.min_bytes), "exchange them");
   if (s.max_bytes > std::int64_t{1} << 36) throw base::UsageError(fmt::format("--max-bytes {} is more than 64 GiB", o.max_bytes), "three buffers of this size are taken");
@@ -105,7 +105,7 @@ void understand(ProfileOptions& o) {
   s.budget_seconds = number_with(o.budget, "--budget", {{"", 1}, {"s", 1}, {"min", 60}, {"h", 3600}}, "write 90s, 5min or 1h");
   s.spread = o.spread == "0" || o.spread == "0%" ? 0 : share(o.spread, "--spread");
   o.regress = share(o.max_regress, "--max-regress");
-  parse_size(o.disk_bytes, "--disk-bytes");
+  base::parse_bytes(o.disk_bytes, "--disk-bytes");
   if (o.json && o.csv) throw base::UsageError("--json and --csv are both given", "stdout holds one of them");
   if (!o.plan.empty() && !o.groups.empty()) throw base::UsageError("--plan and --groups are both given", "a plan names its own groups");
   if (o.backend == "threads" && o.device == "cuda") throw base::UsageError("the threads backend has no GPU", "--backend nccl, or mpi through host memory");
