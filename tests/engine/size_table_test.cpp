@@ -23,5 +23,9 @@ TEST(SizeTable, ShowsEqualityAndEveryByte) {
   for (std::string line; std::getline(in, line);) EXPECT_EQ(line.size(), rounded.find('\n')) << line;
 }
 
+TEST(SizeTable, OfNothingIsNothing) {
+  EXPECT_EQ((engine::SizeTable{"traffic sent", "announced", {}}.text()), "");
+}
+
 }  // namespace
 }  // namespace trainyard

@@ -28,13 +28,11 @@ std::string StepLine::text(const engine::StepMetrics& m, std::int64_t steps) {
   ++counted_;
   if (m.validation_loss) validation_ = m.validation_loss;
   const auto left = left_text(seconds_ / static_cast<double>(counted_) * static_cast<double>(steps - m.step));
-  const auto line = [&](const char* validation, const std::string& rate) {
-    return fmt::format("step {}/{}  loss {}{}{}  {} left", m.step, steps, loss_text(m.loss), validation_ ? fmt::format("  {} {}", validation, loss_text(*validation_)) : "", rate, left);
+  const auto line = [&](const std::string& rate) {
+    return fmt::format("step {}/{}  loss {}{}{}  {} left", m.step, steps, loss_text(m.loss), validation_ ? fmt::format("  val {}", loss_text(*validation_)) : "", rate, left);
   };
-  const auto rate = [&](const char* unit) { return fmt::format("  {}", base::count_rate_text(m.tokens_per_second, unit)); };
-  auto text = line("validation", rate("tokens/s"));
-  if (text.size() > widest) text = line("val", rate("tok/s"));
-  return text.size() > widest ? line("val", "") : text;
+  const auto text = line(fmt::format("  {}", base::count_rate_text(m.tokens_per_second, "tokens/s")));
+  return text.size() > widest ? line("") : text;
 }
 
 }  // namespace trainyard::tools
