@@ -1,4 +1,4 @@
-// Metrics: one JSON line a step in metrics.jsonl, written by rank 0; a resume truncates the file to the checkpoint's step.
+// Metrics: one JSON line a step in metrics.jsonl, written by rank 0; a resume truncates the file to the checkpoint's step. No line gets lost when somebody else touches the file.
 #pragma once
 
 #include <cstdint>
@@ -29,16 +29,27 @@ std::string to_json_line(const StepMetrics& m);   // loss and norm with all thei
 
 class MetricsFile {
  public:
-  // Opens for appending after cutting away every line of a later step and an unfinished last line. Throws EnvironmentError.
+  // Opens for appending after cutting away every line of a later step and an unfinished last line. A file that has other names (a hard link, as `cp -al` makes them) or is reached
+  // by a symbolic link stays as it is: this run gets a copy, loudly. InputError for what is no file and for a link to nothing, EnvironmentError.
   MetricsFile(const std::string& path, std::int64_t keep_through_step);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
+  static void require_file_or_nothing(const std::string& path);   // InputError where the constructor throws one
   static std::int64_t length_through(const std::string& path, std::int64_t step);   // bytes that the constructor keeps: to the end of the last readable line before the first of a later step
   void write(StepMetrics m);   // EnvironmentError when the disk takes no more
+  // Looks whether the file still has its name and its length; write() asks first. One that was removed or replaced is made again with all its lines, as long as the system still has
+  // them, and what was put in its place is kept beside; one that was cut or grew goes on at its end. Loudly.
+  void mend();
 
  private:
+  void open();
+  void make_again(bool replaced);
+  void go_on_at_end(std::int64_t found);
+  void append(const std::string& text);
+
   std::string path_, host_;
   int file_ = -1;
+  std::int64_t end_ = 0;   // bytes that are in the file
 };
 
 }  // namespace trainyard::engine

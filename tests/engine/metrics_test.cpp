@@ -84,6 +84,61 @@ TEST_F(Metrics, DamagedLinesAreToldApartFromTheOneThatBreaksOff) {
   EXPECT_THROW(engine::each_metrics_line(scratch.path, [](const engine::MetricsLine&) { return true; }), base::InputError);
 }
 
+// The name of the file is all that a run has in common with whoever else looks at the folder.
+TEST_F(Metrics, AFileWithOtherNamesStaysAsItIs) {
+  spit(path, "{\"step\":1}\n{\"step\":2}\n");
+  const auto other = scratch.path + "/other";
+  std::filesystem::create_hard_link(path, other);
+  write(1, 2, 2);
+  EXPECT_EQ(slurp(other), "{\"step\":1}\n{\"step\":2}\n");
+  EXPECT_TRUE(slurp(path).starts_with("{\"step\":1}\n{\"step\":2,\"loss\":2.0"));
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink(other, path);
+  write(1, 2, 2);
+  EXPECT_EQ(slurp(other), "{\"step\":1}\n{\"step\":2}\n");
+  EXPECT_TRUE(slurp(path).starts_with("{\"step\":1}\n{\"step\":2,\"loss\":2.0"));
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink(scratch.path + "/not-mounted", path);
+  EXPECT_THROW(write(1, 2, 2), base::InputError);
+  EXPECT_FALSE(std::filesystem::exists(scratch.path + "/not-mounted"));
+}
+
+TEST_F(Metrics, AFileThatIsRemovedOrReplacedUnderARunIsMadeAgain) {
+  spit(path, "{\"step\":1}\n");
+  engine::MetricsFile file(path, 1);
+  const auto add = [&](std::int64_t step) {
+    engine::StepMetrics m;
+    m.step = step;
+    file.write(m);
+  };
+  const auto steps = [&] {
+    std::vector<std::int64_t> out;
+    engine::each_metrics_line(path, [&](const engine::MetricsLine& line) { return out.push_back(line.damage.empty() ? line.step : -1), true; });
+    return out;
+  };
+  using Steps = std::vector<std::int64_t>;
+  ::testing::internal::CaptureStderr();
+  add(2);
+  std::filesystem::remove(path);
+  add(3);
+  EXPECT_EQ(steps(), (Steps{1, 2, 3}));
+  spit(scratch.path + "/edited", "an editor's\n");
+  std::filesystem::rename(scratch.path + "/edited", path);
+  add(4);
+  EXPECT_EQ(steps(), (Steps{1, 2, 3, 4}));
+  EXPECT_EQ(slurp(path + ".of-somebody"), "an editor's\n");
+  std::filesystem::remove(path);   // after the last line
+  file.mend();
+  EXPECT_EQ(steps(), (Steps{1, 2, 3, 4}));
+  std::filesystem::resize_file(path, 15);
+  add(5);
+  std::ofstream(path, std::ios::app) << "{\"step\":6}\n";
+  add(7);
+  EXPECT_EQ(steps(), (Steps{1, -1, 5, 6, 7}));
+  const auto said = ::testing::internal::GetCapturedStderr();
+  for (const char* word : {"was removed under this run", "was replaced under this run", "was written by somebody"}) EXPECT_NE(said.find(word), std::string::npos) << said;
+}
+
 TEST_F(Metrics, ADiskThatTakesAPartOfALineSaysWhy) {
   std::signal(SIGXFSZ, SIG_IGN);
   engine::MetricsFile file(path, 0);
