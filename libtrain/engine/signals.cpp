@@ -24,9 +24,19 @@ sigset_t watched() {
 
 }  // namespace
 
-SignalWatcher::SignalWatcher() {
+void hold_signals() {
   const auto set = watched();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+void release_signals() {
+  std::signal(SIGUSR1, SIG_IGN);
+  const auto set = watched();
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+SignalWatcher::SignalWatcher() {
+  hold_signals();
   thread_ = std::thread([this] { watch(); });
 }
 

@@ -13,7 +13,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <optional>
 
 namespace trainyard::tools {
@@ -65,7 +64,6 @@ void EvaluateFlags::check() const {
 }
 
 base::ExitCode EvaluateFlags::run(const engine::RunConfig& config, const std::vector<base::Field>& fields, Launch& launch) const {
-  std::signal(SIGUSR1, SIG_IGN);
   std::optional<Progress> progress;
   launch.on_every_rank([&] {
     refuse_training_flags(fields);

@@ -84,6 +84,7 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
 }  // namespace
 
 int main(int argc, char** argv) {
+  engine::hold_signals();
   engine::RunConfig config;
   auto fields = engine::fields_of(config);
   Switches switches;
@@ -106,7 +107,8 @@ int main(int argc, char** argv) {
       return base::ExitCode::done;
     }
     std::optional<const engine::SignalWatcher> signals;
-    if (!evaluation.asked()) signals.emplace();
+    if (evaluation.asked()) engine::release_signals();
+    else signals.emplace();
     tools::Launch launch;
     base::configure_log("train", launch.world().rank, base::LogLevel::info);
     try {
