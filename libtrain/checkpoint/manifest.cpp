@@ -203,14 +203,14 @@ std::string sidecar_text(const Sidecar& s) {
                      {"squares", finite ? json(t.squares) : json(nullptr)},
                      {"squares_low", finite ? json(t.squares_low) : json(nullptr)}};
   }
-  return sealed({{"format", rank_format}, {"step", s.step}, {"rank", s.rank}, {"ranks", s.ranks}, {"file", file_to_json(s.file)}, {"tensors", tensors}});
+  return sealed({{"format", rank_format}, {"step", s.step}, {"rank", s.rank}, {"ranks", s.ranks}, {"file", file_to_json(s.file)}, {"tensors", tensors}, {"writer", s.writer}});
 }
 
 Sidecar sidecar_from_text(const std::string& text, const std::string& where) {
   const auto j = unsealed(text, where);
   Object o(j, where);
   if (const auto format = o.text("format"); format != rank_format) throw base::InputError(fmt::format("{}: format is {}, expected {}", where, base::excerpt(format), rank_format));
-  Sidecar s{o.integer("step", 0), static_cast<int>(o.integer("rank", 0, largest_ranks)), static_cast<int>(o.integer("ranks", 1, largest_ranks)), file_from_json(o.object("file")), {}};
+  Sidecar s{o.integer("step", 0), static_cast<int>(o.integer("rank", 0, largest_ranks)), static_cast<int>(o.integer("ranks", 1, largest_ranks)), file_from_json(o.object("file")), {}, o.text("writer")};
   auto tensors = o.object("tensors");
   for (const auto& [name, json] : o.at("tensors").items()) {
     auto t = tensors.object(name);

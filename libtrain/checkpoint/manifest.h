@@ -92,6 +92,7 @@ struct Sidecar {
   int rank = 0, ranks = 1;
   FileEntry file;
   std::map<std::string, Statistics> tensors;           // the rank's parts
+  std::string writer;                                  // RunState::writer
 };
 std::string sidecar_text(const Sidecar& sidecar);
 Sidecar sidecar_from_text(const std::string& text, const std::string& where);

@@ -7,6 +7,9 @@
 
 namespace trainyard::checkpoint {
 
+// In a checkpoint that a run has set aside: the lines of metrics that led to it.
+inline constexpr const char* history_name = "history.jsonl";
+
 // Would a writer of checkpoints leave such a name unfinished: step-NNNNNNNN.partial, step-NNNNNNNN.replaced.partial, step-NNNNNNNN.removed.partial, latest.partial?
 bool is_unfinished_name(std::string_view name);
 

@@ -7,6 +7,7 @@
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/checkpoint/view.h"
 #include "libtrain/io/atomic_file.h"
+#include "libtrain/io/folder_lock.h"
 
 #include <filesystem>
 #include <set>
@@ -25,6 +26,7 @@ Sidecar read_sidecar(const std::string& partial, const RunState& state, int rank
   if (sidecar.step != state.step || sidecar.rank != rank || sidecar.ranks != ranks)
     throw base::InputError(fmt::format("{} is of step {}, rank {} of {}; expected step {}, rank {} of {}", path, sidecar.step, sidecar.rank,
                                        sidecar.ranks, state.step, rank, ranks));
+  if (sidecar.writer != state.writer) io::throw_shared(partial, state.writer, sidecar.writer);
   const auto file = partial + "/" + rank_name(rank) + ".h5";
   if (io::file_size(file) != sidecar.file.bytes)
     throw base::InputError(fmt::format("{} has {} bytes, expected {}", file, io::file_size(file), sidecar.file.bytes));
@@ -62,8 +64,22 @@ void write_manifest(const std::string& partial, const RunState& state, int ranks
   if (boxes <= largest_view) m.files[view_name] = write_view(partial, m);
   else base::log_info("{}: the view would have {} mappings, more than {}: make it with inspect --make-view", step_name(state.step), boxes, largest_view);
   io::write_file(partial + "/manifest.json", manifest_text(m));
+  for (int r = 0; r < ranks; ++r) read_sidecar(partial, state, r, ranks);   // nobody else has begun to write meanwhile
   remove_all_but(partial, m);
   io::sync_folder(partial);
+}
+
+bool has_other_writer(const std::string& partial, const std::string& writer) {
+  std::error_code error;
+  for (fs::directory_iterator it(partial, error), end; !error && it != end; it.increment(error)) {
+    const auto path = it->path().string();
+    if (it->path().extension() != ".json" || it->path().filename() == "manifest.json") continue;
+    try {
+      if (sidecar_from_text(io::read_file(path), path).writer != writer) return true;
+    } catch (const base::InputError&) {   // damaged: nobody can publish it
+    }
+  }
+  return false;
 }
 
 // What is replaced is of our writing: a checkpoint into which somebody put something gets another name.
@@ -103,10 +119,10 @@ void publish(const std::string& folder, const RunState& state, int ranks, int ke
     keep_foreign(folder, state.step);
     io::publish_folder(partial, folder + "/" + name);
   } catch (const fs::filesystem_error& e) {
-    discard_partial(folder, state.step);
+    discard_partial(folder, state);
     throw base::EnvironmentError(e.what());
   } catch (...) {
-    discard_partial(folder, state.step);
+    discard_partial(folder, state);
     throw;
   }
   // The checkpoint is there; what follows is housekeeping and must not end a run.
@@ -118,9 +134,10 @@ void publish(const std::string& folder, const RunState& state, int ranks, int ke
   }
 }
 
-void discard_partial(const std::string& folder, std::int64_t step) {
+void discard_partial(const std::string& folder, const RunState& state) {
+  const auto partial = folder + "/" + step_name(state.step) + std::string(io::partial_suffix);
   try {
-    io::remove_tree(folder + "/" + step_name(step) + std::string(io::partial_suffix));
+    if (!has_other_writer(partial, state.writer)) io::remove_tree(partial);
   } catch (const base::Error& e) {
     base::log_warning("{}", e.what());
   }

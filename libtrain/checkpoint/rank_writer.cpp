@@ -91,7 +91,7 @@ void finish_entry(FileEntry& entry, const io::BulkFile& file) {
 void write_files(const std::string& base_path, const RunState& state, const RankPieces& pieces, const WriteOptions& options) {
   const auto units = unit_table(state.model, pieces.ranks);
   require_pieces(state, pieces, units);
-  Sidecar sidecar{state.step, pieces.rank, pieces.ranks, lay_out(base_path + ".h5", state, pieces, pieces_total(units)), {}};
+  Sidecar sidecar{state.step, pieces.rank, pieces.ranks, lay_out(base_path + ".h5", state, pieces, pieces_total(units)), {}, state.writer};
   io::BulkFile file(base_path + ".h5", io::BulkFile::Mode::update);
   io::Pace pace(options.bytes_per_second, options.unthrottled);
   for (auto kind : kinds_of(state.dtype)) {

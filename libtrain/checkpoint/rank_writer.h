@@ -32,10 +32,11 @@ void write_rank(const std::string& folder, const RunState& state, const RankPiec
 // On rank 0, once every rank is known to have written: checks the sidecars, writes the virtual view and the manifest, makes all
 // durable and renames the partial folder to FOLDER/step-00001000 (a checkpoint of the same step is replaced). Then updates the hint FOLDER/latest
 // and removes the oldest checkpoints beyond `keep`, never the newest or the one just published (keep < 1: removes none).
-// EnvironmentError or InputError (a sidecar is missing or belongs to another step): the partial is removed, older ones stay.
+// EnvironmentError or InputError (a sidecar is missing or belongs to another step): the partial is removed, older ones stay. EnvironmentError naming both when a sidecar has
+// another writer than `state`: nothing is published or removed.
 void publish(const std::string& folder, const RunState& state, int ranks, int keep);
 
-// Removes what write_rank left of a step that will not be published. Nothing to do when there is none.
-void discard_partial(const std::string& folder, std::int64_t step);
+// Removes what write_rank left of a step that will not be published. Nothing to do when there is none, or when another writer than that of `state` works on it.
+void discard_partial(const std::string& folder, const RunState& state);
 
 }  // namespace trainyard::checkpoint

@@ -33,12 +33,22 @@ std::string way_to_one(const std::string& path, const std::string& otherwise) {
   return otherwise;
 }
 
+// A run that went back to an abandoned checkpoint has taken it under its old name.
+std::string way_to_old_name(const std::string& path) {
+  constexpr std::string_view aside = "abandoned-";
+  const auto name = std::filesystem::path(path).filename().string();
+  const auto old = io::parent_of(path) + "/" + name.substr(std::min(name.size(), aside.size()), step_name(0).size());
+  std::error_code error;
+  if (!name.starts_with(aside) || !std::filesystem::is_directory(old, error)) return "check the path; a checkpoint is a folder called step-NNNNNNNN";
+  return fmt::format("a run that goes back to it calls it {} again: go on with --resume auto", old);
+}
+
 std::string manifest_of(const std::string& path) {
   std::error_code error;
   const bool folder = std::filesystem::is_directory(path, error);
   if (base::is_unreadable(error.value())) io::throw_cannot_read("look at", path, error.value());
   if (std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::not_found)
-    throw base::InputError(fmt::format("checkpoint {} does not exist", path), "check the path; a checkpoint is a folder called step-NNNNNNNN");
+    throw base::InputError(fmt::format("checkpoint {} does not exist", path), way_to_old_name(path));
   if (!folder)
     throw base::InputError(fmt::format("{} is not a checkpoint folder", path), "give the path of a folder called step-NNNNNNNN");
   const auto file = path + "/manifest.json";

@@ -1,9 +1,16 @@
 // The arenas of a rank and the memory table.
 #include "libtrain/engine/memory.h"
 
+#include "libtrain/base/number_text.h"
+
 #include <algorithm>
+#include <fstream>
+#include <string>
+
+#include <fmt/format.h>
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 namespace trainyard::engine {
 
@@ -26,6 +33,27 @@ std::int64_t total(const CategoryBytes& bytes) {
   std::int64_t n = 0;
   for (auto b : bytes) n += b;
   return n;
+}
+
+std::int64_t machine_memory_bytes() {
+  const auto pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
+  auto bytes = pages > 0 && page > 0 ? static_cast<std::int64_t>(pages) * page : 0;
+  // The hierarchy of version 2; each level bounds those below. A group that says "max" has no number.
+  std::string group;
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);)
+    if (line.starts_with("0::")) group = line.substr(3);
+  for (; !group.empty(); group = group == "/" ? "" : group.substr(0, std::max<std::size_t>(1, group.rfind('/')))) {
+    std::int64_t most = 0;
+    if (std::ifstream("/sys/fs/cgroup" + group + "/memory.max") >> most && most > 0) bytes = bytes == 0 ? most : std::min(bytes, most);
+  }
+  return bytes;
+}
+
+std::string machine_shortage(std::int64_t bytes, int ranks, std::int64_t machine) {
+  if (machine == 0 || bytes <= machine / ranks) return {};
+  return fmt::format("{} would take {} each, and this machine has {}", ranks == 1 ? "1 rank" : fmt::format("{} ranks of this machine", ranks), base::size_text(bytes, base::Sizes::rounded),
+                     base::size_text(machine, base::Sizes::rounded));
 }
 
 std::int64_t peak_resident_bytes() {

@@ -29,6 +29,10 @@ class RankMemory {
 };
 
 std::int64_t total(const CategoryBytes& bytes);
+// What this process may use on its machine: the memory that is built in, or less where its control group may have less. 0: not known.
+std::int64_t machine_memory_bytes();
+// "" when `ranks` ranks of `bytes` each fit the machine, else a sentence with both numbers.
+std::string machine_shortage(std::int64_t bytes, int ranks, std::int64_t machine = machine_memory_bytes());
 std::int64_t peak_resident_bytes();          // of this process, from the operating system
 
 // A table, one line a category: predicted, measured, difference; then what libraries took outside against the stated reserve: `taken_bytes` (peak resident size; on a GPU the

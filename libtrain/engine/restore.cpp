@@ -14,6 +14,7 @@
 #include "libtrain/engine/run_folder.h"
 #include "libtrain/io/atomic_file.h"
 
+#include <algorithm>
 #include <filesystem>
 
 namespace trainyard::engine {
@@ -54,13 +55,24 @@ void tell_changes(const checkpoint::RunState& was, const RunConfig& c, int ranks
   if (was.plan.contains("zero")) tell("ZeRO stage", was.plan["zero"].dump(), fmt::format("{}", c.zero));
 }
 
+// How to go on from the checkpoint before the one that `message` names, when the folder of the run has both.
+std::string way_to_the_one_before(const std::string& folder, std::string_view message) {
+  try {
+    const auto held = checkpoint::list(folder);   // newest first
+    const auto unread = std::find_if(held.begin(), held.end(), [&](const checkpoint::Found& f) { return message.find(f.path) != std::string_view::npos; });
+    if (unread != held.end() && std::next(unread) != held.end()) return fmt::format("go on from the one before with --resume '{}', which sets this one aside", std::next(unread)->path);
+  } catch (const base::Error&) {   // of the folder nothing can be said either
+  }
+  return "choose one with --resume PATH";
+}
+
 // Only what is wrong makes a run go back by itself. What one rank cannot read now may be whole, and hold days of work.
-template <class Work> auto or_stop_unread(Work&& work) {
+template <class Work> auto or_stop_unread(const RunConfig& c, Work&& work) {
   try {
     return work();
   } catch (const base::Unreadable& e) {
-    throw base::EnvironmentError(e.what(), fmt::format("{}{}what cannot be read is not taken for damaged, so no older checkpoint is taken: start again when it can be read, or choose one with --resume PATH",
-                                                       e.hint(), e.hint().empty() ? "" : "; "));
+    throw base::EnvironmentError(e.what(), fmt::format("{}{}what cannot be read is not taken for damaged, so no older checkpoint is taken: start again when it can be read, or {}", e.hint(),
+                                                       e.hint().empty() ? "" : "; ", way_to_the_one_before(checkpoints_folder(c.output), e.what())));
   }
 }
 
@@ -92,9 +104,9 @@ void read_pieces(const Start& start, Trainer& trainer) {
   }
 }
 
-Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged) {
+Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged, RunFolder touch) {
   const auto folder = checkpoints_folder(c.output);
-  checkpoint::remove_stale_partials(folder);
+  if (touch == RunFolder::held) checkpoint::remove_stale_partials(folder);
   Start start;
   if (c.resume == "never") {
     if (!checkpoint::list(folder).empty())
@@ -112,7 +124,7 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
   if (start.path.empty() || start.weights_only) require_counters(setup.trainer.model, c, 0, 0);
   if (start.path.empty()) return start;
   checkpoint::Reader reader(start.path);
-  mend_view(reader, folder);
+  if (touch == RunFolder::held) mend_view(reader, folder);
   if (start.weights_only) return start;
   require_same_run(reader.state().identity, setup.identity, split_names(c.change), start.path);
   tell_changes(reader.state(), c, ranks);
@@ -133,15 +145,15 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
     base::log_warning("checkpoint {} is passed over: {}", start.path, e.what());
     auto without = damaged;
     without.push_back(start.path);
-    return choose(c, setup, ranks, without);
+    return choose(c, setup, ranks, without, touch);
   }
   return start;
 }
 
 }  // namespace
 
-Start choose_start(const RunConfig& c, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged) {
-  return or_stop_unread([&] { return choose(c, setup, ranks, damaged); });
+Start choose_start(const RunConfig& c, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged, RunFolder folder) {
+  return or_stop_unread(c, [&] { return choose(c, setup, ranks, damaged, folder); });
 }
 
 void load_start(const Start& start, Trainer& trainer, World& world, const RunConfig& c) {
@@ -149,7 +161,7 @@ void load_start(const Start& start, Trainer& trainer, World& world, const RunCon
     trainer.store().initialize(c.seed);
     return;
   }
-  on_every_rank(world, trainer.exchange(), [&] { or_stop_unread([&] { read_pieces(start, trainer); }); });
+  on_every_rank(world, trainer.exchange(), [&] { or_stop_unread(c, [&] { read_pieces(start, trainer); }); });
   trainer.store().pieces_loaded();
 }
 

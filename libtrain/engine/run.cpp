@@ -49,19 +49,33 @@ struct Record {
 };
 constexpr std::int64_t record_width = sizeof(Record) / sizeof(double);
 
+// Rank 0 holds the run folder as long as the result lives; the others get none. All learn the holder's name.
+struct HeldOutput {
+  std::unique_ptr<HeldFolder> folder;
+  std::string writer;
+};
+
+// What the run reads. InputError where that is less than it asks for.
+struct Windows {
+  Windows(const RunConfig& config, const RunSetup& setup)
+      : training(config.data, setup.index, setup.index.train, setup.trainer.micro.sequence, setup.mask, data::Order::keyed, config.seed) {
+    if (config.validate_every > 0)
+      validation.emplace(config.data, setup.index, setup.index.validation, setup.trainer.micro.sequence, setup.mask, data::Order::as_stored, config.seed);
+    if (training.count() == 0)
+      throw base::InputError(fmt::format("{} holds no window of {} tokens", config.data, setup.trainer.micro.sequence + 1), "give more text, or a shorter --sequence");
+    if (validation && validation->count() < static_cast<std::uint64_t>(config.validation_sequences))
+      throw base::InputError(fmt::format("the validation split holds {} sequences, --validation-sequences asks for {}", validation->count(), config.validation_sequences),
+                             "lower --validation-sequences, or make shards with a larger --validation");
+  }
+  data::WindowDataset training;
+  std::optional<data::WindowDataset> validation;
+};
+
 class Runner {
  public:
-  Runner(const RunConfig& config, const RunSetup& setup, World& world, const SignalWatcher& signals, const RunListener& listener, comm::Watchdog* watchdog)
-      : config_(config), setup_(setup), world_(world), signals_(signals), listener_(listener), watchdog_(watchdog),
-        training_(config.data, setup.index, setup.index.train, setup.trainer.micro.sequence, setup.mask, data::Order::keyed, config.seed) {
-    if (config.validate_every > 0)
-      validation_.emplace(config.data, setup.index, setup.index.validation, setup.trainer.micro.sequence, setup.mask, data::Order::as_stored, config.seed);
-    if (training_.count() == 0)
-      throw base::InputError(fmt::format("{} holds no window of {} tokens", config.data, setup.trainer.micro.sequence + 1), "give more text, or a shorter --sequence");
-    if (validation_ && validation_->count() < static_cast<std::uint64_t>(config.validation_sequences))
-      throw base::InputError(fmt::format("the validation split holds {} sequences, --validation-sequences asks for {}", validation_->count(), config.validation_sequences),
-                             "lower --validation-sequences, or make shards with a larger --validation");
-    batches_.emplace(training_, validation_ ? &*validation_ : nullptr, setup.trainer.states.batch, world.rank);
+  Runner(const RunConfig& config, const RunSetup& setup, World& world, const SignalWatcher& signals, const RunListener& listener, comm::Watchdog* watchdog, const HeldOutput& held)
+      : config_(config), setup_(setup), world_(world), signals_(signals), listener_(listener), watchdog_(watchdog), held_(held), windows_(config, setup) {
+    batches_.emplace(windows_.training, windows_.validation ? &*windows_.validation : nullptr, setup.trainer.states.batch, world.rank);
     trainer_.emplace(setup.trainer, world, *batches_);
   }
 
@@ -79,12 +93,10 @@ class Runner {
   std::int64_t step() const { return step_; }   // completed; -1 before load()
 
   RunResult go() {
-    on_rank_zero(world_, trainer_->exchange(), [&] {
-      set_future_aside(config_.output, start_.weights_only ? "" : start_.path, step_);
-      return std::string();
-    });
+    settle_in_folder();
     saver_.emplace(checkpoints_folder(config_.output), trainer_->memory()[tensor::Category::save_snapshot], trainer_->context(), trainer_->store(), config_.keep,
-                   checkpoint::WriteOptions{config_.save_throttle, [this] { return leaving_ || signals_.request() != StopRequest::none; }});
+                   checkpoint::WriteOptions{config_.save_throttle, [this] { return leaving_ || signals_.request() != StopRequest::none; }},
+                   [this] { held_.folder->lock().require_alone(); });   // of rank 0, which publishes
     if (config_.save_every > 0) saver_->touch();
     watch_calls(watchdog_, world_);
     on_every_rank(world_, trainer_->exchange(), [&] {
@@ -95,6 +107,7 @@ class Runner {
     bool stopped = false;
     while (step_ < config_.steps && !stopped) stopped = !one_step(result);
     finish_saving();
+    if (metrics_) metrics_->mend();
     trainer_->complete_weights();
     result.code = step_ < config_.steps ? base::ExitCode::requeue : base::ExitCode::done;
     result.step = step_;
@@ -107,6 +120,17 @@ class Runner {
   }
 
  private:
+  void settle_in_folder() {
+    const auto from = start_.weights_only ? std::string() : start_.path;
+    const auto place = on_rank_zero(world_, trainer_->exchange(), [&] {
+      keep_tokenizer(config_.output, config_.data, setup_.index);
+      return settle(config_.output, from, step_);
+    });
+    if (place == from) return;
+    saved_step_ = step_;   // an abandoned checkpoint is the run's own again
+    saved_path_ = place;
+  }
+
   // False when the run stops here on request.
   bool one_step(RunResult& result) {
     const auto begun = step_ + trainer_->steps_under_way();
@@ -221,7 +245,7 @@ class Runner {
       // What the others wrote of this checkpoint is removed too; older ones stay.
       world_.control->barrier(trainer_->exchange());
       trainer_->exchange().synchronize();
-      if (world_.rank == 0) checkpoint::discard_partial(checkpoints_folder(config_.output), saver_->taken_step());
+      if (world_.rank == 0) checkpoint::discard_partial(checkpoints_folder(config_.output), saver_->taken());
       on_every_rank(world_, trainer_->exchange(), [&] { saver_->rethrow_failure(); });
     }
     const auto taken = saver_->taken_step();
@@ -272,6 +296,7 @@ class Runner {
                     {"tokenizer", {{"name", setup_.index.tokenizer}, {"source", setup_.index.tokenizer_source}, {"crc32c", setup_.index.tokenizer_crc32c}}}};
     s.isa = kernels::name_of(kernels::active_isa());
     s.device_kind = config_.device;
+    s.writer = held_.writer;
     return s;
   }
 
@@ -317,8 +342,8 @@ class Runner {
   const SignalWatcher& signals_;
   const RunListener& listener_;
   comm::Watchdog* watchdog_;
-  data::WindowDataset training_;
-  std::optional<data::WindowDataset> validation_;
+  const HeldOutput& held_;
+  Windows windows_;
   std::optional<Batches> batches_;
   std::optional<Trainer> trainer_;
   std::atomic<bool> leaving_{false};   // read by the writer
@@ -330,6 +355,19 @@ class Runner {
   double finished_at_ = 0;
   bool publish_asked_ = false;
 };
+
+// Of memory that the ranks will need and their machine has not. A GPU says so itself.
+std::string shortage_of(const RunSetup& setup, int ranks_on_node) {
+  if (setup.trainer.micro.device == base::DeviceKind::cuda) return {};
+  return machine_shortage(total(predicted_memory(setup.trainer)) + plan::reserve_bytes(setup.trainer.micro), ranks_on_node);
+}
+
+std::string start_text(const Start& start, const RunConfig& config) {
+  if (start.path.empty()) return "would begin anew\n";
+  if (start.weights_only) return fmt::format("would begin anew with the weights of {}\n", start.path);
+  if (start.step >= config.steps) return fmt::format("would do nothing: {} is of step {} of {}\n", start.path, start.step, config.steps);
+  return fmt::format("would go on after step {} of {}, from {}\n", start.step, config.steps, start.path);
+}
 
 RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec) {
   const int fair_threads = comm::threads_of_rank(*world.control, exec);
@@ -349,21 +387,19 @@ RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec)
   return setup;
 }
 
-// Rank 0 holds the run folder as long as the result lives; the others get none.
-std::unique_ptr<io::FolderLock> agreed_lock(const RunConfig& config, World& world, tensor::Exec& exec) {
-  std::unique_ptr<io::FolderLock> lock;
-  on_rank_zero(world, exec, [&] {
-    lock = take_run_folder(config.output);
+HeldOutput agreed_lock(const RunConfig& config, World& world, tensor::Exec& exec) {
+  HeldOutput held;
+  held.writer = on_rank_zero(world, exec, [&] {
+    held.folder = take_run_folder(config.output);
     comm::forget_reasons(config.output + "/exit");   // of an earlier start
-    return std::string();
+    return held.folder->lock().name();
   });
-  return lock;
+  return held;
 }
 
 Start agreed_start(const RunConfig& config, const RunSetup& setup, World& world, tensor::Exec& exec, const std::vector<std::string>& damaged) {
   const auto chosen = nlohmann::json::parse(on_rank_zero(world, exec, [&] {
     const auto s = choose_start(config, setup, world.size, damaged);
-    keep_tokenizer(config.output, config.data, setup.index);
     return nlohmann::json{{"path", base::text_of_path(s.path)}, {"weights_only", s.weights_only}, {"step", s.step}, {"samples_seen", s.samples_seen}, {"tokens_seen", s.tokens_seen}, {"own", s.own}, {"newest", s.newest}}.dump();
   }));
   return {base::path_of_text(chosen["path"].get<std::string>()), chosen["weights_only"], chosen["step"], chosen["samples_seen"], chosen["tokens_seen"], chosen["own"], chosen["newest"]};
@@ -381,9 +417,10 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   auto& exec = world.exchange ? *world.exchange : *caller;
   auto setup = agreed_setup(config, world, exec);
   setup.trainer.device = device;
+  if (const auto shortage = shortage_of(setup, ranks_on_node); !shortage.empty() && world.rank == 0) base::log_warning("{}: swapped, or ended by the system", shortage);
   const auto watchdog = watch_peers(world, exec, config.hang_timeout, comm::end_job_on_hang(config.output + "/exit", world.rank));
   if (config.collective_delay > 0) world.data = comm::delayed(std::move(world.data), config.collective_delay);
-  const auto lock = agreed_lock(config, world, exec);
+  const auto held = agreed_lock(config, world, exec);
   std::vector<std::string> damaged;
   auto start = agreed_start(config, setup, world, exec, damaged);
   const auto note = [&](const std::string& line) {
@@ -393,7 +430,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   const auto reached = [&] { return config.stop_after > 0 && start.step >= config.stop_after; };
   while (start.step < config.steps && !reached()) {
     if (!start.path.empty()) note(fmt::format("{} {}", start.weights_only ? "weights from" : "resuming from", start.path));
-    if (!runner) on_every_rank(world, exec, [&] { runner.emplace(config, setup, world, signals, listener, watchdog.get()); });
+    if (!runner) on_every_rank(world, exec, [&] { runner.emplace(config, setup, world, signals, listener, watchdog.get(), held); });
     try {
       return or_fail(world, [&] {
         runner->load(start);
@@ -412,14 +449,23 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   return {base::ExitCode::done, start.step, 0, 0, start.path, {}, {}, {}};
 }
 
-std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes) {
+std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int ranks_on_node) {
   auto caller = tensor::Exec::caller(nullptr, 1);
   auto& exec = world.exchange ? *world.exchange : *caller;
   auto config = asked;
   require_same(shared_settings(config), world, exec);
-  agree_on_device(config, world, exec);
+  if (agree_on_device(config, world, exec).kind != base::DeviceKind::cuda) require_same_instructions(world, exec);
   const auto setup = agreed_setup(config, world, exec);
-  return on_rank_zero(world, exec, [&] { return plan_text(setup.trainer, config.output, sizes); });
+  on_every_rank(world, exec, [&] { 
+    const auto shortage = shortage_of(setup, ranks_on_node);
+    if (!shortage.empty()) throw base::EnvironmentError(shortage, "more ranks on more machines, a higher --zero, or a smaller --micro-batch; or look from the machine that the job runs on");
+  });
+  return on_rank_zero(world, exec, [&] {
+    require_usable(config.output);
+    const auto start = choose_start(config, setup, world.size, {}, RunFolder::looked_at);
+    const Windows windows(config, setup);
+    return plan_text(setup.trainer, config.output, sizes) + start_text(start, config);
+  });
 }
 
 }  // namespace trainyard::engine

@@ -34,7 +34,8 @@ struct RunResult {
 // comm::AgreedErrors; whatever else one rank meets goes to World::fail, and is thrown where there is none.
 RunResult run(const RunConfig& config, World& world, const SignalWatcher& signals, const RunListener& listener, int ranks_on_node);
 
-// --dry-run: validates and predicts, writes nothing; the text says what would be done.
-std::string dry_run(const RunConfig& config, World& world, base::Sizes sizes);
+// --dry-run: checks what a start would check up to the payloads of the checkpoint that it would take, and that the machine has the memory of its ranks (EnvironmentError); writes nothing.
+// The text says what would be done.
+std::string dry_run(const RunConfig& config, World& world, base::Sizes sizes, int ranks_on_node);
 
 }  // namespace trainyard::engine

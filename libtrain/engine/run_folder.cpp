@@ -7,9 +7,13 @@
 #include "libtrain/base/system_error.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/manifest.h"
+#include "libtrain/checkpoint/own_files.h"
 #include "libtrain/engine/metrics.h"
+#include "libtrain/engine/metrics_reader.h"
 #include "libtrain/io/atomic_file.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fmt/ranges.h>
 #include <fstream>
@@ -21,15 +25,70 @@ namespace trainyard::engine {
 namespace {
 
 constexpr const char* last_name = "/last-checkpoint";
+constexpr const char* way_from_held = "wait until that run has ended, stop it, or choose another --output";
 
-// The lines that MetricsFile will cut away; "" when there are none.
-std::string lines_after(const std::string& metrics, std::int64_t step) {
+// The whole file; "" where there is none.
+std::string text_of(const std::string& metrics) {
   std::error_code error;
-  if (!std::filesystem::exists(metrics, error) && !base::is_unreadable(error.value())) return {};
+  if (metrics.empty() || (!std::filesystem::exists(metrics, error) && !base::is_unreadable(error.value()))) return {};
   ::close(base::open_regular(metrics));   // anything else than a file, a pipe that nobody writes above all, is refused before it is opened
   std::ifstream in(metrics, std::ios::binary);
-  in.seekg(MetricsFile::length_through(metrics, step));
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string lines_through(const std::string& metrics, std::int64_t step) {
+  auto text = text_of(metrics);
+  if (!text.empty()) text.resize(std::min(text.size(), static_cast<std::size_t>(MetricsFile::length_through(metrics, step))));
+  return text;
+}
+
+// The file with the lines that led to a checkpoint that is not the newest of its folder's branch: of one that was set aside its own, of one in another run that run's.
+std::string history_of(const std::string& path) {
+  if (const auto own = path + "/" + checkpoint::history_name; io::file_size(own) >= 0) return own;
+  auto place = std::filesystem::absolute(path).lexically_normal();
+  if (!place.has_filename()) place = place.parent_path();
+  const auto folder = place.parent_path();
+  const bool of_run = place.filename().string().starts_with("step-") && folder.filename() == "checkpoints";
+  const auto metrics = (folder.parent_path() / "metrics.jsonl").string();
+  return of_run && io::file_size(metrics) >= 0 ? metrics : std::string();
+}
+
+// How many bytes of whole lines two texts have in common at their beginning.
+std::size_t common_lines(const std::string& a, const std::string& b) {
+  const auto differ = static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+  const auto feed = differ == 0 ? std::string::npos : a.rfind('\n', differ - 1);
+  return feed == std::string::npos ? 0 : feed + 1;
+}
+
+// The last step of the first `bytes` of a file.
+std::int64_t last_step(const std::string& metrics, std::size_t bytes) {
+  std::int64_t step = 0;
+  if (bytes > 0)
+    each_metrics_line(metrics, [&](const MetricsLine& line) {
+      if (line.end > static_cast<std::int64_t>(bytes)) return false;
+      if (line.damage.empty()) step = line.step;
+      return true;
+    });
+  return step;
+}
+
+// What metrics.jsonl holds and `history` does not.
+void keep_other_lines(const std::string& output, const std::string& metrics, const std::string& before, const std::string& history) {
+  const auto common = common_lines(before, history);
+  if (common >= before.size()) return;
+  const auto step = last_step(metrics, common);
+  const auto kept = io::free_name(fmt::format("{}/abandoned-metrics-after-{:08}.jsonl", output, step));
+  io::write_file(kept, before.substr(common));
+  base::log_warning("{}: its lines after step {} are not of the place that this run goes on from: they are kept in {}", metrics, step, kept);
+}
+
+// A checkpoint that cannot take them goes without: abandoned-metrics-... has the lines too.
+void give_history(const checkpoint::Found& found, const std::string& lines) {
+  try {
+    if (!lines.empty()) io::write_file(found.path + "/" + checkpoint::history_name, lines);
+  } catch (const base::Error& e) {
+    base::log_warning("{} is set aside without its metrics: {}", found.path, e.what());
+  }
 }
 
 bool is_same(const std::string& a, const std::string& b) {
@@ -41,13 +100,38 @@ bool is_same(const std::string& a, const std::string& b) {
 
 std::string checkpoints_folder(const std::string& output) { return output + "/checkpoints"; }
 
-std::unique_ptr<io::FolderLock> take_run_folder(const std::string& output) {
+HeldFolder::HeldFolder(const std::string& output) {
   io::require_folder_or_nothing(output);
-  io::make_folders(output);
-  // A job that is started again at once may meet the last breath of the one before.
-  auto lock = std::make_unique<io::FolderLock>(output, "wait until that run has ended, stop it, or choose another --output", std::chrono::seconds(2));
-  io::require_folder_or_nothing(checkpoints_folder(output));
-  return lock;
+  std::error_code error;
+  for (auto folder = output; !std::filesystem::exists(std::filesystem::symlink_status(folder, error)); folder = io::parent_of(folder)) made_.push_back(folder);
+  try {
+    io::make_folders(output);
+    // A job that is started again at once may meet the last breath of the one before.
+    lock_ = std::make_unique<io::FolderLock>(output, way_from_held, std::chrono::seconds(2));
+    io::require_folder_or_nothing(checkpoints_folder(output));
+  } catch (...) {
+    give_up();
+    throw;
+  }
+}
+
+HeldFolder::~HeldFolder() { give_up(); }
+
+void HeldFolder::give_up() {
+  lock_.reset();
+  for (const auto& folder : made_)
+    if (::rmdir(folder.c_str()) != 0) return;   // something is in it
+}
+
+std::unique_ptr<HeldFolder> take_run_folder(const std::string& output) { return std::make_unique<HeldFolder>(output); }
+
+void require_usable(const std::string& output) {
+  for (const auto& folder : {output, checkpoints_folder(output)}) io::require_folder_or_nothing(folder);
+  auto there = output;
+  for (std::error_code error; !std::filesystem::exists(std::filesystem::symlink_status(there, error)); there = io::parent_of(there)) {}
+  if (::access(there.c_str(), W_OK | X_OK) != 0) base::throw_cannot_write("write into", there, errno);
+  io::FolderLock::require_free(output, way_from_held);
+  MetricsFile::require_file_or_nothing(output + "/metrics.jsonl");
 }
 
 void require_unused(const std::string& output) {
@@ -65,17 +149,26 @@ void require_unused(const std::string& output) {
 
 void note_published(const std::string& output, std::int64_t step) { io::write_file(output + last_name, checkpoint::step_name(step) + "\n"); }
 
-void set_future_aside(const std::string& output, const std::string& path, std::int64_t step) {
-  auto later = checkpoint::list(checkpoints_folder(output));
-  if (!later.empty() && is_same(later.front().path, path)) return;   // the run merely goes on
-  std::erase_if(later, [&](const checkpoint::Found& f) { return f.step < step || is_same(f.path, path); });
-  const auto metrics = output + "/metrics.jsonl";
-  if (const auto lines = lines_after(metrics, step); !lines.empty()) {   // first, because once the checkpoints have other names nobody would ask for them again
-    const auto kept = io::free_name(fmt::format("{}/abandoned-metrics-after-{:08}.jsonl", output, step));
-    io::write_file(kept, lines);
-    base::log_warning("{} goes on after step {}: its later lines are kept in {}", metrics, step, kept);
-  }
-  for (const auto& found : later) base::log_warning("{} is later than where this run goes on: it is kept as {}", found.path, checkpoint::set_aside(found));
+std::string settle(const std::string& output, const std::string& path, std::int64_t step) {
+  const auto folder = checkpoints_folder(output), metrics = output + "/metrics.jsonl", own = folder + "/" + checkpoint::step_name(step);
+  auto others = checkpoint::list(folder);
+  if (!others.empty() && is_same(others.front().path, path)) return path;   // the run merely goes on
+  const bool on_branch = is_same(path, own);
+  if (on_branch) std::erase_if(others, [&](const checkpoint::Found& f) { return f.step <= step; });
+  const auto before = text_of(metrics), history = path.empty() ? "" : lines_through(on_branch ? metrics : history_of(path), step);
+  if (!path.empty() && step > 0 && history.empty()) base::log_warning("the metrics that led to {} are not known: {} begins after step {}", path, metrics, step);
+  // Nothing has changed yet; lines first, because once the checkpoints have other names nobody would ask for them again.
+  keep_other_lines(output, metrics, before, history);
+  // Oldest first: the last rename leaves the branch.
+  std::reverse(others.begin(), others.end());
+  for (const auto& found : others) give_history(found, lines_through(metrics, found.step));
+  for (const auto& found : others) base::log_warning("{} is not of what this run goes on from: it is kept as {}", found.path, checkpoint::set_aside(found));
+  if (before != history) io::write_file(metrics, history);
+  const auto abandoned = checkpoint::list_abandoned(folder);
+  if (std::none_of(abandoned.begin(), abandoned.end(), [&](const checkpoint::Found& f) { return is_same(f.path, path); })) return path;
+  io::rename_durably(path, own);
+  base::log_warning("{} is gone back to: it is {} again", path, own);
+  return own;
 }
 
 }  // namespace trainyard::engine

@@ -15,8 +15,8 @@
 namespace trainyard::engine {
 
 Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& context, params::ZeroStore& store, int keep,
-             checkpoint::WriteOptions options)
-    : folder_(std::move(folder)), context_(context), store_(store), keep_(keep), options_(std::move(options)) {
+             checkpoint::WriteOptions options, std::function<void()> require_alone)
+    : folder_(std::move(folder)), context_(context), store_(store), keep_(keep), options_(std::move(options)), require_alone_(std::move(require_alone)) {
   pieces_.rank = context.data.rank();
   pieces_.ranks = context.data.size();
   for (int u = 0; u < context.units(); ++u) {
@@ -79,6 +79,7 @@ void Saver::take(const checkpoint::RunState& state) {
 
 void Saver::publish() {
   enqueue([this] {
+    require_alone_();
     checkpoint::publish(folder_, state_, pieces_.ranks, keep_);
     try {
       note_published(io::parent_of(folder_), state_.step);

@@ -18,10 +18,11 @@ namespace trainyard::engine {
 
 // Life of a checkpoint: take() copies the pieces and starts writing; written() tells when this rank's file is complete; once all ranks
 // have agreed on that, rank 0 calls publish(), also done in the background; published() then tells the step. One checkpoint at a time:
-// take() first waits for the one before.
+// take() first waits for the one before. `require_alone` is called before publishing, and throws where another run writes too.
 class Saver {
  public:
-  Saver(std::string folder, tensor::Arena& arena, params::StoreContext& context, params::ZeroStore& store, int keep, checkpoint::WriteOptions options);
+  Saver(std::string folder, tensor::Arena& arena, params::StoreContext& context, params::ZeroStore& store, int keep, checkpoint::WriteOptions options,
+        std::function<void()> require_alone = [] {});
   ~Saver();
   Saver(const Saver&) = delete;
 
@@ -31,6 +32,7 @@ class Saver {
   void wait();                          // until the background work handed over so far is done
 
   std::int64_t taken_step() const { return taken_step_; }        // -1 before the first
+  const checkpoint::RunState& taken() const { return state_; }
   std::int64_t written_step() const;
   std::int64_t published_step() const;
   bool failed() const;
@@ -45,6 +47,7 @@ class Saver {
   params::ZeroStore& store_;
   int keep_;
   checkpoint::WriteOptions options_;
+  std::function<void()> require_alone_;
   checkpoint::RankPieces pieces_;
   std::span<char> snapshot_;        // the memory that pieces_ lie in
   bool pinned_ = false;             // for a GPU; written by the writer, read after it has ended

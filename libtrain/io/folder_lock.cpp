@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fcntl.h>
+#include <random>
 #include <sys/stat.h>
 #include <system_error>
 #include <string_view>
@@ -38,7 +39,9 @@ constexpr std::string_view first_word = "process ";
 
 std::string own_name() {
   const char* job = std::getenv("SLURM_JOB_ID");
-  return fmt::format("{}{} on {}{}, since {}", first_word, ::getpid(), base::host_name(), job == nullptr ? "" : fmt::format(", Slurm job {}", job), base::utc_now());
+  std::random_device random;
+  return fmt::format("{}{} on {}{}, since {}, start {:08x}{:08x}", first_word, ::getpid(), base::host_name(), job == nullptr ? "" : fmt::format(", Slurm job {}", job), base::utc_now(),
+                     random(), random());
 }
 
 // Empty, or what a holder wrote that did not live to empty it.
@@ -48,13 +51,26 @@ bool is_lock(int file) {
   return n == 0 || std::string_view(text.data(), n > 0 ? static_cast<std::size_t>(n) : 0) == first_word;
 }
 
+[[noreturn]] void throw_held(const std::string& folder, const std::string& holder, const std::string& advice) {
+  throw base::EnvironmentError(fmt::format("{} is in use by {}", folder, holder), advice);
+}
+
+[[noreturn]] void throw_no_lock(const std::string& path) {
+  throw base::InputError(fmt::format("{} is not the lock of a run: somebody wrote it", path), "move it away, or choose another folder");
+}
+
+// What a holder wrote, once it is whole; else "".
+std::string name_in(int file) {
+  std::array<char, 512> text{};
+  const auto n = ::pread(file, text.data(), text.size(), 0);
+  const std::string line(text.data(), n > 0 ? static_cast<std::size_t>(n) : 0);
+  return line.ends_with('\n') ? line.substr(0, line.find('\n')) : "";
+}
+
 // Its holder writes it just after taking the lock.
 std::string holder_in(int file) {
-  std::array<char, 512> text{};
   for (int tries = 0; tries < 5; ++tries) {
-    const auto n = ::pread(file, text.data(), text.size(), 0);
-    const std::string line(text.data(), n > 0 ? static_cast<std::size_t>(n) : 0);
-    if (line.ends_with('\n')) return line.substr(0, line.find('\n'));
+    if (auto name = name_in(file); !name.empty()) return name;
     ::usleep(10000);
   }
   return "another process, which has not said who it is";
@@ -63,6 +79,7 @@ std::string holder_in(int file) {
 }  // namespace
 
 FolderLock::FolderLock(const std::string& folder, const std::string& advice, std::chrono::milliseconds patience) : folder_(folder), path_(folder + "/" + lock_name) {
+  name_ = own_name();
   const auto until = std::chrono::steady_clock::now() + patience;
   int removals = 0;
   for (auto tried = try_to_take(); tried != Tried::taken; tried = try_to_take()) {
@@ -71,7 +88,7 @@ FolderLock::FolderLock(const std::string& folder, const std::string& advice, std
       if (removals > 1) std::this_thread::sleep_for(std::chrono::milliseconds(10));
       continue;
     }
-    if (std::chrono::steady_clock::now() >= until) throw base::EnvironmentError(fmt::format("{} is in use by {}", folder_, holder_), advice);
+    if (std::chrono::steady_clock::now() >= until) throw_held(folder_, holder_, advice);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }
@@ -82,21 +99,22 @@ FolderLock::Tried FolderLock::try_to_take() {
   if (const int reason = lock_whole(file_); reason != 0) {
     const bool held = reason == EAGAIN || reason == EACCES;
     if (held) holder_ = holder_in(file_);
+    struct stat info {};
+    if (!held && ::fstat(file_, &info) == 0 && info.st_size == 0) ::unlink(path_.c_str());   // it serves nobody
     ::close(std::exchange(file_, -1));
     if (held) return Tried::held;
     base::log_warning("{} has no locks ({}): that no other process writes there is not checked", folder_, std::generic_category().message(reason));
     return Tried::taken;
   }
-  struct stat held {}, named {};
-  if (::fstat(file_, &held) != 0 || ::stat(path_.c_str(), &named) != 0 || held.st_dev != named.st_dev || held.st_ino != named.st_ino) {
+  if (!is_named()) {
     ::close(std::exchange(file_, -1));
     return Tried::removed;
   }
   if (!is_lock(file_)) {
     ::close(std::exchange(file_, -1));
-    throw base::InputError(fmt::format("{} is not the lock of a run: somebody wrote it", path_), "move it away, or choose another folder");
+    throw_no_lock(path_);
   }
-  const auto line = own_name() + "\n";
+  const auto line = name_ + "\n";
   // Synced, because another machine shall read it. Where nothing more can be written the lock holds all the same.
   if (::ftruncate(file_, 0) != 0 || ::pwrite(file_, line.data(), line.size(), 0) < 0 || ::fsync(file_) != 0)
     base::log_debug("{} does not say who holds it: {}", path_, std::generic_category().message(errno));
@@ -105,8 +123,44 @@ FolderLock::Tried FolderLock::try_to_take() {
 
 FolderLock::~FolderLock() {
   if (file_ < 0) return;
-  if (::ftruncate(file_, 0) != 0) base::log_debug("{} keeps its text", path_);
+  // Held until it has no name: the next one makes a file of its own.
+  if (is_named() && name_in(file_) == name_ && ::unlink(path_.c_str()) != 0 && ::ftruncate(file_, 0) != 0) base::log_debug("{} keeps its text", path_);
   ::close(file_);
+}
+
+bool FolderLock::is_named() const {
+  struct stat held {}, named {};
+  return ::fstat(file_, &held) == 0 && ::stat(path_.c_str(), &named) == 0 && held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+}
+
+void FolderLock::require_alone() const {
+  if (file_ < 0) return;
+  const int file = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);   // opened anew, so that a file server is asked
+  if (file < 0) return;
+  const auto other = name_in(file);
+  ::close(file);
+  if (!other.empty() && other != name_) throw_shared(folder_, name_, other);
+}
+
+void FolderLock::require_free(const std::string& folder, const std::string& advice) {
+  const auto path = folder + "/" + lock_name;
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0 && (errno == ENOENT || errno == ENOTDIR)) return;
+  if (file < 0) throw_cannot_write("lock", path, errno);
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  const bool held = (::fcntl(file, F_OFD_GETLK, &whole) == 0 || ::fcntl(file, F_GETLK, &whole) == 0) && whole.l_type != F_UNLCK;
+  const auto name = held ? holder_in(file) : "";
+  const bool ours = is_lock(file);
+  ::close(file);
+  if (held) throw_held(folder, name, advice);
+  if (!ours) throw_no_lock(path);
+}
+
+void throw_shared(const std::string& folder, const std::string& mine, const std::string& other) {
+  throw base::EnvironmentError(fmt::format("two runs write in {}: this one, {}, and {}", folder, mine, other),
+                               "the locks of this file system do not hold across machines: stop the other one, and start this one again");
 }
 
 }  // namespace trainyard::io

@@ -10,7 +10,7 @@ inline constexpr const char* lock_name = "lock";
 
 // A write lock of fcntl on FOLDER/lock. The kernel, or on a shared folder the file server, gives it up when its holder ends, however that was. It belongs to the open file, not to
 // the process, so that no other piece of code loses it by closing the file, and two holders in one process exclude each other too. The file says in a sentence who took the lock
-// last; it is emptied when the lock is given up, but not when its holder was killed: only the lock itself says whether it is held. It may be removed by its holder: who had opened it before notices.
+// last; it is removed when the lock is given up, but not when its holder was killed: only the lock itself says whether it is held. Who had opened it before it was removed notices.
 // A file system without locks: a warning, and nothing is held.
 class FolderLock {
  public:
@@ -19,12 +19,24 @@ class FolderLock {
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
 
+  // Who holds it, as the file says it: process, host, Slurm job, since when, and a number that no other start has.
+  const std::string& name() const { return name_; }
+  // EnvironmentError naming both when another holder has written its name since: a file system may give one lock to two machines. Nothing to do where the file is gone.
+  void require_alone() const;
+  // Throws what the constructor would at once, but takes and writes nothing. A folder that is not there is free.
+  static void require_free(const std::string& folder, const std::string& advice);
+
  private:
   enum class Tried { taken, held, removed };
   Tried try_to_take();
 
-  std::string folder_, path_, holder_;
+  bool is_named() const;   // the open file is still the one in the folder
+
+  std::string folder_, path_, holder_, name_;
   int file_ = -1;
 };
+
+// The EnvironmentError of a folder in which two have been found writing, each named as by FolderLock::name().
+[[noreturn]] void throw_shared(const std::string& folder, const std::string& mine, const std::string& other);
 
 }  // namespace trainyard::io

@@ -159,6 +159,28 @@ TEST(Publishing, RefusesMissingOrForeignSidecars) {
   EXPECT_THROW(checkpoint::publish(scratch.path, s, 2, 3), InputError);
 }
 
+// Where no lock keeps two runs apart, each finds the other's part.
+TEST(Publishing, PartsOfTwoRunsAreNotMixed) {
+  Scratch scratch;
+  auto mine = state(gpt(), DType::f32, 4), other = mine;
+  mine.writer = "process 1 on a";
+  other.writer = "process 2 on b";
+  checkpoint::write_rank(scratch.path, mine, Rank(mine, 0, 2).pieces, {});
+  checkpoint::write_rank(scratch.path, other, Rank(other, 1, 2).pieces, {});
+  try {
+    checkpoint::publish(scratch.path, mine, 2, 3);
+    ADD_FAILURE() << "parts of two runs were published";
+  } catch (const base::EnvironmentError& e) {
+    for (const auto& name : {mine.writer, other.writer}) EXPECT_NE(std::string(e.what()).find(name), std::string::npos) << e.what();
+  }
+  EXPECT_FALSE(fs::exists(scratch.path + "/step-00000004"));
+  checkpoint::discard_partial(scratch.path, mine);
+  EXPECT_TRUE(fs::exists(scratch.path + "/step-00000004.partial/rank-00001.h5")) << "another run's part was removed";
+  checkpoint::write_rank(scratch.path, mine, Rank(mine, 1, 2).pieces, {});
+  checkpoint::publish(scratch.path, mine, 2, 3);
+  EXPECT_EQ(checkpoint::Reader(scratch.path + "/step-00000004").state().writer, "") << "equal runs write equal manifests";
+}
+
 TEST(Reading, AnotherModelIsRefused) {
   Scratch scratch;
   save(scratch.path, state(gpt(), DType::f32, 4), 2);

@@ -1,4 +1,5 @@
 // Going back, beginning and sharing: a run loses nothing that lies in its folder, and its place in the data is that of the samples it has seen.
+#include "libtrain/checkpoint/finder.h"
 #include "libtrain/engine/run_folder.h"
 #include "tests/engine/small_run.h"
 
@@ -26,16 +27,25 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
+// Of the first lines.
+std::vector<double> losses_of(const std::string& metrics, std::size_t most) {
+  std::vector<double> out;
+  std::istringstream in(metrics);
+  for (std::string line; out.size() < most && std::getline(in, line);) out.push_back(nlohmann::json::parse(line)["loss"]);
+  return out;
+}
+std::vector<double> losses(const engine::RunConfig& c) { return losses_of(text_of(c.output + "/metrics.jsonl"), SIZE_MAX); }
+
 struct Refusal {
   base::ExitCode code = base::ExitCode::done;
-  std::string text;
+  std::string text, hint;
 };
 Refusal refusal(SmallRun& runs, const engine::RunConfig& c, int ranks = 2) {
   try {
     runs.run(c, {ranks, 1, 1});
     return {};
   } catch (const base::Error& e) {
-    return {e.code(), e.what()};
+    return {e.code(), e.what(), e.hint()};
   }
 }
 
@@ -74,12 +84,52 @@ TEST(Rollback, NothingIsLostAndTheAbandonedFutureIsNotTakenAgain) {
   EXPECT_LT(SmallRun::metrics(c).back()["learning_rate"].get<double>(), 0.002);
   EXPECT_EQ(SmallRun::metrics(c).size(), 5u);
   // And it may go back to the future that it had left.
+  const auto branch = text_of(c.output + "/metrics.jsonl");
   c.resume = checkpoints + "/abandoned-step-00000009";
   c.steps = 12;
   c.change = "learning_rate,steps";
   c.stop_after = 10;
   EXPECT_TRUE(runs.run(c, {1, 0, 1}).checkpoint.ends_with("step-00000010"));
-  EXPECT_TRUE(std::filesystem::exists(checkpoints + "/abandoned-step-00000009"));
+  EXPECT_EQ(names_in(checkpoints), (std::vector<std::string>{"abandoned-step-00000004", "abandoned-step-00000005", "abandoned-step-00000006", "latest", "step-00000009", "step-00000010"}));
+  // Its metrics are those of its own past again, and those of the branch that it leaves are kept.
+  EXPECT_TRUE(text_of(c.output + "/metrics.jsonl").starts_with(future));
+  EXPECT_EQ(SmallRun::metrics(c).size(), 10u);
+  EXPECT_EQ(text_of(checkpoints + "/abandoned-step-00000005/history.jsonl"), branch);
+  EXPECT_TRUE(branch.ends_with(text_of(c.output + "/abandoned-metrics-after-00000003.jsonl.2")));
+  // The same command again says what has become of it; back and forth nothing is mixed.
+  EXPECT_NE(refusal(runs, c).hint.find("step-00000009 again: go on with --resume auto"), std::string::npos) << refusal(runs, c).hint;
+  c.resume = checkpoints + "/abandoned-step-00000005";
+  c.steps = 9;
+  c.learning_rate = 0.002;
+  c.stop_after = 6;
+  runs.run(c, {2, 1, 1});
+  EXPECT_TRUE(text_of(c.output + "/metrics.jsonl").starts_with(branch));
+  EXPECT_EQ(SmallRun::metrics(c).size(), 6u);
+}
+
+// Killed before its first own checkpoint it goes on where it had gone back to, not on the branch that it had left.
+TEST(Rollback, AfterAKillAutoGoesOnWhereTheRunHadGoneBackTo) {
+  SmallRun runs;
+  auto c = short_run(runs, "killed");
+  c.steps = 9;
+  runs.run(c, {1, 0, 1});
+  const auto future = text_of(c.output + "/metrics.jsonl");
+  const auto checkpoints = c.output + "/checkpoints";
+  auto back = c;
+  back.resume = checkpoints + "/step-00000003";
+  back.learning_rate = 0.002;
+  back.change = "learning_rate";
+  back.stop_after = 7;
+  runs.run(back, {1, 0, 1});   // 6', 7' beside the abandoned 6 and 9
+  EXPECT_EQ(engine::settle(c.output, checkpoints + "/abandoned-step-00000006", 6), checkpoints + "/step-00000006");   // and no further
+  c.stop_after = 7;
+  EXPECT_EQ(runs.run(c, {1, 0, 1}).step, 7);
+  EXPECT_EQ(losses(c), losses_of(future, 7));
+  for (const char* name : {"abandoned-step-00000006.2", "abandoned-step-00000007"}) {
+    checkpoint::Reader set_aside(checkpoints + "/" + name);
+    set_aside.verify_all();
+    EXPECT_EQ(set_aside.state().identity["learning_rate"], 0.002) << name;
+  }
 }
 
 TEST(Rollback, WhatCannotBeReadIsNotTakenForDamaged) {
@@ -93,6 +143,7 @@ TEST(Rollback, WhatCannotBeReadIsNotTakenForDamaged) {
   const auto r = refusal(runs, c);
   EXPECT_EQ(r.code, base::ExitCode::environment) << r.text;
   EXPECT_NE(r.text.find(newest), std::string::npos) << r.text;
+  EXPECT_NE(r.hint.find("--resume '" + c.output + "/checkpoints/step-00000003'"), std::string::npos) << r.hint;
   std::filesystem::rename(c.output + "/manifest", newest + "/manifest.json");
   EXPECT_EQ(runs.run(c, {2, 1, 1}).steps_done, 0) << "it was set aside";
 }
@@ -137,8 +188,42 @@ TEST(Elsewhere, MetricsThatLieHereAreKeptWithoutACheckpointToo) {
   std::filesystem::create_directories(c.output);
   std::ofstream(c.output + "/metrics.jsonl") << "{\"step\":2,\"loss\":5}\n{\"step\":7,\"loss\":4}\n";
   c.stop_after = 4;
+  const auto history = text_of((runs.folder() / "of-another/metrics.jsonl").string());
   runs.run(c, {1, 0, 1});
-  EXPECT_EQ(text_of(c.output + "/abandoned-metrics-after-00000003.jsonl"), "{\"step\":7,\"loss\":4}\n");
+  EXPECT_EQ(text_of(c.output + "/abandoned-metrics-after-00000000.jsonl"), "{\"step\":2,\"loss\":5}\n{\"step\":7,\"loss\":4}\n");
+  EXPECT_TRUE(text_of(c.output + "/metrics.jsonl").starts_with(history)) << "the past of the other run is the past of this one";
+  EXPECT_EQ(SmallRun::metrics(c).size(), 4u);
+}
+
+// A copy of a run by hard links (cp -al) that goes on changes nothing in the original.
+TEST(Elsewhere, ACopyByHardLinksGoesOnAlone) {
+  SmallRun runs;
+  auto c = short_run(runs, "original");
+  c.stop_after = 4;
+  runs.run(c, {1, 0, 1});
+  auto copy = c;
+  copy.output += "-copy";
+  namespace fs = std::filesystem;
+  fs::copy(c.output, copy.output, fs::copy_options::recursive | fs::copy_options::create_hard_links);
+  const auto before = text_of(c.output + "/metrics.jsonl");
+  copy.stop_after = 5;
+  runs.run(copy, {1, 0, 1});
+  EXPECT_EQ(text_of(c.output + "/metrics.jsonl"), before);
+  EXPECT_EQ(text_of(c.output + "/last-checkpoint"), "step-00000004\n");
+  EXPECT_EQ(SmallRun::metrics(copy).size(), 5u);
+}
+
+// Whatever stops a start before it has made anything, nothing is left that was not there.
+TEST(Beginning, AStartThatFailsLeavesNothing) {
+  SmallRun runs;
+  auto c = short_run(runs, "a/new/run");
+  c.resume = c.output + "/checkpoints/step-00000003";
+  EXPECT_EQ(refusal(runs, c).code, base::ExitCode::input_refused);
+  EXPECT_FALSE(std::filesystem::exists(runs.folder() / "a"));
+  std::filesystem::create_directories(c.output);
+  std::ofstream(c.output + "/notes.txt") << "mine";
+  EXPECT_EQ(refusal(runs, c).code, base::ExitCode::input_refused);
+  EXPECT_EQ(names_in(c.output), (std::vector<std::string>{"notes.txt"}));
 }
 
 TEST(Metrics, APipeInTheirPlaceIsRefused) {
@@ -244,6 +329,25 @@ TEST(Sharing, ASecondRunIsRefusedBeforeItTouchesAnything) {
   c.steps = 1;
   EXPECT_EQ(refusal(runs, c).code, base::ExitCode::done);
   EXPECT_EQ(refusal(runs, c).code, base::ExitCode::done) << "the run before still holds the folder";
+}
+
+// A file system may give one lock to two machines: the second run takes the lock file, and the first one notices before it publishes.
+TEST(Sharing, ASecondRunThatNoLockKeptAwayIsNoticed) {
+  SmallRun runs;
+  auto c = short_run(runs, "two");
+  engine::RunListener second;
+  second.on_step = [&](const engine::StepMetrics& m, std::int64_t) {
+    if (m.step == 4) std::ofstream(c.output + "/lock") << "process 1 on elsewhere, since then, start 0\n";
+  };
+  try {
+    runs.run(c, {2, 1, 1}, second);
+    ADD_FAILURE() << "nothing was noticed";
+  } catch (const base::Error& e) {
+    EXPECT_EQ(e.code(), base::ExitCode::environment);
+    for (const auto& name : {std::string("process 1 on elsewhere"), fmt::format("process {} on", ::getpid())}) EXPECT_NE(std::string(e.what()).find(name), std::string::npos) << e.what();
+  }
+  EXPECT_EQ(checkpoint::list(c.output + "/checkpoints").size(), 1u) << "of step 3";
+  EXPECT_EQ(text_of(c.output + "/lock"), "process 1 on elsewhere, since then, start 0\n") << "the other's name was removed";
 }
 
 // Weights that nothing moves: the loss of a step is a function of its samples and their dropout alone.

@@ -73,6 +73,25 @@ TEST(FolderLock, NamesItsHolderAndDiesWithIt) {
   EXPECT_EQ(slurp(s.path + "/lock"), "") << "who has gone is still named";
 }
 
+TEST(FolderLock, IsLookedAtWithoutBeingTaken) {
+  Scratch s;
+  io::FolderLock::require_free(s.path, "wait");
+  io::FolderLock::require_free(s.path + "/nowhere", "wait");
+  EXPECT_TRUE(fs::is_empty(s.path));
+  const auto pid = holder(s.path);
+  try {
+    io::FolderLock::require_free(s.path, "wait");
+    ADD_FAILURE() << "free";
+  } catch (const EnvironmentError& e) {
+    EXPECT_NE(std::string(e.what()).find("process " + std::to_string(pid)), std::string::npos) << e.what();
+  }
+  ::kill(pid, SIGKILL);
+  ::waitpid(pid, nullptr, 0);
+  io::FolderLock::require_free(s.path, "wait");
+  { io::FolderLock lock(s.path, "wait"); }
+  EXPECT_TRUE(fs::is_empty(s.path)) << "a lock that was given up is still there";
+}
+
 TEST(FolderLock, TwoInOneProcessExcludeEachOther) {
   Scratch s;
   {

@@ -40,7 +40,7 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
                      const std::function<std::string(const std::string& resume)>& command) {
   auto& world = launch.world();
   if (switches.dry_run) {
-    const auto text = engine::dry_run(config, world, switches.sizes());
+    const auto text = engine::dry_run(config, world, switches.sizes(), launch.ranks_on_node());
     if (world.rank == 0) tools::print(text);
     return base::ExitCode::done;
   }
@@ -95,7 +95,7 @@ int main(int argc, char** argv) {
   app.footer("Presets for --model: " + fmt::format("{}", fmt::join(plan::preset_names(), " ")) + "\n\n" + app.get_footer());
   app.add_option("--config", switches.config, "TOML file with the same keys as the flags")->group("Settings");
   app.add_flag("--print-config", switches.print_config, "print the effective settings and where each came from, and stop")->group("Settings");
-  app.add_flag("--dry-run", switches.dry_run, "check settings, data and memory, print the prediction, write nothing")->group("Settings");
+  app.add_flag("--dry-run", switches.dry_run, "check settings, data, output folder, resume (no payload) and the machine's memory, print the prediction, write nothing")->group("Settings");
   app.add_flag("--memory-report", switches.memory_report, "print predicted and measured memory and traffic at the end")->group("Settings");
   app.add_flag("--help-model", switches.help_model, "the keys of a model file, with an example, and stop")->group("Settings");
   app.add_flag("--bytes", switches.bytes, "sizes in bytes, not rounded")->group("Settings");
