@@ -9,8 +9,7 @@ namespace trainyard::checkpoint {
 
 namespace {
 
-// Whole numbers alone: they lie in object headers, which have checksums of their own. Text of variable length lies in a heap without any, in which the library can lose
-// itself for ever when somebody damaged it and made our checksums right again.
+// Whole numbers alone: they lie in object headers, which have checksums of their own. Text of variable length lies in a heap without any.
 class Attributes {
  public:
   explicit Attributes(const io::Hdf5File& file) : file_(file) {}

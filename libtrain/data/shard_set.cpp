@@ -69,6 +69,8 @@ ShardFacts facts_of(const io::Hdf5File& file) {
   if (end < 0 || end >= f.vocabulary) throw base::InputError(fmt::format("shard {}: end of document {} lies outside its vocabulary of {}", file.path(), end, f.vocabulary), "it is one of the ids");
   f.end_of_document = static_cast<std::int32_t>(end);
   if (file.has_attribute("/", "tokenizer")) f.tokenizer = file.text("/", "tokenizer");
+  if (f.tokenizer && f.tokenizer->size() > 8192)
+    throw base::InputError(fmt::format("shard {}: the attribute tokenizer is {}", file.path(), base::excerpt(*f.tokenizer)), "it is 'bytes', or the name of a SentencePiece model");
   if (!file.has_attribute("/", "tokenizer_crc32c")) return f;
   const auto crc = file.integer("/", "tokenizer_crc32c");
   if (crc < 0 || crc > 0xFFFFFFFFll) throw base::InputError(fmt::format("shard {}: tokenizer_crc32c {} is no checksum of 32 bits", file.path(), crc), "it is the CRC32C of the model file");

@@ -69,15 +69,11 @@ std::string Hdf5File::text(const std::string& object, const std::string& name) c
   const auto stored = type_id(H5Aget_type(attribute.get()));
   if (H5Tget_class(stored.get()) != H5T_STRING) throw base::InputError(fmt::format("{}: the {} is not text", path_, at(object, name)));
   if (H5Tis_variable_str(stored.get()) > 0) {
-    const auto type = type_id(H5Tcopy(H5T_C_S1));
-    H5Tset_size(type.get(), H5T_VARIABLE);
-    H5Tset_cset(type.get(), H5Tget_cset(stored.get()));
-    char* text = nullptr;
-    if (H5Aread(attribute.get(), type.get(), &text) < 0) fail(false, path_, "read the " + at(object, name));
-    std::string out = text ? text : "";
-    H5free_memory(text);
-    return out;
+    if (writing_) H5Fflush(id_, H5F_SCOPE_LOCAL);   // what is read past the library must be there
+    return variable_text(id_, attribute.get(), path_, at(object, name));
   }
+  constexpr std::size_t longest = 1 << 20;
+  if (H5Tget_size(stored.get()) > longest) throw base::InputError(fmt::format("{}: the {} has {} bytes", path_, at(object, name), H5Tget_size(stored.get())));
   std::string out(H5Tget_size(stored.get()), '\0');
   if (H5Aread(attribute.get(), stored.get(), out.data()) < 0) fail(false, path_, "read the " + at(object, name));
   while (!out.empty() && out.back() == '\0') out.pop_back();

@@ -46,6 +46,12 @@ Id object_id(std::int64_t id);
 Id type_id(std::int64_t id);
 Id space_id(std::int64_t id);
 
+// The library's file driver for reading, which refuses what examine() refuses and damaged collections of the heap (hdf5_heap.h). `path` may be any file that can be read.
+std::int64_t careful_driver(const std::string& path);
+// The text of variable length that an attribute of an open file holds. The library checks neither that the heap has the object nor that it is as long as the attribute says: so it only gives the
+// reference, and the text is read here. InputError.
+std::string variable_text(std::int64_t file, std::int64_t attribute, const std::string& path, const std::string& what);
+
 // The group that an object lies in; "" for the root.
 std::string group_of(const std::string& name);
 

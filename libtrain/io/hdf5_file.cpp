@@ -2,13 +2,13 @@
 #include "libtrain/io/hdf5_file.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/base/read_file.h"
 #include "libtrain/io/hdf5_detail.h"
+#include "libtrain/io/hdf5_heap.h"
 
 #include <hdf5.h>
 
 #include <algorithm>
-#include <unistd.h>
+#include <limits>
 #include <utility>
 
 namespace trainyard::io {
@@ -17,7 +17,8 @@ using namespace hdf5;
 
 std::int64_t DatasetInfo::count() const {
   std::int64_t n = 1;
-  for (auto d : shape) n *= d;
+  for (auto d : shape)
+    if (d < 0 || __builtin_mul_overflow(n, d, &n)) return std::numeric_limits<std::int64_t>::max();
   return n;
 }
 
@@ -34,10 +35,11 @@ Hdf5File Hdf5File::create(const std::string& path) {
 }
 
 Hdf5File Hdf5File::open(const std::string& path) {
-  ::close(base::open_regular(path));   // the library would wait for a pipe
   be_quiet();
+  examine(path);
   const auto access = property_list(H5P_FILE_ACCESS);
   H5Pset_file_locking(access.get(), 0, 1);   // what is read is whole and has its name; some file systems have no locks
+  H5Pset_driver(access.get(), careful_driver(path), nullptr);
   const auto id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get());
   if (id < 0) fail(false, path, "open as an HDF5 file");
   return Hdf5File(path, id, false);
@@ -131,6 +133,7 @@ DatasetInfo Hdf5File::info(const std::string& name) const {
   const auto type = type_id(H5Dget_type(dataset.get()));
   const auto space = space_id(H5Dget_space(dataset.get()));
   const auto create = Id(H5Dget_create_plist(dataset.get()), [](std::int64_t id) { return H5Pclose(id); });
+  if (H5Pget_external_count(create.get()) > 0) throw base::InputError(fmt::format("{}{} lies in another file", path_, name), "put the elements into the file itself");
   DatasetInfo info;
   info.dtype = dtype_of(type.get(), path_ + name);
   std::vector<hsize_t> dims(static_cast<std::size_t>(std::max(0, H5Sget_simple_extent_ndims(space.get()))));

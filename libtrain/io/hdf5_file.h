@@ -30,13 +30,13 @@ struct DatasetInfo {
   base::DType dtype = base::DType::f32;
   std::int64_t offset = -1;            // byte of the file where the data starts; -1 when it is not contiguous or not allocated
   bool is_virtual = false;
-  std::int64_t count() const;
+  std::int64_t count() const;          // the largest number there is for a shape beyond it
 };
 
 // Names are paths from the root ("/model/x"); groups in between are created. An object path of "/" means the root.
 // What fails in a file that was created is an EnvironmentError, in a file that was opened an InputError; both name file, object and
-// the library's innermost reason. The library must not see a file whose checksums have not been verified: a flipped byte in the metadata can
-// crash it. Files are created with version bounds V110. Calls from several threads are serialised by the library.
+// the library's innermost reason. Where there are checksums, verify them first: the library believes what it reads. What it could be crashed or kept for ever by is refused when a file is opened
+// or used (hdf5_heap.h), and so is what lies in other files. Files are created with version bounds V110. Calls from several threads are serialised by the library.
 class Hdf5File {
  public:
   static Hdf5File create(const std::string& path);   // truncates

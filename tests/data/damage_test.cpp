@@ -135,6 +135,18 @@ TEST_F(Damage, NothingToReadIsRefused) {
   expect_refusal(scratch.path, "does not exist");
 }
 
+TEST_F(Damage, ATokenizerWithAnEndlessNameIsRefused) {
+  struct Endless : Numbers {
+    using Numbers::Numbers;
+    std::string name() const override { return std::string(1'000'000, 'n'); }
+  };
+  fs::remove_all(scratch.path);
+  write_set(scratch.path, Endless(300), documents(tokenizer, 60, 40), 500);
+  fs::remove(scratch.path + "/index.json");
+  expect_refusal("shard-00000.h5", "the attribute tokenizer is \"nnn");
+  EXPECT_LT(refusal().size(), 1000u);
+}
+
 // Without an index, wrong shapes are refused; the library reads metadata that nobody summed, so a flipped byte must not crash.
 TEST_F(Damage, WithoutAnIndexNothingCrashes) {
   fs::remove(scratch.path + "/index.json");
