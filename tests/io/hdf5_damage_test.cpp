@@ -84,6 +84,8 @@ TEST_F(Damage, TextOfAnyLayoutIsRead) {
           write(layout, [&](hid_t file) {
             for (int i = 0; i < attributes; ++i) text(file, fmt::format("note {}", i), std::string(static_cast<std::size_t>(i) * 500, 'n'));
             two(file), text(file, "empty", ""), text(file, "large", std::string(100'000, 'x')), text(file, "last", "of all");
+            for (int i = 0; i < 50 * attributes; ++i) H5Lcreate_soft("/tokens", file, fmt::format("link {}", i).c_str(), H5P_DEFAULT, H5P_DEFAULT);   // a tree of several levels
+            for (int i = 0; i < 50 * attributes; i += 3) H5Ldelete(file, fmt::format("link {}", i).c_str(), H5P_DEFAULT);
           }, user_block, order);
           const auto file = Hdf5File::open(path());
           EXPECT_EQ(file.text("/", "format"), "trainyard.shard/1");
@@ -93,6 +95,8 @@ TEST_F(Damage, TextOfAnyLayoutIsRead) {
           EXPECT_EQ(file.text("/", "last"), "of all");
           EXPECT_EQ(attributes == 20 ? file.text("/", "note 19") : std::string(9500, 'n'), std::string(9500, 'n'));
           EXPECT_EQ(file.info("/documents").count(), 4);
+          EXPECT_EQ(file.exists("/link 298"), attributes > 5);
+          EXPECT_FALSE(file.exists("/link 297"));
         }
 }
 
