@@ -1,92 +1,78 @@
 #!/bin/bash
 # shard-data --force replaces shard sets that it wrote, and nothing else: no thesis, no input, nothing behind a link.
-# usage: own_set.sh SHARD_DATA
-set -u
-program=$1
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
+# usage: own_set.sh BIN_FOLDER
+PATH=$(realpath "$1"):$PATH
+. "$(dirname "$0")/../script.sh"
 ulimit -f 100000
-failures=0
-fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
 for ((i = 1; i <= 200; ++i)); do echo "{\"text\": \"document $i with some words\"}"; done >good.jsonl
-# refused WORDS ARGUMENTS...: exit 2, a sentence, a hint, and every file as it was.
-refused() {
-  local words=$1 code=0
-  shift
+# untouched WORDS ARGUMENTS...: refused, and every file is as it was.
+untouched() {
   find . -type f ! -name out ! -name err ! -name '*.sum' -exec md5sum {} + | sort -k2 >before.sum
-  timeout 60 "$program" "$@" >out 2>err </dev/null || code=$?
+  refused 2 "$1" shard-data "${@:2}"
   find . -type f ! -name out ! -name err ! -name '*.sum' -exec md5sum {} + | sort -k2 >after.sum
-  [ $code = 2 ] || fail "$*: exit code $code, not 2"
-  grep -q -e "$words" err || fail "$*: does not say '$words': $(cat err)"
-  grep -q '^  try: ' err || fail "$*: no hint"
-  diff before.sum after.sum || fail "$*: files were touched"
+  diff before.sum after.sum || fail "${*:2}: files were touched"
 }
-replaced() {
-  local code=0
-  timeout 60 "$program" "$@" --force >out 2>err </dev/null || code=$?
-  [ $code = 0 ] || fail "$*: exit code $code: $(cat err)"
-}
+replaced() { expect 0 shard-data "$@" --force; }
 
 mkdir thesis
 echo "years of work" >thesis/thesis.tex
-refused 'thesis is not replaced: it holds files but no index.json' --input good.jsonl --output thesis --force
-refused 'thesis is not replaced' --input good.jsonl --output thesis/ --force
-refused 'thesis is not replaced' --input good.jsonl --output thesis --force --dry-run
+untouched 'thesis is not replaced: it holds files but no index.json' --input good.jsonl --output thesis --force
+untouched 'thesis is not replaced' --input good.jsonl --output thesis/ --force
+untouched 'thesis is not replaced' --input good.jsonl --output thesis --force --dry-run
 echo '{"format": "something else"}' >thesis/index.json
-refused 'index.json that is none of a shard set' --input good.jsonl --output thesis --force
+untouched 'index.json that is none of a shard set' --input good.jsonl --output thesis --force
 cp good.jsonl thesis/text.jsonl
-refused 'thesis is not replaced: it holds the input thesis/text.jsonl' --input thesis/text.jsonl --output thesis --force
-refused 'good.jsonl is not replaced: it is an input' --input good.jsonl --output good.jsonl --force
+untouched 'thesis is not replaced: it holds the input thesis/text.jsonl' --input thesis/text.jsonl --output thesis --force
+untouched 'good.jsonl is not replaced: it is an input' --input good.jsonl --output good.jsonl --force
 mkdir here
 cd here
-refused 'is not replaced: it holds the folder that this program was started in' --input ../good.jsonl --output . --force
-refused 'is not replaced: it holds the input ../good.jsonl' --input ../good.jsonl --output .. --force
+untouched 'is not replaced: it holds the folder that this program was started in' --input ../good.jsonl --output . --force
+untouched 'is not replaced: it holds the input ../good.jsonl' --input ../good.jsonl --output .. --force
 cd ..
 ln good.jsonl hard.jsonl
-refused 'hard.jsonl is not replaced: it is an input' --input good.jsonl --output hard.jsonl --force
+untouched 'hard.jsonl is not replaced: it is an input' --input good.jsonl --output hard.jsonl --force
 echo good.jsonl >list
-refused 'list is not replaced: it is an input' --input @list --output list --force
+untouched 'list is not replaced: it is an input' --input @list --output list --force
 
 # Ours is replaced, again and again; with one file more it is not.
 replaced --input good.jsonl --output data
 replaced --input good.jsonl --output data
 replaced --input good.jsonl --output data/.
 echo "a note" >data/notes.txt
-refused 'data is not replaced: it holds notes.txt, which its index.json does not name' --input good.jsonl --output data --force
+untouched 'data is not replaced: it holds notes.txt, which its index.json does not name' --input good.jsonl --output data --force
 rm data/notes.txt
 cp data/train/shard-00000.h5 data/train/shard-00009.h5
-refused 'holds train/shard-00009.h5' --input good.jsonl --output data --force
+untouched 'holds train/shard-00009.h5' --input good.jsonl --output data --force
 rm data/train/shard-00009.h5
 cp good.jsonl data/train/good.jsonl
-refused 'data is not replaced: it holds the input' --input data/train/good.jsonl --output data --force
+untouched 'data is not replaced: it holds the input' --input data/train/good.jsonl --output data --force
 rm data/train/good.jsonl
 ln -s "$PWD/good.jsonl" data/link.jsonl
-refused 'data is not replaced: it holds the input data/link.jsonl' --input data/link.jsonl --output data --force
+untouched 'data is not replaced: it holds the input data/link.jsonl' --input data/link.jsonl --output data --force
 rm data/link.jsonl
 mkdir elsewhere
 mv data elsewhere/data
 ln -s elsewhere/data data
-refused 'data is not replaced: it is a symbolic link' --input good.jsonl --output data --force
-refused 'data is not replaced: it is a symbolic link' --input good.jsonl --output data/ --force
+untouched 'data is not replaced: it is a symbolic link' --input good.jsonl --output data --force
+untouched 'data is not replaced: it is a symbolic link' --input good.jsonl --output data/ --force
 rm data
 
 # What is called NAME.partial may be somebody's, too; what a killed run left is not.
 for name in new.partial new.replaced.partial; do
   mkdir $name
   echo "years of work" >$name/thesis.tex
-  refused "$name is not replaced: it holds files" --input good.jsonl --output new
+  untouched "$name is not replaced: it holds files" --input good.jsonl --output new
   echo "lock" >$name/lock
-  refused "$name is not replaced: it holds thesis.tex, which is of no shard set" --input good.jsonl --output new
+  untouched "$name is not replaced: it holds thesis.tex, which is of no shard set" --input good.jsonl --output new
   rm -r $name
   echo "a file" >$name
-  refused "$name is not replaced: it is no folder" --input good.jsonl --output new
+  untouched "$name is not replaced: it is no folder" --input good.jsonl --output new
   rm $name
 done
 mkfifo pipe
 sleep 60 >pipe &
 feed=$!
-"$program" --input pipe --output killed >out 2>err </dev/null &
+shard-data --input pipe --output killed >out 2>err </dev/null &
 job=$!
 for ((i = 0; i < 200; ++i)); do [ -e killed.partial/lock ] && break; sleep 0.05; done
 kill -KILL $job
@@ -103,31 +89,31 @@ printf '{"text": 7}\n' >>good.jsonl
 replaced --input good.jsonl --output data --rejects rejects.tsv
 replaced --input good.jsonl --output data --rejects rejects.tsv
 grep -q "key 'text' is not text" rejects.tsv || fail "rejects.tsv: $(cat rejects.tsv)"
-refused 'rejects.tsv exists already' --input good.jsonl --output other --rejects rejects.tsv
-refused 'thesis.tex is not replaced: it is no list of refused documents' --input good.jsonl --output data --rejects thesis/thesis.tex --force
-refused 'good.jsonl is not replaced: it is an input' --input good.jsonl --output data --rejects good.jsonl --force
+untouched 'rejects.tsv exists already' --input good.jsonl --output other --rejects rejects.tsv
+untouched 'thesis.tex is not replaced: it is no list of refused documents' --input good.jsonl --output data --rejects thesis/thesis.tex --force
+untouched 'good.jsonl is not replaced: it is an input' --input good.jsonl --output data --rejects good.jsonl --force
 ln -s rejects.tsv rejects-link
-refused 'rejects-link is not replaced: it is a symbolic link' --input good.jsonl --output data --rejects rejects-link --force
+untouched 'rejects-link is not replaced: it is a symbolic link' --input good.jsonl --output data --rejects rejects-link --force
 ln -s nowhere dangling
-refused 'dangling exists already' --input good.jsonl --output other --rejects dangling
-refused 'dangling is not replaced: it is a symbolic link' --input good.jsonl --output data --rejects dangling --force
+untouched 'dangling exists already' --input good.jsonl --output other --rejects dangling
+untouched 'dangling is not replaced: it is a symbolic link' --input good.jsonl --output data --rejects dangling --force
 
 # Nor may it lie where the set will be, or is, or is made: the set would not be ours any more.
 for list in data/rejects.tsv ./data/../data/train/rejects.tsv data.partial/rejects.tsv data.replaced.partial; do
-  refused "rejects $list lies in the folder of the shard set" --input good.jsonl --output data/ --rejects $list --force
+  untouched "rejects $list lies in the folder of the shard set" --input good.jsonl --output data/ --rejects $list --force
 done
-refused 'rejects fresh/rejects.tsv lies in' --input good.jsonl --output fresh --rejects fresh/rejects.tsv
-refused 'rejects fresh.partial/rejects.tsv lies in' --input good.jsonl --output fresh --rejects fresh.partial/rejects.tsv
+untouched 'rejects fresh/rejects.tsv lies in' --input good.jsonl --output fresh --rejects fresh/rejects.tsv
+untouched 'rejects fresh.partial/rejects.tsv lies in' --input good.jsonl --output fresh --rejects fresh.partial/rejects.tsv
 [ ! -e fresh ] && [ ! -e fresh.partial ] && [ ! -e data.partial ] && [ ! -e nowhere ] || fail "something was made: $(ls)"
 replaced --input good.jsonl --output data --rejects data-rejects.tsv
 
 # A dry run writes no list, and does not say that it did.
 for ((i = 0; i < 5; ++i)); do printf '{"text": 7}\n'; done >>good.jsonl
 code=0
-"$program" --input good.jsonl --output new --rejects new.tsv --dry-run --max-rejects 0.5 >out 2>err || code=$?
+shard-data --input good.jsonl --output new --rejects new.tsv --dry-run --max-rejects 0.5 >out 2>err || code=$?
 [ $code = 0 ] && grep -q 'more refused; without --dry-run, new.tsv lists all' err || fail "a dry run: exit $code, $(cat err)"
-"$program" --input good.jsonl --output new --rejects new.tsv --dry-run >out 2>err && fail "a dry run takes too many refusals"
+shard-data --input good.jsonl --output new --rejects new.tsv --dry-run >out 2>err && fail "a dry run takes too many refusals"
 grep -q 'try: without --dry-run, new.tsv lists them' err || fail "a dry run's refusal: $(cat err)"
 [ ! -e new.tsv ] || fail "a dry run wrote"
 
-[ $failures = 0 ] && echo "all as it should be"
+passed

@@ -1,12 +1,10 @@
 #!/bin/bash
 # shard-data with a SentencePiece model made here: equal bytes for any number of threads, and the tokens that spm_encode gives.
-# usage: sentencepiece.sh SHARD_DATA [SANITIZERS]
-set -eu
-program=$1
-for tool in spm_train spm_encode h5dump; do command -v $tool >/dev/null || { echo "skipped: $tool is not installed (Debian packages sentencepiece, hdf5-tools)"; exit 77; }; done
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
+# usage: sentencepiece.sh BIN_FOLDER [SANITIZERS]
+PATH=$(realpath "$1"):$PATH
+. "$(dirname "$0")/../script.sh"
+set -e
+for tool in spm_train spm_encode h5dump; do command -v $tool >/dev/null || skipped "$tool is not installed (Debian packages sentencepiece, hdf5-tools)"; done
 ulimit -f 100000
 words=(the cat dog house runs sleeps under over green tree river stone walks and sings with a little old friend)
 for ((i = 0; i < 4000; ++i)); do echo "${words[i * 7 % 20]} ${words[i * i % 19]} ${words[i * 3 % 17]} ${words[i % 13]} number $((i % 97))"; done >text.txt
@@ -17,7 +15,7 @@ for eos in 2 -1; do
   spm_train --input=text.txt --model_prefix=model --vocab_size=50 --eos_id=$eos --num_threads=1 >/dev/null 2>log || { cat log; exit 1; }
   end=$eos
   [ "$eos" != -1 ] || end=$(wc -l <model.vocab)   # an id of its own behind the pieces
-  for threads in 1 2 4; do timeout 60 "$program" --input text.txt --split lines --tokenizer model.model --output set-$threads --threads $threads --validation 0 --force 2>log >/dev/null || { cat log; exit 1; }; done
+  for threads in 1 2 4; do timeout 60 shard-data --input text.txt --split lines --tokenizer model.model --output set-$threads --threads $threads --validation 0 --force 2>log >/dev/null || { cat log; exit 1; }; done
   diff -r set-1 set-2
   diff -r set-1 set-4
   timeout 60 spm_encode --model=model.model --output_format=id <text.txt | sed "s/\$/ $end/" | tr -s ' ' '\n' | sed '/^$/d' >expected
@@ -30,8 +28,8 @@ done
 # One document of 40 MB in 300 MiB of address space: its tokens are those of its lines, whatever the parts it is encoded in.
 for ((i = 0; i < 150; ++i)); do cat text.txt; done >large.txt
 ( [ -n "${2:-}" ] || ulimit -v 307200   # sanitizers reserve more address space
-  timeout 120 "$program" --input large.txt --split whole --max-document 64MiB --tokenizer model.model --output large --threads 1 --validation 0 2>log >/dev/null ) || { cat log; exit 1; }
+  timeout 120 shard-data --input large.txt --split whole --max-document 64MiB --tokenizer model.model --output large --threads 1 --validation 0 2>log >/dev/null ) || { cat log; exit 1; }
 jq -e '.train[0].documents == 1' large/index.json >/dev/null
 once=$(($(wc -l <expected) - $(wc -l <text.txt)))
 [ "$(jq '.train[0].tokens' large/index.json)" = $((150 * once + 1)) ] || { echo "150 times $once tokens became $(jq '.train[0].tokens' large/index.json)"; exit 1; }
-echo "all as it should be"
+passed

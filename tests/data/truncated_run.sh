@@ -1,14 +1,12 @@
 #!/bin/bash
 # A shard that is cut short under a run ends the run with exit 3 and the shard's name; a pipe in a shard's place is refused at once.
 # usage: truncated_run.sh BIN_FOLDER
-set -u
-PATH=$1:$PATH
-folder=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
+PATH=$(realpath "$1"):$PATH
+. "$(dirname "$0")/../script.sh"
+end_at_first_failure
 ulimit -f 400000
 seq 1 60000 >text.txt
-shard-data --input text.txt --split lines --output data --validation 0 >/dev/null 2>&1 || { echo "FAIL: no shards"; exit 1; }
+shard-data --input text.txt --split lines --output data --validation 0 >/dev/null 2>&1 || fail "no shards"
 start() { timeout 60 train --model gpt2-nano --data data --output "$1" --steps 100000 --global-batch 2 --micro-batch 2 --sequence 32 --threads 1 --progress never >out 2>err; }
 start run &
 job=$!
@@ -16,12 +14,12 @@ for ((i = 0; i < 300; ++i)); do [ "$(cat run/metrics.jsonl 2>/dev/null | wc -l)"
 truncate -s 9000 data/train/shard-00000.h5
 code=0
 wait $job || code=$?
-[ $code = 3 ] || { echo "FAIL: a shard cut short: exit code $code"; cat err; exit 1; }
-grep -q 'data/train/shard-00000.h5 ends at byte 9000' err || { echo "FAIL: does not name the shard: $(cat err)"; exit 1; }
-grep -q '^  try: ' err || { echo "FAIL: no hint: $(cat err)"; exit 1; }
+[ $code = 3 ] || fail "a shard cut short: exit code $code"
+grep -q 'data/train/shard-00000.h5 ends at byte 9000' err || fail "does not name the shard: $(cat err)"
+grep -q '^  try: ' err || fail "no hint: $(cat err)"
 rm data/train/shard-00000.h5
 mkfifo data/train/shard-00000.h5
 code=0
 start other || code=$?
-[ $code = 3 ] && grep -q 'shard-00000.h5' err || { echo "FAIL: a pipe for a shard: exit code $code, $(cat err)"; exit 1; }
-echo "all as it should be"
+[ $code = 3 ] && grep -q 'shard-00000.h5' err || fail "a pipe for a shard: exit code $code, $(cat err)"
+passed

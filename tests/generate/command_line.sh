@@ -1,25 +1,9 @@
 #!/bin/bash
 # generate from the command line: where prompts come from, what goes to stdout and stderr, JSON, how texts end, and every refusal.
 # usage: command_line.sh BIN_FOLDER
-set -u
-PATH=$1:$PATH
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
+PATH=$(realpath "$1"):$PATH
+. "$(dirname "$0")/../script.sh"
 ulimit -f 400000
-failures=0
-fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
-same() { cmp -s "$1" "$2" || fail "$3: $(head -c 200 "$1" | od -c | head -5) against $(head -c 200 "$2" | od -c | head -5)"; }
-# refused CODE WORDS COMMAND...: the exit code, nothing on stdout, a sentence with these words and one to try.
-refused() {
-  local want=$1 words=$2 code=0
-  shift 2
-  timeout 60 "$@" >out 2>err </dev/null || code=$?
-  [ $code = "$want" ] || fail "$*: exit code $code, not $want: $(head -3 err)"
-  [ ! -s out ] || fail "$*: writes to stdout"
-  grep -q "^generate: .*$words" err || fail "$*: does not say '$words': $(cat err)"
-  grep -q '^  try: ' err || fail "$*: nothing to try: $(cat err)"
-}
 
 words=(the cat dog house runs sleeps under over green tree river stone walks and sings with a little old friend)
 for ((i = 0; i < 3000; ++i)); do echo "${words[i * 7 % 20]} ${words[i * i % 19]} ${words[i * 3 % 17]} caf$'\xc3\xa9' ${words[i % 13]} number $((i % 97))"; done >text.txt
@@ -136,4 +120,4 @@ if command -v spm_train >/dev/null && command -v spm_decode >/dev/null; then
 else
   echo "without spm_train and spm_decode: SentencePiece left out"
 fi
-[ $failures = 0 ] && echo "all as it should be"
+passed

@@ -1,15 +1,10 @@
 #!/bin/bash
 # A run keeps its SentencePiece model: model, shards and all may move or go. Runs of older sets keep theirs too.
 # usage: moved.sh BIN_FOLDER
-set -u
-PATH=$1:$PATH
-command -v spm_train >/dev/null || { echo "skipped: spm_train is not installed (Debian package sentencepiece)"; exit 77; }
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
+PATH=$(realpath "$1"):$PATH
+. "$(dirname "$0")/../script.sh"
+command -v spm_train >/dev/null || skipped "spm_train is not installed (Debian package sentencepiece)"
 ulimit -f 400000
-failures=0
-fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
 words=(the cat dog house runs sleeps under over green tree river stone walks and sings with a little old friend)
 for ((i = 0; i < 2000; ++i)); do echo "${words[i * 7 % 20]} ${words[i * i % 19]} ${words[i * 3 % 17]} ${words[i % 13]} number $((i % 97))"; done >text.txt
 spm_train --input=text.txt --model_prefix=small --vocab_size=50 --num_threads=1 >/dev/null 2>log || { cat log; exit 1; }
@@ -62,4 +57,4 @@ cmp small.model "$(echo old/tokenizer-*.model)" || fail "a run of an older set h
 rm small.model old/tokenizer-*.model
 train_on data new   # trains all the same
 grep -q 'small.model is not the tokenizer' log || fail "nobody says that the model is gone: $(cat log)"
-[ $failures = 0 ] && echo "all as it should be"
+passed

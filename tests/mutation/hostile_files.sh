@@ -1,26 +1,12 @@
 #!/bin/bash
 # The programs themselves on what is no file, on files that are too deep, of wrong types or damaged, and on a few mutations: exit 2 or 3 with a sentence and something to try.
 # usage: hostile_files.sh BIN_FOLDER
-set -uo pipefail
-export TRAINYARD_DEVICE=cpu TRAINYARD_GPU_MODULE=none
 PATH=$(realpath "$1"):$PATH
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
+. "$(dirname "$0")/../script.sh"
+set -o pipefail
+export TRAINYARD_DEVICE=cpu TRAINYARD_GPU_MODULE=none
+patience=30
 ulimit -f 4000000
-failures=0
-fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
-# refused WORDS COMMAND...: exit 3 within seconds, a sentence with these words, nothing on stdout.
-refused() {
-  local words=$1 code=0
-  shift
-  timeout 30 "$@" >out 2>err </dev/null || code=$?
-  [ $code = 3 ] || fail "$*: exit code $code, not 3: $(head -c 300 err)"
-  [ ! -s out ] || fail "$*: writes to stdout"
-  grep -q -- "$words" err || fail "$*: does not say '$words': $(head -c 500 err)"
-  grep -q '^  try: ' err || fail "$*: nothing to try: $(head -c 300 err)"
-  [ "$(wc -c <err)" -lt 2000 ] || fail "$*: a message of $(wc -c <err) bytes"
-}
 repeated() { head -c "$2" /dev/zero | sed "s/\x0/$1/g"; }
 
 partition-model --model gpt2-nano --vocabulary 257 --ranks 2 --global-batch 8 --output plan.json >out 2>&1 || { cat out; exit 1; }
@@ -30,39 +16,39 @@ mkdir somewhere
 
 # What is no file. A pipe of the shell is one.
 for path in pipe loop somewhere /dev/zero; do
-  [ $path = somewhere ] || refused "$path" inspect $path
-  refused "$path" train --plan $path --print-config
-  refused "$path" train --config $path --print-config
-  refused "$path" profile-comm --compare $path $path
-  refused "$path" partition-model --model gpt2-nano --vocabulary 257 --ranks 2 --global-batch 8 --profile $path
+  [ $path = somewhere ] || refused 3 "$path" inspect $path
+  refused 3 "$path" train --plan $path --print-config
+  refused 3 "$path" train --config $path --print-config
+  refused 3 "$path" profile-comm --compare $path $path
+  refused 3 "$path" partition-model --model gpt2-nano --vocabulary 257 --ranks 2 --global-batch 8 --profile $path
 done
 ln -s loop loop.toml
-refused loop.toml partition-model --model loop.toml --ranks 2
+refused 3 loop.toml partition-model --model loop.toml --ranks 2
 train --print-config --plan <(cat plan.json) >out 2>err || fail "a pipe of the shell: $(cat err)"
 mkdir -p run/checkpoints/step-00000001
 mkfifo run/metrics.jsonl run/checkpoints/step-00000001/manifest.json
-refused "metrics.jsonl is not a file" inspect run/metrics.jsonl
-refused "manifest.json" inspect run/checkpoints/step-00000001
+refused 3 "metrics.jsonl is not a file" inspect run/metrics.jsonl
+refused 3 "manifest.json" inspect run/checkpoints/step-00000001
 rm -r run
 
 # Too deep, too large for a number, of other types.
 repeated '[' 100000 >deep.json
-refused "nested more than 64 deep" inspect deep.json
-refused "nested more than 64 deep" train --plan deep.json --print-config
-refused "nested more than 64 deep" profile-comm --compare deep.json deep.json
+refused 3 "nested more than 64 deep" inspect deep.json
+refused 3 "nested more than 64 deep" train --plan deep.json --print-config
+refused 3 "nested more than 64 deep" profile-comm --compare deep.json deep.json
 { printf 'steps = 1\n'; repeated 'a.' 200000; echo 'b = 1'; } >deep.toml
-refused "deep.toml line 2: a dotted key" train --config deep.toml --print-config
-refused "deep.toml line 2: a dotted key" partition-model --model deep.toml --ranks 2
+refused 3 "deep.toml line 2: a dotted key" train --config deep.toml --print-config
+refused 3 "deep.toml line 2: a dotted key" partition-model --model deep.toml --ranks 2
 sed 's/"global_batch": 8/"global_batch": 1e999/' plan.json >large.json
-refused "large.json" train --plan large.json --print-config
-refused "large.json" inspect large.json
+refused 3 "large.json" train --plan large.json --print-config
+refused 3 "large.json" inspect large.json
 for value in '"8"' null '[8]' 8.5 true '{"a": 8}' 18446744073709551616; do
   sed "s/\"global_batch\": 8/\"global_batch\": $value/" plan.json >wrong.json
-  refused "wrong.json: 'global_batch' must be a whole number" train --plan wrong.json --print-config
-  refused "wrong.json: 'global_batch' must be a whole number" inspect wrong.json
+  refused 3 "wrong.json: 'global_batch' must be a whole number" train --plan wrong.json --print-config
+  refused 3 "wrong.json: 'global_batch' must be a whole number" inspect wrong.json
 done
 echo '{"format": 7}' >seven.json
-refused "neither a plan nor a profile" inspect seven.json
+refused 3 "neither a plan nor a profile" inspect seven.json
 
 # Metrics: a last line that breaks off is what a killed run leaves; others are named.
 mkdir run
@@ -71,12 +57,12 @@ line() { printf '{"step":%s,"loss":5.5,"learning_rate":0.001}\n' "$1"; }
 inspect run >out 2>err || fail "an unfinished last line: $(cat err)"
 grep -q 'breaks off' out || fail "an unfinished last line is not told: $(cat out)"
 { line 1; line '"two"'; line 3; } >run/metrics.jsonl
-refused "metrics.jsonl line 2: 'step' must be a whole number" inspect run
+refused 3 "metrics.jsonl line 2: 'step' must be a whole number" inspect run
 { line 1; line 1e999; line 3; } >run/metrics.jsonl
-refused "metrics.jsonl line 2" inspect run
+refused 3 "metrics.jsonl line 2" inspect run
 { line 1; line 2; repeated '[' 100000; echo; line 4; } >run/metrics.jsonl
-refused "metrics.jsonl line 3" inspect run
-refused "metrics.jsonl line 3" inspect --csv run
+refused 3 "metrics.jsonl line 3" inspect run
+refused 3 "metrics.jsonl line 3" inspect --csv run
 rm -r run
 
 # A few mutations of every byte's neighbourhood through real programs: what the thousands of the other tests do inside of one process.
@@ -93,5 +79,4 @@ for i in $(seq 0 11); do
   done
 done
 
-[ $failures = 0 ] && echo ok
-exit $((failures > 0))
+passed

@@ -1,26 +1,11 @@
 #!/bin/bash
 # profile-comm from the command line: what goes to stdout, stderr and files, every backend, comparisons, and every refusal.
 # usage: command_line.sh BIN_FOLDER EMULATED_GPU_MODULE STAND_IN_NCCL
-set -u
-PATH=$1:$PATH
+PATH=$(realpath "$1"):$PATH
 emulated=$2 nccl=$3
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
+. "$(dirname "$0")/../script.sh"
 ulimit -f 4000000
 export TRAINYARD_GPU_MODULE=none
-failures=0
-fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
-# refused CODE WORDS COMMAND...: the exit code, nothing on stdout, one sentence with these words and one to try.
-refused() {
-  local want=$1 words=$2 code=0
-  shift 2
-  timeout 60 "$@" >out 2>err </dev/null || code=$?
-  [ $code = "$want" ] || fail "$*: exit code $code, not $want: $(head -3 err)"
-  [ ! -s out ] || fail "$*: writes to stdout"
-  [ "$(grep -c "^profile-comm: .*$words" err)" = 1 ] || fail "$*: does not say '$words' once: $(cat err)"
-  grep -q '^  try: ' err || fail "$*: nothing to try: $(cat err)"
-}
 mpi() { timeout 100 mpirun --bind-to none -n "$@"; }
 quick=(--max-bytes 64KiB --factor 16 --budget 10min --spread 0 --confidence 90%)   # 20 passes, however long they take
 
@@ -173,4 +158,4 @@ wait $job || code=$?
 grep -q 'rank' err || fail "a stopped rank is not named: $(cat err)"
 pkill -KILL -f "output never.json" 2>/dev/null
 [ ! -e never.json ] && [ -z "$(ls | grep partial)" ] || fail "left behind: $(ls)"
-[ $failures = 0 ] && echo "all as it should be"
+passed

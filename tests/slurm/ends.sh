@@ -1,19 +1,18 @@
 #!/bin/bash
 # Under srun without --kill-on-bad-exit: a rank that is killed, one that hangs and one that fails alone each end the whole step within seconds, and say which rank on which node.
-set -euo pipefail
 bin=$(realpath "$1")
 here=$(cd "$(dirname "$0")" && pwd)
+. "$(dirname "$0")/../script.sh"
+set -eo pipefail
+end_at_first_failure
 export PATH=$bin:$PATH:/usr/sbin:/sbin TRAINYARD_DEVICE=cpu
-folder=$(mktemp -d)
-trap '"$here/mini-slurm" stop "$folder/cluster" >/dev/null 2>&1 || true; rm -rf "$folder"' EXIT
-fail() { echo "FAILED: $*"; cat "$folder/out" 2>/dev/null; exit 1; }
+clean_up() { "$here/mini-slurm" stop "$folder/cluster" >/dev/null 2>&1; }
 
 "$here/mini-slurm" start "$folder/cluster" -n 2 -c 2 >"$folder/start.log" 2>&1 || { cat "$folder/start.log"; fail "the cluster did not start"; }
 eval "$("$here/mini-slurm" env "$folder/cluster")"
-cd "$folder"
-for i in $(seq 1 400); do printf 'line %d of a small text about trains and yards\n\n' "$i"; done >text
+small_text 400 >text
 shard-data --input text --split paragraphs --output data --validation 0 2>/dev/null
-printf 'layers = 1\nhidden = 16\nheads = 2\nkv-heads = 2\nffn = 16\ncontext = 8\n' >tiny.toml
+tiny_model >tiny.toml
 settings=(--model tiny.toml --data data --global-batch 4 --micro-batch 1 --steps 10000000 --progress never --threads 1)
 
 # lose RANKS RANK SIGNAL RUN FLAG...: ranks on two nodes; the signal to one of them after some steps. Sets code and seconds.
@@ -73,4 +72,4 @@ code=0
 wait "$launcher" || code=$?
 [ "$code" = 75 ] || fail "exit $code after USR1, expected 75"
 grep -q "to go on: srun --mpi=pmix --kill-on-bad-exit=1 -n 4 [^ ]*train " out || fail "the way on is not said"
-echo "passed"
+passed

@@ -1,16 +1,15 @@
 #!/bin/bash
 # slurm/profile.sbatch on a cluster of two nodes: the profile of a plan, a comparison that passes and one that fails, and a job that depends on it.
-set -euo pipefail
 bin=$(realpath "$1") script=$(realpath "$2")
 here=$(cd "$(dirname "$0")" && pwd)
+. "$(dirname "$0")/../script.sh"
+set -eo pipefail
+end_at_first_failure
 export PATH=$bin:$PATH:/usr/sbin:/sbin TRAINYARD_GPU_MODULE=none
-folder=$(mktemp -d)
-trap '"$here/mini-slurm" stop "$folder/cluster" >/dev/null 2>&1 || true; rm -rf "$folder"' EXIT
-fail() { echo "FAILED: $*"; exit 1; }
+clean_up() { "$here/mini-slurm" stop "$folder/cluster" >/dev/null 2>&1; }
 
 "$here/mini-slurm" start "$folder/cluster" -n 2 -c 2 >"$folder/start.log" 2>&1 || { cat "$folder/start.log"; fail "the cluster did not start"; }
 eval "$("$here/mini-slurm" env "$folder/cluster")"
-cd "$folder"
 partition-model --model gpt2-nano --sequence 16 --ranks 4 --zero 3 --output plan.json >/dev/null
 export BUDGET=100s   # 30 s do on a free machine
 code=0
@@ -28,4 +27,4 @@ second=$(sbatch --parsable --dependency=afterok:"$first" --kill-on-invalid-dep=y
 for _ in $(seq 1 400); do squeue -h -j "$first,$second" 2>/dev/null | grep -q . || break; sleep 1; done
 grep -q '^slower   data' two.log || { cat two.log; fail "nothing is slower than twenty times as fast"; }
 [ ! -e never.log ] || fail "the job that depends on it was started"
-echo "passed"
+passed

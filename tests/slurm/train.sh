@@ -1,16 +1,16 @@
 #!/bin/bash
 # train under srun: ranks from the allocation, a step signal that saves and exits 75, a resume on another number of ranks, the wrong launcher refused.
-set -euo pipefail
 bin=$(realpath "$1")
 here=$(cd "$(dirname "$0")" && pwd)
+. "$(dirname "$0")/../script.sh"
+set -eo pipefail
+end_at_first_failure
 export PATH=$bin:$PATH:/usr/sbin:/sbin TRAINYARD_DEVICE=cpu
-folder=$(mktemp -d)
-trap '"$here/mini-slurm" stop "$folder/cluster" >/dev/null 2>&1 || true; rm -rf "$folder"' EXIT
-fail() { echo "FAILED: $*"; exit 1; }
+clean_up() { "$here/mini-slurm" stop "$folder/cluster" >/dev/null 2>&1; }
 
 "$here/mini-slurm" start "$folder/cluster" -n 2 -c 2 >"$folder/start.log" 2>&1 || { cat "$folder/start.log"; fail "the cluster did not start"; }
 eval "$("$here/mini-slurm" env "$folder/cluster")"
-for i in $(seq 1 400); do printf 'line %d of a small text about trains and yards\n\n' "$i"; done >"$folder/text.txt"
+small_text 400 >"$folder/text.txt"
 shard-data --input "$folder/text.txt" --split paragraphs --output "$folder/data" --validation 0 2>/dev/null
 settings=(--model gpt2-nano --data "$folder/data" --global-batch 8 --micro-batch 2 --steps 400 --progress never --threads 1)
 
@@ -34,4 +34,4 @@ code=0
 srun -n2 --mpi=none train "${settings[@]}" --steps 5 --output "$folder/wrong" >"$folder/out4" 2>&1 || code=$?
 [ "$code" = 4 ] || { cat "$folder/out4"; fail "exit $code with the wrong launcher, expected 4"; }
 grep -q -- "--mpi=pmix" "$folder/out4" || fail "the refusal does not name --mpi=pmix"
-echo "passed"
+passed

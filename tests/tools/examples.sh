@@ -2,16 +2,12 @@
 # The examples of every program's --help, run as they are written: in an empty folder that holds only the texts they name, on a machine of two cores, where Open MPI starts no
 # third rank.
 # usage: examples.sh BIN_FOLDER
-set -u
-PATH=$1:$PATH
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
+PATH=$(realpath "$1"):$PATH
+. "$(dirname "$0")/../script.sh"
 ulimit -f 4000000
 unset OMPI_MCA_rmaps_base_oversubscribe
 echo 'localhost slots=2' >hosts
 export OMPI_MCA_orte_default_hostfile=$folder/hosts
-failures=0
 
 # The one thing a newcomer brings: a text of many paragraphs.
 words=(in the beginning there was a small house beside old river and many people came to see what others had done with their hands)
@@ -25,7 +21,7 @@ jq -Rc 'select(length > 0) | {text: .}' book.txt | gzip >book.jsonl.gz
 ran=()
 for program in shard-data partition-model train inspect generate profile-comm; do
   mapfile -t examples < <("$program" --help | sed -n '/^Examples:/,/^$/p' | sed -e ':a' -e '/\\$/{N;s/ *\\\n */ /;ta' -e '}' | sed -n 's/^  //p')
-  [ ${#examples[@]} -ge 2 ] || { echo "FAIL: $program --help has ${#examples[@]} examples"; failures=$((failures + 1)); }
+  [ ${#examples[@]} -ge 2 ] || fail "$program --help has ${#examples[@]} examples"
   for example in "${examples[@]}"; do
     [[ ! " ${ran[*]-} " == *" <$example> "* ]] || continue   # train's first line is shard-data's
     ran+=("<$example>")
@@ -34,11 +30,9 @@ for program in shard-data partition-model train inspect generate profile-comm; d
     if [ $code = 0 ] && [ -s out ]; then
       echo "ok: $example"
     else
-      echo "FAIL: exit code $code, $(wc -c <out) bytes on stdout: $example"
-      tail -5 err
-      failures=$((failures + 1))
+      fail "exit code $code, $(wc -c <out) bytes on stdout: $example"
     fi
   done
 done
-[ ${#ran[@]} -ge 14 ] || { echo "FAIL: only ${#ran[@]} examples ran"; failures=$((failures + 1)); }
-[ $failures = 0 ]
+[ ${#ran[@]} -ge 14 ] || fail "only ${#ran[@]} examples ran"
+passed

@@ -1,21 +1,17 @@
 #!/bin/bash
 # Every flag of every program, from --help, with values that nobody means: never a signal, a hang or exit 1; and refused with the flag's name where no number and no text can be it.
-# usage: flag_values.sh quick|all BIN_FOLDER     (quick: the values that must be refused at once)
-set -u
-selection=$1
-PATH=$(realpath "$2"):$PATH
+# usage: flag_values.sh BIN_FOLDER quick|all     (quick: the values that must be refused at once)
+PATH=$(realpath "$1"):$PATH
+selection=$2
+. "$(dirname "$0")/../script.sh"
 export TRAINYARD_DEVICE=cpu OMP_NUM_THREADS=1
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
 ulimit -f 200000
 ulimit -v 16000000
-failures=0 runs=0
-fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
+runs=0
 
 for i in $(seq 1 60); do printf 'line %d of a small text about trains and yards, longer than a window of tokens\n\n' "$i"; done >text
-shard-data --input text --split paragraphs --output data --validation 0.2 >/dev/null 2>&1 || { echo "FAIL: no shards"; exit 1; }
-train --model gpt2-nano --data data --output run --steps 1 --global-batch 2 --sequence 16 --threads 1 --progress never >/dev/null 2>&1 || { echo "FAIL: no run"; exit 1; }
+shard-data --input text --split paragraphs --output data --validation 0.2 >/dev/null 2>&1 || { fail "no shards"; exit 1; }
+train --model gpt2-nano --data data --output run --steps 1 --global-batch 2 --sequence 16 --threads 1 --progress never >/dev/null 2>&1 || { fail "no run"; exit 1; }
 
 # A command that is right, to which a flag is added; where a program has --dry-run it writes and measures nothing.
 command_of() {
@@ -69,4 +65,4 @@ for program in shard-data partition-model train inspect generate profile-comm; d
 done
 [ ! -e out-run ] && [ ! -e out-data ] || fail "something was made: $(ls)"
 [ $runs -ge 300 ] || fail "only $runs commands were run"
-[ $failures = 0 ] && echo "$runs commands, all as it should be"
+passed "$runs commands, all as it should be"

@@ -1,13 +1,8 @@
 #!/bin/bash
 # Every program: --help has its parts and fits 80 columns, --version answers, wrong usage is exit 2 with the way to --help, a closed stdout is no error.
 # usage: help.sh BIN_FOLDER
-set -u
-PATH=$1:$PATH
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failures=0
-fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
+PATH=$(realpath "$1"):$PATH
+. "$(dirname "$0")/../script.sh"
 
 for program in shard-data partition-model train inspect generate profile-comm; do
   timeout 20 "$program" --help >help 2>err </dev/null || fail "$program --help: exit code $?"
@@ -17,8 +12,8 @@ for program in shard-data partition-model train inspect generate profile-comm; d
   grep -q '^Examples:$' help || fail "$program --help has no examples"
   sed -n '/^See also: .*[a-z]/,$p' help | grep -c . | grep -q '^[12]$' || fail "$program --help does not end with See also"
   cat -s help | cmp -s - help || fail "$program --help has blank lines one after the other"
-  awk -v p="$program" 'length($0) > 80 { print "FAIL: " p " --help line " NR " has " length($0) " columns"; bad = 1 } END { if (NR > 110) { print "FAIL: " p " --help has " NR " lines"; bad = 1 } exit bad }' help ||
-    failures=$((failures + 1))
+  awk -v p="$program" 'length($0) > 80 { print p " --help line " NR " has " length($0) " columns"; bad = 1 } END { if (NR > 110) { print p " --help has " NR " lines"; bad = 1 } exit bad }' help ||
+    fail "$program --help does not fit"
   timeout 20 "$program" --version >out 2>err </dev/null || fail "$program --version: exit code $?"
   grep -Eq '^trainyard [0-9]+[.][0-9]+[.][0-9]+$' out || fail "$program --version says: $(cat out)"
   for wrong in --nonsense "--help-me" "--progress"; do
@@ -34,6 +29,6 @@ for program in shard-data partition-model train inspect generate profile-comm; d
   [ "$(cat code)" = 0 ] || fail "$program --help to a closed stdout: exit code $(cat code)"
 done
 timeout 20 train --help-model >help || fail "train --help-model: exit code $?"
-awk 'length($0) > 80 { print "FAIL: train --help-model line " NR " has " length($0) " columns"; bad = 1 } END { exit bad }' help || failures=$((failures + 1))
+awk 'length($0) > 80 { print "train --help-model line " NR " has " length($0) " columns"; bad = 1 } END { exit bad }' help || fail "train --help-model does not fit"
 [ -z "$(ls -A . | grep -vx -e help -e err -e out -e code)" ] || fail "something was written: $(ls -A)"
-[ $failures = 0 ] && echo "all as it should be"
+passed

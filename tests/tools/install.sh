@@ -1,10 +1,9 @@
 #!/bin/bash
 # Installs into an empty folder and builds a program outside against it. Nightly.
 # usage: install.sh CMAKE BUILD_FOLDER SOURCE_FOLDER
-set -eu
 cmake=$1 build=$2 source=$3
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+. "$(dirname "$0")/../script.sh"
+set -e
 "$cmake" --install "$build" --prefix "$folder/installed" >"$folder/log" || { tail "$folder/log"; exit 1; }
 cp -r "$source/tests/tools/outside" "$folder/outside"
 "$cmake" -S "$folder/outside" -B "$folder/build" -DCMAKE_PREFIX_PATH="$folder/installed" -DCMAKE_BUILD_TYPE=Release >"$folder/log" 2>&1 || { tail -20 "$folder/log"; exit 1; }
@@ -14,3 +13,4 @@ if grep -rlF -e "$source/" -e "$build/" "$folder/installed/lib" --include='*.cma
 "$folder/build/outside_plan"
 "$folder/build/outside" "$source/datasets/golden/set-1"
 for program in shard-data partition-model train inspect generate profile-comm; do "$folder/installed/bin/$program" --version >/dev/null; done
+passed

@@ -1,23 +1,18 @@
 #!/bin/bash
 # slurm/quickstart.sh on programs that are built: small texts, many cores, Ctrl-C at every stage and the way on, texts that are packed or no texts, folders that are not its own.
 # usage: quickstart.sh SOURCE_FOLDER BUILD_FOLDER
-set -u
 script=$1/slurm/quickstart.sh build=$2
-folder=$(mktemp -d)
-job='' began=$SECONDS
-trap '[ -z "$job" ] || kill -KILL -- "-$job" 2>/dev/null; rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
+. "$(dirname "$0")/../script.sh"
+job='' began=$SECONDS shown=out
+clean_up() { [ -z "$job" ] || kill -KILL -- "-$job" 2>/dev/null; }
 ulimit -f 4000000
 unset SLURM_JOB_ID
-failures=0
-fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
-expect() { # CODE ARGUMENTS...: output in `out`
+quickstart() { # CODE ARGUMENTS...: all its output in `out`
   local want=$1 code=0
   shift
-  timeout 200 bash "$script" --build-dir "$programs" "$@" >out 2>&1 </dev/null || code=$?
-  [ "$code" = "$want" ] || fail "exit code $code, not $want: $*: $(tail -15 out)"
+  timeout 200 bash "$script" --build-dir "$programs" "$@" >out 2>&1 || code=$?
+  [ "$code" = "$want" ] || fail "exit code $code, not $want: $*"
 }
-said() { grep -q -- "$1" out || fail "does not say '$1': $(tail -15 out)"; }
 
 words=(in the beginning there was a small house "beside" old river and many people came to see what others had done with their hands "für" "été")
 for ((p = 0; p < 150; ++p)); do
@@ -60,11 +55,11 @@ printf '#!/bin/bash\n: >dict-gcide_1.deb\n' >"$programs/bin/apt-get"
 printf '#!/bin/bash\nmkdir -p "$3/usr/share/dictd" && for ((i = 0; i < 500; ++i)); do sed "s/^/   /" %q; done | gzip -1 >"$3/usr/share/dictd/gcide.dict.dz"\n' "$folder/text" >"$programs/bin/dpkg"
 chmod +x "$programs"/bin/{apt-get,dpkg}
 instead shard-data 'exit 3'
-expect 3 --work fetched --steps 40 --cores 2
+quickstart 3 --work fetched --steps 40 --cores 2
 [ "$(wc -c <fetched/text.txt)" = 8000000 ] && ! grep -q '^ ' fetched/text.txt || fail "the text that is fetched: $(ls -l fetched)"
 ls fetched/fetched.* >/dev/null 2>&1 && fail "what was fetched is left: $(ls fetched)"
 printf '#!/bin/bash\nexit 100\n' >"$programs/bin/apt-get"
-expect 4 --work unfetched --steps 40 --cores 2
+quickstart 4 --work unfetched --steps 40 --cores 2
 said 'could not be fetched'; said '--text FILE'
 rm "$programs"/bin/{apt-get,dpkg}
 
@@ -86,11 +81,11 @@ instead
 
 # The trial says how many steps fit, at least 40; what else profile-comm ends with than too little time is no little thing.
 instead profile-comm 'echo "profile-comm: --plan is not known" >&2; exit 2'
-expect 2 --text text --work p --steps 2 --cores 2
+quickstart 2 --text text --work p --steps 2 --cores 2
 said 'profile-comm ended with exit code 2'
 instead profile-comm 'echo "profile-comm: a budget of 1 s is too short: one pass" >&2; exit 2'
 echo '[[ " $* " == *" --stop-after "* ]] && exit 9' >instead-train
-expect 9 --text text --work p --seconds 2 --cores 2
+quickstart 9 --text text --work p --seconds 2 --cores 2
 said 'Too little time'; said '^[0-9]* steps$'
 [ "$(sed -n 's/^\([0-9]*\) steps$/\1/p' out)" -ge 40 ] || fail "fewer than 40 steps are chosen"
 instead
@@ -107,7 +102,7 @@ last=$(tail -1 w/run/metrics.jsonl | jq .step)
 
 # The same command goes on, to the end: every step once, nothing made anew, a sample of several lines, figures for people.
 before=$(stat -c %Y.%i w/data/index.json)
-expect 0 "${command[@]}"
+quickstart 0 "${command[@]}"
 said 'going on with what was begun'
 grep -q '^== shard-data' out && fail "it made the shards again"
 [ "$(stat -c %Y.%i w/data/index.json)" = "$before" ] || fail "the shards are others"
@@ -119,22 +114,22 @@ prompt=$(sed -n 's/^prompt:  //p' out)
 grep -Eq '^memory +[0-9.]+ MB a rank predicted, [0-9.]+ MB measured, difference 0$' out || fail "no memory for people: $(grep ^memory out)"
 grep -Eq '^learnt +40 steps: loss [0-9]\.[0-9]{3} at the first, [0-9]\.[0-9]{3} at the last; [0-9]\.[0-9]{3} on text it never saw' out || fail "no losses for people: $(grep ^learnt out)"
 grep -A4 '^Try next' out | grep '^  generate' | PATH=$build/bin:$PATH bash >next 2>&1 && grep -q 'Once upon a time' next || fail "the first thing to try next fails: $(cat next)"
-awk 'length($0) > 100 && /^train: step/ { print "FAIL: a line of progress is long: " $0; bad = 1 } END { exit bad }' out || failures=$((failures + 1))
+awk 'length($0) > 100 && /^train: step/ { print "a line of progress is long: " $0; bad = 1 } END { exit bad }' out || fail "progress does not fit"
 
 # What has one of its names is not its own for that: a run that was moved away, another thing in its place. Nothing is touched before that is known.
 mv w/run kept && mkdir w/run && echo thesis >w/run/thesis.txt
-expect 2 "${command[@]}"
+quickstart 2 "${command[@]}"
 said 'w/run was not made by quickstart'
 [ "$(cat w/run/thesis.txt)" = thesis ] && [ "$(stat -c %Y.%i w/data/index.json)" = "$before" ] && [ -e w/plan.json ] || fail "it touched what was not to be touched"
 rm -r w/run && mv kept w/run
 cp w/plan.json other.json && mv other.json w/plan.json
-expect 2 "${command[@]}"
+quickstart 2 "${command[@]}"
 said 'w/plan.json was not made by quickstart'
 rm w/plan.json
 
 # More cores than micro-batches; a text of a single line; a go that was finished begins anew, with other settings.
 tr -d '\n' <text >line
-expect 0 --text line --work w --seconds 10 --steps 2 --cores 24
+quickstart 0 --text line --work w --seconds 10 --steps 2 --cores 24
 said '8 ranks with 3 threads each'; said 'nothing will be tested'
 [ "$(wc -l <w/run/metrics.jsonl)" = 2 ] || fail "it did not begin anew: $(wc -l <w/run/metrics.jsonl) steps"
 said 'the run of before is kept in .*w/run.1$'
@@ -146,30 +141,30 @@ yes "a line of a text with no blank line, and another word" | head -c 20000000 >
 printf 'echo "$*" >%q; exit 9\n' "$folder/asked" >instead-shard-data
 for case in "long lines" "wide paragraphs"; do
   took=$SECONDS
-  expect 9 --text "${case% *}" --work c --cores 2
+  quickstart 9 --text "${case% *}" --work c --cores 2
   grep -q -- "--split ${case#* } " asked || fail "${case% *} is not cut into ${case#* }: $(cat asked)"
   [ $((SECONDS - took)) -lt 30 ] || fail "to choose settings for ${case% *} took $((SECONDS - took)) s"
 done
 gzip -c text >packed; zstd -q text -o text.zst; cp text plain.gz
 jq -Rc 'select(length > 0) | {text: .}' text >lines.jsonl
-expect 9 --text lines.jsonl --work c --cores 2
+quickstart 9 --text lines.jsonl --work c --cores 2
 if grep -q -- '--split' asked; then fail "JSON lines are to be cut: $(cat asked)"; fi
-for packed in packed text.zst plain.gz; do expect 9 --text $packed --work c --cores 2; done
+for packed in packed text.zst plain.gz; do quickstart 9 --text $packed --work c --cores 2; done
 instead
 head -c -10 packed >cut.gz; head -c -10 text.zst >cut
-for cut in cut.gz cut; do expect 3 --text $cut --work v; said 'cannot be read to its end'; done
-expect 0 --text packed --work c --seconds 2 --steps 1 --cores 2
+for cut in cut.gz cut; do quickstart 3 --text $cut --work v; said 'cannot be read to its end'; done
+quickstart 0 --text packed --work c --seconds 2 --steps 1 --cores 2
 grep -qF "$(sed -n 's/^prompt:  //p' out)" text || fail "the prompt is not of the packed text: $(grep '^prompt' out)"
 
 # Refusals, each a sentence, each before anything is made or removed.
 head -c 800 text >little
-expect 3 --text little --work v
+quickstart 3 --text little --work v
 said 'holds [0-9]* bytes: too little to learn from'
-expect 3 --text missing --work v
-expect 2 --steps many --work v
-expect 2 --nonsense
+quickstart 3 --text missing --work v
+quickstart 2 --steps many --work v
+quickstart 2 --nonsense
 mkdir -p mine/run && echo thesis >mine/run/thesis.txt
-expect 2 --text text --work mine
+quickstart 2 --text text --work mine
 said 'mine/run was not made by quickstart'
 [ "$(cat mine/run/thesis.txt)" = thesis ] || fail "it removed what it had not made"
 [ ! -e v/data ] || fail "something was made before a refusal"
@@ -184,4 +179,4 @@ chmod +x fake/*
 PATH=$folder/fake:$PATH bash "${script%/*}/install-deps.sh" >out 2>&1 || fail "install-deps.sh: exit code $?: $(cat out)"
 grep -qx 'install noninteractive' apt || fail "apt-get may ask: $(cat apt)"
 
-[ $failures = 0 ] && echo "all as it should be, $((SECONDS - began)) s"
+passed "all as it should be, $((SECONDS - began)) s"

@@ -1,14 +1,9 @@
 #!/bin/bash
 # Numbers for people in every program's tables, all bytes with --bytes; and a line of progress that fits 80 columns of a terminal.
 # usage: sizes.sh BIN_FOLDER
-set -u
-PATH=$1:$PATH
+PATH=$(realpath "$1"):$PATH
+. "$(dirname "$0")/../script.sh"
 export TRAINYARD_DEVICE=cpu
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failures=0
-fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
 sizes='^ *in arenas +[0-9]+(\.[0-9]+)? [kMG]B$' bytes='^ *in arenas +[0-9]{6,}$'
 
 partition-model --model gpt2-nano --sequence 16 --ranks 2 --zero 3 --output plan.json --force >/dev/null || fail "partition-model: exit code $?"
@@ -18,7 +13,7 @@ for command in "partition-model --model gpt2-nano --sequence 16 --ranks 2 --zero
 done
 partition-model --model gpt2-nano --sequence 16 --ranks 2 --zero 3 --json | jq -e '[.. | numbers | select(. > 1000000)] | length > 5' >/dev/null || fail "--json has no bytes"
 
-for i in $(seq 1 300); do printf 'line %d of a small text about trains and yards\n\n' "$i"; done >text
+small_text 300 >text
 shard-data --input text --split paragraphs --output data --validation 0.2 2>/dev/null >/dev/null
 base=(train --model gpt2-nano --data data --sequence 32 --global-batch 8 --micro-batch 2 --steps 40 --validate-every 20 --validation-sequences 8)
 "${base[@]}" --output run --dry-run | grep -Eq "$sizes" || fail "--dry-run: $("${base[@]}" --output run --dry-run | grep arenas)"
@@ -28,11 +23,11 @@ grep -Eq '^total in arenas +[0-9.]+ [kM]B +[0-9.]+ [kM]B +0$' out || fail "--mem
 "${base[@]}" --output run2 --memory-report --bytes --progress never 2>/dev/null | grep -Eq '^total in arenas +[0-9]{6,} +[0-9]{6,} +0$' || fail "--memory-report --bytes"
 grep -Eq '^total in arenas +[0-9]{6,} +[0-9]{6,} +0$' run/report.txt || fail "report.txt: $(grep arenas run/report.txt)"
 grep -Eq '^train: step 40/40  loss [0-9.]+  val [0-9.]+  [0-9.,]+ tokens/s  0 s left$' err || fail "progress: $(tail -1 err)"
-awk 'length($0) > 79 { print "FAIL: a long line of progress: " $0; bad = 1 } END { exit bad }' err || failures=$((failures + 1))
+awk 'length($0) > 79 { print "a long line of progress: " $0; bad = 1 } END { exit bad }' err || fail "progress: a line is too long"
 inspect run | grep -Eq '^  peak_bytes +[0-9.]+ [kM]B$' || fail "inspect run: $(inspect run | grep peak)"
 inspect run --bytes | grep -Eq '^  peak_bytes +[0-9]{6,}$' || fail "inspect run --bytes: $(inspect run --bytes | grep peak)"
 checkpoint=$(ls -d run/checkpoints/step-*)
 inspect "$checkpoint" | grep -Eq '^  size +[0-9.]+ [kM]B in' || fail "inspect CHECKPOINT: $(inspect "$checkpoint" | grep size)"
 inspect "$checkpoint" --bytes | grep -Eq '^  size +[0-9]{6,} bytes in' || fail "inspect CHECKPOINT --bytes: $(inspect "$checkpoint" --bytes | grep size)"
 inspect data --bytes | grep -Eq '^train.*[0-9]{4,}$' || fail "inspect SHARDS --bytes: $(inspect data --bytes)"
-[ $failures = 0 ] && echo "all as it should be"
+passed

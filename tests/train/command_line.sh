@@ -1,22 +1,15 @@
 #!/bin/bash
 # train under mpirun: equal losses, stops by signal to one rank, resume, damaged checkpoints, refusals, a full disk, and a loss that is not finite.
-set -uo pipefail
-export TRAINYARD_DEVICE=cpu PATH=$(realpath "$1"):$PATH OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMP_WAIT_POLICY=passive
-folder=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$folder"' EXIT
-cd "$folder"
-fail() { echo "FAILED: $*"; [ -f out ] && tail -20 out; exit 1; }
-expect() { # CODE COMMAND...: runs it, output in `out`
-  local want=$1 code=0
-  shift
-  timeout 100 "$@" >out 2>&1 </dev/null || code=$?
-  [ "$code" = "$want" ] || fail "exit $code, expected $want: $*"
-}
-said() { grep -q -- "$1" out || fail "the output does not say '$1'"; }
+PATH=$(realpath "$1"):$PATH
+. "$(dirname "$0")/../script.sh"
+set -o pipefail
+end_at_first_failure
+export TRAINYARD_DEVICE=cpu
+patience=100
 last_loss() { tail -1 "$1/metrics.jsonl" | sed 's/.*"loss":\([^,]*\),.*/\1/'; }
 last_step() { tail -1 "$1/metrics.jsonl" | sed 's/.*"step":\([0-9]*\),.*/\1/'; }
 
-for i in $(seq 1 400); do printf 'line %d of a small text about trains and yards\n\n' "$i"; done >text
+small_text 400 >text
 expect 0 shard-data --input text --split paragraphs --output data --validation 0.1
 base=(train --model gpt2-nano --data data --global-batch 6 --micro-batch 1 --progress never --threads 1)
 
@@ -86,4 +79,4 @@ code=0
 (ulimit -f 300; timeout 60 "${base[@]}" --steps 30 --output full --model gpt2-micro --sequence 32 --save-every 10) >out 2>&1 || code=$?
 [ "$code" = 4 ] || fail "exit $code on a full disk, expected 4"
 [ -z "$(ls full/checkpoints 2>/dev/null)" ] || fail "a partial checkpoint was left: $(ls full/checkpoints)"
-echo passed
+passed

@@ -1,23 +1,15 @@
 #!/bin/bash
 # train --evaluate: the loss that training recorded, the same JSON on every cut, an independent sum of log probabilities, refusals, damage, signals.
-set -uo pipefail
-export TRAINYARD_DEVICE=cpu PATH=$(realpath "$1"):$PATH OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMP_WAIT_POLICY=passive
-folder=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$folder"' EXIT
-cd "$folder"
+PATH=$(realpath "$1"):$PATH
+. "$(dirname "$0")/../script.sh"
+set -o pipefail
+end_at_first_failure
+export TRAINYARD_DEVICE=cpu
 ulimit -f 100000
-fail() { echo "FAILED: $*"; [ -f out ] && tail -20 out; [ -f err ] && tail -20 err; exit 1; }
-expect() { # CODE COMMAND...: runs it, output in `out` and `err`
-  local want=$1 code=0
-  shift
-  timeout 60 "$@" >out 2>err </dev/null || code=$?
-  [ "$code" = "$want" ] || fail "exit $code, expected $want: $*"
-}
-said() { cat out err | grep -q -- "$1" || fail "the output does not say '$1'"; }
 ranks() { local n=$1; shift; echo mpirun -q --bind-to none -n "$n" "$@"; }
 state() { find run -type f -printf '%p %s %T@ ' -exec cksum {} +; find run -type d -printf '%p %T@\n'; }
 
-for i in $(seq 1 300); do printf 'line %d of a small text about trains and yards\n\n' "$i"; done >text
+small_text 300 >text
 expect 0 shard-data --input text --split paragraphs --output data --validation 0.1
 expect 0 train --model gpt2-nano --data data --global-batch 6 --micro-batch 2 --learning-rate 0.01 --progress never --threads 1 --steps 20 --output run --validate-every 20 --validation-sequences 8
 recorded=$(tail -1 run/metrics.jsonl | jq .validation_loss)
@@ -115,4 +107,4 @@ code=0; wait "$launcher" || code=$?
 
 [ "$(state)" = "$before" ] || fail "the run folder was written to"
 [ ! -e other ] || fail "something was made"
-echo "all as it should be"
+passed

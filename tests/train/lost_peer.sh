@@ -1,29 +1,20 @@
 #!/bin/bash
 # A rank that hangs ends the job with 6, and the reason names it; a rank that dies ends it too. Over MPI on CPUs, and over NCCL on GPUs (the emulated module and the stand-in
 # library in the same folder as the programs).
-set -uo pipefail
 bin=$(realpath "$1")
-export PATH=$bin:$PATH OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMP_WAIT_POLICY=passive
-folder=$(mktemp -d)
-trap 'kill -KILL $(jobs -p) 2>/dev/null; rm -rf "$folder"' EXIT
-cd "$folder"
-fail() { echo "FAILED: $*"; tail -20 "$run.out"; ls "$run"/exit 2>/dev/null; exit 1; }
+. "$(dirname "$0")/../script.sh"
+set -o pipefail
+end_at_first_failure
+PATH=$bin:$PATH
 
-for i in $(seq 1 400); do printf 'line %d of a small text about trains and yards\n\n' "$i"; done >text
-shard-data --input text --split paragraphs --output data --validation 0 >/dev/null 2>&1 || { echo "FAILED: shards"; exit 1; }
-cat >tiny.toml <<'T'
-layers = 1
-hidden = 16
-heads = 2
-kv-heads = 2
-ffn = 16
-context = 8
-T
+small_text 400 >text
+shard-data --input text --split paragraphs --output data --validation 0 >/dev/null 2>&1 || fail shards
+tiny_model >tiny.toml
 
 # lose SIGNAL NAME OPTION...: begins a run of three ranks, sends the signal to one rank after some steps, and sets `code`.
 lose() {
   local signal=$1 launcher rank
-  run=$2
+  run=$2 shown="$2.out"
   shift 2
   mpirun -q --bind-to none -n 3 train --model tiny.toml --data data --output "$run" --steps 100000 --global-batch 3 --micro-batch 1 --threads 1 --progress never \
     --hang-timeout 3 --zero 2 "$@" >"$run.out" 2>&1 </dev/null &
@@ -49,4 +40,4 @@ export TRAINYARD_GPU_MODULE=$bin/libtrainyard_emulated.so TRAINYARD_NCCL_LIBRARY
 lose STOP hangs-nccl --device cuda --communicator nccl
 [ "$code" = 6 ] || fail "exit $code after a rank hung over NCCL, expected 6"
 grep -q "rank 1 on $(hostname)" hangs-nccl.out || fail "the sentence does not name the rank"
-echo "lost peers: all well"
+passed

@@ -1,13 +1,13 @@
 #!/bin/bash
 # A second run in a folder that another one works in is refused, once for all its ranks, and the first goes on; a run that was killed holds nothing. Likewise two shard-data.
-set -uo pipefail
-export TRAINYARD_DEVICE=cpu PATH=$(realpath "$1"):$PATH OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMP_WAIT_POLICY=passive
-folder=$(mktemp -d)
-trap 'kill -KILL $(jobs -p) 2>/dev/null; rm -rf "$folder"' EXIT
-cd "$folder"
-fail() { echo "FAILED: $*"; tail -20 out first 2>/dev/null; exit 1; }
-for i in $(seq 1 200); do printf 'line %d of a small text about trains and yards\n\n' "$i"; done >text
-printf 'layers = 1\nhidden = 16\nheads = 2\nkv-heads = 2\nffn = 16\ncontext = 8\n' >model.toml
+PATH=$(realpath "$1"):$PATH
+. "$(dirname "$0")/../script.sh"
+set -o pipefail
+end_at_first_failure
+export TRAINYARD_DEVICE=cpu
+shown="out first"
+small_text 200 >text
+tiny_model >model.toml
 
 # shard-data reads a pipe as long as it is open, and holds its folder meanwhile.
 mkfifo pipe
@@ -41,4 +41,4 @@ timeout 30 "${run[@]}" --stop-after "$(($(tail -1 run/checkpoints/latest | sed '
 [ "$code" = 75 ] || fail "after the first was killed: exit $code, expected 75"
 grep -q "resuming from" out || fail "the run does not go on"
 [ ! -s run/lock ] || fail "a run that has ended is still named"
-echo passed
+passed

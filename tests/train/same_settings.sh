@@ -1,13 +1,12 @@
 #!/bin/bash
 # Settings that one rank of a job has otherwise end it within seconds, for training and --evaluate alike: one sentence that names the setting and the rank, and no run folder.
-set -uo pipefail
-export TRAINYARD_DEVICE=cpu PATH=$(realpath "$1"):$PATH OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMP_WAIT_POLICY=passive
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
-fail() { echo "FAILED: $*"; tail -20 out; exit 1; }
-for i in $(seq 1 100); do printf 'line %d of a small text about trains and yards\n\n' "$i"; done >text
-printf 'layers = 1\nhidden = 16\nheads = 2\nkv-heads = 2\nffn = 16\ncontext = 8\n' >model.toml
+PATH=$(realpath "$1"):$PATH
+. "$(dirname "$0")/../script.sh"
+set -o pipefail
+end_at_first_failure
+export TRAINYARD_DEVICE=cpu
+small_text 100 >text
+tiny_model >model.toml
 sed 's/16/32/' model.toml >other.toml
 shard-data --input text --split paragraphs --output data --validation 0.1 >out 2>&1 || fail shard-data
 train=(train --model model.toml --data data --steps 4 --global-batch 2 --micro-batch 1 --progress never --hang-timeout 30)
@@ -53,4 +52,4 @@ differ 2 'rank 1: --evaluate-sequences is 0, on rank 0 2' --evaluate-sequences 2
 differ 2 'rank 1: --zero is 0, on rank 0 3' --zero 3 -- "${evaluate[@]}"
 differ 2 'rank 1: --dtype is that of the checkpoint, on rank 0 bf16' --dtype bf16 -- "${evaluate[@]}"
 differ 2 'rank 1: --evaluate is off, on rank 0 on' --evaluate done -- train --progress never --threads 1 --data data --model model.toml
-echo passed
+passed

@@ -1,20 +1,13 @@
 #!/bin/bash
-# How train starts: a signal in its first moments, a start that fails, and --dry-run, which refuses what a start would refuse. starts.sh BIN [LIBRARY that sends the signal]
-set -uo pipefail
-export TRAINYARD_DEVICE=cpu PATH=$(realpath "$1"):$PATH OMP_WAIT_POLICY=passive
+# How train starts: a signal in its first moments, a start that fails, and --dry-run, which refuses what a start would refuse.
+# usage: starts.sh BIN_FOLDER [LIBRARY that sends the signal]
+PATH=$(realpath "$1"):$PATH
 early=${2-}
-folder=$(mktemp -d)
-trap 'kill -KILL $(jobs -p) 2>/dev/null; rm -rf "$folder"' EXIT
-cd "$folder"
-fail() { echo "FAILED: $*"; tail -20 out; exit 1; }
-expect() { # CODE COMMAND...: runs it, output in `out`
-  local want=$1 code=0
-  shift
-  timeout 60 "$@" >out 2>&1 </dev/null || code=$?
-  [ "$code" = "$want" ] || fail "exit $code, expected $want: $*"
-}
-said() { grep -q -- "$1" out || fail "the output does not say '$1'"; }
-looks() { find . -not -name out -printf '%p %T@ %s\n' | sort; }
+. "$(dirname "$0")/../script.sh"
+set -o pipefail
+end_at_first_failure
+export TRAINYARD_DEVICE=cpu
+looks() { find . -not -name out -not -name err -printf '%p %T@ %s\n' | sort; }
 dry() { # CODE FLAGS...: as expect, and nothing may change
   local before
   before=$(looks)
@@ -22,9 +15,9 @@ dry() { # CODE FLAGS...: as expect, and nothing may change
   [ "$(looks)" = "$before" ] || fail "--dry-run ${*:2} changed something: $(diff <(echo "$before") <(looks))"
 }
 
-for i in $(seq 1 200); do printf 'line %d of a small text about trains and yards\n\n' "$i"; done >text
-shard-data --input text --split paragraphs --output data --validation 0.1 >out 2>&1 || fail "shards"
-printf 'layers = 1\nhidden = 16\nheads = 2\nkv-heads = 2\nffn = 16\ncontext = 8\n' >model.toml
+small_text 200 >text
+expect 0 shard-data --input text --split paragraphs --output data --validation 0.1
+tiny_model >model.toml
 base=(train --model model.toml --data data --global-batch 2 --micro-batch 1 --threads 1 --progress never)
 
 # A scheduler's signal may come before a program has looked around.
@@ -71,4 +64,4 @@ dry 0 --output stale --steps 10
 for _ in $(seq 1 200); do [ -s held/metrics.jsonl ] && break; sleep 0.05; done
 expect 4 "${base[@]}" --dry-run --output held --steps 100000000
 said "held is in use by process [0-9]* on $(hostname)"
-echo "starts: all well"
+passed

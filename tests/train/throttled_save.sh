@@ -1,11 +1,11 @@
 #!/bin/bash
 # A disk of 50 MB/s: no step waits for a checkpoint. The longest step is compared with the median of the same run, so it wants a quiet machine. Nightly.
-# usage: throttled_save.sh BIN
-set -eu
-export PATH=$1:$PATH TRAINYARD_DEVICE=cpu
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
+# usage: throttled_save.sh BIN_FOLDER
+PATH=$(realpath "$1"):$PATH
+. "$(dirname "$0")/../script.sh"
+set -e
+end_at_first_failure
+export TRAINYARD_DEVICE=cpu
 for ((i = 0; i < 4000; ++i)); do echo "line $i of a text that is written for this test, $((i * i % 977)) words long"; done >text.txt
 shard-data --input text.txt --split lines --output data --validation 0 >/dev/null 2>&1
 printf 'layers = 6\nhidden = 384\nheads = 6\nkv-heads = 6\nffn = 1536\ncontext = 128\n' >model.toml
@@ -14,5 +14,6 @@ bytes=$(stat -c %s run/checkpoints/step-00000060/rank-00000.h5)
 longest=$(jq -s 'map(.step_seconds)[5:] | max' run/metrics.jsonl)
 median=$(jq -s 'map(.step_seconds)[5:] | sort | .[length / 2 | floor]' run/metrics.jsonl)
 echo "a checkpoint of $bytes bytes takes $((bytes / 50000000)) s or more at this rate; median step $median s, longest $longest s"
-jq -n --argjson bytes "$bytes" --argjson median "$median" '$bytes / 50e6 > 3 * $median' | grep -q true || { echo "the checkpoint is written within a few steps: nothing is shown"; exit 1; }
-jq -n --argjson a "$longest" --argjson b "$median" '$a <= 2 * $b' | grep -q true || { echo "a step took more than twice the median"; exit 1; }
+jq -n --argjson bytes "$bytes" --argjson median "$median" '$bytes / 50e6 > 3 * $median' | grep -q true || fail "the checkpoint is written within a few steps: nothing is shown"
+jq -n --argjson a "$longest" --argjson b "$median" '$a <= 2 * $b' | grep -q true || fail "a step took more than twice the median"
+passed
