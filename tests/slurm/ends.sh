@@ -1,15 +1,9 @@
 #!/bin/bash
 # Under srun without --kill-on-bad-exit: a rank that is killed, one that hangs and one that fails alone each end the whole step within seconds, and say which rank on which node.
 bin=$(realpath "$1")
-here=$(cd "$(dirname "$0")" && pwd)
-. "$(dirname "$0")/../script.sh"
-set -eo pipefail
-end_at_first_failure
-export PATH=$bin:$PATH:/usr/sbin:/sbin TRAINYARD_DEVICE=cpu
-clean_up() { "$here/mini-slurm" stop "$folder/cluster" >/dev/null 2>&1; }
+export PATH=$bin:$PATH TRAINYARD_DEVICE=cpu
+. "$(dirname "$0")/cluster.sh"
 
-"$here/mini-slurm" start "$folder/cluster" -n 2 -c 2 >"$folder/start.log" 2>&1 || { cat "$folder/start.log"; fail "the cluster did not start"; }
-eval "$("$here/mini-slurm" env "$folder/cluster")"
 small_text 400 >text
 shard-data --input text --split paragraphs --output data --validation 0 2>/dev/null
 tiny_model >tiny.toml

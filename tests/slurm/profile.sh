@@ -1,15 +1,9 @@
 #!/bin/bash
 # slurm/profile.sbatch on a cluster of two nodes: the profile of a plan, a comparison that passes and one that fails, and a job that depends on it.
 bin=$(realpath "$1") script=$(realpath "$2")
-here=$(cd "$(dirname "$0")" && pwd)
-. "$(dirname "$0")/../script.sh"
-set -eo pipefail
-end_at_first_failure
-export PATH=$bin:$PATH:/usr/sbin:/sbin TRAINYARD_GPU_MODULE=none
-clean_up() { "$here/mini-slurm" stop "$folder/cluster" >/dev/null 2>&1; }
+export PATH=$bin:$PATH TRAINYARD_GPU_MODULE=none
+. "$(dirname "$0")/cluster.sh"
 
-"$here/mini-slurm" start "$folder/cluster" -n 2 -c 2 >"$folder/start.log" 2>&1 || { cat "$folder/start.log"; fail "the cluster did not start"; }
-eval "$("$here/mini-slurm" env "$folder/cluster")"
 partition-model --model gpt2-nano --sequence 16 --ranks 4 --zero 3 --output plan.json >/dev/null
 export BUDGET=100s   # 30 s do on a free machine
 code=0

@@ -1,15 +1,9 @@
 #!/bin/bash
 # train under srun: ranks from the allocation, a step signal that saves and exits 75, a resume on another number of ranks, the wrong launcher refused.
 bin=$(realpath "$1")
-here=$(cd "$(dirname "$0")" && pwd)
-. "$(dirname "$0")/../script.sh"
-set -eo pipefail
-end_at_first_failure
-export PATH=$bin:$PATH:/usr/sbin:/sbin TRAINYARD_DEVICE=cpu
-clean_up() { "$here/mini-slurm" stop "$folder/cluster" >/dev/null 2>&1; }
+export PATH=$bin:$PATH TRAINYARD_DEVICE=cpu
+. "$(dirname "$0")/cluster.sh"
 
-"$here/mini-slurm" start "$folder/cluster" -n 2 -c 2 >"$folder/start.log" 2>&1 || { cat "$folder/start.log"; fail "the cluster did not start"; }
-eval "$("$here/mini-slurm" env "$folder/cluster")"
 small_text 400 >"$folder/text.txt"
 shard-data --input "$folder/text.txt" --split paragraphs --output "$folder/data" --validation 0 2>/dev/null
 settings=(--model gpt2-nano --data "$folder/data" --global-batch 8 --micro-batch 2 --steps 400 --progress never --threads 1)
