@@ -1,4 +1,4 @@
-// The host and the wall clock.
+// The host and the clocks.
 #include "libtrain/base/here_and_now.h"
 
 #include <fmt/format.h>
@@ -24,5 +24,7 @@ std::string utc_now(Precision precision) {
   std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &utc);
   return precision == Precision::seconds ? fmt::format("{}Z", text.data()) : fmt::format("{}.{:03}Z", text.data(), milliseconds % 1000);
 }
+
+double steady_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace trainyard::base

@@ -1,6 +1,7 @@
 // Opens regular files and reads them whole.
 #include "libtrain/base/read_file.h"
 
+#include "libtrain/base/descriptor.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/system_error.h"
 
@@ -8,7 +9,6 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <utility>
 
 namespace trainyard::base {
 
@@ -29,11 +29,6 @@ void require_regular(const std::string& path, const struct stat& info) {
   throw InputError(fmt::format("{} is larger than {} bytes, more than is expected of it", path, largest), "is it the right file?");
 }
 
-struct Descriptor {
-  int fd;
-  ~Descriptor() { if (fd >= 0) ::close(fd); }
-};
-
 }  // namespace
 
 // Looked at before it is opened, since opening a device may already do something, and once more after, since the path may have changed in between.
@@ -41,11 +36,11 @@ int open_regular(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) throw_cannot_read("open", path, errno);
   require_regular(path, info);
-  Descriptor file{::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)};
-  if (file.fd < 0) throw_cannot_read("open", path, errno);
-  if (::fstat(file.fd, &info) != 0) throw_cannot_read("stat", path, errno);
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (!file.is_open()) throw_cannot_read("open", path, errno);
+  if (::fstat(file.get(), &info) != 0) throw_cannot_read("stat", path, errno);
   require_regular(path, info);
-  return std::exchange(file.fd, -1);
+  return file.release();
 }
 
 int open_readable(const std::string& path) {
@@ -56,15 +51,15 @@ int open_readable(const std::string& path) {
 }
 
 std::string read_file(const std::string& path, std::int64_t largest) {
-  const Descriptor file{open_readable(path)};
+  const Descriptor file(open_readable(path));
   struct stat info {};
-  if (::fstat(file.fd, &info) != 0) throw_cannot_read("stat", path, errno);
+  if (::fstat(file.get(), &info) != 0) throw_cannot_read("stat", path, errno);
   if (info.st_size > largest) refuse_size(path, largest);
   std::string text;
   text.reserve(static_cast<std::size_t>(info.st_size));
   char buffer[1 << 16];
   while (true) {   // to the end, not to the size: pipes and /proc state none, and a file may grow
-    const auto n = ::read(file.fd, buffer, sizeof buffer);
+    const auto n = ::read(file.get(), buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw_cannot_read("read", path, errno);
     if (n == 0) return text;

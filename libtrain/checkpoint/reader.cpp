@@ -21,11 +21,6 @@ const char* const way_out = "restore the file from a copy, or resume from anothe
 
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
-std::string without_slashes(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  return path;
-}
-
 // Where `path` is a run, one of its checkpoints is meant: the newest is named.
 std::string way_to_one(const std::string& path, const std::string& otherwise) {
   for (const auto& folder : {path + "/checkpoints", path})
@@ -62,7 +57,7 @@ std::string manifest_of(const std::string& path) {
 
 }  // namespace
 
-Reader::Reader(std::string path, Check check) : path_(without_slashes(std::move(path))) {
+Reader::Reader(std::string path, Check check) : path_(io::without_slashes(std::move(path))) {
   manifest_ = manifest_from_text(manifest_of(path_), path_ + "/manifest.json");
   std::int64_t start = 0;
   for (std::size_t u = 0; u < manifest_.units.size(); ++u) {

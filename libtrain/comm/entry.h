@@ -1,9 +1,9 @@
 // Entry: one call in the ledger for as long as it lives, and the bytes an operation sends by its textbook algorithm.
 #pragma once
 
+#include "libtrain/base/here_and_now.h"
 #include "libtrain/comm/ledger.h"
 
-#include <chrono>
 #include <cstdint>
 
 namespace trainyard::comm {
@@ -13,12 +13,12 @@ class Entry {
   Entry(Ledger& ledger, const char* operation, std::int64_t sent_bytes) : ledger_(ledger) {
     ledger.begin(operation, static_cast<std::uint64_t>(sent_bytes));
   }
-  ~Entry() { ledger_.end(std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count()); }
+  ~Entry() { ledger_.end(base::steady_seconds() - start_); }
   Entry(const Entry&) = delete;
 
  private:
   Ledger& ledger_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  double start_ = base::steady_seconds();
 };
 
 // Ring all-reduce: reduce-scatter and all-gather, each (n - 1) pieces of bytes / n (Patarasuk and Yuan 2009).

@@ -16,7 +16,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -28,8 +27,6 @@ namespace trainyard::comm {
 namespace {
 
 constexpr std::size_t verdict_limit = 1024;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // What one rank knows of another.
 struct Peer {
@@ -223,7 +220,7 @@ struct Watchdog::Impl {
     bidding = true;
     Report words = own;
     words.kind = Report::farewell;
-    const double until = now() + 4 * options.interval_seconds;
+    const double until = base::steady_seconds() + 4 * options.interval_seconds;
     const auto waited_for = [&] {
       for (int r = 0; r < options.size; ++r)
         if (const auto& p = peers[static_cast<std::size_t>(r)]; talks_with(r) && p.heard && !p.leaving && !p.released) return true;
@@ -231,14 +228,14 @@ struct Watchdog::Impl {
     };
     for (auto& p : peers) p.released = false;
     send_to_all(words);
-    for (double next = now() + options.interval_seconds / 5; waited_for() && now() < until;) {
+    for (double next = base::steady_seconds() + options.interval_seconds / 5; waited_for() && base::steady_seconds() < until;) {
       pollfd p{socket, POLLIN, 0};
-      poll(&p, 1, static_cast<int>(1000 * std::max(next - now(), 0.0)) + 1);
+      poll(&p, 1, static_cast<int>(1000 * std::max(next - base::steady_seconds(), 0.0)) + 1);
       hear_refusals();
       receive();
-      if (now() < next) continue;
+      if (base::steady_seconds() < next) continue;
       send_to_all(words);
-      next = now() + options.interval_seconds / 5;
+      next = base::steady_seconds() + options.interval_seconds / 5;
     }
   }
 
@@ -268,11 +265,11 @@ struct Watchdog::Impl {
   }
 
   void work() {
-    double last = now(), next_report = last;
+    double last = base::steady_seconds(), next_report = last;
     while (!leave && !ended) {
       pollfd p{socket, POLLIN, 0};
       poll(&p, 1, static_cast<int>(1000 * std::min(options.interval_seconds / 2, 0.1)) + 1);
-      const double t = now();
+      const double t = base::steady_seconds();
       const double passed = std::min(t - last, options.interval_seconds);  // a suspended process has not waited
       last = t;
       for (auto& s : silence) s += passed;

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t most_vocabulary = std::int64_t{1} << 31, most_tokens = std::int64_t{1} << 56, most_bytes = std::int64_t{1} << 60;
+constexpr std::int64_t most_vocabulary = std::int64_t{1} << 31, most_tokens = std::int64_t{1} << 56, most_shard_bytes = std::int64_t{1} << 60;
 
 json entries_to_json(const std::vector<ShardEntry>& entries) {
   json out = json::array();
@@ -47,7 +47,7 @@ struct Index {
     if (s.file[0] == '/' || ("/" + s.file + "/").find("/../") != std::string::npos) damaged(fmt::format("shard {} lies outside the folder", s.file));
     s.tokens = whole(e, "tokens", 1, most_tokens);
     s.documents = whole(e, "documents", 1, s.tokens);
-    s.bytes = whole(e, "bytes", 1, most_bytes);
+    s.bytes = whole(e, "bytes", 1, most_shard_bytes);
     s.payload_bytes = whole(e, "payload_bytes", 1, s.bytes);
     s.payload_offset = whole(e, "payload_offset", 0, s.bytes - s.payload_bytes);
     if (s.payload_bytes != 2 * s.tokens && s.payload_bytes != 4 * s.tokens) damaged(fmt::format("{}: {} tokens in {} bytes", s.file, s.tokens, s.payload_bytes));

@@ -3,20 +3,18 @@
 
 #include "kernels/finite/finite.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/here_and_now.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/loss_fold.h"
 #include "libtrain/plan/memory.h"
 #include "libtrain/tensor/gpu.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 namespace trainyard::engine {
 
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 params::GradientFold::Position::Place place_of(std::int64_t micro, std::int64_t first, std::int64_t end) {
   using Place = params::GradientFold::Position::Place;
@@ -122,7 +120,7 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
 
 bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& stop_now) {
   StepOutcome outcome;
-  outcome.begun = now();
+  outcome.begun = base::steady_seconds();
   const double busy = lags() ? 0 : exchange().busy_seconds();
   context_->wait_seconds = 0;
   if (!gradients_of_step(completed, stop_now, nullptr)) return false;
@@ -131,7 +129,7 @@ bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& st
   results_->send();
   outcome.learning_rate = setup_.learning_rate.at(completed);
   outcome.exposed_seconds = context_->wait_seconds;
-  outcome.compute_seconds = now() - outcome.begun - context_->wait_seconds;
+  outcome.compute_seconds = base::steady_seconds() - outcome.begun - context_->wait_seconds;
   if (!lags()) outcome.communication_seconds = exchange().busy_seconds() - busy;
   under_way_.push_back({outcome, compute_->spans(), exchange().spans()});
   return true;
@@ -153,7 +151,7 @@ StepOutcome Trainer::finish_step() {
 
 // What the host sees of a step on a GPU says little: its time is that between two ends, the rest is taken by the device.
 void Trainer::measure_on_device(const UnderWay& step, StepOutcome& outcome) {
-  const double end = now(), seconds = end - std::max(outcome.begun, finished_at_);
+  const double end = base::steady_seconds(), seconds = end - std::max(outcome.begun, finished_at_);
   finished_at_ = end;
   const double blocked = compute_->busy_seconds_until(step.waits), talking = world_.size > 1 ? exchange().busy_seconds_until(step.calls) : 0;
   outcome.exposed_seconds = world_.size > 1 ? blocked - blocked_before_ : 0;

@@ -1,9 +1,10 @@
 // Atomic files and folders on top of POSIX.
 #include "libtrain/io/atomic_file.h"
 
+#include "libtrain/base/descriptor.h"
 #include "libtrain/base/error.h"
-#include "libtrain/base/read_file.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/io/folder_lock.h"
 #include "libtrain/io/system_error.h"
 
@@ -21,21 +22,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() { if (fd_ >= 0) ::close(fd_); }
-  Descriptor(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  int release() { const int fd = fd_; fd_ = -1; return fd; }
-
- private:
-  int fd_;
-};
-
 void sync_path(const std::string& path, int flags) {
-  const Descriptor file(::open(path.c_str(), flags | O_CLOEXEC));
-  if (file.get() < 0) throw_cannot_write("open for syncing", path, errno);
+  const base::Descriptor file(::open(path.c_str(), flags | O_CLOEXEC));
+  if (!file.is_open()) throw_cannot_write("open for syncing", path, errno);
   // Some file systems cannot sync a folder and say EINVAL; they have nothing to be synced.
   if (::fsync(file.get()) != 0 && errno != EINVAL) throw_cannot_write("sync", path, errno);
 }
@@ -67,12 +56,6 @@ bool give_name_back(const std::string& final_path) {
   return true;
 }
 
-// Without what a path may end with and still mean the same: slashes and dots.
-std::string without_slashes(std::string path) {
-  while (path.size() > 1 && (path.back() == '/' || path.ends_with("/."))) path.pop_back();
-  return path;
-}
-
 void remove_all(const std::string& path) {
   std::error_code error;
   fs::remove_all(path, error);
@@ -81,25 +64,23 @@ void remove_all(const std::string& path) {
 
 }  // namespace
 
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && (path.back() == '/' || path.ends_with("/."))) path.pop_back();
+  return path;
+}
+
 void write_file(const std::string& path, std::string_view content) {
   const std::string partial = path + std::string(partial_suffix);
-  Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
-  if (file.get() < 0) throw_cannot_write("create", partial, errno);
-  const auto give_up = [&](const char* what) {
-    const int reason = errno;
+  base::Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
+  if (!file.is_open()) throw_cannot_write("create", partial, errno);
+  const auto give_up = [&](const char* what, int reason) {
     ::unlink(partial.c_str());
     throw_cannot_write(what, partial, reason);
   };
-  std::size_t done = 0;
-  while (done < content.size()) {
-    const auto n = ::write(file.get(), content.data() + done, content.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) give_up("write");
-    done += static_cast<std::size_t>(n);
-  }
-  if (::fsync(file.get()) != 0) give_up("sync");
-  if (::close(file.release()) != 0) give_up("close");
-  if (::rename(partial.c_str(), path.c_str()) != 0) give_up("rename");
+  if (const int reason = base::write_all(file.get(), content); reason != 0) give_up("write", reason);
+  if (::fsync(file.get()) != 0) give_up("sync", errno);
+  if (const int reason = file.close(); reason != 0) give_up("close", reason);
+  if (::rename(partial.c_str(), path.c_str()) != 0) give_up("rename", errno);
   sync_folder(parent_of(path));
 }
 

@@ -29,6 +29,7 @@ void sync_folder(const std::string& path);       // makes names that were create
 void sync_file(const std::string& path);
 std::int64_t file_size(const std::string& path); // -1 when there is no such regular file; base::Unreadable when the system cannot say
 std::string parent_of(const std::string& path);  // "." when there is none
+std::string without_slashes(std::string path);   // without what it may end with and still mean the same: slashes and dots
 
 // Removes a file or a whole folder; nothing to do when it is not there. A folder is renamed to NAME.removed.partial first, so that an
 // interrupted removal never looks like something whole.

@@ -63,28 +63,16 @@ void Pace::spend(std::int64_t bytes) {
 
 BulkFile::BulkFile(std::string path, Mode mode) : path_(std::move(path)) {
   if (mode == Mode::read) {
-    fd_ = base::open_regular(path_);
+    file_ = base::Descriptor(base::open_regular(path_));
     return;
   }
-  fd_ = ::open(path_.c_str(), O_RDWR | O_CLOEXEC | (mode == Mode::update ? 0 : O_CREAT | O_TRUNC), 0666);
-  if (fd_ < 0) throw_cannot_write("open for writing", path_, errno);
-}
-
-BulkFile::~BulkFile() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-BulkFile::BulkFile(BulkFile&& other) noexcept : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
-
-BulkFile& BulkFile::operator=(BulkFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(fd_, other.fd_);
-  return *this;
+  file_ = base::Descriptor(::open(path_.c_str(), O_RDWR | O_CLOEXEC | (mode == Mode::update ? 0 : O_CREAT | O_TRUNC), 0666));
+  if (!file_.is_open()) throw_cannot_write("open for writing", path_, errno);
 }
 
 std::int64_t BulkFile::size() const {
   struct stat info {};
-  if (::fstat(fd_, &info) != 0) throw_cannot_read("stat", path_, errno);
+  if (::fstat(file_.get(), &info) != 0) throw_cannot_read("stat", path_, errno);
   return info.st_size;
 }
 
@@ -92,7 +80,7 @@ void BulkFile::read(std::int64_t offset, void* out, std::int64_t bytes) const {
   auto* to = static_cast<char*>(out);
   std::int64_t done = 0;
   while (done < bytes) {
-    const auto n = ::pread(fd_, to + done, static_cast<std::size_t>(bytes - done), offset + done);
+    const auto n = ::pread(file_.get(), to + done, static_cast<std::size_t>(bytes - done), offset + done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw_cannot_read("read", path_, errno);
     if (n == 0)
@@ -106,7 +94,7 @@ void BulkFile::write(std::int64_t offset, const void* data, std::int64_t bytes) 
   const auto* from = static_cast<const char*>(data);
   std::int64_t done = 0;
   while (done < bytes) {
-    const auto n = ::pwrite(fd_, from + done, static_cast<std::size_t>(bytes - done), offset + done);
+    const auto n = ::pwrite(file_.get(), from + done, static_cast<std::size_t>(bytes - done), offset + done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw_cannot_write("write", path_, errno);
     done += n;
@@ -114,13 +102,13 @@ void BulkFile::write(std::int64_t offset, const void* data, std::int64_t bytes) 
 }
 
 void BulkFile::sync() {
-  if (::fsync(fd_) != 0) throw_cannot_write("sync", path_, errno);
+  if (::fsync(file_.get()) != 0) throw_cannot_write("sync", path_, errno);
 }
 
-void BulkFile::forget() { ::posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED); }
+void BulkFile::forget() { ::posix_fadvise(file_.get(), 0, 0, POSIX_FADV_DONTNEED); }
 
 void BulkFile::close() {
-  if (fd_ >= 0 && ::close(std::exchange(fd_, -1)) != 0) throw_cannot_write("close", path_, errno);
+  if (const int reason = file_.close(); reason != 0) throw_cannot_write("close", path_, reason);
 }
 
 void BlockWriter::write(const void* data, std::int64_t bytes) {

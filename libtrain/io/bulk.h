@@ -1,6 +1,8 @@
 // Bulk reading and writing past the HDF5 library: pwrite and pread in chunks, with a CRC32C of every block computed on the way.
 #pragma once
 
+#include "libtrain/base/descriptor.h"
+
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -34,9 +36,6 @@ class BulkFile {
  public:
   enum class Mode { read, update, create };   // update: the file exists; create: truncates
   BulkFile(std::string path, Mode mode);      // read: InputError; others: EnvironmentError
-  ~BulkFile();
-  BulkFile(BulkFile&& other) noexcept;
-  BulkFile& operator=(BulkFile&& other) noexcept;
 
   const std::string& path() const { return path_; }
   std::int64_t size() const;
@@ -50,7 +49,7 @@ class BulkFile {
 
  private:
   std::string path_;
-  int fd_ = -1;
+  base::Descriptor file_;
 };
 
 // Writes one payload front to back at `offset` of `file` and computes the CRC32C of each of its blocks.

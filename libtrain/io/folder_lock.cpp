@@ -16,7 +16,6 @@
 #include <string_view>
 #include <thread>
 #include <unistd.h>
-#include <utility>
 
 namespace trainyard::io {
 
@@ -94,66 +93,63 @@ FolderLock::FolderLock(const std::string& folder, const std::string& advice, std
 }
 
 FolderLock::Tried FolderLock::try_to_take() {
-  file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (file_ < 0) throw_cannot_write("lock", path_, errno);
-  if (const int reason = lock_whole(file_); reason != 0) {
+  file_ = base::Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
+  if (!file_.is_open()) throw_cannot_write("lock", path_, errno);
+  if (const int reason = lock_whole(file_.get()); reason != 0) {
     const bool held = reason == EAGAIN || reason == EACCES;
-    if (held) holder_ = holder_in(file_);
+    if (held) holder_ = holder_in(file_.get());
     struct stat info {};
-    if (!held && ::fstat(file_, &info) == 0 && info.st_size == 0) ::unlink(path_.c_str());   // it serves nobody
-    ::close(std::exchange(file_, -1));
+    if (!held && ::fstat(file_.get(), &info) == 0 && info.st_size == 0) ::unlink(path_.c_str());   // it serves nobody
+    file_.close();
     if (held) return Tried::held;
     base::log_warning("{} has no locks ({}): that no other process writes there is not checked", folder_, std::generic_category().message(reason));
     return Tried::taken;
   }
   if (!is_named()) {
-    ::close(std::exchange(file_, -1));
+    file_.close();
     return Tried::removed;
   }
-  if (!is_lock(file_)) {
-    ::close(std::exchange(file_, -1));
+  if (!is_lock(file_.get())) {
+    file_.close();
     throw_no_lock(path_);
   }
   const auto line = name_ + "\n";
   // Synced, because another machine shall read it. Where nothing more can be written the lock holds all the same.
-  if (::ftruncate(file_, 0) != 0 || ::pwrite(file_, line.data(), line.size(), 0) < 0 || ::fsync(file_) != 0)
+  if (::ftruncate(file_.get(), 0) != 0 || ::pwrite(file_.get(), line.data(), line.size(), 0) < 0 || ::fsync(file_.get()) != 0)
     base::log_debug("{} does not say who holds it: {}", path_, std::generic_category().message(errno));
   return Tried::taken;
 }
 
 FolderLock::~FolderLock() {
-  if (file_ < 0) return;
+  if (!file_.is_open()) return;
   // Held until it has no name: the next one makes a file of its own.
-  if (is_named() && name_in(file_) == name_ && ::unlink(path_.c_str()) != 0 && ::ftruncate(file_, 0) != 0) base::log_debug("{} keeps its text", path_);
-  ::close(file_);
+  if (is_named() && name_in(file_.get()) == name_ && ::unlink(path_.c_str()) != 0 && ::ftruncate(file_.get(), 0) != 0) base::log_debug("{} keeps its text", path_);
 }
 
 bool FolderLock::is_named() const {
   struct stat held {}, named {};
-  return ::fstat(file_, &held) == 0 && ::stat(path_.c_str(), &named) == 0 && held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+  return ::fstat(file_.get(), &held) == 0 && ::stat(path_.c_str(), &named) == 0 && held.st_dev == named.st_dev && held.st_ino == named.st_ino;
 }
 
 void FolderLock::require_alone() const {
-  if (file_ < 0) return;
-  const int file = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);   // opened anew, so that a file server is asked
-  if (file < 0) return;
-  const auto other = name_in(file);
-  ::close(file);
+  if (!file_.is_open()) return;
+  const base::Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));   // opened anew, so that a file server is asked
+  if (!file.is_open()) return;
+  const auto other = name_in(file.get());
   if (!other.empty() && other != name_) throw_shared(folder_, name_, other);
 }
 
 void FolderLock::require_free(const std::string& folder, const std::string& advice) {
   const auto path = folder + "/" + lock_name;
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (file < 0 && (errno == ENOENT || errno == ENOTDIR)) return;
-  if (file < 0) throw_cannot_write("lock", path, errno);
+  const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!file.is_open() && (errno == ENOENT || errno == ENOTDIR)) return;
+  if (!file.is_open()) throw_cannot_write("lock", path, errno);
   struct flock whole {};
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;
-  const bool held = (::fcntl(file, F_OFD_GETLK, &whole) == 0 || ::fcntl(file, F_GETLK, &whole) == 0) && whole.l_type != F_UNLCK;
-  const auto name = held ? holder_in(file) : "";
-  const bool ours = is_lock(file);
-  ::close(file);
+  const bool held = (::fcntl(file.get(), F_OFD_GETLK, &whole) == 0 || ::fcntl(file.get(), F_GETLK, &whole) == 0) && whole.l_type != F_UNLCK;
+  const auto name = held ? holder_in(file.get()) : "";
+  const bool ours = is_lock(file.get());
   if (held) throw_held(folder, name, advice);
   if (!ours) throw_no_lock(path);
 }

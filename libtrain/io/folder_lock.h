@@ -1,6 +1,8 @@
 // FolderLock: a folder has one writer, on whatever machine, and a writer that died holds nothing.
 #pragma once
 
+#include "libtrain/base/descriptor.h"
+
 #include <chrono>
 #include <string>
 
@@ -33,7 +35,7 @@ class FolderLock {
   bool is_named() const;   // the open file is still the one in the folder
 
   std::string folder_, path_, holder_, name_;
-  int file_ = -1;
+  base::Descriptor file_;
 };
 
 // The EnvironmentError of a folder in which two have been found writing, each named as by FolderLock::name().

@@ -1,6 +1,7 @@
 // Reading with signals in mind; zlib and zstd.
 #include "libtrain/io/input_stream.h"
 
+#include "libtrain/base/descriptor.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/io/system_error.h"
@@ -143,10 +144,8 @@ std::int64_t InputStream::check(const std::string& path) {
   if (S_ISREG(info.st_mode)) return info.st_size;
   if (S_ISFIFO(info.st_mode)) return -1;   // not opened here: its writer must not see it closed
   if (S_ISCHR(info.st_mode)) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    const bool terminal = fd >= 0 && ::isatty(fd) == 1;
-    if (fd >= 0) ::close(fd);
-    if (terminal) return -1;
+    const base::Descriptor device(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+    if (device.is_open() && ::isatty(device.get()) == 1) return -1;
   }
   throw base::InputError(fmt::format("{} is a {}", path, S_ISSOCK(info.st_mode) ? "socket" : "device"), "text comes from files, pipes and terminals");
 }

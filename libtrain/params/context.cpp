@@ -2,8 +2,7 @@
 #include "libtrain/params/context.h"
 
 #include "libtrain/base/error.h"
-
-#include <chrono>
+#include "libtrain/base/here_and_now.h"
 
 namespace trainyard::params {
 
@@ -16,9 +15,9 @@ void StoreContext::join(const tensor::Event& event) {
     event.wait();  // rethrows what went wrong on the other thread
     return;
   }
-  const auto start = std::chrono::steady_clock::now();
+  const double start = base::steady_seconds();
   compute.wait(event);
-  wait_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  wait_seconds += base::steady_seconds() - start;
 }
 
 base::View flat_range(base::View flat, std::int64_t first, std::int64_t count) {

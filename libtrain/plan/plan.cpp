@@ -6,6 +6,7 @@
 #include "libtrain/plan/flops.h"
 #include "libtrain/plan/model_json.h"
 #include "libtrain/plan/problems.h"
+#include "libtrain/plan/ranges.h"
 
 #include <limits>
 #include <stdexcept>
@@ -16,9 +17,6 @@ namespace trainyard::plan {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Sums of a few numbers of a plan, and products with a count of ranks, stay in range.
-constexpr std::int64_t most_bytes = std::int64_t{1} << 56, most_ranks = std::int64_t{1} << 24;
 
 int small(base::JsonObject& o, const std::string& key, std::int64_t low = 0, std::int64_t high = std::numeric_limits<int>::max()) { return static_cast<int>(o.integer(key, low, high)); }
 
@@ -49,10 +47,10 @@ Json predicted_json(const Plan& p) {
 
 void read_predicted(Plan& p, base::JsonObject o, const std::string& where) {
   const int world = p.topology.world();
-  p.parameters = o.integer("parameters", 0, most_bytes);
+  p.parameters = o.integer("parameters", 0, ranges::most_stated_bytes);
   auto memory = o.object("rank_bytes");
-  for (std::size_t i = 0; i < memory_categories.size(); ++i) p.memory.categories[i] = memory.integer(memory_categories[i], 0, most_bytes);
-  p.memory.reserve = memory.integer("reserve", 0, most_bytes);
+  for (std::size_t i = 0; i < memory_categories.size(); ++i) p.memory.categories[i] = memory.integer(memory_categories[i], 0, ranges::most_stated_bytes);
+  p.memory.reserve = memory.integer("reserve", 0, ranges::most_stated_bytes);
   memory.done();
   for (const auto& item : o.array("step_traffic")) {
     base::JsonObject ranks(item, where + ": step_traffic");
@@ -60,7 +58,7 @@ void read_predicted(Plan& p, base::JsonObject o, const std::string& where) {
     RankTraffic t{first, small(ranks, "last_rank", first, world - 1), {}};
     for (const auto& each : ranks.array("operations")) {
       base::JsonObject operation(each, where + ": operations");
-      t.operations.push_back({operation.text("group"), operation.text("operation"), operation.integer("calls", 0, most_bytes), operation.integer("bytes", 0, most_bytes)});
+      t.operations.push_back({operation.text("group"), operation.text("operation"), operation.integer("calls", 0, ranges::most_stated_bytes), operation.integer("bytes", 0, ranges::most_stated_bytes)});
       operation.done();
     }
     ranks.done();
@@ -76,10 +74,10 @@ Topology read_topology(base::JsonObject& o, const std::string& where) {
   std::int64_t ranks = 1;
   for (const auto& item : o.array("topology")) {
     base::JsonObject axis(item, where + ": topology");
-    axes.push_back({axis.text("axis"), small(axis, "size", 1, most_ranks)});
+    axes.push_back({axis.text("axis"), small(axis, "size", 1, ranges::most_stated_ranks)});
     axis.done();
     ranks *= axes.back().size;
-    if (ranks > most_ranks) throw base::InputError(fmt::format("{}: topology: more than {} ranks", where, most_ranks), "make the plan again with partition-model");
+    if (ranks > ranges::most_stated_ranks) throw base::InputError(fmt::format("{}: topology: more than {} ranks", where, ranges::most_stated_ranks), "make the plan again with partition-model");
   }
   try {
     return Topology(std::move(axes));
@@ -136,7 +134,7 @@ Plan plan_from_json(const std::string& text, const std::string& where) {
   p.model = model_from_json(o.at("model"), where + ": model", "make the plan again with partition-model");
   p.topology = read_topology(o, where);
   for (const auto& b : o.array("stage_boundaries")) {
-    if (!b.is_number_unsigned() || b.get<std::uint64_t>() > static_cast<std::uint64_t>(most_bytes))
+    if (!b.is_number_unsigned() || b.get<std::uint64_t>() > static_cast<std::uint64_t>(ranges::most_stated_bytes))
       throw base::InputError(fmt::format("{}: 'stage_boundaries' must be whole numbers of at least 0", where), "make the plan again with partition-model");
     p.stage_boundaries.push_back(b.get<std::int64_t>());
   }

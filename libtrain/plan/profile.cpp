@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
+#include "libtrain/plan/ranges.h"
 
 #include <cmath>
 #include <cstdlib>
@@ -64,7 +65,6 @@ std::string compact(const std::string& text) {
 
 // No time, rate or size is beyond: quotients and products of a few of these stay finite.
 constexpr double least = 1e-30, most = 1e30;
-constexpr std::int64_t most_bytes = std::int64_t{1} << 56, most_ranks = std::int64_t{1} << 24;
 bool possible(double v) { return v == 0 || (v >= least && v <= most); }
 
 class Reader {
@@ -81,7 +81,7 @@ class Reader {
     if (!possible(v)) refuse(key, fmt::format("{} is below 0 or out of range", v));
     return v;
   }
-  std::int64_t whole(const std::string& key, std::int64_t low, std::int64_t high = most_bytes) {
+  std::int64_t whole(const std::string& key, std::int64_t low, std::int64_t high = ranges::most_stated_bytes) {
     const auto v = o_.integer(key);
     if (v < low || v > high) refuse(key, fmt::format("{} is out of range", v));
     return v;
@@ -145,7 +145,7 @@ CommPoint read_point(const Json& json, const std::string& where) {
   r.positive("algbw_gb_s");   // follows from the others
   r.nonnegative("busbw_gb_s");
   p.calls = r.whole("calls", 1);
-  p.slowest_rank = static_cast<int>(r.whole("slowest_rank", 0, most_ranks));
+  p.slowest_rank = static_cast<int>(r.whole("slowest_rank", 0, ranges::most_stated_ranks));
   p.slowest_share = r.nonnegative("slowest_share");
   p.wrong = r.whole("wrong", 0);
   p.repeats = r.numbers("repeats_us", 1e-6);
@@ -163,8 +163,8 @@ CommSeries read_series(const Json& json, const std::string& where) {
   s.operation = r.object().text("operation");
   s.type = r.object().text("type");
   const auto here = fmt::format("{}: {} {} {}", where, base::excerpt(s.group), base::excerpt(s.operation), base::excerpt(s.type));
-  s.ranks = static_cast<int>(r.whole("ranks", 2, most_ranks));
-  s.groups = static_cast<int>(r.whole("groups", 1, most_ranks));
+  s.ranks = static_cast<int>(r.whole("ranks", 2, ranges::most_stated_ranks));
+  s.groups = static_cast<int>(r.whole("groups", 1, ranges::most_stated_ranks));
   s.noise_floor = r.nonnegative("noise_floor");
   s.fit = read_fit(r.object().at("fit"), here + ": fit");
   for (const auto& item : r.object().array("sizes")) {
@@ -242,7 +242,7 @@ Profile profile_from_json(const std::string& text, const std::string& where) {
   p.library = o.text("library");
   p.device = o.text("device");
   p.isa = o.text("isa");
-  p.ranks = static_cast<int>(r.whole("ranks", 1, most_ranks));
+  p.ranks = static_cast<int>(r.whole("ranks", 1, ranges::most_stated_ranks));
   p.threads = static_cast<int>(r.whole("threads", 1, INT32_MAX));
   for (const auto& node : o.array("nodes")) {
     if (!node.is_string()) r.refuse("nodes", "not a list of names");

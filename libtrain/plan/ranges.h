@@ -18,4 +18,7 @@ inline constexpr base::Range<std::int64_t> sequence{1, std::int64_t{1} << 24};
 inline constexpr base::Range<std::int64_t> vocabulary{1, std::int64_t{1} << 24};
 inline constexpr std::int64_t most_micros = std::int64_t{1} << 20;   // micro-batches of a step: every rank keeps numbers for each of them
 
+// What a plan or a profile states in whole numbers: sums of a few, and products with a count of ranks, stay in range.
+inline constexpr std::int64_t most_stated_bytes = std::int64_t{1} << 56, most_stated_ranks = std::int64_t{1} << 24;
+
 }  // namespace trainyard::plan::ranges

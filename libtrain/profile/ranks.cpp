@@ -1,6 +1,8 @@
 // Agreement over the control communicator.
 #include "libtrain/profile/ranks.h"
 
+#include "libtrain/base/here_and_now.h"
+
 #include <chrono>
 #include <thread>
 
@@ -15,7 +17,7 @@ void reduce(Ranks& ranks, std::vector<double>& values, comm::Reduction op) {
 
 }  // namespace
 
-double Clock::now() const { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double Clock::now() const { return base::steady_seconds(); }
 void Clock::sleep(double seconds) const { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
 void largest(Ranks& ranks, std::vector<double>& values) { reduce(ranks, values, comm::Reduction::max); }

@@ -1,4 +1,5 @@
 // generate: continues a text with a trained model.
+#include "libtrain/base/here_and_now.h"
 #include "libtrain/base/log.h"
 #include "libtrain/data/tokenizer.h"
 #include "tools/common/checks.h"
@@ -14,7 +15,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -70,10 +70,10 @@ class Output {
 
 class Stopwatch {
  public:
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  double seconds() const { return base::steady_seconds() - start_; }
 
  private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  double start_ = base::steady_seconds();
 };
 
 // What a text is made with.

@@ -16,7 +16,7 @@ namespace trainyard::generate {
 
 namespace {
 
-constexpr std::size_t most_bytes = 16 << 20;
+constexpr std::size_t largest_prompt = 16 << 20;
 
 std::string without_end(std::string text, const std::string& name) {
   if (text.ends_with('\n')) text.pop_back();
@@ -29,7 +29,7 @@ std::string read_all(std::FILE* file, const std::string& name) {
   char buffer[65536];
   while (const auto n = std::fread(buffer, 1, sizeof buffer, file)) {
     text.append(buffer, n);
-    if (text.size() > most_bytes) throw base::InputError(fmt::format("{}: a prompt of more than {} MiB", name, most_bytes >> 20), "give the part that matters, it must fit into the model's context");
+    if (text.size() > largest_prompt) throw base::InputError(fmt::format("{}: a prompt of more than {} MiB", name, largest_prompt >> 20), "give the part that matters, it must fit into the model's context");
   }
   if (std::ferror(file) != 0) throw base::InputError(fmt::format("{}: cannot be read: {}", name, std::strerror(errno)));
   return without_end(std::move(text), name);
@@ -59,7 +59,7 @@ std::string read_prompt(const std::optional<std::string>& text, const std::optio
   if (text) return *text;
   if (!file) return {};
   if (*file == "-") return read_all(stdin, "standard input");
-  return without_end(base::read_file(*file, most_bytes), *file);
+  return without_end(base::read_file(*file, largest_prompt), *file);
 }
 
 std::vector<std::int32_t> prompt_tokens(const data::Tokenizer& tokenizer, std::string_view prompt, std::int64_t context) {

@@ -1,6 +1,7 @@
 // Writes a plan: temporary name, sync, rename or link.
 #include "tools/partition-model/plan_file.h"
 
+#include "libtrain/base/descriptor.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/owned.h"
 #include "libtrain/base/read_file.h"
@@ -38,25 +39,15 @@ void write_plan_file(const std::string& path, const std::string& text, Existing 
   if (existing == Existing::keep && std::filesystem::symlink_status(path, ignored).type() > std::filesystem::file_type::none) throw taken();
   base::require_own(path, base::own_json_files("a plan", "trainyard.plan/", std::move(inputs)));
   const auto temporary = fmt::format("{}.partial.{}", path, getpid());
-  const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file < 0) throw base::EnvironmentError(fmt::format("cannot write {}: {}", path, std::strerror(errno)), "is the folder there, and yours?");
+  base::Descriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file.is_open()) throw base::EnvironmentError(fmt::format("cannot write {}: {}", path, std::strerror(errno)), "is the folder there, and yours?");
   const auto fail = [&](const char* what, int error) {
     unlink(temporary.c_str());
     throw base::EnvironmentError(fmt::format("cannot {} {}: {}", what, path, std::strerror(error)), "is the disk full?");
   };
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const auto n = write(file, text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      const int error = errno;
-      close(file);
-      fail("write", error);
-    }
-    done += static_cast<std::size_t>(n);
-  }
-  const int synced = fsync(file), sync_error = errno;
-  if (close(file) != 0 || synced != 0) fail("sync", synced != 0 ? sync_error : errno);
+  if (const int reason = base::write_all(file.get(), text); reason != 0) fail("write", reason);
+  if (fsync(file.get()) != 0) fail("sync", errno);
+  if (const int reason = file.close(); reason != 0) fail("sync", reason);
   if (existing == Existing::keep) {
     const int reason = rename_new(temporary, path);
     if (reason == EEXIST) {   // another process was faster
@@ -68,11 +59,8 @@ void write_plan_file(const std::string& path, const std::string& text, Existing 
     fail("rename", errno);
   }
   const auto folder = std::filesystem::path(path).parent_path();
-  const int directory = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory >= 0) {
-    fsync(directory);
-    close(directory);
-  }
+  const base::Descriptor directory(open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.is_open()) fsync(directory.get());
 }
 
 }  // namespace trainyard::tools

@@ -1,5 +1,6 @@
 // shard-data: text into token shards.
 #include "libtrain/base/byte_size.h"
+#include "libtrain/base/here_and_now.h"
 #include "libtrain/data/builder.h"
 #include "tools/common/checks.h"
 #include "tools/common/program.h"
@@ -8,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -151,8 +151,8 @@ base::ExitCode run(const Settings& s) {
   if (source_options.largest_document < 16) throw base::UsageError(fmt::format("--max-document {} is below 16 bytes", s.largest), "16MiB is the default");
   data::DocumentSource source(s.inputs, source_options);
   tools::Progress progress("shard-data", tools::progress_mode(s.progress));
-  const auto start = std::chrono::steady_clock::now();
-  const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  const double start = base::steady_seconds();
+  const auto elapsed = [&] { return base::steady_seconds() - start; };
   const auto result = data::build_shards(source, *tokenizer, options, [&](std::int64_t bytes) {
     const double seconds = std::max(elapsed(), 1e-9), rate = static_cast<double>(bytes) / seconds;
     if (seconds < 0.5) return;

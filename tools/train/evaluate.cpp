@@ -2,6 +2,7 @@
 #include "tools/train/evaluate.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/here_and_now.h"
 #include "libtrain/base/text.h"
 #include "libtrain/engine/evaluate.h"
 #include "tools/common/checks.h"
@@ -11,7 +12,6 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include <chrono>
 #include <cmath>
 #include <optional>
 
@@ -75,9 +75,9 @@ base::ExitCode EvaluateFlags::run(const engine::RunConfig& config, const std::ve
   for (const auto& f : fields)
     if (f.source != base::from_default) c.given.insert(f.name);
   auto& world = launch.world();
-  const auto begun = std::chrono::steady_clock::now();
+  const double begun = base::steady_seconds();
   const auto result = engine::evaluate(c, world, [&](std::int64_t done, std::int64_t all, double loss) {
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    const double seconds = base::steady_seconds() - begun;
     const auto so_far = loss > 0 ? fmt::format("  loss so far {:.4f}", loss) : "";
     progress->show(fmt::format("sequence {}/{}{}  {} left", done, all, so_far, duration_text(seconds / static_cast<double>(done) * static_cast<double>(all - done))),
                    done == all ? Progress::Update::last : Progress::Update::passing);

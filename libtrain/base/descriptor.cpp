@@ -1,0 +1,24 @@
+// Closing and writing by the system's calls.
+#include "libtrain/base/descriptor.h"
+
+#include <cerrno>
+#include <unistd.h>
+
+namespace trainyard::base {
+
+int Descriptor::close() {
+  if (!is_open()) return 0;
+  return ::close(release()) == 0 ? 0 : errno;
+}
+
+int write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const auto n = ::write(fd, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return n < 0 ? errno : ENOSPC;
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return 0;
+}
+
+}  // namespace trainyard::base
