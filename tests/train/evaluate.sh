@@ -99,7 +99,8 @@ code=0; timeout -s TERM --preserve-status 1 "${slow[@]}" >out 2>err || code=$?
 [ $code = 143 ] || fail "exit $code after TERM"
 mpirun -q --bind-to none -n 3 "${slow[@]}" >out 2>err & launcher=$!
 for _ in $(seq 1 100); do rank=$(pgrep -P "$launcher" -x train | tail -1); [ -n "$rank" ] && break; sleep 0.1; done
-sleep 1
+# Until it is so far that it ignores USR1, the tenth bit.
+for _ in $(seq 1 600); do [ $((0x$(sed -n 's/^SigIgn:\s*//p' "/proc/$rank/status") & 0x200)) != 0 ] && break; sleep 0.1; done
 kill -USR1 "$rank"; sleep 0.3; kill -0 "$rank" || fail "USR1 ended an evaluation"
 kill -TERM "$rank"
 code=0; wait "$launcher" || code=$?
