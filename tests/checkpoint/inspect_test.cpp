@@ -21,7 +21,7 @@ struct Outcome {
 class Inspect : public ::testing::Test {
  protected:
   Outcome run(const std::string& arguments, const std::string& environment = "LC_ALL=C") {
-    const auto command = environment + " COLUMNS=60 timeout 20 " INSPECT " " + arguments + " >" + scratch.path + "/out 2>" + scratch.path + "/err";
+    const auto command = environment + " COLUMNS=60 timeout " LIMIT " " INSPECT " " + arguments + " >" + scratch.path + "/out 2>" + scratch.path + "/err";
     const int status = std::system(command.c_str());
     return {WEXITSTATUS(status), slurp(scratch.path + "/out"), slurp(scratch.path + "/err")};
   }

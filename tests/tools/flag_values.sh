@@ -1,12 +1,12 @@
 #!/bin/bash
 # Every flag of every program, from --help, with values that nobody means: never a signal, a hang or exit 1; and refused with the flag's name where no number and no text can be it.
-# usage: flag_values.sh BIN_FOLDER quick|all     (quick: the values that must be refused at once)
+# usage: flag_values.sh BIN_FOLDER quick|all [SANITIZERS]     (quick: the values that must be refused at once)
 PATH=$(realpath "$1"):$PATH
 selection=$2
 . "$(dirname "$0")/../script.sh"
 export TRAINYARD_DEVICE=cpu OMP_NUM_THREADS=1
 ulimit -f 200000
-ulimit -v 16000000
+[ -n "${3:-}" ] || ulimit -v 16000000   # sanitizers reserve more address space
 runs=0
 
 for i in $(seq 1 60); do printf 'line %d of a small text about trains and yards, longer than a window of tokens\n\n' "$i"; done >text
