@@ -5,7 +5,7 @@ PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
 ulimit -f 100000
 plan=(partition-model --model gpt2-nano --ranks 2)
-profile=(profile-comm --backend threads --ranks 2 --max-bytes 64 --budget 1s --progress never)
+profile=(profile-comm --backend threads --ranks 2 --max-bytes 64 --budget 10min --spread 0 --confidence 90% --progress never)   # 20 passes, however long they take
 spared() {  # WORDS FILE COMMAND...: refused, and the file is as it was
   local before
   before=$(md5sum <"$2")
