@@ -22,6 +22,7 @@ folder=$(mktemp -d) && cd "$folder" || exit 1
 
 at_exit() {
   local code=$? running failures
+  [ "$BASHPID" = "$$" ] || return   # a background job that is ended before it has put the trap aside
   trap - EXIT
   set +e
   first_ends=no
