@@ -20,7 +20,7 @@ double flops_of(const plan::ModelConfig& m, double tokens, double sequence) {
   double weights = static_cast<double>(m.vocabulary * m.hidden);
   for (const auto& unit : plan::units(m))
     for (const auto& p : unit.parameters)
-      if (unit.name.starts_with("layers.") && p.shape.size() == 2) weights += static_cast<double>(p.count());
+      if (unit.part == plan::Part::layers && p.shape.size() == 2) weights += static_cast<double>(p.count());
   return tokens * (6 * weights + 12 * static_cast<double>(m.layers * m.hidden) * sequence);
 }
 

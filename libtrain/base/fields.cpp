@@ -93,6 +93,26 @@ void FieldVisitor::operator()(const std::string& name, std::string& member, cons
                      }});
 }
 
+void FieldVisitor::operator()(const std::string& name, std::vector<std::string>& member, const std::string& group, const std::string& help,
+                              const WordList& words) {
+  const auto set = [&member, legal = words.legal](const std::string& text, const std::string& spelled) {
+    refuse_empty(text, spelled);
+    std::vector<std::string> chosen;
+    for (std::size_t from = 0; from <= text.size();) {
+      const auto end = std::min(text.find(',', from), text.size());
+      auto word = text.substr(from, end - from);
+      while (!word.empty() && word.front() == ' ') word.erase(0, 1);
+      while (!word.empty() && word.back() == ' ') word.pop_back();
+      if (std::find(legal.begin(), legal.end(), word) == legal.end())
+        throw UsageError(fmt::format("{} {}: {} is not known; use {}", spelled, shown(text), shown(word), fmt::join(legal, ", ")), value_hint(word, legal));
+      chosen.push_back(std::move(word));
+      from = end + 1;
+    }
+    member = std::move(chosen);
+  };
+  fields_.push_back({name, group, help, FieldKind::text, fmt::format("some of {}", fmt::join(words.legal, ", ")), [&member] { return fmt::format("{}", fmt::join(member, ",")); }, set});
+}
+
 void FieldVisitor::operator()(const std::string& name, bool& member, const std::string& group, const std::string& help) {
   word(name, group, help, {"off", "on"}, [&member] { return std::string(member ? "on" : "off"); }, [&member](std::size_t chosen) { member = chosen == 1; });
   fields_.back().kind = FieldKind::toggle;

@@ -28,6 +28,7 @@ struct Field {
 };
 
 struct Words { std::vector<std::string> legal; };       // a text that is one of these
+struct WordList { std::vector<std::string> legal; };    // some of these, comma-separated, at least one
 struct Bytes {};                                        // a size, "4GB"; empty while it is not said
 template <class E> using Choices = std::vector<std::pair<std::string, E>>;
 
@@ -37,6 +38,7 @@ class FieldVisitor {
   void operator()(const std::string& name, std::string& member, const std::string& group, const std::string& help);
   void operator()(const std::string& name, std::string& member, const std::string& group, const std::string& help, const Words& words);
   void operator()(const std::string& name, std::string& member, const std::string& group, const std::string& help, Bytes);
+  void operator()(const std::string& name, std::vector<std::string>& member, const std::string& group, const std::string& help, const WordList& words);
   void operator()(const std::string& name, bool& member, const std::string& group, const std::string& help);   // on or off
   void operator()(const std::string& name, std::int64_t& member, const std::string& group, const std::string& help, Range<std::int64_t> range);
   void operator()(const std::string& name, int& member, const std::string& group, const std::string& help, Range<int> range);

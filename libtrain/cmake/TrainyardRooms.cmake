@@ -1,8 +1,8 @@
-# trainyard_room(NAME [ROOMS ...] [PUBLIC ...] [PRIVATE ...]): the library trainyard_NAME from every *.cpp of the folder.
+# trainyard_room(NAME [ROOMS ...] [PUBLIC ...] [PRIVATE ...]): the library trainyard_NAME from every *.cpp of the folder and the folders in it.
 # ROOMS are the rooms it may include; PUBLIC and PRIVATE are third-party targets.
 function(trainyard_room name)
   cmake_parse_arguments(R "" "" "ROOMS;PUBLIC;PRIVATE;EXCLUDE" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   foreach(pattern ${R_EXCLUDE})
     list(FILTER sources EXCLUDE REGEX ${pattern})
   endforeach()

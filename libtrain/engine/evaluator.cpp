@@ -11,7 +11,7 @@ namespace trainyard::engine {
 
 CategoryBytes evaluation_memory(const TrainerSetup& s) {
   using tensor::Category;
-  const auto states = plan::state_bytes(plan::UnitSet(s.model, s.states.batch.data_ranks), s.states);
+  const auto states = plan::state_bytes(plan::UnitTable(s.model, s.states.batch.data_ranks), s.states);
   CategoryBytes bytes{};
   const auto at = [&](Category c) -> std::int64_t& { return bytes[static_cast<std::size_t>(c)]; };
   at(Category::parameters) = states.parameters;
@@ -61,7 +61,7 @@ void Evaluator::load(const std::string& checkpoint) {
 
 MicroLoss Evaluator::micro(const model::MicroBatch& batch) {
   store_.begin_evaluation(leases_);
-  model::Step step{*compute_, store_, batch, setup_.micro.dtype, setup_.seed, model::Mode::evaluate};
+  model::Step step{*compute_, &store_, batch, setup_.micro.dtype, setup_.seed, plan::Pass::evaluate};
   decoder_.evaluate(step, saved_);
   return {step.loss_sum, static_cast<double>(step.target_count)};
 }

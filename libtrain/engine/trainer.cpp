@@ -60,7 +60,7 @@ bool Trainer::any_rank_asked() {
 
 void Trainer::load(std::int64_t completed, const plan::Action& action) {
   const auto& batch = setup_.states.batch;
-  in_flight_.emplace(InFlight{{*compute_, *store_, batches_.training(completed, action.micro), setup_.micro.dtype, setup_.seed, model::Mode::train}, {}});
+  in_flight_.emplace(InFlight{{*compute_, store_.get(), batches_.training(completed, action.micro), setup_.micro.dtype, setup_.seed, plan::Pass::train}, {}});
   const auto slot = action.turn * batch.fold + (action.micro - batch.first_micro(action.group));
   in_flight_->step.loss_slot = results_->loss_of(slot);
   tensor::copy(*compute_, in_flight_->step.micro.counted_there, results_->targets_of(slot));
@@ -70,30 +70,18 @@ void Trainer::load(std::int64_t completed, const plan::Action& action) {
 
 void Trainer::forward(std::int64_t micro, const Observer* observer) {
   auto& [step, flow] = *in_flight_;
-  if (observer == nullptr) {
-    flow = decoder_.forward(step, saved_);
-    return;
-  }
-  flow = {saved_.push(step.dtype, {setup_.micro.rows(), setup_.model.hidden}), {}};
-  for (const auto& block : decoder_.blocks()) {
-    block->forward(step, flow, saved_);
-    (*observer)(micro, fmt::format("the output of {}", block->name()), flow.main);
-  }
+  flow = decoder_.forward(step, saved_, seen_by(observer, micro, "the output of"));
 }
 
 void Trainer::backward(const plan::Action& action, const Observer* observer) {
   auto& [step, flow] = *in_flight_;
-  if (observer == nullptr) {
-    decoder_.backward(step, flow, saved_);
-  } else {
-    const auto& blocks = decoder_.blocks();
-    for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
-      (*block)->backward(step, flow, saved_);
-      (*observer)(action.micro, fmt::format("the gradient of the input of {}", (*block)->name()), flow.main);
-    }
-    saved_.pop();
-  }
+  decoder_.backward(step, flow, saved_, seen_by(observer, action.micro, "the gradient of the input of"));
   in_flight_.reset();
+}
+
+model::Observer Trainer::seen_by(const Observer* observer, std::int64_t micro, const char* what) {
+  if (observer == nullptr) return {};
+  return [observer, micro, what](const model::Block& block, base::View stream) { (*observer)(micro, fmt::format("{} {}", what, block.name()), stream); };
 }
 
 bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool()>& stop_now, const Observer* observer) {
@@ -194,7 +182,7 @@ double Trainer::validate(std::int64_t sequences) {
 }
 
 double Trainer::evaluate_micro(const model::MicroBatch& batch, std::int64_t& targets) {
-  model::Step step{*compute_, *store_, batch, setup_.micro.dtype, setup_.seed, model::Mode::evaluate};
+  model::Step step{*compute_, store_.get(), batch, setup_.micro.dtype, setup_.seed, plan::Pass::evaluate};
   decoder_.evaluate(step, saved_);
   targets = step.target_count;
   return step.loss_sum;

@@ -88,6 +88,7 @@ class Trainer {
   void load(std::int64_t completed, const plan::Action& action);
   void forward(std::int64_t micro, const Observer* observer);
   void backward(const plan::Action& action, const Observer* observer);
+  static model::Observer seen_by(const Observer* observer, std::int64_t micro, const char* what);
   void agree_on_results();
   void update(std::int64_t completed);
   void measure_on_device(const UnderWay& step, StepOutcome& outcome);

@@ -1,9 +1,13 @@
 // The registry of blocks and the assembly of a decoder.
 #include "libtrain/model/assemble.h"
 
+#include "libtrain/base/error.h"
+#include "libtrain/base/nearest.h"
+#include "libtrain/model/attention_branch.h"
 #include "libtrain/model/embedding_block.h"
+#include "libtrain/model/feed_forward_branch.h"
 #include "libtrain/model/head_block.h"
-#include "libtrain/model/layer_block.h"
+#include "libtrain/model/pre_norm_layer.h"
 #include "libtrain/model/recompute.h"
 
 #include <fmt/ranges.h>
@@ -14,43 +18,71 @@ namespace trainyard::model {
 
 namespace {
 
-std::map<std::string, BlockFactory>& registry() {
-  static std::map<std::string, BlockFactory> all{
-      {"embedding", [](const BlockSpec& s) { return std::make_unique<EmbeddingBlock>(s.model); }},
-      {"head", [](const BlockSpec& s) { return std::make_unique<HeadBlock>(s.model); }},
-      {"layer", [](const BlockSpec& s) { return std::make_unique<LayerBlock>(s.model, s.layer); }},
+std::map<std::string, BranchFactory>& branches() {
+  static std::map<std::string, BranchFactory> all{
+      {"attention", [](const BranchSpec& s) { return std::make_unique<AttentionBranch>(s); }},
+      {"ffn", [](const BranchSpec& s) { return std::make_unique<FeedForwardBranch>(s); }},
   };
   return all;
 }
 
-}  // namespace
-
-void register_block(const std::string& name, BlockFactory factory) { registry()[name] = std::move(factory); }
-
-std::vector<std::string> registered_blocks() {
-  std::vector<std::string> names;
-  for (const auto& [name, factory] : registry()) names.push_back(name);
-  return names;
+std::unique_ptr<Block> make_layer(const plan::ModelConfig& m, const plan::PlacedBlock& place) {
+  const auto& unit = place.units.at(0);
+  std::vector<PreNormLayer::Sublayer> sublayers;
+  for (const auto& name : m.branches) {
+    const auto& kind = plan::branch_kind(name);
+    const auto prefix = kind.prefix();
+    const auto factory = branches().find(name);
+    if (factory == branches().end()) throw base::UsageError(fmt::format("the branch '{}' is described, but nothing makes it", name), "model::register_branch");
+    sublayers.push_back({&kind, NormPart(m, unit, prefix + "_norm"), factory->second({m, unit, place.index}),
+                         DropoutSite(unit.name + "." + prefix + "_residual", kind.residual_dropout(m))});
+  }
+  return std::make_unique<PreNormLayer>(m, unit.name, place.uses.at(0), std::move(sublayers));
 }
 
-std::unique_ptr<Block> make_block(const std::string& name, const BlockSpec& spec) {
-  const auto found = registry().find(name);
-  if (found == registry().end())
-    throw base::UsageError(fmt::format("no block is called {}", name), fmt::format("known blocks: {}", fmt::join(registered_blocks(), ", ")));
-  return found->second(spec);
+std::map<std::string, BlockFactory>& blocks() {
+  static std::map<std::string, BlockFactory> all{
+      {"embedding", [](const plan::ModelConfig& m, const plan::PlacedBlock& p) { return std::make_unique<EmbeddingBlock>(m, p.uses); }},
+      {"head", [](const plan::ModelConfig& m, const plan::PlacedBlock& p) { return std::make_unique<HeadBlock>(m, p.units.at(0), p.uses); }},
+      {"layer", make_layer},
+  };
+  return all;
+}
+
+const char* name_of(plan::Part part) { return part == plan::Part::input ? "embedding" : part == plan::Part::output ? "head" : "layer"; }
+
+}  // namespace
+
+void register_block(const std::string& name, BlockFactory factory) { blocks()[name] = std::move(factory); }
+
+void register_block(const std::string& name, std::shared_ptr<const plan::BlockKind> kind, BlockFactory factory) {
+  plan::register_block(name, std::move(kind));
+  register_block(name, std::move(factory));
+}
+
+void register_branch(const std::string& name, std::shared_ptr<const plan::BranchKind> kind, BranchFactory factory) {
+  plan::register_branch(name, std::move(kind));
+  branches()[name] = std::move(factory);
+}
+
+BlockFactory block_factory(const std::string& name) {
+  const auto found = blocks().find(name);
+  if (found != blocks().end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [known, factory] : blocks()) names.push_back(known);
+  throw base::UsageError(fmt::format("no block is called {}; there are {}", name, fmt::join(names, ", ")), base::value_hint(name, names));
 }
 
 std::vector<std::unique_ptr<Block>> assemble(const plan::ModelConfig& model, plan::Recompute recomputation) {
   const auto wrong = plan::problems(model);
   if (!wrong.empty()) throw base::UsageError(fmt::format("model {}: {}", model.name, fmt::join(wrong, "; ")));
-  std::vector<std::unique_ptr<Block>> blocks;
-  blocks.push_back(make_block("embedding", {model, plan::BlockKind::embedding}));
-  for (std::int64_t i = 0; i < model.layers; ++i) {
-    auto layer = make_block("layer", {model, plan::BlockKind::layer, i});
-    blocks.push_back(recomputation == plan::Recompute::layers ? recompute(std::move(layer)) : std::move(layer));
+  std::vector<std::unique_ptr<Block>> all;
+  for (const auto& place : plan::placed_blocks(model)) {
+    auto block = block_factory(name_of(place.part))(model, place);
+    const bool again = place.part == plan::Part::layers && recomputation == plan::Recompute::layers;
+    all.push_back(again ? recompute(std::move(block)) : std::move(block));
   }
-  blocks.push_back(make_block("head", {model, plan::BlockKind::head}));
-  return blocks;
+  return all;
 }
 
 }  // namespace trainyard::model

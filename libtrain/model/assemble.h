@@ -1,9 +1,9 @@
-// Assembly: the only place with choices: from a model's configuration to its blocks.
+// Assembly: the only place with choices: from a model's configuration to its blocks; where norms and residuals stand.
 #pragma once
 
 #include "libtrain/model/block.h"
-#include "libtrain/plan/activations.h"
-#include "libtrain/plan/model_config.h"
+#include "libtrain/model/branch.h"
+#include "libtrain/plan/inventory.h"
 
 #include <functional>
 #include <memory>
@@ -12,21 +12,18 @@
 
 namespace trainyard::model {
 
-// Everything a factory may look at.
-struct BlockSpec {
-  const plan::ModelConfig& model;
-  plan::BlockKind kind;
-  std::int64_t layer = 0;        // for BlockKind::layer
-};
-using BlockFactory = std::function<std::unique_ptr<Block>(const BlockSpec&)>;
+using BlockFactory = std::function<std::unique_ptr<Block>(const plan::ModelConfig& model, const plan::PlacedBlock& place)>;
+using BranchFactory = std::function<std::unique_ptr<Branch>(const BranchSpec& spec)>;
 
-// Registered under "embedding", "layer" and "head" are the blocks of this library. A program outside may register a block of its own
-// under a new name, or under one of these to replace it; the last registration counts. Not thread-safe: register before assemble.
+// The blocks and branches of this library are registered under the names of their descriptions (plan/block_kind.h). A program outside registers a description and what is made
+// from it together, under a new name or in the place of one of these; without a description the one there is stays. Branches are then named by the model
+// (plan::ModelConfig::branches). Not thread-safe: register before anything is planned or assembled.
+void register_block(const std::string& name, std::shared_ptr<const plan::BlockKind> kind, BlockFactory factory);
 void register_block(const std::string& name, BlockFactory factory);
-std::vector<std::string> registered_blocks();                                   // sorted
-std::unique_ptr<Block> make_block(const std::string& name, const BlockSpec&);   // UsageError naming the legal ones
+void register_branch(const std::string& name, std::shared_ptr<const plan::BranchKind> kind, BranchFactory factory);
+BlockFactory block_factory(const std::string& name);   // what is registered, to wrap it for example; UsageError naming the legal ones
 
-// embedding, layer 0 .. layers-1, head; in the order of plan::uses(model). Layers are wrapped in recompute() when asked for.
+// The blocks of plan::placed_blocks(model), in that order. Layers are wrapped in recompute() when asked for.
 // Throws UsageError with every entry of plan::problems(model).
 std::vector<std::unique_ptr<Block>> assemble(const plan::ModelConfig& model, plan::Recompute recompute = plan::Recompute::none);
 

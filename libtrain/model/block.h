@@ -3,6 +3,7 @@
 
 #include "libtrain/base/view.h"
 #include "libtrain/params/store.h"
+#include "libtrain/plan/micro_shape.h"
 #include "libtrain/tensor/exec.h"
 
 #include <cstdint>
@@ -11,9 +12,7 @@
 
 namespace trainyard::model {
 
-struct KeyValues;
-
-enum class Mode { train, evaluate };   // evaluate: no dropout, nothing is saved
+struct KvCache;
 
 // One micro-batch: b sequences of T tokens. All views int32 [b, T], on the device that works on it, unless said otherwise.
 struct MicroBatch {
@@ -49,15 +48,15 @@ class Saved {
 // What a block may see of the step. Results of the head: loss_sum (fp64, over counted targets) and target_count.
 struct Step {
   tensor::Exec& exec;                   // compute; exec.scratch() is the workspace arena
-  params::ParameterStore& store;
+  params::ParameterStore* store;        // never null
   const MicroBatch& micro;
   base::DType dtype;                    // working dtype
   std::uint64_t seed = 0;               // of dropout
-  Mode mode = Mode::train;
+  plan::Pass pass = plan::Pass::train;  // evaluate: no dropout, nothing is saved
   double loss_sum = 0;
   std::int64_t target_count = 0;
   base::View loss_slot = {};            // f64 [1] on the device: gets the loss sum instead of loss_sum, and nobody waits
-  KeyValues* past = nullptr;            // evaluate mode, one sequence: attention keeps and uses keys and values of earlier passes
+  KvCache* past = nullptr;              // evaluation of one sequence: attention keeps and uses keys and values of earlier passes
 };
 
 // main: [b*T, hidden] in the working dtype. In backward it is the gradient of main, updated in place by each block.
@@ -66,14 +65,11 @@ struct Flow {
   base::View memory;                    // encoder-decoder models; empty here
 };
 
+// Made from its description, a plan::BlockKind, and keeps to it: it leases and commits in that order, saves those tensors and takes that scratch.
 class Block {
  public:
   virtual ~Block() = default;
   virtual std::string name() const = 0;
-  // The uses of units this block leases, in order of first use in forward.
-  virtual std::vector<plan::Use> uses() const = 0;
-  // The parameters the block declares for a unit index, compared with the inventory by a test.
-  virtual std::vector<plan::Unit> declares() const = 0;
   virtual void forward(Step& step, Flow& flow, Saved& saved) = 0;
   virtual void backward(Step& step, Flow& flow, Saved& saved) = 0;
 };

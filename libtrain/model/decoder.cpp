@@ -18,14 +18,20 @@ Flow Decoder::open(Step& step, Saved& saved) {
   return {saved.push(step.dtype, {n, model_.hidden}), {}};
 }
 
-Flow Decoder::forward(Step& step, Saved& saved) {
+Flow Decoder::forward(Step& step, Saved& saved, const Observer& observer) {
   auto flow = open(step, saved);
-  for (auto& block : blocks_) block->forward(step, flow, saved);
+  for (auto& block : blocks_) {
+    block->forward(step, flow, saved);
+    if (observer) observer(*block, flow.main);
+  }
   return flow;
 }
 
-void Decoder::backward(Step& step, Flow& flow, Saved& saved) {
-  std::for_each(blocks_.rbegin(), blocks_.rend(), [&](auto& block) { block->backward(step, flow, saved); });
+void Decoder::backward(Step& step, Flow& flow, Saved& saved, const Observer& observer) {
+  std::for_each(blocks_.rbegin(), blocks_.rend(), [&](auto& block) {
+    block->backward(step, flow, saved);
+    if (observer) observer(*block, flow.main);
+  });
   saved.pop();
   TRAINYARD_ASSERT(saved.empty(), "{} tensors left on the stack of saved activations", saved.size());
 }

@@ -14,7 +14,7 @@ namespace trainyard::model {
 class DropoutSite {
  public:
   DropoutSite(const std::string& name, double probability) : site_(base::site_hash("dropout", name)), probability_(probability) {}
-  bool active(const Step& step) const { return step.mode == Mode::train && probability_ > 0; }
+  bool active(const Step& step) const { return step.pass == plan::Pass::train && probability_ > 0; }
   std::uint64_t site() const { return site_; }
   double probability(const Step& step) const { return active(step) ? probability_ : 0.0; }
   kernels::Dropout of(const Step& step) const {

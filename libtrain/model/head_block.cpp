@@ -4,16 +4,13 @@
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/linear/linear.h"
-#include "libtrain/model/tensors.h"
+#include "libtrain/plan/blocks/norm.h"
 
 #include <algorithm>
-#include <optional>
 
 namespace trainyard::model {
 
 namespace {
-
-base::DType accumulation_of(base::DType working) { return working == base::DType::f64 ? base::DType::f64 : base::DType::f32; }
 
 base::View slice(const base::View& v, std::int64_t first, std::int64_t n) {
   return base::View(static_cast<char*>(v.data) + first * base::size_of(v.dtype), v.dtype, {n}, v.device);
@@ -31,8 +28,8 @@ std::int64_t targets_of(const MicroBatch& micro) {
 struct HeadBlock::Loss {
   Loss(Step& step, const plan::ModelConfig& model, std::int64_t n)
       : step_(step), vocabulary_(model.vocabulary), n_(n), chunk_(plan::head_chunk_tokens(step.exec.device().kind)), losses_(step.exec.scratch().allocate(base::DType::f64, {n})),
-        logits_(step.exec.scratch().allocate(accumulation_of(step.dtype), {std::min(n, plan::head_chunk_tokens(step.exec.device().kind)), model.stored_vocabulary()})),
-        narrow_(step.mode == Mode::train && step.dtype == base::DType::bf16 ? step.exec.scratch().allocate(step.dtype, {logits_.rows(), logits_.cols()})
+        logits_(step.exec.scratch().allocate(shape_of(step).wide(), {std::min(n, plan::head_chunk_tokens(step.exec.device().kind)), model.stored_vocabulary()})),
+        narrow_(step.pass == plan::Pass::train && step.dtype == base::DType::bf16 ? step.exec.scratch().allocate(step.dtype, {logits_.rows(), logits_.cols()})
                                                                            : base::View{}) {}
 
   std::int64_t rows(std::int64_t first) const { return std::min(chunk_, n_ - first); }
@@ -41,7 +38,7 @@ struct HeadBlock::Loss {
   base::View chunk(std::int64_t first, base::View table, base::View normed) const {
     const auto c = rows(first);
     const auto logits = logits_.row_range(0, c);
-    const auto gradient = step_.mode == Mode::evaluate ? base::View{} : narrow_ ? narrow_.row_range(0, c) : logits;
+    const auto gradient = step_.pass == plan::Pass::evaluate ? base::View{} : narrow_ ? narrow_.row_range(0, c) : logits;
     kernels::gemm(step_.exec, normed.row_range(first, c), kernels::Transpose::no, table, kernels::Transpose::yes, logits);
     kernels::cross_entropy_chunk(step_.exec, logits, gradient, vocabulary_, slice(step_.micro.targets, first, c), slice(step_.micro.weights, first, c),
                                  slice(losses_, first, c));
@@ -59,25 +56,18 @@ struct HeadBlock::Loss {
   base::View losses_, logits_, narrow_;
 };
 
-HeadBlock::HeadBlock(const plan::ModelConfig& model)
-    : model_(model), declaration_(model, "head"), norm_(model, declaration_, "norm"),
-      table_(model.tied ? -1 : declaration_.vocabulary_table("weight", Decay::yes)) {}
-
-plan::Use HeadBlock::own_use() const { return {unit_of_head(model_), 0}; }
-
-std::vector<plan::Use> HeadBlock::uses() const {
-  std::vector<plan::Use> all{own_use()};
-  if (model_.tied) all.push_back({unit_of_tokens(), 1});
-  return all;
+HeadBlock::HeadBlock(const plan::ModelConfig& model, const plan::Unit& unit, const std::vector<plan::Use>& uses)
+    : model_(model), own_(uses.at(0)), norm_(model, unit, "norm"), table_(plan::slot_of(unit, "weight")) {
+  if (uses.size() > 1) tied_ = uses[1];
 }
 
 void HeadBlock::forward(Step& step, Flow& flow, Saved& saved) {
-  const auto own = step.store.lease(own_use());
-  const PartTensors tensors(model_, plan::Part::head, step, saved);
+  const auto own = step.store->lease(own_);
+  const PassTensors tensors(plan::norm_tensors(model_, shape_of(step), step.pass), step, saved);
   norm_.forward(step, own, flow.main, *tensors);
-  if (step.mode == Mode::train) return;
+  if (step.pass == plan::Pass::train) return;
   std::optional<params::Lease> tokens;
-  if (model_.tied) tokens.emplace(step.store.lease({unit_of_tokens(), 1}));
+  if (tied_) tokens.emplace(step.store->lease(*tied_));
   const auto table = tokens ? tokens->weight(0) : own.weight(table_);
   tensor::ArenaScope scope(step.exec.scratch());
   const Loss loss(step, model_, flow.main.rows());
@@ -86,18 +76,18 @@ void HeadBlock::forward(Step& step, Flow& flow, Saved& saved) {
 }
 
 void HeadBlock::backward(Step& step, Flow& flow, Saved& saved) {
-  const auto own = step.store.lease(own_use());
+  const auto own = step.store->lease(own_);
   std::optional<params::Lease> tokens;
-  if (model_.tied) tokens.emplace(step.store.lease({unit_of_tokens(), 1}));
-  const auto tensors = popped(model_, plan::Part::head, step, saved);
-  auto table_grads = step.store.grads(model_.tied ? plan::Use{unit_of_tokens(), 1} : own_use());
-  backward_loss(step, flow.main, tensors["normed"], tokens ? tokens->weight(0) : own.weight(table_), table_grads.gradient(model_.tied ? 0 : table_));
-  if (!model_.tied) {   // the norm lies in the same unit
+  if (tied_) tokens.emplace(step.store->lease(*tied_));
+  const auto tensors = SavedSet::pop(saved, plan::norm_tensors(model_, shape_of(step), plan::Pass::train));
+  auto table_grads = step.store->grads(tied_ ? *tied_ : own_);
+  backward_loss(step, flow.main, tensors["normed"], tokens ? tokens->weight(0) : own.weight(table_), table_grads.gradient(tied_ ? 0 : table_));
+  if (!tied_) {   // the norm lies in the same unit
     norm_.backward(step, own, table_grads, flow.main, tensors, flow.main);
     return table_grads.commit();
   }
   table_grads.commit();
-  auto grads = step.store.grads(own_use());
+  auto grads = step.store->grads(own_);
   norm_.backward(step, own, grads, flow.main, tensors, flow.main);
   grads.commit();
 }
@@ -117,11 +107,11 @@ void HeadBlock::backward_loss(Step& step, base::View d_normed, base::View normed
 }
 
 void HeadBlock::logits(Step& step, const Flow& flow, Saved& saved, std::int64_t at, base::View out) {
-  const auto own = step.store.lease(own_use());
-  const PartTensors tensors(model_, plan::Part::head, step, saved);
+  const auto own = step.store->lease(own_);
+  const PassTensors tensors(plan::norm_tensors(model_, shape_of(step), step.pass), step, saved);
   norm_.forward(step, own, flow.main, *tensors);
   std::optional<params::Lease> tokens;
-  if (model_.tied) tokens.emplace(step.store.lease({unit_of_tokens(), 1}));
+  if (tied_) tokens.emplace(step.store->lease(*tied_));
   const auto table = tokens ? tokens->weight(0) : own.weight(table_);
   for (std::int64_t s = 0; s < step.micro.batch(); ++s)
     kernels::gemm(step.exec, (*tensors)["normed"].row_range(s * step.micro.sequence() + at, 1), kernels::Transpose::no, table, kernels::Transpose::yes,

@@ -3,6 +3,9 @@
 
 #include "libtrain/model/norm_part.h"
 
+#include <optional>
+#include <vector>
+
 namespace trainyard::model {
 
 // Training: forward saves the normed stream and leases the norm only; backward makes logits of plan::head_chunk_tokens(device) tokens at a time,
@@ -14,23 +17,22 @@ namespace trainyard::model {
 // chunks lie inside one micro-batch and are fixed (their size is part of the numerics), so no cut, rank or thread moves them.
 class HeadBlock : public Block {
  public:
-  explicit HeadBlock(const plan::ModelConfig& model);
+  // `uses`: of its unit, and of the token table where that is tied (plan::HeadKind).
+  HeadBlock(const plan::ModelConfig& model, const plan::Unit& unit, const std::vector<plan::Use>& uses);
   std::string name() const override { return "head"; }
-  std::vector<plan::Use> uses() const override;
-  std::vector<plan::Unit> declares() const override { return {declaration_.unit()}; }
   void forward(Step& step, Flow& flow, Saved& saved) override;
   // Overwrites flow.main with the gradient of the loss sum. Adds to step.loss_sum and step.target_count.
   void backward(Step& step, Flow& flow, Saved& saved) override;
 
-  // Mode::evaluate: logits of position `at` of each sequence, out [b, stored vocabulary] f32 (f64 with the f64 working dtype).
+  // Evaluation: logits of position `at` of each sequence, out [b, stored vocabulary] f32 (f64 with the f64 working dtype).
   void logits(Step& step, const Flow& flow, Saved& saved, std::int64_t at, base::View out);
 
  private:
   struct Loss;
   void backward_loss(Step& step, base::View d_normed, base::View normed, base::View table, base::View d_table);
-  plan::Use own_use() const;
   plan::ModelConfig model_;
-  Declaration declaration_;
+  plan::Use own_;
+  std::optional<plan::Use> tied_;
   NormPart norm_;
   int table_ = -1;          // slot of head.weight; -1 when tied
 };

@@ -6,23 +6,23 @@
 
 namespace trainyard::model {
 
-NormPart::NormPart(const plan::ModelConfig& model, Declaration& d, const std::string& name)
-    : kind_(model.norm), epsilon_(model.norm_epsilon), weight_(d.norm_weight(name + ".weight")), bias_(d.norm_bias(name + ".bias")) {}
+NormPart::NormPart(const plan::ModelConfig& model, const plan::Unit& unit, const std::string& name)
+    : kind_(model.norm), epsilon_(model.norm_epsilon), weight_(plan::slot_of(unit, name + ".weight")), bias_(plan::slot_of(unit, name + ".bias")) {}
 
 void NormPart::forward(Step& step, const params::Lease& lease, base::View stream, const SavedSet& t) const {
   if (const auto input = t.find("input")) kernels::copy(step.exec, stream, input);
   if (kind_ == plan::Norm::layer)
-    kernels::layer_norm_forward(step.exec, stream, lease.weight(weight_), lease.weight(bias_), epsilon_, t["normed"], t["mean"], t["inverse"]);
+    kernels::layer_norm_forward(step.exec, stream, lease.weight(weight_), lease.weight(bias_), epsilon_, t["normed"], t["mean"], t["rstd"]);
   else
-    kernels::rms_norm_forward(step.exec, stream, lease.weight(weight_), epsilon_, t["normed"], t["inverse"]);
+    kernels::rms_norm_forward(step.exec, stream, lease.weight(weight_), epsilon_, t["normed"], t["rstd"]);
 }
 
 base::View NormPart::forward_sum(Step& step, const params::Lease& lease, base::View stream, base::View branch, const kernels::Dropout& dropout, const SavedSet& t) const {
   const auto input = t.find("input"), sum = input ? input : stream;
   if (kind_ == plan::Norm::layer)
-    kernels::layer_norm_residual_forward(step.exec, stream, branch, dropout, sum, lease.weight(weight_), lease.weight(bias_), epsilon_, t["normed"], t["mean"], t["inverse"]);
+    kernels::layer_norm_residual_forward(step.exec, stream, branch, dropout, sum, lease.weight(weight_), lease.weight(bias_), epsilon_, t["normed"], t["mean"], t["rstd"]);
   else
-    kernels::rms_norm_residual_forward(step.exec, stream, branch, dropout, sum, lease.weight(weight_), epsilon_, t["normed"], t["inverse"]);
+    kernels::rms_norm_residual_forward(step.exec, stream, branch, dropout, sum, lease.weight(weight_), epsilon_, t["normed"], t["rstd"]);
   return sum;
 }
 
@@ -30,10 +30,10 @@ void NormPart::backward(Step& step, const params::Lease& lease, const params::Gr
                         base::View gradient) const {
   const auto into = d_normed.data == gradient.data ? kernels::Into::overwrite : kernels::Into::add;
   if (kind_ == plan::Norm::layer)
-    kernels::layer_norm_backward(step.exec, d_normed, t["input"], lease.weight(weight_), t["mean"], t["inverse"], gradient, grads.gradient(weight_),
+    kernels::layer_norm_backward(step.exec, d_normed, t["input"], lease.weight(weight_), t["mean"], t["rstd"], gradient, grads.gradient(weight_),
                                  grads.gradient(bias_), into);
   else
-    kernels::rms_norm_backward(step.exec, d_normed, t["input"], lease.weight(weight_), t["inverse"], gradient, grads.gradient(weight_), into);
+    kernels::rms_norm_backward(step.exec, d_normed, t["input"], lease.weight(weight_), t["rstd"], gradient, grads.gradient(weight_), into);
 }
 
 }  // namespace trainyard::model

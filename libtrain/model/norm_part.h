@@ -2,17 +2,17 @@
 #pragma once
 
 #include "kernels/dropout/dropout.h"
-#include "libtrain/model/declaration.h"
 #include "libtrain/model/saved.h"
 
 #include <string>
 
 namespace trainyard::model {
 
-// Uses the tensors "input" (train), "mean" (LayerNorm), "inverse" and "normed" of a part.
+// Uses the tensors "input" (train), "mean" (LayerNorm), "rstd" and "normed" of plan::norm_tensors.
 class NormPart {
  public:
-  NormPart(const plan::ModelConfig& model, Declaration& declaration, const std::string& name);
+  // Of the parameters `name`.weight and, with layer norm, `name`.bias of the unit.
+  NormPart(const plan::ModelConfig& model, const plan::Unit& unit, const std::string& name);
   // Copies the stream to "input" in training, and fills the statistics and "normed".
   void forward(Step& step, const params::Lease& lease, base::View stream, const SavedSet& tensors) const;
   // The same of stream + dropout(branch). In training that sum lies in "input" alone afterwards, in evaluation in the stream; the place is returned.

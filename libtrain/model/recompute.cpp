@@ -41,11 +41,9 @@ class RecomputeBlock : public Block {
  public:
   explicit RecomputeBlock(std::unique_ptr<Block> inner) : inner_(std::move(inner)) {}
   std::string name() const override { return inner_->name(); }
-  std::vector<plan::Use> uses() const override { return inner_->uses(); }
-  std::vector<plan::Unit> declares() const override { return inner_->declares(); }
 
   void forward(Step& step, Flow& flow, Saved& saved) override {
-    if (step.mode == Mode::evaluate) return inner_->forward(step, flow, saved);
+    if (step.pass == plan::Pass::evaluate) return inner_->forward(step, flow, saved);
     tensor::copy(step.exec, flow.main, saved.push(flow.main.dtype, {flow.main.rows(), flow.main.cols()}));
     const auto kept = saved.size();
     inner_->forward(step, flow, saved);
@@ -57,8 +55,9 @@ class RecomputeBlock : public Block {
     Flow again = flow;
     again.main = step.exec.scratch().allocate(flow.main.dtype, {flow.main.rows(), flow.main.cols()});
     tensor::copy(step.exec, saved.pop(), again.main);
-    HeldStore held(step.store);
-    Step inner{step.exec, held, step.micro, step.dtype, step.seed, step.mode, step.loss_sum, step.target_count, step.loss_slot};
+    HeldStore held(*step.store);
+    auto inner = step;
+    inner.store = &held;
     inner_->forward(inner, again, saved);
     inner_->backward(inner, flow, saved);
     step.loss_sum = inner.loss_sum;

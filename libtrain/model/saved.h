@@ -1,8 +1,8 @@
-// SavedSet: the saved tensors of one block by name, pushed and popped together from the list that the plan computes.
+// SavedSet, PassTensors: the saved tensors of one block by name, pushed and popped together from the list that its description gives.
 #pragma once
 
 #include "libtrain/model/block.h"
-#include "libtrain/plan/activations.h"
+#include "libtrain/plan/block_kind.h"
 
 #include <string_view>
 #include <vector>
@@ -20,6 +20,29 @@ class SavedSet {
  private:
   std::vector<plan::SavedTensor> list_;
   std::vector<base::View> views_;
+};
+
+inline plan::MicroShape shape_of(const Step& step) {
+  return {step.micro.batch(), step.micro.sequence(), step.dtype, step.exec.threads(), step.exec.device().kind};
+}
+
+// In a forward pass: pushes the tensors; in evaluation pops them when it ends. So evaluation never needs more memory than training.
+class PassTensors {
+ public:
+  PassTensors(std::vector<plan::SavedTensor> list, const Step& step, Saved& saved)
+      : saved_(saved), release_(step.pass == plan::Pass::evaluate), before_(saved.size()), set_(SavedSet::push(saved, std::move(list))) {}
+  ~PassTensors() {
+    while (release_ && saved_.size() > before_) saved_.pop();
+  }
+  PassTensors(const PassTensors&) = delete;
+  PassTensors& operator=(const PassTensors&) = delete;
+  const SavedSet& operator*() const { return set_; }
+
+ private:
+  Saved& saved_;
+  bool release_;
+  std::size_t before_;
+  SavedSet set_;
 };
 
 }  // namespace trainyard::model

@@ -11,9 +11,9 @@ namespace {
 
 class GatheredWeights : public Weights {
  public:
-  explicit GatheredWeights(StoreContext& c) : c_(c), plan_(c.set, c.shape.layer_slots) {
+  explicit GatheredWeights(StoreContext& c) : c_(c), plan_(c.set.table, c.shape.layer_slots) {
     for (int u = 0; u < c.units(); ++u) pieces_.push_back(c.parameters.allocate(c.shape.working, {c.layout(u).piece}));
-    for (auto elements : plan_.elements) slots_.push_back({c.gathered.allocate(c.shape.working, {elements}), -1, {}, {}});
+    for (auto elements : plan_.elements()) slots_.push_back({c.gathered.allocate(c.shape.working, {elements}), -1, {}, {}});
   }
 
   void begin_pass(std::span<const plan::Use> leases) override {
@@ -49,7 +49,7 @@ class GatheredWeights : public Weights {
     int unit;
     tensor::Event arrived, released;
   };
-  Slot& slot_of(int unit) { return slots_[static_cast<std::size_t>(plan_.slot_of_unit[static_cast<std::size_t>(unit)])]; }
+  Slot& slot_of(int unit) { return slots_[static_cast<std::size_t>(plan_.slot_of(unit))]; }
 
   // No lease from the current one up to (not including) `index` uses the slot of order_[index].
   bool slot_is_free(std::size_t index) {

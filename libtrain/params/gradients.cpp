@@ -10,8 +10,8 @@ namespace trainyard::params {
 using Place = GradientFold::Position::Place;
 
 GradientFold::GradientFold(StoreContext& c)
-    : c_(c), plan_(plan::gradient_plan(c.shape)), slots_(c.set, c.shape.layer_slots), whole_free_(c.set.uses.size()),
-      buffer_free_(slots_.elements.size()) {
+    : c_(c), plan_(plan::gradient_plan(c.shape)), slots_(c.set.table, c.shape.layer_slots), whole_free_(c.set.uses.size()),
+      buffer_free_(slots_.elements().size()) {
   const auto dtype = c.shape.gradient;
   if (plan_.whole)
     for (auto use : c.set.uses) wholes_.push_back(c.gradients.allocate(dtype, {c.set.padded_of(use)}));
@@ -20,8 +20,8 @@ GradientFold::GradientFold(StoreContext& c)
     sums_.push_back(plan_.pieces ? c.gradients.allocate(dtype, {piece}) : flat_range(wholes_[i], c.data.rank() * piece, piece));
   }
   if (plan_.units)
-    for (auto elements : slots_.elements) buffers_.push_back(c.unit_gradients.allocate(dtype, {elements}));
-  if (c.data.size() > 1) staging_ = c.staging.allocate(dtype, {c.set.largest_padded()});
+    for (auto elements : slots_.elements()) buffers_.push_back(c.unit_gradients.allocate(dtype, {elements}));
+  if (c.data.size() > 1) staging_ = c.staging.allocate(dtype, {c.set.table.largest_padded()});
 }
 
 // A local group starts in `whole` itself, so its first micro-batch needs no adding; stage 1 keeps its single micro-batch there.

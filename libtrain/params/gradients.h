@@ -35,7 +35,7 @@ class GradientFold {
   void reduce(plan::Use use, base::View source, int contributors);
   base::View& sum(plan::Use use) { return sums_[index(use)]; }
   std::size_t index(plan::Use use) const { return static_cast<std::size_t>(c_.set.use_index(use)); }
-  std::size_t slot_index(plan::Use use) const { return static_cast<std::size_t>(slots_.slot_of_unit[static_cast<std::size_t>(use.unit)]); }
+  std::size_t slot_index(plan::Use use) const { return static_cast<std::size_t>(slots_.slot_of(use.unit)); }
 
   StoreContext& c_;
   plan::GradientPlan plan_;

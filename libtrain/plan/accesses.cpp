@@ -1,40 +1,24 @@
-// The access order of a micro-batch, from the order of uses.
+// The access order of a micro-batch, from that of each block.
 #include "libtrain/plan/accesses.h"
+
+#include <algorithm>
 
 namespace trainyard::plan {
 
-namespace {
-
-bool is_embedding(const std::vector<Unit>& all, Use use) { return all[static_cast<std::size_t>(use.unit)].name.starts_with("embedding.") && use.use == 0; }
-
-}  // namespace
-
 std::vector<Access> training_accesses(const ModelConfig& model) {
-  const auto all = units(model);
-  const auto order = uses(model);
   std::vector<Access> out;
-  for (const auto& use : order)
-    if (use.use == 0) out.push_back({Access::Kind::lease, use});
-  // Backward, block by block from the last: the head is the trailing uses that are neither layers nor embeddings.
-  std::vector<Use> head, embedding;
-  for (const auto& use : order) {
-    if (is_embedding(all, use)) embedding.push_back(use);
-    else if (!all[static_cast<std::size_t>(use.unit)].name.starts_with("layers.")) head.push_back(use);
-  }
-  for (const auto& use : head) out.push_back({Access::Kind::lease, use});
-  for (auto use = head.rbegin(); use != head.rend(); ++use) out.push_back({Access::Kind::commit, *use});
-  for (auto use = order.rbegin(); use != order.rend(); ++use) {
-    if (!all[static_cast<std::size_t>(use->unit)].name.starts_with("layers.")) continue;
-    out.push_back({Access::Kind::lease, *use});
-    out.push_back({Access::Kind::commit, *use});
-  }
-  for (const auto& use : embedding) out.push_back({Access::Kind::commit, use});
+  const auto blocks = placed_blocks(model);
+  for (const auto& block : blocks)
+    for (int use : block.kind->accesses(model).forward) out.push_back({Access::Kind::lease, block.uses[static_cast<std::size_t>(use)]});
+  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block)
+    for (const auto& step : block->kind->accesses(model).backward) out.push_back({step.kind, block->uses[static_cast<std::size_t>(step.use)]});
   return out;
 }
 
 std::vector<Access> evaluation_accesses(const ModelConfig& model) {
   std::vector<Access> out;
-  for (const auto& use : uses(model)) out.push_back({Access::Kind::lease, use});
+  for (const auto& block : placed_blocks(model))
+    for (int use : block.kind->accesses(model).evaluation) out.push_back({Access::Kind::lease, block.uses[static_cast<std::size_t>(use)]});
   return out;
 }
 

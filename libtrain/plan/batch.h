@@ -20,6 +20,14 @@ struct BatchPlan {
     const auto left = groups() - turn * data_ranks;
     return static_cast<int>(left < data_ranks ? left : data_ranks);
   }
+  // Turns in which data rank r has a group.
+  std::int64_t turns_of(int r) const { return r < groups() ? (groups() - 1 - r) / data_ranks + 1 : 0; }
+  // Micro-batches of the longest group of each turn, together: how often every rank takes part in what all do for each
+  // micro-batch. Rank 0's group is never shorter than another's, and only the last of a step can be ragged.
+  std::int64_t rounds() const {
+    const auto last = (turns() - 1) * data_ranks;
+    return (turns() - 1) * fold + end_micro(last) - first_micro(last);
+  }
   std::int64_t first_micro(std::int64_t group) const { return group * fold; }
   std::int64_t end_micro(std::int64_t group) const { const auto e = (group + 1) * fold; return e < micros() ? e : micros(); }
   // Global sample ordinal of sequence i of micro-batch m in a step (0-based), when all steps before were of this batch.

@@ -10,12 +10,7 @@
 
 namespace trainyard::plan {
 
-// Calls of one size in a step of the data group: `bytes` of the whole that is gathered or reduced, all pieces together, as a profile counts sizes.
-struct SizedCalls {
-  std::string operation, type;
-  std::int64_t bytes = 0, calls = 0;
-};
-// Every call of a step without validation, as step_traffic adds them up. One rank has none.
+// The calls of a step, those of one operation and size together. One rank has none.
 std::vector<SizedCalls> step_calls(const Plan& plan);
 
 struct CommunicationTime {

@@ -1,7 +1,7 @@
 // Model FLOPs of one optimizer step, by formula.
 #pragma once
 
-#include "libtrain/plan/activations.h"
+#include "libtrain/plan/inventory.h"
 
 #include <cstdint>
 

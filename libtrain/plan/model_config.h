@@ -30,6 +30,7 @@ struct ModelConfig {
   bool biases = true;
   bool tied = true;
   double dropout_embedding = 0, dropout_attention = 0, dropout_attention_residual = 0, dropout_ffn_residual = 0;
+  std::vector<std::string> branches = {"attention", "ffn"};   // of a layer, in order (plan/block_kind.h)
   double norm_epsilon = 1e-5;
   double rotary_base = 10000;
 

@@ -1,6 +1,7 @@
 // Keys, ranges, defaults.
 #include "libtrain/plan/model_fields.h"
 
+#include "libtrain/plan/block_kind.h"
 #include "libtrain/plan/ranges.h"
 
 #include <fmt/format.h>
@@ -66,6 +67,7 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("norm", m.norm, "model", "layer norm, or RMS norm", base::Choices<Norm>{{"layer", Norm::layer}, {"rms", Norm::rms}});
   v("positions", m.positions, "model", "a learned table, or rotary angles (half-split pairs)", base::Choices<Positions>{{"learned", Positions::learned}, {"rotary", Positions::rotary}});
   v("activation", m.activation, "model", "of the feed-forward part", base::Choices<Activation>{{"gelu-tanh", Activation::gelu_tanh}, {"swiglu", Activation::swiglu}});
+  v("branches", m.branches, "model", "of a layer, comma-separated, in order", base::WordList{branch_names()});
   v("biases", m.biases, "model", "of the linear layers");
   v("tied", m.tied, "model", "on: the head uses the token table");
   v("dropout-embedding", m.dropout_embedding, "model", "probability", probability);

@@ -13,6 +13,9 @@ namespace trainyard::plan {
 
 namespace {
 
+// Keys that version 1 did not have from its beginning: a file without one means the default, and one that would say the default leaves it out.
+bool came_later(const base::Field& f) { return f.name == "branches"; }
+
 constexpr std::size_t longest_text = 8192;   // a name
 
 std::string replaced(std::string text, char from, char to) {
@@ -42,8 +45,11 @@ template <class Json> std::string text_of(const Json& value) {
 
 nlohmann::ordered_json model_to_json(const ModelConfig& model) {
   auto m = model;
+  ModelConfig usual;
+  const auto usual_fields = fields_of(usual);
   auto out = nlohmann::ordered_json::object();
-  for (const auto& f : fields_of(m)) out[replaced(f.name, '-', '_')] = value_of<nlohmann::ordered_json>(f, f.get());
+  for (std::size_t i = 0; const auto& f : fields_of(m))
+    if (const auto& other = usual_fields[i++]; !came_later(f) || f.get() != other.get()) out[replaced(f.name, '-', '_')] = value_of<nlohmann::ordered_json>(f, f.get());
   return out;
 }
 
@@ -64,7 +70,7 @@ ModelConfig model_from_json(const nlohmann::ordered_json& json, const std::strin
     throw base::InputError(std::string(e.what()).starts_with(where) ? e.what() : fmt::format("{}: {}", where, e.what()), e.hint().empty() ? way_out : e.hint());
   }
   for (const auto& f : fields)
-    if (f.source == base::from_default) throw base::InputError(fmt::format("{}: key '{}' is missing", where, replaced(f.name, '-', '_')), way_out);
+    if (f.source == base::from_default && !came_later(f)) throw base::InputError(fmt::format("{}: key '{}' is missing", where, replaced(f.name, '-', '_')), way_out);
   return m;
 }
 
@@ -77,8 +83,10 @@ nlohmann::json current_form(const nlohmann::json& model) {
     out[replaced(key, '-', '_')] = value;
     try {
       auto& field = base::field_named(fields, key, "");
+      const auto usual = field.get();
       field.set(text_of(value), key);
-      out[replaced(key, '-', '_')] = value_of<nlohmann::json>(field, value);
+      if (came_later(field) && field.get() == usual) out.erase(replaced(key, '-', '_'));
+      else out[replaced(key, '-', '_')] = value_of<nlohmann::json>(field, value);
     } catch (const base::UsageError&) {   // another program's key, or a value out of today's range
     }
   }

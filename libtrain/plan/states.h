@@ -3,39 +3,12 @@
 
 #include "libtrain/base/dtype.h"
 #include "libtrain/plan/batch.h"
-#include "libtrain/plan/inventory.h"
+#include "libtrain/plan/unit_table.h"
 
 #include <cstdint>
 #include <vector>
 
 namespace trainyard::plan {
-
-// Units, their flat layouts over d pieces, and the order of use, worked out once.
-struct UnitSet {
-  UnitSet(const ModelConfig& model, int pieces);
-
-  std::vector<Unit> units;
-  std::vector<UnitLayout> layouts;   // one per unit
-  std::vector<Use> uses;             // forward order
-  int pieces;
-
-  int use_index(Use use) const;                 // position in `uses`
-  std::int64_t padded_of(Use use) const { return layouts[static_cast<std::size_t>(use.unit)].padded; }
-  std::int64_t piece_of(Use use) const { return layouts[static_cast<std::size_t>(use.unit)].piece; }
-  std::int64_t piece_total() const;             // over units
-  std::int64_t padded_total() const;
-  std::int64_t piece_total_uses() const;        // over uses: a tied table counts twice
-  std::int64_t padded_total_uses() const;
-  std::int64_t largest_padded() const;
-};
-
-// Buffers that units take turns in. Transformer layers rotate through `layer_slots`; every other unit has a slot of its own.
-struct SlotPlan {
-  SlotPlan(const UnitSet& set, int layer_slots);
-  std::vector<int> slot_of_unit;           // per unit
-  std::vector<std::int64_t> elements;      // per slot
-  std::int64_t bytes(std::int64_t element_bytes) const;  // each slot rounded up to 64 bytes
-};
 
 // Everything the bytes depend on. `zero` follows Rajbhandari et al. (2020), "ZeRO: memory optimizations toward training trillion
 // parameter models": 1 cuts the optimizer states, 2 the gradients too, 3 the parameters too.
@@ -60,6 +33,6 @@ struct StateBytes {
   std::int64_t parameters = 0, gathered_units = 0, gradients = 0, unit_gradients = 0, optimizer = 0, communication_staging = 0,
                save_snapshot = 0;
 };
-StateBytes state_bytes(const UnitSet& set, const StateShape& shape);
+StateBytes state_bytes(const UnitTable& table, const StateShape& shape);
 
 }  // namespace trainyard::plan

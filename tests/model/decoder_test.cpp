@@ -1,6 +1,5 @@
 // The decoder over whole micro-batches: same bits for any team, isolated documents, predicted memory, lease order, the declared inventory.
 #include "libtrain/model/assemble.h"
-#include "libtrain/model/layer_block.h"
 #include "libtrain/plan/accesses.h"
 #include "tests/model/small_model.h"
 
@@ -25,27 +24,6 @@ std::vector<std::vector<float>> all_logits(const plan::ModelConfig& m, PlainStor
     all.push_back(row);
   }
   return all;
-}
-
-TEST(Decoder, BlocksDeclareTheInventory) {
-  for (const auto& name : plan::preset_names()) {
-    auto m = plan::preset(name);
-    if (m.vocabulary == 0) m.vocabulary = 257;
-    const auto units = plan::units(m);
-    const auto uses = plan::uses(m);
-    std::vector<plan::Use> leased;
-    std::vector<plan::Unit> declared;
-    for (const auto& block : model::assemble(m)) {
-      for (const auto& use : block->uses()) leased.push_back(use);
-      for (const auto& unit : block->declares()) declared.push_back(unit);
-    }
-    EXPECT_EQ(leased, uses) << name;
-    ASSERT_EQ(declared.size(), units.size()) << name;
-    for (std::size_t u = 0; u < units.size(); ++u) {
-      EXPECT_EQ(declared[u].name, units[u].name) << name;
-      EXPECT_TRUE(declared[u].parameters == units[u].parameters) << name << " " << units[u].name;
-    }
-  }
 }
 
 TEST(Decoder, LeasesAndCommitsInTheStatedOrder) {
@@ -268,8 +246,6 @@ class CountedBlock : public model::Block {
  public:
   CountedBlock(std::unique_ptr<model::Block> inner, int& forwards) : inner_(std::move(inner)), forwards_(forwards) {}
   std::string name() const override { return "counted " + inner_->name(); }
-  std::vector<plan::Use> uses() const override { return inner_->uses(); }
-  std::vector<plan::Unit> declares() const override { return inner_->declares(); }
   void forward(model::Step& step, model::Flow& flow, model::Saved& saved) override { ++forwards_, inner_->forward(step, flow, saved); }
   void backward(model::Step& step, model::Flow& flow, model::Saved& saved) override { inner_->backward(step, flow, saved); }
 
@@ -281,9 +257,8 @@ class CountedBlock : public model::Block {
 TEST(Decoder, TakesRegisteredBlocks) {
   static int forwards = 0;
   static const auto m = small_gpt2();
-  const auto ours = [](const model::BlockSpec& s) { return model::make_block("own layer", s); };
-  model::register_block("own layer", [](const model::BlockSpec& s) { return std::make_unique<model::LayerBlock>(s.model, s.layer); });
-  model::register_block("layer", [ours](const model::BlockSpec& s) { return std::make_unique<CountedBlock>(ours(s), forwards); });
+  static const auto ours = model::block_factory("layer");
+  model::register_block("layer", [](const plan::ModelConfig& c, const plan::PlacedBlock& place) { return std::make_unique<CountedBlock>(ours(c, place), forwards); });
   PlainStore store(m, DType::f32, 1);
   Runner runner(m, {2, 9, DType::f32, 1});
   runner.train(store, Batch(formula_windows(m.vocabulary, 0, 2, 9, false), false));
@@ -296,7 +271,7 @@ TEST(Decoder, RefusesAModelThatCannotBe) {
   auto m = small_gpt2();
   m.heads = 5;
   EXPECT_THROW(model::assemble(m), base::UsageError);
-  EXPECT_THROW(model::make_block("convolution", {m, plan::BlockKind::layer, 0}), base::UsageError);
+  EXPECT_THROW(model::block_factory("convolution"), base::UsageError);
 }
 
 }  // namespace

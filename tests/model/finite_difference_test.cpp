@@ -105,8 +105,9 @@ TEST(FiniteDifferences, UntiedGpt2WithGroupedQueries) {
 // One block alone: the objective is <c, output> for a fixed random c, plus the loss if the block has one.
 void one_block(const std::string& name, const plan::ModelConfig& m, bool wrapped) {
   SCOPED_TRACE(name + " of " + m.name);
-  const auto kind = name == "embedding" ? plan::BlockKind::embedding : name == "head" ? plan::BlockKind::head : plan::BlockKind::layer;
-  auto block = model::make_block(name, {m, kind, 1});
+  const auto places = plan::placed_blocks(m);
+  const auto& place = name == "embedding" ? places.front() : name == "head" ? places.back() : places[2];
+  auto block = model::block_factory(name)(m, place);
   if (wrapped) block = model::recompute(std::move(block));
   const Batch batch(windows(m), true, 100);
   PlainStore store(m, DType::f64, 3);
@@ -135,13 +136,13 @@ void one_block(const std::string& name, const plan::ModelConfig& m, bool wrapped
   for (auto& x : c) x = normal(random);
   const auto objective = [&] {
     store.committed.clear();
-    model::Step step{*exec, store, batch.micro, DType::f64, 17, model::Mode::train, 0, 0};
+    model::Step step{*exec, &store, batch.micro, DType::f64, 17, plan::Pass::train, 0, 0};
     set(input);
     model::Flow flow{base::View(stream.there(), DType::f64, {shape.rows(), m.hidden}, test_device()), {}};
     block->forward(step, flow, saved);
     double value = 0;
     const auto output = get();
-    if (kind != plan::BlockKind::head)
+    if (place.part != plan::Part::output)
       for (std::size_t i = 0; i < n; ++i) value += c[i] * output[i];
     set(c);
     block->backward(step, flow, saved);
@@ -150,11 +151,11 @@ void one_block(const std::string& name, const plan::ModelConfig& m, bool wrapped
     store.pull();
     return value + step.loss_sum;
   };
-  check_parameters(store, block->uses(), objective, 4);
+  check_parameters(store, place.uses, objective, 4);
   EXPECT_EQ(store.held, 0);
   EXPECT_EQ(store.opened, 0);
-  for (const auto& use : block->uses()) EXPECT_EQ((store.committed[{use.unit, use.use}]), 1);
-  if (kind == plan::BlockKind::embedding) return;   // it has no input stream
+  for (const auto& use : place.uses) EXPECT_EQ((store.committed[{use.unit, use.use}]), 1);
+  if (place.part == plan::Part::input) return;   // it has no input stream
   objective();
   const auto analytic = gradient;
   for (std::size_t i = 5; i < n; i += n / 12)
@@ -162,7 +163,7 @@ void one_block(const std::string& name, const plan::ModelConfig& m, bool wrapped
 }
 
 TEST(FiniteDifferences, EveryRegisteredBlock) {
-  for (const auto& name : model::registered_blocks())
+  for (const auto& name : plan::block_names())
     for (const auto& m : {with_dropout(small_gpt2()), with_dropout(small_llama())}) {
       one_block(name, m, false);
       one_block(name, m, true);

@@ -103,7 +103,7 @@ class Runner {
   struct Result { double loss_sum; std::int64_t targets; };
   Result train(PlainStore& store, const Batch& batch, std::uint64_t seed = 7) {
     store.committed.clear();
-    model::Step step{*exec, store, batch.micro, shape_.dtype, seed, model::Mode::train, 0, 0};
+    model::Step step{*exec, &store, batch.micro, shape_.dtype, seed, plan::Pass::train, 0, 0};
     auto flow = decoder.forward(step, saved);
     decoder.backward(step, flow, saved);
     exec->synchronize();
@@ -111,12 +111,12 @@ class Runner {
     return {step.loss_sum, step.target_count};
   }
   Result evaluate(PlainStore& store, const Batch& batch) {
-    model::Step step{*exec, store, batch.micro, shape_.dtype, 0, model::Mode::evaluate, 0, 0};
+    model::Step step{*exec, &store, batch.micro, shape_.dtype, 0, plan::Pass::evaluate, 0, 0};
     decoder.evaluate(step, saved);
     return {step.loss_sum, step.target_count};
   }
   void logits(PlainStore& store, const Batch& batch, std::int64_t at, base::View out) {
-    model::Step step{*exec, store, batch.micro, shape_.dtype, 0, model::Mode::evaluate, 0, 0};
+    model::Step step{*exec, &store, batch.micro, shape_.dtype, 0, plan::Pass::evaluate, 0, 0};
     decoder.logits(step, saved, at, out);
   }
 

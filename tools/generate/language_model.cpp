@@ -16,7 +16,7 @@ plan::MicroShape largest(const plan::ModelConfig& m, int threads) { return {1, m
 int threads_for_one(const plan::ModelConfig& m, int threads) {
   std::int64_t layer = 0;   // bytes
   for (const auto& unit : plan::units(m))
-    if (unit.name.starts_with("layers.")) layer = std::max(layer, plan::layout(unit, 1).padded * 4);
+    if (unit.part == plan::Part::layers) layer = std::max(layer, plan::layout(unit, 1).padded * 4);
   return static_cast<int>(std::clamp<std::int64_t>(layer >> 20, 1, threads));
 }
 
@@ -66,7 +66,7 @@ LanguageModel::LanguageModel(checkpoint::Reader& reader, int threads)
       activations_(tensor::Category::activations, plan::activation_bytes(config_, largest(config_, threads), plan::Pass::evaluate)),
       workspace_(tensor::Category::workspace, std::max(plan::workspace_bytes(config_, largest(config_, threads), plan::Pass::evaluate),
                                                        base::cached_attention_scratch_bytes(config_.context, config_.heads, 4))),
-      kept_(tensor::Category::activations, model::KeyValues::bytes(config_, base::DType::f32)), past_(config_, base::DType::f32, kept_),
+      kept_(tensor::Category::activations, model::KvCache::bytes(config_, base::DType::f32)), past_(config_, base::DType::f32, kept_),
       exec_(tensor::Exec::caller(&workspace_, threads)), one_exec_(tensor::Exec::caller(&workspace_, threads_for_one(config_, threads))), saved_(activations_),
       positions_(static_cast<std::size_t>(config_.context)),
       starts_(positions_.size(), 0), counted_(positions_.size(), 1), logits_(static_cast<std::size_t>(config_.stored_vocabulary())) {
@@ -92,7 +92,7 @@ std::span<const float> LanguageModel::pass(std::span<const std::int32_t> tokens)
   micro.document_start = base::View::of(starts_.data(), {1, t});
   micro.weights = base::View::of(counted_.data(), {1, t});
   micro.samples = {0};
-  model::Step step{t == 1 ? *one_exec_ : *exec_, *weights_, micro, base::DType::f32, 0, model::Mode::evaluate, 0, 0, {}, &past_};
+  model::Step step{t == 1 ? *one_exec_ : *exec_, weights_.get(), micro, base::DType::f32, 0, plan::Pass::evaluate, 0, 0, {}, &past_};
   decoder_.logits(step, saved_, t - 1, base::View::of(logits_.data(), {1, config_.stored_vocabulary()}));
   past_.length += t;
   return {logits_.data(), static_cast<std::size_t>(config_.vocabulary)};

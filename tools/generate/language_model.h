@@ -3,7 +3,7 @@
 
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/model/decoder.h"
-#include "libtrain/model/key_values.h"
+#include "libtrain/model/kv_cache.h"
 
 #include <cstdint>
 #include <memory>
@@ -38,7 +38,7 @@ class LanguageModel {
   std::unique_ptr<Weights> weights_;
   model::Decoder decoder_;
   tensor::Arena activations_, workspace_, kept_;
-  model::KeyValues past_;
+  model::KvCache past_;
   std::unique_ptr<tensor::Exec> exec_, one_exec_;   // one_exec_: for a single token
   model::Saved saved_;
   std::vector<std::int32_t> positions_, starts_;

@@ -1,5 +1,5 @@
 // Neighbouring layers with and without gaps between their weights: the input gradient is the sum over all of them, rounded once.
-#include "libtrain/model/joined.h"
+#include "libtrain/model/fused_linear.h"
 #include "tests/model/small_model.h"
 
 #include <gtest/gtest.h>
@@ -15,18 +15,12 @@ plan::ModelConfig shape(std::int64_t hidden, std::int64_t ffn, bool biases) {
   return m;
 }
 
-int slot_of(const plan::Unit& unit, const std::string& name) {
-  for (std::size_t i = 0; i < unit.parameters.size(); ++i)
-    if (unit.parameters[i].name.ends_with(name)) return static_cast<int>(i);
-  return -1;
-}
-
 template <class T> void input_gradient(const plan::ModelConfig& m, DType dtype) {
   PlainStore store(m, dtype, 5);
   const plan::Use use{1, 0};
   const auto& unit = store.units[1];
-  const int gate = slot_of(unit, "ffn.gate.weight"), up = slot_of(unit, "ffn.up.weight");
-  const model::Joined joined({{gate, slot_of(unit, "ffn.gate.bias")}, {up, slot_of(unit, "ffn.up.bias")}});
+  const int gate = plan::slot_of(unit, "ffn.gate.weight"), up = plan::slot_of(unit, "ffn.up.weight");
+  const model::FusedLinear joined({{gate, plan::slot_of(unit, "ffn.gate.bias")}, {up, plan::slot_of(unit, "ffn.up.bias")}});
   const std::int64_t n = 9, in = m.hidden, out = 2 * m.ffn;
   std::vector<T> dy(static_cast<std::size_t>(n * out)), dx(static_cast<std::size_t>(n * in));
   for (std::size_t i = 0; i < dy.size(); ++i) dy[i] = static_cast<T>(std::sin(0.37f * static_cast<float>(i)));
@@ -52,7 +46,7 @@ template <class T> void input_gradient(const plan::ModelConfig& m, DType dtype) 
   }
 }
 
-TEST(Joined, InputGradientIsRoundedOnceWithAndWithoutGaps) {
+TEST(FusedLinear, InputGradientIsRoundedOnceWithAndWithoutGaps) {
   for (const auto& m : {shape(32, 80, false), shape(36, 50, false), shape(32, 80, true), shape(28, 37, true)}) {
     input_gradient<base::bf16>(m, DType::bf16);
     input_gradient<float>(m, DType::f32);
@@ -60,7 +54,7 @@ TEST(Joined, InputGradientIsRoundedOnceWithAndWithoutGaps) {
 }
 
 // Shapes of all kinds of gaps use the memory that was announced, to the byte.
-TEST(Joined, PredictedMemoryIsMeasuredMemory) {
+TEST(FusedLinear, PredictedMemoryIsMeasuredMemory) {
   for (auto m : {shape(36, 50, false), shape(32, 80, true), shape(28, 37, true), shape(260, 90, false), shape(68, 70, true), shape(12, 3, true)})
     for (const auto dtype : {DType::f32, DType::bf16})
       for (const auto& [b, t] : {std::pair<std::int64_t, std::int64_t>{1, 7}, {2, 20}, {100, 40}}) {

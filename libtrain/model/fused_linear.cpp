@@ -1,5 +1,5 @@
 // Products over neighbouring weights.
-#include "libtrain/model/joined.h"
+#include "libtrain/model/fused_linear.h"
 
 #include "kernels/cast/cast.h"
 #include "kernels/linear/linear.h"
@@ -18,7 +18,7 @@ base::View merged(const base::View& a, const base::View& b) {
 
 }  // namespace
 
-std::vector<Joined::Span> Joined::spans(const std::function<base::View(int)>& borrowed, Look look) const {
+std::vector<FusedLinear::Span> FusedLinear::spans(const std::function<base::View(int)>& borrowed, Look look) const {
   std::vector<Span> out;
   std::int64_t first = 0;
   for (const auto& s : slots_) {
@@ -32,12 +32,12 @@ std::vector<Joined::Span> Joined::spans(const std::function<base::View(int)>& bo
   return out;
 }
 
-void Joined::forward(tensor::Exec& exec, const params::Lease& lease, base::View x, base::View y) const {
+void FusedLinear::forward(tensor::Exec& exec, const params::Lease& lease, base::View x, base::View y) const {
   for (const auto& s : spans([&](int slot) { return lease.weight(slot); }, Look::weights_and_biases))
     kernels::linear_forward(exec, x, s.weight, s.bias, y.columns(s.first, s.weight.rows()));
 }
 
-void Joined::backward_input(tensor::Exec& exec, const params::Lease& lease, base::View dy, base::View dx) const {
+void FusedLinear::backward_input(tensor::Exec& exec, const params::Lease& lease, base::View dy, base::View dx) const {
   const auto all = spans([&](int slot) { return lease.weight(slot); }, Look::weights);
   tensor::ArenaScope scope(exec.scratch());
   const bool wide = all.size() > 1 && dx.dtype == base::DType::bf16;
@@ -50,7 +50,7 @@ void Joined::backward_input(tensor::Exec& exec, const params::Lease& lease, base
   if (wide) kernels::cast(exec, sum, dx);
 }
 
-void Joined::backward_weight(tensor::Exec& exec, const params::Grads& grads, base::View dy, base::View x) const {
+void FusedLinear::backward_weight(tensor::Exec& exec, const params::Grads& grads, base::View dy, base::View x) const {
   for (const auto& s : spans([&](int slot) { return grads.gradient(slot); }, Look::weights_and_biases))
     kernels::linear_backward_weight(exec, dy.columns(s.first, s.weight.rows()), x, s.weight, s.bias);
 }

@@ -13,11 +13,11 @@ namespace trainyard::model {
 // neighbours have no gap between them in memory, they are one product; otherwise one product each. Both give the same bits: every output
 // column and every row of a weight gradient is its own sum. Only the input gradient adds in another order, so whether there is a gap must
 // not depend on the run: it does not, offsets follow from the plan alone.
-class Joined {
+class FusedLinear {
  public:
   // Slots in the order of the columns; bias -1 where there is none.
   struct Slots { int weight, bias; };
-  explicit Joined(std::vector<Slots> slots) : slots_(std::move(slots)) {}
+  explicit FusedLinear(std::vector<Slots> slots) : slots_(std::move(slots)) {}
 
   void forward(tensor::Exec& exec, const params::Lease& lease, base::View x, base::View y) const;
   // dx [n, in] is overwritten. In bf16 products of weights with gaps between them are added in f32, in scratch, and rounded once.

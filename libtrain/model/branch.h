@@ -1,0 +1,46 @@
+// Branch: a function of the normed stream whose output a layer adds to the stream: attention, feed-forward.
+#pragma once
+
+#include "libtrain/model/dropout_site.h"
+#include "libtrain/model/saved.h"
+#include "libtrain/plan/block_kind.h"
+
+#include <cstdint>
+#include <memory>
+
+namespace trainyard::model {
+
+// The gradient of a branch's output: that of the stream, through the dropout of the residual where there is one.
+class OutputGradient {
+ public:
+  OutputGradient(const DropoutSite& residual, base::View stream) : residual_(residual), stream_(stream) {}
+  // Where it is: the stream's gradient itself, or with dropout `place`, [n, hidden], which it is written to.
+  base::View in(const Step& step, base::View place) const {
+    if (!residual_.active(step)) return stream_;
+    kernels::dropout_backward(step.exec, residual_.of(step), stream_, place);
+    return place;
+  }
+
+ private:
+  const DropoutSite& residual_;
+  base::View stream_;
+};
+
+// Made from its description, a plan::BranchKind, and keeps to it. The layer holds the lease and the gradients of the unit; slots are plan::slot_of. `tensors` are those of the
+// norm ("normed" is the input) and of the kind.
+class Branch {
+ public:
+  virtual ~Branch() = default;
+  virtual void forward(Step& step, const params::Lease& lease, const SavedSet& tensors, base::View output) const = 0;
+  // Overwrites d_normed [n, hidden], which may serve as scratch before that, and every gradient of the branch's parameters.
+  virtual void backward(Step& step, const params::Lease& lease, const params::Grads& grads, const OutputGradient& gradient, const SavedSet& tensors, base::View d_normed) const = 0;
+};
+
+// What a branch is made from.
+struct BranchSpec {
+  const plan::ModelConfig& model;
+  const plan::Unit& unit;       // of the layer
+  std::int64_t layer;           // its number
+};
+
+}  // namespace trainyard::model

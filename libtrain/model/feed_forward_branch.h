@@ -1,0 +1,26 @@
+// Feed-forward: down(activation(up(normed stream))).
+#pragma once
+
+#include "libtrain/model/branch.h"
+#include "libtrain/model/fused_linear.h"
+
+#include <vector>
+
+namespace trainyard::model {
+
+// GPT-2: up, tanh GELU, down. Llama: gate and up as one product, SwiGLU (Shazeer 2020), down. Described by plan::FeedForwardKind.
+class FeedForwardBranch : public Branch {
+ public:
+  explicit FeedForwardBranch(const BranchSpec& spec);
+  void forward(Step& step, const params::Lease& lease, const SavedSet& tensors, base::View output) const override;
+  void backward(Step& step, const params::Lease& lease, const params::Grads& grads, const OutputGradient& gradient, const SavedSet& tensors, base::View d_normed) const override;
+
+ private:
+  bool gated() const { return inner_slots_.size() == 2; }
+  std::int64_t width_;
+  std::vector<FusedLinear::Slots> inner_slots_;   // up, or gate and up
+  FusedLinear inner_;
+  int down_weight_, down_bias_;
+};
+
+}  // namespace trainyard::model

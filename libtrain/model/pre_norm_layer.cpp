@@ -1,0 +1,49 @@
+// The pre-norm layer, forward and backward.
+#include "libtrain/model/pre_norm_layer.h"
+
+#include "libtrain/plan/blocks/layer.h"
+
+namespace trainyard::model {
+
+PreNormLayer::PreNormLayer(const plan::ModelConfig& model, std::string name, plan::Use use, std::vector<Sublayer> sublayers)
+    : model_(model), name_(std::move(name)), use_(use), sublayers_(std::move(sublayers)) {}
+
+std::vector<plan::SavedTensor> PreNormLayer::tensors(const Sublayer& s, const Step& step, plan::Pass pass) const {
+  return plan::branch_tensors(*s.kind, model_, shape_of(step), pass);
+}
+
+void PreNormLayer::forward(Step& step, Flow& flow, Saved& saved) {
+  const auto lease = step.store->lease(use_);
+  auto& workspace = step.exec.scratch();
+  tensor::ArenaScope scope(workspace);
+  const auto output = workspace.allocate(step.dtype, {flow.main.rows(), flow.main.cols()});
+  const Sublayer* before = nullptr;   // its output waits to be added
+  auto x = flow.main;
+  for (const auto& s : sublayers_) {
+    const PassTensors t(tensors(s, step, step.pass), step, saved);
+    if (before == nullptr) s.norm.forward(step, lease, x, *t);
+    else x = s.norm.forward_sum(step, lease, x, output, before->residual.of(step), *t);
+    s.branch->forward(step, lease, *t, output);
+    before = &s;
+  }
+  kernels::dropout_add(step.exec, before->residual.of(step), x, output, flow.main);
+}
+
+void PreNormLayer::backward(Step& step, Flow& flow, Saved& saved) {
+  const auto lease = step.store->lease(use_);
+  auto grads = step.store->grads(use_);
+  auto& workspace = step.exec.scratch();
+  for (auto s = sublayers_.rbegin(); s != sublayers_.rend(); ++s) {
+    const auto t = SavedSet::pop(saved, tensors(*s, step, plan::Pass::train));
+    tensor::ArenaScope scope(workspace);
+    const auto d_normed = workspace.allocate(step.dtype, {flow.main.rows(), model_.hidden});
+    {
+      tensor::ArenaScope buffers(workspace);
+      s->branch->backward(step, lease, grads, OutputGradient(s->residual, flow.main), t, d_normed);
+    }
+    s->norm.backward(step, lease, grads, d_normed, t, flow.main);
+  }
+  grads.commit();
+}
+
+}  // namespace trainyard::model

@@ -1,0 +1,36 @@
+// PreNormLayer: each branch behind a norm, its output added to the stream: x + dropout(branch(norm(x))), branch after branch.
+#pragma once
+
+#include "libtrain/model/branch.h"
+#include "libtrain/model/norm_part.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace trainyard::model {
+
+// Leases its unit once in forward and once in backward, and commits its gradients once, at the end of backward. Described by plan::LayerKind. A branch's output is added by the
+// norm behind it, which reads both anyway: one pass over memory for the two.
+class PreNormLayer : public Block {
+ public:
+  struct Sublayer {
+    const plan::BranchKind* kind;
+    NormPart norm;
+    std::unique_ptr<Branch> branch;
+    DropoutSite residual;
+  };
+  PreNormLayer(const plan::ModelConfig& model, std::string name, plan::Use use, std::vector<Sublayer> sublayers);
+  std::string name() const override { return name_; }
+  void forward(Step& step, Flow& flow, Saved& saved) override;
+  void backward(Step& step, Flow& flow, Saved& saved) override;
+
+ private:
+  std::vector<plan::SavedTensor> tensors(const Sublayer& sublayer, const Step& step, plan::Pass pass) const;
+  plan::ModelConfig model_;
+  std::string name_;
+  plan::Use use_;
+  std::vector<Sublayer> sublayers_;
+};
+
+}  // namespace trainyard::model

@@ -1,0 +1,85 @@
+// The registry of kinds, and what most kinds have in common.
+#include "libtrain/plan/block_kind.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/nearest.h"
+#include "libtrain/base/scratch.h"
+#include "libtrain/plan/blocks/attention.h"
+#include "libtrain/plan/blocks/embedding.h"
+#include "libtrain/plan/blocks/feed_forward.h"
+#include "libtrain/plan/blocks/head.h"
+#include "libtrain/plan/blocks/layer.h"
+
+#include <fmt/ranges.h>
+
+#include <map>
+
+namespace trainyard::plan {
+
+namespace {
+
+template <class Kind> using Registry = std::map<std::string, std::shared_ptr<const Kind>>;
+
+Registry<BlockKind>& blocks() {
+  static Registry<BlockKind> all{{"embedding", std::make_shared<EmbeddingKind>()},
+                                 {"head", std::make_shared<HeadKind>()},
+                                 {"layer", std::make_shared<LayerKind>()}};
+  return all;
+}
+
+Registry<BranchKind>& branches() {
+  static Registry<BranchKind> all{{"attention", std::make_shared<AttentionKind>()}, {"ffn", std::make_shared<FeedForwardKind>()}};
+  return all;
+}
+
+template <class Kind> std::vector<std::string> names_of(const Registry<Kind>& registry) {
+  std::vector<std::string> names;
+  for (const auto& [name, kind] : registry) names.push_back(name);
+  return names;
+}
+
+template <class Kind> const Kind& find(const Registry<Kind>& registry, const char* what, const std::string& name) {
+  const auto found = registry.find(name);
+  if (found != registry.end()) return *found->second;
+  throw base::UsageError(fmt::format("no {} is called '{}'; there are {}", what, name, fmt::join(names_of(registry), ", ")),
+                         base::value_hint(name, names_of(registry)));
+}
+
+}  // namespace
+
+std::int64_t SavedTensor::bytes() const {
+  return base::scratch_aligned(base::size_of(dtype) * (rows == 0 ? 1 : rows) * cols);
+}
+
+std::int64_t total_bytes(const std::vector<SavedTensor>& tensors) {
+  std::int64_t bytes = 0;
+  for (const auto& t : tensors) bytes += t.bytes();
+  return bytes;
+}
+
+std::vector<UnitUse> BlockKind::uses(const ModelConfig& model) const {
+  std::vector<UnitUse> all(units(model, 0).size());
+  for (std::size_t i = 0; i < all.size(); ++i) all[i].own = static_cast<int>(i);
+  return all;
+}
+
+BlockAccesses BlockKind::accesses(const ModelConfig& model) const {
+  BlockAccesses a;
+  const auto n = static_cast<int>(uses(model).size());
+  for (int use = 0; use < n; ++use) {
+    a.forward.push_back(use);
+    a.evaluation.push_back(use);
+    a.backward.push_back({Access::Kind::lease, use});
+  }
+  for (int use = 0; use < n; ++use) a.backward.push_back({Access::Kind::commit, use});
+  return a;
+}
+
+void register_block(const std::string& name, std::shared_ptr<const BlockKind> kind) { blocks()[name] = std::move(kind); }
+void register_branch(const std::string& name, std::shared_ptr<const BranchKind> kind) { branches()[name] = std::move(kind); }
+const BlockKind& block_kind(const std::string& name) { return find(blocks(), "block", name); }
+const BranchKind& branch_kind(const std::string& name) { return find(branches(), "branch of a layer", name); }
+std::vector<std::string> block_names() { return names_of(blocks()); }
+std::vector<std::string> branch_names() { return names_of(branches()); }
+
+}  // namespace trainyard::plan

@@ -1,0 +1,93 @@
+// BlockKind, BranchKind: all that is foretold of one kind of block, said once: parameters, memory, FLOPs, leases. What the
+// planner sums and what the block is made from.
+#pragma once
+
+#include "libtrain/plan/declaration.h"
+#include "libtrain/plan/micro_shape.h"
+#include "libtrain/plan/model_config.h"
+#include "libtrain/plan/unit.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace trainyard::plan {
+
+// A tensor that a block pushes on the activation stack, in push order. An arena hands it out at a multiple of 64 bytes.
+struct SavedTensor {
+  const char* name;                          // a literal
+  base::DType dtype;
+  std::int64_t rows, cols;                   // rows 0: one dim
+  std::int64_t bytes() const;                // rounded up to 64
+};
+std::int64_t total_bytes(const std::vector<SavedTensor>& tensors);
+
+// A use that a block makes of a unit: of its own, by its place in BlockKind::units, or of one that another block owns, by
+// its name.
+struct UnitUse {
+  int own = -1;
+  std::string borrowed;
+};
+
+// The leases and commits of one block in order, each by its place in BlockKind::uses. Stores fetch ahead along them, so
+// the block must do exactly this.
+struct BlockAccesses {
+  struct Step { Access::Kind kind; int use; };
+  std::vector<int> forward, evaluation;      // leases of a forward pass that trains, of one that only evaluates
+  std::vector<Step> backward;
+};
+
+// A block of the model's stream: the embedding, a layer, the head. It owns units. Every number is of one block, one rank
+// and one micro-batch; the arithmetic follows the order of allocations in the block itself, so that the arenas' high-water
+// marks are these numbers exactly.
+class BlockKind {
+ public:
+  virtual ~BlockKind() = default;
+
+  // The units of block number `index` of its part.
+  virtual std::vector<Unit> units(const ModelConfig& model, std::int64_t index) const = 0;
+  // By default each own unit once: leased in forward, leased and committed in backward.
+  virtual std::vector<UnitUse> uses(const ModelConfig& model) const;
+  virtual BlockAccesses accesses(const ModelConfig& model) const;
+
+  // On the activation stack: between forward and backward, and at most at one time of an evaluation.
+  virtual std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape) const = 0;
+  virtual std::int64_t evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const = 0;
+  // The most scratch at one time.
+  virtual std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const = 0;
+  virtual std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const = 0;
+
+  // Model FLOPs of forward, for each token; backward takes twice as many.
+  virtual double forward_flops(const ModelConfig& model, std::int64_t sequence) const = 0;
+};
+
+// A branch of a layer: what is added to the stream, as a function of the normed stream: attention, feed-forward. Its norm
+// and its residual belong to the layer, which owns the unit that the branch declares its parameters in.
+class BranchKind {
+ public:
+  virtual ~BranchKind() = default;
+
+  // The prefix of its parameters and of its dropout sites: "ffn" makes the norm "ffn_norm", the site "ffn_residual".
+  virtual std::string prefix() const = 0;
+  virtual double residual_dropout(const ModelConfig&) const { return 0; }
+  virtual void declare(Declaration& unit) const = 0;
+
+  // Between forward and backward; in an evaluation until its forward ends.
+  virtual std::vector<SavedTensor> tensors(const ModelConfig& model, const MicroShape& shape, Pass pass) const = 0;
+  // Beside the layer's own buffers: the output of the branch in forward, the gradient of its input in backward.
+  virtual std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const = 0;
+  virtual std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const = 0;
+  virtual double forward_flops(const ModelConfig& model, std::int64_t sequence) const = 0;
+};
+
+// The kinds by name. Of this library: blocks "embedding", "layer" and "head", branches "attention" and "ffn". A later
+// registration of a name takes the place of an earlier one. Not thread-safe: register before anything is planned.
+void register_block(const std::string& name, std::shared_ptr<const BlockKind> kind);
+void register_branch(const std::string& name, std::shared_ptr<const BranchKind> kind);
+const BlockKind& block_kind(const std::string& name);     // UsageError with the nearest that there is
+const BranchKind& branch_kind(const std::string& name);
+std::vector<std::string> block_names();                   // sorted
+std::vector<std::string> branch_names();
+
+}  // namespace trainyard::plan

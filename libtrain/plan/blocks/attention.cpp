@@ -1,0 +1,62 @@
+// What attention declares, saves and needs.
+#include "libtrain/plan/blocks/attention.h"
+
+#include "libtrain/base/scratch.h"
+#include "libtrain/plan/blocks/products.h"
+
+#include <algorithm>
+
+namespace trainyard::plan {
+
+namespace {
+
+std::int64_t kv_width(const ModelConfig& m) { return m.kv_heads * m.head_dim(); }
+
+FusedLayers qkv(const ModelConfig& m) { return {{m.hidden, kv_width(m), kv_width(m)}, m.hidden, FusedLayers::Adjacent::yes}; }
+
+std::int64_t rotary(const ModelConfig& m, const MicroShape& s) {
+  const bool table = m.positions == Positions::rotary && s.device == base::DeviceKind::cpu;
+  return table ? base::rotary_scratch_bytes(s.rows(), m.head_dim()) : 0;
+}
+
+}  // namespace
+
+void AttentionKind::declare(Declaration& d) const {
+  const auto& m = d.model();
+  d.weight("attention.q.weight", m.hidden, m.hidden);
+  d.weight("attention.k.weight", kv_width(m), m.hidden);
+  d.weight("attention.v.weight", kv_width(m), m.hidden);
+  d.bias("attention.q.bias", m.hidden);
+  d.bias("attention.k.bias", kv_width(m));
+  d.bias("attention.v.bias", kv_width(m));
+  d.residual_weight("attention.output.weight", m.hidden, m.hidden);
+  d.bias("attention.output.bias", m.hidden);
+}
+
+std::vector<SavedTensor> AttentionKind::tensors(const ModelConfig& m, const MicroShape& s, Pass) const {
+  return {{"qkv", s.dtype, s.rows(), m.hidden + 2 * kv_width(m)},
+          {"logsumexp", s.wide(), s.batch * m.heads, s.sequence},
+          {"attended", s.dtype, s.rows(), m.hidden}};
+}
+
+std::int64_t AttentionKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass) const {
+  const Products p(m, s);
+  const auto attention = p.on_gpu() ? 0 : base::attention_forward_scratch_bytes(s.sequence, m.head_dim(), s.threads);
+  return std::max({p.fused_forward(qkv(m)), rotary(m, s), attention, p.linear(m.hidden, m.hidden)});
+}
+
+std::int64_t AttentionKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
+  const Products p(m, s);
+  const auto attention = p.on_gpu() ? base::gpu_attention_backward_scratch_bytes(s.batch, s.sequence, m.heads, p.wide_bytes())
+                                    : base::attention_backward_scratch_bytes(s.sequence, m.head_dim(), m.heads / m.kv_heads, s.threads);
+  const auto gradient = p.rows(m.hidden + 2 * kv_width(m));   // of q, k, v
+  return gradient + std::max({p.weight_gradient(m.hidden, m.hidden), p.linear(m.hidden, m.hidden), attention, rotary(m, s), p.fused_backward(qkv(m))});
+}
+
+// The scores and their product with the values are counted in full: causal masking would halve them.
+double AttentionKind::forward_flops(const ModelConfig& m, std::int64_t sequence) const {
+  const auto h = static_cast<double>(m.hidden), kv = static_cast<double>(kv_width(m));
+  return 2 * (2 * h * h + 2 * kv * h) + 4 * static_cast<double>(sequence) * h;
+}
+
+}  // namespace trainyard::plan

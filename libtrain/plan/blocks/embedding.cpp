@@ -1,0 +1,24 @@
+// The tables of the embedding.
+#include "libtrain/plan/blocks/embedding.h"
+
+namespace trainyard::plan {
+
+std::vector<Unit> EmbeddingKind::units(const ModelConfig& m, std::int64_t) const {
+  std::vector<Unit> all;
+  Declaration tokens(m, token_table_unit, Part::input);
+  tokens.vocabulary_table("weight", Decay::no);
+  all.push_back(tokens.take());
+  if (m.positions != Positions::learned) return all;
+  Declaration positions(m, "embedding.positions", Part::input);
+  positions.positions_table("weight");
+  all.push_back(positions.take());
+  return all;
+}
+
+BlockAccesses EmbeddingKind::accesses(const ModelConfig& m) const {
+  auto a = BlockKind::accesses(m);
+  std::erase_if(a.backward, [](const auto& step) { return step.kind == Access::Kind::lease; });
+  return a;
+}
+
+}  // namespace trainyard::plan

@@ -1,0 +1,21 @@
+// The embedding: the token table, and the learned positions where the model has them; a unit each.
+#pragma once
+
+#include "libtrain/plan/block_kind.h"
+
+namespace trainyard::plan {
+
+inline constexpr const char* token_table_unit = "embedding.tokens";
+
+class EmbeddingKind : public BlockKind {
+ public:
+  std::vector<Unit> units(const ModelConfig& model, std::int64_t index) const override;
+  BlockAccesses accesses(const ModelConfig& model) const override;   // backward leases nothing
+  std::int64_t saved_bytes(const ModelConfig&, const MicroShape&) const override { return 0; }
+  std::int64_t evaluation_bytes(const ModelConfig&, const MicroShape&) const override { return 0; }
+  std::int64_t forward_workspace_bytes(const ModelConfig&, const MicroShape&, Pass) const override { return 0; }
+  std::int64_t backward_workspace_bytes(const ModelConfig&, const MicroShape&) const override { return 0; }
+  double forward_flops(const ModelConfig&, std::int64_t) const override { return 0; }
+};
+
+}  // namespace trainyard::plan

@@ -1,0 +1,19 @@
+// The feed-forward branch: up, activation, down; with SwiGLU gate and up.
+#pragma once
+
+#include "libtrain/plan/block_kind.h"
+
+namespace trainyard::plan {
+
+class FeedForwardKind : public BranchKind {
+ public:
+  std::string prefix() const override { return "ffn"; }
+  double residual_dropout(const ModelConfig& model) const override { return model.dropout_ffn_residual; }
+  void declare(Declaration& unit) const override;
+  std::vector<SavedTensor> tensors(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
+  std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
+  std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
+  double forward_flops(const ModelConfig& model, std::int64_t sequence) const override;
+};
+
+}  // namespace trainyard::plan

@@ -1,0 +1,76 @@
+// What the head declares, saves and needs.
+#include "libtrain/plan/blocks/head.h"
+
+#include "libtrain/base/scratch.h"
+#include "libtrain/plan/blocks/embedding.h"
+#include "libtrain/plan/blocks/norm.h"
+#include "libtrain/plan/blocks/products.h"
+
+#include <algorithm>
+
+namespace trainyard::plan {
+
+namespace {
+
+std::int64_t chunk_rows(const MicroShape& s) { return std::min(s.rows(), head_chunk_tokens(s.device)); }
+
+// Row losses, the logits of a chunk, and their gradient where it is narrower.
+std::int64_t loss_buffers(const ModelConfig& m, const MicroShape& s, Pass pass) {
+  const auto logits = chunk_rows(s) * m.stored_vocabulary();
+  const bool narrow = pass == Pass::train && s.dtype == base::DType::bf16;
+  return base::scratch_aligned(s.rows() * 8) + base::scratch_aligned(logits * base::size_of(s.wide())) +
+         (narrow ? base::scratch_aligned(logits * s.element_bytes()) : 0);
+}
+
+std::int64_t chunk_product(const ModelConfig& m, const MicroShape& s) {
+  return Products(m, s).product(chunk_rows(s), m.stored_vocabulary(), m.hidden, Products::Result::wide);
+}
+
+}  // namespace
+
+std::vector<Unit> HeadKind::units(const ModelConfig& m, std::int64_t) const {
+  Declaration d(m, "head", Part::output);
+  d.norm("norm");
+  if (!m.tied) d.vocabulary_table("weight", Decay::yes);
+  std::vector<Unit> all;
+  all.push_back(d.take());
+  return all;
+}
+
+std::vector<UnitUse> HeadKind::uses(const ModelConfig& m) const {
+  std::vector<UnitUse> all{{0, {}}};
+  if (m.tied) all.push_back({-1, token_table_unit});
+  return all;
+}
+
+// Training makes no logits before backward, so forward needs the norm alone; the table's gradient is done first.
+BlockAccesses HeadKind::accesses(const ModelConfig& m) const {
+  using Kind = Access::Kind;
+  if (!m.tied) return BlockKind::accesses(m);
+  return {{0}, {0, 1}, {{Kind::lease, 0}, {Kind::lease, 1}, {Kind::commit, 1}, {Kind::commit, 0}}};
+}
+
+std::int64_t HeadKind::saved_bytes(const ModelConfig& m, const MicroShape& s) const { return total_bytes(norm_tensors(m, s, Pass::train)); }
+
+std::int64_t HeadKind::evaluation_bytes(const ModelConfig& m, const MicroShape& s) const {
+  return total_bytes(norm_tensors(m, s, Pass::evaluate));
+}
+
+std::int64_t HeadKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass pass) const {
+  return pass == Pass::train ? 0 : loss_buffers(m, s, pass) + chunk_product(m, s);
+}
+
+std::int64_t HeadKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
+  const Products p(m, s);
+  const auto n = s.rows(), c = chunk_rows(s), v = m.stored_vocabulary(), last = n % c == 0 ? c : n % c;
+  auto most = std::max(chunk_product(m, s), p.product(c, m.hidden, v, Products::Result::working));
+  for (auto rows : {c, last}) most = std::max(most, p.product(v, m.hidden, rows, Products::Result::wide));
+  return std::max(loss_buffers(m, s, Pass::train) + most, norm_workspace_bytes(m, s));
+}
+
+// V is the logical vocabulary.
+double HeadKind::forward_flops(const ModelConfig& m, std::int64_t) const {
+  return 2 * static_cast<double>(m.hidden) * static_cast<double>(m.vocabulary);
+}
+
+}  // namespace trainyard::plan

@@ -1,0 +1,20 @@
+// The head: final norm, logits, loss; with a table of its own, or the token table of the embedding.
+#pragma once
+
+#include "libtrain/plan/block_kind.h"
+
+namespace trainyard::plan {
+
+class HeadKind : public BlockKind {
+ public:
+  std::vector<Unit> units(const ModelConfig& model, std::int64_t index) const override;
+  std::vector<UnitUse> uses(const ModelConfig& model) const override;        // its unit; the token table when tied
+  BlockAccesses accesses(const ModelConfig& model) const override;
+  std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape) const override;
+  std::int64_t evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const override;
+  std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
+  std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
+  double forward_flops(const ModelConfig& model, std::int64_t sequence) const override;
+};
+
+}  // namespace trainyard::plan

@@ -1,0 +1,68 @@
+// Sums over the branches of a layer.
+#include "libtrain/plan/blocks/layer.h"
+
+#include "libtrain/plan/blocks/norm.h"
+#include "libtrain/plan/blocks/products.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace trainyard::plan {
+
+std::string layer_name(const ModelConfig& m, std::int64_t index) {
+  const auto digits = std::max<std::size_t>(2, fmt::formatted_size("{}", m.layers - 1));
+  return fmt::format("layers.{:0{}}", index, digits);
+}
+
+std::vector<SavedTensor> branch_tensors(const BranchKind& branch, const ModelConfig& m, const MicroShape& s, Pass pass) {
+  auto all = norm_tensors(m, s, pass);
+  for (const auto& t : branch.tensors(m, s, pass)) all.push_back(t);
+  return all;
+}
+
+std::vector<Unit> LayerKind::units(const ModelConfig& m, std::int64_t index) const {
+  Declaration d(m, layer_name(m, index), Part::layers);
+  for (const auto& name : m.branches) {
+    const auto& branch = branch_kind(name);
+    d.norm(branch.prefix() + "_norm");
+    branch.declare(d);
+  }
+  std::vector<Unit> all;
+  all.push_back(d.take());
+  return all;
+}
+
+std::int64_t LayerKind::saved_bytes(const ModelConfig& m, const MicroShape& s) const {
+  std::int64_t bytes = 0;
+  for (const auto& name : m.branches) bytes += total_bytes(branch_tensors(branch_kind(name), m, s, Pass::train));
+  return bytes;
+}
+
+std::int64_t LayerKind::evaluation_bytes(const ModelConfig& m, const MicroShape& s) const {
+  std::int64_t most = 0;
+  for (const auto& name : m.branches) most = std::max(most, total_bytes(branch_tensors(branch_kind(name), m, s, Pass::evaluate)));
+  return most;
+}
+
+// All branches take turns in one output.
+std::int64_t LayerKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass pass) const {
+  std::int64_t most = 0;
+  for (const auto& name : m.branches) most = std::max(most, branch_kind(name).forward_workspace_bytes(m, s, pass));
+  return Products(m, s).rows(m.hidden) + most;
+}
+
+// Behind the gradient of a norm's output come the buffers of the branch, then, when they are given back, those of the norm.
+std::int64_t LayerKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
+  auto most = norm_workspace_bytes(m, s);
+  for (const auto& name : m.branches) most = std::max(most, branch_kind(name).backward_workspace_bytes(m, s));
+  return Products(m, s).rows(m.hidden) + most;
+}
+
+double LayerKind::forward_flops(const ModelConfig& m, std::int64_t sequence) const {
+  double flops = 0;
+  for (const auto& name : m.branches) flops += branch_kind(name).forward_flops(m, sequence);
+  return flops;
+}
+
+}  // namespace trainyard::plan

@@ -1,0 +1,24 @@
+// A layer: the branches that the model names, each behind a norm and added to the stream; one unit.
+#pragma once
+
+#include "libtrain/plan/block_kind.h"
+
+namespace trainyard::plan {
+
+class LayerKind : public BlockKind {
+ public:
+  std::vector<Unit> units(const ModelConfig& model, std::int64_t index) const override;
+  std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape) const override;
+  std::int64_t evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const override;
+  std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
+  std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
+  double forward_flops(const ModelConfig& model, std::int64_t sequence) const override;
+};
+
+// What one branch and its norm push, together.
+std::vector<SavedTensor> branch_tensors(const BranchKind& branch, const ModelConfig& model, const MicroShape& shape, Pass pass);
+
+// "layers.07": as many digits as the last layer needs, at least two.
+std::string layer_name(const ModelConfig& model, std::int64_t index);
+
+}  // namespace trainyard::plan

@@ -1,0 +1,13 @@
+// The norm at the mouth of a branch and before the head: its saved tensors and scratch.
+#pragma once
+
+#include "libtrain/plan/block_kind.h"
+
+namespace trainyard::plan {
+
+// "input" (training: an evaluation finds it in the stream), "mean" (layer norm), "rstd", "normed".
+std::vector<SavedTensor> norm_tensors(const ModelConfig& model, const MicroShape& shape, Pass pass);
+// Of backward; forward needs none.
+std::int64_t norm_workspace_bytes(const ModelConfig& model, const MicroShape& shape);
+
+}  // namespace trainyard::plan

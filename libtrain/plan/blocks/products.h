@@ -1,0 +1,46 @@
+// Scratch of matrix products and of the column sums beside them: what kernels/linear and model/fused_linear take, for the
+// descriptions of blocks.
+#pragma once
+
+#include "libtrain/plan/micro_shape.h"
+#include "libtrain/plan/model_config.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace trainyard::plan {
+
+// Linear layers over one input whose outputs are neighbouring columns: q, k, v; gate, up. Where neighbours lie side by side
+// in the unit they are one product (model::FusedLinear).
+struct FusedLayers {
+  enum class Adjacent { yes, yes_without_biases };   // are the weights of neighbours adjacent in the declaration
+  std::vector<std::int64_t> outs;
+  std::int64_t in;
+  Adjacent adjacent;
+};
+
+class Products {
+ public:
+  Products(const ModelConfig& model, const MicroShape& shape);
+
+  enum class Result { working, wide };               // wide: f32 although the working dtype is bf16
+
+  std::int64_t rows(std::int64_t cols) const;        // bytes of a tensor [n, cols] in the working dtype
+  std::int64_t wide_bytes() const { return base::size_of(s_.wide()); }
+  bool on_gpu() const { return s_.device == base::DeviceKind::cuda; }
+
+  std::int64_t product(std::int64_t rows, std::int64_t cols, std::int64_t inner, Result result) const;
+  std::int64_t linear(std::int64_t out, std::int64_t in) const { return product(s_.rows(), out, in, Result::working); }
+  // With the bias gradient, where the model has biases.
+  std::int64_t weight_gradient(std::int64_t out, std::int64_t in) const;
+  std::int64_t fused_forward(const FusedLayers& layers) const;
+  std::int64_t fused_backward(const FusedLayers& layers) const;   // input and weight gradients
+
+ private:
+  enum class Look { weights, weights_and_biases };
+  std::vector<std::int64_t> spans(const FusedLayers& layers, Look look) const;
+  const ModelConfig& m_;
+  const MicroShape& s_;
+};
+
+}  // namespace trainyard::plan

@@ -1,0 +1,38 @@
+// Declaration: how the description of a block states the parameters of a unit.
+#pragma once
+
+#include "libtrain/plan/model_config.h"
+#include "libtrain/plan/unit.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace trainyard::plan {
+
+enum class Decay { no, yes };   // does weight decay apply
+
+// Parameters are named "UNIT.NAME" and lie in the unit in the order of the calls.
+class Declaration {
+ public:
+  Declaration(const ModelConfig& model, std::string unit_name, Part part) : model_(model), unit_{std::move(unit_name), part, {}} {}
+
+  // Normal(0, 0.02); a projection that feeds the residual stream: Normal(0, 0.02 / sqrt(2 layers)).
+  void weight(std::string_view name, std::int64_t out, std::int64_t in);
+  void residual_weight(std::string_view name, std::int64_t out, std::int64_t in);
+  void bias(std::string_view name, std::int64_t n);             // only with ModelConfig::biases
+  void norm(std::string_view name);                             // weight, and with Norm::layer a bias
+  void vocabulary_table(std::string_view name, Decay decay);    // [vocabulary, hidden], stored rows rounded up to 128
+  void positions_table(std::string_view name);                  // [context, hidden]
+  void parameter(std::string_view name, std::vector<std::int64_t> shape, Init init, Decay decay);   // anything else
+
+  const ModelConfig& model() const { return model_; }
+  Unit take() { return std::move(unit_); }
+
+ private:
+  void add(std::string_view name, std::vector<std::int64_t> shape, std::vector<std::int64_t> stored, Init init, Decay decay);
+  const ModelConfig& model_;
+  Unit unit_;
+};
+
+}  // namespace trainyard::plan

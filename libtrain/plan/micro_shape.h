@@ -1,0 +1,32 @@
+// MicroShape: a micro-batch as one rank computes it, and the ways to go through it.
+#pragma once
+
+#include "libtrain/base/dtype.h"
+#include "libtrain/base/view.h"
+
+#include <cstdint>
+
+namespace trainyard::plan {
+
+enum class Pass { train, evaluate };       // evaluate: forward only, nothing saved, no dropout
+enum class Recompute { none, layers };     // layers: each layer saves its input only and runs forward again in backward
+
+// b sequences of T tokens, n = b * T rows.
+struct MicroShape {
+  std::int64_t batch = 1, sequence = 1;
+  base::DType dtype = base::DType::f32;    // working dtype: f32, bf16 (f64 for gradient checks)
+  int threads = 1;                         // OpenMP team of the rank: some kernels use scratch for each thread
+  base::DeviceKind device = base::DeviceKind::cpu;   // kernels of a GPU use other scratch
+  std::int64_t rows() const { return batch * sequence; }
+  std::int64_t element_bytes() const { return base::size_of(dtype); }
+  // What sums and statistics are kept in: f32, or f64 where everything is.
+  base::DType wide() const { return dtype == base::DType::f64 ? base::DType::f64 : base::DType::f32; }
+};
+
+// The head makes logits for this many tokens at a time: whole-batch logits never exist. Part of the numerics, never
+// tuned at run time.
+constexpr std::int64_t head_chunk_tokens(base::DeviceKind device) {
+  return device == base::DeviceKind::cuda ? 1024 : 256;
+}
+
+}  // namespace trainyard::plan

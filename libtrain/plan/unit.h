@@ -1,0 +1,67 @@
+// Units: logical parameters that are gathered, reduced and updated together, their flat layout, and the order in which they are used.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainyard::plan {
+
+struct Init {
+  enum class Kind { zeros, ones, normal } kind = Kind::zeros;
+  double stddev = 0;
+  bool operator==(const Init&) const = default;
+};
+
+// One logical parameter. `stored` differs from `shape` only in the rows of vocabulary tables (rounded up to 128; the
+// extra rows are zero for ever). Weights are [out, in].
+struct Parameter {
+  std::string name;
+  std::vector<std::int64_t> shape, stored;
+  Init init;
+  bool decay = true;   // weight decay applies (not to biases, norms, embeddings)
+  std::int64_t count() const;
+  std::int64_t stored_count() const;
+  bool operator==(const Parameter&) const = default;
+};
+
+// Where in a model something stands: before the layers, among them, behind them. Layers are what repeats: their buffers
+// rotate, and recomputation is for them.
+enum class Part { input, layers, output };
+
+struct Unit {
+  std::string name;                    // "embedding.tokens", "embedding.positions", "layers.07", "head"
+  Part part = Part::input;
+  std::vector<Parameter> parameters;   // declaration order
+};
+
+// The place of a unit's parameter by its name without that of the unit ("attention.q.weight"); -1 when it has none.
+int slot_of(const Unit& unit, std::string_view name);
+
+// Flat layout of one unit (decision 11): parameters back to back in declaration order, each starting at a multiple of
+// 64 bytes in fp32, i.e. 16 elements; the whole padded to pieces * 64 elements.
+struct UnitLayout {
+  std::vector<std::int64_t> offsets;   // element offset of each parameter
+  std::int64_t used = 0;               // end of the last parameter
+  std::int64_t padded = 0;             // multiple of pieces * 64
+  std::int64_t piece = 0;              // padded / pieces: elements of one rank's piece
+};
+UnitLayout layout(const Unit& unit, int pieces);
+
+// One of the uses that the blocks of a model make of a unit in a forward pass. A tied table has two: use 0 by the
+// embedding, use 1 by the head.
+struct Use {
+  int unit;   // index into units(model)
+  int use;    // counted in the order of forward
+  bool operator==(const Use&) const = default;
+};
+
+// What a block does with a use of a unit.
+struct Access {
+  enum class Kind { lease, commit } kind;
+  Use use;
+  bool operator==(const Access&) const = default;
+};
+
+}  // namespace trainyard::plan

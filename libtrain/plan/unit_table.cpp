@@ -1,0 +1,114 @@
+// Sums over units.
+#include "libtrain/plan/unit_table.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/scratch.h"
+
+#include <algorithm>
+
+namespace trainyard::plan {
+
+namespace {
+
+template <class Of> std::int64_t sum(const std::vector<UnitEntry>& entries, Of of) {
+  std::int64_t n = 0;
+  for (const auto& e : entries) n += e.times * of(e);
+  return n;
+}
+
+}  // namespace
+
+UnitTable::UnitTable(const ModelConfig& model, int pieces) : pieces_(pieces) {
+  for (const auto& segment : segments(model)) {
+    const auto first = entries_.size();
+    auto own = segment.kind->units(model, 0);
+    const auto index = units(), stride = static_cast<std::int64_t>(own.size());
+    for (std::int64_t i = 0; i < stride; ++i) {
+      auto& unit = own[static_cast<std::size_t>(i)];
+      auto flat = layout(unit, pieces);
+      entries_.push_back({std::move(unit), std::move(flat), segment.times, index + i, stride, 0, 0, 0});
+    }
+    std::vector<UnitEntry*> used;
+    std::vector<std::int64_t> shares;   // of the uses that all blocks of the segment make, those of one unit
+    for (const auto& use : segment.kind->uses(model)) {
+      const auto borrowed = std::find_if(entries_.begin(), entries_.end(), [&](const auto& e) { return e.unit.name == use.borrowed; });
+      TRAINYARD_ASSERT(use.own >= 0 || (borrowed != entries_.end() && borrowed->times == 1), "no block before owns the one unit '{}'", use.borrowed);
+      used.push_back(use.own >= 0 ? &entries_[first + static_cast<std::size_t>(use.own)] : &*borrowed);
+      shares.push_back(use.own >= 0 ? 1 : segment.times);
+    }
+    const auto accesses = segment.kind->accesses(model);
+    for (std::size_t u = 0; u < used.size(); ++u) {
+      const auto count = [&](const std::vector<int>& leases) { return std::count(leases.begin(), leases.end(), static_cast<int>(u)); };
+      const auto backward = std::count_if(accesses.backward.begin(), accesses.backward.end(), [&](const auto& step) {
+        return step.kind == Access::Kind::lease && step.use == static_cast<int>(u);
+      });
+      used[u]->uses += shares[u];
+      used[u]->training_leases += shares[u] * (count(accesses.forward) + backward);
+      used[u]->evaluation_leases += shares[u] * count(accesses.evaluation);
+    }
+  }
+}
+
+std::int64_t UnitTable::units() const { return sum(entries_, [](const auto&) { return 1; }); }
+std::int64_t UnitTable::uses() const { return sum(entries_, [](const auto& e) { return e.uses; }); }
+std::int64_t UnitTable::piece_total() const { return sum(entries_, [](const auto& e) { return e.layout.piece; }); }
+std::int64_t UnitTable::piece_total_uses() const { return sum(entries_, [](const auto& e) { return e.uses * e.layout.piece; }); }
+
+std::int64_t UnitTable::parameters() const {
+  return sum(entries_, [](const auto& e) {
+    std::int64_t n = 0;
+    for (const auto& p : e.unit.parameters) n += p.count();
+    return n;
+  });
+}
+
+std::int64_t UnitTable::largest_padded() const {
+  std::int64_t n = 0;
+  for (const auto& e : entries_) n = std::max(n, e.layout.padded);
+  return n;
+}
+
+// The units before the layers and behind them have slots in the order of the units; the layers, which lie together, theirs between.
+SlotPlan::SlotPlan(const UnitTable& table, int layer_slots) : slots_(layer_slots) {
+  for (const auto& e : table.entries())
+    if (e.unit.part == Part::layers) layers_ += static_cast<int>(e.times);
+  for (const auto& e : table.entries()) {
+    if (e.unit.part != Part::layers) {
+      elements_.insert(elements_.end(), static_cast<std::size_t>(e.times), e.layout.padded);
+      continue;
+    }
+    if (first_layer_ < 0) {
+      first_layer_ = static_cast<int>(e.index), first_slot_ = static_cast<int>(elements_.size());
+      elements_.resize(elements_.size() + static_cast<std::size_t>(std::min(layers_, slots_)), 0);
+    }
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(e.times, slots_); ++i) {
+      auto& elements = elements_[static_cast<std::size_t>(slot_of(static_cast<int>(e.index + i * e.stride)))];
+      elements = std::max(elements, e.layout.padded);
+    }
+  }
+}
+
+int SlotPlan::slot_of(int unit) const {
+  if (layers_ == 0 || unit < first_layer_) return unit;
+  if (unit < first_layer_ + layers_) return first_slot_ + (unit - first_layer_) % slots_;
+  return unit - layers_ + std::min(layers_, slots_);
+}
+
+std::int64_t SlotPlan::bytes(std::int64_t element_bytes) const {
+  std::int64_t n = 0;
+  for (auto e : elements_) n += base::scratch_aligned(e * element_bytes);
+  return n;
+}
+
+UnitSet::UnitSet(const ModelConfig& model, int n) : table(model, n), units(plan::units(model)), uses(plan::uses(model)), pieces(n) {
+  for (const auto& unit : units) layouts.push_back(layout(unit, n));
+}
+
+int UnitSet::use_index(Use use) const {
+  for (std::size_t i = 0; i < uses.size(); ++i)
+    if (uses[i] == use) return static_cast<int>(i);
+  TRAINYARD_ASSERT(false, "unit {} has no use {}", use.unit, use.use);
+  return -1;
+}
+
+}  // namespace trainyard::plan

@@ -1,0 +1,69 @@
+// UnitTable: the units of a model over d pieces, those that are alike once: what the planner sums over. UnitSet: one by one,
+// as the stores hold them.
+#pragma once
+
+#include "libtrain/plan/inventory.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace trainyard::plan {
+
+struct UnitEntry {
+  Unit unit;                               // the first of them
+  UnitLayout layout;
+  std::int64_t times = 1;
+  std::int64_t index = 0, stride = 1;      // in units(model) they are index, index + stride, ...
+  // Of each, in one micro-batch: uses in forward (each is committed once), leases of training and of evaluation.
+  std::int64_t uses = 0, training_leases = 0, evaluation_leases = 0;
+};
+
+class UnitTable {
+ public:
+  UnitTable(const ModelConfig& model, int pieces);
+
+  const std::vector<UnitEntry>& entries() const { return entries_; }
+  int pieces() const { return pieces_; }
+  std::int64_t units() const;
+  std::int64_t uses() const;
+  std::int64_t parameters() const;                                       // logical, each once
+  std::int64_t piece_total() const;                                      // elements of a rank's pieces, over units
+  std::int64_t piece_total_uses() const;                                 // over uses: a tied table counts twice
+  std::int64_t padded_total() const { return piece_total() * pieces_; }
+  std::int64_t padded_total_uses() const { return piece_total_uses() * pieces_; }
+  std::int64_t largest_padded() const;
+
+ private:
+  std::vector<UnitEntry> entries_;
+  int pieces_;
+};
+
+// Buffers that units take turns in. Layers rotate through `layer_slots`; every other unit has a slot of its own.
+class SlotPlan {
+ public:
+  SlotPlan(const UnitTable& table, int layer_slots);
+  int slot_of(int unit) const;                                           // index into units(model)
+  const std::vector<std::int64_t>& elements() const { return elements_; }   // per slot
+  std::int64_t bytes(std::int64_t element_bytes) const;                  // each slot rounded up to 64 bytes
+
+ private:
+  int first_layer_ = -1, layers_ = 0;     // units
+  int first_slot_ = 0, slots_;            // of the layers
+  std::vector<std::int64_t> elements_;
+};
+
+struct UnitSet {
+  UnitSet(const ModelConfig& model, int pieces);
+
+  UnitTable table;
+  std::vector<Unit> units;
+  std::vector<UnitLayout> layouts;   // one per unit
+  std::vector<Use> uses;             // forward order
+  int pieces;
+
+  int use_index(Use use) const;      // position in `uses`
+  std::int64_t padded_of(Use use) const { return layouts[static_cast<std::size_t>(use.unit)].padded; }
+  std::int64_t piece_of(Use use) const { return layouts[static_cast<std::size_t>(use.unit)].piece; }
+};
+
+}  // namespace trainyard::plan
