@@ -2,6 +2,7 @@
 #include "libtrain/model/assemble.h"
 #include "libtrain/plan/accesses.h"
 #include "tests/model/small_model.h"
+#include "tests/tools/outside/low_rank.h"
 
 #include <gtest/gtest.h>
 
@@ -27,7 +28,9 @@ std::vector<std::vector<float>> all_logits(const plan::ModelConfig& m, PlainStor
 }
 
 TEST(Decoder, LeasesAndCommitsInTheStatedOrder) {
-  for (const auto& m : {small_gpt2(), small_llama()})
+  auto untied = small_gpt2(), tied = small_llama();
+  untied.tied = false, tied.tied = true;
+  for (const auto& m : {small_gpt2(), small_llama(), untied, tied})
     for (const auto recompute : {plan::Recompute::none, plan::Recompute::layers}) {
       PlainStore store(m, DType::f32, 1);
       Runner runner(m, {2, 9, DType::f32, 1}, recompute);
@@ -121,7 +124,10 @@ TEST(Decoder, DocumentsAreIsolated) {
 TEST(Decoder, PredictedMemoryIsMeasuredMemory) {
   auto nano = plan::preset("gpt2-nano"), grouped = plan::preset("llama-nano");
   nano.vocabulary = grouped.vocabulary = 257;
-  for (const auto& base : {small_gpt2(), with_dropout(small_gpt2()), with_dropout(small_llama()), nano, grouped})
+  low_rank::register_branch();
+  auto own = small_gpt2();   // with a branch from outside this library
+  own.branches = {"attention", "low_rank", "ffn"};
+  for (const auto& base : {small_gpt2(), with_dropout(small_gpt2()), with_dropout(small_llama()), nano, grouped, own})
     for (const auto dtype : {DType::f32, DType::bf16, DType::f64})
       for (const auto& [b, t] : {std::pair<std::int64_t, std::int64_t>{1, 7}, {3, 24}, {2, 333}, {5, 65}})
         for (const int threads : {1, 3})

@@ -2,6 +2,7 @@
 #include "libtrain/model/assemble.h"
 #include "libtrain/model/recompute.h"
 #include "tests/model/small_model.h"
+#include "tests/tools/outside/low_rank.h"
 
 #include <gtest/gtest.h>
 
@@ -100,6 +101,16 @@ TEST(FiniteDifferences, UntiedGpt2WithGroupedQueries) {
   auto m = small_gpt2();
   m.tied = false, m.kv_heads = 1;
   whole_model(m, plan::Recompute::none);
+}
+
+// Three branches, one of them from outside this library.
+TEST(FiniteDifferences, ABranchOfOnesOwn) {
+  low_rank::register_branch();
+  auto m = with_dropout(small_gpt2());
+  m.branches = {"low_rank", "attention", "ffn"};
+  whole_model(m, plan::Recompute::none);
+  m.branches = {"low_rank"};
+  whole_model(m, plan::Recompute::layers);
 }
 
 // One block alone: the objective is <c, output> for a fixed random c, plus the loss if the block has one.

@@ -11,6 +11,6 @@ cp -r "$source/tests/tools/outside" "$folder/outside"
 # The package names the installed tree and Debian's libraries, never the place it was built in.
 if grep -rlF -e "$source/" -e "$build/" "$folder/installed/lib" --include='*.cmake'; then echo "the package names the build tree"; exit 1; fi
 "$folder/build/outside_plan"
-"$folder/build/outside" "$source/datasets/golden/set-1"
+"$folder/build/outside" "$source/datasets/golden/set-1" "$folder/run"
 for program in shard-data partition-model train inspect generate profile-comm; do "$folder/installed/bin/$program" --version >/dev/null; done
 passed

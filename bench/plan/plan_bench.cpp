@@ -1,0 +1,38 @@
+// What judging and predicting one plan costs: a planner that searches asks for many. The models differ in layers alone, and the
+// time must not.
+#include "libtrain/plan/problems.h"
+
+#include <benchmark/benchmark.h>
+
+using namespace trainyard;
+
+namespace {
+
+plan::Plan sample(std::int64_t layers, int ranks, int zero) {
+  plan::Plan p;
+  p.model = plan::preset("llama-8b");
+  p.model.layers = layers, p.model.vocabulary = 128256;
+  p.topology = plan::Topology({{"data", ranks}});
+  p.zero = zero, p.micro_batch = 1, p.global_batch = 4 * ranks, p.sequence = 4096, p.dtype = base::DType::bf16;
+  return p;
+}
+
+void predict(benchmark::State& state) {
+  auto p = sample(state.range(0), static_cast<int>(state.range(1)), static_cast<int>(state.range(2)));
+  for (auto _ : state) {
+    plan::predict(p);
+    benchmark::DoNotOptimize(p.memory);
+  }
+  state.counters["plans/s"] = benchmark::Counter(1, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void judge(benchmark::State& state) {
+  const auto p = sample(state.range(0), static_cast<int>(state.range(1)), static_cast<int>(state.range(2)));
+  for (auto _ : state) benchmark::DoNotOptimize(plan::decision_problems(p));
+  state.counters["plans/s"] = benchmark::Counter(1, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+}  // namespace
+
+BENCHMARK(predict)->ArgNames({"layers", "ranks", "zero"})->Args({32, 8, 0})->Args({1000, 1000, 0})->Args({1000, 1000, 3});
+BENCHMARK(judge)->ArgNames({"layers", "ranks", "zero"})->Args({1000, 1000, 3});
