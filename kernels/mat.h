@@ -1,13 +1,9 @@
 // Mat: a view as the compiled variants see it: plain data, so that files compiled for an instruction set share no code with the rest.
 #pragma once
 
-#include <cstdint>
+#include "libtrain/base/anywhere.h"
 
-#ifdef __CUDACC__
-#define TRAINYARD_ANYWHERE __host__ __device__
-#else
-#define TRAINYARD_ANYWHERE
-#endif
+#include <cstdint>
 
 namespace trainyard::kernels {
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/square_sum/fixed_point.h"
+#include "libtrain/base/fold_order.h"
 
 namespace trainyard::kernels {
 
@@ -26,8 +27,8 @@ struct StepNumbersArgs {
 TRAINYARD_ANYWHERE inline void make_step_numbers(const StepNumbersArgs& a) {
   double sum = 0, targets = 0;
   for (std::int64_t m = 0; m < a.micros; ++m) {
-    const std::int64_t group = m / a.fold, turn = group / a.ranks, rank = group % a.ranks;
-    const double* pair = a.losses + rank * 2 * a.slots + 2 * (turn * a.fold + m % a.fold);
+    const auto at = base::fold_place(m, a.fold, a.ranks);
+    const double* pair = a.losses + 2 * (at.rank * a.slots + at.place);
     sum += pair[0];
     targets += pair[1];
   }

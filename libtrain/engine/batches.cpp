@@ -103,18 +103,10 @@ void Batches::fill(Buffer& x, data::WindowDataset& from, std::int64_t first_samp
 }
 
 void Batches::after(std::int64_t& step, std::int64_t& micro) const {
-  const auto group = micro / plan_.fold;
-  if (micro + 1 < plan_.end_micro(group)) {
-    ++micro;
-    return;
-  }
-  const auto next = group + plan_.data_ranks;
-  if (next < plan_.groups()) {
-    micro = plan_.first_micro(next);
-  } else {
-    ++step;
-    micro = plan_.first_micro(rank_);
-  }
+  micro = plan_.next(micro);
+  if (micro >= 0) return;
+  ++step;
+  micro = plan_.first_micro(rank_);
 }
 
 const model::MicroBatch& Batches::training(std::int64_t step, std::int64_t micro) {

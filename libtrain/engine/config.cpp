@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 namespace trainyard::engine {
@@ -31,20 +32,10 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("output", c.output, "What", "run folder: checkpoints, metrics, report");
   v("plan", c.plan, "What", "plan.json of partition-model: its values come before flags");
   v("steps", c.steps, "What", "optimizer steps of the whole run", {1, step_count.high});
-  v("global-batch", c.global_batch, "What", "sequences a step", ranges::global_batch);
-  v("micro-batch", c.micro_batch, "What", "sequences a micro-batch", ranges::micro_batch);
-  v("sequence", c.sequence, "What", "tokens a sequence; 0: the model's context", {0, ranges::sequence.high});
   v("seed", c.seed, "What", "of initial values, data order and dropout", {0, std::numeric_limits<std::uint64_t>::max()});
   v("document-mask", c.document_mask, "What", "on: tokens see only their own document; off", base::Words{{"off", "on"}});
   v("device", c.device, "How", "cpu, cuda, or auto: a GPU where this build and machine have one", base::Words{{"auto", "cpu", "cuda"}});
   v("communicator", c.communicator, "How", "between GPUs: nccl, mpi (through host memory), or auto: nccl with a GPU for each rank", base::Words{{"auto", "nccl", "mpi"}});
-  v("zero", c.zero, "How", "ZeRO stage 0, 1, 2 or 3", ranges::zero);
-  v("dtype", c.dtype, "How", "working dtype f32 or bf16", base::Words{{"f32", "bf16"}});
-  v("fold", c.fold, "How", "micro-batches added locally before a reduction", ranges::fold);
-  v("reduction", c.reduction, "How", "ordered (equal bits on every cut) or fast (the library's order)", base::Words{{"ordered", "fast"}});
-  v("recompute", c.recompute, "How", "none, or layers: save layer inputs only and run forward again", base::Words{{"none", "layers"}});
-  v("layer-slots", c.layer_slots, "How", "layer units in flight (gathered weights, unit gradients)", ranges::layer_slots);
-  v("threads", c.threads, "How", "OpenMP team of a rank; 0: the cores it may use, shared among the ranks of the node", {0, ranges::threads.high});
   v("memory-limit", c.memory_limit, "How", "refuse to start when a rank is predicted to need more, e.g. 4GB", base::Bytes{});
   v("learning-rate", c.learning_rate, "Optimizer", "peak", positive_f32);
   v("final-learning-rate", c.final_learning_rate, "Optimizer", "at the last step", f32_from_zero);
@@ -68,31 +59,29 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("progress", c.progress, "Watching", "auto, always or never", base::Words{{"auto", "always", "never"}});
   v("hang-timeout", c.hang_timeout, "Watching", "seconds before a silent collective ends the job", {0.1, 1e7});
   v("collective-delay", c.collective_delay, "Watching", "seconds added to every collective, to see what overlap hides", {0, 60});
-  return v.take();
+  auto fields = v.take();
+  // Those of the cut stand in their group before what a group ends with.
+  for (auto& f : plan::fields_of(static_cast<plan::Cut&>(c))) {
+    const auto before = std::find_if(fields.begin(), fields.end(), [&](const auto& g) { return g.name == (f.group == "What" ? "seed" : "memory-limit"); });
+    fields.insert(before, std::move(f));
+  }
+  return fields;
 }
 
 void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
   if (c.plan.empty()) return;
-  const auto p = plan::plan_from_json(io::read_file(c.plan, base::largest_description), c.plan);
+  auto p = plan::plan_from_json(io::read_file(c.plan, base::largest_description), c.plan);
   if (p.gradient_dtype != base::DType::f32)
     throw base::InputError(fmt::format("{} plans {} gradients; train folds gradients in f32", c.plan, base::name_of(p.gradient_dtype)), "plan with --gradient-dtype f32");
-  const auto set = [&](const char* name, const std::string& value) {
+  const auto set = [&](const std::string& name, const std::string& value) {
     auto& field = base::field_named(fields, name, c.plan);
     if (field.source == base::from_environment || field.source == base::from_flag) return false;
     field.set(value, fmt::format("{}: {}", c.plan, name));
     field.source = base::from_plan;
     return true;
   };
-  set("zero", fmt::format("{}", p.zero));
-  set("micro-batch", fmt::format("{}", p.micro_batch));
-  set("global-batch", fmt::format("{}", p.global_batch));
-  set("sequence", fmt::format("{}", p.sequence));
-  set("fold", fmt::format("{}", p.fold));
-  set("threads", fmt::format("{}", p.threads));
-  set("layer-slots", fmt::format("{}", p.layer_slots));
-  set("dtype", base::name_of(p.dtype));
-  set("reduction", p.reduction == plan::Reduction::fast ? "fast" : "ordered");
-  set("recompute", p.recompute == plan::Recompute::layers ? "layers" : "none");
+  auto cut = static_cast<plan::Cut&>(p);
+  for (const auto& f : plan::fields_of(cut)) set(f.name, f.get());
   set("device", p.device == base::DeviceKind::cuda ? "cuda" : "cpu");
   if (set("model", p.model.name)) c.plan_model = p.model;
   c.plan_ranks = p.topology.world();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libtrain/base/fields.h"
+#include "libtrain/plan/cut.h"
 #include "libtrain/plan/model_config.h"
 
 #include <cstdint>
@@ -11,28 +12,21 @@
 
 namespace trainyard::engine {
 
-struct RunConfig {
+// The cut is asked for: sequence and threads may be 0, as their help says (plan/cut.h). Setup makes a definite plan of it.
+struct RunConfig : plan::Cut {
+  RunConfig() { global_batch = 8, sequence = 0, threads = 0; }
+
   // what
   std::string model = "gpt2-micro";       // preset or TOML file
   std::string data;                       // folder of token shards
   std::string output;                     // run folder
   std::string plan;                       // plan.json of partition-model
   std::int64_t steps = 100;
-  std::int64_t global_batch = 8;          // sequences a step
-  std::int64_t micro_batch = 1;           // sequences a micro-batch
-  std::int64_t sequence = 0;              // tokens a sequence; 0: the model's context
   std::uint64_t seed = 1;
   std::string document_mask = "off";
   // how
   std::string device = "auto";            // cpu, cuda, or auto: a GPU where there is one
   std::string communicator = "auto";      // between GPUs: nccl, mpi (through host memory), or auto
-  int zero = 0;
-  std::string dtype = "f32";
-  std::int64_t fold = 1;
-  std::string reduction = "ordered";
-  std::string recompute = "none";
-  int layer_slots = 2;
-  int threads = 0;                        // 0: the cores this rank may use
   std::string memory_limit;               // for example 4GB: bytes of one rank
   // optimizer
   double learning_rate = 1e-3;

@@ -49,7 +49,7 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, int r
   r.sequence = given("sequence") && c.run.sequence > 0 ? c.run.sequence : integer_of(s.identity, "sequence", s.model.context);
   r.micro_batch = given("micro-batch") ? c.run.micro_batch : integer_of(s.identity, "micro_batch", 1);
   r.document_mask = given("document-mask") ? c.run.document_mask : text_of(s.identity, "document_mask", "off");
-  r.dtype = given("dtype") ? c.run.dtype : base::name_of(s.dtype);
+  r.dtype = given("dtype") ? c.run.dtype : s.dtype;
   r.plan = c.run.plan, r.plan_ranks = c.run.plan_ranks;
   r.device = c.run.device, r.communicator = c.run.communicator;
   r.zero = c.run.zero, r.layer_slots = c.run.layer_slots, r.threads = c.run.threads;
@@ -100,7 +100,7 @@ void require_tokens(const data::SetIndex& index, const checkpoint::RunState& s, 
 
 void require_memory(const EvaluateConfig& c, const RunSetup& s) {
   if (c.run.memory_limit.empty()) return;
-  const auto limit = base::parse_bytes(c.run.memory_limit, "--memory-limit"), need = total(evaluation_memory(s.trainer)) + plan::reserve_bytes(s.trainer.micro);
+  const auto limit = base::parse_bytes(c.run.memory_limit, "--memory-limit"), need = total(evaluation_memory(s.plan)) + s.plan.memory.reserve;
   if (need > limit)
     throw base::InputError(fmt::format("a rank needs {} bytes to evaluate, --memory-limit {} allows {}: {} too many", need, c.run.memory_limit, limit, need - limit),
                            "more ranks with --zero 3, a smaller --micro-batch or a shorter --sequence need less");
@@ -192,8 +192,8 @@ Evaluation result_of(const EvaluateConfig& c, const Terms& t, const MicroLoss& t
     throw base::CheckError(fmt::format("the loss of {} on {} is not finite: {}", t.checkpoint, t.run.data, total.mean()), "inspect the checkpoint: its norms show which tensor went wrong");
   Evaluation e;
   e.checkpoint = t.checkpoint, e.step = t.state.step;
-  e.data = t.run.data, e.split = c.split, e.dtype = t.run.dtype, e.document_mask = t.run.document_mask;
-  e.sequence = t.setup.trainer.micro.sequence, e.sequences = t.sequences;
+  e.data = t.run.data, e.split = c.split, e.dtype = base::name_of(t.run.dtype), e.document_mask = t.run.document_mask;
+  e.sequence = t.setup.plan.sequence, e.sequences = t.sequences;
   for (const auto& shard : *t.split) e.split_tokens += shard.tokens;
   e.tokens = static_cast<std::int64_t>(total.targets);
   e.bytes = static_cast<std::int64_t>(total.bytes), e.unmeasured = static_cast<std::int64_t>(total.unmeasured);
@@ -228,8 +228,8 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   if (config.run.collective_delay > 0) world.data = comm::delayed(std::move(world.data), config.run.collective_delay);
   Terms t;
   agree_on_terms(t, config, world, exec);
-  t.setup.trainer.device = device;
-  const auto& shape = t.setup.trainer.micro;
+  t.setup.step.device = device;
+  const auto shape = t.setup.plan.micro();
 
   std::optional<data::WindowDataset> windows, text_windows;
   std::optional<TextCounter> text;
@@ -239,8 +239,8 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
     for (auto* set : {&windows, &text_windows}) set->emplace(t.run.data, t.setup.index, *t.split, shape.sequence, t.setup.mask, data::Order::as_stored, 0);
     t.sequences = windows_of(config, t, *windows);
     text.emplace(t.run, t.setup.index, *text_windows);
-    batches.emplace(*windows, &*windows, t.setup.trainer.states.batch, world.rank);
-    evaluator.emplace(t.setup.trainer, world, *batches);
+    batches.emplace(*windows, &*windows, t.setup.plan.batch(), world.rank);
+    evaluator.emplace(t.setup.plan, t.setup.step, world, *batches);
   });
   evaluator->load(t.checkpoint);
   watch_calls(watchdog.get(), world);

@@ -9,26 +9,24 @@
 
 namespace trainyard::engine {
 
-CategoryBytes evaluation_memory(const TrainerSetup& s) {
+CategoryBytes evaluation_memory(const plan::Plan& p) {
   using tensor::Category;
-  const auto states = plan::state_bytes(plan::UnitTable(s.model, s.states.batch.data_ranks), s.states);
+  const auto states = plan::state_bytes(plan::UnitTable(p.model, p.batch().data_ranks), p.states());
   CategoryBytes bytes{};
   const auto at = [&](Category c) -> std::int64_t& { return bytes[static_cast<std::size_t>(c)]; };
   at(Category::parameters) = states.parameters;
   at(Category::gathered_units) = states.gathered_units;
-  at(Category::activations) = plan::activation_bytes(s.model, s.micro, plan::Pass::evaluate);
-  at(Category::workspace) = plan::workspace_bytes(s.model, s.micro, plan::Pass::evaluate);
+  at(Category::activations) = plan::activation_bytes(p.model, p.micro(), plan::Pass::evaluate);
+  at(Category::workspace) = plan::workspace_bytes(p.model, p.micro(), plan::Pass::evaluate);
   return bytes;
 }
 
-Evaluator::Evaluator(const TrainerSetup& setup, World& world, Batches& batches)
-    : setup_(setup), world_(world), set_(setup.model, setup.states.batch.data_ranks), memory_(evaluation_memory(setup), setup.device),
-      compute_(setup.device.kind == base::DeviceKind::cuda ? tensor::Exec::gpu(setup.device.index, &memory_[tensor::Category::workspace])
-                                                           : tensor::Exec::caller(&memory_[tensor::Category::workspace], setup.micro.threads)),
-      decoder_(setup.model),
-      context_{set_, setup_.states, setup_.reduction, *world_.data, *compute_, exchange(), memory_[tensor::Category::parameters], memory_[tensor::Category::gathered_units],
+Evaluator::Evaluator(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches)
+    : plan_(plan), settings_(settings), world_(world), set_(plan.model, plan.batch().data_ranks), memory_(evaluation_memory(plan), settings.device),
+      compute_(compute_exec(settings.device, memory_[tensor::Category::workspace], plan.threads)), decoder_(plan.model),
+      context_{set_, plan_.states(), plan_.reduction, *world_.data, *compute_, exchange(), memory_[tensor::Category::parameters], memory_[tensor::Category::gathered_units],
                memory_[tensor::Category::gradients], memory_[tensor::Category::unit_gradients], memory_[tensor::Category::optimizer], memory_[tensor::Category::communication_staging]},
-      store_(context_), leases_(plan::leases_of(plan::evaluation_accesses(setup.model))), saved_(memory_[tensor::Category::activations]) {
+      store_(context_), leases_(plan::leases_of(plan::evaluation_accesses(plan.model))), saved_(memory_[tensor::Category::activations]) {
   batches.work_on(*compute_);
 }
 
@@ -38,7 +36,7 @@ Evaluator::~Evaluator() { drain(exchange(), *compute_); }
 // Through host memory, so that one path serves every dtype and device.
 void Evaluator::read_pieces(const std::string& checkpoint) {
   checkpoint::Reader reader(checkpoint, checkpoint::Reader::Check::as_needed);
-  const auto host = tensor::Exec::caller(nullptr, setup_.micro.threads);
+  const auto host = tensor::Exec::caller(nullptr, plan_.threads);
   std::vector<float> read;
   std::vector<char> working;
   for (int u = 0; u < context_.units(); ++u) {
@@ -61,7 +59,7 @@ void Evaluator::load(const std::string& checkpoint) {
 
 MicroLoss Evaluator::micro(const model::MicroBatch& batch) {
   store_.begin_evaluation(leases_);
-  model::Step step{*compute_, &store_, batch, setup_.micro.dtype, setup_.seed, plan::Pass::evaluate};
+  model::Step step{*compute_, &store_, batch, plan_.dtype, settings_.seed, plan::Pass::evaluate};
   decoder_.evaluate(step, saved_);
   return {step.loss_sum, static_cast<double>(step.target_count)};
 }

@@ -16,12 +16,12 @@
 namespace trainyard::engine {
 
 // The arenas of a rank that evaluates.
-CategoryBytes evaluation_memory(const TrainerSetup& setup);
+CategoryBytes evaluation_memory(const plan::Plan& plan);
 
 // Of `setup` it uses model, micro, device and of the states stage, working dtype, slots and ranks.
 class Evaluator {
  public:
-  Evaluator(const TrainerSetup& setup, World& world, Batches& batches);
+  Evaluator(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches);
   ~Evaluator();
 
   // The checkpoint's weights (/model) in the working dtype: each rank reads its own pieces, checked as they are read. When any rank finds damage all throw InputError alike. Collective.
@@ -35,7 +35,8 @@ class Evaluator {
  private:
   void read_pieces(const std::string& checkpoint);
 
-  TrainerSetup setup_;
+  plan::Plan plan_;
+  StepSettings settings_;
   World& world_;
   plan::UnitSet set_;
   RankMemory memory_;

@@ -1,6 +1,8 @@
 // Turns, one gather, one fold.
 #include "libtrain/engine/loss_fold.h"
 
+#include "libtrain/base/fold_order.h"
+
 #include <algorithm>
 #include <vector>
 
@@ -18,7 +20,8 @@ void fold_losses(World& world, tensor::Exec& exchange, std::int64_t first, std::
   world.control->all_gather(exchange, base::View::of(reinterpret_cast<double*>(own.data()), {width * each}), base::View::of(reinterpret_cast<double*>(all.data()), {width * each * world.size}));
   exchange.synchronize();
   for (std::int64_t i = 0; i < end - first; ++i) {
-    const auto& micro = all[static_cast<std::size_t>((i % world.size) * each + i / world.size)];
+    const auto at = base::fold_place(i, 1, world.size);
+    const auto& micro = all[static_cast<std::size_t>(at.rank * each + at.place)];
     total.sum += micro.sum;
     total.targets += micro.targets;
     total.bytes += micro.bytes;

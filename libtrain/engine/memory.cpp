@@ -29,6 +29,11 @@ CategoryBytes RankMemory::measured() const {
 
 std::int64_t RankMemory::measured_total() const { return total(measured()); }
 
+std::unique_ptr<tensor::Exec> compute_exec(base::Device device, tensor::Arena& workspace, int threads) {
+  if (device.kind == base::DeviceKind::cuda) return tensor::Exec::gpu(device.index, &workspace);
+  return tensor::Exec::caller(&workspace, threads);
+}
+
 std::int64_t total(const CategoryBytes& bytes) {
   std::int64_t n = 0;
   for (auto b : bytes) n += b;

@@ -3,6 +3,7 @@
 
 #include "libtrain/engine/size_table.h"
 #include "libtrain/tensor/arena.h"
+#include "libtrain/tensor/exec.h"
 
 #include <array>
 #include <cstdint>
@@ -27,6 +28,9 @@ class RankMemory {
   CategoryBytes predicted_;
   std::vector<std::unique_ptr<tensor::Arena>> arenas_;
 };
+
+// Computes with `threads` on the device, with that scratch.
+std::unique_ptr<tensor::Exec> compute_exec(base::Device device, tensor::Arena& workspace, int threads);
 
 std::int64_t total(const CategoryBytes& bytes);
 // What this process may use on its machine: the memory that is built in, or less where its control group may have less. 0: not known.

@@ -11,20 +11,21 @@ namespace trainyard::engine {
 
 namespace {
 
-std::map<std::string, std::int64_t> announced_traffic(const TrainerSetup& s, int rank) {
+std::map<std::string, std::int64_t> announced_traffic(const plan::Plan& p, int rank) {
   std::map<std::string, std::int64_t> out;
-  if (s.states.batch.data_ranks == 1) return out;
-  const auto reduction = s.reduction == params::ReductionKind::ordered ? plan::Reduction::ordered : plan::Reduction::fast;
-  for (const auto& t : plan::step_traffic(s.model, s.states, reduction, rank)) out[t.operation] += t.bytes;
+  if (p.topology.size("data") == 1) return out;
+  for (const auto& ranks : p.traffic)
+    if (rank >= ranks.first_rank && rank <= ranks.last_rank)
+      for (const auto& t : ranks.operations) out[t.operation] += t.bytes;
   return out;
 }
 
 }  // namespace
 
-SizeTable traffic_table(const TrainerSetup& s, const comm::Communicator& data, std::int64_t steps, const Validations& validations) {
-  auto announced = announced_traffic(s, data.rank());
+SizeTable traffic_table(const plan::Plan& p, const comm::Communicator& data, std::int64_t steps, const Validations& validations) {
+  auto announced = announced_traffic(p, data.rank());
   for (auto& [name, bytes] : announced) bytes *= steps;
-  for (const auto& t : plan::validation_traffic(s.model, s.states, validations.sequences)) announced[t.operation] += validations.count * t.bytes;
+  for (const auto& t : plan::validation_traffic(p.model, p.states(), validations.sequences)) announced[t.operation] += validations.count * t.bytes;
   SizeTable out{"traffic sent", "announced", {}};
   for (const auto& [name, t] : data.ledger().totals()) {
     if (t.sent_bytes == 0 && announced.count(name) == 0) continue;
@@ -33,20 +34,20 @@ SizeTable traffic_table(const TrainerSetup& s, const comm::Communicator& data, s
   return out;
 }
 
-std::string plan_text(const TrainerSetup& s, const std::string& output, base::Sizes sizes) {
-  const auto& b = s.states.batch;
+std::string plan_text(const plan::Plan& p, const std::string& output, base::Sizes sizes) {
+  const auto b = p.batch();
   const auto plural = [](std::int64_t n) { return n == 1 ? "" : "s"; };
-  std::string out = fmt::format("model {}: {} parameters, {} layers of {}, vocabulary {}\n", base::one_line(s.model.name), base::count_text(plan::parameter_count(s.model)), s.model.layers, s.model.hidden,
-                                base::count_text(s.model.vocabulary));
-  out += fmt::format("{} rank{}, ZeRO {}, {} thread{} a rank, {}: {} micro-batches of {} x {} tokens a step, fold {}, {} turn{}\n", b.data_ranks, plural(b.data_ranks), s.states.zero,
-                     s.micro.threads, plural(s.micro.threads), base::name_of(s.micro.dtype), b.micros(), s.micro.batch, s.micro.sequence, b.fold, b.turns(), plural(b.turns()));
-  const auto memory = predicted_memory(s);
+  std::string out = fmt::format("model {}: {} parameters, {} layers of {}, vocabulary {}\n", base::one_line(p.model.name), base::count_text(p.parameters), p.model.layers, p.model.hidden,
+                                base::count_text(p.model.vocabulary));
+  out += fmt::format("{} rank{}, ZeRO {}, {} thread{} a rank, {}: {} micro-batches of {} x {} tokens a step, fold {}, {} turn{}\n", b.data_ranks, plural(b.data_ranks), p.zero,
+                     p.threads, plural(p.threads), base::name_of(p.dtype), b.micros(), p.micro_batch, p.sequence, b.fold, b.turns(), plural(b.turns()));
+  const auto memory = p.memory.categories;
   const auto row = [&](const std::string& name, std::int64_t bytes) { out += fmt::format("  {:<28}{:>16}\n", name, base::size_text(bytes, sizes)); };
   out += fmt::format("\n  {:<28}{:>16}\n", "a rank's memory", sizes == base::Sizes::exact ? "bytes" : "size");
   for (int c = 0; c < tensor::category_count; ++c) row(tensor::name_of(static_cast<tensor::Category>(c)), memory[static_cast<std::size_t>(c)]);
   row("in arenas", total(memory));
-  row("reserve outside", plan::reserve_bytes(s.micro));
-  const auto traffic = announced_traffic(s, 0);
+  row("reserve outside", p.memory.reserve);
+  const auto traffic = announced_traffic(p, 0);
   if (!traffic.empty()) out += fmt::format("\n  {:<28}{:>16}\n", "rank 0 sends a step", sizes == base::Sizes::exact ? "bytes" : "size");
   for (const auto& [name, bytes] : traffic) row(name, bytes);
   return out + fmt::format("\nwould write {}/checkpoints, metrics.jsonl, report.txt\n", base::one_line(output));

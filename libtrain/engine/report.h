@@ -15,8 +15,8 @@ struct Validations {
 };
 
 // A table: operation, announced, measured (since the ledger was reset), difference.
-SizeTable traffic_table(const TrainerSetup& setup, const comm::Communicator& data, std::int64_t steps, const Validations& validations);
+SizeTable traffic_table(const plan::Plan& plan, const comm::Communicator& data, std::int64_t steps, const Validations& validations);
 
-std::string plan_text(const TrainerSetup& setup, const std::string& output, base::Sizes sizes);
+std::string plan_text(const plan::Plan& plan, const std::string& output, base::Sizes sizes);
 
 }  // namespace trainyard::engine

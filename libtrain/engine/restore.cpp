@@ -43,7 +43,7 @@ void tell_changes(const checkpoint::RunState& was, const RunConfig& c, int ranks
   const auto tell = [](const char* what, const std::string& before, const std::string& now) {
     if (before != now) base::log_info("resuming with {} {} (the checkpoint was written with {})", what, now, before);
   };
-  tell("dtype", base::name_of(was.dtype), c.dtype);
+  tell("dtype", base::name_of(was.dtype), base::name_of(c.dtype));
   tell("device", was.device_kind, c.device);
   if (was.device_kind != c.device) base::log_warning("another kind of device gives other roundings: losses will not be bit-identical");
   tell("instruction set", was.isa, kernels::name_of(kernels::active_isa()));
@@ -121,7 +121,7 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
   }
   if (start.path.empty()) require_unused(c.output);
   if (start.path.empty() && !c.init_from.empty()) start = {c.init_from, true};
-  if (start.path.empty() || start.weights_only) require_counters(setup.trainer.model, c, 0, 0);
+  if (start.path.empty() || start.weights_only) require_counters(setup.plan.model, c, 0, 0);
   if (start.path.empty()) return start;
   checkpoint::Reader reader(start.path);
   if (touch == RunFolder::held) mend_view(reader, folder);
@@ -131,7 +131,7 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
   start.step = reader.state().step;
   start.samples_seen = reader.state().samples_seen;
   start.tokens_seen = reader.state().tokens_seen;
-  require_counters(setup.trainer.model, c, start.step, start.samples_seen);
+  require_counters(setup.plan.model, c, start.step, start.samples_seen);
   std::error_code error;
   start.own = std::filesystem::equivalent(start.path, folder + "/" + checkpoint::step_name(start.step), error);
   start.newest = start.own && checkpoint::list(folder).front().step == start.step;

@@ -58,11 +58,11 @@ struct HeldOutput {
 // What the run reads. InputError where that is less than it asks for.
 struct Windows {
   Windows(const RunConfig& config, const RunSetup& setup)
-      : training(config.data, setup.index, setup.index.train, setup.trainer.micro.sequence, setup.mask, data::Order::keyed, config.seed) {
+      : training(config.data, setup.index, setup.index.train, setup.plan.sequence, setup.mask, data::Order::keyed, config.seed) {
     if (config.validate_every > 0)
-      validation.emplace(config.data, setup.index, setup.index.validation, setup.trainer.micro.sequence, setup.mask, data::Order::as_stored, config.seed);
+      validation.emplace(config.data, setup.index, setup.index.validation, setup.plan.sequence, setup.mask, data::Order::as_stored, config.seed);
     if (training.count() == 0)
-      throw base::InputError(fmt::format("{} holds no window of {} tokens", config.data, setup.trainer.micro.sequence + 1), "give more text, or a shorter --sequence");
+      throw base::InputError(fmt::format("{} holds no window of {} tokens", config.data, setup.plan.sequence + 1), "give more text, or a shorter --sequence");
     if (validation && validation->count() < static_cast<std::uint64_t>(config.validation_sequences))
       throw base::InputError(fmt::format("the validation split holds {} sequences, --validation-sequences asks for {}", validation->count(), config.validation_sequences),
                              "lower --validation-sequences, or make shards with a larger --validation");
@@ -75,8 +75,8 @@ class Runner {
  public:
   Runner(const RunConfig& config, const RunSetup& setup, World& world, const SignalWatcher& signals, const RunListener& listener, comm::Watchdog* watchdog, const HeldOutput& held)
       : config_(config), setup_(setup), world_(world), signals_(signals), listener_(listener), watchdog_(watchdog), held_(held), windows_(config, setup) {
-    batches_.emplace(windows_.training, windows_.validation ? &*windows_.validation : nullptr, setup.trainer.states.batch, world.rank);
-    trainer_.emplace(setup.trainer, world, *batches_);
+    batches_.emplace(windows_.training, windows_.validation ? &*windows_.validation : nullptr, setup.plan.batch(), world.rank);
+    trainer_.emplace(setup.plan, setup.step, world, *batches_);
   }
 
   // Collective; throws InputError on all ranks alike when the checkpoint turns out to be damaged.
@@ -114,7 +114,7 @@ class Runner {
     result.steps_done = steps_done_;
     result.checkpoint = saved_path_;
     result.memory_report = memory_report();
-    result.traffic_report = traffic_table(setup_.trainer, *world_.data, steps_done_, {validations_done_, config_.validation_sequences});
+    result.traffic_report = traffic_table(setup_.plan, *world_.data, steps_done_, {validations_done_, config_.validation_sequences});
     if (world_.rank == 0 && steps_done_ > 0) write_report(result);
     return result;
   }
@@ -173,8 +173,8 @@ class Runner {
     }
     finished_at_ = now();
     m.step_seconds = finished_at_ - begin;
-    m.tokens_per_second = static_cast<double>(config_.global_batch * setup_.trainer.micro.sequence) / m.step_seconds;
-    m.model_flops_per_second = plan::step_flops(setup_.trainer.model, config_.global_batch, setup_.trainer.micro.sequence) / m.step_seconds;
+    m.tokens_per_second = static_cast<double>(config_.global_batch * setup_.plan.sequence) / m.step_seconds;
+    m.model_flops_per_second = plan::step_flops(setup_.plan.model, config_.global_batch, setup_.plan.sequence) / m.step_seconds;
     const bool stop = agree(outcome, m);
     if (world_.rank == 0) {
       metrics_->write(m);
@@ -195,7 +195,7 @@ class Runner {
 
   // A resume may have changed the batch, so that steps say nothing about what was consumed before.
   std::int64_t samples_since_start() const { return (step_ - start_.step) * config_.global_batch; }
-  std::int64_t tokens_seen() const { return start_.tokens_seen + samples_since_start() * setup_.trainer.micro.sequence; }
+  std::int64_t tokens_seen() const { return start_.tokens_seen + samples_since_start() * setup_.plan.sequence; }
 
   // Gathers the records of all ranks: stop requests, the state of the background writers, the slowest rank's times.
   bool agree(const StepOutcome& o, StepMetrics& m) {
@@ -287,10 +287,11 @@ class Runner {
     s.samples_seen = start_.samples_seen + samples_since_start();
     s.tokens_seen = tokens_seen();
     s.seed = config_.seed;
-    s.dtype = setup_.trainer.micro.dtype;
-    s.model = setup_.trainer.model;
+    s.dtype = setup_.plan.dtype;
+    s.model = setup_.plan.model;
     s.identity = setup_.identity;
-    s.plan = {{"ranks", world_.size}, {"zero", config_.zero}, {"threads", setup_.trainer.micro.threads}, {"communicator", world_.kind}};
+    s.plan = plan::json_of(setup_.plan);
+    s.plan["ranks"] = world_.size, s.plan["communicator"] = world_.kind;
     s.versions = build_versions();
     s.provenance = {{"data", base::text_of_path(config_.data)},
                     {"tokenizer", {{"name", setup_.index.tokenizer}, {"source", setup_.index.tokenizer_source}, {"crc32c", setup_.index.tokenizer_crc32c}}}};
@@ -315,14 +316,14 @@ class Runner {
 
   SizeTable memory_report() const {
     const auto measured = trainer_->memory().measured();
-    const auto& device = setup_.trainer.device;
+    const auto& device = setup_.step.device;
     auto taken = peak_resident_bytes(), there = total(measured);
     if (device.kind == base::DeviceKind::cuda) {
       const auto info = tensor::gpu_info(device.index);
       taken = info.total_bytes - info.free_bytes;
       there -= measured[static_cast<std::size_t>(tensor::Category::save_snapshot)];
     }
-    return memory_table(trainer_->memory().predicted(), measured, taken, there, plan::reserve_bytes(setup_.trainer.micro));
+    return memory_table(trainer_->memory().predicted(), measured, taken, there, setup_.plan.memory.reserve);
   }
 
   void write_report(const RunResult& result) const {
@@ -358,8 +359,8 @@ class Runner {
 
 // Of memory that the ranks will need and their machine has not. A GPU says so itself.
 std::string shortage_of(const RunSetup& setup, int ranks_on_node) {
-  if (setup.trainer.micro.device == base::DeviceKind::cuda) return {};
-  return machine_shortage(total(predicted_memory(setup.trainer)) + plan::reserve_bytes(setup.trainer.micro), ranks_on_node);
+  if (setup.plan.device == base::DeviceKind::cuda) return {};
+  return machine_shortage(setup.plan.memory.arenas() + setup.plan.memory.reserve, ranks_on_node);
 }
 
 std::string start_text(const Start& start, const RunConfig& config) {
@@ -416,7 +417,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   else require_same_instructions(world, world.exchange ? *world.exchange : *caller);
   auto& exec = world.exchange ? *world.exchange : *caller;
   auto setup = agreed_setup(config, world, exec);
-  setup.trainer.device = device;
+  setup.step.device = device;
   if (const auto shortage = shortage_of(setup, ranks_on_node); !shortage.empty() && world.rank == 0) base::log_warning("{}: swapped, or ended by the system", shortage);
   const auto watchdog = watch_peers(world, exec, config.hang_timeout, comm::end_job_on_hang(config.output + "/exit", world.rank));
   if (config.collective_delay > 0) world.data = comm::delayed(std::move(world.data), config.collective_delay);
@@ -464,7 +465,7 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
     require_usable(config.output);
     const auto start = choose_start(config, setup, world.size, {}, RunFolder::looked_at);
     const Windows windows(config, setup);
-    return plan_text(setup.trainer, config.output, sizes) + start_text(start, config);
+    return plan_text(setup.plan, config.output, sizes) + start_text(start, config);
   });
 }
 

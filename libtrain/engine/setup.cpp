@@ -34,16 +34,16 @@ plan::ModelConfig resolve_model(const RunConfig& c, const data::SetIndex& index)
 }
 
 nlohmann::json identity_of(const RunConfig& c, const RunSetup& s) {
-  nlohmann::json model = plan::model_to_json(s.trainer.model);
+  nlohmann::json model = plan::model_to_json(s.plan.model);
   model.erase("name");
   return {{"model", model},
           {"data", data::identity_of(s.index)},
           {"seed", c.seed},
-          {"sequence", s.trainer.micro.sequence},
+          {"sequence", s.plan.sequence},
           {"global_batch", c.global_batch},
           {"micro_batch", c.micro_batch},
           {"fold", c.fold},
-          {"reduction", c.reduction},
+          {"reduction", c.reduction == plan::Reduction::fast ? "fast" : "ordered"},
           {"document_mask", c.document_mask},
           {"steps", c.steps},
           {"schedule", c.schedule},
@@ -71,20 +71,16 @@ void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
   for (auto& text : problems(LearningRate{c.schedule, c.learning_rate, c.final_learning_rate, c.warmup_steps, c.decay_steps, c.steps})) wrong.add(std::move(text));
 }
 
-// The run as a plan, so that what partition-model refuses, and nothing else, is refused here.
-plan::Plan plan_of(const RunConfig& c, const RunSetup& s, int ranks) {
+// The cut made definite, so that what partition-model refuses, and nothing else, is refused here.
+plan::Plan plan_of(const RunConfig& c, plan::ModelConfig model, int ranks, int threads) {
   plan::Plan p;
-  p.model = s.trainer.model;
+  static_cast<plan::Cut&>(p) = c;
+  p.model = std::move(model);
   p.topology = plan::Topology({{"data", ranks}});
-  p.zero = c.zero;
-  p.micro_batch = c.micro_batch, p.global_batch = c.global_batch, p.sequence = s.trainer.micro.sequence, p.fold = c.fold;
-  p.reduction = c.reduction == "fast" ? plan::Reduction::fast : plan::Reduction::ordered;
-  p.recompute = s.trainer.recompute;
-  p.dtype = s.trainer.micro.dtype;
-  p.layer_slots = c.layer_slots;
-  p.threads = s.trainer.micro.threads;
-  p.device = s.trainer.micro.device;
-  p.device_memory = s.memory_limit_bytes;
+  if (p.sequence == 0) p.sequence = p.model.context;
+  p.threads = threads;
+  p.device = c.device == "cuda" ? base::DeviceKind::cuda : base::DeviceKind::cpu;
+  if (!c.memory_limit.empty()) p.device_memory = base::parse_bytes(c.memory_limit, "--memory-limit");
   return p;
 }
 
@@ -114,34 +110,24 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   if (wrong.list().empty()) check_together(c, ranks, wrong);
   wrong.raise();
   RunSetup s;
-  auto& t = s.trainer;
   s.index = data::read_index(c.data);
   if (c.validate_every > 0 && s.index.validation.empty())
     throw base::InputError(fmt::format("{} has no validation split, which --validate-every needs", c.data), "make the shards with shard-data --validation 0.02, or leave out --validate-every");
-  t.model = resolve_model(c, s.index);
-  if (t.model.vocabulary < s.index.vocabulary)
-    throw base::UsageError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}", c.model, t.model.vocabulary, c.data, s.index.vocabulary), "leave the vocabulary out of the model: it comes from the shards");
-  t.learning_rate = {c.schedule, c.learning_rate, c.final_learning_rate, c.warmup_steps, c.decay_steps, c.steps};
-  t.micro.batch = c.micro_batch;
-  t.micro.sequence = c.sequence > 0 ? c.sequence : t.model.context;
-  t.micro.dtype = base::dtype_from_name(c.dtype);
-  t.micro.threads = threads;
-  t.micro.device = c.device == "cuda" ? base::DeviceKind::cuda : base::DeviceKind::cpu;
-  t.recompute = c.recompute == "layers" ? plan::Recompute::layers : plan::Recompute::none;
-  if (!c.memory_limit.empty()) s.memory_limit_bytes = base::parse_bytes(c.memory_limit, "--memory-limit");
-  auto plan = plan_of(c, s, ranks);
-  refuse(plan::decision_problems(plan), base::ExitCode::usage);
+  const auto model = resolve_model(c, s.index);
+  if (model.vocabulary < s.index.vocabulary)
+    throw base::UsageError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}", c.model, model.vocabulary, c.data, s.index.vocabulary), "leave the vocabulary out of the model: it comes from the shards");
+  s.plan = plan_of(c, model, ranks, threads);
+  refuse(plan::decision_problems(s.plan), base::ExitCode::usage);
   const auto changes = split_names(c.change);
   // Otherwise only the checkpoint can tell what was seen (choose_start).
-  if (std::find(changes.begin(), changes.end(), "global_batch") == changes.end()) require_counters(t.model, c, 0, 0);
-  t.states = plan.states();
-  t.reduction = c.reduction == "fast" ? params::ReductionKind::fast : params::ReductionKind::ordered;
-  t.beta1 = c.beta1, t.beta2 = c.beta2, t.epsilon = c.epsilon, t.weight_decay = c.weight_decay, t.clip = c.clip, t.seed = c.seed;
+  if (std::find(changes.begin(), changes.end(), "global_batch") == changes.end()) require_counters(model, c, 0, 0);
+  s.step.learning_rate = {c.schedule, c.learning_rate, c.final_learning_rate, c.warmup_steps, c.decay_steps, c.steps};
+  s.step.beta1 = c.beta1, s.step.beta2 = c.beta2, s.step.epsilon = c.epsilon, s.step.weight_decay = c.weight_decay, s.step.clip = c.clip, s.step.seed = c.seed;
   s.mask = c.document_mask == "on" ? data::DocumentMask::on : data::DocumentMask::off;
   s.identity = identity_of(c, s);
   require_known_fields(s.identity, split_names(c.change));
-  plan.memory = plan::rank_memory(t.model, t.states, t.micro, t.recompute);
-  refuse(plan::memory_problems(plan), base::ExitCode::input_refused);
+  plan::predict(s.plan);
+  refuse(plan::memory_problems(s.plan), base::ExitCode::input_refused);
   return s;
 }
 

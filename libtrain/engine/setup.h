@@ -13,11 +13,11 @@
 namespace trainyard::engine {
 
 struct RunSetup {
-  TrainerSetup trainer;
+  plan::Plan plan;                       // predicted; what runs, and what a checkpoint records
+  StepSettings step;
   data::SetIndex index;
   data::DocumentMask mask = data::DocumentMask::off;
   nlohmann::json identity;
-  std::int64_t memory_limit_bytes = 0;   // 0: none
 };
 
 // Reads the model and the data index. Throws UsageError listing every problem, each with a hint; InputError (exit 3) when a rank does not fit the memory limit, naming the

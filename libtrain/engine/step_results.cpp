@@ -16,7 +16,7 @@ base::View doubles(double* at, std::int64_t n, base::Device device) { return bas
 }  // namespace
 
 StepResults::StepResults(params::StoreContext& c, comm::Communicator& results, double clip)
-    : c_(c), results_(results), batch_(c.shape.batch), slots_(batch_.turns() * batch_.fold), clip_(clip) {
+    : c_(c), results_(results), batch_(c.shape.batch), slots_(batch_.places()), clip_(clip) {
   const auto own = aligned_words(own_count() * 8), all = aligned_words(own_count() * 8 * results.size()), limbs = aligned_words(kernels::square_sum_limbs * 8);
   const auto words = own + all + limbs + aligned_words(sizeof(kernels::StepNumbers));
   std::uint64_t* memory = nullptr;

@@ -16,7 +16,7 @@ namespace trainyard::engine {
 
 namespace {
 
-params::GradientFold::Position::Place place_of(std::int64_t micro, std::int64_t first, std::int64_t end) {
+params::GradientFold::Position::Place place_in_group(std::int64_t micro, std::int64_t first, std::int64_t end) {
   using Place = params::GradientFold::Position::Place;
   if (end - first == 1) return Place::only;
   return micro == first ? Place::first : micro == end - 1 ? Place::last : Place::middle;
@@ -24,23 +24,19 @@ params::GradientFold::Position::Place place_of(std::int64_t micro, std::int64_t 
 
 }  // namespace
 
-CategoryBytes predicted_memory(const TrainerSetup& s) { return plan::rank_memory(s.model, s.states, s.micro, s.recompute).categories; }
-
-Trainer::Trainer(const TrainerSetup& setup, World& world, Batches& batches)
-    : setup_(setup), world_(world), batches_(batches), set_(setup.model, setup.states.batch.data_ranks), memory_(predicted_memory(setup), setup.device),
-      compute_(setup.device.kind == base::DeviceKind::cuda ? tensor::Exec::gpu(setup.device.index, &memory_[tensor::Category::workspace])
-                                                           : tensor::Exec::caller(&memory_[tensor::Category::workspace], setup.micro.threads)), decoder_(setup.model, setup.recompute),
-      program_(plan::one_stage(setup.states.batch, world.rank)),
-      accesses_(plan::training_accesses(setup.model)), training_leases_(plan::leases_of(accesses_)),
-      evaluation_leases_(plan::leases_of(plan::evaluation_accesses(setup.model))), saved_(memory_[tensor::Category::activations]) {
+Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches)
+    : plan_(plan), settings_(settings), world_(world), batches_(batches), set_(plan.model, plan.batch().data_ranks), memory_(plan.memory.categories, settings.device),
+      compute_(compute_exec(settings.device, memory_[tensor::Category::workspace], plan.threads)), decoder_(plan.model, plan.recompute), program_(plan::actions(plan, world.rank)),
+      accesses_(plan::training_accesses(plan.model)), training_leases_(plan::leases_of(accesses_)),
+      evaluation_leases_(plan::leases_of(plan::evaluation_accesses(plan.model))), saved_(memory_[tensor::Category::activations]) {
   using tensor::Category;
   context_ = std::unique_ptr<params::StoreContext>(new params::StoreContext{
-      set_, setup_.states, setup_.reduction, *world_.data, *compute_, exchange(), memory_[Category::parameters],
+      set_, plan_.states(), plan_.reduction, *world_.data, *compute_, exchange(), memory_[Category::parameters],
       memory_[Category::gathered_units], memory_[Category::gradients], memory_[Category::unit_gradients], memory_[Category::optimizer],
       memory_[Category::communication_staging]});
   store_ = std::make_unique<params::ZeroStore>(*context_);
   batches_.work_on(*compute_);
-  results_.emplace(*context_, world_.results ? *world_.results : *world_.control, setup_.clip);
+  results_.emplace(*context_, world_.results ? *world_.results : *world_.control, settings_.clip);
 }
 
 // Communication that was issued works on the arenas until it is done.
@@ -59,13 +55,12 @@ bool Trainer::any_rank_asked() {
 }
 
 void Trainer::load(std::int64_t completed, const plan::Action& action) {
-  const auto& batch = setup_.states.batch;
-  in_flight_.emplace(InFlight{{*compute_, store_.get(), batches_.training(completed, action.micro), setup_.micro.dtype, setup_.seed, plan::Pass::train}, {}});
-  const auto slot = action.turn * batch.fold + (action.micro - batch.first_micro(action.group));
-  in_flight_->step.loss_slot = results_->loss_of(slot);
-  tensor::copy(*compute_, in_flight_->step.micro.counted_there, results_->targets_of(slot));
-  const auto place = place_of(action.micro, batch.first_micro(action.group), batch.end_micro(action.group));
-  store_->begin_micro({action.turn, place}, training_leases_);
+  const auto batch = plan_.batch();
+  in_flight_.emplace(InFlight{{*compute_, store_.get(), batches_.training(completed, action.micro), plan_.dtype, settings_.seed, plan::Pass::train}, {}});
+  const auto place = batch.place_of(action.micro).place;
+  in_flight_->step.loss_slot = results_->loss_of(place);
+  tensor::copy(*compute_, in_flight_->step.micro.counted_there, results_->targets_of(place));
+  store_->begin_micro({action.turn, place_in_group(action.micro, batch.first_micro(action.group), batch.end_micro(action.group))}, training_leases_);
 }
 
 void Trainer::forward(std::int64_t micro, const Observer* observer) {
@@ -115,7 +110,7 @@ bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& st
   agree_on_results();
   update(completed);
   results_->send();
-  outcome.learning_rate = setup_.learning_rate.at(completed);
+  outcome.learning_rate = settings_.learning_rate.at(completed);
   outcome.exposed_seconds = context_->wait_seconds;
   outcome.compute_seconds = base::steady_seconds() - outcome.begun - context_->wait_seconds;
   if (!lags()) outcome.communication_seconds = exchange().busy_seconds() - busy;
@@ -158,20 +153,20 @@ void Trainer::agree_on_results() {
 void Trainer::update(std::int64_t completed) {
   const auto t = static_cast<double>(completed + 1);
   kernels::AdamW hyper;
-  hyper.learning_rate = static_cast<float>(setup_.learning_rate.at(completed));
-  hyper.beta1 = static_cast<float>(setup_.beta1);
-  hyper.beta2 = static_cast<float>(setup_.beta2);
-  hyper.epsilon = static_cast<float>(setup_.epsilon);
-  hyper.weight_decay = static_cast<float>(setup_.weight_decay);
-  hyper.bias1 = 1 - std::pow(setup_.beta1, t);
-  hyper.bias2 = 1 - std::pow(setup_.beta2, t);
+  hyper.learning_rate = static_cast<float>(settings_.learning_rate.at(completed));
+  hyper.beta1 = static_cast<float>(settings_.beta1);
+  hyper.beta2 = static_cast<float>(settings_.beta2);
+  hyper.epsilon = static_cast<float>(settings_.epsilon);
+  hyper.weight_decay = static_cast<float>(settings_.weight_decay);
+  hyper.bias1 = 1 - std::pow(settings_.beta1, t);
+  hyper.bias2 = 1 - std::pow(settings_.beta2, t);
   hyper.numbers = results_->numbers();
   store_->update(hyper);
 }
 
 double Trainer::validate(std::int64_t sequences) {
   MicroLoss total;
-  fold_losses(world_, exchange(), 0, sequences / setup_.micro.batch, [&](std::int64_t m) {
+  fold_losses(world_, exchange(), 0, sequences / plan_.micro_batch, [&](std::int64_t m) {
     const auto& batch = batches_.validation(m);
     store_->begin_evaluation(evaluation_leases_);
     std::int64_t targets = 0;
@@ -182,14 +177,14 @@ double Trainer::validate(std::int64_t sequences) {
 }
 
 double Trainer::evaluate_micro(const model::MicroBatch& batch, std::int64_t& targets) {
-  model::Step step{*compute_, store_.get(), batch, setup_.micro.dtype, setup_.seed, plan::Pass::evaluate};
+  model::Step step{*compute_, store_.get(), batch, plan_.dtype, settings_.seed, plan::Pass::evaluate};
   decoder_.evaluate(step, saved_);
   targets = step.target_count;
   return step.loss_sum;
 }
 
 std::string Trainer::diagnose(std::int64_t completed) {
-  std::int64_t found_micro = setup_.states.batch.micros();
+  std::int64_t found_micro = plan_.batch().micros();
   std::string found;
   const Observer look = [&](std::int64_t micro, const std::string& where, base::View tensor) {
     if (!found.empty()) return;
@@ -203,8 +198,7 @@ std::string Trainer::diagnose(std::int64_t completed) {
   const auto losses = results_->own_losses();
   for (const auto& action : program_) {
     if (action.kind != plan::Action::Kind::backward || !found.empty()) continue;
-    const auto& batch = setup_.states.batch;
-    const auto loss = losses[static_cast<std::size_t>(2 * (action.turn * batch.fold + action.micro - batch.first_micro(action.group)))];
+    const auto loss = losses[static_cast<std::size_t>(2 * plan_.batch().place_of(action.micro).place)];
     if (std::isfinite(loss)) continue;
     found_micro = action.micro;
     found = fmt::format("micro-batch {}: the loss is {}", action.micro, loss);

@@ -10,7 +10,7 @@
 #include "libtrain/model/saved.h"
 #include "libtrain/params/zero_store.h"
 #include "libtrain/plan/accesses.h"
-#include "libtrain/plan/activations.h"
+#include "libtrain/plan/plan.h"
 #include "libtrain/plan/schedule.h"
 
 #include <deque>
@@ -22,21 +22,13 @@
 
 namespace trainyard::engine {
 
-// Everything that shapes a step; all ranks hold the same.
-struct TrainerSetup {
-  plan::ModelConfig model;
-  plan::StateShape states;
-  plan::MicroShape micro;
-  base::Device device;                      // kind as micro.device; index: the GPU of this rank
-  plan::Recompute recompute = plan::Recompute::none;
-  params::ReductionKind reduction = params::ReductionKind::ordered;
+// Everything that shapes a step beside the plan; all ranks hold the same, but for the index of the device.
+struct StepSettings {
   LearningRate learning_rate;
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1, clip = 1.0;
   std::uint64_t seed = 1;
+  base::Device device;                      // kind as the plan's; index: the GPU of this rank
 };
-
-// The arenas a rank needs, category by category: the same functions that partition-model calls.
-CategoryBytes predicted_memory(const TrainerSetup& setup);
 
 struct StepOutcome {
   bool finite = true;                     // else nothing has changed
@@ -48,7 +40,8 @@ struct StepOutcome {
 
 class Trainer {
  public:
-  Trainer(const TrainerSetup& setup, World& world, Batches& batches);
+  // The plan is what runs: its memory is reserved, its schedule interpreted. It must be predicted (plan::predict).
+  Trainer(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches);
   ~Trainer();
 
   // Collective. `completed` is the number of optimizer steps begun so far. For each turn `stop_now` is asked on every rank (plan/schedule.h says when) and the
@@ -97,7 +90,8 @@ class Trainer {
   bool any_rank_asked();
   std::string of_lowest_micro(std::int64_t micro, const std::string& finding);
 
-  TrainerSetup setup_;
+  plan::Plan plan_;
+  StepSettings settings_;
   World& world_;
   Batches& batches_;
   plan::UnitSet set_;

@@ -10,14 +10,12 @@
 
 namespace trainyard::params {
 
-enum class ReductionKind { ordered, fast };
-
 // Borrowed by the parts of one store; outlives them. `exchange` is where collectives run: a worker Exec, or `compute` itself when the
 // group has one rank (then nothing leaves the rank and the team of `compute` does the adding).
 struct StoreContext {
   const plan::UnitSet& set;
   plan::StateShape shape;
-  ReductionKind reduction;
+  plan::Reduction reduction;
   comm::Communicator& data;
   tensor::Exec& compute;
   tensor::Exec& exchange;

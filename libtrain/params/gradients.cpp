@@ -53,7 +53,7 @@ void GradientFold::commit(plan::Use use) {
 
 void GradientFold::idle(plan::Use use, std::int64_t turn) {
   position_ = {turn, Place::only};
-  if (c_.reduction == ReductionKind::ordered) {
+  if (c_.reduction == plan::Reduction::ordered) {
     reduce(use, base::View{}, c_.shape.batch.contributors(turn));
     return;
   }
@@ -67,7 +67,7 @@ void GradientFold::reduce(plan::Use use, base::View source, int contributors) {
   const bool first = position_.turn == 0;
   if (c_.data.size() == 1 && first && source.data == sum(use).data) return;  // the sum is in its place
   c_.exchange.wait(c_.compute.record());
-  if (c_.reduction == ReductionKind::ordered || c_.data.size() == 1) {
+  if (c_.reduction == plan::Reduction::ordered || c_.data.size() == 1) {
     const auto staging = staging_ ? flat_range(staging_, 0, c_.set.padded_of(use)) : base::View{};
     comm::ordered_reduce_scatter(c_.data, c_.exchange, source, staging, sum(use), first ? comm::FoldTurn::first : comm::FoldTurn::next,
                                  contributors);

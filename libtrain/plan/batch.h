@@ -1,9 +1,13 @@
 // Who computes which micro-batch, and in what order gradients are folded (decision 1). Pure arithmetic.
 #pragma once
 
+#include "libtrain/base/fold_order.h"
+
 #include <cstdint>
 
 namespace trainyard::plan {
+
+enum class Reduction { ordered, fast };   // fast: the library's order, which gives up equal bits
 
 struct BatchPlan {
   std::int64_t global_batch = 1;   // sequences a step
@@ -27,6 +31,14 @@ struct BatchPlan {
   std::int64_t rounds() const {
     const auto last = (turns() - 1) * data_ranks;
     return (turns() - 1) * fold + end_micro(last) - first_micro(last);
+  }
+  base::FoldPlace place_of(std::int64_t micro) const { return base::fold_place(micro, fold, data_ranks); }
+  std::int64_t places() const { return turns() * fold; }   // of a rank
+  // The micro-batch that its rank works on behind `micro`; -1: none in this step.
+  std::int64_t next(std::int64_t micro) const {
+    const auto group = place_of(micro).group;
+    if (micro + 1 < end_micro(group)) return micro + 1;
+    return group + data_ranks < groups() ? first_micro(group + data_ranks) : -1;
   }
   std::int64_t first_micro(std::int64_t group) const { return group * fold; }
   std::int64_t end_micro(std::int64_t group) const { const auto e = (group + 1) * fold; return e < micros() ? e : micros(); }

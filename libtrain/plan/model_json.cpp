@@ -2,12 +2,12 @@
 #include "libtrain/plan/model_json.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/plan/field_json.h"
 #include "libtrain/plan/model_fields.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace trainyard::plan {
 
@@ -21,16 +21,6 @@ constexpr std::size_t longest_text = 8192;   // a name
 std::string replaced(std::string text, char from, char to) {
   std::replace(text.begin(), text.end(), from, to);
   return text;
-}
-
-template <class Json> Json value_of(const base::Field& f, const Json& text_form) {
-  switch (f.kind) {
-    case base::FieldKind::integer: return static_cast<std::int64_t>(std::strtoll(f.get().c_str(), nullptr, 10));
-    case base::FieldKind::number: return std::strtod(f.get().c_str(), nullptr);
-    case base::FieldKind::toggle: return f.get() == "on";
-    case base::FieldKind::word: return replaced(f.get(), '-', '_');
-    default: return text_form;
-  }
 }
 
 template <class Json> std::string text_of(const Json& value) {
@@ -49,7 +39,7 @@ nlohmann::ordered_json model_to_json(const ModelConfig& model) {
   const auto usual_fields = fields_of(usual);
   auto out = nlohmann::ordered_json::object();
   for (std::size_t i = 0; const auto& f : fields_of(m))
-    if (const auto& other = usual_fields[i++]; !came_later(f) || f.get() != other.get()) out[replaced(f.name, '-', '_')] = value_of<nlohmann::ordered_json>(f, f.get());
+    if (const auto& other = usual_fields[i++]; !came_later(f) || f.get() != other.get()) out[key_of(f)] = json_of(f);
   return out;
 }
 
@@ -70,7 +60,7 @@ ModelConfig model_from_json(const nlohmann::ordered_json& json, const std::strin
     throw base::InputError(std::string(e.what()).starts_with(where) ? e.what() : fmt::format("{}: {}", where, e.what()), e.hint().empty() ? way_out : e.hint());
   }
   for (const auto& f : fields)
-    if (f.source == base::from_default && !came_later(f)) throw base::InputError(fmt::format("{}: key '{}' is missing", where, replaced(f.name, '-', '_')), way_out);
+    if (f.source == base::from_default && !came_later(f)) throw base::InputError(fmt::format("{}: key '{}' is missing", where, key_of(f)), way_out);
   return m;
 }
 
@@ -86,7 +76,7 @@ nlohmann::json current_form(const nlohmann::json& model) {
       const auto usual = field.get();
       field.set(text_of(value), key);
       if (came_later(field) && field.get() == usual) out.erase(replaced(key, '-', '_'));
-      else out[replaced(key, '-', '_')] = value_of<nlohmann::json>(field, value);
+      else out[replaced(key, '-', '_')] = field.kind == base::FieldKind::text ? value : nlohmann::json(json_of(field));
     } catch (const base::UsageError&) {   // another program's key, or a value out of today's range
     }
   }

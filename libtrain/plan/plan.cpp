@@ -1,8 +1,10 @@
 // Predictions and JSON of a plan.
 #include "libtrain/plan/plan.h"
 
+#include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
+#include "libtrain/plan/field_json.h"
 #include "libtrain/plan/flops.h"
 #include "libtrain/plan/model_json.h"
 #include "libtrain/plan/problems.h"
@@ -20,18 +22,21 @@ using Json = nlohmann::ordered_json;
 
 int small(base::JsonObject& o, const std::string& key, std::int64_t low = 0, std::int64_t high = std::numeric_limits<int>::max()) { return static_cast<int>(o.integer(key, low, high)); }
 
-template <class E> E one_of(base::JsonObject& o, const std::string& key, const std::vector<std::pair<std::string, E>>& legal) {
-  const auto text = o.text(key);
-  for (const auto& [name, value] : legal)
-    if (name == text) return value;
-  throw base::InputError(fmt::format("{}: '{}' = {} is not known", o.where(), key, base::excerpt(text)), fmt::format("this build knows '{}' and '{}'", legal.front().first, legal.back().first));
+// What a plan decides in single values, in the order of its file.
+std::vector<base::Field> decided_fields(Plan& p) {
+  base::FieldVisitor v;
+  v("schedule", p.schedule, "How", "of the actions of a step");
+  v("gradient-dtype", p.gradient_dtype, "How", "of folded gradients", dtype_names());
+  v("device", p.device, "How", "where the ranks compute", device_names());
+  v("device-memory", p.device_memory, "How", "bytes of one rank; 0: not stated", {0, base::most_bytes});
+  auto all = v.take();
+  for (auto& f : fields_of(static_cast<Cut&>(p))) all.push_back(std::move(f));
+  std::vector<base::Field> ordered;
+  for (const char* name : {"zero", "micro-batch", "global-batch", "sequence", "fold", "schedule", "reduction", "recompute", "dtype", "gradient-dtype", "layer-slots", "threads",
+                           "device", "device-memory"})
+    ordered.push_back(base::field_named(all, name, "a plan"));
+  return ordered;
 }
-
-const std::vector<std::pair<std::string, Reduction>> reductions = {{"ordered", Reduction::ordered}, {"fast", Reduction::fast}};
-const std::vector<std::pair<std::string, Recompute>> recomputes = {{"none", Recompute::none}, {"layers", Recompute::layers}};
-const std::vector<std::pair<std::string, base::DType>> dtypes = {{"f32", base::DType::f32}, {"bf16", base::DType::bf16}};
-
-const std::vector<std::pair<std::string, base::DeviceKind>> devices = {{"cpu", base::DeviceKind::cpu}, {"cuda", base::DeviceKind::cuda}};
 
 Json predicted_json(const Plan& p) {
   Json memory = Json::object(), traffic = Json::array();
@@ -99,7 +104,7 @@ void predict(Plan& p) {
   if (busy < n) p.traffic.push_back({busy, n - 1, step_traffic(p.model, p.states(), p.reduction, n - 1)});
 }
 
-std::string to_json(const Plan& p) {
+nlohmann::ordered_json json_of(const Plan& p) {
   Json topology = Json::array();
   for (const auto& axis : p.topology.axes()) topology.push_back({{"axis", axis.name}, {"size", axis.size}});
   Json j;
@@ -107,23 +112,13 @@ std::string to_json(const Plan& p) {
   j["model"] = model_to_json(p.model);
   j["topology"] = topology;
   j["stage_boundaries"] = p.stage_boundaries;
-  j["zero"] = p.zero;
-  j["micro_batch"] = p.micro_batch;
-  j["global_batch"] = p.global_batch;
-  j["sequence"] = p.sequence;
-  j["fold"] = p.fold;
-  j["schedule"] = p.schedule;
-  j["reduction"] = p.reduction == Reduction::ordered ? "ordered" : "fast";
-  j["recompute"] = p.recompute == Recompute::none ? "none" : "layers";
-  j["dtype"] = base::name_of(p.dtype);
-  j["gradient_dtype"] = base::name_of(p.gradient_dtype);
-  j["layer_slots"] = p.layer_slots;
-  j["threads"] = p.threads;
-  j["device"] = p.device == base::DeviceKind::cuda ? "cuda" : "cpu";
-  j["device_memory"] = p.device_memory;
+  auto copy = p;
+  for (const auto& f : decided_fields(copy)) j[key_of(f)] = json_of(f);
   j["predicted"] = predicted_json(p);
-  return j.dump(2) + "\n";
+  return j;
 }
+
+std::string to_json(const Plan& p) { return json_of(p).dump(2) + "\n"; }
 
 Plan plan_from_json(const std::string& text, const std::string& where) {
   const auto j = base::parse_json(text, where);
@@ -138,20 +133,8 @@ Plan plan_from_json(const std::string& text, const std::string& where) {
       throw base::InputError(fmt::format("{}: 'stage_boundaries' must be whole numbers of at least 0", where), "make the plan again with partition-model");
     p.stage_boundaries.push_back(b.get<std::int64_t>());
   }
-  p.zero = small(o, "zero");
-  p.micro_batch = o.integer("micro_batch");
-  p.global_batch = o.integer("global_batch");
-  p.sequence = o.integer("sequence");
-  p.fold = o.integer("fold");
-  p.schedule = o.text("schedule");
-  p.reduction = one_of(o, "reduction", reductions);
-  p.recompute = one_of(o, "recompute", recomputes);
-  p.dtype = one_of(o, "dtype", dtypes);
-  p.gradient_dtype = one_of(o, "gradient_dtype", dtypes);
-  p.layer_slots = small(o, "layer_slots");
-  p.threads = small(o, "threads");
-  p.device = o.has("device") && one_of(o, "device", devices) == base::DeviceKind::cuda ? base::DeviceKind::cuda : base::DeviceKind::cpu;
-  p.device_memory = o.integer("device_memory");
+  for (auto& f : decided_fields(p))
+    if (f.name != "device" || o.has("device")) set_from(o, f);   // there was a time before GPUs
   read_predicted(p, o.object("predicted"), where);
   o.done();
   p.memory.on_host = p.device == base::DeviceKind::cuda ? p.memory.categories.back() : 0;   // the save snapshot

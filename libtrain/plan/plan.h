@@ -1,6 +1,8 @@
-// Plan: how a model is cut and what that will cost, as data. JSON "trainyard.plan/1".
+// Plan: how a model is cut and what that will cost, as data: what train follows. JSON "trainyard.plan/1".
 #pragma once
 
+#include "libtrain/base/json.h"
+#include "libtrain/plan/cut.h"
 #include "libtrain/plan/memory.h"
 #include "libtrain/plan/topology.h"
 #include "libtrain/plan/traffic.h"
@@ -20,19 +22,13 @@ struct RankTraffic {
   bool operator==(const RankTraffic&) const = default;
 };
 
-struct Plan {
-  // decided
+struct Plan : Cut {
+  // decided, beside the cut
   ModelConfig model;
   Topology topology = Topology({{"data", 1}});
   std::vector<std::int64_t> stage_boundaries;   // layers: {0, layers} is one stage
-  int zero = 0;
-  std::int64_t micro_batch = 1, global_batch = 1, sequence = 1, fold = 1;   // batches in sequences, sequence in tokens
   std::string schedule = "one-stage";
-  Reduction reduction = Reduction::ordered;
-  Recompute recompute = Recompute::none;
-  base::DType dtype = base::DType::f32, gradient_dtype = base::DType::f32;
-  int layer_slots = 2;                          // layer units in flight
-  int threads = 1;                              // of each rank
+  base::DType gradient_dtype = base::DType::f32;
   base::DeviceKind device = base::DeviceKind::cpu;
   std::int64_t device_memory = 0;               // bytes of one rank; 0: not stated
   // predicted
@@ -49,6 +45,7 @@ struct Plan {
 // Fills stage_boundaries and everything predicted. The plan must be free of the problems that `decision_problems` names.
 void predict(Plan& plan);
 
+nlohmann::ordered_json json_of(const Plan& plan);
 std::string to_json(const Plan& plan);          // two spaces, one newline at the end
 // Throws InputError naming `where`: truncated or damaged text, another format, a missing key, a wrong type, an unknown key (with the nearest),
 // decisions that have problems (plan/problems.h).

@@ -1,6 +1,8 @@
 // The one-stage program.
 #include "libtrain/plan/schedule.h"
 
+#include "libtrain/base/error.h"
+
 namespace trainyard::plan {
 
 const char* name_of(Action::Kind kind) {
@@ -15,6 +17,11 @@ const char* name_of(Action::Kind kind) {
     case Action::Kind::update: return "update";
   }
   return "";
+}
+
+std::vector<Action> actions(const Plan& p, int rank) {
+  TRAINYARD_ASSERT(p.schedule == "one-stage", "schedule '{}'", p.schedule);
+  return one_stage(p.batch(), p.topology.coordinate(rank, "data"));
 }
 
 std::vector<Action> one_stage(const BatchPlan& batch, int data_rank) {

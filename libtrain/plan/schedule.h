@@ -1,7 +1,7 @@
 // Schedule: what one rank does in a step, as a list of actions. Without pipeline stages it is a one-stage program.
 #pragma once
 
-#include "libtrain/plan/batch.h"
+#include "libtrain/plan/plan.h"
 
 #include <cstdint>
 #include <vector>
@@ -26,5 +26,7 @@ struct Action {
 const char* name_of(Action::Kind kind);
 
 std::vector<Action> one_stage(const BatchPlan& batch, int data_rank);
+// Of the plan's schedule, for a rank of its world.
+std::vector<Action> actions(const Plan& plan, int rank);
 
 }  // namespace trainyard::plan

@@ -10,8 +10,6 @@
 
 namespace trainyard::plan {
 
-enum class Reduction { ordered, fast };
-
 // Collective calls of one operation and size.
 struct SizedCalls {
   std::string operation;               // as the ledger names it

@@ -19,8 +19,8 @@ class OneRank {
  public:
   explicit OneRank(const engine::RunConfig& config)
       : setup_(made(config)), world_(engine::solo_world()),
-        training_(config.data, setup_.index, setup_.index.train, setup_.trainer.micro.sequence, setup_.mask, data::Order::keyed, config.seed),
-        batches_(training_, nullptr, setup_.trainer.states.batch, 0), trainer_(setup_.trainer, world_, batches_) {
+        training_(config.data, setup_.index, setup_.index.train, setup_.plan.sequence, setup_.mask, data::Order::keyed, config.seed),
+        batches_(training_, nullptr, setup_.plan.batch(), 0), trainer_(setup_.plan, setup_.step, world_, batches_) {
     trainer_.store().initialize(config.seed);
   }
   engine::Trainer& trainer() { return trainer_; }
@@ -47,7 +47,7 @@ class OneRank {
  private:
   static engine::RunSetup made(const engine::RunConfig& config) {
     auto setup = engine::make_setup(config, 1, 1);
-    setup.trainer.device = {base::DeviceKind::cuda, 0};
+    setup.step.device = {base::DeviceKind::cuda, 0};
     return setup;
   }
   engine::RunSetup setup_;
@@ -64,7 +64,7 @@ engine::RunConfig small(SmallRun& runs, int zero, const std::string& dtype) {
   c.steps = 6;
   c.global_batch = 2;   // with more, the loader would fill a pinned buffer again before the graph has read it
   c.learning_rate = 0.01;
-  c.zero = zero, c.dtype = dtype, c.threads = 1;
+  c.zero = zero, c.dtype = base::dtype_from_name(dtype), c.threads = 1;
   return c;
 }
 

@@ -22,22 +22,28 @@ json golden_file(const std::string& name) {
   return json::parse(in);
 }
 
-engine::TrainerSetup setup_of(const json& page, base::DType dtype, int zero, int ranks) {
+struct Setup {
+  plan::Plan plan;
+  engine::StepSettings step;
+};
+
+Setup setup_of(const json& page, base::DType dtype, int zero, int ranks) {
   const auto& m = page["model"];
   const auto& r = page["run"];
-  engine::TrainerSetup s;
+  Setup s;
+  auto& p = s.plan;
   const bool layer = m["norm"] == "layer";
-  s.model.layers = m["layers"], s.model.hidden = m["hidden"], s.model.heads = m["heads"], s.model.kv_heads = m["kv_heads"], s.model.ffn = m["ffn"];
-  s.model.vocabulary = m["vocabulary"], s.model.context = m["context"], s.model.biases = m["biases"], s.model.tied = m["tied"];
-  s.model.norm = layer ? plan::Norm::layer : plan::Norm::rms;
-  s.model.positions = layer ? plan::Positions::learned : plan::Positions::rotary;
-  s.model.activation = layer ? plan::Activation::gelu_tanh : plan::Activation::swiglu;
-  s.model.norm_epsilon = m["norm_epsilon"], s.model.rotary_base = m["rotary_base"];
-  s.states.zero = zero, s.states.working = dtype;
-  s.states.batch = {r["global_batch"], r["micro_batch"], 1, ranks};
-  s.micro.batch = r["micro_batch"], s.micro.sequence = r["sequence"], s.micro.dtype = dtype;
-  s.learning_rate = {"cosine", r["learning_rate"], r["final_learning_rate"], r["warmup_steps"], 0, r["steps"]};
-  s.beta1 = r["beta1"], s.beta2 = r["beta2"], s.epsilon = r["epsilon"], s.weight_decay = r["weight_decay"], s.clip = r["clip"], s.seed = r["seed"];
+  p.model.layers = m["layers"], p.model.hidden = m["hidden"], p.model.heads = m["heads"], p.model.kv_heads = m["kv_heads"], p.model.ffn = m["ffn"];
+  p.model.vocabulary = m["vocabulary"], p.model.context = m["context"], p.model.biases = m["biases"], p.model.tied = m["tied"];
+  p.model.norm = layer ? plan::Norm::layer : plan::Norm::rms;
+  p.model.positions = layer ? plan::Positions::learned : plan::Positions::rotary;
+  p.model.activation = layer ? plan::Activation::gelu_tanh : plan::Activation::swiglu;
+  p.model.norm_epsilon = m["norm_epsilon"], p.model.rotary_base = m["rotary_base"];
+  p.zero = zero, p.dtype = dtype, p.topology = plan::Topology({{"data", ranks}});
+  p.global_batch = r["global_batch"], p.micro_batch = r["micro_batch"], p.sequence = r["sequence"];
+  plan::predict(p);
+  s.step.learning_rate = {"cosine", r["learning_rate"], r["final_learning_rate"], r["warmup_steps"], 0, r["steps"]};
+  s.step.beta1 = r["beta1"], s.step.beta2 = r["beta2"], s.step.epsilon = r["epsilon"], s.step.weight_decay = r["weight_decay"], s.step.clip = r["clip"], s.step.seed = r["seed"];
   return s;
 }
 
@@ -70,10 +76,10 @@ Run train(const json& page, base::DType dtype, int zero, int ranks, const std::s
   std::mutex mutex;
   comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
     auto world = ranks == 1 ? engine::solo_world() : engine::make_world("threads", rank, ranks, [&](std::string group) { return threads.communicator(rank, group); });
-    data::WindowDataset text(folder, index, index.train, setup.micro.sequence, data::DocumentMask::on, data::Order::as_stored, 1);
-    engine::Batches batches(text, nullptr, setup.states.batch, rank);
-    engine::Trainer trainer(setup, world, batches);
-    trainer.store().initialize(setup.seed);
+    data::WindowDataset text(folder, index, index.train, setup.plan.sequence, data::DocumentMask::on, data::Order::as_stored, 1);
+    engine::Batches batches(text, nullptr, setup.plan.batch(), rank);
+    engine::Trainer trainer(setup.plan, setup.step, world, batches);
+    trainer.store().initialize(setup.step.seed);
     const auto keep = [&](int step) {
       std::lock_guard lock(mutex);
       auto& all = run.weights[step];
@@ -103,7 +109,7 @@ struct Tolerance {
 };
 
 void compare_parameters(const json& page, const Run& run, const Tolerance& tolerance, const std::string& where) {
-  const plan::UnitSet set(setup_of(page, base::DType::f32, 0, 1).model, 1);
+  const plan::UnitSet set(setup_of(page, base::DType::f32, 0, 1).plan.model, 1);
   std::size_t seen = 0;
   for (std::size_t u = 0; u < set.units.size(); ++u)
     for (std::size_t p = 0; p < set.units[u].parameters.size(); ++p, ++seen) {

@@ -89,7 +89,7 @@ TEST(Accounting, PredictedIsMeasured) {
   int n = 0;
   for (const auto& [ranks, fold] : std::vector<std::pair<int, int>>{{1, 1}, {1, 14}, {2, 1}, {3, 1}, {3, 2}, {4, 1}, {2, 7}})
     for (int zero : {0, 1, 2, 3})
-      for (const char* reduction : {"ordered", "fast"}) {
+      for (const auto reduction : {plan::Reduction::ordered, plan::Reduction::fast}) {
         auto c = runs.config(fmt::format("accounts-{}", n++));
         c.model = n % 4 < 2 ? runs.gpt() : runs.llama();
         c.fold = fold;
@@ -98,7 +98,7 @@ TEST(Accounting, PredictedIsMeasured) {
         c.validate_every = 2;
         c.validation_sequences = 5;
         runs.run(c, {ranks, zero, 1, n % 2 == 0 ? "f32" : "bf16", n % 3 == 0 ? "layers" : "none"});
-        testing::expect_no_difference(runs.reports(), fmt::format("{} ranks, fold {}, ZeRO {}, {}", ranks, fold, zero, reduction));
+        testing::expect_no_difference(runs.reports(), fmt::format("{} ranks, fold {}, ZeRO {}, {}", ranks, fold, zero, static_cast<int>(reduction)));
       }
 }
 

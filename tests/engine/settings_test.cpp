@@ -80,7 +80,7 @@ TEST(Setup, AnEvaluationHasTheModelOfItsCheckpointWhateverThePlanSays) {
   c.plan_model = plan::load_model(c.model);
   c.checkpoint_model = c.plan_model;
   c.checkpoint_model->vocabulary = 500;   // more than the shards hold, as a run may have it whose model says so
-  EXPECT_EQ(make_setup(c, 1, 1).trainer.model, *c.checkpoint_model);
+  EXPECT_EQ(make_setup(c, 1, 1).plan.model, *c.checkpoint_model);
 }
 
 TEST(Resume, DropoutCountsTheSamplesThatWereSeen) {
@@ -90,7 +90,7 @@ TEST(Resume, DropoutCountsTheSamplesThatWereSeen) {
   c.global_batch = 10;
   const auto setup = make_setup(c, 1, 1);
   const auto start_after = [&](std::int64_t samples) {
-    auto s = sample::state(setup.trainer.model, base::DType::f32, 15);
+    auto s = sample::state(setup.plan.model, base::DType::f32, 15);
     s.identity = setup.identity, s.seed = c.seed, s.samples_seen = samples;
     fs::remove_all(c.output);
     sample::save(checkpoints_folder(c.output), s, 1);
@@ -102,8 +102,8 @@ TEST(Resume, DropoutCountsTheSamplesThatWereSeen) {
   EXPECT_THROW(start_after(2 * most), base::UsageError);
   // A batch that grew: today's batch times all steps says too much.
   c.steps = 100, c.global_batch = most / 50, c.micro_batch = 1;
-  EXPECT_THROW(require_counters(setup.trainer.model, c, 0, 0), base::UsageError);
-  require_counters(setup.trainer.model, c, 90, 900);
+  EXPECT_THROW(require_counters(setup.plan.model, c, 0, 0), base::UsageError);
+  require_counters(setup.plan.model, c, 90, 900);
 }
 
 TEST(Plan, GoesBeforeTheFileAndBehindEnvironmentAndFlags) {

@@ -84,13 +84,13 @@ class SmallRun {
 
   // One rank of a world that the caller made.
   engine::RunResult run_rank(engine::RunConfig c, const Cut& cut, engine::World& world) {
-    c.zero = cut.zero, c.threads = cut.threads, c.dtype = cut.dtype, c.recompute = cut.recompute;
+    apply(cut, c);
     return engine::run(c, world, signals_, {}, cut.ranks);
   }
 
   // Runs on `cut` and returns what rank 0 returned.
   engine::RunResult run(engine::RunConfig c, const Cut& cut, const engine::RunListener& listener = {}) {
-    c.zero = cut.zero, c.threads = cut.threads, c.dtype = cut.dtype, c.recompute = cut.recompute;
+    apply(cut, c);
     std::vector<engine::RunResult> results(static_cast<std::size_t>(cut.ranks));
     comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
       auto w = engine::make_world("threads", rank, cut.ranks, [&](std::string group) { return world.communicator(rank, group); });
@@ -116,6 +116,11 @@ class SmallRun {
     checkpoint::Reader reader(r.checkpoint);
     for (const auto& t : reader.tensors()) out += fmt::format("{} {:016x}\n", t.path, t.fingerprint);
     return out;
+  }
+
+  static void apply(const Cut& cut, engine::RunConfig& c) {
+    c.zero = cut.zero, c.threads = cut.threads, c.dtype = base::dtype_from_name(cut.dtype);
+    c.recompute = cut.recompute == "layers" ? plan::Recompute::layers : plan::Recompute::none;
   }
 
  private:

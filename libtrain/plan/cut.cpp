@@ -1,0 +1,35 @@
+// The description of a cut.
+#include "libtrain/plan/cut.h"
+
+#include "libtrain/plan/ranges.h"
+
+namespace trainyard::plan {
+
+const base::Choices<base::DType>& dtype_names() {
+  static const base::Choices<base::DType> all{{"f32", base::DType::f32}, {"bf16", base::DType::bf16}};
+  return all;
+}
+
+const base::Choices<base::DeviceKind>& device_names() {
+  static const base::Choices<base::DeviceKind> all{{"cpu", base::DeviceKind::cpu}, {"cuda", base::DeviceKind::cuda}};
+  return all;
+}
+
+std::vector<base::Field> fields_of(Cut& c) {
+  base::FieldVisitor v;
+  v("global-batch", c.global_batch, "What", "sequences a step", ranges::global_batch);
+  v("micro-batch", c.micro_batch, "What", "sequences a micro-batch", ranges::micro_batch);
+  v("sequence", c.sequence, "What", "tokens a sequence; 0: the model's context", {0, ranges::sequence.high});
+  v("zero", c.zero, "How", "ZeRO stage 0, 1, 2 or 3", ranges::zero);
+  v("dtype", c.dtype, "How", "working dtype f32 or bf16", dtype_names());
+  v("fold", c.fold, "How", "micro-batches added locally before a reduction", ranges::fold);
+  v("reduction", c.reduction, "How", "ordered (equal bits on every cut) or fast (the library's order)",
+    base::Choices<Reduction>{{"ordered", Reduction::ordered}, {"fast", Reduction::fast}});
+  v("recompute", c.recompute, "How", "none, or layers: save layer inputs only and run forward again",
+    base::Choices<Recompute>{{"none", Recompute::none}, {"layers", Recompute::layers}});
+  v("layer-slots", c.layer_slots, "How", "layer units in flight (gathered weights, unit gradients)", ranges::layer_slots);
+  v("threads", c.threads, "How", "OpenMP team of a rank; 0: the cores it may use, shared among the ranks of the node", {0, ranges::threads.high});
+  return v.take();
+}
+
+}  // namespace trainyard::plan

@@ -1,0 +1,50 @@
+// Between fields and JSON.
+#include "libtrain/plan/field_json.h"
+
+#include "libtrain/base/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace trainyard::plan {
+
+namespace {
+
+std::string replaced(std::string text, char from, char to) {
+  std::replace(text.begin(), text.end(), from, to);
+  return text;
+}
+
+}  // namespace
+
+std::string key_of(const base::Field& f) { return replaced(f.name, '-', '_'); }
+
+nlohmann::ordered_json json_of(const base::Field& f) {
+  switch (f.kind) {
+    case base::FieldKind::integer: return static_cast<std::int64_t>(std::strtoll(f.get().c_str(), nullptr, 10));
+    case base::FieldKind::number: return std::strtod(f.get().c_str(), nullptr);
+    case base::FieldKind::toggle: return f.get() == "on";
+    case base::FieldKind::word: return replaced(f.get(), '-', '_');
+    default: return f.get();
+  }
+}
+
+void set_from(base::JsonObject& o, base::Field& f) {
+  const auto key = key_of(f);
+  std::string text;
+  switch (f.kind) {
+    case base::FieldKind::integer: text = fmt::format("{}", o.integer(key)); break;
+    case base::FieldKind::number: text = fmt::format("{}", o.number(key)); break;
+    case base::FieldKind::toggle: text = o.boolean(key) ? "on" : "off"; break;
+    default: text = o.text(key);
+  }
+  try {
+    f.set(text, fmt::format("{}: '{}'", o.where(), key));
+  } catch (const base::UsageError& e) {
+    throw base::InputError(e.what(), e.hint());
+  }
+}
+
+}  // namespace trainyard::plan
