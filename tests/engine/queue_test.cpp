@@ -1,7 +1,6 @@
 // What the ranks agree on never stands in a queue behind gathers and reductions: a call is held back until computation that comes after the agreement has begun, and still every
 // run ends. Without clocks: were the agreement behind the call, neither would ever go on.
 #include "libtrain/model/assemble.h"
-#include "libtrain/model/layer_block.h"
 #include "tests/engine/small_run.h"
 
 #include <gtest/gtest.h>
@@ -45,13 +44,18 @@ class Forwards {
 
 thread_local Forwards* forwards_of_rank = nullptr;   // of the compute thread
 
-class CountedLayer : public model::LayerBlock {
+class CountedLayer : public model::Block {
  public:
-  using LayerBlock::LayerBlock;
+  explicit CountedLayer(std::unique_ptr<model::Block> layer) : layer_(std::move(layer)) {}
+  std::string name() const override { return layer_->name(); }
   void forward(model::Step& step, model::Flow& flow, model::Saved& saved) override {
     if (forwards_of_rank != nullptr) forwards_of_rank->one_more();
-    LayerBlock::forward(step, flow, saved);
+    layer_->forward(step, flow, saved);
   }
+  void backward(model::Step& step, model::Flow& flow, model::Saved& saved) override { layer_->backward(step, flow, saved); }
+
+ private:
+  std::unique_ptr<model::Block> layer_;
 };
 
 // Every call passes, but `every`-th all_gathers or all_to_alls wait for the next forward; not before the first forward nor after the last.
@@ -115,7 +119,9 @@ std::string run_held(SmallRun& runs, engine::RunConfig config, int zero, const H
 class Queue : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    model::register_block("layer", [](const model::BlockSpec& s) { return std::make_unique<CountedLayer>(s.model, s.layer); });
+    model::register_block("layer", [layer = model::block_factory("layer")](const plan::ModelConfig& m, const plan::PlacedBlock& place) {
+      return std::make_unique<CountedLayer>(layer(m, place));
+    });
   }
   engine::RunConfig config(const std::string& name) const {
     auto c = runs_.config(name);   // 3 layers: 6 units, and 7 uses, because the token table is used twice
