@@ -22,22 +22,6 @@ using Json = nlohmann::ordered_json;
 
 int small(base::JsonObject& o, const std::string& key, std::int64_t low = 0, std::int64_t high = std::numeric_limits<int>::max()) { return static_cast<int>(o.integer(key, low, high)); }
 
-// What a plan decides in single values, in the order of its file.
-std::vector<base::Field> decided_fields(Plan& p) {
-  base::FieldVisitor v;
-  v("schedule", p.schedule, "How", "of the actions of a step");
-  v("gradient-dtype", p.gradient_dtype, "How", "of folded gradients", dtype_names());
-  v("device", p.device, "How", "where the ranks compute", device_names());
-  v("device-memory", p.device_memory, "How", "bytes of one rank; 0: not stated", {0, base::most_bytes});
-  auto all = v.take();
-  for (auto& f : fields_of(static_cast<Cut&>(p))) all.push_back(std::move(f));
-  std::vector<base::Field> ordered;
-  for (const char* name : {"zero", "micro-batch", "global-batch", "sequence", "fold", "schedule", "reduction", "recompute", "dtype", "gradient-dtype", "layer-slots", "threads",
-                           "device", "device-memory"})
-    ordered.push_back(base::field_named(all, name, "a plan"));
-  return ordered;
-}
-
 Json predicted_json(const Plan& p) {
   Json memory = Json::object(), traffic = Json::array();
   for (std::size_t i = 0; i < memory_categories.size(); ++i) memory[memory_categories[i]] = p.memory.categories[i];
@@ -93,6 +77,21 @@ Topology read_topology(base::JsonObject& o, const std::string& where) {
 
 }  // namespace
 
+std::vector<base::Field> fields_of(Plan& p) {
+  base::FieldVisitor v;
+  v("schedule", p.schedule, "How", "of a step");
+  v("gradient-dtype", p.gradient_dtype, "How", "of gradients: f32, bf16", dtype_names());
+  v("device", p.device, "How", "where the ranks compute: cpu or cuda (other scratch, the save snapshot on the host)", device_names());
+  v("device-memory", p.device_memory, "How", "bytes of one rank; 0: not stated", {0, base::most_bytes});
+  auto all = v.take();
+  for (auto& f : fields_of(static_cast<Cut&>(p))) all.push_back(std::move(f));
+  std::vector<base::Field> ordered;
+  for (const char* name : {"zero", "micro-batch", "global-batch", "sequence", "fold", "schedule", "reduction", "recompute", "dtype", "gradient-dtype", "layer-slots", "threads",
+                           "device", "device-memory"})
+    ordered.push_back(base::field_named(all, name, "a plan"));
+  return ordered;
+}
+
 void predict(Plan& p) {
   p.stage_boundaries = {0, p.model.layers};
   p.parameters = parameter_count(p.model);
@@ -113,7 +112,7 @@ nlohmann::ordered_json json_of(const Plan& p) {
   j["topology"] = topology;
   j["stage_boundaries"] = p.stage_boundaries;
   auto copy = p;
-  for (const auto& f : decided_fields(copy)) j[key_of(f)] = json_of(f);
+  for (const auto& f : fields_of(copy)) j[key_of(f)] = json_of(f);
   j["predicted"] = predicted_json(p);
   return j;
 }
@@ -133,7 +132,7 @@ Plan plan_from_json(const std::string& text, const std::string& where) {
       throw base::InputError(fmt::format("{}: 'stage_boundaries' must be whole numbers of at least 0", where), "make the plan again with partition-model");
     p.stage_boundaries.push_back(b.get<std::int64_t>());
   }
-  for (auto& f : decided_fields(p))
+  for (auto& f : fields_of(p))
     if (f.name != "device" || o.has("device")) set_from(o, f);   // there was a time before GPUs
   read_predicted(p, o.object("predicted"), where);
   o.done();

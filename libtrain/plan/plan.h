@@ -42,6 +42,9 @@ struct Plan : Cut {
   MicroShape micro() const { return {micro_batch, sequence, dtype, threads, device}; }
 };
 
+// What a plan decides in single values, in the order of its file.
+std::vector<base::Field> fields_of(Plan& plan);
+
 // Fills stage_boundaries and everything predicted. The plan must be free of the problems that `decision_problems` names.
 void predict(Plan& plan);
 

@@ -7,6 +7,7 @@
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/ranges.h"
 #include "tools/common/checks.h"
+#include "tools/common/config_flags.h"
 #include "tools/common/plan_text.h"
 #include "tools/common/program.h"
 #include "tools/partition-model/plan_file.h"
@@ -20,7 +21,7 @@ using namespace trainyard;
 namespace {
 
 struct Options {
-  std::string model = "gpt2-micro", data, dtype = "f32", gradient_dtype = "f32", reduction = "ordered", recompute = "none", device = "cpu", device_memory, profile, output;
+  std::string model = "gpt2-micro", data, device_memory, profile, output;
   std::int64_t vocabulary = 0;
   int ranks = 1;
   bool json = false, force = false, bytes = false;
@@ -75,13 +76,22 @@ plan::Plan decide(plan::Plan p, const Options& o) {
   if (p.sequence == 0) p.sequence = p.model.context;
   if (p.global_batch == 0) p.global_batch = one_group_a_rank(p, o.ranks);
   p.topology = plan::Topology({{"data", o.ranks}});
-  p.dtype = base::dtype_from_name(o.dtype);
-  p.gradient_dtype = base::dtype_from_name(o.gradient_dtype);
-  p.reduction = o.reduction == "fast" ? plan::Reduction::fast : plan::Reduction::ordered;
-  p.recompute = o.recompute == "layers" ? plan::Recompute::layers : plan::Recompute::none;
-  p.device = o.device == "cuda" ? base::DeviceKind::cuda : base::DeviceKind::cpu;
   if (!o.device_memory.empty()) p.device_memory = base::parse_bytes(o.device_memory, "--device-memory", {1, base::most_bytes});
   return p;
+}
+
+// The settings of a plan as flags. What this program finds itself, where it is not said, shows no default; the team of a rank has one.
+std::vector<base::Field> flag_fields(plan::Plan& p) {
+  auto fields = plan::fields_of(p);
+  std::erase_if(fields, [](const auto& f) { return f.name == "schedule" || f.name == "device-memory"; });
+  for (auto& f : fields) {
+    f.group = "Cut";
+    if (f.name == "sequence") f.help = "tokens a sequence; default: the model's context";
+    if (f.name == "global-batch") f.help += "; default: one group a rank";
+    if (f.name == "threads") f.help = "OpenMP team of a rank";
+    if (f.name == "sequence" || f.name == "global-batch") f.get = [] { return std::string(); };
+  }
+  return fields;
 }
 
 std::string times_text(const plan::Plan& plan, const std::string& path) {
@@ -107,23 +117,13 @@ int main(int argc, char** argv) {
   plan::Plan p;
   p.sequence = p.global_batch = 0;
   namespace ranges = plan::ranges;
-  using tools::in_range, tools::one_of;
+  using tools::in_range;
   app.add_option("--model", o.model, "preset or TOML file; train --help-model describes both")->capture_default_str()->group("Model");
   app.add_option("--data", o.data, "folder of the token shards that will be trained on: the vocabulary is theirs")->group("Model");
   app.add_option("--vocabulary", o.vocabulary, "tokens, where there are no shards yet; default 50257 (gpt2), 51200 (gpt3), 128256 (llama)")->check(in_range(ranges::vocabulary))->group("Model");
-  app.add_option("--sequence", p.sequence, "tokens a sequence; default: the model's context")->check(in_range(ranges::sequence))->group("Model");
   app.add_option("--ranks", o.ranks, "data-parallel ranks")->check(in_range(ranges::ranks))->capture_default_str()->group("Cut");
-  app.add_option("--zero", p.zero, "ZeRO stage")->check(in_range(ranges::zero))->capture_default_str()->group("Cut");
-  app.add_option("--micro-batch", p.micro_batch, "sequences a micro-batch")->check(in_range(ranges::micro_batch))->capture_default_str()->group("Cut");
-  app.add_option("--global-batch", p.global_batch, "sequences a step; default: one group a rank")->check(in_range(ranges::global_batch))->group("Cut");
-  app.add_option("--fold", p.fold, "micro-batches added locally before a reduction")->check(in_range(ranges::fold))->capture_default_str()->group("Cut");
-  app.add_option("--reduction", o.reduction, "ordered or fast")->check(one_of({"ordered", "fast"}))->capture_default_str()->group("Cut");
-  app.add_option("--recompute", o.recompute, "none or layers")->check(one_of({"none", "layers"}))->capture_default_str()->group("Cut");
-  app.add_option("--layer-slots", p.layer_slots, "layers in flight")->check(in_range(ranges::layer_slots))->capture_default_str()->group("Cut");
-  app.add_option("--threads", p.threads, "threads of each rank")->check(in_range(ranges::threads))->capture_default_str()->group("Cut");
-  app.add_option("--dtype", o.dtype, "working dtype, f32 or bf16")->check(one_of({"f32", "bf16"}))->capture_default_str()->group("Numbers");
-  app.add_option("--gradient-dtype", o.gradient_dtype, "f32 or bf16")->check(one_of({"f32", "bf16"}))->capture_default_str()->group("Numbers");
-  app.add_option("--device", o.device, "where the ranks compute: cpu or cuda (other scratch, the save snapshot on the host)")->check(one_of({"cpu", "cuda"}))->capture_default_str()->group("Numbers");
+  auto fields = flag_fields(p);
+  tools::ConfigFlags flags(app, fields);
   app.add_option("--device-memory", o.device_memory, "memory of one rank, for example 80GB; exit 3 when the plan does not fit")->group("Limit");
   app.add_option("--profile", o.profile, "profile.json of profile-comm: print what a step's collectives would take on its links")->group("Product");
   app.add_option("--output", o.output, "write the plan to this file, - for stdout")->group("Product");
@@ -131,6 +131,7 @@ int main(int argc, char** argv) {
   app.add_flag("--json", o.json, "print the plan as JSON")->group("Product");
   app.add_flag("--bytes", o.bytes, "sizes in bytes, not rounded")->group("Product");
   return tools::guarded(app, argc, argv, [&] {
+    flags.apply();
     auto plan = decide(p, o);
     refuse(plan::decision_problems(plan), base::ExitCode::usage);
     plan::predict(plan);
