@@ -247,12 +247,12 @@ struct Watchdog::Impl {
     const double limit = std::max(3 * options.interval_seconds, 0.5);
     for (int r = 0; r < options.size; ++r) heard[static_cast<std::size_t>(r)].silent = silence[static_cast<std::size_t>(r)] > limit;
     std::optional<Hang> hang;
-    if (options.rank == 0) hang = judge(heard, groups, options.timeout_seconds, hosts);
+    if (options.rank == 0) hang = find_hang(heard, groups, options.timeout_seconds, hosts);
     else if (heard[0].silent) {
       auto pair = heard;
       for (int r = 1; r < options.size; ++r)
         if (r != options.rank) pair[static_cast<std::size_t>(r)].silent = false, pair[static_cast<std::size_t>(r)].report = own;
-      hang = judge(pair, groups, options.timeout_seconds + limit + options.interval_seconds * std::min(options.rank, 20), hosts);
+      hang = find_hang(pair, groups, options.timeout_seconds + limit + options.interval_seconds * std::min(options.rank, 20), hosts);
       if (hang) hang->sentence = fmt::format("{} is silent and {} waits in {} (call {} of group {}, step {}) for more than {:.3g} s", name_of_rank(0, hosts), name_of_rank(options.rank, hosts),
                                              own.ledgers[hang->ledger].operation, hang->sequence, groups[static_cast<std::size_t>(hang->ledger)], own.step,
                                              options.timeout_seconds);

@@ -34,7 +34,7 @@ std::string names_of_ranks(const std::vector<int>& ranks, const std::vector<std:
 
 std::string name_of_rank(int rank, const std::vector<std::string>& hosts) { return "rank " + with_host(rank, hosts); }
 
-std::optional<Hang> judge(const std::vector<Heard>& ranks, const std::vector<std::string>& groups, double timeout_seconds, const std::vector<std::string>& hosts) {
+std::optional<Hang> find_hang(const std::vector<Heard>& ranks, const std::vector<std::string>& groups, double timeout_seconds, const std::vector<std::string>& hosts) {
   // Ranks may wait in different calls, one behind the other, and their clocks say in turn that theirs is the longest: the earliest is the cause, and it stays the same one.
   const Heard* waiting = nullptr;
   std::size_t ledger = 0;

@@ -38,7 +38,7 @@ struct Hang {
 
 // A rank that answers has waited longer than the timeout in a call that is still open: names the call, who waits, who is behind (has not begun it) and who
 // is silent. `groups` are the names of the ledgers, `hosts` those of the ranks' machines where they are known.
-std::optional<Hang> judge(const std::vector<Heard>& ranks, const std::vector<std::string>& groups, double timeout_seconds, const std::vector<std::string>& hosts = {});
+std::optional<Hang> find_hang(const std::vector<Heard>& ranks, const std::vector<std::string>& groups, double timeout_seconds, const std::vector<std::string>& hosts = {});
 
 std::string name_of_rank(int rank, const std::vector<std::string>& hosts);   // "rank 3 on node17"
 std::string names_of_ranks(const std::vector<int>& ranks, const std::vector<std::string>& hosts);   // "ranks 3 on node17, 4 on node18", the first 8

@@ -140,7 +140,7 @@ class Runner {
       note(fmt::format("stopping on request: step {} is abandoned, step {} is saved", step_ + 1, step_));
       return false;
     }
-    const bool stop = finish_steps(result, trainer_->lags() && !something_follows(begun + 1) ? 1 : 0);
+    const bool stop = finish_steps(result, trainer_->results_come_later() && !something_follows(begun + 1) ? 1 : 0);
     if (stop) finish_steps(result, 0);
     return !stop && (config_.stop_after == 0 || step_ < config_.stop_after);
   }

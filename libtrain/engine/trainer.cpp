@@ -104,7 +104,7 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
 bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& stop_now) {
   StepOutcome outcome;
   outcome.begun = base::steady_seconds();
-  const double busy = lags() ? 0 : exchange().busy_seconds();
+  const double busy = results_come_later() ? 0 : exchange().busy_seconds();
   context_->wait_seconds = 0;
   if (!gradients_of_step(completed, stop_now, nullptr)) return false;
   agree_on_results();
@@ -113,7 +113,7 @@ bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& st
   outcome.learning_rate = settings_.learning_rate.at(completed);
   outcome.exposed_seconds = context_->wait_seconds;
   outcome.compute_seconds = base::steady_seconds() - outcome.begun - context_->wait_seconds;
-  if (!lags()) outcome.communication_seconds = exchange().busy_seconds() - busy;
+  if (!results_come_later()) outcome.communication_seconds = exchange().busy_seconds() - busy;
   under_way_.push_back({outcome, compute_->spans(), exchange().spans()});
   return true;
 }
@@ -124,7 +124,7 @@ StepOutcome Trainer::finish_step() {
   under_way_.pop_front();
   auto outcome = step.known;
   const auto numbers = results_->take();
-  if (lags()) measure_on_device(step, outcome);
+  if (results_come_later()) measure_on_device(step, outcome);
   outcome.loss = numbers.loss;
   outcome.gradient_norm = numbers.gradient_norm;
   outcome.targets = numbers.targets;

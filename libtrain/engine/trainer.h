@@ -51,7 +51,7 @@ class Trainer {
   // The outcome of the oldest step begun and not finished; waits for it. After one that is not finite no later one has changed anything either.
   StepOutcome finish_step();
   int steps_under_way() const { return static_cast<int>(under_way_.size()); }
-  bool lags() const { return compute_->on_gpu(); }   // is a step worth beginning before the one before is finished
+  bool results_come_later() const { return compute_->on_gpu(); }   // is a step worth beginning before the one before is finished
 
   // Collective. What the first pass of a next step would gather is gathered, so that each step's traffic is entered in the ledger, that of the last one too.
   void complete_weights() { store_->complete_weights(); }

@@ -14,37 +14,37 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double six(double v) { return std::isfinite(v) ? std::strtod(fmt::format("{:.6g}", v).c_str(), nullptr) : 0; }
-Json six(const base::Interval& i, double unit) { return {six(i.low * unit), six(i.high * unit)}; }
-Json six(const std::vector<double>& values, double unit) {
+double six_digits(double v) { return std::isfinite(v) ? std::strtod(fmt::format("{:.6g}", v).c_str(), nullptr) : 0; }
+Json six_digits(const base::Interval& i, double unit) { return {six_digits(i.low * unit), six_digits(i.high * unit)}; }
+Json six_digits(const std::vector<double>& values, double unit) {
   Json list = Json::array();
-  for (const double v : values) list.push_back(six(v * unit));
+  for (const double v : values) list.push_back(six_digits(v * unit));
   return list;
 }
 
 Json json_of(const LinkFit& fit) {
   Json segments = Json::array();
   for (const auto& s : fit.segments)
-    segments.push_back({{"from_bytes", s.from_bytes}, {"latency_us", six(s.latency_seconds * 1e6)}, {"latency_us_90", six(s.latency, 1e6)},
-                        {"ns_per_byte", six(s.seconds_per_byte * 1e9)}, {"ns_per_byte_90", six(s.per_byte, 1e9)}, {"repeat_90", six(s.repeat, 1)}});
-  return {{"held_out_error", six(fit.held_out_error)}, {"held_out_repeats_error", six(fit.held_out_repeats_error)}, {"segments", segments}};
+    segments.push_back({{"from_bytes", s.from_bytes}, {"latency_us", six_digits(s.latency_seconds * 1e6)}, {"latency_us_90", six_digits(s.latency, 1e6)},
+                        {"ns_per_byte", six_digits(s.seconds_per_byte * 1e9)}, {"ns_per_byte_90", six_digits(s.per_byte, 1e9)}, {"repeat_90", six_digits(s.repeat, 1)}});
+  return {{"held_out_error", six_digits(fit.held_out_error)}, {"held_out_repeats_error", six_digits(fit.held_out_repeats_error)}, {"segments", segments}};
 }
 
 Json json_of(const CommSeries& s) {
   Json sizes = Json::array();
   const double factor = bus_factor(s.operation, s.ranks);
   for (const auto& p : s.points) {
-    const double rate = static_cast<double>(p.bytes) / six(p.seconds * 1e6) / 1e3;   // of the time as it is written
-    sizes.push_back({{"bytes", p.bytes}, {"count", p.count}, {"time_us", six(p.seconds * 1e6)}, {"time_us_95", six(p.interval, 1e6)}, {"p95_us", six(p.p95 * 1e6)},
-                     {"p99_us", six(p.p99 * 1e6)}, {"algbw_gb_s", six(rate)}, {"busbw_gb_s", six(rate * factor)}, {"calls", p.calls}, {"slowest_rank", p.slowest_rank},
-                     {"slowest_share", six(p.slowest_share)}, {"wrong", p.wrong}, {"repeats_us", six(p.repeats, 1e6)}});
+    const double rate = static_cast<double>(p.bytes) / six_digits(p.seconds * 1e6) / 1e3;   // of the time as it is written
+    sizes.push_back({{"bytes", p.bytes}, {"count", p.count}, {"time_us", six_digits(p.seconds * 1e6)}, {"time_us_95", six_digits(p.interval, 1e6)}, {"p95_us", six_digits(p.p95 * 1e6)},
+                     {"p99_us", six_digits(p.p99 * 1e6)}, {"algbw_gb_s", six_digits(rate)}, {"busbw_gb_s", six_digits(rate * factor)}, {"calls", p.calls}, {"slowest_rank", p.slowest_rank},
+                     {"slowest_share", six_digits(p.slowest_share)}, {"wrong", p.wrong}, {"repeats_us", six_digits(p.repeats, 1e6)}});
   }
-  return {{"group", s.group}, {"ranks", s.ranks}, {"groups", s.groups}, {"operation", s.operation}, {"type", s.type}, {"noise_floor", six(s.noise_floor)},
+  return {{"group", s.group}, {"ranks", s.ranks}, {"groups", s.groups}, {"operation", s.operation}, {"type", s.type}, {"noise_floor", six_digits(s.noise_floor)},
           {"fit", json_of(s.fit)}, {"sizes", sizes}};
 }
 
 Json json_of(const LocalRate& r) {
-  return {{"name", r.name}, {"shape", r.shape}, {"threads", r.threads}, {"unit", r.unit}, {"value", six(r.value)}, {"value_90", six(r.interval, 1)}, {"repeats", six(r.repeats, 1)}};
+  return {{"name", r.name}, {"shape", r.shape}, {"threads", r.threads}, {"unit", r.unit}, {"value", six_digits(r.value)}, {"value_90", six_digits(r.interval, 1)}, {"repeats", six_digits(r.repeats, 1)}};
 }
 
 // Arrays of numbers on one line: the text stays diffable and as short as its tables.

@@ -38,18 +38,18 @@ Heard at(std::uint64_t sequence, double open_seconds, const char* operation, boo
 }
 
 TEST(judge, is_quiet_before_the_timeout_and_outside_of_calls) {
-  EXPECT_FALSE(judge({at(5, 9, "all_gather"), at(4, 0, "barrier")}, {"data"}, 10));
-  EXPECT_FALSE(judge({at(5, 0, "all_gather"), at(1, 0, "barrier")}, {"data"}, 10));
-  EXPECT_FALSE(judge({at(5, 99, "all_gather", true), at(5, 0, "all_gather")}, {"data"}, 10));
+  EXPECT_FALSE(find_hang({at(5, 9, "all_gather"), at(4, 0, "barrier")}, {"data"}, 10));
+  EXPECT_FALSE(find_hang({at(5, 0, "all_gather"), at(1, 0, "barrier")}, {"data"}, 10));
+  EXPECT_FALSE(find_hang({at(5, 99, "all_gather", true), at(5, 0, "all_gather")}, {"data"}, 10));
 }
 
 TEST(judge, names_the_call_the_step_and_the_ranks) {
-  const auto hang = judge({at(5, 12, "all_gather"), at(4, 0, "barrier"), at(5, 11, "all_gather"), at(4, 0, "barrier", true)}, {"data"}, 10);
+  const auto hang = find_hang({at(5, 12, "all_gather"), at(4, 0, "barrier"), at(5, 11, "all_gather"), at(4, 0, "barrier", true)}, {"data"}, 10);
   ASSERT_TRUE(hang);
   EXPECT_EQ(hang->sentence,
             "no progress for 12 s in all_gather (call 5 of group data, step 17): ranks 0, 2 are waiting; "
             "rank 1 is behind (computing after call 4, barrier); rank 3 is silent");
-  const auto network = judge({at(5, 12, "all_gather"), at(5, 11, "all_gather")}, {"data"}, 10);
+  const auto network = find_hang({at(5, 12, "all_gather"), at(5, 11, "all_gather")}, {"data"}, 10);
   ASSERT_TRUE(network);
   EXPECT_NE(network->sentence.find("the network may have failed"), std::string::npos);
 }
@@ -57,7 +57,7 @@ TEST(judge, names_the_call_the_step_and_the_ranks) {
 // Two ranks wait in different calls for a third; whichever clock is ahead, the verdict names the earlier call, or it would never be confirmed.
 TEST(judge, stays_with_the_earliest_call) {
   for (const double ahead : {0.4, -0.4}) {
-    const auto hang = judge({at(5, 12, "all_to_all"), at(4, 0, "barrier", true), at(6, 12 + ahead, "all_gather")}, {"data"}, 10);
+    const auto hang = find_hang({at(5, 12, "all_to_all"), at(4, 0, "barrier", true), at(6, 12 + ahead, "all_gather")}, {"data"}, 10);
     ASSERT_TRUE(hang);
     EXPECT_EQ(hang->sequence, 5u) << ahead;
     EXPECT_EQ(hang->sentence, "no progress for 12 s in all_to_all (call 5 of group data, step 17): rank 0 is waiting; rank 1 is silent");

@@ -71,7 +71,7 @@ plan::Profile read_profile(const std::string& path) {
 }
 
 // What a profile becomes; exit 5 when a result was wrong.
-base::ExitCode deliver(const plan::Profile& measured, const ProfileOptions& o) {
+base::ExitCode print_and_write(const plan::Profile& measured, const ProfileOptions& o) {
   const auto json = plan::to_json(measured);
   const auto p = plan::profile_from_json(json, "the profile");   // what is printed is what is written, to the last digit
   if (!o.plot.empty() && p.communication.empty()) throw base::UsageError("--plot: there are no links to draw", "measure with several ranks");
@@ -185,7 +185,7 @@ base::ExitCode measure_threads(const ProfileOptions& o) {
     auto mine = take_part(launched, o, rounds);
     if (rank == 0) profile = std::move(mine);
   });
-  return profile ? deliver(*profile, o) : base::ExitCode::done;
+  return profile ? print_and_write(*profile, o) : base::ExitCode::done;
 }
 
 base::ExitCode measure_alone(const ProfileOptions& o) {
@@ -197,7 +197,7 @@ base::ExitCode measure_alone(const ProfileOptions& o) {
   launched.ranks.exec = launched.device.kind == base::DeviceKind::cuda ? tensor::Exec::gpu(0, nullptr) : tensor::Exec::caller(nullptr, 1);
   comm::Ledger rounds;
   const auto profile = take_part(launched, o, rounds);
-  return profile ? deliver(*profile, o) : base::ExitCode::done;
+  return profile ? print_and_write(*profile, o) : base::ExitCode::done;
 }
 
 base::ExitCode measure_mpi(ProfileOptions& o) {
@@ -213,7 +213,7 @@ base::ExitCode measure_mpi(ProfileOptions& o) {
     all.rank = mpi.rank(), all.size = mpi.size();
     all.control = mpi.communicator("start");
     profile::on_all(all, [&] {
-      tools::understand(o);
+      tools::resolve_texts(o);
       if (mpi.rank() == 0) refuse_places(o);
     });
     std::optional<plan::Profile> profile;
@@ -225,7 +225,7 @@ base::ExitCode measure_mpi(ProfileOptions& o) {
     }
     auto code = base::ExitCode::done;
     profile::on_all(launched.ranks, [&] {
-      if (profile) code = deliver(*profile, o);
+      if (profile) code = print_and_write(*profile, o);
     });
     return code;
   } catch (const profile::AgreedError& e) {
@@ -238,10 +238,10 @@ base::ExitCode measure_mpi(ProfileOptions& o) {
 base::ExitCode run(ProfileOptions& o) {
   const bool measures = o.compare.empty() && o.from.empty();
   if (measures && o.backend != "threads" && tools::launched()) return measure_mpi(o);
-  tools::understand(o);
+  tools::resolve_texts(o);
   if (!o.compare.empty()) return compare(o);
   refuse_places(o);
-  if (!o.from.empty()) return deliver(read_profile(o.from), o);
+  if (!o.from.empty()) return print_and_write(read_profile(o.from), o);
   if (o.backend == "threads") return measure_threads(o);
   if (o.backend != "auto") throw base::UsageError(fmt::format("--backend {} needs ranks, and this is one process", o.backend), "mpirun -n 2 profile-comm, or srun --mpi=pmix -n 4");
   return measure_alone(o);

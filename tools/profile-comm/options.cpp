@@ -84,7 +84,7 @@ void add_flags(CLI::App& app, ProfileOptions& o) {
   app.add_option("--max-regress", o.max_regress, "slower by more than this and outside the interval is a regression")->capture_default_str()->group(compare);
 }
 
-void understand(ProfileOptions& o) {
+void resolve_texts(ProfileOptions& o) {
   auto& s = o.sweep;
   s.min_bytes = base::parse_bytes(o.min_bytes, "--min-bytes"), s.max_bytes = base::parse_bytes(o.max_bytes, "--max-bytes"), s.factor = o.factor;
   if (s.min_bytes < 1) throw base::UsageError("--min-bytes is 0", "begin with 8");

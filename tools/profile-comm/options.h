@@ -20,14 +20,14 @@ struct ProfileOptions {
   double hang_timeout = 300;
   bool local = false, force = false, json = false, csv = false, bytes = false, chart = false, dry_run = false;
   std::vector<std::string> compare;
-  // as understood
+  // what the texts say
   profile::SweepOptions sweep;
   double regress = 0.05;
 };
 
 void add_flags(CLI::App& app, ProfileOptions& options);
 // Reads the texts; throws UsageError naming the flag.
-void understand(ProfileOptions& options);
+void resolve_texts(ProfileOptions& options);
 // All that decides what is measured, so that ranks can tell whether they were started alike.
 std::string fingerprint(const ProfileOptions& options);
 
