@@ -1,0 +1,123 @@
+// GradientFold: the own pieces hold the fold of decision 1, bit for bit, whatever the stage, the ranks, the group size, the slots and the raggedness of the last turn.
+#include "libtrain/params/gradients.h"
+#include "tests/params/ground.h"
+#include "tests/params/plain_model.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard::test {
+namespace {
+
+using params::GradientFold;
+using Place = GradientFold::Position::Place;
+
+Place place(std::int64_t in_group, std::int64_t fold) {
+  if (fold == 1) return Place::only;
+  return in_group == 0 ? Place::first : in_group + 1 == fold ? Place::last : Place::middle;
+}
+
+// A step as the engine does it: this rank's groups turn by turn, uses from the last to the first; where it has no group it idles.
+void fold_step(GradientFold& fold, const Ground& g, const PlainModel& plain, Values kind, std::int64_t step) {
+  const auto groups = g.cut.micros / g.cut.fold;
+  for (std::int64_t turn = 0; turn * g.cut.ranks < groups; ++turn) {
+    const auto group = turn * g.cut.ranks + g.rank();
+    if (group >= groups) {
+      for (auto use = plain.uses.rbegin(); use != plain.uses.rend(); ++use) fold.idle(*use, turn);
+      continue;
+    }
+    for (std::int64_t k = 0; k < g.cut.fold; ++k) {
+      fold.begin_micro({turn, place(k, g.cut.fold)});
+      for (auto use = plain.uses.rbegin(); use != plain.uses.rend(); ++use) {
+        fold.open(*use);
+        ASSERT_EQ(fold.whole(*use).count(), plain.unit(use->unit).padded);
+        fill(fold.whole(*use), plain.gradient(kind, step, group * g.cut.fold + k, *use));
+        fold.commit(*use);
+      }
+    }
+  }
+  fold.finish();
+}
+
+void expect_pieces(GradientFold& fold, const Ground& g, const std::vector<Floats>& want, std::int64_t step) {
+  for (int u = 0; u < g.units(); ++u) {
+    const auto piece = fold.piece(u);
+    ASSERT_EQ(piece.count() * g.cut.ranks, static_cast<std::int64_t>(want[static_cast<std::size_t>(u)].size()));
+    const auto wrong = difference(piece, want[static_cast<std::size_t>(u)], g.rank() * piece.count());
+    EXPECT_EQ(wrong, "") << g.cut.text() << " rank " << g.rank() << " step " << step << " unit " << u;
+  }
+}
+
+// Three steps, so that what one leaves behind shows in the next.
+void expect_plain_folds(const plan::ModelConfig& model, const Cut& cut, Values kind, double late_seconds = 0) {
+  on_ranks(model, cut, [&](Ground& g) {
+    const PlainModel plain(g.set.units, g.set.uses, cut.ranks);
+    GradientFold fold(g.context);
+    EXPECT_TRUE(g.full({&g.gradients, &g.unit_gradients, &g.staging})) << cut.text() << ": the plan gave other buffers";
+    for (std::int64_t step = 0; step < 3; ++step) {
+      const auto want = plain.folded(kind, step, cut.micros, cut.fold);
+      fold_step(fold, g, plain, kind, step);
+      expect_pieces(fold, g, want, step);
+      if (cut.zero != 0) continue;
+      fold.gather_sums();
+      for (int u = 0; u < g.units(); ++u) EXPECT_EQ(difference(fold.gathered(u), want[static_cast<std::size_t>(u)]), "") << cut.text() << " unit " << u;
+    }
+  }, late_seconds);
+}
+
+// Whole turns, a ragged last one, fewer groups than ranks, several turns.
+std::vector<std::int64_t> group_counts(int ranks) {
+  std::vector<std::int64_t> out{1};
+  for (std::int64_t n : {ranks - 1, ranks, ranks + 1, 2 * ranks, 2 * ranks + 1})
+    if (n > out.back()) out.push_back(n);
+  return out;
+}
+
+class Fold : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(zero, Fold, testing::Range(0, 4));
+
+TEST_P(Fold, TheOrderIsThatOfTheMicroBatches) {
+  for (int ranks = 1; ranks <= 4; ++ranks)
+    for (const std::int64_t fold : {1, 2, 3})
+      for (const auto groups : group_counts(ranks))
+        for (const int slots : {1, 2, 9}) expect_plain_folds(tied_model(), {ranks, GetParam(), base::DType::f32, groups * fold, fold, slots}, Values::scattered);
+}
+
+// The library may add in any order, so only sums that are exact in all of them have bits to compare.
+TEST_P(Fold, TheFastReductionAddsTheSame) {
+  for (int ranks = 1; ranks <= 4; ++ranks)
+    for (const std::int64_t fold : {1, 2})
+      for (const auto groups : group_counts(ranks))
+        expect_plain_folds(tied_model(), {ranks, GetParam(), base::DType::f32, groups * fold, fold, 1, Reduction::fast}, Values::integers);
+}
+
+TEST_P(Fold, WithoutTiesAndInBf16ToTheSameBits) {
+  for (int ranks = 1; ranks <= 3; ++ranks)
+    for (const auto working : {base::DType::f32, base::DType::bf16})
+      expect_plain_folds(untied_model(), {ranks, GetParam(), working, 2 * ranks + 1, 1, 2}, Values::scattered);
+}
+
+// A reduction that begins late still reads what was committed: open() waits for it before it gives the buffer away.
+TEST_P(Fold, NoBufferIsGivenAwayUnderAReduction) {
+  for (const auto reduction : {Reduction::ordered, Reduction::fast})
+    for (const std::int64_t fold : {1, 2})
+      for (const int slots : {1, 2}) {
+        const auto kind = reduction == Reduction::fast ? Values::integers : Values::scattered;
+        expect_plain_folds(tied_model(), {2, GetParam(), base::DType::f32, 3 * fold, fold, slots, reduction}, kind, 0.0005);
+      }
+}
+
+// The plain model itself: the order of adding is seen in the bits, and a group is folded by itself.
+TEST(PlainFold, ShowsTheOrder) {
+  const auto model = tied_model();
+  const PlainModel plain(plan::units(model), plan::uses(model), 1);
+  EXPECT_NE(plain.folded(Values::scattered, 0, 6, 1), plain.folded(Values::scattered, 0, 6, 2));
+  EXPECT_EQ(plain.folded(Values::integers, 0, 6, 1), plain.folded(Values::integers, 0, 6, 2));
+  EXPECT_NE(plain.folded(Values::scattered, 0, 6, 2), plain.folded(Values::scattered, 0, 6, 3));
+  float exact = 0;
+  for (int micro = 0; micro < 6; ++micro)
+    for (int use = 0; use < 2; ++use) exact += value(Values::integers, 0, micro, 0, use, 7);
+  EXPECT_EQ(plain.folded(Values::integers, 0, 6, 3)[0][7], exact);
+}
+
+}  // namespace
+}  // namespace trainyard::test

@@ -1,0 +1,128 @@
+// Ground: what the parts of a parameter store stand on, for one rank of a test: arenas of the planned sizes full of NaN, execs, and a communicator that notes every call.
+#pragma once
+
+#include "libtrain/comm/delayed.h"
+#include "libtrain/comm/threads.h"
+#include "libtrain/params/context.h"
+#include "libtrain/plan/model_config.h"
+#include "libtrain/plan/traffic.h"
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trainyard::test {
+
+using Reduction = decltype(params::StoreContext::reduction);
+
+// Odd widths, so that parameters have gaps between them and units padding behind; five layers for few slots. GPT-2's token table is used twice.
+inline plan::ModelConfig tied_model() {
+  auto m = plan::preset("gpt2-nano");
+  m.layers = 5, m.hidden = 6, m.heads = m.kv_heads = 2, m.ffn = 10, m.vocabulary = 5, m.context = 3;
+  return m;
+}
+inline plan::ModelConfig untied_model() {
+  auto m = plan::preset("llama-nano");
+  m.layers = 3, m.hidden = 10, m.heads = m.kv_heads = 1, m.ffn = 14, m.vocabulary = 130, m.context = 3;
+  return m;
+}
+
+struct Cut {
+  int ranks = 1, zero = 0;
+  base::DType working = base::DType::f32;
+  std::int64_t micros = 1, fold = 1;
+  int layer_slots = 2;
+  Reduction reduction = Reduction::ordered;
+
+  plan::StateShape shape() const { return {zero, working, base::DType::f32, {micros, 1, fold, ranks}, layer_slots}; }
+  std::string text() const {
+    return fmt::format("ranks {} ZeRO {} {} micros {} fold {} slots {} {}", ranks, zero, base::name_of(working), micros, fold, layer_slots,
+                       reduction == Reduction::fast ? "fast" : "ordered");
+  }
+};
+
+// Forwards every call and notes it at the moment at which the caller issues it.
+class Noting : public comm::Communicator {
+ public:
+  struct Call {
+    std::string operation;
+    std::int64_t elements;   // of the whole
+    bool operator==(const Call&) const = default;
+  };
+  explicit Noting(std::unique_ptr<Communicator> inner) : Communicator(inner->group(), inner->rank(), inner->size()), inner_(std::move(inner)) {}
+
+  void all_reduce(tensor::Exec& e, base::View v, comm::Reduction op) override { note("all_reduce", v).all_reduce(e, v, op); }
+  void all_gather(tensor::Exec& e, base::View in, base::View out) override { note("all_gather", out).all_gather(e, in, out); }
+  void reduce_scatter(tensor::Exec& e, base::View in, base::View out) override { note("reduce_scatter", in).reduce_scatter(e, in, out); }
+  void all_to_all(tensor::Exec& e, base::View send, std::span<const std::int64_t> send_counts, base::View receive,
+                  std::span<const std::int64_t> receive_counts) override {
+    note("all_to_all", receive).all_to_all(e, send, send_counts, receive, receive_counts);
+  }
+  void broadcast(tensor::Exec& e, base::View v, int root) override { note("broadcast", v).broadcast(e, v, root); }
+  void exchange(tensor::Exec& e, std::span<const comm::Transfer> transfers) override { note("exchange", {}).exchange(e, transfers); }
+  void barrier(tensor::Exec& e) override { note("barrier", {}).barrier(e); }
+  const comm::Ledger& ledger() const override { return std::as_const(*inner_).ledger(); }
+  comm::Ledger& ledger() override { return inner_->ledger(); }
+
+  std::vector<Call> calls;
+
+ private:
+  Communicator& note(const char* operation, base::View whole) {
+    calls.push_back({operation, whole.count()});
+    return *inner_;
+  }
+  std::unique_ptr<Communicator> inner_;
+};
+
+// Memory as another use left it: what a store does not write itself it would hand out as NaN.
+class UsedArena : public tensor::Arena {
+ public:
+  UsedArena(tensor::Category category, std::int64_t bytes) : Arena(category, bytes) {
+    if (capacity_bytes() > 0) std::memset(allocate_bytes(capacity_bytes()), 0xff, static_cast<std::size_t>(capacity_bytes()));
+    release(0);
+  }
+  bool full() const { return used_bytes() == capacity_bytes(); }
+};
+
+class Ground {
+ public:
+  // Every call of the communicator begins late by so much: what is used before it is there shows.
+  Ground(const plan::ModelConfig& m, const Cut& c, int rank, comm::ThreadsWorld& world, double late_seconds = 0)
+      : model(m), cut(c), set(m, c.ranks), bytes(plan::state_bytes(set, c.shape())), parameters(tensor::Category::parameters, bytes.parameters),
+        gathered(tensor::Category::gathered_units, bytes.gathered_units), gradients(tensor::Category::gradients, bytes.gradients),
+        unit_gradients(tensor::Category::unit_gradients, bytes.unit_gradients), optimizer(tensor::Category::optimizer, bytes.optimizer),
+        staging(tensor::Category::communication_staging, bytes.communication_staging),
+        data(late_seconds > 0 ? comm::delayed(world.communicator(rank, "data"), late_seconds) : world.communicator(rank, "data")),
+        compute(tensor::Exec::caller(nullptr, 1)), worker(c.ranks > 1 ? tensor::Exec::worker("exchange", nullptr) : nullptr),
+        context{set, c.shape(), c.reduction, data, *compute, worker ? *worker : *compute, parameters, gathered, gradients, unit_gradients, optimizer, staging} {}
+
+  int rank() const { return data.rank(); }
+  int units() const { return context.units(); }
+  // The arenas that a part of a store took hold what was planned for it, to the byte.
+  bool full(std::initializer_list<const UsedArena*> arenas) const {
+    for (const auto* a : arenas)
+      if (!a->full()) return false;
+    return true;
+  }
+
+  plan::ModelConfig model;
+  Cut cut;
+  plan::UnitSet set;
+  plan::StateBytes bytes;
+  UsedArena parameters, gathered, gradients, unit_gradients, optimizer, staging;
+  Noting data;
+  std::unique_ptr<tensor::Exec> compute, worker;
+  params::StoreContext context;
+};
+
+// body(ground) on every rank of the cut.
+template <class Body> void on_ranks(const plan::ModelConfig& model, const Cut& cut, Body body, double late_seconds = 0) {
+  comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
+    Ground ground(model, cut, rank, world, late_seconds);
+    body(ground);
+  });
+}
+
+}  // namespace trainyard::test

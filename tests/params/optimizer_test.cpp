@@ -1,0 +1,122 @@
+// OptimizerStates: master weights and moments after updates and loads, element by element, at every stage and in both working dtypes.
+#include "libtrain/params/optimizer.h"
+#include "tests/params/ground.h"
+#include "tests/params/plain_model.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard::test {
+namespace {
+
+constexpr PlainAdamW plain_hyper{0.01f, 0.9f, 0.95f, 1e-6f, 0.1f, 0.25f, 0.1, 0.05};
+kernels::AdamW hyper() {
+  kernels::AdamW h;
+  h.learning_rate = plain_hyper.rate, h.beta1 = plain_hyper.beta1, h.beta2 = plain_hyper.beta2, h.epsilon = plain_hyper.epsilon;
+  h.weight_decay = plain_hyper.decay, h.gradient_scale = plain_hyper.scale, h.bias1 = plain_hyper.bias1, h.bias2 = plain_hyper.bias2;
+  return h;
+}
+
+struct Parts {
+  explicit Parts(Ground& g) : weights(g.cut.zero == 3 ? params::make_gathered_weights(g.context) : params::make_whole_weights(g.context)), gradients(g.context),
+                              states(g.context, *weights) {}
+  std::unique_ptr<params::Weights> weights;
+  params::GradientFold gradients;
+  params::OptimizerStates states;
+};
+
+// As a checkpoint is read: every rank its own pieces.
+void load(Parts& parts, const Ground& g, const PlainModel& plain) {
+  for (int u = 0; u < g.units(); ++u) {
+    const auto first = g.rank() * (plain.unit(u).padded / g.cut.ranks);
+    fill(parts.states.master_piece(u), plain.unit(u).weight, first);
+    fill(parts.states.m_piece(u), plain.unit(u).m, first);
+    fill(parts.states.v_piece(u), plain.unit(u).v, first);
+  }
+  parts.states.pieces_loaded(*parts.weights);
+  parts.weights->complete();
+}
+
+// Every rank has one micro-batch of the step.
+void fold(Parts& parts, const Ground& g, const PlainModel& plain, std::int64_t step) {
+  parts.gradients.begin_micro({0, params::GradientFold::Position::Place::only});
+  for (const auto use : plain.uses) {
+    parts.gradients.open(use);
+    fill(parts.gradients.whole(use), plain.gradient(Values::scattered, step, g.rank(), use));
+    parts.gradients.commit(use);
+  }
+  parts.gradients.finish();
+  if (g.cut.zero == 0) parts.gradients.gather_sums();
+}
+
+void expect_states(Parts& parts, Ground& g, const PlainModel& plain, std::int64_t step) {
+  SCOPED_TRACE(fmt::format("{} rank {} after update {}", g.cut.text(), g.rank(), step));
+  for (int u = 0; u < g.units(); ++u) {
+    const auto piece = plain.unit(u).padded / g.cut.ranks, first = g.rank() * piece;
+    ASSERT_EQ(parts.states.master_piece(u).count(), piece);
+    EXPECT_EQ(difference(parts.states.master_piece(u), plain.unit(u).weight, first), "") << "master of unit " << u;
+    EXPECT_EQ(difference(parts.states.m_piece(u), plain.unit(u).m, first), "") << "m of unit " << u;
+    EXPECT_EQ(difference(parts.states.v_piece(u), plain.unit(u).v, first), "") << "v of unit " << u;
+    EXPECT_EQ(difference(parts.weights->own_piece(u), plain.unit(u).weight, first), "") << "working copy of unit " << u;
+    const auto updated_here = g.cut.zero == 0 ? difference(parts.weights->whole(u), plain.unit(u).weight) : "";
+    EXPECT_EQ(updated_here, "") << "unit " << u << " on a rank that updates all of it";
+  }
+}
+
+// The second and third update start from what the ones before left; at stage 0 from whole states, of which a rank loaded only its pieces.
+TEST(Optimizer, UpdatesAreThePlainOnes) {
+  for (const auto& model : {tied_model(), untied_model()})
+    for (int zero = 0; zero < 4; ++zero)
+      for (int ranks = 1; ranks <= 4; ++ranks)
+        for (const auto working : {base::DType::f32, base::DType::bf16})
+          on_ranks(model, {ranks, zero, working, ranks}, [](Ground& g) {
+            PlainModel plain(g.set.units, g.set.uses, g.cut.ranks);
+            plain.scatter(5);
+            Parts parts(g);
+            EXPECT_TRUE(g.full({&g.optimizer, &g.parameters})) << g.cut.text();
+            load(parts, g, plain);
+            expect_states(parts, g, plain, 0);
+            for (std::int64_t step = 1; step <= 3; ++step) {
+              fold(parts, g, plain, step);
+              parts.states.update(parts.gradients, *parts.weights, hyper());
+              plain.update(plain.folded(Values::scattered, step, g.cut.micros, 1), plain_hyper);
+              expect_states(parts, g, plain, step);
+            }
+          });
+}
+
+// Weight decay without a gradient: matrices shrink, biases and norms and tables do not, gaps stay zero.
+TEST(Optimizer, DecayAppliesToTheParametersThatSaySo) {
+  for (const int zero : {0, 2})
+    on_ranks(tied_model(), {3, zero, base::DType::f32, 3}, [](Ground& g) {
+      PlainModel plain(g.set.units, g.set.uses, 3);
+      plain.scatter(6);
+      for (auto& u : plain.units) std::fill(u.m.begin(), u.m.end(), 0.0f), std::fill(u.v.begin(), u.v.end(), 0.0f);
+      Parts parts(g);
+      load(parts, g, plain);
+      for (const auto use : plain.uses) {
+        parts.gradients.begin_micro({0, params::GradientFold::Position::Place::only});
+        parts.gradients.open(use);
+        fill(parts.gradients.whole(use), Floats(static_cast<std::size_t>(plain.unit(use.unit).padded)));
+        parts.gradients.commit(use);
+      }
+      parts.gradients.finish();
+      if (g.cut.zero == 0) parts.gradients.gather_sums();
+      parts.states.update(parts.gradients, *parts.weights, hyper());
+      int shrunk = 0, kept = 0;
+      for (int u = 0; u < g.units(); ++u) {
+        const auto piece = parts.states.master_piece(u);
+        for (std::int64_t i = 0; i < piece.count(); ++i) {
+          const auto at = static_cast<std::size_t>(g.rank() * piece.count() + i);
+          const float before = plain.unit(u).weight[at], now = piece.ptr<float>()[i];
+          const bool live = plain.unit(u).live[at], decays = plain.unit(u).decays[at];
+          ASSERT_EQ(now, !live ? 0 : decays ? before - plain_hyper.rate * (plain_hyper.decay * before) : before) << "unit " << u << " element " << at;
+          shrunk += decays, kept += live && !decays;
+        }
+      }
+      EXPECT_GT(shrunk, 0);
+      EXPECT_GT(kept, 0);
+    });
+}
+
+}  // namespace
+}  // namespace trainyard::test

@@ -1,0 +1,157 @@
+// PlainModel: weights, folded gradients and optimizer states of a whole model in plain vectors on one rank: what the stores must hold, whatever the cut.
+#pragma once
+
+#include "libtrain/base/view.h"
+#include "libtrain/plan/inventory.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace trainyard::test {
+
+using Floats = std::vector<float>;
+
+// Integers add up to the same sum in any order; the sum of scattered values shows the order in its last bits.
+enum class Values { integers, scattered };
+
+inline float value(Values kind, std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d, std::int64_t i) {
+  auto h = static_cast<std::uint32_t>((((a * 31 + b) * 31 + c) * 31 + d) * 7919 + i + 1) * 2654435761u;
+  h = (h ^ (h >> 15)) * 2246822519u;
+  h ^= h >> 13;
+  if (kind == Values::integers) return static_cast<float>(static_cast<int>(h % 17) - 8);
+  return std::ldexp(static_cast<float>(h >> 8) - 8388608.0f, static_cast<int>(h % 9) - 24);
+}
+
+// bf16 by rounding to the nearest, ties to the even one.
+inline std::uint16_t bf16_bits(float f) {
+  std::uint32_t u;
+  std::memcpy(&u, &f, 4);
+  return static_cast<std::uint16_t>((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+}
+
+// Where `got` first differs in its bits from elements `first`, first + 1, ... of `want`; empty where it does not. bf16 is compared with what `want` rounds to.
+inline std::string difference(base::View got, const Floats& want, std::int64_t first = 0) {
+  if (first + got.count() > static_cast<std::int64_t>(want.size())) return fmt::format("{} elements from {} of {}", got.count(), first, want.size());
+  for (std::int64_t i = 0; i < got.count(); ++i) {
+    const float w = want[static_cast<std::size_t>(first + i)];
+    if (got.dtype == base::DType::bf16) {
+      std::uint16_t bits;
+      std::memcpy(&bits, static_cast<const char*>(got.data) + 2 * i, 2);
+      if (bits != bf16_bits(w)) return fmt::format("element {}: bf16 {:#06x} for {}", first + i, bits, w);
+    } else if (std::memcmp(got.ptr<float>() + i, &w, 4) != 0) {
+      return fmt::format("element {}: {:.9g} for {:.9g}", first + i, got.ptr<float>()[i], w);
+    }
+  }
+  return "";
+}
+
+inline void fill(base::View view, const Floats& from, std::int64_t first = 0) {
+  for (std::int64_t i = 0; i < view.count(); ++i) view.ptr<float>()[i] = from[static_cast<std::size_t>(first + i)];
+}
+
+struct PlainUnit {
+  std::vector<std::int64_t> offsets;    // of the parameters, as decision 11 has them
+  std::int64_t padded = 0;
+  std::vector<char> live, decays;       // elements of a logical parameter; those under weight decay
+  Floats weight, m, v;
+};
+
+// AdamW's numbers, apart from the library's.
+struct PlainAdamW {
+  float rate, beta1, beta2, epsilon, decay, scale;
+  double bias1, bias2;
+};
+
+class PlainModel {
+ public:
+  PlainModel(const std::vector<plan::Unit>& described, const std::vector<plan::Use>& order, int pieces) : uses(order) {
+    for (const auto& unit : described) {
+      PlainUnit u;
+      std::int64_t end = 0;
+      for (const auto& p : unit.parameters) {
+        u.offsets.push_back((end + 15) / 16 * 16);
+        std::int64_t logical = 1, stored = 1;
+        for (auto n : p.shape) logical *= n;
+        for (auto n : p.stored) stored *= n;
+        end = u.offsets.back() + stored;
+        u.live.resize(static_cast<std::size_t>(end)), u.decays.resize(u.live.size());
+        for (std::int64_t i = 0; i < logical; ++i) u.live[static_cast<std::size_t>(u.offsets.back() + i)] = 1;
+        for (std::int64_t i = 0; p.decay && i < stored; ++i) u.decays[static_cast<std::size_t>(u.offsets.back() + i)] = 1;
+      }
+      const std::int64_t grain = 64 * pieces;
+      u.padded = (end + grain - 1) / grain * grain;
+      const auto n = static_cast<std::size_t>(u.padded);
+      u.live.resize(n), u.decays.resize(n), u.weight.resize(n), u.m.resize(n), u.v.resize(n);
+      units.push_back(std::move(u));
+    }
+  }
+  const PlainUnit& unit(int u) const { return units[static_cast<std::size_t>(u)]; }
+
+  // Scattered weights and moments, as if trained; zero where no parameter is.
+  void scatter(std::int64_t seed) {
+    for (std::size_t u = 0; u < units.size(); ++u)
+      for (std::size_t i = 0; i < units[u].live.size(); ++i) {
+        if (!units[u].live[i]) continue;
+        const auto at = [&](std::int64_t what) { return value(Values::scattered, seed, what, static_cast<std::int64_t>(u), 0, static_cast<std::int64_t>(i)); };
+        units[u].weight[i] = at(1), units[u].m[i] = at(2), units[u].v[i] = std::abs(at(3));
+      }
+  }
+
+  // The gradient of one micro-batch for one use of a unit.
+  Floats gradient(Values kind, std::int64_t step, std::int64_t micro, plan::Use use) const {
+    const auto& u = unit(use.unit);
+    Floats out(u.live.size());
+    for (std::size_t i = 0; i < out.size(); ++i)
+      if (u.live[i]) out[i] = value(kind, step, micro, use.unit, use.use, static_cast<std::int64_t>(i));
+    return out;
+  }
+
+  // Decision 1: the left fold over groups of `fold` micro-batches, each the left fold inside itself; then later uses are added to the first (decision 4).
+  std::vector<Floats> folded(Values kind, std::int64_t step, std::int64_t micros, std::int64_t fold) const {
+    std::vector<Floats> out(units.size());
+    for (const auto& use : uses) {
+      Floats sum;
+      for (std::int64_t group = 0; group * fold < micros; ++group) {
+        Floats local;
+        for (std::int64_t m = group * fold; m < std::min(micros, (group + 1) * fold); ++m) add(local, gradient(kind, step, m, use));
+        add(sum, local);
+      }
+      add(out[static_cast<std::size_t>(use.unit)], sum);
+    }
+    return out;
+  }
+
+  void update(const std::vector<Floats>& gradients, const PlainAdamW& h) {
+    const float s1 = 1 - h.beta1, s2 = 1 - h.beta2, c1 = static_cast<float>(1 / h.bias1), c2 = static_cast<float>(1 / h.bias2);
+    for (std::size_t u = 0; u < units.size(); ++u)
+      for (std::size_t i = 0; i < units[u].weight.size(); ++i) {
+        float &p = units[u].weight[i], &m = units[u].m[i], &v = units[u].v[i];
+        const float g = gradients[u][i] * h.scale;
+        const float old = h.beta1 * m, fresh = s1 * g;
+        m = old + fresh;
+        const float square = g * g, older = h.beta2 * v, fresher = s2 * square;
+        v = older + fresher;
+        const float corrected = v * c2, root = std::sqrt(corrected), d = root + h.epsilon;
+        const float mean = m * c1, quotient = mean / d, decay = (units[u].decays[i] ? h.decay : 0.0f) * p, change = quotient + decay;
+        const float moved = h.rate * change;
+        p = p - moved;
+      }
+  }
+
+  std::vector<PlainUnit> units;
+  std::vector<plan::Use> uses;
+
+ private:
+  static void add(Floats& sum, const Floats& next) {
+    if (sum.empty()) sum = next;
+    else
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = sum[i] + next[i];
+  }
+};
+
+}  // namespace trainyard::test

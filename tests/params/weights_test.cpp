@@ -1,0 +1,216 @@
+// Weights: a lease sees the pieces of all ranks as the last update left them; what is gathered, when and in which order.
+#include "libtrain/params/weight_store.h"
+#include "tests/params/ground.h"
+#include "tests/params/plain_model.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard::test {
+namespace {
+
+using params::Weights;
+
+std::unique_ptr<Weights> make_weights(Ground& g) { return g.cut.zero == 3 ? params::make_gathered_weights(g.context) : params::make_whole_weights(g.context); }
+
+// What an optimizer does: new pieces, then the word that they have changed.
+void write_pieces(Weights& weights, const Ground& g, const PlainModel& plain) {
+  for (int u = 0; u < g.units(); ++u) {
+    const auto piece = weights.own_piece(u);
+    for (std::int64_t i = 0; i < piece.count(); ++i) {
+      const float w = plain.unit(u).weight[static_cast<std::size_t>(g.rank() * piece.count() + i)];
+      const auto bits = bf16_bits(w);
+      if (piece.dtype == base::DType::bf16) std::memcpy(static_cast<char*>(piece.data) + 2 * i, &bits, 2);
+      else piece.ptr<float>()[i] = w;
+    }
+  }
+  weights.pieces_changed();
+}
+
+std::vector<plan::Use> uses_of(std::initializer_list<int> units) {
+  std::vector<plan::Use> out;
+  for (int u : units) out.push_back({u, 0});
+  return out;
+}
+
+std::vector<std::int64_t> gathered(const Ground& g) {
+  std::vector<std::int64_t> out;
+  for (const auto& call : g.data.calls) {
+    EXPECT_EQ(call.operation, "all_gather");
+    out.push_back(call.elements);
+  }
+  return out;
+}
+
+std::vector<std::int64_t> padded(const PlainModel& plain, std::initializer_list<int> units) {
+  std::vector<std::int64_t> out;
+  for (int u : units) out.push_back(plain.unit(u).padded);
+  return out;
+}
+
+// The first look finds a lease that did not wait, the second one under which a fetch overwrote the buffer.
+void expect_lease(Weights& weights, Ground& g, const PlainModel& plain, plan::Use use) {
+  weights.acquire(use);
+  EXPECT_EQ(difference(weights.whole(use.unit), plain.unit(use.unit).weight), "") << g.cut.text() << " unit " << use.unit;
+  g.context.exchange.synchronize();
+  EXPECT_EQ(difference(weights.whole(use.unit), plain.unit(use.unit).weight), "") << g.cut.text() << " unit " << use.unit << " in the lease";
+  weights.give_back(use);
+}
+
+TEST(Weights, ALeaseSeesThePiecesOfTheLastUpdate) {
+  for (int zero = 0; zero < 4; ++zero)
+    for (int ranks = 1; ranks <= 4; ++ranks)
+      for (const auto working : {base::DType::f32, base::DType::bf16})
+        for (const int slots : {1, 2, 9}) {
+          if (zero == 0 && ranks > 1) continue;   // stage 0 writes whole weights, not pieces
+          on_ranks(tied_model(), {ranks, zero, working, ranks, 1, slots}, [](Ground& g) {
+            PlainModel plain(g.set.units, g.set.uses, g.cut.ranks);
+            const auto weights = make_weights(g);
+            EXPECT_TRUE(g.full({&g.parameters, &g.gathered})) << g.cut.text();
+            for (std::int64_t update = 0; update < 3; ++update) {
+              plain.scatter(update);
+              write_pieces(*weights, g, plain);
+              for (int pass = 0; pass < 2; ++pass) {
+                weights->begin_pass(g.set.uses);
+                for (const auto use : g.set.uses) expect_lease(*weights, g, plain, use);
+              }
+            }
+          }, ranks == 3 ? 0.0002 : 0);
+        }
+}
+
+// Stages 1 and 2: nothing until a pass begins; then every unit once, in the order of its leases, those that it does not lease behind them; nothing in the passes after it.
+TEST(Weights, WholeOnesAreGatheredOnceInTheOrderOfTheLeases) {
+  on_ranks(tied_model(), {2, 1}, [](Ground& g) {
+    PlainModel plain(g.set.units, g.set.uses, 2);
+    ASSERT_EQ(g.units(), 8);   // the token table, the positions, five layers, the final norm
+    const auto weights = make_weights(g);
+    weights->begin_pass(g.set.uses);
+    EXPECT_TRUE(g.data.calls.empty());
+    plain.scatter(1);
+    write_pieces(*weights, g, plain);
+    EXPECT_TRUE(g.data.calls.empty());
+    const std::vector<plan::Use> order{{7, 0}, {0, 1}, {3, 0}, {0, 0}};
+    weights->begin_pass(order);
+    EXPECT_EQ(gathered(g), padded(plain, {7, 0, 3, 1, 2, 4, 5, 6}));
+    for (const auto use : order) expect_lease(*weights, g, plain, use);
+    weights->begin_pass(g.set.uses);
+    weights->complete();
+    EXPECT_EQ(g.data.calls.size(), 8u);
+    for (int u = 0; u < g.units(); ++u) EXPECT_EQ(difference(weights->whole(u), plain.unit(u).weight), "") << u;
+  });
+}
+
+// complete() leaves nothing to gather and nothing to wait for.
+TEST(Weights, CompleteOnesAreWholeWithoutAPass) {
+  on_ranks(tied_model(), {3, 2, base::DType::bf16}, [](Ground& g) {
+    PlainModel plain(g.set.units, g.set.uses, 3);
+    const auto weights = make_weights(g);
+    plain.scatter(4);
+    write_pieces(*weights, g, plain);
+    weights->complete();
+    for (int u = 0; u < g.units(); ++u) EXPECT_EQ(difference(weights->whole(u), plain.unit(u).weight), "") << u;
+    const auto calls = g.data.calls.size();
+    weights->begin_pass(g.set.uses);
+    EXPECT_EQ(g.data.calls.size(), calls);
+  });
+}
+
+// One rank has nothing to gather at stages 0 to 2.
+TEST(Weights, OneRankGathersNoWholeOnes) {
+  on_ranks(tied_model(), {1, 1}, [](Ground& g) {
+    PlainModel plain(g.set.units, g.set.uses, 1);
+    const auto weights = make_weights(g);
+    plain.scatter(1);
+    write_pieces(*weights, g, plain);
+    weights->begin_pass(g.set.uses);
+    weights->complete();
+    EXPECT_TRUE(g.data.calls.empty());
+  });
+}
+
+// Stage 3, units leased in order: the table, the positions, five layers, the final norm. So many are fetched once the first, second, ... is leased: as many layers ahead as there are slots, and
+// never into a slot whose lease is still to come or not yet over.
+TEST(Weights, SlotsBoundHowFarIsFetchedAhead) {
+  const std::vector<std::pair<int, std::vector<std::size_t>>> expected = {
+      {1, {2, 3, 3, 4, 5, 6, 8, 8}}, {2, {3, 4, 4, 5, 6, 8, 8, 8}}, {5, {6, 7, 8, 8, 8, 8, 8, 8}}, {9, {8, 8, 8, 8, 8, 8, 8, 8}}};
+  for (const auto& [slots, counts] : expected)
+    on_ranks(tied_model(), {2, 3, base::DType::f32, 2, 1, slots}, [&counts = counts](Ground& g) {
+      PlainModel plain(g.set.units, g.set.uses, 2);
+      const auto weights = make_weights(g);
+      plain.scatter(9);
+      write_pieces(*weights, g, plain);
+      const auto order = uses_of({0, 1, 2, 3, 4, 5, 6, 7});
+      for (int pass = 0; pass < 2; ++pass) {
+        g.data.calls.clear();
+        weights->begin_pass(order);
+        EXPECT_TRUE(g.data.calls.empty()) << "fetches are issued at lease points";
+        for (std::size_t k = 0; k < order.size(); ++k) {
+          expect_lease(*weights, g, plain, order[k]);
+          EXPECT_EQ(g.data.calls.size(), counts[k]) << g.cut.text() << " lease " << k;
+        }
+        EXPECT_EQ(gathered(g), padded(plain, {0, 1, 2, 3, 4, 5, 6, 7}));
+      }
+    });
+}
+
+// The second use of a tied table is a lease and a gather of its own; layers go back through their slots in reverse.
+TEST(Weights, EveryLeaseIsAGather) {
+  for (const int slots : {1, 2, 9})
+    on_ranks(tied_model(), {2, 3, base::DType::bf16, 2, 1, slots}, [](Ground& g) {
+      PlainModel plain(g.set.units, g.set.uses, 2);
+      const auto weights = make_weights(g);
+      plain.scatter(2);
+      write_pieces(*weights, g, plain);
+      const std::vector<plan::Use> order{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}, {6, 0}, {7, 0}, {7, 0}, {0, 1}, {6, 0}, {5, 0}, {4, 0}, {3, 0}, {2, 0}};
+      weights->begin_pass(order);
+      for (const auto use : order) expect_lease(*weights, g, plain, use);
+      std::vector<std::int64_t> want;
+      for (const auto use : order) want.push_back(plain.unit(use.unit).padded);
+      EXPECT_EQ(gathered(g), want);
+    });
+}
+
+TEST(Weights, ALeaseOutOfTheStatedOrderIsRefused) {
+  on_ranks(tied_model(), {1, 3}, [](Ground& g) {
+    const PlainModel plain(g.set.units, g.set.uses, 1);
+    const auto weights = make_weights(g);
+    write_pieces(*weights, g, plain);
+    const auto order = uses_of({0, 1});
+    weights->begin_pass(order);
+    EXPECT_THROW(weights->acquire({1, 0}), std::logic_error);
+    weights->acquire({0, 0});
+    weights->acquire({1, 0});
+    EXPECT_THROW(weights->acquire({2, 0}), std::logic_error);
+    weights->begin_pass(order);
+    EXPECT_NO_THROW(weights->acquire({0, 0}));
+    weights->pieces_changed();   // what was announced is void
+    EXPECT_THROW(weights->acquire({1, 0}), std::logic_error);
+  });
+}
+
+// A pass over weights alone: stored shapes at every stage, and no gradients.
+TEST(WeightStore, LeasesParametersInTheirStoredShape) {
+  for (const int zero : {0, 3})
+    on_ranks(untied_model(), {2, zero, base::DType::f32, 2}, [zero](Ground& g) {
+      PlainModel plain(g.set.units, g.set.uses, 2);
+      params::WeightStore store(g.context);
+      plain.scatter(3);
+      write_pieces(store.weights(), g, plain);
+      store.begin_evaluation(g.set.uses);
+      for (const auto use : g.set.uses) {
+        const auto lease = store.lease(use);
+        const auto& parameters = g.set.units[static_cast<std::size_t>(use.unit)].parameters;
+        for (std::size_t p = 0; p < parameters.size(); ++p) {
+          const auto w = lease.weight(static_cast<int>(p));
+          const auto& stored = parameters[p].stored;
+          EXPECT_EQ(w.shape[0], stored[0]) << parameters[p].name;
+          EXPECT_EQ(w.cols(), stored.back()) << parameters[p].name;
+          EXPECT_EQ(difference(w, plain.unit(use.unit).weight, plain.unit(use.unit).offsets[p]), "") << parameters[p].name << " at ZeRO " << zero;
+        }
+      }
+      EXPECT_THROW(store.grads({0, 0}), std::logic_error);
+    });
+}
+
+}  // namespace
+}  // namespace trainyard::test
