@@ -53,11 +53,10 @@ Arena::~Arena() {
 }
 
 void* Arena::allocate_bytes(std::int64_t bytes) {
-  const auto size = aligned(bytes);
-  TRAINYARD_ASSERT(bytes >= 0 && used_ + size <= capacity_, "the plan gave {} {} bytes; {} are in use and {} more were asked for", name_of(category_),
-                   capacity_, used_, size);
+  TRAINYARD_ASSERT(bytes >= 0 && bytes <= capacity_ - used_, "the plan gave {} {} bytes; {} are in use and {} more were asked for", name_of(category_),
+                   capacity_, used_, bytes);   // both sides are aligned, so what is rounded up fits as well
   void* p = memory_ + used_;
-  used_ += size;
+  used_ += aligned(bytes);
   peak_ = std::max(peak_, used_);
   return p;
 }
@@ -69,7 +68,7 @@ base::View Arena::allocate(base::DType dtype, std::initializer_list<std::int64_t
 }
 
 void Arena::release(std::int64_t mark) {
-  TRAINYARD_ASSERT(mark >= 0 && mark <= used_, "release to {} of {}", mark, used_);
+  TRAINYARD_ASSERT(mark >= 0 && mark <= used_ && mark % alignment_bytes == 0, "release to {} of {}", mark, used_);
   used_ = mark;
 }
 
