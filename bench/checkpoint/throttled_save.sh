@@ -1,8 +1,8 @@
 #!/bin/bash
-# A disk of 50 MB/s: no step waits for a checkpoint. The longest step is compared with the median of the same run, so it wants a quiet machine. Nightly.
+# A disk of 50 MB/s: how long the longest step is beside the median of the same run while checkpoints are written. Wants a quiet machine.
 # usage: throttled_save.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
-. "$(dirname "$0")/../script.sh"
+. "$(dirname "$0")/../../tests/script.sh"
 set -e
 end_at_first_failure
 export TRAINYARD_DEVICE=cpu

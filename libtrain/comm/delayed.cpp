@@ -1,4 +1,4 @@
-// Sleep, then the real call.
+// What delays, then the real call.
 #include "libtrain/comm/delayed.h"
 
 #include <chrono>
@@ -11,8 +11,8 @@ namespace {
 
 class Delayed : public Communicator {
  public:
-  Delayed(std::unique_ptr<Communicator> inner, double seconds)
-      : Communicator(inner->group(), inner->rank(), inner->size()), inner_(std::move(inner)), delay_(seconds) {}
+  Delayed(std::unique_ptr<Communicator> inner, std::function<void()> before_each)
+      : Communicator(inner->group(), inner->rank(), inner->size()), inner_(std::move(inner)), before_each_(std::move(before_each)) {}
 
   void all_reduce(tensor::Exec& exec, base::View inout, Reduction op) override { after(exec).all_reduce(exec, inout, op); }
   void all_gather(tensor::Exec& exec, base::View in, base::View out) override { after(exec).all_gather(exec, in, out); }
@@ -29,17 +29,20 @@ class Delayed : public Communicator {
 
  private:
   Communicator& after(tensor::Exec& exec) {
-    exec.run([this] { std::this_thread::sleep_for(delay_); });
+    exec.run([this] { before_each_(); });
     return *inner_;
   }
   std::unique_ptr<Communicator> inner_;
-  std::chrono::duration<double> delay_;
+  std::function<void()> before_each_;
 };
 
 }  // namespace
 
+std::unique_ptr<Communicator> delayed(std::unique_ptr<Communicator> inner, std::function<void()> before_each) {
+  return std::make_unique<Delayed>(std::move(inner), std::move(before_each));
+}
 std::unique_ptr<Communicator> delayed(std::unique_ptr<Communicator> inner, double seconds_per_call) {
-  return std::make_unique<Delayed>(std::move(inner), seconds_per_call);
+  return delayed(std::move(inner), [seconds_per_call] { std::this_thread::sleep_for(std::chrono::duration<double>(seconds_per_call)); });
 }
 
 }  // namespace trainyard::comm

@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -52,13 +51,11 @@ std::uint32_t crc32c_combine(std::uint32_t a, std::uint32_t b, std::int64_t byte
 
 void Pace::spend(std::int64_t bytes) {
   if (rate_ <= 0) return;
-  const auto now = std::chrono::steady_clock::now();
-  if (spent_ == 0) start_ = now;
+  if (spent_ == 0) start_ = clock_.now();
   spent_ += bytes;
-  const auto due = start_ + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                                std::chrono::duration<double>(static_cast<double>(spent_) / static_cast<double>(rate_)));
-  constexpr auto moment = std::chrono::milliseconds(20);
-  while (std::chrono::steady_clock::now() < due && !(lifted_ && lifted_())) std::this_thread::sleep_until(std::min(due, std::chrono::steady_clock::now() + moment));
+  const double due = start_ + static_cast<double>(spent_) / static_cast<double>(rate_);
+  constexpr double moment = 0.02;
+  for (double left = due - clock_.now(); left > 0 && !(lifted_ && lifted_()); left = due - clock_.now()) clock_.sleep(std::min(left, moment));
 }
 
 BulkFile::BulkFile(std::string path, Mode mode) : path_(std::move(path)) {

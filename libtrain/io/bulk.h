@@ -1,9 +1,9 @@
 // Bulk reading and writing past the HDF5 library: pwrite and pread in chunks, with a CRC32C of every block computed on the way.
 #pragma once
 
+#include "libtrain/base/clock.h"
 #include "libtrain/base/descriptor.h"
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -22,13 +22,15 @@ std::uint32_t crc32c_combine(std::uint32_t a, std::uint32_t b, std::int64_t byte
 // Holds a writer to so many bytes a second by sleeping; 0 does nothing. Once `lifted` is true (asked every few hundredths of a second) it holds nobody any more. One writer each.
 class Pace {
  public:
-  explicit Pace(std::int64_t bytes_per_second = 0, std::function<bool()> lifted = {}) : rate_(bytes_per_second), lifted_(std::move(lifted)) {}
+  explicit Pace(std::int64_t bytes_per_second = 0, std::function<bool()> lifted = {}, const base::Clock& clock = base::real_clock())
+      : rate_(bytes_per_second), lifted_(std::move(lifted)), clock_(clock) {}
   void spend(std::int64_t bytes);
 
  private:
   std::int64_t rate_, spent_ = 0;
   std::function<bool()> lifted_;
-  std::chrono::steady_clock::time_point start_{};
+  const base::Clock& clock_;
+  double start_ = 0;
 };
 
 // An open file. Reads may be called from several threads at once.

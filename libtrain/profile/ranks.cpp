@@ -1,11 +1,6 @@
 // Agreement over the control communicator.
 #include "libtrain/profile/ranks.h"
 
-#include "libtrain/base/here_and_now.h"
-
-#include <chrono>
-#include <thread>
-
 namespace trainyard::profile {
 
 namespace {
@@ -16,9 +11,6 @@ void reduce(Ranks& ranks, std::vector<double>& values, comm::Reduction op) {
 }
 
 }  // namespace
-
-double Clock::now() const { return base::steady_seconds(); }
-void Clock::sleep(double seconds) const { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
 void largest(Ranks& ranks, std::vector<double>& values) { reduce(ranks, values, comm::Reduction::max); }
 void sums(Ranks& ranks, std::vector<double>& values) { reduce(ranks, values, comm::Reduction::sum); }

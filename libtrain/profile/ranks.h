@@ -1,6 +1,7 @@
 // Ranks: the processes or threads that measure together, and how they come to talk in groups.
 #pragma once
 
+#include "libtrain/base/clock.h"
 #include "libtrain/comm/agreement.h"
 #include "libtrain/tensor/exec.h"
 
@@ -11,13 +12,7 @@
 
 namespace trainyard::profile {
 
-// The time of a rank, in seconds from anywhere. Simulated in tests, which must not depend on how busy a machine is.
-class Clock {
- public:
-  virtual ~Clock() = default;
-  virtual double now() const;                 // steady
-  virtual void sleep(double seconds) const;
-};
+using base::Clock;   // the time of a rank
 
 struct Ranks {
   int rank = 0, size = 1;

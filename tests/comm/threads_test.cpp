@@ -102,19 +102,26 @@ TEST(threads, a_rank_that_leaves_wakes_the_waiting) {
   }), base::PeerError);
 }
 
-TEST(threads, a_delayed_communicator_delays_and_overlaps) {
+TEST(threads, a_delayed_communicator_holds_its_exec_and_not_the_caller) {
   run_ranks(2, [](int rank, ThreadsWorld& world) {
-    auto comm = delayed(world.communicator(rank, "data"), 0.05);
+    std::atomic<bool> open{false};
+    std::atomic<int> held{0};
+    const auto caller = std::this_thread::get_id();
+    auto comm = delayed(world.communicator(rank, "data"), [&] {
+      EXPECT_NE(std::this_thread::get_id(), caller);
+      ++held;
+      while (!open) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    });
     auto exec = tensor::Exec::worker("exchange", nullptr);
     std::vector<std::int64_t> one{1};
-    const auto start = std::chrono::steady_clock::now();
-    const auto passed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
     comm->all_reduce(*exec, contract::view(one), Reduction::sum);
     const auto event = exec->record();
-    EXPECT_LT(passed(), 0.045);  // the caller goes on
+    EXPECT_FALSE(event.done());   // and the caller is here
+    EXPECT_EQ(comm->ledger().totals().count("all_reduce"), 0u);
+    open = true;
     event.wait();
-    EXPECT_GE(passed(), 0.05);
-    EXPECT_GE(exec->busy_seconds(), 0.05);
+    EXPECT_EQ(held, 1);
+    EXPECT_GT(exec->busy_seconds(), 0);
     EXPECT_EQ(one[0], 2);
     EXPECT_EQ(comm->ledger().totals()["all_reduce"].calls, 1u);
     exec->synchronize();

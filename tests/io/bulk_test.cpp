@@ -4,10 +4,9 @@
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
 #include "tests/scratch.h"
+#include "tests/simulated_clock.h"
 
 #include <gtest/gtest.h>
-
-#include <chrono>
 
 using trainyard::testing::Scratch;
 using trainyard::testing::slurp;
@@ -108,10 +107,29 @@ TEST(Bulk, AFullDeviceIsExit4) {
 }
 
 TEST(Bulk, PaceHoldsTheRate) {
-  io::Pace pace(1'000'000);
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < 10; ++i) pace.spend(10'000);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  EXPECT_GT(took.count(), 0.095);
-  EXPECT_LT(took.count(), 1.0);
+  const trainyard::testing::SimulatedClock clock;
+  io::Pace pace(1'000'000, {}, clock);
+  const double begin = clock.now();
+  for (int i = 1; i <= 10; ++i) {
+    pace.spend(10'000);
+    EXPECT_NEAR(clock.now() - begin, 0.01 * i, 1e-9) << "neither faster nor slower";
+  }
+  clock.spend(0.5);   // who was slow for other reasons is not held
+  pace.spend(10'000);
+  EXPECT_NEAR(clock.now() - begin, 0.6, 1e-9);
+  io::Pace none(0, {}, clock);
+  none.spend(std::int64_t{1} << 60);
+  EXPECT_NEAR(clock.now() - begin, 0.6, 1e-9);
+}
+
+TEST(Bulk, APaceThatIsLiftedHoldsNobody) {
+  const trainyard::testing::SimulatedClock clock;
+  const double begin = clock.now();
+  int asked = 0;
+  io::Pace pace(1, [&] { return clock.now() - begin > 0.5 && ++asked > 0; }, clock);   // a megabyte would take eleven days
+  pace.spend(1'000'000);
+  EXPECT_EQ(asked, 1);
+  EXPECT_NEAR(clock.now() - begin, 0.5, 0.05);
+  pace.spend(1'000'000);
+  EXPECT_NEAR(clock.now() - begin, 0.5, 0.05);
 }

@@ -4,6 +4,7 @@
 #include "libtrain/comm/communicator.h"
 #include "libtrain/comm/threads.h"
 #include "libtrain/profile/ranks.h"
+#include "tests/simulated_clock.h"
 
 #include <functional>
 #include <memory>
@@ -62,20 +63,6 @@ class KnownLink : public comm::Communicator {
   }
   std::unique_ptr<comm::Communicator> inner_;
   Meddling m_;
-};
-
-// A time that passes only where it is spent: each thread has its own.
-class SimulatedClock : public profile::Clock {
- public:
-  double now() const override { return passed(); }
-  void sleep(double seconds) const override { passed() += seconds; }
-  static void spend(double seconds) { passed() += seconds; }
-
- private:
-  static double& passed() {
-    thread_local double seconds = 0;
-    return seconds;
-  }
 };
 
 // The ranks of a threads world; `meddling` for a rank of the world.

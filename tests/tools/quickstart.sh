@@ -3,14 +3,14 @@
 # usage: quickstart.sh SOURCE_FOLDER BUILD_FOLDER
 script=$1/slurm/quickstart.sh build=$2
 . "$(dirname "$0")/../script.sh"
-job='' began=$SECONDS shown=out
+job='' shown=out
 clean_up() { [ -z "$job" ] || kill -KILL -- "-$job" 2>/dev/null; }
 ulimit -f 4000000
 unset SLURM_JOB_ID
 quickstart() { # CODE ARGUMENTS...: all its output in `out`
   local want=$1 code=0
   shift
-  timeout 200 bash "$script" --build-dir "$programs" "$@" >out 2>&1 || code=$?
+  timeout "${limit:-200}" bash "$script" --build-dir "$programs" "$@" >out 2>&1 || code=$?
   [ "$code" = "$want" ] || fail "exit code $code, not $want: $*"
 }
 
@@ -140,10 +140,8 @@ yes "a line of a text with no blank line, and another word" | head -c 20000000 >
 (head -c 10000000 long | tr '\n' ' '; for ((p = 0; p < 60; ++p)); do printf 'two\nlines\r\n \r\n'; done) >wide
 printf 'echo "$*" >%q; exit 9\n' "$folder/asked" >instead-shard-data
 for case in "long lines" "wide paragraphs"; do
-  took=$SECONDS
-  quickstart 9 --text "${case% *}" --work c --cores 2
+  limit=30 quickstart 9 --text "${case% *}" --work c --cores 2
   grep -q -- "--split ${case#* } " asked || fail "${case% *} is not cut into ${case#* }: $(cat asked)"
-  [ $((SECONDS - took)) -lt 30 ] || fail "to choose settings for ${case% *} took $((SECONDS - took)) s"
 done
 gzip -c text >packed; zstd -q text -o text.zst; cp text plain.gz
 jq -Rc 'select(length > 0) | {text: .}' text >lines.jsonl
@@ -179,4 +177,4 @@ chmod +x fake/*
 PATH=$folder/fake:$PATH bash "${script%/*}/install-deps.sh" >out 2>&1 || fail "install-deps.sh: exit code $?: $(cat out)"
 grep -qx 'install noninteractive' apt || fail "apt-get may ask: $(cat apt)"
 
-passed "all as it should be, $((SECONDS - began)) s"
+passed
