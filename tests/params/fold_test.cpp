@@ -48,7 +48,7 @@ void expect_pieces(GradientFold& fold, const Ground& g, const std::vector<Floats
 }
 
 // Three steps, so that what one leaves behind shows in the next.
-void expect_plain_folds(const plan::ModelConfig& model, const Cut& cut, Values kind, double late_seconds = 0) {
+void expect_plain_folds(const plan::ModelConfig& model, const Cut& cut, Values kind, std::chrono::microseconds late = {}) {
   on_ranks(model, cut, [&](Ground& g) {
     const PlainModel plain(g.set.units, g.set.uses, cut.ranks);
     GradientFold fold(g.context);
@@ -61,7 +61,7 @@ void expect_plain_folds(const plan::ModelConfig& model, const Cut& cut, Values k
       fold.gather_sums();
       for (int u = 0; u < g.units(); ++u) EXPECT_EQ(difference(fold.gathered(u), want[static_cast<std::size_t>(u)]), "") << cut.text() << " unit " << u;
     }
-  }, late_seconds);
+  }, late);
 }
 
 // Whole turns, a ragged last one, fewer groups than ranks, several turns.
@@ -102,7 +102,7 @@ TEST_P(Fold, NoBufferIsGivenAwayUnderAReduction) {
     for (const std::int64_t fold : {1, 2})
       for (const int slots : {1, 2}) {
         const auto kind = reduction == Reduction::fast ? Values::integers : Values::scattered;
-        expect_plain_folds(tied_model(), {2, GetParam(), base::DType::f32, 3 * fold, fold, slots, reduction}, kind, 0.0005);
+        expect_plain_folds(tied_model(), {2, GetParam(), base::DType::f32, 3 * fold, fold, slots, reduction}, kind, std::chrono::microseconds(500));
       }
 }
 

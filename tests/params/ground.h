@@ -7,9 +7,12 @@
 #include "libtrain/plan/model_config.h"
 #include "libtrain/plan/traffic.h"
 
+#include <chrono>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -88,13 +91,13 @@ class UsedArena : public tensor::Arena {
 
 class Ground {
  public:
-  // Every call of the communicator begins late by so much: what is used before it is there shows.
-  Ground(const plan::ModelConfig& m, const Cut& c, int rank, comm::ThreadsWorld& world, double late_seconds = 0)
+  // What is done on the Exec of every call before it, if anything.
+  Ground(const plan::ModelConfig& m, const Cut& c, int rank, comm::ThreadsWorld& world, const std::function<void()>& before_each = {})
       : model(m), cut(c), set(m, c.ranks), bytes(plan::state_bytes(set, c.shape())), parameters(tensor::Category::parameters, bytes.parameters),
         gathered(tensor::Category::gathered_units, bytes.gathered_units), gradients(tensor::Category::gradients, bytes.gradients),
         unit_gradients(tensor::Category::unit_gradients, bytes.unit_gradients), optimizer(tensor::Category::optimizer, bytes.optimizer),
         staging(tensor::Category::communication_staging, bytes.communication_staging),
-        data(late_seconds > 0 ? comm::delayed(world.communicator(rank, "data"), late_seconds) : world.communicator(rank, "data")),
+        data(before_each ? comm::delayed(world.communicator(rank, "data"), before_each) : world.communicator(rank, "data")),
         compute(tensor::Exec::caller(nullptr, 1)), worker(c.ranks > 1 ? tensor::Exec::worker("exchange", nullptr) : nullptr),
         context{set, c.shape(), c.reduction, data, *compute, worker ? *worker : *compute, parameters, gathered, gradients, unit_gradients, optimizer, staging} {}
 
@@ -117,10 +120,10 @@ class Ground {
   params::StoreContext context;
 };
 
-// body(ground) on every rank of the cut.
-template <class Body> void on_ranks(const plan::ModelConfig& model, const Cut& cut, Body body, double late_seconds = 0) {
+// body(ground) on every rank of the cut. Every collective begins late by so much: what is used before it is there shows.
+template <class Body> void on_ranks(const plan::ModelConfig& model, const Cut& cut, Body body, std::chrono::microseconds late = {}) {
   comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
-    Ground ground(model, cut, rank, world, late_seconds);
+    Ground ground(model, cut, rank, world, late.count() == 0 ? std::function<void()>() : [late] { std::this_thread::sleep_for(late); });
     body(ground);
   });
 }

@@ -74,7 +74,7 @@ TEST(Weights, ALeaseSeesThePiecesOfTheLastUpdate) {
                 for (const auto use : g.set.uses) expect_lease(*weights, g, plain, use);
               }
             }
-          }, ranks == 3 ? 0.0002 : 0);
+          }, std::chrono::microseconds(ranks == 3 ? 200 : 0));
         }
 }
 

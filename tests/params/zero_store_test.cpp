@@ -114,7 +114,7 @@ void expect_announced_traffic(const Training& run, const std::map<std::string, c
   EXPECT_EQ(sent, announced) << cut.text() << " rank " << run.g.rank();
 }
 
-void expect_plain_training(const plan::ModelConfig& model, const Cut& cut, double late_seconds = 0) {
+void expect_plain_training(const plan::ModelConfig& model, const Cut& cut, std::chrono::microseconds late = {}) {
   on_ranks(model, cut, [](Ground& g) {
     Training run(g);
     EXPECT_TRUE(g.full({&g.parameters, &g.gathered, &g.gradients, &g.unit_gradients, &g.optimizer, &g.staging})) << g.cut.text();
@@ -134,7 +134,7 @@ void expect_plain_training(const plan::ModelConfig& model, const Cut& cut, doubl
       EXPECT_EQ(difference(run.store.states().master_piece(u), run.plain.unit(u).weight, first), "") << g.cut.text() << " unit " << u;
       EXPECT_EQ(difference(run.store.states().v_piece(u), run.plain.unit(u).v, first), "") << g.cut.text() << " v of unit " << u;
     }
-  }, late_seconds);
+  }, late);
 }
 
 class Steps : public testing::TestWithParam<int> {};
@@ -158,7 +158,7 @@ TEST_P(Steps, OfTheFastReductionAreToo) {
 TEST_P(Steps, DoNotDependOnWhenACollectiveRuns) {
   for (const int slots : {1, 2})
     for (const auto reduction : {Reduction::ordered, Reduction::fast})
-      expect_plain_training(tied_model(), {2, GetParam(), base::DType::f32, 3, 1, slots, reduction}, 0.0003);
+      expect_plain_training(tied_model(), {2, GetParam(), base::DType::f32, 3, 1, slots, reduction}, std::chrono::microseconds(300));
 }
 
 // Norms and pieces see zeros between parameters and behind them, although the buffers held other things before, and blocks write only the parameters.

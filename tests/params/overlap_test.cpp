@@ -1,0 +1,116 @@
+// Overlap, counted: every collective waits for a permit, and computation gets exactly as far as those that it needs; what is fetched ahead or reduced behind holds nobody.
+#include "libtrain/params/gradients.h"
+#include "libtrain/params/weights.h"
+#include "tests/params/ground.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+
+namespace trainyard::test {
+namespace {
+
+// A collective that found none for so long that computation must be waiting for it goes on, and is remembered.
+class Permits {
+ public:
+  void give(int n) {
+    const std::lock_guard lock(mutex_);
+    left_ += n;
+    changed_.notify_all();
+  }
+  void take() {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, std::chrono::seconds(20), [&] { return left_ > 0; })) missed_ = true;
+    else --left_;
+  }
+  bool missed() {
+    const std::lock_guard lock(mutex_);
+    return missed_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int left_ = 0;
+  bool missed_ = false;
+};
+
+template <class Body> void with_permits(const Cut& cut, Body body) {
+  comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
+    Permits permits;
+    Ground ground(tied_model(), cut, rank, world, [&permits] { permits.take(); });
+    body(ground, permits);
+    EXPECT_FALSE(permits.missed()) << cut.text() << ": computation waited for a collective that it did not need";
+    permits.give(1000);
+  });
+}
+
+// What a rank computes here is zeros everywhere.
+void zero_pieces(params::Weights& weights, const Ground& g) {
+  for (int u = 0; u < g.units(); ++u) tensor::clear(*g.compute, weights.own_piece(u));
+  weights.pieces_changed();
+}
+
+// A lease needs its own gather and those before it, while as many again as there are slots are on their way.
+TEST(Overlap, ALeaseWaitsForItsOwnGather) {
+  with_permits({2, 3, base::DType::f32, 2, 1, 2}, [](Ground& g, Permits& permits) {
+    const auto weights = params::make_gathered_weights(g.context);
+    zero_pieces(*weights, g);
+    const std::vector<plan::Use> order{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}, {6, 0}, {7, 0}};
+    weights->begin_pass(order);
+    for (std::size_t k = 0; k < order.size(); ++k) {
+      permits.give(1);
+      weights->acquire(order[k]);
+      EXPECT_GE(g.data.calls.size(), std::min(order.size(), k + 2)) << "nothing is on its way behind lease " << k;
+      weights->give_back(order[k]);
+    }
+  });
+}
+
+// Stages 1 and 2: all gathers after an update are under way when the pass begins, and each lease waits for its own.
+TEST(Overlap, UpdatedWeightsArriveBehindThePass) {
+  for (const int zero : {1, 2})
+    with_permits({2, zero, base::DType::f32, 2}, [](Ground& g, Permits& permits) {
+      const auto weights = params::make_whole_weights(g.context);
+      zero_pieces(*weights, g);
+      const std::vector<plan::Use> order{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}, {6, 0}, {7, 0}};
+      weights->begin_pass(order);
+      EXPECT_EQ(g.data.calls.size(), order.size());
+      for (const auto use : order) {
+        permits.give(1);
+        weights->acquire(use);
+        weights->give_back(use);
+      }
+    });
+}
+
+// A commit goes on at once. The next use of a buffer waits for the reduction that reads it: of a slot at stages 2 and 3, of nothing in the first turn of stage 1, where no two uses share one.
+TEST(Overlap, ReductionsRunBehindTheBackwardPass) {
+  for (int zero = 0; zero < 4; ++zero)
+    for (const int slots : {1, 2})
+      with_permits({2, zero, base::DType::f32, 2, 1, slots}, [zero, slots](Ground& g, Permits& permits) {
+        params::GradientFold fold(g.context);
+        fold.begin_micro({0, params::GradientFold::Position::Place::only});
+        const std::vector<plan::Use> order{{0, 1}, {7, 0}, {6, 0}, {5, 0}, {4, 0}, {3, 0}, {2, 0}, {1, 0}, {0, 0}};   // the last two share the slot of the table
+        const int layers_begin = 2, layers_end = 7;
+        int given = 0;
+        for (int k = 0; k < static_cast<int>(order.size()); ++k) {
+          const bool layer = k >= layers_begin && k < layers_end, table_again = k == 8;
+          // Reductions that must be over before the buffer of this use is free: those up to the one that used it before.
+          const int needed = zero == 1 ? 0 : layer ? std::max(0, k - slots + 1) * (k - slots >= layers_begin) : table_again ? 1 : 0;
+          if (needed > given) permits.give(needed - given), given = needed;
+          const auto use = order[static_cast<std::size_t>(k)];
+          fold.open(use);
+          tensor::clear(*g.compute, fold.whole(use));
+          fold.commit(use);
+          EXPECT_EQ(g.data.calls.size(), static_cast<std::size_t>(k) + 1) << g.cut.text();
+        }
+        EXPECT_LT(given, static_cast<int>(order.size()));
+        permits.give(static_cast<int>(order.size()) - given);
+        fold.finish();
+      });
+}
+
+}  // namespace
+}  // namespace trainyard::test
