@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs into an empty folder and builds a program outside against it. Nightly.
+# Installs into an empty folder, with the example files, and builds a program outside against it. Nightly.
 # usage: install.sh CMAKE BUILD_FOLDER SOURCE_FOLDER
 cmake=$1 build=$2 source=$3
 . "$(dirname "$0")/../script.sh"
@@ -13,4 +13,5 @@ if grep -rlF -e "$source/" -e "$build/" "$folder/installed/lib" --include='*.cma
 "$folder/build/outside_plan"
 "$folder/build/outside" "$source/datasets/golden/set-1" "$folder/run"
 for program in shard-data partition-model train inspect generate profile-comm; do "$folder/installed/bin/$program" --version >/dev/null; done
+same "$source/tools/train/examples" installed/share/trainyard/examples "the example files"
 passed
