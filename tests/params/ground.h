@@ -93,7 +93,7 @@ class Ground {
  public:
   // What is done on the Exec of every call before it, if anything.
   Ground(const plan::ModelConfig& m, const Cut& c, int rank, comm::ThreadsWorld& world, const std::function<void()>& before_each = {})
-      : model(m), cut(c), set(m, c.ranks), bytes(plan::state_bytes(set, c.shape())), parameters(tensor::Category::parameters, bytes.parameters),
+      : model(m), cut(c), set(m, c.ranks), bytes(plan::state_bytes(set.table, c.shape())), parameters(tensor::Category::parameters, bytes.parameters),
         gathered(tensor::Category::gathered_units, bytes.gathered_units), gradients(tensor::Category::gradients, bytes.gradients),
         unit_gradients(tensor::Category::unit_gradients, bytes.unit_gradients), optimizer(tensor::Category::optimizer, bytes.optimizer),
         staging(tensor::Category::communication_staging, bytes.communication_staging),
