@@ -445,6 +445,9 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
       start = agreed_start(config, setup, world, exec, damaged);
     }
   }
+  // Nothing is left to do; who names an abandoned checkpoint goes back to it all the same.
+  if (!start.path.empty() && !start.weights_only)
+    start.path = on_rank_zero(world, exec, [&] { return is_abandoned(config.output, start.path) ? settle(config.output, start.path, start.step) : start.path; });
   if (start.step < config.steps) return {base::ExitCode::requeue, start.step, 0, 0, start.path, config.resume == "auto" || start.newest ? "" : start.path, {}, {}};
   note(fmt::format("all {} steps are done already", config.steps));
   return {base::ExitCode::done, start.step, 0, 0, start.path, {}, {}, {}};

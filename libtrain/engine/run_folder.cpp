@@ -82,6 +82,21 @@ void keep_other_lines(const std::string& output, const std::string& metrics, con
   base::log_warning("{}: its lines after step {} are not of the place that this run goes on from: they are kept in {}", metrics, step, kept);
 }
 
+// A run that goes on from its newest checkpoint: its metrics should know every step up to there.
+void look_at_metrics(const std::string& output, const std::string& metrics, std::int64_t step) {
+  const auto known = static_cast<std::size_t>(MetricsFile::length_through(metrics, step));
+  if (const auto text = text_of(metrics); known == 0 && !text.empty()) keep_other_lines(output, metrics, text, "");
+  std::int64_t before = -1, missing = last_step(metrics, known) < step ? step : 0;
+  if (known > 0)
+    each_metrics_line(metrics, [&](const MetricsLine& line) {
+      if (line.end > static_cast<std::int64_t>(known)) return false;
+      if (before >= 0 && line.step > before + 1) missing = std::max(missing, line.step - 1);
+      before = line.step;
+      return true;
+    });
+  if (missing > 0) base::log_warning("{} lacks steps up to {}, which the run has done", metrics, missing);
+}
+
 // A checkpoint that cannot take them goes without: abandoned-metrics-... has the lines too.
 void give_history(const checkpoint::Found& found, const std::string& lines) {
   try {
@@ -89,6 +104,14 @@ void give_history(const checkpoint::Found& found, const std::string& lines) {
   } catch (const base::Error& e) {
     base::log_warning("{} is set aside without its metrics: {}", found.path, e.what());
   }
+}
+
+// EnvironmentError where the run could not write later what it has to: a start is the time to hear of it.
+void require_writable(const std::string& output) {
+  for (const auto& folder : {output, checkpoints_folder(output)})
+    if (std::error_code error; std::filesystem::exists(folder, error) && ::access(folder.c_str(), W_OK | X_OK) != 0) base::throw_cannot_write("write into", folder, errno);
+  const auto metrics = output + "/metrics.jsonl";
+  if (io::file_size(metrics) >= 0 && ::access(metrics.c_str(), W_OK) != 0) base::throw_cannot_write("write", metrics, errno);
 }
 
 bool is_same(const std::string& a, const std::string& b) {
@@ -109,6 +132,7 @@ HeldFolder::HeldFolder(const std::string& output) {
     // A job that is started again at once may meet the last breath of the one before.
     lock_ = std::make_unique<io::FolderLock>(output, way_from_held, std::chrono::seconds(2));
     io::require_folder_or_nothing(checkpoints_folder(output));
+    require_writable(output);
   } catch (...) {
     give_up();
     throw;
@@ -119,6 +143,7 @@ HeldFolder::~HeldFolder() { give_up(); }
 
 void HeldFolder::give_up() {
   lock_.reset();
+  if (!made_.empty() && io::file_size(made_.front() + "/metrics.jsonl") == 0) ::unlink((made_.front() + "/metrics.jsonl").c_str());
   for (const auto& folder : made_)
     if (::rmdir(folder.c_str()) != 0) return;   // something is in it
 }
@@ -130,6 +155,7 @@ void require_usable(const std::string& output) {
   auto there = output;
   for (std::error_code error; !std::filesystem::exists(std::filesystem::symlink_status(there, error)); there = io::parent_of(there)) {}
   if (::access(there.c_str(), W_OK | X_OK) != 0) base::throw_cannot_write("write into", there, errno);
+  require_writable(output);
   io::FolderLock::require_free(output, way_from_held);
   MetricsFile::require_file_or_nothing(output + "/metrics.jsonl");
 }
@@ -149,14 +175,26 @@ void require_unused(const std::string& output) {
 
 void note_published(const std::string& output, std::int64_t step) { io::write_file(output + last_name, checkpoint::step_name(step) + "\n"); }
 
+bool is_abandoned(const std::string& output, const std::string& path) {
+  const auto abandoned = checkpoint::list_abandoned(checkpoints_folder(output));
+  return std::any_of(abandoned.begin(), abandoned.end(), [&](const checkpoint::Found& f) { return is_same(f.path, path); });
+}
+
 std::string settle(const std::string& output, const std::string& path, std::int64_t step) {
   const auto folder = checkpoints_folder(output), metrics = output + "/metrics.jsonl", own = folder + "/" + checkpoint::step_name(step);
   auto others = checkpoint::list(folder);
-  if (!others.empty() && is_same(others.front().path, path)) return path;   // the run merely goes on
+  if (!others.empty() && is_same(others.front().path, path)) {   // the run merely goes on
+    look_at_metrics(output, metrics, step);
+    return path;
+  }
   const bool on_branch = is_same(path, own);
   if (on_branch) std::erase_if(others, [&](const checkpoint::Found& f) { return f.step <= step; });
+  const bool goes_back = is_abandoned(output, path);
   const auto before = text_of(metrics), history = path.empty() ? "" : lines_through(on_branch ? metrics : history_of(path), step);
   if (!path.empty() && step > 0 && history.empty()) base::log_warning("the metrics that led to {} are not known: {} begins after step {}", path, metrics, step);
+  // Where branches part, what lies before is of both.
+  const auto shared = goes_back ? last_step(metrics, common_lines(before, history)) : 0;
+  std::erase_if(others, [&](const checkpoint::Found& f) { return goes_back && f.step <= shared && f.step < step; });
   // Nothing has changed yet; lines first, because once the checkpoints have other names nobody would ask for them again.
   keep_other_lines(output, metrics, before, history);
   // Oldest first: the last rename leaves the branch.
@@ -164,8 +202,7 @@ std::string settle(const std::string& output, const std::string& path, std::int6
   for (const auto& found : others) give_history(found, lines_through(metrics, found.step));
   for (const auto& found : others) base::log_warning("{} is not of what this run goes on from: it is kept as {}", found.path, checkpoint::set_aside(found));
   if (before != history) io::write_file(metrics, history);
-  const auto abandoned = checkpoint::list_abandoned(folder);
-  if (std::none_of(abandoned.begin(), abandoned.end(), [&](const checkpoint::Found& f) { return is_same(f.path, path); })) return path;
+  if (!goes_back) return path;
   io::rename_durably(path, own);
   base::log_warning("{} is gone back to: it is {} again", path, own);
   return own;

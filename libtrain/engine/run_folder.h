@@ -41,11 +41,14 @@ void require_unused(const std::string& output);
 // Records that a checkpoint is whole, so that a folder of checkpoints that is empty one day is not taken for a new run's.
 void note_published(const std::string& output, std::int64_t step);
 
+// Is it one of this folder's checkpoints that a run has left.
+bool is_abandoned(const std::string& output, const std::string& path);
+
 // Makes OUTPUT the folder of a run that goes on after `step` from the checkpoint `path` (empty: from nothing), which has been loaded. Returns where that checkpoint lies then.
 // Afterwards metrics.jsonl holds the lines that led to it and the newest checkpoint is it, or, where it lies elsewhere, there is none. Checkpoints of other branches, later ones
-// among them, become abandoned-step-NNNNNNNN with their lines inside (history.jsonl); lines that no longer belong to the run are kept in
+// among them, become abandoned-step-NNNNNNNN with their lines inside (history.jsonl), but for those that led to this one as well; lines that no longer belong to the run are kept in
 // OUTPUT/abandoned-metrics-after-NNNNNNNN.jsonl; an abandoned checkpoint of this folder that is gone back to gets its name step-NNNNNNNN again. A run that merely goes on from its
-// newest checkpoint changes nothing here: it cuts its metrics and writes those lines again. Says what it does. Killed meanwhile it leaves the branch of before, or no checkpoint.
+// newest checkpoint changes nothing here: it cuts its metrics and writes those lines again. Says what it does. Killed meanwhile it leaves the branch of before, what both have in common, or no checkpoint.
 std::string settle(const std::string& output, const std::string& path, std::int64_t step);
 
 }  // namespace trainyard::engine

@@ -156,7 +156,7 @@ void FolderLock::require_free(const std::string& folder, const std::string& advi
 
 void throw_shared(const std::string& folder, const std::string& mine, const std::string& other) {
   throw base::EnvironmentError(fmt::format("two runs write in {}: this one, {}, and {}", folder, mine, other),
-                               "the locks of this file system do not hold across machines: stop the other one, and start this one again");
+                               "its lock was removed, or the locks of this file system do not hold across machines: stop the other one, and start this one again");
 }
 
 }  // namespace trainyard::io

@@ -122,6 +122,7 @@ TEST(Rollback, AfterAKillAutoGoesOnWhereTheRunHadGoneBackTo) {
   back.stop_after = 7;
   runs.run(back, {1, 0, 1});   // 6', 7' beside the abandoned 6 and 9
   EXPECT_EQ(engine::settle(c.output, checkpoints + "/abandoned-step-00000006", 6), checkpoints + "/step-00000006");   // and no further
+  EXPECT_TRUE(std::filesystem::exists(checkpoints + "/step-00000003")) << "it led to both branches";
   c.stop_after = 7;
   EXPECT_EQ(runs.run(c, {1, 0, 1}).step, 7);
   EXPECT_EQ(losses(c), losses_of(future, 7));
@@ -130,6 +131,42 @@ TEST(Rollback, AfterAKillAutoGoesOnWhereTheRunHadGoneBackTo) {
     set_aside.verify_all();
     EXPECT_EQ(set_aside.state().identity["learning_rate"], 0.002) << name;
   }
+}
+
+TEST(Rollback, AnAbandonedEndIsGoneBackToAlthoughNothingIsLeftToDo) {
+  SmallRun runs;
+  auto c = short_run(runs, "ended");
+  c.steps = 6;
+  runs.run(c, {1, 0, 1});   // 3, 6
+  const auto metrics = text_of(c.output + "/metrics.jsonl");
+  const auto checkpoints = c.output + "/checkpoints";
+  auto back = c;
+  back.resume = checkpoints + "/step-00000003", back.learning_rate = 0.002, back.change = "learning_rate";
+  runs.run(back, {1, 0, 1});
+  EXPECT_NE(text_of(c.output + "/metrics.jsonl"), metrics);
+  c.resume = checkpoints + "/abandoned-step-00000006";
+  const auto r = runs.run(c, {2, 1, 1});
+  EXPECT_EQ(r.steps_done, 0);
+  EXPECT_EQ(r.checkpoint, checkpoints + "/step-00000006");
+  EXPECT_EQ(text_of(c.output + "/metrics.jsonl"), metrics);
+  EXPECT_EQ(names_in(checkpoints), (std::vector<std::string>{"abandoned-step-00000006.2", "latest", "step-00000003", "step-00000006"}));
+}
+
+// Nobody is told to look for what a run's metrics lack, or has lost what lay in their place.
+TEST(Rollback, MetricsThatLackStepsAreSaidAndWhatIsNoMetricsIsKept) {
+  SmallRun runs;
+  auto c = short_run(runs, "lacking");
+  c.steps = 6;
+  c.stop_after = 3;
+  runs.run(c, {1, 0, 1});
+  std::ofstream(c.output + "/metrics.jsonl") << "notes of mine\n";
+  c.stop_after = 4;
+  ::testing::internal::CaptureStderr();
+  runs.run(c, {1, 0, 1});
+  const auto said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("metrics.jsonl lacks steps up to 3"), std::string::npos) << said;
+  EXPECT_EQ(text_of(c.output + "/abandoned-metrics-after-00000000.jsonl"), "notes of mine\n");
+  EXPECT_EQ(SmallRun::metrics(c).size(), 1u);
 }
 
 TEST(Rollback, WhatCannotBeReadIsNotTakenForDamaged) {

@@ -3,6 +3,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/text.h"
 #include "libtrain/plan/communication_time.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/ranges.h"
@@ -14,6 +15,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <filesystem>
 #include <string>
 
 using namespace trainyard;
@@ -30,6 +32,9 @@ struct Options {
 // What a shard set's index says; the rest of it is for train to judge.
 std::int64_t vocabulary_of(const std::string& set) {
   const auto path = set + "/index.json";
+  if (std::error_code error; !std::filesystem::exists(path, error))
+    throw base::InputError(fmt::format("{} has no index.json", base::one_line(set)),
+                           "--data names a folder that shard-data made; for a set that another program wrote, which train reads all the same, say --vocabulary N");
   const auto index = base::parse_json<nlohmann::json>(tools::read_plan_file(path), path);
   base::SortedJsonObject object(index, path);
   if (const auto format = object.text("format"); !format.starts_with("trainyard.shards/"))
