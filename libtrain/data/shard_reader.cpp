@@ -3,6 +3,7 @@
 
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/text.h"
 #include "libtrain/io/atomic_file.h"
 #include "libtrain/io/hdf5_file.h"
 
@@ -65,7 +66,7 @@ void ShardReader::read_shape(const SetIndex& index, const ShardEntry& entry) {
     throw base::InputError(fmt::format("shard {}: vocabulary {} and end of document {}, the set has {} and {}", path_, facts.vocabulary, facts.end_of_document, index.vocabulary,
                                        index.end_of_document), remedy);
   if ((facts.tokenizer && *facts.tokenizer != index.tokenizer) || (facts.tokenizer_crc32c && *facts.tokenizer_crc32c != index.tokenizer_crc32c))
-    throw base::InputError(fmt::format("shard {}: made with another tokenizer ({}) than the set ({})", path_, facts.tokenizer.value_or("not named"), index.tokenizer), remedy);
+    throw base::InputError(fmt::format("shard {}: made with another tokenizer ({}) than the set ({})", path_, base::one_line(facts.tokenizer.value_or("not named")), base::one_line(index.tokenizer)), remedy);
   vocabulary_ = facts.vocabulary, end_of_document_ = facts.end_of_document;
   const auto info = h5.info("/tokens");
   if (info.shape.size() != 1 || info.offset < 0 || (info.dtype != base::DType::u16 && info.dtype != base::DType::u32))

@@ -4,6 +4,7 @@
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/text.h"
 #include "libtrain/data/tokenizer.h"
 #include "libtrain/io/atomic_file.h"
 
@@ -32,7 +33,7 @@ void keep_tokenizer(const std::string& output, const std::string& data, const da
     base::log_warning("{}", e.what());
   }
   if (!model.empty()) return io::write_file(kept, model);
-  base::log_warning("{} is not the tokenizer that the data was made with, or is gone: generate will ask for --tokenizer", source);
+  base::log_warning("{} is not the tokenizer that the data was made with, or is gone: generate will ask for --tokenizer", base::one_line(source));
 }
 
 }  // namespace trainyard::engine

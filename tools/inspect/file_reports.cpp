@@ -66,7 +66,8 @@ Report model_report(const std::string& file, const Options& options) {
   try {
     model = plan::load_model(file);
   } catch (const base::UsageError& e) {
-    throw base::InputError(fmt::format("{} is not the description of a model: {}", file, e.what()), "one has keys like layers, hidden and heads; settings of a run are read by train --config");
+    throw base::InputError(fmt::format("{} is not the description of a model: {}", file, e.what()),
+                           e.hint().empty() ? "one has keys like layers, hidden and heads; settings of a run are read by train --config" : e.hint());
   }
   auto judged = model;
   if (judged.vocabulary == 0) judged.vocabulary = 257;

@@ -1,6 +1,7 @@
 // The report on a set of token shards.
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/text.h"
 #include "libtrain/data/shard_reader.h"
 #include "libtrain/data/shard_set.h"
 #include "libtrain/io/atomic_file.h"
@@ -62,13 +63,13 @@ Report shards_report(const std::string& folder, const Options& options) {
                           split.shards.size() == 1 ? "shard" : "shards");
   }
   report.text = fmt::format("token shards {}  ({})\n{}", folder, index.checksummed ? data::index_format : "no index.json: nothing is checksummed", totals);
-  report.text += fmt::format("  tokenizer   {} ({}, crc32c {:08x}), vocabulary {}, end of document {}\n", index.tokenizer, index.tokenizer_source,
+  report.text += fmt::format("  tokenizer   {} ({}, crc32c {:08x}), vocabulary {}, end of document {}\n", base::one_line(index.tokenizer), base::one_line(index.tokenizer_source),
                              index.tokenizer_crc32c, human_count(index.vocabulary), index.end_of_document);
   report.text += fmt::format("  identity    {}\n\n", data::identity_of(index));
   report.text += table({"shard", ">tokens", ">documents", ">size"}, rows);
   if (options.verify == Verify::yes)
     report.text += index.checksummed ? fmt::format("\nverified: {} read, every checksum is right\n", size_phrase(read, options.sizes))
-                                     : fmt::format("\nread: {}; there are no checksums to compare with\n", size_phrase(read, options.sizes));
+                                     : fmt::format("\nread: {}; without an index.json nothing was compared; inspect --verify of each shard compares the checksums that it holds\n", size_phrase(read, options.sizes));
   return report;
 }
 
