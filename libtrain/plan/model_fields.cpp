@@ -91,8 +91,8 @@ void follow(ModelConfig& m, const std::vector<base::Field>& fields) {
 std::string model_help() {
   ModelConfig m;
   std::string out = "A model is a preset or a TOML file of these keys, one `key = value` a line;\na key that is left out has its default.\n";
-  out += fmt::format("Presets: {}\n\n  {:<28}{:<13}{}\n", presets_text(), "key", "default", "values");
-  for (const auto& f : fields_of(m)) out += fmt::format("  {:<28}{:<13}{}\n      {}\n", f.name, default_text(f), f.legal.empty() ? "text" : f.legal, f.help);
+  out += fmt::format("Presets: {}\n\n  {:<28}{:<15}{}\n", presets_text(), "key", "default", "values");
+  for (const auto& f : fields_of(m)) out += fmt::format("  {:<28}{:<15}{}\n      {}\n", f.name, default_text(f), f.legal.empty() ? "text" : f.legal, f.help);
   return out + "\nHyphens and underscores are the same in keys and words. Example, a small Llama\n(save it as llama.toml, then train --model llama.toml ...):\n\n" + example;
 }
 

@@ -90,7 +90,7 @@ int main(int argc, char** argv) {
   Switches switches;
   CLI::App app("", "train");
   tools::describe_program(app, "Trains a decoder-only transformer on token shards; the same bits on any number of ranks.", examples,
-                          "shard-data, partition-model, inspect, generate; libtrain/README.md; model and run files: tools/train/examples, installed in share/trainyard/examples");
+                          "shard-data, partition-model, inspect, generate, libtrain/README.md; examples: tools/train/examples, share/trainyard/examples");
   tools::ConfigFlags flags(app, fields);
   app.footer("Presets for --model: " + fmt::format("{}", fmt::join(plan::preset_names(), " ")) + "\n\n" + app.get_footer());
   app.add_option("--config", switches.config, "TOML file with the same keys as the flags")->group("Settings");
@@ -103,7 +103,7 @@ int main(int argc, char** argv) {
   tools::Lasting lasting;
   return tools::guarded(app, argc, argv, [&] {
     if (switches.help_model) {
-      tools::print(plan::model_help() + "\nMore of them, and run files for --config: tools/train/examples in the sources,\nshare/trainyard/examples where it is installed.\n");
+      tools::print("More examples, and run files for --config: tools/train/examples in the sources,\nshare/trainyard/examples where it is installed.\n\n" + plan::model_help());
       return base::ExitCode::done;
     }
     std::optional<const engine::SignalWatcher> signals;
