@@ -67,7 +67,7 @@ Report model_report(const std::string& file, const Options& options) {
     model = plan::load_model(file);
   } catch (const base::UsageError& e) {
     throw base::InputError(fmt::format("{} is not the description of a model: {}", file, e.what()),
-                           e.hint().empty() ? "one has keys like layers, hidden and heads; settings of a run are read by train --config" : e.hint());
+                           e.hint().starts_with("here it is") ? e.hint() : "one has keys like layers, hidden and heads; settings of a run are read by train --config");
   }
   auto judged = model;
   if (judged.vocabulary == 0) judged.vocabulary = 257;
