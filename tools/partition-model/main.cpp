@@ -33,7 +33,7 @@ struct Options {
 std::int64_t vocabulary_of(const std::string& set) {
   const auto path = set + "/index.json";
   if (std::error_code error; !std::filesystem::exists(path, error))
-    throw base::InputError(fmt::format("{} has no index.json", base::one_line(set)),
+    throw base::InputError(fmt::format("{} is not there", base::one_line(path)),
                            "--data names a folder that shard-data made; for a set that another program wrote, which train reads all the same, say --vocabulary N");
   const auto index = base::parse_json<nlohmann::json>(tools::read_plan_file(path), path);
   base::SortedJsonObject object(index, path);
