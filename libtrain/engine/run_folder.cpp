@@ -84,16 +84,17 @@ void keep_other_lines(const std::string& output, const std::string& metrics, con
 
 // A run that goes on from its newest checkpoint: its metrics should know every step up to there.
 void look_at_metrics(const std::string& output, const std::string& metrics, std::int64_t step) {
-  const auto known = static_cast<std::size_t>(MetricsFile::length_through(metrics, step));
-  if (const auto text = text_of(metrics); known == 0 && !text.empty()) keep_other_lines(output, metrics, text, "");
-  std::int64_t before = -1, missing = last_step(metrics, known) < step ? step : 0;
-  if (known > 0)
+  std::int64_t known = 0, missing = 0;
+  if (io::file_size(metrics) > 0)
     each_metrics_line(metrics, [&](const MetricsLine& line) {
-      if (line.end > static_cast<std::int64_t>(known)) return false;
-      if (before >= 0 && line.step > before + 1) missing = std::max(missing, line.step - 1);
-      before = line.step;
+      if (!line.damage.empty() || !line.terminated) return true;
+      if (line.step > step) return false;
+      if (known > 0 && line.step > known + 1) missing = line.step - 1;
+      known = line.step;
       return true;
     });
+  if (known == 0) keep_other_lines(output, metrics, text_of(metrics), "");
+  if (known < step) missing = step;
   if (missing > 0) base::log_warning("{} lacks steps up to {}, which the run has done", metrics, missing);
 }
 

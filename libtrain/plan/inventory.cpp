@@ -17,14 +17,15 @@ std::vector<PlacedBlock> placed_blocks(const ModelConfig& m) {
   std::vector<std::string> names;
   for (const auto& segment : segments(m)) {
     const auto uses = segment.kind->uses(m);
+    const auto accesses = segment.kind->accesses(m);
     for (std::int64_t index = 0; index < segment.times; ++index) {
-      PlacedBlock block{segment.part, segment.kind, index, segment.kind->units(m, index), {}};
+      PlacedBlock block{segment.part, segment.kind, index, segment.kind->units(m, index), {}, accesses};
       const auto first = static_cast<int>(names.size());
       for (const auto& unit : block.units) names.push_back(unit.name), uses_of_unit.push_back(0);
       for (const auto& use : uses) {
-        const auto borrowed = std::find(names.begin(), names.end(), use.borrowed);
-        TRAINYARD_ASSERT(use.own >= 0 || borrowed != names.end(), "no block before owns the unit '{}'", use.borrowed);
-        const auto unit = use.own >= 0 ? first + use.own : static_cast<int>(borrowed - names.begin());
+        const auto owner = use.own >= 0 ? names.begin() + first + use.own : std::find(names.begin(), names.end(), use.borrowed);
+        TRAINYARD_ASSERT(owner != names.end(), "no block before owns the unit '{}'", use.borrowed);
+        const auto unit = static_cast<int>(owner - names.begin());
         block.uses.push_back({unit, uses_of_unit[static_cast<std::size_t>(unit)]++});
       }
       out.push_back(std::move(block));

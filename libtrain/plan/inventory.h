@@ -26,6 +26,7 @@ struct PlacedBlock {
   std::int64_t index;        // among the blocks of its part
   std::vector<Unit> units;   // its own
   std::vector<Use> uses;     // in the order of BlockKind::uses
+  BlockAccesses accesses;
 };
 std::vector<PlacedBlock> placed_blocks(const ModelConfig& model);
 

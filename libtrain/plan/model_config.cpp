@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/fields.h"
 #include "libtrain/base/nearest.h"
+#include "libtrain/plan/block_kind.h"
 #include "libtrain/plan/model_fields.h"
 
 #include <fmt/ranges.h>
@@ -87,6 +88,12 @@ std::vector<std::string> problems(const ModelConfig& m) {
   for (const auto& [message, hint] : complaints.list()) out.push_back(message);
   if (m.vocabulary == 0) out.push_back("the vocabulary is not known: it comes from the shards, or from --vocabulary");
   if (!out.empty()) return out;
+  // Parameters and dropout sites are named by the prefix.
+  std::vector<std::string> prefixes;
+  for (const auto& name : m.branches) {
+    prefixes.push_back(branch_kind(name).prefix());
+    if (std::count(prefixes.begin(), prefixes.end(), prefixes.back()) == 2) out.push_back(fmt::format("two branches of a layer are called '{}': their parameters would have one name", prefixes.back()));
+  }
   if (m.hidden % m.heads != 0) out.push_back(fmt::format("hidden {} is not a multiple of heads {}", m.hidden, m.heads));
   else if (m.positions == Positions::rotary && m.head_dim() % 2 != 0) out.push_back(fmt::format("rotary positions need an even head size, not {}", m.head_dim()));
   if (m.heads % m.kv_heads != 0) out.push_back(fmt::format("heads {} is not a multiple of kv-heads {}", m.heads, m.kv_heads));

@@ -31,10 +31,12 @@ UnitTable::UnitTable(const ModelConfig& model, int pieces) : pieces_(pieces) {
     std::vector<UnitEntry*> used;
     std::vector<std::int64_t> shares;   // of the uses that all blocks of the segment make, those of one unit
     for (const auto& use : segment.kind->uses(model)) {
-      const auto borrowed = std::find_if(entries_.begin(), entries_.end(), [&](const auto& e) { return e.unit.name == use.borrowed; });
-      TRAINYARD_ASSERT(use.own >= 0 || (borrowed != entries_.end() && borrowed->times == 1), "no block before owns the one unit '{}'", use.borrowed);
-      used.push_back(use.own >= 0 ? &entries_[first + static_cast<std::size_t>(use.own)] : &*borrowed);
-      shares.push_back(use.own >= 0 ? 1 : segment.times);
+      const bool own = use.own >= 0;
+      const auto entry = own ? entries_.begin() + static_cast<std::ptrdiff_t>(first) + use.own
+                             : std::find_if(entries_.begin(), entries_.end(), [&](const auto& e) { return e.unit.name == use.borrowed; });
+      TRAINYARD_ASSERT(own || (entry != entries_.end() && entry->times == 1), "no block before owns the one unit '{}'", use.borrowed);
+      used.push_back(&*entry);
+      shares.push_back(own ? 1 : segment.times);
     }
     const auto accesses = segment.kind->accesses(model);
     for (std::size_t u = 0; u < used.size(); ++u) {

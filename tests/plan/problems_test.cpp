@@ -184,6 +184,30 @@ TEST(ModelHelp, NamesEveryKeyAndItsExampleWorks) {
   EXPECT_TRUE(problems(example).empty());
 }
 
+// A key that files did not always have: left out while it says the default, kept when it does not, and one that names nothing is refused with the nearest.
+TEST(ModelJson, BranchesAreLeftOutWhileTheyAreTheUsualOnes) {
+  auto m = preset("gpt2-nano");
+  EXPECT_FALSE(model_to_json(m).contains("branches"));
+  m.branches = {"ffn", "attention"};
+  const auto json = model_to_json(m);
+  EXPECT_EQ(json["branches"], "ffn,attention");
+  EXPECT_EQ(model_from_json(json, "x", ""), m);
+  EXPECT_EQ(current_form(json), nlohmann::json(json));
+  for (const char* wrong : {"attention,fnn", "", ",", "attention,"}) {
+    auto bad = json;
+    bad["branches"] = wrong;
+    EXPECT_THROW(model_from_json(bad, "x", ""), base::InputError) << wrong;
+  }
+  m.vocabulary = 257;
+  EXPECT_TRUE(problems(m).empty());
+  m.branches = {"ffn", "attention", "ffn"};
+  EXPECT_EQ(problems(m).size(), 1u) << "two branches with one name";
+  m.branches = {"attention", "fnn"};
+  EXPECT_EQ(problems(m).size(), 1u);
+  m.branches = {};
+  EXPECT_EQ(problems(m).size(), 1u);
+}
+
 TEST(ModelJson, NumbersAreNumbersAndOldTextIsTheSame) {
   auto m = preset("llama-nano");
   m.vocabulary = 257, m.dropout_attention = 0.1, m.norm_epsilon = 1e-6;

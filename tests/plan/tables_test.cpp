@@ -84,6 +84,64 @@ TEST(Inventory, TiedTableIsUsedTwice) {
   EXPECT_EQ(uses(with_vocabulary("llama-nano", 257)).size(), 4u);
 }
 
+// What the planner counts in closed form, the loader and the step's numbers ask one by one, against a walk through the groups; the last group may be ragged.
+TEST(Batch, ClosedFormsAgreeWithTheGroups) {
+  for (std::int64_t micros = 1; micros <= 23; ++micros)
+    for (std::int64_t fold = 1; fold <= micros; ++fold)
+      for (int ranks = 1; ranks <= (micros + fold - 1) / fold; ++ranks) {
+        const BatchPlan b{micros, 1, fold, ranks};
+        std::int64_t rounds = 0;
+        for (std::int64_t turn = 0; turn < b.turns(); ++turn) rounds += b.end_micro(turn * ranks) - b.first_micro(turn * ranks);
+        EXPECT_EQ(b.rounds(), rounds) << micros << " " << fold << " " << ranks;
+        for (int r = 0; r < ranks; ++r) {
+          std::vector<std::int64_t> own;
+          std::int64_t turns = 0;
+          for (std::int64_t turn = 0; turn < b.turns(); ++turn) {
+            const auto group = b.group_of(r, turn);
+            turns += group >= 0;
+            for (auto m = b.first_micro(group); group >= 0 && m < b.end_micro(group); ++m) {
+              const auto at = b.place_of(m);
+              EXPECT_EQ((std::vector{at.group, at.turn, at.rank, at.place}), (std::vector<std::int64_t>{group, turn, r, turn * fold + m - b.first_micro(group)}));
+              EXPECT_LT(at.place, b.places());
+              own.push_back(m);
+            }
+          }
+          EXPECT_EQ(b.turns_of(r), turns);
+          for (std::size_t i = 0; i < own.size(); ++i) EXPECT_EQ(b.next(own[i]), i + 1 < own.size() ? own[i + 1] : -1);
+        }
+      }
+}
+
+// Those that are alike stand in the table once; slots are those that a walk through all units hands out.
+TEST(Units, TheTableSaysWhatTheUnitsSay) {
+  for (const char* name : {"gpt2", "llama-nano", "llama-1b"})
+    for (const int slots : {1, 2, 3, 40}) {
+      const auto m = with_vocabulary(name, 300);
+      const UnitSet set(m, 3);
+      const SlotPlan plan(set.table, slots);
+      EXPECT_EQ(set.table.units(), static_cast<std::int64_t>(set.units.size()));
+      EXPECT_EQ(set.table.uses(), static_cast<std::int64_t>(set.uses.size()));
+      EXPECT_EQ(set.table.parameters(), parameter_count(m));
+      std::int64_t pieces = 0, pieces_of_uses = 0;
+      for (const auto& l : set.layouts) pieces += l.piece;
+      for (const auto& use : set.uses) pieces_of_uses += set.piece_of(use);
+      EXPECT_EQ(set.table.piece_total(), pieces);
+      EXPECT_EQ(set.table.piece_total_uses(), pieces_of_uses);
+      std::vector<int> rotating;
+      int layer = 0, next = 0;
+      for (std::size_t u = 0; u < set.units.size(); ++u) {
+        const bool rotates = set.units[u].name.starts_with("layers.");
+        int slot = next;
+        if (rotates && layer >= slots) slot = rotating[static_cast<std::size_t>(layer % slots)];
+        else ++next;
+        if (rotates && layer++ < slots) rotating.push_back(slot);
+        EXPECT_EQ(plan.slot_of(static_cast<int>(u)), slot) << name << " " << slots << " " << u;
+        EXPECT_GE(plan.elements()[static_cast<std::size_t>(slot)], set.layouts[u].padded);
+      }
+      EXPECT_EQ(plan.elements().size(), static_cast<std::size_t>(next));
+    }
+}
+
 TEST(Batch, EveryMicroOnceInAscendingOrder) {
   std::mt19937 random(7);
   for (int round = 0; round < 300; ++round) {
