@@ -1,9 +1,13 @@
-// Tables of the plan and of traffic.
+// Tables of the plan, of memory and of traffic.
 #include "libtrain/engine/report.h"
 
+#include "libtrain/base/error.h"
+#include "libtrain/base/log.h"
 #include "libtrain/base/text.h"
+#include "libtrain/io/atomic_file.h"
 #include "libtrain/plan/memory.h"
 #include "libtrain/plan/traffic.h"
+#include "libtrain/tensor/gpu.h"
 
 #include <map>
 
@@ -32,6 +36,29 @@ SizeTable traffic_table(const plan::Plan& p, const comm::Communicator& data, std
     out.rows.push_back({fmt::format("{} {}", data.group(), name), announced[name], static_cast<std::int64_t>(t.sent_bytes), ""});
   }
   return out;
+}
+
+SizeTable memory_report(const RankMemory& memory, const RunSetup& setup) {
+  const auto measured = memory.measured();
+  const auto& device = setup.step.device;
+  auto taken = peak_resident_bytes(), there = total(measured);
+  if (device.kind == base::DeviceKind::cuda) {
+    const auto info = tensor::gpu_info(device.index);
+    taken = info.total_bytes - info.free_bytes;
+    there -= measured[static_cast<std::size_t>(tensor::Category::save_snapshot)];
+  }
+  return memory_table(memory.predicted(), measured, taken, there, setup.plan.memory.reserve);
+}
+
+void write_report(const std::string& output, const SizeTable& memory, const SizeTable& traffic) {
+  const auto path = output + "/report.txt";
+  try {
+    if (io::file_size(path) > 0 && !io::read_file(path).starts_with("memory"))
+      throw base::InputError(fmt::format("{} is not a report of a run: it is kept", path), "move it away");
+    io::write_file(path, memory.text() + "\n" + traffic.text());
+  } catch (const base::Error& e) {
+    base::log_warning("there is no report of this run: {}", e.what());
+  }
 }
 
 std::string plan_text(const plan::Plan& p, const std::string& output, base::Sizes sizes) {

@@ -1,7 +1,9 @@
-// Reports: the plan as text, traffic announced against measured.
+// Reports: the plan as text, memory and traffic announced against measured, and the file that holds them.
 #pragma once
 
 #include "libtrain/comm/communicator.h"
+#include "libtrain/engine/memory.h"
+#include "libtrain/engine/setup.h"
 #include "libtrain/engine/size_table.h"
 #include "libtrain/engine/trainer.h"
 
@@ -16,6 +18,12 @@ struct Validations {
 
 // A table: operation, announced, measured (since the ledger was reset), difference.
 SizeTable traffic_table(const plan::Plan& plan, const comm::Communicator& data, std::int64_t steps, const Validations& validations);
+
+// A table of the categories of this rank: predicted, measured, and what the process took beside them.
+SizeTable memory_report(const RankMemory& memory, const RunSetup& setup);
+
+// OUTPUT/report.txt. A file of that name that is not a report is kept; whatever goes wrong is a warning: the run is done, and its checkpoint published.
+void write_report(const std::string& output, const SizeTable& memory, const SizeTable& traffic);
 
 std::string plan_text(const plan::Plan& plan, const std::string& output, base::Sizes sizes);
 

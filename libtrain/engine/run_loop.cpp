@@ -1,0 +1,152 @@
+// Steps one after another, and what surrounds each.
+#include "libtrain/engine/run_loop.h"
+
+#include "libtrain/comm/agreement.h"
+#include "libtrain/engine/agreement.h"
+#include "libtrain/engine/good_checkpoint.h"
+#include "libtrain/engine/rank_record.h"
+#include "libtrain/engine/report.h"
+#include "libtrain/engine/watch.h"
+#include "libtrain/plan/flops.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+
+namespace trainyard::engine {
+
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+RunLoop::RunLoop(const RunContext& run)
+    : run_(run), windows_(run.config, run.setup),
+      batches_(windows_.training, windows_.validation ? &*windows_.validation : nullptr, run.setup.plan.batch(), run.world.rank),
+      trainer_(run.setup.plan, run.setup.step, run.world, batches_) {}
+
+void RunLoop::load(const Start& start) {
+  load_start(start, trainer_, run_.world, run_.config);
+  start_ = start;
+  batches_.begin_at(start.step, start.samples_seen);
+  step_ = start.step;
+}
+
+RunResult RunLoop::go() {
+  const auto& config = run_.config;
+  saving_.emplace(run_, trainer_, start_);
+  watch_calls(run_.watchdog, run_.world);
+  on_every_rank(run_.world, trainer_.exchange(), [&] {
+    if (run_.world.rank == 0) metrics_.emplace(config.output + "/metrics.jsonl", step_);
+  });
+  run_.world.data->ledger().reset();
+  RunResult result;
+  bool stopped = false;
+  while (step_ < config.steps && !stopped) stopped = !one_step(result);
+  saving_->finish(progress());
+  if (metrics_) metrics_->mend();
+  trainer_.complete_weights();
+  result.code = step_ < config.steps ? base::ExitCode::requeue : base::ExitCode::done;
+  result.step = step_;
+  result.steps_done = steps_done_;
+  result.checkpoint = saving_->saved_path();
+  result.memory_report = memory_report(trainer_.memory(), run_.setup);
+  result.traffic_report = traffic_table(run_.setup.plan, *run_.world.data, steps_done_, {validations_done_, config.validation_sequences});
+  if (run_.world.rank == 0 && steps_done_ > 0) write_report(config.output, result.memory_report, result.traffic_report);
+  return result;
+}
+
+// False when the run stops here on request.
+bool RunLoop::one_step(RunResult& result) {
+  const auto begun = step_ + trainer_.steps_under_way();
+  if (run_.watchdog) run_.watchdog->set_step(begun + 1);
+  if (!trainer_.begin_step(begun, [&] { return run_.signals.request() == StopRequest::abandon_step; })) {
+    finish_steps(result, 0);
+    if (run_.world.rank == 0 && run_.listener.on_note) run_.listener.on_note(fmt::format("stopping on request: step {} is abandoned, step {} is saved", step_ + 1, step_));
+    return false;
+  }
+  const bool stop = finish_steps(result, trainer_.results_come_later() && !something_follows(begun + 1) ? 1 : 0);
+  if (stop) finish_steps(result, 0);
+  return !stop && (run_.config.stop_after == 0 || step_ < run_.config.stop_after);
+}
+
+// Is there anything between step `s` and the next one that needs its result.
+bool RunLoop::something_follows(std::int64_t s) const {
+  const auto due = [s](std::int64_t every) { return every > 0 && s % every == 0; };
+  return s == run_.config.steps || s == run_.config.stop_after || due(run_.config.save_every) || due(run_.config.validate_every);
+}
+
+// Until at most `under_way` steps are left; true when the run is asked to stop.
+bool RunLoop::finish_steps(RunResult& result, int under_way) {
+  bool stop = false;
+  while (trainer_.steps_under_way() > under_way) stop |= finish_step(result);
+  return stop;
+}
+
+bool RunLoop::finish_step(RunResult& result) {
+  const auto outcome = trainer_.finish_step();
+  if (!outcome.finite) refuse_step(outcome);
+  const double begin = std::max(outcome.begun, finished_at_);
+  ++step_;
+  ++steps_done_;
+  result.loss = outcome.loss;
+  if (run_.config.save_every > 0 && step_ % run_.config.save_every == 0 && step_ < run_.config.steps) saving_->take(progress());
+  StepMetrics m = metrics_of(outcome);
+  if (run_.config.validate_every > 0 && (step_ % run_.config.validate_every == 0 || step_ == run_.config.steps)) {
+    m.validation_loss = trainer_.validate(run_.config.validation_sequences);
+    ++validations_done_;
+  }
+  finished_at_ = now();
+  m.step_seconds = finished_at_ - begin;
+  m.tokens_per_second = static_cast<double>(run_.config.global_batch * run_.setup.plan.sequence) / m.step_seconds;
+  m.model_flops_per_second = plan::step_flops(run_.setup.plan.model, run_.config.global_batch, run_.setup.plan.sequence) / m.step_seconds;
+  const bool stop = agree(outcome, m);
+  if (run_.world.rank == 0) {
+    metrics_->write(m);
+    if (run_.listener.on_step) run_.listener.on_step(m, run_.config.steps);
+  }
+  return stop;
+}
+
+// Gathers the records of all ranks: stop requests, the state of the background writers, the slowest rank's times.
+bool RunLoop::agree(const StepOutcome& o, StepMetrics& m) {
+  RankRecord mine;
+  mine.stop = run_.signals.request() != StopRequest::none ? 1 : 0;
+  saving_->tell(mine);
+  mine.compute = o.compute_seconds;
+  mine.communication = o.communication_seconds;
+  mine.exposed = o.exposed_seconds;
+  mine.peak_bytes = static_cast<double>(trainer_.memory().measured_total());
+  const auto all = records_of_all(mine, run_.world, trainer_.exchange());
+  add_slowest(all, m);
+  saving_->follow(all);
+  return any_stops(all);
+}
+
+StepMetrics RunLoop::metrics_of(const StepOutcome& o) const {
+  StepMetrics m;
+  m.step = step_;
+  m.loss = o.loss;
+  m.learning_rate = o.learning_rate;
+  m.gradient_norm = o.gradient_norm;
+  m.tokens_seen = progress().tokens_seen;
+  return m;
+}
+
+// A resume may have changed the batch, so that steps say nothing about what was consumed before.
+Progress RunLoop::progress() const {
+  const auto samples = (step_ - start_.step) * run_.config.global_batch;
+  return {step_, start_.samples_seen + samples, start_.tokens_seen + samples * run_.setup.plan.sequence};
+}
+
+void RunLoop::refuse_step(const StepOutcome& o) {
+  while (trainer_.steps_under_way() > 0) trainer_.finish_step();
+  const auto finding = trainer_.diagnose(step_);
+  saving_->finish_publishing();
+  const auto good = on_rank_zero(run_.world, trainer_.exchange(), [&] { return good_checkpoint_sentence(checkpoints_folder(run_.config.output), step_); });
+  throw comm::AgreedError(base::ExitCode::check_failed, fmt::format("step {} is not finite: loss {}, gradient norm {}; {}", step_ + 1, o.loss, o.gradient_norm, finding),
+                         fmt::format("{}; lower --learning-rate{}, or raise --warmup-steps", good, saving_->saved_step() < 0 ? "" : " (a resume needs --change learning_rate)"));
+}
+
+}  // namespace trainyard::engine

@@ -1,0 +1,50 @@
+// The loop of a run: steps, their metrics, validations and saves, until the last step or until any rank is asked to stop.
+#pragma once
+
+#include "libtrain/engine/batches.h"
+#include "libtrain/engine/metrics.h"
+#include "libtrain/engine/restore.h"
+#include "libtrain/engine/run_context.h"
+#include "libtrain/engine/run_saving.h"
+#include "libtrain/engine/run_windows.h"
+#include "libtrain/engine/trainer.h"
+
+#include <cstdint>
+#include <optional>
+
+namespace trainyard::engine {
+
+class RunLoop {
+ public:
+  // Reserves the memory of the rank. `run` outlives the loop.
+  explicit RunLoop(const RunContext& run);
+
+  // Collective; throws InputError on all ranks alike when the checkpoint turns out to be damaged. Another start may be loaded then.
+  void load(const Start& start);
+  std::int64_t step() const { return step_; }   // completed; -1 before load()
+
+  // Collective, once, after load(). A checkpoint of the last step reached is published when it returns.
+  RunResult go();
+
+ private:
+  bool one_step(RunResult& result);
+  bool something_follows(std::int64_t s) const;
+  bool finish_steps(RunResult& result, int under_way);
+  bool finish_step(RunResult& result);
+  bool agree(const StepOutcome& outcome, StepMetrics& m);
+  StepMetrics metrics_of(const StepOutcome& outcome) const;
+  Progress progress() const;
+  [[noreturn]] void refuse_step(const StepOutcome& outcome);
+
+  const RunContext& run_;
+  RunWindows windows_;
+  Batches batches_;
+  Trainer trainer_;
+  Start start_;
+  std::optional<RunSaving> saving_;
+  std::optional<MetricsFile> metrics_;   // of rank 0
+  std::int64_t step_ = -1, steps_done_ = 0, validations_done_ = 0;
+  double finished_at_ = 0;
+};
+
+}  // namespace trainyard::engine

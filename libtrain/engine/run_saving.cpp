@@ -1,0 +1,110 @@
+// Checkpoints of a run, from the snapshot to their name.
+#include "libtrain/engine/run_saving.h"
+
+#include "kernels/dispatch.h"
+#include "libtrain/base/text.h"
+#include "libtrain/checkpoint/manifest.h"
+#include "libtrain/checkpoint/rank_writer.h"
+#include "libtrain/engine/agreement.h"
+#include "libtrain/engine/build_info.h"
+#include "libtrain/engine/run_tokenizer.h"
+
+namespace trainyard::engine {
+
+RunSaving::RunSaving(const RunContext& run, Trainer& trainer, const Start& start) : run_(run), trainer_(trainer), folder_(checkpoints_folder(run.config.output)) {
+  if (start.own) {   // a checkpoint that lies elsewhere does not make this run's progress safe, and --resume auto would not find it
+    saved_step_ = start.step;
+    saved_path_ = start.path;
+  }
+  settle_in_folder(start);
+  saver_.emplace(folder_, trainer.memory()[tensor::Category::save_snapshot], trainer.context(), trainer.store(), run.config.keep,
+                 checkpoint::WriteOptions{run.config.save_throttle, [this] { return leaving_ || run_.signals.request() != StopRequest::none; }},
+                 [this] { run_.held.folder->lock().require_alone(); });   // of rank 0, which publishes
+  if (run.config.save_every > 0) saver_->touch();
+}
+
+void RunSaving::settle_in_folder(const Start& start) {
+  const auto& config = run_.config;
+  const auto from = start.weights_only ? std::string() : start.path;
+  const auto place = on_rank_zero(run_.world, trainer_.exchange(), [&] {
+    keep_tokenizer(config.output, config.data, run_.setup.index);
+    return settle(config.output, from, start.step);
+  });
+  if (place == from) return;
+  saved_step_ = start.step;
+  saved_path_ = place;
+}
+
+void RunSaving::take(const Progress& progress) {
+  finish_publishing();
+  saver_->take(state(progress));
+  publish_asked_ = false;
+}
+
+void RunSaving::tell(RankRecord& mine) const {
+  mine.written_step = static_cast<double>(saver_->written_step());
+  mine.published_step = static_cast<double>(saver_->published_step());
+  mine.failed = saver_->failed() ? 1 : 0;
+}
+
+void RunSaving::follow(const std::vector<RankRecord>& all) {
+  if (any_failed(all)) discard();
+  const auto taken = saver_->taken_step();
+  if (taken < 0 || saved_step_ == taken) return;
+  if (all_wrote(all, taken) && !publish_asked_) {
+    publish_asked_ = true;
+    if (run_.world.rank == 0) saver_->publish();
+  }
+  if (all[0].published_step != static_cast<double>(taken)) return;
+  saved_step_ = taken;
+  saved_path_ = folder_ + "/" + checkpoint::step_name(taken);
+}
+
+// What the others wrote of this checkpoint is removed too; older ones stay. Throws what the rank that failed met.
+void RunSaving::discard() {
+  saver_->wait();
+  run_.world.control->barrier(trainer_.exchange());
+  trainer_.exchange().synchronize();
+  if (run_.world.rank == 0) checkpoint::discard_partial(folder_, saver_->taken());
+  on_every_rank(run_.world, trainer_.exchange(), [&] { saver_->rethrow_failure(); });
+}
+
+void RunSaving::finish_publishing() {
+  if (saver_->taken_step() < 0) return;
+  while (saved_step_ != saver_->taken_step()) {
+    saver_->wait();
+    RankRecord mine;
+    tell(mine);
+    follow(records_of_all(mine, run_.world, trainer_.exchange()));
+  }
+}
+
+void RunSaving::finish(const Progress& progress) {
+  leaving_ = true;   // nothing is left that a slow writer could spare
+  finish_publishing();
+  if (saved_step_ == progress.step) return;
+  take(progress);
+  finish_publishing();
+}
+
+checkpoint::RunState RunSaving::state(const Progress& progress) const {
+  checkpoint::RunState s;
+  s.step = progress.step;
+  s.samples_seen = progress.samples_seen;
+  s.tokens_seen = progress.tokens_seen;
+  s.seed = run_.config.seed;
+  s.dtype = run_.setup.plan.dtype;
+  s.model = run_.setup.plan.model;
+  s.identity = run_.setup.identity;
+  s.plan = plan::json_of(run_.setup.plan);
+  s.plan["ranks"] = run_.world.size, s.plan["communicator"] = run_.world.kind;
+  s.versions = build_versions();
+  s.provenance = {{"data", base::text_of_path(run_.config.data)},
+                  {"tokenizer", {{"name", run_.setup.index.tokenizer}, {"source", run_.setup.index.tokenizer_source}, {"crc32c", run_.setup.index.tokenizer_crc32c}}}};
+  s.isa = kernels::name_of(kernels::active_isa());
+  s.device_kind = run_.config.device;
+  s.writer = run_.held.writer;
+  return s;
+}
+
+}  // namespace trainyard::engine
