@@ -4,19 +4,18 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/thread.h"
 #include "libtrain/comm/reason.h"
 #include "libtrain/comm/watchdog_address.h"
 #include "libtrain/comm/watchdog_report.h"
 
 #include <linux/errqueue.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
@@ -328,12 +327,7 @@ void Watchdog::start(const std::vector<std::string>& addresses) {
   i.own.rank = i.options.rank;
   i.heard.resize(addresses.size());
   i.silence.resize(addresses.size(), 0);
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);
-  i.thread = std::thread([&i] { i.work(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(i.thread.native_handle(), "watchdog");
+  i.thread = base::start_thread("watchdog", [&i] { i.work(); });
 }
 
 std::function<void(const std::string&, Decided)> end_job_on_hang(const std::string& folder, int rank) {

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/random.h"
+#include "libtrain/base/thread.h"
 #include "libtrain/data/own_set.h"
 #include "libtrain/data/shard_writer.h"
 #include "libtrain/io/atomic_file.h"
@@ -93,7 +94,7 @@ class Pipeline {
     };
     std::vector<std::thread> team;
     try {
-      for (int t = 1; t < options_.threads && static_cast<std::size_t>(t) < n; ++t) team.emplace_back(work);
+      for (int t = 1; t < options_.threads && static_cast<std::size_t>(t) < n; ++t) team.push_back(base::start_thread("tokenizer", work));
     } catch (const std::system_error&) {
       // No more threads or memory for them: those that run share the work, and the output does not depend on their number.
     }

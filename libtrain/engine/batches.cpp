@@ -1,11 +1,10 @@
 // The loader thread and its two buffers.
 #include "libtrain/engine/batches.h"
 
+#include "libtrain/base/thread.h"
 #include "libtrain/tensor/gpu.h"
 
 #include <algorithm>
-#include <csignal>
-#include <pthread.h>
 #include <utility>
 
 namespace trainyard::engine {
@@ -16,12 +15,7 @@ Batches::Batches(data::WindowDataset& training, data::WindowDataset* validation,
     b->memory.resize(static_cast<std::size_t>(buffer_bytes()));
     lay_out(*b, b->memory.data(), b->memory.data(), {});
   }
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);
-  thread_ = std::thread([this] { work(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(thread_.native_handle(), "loader");
+  thread_ = base::start_thread("loader", [this] { work(); });
 }
 
 Batches::~Batches() {

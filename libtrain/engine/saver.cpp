@@ -3,14 +3,13 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/thread.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/engine/run_folder.h"
 #include "libtrain/io/atomic_file.h"
 #include "libtrain/tensor/gpu.h"
 
-#include <csignal>
 #include <cstring>
-#include <pthread.h>
 
 namespace trainyard::engine {
 
@@ -27,12 +26,7 @@ Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& con
     pieces_.v.push_back(arena.allocate(base::DType::f32, {piece}));
   }
   snapshot_ = {static_cast<char*>(pieces_.model.front().data), static_cast<std::size_t>(arena.used_bytes())};
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);
-  thread_ = std::thread([this] { work(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(thread_.native_handle(), "checkpoint");
+  thread_ = base::start_thread("checkpoint", [this] { work(); });
 }
 
 void Saver::touch() {

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/thread.h"
 
 #include <chrono>
 #include <csignal>
@@ -37,7 +38,7 @@ void release_signals() {
 
 SignalWatcher::SignalWatcher() {
   hold_signals();
-  thread_ = std::thread([this] { watch(); });
+  thread_ = base::start_thread("signals", [this] { watch(); });
 }
 
 SignalWatcher::~SignalWatcher() {

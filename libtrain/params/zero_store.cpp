@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/random.h"
+#include "libtrain/base/thread.h"
 
 #include <algorithm>
 #include <thread>
@@ -55,7 +56,7 @@ void ZeroStore::initialize(std::uint64_t seed) {
   };
   const auto helpers = static_cast<std::size_t>(std::max(1, c_.compute.threads()));
   std::vector<std::thread> team;
-  for (std::size_t t = 1; t < helpers && jobs.size() > 8; ++t) team.emplace_back(run_share, t, helpers);
+  for (std::size_t t = 1; t < helpers && jobs.size() > 8; ++t) team.push_back(base::start_thread("initial values", [&, t] { run_share(t, helpers); }));
   run_share(0, jobs.size() > 8 ? helpers : 1);
   for (auto& thread : team) thread.join();
   for (std::size_t u = 0; u < made.size(); ++u)

@@ -2,16 +2,15 @@
 #include "libtrain/tensor/exec.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/thread.h"
 #include "libtrain/tensor/event_state.h"
 
 #include <atomic>
 #include <condition_variable>
-#include <csignal>
 #include <ctime>
 #include <deque>
 #include <exception>
 #include <mutex>
-#include <pthread.h>
 #include <thread>
 
 namespace trainyard::tensor {
@@ -68,12 +67,7 @@ class CallerExec : public Exec {
 class WorkerExec : public Exec {
  public:
   WorkerExec(const std::string& name, Arena* scratch, int threads) : Exec({}, scratch, threads, Runs::later) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    thread_ = std::thread([this] { work(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    pthread_setname_np(thread_.native_handle(), name.substr(0, 15).c_str());
+    thread_ = base::start_thread(name, [this] { work(); });
   }
   ~WorkerExec() override {
     {
