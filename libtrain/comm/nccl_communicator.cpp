@@ -2,6 +2,7 @@
 #include "libtrain/comm/entry.h"
 #include "libtrain/comm/nccl.h"
 #include "libtrain/comm/nccl_library.h"
+#include "libtrain/tensor/device_buffer.h"
 #include "libtrain/tensor/gpu.h"
 
 #include "libtrain/base/error.h"
@@ -61,14 +62,11 @@ struct Connection {
 class Nccl : public Communicator {
  public:
   Nccl(std::string group, int rank, int size, std::shared_ptr<Connection> connection, int device)
-      : Communicator(std::move(group), rank, size), connection_(std::move(connection)), lib_(connection_->lib), comm_(connection_->comm), device_(device) {
-    tensor::require_gpu(tensor::gpu_module().runtime->allocate(device_, 64, &flag_), "reserving a flag");
+      : Communicator(std::move(group), rank, size), connection_(std::move(connection)), lib_(connection_->lib), comm_(connection_->comm), device_(device),
+        flag_(device, 64, "reserving a flag") {
     ledger_.set_pending([this] { return pending(); });
   }
-  ~Nccl() override {
-    ledger_.set_pending({});
-    tensor::gpu_module().runtime->release(device_, flag_);
-  }
+  ~Nccl() override { ledger_.set_pending({}); }
 
   void all_reduce(tensor::Exec& exec, base::View inout, Reduction op) override {
     call(exec, "all_reduce", all_reduce_bytes(inout.bytes(), size_), inout.count() > 0, [&](void* stream) {
@@ -127,7 +125,7 @@ class Nccl : public Communicator {
   const std::shared_ptr<Connection>& connection() const { return connection_; }
   int device() const { return device_; }
   void barrier(tensor::Exec& exec) override {
-    call(exec, "barrier", 0, true, [&](void* stream) { return lib_.all_reduce(flag_, flag_, 1, nccl::i32, nccl::max, comm_, stream); });
+    call(exec, "barrier", 0, true, [&](void* stream) { return lib_.all_reduce(flag_.data(), flag_.data(), 1, nccl::i32, nccl::max, comm_, stream); });
     exec.synchronize();
   }
 
@@ -201,7 +199,7 @@ class Nccl : public Communicator {
   const nccl::Library& lib_;
   nccl::Comm* comm_;
   int device_;
-  void* flag_ = nullptr;
+  tensor::DeviceBuffer flag_;
   Own own_;
   std::mutex mutex_;     // over last_
   tensor::Event last_;

@@ -2,7 +2,7 @@
 #include "libtrain/comm/staged.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/tensor/gpu.h"
+#include "libtrain/tensor/device_buffer.h"
 
 #include <numeric>
 #include <utility>
@@ -15,23 +15,18 @@ namespace {
 // Pinned memory that grows.
 class Pinned {
  public:
-  ~Pinned() {
-    if (memory_ != nullptr) tensor::gpu_module().runtime->release_pinned(memory_);
-  }
   char* of(std::int64_t bytes) {
-    if (bytes <= bytes_) return memory_;
-    const auto& runtime = *tensor::gpu_module().runtime;
-    if (memory_ != nullptr) runtime.release_pinned(memory_);
-    memory_ = nullptr;
-    void* p = nullptr;
-    tensor::require_gpu(runtime.allocate_pinned(bytes, &p), "reserving pinned memory");
-    memory_ = static_cast<char*>(p);
-    bytes_ = bytes;
-    return memory_;
+    if (bytes > bytes_) {
+      memory_ = {};   // first: both together may be more than there is
+      bytes_ = 0;
+      memory_ = tensor::PinnedBuffer(bytes);
+      bytes_ = bytes;
+    }
+    return memory_.data<char>();
   }
 
  private:
-  char* memory_ = nullptr;
+  tensor::PinnedBuffer memory_;
   std::int64_t bytes_ = 0;
 };
 

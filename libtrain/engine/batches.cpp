@@ -2,7 +2,6 @@
 #include "libtrain/engine/batches.h"
 
 #include "libtrain/base/thread.h"
-#include "libtrain/tensor/gpu.h"
 
 #include <algorithm>
 #include <utility>
@@ -25,25 +24,17 @@ Batches::~Batches() {
   }
   changed_.notify_all();
   thread_.join();
-  if (exec_ == nullptr) return;
-  const auto& runtime = *tensor::gpu_module().runtime;
-  for (auto* b : {&buffers_[0], &buffers_[1], &evaluation_}) {
-    runtime.release(exec_device_, b->device);
-    runtime.release_pinned(b->pinned);
-  }
 }
 
 void Batches::work_on(tensor::Exec& exec) {
   if (!exec.on_gpu()) return;
   exec_ = &exec;
-  exec_device_ = exec.device().index;
-  copies_ = tensor::Exec::gpu(exec_device_, nullptr);
-  const auto& runtime = *tensor::gpu_module().runtime;
+  copies_ = tensor::Exec::gpu(exec.device().index, nullptr);
   for (auto* b : {&buffers_[0], &buffers_[1], &evaluation_}) {
-    tensor::require_gpu(runtime.allocate_pinned(buffer_bytes(), &b->pinned), "reserving pinned memory");
-    tensor::require_gpu(runtime.allocate(exec_device_, buffer_bytes(), &b->device), "reserving memory for micro-batches");
+    b->pinned = tensor::PinnedBuffer(buffer_bytes());
+    b->device = tensor::DeviceBuffer(exec.device().index, buffer_bytes(), "reserving memory for micro-batches");
     b->memory = {};
-    lay_out(*b, static_cast<char*>(b->pinned), static_cast<char*>(b->device), exec.device());
+    lay_out(*b, b->pinned.data<char>(), b->device.data<char>(), exec.device());
   }
 }
 
@@ -73,7 +64,7 @@ void Batches::lay_out(Buffer& x, char* host, char* seen, base::Device device) co
 void Batches::upload(Buffer& x) {
   if (exec_ == nullptr) return;
   copies_->wait(x.used);
-  tensor::copy(*copies_, base::View(x.pinned, base::DType::u8, {buffer_bytes()}), base::View(x.device, base::DType::u8, {buffer_bytes()}));
+  tensor::copy(*copies_, base::View(x.pinned.data(), base::DType::u8, {buffer_bytes()}), base::View(x.device.data(), base::DType::u8, {buffer_bytes()}));
   x.copied = copies_->record();
   exec_->wait(x.copied);
 }

@@ -4,6 +4,7 @@
 #include "libtrain/data/window_dataset.h"
 #include "libtrain/model/block.h"
 #include "libtrain/plan/batch.h"
+#include "libtrain/tensor/device_buffer.h"
 
 #include <condition_variable>
 #include <cstdint>
@@ -37,8 +38,9 @@ class Batches {
 
  private:
   struct Buffer {
-    std::vector<char> memory;                // of the arrays below, unless pinned
-    void *pinned = nullptr, *device = nullptr;
+    std::vector<char> memory;                // of the arrays below; with a GPU they lie in the pinned one, and their copies in the other
+    tensor::PinnedBuffer pinned;
+    tensor::DeviceBuffer device;
     std::int32_t *tokens = nullptr, *targets = nullptr, *positions = nullptr, *starts = nullptr;
     std::uint64_t* keys = nullptr;
     std::uint8_t* weights = nullptr;
@@ -63,7 +65,6 @@ class Batches {
   std::int64_t shift_ = 0;                   // of sample ordinals, against steps of plan_ from the beginning
   tensor::Exec* exec_ = nullptr;             // a GPU's
   std::unique_ptr<tensor::Exec> copies_;     // on the same GPU
-  int exec_device_ = 0;
   Buffer buffers_[2], evaluation_;
   int current_ = 0;
 

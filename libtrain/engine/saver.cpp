@@ -7,7 +7,6 @@
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/engine/run_folder.h"
 #include "libtrain/io/atomic_file.h"
-#include "libtrain/tensor/gpu.h"
 
 #include <cstring>
 
@@ -34,9 +33,8 @@ void Saver::touch() {
     for (const auto* list : {&pieces_.model, &pieces_.master, &pieces_.m, &pieces_.v})
       for (const auto& piece : *list) std::memset(piece.data, 0, static_cast<std::size_t>(piece.bytes()));
     if (!context_.compute.on_gpu()) return;
-    const char* refusal = tensor::gpu_module().runtime->pin(snapshot_.data(), static_cast<std::int64_t>(snapshot_.size()));
-    pinned_ = refusal == nullptr;
-    if (!pinned_) base::log_warning("the {} bytes of the snapshot cannot be pinned ({}): saving will stop the GPU for longer", snapshot_.size(), refusal);
+    const char* refusal = pinned_.pin(snapshot_.data(), static_cast<std::int64_t>(snapshot_.size()));
+    if (refusal != nullptr) base::log_warning("the {} bytes of the snapshot cannot be pinned ({}): saving will stop the GPU for longer", snapshot_.size(), refusal);
   });
 }
 
@@ -47,7 +45,6 @@ Saver::~Saver() {
   }
   changed_.notify_all();
   thread_.join();
-  if (pinned_) tensor::gpu_module().runtime->unpin(snapshot_.data());
 }
 
 void Saver::take(const checkpoint::RunState& state) {

@@ -4,6 +4,7 @@
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/params/zero_store.h"
 #include "libtrain/tensor/arena.h"
+#include "libtrain/tensor/device_buffer.h"
 
 #include <condition_variable>
 #include <deque>
@@ -50,7 +51,7 @@ class Saver {
   std::function<void()> require_alone_;
   checkpoint::RankPieces pieces_;
   std::span<char> snapshot_;        // the memory that pieces_ lie in
-  bool pinned_ = false;             // for a GPU; written by the writer, read after it has ended
+  tensor::Pinning pinned_;          // for a GPU; made by the writer
   checkpoint::RunState state_;
   std::int64_t taken_step_ = -1;
 

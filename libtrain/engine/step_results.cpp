@@ -3,7 +3,6 @@
 
 #include "kernels/square_sum/square_sum.h"
 #include "libtrain/base/error.h"
-#include "libtrain/tensor/gpu.h"
 
 namespace trainyard::engine {
 
@@ -21,10 +20,9 @@ StepResults::StepResults(params::StoreContext& c, comm::Communicator& results, d
   const auto words = own + all + limbs + aligned_words(sizeof(kernels::StepNumbers));
   std::uint64_t* memory = nullptr;
   if (c.compute.on_gpu()) {
-    const auto& runtime = *tensor::gpu_module().runtime;
-    tensor::require_gpu(runtime.allocate(c.compute.device().index, words * 8, &device_), "reserving memory for results");
-    tensor::require_gpu(runtime.allocate_pinned(2 * sizeof(kernels::StepNumbers), &pinned_), "reserving pinned memory");
-    memory = static_cast<std::uint64_t*>(device_);
+    device_ = tensor::DeviceBuffer(c.compute.device().index, words * 8, "reserving memory for results");
+    pinned_ = tensor::PinnedBuffer(2 * sizeof(kernels::StepNumbers));
+    memory = device_.data<std::uint64_t>();
   } else {
     host_.resize(static_cast<std::size_t>(words));
     memory = host_.data();
@@ -39,14 +37,12 @@ StepResults::StepResults(params::StoreContext& c, comm::Communicator& results, d
 }
 
 StepResults::~StepResults() {
-  if (device_ == nullptr) return;
+  if (!device_) return;
   try {
     c_.compute.synchronize();
   } catch (const base::Error&) {
     // The device failed; whoever waited for it has said so.
   }
-  tensor::gpu_module().runtime->release(c_.compute.device().index, device_);
-  tensor::gpu_module().runtime->release_pinned(pinned_);
 }
 
 base::View StepResults::pair(std::int64_t slot, int which) const {
@@ -72,7 +68,7 @@ void StepResults::agree(std::span<const base::View> pieces) {
 void StepResults::send() {
   TRAINYARD_ASSERT(sends_ - takes_ < 2, "{} results wait to be read", sends_ - takes_);
   const auto at = static_cast<std::size_t>(sends_++ % 2);
-  auto* to = pinned_ != nullptr ? static_cast<kernels::StepNumbers*>(pinned_) + at : &read_[at];
+  auto* to = pinned_ ? pinned_.data<kernels::StepNumbers>() + at : &read_[at];
   tensor::copy(c_.compute, base::View(numbers_, base::DType::u8, {sizeof *to}, c_.compute.device()), base::View(to, base::DType::u8, {sizeof *to}));
   sent_[at] = c_.compute.record();
 }
@@ -81,7 +77,7 @@ kernels::StepNumbers StepResults::take() {
   TRAINYARD_ASSERT(takes_ < sends_, "results of step {} of {}", takes_, sends_);
   const auto at = static_cast<std::size_t>(takes_++ % 2);
   sent_[at].wait();
-  return pinned_ != nullptr ? static_cast<const kernels::StepNumbers*>(pinned_)[at] : read_[at];
+  return pinned_ ? pinned_.data<kernels::StepNumbers>()[at] : read_[at];
 }
 
 std::vector<double> StepResults::own_losses() {

@@ -5,6 +5,7 @@
 #include "libtrain/comm/communicator.h"
 #include "libtrain/params/context.h"
 #include "libtrain/plan/batch.h"
+#include "libtrain/tensor/device_buffer.h"
 
 #include <array>
 #include <cstdint>
@@ -46,8 +47,8 @@ class StepResults {
   std::int64_t slots_;
   double clip_;
   std::vector<std::uint64_t> host_;                       // the CPU's memory
-  void* device_ = nullptr;                                // a GPU's
-  void* pinned_ = nullptr;
+  tensor::DeviceBuffer device_;                           // a GPU's
+  tensor::PinnedBuffer pinned_;
   double *own_ = nullptr, *all_ = nullptr;                // [2 * slots], [ranks][2 * slots]
   std::int64_t* limbs_ = nullptr;
   kernels::StepNumbers* numbers_ = nullptr;

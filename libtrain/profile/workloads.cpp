@@ -14,6 +14,7 @@
 #include "libtrain/io/bulk.h"
 #include "libtrain/plan/activations.h"
 #include "libtrain/profile/ceilings.h"
+#include "libtrain/tensor/device_buffer.h"
 #include "libtrain/tensor/gpu.h"
 
 #include <algorithm>
@@ -147,10 +148,8 @@ class List {
     constexpr std::int64_t bytes = std::int64_t{64} << 20;
     const auto b = bench(1, bytes);
     const auto device = b->memory.allocate(DType::u8, {bytes});
-    void* p = nullptr;
-    tensor::require_gpu(tensor::gpu_module().runtime->allocate_pinned(bytes, &p), "reserving pinned memory");
-    const std::shared_ptr<void> pinned(p, [](void* memory) { tensor::gpu_module().runtime->release_pinned(memory); });
-    const View host(p, DType::u8, {bytes});
+    const auto pinned = std::make_shared<tensor::PinnedBuffer>(bytes);   // a Work can be copied
+    const View host(pinned->data(), DType::u8, {bytes});
     return on(b, static_cast<double>(bytes), [=](tensor::Exec& e) {
       static_cast<void>(pinned);
       if (to_device) tensor::copy(e, host, device);

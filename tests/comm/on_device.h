@@ -2,7 +2,7 @@
 #pragma once
 
 #include "libtrain/comm/communicator.h"
-#include "libtrain/tensor/gpu.h"
+#include "libtrain/tensor/device_buffer.h"
 
 #include <numeric>
 #include <utility>
@@ -64,18 +64,16 @@ class OnDevice : public Communicator {
  private:
   // Device memory with the content of a host view.
   struct Copy {
-    Copy(OnDevice& o, const base::View& host) : owner(o) {
-      tensor::require_gpu(tensor::gpu_module().runtime->allocate(o.device_, host.bytes() + 1, &memory), "allocating");
-      view = base::View(memory, host.dtype, {host.count()}, o.exec_->device());
+    Copy(OnDevice& o, const base::View& host) : owner(o), memory(o.device_, host.bytes() + 1, "allocating") {
+      view = base::View(memory.data(), host.dtype, {host.count()}, o.exec_->device());
       tensor::copy(*o.exec_, host.reshaped({host.count()}), view);
     }
-    ~Copy() { tensor::gpu_module().runtime->release(owner.device_, memory); }
     void back(const base::View& host) const {
       tensor::copy(*owner.exec_, view, host.reshaped({host.count()}));
       owner.exec_->synchronize();
     }
     OnDevice& owner;
-    void* memory = nullptr;
+    tensor::DeviceBuffer memory;
     base::View view;
   };
   std::unique_ptr<Communicator> inner_;

@@ -1,6 +1,7 @@
 // Where the buffers of a kernel test live: on the host as they are, or copied to a GPU and back.
 #pragma once
 
+#include "libtrain/tensor/device_buffer.h"
 #include "libtrain/tensor/gpu.h"
 #include "tests/kernels/matrix_buffer.h"
 
@@ -16,9 +17,6 @@ class Place {
   explicit Place(Kind kind) : kind_(kind) {
     arena_ = std::make_unique<tensor::Arena>(tensor::Category::workspace, std::int64_t{64} << 20, kind == Kind::gpu ? base::Device{base::DeviceKind::cuda, 0} : base::Device{});
     exec_ = kind == Kind::gpu ? tensor::Exec::gpu(0, arena_.get()) : tensor::Exec::caller(arena_.get(), 2);
-  }
-  ~Place() {
-    for (auto& b : buffers_) tensor::gpu_module().runtime->release(0, b.device);
   }
   tensor::Exec& exec() { return *exec_; }
 
@@ -37,19 +35,17 @@ class Place {
   }
   template <class T> T* raw(std::vector<T>& values) { return static_cast<T*>(put(values.data(), static_cast<std::int64_t>(values.size() * sizeof(T)))); }
   void fetch() {
-    for (auto& b : buffers_) tensor::require_gpu(tensor::gpu_module().runtime->copy(b.host, b.device, b.bytes, exec_->stream()), "fetching");
+    for (auto& b : buffers_) tensor::require_gpu(tensor::gpu_module().runtime->copy(b.host, b.device.data(), b.bytes, exec_->stream()), "fetching");
     exec_->synchronize();
   }
 
  private:
-  struct Buffer { void *host, *device; std::int64_t bytes; };
+  struct Buffer { void* host; tensor::DeviceBuffer device; std::int64_t bytes; };
   void* put(void* host, std::int64_t bytes) {
     if (kind_ == Kind::host) return host;
-    void* device = nullptr;
-    tensor::require_gpu(tensor::gpu_module().runtime->allocate(0, bytes, &device), "allocating");
-    tensor::require_gpu(tensor::gpu_module().runtime->copy(device, host, bytes, exec_->stream()), "uploading");
-    buffers_.push_back({host, device, bytes});
-    return device;
+    auto& b = buffers_.emplace_back(host, tensor::DeviceBuffer(0, bytes, "allocating"), bytes);
+    tensor::require_gpu(tensor::gpu_module().runtime->copy(b.device.data(), host, bytes, exec_->stream()), "uploading");
+    return b.device.data();
   }
   Kind kind_;
   std::unique_ptr<tensor::Arena> arena_;

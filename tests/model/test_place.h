@@ -1,13 +1,13 @@
 // Where the model tests compute: the CPU, or with TRAINYARD_TEST_DEVICE=cuda the GPU of the module in use; what tests read and write lies on the host either way.
 #pragma once
 
+#include "libtrain/tensor/device_buffer.h"
 #include "libtrain/tensor/exec.h"
 #include "libtrain/tensor/gpu.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace trainyard::test {
@@ -34,28 +34,23 @@ inline std::unique_ptr<tensor::Exec> test_exec(tensor::Arena* scratch, int threa
 class Twin {
  public:
   explicit Twin(std::size_t bytes) : host(bytes) {
-    if (on_gpu()) tensor::require_gpu(tensor::gpu_module().runtime->allocate(0, static_cast<std::int64_t>(bytes), &device_), "allocating");
+    if (on_gpu()) device_ = tensor::DeviceBuffer(0, static_cast<std::int64_t>(bytes), "allocating");
   }
-  ~Twin() {
-    if (device_ != nullptr) tensor::gpu_module().runtime->release(0, device_);
-  }
-  Twin(Twin&& other) noexcept : host(std::move(other.host)), device_(std::exchange(other.device_, nullptr)) {}
-  Twin(const Twin&) = delete;
 
-  char* there() { return device_ != nullptr ? static_cast<char*>(device_) : host.data(); }
-  void push() { move(device_, host.data()); }
-  void pull() const { move(const_cast<char*>(host.data()), device_); }
+  char* there() { return device_ ? device_.data<char>() : host.data(); }
+  void push() { move(device_.data(), host.data()); }
+  void pull() const { move(const_cast<char*>(host.data()), device_.data()); }
 
   std::vector<char> host;
 
  private:
   void move(void* to, const void* from) const {
-    if (device_ == nullptr || host.empty()) return;
+    if (!device_ || host.empty()) return;
     static const auto exec = tensor::Exec::gpu(0, nullptr);
     tensor::require_gpu(tensor::gpu_module().runtime->copy(to, from, static_cast<std::int64_t>(host.size()), exec->stream()), "copying");
     exec->synchronize();
   }
-  void* device_ = nullptr;
+  tensor::DeviceBuffer device_;
 };
 
 }  // namespace trainyard::test
