@@ -1,4 +1,4 @@
-// The entries of a GPU module, one for each x_cuda.cu; plain data only, so that nvcc sees no more of the project than it must.
+// The operations of a GPU module: one table; plain data only, so that nvcc sees no more of the project than it must.
 #pragma once
 
 #include "kernels/activation/activation_args.h"
@@ -19,28 +19,35 @@
 
 namespace trainyard::kernels {
 
+// Every operation that a module has, and its arguments. The functions of a module, the table that programs see (kernels/gpu_kernels.h) and its contents (kernels/gpu_module.cpp) are made
+// of this list: a new operation is a line here, its x_cuda.cu, and the next tensor::gpu_abi.
+#define TRAINYARD_GPU_OPERATIONS(X)        \
+  X(activation, ActivationArgs)            \
+  X(adamw, AdamWArgs)                      \
+  X(attention_forward, AttentionArgs)      \
+  X(attention_backward, AttentionArgs)     \
+  X(cached_attention, CachedAttentionArgs) \
+  X(cast, CastArgs)                        \
+  X(cross_entropy, CrossEntropyArgs)       \
+  X(sum_losses, SumLossesArgs)             \
+  X(dropout, DropoutArgs)                  \
+  X(embedding_forward, EmbeddingArgs)      \
+  X(embedding_backward, EmbeddingArgs)     \
+  X(fold, FoldArgs)                        \
+  X(gemm, GemmArgs)                        \
+  X(column_sum, ColumnSumArgs)             \
+  X(norm_forward, NormArgs)                \
+  X(norm_backward, NormArgs)               \
+  X(rotary, RotaryGpuArgs)                 \
+  X(square_sum, SquareSumGpuArgs)          \
+  X(square_sum_total, SquareSumTotalArgs)  \
+  X(step_numbers, StepNumbersArgs)
+
 // Every pointer in the arguments is device memory; `threads` does not matter. Work goes to `stream`. Text tells what could not be started, nullptr that all is well.
 namespace gpu {
-const char* activation(const ActivationArgs&, void* stream);
-const char* adamw(const AdamWArgs&, void* stream);
-const char* attention_forward(const AttentionArgs&, void* stream);
-const char* attention_backward(const AttentionArgs&, void* stream);
-const char* cached_attention(const CachedAttentionArgs&, void* stream);
-const char* cast(const CastArgs&, void* stream);
-const char* cross_entropy(const CrossEntropyArgs&, void* stream);
-const char* sum_losses(const SumLossesArgs&, void* stream);
-const char* dropout(const DropoutArgs&, void* stream);
-const char* embedding_forward(const EmbeddingArgs&, void* stream);
-const char* embedding_backward(const EmbeddingArgs&, void* stream);
-const char* fold(const FoldArgs&, void* stream);
-const char* gemm(const GemmArgs&, void* stream);
-const char* column_sum(const ColumnSumArgs&, void* stream);
-const char* norm_forward(const NormArgs&, void* stream);
-const char* norm_backward(const NormArgs&, void* stream);
-const char* rotary(const RotaryGpuArgs&, void* stream);
-const char* square_sum(const SquareSumGpuArgs&, void* stream);
-const char* square_sum_total(const SquareSumTotalArgs&, void* stream);
-const char* step_numbers(const StepNumbersArgs&, void* stream);
+#define TRAINYARD_GPU_FUNCTION(name, Args) const char* name(const Args&, void* stream);
+TRAINYARD_GPU_OPERATIONS(TRAINYARD_GPU_FUNCTION)
+#undef TRAINYARD_GPU_FUNCTION
 }  // namespace gpu
 
 }  // namespace trainyard::kernels

@@ -8,28 +8,11 @@
 
 namespace trainyard::kernels {
 
-// Every pointer in the arguments is device memory; `threads` does not matter. Work goes to `stream`. Text tells what could not be started.
+// As the functions of the module (kernels/gpu_entries.h).
 struct GpuKernels {
-  const char* (*activation)(const ActivationArgs&, void* stream);
-  const char* (*adamw)(const AdamWArgs&, void* stream);
-  const char* (*attention_forward)(const AttentionArgs&, void* stream);
-  const char* (*attention_backward)(const AttentionArgs&, void* stream);
-  const char* (*cached_attention)(const CachedAttentionArgs&, void* stream);
-  const char* (*cast)(const CastArgs&, void* stream);
-  const char* (*cross_entropy)(const CrossEntropyArgs&, void* stream);
-  const char* (*sum_losses)(const SumLossesArgs&, void* stream);
-  const char* (*dropout)(const DropoutArgs&, void* stream);
-  const char* (*embedding_forward)(const EmbeddingArgs&, void* stream);
-  const char* (*embedding_backward)(const EmbeddingArgs&, void* stream);
-  const char* (*fold)(const FoldArgs&, void* stream);
-  const char* (*gemm)(const GemmArgs&, void* stream);
-  const char* (*column_sum)(const ColumnSumArgs&, void* stream);
-  const char* (*norm_forward)(const NormArgs&, void* stream);
-  const char* (*norm_backward)(const NormArgs&, void* stream);
-  const char* (*rotary)(const RotaryGpuArgs&, void* stream);
-  const char* (*square_sum)(const SquareSumGpuArgs&, void* stream);
-  const char* (*square_sum_total)(const SquareSumTotalArgs&, void* stream);
-  const char* (*step_numbers)(const StepNumbersArgs&, void* stream);
+#define TRAINYARD_GPU_POINTER(name, Args) const char* (*name)(const Args&, void* stream);
+  TRAINYARD_GPU_OPERATIONS(TRAINYARD_GPU_POINTER)
+#undef TRAINYARD_GPU_POINTER
 };
 
 inline const GpuKernels& gpu_kernels() { return *static_cast<const GpuKernels*>(tensor::gpu_module().kernels); }

@@ -6,10 +6,9 @@ namespace trainyard::kernels {
 
 namespace {
 
-const GpuKernels table{gpu::activation,        gpu::adamw,   gpu::attention_forward,   gpu::attention_backward, gpu::cached_attention, gpu::cast,
-                       gpu::cross_entropy,     gpu::sum_losses, gpu::dropout, gpu::embedding_forward,   gpu::embedding_backward, gpu::fold,             gpu::gemm,
-                       gpu::column_sum,        gpu::norm_forward, gpu::norm_backward,  gpu::rotary,             gpu::square_sum,
-                       gpu::square_sum_total,  gpu::step_numbers};
+#define TRAINYARD_GPU_ENTRY(name, Args) gpu::name,
+const GpuKernels table{TRAINYARD_GPU_OPERATIONS(TRAINYARD_GPU_ENTRY)};
+#undef TRAINYARD_GPU_ENTRY
 
 }  // namespace
 
