@@ -1,8 +1,9 @@
 // Limits from a profile, or from the functions that profile-comm calls.
 #include "bench/limits.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
-#include "libtrain/io/atomic_file.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/profile/ceilings.h"
 
@@ -19,7 +20,7 @@ namespace trainyard::bench {
 namespace {
 
 double value_in_file(const char* path, const std::string& name, int threads) {
-  static const auto profile = plan::profile_from_json(io::read_file(path), path);
+  static const auto profile = plan::profile_from_json(base::read_file(path), path);
   for (const auto& l : profile.local)
     if (l.name == name && l.threads == threads) return l.value;
   throw base::InputError(fmt::format("{} has no {} of {} threads", path, name, threads), "profile-comm --local --threads N --output FILE");
@@ -73,7 +74,7 @@ double cached_read_limit(const std::string& folder) {
       best = std::max(best, static_cast<double>(bytes) / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     }
   }
-  io::remove_tree(path);
+  base::remove_tree(path);
   known = best;
   return best;
 }

@@ -47,7 +47,7 @@ void build(benchmark::State& state, bool json) {
   data::BuildOptions options;
   options.output = text().folder + "/set";
   options.threads = static_cast<int>(state.range(0));
-  options.existing = data::BuildOptions::Existing::replace;
+  options.existing = base::Existing::replace;
   for (auto _ : state) {
     data::SourceOptions source_options;
     source_options.split = data::TextSplit::lines;
@@ -63,7 +63,7 @@ void windows(benchmark::State& state) {
   data::BuildOptions options;
   options.output = text().folder + "/windows";
   options.threads = 4;
-  options.existing = data::BuildOptions::Existing::replace;
+  options.existing = base::Existing::replace;
   data::SourceOptions source_options;
   source_options.split = data::TextSplit::lines;
   data::DocumentSource source({text().lines}, source_options);

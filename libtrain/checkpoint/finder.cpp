@@ -1,11 +1,11 @@
 // Listing, choosing and cleaning checkpoints.
 #include "libtrain/checkpoint/finder.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
 #include "libtrain/checkpoint/own_files.h"
 #include "libtrain/checkpoint/reader.h"
-#include "libtrain/io/atomic_file.h"
 #include "libtrain/io/system_error.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 constexpr std::string_view step_prefix = "step-", abandoned_prefix = "abandoned-step-";
 
 std::vector<std::string> names_in(const std::string& folder) {
-  io::require_folder_or_nothing(folder);
+  base::require_folder_or_nothing(folder);
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) names.push_back(it->path().filename().string());
@@ -63,18 +63,18 @@ std::vector<Found> list(const std::string& folder) {
 }
 
 std::vector<Found> list_abandoned(const std::string& folder) {
-  return with_prefix(folder, abandoned_prefix, [](std::string_view end) { return !end.ends_with(io::partial_suffix); });
+  return with_prefix(folder, abandoned_prefix, [](std::string_view end) { return !end.ends_with(base::partial_suffix); });
 }
 
 std::string set_aside(const Found& checkpoint) {
-  const auto name = io::free_name(fmt::format("{}/{}{:08}", io::parent_of(checkpoint.path), abandoned_prefix, checkpoint.step));
-  io::rename_durably(checkpoint.path, name);
+  const auto name = base::free_name(fmt::format("{}/{}{:08}", base::parent_of(checkpoint.path), abandoned_prefix, checkpoint.step));
+  base::rename_durably(checkpoint.path, name);
   return name;
 }
 
 std::vector<std::string> entries(const std::string& folder) {
   auto names = names_in(folder);
-  std::erase_if(names, [](const std::string& name) { return name.starts_with('.') || name.ends_with(io::partial_suffix) || name == "lost+found"; });
+  std::erase_if(names, [](const std::string& name) { return name.starts_with('.') || name.ends_with(base::partial_suffix) || name == "lost+found"; });
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -101,7 +101,7 @@ Found find_latest_whole(const std::string& folder, Verify verify, const std::vec
 }
 
 void remove_stale_partials(const std::string& folder) {
-  for (const auto& name : io::remove_stale_partials(folder, is_unfinished_name, own_checkpoints())) base::log_info("removed {}/{}, left by an interrupted writer", folder, name);
+  for (const auto& name : base::remove_stale_partials(folder, is_unfinished_name, own_checkpoints())) base::log_info("removed {}/{}, left by an interrupted writer", folder, name);
 }
 
 }  // namespace trainyard::checkpoint

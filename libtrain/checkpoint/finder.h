@@ -34,7 +34,7 @@ enum class Verify { metadata, everything };
 // damaged: they are passed over silently.
 Found find_latest_whole(const std::string& folder, Verify verify, const std::vector<std::string>& without = {});
 
-// Removes what interrupted writers left (step-NNNNNNNN.partial), or gives it its name back (io::publish_folder); call it before any rank writes. UsageError when there is something
+// Removes what interrupted writers left (step-NNNNNNNN.partial), or gives it its name back (base::publish_folder); call it before any rank writes. UsageError when there is something
 // under such a name that is not of their writing. Other names stay.
 void remove_stale_partials(const std::string& folder);
 

@@ -1,7 +1,7 @@
 // Names of a checkpoint's files.
 #include "libtrain/checkpoint/own_files.h"
 
-#include "libtrain/io/atomic_file.h"
+#include "libtrain/base/atomic_file.h"
 
 #include <fmt/format.h>
 
@@ -26,7 +26,7 @@ bool take_end(std::string_view& name, std::string_view end) {
 }
 
 bool is_file_of_checkpoint(std::string_view name) {
-  take_end(name, io::partial_suffix);
+  take_end(name, base::partial_suffix);
   if (name == "manifest.json" || name == "checkpoint.h5" || name == history_name) return true;
   constexpr std::string_view rank = "rank-";
   return (take_end(name, ".h5") || take_end(name, ".json")) && name.starts_with(rank) && is_number(name.substr(rank.size()), 5);
@@ -35,7 +35,7 @@ bool is_file_of_checkpoint(std::string_view name) {
 }  // namespace
 
 bool is_unfinished_name(std::string_view name) {
-  if (!take_end(name, io::partial_suffix)) return false;
+  if (!take_end(name, base::partial_suffix)) return false;
   if (name == "latest") return true;
   if (!take_end(name, ".replaced")) take_end(name, ".removed");
   constexpr std::string_view step = "step-";
@@ -45,7 +45,7 @@ bool is_unfinished_name(std::string_view name) {
 base::Owned own_checkpoints() {
   const auto foreign = [](const std::string& path) -> std::string {
     std::error_code error;
-    if (!fs::is_directory(path, error)) return fs::path(path).filename() == "latest" + std::string(io::partial_suffix) ? "" : "is no folder";
+    if (!fs::is_directory(path, error)) return fs::path(path).filename() == "latest" + std::string(base::partial_suffix) ? "" : "is no folder";
     const auto unknown = base::first_unknown(path, [](const std::string& name, base::EntryKind kind) { return kind == base::EntryKind::file && is_file_of_checkpoint(name); });
     return unknown.empty() ? "" : fmt::format("holds {}, which is of no checkpoint", unknown);
   };

@@ -1,13 +1,14 @@
 // Publishing a checkpoint: sidecars become a manifest, the partial folder gets its name, old checkpoints go.
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/folder_lock.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/own_files.h"
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/checkpoint/view.h"
-#include "libtrain/io/atomic_file.h"
-#include "libtrain/io/folder_lock.h"
 
 #include <filesystem>
 #include <set>
@@ -20,16 +21,16 @@ namespace {
 
 Sidecar read_sidecar(const std::string& partial, const RunState& state, int rank, int ranks) {
   const auto path = partial + "/" + rank_name(rank) + ".json";
-  if (io::file_size(path) < 0)
+  if (base::file_size(path) < 0)
     throw base::InputError(fmt::format("{} is missing: rank {} of {} has not written its part of step {}", path, rank, ranks, state.step));
-  auto sidecar = sidecar_from_text(io::read_file(path), path);
+  auto sidecar = sidecar_from_text(base::read_file(path), path);
   if (sidecar.step != state.step || sidecar.rank != rank || sidecar.ranks != ranks)
     throw base::InputError(fmt::format("{} is of step {}, rank {} of {}; expected step {}, rank {} of {}", path, sidecar.step, sidecar.rank,
                                        sidecar.ranks, state.step, rank, ranks));
-  if (sidecar.writer != state.writer) io::throw_shared(partial, state.writer, sidecar.writer);
+  if (sidecar.writer != state.writer) base::throw_shared(partial, state.writer, sidecar.writer);
   const auto file = partial + "/" + rank_name(rank) + ".h5";
-  if (io::file_size(file) != sidecar.file.bytes)
-    throw base::InputError(fmt::format("{} has {} bytes, expected {}", file, io::file_size(file), sidecar.file.bytes));
+  if (base::file_size(file) != sidecar.file.bytes)
+    throw base::InputError(fmt::format("{} has {} bytes, expected {}", file, base::file_size(file), sidecar.file.bytes));
   return sidecar;
 }
 
@@ -55,7 +56,7 @@ void remove_all_but(const std::string& partial, const Manifest& m) {
     const auto name = entry.path().filename().string();
     if (name != "manifest.json" && !m.files.contains(name)) extra.push_back(entry.path().string());
   }
-  for (const auto& path : extra) io::remove_tree(path);
+  for (const auto& path : extra) base::remove_tree(path);
 }
 
 void write_manifest(const std::string& partial, const RunState& state, int ranks) {
@@ -63,10 +64,10 @@ void write_manifest(const std::string& partial, const RunState& state, int ranks
   const auto boxes = boxes_in_view(m);
   if (boxes <= largest_view) m.files[view_name] = write_view(partial, m);
   else base::log_info("{}: the view would have {} mappings, more than {}: make it with inspect --make-view", step_name(state.step), boxes, largest_view);
-  io::write_file(partial + "/manifest.json", manifest_text(m));
+  base::write_file(partial + "/manifest.json", manifest_text(m));
   for (int r = 0; r < ranks; ++r) read_sidecar(partial, state, r, ranks);   // nobody else has begun to write meanwhile
   remove_all_but(partial, m);
-  io::sync_folder(partial);
+  base::sync_folder(partial);
 }
 
 bool has_other_writer(const std::string& partial, const std::string& writer) {
@@ -75,7 +76,7 @@ bool has_other_writer(const std::string& partial, const std::string& writer) {
     const auto path = it->path().string();
     if (it->path().extension() != ".json" || it->path().filename() == "manifest.json") continue;
     try {
-      if (sidecar_from_text(io::read_file(path), path).writer != writer) return true;
+      if (sidecar_from_text(base::read_file(path), path).writer != writer) return true;
     } catch (const base::InputError&) {   // damaged: nobody can publish it
     }
   }
@@ -96,12 +97,12 @@ void remove_oldest(const std::string& folder, std::int64_t published, int keep) 
   if (keep < 1) return;
   auto whole = list(folder);   // newest first
   // A damaged one is not counted, and not removed either: something of it may be restored.
-  std::erase_if(whole, [](const Found& f) { return io::file_size(f.path + "/manifest.json") < 0; });
+  std::erase_if(whole, [](const Found& f) { return base::file_size(f.path + "/manifest.json") < 0; });
   for (auto left = static_cast<int>(whole.size()); left > keep && whole.size() > 1; whole.pop_back()) {
     if (whole.back().step == published) continue;
     try {
       base::require_own(whole.back().path, own_checkpoints());
-      io::remove_tree(whole.back().path);
+      base::remove_tree(whole.back().path);
     } catch (const base::UsageError& e) {   // somebody put something into it
       base::log_warning("an old checkpoint stays: {}", e.what());
     }
@@ -113,11 +114,11 @@ void remove_oldest(const std::string& folder, std::int64_t published, int keep) 
 
 void publish(const std::string& folder, const RunState& state, int ranks, int keep) {
   const auto name = step_name(state.step);
-  const auto partial = folder + "/" + name + std::string(io::partial_suffix);
+  const auto partial = folder + "/" + name + std::string(base::partial_suffix);
   try {
     write_manifest(partial, state, ranks);
     keep_foreign(folder, state.step);
-    io::publish_folder(partial, folder + "/" + name);
+    base::publish_folder(partial, folder + "/" + name);
   } catch (const fs::filesystem_error& e) {
     discard_partial(folder, state);
     throw base::EnvironmentError(e.what());
@@ -127,7 +128,7 @@ void publish(const std::string& folder, const RunState& state, int ranks, int ke
   }
   // The checkpoint is there; what follows is housekeeping and must not end a run.
   try {
-    io::write_file(folder + "/latest", name + "\n");
+    base::write_file(folder + "/latest", name + "\n");
     remove_oldest(folder, state.step, keep);
   } catch (const base::Error& e) {
     base::log_warning("{} is saved, but tidying up failed: {}", name, e.what());
@@ -135,9 +136,9 @@ void publish(const std::string& folder, const RunState& state, int ranks, int ke
 }
 
 void discard_partial(const std::string& folder, const RunState& state) {
-  const auto partial = folder + "/" + step_name(state.step) + std::string(io::partial_suffix);
+  const auto partial = folder + "/" + step_name(state.step) + std::string(base::partial_suffix);
   try {
-    if (!has_other_writer(partial, state.writer)) io::remove_tree(partial);
+    if (!has_other_writer(partial, state.writer)) base::remove_tree(partial);
   } catch (const base::Error& e) {
     base::log_warning("{}", e.what());
   }

@@ -1,9 +1,9 @@
 // Writing a rank file: the HDF5 library lays it out, the payloads go past it.
 #include "libtrain/checkpoint/rank_writer.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/checkpoint/manifest.h"
-#include "libtrain/io/atomic_file.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/io/hdf5_file.h"
 
@@ -107,17 +107,17 @@ void write_files(const std::string& base_path, const RunState& state, const Rank
   finish_entry(sidecar.file, file);
   file.sync();
   file.close();
-  io::write_file(base_path + ".json", sidecar_text(sidecar));
+  base::write_file(base_path + ".json", sidecar_text(sidecar));
 }
 
 }  // namespace
 
 void write_rank(const std::string& folder, const RunState& state, const RankPieces& pieces, const WriteOptions& options) {
   TRAINYARD_ASSERT(pieces.rank >= 0 && pieces.rank < pieces.ranks, "rank {} of {}", pieces.rank, pieces.ranks);
-  const auto partial = folder + "/" + step_name(state.step) + std::string(io::partial_suffix);
+  const auto partial = folder + "/" + step_name(state.step) + std::string(base::partial_suffix);
   const auto base_path = partial + "/" + rank_name(pieces.rank);
   try {
-    io::make_folders(partial);
+    base::make_folders(partial);
     std::filesystem::remove(base_path + ".json");
     write_files(base_path, state, pieces, options);
   } catch (...) {

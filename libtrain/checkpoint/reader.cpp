@@ -1,12 +1,13 @@
 // Reading slices of a checkpoint through its manifest.
 #include "libtrain/checkpoint/reader.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/view.h"
-#include "libtrain/io/atomic_file.h"
 #include "libtrain/io/system_error.h"
 
 #include <algorithm>
@@ -32,7 +33,7 @@ std::string way_to_one(const std::string& path, const std::string& otherwise) {
 std::string way_to_old_name(const std::string& path) {
   constexpr std::string_view aside = "abandoned-";
   const auto name = std::filesystem::path(path).filename().string();
-  const auto old = io::parent_of(path) + "/" + name.substr(std::min(name.size(), aside.size()), step_name(0).size());
+  const auto old = base::parent_of(path) + "/" + name.substr(std::min(name.size(), aside.size()), step_name(0).size());
   std::error_code error;
   if (!name.starts_with(aside) || !std::filesystem::is_directory(old, error)) return "check the path; a checkpoint is a folder called step-NNNNNNNN";
   return fmt::format("a run that goes back to it calls it {} again: go on with --resume auto", old);
@@ -47,17 +48,17 @@ std::string manifest_of(const std::string& path) {
   if (!folder)
     throw base::InputError(fmt::format("{} is not a checkpoint folder", path), "give the path of a folder called step-NNNNNNNN");
   const auto file = path + "/manifest.json";
-  if (std::string_view(path).ends_with(io::partial_suffix))
+  if (std::string_view(path).ends_with(base::partial_suffix))
     throw base::InputError(fmt::format("{} is an unfinished checkpoint", path), "its writer was interrupted: use another one, and remove this folder");
   if (!std::filesystem::exists(file, error) && !base::is_unreadable(error.value()))
     throw base::InputError(fmt::format("{} holds no manifest.json, so it is no checkpoint", path),
                            way_to_one(path, "give the path of a folder called step-NNNNNNNN, or restore the manifest"));
-  return io::read_file(file);
+  return base::read_file(file);
 }
 
 }  // namespace
 
-Reader::Reader(std::string path, Check check) : path_(io::without_slashes(std::move(path))) {
+Reader::Reader(std::string path, Check check) : path_(base::without_slashes(std::move(path))) {
   manifest_ = manifest_from_text(manifest_of(path_), path_ + "/manifest.json");
   std::int64_t start = 0;
   for (std::size_t u = 0; u < manifest_.units.size(); ++u) {
@@ -93,7 +94,7 @@ void Reader::check_view() const {
 
 void Reader::check_file(const std::string& name, const FileEntry& entry) const {
   const auto file = path_ + "/" + name;
-  const auto found = io::file_size(file);
+  const auto found = base::file_size(file);
   if (found < 0) throw base::InputError(fmt::format("{} is missing", file), way_out);
   if (found != entry.bytes) throw base::InputError(fmt::format("{} has {} bytes, expected {}", file, found, entry.bytes), way_out);
 }

@@ -22,7 +22,7 @@ struct RunState {
   nlohmann::json versions = nlohmann::json::object();     // of this program and of the libraries it used
   nlohmann::json provenance = nlohmann::json::object();   // who, where, when, from which data
   std::string isa, device_kind = "cpu";
-  std::string writer;                       // the start that writes it (io::FolderLock::name), alike on all ranks: only the sidecars have it, because equal runs give equal manifests
+  std::string writer;                       // the start that writes it (base::FolderLock::name), alike on all ranks: only the sidecars have it, because equal runs give equal manifests
 };
 
 nlohmann::json state_to_json(const RunState& state);

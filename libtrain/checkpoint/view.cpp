@@ -1,9 +1,10 @@
 // Mapping every logical tensor to its flat ranges in the rank files.
 #include "libtrain/checkpoint/view.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/checkpoint/reader.h"
-#include "libtrain/io/atomic_file.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/io/hdf5_file.h"
 
@@ -61,7 +62,7 @@ std::int64_t boxes_in_view(const Manifest& m) {
 
 FileEntry write_view(const std::string& folder, const Manifest& m) {
   const auto path = folder + "/" + view_name;
-  const auto partial = path + std::string(io::partial_suffix);
+  const auto partial = path + std::string(base::partial_suffix);
   try {
     auto file = io::Hdf5File::create(partial);
     describe_root(file, m);
@@ -71,9 +72,9 @@ FileEntry write_view(const std::string& folder, const Manifest& m) {
       for (const auto& alias : p.aliases) file.set_text(name, "alias", alias);
     });
     file.close();
-    io::sync_file(partial);
+    base::sync_file(partial);
     std::filesystem::rename(partial, path);
-    io::sync_folder(folder);
+    base::sync_folder(folder);
   } catch (...) {
     std::remove(partial.c_str());
     throw;
@@ -87,13 +88,13 @@ FileEntry write_view(const std::string& folder, const Manifest& m) {
 
 void make_view(const std::string& checkpoint) {
   const auto path = checkpoint + "/manifest.json";
-  auto manifest = manifest_from_text(io::read_file(path), path);
+  auto manifest = manifest_from_text(base::read_file(path), path);
   // Without the view first, so that a damaged or missing one does not stand in the way, and an interruption leaves a whole checkpoint.
   manifest.files.erase(view_name);
-  io::write_file(path, manifest_text(manifest));
+  base::write_file(path, manifest_text(manifest));
   Reader{checkpoint};
   manifest.files[view_name] = write_view(checkpoint, manifest);
-  io::write_file(path, manifest_text(manifest));
+  base::write_file(path, manifest_text(manifest));
 }
 
 }  // namespace trainyard::checkpoint

@@ -1,12 +1,12 @@
 // The pipeline: read a batch, tokenize it in parallel, append in order.
 #include "libtrain/data/builder.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/random.h"
 #include "libtrain/base/thread.h"
 #include "libtrain/data/own_set.h"
 #include "libtrain/data/shard_writer.h"
-#include "libtrain/io/atomic_file.h"
 
 #include <algorithm>
 #include <atomic>
@@ -45,11 +45,11 @@ class Pipeline {
       refuse_foreign_rejects(std::move(precious));
     }
     if (options.writing == BuildOptions::Writing::on) {
-      folder_.emplace(options.output, options.existing == BuildOptions::Existing::replace ? io::Existing::replace : io::Existing::refuse, own);
-      if (!tokenizer.model().empty()) io::write_file(folder_->path() + "/" + tokenizer_file, tokenizer.model());
+      folder_.emplace(options.output, options.existing, own);
+      if (!tokenizer.model().empty()) base::write_file(folder_->path() + "/" + tokenizer_file, tokenizer.model());
       train_.emplace(folder_->path(), "train", tokenizer, options.shard_tokens);
       validation_.emplace(folder_->path(), "validation", tokenizer, options.shard_tokens);
-    } else if (options.existing == BuildOptions::Existing::refuse && std::filesystem::exists(options.output)) {
+    } else if (options.existing == base::Existing::refuse && std::filesystem::exists(options.output)) {
       throw base::UsageError(fmt::format("{} exists already", options.output), "give another place, or --force to replace it");
     } else {
       base::require_own(options.output, own);
@@ -128,7 +128,7 @@ class Pipeline {
     index.validation = validation_->finish();
     result_.train_shards = static_cast<std::int64_t>(index.train.size());
     result_.validation_shards = static_cast<std::int64_t>(index.validation.size());
-    io::write_file(folder_->path() + "/index.json", index_to_json(index).dump(1) + "\n");
+    base::write_file(folder_->path() + "/index.json", index_to_json(index).dump(1) + "\n");
     folder_->publish();
   }
 
@@ -154,7 +154,7 @@ class Pipeline {
     const auto status = std::filesystem::symlink_status(path, error);
     const auto type = std::filesystem::is_symlink(status) && std::filesystem::exists(path, error) ? std::filesystem::status(path, error).type() : status.type();
     if (type == std::filesystem::file_type::not_found || std::filesystem::is_other(std::filesystem::file_status(type))) return;   // a device or a pipe is no file to lose
-    if (options_.existing == BuildOptions::Existing::refuse) throw base::UsageError(fmt::format("--rejects {} exists already", path), "name another file, or --force to replace it");
+    if (options_.existing == base::Existing::refuse) throw base::UsageError(fmt::format("--rejects {} exists already", path), "name another file, or --force to replace it");
     base::require_own(path, own_reject_lists(std::move(precious)));
   }
 
@@ -178,7 +178,7 @@ class Pipeline {
   const Tokenizer& tokenizer_;
   const BuildOptions& options_;
   BuildResult& result_;
-  std::optional<io::AtomicFolder> folder_;
+  std::optional<base::AtomicFolder> folder_;
   std::optional<ShardWriter> train_, validation_;
   std::ofstream rejects_;
   Batch batch_;

@@ -1,6 +1,7 @@
 // Builder: from documents to a shard set, several threads tokenizing, the same bytes for any number of them.
 #pragma once
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/data/document_source.h"
 #include "libtrain/data/shard_set.h"
 #include "libtrain/data/tokenizer.h"
@@ -19,7 +20,7 @@ struct BuildOptions {
   double largest_rejected = 0.01;       // share of documents that may be refused
   std::string rejects;                  // file for refusals, outside of `output`; empty, or with Writing::off: counted only
   int threads = 1;
-  enum class Existing { refuse, replace } existing = Existing::refuse;   // replace: a shard set that this program wrote (own_set.h), nothing else
+  base::Existing existing = base::Existing::refuse;   // replace: a shard set that this program wrote (own_set.h), nothing else
   std::vector<std::string> precious = {};   // inputs beside those of the source (lists, a tokenizer's model): never replaced
   enum class Writing { on, off } writing = Writing::on;    // off: --dry-run
 };

@@ -1,11 +1,12 @@
 // Recognises shard sets by index and names.
 #include "libtrain/data/own_set.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/folder_lock.h"
 #include "libtrain/base/json.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/data/shard_set.h"
-#include "libtrain/io/atomic_file.h"
-#include "libtrain/io/folder_lock.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -41,7 +42,7 @@ bool is_split(const std::string& name) { return name == "train" || name == "vali
 std::string foreign_in_unfinished(const std::string& folder) {
   const auto unknown = base::first_unknown(folder, [](const std::string& name, base::EntryKind kind) {
     if (kind == base::EntryKind::folder) return is_split(name);
-    return name == io::lock_name || name == "index.json.partial" || name == tokenizer_file || name == tokenizer_file + std::string(io::partial_suffix) || is_shard_name(name);
+    return name == base::lock_name || name == "index.json.partial" || name == tokenizer_file || name == tokenizer_file + std::string(base::partial_suffix) || is_shard_name(name);
   });
   return unknown.empty() ? "" : fmt::format("holds {}, which is of no shard set", unknown);
 }
@@ -49,11 +50,11 @@ std::string foreign_in_unfinished(const std::string& folder) {
 std::string foreign_in_set(const std::string& folder) {
   SetIndex index;
   try {
-    index = index_from_json(base::parse_json<nlohmann::json>(io::read_file(folder + "/index.json"), "index.json"), "index.json");
+    index = index_from_json(base::parse_json<nlohmann::json>(base::read_file(folder + "/index.json"), "index.json"), "index.json");
   } catch (const std::exception& e) {
     return fmt::format("holds an index.json that is none of a shard set ({})", e.what());
   }
-  std::set<std::string> files{"index.json", io::lock_name};
+  std::set<std::string> files{"index.json", base::lock_name};
   if (index.tokenizer_source == tokenizer_file) files.insert(tokenizer_file);
   for (const auto* split : {&index.train, &index.validation})
     for (const auto& shard : *split)
@@ -66,8 +67,8 @@ std::string foreign_in(const std::string& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) return "is no folder";
   if (fs::is_empty(folder, error)) return "";
-  if (io::file_size(folder + "/index.json") >= 0) return foreign_in_set(folder);
-  if (io::file_size(folder + "/" + io::lock_name) >= 0) return foreign_in_unfinished(folder);
+  if (base::file_size(folder + "/index.json") >= 0) return foreign_in_set(folder);
+  if (base::file_size(folder + "/" + base::lock_name) >= 0) return foreign_in_unfinished(folder);
   return "holds files but no index.json of a shard set";
 }
 
@@ -77,7 +78,7 @@ base::Owned own_shard_sets(std::vector<std::string> precious) { return {"a shard
 
 base::Owned own_reject_lists(std::vector<std::string> precious) {
   const auto foreign = [](const std::string& path) -> std::string {
-    std::istringstream lines(io::read_file(path, std::int64_t{1} << 34));
+    std::istringstream lines(base::read_file(path, std::int64_t{1} << 34));
     for (std::string line; std::getline(lines, line);)
       if (!is_refusal(line)) return "is no list of refused documents";
     return "";

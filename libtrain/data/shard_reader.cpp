@@ -1,10 +1,10 @@
 // Checks and reads a shard.
 #include "libtrain/data/shard_reader.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/text.h"
-#include "libtrain/io/atomic_file.h"
 #include "libtrain/io/hdf5_file.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ std::uint32_t token_at(const char* bytes, std::int64_t i, std::int64_t width) {
 
 ShardReader::ShardReader(const std::string& folder, const SetIndex& index, const ShardEntry& entry)
     : path_(folder + "/" + entry.file), tokens_crc32c_(entry.tokens_crc32c), indexed_(index.checksummed) {
-  if (io::file_size(path_) < 0) throw base::InputError(fmt::format("shard {} is missing", path_), remedy);
+  if (base::file_size(path_) < 0) throw base::InputError(fmt::format("shard {} is missing", path_), remedy);
   file_.emplace(path_, io::BulkFile::Mode::read);
   file_bytes_ = file_->size();
   version_ = version();

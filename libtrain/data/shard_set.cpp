@@ -1,11 +1,12 @@
 // Finds the index of a folder, or scans one that has none.
 #include "libtrain/data/shard_set.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/random.h"
-#include "libtrain/io/atomic_file.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/io/hdf5_file.h"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 // A checksum of sixteen blocks of 64 KiB spread evenly over a file from its first byte to its last: what tells shards apart that come without checksums.
 std::uint32_t sample_of(const std::string& path) {
   constexpr std::int64_t blocks = 16, block = 64 << 10;
-  const auto size = io::file_size(path);
+  const auto size = base::file_size(path);
   std::ifstream file(path, std::ios::binary);
   std::vector<char> buffer(static_cast<std::size_t>(std::min<std::int64_t>(size, block)));
   auto crc = base::crc32c(&size, sizeof size);
@@ -87,12 +88,12 @@ SetIndex read_index(const std::string& folder) {
   std::error_code error;
   if (fs::is_regular_file(folder, error))
     throw base::InputError(fmt::format("{} is a file, not the folder of a shard set", folder),
-                           fs::path(folder).filename() == "index.json" ? fmt::format("give the folder that holds it: {}", io::parent_of(folder))
+                           fs::path(folder).filename() == "index.json" ? fmt::format("give the folder that holds it: {}", base::parent_of(folder))
                                                                         : fmt::format("text becomes a shard set with shard-data --input {} --output FOLDER; give that folder", folder));
   if (!fs::is_directory(folder, error)) throw base::InputError(fmt::format("data folder {} does not exist", folder), "make one with shard-data --output");
   const auto path = (fs::path(folder) / "index.json").string();
   if (fs::symlink_status(path, error).type() > fs::file_type::none) {
-    return index_from_json(base::parse_json<nlohmann::json>(io::read_file(path), path), path);
+    return index_from_json(base::parse_json<nlohmann::json>(base::read_file(path), path), path);
   }
   SetIndex index;
   index.checksummed = false;

@@ -1,9 +1,9 @@
 // One HDF5 file a shard: created at its final length, payloads written past the library, then summed.
 #include "libtrain/data/shard_writer.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
-#include "libtrain/io/atomic_file.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/io/hdf5_file.h"
 
@@ -63,7 +63,7 @@ void ShardWriter::add(std::span<const std::int32_t> document, const std::string&
 
 void ShardWriter::write_shard() {
   if (offsets_.size() == 1) return;
-  io::make_folders(folder_ + "/" + split_);
+  base::make_folders(folder_ + "/" + split_);
   const auto name = fmt::format("{}/shard-{:05}.h5", split_, entries_.size());
   const auto path = folder_ + "/" + name;
   const auto token_count = static_cast<std::int64_t>(offsets_.back()), offset_count = static_cast<std::int64_t>(offsets_.size());

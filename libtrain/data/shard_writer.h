@@ -12,7 +12,7 @@
 namespace trainyard::data {
 
 // Writes FOLDER/SPLIT/shard-00000.h5, ... A document never crosses shards unless it alone is longer than one (then its parts are documents of their own shard).
-// A shard is closed when the next document would pass `shard_tokens`. Memory: one shard's tokens. FOLDER must exist (io::AtomicFolder).
+// A shard is closed when the next document would pass `shard_tokens`. Memory: one shard's tokens. FOLDER must exist (base::AtomicFolder).
 class ShardWriter {
  public:
   ShardWriter(std::string folder, std::string split, const Tokenizer& tokenizer, std::int64_t shard_tokens);

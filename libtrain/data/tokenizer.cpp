@@ -1,9 +1,10 @@
 // The two tokenizers.
 #include "libtrain/data/tokenizer.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
-#include "libtrain/io/atomic_file.h"
+#include "libtrain/base/read_file.h"
 
 #include <sentencepiece_processor.h>
 
@@ -34,7 +35,7 @@ class Bytes : public Tokenizer {
 
 class SentencePiece : public Tokenizer {
  public:
-  explicit SentencePiece(const std::string& path) : path_(path), model_(io::read_file(path)) {
+  explicit SentencePiece(const std::string& path) : path_(path), model_(base::read_file(path)) {
     crc_ = base::crc32c(model_.data(), model_.size());
     const auto status = processor_.LoadFromSerializedProto(model_);
     if (!status.ok()) throw base::InputError(fmt::format("{} is not a SentencePiece model: {}", path, status.ToString()), "make one with spm_train, or use --tokenizer bytes");

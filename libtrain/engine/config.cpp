@@ -1,11 +1,11 @@
 // The description of a run's settings.
 #include "libtrain/engine/config.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/engine/learning_rate.h"
-#include "libtrain/io/atomic_file.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/ranges.h"
 
@@ -70,7 +70,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
 
 void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
   if (c.plan.empty()) return;
-  auto p = plan::plan_from_json(io::read_file(c.plan, base::largest_description), c.plan);
+  auto p = plan::plan_from_json(base::read_file(c.plan, base::largest_description), c.plan);
   if (p.gradient_dtype != base::DType::f32)
     throw base::InputError(fmt::format("{} plans {} gradients; train folds gradients in f32", c.plan, base::name_of(p.gradient_dtype)), "plan with --gradient-dtype f32");
   const auto set = [&](const std::string& name, const std::string& value) {

@@ -1,12 +1,12 @@
 // Writes metrics lines whole, and cuts the file back on a resume.
 #include "libtrain/engine/metrics.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/system_error.h"
 #include "libtrain/engine/metrics_reader.h"
-#include "libtrain/io/atomic_file.h"
 
 #include <nlohmann/json.hpp>
 
@@ -52,7 +52,7 @@ void make_own(const std::string& path, std::int64_t length) {
   const auto text = read_back(file, length);
   ::close(file);
   if (std::ssize(text) != length) base::throw_cannot_read("read", path, EIO);
-  io::write_file(path, text);
+  base::write_file(path, text);
   base::log_warning("{} {}: this run goes on in a copy", path, link ? "was a symbolic link" : "had other names too (a copy by hard links?)");
 }
 
@@ -135,10 +135,10 @@ void MetricsFile::mend() {
 
 void MetricsFile::make_again(bool replaced) {
   const auto lines = read_back(file_, end_);
-  const auto again = io::free_name(path_ + ".again"), other = io::free_name(path_ + ".of-somebody");
-  io::write_file(again, lines);
-  if (replaced) io::rename_durably(path_, other);
-  io::rename_durably(again, path_);
+  const auto again = base::free_name(path_ + ".again"), other = base::free_name(path_ + ".of-somebody");
+  base::write_file(again, lines);
+  if (replaced) base::rename_durably(path_, other);
+  base::rename_durably(again, path_);
   base::log_warning("{} was {} under this run: it is made again {}", path_, replaced ? "replaced" : "removed",
                     std::ssize(lines) == end_ ? "with all its lines" : "without the lines before this one, which the system has no more");
   if (replaced) base::log_warning("what lay in its place is {} now", other);

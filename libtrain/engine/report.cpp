@@ -1,10 +1,11 @@
 // Tables of the plan, of memory and of traffic.
 #include "libtrain/engine/report.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
-#include "libtrain/io/atomic_file.h"
 #include "libtrain/plan/memory.h"
 #include "libtrain/plan/traffic.h"
 #include "libtrain/tensor/gpu.h"
@@ -53,9 +54,9 @@ SizeTable memory_report(const RankMemory& memory, const RunSetup& setup) {
 void write_report(const std::string& output, const SizeTable& memory, const SizeTable& traffic) {
   const auto path = output + "/report.txt";
   try {
-    if (io::file_size(path) > 0 && !io::read_file(path).starts_with("memory"))
+    if (base::file_size(path) > 0 && !base::read_file(path).starts_with("memory"))
       throw base::InputError(fmt::format("{} is not a report of a run: it is kept", path), "move it away");
-    io::write_file(path, memory.text() + "\n" + traffic.text());
+    base::write_file(path, memory.text() + "\n" + traffic.text());
   } catch (const base::Error& e) {
     base::log_warning("there is no report of this run: {}", e.what());
   }

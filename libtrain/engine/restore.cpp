@@ -2,6 +2,7 @@
 #include "libtrain/engine/restore.h"
 
 #include "kernels/dispatch.h"
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/system_error.h"
@@ -12,7 +13,6 @@
 #include "libtrain/engine/build_info.h"
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/run_folder.h"
-#include "libtrain/io/atomic_file.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -27,7 +27,7 @@ std::string text_of(const nlohmann::json& j) { return j.is_string() ? j.get<std:
 void mend_view(const checkpoint::Reader& reader, const std::string& own) {
   if (reader.view_problem().empty()) return;
   std::error_code error;
-  if (!std::filesystem::equivalent(io::parent_of(reader.path()), own, error)) {
+  if (!std::filesystem::equivalent(base::parent_of(reader.path()), own, error)) {
     base::log_warning("{}: the checkpoint is taken without it; make it anew with inspect --make-view {}", reader.view_problem(), reader.path());
     return;
   }

@@ -1,6 +1,7 @@
 // Rules about the run folder.
 #include "libtrain/engine/run_folder.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/read_file.h"
@@ -10,7 +11,6 @@
 #include "libtrain/checkpoint/own_files.h"
 #include "libtrain/engine/metrics.h"
 #include "libtrain/engine/metrics_reader.h"
-#include "libtrain/io/atomic_file.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -44,13 +44,13 @@ std::string lines_through(const std::string& metrics, std::int64_t step) {
 
 // The file with the lines that led to a checkpoint that is not the newest of its folder's branch: of one that was set aside its own, of one in another run that run's.
 std::string history_of(const std::string& path) {
-  if (const auto own = path + "/" + checkpoint::history_name; io::file_size(own) >= 0) return own;
+  if (const auto own = path + "/" + checkpoint::history_name; base::file_size(own) >= 0) return own;
   auto place = std::filesystem::absolute(path).lexically_normal();
   if (!place.has_filename()) place = place.parent_path();
   const auto folder = place.parent_path();
   const bool of_run = place.filename().string().starts_with("step-") && folder.filename() == "checkpoints";
   const auto metrics = (folder.parent_path() / "metrics.jsonl").string();
-  return of_run && io::file_size(metrics) >= 0 ? metrics : std::string();
+  return of_run && base::file_size(metrics) >= 0 ? metrics : std::string();
 }
 
 // How many bytes of whole lines two texts have in common at their beginning.
@@ -77,15 +77,15 @@ void keep_other_lines(const std::string& output, const std::string& metrics, con
   const auto common = common_lines(before, history);
   if (common >= before.size()) return;
   const auto step = last_step(metrics, common);
-  const auto kept = io::free_name(fmt::format("{}/abandoned-metrics-after-{:08}.jsonl", output, step));
-  io::write_file(kept, before.substr(common));
+  const auto kept = base::free_name(fmt::format("{}/abandoned-metrics-after-{:08}.jsonl", output, step));
+  base::write_file(kept, before.substr(common));
   base::log_warning("{}: its lines after step {} are not of the place that this run goes on from: they are kept in {}", metrics, step, kept);
 }
 
 // A run that goes on from its newest checkpoint: its metrics should know every step up to there.
 void look_at_metrics(const std::string& output, const std::string& metrics, std::int64_t step) {
   std::int64_t known = 0, missing = 0;
-  if (io::file_size(metrics) > 0)
+  if (base::file_size(metrics) > 0)
     each_metrics_line(metrics, [&](const MetricsLine& line) {
       if (!line.damage.empty() || !line.terminated) return true;
       if (line.step > step) return false;
@@ -101,7 +101,7 @@ void look_at_metrics(const std::string& output, const std::string& metrics, std:
 // A checkpoint that cannot take them goes without: abandoned-metrics-... has the lines too.
 void give_history(const checkpoint::Found& found, const std::string& lines) {
   try {
-    if (!lines.empty()) io::write_file(found.path + "/" + checkpoint::history_name, lines);
+    if (!lines.empty()) base::write_file(found.path + "/" + checkpoint::history_name, lines);
   } catch (const base::Error& e) {
     base::log_warning("{} is set aside without its metrics: {}", found.path, e.what());
   }
@@ -112,7 +112,7 @@ void require_writable(const std::string& output) {
   for (const auto& folder : {output, checkpoints_folder(output)})
     if (std::error_code error; std::filesystem::exists(folder, error) && ::access(folder.c_str(), W_OK | X_OK) != 0) base::throw_cannot_write("write into", folder, errno);
   const auto metrics = output + "/metrics.jsonl";
-  if (io::file_size(metrics) >= 0 && ::access(metrics.c_str(), W_OK) != 0) base::throw_cannot_write("write", metrics, errno);
+  if (base::file_size(metrics) >= 0 && ::access(metrics.c_str(), W_OK) != 0) base::throw_cannot_write("write", metrics, errno);
 }
 
 bool is_same(const std::string& a, const std::string& b) {
@@ -125,14 +125,14 @@ bool is_same(const std::string& a, const std::string& b) {
 std::string checkpoints_folder(const std::string& output) { return output + "/checkpoints"; }
 
 HeldFolder::HeldFolder(const std::string& output) {
-  io::require_folder_or_nothing(output);
+  base::require_folder_or_nothing(output);
   std::error_code error;
-  for (auto folder = output; !std::filesystem::exists(std::filesystem::symlink_status(folder, error)); folder = io::parent_of(folder)) made_.push_back(folder);
+  for (auto folder = output; !std::filesystem::exists(std::filesystem::symlink_status(folder, error)); folder = base::parent_of(folder)) made_.push_back(folder);
   try {
-    io::make_folders(output);
+    base::make_folders(output);
     // A job that is started again at once may meet the last breath of the one before.
-    lock_ = std::make_unique<io::FolderLock>(output, way_from_held, std::chrono::seconds(2));
-    io::require_folder_or_nothing(checkpoints_folder(output));
+    lock_ = std::make_unique<base::FolderLock>(output, way_from_held, std::chrono::seconds(2));
+    base::require_folder_or_nothing(checkpoints_folder(output));
     require_writable(output);
   } catch (...) {
     give_up();
@@ -144,7 +144,7 @@ HeldFolder::~HeldFolder() { give_up(); }
 
 void HeldFolder::give_up() {
   lock_.reset();
-  if (!made_.empty() && io::file_size(made_.front() + "/metrics.jsonl") == 0) ::unlink((made_.front() + "/metrics.jsonl").c_str());
+  if (!made_.empty() && base::file_size(made_.front() + "/metrics.jsonl") == 0) ::unlink((made_.front() + "/metrics.jsonl").c_str());
   for (const auto& folder : made_)
     if (::rmdir(folder.c_str()) != 0) return;   // something is in it
 }
@@ -152,12 +152,12 @@ void HeldFolder::give_up() {
 std::unique_ptr<HeldFolder> take_run_folder(const std::string& output) { return std::make_unique<HeldFolder>(output); }
 
 void require_usable(const std::string& output) {
-  for (const auto& folder : {output, checkpoints_folder(output)}) io::require_folder_or_nothing(folder);
+  for (const auto& folder : {output, checkpoints_folder(output)}) base::require_folder_or_nothing(folder);
   auto there = output;
-  for (std::error_code error; !std::filesystem::exists(std::filesystem::symlink_status(there, error)); there = io::parent_of(there)) {}
+  for (std::error_code error; !std::filesystem::exists(std::filesystem::symlink_status(there, error)); there = base::parent_of(there)) {}
   if (::access(there.c_str(), W_OK | X_OK) != 0) base::throw_cannot_write("write into", there, errno);
   require_writable(output);
-  io::FolderLock::require_free(output, way_from_held);
+  base::FolderLock::require_free(output, way_from_held);
   MetricsFile::require_file_or_nothing(output + "/metrics.jsonl");
 }
 
@@ -166,15 +166,15 @@ void require_unused(const std::string& output) {
   if (const auto there = checkpoint::entries(folder); !there.empty())
     throw base::InputError(fmt::format("{} holds no checkpoint, but {}", folder, fmt::join(there, ", ")),
                            "restore a checkpoint, resume from one with --resume PATH, or begin anew with another --output");
-  if (const auto last = output + last_name; io::file_size(last) >= 0) {
-    auto name = io::read_file(last, 4096);
+  if (const auto last = output + last_name; base::file_size(last) >= 0) {
+    auto name = base::read_file(last, 4096);
     name.resize(std::min(name.size(), name.find('\n')));
     throw base::InputError(fmt::format("{} has published {}, but {} is {}", output, name, folder, std::filesystem::exists(folder) ? "empty" : "not there"),
                            fmt::format("is its disk mounted? To begin anew, choose another --output or remove {}", last));
   }
 }
 
-void note_published(const std::string& output, std::int64_t step) { io::write_file(output + last_name, checkpoint::step_name(step) + "\n"); }
+void note_published(const std::string& output, std::int64_t step) { base::write_file(output + last_name, checkpoint::step_name(step) + "\n"); }
 
 bool is_abandoned(const std::string& output, const std::string& path) {
   const auto abandoned = checkpoint::list_abandoned(checkpoints_folder(output));
@@ -202,9 +202,9 @@ std::string settle(const std::string& output, const std::string& path, std::int6
   std::reverse(others.begin(), others.end());
   for (const auto& found : others) give_history(found, lines_through(metrics, found.step));
   for (const auto& found : others) base::log_warning("{} is not of what this run goes on from: it is kept as {}", found.path, checkpoint::set_aside(found));
-  if (before != history) io::write_file(metrics, history);
+  if (before != history) base::write_file(metrics, history);
   if (!goes_back) return path;
-  io::rename_durably(path, own);
+  base::rename_durably(path, own);
   base::log_warning("{} is gone back to: it is {} again", path, own);
   return own;
 }

@@ -1,7 +1,7 @@
 // The run folder: who holds it, whether a run may begin in it, and what is set aside when a run goes on from another place than its newest checkpoint.
 #pragma once
 
-#include "libtrain/io/folder_lock.h"
+#include "libtrain/base/folder_lock.h"
 
 #include <cstdint>
 #include <memory>
@@ -20,12 +20,12 @@ class HeldFolder {
   explicit HeldFolder(const std::string& output);
   ~HeldFolder();
   HeldFolder(const HeldFolder&) = delete;
-  const io::FolderLock& lock() const { return *lock_; }
+  const base::FolderLock& lock() const { return *lock_; }
 
  private:
   void give_up();
   std::vector<std::string> made_;   // innermost first
-  std::unique_ptr<io::FolderLock> lock_;
+  std::unique_ptr<base::FolderLock> lock_;
 };
 
 // Makes the folder and takes its lock, before anything in it is touched. InputError when the folder or its `checkpoints` is something else than a folder or a link to nothing;

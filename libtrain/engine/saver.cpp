@@ -1,12 +1,12 @@
 // The background writer of checkpoints.
 #include "libtrain/engine/saver.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/thread.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/engine/run_folder.h"
-#include "libtrain/io/atomic_file.h"
 
 #include <cstring>
 
@@ -73,7 +73,7 @@ void Saver::publish() {
     require_alone_();
     checkpoint::publish(folder_, state_, pieces_.ranks, keep_);
     try {
-      note_published(io::parent_of(folder_), state_.step);
+      note_published(base::parent_of(folder_), state_.step);
     } catch (const base::Error& e) {   // the checkpoint stands without it
       base::log_warning("{} is published, but last-checkpoint does not say so: {}", checkpoint::step_name(state_.step), e.what());
     }

@@ -1,10 +1,10 @@
 // From settings to a definite run.
 #include "libtrain/engine/setup.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/engine/identity.h"
-#include "libtrain/io/atomic_file.h"
 #include "libtrain/plan/limits.h"
 #include "libtrain/plan/model_json.h"
 #include "libtrain/plan/problems.h"
@@ -92,7 +92,7 @@ void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code) {
 
 void require_output_beside_data(const RunConfig& c) {
   std::error_code error;
-  if (c.output.empty() || !(std::filesystem::equivalent(c.data, c.output, error) || io::file_size(c.output + "/index.json") >= 0)) return;
+  if (c.output.empty() || !(std::filesystem::equivalent(c.data, c.output, error) || base::file_size(c.output + "/index.json") >= 0)) return;
   throw base::UsageError(fmt::format("--output {} is the folder of a shard set", c.output), "choose another folder for the run");
 }
 

@@ -6,11 +6,11 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/linear/linear.h"
 #include "kernels/peak/peak.h"
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/random.h"
 #include "libtrain/base/scratch.h"
-#include "libtrain/io/atomic_file.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/plan/activations.h"
 #include "libtrain/profile/ceilings.h"
@@ -224,7 +224,7 @@ class List {
   Work disk(bool writes) const {
     struct File {
       explicit File(std::string p) : path(std::move(p)), file(path, io::BulkFile::Mode::create) {}
-      ~File() { io::remove_tree(path); }
+      ~File() { base::remove_tree(path); }
       std::string path;
       io::BulkFile file;
     };

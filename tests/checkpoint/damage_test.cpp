@@ -1,9 +1,9 @@
 // Every kind of damage is refused with a sentence that names the file; no flipped byte is read silently.
 #include "tests/checkpoint/sample.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/checkpoint/view.h"
-#include "libtrain/io/atomic_file.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
 // What a folder of checkpoints may look like besides well: no manifest, a link to nothing, no view, checkpoints that a run goes without.
 #include "tests/checkpoint/sample.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/system_error.h"
 #include "libtrain/checkpoint/view.h"
-#include "libtrain/io/atomic_file.h"
 
 #include <gtest/gtest.h>
 

@@ -3,10 +3,10 @@
 
 #include "tests/scratch.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/data/shard_set.h"
 #include "libtrain/data/shard_writer.h"
 #include "libtrain/data/tokenizer.h"
-#include "libtrain/io/atomic_file.h"
 
 #include <filesystem>
 #include <fstream>
@@ -66,7 +66,7 @@ inline data::SetIndex write_set(const std::string& folder, const data::Tokenizer
   index.vocabulary = tokenizer.vocabulary();
   index.end_of_document = tokenizer.end_of_document();
   index.train = writer.finish();
-  trainyard::io::write_file(folder + "/index.json", data::index_to_json(index).dump(1) + "\n");
+  trainyard::base::write_file(folder + "/index.json", data::index_to_json(index).dump(1) + "\n");
   return index;
 }
 

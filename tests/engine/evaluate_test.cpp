@@ -99,9 +99,9 @@ TEST(Evaluate, AllRanksRefuseAlike) {
   e.given = {};
   // A block that one rank reads: damaged on the last rank's part.
   const auto file = checkpoint + "/rank-00001.h5";
-  auto bytes = io::read_file(file);
+  auto bytes = base::read_file(file);
   const auto payload = checkpoint::Reader(checkpoint).manifest().files.at("rank-00001.h5").payloads.at("/model");
   bytes[static_cast<std::size_t>(payload.offset + payload.bytes - 4)] ^= 1;
-  io::write_file(file, bytes);
+  base::write_file(file, bytes);
   refused("rank-00001.h5");
 }

@@ -437,7 +437,7 @@ TEST(Checkpoint, RecordsTheBuildThatWroteIt) {
   // A resume says that another build wrote it.
   auto manifest = checkpoint::Reader(folder).manifest();
   manifest.state.versions["build"] = "0123456789abcdef";
-  io::write_file(folder + "/manifest.json", checkpoint::manifest_text(manifest));
+  base::write_file(folder + "/manifest.json", checkpoint::manifest_text(manifest));
   c.steps = 2;
   c.change = "steps";
   ::testing::internal::CaptureStderr();

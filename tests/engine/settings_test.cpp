@@ -148,7 +148,7 @@ TEST(Setup, ValidationWithoutASplitSaysHowToMakeOne) {
   auto c = runs.config("unvalidated");
   auto index = data::read_index(c.data);
   index.validation.clear();
-  io::write_file(c.data + "/index.json", data::index_to_json(index).dump());
+  base::write_file(c.data + "/index.json", data::index_to_json(index).dump());
   EXPECT_EQ(code_of(c), base::ExitCode::done);
   c.validate_every = 5, c.validation_sequences = 4;
   std::string text;

@@ -1,12 +1,12 @@
 // Small whole runs on the threads communicator: data and model made here, losses and fingerprints read back from the files that a user gets.
 #pragma once
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/random.h"
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/comm/threads.h"
 #include "libtrain/data/shard_writer.h"
 #include "libtrain/engine/run.h"
-#include "libtrain/io/atomic_file.h"
 
 #include <nlohmann/json.hpp>
 
@@ -44,7 +44,7 @@ class SmallRun {
       }
       (split == std::string("train") ? index.train : index.validation) = writer.finish();
     }
-    io::write_file(set + "/index.json", data::index_to_json(index).dump());
+    base::write_file(set + "/index.json", data::index_to_json(index).dump());
   }
   // A guest in the folder that another process made.
   explicit SmallRun(fs::path folder) : folder_(std::move(folder)), owner_(0) { fs::create_directories(folder_); }

@@ -1,8 +1,8 @@
 // The report on a plan or profile: JSON files that name their format.
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/read_file.h"
-#include "libtrain/io/atomic_file.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/profile.h"
 #include "tools/common/plan_text.h"
@@ -43,7 +43,7 @@ void verify(const plan::Plan& p, const std::string& file) {
 }  // namespace
 
 Report plan_report(const std::string& file, const Options& options) {
-  const auto text = io::read_file(file, base::largest_description);
+  const auto text = base::read_file(file, base::largest_description);
   const auto j = json_of(text, file);
   const auto format = j.is_object() && j.contains("format") && j["format"].is_string() ? j["format"].get<std::string>() : std::string();
   const auto name = format.substr(0, format.find('/'));

@@ -1,10 +1,11 @@
 // The report on a set of token shards.
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
 #include "libtrain/data/shard_reader.h"
 #include "libtrain/data/shard_set.h"
-#include "libtrain/io/atomic_file.h"
 #include "tools/inspect/report.h"
 #include "tools/inspect/text.h"
 
@@ -25,7 +26,7 @@ struct Split {
 void verify_tokenizer(const std::string& folder, const data::SetIndex& index) {
   if (!index.checksummed || index.tokenizer_source == "bytes" || std::filesystem::path(index.tokenizer_source).is_absolute()) return;
   const auto path = data::tokenizer_path(folder, index);
-  const auto model = io::read_file(path);
+  const auto model = base::read_file(path);
   if (const auto crc = base::crc32c(model.data(), model.size()); crc != index.tokenizer_crc32c)
     throw base::InputError(fmt::format("tokenizer {} has CRC32C {:08x}, the index says {:08x}", path, crc, index.tokenizer_crc32c), "copy it again: it is the SentencePiece model the set was made with");
 }

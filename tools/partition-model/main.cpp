@@ -1,8 +1,11 @@
 // partition-model: what a model needs on each rank and sends in each step, before anything is started.
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/owned.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/communication_time.h"
 #include "libtrain/plan/problems.h"
@@ -11,7 +14,6 @@
 #include "tools/common/config_flags.h"
 #include "tools/common/plan_text.h"
 #include "tools/common/program.h"
-#include "tools/partition-model/plan_file.h"
 
 #include <CLI/CLI.hpp>
 
@@ -35,7 +37,7 @@ std::int64_t vocabulary_of(const std::string& set) {
   if (std::error_code error; !std::filesystem::exists(path, error))
     throw base::InputError(fmt::format("{} is not there", base::one_line(path)),
                            "--data names a folder that shard-data made; for a set that another program wrote, which train reads all the same, say --vocabulary N");
-  const auto index = base::parse_json<nlohmann::json>(tools::read_plan_file(path), path);
+  const auto index = base::parse_json<nlohmann::json>(base::read_file(path, base::largest_description), path);
   base::SortedJsonObject object(index, path);
   if (const auto format = object.text("format"); !format.starts_with("trainyard.shards/"))
     throw base::InputError(fmt::format("{}: format is {}, expected that of a shard set", path, base::excerpt(format)), "--data names a folder that shard-data made");
@@ -100,7 +102,7 @@ std::vector<base::Field> flag_fields(plan::Plan& p) {
 }
 
 std::string times_text(const plan::Plan& plan, const std::string& path) {
-  const auto times = plan::communication_times(plan, plan::profile_from_json(tools::read_plan_file(path), path));
+  const auto times = plan::communication_times(plan, plan::profile_from_json(base::read_file(path, base::largest_description), path));
   std::string out = fmt::format("\n  {:<34}{:>8}{:>20}\n", "a step's collectives, none hidden", "calls", "time");
   double total = 0;
   for (const auto& t : times) {
@@ -108,6 +110,12 @@ std::string times_text(const plan::Plan& plan, const std::string& path) {
     total += t.seconds;
   }
   return out + fmt::format("  {:<34}{:>8}{:>20}\n", "all", "", base::duration_text(total));
+}
+
+// --force replaces a plan, and nothing else.
+void write_plan(const std::string& json, const Options& o) {
+  if (o.force) base::require_own(o.output, base::own_json_files("a plan", "trainyard.plan/", {o.model, o.profile, o.data.empty() ? "" : o.data + "/index.json"}));
+  base::write_file(o.output, json, o.force ? base::Existing::replace : base::Existing::refuse);
 }
 
 }  // namespace
@@ -142,7 +150,7 @@ int main(int argc, char** argv) {
     plan::predict(plan);
     refuse(plan::memory_problems(plan), base::ExitCode::input_refused);
     const auto json = plan::to_json(plan);
-    if (!o.output.empty() && o.output != "-") tools::write_plan_file(o.output, json, o.force ? tools::Existing::replace : tools::Existing::keep, {o.model, o.profile, o.data.empty() ? "" : o.data + "/index.json"});
+    if (!o.output.empty() && o.output != "-") write_plan(json, o);
     auto text = o.json || o.output == "-" ? json : tools::plan_table(plan, o.bytes ? base::Sizes::exact : base::Sizes::rounded);
     if (!o.profile.empty() && text != json) text += times_text(plan, o.profile);
     tools::print(text);

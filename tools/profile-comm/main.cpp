@@ -1,8 +1,9 @@
 // profile-comm: measures what the links between ranks can do, and a rank itself, into a file that a planner and an acceptance test can use.
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/owned.h"
-#include "libtrain/base/read_file.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/nccl.h"
@@ -10,7 +11,6 @@
 #include "libtrain/comm/staged.h"
 #include "libtrain/comm/threads.h"
 #include "libtrain/comm/watchdog.h"
-#include "libtrain/io/atomic_file.h"
 #include "libtrain/tensor/gpu.h"
 #include "tools/common/launcher.h"
 #include "tools/common/profile_text.h"
@@ -45,7 +45,7 @@ base::Owned own_drawings(std::vector<std::string> inputs) {
   const auto foreign = [](const std::string& path) -> std::string {
     std::error_code error;
     if (!std::filesystem::is_regular_file(path, error)) return "is no file";
-    const auto text = io::read_file(path);
+    const auto text = base::read_file(path);
     return text.empty() || (text.starts_with("<svg ") && text.find("\n<style>.title{") < 500) ? "" : "is no drawing of a profile";
   };
   return {"a drawing of a profile", foreign, std::move(inputs)};
@@ -60,13 +60,13 @@ void refuse_places(const ProfileOptions& o) {
     std::error_code ignored;
     if (!o.force && std::filesystem::symlink_status(path, ignored).type() > std::filesystem::file_type::none) throw base::UsageError(fmt::format("{} exists", path), "--force replaces it");
     base::require_own(path, path == o.output ? base::own_json_files("a profile", "trainyard.profile/", inputs) : own_drawings(inputs));
-    if (const auto folder = io::parent_of(path); access(folder.c_str(), W_OK) != 0)
+    if (const auto folder = base::parent_of(path); access(folder.c_str(), W_OK) != 0)
       throw base::EnvironmentError(fmt::format("{} cannot be written: {}: {}", path, folder, std::strerror(errno)), "is the folder there, and yours?");
   }
 }
 
 plan::Profile read_profile(const std::string& path) {
-  if (path != "-") return plan::profile_from_json(io::read_file(path, base::largest_description), path);
+  if (path != "-") return plan::profile_from_json(base::read_file(path, base::largest_description), path);
   return plan::profile_from_json(std::string(std::istreambuf_iterator<char>(std::cin), {}), "standard input");
 }
 
@@ -77,8 +77,8 @@ base::ExitCode print_and_write(const plan::Profile& measured, const ProfileOptio
   if (!o.plot.empty() && p.communication.empty()) throw base::UsageError("--plot: there are no links to draw", "measure with several ranks");
   std::exception_ptr failure;   // a disk that is full by now: what was measured is printed all the same
   try {
-    if (!o.output.empty() && o.output != "-") io::write_file(o.output, json);
-    if (!o.plot.empty()) io::write_file(o.plot, tools::profile_svg(p));
+    if (!o.output.empty() && o.output != "-") base::write_file(o.output, json);
+    if (!o.plot.empty()) base::write_file(o.plot, tools::profile_svg(p));
   } catch (const base::EnvironmentError&) {
     failure = std::current_exception();
   }

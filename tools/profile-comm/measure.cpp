@@ -2,6 +2,7 @@
 #include "tools/profile-comm/measure.h"
 
 #include "kernels/dispatch.h"
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
@@ -9,7 +10,6 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
 #include "libtrain/comm/core_share.h"
-#include "libtrain/io/atomic_file.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/profile/collective.h"
 #include "libtrain/tensor/gpu.h"
@@ -52,7 +52,7 @@ profile::CeilingOptions ceilings_of(const ProfileOptions& o, const Launched& lau
   c.threads = o.threads > 0 ? o.threads : plan != nullptr ? plan->threads : fair_threads;
   c.device = launched.device;
   c.disk_bytes = base::parse_bytes(o.disk_bytes, "--disk-bytes");
-  if (c.disk_bytes > 0) c.disk_folder = !o.disk.empty() ? o.disk : o.output.empty() || o.output == "-" ? "." : io::parent_of(o.output);
+  if (c.disk_bytes > 0) c.disk_folder = !o.disk.empty() ? o.disk : o.output.empty() || o.output == "-" ? "." : base::parent_of(o.output);
   c.confidence = o.sweep.confidence;
   return c;
 }
@@ -83,7 +83,7 @@ Request agreed_request(Launched& launched, const ProfileOptions& o) {
   const auto prints = profile::from_all(ranks, fingerprint(o));
   for (std::size_t r = 1; r < prints.size(); ++r)
     if (prints[r] != prints[0]) throw profile::AgreedError(base::ExitCode::usage, fmt::format("rank {} was started with other options than rank 0", r), "all ranks measure the same sizes, groups and operations");
-  const auto plan_text = profile::from_rank_zero(ranks, [&] { return o.plan.empty() ? "" : io::read_file(o.plan, base::largest_description); });
+  const auto plan_text = profile::from_rank_zero(ranks, [&] { return o.plan.empty() ? "" : base::read_file(o.plan, base::largest_description); });
   const int fair_threads = comm::threads_of_rank(*ranks.control, *ranks.caller);
   Request r;
   profile::on_all(ranks, [&] { r = request_of(launched, o, plan_text, fair_threads); });

@@ -93,7 +93,7 @@ data::BuildOptions options_of(const Settings& s) {
   o.largest_rejected = s.max_rejects;
   o.rejects = s.rejects;
   o.threads = s.threads > 0 ? s.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  o.existing = s.force ? data::BuildOptions::Existing::replace : data::BuildOptions::Existing::refuse;
+  o.existing = s.force ? base::Existing::replace : base::Existing::refuse;
   o.writing = s.dry_run ? data::BuildOptions::Writing::off : data::BuildOptions::Writing::on;
   return o;
 }

@@ -1,11 +1,11 @@
 // A world of one, or of MPI's ranks.
 #include "tools/train/launch.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/comm/reason.h"
 #include "libtrain/engine/agreement.h"
-#include "libtrain/io/atomic_file.h"
 #include "tools/common/launcher.h"
 #include "tools/common/program.h"
 
@@ -47,7 +47,7 @@ void Launch::claim_the_end() {
 void Launch::write_reason(int exit_code, const std::string& reason) const {
   if (output_.empty()) return;
   try {
-    io::make_folders(output_);
+    base::make_folders(output_);
   } catch (const std::exception&) {
     return;   // the reason is on stderr already
   }

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <string>
 
-namespace trainyard::io {
+namespace trainyard::base {
 
 inline constexpr const char* lock_name = "lock";
 
@@ -35,10 +35,10 @@ class FolderLock {
   bool is_named() const;   // the open file is still the one in the folder
 
   std::string folder_, path_, holder_, name_;
-  base::Descriptor file_;
+  Descriptor file_;
 };
 
 // The EnvironmentError of a folder in which two have been found writing, each named as by FolderLock::name().
 [[noreturn]] void throw_shared(const std::string& folder, const std::string& mine, const std::string& other);
 
-}  // namespace trainyard::io
+}  // namespace trainyard::base

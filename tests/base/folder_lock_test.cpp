@@ -1,8 +1,8 @@
 // One writer for a folder: among threads, processes and stale leftovers; and what an interrupted replacement leaves.
-#include "libtrain/io/folder_lock.h"
+#include "libtrain/base/folder_lock.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
-#include "libtrain/io/atomic_file.h"
 #include "tests/scratch.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ using trainyard::testing::Scratch;
 using trainyard::testing::slurp;
 using trainyard::testing::spit;
 
-namespace io = trainyard::io;
+namespace base = trainyard::base;
 namespace fs = std::filesystem;
 using trainyard::base::EnvironmentError;
 using trainyard::base::UsageError;
@@ -28,7 +28,7 @@ const trainyard::base::Owned anything{"a folder", [](const std::string&) { retur
 
 std::string refusal(const std::string& folder) {
   try {
-    io::FolderLock lock(folder, "wait");
+    base::FolderLock lock(folder, "wait");
     return "";
   } catch (const EnvironmentError& e) {
     EXPECT_EQ(e.hint(), "wait");
@@ -44,7 +44,7 @@ pid_t holder(const std::string& folder) {
   if (pid == 0) {
     ::alarm(30);
     ::setenv("SLURM_JOB_ID", "4711", 1);
-    io::FolderLock lock(folder, "wait");
+    base::FolderLock lock(folder, "wait");
     [[maybe_unused]] const auto n = ::write(ready[1], "x", 1);
     for (;;) ::pause();
   }
@@ -75,27 +75,27 @@ TEST(FolderLock, NamesItsHolderAndDiesWithIt) {
 
 TEST(FolderLock, IsLookedAtWithoutBeingTaken) {
   Scratch s;
-  io::FolderLock::require_free(s.path, "wait");
-  io::FolderLock::require_free(s.path + "/nowhere", "wait");
+  base::FolderLock::require_free(s.path, "wait");
+  base::FolderLock::require_free(s.path + "/nowhere", "wait");
   EXPECT_TRUE(fs::is_empty(s.path));
   const auto pid = holder(s.path);
   try {
-    io::FolderLock::require_free(s.path, "wait");
+    base::FolderLock::require_free(s.path, "wait");
     ADD_FAILURE() << "free";
   } catch (const EnvironmentError& e) {
     EXPECT_NE(std::string(e.what()).find("process " + std::to_string(pid)), std::string::npos) << e.what();
   }
   ::kill(pid, SIGKILL);
   ::waitpid(pid, nullptr, 0);
-  io::FolderLock::require_free(s.path, "wait");
-  { io::FolderLock lock(s.path, "wait"); }
+  base::FolderLock::require_free(s.path, "wait");
+  { base::FolderLock lock(s.path, "wait"); }
   EXPECT_TRUE(fs::is_empty(s.path)) << "a lock that was given up is still there";
 }
 
 TEST(FolderLock, TwoInOneProcessExcludeEachOther) {
   Scratch s;
   {
-    io::FolderLock lock(s.path, "wait");
+    base::FolderLock lock(s.path, "wait");
     EXPECT_NE(refusal(s.path), "");
     // A lock of the process would be lost by closing the file anywhere in it.
     ::close(::open((s.path + "/lock").c_str(), O_RDONLY));
@@ -112,7 +112,7 @@ TEST(FolderLock, APatientOneGetsItWhenTheHolderEnds) {
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
   });
-  EXPECT_NO_THROW(io::FolderLock(s.path, "wait", std::chrono::seconds(20)));
+  EXPECT_NO_THROW(base::FolderLock(s.path, "wait", std::chrono::seconds(20)));
   soon.join();
 }
 
@@ -120,15 +120,15 @@ TEST(FolderLock, AFolderUnderConstructionHasOneWriter) {
   Scratch s;
   const auto name = s.path + "/set";
   {
-    io::AtomicFolder first(name, io::Existing::refuse, anything);
+    base::AtomicFolder first(name, base::Existing::refuse, anything);
     spit(first.path() + "/x", "1");
-    EXPECT_THROW(io::AtomicFolder(name, io::Existing::replace, anything), EnvironmentError);
+    EXPECT_THROW(base::AtomicFolder(name, base::Existing::replace, anything), EnvironmentError);
     EXPECT_EQ(slurp(name + ".partial/x"), "1") << "the second writer removed what the first one wrote";
     first.publish();
   }
   EXPECT_EQ(std::distance(fs::directory_iterator(name), {}), 1) << "the lock stays in what was published";
   // Whoever publishes first wins; the other was told to refuse.
-  io::AtomicFolder late(s.path + "/other", io::Existing::refuse, anything);
+  base::AtomicFolder late(s.path + "/other", base::Existing::refuse, anything);
   fs::create_directory(s.path + "/other");
   EXPECT_THROW(late.publish(), UsageError);
 }
@@ -142,15 +142,15 @@ TEST(AtomicFolder, AnInterruptedReplacementIsUndone) {
     fs::create_directory(name + ".partial");
   };
   interrupt();
-  EXPECT_THROW(io::AtomicFolder(name, io::Existing::refuse, anything), UsageError);
+  EXPECT_THROW(base::AtomicFolder(name, base::Existing::refuse, anything), UsageError);
   EXPECT_EQ(slurp(name + "/old"), "1");
   fs::remove_all(name);
   interrupt();
-  { io::AtomicFolder unfinished(name, io::Existing::replace, anything); }
+  { base::AtomicFolder unfinished(name, base::Existing::replace, anything); }
   EXPECT_EQ(slurp(name + "/old"), "1");
   fs::remove_all(name);
   interrupt();
-  EXPECT_EQ(io::remove_stale_partials(s.path, [](std::string_view) { return true; }, anything), (std::vector<std::string>{"set.partial"}));
+  EXPECT_EQ(base::remove_stale_partials(s.path, [](std::string_view) { return true; }, anything), (std::vector<std::string>{"set.partial"}));
   EXPECT_EQ(slurp(name + "/old"), "1");
   EXPECT_EQ(std::distance(fs::directory_iterator(s.path), {}), 1);
 }

@@ -1,10 +1,10 @@
 // The lock on fcntl's locks of open file descriptions.
-#include "libtrain/io/folder_lock.h"
+#include "libtrain/base/folder_lock.h"
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/log.h"
-#include "libtrain/io/system_error.h"
+#include "libtrain/base/system_error.h"
 
 #include <array>
 #include <cerrno>
@@ -17,7 +17,7 @@
 #include <thread>
 #include <unistd.h>
 
-namespace trainyard::io {
+namespace trainyard::base {
 
 namespace {
 
@@ -39,7 +39,7 @@ constexpr std::string_view first_word = "process ";
 std::string own_name() {
   const char* job = std::getenv("SLURM_JOB_ID");
   std::random_device random;
-  return fmt::format("{}{} on {}{}, since {}, start {:08x}{:08x}", first_word, ::getpid(), base::host_name(), job == nullptr ? "" : fmt::format(", Slurm job {}", job), base::utc_now(),
+  return fmt::format("{}{} on {}{}, since {}, start {:08x}{:08x}", first_word, ::getpid(), host_name(), job == nullptr ? "" : fmt::format(", Slurm job {}", job), utc_now(),
                      random(), random());
 }
 
@@ -51,11 +51,11 @@ bool is_lock(int file) {
 }
 
 [[noreturn]] void throw_held(const std::string& folder, const std::string& holder, const std::string& advice) {
-  throw base::EnvironmentError(fmt::format("{} is in use by {}", folder, holder), advice);
+  throw EnvironmentError(fmt::format("{} is in use by {}", folder, holder), advice);
 }
 
 [[noreturn]] void throw_no_lock(const std::string& path) {
-  throw base::InputError(fmt::format("{} is not the lock of a run: somebody wrote it", path), "move it away, or choose another folder");
+  throw InputError(fmt::format("{} is not the lock of a run: somebody wrote it", path), "move it away, or choose another folder");
 }
 
 // What a holder wrote, once it is whole; else "".
@@ -83,7 +83,7 @@ FolderLock::FolderLock(const std::string& folder, const std::string& advice, std
   int removals = 0;
   for (auto tried = try_to_take(); tried != Tried::taken; tried = try_to_take()) {
     if (tried == Tried::removed) {   // its holder gave it up just now: the next file is ours, unless a file server shows one under the name and opens another
-      if (++removals > most_removals) throw base::EnvironmentError(fmt::format("{} is another file each time that it is opened", path_), "a file system that does so has no locks: use another one");
+      if (++removals > most_removals) throw EnvironmentError(fmt::format("{} is another file each time that it is opened", path_), "a file system that does so has no locks: use another one");
       if (removals > 1) std::this_thread::sleep_for(std::chrono::milliseconds(10));
       continue;
     }
@@ -93,7 +93,7 @@ FolderLock::FolderLock(const std::string& folder, const std::string& advice, std
 }
 
 FolderLock::Tried FolderLock::try_to_take() {
-  file_ = base::Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
+  file_ = Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
   if (!file_.is_open()) throw_cannot_write("lock", path_, errno);
   if (const int reason = lock_whole(file_.get()); reason != 0) {
     const bool held = reason == EAGAIN || reason == EACCES;
@@ -102,7 +102,7 @@ FolderLock::Tried FolderLock::try_to_take() {
     if (!held && ::fstat(file_.get(), &info) == 0 && info.st_size == 0) ::unlink(path_.c_str());   // it serves nobody
     file_.close();
     if (held) return Tried::held;
-    base::log_warning("{} has no locks ({}): that no other process writes there is not checked", folder_, std::generic_category().message(reason));
+    log_warning("{} has no locks ({}): that no other process writes there is not checked", folder_, std::generic_category().message(reason));
     return Tried::taken;
   }
   if (!is_named()) {
@@ -116,14 +116,14 @@ FolderLock::Tried FolderLock::try_to_take() {
   const auto line = name_ + "\n";
   // Synced, because another machine shall read it. Where nothing more can be written the lock holds all the same.
   if (::ftruncate(file_.get(), 0) != 0 || ::pwrite(file_.get(), line.data(), line.size(), 0) < 0 || ::fsync(file_.get()) != 0)
-    base::log_debug("{} does not say who holds it: {}", path_, std::generic_category().message(errno));
+    log_debug("{} does not say who holds it: {}", path_, std::generic_category().message(errno));
   return Tried::taken;
 }
 
 FolderLock::~FolderLock() {
   if (!file_.is_open()) return;
   // Held until it has no name: the next one makes a file of its own.
-  if (is_named() && name_in(file_.get()) == name_ && ::unlink(path_.c_str()) != 0 && ::ftruncate(file_.get(), 0) != 0) base::log_debug("{} keeps its text", path_);
+  if (is_named() && name_in(file_.get()) == name_ && ::unlink(path_.c_str()) != 0 && ::ftruncate(file_.get(), 0) != 0) log_debug("{} keeps its text", path_);
 }
 
 bool FolderLock::is_named() const {
@@ -133,7 +133,7 @@ bool FolderLock::is_named() const {
 
 void FolderLock::require_alone() const {
   if (!file_.is_open()) return;
-  const base::Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));   // opened anew, so that a file server is asked
+  const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));   // opened anew, so that a file server is asked
   if (!file.is_open()) return;
   const auto other = name_in(file.get());
   if (!other.empty() && other != name_) throw_shared(folder_, name_, other);
@@ -141,7 +141,7 @@ void FolderLock::require_alone() const {
 
 void FolderLock::require_free(const std::string& folder, const std::string& advice) {
   const auto path = folder + "/" + lock_name;
-  const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file.is_open() && (errno == ENOENT || errno == ENOTDIR)) return;
   if (!file.is_open()) throw_cannot_write("lock", path, errno);
   struct flock whole {};
@@ -159,4 +159,4 @@ void throw_shared(const std::string& folder, const std::string& mine, const std:
                                "its lock was removed, or the locks of this file system do not hold across machines: stop the other one, and start this one again");
 }
 
-}  // namespace trainyard::io
+}  // namespace trainyard::base

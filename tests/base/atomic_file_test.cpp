@@ -1,22 +1,25 @@
 // Files and folders are whole or not there.
-#include "libtrain/io/atomic_file.h"
+#include "libtrain/base/atomic_file.h"
+#include "libtrain/base/read_file.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/io/folder_lock.h"
+#include "libtrain/base/folder_lock.h"
 #include "tests/scratch.h"
 
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <map>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <vector>
 
 using trainyard::testing::Scratch;
 using trainyard::testing::slurp;
 using trainyard::testing::spit;
 
-namespace io = trainyard::io;
+namespace base = trainyard::base;
 namespace fs = std::filesystem;
 using trainyard::base::EnvironmentError;
 using trainyard::base::InputError;
@@ -27,7 +30,7 @@ namespace {
 // Whatever holds nothing but single letters and "stale".
 trainyard::base::Owned letters() {
   return {"a folder of letters", [](const std::string& folder) {
-    const auto unknown = trainyard::base::first_unknown(folder, [](const std::string& name, auto) { return name.size() == 1 || name == "stale" || name == io::lock_name; });
+    const auto unknown = trainyard::base::first_unknown(folder, [](const std::string& name, auto) { return name.size() == 1 || name == "stale" || name == base::lock_name; });
     return unknown.empty() ? "" : "holds " + unknown;
   }};
 }
@@ -36,39 +39,74 @@ trainyard::base::Owned letters() {
 
 TEST(AtomicFile, WritesReplacesAndReads) {
   Scratch s;
-  io::write_file(s.path + "/a", "one");
-  EXPECT_EQ(io::read_file(s.path + "/a"), "one");
-  io::write_file(s.path + "/a", std::string(300000, 'x'));
-  EXPECT_EQ(io::read_file(s.path + "/a"), std::string(300000, 'x'));
-  EXPECT_EQ(io::file_size(s.path + "/a"), 300000);
+  base::write_file(s.path + "/a", "one");
+  EXPECT_EQ(base::read_file(s.path + "/a"), "one");
+  base::write_file(s.path + "/a", std::string(300000, 'x'));
+  EXPECT_EQ(base::read_file(s.path + "/a"), std::string(300000, 'x'));
+  EXPECT_EQ(base::file_size(s.path + "/a"), 300000);
   EXPECT_EQ(std::distance(fs::directory_iterator(s.path), {}), 1);
-  EXPECT_THROW(io::read_file(s.path + "/a", 1000), InputError);
+  EXPECT_THROW(base::read_file(s.path + "/a", 1000), InputError);
+}
+
+TEST(AtomicFile, OneOfManyWritersOfANewNameWins) {
+  Scratch s;
+  const auto name = s.path + "/plan";
+  std::vector<pid_t> writers;
+  for (char who = 'a'; who < 'a' + 8; ++who) {
+    const auto pid = ::fork();
+    if (pid > 0) {
+      writers.push_back(pid);
+      continue;
+    }
+    try {
+      base::write_file(name, std::string(1 << 16, who), base::Existing::refuse);
+      ::_exit(0);
+    } catch (const UsageError&) {
+      ::_exit(2);
+    } catch (...) {
+      ::_exit(1);
+    }
+  }
+  std::map<int, int> ends;
+  for (const auto pid : writers) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+    ++ends[WEXITSTATUS(status)];
+  }
+  EXPECT_EQ(ends, (std::map<int, int>{{0, 1}, {2, 7}}));
+  const auto content = slurp(name);
+  EXPECT_EQ(content, std::string(1 << 16, content.at(0)));
+  EXPECT_THROW(base::write_file(name, "late", base::Existing::refuse), UsageError);
+  EXPECT_EQ(slurp(name), content);
+  base::write_file(name, "new", base::Existing::replace);
+  EXPECT_EQ(slurp(name), "new");
+  EXPECT_EQ(std::distance(fs::directory_iterator(s.path), {}), 1);   // nothing temporary is left
 }
 
 TEST(AtomicFile, ErrorsNameThePath) {
   Scratch s;
   try {
-    io::read_file(s.path + "/absent");
+    base::read_file(s.path + "/absent");
     FAIL();
   } catch (const InputError& e) {
     EXPECT_NE(std::string(e.what()).find("/absent"), std::string::npos);
   }
-  EXPECT_THROW(io::write_file(s.path + "/no/such/folder", "x"), EnvironmentError);
-  EXPECT_THROW(io::read_file(s.path), InputError);
-  EXPECT_EQ(io::file_size(s.path), -1);
-  EXPECT_EQ(io::file_size(s.path + "/absent"), -1);
+  EXPECT_THROW(base::write_file(s.path + "/no/such/folder", "x"), EnvironmentError);
+  EXPECT_THROW(base::read_file(s.path), InputError);
+  EXPECT_EQ(base::file_size(s.path), -1);
+  EXPECT_EQ(base::file_size(s.path + "/absent"), -1);
 }
 
 TEST(AtomicFile, AFullDiskLeavesTheOldContent) {
   Scratch s;
-  io::write_file(s.path + "/a", "old");
+  base::write_file(s.path + "/a", "old");
   const auto pid = ::fork();
   if (pid == 0) {
     std::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{5000, 5000};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     try {
-      io::write_file(s.path + "/a", std::string(20000, 'x'));
+      base::write_file(s.path + "/a", std::string(20000, 'x'));
     } catch (const EnvironmentError& e) {
       ::_exit(e.hint().empty() ? 2 : 4);
     }
@@ -85,7 +123,7 @@ TEST(AtomicFolder, IsPublishedOrRemoved) {
   Scratch s;
   const auto name = s.path + "/deep/set";
   {
-    io::AtomicFolder folder(name + "/", io::Existing::refuse, letters());
+    base::AtomicFolder folder(name + "/", base::Existing::refuse, letters());
     spit(folder.path() + "/x", "1");
     EXPECT_FALSE(fs::exists(name));
   }
@@ -93,15 +131,15 @@ TEST(AtomicFolder, IsPublishedOrRemoved) {
   fs::create_directories(name + ".partial");
   spit(name + ".partial/stale", "1");
   {
-    io::AtomicFolder folder(name, io::Existing::refuse, letters());
+    base::AtomicFolder folder(name, base::Existing::refuse, letters());
     spit(folder.path() + "/x", "1");
     folder.publish();
   }
   EXPECT_TRUE(fs::exists(name + "/x"));
   EXPECT_FALSE(fs::exists(name + "/stale"));
-  EXPECT_THROW(io::AtomicFolder(name, io::Existing::refuse, letters()), UsageError);
+  EXPECT_THROW(base::AtomicFolder(name, base::Existing::refuse, letters()), UsageError);
   {
-    io::AtomicFolder folder(name, io::Existing::replace, letters());
+    base::AtomicFolder folder(name, base::Existing::replace, letters());
     spit(folder.path() + "/y", "2");
     EXPECT_TRUE(fs::exists(name + "/x"));
     folder.publish();
@@ -118,14 +156,14 @@ TEST(AtomicFolder, TouchesOnlyItsOwn) {
     const auto folder = s.path + place;
     fs::create_directory(folder);
     spit(folder + "/thesis.tex", "years");
-    EXPECT_THROW(io::AtomicFolder(name, io::Existing::replace, letters()), UsageError) << place;
+    EXPECT_THROW(base::AtomicFolder(name, base::Existing::replace, letters()), UsageError) << place;
     EXPECT_EQ(slurp(folder + "/thesis.tex"), "years") << place;
     EXPECT_EQ(std::distance(fs::directory_iterator(s.path), {}), 1) << place;
     fs::remove_all(folder);
     spit(folder, "a file");
     fs::rename(folder, s.path + "/x");
     fs::create_symlink(s.path + "/x", folder);
-    EXPECT_THROW(io::AtomicFolder(name, io::Existing::replace, letters()), UsageError) << place;
+    EXPECT_THROW(base::AtomicFolder(name, base::Existing::replace, letters()), UsageError) << place;
     EXPECT_EQ(slurp(s.path + "/x"), "a file");
     fs::remove(folder);
     fs::remove(s.path + "/x");
@@ -134,11 +172,11 @@ TEST(AtomicFolder, TouchesOnlyItsOwn) {
 
 // What came to be in the meantime is as precious as what was there before; and so is the work.
 TEST(AtomicFolder, WhatAppearedMeanwhileStays) {
-  for (const auto existing : {io::Existing::refuse, io::Existing::replace}) {
+  for (const auto existing : {base::Existing::refuse, base::Existing::replace}) {
     Scratch s;
     const auto name = s.path + "/set";
     {
-      io::AtomicFolder folder(name, existing, letters());
+      base::AtomicFolder folder(name, existing, letters());
       spit(folder.path() + "/x", "work");
       fs::create_directory(name);
       spit(name + "/thesis.tex", "years");
@@ -156,11 +194,11 @@ TEST(AtomicFolder, StalePartialsGo) {
   fs::create_directories(s.path + "/a.partial/b");
   spit(s.path + "/c.partial", "x");
   spit(s.path + "/d.partially", "x");
-  EXPECT_EQ(io::remove_stale_partials(s.path, any, anything), (std::vector<std::string>{"a.partial", "c.partial"}));
+  EXPECT_EQ(base::remove_stale_partials(s.path, any, anything), (std::vector<std::string>{"a.partial", "c.partial"}));
   EXPECT_TRUE(fs::exists(s.path + "/d.partially"));
-  EXPECT_TRUE(io::remove_stale_partials(s.path + "/absent", any, anything).empty());
-  io::remove_tree(s.path + "/d.partially");
-  io::remove_tree(s.path + "/d.partially");
+  EXPECT_TRUE(base::remove_stale_partials(s.path + "/absent", any, anything).empty());
+  base::remove_tree(s.path + "/d.partially");
+  base::remove_tree(s.path + "/d.partially");
   EXPECT_TRUE(fs::is_empty(s.path));
 }
 
@@ -170,9 +208,9 @@ TEST(AtomicFolder, StalePartialsOfOthersStay) {
   spit(s.path + "/thesis.partial/thesis.tex", "years");
   const auto short_name = [](std::string_view name) { return name.size() == 9; };
   spit(s.path + "/b.partial/thesis.tex", "years");
-  EXPECT_THROW(io::remove_stale_partials(s.path, short_name, letters()), UsageError);   // a name that is needed
+  EXPECT_THROW(base::remove_stale_partials(s.path, short_name, letters()), UsageError);   // a name that is needed
   EXPECT_TRUE(fs::exists(s.path + "/a.partial")) << "something was removed before everything was looked at";
   fs::remove_all(s.path + "/b.partial");
-  EXPECT_EQ(io::remove_stale_partials(s.path, short_name, letters()), (std::vector<std::string>{"a.partial"}));
+  EXPECT_EQ(base::remove_stale_partials(s.path, short_name, letters()), (std::vector<std::string>{"a.partial"}));
   EXPECT_EQ(slurp(s.path + "/thesis.partial/thesis.tex"), "years");
 }

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trainyard::io {
+namespace trainyard::base {
 
 // The suffix of everything unfinished. Whatever carries it may be deleted when no program is writing.
 inline constexpr std::string_view partial_suffix = ".partial";
@@ -21,13 +21,15 @@ inline constexpr std::string_view partial_suffix = ".partial";
 // Writes `content` to `path` + ".partial", syncs, renames over `path`, syncs the folder. The folder must exist.
 void write_file(const std::string& path, std::string_view content);
 
-// The whole regular file as text (base/read_file.h).
-std::string read_file(const std::string& path, std::int64_t largest = std::int64_t{1} << 30);
+// The same where other processes may write `path` too: the temporary name is this process's own, and with refuse whoever comes second gets a UsageError, as does one who finds
+// `path` there. With replace the caller has made sure that it may be (base/owned.h).
+enum class Existing { refuse, replace };
+void write_file(const std::string& path, std::string_view content, Existing existing);
 
 void make_folders(const std::string& path);      // with parents, all durable; nothing to do when it exists
 void sync_folder(const std::string& path);       // makes names that were created or renamed in it durable
 void sync_file(const std::string& path);
-std::int64_t file_size(const std::string& path); // -1 when there is no such regular file; base::Unreadable when the system cannot say
+std::int64_t file_size(const std::string& path); // -1 when there is no such regular file; Unreadable when the system cannot say
 std::string parent_of(const std::string& path);  // "." when there is none
 std::string without_slashes(std::string path);   // without what it may end with and still mean the same: slashes and dots
 
@@ -47,18 +49,17 @@ void rename_durably(const std::string& from, const std::string& to); // and sync
 void publish_folder(const std::string& partial, const std::string& final_path);
 
 // Removes every entry of `folder` whose name ends in ".partial" and which `is_ours` knows, but for what publish_folder has to give back; returns their names. UsageError, and
-// nothing is removed, when one of them is not `own` (base::require_own): somebody else's under a name that a writer would need. An absent folder is an empty one.
-std::vector<std::string> remove_stale_partials(const std::string& folder, const std::function<bool(std::string_view name)>& is_ours, const base::Owned& own);
+// nothing is removed, when one of them is not `own` (require_own): somebody else's under a name that a writer would need. An absent folder is an empty one.
+std::vector<std::string> remove_stale_partials(const std::string& folder, const std::function<bool(std::string_view name)>& is_ours, const Owned& own);
 
 class FolderLock;
-enum class Existing { refuse, replace };
 
 // A folder under construction: NAME.partial until publish() renames it to NAME. Left unpublished it is removed by the destructor. It is locked (FolderLock) until then.
 class AtomicFolder {
  public:
-  // Empties a stale NAME.partial or creates it, parents included. Neither that nor, with replace, NAME is touched unless it is `own` (UsageError, see base::require_own).
+  // Empties a stale NAME.partial or creates it, parents included. Neither that nor, with replace, NAME is touched unless it is `own` (UsageError, see require_own).
   // refuse: UsageError when NAME exists, now or in publish(). EnvironmentError while another process writes it.
-  AtomicFolder(std::string final_path, Existing existing, base::Owned own);
+  AtomicFolder(std::string final_path, Existing existing, Owned own);
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;
@@ -73,9 +74,9 @@ class AtomicFolder {
 
   std::string final_, partial_;
   Existing existing_;
-  base::Owned own_;
+  Owned own_;
   std::unique_ptr<FolderLock> lock_;
   bool published_ = false;
 };
 
-}  // namespace trainyard::io
+}  // namespace trainyard::base

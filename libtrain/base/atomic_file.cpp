@@ -1,12 +1,11 @@
 // Atomic files and folders on top of POSIX.
-#include "libtrain/io/atomic_file.h"
+#include "libtrain/base/atomic_file.h"
 
 #include "libtrain/base/descriptor.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/folder_lock.h"
 #include "libtrain/base/log.h"
-#include "libtrain/base/read_file.h"
-#include "libtrain/io/folder_lock.h"
-#include "libtrain/io/system_error.h"
+#include "libtrain/base/system_error.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -16,14 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-namespace trainyard::io {
+namespace trainyard::base {
 
 namespace fs = std::filesystem;
 
 namespace {
 
 void sync_path(const std::string& path, int flags) {
-  const base::Descriptor file(::open(path.c_str(), flags | O_CLOEXEC));
+  const Descriptor file(::open(path.c_str(), flags | O_CLOEXEC));
   if (!file.is_open()) throw_cannot_write("open for syncing", path, errno);
   // Some file systems cannot sync a folder and say EINVAL; they have nothing to be synced.
   if (::fsync(file.get()) != 0 && errno != EINVAL) throw_cannot_write("sync", path, errno);
@@ -52,8 +51,33 @@ bool give_name_back(const std::string& final_path) {
   const auto old = final_path + replaced_suffix;
   if (!is_there(old) || is_there(final_path)) return false;
   rename_durably(old, final_path);
-  base::log_warning("{} has its name back: a writer that was to replace it was interrupted", final_path);
+  log_warning("{} has its name back: a writer that was to replace it was interrupted", final_path);
   return true;
+}
+
+// Renames to what is not there: 0, or the error, EEXIST among them. A link does it where the file system has no such renaming.
+int rename_new(const std::string& from, const std::string& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS) return errno;
+  if (::link(from.c_str(), to.c_str()) != 0) return errno;
+  ::unlink(from.c_str());
+  return 0;
+}
+
+[[noreturn]] void throw_exists(const std::string& path) { throw UsageError(fmt::format("{} exists", path), "--force replaces it"); }
+
+// Writes `partial`, durably, and has `rename` give it its name: 0, or the reason why not. Nothing is left of what fails; `shown` is what its error names.
+void write_as(const std::string& partial, const std::string& shown, std::string_view content, const std::function<int()>& rename) {
+  Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
+  if (!file.is_open()) throw_cannot_write("create", shown, errno);
+  const auto give_up = [&](const char* what, int reason) {
+    ::unlink(partial.c_str());
+    throw_cannot_write(what, shown, reason);
+  };
+  if (const int reason = write_all(file.get(), content); reason != 0) give_up("write", reason);
+  if (::fsync(file.get()) != 0) give_up("sync", errno);
+  if (const int reason = file.close(); reason != 0) give_up("close", reason);
+  if (const int reason = rename(); reason != 0) give_up("rename", reason);
 }
 
 void remove_all(const std::string& path) {
@@ -71,20 +95,24 @@ std::string without_slashes(std::string path) {
 
 void write_file(const std::string& path, std::string_view content) {
   const std::string partial = path + std::string(partial_suffix);
-  base::Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
-  if (!file.is_open()) throw_cannot_write("create", partial, errno);
-  const auto give_up = [&](const char* what, int reason) {
-    ::unlink(partial.c_str());
-    throw_cannot_write(what, partial, reason);
-  };
-  if (const int reason = base::write_all(file.get(), content); reason != 0) give_up("write", reason);
-  if (::fsync(file.get()) != 0) give_up("sync", errno);
-  if (const int reason = file.close(); reason != 0) give_up("close", reason);
-  if (::rename(partial.c_str(), path.c_str()) != 0) give_up("rename", errno);
+  write_as(partial, partial, content, [&] { return ::rename(partial.c_str(), path.c_str()) == 0 ? 0 : errno; });
   sync_folder(parent_of(path));
 }
 
-std::string read_file(const std::string& path, std::int64_t largest) { return base::read_file(path, largest); }
+void write_file(const std::string& path, std::string_view content, Existing existing) {
+  if (existing == Existing::refuse && is_there(path)) throw_exists(path);
+  const auto partial = fmt::format("{}.{}{}", path, ::getpid(), partial_suffix);
+  write_as(partial, path, content, [&] {
+    if (existing == Existing::replace) return ::rename(partial.c_str(), path.c_str()) == 0 ? 0 : errno;
+    const int reason = rename_new(partial, path);
+    if (reason == EEXIST) {   // another process was faster
+      ::unlink(partial.c_str());
+      throw_exists(path);
+    }
+    return reason;
+  });
+  if (const auto folder = parent_of(path); ::access(folder.c_str(), R_OK) == 0) sync_folder(folder);   // what may not be read cannot be opened for syncing
+}
 
 void make_folders(const std::string& given) {
   const auto path = without_slashes(given);
@@ -104,9 +132,9 @@ void require_folder_or_nothing(const std::string& path) {
   if (error) throw_cannot_read("look at", path, error.value());
   const auto target = fs::status(path, error);
   if (status.type() == fs::file_type::symlink && target.type() == fs::file_type::not_found)
-    throw base::InputError(fmt::format("{} is a link to {}, which is not there", path, fs::read_symlink(path, error).string()), "is its disk mounted on this machine? To begin anew, remove the link");
+    throw InputError(fmt::format("{} is a link to {}, which is not there", path, fs::read_symlink(path, error).string()), "is its disk mounted on this machine? To begin anew, remove the link");
   if (target.type() == fs::file_type::none) throw_cannot_read("look at", path, error.value());
-  if (target.type() != fs::file_type::directory) throw base::InputError(fmt::format("{} is no folder", path), "move it away, or choose another folder");
+  if (target.type() != fs::file_type::directory) throw InputError(fmt::format("{} is no folder", path), "move it away, or choose another folder");
   const fs::directory_iterator list(path, error);
   if (error) throw_cannot_read("list", path, error.value());
 }
@@ -129,7 +157,7 @@ void sync_file(const std::string& path) { sync_path(path, O_RDONLY); }
 std::int64_t file_size(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) == 0) return S_ISREG(info.st_mode) ? info.st_size : -1;
-  if (base::is_unreadable(errno)) throw_cannot_read("look at", path, errno);
+  if (is_unreadable(errno)) throw_cannot_read("look at", path, errno);
   return -1;
 }
 
@@ -164,7 +192,7 @@ void publish_folder(const std::string& partial, const std::string& final_path) {
   remove_all(old);
 }
 
-std::vector<std::string> remove_stale_partials(const std::string& folder, const std::function<bool(std::string_view)>& is_ours, const base::Owned& own) {
+std::vector<std::string> remove_stale_partials(const std::string& folder, const std::function<bool(std::string_view)>& is_ours, const Owned& own) {
   std::vector<std::string> names;
   std::error_code error;
   if (!fs::is_directory(folder, error)) return names;
@@ -172,7 +200,7 @@ std::vector<std::string> remove_stale_partials(const std::string& folder, const 
     if (const auto name = it->path().filename().string(); ends_partial(name) && is_ours(name)) names.push_back(name);
   if (error) throw_cannot_read("list", folder, error.value());
   std::sort(names.begin(), names.end());
-  for (const auto& name : names) base::require_own(folder + "/" + name, own);
+  for (const auto& name : names) require_own(folder + "/" + name, own);
   std::erase_if(names, [&](const std::string& name) {
     return name.ends_with(replaced_suffix) && give_name_back(folder + "/" + name.substr(0, name.size() - replaced_suffix.size()));
   });
@@ -180,10 +208,10 @@ std::vector<std::string> remove_stale_partials(const std::string& folder, const 
   return names;
 }
 
-AtomicFolder::AtomicFolder(std::string final_path, Existing existing, base::Owned own)
+AtomicFolder::AtomicFolder(std::string final_path, Existing existing, Owned own)
     : final_(without_slashes(std::move(final_path))), partial_(final_ + std::string(partial_suffix)), existing_(existing), own_(std::move(own)) {
   require_free();
-  for (const auto& unfinished : {partial_, final_ + replaced_suffix}) base::require_own(unfinished, own_);
+  for (const auto& unfinished : {partial_, final_ + replaced_suffix}) require_own(unfinished, own_);
   make_folders(partial_);
   lock_ = std::make_unique<FolderLock>(partial_, "wait until it has ended, or give another place");
   std::error_code error;
@@ -205,8 +233,8 @@ AtomicFolder::~AtomicFolder() {
 void AtomicFolder::require_free() const {
   std::error_code error;
   if (existing_ == Existing::refuse && fs::exists(fs::symlink_status(final_, error)))
-    throw base::UsageError(fmt::format("{} exists already", final_), "give another place, or --force to replace it");
-  base::require_own(final_, own_);
+    throw UsageError(fmt::format("{} exists already", final_), "give another place, or --force to replace it");
+  require_own(final_, own_);
 }
 
 void AtomicFolder::publish() {
@@ -214,12 +242,12 @@ void AtomicFolder::publish() {
   published_ = true;   // whatever comes now, what was made is whole
   try {
     require_free();
-  } catch (const base::Error& e) {
-    throw base::UsageError(e.what(), fmt::format("{} is whole: give it its name yourself", partial_));
+  } catch (const Error& e) {
+    throw UsageError(e.what(), fmt::format("{} is whole: give it its name yourself", partial_));
   }
   publish_folder(partial_, final_);
   std::error_code error;
   fs::remove(fs::path(final_) / lock_name, error);   // whoever opened it before finds that it has no name any more
 }
 
-}  // namespace trainyard::io
+}  // namespace trainyard::base
