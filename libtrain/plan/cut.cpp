@@ -6,7 +6,7 @@
 namespace trainyard::plan {
 
 const base::Choices<base::DType>& dtype_names() {
-  static const base::Choices<base::DType> all{{"f32", base::DType::f32}, {"bf16", base::DType::bf16}};
+  static const base::Choices<base::DType> all{{base::name_of(base::DType::f32), base::DType::f32}, {base::name_of(base::DType::bf16), base::DType::bf16}};
   return all;
 }
 

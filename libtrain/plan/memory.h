@@ -1,6 +1,7 @@
 // Memory of one rank by formula: the nine categories of the ledger, what libraries take outside, and the textbook model states.
 #pragma once
 
+#include "libtrain/base/memory_categories.h"
 #include "libtrain/plan/activations.h"
 #include "libtrain/plan/states.h"
 
@@ -9,11 +10,10 @@
 
 namespace trainyard::plan {
 
-// In the order of tensor::Category.
-inline constexpr std::array<const char*, 9> memory_categories = {"parameters", "gathered_units", "gradients", "unit_gradients", "optimizer",
-                                                                 "activations", "communication_staging", "workspace", "save_snapshot"};
+using base::memory_categories;
+
 struct MemoryBytes {
-  std::array<std::int64_t, 9> categories{};
+  std::array<std::int64_t, memory_categories.size()> categories{};
   std::int64_t reserve = 0;                 // outside the arenas: program text, MPI, HDF5, stacks, mapped shards; on a GPU its context, NCCL, cuBLAS
   std::int64_t on_host = 0;                 // of the arenas of a GPU rank: the save snapshot
   std::int64_t arenas() const;

@@ -2,6 +2,7 @@
 #include "libtrain/tensor/arena.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/memory_categories.h"
 #include "libtrain/tensor/gpu.h"
 
 #include <algorithm>
@@ -11,19 +12,18 @@
 
 namespace trainyard::tensor {
 
+static_assert(base::memory_categories.size() == category_count);
+
 const char* name_of(Category c) {
-  switch (c) {
-    case Category::parameters: return "parameters";
-    case Category::gathered_units: return "gathered units";
-    case Category::gradients: return "gradients";
-    case Category::unit_gradients: return "unit gradients";
-    case Category::optimizer: return "optimizer";
-    case Category::activations: return "activations";
-    case Category::communication_staging: return "communication staging";
-    case Category::workspace: return "workspace";
-    case Category::save_snapshot: return "save snapshot";
-  }
-  return "?";
+  static const auto names = [] {
+    std::array<std::string, category_count> all;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i] = base::memory_categories[i];
+      std::replace(all[i].begin(), all[i].end(), '_', ' ');
+    }
+    return all;
+  }();
+  return names[static_cast<std::size_t>(c)].c_str();
 }
 
 Arena::Arena(Category category, std::int64_t capacity_bytes, base::Device device) : category_(category), device_(device) {
