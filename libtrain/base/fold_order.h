@@ -19,4 +19,7 @@ TRAINYARD_ANYWHERE constexpr FoldPlace fold_place(std::int64_t m, std::int64_t f
   return {group, turn, group % ranks, turn * fold + m % fold};
 }
 
+// How a fold goes on: first overwrites the sum with the left fold of this turn's contributions, next goes on from the sum.
+enum class FoldTurn { first, next };
+
 }  // namespace trainyard::base

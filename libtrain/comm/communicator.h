@@ -1,6 +1,7 @@
 // Communicator: collectives over one group of ranks. Four implementations: solo, threads, mpi and nccl.
 #pragma once
 
+#include "libtrain/base/fold_order.h"
 #include "libtrain/base/view.h"
 #include "libtrain/comm/ledger.h"
 #include "libtrain/tensor/exec.h"
@@ -56,15 +57,11 @@ class Communicator {
   Ledger ledger_;
 };
 
-// How the fold continues: first overwrites `sum` with the left fold of this turn's contributions, next continues the fold from `sum`.
-enum class FoldTurn { first, next };
-
 // The ordered reduction (decision 1). `in` holds size() equal pieces of f32 (or f64); piece p is this rank's contribution to the owner p.
 // The owner adds the contributions of ranks 0 .. contributors-1 in ascending rank to `sum` (its own piece, same dtype), one rounding
-// for each addition, in exactly that order. Ranks >= contributors send nothing (the ragged last turn; their `in` may be empty).
+// for each addition, in exactly that order; `turn` says whether to what is there already. Ranks >= contributors send nothing (the ragged last turn; their `in` may be empty).
 // `staging` holds size() pieces. `sum` may be this rank's own piece of `in`. Built on all_to_all and kernels::fold; entered in the ledger as
 // "ordered_reduce_scatter". Bytes sent per rank: contributing ? (size-1) * piece : 0.
-void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging, base::View sum, FoldTurn turn,
-                            int contributors);
+void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging, base::View sum, base::FoldTurn turn, int contributors);
 
 }  // namespace trainyard::comm

@@ -8,15 +8,13 @@
 
 namespace trainyard::comm {
 
-void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging, base::View sum, FoldTurn turn,
-                            int contributors) {
+void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging, base::View sum, base::FoldTurn turn, int contributors) {
   const auto n = comm.size();
   const auto piece = sum.count();
-  const auto start = turn == FoldTurn::first ? kernels::FoldStart::first : kernels::FoldStart::next;
   TRAINYARD_ASSERT(contributors >= 1 && contributors <= n, "{} contributors of {}", contributors, n);
   if (n == 1) {
     exec.run([&comm] { Entry entry(comm.ledger(), "ordered_reduce_scatter", 0); });
-    kernels::fold(exec, in.reshaped({1, piece}), sum, start);
+    kernels::fold(exec, in.reshaped({1, piece}), sum, turn);
     return;
   }
   const bool contributes = comm.rank() < contributors;
@@ -27,7 +25,7 @@ void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View i
   exec.run([&comm] { comm.ledger().set_alias("ordered_reduce_scatter"); });
   comm.all_to_all(exec, contributes ? in : empty, send, staging, receive);
   exec.run([&comm] { comm.ledger().set_alias(nullptr); });
-  kernels::fold(exec, base::View(staging.data, sum.dtype, {contributors, piece}, sum.device), sum, start);
+  kernels::fold(exec, base::View(staging.data, sum.dtype, {contributors, piece}, sum.device), sum, turn);
 }
 
 }  // namespace trainyard::comm

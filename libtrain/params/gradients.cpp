@@ -64,18 +64,17 @@ void GradientFold::idle(plan::Use use, std::int64_t turn) {
 }
 
 void GradientFold::reduce(plan::Use use, base::View source, int contributors) {
-  const bool first = position_.turn == 0;
-  if (c_.data.size() == 1 && first && source.data == sum(use).data) return;  // the sum is in its place
+  const auto turn = position_.turn == 0 ? base::FoldTurn::first : base::FoldTurn::next;
+  if (c_.data.size() == 1 && turn == base::FoldTurn::first && source.data == sum(use).data) return;  // the sum is in its place
   c_.exchange.wait(c_.compute.record());
   if (c_.reduction == plan::Reduction::ordered || c_.data.size() == 1) {
     const auto staging = staging_ ? flat_range(staging_, 0, c_.set.padded_of(use)) : base::View{};
-    comm::ordered_reduce_scatter(c_.data, c_.exchange, source, staging, sum(use), first ? comm::FoldTurn::first : comm::FoldTurn::next,
-                                 contributors);
+    comm::ordered_reduce_scatter(c_.data, c_.exchange, source, staging, sum(use), turn, contributors);
     return;
   }
   const auto mine = flat_range(staging_, 0, c_.set.piece_of(use));
   c_.data.reduce_scatter(c_.exchange, source, mine);
-  kernels::fold(c_.exchange, mine.reshaped({1, mine.count()}), sum(use), first ? kernels::FoldStart::first : kernels::FoldStart::next);
+  kernels::fold(c_.exchange, mine.reshaped({1, mine.count()}), sum(use), turn);
 }
 
 void GradientFold::finish() {

@@ -151,7 +151,7 @@ inline void ordered(Communicator& c, tensor::Exec& exec, std::int64_t n, bool in
     for (std::int64_t i = 0; i < n * ranks; ++i) in[z(i)] = value(t, c.rank(), i);
     const bool mine = c.rank() < turns[t];
     sent += mine ? static_cast<std::uint64_t>((ranks - 1) * n * 4) : 0;
-    ordered_reduce_scatter(c, exec, mine ? view(in) : View{}, view(staging), sum, t == 0 ? FoldTurn::first : FoldTurn::next, turns[t]);
+    ordered_reduce_scatter(c, exec, mine ? view(in) : View{}, view(staging), sum, t == 0 ? base::FoldTurn::first : base::FoldTurn::next, turns[t]);
     exec.synchronize();
   }
   const auto after = c.ledger().totals()["ordered_reduce_scatter"];

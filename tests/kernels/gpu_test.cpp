@@ -125,8 +125,8 @@ TEST(Gpu, FoldGivesTheBitsOfTheCpu) {
     MatrixBuffer pieces(t, 5, 300, 4), first(t, 1, 300), next(t, 1, 300);
     pieces.fill(1), next.fill(2);
     const auto v = place(pieces);
-    kernels::fold(place.exec(), v, place(first), kernels::FoldStart::first);
-    kernels::fold(place.exec(), v, place(next), kernels::FoldStart::next);
+    kernels::fold(place.exec(), v, place(first), base::FoldTurn::first);
+    kernels::fold(place.exec(), v, place(next), base::FoldTurn::next);
     place.fetch();
     return Outputs{first, next};
   }, Same::bits, {DType::f32, DType::f64});

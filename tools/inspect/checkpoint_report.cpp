@@ -51,7 +51,7 @@ std::string heading(const checkpoint::Reader& reader, const Options& options) {
 
 Report checkpoint_report(const std::string& folder, const Options& options) {
   checkpoint::Reader reader(folder);
-  if (options.verify == Verify::yes) reader.verify_all(options.watch);
+  if (options.verify == Verify::everything) reader.verify_all(options.watch);
   Report report;
   auto& j = report.json;
   j = checkpoint::state_to_json(reader.state());
@@ -62,7 +62,7 @@ Report checkpoint_report(const std::string& folder, const Options& options) {
   j["bytes"] = reader.bytes();
   for (const auto& [name, file] : reader.manifest().files) j["files"][name] = {{"bytes", file.bytes}, {"crc32c", checkpoint::hex32(file.crc)}};
   j["tensors"] = tensors_json(reader);
-  j["verified"] = options.verify == Verify::yes;
+  j["verified"] = options.verify == Verify::everything;
   if (!reader.view_problem().empty()) j["view_problem"] = reader.view_problem();
 
   report.text = heading(reader, options) + "\n";
@@ -70,7 +70,7 @@ Report checkpoint_report(const std::string& folder, const Options& options) {
   for (const auto& t : reader.tensors())
     rows.push_back({t.path, shape_text(t.shape), base::name_of(t.dtype), number_text(t.norm), checkpoint::hex64(t.fingerprint)});
   report.text += table({"tensor", ">shape", "dtype", ">norm", "fingerprint"}, rows);
-  if (options.verify == Verify::yes) report.text += fmt::format("\nverified: {} read, every checksum and fingerprint is right\n", size_phrase(reader.bytes(), options.sizes));
+  if (options.verify == Verify::everything) report.text += fmt::format("\nverified: {} read, every checksum and fingerprint is right\n", size_phrase(reader.bytes(), options.sizes));
   return report;
 }
 
@@ -90,13 +90,13 @@ Report checkpoints_report(const std::string& folder, const Options& options) {
     if (abandoned) entry["abandoned"] = true;
     try {
       checkpoint::Reader reader(found.path);
-      if (options.verify == Verify::yes) reader.verify_all(options.watch);
+      if (options.verify == Verify::everything) reader.verify_all(options.watch);
       const auto& s = reader.state();
       entry["bytes"] = reader.bytes();
       entry["ranks"] = reader.manifest().ranks;
       entry["dtype"] = base::name_of(s.dtype);
       rows.push_back({std::to_string(found.step), human_count(s.tokens_seen), std::to_string(reader.manifest().ranks), base::name_of(s.dtype),
-                      base::size_text(reader.bytes(), options.sizes), state(options.verify == Verify::yes ? "verified" : ""), found.path});
+                      base::size_text(reader.bytes(), options.sizes), state(options.verify == Verify::everything ? "verified" : ""), found.path});
     } catch (const base::InputError& e) {
       entry["damaged"] = e.what();
       if (!abandoned) {   // of those the run goes on without nobody expects that they are whole
@@ -107,7 +107,7 @@ Report checkpoints_report(const std::string& folder, const Options& options) {
     }
     report.json["checkpoints"].push_back(entry);
   }
-  if (options.verify == Verify::yes && !damaged.empty()) throw base::InputError(damaged, hint);
+  if (options.verify == Verify::everything && !damaged.empty()) throw base::InputError(damaged, hint);
   report.text = rows.empty() ? "no checkpoints\n" : table({">step", ">tokens seen", ">ranks", "dtype", ">size", "state", "path"}, rows);
   return report;
 }

@@ -45,18 +45,18 @@ Report hdf5_report(const std::string& file, const Options& options) {
   const auto member = member_of_set(file);
   if (!member) throw base::InputError(fmt::format("{} is one file of a checkpoint, or a shard without an index", file), fmt::format("inspect its folder: inspect {}", parent));
   data::ShardReader reader(member->folder, member->index, member->entry);   // compares checksums before the HDF5 library sees the file
-  if (options.verify == Verify::yes) reader.verify_all();
+  if (options.verify == Verify::everything) reader.verify_all();
   const auto documents = static_cast<std::int64_t>(reader.documents().size()) - 1;
   std::int64_t longest = 0;
   for (std::size_t d = 1; d < reader.documents().size(); ++d) longest = std::max(longest, static_cast<std::int64_t>(reader.documents()[d] - reader.documents()[d - 1]));
   const auto& index = member->index;
   Report report;
   report.json = {{"kind", "shard"}, {"path", file}, {"format", data::shard_format}, {"set", member->folder}, {"split", member->split}, {"tokens", reader.tokens()}, {"documents", documents},
-                 {"longest_document", longest}, {"vocabulary", index.vocabulary}, {"end_of_document", index.end_of_document}, {"tokenizer", index.tokenizer}, {"verified", options.verify == Verify::yes}};
+                 {"longest_document", longest}, {"vocabulary", index.vocabulary}, {"end_of_document", index.end_of_document}, {"tokenizer", index.tokenizer}, {"verified", options.verify == Verify::everything}};
   report.text = fmt::format("token shard {}  ({})\n", file, data::shard_format) + fmt::format("  set         {}, split {}\n", member->folder, member->split) +
                 fmt::format("  tokens      {} in {} documents, the longest of {}\n", human_count(reader.tokens()), human_count(documents), human_count(longest)) +
                 fmt::format("  tokenizer   {}, vocabulary {}, end of document {}\n", index.tokenizer, human_count(index.vocabulary), index.end_of_document);
-  if (options.verify == Verify::yes) report.text += "\nverified: every token read, every checksum is right\n";
+  if (options.verify == Verify::everything) report.text += "\nverified: every token read, every checksum is right\n";
   return report;
 }
 

@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
   return tools::guarded(app, argc, argv, [&] {
     tools::Progress line("verify", tools::progress_mode(progress));
     inspect::Options options;
-    options.verify = verify ? inspect::Verify::yes : inspect::Verify::no;
+    options.verify = verify ? inspect::Verify::everything : inspect::Verify::metadata;
     options.sizes = bytes ? base::Sizes::exact : base::Sizes::rounded;
     options.watch = [&](std::int64_t done, std::int64_t total) {
       line.show(fmt::format("{} of {}", base::size_text(done), base::size_text(total)),

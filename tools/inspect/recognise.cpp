@@ -37,7 +37,7 @@ constexpr const char* kinds = "give a run, a checkpoint, a shard set or one shar
 }  // namespace
 
 void refuse_verify(const Options& options, const std::string& path, const char* what) {
-  if (options.verify == Verify::yes)
+  if (options.verify == Verify::everything)
     throw base::UsageError(fmt::format("--verify: {} is {}, which has no checksums to compare with", path, what), "leave --verify out: what is shown was read to its end; a checkpoint, a run, shards and a plan can be verified");
 }
 
@@ -49,7 +49,7 @@ Report report_on(const std::string& path, const Options& options) {
     const auto parent = p.parent_path().empty() ? std::string(".") : p.parent_path().string();
     if (p.filename() == "manifest.json") return checkpoint_report(parent, options);
     if (p.filename() == "index.json") return shards_report(parent, options);
-    if (p.filename() == "metrics.jsonl" && options.verify == Verify::no) return run_report(parent, options);
+    if (p.filename() == "metrics.jsonl" && options.verify == Verify::metadata) return run_report(parent, options);
     if (p.extension() == ".jsonl") return metrics_report(path, options);   // set aside, or copied
     if (p.extension() == ".h5") return hdf5_report(path, options);
     if (p.extension() == ".toml") return model_report(path, options);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libtrain/base/number_text.h"
+#include "libtrain/checkpoint/finder.h"
 
 #include <nlohmann/json.hpp>
 
@@ -11,9 +12,9 @@
 
 namespace trainyard::inspect {
 
-enum class Verify { no, yes };
+using checkpoint::Verify;
 struct Options {
-  Verify verify = Verify::no;
+  Verify verify = Verify::metadata;
   base::Sizes sizes = base::Sizes::rounded;
   std::function<void(std::int64_t done, std::int64_t total)> watch;   // bytes of the checkpoint being verified; may be empty
 };
@@ -23,7 +24,7 @@ struct Report {
   std::string text;
 };
 
-// Each throws InputError for what it cannot read; with Verify::yes everything is read and compared with its checksums (a plan: with what follows from its settings; CheckError).
+// Each throws InputError for what it cannot read; with Verify::everything all of it is read and compared with its checksums (a plan: with what follows from its settings; CheckError).
 // What has neither refuses to verify: a UsageError.
 Report checkpoint_report(const std::string& folder, const Options& options);
 Report checkpoints_report(const std::string& folder, const Options& options);   // a folder of step-NNNNNNNN folders
@@ -34,7 +35,7 @@ Report plan_report(const std::string& file, const Options& options);            
 Report hdf5_report(const std::string& file, const Options& options);            // one shard of a set
 Report model_report(const std::string& file, const Options& options);           // the TOML file of a model
 
-void refuse_verify(const Options& options, const std::string& path, const char* what);   // UsageError with Verify::yes
+void refuse_verify(const Options& options, const std::string& path, const char* what);   // UsageError with Verify::everything
 
 // Finds out what the path is.
 Report report_on(const std::string& path, const Options& options);

@@ -40,9 +40,9 @@ Report shards_report(const std::string& folder, const Options& options) {
   report.json["kind"] = "shards";
   report.json["path"] = folder;
   report.json["identity"] = data::identity_of(index);
-  report.json["verified"] = options.verify == Verify::yes;
+  report.json["verified"] = options.verify == Verify::everything;
 
-  if (options.verify == Verify::yes) verify_tokenizer(folder, index);
+  if (options.verify == Verify::everything) verify_tokenizer(folder, index);
 
   std::vector<std::vector<std::string>> rows;
   std::int64_t read = 0;
@@ -51,7 +51,7 @@ Report shards_report(const std::string& folder, const Options& options) {
     std::int64_t tokens = 0, documents = 0;
     for (const auto& shard : split.shards) {
       data::ShardReader reader(folder, index, shard);
-      if (options.verify == Verify::yes) reader.verify_all();
+      if (options.verify == Verify::everything) reader.verify_all();
       const auto shard_documents = static_cast<std::int64_t>(reader.documents().size()) - 1;
       std::error_code error;
       const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(reader.path(), error));
@@ -68,7 +68,7 @@ Report shards_report(const std::string& folder, const Options& options) {
                              index.tokenizer_crc32c, human_count(index.vocabulary), index.end_of_document);
   report.text += fmt::format("  identity    {}\n\n", data::identity_of(index));
   report.text += table({"shard", ">tokens", ">documents", ">size"}, rows);
-  if (options.verify == Verify::yes)
+  if (options.verify == Verify::everything)
     report.text += index.checksummed ? fmt::format("\nverified: {} read, every checksum is right\n", size_phrase(read, options.sizes))
                                      : fmt::format("\nread: {}; without an index.json nothing was compared; inspect --verify of each shard compares the checksums that it holds\n", size_phrase(read, options.sizes));
   return report;
