@@ -18,7 +18,7 @@ namespace {
 
 std::map<std::string, std::int64_t> announced_traffic(const plan::Plan& p, int rank) {
   std::map<std::string, std::int64_t> out;
-  if (p.topology.size("data") == 1) return out;
+  if (p.topology.size(plan::Axis::data) == 1) return out;
   for (const auto& ranks : p.traffic)
     if (rank >= ranks.first_rank && rank <= ranks.last_rank)
       for (const auto& t : ranks.operations) out[t.operation] += t.bytes;

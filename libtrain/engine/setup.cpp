@@ -76,7 +76,7 @@ plan::Plan plan_of(const RunConfig& c, plan::ModelConfig model, int ranks, int t
   plan::Plan p;
   static_cast<plan::Cut&>(p) = c;
   p.model = std::move(model);
-  p.topology = plan::Topology({{"data", ranks}});
+  p.topology = plan::Topology({{plan::Axis::data, ranks}});
   if (p.sequence == 0) p.sequence = p.model.context;
   p.threads = threads;
   p.device = c.device == "cuda" ? base::DeviceKind::cuda : base::DeviceKind::cpu;

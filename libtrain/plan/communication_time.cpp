@@ -21,7 +21,7 @@ const CommSeries& series_of(const Profile& profile, const SizedCalls& c, int ran
 
 std::vector<SizedCalls> step_calls(const Plan& p) {
   std::vector<SizedCalls> out;
-  if (p.topology.size("data") == 1) return out;
+  if (p.topology.size(Axis::data) == 1) return out;
   for (auto& c : step_calls(p.model, p.states(), p.reduction, 0)) {
     const auto same = std::find_if(out.begin(), out.end(), [&](const SizedCalls& o) { return o.operation == c.operation && o.bytes == c.bytes; });
     if (same == out.end()) out.push_back(std::move(c));
@@ -33,7 +33,7 @@ std::vector<SizedCalls> step_calls(const Plan& p) {
 std::vector<CommunicationTime> communication_times(const Plan& p, const Profile& profile) {
   std::vector<CommunicationTime> times;
   for (const auto& c : step_calls(p)) {
-    const auto& s = series_of(profile, c, p.topology.size("data"));
+    const auto& s = series_of(profile, c, p.topology.size(Axis::data));
     if (times.empty() || times.back().operation != c.operation) times.push_back({c.operation, 0, 0, false});
     auto& t = times.back();
     t.calls += c.calls;

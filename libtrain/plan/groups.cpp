@@ -102,9 +102,9 @@ std::vector<GroupFamily> groups_of(const Topology& topology) {
   std::vector<GroupFamily> families;
   for (const auto& axis : topology.axes()) {
     if (axis.size < 2) continue;
-    GroupFamily f{axis.name, fmt::format("axis of {}", axis.size), {}};
+    GroupFamily f{name_of(axis.axis), fmt::format("axis of {}", axis.size), {}};
     for (int r = 0; r < topology.world(); ++r) {
-      auto peers = topology.peers(r, {axis.name});
+      auto peers = topology.peers(r, {axis.axis});
       if (peers.front() == r) f.groups.push_back(std::move(peers));
     }
     families.push_back(std::move(f));

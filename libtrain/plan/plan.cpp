@@ -59,11 +59,12 @@ void read_predicted(Plan& p, base::JsonObject o, const std::string& where) {
 }
 
 Topology read_topology(base::JsonObject& o, const std::string& where) {
-  std::vector<Topology::Axis> axes;
+  std::vector<AxisSize> axes;
   std::int64_t ranks = 1;
   for (const auto& item : o.array("topology")) {
     base::JsonObject axis(item, where + ": topology");
-    axes.push_back({axis.text("axis"), small(axis, "size", 1, ranges::most_stated_ranks)});
+    const auto name = axis.text("axis");
+    axes.push_back({axis_named(name, where + ": topology"), small(axis, "size", 1, ranges::most_stated_ranks)});
     axis.done();
     ranks *= axes.back().size;
     if (ranks > ranges::most_stated_ranks) throw base::InputError(fmt::format("{}: topology: more than {} ranks", where, ranges::most_stated_ranks), "make the plan again with partition-model");
@@ -105,7 +106,7 @@ void predict(Plan& p) {
 
 nlohmann::ordered_json json_of(const Plan& p) {
   Json topology = Json::array();
-  for (const auto& axis : p.topology.axes()) topology.push_back({{"axis", axis.name}, {"size", axis.size}});
+  for (const auto& axis : p.topology.axes()) topology.push_back({{"axis", name_of(axis.axis)}, {"size", axis.size}});
   Json j;
   j["format"] = plan_format;
   j["model"] = model_to_json(p.model);

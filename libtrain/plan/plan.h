@@ -25,7 +25,7 @@ struct RankTraffic {
 struct Plan : Cut {
   // decided, beside the cut
   ModelConfig model;
-  Topology topology = Topology({{"data", 1}});
+  Topology topology = Topology({{Axis::data, 1}});
   std::vector<std::int64_t> stage_boundaries;   // layers: {0, layers} is one stage
   std::string schedule = "one-stage";
   base::DType gradient_dtype = base::DType::f32;
@@ -37,7 +37,7 @@ struct Plan : Cut {
   std::vector<RankTraffic> traffic;
   double flops = 0;                             // of a step, all ranks together
 
-  BatchPlan batch() const { return {global_batch, micro_batch, fold, topology.size("data")}; }
+  BatchPlan batch() const { return {global_batch, micro_batch, fold, topology.size(Axis::data)}; }
   StateShape states() const { return {zero, dtype, gradient_dtype, batch(), layer_slots}; }
   MicroShape micro() const { return {micro_batch, sequence, dtype, threads, device}; }
 };

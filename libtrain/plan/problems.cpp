@@ -44,10 +44,10 @@ std::string remedies(const Plan& plan) {
     other.dtype = base::DType::bf16;
     price("--dtype bf16", other);
   }
-  if (plan.topology.size("data") < (1 << 20)) {
+  if (plan.topology.size(Axis::data) < (1 << 20)) {
     auto other = plan;
-    other.topology = Topology({{"data", 2 * plan.topology.size("data")}});
-    price(fmt::format("{} ranks", 2 * plan.topology.size("data")), other);
+    other.topology = Topology({{Axis::data, 2 * plan.topology.size(Axis::data)}});
+    price(fmt::format("{} ranks", 2 * plan.topology.size(Axis::data)), other);
   }
   if (!fitting.empty()) return fmt::format("{}", fmt::join(fitting, "; "));
   const std::string last = "a smaller model or a device with more memory";
@@ -95,7 +95,7 @@ void batch_problems(const Plan& p, std::vector<Problem>& out) {
   if (p.global_batch % p.micro_batch != 0)
     return say(fmt::format("--global-batch {} is not a multiple of --micro-batch {}", p.global_batch, p.micro_batch), fmt::format("--global-batch {}", (p.global_batch / p.micro_batch + 1) * p.micro_batch));
   const auto batch = p.batch();
-  const int ranks = p.topology.size("data");
+  const int ranks = p.topology.size(Axis::data);
   if (batch.micros() > ranges::most_micros) {
     const auto micro = legal_micro_batch(p);
     return say(fmt::format("--global-batch {} makes {} micro-batches of a step, more than {}", p.global_batch, batch.micros(), ranges::most_micros),
@@ -134,8 +134,8 @@ std::vector<Problem> decision_problems(const Plan& p) {
   auto out = range_problems(p);
   for (const auto& text : problems(p.model)) out.push_back({"model: " + text, "change the model: train --help-model describes its keys"});
   if (p.sequence > p.model.context) out.push_back({fmt::format("--sequence {} is longer than the model's context {}", p.sequence, p.model.context), fmt::format("--sequence {} at most", p.model.context)});
-  if (p.topology.size("data") != p.topology.world())
-    out.push_back({fmt::format("the topology has {} ranks but its data axis {}", p.topology.world(), p.topology.size("data")), "cut over the axis 'data' alone"});
+  if (p.topology.size(Axis::data) != p.topology.world())
+    out.push_back({fmt::format("the topology has {} ranks but its data axis {}", p.topology.world(), p.topology.size(Axis::data)), "cut over the axis 'data' alone"});
   if (p.schedule != "one-stage") out.push_back({fmt::format("schedule '{}' is not known", p.schedule), "use one-stage"});
   if (!p.stage_boundaries.empty() && p.stage_boundaries != std::vector<std::int64_t>{0, p.model.layers})
     out.push_back({"the stage boundaries are not those of one stage", fmt::format("use [0, {}]", p.model.layers)});

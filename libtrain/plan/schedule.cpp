@@ -21,7 +21,7 @@ const char* name_of(Action::Kind kind) {
 
 std::vector<Action> actions(const Plan& p, int rank) {
   TRAINYARD_ASSERT(p.schedule == "one-stage", "schedule '{}'", p.schedule);
-  return one_stage(p.batch(), p.topology.coordinate(rank, "data"));
+  return one_stage(p.batch(), p.topology.coordinate(rank, Axis::data));
 }
 
 std::vector<Action> one_stage(const BatchPlan& batch, int data_rank) {

@@ -1,22 +1,51 @@
-// The arithmetic of axes.
+// The arithmetic of axes, and their names.
 #include "libtrain/plan/topology.h"
 
-#include <fmt/format.h>
+#include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
+#include "libtrain/base/nearest.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
 
 namespace trainyard::plan {
 
-Topology::Topology(std::vector<Axis> axes) : axes_(std::move(axes)) {
+std::string name_of(Axis axis) {
+  for (const auto& a : axis_names)
+    if (a.axis == axis) return a.name;
+  TRAINYARD_ASSERT(false, "axis {} has no name", static_cast<int>(axis));
+  return {};
+}
+
+Axis axis_named(std::string_view name, const std::string& where) {
+  std::vector<std::string> legal;
+  for (const auto& a : axis_names) {
+    if (name == a.name) return a.axis;
+    legal.push_back(a.name);
+  }
+  const auto hint = base::value_hint(name, legal);
+  throw base::InputError(fmt::format("{}: {} is no axis", where, base::excerpt(name)),
+                         hint.empty() ? fmt::format("axes are {}", fmt::join(legal, ", ")) : hint);
+}
+
+std::string name_of(Axes axes) {
+  std::string out;
+  for (const auto& a : axis_names) {
+    if (!axes.has(a.axis)) continue;
+    if (!out.empty()) out += '+';
+    out += a.name;
+  }
+  return out;
+}
+
+Topology::Topology(std::vector<AxisSize> axes) : axes_(std::move(axes)) {
   std::int64_t world = 1;
   for (std::size_t i = 0; i < axes_.size(); ++i) {
-    if (axes_[i].size < 1) throw std::invalid_argument(fmt::format("axis '{}' has size {}", axes_[i].name, axes_[i].size));
+    if (axes_[i].size < 1) throw std::invalid_argument(fmt::format("axis '{}' has size {}", name_of(axes_[i].axis), axes_[i].size));
     if ((world *= axes_[i].size) > std::numeric_limits<int>::max()) throw std::invalid_argument("the axes have more ranks together than can be numbered");
     for (std::size_t j = 0; j < i; ++j)
-      if (axes_[j].name == axes_[i].name) throw std::invalid_argument(fmt::format("axis '{}' is named twice", axes_[i].name));
+      if (axes_[j].axis == axes_[i].axis) throw std::invalid_argument(fmt::format("axis '{}' is named twice", name_of(axes_[i].axis)));
   }
 }
 
@@ -26,40 +55,43 @@ int Topology::world() const {
   return n;
 }
 
-int Topology::size(std::string_view axis) const {
+int Topology::size(Axis axis) const { return size(Axes{axis}); }
+
+int Topology::size(Axes axes) const {
+  int n = 1;
   for (const auto& a : axes_)
-    if (a.name == axis) return a.size;
-  return 1;
+    if (axes.has(a.axis)) n *= a.size;
+  return n;
 }
 
-int Topology::coordinate(int rank, std::string_view axis) const {
+int Topology::coordinate(int rank, Axis axis) const {
   if (rank < 0 || rank >= world()) throw std::out_of_range(fmt::format("rank {} of {}", rank, world()));
   int inner = 1;
   for (auto a = axes_.rbegin(); a != axes_.rend(); ++a) {
-    if (a->name == axis) return rank / inner % a->size;
+    if (a->axis == axis) return rank / inner % a->size;
     inner *= a->size;
   }
   return 0;
 }
 
-int Topology::rank_of(const std::vector<std::pair<std::string_view, int>>& coordinates) const {
+int Topology::rank_of(const std::vector<std::pair<Axis, int>>& coordinates) const {
   int rank = 0;
   for (const auto& a : axes_) {
     int c = 0;
-    for (const auto& [name, value] : coordinates)
-      if (name == a.name) c = value;
-    if (c < 0 || c >= a.size) throw std::out_of_range(fmt::format("coordinate {} of axis '{}' of size {}", c, a.name, a.size));
+    for (const auto& [axis, value] : coordinates)
+      if (axis == a.axis) c = value;
+    if (c < 0 || c >= a.size) throw std::out_of_range(fmt::format("coordinate {} of axis '{}' of size {}", c, name_of(a.axis), a.size));
     rank = rank * a.size + c;
   }
   return rank;
 }
 
-std::vector<int> Topology::peers(int rank, const std::vector<std::string_view>& axes) const {
+std::vector<int> Topology::peers(int rank, Axes axes) const {
   std::vector<int> out;
   for (int other = 0; other < world(); ++other) {
     bool same = true;
     for (const auto& a : axes_)
-      if (std::find(axes.begin(), axes.end(), a.name) == axes.end() && coordinate(other, a.name) != coordinate(rank, a.name)) same = false;
+      if (!axes.has(a.axis) && coordinate(other, a.axis) != coordinate(rank, a.axis)) same = false;
     if (same) out.push_back(other);
   }
   return out;

@@ -1,6 +1,7 @@
-// Topology: pure arithmetic from axes to ranks.
+// Topology: pure arithmetic from axes to ranks. Axis: along what a model or its batch is cut.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -8,25 +9,54 @@
 
 namespace trainyard::plan {
 
-// Axes from outer to inner: Topology({{"pipe", 4}, {"data", 2}, {"tensor", 4}}); rank = (p * 2 + d) * 4 + t.
-// An axis nobody named has size 1 and coordinate 0 everywhere. Copyable value; throws std::invalid_argument on a size below 1,
-// an axis named twice or more ranks than an int holds, std::out_of_range on a rank outside [0, world()).
-class Topology {
- public:
-  struct Axis { std::string name; int size; };
-  Topology() = default;
-  explicit Topology(std::vector<Axis> axes);
+// The words of the literature: pipeline stages, replicas that read other samples, parts of a sequence, parts of a weight,
+// experts, and replicas of the same experts.
+enum class Axis { pipe, data, context, tensor, expert, expert_data };
 
-  int world() const;
-  int size(std::string_view axis) const;
-  int coordinate(int rank, std::string_view axis) const;
-  int rank_of(const std::vector<std::pair<std::string_view, int>>& coordinates) const;  // axes left out are 0
-  // The ranks that differ from `rank` only in the given axes, ascending, itself included.
-  std::vector<int> peers(int rank, const std::vector<std::string_view>& axes) const;
-  const std::vector<Axis>& axes() const { return axes_; }
+// As plan files and profiles spell them.
+struct AxisName { Axis axis; const char* name; };
+inline constexpr AxisName axis_names[] = {{Axis::pipe, "pipe"},     {Axis::data, "data"},     {Axis::context, "context"},
+                                          {Axis::tensor, "tensor"}, {Axis::expert, "expert"}, {Axis::expert_data, "expert_data"}};
+std::string name_of(Axis axis);
+Axis axis_named(std::string_view name, const std::string& where);   // InputError with the nearest
+
+// Some axes: those along which the ranks of a group differ.
+class Axes {
+ public:
+  constexpr Axes() = default;
+  constexpr Axes(std::initializer_list<Axis> axes) {
+    for (const auto axis : axes) bits_ |= bit(axis);
+  }
+  constexpr bool has(Axis axis) const { return (bits_ & bit(axis)) != 0; }
+  bool operator==(const Axes&) const = default;
 
  private:
-  std::vector<Axis> axes_;
+  static constexpr unsigned bit(Axis axis) { return 1u << static_cast<unsigned>(axis); }
+  unsigned bits_ = 0;
+};
+std::string name_of(Axes axes);   // "data"; "data+context"
+
+struct AxisSize { Axis axis; int size; };
+
+// Axes from outer to inner: Topology({{Axis::pipe, 4}, {Axis::data, 2}, {Axis::tensor, 4}}); rank = (p * 2 + d) * 4 + t.
+// An axis that is left out has size 1 and coordinate 0 everywhere. Copyable value; throws std::invalid_argument on a size below 1,
+// an axis given twice or more ranks than an int holds, std::out_of_range on a rank outside [0, world()).
+class Topology {
+ public:
+  Topology() = default;
+  explicit Topology(std::vector<AxisSize> axes);
+
+  int world() const;
+  int size(Axis axis) const;
+  int size(Axes axes) const;                                               // ranks of a group that differs in these
+  int coordinate(int rank, Axis axis) const;
+  int rank_of(const std::vector<std::pair<Axis, int>>& coordinates) const;  // axes left out are 0
+  // The ranks that differ from `rank` only in the given axes, ascending, itself included.
+  std::vector<int> peers(int rank, Axes axes) const;
+  const std::vector<AxisSize>& axes() const { return axes_; }
+
+ private:
+  std::vector<AxisSize> axes_;
 };
 
 }  // namespace trainyard::plan

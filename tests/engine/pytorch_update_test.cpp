@@ -39,7 +39,7 @@ Setup setup_of(const json& page, base::DType dtype, int zero, int ranks) {
   p.model.positions = layer ? plan::Positions::learned : plan::Positions::rotary;
   p.model.activation = layer ? plan::Activation::gelu_tanh : plan::Activation::swiglu;
   p.model.norm_epsilon = m["norm_epsilon"], p.model.rotary_base = m["rotary_base"];
-  p.zero = zero, p.dtype = dtype, p.topology = plan::Topology({{"data", ranks}});
+  p.zero = zero, p.dtype = dtype, p.topology = plan::Topology({{plan::Axis::data, ranks}});
   p.global_batch = r["global_batch"], p.micro_batch = r["micro_batch"], p.sequence = r["sequence"];
   plan::predict(p);
   s.step.learning_rate = {"cosine", r["learning_rate"], r["final_learning_rate"], r["warmup_steps"], 0, r["steps"]};

@@ -26,7 +26,7 @@ plan::Plan sample_plan() {
   plan::Plan p;
   p.model = plan::preset("llama-nano");
   p.model.vocabulary = 257;
-  p.topology = plan::Topology({{"data", 3}});
+  p.topology = plan::Topology({{plan::Axis::data, 3}});
   p.zero = 3;
   p.global_batch = 16, p.micro_batch = 2, p.sequence = 32, p.fold = 2;
   p.dtype = base::DType::bf16;

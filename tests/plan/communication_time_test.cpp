@@ -11,7 +11,7 @@ Plan sample(int ranks, int zero, Reduction reduction, base::DType dtype) {
   Plan p;
   p.model = preset("gpt2-nano");
   p.model.vocabulary = 257;
-  p.topology = Topology({{"data", ranks}});
+  p.topology = Topology({{Axis::data, ranks}});
   p.zero = zero, p.reduction = reduction, p.dtype = dtype;
   p.global_batch = 2 * ranks, p.micro_batch = 1, p.sequence = 32;
   predict(p);

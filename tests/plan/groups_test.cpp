@@ -41,12 +41,12 @@ TEST(Groups, Refusals) {
 }
 
 TEST(Groups, OfATopology) {
-  const auto families = groups_of(Topology({{"pipe", 1}, {"data", 2}, {"tensor", 3}}));
+  const auto families = groups_of(Topology({{Axis::pipe, 1}, {Axis::data, 2}, {Axis::tensor, 3}}));
   ASSERT_EQ(families.size(), 2u);
   EXPECT_EQ(families[0].name, "data");
   EXPECT_EQ(families[0].groups, (Groups{{0, 3}, {1, 4}, {2, 5}}));
   EXPECT_EQ(families[1].groups, (Groups{{0, 1, 2}, {3, 4, 5}}));
-  EXPECT_TRUE(groups_of(Topology({{"data", 1}})).empty());
+  EXPECT_TRUE(groups_of(Topology({{Axis::data, 1}})).empty());
 }
 
 }  // namespace

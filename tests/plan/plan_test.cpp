@@ -14,7 +14,7 @@ Plan sample() {
   Plan p;
   p.model = preset("llama-nano");
   p.model.vocabulary = 257;
-  p.topology = Topology({{"data", 3}});
+  p.topology = Topology({{Axis::data, 3}});
   p.zero = 2;
   p.global_batch = 8, p.micro_batch = 2, p.sequence = 32;
   p.dtype = base::DType::bf16;
@@ -84,6 +84,17 @@ TEST(Plan, UnknownKeysNameTheNearest) {
   EXPECT_THROW(plan_from_json("[]", "plan.json"), base::InputError);
 }
 
+// A typo in the name of an axis would once have been an axis of its own, and the real one of size 1.
+TEST(Plan, UnknownAxesNameTheNearest) {
+  try {
+    plan_from_json(replaced(to_json(sample()), "\"axis\": \"data\"", "\"axis\": \"date\""), "plan.json");
+    FAIL();
+  } catch (const base::InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("plan.json: topology: \"date\" is no axis"), std::string::npos) << e.what();
+    EXPECT_NE(e.hint().find("'data'"), std::string::npos) << e.hint();
+  }
+}
+
 TEST(Problems, AllAtOnce) {
   auto p = sample();
   p.zero = 4;
@@ -92,7 +103,7 @@ TEST(Problems, AllAtOnce) {
   p.model.heads = 5;
   EXPECT_EQ(problems(p, 2).size(), 6u);  // hidden over heads, heads over kv-heads, zero, sequence, divisibility, world
   p = sample();
-  p.topology = Topology({{"data", 5}});
+  p.topology = Topology({{Axis::data, 5}});
   EXPECT_EQ(problems(p, 5).size(), 1u);  // more ranks than micro-batches
 }
 

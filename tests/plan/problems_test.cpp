@@ -23,7 +23,7 @@ Plan sample() {
   Plan p;
   p.model = preset("gpt2-nano");
   p.model.vocabulary = 257;
-  p.topology = Topology({{"data", 2}});
+  p.topology = Topology({{Axis::data, 2}});
   p.global_batch = 8, p.sequence = 32;
   return p;
 }
@@ -124,7 +124,7 @@ TEST(Extent, WhatIsAcceptedDoesNotOverflow) {
     m.layers = draw<std::int64_t>(random, {1, i % 16 == 0 ? 10'000 : 20}), m.ffn = draw<std::int64_t>(random, {1, 1 << 20}), m.vocabulary = draw(random, ranges::vocabulary);
     m.context = p.sequence = draw(random, ranges::sequence);
     if (random() % 2 == 0) m.activation = Activation::swiglu, m.biases = m.tied = false;
-    p.topology = Topology({{"data", draw<int>(random, {1, 1 << 20})}});
+    p.topology = Topology({{Axis::data, draw<int>(random, {1, 1 << 20})}});
     p.zero = static_cast<int>(random() % 4), p.micro_batch = draw(random, ranges::micro_batch);
     p.fold = draw<std::int64_t>(random, {1, 64});
     const auto micros = p.fold * p.topology.world() * draw<std::int64_t>(random, {1, 8});

@@ -29,19 +29,32 @@ std::int64_t bytes_of(const std::vector<Traffic>& all) {
 }  // namespace
 
 TEST(Topology, RanksOfTheLiterature) {
-  const Topology t({{"pipe", 4}, {"data", 2}, {"tensor", 4}});
+  const Topology t({{Axis::pipe, 4}, {Axis::data, 2}, {Axis::tensor, 4}});
   EXPECT_EQ(t.world(), 32);
   for (int p = 0; p < 4; ++p)
     for (int d = 0; d < 2; ++d)
-      for (int k = 0; k < 4; ++k) EXPECT_EQ(t.rank_of({{"pipe", p}, {"data", d}, {"tensor", k}}), (p * 2 + d) * 4 + k);
-  EXPECT_EQ(t.peers(13, {"pipe"}), (std::vector<int>{5, 13, 21, 29}));
-  const Topology experts({{"group", 2}, {"expert", 4}, {"tensor", 2}});
-  EXPECT_EQ(experts.peers(2, {"expert"}), (std::vector<int>{0, 2, 4, 6}));
-  EXPECT_EQ(experts.peers(15, {"expert"}), (std::vector<int>{9, 11, 13, 15}));
-  EXPECT_EQ(experts.peers(6, {"group"}), (std::vector<int>{6, 14}));
-  EXPECT_EQ(t.size("nobody"), 1);
-  EXPECT_THROW(t.coordinate(32, "pipe"), std::out_of_range);
-  EXPECT_THROW(Topology({{"data", 0}}), std::invalid_argument);
+      for (int k = 0; k < 4; ++k) EXPECT_EQ(t.rank_of({{Axis::pipe, p}, {Axis::data, d}, {Axis::tensor, k}}), (p * 2 + d) * 4 + k);
+  EXPECT_EQ(t.peers(13, {Axis::pipe}), (std::vector<int>{5, 13, 21, 29}));
+  const Topology experts({{Axis::expert_data, 2}, {Axis::expert, 4}, {Axis::tensor, 2}});
+  EXPECT_EQ(experts.peers(2, {Axis::expert}), (std::vector<int>{0, 2, 4, 6}));
+  EXPECT_EQ(experts.peers(15, {Axis::expert}), (std::vector<int>{9, 11, 13, 15}));
+  EXPECT_EQ(experts.peers(6, {Axis::expert_data}), (std::vector<int>{6, 14}));
+  EXPECT_EQ(t.size(Axis::context), 1);
+  EXPECT_EQ(t.size({Axis::pipe, Axis::context, Axis::tensor}), 16);
+  EXPECT_EQ(t.peers(13, {Axis::pipe, Axis::data, Axis::tensor}).size(), 32u);
+  EXPECT_EQ(t.peers(13, {}), (std::vector<int>{13}));
+  EXPECT_THROW(t.coordinate(32, Axis::pipe), std::out_of_range);
+  EXPECT_THROW(Topology({{Axis::data, 0}}), std::invalid_argument);
+  EXPECT_THROW(Topology({{Axis::data, 2}, {Axis::data, 2}}), std::invalid_argument);
+}
+
+TEST(Topology, AxesHaveNames) {
+  for (const auto& a : axis_names) {
+    EXPECT_EQ(axis_named(name_of(a.axis), "a plan"), a.axis);
+    EXPECT_EQ(name_of(Axes{a.axis}), a.name);
+  }
+  EXPECT_EQ(name_of(Axes{Axis::context, Axis::data}), "data+context");
+  EXPECT_EQ(name_of(Axes{}), "");
 }
 
 TEST(Inventory, ParameterCounts) {

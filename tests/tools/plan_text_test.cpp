@@ -14,7 +14,7 @@ plan::Plan sample(int ranks) {
   p.model = plan::preset("gpt2-micro");
   p.model.vocabulary = 257;
   p.sequence = 256, p.micro_batch = 4, p.global_batch = 32, p.zero = 3;
-  p.topology = plan::Topology({{"data", ranks}});
+  p.topology = plan::Topology({{plan::Axis::data, ranks}});
   plan::predict(p);
   return p;
 }

@@ -82,7 +82,7 @@ plan::Plan decide(plan::Plan p, const Options& o) {
   decide_vocabulary(p.model, o);
   if (p.sequence == 0) p.sequence = p.model.context;
   if (p.global_batch == 0) p.global_batch = one_group_a_rank(p, o.ranks);
-  p.topology = plan::Topology({{"data", o.ranks}});
+  p.topology = plan::Topology({{plan::Axis::data, o.ranks}});
   if (!o.device_memory.empty()) p.device_memory = base::parse_bytes(o.device_memory, "--device-memory", {1, base::most_bytes});
   return p;
 }
