@@ -11,7 +11,7 @@ namespace trainyard::engine {
 
 CategoryBytes evaluation_memory(const plan::Plan& p) {
   using tensor::Category;
-  const auto states = plan::state_bytes(plan::UnitTable(p.model, p.batch().data_ranks), p.states());
+  const auto states = plan::state_bytes(plan::UnitTable(p.model, p.topology), p.states());
   CategoryBytes bytes{};
   const auto at = [&](Category c) -> std::int64_t& { return bytes[static_cast<std::size_t>(c)]; };
   at(Category::parameters) = states.parameters;
@@ -22,7 +22,7 @@ CategoryBytes evaluation_memory(const plan::Plan& p) {
 }
 
 Evaluator::Evaluator(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches)
-    : plan_(plan), settings_(settings), world_(world), set_(plan.model, plan.batch().data_ranks), memory_(evaluation_memory(plan), settings.device),
+    : plan_(plan), settings_(settings), world_(world), set_(plan.model, plan.topology), memory_(evaluation_memory(plan), settings.device),
       compute_(compute_exec(settings.device, memory_[tensor::Category::workspace], plan.threads)), decoder_(plan.model),
       context_{set_, plan_.states(), plan_.reduction, *world_.data, *compute_, exchange(), memory_[tensor::Category::parameters], memory_[tensor::Category::gathered_units],
                memory_[tensor::Category::gradients], memory_[tensor::Category::unit_gradients], memory_[tensor::Category::optimizer], memory_[tensor::Category::communication_staging]},

@@ -25,7 +25,7 @@ params::GradientFold::Position::Place place_in_group(std::int64_t micro, std::in
 }  // namespace
 
 Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches)
-    : plan_(plan), settings_(settings), world_(world), batches_(batches), set_(plan.model, plan.batch().data_ranks), memory_(plan.memory.categories, settings.device),
+    : plan_(plan), settings_(settings), world_(world), batches_(batches), set_(plan.model, plan.topology), memory_(plan.memory.categories, settings.device),
       compute_(compute_exec(settings.device, memory_[tensor::Category::workspace], plan.threads)), decoder_(plan.model, plan.recompute), program_(plan::actions(plan, world.rank)),
       accesses_(plan::training_accesses(plan.model)), training_leases_(plan::leases_of(accesses_)),
       evaluation_leases_(plan::leases_of(plan::evaluation_accesses(plan.model))), saved_(memory_[tensor::Category::activations]) {

@@ -21,7 +21,7 @@ GradientFold::GradientFold(StoreContext& c)
   }
   if (plan_.units)
     for (auto elements : slots_.elements()) buffers_.push_back(c.unit_gradients.allocate(dtype, {elements}));
-  if (c.data.size() > 1) staging_ = c.staging.allocate(dtype, {c.set.table.largest_padded()});
+  if (const auto most = c.set.table.largest_shared(); most > 0) staging_ = c.staging.allocate(dtype, {most});
 }
 
 // A local group starts in `whole` itself, so its first micro-batch needs no adding; stage 1 keeps its single micro-batch there.

@@ -10,16 +10,17 @@ namespace {
 constexpr double spread = 0.02;
 }
 
-void Declaration::add(std::string_view name, std::vector<std::int64_t> shape, std::vector<std::int64_t> stored, Init init, Decay decay) {
+void Declaration::add(std::string_view name, std::vector<std::int64_t> shape, std::vector<std::int64_t> stored, Init init, Decay decay,
+                      std::optional<DimCut> cut) {
   auto full = unit_.name;
   full += '.';
   full += name;
-  unit_.parameters.push_back({std::move(full), std::move(shape), std::move(stored), init, decay == Decay::yes});
+  unit_.parameters.push_back({std::move(full), std::move(shape), std::move(stored), init, decay == Decay::yes, cut});
 }
 
-void Declaration::parameter(std::string_view name, std::vector<std::int64_t> shape, Init init, Decay decay) {
+void Declaration::parameter(std::string_view name, std::vector<std::int64_t> shape, Init init, Decay decay, std::optional<DimCut> cut) {
   auto stored = shape;
-  add(name, std::move(shape), std::move(stored), init, decay);
+  add(name, std::move(shape), std::move(stored), init, decay, cut);
 }
 
 void Declaration::weight(std::string_view name, std::int64_t out, std::int64_t in) {

@@ -5,6 +5,7 @@
 #include "libtrain/plan/unit.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,10 +13,12 @@ namespace trainyard::plan {
 
 enum class Decay { no, yes };   // does weight decay apply
 
-// Parameters are named "UNIT.NAME" and lie in the unit in the order of the calls.
+// Parameters are named "UNIT.NAME" and lie in the unit in the order of the calls. `group` is what the unit's gradients are added
+// up over (Unit::group).
 class Declaration {
  public:
-  Declaration(const ModelConfig& model, std::string unit_name, Part part) : model_(model), unit_{std::move(unit_name), part, {}} {}
+  Declaration(const ModelConfig& model, std::string unit_name, Part part, Axes group = {Axis::data})
+      : model_(model), unit_{std::move(unit_name), part, group, {}} {}
 
   // Normal(0, 0.02); a projection that feeds the residual stream: Normal(0, 0.02 / sqrt(2 layers)).
   void weight(std::string_view name, std::int64_t out, std::int64_t in);
@@ -24,13 +27,15 @@ class Declaration {
   void norm(std::string_view name);                             // weight, and with Norm::layer a bias
   void vocabulary_table(std::string_view name, Decay decay);    // [vocabulary, hidden], stored rows rounded up to 128
   void positions_table(std::string_view name);                  // [context, hidden]
-  void parameter(std::string_view name, std::vector<std::int64_t> shape, Init init, Decay decay);   // anything else
+  // Anything else. `cut` is a dim that ranks share out between them; by default each holds all of it.
+  void parameter(std::string_view name, std::vector<std::int64_t> shape, Init init, Decay decay, std::optional<DimCut> cut = {});
 
   const ModelConfig& model() const { return model_; }
   Unit take() { return std::move(unit_); }
 
  private:
-  void add(std::string_view name, std::vector<std::int64_t> shape, std::vector<std::int64_t> stored, Init init, Decay decay);
+  void add(std::string_view name, std::vector<std::int64_t> shape, std::vector<std::int64_t> stored, Init init, Decay decay,
+           std::optional<DimCut> cut = {});
   const ModelConfig& model_;
   Unit unit_;
 };

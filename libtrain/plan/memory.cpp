@@ -17,7 +17,7 @@ std::int64_t reserve_bytes(const MicroShape& micro) {
 }
 
 MemoryBytes rank_memory(const ModelConfig& model, const StateShape& states, const MicroShape& micro, Recompute recompute) {
-  const UnitTable table(model, states.batch.data_ranks);
+  const UnitTable table(model, states.topology);
   const auto s = state_bytes(table, states);
   MemoryBytes out;
   out.categories = {s.parameters, s.gathered_units, s.gradients, s.unit_gradients, s.optimizer, activation_bytes(model, micro, Pass::train, recompute),

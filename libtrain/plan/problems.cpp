@@ -4,6 +4,7 @@
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/plan/extent.h"
+#include "libtrain/plan/inventory.h"
 #include "libtrain/plan/limits.h"
 #include "libtrain/plan/ranges.h"
 
@@ -118,6 +119,18 @@ void dropout_problems(const Plan& p, std::vector<Problem>& out) {
   beyond("--sequence", p.sequence, most_sequence_with_dropout);
 }
 
+// What block kinds may declare, but no store can do yet. Layers are alike: the first speaks for all.
+void unit_problems(const Plan& p, std::vector<Problem>& out) {
+  for (const auto& segment : segments(p.model))
+    for (const auto& unit : segment.kind->units(p.model, 0)) {
+      if (unit.group != Axes{Axis::data})
+        out.push_back({fmt::format("unit '{}' adds up its gradients over '{}': that can be done over 'data' alone", unit.name, name_of(unit.group)), "declare the unit without a group"});
+      for (const auto& parameter : unit.parameters)
+        if (parameter.cut)
+          out.push_back({fmt::format("dim {} of '{}' is cut over '{}': parameters can only be whole", parameter.cut->dim, parameter.name, name_of(parameter.cut->axis)), "declare the parameter without a cut"});
+    }
+}
+
 void extent_problems(const Plan& p, std::vector<Problem>& out) {
   const auto size = extent(p);
   if (size.memory > largest_extent)
@@ -141,6 +154,7 @@ std::vector<Problem> decision_problems(const Plan& p) {
     out.push_back({"the stage boundaries are not those of one stage", fmt::format("use [0, {}]", p.model.layers)});
   dropout_problems(p, out);
   if (ranges::global_batch.holds(p.global_batch) && ranges::micro_batch.holds(p.micro_batch) && ranges::fold.holds(p.fold)) batch_problems(p, out);
+  if (out.empty()) unit_problems(p, out);
   if (out.empty()) extent_problems(p, out);
   return out;
 }

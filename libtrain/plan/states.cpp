@@ -27,7 +27,7 @@ StateBytes state_bytes(const UnitTable& table, const StateShape& s) {
   b.unit_gradients = gradients.units ? slots.bytes(g) : 0;
   const std::int64_t states = 8 + (s.working == base::DType::bf16 ? 4 : 0);
   b.optimizer = (s.zero == 0 ? table.padded_total() : table.piece_total()) * states;
-  b.communication_staging = table.pieces() > 1 ? base::scratch_aligned(table.largest_padded() * g) : 0;
+  b.communication_staging = base::scratch_aligned(table.largest_shared() * g);
   b.save_snapshot = table.piece_total() * (w + states);
   return b;
 }

@@ -18,6 +18,7 @@ struct StateShape {
   base::DType gradient = base::DType::f32;
   BatchPlan batch;
   int layer_slots = 2;                     // units in flight among the layers
+  Topology topology;                       // how many pieces a unit has: the ranks of its group
 };
 
 // How gradients are kept, a consequence of stage, fold and turns:

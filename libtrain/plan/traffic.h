@@ -1,4 +1,4 @@
-// Traffic of one rank in one optimizer step, per operation of the data group, by formula: what the communicator's ledger
+// Traffic of one rank in one optimizer step, per operation of a group, by formula: what the communicator's ledger
 // will read.
 #pragma once
 
@@ -12,6 +12,8 @@ namespace trainyard::plan {
 
 // Collective calls of one operation and size.
 struct SizedCalls {
+  std::string group;                   // of the units: "data"
+  int ranks = 1;                       // of that group
   std::string operation;               // as the ledger names it
   base::DType type = base::DType::f32;
   std::int64_t bytes = 0;              // of the whole that is gathered or reduced, all pieces together, as a profile counts sizes
@@ -19,7 +21,7 @@ struct SizedCalls {
   std::int64_t sending = 0;            // those in which the rank sends its part: (N-1)/N of `bytes`
 };
 
-// Every call of a training step without validation, of the data group. Each turn reduces every unit once for each use (a tied
+// Every call of a training step without validation, of the groups of units. Each turn reduces every unit once for each use (a tied
 // table twice). Stages 0, 1, 2 gather every unit once after the last turn, stage 0 as gradient sums, 1 and 2 as working
 // parameters; stage 3 gathers for every lease of every micro-batch. An ordered reduction costs a rank nothing in a turn in
 // which it idles. Not included: the engine's control group (flags, losses, norms).

@@ -1,7 +1,10 @@
 // Units: logical parameters that are gathered, reduced and updated together, their flat layout, and the order in which they are used.
 #pragma once
 
+#include "libtrain/plan/topology.h"
+
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +17,13 @@ struct Init {
   bool operator==(const Init&) const = default;
 };
 
+// A dim of a parameter that is cut over the ranks of an axis: each holds an equal part of it.
+struct DimCut {
+  int dim = 0;
+  Axis axis = Axis::tensor;
+  bool operator==(const DimCut&) const = default;
+};
+
 // One logical parameter. `stored` differs from `shape` only in the rows of vocabulary tables (rounded up to 128; the
 // extra rows are zero for ever). Weights are [out, in].
 struct Parameter {
@@ -21,6 +31,7 @@ struct Parameter {
   std::vector<std::int64_t> shape, stored;
   Init init;
   bool decay = true;   // weight decay applies (not to biases, norms, embeddings)
+  std::optional<DimCut> cut = {};   // none: whole. No store can cut one yet (plan/problems.h)
   std::int64_t count() const;
   std::int64_t stored_count() const;
   bool operator==(const Parameter&) const = default;
@@ -33,6 +44,9 @@ enum class Part { input, layers, output };
 struct Unit {
   std::string name;                    // "embedding.tokens", "embedding.positions", "layers.07", "head"
   Part part = Part::input;
+  // The ranks that differ along these axes hold its parameters alike and read different samples: they add up its gradients,
+  // and ZeRO cuts it into as many pieces. {data} is what stores can do yet (plan/problems.h).
+  Axes group = {Axis::data};
   std::vector<Parameter> parameters;   // declaration order
 };
 

@@ -18,15 +18,16 @@ template <class Of> std::int64_t sum(const std::vector<UnitEntry>& entries, Of o
 
 }  // namespace
 
-UnitTable::UnitTable(const ModelConfig& model, int pieces) : pieces_(pieces) {
+UnitTable::UnitTable(const ModelConfig& model, const Topology& topology) {
   for (const auto& segment : segments(model)) {
     const auto first = entries_.size();
     auto own = segment.kind->units(model, 0);
     const auto index = units(), stride = static_cast<std::int64_t>(own.size());
     for (std::int64_t i = 0; i < stride; ++i) {
       auto& unit = own[static_cast<std::size_t>(i)];
+      const auto pieces = topology.size(unit.group);
       auto flat = layout(unit, pieces);
-      entries_.push_back({std::move(unit), std::move(flat), segment.times, index + i, stride, 0, 0, 0});
+      entries_.push_back({std::move(unit), pieces, std::move(flat), segment.times, index + i, stride, 0, 0, 0});
     }
     std::vector<UnitEntry*> used;
     std::vector<std::int64_t> shares;   // of the uses that all blocks of the segment make, those of one unit
@@ -55,6 +56,8 @@ std::int64_t UnitTable::units() const { return sum(entries_, [](const auto&) { r
 std::int64_t UnitTable::uses() const { return sum(entries_, [](const auto& e) { return e.uses; }); }
 std::int64_t UnitTable::piece_total() const { return sum(entries_, [](const auto& e) { return e.layout.piece; }); }
 std::int64_t UnitTable::piece_total_uses() const { return sum(entries_, [](const auto& e) { return e.uses * e.layout.piece; }); }
+std::int64_t UnitTable::padded_total() const { return sum(entries_, [](const auto& e) { return e.layout.padded; }); }
+std::int64_t UnitTable::padded_total_uses() const { return sum(entries_, [](const auto& e) { return e.uses * e.layout.padded; }); }
 
 std::int64_t UnitTable::parameters() const {
   return sum(entries_, [](const auto& e) {
@@ -64,9 +67,10 @@ std::int64_t UnitTable::parameters() const {
   });
 }
 
-std::int64_t UnitTable::largest_padded() const {
+std::int64_t UnitTable::largest_shared() const {
   std::int64_t n = 0;
-  for (const auto& e : entries_) n = std::max(n, e.layout.padded);
+  for (const auto& e : entries_)
+    if (e.pieces > 1) n = std::max(n, e.layout.padded);
   return n;
 }
 
@@ -102,8 +106,8 @@ std::int64_t SlotPlan::bytes(std::int64_t element_bytes) const {
   return n;
 }
 
-UnitSet::UnitSet(const ModelConfig& model, int n) : table(model, n), units(plan::units(model)), uses(plan::uses(model)), pieces(n) {
-  for (const auto& unit : units) layouts.push_back(layout(unit, n));
+UnitSet::UnitSet(const ModelConfig& model, const Topology& topology) : table(model, topology), units(plan::units(model)), uses(plan::uses(model)) {
+  for (const auto& unit : units) layouts.push_back(layout(unit, topology.size(unit.group)));
 }
 
 int UnitSet::use_index(Use use) const {

@@ -1,5 +1,5 @@
-// UnitTable: the units of a model over d pieces, those that are alike once: what the planner sums over. UnitSet: one by one,
-// as the stores hold them.
+// UnitTable: the units of a model with their layout on a topology, those that are alike once: what the planner sums over.
+// UnitSet: one by one, as the stores hold them.
 #pragma once
 
 #include "libtrain/plan/inventory.h"
@@ -11,6 +11,7 @@ namespace trainyard::plan {
 
 struct UnitEntry {
   Unit unit;                               // the first of them
+  int pieces = 1;                          // the ranks of its group
   UnitLayout layout;
   std::int64_t times = 1;
   std::int64_t index = 0, stride = 1;      // in units(model) they are index, index + stride, ...
@@ -20,22 +21,20 @@ struct UnitEntry {
 
 class UnitTable {
  public:
-  UnitTable(const ModelConfig& model, int pieces);
+  UnitTable(const ModelConfig& model, const Topology& topology);
 
   const std::vector<UnitEntry>& entries() const { return entries_; }
-  int pieces() const { return pieces_; }
   std::int64_t units() const;
   std::int64_t uses() const;
   std::int64_t parameters() const;                                       // logical, each once
   std::int64_t piece_total() const;                                      // elements of a rank's pieces, over units
   std::int64_t piece_total_uses() const;                                 // over uses: a tied table counts twice
-  std::int64_t padded_total() const { return piece_total() * pieces_; }
-  std::int64_t padded_total_uses() const { return piece_total_uses() * pieces_; }
-  std::int64_t largest_padded() const;
+  std::int64_t padded_total() const;
+  std::int64_t padded_total_uses() const;
+  std::int64_t largest_shared() const;                                   // padded, of units of several pieces; 0: there is none
 
  private:
   std::vector<UnitEntry> entries_;
-  int pieces_;
 };
 
 // Buffers that units take turns in. Layers rotate through `layer_slots`; every other unit has a slot of its own.
@@ -53,13 +52,12 @@ class SlotPlan {
 };
 
 struct UnitSet {
-  UnitSet(const ModelConfig& model, int pieces);
+  UnitSet(const ModelConfig& model, const Topology& topology);
 
   UnitTable table;
   std::vector<Unit> units;
   std::vector<UnitLayout> layouts;   // one per unit
   std::vector<Use> uses;             // forward order
-  int pieces;
 
   int use_index(Use use) const;      // position in `uses`
   std::int64_t padded_of(Use use) const { return layouts[static_cast<std::size_t>(use.unit)].padded; }

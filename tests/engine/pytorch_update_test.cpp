@@ -109,7 +109,7 @@ struct Tolerance {
 };
 
 void compare_parameters(const json& page, const Run& run, const Tolerance& tolerance, const std::string& where) {
-  const plan::UnitSet set(setup_of(page, base::DType::f32, 0, 1).plan.model, 1);
+  const plan::UnitSet set(setup_of(page, base::DType::f32, 0, 1).plan.model, plan::Topology());
   std::size_t seen = 0;
   for (std::size_t u = 0; u < set.units.size(); ++u)
     for (std::size_t p = 0; p < set.units[u].parameters.size(); ++p, ++seen) {

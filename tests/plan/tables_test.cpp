@@ -20,6 +20,8 @@ ModelConfig with_vocabulary(const char* name, std::int64_t vocabulary) {
   return m;
 }
 
+Topology over_data(int ranks) { return Topology({{Axis::data, ranks}}); }
+
 std::int64_t bytes_of(const std::vector<Traffic>& all) {
   std::int64_t n = 0;
   for (const auto& t : all) n += t.bytes;
@@ -215,8 +217,8 @@ TEST(Memory, StatesFollowTheFormulaOnRandomModels) {
     const auto working = random() % 2 ? base::DType::bf16 : base::DType::f32, gradient = base::DType::f32;
     const auto psi = parameter_count(m);
     for (int stage = 0; stage < 4; ++stage) {
-      const UnitTable set(m, n);
-      const auto s = state_bytes(set, {stage, working, gradient, {n, 1, 1, n}, 2});
+      const UnitTable set(m, over_data(n));
+      const auto s = state_bytes(set, {stage, working, gradient, {n, 1, 1, n}, 2, over_data(n)});
       const double padding = static_cast<double>(set.padded_total() - psi) * 20;
       const double states = static_cast<double>(s.parameters + s.gradients + s.optimizer), formula = model_state_bytes(psi, n, stage, working, gradient);
       EXPECT_GE(states, formula);
@@ -229,10 +231,10 @@ TEST(Traffic, FactorsOfTheTable) {
   const auto m = with_vocabulary("llama-nano", 256);
   for (int n : {2, 3, 4})
     for (std::int64_t g_micros : {1, 3}) {
-      const UnitTable set(m, n);
+      const UnitTable set(m, over_data(n));
       const std::int64_t part = (n - 1) * set.piece_total() * 4;  // (N-1)/N of the padded parameters, f32
       const auto sent = [&](int stage, std::int64_t fold) {
-        return bytes_of(step_traffic(m, {stage, base::DType::f32, base::DType::f32, {n * g_micros, 1, fold, n}, 2}, Reduction::ordered, 0));
+        return bytes_of(step_traffic(m, {stage, base::DType::f32, base::DType::f32, {n * g_micros, 1, fold, n}, 2, over_data(n)}, Reduction::ordered, 0));
       };
       EXPECT_EQ(sent(0, g_micros), 2 * part);
       EXPECT_EQ(sent(1, g_micros), 2 * part);
@@ -244,8 +246,8 @@ TEST(Traffic, FactorsOfTheTable) {
 
 TEST(Traffic, IdleRanksSendNothingInAnOrderedTurnAndTiedTablesCountTwice) {
   const auto m = with_vocabulary("gpt2-nano", 256);
-  const StateShape shape{1, base::DType::f32, base::DType::f32, {4, 1, 1, 3}, 2};
-  const UnitTable set(m, 3);
+  const StateShape shape{1, base::DType::f32, base::DType::f32, {4, 1, 1, 3}, 2, over_data(3)};
+  const UnitTable set(m, over_data(3));
   EXPECT_EQ(set.piece_total_uses() - set.piece_total(), set.entries()[0].layout.piece);
   const auto first = step_traffic(m, shape, Reduction::ordered, 0), last = step_traffic(m, shape, Reduction::ordered, 2);
   EXPECT_EQ(first[0].bytes, 2 * 2 * set.piece_total_uses() * 4);
@@ -256,8 +258,8 @@ TEST(Traffic, IdleRanksSendNothingInAnOrderedTurnAndTiedTablesCountTwice) {
 // Each validation is rounded up to whole rounds of the ranks by itself.
 TEST(Traffic, AValidationIsRoundsOfEveryRank) {
   const auto m = with_vocabulary("llama-nano", 256);
-  const StateShape shape{3, base::DType::f32, base::DType::f32, {8, 2, 1, 3}, 2};
-  const UnitTable set(m, 3);
+  const StateShape shape{3, base::DType::f32, base::DType::f32, {8, 2, 1, 3}, 2, over_data(3)};
+  const UnitTable set(m, over_data(3));
   const auto round = 2 * set.piece_total() * 4;
   const auto sent = [&](std::int64_t sequences) { return bytes_of(validation_traffic(m, shape, sequences)); };
   EXPECT_EQ(sent(2), round);

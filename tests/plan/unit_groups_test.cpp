@@ -1,0 +1,76 @@
+// What units declare of groups and cuts: piece counts and calls follow it, and what no store can do is refused.
+#include "libtrain/plan/blocks/head.h"
+#include "libtrain/plan/problems.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace trainyard::plan {
+
+namespace {
+
+ModelConfig nano() {
+  auto m = preset("llama-nano");
+  m.vocabulary = 256;
+  return m;
+}
+
+// A branch with a weight that is cut.
+struct CutBranch : BranchKind {
+  std::string prefix() const override { return "cut"; }
+  void declare(Declaration& unit) const override { unit.parameter("cut.weight", {unit.model().hidden, 8}, {}, Decay::no, DimCut{0, Axis::tensor}); }
+  std::vector<SavedTensor> tensors(const ModelConfig&, const MicroShape&, Pass) const override { return {}; }
+  std::int64_t forward_workspace_bytes(const ModelConfig&, const MicroShape&, Pass) const override { return 0; }
+  std::int64_t backward_workspace_bytes(const ModelConfig&, const MicroShape&) const override { return 0; }
+  double forward_flops(const ModelConfig&, std::int64_t) const override { return 0; }
+};
+
+// A head whose gradients are added up over more ranks than those of data.
+struct WideHead : HeadKind {
+  std::vector<Unit> units(const ModelConfig& m, std::int64_t index) const override {
+    auto all = HeadKind::units(m, index);
+    all.front().group = {Axis::data, Axis::context};
+    return all;
+  }
+};
+
+class UnitGroups : public ::testing::Test {
+ protected:
+  void SetUp() override { register_block("head", std::make_shared<WideHead>()); }
+  void TearDown() override { register_block("head", std::make_shared<HeadKind>()); }
+};
+
+}  // namespace
+
+TEST_F(UnitGroups, PiecesAndCallsAreThoseOfTheUnitsGroup) {
+  const auto m = nano();
+  const Topology topology({{Axis::data, 2}, {Axis::context, 3}});
+  const UnitTable table(m, topology);
+  EXPECT_EQ(table.entries().front().pieces, 2);
+  EXPECT_EQ(table.entries().back().pieces, 6);
+  EXPECT_EQ(table.entries().back().layout.piece, layout(table.entries().back().unit, 6).piece);
+  const UnitSet set(m, topology);
+  EXPECT_EQ(set.layouts.back().piece, table.entries().back().layout.piece);
+  std::int64_t data = 0, both = 0;
+  for (const auto& c : step_calls(m, {1, base::DType::f32, base::DType::f32, {2, 1, 1, 2}, 2, topology}, Reduction::ordered, 0)) {
+    EXPECT_EQ(c.ranks, c.group == "data" ? 2 : 6);
+    (c.group == "data" ? data : both) += c.calls;
+  }
+  EXPECT_EQ(both, 2);   // the head, reduced and gathered
+  EXPECT_EQ(data, 2 * (1 + m.layers));
+}
+
+TEST_F(UnitGroups, WhatNoStoreCanDoIsRefused) {
+  Plan p;
+  p.model = nano();
+  p.sequence = 32;
+  register_branch("cut", std::make_shared<CutBranch>());
+  p.model.branches.push_back("cut");
+  const auto found = decision_problems(p);
+  ASSERT_EQ(found.size(), 2u) << text_of(found);
+  EXPECT_EQ(found[0].message, "dim 0 of 'layers.00.cut.weight' is cut over 'tensor': parameters can only be whole");
+  EXPECT_EQ(found[1].message, "unit 'head' adds up its gradients over 'data+context': that can be done over 'data' alone");
+}
+
+}  // namespace trainyard::plan
