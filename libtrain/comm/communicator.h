@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -56,6 +57,10 @@ class Communicator {
   int rank_, size_;
   Ledger ledger_;
 };
+
+// A communicator over some ranks of the world, ascending, the calling one among them; all of them ask for it together, with the
+// same name and list.
+using GroupFactory = std::function<std::unique_ptr<Communicator>(const std::string& name, const std::vector<int>& ranks)>;
 
 // The ordered reduction (decision 1). `in` holds size() equal pieces of f32 (or f64); piece p is this rank's contribution to the owner p.
 // The owner adds the contributions of ranks 0 .. contributors-1 in ascending rank to `sum` (its own piece, same dtype), one rounding

@@ -23,6 +23,7 @@ class MpiRuntime {
   std::unique_ptr<Communicator> communicator(const std::string& group);  // collective
   // Of some ranks of the world, ascending, this one among them; collective over them alone.
   std::unique_ptr<Communicator> split(const std::string& group, const std::vector<int>& ranks);
+  GroupFactory factory() { return [this](const std::string& group, const std::vector<int>& ranks) { return split(group, ranks); }; }
   static std::string library();   // "Open MPI v4.1.4"
   // Ends every process of the job with this code, from any thread, whatever the other threads and ranks are doing: MPI_Abort, which mpirun and srun's PMIx obey. Should
   // that not come to an end, a step of srun's is cancelled, and this process leaves.

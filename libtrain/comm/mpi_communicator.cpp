@@ -193,6 +193,7 @@ std::unique_ptr<Communicator> MpiRuntime::communicator(const std::string& group)
 std::unique_ptr<Communicator> MpiRuntime::split(const std::string& group, const std::vector<int>& ranks) {
   const auto own = std::find(ranks.begin(), ranks.end(), rank_);
   TRAINYARD_ASSERT(own != ranks.end() && std::is_sorted(ranks.begin(), ranks.end()), "rank {} of group {}", rank_, group);
+  if (static_cast<int>(ranks.size()) == size_) return communicator(group);
   MPI_Group world = MPI_GROUP_NULL, part = MPI_GROUP_NULL;
   MPI_Comm made = MPI_COMM_NULL;
   check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");

@@ -21,6 +21,7 @@ class ThreadsWorld {
   std::unique_ptr<Communicator> communicator(int rank, const std::string& group);
   // The group of the given ranks of the world (ascending, `rank` among them); every one of them asks for it with the same list.
   std::unique_ptr<Communicator> split(int rank, const std::string& group, const std::vector<int>& ranks);
+  GroupFactory factory(int rank) { return [this, rank](const std::string& group, const std::vector<int>& ranks) { return split(rank, group, ranks); }; }
   void poison();
   // The rank makes no more calls: whoever waits for it, now or later, throws PeerError.
   void leave(int rank);

@@ -225,7 +225,7 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   else require_same_instructions(world, world.exchange ? *world.exchange : *caller);
   auto& exec = world.exchange ? *world.exchange : *caller;
   const auto watchdog = watch_peers(world, exec, config.run.hang_timeout, comm::end_job_on_hang({}, world.rank));
-  if (config.run.collective_delay > 0) world.data = comm::delayed(std::move(world.data), config.run.collective_delay);
+  if (config.run.collective_delay > 0) world.replace_groups([&](auto group) { return comm::delayed(std::move(group), config.run.collective_delay); });
   Terms t;
   agree_on_terms(t, config, world, exec);
   t.setup.step.device = device;

@@ -5,7 +5,6 @@
 #include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/comm/nccl.h"
-#include "libtrain/comm/solo.h"
 #include "libtrain/comm/staged.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/tensor/gpu.h"
@@ -26,19 +25,17 @@ base::Device agree_on_device(RunConfig& config, World& world, tensor::Exec& exec
 }
 
 void move_to_gpu(const RunConfig& config, World& world, base::Device device, int ranks_on_node) {
-  if (world.size == 1) {   // whatever launched it, nothing leaves this rank
-    world.data = comm::make_solo("data");
-    return;
-  }
+  if (world.size == 1) return;
   auto caller = tensor::Exec::caller(nullptr, 1);
   auto& exec = world.exchange ? *world.exchange : *caller;
   std::int32_t able = world.kind == "mpi" && comm::nccl_available() && ranks_on_node <= tensor::gpu_module().runtime->device_count() ? 1 : 0;
   world.control->all_reduce(exec, base::View::of(&able, {1}), comm::Reduction::min);
   exec.synchronize();
   const bool nccl = config.communicator == "nccl" || (config.communicator == "auto" && able == 1);
-  if (nccl) on_every_rank(world, exec, [&] { world.data = comm::make_nccl("data", device.index, *world.control); });
-  else world.data = comm::staged(std::move(world.data));
-  world.results = nccl ? comm::nccl_group("results", *world.data) : comm::staged(*world.control);
+  using Owned = std::unique_ptr<comm::Communicator>;
+  if (nccl) on_every_rank(world, exec, [&] { world.replace_groups([&](Owned host) { return comm::make_nccl(host->group(), device.index, *host); }); });
+  else world.replace_groups([](Owned host) { return comm::staged(std::move(host)); });
+  world.results = nccl ? comm::nccl_group("results", world.group({plan::Axis::data})) : comm::staged(*world.control);
   world.exchange = tensor::Exec::gpu(device.index, nullptr);
 }
 

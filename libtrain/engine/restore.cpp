@@ -84,7 +84,7 @@ void read_pieces(const Start& start, Trainer& trainer) {
   std::vector<float> staged;   // of one piece, where the store is not host memory
   for (int u = 0; u < context.units(); ++u) {
     const auto& layout = context.layout(u);
-    const auto first = context.data.rank() * layout.piece;
+    const auto first = context.group(u).rank() * layout.piece;
     const auto read = [&](checkpoint::Kind kind, base::View to) {
       if (exec.on_gpu()) staged.resize(static_cast<std::size_t>(layout.piece));
       auto* out = exec.on_gpu() ? staged.data() : to.ptr<float>();

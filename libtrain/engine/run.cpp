@@ -92,7 +92,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   setup.step.device = device;
   if (const auto shortage = shortage_of(setup, ranks_on_node); !shortage.empty() && world.rank == 0) base::log_warning("{}: swapped, or ended by the system", shortage);
   const auto watchdog = watch_peers(world, exec, config.hang_timeout, comm::end_job_on_hang(config.output + "/exit", world.rank));
-  if (config.collective_delay > 0) world.data = comm::delayed(std::move(world.data), config.collective_delay);
+  if (config.collective_delay > 0) world.replace_groups([&](auto group) { return comm::delayed(std::move(group), config.collective_delay); });
   const auto held = agreed_lock(config, world, exec);
   std::vector<std::string> damaged;
   auto start = agreed_start(config, setup, world, exec, damaged);

@@ -40,7 +40,7 @@ RunResult RunLoop::go() {
   on_every_rank(run_.world, trainer_.exchange(), [&] {
     if (run_.world.rank == 0) metrics_.emplace(config.output + "/metrics.jsonl", step_);
   });
-  run_.world.data->ledger().reset();
+  for (auto* group : run_.world.groups()) group->ledger().reset();
   RunResult result;
   bool stopped = false;
   while (step_ < config.steps && !stopped) stopped = !one_step(result);
@@ -52,7 +52,7 @@ RunResult RunLoop::go() {
   result.steps_done = steps_done_;
   result.checkpoint = saving_->saved_path();
   result.memory_report = memory_report(trainer_.memory(), run_.setup);
-  result.traffic_report = traffic_table(run_.setup.plan, *run_.world.data, steps_done_, {validations_done_, config.validation_sequences});
+  result.traffic_report = traffic_table(run_.setup.plan, run_.world.group({plan::Axis::data}), steps_done_, {validations_done_, config.validation_sequences});
   if (run_.world.rank == 0 && steps_done_ > 0) write_report(config.output, result.memory_report, result.traffic_report);
   return result;
 }

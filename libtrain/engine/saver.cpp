@@ -15,8 +15,8 @@ namespace trainyard::engine {
 Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& context, params::ZeroStore& store, int keep,
              checkpoint::WriteOptions options, std::function<void()> require_alone)
     : folder_(std::move(folder)), context_(context), store_(store), keep_(keep), options_(std::move(options)), require_alone_(std::move(require_alone)) {
-  pieces_.rank = context.data.rank();
-  pieces_.ranks = context.data.size();
+  pieces_.rank = context.world.rank;
+  pieces_.ranks = context.world.size;
   for (int u = 0; u < context.units(); ++u) {
     const auto piece = context.layout(u).piece;
     pieces_.model.push_back(arena.allocate(context.shape.working, {piece}));

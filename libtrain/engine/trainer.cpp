@@ -31,7 +31,7 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
       evaluation_leases_(plan::leases_of(plan::evaluation_accesses(plan.model))), saved_(memory_[tensor::Category::activations]) {
   using tensor::Category;
   context_ = std::unique_ptr<params::StoreContext>(new params::StoreContext{
-      set_, plan_.states(), plan_.reduction, *world_.data, *compute_, exchange(), memory_[Category::parameters],
+      set_, plan_.states(), plan_.reduction, world_, *compute_, exchange(), memory_[Category::parameters],
       memory_[Category::gathered_units], memory_[Category::gradients], memory_[Category::unit_gradients], memory_[Category::optimizer],
       memory_[Category::communication_staging]});
   store_ = std::make_unique<params::ZeroStore>(*context_);

@@ -21,7 +21,9 @@ std::unique_ptr<comm::Watchdog> watch_peers(World& world, tensor::Exec& exec, do
 
 void watch_calls(comm::Watchdog* watchdog, const World& world) {
   if (watchdog == nullptr) return;
-  std::vector<std::pair<std::string, const comm::Ledger*>> ledgers{{"data", &world.data->ledger()}, {"control", &world.control->ledger()}};
+  std::vector<std::pair<std::string, const comm::Ledger*>> ledgers;
+  for (const auto* group : world.groups()) ledgers.emplace_back(group->group(), &group->ledger());
+  ledgers.emplace_back("control", &world.control->ledger());
   if (world.results && &world.results->ledger() != &world.control->ledger()) ledgers.emplace_back("results", &world.results->ledger());
   watchdog->watch(std::move(ledgers));
 }

@@ -1,8 +1,6 @@
 // Puts a world together.
 #include "libtrain/engine/world.h"
 
-#include "libtrain/comm/solo.h"
-
 namespace trainyard::engine {
 
 void drain(tensor::Exec& exchange, tensor::Exec& compute) noexcept {
@@ -15,17 +13,10 @@ void drain(tensor::Exec& exchange, tensor::Exec& compute) noexcept {
   }
 }
 
-World solo_world() {
-  return make_world("solo", 0, 1, [](std::string group) { return comm::make_solo(std::move(group)); });
-}
+World solo_world() { return make_world("solo", 0, 1, {}); }
 
-World make_world(std::string kind, int rank, int size, const std::function<std::unique_ptr<comm::Communicator>(std::string)>& factory) {
-  World w;
-  w.rank = rank;
-  w.size = size;
-  w.kind = std::move(kind);
-  w.data = factory("data");
-  w.control = factory("control");
+World make_world(std::string kind, int rank, int size, comm::GroupFactory between) {
+  World w(std::move(kind), rank, plan::Topology({{plan::Axis::data, size}}), std::move(between), {plan::Axes{plan::Axis::data}});
   if (size > 1) w.exchange = tensor::Exec::worker("communication", nullptr);
   return w;
 }

@@ -1,8 +1,8 @@
-// World: the ranks of a run as the engine sees them: communicators, the thread they run on, and how the job ends when a peer is lost.
+// World: the ranks of a run as the engine sees them: their communicators, the thread they run on, and how the job ends when a peer is lost.
 #pragma once
 
-#include "libtrain/comm/communicator.h"
 #include "libtrain/comm/watchdog.h"
+#include "libtrain/comm/world.h"
 #include "libtrain/tensor/exec.h"
 
 #include <functional>
@@ -11,14 +11,11 @@
 
 namespace trainyard::engine {
 
-// Both communicators span all ranks. `data` carries gradients and weights; `control` carries agreement and metrics. All calls of either
-// are issued on `exchange`. With one rank `exchange` is the compute Exec of the trainer (null here).
-struct World {
-  int rank = 0, size = 1;
-  std::string kind = "solo";                       // solo, threads, mpi
-  std::unique_ptr<comm::Communicator> data, control;
+// Groups carry gradients and weights; `control` carries agreement and metrics. All calls of all of them are issued on `exchange`. With
+// one rank `exchange` is the compute Exec of the trainer (null here).
+struct World : comm::World {
+  using comm::World::World;
   std::unique_ptr<comm::Communicator> results;     // on a GPU: carries the losses and norms of steps between devices; null: `control` does
-  int local_rank = 0;                     // among the ranks of this node: picks the GPU
   std::unique_ptr<tensor::Exec> exchange;
   // How the process ends the whole job; both set by who launched ranks that are processes, and neither returns there. fail: this rank alone met an error, and the others may wait
   // for it; called while everything still stands that communication under way works on. on_hang: the watchdog's verdict.
@@ -31,7 +28,7 @@ struct World {
 void drain(tensor::Exec& exchange, tensor::Exec& compute) noexcept;
 
 World solo_world();
-// One communicator for each purpose from a factory (group name -> communicator), and a communication thread when there are several ranks.
-World make_world(std::string kind, int rank, int size, const std::function<std::unique_ptr<comm::Communicator>(std::string)>& factory);
+// All ranks along the axis of data, their communicators from a factory, and a communication thread when there are several.
+World make_world(std::string kind, int rank, int size, comm::GroupFactory between);
 
 }  // namespace trainyard::engine

@@ -1,7 +1,7 @@
 // StoreContext: what every part of a parameter store works with: units, ranks, execs, arenas.
 #pragma once
 
-#include "libtrain/comm/communicator.h"
+#include "libtrain/comm/world.h"
 #include "libtrain/plan/states.h"
 #include "libtrain/tensor/arena.h"
 #include "libtrain/tensor/exec.h"
@@ -10,13 +10,13 @@
 
 namespace trainyard::params {
 
-// Borrowed by the parts of one store; outlives them. `exchange` is where collectives run: a worker Exec, or `compute` itself when the
-// group has one rank (then nothing leaves the rank and the team of `compute` does the adding).
+// Borrowed by the parts of one store; outlives them. `exchange` is where collectives of all groups run: a worker Exec, or `compute` itself when the
+// world has one rank (then nothing leaves the rank and the team of `compute` does the adding).
 struct StoreContext {
   const plan::UnitSet& set;
   plan::StateShape shape;
   plan::Reduction reduction;
-  comm::Communicator& data;
+  comm::World& world;
   tensor::Exec& compute;
   tensor::Exec& exchange;
   tensor::Arena& parameters;
@@ -30,6 +30,9 @@ struct StoreContext {
   int units() const { return static_cast<int>(set.units.size()); }
   const plan::UnitLayout& layout(int unit) const { return set.layouts[static_cast<std::size_t>(unit)]; }
   const plan::Unit& unit(int u) const { return set.units[static_cast<std::size_t>(u)]; }
+  // Who holds the pieces of a unit: their ranks are those of its pieces.
+  comm::Communicator& group(int u) const { return world.group(unit(u).group); }
+  bool shared() const { return set.table.largest_shared() > 0; }   // is any unit cut over several ranks
   void join(const tensor::Event& event);  // compute waits for the event; the time counts as exposed communication
 };
 

@@ -62,8 +62,9 @@ class GatheredWeights : public Weights {
     auto& slot = slot_of(use.unit);
     c_.exchange.wait(slot.released);
     slot.unit = use.unit;
-    if (c_.data.size() == 1) c_.exchange.wait(c_.compute.record());
-    c_.data.all_gather(c_.exchange, own_piece(use.unit), whole(use.unit));
+    auto& group = c_.group(use.unit);
+    if (group.size() == 1) c_.exchange.wait(c_.compute.record());
+    group.all_gather(c_.exchange, own_piece(use.unit), whole(use.unit));
     slot.arrived = c_.exchange.record();
   }
 

@@ -17,7 +17,7 @@ GradientFold::GradientFold(StoreContext& c)
     for (auto use : c.set.uses) wholes_.push_back(c.gradients.allocate(dtype, {c.set.padded_of(use)}));
   for (std::size_t i = 0; i < c.set.uses.size(); ++i) {
     const auto piece = c.set.piece_of(c.set.uses[i]);
-    sums_.push_back(plan_.pieces ? c.gradients.allocate(dtype, {piece}) : flat_range(wholes_[i], c.data.rank() * piece, piece));
+    sums_.push_back(plan_.pieces ? c.gradients.allocate(dtype, {piece}) : flat_range(wholes_[i], c.group(c.set.uses[i].unit).rank() * piece, piece));
   }
   if (plan_.units)
     for (auto elements : slots_.elements()) buffers_.push_back(c.unit_gradients.allocate(dtype, {elements}));
@@ -65,15 +65,16 @@ void GradientFold::idle(plan::Use use, std::int64_t turn) {
 
 void GradientFold::reduce(plan::Use use, base::View source, int contributors) {
   const auto turn = position_.turn == 0 ? base::FoldTurn::first : base::FoldTurn::next;
-  if (c_.data.size() == 1 && turn == base::FoldTurn::first && source.data == sum(use).data) return;  // the sum is in its place
+  auto& group = c_.group(use.unit);
+  if (group.size() == 1 && turn == base::FoldTurn::first && source.data == sum(use).data) return;  // the sum is in its place
   c_.exchange.wait(c_.compute.record());
-  if (c_.reduction == plan::Reduction::ordered || c_.data.size() == 1) {
-    const auto staging = staging_ ? flat_range(staging_, 0, c_.set.padded_of(use)) : base::View{};
-    comm::ordered_reduce_scatter(c_.data, c_.exchange, source, staging, sum(use), turn, contributors);
+  if (c_.reduction == plan::Reduction::ordered || group.size() == 1) {
+    const auto staging = group.size() > 1 ? flat_range(staging_, 0, c_.set.padded_of(use)) : base::View{};
+    comm::ordered_reduce_scatter(group, c_.exchange, source, staging, sum(use), turn, contributors);
     return;
   }
   const auto mine = flat_range(staging_, 0, c_.set.piece_of(use));
-  c_.data.reduce_scatter(c_.exchange, source, mine);
+  group.reduce_scatter(c_.exchange, source, mine);
   kernels::fold(c_.exchange, mine.reshaped({1, mine.count()}), sum(use), turn);
 }
 
@@ -87,14 +88,12 @@ base::View GradientFold::piece(int unit) { return sum({unit, 0}); }
 base::View GradientFold::gathered(int unit) { return wholes_[index({unit, 0})]; }
 
 void GradientFold::gather_sums() {
-  if (c_.data.size() == 1) {
-    if (plan_.pieces)
-      for (int u = 0; u < c_.units(); ++u) kernels::copy(c_.compute, piece(u), gathered(u));
-    return;
+  if (c_.shared()) c_.exchange.wait(c_.compute.record());
+  for (int u = 0; u < c_.units(); ++u) {
+    if (c_.group(u).size() > 1) c_.group(u).all_gather(c_.exchange, piece(u), gathered(u));
+    else if (plan_.pieces) kernels::copy(c_.compute, piece(u), gathered(u));
   }
-  c_.exchange.wait(c_.compute.record());
-  for (int u = 0; u < c_.units(); ++u) c_.data.all_gather(c_.exchange, piece(u), gathered(u));
-  c_.join(c_.exchange.record());
+  if (c_.shared()) c_.join(c_.exchange.record());
 }
 
 }  // namespace trainyard::params

@@ -34,7 +34,7 @@ OptimizerStates::OptimizerStates(StoreContext& c, Weights& weights) : c_(c), wei
 }
 
 base::View OptimizerStates::own(base::View range, int unit) const {
-  return whole() ? flat_range(range, c_.data.rank() * c_.layout(unit).piece, c_.layout(unit).piece) : range;
+  return whole() ? flat_range(range, c_.group(unit).rank() * c_.layout(unit).piece, c_.layout(unit).piece) : range;
 }
 
 base::View OptimizerStates::master_piece(int unit) {
@@ -58,13 +58,15 @@ void OptimizerStates::update(GradientFold& gradients, Weights& weights, const ke
 void OptimizerStates::pieces_loaded(Weights& weights) {
   for (int u = 0; u < c_.units(); ++u)
     if (has_master()) kernels::cast(c_.compute, master_piece(u), weights.own_piece(u));
-  if (whole() && c_.data.size() > 1) {
+  if (whole() && c_.shared()) {
     c_.exchange.wait(c_.compute.record());
     for (int u = 0; u < c_.units(); ++u) {
       const auto i = static_cast<std::size_t>(u);
-      if (has_master()) c_.data.all_gather(c_.exchange, master_piece(u), master_[i]);
-      c_.data.all_gather(c_.exchange, m_piece(u), m_[i]);
-      c_.data.all_gather(c_.exchange, v_piece(u), v_[i]);
+      auto& group = c_.group(u);
+      if (group.size() == 1) continue;
+      if (has_master()) group.all_gather(c_.exchange, master_piece(u), master_[i]);
+      group.all_gather(c_.exchange, m_piece(u), m_[i]);
+      group.all_gather(c_.exchange, v_piece(u), v_[i]);
     }
     c_.join(c_.exchange.record());
   }

@@ -31,7 +31,7 @@ class OptimizerStates {
   bool whole() const { return c_.shape.zero == 0; }
   bool has_master() const { return !master_.empty(); }
   base::View own(base::View range, int unit) const;
-  std::int64_t first(int unit) const { return whole() ? 0 : c_.data.rank() * c_.layout(unit).piece; }
+  std::int64_t first(int unit) const { return whole() ? 0 : c_.group(unit).rank() * c_.layout(unit).piece; }
   std::int64_t count(int unit) const { return whole() ? c_.layout(unit).padded : c_.layout(unit).piece; }
   base::View working_range(Weights& weights, int unit) const { return whole() ? weights.whole(unit) : weights.own_piece(unit); }
 

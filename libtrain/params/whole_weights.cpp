@@ -25,9 +25,9 @@ class WholeWeights : public Weights {
   void give_back(plan::Use) override {}
   base::View whole(int unit) override { return wholes_[static_cast<std::size_t>(unit)]; }
   base::View own_piece(int unit) override {
-    return flat_range(whole(unit), c_.data.rank() * c_.layout(unit).piece, c_.layout(unit).piece);
+    return flat_range(whole(unit), c_.group(unit).rank() * c_.layout(unit).piece, c_.layout(unit).piece);
   }
-  void pieces_changed() override { changed_ = c_.data.size() > 1; }
+  void pieces_changed() override { changed_ = c_.shared(); }
   void complete() override {
     begin_pass({});
     for (const auto& arrived : arrived_) c_.join(arrived);
@@ -36,9 +36,9 @@ class WholeWeights : public Weights {
  private:
   void gather(int unit) {
     const auto u = static_cast<std::size_t>(unit);
-    if (issued_[u]) return;
+    if (issued_[u] || c_.group(unit).size() == 1) return;
     issued_[u] = true;
-    c_.data.all_gather(c_.exchange, own_piece(unit), whole(unit));
+    c_.group(unit).all_gather(c_.exchange, own_piece(unit), whole(unit));
     arrived_[u] = c_.exchange.record();
   }
 

@@ -36,7 +36,7 @@ void ZeroStore::initialize(std::uint64_t seed) {
   constexpr std::int64_t job_elements = 1 << 16;
   for (int u = 0; u < c_.units(); ++u) {
     const auto& layout = c_.layout(u);
-    const auto begin = c_.data.rank() * layout.piece, end = begin + layout.piece;
+    const auto begin = c_.group(u).rank() * layout.piece, end = begin + layout.piece;
     // Values are made on the host, by the one code path that defines them.
     if (c_.compute.on_gpu()) made.emplace_back(static_cast<std::size_t>(layout.piece), 0.0f);
     else tensor::clear(c_.compute, states_.master_piece(u));

@@ -14,7 +14,7 @@
 
 namespace trainyard::params {
 
-// All methods are called by the compute thread; those marked collective by all ranks of context.data alike.
+// All methods are called by the compute thread; those marked collective by all ranks of the world alike.
 class ZeroStore : public ParameterStore {
  public:
   explicit ZeroStore(StoreContext& context);

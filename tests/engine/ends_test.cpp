@@ -40,7 +40,7 @@ TEST(Ends, OneRanksErrorWaitsForWhatIsUnderWay) {
     c.collective_delay = 0.01;
     try {
       comm::run_ranks(3, [&](int rank, comm::ThreadsWorld& world) {
-        auto w = engine::make_world("threads", rank, 3, [&](std::string group) { return world.communicator(rank, group); });
+        auto w = engine::make_world("threads", rank, 3, world.factory(rank));
         w.fail = [&, rank](const std::exception& e) {
           const std::lock_guard lock(mutex);
           if (dynamic_cast<const base::InputError*>(&e) != nullptr) told.push_back(fmt::format("{}: {}", rank, e.what()));
@@ -68,7 +68,7 @@ TEST(Ends, ALossThatIsNotFiniteIsAnErrorOfAll) {
   std::mutex mutex;
   int agreed = 0;
   comm::run_ranks(2, [&](int rank, comm::ThreadsWorld& world) {
-    auto w = engine::make_world("threads", rank, 2, [&](std::string group) { return world.communicator(rank, group); });
+    auto w = engine::make_world("threads", rank, 2, world.factory(rank));
     try {
       runs.run_rank(c, {2, 2, 1}, w);
     } catch (const comm::AgreedError& e) {

@@ -20,7 +20,7 @@ engine::Evaluation evaluate(engine::EvaluateConfig c, const Cut& cut) {
   c.run.zero = cut.zero, c.run.threads = cut.threads, c.run.device = "cpu";
   std::vector<engine::Evaluation> found(static_cast<std::size_t>(cut.ranks));
   comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
-    auto w = engine::make_world("threads", rank, cut.ranks, [&](std::string group) { return world.communicator(rank, group); });
+    auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank));
     found[static_cast<std::size_t>(rank)] = engine::evaluate(c, w, {}, cut.ranks);
   });
   for (const auto& e : found) {
@@ -81,7 +81,7 @@ TEST(Evaluate, AllRanksRefuseAlike) {
   const auto refused = [&](const char* part) {
     std::atomic<int> ranks = 0;
     comm::run_ranks(3, [&](int rank, comm::ThreadsWorld& world) {
-      auto w = engine::make_world("threads", rank, 3, [&](std::string group) { return world.communicator(rank, group); });
+      auto w = engine::make_world("threads", rank, 3, world.factory(rank));
       try {
         engine::evaluate(e, w, {}, 3);
         ADD_FAILURE() << "rank " << rank << " found nothing wrong";

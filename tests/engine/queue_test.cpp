@@ -102,8 +102,8 @@ std::string run_held(SmallRun& runs, engine::RunConfig config, int zero, const H
   comm::run_ranks(2, [&](int rank, comm::ThreadsWorld& threads) {
     const auto r = static_cast<std::size_t>(rank);
     forwards_of_rank = &forwards[r];
-    auto world = engine::make_world("threads", rank, 2, [&](std::string group) -> std::unique_ptr<comm::Communicator> {
-      auto plain = threads.communicator(rank, group);
+    auto world = engine::make_world("threads", rank, 2, [&](const std::string& group, const std::vector<int>& ranks) -> std::unique_ptr<comm::Communicator> {
+      auto plain = threads.split(rank, group, ranks);
       if (group != "data") return plain;
       return std::make_unique<HeldBack>(std::move(plain), forwards[r], which);
     });

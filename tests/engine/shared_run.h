@@ -34,7 +34,7 @@ class SharedRun : public ::testing::Test {
   }
 
   engine::RunResult run(const engine::RunConfig& config, const Cut& cut) {
-    auto world = engine::make_world("mpi", runtime->rank(), runtime->size(), [](const std::string& group) { return runtime->communicator(group); });
+    auto world = engine::make_world("mpi", runtime->rank(), runtime->size(), runtime->factory());
     return runs_->run_rank(config, cut, world);
   }
 

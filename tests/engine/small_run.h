@@ -93,7 +93,7 @@ class SmallRun {
     apply(cut, c);
     std::vector<engine::RunResult> results(static_cast<std::size_t>(cut.ranks));
     comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
-      auto w = engine::make_world("threads", rank, cut.ranks, [&](std::string group) { return world.communicator(rank, group); });
+      auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank));
       results[static_cast<std::size_t>(rank)] = engine::run(c, w, signals_, listener, cut.ranks);
     });
     reports_.clear();

@@ -39,7 +39,8 @@ struct Cut {
   int layer_slots = 2;
   Reduction reduction = Reduction::ordered;
 
-  plan::StateShape shape() const { return {zero, working, base::DType::f32, {micros, 1, fold, ranks}, layer_slots}; }
+  plan::StateShape shape() const { return {zero, working, base::DType::f32, {micros, 1, fold, ranks}, layer_slots, topology()}; }
+  plan::Topology topology() const { return plan::Topology({{plan::Axis::data, ranks}}); }
   std::string text() const {
     return fmt::format("ranks {} ZeRO {} {} micros {} fold {} slots {} {}", ranks, zero, base::name_of(working), micros, fold, layer_slots,
                        reduction == Reduction::fast ? "fast" : "ordered");
@@ -89,17 +90,23 @@ class UsedArena : public tensor::Arena {
   bool full() const { return used_bytes() == capacity_bytes(); }
 };
 
+// The rank's world, whose calls are noted, after what is done on the Exec of each before it, if anything.
+inline comm::World noted_world(const Cut& c, int rank, comm::ThreadsWorld& threads, const std::function<void()>& before_each) {
+  comm::World world("threads", rank, c.topology(), threads.factory(rank), {plan::Axes{plan::Axis::data}});
+  world.replace_groups([&](auto group) { return std::make_unique<Noting>(before_each ? comm::delayed(std::move(group), before_each) : std::move(group)); });
+  return world;
+}
+
 class Ground {
  public:
-  // What is done on the Exec of every call before it, if anything.
-  Ground(const plan::ModelConfig& m, const Cut& c, int rank, comm::ThreadsWorld& world, const std::function<void()>& before_each = {})
-      : model(m), cut(c), set(m, c.ranks), bytes(plan::state_bytes(set.table, c.shape())), parameters(tensor::Category::parameters, bytes.parameters),
+  Ground(const plan::ModelConfig& m, const Cut& c, int rank, comm::ThreadsWorld& threads, const std::function<void()>& before_each = {})
+      : model(m), cut(c), set(m, c.topology()), bytes(plan::state_bytes(set.table, c.shape())), parameters(tensor::Category::parameters, bytes.parameters),
         gathered(tensor::Category::gathered_units, bytes.gathered_units), gradients(tensor::Category::gradients, bytes.gradients),
         unit_gradients(tensor::Category::unit_gradients, bytes.unit_gradients), optimizer(tensor::Category::optimizer, bytes.optimizer),
         staging(tensor::Category::communication_staging, bytes.communication_staging),
-        data(before_each ? comm::delayed(world.communicator(rank, "data"), before_each) : world.communicator(rank, "data")),
+        world(noted_world(c, rank, threads, before_each)), data(static_cast<Noting&>(world.group({plan::Axis::data}))),
         compute(tensor::Exec::caller(nullptr, 1)), worker(c.ranks > 1 ? tensor::Exec::worker("exchange", nullptr) : nullptr),
-        context{set, c.shape(), c.reduction, data, *compute, worker ? *worker : *compute, parameters, gathered, gradients, unit_gradients, optimizer, staging} {}
+        context{set, c.shape(), c.reduction, world, *compute, worker ? *worker : *compute, parameters, gathered, gradients, unit_gradients, optimizer, staging} {}
 
   int rank() const { return data.rank(); }
   int units() const { return context.units(); }
@@ -115,7 +122,8 @@ class Ground {
   plan::UnitSet set;
   plan::StateBytes bytes;
   UsedArena parameters, gathered, gradients, unit_gradients, optimizer, staging;
-  Noting data;
+  comm::World world;
+  Noting& data;
   std::unique_ptr<tensor::Exec> compute, worker;
   params::StoreContext context;
 };

@@ -21,7 +21,7 @@ Launch::Launch() {
     return;
   }
   mpi_ = std::make_unique<comm::MpiRuntime>();
-  world_ = engine::make_world("mpi", mpi_->rank(), mpi_->size(), [this](std::string group) { return mpi_->communicator(group); });
+  world_ = engine::make_world("mpi", mpi_->rank(), mpi_->size(), mpi_->factory());
   world_.local_rank = local_rank();
   if (world_.size > 1) world_.fail = [this](const std::exception& error) { fail(error); };
   world_.on_hang = [this](const std::string& sentence, comm::Decided where) { end_on_hang(sentence, where); };
