@@ -52,10 +52,10 @@ base::View StepResults::pair(std::int64_t slot, int which) const {
 
 void StepResults::begin() { tensor::clear(c_.compute, doubles(own_, own_count(), c_.compute.device())); }
 
-void StepResults::agree(std::span<const base::View> pieces) {
+void StepResults::agree(std::span<const base::View> gradients) {
   const auto device = c_.compute.device();
   const base::View limbs(limbs_, base::DType::i64, {kernels::square_sum_limbs}, device);
-  kernels::square_sum(c_.compute, pieces, limbs);
+  kernels::square_sum(c_.compute, gradients, limbs);
   if (results_.size() > 1) {
     c_.exchange.wait(c_.compute.record());
     results_.all_gather(c_.exchange, doubles(own_, own_count(), device), doubles(all_, own_count() * results_.size(), device));

@@ -27,8 +27,8 @@ class StepResults {
   base::View loss_of(std::int64_t slot) const { return pair(slot, 0); }      // f64 [1]: a micro-batch of this rank, in the order it works on them
   base::View targets_of(std::int64_t slot) const { return pair(slot, 1); }
 
-  // Collective: gathers losses, adds up the squares of the pieces of gradients, and makes the numbers, in the order of context.compute. Nobody waits.
-  void agree(std::span<const base::View> pieces);
+  // Collective: gathers losses, adds up the squares of the gradients that this rank counts, and makes the numbers, in the order of context.compute. Nobody waits.
+  void agree(std::span<const base::View> gradients);
   const kernels::StepNumbers* numbers() const { return numbers_; }           // memory of the device
 
   // Sends the numbers of the newest step to the host; at most two may be on their way. take() waits for the oldest.

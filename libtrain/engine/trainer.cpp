@@ -107,7 +107,7 @@ bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& st
   const double busy = results_come_later() ? 0 : exchange().busy_seconds();
   context_->wait_seconds = 0;
   if (!gradients_of_step(completed, stop_now, nullptr)) return false;
-  agree_on_results();
+  results_->agree(store_->counted_gradients());
   update(completed);
   results_->send();
   outcome.learning_rate = settings_.learning_rate.at(completed);
@@ -141,12 +141,6 @@ void Trainer::measure_on_device(const UnderWay& step, StepOutcome& outcome) {
   outcome.communication_seconds = talking - talking_before_;
   outcome.compute_seconds = std::max(0.0, seconds - outcome.exposed_seconds);
   blocked_before_ = blocked, talking_before_ = talking;
-}
-
-void Trainer::agree_on_results() {
-  pieces_.clear();
-  for (int u = 0; u < context_->units(); ++u) pieces_.push_back(store_->piece_gradient(u));
-  results_->agree(pieces_);
 }
 
 // The clip factor is read where it was made; a step that is not finite changes nothing.

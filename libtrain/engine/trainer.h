@@ -82,7 +82,6 @@ class Trainer {
   void forward(std::int64_t micro, const Observer* observer);
   void backward(const plan::Action& action, const Observer* observer);
   static model::Observer seen_by(const Observer* observer, std::int64_t micro, const char* what);
-  void agree_on_results();
   void update(std::int64_t completed);
   void measure_on_device(const UnderWay& step, StepOutcome& outcome);
   double evaluate_micro(const model::MicroBatch& batch, std::int64_t& targets);
@@ -108,7 +107,6 @@ class Trainer {
   std::vector<plan::Use> training_leases_, evaluation_leases_;
   model::Saved saved_;
   std::optional<StepResults> results_;
-  std::vector<base::View> pieces_;                  // of gradients, unit by unit
   std::deque<UnderWay> under_way_;
   double finished_at_ = 0, blocked_before_ = 0, talking_before_ = 0;   // at the end of the step before, on a GPU
 };

@@ -27,7 +27,16 @@ void make_values(const plan::Parameter& p, std::uint64_t seed, std::int64_t firs
 }  // namespace
 
 ZeroStore::ZeroStore(StoreContext& c)
-    : c_(c), weights_(c.shape.zero == 3 ? make_gathered_weights(c) : make_whole_weights(c)), gradients_(c), states_(c, *weights_) {}
+    : c_(c), weights_(c.shape.zero == 3 ? make_gathered_weights(c) : make_whole_weights(c)), gradients_(c), states_(c, *weights_) {
+  for (int u = 0; u < c.units(); ++u) counted_.push_back(plan::counted_ranges(c.unit(u), c.layout(u), c.world.topology, c.world.rank));
+}
+
+std::span<const base::View> ZeroStore::counted_gradients() {
+  counted_views_.clear();
+  for (int u = 0; u < c_.units(); ++u)
+    for (const auto& range : counted_[static_cast<std::size_t>(u)]) counted_views_.push_back(flat_range(gradients_.piece(u), range.begin, range.end - range.begin));
+  return counted_views_;
+}
 
 void ZeroStore::initialize(std::uint64_t seed) {
   struct Job { const plan::Parameter* parameter; std::int64_t first, count; float* out; };

@@ -6,11 +6,13 @@
 #include "libtrain/params/store.h"
 #include "libtrain/params/weights.h"
 #include "libtrain/plan/accesses.h"
+#include "libtrain/plan/ownership.h"
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 namespace trainyard::params {
 
@@ -28,9 +30,12 @@ class ZeroStore : public ParameterStore {
   // Takes part in a turn in which this rank has no group: the same collectives in the same order, without contributing.
   void idle_turn(std::int64_t turn, std::span<const plan::Access> accesses);
 
-  // Update: finish() folds; the engine then looks at piece_gradient(unit) (norm) and calls update(). Collective.
+  // Update: finish() folds; the engine then takes the norm of counted_gradients() and calls update(). Collective.
   void finish() { gradients_.finish(); }
   base::View piece_gradient(int unit) { return gradients_.piece(unit); }
+  // What this rank counts of its pieces, so that the norm over the whole world counts every logical parameter once (plan/ownership.h).
+  // Valid until the next call.
+  std::span<const base::View> counted_gradients();
   void update(const kernels::AdamW& hyper);
 
   OptimizerStates& states() { return states_; }
@@ -53,6 +58,8 @@ class ZeroStore : public ParameterStore {
   std::unique_ptr<Weights> weights_;
   GradientFold gradients_;
   OptimizerStates states_;
+  std::vector<std::vector<plan::PieceRange>> counted_;   // of each unit
+  std::vector<base::View> counted_views_;
 };
 
 }  // namespace trainyard::params

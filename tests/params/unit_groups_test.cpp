@@ -1,0 +1,150 @@
+// A store whose units are of different groups: each is cut, gathered and reduced over its own, and the norm counts what other ranks hold too only once.
+#include "kernels/cast/cast.h"
+#include "kernels/square_sum/square_sum.h"
+#include "libtrain/comm/threads.h"
+#include "libtrain/params/zero_store.h"
+#include "libtrain/plan/blocks/head.h"
+#include "libtrain/plan/states.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+namespace trainyard {
+namespace {
+
+using plan::Axes;
+using plan::Axis;
+using tensor::Category;
+
+// The head is shared by all four ranks, every other unit by the two along data; those along tensor hold it, too.
+struct WideHead : plan::HeadKind {
+  std::vector<plan::Unit> units(const plan::ModelConfig& m, std::int64_t index) const override {
+    auto all = HeadKind::units(m, index);
+    all.front().group = {Axis::data, Axis::tensor};
+    return all;
+  }
+};
+
+const std::vector<Axes> used{Axes{Axis::data}, Axes{Axis::data, Axis::tensor}};
+
+plan::ModelConfig model() {
+  auto m = plan::preset("llama-nano");
+  m.vocabulary = 256;
+  return m;
+}
+
+// One rank: its arenas, of the sizes that the plan states, and its store.
+struct Rank {
+  Rank(comm::World& world, int zero)
+      : set(model(), world.topology), shape{zero, base::DType::f32, base::DType::f32, {4, 1, 1, world.topology.size(Axis::data)}, 2, world.topology},
+        bytes(plan::state_bytes(set.table, shape)), accesses(plan::training_accesses(model())), leases(plan::leases_of(accesses)) {}
+
+  plan::UnitSet set;
+  plan::StateShape shape;
+  plan::StateBytes bytes;
+  std::vector<plan::Access> accesses;
+  std::vector<plan::Use> leases;
+  tensor::Arena parameters{Category::parameters, bytes.parameters}, gathered{Category::gathered_units, bytes.gathered_units}, gradients{Category::gradients, bytes.gradients},
+      unit_gradients{Category::unit_gradients, bytes.unit_gradients}, optimizer{Category::optimizer, bytes.optimizer}, staging{Category::communication_staging, bytes.communication_staging};
+  std::unique_ptr<tensor::Exec> compute = tensor::Exec::caller(nullptr, 1), exchange = tensor::Exec::worker("communication", nullptr);
+};
+
+params::StoreContext context_of(Rank& r, comm::World& world) {
+  return {r.set,      r.shape,    plan::Reduction::fast, world,            *r.compute,  world.size == 1 ? *r.compute : *r.exchange,
+          r.parameters, r.gathered, r.gradients,         r.unit_gradients, r.optimizer, r.staging};
+}
+
+// The weights of every unit, as its first lease gives them.
+std::vector<std::vector<float>> weights_of(Rank& r, params::ZeroStore& store) {
+  std::vector<std::vector<float>> out(r.set.units.size());
+  store.begin_micro({0, params::GradientFold::Position::Place::only}, r.leases);
+  for (const auto use : r.leases) {
+    const auto lease = store.lease(use);
+    auto& values = out[static_cast<std::size_t>(use.unit)];
+    if (!values.empty()) continue;
+    for (std::size_t slot = 0; slot < r.set.units[static_cast<std::size_t>(use.unit)].parameters.size(); ++slot) {
+      const auto view = lease.weight(static_cast<int>(slot));
+      values.insert(values.end(), view.ptr<float>(), view.ptr<float>() + view.count());
+    }
+  }
+  return out;
+}
+
+// Every gradient of one turn is the same number.
+void commit_all(Rank& r, params::ZeroStore& store, std::int64_t turn, double value) {
+  store.begin_micro({turn, params::GradientFold::Position::Place::only}, r.leases);
+  for (const auto& access : r.accesses) {
+    if (access.kind == plan::Access::Kind::lease) {
+      const auto lease = store.lease(access.use);
+      continue;
+    }
+    auto grads = store.grads(access.use);
+    for (std::size_t slot = 0; slot < r.set.units[static_cast<std::size_t>(access.use.unit)].parameters.size(); ++slot)
+      kernels::fill(*r.compute, grads.gradient(static_cast<int>(slot)), value);
+    grads.commit();
+  }
+}
+
+class UnitGroups : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override { plan::register_block("head", std::make_shared<WideHead>()); }
+  void TearDown() override { plan::register_block("head", std::make_shared<plan::HeadKind>()); }
+};
+
+TEST_P(UnitGroups, EachIsReducedAndGatheredOverItsOwn) {
+  comm::World alone("solo", 0, plan::Topology(), {}, used);
+  Rank whole(alone, 0);
+  auto its_context = context_of(whole, alone);
+  params::ZeroStore its_store(its_context);
+  its_store.initialize(7);
+  const auto expected = weights_of(whole, its_store);
+  std::int64_t elements = 0, of_head = 0;
+  for (const auto& unit : whole.set.units)
+    for (const auto& p : unit.parameters) (unit.name == "head" ? of_head : elements) += p.count();
+
+  comm::run_ranks(4, [&](int rank, comm::ThreadsWorld& threads) {
+    comm::World world("threads", rank, plan::Topology({{Axis::data, 2}, {Axis::tensor, 2}}), threads.factory(rank), used);
+    Rank r(world, GetParam());
+    auto context = context_of(r, world);
+    params::ZeroStore store(context);
+    store.initialize(7);
+    EXPECT_EQ(weights_of(r, store), expected);   // gathered from pieces that each rank made alone
+
+    for (std::int64_t turn : {0, 1}) commit_all(r, store, turn, 1 + rank + 10.0 * static_cast<double>(turn));
+    store.finish();
+    const auto sum = [&](int unit) { return unit + 1 == context.units() ? 60.0f : rank % 2 == 0 ? 28.0f : 32.0f; };   // over its group and both turns
+    for (int u = 0; u < context.units(); ++u) {
+      const auto piece = store.piece_gradient(u);
+      EXPECT_EQ(piece.count(), context.layout(u).padded / (u + 1 == context.units() ? 4 : 2));
+      EXPECT_EQ(piece.ptr<float>()[0], sum(u)) << "unit " << u;
+    }
+
+    // Ranks along tensor have different gradients here only so that it shows whose are counted: the first's.
+    kernels::FixedPointSum squares;
+    for (const auto& view : store.counted_gradients()) kernels::square_sum(*r.compute, view, squares);
+    world.control->all_reduce(*r.compute, base::View::of(squares.limbs.data(), {static_cast<std::int64_t>(squares.limbs.size())}), comm::Reduction::sum);
+    EXPECT_EQ(kernels::value(squares), static_cast<double>(elements) * 28 * 28 + static_cast<double>(of_head) * 60 * 60);
+
+    store.update({.learning_rate = 0.01f});
+    const auto updated = weights_of(r, store);
+    for (std::size_t u = 0; u < updated.size(); ++u) {
+      EXPECT_NE(updated[u], expected[u]);
+      double most = 0;
+      for (const auto w : updated[u]) most += std::abs(w);
+      double least = most;
+      auto& group = context.group(static_cast<int>(u));
+      group.all_reduce(*r.compute, base::View::of(&most, {1}), comm::Reduction::max);
+      group.all_reduce(*r.compute, base::View::of(&least, {1}), comm::Reduction::min);
+      EXPECT_EQ(most, least) << "unit " << u << " is not the same on all ranks of its group";
+    }
+    r.exchange->synchronize();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, UnitGroups, ::testing::Values(0, 1, 2, 3));
+
+}  // namespace
+}  // namespace trainyard
