@@ -3,6 +3,7 @@
 
 #include "libtrain/base/clock.h"
 #include "libtrain/comm/agreement.h"
+#include "libtrain/comm/world.h"
 #include "libtrain/tensor/exec.h"
 
 #include <functional>
@@ -14,13 +15,11 @@ namespace trainyard::profile {
 
 using base::Clock;   // the time of a rank
 
-struct Ranks {
-  int rank = 0, size = 1;
-  std::unique_ptr<comm::Communicator> control;      // all ranks, host memory; carries decisions and times
+// `between` makes the communicators under test.
+struct Ranks : comm::World {
+  using comm::World::World;
   std::unique_ptr<tensor::Exec> caller = tensor::Exec::caller(nullptr, 1);   // for `control`
-  // The communicator under test over some ranks of the world, this one among them; asked for by all of them together. Its calls go to `exec`.
-  std::function<std::unique_ptr<comm::Communicator>(const std::string& name, const std::vector<int>& ranks)> group;
-  std::unique_ptr<tensor::Exec> exec;               // the calling thread, or a GPU's stream
+  std::unique_ptr<tensor::Exec> exec;               // for those under test: the calling thread, or a GPU's stream
   std::shared_ptr<const Clock> clock = std::make_shared<Clock>();
 };
 

@@ -72,7 +72,7 @@ class Sweep {
       comms_.emplace_back();
       on_all(ranks_, [&] {
         for (const auto& group : family.groups)
-          if (std::find(group.begin(), group.end(), ranks_.rank) != group.end()) comms_.back() = ranks_.group(family.name, group);
+          if (std::find(group.begin(), group.end(), ranks_.rank) != group.end()) comms_.back() = ranks_.between(family.name, group);
       });
     }
   }

@@ -1,6 +1,5 @@
 // Ceilings: what is measured, how its work is counted, that rates are those of the work, on the CPU and on a GPU.
 #include "libtrain/base/error.h"
-#include "libtrain/comm/solo.h"
 #include "libtrain/profile/ceilings.h"
 #include "libtrain/tensor/gpu.h"
 #include "tests/gpu_main.h"
@@ -68,7 +67,6 @@ TEST(Ceilings, TheLeastTimeIsForetold) {
   auto o = small({}, folder.path);
   o.dtypes = {base::DType::f32}, o.copied_bytes = std::int64_t{32} << 20, o.budget_seconds = 0;   // nothing beyond the least
   profile::Ranks alone;
-  alone.control = comm::make_solo("control");
   alone.clock = std::make_shared<testing::LookClock>();
   const auto list = profile::ceilings(o, "0");
   const auto least = profile::least_ceiling_seconds(alone, o);

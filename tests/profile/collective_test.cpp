@@ -19,7 +19,7 @@ std::int64_t wrong_of(int ranks, const std::string& operation, DType t, std::int
     auto r = testing::ranks_of(rank, world, meddling);
     std::vector<int> all;
     for (int i = 0; i < ranks; ++i) all.push_back(i);
-    const auto comm = r.group("world", all);
+    const auto comm = r.between("world", all);
     const auto size = profile::shape_of(operation, ranks, t, bytes);
     const profile::Buffers buffers({}, size.bytes);
     profile::Collective c(operation, *comm, *r.exec, t, size, buffers);

@@ -67,12 +67,10 @@ class KnownLink : public comm::Communicator {
 
 // The ranks of a threads world; `meddling` for a rank of the world.
 inline profile::Ranks ranks_of(int rank, comm::ThreadsWorld& world, const std::function<Meddling(int rank)>& meddling = {}) {
-  profile::Ranks r;
-  r.rank = rank, r.size = world.size();
+  profile::Ranks r("threads", rank, plan::Topology({{plan::Axis::data, world.size()}}), world.factory(rank));
   r.clock = std::make_shared<SimulatedClock>();
-  r.control = world.communicator(rank, "control");
   r.exec = tensor::Exec::caller(nullptr, 1);
-  r.group = [&world, rank, meddling](const std::string& name, const std::vector<int>& members) -> std::unique_ptr<comm::Communicator> {
+  r.between = [&world, rank, meddling](const std::string& name, const std::vector<int>& members) -> std::unique_ptr<comm::Communicator> {
     auto inner = world.split(rank, name, members);
     if (!meddling) return inner;
     return std::make_unique<KnownLink>(std::move(inner), meddling(rank));

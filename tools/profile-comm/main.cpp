@@ -7,7 +7,6 @@
 #include "libtrain/base/text.h"
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/nccl.h"
-#include "libtrain/comm/solo.h"
 #include "libtrain/comm/staged.h"
 #include "libtrain/comm/threads.h"
 #include "libtrain/comm/watchdog.h"
@@ -114,22 +113,22 @@ std::optional<plan::Profile> take_part(Launched& launched, const ProfileOptions&
   return std::nullopt;
 }
 
+// Which groups are measured is not the world's matter.
+plan::Topology in_a_row(int ranks) { return plan::Topology({{plan::Axis::data, ranks}}); }
+
 Launched one_process() {
   Launched l;
-  l.backend = "none";
-  l.ranks.control = comm::make_solo("control");
+  l.ranks.kind = "none";
   return l;
 }
 
 // A rank among threads of this process.
 Launched thread_rank(int rank, int size, comm::ThreadsWorld& world) {
   Launched l;
-  l.backend = "threads", l.library = "";
+  l.ranks = profile::Ranks("threads", rank, in_a_row(size), world.factory(rank));
   l.ranks_on_node = size;
-  l.ranks.rank = rank, l.ranks.size = size;
-  l.ranks.control = world.communicator(rank, "control");
   l.ranks.exec = tensor::Exec::caller(nullptr, 1);
-  l.ranks.group = [&world, rank](const std::string& name, const std::vector<int>& members) { return world.split(rank, "group " + name, members); };
+  l.ranks.between = [&world, rank](const std::string& name, const std::vector<int>& members) { return world.split(rank, "group " + name, members); };
   return l;
 }
 
@@ -140,31 +139,35 @@ void choose_device(Launched& l, const ProfileOptions& o) {
   std::vector<double> lacking{o.backend != "mpi" && (gpus < l.ranks_on_node || !comm::nccl_available()) ? 1.0 : 0.0};
   profile::largest(ranks, lacking);
   const bool nccl = o.backend == "nccl" || (o.backend == "auto" && o.device != "cpu" && lacking[0] == 0 && ranks.size > 1);
-  if (nccl) l.backend = "nccl";
+  if (nccl) ranks.kind = "nccl";
   if (!nccl && o.device != "cuda" && !(ranks.size == 1 && o.device == "auto" && gpus > 0)) return;   // alone there are no links, and a GPU is what counts
   profile::on_all(ranks, [&] {
-    l.device = {base::DeviceKind::cuda, tools::local_rank() % std::max(1, gpus)};
+    l.device = {base::DeviceKind::cuda, ranks.local_rank % std::max(1, gpus)};
     tensor::gpu_info(l.device.index);
     if (nccl) l.library = "NCCL " + comm::nccl_version();
   });
 }
 
-Launched mpi_rank(comm::MpiRuntime& mpi, const ProfileOptions& o) {
+Launched mpi_rank(comm::MpiRuntime& mpi) {
   Launched l;
-  l.backend = "mpi", l.library = comm::MpiRuntime::library();
-  l.ranks.rank = mpi.rank(), l.ranks.size = mpi.size();
+  l.ranks = profile::Ranks("mpi", mpi.rank(), in_a_row(mpi.size()), mpi.factory());
+  l.ranks.local_rank = tools::local_rank();
+  l.library = comm::MpiRuntime::library();
   l.ranks_on_node = tools::ranks_on_node(mpi.size());
-  l.ranks.control = mpi.communicator("control");
+  return l;
+}
+
+// Where they measure, and how they talk there.
+void settle(Launched& l, comm::MpiRuntime& mpi, const ProfileOptions& o) {
   choose_device(l, o);
   const bool gpu = l.device.kind == base::DeviceKind::cuda;
   l.ranks.exec = gpu ? tensor::Exec::gpu(l.device.index, nullptr) : tensor::Exec::caller(nullptr, 1);
-  l.ranks.group = [&mpi, nccl = l.backend == "nccl", gpu, device = l.device.index](const std::string& name, const std::vector<int>& members) -> std::unique_ptr<comm::Communicator> {
+  l.ranks.between = [&mpi, nccl = l.ranks.kind == "nccl", gpu, device = l.device.index](const std::string& name, const std::vector<int>& members) -> std::unique_ptr<comm::Communicator> {
     auto part = mpi.split(name, members);
     if (nccl) return comm::make_nccl(name, device, *part);
     return gpu ? comm::staged(std::move(part)) : std::move(part);
   };
-  if (mpi.size() == 1) l.backend = "none", l.library = "";
-  return l;
+  if (mpi.size() == 1) l.ranks.kind = "none", l.library = "";
 }
 
 std::unique_ptr<comm::Watchdog> watch(comm::MpiRuntime& mpi, Launched& l, const ProfileOptions& o, const comm::Ledger& rounds) {
@@ -209,16 +212,14 @@ base::ExitCode measure_mpi(ProfileOptions& o) {
     return static_cast<base::ExitCode>(code);
   };
   try {
-    profile::Ranks all;   // for what is wrong before anything begins
-    all.rank = mpi.rank(), all.size = mpi.size();
-    all.control = mpi.communicator("start");
-    profile::on_all(all, [&] {
+    auto launched = mpi_rank(mpi);
+    profile::on_all(launched.ranks, [&] {
       tools::resolve_texts(o);
       if (mpi.rank() == 0) refuse_places(o);
     });
     std::optional<plan::Profile> profile;
     comm::Ledger rounds;   // outlives its watchdog
-    auto launched = mpi_rank(mpi, o);
+    settle(launched, mpi, o);
     {
       const auto dog = watch(mpi, launched, o, rounds);
       profile = take_part(launched, o, rounds);

@@ -137,7 +137,7 @@ std::optional<plan::Profile> measure(Launched& launched, const ProfileOptions& o
   plan::Profile p;
   p.measured_at = base::utc_now();
   p.version = "0.1.0";
-  p.backend = launched.backend, p.library = launched.library;
+  p.backend = launched.ranks.kind, p.library = launched.library;
   p.device = launched.device.kind == base::DeviceKind::cuda ? tensor::gpu_info(launched.device.index).name : "cpu";
   p.isa = kernels::name_of(kernels::active_isa());
   p.ranks = ranks.size;

@@ -11,10 +11,10 @@
 
 namespace trainyard::tools {
 
-// How this process talks to the others: what a backend fills in.
+// The ranks, and what they run on: what a backend fills in.
 struct Launched {
-  profile::Ranks ranks;
-  std::string backend, library;               // "none" without ranks
+  profile::Ranks ranks;                       // their kind is the profile's backend: "none" without ranks
+  std::string library;
   int ranks_on_node = 1;
   base::Device device;
 };
