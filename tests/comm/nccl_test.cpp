@@ -3,6 +3,7 @@
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/nccl.h"
 #include "libtrain/comm/staged.h"
+#include "libtrain/tensor/gpu.h"
 #include "tests/comm/contract.h"
 #include "tests/comm/on_device.h"
 

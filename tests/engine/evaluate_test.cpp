@@ -1,6 +1,7 @@
 // Evaluation: what training recorded as its validation loss, to the bit, on every cut; the arenas that were announced; errors that all ranks share.
 #include "tests/engine/small_run.h"
 
+#include "libtrain/base/read_file.h"
 #include "libtrain/comm/agreement.h"
 #include "libtrain/engine/evaluate.h"
 

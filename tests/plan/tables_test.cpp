@@ -132,7 +132,7 @@ TEST(Units, TheTableSaysWhatTheUnitsSay) {
   for (const char* name : {"gpt2", "llama-nano", "llama-1b"})
     for (const int slots : {1, 2, 3, 40}) {
       const auto m = with_vocabulary(name, 300);
-      const UnitSet set(m, 3);
+      const UnitSet set(m, Topology({{Axis::data, 3}}));
       const SlotPlan plan(set.table, slots);
       EXPECT_EQ(set.table.units(), static_cast<std::int64_t>(set.units.size()));
       EXPECT_EQ(set.table.uses(), static_cast<std::int64_t>(set.uses.size()));
