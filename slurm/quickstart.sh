@@ -342,9 +342,9 @@ if ! is_done trial; then
     # The second half runs on other ranks, which may be slower; a text is read at most 40 times, or it would be learnt by heart.
     note chosen "$(jq -s --argjson seconds "$seconds" --argjson bytes "$bytes" --argjson batch "$batch" --argjson groups $((batch / micro)) --argjson ranks "$ranks" \
       --argjson other "$other" --argjson threads "$threads" --argjson other_threads "$other_threads" '
-        def turns($n; $t): ($groups / $n | ceil) / $t;
+        def rounds($n; $t): ($groups / $n | ceil) / $t;
         ([.[2:][].step_seconds] | sort | .[length / 2 | floor]) as $step
-        | ((1 + turns($other; $other_threads) / turns($ranks; $threads)) / 2) as $slower
+        | ((1 + rounds($other; $other_threads) / rounds($ranks; $threads)) / 2) as $slower
         | [600, $seconds * 0.6 / ($step * $slower), ([40, $bytes * 40 / ($batch * 256)] | max)] | min | floor | [40, . - . % 20] | max' "$work/.quickstart-trial/metrics.jsonl")"
     rm -rf "${work:?}/.quickstart-trial"
     echo "$chosen steps"

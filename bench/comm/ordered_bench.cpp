@@ -38,7 +38,7 @@ int main() {
     double best[4] = {1e9, 1e9, 1e9, 1e9};
     const int rounds = piece > 100000 ? 8 : 200, count = static_cast<int>(piece);
     for (int round = 0; round < rounds; ++round) {
-      best[0] = std::min(best[0], seconds_of([&] { comm::ordered_reduce_scatter(*comm, *exec, whole, staged, own, base::FoldTurn::first, n); }));
+      best[0] = std::min(best[0], seconds_of([&] { comm::ordered_reduce_scatter(*comm, *exec, whole, staged, own, base::FoldRound::first, n); }));
       best[1] = std::min(best[1], seconds_of([&] { MPI_Reduce_scatter_block(in.data(), sum.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }));
       best[2] = std::min(best[2], seconds_of([&] { comm->all_gather(*exec, own, whole); }));
       best[3] = std::min(best[3], seconds_of([&] { MPI_Allgather(sum.data(), count, MPI_FLOAT, in.data(), count, MPI_FLOAT, MPI_COMM_WORLD); }));

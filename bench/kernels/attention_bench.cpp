@@ -1,7 +1,7 @@
 // Attention, forward and backward: FLOP/s against the sequence and the number of threads.
 #include "bench/limits.h"
 #include "kernels/attention/attention.h"
-#include "libtrain/base/scratch.h"
+#include "libtrain/plan/scratch.h"
 
 #include <benchmark/benchmark.h>
 
@@ -20,7 +20,7 @@ void attention(benchmark::State& state, Pass pass) {
   const std::int64_t batch = 4, heads = 12, d = 64, T = state.range(0);
   const int threads = static_cast<int>(state.range(1));
   const auto n = batch * T, h = heads * d;
-  tensor::Arena scratch(tensor::Category::workspace, base::attention_backward_scratch_bytes(T, d, 1, threads));
+  tensor::Arena scratch(tensor::Category::workspace, plan::attention_backward_scratch_bytes(T, d, 1, threads));
   const auto exec = tensor::Exec::caller(&scratch, threads);
   std::vector<float> q(static_cast<std::size_t>(n * h), 0.1f), k(q), v(q), out(q), dout(q), dq(q), dk(q), dv(q), lse(static_cast<std::size_t>(batch * heads * T));
   std::vector<std::int32_t> start(static_cast<std::size_t>(n), 0);

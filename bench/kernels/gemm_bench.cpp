@@ -1,7 +1,7 @@
 // Matrix products of GPT-2 and a small model, forward, dX and dW, beside the library's sgemm: FLOP/s.
 #include "bench/limits.h"
 #include "kernels/gemm/gemm.h"
-#include "libtrain/base/scratch.h"
+#include "libtrain/plan/scratch.h"
 
 #include <benchmark/benchmark.h>
 #include <omp.h>
@@ -43,7 +43,7 @@ void report(benchmark::State& state, const Product& p, int threads) {
 void run_ours(benchmark::State& state) {
   const auto p = product(layers[state.range(0)], state.range(1));
   auto a = values(p.m * p.k), b = values(p.k * p.n), c = values(p.m * p.n);
-  tensor::Arena arena(tensor::Category::workspace, base::gemm_scratch_bytes(p.m, p.n, p.k, false) + 4096);
+  tensor::Arena arena(tensor::Category::workspace, plan::gemm_scratch_bytes(p.m, p.n, p.k, false) + 4096);
   auto exec = tensor::Exec::caller(&arena, static_cast<int>(state.range(2)));
   const auto va = p.ta == Transpose::yes ? base::View::of(a.data(), {p.k, p.m}) : base::View::of(a.data(), {p.m, p.k});
   const auto vb = p.tb == Transpose::yes ? base::View::of(b.data(), {p.n, p.k}) : base::View::of(b.data(), {p.k, p.n});

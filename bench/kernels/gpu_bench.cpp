@@ -11,7 +11,7 @@
 #include "kernels/norm/norm.h"
 #include "kernels/square_sum/square_sum.h"
 #include "libtrain/base/random.h"
-#include "libtrain/base/scratch.h"
+#include "libtrain/plan/scratch.h"
 #include "libtrain/tensor/gpu.h"
 
 #include <benchmark/benchmark.h>

@@ -52,7 +52,7 @@ void adamw(benchmark::State& state) {
 void fold(benchmark::State& state) {
   Bench b(state);
   auto pieces = values(4 * count), sum = values();
-  for (auto _ : state) kernels::fold(*b.exec, View::of(pieces.data(), {4, count}), View::of(sum.data(), {count}), base::FoldTurn::first);
+  for (auto _ : state) kernels::fold(*b.exec, View::of(pieces.data(), {4, count}), View::of(sum.data(), {count}), base::FoldRound::first);
   b.report(20.0 * count);
 }
 

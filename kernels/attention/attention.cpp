@@ -4,7 +4,7 @@
 #include "kernels/attention/attention_args.h"
 #include "kernels/check.h"
 #include "kernels/gpu_kernels.h"
-#include "libtrain/base/scratch.h"
+#include "libtrain/plan/scratch.h"
 
 namespace trainyard::kernels {
 
@@ -36,7 +36,7 @@ void attention_forward(tensor::Exec& exec, const AttentionShape& s, base::View q
   auto a = arguments(exec, s, q, k, v, start, out, lse);
   exec.run([&exec, a]() mutable {
     tensor::ArenaScope scope(exec.scratch());
-    const auto bytes = exec.on_gpu() ? 0 : base::attention_forward_scratch_bytes(a.sequence, a.head_dim, a.threads);
+    const auto bytes = exec.on_gpu() ? 0 : plan::attention_forward_scratch_bytes(a.sequence, a.head_dim, a.threads);
     a.scratch = static_cast<char*>(exec.scratch().allocate_bytes(bytes));
     a.scratch_part = bytes / a.threads;
     TRAINYARD_CALL(exec, attention_forward, a);
@@ -54,8 +54,8 @@ void attention_backward(tensor::Exec& exec, const AttentionShape& s, base::View 
   a.dout = mat(dout), a.dq = mat(dq), a.dk = mat(dk), a.dv = mat(dv);
   exec.run([&exec, a, element]() mutable {
     tensor::ArenaScope scope(exec.scratch());
-    const auto bytes = exec.on_gpu() ? base::gpu_attention_backward_scratch_bytes(a.batch, a.sequence, a.heads, element)
-                                     : base::attention_backward_scratch_bytes(a.sequence, a.head_dim, a.heads / a.kv_heads, a.threads);
+    const auto bytes = exec.on_gpu() ? plan::gpu_attention_backward_scratch_bytes(a.batch, a.sequence, a.heads, element)
+                                     : plan::attention_backward_scratch_bytes(a.sequence, a.head_dim, a.heads / a.kv_heads, a.threads);
     a.scratch = static_cast<char*>(exec.scratch().allocate_bytes(bytes));
     a.scratch_part = bytes / a.threads;
     TRAINYARD_CALL(exec, attention_backward, a);

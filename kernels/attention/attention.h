@@ -22,7 +22,7 @@ struct AttentionShape {
 // q, out [b*T, heads*d], k, v [b*T, kv_heads*d] in T, pitches honoured; document_start i32 [b, T]; lse (f32; f64 for f64) [b*heads, T]: the logarithm of the sum of
 // exponentials of scaled scores. Bits do not depend on the number of threads, nor on keys that a query does not see, as long as
 // those are finite (a tile multiplies unseen values by zero).
-// Scratch: base::attention_forward_scratch_bytes, base::attention_backward_scratch_bytes (linear in T).
+// Scratch: plan::attention_forward_scratch_bytes, plan::attention_backward_scratch_bytes (linear in T).
 void attention_forward(tensor::Exec& exec, const AttentionShape& shape, base::View q, base::View k, base::View v, base::View document_start, base::View out,
                        base::View lse);
 // dq, dk, dv are overwritten. dk and dv of a key-value head add up its queries in ascending head, then ascending query tile, in f32, and are rounded once.

@@ -3,7 +3,7 @@
 
 #include "kernels/micro_tile_cpu.h"
 #include "kernels/philox_words.h"
-#include "libtrain/base/scratch.h"
+#include "libtrain/plan/scratch.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
@@ -41,7 +41,7 @@ int64_t wide_dim(int64_t d) { return (d + 31) / 32 * 32; }
 // A bump pointer over one thread's part of the scratch.
 struct Bump {
   char* at;
-  float* take(int64_t bytes) { float* p = reinterpret_cast<float*>(at); at += base::scratch_aligned(bytes); return p; }
+  float* take(int64_t bytes) { float* p = reinterpret_cast<float*>(at); at += base::aligned(bytes); return p; }
 };
 
 // Rows of a head as panels over rows (steps over the head's elements): `width` rows a panel.
@@ -103,8 +103,8 @@ template <class T> void forward_head(const AttentionArgs& a, int64_t b, int64_t 
   const int64_t T_ = a.sequence, d = a.head_dim, dw = wide_dim(d);
   const auto drop = drop_of(a, b, h);
   Bump bump{scratch};
-  float* kt = bump.take(base::attention_packed_bytes(T_, d));
-  float* vb = bump.take(base::attention_packed_bytes(T_, d));
+  float* kt = bump.take(plan::attention_packed_bytes(T_, d));
+  float* vb = bump.take(plan::attention_packed_bytes(T_, d));
   float* qa = bump.take(96 * dw * 4);
   float* acc = bump.take(96 * dw * 4);
   float* s = bump.take(80 * 96 * 4);
@@ -221,15 +221,15 @@ template <class T> void store_rows(const Mat& to, int64_t row0, int64_t column, 
 // f32 for the whole sequence until the last head has added its part, so that a narrower dtype is rounded to once.
 template <class T> void backward_group(const AttentionArgs& a, int64_t b, int64_t kv, char* scratch) {
   const int64_t T_ = a.sequence, d = a.head_dim, dw = wide_dim(d), group = a.heads / a.kv_heads;
-  const auto packed = base::attention_packed_bytes(T_, d);
+  const auto packed = plan::attention_packed_bytes(T_, d);
   Bump bump{scratch};
   BackwardBuffers m{};
   m.kt = bump.take(packed), m.vt = bump.take(packed), m.kb = bump.take(packed);
   m.qa = bump.take(packed), m.qb = bump.take(packed), m.oa = bump.take(packed), m.ob = bump.take(packed), m.dq = bump.take(packed);
-  m.delta = bump.take(base::attention_rows(T_) * 4);
+  m.delta = bump.take(plan::attention_rows(T_) * 4);
   for (float** tile : {&m.s, &m.dp, &m.ds, &m.pa, &m.da}) *tile = bump.take(80 * 96 * 4);
   m.mask = bump.take(80 * 96 * 4);
-  const int64_t kept_rows = group > 1 ? base::attention_rows(T_) : key_rows;
+  const int64_t kept_rows = group > 1 ? plan::attention_rows(T_) : key_rows;
   float* const dk = bump.take((group > 1 ? kept_rows : 96) * dw * 4);
   float* const dv = bump.take((group > 1 ? kept_rows : 96) * dw * 4);
   const auto kv_head = head_of(a, b, kv * group);

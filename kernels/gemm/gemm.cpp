@@ -31,9 +31,9 @@ void run_gemm(tensor::Exec& exec, GemmArgs args) {
   args.threads = exec.threads();
   exec.run([&exec, args]() mutable {
     tensor::ArenaScope scope(exec.scratch());
-    args.scratch = exec.scratch().allocate_bytes(exec.on_gpu() ? base::gpu_gemm_scratch_bytes : base::gemm_scratch_bytes(args.m, args.n, args.k, args.c.type == Type::bf16));
+    args.scratch = exec.scratch().allocate_bytes(exec.on_gpu() ? plan::gpu_gemm_scratch_bytes : plan::gemm_scratch_bytes(args.m, args.n, args.k, args.c.type == Type::bf16));
     if (!args.sums.empty()) {
-      const auto blocks = (args.k + base::column_sum_rows - 1) / base::column_sum_rows;
+      const auto blocks = (args.k + plan::column_sum_rows - 1) / plan::column_sum_rows;
       args.partials = mat(exec.scratch().allocate(args.sums.type == Type::f64 ? base::DType::f64 : base::DType::f32, {blocks, args.m}));
     }
     TRAINYARD_CALL(exec, gemm, args);

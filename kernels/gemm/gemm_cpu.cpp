@@ -2,14 +2,14 @@
 #include "kernels/gemm/gemm_cpu.h"
 
 #include "kernels/micro_tile_cpu.h"
-#include "libtrain/base/scratch.h"
+#include "libtrain/plan/scratch.h"
 
 #include <omp.h>
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
 
-constexpr int64_t kb_max = base::gemm_block_k;
+constexpr int64_t kb_max = plan::gemm_block_k;
 
 template <class T> void pack_block(const Mat& x, int trans, int64_t first, int64_t count, int width, int64_t k0, int64_t kb, float* out, int share, int shares) {
   const T* data = static_cast<const T*>(x.data);
@@ -75,14 +75,14 @@ template <class C> void multiply_block(const GemmArgs& g, const Block& b, const 
 }
 
 template <class T, class C> void product(const GemmArgs& g) {
-  const auto mb_max = base::gemm_block_m, nb_max = base::gemm_block_n;
+  const auto mb_max = plan::gemm_block_m, nb_max = plan::gemm_block_n;
   const int64_t mb0 = base::round_up(g.m, 84) < mb_max ? base::round_up(g.m, 84) : mb_max;
   const int64_t nb0 = base::round_up(g.n, 32) < nb_max ? base::round_up(g.n, 32) : nb_max;
   const int64_t kb0 = g.k < kb_max ? g.k : kb_max;
   char* scratch = static_cast<char*>(g.scratch);
   float* pa = reinterpret_cast<float*>(scratch);
-  float* pb = reinterpret_cast<float*>(scratch + base::scratch_aligned(mb0 * kb0 * 4));
-  float* wide = reinterpret_cast<float*>(scratch + base::scratch_aligned(mb0 * kb0 * 4) + base::scratch_aligned(nb0 * kb0 * 4));
+  float* pb = reinterpret_cast<float*>(scratch + base::aligned(mb0 * kb0 * 4));
+  float* wide = reinterpret_cast<float*>(scratch + base::aligned(mb0 * kb0 * 4) + base::aligned(nb0 * kb0 * 4));
   int64_t next[2] = {0, 0};  // of this block and the one before, by turns
 #pragma omp parallel num_threads(g.threads)
   {

@@ -15,7 +15,7 @@ struct GemmArgs {
   Mat gelu;                       // [m, n]: gets gelu_tanh(c); may be empty
   // On a GPU only; may be empty.
   Mat gelu_of;                    // [m, n]: c is multiplied with gelu_tanh'(of this)
-  Mat sums, partials;             // [m]: gets the sums of op(a) over k; and scratch for them: [blocks of base::column_sum_rows, m]
+  Mat sums, partials;             // [m]: gets the sums of op(a) over k; and scratch for them: [blocks of plan::column_sum_rows, m]
   int threads = 1;
   void* scratch = nullptr;
 };

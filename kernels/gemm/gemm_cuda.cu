@@ -2,7 +2,7 @@
 #include "kernels/gemm/gemm_epilogue.h"
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
-#include "libtrain/base/scratch.h"
+#include "libtrain/plan/scratch.h"
 
 #include <cublasLt.h>
 
@@ -85,7 +85,7 @@ void describe(const GemmArgs& g, bool fused, Description& d, Try& attempt) {
 struct Workspace {
   explicit Workspace(void* scratch) : data(reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(scratch) + 255) / 256 * 256)) {}
   void* data;
-  static constexpr std::uint64_t bytes = base::gpu_gemm_scratch_bytes - 256;
+  static constexpr std::uint64_t bytes = plan::gpu_gemm_scratch_bytes - 256;
 };
 
 // The largest power of two up to 256 at which an operand begins. The heuristic takes 256 for granted otherwise, and a column slice has less.

@@ -6,7 +6,7 @@
 
 namespace trainyard::kernels {
 
-// partials: [blocks of base::column_sum_rows rows, columns], in the type of sums.
+// partials: [blocks of plan::column_sum_rows rows, columns], in the type of sums.
 struct ColumnSumArgs {
   Mat x, sums, partials;
   int threads = 1;

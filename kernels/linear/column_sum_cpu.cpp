@@ -2,13 +2,13 @@
 #include "kernels/linear/column_sum.h"
 
 #include "kernels/cpu.h"
-#include "libtrain/base/scratch.h"
+#include "libtrain/plan/scratch.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
 
 template <class T, class G> void sum(const ColumnSumArgs& a) {
-  constexpr auto rows = base::column_sum_rows;
+  constexpr auto rows = plan::column_sum_rows;
   const auto blocks = a.partials.rows, n = a.x.cols;
 #pragma omp parallel for num_threads(a.threads) schedule(static)
   for (std::int64_t b = 0; b < blocks; ++b) {

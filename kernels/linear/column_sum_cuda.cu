@@ -1,7 +1,7 @@
 // Column sums in the order of the CPU: blocks of rows first, one column a thread, then the blocks in ascending order.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
-#include "libtrain/base/scratch.h"
+#include "libtrain/plan/scratch.h"
 
 namespace trainyard::kernels {
 namespace {
@@ -9,9 +9,9 @@ namespace {
 template <class T, class G> __global__ void partial_kernel(ColumnSumArgs a) {
   TRAINYARD_EACH(i, a.partials.rows * a.x.cols) {
     const auto [b, c] = place_of(i, a.x.cols);
-    const auto end = (b + 1) * base::column_sum_rows < a.x.rows ? (b + 1) * base::column_sum_rows : a.x.rows;
+    const auto end = (b + 1) * plan::column_sum_rows < a.x.rows ? (b + 1) * plan::column_sum_rows : a.x.rows;
     G sum = 0;
-    for (auto r = b * base::column_sum_rows; r < end; ++r) sum += widen(a.x.row<T>(r)[c]);
+    for (auto r = b * plan::column_sum_rows; r < end; ++r) sum += widen(a.x.row<T>(r)[c]);
     a.partials.row<G>(b)[c] = sum;
   }
 }

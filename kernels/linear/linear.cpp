@@ -62,7 +62,7 @@ void linear_backward_weight(tensor::Exec& exec, base::View dy, base::View x, bas
   if (!dbias || exec.on_gpu()) return;
   exec.run([&exec, dy, dbias] {
     tensor::ArenaScope scope(exec.scratch());
-    const auto blocks = (dy.rows() + base::column_sum_rows - 1) / base::column_sum_rows;
+    const auto blocks = (dy.rows() + plan::column_sum_rows - 1) / plan::column_sum_rows;
     ColumnSumArgs args{mat(dy), mat(dbias), mat(exec.scratch().allocate(dbias.dtype, {blocks, dy.cols()})), exec.threads()};
     TRAINYARD_CPU_CALL(column_sum_cpu, (args));
   });

@@ -20,7 +20,7 @@ void linear_gelu_backward_input(tensor::Exec& exec, base::View dy, base::View we
 void linear_backward_input_add(tensor::Exec& exec, base::View dy, base::View weight, base::View dx);
 
 // dweight [out, in] = dy^T x, overwritten (beta = 0); f32 for T = f32 and bf16, f64 for f64. dbias [out] or empty: column sums of dy over
-// fixed blocks of base::column_sum_rows rows, blocks added in ascending order (a GPU: in the order of cuBLASLt where it fuses them). Scratch: base::column_sum_scratch_bytes.
+// fixed blocks of plan::column_sum_rows rows, blocks added in ascending order (a GPU: in the order of cuBLASLt where it fuses them). Scratch: plan::column_sum_scratch_bytes.
 void linear_backward_weight(tensor::Exec& exec, base::View dy, base::View x, base::View dweight, base::View dbias);
 
 }  // namespace trainyard::kernels

@@ -2,10 +2,10 @@
 #include "kernels/norm/norm.h"
 
 #include "kernels/check.h"
-#include "kernels/gpu_kernels.h"
 #include "kernels/dropout/dropout_run.h"
+#include "kernels/gpu_kernels.h"
 #include "kernels/norm/norm_args.h"
-#include "libtrain/base/scratch.h"
+#include "libtrain/plan/scratch.h"
 
 namespace trainyard::kernels {
 
@@ -26,7 +26,7 @@ void backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight
   NormArgs a{mat(x), mat(weight), {}, {}, mat(mean), mat(rstd), 0, mat(dy), mat(dx), mat(dweight), mat(dbias), {}, into == Into::add, exec.threads(), {}};
   exec.run([&exec, a, dweight]() mutable {
     tensor::ArenaScope scope(exec.scratch());
-    const auto blocks = (a.x.rows + base::column_sum_rows - 1) / base::column_sum_rows;
+    const auto blocks = (a.x.rows + plan::column_sum_rows - 1) / plan::column_sum_rows;
     a.partials = mat(exec.scratch().allocate(dweight.dtype, {2 * blocks, a.x.cols}));
     TRAINYARD_CALL(exec, norm_backward, a);
   });

@@ -18,8 +18,8 @@ void rms_norm_residual_forward(tensor::Exec& exec, base::View residual, base::Vi
                                double epsilon, base::View y, base::View rstd);
 
 enum class Into { overwrite, add };
-// dx gets, or gets added, the gradient through the norm; dweight and dbias [h] in G are overwritten: sums over fixed blocks of base::column_sum_rows rows,
-// blocks added in ascending order. Scratch: base::norm_scratch_bytes. dx may be dy with Into::overwrite.
+// dx gets, or gets added, the gradient through the norm; dweight and dbias [h] in G are overwritten: sums over fixed blocks of plan::column_sum_rows rows,
+// blocks added in ascending order. Scratch: plan::norm_scratch_bytes. dx may be dy with Into::overwrite.
 void layer_norm_backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View mean, base::View rstd, base::View dx, base::View dweight,
                          base::View dbias, Into into = Into::add);
 void rms_norm_backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View rstd, base::View dx, base::View dweight,

@@ -2,7 +2,7 @@
 #include "kernels/norm/norm_args.h"
 
 #include "kernels/cpu.h"
-#include "libtrain/base/scratch.h"
+#include "libtrain/plan/scratch.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
@@ -61,7 +61,7 @@ template <class G> void add_blocks(const Mat& partials, int64_t first, int64_t b
 }
 
 template <class T, class G> void backward(const NormArgs& a) {
-  constexpr auto rows = base::column_sum_rows;
+  constexpr auto rows = plan::column_sum_rows;
   const int64_t blocks = a.partials.rows / 2, n = a.x.cols;
 #pragma omp parallel for num_threads(a.threads) schedule(static)
   for (int64_t b = 0; b < blocks; ++b) {

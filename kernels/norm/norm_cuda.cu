@@ -2,7 +2,7 @@
 #include "kernels/dropout/dropout_device.h"
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
-#include "libtrain/base/scratch.h"
+#include "libtrain/plan/scratch.h"
 
 namespace trainyard::kernels {
 namespace {
@@ -74,9 +74,9 @@ template <class T> __global__ void norm_partial_kernel(NormArgs a) {
   const bool centred = !a.mean.empty();
   TRAINYARD_EACH(i, blocks * a.x.cols) {
     const auto [b, c] = place_of(i, a.x.cols);
-    const auto end = (b + 1) * base::column_sum_rows < a.x.rows ? (b + 1) * base::column_sum_rows : a.x.rows;
+    const auto end = (b + 1) * plan::column_sum_rows < a.x.rows ? (b + 1) * plan::column_sum_rows : a.x.rows;
     G weight = 0, bias = 0;
-    for (auto r = b * base::column_sum_rows; r < end; ++r) {
+    for (auto r = b * plan::column_sum_rows; r < end; ++r) {
       const G mean = centred ? static_cast<const G*>(a.mean.data)[r] : G(0);
       const G dy = widen(a.dy.row<T>(r)[c]), hat = (static_cast<G>(widen(a.x.row<T>(r)[c])) - mean) * static_cast<const G*>(a.rstd.data)[r];
       weight += dy * hat;

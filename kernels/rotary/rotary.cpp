@@ -4,7 +4,7 @@
 #include "kernels/check.h"
 #include "kernels/gpu_kernels.h"
 #include "kernels/rotary/rotary_args.h"
-#include "libtrain/base/scratch.h"
+#include "libtrain/plan/scratch.h"
 
 #include <algorithm>
 #include <cmath>
@@ -39,7 +39,7 @@ void run(tensor::Exec& exec, base::View x, base::View positions, std::int64_t he
       return tensor::require_gpu(gpu_kernels().rotary(a, exec.stream()), "rotary on the GPU");
     }
     tensor::ArenaScope scope(exec.scratch());
-    auto* table = static_cast<double*>(exec.scratch().allocate_bytes(trainyard::base::rotary_scratch_bytes(positions.count(), head_dim)));
+    auto* table = static_cast<double*>(exec.scratch().allocate_bytes(trainyard::plan::rotary_scratch_bytes(positions.count(), head_dim)));
     make_table(table, positions, head_dim, base);
     RotaryArgs a{mat(x), table, heads, head_dim, direction, exec.threads()};
     TRAINYARD_CPU_CALL(rotary_cpu, (a));

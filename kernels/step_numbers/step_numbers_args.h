@@ -16,8 +16,8 @@ struct StepNumbers {
 };
 
 struct StepNumbersArgs {
-  const double* losses = nullptr;        // [ranks][2 * slots]: loss sum and count of targets of each slot, a slot for every micro-batch of a rank
-  std::int64_t slots = 0, micros = 0, fold = 1, ranks = 1;
+  const double* losses = nullptr;        // [ranks][2 * places]: loss sum and count of targets of each place, a place for every micro-batch of a rank
+  std::int64_t places = 0, micros = 0, fold = 1, ranks = 1;
   const std::int64_t* limbs = nullptr;   // square_sum_limbs digits: the squares of all gradients
   double clip = 0;                       // largest norm; 0: none
   StepNumbers* out = nullptr;
@@ -28,7 +28,7 @@ TRAINYARD_ANYWHERE inline void make_step_numbers(const StepNumbersArgs& a) {
   double sum = 0, targets = 0;
   for (std::int64_t m = 0; m < a.micros; ++m) {
     const auto at = base::fold_place(m, a.fold, a.ranks);
-    const double* pair = a.losses + 2 * (at.rank * a.slots + at.place);
+    const double* pair = a.losses + 2 * (at.rank * a.places + at.place);
     sum += pair[0];
     targets += pair[1];
   }

@@ -98,15 +98,10 @@ void FieldVisitor::operator()(const std::string& name, std::vector<std::string>&
   const auto set = [&member, legal = words.legal](const std::string& text, const std::string& spelled) {
     refuse_empty(text, spelled);
     std::vector<std::string> chosen;
-    for (std::size_t from = 0; from <= text.size();) {
-      const auto end = std::min(text.find(',', from), text.size());
-      auto word = text.substr(from, end - from);
-      while (!word.empty() && word.front() == ' ') word.erase(0, 1);
-      while (!word.empty() && word.back() == ' ') word.pop_back();
+    for (auto& word : comma_separated(text)) {
       if (std::find(legal.begin(), legal.end(), word) == legal.end())
         throw UsageError(fmt::format("{} {}: {} is not known; use {}", spelled, shown(text), shown(word), fmt::join(legal, ", ")), value_hint(word, legal));
       chosen.push_back(std::move(word));
-      from = end + 1;
     }
     member = std::move(chosen);
   };

@@ -8,18 +8,18 @@
 
 namespace trainyard::base {
 
-// A rank has a place for each micro-batch of each of its turns, `fold` in a turn, also where the last are not there.
+// A rank has a place for each micro-batch of each of its rounds, `fold` in a round, also where the last are not there.
 struct FoldPlace {
-  std::int64_t group, turn, rank, place;
+  std::int64_t group, round, rank, place;
 };
 
-// Micro-batch m of a step lies in group m / fold; rank r computes group turn * ranks + r in its turn `turn`.
+// Micro-batch m of a step lies in group m / fold; rank r computes group round * ranks + r in its round `round`.
 TRAINYARD_ANYWHERE constexpr FoldPlace fold_place(std::int64_t m, std::int64_t fold, std::int64_t ranks) {
-  const std::int64_t group = m / fold, turn = group / ranks;
-  return {group, turn, group % ranks, turn * fold + m % fold};
+  const std::int64_t group = m / fold, round = group / ranks;
+  return {group, round, group % ranks, round * fold + m % fold};
 }
 
-// How a fold goes on: first overwrites the sum with the left fold of this turn's contributions, next goes on from the sum.
-enum class FoldTurn { first, next };
+// How a fold goes on: first overwrites the sum with the left fold of this round's contributions, next goes on from the sum.
+enum class FoldRound { first, next };
 
 }  // namespace trainyard::base

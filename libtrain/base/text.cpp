@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 
@@ -61,6 +62,19 @@ std::string one_line(std::string_view text) {
     else out += c;
   }
   return out;
+}
+
+std::vector<std::string> comma_separated(std::string_view text) {
+  std::vector<std::string> parts;
+  while (true) {
+    const auto comma = text.find(',');
+    auto part = text.substr(0, comma);
+    part.remove_prefix(std::min(part.find_first_not_of(' '), part.size()));
+    part.remove_suffix(part.size() - (part.find_last_not_of(' ') + 1));
+    parts.emplace_back(part);
+    if (comma == std::string_view::npos) return parts;
+    text.remove_prefix(comma + 1);
+  }
 }
 
 bool is_utf8(std::string_view text) {

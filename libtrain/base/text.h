@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trainyard::base {
 
@@ -11,6 +12,9 @@ namespace trainyard::base {
 std::string printable(std::string_view text);
 // The same for a name inside a sentence or a table: newline and tab, too, become \n and \t.
 std::string one_line(std::string_view text);
+
+// What stands between commas, without the spaces around it; an empty text is one empty part.
+std::vector<std::string> comma_separated(std::string_view text);
 
 bool is_utf8(std::string_view bytes);
 

@@ -18,28 +18,28 @@ struct Device {
 };
 
 // Row-major. Every dim but the last is folded into `rows()`; consecutive rows are `pitch` elements apart
-// (pitch >= cols()), so a slice of columns is a view. The last dim is dense. At most four dims; rank 0 is the empty view.
+// (pitch >= cols()), so a slice of columns is a view. The last dim is dense. At most four dims; without any it is the empty view.
 struct View {
   void* data = nullptr;
   DType dtype = DType::f32;
   Device device{};
-  int rank = 0;
+  int dims = 0;                            // how many
   std::array<std::int64_t, 4> shape{};
   std::int64_t pitch = 0;
 
   View() = default;
-  View(void* p, DType t, std::initializer_list<std::int64_t> dims, Device d = {}) : data(p), dtype(t), device(d) {
-    TRAINYARD_ASSERT(dims.size() >= 1 && dims.size() <= 4, "a view has 1 to 4 dims, not {}", dims.size());
-    for (auto n : dims) shape[static_cast<std::size_t>(rank++)] = n;
+  View(void* p, DType t, std::initializer_list<std::int64_t> sizes, Device d = {}) : data(p), dtype(t), device(d) {
+    TRAINYARD_ASSERT(sizes.size() >= 1 && sizes.size() <= 4, "a view has 1 to 4 dims, not {}", sizes.size());
+    for (auto n : sizes) shape[static_cast<std::size_t>(dims++)] = n;
     pitch = cols();
   }
-  template <class T> static View of(T* p, std::initializer_list<std::int64_t> dims) { return View(const_cast<std::remove_const_t<T>*>(p), DTypeOf<std::remove_const_t<T>>::value, dims); }
+  template <class T> static View of(T* p, std::initializer_list<std::int64_t> sizes) { return View(const_cast<std::remove_const_t<T>*>(p), DTypeOf<std::remove_const_t<T>>::value, sizes); }
 
   explicit operator bool() const { return data != nullptr; }
-  std::int64_t cols() const { return rank == 0 ? 0 : shape[static_cast<std::size_t>(rank - 1)]; }
+  std::int64_t cols() const { return dims == 0 ? 0 : shape[static_cast<std::size_t>(dims - 1)]; }
   std::int64_t rows() const {
-    std::int64_t n = rank == 0 ? 0 : 1;
-    for (int i = 0; i + 1 < rank; ++i) n *= shape[static_cast<std::size_t>(i)];
+    std::int64_t n = dims == 0 ? 0 : 1;
+    for (int i = 0; i + 1 < dims; ++i) n *= shape[static_cast<std::size_t>(i)];
     return n;
   }
   std::int64_t count() const { return rows() * cols(); }           // logical elements
@@ -56,20 +56,20 @@ struct View {
   View columns(std::int64_t first, std::int64_t n) const {
     View v = *this;
     v.data = static_cast<char*>(data) + first * size_of(dtype);
-    v.shape[static_cast<std::size_t>(rank - 1)] = n;
+    v.shape[static_cast<std::size_t>(dims - 1)] = n;
     return v;
   }
   // Rows [first, first + n) as a 2-D view.
   View row_range(std::int64_t first, std::int64_t n) const {
     View v = *this;
     v.data = static_cast<char*>(data) + first * pitch * size_of(dtype);
-    v.rank = 2;
+    v.dims = 2;
     v.shape = {n, cols(), 0, 0};
     return v;
   }
   // The same elements under another shape; the view must be dense.
-  View reshaped(std::initializer_list<std::int64_t> dims) const {
-    View v(data, dtype, dims, device);
+  View reshaped(std::initializer_list<std::int64_t> sizes) const {
+    View v(data, dtype, sizes, device);
     TRAINYARD_ASSERT(dense() && v.count() == count(), "cannot reshape {} to {} elements", count(), v.count());
     return v;
   }

@@ -64,9 +64,9 @@ using GroupFactory = std::function<std::unique_ptr<Communicator>(const std::stri
 
 // The ordered reduction (decision 1). `in` holds size() equal pieces of f32 (or f64); piece p is this rank's contribution to the owner p.
 // The owner adds the contributions of ranks 0 .. contributors-1 in ascending rank to `sum` (its own piece, same dtype), one rounding
-// for each addition, in exactly that order; `turn` says whether to what is there already. Ranks >= contributors send nothing (the ragged last turn; their `in` may be empty).
+// for each addition, in exactly that order; `round` says whether to what is there already. Ranks >= contributors send nothing (the ragged last round; their `in` may be empty).
 // `staging` holds size() pieces. `sum` may be this rank's own piece of `in`. Built on all_to_all and kernels::fold; entered in the ledger as
 // "ordered_reduce_scatter". Bytes sent per rank: contributing ? (size-1) * piece : 0.
-void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging, base::View sum, base::FoldTurn turn, int contributors);
+void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging, base::View sum, base::FoldRound round, int contributors);
 
 }  // namespace trainyard::comm

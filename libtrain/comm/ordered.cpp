@@ -8,13 +8,13 @@
 
 namespace trainyard::comm {
 
-void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging, base::View sum, base::FoldTurn turn, int contributors) {
+void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging, base::View sum, base::FoldRound round, int contributors) {
   const auto n = comm.size();
   const auto piece = sum.count();
   TRAINYARD_ASSERT(contributors >= 1 && contributors <= n, "{} contributors of {}", contributors, n);
   if (n == 1) {
     exec.run([&comm] { Entry entry(comm.ledger(), "ordered_reduce_scatter", 0); });
-    kernels::fold(exec, in.reshaped({1, piece}), sum, turn);
+    kernels::fold(exec, in.reshaped({1, piece}), sum, round);
     return;
   }
   const bool contributes = comm.rank() < contributors;
@@ -25,7 +25,7 @@ void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View i
   exec.run([&comm] { comm.ledger().set_alias("ordered_reduce_scatter"); });
   comm.all_to_all(exec, contributes ? in : empty, send, staging, receive);
   exec.run([&comm] { comm.ledger().set_alias(nullptr); });
-  kernels::fold(exec, base::View(staging.data, sum.dtype, {contributors, piece}, sum.device), sum, turn);
+  kernels::fold(exec, base::View(staging.data, sum.dtype, {contributors, piece}, sum.device), sum, round);
 }
 
 }  // namespace trainyard::comm

@@ -22,7 +22,7 @@ class Solo : public Communicator {
                   std::span<const std::int64_t> receive_counts) override {
     TRAINYARD_ASSERT(send_counts[0] == receive_counts[0], "sends {}, receives {}", send_counts[0], receive_counts[0]);
     auto part = receive;
-    part.rank = 1;
+    part.dims = 1;
     part.shape = {send_counts[0], 0, 0, 0};
     copy(exec, "all_to_all", send, part);
   }

@@ -97,12 +97,12 @@ class Staged : public Communicator {
     const tensor::Span span(exec);
     on_the_way_.wait();
     std::int64_t bytes = 0;
-    for (const auto& t : transfers) bytes += tensor::aligned(t.view.bytes());
+    for (const auto& t : transfers) bytes += base::aligned(t.view.bytes());
     char* at = sent_.of(bytes);
     std::vector<Transfer> host;
     for (const auto& t : transfers) {
       host.push_back({t.kind, t.peer, base::View(at, t.view.dtype, {t.view.count()})});
-      at += tensor::aligned(t.view.bytes());
+      at += base::aligned(t.view.bytes());
       if (t.kind == Transfer::Kind::send) tensor::copy(exec, flat(t.view), host.back().view);
     }
     exec.synchronize();

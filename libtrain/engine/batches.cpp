@@ -41,12 +41,12 @@ void Batches::work_on(tensor::Exec& exec) {
 // Four arrays of i32, the keys, the weights and the count of targets, each at a multiple of 64 bytes.
 std::int64_t Batches::buffer_bytes() const {
   const auto n = plan_.micro_batch * training_.sequence();
-  return 4 * tensor::aligned(n * 4) + tensor::aligned(plan_.micro_batch * 8) + tensor::aligned(n) + tensor::aligned(8);
+  return 4 * base::aligned(n * 4) + base::aligned(plan_.micro_batch * 8) + base::aligned(n) + base::aligned(8);
 }
 
 // `host` is where the loader writes; `seen` is where the views of the batch point.
 void Batches::lay_out(Buffer& x, char* host, char* seen, base::Device device) const {
-  const auto b = plan_.micro_batch, T = training_.sequence(), stride = tensor::aligned(b * T * 4), keys = 4 * stride, weights = keys + tensor::aligned(b * 8), counted = weights + tensor::aligned(b * T);
+  const auto b = plan_.micro_batch, T = training_.sequence(), stride = base::aligned(b * T * 4), keys = 4 * stride, weights = keys + base::aligned(b * 8), counted = weights + base::aligned(b * T);
   x.tokens = reinterpret_cast<std::int32_t*>(host), x.targets = reinterpret_cast<std::int32_t*>(host + stride);
   x.positions = reinterpret_cast<std::int32_t*>(host + 2 * stride), x.starts = reinterpret_cast<std::int32_t*>(host + 3 * stride);
   x.keys = reinterpret_cast<std::uint64_t*>(host + keys);

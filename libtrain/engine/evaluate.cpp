@@ -1,4 +1,4 @@
-// What is evaluated, agreed on by all ranks; then turns.
+// What is evaluated, agreed on by all ranks; then rounds.
 #include "libtrain/engine/evaluate.h"
 
 #include "libtrain/base/byte_size.h"
@@ -28,8 +28,8 @@ namespace trainyard::engine {
 
 namespace {
 
-// How many turns pass between two gathers: what a progress line knows of, and how far one rank may be ahead of another.
-constexpr std::int64_t turns_a_round = 8;
+// How many rounds pass between two gathers: what a progress line knows of, and how far one rank may be ahead of another.
+constexpr std::int64_t rounds_a_stretch = 8;
 
 std::string text_of(const nlohmann::json& object, const char* key, const std::string& otherwise) {
   return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : otherwise;
@@ -219,11 +219,11 @@ double Evaluation::bits_per_byte() const {
 Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWatch& watch, int ranks_on_node) {
   auto caller = tensor::Exec::caller(nullptr, 1);
   auto config = asked;
-  require_same(shared_settings(config), world, world.exchange ? *world.exchange : *caller);
-  const auto device = agree_on_device(config.run, world, world.exchange ? *world.exchange : *caller);
+  require_same(shared_settings(config), world, world.communication ? *world.communication : *caller);
+  const auto device = agree_on_device(config.run, world, world.communication ? *world.communication : *caller);
   if (device.kind == base::DeviceKind::cuda) move_to_gpu(config.run, world, device, ranks_on_node);
-  else require_same_instructions(world, world.exchange ? *world.exchange : *caller);
-  auto& exec = world.exchange ? *world.exchange : *caller;
+  else require_same_instructions(world, world.communication ? *world.communication : *caller);
+  auto& exec = world.communication ? *world.communication : *caller;
   const auto watchdog = watch_peers(world, exec, config.run.hang_timeout, comm::end_job_on_hang({}, world.rank));
   if (config.run.collective_delay > 0) world.replace_groups([&](auto group) { return comm::delayed(std::move(group), config.run.collective_delay); });
   Terms t;
@@ -249,11 +249,11 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   const auto tell = [&](std::int64_t done) {
     if (world.rank == 0 && watch) watch(done, t.sequences, total.mean());
   };
-  const auto micros = (t.sequences + shape.batch - 1) / shape.batch, round = turns_a_round * world.size;
-  for (std::int64_t first = 0; first < micros; first += round) or_fail(world, [&] {
-    const auto end = std::min(micros, first + round);
-    if (watchdog) watchdog->set_step(first / round + 1);
-    fold_losses(world, evaluator->exchange(), first, end, [&](std::int64_t m) {
+  const auto micros = (t.sequences + shape.batch - 1) / shape.batch, stretch = rounds_a_stretch * world.size;
+  for (std::int64_t first = 0; first < micros; first += stretch) or_fail(world, [&] {
+    const auto end = std::min(micros, first + stretch);
+    if (watchdog) watchdog->set_step(first / stretch + 1);
+    fold_losses(world, evaluator->communication(), first, end, [&](std::int64_t m) {
       auto loss = evaluator->micro(batches->validation(m, t.sequences));
       const auto count = text->count(m * shape.batch, std::min(t.sequences, (m + 1) * shape.batch));
       loss.bytes = static_cast<double>(count.bytes), loss.unmeasured = static_cast<double>(count.unmeasured);
@@ -263,7 +263,7 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
     tell(std::min(t.sequences, end * shape.batch));
   });
   Evaluation result;
-  on_every_rank(world, evaluator->exchange(), [&] { result = result_of(config, t, total); });
+  on_every_rank(world, evaluator->communication(), [&] { result = result_of(config, t, total); });
   if (result.unmeasured > 0) result.unmeasured_why = text->why_not().empty() ? "the tokenizer has no token for a part of the text" : text->why_not();
   result.predicted = evaluator->memory().predicted();
   result.measured = evaluator->memory().measured();

@@ -24,14 +24,14 @@ CategoryBytes evaluation_memory(const plan::Plan& p) {
 Evaluator::Evaluator(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches)
     : plan_(plan), settings_(settings), world_(world), set_(plan.model, plan.topology), memory_(evaluation_memory(plan), settings.device),
       compute_(compute_exec(settings.device, memory_[tensor::Category::workspace], plan.threads)), decoder_(plan.model),
-      context_{set_, plan_.states(), plan_.reduction, world_, *compute_, exchange(), memory_[tensor::Category::parameters], memory_[tensor::Category::gathered_units],
+      context_{set_, plan_.states(), plan_.reduction, world_, *compute_, communication(), memory_[tensor::Category::parameters], memory_[tensor::Category::gathered_units],
                memory_[tensor::Category::gradients], memory_[tensor::Category::unit_gradients], memory_[tensor::Category::optimizer], memory_[tensor::Category::communication_staging]},
       store_(context_), leases_(plan::leases_of(plan::evaluation_accesses(plan.model))), saved_(memory_[tensor::Category::activations]) {
   batches.work_on(*compute_);
 }
 
 // As ~Trainer: what was issued works on the arenas until it is done.
-Evaluator::~Evaluator() { drain(exchange(), *compute_); }
+Evaluator::~Evaluator() { drain(communication(), *compute_); }
 
 // Through host memory, so that one path serves every dtype and device.
 void Evaluator::read_pieces(const std::string& checkpoint) {
@@ -53,7 +53,7 @@ void Evaluator::read_pieces(const std::string& checkpoint) {
 }
 
 void Evaluator::load(const std::string& checkpoint) {
-  on_every_rank(world_, exchange(), [&] { read_pieces(checkpoint); });
+  on_every_rank(world_, communication(), [&] { read_pieces(checkpoint); });
   store_.weights().pieces_changed();
 }
 

@@ -29,7 +29,7 @@ class Evaluator {
   // Collective at stage 3.
   MicroLoss micro(const model::MicroBatch& batch);
 
-  tensor::Exec& exchange() { return world_.exchange ? *world_.exchange : *compute_; }
+  tensor::Exec& communication() { return world_.communication ? *world_.communication : *compute_; }
   const RankMemory& memory() const { return memory_; }
 
  private:

@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/nearest.h"
 #include "libtrain/base/random.h"
+#include "libtrain/base/text.h"
 #include "libtrain/plan/inventory.h"
 #include "libtrain/plan/model_json.h"
 
@@ -55,13 +56,10 @@ std::string difference(const std::string& name, const nlohmann::json& was, const
 }  // namespace
 
 std::vector<std::string> split_names(const std::string& text) {
-  std::vector<std::string> out;
-  std::string name;
-  for (char c : text + ",") {
-    if (c != ',') name += c == '-' ? '_' : c;
-    else if (!name.empty()) out.push_back(std::exchange(name, {}));
-  }
-  return out;
+  auto names = base::comma_separated(text);
+  std::erase(names, "");
+  for (auto& name : names) std::replace(name.begin(), name.end(), '-', '_');
+  return names;
 }
 
 void require_known_fields(const nlohmann::json& identity, const std::vector<std::string>& wanted) {

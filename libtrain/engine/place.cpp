@@ -27,7 +27,7 @@ base::Device agree_on_device(RunConfig& config, World& world, tensor::Exec& exec
 void move_to_gpu(const RunConfig& config, World& world, base::Device device, int ranks_on_node) {
   if (world.size == 1) return;
   auto caller = tensor::Exec::caller(nullptr, 1);
-  auto& exec = world.exchange ? *world.exchange : *caller;
+  auto& exec = world.communication ? *world.communication : *caller;
   std::int32_t able = world.kind == "mpi" && comm::nccl_available() && ranks_on_node <= tensor::gpu_module().runtime->device_count() ? 1 : 0;
   world.control->all_reduce(exec, base::View::of(&able, {1}), comm::Reduction::min);
   exec.synchronize();
@@ -36,7 +36,7 @@ void move_to_gpu(const RunConfig& config, World& world, base::Device device, int
   if (nccl) on_every_rank(world, exec, [&] { world.replace_groups([&](Owned host) { return comm::make_nccl(host->group(), device.index, *host); }); });
   else world.replace_groups([](Owned host) { return comm::staged(std::move(host)); });
   world.results = nccl ? comm::nccl_group("results", world.group({plan::Axis::data})) : comm::staged(*world.control);
-  world.exchange = tensor::Exec::gpu(device.index, nullptr);
+  world.communication = tensor::Exec::gpu(device.index, nullptr);
 }
 
 void warn_of_too_many(int threads, const World& world) {

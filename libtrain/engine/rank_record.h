@@ -14,8 +14,8 @@ struct RankRecord {
   double compute = 0, communication = 0, exposed = 0, peak_bytes = 0;
 };
 
-// By rank. Collective, on `exchange`.
-std::vector<RankRecord> records_of_all(const RankRecord& mine, World& world, tensor::Exec& exchange);
+// By rank. Collective, on `communication`.
+std::vector<RankRecord> records_of_all(const RankRecord& mine, World& world, tensor::Exec& communication);
 
 bool any_stops(const std::vector<RankRecord>& all);
 bool any_failed(const std::vector<RankRecord>& all);

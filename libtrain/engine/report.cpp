@@ -67,8 +67,8 @@ std::string plan_text(const plan::Plan& p, const std::string& output, base::Size
   const auto plural = [](std::int64_t n) { return n == 1 ? "" : "s"; };
   std::string out = fmt::format("model {}: {} parameters, {} layers of {}, vocabulary {}\n", base::one_line(p.model.name), base::count_text(p.parameters), p.model.layers, p.model.hidden,
                                 base::count_text(p.model.vocabulary));
-  out += fmt::format("{} rank{}, ZeRO {}, {} thread{} a rank, {}: {} micro-batches of {} x {} tokens a step, fold {}, {} turn{}\n", b.data_ranks, plural(b.data_ranks), p.zero,
-                     p.threads, plural(p.threads), base::name_of(p.dtype), b.micros(), p.micro_batch, p.sequence, b.fold, b.turns(), plural(b.turns()));
+  out += fmt::format("{} rank{}, ZeRO {}, {} thread{} a rank, {}: {} micro-batches of {} x {} tokens a step, fold {}, {} accumulation round{}\n", b.data_ranks, plural(b.data_ranks), p.zero,
+                     p.threads, plural(p.threads), base::name_of(p.dtype), b.micros(), p.micro_batch, p.sequence, b.fold, b.rounds(), plural(b.rounds()));
   const auto memory = p.memory.categories;
   const auto row = [&](const std::string& name, std::int64_t bytes) { out += fmt::format("  {:<28}{:>16}\n", name, base::size_text(bytes, sizes)); };
   out += fmt::format("\n  {:<28}{:>16}\n", "a rank's memory", sizes == base::Sizes::exact ? "bytes" : "size");

@@ -161,7 +161,7 @@ void load_start(const Start& start, Trainer& trainer, World& world, const RunCon
     trainer.store().initialize(c.seed);
     return;
   }
-  on_every_rank(world, trainer.exchange(), [&] { or_stop_unread(c, [&] { read_pieces(start, trainer); }); });
+  on_every_rank(world, trainer.communication(), [&] { or_stop_unread(c, [&] { read_pieces(start, trainer); }); });
   trainer.store().pieces_loaded();
 }
 

@@ -83,11 +83,11 @@ Start agreed_start(const RunConfig& config, const RunSetup& setup, World& world,
 RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals, const RunListener& listener, int ranks_on_node) {
   auto caller = tensor::Exec::caller(nullptr, 1);
   auto config = asked;
-  require_same(shared_settings(config), world, world.exchange ? *world.exchange : *caller);
-  const auto device = agree_on_device(config, world, world.exchange ? *world.exchange : *caller);
+  require_same(shared_settings(config), world, world.communication ? *world.communication : *caller);
+  const auto device = agree_on_device(config, world, world.communication ? *world.communication : *caller);
   if (device.kind == base::DeviceKind::cuda) move_to_gpu(config, world, device, ranks_on_node);
-  else require_same_instructions(world, world.exchange ? *world.exchange : *caller);
-  auto& exec = world.exchange ? *world.exchange : *caller;
+  else require_same_instructions(world, world.communication ? *world.communication : *caller);
+  auto& exec = world.communication ? *world.communication : *caller;
   auto setup = agreed_setup(config, world, exec);
   setup.step.device = device;
   if (const auto shortage = shortage_of(setup, ranks_on_node); !shortage.empty() && world.rank == 0) base::log_warning("{}: swapped, or ended by the system", shortage);
@@ -128,7 +128,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
 
 std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int ranks_on_node) {
   auto caller = tensor::Exec::caller(nullptr, 1);
-  auto& exec = world.exchange ? *world.exchange : *caller;
+  auto& exec = world.communication ? *world.communication : *caller;
   auto config = asked;
   require_same(shared_settings(config), world, exec);
   if (agree_on_device(config, world, exec).kind != base::DeviceKind::cuda) require_same_instructions(world, exec);

@@ -37,7 +37,7 @@ RunResult RunLoop::go() {
   const auto& config = run_.config;
   saving_.emplace(run_, trainer_, start_);
   watch_calls(run_.watchdog, run_.world);
-  on_every_rank(run_.world, trainer_.exchange(), [&] {
+  on_every_rank(run_.world, trainer_.communication(), [&] {
     if (run_.world.rank == 0) metrics_.emplace(config.output + "/metrics.jsonl", step_);
   });
   for (auto* group : run_.world.groups()) group->ledger().reset();
@@ -118,7 +118,7 @@ bool RunLoop::agree(const StepOutcome& o, StepMetrics& m) {
   mine.communication = o.communication_seconds;
   mine.exposed = o.exposed_seconds;
   mine.peak_bytes = static_cast<double>(trainer_.memory().measured_total());
-  const auto all = records_of_all(mine, run_.world, trainer_.exchange());
+  const auto all = records_of_all(mine, run_.world, trainer_.communication());
   add_slowest(all, m);
   saving_->follow(all);
   return any_stops(all);
@@ -144,7 +144,7 @@ void RunLoop::refuse_step(const StepOutcome& o) {
   while (trainer_.steps_under_way() > 0) trainer_.finish_step();
   const auto finding = trainer_.diagnose(step_);
   saving_->finish_publishing();
-  const auto good = on_rank_zero(run_.world, trainer_.exchange(), [&] { return good_checkpoint_sentence(checkpoints_folder(run_.config.output), step_); });
+  const auto good = on_rank_zero(run_.world, trainer_.communication(), [&] { return good_checkpoint_sentence(checkpoints_folder(run_.config.output), step_); });
   throw comm::AgreedError(base::ExitCode::check_failed, fmt::format("step {} is not finite: loss {}, gradient norm {}; {}", step_ + 1, o.loss, o.gradient_norm, finding),
                          fmt::format("{}; lower --learning-rate{}, or raise --warmup-steps", good, saving_->saved_step() < 0 ? "" : " (a resume needs --change learning_rate)"));
 }

@@ -26,7 +26,7 @@ RunSaving::RunSaving(const RunContext& run, Trainer& trainer, const Start& start
 void RunSaving::settle_in_folder(const Start& start) {
   const auto& config = run_.config;
   const auto from = start.weights_only ? std::string() : start.path;
-  const auto place = on_rank_zero(run_.world, trainer_.exchange(), [&] {
+  const auto place = on_rank_zero(run_.world, trainer_.communication(), [&] {
     keep_tokenizer(config.output, config.data, run_.setup.index);
     return settle(config.output, from, start.step);
   });
@@ -63,10 +63,10 @@ void RunSaving::follow(const std::vector<RankRecord>& all) {
 // What the others wrote of this checkpoint is removed too; older ones stay. Throws what the rank that failed met.
 void RunSaving::discard() {
   saver_->wait();
-  run_.world.control->barrier(trainer_.exchange());
-  trainer_.exchange().synchronize();
+  run_.world.control->barrier(trainer_.communication());
+  trainer_.communication().synchronize();
   if (run_.world.rank == 0) checkpoint::discard_partial(folder_, saver_->taken());
-  on_every_rank(run_.world, trainer_.exchange(), [&] { saver_->rethrow_failure(); });
+  on_every_rank(run_.world, trainer_.communication(), [&] { saver_->rethrow_failure(); });
 }
 
 void RunSaving::finish_publishing() {
@@ -75,7 +75,7 @@ void RunSaving::finish_publishing() {
     saver_->wait();
     RankRecord mine;
     tell(mine);
-    follow(records_of_all(mine, run_.world, trainer_.exchange()));
+    follow(records_of_all(mine, run_.world, trainer_.communication()));
   }
 }
 

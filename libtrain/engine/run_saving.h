@@ -20,7 +20,7 @@ struct Progress {
   std::int64_t step = 0, samples_seen = 0, tokens_seen = 0;
 };
 
-// Every rank calls all of it in the same order; what is collective is issued on the trainer's exchange.
+// Every rank calls all of it in the same order; what is collective is issued on the trainer's communication.
 class RunSaving {
  public:
   // The store holds `start`. Settles in the run folder: an abandoned checkpoint that the run starts from is its own again.

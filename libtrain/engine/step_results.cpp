@@ -8,14 +8,14 @@ namespace trainyard::engine {
 
 namespace {
 
-constexpr std::int64_t aligned_words(std::int64_t bytes) { return tensor::aligned(bytes) / 8; }
+constexpr std::int64_t aligned_words(std::int64_t bytes) { return base::aligned(bytes) / 8; }
 
 base::View doubles(double* at, std::int64_t n, base::Device device) { return base::View(at, base::DType::f64, {n}, device); }
 
 }  // namespace
 
 StepResults::StepResults(params::StoreContext& c, comm::Communicator& results, double clip)
-    : c_(c), results_(results), batch_(c.shape.batch), slots_(batch_.places()), clip_(clip) {
+    : c_(c), results_(results), batch_(c.shape.batch), places_(batch_.places()), clip_(clip) {
   const auto own = aligned_words(own_count() * 8), all = aligned_words(own_count() * 8 * results.size()), limbs = aligned_words(kernels::square_sum_limbs * 8);
   const auto words = own + all + limbs + aligned_words(sizeof(kernels::StepNumbers));
   std::uint64_t* memory = nullptr;
@@ -45,9 +45,9 @@ StepResults::~StepResults() {
   }
 }
 
-base::View StepResults::pair(std::int64_t slot, int which) const {
-  TRAINYARD_ASSERT(slot >= 0 && slot < slots_, "slot {} of {}", slot, slots_);
-  return doubles(own_ + 2 * slot + which, 1, c_.compute.device());
+base::View StepResults::pair(std::int64_t place, int which) const {
+  TRAINYARD_ASSERT(place >= 0 && place < places_, "place {} of {}", place, places_);
+  return doubles(own_ + 2 * place + which, 1, c_.compute.device());
 }
 
 void StepResults::begin() { tensor::clear(c_.compute, doubles(own_, own_count(), c_.compute.device())); }
@@ -57,12 +57,12 @@ void StepResults::agree(std::span<const base::View> gradients) {
   const base::View limbs(limbs_, base::DType::i64, {kernels::square_sum_limbs}, device);
   kernels::square_sum(c_.compute, gradients, limbs);
   if (results_.size() > 1) {
-    c_.exchange.wait(c_.compute.record());
-    results_.all_gather(c_.exchange, doubles(own_, own_count(), device), doubles(all_, own_count() * results_.size(), device));
-    results_.all_reduce(c_.exchange, limbs, comm::Reduction::sum);
-    c_.join(c_.exchange.record());
+    c_.communication.wait(c_.compute.record());
+    results_.all_gather(c_.communication, doubles(own_, own_count(), device), doubles(all_, own_count() * results_.size(), device));
+    results_.all_reduce(c_.communication, limbs, comm::Reduction::sum);
+    c_.join(c_.communication.record());
   }
-  kernels::step_numbers(c_.compute, {all_, slots_, batch_.micros(), batch_.fold, results_.size(), limbs_, clip_, numbers_});
+  kernels::step_numbers(c_.compute, {all_, places_, batch_.micros(), batch_.fold, results_.size(), limbs_, clip_, numbers_});
 }
 
 void StepResults::send() {

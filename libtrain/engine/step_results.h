@@ -24,8 +24,8 @@ class StepResults {
   StepResults(const StepResults&) = delete;
 
   void begin();                                           // forgets the losses of the step before
-  base::View loss_of(std::int64_t slot) const { return pair(slot, 0); }      // f64 [1]: a micro-batch of this rank, in the order it works on them
-  base::View targets_of(std::int64_t slot) const { return pair(slot, 1); }
+  base::View loss_of(std::int64_t place) const { return pair(place, 0); }      // f64 [1]: a micro-batch of this rank, in the order it works on them
+  base::View targets_of(std::int64_t place) const { return pair(place, 1); }
 
   // Collective: gathers losses, adds up the squares of the gradients that this rank counts, and makes the numbers, in the order of context.compute. Nobody waits.
   void agree(std::span<const base::View> gradients);
@@ -38,18 +38,18 @@ class StepResults {
   std::vector<double> own_losses();                       // pairs of loss sum and targets; waits. For a diagnosis.
 
  private:
-  base::View pair(std::int64_t slot, int which) const;
-  std::int64_t own_count() const { return 2 * slots_; }
+  base::View pair(std::int64_t place, int which) const;
+  std::int64_t own_count() const { return 2 * places_; }
 
   params::StoreContext& c_;
   comm::Communicator& results_;
   plan::BatchPlan batch_;
-  std::int64_t slots_;
+  std::int64_t places_;
   double clip_;
   std::vector<std::uint64_t> host_;                       // the CPU's memory
   tensor::DeviceBuffer device_;                           // a GPU's
   tensor::PinnedBuffer pinned_;
-  double *own_ = nullptr, *all_ = nullptr;                // [2 * slots], [ranks][2 * slots]
+  double *own_ = nullptr, *all_ = nullptr;                // [2 * places], [ranks][2 * places]
   std::int64_t* limbs_ = nullptr;
   kernels::StepNumbers* numbers_ = nullptr;
   std::array<kernels::StepNumbers, 2> read_{};            // the CPU's

@@ -31,7 +31,7 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
       evaluation_leases_(plan::leases_of(plan::evaluation_accesses(plan.model))), saved_(memory_[tensor::Category::activations]) {
   using tensor::Category;
   context_ = std::unique_ptr<params::StoreContext>(new params::StoreContext{
-      set_, plan_.states(), plan_.reduction, world_, *compute_, exchange(), memory_[Category::parameters],
+      set_, plan_.states(), plan_.reduction, world_, *compute_, communication(), memory_[Category::parameters],
       memory_[Category::gathered_units], memory_[Category::gradients], memory_[Category::unit_gradients], memory_[Category::optimizer],
       memory_[Category::communication_staging]});
   store_ = std::make_unique<params::ZeroStore>(*context_);
@@ -40,13 +40,13 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
 }
 
 // Communication that was issued works on the arenas until it is done.
-Trainer::~Trainer() { drain(exchange(), *compute_); }
+Trainer::~Trainer() { drain(communication(), *compute_); }
 
 void Trainer::ask(bool mine) {
   stop_ = mine ? 1 : 0;
   if (world_.size == 1) return;
-  world_.control->all_reduce(exchange(), base::View::of(&stop_, {1}), comm::Reduction::max);
-  answered_ = host_call_over(exchange());
+  world_.control->all_reduce(communication(), base::View::of(&stop_, {1}), comm::Reduction::max);
+  answered_ = host_call_over(communication());
 }
 
 bool Trainer::any_rank_asked() {
@@ -58,9 +58,9 @@ void Trainer::load(std::int64_t completed, const plan::Action& action) {
   const auto batch = plan_.batch();
   in_flight_.emplace(InFlight{{*compute_, store_.get(), batches_.training(completed, action.micro), plan_.dtype, settings_.seed, plan::Pass::train}, {}});
   const auto place = batch.place_of(action.micro).place;
-  in_flight_->step.loss_slot = results_->loss_of(place);
+  in_flight_->step.loss_place = results_->loss_of(place);
   tensor::copy(*compute_, in_flight_->step.micro.counted_there, results_->targets_of(place));
-  store_->begin_micro({action.turn, place_in_group(action.micro, batch.first_micro(action.group), batch.end_micro(action.group))}, training_leases_);
+  store_->begin_micro({action.round, place_in_group(action.micro, batch.first_micro(action.group), batch.end_micro(action.group))}, training_leases_);
 }
 
 void Trainer::forward(std::int64_t micro, const Observer* observer) {
@@ -87,12 +87,12 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
       case Kind::ask: ask(stop_now()); break;
       case Kind::agree:
         if (!any_rank_asked()) break;
-        exchange().synchronize();
+        communication().synchronize();
         return false;
       case Kind::load: load(completed, action); break;
       case Kind::forward: forward(action.micro, observer); break;
       case Kind::backward: backward(action, observer); break;
-      case Kind::idle: store_->idle_turn(action.turn, accesses_); break;
+      case Kind::idle: store_->idle_round(action.round, accesses_); break;
       case Kind::reduce: store_->finish(); break;
       case Kind::update: return true;
     }
@@ -104,7 +104,7 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
 bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& stop_now) {
   StepOutcome outcome;
   outcome.begun = base::steady_seconds();
-  const double busy = results_come_later() ? 0 : exchange().busy_seconds();
+  const double busy = results_come_later() ? 0 : communication().busy_seconds();
   context_->wait_seconds = 0;
   if (!gradients_of_step(completed, stop_now, nullptr)) return false;
   results_->agree(store_->counted_gradients());
@@ -113,8 +113,8 @@ bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& st
   outcome.learning_rate = settings_.learning_rate.at(completed);
   outcome.exposed_seconds = context_->wait_seconds;
   outcome.compute_seconds = base::steady_seconds() - outcome.begun - context_->wait_seconds;
-  if (!results_come_later()) outcome.communication_seconds = exchange().busy_seconds() - busy;
-  under_way_.push_back({outcome, compute_->spans(), exchange().spans()});
+  if (!results_come_later()) outcome.communication_seconds = communication().busy_seconds() - busy;
+  under_way_.push_back({outcome, compute_->spans(), communication().spans()});
   return true;
 }
 
@@ -136,7 +136,7 @@ StepOutcome Trainer::finish_step() {
 void Trainer::measure_on_device(const UnderWay& step, StepOutcome& outcome) {
   const double end = base::steady_seconds(), seconds = end - std::max(outcome.begun, finished_at_);
   finished_at_ = end;
-  const double blocked = compute_->busy_seconds_until(step.waits), talking = world_.size > 1 ? exchange().busy_seconds_until(step.calls) : 0;
+  const double blocked = compute_->busy_seconds_until(step.waits), talking = world_.size > 1 ? communication().busy_seconds_until(step.calls) : 0;
   outcome.exposed_seconds = world_.size > 1 ? blocked - blocked_before_ : 0;
   outcome.communication_seconds = talking - talking_before_;
   outcome.compute_seconds = std::max(0.0, seconds - outcome.exposed_seconds);
@@ -160,7 +160,7 @@ void Trainer::update(std::int64_t completed) {
 
 double Trainer::validate(std::int64_t sequences) {
   MicroLoss total;
-  fold_losses(world_, exchange(), 0, sequences / plan_.micro_batch, [&](std::int64_t m) {
+  fold_losses(world_, communication(), 0, sequences / plan_.micro_batch, [&](std::int64_t m) {
     const auto& batch = batches_.validation(m);
     store_->begin_evaluation(evaluation_leases_);
     std::int64_t targets = 0;
@@ -206,13 +206,13 @@ std::string Trainer::diagnose(std::int64_t completed) {
 std::string Trainer::of_lowest_micro(std::int64_t micro, const std::string& finding) {
   const auto key = 2 * micro + (finding.empty() ? 1 : 0);
   std::vector<std::int64_t> keys(static_cast<std::size_t>(world_.size));
-  world_.control->all_gather(exchange(), base::View::of(&key, {1}), base::View::of(keys.data(), {world_.size}));
-  exchange().synchronize();
+  world_.control->all_gather(communication(), base::View::of(&key, {1}), base::View::of(keys.data(), {world_.size}));
+  communication().synchronize();
   const auto owner = static_cast<int>(std::min_element(keys.begin(), keys.end()) - keys.begin());
   std::vector<std::uint8_t> text(256, 0);
   if (owner == world_.rank) std::copy_n(finding.begin(), std::min<std::size_t>(finding.size(), 255), text.begin());
-  world_.control->broadcast(exchange(), base::View::of(text.data(), {256}), owner);
-  exchange().synchronize();
+  world_.control->broadcast(communication(), base::View::of(text.data(), {256}), owner);
+  communication().synchronize();
   return std::string(reinterpret_cast<const char*>(text.data()));
 }
 

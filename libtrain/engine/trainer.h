@@ -44,7 +44,7 @@ class Trainer {
   Trainer(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches);
   ~Trainer();
 
-  // Collective. `completed` is the number of optimizer steps begun so far. For each turn `stop_now` is asked on every rank (plan/schedule.h says when) and the
+  // Collective. `completed` is the number of optimizer steps begun so far. For each round `stop_now` is asked on every rank (plan/schedule.h says when) and the
   // answers are joined before it: if any rank says yes the step is abandoned, no weight has changed, and the result is false. On a GPU the step has only been submitted when this
   // returns: nothing inside it waits for the device, and at most two may be under way.
   bool begin_step(std::int64_t completed, const std::function<bool()>& stop_now);
@@ -68,11 +68,11 @@ class Trainer {
   RankMemory& memory() { return memory_; }
   const RankMemory& memory() const { return memory_; }
   const plan::UnitSet& units() const { return set_; }
-  tensor::Exec& exchange() { return world_.exchange ? *world_.exchange : *compute_; }
+  tensor::Exec& communication() { return world_.communication ? *world_.communication : *compute_; }
   tensor::Exec& compute() { return *compute_; }
 
  private:
-  struct UnderWay { StepOutcome known; std::int64_t waits, calls; };   // spans of compute and exchange at its end
+  struct UnderWay { StepOutcome known; std::int64_t waits, calls; };   // spans of compute and communication at its end
   using Observer = std::function<void(std::int64_t micro, const std::string& where, base::View tensor)>;
   struct InFlight { model::Step step; model::Flow flow; };   // a micro-batch between its load and the end of its backward
 

@@ -3,8 +3,8 @@
 
 namespace trainyard::engine {
 
-void drain(tensor::Exec& exchange, tensor::Exec& compute) noexcept {
-  for (auto* exec : {&exchange, &compute}) {
+void drain(tensor::Exec& communication, tensor::Exec& compute) noexcept {
+  for (auto* exec : {&communication, &compute}) {
     try {
       exec->synchronize();
     } catch (const std::exception&) {
@@ -17,7 +17,7 @@ World solo_world() { return make_world("solo", 0, 1, {}); }
 
 World make_world(std::string kind, int rank, int size, comm::GroupFactory between) {
   World w(std::move(kind), rank, plan::Topology({{plan::Axis::data, size}}), std::move(between), {plan::Axes{plan::Axis::data}});
-  if (size > 1) w.exchange = tensor::Exec::worker("communication", nullptr);
+  if (size > 1) w.communication = tensor::Exec::worker("communication", nullptr);
   return w;
 }
 

@@ -14,17 +14,17 @@ namespace trainyard::model {
 namespace {
 
 FusedLinear qkv_of(const plan::Unit& unit) {
-  const auto slot = [&](const char* name) { return plan::slot_of(unit, name); };
-  return FusedLinear({{slot("attention.q.weight"), slot("attention.q.bias")},
-                      {slot("attention.k.weight"), slot("attention.k.bias")},
-                      {slot("attention.v.weight"), slot("attention.v.bias")}});
+  const auto index = [&](const char* name) { return plan::index_of(unit, name); };
+  return FusedLinear({{index("attention.q.weight"), index("attention.q.bias")},
+                      {index("attention.k.weight"), index("attention.k.bias")},
+                      {index("attention.v.weight"), index("attention.v.bias")}});
 }
 
 }  // namespace
 
 AttentionBranch::AttentionBranch(const BranchSpec& spec)
-    : model_(spec.model), layer_(spec.layer), qkv_(qkv_of(spec.unit)), output_weight_(plan::slot_of(spec.unit, "attention.output.weight")),
-      output_bias_(plan::slot_of(spec.unit, "attention.output.bias")), probabilities_(spec.unit.name + ".attention", spec.model.dropout_attention) {}
+    : model_(spec.model), layer_(spec.layer), qkv_(qkv_of(spec.unit)), output_weight_(plan::index_of(spec.unit, "attention.output.weight")),
+      output_bias_(plan::index_of(spec.unit, "attention.output.bias")), probabilities_(spec.unit.name + ".attention", spec.model.dropout_attention) {}
 
 AttentionBranch::Heads AttentionBranch::split(base::View qkv) const {
   const auto q = model_.heads * model_.head_dim(), kv = model_.kv_heads * model_.head_dim();

@@ -1,4 +1,4 @@
-// Attention: output(attention(q, k, v of the normed stream)).
+// Attention: output(attention(q, k, v of the normed residual stream)).
 #pragma once
 
 #include "kernels/attention/attention.h"

@@ -55,7 +55,7 @@ struct Step {
   plan::Pass pass = plan::Pass::train;  // evaluate: no dropout, nothing is saved
   double loss_sum = 0;
   std::int64_t target_count = 0;
-  base::View loss_slot = {};            // f64 [1] on the device: gets the loss sum instead of loss_sum, and nobody waits
+  base::View loss_place = {};            // f64 [1] on the device: gets the loss sum instead of loss_sum, and nobody waits
   KvCache* past = nullptr;              // evaluation of one sequence: attention keeps and uses keys and values of earlier passes
 };
 

@@ -1,4 +1,4 @@
-// Branch: a function of the normed stream whose output a layer adds to the stream: attention, feed-forward.
+// Branch: a function of the normed residual stream whose output a layer adds to the residual stream: attention, feed-forward.
 #pragma once
 
 #include "libtrain/model/dropout_site.h"
@@ -10,11 +10,11 @@
 
 namespace trainyard::model {
 
-// The gradient of a branch's output: that of the stream, through the dropout of the residual where there is one.
+// The gradient of a branch's output: that of the residual stream, through the dropout of the residual where there is one.
 class OutputGradient {
  public:
   OutputGradient(const DropoutSite& residual, base::View stream) : residual_(residual), stream_(stream) {}
-  // Where it is: the stream's gradient itself, or with dropout `place`, [n, hidden], which it is written to.
+  // Where it is: the residual stream's gradient itself, or with dropout `place`, [n, hidden], which it is written to.
   base::View in(const Step& step, base::View place) const {
     if (!residual_.active(step)) return stream_;
     kernels::dropout_backward(step.exec, residual_.of(step), stream_, place);
@@ -26,7 +26,7 @@ class OutputGradient {
   base::View stream_;
 };
 
-// Made from its description, a plan::BranchKind, and keeps to it. The layer holds the lease and the gradients of the unit; slots are plan::slot_of. `tensors` are those of the
+// Made from its description, a plan::BranchKind, and keeps to it. The layer holds the lease and the gradients of the unit; indices are plan::index_of. `tensors` are those of the
 // norm ("normed" is the input) and of the kind.
 class Branch {
  public:

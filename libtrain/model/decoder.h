@@ -11,13 +11,13 @@
 
 namespace trainyard::model {
 
-// Sees the stream behind every block: its output in forward, the gradient of its input in backward. Empty: nobody looks.
+// Sees the residual stream behind every block: its output in forward, the gradient of its input in backward. Empty: nobody looks.
 using Observer = std::function<void(const Block& block, base::View stream)>;
 
 // Order of leases and commits in one training micro-batch: plan::training_accesses(model), with or without recomputation; in evaluate and
 // logits plan::evaluation_accesses(model). Stores fetch ahead along these lists, so every block must keep to them.
 //
-// Memory: the running stream is pushed first on Saved, blocks push behind it: the activations arena's high-water mark is
+// Memory: the residual stream is pushed first on Saved, blocks push behind it: the activations arena's high-water mark is
 // plan::activation_bytes, the workspace arena's plan::workspace_bytes, exactly. Saved is empty before forward and after backward.
 class Decoder {
  public:

@@ -8,25 +8,25 @@ namespace trainyard::model {
 
 namespace {
 
-std::vector<FusedLinear::Slots> inner_slots(const plan::ModelConfig& m, const plan::Unit& unit) {
-  const auto slots = [&](const char* weight, const char* bias) { return FusedLinear::Slots{plan::slot_of(unit, weight), plan::slot_of(unit, bias)}; };
-  const auto up = slots("ffn.up.weight", "ffn.up.bias");
+std::vector<FusedLinear::Indices> inner_indices(const plan::ModelConfig& m, const plan::Unit& unit) {
+  const auto indices = [&](const char* weight, const char* bias) { return FusedLinear::Indices{plan::index_of(unit, weight), plan::index_of(unit, bias)}; };
+  const auto up = indices("ffn.up.weight", "ffn.up.bias");
   if (m.activation == plan::Activation::gelu_tanh) return {up};
-  return {slots("ffn.gate.weight", "ffn.gate.bias"), up};
+  return {indices("ffn.gate.weight", "ffn.gate.bias"), up};
 }
 
 }  // namespace
 
 FeedForwardBranch::FeedForwardBranch(const BranchSpec& spec)
-    : width_(spec.model.ffn), inner_slots_(inner_slots(spec.model, spec.unit)), inner_(inner_slots_), down_weight_(plan::slot_of(spec.unit, "ffn.down.weight")),
-      down_bias_(plan::slot_of(spec.unit, "ffn.down.bias")) {}
+    : width_(spec.model.ffn), inner_indices_(inner_indices(spec.model, spec.unit)), inner_(inner_indices_), down_weight_(plan::index_of(spec.unit, "ffn.down.weight")),
+      down_bias_(plan::index_of(spec.unit, "ffn.down.bias")) {}
 
 void FeedForwardBranch::forward(Step& step, const params::Lease& lease, const SavedSet& t, base::View output) const {
   if (gated()) {
     inner_.forward(step.exec, lease, t["normed"], t["inner"]);
     kernels::swiglu_forward(step.exec, t["inner"].columns(0, width_), t["inner"].columns(width_, width_), t["activated"]);
   } else {
-    const auto& up = inner_slots_.front();
+    const auto& up = inner_indices_.front();
     kernels::linear_gelu_forward(step.exec, t["normed"], lease.weight(up.weight), up.bias < 0 ? base::View{} : lease.weight(up.bias), t["inner"], t["activated"]);
   }
   kernels::linear_forward(step.exec, t["activated"], lease.weight(down_weight_), down_bias_ < 0 ? base::View{} : lease.weight(down_bias_), output);

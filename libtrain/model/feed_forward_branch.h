@@ -1,4 +1,4 @@
-// Feed-forward: down(activation(up(normed stream))).
+// Feed-forward: down(activation(up(normed residual stream))).
 #pragma once
 
 #include "libtrain/model/branch.h"
@@ -16,9 +16,9 @@ class FeedForwardBranch : public Branch {
   void backward(Step& step, const params::Lease& lease, const params::Grads& grads, const OutputGradient& gradient, const SavedSet& tensors, base::View d_normed) const override;
 
  private:
-  bool gated() const { return inner_slots_.size() == 2; }
+  bool gated() const { return inner_indices_.size() == 2; }
   std::int64_t width_;
-  std::vector<FusedLinear::Slots> inner_slots_;   // up, or gate and up
+  std::vector<FusedLinear::Indices> inner_indices_;   // up, or gate and up
   FusedLinear inner_;
   int down_weight_, down_bias_;
 };

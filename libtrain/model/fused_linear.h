@@ -15,9 +15,9 @@ namespace trainyard::model {
 // not depend on the run: it does not, offsets follow from the plan alone.
 class FusedLinear {
  public:
-  // Slots in the order of the columns; bias -1 where there is none.
-  struct Slots { int weight, bias; };
-  explicit FusedLinear(std::vector<Slots> slots) : slots_(std::move(slots)) {}
+  // Indices in the order of the columns; bias -1 where there is none.
+  struct Indices { int weight, bias; };
+  explicit FusedLinear(std::vector<Indices> indices) : indices_(std::move(indices)) {}
 
   void forward(tensor::Exec& exec, const params::Lease& lease, base::View x, base::View y) const;
   // dx [n, in] is overwritten. In bf16 products of weights with gaps between them are added in f32, in scratch, and rounded once.
@@ -28,7 +28,7 @@ class FusedLinear {
   struct Span { base::View weight, bias; std::int64_t first; };   // columns [first, first + weight.rows())
   enum class Look { weights, weights_and_biases };
   std::vector<Span> spans(const std::function<base::View(int)>& borrowed, Look look) const;
-  std::vector<Slots> slots_;
+  std::vector<Indices> indices_;
 };
 
 }  // namespace trainyard::model

@@ -28,7 +28,7 @@ std::int64_t targets_of(const MicroBatch& micro) {
 struct HeadBlock::Loss {
   Loss(Step& step, const plan::ModelConfig& model, std::int64_t n)
       : step_(step), vocabulary_(model.vocabulary), n_(n), chunk_(plan::head_chunk_tokens(step.exec.device().kind)), losses_(step.exec.scratch().allocate(base::DType::f64, {n})),
-        logits_(step.exec.scratch().allocate(shape_of(step).wide(), {std::min(n, plan::head_chunk_tokens(step.exec.device().kind)), model.stored_vocabulary()})),
+        logits_(step.exec.scratch().allocate(shape_of(step).accumulation(), {std::min(n, plan::head_chunk_tokens(step.exec.device().kind)), model.stored_vocabulary()})),
         narrow_(step.pass == plan::Pass::train && step.dtype == base::DType::bf16 ? step.exec.scratch().allocate(step.dtype, {logits_.rows(), logits_.cols()})
                                                                            : base::View{}) {}
 
@@ -45,7 +45,7 @@ struct HeadBlock::Loss {
     return gradient;
   }
   void close() const {
-    if (step_.loss_slot) kernels::sum_losses_into(step_.exec, losses_, step_.loss_slot);
+    if (step_.loss_place) kernels::sum_losses_into(step_.exec, losses_, step_.loss_place);
     else step_.loss_sum += kernels::sum_losses(step_.exec, losses_);
     step_.target_count += targets_of(step_.micro);
   }
@@ -57,7 +57,7 @@ struct HeadBlock::Loss {
 };
 
 HeadBlock::HeadBlock(const plan::ModelConfig& model, const plan::Unit& unit, const std::vector<plan::Use>& uses)
-    : model_(model), own_(uses.at(0)), norm_(model, unit, "norm"), table_(plan::slot_of(unit, "weight")) {
+    : model_(model), own_(uses.at(0)), norm_(model, unit, "norm"), table_(plan::index_of(unit, "weight")) {
   if (uses.size() > 1) tied_ = uses[1];
 }
 

@@ -8,8 +8,8 @@
 
 namespace trainyard::model {
 
-// Training: forward saves the normed stream and leases the norm only; backward makes logits of plan::head_chunk_tokens(device) tokens at a time,
-// turns them in place into the loss and its gradient, and from that the stream's gradient and the table's. Evaluation: forward makes the
+// Training: forward saves the normed residual stream and leases the norm only; backward makes logits of plan::head_chunk_tokens(device) tokens at a time,
+// turns them in place into the loss and its gradient, and from that the residual stream's gradient and the table's. Evaluation: forward makes the
 // loss alone, of the same chunks, so both give the same bits.
 //
 // The table's gradient is the sum over chunks of dlogits^T normed, the first chunk with beta = 0 and the others added by the product into
@@ -34,7 +34,7 @@ class HeadBlock : public Block {
   plan::Use own_;
   std::optional<plan::Use> tied_;
   NormPart norm_;
-  int table_ = -1;          // slot of head.weight; -1 when tied
+  int table_ = -1;          // index of head.weight; -1 when tied
 };
 
 }  // namespace trainyard::model

@@ -20,7 +20,7 @@ struct KvCache {
     }
   }
   static std::int64_t bytes(const plan::ModelConfig& model, base::DType dtype) {
-    return 2 * model.layers * tensor::aligned(model.context * model.kv_heads * model.head_dim() * base::size_of(dtype));
+    return 2 * model.layers * base::aligned(model.context * model.kv_heads * model.head_dim() * base::size_of(dtype));
   }
 
   std::vector<base::View> keys, values;   // per layer [context, kv_heads * head_dim]; keys after rotation

@@ -7,7 +7,7 @@
 namespace trainyard::model {
 
 NormPart::NormPart(const plan::ModelConfig& model, const plan::Unit& unit, const std::string& name)
-    : kind_(model.norm), epsilon_(model.norm_epsilon), weight_(plan::slot_of(unit, name + ".weight")), bias_(plan::slot_of(unit, name + ".bias")) {}
+    : kind_(model.norm), epsilon_(model.norm_epsilon), weight_(plan::index_of(unit, name + ".weight")), bias_(plan::index_of(unit, name + ".bias")) {}
 
 void NormPart::forward(Step& step, const params::Lease& lease, base::View stream, const SavedSet& t) const {
   if (const auto input = t.find("input")) kernels::copy(step.exec, stream, input);

@@ -1,4 +1,4 @@
-// PreNormLayer: each branch behind a norm, its output added to the stream: x + dropout(branch(norm(x))), branch after branch.
+// PreNormLayer: each branch behind a norm, its output added to the residual stream: x + dropout(branch(norm(x))), branch after branch.
 #pragma once
 
 #include "libtrain/model/branch.h"

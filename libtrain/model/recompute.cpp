@@ -20,9 +20,9 @@ class HeldStore : public params::ParameterStore {
     leases_.push_back({use, below_.lease(use)});
   }
   void give_back(plan::Use) override {}
-  base::View weight(plan::Use use, int slot) override { return find(leases_, use).lent.weight(slot); }
+  base::View weight(plan::Use use, int index) override { return find(leases_, use).lent.weight(index); }
   void open(plan::Use use) override { grads_.push_back({use, below_.grads(use)}); }
-  base::View gradient(plan::Use use, int slot) override { return find(grads_, use).lent.gradient(slot); }
+  base::View gradient(plan::Use use, int index) override { return find(grads_, use).lent.gradient(index); }
   void commit(plan::Use use) override { find(grads_, use).lent.commit(); }
 
  private:

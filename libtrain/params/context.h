@@ -10,7 +10,7 @@
 
 namespace trainyard::params {
 
-// Borrowed by the parts of one store; outlives them. `exchange` is where collectives of all groups run: a worker Exec, or `compute` itself when the
+// Borrowed by the parts of one store; outlives them. `communication` is where collectives of all groups run: a worker Exec, or `compute` itself when the
 // world has one rank (then nothing leaves the rank and the team of `compute` does the adding).
 struct StoreContext {
   const plan::UnitSet& set;
@@ -18,7 +18,7 @@ struct StoreContext {
   plan::Reduction reduction;
   comm::World& world;
   tensor::Exec& compute;
-  tensor::Exec& exchange;
+  tensor::Exec& communication;
   tensor::Arena& parameters;
   tensor::Arena& gathered;
   tensor::Arena& gradients;

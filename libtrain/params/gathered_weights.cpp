@@ -39,7 +39,7 @@ class GatheredWeights : public Weights {
   // Gathers to come see the new pieces.
   void pieces_changed() override {
     order_.clear();
-    c_.exchange.wait(c_.compute.record());
+    c_.communication.wait(c_.compute.record());
   }
   void complete() override {}
 
@@ -60,12 +60,12 @@ class GatheredWeights : public Weights {
 
   void fetch(plan::Use use) {
     auto& slot = slot_of(use.unit);
-    c_.exchange.wait(slot.released);
+    c_.communication.wait(slot.released);
     slot.unit = use.unit;
     auto& group = c_.group(use.unit);
-    if (group.size() == 1) c_.exchange.wait(c_.compute.record());
-    group.all_gather(c_.exchange, own_piece(use.unit), whole(use.unit));
-    slot.arrived = c_.exchange.record();
+    if (group.size() == 1) c_.communication.wait(c_.compute.record());
+    group.all_gather(c_.communication, own_piece(use.unit), whole(use.unit));
+    slot.arrived = c_.communication.record();
   }
 
   StoreContext& c_;

@@ -47,14 +47,14 @@ void GradientFold::commit(plan::Use use) {
   if (grouped && !writes_into_whole()) kernels::add(c_.compute, wholes_[index(use)], micro);
   if (position_.place == Place::first || position_.place == Place::middle) return;
   const bool from_whole = grouped || !plan_.units;
-  reduce(use, from_whole ? wholes_[index(use)] : micro, c_.shape.batch.contributors(position_.turn));
-  (from_whole ? whole_free_[index(use)] : buffer_free_[slot_index(use)]) = c_.exchange.record();
+  reduce(use, from_whole ? wholes_[index(use)] : micro, c_.shape.batch.contributors(position_.round));
+  (from_whole ? whole_free_[index(use)] : buffer_free_[slot_index(use)]) = c_.communication.record();
 }
 
-void GradientFold::idle(plan::Use use, std::int64_t turn) {
-  position_ = {turn, Place::only};
+void GradientFold::idle(plan::Use use, std::int64_t round) {
+  position_ = {round, Place::only};
   if (c_.reduction == plan::Reduction::ordered) {
-    reduce(use, base::View{}, c_.shape.batch.contributors(turn));
+    reduce(use, base::View{}, c_.shape.batch.contributors(round));
     return;
   }
   open(use);
@@ -64,22 +64,22 @@ void GradientFold::idle(plan::Use use, std::int64_t turn) {
 }
 
 void GradientFold::reduce(plan::Use use, base::View source, int contributors) {
-  const auto turn = position_.turn == 0 ? base::FoldTurn::first : base::FoldTurn::next;
+  const auto round = position_.round == 0 ? base::FoldRound::first : base::FoldRound::next;
   auto& group = c_.group(use.unit);
-  if (group.size() == 1 && turn == base::FoldTurn::first && source.data == sum(use).data) return;  // the sum is in its place
-  c_.exchange.wait(c_.compute.record());
+  if (group.size() == 1 && round == base::FoldRound::first && source.data == sum(use).data) return;  // the sum is in its place
+  c_.communication.wait(c_.compute.record());
   if (c_.reduction == plan::Reduction::ordered || group.size() == 1) {
     const auto staging = group.size() > 1 ? flat_range(staging_, 0, c_.set.padded_of(use)) : base::View{};
-    comm::ordered_reduce_scatter(group, c_.exchange, source, staging, sum(use), turn, contributors);
+    comm::ordered_reduce_scatter(group, c_.communication, source, staging, sum(use), round, contributors);
     return;
   }
   const auto mine = flat_range(staging_, 0, c_.set.piece_of(use));
-  group.reduce_scatter(c_.exchange, source, mine);
-  kernels::fold(c_.exchange, mine.reshaped({1, mine.count()}), sum(use), turn);
+  group.reduce_scatter(c_.communication, source, mine);
+  kernels::fold(c_.communication, mine.reshaped({1, mine.count()}), sum(use), round);
 }
 
 void GradientFold::finish() {
-  c_.join(c_.exchange.record());
+  c_.join(c_.communication.record());
   for (auto use : c_.set.uses)
     if (use.use > 0) kernels::add(c_.compute, sum({use.unit, 0}), sum(use));
 }
@@ -88,12 +88,12 @@ base::View GradientFold::piece(int unit) { return sum({unit, 0}); }
 base::View GradientFold::gathered(int unit) { return wholes_[index({unit, 0})]; }
 
 void GradientFold::gather_sums() {
-  if (c_.shared()) c_.exchange.wait(c_.compute.record());
+  if (c_.shared()) c_.communication.wait(c_.compute.record());
   for (int u = 0; u < c_.units(); ++u) {
-    if (c_.group(u).size() > 1) c_.group(u).all_gather(c_.exchange, piece(u), gathered(u));
+    if (c_.group(u).size() > 1) c_.group(u).all_gather(c_.communication, piece(u), gathered(u));
     else if (plan_.pieces) kernels::copy(c_.compute, piece(u), gathered(u));
   }
-  if (c_.shared()) c_.join(c_.exchange.record());
+  if (c_.shared()) c_.join(c_.communication.record());
 }
 
 }  // namespace trainyard::params

@@ -59,16 +59,16 @@ void OptimizerStates::pieces_loaded(Weights& weights) {
   for (int u = 0; u < c_.units(); ++u)
     if (has_master()) kernels::cast(c_.compute, master_piece(u), weights.own_piece(u));
   if (whole() && c_.shared()) {
-    c_.exchange.wait(c_.compute.record());
+    c_.communication.wait(c_.compute.record());
     for (int u = 0; u < c_.units(); ++u) {
       const auto i = static_cast<std::size_t>(u);
       auto& group = c_.group(u);
       if (group.size() == 1) continue;
-      if (has_master()) group.all_gather(c_.exchange, master_piece(u), master_[i]);
-      group.all_gather(c_.exchange, m_piece(u), m_[i]);
-      group.all_gather(c_.exchange, v_piece(u), v_[i]);
+      if (has_master()) group.all_gather(c_.communication, master_piece(u), master_[i]);
+      group.all_gather(c_.communication, m_piece(u), m_[i]);
+      group.all_gather(c_.communication, v_piece(u), v_[i]);
     }
-    c_.join(c_.exchange.record());
+    c_.join(c_.communication.record());
   }
   weights.pieces_changed();
 }

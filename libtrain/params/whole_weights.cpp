@@ -17,7 +17,7 @@ class WholeWeights : public Weights {
     if (!changed_) return;
     changed_ = false;
     std::fill(issued_.begin(), issued_.end(), false);
-    c_.exchange.wait(c_.compute.record());
+    c_.communication.wait(c_.compute.record());
     for (const auto& use : leases) gather(use.unit);
     for (int u = 0; u < c_.units(); ++u) gather(u);
   }
@@ -38,8 +38,8 @@ class WholeWeights : public Weights {
     const auto u = static_cast<std::size_t>(unit);
     if (issued_[u] || c_.group(unit).size() == 1) return;
     issued_[u] = true;
-    c_.group(unit).all_gather(c_.exchange, own_piece(unit), whole(unit));
-    arrived_[u] = c_.exchange.record();
+    c_.group(unit).all_gather(c_.communication, own_piece(unit), whole(unit));
+    arrived_[u] = c_.communication.record();
   }
 
   StoreContext& c_;

@@ -79,7 +79,7 @@ void ZeroStore::begin_micro(GradientFold::Position position, std::span<const pla
   weights_->begin_pass(leases);
 }
 
-void ZeroStore::idle_turn(std::int64_t turn, std::span<const plan::Access> accesses) {
+void ZeroStore::idle_round(std::int64_t round, std::span<const plan::Access> accesses) {
   std::vector<plan::Use> leases;
   for (const auto& a : accesses)
     if (a.kind == plan::Access::Kind::lease) leases.push_back(a.use);
@@ -91,7 +91,7 @@ void ZeroStore::idle_turn(std::int64_t turn, std::span<const plan::Access> acces
         weights_->acquire(a.use);
         weights_->give_back(a.use);
       } else if (reduces) {
-        gradients_.idle(a.use, turn);
+        gradients_.idle(a.use, round);
       }
     }
   }

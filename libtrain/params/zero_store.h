@@ -27,8 +27,8 @@ class ZeroStore : public ParameterStore {
   // A pass over one micro-batch; `leases` are the leases to come in order (plan::training_leases or evaluation_leases).
   void begin_micro(GradientFold::Position position, std::span<const plan::Use> leases);
   void begin_evaluation(std::span<const plan::Use> leases) { weights_->begin_pass(leases); }
-  // Takes part in a turn in which this rank has no group: the same collectives in the same order, without contributing.
-  void idle_turn(std::int64_t turn, std::span<const plan::Access> accesses);
+  // Takes part in a round in which this rank has no group: the same collectives in the same order, without contributing.
+  void idle_round(std::int64_t round, std::span<const plan::Access> accesses);
 
   // Update: finish() folds; the engine then takes the norm of counted_gradients() and calls update(). Collective.
   void finish() { gradients_.finish(); }

@@ -1,14 +1,14 @@
 // Sums and maxima over segments.
 #include "libtrain/plan/activations.h"
 
-#include "libtrain/base/scratch.h"
+#include "libtrain/plan/scratch.h"
 
 #include <algorithm>
 
 namespace trainyard::plan {
 
 std::int64_t stream_bytes(const ModelConfig& m, const MicroShape& s) {
-  return base::scratch_aligned(s.rows() * m.hidden * s.element_bytes());
+  return base::aligned(s.rows() * m.hidden * s.element_bytes());
 }
 
 // A recomputed layer has its list when the head has given its own back.

@@ -11,7 +11,7 @@ namespace trainyard::plan {
 // Recompute::layers this is the peak inside a layer's backward: the inputs of all layers plus the full list of one.
 std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape, Recompute recompute = Recompute::none);
 
-// The running stream [n, hidden] in the working dtype (forward: activations, backward: their gradient, in place), allocated
+// The residual stream [n, hidden] in the working dtype (forward: activations, backward: their gradient, in place), allocated
 // once by the caller of the blocks from the same arena: category activations = stream + saved (Pass::train), stream + the
 // most that a block has at one time (Pass::evaluate, never more).
 std::int64_t stream_bytes(const ModelConfig& model, const MicroShape& shape);

@@ -17,23 +17,23 @@ struct BatchPlan {
 
   std::int64_t micros() const { return global_batch / micro_batch; }                    // M
   std::int64_t groups() const { return (micros() + fold - 1) / fold; }                  // the last group may be ragged
-  std::int64_t turns() const { return (groups() + data_ranks - 1) / data_ranks; }       // reductions a step
-  // Group computed by data rank r in turn k, or -1 when r idles in the ragged last turn.
-  std::int64_t group_of(int r, std::int64_t turn) const { const auto q = turn * data_ranks + r; return q < groups() ? q : -1; }
-  int contributors(std::int64_t turn) const {
-    const auto left = groups() - turn * data_ranks;
+  std::int64_t rounds() const { return (groups() + data_ranks - 1) / data_ranks; }      // accumulation rounds, each of a group a rank and one reduction
+  // Group computed by data rank r in round k, or -1 when r idles in the ragged last round.
+  std::int64_t group_of(int r, std::int64_t round) const { const auto q = round * data_ranks + r; return q < groups() ? q : -1; }
+  int contributors(std::int64_t round) const {
+    const auto left = groups() - round * data_ranks;
     return static_cast<int>(left < data_ranks ? left : data_ranks);
   }
-  // Turns in which data rank r has a group.
-  std::int64_t turns_of(int r) const { return r < groups() ? (groups() - 1 - r) / data_ranks + 1 : 0; }
-  // Micro-batches of the longest group of each turn, together: how often every rank takes part in what all do for each
+  // Rounds in which data rank r has a group.
+  std::int64_t rounds_of(int r) const { return r < groups() ? (groups() - 1 - r) / data_ranks + 1 : 0; }
+  // Micro-batches of the longest group of each round, together: how often every rank takes part in what all do for each
   // micro-batch. Rank 0's group is never shorter than another's, and only the last of a step can be ragged.
-  std::int64_t rounds() const {
-    const auto last = (turns() - 1) * data_ranks;
-    return (turns() - 1) * fold + end_micro(last) - first_micro(last);
+  std::int64_t lockstep_micros() const {
+    const auto last = (rounds() - 1) * data_ranks;
+    return (rounds() - 1) * fold + end_micro(last) - first_micro(last);
   }
   base::FoldPlace place_of(std::int64_t micro) const { return base::fold_place(micro, fold, data_ranks); }
-  std::int64_t places() const { return turns() * fold; }   // of a rank
+  std::int64_t places() const { return rounds() * fold; }   // of a rank
   // The micro-batch that its rank works on behind `micro`; -1: none in this step.
   std::int64_t next(std::int64_t micro) const {
     const auto group = place_of(micro).group;

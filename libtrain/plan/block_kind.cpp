@@ -3,12 +3,12 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/nearest.h"
-#include "libtrain/base/scratch.h"
 #include "libtrain/plan/blocks/attention.h"
 #include "libtrain/plan/blocks/embedding.h"
 #include "libtrain/plan/blocks/feed_forward.h"
 #include "libtrain/plan/blocks/head.h"
 #include "libtrain/plan/blocks/layer.h"
+#include "libtrain/plan/scratch.h"
 
 #include <fmt/ranges.h>
 
@@ -48,7 +48,7 @@ template <class Kind> const Kind& find(const Registry<Kind>& registry, const cha
 }  // namespace
 
 std::int64_t SavedTensor::bytes() const {
-  return base::scratch_aligned(base::size_of(dtype) * (rows == 0 ? 1 : rows) * cols);
+  return base::aligned(base::size_of(dtype) * (rows == 0 ? 1 : rows) * cols);
 }
 
 std::int64_t total_bytes(const std::vector<SavedTensor>& tensors) {

@@ -62,7 +62,7 @@ class BlockKind {
   virtual double forward_flops(const ModelConfig& model, std::int64_t sequence) const = 0;
 };
 
-// A branch of a layer: what is added to the stream, as a function of the normed stream: attention, feed-forward. Its norm
+// A branch of a layer: what is added to the residual stream, as a function of the normed residual stream: attention, feed-forward. Its norm
 // and its residual belong to the layer, which owns the unit that the branch declares its parameters in.
 class BranchKind {
  public:

@@ -15,8 +15,8 @@ Extent extent(const Plan& p) {
   const double activations = 8 * rows * widths * (layers + 8) + 64 * 32 * (layers + 8);
   const double team = number(p.threads) * 8 * (16 * (number(p.sequence) + 256) * (hidden + 64) + (1 << 20));   // of attention, each thread
   const double head = 4096 * 16 * vocabulary + 16 * 4096 * 4096, tables = 16 * rows * (hidden + 16);
-  const double rounds = micros / ranks + number(p.fold) + 1;                                // micro-batches of the busiest rank
-  return {states + activations + team + head + tables + 0x1p40, rounds * 16 * parameters};  // of each: at most three gathers and a reduction
+  const double micros_of_one = micros / ranks + number(p.fold) + 1;                         // micro-batches of the busiest rank
+  return {states + activations + team + head + tables + 0x1p40, micros_of_one * 16 * parameters};  // of each: at most three gathers and a reduction
 }
 
 }  // namespace trainyard::plan

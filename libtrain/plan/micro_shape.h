@@ -20,7 +20,7 @@ struct MicroShape {
   std::int64_t rows() const { return batch * sequence; }
   std::int64_t element_bytes() const { return base::size_of(dtype); }
   // What sums and statistics are kept in: f32, or f64 where everything is.
-  base::DType wide() const { return dtype == base::DType::f64 ? base::DType::f64 : base::DType::f32; }
+  base::DType accumulation() const { return dtype == base::DType::f64 ? base::DType::f64 : base::DType::f32; }
 };
 
 // The head makes logits for this many tokens at a time: whole-batch logits never exist. Part of the numerics, never

@@ -99,7 +99,7 @@ void predict(Plan& p) {
   p.memory = rank_memory(p.model, p.states(), p.micro(), p.recompute);
   p.flops = step_flops(p.model, p.global_batch, p.sequence, p.recompute);
   p.traffic.clear();
-  const int n = p.topology.world(), busy = p.batch().contributors(p.batch().turns() - 1);
+  const int n = p.topology.world(), busy = p.batch().contributors(p.batch().rounds() - 1);
   p.traffic.push_back({0, busy - 1, step_traffic(p.model, p.states(), p.reduction, 0)});
   if (busy < n) p.traffic.push_back({busy, n - 1, step_traffic(p.model, p.states(), p.reduction, n - 1)});
 }

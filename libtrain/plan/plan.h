@@ -15,7 +15,7 @@ namespace trainyard::plan {
 
 inline constexpr const char* plan_format = "trainyard.plan/1";
 
-// What a group of ranks [first_rank, last_rank] sends in one step; ranks differ when the last turn is ragged.
+// What a group of ranks [first_rank, last_rank] sends in one step; ranks differ when the last round is ragged.
 struct RankTraffic {
   int first_rank = 0, last_rank = 0;
   std::vector<Traffic> operations;

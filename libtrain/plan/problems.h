@@ -12,7 +12,7 @@ struct Problem {
   std::string message, hint;
 };
 
-// Does dropout fall on rows of the stream (plan/limits.h)?
+// Does dropout fall on rows of the residual stream (plan/limits.h)?
 bool drops_rows(const ModelConfig& model);
 
 // Model, ranges (plan/ranges.h), what its units ask for (groups, cuts) that stores cannot do yet, divisibility, more data ranks than groups of micro-batches, counters of dropout that would overlap, sizes beyond 64 bits. A plan without these

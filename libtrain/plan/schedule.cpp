@@ -27,18 +27,18 @@ std::vector<Action> actions(const Plan& p, int rank) {
 std::vector<Action> one_stage(const BatchPlan& batch, int data_rank) {
   std::vector<Action> out;
   out.push_back({Action::Kind::ask, 0, -1, -1});
-  for (std::int64_t turn = 0; turn < batch.turns(); ++turn) {
-    out.push_back({Action::Kind::agree, turn, -1, -1});
-    const auto group = batch.group_of(data_rank, turn);
+  for (std::int64_t round = 0; round < batch.rounds(); ++round) {
+    out.push_back({Action::Kind::agree, round, -1, -1});
+    const auto group = batch.group_of(data_rank, round);
     if (group < 0) {
-      out.push_back({Action::Kind::idle, turn, -1, -1});
+      out.push_back({Action::Kind::idle, round, -1, -1});
       continue;
     }
     for (auto m = batch.first_micro(group); m < batch.end_micro(group); ++m) {
-      out.push_back({Action::Kind::load, turn, group, m});
-      out.push_back({Action::Kind::forward, turn, group, m});
-      if (m + 1 == batch.end_micro(group) && turn + 1 < batch.turns()) out.push_back({Action::Kind::ask, turn + 1, -1, -1});
-      out.push_back({Action::Kind::backward, turn, group, m});
+      out.push_back({Action::Kind::load, round, group, m});
+      out.push_back({Action::Kind::forward, round, group, m});
+      if (m + 1 == batch.end_micro(group) && round + 1 < batch.rounds()) out.push_back({Action::Kind::ask, round + 1, -1, -1});
+      out.push_back({Action::Kind::backward, round, group, m});
     }
   }
   out.push_back({Action::Kind::reduce, -1, -1, -1});

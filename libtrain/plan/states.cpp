@@ -1,18 +1,18 @@
 // The sizes of model states, by the same arithmetic that the stores allocate with.
 #include "libtrain/plan/states.h"
 
-#include "libtrain/base/scratch.h"
+#include "libtrain/plan/scratch.h"
 
 namespace trainyard::plan {
 
 GradientPlan gradient_plan(const StateShape& s) {
   GradientPlan g;
-  const bool several_turns = s.batch.turns() > 1;
+  const bool several_rounds = s.batch.rounds() > 1;
   g.whole = s.zero <= 1 || s.batch.fold > 1;
-  const bool alone = s.zero == 0 && s.batch.data_ranks == 1 && !several_turns;   // the only gradient of the step is the sum
+  const bool alone = s.zero == 0 && s.batch.data_ranks == 1 && !several_rounds;   // the only gradient of the step is the sum
   g.units = s.batch.fold > 1 || !(s.zero == 1 || alone);
   if (s.zero >= 2) g.pieces = true;
-  else if (s.batch.fold > 1 || s.zero == 1) g.pieces = several_turns;
+  else if (s.batch.fold > 1 || s.zero == 1) g.pieces = several_rounds;
   return g;
 }
 
@@ -27,7 +27,7 @@ StateBytes state_bytes(const UnitTable& table, const StateShape& s) {
   b.unit_gradients = gradients.units ? slots.bytes(g) : 0;
   const std::int64_t states = 8 + (s.working == base::DType::bf16 ? 4 : 0);
   b.optimizer = (s.zero == 0 ? table.padded_total() : table.piece_total()) * states;
-  b.communication_staging = base::scratch_aligned(table.largest_shared() * g);
+  b.communication_staging = base::aligned(table.largest_shared() * g);
   b.save_snapshot = table.piece_total() * (w + states);
   return b;
 }

@@ -21,10 +21,10 @@ struct StateShape {
   Topology topology;                       // how many pieces a unit has: the ranks of its group
 };
 
-// How gradients are kept, a consequence of stage, fold and turns:
+// How gradients are kept, a consequence of stage, fold and rounds:
 //  - whole: one local gradient of every use (stages 0 and 1; stages 2 and 3 only with fold > 1, which adds up a group locally)
-//  - pieces: the folded sum of the own pieces, apart from `whole` (stages 2 and 3; stage 1, or a fold above 1, with more than one turn)
-//  - units: rotating unit buffers (not with fold 1 at stage 1, nor at stage 0 on one rank with one turn: there gradients go straight into `whole`)
+//  - pieces: the folded sum of the own pieces, apart from `whole` (stages 2 and 3; stage 1, or a fold above 1, with more than one round)
+//  - units: rotating unit buffers (not with fold 1 at stage 1, nor at stage 0 on one rank with one round: there gradients go straight into `whole`)
 struct GradientPlan {
   bool whole = false, pieces = false, units = false;
 };

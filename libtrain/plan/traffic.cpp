@@ -9,11 +9,11 @@ SizedCalls calls_of(const UnitEntry& e, const char* operation, base::DType type,
   return {name_of(e.unit.group), e.pieces, operation, type, e.layout.padded * base::size_of(type), calls, sending};
 }
 
-// Stage 3: every lease of a round gathers its unit.
-template <class Leases> std::vector<SizedCalls> gathers(const UnitTable& table, std::int64_t rounds, base::DType type, Leases leases) {
+// Stage 3: every lease of a micro-batch gathers its unit.
+template <class Leases> std::vector<SizedCalls> gathers(const UnitTable& table, std::int64_t micros, base::DType type, Leases leases) {
   std::vector<SizedCalls> out;
   for (const auto& e : table.entries())
-    if (const auto n = rounds * e.times * leases(e); n > 0) out.push_back(calls_of(e, "all_gather", type, n, n));
+    if (const auto n = micros * e.times * leases(e); n > 0) out.push_back(calls_of(e, "all_gather", type, n, n));
   return out;
 }
 
@@ -32,15 +32,15 @@ std::vector<Traffic> added_up(const std::vector<SizedCalls>& calls) {
 std::vector<SizedCalls> step_calls(const ModelConfig& model, const StateShape& shape, Reduction reduction, int data_rank) {
   const auto& batch = shape.batch;
   const UnitTable table(model, shape.topology);
-  const auto sending = reduction == Reduction::fast ? batch.turns() : batch.turns_of(data_rank);
+  const auto sending = reduction == Reduction::fast ? batch.rounds() : batch.rounds_of(data_rank);
   std::vector<SizedCalls> out;
   for (const auto& e : table.entries()) {
     const auto uses = e.times * e.uses;
     const bool library = reduction == Reduction::fast && e.pieces > 1;
-    out.push_back(calls_of(e, library ? "reduce_scatter" : "ordered_reduce_scatter", shape.gradient, uses * batch.turns(), uses * sending));
+    out.push_back(calls_of(e, library ? "reduce_scatter" : "ordered_reduce_scatter", shape.gradient, uses * batch.rounds(), uses * sending));
   }
   if (shape.zero == 3) {
-    for (auto& c : gathers(table, batch.rounds(), shape.working, [](const auto& e) { return e.training_leases; })) out.push_back(std::move(c));
+    for (auto& c : gathers(table, batch.lockstep_micros(), shape.working, [](const auto& e) { return e.training_leases; })) out.push_back(std::move(c));
   } else {
     const auto type = shape.zero == 0 ? shape.gradient : shape.working;
     for (const auto& e : table.entries())
@@ -56,8 +56,8 @@ std::vector<Traffic> step_traffic(const ModelConfig& model, const StateShape& sh
 std::vector<Traffic> validation_traffic(const ModelConfig& model, const StateShape& shape, std::int64_t sequences) {
   const auto d = shape.batch.data_ranks;
   if (shape.zero != 3 || d == 1) return {};
-  const auto rounds = (sequences / shape.batch.micro_batch + d - 1) / d;
-  return added_up(gathers(UnitTable(model, shape.topology), rounds, shape.working, [](const auto& e) { return e.evaluation_leases; }));
+  const auto micros = (sequences / shape.batch.micro_batch + d - 1) / d;
+  return added_up(gathers(UnitTable(model, shape.topology), micros, shape.working, [](const auto& e) { return e.evaluation_leases; }));
 }
 
 }  // namespace trainyard::plan

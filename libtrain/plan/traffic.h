@@ -21,9 +21,9 @@ struct SizedCalls {
   std::int64_t sending = 0;            // those in which the rank sends its part: (N-1)/N of `bytes`
 };
 
-// Every call of a training step without validation, of the groups of units. Each turn reduces every unit once for each use (a tied
-// table twice). Stages 0, 1, 2 gather every unit once after the last turn, stage 0 as gradient sums, 1 and 2 as working
-// parameters; stage 3 gathers for every lease of every micro-batch. An ordered reduction costs a rank nothing in a turn in
+// Every call of a training step without validation, of the groups of units. Each round reduces every unit once for each use (a tied
+// table twice). Stages 0, 1, 2 gather every unit once after the last round, stage 0 as gradient sums, 1 and 2 as working
+// parameters; stage 3 gathers for every lease of every micro-batch. An ordered reduction costs a rank nothing in a round in
 // which it idles. Not included: the engine's control group (flags, losses, norms).
 std::vector<SizedCalls> step_calls(const ModelConfig& model, const StateShape& shape, Reduction reduction, int data_rank);
 

@@ -18,7 +18,7 @@ std::int64_t product(const std::vector<std::int64_t>& dims) {
 std::int64_t Parameter::count() const { return product(shape); }
 std::int64_t Parameter::stored_count() const { return product(stored); }
 
-int slot_of(const Unit& unit, std::string_view name) {
+int index_of(const Unit& unit, std::string_view name) {
   for (std::size_t i = 0; i < unit.parameters.size(); ++i)
     if (std::string_view(unit.parameters[i].name).substr(unit.name.size() + 1) == name) return static_cast<int>(i);
   return -1;

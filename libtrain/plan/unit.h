@@ -50,8 +50,8 @@ struct Unit {
   std::vector<Parameter> parameters;   // declaration order
 };
 
-// The place of a unit's parameter by its name without that of the unit ("attention.q.weight"); -1 when it has none.
-int slot_of(const Unit& unit, std::string_view name);
+// Which of a unit's parameters it is, by its name without that of the unit ("attention.q.weight"); -1 when it has none.
+int index_of(const Unit& unit, std::string_view name);
 
 // Flat layout of one unit (decision 11): parameters back to back in declaration order, each starting at a multiple of
 // 64 bytes in fp32, i.e. 16 elements; the whole padded to pieces * 64 elements.

@@ -2,7 +2,7 @@
 #include "libtrain/plan/unit_table.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/base/scratch.h"
+#include "libtrain/plan/scratch.h"
 
 #include <algorithm>
 
@@ -102,7 +102,7 @@ int SlotPlan::slot_of(int unit) const {
 
 std::int64_t SlotPlan::bytes(std::int64_t element_bytes) const {
   std::int64_t n = 0;
-  for (auto e : elements_) n += base::scratch_aligned(e * element_bytes);
+  for (auto e : elements_) n += base::aligned(e * element_bytes);
   return n;
 }
 

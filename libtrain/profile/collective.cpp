@@ -125,7 +125,7 @@ Size shape_of(const std::string& operation, int ranks, base::DType dtype, std::i
   return {count * width * (pieces ? ranks : 1), count};
 }
 
-Buffers::Buffers(base::Device device, std::int64_t largest_bytes) : arena_(tensor::Category::communication_staging, 3 * tensor::aligned(largest_bytes), device) {
+Buffers::Buffers(base::Device device, std::int64_t largest_bytes) : arena_(tensor::Category::communication_staging, 3 * base::aligned(largest_bytes), device) {
   in = arena_.allocate_bytes(largest_bytes), out = arena_.allocate_bytes(largest_bytes), staging = arena_.allocate_bytes(largest_bytes);
   if (device.kind == base::DeviceKind::cuda) host_.resize(static_cast<std::size_t>(largest_bytes));
   host = host_.empty() ? nullptr : host_.data();
@@ -171,7 +171,7 @@ void Collective::call() {
   if (operation_ == "all_gather") return comm_.all_gather(exec_, view(in_, n), view(out_, all));
   if (operation_ == "reduce_scatter") return comm_.reduce_scatter(exec_, view(in_, all), view(out_, n));
   if (operation_ == "ordered_reduce_scatter")
-    return comm::ordered_reduce_scatter(comm_, exec_, view(in_, all), view(staging_, all), view(out_, n), base::FoldTurn::first, ranks);
+    return comm::ordered_reduce_scatter(comm_, exec_, view(in_, all), view(staging_, all), view(out_, n), base::FoldRound::first, ranks);
   if (operation_ == "all_to_all") return comm_.all_to_all(exec_, view(in_, all), counts_, view(out_, all), counts_);
   if (operation_ == "broadcast") return comm_.broadcast(exec_, view(in_, all), 0);
   TRAINYARD_ASSERT(operation_ == "exchange", "{}", operation_);

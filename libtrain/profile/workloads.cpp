@@ -10,9 +10,9 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/random.h"
-#include "libtrain/base/scratch.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/plan/activations.h"
+#include "libtrain/plan/scratch.h"
 #include "libtrain/profile/ceilings.h"
 #include "libtrain/tensor/device_buffer.h"
 #include "libtrain/tensor/gpu.h"
@@ -101,7 +101,7 @@ class List {
     list_.push_back({std::move(name), std::move(shape), std::move(unit), threads, std::move(make), amount, memory_bytes});
   }
   Shared bench(int threads, std::int64_t bytes, std::int64_t scratch = 0) const {
-    auto b = std::make_shared<Bench>(o_.device, threads, bytes, gpu_ ? base::gpu_gemm_scratch_bytes + scratch : scratch);
+    auto b = std::make_shared<Bench>(o_.device, threads, bytes, gpu_ ? plan::gpu_gemm_scratch_bytes + scratch : scratch);
     return b;
   }
   static Work on(const Shared& b, double amount, std::function<void(tensor::Exec&)> run) {
@@ -183,7 +183,7 @@ class List {
       add(fmt::format("gemm.{}.{}", name, kind == 0 ? "forward" : kind == 1 ? "input" : "weight"), shape, "FLOP/s", threads_, [this, n, in, out, d, kind] { return linear(n, in, out, d, kind); }, product_flops(n, in, out), memory);
   }
   Work linear(std::int64_t n, std::int64_t in, std::int64_t out, DType d, int kind) const {
-    const auto scratch = std::max({base::gemm_scratch_bytes(n, out, in, true), base::gemm_scratch_bytes(n, in, out, true), base::gemm_scratch_bytes(out, in, n, false)});
+    const auto scratch = std::max({plan::gemm_scratch_bytes(n, out, in, true), plan::gemm_scratch_bytes(n, in, out, true), plan::gemm_scratch_bytes(out, in, n, false)});
     const auto b = bench(threads_, (n * in + n * out + 2 * in * out) * 4 + 1024, scratch);
     const auto x = b->values(d, {n, in}), y = b->values(d, {n, out}), w = b->values(d, {out, in}), dw = b->zeros(DType::f32, {out, in});
     return on(b, product_flops(n, in, out), [=](tensor::Exec& e) {
@@ -199,8 +199,8 @@ class List {
   Work attention(DType d, int products) const {
     const auto& m = o_.model;
     const auto B = o_.micro_batch, T = o_.sequence, h = m.heads * m.head_dim(), kv = m.kv_heads * m.head_dim();
-    const auto scratch = std::max(base::attention_forward_scratch_bytes(T, m.head_dim(), threads_), base::attention_backward_scratch_bytes(T, m.head_dim(), m.heads / m.kv_heads, threads_)) +
-                         base::gpu_attention_backward_scratch_bytes(B, T, m.heads, 4);
+    const auto scratch = std::max(plan::attention_forward_scratch_bytes(T, m.head_dim(), threads_), plan::attention_backward_scratch_bytes(T, m.head_dim(), m.heads / m.kv_heads, threads_)) +
+                         plan::gpu_attention_backward_scratch_bytes(B, T, m.heads, 4);
     const auto b = bench(threads_, tokens_ * (4 * h + 4 * kv) * 4 + tokens_ * m.heads * 4 + tokens_ * 4 + 4096, scratch);
     const auto q = b->values(d, {tokens_, h}), k = b->values(d, {tokens_, kv}), v = b->values(d, {tokens_, kv}), dout = b->values(d, {tokens_, h});
     const auto out = b->zeros(d, {tokens_, h}), dq = b->zeros(d, {tokens_, h}), dk = b->zeros(d, {tokens_, kv}), dv = b->zeros(d, {tokens_, kv});

@@ -28,7 +28,7 @@ const char* name_of(Category c) {
 
 Arena::Arena(Category category, std::int64_t capacity_bytes, base::Device device) : category_(category), device_(device) {
   TRAINYARD_ASSERT(capacity_bytes >= 0, "capacity {}", capacity_bytes);
-  capacity_ = aligned(capacity_bytes);
+  capacity_ = base::aligned(capacity_bytes);
   if (capacity_ == 0) return;
   if (device.kind == base::DeviceKind::cuda) {
     void* p = nullptr;
@@ -56,7 +56,7 @@ void* Arena::allocate_bytes(std::int64_t bytes) {
   TRAINYARD_ASSERT(bytes >= 0 && bytes <= capacity_ - used_, "the plan gave {} {} bytes; {} are in use and {} more were asked for", name_of(category_),
                    capacity_, used_, bytes);   // both sides are aligned, so what is rounded up fits as well
   void* p = memory_ + used_;
-  used_ += aligned(bytes);
+  used_ += base::aligned(bytes);
   peak_ = std::max(peak_, used_);
   return p;
 }
@@ -68,7 +68,7 @@ base::View Arena::allocate(base::DType dtype, std::initializer_list<std::int64_t
 }
 
 void Arena::release(std::int64_t mark) {
-  TRAINYARD_ASSERT(mark >= 0 && mark <= used_ && mark % alignment_bytes == 0, "release to {} of {}", mark, used_);
+  TRAINYARD_ASSERT(mark >= 0 && mark <= used_ && mark % base::alignment_bytes == 0, "release to {} of {}", mark, used_);
   used_ = mark;
 }
 

@@ -1,6 +1,7 @@
 // Arena: one reservation of memory of a stated size and category, handed out as a stack. The ledger reads its high-water mark.
 #pragma once
 
+#include "libtrain/base/aligned.h"
 #include "libtrain/base/view.h"
 
 #include <array>
@@ -17,9 +18,6 @@ enum class Category : int {
 };
 inline constexpr int category_count = 9;
 const char* name_of(Category c);
-
-inline constexpr std::int64_t alignment_bytes = 64;
-constexpr std::int64_t aligned(std::int64_t bytes) { return (bytes + alignment_bytes - 1) / alignment_bytes * alignment_bytes; }
 
 // Owned by one rank; used by one thread at a time. Memory is reserved in the constructor (first-touched lazily) and freed in the
 // destructor. Allocations are 64-byte aligned and zero-filled only if `zeroed` is asked for. Never grows: asking for more than the

@@ -26,6 +26,13 @@ TEST(Printable, WhatPeopleReadStays) {
   EXPECT_TRUE(is_utf8(text));
 }
 
+TEST(CommaSeparated, PartsAreWithoutTheirSpaces) {
+  using Parts = std::vector<std::string>;
+  EXPECT_EQ(comma_separated("a, b c ,,d"), (Parts{"a", "b c", "", "d"}));
+  EXPECT_EQ(comma_separated(""), Parts{""});
+  EXPECT_EQ(comma_separated("  ,"), (Parts{"", ""}));
+}
+
 TEST(PathText, AnyBytesSurviveJson) {
   std::string all;
   for (int c = 1; c < 256; ++c) all += static_cast<char>(c);

@@ -137,32 +137,32 @@ inline void exchange(Communicator& c, tensor::Exec& exec, std::int64_t n) {
   for (auto v : b) ASSERT_EQ(v, 20.0f + static_cast<float>(left));
 }
 
-// Turns of the ordered reduction against a scalar left fold; the last turn is ragged.
+// Rounds of the ordered reduction against a scalar left fold; the last round is ragged.
 inline void ordered(Communicator& c, tensor::Exec& exec, std::int64_t n, bool in_place) {
   SCOPED_TRACE("ordered_reduce_scatter of " + std::to_string(n));
   const int ranks = c.size();
-  const std::vector<int> turns = in_place ? std::vector<int>{ranks} : std::vector<int>{ranks, ranks, (ranks + 1) / 2};
-  const auto value = [&](std::size_t turn, int r, std::int64_t i) { return contribution(r + static_cast<int>(turn) * ranks, i); };
+  const std::vector<int> rounds = in_place ? std::vector<int>{ranks} : std::vector<int>{ranks, ranks, (ranks + 1) / 2};
+  const auto value = [&](std::size_t round, int r, std::int64_t i) { return contribution(r + static_cast<int>(round) * ranks, i); };
   std::vector<float> in(z(n * ranks)), staging(z(n * ranks)), apart(z(n), NAN);
   const auto sum = in_place ? View::of(in.data() + c.rank() * n, {n}) : view(apart);
   const auto before = c.ledger().totals()["ordered_reduce_scatter"];
   std::uint64_t sent = 0;
-  for (std::size_t t = 0; t < turns.size(); ++t) {
+  for (std::size_t t = 0; t < rounds.size(); ++t) {
     for (std::int64_t i = 0; i < n * ranks; ++i) in[z(i)] = value(t, c.rank(), i);
-    const bool mine = c.rank() < turns[t];
+    const bool mine = c.rank() < rounds[t];
     sent += mine ? static_cast<std::uint64_t>((ranks - 1) * n * 4) : 0;
-    ordered_reduce_scatter(c, exec, mine ? view(in) : View{}, view(staging), sum, t == 0 ? base::FoldTurn::first : base::FoldTurn::next, turns[t]);
+    ordered_reduce_scatter(c, exec, mine ? view(in) : View{}, view(staging), sum, t == 0 ? base::FoldRound::first : base::FoldRound::next, rounds[t]);
     exec.synchronize();
   }
   const auto after = c.ledger().totals()["ordered_reduce_scatter"];
   EXPECT_EQ(after.sent_bytes - before.sent_bytes, sent);
-  EXPECT_EQ(after.calls - before.calls, turns.size()) << "entered once, also in a group of one rank";
+  EXPECT_EQ(after.calls - before.calls, rounds.size()) << "entered once, also in a group of one rank";
   std::int64_t sensitive = 0;
   for (std::int64_t i = 0; i < n; ++i) {
     const auto logical = c.rank() * n + i;
     volatile float fold = 0, swapped = 0;
-    for (std::size_t t = 0; t < turns.size(); ++t)
-      for (int r = 0; r < turns[t]; ++r) {
+    for (std::size_t t = 0; t < rounds.size(); ++t)
+      for (int r = 0; r < rounds[t]; ++r) {
         fold = t == 0 && r == 0 ? value(t, r, logical) : fold + value(t, r, logical);
         const int other = t == 0 && ranks > 2 ? (r < 1 ? r : r == 1 ? 2 : r == 2 ? 1 : r) : r;
         swapped = t == 0 && r == 0 ? value(t, other, logical) : swapped + value(t, other, logical);

@@ -28,7 +28,7 @@ std::vector<std::string> damaged_copies(const SmallRun& runs) {
   return copies;
 }
 
-// A rank that fails while slow communication works on its arenas tells the world before anything of it goes, and what goes waits. It reads the damaged shard in one turn or another.
+// A rank that fails while slow communication works on its arenas tells the world before anything of it goes, and what goes waits. It reads the damaged shard in one round or another.
 TEST(Ends, OneRanksErrorWaitsForWhatIsUnderWay) {
   SmallRun runs;
   const auto copies = damaged_copies(runs);

@@ -143,13 +143,13 @@ TEST_F(Queue, GathersAfterAnUpdateAreBehindNoAgreement) {
   }
 }
 
-// The last reduction of a first turn is over only when the second turn's forward has begun.
+// The last reduction of a first round is over only when the second round's forward has begun.
 TEST_F(Queue, ReductionsOfATurnAreBehindNoAgreement) {
   const auto plain = config("plain");
   const auto expected = runs_.bits(plain, runs_.run(plain, {2, 2, 1}));
   int held = 0;
   EXPECT_EQ(run_held(runs_, config("held"), 2, {0, 7, 14, 4 * 2 * 3}, held), expected);
-  EXPECT_EQ(held, 2 * 4) << "steps of two turns, on two ranks";
+  EXPECT_EQ(held, 2 * 4) << "steps of two rounds, on two ranks";
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Attention against plain double sums and finite differences; documents, dropout, threads and memory.
 #include "kernels/attention/attention.h"
 #include "libtrain/base/random.h"
-#include "libtrain/base/scratch.h"
+#include "libtrain/plan/scratch.h"
 #include "tests/kernels/matrix_buffer.h"
 
 #include <gtest/gtest.h>
@@ -178,13 +178,13 @@ TEST(Attention, KeepsTheStatedShare) {
 }
 
 TEST(Attention, MemoryIsLinearInTheSequence) {
-  const auto at = [](std::int64_t T) { return base::attention_backward_scratch_bytes(T, 64, 2, 4); };
+  const auto at = [](std::int64_t T) { return plan::attention_backward_scratch_bytes(T, 64, 2, 4); };
   EXPECT_EQ(at(4096) - at(2048), 2 * (at(2048) - at(1024)));
   for (std::int64_t T : {256, 1024}) {
     Problem p(DType::f32, T, 2, 1, 16);
     Bench b(2);
     kernels::attention_forward(*b, p.s, p.q.view(), p.k.view(), p.v.view(), p.starts(), p.out.view(), p.lse.view());
-    EXPECT_LE(b.arena.peak_bytes(), base::attention_forward_scratch_bytes(T, 16, 2));
+    EXPECT_LE(b.arena.peak_bytes(), plan::attention_forward_scratch_bytes(T, 16, 2));
   }
 }
 

@@ -5,7 +5,7 @@
 namespace trainyard::test {
 namespace {
 
-using base::FoldTurn;
+using base::FoldRound;
 
 // Widely spread magnitudes, so that another order gives other bits.
 MatrixBuffer pieces(DType t, std::int64_t c, std::int64_t n, std::uint64_t seed) {
@@ -40,7 +40,7 @@ TEST(Fold, First) {
   everywhere([](tensor::Exec& exec, DType t, std::int64_t c, std::int64_t n) {
     auto p = pieces(t, c, n, 1);
     MatrixBuffer sum(t, 1, n, 2);
-    kernels::fold(exec, p.view(), sum.view(), FoldTurn::first);
+    kernels::fold(exec, p.view(), sum.view(), FoldRound::first);
     ASSERT_TRUE(sum.gap_untouched());
     for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(sum(0, i), folded(t, p, i)) << c << " pieces, element " << i;
   });
@@ -50,7 +50,7 @@ TEST(Fold, NextGoesOnFromTheSum) {
   everywhere([](tensor::Exec& exec, DType t, std::int64_t c, std::int64_t n) {
     auto p = pieces(t, c, n, 1), sum = pieces(t, 1, n, 2);
     const auto before = sum;
-    kernels::fold(exec, p.view(), sum.view(), FoldTurn::next);
+    kernels::fold(exec, p.view(), sum.view(), FoldRound::next);
     for (std::int64_t i = 0; i < n; ++i) {
       double want = before(0, i);
       for (std::int64_t r = 0; r < c; ++r) want = add(t, want, p(r, i));
@@ -64,7 +64,7 @@ TEST(Fold, IntoAnyRowOfThePieces) {
     for (std::int64_t row : {std::int64_t{0}, c - 1}) {
       auto p = pieces(t, c, n, 1);
       const auto before = p;
-      kernels::fold(exec, p.view(), p.view().row_range(row, 1), FoldTurn::first);
+      kernels::fold(exec, p.view(), p.view().row_range(row, 1), FoldRound::first);
       for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(p(row, i), folded(t, before, i)) << i;
     }
   });

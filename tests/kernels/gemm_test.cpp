@@ -1,6 +1,6 @@
 // Matrix products against plain double sums: every dtype, transposition, path and thread count.
 #include "kernels/gemm/gemm.h"
-#include "libtrain/base/scratch.h"
+#include "libtrain/plan/scratch.h"
 #include "tests/kernels/matrix_buffer.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ void check(const Case& t, std::int64_t m, std::int64_t n, std::int64_t k, Transp
     Bench bench(threads);
     kernels::gemm(*bench, a.view(), ta, b.view(), tb, c.view(), add);
     ASSERT_TRUE(c.gap_untouched());
-    ASSERT_LE(bench.arena.peak_bytes(), base::gemm_scratch_bytes(m, n, k, t.out == DType::bf16));
+    ASSERT_LE(bench.arena.peak_bytes(), plan::gemm_scratch_bytes(m, n, k, t.out == DType::bf16));
     if (threads > 1) {
       ASSERT_EQ(c.bytes, first) << "bits differ on " << threads << " threads";
       continue;

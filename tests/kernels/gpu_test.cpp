@@ -125,8 +125,8 @@ TEST(Gpu, FoldGivesTheBitsOfTheCpu) {
     MatrixBuffer pieces(t, 5, 300, 4), first(t, 1, 300), next(t, 1, 300);
     pieces.fill(1), next.fill(2);
     const auto v = place(pieces);
-    kernels::fold(place.exec(), v, place(first), base::FoldTurn::first);
-    kernels::fold(place.exec(), v, place(next), base::FoldTurn::next);
+    kernels::fold(place.exec(), v, place(first), base::FoldRound::first);
+    kernels::fold(place.exec(), v, place(next), base::FoldRound::next);
     place.fetch();
     return Outputs{first, next};
   }, Same::bits, {DType::f32, DType::f64});
@@ -171,7 +171,7 @@ TEST(Gpu, StepNumbersAreThoseOfTheCpu) {
       std::vector<kernels::StepNumbers> both;
       for (auto kind : {Place::Kind::host, Place::Kind::gpu}) {
         Place place(kind);
-        // 3 ranks, 7 micro-batches in groups of 1: rank 0 has three, the others two and an idle turn.
+        // 3 ranks, 7 micro-batches in groups of 1: rank 0 has three, the others two and an idle round.
         std::vector<double> losses(18, 0.0);
         for (int r = 0; r < 3; ++r)
           for (int k = 0; k < 3; ++k)

@@ -1,6 +1,6 @@
 // Layer norm and RMS norm, forward, backward and fused with the residual, against double formulas.
 #include "kernels/norm/norm.h"
-#include "libtrain/base/scratch.h"
+#include "libtrain/plan/scratch.h"
 #include "tests/kernels/sweep.h"
 
 namespace trainyard::test {
@@ -41,7 +41,7 @@ std::vector<MatrixBuffer> run(Kind kind, tensor::Exec& exec, DType t, std::int64
     kernels::rms_norm_backward(exec, p.dy.view(), p.x.view(), p.weight.view(), rstd.view(), fresh.view(), dweight.view(), Into::overwrite);
     mean.fill(0), dbias.fill(0);
   }
-  EXPECT_LE(exec.scratch().peak_bytes(), base::norm_scratch_bytes(n, h, base::size_of(g)));
+  EXPECT_LE(exec.scratch().peak_bytes(), plan::norm_scratch_bytes(n, h, base::size_of(g)));
   return {y, mean, rstd, p.dx, dweight, dbias, fresh};
 }
 

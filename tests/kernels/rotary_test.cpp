@@ -1,6 +1,6 @@
 // The rotation against complex numbers in double, its inverse, and what it must not touch.
 #include "kernels/rotary/rotary.h"
-#include "libtrain/base/scratch.h"
+#include "libtrain/plan/scratch.h"
 #include "tests/kernels/sweep.h"
 
 #include <complex>
@@ -21,7 +21,7 @@ void check_size(std::int64_t head_dim, double base) {
         kernels::rotary_forward(exec, x.view(), vector_view(position, 2), heads, head_dim, base);
         auto back = x;
         kernels::rotary_backward(exec, back.view(), vector_view(position, 2), heads, head_dim, base);
-        EXPECT_LE(exec.scratch().peak_bytes(), trainyard::base::rotary_scratch_bytes(12, head_dim));
+        EXPECT_LE(exec.scratch().peak_bytes(), trainyard::plan::rotary_scratch_bytes(12, head_dim));
         return std::vector{x, back};
       },
       [&](DType t, const std::vector<MatrixBuffer>& out) {

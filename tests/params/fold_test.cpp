@@ -1,4 +1,4 @@
-// GradientFold: the own pieces hold the fold of decision 1, bit for bit, whatever the stage, the ranks, the group size, the slots and the raggedness of the last turn.
+// GradientFold: the own pieces hold the fold of decision 1, bit for bit, whatever the stage, the ranks, the group size, the slots and the raggedness of the last round.
 #include "libtrain/params/gradients.h"
 #include "tests/params/ground.h"
 #include "tests/params/plain_model.h"
@@ -16,17 +16,17 @@ Place place(std::int64_t in_group, std::int64_t fold) {
   return in_group == 0 ? Place::first : in_group + 1 == fold ? Place::last : Place::middle;
 }
 
-// A step as the engine does it: this rank's groups turn by turn, uses from the last to the first; where it has no group it idles.
+// A step as the engine does it: this rank's groups round by round, uses from the last to the first; where it has no group it idles.
 void fold_step(GradientFold& fold, const Ground& g, const PlainModel& plain, Values kind, std::int64_t step) {
   const auto groups = g.cut.micros / g.cut.fold;
-  for (std::int64_t turn = 0; turn * g.cut.ranks < groups; ++turn) {
-    const auto group = turn * g.cut.ranks + g.rank();
+  for (std::int64_t round = 0; round * g.cut.ranks < groups; ++round) {
+    const auto group = round * g.cut.ranks + g.rank();
     if (group >= groups) {
-      for (auto use = plain.uses.rbegin(); use != plain.uses.rend(); ++use) fold.idle(*use, turn);
+      for (auto use = plain.uses.rbegin(); use != plain.uses.rend(); ++use) fold.idle(*use, round);
       continue;
     }
     for (std::int64_t k = 0; k < g.cut.fold; ++k) {
-      fold.begin_micro({turn, place(k, g.cut.fold)});
+      fold.begin_micro({round, place(k, g.cut.fold)});
       for (auto use = plain.uses.rbegin(); use != plain.uses.rend(); ++use) {
         fold.open(*use);
         ASSERT_EQ(fold.whole(*use).count(), plain.unit(use->unit).padded);
@@ -64,7 +64,7 @@ void expect_plain_folds(const plan::ModelConfig& model, const Cut& cut, Values k
   }, late);
 }
 
-// Whole turns, a ragged last one, fewer groups than ranks, several turns.
+// Whole rounds, a ragged last one, fewer groups than ranks, several rounds.
 std::vector<std::int64_t> group_counts(int ranks) {
   std::vector<std::int64_t> out{1};
   for (std::int64_t n : {ranks - 1, ranks, ranks + 1, 2 * ranks, 2 * ranks + 1})

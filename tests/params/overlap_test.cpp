@@ -85,7 +85,7 @@ TEST(Overlap, UpdatedWeightsArriveBehindThePass) {
     });
 }
 
-// A commit goes on at once. The next use of a buffer waits for the reduction that reads it: of a slot at stages 2 and 3, of nothing in the first turn of stage 1, where no two uses share one.
+// A commit goes on at once. The next use of a buffer waits for the reduction that reads it: of a slot at stages 2 and 3, of nothing in the first round of stage 1, where no two uses share one.
 TEST(Overlap, ReductionsRunBehindTheBackwardPass) {
   for (int zero = 0; zero < 4; ++zero)
     for (const int slots : {1, 2})

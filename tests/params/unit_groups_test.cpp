@@ -49,11 +49,11 @@ struct Rank {
   std::vector<plan::Use> leases;
   tensor::Arena parameters{Category::parameters, bytes.parameters}, gathered{Category::gathered_units, bytes.gathered_units}, gradients{Category::gradients, bytes.gradients},
       unit_gradients{Category::unit_gradients, bytes.unit_gradients}, optimizer{Category::optimizer, bytes.optimizer}, staging{Category::communication_staging, bytes.communication_staging};
-  std::unique_ptr<tensor::Exec> compute = tensor::Exec::caller(nullptr, 1), exchange = tensor::Exec::worker("communication", nullptr);
+  std::unique_ptr<tensor::Exec> compute = tensor::Exec::caller(nullptr, 1), communication = tensor::Exec::worker("communication", nullptr);
 };
 
 params::StoreContext context_of(Rank& r, comm::World& world) {
-  return {r.set,      r.shape,    plan::Reduction::fast, world,            *r.compute,  world.size == 1 ? *r.compute : *r.exchange,
+  return {r.set,      r.shape,    plan::Reduction::fast, world,            *r.compute,  world.size == 1 ? *r.compute : *r.communication,
           r.parameters, r.gathered, r.gradients,         r.unit_gradients, r.optimizer, r.staging};
 }
 
@@ -73,9 +73,9 @@ std::vector<std::vector<float>> weights_of(Rank& r, params::ZeroStore& store) {
   return out;
 }
 
-// Every gradient of one turn is the same number.
-void commit_all(Rank& r, params::ZeroStore& store, std::int64_t turn, double value) {
-  store.begin_micro({turn, params::GradientFold::Position::Place::only}, r.leases);
+// Every gradient of one round is the same number.
+void commit_all(Rank& r, params::ZeroStore& store, std::int64_t round, double value) {
+  store.begin_micro({round, params::GradientFold::Position::Place::only}, r.leases);
   for (const auto& access : r.accesses) {
     if (access.kind == plan::Access::Kind::lease) {
       const auto lease = store.lease(access.use);
@@ -113,9 +113,9 @@ TEST_P(UnitGroups, EachIsReducedAndGatheredOverItsOwn) {
     store.initialize(7);
     EXPECT_EQ(weights_of(r, store), expected);   // gathered from pieces that each rank made alone
 
-    for (std::int64_t turn : {0, 1}) commit_all(r, store, turn, 1 + rank + 10.0 * static_cast<double>(turn));
+    for (std::int64_t round : {0, 1}) commit_all(r, store, round, 1 + rank + 10.0 * static_cast<double>(round));
     store.finish();
-    const auto sum = [&](int unit) { return unit + 1 == context.units() ? 60.0f : rank % 2 == 0 ? 28.0f : 32.0f; };   // over its group and both turns
+    const auto sum = [&](int unit) { return unit + 1 == context.units() ? 60.0f : rank % 2 == 0 ? 28.0f : 32.0f; };   // over its group and both rounds
     for (int u = 0; u < context.units(); ++u) {
       const auto piece = store.piece_gradient(u);
       EXPECT_EQ(piece.count(), context.layout(u).padded / (u + 1 == context.units() ? 4 : 2));
@@ -140,7 +140,7 @@ TEST_P(UnitGroups, EachIsReducedAndGatheredOverItsOwn) {
       group.all_reduce(*r.compute, base::View::of(&least, {1}), comm::Reduction::min);
       EXPECT_EQ(most, least) << "unit " << u << " is not the same on all ranks of its group";
     }
-    r.exchange->synchronize();
+    r.communication->synchronize();
   });
 }
 

@@ -51,7 +51,7 @@ std::vector<std::int64_t> padded(const PlainModel& plain, std::initializer_list<
 void expect_lease(Weights& weights, Ground& g, const PlainModel& plain, plan::Use use) {
   weights.acquire(use);
   EXPECT_EQ(difference(weights.whole(use.unit), plain.unit(use.unit).weight), "") << g.cut.text() << " unit " << use.unit;
-  g.context.exchange.synchronize();
+  g.context.communication.synchronize();
   EXPECT_EQ(difference(weights.whole(use.unit), plain.unit(use.unit).weight), "") << g.cut.text() << " unit " << use.unit << " in the lease";
   weights.give_back(use);
 }

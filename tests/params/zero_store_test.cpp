@@ -65,11 +65,11 @@ struct Training {
 
   void step(std::int64_t step) {
     const auto groups = g.cut.micros / g.cut.fold;
-    for (std::int64_t turn = 0; turn * g.cut.ranks < groups; ++turn) {
-      const auto group = turn * g.cut.ranks + g.rank();
-      if (group >= groups) store.idle_turn(turn, accesses);
+    for (std::int64_t round = 0; round * g.cut.ranks < groups; ++round) {
+      const auto group = round * g.cut.ranks + g.rank();
+      if (group >= groups) store.idle_round(round, accesses);
       for (std::int64_t k = 0; group < groups && k < g.cut.fold; ++k)
-        micro(step, group * g.cut.fold + k, {turn, g.cut.fold == 1 ? Place::only : k == 0 ? Place::first : k + 1 == g.cut.fold ? Place::last : Place::middle});
+        micro(step, group * g.cut.fold + k, {round, g.cut.fold == 1 ? Place::only : k == 0 ? Place::first : k + 1 == g.cut.fold ? Place::last : Place::middle});
     }
     store.finish();
     const auto folded = plain.folded(kind(), step, g.cut.micros, g.cut.fold);
@@ -122,7 +122,7 @@ void expect_plain_training(const plan::ModelConfig& model, const Cut& cut, std::
     initialize(run.plain, g.set.units, 11);
     run.evaluate();
     for (std::int64_t step = 0; step < 3; ++step) {
-      g.context.exchange.synchronize();
+      g.context.communication.synchronize();
       const auto before = g.data.ledger().totals();
       run.step(step);
       run.store.complete_weights();

@@ -38,7 +38,7 @@ TEST(Plan, RoundTrips) {
   EXPECT_EQ(q.model, p.model);
   EXPECT_EQ(q.memory, p.memory);
   EXPECT_EQ(q.traffic, p.traffic);
-  EXPECT_EQ(q.traffic.size(), 2u);  // 4 micro-batches on 3 ranks: the last turn is ragged
+  EXPECT_EQ(q.traffic.size(), 2u);  // 4 micro-batches on 3 ranks: the last round is ragged
   EXPECT_TRUE(problems(q, 3).empty());
 }
 

@@ -105,23 +105,23 @@ TEST(Batch, ClosedFormsAgreeWithTheGroups) {
     for (std::int64_t fold = 1; fold <= micros; ++fold)
       for (int ranks = 1; ranks <= (micros + fold - 1) / fold; ++ranks) {
         const BatchPlan b{micros, 1, fold, ranks};
-        std::int64_t rounds = 0;
-        for (std::int64_t turn = 0; turn < b.turns(); ++turn) rounds += b.end_micro(turn * ranks) - b.first_micro(turn * ranks);
-        EXPECT_EQ(b.rounds(), rounds) << micros << " " << fold << " " << ranks;
+        std::int64_t lockstep = 0;
+        for (std::int64_t round = 0; round < b.rounds(); ++round) lockstep += b.end_micro(round * ranks) - b.first_micro(round * ranks);
+        EXPECT_EQ(b.lockstep_micros(), lockstep) << micros << " " << fold << " " << ranks;
         for (int r = 0; r < ranks; ++r) {
           std::vector<std::int64_t> own;
-          std::int64_t turns = 0;
-          for (std::int64_t turn = 0; turn < b.turns(); ++turn) {
-            const auto group = b.group_of(r, turn);
-            turns += group >= 0;
+          std::int64_t rounds = 0;
+          for (std::int64_t round = 0; round < b.rounds(); ++round) {
+            const auto group = b.group_of(r, round);
+            rounds += group >= 0;
             for (auto m = b.first_micro(group); group >= 0 && m < b.end_micro(group); ++m) {
               const auto at = b.place_of(m);
-              EXPECT_EQ((std::vector{at.group, at.turn, at.rank, at.place}), (std::vector<std::int64_t>{group, turn, r, turn * fold + m - b.first_micro(group)}));
+              EXPECT_EQ((std::vector{at.group, at.round, at.rank, at.place}), (std::vector<std::int64_t>{group, round, r, round * fold + m - b.first_micro(group)}));
               EXPECT_LT(at.place, b.places());
               own.push_back(m);
             }
           }
-          EXPECT_EQ(b.turns_of(r), turns);
+          EXPECT_EQ(b.rounds_of(r), rounds);
           for (std::size_t i = 0; i < own.size(); ++i) EXPECT_EQ(b.next(own[i]), i + 1 < own.size() ? own[i + 1] : -1);
         }
       }
@@ -168,20 +168,20 @@ TEST(Batch, EveryMicroOnceInAscendingOrder) {
     b.data_ranks = 1 + static_cast<int>(random() % static_cast<unsigned>(b.groups()));
     std::vector<int> seen(static_cast<std::size_t>(micros), 0);
     for (int r = 0; r < b.data_ranks; ++r) {
-      std::int64_t last = -1, turn = -1, idle = 0;
+      std::int64_t last = -1, round = -1, idle = 0;
       const auto program = one_stage(b, r);
       ASSERT_GE(program.size(), 2u);
       EXPECT_EQ(program[program.size() - 2].kind, Action::Kind::reduce);
       EXPECT_EQ(program.back().kind, Action::Kind::update);
       for (const auto& a : program) {
-        turn += a.kind == Action::Kind::agree;   // every rank agrees before every turn
+        round += a.kind == Action::Kind::agree;   // every rank agrees before every round
         if (a.kind == Action::Kind::ask) {
-          EXPECT_EQ(a.turn, turn + 1);
-          const auto& next = *(&a + 1);      // the last backward of the turn before; for the first turn there is none
-          EXPECT_EQ(next.kind, a.turn == 0 ? Action::Kind::agree : Action::Kind::backward);
-          EXPECT_TRUE(a.turn == 0 || next.micro == b.end_micro(b.group_of(r, turn)) - 1) << next.micro;
-        } else if (a.turn >= 0) {
-          EXPECT_EQ(a.turn, turn);
+          EXPECT_EQ(a.round, round + 1);
+          const auto& next = *(&a + 1);      // the last backward of the round before; for the first round there is none
+          EXPECT_EQ(next.kind, a.round == 0 ? Action::Kind::agree : Action::Kind::backward);
+          EXPECT_TRUE(a.round == 0 || next.micro == b.end_micro(b.group_of(r, round)) - 1) << next.micro;
+        } else if (a.round >= 0) {
+          EXPECT_EQ(a.round, round);
         }
         idle += a.kind == Action::Kind::idle;
         if (a.kind != Action::Kind::backward) continue;
@@ -190,8 +190,8 @@ TEST(Batch, EveryMicroOnceInAscendingOrder) {
         ++seen[static_cast<std::size_t>(a.micro)];
         EXPECT_EQ(a.micro / b.fold % b.data_ranks, r);
       }
-      EXPECT_EQ(turn + 1, b.turns());
-      EXPECT_EQ(idle, b.group_of(r, b.turns() - 1) < 0 ? 1 : 0);
+      EXPECT_EQ(round + 1, b.rounds());
+      EXPECT_EQ(idle, b.group_of(r, b.rounds() - 1) < 0 ? 1 : 0);
     }
     for (int count : seen) EXPECT_EQ(count, 1);
   }

@@ -1,8 +1,8 @@
 // Loading a checkpoint for generation, and the forward pass.
 #include "tools/generate/language_model.h"
 
-#include "libtrain/base/scratch.h"
 #include "libtrain/checkpoint/named.h"
+#include "libtrain/plan/scratch.h"
 
 #include <algorithm>
 #include <numeric>
@@ -31,7 +31,7 @@ class LanguageModel::Weights : public params::ParameterStore {
     std::int64_t bytes = 0;
     for (const auto& unit : units_) {
       layouts_.push_back(plan::layout(unit, 1));
-      bytes += tensor::aligned(layouts_.back().padded * 4);
+      bytes += base::aligned(layouts_.back().padded * 4);
     }
     arena_ = std::make_unique<tensor::Arena>(tensor::Category::parameters, bytes);
     for (std::size_t u = 0; u < units_.size(); ++u) {
@@ -65,7 +65,7 @@ LanguageModel::LanguageModel(checkpoint::Reader& reader, int threads)
     : config_(reader.state().model), weights_(std::make_unique<Weights>(reader, config_)), decoder_(config_),
       activations_(tensor::Category::activations, plan::activation_bytes(config_, largest(config_, threads), plan::Pass::evaluate)),
       workspace_(tensor::Category::workspace, std::max(plan::workspace_bytes(config_, largest(config_, threads), plan::Pass::evaluate),
-                                                       base::cached_attention_scratch_bytes(config_.context, config_.heads, 4))),
+                                                       plan::cached_attention_scratch_bytes(config_.context, config_.heads, 4))),
       kept_(tensor::Category::activations, model::KvCache::bytes(config_, base::DType::f32)), past_(config_, base::DType::f32, kept_),
       exec_(tensor::Exec::caller(&workspace_, threads)), one_exec_(tensor::Exec::caller(&workspace_, threads_for_one(config_, threads))), saved_(activations_),
       positions_(static_cast<std::size_t>(config_.context)),

@@ -42,7 +42,9 @@ std::string heading(const checkpoint::Reader& reader, const Options& options) {
   out += fmt::format("  size        {} in {} files{}\n", size_phrase(reader.bytes(), options.sizes), reader.manifest().files.size() + 1,
                      reader.manifest().files.contains(checkpoint::view_name) ? "" : "; no virtual view (make it with --make-view)");
   if (!reader.view_problem().empty()) out += fmt::format("  view        {}: make it anew with --make-view\n", reader.view_problem());
-  for (const auto& [title, part] : {std::pair<const char*, const json&>{"identity", s.identity}, {"plan", s.plan}, {"versions", s.versions}, {"provenance", s.provenance}})
+  auto plan = s.plan;
+  plan.erase("model");  // the identity has it
+  for (const auto& [title, part] : {std::pair<const char*, const json&>{"identity", s.identity}, {"plan", plan}, {"versions", s.versions}, {"provenance", s.provenance}})
     if (!part.empty()) out += fmt::format("{}\n{}", title, leaves(part, 2));
   return out;
 }

@@ -31,12 +31,12 @@ int Launch::ranks_on_node() const { return tools::ranks_on_node(world_.size); }
 
 void Launch::on_every_rank(const std::function<void()>& work) {
   const auto caller = tensor::Exec::caller(nullptr, 1);
-  engine::on_every_rank(world_, world_.exchange ? *world_.exchange : *caller, work);
+  engine::on_every_rank(world_, world_.communication ? *world_.communication : *caller, work);
 }
 
 void Launch::require_same(const engine::NamedSettings& mine) {
   const auto caller = tensor::Exec::caller(nullptr, 1);
-  engine::require_same(mine, world_, world_.exchange ? *world_.exchange : *caller);
+  engine::require_same(mine, world_, world_.communication ? *world_.communication : *caller);
 }
 
 void Launch::claim_the_end() {

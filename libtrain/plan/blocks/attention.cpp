@@ -1,8 +1,8 @@
 // What attention declares, saves and needs.
 #include "libtrain/plan/blocks/attention.h"
 
-#include "libtrain/base/scratch.h"
 #include "libtrain/plan/blocks/products.h"
+#include "libtrain/plan/scratch.h"
 
 #include <algorithm>
 
@@ -16,7 +16,7 @@ FusedLayers qkv(const ModelConfig& m) { return {{m.hidden, kv_width(m), kv_width
 
 std::int64_t rotary(const ModelConfig& m, const MicroShape& s) {
   const bool table = m.positions == Positions::rotary && s.device == base::DeviceKind::cpu;
-  return table ? base::rotary_scratch_bytes(s.rows(), m.head_dim()) : 0;
+  return table ? rotary_scratch_bytes(s.rows(), m.head_dim()) : 0;
 }
 
 }  // namespace
@@ -35,20 +35,20 @@ void AttentionKind::declare(Declaration& d) const {
 
 std::vector<SavedTensor> AttentionKind::tensors(const ModelConfig& m, const MicroShape& s, Pass) const {
   return {{"qkv", s.dtype, s.rows(), m.hidden + 2 * kv_width(m)},
-          {"logsumexp", s.wide(), s.batch * m.heads, s.sequence},
+          {"logsumexp", s.accumulation(), s.batch * m.heads, s.sequence},
           {"attended", s.dtype, s.rows(), m.hidden}};
 }
 
 std::int64_t AttentionKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass) const {
   const Products p(m, s);
-  const auto attention = p.on_gpu() ? 0 : base::attention_forward_scratch_bytes(s.sequence, m.head_dim(), s.threads);
+  const auto attention = p.on_gpu() ? 0 : attention_forward_scratch_bytes(s.sequence, m.head_dim(), s.threads);
   return std::max({p.fused_forward(qkv(m)), rotary(m, s), attention, p.linear(m.hidden, m.hidden)});
 }
 
 std::int64_t AttentionKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   const Products p(m, s);
-  const auto attention = p.on_gpu() ? base::gpu_attention_backward_scratch_bytes(s.batch, s.sequence, m.heads, p.wide_bytes())
-                                    : base::attention_backward_scratch_bytes(s.sequence, m.head_dim(), m.heads / m.kv_heads, s.threads);
+  const auto attention = p.on_gpu() ? gpu_attention_backward_scratch_bytes(s.batch, s.sequence, m.heads, p.accumulation_bytes())
+                                    : attention_backward_scratch_bytes(s.sequence, m.head_dim(), m.heads / m.kv_heads, s.threads);
   const auto gradient = p.rows(m.hidden + 2 * kv_width(m));   // of q, k, v
   return gradient + std::max({p.weight_gradient(m.hidden, m.hidden), p.linear(m.hidden, m.hidden), attention, rotary(m, s), p.fused_backward(qkv(m))});
 }

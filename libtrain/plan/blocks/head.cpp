@@ -1,10 +1,10 @@
 // What the head declares, saves and needs.
 #include "libtrain/plan/blocks/head.h"
 
-#include "libtrain/base/scratch.h"
 #include "libtrain/plan/blocks/embedding.h"
 #include "libtrain/plan/blocks/norm.h"
 #include "libtrain/plan/blocks/products.h"
+#include "libtrain/plan/scratch.h"
 
 #include <algorithm>
 
@@ -18,12 +18,12 @@ std::int64_t chunk_rows(const MicroShape& s) { return std::min(s.rows(), head_ch
 std::int64_t loss_buffers(const ModelConfig& m, const MicroShape& s, Pass pass) {
   const auto logits = chunk_rows(s) * m.stored_vocabulary();
   const bool narrow = pass == Pass::train && s.dtype == base::DType::bf16;
-  return base::scratch_aligned(s.rows() * 8) + base::scratch_aligned(logits * base::size_of(s.wide())) +
-         (narrow ? base::scratch_aligned(logits * s.element_bytes()) : 0);
+  return base::aligned(s.rows() * 8) + base::aligned(logits * base::size_of(s.accumulation())) +
+         (narrow ? base::aligned(logits * s.element_bytes()) : 0);
 }
 
 std::int64_t chunk_product(const ModelConfig& m, const MicroShape& s) {
-  return Products(m, s).product(chunk_rows(s), m.stored_vocabulary(), m.hidden, Products::Result::wide);
+  return Products(m, s).product(chunk_rows(s), m.stored_vocabulary(), m.hidden, Products::Result::accumulation);
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ std::int64_t HeadKind::backward_workspace_bytes(const ModelConfig& m, const Micr
   const Products p(m, s);
   const auto n = s.rows(), c = chunk_rows(s), v = m.stored_vocabulary(), last = n % c == 0 ? c : n % c;
   auto most = std::max(chunk_product(m, s), p.product(c, m.hidden, v, Products::Result::working));
-  for (auto rows : {c, last}) most = std::max(most, p.product(v, m.hidden, rows, Products::Result::wide));
+  for (auto rows : {c, last}) most = std::max(most, p.product(v, m.hidden, rows, Products::Result::accumulation));
   return std::max(loss_buffers(m, s, Pass::train) + most, norm_workspace_bytes(m, s));
 }
 

@@ -1,4 +1,4 @@
-// A layer: the branches that the model names, each behind a norm and added to the stream; one unit.
+// A layer: the branches that the model names, each behind a norm and added to the residual stream; one unit.
 #pragma once
 
 #include "libtrain/plan/block_kind.h"

@@ -1,7 +1,7 @@
 // What a norm saves.
 #include "libtrain/plan/blocks/norm.h"
 
-#include "libtrain/base/scratch.h"
+#include "libtrain/plan/scratch.h"
 
 namespace trainyard::plan {
 
@@ -9,14 +9,14 @@ std::vector<SavedTensor> norm_tensors(const ModelConfig& m, const MicroShape& s,
   std::vector<SavedTensor> out;
   out.reserve(8);
   if (pass == Pass::train) out.push_back({"input", s.dtype, s.rows(), m.hidden});
-  if (m.norm == Norm::layer) out.push_back({"mean", s.wide(), 0, s.rows()});
-  out.push_back({"rstd", s.wide(), 0, s.rows()});
+  if (m.norm == Norm::layer) out.push_back({"mean", s.accumulation(), 0, s.rows()});
+  out.push_back({"rstd", s.accumulation(), 0, s.rows()});
   out.push_back({"normed", s.dtype, s.rows(), m.hidden});
   return out;
 }
 
 std::int64_t norm_workspace_bytes(const ModelConfig& m, const MicroShape& s) {
-  return base::norm_scratch_bytes(s.rows(), m.hidden, base::size_of(s.wide()));
+  return norm_scratch_bytes(s.rows(), m.hidden, base::size_of(s.accumulation()));
 }
 
 }  // namespace trainyard::plan

@@ -1,7 +1,7 @@
 // Scratch of products, one by one and fused.
 #include "libtrain/plan/blocks/products.h"
 
-#include "libtrain/base/scratch.h"
+#include "libtrain/plan/scratch.h"
 
 #include <algorithm>
 
@@ -9,16 +9,16 @@ namespace trainyard::plan {
 
 Products::Products(const ModelConfig& model, const MicroShape& shape) : m_(model), s_(shape) {}
 
-std::int64_t Products::rows(std::int64_t cols) const { return base::scratch_aligned(s_.rows() * cols * s_.element_bytes()); }
+std::int64_t Products::rows(std::int64_t cols) const { return base::aligned(s_.rows() * cols * s_.element_bytes()); }
 
 std::int64_t Products::product(std::int64_t rows, std::int64_t cols, std::int64_t inner, Result result) const {
-  if (on_gpu()) return base::gpu_gemm_scratch_bytes;
-  return base::gemm_scratch_bytes(rows, cols, inner, result == Result::working && s_.dtype == base::DType::bf16);
+  if (on_gpu()) return gpu_gemm_scratch_bytes;
+  return gemm_scratch_bytes(rows, cols, inner, result == Result::working && s_.dtype == base::DType::bf16);
 }
 
 std::int64_t Products::weight_gradient(std::int64_t out, std::int64_t in) const {
-  const auto bias = m_.biases ? base::column_sum_scratch_bytes(s_.rows(), out, wide_bytes()) : 0;
-  const auto weight = product(out, in, s_.rows(), Result::wide);
+  const auto bias = m_.biases ? column_sum_scratch_bytes(s_.rows(), out, accumulation_bytes()) : 0;
+  const auto weight = product(out, in, s_.rows(), Result::accumulation);
   return on_gpu() ? weight + bias : std::max(weight, bias);   // a GPU has both in one call
 }
 
@@ -45,8 +45,8 @@ std::int64_t Products::fused_backward(const FusedLayers& layers) const {
   const auto parts = spans(layers, Look::weights);
   const bool added = parts.size() > 1 && s_.dtype == base::DType::bf16;   // in f32, rounded once
   std::int64_t most = 0;
-  for (auto out : parts) most = std::max(most, product(s_.rows(), layers.in, out, added ? Result::wide : Result::working));
-  if (added) most += base::scratch_aligned(s_.rows() * layers.in * wide_bytes());
+  for (auto out : parts) most = std::max(most, product(s_.rows(), layers.in, out, added ? Result::accumulation : Result::working));
+  if (added) most += base::aligned(s_.rows() * layers.in * accumulation_bytes());
   for (auto out : spans(layers, Look::weights_and_biases)) most = std::max(most, weight_gradient(out, layers.in));
   return most;
 }

@@ -23,10 +23,10 @@ class Products {
  public:
   Products(const ModelConfig& model, const MicroShape& shape);
 
-  enum class Result { working, wide };               // wide: f32 although the working dtype is bf16
+  enum class Result { working, accumulation };       // accumulation: f32 although the working dtype is bf16
 
   std::int64_t rows(std::int64_t cols) const;        // bytes of a tensor [n, cols] in the working dtype
-  std::int64_t wide_bytes() const { return base::size_of(s_.wide()); }
+  std::int64_t accumulation_bytes() const { return base::size_of(s_.accumulation()); }
   bool on_gpu() const { return s_.device == base::DeviceKind::cuda; }
 
   std::int64_t product(std::int64_t rows, std::int64_t cols, std::int64_t inner, Result result) const;

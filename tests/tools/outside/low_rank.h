@@ -29,7 +29,7 @@ struct Kind : plan::BranchKind {
   }
   std::int64_t backward_workspace_bytes(const Config& m, const Shape& s) const override {
     const plan::Products p(m, s);
-    const auto gradient = [&](auto out, auto in) { return p.product(out, in, s.rows(), plan::Products::Result::wide); };
+    const auto gradient = [&](auto out, auto in) { return p.product(out, in, s.rows(), plan::Products::Result::accumulation); };
     return p.rows(r) + std::max({gradient(m.hidden, r), p.linear(r, m.hidden), gradient(r, m.hidden), p.linear(m.hidden, r)});
   }
   double forward_flops(const Config& m, std::int64_t) const override { return 4.0 * r * static_cast<double>(m.hidden); }
@@ -37,7 +37,7 @@ struct Kind : plan::BranchKind {
 
 struct Branch : model::Branch {
   explicit Branch(const model::BranchSpec& spec)
-      : a(plan::slot_of(spec.unit, "low_rank.a.weight")), b(plan::slot_of(spec.unit, "low_rank.b.weight")) {}
+      : a(plan::index_of(spec.unit, "low_rank.a.weight")), b(plan::index_of(spec.unit, "low_rank.b.weight")) {}
   void forward(model::Step& step, const params::Lease& lease, const model::SavedSet& t, base::View output) const override {
     kernels::linear_forward(step.exec, t["normed"], lease.weight(a), {}, t["inner"]);
     kernels::linear_forward(step.exec, t["inner"], lease.weight(b), {}, output);

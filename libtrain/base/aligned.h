@@ -1,0 +1,12 @@
+// Alignment: every allocation from an arena, and every part of scratch, begins and ends at a multiple of 64 bytes.
+#pragma once
+
+#include <cstdint>
+
+namespace trainyard::base {
+
+inline constexpr std::int64_t alignment_bytes = 64;
+constexpr std::int64_t round_up(std::int64_t n, std::int64_t grain) { return (n + grain - 1) / grain * grain; }
+constexpr std::int64_t aligned(std::int64_t bytes) { return round_up(bytes, alignment_bytes); }
+
+}  // namespace trainyard::base
