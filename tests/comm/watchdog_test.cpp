@@ -18,6 +18,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -78,23 +79,30 @@ struct Alarms {
   }
 };
 
-// Four ranks with watchdogs; an alarm poisons the world, as an exit would.
+// Four ranks with watchdogs; an alarm poisons the world, as an exit would. Whom that wakes leaves only with an alarm of its own: its watchdog may still be about to hear.
 void watched(Alarms& alarms, int mute, const std::function<void(int, Communicator&, tensor::Exec&)>& body) {
   alarms.addresses.resize(4);
   run_ranks(4, [&](int rank, ThreadsWorld& world) {
     auto comm = world.communicator(rank, "data");
     auto exec = tensor::Exec::caller(nullptr, 1);
+    std::promise<void> alarmed;
     WatchdogOptions options{rank, 4, 0.4, 0.05, [&](const std::string& s, Decided) {
       alarms.add(s);
       world.poison();
+      alarmed.set_value();
     }};
     Watchdog dog(options, {{"data", &comm->ledger()}});
     alarms.addresses[static_cast<std::size_t>(rank)] = dog.address();
     comm->barrier(*exec);
     dog.set_step(23);
     if (rank != mute) dog.start(alarms.addresses);
-    body(rank, *comm, *exec);
-    comm->barrier(*exec);
+    try {
+      body(rank, *comm, *exec);
+      comm->barrier(*exec);
+    } catch (const base::PeerError&) {
+      if (rank != mute) alarmed.get_future().wait_for(10s);
+      throw;
+    }
   });
 }
 
