@@ -5,6 +5,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/checkpoint/manifest_checks.h"
+#include "libtrain/checkpoint/view.h"
 #include "libtrain/io/bulk.h"
 
 #include <charconv>
@@ -33,6 +34,7 @@ template <class T> T hex_of(std::string_view text, const std::string& where) {
 
 template <class T> T hex_of(Object& o, const std::string& key) { return hex_of<T>(o.text(key), o.where() + ": " + key); }
 
+constexpr const char* seal_key = "crc32c_of_the_above";
 constexpr std::string_view seal_before = ",\n \"crc32c_of_the_above\": \"", seal_after = "\"\n}\n";
 
 std::string sealed(const json& j) {
@@ -110,8 +112,9 @@ json units_to_json(const std::vector<UnitEntry>& units) {
   json out = json::array();
   for (const auto& u : units) {
     json parameters = json::array();
-    for (const auto& p : u.parameters) {
-      json entry{{"name", p.name}, {"shape", p.shape}, {"offset", p.offset}};
+    for (std::size_t i = 0; i < u.parameters.size(); ++i) {
+      const auto& p = u.parameters[i];
+      json entry{{"name", p.name}, {"shape", p.shape}, {"offset", u.offsets[i]}};
       if (!p.aliases.empty()) entry["aliases"] = p.aliases;
       parameters.push_back(entry);
     }
@@ -130,8 +133,8 @@ std::vector<std::int64_t> shape_from_json(Object& o) {
   return shape;
 }
 
-ParameterEntry parameter_from_json(Object o) {
-  ParameterEntry entry{o.text("name"), shape_from_json(o), o.integer("offset", 0, largest_count), 1, {}};
+ParameterEntry parameter_from_json(Object& o) {
+  ParameterEntry entry{o.text("name"), shape_from_json(o), 1, {}};
   for (const auto d : entry.shape)
     if (__builtin_mul_overflow(entry.count, d, &entry.count)) throw base::InputError(fmt::format("{}: the shape of {} is too large", o.where(), base::excerpt(entry.name)));
   if (!o.has("aliases")) return entry;
@@ -146,8 +149,12 @@ std::vector<UnitEntry> units_from_json(Object& o) {
   std::vector<UnitEntry> units;
   for (const auto& u : o.array("units")) {
     Object unit(u, o.where() + ": units");
-    units.push_back({unit.text("name"), unit.integer("piece", 1, largest_count), {}});
-    for (const auto& p : unit.array("parameters")) units.back().parameters.push_back(parameter_from_json({p, o.where() + ": units: parameters"}));
+    units.push_back({unit.text("name"), unit.integer("piece", 1, largest_count), {}, {}});
+    for (const auto& p : unit.array("parameters")) {
+      Object parameter(p, o.where() + ": units: parameters");
+      units.back().parameters.push_back(parameter_from_json(parameter));
+      units.back().offsets.push_back(parameter.integer("offset", 0, largest_count));
+    }
   }
   return units;
 }
@@ -167,7 +174,7 @@ std::string manifest_text(const Manifest& m) {
   j["format"] = fmt::format("{}/{}", format_name, format_major);
   j["ranks"] = m.ranks;
   j["block_bytes"] = io::block_bytes;
-  j["units"] = units_to_json(m.units);
+  j["units"] = units_to_json(unit_table(m.state.model, m.ranks));
   j["tensors"] = tensors;
   j["files"] = files;
   return sealed(j);
@@ -182,7 +189,8 @@ Manifest manifest_from_text(const std::string& text, const std::string& where) {
   m.ranks = static_cast<int>(o.integer("ranks", 1, largest_ranks));
   if (const auto bytes = o.integer("block_bytes"); bytes != io::block_bytes)
     throw base::InputError(fmt::format("{}: blocks of {} bytes, this build knows {}", where, bytes, io::block_bytes));
-  m.units = units_from_json(o);
+  const auto units = units_from_json(o);
+  m.parameters = parameters_of(units);
   auto tensors = o.object("tensors");
   for (const auto& [name, json] : o.at("tensors").items()) {
     auto t = tensors.object(name);
@@ -192,7 +200,19 @@ Manifest manifest_from_text(const std::string& text, const std::string& where) {
   auto files = o.object("files");
   for (const auto& [name, json] : o.at("files").items()) m.files[name] = file_from_json(files.object(name));
   require_consistent(m, where);
+  require_pieces(units, m, where);
+  for (int r = 0; r < m.ranks; ++r) m.boxes.push_back(boxes_of_pieces(units, r));
+  require_boxes(m, where);
   return m;
+}
+
+std::string with_view(const std::string& text, const std::string& where, const std::optional<FileEntry>& view) {
+  auto j = unsealed(text, where);
+  j.erase(seal_key);
+  auto& files = j.at("files");
+  files.erase(view_name);
+  if (view) files[view_name] = file_to_json(*view);
+  return sealed(j);
 }
 
 std::string sidecar_text(const Sidecar& s) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libtrain/base/dtype.h"
+#include "libtrain/checkpoint/boxes.h"
 #include "libtrain/checkpoint/run_state.h"
 #include "libtrain/plan/inventory.h"
 
@@ -26,20 +27,27 @@ std::vector<Kind> kinds_of(base::DType working);       // an f32 checkpoint has 
 std::string step_name(std::int64_t step);              // "step-00001000"
 std::string rank_name(int rank);                       // "rank-00003"
 
-// Where the parameters of a unit lie in its flat layout: element offsets; only the logical elements count, the rest is padding.
+// A logical tensor, which every kind has one of.
 struct ParameterEntry {
   std::string name;
-  std::vector<std::int64_t> shape;
-  std::int64_t offset = 0, count = 0;
+  Shape shape;
+  std::int64_t count = 0;
   std::vector<std::string> aliases;                    // other uses of the same weights
+  bool operator==(const ParameterEntry&) const = default;
 };
+
+// Where the parameters of a unit lie in its flat layout, which is cut into equal pieces: element offsets; only the logical elements count, the rest is padding.
 struct UnitEntry {
   std::string name;
   std::int64_t piece = 0;                              // elements of each rank; the unit is ranks * piece long
   std::vector<ParameterEntry> parameters;
+  std::vector<std::int64_t> offsets;                   // of the parameters
 };
 std::vector<UnitEntry> unit_table(const plan::ModelConfig& model, int ranks);
 std::int64_t pieces_total(const std::vector<UnitEntry>& units);   // elements of one rank's dataset
+std::vector<ParameterEntry> parameters_of(const std::vector<UnitEntry>& units);
+// What rank `rank` holds where every rank has one piece of each unit, back to back.
+RankBoxes boxes_of_pieces(const std::vector<UnitEntry>& units, int rank);
 
 // A dataset of a rank file: its bytes in the file, and the CRC32C of each block of io::block_bytes.
 struct PayloadEntry {
@@ -76,7 +84,8 @@ struct TensorEntry {
 struct Manifest {
   RunState state;
   int ranks = 1;
-  std::vector<UnitEntry> units;
+  std::vector<ParameterEntry> parameters;              // in the order of the model
+  std::vector<RankBoxes> boxes;                        // by rank: each element of each parameter once
   std::map<std::string, TensorEntry> tensors;          // by "/model/NAME", "/optimizer/m/NAME", ...
   std::map<std::string, FileEntry> files;              // by name; "checkpoint.h5" only when the view exists
 };
@@ -85,6 +94,9 @@ struct Manifest {
 std::string manifest_text(const Manifest& manifest);
 // InputError that begins with `where` for a broken seal, another format or major, or a missing key. Unknown keys are ignored.
 Manifest manifest_from_text(const std::string& text, const std::string& where);
+
+// The text of a manifest of either major with another entry of the view, or without; all else stays as it is. Throws as manifest_from_text.
+std::string with_view(const std::string& text, const std::string& where, const std::optional<FileEntry>& view);
 
 // The sidecar of a rank file: what publish() needs to know about it.
 struct Sidecar {

@@ -46,35 +46,22 @@ void require_identity(const RunState& state, const std::string& where) {
       refuse(where, "{} of the model is {}, but {} in the identity", name, value.dump(), base::excerpt(other->dump()));
 }
 
-void require_units(const Manifest& m, const std::string& where) {
-  const auto expected = plan::units(m.state.model);
-  if (m.units.size() != expected.size()) refuse(where, "{} units, the model has {}", m.units.size(), expected.size());
-  std::int64_t total = 0;
-  for (std::size_t u = 0; u < expected.size(); ++u) {
-    const auto& unit = m.units[u];
-    if (unit.parameters.size() != expected[u].parameters.size())
-      refuse(where, "unit {} has {} parameters, in the model {}", base::excerpt(unit.name), unit.parameters.size(), expected[u].parameters.size());
-    if (unit.name != expected[u].name) refuse(where, "unit {} is called {} in the model", base::excerpt(unit.name), expected[u].name);
-    std::int64_t at = 0;
-    for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
-      const auto& p = unit.parameters[i];
-      const auto& q = expected[u].parameters[i];
-      if (p.name != q.name) refuse(where, "{} stands where the model has {}", base::excerpt(p.name), q.name);
-      if (p.shape != q.shape) refuse(where, "{} has shape [{}], in the model [{}]", p.name, fmt::join(p.shape, ", "), fmt::join(q.shape, ", "));
-      if (p.offset < at) refuse(where, "{} begins at {}, before the end of what comes before it ({})", p.name, p.offset, at);
-      at = p.offset + p.count;   // each at most 2^56
-      if ((at + m.ranks - 1) / m.ranks > unit.piece) refuse(where, "{} ends at {}, beyond the {} pieces of {} elements of its unit", p.name, at, m.ranks, unit.piece);
-    }
-    total += unit.piece;
-    if (total > largest_count) refuse(where, "the units are too large");
+void require_parameters(const Manifest& m, const std::string& where) {
+  std::vector<plan::Parameter> expected;
+  for (const auto& unit : plan::units(m.state.model)) expected.insert(expected.end(), unit.parameters.begin(), unit.parameters.end());
+  if (m.parameters.size() != expected.size()) refuse(where, "{} parameters, the model has {}", m.parameters.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const auto& p = m.parameters[i];
+    const auto& q = expected[i];
+    if (p.name != q.name) refuse(where, "{} stands where the model has {}", base::excerpt(p.name), q.name);
+    if (p.shape != q.shape) refuse(where, "{} has shape [{}], in the model [{}]", p.name, fmt::join(p.shape, ", "), fmt::join(q.shape, ", "));
   }
 }
 
 void require_tensors(const Manifest& m, const std::string& where) {
   for (auto kind : kinds_of(m.state.dtype))
-    for (const auto& unit : m.units)
-      for (const auto& p : unit.parameters)
-        if (const auto path = std::string(path_of(kind)) + "/" + p.name; !m.tensors.contains(path)) refuse(where, "tensors: {} is missing", path);
+    for (const auto& p : m.parameters)
+      if (const auto path = std::string(path_of(kind)) + "/" + p.name; !m.tensors.contains(path)) refuse(where, "tensors: {} is missing", path);
 }
 
 void require_files(const Manifest& m, const std::string& where) {
@@ -85,17 +72,29 @@ void require_files(const Manifest& m, const std::string& where) {
     sum += file.bytes;
     if (sum > largest_count) refuse(where, "files: too many bytes");
   }
-  const auto total = pieces_total(m.units);
-  for (int r = 0; r < m.ranks; ++r) {
-    const auto name = rank_name(r) + ".h5";
-    const auto file = m.files.find(name);
-    if (file == m.files.end()) refuse(where, "{} ranks, but {} is not among the files", m.ranks, name);
-    for (auto kind : kinds_of(m.state.dtype)) {
-      const auto payload = file->second.payloads.find(path_of(kind));
-      const auto expected = total * base::size_of(dtype_of(kind, m.state.dtype));
-      if (payload == file->second.payloads.end() || payload->second.bytes != expected) refuse(where, "{} of {} should have {} bytes", path_of(kind), name, expected);
-    }
+  for (int r = 0; r < m.ranks; ++r)
+    if (const auto name = rank_name(r) + ".h5"; !m.files.contains(name)) refuse(where, "{} ranks, but {} is not among the files", m.ranks, name);
+}
+
+// Elements of each dataset of a rank: as many for every kind.
+std::int64_t elements_of(const Manifest& m, int rank, const std::string& where) {
+  const auto name = rank_name(rank) + ".h5";
+  std::int64_t elements = -1;
+  for (auto kind : kinds_of(m.state.dtype)) {
+    const auto payload = m.files.at(name).payloads.find(path_of(kind));
+    if (payload == m.files.at(name).payloads.end()) refuse(where, "{} has no dataset {}", name, path_of(kind));
+    const auto size = base::size_of(dtype_of(kind, m.state.dtype)), bytes = payload->second.bytes;
+    if (elements < 0) elements = bytes / size;
+    if (bytes != elements * size) refuse(where, "{} of {} should have {} bytes, not {}", path_of(kind), name, elements * size, bytes);
   }
+  return elements;
+}
+
+bool inside(const Box& box, const Shape& shape) {
+  const auto whole = whole_of(shape);
+  for (std::size_t i = 0; i < most_dims; ++i)   // start and count are at most 2^56
+    if (box.start[i] < 0 || box.count[i] < 1 || box.start[i] + box.count[i] > whole.count[i]) return false;
+  return true;
 }
 
 }  // namespace
@@ -124,17 +123,58 @@ std::uint32_t crc_of_parts(const FileEntry& file) {
 void require_consistent(const Manifest& m, const std::string& where) {
   if (const auto wrong = plan::problems(m.state.model); !wrong.empty()) refuse(where, "model: {}", fmt::join(wrong, "; "));
   require_identity(m.state, where);
-  require_units(m, where);
+  require_parameters(m, where);
   require_tensors(m, where);
   require_files(m, where);
 }
 
+void require_pieces(const std::vector<UnitEntry>& units, const Manifest& m, const std::string& where) {
+  const auto expected = plan::units(m.state.model);
+  if (units.size() != expected.size()) refuse(where, "{} units, the model has {}", units.size(), expected.size());
+  std::int64_t total = 0;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    const auto& unit = units[u];
+    if (unit.parameters.size() != expected[u].parameters.size())
+      refuse(where, "unit {} has {} parameters, in the model {}", base::excerpt(unit.name), unit.parameters.size(), expected[u].parameters.size());
+    if (unit.name != expected[u].name) refuse(where, "unit {} is called {} in the model", base::excerpt(unit.name), expected[u].name);
+    std::int64_t at = 0;
+    for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
+      const auto& p = unit.parameters[i];
+      const auto offset = unit.offsets[i];
+      if (offset < at) refuse(where, "{} begins at {}, before the end of what comes before it ({})", p.name, offset, at);
+      at = offset + p.count;   // each at most 2^56
+      if ((at + m.ranks - 1) / m.ranks > unit.piece) refuse(where, "{} ends at {}, beyond the {} pieces of {} elements of its unit", p.name, at, m.ranks, unit.piece);
+    }
+    total += unit.piece;
+    if (total > largest_count) refuse(where, "the units are too large");
+  }
+}
+
+void require_boxes(const Manifest& m, const std::string& where) {
+  std::vector<std::vector<const Box*>> boxes(m.parameters.size());
+  for (int r = 0; r < m.ranks; ++r) {
+    const auto elements = elements_of(m, r, where);
+    std::int64_t at = 0;
+    for (const auto& stored : m.boxes.at(static_cast<std::size_t>(r))) {
+      const auto tensor = static_cast<std::size_t>(stored.tensor);
+      if (stored.tensor < 0 || tensor >= boxes.size()) refuse(where, "{} has a box of tensor {}, there are {}", rank_name(r), stored.tensor, boxes.size());
+      const auto& p = m.parameters[tensor];
+      if (!inside(stored.box, p.shape)) refuse(where, "{} has a box that is not inside of {}", rank_name(r), p.name);
+      if (stored.offset < at || stored.offset > elements || stored.box.elements() > elements - stored.offset)
+        refuse(where, "{} has a box of {} at {}, which overlaps the one before it or ends beyond the {} elements of its datasets", rank_name(r), p.name, stored.offset, elements);
+      at = stored.end();
+      boxes[tensor].push_back(&stored.box);
+    }
+  }
+  for (std::size_t i = 0; i < boxes.size(); ++i)
+    if (!cover_once(m.parameters[i].shape, boxes[i])) refuse(where, "the boxes of {} do not hold each of its elements once", m.parameters[i].name);
+}
+
 bool layout_is_ours(const Manifest& m) {
   const auto ours = unit_table(m.state.model, m.ranks);
-  return std::equal(m.units.begin(), m.units.end(), ours.begin(), ours.end(), [](const UnitEntry& a, const UnitEntry& b) {
-    return a.piece == b.piece && std::equal(a.parameters.begin(), a.parameters.end(), b.parameters.begin(), b.parameters.end(),
-                                            [](const ParameterEntry& p, const ParameterEntry& q) { return p.offset == q.offset; });
-  });
+  for (int r = 0; r < m.ranks; ++r)
+    if (m.boxes[static_cast<std::size_t>(r)] != boxes_of_pieces(ours, r)) return false;
+  return true;
 }
 
 }  // namespace trainyard::checkpoint

@@ -15,11 +15,17 @@ inline constexpr std::int64_t largest_ranks = std::int64_t{1} << 24;
 // The datasets and the metadata of a file cover each of its bytes once. InputError that begins with `where`.
 void require_whole(const FileEntry& file, const std::string& where);
 
-// The whole manifest: a model without problems, the identity's model and seed those of the state, its parameters by name and shape in order, parameters inside of their
-// units and apart, a fingerprint for each tensor, a file for each rank with datasets of the right size, and plain file names. InputError that begins with `where`.
+// All but the boxes: a model without problems, the identity's model and seed those of the state, its parameters by name and shape in order, a fingerprint for each tensor, a file
+// for each rank, and plain file names. InputError that begins with `where`, as below.
 void require_consistent(const Manifest& manifest, const std::string& where);
 
-// Do the parameters lie where this build would put them? If not, somebody else wrote them, or an offset is wrong: only fingerprints can tell.
+// Version 1, after that: each unit's parameters lie inside of its pieces, in order and apart.
+void require_pieces(const std::vector<UnitEntry>& units, const Manifest& manifest, const std::string& where);
+
+// The boxes lie inside of their tensors and of every dataset of their rank, and hold each element once.
+void require_boxes(const Manifest& manifest, const std::string& where);
+
+// Do the boxes lie where this build would put them? If not, somebody else wrote them, or a place is wrong: only fingerprints can tell.
 bool layout_is_ours(const Manifest& manifest);
 
 // The checksum of the whole file that follows from those of its parts.

@@ -38,7 +38,9 @@ Manifest gather(const std::string& partial, const RunState& state, int ranks) {
   Manifest m;
   m.state = state;
   m.ranks = ranks;
-  m.units = unit_table(state.model, ranks);
+  const auto units = unit_table(state.model, ranks);
+  m.parameters = parameters_of(units);
+  for (int r = 0; r < ranks; ++r) m.boxes.push_back(boxes_of_pieces(units, r));
   std::map<std::string, Statistics> statistics;
   for (int r = 0; r < ranks; ++r) {
     auto sidecar = read_sidecar(partial, state, r, ranks);

@@ -57,11 +57,12 @@ FileEntry lay_out(const std::string& path, const RunState& state, const RankPiec
 // The logical part of every parameter that lies in this piece.
 void add_statistics(Sidecar& sidecar, Kind kind, const UnitEntry& unit, int rank, const base::View& piece) {
   const auto first = rank * unit.piece, end = first + unit.piece;
-  for (const auto& p : unit.parameters) {
-    const auto from = std::max(first, p.offset), to = std::min(end, p.offset + p.count);
+  for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
+    const auto& p = unit.parameters[i];
+    const auto offset = unit.offsets[i], from = std::max(first, offset), to = std::min(end, offset + p.count);
     if (from >= to) continue;
     const auto* data = static_cast<const char*>(piece.data) + (from - first) * base::size_of(piece.dtype);
-    sidecar.tensors[std::string(path_of(kind)) + "/" + p.name].add(statistics_of(data, to - from, piece.dtype, from - p.offset));
+    sidecar.tensors[std::string(path_of(kind)) + "/" + p.name].add(statistics_of(data, to - from, piece.dtype, from - offset));
   }
 }
 

@@ -60,11 +60,8 @@ std::string manifest_of(const std::string& path) {
 
 Reader::Reader(std::string path, Check check) : path_(base::without_slashes(std::move(path))) {
   manifest_ = manifest_from_text(manifest_of(path_), path_ + "/manifest.json");
-  std::int64_t start = 0;
-  for (std::size_t u = 0; u < manifest_.units.size(); ++u) {
-    for (std::size_t p = 0; p < manifest_.units[u].parameters.size(); ++p) places_[manifest_.units[u].parameters[p].name] = {u, p, start};
-    start += manifest_.units[u].piece;
-  }
+  for (std::size_t i = 0; i < manifest_.parameters.size(); ++i) numbers_[manifest_.parameters[i].name] = i;
+  places_ = places_of(manifest_.boxes, manifest_.parameters.size());
   if (check == Check::as_needed) return;
   try {
     check_view();
@@ -121,21 +118,20 @@ std::int64_t Reader::bytes() const {
 std::vector<TensorInfo> Reader::tensors() const {
   std::vector<TensorInfo> out;
   for (auto kind : kinds_of(state().dtype))
-    for (const auto& unit : manifest_.units)
-      for (const auto& p : unit.parameters) {
-        TensorInfo t{std::string(path_of(kind)) + "/" + p.name, p.name, kind, p.shape, dtype_of(kind, state().dtype), 0, 0, p.aliases};
-        if (const auto at = manifest_.tensors.find(t.path); at != manifest_.tensors.end()) {
-          t.norm = at->second.norm;
-          t.fingerprint = at->second.fingerprint;
-        }
-        out.push_back(std::move(t));
+    for (const auto& p : manifest_.parameters) {
+      TensorInfo t{std::string(path_of(kind)) + "/" + p.name, p.name, kind, p.shape, dtype_of(kind, state().dtype), 0, 0, p.aliases};
+      if (const auto at = manifest_.tensors.find(t.path); at != manifest_.tensors.end()) {
+        t.norm = at->second.norm;
+        t.fingerprint = at->second.fingerprint;
       }
+      out.push_back(std::move(t));
+    }
   return out;
 }
 
-const Reader::Place& Reader::place_of(const std::string& name) const {
-  const auto at = places_.find(name);
-  if (at == places_.end())
+std::size_t Reader::number_of(const std::string& name) const {
+  const auto at = numbers_.find(name);
+  if (at == numbers_.end())
     throw base::InputError(fmt::format("{} has no tensor called {} (it holds a {} model)", path_, name, state().model.name),
                            "the model must be the one that was saved: compare with inspect");
   return at->second;
@@ -170,29 +166,33 @@ const char* Reader::block(int rank, Kind kind, std::int64_t index) {
   return staging_.data();
 }
 
-void Reader::read_tensor(Kind kind, const std::string& name, std::int64_t first, std::int64_t count, float* out) {
-  const auto stored = kind == Kind::master && state().dtype == base::DType::f32 ? Kind::model : kind;
-  const auto& place = place_of(name);
-  const auto& unit = manifest_.units[place.unit];
-  const auto& p = unit.parameters[place.parameter];
-  TRAINYARD_ASSERT(first >= 0 && count >= 0 && first + count <= p.count, "{}: elements {} + {} of {}", name, first, count, p.count);
-  const auto dtype = dtype_of(stored, state().dtype);
-  const auto per_block = io::block_bytes / base::size_of(dtype);
-  while (count > 0) {
-    const auto e = p.offset + first, rank = e / unit.piece;
-    const auto at = place.unit_start + e - rank * unit.piece;   // in the rank's dataset
-    const auto n = std::min({count, (rank + 1) * unit.piece - e, (at / per_block + 1) * per_block - at});
-    const char* data = block(static_cast<int>(rank), stored, at / per_block) + at % per_block * base::size_of(dtype);
+void Reader::read_run(int rank, Kind kind, const Run& run, float* out) {
+  const auto dtype = dtype_of(kind, state().dtype);
+  const auto size = base::size_of(dtype), per_block = io::block_bytes / size;
+  for (auto at = run.at, end = run.at + run.count; at < end;) {
+    const auto n = std::min(end, (at / per_block + 1) * per_block) - at;
+    const char* data = block(rank, kind, at / per_block) + at % per_block * size;
     if (dtype == base::DType::f32) {
       std::memcpy(out, data, static_cast<std::size_t>(n) * sizeof(float));
     } else {
       const auto* narrow = reinterpret_cast<const base::bf16*>(data);
       for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(narrow[i]);
     }
-    first += n;
+    at += n;
     out += n;
-    count -= n;
   }
+}
+
+void Reader::read_tensor(Kind kind, const std::string& name, std::int64_t first, std::int64_t count, float* out) {
+  const auto stored_kind = kind == Kind::master && state().dtype == base::DType::f32 ? Kind::model : kind;
+  const auto number = number_of(name);
+  const auto& p = manifest_.parameters[number];
+  TRAINYARD_ASSERT(first >= 0 && count >= 0 && count <= p.count && first <= p.count - count, "{}: elements {} + {} of {}", name, first, count, p.count);
+  const auto wanted = boxes_of_range(p.shape, first, count);
+  for (const auto& place : places_[number])   // in the order of the files, so that a block is read once
+    for (const auto& box : wanted)
+      if (const auto part = common_part(place.stored->box, box))
+        for_each_run(p.shape, *place.stored, *part, [&](const Run& run) { read_run(place.rank, stored_kind, run, out + (run.element - first)); });
 }
 
 void Reader::read_unit_piece(Kind kind, int unit_index, const plan::Unit& unit, const plan::UnitLayout& layout, std::int64_t first_element,
@@ -202,8 +202,7 @@ void Reader::read_unit_piece(Kind kind, int unit_index, const plan::Unit& unit, 
   std::fill_n(out, count, 0.0f);
   for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
     const auto& p = unit.parameters[i];
-    const auto& place = place_of(p.name);
-    const auto& stored = manifest_.units[place.unit].parameters[place.parameter];
+    const auto& stored = manifest_.parameters[number_of(p.name)];
     if (stored.shape != p.shape)
       throw base::InputError(fmt::format("{}: {} of unit {} has shape {}, expected {}", path_, p.name, unit_index, shape_text(stored.shape), shape_text(p.shape)),
                              "the model must be the one that was saved: compare with inspect");

@@ -60,13 +60,13 @@ class Reader {
   void verify_all(const Watch& watch = {});
 
  private:
-  struct Place { std::size_t unit, parameter; std::int64_t unit_start; };   // unit_start: in every rank's dataset
   void check_file(const std::string& name, const FileEntry& entry) const;
   void check_metadata(const std::string& name, const FileEntry& entry) const;
   void check_attributes(const std::string& name, const FileEntry& entry) const;   // of HDF5: after check_metadata
   void check_files() const;
-  const Place& place_of(const std::string& name) const;
+  std::size_t number_of(const std::string& name) const;                     // of a parameter
   const char* block(int rank, Kind kind, std::int64_t index);               // checked
+  void read_run(int rank, Kind kind, const Run& run, float* out);
   std::string tensors_in(int rank, Kind kind, std::int64_t first, std::int64_t count) const;
 
   void check_view() const;
@@ -74,7 +74,8 @@ class Reader {
   std::string path_;
   Manifest manifest_;
   std::string view_problem_;
-  std::unordered_map<std::string, Place> places_;
+  std::unordered_map<std::string, std::size_t> numbers_;   // of parameters, by name
+  std::vector<std::vector<Place>> places_;                 // of their boxes
   std::optional<io::BulkFile> file_;
   int open_rank_ = -1;
   std::vector<char> staging_;

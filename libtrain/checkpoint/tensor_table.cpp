@@ -4,6 +4,7 @@
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -33,11 +34,8 @@ std::vector<UnitEntry> unit_table(const plan::ModelConfig& model, int ranks) {
   std::vector<UnitEntry> table;
   for (const auto& unit : plan::units(model)) {
     const auto layout = plan::layout(unit, ranks);
-    UnitEntry entry{unit.name, layout.piece, {}};
-    for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
-      const auto& p = unit.parameters[i];
-      entry.parameters.push_back({p.name, p.shape, layout.offsets[i], p.count(), {}});
-    }
+    UnitEntry entry{unit.name, layout.piece, {}, layout.offsets};
+    for (const auto& p : unit.parameters) entry.parameters.push_back({p.name, p.shape, p.count(), {}});
     table.push_back(std::move(entry));
   }
   if (model.tied) table.front().parameters.front().aliases = {"head.weight"};
@@ -48,6 +46,33 @@ std::int64_t pieces_total(const std::vector<UnitEntry>& units) {
   std::int64_t n = 0;
   for (const auto& u : units) n += u.piece;
   return n;
+}
+
+std::vector<ParameterEntry> parameters_of(const std::vector<UnitEntry>& units) {
+  std::vector<ParameterEntry> all;
+  for (const auto& u : units) all.insert(all.end(), u.parameters.begin(), u.parameters.end());
+  return all;
+}
+
+RankBoxes boxes_of_pieces(const std::vector<UnitEntry>& units, int rank) {
+  RankBoxes boxes;
+  std::int64_t start = 0;   // of the unit's piece in the dataset
+  std::int32_t tensor = 0;
+  for (const auto& unit : units) {
+    const auto first = rank * unit.piece, end = first + unit.piece;
+    for (std::size_t i = 0; i < unit.parameters.size(); ++i, ++tensor) {
+      const auto& p = unit.parameters[i];
+      const auto from = std::max(first, unit.offsets[i]), to = std::min(end, unit.offsets[i] + p.count);
+      if (from >= to) continue;
+      auto at = start + from - first;
+      for (const auto& box : boxes_of_range(p.shape, from - unit.offsets[i], to - from)) {
+        boxes.push_back({tensor, at, box});
+        at = boxes.back().end();
+      }
+    }
+    start += unit.piece;
+  }
+  return boxes;
 }
 
 namespace {

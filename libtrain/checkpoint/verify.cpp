@@ -13,22 +13,37 @@
 
 namespace trainyard::checkpoint {
 
+namespace {
+
+// Calls f(stored, first, end) for the part of each box in elements [first, end) of a rank's datasets.
+template <class F> void for_each_box(const RankBoxes& boxes, std::int64_t first, std::int64_t end, F&& f) {
+  auto at = std::upper_bound(boxes.begin(), boxes.end(), first, [](std::int64_t element, const StoredBox& stored) { return element < stored.end(); });
+  for (; at != boxes.end() && at->offset < end; ++at) f(*at, std::max(first, at->offset), std::min(end, at->end()));
+}
+
+// Elements of a flat tensor, for a message.
+struct Span {
+  std::int32_t tensor = 0;
+  std::int64_t first = 0, end = 0;
+};
+
+}  // namespace
+
 std::string Reader::tensors_in(int rank, Kind kind, std::int64_t first, std::int64_t count) const {
+  std::vector<Span> spans;
+  for_each_box(manifest_.boxes[static_cast<std::size_t>(rank)], first, first + count, [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
+    const auto& shape = manifest_.parameters[static_cast<std::size_t>(stored.tensor)].shape;
+    for_each_run_of_range(shape, stored, from - stored.offset, to - from, [&](const Run& run) {
+      const bool follows = !spans.empty() && spans.back().tensor == stored.tensor && spans.back().end == run.element;
+      if (!follows) spans.push_back({stored.tensor, run.element, run.element});
+      spans.back().end = run.element + run.count;
+    });
+  });
+  constexpr std::size_t most = 4;
   std::string text;
-  std::int64_t start = 0, named = 0, more = 0;
-  for (const auto& unit : manifest_.units) {
-    for (const auto& p : unit.parameters) {
-      // The parameter's part of this rank, as a range of the rank's dataset.
-      const auto part_first = std::max(p.offset, rank * unit.piece), part_end = std::min(p.offset + p.count, (rank + 1) * unit.piece);
-      const auto shift = start - rank * unit.piece;
-      const auto from = std::max(first, part_first + shift), to = std::min(first + count, part_end + shift);
-      if (part_first >= part_end || from >= to) continue;
-      if (++named > 4) { ++more; continue; }
-      text += fmt::format("{}{}/{} elements {} to {}", text.empty() ? "" : ", ", path_of(kind), p.name, from - shift - p.offset, to - shift - p.offset - 1);
-    }
-    start += unit.piece;
-  }
-  if (more > 0) text += fmt::format(" and {} more tensors", more);
+  for (std::size_t i = 0; i < std::min(most, spans.size()); ++i)
+    text += fmt::format("{}{}/{} elements {} to {}", i == 0 ? "" : ", ", path_of(kind), manifest_.parameters[static_cast<std::size_t>(spans[i].tensor)].name, spans[i].first, spans[i].end - 1);
+  if (spans.size() > most) text += fmt::format(" and {} more ranges", spans.size() - most);
   return text.empty() ? "padding only" : text;
 }
 
@@ -44,36 +59,31 @@ void Reader::verify_all(const Watch& watch) {
   std::vector<std::string> damages;
   std::string hint;
   std::int64_t damaged = 0, unreadable = 0, done = 0, all = 0;
-  const auto elements = pieces_total(manifest_.units);
-  for (auto kind : kinds_of(state().dtype)) all += manifest_.ranks * elements * base::size_of(dtype_of(kind, state().dtype));
+  for (const auto& [name, file] : manifest_.files)
+    for (const auto& [path, payload] : file.payloads) all += payload.bytes;
   for (int rank = 0; rank < manifest_.ranks; ++rank)
     for (auto kind : kinds_of(state().dtype)) {
       const auto size = base::size_of(dtype_of(kind, state().dtype)), per_block = io::block_bytes / size;
-      for (std::int64_t b = 0; b * per_block < elements; ++b) {
-        done += (std::min(elements, (b + 1) * per_block) - b * per_block) * size;
+      const auto elements = manifest_.files.at(rank_name(rank) + ".h5").payloads.at(path_of(kind)).bytes / size;
+      for (std::int64_t first = 0; first < elements; first += per_block) {
+        const auto end = std::min(elements, first + per_block);
+        done += (end - first) * size;
         const char* data = nullptr;
         try {
-          data = block(rank, kind, b);
+          data = block(rank, kind, first / per_block);
         } catch (const base::InputError& e) {
           if (++damaged <= 8) damages.push_back(e.what());
           hint = e.hint();
           unreadable += dynamic_cast<const base::Unreadable*>(&e) != nullptr ? 1 : 0;
           continue;
         }
-        const auto block_first = b * per_block, block_end = std::min(elements, block_first + per_block);
-        std::int64_t start = 0;
-        for (const auto& unit : manifest_.units) {
-          const auto shift = start - rank * unit.piece;
-          if (start < block_end && start + unit.piece > block_first)
-            for (const auto& p : unit.parameters) {
-              const auto from = std::max({p.offset + shift, start, block_first});
-              const auto to = std::min({p.offset + p.count + shift, start + unit.piece, block_end});
-              if (from < to)
-                fingerprints[std::string(path_of(kind)) + "/" + p.name] += base::fingerprint(
-                    data + (from - block_first) * size, to - from, static_cast<int>(size), static_cast<std::uint64_t>(from - shift - p.offset));
-            }
-          start += unit.piece;
-        }
+        for_each_box(manifest_.boxes[static_cast<std::size_t>(rank)], first, end, [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
+          const auto& p = manifest_.parameters[static_cast<std::size_t>(stored.tensor)];
+          auto& fingerprint = fingerprints[std::string(path_of(kind)) + "/" + p.name];
+          for_each_run_of_range(p.shape, stored, from - stored.offset, to - from, [&](const Run& run) {
+            fingerprint += base::fingerprint(data + (run.at - first) * size, run.count, static_cast<int>(size), static_cast<std::uint64_t>(run.element));
+          });
+        });
         if (watch) watch(done, all);
       }
     }

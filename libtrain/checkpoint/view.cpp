@@ -1,4 +1,4 @@
-// Mapping every logical tensor to its flat ranges in the rank files.
+// Mapping every logical tensor to its boxes in the rank files.
 #include "libtrain/checkpoint/view.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -16,28 +16,19 @@ namespace trainyard::checkpoint {
 
 namespace {
 
-// The parts of one parameter; unit_start is the unit's place in every rank's dataset.
-std::vector<io::VirtualPart> parts_of(const Manifest& m, Kind kind, const UnitEntry& unit, std::int64_t unit_start, std::int64_t dataset_size,
-                                      const ParameterEntry& p) {
-  std::vector<io::VirtualPart> parts;
-  for (auto e = p.offset; e < p.offset + p.count;) {
-    const auto rank = e / unit.piece;
-    const auto end = std::min(p.offset + p.count, (rank + 1) * unit.piece);
-    parts.push_back({rank_name(static_cast<int>(rank)) + ".h5", path_of(kind), unit_start + e - rank * unit.piece, dataset_size, end - e, e - p.offset});
-    e = end;
-  }
-  return parts;
+io::Box box_of(const Box& box, const Shape& shape) {
+  const auto dims = static_cast<std::ptrdiff_t>(shape.size());
+  return {{box.start.begin(), box.start.begin() + dims}, {box.count.begin(), box.count.begin() + dims}};
 }
 
-template <class F> void for_each_tensor(const Manifest& m, F&& f) {
-  const auto size = pieces_total(m.units);
-  for (auto kind : kinds_of(m.state.dtype)) {
-    std::int64_t start = 0;
-    for (const auto& unit : m.units) {
-      for (const auto& p : unit.parameters) f(kind, p, parts_of(m, kind, unit, start, size, p));
-      start += unit.piece;
-    }
+std::vector<io::VirtualPart> parts_of(const Manifest& m, Kind kind, const ParameterEntry& p, const std::vector<Place>& places) {
+  std::vector<io::VirtualPart> parts;
+  for (const auto& place : places) {
+    const auto file = rank_name(place.rank) + ".h5";
+    const auto elements = m.files.at(file).payloads.at(path_of(kind)).bytes / base::size_of(dtype_of(kind, m.state.dtype));
+    parts.push_back({file, path_of(kind), place.stored->offset, elements, box_of(place.stored->box, p.shape)});
   }
+  return parts;
 }
 
 void describe_root(io::Hdf5File& file, const Manifest& m) {
@@ -54,10 +45,8 @@ void describe_root(io::Hdf5File& file, const Manifest& m) {
 
 std::int64_t boxes_in_view(const Manifest& m) {
   std::int64_t boxes = 0;
-  for_each_tensor(m, [&](Kind, const ParameterEntry& p, const std::vector<io::VirtualPart>& parts) {
-    for (const auto& part : parts) boxes += static_cast<std::int64_t>(io::boxes_of(p.shape, part.first, part.count).size());
-  });
-  return boxes;
+  for (const auto& of_rank : m.boxes) boxes += static_cast<std::int64_t>(of_rank.size());
+  return boxes * static_cast<std::int64_t>(kinds_of(m.state.dtype).size());
 }
 
 FileEntry write_view(const std::string& folder, const Manifest& m) {
@@ -66,11 +55,14 @@ FileEntry write_view(const std::string& folder, const Manifest& m) {
   try {
     auto file = io::Hdf5File::create(partial);
     describe_root(file, m);
-    for_each_tensor(m, [&](Kind kind, const ParameterEntry& p, const std::vector<io::VirtualPart>& parts) {
-      const auto name = std::string(path_of(kind)) + "/" + p.name;
-      file.create_virtual(name, dtype_of(kind, m.state.dtype), p.shape, parts);
-      for (const auto& alias : p.aliases) file.set_text(name, "alias", alias);
-    });
+    const auto places = places_of(m.boxes, m.parameters.size());
+    for (auto kind : kinds_of(m.state.dtype))
+      for (std::size_t i = 0; i < m.parameters.size(); ++i) {
+        const auto& p = m.parameters[i];
+        const auto name = std::string(path_of(kind)) + "/" + p.name;
+        file.create_virtual(name, dtype_of(kind, m.state.dtype), p.shape, parts_of(m, kind, p, places[i]));
+        for (const auto& alias : p.aliases) file.set_text(name, "alias", alias);
+      }
     file.close();
     base::sync_file(partial);
     std::filesystem::rename(partial, path);
@@ -88,13 +80,11 @@ FileEntry write_view(const std::string& folder, const Manifest& m) {
 
 void make_view(const std::string& checkpoint) {
   const auto path = checkpoint + "/manifest.json";
-  auto manifest = manifest_from_text(base::read_file(path), path);
+  const auto text = base::read_file(path);
   // Without the view first, so that a damaged or missing one does not stand in the way, and an interruption leaves a whole checkpoint.
-  manifest.files.erase(view_name);
-  base::write_file(path, manifest_text(manifest));
-  Reader{checkpoint};
-  manifest.files[view_name] = write_view(checkpoint, manifest);
-  base::write_file(path, manifest_text(manifest));
+  base::write_file(path, with_view(text, path, std::nullopt));
+  const Reader reader(checkpoint);
+  base::write_file(path, with_view(text, path, write_view(checkpoint, reader.manifest())));
 }
 
 }  // namespace trainyard::checkpoint

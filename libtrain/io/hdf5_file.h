@@ -10,17 +10,17 @@
 
 namespace trainyard::io {
 
-// Elements [source_first, source_first + count) of the one-dimensional `source_dataset` (which has source_size elements) are elements
-// [first, first + count) of a tensor, counted flat in row-major order. source_file is relative to the folder of the mapping file.
-struct VirtualPart {
-  std::string source_file, source_dataset;
-  std::int64_t source_first = 0, source_size = 0, count = 0, first = 0;
-};
-
 // A box of an n-dimensional tensor: start and extent in every dim.
 struct Box {
   std::vector<std::int64_t> start, extent;
   bool operator==(const Box&) const = default;
+};
+// Elements of the one-dimensional `source_dataset` (which has source_size elements), from source_first on, are those of a box of a tensor, row-major. source_file is relative to the
+// folder of the mapping file.
+struct VirtualPart {
+  std::string source_file, source_dataset;
+  std::int64_t source_first = 0, source_size = 0;
+  Box box;
 };
 // The flat range [first, first + count) of a tensor of the given shape as consecutive boxes, in row-major order; at most 2r - 1 of them.
 std::vector<Box> boxes_of(const std::vector<std::int64_t>& shape, std::int64_t first, std::int64_t count);

@@ -1,4 +1,4 @@
-// Virtual datasets: flat ranges of one-dimensional sources shown as boxes of an n-dimensional tensor.
+// Virtual datasets: ranges of one-dimensional sources shown as boxes of an n-dimensional tensor.
 #include "libtrain/base/error.h"
 #include "libtrain/io/hdf5_detail.h"
 #include "libtrain/io/hdf5_file.h"
@@ -41,14 +41,14 @@ std::vector<Box> boxes_of(const std::vector<std::int64_t>& shape, std::int64_t f
 
 namespace {
 
-void add_box(std::int64_t create, const std::vector<std::int64_t>& shape, const Box& box, const VirtualPart& part, std::int64_t source_first) {
+void add_part(std::int64_t create, const std::vector<std::int64_t>& shape, const VirtualPart& part) {
   const auto target = space_of(shape);
-  const std::vector<hsize_t> start(box.start.begin(), box.start.end()), extent(box.extent.begin(), box.extent.end());
+  const std::vector<hsize_t> start(part.box.start.begin(), part.box.start.end()), extent(part.box.extent.begin(), part.box.extent.end());
   hsize_t elements = 1;
   for (auto n : extent) elements *= n;
   H5Sselect_hyperslab(target.get(), H5S_SELECT_SET, start.data(), nullptr, extent.data(), nullptr);
   const auto source = space_of({part.source_size});
-  const auto from = static_cast<hsize_t>(source_first);
+  const auto from = static_cast<hsize_t>(part.source_first);
   H5Sselect_hyperslab(source.get(), H5S_SELECT_SET, &from, nullptr, &elements, nullptr);
   if (H5Pset_virtual(create, target.get(), part.source_file.c_str(), part.source_dataset.c_str(), source.get()) < 0)
     fail(true, part.source_file, "map " + part.source_dataset);
@@ -68,15 +68,7 @@ void Hdf5File::create_virtual(const std::string& name, base::DType dtype, const 
   if (dtype == base::DType::f32) H5Pset_fill_value(create.get(), type.get(), &nan32);
   if (dtype == base::DType::f64) H5Pset_fill_value(create.get(), type.get(), &nan64);
   if (dtype == base::DType::bf16) H5Pset_fill_value(create.get(), type.get(), &nan16);
-  for (const auto& part : parts) {
-    auto source_first = part.source_first;
-    for (const auto& box : boxes_of(shape, part.first, part.count)) {
-      add_box(create.get(), shape, box, part, source_first);
-      std::int64_t elements = 1;
-      for (auto n : box.extent) elements *= n;
-      source_first += elements;
-    }
-  }
+  for (const auto& part : parts) add_part(create.get(), shape, part);
   const auto space = space_of(shape);
   make_group(group_of(name));
   const auto dataset = dataset_id(H5Dcreate2(id_, name.c_str(), type.get(), space.get(), H5P_DEFAULT, create.get(), H5P_DEFAULT));

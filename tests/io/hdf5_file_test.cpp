@@ -141,7 +141,15 @@ TEST(Hdf5File, AVirtualDatasetShowsItsParts) {
   }
   auto f = io::Hdf5File::create(s.path + "/whole.h5");
   // 3 x 5: elements 0-6 from a[2..8], 7-12 from b[1..6], 13 and 14 from nowhere.
-  const std::vector<io::VirtualPart> parts{{"a.h5", "/flat", 2, 10, 7, 0}, {"b.h5", "/flat", 1, 8, 6, 7}};
+  std::vector<io::VirtualPart> parts;
+  const auto add = [&](const char* file, std::int64_t at, std::int64_t size, std::int64_t first, std::int64_t count) {
+    for (const auto& box : io::boxes_of({3, 5}, first, count)) {
+      parts.push_back({file, "/flat", at, size, box});
+      at += box.extent[0] * box.extent[1];
+    }
+  };
+  add("a.h5", 2, 10, 0, 7);
+  add("b.h5", 1, 8, 7, 6);
   f.create_virtual("/x/whole", DType::bf16, {3, 5}, parts);
   f.close();
   const auto again = io::Hdf5File::open(s.path + "/whole.h5");

@@ -30,8 +30,7 @@ std::string heading(const checkpoint::Reader& reader, const Options& options) {
   const auto& s = reader.state();
   const auto& m = s.model;
   std::int64_t parameters = 0;
-  for (const auto& unit : reader.manifest().units)
-    for (const auto& p : unit.parameters) parameters += p.count;
+  for (const auto& p : reader.manifest().parameters) parameters += p.count;
   std::string out = fmt::format("checkpoint {}  ({}/{})\n", reader.path(), checkpoint::format_name, checkpoint::format_major);
   out += fmt::format("  step        {}, {} samples and {} tokens seen\n", s.step, human_count(s.samples_seen), human_count(s.tokens_seen));
   out += fmt::format("  model       {}: {} parameters, {} layers, hidden {}, heads {} ({} kv), ffn {}, vocabulary {}, context {}\n", base::one_line(m.name),

@@ -1,0 +1,86 @@
+// Boxes: which part of which logical tensor lies where in a rank file. All that readers know of a cut, whatever major of the format says it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace trainyard::checkpoint {
+
+using Shape = std::vector<std::int64_t>;   // of a logical tensor: 1 to most_dims sizes, each at least 1
+inline constexpr std::size_t most_dims = 4;
+using Dims = std::array<std::int64_t, most_dims>;
+
+// Start and count in every dim of a tensor, in its own coordinates; in dims beyond the tensor's 0 and 1.
+struct Box {
+  Dims start{0, 0, 0, 0}, count{1, 1, 1, 1};
+  std::int64_t elements() const { return count[0] * count[1] * count[2] * count[3]; }
+  bool operator==(const Box&) const = default;
+};
+
+// The elements of `box` lie one after the other, row-major, from element `offset` of every dataset of a rank's file.
+struct StoredBox {
+  std::int32_t tensor = 0;   // number of the parameter
+  std::int64_t offset = 0;
+  Box box;
+  std::int64_t end() const { return offset + box.elements(); }
+  bool operator==(const StoredBox&) const = default;
+};
+using RankBoxes = std::vector<StoredBox>;   // of one rank, ascending in offset, none over another
+
+Box whole_of(const Shape& shape);
+// Elements [first, first + count) of the flat tensor, as at most 2r - 1 boxes one after the other.
+std::vector<Box> boxes_of_range(const Shape& shape, std::int64_t first, std::int64_t count);
+std::optional<Box> common_part(const Box& a, const Box& b);
+
+// Elements one after the other in the flat tensor (from `element`), and so in the datasets (from `at`).
+struct Run {
+  std::int64_t element = 0, at = 0, count = 0;
+};
+
+// Calls f(Run) for the elements of `part`, which lies inside of the stored box, in ascending `at`; runs are as long as both orders allow.
+template <class F> void for_each_run(const Shape& shape, const StoredBox& stored, const Box& part, F&& f) {
+  const auto& box = stored.box;
+  auto dim = shape.size() - 1;   // the outermost one inside of a run
+  auto length = part.count[dim];
+  while (dim > 0 && box.count[dim] == shape[dim] && part.count[dim] == shape[dim]) length *= part.count[--dim];
+  Dims at = part.start;
+  while (true) {
+    Run run{0, 0, length};
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+      run.element = run.element * shape[i] + at[i];
+      run.at = run.at * box.count[i] + at[i] - box.start[i];
+    }
+    run.at += stored.offset;
+    f(run);
+    auto i = dim;
+    while (i-- > 0) {
+      if (++at[i] < part.start[i] + part.count[i]) break;
+      at[i] = part.start[i];
+    }
+    if (i > dim) return;   // wrapped below 0
+  }
+}
+
+// Calls f(Run) for elements [first, first + count) of the stored box, counted as they lie in the datasets from its offset.
+template <class F> void for_each_run_of_range(const Shape& shape, const StoredBox& stored, std::int64_t first, std::int64_t count, F&& f) {
+  const Shape extent(stored.box.count.begin(), stored.box.count.begin() + static_cast<std::ptrdiff_t>(shape.size()));
+  for (auto part : boxes_of_range(extent, first, count)) {
+    for (std::size_t i = 0; i < shape.size(); ++i) part.start[i] += stored.box.start[i];
+    for_each_run(shape, stored, part, f);
+  }
+}
+
+// Do the boxes, each inside of the shape, hold every element of the tensor once?
+bool cover_once(const Shape& shape, const std::vector<const Box*>& boxes);
+
+// By tensor: where its boxes lie, in ascending rank and offset. Points into `ranks`.
+struct Place {
+  int rank = 0;
+  const StoredBox* stored = nullptr;
+};
+std::vector<std::vector<Place>> places_of(const std::vector<RankBoxes>& ranks, std::size_t tensors);
+
+}  // namespace trainyard::checkpoint
