@@ -1,5 +1,6 @@
 // Saving and loading a checkpoint of 50 MB a rank; payload bytes are counted (12 for each f32 parameter, 14 for bf16).
 #include "bench/limits.h"
+#include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/checkpoint/reader.h"
 
@@ -42,6 +43,7 @@ struct Sample {
         list.emplace_back(memory.back().data(), checkpoint::dtype_of(kind, dtype), std::initializer_list<std::int64_t>{unit.piece});
         bytes += list.back().bytes();
       }
+    pieces.boxes = checkpoint::boxes_of_pieces(state.model, rank, ranks);
   }
   ~Sample() { fs::remove_all(folder); }
 };
@@ -59,7 +61,7 @@ void publish(benchmark::State& loop) {
     loop.PauseTiming();
     checkpoint::write_rank(sample.folder, sample.state, sample.pieces, {});
     loop.ResumeTiming();
-    checkpoint::publish(sample.folder, sample.state, 1, 1);
+    checkpoint::publish(sample.folder, sample.state, plan::Topology({{plan::Axis::data, 1}}), 1);
   }
 }
 BENCHMARK(publish)->Unit(benchmark::kMillisecond)->UseRealTime()->Iterations(5);
@@ -68,7 +70,7 @@ BENCHMARK(publish)->Unit(benchmark::kMillisecond)->UseRealTime()->Iterations(5);
 void read_pieces(benchmark::State& loop) {
   Sample sample(base::DType::f32, 0, 1);
   checkpoint::write_rank(sample.folder, sample.state, sample.pieces, {});
-  checkpoint::publish(sample.folder, sample.state, 1, 1);
+  checkpoint::publish(sample.folder, sample.state, plan::Topology({{plan::Axis::data, 1}}), 1);
   const int ranks = static_cast<int>(loop.range(0));
   const auto units = plan::units(sample.state.model);
   std::int64_t bytes = 0;
@@ -89,7 +91,7 @@ BENCHMARK(read_pieces)->ArgName("ranks")->Arg(1)->Arg(3)->Unit(benchmark::kMilli
 void verify(benchmark::State& loop) {
   Sample sample(base::DType::f32, 0, 1);
   checkpoint::write_rank(sample.folder, sample.state, sample.pieces, {});
-  checkpoint::publish(sample.folder, sample.state, 1, 1);
+  checkpoint::publish(sample.folder, sample.state, plan::Topology({{plan::Axis::data, 1}}), 1);
   for (auto _ : loop) checkpoint::Reader(sample.folder + "/step-00000001").verify_all();
   bench::report(loop, "bytes/s", static_cast<double>(sample.bytes), bench::cached_read_limit(sample.folder));
 }

@@ -50,8 +50,9 @@ void add_corners(std::vector<Corner>& corners, const Shape& shape, const Box& bo
 
 }  // namespace
 
-// How often each element is held is a function on the grid that is 0 far out, so its mixed difference in all dims determines it. The difference of one box is +1 and -1 at
-// its corners: the sum over all boxes must be that of the whole tensor. Exact, and n log n in any number of dims.
+// How often each element is held is a function on the grid that is 0 far out, so its mixed difference in all dims
+// determines it. The difference of one box is +1 and -1 at its corners: the sum over all boxes must be that of the
+// whole tensor. Exact, and n log n in any number of dims.
 bool cover_once(const Shape& shape, const std::vector<const Box*>& boxes) {
   std::vector<Corner> corners;
   corners.reserve((boxes.size() + 1) << shape.size());
@@ -70,7 +71,8 @@ bool cover_once(const Shape& shape, const std::vector<const Box*>& boxes) {
 std::vector<std::vector<Place>> places_of(const std::vector<RankBoxes>& ranks, std::size_t tensors) {
   std::vector<std::vector<Place>> places(tensors);
   for (std::size_t r = 0; r < ranks.size(); ++r)
-    for (const auto& stored : ranks[r]) places[static_cast<std::size_t>(stored.tensor)].push_back({static_cast<int>(r), &stored});
+    for (const auto& stored : ranks[r])
+      places[static_cast<std::size_t>(stored.tensor)].push_back({static_cast<int>(r), &stored});
   return places;
 }
 

@@ -1,4 +1,5 @@
-// Boxes: which part of which logical tensor lies where in a rank file. All that readers know of a cut, whatever major of the format says it.
+// Boxes: which part of which logical tensor lies where in a rank file. All that readers know of a cut, whatever major
+// of the format says it.
 #pragma once
 
 #include <array>
@@ -40,8 +41,10 @@ struct Run {
   std::int64_t element = 0, at = 0, count = 0;
 };
 
-// Calls f(Run) for the elements of `part`, which lies inside of the stored box, in ascending `at`; runs are as long as both orders allow.
-template <class F> void for_each_run(const Shape& shape, const StoredBox& stored, const Box& part, F&& f) {
+// Calls f(Run) for the elements of `part`, which lies inside of the stored box, in ascending `at`; runs are as long as
+// both orders allow.
+template <class F>
+void for_each_run(const Shape& shape, const StoredBox& stored, const Box& part, F&& f) {
   const auto& box = stored.box;
   auto dim = shape.size() - 1;   // the outermost one inside of a run
   auto length = part.count[dim];
@@ -64,8 +67,10 @@ template <class F> void for_each_run(const Shape& shape, const StoredBox& stored
   }
 }
 
-// Calls f(Run) for elements [first, first + count) of the stored box, counted as they lie in the datasets from its offset.
-template <class F> void for_each_run_of_range(const Shape& shape, const StoredBox& stored, std::int64_t first, std::int64_t count, F&& f) {
+// Calls f(Run) for elements [first, first + count) of the stored box, counted as they lie in the datasets from its
+// offset.
+template <class F>
+void for_each_run_of_range(const Shape& shape, const StoredBox& stored, std::int64_t first, std::int64_t count, F&& f) {
   const Shape extent(stored.box.count.begin(), stored.box.count.begin() + static_cast<std::ptrdiff_t>(shape.size()));
   for (auto part : boxes_of_range(extent, first, count)) {
     for (std::size_t i = 0; i < shape.size(); ++i) part.start[i] += stored.box.start[i];

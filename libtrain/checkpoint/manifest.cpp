@@ -57,38 +57,32 @@ json unsealed(const std::string& text, const std::string& where) {
   return base::parse_json<json>(text, where);
 }
 
-void require_format(Object& o, const std::string& where) {
+int major_of(Object& o, const std::string& where) {
   const auto format = o.text("format");
   const auto slash = format.rfind('/');
   int major = 0;
   if (slash != std::string::npos) std::from_chars(format.data() + slash + 1, format.data() + format.size(), major);
   if (format.substr(0, slash) != format_name || major < 1)
-    throw base::InputError(fmt::format("{}: format is \"{}\", expected {}/1 to {}/{}", where, format, format_name, format_name, format_major),
+    throw base::InputError(fmt::format("{}: format is {}, expected {}/1 to {}/{}", where, base::excerpt(format), format_name, format_name, format_major),
                            "this folder is something else: look at it with inspect");
   if (major > format_major)
-    throw base::InputError(fmt::format("{}: format is {}, this build reads up to {}/{}", where, format, format_name, format_major),
+    throw base::InputError(fmt::format("{}: format is {}, this build reads up to {}/{}", where, base::excerpt(format), format_name, format_major),
                            "use the newer version of the programs that wrote it");
+  return major;
 }
 
-json file_to_json(const FileEntry& f) {
-  json j{{"bytes", f.bytes}, {"crc32c", hex32(f.crc)}};
-  if (f.payloads.empty()) return j;
-  json payloads = json::object(), metadata = json::array();
-  for (const auto& [name, p] : f.payloads) {
-    std::string blocks;
-    for (auto crc : p.blocks) blocks += hex32(crc);
-    payloads[name] = {{"offset", p.offset}, {"bytes", p.bytes}, {"crc32c_of_blocks", blocks}};
-  }
-  for (const auto& r : f.metadata) metadata.push_back({{"offset", r.offset}, {"bytes", r.bytes}, {"crc32c", hex32(r.crc)}});
-  j["datasets"] = payloads;
-  j["metadata"] = metadata;
-  return j;
-}
+json file_to_json(const FileEntry& f) { return {{"bytes", f.bytes}, {"crc32c", hex32(f.crc)}}; }
 
-FileEntry file_from_json(Object o) {
+FileEntry file_from_json(Object& o) {
   FileEntry f;
   f.bytes = o.integer("bytes", 0, largest_count);
   f.crc = hex_of<std::uint32_t>(o, "crc32c");
+  return f;
+}
+
+// Of version 1: with what lies in it.
+FileEntry whole_file_from_json(Object& o) {
+  auto f = file_from_json(o);
   if (!o.has("datasets")) return f;
   auto datasets = o.object("datasets");
   for (const auto& [name, json] : o.at("datasets").items()) {
@@ -108,18 +102,19 @@ FileEntry file_from_json(Object o) {
   return f;
 }
 
-json units_to_json(const std::vector<UnitEntry>& units) {
+json parameters_to_json(const std::vector<ParameterEntry>& parameters) {
   json out = json::array();
-  for (const auto& u : units) {
-    json parameters = json::array();
-    for (std::size_t i = 0; i < u.parameters.size(); ++i) {
-      const auto& p = u.parameters[i];
-      json entry{{"name", p.name}, {"shape", p.shape}, {"offset", u.offsets[i]}};
-      if (!p.aliases.empty()) entry["aliases"] = p.aliases;
-      parameters.push_back(entry);
-    }
-    out.push_back({{"name", u.name}, {"piece", u.piece}, {"parameters", parameters}});
+  for (const auto& p : parameters) {
+    json entry{{"name", p.name}, {"shape", p.shape}};
+    if (!p.aliases.empty()) entry["aliases"] = p.aliases;
+    out.push_back(std::move(entry));
   }
+  return out;
+}
+
+json axes_to_json(const std::vector<AxisEntry>& axes) {
+  json out = json::array();
+  for (const auto& a : axes) out.push_back({{"axis", a.axis}, {"size", a.size}});
   return out;
 }
 
@@ -159,6 +154,45 @@ std::vector<UnitEntry> units_from_json(Object& o) {
   return units;
 }
 
+std::vector<ParameterEntry> parameters_from_json(Object& o) {
+  std::vector<ParameterEntry> parameters;
+  for (const auto& p : o.array("parameters")) {
+    Object parameter(p, o.where() + ": parameters");
+    parameters.push_back(parameter_from_json(parameter));
+  }
+  return parameters;
+}
+
+void read_grid(Object& o, Manifest& m) {
+  for (const auto& a : o.array("axes")) {
+    Object axis(a, o.where() + ": axes");
+    m.axes.push_back({axis.text("axis"), static_cast<int>(axis.integer("size", 1, largest_ranks))});
+  }
+  for (const auto& of_rank : o.array("coordinates")) {
+    m.coordinates.emplace_back();
+    if (!of_rank.is_array()) throw base::InputError(fmt::format("{}: 'coordinates' must be a list of lists, found {}", o.where(), base::excerpt(of_rank.dump())));
+    for (const auto& c : of_rank) {
+      if (!c.is_number_unsigned() || c.get<std::uint64_t>() >= static_cast<std::uint64_t>(largest_ranks))
+        throw base::InputError(fmt::format("{}: 'coordinates' must be small numbers, found {}", o.where(), base::excerpt(c.dump())));
+      m.coordinates.back().push_back(c.get<int>());
+    }
+  }
+}
+
+// Version 1 knows pieces of units of data-parallel ranks.
+void read_version_1(Object& o, Manifest& m) {
+  const auto units = units_from_json(o);
+  m.parameters = parameters_of(units);
+  m.axes = {{"data", m.ranks}};
+  require_consistent(m, o.where());
+  require_pieces(units, m, o.where());
+  for (int r = 0; r < m.ranks; ++r) {
+    m.coordinates.push_back({r});
+    m.boxes.push_back(boxes_of_pieces(units, r));
+  }
+  require_boxes(m, o.where());
+}
+
 double finite_or_nan(Object& o, const std::string& key) { return o.at(key).is_null() ? std::numeric_limits<double>::quiet_NaN() : o.number(key); }
 
 }  // namespace
@@ -170,11 +204,14 @@ std::string manifest_text(const Manifest& m) {
     tensors[name] = {{"fingerprint", hex64(t.fingerprint)}, {"norm", norm}};
   }
   for (const auto& [name, f] : m.files) files[name] = file_to_json(f);
+  TRAINYARD_ASSERT(m.major == format_major, "a manifest of version {} is not written any more", m.major);
   auto j = state_to_json(m.state);
   j["format"] = fmt::format("{}/{}", format_name, format_major);
   j["ranks"] = m.ranks;
   j["block_bytes"] = io::block_bytes;
-  j["units"] = units_to_json(unit_table(m.state.model, m.ranks));
+  j["axes"] = axes_to_json(m.axes);
+  j["coordinates"] = m.coordinates;
+  j["parameters"] = parameters_to_json(m.parameters);
   j["tensors"] = tensors;
   j["files"] = files;
   return sealed(j);
@@ -183,14 +220,12 @@ std::string manifest_text(const Manifest& m) {
 Manifest manifest_from_text(const std::string& text, const std::string& where) {
   const auto j = unsealed(text, where);
   Object o(j, where);
-  require_format(o, where);
   Manifest m;
+  m.major = major_of(o, where);
   m.state = state_from_json(j, where);
   m.ranks = static_cast<int>(o.integer("ranks", 1, largest_ranks));
   if (const auto bytes = o.integer("block_bytes"); bytes != io::block_bytes)
     throw base::InputError(fmt::format("{}: blocks of {} bytes, this build knows {}", where, bytes, io::block_bytes));
-  const auto units = units_from_json(o);
-  m.parameters = parameters_of(units);
   auto tensors = o.object("tensors");
   for (const auto& [name, json] : o.at("tensors").items()) {
     auto t = tensors.object(name);
@@ -198,11 +233,17 @@ Manifest manifest_from_text(const std::string& text, const std::string& where) {
     if (m.tensors[name].norm < 0) throw base::InputError(fmt::format("{}: 'norm' is below 0", t.where()));
   }
   auto files = o.object("files");
-  for (const auto& [name, json] : o.at("files").items()) m.files[name] = file_from_json(files.object(name));
-  require_consistent(m, where);
-  require_pieces(units, m, where);
-  for (int r = 0; r < m.ranks; ++r) m.boxes.push_back(boxes_of_pieces(units, r));
-  require_boxes(m, where);
+  for (const auto& [name, json] : o.at("files").items()) {
+    auto file = files.object(name);
+    m.files[name] = m.major == 1 ? whole_file_from_json(file) : file_from_json(file);
+  }
+  if (m.major == 1) {
+    read_version_1(o, m);
+  } else {
+    m.parameters = parameters_from_json(o);
+    read_grid(o, m);
+    require_consistent(m, where);
+  }
   return m;
 }
 
@@ -223,14 +264,16 @@ std::string sidecar_text(const Sidecar& s) {
                      {"squares", finite ? json(t.squares) : json(nullptr)},
                      {"squares_low", finite ? json(t.squares_low) : json(nullptr)}};
   }
-  return sealed({{"format", rank_format}, {"step", s.step}, {"rank", s.rank}, {"ranks", s.ranks}, {"file", file_to_json(s.file)}, {"tensors", tensors}, {"writer", s.writer}});
+  return sealed({{"format", rank_format}, {"step", s.step}, {"rank", s.rank}, {"ranks", s.ranks}, {"file", file_to_json(s.file)}, {"index", file_to_json(s.index)}, {"tensors", tensors}, {"writer", s.writer}});
 }
 
 Sidecar sidecar_from_text(const std::string& text, const std::string& where) {
   const auto j = unsealed(text, where);
   Object o(j, where);
   if (const auto format = o.text("format"); format != rank_format) throw base::InputError(fmt::format("{}: format is {}, expected {}", where, base::excerpt(format), rank_format));
-  Sidecar s{o.integer("step", 0), static_cast<int>(o.integer("rank", 0, largest_ranks)), static_cast<int>(o.integer("ranks", 1, largest_ranks)), file_from_json(o.object("file")), {}, o.text("writer")};
+  auto file = o.object("file"), index = o.object("index");
+  Sidecar s{o.integer("step", 0), static_cast<int>(o.integer("rank", 0, largest_ranks)), static_cast<int>(o.integer("ranks", 1, largest_ranks)),
+            file_from_json(file), file_from_json(index), {}, o.text("writer")};
   auto tensors = o.object("tensors");
   for (const auto& [name, json] : o.at("tensors").items()) {
     auto t = tensors.object(name);

@@ -1,4 +1,5 @@
-// The manifest of a checkpoint: which tensors lie where in which file, and the checksums of everything. Self-describing: no formula is needed to read it.
+// The manifest of a checkpoint: what it is of, which ranks wrote it, and the sizes and checksums of all files; with the indices of the rank files (rank_index.h) it says which part of which
+// tensor lies where. Self-describing: no formula is needed to read it.
 #pragma once
 
 #include "libtrain/base/dtype.h"
@@ -15,8 +16,8 @@
 namespace trainyard::checkpoint {
 
 inline constexpr const char* format_name = "trainyard.checkpoint";
-inline constexpr int format_major = 1;
-inline constexpr const char* rank_format = "trainyard.checkpoint.rank/1";
+inline constexpr int format_major = 2;   // what is written; every older one is read
+inline constexpr const char* rank_format = "trainyard.checkpoint.rank/2";
 
 enum class Kind { model, master, m, v };
 inline constexpr Kind all_kinds[] = {Kind::model, Kind::master, Kind::m, Kind::v};
@@ -81,28 +82,37 @@ struct TensorEntry {
   double norm = 0;                                     // may be NaN
 };
 
+// The ranks that wrote are a grid: an axis is a direction of it, and ranks that differ in one axis alone are a group of that axis.
+struct AxisEntry {
+  std::string axis;
+  int size = 1;
+};
+
 struct Manifest {
+  int major = format_major;
   RunState state;
   int ranks = 1;
+  std::vector<AxisEntry> axes;                         // from outer to inner
+  std::vector<std::vector<int>> coordinates;           // by rank, one for each axis
   std::vector<ParameterEntry> parameters;              // in the order of the model
-  std::vector<RankBoxes> boxes;                        // by rank: each element of each parameter once
+  std::vector<RankBoxes> boxes;                        // by rank: each element of each parameter once. Of version 2 from the indices, as payloads and metadata of files
   std::map<std::string, TensorEntry> tensors;          // by "/model/NAME", "/optimizer/m/NAME", ...
   std::map<std::string, FileEntry> files;              // by name; "checkpoint.h5" only when the view exists
 };
 
-// Text of the file, sealed: its last line holds the CRC32C of everything before.
+// Text of the file in version 2, sealed: its last line holds the CRC32C of everything before.
 std::string manifest_text(const Manifest& manifest);
-// InputError that begins with `where` for a broken seal, another format or major, or a missing key. Unknown keys are ignored.
+// InputError that begins with `where` for a broken seal, another format or a newer major, or a missing key. Unknown keys are ignored. Of version 2 read_indices gives the rest.
 Manifest manifest_from_text(const std::string& text, const std::string& where);
 
 // The text of a manifest of either major with another entry of the view, or without; all else stays as it is. Throws as manifest_from_text.
 std::string with_view(const std::string& text, const std::string& where, const std::optional<FileEntry>& view);
 
-// The sidecar of a rank file: what publish() needs to know about it.
+// The sidecar of a rank file in an unfinished checkpoint: what publish() needs to know besides its index. It goes when the manifest is there.
 struct Sidecar {
   std::int64_t step = 0;
   int rank = 0, ranks = 1;
-  FileEntry file;
+  FileEntry file, index;                               // sizes and checksums alone
   std::map<std::string, Statistics> tensors;           // the rank's parts
   std::string writer;                                  // RunState::writer
 };

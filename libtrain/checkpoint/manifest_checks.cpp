@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
+#include "libtrain/checkpoint/rank_index.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/plan/model_json.h"
 
@@ -73,7 +74,26 @@ void require_files(const Manifest& m, const std::string& where) {
     if (sum > largest_count) refuse(where, "files: too many bytes");
   }
   for (int r = 0; r < m.ranks; ++r)
-    if (const auto name = rank_name(r) + ".h5"; !m.files.contains(name)) refuse(where, "{} ranks, but {} is not among the files", m.ranks, name);
+    for (const auto& name : {rank_name(r) + ".h5", index_name(r)})
+      if (!m.files.contains(name) && (m.major > 1 || name != index_name(r))) refuse(where, "{} ranks, but {} is not among the files", m.ranks, name);
+}
+
+void require_grid(const Manifest& m, const std::string& where) {
+  std::int64_t product = 1;
+  std::set<std::string> names;
+  for (const auto& a : m.axes) {
+    if (!names.insert(a.axis).second) refuse(where, "axes: {} is there twice", base::excerpt(a.axis));
+    product *= a.size;   // both at most 2^24
+    if (product > m.ranks) break;
+  }
+  if (product != m.ranks) refuse(where, "the axes do not make {} ranks", m.ranks);
+  if (m.coordinates.size() != static_cast<std::size_t>(m.ranks)) refuse(where, "{} coordinates, but {} ranks", m.coordinates.size(), m.ranks);
+  for (const auto& c : m.coordinates) {
+    bool inside = c.size() == m.axes.size();
+    for (std::size_t i = 0; inside && i < c.size(); ++i) inside = c[i] < m.axes[i].size;
+    if (!inside) refuse(where, "coordinates [{}] are not of the axes", fmt::join(c, ", "));
+  }
+  if (std::set<std::vector<int>>(m.coordinates.begin(), m.coordinates.end()).size() != m.coordinates.size()) refuse(where, "two ranks have the same coordinates");
 }
 
 // Elements of each dataset of a rank: as many for every kind.
@@ -126,6 +146,7 @@ void require_consistent(const Manifest& m, const std::string& where) {
   require_parameters(m, where);
   require_tensors(m, where);
   require_files(m, where);
+  if (m.major > 1) require_grid(m, where);
 }
 
 void require_pieces(const std::vector<UnitEntry>& units, const Manifest& m, const std::string& where) {

@@ -29,7 +29,7 @@ bool is_file_of_checkpoint(std::string_view name) {
   take_end(name, base::partial_suffix);
   if (name == "manifest.json" || name == "checkpoint.h5" || name == history_name) return true;
   constexpr std::string_view rank = "rank-";
-  return (take_end(name, ".h5") || take_end(name, ".json")) && name.starts_with(rank) && is_number(name.substr(rank.size()), 5);
+  return (take_end(name, ".h5") || take_end(name, ".index") || take_end(name, ".json")) && name.starts_with(rank) && is_number(name.substr(rank.size()), 5);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Publishing a checkpoint: sidecars become a manifest, the partial folder gets its name, old checkpoints go.
+// Publishing a checkpoint: sidecars and indices become a manifest, the partial folder gets its name, old checkpoints go.
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/folder_lock.h"
@@ -6,7 +6,9 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/manifest.h"
+#include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/own_files.h"
+#include "libtrain/checkpoint/rank_index.h"
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/checkpoint/view.h"
 
@@ -34,20 +36,24 @@ Sidecar read_sidecar(const std::string& partial, const RunState& state, int rank
   return sidecar;
 }
 
-Manifest gather(const std::string& partial, const RunState& state, int ranks) {
+Manifest gather(const std::string& partial, const RunState& state, const plan::Topology& grid) {
   Manifest m;
   m.state = state;
-  m.ranks = ranks;
-  const auto units = unit_table(state.model, ranks);
-  m.parameters = parameters_of(units);
-  for (int r = 0; r < ranks; ++r) m.boxes.push_back(boxes_of_pieces(units, r));
+  m.ranks = grid.world();
+  m.parameters = parameters_of(unit_table(state.model, 1));
+  for (const auto& [axis, size] : grid.axes()) m.axes.push_back({plan::name_of(axis), size});
   std::map<std::string, Statistics> statistics;
-  for (int r = 0; r < ranks; ++r) {
-    auto sidecar = read_sidecar(partial, state, r, ranks);
+  for (int r = 0; r < m.ranks; ++r) {
+    auto& coordinates = m.coordinates.emplace_back();
+    for (const auto& axis : grid.axes()) coordinates.push_back(grid.coordinate(r, axis.axis));
+    const auto sidecar = read_sidecar(partial, state, r, m.ranks);
     for (const auto& [name, s] : sidecar.tensors) statistics[name].add(s);
-    m.files[rank_name(r) + ".h5"] = std::move(sidecar.file);
+    m.files[rank_name(r) + ".h5"] = sidecar.file;
+    m.files[index_name(r)] = sidecar.index;
   }
   for (const auto& [name, s] : statistics) m.tensors[name] = {s.fingerprint, s.norm()};
+  require_consistent(m, partial);
+  read_indices(m, partial);
   return m;
 }
 
@@ -61,13 +67,13 @@ void remove_all_but(const std::string& partial, const Manifest& m) {
   for (const auto& path : extra) base::remove_tree(path);
 }
 
-void write_manifest(const std::string& partial, const RunState& state, int ranks) {
-  auto m = gather(partial, state, ranks);
+void write_manifest(const std::string& partial, const RunState& state, const plan::Topology& grid) {
+  auto m = gather(partial, state, grid);
   const auto boxes = boxes_in_view(m);
   if (boxes <= largest_view) m.files[view_name] = write_view(partial, m);
   else base::log_info("{}: the view would have {} mappings, more than {}: make it with inspect --make-view", step_name(state.step), boxes, largest_view);
   base::write_file(partial + "/manifest.json", manifest_text(m));
-  for (int r = 0; r < ranks; ++r) read_sidecar(partial, state, r, ranks);   // nobody else has begun to write meanwhile
+  for (int r = 0; r < m.ranks; ++r) read_sidecar(partial, state, r, m.ranks);   // nobody else has begun to write meanwhile
   remove_all_but(partial, m);
   base::sync_folder(partial);
 }
@@ -114,7 +120,7 @@ void remove_oldest(const std::string& folder, std::int64_t published, int keep) 
 
 }  // namespace
 
-void publish(const std::string& folder, const RunState& state, int ranks, int keep) {
+void publish(const std::string& folder, const RunState& state, const plan::Topology& ranks, int keep) {
   const auto name = step_name(state.step);
   const auto partial = folder + "/" + name + std::string(base::partial_suffix);
   try {

@@ -2,8 +2,10 @@
 #include "libtrain/checkpoint/rank_writer.h"
 
 #include "libtrain/base/atomic_file.h"
+#include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/checkpoint/manifest.h"
+#include "libtrain/checkpoint/rank_index.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/io/hdf5_file.h"
 
@@ -24,14 +26,19 @@ const std::vector<base::View>& views_of(const RankPieces& pieces, Kind kind) {
   return pieces.model;
 }
 
-void require_pieces(const RunState& state, const RankPieces& pieces, const std::vector<UnitEntry>& units) {
+std::int64_t elements_of(const std::vector<base::View>& views) {
+  std::int64_t n = 0;
+  for (const auto& view : views) n += view.count();
+  return n;
+}
+
+void require_pieces(const RunState& state, const RankPieces& pieces) {
+  const auto elements = elements_of(pieces.model);
   for (auto kind : kinds_of(state.dtype)) {
     const auto& views = views_of(pieces, kind);
-    TRAINYARD_ASSERT(views.size() == units.size(), "{}: {} pieces for {} units", path_of(kind), views.size(), units.size());
-    for (std::size_t u = 0; u < units.size(); ++u)
-      TRAINYARD_ASSERT(views[u].count() == units[u].piece && views[u].dtype == dtype_of(kind, state.dtype) && views[u].dense(),
-                       "{} of {}: {} elements of {}, expected {} of {}", path_of(kind), units[u].name, views[u].count(), base::name_of(views[u].dtype),
-                       units[u].piece, base::name_of(dtype_of(kind, state.dtype)));
+    TRAINYARD_ASSERT(elements_of(views) == elements, "{}: {} elements, expected {}", path_of(kind), elements_of(views), elements);
+    for (const auto& view : views)
+      TRAINYARD_ASSERT(view.dtype == dtype_of(kind, state.dtype) && view.dense(), "{}: a view of {}, expected dense {}", path_of(kind), base::name_of(view.dtype), base::name_of(dtype_of(kind, state.dtype)));
   }
 }
 
@@ -54,16 +61,19 @@ FileEntry lay_out(const std::string& path, const RunState& state, const RankPiec
   return entry;
 }
 
-// The logical part of every parameter that lies in this piece.
-void add_statistics(Sidecar& sidecar, Kind kind, const UnitEntry& unit, int rank, const base::View& piece) {
-  const auto first = rank * unit.piece, end = first + unit.piece;
-  for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
-    const auto& p = unit.parameters[i];
-    const auto offset = unit.offsets[i], from = std::max(first, offset), to = std::min(end, offset + p.count);
-    if (from >= to) continue;
-    const auto* data = static_cast<const char*>(piece.data) + (from - first) * base::size_of(piece.dtype);
-    sidecar.tensors[std::string(path_of(kind)) + "/" + p.name].add(statistics_of(data, to - from, piece.dtype, from - offset));
+// Of the boxes from `box` on that lie in this view, which begins at element `first` of the dataset. Returns the first box that does not.
+RankBoxes::const_iterator add_statistics(Sidecar& sidecar, Kind kind, const std::vector<ParameterEntry>& parameters, RankBoxes::const_iterator box, RankBoxes::const_iterator boxes_end,
+                                         const base::View& view, std::int64_t first) {
+  const auto end = first + view.count();
+  for (; box != boxes_end && box->offset < end; ++box) {
+    const auto& p = parameters.at(static_cast<std::size_t>(box->tensor));
+    TRAINYARD_ASSERT(box->offset >= first && box->end() <= end, "a box of {} at {} to {} is in no view", p.name, box->offset, box->end());
+    auto& statistics = sidecar.tensors[std::string(path_of(kind)) + "/" + p.name];
+    for_each_run(p.shape, *box, box->box, [&](const Run& run) {
+      statistics.add(statistics_of(static_cast<const char*>(view.data) + (run.at - first) * base::size_of(view.dtype), run.count, view.dtype, run.element));
+    });
   }
+  return box;
 }
 
 // Checksums of what lies between the payloads, read back, and of the whole.
@@ -89,29 +99,43 @@ void finish_entry(FileEntry& entry, const io::BulkFile& file) {
   metadata_to(entry.bytes);
 }
 
+// Name and content of a file that is written at once, for its sidecar.
+FileEntry write_small(const std::string& path, const std::string& content) {
+  base::write_file(path, content);
+  return {static_cast<std::int64_t>(content.size()), base::crc32c(content.data(), content.size()), {}, {}};
+}
+
 void write_files(const std::string& base_path, const RunState& state, const RankPieces& pieces, const WriteOptions& options) {
-  const auto units = unit_table(state.model, pieces.ranks);
-  require_pieces(state, pieces, units);
-  Sidecar sidecar{state.step, pieces.rank, pieces.ranks, lay_out(base_path + ".h5", state, pieces, pieces_total(units)), {}, state.writer};
+  require_pieces(state, pieces);
+  const auto parameters = parameters_of(unit_table(state.model, 1));
+  RankIndex index{state.step, pieces.rank, pieces.ranks, lay_out(base_path + ".h5", state, pieces, elements_of(pieces.model)), pieces.boxes};
+  Sidecar sidecar{state.step, pieces.rank, pieces.ranks, {}, {}, {}, state.writer};
   io::BulkFile file(base_path + ".h5", io::BulkFile::Mode::update);
   io::Pace pace(options.bytes_per_second, options.unthrottled);
   for (auto kind : kinds_of(state.dtype)) {
-    auto& payload = sidecar.file.payloads.at(path_of(kind));
+    auto& payload = index.file.payloads.at(path_of(kind));
     io::BlockWriter out(file, payload.offset, pace);
-    for (std::size_t u = 0; u < units.size(); ++u) {
-      const auto& piece = views_of(pieces, kind)[u];
-      out.write(piece.data, piece.bytes());
-      add_statistics(sidecar, kind, units[u], pieces.rank, piece);
+    auto box = pieces.boxes.begin();
+    std::int64_t first = 0;
+    for (const auto& view : views_of(pieces, kind)) {
+      out.write(view.data, view.bytes());
+      box = add_statistics(sidecar, kind, parameters, box, pieces.boxes.end(), view, first);
+      first += view.count();
     }
+    TRAINYARD_ASSERT(box == pieces.boxes.end(), "a box lies at {}, beyond the {} elements of {}", box->offset, first, path_of(kind));
     payload.blocks = out.finish();
   }
-  finish_entry(sidecar.file, file);
+  finish_entry(index.file, file);
   file.sync();
   file.close();
+  sidecar.file = index.file;
+  sidecar.index = write_small(base_path + ".index", index_bytes(index, parameters));
   base::write_file(base_path + ".json", sidecar_text(sidecar));
 }
 
 }  // namespace
+
+RankBoxes boxes_of_pieces(const plan::ModelConfig& model, int rank, int ranks) { return boxes_of_pieces(unit_table(model, ranks), rank); }
 
 void write_rank(const std::string& folder, const RunState& state, const RankPieces& pieces, const WriteOptions& options) {
   TRAINYARD_ASSERT(pieces.rank >= 0 && pieces.rank < pieces.ranks, "rank {} of {}", pieces.rank, pieces.ranks);
@@ -123,7 +147,7 @@ void write_rank(const std::string& folder, const RunState& state, const RankPiec
     write_files(base_path, state, pieces, options);
   } catch (...) {
     std::error_code ignored;
-    for (const char* suffix : {".h5", ".json", ".json.partial"}) std::filesystem::remove(base_path + suffix, ignored);
+    for (const char* suffix : {".h5", ".index", ".index.partial", ".json", ".json.partial"}) std::filesystem::remove(base_path + suffix, ignored);
     std::filesystem::remove(partial, ignored);   // only when it is empty
     throw;
   }

@@ -7,6 +7,7 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/manifest_checks.h"
+#include "libtrain/checkpoint/rank_index.h"
 #include "libtrain/checkpoint/view.h"
 #include "libtrain/io/system_error.h"
 
@@ -60,6 +61,7 @@ std::string manifest_of(const std::string& path) {
 
 Reader::Reader(std::string path, Check check) : path_(base::without_slashes(std::move(path))) {
   manifest_ = manifest_from_text(manifest_of(path_), path_ + "/manifest.json");
+  read_indices(manifest_, path_);
   for (std::size_t i = 0; i < manifest_.parameters.size(); ++i) numbers_[manifest_.parameters[i].name] = i;
   places_ = places_of(manifest_.boxes, manifest_.parameters.size());
   if (check == Check::as_needed) return;

@@ -26,13 +26,13 @@ struct TensorInfo {
   std::vector<std::string> aliases;
 };
 
-// Reads payload past the HDF5 library: it follows the mapping itself with pread from the rank files. Memory: the manifest and one block of staging.
+// Reads payload past the HDF5 library: it follows the mapping itself with pread from the rank files. Memory: the manifest, the indices and one block of staging.
 // Everything throws InputError (base::Unreadable where the system refuses to read) with the file, what was expected and found, and what to do. One thread.
 class Reader {
  public:
   // all_files: checks the manifest (seal, format and major, every number and name in it), that every file but the view is there with its size, the checksums of all metadata, and that the
   // attributes of the files agree with the manifest; all bytes too where parameters lie elsewhere than this build would put them. as_needed: the manifest
-  // now, a rank file's size when its first slice is read: what a rank of a large world does that reads few of them, after one rank has looked at all.
+  // and the indices now, a rank file's size when its first slice is read: what a rank of a large world does that reads few of them, after one rank has looked at all.
   enum class Check { all_files, as_needed };
   explicit Reader(std::string path, Check check = Check::all_files);
 

@@ -32,7 +32,7 @@ std::vector<io::VirtualPart> parts_of(const Manifest& m, Kind kind, const Parame
 }
 
 void describe_root(io::Hdf5File& file, const Manifest& m) {
-  file.set_text("/", "format", fmt::format("{}/{}", format_name, format_major));
+  file.set_text("/", "format", fmt::format("{}/{}", format_name, m.major));
   file.set_text("/", "model", m.state.model.name);
   file.set_text("/", "dtype", base::name_of(m.state.dtype));
   file.set_integer("/", "step", m.state.step);

@@ -62,6 +62,7 @@ void Saver::take(const checkpoint::RunState& state) {
   state_ = state;
   taken_step_ = state.step;
   enqueue([this] {
+    if (pieces_.boxes.empty()) pieces_.boxes = checkpoint::boxes_of_pieces(state_.model, pieces_.rank, pieces_.ranks);
     checkpoint::write_rank(folder_, state_, pieces_, options_);
     std::lock_guard lock(mutex_);
     written_step_ = state_.step;
@@ -71,7 +72,7 @@ void Saver::take(const checkpoint::RunState& state) {
 void Saver::publish() {
   enqueue([this] {
     require_alone_();
-    checkpoint::publish(folder_, state_, pieces_.ranks, keep_);
+    checkpoint::publish(folder_, state_, plan::Topology({{plan::Axis::data, pieces_.ranks}}), keep_);
     try {
       note_published(base::parent_of(folder_), state_.step);
     } catch (const base::Error& e) {   // the checkpoint stands without it

@@ -103,7 +103,8 @@ TEST(Boxes, RunsOfARangeAreTheRange) {
         std::int64_t at = first;
         for_each_run_of_range(shape, stored, first, n - first, [&](const auto& run) {
           EXPECT_EQ(run.at, 7 + at);
-          for (std::int64_t i = 0; i < run.count; ++i, ++at) EXPECT_EQ(run.element + i, held[static_cast<std::size_t>(at)]);
+          for (std::int64_t i = 0; i < run.count; ++i, ++at)
+            EXPECT_EQ(run.element + i, held[static_cast<std::size_t>(at)]);
         });
         EXPECT_EQ(at, n);
       }

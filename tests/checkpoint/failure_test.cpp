@@ -61,7 +61,7 @@ TEST(Failure, WithoutRoomForTheManifestThePartialGoesToo) {
   save(scratch.path, state(gpt(), DType::f32, 5), 2);
   const auto s = state(gpt(), DType::f32, 10);
   for (int r = 0; r < 2; ++r) checkpoint::write_rank(scratch.path, s, Rank(s, r, 2).pieces, {});
-  EXPECT_EQ(in_child(4000, [&] { checkpoint::publish(scratch.path, s, 2, 3); }), 4);
+  EXPECT_EQ(in_child(4000, [&] { checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 2}}), 3); }), 4);
   EXPECT_FALSE(fs::exists(scratch.path + "/step-00000010.partial"));
   EXPECT_EQ(checkpoint::list(scratch.path).size(), 1u);
 }
@@ -87,7 +87,7 @@ TEST(Failure, AKilledWriterLeavesOnlyAPartial) {
       ::alarm(20);
       checkpoint::write_rank(scratch.path, s, first.pieces, {});
       checkpoint::write_rank(scratch.path, s, second.pieces, {});
-      checkpoint::publish(scratch.path, s, 2, 3);
+      checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 2}}), 3);
       ::_exit(0);
     }
     std::this_thread::sleep_for(std::chrono::microseconds(400 * i));

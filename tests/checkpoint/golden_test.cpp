@@ -1,5 +1,8 @@
-// Golden checkpoints of trainyard.checkpoint/1, read for ever. They were written by the disabled test below and are never written again.
-#include "tests/checkpoint/sample.h"
+// Golden checkpoints of every major of trainyard.checkpoint, read for ever. They were written by the disabled test below and are never written again.
+#include "tests/checkpoint/cuts.h"
+
+#include "libtrain/checkpoint/view.h"
+#include "libtrain/io/hdf5_file.h"
 
 #include <gtest/gtest.h>
 
@@ -14,13 +17,15 @@ plan::ModelConfig tiny(plan::ModelConfig m) {
 }
 
 struct Golden {
+  int major;
   const char* folder;
   plan::ModelConfig model;
   DType dtype;
-  int ranks;
+  int data, tensor;   // ranks of a grid; tensor 1: equal pieces of units
 };
 std::vector<Golden> goldens() {
-  return {{GOLDEN "/checkpoint-1-gpt", tiny(gpt()), DType::bf16, 2}, {GOLDEN "/checkpoint-1-llama", tiny(llama()), DType::f32, 3}};
+  return {{1, GOLDEN "/checkpoint-1-gpt", tiny(gpt()), DType::bf16, 2, 1}, {1, GOLDEN "/checkpoint-1-llama", tiny(llama()), DType::f32, 3, 1},
+          {2, GOLDEN "/checkpoint-2-gpt", tiny(gpt()), DType::bf16, 2, 1}, {2, GOLDEN "/checkpoint-2-llama", tiny(llama()), DType::f32, 2, 2}};
 }
 
 }  // namespace
@@ -29,20 +34,53 @@ std::vector<Golden> goldens() {
 TEST(Golden, DISABLED_Make) {
   for (const auto& g : goldens()) {
     if (fs::exists(g.folder)) continue;
-    save(g.folder, state(g.model, g.dtype, 3), g.ranks);
+    if (g.tensor == 1) save(g.folder, state(g.model, g.dtype, 3), g.data);
+    else save_cut(g.folder, state(g.model, g.dtype, 3), grid_cut(g.model, g.data, g.tensor), plan::Topology({{plan::Axis::data, g.data}, {plan::Axis::tensor, g.tensor}}));
     fs::remove(std::string(g.folder) + "/latest");
   }
 }
 
-TEST(Golden, Major1ReadsAsItWasWritten) {
+TEST(Golden, EveryMajorReadsAsItWasWritten) {
   for (const auto& g : goldens()) {
     const auto found = checkpoint::find_latest_whole(g.folder, checkpoint::Verify::everything);
     ASSERT_TRUE(found) << g.folder;
     checkpoint::Reader reader(found.path);
+    EXPECT_EQ(reader.manifest().major, g.major);
     EXPECT_EQ(checkpoint::state_to_json(reader.state()), checkpoint::state_to_json(state(g.model, g.dtype, 3)));
-    EXPECT_EQ(reader.manifest().ranks, g.ranks);
+    EXPECT_EQ(reader.manifest().ranks, g.data * g.tensor);
+    EXPECT_EQ(reader.manifest().axes.front().size, g.data);
     for (int ranks : {1, 2, 5}) EXPECT_EQ(differences(reader, ranks), 0) << g.folder;
   }
+}
+
+// What this build writes has the boxes of the golden checkpoint of its major, under the same header.
+TEST(Golden, IndicesKeepTheirBoxes) {
+  for (const auto& g : goldens()) {
+    if (g.major != checkpoint::format_major || g.tensor != 1) continue;
+    Scratch scratch;
+    save(scratch.path, state(g.model, g.dtype, 3), g.data);
+    for (int r = 0; r < g.data; ++r) {
+      const auto name = "/step-00000003/" + checkpoint::index_name(r);
+      EXPECT_EQ(index_of(scratch.path + "/step-00000003", r).boxes, index_of(std::string(g.folder) + "/step-00000003", r).boxes);
+      EXPECT_EQ(slurp(scratch.path + name).substr(0, 64), slurp(g.folder + name).substr(0, 64));
+    }
+  }
+}
+
+// Its view is made anew in the major that it has.
+TEST(Golden, AViewOfVersion1IsMadeAnew) {
+  Scratch scratch;
+  const auto folder = scratch.path + "/step-00000003";
+  fs::copy(GOLDEN "/checkpoint-1-gpt/step-00000003", folder, fs::copy_options::recursive);
+  fs::permissions(folder, fs::perms::owner_all);
+  fs::remove(folder + "/checkpoint.h5");
+  EXPECT_NE(checkpoint::Reader(folder).view_problem(), "");
+  checkpoint::make_view(folder);
+  checkpoint::Reader reader(folder);
+  EXPECT_EQ(reader.view_problem(), "");
+  EXPECT_EQ(reader.manifest().major, 1);
+  EXPECT_EQ(trainyard::io::Hdf5File::open(folder + "/checkpoint.h5").text("/", "format"), "trainyard.checkpoint/1");
+  reader.verify_all();
 }
 
 // Fingerprints and norms as they were, so that the fingerprint's definition cannot change unseen.

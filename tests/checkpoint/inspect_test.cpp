@@ -44,13 +44,14 @@ class Inspect : public ::testing::Test {
 TEST_F(Inspect, ACheckpointAsTextAndJson) {
   const auto text = run(checkpoint_folder);
   EXPECT_EQ(text.code, 0) << text.err;
-  for (const char* part : {"trainyard.checkpoint/1", "step        20", "3 ranks", "learning_rate", "/optimizer/master/layers.01.ffn.down.weight", "24 x 40", "131 x 24"})
+  for (const char* part : {"trainyard.checkpoint/2", "step        20", "3 ranks (data 3)", "learning_rate", "/optimizer/master/layers.01.ffn.down.weight", "24 x 40", "131 x 24"})
     EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
   const auto json = run("--json " + checkpoint_folder);
   ASSERT_EQ(json.code, 0) << json.err;
   const auto j = nlohmann::json::parse(json.out);
   EXPECT_EQ(j["kind"], "checkpoint");
   EXPECT_EQ(j["step"], 20);
+  EXPECT_EQ(j["axes"].dump(), R"([{"axis":"data","size":3}])");
   EXPECT_EQ(j["tensors"][0]["path"], "/model/embedding.tokens.weight");
   EXPECT_EQ(j["tensors"][0]["shape"], (std::vector<int>{131, 24}));
   EXPECT_EQ(j["tensors"][0]["fingerprint"].get<std::string>().size(), 16u);

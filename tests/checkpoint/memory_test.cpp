@@ -29,7 +29,7 @@ TEST(Memory, SavingNeedsAStagingBuffer) {
     checkpoint::write_rank(scratch.path, s, rank.pieces, {});
     EXPECT_LT(heap::peak - before, staging);
     checkpoint::write_rank(scratch.path, s, other.pieces, {});
-    checkpoint::publish(scratch.path, s, 2, 3);
+    checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 2}}), 3);
     EXPECT_LT(heap::peak - before, staging) << "publishing";
   }
 }

@@ -86,7 +86,8 @@ TEST(RoundTrip, NothingButTheNamedFilesIsLeft) {
   for (const auto& e : fs::recursive_directory_iterator(scratch.path)) names.push_back(fs::relative(e.path(), scratch.path).string());
   std::sort(names.begin(), names.end());
   EXPECT_EQ(names, (std::vector<std::string>{"latest", "step-00000003", "step-00000003/checkpoint.h5", "step-00000003/manifest.json",
-                                             "step-00000003/rank-00000.h5", "step-00000003/rank-00001.h5"}));
+                                             "step-00000003/rank-00000.h5", "step-00000003/rank-00000.index", "step-00000003/rank-00001.h5",
+                                             "step-00000003/rank-00001.index"}));
   EXPECT_EQ(slurp(scratch.path + "/latest"), "step-00000003\n");
 }
 
@@ -152,11 +153,11 @@ TEST(Publishing, RefusesMissingOrForeignSidecars) {
   Scratch scratch;
   const auto s = state(gpt(), DType::f32, 4);
   checkpoint::write_rank(scratch.path, s, Rank(s, 0, 2).pieces, {});
-  EXPECT_THROW(checkpoint::publish(scratch.path, s, 2, 3), InputError);
+  EXPECT_THROW(checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 2}}), 3), InputError);
   EXPECT_FALSE(fs::exists(scratch.path + "/step-00000004.partial"));
   checkpoint::write_rank(scratch.path, s, Rank(s, 0, 3).pieces, {});
   checkpoint::write_rank(scratch.path, s, Rank(s, 1, 2).pieces, {});
-  EXPECT_THROW(checkpoint::publish(scratch.path, s, 2, 3), InputError);
+  EXPECT_THROW(checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 2}}), 3), InputError);
 }
 
 // Where no lock keeps two runs apart, each finds the other's part.
@@ -168,7 +169,7 @@ TEST(Publishing, PartsOfTwoRunsAreNotMixed) {
   checkpoint::write_rank(scratch.path, mine, Rank(mine, 0, 2).pieces, {});
   checkpoint::write_rank(scratch.path, other, Rank(other, 1, 2).pieces, {});
   try {
-    checkpoint::publish(scratch.path, mine, 2, 3);
+    checkpoint::publish(scratch.path, mine, plan::Topology({{plan::Axis::data, 2}}), 3);
     ADD_FAILURE() << "parts of two runs were published";
   } catch (const base::EnvironmentError& e) {
     for (const auto& name : {mine.writer, other.writer}) EXPECT_NE(std::string(e.what()).find(name), std::string::npos) << e.what();
@@ -177,7 +178,7 @@ TEST(Publishing, PartsOfTwoRunsAreNotMixed) {
   checkpoint::discard_partial(scratch.path, mine);
   EXPECT_TRUE(fs::exists(scratch.path + "/step-00000004.partial/rank-00001.h5")) << "another run's part was removed";
   checkpoint::write_rank(scratch.path, mine, Rank(mine, 1, 2).pieces, {});
-  checkpoint::publish(scratch.path, mine, 2, 3);
+  checkpoint::publish(scratch.path, mine, plan::Topology({{plan::Axis::data, 2}}), 3);
   EXPECT_EQ(checkpoint::Reader(scratch.path + "/step-00000004").state().writer, "") << "equal runs write equal manifests";
 }
 

@@ -78,6 +78,7 @@ struct Rank {
     const auto units = plan::units(s.model);
     for (auto kind : checkpoint::kinds_of(s.dtype))
       for (const auto& unit : units) list_of(kind).push_back(piece(s, kind, unit, rank, ranks));
+    pieces.boxes = checkpoint::boxes_of_pieces(s.model, rank, ranks);
   }
   std::vector<base::View>& list_of(checkpoint::Kind kind) {
     switch (kind) {
@@ -106,7 +107,7 @@ struct Rank {
 
 inline void save(const std::string& folder, const checkpoint::RunState& s, int ranks, int keep = 3) {
   for (int r = 0; r < ranks; ++r) checkpoint::write_rank(folder, s, Rank(s, r, ranks).pieces, {});
-  checkpoint::publish(folder, s, ranks, keep);
+  checkpoint::publish(folder, s, plan::Topology({{plan::Axis::data, ranks}}), keep);
 }
 
 // The number of elements that differ from what was saved, read as `ranks` ranks read.

@@ -93,7 +93,7 @@ TEST(View, NamesAreRelativeSoTheFolderCanMove) {
   save(scratch.path, state(gpt(), DType::f32, 5), 2);
   fs::rename(scratch.path + "/step-00000005", scratch.path + "/elsewhere");
   const auto file = trainyard::io::Hdf5File::open(scratch.path + "/elsewhere/checkpoint.h5");
-  EXPECT_EQ(file.text("/", "format"), "trainyard.checkpoint/1");
+  EXPECT_EQ(file.text("/", "format"), "trainyard.checkpoint/2");
   EXPECT_EQ(file.integer("/", "step"), 5);
   EXPECT_EQ(file.text("/model/embedding.tokens.weight", "alias"), "head.weight");
   EXPECT_TRUE(file.info("/model/embedding.tokens.weight").is_virtual);

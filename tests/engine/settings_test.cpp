@@ -190,7 +190,7 @@ TEST(GoodCheckpoint, IsSaidOfWhatWasReadBack) {
     sample::Rank rank(s, 0, 1);
     reinterpret_cast<float*>(rank.memory[0].data())[5] = static_cast<float>(poison);
     checkpoint::write_rank(scratch.path, s, rank.pieces, {});
-    checkpoint::publish(scratch.path, s, 1, 9);
+    checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 1}}), 9);
   };
   EXPECT_EQ(good_checkpoint_sentence(scratch.path, 100), "there is no good checkpoint");
   save(10, 1), save(20, 2), save(30, std::nan(""));

@@ -47,12 +47,13 @@ struct SavedRun {
       pieces.m.push_back(base::View::of(zeros[u].data(), {n}));
       pieces.v.push_back(base::View::of(zeros[u].data(), {n}));
     }
+    pieces.boxes = checkpoint::boxes_of_pieces(model, 0, 1);
     checkpoint::RunState state;
     state.step = 3, state.model = model, state.isa = "any";
     state.provenance["tokenizer"] = "bytes";
     const auto where = (folder / "checkpoints").string();
     checkpoint::write_rank(where, state, pieces, {});
-    checkpoint::publish(where, state, 1, 3);
+    checkpoint::publish(where, state, plan::Topology({{plan::Axis::data, 1}}), 3);
   }
   ~SavedRun() { std::filesystem::remove_all(folder); }
 };

@@ -1,5 +1,5 @@
 // Damaged manifests and rank files whose checksums are right again: refused, or read to the same bits.
-#include "tests/checkpoint/sample.h"
+#include "tests/checkpoint/cuts.h"
 #include "tests/mutation/harness.h"
 
 #include "libtrain/base/checksum.h"
@@ -143,23 +143,58 @@ std::string change(const std::string& path, mutation::Random& random) {
   }
 }
 
-// Sizes and checksums of the manifest made right for rank-00001.h5 as it is now.
-std::string resealed(const std::string& manifest, const std::string& path) {
-  auto m = checkpoint::manifest_from_text(manifest, path);
-  auto& entry = m.files.at("rank-00001.h5");
+// Sizes and checksums of the index and the manifest made right for rank-00001.h5 as it is now.
+void reseal_rank_file(const std::string& folder) {
+  const auto path = folder + "/rank-00001.h5";
   const trainyard::io::BulkFile file(path, trainyard::io::BulkFile::Mode::read);
-  std::map<std::int64_t, std::int64_t> payloads;
-  for (const auto& [name, p] : entry.payloads) payloads[p.offset] = p.bytes;
-  entry.bytes = file.size();
-  entry.metadata.clear();
-  std::int64_t at = 0;
-  payloads[entry.bytes] = 0;
-  for (const auto& [offset, bytes] : payloads) {
-    if (offset > at) entry.metadata.push_back({at, offset - at, trainyard::io::crc32c_of(file, at, offset - at)});
-    at = offset + bytes;
+  edit_index(folder, 1, [&](checkpoint::RankIndex& index) {
+    std::map<std::int64_t, std::int64_t> payloads;
+    for (const auto& [name, p] : index.file.payloads) payloads[p.offset] = p.bytes;
+    index.file.metadata.clear();
+    std::int64_t at = 0;
+    payloads[file.size()] = 0;
+    for (const auto& [offset, bytes] : payloads) {
+      if (offset > at) index.file.metadata.push_back({at, offset - at, trainyard::io::crc32c_of(file, at, offset - at)});
+      at = offset + bytes;
+    }
+  });
+  reseal(folder, "rank-00001.h5");
+}
+
+// One number of an index that has another value, mostly one at a boundary; or a record that is lost, doubled or exchanged.
+std::string change(checkpoint::RankIndex& index, mutation::Random& random) {
+  const auto number = [&](std::int64_t near) {
+    const std::int64_t numbers[] = {0, 1, 2, 3, 7, 127, 128, near - 1, near + 1, near + 8, near * 2, std::int64_t{1} << 31, std::int64_t{1} << 32, std::int64_t{1} << 56, INT64_MAX};
+    return std::max<std::int64_t>(0, numbers[mutation::below(random, std::size(numbers))]);
+  };
+  auto& box = index.boxes[mutation::below(random, index.boxes.size())];
+  auto& other = index.boxes[mutation::below(random, index.boxes.size())];
+  auto payload = std::next(index.file.payloads.begin(), static_cast<std::ptrdiff_t>(mutation::below(random, index.file.payloads.size())));
+  auto& range = index.file.metadata[mutation::below(random, index.file.metadata.size())];
+  const auto dim = mutation::below(random, 2);
+  switch (mutation::below(random, 16)) {
+    case 0: box.tensor = static_cast<std::int32_t>(number(box.tensor) & 0xfff); return fmt::format("a box of tensor {}", box.tensor);
+    case 1: box.box.start[dim] = number(box.box.start[dim]); return fmt::format("start[{}] is {}", dim, box.box.start[dim]);
+    case 2: box.box.count[dim] = number(box.box.count[dim]); return fmt::format("count[{}] is {}", dim, box.box.count[dim]);
+    case 3: box.offset = number(box.offset); return fmt::format("offset is {}", box.offset);
+    case 4: std::swap(box, other); return "two boxes exchanged";
+    case 5: std::swap(box.tensor, other.tensor); return "the tensors of two boxes exchanged";
+    case 6: std::swap(box.offset, other.offset); return "the offsets of two boxes exchanged";
+    case 7: index.boxes.erase(index.boxes.begin() + (&box - index.boxes.data())); return "a box removed";
+    case 8: index.boxes.push_back(box); return "a box doubled";
+    case 9: index.step = number(index.step); return fmt::format("step is {}", index.step);
+    case 10: index.rank = static_cast<int>(number(index.rank)); return fmt::format("rank is {}", index.rank);
+    case 11: index.ranks = static_cast<int>(number(index.ranks)); return fmt::format("ranks is {}", index.ranks);
+    case 12: payload->second.offset = number(payload->second.offset); return fmt::format("{} begins at {}", payload->first, payload->second.offset);
+    case 13: payload->second.bytes = number(payload->second.bytes); return fmt::format("{} has {} bytes", payload->first, payload->second.bytes);
+    case 14: range.bytes = number(range.bytes); return fmt::format("a range of {} bytes", range.bytes);
+    default: {
+      const auto all = std::vector<checkpoint::PayloadEntry>{payload->second};
+      index.file.payloads.erase(payload);
+      index.file.payloads[mutation::below(random, 2) == 0 ? "/optimizer/x" : "/model"] = all.front();
+      return "a dataset renamed";
+    }
   }
-  entry.crc = trainyard::io::crc32c_of(file, 0, entry.bytes);
-  return checkpoint::manifest_text(m);
 }
 
 }  // namespace
@@ -181,14 +216,14 @@ TEST_F(Checkpoint, AttributesOfRankFiles) {
                  },
                  [&](const std::string& content) {
                    spit(folder + "/rank-00001.h5", content);
-                   spit(folder + "/manifest.json", resealed(manifest, folder + "/rank-00001.h5"));
+                   reseal_rank_file(folder);
                    return judge();
                  }});
 }
 
 // Bytes of what only the HDF5 library understands.
 TEST_F(Checkpoint, MetadataOfRankFiles) {
-  const auto m = checkpoint::manifest_from_text(manifest, "manifest.json");
+  const auto m = checkpoint::Reader(folder).manifest();
   std::vector<std::size_t> places;   // most of it is nothing but zeros, up to the next page
   for (const auto& range : m.files.at("rank-00001.h5").metadata)
     for (auto at = range.offset; at < range.offset + range.bytes; ++at)
@@ -203,7 +238,7 @@ TEST_F(Checkpoint, MetadataOfRankFiles) {
                  },
                  [&](const std::string& content) {
                    spit(folder + "/rank-00001.h5", content);
-                   spit(folder + "/manifest.json", resealed(manifest, folder + "/rank-00001.h5"));
+                   reseal_rank_file(folder);
                    return judge();
                  }});
 }
@@ -212,16 +247,55 @@ TEST_F(Checkpoint, TheUndamagedOnePasses) {
   spit(folder + "/manifest.json", sealed(unsealed()));
   EXPECT_EQ(slurp(folder + "/manifest.json"), manifest);
   EXPECT_EQ(judge(), "");
-  EXPECT_EQ(resealed(manifest, folder + "/rank-00001.h5"), manifest);
+  const auto index = slurp(folder + "/rank-00001.index");
+  reseal_rank_file(folder);
+  EXPECT_EQ(slurp(folder + "/rank-00001.index"), index);
+  EXPECT_EQ(slurp(folder + "/manifest.json"), manifest);
 }
 
-// A layout of another version is believed when the fingerprints of all tensors agree, and only then.
+TEST_F(Checkpoint, Indices) {
+  const auto original = index_of(folder, 1);
+  const auto parameters = checkpoint::manifest_from_text(manifest, folder).parameters;
+  mutation::run({"index",
+                 [&](mutation::Random& random) {
+                   auto index = original;
+                   auto what = change(index, random);
+                   while (mutation::below(random, 3) == 0 && !index.boxes.empty() && !index.file.payloads.empty()) what += ", " + change(index, random);
+                   return mutation::Mutation{lying_bytes(index, parameters), what};
+                 },
+                 [&](const std::string& content) {
+                   replace_index(folder, 1, content);
+                   return judge();
+                 }});
+}
+
+TEST_F(Checkpoint, BytesOfIndices) {
+  const auto original = slurp(folder + "/rank-00001.index");
+  mutation::run({"index bytes", [&](mutation::Random& random) { return mutation::mutate_bytes(original, random); },
+                 [&](const std::string& content) {
+                   replace_index(folder, 1, content);
+                   return judge();
+                 }});
+}
+
+// Version 1 is read for ever, also from files that somebody has damaged.
+TEST_F(Checkpoint, ManifestsOfVersion1) {
+  written.identity = state(written.model, written.dtype, 5).identity;
+  written.step = 3, written.samples_seen = 3 * 8, written.tokens_seen = 3 * 8 * 16;
+  fs::remove_all(folder);
+  fs::copy(GOLDEN_CHECKPOINTS "/checkpoint-1-gpt/step-00000003", folder, fs::copy_options::recursive);
+  manifest = slurp(folder + "/manifest.json");
+  ASSERT_EQ(difference(), "");
+  mutation::run({"manifest of version 1", [&](mutation::Random& random) { return mutation::mutate_json(unsealed(), random); },
+                 [&](const std::string& content) {
+                   spit(folder + "/manifest.json", sealed(content));
+                   return judge();
+                 }});
+}
+
+// A layout that this build would not write is believed when the fingerprints of all tensors agree, and only then.
 TEST_F(Checkpoint, AnotherLayoutIsVerified) {
-  auto j = nlohmann::json::parse(unsealed());
-  auto& parameters = j["units"][3]["parameters"];
-  ASSERT_EQ(parameters[1]["name"], "head.norm.bias");
-  parameters[1]["offset"] = parameters[1]["offset"].get<std::int64_t>() + 8;   // padding
-  spit(folder + "/manifest.json", sealed(j.dump(1)));
+  edit_index(folder, 1, [](checkpoint::RankIndex& index) { index.boxes.back().offset += 8; });   // padding
   try {
     checkpoint::Reader reader(folder);
     FAIL();

@@ -26,18 +26,25 @@ json tensors_json(const checkpoint::Reader& reader) {
   return out;
 }
 
+// " (data 2 x tensor 4)"; nothing for one rank.
+std::string grid_text(const checkpoint::Manifest& m) {
+  std::string text;
+  for (const auto& a : m.axes) text += fmt::format("{}{} {}", text.empty() ? "" : " x ", base::one_line(a.axis), a.size);
+  return m.ranks == 1 ? "" : fmt::format(" ({})", text);
+}
+
 std::string heading(const checkpoint::Reader& reader, const Options& options) {
   const auto& s = reader.state();
   const auto& m = s.model;
   std::int64_t parameters = 0;
   for (const auto& p : reader.manifest().parameters) parameters += p.count;
-  std::string out = fmt::format("checkpoint {}  ({}/{})\n", reader.path(), checkpoint::format_name, checkpoint::format_major);
+  std::string out = fmt::format("checkpoint {}  ({}/{})\n", reader.path(), checkpoint::format_name, reader.manifest().major);
   out += fmt::format("  step        {}, {} samples and {} tokens seen\n", s.step, human_count(s.samples_seen), human_count(s.tokens_seen));
   out += fmt::format("  model       {}: {} parameters, {} layers, hidden {}, heads {} ({} kv), ffn {}, vocabulary {}, context {}\n", base::one_line(m.name),
                      human_count(parameters), m.layers, m.hidden, m.heads, m.kv_heads, m.ffn, m.vocabulary, m.context);
   out += fmt::format("  dtype       {}{}\n", base::name_of(s.dtype), s.dtype == base::DType::f32 ? " (the model is its own master)" : ", f32 master");
   out += fmt::format("  seed        {}\n", s.seed);
-  out += fmt::format("  written by  {} {}, on {} ({})\n", reader.manifest().ranks, reader.manifest().ranks == 1 ? "rank" : "ranks", s.device_kind, s.isa);
+  out += fmt::format("  written by  {} {}{}, on {} ({})\n", reader.manifest().ranks, reader.manifest().ranks == 1 ? "rank" : "ranks", grid_text(reader.manifest()), s.device_kind, s.isa);
   out += fmt::format("  size        {} in {} files{}\n", size_phrase(reader.bytes(), options.sizes), reader.manifest().files.size() + 1,
                      reader.manifest().files.contains(checkpoint::view_name) ? "" : "; no virtual view (make it with --make-view)");
   if (!reader.view_problem().empty()) out += fmt::format("  view        {}: make it anew with --make-view\n", reader.view_problem());
@@ -58,8 +65,10 @@ Report checkpoint_report(const std::string& folder, const Options& options) {
   j = checkpoint::state_to_json(reader.state());
   j["kind"] = "checkpoint";
   j["path"] = reader.path();
-  j["format"] = fmt::format("{}/{}", checkpoint::format_name, checkpoint::format_major);
+  j["format"] = fmt::format("{}/{}", checkpoint::format_name, reader.manifest().major);
   j["ranks"] = reader.manifest().ranks;
+  j["axes"] = json::array();
+  for (const auto& a : reader.manifest().axes) j["axes"].push_back({{"axis", a.axis}, {"size", a.size}});
   j["bytes"] = reader.bytes();
   for (const auto& [name, file] : reader.manifest().files) j["files"][name] = {{"bytes", file.bytes}, {"crc32c", checkpoint::hex32(file.crc)}};
   j["tensors"] = tensors_json(reader);

@@ -1,0 +1,128 @@
+// Saving the sample run on any cut, and changing what a checkpoint says of itself with right checksums.
+#pragma once
+
+#include "tests/checkpoint/sample.h"
+
+#include "libtrain/base/checksum.h"
+#include "libtrain/checkpoint/rank_index.h"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace sample {
+
+// A rank that holds these boxes; what is between them is padding.
+struct CutRank {
+  std::vector<std::vector<float>> memory;
+  std::vector<std::vector<base::bf16>> narrow;
+  checkpoint::RankPieces pieces;
+
+  CutRank(const checkpoint::RunState& s, int rank, int ranks, const checkpoint::RankBoxes& boxes) {
+    pieces.rank = rank;
+    pieces.ranks = ranks;
+    pieces.boxes = boxes;
+    const auto parameters = checkpoint::parameters_of(checkpoint::unit_table(s.model, 1));
+    const auto elements = boxes.empty() ? 0 : boxes.back().end() + 3;
+    for (auto kind : checkpoint::kinds_of(s.dtype)) {
+      auto& values = memory.emplace_back(static_cast<std::size_t>(elements), 0.0f);
+      for (const auto& stored : boxes) {
+        const auto& p = parameters[static_cast<std::size_t>(stored.tensor)];
+        checkpoint::for_each_run(p.shape, stored, stored.box, [&](const checkpoint::Run& run) {
+          for (std::int64_t i = 0; i < run.count; ++i)
+            values[static_cast<std::size_t>(run.at + i)] = value(kind, p.name, run.element + i, s.dtype);
+        });
+      }
+      auto view = base::View::of(values.data(), {elements});
+      if (checkpoint::dtype_of(kind, s.dtype) == base::DType::bf16) {
+        auto& halves = narrow.emplace_back(values.begin(), values.end());
+        view = base::View::of(halves.data(), {elements});
+      }
+      (kind == checkpoint::Kind::model    ? pieces.model
+       : kind == checkpoint::Kind::master ? pieces.master
+       : kind == checkpoint::Kind::m      ? pieces.m
+                                          : pieces.v)
+          .push_back(view);
+    }
+  }
+};
+
+inline void save_cut(const std::string& folder, const checkpoint::RunState& s,
+                     const std::vector<checkpoint::RankBoxes>& cut, const plan::Topology& grid) {
+  for (int r = 0; r < grid.world(); ++r)
+    checkpoint::write_rank(folder, s, CutRank(s, r, grid.world(), cut[static_cast<std::size_t>(r)]).pieces, {});
+  checkpoint::publish(folder, s, grid, 3);
+}
+
+// Rank d * tensor + t has part t of every tensor by columns where its sum runs over ranks (attention output,
+// feed-forward down), by rows elsewhere, and of that part d by rows.
+inline std::vector<checkpoint::RankBoxes> grid_cut(const plan::ModelConfig& model, int data, int tensor) {
+  std::vector<checkpoint::RankBoxes> cut(static_cast<std::size_t>(data * tensor));
+  const auto parameters = checkpoint::parameters_of(checkpoint::unit_table(model, 1));
+  const auto narrow = [](checkpoint::Box& box, std::size_t dim, int part, int parts) {
+    const auto first = box.count[dim] * part / parts, end = box.count[dim] * (part + 1) / parts;
+    box.start[dim] += first;
+    box.count[dim] = end - first;
+  };
+  for (int r = 0; r < data * tensor; ++r)
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const auto& p = parameters[i];
+      auto box = checkpoint::whole_of(p.shape);
+      const bool columns = p.name.ends_with("output.weight") || p.name.ends_with("down.weight");
+      narrow(box, columns ? 1 : 0, r % tensor, tensor);
+      narrow(box, 0, r / tensor, data);
+      auto& of_rank = cut[static_cast<std::size_t>(r)];
+      if (box.elements() > 0)
+        of_rank.push_back({static_cast<std::int32_t>(i), of_rank.empty() ? 0 : of_rank.back().end(), box});
+    }
+  return cut;
+}
+
+// The manifest changed, and sealed again.
+inline void edit_manifest(const std::string& folder, const std::function<void(nlohmann::json&)>& edit) {
+  auto j = nlohmann::json::parse(slurp(folder + "/manifest.json"));
+  j.erase("crc32c_of_the_above");
+  edit(j);
+  auto text = j.dump(1);
+  text.resize(text.size() - 2);
+  text += ",\n \"crc32c_of_the_above\": \"" + checkpoint::hex32(base::crc32c(text.data(), text.size())) + "\"\n}\n";
+  spit(folder + "/manifest.json", text);
+}
+
+// Size and checksum of a file as it is now, in the manifest.
+inline void reseal(const std::string& folder, const std::string& name) {
+  const auto bytes = slurp(folder + "/" + name);
+  edit_manifest(folder, [&](nlohmann::json& j) {
+    j["files"][name] = {{"bytes", bytes.size()},
+                        {"crc32c", checkpoint::hex32(base::crc32c(bytes.data(), bytes.size()))}};
+  });
+}
+
+inline void replace_index(const std::string& folder, int rank, const std::string& bytes) {
+  spit(folder + "/" + checkpoint::index_name(rank), bytes);
+  reseal(folder, checkpoint::index_name(rank));
+}
+
+inline checkpoint::RankIndex index_of(const std::string& folder, int rank) {
+  const auto path = folder + "/" + checkpoint::index_name(rank);
+  const auto parameters = checkpoint::manifest_from_text(slurp(folder + "/manifest.json"), folder).parameters;
+  return checkpoint::index_from_bytes(slurp(path), parameters, path);
+}
+
+// Of an index that may say what no writer does.
+inline std::string lying_bytes(const checkpoint::RankIndex& index, std::vector<checkpoint::ParameterEntry> parameters) {
+  auto needed = parameters.size();
+  for (const auto& stored : index.boxes) needed = std::max(needed, static_cast<std::size_t>(stored.tensor) + 1);
+  parameters.resize(needed, {"", {1}, 1, {}});
+  return checkpoint::index_bytes(index, parameters);
+}
+
+inline void edit_index(const std::string& folder, int rank, const std::function<void(checkpoint::RankIndex&)>& edit) {
+  const auto parameters = checkpoint::manifest_from_text(slurp(folder + "/manifest.json"), folder).parameters;
+  auto index = index_of(folder, rank);
+  edit(index);
+  replace_index(folder, rank, lying_bytes(index, parameters));
+}
+
+}  // namespace sample

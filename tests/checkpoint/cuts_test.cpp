@@ -1,0 +1,119 @@
+// Any cut: boxes of every form on any rank, in any order and with padding between them, are written, read on every
+// other cut, verified and shown as whole tensors.
+#include "tests/checkpoint/cuts.h"
+
+#include "libtrain/checkpoint/manifest_checks.h"
+#include "libtrain/io/hdf5_file.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+using namespace sample;
+using trainyard::base::DType;
+
+namespace {
+
+// Every tensor in random boxes, each on a random rank.
+std::vector<checkpoint::RankBoxes> random_cut(const plan::ModelConfig& model, int ranks, std::mt19937& random) {
+  std::vector<checkpoint::RankBoxes> cut(static_cast<std::size_t>(ranks));
+  const auto parameters = checkpoint::parameters_of(checkpoint::unit_table(model, 1));
+  const std::function<void(int, const checkpoint::Box&, int)> divide = [&](int tensor, const checkpoint::Box& box,
+                                                                           int times) {
+    const auto dim = random() % 2;
+    if (times == 0 || box.count[dim] < 2) {
+      auto& of_rank = cut[random() % cut.size()];
+      const auto at = of_rank.empty() ? 0 : of_rank.back().end();
+      of_rank.push_back({tensor, at + static_cast<std::int64_t>(random() % 3), box});
+      return;
+    }
+    auto low = box, high = box;
+    low.count[dim] = 1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(box.count[dim] - 1));
+    high.start[dim] += low.count[dim];
+    high.count[dim] -= low.count[dim];
+    divide(tensor, low, times - 1);
+    divide(tensor, high, times - 1);
+  };
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    divide(static_cast<int>(i), checkpoint::whole_of(parameters[i].shape), 3);
+  return cut;
+}
+
+// What h5py would show.
+std::int64_t differences_of_view(const std::string& folder, const checkpoint::RunState& s) {
+  const auto file = trainyard::io::Hdf5File::open(folder + "/checkpoint.h5");
+  std::int64_t wrong = 0;
+  for (auto kind : checkpoint::kinds_of(s.dtype))
+    for (const auto& p : checkpoint::parameters_of(checkpoint::unit_table(s.model, 1))) {
+      if (checkpoint::dtype_of(kind, s.dtype) != DType::f32) continue;
+      std::vector<float> got(static_cast<std::size_t>(p.count));
+      file.read_dataset(std::string(checkpoint::path_of(kind)) + "/" + p.name, DType::f32, 0, p.count, got.data());
+      for (std::int64_t i = 0; i < p.count; ++i)
+        wrong += got[static_cast<std::size_t>(i)] != value(kind, p.name, i, s.dtype);
+    }
+  return wrong;
+}
+
+}  // namespace
+
+TEST(Cuts, BoxesOfAnyFormAreReadOnEveryOtherCut) {
+  std::mt19937 random(1);
+  for (const auto& model : {gpt(), llama()})
+    for (auto dtype : {DType::f32, DType::bf16}) {
+      Scratch scratch;
+      const auto s = state(model, dtype, 5);
+      save_cut(scratch.path, s, random_cut(model, 5, random), plan::Topology({{plan::Axis::data, 5}}));
+      const auto folder = scratch.path + "/step-00000005";
+      checkpoint::Reader reader(folder);
+      reader.verify_all();
+      for (int ranks : {1, 2, 3, 7}) EXPECT_EQ(differences(reader, ranks), 0) << model.name << " to " << ranks;
+      EXPECT_EQ(differences_of_view(folder, s), 0);
+      save(scratch.path + "/pieces", s, 3);
+      const auto whole = checkpoint::Reader(scratch.path + "/pieces/step-00000005").tensors(), cut = reader.tensors();
+      for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_EQ(cut[i].fingerprint, whole[i].fingerprint) << cut[i].path;
+    }
+}
+
+TEST(Cuts, TheGridIsNamed) {
+  Scratch scratch;
+  const plan::Topology grid({{plan::Axis::data, 2}, {plan::Axis::tensor, 2}});
+  save_cut(scratch.path, state(gpt(), DType::bf16, 5), grid_cut(gpt(), 2, 2), grid);
+  checkpoint::Reader reader(scratch.path + "/step-00000005");
+  EXPECT_EQ(differences(reader, 3), 0);
+  const auto& m = reader.manifest();
+  ASSERT_EQ(m.axes.size(), 2u);
+  EXPECT_EQ(m.axes[0].axis + m.axes[1].axis, "datatensor");
+  EXPECT_EQ(m.coordinates, (std::vector<std::vector<int>>{{0, 0}, {0, 1}, {1, 0}, {1, 1}}));
+  EXPECT_FALSE(checkpoint::layout_is_ours(m)) << "only fingerprints can tell";
+}
+
+// Boxes are believed when the fingerprints agree, and only then: two tensors of one shape exchanged are found.
+TEST(Cuts, ExchangedTensorsAreFound) {
+  Scratch scratch;
+  auto boxes = grid_cut(gpt(), 1, 2);
+  const auto s = state(gpt(), DType::f32, 5);
+  save_cut(scratch.path, s, boxes, plan::Topology({{plan::Axis::tensor, 2}}));
+  const auto folder = scratch.path + "/step-00000005";
+  for (auto& of_rank : boxes)
+    for (auto& stored : of_rank)   // the two norms before a layer's attention and feed-forward have the same shape
+      if (stored.tensor == 2 || stored.tensor == 3) stored.tensor = 5 - stored.tensor;
+  for (int r = 0; r < 2; ++r)
+    edit_index(folder, r, [&](checkpoint::RankIndex& index) { index.boxes = boxes[static_cast<std::size_t>(r)]; });
+  try {
+    checkpoint::Reader reader(folder);
+    ADD_FAILURE() << "exchanged tensors were believed";
+  } catch (const base::InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("fingerprint"), std::string::npos) << e.what();
+  }
+}
+
+// A publisher holds what ranks have written together before anybody sees it.
+TEST(Cuts, BoxesThatLeaveAHoleAreNotPublished) {
+  Scratch scratch;
+  const auto s = state(gpt(), DType::f32, 5);
+  auto boxes = grid_cut(gpt(), 2, 1);
+  boxes[1].pop_back();
+  EXPECT_THROW(save_cut(scratch.path, s, boxes, plan::Topology({{plan::Axis::data, 2}})), base::InputError);
+  EXPECT_TRUE(checkpoint::list(scratch.path).empty());
+  EXPECT_FALSE(fs::exists(scratch.path + "/step-00000005.partial"));
+}
