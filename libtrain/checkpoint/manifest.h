@@ -1,4 +1,4 @@
-// The manifest of a checkpoint: what it is of, which ranks wrote it, and the sizes and checksums of all files; with the indices of the rank files (rank_index.h) it says which part of which
+// The manifest of a checkpoint: what it is of, which ranks wrote it, and the sizes and checksums of all files; with the indices of the rank files (joined_index.h) it says which part of which
 // tensor lies where. Self-describing: no formula is needed to read it.
 #pragma once
 

@@ -3,7 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
-#include "libtrain/checkpoint/rank_index.h"
+#include "libtrain/checkpoint/joined_index.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/plan/model_json.h"
 
@@ -74,8 +74,8 @@ void require_files(const Manifest& m, const std::string& where) {
     if (sum > largest_count) refuse(where, "files: too many bytes");
   }
   for (int r = 0; r < m.ranks; ++r)
-    for (const auto& name : {rank_name(r) + ".h5", index_name(r)})
-      if (!m.files.contains(name) && (m.major > 1 || name != index_name(r))) refuse(where, "{} ranks, but {} is not among the files", m.ranks, name);
+    if (const auto name = rank_name(r) + ".h5"; !m.files.contains(name)) refuse(where, "{} ranks, but {} is not among the files", m.ranks, name);
+  if (m.major > 1 && !m.files.contains(joined_index_name)) refuse(where, "{} is not among the files", joined_index_name);
 }
 
 void require_grid(const Manifest& m, const std::string& where) {

@@ -16,7 +16,7 @@ inline constexpr std::int64_t largest_ranks = std::int64_t{1} << 24;
 void require_whole(const FileEntry& file, const std::string& where);
 
 // All but the boxes: a model without problems, the identity's model and seed those of the state, its parameters by name and shape in order, a fingerprint for each tensor, a file
-// for each rank (and its index), plain file names, and of version 2 a place of its own in the grid for each rank. InputError that begins with `where`, as below.
+// for each rank (and one of their indices), plain file names, and of version 2 a place of its own in the grid for each rank. InputError that begins with `where`, as below.
 void require_consistent(const Manifest& manifest, const std::string& where);
 
 // Version 1, after that: each unit's parameters lie inside of its pieces, in order and apart.

@@ -1,14 +1,14 @@
-// Publishing a checkpoint: sidecars and indices become a manifest, the partial folder gets its name, old checkpoints go.
+// Publishing a checkpoint: sidecars become a manifest, the ranks' indices one file, the partial folder gets its name, old checkpoints go.
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/folder_lock.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/checkpoint/finder.h"
+#include "libtrain/checkpoint/joined_index.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/own_files.h"
-#include "libtrain/checkpoint/rank_index.h"
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/checkpoint/view.h"
 
@@ -43,21 +43,23 @@ Manifest gather(const std::string& partial, const RunState& state, const plan::T
   m.parameters = parameters_of(unit_table(state.model, 1));
   for (const auto& [axis, size] : grid.axes()) m.axes.push_back({plan::name_of(axis), size});
   std::map<std::string, Statistics> statistics;
+  std::vector<FileEntry> indices;
   for (int r = 0; r < m.ranks; ++r) {
     auto& coordinates = m.coordinates.emplace_back();
     for (const auto& axis : grid.axes()) coordinates.push_back(grid.coordinate(r, axis.axis));
     const auto sidecar = read_sidecar(partial, state, r, m.ranks);
     for (const auto& [name, s] : sidecar.tensors) statistics[name].add(s);
     m.files[rank_name(r) + ".h5"] = sidecar.file;
-    m.files[index_name(r)] = sidecar.index;
+    indices.push_back(sidecar.index);
   }
+  m.files[joined_index_name] = join_indices(partial, state.step, indices);
   for (const auto& [name, s] : statistics) m.tensors[name] = {s.fingerprint, s.norm()};
   require_consistent(m, partial);
   read_indices(m, partial);
   return m;
 }
 
-// Sidecars, and whatever an earlier attempt at the same step left.
+// Sidecars and the ranks' own indices, and whatever an earlier attempt at the same step left.
 void remove_all_but(const std::string& partial, const Manifest& m) {
   std::vector<std::string> extra;
   for (const auto& entry : fs::directory_iterator(partial)) {

@@ -34,7 +34,7 @@ struct WriteOptions {
 // buffers. On failure (EnvironmentError: no space, no permission) the rank's files are removed, and the partial folder when it was the last.
 void write_rank(const std::string& folder, const RunState& state, const RankPieces& pieces, const WriteOptions& options);
 
-// On rank 0, once every rank is known to have written: checks sidecars and indices, writes the virtual view and the manifest, makes all
+// On rank 0, once every rank is known to have written: checks sidecars, joins the indices of the ranks (joined_index.h), writes the virtual view and the manifest, makes all
 // durable and renames the partial folder to FOLDER/step-00001000 (a checkpoint of the same step is replaced). Then updates the hint FOLDER/latest
 // and removes the oldest checkpoints beyond `keep`, never the newest or the one just published (keep < 1: removes none).
 // EnvironmentError or InputError (a sidecar is missing or belongs to another step): the partial is removed, older ones stay. EnvironmentError naming both when a sidecar has

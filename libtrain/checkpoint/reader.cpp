@@ -6,8 +6,8 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/checkpoint/finder.h"
+#include "libtrain/checkpoint/joined_index.h"
 #include "libtrain/checkpoint/manifest_checks.h"
-#include "libtrain/checkpoint/rank_index.h"
 #include "libtrain/checkpoint/view.h"
 #include "libtrain/io/system_error.h"
 

@@ -4,6 +4,7 @@
 #include "tests/checkpoint/sample.h"
 
 #include "libtrain/base/checksum.h"
+#include "libtrain/checkpoint/joined_index.h"
 #include "libtrain/checkpoint/rank_index.h"
 
 #include <algorithm>
@@ -99,15 +100,32 @@ inline void reseal(const std::string& folder, const std::string& name) {
   });
 }
 
+inline void replace_joined_index(const std::string& folder, const std::string& bytes) {
+  spit(folder + "/" + checkpoint::joined_index_name, bytes);
+  reseal(folder, checkpoint::joined_index_name);
+}
+
+inline checkpoint::Manifest bare_manifest(const std::string& folder) {
+  return checkpoint::manifest_from_text(slurp(folder + "/manifest.json"), folder);
+}
+
+// The index of each rank, as it wrote it.
+inline std::vector<std::string> sections(const std::string& folder) {
+  const auto m = bare_manifest(folder);
+  const auto bytes = slurp(folder + "/" + checkpoint::joined_index_name);
+  const auto found = checkpoint::sections_of(bytes, m.state.step, m.ranks, folder);
+  return {found.begin(), found.end()};
+}
+
 inline void replace_index(const std::string& folder, int rank, const std::string& bytes) {
-  spit(folder + "/" + checkpoint::index_name(rank), bytes);
-  reseal(folder, checkpoint::index_name(rank));
+  auto all = sections(folder);
+  all[static_cast<std::size_t>(rank)] = bytes;
+  replace_joined_index(folder, checkpoint::joined_index_bytes(bare_manifest(folder).state.step, all));
 }
 
 inline checkpoint::RankIndex index_of(const std::string& folder, int rank) {
-  const auto path = folder + "/" + checkpoint::index_name(rank);
-  const auto parameters = checkpoint::manifest_from_text(slurp(folder + "/manifest.json"), folder).parameters;
-  return checkpoint::index_from_bytes(slurp(path), parameters, path);
+  return checkpoint::index_from_bytes(sections(folder)[static_cast<std::size_t>(rank)],
+                                      bare_manifest(folder).parameters, folder);
 }
 
 // Of an index that may say what no writer does.
@@ -119,10 +137,9 @@ inline std::string lying_bytes(const checkpoint::RankIndex& index, std::vector<c
 }
 
 inline void edit_index(const std::string& folder, int rank, const std::function<void(checkpoint::RankIndex&)>& edit) {
-  const auto parameters = checkpoint::manifest_from_text(slurp(folder + "/manifest.json"), folder).parameters;
   auto index = index_of(folder, rank);
   edit(index);
-  replace_index(folder, rank, lying_bytes(index, parameters));
+  replace_index(folder, rank, lying_bytes(index, bare_manifest(folder).parameters));
 }
 
 }  // namespace sample

@@ -49,7 +49,7 @@ class Damage : public ::testing::Test {
 
 TEST_F(Damage, NoFlippedByteIsReadSilently) {
   ASSERT_EQ(refusal(), "");
-  for (const char* name : {"manifest.json", "checkpoint.h5", "rank-00000.h5", "rank-00001.h5", "rank-00001.index"}) {
+  for (const char* name : {"manifest.json", "checkpoint.h5", "rank-00000.h5", "rank-00001.h5", "ranks.index"}) {
     const auto good = slurp(folder + "/" + name);
     const auto step = std::max<std::size_t>(1, good.size() / 400), most = std::min<std::size_t>(400, good.size());
     std::size_t tried = 0;
@@ -86,7 +86,7 @@ TEST_F(Damage, ADamagedPayloadIsNamedByTensorAndRange) {
 }
 
 TEST_F(Damage, TruncatedMissingAndUnreadableFiles) {
-  for (const char* name : {"manifest.json", "checkpoint.h5", "rank-00000.h5", "rank-00000.index"}) {
+  for (const char* name : {"manifest.json", "checkpoint.h5", "rank-00000.h5", "ranks.index"}) {
     const auto path = folder + "/" + name;
     const auto good = slurp(path);
     for (auto size : {std::size_t{0}, std::size_t{1}, good.size() / 2, good.size() - 1}) {

@@ -93,6 +93,18 @@ TEST(Durability, EverythingIsOnTheDiskBeforeItGetsItsName) {
       }
     }
     EXPECT_GT(files, 5) << "what HDF5 and the writers do is not seen";
+    // The indices of the ranks become one file once all are there, and go when a manifest vouches for it.
+    const auto renamed = [&](const std::string& file) { return first(events, begins, [&](const Event& e) { return e.what == "rename" && e.b == partial + "/" + file; }); };
+    const auto joined = renamed("ranks.index"), vouched = renamed("manifest.json");
+    for (int r = 0; r < 2; ++r) {
+      const auto index = checkpoint::rank_name(r) + ".index";
+      const auto goes = first(events, begins, [&](const Event& e) { return e.what == "remove" && e.a == partial + "/" + index; });
+      EXPECT_LT(renamed(index), joined);
+      EXPECT_LT(vouched, goes);
+      EXPECT_LT(goes, named);
+    }
+    EXPECT_LT(joined, described);
+    EXPECT_TRUE(synced_between(events, joined, described, partial));
     // The name is durable before anything that it replaces goes, and before anybody is told of it.
     const auto next = first(events, named + 1, [&](const Event& e) { return e.what != "sync"; });
     EXPECT_LT(next, events.size());

@@ -59,11 +59,15 @@ TEST(Golden, IndicesKeepTheirBoxes) {
     if (g.major != checkpoint::format_major || g.tensor != 1) continue;
     Scratch scratch;
     save(scratch.path, state(g.model, g.dtype, 3), g.data);
+    const auto written = scratch.path + "/step-00000003", golden = std::string(g.folder) + "/step-00000003";
     for (int r = 0; r < g.data; ++r) {
-      const auto name = "/step-00000003/" + checkpoint::index_name(r);
-      EXPECT_EQ(index_of(scratch.path + "/step-00000003", r).boxes, index_of(std::string(g.folder) + "/step-00000003", r).boxes);
-      EXPECT_EQ(slurp(scratch.path + name).substr(0, 64), slurp(g.folder + name).substr(0, 64));
+      const auto i = static_cast<std::size_t>(r);
+      EXPECT_EQ(index_of(written, r).boxes, index_of(golden, r).boxes);
+      EXPECT_EQ(sections(written)[i].substr(0, 64), sections(golden)[i].substr(0, 64));
     }
+    const auto table = static_cast<std::size_t>(44 + 20 * g.data);
+    EXPECT_EQ(slurp(written + "/ranks.index").substr(0, 44), slurp(golden + "/ranks.index").substr(0, 44));
+    EXPECT_EQ(slurp(golden + "/ranks.index").substr(table), sections(golden)[0] + sections(golden)[1]) << "where the sections begin";
   }
 }
 

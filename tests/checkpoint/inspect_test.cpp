@@ -56,6 +56,22 @@ TEST_F(Inspect, ACheckpointAsTextAndJson) {
   EXPECT_EQ(j["tensors"][0]["shape"], (std::vector<int>{131, 24}));
   EXPECT_EQ(j["tensors"][0]["fingerprint"].get<std::string>().size(), 16u);
   EXPECT_EQ(j["verified"], false);
+  std::vector<std::string> files;
+  for (const auto& [name, file] : j["files"].items()) files.push_back(name);
+  EXPECT_EQ(files, (std::vector<std::string>{"checkpoint.h5", "rank-00000.h5", "rank-00001.h5", "rank-00002.h5", "ranks.index"}));
+  EXPECT_NE(text.out.find("in 6 files"), std::string::npos) << text.out;
+}
+
+TEST_F(Inspect, ADamagedIndexIsNamed) {
+  const auto file = checkpoint_folder + "/ranks.index";
+  auto bytes = slurp(file);
+  bytes.back() ^= 1;
+  spit(file, bytes);
+  for (const char* option : {"", "--verify "}) {
+    const auto bad = run(option + checkpoint_folder);
+    EXPECT_EQ(bad.code, 3);
+    EXPECT_NE(bad.err.find("ranks.index is damaged"), std::string::npos) << bad.err;
+  }
 }
 
 TEST_F(Inspect, VerifyNamesFileTensorAndRange) {

@@ -17,7 +17,7 @@ TEST(OwnFiles, NamesOfUnfinishedThings) {
 TEST(OwnFiles, StalePartialsGoAndOthersStay) {
   Scratch scratch;
   fs::create_directories(scratch.path + "/step-00000003.partial");
-  for (const char* name : {"rank-00000.h5", "rank-00001.json", "rank-00001.json.partial", "manifest.json.partial", "checkpoint.h5.partial", "checkpoint.h5", ".nfs000000000123"})
+  for (const char* name : {"rank-00000.h5", "rank-00001.json", "rank-00001.json.partial", "manifest.json.partial", "checkpoint.h5.partial", "checkpoint.h5", "rank-00000.index", "rank-00001.index.partial", "ranks.index", "ranks.index.partial", ".nfs000000000123"})
     spit(scratch.path + "/step-00000003.partial/" + name, "half");
   spit(scratch.path + "/latest.partial", "step");
   fs::create_directories(scratch.path + "/thesis.partial");

@@ -21,7 +21,7 @@ class Index : public ::testing::Test {
     save(scratch.path, state(model, DType::f32, 5), 2);
     folder = scratch.path + "/step-00000005";
     index = index_of(folder, 1);
-    bytes = slurp(folder + "/rank-00001.index");
+    bytes = sections(folder)[1];
     parameters = checkpoint::Reader(folder).manifest().parameters;
   }
   std::string refusal() {
@@ -81,7 +81,7 @@ TEST_F(Index, BoxesAreHeldAgainstTheirTensors) {
 TEST_F(Index, PartsAreHeldAgainstTheFile) {
   lie([](RankIndex& i) { i.file.payloads.erase("/optimizer/v"); }, "datasets and metadata end at byte");
   lie([](RankIndex& i) { i.file.payloads.begin()->second.offset += 8; }, "begin");
-  lie([](RankIndex& i) { i.file.metadata.pop_back(); }, "rank-00001");
+  lie([](RankIndex& i) { i.file.metadata.pop_back(); }, "ranks.index: rank 1: ");
   lie([](RankIndex& i) { i.file.metadata.front().crc ^= 1; }, "HDF5 metadata");
   lie([](RankIndex& i) { std::swap(i.file.payloads["/optimizer/v"], i.file.payloads["/optimizer/m"]); },
       "is not the dataset that the manifest describes");
@@ -132,6 +132,6 @@ TEST_F(Index, TheGridIsHeldAgainstTheRanks) {
   lies("coordinates", "[[0], [-1]]", "small numbers");
   lies("parameters", "[]", "0 parameters, the model has");
   spit(folder + "/manifest.json", manifest);
-  edit_manifest(folder, [](nlohmann::json& j) { j["files"].erase("rank-00001.index"); });
-  EXPECT_NE(refusal().find("rank-00001.index is not among the files"), std::string::npos) << refusal();
+  edit_manifest(folder, [](nlohmann::json& j) { j["files"].erase("ranks.index"); });
+  EXPECT_NE(refusal().find("ranks.index is not among the files"), std::string::npos) << refusal();
 }

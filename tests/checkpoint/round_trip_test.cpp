@@ -80,14 +80,13 @@ TEST(RoundTrip, RankFilesAreEquallyLarge) {
 TEST(RoundTrip, NothingButTheNamedFilesIsLeft) {
   Scratch scratch;
   fs::create_directories(scratch.path + "/step-00000003.partial");
-  spit(scratch.path + "/step-00000003.partial/rank-00009.h5", "left over");
+  for (const char* name : {"rank-00009.h5", "rank-00009.index", "rank-00001.index.partial", "ranks.index.partial"}) spit(scratch.path + "/step-00000003.partial/" + name, "left over");
   save(scratch.path, state(gpt(), DType::f32, 3), 2);
   std::vector<std::string> names;
   for (const auto& e : fs::recursive_directory_iterator(scratch.path)) names.push_back(fs::relative(e.path(), scratch.path).string());
   std::sort(names.begin(), names.end());
   EXPECT_EQ(names, (std::vector<std::string>{"latest", "step-00000003", "step-00000003/checkpoint.h5", "step-00000003/manifest.json",
-                                             "step-00000003/rank-00000.h5", "step-00000003/rank-00000.index", "step-00000003/rank-00001.h5",
-                                             "step-00000003/rank-00001.index"}));
+                                             "step-00000003/rank-00000.h5", "step-00000003/rank-00001.h5", "step-00000003/ranks.index"}));
   EXPECT_EQ(slurp(scratch.path + "/latest"), "step-00000003\n");
 }
 
@@ -158,6 +157,42 @@ TEST(Publishing, RefusesMissingOrForeignSidecars) {
   checkpoint::write_rank(scratch.path, s, Rank(s, 0, 3).pieces, {});
   checkpoint::write_rank(scratch.path, s, Rank(s, 1, 2).pieces, {});
   EXPECT_THROW(checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 2}}), 3), InputError);
+}
+
+// What an attempt of before has joined says nothing of what the ranks have written since.
+TEST(Publishing, AnIndexOfAnEarlierAttemptIsMadeAnew) {
+  Scratch scratch, other;
+  save(other.path, state(llama(), DType::f32, 4), 2);
+  const auto s = state(gpt(), DType::f32, 4);
+  for (int r = 0; r < 2; ++r) checkpoint::write_rank(scratch.path, s, Rank(s, r, 2).pieces, {});
+  for (const char* name : {"ranks.index", "manifest.json"}) fs::copy(other.path + "/step-00000004/" + name, scratch.path + "/step-00000004.partial/" + name);
+  checkpoint::write_rank(scratch.path, s, Rank(s, 1, 2).pieces, {});   // once more
+  checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 2}}), 3);
+  checkpoint::Reader reader(scratch.path + "/step-00000004");
+  reader.verify_all();
+  EXPECT_EQ(differences(reader, 1), 0);
+}
+
+// A rank's index is that of its sidecar or nothing is published.
+TEST(Publishing, AnIndexThatIsNotOfItsSidecarIsRefused) {
+  const auto s = state(gpt(), DType::f32, 4);
+  for (int damage = 0; damage < 3; ++damage) {
+    Scratch scratch;
+    for (int r = 0; r < 2; ++r) checkpoint::write_rank(scratch.path, s, Rank(s, r, 2).pieces, {});
+    const auto path = scratch.path + "/step-00000004.partial/rank-00001.index";
+    auto bytes = slurp(path);
+    bytes.back() ^= 1;
+    if (damage == 0) spit(path, bytes);
+    else if (damage == 1) spit(path, bytes.substr(1));
+    else fs::remove(path);
+    try {
+      checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 2}}), 3);
+      ADD_FAILURE() << "an index of something else was published: " << damage;
+    } catch (const InputError& e) {
+      EXPECT_NE(std::string(e.what()).find("rank-00001.index"), std::string::npos) << e.what();
+    }
+    EXPECT_TRUE(fs::is_empty(scratch.path)) << damage;
+  }
 }
 
 // Where no lock keeps two runs apart, each finds the other's part.

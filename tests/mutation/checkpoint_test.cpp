@@ -12,6 +12,7 @@
 #include <hdf5.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 
 using namespace sample;
@@ -197,6 +198,26 @@ std::string change(checkpoint::RankIndex& index, mutation::Random& random) {
   }
 }
 
+// A number of the header or the table of ranks.index, or which sections it has.
+mutation::Mutation change_table(std::string bytes, std::vector<std::string> parts, std::int64_t step, mutation::Random& random) {
+  switch (mutation::below(random, 5)) {
+    case 0: std::swap(parts[0], parts[1]); return {checkpoint::joined_index_bytes(step, parts), "sections exchanged"};
+    case 1: parts[mutation::below(random, 2)] = parts[mutation::below(random, 2)]; return {checkpoint::joined_index_bytes(step, parts), "a section for both ranks"};
+    case 2: parts.resize(mutation::below(random, 5)); return {checkpoint::joined_index_bytes(step, parts), fmt::format("{} sections", parts.size())};
+    case 3: bytes.resize(mutation::below(random, bytes.size() + 20)); return {bytes, fmt::format("{} bytes", bytes.size())};
+    default: break;
+  }
+  const std::size_t places[] = {32, 40, 44, 52, 60, 64, 72, 80};   // step, ranks, and of each rank begin, size and checksum
+  const auto at = places[mutation::below(random, std::size(places))];
+  const std::size_t size = at == 40 || at == 60 || at == 80 ? 4 : 8;
+  std::uint64_t old = 0;
+  std::memcpy(&old, bytes.data() + at, size);
+  const std::uint64_t numbers[] = {0, 1, 2, 3, old - 1, old + 1, old + 20, old * 2, bytes.size(), ~old, std::uint64_t{1} << 31, std::uint64_t{1} << 32, std::uint64_t{1} << 56, ~std::uint64_t{0}, ~std::uint64_t{0} - 43};
+  const auto number = numbers[mutation::below(random, std::size(numbers))];
+  std::memcpy(bytes.data() + at, &number, size);
+  return {bytes, fmt::format("byte {} on is {}", at, number)};
+}
+
 }  // namespace
 
 TEST_F(Checkpoint, Manifests) {
@@ -247,15 +268,15 @@ TEST_F(Checkpoint, TheUndamagedOnePasses) {
   spit(folder + "/manifest.json", sealed(unsealed()));
   EXPECT_EQ(slurp(folder + "/manifest.json"), manifest);
   EXPECT_EQ(judge(), "");
-  const auto index = slurp(folder + "/rank-00001.index");
+  const auto index = slurp(folder + "/ranks.index");
   reseal_rank_file(folder);
-  EXPECT_EQ(slurp(folder + "/rank-00001.index"), index);
+  EXPECT_EQ(slurp(folder + "/ranks.index"), index);
   EXPECT_EQ(slurp(folder + "/manifest.json"), manifest);
 }
 
 TEST_F(Checkpoint, Indices) {
   const auto original = index_of(folder, 1);
-  const auto parameters = checkpoint::manifest_from_text(manifest, folder).parameters;
+  const auto parameters = bare_manifest(folder).parameters;
   mutation::run({"index",
                  [&](mutation::Random& random) {
                    auto index = original;
@@ -270,10 +291,21 @@ TEST_F(Checkpoint, Indices) {
 }
 
 TEST_F(Checkpoint, BytesOfIndices) {
-  const auto original = slurp(folder + "/rank-00001.index");
+  const auto original = sections(folder)[1];
   mutation::run({"index bytes", [&](mutation::Random& random) { return mutation::mutate_bytes(original, random); },
                  [&](const std::string& content) {
                    replace_index(folder, 1, content);
+                   return judge();
+                 }});
+}
+
+// The table before the sections lies, or they are exchanged, lost or doubled; the manifest's checksum is right.
+TEST_F(Checkpoint, TablesOfIndices) {
+  const auto original = slurp(folder + "/ranks.index");
+  const auto parts = sections(folder);
+  mutation::run({"table of indices", [&](mutation::Random& random) { return change_table(original, parts, written.step, random); },
+                 [&](const std::string& content) {
+                   replace_joined_index(folder, content);
                    return judge();
                  }});
 }
