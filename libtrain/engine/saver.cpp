@@ -72,7 +72,7 @@ void Saver::take(const checkpoint::RunState& state) {
 void Saver::publish() {
   enqueue([this] {
     require_alone_();
-    checkpoint::publish(folder_, state_, plan::Topology({{plan::Axis::data, pieces_.ranks}}), keep_);
+    checkpoint::publish(folder_, state_, context_.world.topology, keep_);
     try {
       note_published(base::parent_of(folder_), state_.step);
     } catch (const base::Error& e) {   // the checkpoint stands without it
