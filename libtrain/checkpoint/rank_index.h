@@ -1,5 +1,5 @@
-// The index of a rank file, rank-00003.index: binary, which boxes lie where in its datasets, and the checksums of all of
-// its parts. It lies beside the rank file until the checkpoint is published, then it is a section of joined_index.h.
+// The index of a rank file, rank-00003.index: binary, which boxes lie where in its datasets, and the checksums of all
+// of its parts. It lies beside the rank file until the checkpoint is published, then it is a section of the joined one.
 #pragma once
 
 #include "libtrain/checkpoint/boxes.h"

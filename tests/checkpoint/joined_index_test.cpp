@@ -72,7 +72,8 @@ TEST_F(Joined, TheTableIsHeldAgainstManifestAndSize) {
   number<std::uint64_t>(table_at + 20, first + parts[0].size() + 1, "the section of rank 1 begins at byte");
   number<std::uint64_t>(table_at + 20, first, "the section of rank 1 begins at byte");
   number<std::uint64_t>(table_at, ~std::uint64_t{0}, "18446744073709551615 is too large");
-  number<std::uint64_t>(table_at + 28, parts[1].size() + 1, "the section of rank 1 has");
+  number<std::uint64_t>(table_at + 28, parts[1].size() + 1,
+                        fmt::format("the section of rank 1 has {} bytes, but", parts[1].size() + 1));
   number<std::uint64_t>(table_at + 28, parts[1].size() - 1, "the section of rank 1 has checksum");
   number<std::uint64_t>(table_at + 8, std::uint64_t{1} << 56, "the section of rank 0 has 72057594037927936 bytes");
   number<std::uint32_t>(table_at + 16, 0, "the section of rank 0 has checksum");
