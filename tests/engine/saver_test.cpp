@@ -16,7 +16,7 @@ TEST(Saver, ACheckpointNamesTheAxesOfTheWorld) {
   comm::run_ranks(2, [&](int rank, comm::ThreadsWorld& threads) {
     engine::World world("threads", rank, plan::Topology({{Axis::pipe, 1}, {Axis::data, 2}}), threads.factory(rank),
                         {plan::Axes{Axis::data}});
-    world.exchange = tensor::Exec::worker("communication", nullptr);
+    world.communication = tensor::Exec::worker("communication", nullptr);
     small.run_rank(config, cut, world);
   });
   checkpoint::Reader reader(config.output + "/checkpoints/step-00000001");
