@@ -23,7 +23,8 @@ double value_in_file(const char* path, const std::string& name, int threads) {
   static const auto profile = plan::profile_from_json(base::read_file(path), path);
   for (const auto& l : profile.local)
     if (l.name == name && l.threads == threads) return l.value;
-  throw base::InputError(fmt::format("{} has no {} of {} threads", path, name, threads), "profile-comm --local --threads N --output FILE");
+  throw base::InputError(fmt::format("{} has no {} of {} threads", path, name, threads),
+                         "profile-comm --local --threads N --output FILE");
 }
 
 double from_file(const char* path, const std::string& name, int threads) {
@@ -71,7 +72,8 @@ double cached_read_limit(const std::string& folder) {
     for (int i = 0; i < 3; ++i) {
       const auto begin = std::chrono::steady_clock::now();
       for (std::int64_t at = 0; at < bytes; at += part) file.read(at, buffer.data(), part);
-      best = std::max(best, static_cast<double>(bytes) / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+      best = std::max(best, static_cast<double>(bytes) /
+                                std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     }
   }
   base::remove_tree(path);

@@ -9,13 +9,16 @@
 
 namespace trainyard::bench {
 
-// A ceiling by its name in a profile ("memory.copy"): the value in the file that TRAINYARD_PROFILE names, else measured now, once in a process, so that figure and limit are of
-// the same run. Throws where the file has no such value.
+// A ceiling by its name in a profile ("memory.copy"): the value in the file that TRAINYARD_PROFILE names, else measured
+// now, once in a process, so that figure and limit are of the same run. Throws where the file has no such value.
 double limit(const std::string& name, int threads, base::Device device = {});
 
-inline double product_limit(int threads) { return limit("arithmetic.f32", threads); }   // FLOP/s of multiply-adds in registers
-inline double copy_limit(int threads) { return limit("memory.copy", threads); }         // bytes read and written a second
-// Bytes a second: written to a file in `folder` until durable; read back from the page cache, where checkpoints just written are.
+inline double product_limit(int threads) {
+  return limit("arithmetic.f32", threads);
+}  // FLOP/s of multiply-adds in registers
+inline double copy_limit(int threads) { return limit("memory.copy", threads); }  // bytes read and written a second
+// Bytes a second: written to a file in `folder` until durable; read back from the page cache, where checkpoints just
+// written are.
 double write_limit(const std::string& folder);
 double cached_read_limit(const std::string& folder);
 

@@ -8,7 +8,8 @@
 namespace trainyard::kernels {
 
 inline Type type_of(base::DType t) {
-  TRAINYARD_ASSERT(t == base::DType::f32 || t == base::DType::bf16 || t == base::DType::f64, "kernels compute in f32, bf16 or f64, not {}", base::name_of(t));
+  TRAINYARD_ASSERT(t == base::DType::f32 || t == base::DType::bf16 || t == base::DType::f64,
+                   "kernels compute in f32, bf16 or f64, not {}", base::name_of(t));
   return t == base::DType::f32 ? Type::f32 : t == base::DType::bf16 ? Type::bf16 : Type::f64;
 }
 
@@ -18,10 +19,13 @@ inline Mat mat(const base::View& v) {
 }
 
 // The dtype of statistics and weight gradients that goes with a working dtype.
-inline base::DType accumulation_of(base::DType working) { return working == base::DType::f64 ? base::DType::f64 : base::DType::f32; }
+inline base::DType accumulation_of(base::DType working) {
+  return working == base::DType::f64 ? base::DType::f64 : base::DType::f32;
+}
 
 inline void require_shape(const base::View& v, std::int64_t rows, std::int64_t cols, const char* what) {
-  TRAINYARD_ASSERT(v.rows() == rows && v.cols() == cols, "{}: expected {} x {}, found {} x {}", what, rows, cols, v.rows(), v.cols());
+  TRAINYARD_ASSERT(v.rows() == rows && v.cols() == cols, "{}: expected {} x {}, found {} x {}", what, rows, cols,
+                   v.rows(), v.cols());
 }
 
 }  // namespace trainyard::kernels

@@ -1,4 +1,5 @@
-// Building blocks of the compiled variants: bf16, fixed-order sums, exp and tanh. Included only by *_cpu.cpp, once per instruction set.
+// Building blocks of the compiled variants: bf16, fixed-order sums, exp and tanh. Included only by *_cpu.cpp, once per
+// instruction set.
 #pragma once
 
 #include "kernels/mat.h"
@@ -9,10 +10,20 @@
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
 
-struct b16 { std::uint16_t bits; };
+struct b16 {
+  std::uint16_t bits;
+};
 
-inline float bits_to_float(std::uint32_t u) { float f; __builtin_memcpy(&f, &u, 4); return f; }
-inline std::uint32_t float_to_bits(float f) { std::uint32_t u; __builtin_memcpy(&u, &f, 4); return u; }
+inline float bits_to_float(std::uint32_t u) {
+  float f;
+  __builtin_memcpy(&f, &u, 4);
+  return f;
+}
+inline std::uint32_t float_to_bits(float f) {
+  std::uint32_t u;
+  __builtin_memcpy(&u, &f, 4);
+  return u;
+}
 
 // Widening is exact; narrowing rounds to nearest, ties to even; NaN stays NaN.
 inline float widen(b16 v) { return bits_to_float(static_cast<std::uint32_t>(v.bits) << 16); }
@@ -31,7 +42,8 @@ template <class T> struct Compute { using type = float; };
 template <> struct Compute<double> { using type = double; };
 template <class T> using compute_t = typename Compute<T>::type;
 
-// exp in f32: range reduction by ln 2 in two parts, a degree-6 polynomial, about 1 ulp; 0 below -87.3, infinity above 88.7; NaN stays.
+// exp in f32: range reduction by ln 2 in two parts, a degree-6 polynomial, about 1 ulp; 0 below -87.3, infinity above
+// 88.7; NaN stays.
 inline float exp_of(float x) {
   const float clamped = x < -87.3f ? -87.3f : x > 88.72f ? 88.72f : x;
   const float shifted = clamped * 1.44269504088896341f + 12582912.0f;
@@ -46,7 +58,8 @@ inline float exp_of(float x) {
   p = p * (r * r) + r + 1.0f;
   const std::int32_t e = static_cast<std::int32_t>(float_to_bits(shifted)) - 0x4b400000;
   const std::int32_t half = e >> 1;
-  const float scaled = p * bits_to_float(static_cast<std::uint32_t>(half + 127) << 23) * bits_to_float(static_cast<std::uint32_t>(e - half + 127) << 23);
+  const float scaled = p * bits_to_float(static_cast<std::uint32_t>(half + 127) << 23) *
+                       bits_to_float(static_cast<std::uint32_t>(e - half + 127) << 23);
   const float low = x < -87.3f ? 0.0f : scaled;
   const float high = x > 88.72f ? __builtin_inff() : low;
   return x != x ? x : high;

@@ -1,5 +1,5 @@
-// What the GPU kernels share: launches, bf16, fixed-order sums over a warp and a block, activations. Included by *_cuda.cu, which nvcc compiles for devices and any other
-// compiler, with the emulator of the tests, for the host.
+// What the GPU kernels share: launches, bf16, fixed-order sums over a warp and a block, activations. Included by
+// *_cuda.cu, which nvcc compiles for devices and any other compiler, with the emulator of the tests, for the host.
 #pragma once
 
 #include "kernels/mat.h"
@@ -10,12 +10,13 @@
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 // `barriers` tells the emulator whether the kernel meets any; a device does not care.
-#define TRAINYARD_LAUNCH(kernel, barriers, grid, block, stream, ...) kernel<<<grid, block, 0, static_cast<cudaStream_t>(stream)>>>(__VA_ARGS__)
+#define TRAINYARD_LAUNCH(kernel, barriers, grid, block, stream, ...) \
+  kernel<<<grid, block, 0, static_cast<cudaStream_t>(stream)>>>(__VA_ARGS__)
 // With so many bytes of shared memory, which the kernel names by TRAINYARD_DYNAMIC_SHARED.
-#define TRAINYARD_LAUNCH_SHARED(kernel, bytes, grid, block, stream, ...)                             \
-  do {                                                                                               \
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);                \
-    kernel<<<grid, block, bytes, static_cast<cudaStream_t>(stream)>>>(__VA_ARGS__);                  \
+#define TRAINYARD_LAUNCH_SHARED(kernel, bytes, grid, block, stream, ...)              \
+  do {                                                                                \
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes); \
+    kernel<<<grid, block, bytes, static_cast<cudaStream_t>(stream)>>>(__VA_ARGS__);   \
   } while (false)
 #define TRAINYARD_DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 namespace trainyard::kernels {
@@ -26,11 +27,12 @@ inline const char* launch_failure() {
 }  // namespace trainyard::kernels
 #else
 #include TRAINYARD_EMULATOR
-#define TRAINYARD_LAUNCH(kernel, barriers, grid, block, stream, ...) emulator::launch(stream, grid, block, barriers, [=] { kernel(__VA_ARGS__); })
-#define TRAINYARD_LAUNCH_SHARED(kernel, bytes, grid, block, stream, ...)                                        \
-  do {                                                                                                          \
-    static_assert((bytes) <= emulator::shared_bytes);                                                           \
-    emulator::launch(stream, grid, block, true, [=] { kernel(__VA_ARGS__); });                                          \
+#define TRAINYARD_LAUNCH(kernel, barriers, grid, block, stream, ...) \
+  emulator::launch(stream, grid, block, barriers, [=] { kernel(__VA_ARGS__); })
+#define TRAINYARD_LAUNCH_SHARED(kernel, bytes, grid, block, stream, ...)       \
+  do {                                                                         \
+    static_assert((bytes) <= emulator::shared_bytes);                          \
+    emulator::launch(stream, grid, block, true, [=] { kernel(__VA_ARGS__); }); \
   } while (false)
 #define TRAINYARD_DYNAMIC_SHARED(name) alignas(16) static thread_local unsigned char name[emulator::shared_bytes]
 namespace trainyard::kernels {
@@ -41,7 +43,9 @@ inline const char* launch_failure() { return nullptr; }
 namespace trainyard::kernels {
 namespace {
 
-struct b16 { std::uint16_t bits; };
+struct b16 {
+  std::uint16_t bits;
+};
 
 __device__ __forceinline__ float widen(b16 v) { return __uint_as_float(static_cast<unsigned>(v.bits) << 16); }
 __device__ __forceinline__ float widen(float v) { return v; }
@@ -89,9 +93,10 @@ template <class F> __device__ __forceinline__ F warp_max(F v) {
   return v;
 }
 
-constexpr int row_threads = 256;   // of a block that works on one row
+constexpr int row_threads = 256;  // of a block that works on one row
 
-// Over a block of row_threads: warps first, then their sums in ascending order. All threads get it. `shared` holds 8 values and may be used again at once.
+// Over a block of row_threads: warps first, then their sums in ascending order. All threads get it. `shared` holds 8
+// values and may be used again at once.
 template <class F> __device__ __forceinline__ F block_sum(F v, F* shared) {
   v = warp_sum(v);
   if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = v;
@@ -118,32 +123,39 @@ inline unsigned blocks_for(std::int64_t n) {
 }
 
 // In a kernel: every index of [0, n) that is this thread's.
-#define TRAINYARD_EACH(i, n)                                                                                                                          \
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x, i##_step = static_cast<std::int64_t>(gridDim.x) * blockDim.x; \
+#define TRAINYARD_EACH(i, n)                                                              \
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x, \
+                    i##_step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;         \
        i < (n); i += i##_step)
 
 // V neighbours, read and written by one instruction.
-template <class T, int V> struct alignas(sizeof(T) * V) Vec {
-  T v[V];
-};
-template <int V, class T> __device__ __forceinline__ Vec<T, V> vec_at(const T* p) { return *reinterpret_cast<const Vec<T, V>*>(p); }
-template <int V, class T> __device__ __forceinline__ void put_vec(T* p, const Vec<T, V>& v) { *reinterpret_cast<Vec<T, V>*>(p) = v; }
+template <class T, int V> struct alignas(sizeof(T) * V) Vec { T v[V]; };
+template <int V, class T> __device__ __forceinline__ Vec<T, V> vec_at(const T* p) {
+  return *reinterpret_cast<const Vec<T, V>*>(p);
+}
+template <int V, class T> __device__ __forceinline__ void put_vec(T* p, const Vec<T, V>& v) {
+  *reinterpret_cast<Vec<T, V>*>(p) = v;
+}
 
-// Row and column of the i-th group of a matrix with `per_row` groups in a row; division is done in 32 bits where it can be.
+// Row and column of the i-th group of a matrix with `per_row` groups in a row; division is done in 32 bits where it can
+// be.
 struct RowGroup {
   std::int64_t row, group;
 };
 __device__ __forceinline__ RowGroup place_of(std::int64_t i, std::int64_t per_row) {
   if (((i | per_row) >> 32) != 0) return {i / per_row, i % per_row};
   const auto row = static_cast<unsigned>(i) / static_cast<unsigned>(per_row);
-  return {static_cast<std::int64_t>(row), static_cast<std::int64_t>(static_cast<unsigned>(i) - row * static_cast<unsigned>(per_row))};
+  return {static_cast<std::int64_t>(row),
+          static_cast<std::int64_t>(static_cast<unsigned>(i) - row * static_cast<unsigned>(per_row))};
 }
 
-// Do all rows of these matrices (empty ones do not count) consist of whole groups of v elements at multiples of their size?
+// Do all rows of these matrices (empty ones do not count) consist of whole groups of v elements at multiples of their
+// size?
 template <class... Mats> inline bool in_groups(int v, const Mats&... mats) {
   const auto fits = [v](const Mat& m) {
     const int width = m.type == Type::bf16 ? 2 : m.type == Type::f32 ? 4 : 8;
-    return m.empty() || (m.cols % v == 0 && m.pitch % v == 0 && reinterpret_cast<std::uintptr_t>(m.data) % static_cast<unsigned>(v * width) == 0);
+    return m.empty() || (m.cols % v == 0 && m.pitch % v == 0 &&
+                         reinterpret_cast<std::uintptr_t>(m.data) % static_cast<unsigned>(v * width) == 0);
   };
   return (fits(mats) && ...);
 }

@@ -19,8 +19,9 @@
 
 namespace trainyard::kernels {
 
-// Every operation that a module has, and its arguments. The functions of a module, the table that programs see (kernels/gpu_kernels.h) and its contents (kernels/gpu_module.cpp) are made
-// of this list: a new operation is a line here, its x_cuda.cu, and the next tensor::gpu_abi.
+// Every operation that a module has, and its arguments. The functions of a module, the table that programs see
+// (kernels/gpu_kernels.h) and its contents (kernels/gpu_module.cpp) are made of this list: a new operation is a line
+// here, its x_cuda.cu, and the next tensor::gpu_abi.
 #define TRAINYARD_GPU_OPERATIONS(X)        \
   X(activation, ActivationArgs)            \
   X(adamw, AdamWArgs)                      \
@@ -43,7 +44,8 @@ namespace trainyard::kernels {
   X(square_sum_total, SquareSumTotalArgs)  \
   X(step_numbers, StepNumbersArgs)
 
-// Every pointer in the arguments is device memory; `threads` does not matter. Work goes to `stream`. Text tells what could not be started, nullptr that all is well.
+// Every pointer in the arguments is device memory; `threads` does not matter. Work goes to `stream`. Text tells what
+// could not be started, nullptr that all is well.
 namespace gpu {
 #define TRAINYARD_GPU_FUNCTION(name, Args) const char* name(const Args&, void* stream);
 TRAINYARD_GPU_OPERATIONS(TRAINYARD_GPU_FUNCTION)

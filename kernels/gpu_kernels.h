@@ -1,4 +1,5 @@
-// The kernels of a GPU module as a table. An operation's x.cpp calls its entry where the Exec is a GPU's; its x_cuda.cu defines it.
+// The kernels of a GPU module as a table. An operation's x.cpp calls its entry where the Exec is a GPU's; its x_cuda.cu
+// defines it.
 #pragma once
 
 #include "kernels/gpu_entries.h"
@@ -19,9 +20,11 @@ inline const GpuKernels& gpu_kernels() { return *static_cast<const GpuKernels*>(
 
 }  // namespace trainyard::kernels
 
-// In x.cpp: TRAINYARD_CALL(exec, gelu, (a)) runs a on the device of the Exec: gpu_kernels().gelu, or the variant of gelu_cpu in use.
-#define TRAINYARD_CALL(exec, name, args)                                                                             \
-  do {                                                                                                               \
-    if ((exec).on_gpu()) ::trainyard::tensor::require_gpu(gpu_kernels().name(args, (exec).stream()), #name " on the GPU"); \
-    else TRAINYARD_CPU_CALL(name##_cpu, (args));                                                                     \
+// In x.cpp: TRAINYARD_CALL(exec, gelu, (a)) runs a on the device of the Exec: gpu_kernels().gelu, or the variant of
+// gelu_cpu in use.
+#define TRAINYARD_CALL(exec, name, args)                                                                \
+  do {                                                                                                  \
+    if ((exec).on_gpu())                                                                                \
+      ::trainyard::tensor::require_gpu(gpu_kernels().name(args, (exec).stream()), #name " on the GPU"); \
+    else TRAINYARD_CPU_CALL(name##_cpu, (args));                                                        \
   } while (false)

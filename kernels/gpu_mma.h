@@ -1,4 +1,5 @@
-// A warp's product on tensor cores, how its operands lie in the registers of the 32 lanes (PTX ISA, "mma.m16n8k16"), and how they come there.
+// A warp's product on tensor cores, how its operands lie in the registers of the 32 lanes (PTX ISA, "mma.m16n8k16"),
+// and how they come there.
 #pragma once
 
 #include "kernels/gpu_device.h"
@@ -6,22 +7,25 @@
 namespace trainyard::kernels {
 namespace {
 
-// c[16, 8] += a[16, 16] b[16, 8], bf16 in, f32 out. With g = lane / 4 and t = lane % 4 a lane holds, two neighbours to a register,
-//   a[0] = a(g, 2t..), a[1] = a(g + 8, 2t..), a[2] = a(g, 2t + 8..), a[3] = a(g + 8, 2t + 8..);   b0 = b(2t.., g), b1 = b(2t + 8.., g);
-//   c[0], c[1] = c(g, 2t..), c[2], c[3] = c(g + 8, 2t..).
+// c[16, 8] += a[16, 16] b[16, 8], bf16 in, f32 out. With g = lane / 4 and t = lane % 4 a lane holds, two neighbours to
+// a register,
+//   a[0] = a(g, 2t..), a[1] = a(g + 8, 2t..), a[2] = a(g, 2t + 8..), a[3] = a(g + 8, 2t + 8..);   b0 = b(2t.., g), b1 =
+//   b(2t + 8.., g); c[0], c[1] = c(g, 2t..), c[2], c[3] = c(g + 8, 2t..).
 // So two neighbouring results of an earlier product, narrowed, are the a of a later one.
 __device__ __forceinline__ void mma_bf16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
 #ifdef __CUDACC__
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 #else
   emulated_mma(c, a, b0, b1);
 #endif
 }
 
-// Four 8 x 8 tiles of bf16 from shared memory. Lanes 8 m .. 8 m + 7 point to the rows of tile m, at multiples of 16 bytes. Lane (g, t) gets of each tile the elements
-// (g, 2t) and (g, 2t + 1); transposed, (2t, g) and (2t + 1, g) (PTX ISA, "ldmatrix").
+// Four 8 x 8 tiles of bf16 from shared memory. Lanes 8 m .. 8 m + 7 point to the rows of tile m, at multiples of 16
+// bytes. Lane (g, t) gets of each tile the elements (g, 2t) and (g, 2t + 1); transposed, (2t, g) and (2t + 1, g) (PTX
+// ISA, "ldmatrix").
 __device__ __forceinline__ void load_tiles(unsigned (&r)[4], const b16* row) {
 #ifdef __CUDACC__
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -43,11 +47,15 @@ __device__ __forceinline__ void load_tiles_transposed(unsigned (&r)[4], const b1
 #endif
 }
 
-// 16 bytes from device memory to shared memory while the thread goes on; zeros where `there` is false, and then `from` is not read. Copies since the last close_copies()
-// are a group; await_copies() returns when all groups of this thread have arrived, and others see them after a barrier (PTX ISA, "cp.async").
+// 16 bytes from device memory to shared memory while the thread goes on; zeros where `there` is false, and then `from`
+// is not read. Copies since the last close_copies() are a group; await_copies() returns when all groups of this thread
+// have arrived, and others see them after a barrier (PTX ISA, "cp.async").
 __device__ __forceinline__ void copy_16(void* to, const void* from, bool there) {
 #ifdef __CUDACC__
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(to))), "l"(from), "r"(there ? 16 : 0) : "memory");
+  asm volatile(
+      "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(to))),
+      "l"(from), "r"(there ? 16 : 0)
+      : "memory");
 #else
   emulated_copy_16(to, from, there);
 #endif

@@ -32,8 +32,12 @@ Isa choose() {
     bool known = false;
     for (auto isa : all)
       if (std::string(forced) == name_of(isa)) chosen = isa, known = true;
-    if (!known) throw base::UsageError(fmt::format("TRAINYARD_ISA={} is not an instruction-set path", forced), "use baseline, avx2 or avx512");
-    if (!machine_has(chosen)) throw base::Unsupported(fmt::format("TRAINYARD_ISA={}, but this machine lacks those instructions", forced), fmt::format("the best here is {}", name_of(best_isa())));
+    if (!known)
+      throw base::UsageError(fmt::format("TRAINYARD_ISA={} is not an instruction-set path", forced),
+                             "use baseline, avx2 or avx512");
+    if (!machine_has(chosen))
+      throw base::Unsupported(fmt::format("TRAINYARD_ISA={}, but this machine lacks those instructions", forced),
+                              fmt::format("the best here is {}", name_of(best_isa())));
   }
   return chosen;
 }

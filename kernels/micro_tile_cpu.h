@@ -1,4 +1,5 @@
-// Register tiles of the matrix product and the packing of their operands. Included only by *_cpu.cpp, once per instruction set.
+// Register tiles of the matrix product and the packing of their operands. Included only by *_cpu.cpp, once per
+// instruction set.
 #pragma once
 
 #include "kernels/cpu.h"
@@ -46,7 +47,8 @@ inline Vec plus(Vec a, Vec b) { return _mm_add_ps(a, b); }
 constexpr int nr = lanes * vectors;
 
 // c[mr, nr] (+)= a panel * b panel over k steps; a panel: k groups of mr values, b panel: k groups of nr values.
-inline __attribute__((always_inline)) void micro_tile(int64_t k, const float* __restrict a, const float* __restrict b, float* c, int64_t pitch, int add) {
+inline __attribute__((always_inline)) void micro_tile(int64_t k, const float* __restrict a, const float* __restrict b,
+                                                      float* c, int64_t pitch, int add) {
   Vec acc[mr][vectors];
 #pragma GCC unroll 16
   for (int i = 0; i < mr; ++i)
@@ -74,9 +76,10 @@ inline __attribute__((always_inline)) void micro_tile(int64_t k, const float* __
     }
 }
 
-// Packs `width` rows (of op(a), or columns of op(b)) times kb steps into groups: out[p * width + i]; missing rows are zero.
-// Along: consecutive i are `si` elements apart, consecutive p `sp`.
-template <class T> void pack_panel(const T* from, int64_t si, int64_t sp, int64_t have, int width, int64_t kb, float* out) {
+// Packs `width` rows (of op(a), or columns of op(b)) times kb steps into groups: out[p * width + i]; missing rows are
+// zero. Along: consecutive i are `si` elements apart, consecutive p `sp`.
+template <class T>
+void pack_panel(const T* from, int64_t si, int64_t sp, int64_t have, int width, int64_t kb, float* out) {
   if (si == 1 && have == width) {
     for (int64_t p = 0; p < kb; ++p) {
       const T* row = from + p * sp;

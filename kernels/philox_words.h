@@ -1,4 +1,5 @@
-// Philox 4x32-10 (Salmon et al. 2011) for kernels of every device; the same words as base::random_words. In an unnamed namespace, so that each compiled variant has its own.
+// Philox 4x32-10 (Salmon et al. 2011) for kernels of every device; the same words as base::random_words. In an unnamed
+// namespace, so that each compiled variant has its own.
 #pragma once
 
 #include "kernels/mat.h"
@@ -8,7 +9,9 @@
 namespace trainyard::kernels {
 namespace {
 
-struct Words { std::uint32_t w[4]; };
+struct Words {
+  std::uint32_t w[4];
+};
 
 TRAINYARD_ANYWHERE inline Words philox_words(std::uint64_t key, std::uint64_t site, std::uint64_t index) {
   std::uint32_t c0 = static_cast<std::uint32_t>(index), c1 = static_cast<std::uint32_t>(index >> 32);

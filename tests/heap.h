@@ -1,4 +1,5 @@
-// The heap of a test program, watched: defines malloc and its kin for the whole process. Include it in one source file of a program, without sanitizers.
+// The heap of a test program, watched: defines malloc and its kin for the whole process. Include it in one source file
+// of a program, without sanitizers.
 #pragma once
 
 #include <atomic>
@@ -19,8 +20,7 @@ inline void restart_peak() { peak = live.load(); }
 
 inline void raise(std::atomic<std::int64_t>& to, std::int64_t value) {
   auto before = to.load();
-  while (value > before && !to.compare_exchange_weak(before, value)) {
-  }
+  while (value > before && !to.compare_exchange_weak(before, value)) {}
 }
 
 inline void* note(void* p, std::size_t bytes) {
@@ -51,8 +51,12 @@ void* realloc(void* old, std::size_t bytes) {
   heap::forget(old);
   return heap::note(__libc_realloc(old, bytes), bytes);
 }
-void* memalign(std::size_t alignment, std::size_t bytes) { return heap::note(__libc_memalign(alignment, bytes), bytes); }
-void* aligned_alloc(std::size_t alignment, std::size_t bytes) { return heap::note(__libc_memalign(alignment, bytes), bytes); }
+void* memalign(std::size_t alignment, std::size_t bytes) {
+  return heap::note(__libc_memalign(alignment, bytes), bytes);
+}
+void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
+  return heap::note(__libc_memalign(alignment, bytes), bytes);
+}
 int posix_memalign(void** out, std::size_t alignment, std::size_t bytes) {
   *out = heap::note(__libc_memalign(alignment, bytes), bytes);
   return *out != nullptr ? 0 : ENOMEM;

@@ -20,7 +20,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_
 # Teams of several tests share the cores: waiting threads must not spin.
 export OMP_WAIT_POLICY=passive
 
-bash slurm/install-deps.sh
+bash slurm/install-deps.sh clang-format clang-tidy
 # quickstart.sh leaves tests and benchmarks out of a new build folder.
 cmake --preset release -DTRAINYARD_WERROR=ON -DTRAINYARD_TESTS=ON -DTRAINYARD_BENCH=ON
 cmake --build --preset release

@@ -39,8 +39,12 @@ struct Sample {
     for (auto kind : checkpoint::kinds_of(dtype))
       for (const auto& unit : checkpoint::unit_table(state.model, ranks)) {
         memory.emplace_back(static_cast<std::size_t>(unit.piece), 0.5f);
-        auto& list = kind == checkpoint::Kind::model ? pieces.model : kind == checkpoint::Kind::master ? pieces.master : kind == checkpoint::Kind::m ? pieces.m : pieces.v;
-        list.emplace_back(memory.back().data(), checkpoint::dtype_of(kind, dtype), std::initializer_list<std::int64_t>{unit.piece});
+        auto& list = kind == checkpoint::Kind::model    ? pieces.model
+                     : kind == checkpoint::Kind::master ? pieces.master
+                     : kind == checkpoint::Kind::m      ? pieces.m
+                                                        : pieces.v;
+        list.emplace_back(memory.back().data(), checkpoint::dtype_of(kind, dtype),
+                          std::initializer_list<std::int64_t>{unit.piece});
         bytes += list.back().bytes();
       }
     pieces.boxes = checkpoint::boxes_of_pieces(state.model, rank, ranks);
@@ -84,7 +88,8 @@ void read_pieces(benchmark::State& loop) {
         bytes += layout.piece * 4;
       }
   }
-  bench::report(loop, "bytes/s", static_cast<double>(bytes) / static_cast<double>(loop.iterations()), bench::cached_read_limit(sample.folder));
+  bench::report(loop, "bytes/s", static_cast<double>(bytes) / static_cast<double>(loop.iterations()),
+                bench::cached_read_limit(sample.folder));
 }
 BENCHMARK(read_pieces)->ArgName("ranks")->Arg(1)->Arg(3)->Unit(benchmark::kMillisecond)->UseRealTime();
 

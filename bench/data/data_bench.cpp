@@ -1,4 +1,5 @@
-// shard-data on generated text: bytes of text a second, against a plain copy; and windows of a finished set: tokens a second.
+// shard-data on generated text: bytes of text a second, against a plain copy; and windows of a finished set: tokens a
+// second.
 #include "bench/limits.h"
 #include "libtrain/data/builder.h"
 #include "libtrain/data/window_dataset.h"
@@ -70,16 +71,29 @@ void windows(benchmark::State& state) {
   data::build_shards(source, *tokenizer, options, [](std::int64_t) {});
   const auto index = data::read_index(options.output);
   constexpr std::int64_t T = 1024;
-  data::WindowDataset set(options.output, index, index.train, T, state.range(0) != 0 ? data::DocumentMask::on : data::DocumentMask::off, data::Order::keyed, 1);
+  data::WindowDataset set(options.output, index, index.train, T,
+                          state.range(0) != 0 ? data::DocumentMask::on : data::DocumentMask::off, data::Order::keyed,
+                          1);
   std::vector<std::int32_t> tokens(T), targets(T), positions(T), starts(T);
   std::vector<std::uint8_t> weights(T);
   std::uint64_t sample = 0;
-  for (auto _ : state) set.fill(sample++, {tokens.data(), targets.data(), positions.data(), starts.data(), weights.data()});
-  bench::report(state, "tokens/s", T, bench::copy_limit(1) / (2 + 17));   // two bytes read, seventeen written
+  for (auto _ : state)
+    set.fill(sample++, {tokens.data(), targets.data(), positions.data(), starts.data(), weights.data()});
+  bench::report(state, "tokens/s", T, bench::copy_limit(1) / (2 + 17));  // two bytes read, seventeen written
 }
 
-BENCHMARK_CAPTURE(build, text_lines, false)->ArgName("threads")->Arg(1)->Arg(4)->UseRealTime()->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(build, json_lines, true)->ArgName("threads")->Arg(1)->Arg(4)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(build, text_lines, false)
+    ->ArgName("threads")
+    ->Arg(1)
+    ->Arg(4)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(build, json_lines, true)
+    ->ArgName("threads")
+    ->Arg(1)
+    ->Arg(4)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK(windows)->ArgName("document_mask")->Arg(0)->Arg(1)->UseRealTime()->Unit(benchmark::kMicrosecond);
 
 }  // namespace

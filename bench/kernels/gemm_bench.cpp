@@ -16,8 +16,9 @@ using kernels::Transpose;
 namespace {
 
 // {tokens, in, out}
-const std::int64_t layers[][3] = {{1024, 768, 2304}, {1024, 768, 768}, {1024, 768, 3072}, {1024, 3072, 768}, {1024, 768, 50304},
-                                  {2048, 256, 768}, {2048, 256, 1024}, {2048, 1024, 256}, {2048, 256, 8192}};
+const std::int64_t layers[][3] = {{1024, 768, 2304}, {1024, 768, 768},   {1024, 768, 3072},
+                                  {1024, 3072, 768}, {1024, 768, 50304}, {2048, 256, 768},
+                                  {2048, 256, 1024}, {2048, 1024, 256},  {2048, 256, 8192}};
 
 std::vector<float> values(std::int64_t n) {
   std::vector<float> v(static_cast<std::size_t>(n));
@@ -57,13 +58,22 @@ void run_library(benchmark::State& state) {
   auto a = values(p.m * p.k), b = values(p.k * p.n), c = values(p.m * p.n);
   const bool ta = p.ta == Transpose::yes, tb = p.tb == Transpose::yes;
   for (auto _ : state)
-    dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', p.m, p.n, p.k, 1.0f, a.data(), ta ? p.m : p.k, b.data(), tb ? p.k : p.n, 0.0f, c.data(), p.n);
+    dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', p.m, p.n, p.k, 1.0f, a.data(), ta ? p.m : p.k, b.data(), tb ? p.k : p.n,
+               0.0f, c.data(), p.n);
   report(state, p, omp_get_max_threads());
 }
 
 }  // namespace
 
-BENCHMARK(run_ours)->ArgNames({"layer", "kind", "threads"})->ArgsProduct({benchmark::CreateDenseRange(0, 8, 1), {0, 1, 2}, {1, 4}})->UseRealTime()->Unit(benchmark::kMillisecond);
-BENCHMARK(run_library)->ArgNames({"layer", "kind"})->ArgsProduct({benchmark::CreateDenseRange(0, 8, 1), {0, 1, 2}})->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(run_ours)
+    ->ArgNames({"layer", "kind", "threads"})
+    ->ArgsProduct({benchmark::CreateDenseRange(0, 8, 1), {0, 1, 2}, {1, 4}})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK(run_library)
+    ->ArgNames({"layer", "kind"})
+    ->ArgsProduct({benchmark::CreateDenseRange(0, 8, 1), {0, 1, 2}})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 
 BENCHMARK_MAIN();

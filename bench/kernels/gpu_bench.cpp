@@ -1,4 +1,5 @@
-// GPU kernels: FLOP/s of products and attention as a fraction of the best product in this run, bytes a second of memory-bound kernels as a fraction of a copy.
+// GPU kernels: FLOP/s of products and attention as a fraction of the best product in this run, bytes a second of
+// memory-bound kernels as a fraction of a copy.
 #include "bench/limits.h"
 #include "kernels/activation/activation.h"
 #include "kernels/adamw/adamw.h"
@@ -28,13 +29,17 @@ using namespace trainyard;
 using base::View;
 
 struct Gpu {
-  Gpu() : scratch(tensor::Category::workspace, std::int64_t{512} << 20, {base::DeviceKind::cuda, 0}), memory(tensor::Category::activations, std::int64_t{4} << 30, {base::DeviceKind::cuda, 0}), exec(tensor::Exec::gpu(0, &scratch)), pattern(memory.allocate(base::DType::f32, {std::int64_t{1} << 22})) {
+  Gpu()
+      : scratch(tensor::Category::workspace, std::int64_t{512} << 20, {base::DeviceKind::cuda, 0}),
+        memory(tensor::Category::activations, std::int64_t{4} << 30, {base::DeviceKind::cuda, 0}),
+        exec(tensor::Exec::gpu(0, &scratch)), pattern(memory.allocate(base::DType::f32, {std::int64_t{1} << 22})) {
     std::vector<float> host(static_cast<std::size_t>(pattern.count()));
     base::fill_normal(host.data(), pattern.count(), 1, "bench", 0, 1.0);
     tensor::copy(*exec, View::of(host.data(), {pattern.count()}), pattern);
     exec->synchronize();
   }
-  // Random values: a chip that multiplies the same number again and again takes less power, and runs faster, than one at work.
+  // Random values: a chip that multiplies the same number again and again takes less power, and runs faster, than one
+  // at work.
   View values(base::DType t, std::initializer_list<std::int64_t> shape) {
     auto v = memory.allocate(t, shape);
     const auto flat = v.reshaped({v.count()});
@@ -67,7 +72,8 @@ template <class Work> double seconds_of(const Work& work) {
 
 double product_seconds(std::int64_t m, std::int64_t n, std::int64_t k) {
   tensor::ArenaScope scope(gpu().memory);
-  const auto a = gpu().values(base::DType::bf16, {m, k}), b = gpu().values(base::DType::bf16, {n, k}), c = gpu().values(base::DType::bf16, {m, n});
+  const auto a = gpu().values(base::DType::bf16, {m, k}), b = gpu().values(base::DType::bf16, {n, k}),
+             c = gpu().values(base::DType::bf16, {m, n});
   return seconds_of([&] { kernels::gemm(*gpu().exec, a, kernels::Transpose::no, b, kernels::Transpose::yes, c); });
 }
 double product_limit() { return bench::limit("arithmetic.bf16", 1, {base::DeviceKind::cuda, 0}); }
@@ -86,7 +92,8 @@ void product(benchmark::State& state) {
 
 enum class Pass { forward, backward };
 void attention(benchmark::State& state, Pass pass) {
-  const std::int64_t T = state.range(0), d = state.range(1), batch = 16384 / T, heads = 2048 / d, n = batch * T, h = heads * d;
+  const std::int64_t T = state.range(0), d = state.range(1), batch = 16384 / T, heads = 2048 / d, n = batch * T,
+                     h = heads * d;
   tensor::ArenaScope scope(gpu().memory);
   const auto make = [&] { return gpu().values(base::DType::bf16, {n, h}); };
   const auto q = make(), k = make(), v = make(), out = make(), dout = make(), dq = make(), dk = make(), dv = make();
@@ -100,35 +107,43 @@ void attention(benchmark::State& state, Pass pass) {
     else kernels::attention_backward(*gpu().exec, shape, q, k, v, start, out, lse, dout, dq, dk, dv);
   });
   // Causal: half of the square is computed and counted, as PyTorch's and cuDNN's figures do.
-  finish(state, "FLOP/s", (pass == Pass::forward ? 2 : 5) * 2.0 * static_cast<double>(batch * heads * T * T * d) / 2, product_limit(), seconds);
+  finish(state, "FLOP/s", (pass == Pass::forward ? 2 : 5) * 2.0 * static_cast<double>(batch * heads * T * T * d) / 2,
+         product_limit(), seconds);
 }
 
 void adamw(benchmark::State& state) {
   tensor::ArenaScope scope(gpu().memory);
   const std::int64_t n = std::int64_t{64} << 20;
-  const auto p = gpu().values(base::DType::f32, {n}), g = gpu().values(base::DType::f32, {n}), m = gpu().values(base::DType::f32, {n}), v = gpu().values(base::DType::f32, {n});
+  const auto p = gpu().values(base::DType::f32, {n}), g = gpu().values(base::DType::f32, {n}),
+             m = gpu().values(base::DType::f32, {n}), v = gpu().values(base::DType::f32, {n});
   const auto w = gpu().values(base::DType::bf16, {n});
   kernels::AdamW hyper;
   hyper.learning_rate = 1e-3f;
-  finish(state, "bytes/s", 30.0 * static_cast<double>(n), copy_limit(), seconds_of([&] { kernels::adamw_update(*gpu().exec, hyper, p, g, m, v, w); }));
+  finish(state, "bytes/s", 30.0 * static_cast<double>(n), copy_limit(),
+         seconds_of([&] { kernels::adamw_update(*gpu().exec, hyper, p, g, m, v, w); }));
 }
 
 void layer_norm(benchmark::State& state) {
   tensor::ArenaScope scope(gpu().memory);
   const std::int64_t n = 32768, h = 1600;
-  const auto x = gpu().values(base::DType::bf16, {n, h}), y = gpu().values(base::DType::bf16, {n, h}), w = gpu().values(base::DType::bf16, {h}), b = gpu().values(base::DType::bf16, {h});
+  const auto x = gpu().values(base::DType::bf16, {n, h}), y = gpu().values(base::DType::bf16, {n, h}),
+             w = gpu().values(base::DType::bf16, {h}), b = gpu().values(base::DType::bf16, {h});
   const auto mean = gpu().values(base::DType::f32, {n}), rstd = gpu().values(base::DType::f32, {n});
-  finish(state, "bytes/s", 4.0 * static_cast<double>(n * h), copy_limit(), seconds_of([&] { kernels::layer_norm_forward(*gpu().exec, x, w, b, 1e-5, y, mean, rstd); }));
+  finish(state, "bytes/s", 4.0 * static_cast<double>(n * h), copy_limit(),
+         seconds_of([&] { kernels::layer_norm_forward(*gpu().exec, x, w, b, 1e-5, y, mean, rstd); }));
 }
 
 void norm_of_sum(benchmark::State& state) {
   tensor::ArenaScope scope(gpu().memory);
   const std::int64_t n = 32768, h = 1600;
   const auto make = [&](std::int64_t rows) { return gpu().values(base::DType::bf16, {rows, h}); };
-  const auto residual = make(n), branch = make(n), sum = make(n), y = make(n), w = make(1).reshaped({h}), b = make(1).reshaped({h});
+  const auto residual = make(n), branch = make(n), sum = make(n), y = make(n), w = make(1).reshaped({h}),
+             b = make(1).reshaped({h});
   const auto mean = gpu().values(base::DType::f32, {n}), rstd = gpu().values(base::DType::f32, {n});
-  finish(state, "bytes/s", 8.0 * static_cast<double>(n * h), copy_limit(),
-         seconds_of([&] { kernels::layer_norm_residual_forward(*gpu().exec, residual, branch, kernels::Dropout{}, sum, w, b, 1e-5, y, mean, rstd); }));
+  finish(state, "bytes/s", 8.0 * static_cast<double>(n * h), copy_limit(), seconds_of([&] {
+           kernels::layer_norm_residual_forward(*gpu().exec, residual, branch, kernels::Dropout{}, sum, w, b, 1e-5, y,
+                                                mean, rstd);
+         }));
 }
 
 void norm_gradient(benchmark::State& state) {
@@ -136,40 +151,68 @@ void norm_gradient(benchmark::State& state) {
   const std::int64_t n = 32768, h = 1600;
   const auto make = [&](std::int64_t rows) { return gpu().values(base::DType::bf16, {rows, h}); };
   const auto dy = make(n), x = make(n), dx = make(n), w = make(1).reshaped({h});
-  const auto mean = gpu().values(base::DType::f32, {n}), rstd = gpu().values(base::DType::f32, {n}), dw = gpu().values(base::DType::f32, {h}), db = gpu().values(base::DType::f32, {h});
+  const auto mean = gpu().values(base::DType::f32, {n}), rstd = gpu().values(base::DType::f32, {n}),
+             dw = gpu().values(base::DType::f32, {h}), db = gpu().values(base::DType::f32, {h});
   // dy and x are read for the sums and for the gradient, dx is read and written.
-  finish(state, "bytes/s", 12.0 * static_cast<double>(n * h), copy_limit(), seconds_of([&] { kernels::layer_norm_backward(*gpu().exec, dy, x, w, mean, rstd, dx, dw, db); }));
+  finish(state, "bytes/s", 12.0 * static_cast<double>(n * h), copy_limit(),
+         seconds_of([&] { kernels::layer_norm_backward(*gpu().exec, dy, x, w, mean, rstd, dx, dw, db); }));
 }
 
 void gelu(benchmark::State& state) {
   tensor::ArenaScope scope(gpu().memory);
   const std::int64_t n = 32768, f = 6400;
   const auto x = gpu().values(base::DType::bf16, {n, f}), y = gpu().values(base::DType::bf16, {n, f});
-  finish(state, "bytes/s", 4.0 * static_cast<double>(n * f), copy_limit(), seconds_of([&] { kernels::gelu_forward(*gpu().exec, x, y); }));
+  finish(state, "bytes/s", 4.0 * static_cast<double>(n * f), copy_limit(),
+         seconds_of([&] { kernels::gelu_forward(*gpu().exec, x, y); }));
 }
 
 void cross_entropy(benchmark::State& state) {
   tensor::ArenaScope scope(gpu().memory);
   const std::int64_t n = 1024, v = 50304;
-  const auto logits = gpu().values(base::DType::f32, {n, v}), gradient = gpu().values(base::DType::bf16, {n, v}), losses = gpu().values(base::DType::f64, {n});
-  const auto targets = gpu().memory.allocate(base::DType::i32, {n}), weights = gpu().memory.allocate(base::DType::u8, {n});
+  const auto logits = gpu().values(base::DType::f32, {n, v}), gradient = gpu().values(base::DType::bf16, {n, v}),
+             losses = gpu().values(base::DType::f64, {n});
+  const auto targets = gpu().memory.allocate(base::DType::i32, {n}),
+             weights = gpu().memory.allocate(base::DType::u8, {n});
   const std::vector<std::uint8_t> ones(static_cast<std::size_t>(n), 1);
   tensor::clear(*gpu().exec, targets);
   tensor::copy(*gpu().exec, View::of(ones.data(), {n}), weights);
   // Logits are read twice, the gradient is written once.
-  finish(state, "bytes/s", 10.0 * static_cast<double>(n * v), copy_limit(), seconds_of([&] { kernels::cross_entropy_chunk(*gpu().exec, logits, gradient, 50257, targets, weights, losses); }));
+  finish(state, "bytes/s", 10.0 * static_cast<double>(n * v), copy_limit(), seconds_of([&] {
+           kernels::cross_entropy_chunk(*gpu().exec, logits, gradient, 50257, targets, weights, losses);
+         }));
 }
 
 void square_sum(benchmark::State& state) {
   tensor::ArenaScope scope(gpu().memory);
   const std::int64_t n = std::int64_t{128} << 20;
   const auto x = gpu().values(base::DType::f32, {n}), limbs = gpu().memory.allocate(base::DType::i64, {21});
-  finish(state, "bytes/s", 4.0 * static_cast<double>(n), copy_limit(), seconds_of([&] { kernels::square_sum(*gpu().exec, std::span(&x, 1), limbs); }));
+  finish(state, "bytes/s", 4.0 * static_cast<double>(n), copy_limit(),
+         seconds_of([&] { kernels::square_sum(*gpu().exec, std::span(&x, 1), limbs); }));
 }
 
-BENCHMARK(product)->ArgNames({"m", "n", "k"})->Args({8192, 8192, 8192})->Args({8192, 2304, 768})->Args({8192, 3072, 768})->Args({8192, 768, 3072})->Args({8192, 6400, 1600})->Args({8192, 1600, 6400})->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(attention, forward, Pass::forward)->ArgNames({"T", "d"})->ArgsProduct({{1024, 2048, 4096}, {64, 128}})->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(attention, backward, Pass::backward)->ArgNames({"T", "d"})->ArgsProduct({{1024, 2048, 4096}, {64, 128}})->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(product)
+    ->ArgNames({"m", "n", "k"})
+    ->Args({8192, 8192, 8192})
+    ->Args({8192, 2304, 768})
+    ->Args({8192, 3072, 768})
+    ->Args({8192, 768, 3072})
+    ->Args({8192, 6400, 1600})
+    ->Args({8192, 1600, 6400})
+    ->UseManualTime()
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(attention, forward, Pass::forward)
+    ->ArgNames({"T", "d"})
+    ->ArgsProduct({{1024, 2048, 4096}, {64, 128}})
+    ->UseManualTime()
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(attention, backward, Pass::backward)
+    ->ArgNames({"T", "d"})
+    ->ArgsProduct({{1024, 2048, 4096}, {64, 128}})
+    ->UseManualTime()
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK(adamw)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 BENCHMARK(layer_norm)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 BENCHMARK(norm_of_sum)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);

@@ -44,7 +44,8 @@ void adamw(benchmark::State& state) {
   kernels::AdamW hyper;
   hyper.learning_rate = 1e-3f;
   for (auto _ : state)
-    kernels::adamw_update(*b.exec, hyper, View::of(p.data(), {count}), View::of(g.data(), {count}), View::of(m.data(), {count}), View::of(v.data(), {count}), {});
+    kernels::adamw_update(*b.exec, hyper, View::of(p.data(), {count}), View::of(g.data(), {count}),
+                          View::of(m.data(), {count}), View::of(v.data(), {count}), {});
   b.report(28.0 * count);
 }
 
@@ -52,7 +53,8 @@ void adamw(benchmark::State& state) {
 void fold(benchmark::State& state) {
   Bench b(state);
   auto pieces = values(4 * count), sum = values();
-  for (auto _ : state) kernels::fold(*b.exec, View::of(pieces.data(), {4, count}), View::of(sum.data(), {count}), base::FoldRound::first);
+  for (auto _ : state)
+    kernels::fold(*b.exec, View::of(pieces.data(), {4, count}), View::of(sum.data(), {count}), base::FoldRound::first);
   b.report(20.0 * count);
 }
 
@@ -73,7 +75,8 @@ void layer_norm(benchmark::State& state) {
   constexpr std::int64_t h = 768, n = count / h;
   auto x = values(n * h), y = values(n * h), weight = values(h), bias = values(h), mean = values(n), rstd = values(n);
   for (auto _ : state)
-    kernels::layer_norm_forward(*b.exec, View::of(x.data(), {n, h}), View::of(weight.data(), {h}), View::of(bias.data(), {h}), 1e-5, View::of(y.data(), {n, h}),
+    kernels::layer_norm_forward(*b.exec, View::of(x.data(), {n, h}), View::of(weight.data(), {h}),
+                                View::of(bias.data(), {h}), 1e-5, View::of(y.data(), {n, h}),
                                 View::of(mean.data(), {n}), View::of(rstd.data(), {n}));
   b.report(8.0 * n * h);
 }

@@ -1,4 +1,5 @@
-// Forward and backward of one micro-batch, without store traffic or update: tokens per second and FLOP/s by the formula of bench/README.md.
+// Forward and backward of one micro-batch, without store traffic or update: tokens per second and FLOP/s by the formula
+// of bench/README.md.
 #include "bench/limits.h"
 #include "libtrain/plan/inventory.h"
 #include "tests/model/small_model.h"
@@ -8,14 +9,15 @@
 namespace trainyard::test {
 namespace {
 
-plan::ModelConfig compared() {   // 4 layers, 256 wide
+plan::ModelConfig compared() {  // 4 layers, 256 wide
   auto m = plan::preset("gpt2");
   m.name = "4x256";
   m.layers = 4, m.hidden = 256, m.heads = m.kv_heads = 8, m.ffn = 1024, m.vocabulary = 8192, m.context = 256;
   return m;
 }
 
-// Multiply-adds count two; attention is causal and counted in full: 6 for each weight of a product and token, 12 L h T for each token.
+// Multiply-adds count two; attention is causal and counted in full: 6 for each weight of a product and token, 12 L h T
+// for each token.
 double flops_of(const plan::ModelConfig& m, double tokens, double sequence) {
   double weights = static_cast<double>(m.vocabulary * m.hidden);
   for (const auto& unit : plan::units(m))
@@ -32,7 +34,8 @@ void micro(benchmark::State& state, plan::ModelConfig m, std::int64_t b, std::in
   for (auto _ : state) runner.train(store, batch);
   const auto tokens = static_cast<double>(state.iterations() * b * t);
   state.counters["tokens/s"] = benchmark::Counter(tokens, benchmark::Counter::kIsRate);
-  bench::report(state, "FLOP/s", flops_of(m, static_cast<double>(b * t), static_cast<double>(t)), bench::product_limit(shape.threads));
+  bench::report(state, "FLOP/s", flops_of(m, static_cast<double>(b * t), static_cast<double>(t)),
+                bench::product_limit(shape.threads));
 }
 
 plan::ModelConfig gpt2_small() {
@@ -41,9 +44,19 @@ plan::ModelConfig gpt2_small() {
   return m;
 }
 
-BENCHMARK_CAPTURE(micro, 4x256_f32, compared(), 8, 256, base::DType::f32)->Arg(1)->Arg(4)->UseRealTime()->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(micro, 4x256_bf16, compared(), 8, 256, base::DType::bf16)->Arg(4)->UseRealTime()->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(micro, gpt2_f32, gpt2_small(), 4, 256, base::DType::f32)->Arg(4)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(micro, 4x256_f32, compared(), 8, 256, base::DType::f32)
+    ->Arg(1)
+    ->Arg(4)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(micro, 4x256_bf16, compared(), 8, 256, base::DType::bf16)
+    ->Arg(4)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(micro, gpt2_f32, gpt2_small(), 4, 256, base::DType::f32)
+    ->Arg(4)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace trainyard::test

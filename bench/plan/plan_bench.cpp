@@ -1,5 +1,5 @@
-// What judging and predicting one plan costs: a planner that searches asks for many. The models differ in layers alone, and the
-// time must not.
+// What judging and predicting one plan costs: a planner that searches asks for many. The models differ in layers alone,
+// and the time must not.
 #include "libtrain/plan/problems.h"
 
 #include <benchmark/benchmark.h>
@@ -34,5 +34,9 @@ void judge(benchmark::State& state) {
 
 }  // namespace
 
-BENCHMARK(predict)->ArgNames({"layers", "ranks", "zero"})->Args({32, 8, 0})->Args({1000, 1000, 0})->Args({1000, 1000, 3});
+BENCHMARK(predict)
+    ->ArgNames({"layers", "ranks", "zero"})
+    ->Args({32, 8, 0})
+    ->Args({1000, 1000, 0})
+    ->Args({1000, 1000, 3});
 BENCHMARK(judge)->ArgNames({"layers", "ranks", "zero"})->Args({1000, 1000, 3});

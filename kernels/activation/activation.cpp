@@ -9,7 +9,8 @@ namespace trainyard::kernels {
 
 namespace {
 
-void run(tensor::Exec& exec, ActivationKernel kernel, base::View x, base::View up, base::View dy, base::View y, base::View dup) {
+void run(tensor::Exec& exec, ActivationKernel kernel, base::View x, base::View up, base::View dy, base::View y,
+         base::View dup) {
   for (const auto* v : {&up, &dy, &y, &dup})
     if (*v) require_shape(*v, x.rows(), x.cols(), "activation");
   ActivationArgs a{kernel, mat(x), mat(up), mat(dy), mat(y), mat(dup), exec.threads()};
@@ -18,10 +19,17 @@ void run(tensor::Exec& exec, ActivationKernel kernel, base::View x, base::View u
 
 }  // namespace
 
-void gelu_forward(tensor::Exec& exec, base::View x, base::View y) { run(exec, ActivationKernel::gelu_forward, x, {}, {}, y, {}); }
-void gelu_backward(tensor::Exec& exec, base::View x, base::View dy, base::View dx) { run(exec, ActivationKernel::gelu_backward, x, {}, dy, dx, {}); }
-void swiglu_forward(tensor::Exec& exec, base::View gate, base::View up, base::View y) { run(exec, ActivationKernel::swiglu_forward, gate, up, {}, y, {}); }
-void swiglu_backward(tensor::Exec& exec, base::View gate, base::View up, base::View dy, base::View dgate, base::View dup) {
+void gelu_forward(tensor::Exec& exec, base::View x, base::View y) {
+  run(exec, ActivationKernel::gelu_forward, x, {}, {}, y, {});
+}
+void gelu_backward(tensor::Exec& exec, base::View x, base::View dy, base::View dx) {
+  run(exec, ActivationKernel::gelu_backward, x, {}, dy, dx, {});
+}
+void swiglu_forward(tensor::Exec& exec, base::View gate, base::View up, base::View y) {
+  run(exec, ActivationKernel::swiglu_forward, gate, up, {}, y, {});
+}
+void swiglu_backward(tensor::Exec& exec, base::View gate, base::View up, base::View dy, base::View dgate,
+                     base::View dup) {
   run(exec, ActivationKernel::swiglu_backward, gate, up, dy, dgate, dup);
 }
 

@@ -6,11 +6,13 @@
 
 namespace trainyard::kernels {
 
-// All [n, f] in the working dtype; pitches are honoured. x is the value before the activation. Outputs may be the same views as inputs.
+// All [n, f] in the working dtype; pitches are honoured. x is the value before the activation. Outputs may be the same
+// views as inputs.
 void gelu_forward(tensor::Exec& exec, base::View x, base::View y);
 void gelu_backward(tensor::Exec& exec, base::View x, base::View dy, base::View dx);
 // y = silu(gate) * up (Shazeer 2020, "GLU variants improve transformer").
 void swiglu_forward(tensor::Exec& exec, base::View gate, base::View up, base::View y);
-void swiglu_backward(tensor::Exec& exec, base::View gate, base::View up, base::View dy, base::View dgate, base::View dup);
+void swiglu_backward(tensor::Exec& exec, base::View gate, base::View up, base::View dy, base::View dgate,
+                     base::View dup);
 
 }  // namespace trainyard::kernels

@@ -9,7 +9,7 @@ namespace trainyard::kernels {
 enum class ActivationKernel : int { gelu_forward, gelu_backward, swiglu_forward, swiglu_backward };
 struct ActivationArgs {
   ActivationKernel kernel;
-  Mat x, up, dy, y, dup;    // y: the result, or the gradient of x
+  Mat x, up, dy, y, dup;  // y: the result, or the gradient of x
   int threads = 1;
 };
 TRAINYARD_CPU_KERNEL(void, activation_cpu, (const ActivationArgs& args))

@@ -23,7 +23,8 @@ template <class T> void one_row(const ActivationArgs& a, int64_t r) {
       break;
     case ActivationKernel::gelu_backward:
 #pragma omp simd
-      for (int64_t c = 0; c < n; ++c) store(&y[c], static_cast<F>(widen(dy[c])) * gelu_slope(static_cast<F>(widen(x[c]))));
+      for (int64_t c = 0; c < n; ++c)
+        store(&y[c], static_cast<F>(widen(dy[c])) * gelu_slope(static_cast<F>(widen(x[c]))));
       break;
     case ActivationKernel::swiglu_forward:
 #pragma omp simd

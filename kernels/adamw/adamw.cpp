@@ -9,28 +9,46 @@ namespace trainyard::kernels {
 
 namespace {
 
-AdamWArgs arguments(tensor::Exec& exec, const AdamW& h, base::View parameter, base::View gradient, base::View m, base::View v, base::View working) {
+AdamWArgs arguments(tensor::Exec& exec, const AdamW& h, base::View parameter, base::View gradient, base::View m,
+                    base::View v, base::View working) {
   for (const auto* x : {&parameter, &gradient, &m, &v})
-    TRAINYARD_ASSERT(x->dtype == base::DType::f32 && x->count() == parameter.count() && x->dense(), "AdamW of {} {} elements", x->count(), base::name_of(x->dtype));
-  TRAINYARD_ASSERT(!working || (working.dtype == base::DType::bf16 && working.count() == parameter.count()), "working copy of {} elements", working.count());
-  return {mat(parameter), mat(gradient), mat(m), mat(v), mat(working), h.learning_rate, h.beta1, h.beta2,
-          static_cast<float>(1.0 - static_cast<double>(h.beta1)), static_cast<float>(1.0 - static_cast<double>(h.beta2)),
-          static_cast<float>(1.0 / h.bias1), static_cast<float>(1.0 / h.bias2), h.epsilon, h.weight_decay, h.gradient_scale, exec.threads()};
+    TRAINYARD_ASSERT(x->dtype == base::DType::f32 && x->count() == parameter.count() && x->dense(),
+                     "AdamW of {} {} elements", x->count(), base::name_of(x->dtype));
+  TRAINYARD_ASSERT(!working || (working.dtype == base::DType::bf16 && working.count() == parameter.count()),
+                   "working copy of {} elements", working.count());
+  return {mat(parameter),
+          mat(gradient),
+          mat(m),
+          mat(v),
+          mat(working),
+          h.learning_rate,
+          h.beta1,
+          h.beta2,
+          static_cast<float>(1.0 - static_cast<double>(h.beta1)),
+          static_cast<float>(1.0 - static_cast<double>(h.beta2)),
+          static_cast<float>(1.0 / h.bias1),
+          static_cast<float>(1.0 / h.bias2),
+          h.epsilon,
+          h.weight_decay,
+          h.gradient_scale,
+          exec.threads()};
 }
 
 base::View part(const base::View& v, std::int64_t first, std::int64_t end) {
-  return v ? base::View(static_cast<char*>(v.data) + first * base::size_of(v.dtype), v.dtype, {end - first}, v.device) : v;
+  return v ? base::View(static_cast<char*>(v.data) + first * base::size_of(v.dtype), v.dtype, {end - first}, v.device)
+           : v;
 }
 
 }  // namespace
 
-void adamw_update(tensor::Exec& exec, const AdamW& h, base::View parameter, base::View gradient, base::View m, base::View v, base::View working) {
+void adamw_update(tensor::Exec& exec, const AdamW& h, base::View parameter, base::View gradient, base::View m,
+                  base::View v, base::View working) {
   const Range all{0, parameter.count()};
   adamw_update(exec, h, parameter, gradient, m, v, working, std::span(&all, 1));
 }
 
-void adamw_update(tensor::Exec& exec, const AdamW& h, base::View parameter, base::View gradient, base::View m, base::View v, base::View working,
-                  std::span<const Range> decayed) {
+void adamw_update(tensor::Exec& exec, const AdamW& h, base::View parameter, base::View gradient, base::View m,
+                  base::View v, base::View working, std::span<const Range> decayed) {
   TRAINYARD_ASSERT(decayed.size() <= most_decayed_ranges, "{} ranges", decayed.size());
   if (exec.on_gpu()) {
     auto a = arguments(exec, h, parameter, gradient, m, v, working);
@@ -38,12 +56,13 @@ void adamw_update(tensor::Exec& exec, const AdamW& h, base::View parameter, base
     for (const auto& r : decayed) a.first[a.ranges] = r.first, a.end[a.ranges++] = r.end;
     return exec.run([&exec, a] { tensor::require_gpu(gpu_kernels().adamw(a, exec.stream()), "adamw on the GPU"); });
   }
-  arguments(exec, h, parameter, gradient, m, v, working);   // refuses what does not fit together
+  arguments(exec, h, parameter, gradient, m, v, working);  // refuses what does not fit together
   const auto update = [&](std::int64_t first, std::int64_t end, float decay) {
     if (first >= end) return;
     auto with = h;
     with.weight_decay = decay;
-    auto a = arguments(exec, with, part(parameter, first, end), part(gradient, first, end), part(m, first, end), part(v, first, end), part(working, first, end));
+    auto a = arguments(exec, with, part(parameter, first, end), part(gradient, first, end), part(m, first, end),
+                       part(v, first, end), part(working, first, end));
     exec.run([a, numbers = h.numbers]() mutable {
       if (numbers != nullptr && numbers->finite == 0) return;
       if (numbers != nullptr) a.scale = numbers->gradient_scale;

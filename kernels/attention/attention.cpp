@@ -10,7 +10,8 @@ namespace trainyard::kernels {
 
 namespace {
 
-AttentionArgs arguments(tensor::Exec& exec, const AttentionShape& s, base::View q, base::View k, base::View v, base::View start, base::View out, base::View lse) {
+AttentionArgs arguments(tensor::Exec& exec, const AttentionShape& s, base::View q, base::View k, base::View v,
+                        base::View start, base::View out, base::View lse) {
   const auto n = s.batch * s.sequence;
   TRAINYARD_ASSERT(s.heads % s.kv_heads == 0, "{} heads on {} key-value heads", s.heads, s.kv_heads);
   require_shape(q, n, s.heads * s.head_dim, "q");
@@ -20,7 +21,8 @@ AttentionArgs arguments(tensor::Exec& exec, const AttentionShape& s, base::View 
   require_shape(lse, s.batch * s.heads, s.sequence, "lse");
   TRAINYARD_ASSERT(start.count() == n, "{} document starts for {} tokens", start.count(), n);
   AttentionArgs a{};
-  a.batch = s.batch, a.sequence = s.sequence, a.heads = s.heads, a.kv_heads = s.kv_heads, a.head_dim = s.head_dim, a.scale = s.scale;
+  a.batch = s.batch, a.sequence = s.sequence, a.heads = s.heads, a.kv_heads = s.kv_heads, a.head_dim = s.head_dim,
+  a.scale = s.scale;
   a.threshold = static_cast<std::uint32_t>(s.dropout * 0x1p32);
   a.keep_scale = static_cast<float>(1 / (1 - s.dropout));
   a.seed = s.seed, a.site = s.site, a.samples = s.samples;
@@ -32,7 +34,8 @@ AttentionArgs arguments(tensor::Exec& exec, const AttentionShape& s, base::View 
 
 }  // namespace
 
-void attention_forward(tensor::Exec& exec, const AttentionShape& s, base::View q, base::View k, base::View v, base::View start, base::View out, base::View lse) {
+void attention_forward(tensor::Exec& exec, const AttentionShape& s, base::View q, base::View k, base::View v,
+                       base::View start, base::View out, base::View lse) {
   auto a = arguments(exec, s, q, k, v, start, out, lse);
   exec.run([&exec, a]() mutable {
     tensor::ArenaScope scope(exec.scratch());
@@ -43,8 +46,9 @@ void attention_forward(tensor::Exec& exec, const AttentionShape& s, base::View q
   });
 }
 
-void attention_backward(tensor::Exec& exec, const AttentionShape& s, base::View q, base::View k, base::View v, base::View start, base::View out, base::View lse,
-                        base::View dout, base::View dq, base::View dk, base::View dv) {
+void attention_backward(tensor::Exec& exec, const AttentionShape& s, base::View q, base::View k, base::View v,
+                        base::View start, base::View out, base::View lse, base::View dout, base::View dq, base::View dk,
+                        base::View dv) {
   auto a = arguments(exec, s, q, k, v, start, out, lse);
   require_shape(dout, out.rows(), out.cols(), "dout");
   require_shape(dq, q.rows(), q.cols(), "dq");
@@ -54,8 +58,9 @@ void attention_backward(tensor::Exec& exec, const AttentionShape& s, base::View 
   a.dout = mat(dout), a.dq = mat(dq), a.dk = mat(dk), a.dv = mat(dv);
   exec.run([&exec, a, element]() mutable {
     tensor::ArenaScope scope(exec.scratch());
-    const auto bytes = exec.on_gpu() ? plan::gpu_attention_backward_scratch_bytes(a.batch, a.sequence, a.heads, element)
-                                     : plan::attention_backward_scratch_bytes(a.sequence, a.head_dim, a.heads / a.kv_heads, a.threads);
+    const auto bytes =
+        exec.on_gpu() ? plan::gpu_attention_backward_scratch_bytes(a.batch, a.sequence, a.heads, element)
+                      : plan::attention_backward_scratch_bytes(a.sequence, a.head_dim, a.heads / a.kv_heads, a.threads);
     a.scratch = static_cast<char*>(exec.scratch().allocate_bytes(bytes));
     a.scratch_part = bytes / a.threads;
     TRAINYARD_CALL(exec, attention_backward, a);

@@ -1,4 +1,5 @@
-// Causal attention without the T x T matrix: tiles and an online softmax (Dao et al. 2022, "FlashAttention", algorithms 1 and 4).
+// Causal attention without the T x T matrix: tiles and an online softmax (Dao et al. 2022, "FlashAttention", algorithms
+// 1 and 4).
 #pragma once
 
 #include "libtrain/base/view.h"
@@ -8,9 +9,10 @@
 
 namespace trainyard::kernels {
 
-// Query head h uses key-value head h / (heads / kv_heads). Query i sees key j of its sequence when document_start[i] <= j <= i.
-// Dropout of probabilities: pair (query i, key j) of head h in the sequence with global ordinal S is kept when word j % 4 of
-// random_words(seed + S * 0x9E3779B97F4A7C15, site + h, i * 2^32 + j / 4) is at least floor(p * 2^32), then scaled by 1 / (1 - p).
+// Query head h uses key-value head h / (heads / kv_heads). Query i sees key j of its sequence when document_start[i] <=
+// j <= i. Dropout of probabilities: pair (query i, key j) of head h in the sequence with global ordinal S is kept when
+// word j % 4 of random_words(seed + S * 0x9E3779B97F4A7C15, site + h, i * 2^32 + j / 4) is at least floor(p * 2^32),
+// then scaled by 1 / (1 - p).
 struct AttentionShape {
   std::int64_t batch = 1, sequence = 1, heads = 1, kv_heads = 1, head_dim = 1;
   double scale = 1;
@@ -19,14 +21,17 @@ struct AttentionShape {
   const std::uint64_t* samples = nullptr;
 };
 
-// q, out [b*T, heads*d], k, v [b*T, kv_heads*d] in T, pitches honoured; document_start i32 [b, T]; lse (f32; f64 for f64) [b*heads, T]: the logarithm of the sum of
-// exponentials of scaled scores. Bits do not depend on the number of threads, nor on keys that a query does not see, as long as
-// those are finite (a tile multiplies unseen values by zero).
+// q, out [b*T, heads*d], k, v [b*T, kv_heads*d] in T, pitches honoured; document_start i32 [b, T]; lse (f32; f64 for
+// f64) [b*heads, T]: the logarithm of the sum of exponentials of scaled scores. Bits do not depend on the number of
+// threads, nor on keys that a query does not see, as long as those are finite (a tile multiplies unseen values by
+// zero).
 // Scratch: plan::attention_forward_scratch_bytes, plan::attention_backward_scratch_bytes (linear in T).
-void attention_forward(tensor::Exec& exec, const AttentionShape& shape, base::View q, base::View k, base::View v, base::View document_start, base::View out,
-                       base::View lse);
-// dq, dk, dv are overwritten. dk and dv of a key-value head add up its queries in ascending head, then ascending query tile, in f32, and are rounded once.
-void attention_backward(tensor::Exec& exec, const AttentionShape& shape, base::View q, base::View k, base::View v, base::View document_start, base::View out,
-                        base::View lse, base::View dout, base::View dq, base::View dk, base::View dv);
+void attention_forward(tensor::Exec& exec, const AttentionShape& shape, base::View q, base::View k, base::View v,
+                       base::View document_start, base::View out, base::View lse);
+// dq, dk, dv are overwritten. dk and dv of a key-value head add up its queries in ascending head, then ascending query
+// tile, in f32, and are rounded once.
+void attention_backward(tensor::Exec& exec, const AttentionShape& shape, base::View q, base::View k, base::View v,
+                        base::View document_start, base::View out, base::View lse, base::View dout, base::View dq,
+                        base::View dk, base::View dv);
 
 }  // namespace trainyard::kernels

@@ -9,14 +9,14 @@ namespace trainyard::kernels {
 struct AttentionArgs {
   std::int64_t batch, sequence, heads, kv_heads, head_dim;
   double scale;
-  std::uint32_t threshold;        // dropout: keep when the word is at least this; 0: no dropout
+  std::uint32_t threshold;  // dropout: keep when the word is at least this; 0: no dropout
   float keep_scale;
   std::uint64_t seed, site;
   const std::uint64_t* samples;
   const std::int32_t* document_start;
   Mat q, k, v, out, lse, dout, dq, dk, dv;
   int threads;
-  char* scratch;                  // threads equal parts of scratch_part bytes
+  char* scratch;  // threads equal parts of scratch_part bytes
   std::int64_t scratch_part;
 };
 TRAINYARD_CPU_KERNEL(void, attention_forward_cpu, (const AttentionArgs& args))

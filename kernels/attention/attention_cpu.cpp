@@ -8,8 +8,8 @@
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
 
-constexpr int bq = 64 / mr * mr, bk = 64;                 // queries and keys of a tile
-constexpr int key_panels = (bk + mr - 1) / mr;            // keys as rows of a product
+constexpr int bq = 64 / mr * mr, bk = 64;       // queries and keys of a tile
+constexpr int key_panels = (bk + mr - 1) / mr;  // keys as rows of a product
 constexpr int key_rows = key_panels * mr;
 
 struct Drop {
@@ -24,13 +24,15 @@ Drop drop_of(const AttentionArgs& a, int64_t b, int64_t h) {
 }
 
 bool kept(const Drop& d, int64_t i, int64_t j) {
-  return philox_words(d.key, d.site, (static_cast<std::uint64_t>(i) << 32) + static_cast<std::uint64_t>(j / 4)).w[j % 4] >= d.threshold;
+  return philox_words(d.key, d.site, (static_cast<std::uint64_t>(i) << 32) + static_cast<std::uint64_t>(j / 4))
+             .w[j % 4] >= d.threshold;
 }
 
 // mask[c]: 0, or the scale of kept pairs, for keys j0 .. j0 + bk of query i.
 void drop_row(const Drop& d, int64_t i, int64_t j0, float* mask) {
   for (int c = 0; c < bk; c += 4) {
-    const auto words = philox_words(d.key, d.site, (static_cast<std::uint64_t>(i) << 32) + static_cast<std::uint64_t>((j0 + c) / 4));
+    const auto words =
+        philox_words(d.key, d.site, (static_cast<std::uint64_t>(i) << 32) + static_cast<std::uint64_t>((j0 + c) / 4));
     for (int l = 0; l < 4; ++l) mask[c + l] = words.w[l] >= d.threshold ? d.scale : 0.0f;
   }
 }
@@ -41,17 +43,24 @@ int64_t wide_dim(int64_t d) { return (d + 31) / 32 * 32; }
 // A bump pointer over one thread's part of the scratch.
 struct Bump {
   char* at;
-  float* take(int64_t bytes) { float* p = reinterpret_cast<float*>(at); at += base::aligned(bytes); return p; }
+  float* take(int64_t bytes) {
+    float* p = reinterpret_cast<float*>(at);
+    at += base::aligned(bytes);
+    return p;
+  }
 };
 
 // Rows of a head as panels over rows (steps over the head's elements): `width` rows a panel.
-template <class T> void pack_rows(const Mat& x, int64_t row0, int64_t column, int64_t count, int width, int64_t d, float* out) {
+template <class T>
+void pack_rows(const Mat& x, int64_t row0, int64_t column, int64_t count, int width, int64_t d, float* out) {
   for (int64_t r = 0; r < count; r += width)
     pack_panel(x.row<T>(row0 + r) + column, x.pitch, 1, least(width, count - r), width, d, out + r * d);
 }
 
-// Tiles of bk (or bq) rows as panels over the head's columns (steps over rows); a short last tile has zero steps behind it.
-template <class T> void pack_columns(const Mat& x, int64_t row0, int64_t column, int64_t count, int tile, int64_t d, float* out) {
+// Tiles of bk (or bq) rows as panels over the head's columns (steps over rows); a short last tile has zero steps behind
+// it.
+template <class T>
+void pack_columns(const Mat& x, int64_t row0, int64_t column, int64_t count, int tile, int64_t d, float* out) {
   const int64_t dw = wide_dim(d);
   for (int64_t r = 0; r < count; r += tile) {
     const int64_t have = least(tile, count - r);
@@ -64,9 +73,11 @@ template <class T> void pack_columns(const Mat& x, int64_t row0, int64_t column,
 }
 
 // c[rows, columns] (+)= A panels * B panels over k steps; rows and columns in whole panels, c has that room.
-void multiply(int64_t row_panels, int64_t column_panels, int64_t k, const float* a, const float* b, float* c, int64_t pitch, int add) {
+void multiply(int64_t row_panels, int64_t column_panels, int64_t k, const float* a, const float* b, float* c,
+              int64_t pitch, int add) {
   for (int64_t j = 0; j < column_panels; ++j)
-    for (int64_t i = 0; i < row_panels; ++i) micro_tile(k, a + i * mr * k, b + j * nr * k, c + i * mr * pitch + j * nr, pitch, add);
+    for (int64_t i = 0; i < row_panels; ++i)
+      micro_tile(k, a + i * mr * k, b + j * nr * k, c + i * mr * pitch + j * nr, pitch, add);
 }
 
 struct Head {
@@ -142,13 +153,15 @@ template <class T> void forward_head(const AttentionArgs& a, int64_t b, int64_t 
           for (int c = 0; c < bk; ++c) row[c] *= mask[c];
         }
       }
-      for (int64_t p = 0; p < panels; ++p) pack_panel(s + p * mr * bk, bk, 1, least(mr, rows - p * mr), mr, bk, pa + p * mr * bk);
+      for (int64_t p = 0; p < panels; ++p)
+        pack_panel(s + p * mr * bk, bk, 1, least(mr, rows - p * mr), mr, bk, pa + p * mr * bk);
       multiply(panels, dw / nr, bk, pa, vb + j0 * dw, acc, dw, 1);
     }
     for (int64_t r = 0; r < rows; ++r) {
       T* out = a.out.row<T>(head.row0 + i0 + r) + head.column;
       for (int64_t c = 0; c < d; ++c) store(&out[c], acc[r * dw + c] / sum[r]);
-      a.lse.row<float>(b * a.heads + h)[i0 + r] = top[r] + static_cast<float>(__builtin_log(static_cast<double>(sum[r])));
+      a.lse.row<float>(b * a.heads + h)[i0 + r] =
+          top[r] + static_cast<float>(__builtin_log(static_cast<double>(sum[r])));
     }
   }
 }
@@ -157,7 +170,8 @@ struct BackwardBuffers {
   float *kt, *vt, *kb, *qa, *qb, *oa, *ob, *dq, *delta, *s, *dp, *ds, *pa, *da, *dk, *dv, *mask;
 };
 
-// All query tiles of one head against the key tile at j0: adds to dk, dv [key_rows, dw] of the tile and to dq of the head.
+// All query tiles of one head against the key tile at j0: adds to dk, dv [key_rows, dw] of the tile and to dq of the
+// head.
 void backward_tile(const AttentionArgs& a, const Head& head, const Drop& drop, const BackwardBuffers& m, int64_t j0) {
   const int64_t T_ = a.sequence, d = a.head_dim, dw = wide_dim(d);
   for (int64_t i0 = j0 / bq * bq; i0 < T_; i0 += bq) {
@@ -170,7 +184,8 @@ void backward_tile(const AttentionArgs& a, const Head& head, const Drop& drop, c
       float* p = m.s + r * bk;
       float* ds = m.ds + r * bk;
       const float* dp = m.dp + r * bk;
-      const float lse = a.lse.row<float>(head.b * a.heads + head.h)[i0 + r], delta = m.delta[i0 + r], scale = static_cast<float>(a.scale);
+      const float lse = a.lse.row<float>(head.b * a.heads + head.h)[i0 + r], delta = m.delta[i0 + r],
+                  scale = static_cast<float>(a.scale);
 #pragma omp simd
       for (int c = 0; c < bk; ++c) p[c] = exp_of(p[c] - lse);
       if (drop.threshold == 0) {
@@ -187,11 +202,14 @@ void backward_tile(const AttentionArgs& a, const Head& head, const Drop& drop, c
     // Products over queries take bq steps: rows beyond the sequence count as zero.
     for (int64_t r = rows; r < bq; ++r)
       for (int c = 0; c < bk; ++c) m.s[r * bk + c] = m.ds[r * bk + c] = 0;
-    for (int q = 0; q < key_panels; ++q) pack_panel(m.s + q * mr, 1, bk, least(mr, bk - q * mr), mr, bq, m.pa + q * mr * bq);
+    for (int q = 0; q < key_panels; ++q)
+      pack_panel(m.s + q * mr, 1, bk, least(mr, bk - q * mr), mr, bq, m.pa + q * mr * bq);
     multiply(key_panels, dw / nr, bq, m.pa, m.ob + i0 * dw, m.dv, dw, 1);
-    for (int q = 0; q < key_panels; ++q) pack_panel(m.ds + q * mr, 1, bk, least(mr, bk - q * mr), mr, bq, m.da + q * mr * bq);
+    for (int q = 0; q < key_panels; ++q)
+      pack_panel(m.ds + q * mr, 1, bk, least(mr, bk - q * mr), mr, bq, m.da + q * mr * bq);
     multiply(key_panels, dw / nr, bq, m.da, m.qb + i0 * dw, m.dk, dw, 1);
-    for (int64_t p = 0; p < panels; ++p) pack_panel(m.ds + p * mr * bk, bk, 1, least(mr, rows - p * mr), mr, bk, m.da + p * mr * bk);
+    for (int64_t p = 0; p < panels; ++p)
+      pack_panel(m.ds + p * mr * bk, bk, 1, least(mr, rows - p * mr), mr, bk, m.da + p * mr * bk);
     multiply(panels, dw / nr, bk, m.da, m.kb + j0 * dw, m.dq + i0 * dw, dw, 1);
   }
 }
@@ -210,22 +228,25 @@ template <class T> void prepare_head(const AttentionArgs& a, const Head& head, c
   }
 }
 
-template <class T> void store_rows(const Mat& to, int64_t row0, int64_t column, int64_t rows, int64_t d, const float* from, int64_t pitch) {
+template <class T> void store_rows(const Mat& to, int64_t row0, int64_t column, int64_t rows, int64_t d,
+                                   const float* from, int64_t pitch) {
   for (int64_t r = 0; r < rows; ++r) {
     T* out = to.row<T>(row0 + r) + column;
     for (int64_t c = 0; c < d; ++c) store(&out[c], from[r * pitch + c]);
   }
 }
 
-// One (sequence, key-value head). With one query head dk and dv of a key tile are complete after its queries and leave at once; with more they are kept in
-// f32 for the whole sequence until the last head has added its part, so that a narrower dtype is rounded to once.
+// One (sequence, key-value head). With one query head dk and dv of a key tile are complete after its queries and leave
+// at once; with more they are kept in f32 for the whole sequence until the last head has added its part, so that a
+// narrower dtype is rounded to once.
 template <class T> void backward_group(const AttentionArgs& a, int64_t b, int64_t kv, char* scratch) {
   const int64_t T_ = a.sequence, d = a.head_dim, dw = wide_dim(d), group = a.heads / a.kv_heads;
   const auto packed = plan::attention_packed_bytes(T_, d);
   Bump bump{scratch};
   BackwardBuffers m{};
   m.kt = bump.take(packed), m.vt = bump.take(packed), m.kb = bump.take(packed);
-  m.qa = bump.take(packed), m.qb = bump.take(packed), m.oa = bump.take(packed), m.ob = bump.take(packed), m.dq = bump.take(packed);
+  m.qa = bump.take(packed), m.qb = bump.take(packed), m.oa = bump.take(packed), m.ob = bump.take(packed),
+  m.dq = bump.take(packed);
   m.delta = bump.take(plan::attention_rows(T_) * 4);
   for (float** tile : {&m.s, &m.dp, &m.ds, &m.pa, &m.da}) *tile = bump.take(80 * 96 * 4);
   m.mask = bump.take(80 * 96 * 4);
@@ -267,7 +288,8 @@ void forward_f64(const AttentionArgs& a, int64_t b, int64_t h) {
   const double keep = 1.0 / (1.0 - static_cast<double>(a.threshold) * 0x1p-32);
   const auto score = [&](int64_t i, int64_t j) {
     double s = 0;
-    for (int64_t c = 0; c < a.head_dim; ++c) s += a.q.row<double>(head.row0 + i)[head.column + c] * a.k.row<double>(head.row0 + j)[head.kv_column + c];
+    for (int64_t c = 0; c < a.head_dim; ++c)
+      s += a.q.row<double>(head.row0 + i)[head.column + c] * a.k.row<double>(head.row0 + j)[head.kv_column + c];
     return s * a.scale;
   };
   for (int64_t i = 0; i < a.sequence; ++i) {

@@ -1,6 +1,7 @@
-// Attention on plain arithmetic units, for what tensor cores do not take (attention_mma_cuda.cu): in tiles of 32 queries and 32 keys (16 in f64) with an online softmax;
-// backward recomputes the probabilities, once by keys for dk and dv, once by queries for dq, so that nothing is added atomically. Products in f32 (f64 for f64), head sizes
-// up to 128.
+// Attention on plain arithmetic units, for what tensor cores do not take (attention_mma_cuda.cu): in tiles of 32
+// queries and 32 keys (16 in f64) with an online softmax; backward recomputes the probabilities, once by keys for dk
+// and dv, once by queries for dq, so that nothing is added atomically. Products in f32 (f64 for f64), head sizes up to
+// 128.
 #include "kernels/attention/attention_mma.h"
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
@@ -11,8 +12,8 @@ namespace {
 constexpr int most_dim = 128, pitch = most_dim + 1, tile_threads = 256;
 // By the type of the sums: what fits into 48 KiB of shared memory.
 template <class F> constexpr int tile_of = sizeof(F) == 8 ? 16 : 32;
-template <class F> constexpr int lanes_of = tile_threads / tile_of<F>;         // threads that share a row of a tile
-template <class F> constexpr int columns_of = most_dim / lanes_of<F>;          // columns of a row that one of them keeps
+template <class F> constexpr int lanes_of = tile_threads / tile_of<F>;  // threads that share a row of a tile
+template <class F> constexpr int columns_of = most_dim / lanes_of<F>;   // columns of a row that one of them keeps
 
 template <class F> __device__ F minus_infinity() { return -INFINITY; }
 
@@ -25,7 +26,8 @@ __device__ Geometry geometry_of(const AttentionArgs& a, std::int64_t h) {
 }
 
 // Rows [first, first + tile) of one head into a tile; rows beyond the sequence are zero.
-template <class T, class F> __device__ void load_tile(const AttentionArgs& a, const Mat& x, std::int64_t row0, std::int64_t first, std::int64_t column, F (*to)[pitch]) {
+template <class T, class F> __device__ void load_tile(const AttentionArgs& a, const Mat& x, std::int64_t row0,
+                                                      std::int64_t first, std::int64_t column, F (*to)[pitch]) {
   constexpr int tile = tile_of<F>;
   const int d = static_cast<int>(a.head_dim);
   for (int i = static_cast<int>(threadIdx.x); i < tile * d; i += tile_threads) {
@@ -53,15 +55,18 @@ __device__ bool sees(const AttentionArgs& a, std::int64_t row0, std::int64_t i, 
 template <class F> __device__ F kept_scale(const AttentionArgs& a, const Geometry& g, std::int64_t i, std::int64_t j) {
   if (a.threshold == 0) return F(1);
   const auto key = a.seed + a.samples[g.b] * 0x9E3779B97F4A7C15ull;
-  const auto words = philox_words(key, a.site + static_cast<std::uint64_t>(g.h), (static_cast<std::uint64_t>(i) << 32) + static_cast<std::uint64_t>(j / 4));
-  const auto keep = sizeof(F) == 8 ? static_cast<F>(1.0 / (1.0 - static_cast<double>(a.threshold) * 0x1p-32)) : static_cast<F>(a.keep_scale);
+  const auto words = philox_words(key, a.site + static_cast<std::uint64_t>(g.h),
+                                  (static_cast<std::uint64_t>(i) << 32) + static_cast<std::uint64_t>(j / 4));
+  const auto keep = sizeof(F) == 8 ? static_cast<F>(1.0 / (1.0 - static_cast<double>(a.threshold) * 0x1p-32))
+                                   : static_cast<F>(a.keep_scale);
   return words.w[j % 4] >= a.threshold ? keep : F(0);
 }
 
 // The first tile of keys that any query of the tile at i0 sees; the same for all threads.
 __device__ std::int64_t first_tile(const AttentionArgs& a, std::int64_t row0, std::int64_t i0, int tile) {
   std::int64_t first = i0;
-  for (std::int64_t i = i0; i < i0 + tile && i < a.sequence; ++i) first = a.document_start[row0 + i] < first ? a.document_start[row0 + i] : first;
+  for (std::int64_t i = i0; i < i0 + tile && i < a.sequence; ++i)
+    first = a.document_start[row0 + i] < first ? a.document_start[row0 + i] : first;
   return first / tile * tile;
 }
 
@@ -72,7 +77,8 @@ template <class T> __global__ void __launch_bounds__(tile_threads) attention_for
   __shared__ F q[tile][pitch], kv[tile][pitch], s[tile][tile + 1];
   const auto g = geometry_of(a, blockIdx.y);
   const std::int64_t i0 = static_cast<std::int64_t>(blockIdx.x) * tile;
-  const int d = static_cast<int>(a.head_dim), row = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
+  const int d = static_cast<int>(a.head_dim), row = static_cast<int>(threadIdx.x) / lanes,
+            lane = static_cast<int>(threadIdx.x) % lanes;
   const std::int64_t i = i0 + row;
   load_tile<T>(a, a.q, g.row0, i0, g.h * d, q);
   F top = minus_infinity<F>(), sum = 0, mixed[most_columns] = {};
@@ -135,8 +141,10 @@ template <class T> __global__ void delta_kernel(AttentionArgs a) {
   }
 }
 
-// Probabilities p (dropped and scaled, in s) and the gradient ds of the scores (in dp, which holds dout . v on entry) of one tile.
-template <class F> __device__ void tile_gradients(const AttentionArgs& a, const Geometry& g, std::int64_t i0, std::int64_t j0, F (*s)[tile_of<F> + 1], F (*dp)[tile_of<F> + 1]) {
+// Probabilities p (dropped and scaled, in s) and the gradient ds of the scores (in dp, which holds dout . v on entry)
+// of one tile.
+template <class F> __device__ void tile_gradients(const AttentionArgs& a, const Geometry& g, std::int64_t i0,
+                                                  std::int64_t j0, F (*s)[tile_of<F> + 1], F (*dp)[tile_of<F> + 1]) {
   constexpr int tile = tile_of<F>, lanes = lanes_of<F>;
   const int row = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
   const std::int64_t i = i0 + row, head = g.b * a.heads + g.h;
@@ -159,8 +167,10 @@ template <class T> __global__ void __launch_bounds__(tile_threads) attention_key
   using F = compute_t<T>;
   constexpr int tile = tile_of<F>, lanes = lanes_of<F>, most_columns = columns_of<F>;
   __shared__ F x[tile][pitch], y[tile][pitch], s[tile][tile + 1], dp[tile][tile + 1];
-  const std::int64_t kv_head = blockIdx.y, group = a.heads / a.kv_heads, j0 = static_cast<std::int64_t>(blockIdx.x) * tile;
-  const int d = static_cast<int>(a.head_dim), row = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
+  const std::int64_t kv_head = blockIdx.y, group = a.heads / a.kv_heads,
+                     j0 = static_cast<std::int64_t>(blockIdx.x) * tile;
+  const int d = static_cast<int>(a.head_dim), row = static_cast<int>(threadIdx.x) / lanes,
+            lane = static_cast<int>(threadIdx.x) % lanes;
   F dk[most_columns] = {}, dv[most_columns] = {};
   for (std::int64_t m = 0; m < group; ++m) {
     const auto g = geometry_of(a, kv_head * group + m);
@@ -203,7 +213,8 @@ template <class T> __global__ void __launch_bounds__(tile_threads) attention_que
   __shared__ F x[tile][pitch], y[tile][pitch], s[tile][tile + 1], dp[tile][tile + 1];
   const auto g = geometry_of(a, blockIdx.y);
   const std::int64_t i0 = static_cast<std::int64_t>(blockIdx.x) * tile;
-  const int d = static_cast<int>(a.head_dim), row = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
+  const int d = static_cast<int>(a.head_dim), row = static_cast<int>(threadIdx.x) / lanes,
+            lane = static_cast<int>(threadIdx.x) % lanes;
   F dq[most_columns] = {};
   for (auto j0 = first_tile(a, g.row0, i0, tile); j0 < i0 + tile && j0 < a.sequence; j0 += tile) {
     __syncthreads();
@@ -226,7 +237,8 @@ template <class T> __global__ void __launch_bounds__(tile_threads) attention_que
     }
   }
   if (i0 + row >= a.sequence) return;
-  for (int k = 0; k < most_columns && lane + k * lanes < d; ++k) store(a.dq.row<T>(g.row0 + i0 + row) + g.h * d + lane + k * lanes, dq[k]);
+  for (int k = 0; k < most_columns && lane + k * lanes < d; ++k)
+    store(a.dq.row<T>(g.row0 + i0 + row) + g.h * d + lane + k * lanes, dq[k]);
 }
 
 template <class Body> const char* with_head(const AttentionArgs& a, const Body& body) {
@@ -237,14 +249,17 @@ template <class Body> const char* with_head(const AttentionArgs& a, const Body& 
 
 template <class T> dim3 grid_of(const AttentionArgs& a, std::int64_t heads) {
   constexpr int tile = tile_of<compute_t<T>>;
-  return dim3(static_cast<unsigned>((a.sequence + tile - 1) / tile), static_cast<unsigned>(heads), static_cast<unsigned>(a.batch));
+  return dim3(static_cast<unsigned>((a.sequence + tile - 1) / tile), static_cast<unsigned>(heads),
+              static_cast<unsigned>(a.batch));
 }
 
 }  // namespace
 
 const char* gpu::attention_forward(const AttentionArgs& a, void* stream) {
   if (attention_mma_fits(a)) return attention_forward_mma(a, stream);
-  return with_head(a, [&]<class T>(T*) { TRAINYARD_LAUNCH(attention_forward_kernel<T>, true, grid_of<T>(a, a.heads), tile_threads, stream, a); });
+  return with_head(a, [&]<class T>(T*) {
+    TRAINYARD_LAUNCH(attention_forward_kernel<T>, true, grid_of<T>(a, a.heads), tile_threads, stream, a);
+  });
 }
 
 const char* gpu::attention_backward(const AttentionArgs& a, void* stream) {

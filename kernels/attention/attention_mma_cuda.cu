@@ -1,6 +1,8 @@
-// Attention on tensor cores after Dao (2023), "FlashAttention-2", in tiles of 64 keys; a warp owns 16 or 32 rows. Tiles come to shared memory while the one before is worked on.
-// Backward goes by keys for dk and dv, then by queries for dq, and recomputes the probabilities in both, so that nothing is added atomically and the bits do not depend on
-// the order of blocks. document_start does not fall within a sequence, so a tile's first query sees farthest back, and its last one least far.
+// Attention on tensor cores after Dao (2023), "FlashAttention-2", in tiles of 64 keys; a warp owns 16 or 32 rows. Tiles
+// come to shared memory while the one before is worked on. Backward goes by keys for dk and dv, then by queries for dq,
+// and recomputes the probabilities in both, so that nothing is added atomically and the bits do not depend on the order
+// of blocks. document_start does not fall within a sequence, so a tile's first query sees farthest back, and its last
+// one least far.
 #include "kernels/attention/attention_mma.h"
 #include "kernels/gpu_mma.h"
 
@@ -8,23 +10,25 @@ namespace trainyard::kernels {
 namespace {
 
 constexpr int tile = 64, warps = 4, threads = 32 * warps;
-template <int D> constexpr int pitch = D + 8;                        // 8 more: rows fall into different banks
-template <int D> constexpr int tile_elements = tile * pitch<D>;
-template <int D> constexpr int forward_blocks = D == 64 ? 2 : 1;     // of 16 queries that a warp owns in the forward pass
+template <int D> constexpr int pitch = D + 8;  // 8 more: rows fall into different banks
+template <int D> constexpr int tile_elements = tile* pitch<D>;
+template <int D> constexpr int forward_blocks = D == 64 ? 2 : 1;  // of 16 queries that a warp owns in the forward pass
 constexpr float log2_e = 1.44269504f, ln_2 = 0.69314718f;
 
 struct Position {
   std::int64_t b, h, kv, row0;
-  int warp, lane, g, t;      // g, t: as in gpu_mma.h
+  int warp, lane, g, t;  // g, t: as in gpu_mma.h
 };
 __device__ Position position_of(const AttentionArgs& a, std::int64_t h) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t b = blockIdx.z;
-  return {b, h, h / (a.heads / a.kv_heads), b * a.sequence, static_cast<int>(threadIdx.x) / 32, lane, lane / 4, lane % 4};
+  return {b,        h,       h / (a.heads / a.kv_heads), b * a.sequence, static_cast<int>(threadIdx.x) / 32, lane,
+          lane / 4, lane % 4};
 }
 
 // Begins to fetch rows [first, first + tile) of one head; rows beyond the sequence become zero.
-template <int D> __device__ void fetch_tile(const AttentionArgs& a, const Mat& x, std::int64_t row0, int first, std::int64_t column, b16* to) {
+template <int D> __device__ void fetch_tile(const AttentionArgs& a, const Mat& x, std::int64_t row0, int first,
+                                            std::int64_t column, b16* to) {
   const b16* from = x.row<b16>(row0) + column;
   for (int i = static_cast<int>(threadIdx.x); i < tile * D / 8; i += threads) {
     const int r = i / (D / 8), c = i % (D / 8) * 8;
@@ -34,29 +38,35 @@ template <int D> __device__ void fetch_tile(const AttentionArgs& a, const Mat& x
 }
 
 // The same for keys and values side by side, as one group of copies.
-template <int D> __device__ __forceinline__ void fetch_pair(const AttentionArgs& a, const Position& p, int first, b16* to) {
+template <int D>
+__device__ __forceinline__ void fetch_pair(const AttentionArgs& a, const Position& p, int first, b16* to) {
   fetch_tile<D>(a, a.k, p.row0, first, p.kv * D, to);
   fetch_tile<D>(a, a.v, p.row0, first, p.kv * D, to + tile_elements<D>);
   close_copies();
 }
 
 // The a of rows [row, row + 16) and channels [16 k, 16 k + 16) of a tile.
-template <int D> __device__ __forceinline__ void take_rows(const b16* from, int row, int k, const Position& p, unsigned (&a)[4]) {
+template <int D>
+__device__ __forceinline__ void take_rows(const b16* from, int row, int k, const Position& p, unsigned (&a)[4]) {
   load_tiles(a, from + (row + p.lane % 16) * pitch<D> + 16 * k + p.lane / 16 * 8);
 }
 // The same from device memory, once for a whole loop; rows beyond the sequence are zero.
-template <int D> __device__ void fetch_rows(const AttentionArgs& a, const Mat& x, int first, std::int64_t column, const Position& p, unsigned (&out)[D / 16][4]) {
+template <int D> __device__ void fetch_rows(const AttentionArgs& a, const Mat& x, int first, std::int64_t column,
+                                            const Position& p, unsigned (&out)[D / 16][4]) {
 #pragma unroll
   for (int k = 0; k < D / 16; ++k)
 #pragma unroll
     for (int part = 0; part < 4; ++part) {
       const auto row = first + p.g + (part % 2) * 8;
-      out[k][part] = row < a.sequence ? pair_at(x.row<b16>(p.row0 + row) + column + 16 * k + 2 * p.t + part / 2 * 8) : 0u;
+      out[k][part] =
+          row < a.sequence ? pair_at(x.row<b16>(p.row0 + row) + column + 16 * k + 2 * p.t + part / 2 * 8) : 0u;
     }
 }
 
 // c[m] += a[m] . (rows of a tile), for the 16 channels of step k.
-template <int D, int M> __device__ __forceinline__ void times_rows(float (&c)[M][tile / 8][4], const unsigned (&a)[M][4], const b16* from, int k, const Position& p) {
+template <int D, int M> __device__ __forceinline__ void times_rows(float (&c)[M][tile / 8][4],
+                                                                   const unsigned (&a)[M][4], const b16* from, int k,
+                                                                   const Position& p) {
 #pragma unroll
   for (int n = 0; n < tile / 16; ++n) {
     unsigned b[4];
@@ -69,14 +79,17 @@ template <int D, int M> __device__ __forceinline__ void times_rows(float (&c)[M]
   }
 }
 // c[m] += x[m] . tile, where x holds results of an earlier product.
-template <int D, int M> __device__ __forceinline__ void times_columns(float (&c)[M][D / 8][4], const float (&x)[M][tile / 8][4], const b16* from, const Position& p) {
+template <int D, int M> __device__ __forceinline__ void times_columns(float (&c)[M][D / 8][4],
+                                                                      const float (&x)[M][tile / 8][4], const b16* from,
+                                                                      const Position& p) {
 #pragma unroll
   for (int k = 0; k < tile / 16; ++k) {
     unsigned a[M][4];
 #pragma unroll
     for (int m = 0; m < M; ++m)
 #pragma unroll
-      for (int part = 0; part < 4; ++part) a[m][part] = pack_bf16(x[m][2 * k + part / 2][part % 2 * 2], x[m][2 * k + part / 2][part % 2 * 2 + 1]);
+      for (int part = 0; part < 4; ++part)
+        a[m][part] = pack_bf16(x[m][2 * k + part / 2][part % 2 * 2], x[m][2 * k + part / 2][part % 2 * 2 + 1]);
 #pragma unroll
     for (int n = 0; n < D / 16; ++n) {
       unsigned b[4];
@@ -96,10 +109,12 @@ struct Two {
 };
 __device__ __forceinline__ Two kept_scales(const AttentionArgs& a, const Position& p, int i, int j) {
   if (a.threshold == 0) return {{1.0f, 1.0f}};
-  const auto words = philox_words(a.seed + a.samples[p.b] * 0x9E3779B97F4A7C15ull, a.site + static_cast<std::uint64_t>(p.h),
-                                  (static_cast<std::uint64_t>(i) << 32) + static_cast<std::uint64_t>(j / 4));
+  const auto words =
+      philox_words(a.seed + a.samples[p.b] * 0x9E3779B97F4A7C15ull, a.site + static_cast<std::uint64_t>(p.h),
+                   (static_cast<std::uint64_t>(i) << 32) + static_cast<std::uint64_t>(j / 4));
   const bool upper = j % 4 != 0;
-  return {{(upper ? words.w[2] : words.w[0]) >= a.threshold ? a.keep_scale : 0.0f, (upper ? words.w[3] : words.w[1]) >= a.threshold ? a.keep_scale : 0.0f}};
+  return {{(upper ? words.w[2] : words.w[0]) >= a.threshold ? a.keep_scale : 0.0f,
+           (upper ? words.w[3] : words.w[1]) >= a.threshold ? a.keep_scale : 0.0f}};
 }
 
 template <int M, int N> __device__ __forceinline__ void clear(float (&c)[M][N][4]) {
@@ -111,7 +126,8 @@ template <int M, int N> __device__ __forceinline__ void clear(float (&c)[M][N][4
 }
 
 // Rows [first, first + 16) of a head from results; each lane's pairs lie side by side.
-template <int D> __device__ void put_rows(const AttentionArgs& a, const Mat& x, int first, std::int64_t column, const float (&c)[D / 8][4], float low, float high, const Position& p) {
+template <int D> __device__ void put_rows(const AttentionArgs& a, const Mat& x, int first, std::int64_t column,
+                                          const float (&c)[D / 8][4], float low, float high, const Position& p) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const auto row = first + p.g + 8 * half;
@@ -119,12 +135,15 @@ template <int D> __device__ void put_rows(const AttentionArgs& a, const Mat& x, 
     b16* to = x.row<b16>(p.row0 + row) + column + 2 * p.t;
     const float scale = half == 0 ? low : high;
 #pragma unroll
-    for (int n = 0; n < D / 8; ++n) *reinterpret_cast<unsigned*>(to + 8 * n) = pack_bf16(c[n][2 * half] * scale, c[n][2 * half + 1] * scale);
+    for (int n = 0; n < D / 8; ++n)
+      *reinterpret_cast<unsigned*>(to + 8 * n) = pack_bf16(c[n][2 * half] * scale, c[n][2 * half + 1] * scale);
   }
 }
 
 // Positions within a sequence are int.
-__device__ __forceinline__ int start_of(const AttentionArgs& a, const Position& p, int i) { return a.document_start[p.row0 + (i < a.sequence ? i : a.sequence - 1)]; }
+__device__ __forceinline__ int start_of(const AttentionArgs& a, const Position& p, int i) {
+  return a.document_start[p.row0 + (i < a.sequence ? i : a.sequence - 1)];
+}
 
 // Grid: tiles of queries, heads, sequences. Shared: two pairs of tiles of keys and values.
 template <int D> __global__ void __launch_bounds__(threads) forward_kernel(AttentionArgs a) {
@@ -146,7 +165,8 @@ template <int D> __global__ void __launch_bounds__(threads) forward_kernel(Atten
   for (int m = 0; m < M; ++m) {
     fetch_rows<D>(a, a.q, own + 16 * m, p.h * D, p, q[m]);
 #pragma unroll
-    for (int half = 0; half < 2; ++half) start[m][half] = start_of(a, p, own + 16 * m + p.g + 8 * half), top[m][half] = -INFINITY, sum[m][half] = 0;
+    for (int half = 0; half < 2; ++half)
+      start[m][half] = start_of(a, p, own + 16 * m + p.g + 8 * half), top[m][half] = -INFINITY, sum[m][half] = 0;
   }
   const int least_far = start_of(a, p, last);
   const float scale = static_cast<float>(a.scale) * log2_e;
@@ -187,7 +207,7 @@ template <int D> __global__ void __launch_bounds__(threads) forward_kernel(Atten
           const float other = __shfl_xor_sync(0xffffffffu, best, step);
           best = other > best ? other : best;
         }
-        const float base = best == -INFINITY ? 0.0f : best;   // a row that sees nothing yet
+        const float base = best == -INFINITY ? 0.0f : best;  // a row that sees nothing yet
         const float shrink = exp2f(top[m][half] - base);
         float part = 0;
 #pragma unroll
@@ -215,7 +235,8 @@ template <int D> __global__ void __launch_bounds__(threads) forward_kernel(Atten
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const auto i = own + 16 * m + p.g + 8 * half;
-      if (p.t == 0 && i < a.sequence) a.lse.row<float>(p.b * a.heads + p.h)[i] = (top[m][half] + log2f(sum[m][half])) * ln_2;
+      if (p.t == 0 && i < a.sequence)
+        a.lse.row<float>(p.b * a.heads + p.h)[i] = (top[m][half] + log2f(sum[m][half])) * ln_2;
     }
   }
 }
@@ -237,7 +258,8 @@ template <int D> struct KeysShared {
   PerQuery per_query[2];
 };
 
-// Grid: tiles of keys, key-value heads, sequences. A warp owns 16 keys; products are transposed, so that probabilities come out with keys as rows.
+// Grid: tiles of keys, key-value heads, sequences. A warp owns 16 keys; products are transposed, so that probabilities
+// come out with keys as rows.
 template <int D> __global__ void __launch_bounds__(threads) keys_kernel(AttentionArgs a) {
   TRAINYARD_DYNAMIC_SHARED(memory);
   auto& shared = *reinterpret_cast<KeysShared<D>*>(memory);
@@ -287,7 +309,8 @@ template <int D> __global__ void __launch_bounds__(threads) keys_kernel(Attentio
       take_rows<D>(shared.values, 16 * p.warp, k, p, x[0]);
       times_rows<D, 1>(dp, x, douts, k, p);
     }
-    const bool all_seen = j0 + tile - 1 <= i0 && of.start[tile - 1] <= j0;   // a last query beyond the sequence starts nowhere
+    const bool all_seen =
+        j0 + tile - 1 <= i0 && of.start[tile - 1] <= j0;  // a last query beyond the sequence starts nowhere
 #pragma unroll
     for (int n = 0; n < tile / 8; ++n)
 #pragma unroll
@@ -361,7 +384,8 @@ template <int D> __global__ void __launch_bounds__(threads) queries_kernel(Atten
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           float &sn = s[0][n][2 * half + e], &dn = dp[0][n][2 * half + e];
-          if (all_seen || (j + e <= i && j + e >= start[half])) gradients(scale, lse[half], delta[half], kept.v[e], sn, dn);
+          if (all_seen || (j + e <= i && j + e >= start[half]))
+            gradients(scale, lse[half], delta[half], kept.v[e], sn, dn);
           else sn = dn = 0;
         }
       }
@@ -375,12 +399,14 @@ template <int D> __global__ void __launch_bounds__(threads) queries_kernel(Atten
 template <int D> __global__ void delta_kernel(AttentionArgs a) {
   constexpr int lanes = D / 8;
   float* delta = reinterpret_cast<float*>(a.scratch);
-  const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * (threads / lanes) + threadIdx.x / lanes, rows = a.batch * a.heads * a.sequence;
+  const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * (threads / lanes) + threadIdx.x / lanes,
+                     rows = a.batch * a.heads * a.sequence;
   const int c = static_cast<int>(threadIdx.x) % lanes * 8;
   const bool there = n < rows;
   const auto [head, i] = place_of(there ? n : 0, a.sequence);
   const auto [b, h] = place_of(head, a.heads);
-  const auto x = vec_at<8>(a.out.row<b16>(b * a.sequence + i) + h * D + c), y = vec_at<8>(a.dout.row<b16>(b * a.sequence + i) + h * D + c);
+  const auto x = vec_at<8>(a.out.row<b16>(b * a.sequence + i) + h * D + c),
+             y = vec_at<8>(a.dout.row<b16>(b * a.sequence + i) + h * D + c);
   float sum = 0;
 #pragma unroll
   for (int k = 0; k < 8; ++k) sum += widen(x.v[k]) * widen(y.v[k]);
@@ -392,23 +418,30 @@ template <int D> __global__ void delta_kernel(AttentionArgs a) {
 template <int D> constexpr int two_pairs_bytes = 4 * tile_elements<D> * 2;
 
 dim3 grid_of(const AttentionArgs& a, std::int64_t heads, int rows) {
-  return dim3(static_cast<unsigned>((a.sequence + rows - 1) / rows), static_cast<unsigned>(heads), static_cast<unsigned>(a.batch));
+  return dim3(static_cast<unsigned>((a.sequence + rows - 1) / rows), static_cast<unsigned>(heads),
+              static_cast<unsigned>(a.batch));
 }
 
 template <int D> const char* forward(const AttentionArgs& a, void* stream) {
-  TRAINYARD_LAUNCH_SHARED(forward_kernel<D>, two_pairs_bytes<D>, grid_of(a, a.heads, 16 * warps * forward_blocks<D>), threads, stream, a);
+  TRAINYARD_LAUNCH_SHARED(forward_kernel<D>, two_pairs_bytes<D>, grid_of(a, a.heads, 16 * warps * forward_blocks<D>),
+                          threads, stream, a);
   return launch_failure();
 }
 
 template <int D> const char* backward(const AttentionArgs& a, void* stream) {
   const auto delta_rows = threads / (D / 8);
-  TRAINYARD_LAUNCH(delta_kernel<D>, true, static_cast<unsigned>((a.batch * a.heads * a.sequence + delta_rows - 1) / delta_rows), threads, stream, a);
-  TRAINYARD_LAUNCH_SHARED(keys_kernel<D>, static_cast<int>(sizeof(KeysShared<D>)), grid_of(a, a.kv_heads, tile), threads, stream, a);
+  TRAINYARD_LAUNCH(delta_kernel<D>, true,
+                   static_cast<unsigned>((a.batch * a.heads * a.sequence + delta_rows - 1) / delta_rows), threads,
+                   stream, a);
+  TRAINYARD_LAUNCH_SHARED(keys_kernel<D>, static_cast<int>(sizeof(KeysShared<D>)), grid_of(a, a.kv_heads, tile),
+                          threads, stream, a);
   TRAINYARD_LAUNCH_SHARED(queries_kernel<D>, two_pairs_bytes<D>, grid_of(a, a.heads, tile), threads, stream, a);
   return launch_failure();
 }
 
-bool aligned(const Mat& m) { return m.empty() || (reinterpret_cast<std::uintptr_t>(m.data) % 16 == 0 && m.pitch % 8 == 0); }
+bool aligned(const Mat& m) {
+  return m.empty() || (reinterpret_cast<std::uintptr_t>(m.data) % 16 == 0 && m.pitch % 8 == 0);
+}
 
 }  // namespace
 
@@ -419,7 +452,11 @@ bool gpu::attention_mma_fits(const AttentionArgs& a) {
   return true;
 }
 
-const char* gpu::attention_forward_mma(const AttentionArgs& a, void* stream) { return a.head_dim == 64 ? forward<64>(a, stream) : forward<128>(a, stream); }
-const char* gpu::attention_backward_mma(const AttentionArgs& a, void* stream) { return a.head_dim == 64 ? backward<64>(a, stream) : backward<128>(a, stream); }
+const char* gpu::attention_forward_mma(const AttentionArgs& a, void* stream) {
+  return a.head_dim == 64 ? forward<64>(a, stream) : forward<128>(a, stream);
+}
+const char* gpu::attention_backward_mma(const AttentionArgs& a, void* stream) {
+  return a.head_dim == 64 ? backward<64>(a, stream) : backward<128>(a, stream);
+}
 
 }  // namespace trainyard::kernels

@@ -7,8 +7,10 @@
 
 namespace trainyard::kernels {
 
-void cached_attention(tensor::Exec& exec, std::int64_t heads, std::int64_t kv_heads, double scale, base::View q, base::View k, base::View v, base::View out) {
-  TRAINYARD_ASSERT(heads % kv_heads == 0 && q.cols() % heads == 0, "{} columns, {} heads on {} key-value heads", q.cols(), heads, kv_heads);
+void cached_attention(tensor::Exec& exec, std::int64_t heads, std::int64_t kv_heads, double scale, base::View q,
+                      base::View k, base::View v, base::View out) {
+  TRAINYARD_ASSERT(heads % kv_heads == 0 && q.cols() % heads == 0, "{} columns, {} heads on {} key-value heads",
+                   q.cols(), heads, kv_heads);
   const auto d = q.cols() / heads, t = k.rows();
   require_shape(q, 1, heads * d, "q");
   require_shape(k, t, kv_heads * d, "k");

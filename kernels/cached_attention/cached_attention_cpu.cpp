@@ -16,7 +16,8 @@ template <class T> void one_head(const CachedAttentionArgs& a, int64_t h) {
   F top = -static_cast<F>(__builtin_inf());
   for (int64_t j = 0; j < t; ++j) {
     const T* k = a.k.row<T>(j) + column;
-    scores[j] = static_cast<F>(a.scale) * lane_sum<F>(d, [&](int64_t c) { return static_cast<F>(widen(q[c])) * static_cast<F>(widen(k[c])); });
+    scores[j] = static_cast<F>(a.scale) *
+                lane_sum<F>(d, [&](int64_t c) { return static_cast<F>(widen(q[c])) * static_cast<F>(widen(k[c])); });
     top = scores[j] > top ? scores[j] : top;
   }
   for (int64_t j = 0; j < t; ++j) scores[j] = exp_of(scores[j] - top);

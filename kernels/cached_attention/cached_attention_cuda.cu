@@ -26,7 +26,7 @@ template <class T> __global__ void __launch_bounds__(row_threads) cached_attenti
     scores[j] = exp_of(scores[j] - top);
     sum += scores[j];
   }
-  sum = block_sum(sum, shared);   // also a barrier: all scores are there
+  sum = block_sum(sum, shared);  // also a barrier: all scores are there
   for (std::int64_t c = threadIdx.x; c < d; c += row_threads) {
     F mixed = 0;
     for (std::int64_t j = 0; j < t; ++j) mixed += scores[j] * static_cast<F>(widen(a.v.row<T>(j)[column + c]));
@@ -37,7 +37,9 @@ template <class T> __global__ void __launch_bounds__(row_threads) cached_attenti
 }  // namespace
 
 const char* gpu::cached_attention(const CachedAttentionArgs& a, void* stream) {
-  with_type(a.q.type, [&]<class T>(T*) { TRAINYARD_LAUNCH(cached_attention_kernel<T>, true, static_cast<unsigned>(a.heads), row_threads, stream, a); });
+  with_type(a.q.type, [&]<class T>(T*) {
+    TRAINYARD_LAUNCH(cached_attention_kernel<T>, true, static_cast<unsigned>(a.heads), row_threads, stream, a);
+  });
   return launch_failure();
 }
 

@@ -22,7 +22,8 @@ void run(tensor::Exec& exec, CastArgs args) {
 }
 
 void run_pair(tensor::Exec& exec, Elementwise what, base::View from, base::View to) {
-  TRAINYARD_ASSERT(from.rows() == to.rows() && from.cols() == to.cols(), "{} x {} into {} x {}", from.rows(), from.cols(), to.rows(), to.cols());
+  TRAINYARD_ASSERT(from.rows() == to.rows() && from.cols() == to.cols(), "{} x {} into {} x {}", from.rows(),
+                   from.cols(), to.rows(), to.cols());
   if (from.dense() && to.dense()) run(exec, {long_row(from), long_row(to), what, 0, 1});
   else run(exec, {mat(from), mat(to), what, 0, 1});
 }
@@ -36,7 +37,9 @@ void copy(tensor::Exec& exec, base::View from, base::View to) {
   run_pair(exec, Elementwise::cast, from, to);
 }
 
-void fill(tensor::Exec& exec, base::View to, double value) { run(exec, {{}, long_row(to), Elementwise::fill, value, 1}); }
+void fill(tensor::Exec& exec, base::View to, double value) {
+  run(exec, {{}, long_row(to), Elementwise::fill, value, 1});
+}
 
 void add(tensor::Exec& exec, base::View y, base::View x) {
   TRAINYARD_ASSERT(x.dtype == y.dtype, "add of {} to {}", base::name_of(x.dtype), base::name_of(y.dtype));

@@ -19,7 +19,8 @@ template <class Body> void over_blocks(const Mat& m, int threads, const Body& bo
   }
 }
 
-// Narrows by way of f32 with one rounding in all: what f32 cannot hold goes to its neighbour with an odd last bit, which no later rounding takes for a tie.
+// Narrows by way of f32 with one rounding in all: what f32 cannot hold goes to its neighbour with an odd last bit,
+// which no later rounding takes for a tie.
 inline void narrow(b16* out, double v) {
   const float f = static_cast<float>(v);
   const std::uint32_t bits = float_to_bits(f);

@@ -59,7 +59,8 @@ const char* gpu::cast(const CastArgs& a, void* stream) {
   const bool grouped = in_groups(4, a.from, a.to);
   const auto n = a.to.rows * a.to.cols;
   const auto blocks = blocks_for(grouped ? n / 4 : n);
-  if (a.what == Elementwise::fill) with_type(a.to.type, [&]<class T>(T*) { TRAINYARD_LAUNCH(fill_kernel<T>, false, blocks_for(n), 256, stream, a); });
+  if (a.what == Elementwise::fill)
+    with_type(a.to.type, [&]<class T>(T*) { TRAINYARD_LAUNCH(fill_kernel<T>, false, blocks_for(n), 256, stream, a); });
   else if (a.what == Elementwise::add)
     with_type(a.to.type, [&]<class T>(T*) {
       constexpr auto one = add_kernel<T, 1>, four = add_kernel<T, 4>;

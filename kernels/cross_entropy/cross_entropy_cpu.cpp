@@ -33,7 +33,8 @@ template <class T, class G> void token(const CrossEntropyArgs& a, int64_t r) {
   const G top = largest(logits, n);
   const G sum = lane_sum<G>(n, [&](int64_t i) { return exp_of(logits[i] - top); });
   const int64_t target = a.targets[r];
-  a.losses[r] = __builtin_log(static_cast<double>(sum)) + (static_cast<double>(top) - static_cast<double>(logits[target]));
+  a.losses[r] =
+      __builtin_log(static_cast<double>(sum)) + (static_cast<double>(top) - static_cast<double>(logits[target]));
   if (!out) return;
   const G scale = G(1) / sum, hit = exp_of(logits[target] - top) * scale - G(1);
 #pragma omp simd

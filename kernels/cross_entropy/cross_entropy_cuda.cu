@@ -5,7 +5,8 @@
 namespace trainyard::kernels {
 namespace {
 
-// A block works on one row and reads it twice: for the maximum and the sum of exponentials below it, which each thread keeps in step, and for the gradient.
+// A block works on one row and reads it twice: for the maximum and the sum of exponentials below it, which each thread
+// keeps in step, and for the gradient.
 template <class T, int V> __global__ void __launch_bounds__(row_threads) cross_entropy_kernel(CrossEntropyArgs a) {
   using G = compute_t<T>;
   __shared__ G shared[row_threads / 32];
@@ -13,14 +14,14 @@ template <class T, int V> __global__ void __launch_bounds__(row_threads) cross_e
   const G* logits = a.logits.row<G>(r);
   T* out = a.dlogits.empty() ? nullptr : a.dlogits.row<T>(r);
   const std::int64_t groups = a.logits.cols / V;
-  if (a.weights[r] == 0) {   // the same for the whole block
+  if (a.weights[r] == 0) {  // the same for the whole block
     if (threadIdx.x == 0) a.losses[r] = 0;
     Vec<T, V> zero;
     for (int k = 0; k < V; ++k) store(&zero.v[k], G(0));
     for (std::int64_t g = threadIdx.x; out != nullptr && g < groups; g += row_threads) put_vec(out + g * V, zero);
     return;
   }
-  G top = logits[0], sum = 0;   // of this thread; every thread may look at the first
+  G top = logits[0], sum = 0;  // of this thread; every thread may look at the first
   for (std::int64_t g = threadIdx.x; g * V < n; g += row_threads) {
     const auto in = vec_at<V>(logits + g * V);
     for (int k = 0; k < V; ++k) {
@@ -38,9 +39,10 @@ template <class T, int V> __global__ void __launch_bounds__(row_threads) cross_e
   sum = block_sum(sum * exp_of(top - most), shared);
   const std::int64_t target = a.targets[r];
   const G logit = logits[target];
-  if (threadIdx.x == 0) a.losses[r] = log(static_cast<double>(sum)) + (static_cast<double>(most) - static_cast<double>(logit));
+  if (threadIdx.x == 0)
+    a.losses[r] = log(static_cast<double>(sum)) + (static_cast<double>(most) - static_cast<double>(logit));
   if (out == nullptr) return;
-  __syncthreads();   // dlogits may lie over logits: the target's logit is read
+  __syncthreads();  // dlogits may lie over logits: the target's logit is read
   const G scale = G(1) / sum;
   for (std::int64_t g = threadIdx.x; g < groups; g += row_threads) {
     const auto in = vec_at<V>(logits + g * V);
@@ -56,7 +58,8 @@ template <class T, int V> __global__ void __launch_bounds__(row_threads) cross_e
 
 __global__ void __launch_bounds__(row_threads) sum_losses_kernel(SumLossesArgs a) {
   __shared__ double parts[row_threads];
-  const std::int64_t run = (a.n + row_threads - 1) / row_threads, first = run * threadIdx.x, end = first + run < a.n ? first + run : a.n;
+  const std::int64_t run = (a.n + row_threads - 1) / row_threads, first = run * threadIdx.x,
+                     end = first + run < a.n ? first + run : a.n;
   double sum = 0;
   for (auto i = first; i < end; ++i) sum += a.losses[i];
   parts[threadIdx.x] = sum;
@@ -74,12 +77,11 @@ const char* gpu::sum_losses(const SumLossesArgs& a, void* stream) {
 }
 
 const char* gpu::cross_entropy(const CrossEntropyArgs& a, void* stream) {
-  with_type(a.dlogits.empty() ? a.logits.type : a.dlogits.type,
-            [&]<class T>(T*) {
-              constexpr auto one = cross_entropy_kernel<T, 1>, four = cross_entropy_kernel<T, 4>;
-              const auto kernel = in_groups(4, a.logits, a.dlogits) ? four : one;
-              TRAINYARD_LAUNCH(kernel, true, static_cast<unsigned>(a.logits.rows), row_threads, stream, a);
-            });
+  with_type(a.dlogits.empty() ? a.logits.type : a.dlogits.type, [&]<class T>(T*) {
+    constexpr auto one = cross_entropy_kernel<T, 1>, four = cross_entropy_kernel<T, 4>;
+    const auto kernel = in_groups(4, a.logits, a.dlogits) ? four : one;
+    TRAINYARD_LAUNCH(kernel, true, static_cast<unsigned>(a.logits.rows), row_threads, stream, a);
+  });
   return launch_failure();
 }
 

@@ -21,13 +21,26 @@ DropoutArgs dropout_args(tensor::Exec& exec, const Dropout& d, base::View x, bas
   require_shape(y, x.rows(), x.cols(), "dropout");
   if (residual) require_shape(residual, x.rows(), x.cols(), "residual");
   TRAINYARD_ASSERT(d.probability >= 0 && d.probability < 1, "dropout probability {}", d.probability);
-  TRAINYARD_ASSERT(d.probability == 0 || (x.cols() <= base::dropout_channels && d.sequence <= base::dropout_positions), "dropout over {} channels and {} positions", x.cols(), d.sequence);
-  return {mat(x), mat(residual), mat(y), static_cast<std::uint32_t>(d.probability * 0x1p32), static_cast<float>(1 / (1 - d.probability)),
-                1 / (1 - d.probability), d.seed, d.site, d.samples, d.sequence, d.probability > 0, exec.threads()};
+  TRAINYARD_ASSERT(d.probability == 0 || (x.cols() <= base::dropout_channels && d.sequence <= base::dropout_positions),
+                   "dropout over {} channels and {} positions", x.cols(), d.sequence);
+  return {mat(x),
+          mat(residual),
+          mat(y),
+          static_cast<std::uint32_t>(d.probability * 0x1p32),
+          static_cast<float>(1 / (1 - d.probability)),
+          1 / (1 - d.probability),
+          d.seed,
+          d.site,
+          d.samples,
+          d.sequence,
+          d.probability > 0,
+          exec.threads()};
 }
 
 void dropout_forward(tensor::Exec& exec, const Dropout& d, base::View x, base::View y) { run(exec, d, x, {}, y); }
 void dropout_backward(tensor::Exec& exec, const Dropout& d, base::View dy, base::View dx) { run(exec, d, dy, {}, dx); }
-void dropout_add(tensor::Exec& exec, const Dropout& d, base::View residual, base::View branch, base::View out) { run(exec, d, branch, residual, out); }
+void dropout_add(tensor::Exec& exec, const Dropout& d, base::View residual, base::View branch, base::View out) {
+  run(exec, d, branch, residual, out);
+}
 
 }  // namespace trainyard::kernels

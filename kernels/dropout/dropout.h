@@ -9,18 +9,20 @@
 namespace trainyard::kernels {
 
 // Element (sample ordinal S, position t in the sequence, channel c) is kept when word c % 4 of
-// random_words(seed, site, (S * 2^34) + (t * 2^14) + c / 4) is at least floor(p * 2^32), and then scaled by 1 / (1 - p). Its counters hold base::dropout_samples,
-// dropout_positions and dropout_channels; wider rows and longer sequences are defects of the caller.
+// random_words(seed, site, (S * 2^34) + (t * 2^14) + c / 4) is at least floor(p * 2^32), and then scaled by 1 / (1 -
+// p). Its counters hold base::dropout_samples, dropout_positions and dropout_channels; wider rows and longer sequences
+// are defects of the caller.
 struct Dropout {
   double probability = 0;
   std::uint64_t seed = 0, site = 0;
-  const std::uint64_t* samples = nullptr;   // global ordinals, one per sequence; live until the work is done
-  std::int64_t sequence = 0;                // T: row r is position r % T of sequence r / T
+  const std::uint64_t* samples = nullptr;  // global ordinals, one per sequence; live until the work is done
+  std::int64_t sequence = 0;               // T: row r is position r % T of sequence r / T
 };
 
 // All [n, h]; in and out may be the same view. With probability 0 these are a plain copy or add.
 void dropout_forward(tensor::Exec& exec, const Dropout& dropout, base::View x, base::View y);
 void dropout_backward(tensor::Exec& exec, const Dropout& dropout, base::View dy, base::View dx);
-void dropout_add(tensor::Exec& exec, const Dropout& dropout, base::View residual, base::View branch, base::View out);  // residual + dropout(branch)
+void dropout_add(tensor::Exec& exec, const Dropout& dropout, base::View residual, base::View branch,
+                 base::View out);  // residual + dropout(branch)
 
 }  // namespace trainyard::kernels

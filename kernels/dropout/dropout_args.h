@@ -7,8 +7,8 @@
 namespace trainyard::kernels {
 
 struct DropoutArgs {
-  Mat x, residual, y;              // y = [residual +] dropout(x)
-  std::uint32_t threshold = 0;     // keep when the word is at least this
+  Mat x, residual, y;           // y = [residual +] dropout(x)
+  std::uint32_t threshold = 0;  // keep when the word is at least this
   float scale = 1;
   double scale64 = 1;
   std::uint64_t seed = 0, site = 0;

@@ -21,7 +21,8 @@ template <class F> __device__ __forceinline__ Kept<F> kept_of(const DropoutArgs&
   Kept<F> kept{{}, a.threshold, sizeof(F) == 8 ? static_cast<F>(a.scale64) : static_cast<F>(a.scale), a.active != 0};
   if (kept.active) {
     const auto [sequence, position] = place_of(r, a.sequence);
-    const auto row = (a.samples[sequence] << base::dropout_sample_shift) + (static_cast<std::uint64_t>(position) << base::dropout_position_shift);
+    const auto row = (a.samples[sequence] << base::dropout_sample_shift) +
+                     (static_cast<std::uint64_t>(position) << base::dropout_position_shift);
     kept.words = philox_words(a.seed, a.site, row + static_cast<std::uint64_t>(quad));
   }
   return kept;

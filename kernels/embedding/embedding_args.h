@@ -9,7 +9,7 @@ namespace trainyard::kernels {
 struct EmbeddingArgs {
   const std::int32_t* tokens = nullptr;
   const std::int32_t* positions = nullptr;
-  Mat table, position_table, rows;   // rows: out in forward, dout in backward
+  Mat table, position_table, rows;  // rows: out in forward, dout in backward
   int threads = 1;
 };
 TRAINYARD_CPU_KERNEL(void, embedding_forward_cpu, (const EmbeddingArgs& args))

@@ -29,7 +29,8 @@ template <class T, class G> void backward(const EmbeddingArgs& a) {
 #pragma omp parallel num_threads(a.threads)
   {
 #pragma omp for schedule(static)
-    for (int64_t r = 0; r < a.table.rows; ++r) memset(a.table.row<G>(r), 0, static_cast<std::size_t>(a.table.cols) * sizeof(G));
+    for (int64_t r = 0; r < a.table.rows; ++r)
+      memset(a.table.row<G>(r), 0, static_cast<std::size_t>(a.table.cols) * sizeof(G));
 #pragma omp for schedule(static)
     for (int64_t s = 0; s < strips; ++s) {
       const int64_t c0 = s * strip, c1 = c0 + strip < a.table.cols ? c0 + strip : a.table.cols;

@@ -1,4 +1,5 @@
-// Lookup by rows; the gradient by distinct indices: the block of an index's first occurrence adds all its rows in token order, so nothing is added atomically.
+// Lookup by rows; the gradient by distinct indices: the block of an index's first occurrence adds all its rows in token
+// order, so nothing is added atomically.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 
@@ -54,7 +55,8 @@ const char* gpu::embedding_forward(const EmbeddingArgs& a, void* stream) {
     constexpr auto one = embedding_forward_kernel<T, 1>, many = embedding_forward_kernel<T, vector_of<T>>;
     const bool grouped = in_groups(vector_of<T>, a.rows, a.table, a.position_table);
     const auto kernel = grouped ? many : one;
-    TRAINYARD_LAUNCH(kernel, false, blocks_for(a.rows.rows * a.rows.cols / (grouped ? vector_of<T> : 1)), 256, stream, a);
+    TRAINYARD_LAUNCH(kernel, false, blocks_for(a.rows.rows * a.rows.cols / (grouped ? vector_of<T> : 1)), 256, stream,
+                     a);
   });
   return launch_failure();
 }

@@ -11,10 +11,12 @@ namespace trainyard::kernels {
 
 std::int64_t first_nonfinite(tensor::Exec& exec, base::View x) {
   std::vector<char> host;
-  if (exec.on_gpu()) {   // it runs once, after a failure: the whole tensor comes to the host
+  if (exec.on_gpu()) {  // it runs once, after a failure: the whole tensor comes to the host
     host.resize(static_cast<std::size_t>(x.rows() * x.pitch * base::size_of(x.dtype)));
-    const auto rows = x.rows() - 1;   // the last row may end before its pitch
-    tensor::require_gpu(tensor::gpu_module().runtime->copy(host.data(), x.data, (rows * x.pitch + x.cols()) * base::size_of(x.dtype), exec.stream()), "copying");
+    const auto rows = x.rows() - 1;  // the last row may end before its pitch
+    tensor::require_gpu(tensor::gpu_module().runtime->copy(
+                            host.data(), x.data, (rows * x.pitch + x.cols()) * base::size_of(x.dtype), exec.stream()),
+                        "copying");
     x.data = host.data();
   }
   exec.synchronize();

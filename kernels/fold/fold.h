@@ -7,8 +7,9 @@
 
 namespace trainyard::kernels {
 
-// pieces [c, n] (rows may be pitched), sum [n]; both f32 or both f64. first: sum = ((p0 + p1) + p2) + ...; next: the fold goes on from sum. One rounding
-// for each addition. sum may be a row of pieces only where every element is read before it is written: any row, since elements are independent.
+// pieces [c, n] (rows may be pitched), sum [n]; both f32 or both f64. first: sum = ((p0 + p1) + p2) + ...; next: the
+// fold goes on from sum. One rounding for each addition. sum may be a row of pieces only where every element is read
+// before it is written: any row, since elements are independent.
 void fold(tensor::Exec& exec, base::View pieces, base::View sum, base::FoldRound round);
 
 }  // namespace trainyard::kernels

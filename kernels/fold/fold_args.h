@@ -8,7 +8,7 @@ namespace trainyard::kernels {
 
 struct FoldArgs {
   Mat pieces, sum;
-  int next = 0;      // 1: goes on from sum
+  int next = 0;  // 1: goes on from sum
   int threads = 1;
 };
 TRAINYARD_CPU_KERNEL(void, fold_cpu, (const FoldArgs& args))

@@ -7,7 +7,8 @@
 
 namespace trainyard::kernels {
 
-void gemm(tensor::Exec& exec, base::View a, Transpose ta, base::View b, Transpose tb, base::View c, Accumulate accumulate) {
+void gemm(tensor::Exec& exec, base::View a, Transpose ta, base::View b, Transpose tb, base::View c,
+          Accumulate accumulate) {
   GemmArgs args;
   args.a = mat(a), args.b = mat(b), args.c = mat(c);
   args.trans_a = ta == Transpose::yes, args.trans_b = tb == Transpose::yes;
@@ -20,21 +21,27 @@ void run_gemm(tensor::Exec& exec, GemmArgs args) {
   args.k = args.trans_a ? args.a.rows : args.a.cols;
   args.n = args.trans_b ? args.b.rows : args.b.cols;
   const auto kb = args.trans_b ? args.b.cols : args.b.rows;
-  TRAINYARD_ASSERT(kb == args.k && args.c.rows == args.m && args.c.cols == args.n, "product of {} x {} and {} x {} into {} x {}", args.m, args.k, kb,
-                   args.n, args.c.rows, args.c.cols);
-  TRAINYARD_ASSERT(args.a.type == args.b.type && (args.c.type == args.a.type || (args.a.type == Type::bf16 && args.c.type == Type::f32)),
-                   "operands of types {}, {} into {}", static_cast<int>(args.a.type), static_cast<int>(args.b.type), static_cast<int>(args.c.type));
-  TRAINYARD_ASSERT(!args.accumulate || (args.bias.empty() && args.gelu.empty() && args.c.type != Type::bf16), "accumulate with an epilogue, or in bf16");
+  TRAINYARD_ASSERT(kb == args.k && args.c.rows == args.m && args.c.cols == args.n,
+                   "product of {} x {} and {} x {} into {} x {}", args.m, args.k, kb, args.n, args.c.rows, args.c.cols);
+  TRAINYARD_ASSERT(args.a.type == args.b.type &&
+                       (args.c.type == args.a.type || (args.a.type == Type::bf16 && args.c.type == Type::f32)),
+                   "operands of types {}, {} into {}", static_cast<int>(args.a.type), static_cast<int>(args.b.type),
+                   static_cast<int>(args.c.type));
+  TRAINYARD_ASSERT(!args.accumulate || (args.bias.empty() && args.gelu.empty() && args.c.type != Type::bf16),
+                   "accumulate with an epilogue, or in bf16");
   if (args.m == 0 || args.n == 0) return;
   TRAINYARD_ASSERT(args.k > 0, "a product of {} x {} over nothing", args.m, args.n);
   TRAINYARD_ASSERT(exec.on_gpu() || (args.gelu_of.empty() && args.sums.empty()), "an epilogue of GPUs on the CPU");
   args.threads = exec.threads();
   exec.run([&exec, args]() mutable {
     tensor::ArenaScope scope(exec.scratch());
-    args.scratch = exec.scratch().allocate_bytes(exec.on_gpu() ? plan::gpu_gemm_scratch_bytes : plan::gemm_scratch_bytes(args.m, args.n, args.k, args.c.type == Type::bf16));
+    args.scratch = exec.scratch().allocate_bytes(
+        exec.on_gpu() ? plan::gpu_gemm_scratch_bytes
+                      : plan::gemm_scratch_bytes(args.m, args.n, args.k, args.c.type == Type::bf16));
     if (!args.sums.empty()) {
       const auto blocks = (args.k + plan::column_sum_rows - 1) / plan::column_sum_rows;
-      args.partials = mat(exec.scratch().allocate(args.sums.type == Type::f64 ? base::DType::f64 : base::DType::f32, {blocks, args.m}));
+      args.partials = mat(
+          exec.scratch().allocate(args.sums.type == Type::f64 ? base::DType::f64 : base::DType::f32, {blocks, args.m}));
     }
     TRAINYARD_CALL(exec, gemm, args);
   });

@@ -8,14 +8,14 @@ namespace trainyard::kernels {
 
 struct GemmArgs {
   Mat a, b, c;
-  int trans_a = 0, trans_b = 0;   // 1: transposed
+  int trans_a = 0, trans_b = 0;  // 1: transposed
   std::int64_t m = 0, n = 0, k = 0;
   int accumulate = 0;
-  Mat bias;                       // [n], added to every row; may be empty
-  Mat gelu;                       // [m, n]: gets gelu_tanh(c); may be empty
+  Mat bias;  // [n], added to every row; may be empty
+  Mat gelu;  // [m, n]: gets gelu_tanh(c); may be empty
   // On a GPU only; may be empty.
-  Mat gelu_of;                    // [m, n]: c is multiplied with gelu_tanh'(of this)
-  Mat sums, partials;             // [m]: gets the sums of op(a) over k; and scratch for them: [blocks of plan::column_sum_rows, m]
+  Mat gelu_of;         // [m, n]: c is multiplied with gelu_tanh'(of this)
+  Mat sums, partials;  // [m]: gets the sums of op(a) over k; and scratch for them: [blocks of plan::column_sum_rows, m]
   int threads = 1;
   void* scratch = nullptr;
 };

@@ -1,4 +1,5 @@
-// Products through cuBLASLt, with the epilogues it fuses. Row-major c = op(a) op(b) is column-major c' = op(b') op(a'), so the operands change places and nothing is moved.
+// Products through cuBLASLt, with the epilogues it fuses. Row-major c = op(a) op(b) is column-major c' = op(b') op(a'),
+// so the operands change places and nothing is moved.
 #include "kernels/gemm/gemm_epilogue.h"
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
@@ -42,7 +43,9 @@ cublasLtHandle_t handle_of_thread(Try& attempt) {
   return handle;
 }
 
-bool has_epilogue(const GemmArgs& g) { return !g.bias.empty() || !g.gelu.empty() || !g.gelu_of.empty() || !g.sums.empty(); }
+bool has_epilogue(const GemmArgs& g) {
+  return !g.bias.empty() || !g.gelu.empty() || !g.gelu_of.empty() || !g.sums.empty();
+}
 
 // Where the product itself goes: with a fused GELU the library keeps the value before it aside.
 const Mat& result_of(const GemmArgs& g, bool fused) { return fused && !g.gelu.empty() ? g.gelu : g.c; }
@@ -50,11 +53,14 @@ const Mat& result_of(const GemmArgs& g, bool fused) { return fused && !g.gelu.em
 void describe_epilogue(const GemmArgs& g, Description& d, Try& attempt) {
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const Mat* aside = nullptr;
-  if (!g.gelu.empty()) epilogue = g.bias.empty() ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU_AUX_BIAS, aside = &g.c;
+  if (!g.gelu.empty())
+    epilogue = g.bias.empty() ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU_AUX_BIAS, aside = &g.c;
   else if (!g.gelu_of.empty()) epilogue = CUBLASLT_EPILOGUE_DGELU, aside = &g.gelu_of;
   else if (!g.sums.empty()) epilogue = CUBLASLT_EPILOGUE_BGRADB;
   else epilogue = CUBLASLT_EPILOGUE_BIAS;
-  const auto set = [&](cublasLtMatmulDescAttributes_t what, const auto& value) { attempt(cublasLtMatmulDescSetAttribute(d.operation, what, &value, sizeof value)); };
+  const auto set = [&](cublasLtMatmulDescAttributes_t what, const auto& value) {
+    attempt(cublasLtMatmulDescSetAttribute(d.operation, what, &value, sizeof value));
+  };
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
   const Mat& vector = g.sums.empty() ? g.bias : g.sums;
   if (!vector.empty()) {
@@ -70,44 +76,57 @@ void describe_epilogue(const GemmArgs& g, Description& d, Try& attempt) {
 void describe(const GemmArgs& g, bool fused, Description& d, Try& attempt) {
   const bool wide = g.a.type == Type::f64;
   const Mat& result = result_of(g, fused);
-  attempt(cublasLtMatmulDescCreate(&d.operation, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, wide ? CUDA_R_64F : CUDA_R_32F));
+  attempt(cublasLtMatmulDescCreate(&d.operation, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                                   wide ? CUDA_R_64F : CUDA_R_32F));
   const cublasOperation_t first = g.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N, second = g.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   attempt(cublasLtMatmulDescSetAttribute(d.operation, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
   attempt(cublasLtMatmulDescSetAttribute(d.operation, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
   const auto size = [](std::int64_t n) { return static_cast<std::uint64_t>(n); };
-  attempt(cublasLtMatrixLayoutCreate(&d.a, cuda_type(g.b.type), size(g.trans_b ? g.k : g.n), size(g.trans_b ? g.n : g.k), g.b.pitch));
-  attempt(cublasLtMatrixLayoutCreate(&d.b, cuda_type(g.a.type), size(g.trans_a ? g.m : g.k), size(g.trans_a ? g.k : g.m), g.a.pitch));
+  attempt(cublasLtMatrixLayoutCreate(&d.a, cuda_type(g.b.type), size(g.trans_b ? g.k : g.n),
+                                     size(g.trans_b ? g.n : g.k), g.b.pitch));
+  attempt(cublasLtMatrixLayoutCreate(&d.b, cuda_type(g.a.type), size(g.trans_a ? g.m : g.k),
+                                     size(g.trans_a ? g.k : g.m), g.a.pitch));
   attempt(cublasLtMatrixLayoutCreate(&d.c, cuda_type(result.type), size(g.n), size(g.m), result.pitch));
   if (fused) describe_epilogue(g, d, attempt);
 }
 
 // The library wants its workspace at 256 bytes; an arena gives 64.
 struct Workspace {
-  explicit Workspace(void* scratch) : data(reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(scratch) + 255) / 256 * 256)) {}
+  explicit Workspace(void* scratch)
+      : data(reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(scratch) + 255) / 256 * 256)) {}
   void* data;
   static constexpr std::uint64_t bytes = plan::gpu_gemm_scratch_bytes - 256;
 };
 
-// The largest power of two up to 256 at which an operand begins. The heuristic takes 256 for granted otherwise, and a column slice has less.
+// The largest power of two up to 256 at which an operand begins. The heuristic takes 256 for granted otherwise, and a
+// column slice has less.
 std::uint32_t alignment_of(const Mat& m) {
   const auto at = reinterpret_cast<std::uintptr_t>(m.data) | 256;
   return static_cast<std::uint32_t>(at & (~at + 1));
 }
 
-// The heuristic's first choice for a description; false where it has none. Sums that several blocks share go through the workspace in a fixed order.
-bool first_choice(const GemmArgs& g, bool fused, const Description& d, cublasLtHandle_t handle, cublasLtMatmulAlgo_t& algorithm, Try& attempt) {
+// The heuristic's first choice for a description; false where it has none. Sums that several blocks share go through
+// the workspace in a fixed order.
+bool first_choice(const GemmArgs& g, bool fused, const Description& d, cublasLtHandle_t handle,
+                  cublasLtMatmulAlgo_t& algorithm, Try& attempt) {
   if (attempt.first != CUBLAS_STATUS_SUCCESS) return false;
   cublasLtMatmulPreference_t preference = nullptr;
   attempt(cublasLtMatmulPreferenceCreate(&preference));
   const std::uint64_t workspace = Workspace::bytes;
   const std::uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-  attempt(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
-  attempt(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes));
+  attempt(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                               sizeof workspace));
+  attempt(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
+                                               sizeof schemes));
   const std::uint32_t first = alignment_of(g.b), second = alignment_of(g.a), third = alignment_of(result_of(g, fused));
-  attempt(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &first, sizeof first));
-  attempt(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &second, sizeof second));
-  attempt(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &third, sizeof third));
-  attempt(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &third, sizeof third));
+  attempt(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &first,
+                                               sizeof first));
+  attempt(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &second,
+                                               sizeof second));
+  attempt(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &third,
+                                               sizeof third));
+  attempt(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &third,
+                                               sizeof third));
   cublasLtMatmulHeuristicResult_t result{};
   int found = 0;
   attempt(cublasLtMatmulAlgoGetHeuristic(handle, d.operation, d.a, d.b, d.c, d.c, preference, 1, &result, &found));
@@ -122,7 +141,8 @@ struct Choice {
   bool fused = false;
 };
 
-// What the library fuses, else the product alone: remembered for a shape, so the same for the same product in every run of a library version, and never timed.
+// What the library fuses, else the product alone: remembered for a shape, so the same for the same product in every run
+// of a library version, and never timed.
 bool choose(const GemmArgs& g, cublasLtHandle_t handle, Choice& choice, cublasStatus_t& failure) {
   using Key = std::array<std::int64_t, 18>;
   static std::mutex mutex;
@@ -131,8 +151,24 @@ bool choose(const GemmArgs& g, cublasLtHandle_t handle, Choice& choice, cublasSt
   cudaGetDevice(&device);
   const std::int64_t epilogue = !g.bias.empty() + 2 * !g.gelu.empty() + 4 * !g.gelu_of.empty() + 8 * !g.sums.empty();
   const Mat& aside = g.gelu.empty() ? g.gelu_of : g.gelu;
-  const Key key{device, g.m, g.n, g.k, g.trans_a, g.trans_b, g.accumulate, g.a.pitch, g.b.pitch, g.c.pitch, static_cast<int>(g.a.type), static_cast<int>(g.c.type), epilogue,
-                alignment_of(g.a), alignment_of(g.b), alignment_of(g.c), aside.pitch, alignment_of(aside)};
+  const Key key{device,
+                g.m,
+                g.n,
+                g.k,
+                g.trans_a,
+                g.trans_b,
+                g.accumulate,
+                g.a.pitch,
+                g.b.pitch,
+                g.c.pitch,
+                static_cast<int>(g.a.type),
+                static_cast<int>(g.c.type),
+                epilogue,
+                alignment_of(g.a),
+                alignment_of(g.b),
+                alignment_of(g.c),
+                aside.pitch,
+                alignment_of(aside)};
   std::lock_guard lock(mutex);
   if (const auto found = known.find(key); found != known.end()) {
     choice = found->second;
@@ -164,15 +200,19 @@ const char* gpu::gemm(const GemmArgs& g, void* stream) {
   if (attempt.first != CUBLAS_STATUS_SUCCESS) return cublasLtGetStatusString(attempt.first);
   Choice choice;
   auto failure = CUBLAS_STATUS_SUCCESS;
-  if (!choose(g, handle, choice, failure)) return failure != CUBLAS_STATUS_SUCCESS ? cublasLtGetStatusString(failure) : "cuBLASLt knows no algorithm for this product";
+  if (!choose(g, handle, choice, failure))
+    return failure != CUBLAS_STATUS_SUCCESS ? cublasLtGetStatusString(failure)
+                                            : "cuBLASLt knows no algorithm for this product";
   Description d;
   describe(g, choice.fused, d, attempt);
   const float one = 1, beta = g.accumulate ? 1.0f : 0.0f;
   const double one64 = 1, beta64 = g.accumulate ? 1.0 : 0.0;
   const bool wide = g.a.type == Type::f64;
   void* result = result_of(g, choice.fused).data;
-  attempt(cublasLtMatmul(handle, d.operation, wide ? static_cast<const void*>(&one64) : &one, g.b.data, d.a, g.a.data, d.b, wide ? static_cast<const void*>(&beta64) : &beta, result,
-                         d.c, result, d.c, &choice.algorithm, Workspace(g.scratch).data, Workspace::bytes, static_cast<cudaStream_t>(stream)));
+  attempt(cublasLtMatmul(handle, d.operation, wide ? static_cast<const void*>(&one64) : &one, g.b.data, d.a, g.a.data,
+                         d.b, wide ? static_cast<const void*>(&beta64) : &beta, result, d.c, result, d.c,
+                         &choice.algorithm, Workspace(g.scratch).data, Workspace::bytes,
+                         static_cast<cudaStream_t>(stream)));
   if (attempt.first != CUBLAS_STATUS_SUCCESS) return cublasLtGetStatusString(attempt.first);
   return choice.fused ? nullptr : gpu::gemm_epilogue(g, stream);
 }

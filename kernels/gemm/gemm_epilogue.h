@@ -1,4 +1,5 @@
-// What follows a product on a GPU, in kernels of its own: for shapes and types that cuBLASLt does not fuse, and for the emulated module.
+// What follows a product on a GPU, in kernels of its own: for shapes and types that cuBLASLt does not fuse, and for the
+// emulated module.
 #pragma once
 
 #include "kernels/gemm/gemm_cpu.h"

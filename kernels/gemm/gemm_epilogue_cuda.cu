@@ -19,13 +19,17 @@ template <class T> __global__ void bias_kernel(GemmArgs g) {
 
 const char* gpu::gemm_epilogue(const GemmArgs& g, void* stream) {
   if (!g.bias.empty()) {
-    with_type(g.c.type, [&]<class T>(T*) { TRAINYARD_LAUNCH(bias_kernel<T>, false, blocks_for(g.m * g.n), 256, stream, g); });
+    with_type(g.c.type,
+              [&]<class T>(T*) { TRAINYARD_LAUNCH(bias_kernel<T>, false, blocks_for(g.m * g.n), 256, stream, g); });
     if (const auto* failure = launch_failure()) return failure;
   }
   if (!g.gelu.empty())
-    if (const auto* failure = gpu::activation({ActivationKernel::gelu_forward, g.c, {}, {}, g.gelu, {}, 1}, stream)) return failure;
+    if (const auto* failure = gpu::activation({ActivationKernel::gelu_forward, g.c, {}, {}, g.gelu, {}, 1}, stream))
+      return failure;
   if (!g.gelu_of.empty())
-    if (const auto* failure = gpu::activation({ActivationKernel::gelu_backward, g.gelu_of, {}, g.c, g.c, {}, 1}, stream)) return failure;
+    if (const auto* failure =
+            gpu::activation({ActivationKernel::gelu_backward, g.gelu_of, {}, g.c, g.c, {}, 1}, stream))
+      return failure;
   return g.sums.empty() ? nullptr : gpu::column_sum({g.a, g.sums, g.partials, 1}, stream);
 }
 

@@ -27,7 +27,8 @@ void linear_forward(tensor::Exec& exec, base::View x, base::View weight, base::V
   run_gemm(exec, g);
 }
 
-void linear_gelu_forward(tensor::Exec& exec, base::View x, base::View weight, base::View bias, base::View pre, base::View y) {
+void linear_gelu_forward(tensor::Exec& exec, base::View x, base::View weight, base::View bias, base::View pre,
+                         base::View y) {
   require_shape(y, pre.rows(), pre.cols(), "y");
   auto g = product(x, 0, weight, 1, pre);
   if (bias) require_shape(bias, 1, weight.rows(), "bias");
@@ -63,7 +64,8 @@ void linear_backward_weight(tensor::Exec& exec, base::View dy, base::View x, bas
   exec.run([&exec, dy, dbias] {
     tensor::ArenaScope scope(exec.scratch());
     const auto blocks = (dy.rows() + plan::column_sum_rows - 1) / plan::column_sum_rows;
-    ColumnSumArgs args{mat(dy), mat(dbias), mat(exec.scratch().allocate(dbias.dtype, {blocks, dy.cols()})), exec.threads()};
+    ColumnSumArgs args{mat(dy), mat(dbias), mat(exec.scratch().allocate(dbias.dtype, {blocks, dy.cols()})),
+                       exec.threads()};
     TRAINYARD_CPU_CALL(column_sum_cpu, (args));
   });
 }

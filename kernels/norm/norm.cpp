@@ -11,19 +11,23 @@ namespace trainyard::kernels {
 
 namespace {
 
-void forward(tensor::Exec& exec, base::View x, base::View weight, base::View bias, double epsilon, base::View y, base::View mean, base::View rstd, const DropoutArgs& sum = {}) {
+void forward(tensor::Exec& exec, base::View x, base::View weight, base::View bias, double epsilon, base::View y,
+             base::View mean, base::View rstd, const DropoutArgs& sum = {}) {
   require_shape(y, x.rows(), x.cols(), "norm");
   require_shape(weight, 1, x.cols(), "norm weight");
-  TRAINYARD_ASSERT(rstd.count() == x.rows() && rstd.dtype == accumulation_of(x.dtype), "statistics of {} rows", rstd.count());
-  NormArgs a{mat(x), mat(weight), mat(bias), mat(y), mat(mean), mat(rstd), epsilon, {}, {}, {}, {}, {}, 0, exec.threads(), sum};
+  TRAINYARD_ASSERT(rstd.count() == x.rows() && rstd.dtype == accumulation_of(x.dtype), "statistics of {} rows",
+                   rstd.count());
+  NormArgs a{mat(x), mat(weight), mat(bias), mat(y), mat(mean), mat(rstd),      epsilon, {},
+             {},     {},          {},        {},     0,         exec.threads(), sum};
   exec.run([&exec, a] { TRAINYARD_CALL(exec, norm_forward, a); });
 }
 
-void backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View mean, base::View rstd, base::View dx, base::View dweight,
-              base::View dbias, Into into) {
+void backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View mean, base::View rstd,
+              base::View dx, base::View dweight, base::View dbias, Into into) {
   require_shape(dy, x.rows(), x.cols(), "norm gradient");
   require_shape(dx, x.rows(), x.cols(), "norm gradient");
-  NormArgs a{mat(x), mat(weight), {}, {}, mat(mean), mat(rstd), 0, mat(dy), mat(dx), mat(dweight), mat(dbias), {}, into == Into::add, exec.threads(), {}};
+  NormArgs a{mat(x),  mat(weight),  {},         {}, mat(mean),         mat(rstd),      0, mat(dy),
+             mat(dx), mat(dweight), mat(dbias), {}, into == Into::add, exec.threads(), {}};
   exec.run([&exec, a, dweight]() mutable {
     tensor::ArenaScope scope(exec.scratch());
     const auto blocks = (a.x.rows + plan::column_sum_rows - 1) / plan::column_sum_rows;
@@ -33,37 +37,43 @@ void backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight
 }
 
 // One pass on a GPU; on the CPU the sum first, which stays in the nearest caches of the team.
-void residual_forward(tensor::Exec& exec, base::View residual, base::View branch, const Dropout& dropout, base::View sum, base::View weight, base::View bias, double epsilon,
-                      base::View y, base::View mean, base::View rstd) {
-  if (exec.on_gpu()) return forward(exec, sum, weight, bias, epsilon, y, mean, rstd, dropout_args(exec, dropout, branch, residual, sum));
+void residual_forward(tensor::Exec& exec, base::View residual, base::View branch, const Dropout& dropout,
+                      base::View sum, base::View weight, base::View bias, double epsilon, base::View y, base::View mean,
+                      base::View rstd) {
+  if (exec.on_gpu())
+    return forward(exec, sum, weight, bias, epsilon, y, mean, rstd, dropout_args(exec, dropout, branch, residual, sum));
   dropout_add(exec, dropout, residual, branch, sum);
   forward(exec, sum, weight, bias, epsilon, y, mean, rstd);
 }
 
 }  // namespace
 
-void layer_norm_forward(tensor::Exec& exec, base::View x, base::View weight, base::View bias, double epsilon, base::View y, base::View mean, base::View rstd) {
+void layer_norm_forward(tensor::Exec& exec, base::View x, base::View weight, base::View bias, double epsilon,
+                        base::View y, base::View mean, base::View rstd) {
   TRAINYARD_ASSERT(bias && mean, "layer norm needs a bias and means");
   forward(exec, x, weight, bias, epsilon, y, mean, rstd);
 }
-void rms_norm_forward(tensor::Exec& exec, base::View x, base::View weight, double epsilon, base::View y, base::View rstd) {
+void rms_norm_forward(tensor::Exec& exec, base::View x, base::View weight, double epsilon, base::View y,
+                      base::View rstd) {
   forward(exec, x, weight, {}, epsilon, y, {}, rstd);
 }
-void layer_norm_residual_forward(tensor::Exec& exec, base::View residual, base::View branch, const Dropout& dropout, base::View sum, base::View weight,
-                                 base::View bias, double epsilon, base::View y, base::View mean, base::View rstd) {
+void layer_norm_residual_forward(tensor::Exec& exec, base::View residual, base::View branch, const Dropout& dropout,
+                                 base::View sum, base::View weight, base::View bias, double epsilon, base::View y,
+                                 base::View mean, base::View rstd) {
   TRAINYARD_ASSERT(bias && mean, "layer norm needs a bias and means");
   residual_forward(exec, residual, branch, dropout, sum, weight, bias, epsilon, y, mean, rstd);
 }
-void rms_norm_residual_forward(tensor::Exec& exec, base::View residual, base::View branch, const Dropout& dropout, base::View sum, base::View weight,
-                               double epsilon, base::View y, base::View rstd) {
+void rms_norm_residual_forward(tensor::Exec& exec, base::View residual, base::View branch, const Dropout& dropout,
+                               base::View sum, base::View weight, double epsilon, base::View y, base::View rstd) {
   residual_forward(exec, residual, branch, dropout, sum, weight, {}, epsilon, y, {}, rstd);
 }
-void layer_norm_backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View mean, base::View rstd, base::View dx, base::View dweight,
-                         base::View dbias, Into into) {
+void layer_norm_backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View mean,
+                         base::View rstd, base::View dx, base::View dweight, base::View dbias, Into into) {
   TRAINYARD_ASSERT(mean && dbias, "layer norm needs means and a bias gradient");
   backward(exec, dy, x, weight, mean, rstd, dx, dweight, dbias, into);
 }
-void rms_norm_backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View rstd, base::View dx, base::View dweight, Into into) {
+void rms_norm_backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View rstd,
+                       base::View dx, base::View dweight, Into into) {
   backward(exec, dy, x, weight, {}, rstd, dx, dweight, {}, into);
 }
 

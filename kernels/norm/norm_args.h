@@ -11,10 +11,10 @@ namespace trainyard::kernels {
 struct NormArgs {
   Mat x, weight, bias, y, mean, rstd;
   double epsilon = 1e-5;
-  Mat dy, dx, dweight, dbias, partials;   // partials: [2 * blocks, h]
+  Mat dy, dx, dweight, dbias, partials;  // partials: [2 * blocks, h]
   int add = 0;
   int threads = 1;
-  DropoutArgs sum = {};   // on a GPU, forward: where its x is given, a.x is first filled with residual + dropout(x)
+  DropoutArgs sum = {};  // on a GPU, forward: where its x is given, a.x is first filled with residual + dropout(x)
 };
 TRAINYARD_CPU_KERNEL(void, norm_forward_cpu, (const NormArgs& args))
 TRAINYARD_CPU_KERNEL(void, norm_backward_cpu, (const NormArgs& args))

@@ -15,8 +15,14 @@ template <class T, class G> void forward_row(const NormArgs& a, int64_t r) {
   T* y = a.y.row<T>(r);
   const int64_t n = a.x.cols;
   const bool centred = !a.mean.empty();
-  const G mean = centred ? lane_sum<G>(n, [&](int64_t i) { return static_cast<G>(widen(x[i])); }) / static_cast<G>(n) : G(0);
-  const G square = lane_sum<G>(n, [&](int64_t i) { const G d = static_cast<G>(widen(x[i])) - mean; return d * d; }) / static_cast<G>(n);
+  const G mean =
+      centred ? lane_sum<G>(n, [&](int64_t i) { return static_cast<G>(widen(x[i])); }) / static_cast<G>(n) : G(0);
+  const G square = lane_sum<G>(n,
+                               [&](int64_t i) {
+                                 const G d = static_cast<G>(widen(x[i])) - mean;
+                                 return d * d;
+                               }) /
+                   static_cast<G>(n);
   const G rstd = G(1) / sqrt_of(square + static_cast<G>(a.epsilon));
   static_cast<G*>(a.rstd.data)[r] = rstd;
   if (!centred) {
@@ -27,10 +33,12 @@ template <class T, class G> void forward_row(const NormArgs& a, int64_t r) {
   static_cast<G*>(a.mean.data)[r] = mean;
   const T* bias = static_cast<const T*>(a.bias.data);
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) store(&y[i], (static_cast<G>(widen(x[i])) - mean) * rstd * widen(weight[i]) + widen(bias[i]));
+  for (int64_t i = 0; i < n; ++i)
+    store(&y[i], (static_cast<G>(widen(x[i])) - mean) * rstd * widen(weight[i]) + widen(bias[i]));
 }
 
-// With xh = (x - mean) rstd and gw = dy weight: dx = rstd (gw - mean(gw) - xh mean(gw xh)); RMS norm drops the mean(gw) term.
+// With xh = (x - mean) rstd and gw = dy weight: dx = rstd (gw - mean(gw) - xh mean(gw xh)); RMS norm drops the mean(gw)
+// term.
 template <class T, class G> void backward_row(const NormArgs& a, int64_t r, G* dweight, G* dbias) {
   const T* x = a.x.row<T>(r);
   const T* dy = a.dy.row<T>(r);
@@ -48,7 +56,8 @@ template <class T, class G> void backward_row(const NormArgs& a, int64_t r, G* d
   if (centred)
     for (int64_t i = 0; i < n; ++i) dbias[i] += static_cast<G>(widen(dy[i]));
   if (a.add) {
-    for (int64_t i = 0; i < n; ++i) store(&dx[i], static_cast<G>(widen(dx[i])) + rstd * (scaled(i) - plain - hat(i) * along));
+    for (int64_t i = 0; i < n; ++i)
+      store(&dx[i], static_cast<G>(widen(dx[i])) + rstd * (scaled(i) - plain - hat(i) * along));
   } else {
     for (int64_t i = 0; i < n; ++i) store(&dx[i], rstd * (scaled(i) - plain - hat(i) * along));
   }

@@ -1,4 +1,5 @@
-// Norms: a warp works on one row, 16 bytes a thread at a time; weight gradients are summed by fixed blocks of rows, as on the CPU.
+// Norms: a warp works on one row, 16 bytes a thread at a time; weight gradients are summed by fixed blocks of rows, as
+// on the CPU.
 #include "kernels/dropout/dropout_device.h"
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
@@ -10,7 +11,8 @@ namespace {
 constexpr int rows_of_block = row_threads / 32;
 
 // Where the row is a sum first: x = residual + dropout(branch). Group g of V channels.
-template <class T, int V> __device__ __forceinline__ Vec<T, V> summed(const NormArgs& a, std::int64_t r, std::int64_t g) {
+template <class T, int V>
+__device__ __forceinline__ Vec<T, V> summed(const NormArgs& a, std::int64_t r, std::int64_t g) {
   using G = compute_t<T>;
   const auto residual = vec_at<V>(a.sum.residual.row<T>(r) + g * V), branch = vec_at<V>(a.sum.x.row<T>(r) + g * V);
   Vec<T, V> out;
@@ -18,7 +20,8 @@ template <class T, int V> __device__ __forceinline__ Vec<T, V> summed(const Norm
     const auto first = g * V + k0;
     const auto keep = kept_of<G>(a.sum, r, first / 4);
     for (int k = k0; k < k0 + 4 && k < V; ++k)
-      store(&out.v[k], static_cast<G>(widen(residual.v[k])) + keep(static_cast<int>((first + k - k0) % 4), static_cast<G>(widen(branch.v[k]))));
+      store(&out.v[k], static_cast<G>(widen(residual.v[k])) +
+                           keep(static_cast<int>((first + k - k0) % 4), static_cast<G>(widen(branch.v[k]))));
   }
   return out;
 }
@@ -26,7 +29,8 @@ template <class T, int V> __device__ __forceinline__ Vec<T, V> summed(const Norm
 // The three passes read the row from the nearest cache after the first.
 template <class T, int V> __global__ void __launch_bounds__(row_threads) norm_forward_kernel(NormArgs a) {
   using G = compute_t<T>;
-  const std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * rows_of_block + threadIdx.x / 32, n = a.x.cols, groups = n / V;
+  const std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * rows_of_block + threadIdx.x / 32, n = a.x.cols,
+                     groups = n / V;
   const int lane = static_cast<int>(threadIdx.x % 32);
   if (r >= a.x.rows) return;
   T* x = a.x.row<T>(r);
@@ -78,7 +82,8 @@ template <class T> __global__ void norm_partial_kernel(NormArgs a) {
     G weight = 0, bias = 0;
     for (auto r = b * plan::column_sum_rows; r < end; ++r) {
       const G mean = centred ? static_cast<const G*>(a.mean.data)[r] : G(0);
-      const G dy = widen(a.dy.row<T>(r)[c]), hat = (static_cast<G>(widen(a.x.row<T>(r)[c])) - mean) * static_cast<const G*>(a.rstd.data)[r];
+      const G dy = widen(a.dy.row<T>(r)[c]),
+              hat = (static_cast<G>(widen(a.x.row<T>(r)[c])) - mean) * static_cast<const G*>(a.rstd.data)[r];
       weight += dy * hat;
       bias += dy;
     }
@@ -91,16 +96,19 @@ template <class G> __global__ void norm_total_kernel(NormArgs a) {
   const std::int64_t blocks = a.partials.rows / 2;
   TRAINYARD_EACH(c, a.x.cols) {
     G weight = a.partials.row<G>(0)[c], bias = a.partials.row<G>(blocks)[c];
-    for (std::int64_t b = 1; b < blocks; ++b) weight += a.partials.row<G>(b)[c], bias += a.partials.row<G>(blocks + b)[c];
+    for (std::int64_t b = 1; b < blocks; ++b)
+      weight += a.partials.row<G>(b)[c], bias += a.partials.row<G>(blocks + b)[c];
     static_cast<G*>(a.dweight.data)[c] = weight;
     if (!a.dbias.empty()) static_cast<G*>(a.dbias.data)[c] = bias;
   }
 }
 
-// With xh = (x - mean) rstd and gw = dy weight: dx = rstd (gw - mean(gw) - xh mean(gw xh)); RMS norm drops the mean(gw) term. After the partial sums: dx may be dy.
+// With xh = (x - mean) rstd and gw = dy weight: dx = rstd (gw - mean(gw) - xh mean(gw xh)); RMS norm drops the mean(gw)
+// term. After the partial sums: dx may be dy.
 template <class T, int V> __global__ void __launch_bounds__(row_threads) norm_backward_kernel(NormArgs a) {
   using G = compute_t<T>;
-  const std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * rows_of_block + threadIdx.x / 32, n = a.x.cols, groups = n / V;
+  const std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * rows_of_block + threadIdx.x / 32, n = a.x.cols,
+                     groups = n / V;
   const int lane = static_cast<int>(threadIdx.x % 32);
   if (r >= a.x.rows) return;
   const T* x = a.x.row<T>(r);
@@ -122,7 +130,8 @@ template <class T, int V> __global__ void __launch_bounds__(row_threads) norm_ba
   along = warp_sum(along) / static_cast<G>(n);
   if (!centred) plain = 0;
   for (std::int64_t g = lane; g < groups; g += 32) {
-    const auto in = vec_at<V>(x + g * V), d = vec_at<V>(dy + g * V), w = vec_at<V>(weight + g * V), before = a.add ? vec_at<V>(dx + g * V) : d;
+    const auto in = vec_at<V>(x + g * V), d = vec_at<V>(dy + g * V), w = vec_at<V>(weight + g * V),
+               before = a.add ? vec_at<V>(dx + g * V) : d;
     Vec<T, V> out;
     for (int k = 0; k < V; ++k) {
       const G scaled = static_cast<G>(widen(d.v[k])) * static_cast<G>(widen(w.v[k]));

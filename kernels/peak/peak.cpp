@@ -13,8 +13,10 @@ std::int64_t multiply_adds(tensor::Exec& exec, std::int64_t rounds) {
 }
 
 void stream_copy(tensor::Exec& exec, base::View from, base::View to) {
-  TRAINYARD_ASSERT(!exec.on_gpu() && from.dense() && to.dense() && from.bytes() == to.bytes(), "copy of {} to {} bytes", from.bytes(), to.bytes());
-  const StreamArgs args{static_cast<const char*>(from.data), static_cast<char*>(to.data), 0, to.bytes(), exec.threads()};
+  TRAINYARD_ASSERT(!exec.on_gpu() && from.dense() && to.dense() && from.bytes() == to.bytes(), "copy of {} to {} bytes",
+                   from.bytes(), to.bytes());
+  const StreamArgs args{static_cast<const char*>(from.data), static_cast<char*>(to.data), 0, to.bytes(),
+                        exec.threads()};
   exec.run([args] { TRAINYARD_CPU_CALL(stream_cpu, (args)); });
 }
 

@@ -12,7 +12,7 @@ struct PeakArgs {
   int threads = 1;
 };
 struct StreamArgs {
-  const char* from = nullptr;   // null: fill with `byte`
+  const char* from = nullptr;  // null: fill with `byte`
   char* to = nullptr;
   unsigned char byte = 0;
   std::int64_t bytes = 0;

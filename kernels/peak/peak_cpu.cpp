@@ -1,4 +1,5 @@
-// Multiply-adds in twelve chains, more than any core needs to keep two units busy over the latency of one (two units of four cycles: eight); streaming stores.
+// Multiply-adds in twelve chains, more than any core needs to keep two units busy over the latency of one (two units of
+// four cycles: eight); streaming stores.
 #include "kernels/peak/peak_args.h"
 
 #include "kernels/micro_tile_cpu.h"
@@ -10,7 +11,7 @@ constexpr int chains = 12;
 
 float chain(int64_t rounds, float seed) {
   Vec sums[chains];
-  const Vec factor = broadcast(0.9999f), term = broadcast(1e-4f);   // goes to 1 and stays there
+  const Vec factor = broadcast(0.9999f), term = broadcast(1e-4f);  // goes to 1 and stays there
 #pragma GCC unroll 16
   for (int i = 0; i < chains; ++i) sums[i] = broadcast(seed + static_cast<float>(i));
   for (int64_t r = 0; r < rounds; ++r) {
@@ -39,14 +40,17 @@ inline void put_past(float* to, Vec v) {
 void stream_part(const StreamArgs& a, int64_t first, int64_t end) {
   constexpr int64_t width = 4 * lanes;
   int64_t at = first;
-  while (at < end && reinterpret_cast<std::uintptr_t>(a.to + at) % width != 0) a.to[at] = a.from == nullptr ? static_cast<char>(a.byte) : a.from[at], ++at;
+  while (at < end && reinterpret_cast<std::uintptr_t>(a.to + at) % width != 0)
+    a.to[at] = a.from == nullptr ? static_cast<char>(a.byte) : a.from[at], ++at;
   std::uint32_t word;
   std::memset(&word, a.byte, 4);
   const Vec filled = broadcast(bits_to_float(word));
-  for (; at + width <= end; at += width) put_past(reinterpret_cast<float*>(a.to + at), a.from == nullptr ? filled : load(reinterpret_cast<const float*>(a.from + at)));
+  for (; at + width <= end; at += width)
+    put_past(reinterpret_cast<float*>(a.to + at),
+             a.from == nullptr ? filled : load(reinterpret_cast<const float*>(a.from + at)));
   for (; at < end; ++at) a.to[at] = a.from == nullptr ? static_cast<char>(a.byte) : a.from[at];
 #if defined(__SSE2__)
-  _mm_sfence();   // others see what this thread has written
+  _mm_sfence();  // others see what this thread has written
 #endif
 }
 
@@ -56,7 +60,7 @@ int64_t multiply_adds_cpu(const PeakArgs& a) {
   float total = 0;
 #pragma omp parallel for num_threads(a.threads) schedule(static) reduction(+ : total)
   for (int t = 0; t < a.threads; ++t) total += chain(a.rounds, static_cast<float>(t));
-  volatile float seen = total;   // so that nothing is left out
+  volatile float seen = total;  // so that nothing is left out
   static_cast<void>(seen);
   return 2 * int64_t{chains} * lanes * a.rounds * a.threads;
 }

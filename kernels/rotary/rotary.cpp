@@ -13,7 +13,8 @@ namespace trainyard::kernels {
 
 namespace {
 
-// One power per frequency; a row whose position stands T rows earlier, as in every unbroken sequence of a batch, is copied from there.
+// One power per frequency; a row whose position stands T rows earlier, as in every unbroken sequence of a batch, is
+// copied from there.
 void make_table(double* table, base::View positions, std::int64_t head_dim, double base) {
   const auto half = head_dim / 2, T = positions.cols();
   const auto* p = positions.ptr<std::int32_t>();
@@ -30,7 +31,8 @@ void make_table(double* table, base::View positions, std::int64_t head_dim, doub
     if (repeats(r)) std::copy_n(table + (r - T) * head_dim, head_dim, table + r * head_dim);
 }
 
-void run(tensor::Exec& exec, base::View x, base::View positions, std::int64_t heads, std::int64_t head_dim, double base, double direction) {
+void run(tensor::Exec& exec, base::View x, base::View positions, std::int64_t heads, std::int64_t head_dim, double base,
+         double direction) {
   require_shape(x, positions.count(), heads * head_dim, "rotary");
   TRAINYARD_ASSERT(head_dim % 2 == 0, "head size {} is odd", head_dim);
   exec.run([&exec, x, positions, heads, head_dim, base, direction] {
@@ -39,7 +41,8 @@ void run(tensor::Exec& exec, base::View x, base::View positions, std::int64_t he
       return tensor::require_gpu(gpu_kernels().rotary(a, exec.stream()), "rotary on the GPU");
     }
     tensor::ArenaScope scope(exec.scratch());
-    auto* table = static_cast<double*>(exec.scratch().allocate_bytes(trainyard::plan::rotary_scratch_bytes(positions.count(), head_dim)));
+    auto* table = static_cast<double*>(
+        exec.scratch().allocate_bytes(trainyard::plan::rotary_scratch_bytes(positions.count(), head_dim)));
     make_table(table, positions, head_dim, base);
     RotaryArgs a{mat(x), table, heads, head_dim, direction, exec.threads()};
     TRAINYARD_CPU_CALL(rotary_cpu, (a));
@@ -48,10 +51,12 @@ void run(tensor::Exec& exec, base::View x, base::View positions, std::int64_t he
 
 }  // namespace
 
-void rotary_forward(tensor::Exec& exec, base::View x, base::View positions, std::int64_t heads, std::int64_t head_dim, double base) {
+void rotary_forward(tensor::Exec& exec, base::View x, base::View positions, std::int64_t heads, std::int64_t head_dim,
+                    double base) {
   run(exec, x, positions, heads, head_dim, base, 1);
 }
-void rotary_backward(tensor::Exec& exec, base::View x, base::View positions, std::int64_t heads, std::int64_t head_dim, double base) {
+void rotary_backward(tensor::Exec& exec, base::View x, base::View positions, std::int64_t heads, std::int64_t head_dim,
+                     double base) {
   run(exec, x, positions, heads, head_dim, base, -1);
 }
 

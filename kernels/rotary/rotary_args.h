@@ -8,9 +8,9 @@ namespace trainyard::kernels {
 
 struct RotaryArgs {
   Mat x;
-  const double* table = nullptr;    // per row: head_dim / 2 cosines, then head_dim / 2 sines
+  const double* table = nullptr;  // per row: head_dim / 2 cosines, then head_dim / 2 sines
   std::int64_t heads = 1, head_dim = 2;
-  double direction = 1;             // -1: the inverse
+  double direction = 1;  // -1: the inverse
   int threads = 1;
 };
 TRAINYARD_CPU_KERNEL(void, rotary_cpu, (const RotaryArgs& args))

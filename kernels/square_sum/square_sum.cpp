@@ -13,7 +13,8 @@ static_assert(std::tuple_size_v<decltype(FixedPointSum::limbs)> == square_sum_li
 
 namespace {
 
-constexpr std::int64_t most = std::int64_t{1} << 30;   // squares between two carries: a digit grows by less than 2^32 each
+constexpr std::int64_t most = std::int64_t{1}
+                              << 30;  // squares between two carries: a digit grows by less than 2^32 each
 
 // One row of digits for every 2^30 elements, then the sum of the rows.
 void sum_on_gpu(tensor::Exec& exec, std::span<const base::View> xs, std::int64_t* total) {
@@ -24,14 +25,19 @@ void sum_on_gpu(tensor::Exec& exec, std::span<const base::View> xs, std::int64_t
   std::int64_t row = 0;
   for (const auto& x : xs)
     for (std::int64_t from = 0; from < x.count(); from += most)
-      tensor::require_gpu(gpu_kernels().square_sum({x.ptr<float>() + from, std::min(most, x.count() - from), limbs.row<std::int64_t>(row++)}, exec.stream()), "square_sum on the GPU");
-  tensor::require_gpu(gpu_kernels().square_sum_total({limbs.ptr<std::int64_t>(), rows, total}, exec.stream()), "square_sum on the GPU");
+      tensor::require_gpu(
+          gpu_kernels().square_sum(
+              {x.ptr<float>() + from, std::min(most, x.count() - from), limbs.row<std::int64_t>(row++)}, exec.stream()),
+          "square_sum on the GPU");
+  tensor::require_gpu(gpu_kernels().square_sum_total({limbs.ptr<std::int64_t>(), rows, total}, exec.stream()),
+                      "square_sum on the GPU");
 }
 
 }  // namespace
 
 void square_sum(tensor::Exec& exec, std::span<const base::View> xs, base::View limbs) {
-  for (const auto& x : xs) TRAINYARD_ASSERT(x.dtype == base::DType::f32 && x.dense(), "square sum of {}", base::name_of(x.dtype));
+  for (const auto& x : xs)
+    TRAINYARD_ASSERT(x.dtype == base::DType::f32 && x.dense(), "square sum of {}", base::name_of(x.dtype));
   TRAINYARD_ASSERT(limbs.dtype == base::DType::i64 && limbs.count() == square_sum_limbs, "{} limbs", limbs.count());
   auto* total = limbs.ptr<std::int64_t>();
   if (exec.on_gpu()) return sum_on_gpu(exec, xs, total);
@@ -39,7 +45,8 @@ void square_sum(tensor::Exec& exec, std::span<const base::View> xs, base::View l
     std::fill_n(total, square_sum_limbs, 0);
     for (const auto& x : xs)
       for (std::int64_t from = 0; from < x.count(); from += most) {
-        TRAINYARD_CPU_CALL(square_sum_cpu, (x.ptr<float>() + from, std::min(most, x.count() - from), total, exec.threads()));
+        TRAINYARD_CPU_CALL(square_sum_cpu,
+                           (x.ptr<float>() + from, std::min(most, x.count() - from), total, exec.threads()));
         carry_digits(total);
       }
   });

@@ -1,4 +1,5 @@
-// Squares in double, cut into digits. Blocks whose values lie in the common range take three digits by multiplication, vectorised.
+// Squares in double, cut into digits. Blocks whose values lie in the common range take three digits by multiplication,
+// vectorised.
 #include "kernels/square_sum/square_sum_args.h"
 
 #include "kernels/cpu.h"
@@ -13,10 +14,11 @@ constexpr int digits = square_sum_limbs - 1;
 void add_slowly(double square, int64_t* limbs) {
   std::uint64_t u;
   __builtin_memcpy(&u, &square, 8);
-  const int exponent = static_cast<int>(u >> 52) - 1075;               // value = mantissa * 2^exponent; squares are never subnormal doubles
+  const int exponent =
+      static_cast<int>(u >> 52) - 1075;  // value = mantissa * 2^exponent; squares are never subnormal doubles
   std::uint64_t mantissa = (u & 0xfffffffffffffull) | 0x10000000000000ull;
   int position = exponent + 320;
-  if (position < 0) {                                                  // squares of subnormals: no bit lies below 2^-298, so the shift is exact
+  if (position < 0) {  // squares of subnormals: no bit lies below 2^-298, so the shift is exact
     mantissa >>= -position;
     position = 0;
   }
@@ -27,8 +29,8 @@ void add_slowly(double square, int64_t* limbs) {
   limbs[digit + 2] += static_cast<int64_t>(static_cast<std::uint64_t>(wide >> 64) & 0xffffffffu);
 }
 
-// A square x that is 0 or at least 2^-80, and below 2^32, has no bits below 2^-128: digits 6 to 10 hold it. Each product by a power of two and each difference
-// is exact.
+// A square x that is 0 or at least 2^-80, and below 2^32, has no bits below 2^-128: digits 6 to 10 hold it. Each
+// product by a power of two and each difference is exact.
 void add_block(const float* x, int64_t n, int64_t* limbs) {
   // Magnitudes compare as their bits do; NaN and infinity are the largest.
   std::uint32_t most = 0, least = 0x47800000u;
@@ -55,7 +57,7 @@ void add_block(const float* x, int64_t n, int64_t* limbs) {
       for (int k = 4; k >= 0; --k) {
 #pragma omp simd
         for (int l = 0; l < width; ++l) {
-          const double nearest = (rest[l] + 0x1p52) - 0x1p52;   // a whole number next to rest, which lies in [0, 2^32)
+          const double nearest = (rest[l] + 0x1p52) - 0x1p52;  // a whole number next to rest, which lies in [0, 2^32)
           const double digit = nearest > rest[l] ? nearest - 1.0 : nearest;
           sums[k][l] += digit;
           rest[l] = (rest[l] - digit) * 0x1p32;
@@ -85,7 +87,7 @@ void square_sum_cpu(const float* x, int64_t n, int64_t* limbs, int threads) {
 #pragma omp for schedule(static) nowait
     for (int64_t b = 0; b < blocks; ++b) add_block(x + b * block, (b + 1) * block < n ? block : n - b * block, own);
     for (int k = 0; k < square_sum_limbs; ++k) {
-#pragma omp atomic   // integers: any order gives the same sum
+#pragma omp atomic  // integers: any order gives the same sum
       limbs[k] += own[k];
     }
   }

@@ -14,9 +14,9 @@ __global__ void clear_limbs_kernel(std::int64_t* limbs) {
 // x^2 = mantissa 2^exponent with a mantissa below 2^53; digit i counts 2^(32 i - 320).
 __device__ void add_slowly(double square, Limb* sums) {
   const auto bits = static_cast<Limb>(__double_as_longlong(square));
-  int exponent = static_cast<int>(bits >> 52) - 1075 + 320;   // squares of f32 are normal doubles, multiples of 2^-298
+  int exponent = static_cast<int>(bits >> 52) - 1075 + 320;  // squares of f32 are normal doubles, multiples of 2^-298
   Limb mantissa = (bits & ((Limb{1} << 52) - 1)) | (Limb{1} << 52);
-  if (exponent < 0) mantissa >>= -exponent, exponent = 0;     // only zeros leave
+  if (exponent < 0) mantissa >>= -exponent, exponent = 0;  // only zeros leave
   const int digit = exponent / 32, shift = exponent % 32;
   const Limb low = mantissa << shift, high = shift == 0 ? 0 : mantissa >> (64 - shift);
   atomicAdd(&sums[digit], low & 0xffffffffu);
@@ -26,8 +26,8 @@ __device__ void add_slowly(double square, Limb* sums) {
 
 constexpr int first_common = 6, common_digits = 5;
 
-// A square that is at least 2^-76 and below 2^32 has no bits below 2^-128: digits 6 to 10 hold it, and each thread keeps its own. Products by 2^32 and differences are
-// exact. Everything else goes to digits that the block shares.
+// A square that is at least 2^-76 and below 2^32 has no bits below 2^-128: digits 6 to 10 hold it, and each thread
+// keeps its own. Products by 2^32 and differences are exact. Everything else goes to digits that the block shares.
 __global__ void __launch_bounds__(row_threads) square_sum_kernel(SquareSumGpuArgs a) {
   __shared__ Limb sums[square_sum_limbs];
   if (threadIdx.x < square_sum_limbs) sums[threadIdx.x] = 0;
@@ -53,7 +53,8 @@ __global__ void __launch_bounds__(row_threads) square_sum_kernel(SquareSumGpuArg
     if (threadIdx.x % 32 == 0 && own[d] != 0) atomicAdd(&sums[first_common + d], own[d]);
   }
   __syncthreads();
-  if (threadIdx.x < square_sum_limbs && sums[threadIdx.x] != 0) atomicAdd(reinterpret_cast<Limb*>(a.limbs) + threadIdx.x, sums[threadIdx.x]);
+  if (threadIdx.x < square_sum_limbs && sums[threadIdx.x] != 0)
+    atomicAdd(reinterpret_cast<Limb*>(a.limbs) + threadIdx.x, sums[threadIdx.x]);
 }
 
 // One warp: a lane adds up a digit's low and high halves, which cannot overflow; one lane carries.
@@ -71,7 +72,7 @@ __global__ void square_sum_total_kernel(SquareSumTotalArgs a) {
   high[l] = above;
   __syncthreads();
   if (l != 0) return;
-  constexpr int count = square_sum_limbs - 1;   // not a digit: it stays whole
+  constexpr int count = square_sum_limbs - 1;  // not a digit: it stays whole
   std::int64_t carry = 0;
   for (int i = 0; i < count; ++i) {
     const std::int64_t sum = low[i] + (i > 0 ? high[i - 1] : 0) + carry;

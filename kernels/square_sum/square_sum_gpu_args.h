@@ -7,8 +7,8 @@ namespace trainyard::kernels {
 
 struct SquareSumGpuArgs {
   const float* x = nullptr;
-  std::int64_t n = 0;              // at most 2^30
-  std::int64_t* limbs = nullptr;   // square_sum_limbs of device memory, overwritten; digits are not carried
+  std::int64_t n = 0;             // at most 2^30
+  std::int64_t* limbs = nullptr;  // square_sum_limbs of device memory, overwritten; digits are not carried
 };
 
 // The sum of `rows` rows of such digits (fewer than 2^30), carried.

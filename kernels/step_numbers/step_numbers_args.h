@@ -8,18 +8,19 @@ namespace trainyard::kernels {
 
 // The results of one optimizer step, equal on every rank.
 struct StepNumbers {
-  double loss = 0;                // mean over the counted targets
-  double gradient_norm = 0;       // of the gradient of that mean, before clipping
+  double loss = 0;           // mean over the counted targets
+  double gradient_norm = 0;  // of the gradient of that mean, before clipping
   std::int64_t targets = 0;
-  float gradient_scale = 0;       // what a gradient of the loss sum is multiplied with: the clip factor over the targets
-  std::int32_t finite = 1;        // 0: loss or norm of this step, or of one before it, is not; AdamW then changes nothing
+  float gradient_scale = 0;  // what a gradient of the loss sum is multiplied with: the clip factor over the targets
+  std::int32_t finite = 1;   // 0: loss or norm of this step, or of one before it, is not; AdamW then changes nothing
 };
 
 struct StepNumbersArgs {
-  const double* losses = nullptr;        // [ranks][2 * places]: loss sum and count of targets of each place, a place for every micro-batch of a rank
+  const double* losses = nullptr;  // [ranks][2 * places]: loss sum and count of targets of each place, a place for
+                                   // every micro-batch of a rank
   std::int64_t places = 0, micros = 0, fold = 1, ranks = 1;
-  const std::int64_t* limbs = nullptr;   // square_sum_limbs digits: the squares of all gradients
-  double clip = 0;                       // largest norm; 0: none
+  const std::int64_t* limbs = nullptr;  // square_sum_limbs digits: the squares of all gradients
+  double clip = 0;                      // largest norm; 0: none
   StepNumbers* out = nullptr;
 };
 

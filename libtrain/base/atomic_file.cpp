@@ -46,7 +46,8 @@ bool is_there(const std::string& path) {
   return fs::exists(fs::symlink_status(path, error));
 }
 
-// Gives NAME back to what was called NAME.replaced.partial when its replacement was cut short. False: there was nothing to give back.
+// Gives NAME back to what was called NAME.replaced.partial when its replacement was cut short. False: there was nothing
+// to give back.
 bool give_name_back(const std::string& final_path) {
   const auto old = final_path + replaced_suffix;
   if (!is_there(old) || is_there(final_path)) return false;
@@ -55,7 +56,8 @@ bool give_name_back(const std::string& final_path) {
   return true;
 }
 
-// Renames to what is not there: 0, or the error, EEXIST among them. A link does it where the file system has no such renaming.
+// Renames to what is not there: 0, or the error, EEXIST among them. A link does it where the file system has no such
+// renaming.
 int rename_new(const std::string& from, const std::string& to) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
   if (errno != EINVAL && errno != ENOSYS) return errno;
@@ -64,10 +66,14 @@ int rename_new(const std::string& from, const std::string& to) {
   return 0;
 }
 
-[[noreturn]] void throw_exists(const std::string& path) { throw UsageError(fmt::format("{} exists", path), "--force replaces it"); }
+[[noreturn]] void throw_exists(const std::string& path) {
+  throw UsageError(fmt::format("{} exists", path), "--force replaces it");
+}
 
-// Writes `partial`, durably, and has `rename` give it its name: 0, or the reason why not. Nothing is left of what fails; `shown` is what its error names.
-void write_as(const std::string& partial, const std::string& shown, std::string_view content, const std::function<int()>& rename) {
+// Writes `partial`, durably, and has `rename` give it its name: 0, or the reason why not. Nothing is left of what
+// fails; `shown` is what its error names.
+void write_as(const std::string& partial, const std::string& shown, std::string_view content,
+              const std::function<int()>& rename) {
   Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
   if (!file.is_open()) throw_cannot_write("create", shown, errno);
   const auto give_up = [&](const char* what, int reason) {
@@ -105,24 +111,26 @@ void write_file(const std::string& path, std::string_view content, Existing exis
   write_as(partial, path, content, [&] {
     if (existing == Existing::replace) return ::rename(partial.c_str(), path.c_str()) == 0 ? 0 : errno;
     const int reason = rename_new(partial, path);
-    if (reason == EEXIST) {   // another process was faster
+    if (reason == EEXIST) {  // another process was faster
       ::unlink(partial.c_str());
       throw_exists(path);
     }
     return reason;
   });
-  if (const auto folder = parent_of(path); ::access(folder.c_str(), R_OK) == 0) sync_folder(folder);   // what may not be read cannot be opened for syncing
+  if (const auto folder = parent_of(path); ::access(folder.c_str(), R_OK) == 0)
+    sync_folder(folder);  // what may not be read cannot be opened for syncing
 }
 
 void make_folders(const std::string& given) {
   const auto path = without_slashes(given);
   std::error_code error;
-  std::vector<std::string> made;   // innermost first
+  std::vector<std::string> made;  // innermost first
   for (auto folder = path; !is_there(folder); folder = parent_of(folder)) made.push_back(folder);
   fs::create_directories(path, error);
   if (error) throw_cannot_write("create the folder", path, error.value());
   for (const auto& folder : made)
-    if (const auto above = parent_of(folder); ::access(above.c_str(), R_OK) == 0) sync_folder(above);   // what may not be read cannot be opened for syncing
+    if (const auto above = parent_of(folder); ::access(above.c_str(), R_OK) == 0)
+      sync_folder(above);  // what may not be read cannot be opened for syncing
 }
 
 void require_folder_or_nothing(const std::string& path) {
@@ -132,9 +140,12 @@ void require_folder_or_nothing(const std::string& path) {
   if (error) throw_cannot_read("look at", path, error.value());
   const auto target = fs::status(path, error);
   if (status.type() == fs::file_type::symlink && target.type() == fs::file_type::not_found)
-    throw InputError(fmt::format("{} is a link to {}, which is not there", path, fs::read_symlink(path, error).string()), "is its disk mounted on this machine? To begin anew, remove the link");
+    throw InputError(
+        fmt::format("{} is a link to {}, which is not there", path, fs::read_symlink(path, error).string()),
+        "is its disk mounted on this machine? To begin anew, remove the link");
   if (target.type() == fs::file_type::none) throw_cannot_read("look at", path, error.value());
-  if (target.type() != fs::file_type::directory) throw InputError(fmt::format("{} is no folder", path), "move it away, or choose another folder");
+  if (target.type() != fs::file_type::directory)
+    throw InputError(fmt::format("{} is no folder", path), "move it away, or choose another folder");
   const fs::directory_iterator list(path, error);
   if (error) throw_cannot_read("list", path, error.value());
 }
@@ -192,7 +203,8 @@ void publish_folder(const std::string& partial, const std::string& final_path) {
   remove_all(old);
 }
 
-std::vector<std::string> remove_stale_partials(const std::string& folder, const std::function<bool(std::string_view)>& is_ours, const Owned& own) {
+std::vector<std::string> remove_stale_partials(const std::string& folder,
+                                               const std::function<bool(std::string_view)>& is_ours, const Owned& own) {
   std::vector<std::string> names;
   std::error_code error;
   if (!fs::is_directory(folder, error)) return names;
@@ -202,14 +214,16 @@ std::vector<std::string> remove_stale_partials(const std::string& folder, const 
   std::sort(names.begin(), names.end());
   for (const auto& name : names) require_own(folder + "/" + name, own);
   std::erase_if(names, [&](const std::string& name) {
-    return name.ends_with(replaced_suffix) && give_name_back(folder + "/" + name.substr(0, name.size() - replaced_suffix.size()));
+    return name.ends_with(replaced_suffix) &&
+           give_name_back(folder + "/" + name.substr(0, name.size() - replaced_suffix.size()));
   });
   for (const auto& name : names) remove_all(folder + "/" + name);
   return names;
 }
 
 AtomicFolder::AtomicFolder(std::string final_path, Existing existing, Owned own)
-    : final_(without_slashes(std::move(final_path))), partial_(final_ + std::string(partial_suffix)), existing_(existing), own_(std::move(own)) {
+    : final_(without_slashes(std::move(final_path))), partial_(final_ + std::string(partial_suffix)),
+      existing_(existing), own_(std::move(own)) {
   require_free();
   for (const auto& unfinished : {partial_, final_ + replaced_suffix}) require_own(unfinished, own_);
   make_folders(partial_);
@@ -239,7 +253,7 @@ void AtomicFolder::require_free() const {
 
 void AtomicFolder::publish() {
   sync_folder(partial_);
-  published_ = true;   // whatever comes now, what was made is whole
+  published_ = true;  // whatever comes now, what was made is whole
   try {
     require_free();
   } catch (const Error& e) {
@@ -247,7 +261,7 @@ void AtomicFolder::publish() {
   }
   publish_folder(partial_, final_);
   std::error_code error;
-  fs::remove(fs::path(final_) / lock_name, error);   // whoever opened it before finds that it has no name any more
+  fs::remove(fs::path(final_) / lock_name, error);  // whoever opened it before finds that it has no name any more
 }
 
 }  // namespace trainyard::base

@@ -45,8 +45,7 @@ constexpr std::uint64_t mix(std::uint64_t index, std::uint64_t bits) {
   return h ^ (h >> 32);
 }
 
-template <class T>
-std::uint64_t sum_of(const void* data, std::int64_t count, std::uint64_t first) {
+template <class T> std::uint64_t sum_of(const void* data, std::int64_t count, std::uint64_t first) {
   const auto* p = static_cast<const unsigned char*>(data);
   std::uint64_t sum = 0;
   for (std::int64_t i = 0; i < count; ++i) {

@@ -1,4 +1,5 @@
-// Clock: what time it is, and letting some of it pass. Tests simulate both, since they must not depend on how busy a machine is.
+// Clock: what time it is, and letting some of it pass. Tests simulate both, since they must not depend on how busy a
+// machine is.
 #pragma once
 
 namespace trainyard::base {

@@ -12,7 +12,9 @@ namespace trainyard::base {
 
 namespace {
 
-bool holds(const CoreMask& mask, int core) { return (mask.cores[static_cast<std::size_t>(core) / 64] >> (core % 64) & 1) != 0; }
+bool holds(const CoreMask& mask, int core) {
+  return (mask.cores[static_cast<std::size_t>(core) / 64] >> (core % 64) & 1) != 0;
+}
 
 }  // namespace
 
@@ -30,9 +32,11 @@ int fair_threads(std::span<const CoreMask> masks, std::size_t own) {
   double share = 0;
   for (int core = 0; core < static_cast<int>(64 * mine.cores.size()); ++core) {
     if (!holds(mine, core)) continue;
-    share += 1.0 / static_cast<double>(std::count_if(masks.begin(), masks.end(), [&](const CoreMask& m) { return m.machine == mine.machine && holds(m, core); }));
+    share += 1.0 / static_cast<double>(std::count_if(masks.begin(), masks.end(), [&](const CoreMask& m) {
+               return m.machine == mine.machine && holds(m, core);
+             }));
   }
-  return std::max(1, static_cast<int>(share + 1e-6));   // thirds of a core add up to cores
+  return std::max(1, static_cast<int>(share + 1e-6));  // thirds of a core add up to cores
 }
 
 }  // namespace trainyard::base

@@ -8,7 +8,7 @@ namespace trainyard::base {
 
 class Descriptor {
  public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}   // what open(2) gave; below 0: there is none
+  explicit Descriptor(int fd = -1) : fd_(fd) {}  // what open(2) gave; below 0: there is none
   ~Descriptor() { close(); }
   Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
@@ -18,14 +18,15 @@ class Descriptor {
 
   bool is_open() const { return fd_ >= 0; }
   int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }   // the caller closes it
-  int close();                                       // 0 or the system's reason, which the destructor swallows; the file is closed either way
+  int release() { return std::exchange(fd_, -1); }  // the caller closes it
+  int close();  // 0 or the system's reason, which the destructor swallows; the file is closed either way
 
  private:
   int fd_;
 };
 
-// All of `text`, however many calls that takes. 0 or the system's reason: a disk that is nearly full takes a part, and says why only when asked for the rest.
+// All of `text`, however many calls that takes. 0 or the system's reason: a disk that is nearly full takes a part, and
+// says why only when asked for the rest.
 int write_all(int fd, std::string_view text);
 
 }  // namespace trainyard::base

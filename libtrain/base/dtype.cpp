@@ -21,7 +21,8 @@ const char* name_of(DType t) {
 }
 
 DType dtype_from_name(std::string_view name) {
-  for (auto t : {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8, DType::u16, DType::u32, DType::u64})
+  for (auto t :
+       {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8, DType::u16, DType::u32, DType::u64})
     if (name == name_of(t)) return t;
   throw UsageError(fmt::format("unknown dtype '{}'", name), "use f32 or bf16");
 }

@@ -30,16 +30,21 @@ enum class DType : std::uint8_t { f32, bf16, f64, i32, i64, u8, u16, u32, u64 };
 
 constexpr std::int64_t size_of(DType t) {
   switch (t) {
-    case DType::f64: case DType::i64: case DType::u64: return 8;
-    case DType::f32: case DType::i32: case DType::u32: return 4;
-    case DType::bf16: case DType::u16: return 2;
+    case DType::f64:
+    case DType::i64:
+    case DType::u64: return 8;
+    case DType::f32:
+    case DType::i32:
+    case DType::u32: return 4;
+    case DType::bf16:
+    case DType::u16: return 2;
     case DType::u8: return 1;
   }
   return 0;
 }
 
-const char* name_of(DType t);                 // "f32", "bf16", ...
-DType dtype_from_name(std::string_view name); // throws UsageError naming the legal ones
+const char* name_of(DType t);                  // "f32", "bf16", ...
+DType dtype_from_name(std::string_view name);  // throws UsageError naming the legal ones
 
 template <class T> struct DTypeOf;
 template <> struct DTypeOf<float> { static constexpr DType value = DType::f32; };

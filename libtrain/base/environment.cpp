@@ -17,9 +17,11 @@ namespace {
 constexpr std::string_view prefix = "TRAINYARD_";
 
 // Read where they are used: kernels/isa.cpp, tensor/gpu.cpp, comm/nccl_library.cpp, bench/limits.cpp.
-const std::vector<std::string> others = {"TRAINYARD_ISA", "TRAINYARD_GPU_MODULE", "TRAINYARD_NCCL_LIBRARY", "TRAINYARD_PROFILE"};
+const std::vector<std::string> others = {"TRAINYARD_ISA", "TRAINYARD_GPU_MODULE", "TRAINYARD_NCCL_LIBRARY",
+                                         "TRAINYARD_PROFILE"};
 // Of tests: the emulated GPU, the stand-in for NCCL, folders of a bundle, how many mutations and which.
-constexpr std::string_view of_tests[] = {"TRAINYARD_TEST_", "TRAINYARD_EMULATED_", "TRAINYARD_STANDIN_", "TRAINYARD_GOLDEN_", "TRAINYARD_MUTATION"};
+constexpr std::string_view of_tests[] = {"TRAINYARD_TEST_", "TRAINYARD_EMULATED_", "TRAINYARD_STANDIN_",
+                                         "TRAINYARD_GOLDEN_", "TRAINYARD_MUTATION"};
 
 }  // namespace
 
@@ -36,7 +38,8 @@ std::vector<std::string> unknown_variables(const std::vector<std::string>& setti
     const std::string name(text.substr(0, text.find('=')));
     if (!name.starts_with(prefix) || std::find(others.begin(), others.end(), name) != others.end()) continue;
     if (std::any_of(std::begin(of_tests), std::end(of_tests), [&](auto p) { return name.starts_with(p); })) continue;
-    if (std::none_of(settings.begin(), settings.end(), [&](const auto& s) { return variable_of(s) == name; })) out.push_back(name);
+    if (std::none_of(settings.begin(), settings.end(), [&](const auto& s) { return variable_of(s) == name; }))
+      out.push_back(name);
   }
   return out;
 }
@@ -46,12 +49,15 @@ std::string variable_hint(const std::string& variable, const std::vector<std::st
   for (const auto& s : settings) names.push_back(s);
   for (const auto& o : others) {
     std::string lower;
-    for (char c : o.substr(prefix.size())) lower += c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    for (char c : o.substr(prefix.size()))
+      lower += c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     names.push_back(lower);
   }
   const auto close = resembling(variable.substr(prefix.size()), names);
-  return close.empty() ? fmt::format("unset {}; every flag of train has a variable, --print-config shows which were used", variable)
-                       : fmt::format("did you mean {}? Or unset {}", variable_of(close), variable);
+  return close.empty()
+             ? fmt::format("unset {}; every flag of train has a variable, --print-config shows which were used",
+                           variable)
+             : fmt::format("did you mean {}? Or unset {}", variable_of(close), variable);
 }
 
 }  // namespace trainyard::base

@@ -6,9 +6,11 @@
 
 namespace trainyard::base {
 
-std::string variable_of(const std::string& setting);                        // "global-batch": TRAINYARD_GLOBAL_BATCH
-// The variables of this process that begin with TRAINYARD_ and are neither one of `settings` nor one that another part reads.
+std::string variable_of(const std::string& setting);  // "global-batch": TRAINYARD_GLOBAL_BATCH
+// The variables of this process that begin with TRAINYARD_ and are neither one of `settings` nor one that another part
+// reads.
 std::vector<std::string> unknown_variables(const std::vector<std::string>& settings);
-std::string variable_hint(const std::string& variable, const std::vector<std::string>& settings);   // the nearest that exists
+std::string variable_hint(const std::string& variable,
+                          const std::vector<std::string>& settings);  // the nearest that exists
 
 }  // namespace trainyard::base

@@ -38,20 +38,24 @@ struct UsageError : Error {
   explicit UsageError(const std::string& m, std::string hint = {}) : Error(ExitCode::usage, m, std::move(hint)) {}
 };
 struct InputError : Error {
-  explicit InputError(const std::string& m, std::string hint = {}) : Error(ExitCode::input_refused, m, std::move(hint)) {}
+  explicit InputError(const std::string& m, std::string hint = {})
+      : Error(ExitCode::input_refused, m, std::move(hint)) {}
 };
 struct EnvironmentError : Error {
-  explicit EnvironmentError(const std::string& m, std::string hint = {}) : Error(ExitCode::environment, m, std::move(hint)) {}
+  explicit EnvironmentError(const std::string& m, std::string hint = {})
+      : Error(ExitCode::environment, m, std::move(hint)) {}
 };
 struct CheckError : Error {
-  explicit CheckError(const std::string& m, std::string hint = {}) : Error(ExitCode::check_failed, m, std::move(hint)) {}
+  explicit CheckError(const std::string& m, std::string hint = {})
+      : Error(ExitCode::check_failed, m, std::move(hint)) {}
 };
 struct PeerError : Error {
   explicit PeerError(const std::string& m, std::string hint = {}) : Error(ExitCode::peer_hung, m, std::move(hint)) {}
 };
 // A backend or combination this build does not have. Exit code 4.
 struct Unsupported : Error {
-  explicit Unsupported(const std::string& m, std::string hint = {}) : Error(ExitCode::environment, m, std::move(hint)) {}
+  explicit Unsupported(const std::string& m, std::string hint = {})
+      : Error(ExitCode::environment, m, std::move(hint)) {}
 };
 
 // Internal invariants: print the values, never for bad input.
@@ -60,7 +64,7 @@ struct Unsupported : Error {
 }  // namespace trainyard::base
 
 // TRAINYARD_ASSERT(a == b, "a {} b {}", a, b): checked in every build; throws std::logic_error.
-#define TRAINYARD_ASSERT(condition, ...)                                                               \
-  do {                                                                                                 \
+#define TRAINYARD_ASSERT(condition, ...)                                                                             \
+  do {                                                                                                               \
     if (!(condition)) ::trainyard::base::invariant_failed(__FILE__, __LINE__, #condition, fmt::format(__VA_ARGS__)); \
   } while (false)

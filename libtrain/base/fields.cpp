@@ -20,10 +20,13 @@ namespace trainyard::base {
 namespace {
 
 // Of text that somebody else wrote, as much as a sentence bears.
-std::string shown(const std::string& text) { return text.size() <= 60 ? text : fmt::format("{}... ({} bytes)", text.substr(0, 60), text.size()); }
+std::string shown(const std::string& text) {
+  return text.size() <= 60 ? text : fmt::format("{}... ({} bytes)", text.substr(0, 60), text.size());
+}
 
 void refuse_empty(const std::string& text, const std::string& spelled) {
-  if (text.empty()) throw UsageError(fmt::format("{} is empty", spelled), "is a variable unset? Leave it out for the default");
+  if (text.empty())
+    throw UsageError(fmt::format("{} is empty", spelled), "is a variable unset? Leave it out for the default");
 }
 
 template <class T> T parse(const std::string& text, const std::string& spelled, Range<T> range) {
@@ -31,14 +34,25 @@ template <class T> T parse(const std::string& text, const std::string& spelled, 
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool number = end == text.data() + text.size() && error != std::errc::invalid_argument;
-  if (!number) throw UsageError(fmt::format("{} '{}' is not a {}", spelled, shown(text), std::is_floating_point_v<T> ? "number" : "whole number"), fmt::format("from {} to {}", range.low, range.high));
-  if (error != std::errc{} || !range.holds(value)) throw UsageError(fmt::format("{} {} must lie between {} and {}", spelled, shown(text), range.low, range.high));
+  if (!number)
+    throw UsageError(fmt::format("{} '{}' is not a {}", spelled, shown(text),
+                                 std::is_floating_point_v<T> ? "number" : "whole number"),
+                     fmt::format("from {} to {}", range.low, range.high));
+  if (error != std::errc{} || !range.holds(value))
+    throw UsageError(fmt::format("{} {} must lie between {} and {}", spelled, shown(text), range.low, range.high));
   return value;
 }
 
-template <class T> Field numeric(const std::string& name, T& member, const std::string& group, const std::string& help, Range<T> range) {
-  return {name, group, help, std::is_floating_point_v<T> ? FieldKind::number : FieldKind::integer, fmt::format("{} to {}", range.low, range.high), [&member] { return fmt::format("{}", member); },
-          [&member, range](const std::string& text, const std::string& spelled) { member = parse(text, spelled, range); }};
+template <class T>
+Field numeric(const std::string& name, T& member, const std::string& group, const std::string& help, Range<T> range) {
+  return {
+      name,
+      group,
+      help,
+      std::is_floating_point_v<T> ? FieldKind::number : FieldKind::integer,
+      fmt::format("{} to {}", range.low, range.high),
+      [&member] { return fmt::format("{}", member); },
+      [&member, range](const std::string& text, const std::string& spelled) { member = parse(text, spelled, range); }};
 }
 
 std::string hyphenated(std::string name) {
@@ -48,7 +62,8 @@ std::string hyphenated(std::string name) {
 
 std::string text_of(const toml::node& node, FieldKind kind, const std::string& key, const std::string& path) {
   if (const auto* s = node.as_string()) return kind == FieldKind::text ? path_of_text(s->get()) : s->get();
-  if (kind == FieldKind::text) throw UsageError(fmt::format("{}: key '{}' is not text", path, shown(key)), "put the value in quotation marks");
+  if (kind == FieldKind::text)
+    throw UsageError(fmt::format("{}: key '{}' is not text", path, shown(key)), "put the value in quotation marks");
   if (const auto* i = node.as_integer()) return fmt::format("{}", i->get());
   if (const auto* f = node.as_floating_point()) return fmt::format("{}", f->get());
   if (const auto* b = node.as_boolean()) return b->get() ? "on" : "off";
@@ -69,64 +84,94 @@ std::string quoted(const std::string& text) {
 bool is_toml_number(FieldKind kind, const std::string& text) {
   if (kind == FieldKind::number) return true;
   std::int64_t ignored = 0;
-  return kind == FieldKind::integer && std::from_chars(text.data(), text.data() + text.size(), ignored).ec == std::errc{};
+  return kind == FieldKind::integer &&
+         std::from_chars(text.data(), text.data() + text.size(), ignored).ec == std::errc{};
 }
 
 }  // namespace
 
-void FieldVisitor::operator()(const std::string& name, std::string& member, const std::string& group, const std::string& help) {
+void FieldVisitor::operator()(const std::string& name, std::string& member, const std::string& group,
+                              const std::string& help) {
   const bool may_be_empty = member.empty();
-  fields_.push_back({name, group, help, FieldKind::text, "", [&member] { return member; }, [&member, may_be_empty](const std::string& text, const std::string& spelled) {
+  fields_.push_back({name, group, help, FieldKind::text, "", [&member] { return member; },
+                     [&member, may_be_empty](const std::string& text, const std::string& spelled) {
                        if (!may_be_empty) refuse_empty(text, spelled);
                        member = text;
                      }});
 }
 
-void FieldVisitor::operator()(const std::string& name, std::string& member, const std::string& group, const std::string& help, const Words& words) {
-  word(name, group, help, words.legal, [&member] { return member; }, [&member, words](std::size_t chosen) { member = words.legal[chosen]; });
+void FieldVisitor::operator()(const std::string& name, std::string& member, const std::string& group,
+                              const std::string& help, const Words& words) {
+  word(
+      name, group, help, words.legal, [&member] { return member; },
+      [&member, words](std::size_t chosen) { member = words.legal[chosen]; });
 }
 
-void FieldVisitor::operator()(const std::string& name, std::string& member, const std::string& group, const std::string& help, Bytes) {
-  fields_.push_back({name, group, help, FieldKind::bytes, "1 byte or more", [&member] { return member; }, [&member](const std::string& text, const std::string& spelled) {
+void FieldVisitor::operator()(const std::string& name, std::string& member, const std::string& group,
+                              const std::string& help, Bytes) {
+  fields_.push_back({name, group, help, FieldKind::bytes, "1 byte or more", [&member] { return member; },
+                     [&member](const std::string& text, const std::string& spelled) {
                        if (!text.empty()) parse_bytes(text, spelled, {1, most_bytes});
                        member = text;
                      }});
 }
 
-void FieldVisitor::operator()(const std::string& name, std::vector<std::string>& member, const std::string& group, const std::string& help,
-                              const WordList& words) {
+void FieldVisitor::operator()(const std::string& name, std::vector<std::string>& member, const std::string& group,
+                              const std::string& help, const WordList& words) {
   const auto set = [&member, legal = words.legal](const std::string& text, const std::string& spelled) {
     refuse_empty(text, spelled);
     std::vector<std::string> chosen;
     for (auto& word : comma_separated(text)) {
       if (std::find(legal.begin(), legal.end(), word) == legal.end())
-        throw UsageError(fmt::format("{} {}: {} is not known; use {}", spelled, shown(text), shown(word), fmt::join(legal, ", ")), value_hint(word, legal));
+        throw UsageError(
+            fmt::format("{} {}: {} is not known; use {}", spelled, shown(text), shown(word), fmt::join(legal, ", ")),
+            value_hint(word, legal));
       chosen.push_back(std::move(word));
     }
     member = std::move(chosen);
   };
-  fields_.push_back({name, group, help, FieldKind::text, fmt::format("some of {}", fmt::join(words.legal, ", ")), [&member] { return fmt::format("{}", fmt::join(member, ",")); }, set});
+  fields_.push_back({name, group, help, FieldKind::text, fmt::format("some of {}", fmt::join(words.legal, ", ")),
+                     [&member] { return fmt::format("{}", fmt::join(member, ",")); }, set});
 }
 
-void FieldVisitor::operator()(const std::string& name, bool& member, const std::string& group, const std::string& help) {
-  word(name, group, help, {"off", "on"}, [&member] { return std::string(member ? "on" : "off"); }, [&member](std::size_t chosen) { member = chosen == 1; });
+void FieldVisitor::operator()(const std::string& name, bool& member, const std::string& group,
+                              const std::string& help) {
+  word(
+      name, group, help, {"off", "on"}, [&member] { return std::string(member ? "on" : "off"); },
+      [&member](std::size_t chosen) { member = chosen == 1; });
   fields_.back().kind = FieldKind::toggle;
 }
 
-void FieldVisitor::operator()(const std::string& name, std::int64_t& m, const std::string& group, const std::string& help, Range<std::int64_t> r) { fields_.push_back(numeric(name, m, group, help, r)); }
-void FieldVisitor::operator()(const std::string& name, int& m, const std::string& group, const std::string& help, Range<int> r) { fields_.push_back(numeric(name, m, group, help, r)); }
-void FieldVisitor::operator()(const std::string& name, std::uint64_t& m, const std::string& group, const std::string& help, Range<std::uint64_t> r) { fields_.push_back(numeric(name, m, group, help, r)); }
-void FieldVisitor::operator()(const std::string& name, double& m, const std::string& group, const std::string& help, Range<double> r) { fields_.push_back(numeric(name, m, group, help, r)); }
+void FieldVisitor::operator()(const std::string& name, std::int64_t& m, const std::string& group,
+                              const std::string& help, Range<std::int64_t> r) {
+  fields_.push_back(numeric(name, m, group, help, r));
+}
+void FieldVisitor::operator()(const std::string& name, int& m, const std::string& group, const std::string& help,
+                              Range<int> r) {
+  fields_.push_back(numeric(name, m, group, help, r));
+}
+void FieldVisitor::operator()(const std::string& name, std::uint64_t& m, const std::string& group,
+                              const std::string& help, Range<std::uint64_t> r) {
+  fields_.push_back(numeric(name, m, group, help, r));
+}
+void FieldVisitor::operator()(const std::string& name, double& m, const std::string& group, const std::string& help,
+                              Range<double> r) {
+  fields_.push_back(numeric(name, m, group, help, r));
+}
 
-void FieldVisitor::word(const std::string& name, const std::string& group, const std::string& help, const std::vector<std::string>& words, std::function<std::string()> get,
+void FieldVisitor::word(const std::string& name, const std::string& group, const std::string& help,
+                        const std::vector<std::string>& words, std::function<std::string()> get,
                         std::function<void(std::size_t)> choose) {
   const auto set = [words, choose = std::move(choose)](const std::string& text, const std::string& spelled) {
     refuse_empty(text, spelled);
     const auto found = std::find(words.begin(), words.end(), hyphenated(text));
-    if (found == words.end()) throw UsageError(fmt::format("{} {} is not known; use {}", spelled, shown(text), fmt::join(words, ", ")), value_hint(text, words));
+    if (found == words.end())
+      throw UsageError(fmt::format("{} {} is not known; use {}", spelled, shown(text), fmt::join(words, ", ")),
+                       value_hint(text, words));
     choose(static_cast<std::size_t>(found - words.begin()));
   };
-  fields_.push_back({name, group, help, FieldKind::word, fmt::format("{}", fmt::join(words, ", ")), std::move(get), set});
+  fields_.push_back(
+      {name, group, help, FieldKind::word, fmt::format("{}", fmt::join(words, ", ")), std::move(get), set});
 }
 
 void Complaints::attempt(const std::function<void()>& work) {
@@ -143,7 +188,8 @@ void Complaints::raise() const {
   if (list_.empty()) return;
   if (list_.size() == 1) throw UsageError(list_[0].first, list_[0].second);
   auto text = fmt::format("{} problems:", list_.size());
-  for (const auto& [message, hint] : list_) text += fmt::format("\n  {}{}", message, hint.empty() ? "" : fmt::format(" ({})", hint));
+  for (const auto& [message, hint] : list_)
+    text += fmt::format("\n  {}{}", message, hint.empty() ? "" : fmt::format(" ({})", hint));
   throw UsageError(text);
 }
 
@@ -154,13 +200,16 @@ Field& field_named(std::vector<Field>& fields, const std::string& name, const st
     names.push_back(f.name);
   }
   const auto hint = foreign_word_hint(name, names, Spelling::keys);
-  throw UsageError(fmt::format("{}: unknown key '{}'", where, shown(name)), hint.empty() ? "leave it out: there is none of that name or one like it" : hint);
+  throw UsageError(fmt::format("{}: unknown key '{}'", where, shown(name)),
+                   hint.empty() ? "leave it out: there is none of that name or one like it" : hint);
 }
 
-Field& field_named_once(std::vector<Field>& fields, const std::string& name, const std::string& where, Spellings& said) {
+Field& field_named_once(std::vector<Field>& fields, const std::string& name, const std::string& where,
+                        Spellings& said) {
   auto& field = field_named(fields, name, where);
   if (const auto [first, is_new] = said.emplace(field.name, name); !is_new)
-    throw UsageError(fmt::format("{}: '{}' and '{}' are one key, given twice", where, first->second, name), "leave one of them out");
+    throw UsageError(fmt::format("{}: '{}' and '{}' are one key, given twice", where, first->second, name),
+                     "leave one of them out");
   return field;
 }
 
@@ -191,7 +240,8 @@ void read_environment(std::vector<Field>& fields) {
       f.source = from_environment;
     });
   }
-  for (const auto& variable : unknown_variables(names)) complaints.add(fmt::format("{} is set, but there is no such setting", variable), variable_hint(variable, names));
+  for (const auto& variable : unknown_variables(names))
+    complaints.add(fmt::format("{} is set, but there is no such setting", variable), variable_hint(variable, names));
   complaints.raise();
 }
 
@@ -203,7 +253,9 @@ std::string print_fields(const std::vector<Field>& fields) {
   std::string out;
   for (const auto& f : fields) {
     const auto value = f.kind == FieldKind::text ? text_of_path(f.get()) : f.get();
-    out += fmt::format("{:<44}# {}\n", fmt::format("{} = {}", f.name, is_toml_number(f.kind, value) ? value : quoted(value)), one_line(f.source));
+    out += fmt::format("{:<44}# {}\n",
+                       fmt::format("{} = {}", f.name, is_toml_number(f.kind, value) ? value : quoted(value)),
+                       one_line(f.source));
   }
   return out;
 }

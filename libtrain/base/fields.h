@@ -1,4 +1,5 @@
-// Fields: one description of a configuration struct gives its flags, its TOML keys, its environment variables, its ranges and --print-config.
+// Fields: one description of a configuration struct gives its flags, its TOML keys, its environment variables, its
+// ranges and --print-config.
 #pragma once
 
 #include "libtrain/base/range.h"
@@ -14,37 +15,53 @@ namespace trainyard::base {
 
 enum class FieldKind { text, word, bytes, toggle, integer, number };
 
-inline constexpr const char *from_default = "default", *from_plan = "plan", *from_environment = "environment", *from_flag = "flag";
+inline constexpr const char *from_default = "default", *from_plan = "plan", *from_environment = "environment",
+                            *from_flag = "flag";
 
-// One setting. Names use hyphens ("global-batch"): flag --global-batch, TOML key global-batch or global_batch, environment TRAINYARD_GLOBAL_BATCH.
-// set() throws UsageError when the text is not a legal value; `spelled` is what the user wrote before it, "--steps" or "TRAINYARD_STEPS", and begins the message.
+// One setting. Names use hyphens ("global-batch"): flag --global-batch, TOML key global-batch or global_batch,
+// environment TRAINYARD_GLOBAL_BATCH. set() throws UsageError when the text is not a legal value; `spelled` is what the
+// user wrote before it, "--steps" or "TRAINYARD_STEPS", and begins the message.
 struct Field {
   std::string name, group, help;
   FieldKind kind = FieldKind::text;
-  std::string legal;                                    // "1 to 4096", "f32, bf16"; empty where any text will do
+  std::string legal;  // "1 to 4096", "f32, bf16"; empty where any text will do
   std::function<std::string()> get;
   std::function<void(const std::string& text, const std::string& spelled)> set;
-  std::string source = from_default;                    // who set it last: one of the four above, or a file's name
+  std::string source = from_default;  // who set it last: one of the four above, or a file's name
 };
 
-struct Words { std::vector<std::string> legal; };       // a text that is one of these
-struct WordList { std::vector<std::string> legal; };    // some of these, comma-separated, at least one
-struct Bytes {};                                        // a size, "4GB"; empty while it is not said
+struct Words {
+  std::vector<std::string> legal;
+};  // a text that is one of these
+struct WordList {
+  std::vector<std::string> legal;
+};                // some of these, comma-separated, at least one
+struct Bytes {};  // a size, "4GB"; empty while it is not said
 template <class E> using Choices = std::vector<std::pair<std::string, E>>;
 
-// Collects fields of a struct: visitor("name", member, "group", "help", what it may be). Every number has a range: it is checked wherever the number comes from.
+// Collects fields of a struct: visitor("name", member, "group", "help", what it may be). Every number has a range: it
+// is checked wherever the number comes from.
 class FieldVisitor {
  public:
   void operator()(const std::string& name, std::string& member, const std::string& group, const std::string& help);
-  void operator()(const std::string& name, std::string& member, const std::string& group, const std::string& help, const Words& words);
-  void operator()(const std::string& name, std::string& member, const std::string& group, const std::string& help, Bytes);
-  void operator()(const std::string& name, std::vector<std::string>& member, const std::string& group, const std::string& help, const WordList& words);
-  void operator()(const std::string& name, bool& member, const std::string& group, const std::string& help);   // on or off
-  void operator()(const std::string& name, std::int64_t& member, const std::string& group, const std::string& help, Range<std::int64_t> range);
-  void operator()(const std::string& name, int& member, const std::string& group, const std::string& help, Range<int> range);
-  void operator()(const std::string& name, std::uint64_t& member, const std::string& group, const std::string& help, Range<std::uint64_t> range);
-  void operator()(const std::string& name, double& member, const std::string& group, const std::string& help, Range<double> range);
-  template <class E> void operator()(const std::string& name, E& member, const std::string& group, const std::string& help, const Choices<E>& choices) {
+  void operator()(const std::string& name, std::string& member, const std::string& group, const std::string& help,
+                  const Words& words);
+  void operator()(const std::string& name, std::string& member, const std::string& group, const std::string& help,
+                  Bytes);
+  void operator()(const std::string& name, std::vector<std::string>& member, const std::string& group,
+                  const std::string& help, const WordList& words);
+  void operator()(const std::string& name, bool& member, const std::string& group,
+                  const std::string& help);  // on or off
+  void operator()(const std::string& name, std::int64_t& member, const std::string& group, const std::string& help,
+                  Range<std::int64_t> range);
+  void operator()(const std::string& name, int& member, const std::string& group, const std::string& help,
+                  Range<int> range);
+  void operator()(const std::string& name, std::uint64_t& member, const std::string& group, const std::string& help,
+                  Range<std::uint64_t> range);
+  void operator()(const std::string& name, double& member, const std::string& group, const std::string& help,
+                  Range<double> range);
+  template <class E> void operator()(const std::string& name, E& member, const std::string& group,
+                                     const std::string& help, const Choices<E>& choices) {
     std::vector<std::string> words;
     for (const auto& [word, value] : choices) words.push_back(word);
     const auto get = [&member, choices] {
@@ -57,7 +74,8 @@ class FieldVisitor {
   std::vector<Field> take() { return std::move(fields_); }
 
  private:
-  void word(const std::string& name, const std::string& group, const std::string& help, const std::vector<std::string>& words, std::function<std::string()> get,
+  void word(const std::string& name, const std::string& group, const std::string& help,
+            const std::vector<std::string>& words, std::function<std::string()> get,
             std::function<void(std::size_t chosen)> choose);
   std::vector<Field> fields_;
 };
@@ -65,22 +83,25 @@ class FieldVisitor {
 // What is wrong, gathered so that a user hears of all of it at once.
 class Complaints {
  public:
-  void attempt(const std::function<void()>& work);                         // keeps the UsageError that it throws
+  void attempt(const std::function<void()>& work);  // keeps the UsageError that it throws
   void add(std::string message, std::string hint = {});
-  void raise() const;                                                      // one UsageError for all; none where nothing was wrong
-  const std::vector<std::pair<std::string, std::string>>& list() const { return list_; }   // message, hint
+  void raise() const;  // one UsageError for all; none where nothing was wrong
+  const std::vector<std::pair<std::string, std::string>>& list() const { return list_; }  // message, hint
 
  private:
   std::vector<std::pair<std::string, std::string>> list_;
 };
 
-Field& field_named(std::vector<Field>& fields, const std::string& name, const std::string& where);  // UsageError names one that resembles it
-// The same for each key of one file: UsageError for a second spelling of a field that `said` has already ("global-batch" and "global_batch").
-using Spellings = std::map<std::string, std::string>;                                                // of each field, how the file spells it
+Field& field_named(std::vector<Field>& fields, const std::string& name,
+                   const std::string& where);  // UsageError names one that resembles it
+// The same for each key of one file: UsageError for a second spelling of a field that `said` has already
+// ("global-batch" and "global_batch").
+using Spellings = std::map<std::string, std::string>;  // of each field, how the file spells it
 Field& field_named_once(std::vector<Field>& fields, const std::string& name, const std::string& where, Spellings& said);
-void read_toml(std::vector<Field>& fields, const std::string& path);                                 // unknown key or illegal value: UsageError; no such file: InputError
-void read_environment(std::vector<Field>& fields);                                                  // TRAINYARD_NAME; UsageError for a variable that nobody reads
-void check_fields(const std::vector<Field>& fields, Complaints& complaints);                        // of a struct that was filled otherwise
-std::string print_fields(const std::vector<Field>& fields);                                         // TOML with the source of each value; read_toml reads it
+void read_toml(std::vector<Field>& fields,
+               const std::string& path);  // unknown key or illegal value: UsageError; no such file: InputError
+void read_environment(std::vector<Field>& fields);  // TRAINYARD_NAME; UsageError for a variable that nobody reads
+void check_fields(const std::vector<Field>& fields, Complaints& complaints);  // of a struct that was filled otherwise
+std::string print_fields(const std::vector<Field>& fields);  // TOML with the source of each value; read_toml reads it
 
 }  // namespace trainyard::base

@@ -1,5 +1,5 @@
-// The order of the fold (decision 1): which rank computes a micro-batch of a step, when, and where it keeps its numbers. The one
-// arithmetic of planner, engine and kernels.
+// The order of the fold (decision 1): which rank computes a micro-batch of a step, when, and where it keeps its
+// numbers. The one arithmetic of planner, engine and kernels.
 #pragma once
 
 #include "libtrain/base/anywhere.h"
@@ -19,7 +19,8 @@ TRAINYARD_ANYWHERE constexpr FoldPlace fold_place(std::int64_t m, std::int64_t f
   return {group, round, group % ranks, round * fold + m % fold};
 }
 
-// How a fold goes on: first overwrites the sum with the left fold of this round's contributions, next goes on from the sum.
+// How a fold goes on: first overwrites the sum with the left fold of this round's contributions, next goes on from the
+// sum.
 enum class FoldRound { first, next };
 
 }  // namespace trainyard::base

@@ -39,8 +39,8 @@ constexpr std::string_view first_word = "process ";
 std::string own_name() {
   const char* job = std::getenv("SLURM_JOB_ID");
   std::random_device random;
-  return fmt::format("{}{} on {}{}, since {}, start {:08x}{:08x}", first_word, ::getpid(), host_name(), job == nullptr ? "" : fmt::format(", Slurm job {}", job), utc_now(),
-                     random(), random());
+  return fmt::format("{}{} on {}{}, since {}, start {:08x}{:08x}", first_word, ::getpid(), host_name(),
+                     job == nullptr ? "" : fmt::format(", Slurm job {}", job), utc_now(), random(), random());
 }
 
 // Empty, or what a holder wrote that did not live to empty it.
@@ -55,7 +55,8 @@ bool is_lock(int file) {
 }
 
 [[noreturn]] void throw_no_lock(const std::string& path) {
-  throw InputError(fmt::format("{} is not the lock of a run: somebody wrote it", path), "move it away, or choose another folder");
+  throw InputError(fmt::format("{} is not the lock of a run: somebody wrote it", path),
+                   "move it away, or choose another folder");
 }
 
 // What a holder wrote, once it is whole; else "".
@@ -77,13 +78,17 @@ std::string holder_in(int file) {
 
 }  // namespace
 
-FolderLock::FolderLock(const std::string& folder, const std::string& advice, std::chrono::milliseconds patience) : folder_(folder), path_(folder + "/" + lock_name) {
+FolderLock::FolderLock(const std::string& folder, const std::string& advice, std::chrono::milliseconds patience)
+    : folder_(folder), path_(folder + "/" + lock_name) {
   name_ = own_name();
   const auto until = std::chrono::steady_clock::now() + patience;
   int removals = 0;
   for (auto tried = try_to_take(); tried != Tried::taken; tried = try_to_take()) {
-    if (tried == Tried::removed) {   // its holder gave it up just now: the next file is ours, unless a file server shows one under the name and opens another
-      if (++removals > most_removals) throw EnvironmentError(fmt::format("{} is another file each time that it is opened", path_), "a file system that does so has no locks: use another one");
+    if (tried == Tried::removed) {  // its holder gave it up just now: the next file is ours, unless a file server shows
+                                    // one under the name and opens another
+      if (++removals > most_removals)
+        throw EnvironmentError(fmt::format("{} is another file each time that it is opened", path_),
+                               "a file system that does so has no locks: use another one");
       if (removals > 1) std::this_thread::sleep_for(std::chrono::milliseconds(10));
       continue;
     }
@@ -99,10 +104,11 @@ FolderLock::Tried FolderLock::try_to_take() {
     const bool held = reason == EAGAIN || reason == EACCES;
     if (held) holder_ = holder_in(file_.get());
     struct stat info {};
-    if (!held && ::fstat(file_.get(), &info) == 0 && info.st_size == 0) ::unlink(path_.c_str());   // it serves nobody
+    if (!held && ::fstat(file_.get(), &info) == 0 && info.st_size == 0) ::unlink(path_.c_str());  // it serves nobody
     file_.close();
     if (held) return Tried::held;
-    log_warning("{} has no locks ({}): that no other process writes there is not checked", folder_, std::generic_category().message(reason));
+    log_warning("{} has no locks ({}): that no other process writes there is not checked", folder_,
+                std::generic_category().message(reason));
     return Tried::taken;
   }
   if (!is_named()) {
@@ -115,7 +121,8 @@ FolderLock::Tried FolderLock::try_to_take() {
   }
   const auto line = name_ + "\n";
   // Synced, because another machine shall read it. Where nothing more can be written the lock holds all the same.
-  if (::ftruncate(file_.get(), 0) != 0 || ::pwrite(file_.get(), line.data(), line.size(), 0) < 0 || ::fsync(file_.get()) != 0)
+  if (::ftruncate(file_.get(), 0) != 0 || ::pwrite(file_.get(), line.data(), line.size(), 0) < 0 ||
+      ::fsync(file_.get()) != 0)
     log_debug("{} does not say who holds it: {}", path_, std::generic_category().message(errno));
   return Tried::taken;
 }
@@ -123,17 +130,21 @@ FolderLock::Tried FolderLock::try_to_take() {
 FolderLock::~FolderLock() {
   if (!file_.is_open()) return;
   // Held until it has no name: the next one makes a file of its own.
-  if (is_named() && name_in(file_.get()) == name_ && ::unlink(path_.c_str()) != 0 && ::ftruncate(file_.get(), 0) != 0) log_debug("{} keeps its text", path_);
+  if (is_named() && name_in(file_.get()) == name_ && ::unlink(path_.c_str()) != 0 && ::ftruncate(file_.get(), 0) != 0)
+    log_debug("{} keeps its text", path_);
 }
 
 bool FolderLock::is_named() const {
-  struct stat held {}, named {};
-  return ::fstat(file_.get(), &held) == 0 && ::stat(path_.c_str(), &named) == 0 && held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+  struct stat held {
+  }, named{};
+  return ::fstat(file_.get(), &held) == 0 && ::stat(path_.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
+         held.st_ino == named.st_ino;
 }
 
 void FolderLock::require_alone() const {
   if (!file_.is_open()) return;
-  const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));   // opened anew, so that a file server is asked
+  const Descriptor file(::open(
+      path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));  // opened anew, so that a file server is asked
   if (!file.is_open()) return;
   const auto other = name_in(file.get());
   if (!other.empty() && other != name_) throw_shared(folder_, name_, other);
@@ -147,7 +158,8 @@ void FolderLock::require_free(const std::string& folder, const std::string& advi
   struct flock whole {};
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;
-  const bool held = (::fcntl(file.get(), F_OFD_GETLK, &whole) == 0 || ::fcntl(file.get(), F_GETLK, &whole) == 0) && whole.l_type != F_UNLCK;
+  const bool held = (::fcntl(file.get(), F_OFD_GETLK, &whole) == 0 || ::fcntl(file.get(), F_GETLK, &whole) == 0) &&
+                    whole.l_type != F_UNLCK;
   const auto name = held ? holder_in(file.get()) : "";
   const bool ours = is_lock(file.get());
   if (held) throw_held(folder, name, advice);
@@ -156,7 +168,8 @@ void FolderLock::require_free(const std::string& folder, const std::string& advi
 
 void throw_shared(const std::string& folder, const std::string& mine, const std::string& other) {
   throw base::EnvironmentError(fmt::format("two runs write in {}: this one, {}, and {}", folder, mine, other),
-                               "its lock was removed, or the locks of this file system do not hold across machines: stop the other one, and start this one again");
+                               "its lock was removed, or the locks of this file system do not hold across machines: "
+                               "stop the other one, and start this one again");
 }
 
 }  // namespace trainyard::base

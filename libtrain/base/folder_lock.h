@@ -10,20 +10,24 @@ namespace trainyard::base {
 
 inline constexpr const char* lock_name = "lock";
 
-// A write lock of fcntl on FOLDER/lock. The kernel, or on a shared folder the file server, gives it up when its holder ends, however that was. It belongs to the open file, not to
-// the process, so that no other piece of code loses it by closing the file, and two holders in one process exclude each other too. The file says in a sentence who took the lock
-// last; it is removed when the lock is given up, but not when its holder was killed: only the lock itself says whether it is held. Who had opened it before it was removed notices.
-// A file system without locks: a warning, and nothing is held.
+// A write lock of fcntl on FOLDER/lock. The kernel, or on a shared folder the file server, gives it up when its holder
+// ends, however that was. It belongs to the open file, not to the process, so that no other piece of code loses it by
+// closing the file, and two holders in one process exclude each other too. The file says in a sentence who took the
+// lock last; it is removed when the lock is given up, but not when its holder was killed: only the lock itself says
+// whether it is held. Who had opened it before it was removed notices. A file system without locks: a warning, and
+// nothing is held.
 class FolderLock {
  public:
-  // EnvironmentError, naming host, process, Slurm job and since when, if somebody else holds it for longer than `patience`; `advice` is its hint. The folder must exist.
+  // EnvironmentError, naming host, process, Slurm job and since when, if somebody else holds it for longer than
+  // `patience`; `advice` is its hint. The folder must exist.
   FolderLock(const std::string& folder, const std::string& advice, std::chrono::milliseconds patience = {});
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
 
   // Who holds it, as the file says it: process, host, Slurm job, since when, and a number that no other start has.
   const std::string& name() const { return name_; }
-  // EnvironmentError naming both when another holder has written its name since: a file system may give one lock to two machines. Nothing to do where the file is gone.
+  // EnvironmentError naming both when another holder has written its name since: a file system may give one lock to two
+  // machines. Nothing to do where the file is gone.
   void require_alone() const;
   // Throws what the constructor would at once, but takes and writes nothing. A folder that is not there is free.
   static void require_free(const std::string& folder, const std::string& advice);
@@ -32,7 +36,7 @@ class FolderLock {
   enum class Tried { taken, held, removed };
   Tried try_to_take();
 
-  bool is_named() const;   // the open file is still the one in the folder
+  bool is_named() const;  // the open file is still the one in the folder
 
   std::string folder_, path_, holder_, name_;
   Descriptor file_;

@@ -14,9 +14,17 @@ enum class LogLevel { debug, info, warning, error };
 void configure_log(const std::string& program, int rank, LogLevel level);
 void log_line(LogLevel level, const std::string& line);
 
-template <class... A> void log_info(fmt::format_string<A...> f, A&&... a) { log_line(LogLevel::info, fmt::format(f, std::forward<A>(a)...)); }
-template <class... A> void log_warning(fmt::format_string<A...> f, A&&... a) { log_line(LogLevel::warning, fmt::format(f, std::forward<A>(a)...)); }
-template <class... A> void log_debug(fmt::format_string<A...> f, A&&... a) { log_line(LogLevel::debug, fmt::format(f, std::forward<A>(a)...)); }
-template <class... A> void log_error(fmt::format_string<A...> f, A&&... a) { log_line(LogLevel::error, fmt::format(f, std::forward<A>(a)...)); }
+template <class... A> void log_info(fmt::format_string<A...> f, A&&... a) {
+  log_line(LogLevel::info, fmt::format(f, std::forward<A>(a)...));
+}
+template <class... A> void log_warning(fmt::format_string<A...> f, A&&... a) {
+  log_line(LogLevel::warning, fmt::format(f, std::forward<A>(a)...));
+}
+template <class... A> void log_debug(fmt::format_string<A...> f, A&&... a) {
+  log_line(LogLevel::debug, fmt::format(f, std::forward<A>(a)...));
+}
+template <class... A> void log_error(fmt::format_string<A...> f, A&&... a) {
+  log_line(LogLevel::error, fmt::format(f, std::forward<A>(a)...));
+}
 
 }  // namespace trainyard::base

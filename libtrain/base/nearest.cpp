@@ -26,30 +26,75 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-constexpr std::size_t longest = 64;   // of a name worth comparing: the distance costs the product of both lengths
+constexpr std::size_t longest = 64;  // of a name worth comparing: the distance costs the product of both lengths
 
 std::string plain(std::string_view text) {
   std::string out;
-  for (char c : text.substr(0, longest)) out += c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (char c : text.substr(0, longest))
+    out += c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return out;
 }
 
 // What torch, transformers and DeepSpeed call things, and ours.
-struct Synonym { const char *theirs, *ours; };
-constexpr Synonym synonyms[] = {{"bfloat16", "bf16"}, {"bfloat", "bf16"}, {"fp16", "bf16"}, {"float16", "bf16"}, {"f16", "bf16"}, {"half", "bf16"}, {"mixed", "bf16"}, {"16", "bf16"},
-                                {"fp32", "f32"}, {"float32", "f32"}, {"float", "f32"}, {"single", "f32"}, {"32", "f32"}, {"tf32", "f32"},
-                                {"gpu", "cuda"}, {"nvidia", "cuda"}, {"cuda:0", "cuda"}, {"gloo", "mpi"}, {"full", "layers"}, {"selective", "layers"}, {"true", "layers"},
-                                {"true", "on"}, {"yes", "on"}, {"1", "on"}, {"false", "off"}, {"no", "off"}, {"0", "off"}, {"none", "off"}, {"false", "none"}, {"off", "none"},
-                                {"true", "always"}, {"yes", "always"}, {"on", "always"}, {"false", "never"}, {"no", "never"}, {"off", "never"}, {"none", "never"},
-                                {"cosine-with-restarts", "cosine"}, {"constant-with-warmup", "constant"}, {"layernorm", "layer"}, {"rmsnorm", "rms"}, {"rope", "rotary"},
-                                {"absolute", "learned"}, {"gelu", "gelu-tanh"}, {"gelu-new", "gelu-tanh"}, {"silu", "swiglu"}, {"gpt2-small", "gpt2"}, {"gpt3", "gpt3-175b"},
+struct Synonym {
+  const char *theirs, *ours;
+};
+constexpr Synonym synonyms[] = {{"bfloat16", "bf16"},
+                                {"bfloat", "bf16"},
+                                {"fp16", "bf16"},
+                                {"float16", "bf16"},
+                                {"f16", "bf16"},
+                                {"half", "bf16"},
+                                {"mixed", "bf16"},
+                                {"16", "bf16"},
+                                {"fp32", "f32"},
+                                {"float32", "f32"},
+                                {"float", "f32"},
+                                {"single", "f32"},
+                                {"32", "f32"},
+                                {"tf32", "f32"},
+                                {"gpu", "cuda"},
+                                {"nvidia", "cuda"},
+                                {"cuda:0", "cuda"},
+                                {"gloo", "mpi"},
+                                {"full", "layers"},
+                                {"selective", "layers"},
+                                {"true", "layers"},
+                                {"true", "on"},
+                                {"yes", "on"},
+                                {"1", "on"},
+                                {"false", "off"},
+                                {"no", "off"},
+                                {"0", "off"},
+                                {"none", "off"},
+                                {"false", "none"},
+                                {"off", "none"},
+                                {"true", "always"},
+                                {"yes", "always"},
+                                {"on", "always"},
+                                {"false", "never"},
+                                {"no", "never"},
+                                {"off", "never"},
+                                {"none", "never"},
+                                {"cosine-with-restarts", "cosine"},
+                                {"constant-with-warmup", "constant"},
+                                {"layernorm", "layer"},
+                                {"rmsnorm", "rms"},
+                                {"rope", "rotary"},
+                                {"absolute", "learned"},
+                                {"gelu", "gelu-tanh"},
+                                {"gelu-new", "gelu-tanh"},
+                                {"silu", "swiglu"},
+                                {"gpt2-small", "gpt2"},
+                                {"gpt3", "gpt3-175b"},
                                 {"eos", "end-of-document"}};
 
 }  // namespace
 
 std::string nearest(std::string_view name, const std::vector<std::string>& legal) {
   const auto part = name.substr(0, longest);
-  const auto best = std::min_element(legal.begin(), legal.end(), [&](const auto& a, const auto& b) { return distance(part, a) < distance(part, b); });
+  const auto best = std::min_element(
+      legal.begin(), legal.end(), [&](const auto& a, const auto& b) { return distance(part, a) < distance(part, b); });
   return best == legal.end() ? std::string() : *best;
 }
 
@@ -63,7 +108,8 @@ std::string resembling(std::string_view name, const std::vector<std::string>& le
 std::string value_hint(std::string_view value, const std::vector<std::string>& legal) {
   const auto asked = plain(value);
   for (const auto& [theirs, ours] : synonyms)
-    if (asked == theirs && std::find(legal.begin(), legal.end(), ours) != legal.end()) return fmt::format("did you mean '{}'?", ours);
+    if (asked == theirs && std::find(legal.begin(), legal.end(), ours) != legal.end())
+      return fmt::format("did you mean '{}'?", ours);
   const auto close = resembling(value, legal);
   return close.empty() ? std::string() : fmt::format("did you mean '{}'?", close);
 }

@@ -39,7 +39,9 @@ std::string size_text(std::int64_t bytes) {
   return fmt::format("{} {}B", three_digits(s.value), decimal[s.times]);
 }
 
-std::string size_text(std::int64_t bytes, Sizes sizes) { return sizes == Sizes::exact ? std::to_string(bytes) : size_text(bytes); }
+std::string size_text(std::int64_t bytes, Sizes sizes) {
+  return sizes == Sizes::exact ? std::to_string(bytes) : size_text(bytes);
+}
 
 std::string size_difference_text(std::int64_t bytes, Sizes sizes) {
   if (bytes == 0 || sizes == Sizes::exact) return std::to_string(bytes);
@@ -48,7 +50,9 @@ std::string size_difference_text(std::int64_t bytes, Sizes sizes) {
 
 std::string binary_size_text(std::int64_t bytes) {
   const auto s = scaled(static_cast<double>(bytes), 1024, binary);
-  return s.value == std::floor(s.value) ? fmt::format("{:.0f} {}", s.value, binary[s.times]) : fmt::format("{:.{}f} {}", s.value, std::fabs(s.value) < 99.95 ? 1 : 0, binary[s.times]);
+  return s.value == std::floor(s.value)
+             ? fmt::format("{:.0f} {}", s.value, binary[s.times])
+             : fmt::format("{:.{}f} {}", s.value, std::fabs(s.value) < 99.95 ? 1 : 0, binary[s.times]);
 }
 
 std::string rate_text(double per_second, const std::string& unit) {
@@ -58,7 +62,8 @@ std::string rate_text(double per_second, const std::string& unit) {
 }
 
 std::string count_rate_text(double per_second, const std::string& unit) {
-  if (!(std::fabs(per_second) >= 99.95 && std::fabs(per_second) < 1e15)) return fmt::format("{:.3g} {}", per_second, unit);
+  if (!(std::fabs(per_second) >= 99.95 && std::fabs(per_second) < 1e15))
+    return fmt::format("{:.3g} {}", per_second, unit);
   const double step = std::pow(10.0, std::floor(std::log10(std::fabs(per_second))) - 2);
   return fmt::format("{} {}", count_text(std::llround(std::round(per_second / step) * step)), unit);
 }
@@ -68,11 +73,14 @@ std::string number_text(double value) { return std::isnan(value) ? "nan" : fmt::
 std::string count_text(std::int64_t count) {
   auto digits = std::to_string(count);
   const std::ptrdiff_t first = count < 0 ? 1 : 0;
-  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > first; at -= 3) digits.insert(static_cast<std::size_t>(at), 1, ',');
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > first; at -= 3)
+    digits.insert(static_cast<std::size_t>(at), 1, ',');
   return digits;
 }
 
-std::string counted(std::int64_t count, const std::string& one) { return count_text(count) + " " + one + (count == 1 ? "" : "s"); }
+std::string counted(std::int64_t count, const std::string& one) {
+  return count_text(count) + " " + one + (count == 1 ? "" : "s");
+}
 
 std::string duration_text(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e15) return "?";

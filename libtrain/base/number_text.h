@@ -13,7 +13,8 @@ enum class Sizes { rounded, exact };
 std::string size_text(std::int64_t bytes);
 // As asked: the same, or the number of bytes alone.
 std::string size_text(std::int64_t bytes, Sizes sizes);
-// How two sizes differ. 0 only where they are equal, so that rounding hides nothing: "0", "+104 kB", "-64 B"; exact: "104704".
+// How two sizes differ. 0 only where they are equal, so that rounding hides nothing: "0", "+104 kB", "-64 B"; exact:
+// "104704".
 std::string size_difference_text(std::int64_t bytes, Sizes sizes);
 // Sizes that programs choose are powers of two: "32 KiB", "64 MiB", "1.5 GiB"; three digits.
 std::string binary_size_text(std::int64_t bytes);

@@ -27,9 +27,9 @@ bool holds(const fs::path& outer, const fs::path& inner) {
   if (!fs::exists(fs::symlink_status(inner, error))) return false;
   const auto real_outer = fs::weakly_canonical(outer, error), real_inner = fs::weakly_canonical(inner, error);
   if (!error && within(real_inner, real_outer)) return true;
-  const auto place = fs::weakly_canonical(fs::absolute(inner, error).parent_path(), error);   // of the name itself
+  const auto place = fs::weakly_canonical(fs::absolute(inner, error).parent_path(), error);  // of the name itself
   if (!error && within(place / inner.filename(), real_outer)) return true;
-  return fs::equivalent(outer, inner, error);   // a hard link
+  return fs::equivalent(outer, inner, error);  // a hard link
 }
 
 }  // namespace
@@ -39,11 +39,15 @@ void require_own(const std::string& path, const Owned& own) {
   const auto status = fs::symlink_status(path, error);
   if (status.type() == fs::file_type::not_found) return;
   const auto refuse = [&](const std::string& why) {
-    throw UsageError(fmt::format("{} is not replaced: it {}", path, why), fmt::format("give another place, or remove it yourself; only {} that this program wrote is replaced", own.kind));
+    throw UsageError(
+        fmt::format("{} is not replaced: it {}", path, why),
+        fmt::format("give another place, or remove it yourself; only {} that this program wrote is replaced",
+                    own.kind));
   };
   if (fs::is_symlink(status)) refuse("is a symbolic link");
   for (const auto& precious : own.precious)
-    if (holds(path, precious)) refuse(fs::equivalent(path, precious, error) ? "is an input" : fmt::format("holds the input {}", precious));
+    if (holds(path, precious))
+      refuse(fs::equivalent(path, precious, error) ? "is an input" : fmt::format("holds the input {}", precious));
   const auto here = fs::current_path(error);
   if (!error && holds(path, here)) refuse("holds the folder that this program was started in");
   if (const auto foreign = own.foreign(path); !foreign.empty()) refuse(foreign);

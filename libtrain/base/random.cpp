@@ -10,7 +10,9 @@ namespace trainyard::base {
 
 namespace {
 
-struct NormalPair { double even, odd; };
+struct NormalPair {
+  double even, odd;
+};
 
 NormalPair normal_pair(std::uint64_t seed, std::uint64_t site, std::uint64_t block) {
   const auto w = random_words(seed, site, block);
@@ -28,7 +30,8 @@ double normal_value(std::uint64_t seed, std::uint64_t site, std::uint64_t index)
   return index % 2 == 0 ? pair.even : pair.odd;
 }
 
-void fill_normal(float* out, std::int64_t count, std::uint64_t seed, std::string_view name, std::uint64_t first_index, double stddev) {
+void fill_normal(float* out, std::int64_t count, std::uint64_t seed, std::string_view name, std::uint64_t first_index,
+                 double stddev) {
   const auto site = site_hash("init", name);
   std::int64_t i = 0;
   if (count > 0 && first_index % 2 == 1) out[i++] = static_cast<float>(stddev * normal_value(seed, site, first_index));
@@ -37,7 +40,8 @@ void fill_normal(float* out, std::int64_t count, std::uint64_t seed, std::string
     out[i] = static_cast<float>(stddev * pair.even);
     out[i + 1] = static_cast<float>(stddev * pair.odd);
   }
-  if (i < count) out[i] = static_cast<float>(stddev * normal_value(seed, site, first_index + static_cast<std::uint64_t>(i)));
+  if (i < count)
+    out[i] = static_cast<float>(stddev * normal_value(seed, site, first_index + static_cast<std::uint64_t>(i)));
 }
 
 Permutation::Permutation(std::uint64_t n, std::uint64_t key, std::uint64_t epoch) : n_(n), key_(key), epoch_(epoch) {

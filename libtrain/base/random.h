@@ -1,4 +1,5 @@
-// Random numbers without state: Philox 4x32-10 keyed by (seed, purpose, site, logical index), and initial values from it.
+// Random numbers without state: Philox 4x32-10 keyed by (seed, purpose, site, logical index), and initial values from
+// it.
 #pragma once
 
 #include <array>
@@ -8,10 +9,13 @@
 
 namespace trainyard::base {
 
-// Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). key = seed; counter = (site hash, logical index).
-constexpr std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t counter_low, std::uint64_t counter_high) {
+// Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). key = seed; counter = (site hash, logical
+// index).
+constexpr std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t counter_low,
+                                              std::uint64_t counter_high) {
   std::array<std::uint32_t, 4> c{static_cast<std::uint32_t>(counter_low), static_cast<std::uint32_t>(counter_low >> 32),
-                                 static_cast<std::uint32_t>(counter_high), static_cast<std::uint32_t>(counter_high >> 32)};
+                                 static_cast<std::uint32_t>(counter_high),
+                                 static_cast<std::uint32_t>(counter_high >> 32)};
   auto k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t p0 = 0xD2511F53ull * c[0], p1 = 0xCD9E8D57ull * c[2];
@@ -23,7 +27,8 @@ constexpr std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t c
   return c;
 }
 
-// 64-bit hash of purpose and site name; part of the format. FNV-1a over "purpose", a zero byte, "site", then the splitmix64 finaliser.
+// 64-bit hash of purpose and site name; part of the format. FNV-1a over "purpose", a zero byte, "site", then the
+// splitmix64 finaliser.
 constexpr std::uint64_t site_hash(std::string_view purpose, std::string_view site) {
   std::uint64_t h = 0xcbf29ce484222325ull;
   const auto eat = [&h](unsigned char byte) { h = (h ^ byte) * 0x100000001b3ull; };
@@ -45,12 +50,14 @@ constexpr double uniform53(std::uint32_t a, std::uint32_t b) {
   return static_cast<double>(((static_cast<std::uint64_t>(a) << 32) | b) >> 11) * 0x1.0p-53;
 }
 
-// Element `index` of the standard normal stream of a parameter: Box-Muller in double over block index/2, cosine for even, sine for odd.
-// One scalar code path on the host (defined in random.cpp), so that any rank can make any slice with the same bits.
+// Element `index` of the standard normal stream of a parameter: Box-Muller in double over block index/2, cosine for
+// even, sine for odd. One scalar code path on the host (defined in random.cpp), so that any rank can make any slice
+// with the same bits.
 double normal_value(std::uint64_t seed, std::uint64_t site, std::uint64_t index);
 
 // Fills out[i] = float(stddev * normal(first + i)) for the parameter called `name` (purpose "init").
-void fill_normal(float* out, std::int64_t count, std::uint64_t seed, std::string_view name, std::uint64_t first_index, double stddev);
+void fill_normal(float* out, std::int64_t count, std::uint64_t seed, std::string_view name, std::uint64_t first_index,
+                 double stddev);
 
 // A keyed permutation of [0, n): six-round Feistel network with cycle walking. No memory; the inverse is not needed.
 class Permutation {

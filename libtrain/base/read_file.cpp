@@ -22,16 +22,20 @@ const char* kind_of(mode_t mode) {
 
 void require_regular(const std::string& path, const struct stat& info) {
   if (S_ISDIR(info.st_mode)) throw_cannot_read("read", path, EISDIR);
-  if (!S_ISREG(info.st_mode)) throw InputError(fmt::format("cannot read {}: it is {}, not a file", path, kind_of(info.st_mode)), "write its content into a file and give that");
+  if (!S_ISREG(info.st_mode))
+    throw InputError(fmt::format("cannot read {}: it is {}, not a file", path, kind_of(info.st_mode)),
+                     "write its content into a file and give that");
 }
 
 [[noreturn]] void refuse_size(const std::string& path, std::int64_t largest) {
-  throw InputError(fmt::format("{} is larger than {} bytes, more than is expected of it", path, largest), "is it the right file?");
+  throw InputError(fmt::format("{} is larger than {} bytes, more than is expected of it", path, largest),
+                   "is it the right file?");
 }
 
 }  // namespace
 
-// Looked at before it is opened, since opening a device may already do something, and once more after, since the path may have changed in between.
+// Looked at before it is opened, since opening a device may already do something, and once more after, since the path
+// may have changed in between.
 int open_regular(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) throw_cannot_read("open", path, errno);
@@ -44,7 +48,8 @@ int open_regular(const std::string& path) {
 }
 
 int open_readable(const std::string& path) {
-  if (!path.starts_with("/dev/fd/") && !path.starts_with("/proc/self/fd/") && path != "/dev/stdin") return open_regular(path);
+  if (!path.starts_with("/dev/fd/") && !path.starts_with("/proc/self/fd/") && path != "/dev/stdin")
+    return open_regular(path);
   const int fd = ::open(path.c_str(), O_RDONLY | O_NOCTTY | O_CLOEXEC);
   if (fd < 0) throw_cannot_read("open", path, errno);
   return fd;
@@ -58,7 +63,7 @@ std::string read_file(const std::string& path, std::int64_t largest) {
   std::string text;
   text.reserve(static_cast<std::size_t>(info.st_size));
   char buffer[1 << 16];
-  while (true) {   // to the end, not to the size: pipes and /proc state none, and a file may grow
+  while (true) {  // to the end, not to the size: pipes and /proc state none, and a file may grow
     const auto n = ::read(file.get(), buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw_cannot_read("read", path, errno);

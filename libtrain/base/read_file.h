@@ -6,14 +6,17 @@
 
 namespace trainyard::base {
 
-// A descriptor of the file for reading; the caller closes it. InputError that names the path when there is none, it may not be read, its links lead in a circle, or it is
-// a folder, a pipe, a socket or a device: what waits for a writer or never ends is no input. Links to regular files are followed.
+// A descriptor of the file for reading; the caller closes it. InputError that names the path when there is none, it may
+// not be read, its links lead in a circle, or it is a folder, a pipe, a socket or a device: what waits for a writer or
+// never ends is no input. Links to regular files are followed.
 int open_regular(const std::string& path);
 
-// The same for what is read once, front to back: a pipe that a shell made for this program ("/dev/fd/63" for <(command), "/dev/stdin") is as good.
+// The same for what is read once, front to back: a pipe that a shell made for this program ("/dev/fd/63" for
+// <(command), "/dev/stdin") is as good.
 int open_readable(const std::string& path);
 
-// The whole file as text, by open_readable; InputError above `largest` bytes, before anything of that size is allocated.
+// The whole file as text, by open_readable; InputError above `largest` bytes, before anything of that size is
+// allocated.
 std::string read_file(const std::string& path, std::int64_t largest = std::int64_t{1} << 30);
 
 // Settings, model descriptions, plans and other files that a person could have written are refused above this.

@@ -28,8 +28,9 @@ Interval median_interval(std::vector<double> values, double confidence) {
       term *= static_cast<double>(n - k) / static_cast<double>(k + 1);
       ++k;
     }
-  else   // beyond the range of a double: the normal distribution
-    k = static_cast<std::size_t>(std::max(0.0, static_cast<double>(n) / 2 - 1.96 * std::sqrt(static_cast<double>(n)) / 2));
+  else  // beyond the range of a double: the normal distribution
+    k = static_cast<std::size_t>(
+        std::max(0.0, static_cast<double>(n) / 2 - 1.96 * std::sqrt(static_cast<double>(n)) / 2));
   const auto from_end = k == 0 ? 0 : k - 1;
   return {values[from_end], values[n - 1 - from_end]};
 }
@@ -38,7 +39,7 @@ Interval prediction_interval(std::vector<double> values, double coverage) {
   if (values.empty()) return {};
   std::sort(values.begin(), values.end());
   const auto n = values.size();
-  const auto k = static_cast<std::size_t>(static_cast<double>(n + 1) * (1 - coverage) / 2 + 1e-9);   // 200 * 0.05 is 10
+  const auto k = static_cast<std::size_t>(static_cast<double>(n + 1) * (1 - coverage) / 2 + 1e-9);  // 200 * 0.05 is 10
   const auto from_end = k == 0 ? 0 : std::min(k, (n + 1) / 2) - 1;
   return {values[from_end], values[n - 1 - from_end]};
 }

@@ -18,11 +18,14 @@ std::string hint_for(int number) {
     case EDQUOT: return "the quota is used up: free some space, or point the output elsewhere";
     case EFBIG: return "the file size limit is reached: raise it (ulimit -f), or use another file system";
     case EROFS: return "the file system is read-only: point the output elsewhere";
-    case EACCES: case EPERM: return "check the permissions of the path and of the folders above it";
-    case ENOENT: case ENOTDIR: return "check the path";
+    case EACCES:
+    case EPERM: return "check the permissions of the path and of the folders above it";
+    case ENOENT:
+    case ENOTDIR: return "check the path";
     case ELOOP: return "the symbolic link leads back to itself: give the file itself";
     case EISDIR: return "a file is expected there, not a folder";
-    case EMFILE: case ENFILE: return "too many files are open: raise the limit (ulimit -n)";
+    case EMFILE:
+    case ENFILE: return "too many files are open: raise the limit (ulimit -n)";
     case EIO: return "the device reports errors: look at the system's log before trusting this disk again";
     default: return {};
   }
@@ -32,7 +35,12 @@ std::string hint_for(int number) {
 
 bool is_unreadable(int number) {
   switch (number) {
-    case 0: case ENOENT: case ENOTDIR: case EISDIR: case ELOOP: case ENAMETOOLONG: return false;
+    case 0:
+    case ENOENT:
+    case ENOTDIR:
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG: return false;
     default: return true;
   }
 }

@@ -15,7 +15,7 @@ constexpr std::string_view percent = "percent:";
 
 struct Character {
   char32_t code = 0;
-  std::size_t bytes = 0;   // 0: not UTF-8 here
+  std::size_t bytes = 0;  // 0: not UTF-8 here
 };
 
 Character character_at(std::string_view text, std::size_t at) {
@@ -36,7 +36,8 @@ Character character_at(std::string_view text, std::size_t at) {
 
 bool is_obeyed(char32_t c) {
   if (c < 0x20) return c != '\n' && c != '\t';
-  return (c >= 0x7f && c < 0xa0) || c == 0x061c || c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+  return (c >= 0x7f && c < 0xa0) || c == 0x061c || c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) ||
+         (c >= 0x2066 && c <= 0x2069);
 }
 
 }  // namespace
@@ -48,7 +49,9 @@ std::string printable(std::string_view text) {
     const auto [code, bytes] = character_at(text, at);
     if (bytes == 0) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[at]));
     else if (!is_obeyed(code)) out += text.substr(at, bytes);
-    else out += code < 0x100 ? fmt::format("\\x{:02x}", static_cast<unsigned>(code)) : fmt::format("\\u{:04x}", static_cast<unsigned>(code));
+    else
+      out += code < 0x100 ? fmt::format("\\x{:02x}", static_cast<unsigned>(code))
+                          : fmt::format("\\u{:04x}", static_cast<unsigned>(code));
     at += bytes == 0 ? 1 : bytes;
   }
   return out;
@@ -103,7 +106,8 @@ std::string path_of_text(std::string_view text) {
   for (std::size_t at = 0; at < text.size(); ++at) {
     unsigned char byte = 0;
     const auto digits = text.substr(at, 3);
-    if (digits.size() == 3 && digits[0] == '%' && std::from_chars(digits.data() + 1, digits.data() + 3, byte, 16).ptr == digits.data() + 3) {
+    if (digits.size() == 3 && digits[0] == '%' &&
+        std::from_chars(digits.data() + 1, digits.data() + 3, byte, 16).ptr == digits.data() + 3) {
       out += static_cast<char>(byte);
       at += 2;
     } else {

@@ -27,7 +27,7 @@ class AllSignalsBlocked {
 
 std::thread start_thread(const std::string& name, std::function<void()> work) {
   const AllSignalsBlocked blocked;
-  return std::thread([shown = name.substr(0, 15), work = std::move(work)] {   // the system's limit
+  return std::thread([shown = name.substr(0, 15), work = std::move(work)] {  // the system's limit
     pthread_setname_np(pthread_self(), shown.c_str());
     work();
   });

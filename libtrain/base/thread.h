@@ -7,8 +7,9 @@
 
 namespace trainyard::base {
 
-// Runs `work` on a thread of its own with every signal blocked, so that handlers and whoever waits for a signal see it on the caller's threads alone. Tools that list threads see the
-// first 15 characters of the name. Nothing may leave `work` by an exception. std::system_error where the system has no thread left.
+// Runs `work` on a thread of its own with every signal blocked, so that handlers and whoever waits for a signal see it
+// on the caller's threads alone. Tools that list threads see the first 15 characters of the name. Nothing may leave
+// `work` by an exception. std::system_error where the system has no thread left.
 std::thread start_thread(const std::string& name, std::function<void()> work);
 
 }  // namespace trainyard::base

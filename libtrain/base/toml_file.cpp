@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::int64_t largest_toml = std::int64_t{1} << 20, longest_text = 8192;
 
-// The end of the string that begins at `at`, of one line or of several ("""); the end of the text when it is not closed.
+// The end of the string that begins at `at`, of one line or of several ("""); the end of the text when it is not
+// closed.
 std::size_t end_of_string(std::string_view text, std::size_t at) {
   const char quote = text[at];
   const bool escapes = quote == '"';
@@ -22,11 +23,10 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
   for (auto i = at + (several ? 3 : 1); i < text.size(); ++i) {
     if (escapes && text[i] == '\\') ++i;
     else if (several && text.substr(i, 3) == three) {
-      std::size_t content = 0;   // one or two quotes: the last three of all close it
+      std::size_t content = 0;  // one or two quotes: the last three of all close it
       while (content < 2 && i + 3 + content < text.size() && text[i + 3 + content] == quote) ++content;
       return i + 2 + content;
-    }
-    else if (!several && (text[i] == quote || text[i] == '\n')) return i;
+    } else if (!several && (text[i] == quote || text[i] == '\n')) return i;
   }
   return text.size();
 }
@@ -36,7 +36,9 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
 void require_shallow_toml(std::string_view text, const std::string& where) {
   int line = 1, open = 0, parts = 1;
   const auto check = [&](int depth, const char* what) {
-    if (depth > deepest_toml) throw InputError(fmt::format("{} line {}: {} {} deep", where, line, what, depth), "one `key = value` a line is what is expected");
+    if (depth > deepest_toml)
+      throw InputError(fmt::format("{} line {}: {} {} deep", where, line, what, depth),
+                       "one `key = value` a line is what is expected");
   };
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -60,11 +62,16 @@ toml::table read_toml_file(const std::string& path) {
   try {
     auto table = toml::parse(text, path);
     for (const auto& [key, node] : table)
-      if (const auto* value = node.as_string(); (value && static_cast<std::int64_t>(value->get().size()) > longest_text) || static_cast<std::int64_t>(key.str().size()) > longest_text)
-        throw InputError(fmt::format("{} line {}: a text of more than {} bytes", path, node.source().begin.line, longest_text), "is the quotation mark at its end missing?");
+      if (const auto* value = node.as_string();
+          (value && static_cast<std::int64_t>(value->get().size()) > longest_text) ||
+          static_cast<std::int64_t>(key.str().size()) > longest_text)
+        throw InputError(
+            fmt::format("{} line {}: a text of more than {} bytes", path, node.source().begin.line, longest_text),
+            "is the quotation mark at its end missing?");
     return table;
   } catch (const toml::parse_error& e) {
-    throw InputError(fmt::format("{} line {}: {}", path, e.source().begin.line, e.description()), "one `key = value` a line, text in quotes");
+    throw InputError(fmt::format("{} line {}: {}", path, e.source().begin.line, e.description()),
+                     "one `key = value` a line, text in quotes");
   }
 }
 

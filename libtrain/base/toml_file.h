@@ -8,7 +8,7 @@
 
 namespace trainyard::base {
 
-inline constexpr int deepest_toml = 32;   // brackets and braces in one another, and parts of one dotted key
+inline constexpr int deepest_toml = 32;  // brackets and braces in one another, and parts of one dotted key
 
 // InputError that names `where` and the line. Text that is no TOML may pass: the parser's business.
 void require_shallow_toml(std::string_view text, const std::string& where);

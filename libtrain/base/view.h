@@ -18,12 +18,13 @@ struct Device {
 };
 
 // Row-major. Every dim but the last is folded into `rows()`; consecutive rows are `pitch` elements apart
-// (pitch >= cols()), so a slice of columns is a view. The last dim is dense. At most four dims; without any it is the empty view.
+// (pitch >= cols()), so a slice of columns is a view. The last dim is dense. At most four dims; without any it is the
+// empty view.
 struct View {
   void* data = nullptr;
   DType dtype = DType::f32;
   Device device{};
-  int dims = 0;                            // how many
+  int dims = 0;  // how many
   std::array<std::int64_t, 4> shape{};
   std::int64_t pitch = 0;
 
@@ -33,7 +34,9 @@ struct View {
     for (auto n : sizes) shape[static_cast<std::size_t>(dims++)] = n;
     pitch = cols();
   }
-  template <class T> static View of(T* p, std::initializer_list<std::int64_t> sizes) { return View(const_cast<std::remove_const_t<T>*>(p), DTypeOf<std::remove_const_t<T>>::value, sizes); }
+  template <class T> static View of(T* p, std::initializer_list<std::int64_t> sizes) {
+    return View(const_cast<std::remove_const_t<T>*>(p), DTypeOf<std::remove_const_t<T>>::value, sizes);
+  }
 
   explicit operator bool() const { return data != nullptr; }
   std::int64_t cols() const { return dims == 0 ? 0 : shape[static_cast<std::size_t>(dims - 1)]; }

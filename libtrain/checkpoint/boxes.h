@@ -10,7 +10,7 @@
 
 namespace trainyard::checkpoint {
 
-using Shape = std::vector<std::int64_t>;   // of a logical tensor: 1 to most_dims sizes, each at least 1
+using Shape = std::vector<std::int64_t>;  // of a logical tensor: 1 to most_dims sizes, each at least 1
 inline constexpr std::size_t most_dims = 4;
 using Dims = std::array<std::int64_t, most_dims>;
 
@@ -23,13 +23,13 @@ struct Box {
 
 // The elements of `box` lie one after the other, row-major, from element `offset` of every dataset of a rank's file.
 struct StoredBox {
-  std::int32_t tensor = 0;   // number of the parameter
+  std::int32_t tensor = 0;  // number of the parameter
   std::int64_t offset = 0;
   Box box;
   std::int64_t end() const { return offset + box.elements(); }
   bool operator==(const StoredBox&) const = default;
 };
-using RankBoxes = std::vector<StoredBox>;   // of one rank, ascending in offset, none over another
+using RankBoxes = std::vector<StoredBox>;  // of one rank, ascending in offset, none over another
 
 Box whole_of(const Shape& shape);
 // Elements [first, first + count) of the flat tensor, as at most 2r - 1 boxes one after the other.
@@ -43,10 +43,9 @@ struct Run {
 
 // Calls f(Run) for the elements of `part`, which lies inside of the stored box, in ascending `at`; runs are as long as
 // both orders allow.
-template <class F>
-void for_each_run(const Shape& shape, const StoredBox& stored, const Box& part, F&& f) {
+template <class F> void for_each_run(const Shape& shape, const StoredBox& stored, const Box& part, F&& f) {
   const auto& box = stored.box;
-  auto dim = shape.size() - 1;   // the outermost one inside of a run
+  auto dim = shape.size() - 1;  // the outermost one inside of a run
   auto length = part.count[dim];
   while (dim > 0 && box.count[dim] == shape[dim] && part.count[dim] == shape[dim]) length *= part.count[--dim];
   Dims at = part.start;
@@ -63,7 +62,7 @@ void for_each_run(const Shape& shape, const StoredBox& stored, const Box& part, 
       if (++at[i] < part.start[i] + part.count[i]) break;
       at[i] = part.start[i];
     }
-    if (i > dim) return;   // wrapped below 0
+    if (i > dim) return;  // wrapped below 0
   }
 }
 

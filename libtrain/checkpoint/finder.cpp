@@ -26,7 +26,8 @@ std::vector<std::string> names_in(const std::string& folder) {
   base::require_folder_or_nothing(folder);
   std::vector<std::string> names;
   std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) names.push_back(it->path().filename().string());
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    names.push_back(it->path().filename().string());
   if (error && error != std::errc::no_such_file_or_directory) io::throw_cannot_read("list", folder, error.value());
   return names;
 }
@@ -42,7 +43,8 @@ std::pair<std::int64_t, std::string_view> step_in(std::string_view name, std::st
   return {step, name.substr(digits)};
 }
 
-std::vector<Found> with_prefix(const std::string& folder, std::string_view prefix, bool (*right_end)(std::string_view)) {
+std::vector<Found> with_prefix(const std::string& folder, std::string_view prefix,
+                               bool (*right_end)(std::string_view)) {
   std::vector<Found> found;
   for (const auto& name : names_in(folder)) {
     const auto [step, end] = step_in(name, prefix);
@@ -52,7 +54,8 @@ std::vector<Found> with_prefix(const std::string& folder, std::string_view prefi
     if (fs::is_directory(path, error)) found.push_back({step, path, {}});
     else if (base::is_unreadable(error.value())) io::throw_cannot_read("look at", path, error.value());
   }
-  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return std::tie(b.step, a.path) < std::tie(a.step, b.path); });
+  std::sort(found.begin(), found.end(),
+            [](const Found& a, const Found& b) { return std::tie(b.step, a.path) < std::tie(a.step, b.path); });
   return found;
 }
 
@@ -63,18 +66,22 @@ std::vector<Found> list(const std::string& folder) {
 }
 
 std::vector<Found> list_abandoned(const std::string& folder) {
-  return with_prefix(folder, abandoned_prefix, [](std::string_view end) { return !end.ends_with(base::partial_suffix); });
+  return with_prefix(folder, abandoned_prefix,
+                     [](std::string_view end) { return !end.ends_with(base::partial_suffix); });
 }
 
 std::string set_aside(const Found& checkpoint) {
-  const auto name = base::free_name(fmt::format("{}/{}{:08}", base::parent_of(checkpoint.path), abandoned_prefix, checkpoint.step));
+  const auto name =
+      base::free_name(fmt::format("{}/{}{:08}", base::parent_of(checkpoint.path), abandoned_prefix, checkpoint.step));
   base::rename_durably(checkpoint.path, name);
   return name;
 }
 
 std::vector<std::string> entries(const std::string& folder) {
   auto names = names_in(folder);
-  std::erase_if(names, [](const std::string& name) { return name.starts_with('.') || name.ends_with(base::partial_suffix) || name == "lost+found"; });
+  std::erase_if(names, [](const std::string& name) {
+    return name.starts_with('.') || name.ends_with(base::partial_suffix) || name == "lost+found";
+  });
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -89,7 +96,7 @@ Found find_latest_whole(const std::string& folder, Verify verify, const std::vec
       candidate.refused = std::move(refused);
       return candidate;
     } catch (const base::Unreadable&) {
-      throw;   // whoever takes an older one for a moment's trouble loses what came after it
+      throw;  // whoever takes an older one for a moment's trouble loses what came after it
     } catch (const base::InputError& e) {
       refused.push_back(fmt::format("{}: {}", candidate.path, e.what()));
       base::log_warning("checkpoint {} is passed over: {}", candidate.path, e.what());
@@ -101,7 +108,8 @@ Found find_latest_whole(const std::string& folder, Verify verify, const std::vec
 }
 
 void remove_stale_partials(const std::string& folder) {
-  for (const auto& name : base::remove_stale_partials(folder, is_unfinished_name, own_checkpoints())) base::log_info("removed {}/{}, left by an interrupted writer", folder, name);
+  for (const auto& name : base::remove_stale_partials(folder, is_unfinished_name, own_checkpoints()))
+    base::log_info("removed {}/{}, left by an interrupted writer", folder, name);
 }
 
 }  // namespace trainyard::checkpoint

@@ -28,29 +28,34 @@ template <class T> T hex_of(std::string_view text, const std::string& where) {
   T value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
   if (error != std::errc() || end != text.data() + text.size() || text.size() != 2 * sizeof(T))
-    throw base::InputError(fmt::format("{}: {} is not a number of {} hexadecimal digits", where, base::excerpt(text), 2 * sizeof(T)));
+    throw base::InputError(
+        fmt::format("{}: {} is not a number of {} hexadecimal digits", where, base::excerpt(text), 2 * sizeof(T)));
   return value;
 }
 
-template <class T> T hex_of(Object& o, const std::string& key) { return hex_of<T>(o.text(key), o.where() + ": " + key); }
+template <class T> T hex_of(Object& o, const std::string& key) {
+  return hex_of<T>(o.text(key), o.where() + ": " + key);
+}
 
 constexpr const char* seal_key = "crc32c_of_the_above";
 constexpr std::string_view seal_before = ",\n \"crc32c_of_the_above\": \"", seal_after = "\"\n}\n";
 
 std::string sealed(const json& j) {
-  auto text = j.dump(1, ' ', false, json::error_handler_t::replace);   // a name that is not UTF-8 must not stop a save
-  text.erase(text.size() - 2);   // "\n}"
+  auto text = j.dump(1, ' ', false, json::error_handler_t::replace);  // a name that is not UTF-8 must not stop a save
+  text.erase(text.size() - 2);                                        // "\n}"
   return text + std::string(seal_before) + hex32(base::crc32c(text.data(), text.size())) + std::string(seal_after);
 }
 
 json unsealed(const std::string& text, const std::string& where) {
   const auto damaged = [&](const std::string& why) {
-    return base::InputError(fmt::format("{} is damaged: {}", where, why), "restore it from a copy, or resume from another checkpoint (--resume PATH)");
+    return base::InputError(fmt::format("{} is damaged: {}", where, why),
+                            "restore it from a copy, or resume from another checkpoint (--resume PATH)");
   };
   const auto length = seal_before.size() + 8 + seal_after.size();
   if (text.size() < length) throw damaged(fmt::format("it has only {} bytes", text.size()));
   const std::string_view seal = std::string_view(text).substr(text.size() - length);
-  if (!seal.starts_with(seal_before) || !seal.ends_with(seal_after)) throw damaged("the checksum in its last line is missing");
+  if (!seal.starts_with(seal_before) || !seal.ends_with(seal_after))
+    throw damaged("the checksum in its last line is missing");
   const auto found = hex32(base::crc32c(text.data(), text.size() - length));
   const auto expected = seal.substr(seal_before.size(), 8);
   if (found != expected) throw damaged(fmt::format("its checksum is {}, expected {}", found, expected));
@@ -63,10 +68,12 @@ int major_of(Object& o, const std::string& where) {
   int major = 0;
   if (slash != std::string::npos) std::from_chars(format.data() + slash + 1, format.data() + format.size(), major);
   if (format.substr(0, slash) != format_name || major < 1)
-    throw base::InputError(fmt::format("{}: format is {}, expected {}/1 to {}/{}", where, base::excerpt(format), format_name, format_name, format_major),
+    throw base::InputError(fmt::format("{}: format is {}, expected {}/1 to {}/{}", where, base::excerpt(format),
+                                       format_name, format_name, format_major),
                            "this folder is something else: look at it with inspect");
   if (major > format_major)
-    throw base::InputError(fmt::format("{}: format is {}, this build reads up to {}/{}", where, base::excerpt(format), format_name, format_major),
+    throw base::InputError(fmt::format("{}: format is {}, this build reads up to {}/{}", where, base::excerpt(format),
+                                       format_name, format_major),
                            "use the newer version of the programs that wrote it");
   return major;
 }
@@ -90,13 +97,16 @@ FileEntry whole_file_from_json(Object& o) {
     PayloadEntry entry{p.integer("offset", 0, largest_count), p.integer("bytes", 0, largest_count), {}};
     const auto blocks = p.text("crc32c_of_blocks", std::string::npos);
     if (static_cast<std::int64_t>(blocks.size()) != 8 * io::blocks_of(entry.bytes))
-      throw base::InputError(fmt::format("{}: {} bytes have {} block checksums, expected {}", p.where(), entry.bytes, blocks.size() / 8, io::blocks_of(entry.bytes)));
-    for (std::size_t i = 0; i < blocks.size(); i += 8) entry.blocks.push_back(hex_of<std::uint32_t>(std::string_view(blocks).substr(i, 8), p.where()));
+      throw base::InputError(fmt::format("{}: {} bytes have {} block checksums, expected {}", p.where(), entry.bytes,
+                                         blocks.size() / 8, io::blocks_of(entry.bytes)));
+    for (std::size_t i = 0; i < blocks.size(); i += 8)
+      entry.blocks.push_back(hex_of<std::uint32_t>(std::string_view(blocks).substr(i, 8), p.where()));
     f.payloads[name] = std::move(entry);
   }
   for (const auto& item : o.array("metadata")) {
     Object r(item, o.where() + ": metadata");
-    f.metadata.push_back({r.integer("offset", 0, largest_count), r.integer("bytes", 0, largest_count), hex_of<std::uint32_t>(r, "crc32c")});
+    f.metadata.push_back({r.integer("offset", 0, largest_count), r.integer("bytes", 0, largest_count),
+                          hex_of<std::uint32_t>(r, "crc32c")});
   }
   require_whole(f, o.where());
   return f;
@@ -121,8 +131,10 @@ json axes_to_json(const std::vector<AxisEntry>& axes) {
 std::vector<std::int64_t> shape_from_json(Object& o) {
   std::vector<std::int64_t> shape;
   for (const auto& d : o.array("shape")) {
-    if (!d.is_number_unsigned() || d.get<std::uint64_t>() < 1 || d.get<std::uint64_t>() > static_cast<std::uint64_t>(largest_count))
-      throw base::InputError(fmt::format("{}: 'shape' must be a list of sizes, found {}", o.where(), base::excerpt(d.dump())));
+    if (!d.is_number_unsigned() || d.get<std::uint64_t>() < 1 ||
+        d.get<std::uint64_t>() > static_cast<std::uint64_t>(largest_count))
+      throw base::InputError(
+          fmt::format("{}: 'shape' must be a list of sizes, found {}", o.where(), base::excerpt(d.dump())));
     shape.push_back(d.get<std::int64_t>());
   }
   return shape;
@@ -131,7 +143,8 @@ std::vector<std::int64_t> shape_from_json(Object& o) {
 ParameterEntry parameter_from_json(Object& o) {
   ParameterEntry entry{o.text("name"), shape_from_json(o), 1, {}};
   for (const auto d : entry.shape)
-    if (__builtin_mul_overflow(entry.count, d, &entry.count)) throw base::InputError(fmt::format("{}: the shape of {} is too large", o.where(), base::excerpt(entry.name)));
+    if (__builtin_mul_overflow(entry.count, d, &entry.count))
+      throw base::InputError(fmt::format("{}: the shape of {} is too large", o.where(), base::excerpt(entry.name)));
   if (!o.has("aliases")) return entry;
   for (const auto& alias : o.array("aliases")) {
     if (!alias.is_string()) throw base::InputError(fmt::format("{}: 'aliases' must be a list of names", o.where()));
@@ -170,10 +183,13 @@ void read_grid(Object& o, Manifest& m) {
   }
   for (const auto& of_rank : o.array("coordinates")) {
     m.coordinates.emplace_back();
-    if (!of_rank.is_array()) throw base::InputError(fmt::format("{}: 'coordinates' must be a list of lists, found {}", o.where(), base::excerpt(of_rank.dump())));
+    if (!of_rank.is_array())
+      throw base::InputError(
+          fmt::format("{}: 'coordinates' must be a list of lists, found {}", o.where(), base::excerpt(of_rank.dump())));
     for (const auto& c : of_rank) {
       if (!c.is_number_unsigned() || c.get<std::uint64_t>() >= static_cast<std::uint64_t>(largest_ranks))
-        throw base::InputError(fmt::format("{}: 'coordinates' must be small numbers, found {}", o.where(), base::excerpt(c.dump())));
+        throw base::InputError(
+            fmt::format("{}: 'coordinates' must be small numbers, found {}", o.where(), base::excerpt(c.dump())));
       m.coordinates.back().push_back(c.get<int>());
     }
   }
@@ -193,7 +209,9 @@ void read_version_1(Object& o, Manifest& m) {
   require_boxes(m, o.where());
 }
 
-double finite_or_nan(Object& o, const std::string& key) { return o.at(key).is_null() ? std::numeric_limits<double>::quiet_NaN() : o.number(key); }
+double finite_or_nan(Object& o, const std::string& key) {
+  return o.at(key).is_null() ? std::numeric_limits<double>::quiet_NaN() : o.number(key);
+}
 
 }  // namespace
 
@@ -264,20 +282,34 @@ std::string sidecar_text(const Sidecar& s) {
                      {"squares", finite ? json(t.squares) : json(nullptr)},
                      {"squares_low", finite ? json(t.squares_low) : json(nullptr)}};
   }
-  return sealed({{"format", rank_format}, {"step", s.step}, {"rank", s.rank}, {"ranks", s.ranks}, {"file", file_to_json(s.file)}, {"index", file_to_json(s.index)}, {"tensors", tensors}, {"writer", s.writer}});
+  return sealed({{"format", rank_format},
+                 {"step", s.step},
+                 {"rank", s.rank},
+                 {"ranks", s.ranks},
+                 {"file", file_to_json(s.file)},
+                 {"index", file_to_json(s.index)},
+                 {"tensors", tensors},
+                 {"writer", s.writer}});
 }
 
 Sidecar sidecar_from_text(const std::string& text, const std::string& where) {
   const auto j = unsealed(text, where);
   Object o(j, where);
-  if (const auto format = o.text("format"); format != rank_format) throw base::InputError(fmt::format("{}: format is {}, expected {}", where, base::excerpt(format), rank_format));
+  if (const auto format = o.text("format"); format != rank_format)
+    throw base::InputError(fmt::format("{}: format is {}, expected {}", where, base::excerpt(format), rank_format));
   auto file = o.object("file"), index = o.object("index");
-  Sidecar s{o.integer("step", 0), static_cast<int>(o.integer("rank", 0, largest_ranks)), static_cast<int>(o.integer("ranks", 1, largest_ranks)),
-            file_from_json(file), file_from_json(index), {}, o.text("writer")};
+  Sidecar s{o.integer("step", 0),
+            static_cast<int>(o.integer("rank", 0, largest_ranks)),
+            static_cast<int>(o.integer("ranks", 1, largest_ranks)),
+            file_from_json(file),
+            file_from_json(index),
+            {},
+            o.text("writer")};
   auto tensors = o.object("tensors");
   for (const auto& [name, json] : o.at("tensors").items()) {
     auto t = tensors.object(name);
-    s.tensors[name] = {hex_of<std::uint64_t>(t, "fingerprint"), finite_or_nan(t, "squares"), finite_or_nan(t, "squares_low")};
+    s.tensors[name] = {hex_of<std::uint64_t>(t, "fingerprint"), finite_or_nan(t, "squares"),
+                       finite_or_nan(t, "squares_low")};
   }
   return s;
 }

@@ -1,5 +1,6 @@
-// The manifest of a checkpoint: what it is of, which ranks wrote it, and the sizes and checksums of all files; with the indices of the rank files (joined_index.h) it says which part of which
-// tensor lies where. Self-describing: no formula is needed to read it.
+// The manifest of a checkpoint: what it is of, which ranks wrote it, and the sizes and checksums of all files; with the
+// indices of the rank files (joined_index.h) it says which part of which tensor lies where. Self-describing: no formula
+// is needed to read it.
 #pragma once
 
 #include "libtrain/base/dtype.h"
@@ -16,7 +17,7 @@
 namespace trainyard::checkpoint {
 
 inline constexpr const char* format_name = "trainyard.checkpoint";
-inline constexpr int format_major = 2;   // what is written; every older one is read
+inline constexpr int format_major = 2;  // what is written; every older one is read
 inline constexpr const char* rank_format = "trainyard.checkpoint.rank/2";
 
 enum class Kind { model, master, m, v };
@@ -25,27 +26,28 @@ const char* path_of(Kind kind);                        // "/model", "/optimizer/
 base::DType dtype_of(Kind kind, base::DType working);  // the working dtype for model, f32 for the rest
 std::vector<Kind> kinds_of(base::DType working);       // an f32 checkpoint has no master: its model is the master
 
-std::string step_name(std::int64_t step);              // "step-00001000"
-std::string rank_name(int rank);                       // "rank-00003"
+std::string step_name(std::int64_t step);  // "step-00001000"
+std::string rank_name(int rank);           // "rank-00003"
 
 // A logical tensor, which every kind has one of.
 struct ParameterEntry {
   std::string name;
   Shape shape;
   std::int64_t count = 0;
-  std::vector<std::string> aliases;                    // other uses of the same weights
+  std::vector<std::string> aliases;  // other uses of the same weights
   bool operator==(const ParameterEntry&) const = default;
 };
 
-// Where the parameters of a unit lie in its flat layout, which is cut into equal pieces: element offsets; only the logical elements count, the rest is padding.
+// Where the parameters of a unit lie in its flat layout, which is cut into equal pieces: element offsets; only the
+// logical elements count, the rest is padding.
 struct UnitEntry {
   std::string name;
-  std::int64_t piece = 0;                              // elements of each rank; the unit is ranks * piece long
+  std::int64_t piece = 0;  // elements of each rank; the unit is ranks * piece long
   std::vector<ParameterEntry> parameters;
-  std::vector<std::int64_t> offsets;                   // of the parameters
+  std::vector<std::int64_t> offsets;  // of the parameters
 };
 std::vector<UnitEntry> unit_table(const plan::ModelConfig& model, int ranks);
-std::int64_t pieces_total(const std::vector<UnitEntry>& units);   // elements of one rank's dataset
+std::int64_t pieces_total(const std::vector<UnitEntry>& units);  // elements of one rank's dataset
 std::vector<ParameterEntry> parameters_of(const std::vector<UnitEntry>& units);
 // What rank `rank` holds where every rank has one piece of each unit, back to back.
 RankBoxes boxes_of_pieces(const std::vector<UnitEntry>& units, int rank);
@@ -62,12 +64,13 @@ struct RangeEntry {
 };
 struct FileEntry {
   std::int64_t bytes = 0;
-  std::uint32_t crc = 0;                               // of the whole file
-  std::map<std::string, PayloadEntry> payloads;        // by dataset path
+  std::uint32_t crc = 0;                         // of the whole file
+  std::map<std::string, PayloadEntry> payloads;  // by dataset path
   std::vector<RangeEntry> metadata;
 };
 
-// Fingerprint and sum of squares of a part of a tensor. The sum is kept in two doubles, so that the norm does not depend on the cut.
+// Fingerprint and sum of squares of a part of a tensor. The sum is kept in two doubles, so that the norm does not
+// depend on the cut.
 struct Statistics {
   std::uint64_t fingerprint = 0;
   double squares = 0, squares_low = 0;
@@ -79,10 +82,11 @@ Statistics statistics_of(const void* data, std::int64_t count, base::DType dtype
 
 struct TensorEntry {
   std::uint64_t fingerprint = 0;
-  double norm = 0;                                     // may be NaN
+  double norm = 0;  // may be NaN
 };
 
-// The ranks that wrote are a grid: an axis is a direction of it, and ranks that differ in one axis alone are a group of that axis.
+// The ranks that wrote are a grid: an axis is a direction of it, and ranks that differ in one axis alone are a group of
+// that axis.
 struct AxisEntry {
   std::string axis;
   int size = 1;
@@ -92,29 +96,33 @@ struct Manifest {
   int major = format_major;
   RunState state;
   int ranks = 1;
-  std::vector<AxisEntry> axes;                         // from outer to inner
-  std::vector<std::vector<int>> coordinates;           // by rank, one for each axis
-  std::vector<ParameterEntry> parameters;              // in the order of the model
-  std::vector<RankBoxes> boxes;                        // by rank: each element of each parameter once. Of version 2 from the indices, as payloads and metadata of files
-  std::map<std::string, TensorEntry> tensors;          // by "/model/NAME", "/optimizer/m/NAME", ...
-  std::map<std::string, FileEntry> files;              // by name; "checkpoint.h5" only when the view exists
+  std::vector<AxisEntry> axes;                // from outer to inner
+  std::vector<std::vector<int>> coordinates;  // by rank, one for each axis
+  std::vector<ParameterEntry> parameters;     // in the order of the model
+  std::vector<RankBoxes> boxes;  // by rank: each element of each parameter once. Of version 2 from the indices, as
+                                 // payloads and metadata of files
+  std::map<std::string, TensorEntry> tensors;  // by "/model/NAME", "/optimizer/m/NAME", ...
+  std::map<std::string, FileEntry> files;      // by name; "checkpoint.h5" only when the view exists
 };
 
 // Text of the file in version 2, sealed: its last line holds the CRC32C of everything before.
 std::string manifest_text(const Manifest& manifest);
-// InputError that begins with `where` for a broken seal, another format or a newer major, or a missing key. Unknown keys are ignored. Of version 2 read_indices gives the rest.
+// InputError that begins with `where` for a broken seal, another format or a newer major, or a missing key. Unknown
+// keys are ignored. Of version 2 read_indices gives the rest.
 Manifest manifest_from_text(const std::string& text, const std::string& where);
 
-// The text of a manifest of either major with another entry of the view, or without; all else stays as it is. Throws as manifest_from_text.
+// The text of a manifest of either major with another entry of the view, or without; all else stays as it is. Throws as
+// manifest_from_text.
 std::string with_view(const std::string& text, const std::string& where, const std::optional<FileEntry>& view);
 
-// The sidecar of a rank file in an unfinished checkpoint: what publish() needs to know besides its index. It goes when the manifest is there.
+// The sidecar of a rank file in an unfinished checkpoint: what publish() needs to know besides its index. It goes when
+// the manifest is there.
 struct Sidecar {
   std::int64_t step = 0;
   int rank = 0, ranks = 1;
-  FileEntry file, index;                               // sizes and checksums alone
-  std::map<std::string, Statistics> tensors;           // the rank's parts
-  std::string writer;                                  // RunState::writer
+  FileEntry file, index;                      // sizes and checksums alone
+  std::map<std::string, Statistics> tensors;  // the rank's parts
+  std::string writer;                         // RunState::writer
 };
 std::string sidecar_text(const Sidecar& sidecar);
 Sidecar sidecar_from_text(const std::string& text, const std::string& where);

@@ -16,13 +16,14 @@ namespace {
 
 const char* const way_out = "restore it from a copy, or resume from another checkpoint (--resume PATH)";
 
-template <class... A> [[noreturn]] void refuse(const std::string& where, fmt::format_string<A...> format, A&&... values) {
+template <class... A>
+[[noreturn]] void refuse(const std::string& where, fmt::format_string<A...> format, A&&... values) {
   throw base::InputError(where + ": " + fmt::format(format, std::forward<A>(values)...), way_out);
 }
 
 struct Part {
   std::int64_t offset, bytes;
-  const PayloadEntry* payload;   // nullptr: metadata
+  const PayloadEntry* payload;  // nullptr: metadata
   std::uint32_t crc;
 };
 
@@ -30,7 +31,9 @@ std::vector<Part> parts_of(const FileEntry& file) {
   std::vector<Part> parts;
   for (const auto& [name, p] : file.payloads) parts.push_back({p.offset, p.bytes, &p, 0});
   for (const auto& r : file.metadata) parts.push_back({r.offset, r.bytes, nullptr, r.crc});
-  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.offset != b.offset ? a.offset < b.offset : a.bytes < b.bytes; });
+  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
+    return a.offset != b.offset ? a.offset < b.offset : a.bytes < b.bytes;
+  });
   return parts;
 }
 
@@ -49,33 +52,40 @@ void require_identity(const RunState& state, const std::string& where) {
 
 void require_parameters(const Manifest& m, const std::string& where) {
   std::vector<plan::Parameter> expected;
-  for (const auto& unit : plan::units(m.state.model)) expected.insert(expected.end(), unit.parameters.begin(), unit.parameters.end());
-  if (m.parameters.size() != expected.size()) refuse(where, "{} parameters, the model has {}", m.parameters.size(), expected.size());
+  for (const auto& unit : plan::units(m.state.model))
+    expected.insert(expected.end(), unit.parameters.begin(), unit.parameters.end());
+  if (m.parameters.size() != expected.size())
+    refuse(where, "{} parameters, the model has {}", m.parameters.size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const auto& p = m.parameters[i];
     const auto& q = expected[i];
     if (p.name != q.name) refuse(where, "{} stands where the model has {}", base::excerpt(p.name), q.name);
-    if (p.shape != q.shape) refuse(where, "{} has shape [{}], in the model [{}]", p.name, fmt::join(p.shape, ", "), fmt::join(q.shape, ", "));
+    if (p.shape != q.shape)
+      refuse(where, "{} has shape [{}], in the model [{}]", p.name, fmt::join(p.shape, ", "), fmt::join(q.shape, ", "));
   }
 }
 
 void require_tensors(const Manifest& m, const std::string& where) {
   for (auto kind : kinds_of(m.state.dtype))
     for (const auto& p : m.parameters)
-      if (const auto path = std::string(path_of(kind)) + "/" + p.name; !m.tensors.contains(path)) refuse(where, "tensors: {} is missing", path);
+      if (const auto path = std::string(path_of(kind)) + "/" + p.name; !m.tensors.contains(path))
+        refuse(where, "tensors: {} is missing", path);
 }
 
 void require_files(const Manifest& m, const std::string& where) {
   std::int64_t sum = 0;
   for (const auto& [name, file] : m.files) {
-    if (name.empty() || name.front() == '.' || name == "manifest.json" || name.find_first_of(std::string("/\0", 2)) != std::string::npos)
+    if (name.empty() || name.front() == '.' || name == "manifest.json" ||
+        name.find_first_of(std::string("/\0", 2)) != std::string::npos)
       refuse(where, "files: {} is no name of a file of a checkpoint", base::excerpt(name));
     sum += file.bytes;
     if (sum > largest_count) refuse(where, "files: too many bytes");
   }
   for (int r = 0; r < m.ranks; ++r)
-    if (const auto name = rank_name(r) + ".h5"; !m.files.contains(name)) refuse(where, "{} ranks, but {} is not among the files", m.ranks, name);
-  if (m.major > 1 && !m.files.contains(joined_index_name)) refuse(where, "{} is not among the files", joined_index_name);
+    if (const auto name = rank_name(r) + ".h5"; !m.files.contains(name))
+      refuse(where, "{} ranks, but {} is not among the files", m.ranks, name);
+  if (m.major > 1 && !m.files.contains(joined_index_name))
+    refuse(where, "{} is not among the files", joined_index_name);
 }
 
 void require_grid(const Manifest& m, const std::string& where) {
@@ -83,17 +93,19 @@ void require_grid(const Manifest& m, const std::string& where) {
   std::set<std::string> names;
   for (const auto& a : m.axes) {
     if (!names.insert(a.axis).second) refuse(where, "axes: {} is there twice", base::excerpt(a.axis));
-    product *= a.size;   // both at most 2^24
+    product *= a.size;  // both at most 2^24
     if (product > m.ranks) break;
   }
   if (product != m.ranks) refuse(where, "the axes do not make {} ranks", m.ranks);
-  if (m.coordinates.size() != static_cast<std::size_t>(m.ranks)) refuse(where, "{} coordinates, but {} ranks", m.coordinates.size(), m.ranks);
+  if (m.coordinates.size() != static_cast<std::size_t>(m.ranks))
+    refuse(where, "{} coordinates, but {} ranks", m.coordinates.size(), m.ranks);
   for (const auto& c : m.coordinates) {
     bool inside = c.size() == m.axes.size();
     for (std::size_t i = 0; inside && i < c.size(); ++i) inside = c[i] < m.axes[i].size;
     if (!inside) refuse(where, "coordinates [{}] are not of the axes", fmt::join(c, ", "));
   }
-  if (std::set<std::vector<int>>(m.coordinates.begin(), m.coordinates.end()).size() != m.coordinates.size()) refuse(where, "two ranks have the same coordinates");
+  if (std::set<std::vector<int>>(m.coordinates.begin(), m.coordinates.end()).size() != m.coordinates.size())
+    refuse(where, "two ranks have the same coordinates");
 }
 
 // Elements of each dataset of a rank: as many for every kind.
@@ -105,14 +117,15 @@ std::int64_t elements_of(const Manifest& m, int rank, const std::string& where) 
     if (payload == m.files.at(name).payloads.end()) refuse(where, "{} has no dataset {}", name, path_of(kind));
     const auto size = base::size_of(dtype_of(kind, m.state.dtype)), bytes = payload->second.bytes;
     if (elements < 0) elements = bytes / size;
-    if (bytes != elements * size) refuse(where, "{} of {} should have {} bytes, not {}", path_of(kind), name, elements * size, bytes);
+    if (bytes != elements * size)
+      refuse(where, "{} of {} should have {} bytes, not {}", path_of(kind), name, elements * size, bytes);
   }
   return elements;
 }
 
 bool inside(const Box& box, const Shape& shape) {
   const auto whole = whole_of(shape);
-  for (std::size_t i = 0; i < most_dims; ++i)   // start and count are at most 2^56
+  for (std::size_t i = 0; i < most_dims; ++i)  // start and count are at most 2^56
     if (box.start[i] < 0 || box.count[i] < 1 || box.start[i] + box.count[i] > whole.count[i]) return false;
   return true;
 }
@@ -126,7 +139,8 @@ void require_whole(const FileEntry& file, const std::string& where) {
     at += part.bytes;
     if (at > file.bytes) break;
   }
-  if (!file.payloads.empty() && at != file.bytes) refuse(where, "datasets and metadata end at byte {}, the file at {}", at, file.bytes);
+  if (!file.payloads.empty() && at != file.bytes)
+    refuse(where, "datasets and metadata end at byte {}, the file at {}", at, file.bytes);
 }
 
 std::uint32_t crc_of_parts(const FileEntry& file) {
@@ -135,13 +149,16 @@ std::uint32_t crc_of_parts(const FileEntry& file) {
     if (part.payload == nullptr) crc = io::crc32c_combine(crc, part.crc, part.bytes);
     else
       for (std::size_t b = 0; b < part.payload->blocks.size(); ++b)
-        crc = io::crc32c_combine(crc, part.payload->blocks[b], std::min(io::block_bytes, part.bytes - static_cast<std::int64_t>(b) * io::block_bytes));
+        crc =
+            io::crc32c_combine(crc, part.payload->blocks[b],
+                               std::min(io::block_bytes, part.bytes - static_cast<std::int64_t>(b) * io::block_bytes));
   }
   return crc;
 }
 
 void require_consistent(const Manifest& m, const std::string& where) {
-  if (const auto wrong = plan::problems(m.state.model); !wrong.empty()) refuse(where, "model: {}", fmt::join(wrong, "; "));
+  if (const auto wrong = plan::problems(m.state.model); !wrong.empty())
+    refuse(where, "model: {}", fmt::join(wrong, "; "));
   require_identity(m.state, where);
   require_parameters(m, where);
   require_tensors(m, where);
@@ -156,15 +173,20 @@ void require_pieces(const std::vector<UnitEntry>& units, const Manifest& m, cons
   for (std::size_t u = 0; u < units.size(); ++u) {
     const auto& unit = units[u];
     if (unit.parameters.size() != expected[u].parameters.size())
-      refuse(where, "unit {} has {} parameters, in the model {}", base::excerpt(unit.name), unit.parameters.size(), expected[u].parameters.size());
-    if (unit.name != expected[u].name) refuse(where, "unit {} is called {} in the model", base::excerpt(unit.name), expected[u].name);
+      refuse(where, "unit {} has {} parameters, in the model {}", base::excerpt(unit.name), unit.parameters.size(),
+             expected[u].parameters.size());
+    if (unit.name != expected[u].name)
+      refuse(where, "unit {} is called {} in the model", base::excerpt(unit.name), expected[u].name);
     std::int64_t at = 0;
     for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
       const auto& p = unit.parameters[i];
       const auto offset = unit.offsets[i];
-      if (offset < at) refuse(where, "{} begins at {}, before the end of what comes before it ({})", p.name, offset, at);
-      at = offset + p.count;   // each at most 2^56
-      if ((at + m.ranks - 1) / m.ranks > unit.piece) refuse(where, "{} ends at {}, beyond the {} pieces of {} elements of its unit", p.name, at, m.ranks, unit.piece);
+      if (offset < at)
+        refuse(where, "{} begins at {}, before the end of what comes before it ({})", p.name, offset, at);
+      at = offset + p.count;  // each at most 2^56
+      if ((at + m.ranks - 1) / m.ranks > unit.piece)
+        refuse(where, "{} ends at {}, beyond the {} pieces of {} elements of its unit", p.name, at, m.ranks,
+               unit.piece);
     }
     total += unit.piece;
     if (total > largest_count) refuse(where, "the units are too large");
@@ -178,17 +200,22 @@ void require_boxes(const Manifest& m, const std::string& where) {
     std::int64_t at = 0;
     for (const auto& stored : m.boxes.at(static_cast<std::size_t>(r))) {
       const auto tensor = static_cast<std::size_t>(stored.tensor);
-      if (stored.tensor < 0 || tensor >= boxes.size()) refuse(where, "{} has a box of tensor {}, there are {}", rank_name(r), stored.tensor, boxes.size());
+      if (stored.tensor < 0 || tensor >= boxes.size())
+        refuse(where, "{} has a box of tensor {}, there are {}", rank_name(r), stored.tensor, boxes.size());
       const auto& p = m.parameters[tensor];
       if (!inside(stored.box, p.shape)) refuse(where, "{} has a box that is not inside of {}", rank_name(r), p.name);
       if (stored.offset < at || stored.offset > elements || stored.box.elements() > elements - stored.offset)
-        refuse(where, "{} has a box of {} at {}, which overlaps the one before it or ends beyond the {} elements of its datasets", rank_name(r), p.name, stored.offset, elements);
+        refuse(
+            where,
+            "{} has a box of {} at {}, which overlaps the one before it or ends beyond the {} elements of its datasets",
+            rank_name(r), p.name, stored.offset, elements);
       at = stored.end();
       boxes[tensor].push_back(&stored.box);
     }
   }
   for (std::size_t i = 0; i < boxes.size(); ++i)
-    if (!cover_once(m.parameters[i].shape, boxes[i])) refuse(where, "the boxes of {} do not hold each of its elements once", m.parameters[i].name);
+    if (!cover_once(m.parameters[i].shape, boxes[i]))
+      refuse(where, "the boxes of {} do not hold each of its elements once", m.parameters[i].name);
 }
 
 bool layout_is_ours(const Manifest& m) {

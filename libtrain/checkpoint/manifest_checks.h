@@ -1,4 +1,5 @@
-// What a manifest must be besides well sealed: every size, offset, count and name is held against what it indexes before anything uses it.
+// What a manifest must be besides well sealed: every size, offset, count and name is held against what it indexes
+// before anything uses it.
 #pragma once
 
 #include "libtrain/checkpoint/manifest.h"
@@ -15,8 +16,9 @@ inline constexpr std::int64_t largest_ranks = std::int64_t{1} << 24;
 // The datasets and the metadata of a file cover each of its bytes once. InputError that begins with `where`.
 void require_whole(const FileEntry& file, const std::string& where);
 
-// All but the boxes: a model without problems, the identity's model and seed those of the state, its parameters by name and shape in order, a fingerprint for each tensor, a file
-// for each rank (and one of their indices), plain file names, and of version 2 a place of its own in the grid for each rank. InputError that begins with `where`, as below.
+// All but the boxes: a model without problems, the identity's model and seed those of the state, its parameters by name
+// and shape in order, a fingerprint for each tensor, a file for each rank (and one of their indices), plain file names,
+// and of version 2 a place of its own in the grid for each rank. InputError that begins with `where`, as below.
 void require_consistent(const Manifest& manifest, const std::string& where);
 
 // Version 1, after that: each unit's parameters lie inside of its pieces, in order and apart.
@@ -25,7 +27,8 @@ void require_pieces(const std::vector<UnitEntry>& units, const Manifest& manifes
 // The boxes lie inside of their tensors and of every dataset of their rank, and hold each element once.
 void require_boxes(const Manifest& manifest, const std::string& where);
 
-// Do the boxes lie where this build would put them? If not, somebody else wrote them, or a place is wrong: only fingerprints can tell.
+// Do the boxes lie where this build would put them? If not, somebody else wrote them, or a place is wrong: only
+// fingerprints can tell.
 bool layout_is_ours(const Manifest& manifest);
 
 // The checksum of the whole file that follows from those of its parts.

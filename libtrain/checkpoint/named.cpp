@@ -11,12 +11,17 @@ namespace trainyard::checkpoint {
 std::string named_checkpoint(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
-  if (!fs::exists(path, error)) throw base::InputError(fmt::format("{}: no such checkpoint or run", path), "give the folder of a checkpoint, or a run's folder");
-  if (!fs::is_directory(path, error)) throw base::InputError(fmt::format("{} is a file, not the folder of a checkpoint or of a run", path), "give the folder; of a run's the newest whole checkpoint is taken");
+  if (!fs::exists(path, error))
+    throw base::InputError(fmt::format("{}: no such checkpoint or run", path),
+                           "give the folder of a checkpoint, or a run's folder");
+  if (!fs::is_directory(path, error))
+    throw base::InputError(fmt::format("{} is a file, not the folder of a checkpoint or of a run", path),
+                           "give the folder; of a run's the newest whole checkpoint is taken");
   if (fs::exists(fs::path(path) / "manifest.json", error)) return path;
   for (const auto& folder : {fs::path(path) / "checkpoints", fs::path(path)})
     if (const auto found = find_latest_whole(folder.string(), Verify::metadata)) return found.path;
-  throw base::InputError(fmt::format("{}: holds no whole checkpoint", path), "inspect " + path + " shows what is there");
+  throw base::InputError(fmt::format("{}: holds no whole checkpoint", path),
+                         "inspect " + path + " shows what is there");
 }
 
 }  // namespace trainyard::checkpoint

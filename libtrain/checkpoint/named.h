@@ -5,8 +5,8 @@
 
 namespace trainyard::checkpoint {
 
-// `path` itself when it is a checkpoint; else the newest whole one (manifest, sizes, checksums of metadata) in its subfolder `checkpoints`, or in itself. InputError when there is
-// none. Removes nothing.
+// `path` itself when it is a checkpoint; else the newest whole one (manifest, sizes, checksums of metadata) in its
+// subfolder `checkpoints`, or in itself. InputError when there is none. Removes nothing.
 std::string named_checkpoint(const std::string& path);
 
 }  // namespace trainyard::checkpoint

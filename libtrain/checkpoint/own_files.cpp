@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 namespace {
 
 bool is_number(std::string_view text, std::size_t least_digits) {
-  return text.size() >= least_digits && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return text.size() >= least_digits &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 bool take_end(std::string_view& name, std::string_view end) {
@@ -28,9 +29,11 @@ bool take_end(std::string_view& name, std::string_view end) {
 
 bool is_file_of_checkpoint(std::string_view name) {
   take_end(name, base::partial_suffix);
-  if (name == "manifest.json" || name == "checkpoint.h5" || name == joined_index_name || name == history_name) return true;
+  if (name == "manifest.json" || name == "checkpoint.h5" || name == joined_index_name || name == history_name)
+    return true;
   constexpr std::string_view rank = "rank-";
-  return (take_end(name, ".h5") || take_end(name, ".index") || take_end(name, ".json")) && name.starts_with(rank) && is_number(name.substr(rank.size()), 5);
+  return (take_end(name, ".h5") || take_end(name, ".index") || take_end(name, ".json")) && name.starts_with(rank) &&
+         is_number(name.substr(rank.size()), 5);
 }
 
 }  // namespace
@@ -46,8 +49,11 @@ bool is_unfinished_name(std::string_view name) {
 base::Owned own_checkpoints() {
   const auto foreign = [](const std::string& path) -> std::string {
     std::error_code error;
-    if (!fs::is_directory(path, error)) return fs::path(path).filename() == "latest" + std::string(base::partial_suffix) ? "" : "is no folder";
-    const auto unknown = base::first_unknown(path, [](const std::string& name, base::EntryKind kind) { return kind == base::EntryKind::file && is_file_of_checkpoint(name); });
+    if (!fs::is_directory(path, error))
+      return fs::path(path).filename() == "latest" + std::string(base::partial_suffix) ? "" : "is no folder";
+    const auto unknown = base::first_unknown(path, [](const std::string& name, base::EntryKind kind) {
+      return kind == base::EntryKind::file && is_file_of_checkpoint(name);
+    });
     return unknown.empty() ? "" : fmt::format("holds {}, which is of no checkpoint", unknown);
   };
   return {"a checkpoint", foreign};

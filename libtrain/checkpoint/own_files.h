@@ -10,7 +10,8 @@ namespace trainyard::checkpoint {
 // In a checkpoint that a run has set aside: the lines of metrics that led to it.
 inline constexpr const char* history_name = "history.jsonl";
 
-// Would a writer of checkpoints leave such a name unfinished: step-NNNNNNNN.partial, step-NNNNNNNN.replaced.partial, step-NNNNNNNN.removed.partial, latest.partial?
+// Would a writer of checkpoints leave such a name unfinished: step-NNNNNNNN.partial, step-NNNNNNNN.replaced.partial,
+// step-NNNNNNNN.removed.partial, latest.partial?
 bool is_unfinished_name(std::string_view name);
 
 // Folders that hold nothing but files of a checkpoint, whole or unfinished; of files only latest.partial.

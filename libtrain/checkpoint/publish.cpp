@@ -1,4 +1,5 @@
-// Publishing a checkpoint: sidecars become a manifest, the ranks' indices one file, the partial folder gets its name, old checkpoints go.
+// Publishing a checkpoint: sidecars become a manifest, the ranks' indices one file, the partial folder gets its name,
+// old checkpoints go.
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/folder_lock.h"
@@ -24,15 +25,17 @@ namespace {
 Sidecar read_sidecar(const std::string& partial, const RunState& state, int rank, int ranks) {
   const auto path = partial + "/" + rank_name(rank) + ".json";
   if (base::file_size(path) < 0)
-    throw base::InputError(fmt::format("{} is missing: rank {} of {} has not written its part of step {}", path, rank, ranks, state.step));
+    throw base::InputError(
+        fmt::format("{} is missing: rank {} of {} has not written its part of step {}", path, rank, ranks, state.step));
   auto sidecar = sidecar_from_text(base::read_file(path), path);
   if (sidecar.step != state.step || sidecar.rank != rank || sidecar.ranks != ranks)
-    throw base::InputError(fmt::format("{} is of step {}, rank {} of {}; expected step {}, rank {} of {}", path, sidecar.step, sidecar.rank,
-                                       sidecar.ranks, state.step, rank, ranks));
+    throw base::InputError(fmt::format("{} is of step {}, rank {} of {}; expected step {}, rank {} of {}", path,
+                                       sidecar.step, sidecar.rank, sidecar.ranks, state.step, rank, ranks));
   if (sidecar.writer != state.writer) base::throw_shared(partial, state.writer, sidecar.writer);
   const auto file = partial + "/" + rank_name(rank) + ".h5";
   if (base::file_size(file) != sidecar.file.bytes)
-    throw base::InputError(fmt::format("{} has {} bytes, expected {}", file, base::file_size(file), sidecar.file.bytes));
+    throw base::InputError(
+        fmt::format("{} has {} bytes, expected {}", file, base::file_size(file), sidecar.file.bytes));
   return sidecar;
 }
 
@@ -73,9 +76,12 @@ void write_manifest(const std::string& partial, const RunState& state, const pla
   auto m = gather(partial, state, grid);
   const auto boxes = boxes_in_view(m);
   if (boxes <= largest_view) m.files[view_name] = write_view(partial, m);
-  else base::log_info("{}: the view would have {} mappings, more than {}: make it with inspect --make-view", step_name(state.step), boxes, largest_view);
+  else
+    base::log_info("{}: the view would have {} mappings, more than {}: make it with inspect --make-view",
+                   step_name(state.step), boxes, largest_view);
   base::write_file(partial + "/manifest.json", manifest_text(m));
-  for (int r = 0; r < m.ranks; ++r) read_sidecar(partial, state, r, m.ranks);   // nobody else has begun to write meanwhile
+  for (int r = 0; r < m.ranks; ++r)
+    read_sidecar(partial, state, r, m.ranks);  // nobody else has begun to write meanwhile
   remove_all_but(partial, m);
   base::sync_folder(partial);
 }
@@ -87,7 +93,7 @@ bool has_other_writer(const std::string& partial, const std::string& writer) {
     if (it->path().extension() != ".json" || it->path().filename() == "manifest.json") continue;
     try {
       if (sidecar_from_text(base::read_file(path), path).writer != writer) return true;
-    } catch (const base::InputError&) {   // damaged: nobody can publish it
+    } catch (const base::InputError&) {  // damaged: nobody can publish it
     }
   }
   return false;
@@ -105,7 +111,7 @@ void keep_foreign(const std::string& folder, std::int64_t step) {
 
 void remove_oldest(const std::string& folder, std::int64_t published, int keep) {
   if (keep < 1) return;
-  auto whole = list(folder);   // newest first
+  auto whole = list(folder);  // newest first
   // A damaged one is not counted, and not removed either: something of it may be restored.
   std::erase_if(whole, [](const Found& f) { return base::file_size(f.path + "/manifest.json") < 0; });
   for (auto left = static_cast<int>(whole.size()); left > keep && whole.size() > 1; whole.pop_back()) {
@@ -113,7 +119,7 @@ void remove_oldest(const std::string& folder, std::int64_t published, int keep) 
     try {
       base::require_own(whole.back().path, own_checkpoints());
       base::remove_tree(whole.back().path);
-    } catch (const base::UsageError& e) {   // somebody put something into it
+    } catch (const base::UsageError& e) {  // somebody put something into it
       base::log_warning("an old checkpoint stays: {}", e.what());
     }
     --left;

@@ -16,11 +16,11 @@ namespace trainyard::checkpoint {
 struct RankIndex {
   std::int64_t step = 0;
   int rank = 0, ranks = 1;
-  FileEntry file;   // payloads and metadata; bytes and crc stand in the manifest
+  FileEntry file;  // payloads and metadata; bytes and crc stand in the manifest
   RankBoxes boxes;
 };
 
-std::string index_name(int rank);   // "rank-00003.index"
+std::string index_name(int rank);  // "rank-00003.index"
 std::string index_bytes(const RankIndex& index, const std::vector<ParameterEntry>& parameters);
 // Every count is held against the bytes that are left before anything is allocated, and every number against its
 // bounds: boxes name one of `parameters`, lie inside of it, and do not overlap in the file. InputError that begins with

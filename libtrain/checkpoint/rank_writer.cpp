@@ -36,9 +36,11 @@ void require_pieces(const RunState& state, const RankPieces& pieces) {
   const auto elements = elements_of(pieces.model);
   for (auto kind : kinds_of(state.dtype)) {
     const auto& views = views_of(pieces, kind);
-    TRAINYARD_ASSERT(elements_of(views) == elements, "{}: {} elements, expected {}", path_of(kind), elements_of(views), elements);
+    TRAINYARD_ASSERT(elements_of(views) == elements, "{}: {} elements, expected {}", path_of(kind), elements_of(views),
+                     elements);
     for (const auto& view : views)
-      TRAINYARD_ASSERT(view.dtype == dtype_of(kind, state.dtype) && view.dense(), "{}: a view of {}, expected dense {}", path_of(kind), base::name_of(view.dtype), base::name_of(dtype_of(kind, state.dtype)));
+      TRAINYARD_ASSERT(view.dtype == dtype_of(kind, state.dtype) && view.dense(), "{}: a view of {}, expected dense {}",
+                       path_of(kind), base::name_of(view.dtype), base::name_of(dtype_of(kind, state.dtype)));
   }
 }
 
@@ -61,16 +63,20 @@ FileEntry lay_out(const std::string& path, const RunState& state, const RankPiec
   return entry;
 }
 
-// Of the boxes from `box` on that lie in this view, which begins at element `first` of the dataset. Returns the first box that does not.
-RankBoxes::const_iterator add_statistics(Sidecar& sidecar, Kind kind, const std::vector<ParameterEntry>& parameters, RankBoxes::const_iterator box, RankBoxes::const_iterator boxes_end,
+// Of the boxes from `box` on that lie in this view, which begins at element `first` of the dataset. Returns the first
+// box that does not.
+RankBoxes::const_iterator add_statistics(Sidecar& sidecar, Kind kind, const std::vector<ParameterEntry>& parameters,
+                                         RankBoxes::const_iterator box, RankBoxes::const_iterator boxes_end,
                                          const base::View& view, std::int64_t first) {
   const auto end = first + view.count();
   for (; box != boxes_end && box->offset < end; ++box) {
     const auto& p = parameters.at(static_cast<std::size_t>(box->tensor));
-    TRAINYARD_ASSERT(box->offset >= first && box->end() <= end, "a box of {} at {} to {} is in no view", p.name, box->offset, box->end());
+    TRAINYARD_ASSERT(box->offset >= first && box->end() <= end, "a box of {} at {} to {} is in no view", p.name,
+                     box->offset, box->end());
     auto& statistics = sidecar.tensors[std::string(path_of(kind)) + "/" + p.name];
     for_each_run(p.shape, *box, box->box, [&](const Run& run) {
-      statistics.add(statistics_of(static_cast<const char*>(view.data) + (run.at - first) * base::size_of(view.dtype), run.count, view.dtype, run.element));
+      statistics.add(statistics_of(static_cast<const char*>(view.data) + (run.at - first) * base::size_of(view.dtype),
+                                   run.count, view.dtype, run.element));
     });
   }
   return box;
@@ -105,10 +111,12 @@ FileEntry write_small(const std::string& path, const std::string& content) {
   return {static_cast<std::int64_t>(content.size()), base::crc32c(content.data(), content.size()), {}, {}};
 }
 
-void write_files(const std::string& base_path, const RunState& state, const RankPieces& pieces, const WriteOptions& options) {
+void write_files(const std::string& base_path, const RunState& state, const RankPieces& pieces,
+                 const WriteOptions& options) {
   require_pieces(state, pieces);
   const auto parameters = parameters_of(unit_table(state.model, 1));
-  RankIndex index{state.step, pieces.rank, pieces.ranks, lay_out(base_path + ".h5", state, pieces, elements_of(pieces.model)), pieces.boxes};
+  RankIndex index{state.step, pieces.rank, pieces.ranks,
+                  lay_out(base_path + ".h5", state, pieces, elements_of(pieces.model)), pieces.boxes};
   Sidecar sidecar{state.step, pieces.rank, pieces.ranks, {}, {}, {}, state.writer};
   io::BulkFile file(base_path + ".h5", io::BulkFile::Mode::update);
   io::Pace pace(options.bytes_per_second, options.unthrottled);
@@ -122,7 +130,8 @@ void write_files(const std::string& base_path, const RunState& state, const Rank
       box = add_statistics(sidecar, kind, parameters, box, pieces.boxes.end(), view, first);
       first += view.count();
     }
-    TRAINYARD_ASSERT(box == pieces.boxes.end(), "a box lies at {}, beyond the {} elements of {}", box->offset, first, path_of(kind));
+    TRAINYARD_ASSERT(box == pieces.boxes.end(), "a box lies at {}, beyond the {} elements of {}", box->offset, first,
+                     path_of(kind));
     payload.blocks = out.finish();
   }
   finish_entry(index.file, file);
@@ -135,9 +144,12 @@ void write_files(const std::string& base_path, const RunState& state, const Rank
 
 }  // namespace
 
-RankBoxes boxes_of_pieces(const plan::ModelConfig& model, int rank, int ranks) { return boxes_of_pieces(unit_table(model, ranks), rank); }
+RankBoxes boxes_of_pieces(const plan::ModelConfig& model, int rank, int ranks) {
+  return boxes_of_pieces(unit_table(model, ranks), rank);
+}
 
-void write_rank(const std::string& folder, const RunState& state, const RankPieces& pieces, const WriteOptions& options) {
+void write_rank(const std::string& folder, const RunState& state, const RankPieces& pieces,
+                const WriteOptions& options) {
   TRAINYARD_ASSERT(pieces.rank >= 0 && pieces.rank < pieces.ranks, "rank {} of {}", pieces.rank, pieces.ranks);
   const auto partial = folder + "/" + step_name(state.step) + std::string(base::partial_suffix);
   const auto base_path = partial + "/" + rank_name(pieces.rank);
@@ -147,8 +159,9 @@ void write_rank(const std::string& folder, const RunState& state, const RankPiec
     write_files(base_path, state, pieces, options);
   } catch (...) {
     std::error_code ignored;
-    for (const char* suffix : {".h5", ".index", ".index.partial", ".json", ".json.partial"}) std::filesystem::remove(base_path + suffix, ignored);
-    std::filesystem::remove(partial, ignored);   // only when it is empty
+    for (const char* suffix : {".h5", ".index", ".index.partial", ".json", ".json.partial"})
+      std::filesystem::remove(base_path + suffix, ignored);
+    std::filesystem::remove(partial, ignored);  // only when it is empty
     throw;
   }
 }

@@ -26,7 +26,8 @@ std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::for
 // Where `path` is a run, one of its checkpoints is meant: the newest is named.
 std::string way_to_one(const std::string& path, const std::string& otherwise) {
   for (const auto& folder : {path + "/checkpoints", path})
-    if (const auto held = list(folder); !held.empty()) return fmt::format("give one of its checkpoints: {}", held.front().path);
+    if (const auto held = list(folder); !held.empty())
+      return fmt::format("give one of its checkpoints: {}", held.front().path);
   return otherwise;
 }
 
@@ -36,7 +37,8 @@ std::string way_to_old_name(const std::string& path) {
   const auto name = std::filesystem::path(path).filename().string();
   const auto old = base::parent_of(path) + "/" + name.substr(std::min(name.size(), aside.size()), step_name(0).size());
   std::error_code error;
-  if (!name.starts_with(aside) || !std::filesystem::is_directory(old, error)) return "check the path; a checkpoint is a folder called step-NNNNNNNN";
+  if (!name.starts_with(aside) || !std::filesystem::is_directory(old, error))
+    return "check the path; a checkpoint is a folder called step-NNNNNNNN";
   return fmt::format("a run that goes back to it calls it {} again: go on with --resume auto", old);
 }
 
@@ -47,10 +49,12 @@ std::string manifest_of(const std::string& path) {
   if (std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::not_found)
     throw base::InputError(fmt::format("checkpoint {} does not exist", path), way_to_old_name(path));
   if (!folder)
-    throw base::InputError(fmt::format("{} is not a checkpoint folder", path), "give the path of a folder called step-NNNNNNNN");
+    throw base::InputError(fmt::format("{} is not a checkpoint folder", path),
+                           "give the path of a folder called step-NNNNNNNN");
   const auto file = path + "/manifest.json";
   if (std::string_view(path).ends_with(base::partial_suffix))
-    throw base::InputError(fmt::format("{} is an unfinished checkpoint", path), "its writer was interrupted: use another one, and remove this folder");
+    throw base::InputError(fmt::format("{} is an unfinished checkpoint", path),
+                           "its writer was interrupted: use another one, and remove this folder");
   if (!std::filesystem::exists(file, error) && !base::is_unreadable(error.value()))
     throw base::InputError(fmt::format("{} holds no manifest.json, so it is no checkpoint", path),
                            way_to_one(path, "give the path of a folder called step-NNNNNNNN, or restore the manifest"));
@@ -71,7 +75,7 @@ Reader::Reader(std::string path, Check check) : path_(base::without_slashes(std:
     view_problem_ = e.what();
   }
   if (layout_is_ours(manifest_)) check_files();
-  else verify_all();   // only the fingerprints can tell another version's layout from a wrong offset
+  else verify_all();  // only the fingerprints can tell another version's layout from a wrong offset
 }
 
 void Reader::check_files() const {
@@ -95,7 +99,8 @@ void Reader::check_file(const std::string& name, const FileEntry& entry) const {
   const auto file = path_ + "/" + name;
   const auto found = base::file_size(file);
   if (found < 0) throw base::InputError(fmt::format("{} is missing", file), way_out);
-  if (found != entry.bytes) throw base::InputError(fmt::format("{} has {} bytes, expected {}", file, found, entry.bytes), way_out);
+  if (found != entry.bytes)
+    throw base::InputError(fmt::format("{} has {} bytes, expected {}", file, found, entry.bytes), way_out);
 }
 
 void Reader::check_metadata(const std::string& name, const FileEntry& entry) const {
@@ -103,9 +108,11 @@ void Reader::check_metadata(const std::string& name, const FileEntry& entry) con
   const auto check = [&](std::int64_t offset, std::int64_t bytes, std::uint32_t expected) {
     const auto found = io::crc32c_of(file, offset, bytes);
     if (found != expected)
-      throw base::InputError(fmt::format("{} is damaged between bytes {} and {} (HDF5 metadata): checksum {}, expected {}", file.path(), offset,
-                                         offset + bytes, hex32(found), hex32(expected)),
-                             name == view_name ? "remove it and make it anew with inspect --make-view, or restore it from a copy" : way_out);
+      throw base::InputError(
+          fmt::format("{} is damaged between bytes {} and {} (HDF5 metadata): checksum {}, expected {}", file.path(),
+                      offset, offset + bytes, hex32(found), hex32(expected)),
+          name == view_name ? "remove it and make it anew with inspect --make-view, or restore it from a copy"
+                            : way_out);
   };
   if (entry.payloads.empty()) return check(0, entry.bytes, entry.crc);
   for (const auto& range : entry.metadata) check(range.offset, range.bytes, range.crc);
@@ -121,7 +128,14 @@ std::vector<TensorInfo> Reader::tensors() const {
   std::vector<TensorInfo> out;
   for (auto kind : kinds_of(state().dtype))
     for (const auto& p : manifest_.parameters) {
-      TensorInfo t{std::string(path_of(kind)) + "/" + p.name, p.name, kind, p.shape, dtype_of(kind, state().dtype), 0, 0, p.aliases};
+      TensorInfo t{std::string(path_of(kind)) + "/" + p.name,
+                   p.name,
+                   kind,
+                   p.shape,
+                   dtype_of(kind, state().dtype),
+                   0,
+                   0,
+                   p.aliases};
       if (const auto at = manifest_.tensors.find(t.path); at != manifest_.tensors.end()) {
         t.norm = at->second.norm;
         t.fingerprint = at->second.fingerprint;
@@ -134,8 +148,9 @@ std::vector<TensorInfo> Reader::tensors() const {
 std::size_t Reader::number_of(const std::string& name) const {
   const auto at = numbers_.find(name);
   if (at == numbers_.end())
-    throw base::InputError(fmt::format("{} has no tensor called {} (it holds a {} model)", path_, name, state().model.name),
-                           "the model must be the one that was saved: compare with inspect");
+    throw base::InputError(
+        fmt::format("{} has no tensor called {} (it holds a {} model)", path_, name, state().model.name),
+        "the model must be the one that was saved: compare with inspect");
   return at->second;
 }
 
@@ -157,10 +172,11 @@ const char* Reader::block(int rank, Kind kind, std::int64_t index) {
   const auto expected = payload.blocks[static_cast<std::size_t>(index)];
   if (found != expected) {
     const auto size = base::size_of(dtype_of(kind, state().dtype));
-    throw base::InputError(fmt::format("{} is damaged between bytes {} and {}: checksum {}, expected {}; it holds {}", file_->path(),
-                                       payload.offset + start, payload.offset + start + bytes, hex32(found), hex32(expected),
-                                       tensors_in(rank, kind, start / size, bytes / size)),
-                           way_out);
+    throw base::InputError(
+        fmt::format("{} is damaged between bytes {} and {}: checksum {}, expected {}; it holds {}", file_->path(),
+                    payload.offset + start, payload.offset + start + bytes, hex32(found), hex32(expected),
+                    tensors_in(rank, kind, start / size, bytes / size)),
+        way_out);
   }
   staged_rank_ = rank;
   staged_kind_ = kind;
@@ -189,26 +205,30 @@ void Reader::read_tensor(Kind kind, const std::string& name, std::int64_t first,
   const auto stored_kind = kind == Kind::master && state().dtype == base::DType::f32 ? Kind::model : kind;
   const auto number = number_of(name);
   const auto& p = manifest_.parameters[number];
-  TRAINYARD_ASSERT(first >= 0 && count >= 0 && count <= p.count && first <= p.count - count, "{}: elements {} + {} of {}", name, first, count, p.count);
+  TRAINYARD_ASSERT(first >= 0 && count >= 0 && count <= p.count && first <= p.count - count,
+                   "{}: elements {} + {} of {}", name, first, count, p.count);
   const auto wanted = boxes_of_range(p.shape, first, count);
-  for (const auto& place : places_[number])   // in the order of the files, so that a block is read once
+  for (const auto& place : places_[number])  // in the order of the files, so that a block is read once
     for (const auto& box : wanted)
       if (const auto part = common_part(place.stored->box, box))
-        for_each_run(p.shape, *place.stored, *part, [&](const Run& run) { read_run(place.rank, stored_kind, run, out + (run.element - first)); });
+        for_each_run(p.shape, *place.stored, *part,
+                     [&](const Run& run) { read_run(place.rank, stored_kind, run, out + (run.element - first)); });
 }
 
-void Reader::read_unit_piece(Kind kind, int unit_index, const plan::Unit& unit, const plan::UnitLayout& layout, std::int64_t first_element,
-                             std::int64_t count, float* out) {
-  TRAINYARD_ASSERT(unit_index >= 0 && first_element >= 0 && first_element + count <= layout.padded, "unit {}: elements {} + {} of {}", unit_index,
-                   first_element, count, layout.padded);
+void Reader::read_unit_piece(Kind kind, int unit_index, const plan::Unit& unit, const plan::UnitLayout& layout,
+                             std::int64_t first_element, std::int64_t count, float* out) {
+  TRAINYARD_ASSERT(unit_index >= 0 && first_element >= 0 && first_element + count <= layout.padded,
+                   "unit {}: elements {} + {} of {}", unit_index, first_element, count, layout.padded);
   std::fill_n(out, count, 0.0f);
   for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
     const auto& p = unit.parameters[i];
     const auto& stored = manifest_.parameters[number_of(p.name)];
     if (stored.shape != p.shape)
-      throw base::InputError(fmt::format("{}: {} of unit {} has shape {}, expected {}", path_, p.name, unit_index, shape_text(stored.shape), shape_text(p.shape)),
+      throw base::InputError(fmt::format("{}: {} of unit {} has shape {}, expected {}", path_, p.name, unit_index,
+                                         shape_text(stored.shape), shape_text(p.shape)),
                              "the model must be the one that was saved: compare with inspect");
-    const auto from = std::max(first_element, layout.offsets[i]), to = std::min(first_element + count, layout.offsets[i] + p.count());
+    const auto from = std::max(first_element, layout.offsets[i]),
+               to = std::min(first_element + count, layout.offsets[i] + p.count());
     if (from < to) read_tensor(kind, p.name, from - layout.offsets[i], to - from, out + (from - first_element));
   }
 }

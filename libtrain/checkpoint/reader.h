@@ -16,56 +16,61 @@
 namespace trainyard::checkpoint {
 
 struct TensorInfo {
-  std::string path;                    // "/optimizer/m/layers.07.attention.q.weight"
-  std::string name;                    // "layers.07.attention.q.weight"
+  std::string path;  // "/optimizer/m/layers.07.attention.q.weight"
+  std::string name;  // "layers.07.attention.q.weight"
   Kind kind = Kind::model;
-  std::vector<std::int64_t> shape;     // logical
+  std::vector<std::int64_t> shape;  // logical
   base::DType dtype = base::DType::f32;
   double norm = 0;
   std::uint64_t fingerprint = 0;
   std::vector<std::string> aliases;
 };
 
-// Reads payload past the HDF5 library: it follows the mapping itself with pread from the rank files. Memory: the manifest, the indices and one block of staging.
-// Everything throws InputError (base::Unreadable where the system refuses to read) with the file, what was expected and found, and what to do. One thread.
+// Reads payload past the HDF5 library: it follows the mapping itself with pread from the rank files. Memory: the
+// manifest, the indices and one block of staging. Everything throws InputError (base::Unreadable where the system
+// refuses to read) with the file, what was expected and found, and what to do. One thread.
 class Reader {
  public:
-  // all_files: checks the manifest (seal, format and major, every number and name in it), that every file but the view is there with its size, the checksums of all metadata, and that the
-  // attributes of the files agree with the manifest; all bytes too where parameters lie elsewhere than this build would put them. as_needed: the manifest
-  // and the indices now, a rank file's size when its first slice is read: what a rank of a large world does that reads few of them, after one rank has looked at all.
+  // all_files: checks the manifest (seal, format and major, every number and name in it), that every file but the view
+  // is there with its size, the checksums of all metadata, and that the attributes of the files agree with the
+  // manifest; all bytes too where parameters lie elsewhere than this build would put them. as_needed: the manifest and
+  // the indices now, a rank file's size when its first slice is read: what a rank of a large world does that reads few
+  // of them, after one rank has looked at all.
   enum class Check { all_files, as_needed };
   explicit Reader(std::string path, Check check = Check::all_files);
 
   const RunState& state() const { return manifest_.state; }
   const Manifest& manifest() const { return manifest_; }
   const std::string& path() const { return path_; }
-  std::int64_t bytes() const;          // of all files the manifest names
-  // Why checkpoint.h5, which the manifest names, is not fit for use: missing or damaged; "" when it is, or when nobody looked (as_needed). Nothing is read
-  // through it and make_view makes it anew, so a checkpoint is whole without it.
+  std::int64_t bytes() const;  // of all files the manifest names
+  // Why checkpoint.h5, which the manifest names, is not fit for use: missing or damaged; "" when it is, or when nobody
+  // looked (as_needed). Nothing is read through it and make_view makes it anew, so a checkpoint is whole without it.
   const std::string& view_problem() const { return view_problem_; }
   std::vector<TensorInfo> tensors() const;
 
-  // Elements [first_element, first_element + count) of the flat layout `layout` of `unit` (number `unit_index` of the reading model) into out as
-  // f32: bf16 is widened, padding is 0. Parameters are found by name; a name or shape that the checkpoint has not is an error. Kind::master of
-  // an f32 checkpoint is its model. The checksum of every block is compared before any of its bytes is handed out.
-  void read_unit_piece(Kind kind, int unit_index, const plan::Unit& unit, const plan::UnitLayout& layout, std::int64_t first_element,
-                       std::int64_t count, float* out);
+  // Elements [first_element, first_element + count) of the flat layout `layout` of `unit` (number `unit_index` of the
+  // reading model) into out as f32: bf16 is widened, padding is 0. Parameters are found by name; a name or shape that
+  // the checkpoint has not is an error. Kind::master of an f32 checkpoint is its model. The checksum of every block is
+  // compared before any of its bytes is handed out.
+  void read_unit_piece(Kind kind, int unit_index, const plan::Unit& unit, const plan::UnitLayout& layout,
+                       std::int64_t first_element, std::int64_t count, float* out);
 
   // Elements [first, first + count) of a logical tensor, flat, as f32.
   void read_tensor(Kind kind, const std::string& name, std::int64_t first, std::int64_t count, float* out);
 
-  // Reads every byte; InputError naming file, tensor and element range of the first damaged blocks, or a fingerprint that differs; also for a view that is there and damaged.
-  // `watch`, when given, is called now and then with the bytes read so far and the bytes to be read.
+  // Reads every byte; InputError naming file, tensor and element range of the first damaged blocks, or a fingerprint
+  // that differs; also for a view that is there and damaged. `watch`, when given, is called now and then with the bytes
+  // read so far and the bytes to be read.
   using Watch = std::function<void(std::int64_t done, std::int64_t total)>;
   void verify_all(const Watch& watch = {});
 
  private:
   void check_file(const std::string& name, const FileEntry& entry) const;
   void check_metadata(const std::string& name, const FileEntry& entry) const;
-  void check_attributes(const std::string& name, const FileEntry& entry) const;   // of HDF5: after check_metadata
+  void check_attributes(const std::string& name, const FileEntry& entry) const;  // of HDF5: after check_metadata
   void check_files() const;
-  std::size_t number_of(const std::string& name) const;                     // of a parameter
-  const char* block(int rank, Kind kind, std::int64_t index);               // checked
+  std::size_t number_of(const std::string& name) const;        // of a parameter
+  const char* block(int rank, Kind kind, std::int64_t index);  // checked
   void read_run(int rank, Kind kind, const Run& run, float* out);
   std::string tensors_in(int rank, Kind kind, std::int64_t first, std::int64_t count) const;
 
@@ -74,8 +79,8 @@ class Reader {
   std::string path_;
   Manifest manifest_;
   std::string view_problem_;
-  std::unordered_map<std::string, std::size_t> numbers_;   // of parameters, by name
-  std::vector<std::vector<Place>> places_;                 // of their boxes
+  std::unordered_map<std::string, std::size_t> numbers_;  // of parameters, by name
+  std::vector<std::vector<Place>> places_;                // of their boxes
   std::optional<io::BulkFile> file_;
   int open_rank_ = -1;
   std::vector<char> staging_;

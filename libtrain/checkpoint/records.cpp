@@ -38,7 +38,7 @@ std::int64_t RecordReader::varint() {
     value |= static_cast<std::uint64_t>(byte & 127) << shift;
     if (byte >= 128) continue;
     if (value > static_cast<std::uint64_t>(largest_count) || (byte == 0 && shift > 0))
-      break;   // too large, or not the shortest form
+      break;  // too large, or not the shortest form
     return static_cast<std::int64_t>(value);
   }
   refuse("a number of a box is too large, or not in its shortest form");

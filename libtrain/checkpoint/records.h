@@ -16,16 +16,15 @@ namespace trainyard::checkpoint {
 
 static_assert(std::endian::native == std::endian::little);
 
-inline constexpr std::size_t text_bytes = 32;   // of a text, filled up with zeros
+inline constexpr std::size_t text_bytes = 32;  // of a text, filled up with zeros
 
 class RecordWriter {
  public:
   void text(std::string_view value);
-  template <class T>
-  void number(std::type_identity_t<T> value) {
+  template <class T> void number(std::type_identity_t<T> value) {
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
   }
-  void varint(std::int64_t value);   // seven bits a byte, the lowest first; the highest bit says that more follow
+  void varint(std::int64_t value);  // seven bits a byte, the lowest first; the highest bit says that more follow
   std::string take() { return std::move(bytes_); }
 
  private:
@@ -39,21 +38,19 @@ class RecordReader {
   RecordReader(std::string_view bytes, const std::string& where) : left_(bytes), where_(where) {}
 
   std::string text();
-  template <class T>
-  T number() {
+  template <class T> T number() {
     T value;
     std::memcpy(&value, take(sizeof value).data(), sizeof value);
     return value;
   }
-  std::int64_t count64();   // of 8 bytes, at most largest_count
-  std::int64_t varint();    // in its shortest form, at most largest_count
+  std::int64_t count64();  // of 8 bytes, at most largest_count
+  std::int64_t varint();   // in its shortest form, at most largest_count
   // That many records of at least that many bytes are still to come: asked before memory is taken for them.
   std::size_t records(std::uint64_t count, std::size_t least_bytes) const;
   bool done() const { return left_.empty(); }
   std::size_t left() const { return left_.size(); }
 
-  template <class... A>
-  [[noreturn]] void refuse(fmt::format_string<A...> format, A&&... values) const {
+  template <class... A> [[noreturn]] void refuse(fmt::format_string<A...> format, A&&... values) const {
     throw base::InputError(where_ + ": " + fmt::format(format, std::forward<A>(values)...), way_out);
   }
 

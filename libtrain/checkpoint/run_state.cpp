@@ -62,7 +62,8 @@ RunState state_from_json(const json& j, const std::string& where) {
   s.tokens_seen = o.integer("tokens_seen", 0);
   s.seed = o.unsigned_integer("seed");
   s.dtype = choice<base::DType>(o, "dtype", {{"f32", base::DType::f32}, {"bf16", base::DType::bf16}});
-  s.model = plan::model_from_json(known_of_model(o.at("model")), where + ": model", "restore it from a copy, or resume from another checkpoint (--resume PATH)");
+  s.model = plan::model_from_json(known_of_model(o.at("model")), where + ": model",
+                                  "restore it from a copy, or resume from another checkpoint (--resume PATH)");
   s.identity = object_of(o, "identity");
   s.plan = object_of(o, "plan");
   s.versions = object_of(o, "versions");

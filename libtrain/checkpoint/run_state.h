@@ -12,17 +12,18 @@
 namespace trainyard::checkpoint {
 
 struct RunState {
-  std::int64_t step = 0;                    // completed optimizer steps
+  std::int64_t step = 0;  // completed optimizer steps
   std::int64_t samples_seen = 0, tokens_seen = 0;
   std::uint64_t seed = 0;
-  base::DType dtype = base::DType::f32;     // working dtype: f32 or bf16
-  plan::ModelConfig model;                  // vocabulary resolved
-  nlohmann::json identity = nlohmann::json::object();     // what a resume compares (decision 14)
-  nlohmann::json plan = nlohmann::json::object();         // the cut that wrote it; for reading only
-  nlohmann::json versions = nlohmann::json::object();     // of this program and of the libraries it used
-  nlohmann::json provenance = nlohmann::json::object();   // who, where, when, from which data
+  base::DType dtype = base::DType::f32;                  // working dtype: f32 or bf16
+  plan::ModelConfig model;                               // vocabulary resolved
+  nlohmann::json identity = nlohmann::json::object();    // what a resume compares (decision 14)
+  nlohmann::json plan = nlohmann::json::object();        // the cut that wrote it; for reading only
+  nlohmann::json versions = nlohmann::json::object();    // of this program and of the libraries it used
+  nlohmann::json provenance = nlohmann::json::object();  // who, where, when, from which data
   std::string isa, device_kind = "cpu";
-  std::string writer;                       // the start that writes it (base::FolderLock::name), alike on all ranks: only the sidecars have it, because equal runs give equal manifests
+  std::string writer;  // the start that writes it (base::FolderLock::name), alike on all ranks: only the sidecars have
+                       // it, because equal runs give equal manifests
 };
 
 nlohmann::json state_to_json(const RunState& state);

@@ -56,7 +56,7 @@ std::vector<ParameterEntry> parameters_of(const std::vector<UnitEntry>& units) {
 
 RankBoxes boxes_of_pieces(const std::vector<UnitEntry>& units, int rank) {
   RankBoxes boxes;
-  std::int64_t start = 0;   // of the unit's piece in the dataset
+  std::int64_t start = 0;  // of the unit's piece in the dataset
   std::int32_t tensor = 0;
   for (const auto& unit : units) {
     const auto first = rank * unit.piece, end = first + unit.piece;
@@ -113,7 +113,8 @@ double Statistics::norm() const { return std::sqrt(squares + squares_low); }
 
 Statistics statistics_of(const void* data, std::int64_t count, base::DType dtype, std::int64_t first_index) {
   Statistics s;
-  s.fingerprint = base::fingerprint(data, count, static_cast<int>(base::size_of(dtype)), static_cast<std::uint64_t>(first_index));
+  s.fingerprint =
+      base::fingerprint(data, count, static_cast<int>(base::size_of(dtype)), static_cast<std::uint64_t>(first_index));
   if (dtype == base::DType::bf16) sum_squares(static_cast<const base::bf16*>(data), count, s);
   else sum_squares(static_cast<const float*>(data), count, s);
   return s;

@@ -17,7 +17,8 @@ namespace {
 
 // Calls f(stored, first, end) for the part of each box in elements [first, end) of a rank's datasets.
 template <class F> void for_each_box(const RankBoxes& boxes, std::int64_t first, std::int64_t end, F&& f) {
-  auto at = std::upper_bound(boxes.begin(), boxes.end(), first, [](std::int64_t element, const StoredBox& stored) { return element < stored.end(); });
+  auto at = std::upper_bound(boxes.begin(), boxes.end(), first,
+                             [](std::int64_t element, const StoredBox& stored) { return element < stored.end(); });
   for (; at != boxes.end() && at->offset < end; ++at) f(*at, std::max(first, at->offset), std::min(end, at->end()));
 }
 
@@ -31,18 +32,22 @@ struct Span {
 
 std::string Reader::tensors_in(int rank, Kind kind, std::int64_t first, std::int64_t count) const {
   std::vector<Span> spans;
-  for_each_box(manifest_.boxes[static_cast<std::size_t>(rank)], first, first + count, [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
-    const auto& shape = manifest_.parameters[static_cast<std::size_t>(stored.tensor)].shape;
-    for_each_run_of_range(shape, stored, from - stored.offset, to - from, [&](const Run& run) {
-      const bool follows = !spans.empty() && spans.back().tensor == stored.tensor && spans.back().end == run.element;
-      if (!follows) spans.push_back({stored.tensor, run.element, run.element});
-      spans.back().end = run.element + run.count;
-    });
-  });
+  for_each_box(manifest_.boxes[static_cast<std::size_t>(rank)], first, first + count,
+               [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
+                 const auto& shape = manifest_.parameters[static_cast<std::size_t>(stored.tensor)].shape;
+                 for_each_run_of_range(shape, stored, from - stored.offset, to - from, [&](const Run& run) {
+                   const bool follows =
+                       !spans.empty() && spans.back().tensor == stored.tensor && spans.back().end == run.element;
+                   if (!follows) spans.push_back({stored.tensor, run.element, run.element});
+                   spans.back().end = run.element + run.count;
+                 });
+               });
   constexpr std::size_t most = 4;
   std::string text;
   for (std::size_t i = 0; i < std::min(most, spans.size()); ++i)
-    text += fmt::format("{}{}/{} elements {} to {}", i == 0 ? "" : ", ", path_of(kind), manifest_.parameters[static_cast<std::size_t>(spans[i].tensor)].name, spans[i].first, spans[i].end - 1);
+    text += fmt::format("{}{}/{} elements {} to {}", i == 0 ? "" : ", ", path_of(kind),
+                        manifest_.parameters[static_cast<std::size_t>(spans[i].tensor)].name, spans[i].first,
+                        spans[i].end - 1);
   if (spans.size() > most) text += fmt::format(" and {} more ranges", spans.size() - most);
   return text.empty() ? "padding only" : text;
 }
@@ -53,7 +58,8 @@ void Reader::verify_all(const Watch& watch) {
   if (std::filesystem::exists(path_ + "/" + std::string(view_name), error)) check_view();
   for (const auto& [name, entry] : manifest_.files)
     if (!entry.payloads.empty() && crc_of_parts(entry) != entry.crc)
-      throw base::InputError(fmt::format("{}/manifest.json: {} has checksum {}, but {} by its parts", path_, name, hex32(entry.crc), hex32(crc_of_parts(entry))),
+      throw base::InputError(fmt::format("{}/manifest.json: {} has checksum {}, but {} by its parts", path_, name,
+                                         hex32(entry.crc), hex32(crc_of_parts(entry))),
                              "the manifest does not belong to these files: restore both from one copy");
   std::map<std::string, std::uint64_t> fingerprints;
   std::vector<std::string> damages;
@@ -77,24 +83,29 @@ void Reader::verify_all(const Watch& watch) {
           unreadable += dynamic_cast<const base::Unreadable*>(&e) != nullptr ? 1 : 0;
           continue;
         }
-        for_each_box(manifest_.boxes[static_cast<std::size_t>(rank)], first, end, [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
-          const auto& p = manifest_.parameters[static_cast<std::size_t>(stored.tensor)];
-          auto& fingerprint = fingerprints[std::string(path_of(kind)) + "/" + p.name];
-          for_each_run_of_range(p.shape, stored, from - stored.offset, to - from, [&](const Run& run) {
-            fingerprint += base::fingerprint(data + (run.at - first) * size, run.count, static_cast<int>(size), static_cast<std::uint64_t>(run.element));
-          });
-        });
+        for_each_box(manifest_.boxes[static_cast<std::size_t>(rank)], first, end,
+                     [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
+                       const auto& p = manifest_.parameters[static_cast<std::size_t>(stored.tensor)];
+                       auto& fingerprint = fingerprints[std::string(path_of(kind)) + "/" + p.name];
+                       for_each_run_of_range(p.shape, stored, from - stored.offset, to - from, [&](const Run& run) {
+                         fingerprint +=
+                             base::fingerprint(data + (run.at - first) * size, run.count, static_cast<int>(size),
+                                               static_cast<std::uint64_t>(run.element));
+                       });
+                     });
         if (watch) watch(done, all);
       }
     }
   if (damaged > 0) {
-    const auto message = fmt::format("{}{}", fmt::join(damages, "\n"), damaged > 8 ? fmt::format("\nand {} more blocks", damaged - 8) : "");
+    const auto message = fmt::format("{}{}", fmt::join(damages, "\n"),
+                                     damaged > 8 ? fmt::format("\nand {} more blocks", damaged - 8) : "");
     if (unreadable == damaged) throw base::Unreadable(message, hint);
     throw base::InputError(message, hint);
   }
   for (const auto& t : tensors())
     if (fingerprints[t.path] != t.fingerprint)
-      throw base::InputError(fmt::format("{}: {} has fingerprint {}, expected {}", path_, t.path, hex64(fingerprints[t.path]), hex64(t.fingerprint)),
+      throw base::InputError(fmt::format("{}: {} has fingerprint {}, expected {}", path_, t.path,
+                                         hex64(fingerprints[t.path]), hex64(t.fingerprint)),
                              "the manifest does not belong to these files: restore both from one copy");
 }
 

@@ -21,11 +21,13 @@ io::Box box_of(const Box& box, const Shape& shape) {
   return {{box.start.begin(), box.start.begin() + dims}, {box.count.begin(), box.count.begin() + dims}};
 }
 
-std::vector<io::VirtualPart> parts_of(const Manifest& m, Kind kind, const ParameterEntry& p, const std::vector<Place>& places) {
+std::vector<io::VirtualPart> parts_of(const Manifest& m, Kind kind, const ParameterEntry& p,
+                                      const std::vector<Place>& places) {
   std::vector<io::VirtualPart> parts;
   for (const auto& place : places) {
     const auto file = rank_name(place.rank) + ".h5";
-    const auto elements = m.files.at(file).payloads.at(path_of(kind)).bytes / base::size_of(dtype_of(kind, m.state.dtype));
+    const auto elements =
+        m.files.at(file).payloads.at(path_of(kind)).bytes / base::size_of(dtype_of(kind, m.state.dtype));
     parts.push_back({file, path_of(kind), place.stored->offset, elements, box_of(place.stored->box, p.shape)});
   }
   return parts;
@@ -81,7 +83,8 @@ FileEntry write_view(const std::string& folder, const Manifest& m) {
 void make_view(const std::string& checkpoint) {
   const auto path = checkpoint + "/manifest.json";
   const auto text = base::read_file(path);
-  // Without the view first, so that a damaged or missing one does not stand in the way, and an interruption leaves a whole checkpoint.
+  // Without the view first, so that a damaged or missing one does not stand in the way, and an interruption leaves a
+  // whole checkpoint.
   base::write_file(path, with_view(text, path, std::nullopt));
   const Reader reader(checkpoint);
   base::write_file(path, with_view(text, path, write_view(checkpoint, reader.manifest())));

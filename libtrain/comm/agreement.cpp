@@ -43,7 +43,7 @@ std::string broadcast_text(Communicator& control, tensor::Exec& exec, std::strin
   control.broadcast(exec, base::View::of(&length, {1}), root);
   exec.synchronize();
   text.resize(static_cast<std::size_t>(length));
-  control.broadcast(exec, base::View(text.data(), base::DType::u8, {length}), root);   // never empty
+  control.broadcast(exec, base::View(text.data(), base::DType::u8, {length}), root);  // never empty
   exec.synchronize();
   return text;
 }
@@ -53,13 +53,17 @@ std::string broadcast_text(Communicator& control, tensor::Exec& exec, std::strin
 std::string on_rank_zero(Communicator& control, tensor::Exec& exec, const std::function<std::string()>& work) {
   Outcome outcome;
   if (control.rank() == 0) outcome = outcome_of(work);
-  if (control.size() > 1) outcome = unpacked(broadcast_text(control, exec, control.rank() == 0 ? packed(outcome) : "", 0));
+  if (control.size() > 1)
+    outcome = unpacked(broadcast_text(control, exec, control.rank() == 0 ? packed(outcome) : "", 0));
   throw_if_error(outcome, "");
   return outcome.text;
 }
 
 void on_every_rank(Communicator& control, tensor::Exec& exec, const std::function<void()>& work) {
-  const auto outcome = outcome_of([&] { work(); return std::string(); });
+  const auto outcome = outcome_of([&] {
+    work();
+    return std::string();
+  });
   const auto n = control.size();
   if (n == 1) return throw_if_error(outcome, "");
   const std::int64_t failed = outcome.code != 0 ? control.rank() : n;
@@ -68,7 +72,8 @@ void on_every_rank(Communicator& control, tensor::Exec& exec, const std::functio
   exec.synchronize();
   for (int r = 0; r < n; ++r) {
     if (all[static_cast<std::size_t>(r)] == n) continue;
-    throw_if_error(unpacked(broadcast_text(control, exec, control.rank() == r ? packed(outcome) : "", r)), r == 0 ? "" : fmt::format("rank {}: ", r));
+    throw_if_error(unpacked(broadcast_text(control, exec, control.rank() == r ? packed(outcome) : "", r)),
+                   r == 0 ? "" : fmt::format("rank {}: ", r));
   }
 }
 
@@ -78,12 +83,13 @@ std::vector<std::string> texts_of_all(Communicator& control, tensor::Exec& exec,
   auto longest = static_cast<std::int64_t>(text.size());
   control.all_reduce(exec, base::View::of(&longest, {1}), Reduction::max);
   exec.synchronize();
-  const auto width = longest + 8;   // the length, then the text
+  const auto width = longest + 8;  // the length, then the text
   std::vector<char> mine(static_cast<std::size_t>(width), '\0'), all(static_cast<std::size_t>(width * n));
   const auto length = static_cast<std::int64_t>(text.size());
   std::copy_n(reinterpret_cast<const char*>(&length), 8, mine.begin());
   std::copy(text.begin(), text.end(), mine.begin() + 8);
-  control.all_gather(exec, base::View(mine.data(), base::DType::u8, {width}), base::View(all.data(), base::DType::u8, {width * n}));
+  control.all_gather(exec, base::View(mine.data(), base::DType::u8, {width}),
+                     base::View(all.data(), base::DType::u8, {width * n}));
   exec.synchronize();
   std::vector<std::string> texts;
   for (int r = 0; r < n; ++r) {

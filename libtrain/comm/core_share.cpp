@@ -10,7 +10,8 @@ int threads_of_rank(Communicator& control, tensor::Exec& exec, const base::CoreM
   const auto bytes = static_cast<std::int64_t>(sizeof mine);
   if (control.size() > 1) {
     auto own = mine;
-    control.all_gather(exec, base::View(&own, base::DType::u8, {bytes}), base::View(all.data(), base::DType::u8, {bytes * control.size()}));
+    control.all_gather(exec, base::View(&own, base::DType::u8, {bytes}),
+                       base::View(all.data(), base::DType::u8, {bytes * control.size()}));
     exec.synchronize();
   }
   return base::fair_threads(all, static_cast<std::size_t>(control.rank()));

@@ -25,6 +25,8 @@ class Entry {
 constexpr std::int64_t all_reduce_bytes(std::int64_t bytes, int n) { return 2 * (n - 1) * bytes / n; }
 constexpr std::int64_t all_gather_bytes(std::int64_t piece_bytes, int n) { return (n - 1) * piece_bytes; }
 constexpr std::int64_t reduce_scatter_bytes(std::int64_t piece_bytes, int n) { return (n - 1) * piece_bytes; }
-constexpr std::int64_t broadcast_bytes(std::int64_t bytes, int n, int rank, int root) { return rank == root && n > 1 ? bytes : 0; }
+constexpr std::int64_t broadcast_bytes(std::int64_t bytes, int n, int rank, int root) {
+  return rank == root && n > 1 ? bytes : 0;
+}
 
 }  // namespace trainyard::comm

@@ -13,11 +13,12 @@ namespace trainyard::comm {
 
 struct Traffic {
   std::uint64_t calls = 0;
-  // Payload that leaves this rank (n ranks, integer bytes): all_gather, reduce_scatter (n - 1) * piece; all_reduce 2 * (n - 1) * bytes / n;
-  // broadcast: bytes at the root, 0 elsewhere; all_to_all, exchange: what goes to others; ordered_reduce_scatter: (n - 1) * piece where the
-  // rank contributes; barrier 0. all_gather, all_to_all, exchange and ordered_reduce_scatter are messages of our own: exact on the wire.
+  // Payload that leaves this rank (n ranks, integer bytes): all_gather, reduce_scatter (n - 1) * piece; all_reduce 2 *
+  // (n - 1) * bytes / n; broadcast: bytes at the root, 0 elsewhere; all_to_all, exchange: what goes to others;
+  // ordered_reduce_scatter: (n - 1) * piece where the rank contributes; barrier 0. all_gather, all_to_all, exchange and
+  // ordered_reduce_scatter are messages of our own: exact on the wire.
   std::uint64_t sent_bytes = 0;
-  double seconds = 0;            // inside the call
+  double seconds = 0;  // inside the call
 };
 
 // Written by the thread that issues the calls, read by any thread.
@@ -30,8 +31,9 @@ class Ledger {
 
   std::map<std::string, Traffic> totals() const;
   std::uint64_t sequence() const { return sequence_.load(); }
-  bool in_call() const;           // also while the device works on a call that has returned
-  // Asked by in_call(), from any thread, once the call itself is over: is the device still busy with it? Empty: calls are over when they return.
+  bool in_call() const;  // also while the device works on a call that has returned
+  // Asked by in_call(), from any thread, once the call itself is over: is the device still busy with it? Empty: calls
+  // are over when they return.
   void set_pending(std::function<bool()> pending);
   std::string operation() const;  // the last begun
   // While set (by a composed operation such as ordered_reduce_scatter), inner calls are entered under this name.
@@ -39,8 +41,11 @@ class Ledger {
 
  private:
   mutable std::mutex mutex_;
-  struct Slot { std::string operation; Traffic traffic; };
-  std::vector<Slot> slots_;         // a handful: each operation once, found without making a string
+  struct Slot {
+    std::string operation;
+    Traffic traffic;
+  };
+  std::vector<Slot> slots_;  // a handful: each operation once, found without making a string
   std::size_t current_ = 0;
   const char* alias_ = nullptr;
   std::function<bool()> pending_;

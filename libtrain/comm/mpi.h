@@ -10,9 +10,10 @@
 
 namespace trainyard::comm {
 
-// Exactly one per process. MPI is initialised for serialized threads: one thread at a time calls it (the communication thread, or the compute
-// thread while that one is idle). Refuses with EnvironmentError a world whose size differs from SLURM_STEP_NUM_TASKS. The destructor finalizes, unless
-// an exception is in flight: then the process must end by abort(), because peers may be inside a collective.
+// Exactly one per process. MPI is initialised for serialized threads: one thread at a time calls it (the communication
+// thread, or the compute thread while that one is idle). Refuses with EnvironmentError a world whose size differs from
+// SLURM_STEP_NUM_TASKS. The destructor finalizes, unless an exception is in flight: then the process must end by
+// abort(), because peers may be inside a collective.
 class MpiRuntime {
  public:
   MpiRuntime();
@@ -23,17 +24,20 @@ class MpiRuntime {
   std::unique_ptr<Communicator> communicator(const std::string& group);  // collective
   // Of some ranks of the world, ascending, this one among them; collective over them alone.
   std::unique_ptr<Communicator> split(const std::string& group, const std::vector<int>& ranks);
-  GroupFactory factory() { return [this](const std::string& group, const std::vector<int>& ranks) { return split(group, ranks); }; }
-  static std::string library();   // "Open MPI v4.1.4"
-  // Ends every process of the job with this code, from any thread, whatever the other threads and ranks are doing: MPI_Abort, which mpirun and srun's PMIx obey. Should
-  // that not come to an end, a step of srun's is cancelled, and this process leaves.
+  GroupFactory factory() {
+    return [this](const std::string& group, const std::vector<int>& ranks) { return split(group, ranks); };
+  }
+  static std::string library();  // "Open MPI v4.1.4"
+  // Ends every process of the job with this code, from any thread, whatever the other threads and ranks are doing:
+  // MPI_Abort, which mpirun and srun's PMIx obey. Should that not come to an end, a step of srun's is cancelled, and
+  // this process leaves.
   [[noreturn]] void abort(int exit_code);
   // Bytes of one message; larger ones travel in parts. For tests.
   static void limit_message_bytes(std::int64_t bytes);
 
  private:
   int rank_ = 0, size_ = 1;
-  std::string step_;   // "1234.0" where srun launched this process
+  std::string step_;  // "1234.0" where srun launched this process
 };
 
 }  // namespace trainyard::comm

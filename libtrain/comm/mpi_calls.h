@@ -14,7 +14,8 @@ inline void check_mpi(int code, const char* call) {
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
   MPI_Error_string(code, text, &length);
-  throw base::PeerError(fmt::format("{} failed: {}", call, text), "a peer was lost or the network failed; resume from the last checkpoint");
+  throw base::PeerError(fmt::format("{} failed: {}", call, text),
+                        "a peer was lost or the network failed; resume from the last checkpoint");
 }
 
 inline MPI_Datatype mpi_type(base::DType t) {
@@ -25,7 +26,9 @@ inline MPI_Datatype mpi_type(base::DType t) {
     case base::DType::i64: return MPI_INT64_T;
     case base::DType::u64: return MPI_UINT64_T;
     case base::DType::bf16: return MPI_UINT16_T;  // with the operations of bf16_op only
-    default: throw base::Unsupported(fmt::format("no reduction of {}", base::name_of(t)), "reduce f32, f64, bf16, i32, i64 or u64");
+    default:
+      throw base::Unsupported(fmt::format("no reduction of {}", base::name_of(t)),
+                              "reduce f32, f64, bf16, i32, i64 or u64");
   }
 }
 

@@ -1,5 +1,5 @@
-// Collectives over MPI. Data moves by point-to-point messages of our own, so that the ledger's bytes are the bytes on the wire; sums that are handed to
-// the library (all_reduce, reduce_scatter) keep the library's order.
+// Collectives over MPI. Data moves by point-to-point messages of our own, so that the ledger's bytes are the bytes on
+// the wire; sums that are handed to the library (all_reduce, reduce_scatter) keep the library's order.
 #include "libtrain/comm/entry.h"
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/mpi_calls.h"
@@ -20,15 +20,22 @@ char* bytes_of(const base::View& v) { return static_cast<char*>(v.data); }
 // Messages in flight; posts receives before sends, in parts below the limit, and completes them together.
 class Messages {
  public:
-  explicit Messages(MPI_Comm comm, std::vector<MPI_Request>& requests) : comm_(comm), requests_(requests) { requests_.clear(); }
+  explicit Messages(MPI_Comm comm, std::vector<MPI_Request>& requests) : comm_(comm), requests_(requests) {
+    requests_.clear();
+  }
   void receive(char* data, std::int64_t bytes, int peer) {
-    parts(bytes, [&](std::int64_t at, int n) { check_mpi(MPI_Irecv(data + at, n, MPI_BYTE, peer, 0, comm_, next()), "MPI_Irecv"); });
+    parts(bytes, [&](std::int64_t at, int n) {
+      check_mpi(MPI_Irecv(data + at, n, MPI_BYTE, peer, 0, comm_, next()), "MPI_Irecv");
+    });
   }
   void send(const char* data, std::int64_t bytes, int peer) {
-    parts(bytes, [&](std::int64_t at, int n) { check_mpi(MPI_Isend(data + at, n, MPI_BYTE, peer, 0, comm_, next()), "MPI_Isend"); });
+    parts(bytes, [&](std::int64_t at, int n) {
+      check_mpi(MPI_Isend(data + at, n, MPI_BYTE, peer, 0, comm_, next()), "MPI_Isend");
+    });
   }
   void complete() {
-    if (!requests_.empty()) check_mpi(MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
+    if (!requests_.empty())
+      check_mpi(MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
   }
 
  private:
@@ -75,7 +82,8 @@ MPI_Op op_of(Reduction op, base::DType dtype) {
 
 class MpiCommunicator : public Communicator {
  public:
-  MpiCommunicator(std::string group, int rank, int size, MPI_Comm comm) : Communicator(std::move(group), rank, size), comm_(comm) {
+  MpiCommunicator(std::string group, int rank, int size, MPI_Comm comm)
+      : Communicator(std::move(group), rank, size), comm_(comm) {
     requests_.reserve(4096 / sizeof(MPI_Request));
   }
   ~MpiCommunicator() override = default;  // the MPI communicator lives until finalize: freeing it would communicate
@@ -94,7 +102,8 @@ class MpiCommunicator : public Communicator {
   void all_gather(tensor::Exec& exec, base::View in, base::View out) override {
     exec.run([this, in, out] {
       Entry entry(ledger_, "all_gather", all_gather_bytes(in.bytes(), size_));
-      TRAINYARD_ASSERT(out.bytes() == size_ * in.bytes(), "{} bytes for {} pieces of {}", out.bytes(), size_, in.bytes());
+      TRAINYARD_ASSERT(out.bytes() == size_ * in.bytes(), "{} bytes for {} pieces of {}", out.bytes(), size_,
+                       in.bytes());
       char* own = bytes_of(out) + rank_ * in.bytes();
       if (own != in.data && in.bytes() > 0) std::memcpy(own, in.data, static_cast<std::size_t>(in.bytes()));
       Messages messages(comm_, requests_);
@@ -108,13 +117,16 @@ class MpiCommunicator : public Communicator {
     exec.run([this, in, out] {
       Entry entry(ledger_, "reduce_scatter", reduce_scatter_bytes(out.bytes(), size_));
       TRAINYARD_ASSERT(out.count() <= INT32_MAX, "a piece of {} elements", out.count());
-      check_mpi(MPI_Reduce_scatter_block(in.data, out.data, static_cast<int>(out.count()), mpi_type(out.dtype), op_of(Reduction::sum, out.dtype), comm_), "MPI_Reduce_scatter_block");
+      check_mpi(MPI_Reduce_scatter_block(in.data, out.data, static_cast<int>(out.count()), mpi_type(out.dtype),
+                                         op_of(Reduction::sum, out.dtype), comm_),
+                "MPI_Reduce_scatter_block");
     });
   }
 
   void all_to_all(tensor::Exec& exec, base::View send, std::span<const std::int64_t> send_counts, base::View receive,
                   std::span<const std::int64_t> receive_counts) override {
-    std::vector<std::int64_t> sends(send_counts.begin(), send_counts.end()), receives(receive_counts.begin(), receive_counts.end());
+    std::vector<std::int64_t> sends(send_counts.begin(), send_counts.end()),
+        receives(receive_counts.begin(), receive_counts.end());
     exec.run([this, send, receive, sends = std::move(sends), receives = std::move(receives)] {
       const auto width = base::size_of(receive.dtype);
       const auto offset = [&](const std::vector<std::int64_t>& counts, int r) {
@@ -122,15 +134,19 @@ class MpiCommunicator : public Communicator {
         for (int k = 0; k < r; ++k) n += counts[static_cast<std::size_t>(k)];
         return n * width;
       };
-      const auto bytes = [&](const std::vector<std::int64_t>& counts, int r) { return counts[static_cast<std::size_t>(r)] * width; };
+      const auto bytes = [&](const std::vector<std::int64_t>& counts, int r) {
+        return counts[static_cast<std::size_t>(r)] * width;
+      };
       std::int64_t sent = 0;
       for (int k = 1; k < size_; ++k) sent += bytes(sends, to(k));
       Entry entry(ledger_, "all_to_all", sent);
       Messages messages(comm_, requests_);
-      for (int k = 1; k < size_; ++k) messages.receive(bytes_of(receive) + offset(receives, from(k)), bytes(receives, from(k)), from(k));
+      for (int k = 1; k < size_; ++k)
+        messages.receive(bytes_of(receive) + offset(receives, from(k)), bytes(receives, from(k)), from(k));
       for (int k = 1; k < size_; ++k) messages.send(bytes_of(send) + offset(sends, to(k)), bytes(sends, to(k)), to(k));
       if (bytes(sends, rank_) > 0)
-        std::memcpy(bytes_of(receive) + offset(receives, rank_), bytes_of(send) + offset(sends, rank_), static_cast<std::size_t>(bytes(sends, rank_)));
+        std::memcpy(bytes_of(receive) + offset(receives, rank_), bytes_of(send) + offset(sends, rank_),
+                    static_cast<std::size_t>(bytes(sends, rank_)));
       messages.complete();
     });
   }
@@ -139,7 +155,8 @@ class MpiCommunicator : public Communicator {
     exec.run([this, inout, root] {
       Entry entry(ledger_, "broadcast", broadcast_bytes(inout.bytes(), size_, rank_, root));
       in_parts(inout, [&](void* data, int count) {
-        check_mpi(MPI_Bcast(data, static_cast<int>(count * base::size_of(inout.dtype)), MPI_BYTE, root, comm_), "MPI_Bcast");
+        check_mpi(MPI_Bcast(data, static_cast<int>(count * base::size_of(inout.dtype)), MPI_BYTE, root, comm_),
+                  "MPI_Bcast");
       });
     });
   }
@@ -172,7 +189,8 @@ class MpiCommunicator : public Communicator {
   template <class Call> void in_parts(const base::View& v, const Call& call) {
     const auto width = base::size_of(v.dtype);
     const auto most = std::max<std::int64_t>(1, message_limit.load() / width);
-    for (std::int64_t at = 0; at < v.count(); at += most) call(bytes_of(v) + at * width, static_cast<int>(std::min(most, v.count() - at)));
+    for (std::int64_t at = 0; at < v.count(); at += most)
+      call(bytes_of(v) + at * width, static_cast<int>(std::min(most, v.count() - at)));
   }
 
   MPI_Comm comm_;
@@ -192,7 +210,8 @@ std::unique_ptr<Communicator> MpiRuntime::communicator(const std::string& group)
 
 std::unique_ptr<Communicator> MpiRuntime::split(const std::string& group, const std::vector<int>& ranks) {
   const auto own = std::find(ranks.begin(), ranks.end(), rank_);
-  TRAINYARD_ASSERT(own != ranks.end() && std::is_sorted(ranks.begin(), ranks.end()), "rank {} of group {}", rank_, group);
+  TRAINYARD_ASSERT(own != ranks.end() && std::is_sorted(ranks.begin(), ranks.end()), "rank {} of group {}", rank_,
+                   group);
   if (static_cast<int>(ranks.size()) == size_) return communicator(group);
   MPI_Group world = MPI_GROUP_NULL, part = MPI_GROUP_NULL;
   MPI_Comm made = MPI_COMM_NULL;
@@ -202,7 +221,8 @@ std::unique_ptr<Communicator> MpiRuntime::split(const std::string& group, const 
   MPI_Group_free(&part);
   MPI_Group_free(&world);
   MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN);
-  return std::make_unique<MpiCommunicator>(group, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()), made);
+  return std::make_unique<MpiCommunicator>(group, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()),
+                                           made);
 }
 
 }  // namespace trainyard::comm

@@ -19,7 +19,8 @@ namespace {
 void cancel(const std::string& step) {
   const char* const words[] = {"scancel", step.c_str(), nullptr};
   pid_t child = 0;
-  if (posix_spawnp(&child, words[0], nullptr, nullptr, const_cast<char* const*>(words), environ) == 0) waitpid(child, nullptr, 0);
+  if (posix_spawnp(&child, words[0], nullptr, nullptr, const_cast<char* const*>(words), environ) == 0)
+    waitpid(child, nullptr, 0);
 }
 
 }  // namespace
@@ -28,11 +29,13 @@ MpiRuntime::MpiRuntime() {
   // Read before MPI starts: the library itself may set OMPI_COMM_WORLD_SIZE.
   const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
   const char* job = std::getenv("SLURM_JOB_ID");
-  const bool launched_by_srun = std::getenv("SLURM_STEP_ID") != nullptr && std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr;
+  const bool launched_by_srun =
+      std::getenv("SLURM_STEP_ID") != nullptr && std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr;
   if (launched_by_srun && job != nullptr) step_ = fmt::format("{}.{}", job, std::getenv("SLURM_STEP_ID"));
   int provided = MPI_THREAD_SINGLE;
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
-    throw base::EnvironmentError("MPI cannot be initialised", "start with mpirun -n N, or under Slurm with srun --mpi=pmix");
+    throw base::EnvironmentError("MPI cannot be initialised",
+                                 "start with mpirun -n N, or under Slurm with srun --mpi=pmix");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
@@ -55,7 +58,7 @@ std::string MpiRuntime::library() {
   int length = 0;
   MPI_Get_library_version(text, &length);
   const std::string all(text, static_cast<std::size_t>(length));
-  return all.substr(0, all.find_first_of(",\n"));   // the rest names who built it
+  return all.substr(0, all.find_first_of(",\n"));  // the rest names who built it
 }
 
 void MpiRuntime::abort(int exit_code) {

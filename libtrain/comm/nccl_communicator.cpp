@@ -1,4 +1,5 @@
-// Collectives over NCCL. Data moves by the library's own all_gather, or by grouped sends and receives of bytes, so that the ledger's bytes are what leaves the GPU.
+// Collectives over NCCL. Data moves by the library's own all_gather, or by grouped sends and receives of bytes, so that
+// the ledger's bytes are what leaves the GPU.
 #include "libtrain/comm/entry.h"
 #include "libtrain/comm/nccl.h"
 #include "libtrain/comm/nccl_library.h"
@@ -17,7 +18,9 @@ namespace {
 
 const nccl::Library& require_library() {
   const auto* found = nccl::library();
-  if (found == nullptr) throw base::EnvironmentError(fmt::format("NCCL cannot be opened: {}", nccl::refusal()), "install it, name it by TRAINYARD_NCCL_LIBRARY, or use --communicator mpi");
+  if (found == nullptr)
+    throw base::EnvironmentError(fmt::format("NCCL cannot be opened: {}", nccl::refusal()),
+                                 "install it, name it by TRAINYARD_NCCL_LIBRARY, or use --communicator mpi");
   return *found;
 }
 
@@ -38,14 +41,15 @@ nccl::Op op_of(Reduction op) { return op == Reduction::sum ? nccl::sum : op == R
 
 char* bytes_of(const base::View& v) { return static_cast<char*>(v.data); }
 
-// The library's communicator and what became of it. Several groups may share one. Whoever calls the library with it holds `mutex`: an abort frees it, and another thread may be in
-// the middle of a call.
+// The library's communicator and what became of it. Several groups may share one. Whoever calls the library with it
+// holds `mutex`: an abort frees it, and another thread may be in the middle of a call.
 struct Connection {
   explicit Connection(nccl::Comm* c) : lib(require_library()), comm(c) {}
-  // The process ends or the run is over: nothing may wait for peers, so an open communicator is abandoned, not finalized.
+  // The process ends or the run is over: nothing may wait for peers, so an open communicator is abandoned, not
+  // finalized.
   ~Connection() { fail(); }
   void fail() {
-    if (!std::exchange(failed, true)) lib.abort(comm);   // what waits on the device is released
+    if (!std::exchange(failed, true)) lib.abort(comm);  // what waits on the device is released
   }
   // success, or what went wrong behind the caller's back. Not once it has failed.
   nccl::Result state() const {
@@ -62,25 +66,28 @@ struct Connection {
 class Nccl : public Communicator {
  public:
   Nccl(std::string group, int rank, int size, std::shared_ptr<Connection> connection, int device)
-      : Communicator(std::move(group), rank, size), connection_(std::move(connection)), lib_(connection_->lib), comm_(connection_->comm), device_(device),
-        flag_(device, 64, "reserving a flag") {
+      : Communicator(std::move(group), rank, size), connection_(std::move(connection)), lib_(connection_->lib),
+        comm_(connection_->comm), device_(device), flag_(device, 64, "reserving a flag") {
     ledger_.set_pending([this] { return pending(); });
   }
   ~Nccl() override { ledger_.set_pending({}); }
 
   void all_reduce(tensor::Exec& exec, base::View inout, Reduction op) override {
     call(exec, "all_reduce", all_reduce_bytes(inout.bytes(), size_), inout.count() > 0, [&](void* stream) {
-      return lib_.all_reduce(inout.data, inout.data, static_cast<std::size_t>(inout.count()), type_of(inout.dtype), op_of(op), comm_, stream);
+      return lib_.all_reduce(inout.data, inout.data, static_cast<std::size_t>(inout.count()), type_of(inout.dtype),
+                             op_of(op), comm_, stream);
     });
   }
   void all_gather(tensor::Exec& exec, base::View in, base::View out) override {
     TRAINYARD_ASSERT(out.bytes() == size_ * in.bytes(), "{} bytes for {} pieces of {}", out.bytes(), size_, in.bytes());
-    call(exec, "all_gather", all_gather_bytes(in.bytes(), size_), in.count() > 0,
-         [&](void* stream) { return lib_.all_gather(in.data, out.data, static_cast<std::size_t>(in.bytes()), nccl::u8, comm_, stream); });
+    call(exec, "all_gather", all_gather_bytes(in.bytes(), size_), in.count() > 0, [&](void* stream) {
+      return lib_.all_gather(in.data, out.data, static_cast<std::size_t>(in.bytes()), nccl::u8, comm_, stream);
+    });
   }
   void reduce_scatter(tensor::Exec& exec, base::View in, base::View out) override {
     call(exec, "reduce_scatter", reduce_scatter_bytes(out.bytes(), size_), out.count() > 0, [&](void* stream) {
-      return lib_.reduce_scatter(in.data, out.data, static_cast<std::size_t>(out.count()), type_of(out.dtype), nccl::sum, comm_, stream);
+      return lib_.reduce_scatter(in.data, out.data, static_cast<std::size_t>(out.count()), type_of(out.dtype),
+                                 nccl::sum, comm_, stream);
     });
   }
   void all_to_all(tensor::Exec& exec, base::View send, std::span<const std::int64_t> send_counts, base::View receive,
@@ -92,7 +99,8 @@ class Nccl : public Communicator {
       Grouped group(lib_);
       std::int64_t from = 0, to = 0;
       for (int r = 0; r < size_; ++r) {
-        const auto out = send_counts[static_cast<std::size_t>(r)] * width, in = receive_counts[static_cast<std::size_t>(r)] * width;
+        const auto out = send_counts[static_cast<std::size_t>(r)] * width,
+                   in = receive_counts[static_cast<std::size_t>(r)] * width;
         if (r == rank_) {
           if (out > 0) own_ = {bytes_of(receive) + to, bytes_of(send) + from, out};
         } else {
@@ -107,8 +115,10 @@ class Nccl : public Communicator {
     });
   }
   void broadcast(tensor::Exec& exec, base::View inout, int root) override {
-    call(exec, "broadcast", broadcast_bytes(inout.bytes(), size_, rank_, root), inout.count() > 0,
-         [&](void* stream) { return lib_.broadcast(inout.data, inout.data, static_cast<std::size_t>(inout.bytes()), nccl::u8, root, comm_, stream); });
+    call(exec, "broadcast", broadcast_bytes(inout.bytes(), size_, rank_, root), inout.count() > 0, [&](void* stream) {
+      return lib_.broadcast(inout.data, inout.data, static_cast<std::size_t>(inout.bytes()), nccl::u8, root, comm_,
+                            stream);
+    });
   }
   void exchange(tensor::Exec& exec, std::span<const Transfer> transfers) override {
     std::int64_t sent = 0;
@@ -125,7 +135,9 @@ class Nccl : public Communicator {
   const std::shared_ptr<Connection>& connection() const { return connection_; }
   int device() const { return device_; }
   void barrier(tensor::Exec& exec) override {
-    call(exec, "barrier", 0, true, [&](void* stream) { return lib_.all_reduce(flag_.data(), flag_.data(), 1, nccl::i32, nccl::max, comm_, stream); });
+    call(exec, "barrier", 0, true, [&](void* stream) {
+      return lib_.all_reduce(flag_.data(), flag_.data(), 1, nccl::i32, nccl::max, comm_, stream);
+    });
     exec.synchronize();
   }
 
@@ -153,7 +165,8 @@ class Nccl : public Communicator {
     nccl::Result first_ = nccl::success;
   };
 
-  template <class Issue> void call(tensor::Exec& exec, const char* operation, std::int64_t sent, bool anything, const Issue& issue) {
+  template <class Issue>
+  void call(tensor::Exec& exec, const char* operation, std::int64_t sent, bool anything, const Issue& issue) {
     TRAINYARD_ASSERT(exec.on_gpu(), "{} of device memory on a CPU Exec", operation);
     const std::lock_guard alone(connection_->mutex);
     refuse_after_failure(operation);
@@ -161,21 +174,26 @@ class Nccl : public Communicator {
     const tensor::Span span(exec);
     if (anything)
       if (const auto result = issue(exec.stream()); result != nccl::success)
-        throw base::PeerError(fmt::format("group {}: NCCL cannot start {}: {}", group_, operation, lib_.error_text(result)), "NCCL_DEBUG=WARN says more; did a rank end?");
+        throw base::PeerError(
+            fmt::format("group {}: NCCL cannot start {}: {}", group_, operation, lib_.error_text(result)),
+            "NCCL_DEBUG=WARN says more; did a rank end?");
     std::lock_guard lock(mutex_);
     last_ = exec.record();
   }
 
   void refuse_after_failure(const char* operation) {
-    if (connection_->failed) throw base::PeerError(fmt::format("group {}: {} follows a failed collective", group_, operation), "a rank ended, or its network failed: see the logs of the others");
+    if (connection_->failed)
+      throw base::PeerError(fmt::format("group {}: {} follows a failed collective", group_, operation),
+                            "a rank ended, or its network failed: see the logs of the others");
     const auto state = connection_->state();
     if (state == nccl::success) return;
     connection_->fail();
-    throw base::PeerError(fmt::format("group {}: NCCL failed before {}: {}", group_, operation, lib_.error_text(state)), "NCCL_DEBUG=WARN says more; did a rank end?");
+    throw base::PeerError(fmt::format("group {}: NCCL failed before {}: {}", group_, operation, lib_.error_text(state)),
+                          "NCCL_DEBUG=WARN says more; did a rank end?");
   }
 
-  // Asked by the watchdog: is the device still busy with the last call? While another thread is in the library the connection is left as it is: that call fails by itself, or
-  // stays open for so long that the watchdog ends the job.
+  // Asked by the watchdog: is the device still busy with the last call? While another thread is in the library the
+  // connection is left as it is: that call fails by itself, or stays open for so long that the watchdog ends the job.
   bool pending() {
     if (const std::unique_lock alone(connection_->mutex, std::try_to_lock); alone) {
       if (!connection_->failed && connection_->state() != nccl::success) connection_->fail();
@@ -185,13 +203,18 @@ class Nccl : public Communicator {
     try {
       return !last_.done();
     } catch (const base::Error&) {
-      return false;   // the device failed: the thread that computes learns it from its stream
+      return false;  // the device failed: the thread that computes learns it from its stream
     }
   }
 
-  struct Own { char *to = nullptr, *from = nullptr; std::int64_t bytes = 0; };
+  struct Own {
+    char *to = nullptr, *from = nullptr;
+    std::int64_t bytes = 0;
+  };
   void move_own(void* stream) {
-    if (own_.bytes > 0) tensor::require_gpu(tensor::gpu_module().runtime->copy(own_.to, own_.from, own_.bytes, stream), "copying the own part");
+    if (own_.bytes > 0)
+      tensor::require_gpu(tensor::gpu_module().runtime->copy(own_.to, own_.from, own_.bytes, stream),
+                          "copying the own part");
     own_ = {};
   }
 
@@ -201,7 +224,7 @@ class Nccl : public Communicator {
   int device_;
   tensor::DeviceBuffer flag_;
   Own own_;
-  std::mutex mutex_;     // over last_
+  std::mutex mutex_;  // over last_
   tensor::Event last_;
 };
 
@@ -217,18 +240,25 @@ std::string nccl_version() {
 
 std::unique_ptr<Communicator> make_nccl(std::string group, int device, Communicator& control) {
   const auto& lib = require_library();
-  tensor::gpu_info(device);   // also makes it the current device of this thread
+  tensor::gpu_info(device);  // also makes it the current device of this thread
   auto host = tensor::Exec::caller(nullptr, 1);
-  struct { nccl::UniqueId id{}; std::int32_t result = nccl::success; } first;   // sent in any case: the others wait for it
+  struct {
+    nccl::UniqueId id{};
+    std::int32_t result = nccl::success;
+  } first;  // sent in any case: the others wait for it
   if (control.rank() == 0) first.result = lib.get_unique_id(&first.id);
   control.broadcast(*host, base::View(&first, base::DType::u8, {sizeof first}), 0);
   if (first.result != nccl::success)
-    throw base::EnvironmentError(fmt::format("NCCL gives no id: {}", lib.error_text(static_cast<nccl::Result>(first.result))), "NCCL_DEBUG=WARN says more");
+    throw base::EnvironmentError(
+        fmt::format("NCCL gives no id: {}", lib.error_text(static_cast<nccl::Result>(first.result))),
+        "NCCL_DEBUG=WARN says more");
   nccl::Comm* comm = nullptr;
   if (const auto r = lib.init_rank(&comm, control.size(), first.id, control.rank()); r != nccl::success)
-    throw base::EnvironmentError(fmt::format("NCCL cannot join {} ranks: {}", control.size(), lib.error_text(r)),
-                                 "one GPU for each rank is needed (else --communicator mpi); NCCL_DEBUG=WARN says more");
-  return std::make_unique<Nccl>(std::move(group), control.rank(), control.size(), std::make_shared<Connection>(comm), device);
+    throw base::EnvironmentError(
+        fmt::format("NCCL cannot join {} ranks: {}", control.size(), lib.error_text(r)),
+        "one GPU for each rank is needed (else --communicator mpi); NCCL_DEBUG=WARN says more");
+  return std::make_unique<Nccl>(std::move(group), control.rank(), control.size(), std::make_shared<Connection>(comm),
+                                device);
 }
 
 std::unique_ptr<Communicator> nccl_group(std::string group, Communicator& of) {

@@ -23,7 +23,8 @@ const Library* load() {
   static Library table;
   const auto find = [&](auto& entry, const char* symbol) {
     entry = reinterpret_cast<std::remove_reference_t<decltype(entry)>>(dlsym(handle, symbol));
-    if (entry == nullptr) throw base::EnvironmentError(fmt::format("{} has no {}", name, symbol), "NCCL 2.7 or newer is needed");
+    if (entry == nullptr)
+      throw base::EnvironmentError(fmt::format("{} has no {}", name, symbol), "NCCL 2.7 or newer is needed");
   };
   find(table.get_version, "ncclGetVersion");
   find(table.get_unique_id, "ncclGetUniqueId");

@@ -1,4 +1,5 @@
-// The part of NCCL's C interface that is used, as a table filled from the library when it is opened. Names and values are those of nccl.h (2.x).
+// The part of NCCL's C interface that is used, as a table filled from the library when it is opened. Names and values
+// are those of nccl.h (2.x).
 #pragma once
 
 #include <cstddef>
@@ -6,8 +7,10 @@
 
 namespace trainyard::comm::nccl {
 
-struct Comm;                                   // ncclComm
-struct UniqueId { char internal[128]; };
+struct Comm;  // ncclComm
+struct UniqueId {
+  char internal[128];
+};
 enum Result : int { success = 0, remote_error = 6, in_progress = 7 };
 enum Type : int { i8 = 0, u8 = 1, i32 = 2, i64 = 4, u64 = 5, f32 = 7, f64 = 8, bf16 = 9 };
 enum Op : int { sum = 0, max = 2, min = 3 };
@@ -33,6 +36,6 @@ struct Library {
 
 // nullptr when there is no such library; otherwise opened once. EnvironmentError when it lacks a function.
 const Library* library();
-std::string refusal();      // why library() is nullptr, in the loader's words
+std::string refusal();  // why library() is nullptr, in the loader's words
 
 }  // namespace trainyard::comm::nccl

@@ -8,7 +8,8 @@
 
 namespace trainyard::comm {
 
-void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging, base::View sum, base::FoldRound round, int contributors) {
+void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging, base::View sum,
+                            base::FoldRound round, int contributors) {
   const auto n = comm.size();
   const auto piece = sum.count();
   TRAINYARD_ASSERT(contributors >= 1 && contributors <= n, "{} contributors of {}", contributors, n);
@@ -19,7 +20,8 @@ void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View i
   }
   const bool contributes = comm.rank() < contributors;
   TRAINYARD_ASSERT(!contributes || in.count() == n * piece, "{} elements for {} pieces of {}", in.count(), n, piece);
-  std::vector<std::int64_t> send(static_cast<std::size_t>(n), contributes ? piece : 0), receive(static_cast<std::size_t>(n), 0);
+  std::vector<std::int64_t> send(static_cast<std::size_t>(n), contributes ? piece : 0),
+      receive(static_cast<std::size_t>(n), 0);
   for (int r = 0; r < contributors; ++r) receive[static_cast<std::size_t>(r)] = piece;
   const auto empty = base::View(staging.data, sum.dtype, {0}, sum.device);
   exec.run([&comm] { comm.ledger().set_alias("ordered_reduce_scatter"); });

@@ -5,8 +5,8 @@
 
 namespace trainyard::comm {
 
-// Staging of one ordered_reduce_scatter over n ranks: one piece for each contributor, 64-byte aligned as an arena hands it out. A group of one rank
-// folds straight from its input.
+// Staging of one ordered_reduce_scatter over n ranks: one piece for each contributor, 64-byte aligned as an arena hands
+// it out. A group of one rank folds straight from its input.
 constexpr std::int64_t ordered_staging_bytes(std::int64_t piece_elements, std::int64_t element_bytes, int ranks) {
   return ranks > 1 ? (ranks * piece_elements * element_bytes + 63) / 64 * 64 : 0;
 }

@@ -18,12 +18,15 @@ namespace trainyard::comm {
 namespace {
 
 bool has_its_name(const std::string& name) {
-  return name.size() >= 15 && name.rfind("rank-", 0) == 0 && name.substr(name.size() - 5) == ".json" && name.find_first_not_of("0123456789", 5) == name.size() - 5;
+  return name.size() >= 15 && name.rfind("rank-", 0) == 0 && name.substr(name.size() - 5) == ".json" &&
+         name.find_first_not_of("0123456789", 5) == name.size() - 5;
 }
 
 // By its name and by what this program writes into it.
 bool is_reason(const std::filesystem::path& path) {
-  if (!has_its_name(path.filename().string()) || !std::filesystem::is_regular_file(std::filesystem::symlink_status(path))) return false;
+  if (!has_its_name(path.filename().string()) ||
+      !std::filesystem::is_regular_file(std::filesystem::symlink_status(path)))
+    return false;
   std::ifstream in(path);
   std::string text(4096, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
@@ -34,7 +37,11 @@ bool is_reason(const std::filesystem::path& path) {
 
 void write_reason(const std::string& folder, int rank, int exit_code, const std::string& reason) noexcept {
   try {
-    nlohmann::ordered_json j{{"rank", rank}, {"host", base::host_name()}, {"exit_code", exit_code}, {"reason", reason}, {"time", base::utc_now()}};
+    nlohmann::ordered_json j{{"rank", rank},
+                             {"host", base::host_name()},
+                             {"exit_code", exit_code},
+                             {"reason", reason},
+                             {"time", base::utc_now()}};
     const char *job = std::getenv("SLURM_JOB_ID"), *step = std::getenv("SLURM_STEP_ID");
     if (job != nullptr) j["job"] = step != nullptr ? fmt::format("{}.{}", job, step) : job;
     const auto text = j.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
@@ -52,7 +59,7 @@ void forget_reasons(const std::string& folder) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
     if (is_reason(entry.path())) std::filesystem::remove(entry.path(), ignored);
-  rmdir(folder.c_str());   // refused where there is something else
+  rmdir(folder.c_str());  // refused where there is something else
 }
 
 }  // namespace trainyard::comm

@@ -17,7 +17,9 @@ class Solo : public Communicator {
   explicit Solo(std::string group) : Communicator(std::move(group), 0, 1) {}
   void all_reduce(tensor::Exec& exec, base::View, Reduction) override { note(exec, "all_reduce"); }
   void all_gather(tensor::Exec& exec, base::View in, base::View out) override { copy(exec, "all_gather", in, out); }
-  void reduce_scatter(tensor::Exec& exec, base::View in, base::View out) override { copy(exec, "reduce_scatter", in, out); }
+  void reduce_scatter(tensor::Exec& exec, base::View in, base::View out) override {
+    copy(exec, "reduce_scatter", in, out);
+  }
   void all_to_all(tensor::Exec& exec, base::View send, std::span<const std::int64_t> send_counts, base::View receive,
                   std::span<const std::int64_t> receive_counts) override {
     TRAINYARD_ASSERT(send_counts[0] == receive_counts[0], "sends {}, receives {}", send_counts[0], receive_counts[0]);
@@ -34,12 +36,14 @@ class Solo : public Communicator {
     std::vector<base::View> sent, received;  // the n-th receive takes the n-th send
     for (const auto& t : transfers) (t.kind == Transfer::Kind::send ? sent : received).push_back(t.view);
     if (sent.size() != received.size())
-      throw base::CheckError(fmt::format("group {}: exchange of {} sends and {} receives within one rank", group_, sent.size(), received.size()));
+      throw base::CheckError(fmt::format("group {}: exchange of {} sends and {} receives within one rank", group_,
+                                         sent.size(), received.size()));
     exec.run([this, &exec, sent = std::move(sent), received = std::move(received)] {
       Entry entry(ledger_, "exchange", 0);
       for (std::size_t i = 0; i < sent.size(); ++i) {
         if (sent[i].bytes() != received[i].bytes())
-          throw base::CheckError(fmt::format("group {}: exchange of {} bytes, {} are expected", group_, sent[i].bytes(), received[i].bytes()));
+          throw base::CheckError(fmt::format("group {}: exchange of {} bytes, {} are expected", group_, sent[i].bytes(),
+                                             received[i].bytes()));
         move(exec, received[i], sent[i]);
       }
     });

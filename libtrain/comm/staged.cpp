@@ -17,7 +17,7 @@ class Pinned {
  public:
   char* of(std::int64_t bytes) {
     if (bytes > bytes_) {
-      memory_ = {};   // first: both together may be more than there is
+      memory_ = {};  // first: both together may be more than there is
       bytes_ = 0;
       memory_ = tensor::PinnedBuffer(bytes);
       bytes_ = bytes;
@@ -120,7 +120,9 @@ class Staged : public Communicator {
 
  private:
   static base::View flat(const base::View& v) { return v.reshaped({v.count()}); }
-  static base::View like(const base::View& v, Pinned& memory) { return base::View(memory.of(v.bytes()), v.dtype, {v.count()}); }
+  static base::View like(const base::View& v, Pinned& memory) {
+    return base::View(memory.of(v.bytes()), v.dtype, {v.count()});
+  }
   base::View down(tensor::Exec& exec, const base::View& from, Pinned& memory) {
     const auto host = like(from, memory);
     tensor::copy(exec, flat(from), host);
@@ -136,12 +138,14 @@ class Staged : public Communicator {
   Communicator* inner_;
   std::unique_ptr<tensor::Exec> caller_ = tensor::Exec::caller(nullptr, 1);
   Pinned sent_, received_;
-  tensor::Event on_the_way_;   // up from the buffers
+  tensor::Event on_the_way_;  // up from the buffers
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> staged(std::unique_ptr<Communicator> inner) { return std::make_unique<Staged>(std::move(inner)); }
+std::unique_ptr<Communicator> staged(std::unique_ptr<Communicator> inner) {
+  return std::make_unique<Staged>(std::move(inner));
+}
 std::unique_ptr<Communicator> staged(Communicator& inner) { return std::make_unique<Staged>(inner); }
 
 }  // namespace trainyard::comm

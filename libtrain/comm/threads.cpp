@@ -22,7 +22,7 @@ namespace {
 struct Post {
   std::string operation;
   base::View in, out;
-  std::int64_t check = 0;                        // must be equal on all ranks
+  std::int64_t check = 0;  // must be equal on all ranks
   std::vector<std::int64_t> send_counts, receive_counts;
   std::vector<Transfer> transfers;
 };
@@ -61,7 +61,8 @@ struct ThreadsWorld::Shared {
       return false;
     };
     changed.wait(lock, [&] { return g.round != round || poisoned || abandoned(); });
-    if (g.round == round) throw base::PeerError("another rank of this process has failed or left while this one waits for it");
+    if (g.round == round)
+      throw base::PeerError("another rank of this process has failed or left while this one waits for it");
   }
 };
 
@@ -95,7 +96,8 @@ void combine_bytes(char* into, const char* from, std::int64_t n, base::DType dty
   switch (dtype) {
     case base::DType::f32: return as(static_cast<float*>(nullptr));
     case base::DType::f64: return as(static_cast<double*>(nullptr));
-    case base::DType::bf16: return combine_bf16(reinterpret_cast<base::bf16*>(into), reinterpret_cast<const base::bf16*>(from), n, op);
+    case base::DType::bf16:
+      return combine_bf16(reinterpret_cast<base::bf16*>(into), reinterpret_cast<const base::bf16*>(from), n, op);
     case base::DType::i32: return as(static_cast<std::int32_t*>(nullptr));
     case base::DType::i64: return as(static_cast<std::int64_t*>(nullptr));
     case base::DType::u64: return as(static_cast<std::uint64_t*>(nullptr));
@@ -105,7 +107,8 @@ void combine_bytes(char* into, const char* from, std::int64_t n, base::DType dty
 
 void require_reducible(base::DType t) {
   if (t == base::DType::u8 || t == base::DType::u16 || t == base::DType::u32)
-    throw base::Unsupported(fmt::format("no reduction of {}", base::name_of(t)), "reduce f32, f64, bf16, i32, i64 or u64");
+    throw base::Unsupported(fmt::format("no reduction of {}", base::name_of(t)),
+                            "reduce f32, f64, bf16, i32, i64 or u64");
 }
 
 class ThreadsCommunicator : public Communicator {
@@ -121,39 +124,53 @@ class ThreadsCommunicator : public Communicator {
   void all_reduce(tensor::Exec& exec, base::View inout, Reduction op) override {
     require_reducible(inout.dtype);
     exec.run([this, inout, op] {
-      call({"all_reduce", inout, inout, (inout.count() * 16 + static_cast<int>(inout.dtype)) * 4 + static_cast<int>(op), {}, {}, {}}, all_reduce_bytes(inout.bytes(), size_), [&](const std::vector<Post>& posts) {
-        scratch_.resize(static_cast<std::size_t>(inout.bytes()));
-        copy_bytes(scratch_.data(), posts[0].in.data, inout.bytes());
-        for (int r = 1; r < size_; ++r) combine_bytes(scratch_.data(), bytes_of(posts[static_cast<std::size_t>(r)].in), inout.count(), inout.dtype, op);
-        shared_.meet(*state_);
-        copy_bytes(inout.data, scratch_.data(), inout.bytes());
-      });
+      call({"all_reduce",
+            inout,
+            inout,
+            (inout.count() * 16 + static_cast<int>(inout.dtype)) * 4 + static_cast<int>(op),
+            {},
+            {},
+            {}},
+           all_reduce_bytes(inout.bytes(), size_), [&](const std::vector<Post>& posts) {
+             scratch_.resize(static_cast<std::size_t>(inout.bytes()));
+             copy_bytes(scratch_.data(), posts[0].in.data, inout.bytes());
+             for (int r = 1; r < size_; ++r)
+               combine_bytes(scratch_.data(), bytes_of(posts[static_cast<std::size_t>(r)].in), inout.count(),
+                             inout.dtype, op);
+             shared_.meet(*state_);
+             copy_bytes(inout.data, scratch_.data(), inout.bytes());
+           });
     });
   }
   void all_gather(tensor::Exec& exec, base::View in, base::View out) override {
     TRAINYARD_ASSERT(out.bytes() == size_ * in.bytes(), "{} bytes for {} pieces of {}", out.bytes(), size_, in.bytes());
     exec.run([this, in, out] {
-      call({"all_gather", in, out, in.bytes(), {}, {}, {}}, all_gather_bytes(in.bytes(), size_), [&](const std::vector<Post>& posts) {
-        for (int r = 0; r < size_; ++r) {
-          copy_bytes(bytes_of(out) + r * in.bytes(), posts[static_cast<std::size_t>(r)].in.data, in.bytes());
-        }
-      });
+      call({"all_gather", in, out, in.bytes(), {}, {}, {}}, all_gather_bytes(in.bytes(), size_),
+           [&](const std::vector<Post>& posts) {
+             for (int r = 0; r < size_; ++r) {
+               copy_bytes(bytes_of(out) + r * in.bytes(), posts[static_cast<std::size_t>(r)].in.data, in.bytes());
+             }
+           });
     });
   }
   void reduce_scatter(tensor::Exec& exec, base::View in, base::View out) override {
     require_reducible(out.dtype);
-    TRAINYARD_ASSERT(in.count() == size_ * out.count(), "{} elements for {} pieces of {}", in.count(), size_, out.count());
+    TRAINYARD_ASSERT(in.count() == size_ * out.count(), "{} elements for {} pieces of {}", in.count(), size_,
+                     out.count());
     exec.run([this, in, out] {
-      call({"reduce_scatter", in, out, out.count() * 16 + static_cast<int>(out.dtype), {}, {}, {}}, reduce_scatter_bytes(out.bytes(), size_), [&](const std::vector<Post>& posts) {
-        copy_bytes(out.data, bytes_of(posts[0].in) + rank_ * out.bytes(), out.bytes());
-        for (int r = 1; r < size_; ++r)
-          combine_bytes(bytes_of(out), bytes_of(posts[static_cast<std::size_t>(r)].in) + rank_ * out.bytes(), out.count(), out.dtype, Reduction::sum);
-      });
+      call({"reduce_scatter", in, out, out.count() * 16 + static_cast<int>(out.dtype), {}, {}, {}},
+           reduce_scatter_bytes(out.bytes(), size_), [&](const std::vector<Post>& posts) {
+             copy_bytes(out.data, bytes_of(posts[0].in) + rank_ * out.bytes(), out.bytes());
+             for (int r = 1; r < size_; ++r)
+               combine_bytes(bytes_of(out), bytes_of(posts[static_cast<std::size_t>(r)].in) + rank_ * out.bytes(),
+                             out.count(), out.dtype, Reduction::sum);
+           });
     });
   }
   void all_to_all(tensor::Exec& exec, base::View send, std::span<const std::int64_t> send_counts, base::View receive,
                   std::span<const std::int64_t> receive_counts) override {
-    std::vector<std::int64_t> sends(send_counts.begin(), send_counts.end()), receives(receive_counts.begin(), receive_counts.end());
+    std::vector<std::int64_t> sends(send_counts.begin(), send_counts.end()),
+        receives(receive_counts.begin(), receive_counts.end());
     exec.run([this, send, receive, sends = std::move(sends), receives = std::move(receives)] {
       const auto width = base::size_of(receive.dtype);
       std::int64_t sent = 0;
@@ -173,9 +190,10 @@ class ThreadsCommunicator : public Communicator {
   }
   void broadcast(tensor::Exec& exec, base::View inout, int root) override {
     exec.run([this, inout, root] {
-      call({"broadcast", inout, inout, inout.bytes() * 64 + root, {}, {}, {}}, broadcast_bytes(inout.bytes(), size_, rank_, root), [&](const std::vector<Post>& posts) {
-        if (rank_ != root) copy_bytes(inout.data, posts[static_cast<std::size_t>(root)].in.data, inout.bytes());
-      });
+      call({"broadcast", inout, inout, inout.bytes() * 64 + root, {}, {}, {}},
+           broadcast_bytes(inout.bytes(), size_, rank_, root), [&](const std::vector<Post>& posts) {
+             if (rank_ != root) copy_bytes(inout.data, posts[static_cast<std::size_t>(root)].in.data, inout.bytes());
+           });
     });
   }
   void exchange(tensor::Exec& exec, std::span<const Transfer> transfers) override {
@@ -187,7 +205,8 @@ class ThreadsCommunicator : public Communicator {
         std::vector<std::size_t> taken(static_cast<std::size_t>(size_), 0);  // messages between a pair match in order
         for (const auto& t : list) {
           if (t.kind != Transfer::Kind::receive) continue;
-          const auto* match = nth(posts[static_cast<std::size_t>(t.peer)], Transfer::Kind::send, rank_, taken[static_cast<std::size_t>(t.peer)]++);
+          const auto* match = nth(posts[static_cast<std::size_t>(t.peer)], Transfer::Kind::send, rank_,
+                                  taken[static_cast<std::size_t>(t.peer)]++);
           copy_bytes(t.view.data, match->view.data, t.view.bytes());
         }
       });
@@ -204,7 +223,8 @@ class ThreadsCommunicator : public Communicator {
     return nullptr;
   }
 
-  // What the members disagree about, empty when nothing. A function of the posts alone: every member comes to the same answer.
+  // What the members disagree about, empty when nothing. A function of the posts alone: every member comes to the same
+  // answer.
   std::string disagreement(const std::vector<Post>& posts) const {
     for (int r = 1; r < size_; ++r) {
       const auto &a = posts[0], &b = posts[static_cast<std::size_t>(r)];
@@ -214,15 +234,17 @@ class ThreadsCommunicator : public Communicator {
     for (int from = 0; from < size_; ++from)
       for (int to = 0; to < size_; ++to) {
         const auto &a = posts[static_cast<std::size_t>(from)], &b = posts[static_cast<std::size_t>(to)];
-        if (a.operation == "all_to_all" && a.send_counts[static_cast<std::size_t>(to)] != b.receive_counts[static_cast<std::size_t>(from)])
-          return fmt::format("all_to_all: rank {} sends {} elements to rank {}, which expects {}", from, a.send_counts[static_cast<std::size_t>(to)], to,
+        if (a.operation == "all_to_all" &&
+            a.send_counts[static_cast<std::size_t>(to)] != b.receive_counts[static_cast<std::size_t>(from)])
+          return fmt::format("all_to_all: rank {} sends {} elements to rank {}, which expects {}", from,
+                             a.send_counts[static_cast<std::size_t>(to)], to,
                              b.receive_counts[static_cast<std::size_t>(from)]);
         for (std::size_t n = 0; a.operation == "exchange"; ++n) {
           const auto *sent = nth(a, Transfer::Kind::send, to, n), *expected = nth(b, Transfer::Kind::receive, from, n);
           if (sent == nullptr && expected == nullptr) break;
           if (sent == nullptr || expected == nullptr || sent->view.bytes() != expected->view.bytes())
-            return fmt::format("exchange: message {} from rank {} to rank {} has {} bytes, {} are expected", n, from, to,
-                               sent ? sent->view.bytes() : -1, expected ? expected->view.bytes() : -1);
+            return fmt::format("exchange: message {} from rank {} to rank {} has {} bytes, {} are expected", n, from,
+                               to, sent ? sent->view.bytes() : -1, expected ? expected->view.bytes() : -1);
         }
       }
     return {};
@@ -235,7 +257,9 @@ class ThreadsCommunicator : public Communicator {
     const auto problem = disagreement(state_->posts);
     if (problem.empty()) body(state_->posts);
     shared_.meet(*state_);  // nobody changes a post or a buffer while another still reads it
-    if (!problem.empty()) throw base::CheckError(fmt::format("group {}: {}", group_, problem), "every rank must make the same calls in the same order");
+    if (!problem.empty())
+      throw base::CheckError(fmt::format("group {}: {}", group_, problem),
+                             "every rank must make the same calls in the same order");
   }
 
   ThreadsWorld::Shared& shared_;
@@ -260,7 +284,8 @@ std::unique_ptr<Communicator> ThreadsWorld::communicator(int rank, const std::st
 
 std::unique_ptr<Communicator> ThreadsWorld::split(int rank, const std::string& group, const std::vector<int>& ranks) {
   const auto own = std::find(ranks.begin(), ranks.end(), rank);
-  TRAINYARD_ASSERT(own != ranks.end() && std::is_sorted(ranks.begin(), ranks.end()), "rank {} of group {}", rank, group);
+  TRAINYARD_ASSERT(own != ranks.end() && std::is_sorted(ranks.begin(), ranks.end()), "rank {} of group {}", rank,
+                   group);
   return std::make_unique<ThreadsCommunicator>(group, static_cast<int>(own - ranks.begin()), ranks, *shared_);
 }
 

@@ -29,11 +29,12 @@ constexpr std::size_t verdict_limit = 1024;
 
 // What one rank knows of another.
 struct Peer {
-  std::vector<sockaddr_in> places;   // all that it told of, until it is heard: then the one that it spoke from
+  std::vector<sockaddr_in> places;  // all that it told of, until it is heard: then the one that it spoke from
   bool heard = false;
-  bool leaving = false;              // it has said farewell, and judges no more
-  bool released = false;             // it knows of this rank's farewell, or listens no more
-  double refused_since = -1, refused_last = 0;   // seconds since the first and the last refusal that no report has followed; -1: none
+  bool leaving = false;   // it has said farewell, and judges no more
+  bool released = false;  // it knows of this rank's farewell, or listens no more
+  double refused_since = -1,
+         refused_last = 0;  // seconds since the first and the last refusal that no report has followed; -1: none
 };
 
 }  // namespace
@@ -54,8 +55,8 @@ struct Watchdog::Impl {
   std::optional<Hang> suspicion;
   double suspicion_age = 0;
   bool ended = false;
-  bool bidding = false;         // farewell: too late for a verdict
-  bool warned = false;          // of ranks that were never heard
+  bool bidding = false;  // farewell: too late for a verdict
+  bool warned = false;   // of ranks that were never heard
   std::atomic<bool> leave{false};
   std::thread thread;
 
@@ -79,14 +80,18 @@ struct Watchdog::Impl {
       throw base::EnvironmentError(fmt::format("the watchdog has no socket: {}", std::strerror(errno)));
     port = ntohs(any.sin_port);
     const int yes = 1;
-    setsockopt(socket, IPPROTO_IP, IP_RECVERR, &yes, sizeof yes);   // refusals come back with the address that they are about
+    setsockopt(socket, IPPROTO_IP, IP_RECVERR, &yes,
+               sizeof yes);  // refusals come back with the address that they are about
   }
 
   void tell(int rank, const void* data, std::size_t bytes) {
-    // A lost message is a missed report; the next one follows. A refusal of an earlier one is reported in place of sending.
+    // A lost message is a missed report; the next one follows. A refusal of an earlier one is reported in place of
+    // sending.
     for (const auto& to : peers[static_cast<std::size_t>(rank)].places)
       for (int again = 0; again < 2; ++again)
-        if (sendto(socket, data, bytes, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to) >= 0 || errno != ECONNREFUSED) break;
+        if (sendto(socket, data, bytes, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to) >= 0 ||
+            errno != ECONNREFUSED)
+          break;
   }
 
   // "Nobody listens there": a rank's machine answers so once its process has ended.
@@ -110,10 +115,12 @@ struct Watchdog::Impl {
     }
   }
 
-  // Means something only where the rank was heard from: any other address may be another machine's, this one's, or behind a firewall that refuses.
+  // Means something only where the rank was heard from: any other address may be another machine's, this one's, or
+  // behind a firewall that refuses.
   void refused(const sockaddr_in& about) {
     for (auto& p : peers) {
-      if (!p.heard || p.places[0].sin_port != about.sin_port || p.places[0].sin_addr.s_addr != about.sin_addr.s_addr) continue;
+      if (!p.heard || p.places[0].sin_port != about.sin_port || p.places[0].sin_addr.s_addr != about.sin_addr.s_addr)
+        continue;
       p.released = true;
       p.refused_last = 0;
       if (p.refused_since < 0) p.refused_since = 0;
@@ -122,9 +129,12 @@ struct Watchdog::Impl {
 
   // The first rank of those this one sends to that keeps being refused. Refusals may be told once a second only.
   std::optional<int> lost() const {
-    const double patience = 4 * options.interval_seconds + (options.rank == 0 ? 0 : options.interval_seconds * std::min(options.rank, 20));
+    const double patience =
+        4 * options.interval_seconds + (options.rank == 0 ? 0 : options.interval_seconds * std::min(options.rank, 20));
     for (std::size_t r = 0; r < peers.size(); ++r)
-      if (!peers[r].leaving && peers[r].refused_since > patience && peers[r].refused_last < 3 * options.interval_seconds + 1) return static_cast<int>(r);
+      if (!peers[r].leaving && peers[r].refused_since > patience &&
+          peers[r].refused_last < 3 * options.interval_seconds + 1)
+        return static_cast<int>(r);
     return std::nullopt;
   }
 
@@ -137,11 +147,14 @@ struct Watchdog::Impl {
     if (warned || options.rank > 1) return;
     std::vector<int> unheard;
     for (int r = 0; r < options.size; ++r)
-      if (const auto at = static_cast<std::size_t>(r); talks_with(r) && !peers[at].heard && silence[at] > patience) unheard.push_back(r);
+      if (const auto at = static_cast<std::size_t>(r); talks_with(r) && !peers[at].heard && silence[at] > patience)
+        unheard.push_back(r);
     if (unheard.empty()) return;
     warned = true;
-    base::log_warning("the watchdog has not heard {} for {:.3g} s: should one end without a word, nobody will tell before a call has waited for {:.3g} s; is UDP between the machines blocked?",
-                      names_of_ranks(unheard, hosts), patience, options.timeout_seconds);
+    base::log_warning(
+        "the watchdog has not heard {} for {:.3g} s: should one end without a word, nobody will tell before a call has "
+        "waited for {:.3g} s; is UDP between the machines blocked?",
+        names_of_ranks(unheard, hosts), patience, options.timeout_seconds);
   }
 
   void look_at_own(double passed) {
@@ -171,7 +184,7 @@ struct Watchdog::Impl {
       sockaddr_in source{};
       socklen_t length = sizeof source;
       const auto n = recvfrom(socket, buffer, sizeof buffer, 0, reinterpret_cast<sockaddr*>(&source), &length);
-      if (n < 0 && errno == ECONNREFUSED) continue;   // told about in full by hear_refusals
+      if (n < 0 && errno == ECONNREFUSED) continue;  // told about in full by hear_refusals
       if (n < 0) return;
       if (n < static_cast<ssize_t>(sizeof(Report))) continue;
       Report r;
@@ -182,7 +195,8 @@ struct Watchdog::Impl {
       if (!peer.heard) peer.places = {source};
       peer.heard = true;
       peer.refused_since = -1;
-      if (r.kind == Report::verdict && !bidding) return end(std::string(buffer + sizeof r, static_cast<std::size_t>(n) - sizeof r), r.rank);
+      if (r.kind == Report::verdict && !bidding)
+        return end(std::string(buffer + sizeof r, static_cast<std::size_t>(n) - sizeof r), r.rank);
       if (r.kind == Report::farewell) {
         peer.leaving = true;
         Report answer = own;
@@ -214,7 +228,8 @@ struct Watchdog::Impl {
     if (options.on_hang) options.on_hang(sentence, decider == options.rank ? Decided::here : Decided::elsewhere);
   }
 
-  // Until everybody who might miss this rank knows that it leaves: messages get lost, and a rank that is missed ends a run that is done. Bounded, as a peer may be stopped.
+  // Until everybody who might miss this rank knows that it leaves: messages get lost, and a rank that is missed ends a
+  // run that is done. Bounded, as a peer may be stopped.
   void say_farewell() {
     bidding = true;
     Report words = own;
@@ -222,12 +237,14 @@ struct Watchdog::Impl {
     const double until = base::steady_seconds() + 4 * options.interval_seconds;
     const auto waited_for = [&] {
       for (int r = 0; r < options.size; ++r)
-        if (const auto& p = peers[static_cast<std::size_t>(r)]; talks_with(r) && p.heard && !p.leaving && !p.released) return true;
+        if (const auto& p = peers[static_cast<std::size_t>(r)]; talks_with(r) && p.heard && !p.leaving && !p.released)
+          return true;
       return false;
     };
     for (auto& p : peers) p.released = false;
     send_to_all(words);
-    for (double next = base::steady_seconds() + options.interval_seconds / 5; waited_for() && base::steady_seconds() < until;) {
+    for (double next = base::steady_seconds() + options.interval_seconds / 5;
+         waited_for() && base::steady_seconds() < until;) {
       pollfd p{socket, POLLIN, 0};
       poll(&p, 1, static_cast<int>(1000 * std::max(next - base::steady_seconds(), 0.0)) + 1);
       hear_refusals();
@@ -238,23 +255,30 @@ struct Watchdog::Impl {
     }
   }
 
-  // Rank 0 sees everybody. The others see themselves and rank 0, and judge only when rank 0 is silent and has had time to decide; one after the other, so
-  // that the first to decide speaks for all.
+  // Rank 0 sees everybody. The others see themselves and rank 0, and judge only when rank 0 is silent and has had time
+  // to decide; one after the other, so that the first to decide speaks for all.
   void decide(double passed) {
     if (const auto r = lost())
-      return end(fmt::format("{} has ended without a word (step {}): it was killed, ran out of memory or crashed", name_of_rank(*r, hosts), own.step), options.rank);
+      return end(fmt::format("{} has ended without a word (step {}): it was killed, ran out of memory or crashed",
+                             name_of_rank(*r, hosts), own.step),
+                 options.rank);
     const double limit = std::max(3 * options.interval_seconds, 0.5);
-    for (int r = 0; r < options.size; ++r) heard[static_cast<std::size_t>(r)].silent = silence[static_cast<std::size_t>(r)] > limit;
+    for (int r = 0; r < options.size; ++r)
+      heard[static_cast<std::size_t>(r)].silent = silence[static_cast<std::size_t>(r)] > limit;
     std::optional<Hang> hang;
     if (options.rank == 0) hang = find_hang(heard, groups, options.timeout_seconds, hosts);
     else if (heard[0].silent) {
       auto pair = heard;
       for (int r = 1; r < options.size; ++r)
-        if (r != options.rank) pair[static_cast<std::size_t>(r)].silent = false, pair[static_cast<std::size_t>(r)].report = own;
-      hang = find_hang(pair, groups, options.timeout_seconds + limit + options.interval_seconds * std::min(options.rank, 20), hosts);
-      if (hang) hang->sentence = fmt::format("{} is silent and {} waits in {} (call {} of group {}, step {}) for more than {:.3g} s", name_of_rank(0, hosts), name_of_rank(options.rank, hosts),
-                                             own.ledgers[hang->ledger].operation, hang->sequence, groups[static_cast<std::size_t>(hang->ledger)], own.step,
-                                             options.timeout_seconds);
+        if (r != options.rank)
+          pair[static_cast<std::size_t>(r)].silent = false, pair[static_cast<std::size_t>(r)].report = own;
+      hang = find_hang(pair, groups,
+                       options.timeout_seconds + limit + options.interval_seconds * std::min(options.rank, 20), hosts);
+      if (hang)
+        hang->sentence = fmt::format(
+            "{} is silent and {} waits in {} (call {} of group {}, step {}) for more than {:.3g} s",
+            name_of_rank(0, hosts), name_of_rank(options.rank, hosts), own.ledgers[hang->ledger].operation,
+            hang->sequence, groups[static_cast<std::size_t>(hang->ledger)], own.step, options.timeout_seconds);
     }
     // Confirmed by a second look at the same call: a report may be older than the call's end.
     const bool same = hang && suspicion && hang->ledger == suspicion->ledger && hang->sequence == suspicion->sequence;
@@ -310,12 +334,15 @@ void Watchdog::watch(std::vector<std::pair<std::string, const Ledger*>> watched)
 
 Watchdog::~Watchdog() = default;
 
-std::string Watchdog::address() const { return impl_->options.size > 1 ? text_of_watchdog_address(impl_->port) : std::string(); }
+std::string Watchdog::address() const {
+  return impl_->options.size > 1 ? text_of_watchdog_address(impl_->port) : std::string();
+}
 
 void Watchdog::start(const std::vector<std::string>& addresses) {
   auto& i = *impl_;
   if (i.options.size <= 1) return;
-  TRAINYARD_ASSERT(addresses.size() == static_cast<std::size_t>(i.options.size) && !i.thread.joinable(), "{} addresses", addresses.size());
+  TRAINYARD_ASSERT(addresses.size() == static_cast<std::size_t>(i.options.size) && !i.thread.joinable(), "{} addresses",
+                   addresses.size());
   std::uint64_t run = 0xcbf29ce484222325ull;
   for (const auto& a : addresses) {
     auto address = parse_watchdog_address(a, base::host_name());

@@ -1,4 +1,5 @@
-// Watchdog: notices over a private channel that a collective hangs, says which ranks are missing, and ends the job instead of waiting for ever.
+// Watchdog: notices over a private channel that a collective hangs, says which ranks are missing, and ends the job
+// instead of waiting for ever.
 #pragma once
 
 #include "libtrain/comm/ledger.h"
@@ -18,16 +19,19 @@ struct WatchdogOptions {
   int rank = 0, size = 1;
   double timeout_seconds = 600;   // a collective open for longer than this while nothing completes it is a hang
   double interval_seconds = 0.5;  // between two reports of a rank
-  // Called once, on the watchdog's thread, on every rank that still answers; `sentence` names the collective, the step and the ranks. The rank that decided has printed it.
+  // Called once, on the watchdog's thread, on every rank that still answers; `sentence` names the collective, the step
+  // and the ranks. The rank that decided has printed it.
   std::function<void(const std::string& sentence, Decided where)> on_hang;
 };
 
-// One thread per rank, all signals masked, and one UDP socket; no MPI. Every rank reports sequence number, operation and step of each
-// watched ledger to rank 0. Rank 0 compares; every other rank does so about rank 0, should that one fall silent. Only time in which this
-// process ran is counted, so that a suspended job does not look hung. Long computing is no hang as long as nobody waits for it longer
-// than the timeout. A rank that was heard, whose machine then says that nobody listens there any more, and that has not said farewell (the destructor does, until it is
-// answered, for 4 intervals at most) has ended without a word: that is told within seconds, also outside of calls, because no launcher has to notice it (srun does not). A refusal
-// from where nothing was ever heard means nothing; that ranks are never heard is told in one warning. With one rank nothing is started.
+// One thread per rank, all signals masked, and one UDP socket; no MPI. Every rank reports sequence number, operation
+// and step of each watched ledger to rank 0. Rank 0 compares; every other rank does so about rank 0, should that one
+// fall silent. Only time in which this process ran is counted, so that a suspended job does not look hung. Long
+// computing is no hang as long as nobody waits for it longer than the timeout. A rank that was heard, whose machine
+// then says that nobody listens there any more, and that has not said farewell (the destructor does, until it is
+// answered, for 4 intervals at most) has ended without a word: that is told within seconds, also outside of calls,
+// because no launcher has to notice it (srun does not). A refusal from where nothing was ever heard means nothing; that
+// ranks are never heard is told in one warning. With one rank nothing is started.
 class Watchdog {
  public:
   // The ledgers outlive the watchdog; the same ones in the same order on every rank, at most 4.
@@ -38,7 +42,7 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  std::string address() const;                            // "10.0.0.3,172.17.0.1:40213 node17"; the caller exchanges them
+  std::string address() const;  // "10.0.0.3,172.17.0.1:40213 node17"; the caller exchanges them
   void start(const std::vector<std::string>& addresses);  // by rank
   void set_step(std::int64_t step) { step_ = step; }      // what the sentence will call the step
 
@@ -49,8 +53,8 @@ class Watchdog {
   std::unique_ptr<Impl> impl_;
 };
 
-// An on_hang for processes whose launcher ends a job when one of them fails, as mpirun does: writes the reason (comm/reason.h), where a folder is named, and leaves by
-// _exit(6).
+// An on_hang for processes whose launcher ends a job when one of them fails, as mpirun does: writes the reason
+// (comm/reason.h), where a folder is named, and leaves by _exit(6).
 std::function<void(const std::string&, Decided)> end_job_on_hang(const std::string& folder, int rank);
 
 }  // namespace trainyard::comm

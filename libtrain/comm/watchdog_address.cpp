@@ -20,7 +20,9 @@ std::string text_of_watchdog_address(std::uint16_t port) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) == 0) {
     for (auto* i = list; i != nullptr; i = i->ifa_next) {
-      if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET || (i->ifa_flags & IFF_LOOPBACK) || !(i->ifa_flags & IFF_UP)) continue;
+      if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET || (i->ifa_flags & IFF_LOOPBACK) ||
+          !(i->ifa_flags & IFF_UP))
+        continue;
       char text[INET_ADDRSTRLEN] = {};
       inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(i->ifa_addr)->sin_addr, text, sizeof text);
       if (std::find(places.begin(), places.end(), text) == places.end()) places.emplace_back(text);
@@ -39,7 +41,8 @@ WatchdogAddress parse_watchdog_address(const std::string& text, const std::strin
   for (std::string place; std::getline(places, place, ',');) {
     sockaddr_in s{};
     s.sin_family = AF_INET;
-    if (colon == std::string::npos || inet_pton(AF_INET, place.c_str(), &s.sin_addr) != 1) throw base::EnvironmentError(fmt::format("\"{}\" is no address of a watchdog", text));
+    if (colon == std::string::npos || inet_pton(AF_INET, place.c_str(), &s.sin_addr) != 1)
+      throw base::EnvironmentError(fmt::format("\"{}\" is no address of a watchdog", text));
     s.sin_port = htons(static_cast<std::uint16_t>(std::atoi(text.c_str() + colon + 1)));
     a.places.push_back(s);
   }

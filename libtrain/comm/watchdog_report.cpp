@@ -14,28 +14,34 @@ std::string with_host(int rank, const std::vector<std::string>& hosts) {
   return at < hosts.size() && !hosts[at].empty() ? fmt::format("{} on {}", rank, hosts[at]) : fmt::format("{}", rank);
 }
 
-std::string listed(const std::vector<int>& ranks, const std::vector<std::string>& hosts) { return names_of_ranks(ranks, hosts) + (ranks.size() == 1 ? " is" : " are"); }
+std::string listed(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
+  return names_of_ranks(ranks, hosts) + (ranks.size() == 1 ? " is" : " are");
+}
 
 std::string whereabouts(const Report& r, const std::vector<std::string>& groups, std::size_t ledger) {
   for (std::size_t g = 0; g < groups.size(); ++g)
     if (r.ledgers[g].in_call) return fmt::format("in {} of group {}", r.ledgers[g].operation, groups[g]);
   const auto& own = r.ledgers[ledger];
-  return own.sequence == 0 ? "before its first call" : fmt::format("computing after call {}, {}", own.sequence, own.operation);
+  return own.sequence == 0 ? "before its first call"
+                           : fmt::format("computing after call {}, {}", own.sequence, own.operation);
 }
 
 }  // namespace
 
 std::string names_of_ranks(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size() && i < 8; ++i) text += fmt::format("{}{}", i ? ", " : "", with_host(ranks[i], hosts));
+  for (std::size_t i = 0; i < ranks.size() && i < 8; ++i)
+    text += fmt::format("{}{}", i ? ", " : "", with_host(ranks[i], hosts));
   if (ranks.size() > 8) text += fmt::format(" and {} more", ranks.size() - 8);
   return text;
 }
 
 std::string name_of_rank(int rank, const std::vector<std::string>& hosts) { return "rank " + with_host(rank, hosts); }
 
-std::optional<Hang> find_hang(const std::vector<Heard>& ranks, const std::vector<std::string>& groups, double timeout_seconds, const std::vector<std::string>& hosts) {
-  // Ranks may wait in different calls, one behind the other, and their clocks say in turn that theirs is the longest: the earliest is the cause, and it stays the same one.
+std::optional<Hang> find_hang(const std::vector<Heard>& ranks, const std::vector<std::string>& groups,
+                              double timeout_seconds, const std::vector<std::string>& hosts) {
+  // Ranks may wait in different calls, one behind the other, and their clocks say in turn that theirs is the longest:
+  // the earliest is the cause, and it stays the same one.
   const Heard* waiting = nullptr;
   std::size_t ledger = 0;
   for (std::size_t g = 0; g < groups.size() && waiting == nullptr; ++g) {
@@ -62,9 +68,10 @@ std::optional<Hang> find_hang(const std::vector<Heard>& ranks, const std::vector
       longest = std::max(longest, other.open_seconds);
     }
   }
-  auto text = fmt::format("no progress for {:.3g} s in {} (call {} of group {}, step {}): {} waiting", longest, call.operation, call.sequence,
-                          groups[ledger], waiting->report.step, listed(inside, {}));
-  if (!behind.empty()) text += fmt::format("; {} behind ({}{})", listed(behind, hosts), behind.size() > 1 ? "the first " : "", where);
+  auto text = fmt::format("no progress for {:.3g} s in {} (call {} of group {}, step {}): {} waiting", longest,
+                          call.operation, call.sequence, groups[ledger], waiting->report.step, listed(inside, {}));
+  if (!behind.empty())
+    text += fmt::format("; {} behind ({}{})", listed(behind, hosts), behind.size() > 1 ? "the first " : "", where);
   if (!silent.empty()) text += fmt::format("; {} silent", listed(silent, hosts));
   if (behind.empty() && silent.empty()) text += "; nobody is missing, so the network may have failed";
   return Hang{static_cast<int>(ledger), call.sequence, text};

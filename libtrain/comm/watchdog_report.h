@@ -1,4 +1,5 @@
-// What watchdogs tell each other, and the judgement over what they told. No sockets and no clocks: it is tested with made-up reports.
+// What watchdogs tell each other, and the judgement over what they told. No sockets and no clocks: it is tested with
+// made-up reports.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +11,16 @@ namespace trainyard::comm {
 
 inline constexpr int watched_limit = 4;
 
-struct Watched {                     // one ledger of one rank
+struct Watched {  // one ledger of one rank
   std::uint64_t sequence = 0;
-  double open_seconds = 0;           // how long the call under way has been open; 0 outside of calls
+  double open_seconds = 0;  // how long the call under way has been open; 0 outside of calls
   std::uint8_t in_call = 0;
   char operation[31] = {};
 };
 
-struct Report {                      // sent as it lies in memory: all ranks run the same program
-  std::uint64_t run = 0;             // of this start; anything else on the port is ignored
-  enum Kind : std::int32_t { state, verdict, farewell, farewell_heard } kind = state;   // a text follows a verdict
+struct Report {           // sent as it lies in memory: all ranks run the same program
+  std::uint64_t run = 0;  // of this start; anything else on the port is ignored
+  enum Kind : std::int32_t { state, verdict, farewell, farewell_heard } kind = state;  // a text follows a verdict
   std::int32_t rank = 0;
   std::int64_t step = 0;
   Watched ledgers[watched_limit] = {};
@@ -27,7 +28,7 @@ struct Report {                      // sent as it lies in memory: all ranks run
 
 struct Heard {
   Report report;
-  bool silent = true;                // nothing heard for several intervals
+  bool silent = true;  // nothing heard for several intervals
 };
 
 struct Hang {
@@ -36,11 +37,14 @@ struct Hang {
   std::string sentence;
 };
 
-// A rank that answers has waited longer than the timeout in a call that is still open: names the call, who waits, who is behind (has not begun it) and who
-// is silent. `groups` are the names of the ledgers, `hosts` those of the ranks' machines where they are known.
-std::optional<Hang> find_hang(const std::vector<Heard>& ranks, const std::vector<std::string>& groups, double timeout_seconds, const std::vector<std::string>& hosts = {});
+// A rank that answers has waited longer than the timeout in a call that is still open: names the call, who waits, who
+// is behind (has not begun it) and who is silent. `groups` are the names of the ledgers, `hosts` those of the ranks'
+// machines where they are known.
+std::optional<Hang> find_hang(const std::vector<Heard>& ranks, const std::vector<std::string>& groups,
+                              double timeout_seconds, const std::vector<std::string>& hosts = {});
 
-std::string name_of_rank(int rank, const std::vector<std::string>& hosts);   // "rank 3 on node17"
-std::string names_of_ranks(const std::vector<int>& ranks, const std::vector<std::string>& hosts);   // "ranks 3 on node17, 4 on node18", the first 8
+std::string name_of_rank(int rank, const std::vector<std::string>& hosts);  // "rank 3 on node17"
+std::string names_of_ranks(const std::vector<int>& ranks,
+                           const std::vector<std::string>& hosts);  // "ranks 3 on node17, 4 on node18", the first 8
 
 }  // namespace trainyard::comm

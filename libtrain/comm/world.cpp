@@ -8,9 +8,13 @@
 
 namespace trainyard::comm {
 
-World::World(std::string kind_, int rank_, plan::Topology topology_, GroupFactory between_, const std::vector<plan::Axes>& wanted)
-    : rank(rank_), size(topology_.world()), kind(std::move(kind_)), topology(std::move(topology_)), between(std::move(between_)) {
-  const auto make = [&](const std::string& name, const std::vector<int>& ranks) { return ranks.size() > 1 ? between(name, ranks) : make_solo(name); };
+World::World(std::string kind_, int rank_, plan::Topology topology_, GroupFactory between_,
+             const std::vector<plan::Axes>& wanted)
+    : rank(rank_), size(topology_.world()), kind(std::move(kind_)), topology(std::move(topology_)),
+      between(std::move(between_)) {
+  const auto make = [&](const std::string& name, const std::vector<int>& ranks) {
+    return ranks.size() > 1 ? between(name, ranks) : make_solo(name);
+  };
   std::vector<int> all(static_cast<std::size_t>(size));
   std::iota(all.begin(), all.end(), 0);
   control = make("control", all);

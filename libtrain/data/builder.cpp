@@ -27,7 +27,7 @@ namespace {
 
 struct Batch {
   std::vector<std::string> texts;
-  std::vector<std::size_t> sources;   // per text, index into Pipeline::sources_
+  std::vector<std::size_t> sources;  // per text, index into Pipeline::sources_
   std::size_t bytes = 0;
 };
 
@@ -37,7 +37,8 @@ bool goes_to_validation(const std::string& text, double share) {
 
 class Pipeline {
  public:
-  Pipeline(const Tokenizer& tokenizer, const BuildOptions& options, std::vector<std::string> precious, BuildResult& result)
+  Pipeline(const Tokenizer& tokenizer, const BuildOptions& options, std::vector<std::string> precious,
+           BuildResult& result)
       : tokenizer_(tokenizer), options_(options), result_(result) {
     const auto own = own_shard_sets(precious);
     if (!options.rejects.empty()) {
@@ -50,13 +51,15 @@ class Pipeline {
       train_.emplace(folder_->path(), "train", tokenizer, options.shard_tokens);
       validation_.emplace(folder_->path(), "validation", tokenizer, options.shard_tokens);
     } else if (options.existing == base::Existing::refuse && std::filesystem::exists(options.output)) {
-      throw base::UsageError(fmt::format("{} exists already", options.output), "give another place, or --force to replace it");
+      throw base::UsageError(fmt::format("{} exists already", options.output),
+                             "give another place, or --force to replace it");
     } else {
       base::require_own(options.output, own);
     }
     if (!options.rejects.empty() && options.writing == BuildOptions::Writing::on) {
       rejects_.open(options.rejects, std::ios::trunc);
-      if (!rejects_) throw base::EnvironmentError(fmt::format("cannot write {}: {}", options.rejects, std::strerror(errno)));
+      if (!rejects_)
+        throw base::EnvironmentError(fmt::format("cannot write {}: {}", options.rejects, std::strerror(errno)));
     }
   }
 
@@ -94,9 +97,11 @@ class Pipeline {
     };
     std::vector<std::thread> team;
     try {
-      for (int t = 1; t < options_.threads && static_cast<std::size_t>(t) < n; ++t) team.push_back(base::start_thread("tokenizer", work));
+      for (int t = 1; t < options_.threads && static_cast<std::size_t>(t) < n; ++t)
+        team.push_back(base::start_thread("tokenizer", work));
     } catch (const std::system_error&) {
-      // No more threads or memory for them: those that run share the work, and the output does not depend on their number.
+      // No more threads or memory for them: those that run share the work, and the output does not depend on their
+      // number.
     }
     work();
     for (auto& t : team) t.join();
@@ -112,11 +117,18 @@ class Pipeline {
     flush();
     if (rejects_.is_open()) {
       rejects_.close();
-      if (rejects_.fail()) throw base::EnvironmentError(fmt::format("cannot write {}", options_.rejects), "is the disk full?");
+      if (rejects_.fail())
+        throw base::EnvironmentError(fmt::format("cannot write {}", options_.rejects), "is the disk full?");
     }
     const auto all = result_.documents + result_.rejected;
-    if (all > 0 && static_cast<double>(result_.rejected) > options_.largest_rejected * static_cast<double>(all)) too_many_refused(all);
-    if (result_.train_tokens == 0) throw base::InputError("the input holds no document for training", result_.documents == 0 ? "is it empty?" : "all went to validation: --validation 0 keeps them, or split it into more documents");
+    if (all > 0 && static_cast<double>(result_.rejected) > options_.largest_rejected * static_cast<double>(all))
+      too_many_refused(all);
+    if (result_.train_tokens == 0)
+      throw base::InputError(
+          "the input holds no document for training",
+          result_.documents == 0
+              ? "is it empty?"
+              : "all went to validation: --validation 0 keeps them, or split it into more documents");
     if (!folder_) return;
     SetIndex index;
     index.tokenizer = source_name(tokenizer_.name());
@@ -133,17 +145,20 @@ class Pipeline {
   }
 
  private:
-  // There it would be a file that no index names: the set would not be ours any more, or the list would go with what is unfinished.
+  // There it would be a file that no index names: the set would not be ours any more, or the list would go with what is
+  // unfinished.
   void refuse_rejects_within_output() const {
     namespace fs = std::filesystem;
     std::error_code error;
     auto set = fs::weakly_canonical(fs::absolute(options_.output), error);
-    if (!set.has_filename()) set = set.parent_path();   // "data/"
+    if (!set.has_filename()) set = set.parent_path();  // "data/"
     const auto list = fs::weakly_canonical(fs::absolute(options_.rejects), error);
     for (const auto* suffix : {"", ".partial", ".replaced.partial"}) {
       const fs::path folder = set.string() + suffix;
       if (std::mismatch(folder.begin(), folder.end(), list.begin(), list.end()).first == folder.end())
-        throw base::UsageError(fmt::format("--rejects {} lies in the folder of the shard set {}", options_.rejects, options_.output), "name a file beside that folder");
+        throw base::UsageError(
+            fmt::format("--rejects {} lies in the folder of the shard set {}", options_.rejects, options_.output),
+            "name a file beside that folder");
     }
   }
 
@@ -152,18 +167,27 @@ class Pipeline {
     const auto& path = options_.rejects;
     std::error_code error;
     const auto status = std::filesystem::symlink_status(path, error);
-    const auto type = std::filesystem::is_symlink(status) && std::filesystem::exists(path, error) ? std::filesystem::status(path, error).type() : status.type();
-    if (type == std::filesystem::file_type::not_found || std::filesystem::is_other(std::filesystem::file_status(type))) return;   // a device or a pipe is no file to lose
-    if (options_.existing == base::Existing::refuse) throw base::UsageError(fmt::format("--rejects {} exists already", path), "name another file, or --force to replace it");
+    const auto type = std::filesystem::is_symlink(status) && std::filesystem::exists(path, error)
+                          ? std::filesystem::status(path, error).type()
+                          : status.type();
+    if (type == std::filesystem::file_type::not_found || std::filesystem::is_other(std::filesystem::file_status(type)))
+      return;  // a device or a pipe is no file to lose
+    if (options_.existing == base::Existing::refuse)
+      throw base::UsageError(fmt::format("--rejects {} exists already", path),
+                             "name another file, or --force to replace it");
     base::require_own(path, own_reject_lists(std::move(precious)));
   }
 
   [[noreturn]] void too_many_refused(std::int64_t all) const {
-    auto text = fmt::format("{} of {} documents were refused, {:g} % are allowed", result_.rejected, all, 100 * options_.largest_rejected);
+    auto text = fmt::format("{} of {} documents were refused, {:g} % are allowed", result_.rejected, all,
+                            100 * options_.largest_rejected);
     for (const auto& r : result_.first_refusals) text += "\n  " + text_of(r);
-    if (const auto more = result_.rejected - static_cast<std::int64_t>(result_.first_refusals.size()); more > 0) text += fmt::format("\n  and {} more", more);
+    if (const auto more = result_.rejected - static_cast<std::int64_t>(result_.first_refusals.size()); more > 0)
+      text += fmt::format("\n  and {} more", more);
     const auto list = options_.rejects.empty() ? std::string("--rejects FILE lists them")
-                      : options_.writing == BuildOptions::Writing::on ? fmt::format("see {}", options_.rejects) : fmt::format("without --dry-run, {} lists them", options_.rejects);
+                      : options_.writing == BuildOptions::Writing::on
+                          ? fmt::format("see {}", options_.rejects)
+                          : fmt::format("without --dry-run, {} lists them", options_.rejects);
     throw base::InputError(text, list + "; --max-rejects allows more");
   }
 
@@ -182,14 +206,15 @@ class Pipeline {
   std::optional<ShardWriter> train_, validation_;
   std::ofstream rejects_;
   Batch batch_;
-  std::vector<std::string> sources_;   // of the batch, in order; the last one goes on in the next
+  std::vector<std::string> sources_;  // of the batch, in order; the last one goes on in the next
 };
 
 }  // namespace
 
 std::string text_of(const Refusal& r) { return fmt::format("{}, line {}: {}", r.source, r.line, r.reason); }
 
-BuildResult build_shards(DocumentSource& source, const Tokenizer& tokenizer, const BuildOptions& options, const std::function<void(std::int64_t)>& progress) {
+BuildResult build_shards(DocumentSource& source, const Tokenizer& tokenizer, const BuildOptions& options,
+                         const std::function<void(std::int64_t)>& progress) {
   BuildResult result;
   auto precious = options.precious;
   for (const auto& input : source.inputs())

@@ -16,13 +16,15 @@ namespace trainyard::data {
 struct BuildOptions {
   std::string output;
   std::int64_t shard_tokens = std::int64_t{64} << 20;
-  double validation = 0.01;             // share of documents, chosen by a hash of their bytes
-  double largest_rejected = 0.01;       // share of documents that may be refused
-  std::string rejects;                  // file for refusals, outside of `output`; empty, or with Writing::off: counted only
+  double validation = 0.01;        // share of documents, chosen by a hash of their bytes
+  double largest_rejected = 0.01;  // share of documents that may be refused
+  std::string rejects;             // file for refusals, outside of `output`; empty, or with Writing::off: counted only
   int threads = 1;
-  base::Existing existing = base::Existing::refuse;   // replace: a shard set that this program wrote (own_set.h), nothing else
-  std::vector<std::string> precious = {};   // inputs beside those of the source (lists, a tokenizer's model): never replaced
-  enum class Writing { on, off } writing = Writing::on;    // off: --dry-run
+  base::Existing existing =
+      base::Existing::refuse;  // replace: a shard set that this program wrote (own_set.h), nothing else
+  std::vector<std::string> precious =
+      {};  // inputs beside those of the source (lists, a tokenizer's model): never replaced
+  enum class Writing { on, off } writing = Writing::on;  // off: --dry-run
 };
 
 struct BuildResult {
@@ -31,11 +33,13 @@ struct BuildResult {
   std::vector<Refusal> first_refusals;  // at most first_refusals_kept
 };
 inline constexpr std::size_t first_refusals_kept = 3;
-std::string text_of(const Refusal& refusal);   // "a.jsonl, line 7: no key 'text'"
+std::string text_of(const Refusal& refusal);  // "a.jsonl, line 7: no key 'text'"
 
-// Batches of documents are read, tokenized by the threads, and appended in order. Memory: two shards' tokens (one for each split) and two batches. The set appears
-// whole under options.output or not at all; a SentencePiece model comes along. InputError (exit 3) when more than the allowed share was refused or nothing is left; then
-// nothing is published, but the rejects file is. `progress` is called now and then with the bytes read so far.
-BuildResult build_shards(DocumentSource& source, const Tokenizer& tokenizer, const BuildOptions& options, const std::function<void(std::int64_t)>& progress);
+// Batches of documents are read, tokenized by the threads, and appended in order. Memory: two shards' tokens (one for
+// each split) and two batches. The set appears whole under options.output or not at all; a SentencePiece model comes
+// along. InputError (exit 3) when more than the allowed share was refused or nothing is left; then nothing is
+// published, but the rejects file is. `progress` is called now and then with the bytes read so far.
+BuildResult build_shards(DocumentSource& source, const Tokenizer& tokenizer, const BuildOptions& options,
+                         const std::function<void(std::int64_t)>& progress);
 
 }  // namespace trainyard::data

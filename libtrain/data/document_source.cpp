@@ -40,13 +40,16 @@ std::string source_name(std::string_view path) {
   std::string out;
   for (std::size_t i = 0; i < path.size(); ++i) {
     const auto c = static_cast<unsigned char>(path[i]);
-    const bool second_of_control = utf8 && i > 0 && static_cast<unsigned char>(path[i - 1]) == 0xC2 && c < 0xA0;   // U+0080 to U+009F, which terminals obey
-    const bool first_of_control = utf8 && c == 0xC2 && i + 1 < path.size() && static_cast<unsigned char>(path[i + 1]) < 0xA0;
+    const bool second_of_control = utf8 && i > 0 && static_cast<unsigned char>(path[i - 1]) == 0xC2 &&
+                                   c < 0xA0;  // U+0080 to U+009F, which terminals obey
+    const bool first_of_control =
+        utf8 && c == 0xC2 && i + 1 < path.size() && static_cast<unsigned char>(path[i + 1]) < 0xA0;
     if (c == '\\') out += "\\\\";
     else if (c == '\t') out += "\\t";
     else if (c == '\n') out += "\\n";
     else if (c == '\r') out += "\\r";
-    else if (c < 0x20 || c == 0x7F || (!utf8 && c >= 0x80) || first_of_control || second_of_control) out += fmt::format("\\x{:02x}", c);
+    else if (c < 0x20 || c == 0x7F || (!utf8 && c >= 0x80) || first_of_control || second_of_control)
+      out += fmt::format("\\x{:02x}", c);
     else out += path[i];
   }
   return out;
@@ -61,7 +64,7 @@ struct DocumentSource::Sink {
   const std::function<void(const Refusal&)>& refuse;
   std::string name;
   std::int64_t line = 0, first_line = 1;
-  bool go_on = true, silent = true;   // silent: nothing was taken or refused yet
+  bool go_on = true, silent = true;  // silent: nothing was taken or refused yet
   std::string document = {};
   simdjson::dom::parser parser{};
 
@@ -118,7 +121,8 @@ struct DocumentSource::Sink {
   }
 };
 
-DocumentSource::DocumentSource(const std::vector<std::string>& inputs, SourceOptions options) : options_(std::move(options)) {
+DocumentSource::DocumentSource(const std::vector<std::string>& inputs, SourceOptions options)
+    : options_(std::move(options)) {
   for (const auto& input : inputs) {
     if (input.size() < 2 || input[0] != '@') {
       inputs_.push_back(input);
@@ -130,7 +134,8 @@ DocumentSource::DocumentSource(const std::vector<std::string>& inputs, SourceOpt
     while (const auto n = list.read(buffer.data(), buffer.size())) {
       paths.append(buffer.data(), n);
       if (static_cast<std::int64_t>(paths.size()) > base::largest_description)
-        throw base::InputError(fmt::format("{}: a list of more than {} MiB", input, base::largest_description >> 20), "a list has one path a line; text itself is given without @");
+        throw base::InputError(fmt::format("{}: a list of more than {} MiB", input, base::largest_description >> 20),
+                               "a list has one path a line; text itself is given without @");
     }
     if (paths.starts_with(byte_order_mark)) paths.erase(0, byte_order_mark.size());
     std::istringstream lines(paths);
@@ -150,15 +155,21 @@ DocumentSource::DocumentSource(const std::vector<std::string>& inputs, SourceOpt
 
 void DocumentSource::require_use() const {
   if (kinds_.unknown > 0) return;
-  const auto inputs = inputs_.size() == 1 ? inputs_[0] == "-" ? std::string("standard input") : source_name(inputs_[0]) : "every input";
+  const auto inputs =
+      inputs_.size() == 1 ? inputs_[0] == "-" ? std::string("standard input") : source_name(inputs_[0]) : "every input";
   if (options_.json_key && kinds_.json == 0)
-    throw base::UsageError(fmt::format("--json-key is for JSON lines, and {} is plain text, which --split cuts into documents", inputs),
-                           "leave it out; JSON lines are files that end in .jsonl, .ndjson or .json, or a pipe whose first byte is {");
+    throw base::UsageError(
+        fmt::format("--json-key is for JSON lines, and {} is plain text, which --split cuts into documents", inputs),
+        "leave it out; JSON lines are files that end in .jsonl, .ndjson or .json, or a pipe whose first byte is {");
   if (options_.split && kinds_.plain == 0)
-    throw base::UsageError(fmt::format("--split is for plain text, and {} is JSON lines, where every line is a document of its own", inputs), "leave it out; --json-key names the key of the text");
+    throw base::UsageError(
+        fmt::format("--split is for plain text, and {} is JSON lines, where every line is a document of its own",
+                    inputs),
+        "leave it out; --json-key names the key of the text");
 }
 
-void DocumentSource::read(const std::function<bool(std::string&&)>& take, const std::function<void(const Refusal&)>& refuse) {
+void DocumentSource::read(const std::function<bool(std::string&&)>& take,
+                          const std::function<void(const Refusal&)>& refuse) {
   const std::string json_key = options_.json_key.value_or("text");
   for (const auto& name : inputs_) {
     current_ = name == "-" ? "standard input" : source_name(name);
@@ -186,10 +197,12 @@ bool DocumentSource::read_input(const std::string& name, Sink& sink) {
     ++(json_lines ? kinds_.json : kinds_.plain);
     require_use();
   }
-  bool inside = false;          // the line goes on from a part handed on before
+  bool inside = false;  // the line goes on from a part handed on before
   const auto emit = [&](bool whole) {
     if (!inside) ++sink.line;
-    if (json_lines && !inside) sink.json_line(line, whole && static_cast<std::int64_t>(line.size()) <= options_.largest_document + 1);   // 1: its end
+    if (json_lines && !inside)
+      sink.json_line(line,
+                     whole && static_cast<std::int64_t>(line.size()) <= options_.largest_document + 1);  // 1: its end
     if (!json_lines) sink.plain_line(line, whole);
     inside = !whole;
     line.clear();
@@ -208,7 +221,7 @@ bool DocumentSource::read_input(const std::string& name, Sink& sink) {
   }
   if (sink.go_on && (!line.empty() || inside)) emit(true);
   if (sink.go_on && !json_lines) sink.finish_document();
-  if (sink.silent) sink.reject(1, "empty document");   // an empty file is seen, too
+  if (sink.silent) sink.reject(1, "empty document");  // an empty file is seen, too
   return sink.go_on;
 }
 

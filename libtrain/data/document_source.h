@@ -1,4 +1,5 @@
-// DocumentSource: text files, JSON lines and standard input as a stream of documents, with a reason for everything that is refused.
+// DocumentSource: text files, JSON lines and standard input as a stream of documents, with a reason for everything that
+// is refused.
 #pragma once
 
 #include <cstdint>
@@ -10,42 +11,54 @@
 
 namespace trainyard::data {
 
-enum class TextSplit { whole, lines, paragraphs };   // of plain text: one document a file, a line that is not blank, or a run of lines between blank lines
+enum class TextSplit {
+  whole,
+  lines,
+  paragraphs
+};  // of plain text: one document a file, a line that is not blank, or a run of lines between blank lines
 
 struct SourceOptions {
-  std::optional<std::string> json_key = {};    // of JSON lines; "text" where it is not said
-  std::optional<TextSplit> split = {};         // of plain text; whole where it is not said
-  std::int64_t largest_document = std::int64_t{16} << 20;   // bytes; plain text is cut there (between UTF-8 characters), a longer JSON line is refused
-  std::function<void()> poll = {};   // called after every read, also one that a signal interrupted; what it throws ends the reading
+  std::optional<std::string> json_key = {};  // of JSON lines; "text" where it is not said
+  std::optional<TextSplit> split = {};       // of plain text; whole where it is not said
+  std::int64_t largest_document =
+      std::int64_t{16}
+      << 20;  // bytes; plain text is cut there (between UTF-8 characters), a longer JSON line is refused
+  std::function<void()> poll =
+      {};  // called after every read, also one that a signal interrupted; what it throws ends the reading
 };
 
 struct Refusal {
-  std::string source;          // as source_name() writes it
-  std::int64_t line = 0;       // counted from 1
+  std::string source;     // as source_name() writes it
+  std::int64_t line = 0;  // counted from 1
   std::string reason;
 };
 
-// "-" is standard input; "@list" names a file with one path a line, its end LF or CRLF. What is gzip or zstd is unpacked (io/input_stream.h). Files ending in .jsonl, .ndjson or .json, with .gz,
-// .zst or .zstd behind it or not, hold one JSON object a line, others plain text; standard input and pipes of other names hold JSON lines when their first byte is '{'.
-// A byte order mark at the start of an input or of a JSON line is no part of the text. Documents come in the order of the inputs. Memory: one document and two buffers.
+// "-" is standard input; "@list" names a file with one path a line, its end LF or CRLF. What is gzip or zstd is
+// unpacked (io/input_stream.h). Files ending in .jsonl, .ndjson or .json, with .gz, .zst or .zstd behind it or not,
+// hold one JSON object a line, others plain text; standard input and pipes of other names hold JSON lines when their
+// first byte is '{'. A byte order mark at the start of an input or of a JSON line is no part of the text. Documents
+// come in the order of the inputs. Memory: one document and two buffers.
 class DocumentSource {
  public:
-  // InputError for a file that cannot be read, UsageError for an option that no input would use (json_key where all is plain text, split where all is JSON lines), before anything
-  // is done; where pipes are among the inputs the latter by read(), once it knows what the last of them holds.
+  // InputError for a file that cannot be read, UsageError for an option that no input would use (json_key where all is
+  // plain text, split where all is JSON lines), before anything is done; where pipes are among the inputs the latter by
+  // read(), once it knows what the last of them holds.
   DocumentSource(const std::vector<std::string>& inputs, SourceOptions options);
 
-  // Calls take(document) for every good one and refuse(...) for every bad one: invalid UTF-8, a line that is no JSON, a missing key or one that is not text, an
-  // empty document. take returns false to stop.
+  // Calls take(document) for every good one and refuse(...) for every bad one: invalid UTF-8, a line that is no JSON, a
+  // missing key or one that is not text, an empty document. take returns false to stop.
   void read(const std::function<bool(std::string&&)>& take, const std::function<void(const Refusal&)>& refuse);
 
-  std::int64_t total_bytes() const { return total_bytes_; }   // -1 when an input's size is not known
-  std::int64_t bytes_read() const { return bytes_read_; }     // packed, where an input is packed
-  const std::string& current_input() const { return current_; }   // inside take: where the document comes from
+  std::int64_t total_bytes() const { return total_bytes_; }      // -1 when an input's size is not known
+  std::int64_t bytes_read() const { return bytes_read_; }        // packed, where an input is packed
+  const std::string& current_input() const { return current_; }  // inside take: where the document comes from
   const std::vector<std::string>& inputs() const { return inputs_; }
 
  private:
   struct Sink;
-  struct Kinds { std::size_t plain = 0, json = 0, unknown = 0; };   // inputs; of a pipe it is not known before it is read
+  struct Kinds {
+    std::size_t plain = 0, json = 0, unknown = 0;
+  };  // inputs; of a pipe it is not known before it is read
   bool read_input(const std::string& name, Sink& sink);
   void require_use() const;
 
@@ -58,8 +71,8 @@ class DocumentSource {
 
 bool is_utf8(std::string_view text);
 
-// A path as it stands in /sources, in lists of refusals and on terminals: control characters (tab, line feed and escape among them), the backslash, and in a path that is
-// no UTF-8 every byte above 127, are written as in C: \t, \n, \x1b.
+// A path as it stands in /sources, in lists of refusals and on terminals: control characters (tab, line feed and escape
+// among them), the backslash, and in a path that is no UTF-8 every byte above 127, are written as in C: \t, \n, \x1b.
 std::string source_name(std::string_view path);
 
 }  // namespace trainyard::data

@@ -24,9 +24,12 @@ namespace {
 bool is_shard_name(std::string_view name) {
   constexpr std::string_view shard = "/shard-", end = ".h5";
   const auto at = name.find(shard);
-  if (at == name.npos || (name.substr(0, at) != "train" && name.substr(0, at) != "validation") || !name.ends_with(end)) return false;
+  if (at == name.npos || (name.substr(0, at) != "train" && name.substr(0, at) != "validation") || !name.ends_with(end))
+    return false;
   const auto first = at + shard.size(), last = name.size() - end.size();
-  return last >= first + 5 && std::all_of(name.begin() + static_cast<std::ptrdiff_t>(first), name.begin() + static_cast<std::ptrdiff_t>(last), [](char c) { return c >= '0' && c <= '9'; });
+  return last >= first + 5 &&
+         std::all_of(name.begin() + static_cast<std::ptrdiff_t>(first),
+                     name.begin() + static_cast<std::ptrdiff_t>(last), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 // SOURCE TAB NUMBER TAB REASON
@@ -42,7 +45,8 @@ bool is_split(const std::string& name) { return name == "train" || name == "vali
 std::string foreign_in_unfinished(const std::string& folder) {
   const auto unknown = base::first_unknown(folder, [](const std::string& name, base::EntryKind kind) {
     if (kind == base::EntryKind::folder) return is_split(name);
-    return name == base::lock_name || name == "index.json.partial" || name == tokenizer_file || name == tokenizer_file + std::string(base::partial_suffix) || is_shard_name(name);
+    return name == base::lock_name || name == "index.json.partial" || name == tokenizer_file ||
+           name == tokenizer_file + std::string(base::partial_suffix) || is_shard_name(name);
   });
   return unknown.empty() ? "" : fmt::format("holds {}, which is of no shard set", unknown);
 }
@@ -50,7 +54,8 @@ std::string foreign_in_unfinished(const std::string& folder) {
 std::string foreign_in_set(const std::string& folder) {
   SetIndex index;
   try {
-    index = index_from_json(base::parse_json<nlohmann::json>(base::read_file(folder + "/index.json"), "index.json"), "index.json");
+    index = index_from_json(base::parse_json<nlohmann::json>(base::read_file(folder + "/index.json"), "index.json"),
+                            "index.json");
   } catch (const std::exception& e) {
     return fmt::format("holds an index.json that is none of a shard set ({})", e.what());
   }
@@ -59,7 +64,9 @@ std::string foreign_in_set(const std::string& folder) {
   for (const auto* split : {&index.train, &index.validation})
     for (const auto& shard : *split)
       if (is_shard_name(shard.file)) files.insert(shard.file);
-  const auto unknown = base::first_unknown(folder, [&](const std::string& name, base::EntryKind kind) { return kind == base::EntryKind::folder ? is_split(name) : files.contains(name); });
+  const auto unknown = base::first_unknown(folder, [&](const std::string& name, base::EntryKind kind) {
+    return kind == base::EntryKind::folder ? is_split(name) : files.contains(name);
+  });
   return unknown.empty() ? "" : fmt::format("holds {}, which its index.json does not name", unknown);
 }
 
@@ -74,7 +81,9 @@ std::string foreign_in(const std::string& folder) {
 
 }  // namespace
 
-base::Owned own_shard_sets(std::vector<std::string> precious) { return {"a shard set", foreign_in, std::move(precious)}; }
+base::Owned own_shard_sets(std::vector<std::string> precious) {
+  return {"a shard set", foreign_in, std::move(precious)};
+}
 
 base::Owned own_reject_lists(std::vector<std::string> precious) {
   const auto foreign = [](const std::string& path) -> std::string {

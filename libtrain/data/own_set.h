@@ -8,10 +8,10 @@
 
 namespace trainyard::data {
 
-inline constexpr const char* tokenizer_file = "tokenizer.model";   // of a set, when its tokenizer is not "bytes"
+inline constexpr const char* tokenizer_file = "tokenizer.model";  // of a set, when its tokenizer is not "bytes"
 
-// A set with an index.json of our format and no file but those it names, or an unfinished one (base::lock_name) that holds nothing but names of ours. A set that
-// somebody else made, without an index, is never ours. `precious`: inputs.
+// A set with an index.json of our format and no file but those it names, or an unfinished one (base::lock_name) that
+// holds nothing but names of ours. A set that somebody else made, without an index, is never ours. `precious`: inputs.
 base::Owned own_shard_sets(std::vector<std::string> precious);
 
 // A list of refused documents (SOURCE TAB LINE TAB REASON in each line), empty or not.

@@ -35,7 +35,7 @@ std::uint32_t crc_of(const io::BulkFile& file, std::int64_t from, std::int64_t e
 
 std::uint32_t token_at(const char* bytes, std::int64_t i, std::int64_t width) {
   std::uint32_t token = 0;
-  std::memcpy(&token, bytes + i * width, static_cast<std::size_t>(width));   // little-endian
+  std::memcpy(&token, bytes + i * width, static_cast<std::size_t>(width));  // little-endian
   return token;
 }
 
@@ -53,9 +53,13 @@ ShardReader::ShardReader(const std::string& folder, const SetIndex& index, const
 
 // What the writer summed: the file without its tokens, whose place the index tells.
 void ShardReader::check_metadata(const ShardEntry& e) {
-  if (file_bytes_ != e.bytes) throw base::InputError(fmt::format("shard {} has {} bytes, the index says {}", path_, file_bytes_, e.bytes), remedy);
-  const bool placed = e.payload_offset >= 0 && e.payload_bytes >= 0 && e.payload_bytes <= file_bytes_ && e.payload_offset <= file_bytes_ - e.payload_bytes;
-  if (!placed || crc_of(*file_, e.payload_offset + e.payload_bytes, file_bytes_, crc_of(*file_, 0, e.payload_offset, 0)) != e.metadata_crc32c)
+  if (file_bytes_ != e.bytes)
+    throw base::InputError(fmt::format("shard {} has {} bytes, the index says {}", path_, file_bytes_, e.bytes),
+                           remedy);
+  const bool placed = e.payload_offset >= 0 && e.payload_bytes >= 0 && e.payload_bytes <= file_bytes_ &&
+                      e.payload_offset <= file_bytes_ - e.payload_bytes;
+  if (!placed || crc_of(*file_, e.payload_offset + e.payload_bytes, file_bytes_,
+                        crc_of(*file_, 0, e.payload_offset, 0)) != e.metadata_crc32c)
     throw base::InputError(fmt::format("shard {}: the checksum of its metadata differs from the index", path_), remedy);
 }
 
@@ -63,35 +67,54 @@ void ShardReader::read_shape(const SetIndex& index, const ShardEntry& entry) {
   const auto h5 = io::Hdf5File::open(path_);
   const auto facts = facts_of(h5);
   if (facts.vocabulary != index.vocabulary || facts.end_of_document != index.end_of_document)
-    throw base::InputError(fmt::format("shard {}: vocabulary {} and end of document {}, the set has {} and {}", path_, facts.vocabulary, facts.end_of_document, index.vocabulary,
-                                       index.end_of_document), remedy);
-  if ((facts.tokenizer && *facts.tokenizer != index.tokenizer) || (facts.tokenizer_crc32c && *facts.tokenizer_crc32c != index.tokenizer_crc32c))
-    throw base::InputError(fmt::format("shard {}: made with another tokenizer ({}) than the set ({})", path_, base::one_line(facts.tokenizer.value_or("not named")), base::one_line(index.tokenizer)), remedy);
+    throw base::InputError(
+        fmt::format("shard {}: vocabulary {} and end of document {}, the set has {} and {}", path_, facts.vocabulary,
+                    facts.end_of_document, index.vocabulary, index.end_of_document),
+        remedy);
+  if ((facts.tokenizer && *facts.tokenizer != index.tokenizer) ||
+      (facts.tokenizer_crc32c && *facts.tokenizer_crc32c != index.tokenizer_crc32c))
+    throw base::InputError(
+        fmt::format("shard {}: made with another tokenizer ({}) than the set ({})", path_,
+                    base::one_line(facts.tokenizer.value_or("not named")), base::one_line(index.tokenizer)),
+        remedy);
   vocabulary_ = facts.vocabulary, end_of_document_ = facts.end_of_document;
   const auto info = h5.info("/tokens");
   if (info.shape.size() != 1 || info.offset < 0 || (info.dtype != base::DType::u16 && info.dtype != base::DType::u32))
-    throw base::InputError(fmt::format("shard {}: /tokens is not a contiguous one-dimensional dataset of u16 or u32", path_), "write it without chunks and filters");
+    throw base::InputError(
+        fmt::format("shard {}: /tokens is not a contiguous one-dimensional dataset of u16 or u32", path_),
+        "write it without chunks and filters");
   dtype_ = info.dtype;
   if (dtype_ == base::DType::u16 && vocabulary_ > 65536)
-    throw base::InputError(fmt::format("shard {}: /tokens is u16, which does not hold a vocabulary of {}", path_, vocabulary_), "write u32 for a vocabulary over 65536");
+    throw base::InputError(
+        fmt::format("shard {}: /tokens is u16, which does not hold a vocabulary of {}", path_, vocabulary_),
+        "write u32 for a vocabulary over 65536");
   tokens_ = info.count();
   payload_ = info.offset;
   if (tokens_ < 0 || info.offset > file_bytes_ || tokens_ > (file_bytes_ - info.offset) / base::size_of(dtype_))
-    throw base::InputError(fmt::format("shard {} is truncated: {} tokens do not fit into {} bytes", path_, tokens_, file_bytes_), remedy);
-  if (indexed_ && (info.offset != entry.payload_offset || tokens_ != entry.tokens || entry.payload_bytes != tokens_ * base::size_of(dtype_)))
+    throw base::InputError(
+        fmt::format("shard {} is truncated: {} tokens do not fit into {} bytes", path_, tokens_, file_bytes_), remedy);
+  if (indexed_ && (info.offset != entry.payload_offset || tokens_ != entry.tokens ||
+                   entry.payload_bytes != tokens_ * base::size_of(dtype_)))
     throw base::InputError(fmt::format("shard {}: /tokens does not lie where the index says", path_), remedy);
   const auto place = h5.info("/documents");
   const auto boundaries = place.count();
   if (place.shape.size() != 1 || boundaries < 1 || boundaries > file_bytes_ / 8)
-    throw base::InputError(fmt::format("shard {}: {} document boundaries do not fit into {} bytes", path_, boundaries, file_bytes_), remedy);
-  if (indexed_ && boundaries - 1 != entry.documents) throw base::InputError(fmt::format("shard {} has {} documents, the index says {}", path_, boundaries - 1, entry.documents), remedy);
+    throw base::InputError(
+        fmt::format("shard {}: {} document boundaries do not fit into {} bytes", path_, boundaries, file_bytes_),
+        remedy);
+  if (indexed_ && boundaries - 1 != entry.documents)
+    throw base::InputError(
+        fmt::format("shard {} has {} documents, the index says {}", path_, boundaries - 1, entry.documents), remedy);
   documents_.resize(static_cast<std::size_t>(boundaries));
   h5.read_dataset("/documents", base::DType::u64, 0, boundaries, documents_.data());
-  if (documents_.front() != 0 || documents_.back() != static_cast<std::uint64_t>(tokens_) || !std::is_sorted(documents_.begin(), documents_.end()))
-    throw base::InputError(fmt::format("shard {}: /documents does not rise from 0 to {} tokens", path_, tokens_), remedy);
+  if (documents_.front() != 0 || documents_.back() != static_cast<std::uint64_t>(tokens_) ||
+      !std::is_sorted(documents_.begin(), documents_.end()))
+    throw base::InputError(fmt::format("shard {}: /documents does not rise from 0 to {} tokens", path_, tokens_),
+                           remedy);
   if (!indexed_ || !h5.exists("/checksums")) return;
   const auto blocks = h5.info("/checksums").count();
-  if (blocks != io::blocks_of(tokens_ * base::size_of(dtype_))) throw base::InputError(fmt::format("shard {}: {} checksums for {} tokens", path_, blocks, tokens_), remedy);
+  if (blocks != io::blocks_of(tokens_ * base::size_of(dtype_)))
+    throw base::InputError(fmt::format("shard {}: {} checksums for {} tokens", path_, blocks, tokens_), remedy);
   sums_.resize(static_cast<std::size_t>(blocks));
   h5.read_dataset("/checksums", base::DType::u32, 0, blocks, sums_.data());
   checked_.resize(sums_.size());
@@ -108,7 +131,9 @@ ShardReader::Version ShardReader::version() const {
 const io::BulkFile& ShardReader::file() {
   if (file_) return *file_;
   io::BulkFile again(path_, io::BulkFile::Mode::read);
-  if (again.size() != file_bytes_) throw base::InputError(fmt::format("shard {} has {} bytes, it had {}", path_, again.size(), file_bytes_), "it was changed while it was in use: restore it");
+  if (again.size() != file_bytes_)
+    throw base::InputError(fmt::format("shard {} has {} bytes, it had {}", path_, again.size(), file_bytes_),
+                           "it was changed while it was in use: restore it");
   if (const auto now = version(); now != version_) {
     std::fill(checked_.begin(), checked_.end(), false);
     version_ = now;
@@ -119,11 +144,14 @@ const io::BulkFile& ShardReader::file() {
 
 void ShardReader::check_blocks(std::int64_t first_byte, std::int64_t end_byte) {
   const auto bytes = tokens_ * base::size_of(dtype_);
-  for (auto b = first_byte / io::block_bytes; b * io::block_bytes < end_byte && b < static_cast<std::int64_t>(sums_.size()); ++b) {
+  for (auto b = first_byte / io::block_bytes;
+       b * io::block_bytes < end_byte && b < static_cast<std::int64_t>(sums_.size()); ++b) {
     if (checked_[static_cast<std::size_t>(b)]) continue;
     const auto from = b * io::block_bytes, end = std::min(from + io::block_bytes, bytes);
     if (crc_of(file(), payload_ + from, payload_ + end, 0) != sums_[static_cast<std::size_t>(b)])
-      throw base::InputError(fmt::format("shard {}: tokens {} to {} differ from their checksum", path_, from / base::size_of(dtype_), end / base::size_of(dtype_)), remedy);
+      throw base::InputError(fmt::format("shard {}: tokens {} to {} differ from their checksum", path_,
+                                         from / base::size_of(dtype_), end / base::size_of(dtype_)),
+                             remedy);
     checked_[static_cast<std::size_t>(b)] = true;
   }
 }
@@ -139,7 +167,10 @@ void ShardReader::read(std::int64_t first, std::int64_t count, std::int32_t* out
     from.read(payload_ + first * width, piece.data(), n * width);
     for (std::int64_t i = 0; i < n; ++i) {
       const auto token = token_at(piece.data(), i, width);
-      if (token >= vocabulary_) throw base::InputError(fmt::format("shard {}: token {} at {} lies outside its vocabulary of {}", path_, token, first + i, vocabulary_), remedy);
+      if (token >= vocabulary_)
+        throw base::InputError(fmt::format("shard {}: token {} at {} lies outside its vocabulary of {}", path_, token,
+                                           first + i, vocabulary_),
+                               remedy);
       out[i] = static_cast<std::int32_t>(token);
     }
     first += n, count -= n, out += n;
@@ -148,13 +179,15 @@ void ShardReader::read(std::int64_t first, std::int64_t count, std::int32_t* out
 
 void ShardReader::verify_all() {
   std::vector<std::int32_t> buffer(1 << 16);
-  auto end = documents_.begin() + 1;   // the last document of a shard may be a part that goes on in the next
+  auto end = documents_.begin() + 1;  // the last document of a shard may be a part that goes on in the next
   for (std::int64_t at = 0; at < tokens_; at += static_cast<std::int64_t>(buffer.size())) {
     const auto n = std::min<std::int64_t>(static_cast<std::int64_t>(buffer.size()), tokens_ - at);
     read(at, n, buffer.data());
     for (; indexed_ && end + 1 < documents_.end() && *end <= static_cast<std::uint64_t>(at + n); ++end)
       if (*end > *(end - 1) && buffer[*end - 1 - static_cast<std::uint64_t>(at)] != end_of_document_)
-        throw base::InputError(fmt::format("shard {}: document {} does not end with the end of document, {}", path_, end - documents_.begin() - 1, end_of_document_), remedy);
+        throw base::InputError(fmt::format("shard {}: document {} does not end with the end of document, {}", path_,
+                                           end - documents_.begin() - 1, end_of_document_),
+                               remedy);
   }
   if (tokens_crc32c_ && crc_of(file(), payload_, payload_ + tokens_ * base::size_of(dtype_), 0) != *tokens_crc32c_)
     throw base::InputError(fmt::format("shard {}: the checksum of its tokens differs from the index", path_), remedy);
@@ -166,7 +199,9 @@ void ShardReader::check_sources() const {
   const auto h5 = io::Hdf5File::open(path_);
   if (!h5.exists("/sources")) return;
   const auto bytes = h5.info("/sources").count();
-  if (bytes < 0 || bytes > file_bytes_) throw base::InputError(fmt::format("shard {}: /sources of {} bytes does not fit into {}", path_, bytes, file_bytes_), remedy);
+  if (bytes < 0 || bytes > file_bytes_)
+    throw base::InputError(
+        fmt::format("shard {}: /sources of {} bytes does not fit into {}", path_, bytes, file_bytes_), remedy);
   std::string text(static_cast<std::size_t>(bytes), '\0');
   h5.read_dataset("/sources", base::DType::u8, 0, bytes, text.data());
   std::int64_t before = -1;
@@ -175,7 +210,8 @@ void ShardReader::check_sources() const {
     const auto line = left.substr(0, end);
     std::int64_t document = -1;
     const auto [stop, error] = std::from_chars(line.data(), line.data() + line.size(), document);
-    if (end == left.npos || error != std::errc() || stop == line.data() + line.size() || *stop != '\t' || document <= before || document + 1 >= static_cast<std::int64_t>(documents_.size()))
+    if (end == left.npos || error != std::errc() || stop == line.data() + line.size() || *stop != '\t' ||
+        document <= before || document + 1 >= static_cast<std::int64_t>(documents_.size()))
       throw base::InputError(fmt::format("shard {}: /sources is damaged behind document {}", path_, before), remedy);
     before = document;
     left.remove_prefix(end + 1);

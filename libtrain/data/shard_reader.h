@@ -12,23 +12,25 @@
 
 namespace trainyard::data {
 
-// Size and checksum of everything but the tokens are compared before the HDF5 library opens the file (when the index recorded them), and every number of the file with the
-// index; the tokens' own checksums are compared block by block at first touch. InputError names file and block, also when the file is cut short or taken away while it is
-// being read: tokens are read by pread(2), never through a mapping, whose pages would be gone. Reading is for one thread and allocates nothing.
+// Size and checksum of everything but the tokens are compared before the HDF5 library opens the file (when the index
+// recorded them), and every number of the file with the index; the tokens' own checksums are compared block by block at
+// first touch. InputError names file and block, also when the file is cut short or taken away while it is being read:
+// tokens are read by pread(2), never through a mapping, whose pages would be gone. Reading is for one thread and
+// allocates nothing.
 class ShardReader {
  public:
   ShardReader(const std::string& folder, const SetIndex& index, const ShardEntry& entry);
 
   std::int64_t tokens() const { return tokens_; }
-  std::span<const std::uint64_t> documents() const { return documents_; }   // offsets, one more than documents
+  std::span<const std::uint64_t> documents() const { return documents_; }  // offsets, one more than documents
   void read(std::int64_t first, std::int64_t count, std::int32_t* out);
   // Every token, all checksums, ends of documents, and /sources.
   void verify_all();
   const std::string& path() const { return path_; }
 
   bool is_open() const { return file_.has_value(); }
-  // Closes the file until the next read, so that a set may have more shards than a process may open files. A file that is another one then, or was written to, is refused for
-  // another size, and its blocks are compared anew.
+  // Closes the file until the next read, so that a set may have more shards than a process may open files. A file that
+  // is another one then, or was written to, is refused for another size, and its blocks are compared anew.
   void rest();
 
  private:
@@ -38,7 +40,7 @@ class ShardReader {
   void check_sources() const;
   const io::BulkFile& file();
 
-  struct Version {   // of the file's content, as far as the system tells
+  struct Version {  // of the file's content, as far as the system tells
     std::uint64_t inode = 0;
     std::int64_t changed_seconds = 0, changed_nanoseconds = 0;
     bool operator==(const Version&) const = default;
@@ -50,7 +52,7 @@ class ShardReader {
   std::int64_t file_bytes_ = 0;
   Version version_;
   base::DType dtype_ = base::DType::u16;
-  std::int64_t tokens_ = 0, vocabulary_ = 0, payload_ = 0;   // payload_: where the tokens begin in the file
+  std::int64_t tokens_ = 0, vocabulary_ = 0, payload_ = 0;  // payload_: where the tokens begin in the file
   std::int32_t end_of_document_ = 0;
   std::optional<std::uint32_t> tokens_crc32c_;
   bool indexed_ = false;

@@ -19,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A checksum of sixteen blocks of 64 KiB spread evenly over a file from its first byte to its last: what tells shards apart that come without checksums.
+// A checksum of sixteen blocks of 64 KiB spread evenly over a file from its first byte to its last: what tells shards
+// apart that come without checksums.
 std::uint32_t sample_of(const std::string& path) {
   constexpr std::int64_t blocks = 16, block = 64 << 10;
   const auto size = base::file_size(path);
@@ -29,7 +30,8 @@ std::uint32_t sample_of(const std::string& path) {
   for (std::int64_t b = 0; b < blocks && !buffer.empty(); ++b) {
     file.seekg((size - static_cast<std::int64_t>(buffer.size())) / (blocks - 1) * b);
     if (b == blocks - 1) file.seekg(size - static_cast<std::int64_t>(buffer.size()));
-    if (!file.read(buffer.data(), static_cast<std::streamsize>(buffer.size()))) throw base::InputError(fmt::format("cannot read shard {}", path), "check its permissions and the disk");
+    if (!file.read(buffer.data(), static_cast<std::streamsize>(buffer.size())))
+      throw base::InputError(fmt::format("cannot read shard {}", path), "check its permissions and the disk");
     crc = base::crc32c(buffer.data(), buffer.size(), crc);
   }
   return crc;
@@ -48,12 +50,15 @@ std::vector<ShardEntry> scan(const std::string& folder, const std::string& sub, 
     const auto file = io::Hdf5File::open(path);
     const auto facts = facts_of(file);
     if (index.vocabulary != 0 && index.vocabulary != facts.vocabulary)
-      throw base::InputError(fmt::format("{} has a vocabulary of {}, others {}", path, facts.vocabulary, index.vocabulary), "one set is made with one tokenizer");
+      throw base::InputError(
+          fmt::format("{} has a vocabulary of {}, others {}", path, facts.vocabulary, index.vocabulary),
+          "one set is made with one tokenizer");
     index.vocabulary = facts.vocabulary;
     index.end_of_document = facts.end_of_document;
     if (facts.tokenizer) index.tokenizer = index.tokenizer_source = *facts.tokenizer;
     if (facts.tokenizer_crc32c) index.tokenizer_crc32c = *facts.tokenizer_crc32c;
-    out.push_back({(fs::path(sub) / name).string(), file.info("/tokens").count(), file.info("/documents").count() - 1, -1, -1, -1, sample_of(path)});
+    out.push_back({(fs::path(sub) / name).string(), file.info("/tokens").count(), file.info("/documents").count() - 1,
+                   -1, -1, -1, sample_of(path)});
   }
   return out;
 }
@@ -62,35 +67,50 @@ std::vector<ShardEntry> scan(const std::string& folder, const std::string& sub, 
 
 ShardFacts facts_of(const io::Hdf5File& file) {
   if (!file.has_attribute("/", "format") || file.text("/", "format") != shard_format)
-    throw base::InputError(fmt::format("{} is not a token shard: its attribute format is not {}", file.path(), shard_format), "datasets/README.md tells what a shard holds");
+    throw base::InputError(
+        fmt::format("{} is not a token shard: its attribute format is not {}", file.path(), shard_format),
+        "datasets/README.md tells what a shard holds");
   ShardFacts f;
   f.vocabulary = file.integer("/", "vocabulary");
-  if (f.vocabulary < 1 || f.vocabulary > std::int64_t{1} << 31) throw base::InputError(fmt::format("shard {}: a vocabulary of {}", file.path(), f.vocabulary), "the attribute vocabulary counts the different ids");
+  if (f.vocabulary < 1 || f.vocabulary > std::int64_t{1} << 31)
+    throw base::InputError(fmt::format("shard {}: a vocabulary of {}", file.path(), f.vocabulary),
+                           "the attribute vocabulary counts the different ids");
   const auto end = file.integer("/", "end_of_document");
-  if (end < 0 || end >= f.vocabulary) throw base::InputError(fmt::format("shard {}: end of document {} lies outside its vocabulary of {}", file.path(), end, f.vocabulary), "it is one of the ids");
+  if (end < 0 || end >= f.vocabulary)
+    throw base::InputError(
+        fmt::format("shard {}: end of document {} lies outside its vocabulary of {}", file.path(), end, f.vocabulary),
+        "it is one of the ids");
   f.end_of_document = static_cast<std::int32_t>(end);
   if (file.has_attribute("/", "tokenizer")) f.tokenizer = file.text("/", "tokenizer");
   if (f.tokenizer && f.tokenizer->size() > 8192)
-    throw base::InputError(fmt::format("shard {}: the attribute tokenizer is {}", file.path(), base::excerpt(*f.tokenizer)), "it is 'bytes', or the name of a SentencePiece model");
+    throw base::InputError(
+        fmt::format("shard {}: the attribute tokenizer is {}", file.path(), base::excerpt(*f.tokenizer)),
+        "it is 'bytes', or the name of a SentencePiece model");
   if (!file.has_attribute("/", "tokenizer_crc32c")) return f;
   const auto crc = file.integer("/", "tokenizer_crc32c");
-  if (crc < 0 || crc > 0xFFFFFFFFll) throw base::InputError(fmt::format("shard {}: tokenizer_crc32c {} is no checksum of 32 bits", file.path(), crc), "it is the CRC32C of the model file");
+  if (crc < 0 || crc > 0xFFFFFFFFll)
+    throw base::InputError(fmt::format("shard {}: tokenizer_crc32c {} is no checksum of 32 bits", file.path(), crc),
+                           "it is the CRC32C of the model file");
   f.tokenizer_crc32c = static_cast<std::uint32_t>(crc);
   return f;
 }
 
 std::string tokenizer_path(const std::string& folder, const SetIndex& index) {
   if (index.tokenizer_source == "bytes") return "bytes";
-  return (fs::path(folder) / index.tokenizer_source).string();   // an absolute one stays as it is
+  return (fs::path(folder) / index.tokenizer_source).string();  // an absolute one stays as it is
 }
 
 SetIndex read_index(const std::string& folder) {
   std::error_code error;
   if (fs::is_regular_file(folder, error))
-    throw base::InputError(fmt::format("{} is a file, not the folder of a shard set", folder),
-                           fs::path(folder).filename() == "index.json" ? fmt::format("give the folder that holds it: {}", base::parent_of(folder))
-                                                                        : fmt::format("text becomes a shard set with shard-data --input {} --output FOLDER; give that folder", folder));
-  if (!fs::is_directory(folder, error)) throw base::InputError(fmt::format("data folder {} does not exist", folder), "make one with shard-data --output");
+    throw base::InputError(
+        fmt::format("{} is a file, not the folder of a shard set", folder),
+        fs::path(folder).filename() == "index.json"
+            ? fmt::format("give the folder that holds it: {}", base::parent_of(folder))
+            : fmt::format("text becomes a shard set with shard-data --input {} --output FOLDER; give that folder",
+                          folder));
+  if (!fs::is_directory(folder, error))
+    throw base::InputError(fmt::format("data folder {} does not exist", folder), "make one with shard-data --output");
   const auto path = (fs::path(folder) / "index.json").string();
   if (fs::symlink_status(path, error).type() > fs::file_type::none) {
     return index_from_json(base::parse_json<nlohmann::json>(base::read_file(path), path), path);
@@ -100,7 +120,8 @@ SetIndex read_index(const std::string& folder) {
   index.train = scan(folder, "train", index);
   if (index.train.empty()) index.train = scan(folder, ".", index);
   index.validation = scan(folder, "validation", index);
-  if (index.train.empty()) throw base::InputError(fmt::format("{} holds no token shards", folder), "make some with shard-data --output");
+  if (index.train.empty())
+    throw base::InputError(fmt::format("{} holds no token shards", folder), "make some with shard-data --output");
   return index;
 }
 
@@ -108,7 +129,8 @@ std::string identity_of(const SetIndex& index) {
   std::string text = fmt::format("{} {} {}", index.tokenizer, index.vocabulary, index.end_of_document);
   for (const auto* split : {&index.train, &index.validation}) {
     text += " :";
-    for (const auto& e : *split) text += fmt::format(" {} {} {}", e.tokens, e.documents, e.tokens_crc32c.value_or(e.metadata_crc32c));
+    for (const auto& e : *split)
+      text += fmt::format(" {} {} {}", e.tokens, e.documents, e.tokens_crc32c.value_or(e.metadata_crc32c));
   }
   return fmt::format("{:016x}", base::site_hash("data", text));
 }

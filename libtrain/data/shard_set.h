@@ -20,22 +20,24 @@ inline constexpr const char* shard_format = "trainyard.shard/1";
 inline constexpr const char* index_format = "trainyard.shards/1";
 
 struct ShardEntry {
-  std::string file;                    // relative to the set's folder
+  std::string file;  // relative to the set's folder
   std::int64_t tokens = 0, documents = 0;
-  std::int64_t bytes = -1;             // size of the file; -1: not recorded
-  std::int64_t payload_offset = -1, payload_bytes = -1;   // of /tokens in the file
-  std::uint32_t metadata_crc32c = 0;   // of everything outside the payload of /tokens; without an index of a sample of the file's bytes
-  std::optional<std::uint32_t> tokens_crc32c = {};   // of the payload of /tokens; absent in old indexes and without one
+  std::int64_t bytes = -1;                               // size of the file; -1: not recorded
+  std::int64_t payload_offset = -1, payload_bytes = -1;  // of /tokens in the file
+  std::uint32_t metadata_crc32c =
+      0;  // of everything outside the payload of /tokens; without an index of a sample of the file's bytes
+  std::optional<std::uint32_t> tokens_crc32c = {};  // of the payload of /tokens; absent in old indexes and without one
 };
 
 struct SetIndex {
-  std::string tokenizer = "bytes";     // name; source is where it was found
-  std::string tokenizer_source = "bytes";   // "bytes", or the path of the model: relative to the set's folder, or absolute (older sets: where it was)
+  std::string tokenizer = "bytes";         // name; source is where it was found
+  std::string tokenizer_source = "bytes";  // "bytes", or the path of the model: relative to the set's folder, or
+                                           // absolute (older sets: where it was)
   std::uint32_t tokenizer_crc32c = 0;
   std::int64_t vocabulary = 0;
   std::int32_t end_of_document = 0;
   std::vector<ShardEntry> train, validation;
-  bool checksummed = true;             // false: found by scanning a folder without index.json
+  bool checksummed = true;  // false: found by scanning a folder without index.json
 };
 
 nlohmann::json index_to_json(const SetIndex& index);
@@ -54,11 +56,13 @@ struct ShardFacts {
 };
 ShardFacts facts_of(const io::Hdf5File& file);
 
-// index.json of the folder, or without one the shards train/*.h5 and validation/*.h5 (or *.h5 in the folder itself: train) by their
-// own attributes; then nothing can be checked but their shape. InputError when there is nothing to read.
+// index.json of the folder, or without one the shards train/*.h5 and validation/*.h5 (or *.h5 in the folder itself:
+// train) by their own attributes; then nothing can be checked but their shape. InputError when there is nothing to
+// read.
 SetIndex read_index(const std::string& folder);
 
-// A hash of the data alone: tokenizer, counts and checksums of the tokens of every shard of both splits, in order. Without an index the checksums are of samples.
+// A hash of the data alone: tokenizer, counts and checksums of the tokens of every shard of both splits, in order.
+// Without an index the checksums are of samples.
 std::string identity_of(const SetIndex& index);
 
 }  // namespace trainyard::data

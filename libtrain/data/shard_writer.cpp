@@ -66,11 +66,14 @@ void ShardWriter::write_shard() {
   base::make_folders(folder_ + "/" + split_);
   const auto name = fmt::format("{}/shard-{:05}.h5", split_, entries_.size());
   const auto path = folder_ + "/" + name;
-  const auto token_count = static_cast<std::int64_t>(offsets_.back()), offset_count = static_cast<std::int64_t>(offsets_.size());
+  const auto token_count = static_cast<std::int64_t>(offsets_.back()),
+             offset_count = static_cast<std::int64_t>(offsets_.size());
   const auto token_bytes = static_cast<std::int64_t>(tokens_.size()), offset_bytes = offset_count * 8;
   std::vector<std::uint32_t> sums;
   for (std::int64_t b = 0; b < io::blocks_of(token_bytes); ++b)
-    sums.push_back(base::crc32c(tokens_.data() + b * io::block_bytes, static_cast<std::size_t>(std::min(io::block_bytes, token_bytes - b * io::block_bytes))));
+    sums.push_back(
+        base::crc32c(tokens_.data() + b * io::block_bytes,
+                     static_cast<std::size_t>(std::min(io::block_bytes, token_bytes - b * io::block_bytes))));
   auto file = io::Hdf5File::create(path);
   file.set_text("/", "format", shard_format);
   file.set_integer("/", "vocabulary", tokenizer_.vocabulary());
@@ -78,7 +81,8 @@ void ShardWriter::write_shard() {
   file.set_text("/", "tokenizer", tokenizer_.name());
   file.set_integer("/", "tokenizer_crc32c", tokenizer_.crc32c());
   file.write_dataset("/checksums", base::DType::u32, {static_cast<std::int64_t>(sums.size())}, sums.data());
-  if (!sources_.empty()) file.write_dataset("/sources", base::DType::u8, {static_cast<std::int64_t>(sources_.size())}, sources_.data());
+  if (!sources_.empty())
+    file.write_dataset("/sources", base::DType::u8, {static_cast<std::int64_t>(sources_.size())}, sources_.data());
   const auto token_place = file.create_dataset("/tokens", dtype_, {token_count});
   const auto offset_place = file.create_dataset("/documents", base::DType::u64, {offset_count});
   file.close();
@@ -87,7 +91,8 @@ void ShardWriter::write_shard() {
   bulk.write(offset_place, offsets_.data(), offset_bytes);
   bulk.sync();
   const auto crc = crc_outside(bulk, {{token_place, token_bytes}});
-  entries_.push_back({name, token_count, offset_count - 1, bulk.size(), token_place, token_bytes, crc, base::crc32c(tokens_.data(), tokens_.size())});
+  entries_.push_back({name, token_count, offset_count - 1, bulk.size(), token_place, token_bytes, crc,
+                      base::crc32c(tokens_.data(), tokens_.size())});
   bulk.close();
   tokens_.clear();
   offsets_.assign(1, 0);

@@ -12,7 +12,8 @@ TextBytes::TextBytes(const std::string& folder, const SetIndex& index) : end_of_
   std::unique_ptr<Tokenizer> tokenizer;
   try {
     tokenizer = make_tokenizer(source);
-    if (tokenizer->crc32c() != index.tokenizer_crc32c || tokenizer->vocabulary() != index.vocabulary || tokenizer->end_of_document() != index.end_of_document) {
+    if (tokenizer->crc32c() != index.tokenizer_crc32c || tokenizer->vocabulary() != index.vocabulary ||
+        tokenizer->end_of_document() != index.end_of_document) {
       why_not_ = fmt::format("{} is not the tokenizer that the shards were made with", source);
       tokenizer.reset();
     }
@@ -22,7 +23,8 @@ TextBytes::TextBytes(const std::string& folder, const SetIndex& index) : end_of_
   for (auto* table : {&start_, &inside_}) table->assign(size, -1);
   for (std::size_t t = 0; t < size && tokenizer; ++t) {
     start_[t] = static_cast<std::int32_t>(tokenizer->text_bytes(static_cast<std::int32_t>(t), Tokenizer::Place::start));
-    inside_[t] = static_cast<std::int32_t>(tokenizer->text_bytes(static_cast<std::int32_t>(t), Tokenizer::Place::inside));
+    inside_[t] =
+        static_cast<std::int32_t>(tokenizer->text_bytes(static_cast<std::int32_t>(t), Tokenizer::Place::inside));
   }
 }
 

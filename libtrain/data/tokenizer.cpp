@@ -38,7 +38,9 @@ class SentencePiece : public Tokenizer {
   explicit SentencePiece(const std::string& path) : path_(path), model_(base::read_file(path)) {
     crc_ = base::crc32c(model_.data(), model_.size());
     const auto status = processor_.LoadFromSerializedProto(model_);
-    if (!status.ok()) throw base::InputError(fmt::format("{} is not a SentencePiece model: {}", path, status.ToString()), "make one with spm_train, or use --tokenizer bytes");
+    if (!status.ok())
+      throw base::InputError(fmt::format("{} is not a SentencePiece model: {}", path, status.ToString()),
+                             "make one with spm_train, or use --tokenizer bytes");
     end_ = processor_.eos_id() >= 0 ? processor_.eos_id() : processor_.GetPieceSize();
   }
   std::string name() const override { return std::filesystem::path(path_).filename().string(); }
@@ -71,18 +73,22 @@ class SentencePiece : public Tokenizer {
   std::int64_t text_bytes(std::int32_t token, Place place) const override {
     if (token == end_ || token < 0 || token >= processor_.GetPieceSize() || processor_.IsControl(token)) return 0;
     if (processor_.IsUnknown(token)) return -1;
-    if (processor_.IsByte(token)) return 1;   // alone it decodes to a replacement character
-    if (place == Place::start) return static_cast<std::int64_t>(decode({&token, 1}).size());   // the library knows whether a space in front is its own
+    if (processor_.IsByte(token)) return 1;  // alone it decodes to a replacement character
+    if (place == Place::start)
+      return static_cast<std::int64_t>(
+          decode({&token, 1}).size());  // the library knows whether a space in front is its own
     constexpr std::string_view space = "\u2581";
     const auto& piece = processor_.IdToPiece(token);
     auto bytes = static_cast<std::int64_t>(piece.size());
-    for (auto at = piece.find(space); at != std::string::npos; at = piece.find(space, at + space.size())) bytes -= static_cast<std::int64_t>(space.size()) - 1;
+    for (auto at = piece.find(space); at != std::string::npos; at = piece.find(space, at + space.size()))
+      bytes -= static_cast<std::int64_t>(space.size()) - 1;
     return bytes;
   }
 
  private:
-  // Bytes to hand to the library at once: all of a short text, else up to the last white space in the first 64 KiB (the library treats the white space that
-  // the next part begins with like the start of a text), or a boundary between characters where there is none.
+  // Bytes to hand to the library at once: all of a short text, else up to the last white space in the first 64 KiB (the
+  // library treats the white space that the next part begins with like the start of a text), or a boundary between
+  // characters where there is none.
   static std::size_t piece_of_text(std::string_view text) {
     constexpr std::size_t most = 64 << 10;
     if (text.size() <= most) return text.size();
@@ -105,7 +111,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path) {
   if (bytes_or_path == "bytes") return std::make_unique<Bytes>();
   std::error_code error;
   if (!std::filesystem::exists(bytes_or_path, error))
-    throw base::InputError(fmt::format("tokenizer {} does not exist", bytes_or_path), "--tokenizer takes 'bytes' or the path of a SentencePiece model");
+    throw base::InputError(fmt::format("tokenizer {} does not exist", bytes_or_path),
+                           "--tokenizer takes 'bytes' or the path of a SentencePiece model");
   return std::make_unique<SentencePiece>(bytes_or_path);
 }
 

@@ -14,23 +14,26 @@ namespace trainyard::data {
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  virtual std::string name() const = 0;              // "bytes", or the model file's name without its folder
-  virtual std::uint32_t crc32c() const = 0;          // of the model file; 0 for bytes
-  virtual std::string source() const = 0;            // what make_tokenizer was given
-  virtual std::string_view model() const { return {}; }   // the bytes of the model file, for keeping it; none for bytes
-  virtual std::int64_t vocabulary() const = 0;       // end of document included
+  virtual std::string name() const = 0;                  // "bytes", or the model file's name without its folder
+  virtual std::uint32_t crc32c() const = 0;              // of the model file; 0 for bytes
+  virtual std::string source() const = 0;                // what make_tokenizer was given
+  virtual std::string_view model() const { return {}; }  // the bytes of the model file, for keeping it; none for bytes
+  virtual std::int64_t vocabulary() const = 0;           // end of document included
   virtual std::int32_t end_of_document() const = 0;
-  virtual std::int32_t unknown() const { return -1; }   // what text without a token of its own is encoded as; -1: there is no such text
-  virtual void encode(std::string_view text, std::vector<std::int32_t>& append_to) const = 0;   // without the end of document
-  virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;                   // the end of document decodes to nothing
-  // Bytes that the token adds to the decoded text, at the start of a document or inside it; what ends documents and other signs without text add 0. -1: not known, the
-  // text it stood for is lost (an unknown token).
+  virtual std::int32_t unknown() const {
+    return -1;
+  }  // what text without a token of its own is encoded as; -1: there is no such text
+  virtual void encode(std::string_view text,
+                      std::vector<std::int32_t>& append_to) const = 0;         // without the end of document
+  virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;  // the end of document decodes to nothing
+  // Bytes that the token adds to the decoded text, at the start of a document or inside it; what ends documents and
+  // other signs without text add 0. -1: not known, the text it stood for is lost (an unknown token).
   enum class Place { start, inside };
   virtual std::int64_t text_bytes(std::int32_t token, Place place) const { return -1; }
 };
 
-// "bytes" (ids 0 to 255, end of document 256) or the path of a SentencePiece model (its </s> ends documents; a model without one gets an id of its
-// own behind its pieces). InputError for a file that is not such a model.
+// "bytes" (ids 0 to 255, end of document 256) or the path of a SentencePiece model (its </s> ends documents; a model
+// without one gets an id of its own behind its pieces). InputError for a file that is not such a model.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path);
 
 // "tokenizer-1a2b3c4d.model": the copy of a model that a run keeps in its folder, so that it outlives the data.

@@ -8,9 +8,10 @@
 
 namespace trainyard::data {
 
-WindowDataset::WindowDataset(const std::string& folder, const SetIndex& index, const std::vector<ShardEntry>& split, std::int64_t sequence, DocumentMask mask,
-                             Order order, std::uint64_t seed)
-    : open_(static_cast<std::size_t>(most_open), -1), sequence_(sequence), mask_(mask), order_(order), seed_(seed), buffer_(static_cast<std::size_t>(sequence + 1)) {
+WindowDataset::WindowDataset(const std::string& folder, const SetIndex& index, const std::vector<ShardEntry>& split,
+                             std::int64_t sequence, DocumentMask mask, Order order, std::uint64_t seed)
+    : open_(static_cast<std::size_t>(most_open), -1), sequence_(sequence), mask_(mask), order_(order), seed_(seed),
+      buffer_(static_cast<std::size_t>(sequence + 1)) {
   shards_.reserve(split.size());
   for (const auto& entry : split) {
     shards_.emplace_back(folder, index, entry);
@@ -33,7 +34,8 @@ void WindowDataset::fill(std::uint64_t ordinal, const WindowPtrs& out) {
   const auto epoch = ordinal / count();
   auto window = ordinal % count();
   if (order_ == Order::keyed) window = base::Permutation(count(), seed_, epoch)(window);
-  const auto shard = static_cast<std::size_t>(std::upper_bound(first_window_.begin(), first_window_.end(), window) - first_window_.begin() - 1);
+  const auto shard = static_cast<std::size_t>(std::upper_bound(first_window_.begin(), first_window_.end(), window) -
+                                              first_window_.begin() - 1);
   auto& reader = shards_[shard];
   const auto first = static_cast<std::int64_t>(window - first_window_[shard]) * sequence_;
   if (!reader.is_open()) make_room(shard);
@@ -41,14 +43,17 @@ void WindowDataset::fill(std::uint64_t ordinal, const WindowPtrs& out) {
   std::copy_n(buffer_.begin(), sequence_, out.tokens);
   std::copy_n(buffer_.begin() + 1, sequence_, out.targets);
   if (mask_ == DocumentMask::off) {
-    for (std::int64_t t = 0; t < sequence_; ++t) out.positions[t] = static_cast<std::int32_t>(t), out.document_start[t] = 0, out.weights[t] = 1;
+    for (std::int64_t t = 0; t < sequence_; ++t)
+      out.positions[t] = static_cast<std::int32_t>(t), out.document_start[t] = 0, out.weights[t] = 1;
     return;
   }
   const auto documents = reader.documents();
-  auto next = std::upper_bound(documents.begin(), documents.end(), static_cast<std::uint64_t>(first));   // where the following document begins
+  auto next = std::upper_bound(documents.begin(), documents.end(),
+                               static_cast<std::uint64_t>(first));  // where the following document begins
   std::int32_t start = 0;
   for (std::int64_t t = 0; t < sequence_; ++t) {
-    while (next != documents.end() && *next == static_cast<std::uint64_t>(first + t)) start = static_cast<std::int32_t>(t), ++next;
+    while (next != documents.end() && *next == static_cast<std::uint64_t>(first + t))
+      start = static_cast<std::int32_t>(t), ++next;
     out.document_start[t] = start;
     out.positions[t] = static_cast<std::int32_t>(t) - start;
     out.weights[t] = next != documents.end() && *next == static_cast<std::uint64_t>(first + t + 1) ? 0 : 1;

@@ -8,7 +8,8 @@
 
 namespace trainyard::engine {
 
-Batches::Batches(data::WindowDataset& training, data::WindowDataset* validation, const plan::BatchPlan& batch, int data_rank)
+Batches::Batches(data::WindowDataset& training, data::WindowDataset* validation, const plan::BatchPlan& batch,
+                 int data_rank)
     : training_(training), validation_(validation), plan_(batch), rank_(data_rank) {
   for (auto* b : {&buffers_[0], &buffers_[1], &evaluation_}) {
     b->memory.resize(static_cast<std::size_t>(buffer_bytes()));
@@ -46,9 +47,11 @@ std::int64_t Batches::buffer_bytes() const {
 
 // `host` is where the loader writes; `seen` is where the views of the batch point.
 void Batches::lay_out(Buffer& x, char* host, char* seen, base::Device device) const {
-  const auto b = plan_.micro_batch, T = training_.sequence(), stride = base::aligned(b * T * 4), keys = 4 * stride, weights = keys + base::aligned(b * 8), counted = weights + base::aligned(b * T);
+  const auto b = plan_.micro_batch, T = training_.sequence(), stride = base::aligned(b * T * 4), keys = 4 * stride,
+             weights = keys + base::aligned(b * 8), counted = weights + base::aligned(b * T);
   x.tokens = reinterpret_cast<std::int32_t*>(host), x.targets = reinterpret_cast<std::int32_t*>(host + stride);
-  x.positions = reinterpret_cast<std::int32_t*>(host + 2 * stride), x.starts = reinterpret_cast<std::int32_t*>(host + 3 * stride);
+  x.positions = reinterpret_cast<std::int32_t*>(host + 2 * stride),
+  x.starts = reinterpret_cast<std::int32_t*>(host + 3 * stride);
   x.keys = reinterpret_cast<std::uint64_t*>(host + keys);
   x.weights = reinterpret_cast<std::uint8_t*>(host + weights);
   x.counted = reinterpret_cast<double*>(host + counted);
@@ -64,7 +67,8 @@ void Batches::lay_out(Buffer& x, char* host, char* seen, base::Device device) co
 void Batches::upload(Buffer& x) {
   if (exec_ == nullptr) return;
   copies_->wait(x.used);
-  tensor::copy(*copies_, base::View(x.pinned.data(), base::DType::u8, {buffer_bytes()}), base::View(x.device.data(), base::DType::u8, {buffer_bytes()}));
+  tensor::copy(*copies_, base::View(x.pinned.data(), base::DType::u8, {buffer_bytes()}),
+               base::View(x.device.data(), base::DType::u8, {buffer_bytes()}));
   x.copied = copies_->record();
   exec_->wait(x.copied);
 }
@@ -80,7 +84,8 @@ void Batches::fill(Buffer& x, data::WindowDataset& from, std::int64_t first_samp
   for (std::int64_t i = 0; i < plan_.micro_batch; ++i) {
     const auto at = i * T;
     x.keys[i] = x.batch.samples[static_cast<std::size_t>(i)] = static_cast<std::uint64_t>(first_sample + i);
-    from.fill(static_cast<std::uint64_t>(first_sample + i), {x.tokens + at, x.targets + at, x.positions + at, x.starts + at, x.weights + at});
+    from.fill(static_cast<std::uint64_t>(first_sample + i),
+              {x.tokens + at, x.targets + at, x.positions + at, x.starts + at, x.weights + at});
     if (first_sample + i >= end) std::fill_n(x.weights + at, T, std::uint8_t{0});
   }
   x.batch.counted = std::count_if(x.weights, x.weights + plan_.micro_batch * T, [](std::uint8_t w) { return w != 0; });

@@ -26,7 +26,8 @@ std::string build_id_in(const char* at, std::size_t bytes) {
     const char* name = at + sizeof note;
     if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && std::memcmp(name, "GNU", 4) == 0) {
       std::string id;
-      for (std::size_t i = 0; i < note.n_descsz && i < 8; ++i) id += fmt::format("{:02x}", static_cast<unsigned char>(name[padded(note.n_namesz) + i]));
+      for (std::size_t i = 0; i < note.n_descsz && i < 8; ++i)
+        id += fmt::format("{:02x}", static_cast<unsigned char>(name[padded(note.n_namesz) + i]));
       return id;
     }
     at += whole;
@@ -40,7 +41,8 @@ int of_executable(dl_phdr_info* info, std::size_t, void* out) {
   auto& id = *static_cast<std::string*>(out);
   for (int i = 0; i < info->dlpi_phnum && id.empty(); ++i) {
     const auto& segment = info->dlpi_phdr[i];
-    if (segment.p_type == PT_NOTE) id = build_id_in(reinterpret_cast<const char*>(info->dlpi_addr + segment.p_vaddr), segment.p_memsz);
+    if (segment.p_type == PT_NOTE)
+      id = build_id_in(reinterpret_cast<const char*>(info->dlpi_addr + segment.p_vaddr), segment.p_memsz);
   }
   return 1;
 }
@@ -55,7 +57,11 @@ nlohmann::json build_versions() {
 #else
   const char* const compiler = "g++ " __VERSION__;
 #endif
-  return {{"trainyard", "0.1.0"}, {"build", id.empty() ? "unknown" : id}, {"compiler", compiler}, {"hdf5", io::hdf5_version()}, {"libc", ::gnu_get_libc_version()}};
+  return {{"trainyard", "0.1.0"},
+          {"build", id.empty() ? "unknown" : id},
+          {"compiler", compiler},
+          {"hdf5", io::hdf5_version()},
+          {"libc", ::gnu_get_libc_version()}};
 }
 
 }  // namespace trainyard::engine

@@ -5,8 +5,8 @@
 
 namespace trainyard::engine {
 
-// For the manifest's `versions`: `trainyard`; `build`, the linker's id of this executable (the start of its GNU build id: other code, flags or compiler, another id);
-// `compiler`; `hdf5` and `libc`, the libraries in use. All are texts.
+// For the manifest's `versions`: `trainyard`; `build`, the linker's id of this executable (the start of its GNU build
+// id: other code, flags or compiler, another id); `compiler`; `hdf5` and `libc`, the libraries in use. All are texts.
 nlohmann::json build_versions();
 
 }  // namespace trainyard::engine

@@ -18,7 +18,8 @@ namespace trainyard::engine {
 
 namespace {
 
-// What can be held in the numbers that are computed with: settings are 64-bit, AdamW is a sequence of f32 operations. A rate at which a run diverges is diagnosed, not forbidden.
+// What can be held in the numbers that are computed with: settings are 64-bit, AdamW is a sequence of f32 operations. A
+// rate at which a run diverges is diagnosed, not forbidden.
 constexpr base::Range<double> positive_f32{1e-37, 1e30}, f32_from_zero{0, 1e30}, decay_rate{0, 0.99999};
 constexpr base::Range<std::int64_t> step_count{0, 1'000'000'000'000};
 
@@ -32,11 +33,17 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("output", c.output, "What", "run folder: checkpoints, metrics, report");
   v("plan", c.plan, "What", "plan.json of partition-model: its values come before flags");
   v("steps", c.steps, "What", "optimizer steps of the whole run", {1, step_count.high});
-  v("seed", c.seed, "What", "of initial values, data order and dropout", {0, std::numeric_limits<std::uint64_t>::max()});
-  v("document-mask", c.document_mask, "What", "on: tokens see only their own document; off", base::Words{{"off", "on"}});
-  v("device", c.device, "How", "cpu, cuda, or auto: a GPU where this build and machine have one", base::Words{{"auto", "cpu", "cuda"}});
-  v("communicator", c.communicator, "How", "between GPUs: nccl, mpi (through host memory), or auto: nccl with a GPU for each rank", base::Words{{"auto", "nccl", "mpi"}});
-  v("memory-limit", c.memory_limit, "How", "refuse to start when a rank is predicted to need more, e.g. 4GB", base::Bytes{});
+  v("seed", c.seed, "What", "of initial values, data order and dropout",
+    {0, std::numeric_limits<std::uint64_t>::max()});
+  v("document-mask", c.document_mask, "What", "on: tokens see only their own document; off",
+    base::Words{{"off", "on"}});
+  v("device", c.device, "How", "cpu, cuda, or auto: a GPU where this build and machine have one",
+    base::Words{{"auto", "cpu", "cuda"}});
+  v("communicator", c.communicator, "How",
+    "between GPUs: nccl, mpi (through host memory), or auto: nccl with a GPU for each rank",
+    base::Words{{"auto", "nccl", "mpi"}});
+  v("memory-limit", c.memory_limit, "How", "refuse to start when a rank is predicted to need more, e.g. 4GB",
+    base::Bytes{});
   v("learning-rate", c.learning_rate, "Optimizer", "peak", positive_f32);
   v("final-learning-rate", c.final_learning_rate, "Optimizer", "at the last step", f32_from_zero);
   v("schedule", c.schedule, "Optimizer", "constant, linear, cosine, wsd, inverse-sqrt", base::Words{schedule_names()});
@@ -52,17 +59,22 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("resume", c.resume, "Keeping", "auto: the newest whole checkpoint of the run; never; or a path");
   v("init-from", c.init_from, "Keeping", "checkpoint whose weights start a new run");
   v("change", c.change, "Keeping", "identity fields that a resume may change, comma-separated");
-  v("stop-after", c.stop_after, "Keeping", "stop with a checkpoint and exit 75 after this step of the run; 0: never", step_count);
+  v("stop-after", c.stop_after, "Keeping", "stop with a checkpoint and exit 75 after this step of the run; 0: never",
+    step_count);
   v("validate-every", c.validate_every, "Keeping", "steps between validation losses; 0: never", step_count);
   v("validation-sequences", c.validation_sequences, "Keeping", "sequences of a validation", ranges::global_batch);
-  v("save-throttle", c.save_throttle, "Keeping", "bytes a second of background writing until the run ends; 0: no limit", {0, base::most_bytes});
+  v("save-throttle", c.save_throttle, "Keeping", "bytes a second of background writing until the run ends; 0: no limit",
+    {0, base::most_bytes});
   v("progress", c.progress, "Watching", "auto, always or never", base::Words{{"auto", "always", "never"}});
   v("hang-timeout", c.hang_timeout, "Watching", "seconds before a silent collective ends the job", {0.1, 1e7});
-  v("collective-delay", c.collective_delay, "Watching", "seconds added to every collective, to see what overlap hides", {0, 60});
+  v("collective-delay", c.collective_delay, "Watching", "seconds added to every collective, to see what overlap hides",
+    {0, 60});
   auto fields = v.take();
   // Those of the cut stand in their group before what a group ends with.
   for (auto& f : plan::fields_of(static_cast<plan::Cut&>(c))) {
-    const auto before = std::find_if(fields.begin(), fields.end(), [&](const auto& g) { return g.name == (f.group == "What" ? "seed" : "memory-limit"); });
+    const auto before = std::find_if(fields.begin(), fields.end(), [&](const auto& g) {
+      return g.name == (f.group == "What" ? "seed" : "memory-limit");
+    });
     fields.insert(before, std::move(f));
   }
   return fields;
@@ -72,7 +84,9 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
   if (c.plan.empty()) return;
   auto p = plan::plan_from_json(base::read_file(c.plan, base::largest_description), c.plan);
   if (p.gradient_dtype != base::DType::f32)
-    throw base::InputError(fmt::format("{} plans {} gradients; train folds gradients in f32", c.plan, base::name_of(p.gradient_dtype)), "plan with --gradient-dtype f32");
+    throw base::InputError(
+        fmt::format("{} plans {} gradients; train folds gradients in f32", c.plan, base::name_of(p.gradient_dtype)),
+        "plan with --gradient-dtype f32");
   const auto set = [&](const std::string& name, const std::string& value) {
     auto& field = base::field_named(fields, name, c.plan);
     if (field.source == base::from_environment || field.source == base::from_flag) return false;

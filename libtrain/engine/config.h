@@ -1,4 +1,5 @@
-// RunConfig: what a user can say about a training run, with its defaults. One description gives flags, file keys and --print-config.
+// RunConfig: what a user can say about a training run, with its defaults. One description gives flags, file keys and
+// --print-config.
 #pragma once
 
 #include "libtrain/base/fields.h"
@@ -12,22 +13,23 @@
 
 namespace trainyard::engine {
 
-// The cut is asked for: sequence and threads may be 0, as their help says (plan/cut.h). Setup makes a definite plan of it.
+// The cut is asked for: sequence and threads may be 0, as their help says (plan/cut.h). Setup makes a definite plan of
+// it.
 struct RunConfig : plan::Cut {
   RunConfig() { global_batch = 8, sequence = 0, threads = 0; }
 
   // what
-  std::string model = "gpt2-micro";       // preset or TOML file
-  std::string data;                       // folder of token shards
-  std::string output;                     // run folder
-  std::string plan;                       // plan.json of partition-model
+  std::string model = "gpt2-micro";  // preset or TOML file
+  std::string data;                  // folder of token shards
+  std::string output;                // run folder
+  std::string plan;                  // plan.json of partition-model
   std::int64_t steps = 100;
   std::uint64_t seed = 1;
   std::string document_mask = "off";
   // how
-  std::string device = "auto";            // cpu, cuda, or auto: a GPU where there is one
-  std::string communicator = "auto";      // between GPUs: nccl, mpi (through host memory), or auto
-  std::string memory_limit;               // for example 4GB: bytes of one rank
+  std::string device = "auto";        // cpu, cuda, or auto: a GPU where there is one
+  std::string communicator = "auto";  // between GPUs: nccl, mpi (through host memory), or auto
+  std::string memory_limit;           // for example 4GB: bytes of one rank
   // optimizer
   double learning_rate = 1e-3;
   double final_learning_rate = 0;
@@ -41,26 +43,26 @@ struct RunConfig : plan::Cut {
   int keep = 3;
   std::string resume = "auto";
   std::string init_from;
-  std::string change;                     // comma-separated names of identity fields that a resume may change
+  std::string change;  // comma-separated names of identity fields that a resume may change
   std::int64_t stop_after = 0;
   std::int64_t validate_every = 0;
   std::int64_t validation_sequences = 64;
-  std::int64_t save_throttle = 0;         // bytes a second of background writing; 0: as fast as the disk takes it
+  std::int64_t save_throttle = 0;  // bytes a second of background writing; 0: as fast as the disk takes it
   // watching
   std::string progress = "auto";
-  double hang_timeout = 600;              // seconds
-  double collective_delay = 0;            // seconds added to every collective, to see what overlap hides
+  double hang_timeout = 600;    // seconds
+  double collective_delay = 0;  // seconds added to every collective, to see what overlap hides
   // from --plan
-  std::optional<plan::ModelConfig> plan_model;   // while --model is not said elsewhere
-  int plan_ranks = 0;                            // 0: no plan
-  std::optional<plan::ModelConfig> checkpoint_model;   // of an evaluation, before any other
+  std::optional<plan::ModelConfig> plan_model;        // while --model is not said elsewhere
+  int plan_ranks = 0;                                 // 0: no plan
+  std::optional<plan::ModelConfig> checkpoint_model;  // of an evaluation, before any other
 };
 
 // The one description: names, groups, help with units.
 std::vector<base::Field> fields_of(RunConfig& config);
 
-// Reads config.plan, when there is one, into the fields it decides, but for those that environment or flags have said: call it after them. InputError for a plan that is damaged
-// or has problems.
+// Reads config.plan, when there is one, into the fields it decides, but for those that environment or flags have said:
+// call it after them. InputError for a plan that is damaged or has problems.
 void read_plan(std::vector<base::Field>& fields, RunConfig& config);
 
 }  // namespace trainyard::engine

@@ -28,25 +28,30 @@ namespace trainyard::engine {
 
 namespace {
 
-// How many rounds pass between two gathers: what a progress line knows of, and how far one rank may be ahead of another.
+// How many rounds pass between two gathers: what a progress line knows of, and how far one rank may be ahead of
+// another.
 constexpr std::int64_t rounds_a_stretch = 8;
 
 std::string text_of(const nlohmann::json& object, const char* key, const std::string& otherwise) {
-  return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : otherwise;
+  return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>()
+                                                                               : otherwise;
 }
 
 std::int64_t integer_of(const nlohmann::json& object, const char* key, std::int64_t otherwise) {
-  return object.is_object() && object.contains(key) && object[key].is_number_integer() ? object[key].get<std::int64_t>() : otherwise;
+  return object.is_object() && object.contains(key) && object[key].is_number_integer() ? object[key].get<std::int64_t>()
+                                                                                       : otherwise;
 }
 
-// The settings of `c` where they were given, else those of the run that wrote the checkpoint. What is of training keeps its default.
+// The settings of `c` where they were given, else those of the run that wrote the checkpoint. What is of training keeps
+// its default.
 RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, int ranks) {
   const auto given = [&](const char* name) { return c.given.contains(name); };
   RunConfig r;
   r.model = s.model.name;
   r.checkpoint_model = s.model;
   r.data = given("data") ? c.run.data : text_of(s.provenance, "data", "");
-  r.sequence = given("sequence") && c.run.sequence > 0 ? c.run.sequence : integer_of(s.identity, "sequence", s.model.context);
+  r.sequence =
+      given("sequence") && c.run.sequence > 0 ? c.run.sequence : integer_of(s.identity, "sequence", s.model.context);
   r.micro_batch = given("micro-batch") ? c.run.micro_batch : integer_of(s.identity, "micro_batch", 1);
   r.document_mask = given("document-mask") ? c.run.document_mask : text_of(s.identity, "document_mask", "off");
   r.dtype = given("dtype") ? c.run.dtype : s.dtype;
@@ -55,10 +60,11 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, int r
   r.zero = c.run.zero, r.layer_slots = c.run.layer_slots, r.threads = c.run.threads;
   r.hang_timeout = c.run.hang_timeout;
   constexpr std::int64_t most = 1 << 20;
-  if (r.micro_batch < 1 || r.micro_batch > most) throw base::UsageError(fmt::format("--micro-batch {} must lie between 1 and {}", r.micro_batch, most));
-  r.global_batch = r.micro_batch * ranks;   // one turn
+  if (r.micro_batch < 1 || r.micro_batch > most)
+    throw base::UsageError(fmt::format("--micro-batch {} must lie between 1 and {}", r.micro_batch, most));
+  r.global_batch = r.micro_batch * ranks;  // one turn
   r.steps = 1;
-  r.output = std::string(".");   // nothing is written
+  r.output = std::string(".");  // nothing is written
   return r;
 }
 
@@ -68,41 +74,55 @@ NamedSettings shared_settings(const EvaluateConfig& c) {
   NamedSettings settings{{"evaluate-split", c.split}, {"evaluate-sequences", fmt::format("{}", c.sequences)}};
   for (auto& [name, value] : shared_settings(c.run)) {
     if (!evaluation_settings().contains(name)) continue;
-    settings.emplace_back(name, of_the_checkpoint.contains(name) && !c.given.contains(name) ? "that of the checkpoint" : value);
+    settings.emplace_back(
+        name, of_the_checkpoint.contains(name) && !c.given.contains(name) ? "that of the checkpoint" : value);
   }
   return settings;
 }
 
 void require_model(const EvaluateConfig& c, const plan::ModelConfig& trained, const std::string& checkpoint) {
   if (!c.given.contains("model")) return;
-  auto said = c.run.plan_model && c.run.model == c.run.plan_model->name ? *c.run.plan_model : plan::load_model(c.run.model);
+  auto said =
+      c.run.plan_model && c.run.model == c.run.plan_model->name ? *c.run.plan_model : plan::load_model(c.run.model);
   if (said.vocabulary == 0) said.vocabulary = trained.vocabulary;
   const auto ours = plan::model_to_json(trained), theirs = plan::model_to_json(said);
   std::string differences;
   for (const auto& [name, value] : ours.items())
-    if (name != "name" && value != theirs[name]) differences += fmt::format("\n  {}: the checkpoint has {}, {} {}", name, value.dump(), c.run.model, theirs[name].dump());
+    if (name != "name" && value != theirs[name])
+      differences +=
+          fmt::format("\n  {}: the checkpoint has {}, {} {}", name, value.dump(), c.run.model, theirs[name].dump());
   if (!differences.empty())
-    throw base::InputError(fmt::format("{} is of another model than {}:{}", checkpoint, c.run.model, differences), "leave the model out: a checkpoint knows its own");
+    throw base::InputError(fmt::format("{} is of another model than {}:{}", checkpoint, c.run.model, differences),
+                           "leave the model out: a checkpoint knows its own");
 }
 
 // Tokens must mean what they meant in training.
-void require_tokens(const data::SetIndex& index, const checkpoint::RunState& s, const std::string& data, const std::string& checkpoint) {
+void require_tokens(const data::SetIndex& index, const checkpoint::RunState& s, const std::string& data,
+                    const std::string& checkpoint) {
   const auto was = s.provenance.is_object() ? s.provenance.value("tokenizer", nlohmann::json()) : nlohmann::json();
   const bool known = was.is_object() && was.contains("crc32c");
   const auto name = text_of(was, "name", "");
   const auto crc = integer_of(was, "crc32c", 0);
   const char* hint = "give a shard set that was made with the tokenizer of the training data";
-  if (known && (name != index.tokenizer || crc != index.tokenizer_crc32c) && !(crc != 0 && crc == index.tokenizer_crc32c))
-    throw base::InputError(fmt::format("{} was made with tokenizer {} (CRC32C {:08x}), the training data of {} with {} ({:08x})", data, index.tokenizer, index.tokenizer_crc32c, checkpoint, name, crc), hint);
+  if (known && (name != index.tokenizer || crc != index.tokenizer_crc32c) &&
+      !(crc != 0 && crc == index.tokenizer_crc32c))
+    throw base::InputError(
+        fmt::format("{} was made with tokenizer {} (CRC32C {:08x}), the training data of {} with {} ({:08x})", data,
+                    index.tokenizer, index.tokenizer_crc32c, checkpoint, name, crc),
+        hint);
   if (index.vocabulary > s.model.vocabulary || (!known && index.vocabulary != s.model.vocabulary))
-    throw base::InputError(fmt::format("{} has a vocabulary of {}, the model of {} has {}", data, index.vocabulary, checkpoint, s.model.vocabulary), hint);
+    throw base::InputError(fmt::format("{} has a vocabulary of {}, the model of {} has {}", data, index.vocabulary,
+                                       checkpoint, s.model.vocabulary),
+                           hint);
 }
 
 void require_memory(const EvaluateConfig& c, const RunSetup& s) {
   if (c.run.memory_limit.empty()) return;
-  const auto limit = base::parse_bytes(c.run.memory_limit, "--memory-limit"), need = total(evaluation_memory(s.plan)) + s.plan.memory.reserve;
+  const auto limit = base::parse_bytes(c.run.memory_limit, "--memory-limit"),
+             need = total(evaluation_memory(s.plan)) + s.plan.memory.reserve;
   if (need > limit)
-    throw base::InputError(fmt::format("a rank needs {} bytes to evaluate, --memory-limit {} allows {}: {} too many", need, c.run.memory_limit, limit, need - limit),
+    throw base::InputError(fmt::format("a rank needs {} bytes to evaluate, --memory-limit {} allows {}: {} too many",
+                                       need, c.run.memory_limit, limit, need - limit),
                            "more ranks with --zero 3, a smaller --micro-batch or a shorter --sequence need less");
 }
 
@@ -121,14 +141,20 @@ void read_terms(Terms& t, const EvaluateConfig& c, int ranks, int fair_threads) 
   t.state = reader.state();
   require_model(c, t.state.model, t.checkpoint);
   t.run = settings(c, t.state, ranks);
-  if (t.run.data.empty()) throw base::UsageError("--data is missing: the folder that shard-data made", fmt::format("{} does not say what it was trained on", t.checkpoint));
+  if (t.run.data.empty())
+    throw base::UsageError("--data is missing: the folder that shard-data made",
+                           fmt::format("{} does not say what it was trained on", t.checkpoint));
   require_tokens(data::read_index(t.run.data), t.state, t.run.data, t.checkpoint);
   t.setup = make_setup(t.run, ranks, t.run.threads > 0 ? t.run.threads : fair_threads);
   require_memory(c, t.setup);
-  if (c.split != "train" && c.split != "validation") throw base::UsageError(fmt::format("--evaluate-split {} is not known", c.split), "use validation or train");
+  if (c.split != "train" && c.split != "validation")
+    throw base::UsageError(fmt::format("--evaluate-split {} is not known", c.split), "use validation or train");
   t.split = c.split == "train" ? &t.setup.index.train : &t.setup.index.validation;
   if (t.split->empty())
-    throw base::InputError(fmt::format("{} has no {} split", t.run.data, c.split), c.split == "train" ? "make the shards again with shard-data" : "take --evaluate-split train, or make shards with shard-data --validation 0.05");
+    throw base::InputError(fmt::format("{} has no {} split", t.run.data, c.split),
+                           c.split == "train"
+                               ? "make the shards again with shard-data"
+                               : "take --evaluate-split train, or make shards with shard-data --validation 0.05");
 }
 
 // Rank 0 finds what is wrong; only then do the others read the same files.
@@ -147,17 +173,24 @@ void agree_on_terms(Terms& t, const EvaluateConfig& c, World& world, tensor::Exe
     t.checkpoint = found.substr(16);
     read_terms(t, c, world.size, fair_threads);
     if (print() != found)
-      throw base::InputError("this rank reads another checkpoint, configuration or data index than rank 0", "is the folder shared, and did a file change while the job started?");
+      throw base::InputError("this rank reads another checkpoint, configuration or data index than rank 0",
+                             "is the folder shared, and did a file change while the job started?");
   });
 }
 
 std::int64_t windows_of(const EvaluateConfig& c, const Terms& t, const data::WindowDataset& set) {
   const auto there = static_cast<std::int64_t>(set.count());
-  if (c.sequences < 0) throw base::UsageError(fmt::format("--evaluate-sequences {} must not be negative", c.sequences), "0 takes all");
-  if (there == 0) throw base::InputError(fmt::format("the {} split of {} holds no window of {} tokens", c.split, t.run.data, set.sequence() + 1), "give more text, or a shorter --sequence");
+  if (c.sequences < 0)
+    throw base::UsageError(fmt::format("--evaluate-sequences {} must not be negative", c.sequences), "0 takes all");
+  if (there == 0)
+    throw base::InputError(
+        fmt::format("the {} split of {} holds no window of {} tokens", c.split, t.run.data, set.sequence() + 1),
+        "give more text, or a shorter --sequence");
   if (c.sequences > there)
-    throw base::InputError(fmt::format("the {} split of {} holds {} sequences of {} tokens, --evaluate-sequences asks for {}", c.split, t.run.data, there, set.sequence(), c.sequences),
-                           "0 takes all that there are");
+    throw base::InputError(
+        fmt::format("the {} split of {} holds {} sequences of {} tokens, --evaluate-sequences asks for {}", c.split,
+                    t.run.data, there, set.sequence(), c.sequences),
+        "0 takes all that there are");
   return c.sequences > 0 ? c.sequences : there;
 }
 
@@ -165,12 +198,14 @@ std::int64_t windows_of(const EvaluateConfig& c, const Terms& t, const data::Win
 class TextCounter {
  public:
   TextCounter(const RunConfig& run, const data::SetIndex& index, data::WindowDataset& windows)
-      : text_(run.data, index), windows_(windows), i32_(4 * static_cast<std::size_t>(windows.sequence())), weights_(static_cast<std::size_t>(windows.sequence())) {}
+      : text_(run.data, index), windows_(windows), i32_(4 * static_cast<std::size_t>(windows.sequence())),
+        weights_(static_cast<std::size_t>(windows.sequence())) {}
   const std::string& why_not() const { return text_.why_not(); }
   // Of windows [first, end).
   data::TextBytes::Count count(std::int64_t first, std::int64_t end) {
     const auto T = windows_.sequence();
-    const data::WindowPtrs window{i32_.data(), i32_.data() + T, i32_.data() + 2 * T, i32_.data() + 3 * T, weights_.data()};
+    const data::WindowPtrs window{i32_.data(), i32_.data() + T, i32_.data() + 2 * T, i32_.data() + 3 * T,
+                                  weights_.data()};
     data::TextBytes::Count count;
     for (auto w = first; w < end; ++w) {
       windows_.fill(static_cast<std::uint64_t>(w), window);
@@ -187,9 +222,14 @@ class TextCounter {
 };
 
 Evaluation result_of(const EvaluateConfig& c, const Terms& t, const MicroLoss& total) {
-  if (total.targets == 0) throw base::InputError(fmt::format("no target of {} sequences of {} counts: every one begins a document", t.sequences, t.run.data), "take a longer --sequence, or --document-mask off");
+  if (total.targets == 0)
+    throw base::InputError(
+        fmt::format("no target of {} sequences of {} counts: every one begins a document", t.sequences, t.run.data),
+        "take a longer --sequence, or --document-mask off");
   if (!std::isfinite(total.mean()))
-    throw base::CheckError(fmt::format("the loss of {} on {} is not finite: {}", t.checkpoint, t.run.data, total.mean()), "inspect the checkpoint: its norms show which tensor went wrong");
+    throw base::CheckError(
+        fmt::format("the loss of {} on {} is not finite: {}", t.checkpoint, t.run.data, total.mean()),
+        "inspect the checkpoint: its norms show which tensor went wrong");
   Evaluation e;
   e.checkpoint = t.checkpoint, e.step = t.state.step;
   e.data = t.run.data, e.split = c.split, e.dtype = base::name_of(t.run.dtype), e.document_mask = t.run.document_mask;
@@ -204,8 +244,9 @@ Evaluation result_of(const EvaluateConfig& c, const Terms& t, const MicroLoss& t
 }  // namespace
 
 const std::set<std::string>& evaluation_settings() {
-  static const std::set<std::string> names{"model", "data", "plan", "sequence", "micro-batch", "document-mask", "device", "communicator", "zero", "dtype", "layer-slots", "threads",
-                                           "memory-limit", "progress", "hang-timeout", "collective-delay"};
+  static const std::set<std::string> names{
+      "model", "data",  "plan",        "sequence", "micro-batch",  "document-mask", "device",       "communicator",
+      "zero",  "dtype", "layer-slots", "threads",  "memory-limit", "progress",      "hang-timeout", "collective-delay"};
   return names;
 }
 
@@ -225,7 +266,8 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   else require_same_instructions(world, world.communication ? *world.communication : *caller);
   auto& exec = world.communication ? *world.communication : *caller;
   const auto watchdog = watch_peers(world, exec, config.run.hang_timeout, comm::end_job_on_hang({}, world.rank));
-  if (config.run.collective_delay > 0) world.replace_groups([&](auto group) { return comm::delayed(std::move(group), config.run.collective_delay); });
+  if (config.run.collective_delay > 0)
+    world.replace_groups([&](auto group) { return comm::delayed(std::move(group), config.run.collective_delay); });
   Terms t;
   agree_on_terms(t, config, world, exec);
   t.setup.step.device = device;
@@ -236,7 +278,8 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   std::optional<Batches> batches;
   std::optional<Evaluator> evaluator;
   on_every_rank(world, exec, [&] {
-    for (auto* set : {&windows, &text_windows}) set->emplace(t.run.data, t.setup.index, *t.split, shape.sequence, t.setup.mask, data::Order::as_stored, 0);
+    for (auto* set : {&windows, &text_windows})
+      set->emplace(t.run.data, t.setup.index, *t.split, shape.sequence, t.setup.mask, data::Order::as_stored, 0);
     t.sequences = windows_of(config, t, *windows);
     text.emplace(t.run, t.setup.index, *text_windows);
     batches.emplace(*windows, &*windows, t.setup.plan.batch(), world.rank);
@@ -250,21 +293,27 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
     if (world.rank == 0 && watch) watch(done, t.sequences, total.mean());
   };
   const auto micros = (t.sequences + shape.batch - 1) / shape.batch, stretch = rounds_a_stretch * world.size;
-  for (std::int64_t first = 0; first < micros; first += stretch) or_fail(world, [&] {
-    const auto end = std::min(micros, first + stretch);
-    if (watchdog) watchdog->set_step(first / stretch + 1);
-    fold_losses(world, evaluator->communication(), first, end, [&](std::int64_t m) {
-      auto loss = evaluator->micro(batches->validation(m, t.sequences));
-      const auto count = text->count(m * shape.batch, std::min(t.sequences, (m + 1) * shape.batch));
-      loss.bytes = static_cast<double>(count.bytes), loss.unmeasured = static_cast<double>(count.unmeasured);
-      if (m + 1 < end) tell((m + 1) * shape.batch);
-      return loss;
-    }, total);
-    tell(std::min(t.sequences, end * shape.batch));
-  });
+  for (std::int64_t first = 0; first < micros; first += stretch)
+    or_fail(world, [&] {
+      const auto end = std::min(micros, first + stretch);
+      if (watchdog) watchdog->set_step(first / stretch + 1);
+      fold_losses(
+          world, evaluator->communication(), first, end,
+          [&](std::int64_t m) {
+            auto loss = evaluator->micro(batches->validation(m, t.sequences));
+            const auto count = text->count(m * shape.batch, std::min(t.sequences, (m + 1) * shape.batch));
+            loss.bytes = static_cast<double>(count.bytes), loss.unmeasured = static_cast<double>(count.unmeasured);
+            if (m + 1 < end) tell((m + 1) * shape.batch);
+            return loss;
+          },
+          total);
+      tell(std::min(t.sequences, end * shape.batch));
+    });
   Evaluation result;
   on_every_rank(world, evaluator->communication(), [&] { result = result_of(config, t, total); });
-  if (result.unmeasured > 0) result.unmeasured_why = text->why_not().empty() ? "the tokenizer has no token for a part of the text" : text->why_not();
+  if (result.unmeasured > 0)
+    result.unmeasured_why =
+        text->why_not().empty() ? "the tokenizer has no token for a part of the text" : text->why_not();
   result.predicted = evaluator->memory().predicted();
   result.measured = evaluator->memory().measured();
   return result;

@@ -22,11 +22,23 @@ CategoryBytes evaluation_memory(const plan::Plan& p) {
 }
 
 Evaluator::Evaluator(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches)
-    : plan_(plan), settings_(settings), world_(world), set_(plan.model, plan.topology), memory_(evaluation_memory(plan), settings.device),
-      compute_(compute_exec(settings.device, memory_[tensor::Category::workspace], plan.threads)), decoder_(plan.model),
-      context_{set_, plan_.states(), plan_.reduction, world_, *compute_, communication(), memory_[tensor::Category::parameters], memory_[tensor::Category::gathered_units],
-               memory_[tensor::Category::gradients], memory_[tensor::Category::unit_gradients], memory_[tensor::Category::optimizer], memory_[tensor::Category::communication_staging]},
-      store_(context_), leases_(plan::leases_of(plan::evaluation_accesses(plan.model))), saved_(memory_[tensor::Category::activations]) {
+    : plan_(plan), settings_(settings), world_(world), set_(plan.model, plan.topology),
+      memory_(evaluation_memory(plan), settings.device),
+      compute_(compute_exec(settings.device, memory_[tensor::Category::workspace], plan.threads)),
+      decoder_(plan.model), context_{set_,
+                                     plan_.states(),
+                                     plan_.reduction,
+                                     world_,
+                                     *compute_,
+                                     communication(),
+                                     memory_[tensor::Category::parameters],
+                                     memory_[tensor::Category::gathered_units],
+                                     memory_[tensor::Category::gradients],
+                                     memory_[tensor::Category::unit_gradients],
+                                     memory_[tensor::Category::optimizer],
+                                     memory_[tensor::Category::communication_staging]},
+      store_(context_), leases_(plan::leases_of(plan::evaluation_accesses(plan.model))),
+      saved_(memory_[tensor::Category::activations]) {
   batches.work_on(*compute_);
 }
 
@@ -44,7 +56,8 @@ void Evaluator::read_pieces(const std::string& checkpoint) {
     const auto own = store_.weights().own_piece(u);
     read.resize(static_cast<std::size_t>(layout.piece));
     working.resize(static_cast<std::size_t>(layout.piece * base::size_of(own.dtype)));
-    reader.read_unit_piece(checkpoint::Kind::model, u, context_.unit(u), layout, context_.group(u).rank() * layout.piece, layout.piece, read.data());
+    reader.read_unit_piece(checkpoint::Kind::model, u, context_.unit(u), layout,
+                           context_.group(u).rank() * layout.piece, layout.piece, read.data());
     const base::View narrow(working.data(), own.dtype, {layout.piece});
     kernels::cast(*host, base::View::of(read.data(), {layout.piece}), narrow);
     tensor::copy(*compute_, narrow, own);

@@ -1,4 +1,5 @@
-// Evaluator: the loss of one micro-batch after another with the weights of a checkpoint, in the arenas that `evaluation_memory` states.
+// Evaluator: the loss of one micro-batch after another with the weights of a checkpoint, in the arenas that
+// `evaluation_memory` states.
 #pragma once
 
 #include "libtrain/engine/batches.h"
@@ -24,7 +25,8 @@ class Evaluator {
   Evaluator(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches);
   ~Evaluator();
 
-  // The checkpoint's weights (/model) in the working dtype: each rank reads its own pieces, checked as they are read. When any rank finds damage all throw InputError alike. Collective.
+  // The checkpoint's weights (/model) in the working dtype: each rank reads its own pieces, checked as they are read.
+  // When any rank finds damage all throw InputError alike. Collective.
   void load(const std::string& checkpoint);
   // Collective at stage 3.
   MicroLoss micro(const model::MicroBatch& batch);

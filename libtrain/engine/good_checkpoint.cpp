@@ -11,7 +11,8 @@ namespace trainyard::engine {
 
 namespace {
 
-// Empty when every byte is right and every tensor finite. The fingerprints tie the bytes that were read to the norms that were taken of them.
+// Empty when every byte is right and every tensor finite. The fingerprints tie the bytes that were read to the norms
+// that were taken of them.
 std::string fault_of(checkpoint::Reader& reader) {
   reader.verify_all();
   for (const auto& t : reader.tensors())
@@ -28,9 +29,12 @@ std::string good_checkpoint_sentence(const std::string& folder, std::int64_t new
       if (found.step > newest_step) continue;
       try {
         checkpoint::Reader reader(found.path);
-        if (reader.bytes() > most_bytes) return fmt::format("{}the checkpoint of step {} was saved, inspect --verify {} says whether it is good", faults, found.step, found.path);
+        if (reader.bytes() > most_bytes)
+          return fmt::format("{}the checkpoint of step {} was saved, inspect --verify {} says whether it is good",
+                             faults, found.step, found.path);
         const auto fault = fault_of(reader);
-        if (fault.empty()) return fmt::format("{}the checkpoint of step {} was read back and is good", faults, found.step);
+        if (fault.empty())
+          return fmt::format("{}the checkpoint of step {} was read back and is good", faults, found.step);
         faults += fmt::format("the checkpoint of step {} is of no use ({}); ", found.step, fault);
       } catch (const base::Unreadable& e) {
         faults += fmt::format("the checkpoint of step {} cannot be read ({}); ", found.step, e.what());

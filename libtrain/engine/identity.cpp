@@ -23,7 +23,7 @@ using Shapes = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
 // Of every tensor of a model in today's form; nothing where it is no model of this program.
 std::optional<Shapes> shapes_of(nlohmann::json model) {
   try {
-    if (model.is_object()) model.emplace("name", "custom");   // an identity has none
+    if (model.is_object()) model.emplace("name", "custom");  // an identity has none
     const auto config = plan::model_from_json(model, "model", "");
     if (!plan::problems(config).empty()) return {};
     Shapes out;
@@ -42,7 +42,8 @@ bool has_other_tensors(const nlohmann::json& was, const nlohmann::json& now) {
 
 // One line for each key that differs, so that nobody compares two whole models by eye.
 std::string difference(const std::string& name, const nlohmann::json& was, const nlohmann::json& now) {
-  if (!was.is_object() || !now.is_object()) return fmt::format("\n  {}: the checkpoint has {}, this run {}", name, was.dump(), now.dump());
+  if (!was.is_object() || !now.is_object())
+    return fmt::format("\n  {}: the checkpoint has {}, this run {}", name, was.dump(), now.dump());
   auto both = was;
   both.update(now);
   std::string out;
@@ -68,11 +69,14 @@ void require_known_fields(const nlohmann::json& identity, const std::vector<std:
   for (const auto& name : wanted)
     if (!identity.contains(name)) {
       const auto close = base::resembling(name, names);
-      throw base::UsageError(fmt::format("--change {}: there is no such field; those of a run's identity are {}", name, fmt::join(names, ", ")), close.empty() ? "" : fmt::format("did you mean '{}'?", close));
+      throw base::UsageError(fmt::format("--change {}: there is no such field; those of a run's identity are {}", name,
+                                         fmt::join(names, ", ")),
+                             close.empty() ? "" : fmt::format("did you mean '{}'?", close));
     }
 }
 
-void require_same_run(const nlohmann::json& checkpoint, const nlohmann::json& now, const std::vector<std::string>& allowed, const std::string& where) {
+void require_same_run(const nlohmann::json& checkpoint, const nlohmann::json& now,
+                      const std::vector<std::string>& allowed, const std::string& where) {
   require_known_fields(now, allowed);
   std::string differences, names;
   for (const auto& item : now.items()) {
@@ -80,7 +84,8 @@ void require_same_run(const nlohmann::json& checkpoint, const nlohmann::json& no
     if (item.key() == "model") {
       was = plan::current_form(was);
       if (was != item.value() && has_other_tensors(was, item.value()))
-        throw base::InputError(fmt::format("{} holds a model of another shape, which no run can go on with:{}", where, difference("model", was, item.value())),
+        throw base::InputError(fmt::format("{} holds a model of another shape, which no run can go on with:{}", where,
+                                           difference("model", was, item.value())),
                                "give the old model, or choose another --output");
     }
     if (was == item.value() || std::find(allowed.begin(), allowed.end(), item.key()) != allowed.end()) continue;
@@ -89,7 +94,9 @@ void require_same_run(const nlohmann::json& checkpoint, const nlohmann::json& no
   }
   if (!differences.empty())
     throw base::InputError(fmt::format("{} belongs to another run:{}", where, differences),
-                           fmt::format("give the old values, or say --change {} to go on with the new ones, or --resume never with another --output", names));
+                           fmt::format("give the old values, or say --change {} to go on with the new ones, or "
+                                       "--resume never with another --output",
+                                       names));
 }
 
 std::vector<std::string> differing_fields(const nlohmann::json& expected, const nlohmann::json& now) {
@@ -99,6 +106,8 @@ std::vector<std::string> differing_fields(const nlohmann::json& expected, const 
   return names;
 }
 
-std::string hash_of(const nlohmann::json& identity) { return fmt::format("{:016x}", base::site_hash("identity", identity.dump())); }
+std::string hash_of(const nlohmann::json& identity) {
+  return fmt::format("{:016x}", base::site_hash("identity", identity.dump()));
+}
 
 }  // namespace trainyard::engine

@@ -8,13 +8,16 @@
 
 namespace trainyard::engine {
 
-// Both are flat JSON objects. Fields of the identity: model, data, seed, sequence, global_batch, micro_batch, fold, reduction, document_mask,
-// schedule and its numbers, optimizer numbers, steps. Ranks, ZeRO stage, working dtype, threads, recomputation and saving are free.
-// A model that an older program wrote as text compares equal (plan/model_json.h).
-// Throws InputError that lists every field that differs (expected from the checkpoint, found in the command line) unless `allowed` names it;
-// also when `allowed` names a field that does not exist (UsageError).
-// A model whose tensors have other shapes is refused whatever is allowed: its weights fit nowhere. What keeps the shapes (dropout, epsilon, rotary base) may change.
-void require_same_run(const nlohmann::json& checkpoint, const nlohmann::json& now, const std::vector<std::string>& allowed, const std::string& where);
+// Both are flat JSON objects. Fields of the identity: model, data, seed, sequence, global_batch, micro_batch, fold,
+// reduction, document_mask, schedule and its numbers, optimizer numbers, steps. Ranks, ZeRO stage, working dtype,
+// threads, recomputation and saving are free. A model that an older program wrote as text compares equal
+// (plan/model_json.h).
+// Throws InputError that lists every field that differs (expected from the checkpoint, found in the command line)
+// unless `allowed` names it; also when `allowed` names a field that does not exist (UsageError).
+// A model whose tensors have other shapes is refused whatever is allowed: its weights fit nowhere. What keeps the
+// shapes (dropout, epsilon, rotary base) may change.
+void require_same_run(const nlohmann::json& checkpoint, const nlohmann::json& now,
+                      const std::vector<std::string>& allowed, const std::string& where);
 
 // UsageError with the names that exist when one of `names` is no field of the identity.
 void require_known_fields(const nlohmann::json& identity, const std::vector<std::string>& names);
@@ -25,6 +28,6 @@ std::vector<std::string> differing_fields(const nlohmann::json& expected, const 
 // 16 hex digits over the canonical dump.
 std::string hash_of(const nlohmann::json& identity);
 
-std::vector<std::string> split_names(const std::string& comma_separated);   // "global-batch" is global_batch
+std::vector<std::string> split_names(const std::string& comma_separated);  // "global-batch" is global_batch
 
 }  // namespace trainyard::engine

@@ -36,11 +36,16 @@ std::vector<std::string> problems(const LearningRate& s) {
   const auto names = schedule_names();
   if (std::find(names.begin(), names.end(), s.schedule) == names.end())
     out.push_back(fmt::format("--schedule {} is not known; use one of {}", s.schedule, fmt::join(names, ", ")));
-  if (!(s.peak > 0) || !std::isfinite(s.peak)) out.push_back(fmt::format("--learning-rate {} must be a positive number", s.peak));
-  if (!(s.final >= 0 && s.final <= s.peak)) out.push_back(fmt::format("--final-learning-rate {} must lie between 0 and --learning-rate {}", s.final, s.peak));
-  if (s.warmup_steps < 0 || s.warmup_steps > s.total_steps) out.push_back(fmt::format("--warmup-steps {} must lie between 0 and --steps {}", s.warmup_steps, s.total_steps));
+  if (!(s.peak > 0) || !std::isfinite(s.peak))
+    out.push_back(fmt::format("--learning-rate {} must be a positive number", s.peak));
+  if (!(s.final >= 0 && s.final <= s.peak))
+    out.push_back(fmt::format("--final-learning-rate {} must lie between 0 and --learning-rate {}", s.final, s.peak));
+  if (s.warmup_steps < 0 || s.warmup_steps > s.total_steps)
+    out.push_back(fmt::format("--warmup-steps {} must lie between 0 and --steps {}", s.warmup_steps, s.total_steps));
   if (s.schedule == "wsd" && (s.decay_steps < 1 || s.decay_steps + s.warmup_steps > s.total_steps))
-    out.push_back(fmt::format("--schedule wsd needs --decay-steps between 1 and --steps minus --warmup-steps ({}), not {}", s.total_steps - s.warmup_steps, s.decay_steps));
+    out.push_back(
+        fmt::format("--schedule wsd needs --decay-steps between 1 and --steps minus --warmup-steps ({}), not {}",
+                    s.total_steps - s.warmup_steps, s.decay_steps));
   return out;
 }
 

@@ -9,7 +9,8 @@ namespace trainyard::engine {
 
 // Linear warm-up over warmup_steps, then the named decay to `final` at total_steps; constant after the end.
 //   constant             peak
-//   linear, cosine       from peak to final between the end of the warm-up and total_steps (Loshchilov & Hutter 2017 for cosine)
+//   linear, cosine       from peak to final between the end of the warm-up and total_steps (Loshchilov & Hutter 2017
+//                        for cosine)
 //   wsd                  warm-up, stable, then linear to final over the last decay_steps (Hu et al. 2024)
 //   inverse-sqrt         peak * sqrt(w / t), w = max(1, warmup_steps) (Vaswani et al. 2017, equation 3)
 struct LearningRate {

@@ -8,7 +8,8 @@
 
 namespace trainyard::engine {
 
-void fold_losses(World& world, tensor::Exec& communication, std::int64_t first, std::int64_t end, const std::function<MicroLoss(std::int64_t)>& evaluate, MicroLoss& total) {
+void fold_losses(World& world, tensor::Exec& communication, std::int64_t first, std::int64_t end,
+                 const std::function<MicroLoss(std::int64_t)>& evaluate, MicroLoss& total) {
   constexpr std::int64_t width = sizeof(MicroLoss) / sizeof(double);
   const auto each = (end - first + world.size - 1) / world.size;
   std::vector<MicroLoss> own(static_cast<std::size_t>(each)), all(static_cast<std::size_t>(each * world.size));
@@ -17,7 +18,8 @@ void fold_losses(World& world, tensor::Exec& communication, std::int64_t first, 
     const auto loss = evaluate(std::min(m, end - 1));
     if (m < end) own[static_cast<std::size_t>(k)] = loss;
   }
-  world.control->all_gather(communication, base::View::of(reinterpret_cast<double*>(own.data()), {width * each}), base::View::of(reinterpret_cast<double*>(all.data()), {width * each * world.size}));
+  world.control->all_gather(communication, base::View::of(reinterpret_cast<double*>(own.data()), {width * each}),
+                            base::View::of(reinterpret_cast<double*>(all.data()), {width * each * world.size}));
   communication.synchronize();
   for (std::int64_t i = 0; i < end - first; ++i) {
     const auto at = base::fold_place(i, 1, world.size);

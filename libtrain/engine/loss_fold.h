@@ -1,4 +1,5 @@
-// The loss of many micro-batches that ranks evaluate in turn: sums are gathered and folded by micro-batch index, so the bits do not depend on the number of ranks.
+// The loss of many micro-batches that ranks evaluate in turn: sums are gathered and folded by micro-batch index, so the
+// bits do not depend on the number of ranks.
 #pragma once
 
 #include "libtrain/engine/world.h"
@@ -9,13 +10,16 @@
 namespace trainyard::engine {
 
 struct MicroLoss {
-  double sum = 0, targets = 0;         // of the losses of the counted targets, in nats
-  double bytes = 0, unmeasured = 0;    // of text that these targets stand for; targets of which that is not known. Not every caller counts them.
+  double sum = 0, targets = 0;       // of the losses of the counted targets, in nats
+  double bytes = 0, unmeasured = 0;  // of text that these targets stand for; targets of which that is not known. Not
+                                     // every caller counts them.
   double mean() const { return targets > 0 ? sum / targets : 0; }
 };
 
-// Adds the micro-batches [first, end) to `total` in ascending order. Rank r evaluates first + r, first + r + size, ...; a rank without a micro-batch in the last turn evaluates the last
-// one again and counts nothing, so that it takes part in the gathers of stage 3. Collective.
-void fold_losses(World& world, tensor::Exec& communication, std::int64_t first, std::int64_t end, const std::function<MicroLoss(std::int64_t micro)>& evaluate, MicroLoss& total);
+// Adds the micro-batches [first, end) to `total` in ascending order. Rank r evaluates first + r, first + r + size, ...;
+// a rank without a micro-batch in the last turn evaluates the last one again and counts nothing, so that it takes part
+// in the gathers of stage 3. Collective.
+void fold_losses(World& world, tensor::Exec& communication, std::int64_t first, std::int64_t end,
+                 const std::function<MicroLoss(std::int64_t micro)>& evaluate, MicroLoss& total);
 
 }  // namespace trainyard::engine

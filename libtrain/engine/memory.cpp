@@ -17,7 +17,9 @@ namespace trainyard::engine {
 RankMemory::RankMemory(const CategoryBytes& predicted, base::Device device) : predicted_(predicted) {
   for (int c = 0; c < tensor::category_count; ++c) {
     const auto category = static_cast<tensor::Category>(c);
-    arenas_.push_back(std::make_unique<tensor::Arena>(category, predicted[static_cast<std::size_t>(c)], category == tensor::Category::save_snapshot ? base::Device{} : device));
+    arenas_.push_back(
+        std::make_unique<tensor::Arena>(category, predicted[static_cast<std::size_t>(c)],
+                                        category == tensor::Category::save_snapshot ? base::Device{} : device));
   }
 }
 
@@ -50,15 +52,17 @@ std::int64_t machine_memory_bytes() {
     if (line.starts_with("0::")) group = line.substr(3);
   for (; !group.empty(); group = group == "/" ? "" : group.substr(0, std::max<std::size_t>(1, group.rfind('/')))) {
     std::int64_t most = 0;
-    if (std::ifstream("/sys/fs/cgroup" + group + "/memory.max") >> most && most > 0) bytes = bytes == 0 ? most : std::min(bytes, most);
+    if (std::ifstream("/sys/fs/cgroup" + group + "/memory.max") >> most && most > 0)
+      bytes = bytes == 0 ? most : std::min(bytes, most);
   }
   return bytes;
 }
 
 std::string machine_shortage(std::int64_t bytes, int ranks, std::int64_t machine) {
   if (machine == 0 || bytes <= machine / ranks) return {};
-  return fmt::format("{} would take {} each, and this machine has {}", ranks == 1 ? "1 rank" : fmt::format("{} ranks of this machine", ranks), base::size_text(bytes, base::Sizes::rounded),
-                     base::size_text(machine, base::Sizes::rounded));
+  return fmt::format("{} would take {} each, and this machine has {}",
+                     ranks == 1 ? "1 rank" : fmt::format("{} ranks of this machine", ranks),
+                     base::size_text(bytes, base::Sizes::rounded), base::size_text(machine, base::Sizes::rounded));
 }
 
 std::int64_t peak_resident_bytes() {
@@ -67,7 +71,8 @@ std::int64_t peak_resident_bytes() {
   return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
 }
 
-SizeTable memory_table(const CategoryBytes& predicted, const CategoryBytes& measured, std::int64_t taken_bytes, std::int64_t there_bytes, std::int64_t reserve_bytes) {
+SizeTable memory_table(const CategoryBytes& predicted, const CategoryBytes& measured, std::int64_t taken_bytes,
+                       std::int64_t there_bytes, std::int64_t reserve_bytes) {
   SizeTable out{"memory", "predicted", {}};
   for (int c = 0; c < tensor::category_count; ++c) {
     const auto i = static_cast<std::size_t>(c);

@@ -1,4 +1,5 @@
-// RankMemory: the arenas of one rank, reserved once at their predicted sizes; and the report of predicted against measured.
+// RankMemory: the arenas of one rank, reserved once at their predicted sizes; and the report of predicted against
+// measured.
 #pragma once
 
 #include "libtrain/engine/size_table.h"
@@ -21,7 +22,7 @@ class RankMemory {
   explicit RankMemory(const CategoryBytes& predicted, base::Device device = {});
   tensor::Arena& operator[](tensor::Category c) { return *arenas_[static_cast<std::size_t>(c)]; }
   const CategoryBytes& predicted() const { return predicted_; }
-  CategoryBytes measured() const;            // high-water marks
+  CategoryBytes measured() const;  // high-water marks
   std::int64_t measured_total() const;
 
  private:
@@ -33,14 +34,17 @@ class RankMemory {
 std::unique_ptr<tensor::Exec> compute_exec(base::Device device, tensor::Arena& workspace, int threads);
 
 std::int64_t total(const CategoryBytes& bytes);
-// What this process may use on its machine: the memory that is built in, or less where its control group may have less. 0: not known.
+// What this process may use on its machine: the memory that is built in, or less where its control group may have less.
+// 0: not known.
 std::int64_t machine_memory_bytes();
 // "" when `ranks` ranks of `bytes` each fit the machine, else a sentence with both numbers.
 std::string machine_shortage(std::int64_t bytes, int ranks, std::int64_t machine = machine_memory_bytes());
-std::int64_t peak_resident_bytes();          // of this process, from the operating system
+std::int64_t peak_resident_bytes();  // of this process, from the operating system
 
-// A table, one line a category: predicted, measured, difference; then what libraries took outside against the stated reserve: `taken_bytes` (peak resident size; on a GPU the
-// device memory in use, of all processes that share it) minus the measured arenas that lie there (`there_bytes`).
-SizeTable memory_table(const CategoryBytes& predicted, const CategoryBytes& measured, std::int64_t taken_bytes, std::int64_t there_bytes, std::int64_t reserve_bytes);
+// A table, one line a category: predicted, measured, difference; then what libraries took outside against the stated
+// reserve: `taken_bytes` (peak resident size; on a GPU the device memory in use, of all processes that share it) minus
+// the measured arenas that lie there (`there_bytes`).
+SizeTable memory_table(const CategoryBytes& predicted, const CategoryBytes& measured, std::int64_t taken_bytes,
+                       std::int64_t there_bytes, std::int64_t reserve_bytes);
 
 }  // namespace trainyard::engine

@@ -43,7 +43,8 @@ std::string read_back(int file, std::int64_t bytes) {
 
 // Appending to a file that is somebody else's too would change theirs.
 void make_own(const std::string& path, std::int64_t length) {
-  struct stat named {}, info {};
+  struct stat named {
+  }, info{};
   if (::lstat(path.c_str(), &named) != 0) return;
   const bool link = S_ISLNK(named.st_mode);
   if (::stat(path.c_str(), &info) != 0 || (!link && info.st_nlink < 2)) return;
@@ -53,7 +54,8 @@ void make_own(const std::string& path, std::int64_t length) {
   ::close(file);
   if (std::ssize(text) != length) base::throw_cannot_read("read", path, EIO);
   base::write_file(path, text);
-  base::log_warning("{} {}: this run goes on in a copy", path, link ? "was a symbolic link" : "had other names too (a copy by hard links?)");
+  base::log_warning("{} {}: this run goes on in a copy", path,
+                    link ? "was a symbolic link" : "had other names too (a copy by hard links?)");
 }
 
 }  // namespace
@@ -93,25 +95,34 @@ std::string to_json_line(const StepMetrics& m) {
 }
 
 void MetricsFile::require_file_or_nothing(const std::string& path) {
-  struct stat named {}, info {};
+  struct stat named {
+  }, info{};
   if (::lstat(path.c_str(), &named) != 0) return;
   const bool there = ::stat(path.c_str(), &info) == 0;
-  if (!there && S_ISLNK(named.st_mode)) throw base::InputError(fmt::format("{} is a link to what is not there", path), "is its disk mounted? To begin new metrics, remove the link");
-  if (there && !S_ISREG(info.st_mode)) throw base::InputError(fmt::format("{} is not a file", path), "move it away: metrics are written there");
+  if (!there && S_ISLNK(named.st_mode))
+    throw base::InputError(fmt::format("{} is a link to what is not there", path),
+                           "is its disk mounted? To begin new metrics, remove the link");
+  if (there && !S_ISREG(info.st_mode))
+    throw base::InputError(fmt::format("{} is not a file", path), "move it away: metrics are written there");
 }
 
-MetricsFile::MetricsFile(const std::string& path, std::int64_t keep_through_step) : path_(path), host_(base::host_name()) {
+MetricsFile::MetricsFile(const std::string& path, std::int64_t keep_through_step)
+    : path_(path), host_(base::host_name()) {
   require_file_or_nothing(path);
   end_ = length_through(path, keep_through_step);
   make_own(path, end_);
   open();
-  if (::ftruncate(file_, end_) != 0) throw base::EnvironmentError(fmt::format("cannot cut {} back to step {}: {}", path, keep_through_step, std::strerror(errno)));
+  if (::ftruncate(file_, end_) != 0)
+    throw base::EnvironmentError(
+        fmt::format("cannot cut {} back to step {}: {}", path, keep_through_step, std::strerror(errno)));
 }
 
 void MetricsFile::open() {
   if (file_ >= 0) ::close(file_);
   file_ = ::open(path_.c_str(), O_CREAT | O_RDWR | O_APPEND | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC, 0644);
-  if (file_ < 0) throw base::EnvironmentError(fmt::format("cannot write {}: {}", path_, std::strerror(errno)), "check the permissions of the output folder");
+  if (file_ < 0)
+    throw base::EnvironmentError(fmt::format("cannot write {}: {}", path_, std::strerror(errno)),
+                                 "check the permissions of the output folder");
 }
 
 MetricsFile::~MetricsFile() {
@@ -125,10 +136,12 @@ void MetricsFile::write(StepMetrics m) {
 }
 
 void MetricsFile::mend() {
-  struct stat held {}, named {};
+  struct stat held {
+  }, named{};
   const int looked = ::lstat(path_.c_str(), &named);
-  if (looked != 0 && base::is_unreadable(errno)) return;   // nobody knows; writing will tell
-  const bool same = looked == 0 && ::fstat(file_, &held) == 0 && held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+  if (looked != 0 && base::is_unreadable(errno)) return;  // nobody knows; writing will tell
+  const bool same =
+      looked == 0 && ::fstat(file_, &held) == 0 && held.st_dev == named.st_dev && held.st_ino == named.st_ino;
   if (!same) make_again(looked == 0);
   else if (held.st_size != end_) go_on_at_end(held.st_size);
 }
@@ -140,14 +153,17 @@ void MetricsFile::make_again(bool replaced) {
   if (replaced) base::rename_durably(path_, other);
   base::rename_durably(again, path_);
   base::log_warning("{} was {} under this run: it is made again {}", path_, replaced ? "replaced" : "removed",
-                    std::ssize(lines) == end_ ? "with all its lines" : "without the lines before this one, which the system has no more");
+                    std::ssize(lines) == end_ ? "with all its lines"
+                                              : "without the lines before this one, which the system has no more");
   if (replaced) base::log_warning("what lay in its place is {} now", other);
   end_ = std::ssize(lines);
   open();
 }
 
 void MetricsFile::go_on_at_end(std::int64_t found) {
-  base::log_warning("{} was written by somebody under this run: it has {} bytes, {} were written; lines go on at its end", path_, found, end_);
+  base::log_warning(
+      "{} was written by somebody under this run: it has {} bytes, {} were written; lines go on at its end", path_,
+      found, end_);
   char last = '\n';
   const bool known = found == 0 || ::pread(file_, &last, 1, found - 1) == 1;
   end_ = found;
@@ -155,11 +171,13 @@ void MetricsFile::go_on_at_end(std::int64_t found) {
 }
 
 void MetricsFile::append(const std::string& line) {
-  for (std::size_t done = 0; done < line.size();) {   // a disk that is nearly full takes a part, and says why only when asked for the rest
+  for (std::size_t done = 0;
+       done < line.size();) {  // a disk that is nearly full takes a part, and says why only when asked for the rest
     const auto n = ::write(file_, line.data() + done, line.size() - done);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0)
-      throw base::EnvironmentError(fmt::format("cannot write {}: {}", path_, std::strerror(n < 0 ? errno : ENOSPC)), "is the disk full? The last published checkpoint stands; resume with --resume auto");
+      throw base::EnvironmentError(fmt::format("cannot write {}: {}", path_, std::strerror(n < 0 ? errno : ENOSPC)),
+                                   "is the disk full? The last published checkpoint stands; resume with --resume auto");
     done += static_cast<std::size_t>(n);
     end_ += n;
   }

@@ -27,9 +27,11 @@ void parse(MetricsLine& line, const std::string& text, const std::string& path) 
 
 void each_metrics_line(const std::string& path, const std::function<bool(const MetricsLine&)>& visit) {
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) throw base::InputError(fmt::format("{} is not a file", path), "metrics.jsonl is a file that train writes");
+  if (!std::filesystem::is_regular_file(path, error))
+    throw base::InputError(fmt::format("{} is not a file", path), "metrics.jsonl is a file that train writes");
   std::ifstream in(path, std::ios::binary);
-  if (!in) throw base::InputError(fmt::format("cannot read {}: {}", path, std::strerror(errno)), "check its permissions");
+  if (!in)
+    throw base::InputError(fmt::format("cannot read {}: {}", path, std::strerror(errno)), "check its permissions");
   MetricsLine line;
   for (std::string text; std::getline(in, text);) {
     MetricsLine next;

@@ -14,7 +14,8 @@
 namespace trainyard::engine {
 
 base::Device agree_on_device(RunConfig& config, World& world, tensor::Exec& exec) {
-  if (config.device == "auto") config.device = on_rank_zero(world, exec, [] { return std::string(tensor::gpu_available() ? "cuda" : "cpu"); });
+  if (config.device == "auto")
+    config.device = on_rank_zero(world, exec, [] { return std::string(tensor::gpu_available() ? "cuda" : "cpu"); });
   if (config.device != "cuda") return {};
   base::Device device{base::DeviceKind::cuda, 0};
   on_every_rank(world, exec, [&] {
@@ -28,12 +29,18 @@ void move_to_gpu(const RunConfig& config, World& world, base::Device device, int
   if (world.size == 1) return;
   auto caller = tensor::Exec::caller(nullptr, 1);
   auto& exec = world.communication ? *world.communication : *caller;
-  std::int32_t able = world.kind == "mpi" && comm::nccl_available() && ranks_on_node <= tensor::gpu_module().runtime->device_count() ? 1 : 0;
+  std::int32_t able =
+      world.kind == "mpi" && comm::nccl_available() && ranks_on_node <= tensor::gpu_module().runtime->device_count()
+          ? 1
+          : 0;
   world.control->all_reduce(exec, base::View::of(&able, {1}), comm::Reduction::min);
   exec.synchronize();
   const bool nccl = config.communicator == "nccl" || (config.communicator == "auto" && able == 1);
   using Owned = std::unique_ptr<comm::Communicator>;
-  if (nccl) on_every_rank(world, exec, [&] { world.replace_groups([&](Owned host) { return comm::make_nccl(host->group(), device.index, *host); }); });
+  if (nccl)
+    on_every_rank(world, exec, [&] {
+      world.replace_groups([&](Owned host) { return comm::make_nccl(host->group(), device.index, *host); });
+    });
   else world.replace_groups([](Owned host) { return comm::staged(std::move(host)); });
   world.results = nccl ? comm::nccl_group("results", world.group({plan::Axis::data})) : comm::staged(*world.control);
   world.communication = tensor::Exec::gpu(device.index, nullptr);
@@ -42,7 +49,11 @@ void move_to_gpu(const RunConfig& config, World& world, base::Device device, int
 void warn_of_too_many(int threads, const World& world) {
   const auto mine = base::own_core_mask();
   const int cores = base::fair_threads({&mine, 1}, 0);
-  if (world.rank == 0 && threads > cores) base::log_warning("--threads {} is more than the {} that a rank may use here: threads wait for one another (--threads 0 takes what there is)", threads, base::counted(cores, "core"));
+  if (world.rank == 0 && threads > cores)
+    base::log_warning(
+        "--threads {} is more than the {} that a rank may use here: threads wait for one another (--threads 0 takes "
+        "what there is)",
+        threads, base::counted(cores, "core"));
 }
 
 }  // namespace trainyard::engine

@@ -30,7 +30,8 @@ bool any_failed(const std::vector<RankRecord>& all) {
 }
 
 bool all_wrote(const std::vector<RankRecord>& all, std::int64_t step) {
-  return std::all_of(all.begin(), all.end(), [step](const RankRecord& r) { return r.written_step == static_cast<double>(step); });
+  return std::all_of(all.begin(), all.end(),
+                     [step](const RankRecord& r) { return r.written_step == static_cast<double>(step); });
 }
 
 void add_slowest(const std::vector<RankRecord>& all, StepMetrics& m) {

@@ -1,4 +1,5 @@
-// What every rank tells every other at the end of a step: whether it is asked to stop, how far its background writer is, how long it computed and talked.
+// What every rank tells every other at the end of a step: whether it is asked to stop, how far its background writer
+// is, how long it computed and talked.
 #pragma once
 
 #include "libtrain/engine/metrics.h"

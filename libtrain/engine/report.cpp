@@ -27,14 +27,17 @@ std::map<std::string, std::int64_t> announced_traffic(const plan::Plan& p, int r
 
 }  // namespace
 
-SizeTable traffic_table(const plan::Plan& p, const comm::Communicator& data, std::int64_t steps, const Validations& validations) {
+SizeTable traffic_table(const plan::Plan& p, const comm::Communicator& data, std::int64_t steps,
+                        const Validations& validations) {
   auto announced = announced_traffic(p, data.rank());
   for (auto& [name, bytes] : announced) bytes *= steps;
-  for (const auto& t : plan::validation_traffic(p.model, p.states(), validations.sequences)) announced[t.operation] += validations.count * t.bytes;
+  for (const auto& t : plan::validation_traffic(p.model, p.states(), validations.sequences))
+    announced[t.operation] += validations.count * t.bytes;
   SizeTable out{"traffic sent", "announced", {}};
   for (const auto& [name, t] : data.ledger().totals()) {
     if (t.sent_bytes == 0 && announced.count(name) == 0) continue;
-    out.rows.push_back({fmt::format("{} {}", data.group(), name), announced[name], static_cast<std::int64_t>(t.sent_bytes), ""});
+    out.rows.push_back(
+        {fmt::format("{} {}", data.group(), name), announced[name], static_cast<std::int64_t>(t.sent_bytes), ""});
   }
   return out;
 }
@@ -65,18 +68,26 @@ void write_report(const std::string& output, const SizeTable& memory, const Size
 std::string plan_text(const plan::Plan& p, const std::string& output, base::Sizes sizes) {
   const auto b = p.batch();
   const auto plural = [](std::int64_t n) { return n == 1 ? "" : "s"; };
-  std::string out = fmt::format("model {}: {} parameters, {} layers of {}, vocabulary {}\n", base::one_line(p.model.name), base::count_text(p.parameters), p.model.layers, p.model.hidden,
-                                base::count_text(p.model.vocabulary));
-  out += fmt::format("{} rank{}, ZeRO {}, {} thread{} a rank, {}: {} micro-batches of {} x {} tokens a step, fold {}, {} accumulation round{}\n", b.data_ranks, plural(b.data_ranks), p.zero,
-                     p.threads, plural(p.threads), base::name_of(p.dtype), b.micros(), p.micro_batch, p.sequence, b.fold, b.rounds(), plural(b.rounds()));
+  std::string out =
+      fmt::format("model {}: {} parameters, {} layers of {}, vocabulary {}\n", base::one_line(p.model.name),
+                  base::count_text(p.parameters), p.model.layers, p.model.hidden, base::count_text(p.model.vocabulary));
+  out += fmt::format(
+      "{} rank{}, ZeRO {}, {} thread{} a rank, {}: {} micro-batches of {} x {} tokens a step, fold {}, {} accumulation "
+      "round{}\n",
+      b.data_ranks, plural(b.data_ranks), p.zero, p.threads, plural(p.threads), base::name_of(p.dtype), b.micros(),
+      p.micro_batch, p.sequence, b.fold, b.rounds(), plural(b.rounds()));
   const auto memory = p.memory.categories;
-  const auto row = [&](const std::string& name, std::int64_t bytes) { out += fmt::format("  {:<28}{:>16}\n", name, base::size_text(bytes, sizes)); };
+  const auto row = [&](const std::string& name, std::int64_t bytes) {
+    out += fmt::format("  {:<28}{:>16}\n", name, base::size_text(bytes, sizes));
+  };
   out += fmt::format("\n  {:<28}{:>16}\n", "a rank's memory", sizes == base::Sizes::exact ? "bytes" : "size");
-  for (int c = 0; c < tensor::category_count; ++c) row(tensor::name_of(static_cast<tensor::Category>(c)), memory[static_cast<std::size_t>(c)]);
+  for (int c = 0; c < tensor::category_count; ++c)
+    row(tensor::name_of(static_cast<tensor::Category>(c)), memory[static_cast<std::size_t>(c)]);
   row("in arenas", total(memory));
   row("reserve outside", p.memory.reserve);
   const auto traffic = announced_traffic(p, 0);
-  if (!traffic.empty()) out += fmt::format("\n  {:<28}{:>16}\n", "rank 0 sends a step", sizes == base::Sizes::exact ? "bytes" : "size");
+  if (!traffic.empty())
+    out += fmt::format("\n  {:<28}{:>16}\n", "rank 0 sends a step", sizes == base::Sizes::exact ? "bytes" : "size");
   for (const auto& [name, bytes] : traffic) row(name, bytes);
   return out + fmt::format("\nwould write {}/checkpoints, metrics.jsonl, report.txt\n", base::one_line(output));
 }

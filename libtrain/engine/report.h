@@ -13,16 +13,18 @@
 namespace trainyard::engine {
 
 struct Validations {
-  std::int64_t count = 0, sequences = 0;   // how many, and sequences of each
+  std::int64_t count = 0, sequences = 0;  // how many, and sequences of each
 };
 
 // A table: operation, announced, measured (since the ledger was reset), difference.
-SizeTable traffic_table(const plan::Plan& plan, const comm::Communicator& data, std::int64_t steps, const Validations& validations);
+SizeTable traffic_table(const plan::Plan& plan, const comm::Communicator& data, std::int64_t steps,
+                        const Validations& validations);
 
 // A table of the categories of this rank: predicted, measured, and what the process took beside them.
 SizeTable memory_report(const RankMemory& memory, const RunSetup& setup);
 
-// OUTPUT/report.txt. A file of that name that is not a report is kept; whatever goes wrong is a warning: the run is done, and its checkpoint published.
+// OUTPUT/report.txt. A file of that name that is not a report is kept; whatever goes wrong is a warning: the run is
+// done, and its checkpoint published.
 void write_report(const std::string& output, const SizeTable& memory, const SizeTable& traffic);
 
 std::string plan_text(const plan::Plan& plan, const std::string& output, base::Sizes sizes);

@@ -28,14 +28,16 @@ void mend_view(const checkpoint::Reader& reader, const std::string& own) {
   if (reader.view_problem().empty()) return;
   std::error_code error;
   if (!std::filesystem::equivalent(base::parent_of(reader.path()), own, error)) {
-    base::log_warning("{}: the checkpoint is taken without it; make it anew with inspect --make-view {}", reader.view_problem(), reader.path());
+    base::log_warning("{}: the checkpoint is taken without it; make it anew with inspect --make-view {}",
+                      reader.view_problem(), reader.path());
     return;
   }
   try {
     checkpoint::make_view(reader.path());
     base::log_warning("{}: it is made anew from the rank files", reader.view_problem());
   } catch (const base::Error& e) {
-    base::log_warning("{}: the checkpoint is taken without it; it cannot be made anew: {}", reader.view_problem(), e.what());
+    base::log_warning("{}: the checkpoint is taken without it; it cannot be made anew: {}", reader.view_problem(),
+                      e.what());
   }
 }
 
@@ -45,12 +47,15 @@ void tell_changes(const checkpoint::RunState& was, const RunConfig& c, int ranks
   };
   tell("dtype", base::name_of(was.dtype), base::name_of(c.dtype));
   tell("device", was.device_kind, c.device);
-  if (was.device_kind != c.device) base::log_warning("another kind of device gives other roundings: losses will not be bit-identical");
+  if (was.device_kind != c.device)
+    base::log_warning("another kind of device gives other roundings: losses will not be bit-identical");
   tell("instruction set", was.isa, kernels::name_of(kernels::active_isa()));
-  if (was.isa != kernels::name_of(kernels::active_isa())) base::log_warning("another instruction set gives other roundings: losses will not be bit-identical");
+  if (was.isa != kernels::name_of(kernels::active_isa()))
+    base::log_warning("another instruction set gives other roundings: losses will not be bit-identical");
   const auto versions = build_versions();
   for (const auto& [name, now] : versions.items())
-    if (was.versions.is_object() && was.versions.contains(name)) tell(name.c_str(), text_of(was.versions[name]), text_of(now));
+    if (was.versions.is_object() && was.versions.contains(name))
+      tell(name.c_str(), text_of(was.versions[name]), text_of(now));
   if (was.plan.contains("ranks")) tell("ranks", was.plan["ranks"].dump(), fmt::format("{}", ranks));
   if (was.plan.contains("zero")) tell("ZeRO stage", was.plan["zero"].dump(), fmt::format("{}", c.zero));
 }
@@ -58,10 +63,14 @@ void tell_changes(const checkpoint::RunState& was, const RunConfig& c, int ranks
 // How to go on from the checkpoint before the one that `message` names, when the folder of the run has both.
 std::string way_to_the_one_before(const std::string& folder, std::string_view message) {
   try {
-    const auto held = checkpoint::list(folder);   // newest first
-    const auto unread = std::find_if(held.begin(), held.end(), [&](const checkpoint::Found& f) { return message.find(f.path) != std::string_view::npos; });
-    if (unread != held.end() && std::next(unread) != held.end()) return fmt::format("go on from the one before with --resume '{}', which sets this one aside", std::next(unread)->path);
-  } catch (const base::Error&) {   // of the folder nothing can be said either
+    const auto held = checkpoint::list(folder);  // newest first
+    const auto unread = std::find_if(held.begin(), held.end(), [&](const checkpoint::Found& f) {
+      return message.find(f.path) != std::string_view::npos;
+    });
+    if (unread != held.end() && std::next(unread) != held.end())
+      return fmt::format("go on from the one before with --resume '{}', which sets this one aside",
+                         std::next(unread)->path);
+  } catch (const base::Error&) {  // of the folder nothing can be said either
   }
   return "choose one with --resume PATH";
 }
@@ -71,8 +80,10 @@ template <class Work> auto or_stop_unread(const RunConfig& c, Work&& work) {
   try {
     return work();
   } catch (const base::Unreadable& e) {
-    throw base::EnvironmentError(e.what(), fmt::format("{}{}what cannot be read is not taken for damaged, so no older checkpoint is taken: start again when it can be read, or {}", e.hint(),
-                                                       e.hint().empty() ? "" : "; ", way_to_the_one_before(checkpoints_folder(c.output), e.what())));
+    throw base::EnvironmentError(e.what(), fmt::format("{}{}what cannot be read is not taken for damaged, so no older "
+                                                       "checkpoint is taken: start again when it can be read, or {}",
+                                                       e.hint(), e.hint().empty() ? "" : "; ",
+                                                       way_to_the_one_before(checkpoints_folder(c.output), e.what())));
   }
 }
 
@@ -81,7 +92,7 @@ void read_pieces(const Start& start, Trainer& trainer) {
   auto& context = trainer.context();
   auto& states = trainer.store().states();
   auto& exec = trainer.compute();
-  std::vector<float> staged;   // of one piece, where the store is not host memory
+  std::vector<float> staged;  // of one piece, where the store is not host memory
   for (int u = 0; u < context.units(); ++u) {
     const auto& layout = context.layout(u);
     const auto first = context.group(u).rank() * layout.piece;
@@ -104,18 +115,21 @@ void read_pieces(const Start& start, Trainer& trainer) {
   }
 }
 
-Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged, RunFolder touch) {
+Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged,
+             RunFolder touch) {
   const auto folder = checkpoints_folder(c.output);
   if (touch == RunFolder::held) checkpoint::remove_stale_partials(folder);
   Start start;
   if (c.resume == "never") {
     if (!checkpoint::list(folder).empty())
-      throw base::UsageError(fmt::format("{} already holds checkpoints", folder), "go on with --resume auto, or choose another --output");
+      throw base::UsageError(fmt::format("{} already holds checkpoints", folder),
+                             "go on with --resume auto, or choose another --output");
   } else if (c.resume == "auto") {
     start.path = checkpoint::find_latest_whole(folder, checkpoint::Verify::metadata, damaged).path;
     if (const auto held = checkpoint::list(folder).size(); start.path.empty() && held > 0)
-      throw base::InputError(fmt::format("{} holds {} checkpoint{}, none of them whole", folder, held, held == 1 ? "" : "s"),
-                             "see inspect --verify; restore one from a copy, or begin anew with another --output");
+      throw base::InputError(
+          fmt::format("{} holds {} checkpoint{}, none of them whole", folder, held, held == 1 ? "" : "s"),
+          "see inspect --verify; restore one from a copy, or begin anew with another --output");
   } else {
     start.path = c.resume;
   }
@@ -137,7 +151,7 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
   start.newest = start.own && checkpoint::list(folder).front().step == start.step;
   if (start.step < c.steps) return start;
   try {
-    reader.verify_all();   // nothing is left to do, so nobody else will read it
+    reader.verify_all();  // nothing is left to do, so nobody else will read it
   } catch (const base::Unreadable&) {
     throw;
   } catch (const base::InputError& e) {
@@ -152,7 +166,8 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
 
 }  // namespace
 
-Start choose_start(const RunConfig& c, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged, RunFolder folder) {
+Start choose_start(const RunConfig& c, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged,
+                   RunFolder folder) {
   return or_stop_unread(c, [&] { return choose(c, setup, ranks, damaged, folder); });
 }
 

@@ -1,4 +1,5 @@
-// Before the first step: the ranks agree on setup, hold and start; a damaged checkpoint is passed over for the one before; a dry run.
+// Before the first step: the ranks agree on setup, hold and start; a damaged checkpoint is passed over for the one
+// before; a dry run.
 #include "libtrain/engine/run.h"
 
 #include "libtrain/base/log.h"
@@ -38,7 +39,8 @@ std::string shortage_of(const RunSetup& setup, int ranks_on_node) {
 std::string start_text(const Start& start, const RunConfig& config) {
   if (start.path.empty()) return "would begin anew\n";
   if (start.weights_only) return fmt::format("would begin anew with the weights of {}\n", start.path);
-  if (start.step >= config.steps) return fmt::format("would do nothing: {} is of step {} of {}\n", start.path, start.step, config.steps);
+  if (start.step >= config.steps)
+    return fmt::format("would do nothing: {} is of step {} of {}\n", start.path, start.step, config.steps);
   return fmt::format("would go on after step {} of {}, from {}\n", start.step, config.steps, start.path);
 }
 
@@ -55,7 +57,8 @@ RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec)
   on_every_rank(world, exec, [&] {
     setup = make_setup(config, world.size, threads);
     if (const auto other = differing_fields(expected, setup.identity); !other.empty())
-      throw base::InputError(fmt::format("this rank reads another {} than rank 0", fmt::join(other, ", ")), "is the folder shared, and did a file change while the job started?");
+      throw base::InputError(fmt::format("this rank reads another {} than rank 0", fmt::join(other, ", ")),
+                             "is the folder shared, and did a file change while the job started?");
   });
   return setup;
 }
@@ -64,23 +67,38 @@ HeldOutput agreed_lock(const RunConfig& config, World& world, tensor::Exec& exec
   HeldOutput held;
   held.writer = on_rank_zero(world, exec, [&] {
     held.folder = take_run_folder(config.output);
-    comm::forget_reasons(config.output + "/exit");   // of an earlier start
+    comm::forget_reasons(config.output + "/exit");  // of an earlier start
     return held.folder->lock().name();
   });
   return held;
 }
 
-Start agreed_start(const RunConfig& config, const RunSetup& setup, World& world, tensor::Exec& exec, const std::vector<std::string>& damaged) {
+Start agreed_start(const RunConfig& config, const RunSetup& setup, World& world, tensor::Exec& exec,
+                   const std::vector<std::string>& damaged) {
   const auto chosen = nlohmann::json::parse(on_rank_zero(world, exec, [&] {
     const auto s = choose_start(config, setup, world.size, damaged);
-    return nlohmann::json{{"path", base::text_of_path(s.path)}, {"weights_only", s.weights_only}, {"step", s.step}, {"samples_seen", s.samples_seen}, {"tokens_seen", s.tokens_seen}, {"own", s.own}, {"newest", s.newest}}.dump();
+    return nlohmann::json{{"path", base::text_of_path(s.path)},
+                          {"weights_only", s.weights_only},
+                          {"step", s.step},
+                          {"samples_seen", s.samples_seen},
+                          {"tokens_seen", s.tokens_seen},
+                          {"own", s.own},
+                          {"newest", s.newest}}
+        .dump();
   }));
-  return {base::path_of_text(chosen["path"].get<std::string>()), chosen["weights_only"], chosen["step"], chosen["samples_seen"], chosen["tokens_seen"], chosen["own"], chosen["newest"]};
+  return {base::path_of_text(chosen["path"].get<std::string>()),
+          chosen["weights_only"],
+          chosen["step"],
+          chosen["samples_seen"],
+          chosen["tokens_seen"],
+          chosen["own"],
+          chosen["newest"]};
 }
 
 }  // namespace
 
-RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals, const RunListener& listener, int ranks_on_node) {
+RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals, const RunListener& listener,
+              int ranks_on_node) {
   auto caller = tensor::Exec::caller(nullptr, 1);
   auto config = asked;
   require_same(shared_settings(config), world, world.communication ? *world.communication : *caller);
@@ -90,9 +108,12 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   auto& exec = world.communication ? *world.communication : *caller;
   auto setup = agreed_setup(config, world, exec);
   setup.step.device = device;
-  if (const auto shortage = shortage_of(setup, ranks_on_node); !shortage.empty() && world.rank == 0) base::log_warning("{}: swapped, or ended by the system", shortage);
-  const auto watchdog = watch_peers(world, exec, config.hang_timeout, comm::end_job_on_hang(config.output + "/exit", world.rank));
-  if (config.collective_delay > 0) world.replace_groups([&](auto group) { return comm::delayed(std::move(group), config.collective_delay); });
+  if (const auto shortage = shortage_of(setup, ranks_on_node); !shortage.empty() && world.rank == 0)
+    base::log_warning("{}: swapped, or ended by the system", shortage);
+  const auto watchdog =
+      watch_peers(world, exec, config.hang_timeout, comm::end_job_on_hang(config.output + "/exit", world.rank));
+  if (config.collective_delay > 0)
+    world.replace_groups([&](auto group) { return comm::delayed(std::move(group), config.collective_delay); });
   const auto held = agreed_lock(config, world, exec);
   std::vector<std::string> damaged;
   auto start = agreed_start(config, setup, world, exec, damaged);
@@ -103,7 +124,8 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   std::optional<RunLoop> loop;
   const auto reached = [&] { return config.stop_after > 0 && start.step >= config.stop_after; };
   while (start.step < config.steps && !reached()) {
-    if (!start.path.empty()) note(fmt::format("{} {}", start.weights_only ? "weights from" : "resuming from", start.path));
+    if (!start.path.empty())
+      note(fmt::format("{} {}", start.weights_only ? "weights from" : "resuming from", start.path));
     if (!loop) on_every_rank(world, exec, [&] { loop.emplace(context); });
     try {
       return or_fail(world, [&] {
@@ -111,7 +133,8 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
         return loop->go();
       });
     } catch (const comm::AgreedError& e) {
-      const bool next = loop->step() < 0 && config.resume == "auto" && !start.weights_only && !start.path.empty() && e.code() == base::ExitCode::input_refused;
+      const bool next = loop->step() < 0 && config.resume == "auto" && !start.weights_only && !start.path.empty() &&
+                        e.code() == base::ExitCode::input_refused;
       if (!next) throw;
       if (world.rank == 0) base::log_warning("checkpoint {} is passed over: {}", start.path, e.what());
       damaged.push_back(start.path);
@@ -120,8 +143,18 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   }
   // Nothing is left to do; who names an abandoned checkpoint goes back to it all the same.
   if (!start.path.empty() && !start.weights_only)
-    start.path = on_rank_zero(world, exec, [&] { return is_abandoned(config.output, start.path) ? settle(config.output, start.path, start.step) : start.path; });
-  if (start.step < config.steps) return {base::ExitCode::requeue, start.step, 0, 0, start.path, config.resume == "auto" || start.newest ? "" : start.path, {}, {}};
+    start.path = on_rank_zero(world, exec, [&] {
+      return is_abandoned(config.output, start.path) ? settle(config.output, start.path, start.step) : start.path;
+    });
+  if (start.step < config.steps)
+    return {base::ExitCode::requeue,
+            start.step,
+            0,
+            0,
+            start.path,
+            config.resume == "auto" || start.newest ? "" : start.path,
+            {},
+            {}};
   note(fmt::format("all {} steps are done already", config.steps));
   return {base::ExitCode::done, start.step, 0, 0, start.path, {}, {}, {}};
 }
@@ -133,9 +166,12 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
   require_same(shared_settings(config), world, exec);
   if (agree_on_device(config, world, exec).kind != base::DeviceKind::cuda) require_same_instructions(world, exec);
   const auto setup = agreed_setup(config, world, exec);
-  on_every_rank(world, exec, [&] { 
+  on_every_rank(world, exec, [&] {
     const auto shortage = shortage_of(setup, ranks_on_node);
-    if (!shortage.empty()) throw base::EnvironmentError(shortage, "more ranks on more machines, a higher --zero, or a smaller --micro-batch; or look from the machine that the job runs on");
+    if (!shortage.empty())
+      throw base::EnvironmentError(shortage,
+                                   "more ranks on more machines, a higher --zero, or a smaller --micro-batch; or look "
+                                   "from the machine that the job runs on");
   });
   return on_rank_zero(world, exec, [&] {
     require_usable(config.output);

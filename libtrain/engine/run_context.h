@@ -1,4 +1,5 @@
-// What surrounds the steps of a run, agreed among the ranks before the first: configuration, setup, world, signals, listener, watchdog, and the hold on the run folder.
+// What surrounds the steps of a run, agreed among the ranks before the first: configuration, setup, world, signals,
+// listener, watchdog, and the hold on the run folder.
 #pragma once
 
 #include "libtrain/comm/watchdog.h"
@@ -27,7 +28,7 @@ struct RunContext {
   World& world;
   const SignalWatcher& signals;
   const RunListener& listener;
-  comm::Watchdog* watchdog;   // null for a world of one
+  comm::Watchdog* watchdog;  // null for a world of one
   const HeldOutput& held;
 };
 

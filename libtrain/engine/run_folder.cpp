@@ -31,18 +31,21 @@ constexpr const char* way_from_held = "wait until that run has ended, stop it, o
 std::string text_of(const std::string& metrics) {
   std::error_code error;
   if (metrics.empty() || (!std::filesystem::exists(metrics, error) && !base::is_unreadable(error.value()))) return {};
-  ::close(base::open_regular(metrics));   // anything else than a file, a pipe that nobody writes above all, is refused before it is opened
+  ::close(base::open_regular(
+      metrics));  // anything else than a file, a pipe that nobody writes above all, is refused before it is opened
   std::ifstream in(metrics, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
 std::string lines_through(const std::string& metrics, std::int64_t step) {
   auto text = text_of(metrics);
-  if (!text.empty()) text.resize(std::min(text.size(), static_cast<std::size_t>(MetricsFile::length_through(metrics, step))));
+  if (!text.empty())
+    text.resize(std::min(text.size(), static_cast<std::size_t>(MetricsFile::length_through(metrics, step))));
   return text;
 }
 
-// The file with the lines that led to a checkpoint that is not the newest of its folder's branch: of one that was set aside its own, of one in another run that run's.
+// The file with the lines that led to a checkpoint that is not the newest of its folder's branch: of one that was set
+// aside its own, of one in another run that run's.
 std::string history_of(const std::string& path) {
   if (const auto own = path + "/" + checkpoint::history_name; base::file_size(own) >= 0) return own;
   auto place = std::filesystem::absolute(path).lexically_normal();
@@ -73,13 +76,15 @@ std::int64_t last_step(const std::string& metrics, std::size_t bytes) {
 }
 
 // What metrics.jsonl holds and `history` does not.
-void keep_other_lines(const std::string& output, const std::string& metrics, const std::string& before, const std::string& history) {
+void keep_other_lines(const std::string& output, const std::string& metrics, const std::string& before,
+                      const std::string& history) {
   const auto common = common_lines(before, history);
   if (common >= before.size()) return;
   const auto step = last_step(metrics, common);
   const auto kept = base::free_name(fmt::format("{}/abandoned-metrics-after-{:08}.jsonl", output, step));
   base::write_file(kept, before.substr(common));
-  base::log_warning("{}: its lines after step {} are not of the place that this run goes on from: they are kept in {}", metrics, step, kept);
+  base::log_warning("{}: its lines after step {} are not of the place that this run goes on from: they are kept in {}",
+                    metrics, step, kept);
 }
 
 // A run that goes on from its newest checkpoint: its metrics should know every step up to there.
@@ -110,9 +115,11 @@ void give_history(const checkpoint::Found& found, const std::string& lines) {
 // EnvironmentError where the run could not write later what it has to: a start is the time to hear of it.
 void require_writable(const std::string& output) {
   for (const auto& folder : {output, checkpoints_folder(output)})
-    if (std::error_code error; std::filesystem::exists(folder, error) && ::access(folder.c_str(), W_OK | X_OK) != 0) base::throw_cannot_write("write into", folder, errno);
+    if (std::error_code error; std::filesystem::exists(folder, error) && ::access(folder.c_str(), W_OK | X_OK) != 0)
+      base::throw_cannot_write("write into", folder, errno);
   const auto metrics = output + "/metrics.jsonl";
-  if (base::file_size(metrics) >= 0 && ::access(metrics.c_str(), W_OK) != 0) base::throw_cannot_write("write", metrics, errno);
+  if (base::file_size(metrics) >= 0 && ::access(metrics.c_str(), W_OK) != 0)
+    base::throw_cannot_write("write", metrics, errno);
 }
 
 bool is_same(const std::string& a, const std::string& b) {
@@ -127,7 +134,9 @@ std::string checkpoints_folder(const std::string& output) { return output + "/ch
 HeldFolder::HeldFolder(const std::string& output) {
   base::require_folder_or_nothing(output);
   std::error_code error;
-  for (auto folder = output; !std::filesystem::exists(std::filesystem::symlink_status(folder, error)); folder = base::parent_of(folder)) made_.push_back(folder);
+  for (auto folder = output; !std::filesystem::exists(std::filesystem::symlink_status(folder, error));
+       folder = base::parent_of(folder))
+    made_.push_back(folder);
   try {
     base::make_folders(output);
     // A job that is started again at once may meet the last breath of the one before.
@@ -144,9 +153,10 @@ HeldFolder::~HeldFolder() { give_up(); }
 
 void HeldFolder::give_up() {
   lock_.reset();
-  if (!made_.empty() && base::file_size(made_.front() + "/metrics.jsonl") == 0) ::unlink((made_.front() + "/metrics.jsonl").c_str());
+  if (!made_.empty() && base::file_size(made_.front() + "/metrics.jsonl") == 0)
+    ::unlink((made_.front() + "/metrics.jsonl").c_str());
   for (const auto& folder : made_)
-    if (::rmdir(folder.c_str()) != 0) return;   // something is in it
+    if (::rmdir(folder.c_str()) != 0) return;  // something is in it
 }
 
 std::unique_ptr<HeldFolder> take_run_folder(const std::string& output) { return std::make_unique<HeldFolder>(output); }
@@ -154,7 +164,8 @@ std::unique_ptr<HeldFolder> take_run_folder(const std::string& output) { return 
 void require_usable(const std::string& output) {
   for (const auto& folder : {output, checkpoints_folder(output)}) base::require_folder_or_nothing(folder);
   auto there = output;
-  for (std::error_code error; !std::filesystem::exists(std::filesystem::symlink_status(there, error)); there = base::parent_of(there)) {}
+  for (std::error_code error; !std::filesystem::exists(std::filesystem::symlink_status(there, error));
+       there = base::parent_of(there)) {}
   if (::access(there.c_str(), W_OK | X_OK) != 0) base::throw_cannot_write("write into", there, errno);
   require_writable(output);
   base::FolderLock::require_free(output, way_from_held);
@@ -164,44 +175,56 @@ void require_usable(const std::string& output) {
 void require_unused(const std::string& output) {
   const auto folder = checkpoints_folder(output);
   if (const auto there = checkpoint::entries(folder); !there.empty())
-    throw base::InputError(fmt::format("{} holds no checkpoint, but {}", folder, fmt::join(there, ", ")),
-                           "restore a checkpoint, resume from one with --resume PATH, or begin anew with another --output");
+    throw base::InputError(
+        fmt::format("{} holds no checkpoint, but {}", folder, fmt::join(there, ", ")),
+        "restore a checkpoint, resume from one with --resume PATH, or begin anew with another --output");
   if (const auto last = output + last_name; base::file_size(last) >= 0) {
     auto name = base::read_file(last, 4096);
     name.resize(std::min(name.size(), name.find('\n')));
-    throw base::InputError(fmt::format("{} has published {}, but {} is {}", output, name, folder, std::filesystem::exists(folder) ? "empty" : "not there"),
-                           fmt::format("is its disk mounted? To begin anew, choose another --output or remove {}", last));
+    throw base::InputError(
+        fmt::format("{} has published {}, but {} is {}", output, name, folder,
+                    std::filesystem::exists(folder) ? "empty" : "not there"),
+        fmt::format("is its disk mounted? To begin anew, choose another --output or remove {}", last));
   }
 }
 
-void note_published(const std::string& output, std::int64_t step) { base::write_file(output + last_name, checkpoint::step_name(step) + "\n"); }
+void note_published(const std::string& output, std::int64_t step) {
+  base::write_file(output + last_name, checkpoint::step_name(step) + "\n");
+}
 
 bool is_abandoned(const std::string& output, const std::string& path) {
   const auto abandoned = checkpoint::list_abandoned(checkpoints_folder(output));
-  return std::any_of(abandoned.begin(), abandoned.end(), [&](const checkpoint::Found& f) { return is_same(f.path, path); });
+  return std::any_of(abandoned.begin(), abandoned.end(),
+                     [&](const checkpoint::Found& f) { return is_same(f.path, path); });
 }
 
 std::string settle(const std::string& output, const std::string& path, std::int64_t step) {
-  const auto folder = checkpoints_folder(output), metrics = output + "/metrics.jsonl", own = folder + "/" + checkpoint::step_name(step);
+  const auto folder = checkpoints_folder(output), metrics = output + "/metrics.jsonl",
+             own = folder + "/" + checkpoint::step_name(step);
   auto others = checkpoint::list(folder);
-  if (!others.empty() && is_same(others.front().path, path)) {   // the run merely goes on
+  if (!others.empty() && is_same(others.front().path, path)) {  // the run merely goes on
     look_at_metrics(output, metrics, step);
     return path;
   }
   const bool on_branch = is_same(path, own);
   if (on_branch) std::erase_if(others, [&](const checkpoint::Found& f) { return f.step <= step; });
   const bool goes_back = is_abandoned(output, path);
-  const auto before = text_of(metrics), history = path.empty() ? "" : lines_through(on_branch ? metrics : history_of(path), step);
-  if (!path.empty() && step > 0 && history.empty()) base::log_warning("the metrics that led to {} are not known: {} begins after step {}", path, metrics, step);
+  const auto before = text_of(metrics),
+             history = path.empty() ? "" : lines_through(on_branch ? metrics : history_of(path), step);
+  if (!path.empty() && step > 0 && history.empty())
+    base::log_warning("the metrics that led to {} are not known: {} begins after step {}", path, metrics, step);
   // Where branches part, what lies before is of both.
   const auto shared = goes_back ? last_step(metrics, common_lines(before, history)) : 0;
   std::erase_if(others, [&](const checkpoint::Found& f) { return goes_back && f.step <= shared && f.step < step; });
-  // Nothing has changed yet; lines first, because once the checkpoints have other names nobody would ask for them again.
+  // Nothing has changed yet; lines first, because once the checkpoints have other names nobody would ask for them
+  // again.
   keep_other_lines(output, metrics, before, history);
   // Oldest first: the last rename leaves the branch.
   std::reverse(others.begin(), others.end());
   for (const auto& found : others) give_history(found, lines_through(metrics, found.step));
-  for (const auto& found : others) base::log_warning("{} is not of what this run goes on from: it is kept as {}", found.path, checkpoint::set_aside(found));
+  for (const auto& found : others)
+    base::log_warning("{} is not of what this run goes on from: it is kept as {}", found.path,
+                      checkpoint::set_aside(found));
   if (before != history) base::write_file(metrics, history);
   if (!goes_back) return path;
   base::rename_durably(path, own);

@@ -23,7 +23,8 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 RunLoop::RunLoop(const RunContext& run)
     : run_(run), windows_(run.config, run.setup),
-      batches_(windows_.training, windows_.validation ? &*windows_.validation : nullptr, run.setup.plan.batch(), run.world.rank),
+      batches_(windows_.training, windows_.validation ? &*windows_.validation : nullptr, run.setup.plan.batch(),
+               run.world.rank),
       trainer_(run.setup.plan, run.setup.step, run.world, batches_) {}
 
 void RunLoop::load(const Start& start) {
@@ -52,7 +53,8 @@ RunResult RunLoop::go() {
   result.steps_done = steps_done_;
   result.checkpoint = saving_->saved_path();
   result.memory_report = memory_report(trainer_.memory(), run_.setup);
-  result.traffic_report = traffic_table(run_.setup.plan, run_.world.group({plan::Axis::data}), steps_done_, {validations_done_, config.validation_sequences});
+  result.traffic_report = traffic_table(run_.setup.plan, run_.world.group({plan::Axis::data}), steps_done_,
+                                        {validations_done_, config.validation_sequences});
   if (run_.world.rank == 0 && steps_done_ > 0) write_report(config.output, result.memory_report, result.traffic_report);
   return result;
 }
@@ -63,7 +65,9 @@ bool RunLoop::one_step(RunResult& result) {
   if (run_.watchdog) run_.watchdog->set_step(begun + 1);
   if (!trainer_.begin_step(begun, [&] { return run_.signals.request() == StopRequest::abandon_step; })) {
     finish_steps(result, 0);
-    if (run_.world.rank == 0 && run_.listener.on_note) run_.listener.on_note(fmt::format("stopping on request: step {} is abandoned, step {} is saved", step_ + 1, step_));
+    if (run_.world.rank == 0 && run_.listener.on_note)
+      run_.listener.on_note(
+          fmt::format("stopping on request: step {} is abandoned, step {} is saved", step_ + 1, step_));
     return false;
   }
   const bool stop = finish_steps(result, trainer_.results_come_later() && !something_follows(begun + 1) ? 1 : 0);
@@ -74,7 +78,8 @@ bool RunLoop::one_step(RunResult& result) {
 // Is there anything between step `s` and the next one that needs its result.
 bool RunLoop::something_follows(std::int64_t s) const {
   const auto due = [s](std::int64_t every) { return every > 0 && s % every == 0; };
-  return s == run_.config.steps || s == run_.config.stop_after || due(run_.config.save_every) || due(run_.config.validate_every);
+  return s == run_.config.steps || s == run_.config.stop_after || due(run_.config.save_every) ||
+         due(run_.config.validate_every);
 }
 
 // Until at most `under_way` steps are left; true when the run is asked to stop.
@@ -91,7 +96,8 @@ bool RunLoop::finish_step(RunResult& result) {
   ++step_;
   ++steps_done_;
   result.loss = outcome.loss;
-  if (run_.config.save_every > 0 && step_ % run_.config.save_every == 0 && step_ < run_.config.steps) saving_->take(progress());
+  if (run_.config.save_every > 0 && step_ % run_.config.save_every == 0 && step_ < run_.config.steps)
+    saving_->take(progress());
   StepMetrics m = metrics_of(outcome);
   if (run_.config.validate_every > 0 && (step_ % run_.config.validate_every == 0 || step_ == run_.config.steps)) {
     m.validation_loss = trainer_.validate(run_.config.validation_sequences);
@@ -100,7 +106,8 @@ bool RunLoop::finish_step(RunResult& result) {
   finished_at_ = now();
   m.step_seconds = finished_at_ - begin;
   m.tokens_per_second = static_cast<double>(run_.config.global_batch * run_.setup.plan.sequence) / m.step_seconds;
-  m.model_flops_per_second = plan::step_flops(run_.setup.plan.model, run_.config.global_batch, run_.setup.plan.sequence) / m.step_seconds;
+  m.model_flops_per_second =
+      plan::step_flops(run_.setup.plan.model, run_.config.global_batch, run_.setup.plan.sequence) / m.step_seconds;
   const bool stop = agree(outcome, m);
   if (run_.world.rank == 0) {
     metrics_->write(m);
@@ -144,9 +151,14 @@ void RunLoop::refuse_step(const StepOutcome& o) {
   while (trainer_.steps_under_way() > 0) trainer_.finish_step();
   const auto finding = trainer_.diagnose(step_);
   saving_->finish_publishing();
-  const auto good = on_rank_zero(run_.world, trainer_.communication(), [&] { return good_checkpoint_sentence(checkpoints_folder(run_.config.output), step_); });
-  throw comm::AgreedError(base::ExitCode::check_failed, fmt::format("step {} is not finite: loss {}, gradient norm {}; {}", step_ + 1, o.loss, o.gradient_norm, finding),
-                         fmt::format("{}; lower --learning-rate{}, or raise --warmup-steps", good, saving_->saved_step() < 0 ? "" : " (a resume needs --change learning_rate)"));
+  const auto good = on_rank_zero(run_.world, trainer_.communication(), [&] {
+    return good_checkpoint_sentence(checkpoints_folder(run_.config.output), step_);
+  });
+  throw comm::AgreedError(
+      base::ExitCode::check_failed,
+      fmt::format("step {} is not finite: loss {}, gradient norm {}; {}", step_ + 1, o.loss, o.gradient_norm, finding),
+      fmt::format("{}; lower --learning-rate{}, or raise --warmup-steps", good,
+                  saving_->saved_step() < 0 ? "" : " (a resume needs --change learning_rate)"));
 }
 
 }  // namespace trainyard::engine

@@ -1,4 +1,5 @@
-// The loop of a run: steps, their metrics, validations and saves, until the last step or until any rank is asked to stop.
+// The loop of a run: steps, their metrics, validations and saves, until the last step or until any rank is asked to
+// stop.
 #pragma once
 
 #include "libtrain/engine/batches.h"
@@ -19,9 +20,10 @@ class RunLoop {
   // Reserves the memory of the rank. `run` outlives the loop.
   explicit RunLoop(const RunContext& run);
 
-  // Collective; throws InputError on all ranks alike when the checkpoint turns out to be damaged. Another start may be loaded then.
+  // Collective; throws InputError on all ranks alike when the checkpoint turns out to be damaged. Another start may be
+  // loaded then.
   void load(const Start& start);
-  std::int64_t step() const { return step_; }   // completed; -1 before load()
+  std::int64_t step() const { return step_; }  // completed; -1 before load()
 
   // Collective, once, after load(). A checkpoint of the last step reached is published when it returns.
   RunResult go();
@@ -42,7 +44,7 @@ class RunLoop {
   Trainer trainer_;
   Start start_;
   std::optional<RunSaving> saving_;
-  std::optional<MetricsFile> metrics_;   // of rank 0
+  std::optional<MetricsFile> metrics_;  // of rank 0
   std::int64_t step_ = -1, steps_done_ = 0, validations_done_ = 0;
   double finished_at_ = 0;
 };

@@ -11,15 +11,19 @@
 
 namespace trainyard::engine {
 
-RunSaving::RunSaving(const RunContext& run, Trainer& trainer, const Start& start) : run_(run), trainer_(trainer), folder_(checkpoints_folder(run.config.output)) {
-  if (start.own) {   // a checkpoint that lies elsewhere does not make this run's progress safe, and --resume auto would not find it
+RunSaving::RunSaving(const RunContext& run, Trainer& trainer, const Start& start)
+    : run_(run), trainer_(trainer), folder_(checkpoints_folder(run.config.output)) {
+  if (start.own) {  // a checkpoint that lies elsewhere does not make this run's progress safe, and --resume auto would
+                    // not find it
     saved_step_ = start.step;
     saved_path_ = start.path;
   }
   settle_in_folder(start);
-  saver_.emplace(folder_, trainer.memory()[tensor::Category::save_snapshot], trainer.context(), trainer.store(), run.config.keep,
-                 checkpoint::WriteOptions{run.config.save_throttle, [this] { return leaving_ || run_.signals.request() != StopRequest::none; }},
-                 [this] { run_.held.folder->lock().require_alone(); });   // of rank 0, which publishes
+  saver_.emplace(folder_, trainer.memory()[tensor::Category::save_snapshot], trainer.context(), trainer.store(),
+                 run.config.keep,
+                 checkpoint::WriteOptions{run.config.save_throttle,
+                                          [this] { return leaving_ || run_.signals.request() != StopRequest::none; }},
+                 [this] { run_.held.folder->lock().require_alone(); });  // of rank 0, which publishes
   if (run.config.save_every > 0) saver_->touch();
 }
 
@@ -80,7 +84,7 @@ void RunSaving::finish_publishing() {
 }
 
 void RunSaving::finish(const Progress& progress) {
-  leaving_ = true;   // nothing is left that a slow writer could spare
+  leaving_ = true;  // nothing is left that a slow writer could spare
   finish_publishing();
   if (saved_step_ == progress.step) return;
   take(progress);
@@ -100,7 +104,10 @@ checkpoint::RunState RunSaving::state(const Progress& progress) const {
   s.plan["ranks"] = run_.world.size, s.plan["communicator"] = run_.world.kind;
   s.versions = build_versions();
   s.provenance = {{"data", base::text_of_path(run_.config.data)},
-                  {"tokenizer", {{"name", run_.setup.index.tokenizer}, {"source", run_.setup.index.tokenizer_source}, {"crc32c", run_.setup.index.tokenizer_crc32c}}}};
+                  {"tokenizer",
+                   {{"name", run_.setup.index.tokenizer},
+                    {"source", run_.setup.index.tokenizer_source},
+                    {"crc32c", run_.setup.index.tokenizer_crc32c}}}};
   s.isa = kernels::name_of(kernels::active_isa());
   s.device_kind = run_.config.device;
   s.writer = run_.held.writer;

@@ -33,9 +33,12 @@ void require_same(const NamedSettings& mine, World& world, tensor::Exec& exec) {
     std::string differences;
     for (const auto& [name, value] : mine)
       if (const auto expected = first.at(name).get<std::string>(); base::text_of_path(value) != expected)
-        differences += fmt::format("{}--{} is {}, on rank 0 {}", differences.empty() ? "" : "; ", name, shown(base::text_of_path(value)), shown(expected));
+        differences += fmt::format("{}--{} is {}, on rank 0 {}", differences.empty() ? "" : "; ", name,
+                                   shown(base::text_of_path(value)), shown(expected));
     if (!differences.empty())
-      throw base::UsageError(differences, "all ranks need the same flags, file of --config and TRAINYARD_ variables; mpirun hands a variable on with -x NAME alone, also to other nodes");
+      throw base::UsageError(differences,
+                             "all ranks need the same flags, file of --config and TRAINYARD_ variables; mpirun hands a "
+                             "variable on with -x NAME alone, also to other nodes");
   });
 }
 
@@ -44,8 +47,11 @@ void require_same_instructions(World& world, tensor::Exec& exec) {
   const auto first = on_rank_zero(world, exec, [] { return std::string(kernels::name_of(kernels::active_isa())); });
   on_every_rank(world, exec, [&] {
     if (const std::string mine = kernels::name_of(kernels::active_isa()); mine != first)
-      throw base::EnvironmentError(fmt::format("the kernels of this rank use {}, those of rank 0 {}: the bits would be those of neither", mine, first),
-                                   "set TRAINYARD_ISA on all nodes to what the least of them has (baseline, avx2 or avx512), or choose nodes of one kind");
+      throw base::EnvironmentError(
+          fmt::format("the kernels of this rank use {}, those of rank 0 {}: the bits would be those of neither", mine,
+                      first),
+          "set TRAINYARD_ISA on all nodes to what the least of them has (baseline, avx2 or avx512), or choose nodes of "
+          "one kind");
   });
 }
 

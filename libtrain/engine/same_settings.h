@@ -1,4 +1,5 @@
-// Settings that every rank of a job must have alike: with others a rank would take part in other collectives, and all would wait for ever.
+// Settings that every rank of a job must have alike: with others a rank would take part in other collectives, and all
+// would wait for ever.
 #pragma once
 
 #include "libtrain/engine/config.h"
@@ -10,15 +11,18 @@
 
 namespace trainyard::engine {
 
-using NamedSettings = std::vector<std::pair<std::string, std::string>>;   // "stop-after", "20"
+using NamedSettings = std::vector<std::pair<std::string, std::string>>;  // "stop-after", "20"
 
-// Those of a run. Left out are what one rank may have for itself (threads, memory-limit, progress) and names of files whose content is compared once it is read (model, data, plan).
+// Those of a run. Left out are what one rank may have for itself (threads, memory-limit, progress) and names of files
+// whose content is compared once it is read (model, data, plan).
 NamedSettings shared_settings(const RunConfig& config);
 
-// Collective; the names are the same on every rank. Where values differ, every rank throws a usage error that names the first rank with others, what it has and what rank 0 has.
+// Collective; the names are the same on every rank. Where values differ, every rank throws a usage error that names the
+// first rank with others, what it has and what rank 0 has.
 void require_same(const NamedSettings& mine, World& world, tensor::Exec& exec);
 
-// Collective; an EnvironmentError on every rank where the kernels of one use another instruction set than those of rank 0: the bits would be those of neither.
+// Collective; an EnvironmentError on every rank where the kernels of one use another instruction set than those of rank
+// 0: the bits would be those of neither.
 void require_same_instructions(World& world, tensor::Exec& exec);
 
 }  // namespace trainyard::engine

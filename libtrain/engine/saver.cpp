@@ -12,9 +12,10 @@
 
 namespace trainyard::engine {
 
-Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& context, params::ZeroStore& store, int keep,
-             checkpoint::WriteOptions options, std::function<void()> require_alone)
-    : folder_(std::move(folder)), context_(context), store_(store), keep_(keep), options_(std::move(options)), require_alone_(std::move(require_alone)) {
+Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& context, params::ZeroStore& store,
+             int keep, checkpoint::WriteOptions options, std::function<void()> require_alone)
+    : folder_(std::move(folder)), context_(context), store_(store), keep_(keep), options_(std::move(options)),
+      require_alone_(std::move(require_alone)) {
   pieces_.rank = context.world.rank;
   pieces_.ranks = context.world.size;
   for (int u = 0; u < context.units(); ++u) {
@@ -34,7 +35,9 @@ void Saver::touch() {
       for (const auto& piece : *list) std::memset(piece.data, 0, static_cast<std::size_t>(piece.bytes()));
     if (!context_.compute.on_gpu()) return;
     const char* refusal = pinned_.pin(snapshot_.data(), static_cast<std::int64_t>(snapshot_.size()));
-    if (refusal != nullptr) base::log_warning("the {} bytes of the snapshot cannot be pinned ({}): saving will stop the GPU for longer", snapshot_.size(), refusal);
+    if (refusal != nullptr)
+      base::log_warning("the {} bytes of the snapshot cannot be pinned ({}): saving will stop the GPU for longer",
+                        snapshot_.size(), refusal);
   });
 }
 
@@ -75,8 +78,9 @@ void Saver::publish() {
     checkpoint::publish(folder_, state_, context_.world.topology, keep_);
     try {
       note_published(base::parent_of(folder_), state_.step);
-    } catch (const base::Error& e) {   // the checkpoint stands without it
-      base::log_warning("{} is published, but last-checkpoint does not say so: {}", checkpoint::step_name(state_.step), e.what());
+    } catch (const base::Error& e) {  // the checkpoint stands without it
+      base::log_warning("{} is published, but last-checkpoint does not say so: {}", checkpoint::step_name(state_.step),
+                        e.what());
     }
     std::lock_guard lock(mutex_);
     published_step_ = state_.step;

@@ -1,4 +1,5 @@
-// Saver: takes a snapshot of this rank's pieces in memory and writes it on a thread of its own, which never communicates.
+// Saver: takes a snapshot of this rank's pieces in memory and writes it on a thread of its own, which never
+// communicates.
 #pragma once
 
 #include "libtrain/checkpoint/rank_writer.h"
@@ -17,22 +18,25 @@
 
 namespace trainyard::engine {
 
-// Life of a checkpoint: take() copies the pieces and starts writing; written() tells when this rank's file is complete; once all ranks
-// have agreed on that, rank 0 calls publish(), also done in the background; published() then tells the step. One checkpoint at a time:
-// take() first waits for the one before. `require_alone` is called before publishing, and throws where another run writes too.
+// Life of a checkpoint: take() copies the pieces and starts writing; written() tells when this rank's file is complete;
+// once all ranks have agreed on that, rank 0 calls publish(), also done in the background; published() then tells the
+// step. One checkpoint at a time: take() first waits for the one before. `require_alone` is called before publishing,
+// and throws where another run writes too.
 class Saver {
  public:
-  Saver(std::string folder, tensor::Arena& arena, params::StoreContext& context, params::ZeroStore& store, int keep, checkpoint::WriteOptions options,
-        std::function<void()> require_alone = [] {});
+  Saver(
+      std::string folder, tensor::Arena& arena, params::StoreContext& context, params::ZeroStore& store, int keep,
+      checkpoint::WriteOptions options, std::function<void()> require_alone = [] {});
   ~Saver();
   Saver(const Saver&) = delete;
 
-  void touch();                         // brings the snapshot's memory in (and pins it for a GPU), in the background: the first take() is then as fast as the others
+  void touch();  // brings the snapshot's memory in (and pins it for a GPU), in the background: the first take() is then
+                 // as fast as the others
   void take(const checkpoint::RunState& state);
-  void publish();                       // rank 0, once per take()
-  void wait();                          // until the background work handed over so far is done
+  void publish();  // rank 0, once per take()
+  void wait();     // until the background work handed over so far is done
 
-  std::int64_t taken_step() const { return taken_step_; }        // -1 before the first
+  std::int64_t taken_step() const { return taken_step_; }  // -1 before the first
   const checkpoint::RunState& taken() const { return state_; }
   std::int64_t written_step() const;
   std::int64_t published_step() const;
@@ -50,8 +54,8 @@ class Saver {
   checkpoint::WriteOptions options_;
   std::function<void()> require_alone_;
   checkpoint::RankPieces pieces_;
-  std::span<char> snapshot_;        // the memory that pieces_ lie in
-  tensor::Pinning pinned_;          // for a GPU; made by the writer
+  std::span<char> snapshot_;  // the memory that pieces_ lie in
+  tensor::Pinning pinned_;    // for a GPU; made by the writer
   checkpoint::RunState state_;
   std::int64_t taken_step_ = -1;
 

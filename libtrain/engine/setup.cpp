@@ -16,7 +16,8 @@ namespace trainyard::engine {
 
 namespace {
 
-// Throws InputError where a plan was made for other tokens than the shards hold: its sizes would be those of another run.
+// Throws InputError where a plan was made for other tokens than the shards hold: its sizes would be those of another
+// run.
 plan::ModelConfig resolve_model(const RunConfig& c, const data::SetIndex& index) {
   if (c.checkpoint_model) return *c.checkpoint_model;
   if (!c.plan_model) {
@@ -28,8 +29,12 @@ plan::ModelConfig resolve_model(const RunConfig& c, const data::SetIndex& index)
   shards.vocabulary = index.vocabulary;
   // Rows up to the next multiple of 128 are stored anyway.
   if (c.plan_model->vocabulary < shards.vocabulary || c.plan_model->vocabulary > shards.stored_vocabulary())
-    throw base::InputError(fmt::format("plan {} is for a vocabulary of {}, the shards in {} have {}", c.plan, c.plan_model->vocabulary, c.data, index.vocabulary),
-                           fmt::format("plan again with partition-model --vocabulary {} (or --data, which reads it from the shards); if the larger vocabulary is meant, name the model's file with --model", index.vocabulary));
+    throw base::InputError(
+        fmt::format("plan {} is for a vocabulary of {}, the shards in {} have {}", c.plan, c.plan_model->vocabulary,
+                    c.data, index.vocabulary),
+        fmt::format("plan again with partition-model --vocabulary {} (or --data, which reads it from the shards); if "
+                    "the larger vocabulary is meant, name the model's file with --model",
+                    index.vocabulary));
   return *c.plan_model;
 }
 
@@ -63,12 +68,18 @@ void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
   if (c.data.empty()) wrong.add("--data is missing", "the folder that shard-data made");
   if (c.output.empty()) wrong.add("--output is missing", "the run folder");
   if (c.plan_ranks > 0 && c.plan_ranks != ranks)
-    wrong.add(fmt::format("plan {} is for {} ranks, this job has {}", c.plan, c.plan_ranks, ranks), fmt::format("ask for as many, or make another plan with partition-model --ranks {}", ranks));
-  if (c.communicator == "nccl" && c.device == "cpu") wrong.add("--communicator nccl moves device memory: it needs --device cuda");
+    wrong.add(fmt::format("plan {} is for {} ranks, this job has {}", c.plan, c.plan_ranks, ranks),
+              fmt::format("ask for as many, or make another plan with partition-model --ranks {}", ranks));
+  if (c.communicator == "nccl" && c.device == "cpu")
+    wrong.add("--communicator nccl moves device memory: it needs --device cuda");
   if (c.validate_every > 0 && c.validation_sequences % std::max<std::int64_t>(1, c.micro_batch) != 0)
-    wrong.add(fmt::format("--validation-sequences {} must be a multiple of --micro-batch {}", c.validation_sequences, c.micro_batch));
-  if (!c.init_from.empty() && c.resume != "auto" && c.resume != "never") wrong.add("--init-from starts a new run; it does not go with --resume PATH");
-  for (auto& text : problems(LearningRate{c.schedule, c.learning_rate, c.final_learning_rate, c.warmup_steps, c.decay_steps, c.steps})) wrong.add(std::move(text));
+    wrong.add(fmt::format("--validation-sequences {} must be a multiple of --micro-batch {}", c.validation_sequences,
+                          c.micro_batch));
+  if (!c.init_from.empty() && c.resume != "auto" && c.resume != "never")
+    wrong.add("--init-from starts a new run; it does not go with --resume PATH");
+  for (auto& text : problems(
+           LearningRate{c.schedule, c.learning_rate, c.final_learning_rate, c.warmup_steps, c.decay_steps, c.steps}))
+    wrong.add(std::move(text));
 }
 
 // The cut made definite, so that what partition-model refuses, and nothing else, is refused here.
@@ -92,15 +103,24 @@ void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code) {
 
 void require_output_beside_data(const RunConfig& c) {
   std::error_code error;
-  if (c.output.empty() || !(std::filesystem::equivalent(c.data, c.output, error) || base::file_size(c.output + "/index.json") >= 0)) return;
-  throw base::UsageError(fmt::format("--output {} is the folder of a shard set", c.output), "choose another folder for the run");
+  if (c.output.empty() ||
+      !(std::filesystem::equivalent(c.data, c.output, error) || base::file_size(c.output + "/index.json") >= 0))
+    return;
+  throw base::UsageError(fmt::format("--output {} is the folder of a shard set", c.output),
+                         "choose another folder for the run");
 }
 
-void require_counters(const plan::ModelConfig& model, const RunConfig& c, std::int64_t step, std::int64_t samples_seen) {
-  if (!plan::drops_rows(model) || step >= c.steps || c.steps - step <= (plan::most_samples_with_dropout - samples_seen) / c.global_batch) return;
-  throw base::UsageError(fmt::format("{}--steps {} of --global-batch {} are more than the {} samples up to which dropout counts its random numbers",
-                                     step == 0 ? "" : fmt::format("after step {} and {} samples, ", step, samples_seen), c.steps, c.global_batch, plan::most_samples_with_dropout),
-                         "fewer steps, or a model without dropout on the embedding and the branches; where the batch was smaller before, --change global_batch counts exactly");
+void require_counters(const plan::ModelConfig& model, const RunConfig& c, std::int64_t step,
+                      std::int64_t samples_seen) {
+  if (!plan::drops_rows(model) || step >= c.steps ||
+      c.steps - step <= (plan::most_samples_with_dropout - samples_seen) / c.global_batch)
+    return;
+  throw base::UsageError(fmt::format("{}--steps {} of --global-batch {} are more than the {} samples up to which "
+                                     "dropout counts its random numbers",
+                                     step == 0 ? "" : fmt::format("after step {} and {} samples, ", step, samples_seen),
+                                     c.steps, c.global_batch, plan::most_samples_with_dropout),
+                         "fewer steps, or a model without dropout on the embedding and the branches; where the batch "
+                         "was smaller before, --change global_batch counts exactly");
 }
 
 RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
@@ -112,17 +132,21 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   RunSetup s;
   s.index = data::read_index(c.data);
   if (c.validate_every > 0 && s.index.validation.empty())
-    throw base::InputError(fmt::format("{} has no validation split, which --validate-every needs", c.data), "make the shards with shard-data --validation 0.02, or leave out --validate-every");
+    throw base::InputError(fmt::format("{} has no validation split, which --validate-every needs", c.data),
+                           "make the shards with shard-data --validation 0.02, or leave out --validate-every");
   const auto model = resolve_model(c, s.index);
   if (model.vocabulary < s.index.vocabulary)
-    throw base::UsageError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}", c.model, model.vocabulary, c.data, s.index.vocabulary), "leave the vocabulary out of the model: it comes from the shards");
+    throw base::UsageError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}", c.model,
+                                       model.vocabulary, c.data, s.index.vocabulary),
+                           "leave the vocabulary out of the model: it comes from the shards");
   s.plan = plan_of(c, model, ranks, threads);
   refuse(plan::decision_problems(s.plan), base::ExitCode::usage);
   const auto changes = split_names(c.change);
   // Otherwise only the checkpoint can tell what was seen (choose_start).
   if (std::find(changes.begin(), changes.end(), "global_batch") == changes.end()) require_counters(model, c, 0, 0);
   s.step.learning_rate = {c.schedule, c.learning_rate, c.final_learning_rate, c.warmup_steps, c.decay_steps, c.steps};
-  s.step.beta1 = c.beta1, s.step.beta2 = c.beta2, s.step.epsilon = c.epsilon, s.step.weight_decay = c.weight_decay, s.step.clip = c.clip, s.step.seed = c.seed;
+  s.step.beta1 = c.beta1, s.step.beta2 = c.beta2, s.step.epsilon = c.epsilon, s.step.weight_decay = c.weight_decay,
+  s.step.clip = c.clip, s.step.seed = c.seed;
   s.mask = c.document_mask == "on" ? data::DocumentMask::on : data::DocumentMask::off;
   s.identity = identity_of(c, s);
   require_known_fields(s.identity, split_names(c.change));

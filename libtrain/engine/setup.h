@@ -1,4 +1,5 @@
-// Setup: a configuration made definite: model with its vocabulary, batch plan, shapes, identity; everything wrong is found here, before anything is allocated.
+// Setup: a configuration made definite: model with its vocabulary, batch plan, shapes, identity; everything wrong is
+// found here, before anything is allocated.
 #pragma once
 
 #include "libtrain/data/shard_set.h"
@@ -13,21 +14,24 @@
 namespace trainyard::engine {
 
 struct RunSetup {
-  plan::Plan plan;                       // predicted; what runs, and what a checkpoint records
+  plan::Plan plan;  // predicted; what runs, and what a checkpoint records
   StepSettings step;
   data::SetIndex index;
   data::DocumentMask mask = data::DocumentMask::off;
   nlohmann::json identity;
 };
 
-// Reads the model and the data index. Throws UsageError listing every problem, each with a hint; InputError (exit 3) when a rank does not fit the memory limit, naming the
-// deficit and what would fit, or when a plan has another vocabulary than the shards. `ranks` is the world, `threads` the team of a rank.
-// config.device is cpu or cuda here (resolve_device).
+// Reads the model and the data index. Throws UsageError listing every problem, each with a hint; InputError (exit 3)
+// when a rank does not fit the memory limit, naming the deficit and what would fit, or when a plan has another
+// vocabulary than the shards. `ranks` is the world, `threads` the team of a rank. config.device is cpu or cuda here
+// (resolve_device).
 RunSetup make_setup(const RunConfig& config, int ranks, int threads);
 
 // UsageError where --output is the folder of a shard set: the one that the run reads, or any with an index.json.
 void require_output_beside_data(const RunConfig& config);
-// UsageError where dropout would come to samples beyond those that its random numbers count, after `samples_seen` in `step` steps.
-void require_counters(const plan::ModelConfig& model, const RunConfig& config, std::int64_t step, std::int64_t samples_seen);
+// UsageError where dropout would come to samples beyond those that its random numbers count, after `samples_seen` in
+// `step` steps.
+void require_counters(const plan::ModelConfig& model, const RunConfig& config, std::int64_t step,
+                      std::int64_t samples_seen);
 
 }  // namespace trainyard::engine

@@ -48,13 +48,12 @@ SignalWatcher::~SignalWatcher() {
 
 void SignalWatcher::raise(StopRequest r) {
   int now = request_.load();
-  while (now < static_cast<int>(r) && !request_.compare_exchange_weak(now, static_cast<int>(r))) {
-  }
+  while (now < static_cast<int>(r) && !request_.compare_exchange_weak(now, static_cast<int>(r))) {}
 }
 
 void SignalWatcher::watch() {
   const auto set = watched();
-  std::optional<std::chrono::steady_clock::time_point> first;   // INT or TERM
+  std::optional<std::chrono::steady_clock::time_point> first;  // INT or TERM
   while (!leave_) {
     const timespec patience{0, 50'000'000};
     const int signal = sigtimedwait(&set, nullptr, &patience);

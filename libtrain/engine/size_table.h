@@ -13,12 +13,13 @@ struct SizeTable {
   struct Row {
     std::string name;
     std::int64_t foretold = 0, measured = 0;
-    std::string verdict;                 // said instead of the difference, where equality is not what was promised
+    std::string verdict;  // said instead of the difference, where equality is not what was promised
   };
-  std::string title, foretold;           // headings of the first two columns: "memory", "predicted"
+  std::string title, foretold;  // headings of the first two columns: "memory", "predicted"
   std::vector<Row> rows;
 
-  // One line a row: name, foretold, measured, difference. The difference is 0 only where the bytes are equal, also when sizes are rounded.
+  // One line a row: name, foretold, measured, difference. The difference is 0 only where the bytes are equal, also when
+  // sizes are rounded.
   std::string text(base::Sizes sizes = base::Sizes::exact) const;
 };
 

@@ -10,13 +10,16 @@ namespace {
 
 constexpr std::int64_t aligned_words(std::int64_t bytes) { return base::aligned(bytes) / 8; }
 
-base::View doubles(double* at, std::int64_t n, base::Device device) { return base::View(at, base::DType::f64, {n}, device); }
+base::View doubles(double* at, std::int64_t n, base::Device device) {
+  return base::View(at, base::DType::f64, {n}, device);
+}
 
 }  // namespace
 
 StepResults::StepResults(params::StoreContext& c, comm::Communicator& results, double clip)
     : c_(c), results_(results), batch_(c.shape.batch), places_(batch_.places()), clip_(clip) {
-  const auto own = aligned_words(own_count() * 8), all = aligned_words(own_count() * 8 * results.size()), limbs = aligned_words(kernels::square_sum_limbs * 8);
+  const auto own = aligned_words(own_count() * 8), all = aligned_words(own_count() * 8 * results.size()),
+             limbs = aligned_words(kernels::square_sum_limbs * 8);
   const auto words = own + all + limbs + aligned_words(sizeof(kernels::StepNumbers));
   std::uint64_t* memory = nullptr;
   if (c.compute.on_gpu()) {
@@ -32,7 +35,8 @@ StepResults::StepResults(params::StoreContext& c, comm::Communicator& results, d
   limbs_ = reinterpret_cast<std::int64_t*>(memory + own + all);
   numbers_ = reinterpret_cast<kernels::StepNumbers*>(memory + own + all + limbs);
   kernels::StepNumbers first;
-  tensor::copy(c.compute, base::View(&first, base::DType::u8, {sizeof first}), base::View(numbers_, base::DType::u8, {sizeof first}, c.compute.device()));
+  tensor::copy(c.compute, base::View(&first, base::DType::u8, {sizeof first}),
+               base::View(numbers_, base::DType::u8, {sizeof first}, c.compute.device()));
   c.compute.synchronize();
 }
 
@@ -58,18 +62,21 @@ void StepResults::agree(std::span<const base::View> gradients) {
   kernels::square_sum(c_.compute, gradients, limbs);
   if (results_.size() > 1) {
     c_.communication.wait(c_.compute.record());
-    results_.all_gather(c_.communication, doubles(own_, own_count(), device), doubles(all_, own_count() * results_.size(), device));
+    results_.all_gather(c_.communication, doubles(own_, own_count(), device),
+                        doubles(all_, own_count() * results_.size(), device));
     results_.all_reduce(c_.communication, limbs, comm::Reduction::sum);
     c_.join(c_.communication.record());
   }
-  kernels::step_numbers(c_.compute, {all_, places_, batch_.micros(), batch_.fold, results_.size(), limbs_, clip_, numbers_});
+  kernels::step_numbers(c_.compute,
+                        {all_, places_, batch_.micros(), batch_.fold, results_.size(), limbs_, clip_, numbers_});
 }
 
 void StepResults::send() {
   TRAINYARD_ASSERT(sends_ - takes_ < 2, "{} results wait to be read", sends_ - takes_);
   const auto at = static_cast<std::size_t>(sends_++ % 2);
   auto* to = pinned_ ? pinned_.data<kernels::StepNumbers>() + at : &read_[at];
-  tensor::copy(c_.compute, base::View(numbers_, base::DType::u8, {sizeof *to}, c_.compute.device()), base::View(to, base::DType::u8, {sizeof *to}));
+  tensor::copy(c_.compute, base::View(numbers_, base::DType::u8, {sizeof *to}, c_.compute.device()),
+               base::View(to, base::DType::u8, {sizeof *to}));
   sent_[at] = c_.compute.record();
 }
 

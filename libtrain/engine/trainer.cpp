@@ -25,15 +25,18 @@ params::GradientFold::Position::Place place_in_group(std::int64_t micro, std::in
 }  // namespace
 
 Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches)
-    : plan_(plan), settings_(settings), world_(world), batches_(batches), set_(plan.model, plan.topology), memory_(plan.memory.categories, settings.device),
-      compute_(compute_exec(settings.device, memory_[tensor::Category::workspace], plan.threads)), decoder_(plan.model, plan.recompute), program_(plan::actions(plan, world.rank)),
+    : plan_(plan), settings_(settings), world_(world), batches_(batches), set_(plan.model, plan.topology),
+      memory_(plan.memory.categories, settings.device),
+      compute_(compute_exec(settings.device, memory_[tensor::Category::workspace], plan.threads)),
+      decoder_(plan.model, plan.recompute), program_(plan::actions(plan, world.rank)),
       accesses_(plan::training_accesses(plan.model)), training_leases_(plan::leases_of(accesses_)),
-      evaluation_leases_(plan::leases_of(plan::evaluation_accesses(plan.model))), saved_(memory_[tensor::Category::activations]) {
+      evaluation_leases_(plan::leases_of(plan::evaluation_accesses(plan.model))),
+      saved_(memory_[tensor::Category::activations]) {
   using tensor::Category;
   context_ = std::unique_ptr<params::StoreContext>(new params::StoreContext{
       set_, plan_.states(), plan_.reduction, world_, *compute_, communication(), memory_[Category::parameters],
-      memory_[Category::gathered_units], memory_[Category::gradients], memory_[Category::unit_gradients], memory_[Category::optimizer],
-      memory_[Category::communication_staging]});
+      memory_[Category::gathered_units], memory_[Category::gradients], memory_[Category::unit_gradients],
+      memory_[Category::optimizer], memory_[Category::communication_staging]});
   store_ = std::make_unique<params::ZeroStore>(*context_);
   batches_.work_on(*compute_);
   results_.emplace(*context_, world_.results ? *world_.results : *world_.control, settings_.clip);
@@ -56,11 +59,15 @@ bool Trainer::any_rank_asked() {
 
 void Trainer::load(std::int64_t completed, const plan::Action& action) {
   const auto batch = plan_.batch();
-  in_flight_.emplace(InFlight{{*compute_, store_.get(), batches_.training(completed, action.micro), plan_.dtype, settings_.seed, plan::Pass::train}, {}});
+  in_flight_.emplace(InFlight{{*compute_, store_.get(), batches_.training(completed, action.micro), plan_.dtype,
+                               settings_.seed, plan::Pass::train},
+                              {}});
   const auto place = batch.place_of(action.micro).place;
   in_flight_->step.loss_place = results_->loss_of(place);
   tensor::copy(*compute_, in_flight_->step.micro.counted_there, results_->targets_of(place));
-  store_->begin_micro({action.round, place_in_group(action.micro, batch.first_micro(action.group), batch.end_micro(action.group))}, training_leases_);
+  store_->begin_micro(
+      {action.round, place_in_group(action.micro, batch.first_micro(action.group), batch.end_micro(action.group))},
+      training_leases_);
 }
 
 void Trainer::forward(std::int64_t micro, const Observer* observer) {
@@ -76,10 +83,13 @@ void Trainer::backward(const plan::Action& action, const Observer* observer) {
 
 model::Observer Trainer::seen_by(const Observer* observer, std::int64_t micro, const char* what) {
   if (observer == nullptr) return {};
-  return [observer, micro, what](const model::Block& block, base::View stream) { (*observer)(micro, fmt::format("{} {}", what, block.name()), stream); };
+  return [observer, micro, what](const model::Block& block, base::View stream) {
+    (*observer)(micro, fmt::format("{} {}", what, block.name()), stream);
+  };
 }
 
-bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool()>& stop_now, const Observer* observer) {
+bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool()>& stop_now,
+                                const Observer* observer) {
   using Kind = plan::Action::Kind;
   results_->begin();
   for (const auto& action : program_) {
@@ -132,11 +142,13 @@ StepOutcome Trainer::finish_step() {
   return outcome;
 }
 
-// What the host sees of a step on a GPU says little: its time is that between two ends, the rest is taken by the device.
+// What the host sees of a step on a GPU says little: its time is that between two ends, the rest is taken by the
+// device.
 void Trainer::measure_on_device(const UnderWay& step, StepOutcome& outcome) {
   const double end = base::steady_seconds(), seconds = end - std::max(outcome.begun, finished_at_);
   finished_at_ = end;
-  const double blocked = compute_->busy_seconds_until(step.waits), talking = world_.size > 1 ? communication().busy_seconds_until(step.calls) : 0;
+  const double blocked = compute_->busy_seconds_until(step.waits),
+               talking = world_.size > 1 ? communication().busy_seconds_until(step.calls) : 0;
   outcome.exposed_seconds = world_.size > 1 ? blocked - blocked_before_ : 0;
   outcome.communication_seconds = talking - talking_before_;
   outcome.compute_seconds = std::max(0.0, seconds - outcome.exposed_seconds);
@@ -160,13 +172,16 @@ void Trainer::update(std::int64_t completed) {
 
 double Trainer::validate(std::int64_t sequences) {
   MicroLoss total;
-  fold_losses(world_, communication(), 0, sequences / plan_.micro_batch, [&](std::int64_t m) {
-    const auto& batch = batches_.validation(m);
-    store_->begin_evaluation(evaluation_leases_);
-    std::int64_t targets = 0;
-    const double loss = evaluate_micro(batch, targets);
-    return MicroLoss{loss, static_cast<double>(targets)};
-  }, total);
+  fold_losses(
+      world_, communication(), 0, sequences / plan_.micro_batch,
+      [&](std::int64_t m) {
+        const auto& batch = batches_.validation(m);
+        store_->begin_evaluation(evaluation_leases_);
+        std::int64_t targets = 0;
+        const double loss = evaluate_micro(batch, targets);
+        return MicroLoss{loss, static_cast<double>(targets)};
+      },
+      total);
   return total.mean();
 }
 
@@ -185,9 +200,11 @@ std::string Trainer::diagnose(std::int64_t completed) {
     const auto index = kernels::first_nonfinite(*compute_, tensor);
     if (index < 0) return;
     found_micro = micro;
-    found = fmt::format("micro-batch {}: {} is not finite, first at row {}, column {}", micro, where, index / tensor.cols(), index % tensor.cols());
+    found = fmt::format("micro-batch {}: {} is not finite, first at row {}, column {}", micro, where,
+                        index / tensor.cols(), index % tensor.cols());
   };
-  gradients_of_step(completed, [] { return false; }, &look);
+  gradients_of_step(
+      completed, [] { return false; }, &look);
   // A stream that is finite everywhere can still give a loss or a weight gradient that is not.
   const auto losses = results_->own_losses();
   for (const auto& action : program_) {
@@ -198,11 +215,13 @@ std::string Trainer::diagnose(std::int64_t completed) {
     found = fmt::format("micro-batch {}: the loss is {}", action.micro, loss);
   }
   for (int u = 0; u < context_->units() && found.empty(); ++u)
-    if (kernels::first_nonfinite(*compute_, store_->piece_gradient(u)) >= 0) found = fmt::format("the folded gradient of unit {} is not finite", set_.units[static_cast<std::size_t>(u)].name);
+    if (kernels::first_nonfinite(*compute_, store_->piece_gradient(u)) >= 0)
+      found = fmt::format("the folded gradient of unit {} is not finite", set_.units[static_cast<std::size_t>(u)].name);
   return of_lowest_micro(found_micro, found);
 }
 
-// Everyone learns the finding of the lowest micro-batch; among ranks that only know a folded gradient, of the lowest rank that knows one.
+// Everyone learns the finding of the lowest micro-batch; among ranks that only know a folded gradient, of the lowest
+// rank that knows one.
 std::string Trainer::of_lowest_micro(std::int64_t micro, const std::string& finding) {
   const auto key = 2 * micro + (finding.empty() ? 1 : 0);
   std::vector<std::int64_t> keys(static_cast<std::size_t>(world_.size));

@@ -1,4 +1,5 @@
-// Trainer: one optimizer step of one rank: it interprets the rank's action list (plan/schedule.h). It knows nothing of files, signals or processes.
+// Trainer: one optimizer step of one rank: it interprets the rank's action list (plan/schedule.h). It knows nothing of
+// files, signals or processes.
 #pragma once
 
 #include "libtrain/engine/batches.h"
@@ -27,15 +28,15 @@ struct StepSettings {
   LearningRate learning_rate;
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1, clip = 1.0;
   std::uint64_t seed = 1;
-  base::Device device;                      // kind as the plan's; index: the GPU of this rank
+  base::Device device;  // kind as the plan's; index: the GPU of this rank
 };
 
 struct StepOutcome {
-  bool finite = true;                     // else nothing has changed
+  bool finite = true;  // else nothing has changed
   double loss = 0, gradient_norm = 0, learning_rate = 0;
   std::int64_t targets = 0;
-  double begun = 0;                       // when the host began it, by a steady clock in seconds
-  double compute_seconds = 0, communication_seconds = 0, exposed_seconds = 0;   // of this rank
+  double begun = 0;  // when the host began it, by a steady clock in seconds
+  double compute_seconds = 0, communication_seconds = 0, exposed_seconds = 0;  // of this rank
 };
 
 class Trainer {
@@ -44,23 +45,28 @@ class Trainer {
   Trainer(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches);
   ~Trainer();
 
-  // Collective. `completed` is the number of optimizer steps begun so far. For each round `stop_now` is asked on every rank (plan/schedule.h says when) and the
-  // answers are joined before it: if any rank says yes the step is abandoned, no weight has changed, and the result is false. On a GPU the step has only been submitted when this
-  // returns: nothing inside it waits for the device, and at most two may be under way.
+  // Collective. `completed` is the number of optimizer steps begun so far. For each round `stop_now` is asked on every
+  // rank (plan/schedule.h says when) and the answers are joined before it: if any rank says yes the step is abandoned,
+  // no weight has changed, and the result is false. On a GPU the step has only been submitted when this returns:
+  // nothing inside it waits for the device, and at most two may be under way.
   bool begin_step(std::int64_t completed, const std::function<bool()>& stop_now);
-  // The outcome of the oldest step begun and not finished; waits for it. After one that is not finite no later one has changed anything either.
+  // The outcome of the oldest step begun and not finished; waits for it. After one that is not finite no later one has
+  // changed anything either.
   StepOutcome finish_step();
   int steps_under_way() const { return static_cast<int>(under_way_.size()); }
-  bool results_come_later() const { return compute_->on_gpu(); }   // is a step worth beginning before the one before is finished
+  bool results_come_later() const {
+    return compute_->on_gpu();
+  }  // is a step worth beginning before the one before is finished
 
-  // Collective. What the first pass of a next step would gather is gathered, so that each step's traffic is entered in the ledger, that of the last one too.
+  // Collective. What the first pass of a next step would gather is gathered, so that each step's traffic is entered in
+  // the ledger, that of the last one too.
   void complete_weights() { store_->complete_weights(); }
 
   // Mean loss over validation sequences [0, sequences), read in the same order every time. Collective.
   double validate(std::int64_t sequences);
 
-  // After a step that was not finite: repeats it from the unchanged weights and names the first tensor that is not finite
-  // (lowest micro-batch, then schedule order). Collective.
+  // After a step that was not finite: repeats it from the unchanged weights and names the first tensor that is not
+  // finite (lowest micro-batch, then schedule order). Collective.
   std::string diagnose(std::int64_t completed);
 
   params::ZeroStore& store() { return *store_; }
@@ -72,11 +78,18 @@ class Trainer {
   tensor::Exec& compute() { return *compute_; }
 
  private:
-  struct UnderWay { StepOutcome known; std::int64_t waits, calls; };   // spans of compute and communication at its end
+  struct UnderWay {
+    StepOutcome known;
+    std::int64_t waits, calls;
+  };  // spans of compute and communication at its end
   using Observer = std::function<void(std::int64_t micro, const std::string& where, base::View tensor)>;
-  struct InFlight { model::Step step; model::Flow flow; };   // a micro-batch between its load and the end of its backward
+  struct InFlight {
+    model::Step step;
+    model::Flow flow;
+  };  // a micro-batch between its load and the end of its backward
 
-  // Actions up to (not including) the update. False: `stop_now` ended the step. An observer sees the stream after every block.
+  // Actions up to (not including) the update. False: `stop_now` ended the step. An observer sees the stream after every
+  // block.
   bool gradients_of_step(std::int64_t completed, const std::function<bool()>& stop_now, const Observer* observer);
   void load(std::int64_t completed, const plan::Action& action);
   void forward(std::int64_t micro, const Observer* observer);
@@ -101,14 +114,14 @@ class Trainer {
   std::unique_ptr<params::ZeroStore> store_;
   std::vector<plan::Action> program_;
   std::optional<InFlight> in_flight_;
-  std::int32_t stop_ = 0;                           // does any rank ask to stop; known once answered_
+  std::int32_t stop_ = 0;  // does any rank ask to stop; known once answered_
   tensor::Event answered_;
   std::vector<plan::Access> accesses_;
   std::vector<plan::Use> training_leases_, evaluation_leases_;
   model::Saved saved_;
   std::optional<StepResults> results_;
   std::deque<UnderWay> under_way_;
-  double finished_at_ = 0, blocked_before_ = 0, talking_before_ = 0;   // at the end of the step before, on a GPU
+  double finished_at_ = 0, blocked_before_ = 0, talking_before_ = 0;  // at the end of the step before, on a GPU
 };
 
 }  // namespace trainyard::engine

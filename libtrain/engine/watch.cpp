@@ -7,7 +7,8 @@
 
 namespace trainyard::engine {
 
-std::unique_ptr<comm::Watchdog> watch_peers(World& world, tensor::Exec& exec, double timeout_seconds, std::function<void(const std::string&, comm::Decided)> otherwise) {
+std::unique_ptr<comm::Watchdog> watch_peers(World& world, tensor::Exec& exec, double timeout_seconds,
+                                            std::function<void(const std::string&, comm::Decided)> otherwise) {
   if (world.size == 1) return nullptr;
   comm::WatchdogOptions o;
   o.rank = world.rank;
@@ -24,7 +25,8 @@ void watch_calls(comm::Watchdog* watchdog, const World& world) {
   std::vector<std::pair<std::string, const comm::Ledger*>> ledgers;
   for (const auto* group : world.groups()) ledgers.emplace_back(group->group(), &group->ledger());
   ledgers.emplace_back("control", &world.control->ledger());
-  if (world.results && &world.results->ledger() != &world.control->ledger()) ledgers.emplace_back("results", &world.results->ledger());
+  if (world.results && &world.results->ledger() != &world.control->ledger())
+    ledgers.emplace_back("results", &world.results->ledger());
   watchdog->watch(std::move(ledgers));
 }
 

@@ -10,11 +10,14 @@
 
 namespace trainyard::engine {
 
-// Every rank starts one and tells the others where it listens; null for a world of one. From here on a rank that ends without a word ends the job: World::on_hang is told, or
-// `otherwise` where there is none. Collective, on `exec`.
-std::unique_ptr<comm::Watchdog> watch_peers(World& world, tensor::Exec& exec, double timeout_seconds, std::function<void(const std::string& sentence, comm::Decided where)> otherwise);
+// Every rank starts one and tells the others where it listens; null for a world of one. From here on a rank that ends
+// without a word ends the job: World::on_hang is told, or `otherwise` where there is none. Collective, on `exec`.
+std::unique_ptr<comm::Watchdog> watch_peers(
+    World& world, tensor::Exec& exec, double timeout_seconds,
+    std::function<void(const std::string& sentence, comm::Decided where)> otherwise);
 
-// From here on a collective that nobody completes does so too. The world keeps its communicators for as long as the watchdog lives. Nothing to do for null.
+// From here on a collective that nobody completes does so too. The world keeps its communicators for as long as the
+// watchdog lives. Nothing to do for null.
 void watch_calls(comm::Watchdog* watchdog, const World& world);
 
 }  // namespace trainyard::engine

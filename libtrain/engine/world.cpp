@@ -16,7 +16,8 @@ void drain(tensor::Exec& communication, tensor::Exec& compute) noexcept {
 World solo_world() { return make_world("solo", 0, 1, {}); }
 
 World make_world(std::string kind, int rank, int size, comm::GroupFactory between) {
-  World w(std::move(kind), rank, plan::Topology({{plan::Axis::data, size}}), std::move(between), {plan::Axes{plan::Axis::data}});
+  World w(std::move(kind), rank, plan::Topology({{plan::Axis::data, size}}), std::move(between),
+          {plan::Axes{plan::Axis::data}});
   if (size > 1) w.communication = tensor::Exec::worker("communication", nullptr);
   return w;
 }

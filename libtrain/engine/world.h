@@ -1,4 +1,5 @@
-// World: the ranks of a run as the engine sees them: their communicators, the thread they run on, and how the job ends when a peer is lost.
+// World: the ranks of a run as the engine sees them: their communicators, the thread they run on, and how the job ends
+// when a peer is lost.
 #pragma once
 
 #include "libtrain/comm/watchdog.h"
@@ -11,24 +12,28 @@
 
 namespace trainyard::engine {
 
-// Groups carry gradients and weights; `control` carries agreement and metrics. All calls of all of them are issued on `communication`. With
-// one rank `communication` is the compute Exec of the trainer (null here).
+// Groups carry gradients and weights; `control` carries agreement and metrics. All calls of all of them are issued on
+// `communication`. With one rank `communication` is the compute Exec of the trainer (null here).
 struct World : comm::World {
   using comm::World::World;
-  std::unique_ptr<comm::Communicator> results;     // on a GPU: carries the losses and norms of steps between devices; null: `control` does
+  std::unique_ptr<comm::Communicator>
+      results;  // on a GPU: carries the losses and norms of steps between devices; null: `control` does
   std::unique_ptr<tensor::Exec> communication;
-  // How the process ends the whole job; both set by who launched ranks that are processes, and neither returns there. fail: this rank alone met an error, and the others may wait
-  // for it; called while everything still stands that communication under way works on. on_hang: the watchdog's verdict.
+  // How the process ends the whole job; both set by who launched ranks that are processes, and neither returns there.
+  // fail: this rank alone met an error, and the others may wait for it; called while everything still stands that
+  // communication under way works on. on_hang: the watchdog's verdict.
   std::function<void(const std::exception& error)> fail;
   std::function<void(const std::string& sentence, comm::Decided where)> on_hang;
 };
 
-// Waits until nothing is under way on either, in destructors of what owns memory that it works on. Every rank has issued the same, or fails and is not waited for (World::fail, or
-// a world of threads that is poisoned). A failure has been thrown to who waited for the work; it is not repeated.
+// Waits until nothing is under way on either, in destructors of what owns memory that it works on. Every rank has
+// issued the same, or fails and is not waited for (World::fail, or a world of threads that is poisoned). A failure has
+// been thrown to who waited for the work; it is not repeated.
 void drain(tensor::Exec& communication, tensor::Exec& compute) noexcept;
 
 World solo_world();
-// All ranks along the axis of data, their communicators from a factory, and a communication thread when there are several.
+// All ranks along the axis of data, their communicators from a factory, and a communication thread when there are
+// several.
 World make_world(std::string kind, int rank, int size, comm::GroupFactory between);
 
 }  // namespace trainyard::engine

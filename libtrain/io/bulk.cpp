@@ -38,10 +38,10 @@ Matrix squared(const Matrix& m) {
 
 std::uint32_t crc32c_combine(std::uint32_t a, std::uint32_t b, std::int64_t bytes_of_b) {
   if (bytes_of_b <= 0) return a;
-  Matrix power{};                       // one zero bit
+  Matrix power{};  // one zero bit
   power[0] = 0x82F63B78u;
   for (std::size_t i = 1; i < 32; ++i) power[i] = 1u << (i - 1);
-  for (int i = 0; i < 3; ++i) power = squared(power);   // one zero byte
+  for (int i = 0; i < 3; ++i) power = squared(power);  // one zero byte
   for (auto n = static_cast<std::uint64_t>(bytes_of_b); n != 0; n >>= 1) {
     if (n & 1u) a = times(power, a);
     power = squared(power);
@@ -55,7 +55,8 @@ void Pace::spend(std::int64_t bytes) {
   spent_ += bytes;
   const double due = start_ + static_cast<double>(spent_) / static_cast<double>(rate_);
   constexpr double moment = 0.02;
-  for (double left = due - clock_.now(); left > 0 && !(lifted_ && lifted_()); left = due - clock_.now()) clock_.sleep(std::min(left, moment));
+  for (double left = due - clock_.now(); left > 0 && !(lifted_ && lifted_()); left = due - clock_.now())
+    clock_.sleep(std::min(left, moment));
 }
 
 BulkFile::BulkFile(std::string path, Mode mode) : path_(std::move(path)) {
@@ -63,7 +64,8 @@ BulkFile::BulkFile(std::string path, Mode mode) : path_(std::move(path)) {
     file_ = base::Descriptor(base::open_regular(path_));
     return;
   }
-  file_ = base::Descriptor(::open(path_.c_str(), O_RDWR | O_CLOEXEC | (mode == Mode::update ? 0 : O_CREAT | O_TRUNC), 0666));
+  file_ = base::Descriptor(
+      ::open(path_.c_str(), O_RDWR | O_CLOEXEC | (mode == Mode::update ? 0 : O_CREAT | O_TRUNC), 0666));
   if (!file_.is_open()) throw_cannot_write("open for writing", path_, errno);
 }
 

@@ -1,4 +1,5 @@
-// Bulk reading and writing past the HDF5 library: pwrite and pread in chunks, with a CRC32C of every block computed on the way.
+// Bulk reading and writing past the HDF5 library: pwrite and pread in chunks, with a CRC32C of every block computed on
+// the way.
 #pragma once
 
 #include "libtrain/base/clock.h"
@@ -19,10 +20,12 @@ constexpr std::int64_t blocks_of(std::int64_t bytes) { return (bytes + block_byt
 // CRC32C of a followed by b, from the checksums of both and the length of b.
 std::uint32_t crc32c_combine(std::uint32_t a, std::uint32_t b, std::int64_t bytes_of_b);
 
-// Holds a writer to so many bytes a second by sleeping; 0 does nothing. Once `lifted` is true (asked every few hundredths of a second) it holds nobody any more. One writer each.
+// Holds a writer to so many bytes a second by sleeping; 0 does nothing. Once `lifted` is true (asked every few
+// hundredths of a second) it holds nobody any more. One writer each.
 class Pace {
  public:
-  explicit Pace(std::int64_t bytes_per_second = 0, std::function<bool()> lifted = {}, const base::Clock& clock = base::real_clock())
+  explicit Pace(std::int64_t bytes_per_second = 0, std::function<bool()> lifted = {},
+                const base::Clock& clock = base::real_clock())
       : rate_(bytes_per_second), lifted_(std::move(lifted)), clock_(clock) {}
   void spend(std::int64_t bytes);
 
@@ -36,8 +39,8 @@ class Pace {
 // An open file. Reads may be called from several threads at once.
 class BulkFile {
  public:
-  enum class Mode { read, update, create };   // update: the file exists; create: truncates
-  BulkFile(std::string path, Mode mode);      // read: InputError; others: EnvironmentError
+  enum class Mode { read, update, create };  // update: the file exists; create: truncates
+  BulkFile(std::string path, Mode mode);     // read: InputError; others: EnvironmentError
 
   const std::string& path() const { return path_; }
   std::int64_t size() const;
@@ -45,9 +48,10 @@ class BulkFile {
   void read(std::int64_t offset, void* out, std::int64_t bytes) const;
   // All bytes or EnvironmentError (ENOSPC, EFBIG, EDQUOT, EIO ... with a hint).
   void write(std::int64_t offset, const void* data, std::int64_t bytes);
-  void sync();                                // data and size are durable when this returns
-  void forget();                              // asks the system to keep no copy in memory: the next read comes from the disk, where the file system obliges
-  void close();                               // throws what the destructor would swallow
+  void sync();    // data and size are durable when this returns
+  void forget();  // asks the system to keep no copy in memory: the next read comes from the disk, where the file system
+                  // obliges
+  void close();   // throws what the destructor would swallow
 
  private:
   std::string path_;
@@ -60,7 +64,7 @@ class BlockWriter {
   BlockWriter(BulkFile& file, std::int64_t offset, Pace& pace) : file_(file), offset_(offset), pace_(pace) {}
   void write(const void* data, std::int64_t bytes);
   std::int64_t written() const { return written_; }
-  std::vector<std::uint32_t> finish();        // one checksum for each block
+  std::vector<std::uint32_t> finish();  // one checksum for each block
 
  private:
   BulkFile& file_;

@@ -39,7 +39,8 @@ hid_t standard_type(base::DType dtype) {
 }  // namespace
 
 void be_quiet() {
-  // A file that could not be closed (full disk) stays open in the library, which would crash over it in its exit handler. It must be told first of all.
+  // A file that could not be closed (full disk) stays open in the library, which would crash over it in its exit
+  // handler. It must be told first of all.
   [[maybe_unused]] static const auto told = H5dont_atexit();
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }
@@ -48,9 +49,14 @@ std::string innermost_error() {
   std::string text;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first_description, &text);
   H5Eclear2(H5E_DEFAULT);
-  constexpr std::string_view key = "errno = ";   // "file write failed: time = ..., file descriptor = 5, errno = 28, error message = '...', buf = 0x7f..., ..."
+  constexpr std::string_view key = "errno = ";  // "file write failed: time = ..., file descriptor = 5, errno = 28,
+                                                // error message = '...', buf = 0x7f..., ..."
   int number = 0;
-  if (const auto at = text.find(key); at != text.npos && std::from_chars(text.data() + at + key.size(), text.data() + text.size(), number).ec == std::errc() && number != 0) return std::strerror(number);
+  if (const auto at = text.find(key);
+      at != text.npos &&
+      std::from_chars(text.data() + at + key.size(), text.data() + text.size(), number).ec == std::errc() &&
+      number != 0)
+    return std::strerror(number);
   return text.empty() ? "the HDF5 library gives no reason" : text;
 }
 
@@ -73,11 +79,13 @@ Id type_of(base::DType dtype) {
 
 base::DType dtype_of(std::int64_t type, const std::string& where) {
   using base::DType;
-  for (auto dtype : {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8, DType::u16, DType::u32, DType::u64}) {
+  for (auto dtype :
+       {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8, DType::u16, DType::u32, DType::u64}) {
     const auto ours = type_of(dtype);
     if (H5Tequal(type, ours.get()) > 0) return dtype;
   }
-  throw base::InputError(fmt::format("{}: the element type is none of f32, bf16, f64, i32, i64, u8, u16, u32, u64 (little-endian)", where));
+  throw base::InputError(fmt::format(
+      "{}: the element type is none of f32, bf16, f64, i32, i64, u8, u16, u32, u64 (little-endian)", where));
 }
 
 Id space_of(const std::vector<std::int64_t>& shape) {
@@ -88,12 +96,24 @@ Id space_of(const std::vector<std::int64_t>& shape) {
 Id property_list(std::int64_t property_class) {
   return Id(H5Pcreate(property_class), [](std::int64_t id) { return H5Pclose(id); });
 }
-Id dataset_id(std::int64_t id) { return Id(id, [](std::int64_t i) { return H5Dclose(i); }); }
-Id attribute_id(std::int64_t id) { return Id(id, [](std::int64_t i) { return H5Aclose(i); }); }
-Id group_id(std::int64_t id) { return Id(id, [](std::int64_t i) { return H5Gclose(i); }); }
-Id object_id(std::int64_t id) { return Id(id, [](std::int64_t i) { return H5Oclose(i); }); }
-Id type_id(std::int64_t id) { return Id(id, [](std::int64_t i) { return H5Tclose(i); }); }
-Id space_id(std::int64_t id) { return Id(id, [](std::int64_t i) { return H5Sclose(i); }); }
+Id dataset_id(std::int64_t id) {
+  return Id(id, [](std::int64_t i) { return H5Dclose(i); });
+}
+Id attribute_id(std::int64_t id) {
+  return Id(id, [](std::int64_t i) { return H5Aclose(i); });
+}
+Id group_id(std::int64_t id) {
+  return Id(id, [](std::int64_t i) { return H5Gclose(i); });
+}
+Id object_id(std::int64_t id) {
+  return Id(id, [](std::int64_t i) { return H5Oclose(i); });
+}
+Id type_id(std::int64_t id) {
+  return Id(id, [](std::int64_t i) { return H5Tclose(i); });
+}
+Id space_id(std::int64_t id) {
+  return Id(id, [](std::int64_t i) { return H5Sclose(i); });
+}
 
 std::string group_of(const std::string& name) {
   const auto slash = name.rfind('/');

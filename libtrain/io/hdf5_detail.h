@@ -14,7 +14,9 @@ class Id {
  public:
   using Close = int (*)(std::int64_t);
   Id(std::int64_t id, Close close) : id_(id), close_(close) {}
-  ~Id() { if (id_ >= 0) close_(id_); }
+  ~Id() {
+    if (id_ >= 0) close_(id_);
+  }
   Id(Id&& other) noexcept : id_(other.id_), close_(other.close_) { other.id_ = -1; }
   Id(const Id&) = delete;
   Id& operator=(const Id&) = delete;
@@ -28,7 +30,8 @@ class Id {
 
 // Stops the library from printing its error stack in this thread.
 void be_quiet();
-// What the system said (no space, no permission), else the innermost description on the error stack of this thread; clears the stack.
+// What the system said (no space, no permission), else the innermost description on the error stack of this thread;
+// clears the stack.
 std::string innermost_error();
 // EnvironmentError for a file being written, InputError for one being read.
 [[noreturn]] void fail(bool writing, const std::string& path, const std::string& what);
@@ -46,10 +49,12 @@ Id object_id(std::int64_t id);
 Id type_id(std::int64_t id);
 Id space_id(std::int64_t id);
 
-// The library's file driver for reading, which refuses what examine() refuses and damaged collections of the heap (hdf5_heap.h). `path` may be any file that can be read.
+// The library's file driver for reading, which refuses what examine() refuses and damaged collections of the heap
+// (hdf5_heap.h). `path` may be any file that can be read.
 std::int64_t careful_driver(const std::string& path);
-// The text of variable length that an attribute of an open file holds. The library checks neither that the heap has the object nor that it is as long as the attribute says: so it only gives the
-// reference, and the text is read here. InputError.
+// The text of variable length that an attribute of an open file holds. The library checks neither that the heap has the
+// object nor that it is as long as the attribute says: so it only gives the reference, and the text is read here.
+// InputError.
 std::string variable_text(std::int64_t file, std::int64_t attribute, const std::string& path, const std::string& what);
 
 // The group that an object lies in; "" for the root.

@@ -1,4 +1,5 @@
-// The library's own file driver, with two questions asked before: is this a file that may be opened, and is what was read fit to be followed.
+// The library's own file driver, with two questions asked before: is this a file that may be opened, and is what was
+// read fit to be followed.
 #include "libtrain/base/error.h"
 #include "libtrain/io/hdf5_detail.h"
 #include "libtrain/io/hdf5_heap.h"
@@ -36,7 +37,8 @@ herr_t read(H5FD_t* file, H5FD_mem_t type, hid_t transfer, haddr_t address, std:
 
 std::int64_t careful_driver(const std::string& path) {
   static const auto driver = [&]() -> hid_t {
-    auto* file = H5FDopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT, HADDR_UNDEF);   // for its class, which has no other way out
+    auto* file =
+        H5FDopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT, HADDR_UNDEF);  // for its class, which has no other way out
     if (!file) fail(false, path, "open");
     theirs = file->cls;
     ours = *theirs;

@@ -19,23 +19,27 @@ struct Bytes {
   std::uint64_t number(std::uint64_t at, std::size_t width) const {
     TRAINYARD_ASSERT(at + width <= held.size(), "bytes {} to {} of {}", at, at + width, held.size());
     std::uint64_t value = 0;
-    std::memcpy(&value, held.data() + at, width);   // little-endian
+    std::memcpy(&value, held.data() + at, width);  // little-endian
     return value;
   }
-  bool begins(std::string_view text) const { return held.size() >= text.size() && std::equal(text.begin(), text.end(), held.begin()); }
+  bool begins(std::string_view text) const {
+    return held.size() >= text.size() && std::equal(text.begin(), text.end(), held.begin());
+  }
 };
 
 class File {
  public:
-  explicit File(const std::string& path) : file_(path, BulkFile::Mode::read), size_(static_cast<std::uint64_t>(file_.size())) {}
+  explicit File(const std::string& path)
+      : file_(path, BulkFile::Mode::read), size_(static_cast<std::uint64_t>(file_.size())) {}
 
   void examine() {
     base_ = superblock();
     const auto first = read(0, 16);
     const auto version = first.number(8, 1);
     if (version > 3) refuse(fmt::format("its superblock has version {}", version));
-    if (first.number(version < 2 ? 13 : 9, 1) != 8 || first.number(version < 2 ? 14 : 10, 1) != 8) refuse("its addresses and lengths do not have 8 bytes each");
-    if (version >= 2) return;   // everything that leads on has a checksum
+    if (first.number(version < 2 ? 13 : 9, 1) != 8 || first.number(version < 2 ? 14 : 10, 1) != 8)
+      refuse("its addresses and lengths do not have 8 bytes each");
+    if (version >= 2) return;  // everything that leads on has a checksum
     const auto head = read(0, 100);
     const auto entry = version == 0 ? 56u : 60u;
     if (head.number(entry - 32, 8) != base_) refuse("its superblock lies where it does not say");
@@ -45,11 +49,13 @@ class File {
 
  private:
   [[noreturn]] void refuse(const std::string& what) const {
-    throw base::InputError(fmt::format("{} is no HDF5 file that can be read: {}", file_.path(), what), "the file is damaged or not what it should be");
+    throw base::InputError(fmt::format("{} is no HDF5 file that can be read: {}", file_.path(), what),
+                           "the file is damaged or not what it should be");
   }
   Bytes read(std::uint64_t address, std::uint64_t bytes) const {
     const auto left = size_ - std::min(size_, base_);
-    if (address > left || bytes > left - address) refuse(fmt::format("it leads to bytes {} and {} more, out of {}", address, bytes, size_));
+    if (address > left || bytes > left - address)
+      refuse(fmt::format("it leads to bytes {} and {} more, out of {}", address, bytes, size_));
     Bytes out{std::vector<char>(bytes)};
     file_.read(static_cast<std::int64_t>(base_ + address), out.held.data(), static_cast<std::int64_t>(bytes));
     return out;
@@ -62,7 +68,8 @@ class File {
     refuse("it has no superblock");
   }
 
-  // The messages of an object's header, for where the names are. A newer header has checksums, and its names lie in messages or in a heap that has some too.
+  // The messages of an object's header, for where the names are. A newer header has checksums, and its names lie in
+  // messages or in a heap that has some too.
   void header(std::uint64_t address) const {
     const auto prefix = read(address, 16);
     if (prefix.begins("OHDR")) return;
@@ -90,8 +97,9 @@ class File {
     if (!heap.begins("HEAP")) refuse("its root group has no names");
     const auto names = read(heap.number(24, 8), heap.number(8, 8));
     auto free = heap.number(16, 8);
-    for (std::uint64_t steps = 0; free != 1 && free != ~std::uint64_t{0}; ++steps) {   // 1 ends the list
-      if (steps > names.held.size() / 16 || names.held.size() < 16 || free > names.held.size() - 16) refuse("the list of free names of its root group does not end");
+    for (std::uint64_t steps = 0; free != 1 && free != ~std::uint64_t{0}; ++steps) {  // 1 ends the list
+      if (steps > names.held.size() / 16 || names.held.size() < 16 || free > names.held.size() - 16)
+        refuse("the list of free names of its root group does not end");
       free = names.number(free, 8);
     }
     std::uint64_t nodes = 0;
@@ -102,9 +110,10 @@ class File {
   void tree(std::uint64_t address, const Bytes& names, int level, std::uint64_t& nodes) const {
     const auto head = read(address, 24);
     const auto own = static_cast<int>(head.number(5, 1));
-    if (!head.begins(std::string_view("TREE\0", 5)) || own >= level || ++nodes > size_ / 24) refuse("the tree of its root group leads nowhere");
+    if (!head.begins(std::string_view("TREE\0", 5)) || own >= level || ++nodes > size_ / 24)
+      refuse("the tree of its root group leads nowhere");
     const auto count = head.number(6, 2);
-    const auto entries = read(address + 24, count * 16 + 8);   // key, child, key, child ... key
+    const auto entries = read(address + 24, count * 16 + 8);  // key, child, key, child ... key
     for (std::uint64_t i = 0; i <= count; ++i) name(names, entries.number(i * 16, 8));
     for (std::uint64_t i = 0; i < count; ++i) {
       const auto child = entries.number(i * 16 + 8, 8);
@@ -122,7 +131,8 @@ class File {
   }
 
   void name(const Bytes& names, std::uint64_t at) const {
-    if (at >= names.held.size() || std::memchr(names.held.data() + at, 0, names.held.size() - at) == nullptr) refuse("a name of its root group does not end");
+    if (at >= names.held.size() || std::memchr(names.held.data() + at, 0, names.held.size() - at) == nullptr)
+      refuse("a name of its root group does not end");
   }
 
   BulkFile file_;

@@ -38,7 +38,7 @@ Hdf5File Hdf5File::open(const std::string& path) {
   be_quiet();
   examine(path);
   const auto access = property_list(H5P_FILE_ACCESS);
-  H5Pset_file_locking(access.get(), 0, 1);   // what is read is whole and has its name; some file systems have no locks
+  H5Pset_file_locking(access.get(), 0, 1);  // what is read is whole and has its name; some file systems have no locks
   H5Pset_driver(access.get(), careful_driver(path), nullptr);
   const auto id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get());
   if (id < 0) fail(false, path, "open as an HDF5 file");
@@ -101,7 +101,8 @@ std::vector<std::string> Hdf5File::children(const std::string& group) const {
   return names;
 }
 
-std::int64_t Hdf5File::create_dataset(const std::string& name, base::DType dtype, const std::vector<std::int64_t>& shape) {
+std::int64_t Hdf5File::create_dataset(const std::string& name, base::DType dtype,
+                                      const std::vector<std::int64_t>& shape) {
   be_quiet();
   const auto type = type_of(dtype);
   const auto space = space_of(shape);
@@ -111,7 +112,8 @@ std::int64_t Hdf5File::create_dataset(const std::string& name, base::DType dtype
   H5Pset_alloc_time(create.get(), H5D_ALLOC_TIME_EARLY);
   H5Pset_fill_time(create.get(), H5D_FILL_TIME_NEVER);
   make_group(group_of(name));
-  const auto dataset = dataset_id(H5Dcreate2(id_, name.c_str(), type.get(), space.get(), H5P_DEFAULT, create.get(), H5P_DEFAULT));
+  const auto dataset =
+      dataset_id(H5Dcreate2(id_, name.c_str(), type.get(), space.get(), H5P_DEFAULT, create.get(), H5P_DEFAULT));
   if (!dataset) fail(writing_, path_, "create the dataset " + name);
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return -1;
   const auto offset = H5Dget_offset(dataset.get());
@@ -119,11 +121,13 @@ std::int64_t Hdf5File::create_dataset(const std::string& name, base::DType dtype
   return static_cast<std::int64_t>(offset);
 }
 
-void Hdf5File::write_dataset(const std::string& name, base::DType dtype, const std::vector<std::int64_t>& shape, const void* data) {
+void Hdf5File::write_dataset(const std::string& name, base::DType dtype, const std::vector<std::int64_t>& shape,
+                             const void* data) {
   create_dataset(name, dtype, shape);
   const auto dataset = dataset_id(H5Dopen2(id_, name.c_str(), H5P_DEFAULT));
   const auto type = type_of(dtype);
-  if (H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0) fail(writing_, path_, "write the dataset " + name);
+  if (H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
+    fail(writing_, path_, "write the dataset " + name);
 }
 
 DatasetInfo Hdf5File::info(const std::string& name) const {
@@ -133,7 +137,9 @@ DatasetInfo Hdf5File::info(const std::string& name) const {
   const auto type = type_id(H5Dget_type(dataset.get()));
   const auto space = space_id(H5Dget_space(dataset.get()));
   const auto create = Id(H5Dget_create_plist(dataset.get()), [](std::int64_t id) { return H5Pclose(id); });
-  if (H5Pget_external_count(create.get()) > 0) throw base::InputError(fmt::format("{}{} lies in another file", path_, name), "put the elements into the file itself");
+  if (H5Pget_external_count(create.get()) > 0)
+    throw base::InputError(fmt::format("{}{} lies in another file", path_, name),
+                           "put the elements into the file itself");
   DatasetInfo info;
   info.dtype = dtype_of(type.get(), path_ + name);
   std::vector<hsize_t> dims(static_cast<std::size_t>(std::max(0, H5Sget_simple_extent_ndims(space.get()))));
@@ -146,12 +152,16 @@ DatasetInfo Hdf5File::info(const std::string& name) const {
   return info;
 }
 
-void Hdf5File::read_dataset(const std::string& name, base::DType dtype, std::int64_t first, std::int64_t count, void* out) const {
+void Hdf5File::read_dataset(const std::string& name, base::DType dtype, std::int64_t first, std::int64_t count,
+                            void* out) const {
   const auto about = info(name);
   if (about.dtype != dtype)
-    throw base::InputError(fmt::format("{}{} holds {}, expected {}", path_, name, base::name_of(about.dtype), base::name_of(dtype)));
-  if (first < 0 || count < 0 || first + count > about.count() || (about.shape.size() != 1 && (first != 0 || count != about.count())))
-    throw base::InputError(fmt::format("{}{} has {} elements, asked for {} from {}", path_, name, about.count(), count, first));
+    throw base::InputError(
+        fmt::format("{}{} holds {}, expected {}", path_, name, base::name_of(about.dtype), base::name_of(dtype)));
+  if (first < 0 || count < 0 || first + count > about.count() ||
+      (about.shape.size() != 1 && (first != 0 || count != about.count())))
+    throw base::InputError(
+        fmt::format("{}{} has {} elements, asked for {} from {}", path_, name, about.count(), count, first));
   if (count == 0) return;
   const auto dataset = dataset_id(H5Dopen2(id_, name.c_str(), H5P_DEFAULT));
   const auto type = type_of(dtype);
@@ -161,7 +171,8 @@ void Hdf5File::read_dataset(const std::string& name, base::DType dtype, std::int
     H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, &start, nullptr, &extent, nullptr);
   }
   const auto memory = space_of({count});
-  if (H5Dread(dataset.get(), type.get(), memory.get(), space.get(), H5P_DEFAULT, out) < 0) fail(writing_, path_, "read the dataset " + name);
+  if (H5Dread(dataset.get(), type.get(), memory.get(), space.get(), H5P_DEFAULT, out) < 0)
+    fail(writing_, path_, "read the dataset " + name);
 }
 
 std::string hdf5_version() {

@@ -40,16 +40,21 @@ std::string variable_text(std::int64_t file, std::int64_t attribute, const std::
   [[maybe_unused]] static const bool once = register_conversion();
   const auto type = type_id(H5Tcreate(H5T_OPAQUE, sizeof(Reference)));
   const auto creation = Id(H5Fget_create_plist(file), [](std::int64_t id) { return H5Pclose(id); });
-  hsize_t begin = 0;   // of the addresses
+  hsize_t begin = 0;  // of the addresses
   Reference reference{};
-  if (H5Pget_userblock(creation.get(), &begin) < 0 || H5Aread(attribute, type.get(), &reference) < 0) fail(false, path, "read the " + what);
+  if (H5Pget_userblock(creation.get(), &begin) < 0 || H5Aread(attribute, type.get(), &reference) < 0)
+    fail(false, path, "read the " + what);
   if (reference.length == 0) return "";
   const BulkFile bytes(path, BulkFile::Mode::read);
   const auto size = static_cast<std::uint64_t>(bytes.size());
   const std::uint64_t place = begin + std::min<std::uint64_t>(reference.address, size);
   std::array<char, collection_header> header{};
-  if (place < size && size - place >= header.size()) bytes.read(static_cast<std::int64_t>(place), header.data(), header.size());
-  const auto refuse = [&] { return base::InputError(fmt::format("{}: the {} lies in a damaged heap", path, what), "the file is damaged: restore it from a copy"); };
+  if (place < size && size - place >= header.size())
+    bytes.read(static_cast<std::int64_t>(place), header.data(), header.size());
+  const auto refuse = [&] {
+    return base::InputError(fmt::format("{}: the {} lies in a damaged heap", path, what),
+                            "the file is damaged: restore it from a copy");
+  };
   if (!is_collection(header) || collection_bytes(header) > size - place) throw refuse();
   std::vector<char> collection(collection_bytes(header));
   bytes.read(static_cast<std::int64_t>(place), collection.data(), static_cast<std::int64_t>(collection.size()));

@@ -43,7 +43,8 @@ namespace {
 
 void add_part(std::int64_t create, const std::vector<std::int64_t>& shape, const VirtualPart& part) {
   const auto target = space_of(shape);
-  const std::vector<hsize_t> start(part.box.start.begin(), part.box.start.end()), extent(part.box.extent.begin(), part.box.extent.end());
+  const std::vector<hsize_t> start(part.box.start.begin(), part.box.start.end()),
+      extent(part.box.extent.begin(), part.box.extent.end());
   hsize_t elements = 1;
   for (auto n : extent) elements *= n;
   H5Sselect_hyperslab(target.get(), H5S_SELECT_SET, start.data(), nullptr, extent.data(), nullptr);
@@ -71,7 +72,8 @@ void Hdf5File::create_virtual(const std::string& name, base::DType dtype, const 
   for (const auto& part : parts) add_part(create.get(), shape, part);
   const auto space = space_of(shape);
   make_group(group_of(name));
-  const auto dataset = dataset_id(H5Dcreate2(id_, name.c_str(), type.get(), space.get(), H5P_DEFAULT, create.get(), H5P_DEFAULT));
+  const auto dataset =
+      dataset_id(H5Dcreate2(id_, name.c_str(), type.get(), space.get(), H5P_DEFAULT, create.get(), H5P_DEFAULT));
   if (!dataset) fail(writing_, path_, "create the virtual dataset " + name);
 }
 

@@ -22,10 +22,12 @@ namespace trainyard::io {
 namespace {
 
 constexpr std::size_t buffer_bytes = 256 << 10, longest_magic = 4;
-constexpr std::string_view gzip_magic = "\x1f\x8b", zstd_magic = "\x28\xb5\x2f\xfd", skippable_magic = "\x2a\x4d\x18";   // the last behind a byte 0x50 to 0x5f
+constexpr std::string_view gzip_magic = "\x1f\x8b", zstd_magic = "\x28\xb5\x2f\xfd",
+                           skippable_magic = "\x2a\x4d\x18";  // the last behind a byte 0x50 to 0x5f
 
 bool begins_zstd(std::string_view head) {
-  return head.starts_with(zstd_magic) || (head.size() >= 4 && (static_cast<unsigned char>(head[0]) & 0xf0) == 0x50 && head.substr(1).starts_with(skippable_magic));
+  return head.starts_with(zstd_magic) || (head.size() >= 4 && (static_cast<unsigned char>(head[0]) & 0xf0) == 0x50 &&
+                                          head.substr(1).starts_with(skippable_magic));
 }
 
 // Could a magic number still come of it?
@@ -44,7 +46,9 @@ class Unpacker {
   std::size_t read(InputStream& in, char* to, std::size_t bytes) {
     while (true) {
       if (in.begin_ == in.end_ && !pending_ && !in.refill()) {
-        if (inside_) throw base::InputError(fmt::format("{} is cut off: its {} text has no end", in.path_, name()), "copy it again");
+        if (inside_)
+          throw base::InputError(fmt::format("{} is cut off: its {} text has no end", in.path_, name()),
+                                 "copy it again");
         return 0;
       }
       if (const auto n = unpack(in, in.buffer_.data() + in.begin_, in.end_ - in.begin_, to, bytes); n > 0) return n;
@@ -53,32 +57,40 @@ class Unpacker {
 
  protected:
   virtual const char* name() const = 0;
-  // Takes from `from`, in.begin_ moving with it, and gives bytes to `to`; may do only one of both. Sets pending_ and inside_.
+  // Takes from `from`, in.begin_ moving with it, and gives bytes to `to`; may do only one of both. Sets pending_ and
+  // inside_.
   virtual std::size_t unpack(InputStream& in, const char* from, std::size_t held, char* to, std::size_t room) = 0;
 
   [[noreturn]] void damaged(const InputStream& in, const char* reason) const {
-    throw base::InputError(fmt::format("{} is damaged: its {} text cannot be unpacked behind byte {}: {}", in.path_, name(), in.taken_ - static_cast<std::int64_t>(in.end_ - in.begin_),
-                                       reason == nullptr ? "no reason given" : reason), "copy it again");
+    throw base::InputError(fmt::format("{} is damaged: its {} text cannot be unpacked behind byte {}: {}", in.path_,
+                                       name(), in.taken_ - static_cast<std::int64_t>(in.end_ - in.begin_),
+                                       reason == nullptr ? "no reason given" : reason),
+                           "copy it again");
   }
-  [[noreturn]] static void beyond(const InputStream& in, const char* what, const char* hint) { throw base::InputError(fmt::format("{} was packed with {}", in.path_, what), hint); }
+  [[noreturn]] static void beyond(const InputStream& in, const char* what, const char* hint) {
+    throw base::InputError(fmt::format("{} was packed with {}", in.path_, what), hint);
+  }
   static void advance(InputStream& in, std::size_t bytes) { in.begin_ += bytes; }
 
-  bool pending_ = false;   // there may be more to give without anything more to take
-  bool inside_ = false;    // a member has begun and not ended
+  bool pending_ = false;  // there may be more to give without anything more to take
+  bool inside_ = false;   // a member has begun and not ended
 };
 
 namespace {
 
 class Gzip : public Unpacker {
  public:
-  Gzip() { if (inflateInit2(&z_, 16 + MAX_WBITS) != Z_OK) throw std::bad_alloc(); }
+  Gzip() {
+    if (inflateInit2(&z_, 16 + MAX_WBITS) != Z_OK) throw std::bad_alloc();
+  }
   ~Gzip() override { inflateEnd(&z_); }
 
  protected:
   const char* name() const override { return "gzip"; }
   std::size_t unpack(InputStream& in, const char* from, std::size_t held, char* to, std::size_t room) override {
-    if (!inside_ && members_ > 0) {   // zeros behind a member are padding (of a tape), as gunzip sees it
-      const auto zeros = static_cast<std::size_t>(std::find_if(from, from + held, [](char c) { return c != 0; }) - from);
+    if (!inside_ && members_ > 0) {  // zeros behind a member are padding (of a tape), as gunzip sees it
+      const auto zeros =
+          static_cast<std::size_t>(std::find_if(from, from + held, [](char c) { return c != 0; }) - from);
       padded_ |= zeros > 0;
       advance(in, zeros);
       if (zeros == held) return 0;
@@ -92,7 +104,8 @@ class Gzip : public Unpacker {
     const int result = inflate(&z_, Z_NO_FLUSH);
     advance(in, held - z_.avail_in);
     if (result == Z_MEM_ERROR) throw std::bad_alloc();
-    if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR) damaged(in, result == Z_NEED_DICT ? "it needs a dictionary" : z_.msg);
+    if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR)
+      damaged(in, result == Z_NEED_DICT ? "it needs a dictionary" : z_.msg);
     pending_ = result == Z_OK && z_.avail_out == 0;
     if (result == Z_STREAM_END) inside_ = false, ++members_;
     return room_given - z_.avail_out;
@@ -106,7 +119,9 @@ class Gzip : public Unpacker {
 
 class Zstd : public Unpacker {
  public:
-  Zstd() : stream_(ZSTD_createDStream()) { if (stream_ == nullptr) throw std::bad_alloc(); }
+  Zstd() : stream_(ZSTD_createDStream()) {
+    if (stream_ == nullptr) throw std::bad_alloc();
+  }
   ~Zstd() override { ZSTD_freeDStream(stream_); }
 
  protected:
@@ -117,7 +132,8 @@ class Zstd : public Unpacker {
     const auto result = ZSTD_decompressStream(stream_, &give, &take);
     advance(in, take.pos);
     if (ZSTD_isError(result) && ZSTD_getErrorCode(result) == ZSTD_error_frameParameter_windowTooLarge)
-      beyond(in, "a window of more than 128 MiB", "unpack it yourself, into a pipe: zstd -dc --long=31 FILE | shard-data --input -");
+      beyond(in, "a window of more than 128 MiB",
+             "unpack it yourself, into a pipe: zstd -dc --long=31 FILE | shard-data --input -");
     if (ZSTD_isError(result)) damaged(in, ZSTD_getErrorName(result));
     inside_ = result != 0;
     pending_ = inside_ && give.pos == give.size;
@@ -130,7 +146,9 @@ class Zstd : public Unpacker {
 
 struct stat status_of(const std::string& path) {
   struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) throw base::InputError(fmt::format("cannot read {}: {}", path, std::strerror(errno)), "check the path and its permissions");
+  if (::stat(path.c_str(), &info) != 0)
+    throw base::InputError(fmt::format("cannot read {}: {}", path, std::strerror(errno)),
+                           "check the path and its permissions");
   return info;
 }
 
@@ -139,18 +157,23 @@ struct stat status_of(const std::string& path) {
 std::int64_t InputStream::check(const std::string& path) {
   if (path == "-") return -1;
   const auto info = status_of(path);
-  if (S_ISDIR(info.st_mode)) throw base::InputError(fmt::format("{} is a folder", path), "name its files, or a list with @FILE");
-  if (::access(path.c_str(), R_OK) != 0) throw base::InputError(fmt::format("cannot read {}: {}", path, std::strerror(errno)), "check the path and its permissions");
+  if (S_ISDIR(info.st_mode))
+    throw base::InputError(fmt::format("{} is a folder", path), "name its files, or a list with @FILE");
+  if (::access(path.c_str(), R_OK) != 0)
+    throw base::InputError(fmt::format("cannot read {}: {}", path, std::strerror(errno)),
+                           "check the path and its permissions");
   if (S_ISREG(info.st_mode)) return info.st_size;
-  if (S_ISFIFO(info.st_mode)) return -1;   // not opened here: its writer must not see it closed
+  if (S_ISFIFO(info.st_mode)) return -1;  // not opened here: its writer must not see it closed
   if (S_ISCHR(info.st_mode)) {
     const base::Descriptor device(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
     if (device.is_open() && ::isatty(device.get()) == 1) return -1;
   }
-  throw base::InputError(fmt::format("{} is a {}", path, S_ISSOCK(info.st_mode) ? "socket" : "device"), "text comes from files, pipes and terminals");
+  throw base::InputError(fmt::format("{} is a {}", path, S_ISSOCK(info.st_mode) ? "socket" : "device"),
+                         "text comes from files, pipes and terminals");
 }
 
-InputStream::InputStream(std::string path, std::function<void()> poll) : path_(std::move(path)), poll_(std::move(poll)), buffer_(buffer_bytes) {
+InputStream::InputStream(std::string path, std::function<void()> poll)
+    : path_(std::move(path)), poll_(std::move(poll)), buffer_(buffer_bytes) {
   if (path_ == "-") {
     path_ = "standard input";
     fd_ = STDIN_FILENO;
@@ -163,7 +186,7 @@ InputStream::InputStream(std::string path, std::function<void()> poll) : path_(s
     fd_ = base::open_regular(path_);
     return;
   }
-  while ((fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY)) < 0) {   // a named pipe waits for its writer
+  while ((fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY)) < 0) {  // a named pipe waits for its writer
     const int reason = errno;
     if (poll_) poll_();
     if (reason != EINTR) throw_cannot_read("open", path_, reason);

@@ -10,19 +10,20 @@
 
 namespace trainyard::io {
 
-// What is packed is known by its first bytes, not by its name; members that follow one another are one text, as with gunzip and unzstd. InputError, naming the input: what cannot
-// be opened, is a folder, a socket or a device that is no terminal; a packed text that is cut off, damaged, or followed by something else.
+// What is packed is known by its first bytes, not by its name; members that follow one another are one text, as with
+// gunzip and unzstd. InputError, naming the input: what cannot be opened, is a folder, a socket or a device that is no
+// terminal; a packed text that is cut off, damaged, or followed by something else.
 class InputStream {
  public:
-  // "-" is standard input. Opening a named pipe waits for its writer. `poll` is called after every read, and after every wait that a signal interrupted; what it
-  // throws ends the reading.
+  // "-" is standard input. Opening a named pipe waits for its writer. `poll` is called after every read, and after
+  // every wait that a signal interrupted; what it throws ends the reading.
   InputStream(std::string path, std::function<void()> poll);
   ~InputStream();
   InputStream(const InputStream&) = delete;
 
-  std::size_t read(char* to, std::size_t bytes);             // some bytes of text, at least one; 0 at the end
-  std::int64_t bytes_taken() const { return taken_; }        // of the file, packed
-  bool is_pipe() const { return pipe_; }                     // standard input counts as one
+  std::size_t read(char* to, std::size_t bytes);       // some bytes of text, at least one; 0 at the end
+  std::int64_t bytes_taken() const { return taken_; }  // of the file, packed
+  bool is_pipe() const { return pipe_; }               // standard input counts as one
 
   // Would the constructor open it? Reads nothing and does not wait. The size of a regular file, -1 for a pipe.
   static std::int64_t check(const std::string& path);
@@ -30,7 +31,7 @@ class InputStream {
  private:
   friend class Unpacker;
   std::size_t read_raw(char* to, std::size_t bytes);
-  bool refill();                                             // buffer_ holds bytes [begin_, end_); false at the end
+  bool refill();  // buffer_ holds bytes [begin_, end_); false at the end
   void recognise();
 
   std::string path_;
@@ -40,7 +41,7 @@ class InputStream {
   std::int64_t taken_ = 0;
   std::vector<char> buffer_;
   std::size_t begin_ = 0, end_ = 0;
-  std::unique_ptr<class Unpacker> unpacker_;                 // null: plain
+  std::unique_ptr<class Unpacker> unpacker_;  // null: plain
 };
 
 }  // namespace trainyard::io

@@ -33,7 +33,9 @@ std::unique_ptr<Block> make_layer(const plan::ModelConfig& m, const plan::Placed
     const auto& kind = plan::branch_kind(name);
     const auto prefix = kind.prefix();
     const auto factory = branches().find(name);
-    if (factory == branches().end()) throw base::UsageError(fmt::format("the branch '{}' is described, but nothing makes it", name), "model::register_branch");
+    if (factory == branches().end())
+      throw base::UsageError(fmt::format("the branch '{}' is described, but nothing makes it", name),
+                             "model::register_branch");
     sublayers.push_back({&kind, NormPart(m, unit, prefix + "_norm"), factory->second({m, unit, place.index}),
                          DropoutSite(unit.name + "." + prefix + "_residual", kind.residual_dropout(m))});
   }
@@ -42,14 +44,18 @@ std::unique_ptr<Block> make_layer(const plan::ModelConfig& m, const plan::Placed
 
 std::map<std::string, BlockFactory>& blocks() {
   static std::map<std::string, BlockFactory> all{
-      {"embedding", [](const plan::ModelConfig& m, const plan::PlacedBlock& p) { return std::make_unique<EmbeddingBlock>(m, p.uses); }},
-      {"head", [](const plan::ModelConfig& m, const plan::PlacedBlock& p) { return std::make_unique<HeadBlock>(m, p.units.at(0), p.uses); }},
+      {"embedding", [](const plan::ModelConfig& m,
+                       const plan::PlacedBlock& p) { return std::make_unique<EmbeddingBlock>(m, p.uses); }},
+      {"head", [](const plan::ModelConfig& m,
+                  const plan::PlacedBlock& p) { return std::make_unique<HeadBlock>(m, p.units.at(0), p.uses); }},
       {"layer", make_layer},
   };
   return all;
 }
 
-const char* name_of(plan::Part part) { return part == plan::Part::input ? "embedding" : part == plan::Part::output ? "head" : "layer"; }
+const char* name_of(plan::Part part) {
+  return part == plan::Part::input ? "embedding" : part == plan::Part::output ? "head" : "layer";
+}
 
 }  // namespace
 
@@ -70,7 +76,8 @@ BlockFactory block_factory(const std::string& name) {
   if (found != blocks().end()) return found->second;
   std::vector<std::string> names;
   for (const auto& [known, factory] : blocks()) names.push_back(known);
-  throw base::UsageError(fmt::format("no block is called {}; there are {}", name, fmt::join(names, ", ")), base::value_hint(name, names));
+  throw base::UsageError(fmt::format("no block is called {}; there are {}", name, fmt::join(names, ", ")),
+                         base::value_hint(name, names));
 }
 
 std::vector<std::unique_ptr<Block>> assemble(const plan::ModelConfig& model, plan::Recompute recomputation) {

@@ -7,17 +7,20 @@
 
 namespace trainyard::model {
 
-// Causal, grouped queries (Ainslie et al. 2023), rotary positions where the model has them (Su et al. 2021, half-split pairs), confined to
-// the document. q, k, v are column slices of one [n, (heads + 2 kv_heads) head_dim] tensor, made by one product. T x T never exists.
-// Described by plan::AttentionKind.
+// Causal, grouped queries (Ainslie et al. 2023), rotary positions where the model has them (Su et al. 2021, half-split
+// pairs), confined to the document. q, k, v are column slices of one [n, (heads + 2 kv_heads) head_dim] tensor, made by
+// one product. T x T never exists. Described by plan::AttentionKind.
 class AttentionBranch : public Branch {
  public:
   explicit AttentionBranch(const BranchSpec& spec);
   void forward(Step& step, const params::Lease& lease, const SavedSet& tensors, base::View output) const override;
-  void backward(Step& step, const params::Lease& lease, const params::Grads& grads, const OutputGradient& gradient, const SavedSet& tensors, base::View d_normed) const override;
+  void backward(Step& step, const params::Lease& lease, const params::Grads& grads, const OutputGradient& gradient,
+                const SavedSet& tensors, base::View d_normed) const override;
 
  private:
-  struct Heads { base::View q, k, v; };
+  struct Heads {
+    base::View q, k, v;
+  };
   Heads split(base::View qkv) const;
   kernels::AttentionShape geometry(const Step& step) const;
   void attend_to_cache(Step& step, const Heads& heads, base::View attended, base::View logsumexp) const;

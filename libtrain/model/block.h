@@ -14,11 +14,12 @@ namespace trainyard::model {
 
 struct KvCache;
 
-// One micro-batch: b sequences of T tokens. All views int32 [b, T], on the device that works on it, unless said otherwise.
+// One micro-batch: b sequences of T tokens. All views int32 [b, T], on the device that works on it, unless said
+// otherwise.
 struct MicroBatch {
   base::View tokens, targets, positions;
-  base::View document_start;            // for each token the index in its sequence where its document begins (0 without the mask)
-  base::View weights;                   // u8 [b, T]: 1 counts, 0 does not (first target after an end of document under the mask)
+  base::View document_start;  // for each token the index in its sequence where its document begins (0 without the mask)
+  base::View weights;         // u8 [b, T]: 1 counts, 0 does not (first target after an end of document under the mask)
   std::vector<std::uint64_t> samples;   // global sample ordinal of each sequence (the key of dropout)
   const std::uint64_t* keys = nullptr;  // the same ordinals in the device's memory; nullptr: `samples` is there
   std::int64_t counted = -1;            // targets with weight 1; -1: weights are on the host and are counted there
@@ -28,7 +29,8 @@ struct MicroBatch {
   std::int64_t sequence() const { return tokens.shape[1]; }
 };
 
-// The stack of saved activations of one micro-batch in flight. forward pushes in order, backward pops in reverse; empty afterwards.
+// The stack of saved activations of one micro-batch in flight. forward pushes in order, backward pops in reverse; empty
+// afterwards.
 class Saved {
  public:
   explicit Saved(tensor::Arena& arena) : arena_(arena) {}
@@ -40,32 +42,36 @@ class Saved {
   tensor::Arena& arena() { return arena_; }
 
  private:
-  struct Entry { base::View view; std::int64_t mark; };
+  struct Entry {
+    base::View view;
+    std::int64_t mark;
+  };
   tensor::Arena& arena_;
   std::vector<Entry> entries_;
 };
 
 // What a block may see of the step. Results of the head: loss_sum (fp64, over counted targets) and target_count.
 struct Step {
-  tensor::Exec& exec;                   // compute; exec.scratch() is the workspace arena
-  params::ParameterStore* store;        // never null
+  tensor::Exec& exec;             // compute; exec.scratch() is the workspace arena
+  params::ParameterStore* store;  // never null
   const MicroBatch& micro;
   base::DType dtype;                    // working dtype
   std::uint64_t seed = 0;               // of dropout
   plan::Pass pass = plan::Pass::train;  // evaluate: no dropout, nothing is saved
   double loss_sum = 0;
   std::int64_t target_count = 0;
-  base::View loss_place = {};            // f64 [1] on the device: gets the loss sum instead of loss_sum, and nobody waits
-  KvCache* past = nullptr;              // evaluation of one sequence: attention keeps and uses keys and values of earlier passes
+  base::View loss_place = {};  // f64 [1] on the device: gets the loss sum instead of loss_sum, and nobody waits
+  KvCache* past = nullptr;     // evaluation of one sequence: attention keeps and uses keys and values of earlier passes
 };
 
 // main: [b*T, hidden] in the working dtype. In backward it is the gradient of main, updated in place by each block.
 struct Flow {
   base::View main;
-  base::View memory;                    // encoder-decoder models; empty here
+  base::View memory;  // encoder-decoder models; empty here
 };
 
-// Made from its description, a plan::BlockKind, and keeps to it: it leases and commits in that order, saves those tensors and takes that scratch.
+// Made from its description, a plan::BlockKind, and keeps to it: it leases and commits in that order, saves those
+// tensors and takes that scratch.
 class Block {
  public:
   virtual ~Block() = default;

@@ -1,4 +1,5 @@
-// Branch: a function of the normed residual stream whose output a layer adds to the residual stream: attention, feed-forward.
+// Branch: a function of the normed residual stream whose output a layer adds to the residual stream: attention,
+// feed-forward.
 #pragma once
 
 #include "libtrain/model/dropout_site.h"
@@ -10,7 +11,8 @@
 
 namespace trainyard::model {
 
-// The gradient of a branch's output: that of the residual stream, through the dropout of the residual where there is one.
+// The gradient of a branch's output: that of the residual stream, through the dropout of the residual where there is
+// one.
 class OutputGradient {
  public:
   OutputGradient(const DropoutSite& residual, base::View stream) : residual_(residual), stream_(stream) {}
@@ -26,21 +28,23 @@ class OutputGradient {
   base::View stream_;
 };
 
-// Made from its description, a plan::BranchKind, and keeps to it. The layer holds the lease and the gradients of the unit; indices are plan::index_of. `tensors` are those of the
-// norm ("normed" is the input) and of the kind.
+// Made from its description, a plan::BranchKind, and keeps to it. The layer holds the lease and the gradients of the
+// unit; indices are plan::index_of. `tensors` are those of the norm ("normed" is the input) and of the kind.
 class Branch {
  public:
   virtual ~Branch() = default;
   virtual void forward(Step& step, const params::Lease& lease, const SavedSet& tensors, base::View output) const = 0;
-  // Overwrites d_normed [n, hidden], which may serve as scratch before that, and every gradient of the branch's parameters.
-  virtual void backward(Step& step, const params::Lease& lease, const params::Grads& grads, const OutputGradient& gradient, const SavedSet& tensors, base::View d_normed) const = 0;
+  // Overwrites d_normed [n, hidden], which may serve as scratch before that, and every gradient of the branch's
+  // parameters.
+  virtual void backward(Step& step, const params::Lease& lease, const params::Grads& grads,
+                        const OutputGradient& gradient, const SavedSet& tensors, base::View d_normed) const = 0;
 };
 
 // What a branch is made from.
 struct BranchSpec {
   const plan::ModelConfig& model;
-  const plan::Unit& unit;       // of the layer
-  std::int64_t layer;           // its number
+  const plan::Unit& unit;  // of the layer
+  std::int64_t layer;      // its number
 };
 
 }  // namespace trainyard::model

@@ -8,13 +8,15 @@
 
 namespace trainyard::model {
 
-Decoder::Decoder(const plan::ModelConfig& model, plan::Recompute recompute) : model_(model), blocks_(assemble(model, recompute)) {}
+Decoder::Decoder(const plan::ModelConfig& model, plan::Recompute recompute)
+    : model_(model), blocks_(assemble(model, recompute)) {}
 Decoder::~Decoder() = default;
 
 Flow Decoder::open(Step& step, Saved& saved) {
   const auto n = step.micro.batch() * step.micro.sequence();
   TRAINYARD_ASSERT(saved.empty(), "{} tensors left on the stack of saved activations", saved.size());
-  TRAINYARD_ASSERT(step.micro.sequence() <= model_.context, "sequence {} is longer than the context {}", step.micro.sequence(), model_.context);
+  TRAINYARD_ASSERT(step.micro.sequence() <= model_.context, "sequence {} is longer than the context {}",
+                   step.micro.sequence(), model_.context);
   return {saved.push(step.dtype, {n, model_.hidden}), {}};
 }
 
@@ -44,7 +46,8 @@ void Decoder::evaluate(Step& step, Saved& saved) {
 
 void Decoder::logits(Step& step, Saved& saved, std::int64_t at, base::View out) {
   auto* head = dynamic_cast<HeadBlock*>(blocks_.back().get());
-  if (head == nullptr) throw base::Unsupported("the model's last block gives no logits", "register a head derived from HeadBlock");
+  if (head == nullptr)
+    throw base::Unsupported("the model's last block gives no logits", "register a head derived from HeadBlock");
   auto flow = open(step, saved);
   for (std::size_t i = 0; i + 1 < blocks_.size(); ++i) blocks_[i]->forward(step, flow, saved);
   head->logits(step, flow, saved, at, out);

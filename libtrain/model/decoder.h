@@ -11,14 +11,17 @@
 
 namespace trainyard::model {
 
-// Sees the residual stream behind every block: its output in forward, the gradient of its input in backward. Empty: nobody looks.
+// Sees the residual stream behind every block: its output in forward, the gradient of its input in backward. Empty:
+// nobody looks.
 using Observer = std::function<void(const Block& block, base::View stream)>;
 
-// Order of leases and commits in one training micro-batch: plan::training_accesses(model), with or without recomputation; in evaluate and
-// logits plan::evaluation_accesses(model). Stores fetch ahead along these lists, so every block must keep to them.
+// Order of leases and commits in one training micro-batch: plan::training_accesses(model), with or without
+// recomputation; in evaluate and logits plan::evaluation_accesses(model). Stores fetch ahead along these lists, so
+// every block must keep to them.
 //
-// Memory: the residual stream is pushed first on Saved, blocks push behind it: the activations arena's high-water mark is
-// plan::activation_bytes, the workspace arena's plan::workspace_bytes, exactly. Saved is empty before forward and after backward.
+// Memory: the residual stream is pushed first on Saved, blocks push behind it: the activations arena's high-water mark
+// is plan::activation_bytes, the workspace arena's plan::workspace_bytes, exactly. Saved is empty before forward and
+// after backward.
 class Decoder {
  public:
   explicit Decoder(const plan::ModelConfig& model, plan::Recompute recompute = plan::Recompute::none);
@@ -27,15 +30,16 @@ class Decoder {
   const plan::ModelConfig& model() const { return model_; }
   const std::vector<std::unique_ptr<Block>>& blocks() const { return blocks_; }
 
-  // Training: step.pass is train. After backward step.loss_sum and step.target_count are those of this micro-batch (added to
-  // what they held) and every use of every unit has been committed once. Gradients are of the loss sum.
+  // Training: step.pass is train. After backward step.loss_sum and step.target_count are those of this micro-batch
+  // (added to what they held) and every use of every unit has been committed once. Gradients are of the loss sum.
   Flow forward(Step& step, Saved& saved, const Observer& observer = {});
   void backward(Step& step, Flow& flow, Saved& saved, const Observer& observer = {});
 
   // Evaluation: adds the loss of the micro-batch to step.loss_sum and its targets to step.target_count.
   void evaluate(Step& step, Saved& saved);
 
-  // Evaluation: logits of position `at` of each sequence, out f32 (f64 when that is the working dtype) [b, stored vocabulary].
+  // Evaluation: logits of position `at` of each sequence, out f32 (f64 when that is the working dtype) [b, stored
+  // vocabulary].
   void logits(Step& step, Saved& saved, std::int64_t at, base::View out);
 
  private:

@@ -9,11 +9,12 @@
 
 namespace trainyard::model {
 
-// Sites: "embedding", "layers.07.attention", "layers.07.attention_residual", "layers.07.ffn_residual"; purpose "dropout". The names are
-// part of the numerics.
+// Sites: "embedding", "layers.07.attention", "layers.07.attention_residual", "layers.07.ffn_residual"; purpose
+// "dropout". The names are part of the numerics.
 class DropoutSite {
  public:
-  DropoutSite(const std::string& name, double probability) : site_(base::site_hash("dropout", name)), probability_(probability) {}
+  DropoutSite(const std::string& name, double probability)
+      : site_(base::site_hash("dropout", name)), probability_(probability) {}
   bool active(const Step& step) const { return step.pass == plan::Pass::train && probability_ > 0; }
   std::uint64_t site() const { return site_; }
   double probability(const Step& step) const { return active(step) ? probability_ : 0.0; }

@@ -1,4 +1,5 @@
-// The embedding: x = dropout(tokens[t] + positions[p]) (Radford et al. 2019, section 2.3; no positions with rotary attention).
+// The embedding: x = dropout(tokens[t] + positions[p]) (Radford et al. 2019, section 2.3; no positions with rotary
+// attention).
 #include "libtrain/model/embedding_block.h"
 
 #include "kernels/embedding/embedding.h"
@@ -15,7 +16,8 @@ void EmbeddingBlock::forward(Step& step, Flow& flow, Saved&) {
   const auto tokens = step.store->lease(tokens_);
   std::optional<params::Lease> positions;
   if (positions_) positions.emplace(step.store->lease(*positions_));
-  kernels::embedding_forward(step.exec, micro.tokens, micro.positions, tokens.weight(0), positions ? positions->weight(0) : base::View{}, flow.main);
+  kernels::embedding_forward(step.exec, micro.tokens, micro.positions, tokens.weight(0),
+                             positions ? positions->weight(0) : base::View{}, flow.main);
   if (dropout_.active(step)) kernels::dropout_forward(step.exec, dropout_.of(step), flow.main, flow.main);
 }
 

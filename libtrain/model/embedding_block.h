@@ -8,7 +8,8 @@
 
 namespace trainyard::model {
 
-// forward overwrites flow.main; backward ends the residual stream's gradient (flow.main is left undefined). Saves nothing.
+// forward overwrites flow.main; backward ends the residual stream's gradient (flow.main is left undefined). Saves
+// nothing.
 class EmbeddingBlock : public Block {
  public:
   // `uses`: of the token table, and of the learned positions (plan::EmbeddingKind).

@@ -8,17 +8,19 @@
 
 namespace trainyard::model {
 
-// GPT-2: up, tanh GELU, down. Llama: gate and up as one product, SwiGLU (Shazeer 2020), down. Described by plan::FeedForwardKind.
+// GPT-2: up, tanh GELU, down. Llama: gate and up as one product, SwiGLU (Shazeer 2020), down. Described by
+// plan::FeedForwardKind.
 class FeedForwardBranch : public Branch {
  public:
   explicit FeedForwardBranch(const BranchSpec& spec);
   void forward(Step& step, const params::Lease& lease, const SavedSet& tensors, base::View output) const override;
-  void backward(Step& step, const params::Lease& lease, const params::Grads& grads, const OutputGradient& gradient, const SavedSet& tensors, base::View d_normed) const override;
+  void backward(Step& step, const params::Lease& lease, const params::Grads& grads, const OutputGradient& gradient,
+                const SavedSet& tensors, base::View d_normed) const override;
 
  private:
   bool gated() const { return inner_indices_.size() == 2; }
   std::int64_t width_;
-  std::vector<FusedLinear::Indices> inner_indices_;   // up, or gate and up
+  std::vector<FusedLinear::Indices> inner_indices_;  // up, or gate and up
   FusedLinear inner_;
   int down_weight_, down_bias_;
 };

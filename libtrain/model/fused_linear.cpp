@@ -8,7 +8,9 @@ namespace trainyard::model {
 
 namespace {
 
-bool adjoins(const base::View& a, const base::View& b) { return a.dense() && b.dense() && static_cast<char*>(a.data) + a.bytes() == b.data; }
+bool adjoins(const base::View& a, const base::View& b) {
+  return a.dense() && b.dense() && static_cast<char*>(a.data) + a.bytes() == b.data;
+}
 
 base::View merged(const base::View& a, const base::View& b) {
   if (!a) return a;
@@ -22,12 +24,12 @@ std::vector<FusedLinear::Span> FusedLinear::spans(const std::function<base::View
   std::vector<Span> out;
   std::int64_t first = 0;
   for (const auto& s : indices_) {
-    const Span next{borrowed(s.weight), look == Look::weights_and_biases && s.bias >= 0 ? borrowed(s.bias) : base::View{}, first};
+    const Span next{borrowed(s.weight),
+                    look == Look::weights_and_biases && s.bias >= 0 ? borrowed(s.bias) : base::View{}, first};
     first += next.weight.rows();
     if (!out.empty() && adjoins(out.back().weight, next.weight) && (!next.bias || adjoins(out.back().bias, next.bias)))
       out.back() = {merged(out.back().weight, next.weight), merged(out.back().bias, next.bias), out.back().first};
-    else
-      out.push_back(next);
+    else out.push_back(next);
   }
   return out;
 }

@@ -27,10 +27,14 @@ std::int64_t targets_of(const MicroBatch& micro) {
 // The buffers of the loss, and what a chunk does with them.
 struct HeadBlock::Loss {
   Loss(Step& step, const plan::ModelConfig& model, std::int64_t n)
-      : step_(step), vocabulary_(model.vocabulary), n_(n), chunk_(plan::head_chunk_tokens(step.exec.device().kind)), losses_(step.exec.scratch().allocate(base::DType::f64, {n})),
-        logits_(step.exec.scratch().allocate(shape_of(step).accumulation(), {std::min(n, plan::head_chunk_tokens(step.exec.device().kind)), model.stored_vocabulary()})),
-        narrow_(step.pass == plan::Pass::train && step.dtype == base::DType::bf16 ? step.exec.scratch().allocate(step.dtype, {logits_.rows(), logits_.cols()})
-                                                                           : base::View{}) {}
+      : step_(step), vocabulary_(model.vocabulary), n_(n), chunk_(plan::head_chunk_tokens(step.exec.device().kind)),
+        losses_(step.exec.scratch().allocate(base::DType::f64, {n})),
+        logits_(step.exec.scratch().allocate(
+            shape_of(step).accumulation(),
+            {std::min(n, plan::head_chunk_tokens(step.exec.device().kind)), model.stored_vocabulary()})),
+        narrow_(step.pass == plan::Pass::train && step.dtype == base::DType::bf16
+                    ? step.exec.scratch().allocate(step.dtype, {logits_.rows(), logits_.cols()})
+                    : base::View{}) {}
 
   std::int64_t rows(std::int64_t first) const { return std::min(chunk_, n_ - first); }
   std::int64_t step() const { return chunk_; }
@@ -38,10 +42,13 @@ struct HeadBlock::Loss {
   base::View chunk(std::int64_t first, base::View table, base::View normed) const {
     const auto c = rows(first);
     const auto logits = logits_.row_range(0, c);
-    const auto gradient = step_.pass == plan::Pass::evaluate ? base::View{} : narrow_ ? narrow_.row_range(0, c) : logits;
-    kernels::gemm(step_.exec, normed.row_range(first, c), kernels::Transpose::no, table, kernels::Transpose::yes, logits);
-    kernels::cross_entropy_chunk(step_.exec, logits, gradient, vocabulary_, slice(step_.micro.targets, first, c), slice(step_.micro.weights, first, c),
-                                 slice(losses_, first, c));
+    const auto gradient = step_.pass == plan::Pass::evaluate ? base::View{}
+                          : narrow_                          ? narrow_.row_range(0, c)
+                                                             : logits;
+    kernels::gemm(step_.exec, normed.row_range(first, c), kernels::Transpose::no, table, kernels::Transpose::yes,
+                  logits);
+    kernels::cross_entropy_chunk(step_.exec, logits, gradient, vocabulary_, slice(step_.micro.targets, first, c),
+                                 slice(step_.micro.weights, first, c), slice(losses_, first, c));
     return gradient;
   }
   void close() const {
@@ -71,7 +78,8 @@ void HeadBlock::forward(Step& step, Flow& flow, Saved& saved) {
   const auto table = tokens ? tokens->weight(0) : own.weight(table_);
   tensor::ArenaScope scope(step.exec.scratch());
   const Loss loss(step, model_, flow.main.rows());
-  for (std::int64_t first = 0; first < flow.main.rows(); first += loss.step()) loss.chunk(first, table, (*tensors)["normed"]);
+  for (std::int64_t first = 0; first < flow.main.rows(); first += loss.step())
+    loss.chunk(first, table, (*tensors)["normed"]);
   loss.close();
 }
 
@@ -81,8 +89,9 @@ void HeadBlock::backward(Step& step, Flow& flow, Saved& saved) {
   if (tied_) tokens.emplace(step.store->lease(*tied_));
   const auto tensors = SavedSet::pop(saved, plan::norm_tensors(model_, shape_of(step), plan::Pass::train));
   auto table_grads = step.store->grads(tied_ ? *tied_ : own_);
-  backward_loss(step, flow.main, tensors["normed"], tokens ? tokens->weight(0) : own.weight(table_), table_grads.gradient(tied_ ? 0 : table_));
-  if (!tied_) {   // the norm lies in the same unit
+  backward_loss(step, flow.main, tensors["normed"], tokens ? tokens->weight(0) : own.weight(table_),
+                table_grads.gradient(tied_ ? 0 : table_));
+  if (!tied_) {  // the norm lies in the same unit
     norm_.backward(step, own, table_grads, flow.main, tensors, flow.main);
     return table_grads.commit();
   }
@@ -93,15 +102,16 @@ void HeadBlock::backward(Step& step, Flow& flow, Saved& saved) {
 }
 
 // d_normed = dlogits W, d_table = sum over chunks of dlogits^T normed.
-void HeadBlock::backward_loss(Step& step, base::View d_normed, base::View normed, base::View table, base::View d_table) {
+void HeadBlock::backward_loss(Step& step, base::View d_normed, base::View normed, base::View table,
+                              base::View d_table) {
   tensor::ArenaScope scope(step.exec.scratch());
   const Loss loss(step, model_, normed.rows());
   for (std::int64_t first = 0; first < normed.rows(); first += loss.step()) {
     const auto c = loss.rows(first);
     const auto gradient = loss.chunk(first, table, normed);
     kernels::linear_backward_input(step.exec, gradient, table, d_normed.row_range(first, c));
-    kernels::gemm(step.exec, gradient, kernels::Transpose::yes, normed.row_range(first, c), kernels::Transpose::no, d_table,
-                  first == 0 ? kernels::Accumulate::no : kernels::Accumulate::yes);
+    kernels::gemm(step.exec, gradient, kernels::Transpose::yes, normed.row_range(first, c), kernels::Transpose::no,
+                  d_table, first == 0 ? kernels::Accumulate::no : kernels::Accumulate::yes);
   }
   loss.close();
 }
@@ -114,8 +124,8 @@ void HeadBlock::logits(Step& step, const Flow& flow, Saved& saved, std::int64_t 
   if (tied_) tokens.emplace(step.store->lease(*tied_));
   const auto table = tokens ? tokens->weight(0) : own.weight(table_);
   for (std::int64_t s = 0; s < step.micro.batch(); ++s)
-    kernels::gemm(step.exec, (*tensors)["normed"].row_range(s * step.micro.sequence() + at, 1), kernels::Transpose::no, table, kernels::Transpose::yes,
-                  out.row_range(s, 1));
+    kernels::gemm(step.exec, (*tensors)["normed"].row_range(s * step.micro.sequence() + at, 1), kernels::Transpose::no,
+                  table, kernels::Transpose::yes, out.row_range(s, 1));
 }
 
 }  // namespace trainyard::model

@@ -8,13 +8,15 @@
 
 namespace trainyard::model {
 
-// Training: forward saves the normed residual stream and leases the norm only; backward makes logits of plan::head_chunk_tokens(device) tokens at a time,
-// turns them in place into the loss and its gradient, and from that the residual stream's gradient and the table's. Evaluation: forward makes the
-// loss alone, of the same chunks, so both give the same bits.
+// Training: forward saves the normed residual stream and leases the norm only; backward makes logits of
+// plan::head_chunk_tokens(device) tokens at a time, turns them in place into the loss and its gradient, and from that
+// the residual stream's gradient and the table's. Evaluation: forward makes the loss alone, of the same chunks, so both
+// give the same bits.
 //
-// The table's gradient is the sum over chunks of dlogits^T normed, the first chunk with beta = 0 and the others added by the product into
-// the same f32. Decision 2 forbids an accumulating product because it would make the sum depend on how micro-batches are cut; the
-// chunks lie inside one micro-batch and are fixed (their size is part of the numerics), so no cut, rank or thread moves them.
+// The table's gradient is the sum over chunks of dlogits^T normed, the first chunk with beta = 0 and the others added
+// by the product into the same f32. Decision 2 forbids an accumulating product because it would make the sum depend on
+// how micro-batches are cut; the chunks lie inside one micro-batch and are fixed (their size is part of the numerics),
+// so no cut, rank or thread moves them.
 class HeadBlock : public Block {
  public:
   // `uses`: of its unit, and of the token table where that is tied (plan::HeadKind).
@@ -24,7 +26,8 @@ class HeadBlock : public Block {
   // Overwrites flow.main with the gradient of the loss sum. Adds to step.loss_sum and step.target_count.
   void backward(Step& step, Flow& flow, Saved& saved) override;
 
-  // Evaluation: logits of position `at` of each sequence, out [b, stored vocabulary] f32 (f64 with the f64 working dtype).
+  // Evaluation: logits of position `at` of each sequence, out [b, stored vocabulary] f32 (f64 with the f64 working
+  // dtype).
   void logits(Step& step, const Flow& flow, Saved& saved, std::int64_t at, base::View out);
 
  private:
@@ -34,7 +37,7 @@ class HeadBlock : public Block {
   plan::Use own_;
   std::optional<plan::Use> tied_;
   NormPart norm_;
-  int table_ = -1;          // index of head.weight; -1 when tied
+  int table_ = -1;  // index of head.weight; -1 when tied
 };
 
 }  // namespace trainyard::model

@@ -7,33 +7,38 @@
 namespace trainyard::model {
 
 NormPart::NormPart(const plan::ModelConfig& model, const plan::Unit& unit, const std::string& name)
-    : kind_(model.norm), epsilon_(model.norm_epsilon), weight_(plan::index_of(unit, name + ".weight")), bias_(plan::index_of(unit, name + ".bias")) {}
+    : kind_(model.norm), epsilon_(model.norm_epsilon), weight_(plan::index_of(unit, name + ".weight")),
+      bias_(plan::index_of(unit, name + ".bias")) {}
 
 void NormPart::forward(Step& step, const params::Lease& lease, base::View stream, const SavedSet& t) const {
   if (const auto input = t.find("input")) kernels::copy(step.exec, stream, input);
   if (kind_ == plan::Norm::layer)
-    kernels::layer_norm_forward(step.exec, stream, lease.weight(weight_), lease.weight(bias_), epsilon_, t["normed"], t["mean"], t["rstd"]);
-  else
-    kernels::rms_norm_forward(step.exec, stream, lease.weight(weight_), epsilon_, t["normed"], t["rstd"]);
+    kernels::layer_norm_forward(step.exec, stream, lease.weight(weight_), lease.weight(bias_), epsilon_, t["normed"],
+                                t["mean"], t["rstd"]);
+  else kernels::rms_norm_forward(step.exec, stream, lease.weight(weight_), epsilon_, t["normed"], t["rstd"]);
 }
 
-base::View NormPart::forward_sum(Step& step, const params::Lease& lease, base::View stream, base::View branch, const kernels::Dropout& dropout, const SavedSet& t) const {
+base::View NormPart::forward_sum(Step& step, const params::Lease& lease, base::View stream, base::View branch,
+                                 const kernels::Dropout& dropout, const SavedSet& t) const {
   const auto input = t.find("input"), sum = input ? input : stream;
   if (kind_ == plan::Norm::layer)
-    kernels::layer_norm_residual_forward(step.exec, stream, branch, dropout, sum, lease.weight(weight_), lease.weight(bias_), epsilon_, t["normed"], t["mean"], t["rstd"]);
+    kernels::layer_norm_residual_forward(step.exec, stream, branch, dropout, sum, lease.weight(weight_),
+                                         lease.weight(bias_), epsilon_, t["normed"], t["mean"], t["rstd"]);
   else
-    kernels::rms_norm_residual_forward(step.exec, stream, branch, dropout, sum, lease.weight(weight_), epsilon_, t["normed"], t["rstd"]);
+    kernels::rms_norm_residual_forward(step.exec, stream, branch, dropout, sum, lease.weight(weight_), epsilon_,
+                                       t["normed"], t["rstd"]);
   return sum;
 }
 
-void NormPart::backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View d_normed, const SavedSet& t,
-                        base::View gradient) const {
+void NormPart::backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View d_normed,
+                        const SavedSet& t, base::View gradient) const {
   const auto into = d_normed.data == gradient.data ? kernels::Into::overwrite : kernels::Into::add;
   if (kind_ == plan::Norm::layer)
-    kernels::layer_norm_backward(step.exec, d_normed, t["input"], lease.weight(weight_), t["mean"], t["rstd"], gradient, grads.gradient(weight_),
-                                 grads.gradient(bias_), into);
+    kernels::layer_norm_backward(step.exec, d_normed, t["input"], lease.weight(weight_), t["mean"], t["rstd"], gradient,
+                                 grads.gradient(weight_), grads.gradient(bias_), into);
   else
-    kernels::rms_norm_backward(step.exec, d_normed, t["input"], lease.weight(weight_), t["rstd"], gradient, grads.gradient(weight_), into);
+    kernels::rms_norm_backward(step.exec, d_normed, t["input"], lease.weight(weight_), t["rstd"], gradient,
+                               grads.gradient(weight_), into);
 }
 
 }  // namespace trainyard::model

@@ -15,11 +15,14 @@ class NormPart {
   NormPart(const plan::ModelConfig& model, const plan::Unit& unit, const std::string& name);
   // Copies the residual stream to "input" in training, and fills the statistics and "normed".
   void forward(Step& step, const params::Lease& lease, base::View stream, const SavedSet& tensors) const;
-  // The same of stream + dropout(branch). In training that sum lies in "input" alone afterwards, in evaluation in the residual stream; the place is returned.
-  base::View forward_sum(Step& step, const params::Lease& lease, base::View stream, base::View branch, const kernels::Dropout& dropout, const SavedSet& tensors) const;
-  // gradient += the gradient through the norm of d_normed; where both are the same view, it is overwritten. The gradients of weight and bias
-  // are overwritten.
-  void backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View d_normed, const SavedSet& tensors, base::View gradient) const;
+  // The same of stream + dropout(branch). In training that sum lies in "input" alone afterwards, in evaluation in the
+  // residual stream; the place is returned.
+  base::View forward_sum(Step& step, const params::Lease& lease, base::View stream, base::View branch,
+                         const kernels::Dropout& dropout, const SavedSet& tensors) const;
+  // gradient += the gradient through the norm of d_normed; where both are the same view, it is overwritten. The
+  // gradients of weight and bias are overwritten.
+  void backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View d_normed,
+                const SavedSet& tensors, base::View gradient) const;
 
  private:
   plan::Norm kind_;

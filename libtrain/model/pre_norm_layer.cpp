@@ -5,7 +5,8 @@
 
 namespace trainyard::model {
 
-PreNormLayer::PreNormLayer(const plan::ModelConfig& model, std::string name, plan::Use use, std::vector<Sublayer> sublayers)
+PreNormLayer::PreNormLayer(const plan::ModelConfig& model, std::string name, plan::Use use,
+                           std::vector<Sublayer> sublayers)
     : model_(model), name_(std::move(name)), use_(use), sublayers_(std::move(sublayers)) {}
 
 std::vector<plan::SavedTensor> PreNormLayer::tensors(const Sublayer& s, const Step& step, plan::Pass pass) const {
@@ -17,7 +18,7 @@ void PreNormLayer::forward(Step& step, Flow& flow, Saved& saved) {
   auto& workspace = step.exec.scratch();
   tensor::ArenaScope scope(workspace);
   const auto output = workspace.allocate(step.dtype, {flow.main.rows(), flow.main.cols()});
-  const Sublayer* before = nullptr;   // its output waits to be added
+  const Sublayer* before = nullptr;  // its output waits to be added
   auto x = flow.main;
   for (const auto& s : sublayers_) {
     const PassTensors t(tensors(s, step, step.pass), step, saved);

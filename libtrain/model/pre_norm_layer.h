@@ -1,4 +1,5 @@
-// PreNormLayer: each branch behind a norm, its output added to the residual stream: x + dropout(branch(norm(x))), branch after branch.
+// PreNormLayer: each branch behind a norm, its output added to the residual stream: x + dropout(branch(norm(x))),
+// branch after branch.
 #pragma once
 
 #include "libtrain/model/branch.h"
@@ -10,8 +11,9 @@
 
 namespace trainyard::model {
 
-// Leases its unit once in forward and once in backward, and commits its gradients once, at the end of backward. Described by plan::LayerKind. A branch's output is added by the
-// norm behind it, which reads both anyway: one pass over memory for the two.
+// Leases its unit once in forward and once in backward, and commits its gradients once, at the end of backward.
+// Described by plan::LayerKind. A branch's output is added by the norm behind it, which reads both anyway: one pass
+// over memory for the two.
 class PreNormLayer : public Block {
  public:
   struct Sublayer {

@@ -7,8 +7,8 @@ namespace trainyard::model {
 
 namespace {
 
-// Leases each use from the store below once, on first demand, and keeps it until the end of its own life; gradients pass through. So a
-// block that runs twice still leases in the order that the store was told.
+// Leases each use from the store below once, on first demand, and keeps it until the end of its own life; gradients
+// pass through. So a block that runs twice still leases in the order that the store was told.
 class HeldStore : public params::ParameterStore {
  public:
   explicit HeldStore(params::ParameterStore& below) : below_(below) {}
@@ -26,7 +26,10 @@ class HeldStore : public params::ParameterStore {
   void commit(plan::Use use) override { find(grads_, use).lent.commit(); }
 
  private:
-  template <class T> struct Entry { plan::Use use; T lent; };
+  template <class T> struct Entry {
+    plan::Use use;
+    T lent;
+  };
   template <class T> static Entry<T>& find(std::vector<Entry<T>>& entries, plan::Use use) {
     for (auto& e : entries)
       if (e.use == use) return e;
@@ -70,6 +73,8 @@ class RecomputeBlock : public Block {
 
 }  // namespace
 
-std::unique_ptr<Block> recompute(std::unique_ptr<Block> inner) { return std::make_unique<RecomputeBlock>(std::move(inner)); }
+std::unique_ptr<Block> recompute(std::unique_ptr<Block> inner) {
+  return std::make_unique<RecomputeBlock>(std::move(inner));
+}
 
 }  // namespace trainyard::model

@@ -1,4 +1,5 @@
-// recompute(block): saves only the block's input; backward runs the forward again. Same bits, less memory (Chen et al. 2016).
+// recompute(block): saves only the block's input; backward runs the forward again. Same bits, less memory (Chen et al.
+// 2016).
 #pragma once
 
 #include "libtrain/model/block.h"
@@ -7,9 +8,9 @@
 
 namespace trainyard::model {
 
-// Needs one more [n, hidden] buffer of workspace in backward. The inner block must be a pure function of its input, its weights and
-// the step (dropout is keyed, so it is). The second forward and the backward share one lease of each use: the order of leases is the same
-// as without recomputation.
+// Needs one more [n, hidden] buffer of workspace in backward. The inner block must be a pure function of its input, its
+// weights and the step (dropout is keyed, so it is). The second forward and the backward share one lease of each use:
+// the order of leases is the same as without recomputation.
 std::unique_ptr<Block> recompute(std::unique_ptr<Block> inner);
 
 }  // namespace trainyard::model

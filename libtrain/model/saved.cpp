@@ -38,7 +38,8 @@ base::View SavedSet::operator[](std::string_view name) const {
 SavedSet SavedSet::push(Saved& saved, std::vector<plan::SavedTensor> list) {
   SavedSet set;
   set.list_ = std::move(list);
-  for (const auto& t : set.list_) set.views_.push_back(t.rows == 0 ? saved.push(t.dtype, {t.cols}) : saved.push(t.dtype, {t.rows, t.cols}));
+  for (const auto& t : set.list_)
+    set.views_.push_back(t.rows == 0 ? saved.push(t.dtype, {t.cols}) : saved.push(t.dtype, {t.rows, t.cols}));
   return set;
 }
 

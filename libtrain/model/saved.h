@@ -1,4 +1,5 @@
-// SavedSet, PassTensors: the saved tensors of one block by name, pushed and popped together from the list that its description gives.
+// SavedSet, PassTensors: the saved tensors of one block by name, pushed and popped together from the list that its
+// description gives.
 #pragma once
 
 #include "libtrain/model/block.h"
@@ -9,13 +10,14 @@
 
 namespace trainyard::model {
 
-// Views stay readable after pop until the next push on the same Saved: nothing else allocates from the activations arena.
+// Views stay readable after pop until the next push on the same Saved: nothing else allocates from the activations
+// arena.
 class SavedSet {
  public:
   static SavedSet push(Saved& saved, std::vector<plan::SavedTensor> list);
   static SavedSet pop(Saved& saved, std::vector<plan::SavedTensor> list);
-  base::View operator[](std::string_view name) const;   // the list must name it
-  base::View find(std::string_view name) const;         // empty when the list does not name it
+  base::View operator[](std::string_view name) const;  // the list must name it
+  base::View find(std::string_view name) const;        // empty when the list does not name it
 
  private:
   std::vector<plan::SavedTensor> list_;
@@ -26,11 +28,13 @@ inline plan::MicroShape shape_of(const Step& step) {
   return {step.micro.batch(), step.micro.sequence(), step.dtype, step.exec.threads(), step.exec.device().kind};
 }
 
-// In a forward pass: pushes the tensors; in evaluation pops them when it ends. So evaluation never needs more memory than training.
+// In a forward pass: pushes the tensors; in evaluation pops them when it ends. So evaluation never needs more memory
+// than training.
 class PassTensors {
  public:
   PassTensors(std::vector<plan::SavedTensor> list, const Step& step, Saved& saved)
-      : saved_(saved), release_(step.pass == plan::Pass::evaluate), before_(saved.size()), set_(SavedSet::push(saved, std::move(list))) {}
+      : saved_(saved), release_(step.pass == plan::Pass::evaluate), before_(saved.size()),
+        set_(SavedSet::push(saved, std::move(list))) {}
   ~PassTensors() {
     while (release_ && saved_.size() > before_) saved_.pop();
   }

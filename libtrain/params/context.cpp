@@ -7,7 +7,7 @@
 namespace trainyard::params {
 
 void StoreContext::join(const tensor::Event& event) {
-  if (compute.on_gpu()) {   // the stream waits, not this thread
+  if (compute.on_gpu()) {  // the stream waits, not this thread
     const tensor::Span blocked(compute);
     return compute.wait(event);
   }
@@ -21,8 +21,10 @@ void StoreContext::join(const tensor::Event& event) {
 }
 
 base::View flat_range(base::View flat, std::int64_t first, std::int64_t count) {
-  TRAINYARD_ASSERT(first >= 0 && first + count <= flat.count(), "range [{}, {}) of {}", first, first + count, flat.count());
-  return base::View(static_cast<char*>(flat.data) + first * base::size_of(flat.dtype), flat.dtype, {count}, flat.device);
+  TRAINYARD_ASSERT(first >= 0 && first + count <= flat.count(), "range [{}, {}) of {}", first, first + count,
+                   flat.count());
+  return base::View(static_cast<char*>(flat.data) + first * base::size_of(flat.dtype), flat.dtype, {count},
+                    flat.device);
 }
 
 base::View slot_view(const plan::Unit& unit, const plan::UnitLayout& layout, base::View whole, int slot) {

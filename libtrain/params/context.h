@@ -10,8 +10,9 @@
 
 namespace trainyard::params {
 
-// Borrowed by the parts of one store; outlives them. `communication` is where collectives of all groups run: a worker Exec, or `compute` itself when the
-// world has one rank (then nothing leaves the rank and the team of `compute` does the adding).
+// Borrowed by the parts of one store; outlives them. `communication` is where collectives of all groups run: a worker
+// Exec, or `compute` itself when the world has one rank (then nothing leaves the rank and the team of `compute` does
+// the adding).
 struct StoreContext {
   const plan::UnitSet& set;
   plan::StateShape shape;
@@ -32,7 +33,7 @@ struct StoreContext {
   const plan::Unit& unit(int u) const { return set.units[static_cast<std::size_t>(u)]; }
   // Who holds the pieces of a unit: their ranks are those of its pieces.
   comm::Communicator& group(int u) const { return world.group(unit(u).group); }
-  bool shared() const { return set.table.largest_shared() > 0; }   // is any unit cut over several ranks
+  bool shared() const { return set.table.largest_shared() > 0; }  // is any unit cut over several ranks
   void join(const tensor::Event& event);  // compute waits for the event; the time counts as exposed communication
 };
 

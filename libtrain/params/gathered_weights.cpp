@@ -1,4 +1,5 @@
-// Stage 3: every rank holds its pieces; a lease gathers the unit into a slot, and the next ones are fetched ahead along the stated order.
+// Stage 3: every rank holds its pieces; a lease gathers the unit into a slot, and the next ones are fetched ahead along
+// the stated order.
 #include "libtrain/params/weights.h"
 
 #include "libtrain/base/error.h"
@@ -13,7 +14,8 @@ class GatheredWeights : public Weights {
  public:
   explicit GatheredWeights(StoreContext& c) : c_(c), plan_(c.set.table, c.shape.layer_slots) {
     for (int u = 0; u < c.units(); ++u) pieces_.push_back(c.parameters.allocate(c.shape.working, {c.layout(u).piece}));
-    for (auto elements : plan_.elements()) slots_.push_back({c.gathered.allocate(c.shape.working, {elements}), -1, {}, {}});
+    for (auto elements : plan_.elements())
+      slots_.push_back({c.gathered.allocate(c.shape.working, {elements}), -1, {}, {}});
   }
 
   void begin_pass(std::span<const plan::Use> leases) override {
@@ -21,12 +23,14 @@ class GatheredWeights : public Weights {
     next_lease_ = next_fetch_ = 0;
   }
 
-  // A fetch may be issued as soon as the lease before it that used the same slot is over. All fetches are issued here, so their order
-  // between the other collectives is the same on every rank.
+  // A fetch may be issued as soon as the lease before it that used the same slot is over. All fetches are issued here,
+  // so their order between the other collectives is the same on every rank.
   void acquire(plan::Use use) override {
-    TRAINYARD_ASSERT(next_lease_ < order_.size() && order_[next_lease_] == use, "lease of unit {} use {} is out of the stated order", use.unit, use.use);
+    TRAINYARD_ASSERT(next_lease_ < order_.size() && order_[next_lease_] == use,
+                     "lease of unit {} use {} is out of the stated order", use.unit, use.use);
     const std::size_t ahead = std::min(order_.size(), next_lease_ + 1 + static_cast<std::size_t>(c_.shape.layer_slots));
-    while (next_fetch_ < ahead && (next_fetch_ <= next_lease_ || slot_is_free(next_fetch_))) fetch(order_[next_fetch_++]);
+    while (next_fetch_ < ahead && (next_fetch_ <= next_lease_ || slot_is_free(next_fetch_)))
+      fetch(order_[next_fetch_++]);
     ++next_lease_;
     auto& slot = slot_of(use.unit);
     TRAINYARD_ASSERT(slot.unit == use.unit, "slot holds unit {}, lease wants {}", slot.unit, use.unit);
@@ -78,6 +82,8 @@ class GatheredWeights : public Weights {
 
 }  // namespace
 
-std::unique_ptr<Weights> make_gathered_weights(StoreContext& context) { return std::make_unique<GatheredWeights>(context); }
+std::unique_ptr<Weights> make_gathered_weights(StoreContext& context) {
+  return std::make_unique<GatheredWeights>(context);
+}
 
 }  // namespace trainyard::params

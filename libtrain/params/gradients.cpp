@@ -10,21 +10,23 @@ namespace trainyard::params {
 using Place = GradientFold::Position::Place;
 
 GradientFold::GradientFold(StoreContext& c)
-    : c_(c), plan_(plan::gradient_plan(c.shape)), slots_(c.set.table, c.shape.layer_slots), whole_free_(c.set.uses.size()),
-      buffer_free_(slots_.elements().size()) {
+    : c_(c), plan_(plan::gradient_plan(c.shape)), slots_(c.set.table, c.shape.layer_slots),
+      whole_free_(c.set.uses.size()), buffer_free_(slots_.elements().size()) {
   const auto dtype = c.shape.gradient;
   if (plan_.whole)
     for (auto use : c.set.uses) wholes_.push_back(c.gradients.allocate(dtype, {c.set.padded_of(use)}));
   for (std::size_t i = 0; i < c.set.uses.size(); ++i) {
     const auto piece = c.set.piece_of(c.set.uses[i]);
-    sums_.push_back(plan_.pieces ? c.gradients.allocate(dtype, {piece}) : flat_range(wholes_[i], c.group(c.set.uses[i].unit).rank() * piece, piece));
+    sums_.push_back(plan_.pieces ? c.gradients.allocate(dtype, {piece})
+                                 : flat_range(wholes_[i], c.group(c.set.uses[i].unit).rank() * piece, piece));
   }
   if (plan_.units)
     for (auto elements : slots_.elements()) buffers_.push_back(c.unit_gradients.allocate(dtype, {elements}));
   if (const auto most = c.set.table.largest_shared(); most > 0) staging_ = c.staging.allocate(dtype, {most});
 }
 
-// A local group starts in `whole` itself, so its first micro-batch needs no adding; stage 1 keeps its single micro-batch there.
+// A local group starts in `whole` itself, so its first micro-batch needs no adding; stage 1 keeps its single
+// micro-batch there.
 bool GradientFold::writes_into_whole() const {
   if (c_.shape.batch.fold > 1) return position_.place == Place::first || position_.place == Place::only;
   return !plan_.units;
@@ -66,7 +68,8 @@ void GradientFold::idle(plan::Use use, std::int64_t round) {
 void GradientFold::reduce(plan::Use use, base::View source, int contributors) {
   const auto round = position_.round == 0 ? base::FoldRound::first : base::FoldRound::next;
   auto& group = c_.group(use.unit);
-  if (group.size() == 1 && round == base::FoldRound::first && source.data == sum(use).data) return;  // the sum is in its place
+  if (group.size() == 1 && round == base::FoldRound::first && source.data == sum(use).data)
+    return;  // the sum is in its place
   c_.communication.wait(c_.compute.record());
   if (c_.reduction == plan::Reduction::ordered || group.size() == 1) {
     const auto staging = group.size() > 1 ? flat_range(staging_, 0, c_.set.padded_of(use)) : base::View{};

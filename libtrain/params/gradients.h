@@ -9,26 +9,30 @@
 namespace trainyard::params {
 
 // One object serves every stage; plan::gradient_plan says which buffers exist. Call order within a step:
-// begin_micro, (open, commit) per use, ..., for each micro-batch; idle(use) instead where this rank has no group in the round; finish().
+// begin_micro, (open, commit) per use, ..., for each micro-batch; idle(use) instead where this rank has no group in the
+// round; finish().
 class GradientFold {
  public:
   explicit GradientFold(StoreContext& context);
 
   // `round` counts from 0 within the step; first and last say where in its group the micro-batch stands.
-  struct Position { std::int64_t round; enum class Place { only, first, middle, last } place; };
+  struct Position {
+    std::int64_t round;
+    enum class Place { only, first, middle, last } place;
+  };
   void begin_micro(Position position) { position_ = position; }
 
-  void open(plan::Use use);                 // blocks until the buffer may be overwritten
-  base::View whole(plan::Use use);          // [padded] buffer of the micro-batch's gradient
+  void open(plan::Use use);         // blocks until the buffer may be overwritten
+  base::View whole(plan::Use use);  // [padded] buffer of the micro-batch's gradient
   void commit(plan::Use use);
-  void idle(plan::Use use, std::int64_t round);   // take part in the reduction without contributing
+  void idle(plan::Use use, std::int64_t round);  // take part in the reduction without contributing
 
-  // After the last round: joins all reductions and adds the later uses of tied tables to the first, in declaration order.
-  // piece(unit) then is this rank's folded gradient sum of the unit.
+  // After the last round: joins all reductions and adds the later uses of tied tables to the first, in declaration
+  // order. piece(unit) then is this rank's folded gradient sum of the unit.
   void finish();
   base::View piece(int unit);
-  base::View gathered(int unit);            // stage 0: whole folded sums; valid after gather_sums()
-  void gather_sums();                       // stage 0, collective
+  base::View gathered(int unit);  // stage 0: whole folded sums; valid after gather_sums()
+  void gather_sums();             // stage 0, collective
 
  private:
   bool writes_into_whole() const;
@@ -41,7 +45,7 @@ class GradientFold {
   plan::GradientPlan plan_;
   plan::SlotPlan slots_;
   Position position_{0, Position::Place::only};
-  std::vector<base::View> wholes_, sums_, buffers_;    // per use, per use, per slot
+  std::vector<base::View> wholes_, sums_, buffers_;  // per use, per use, per slot
   std::vector<tensor::Event> whole_free_, buffer_free_;
   base::View staging_;
 };

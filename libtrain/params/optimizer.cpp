@@ -9,12 +9,15 @@ namespace trainyard::params {
 
 namespace {
 
-// Where weight decay applies in elements [begin, end) of a unit, counted from begin; neighbours are joined over the gap between them, where everything is zero.
-std::vector<kernels::Range> decayed_ranges(const plan::Unit& unit, const plan::UnitLayout& layout, std::int64_t begin, std::int64_t end) {
+// Where weight decay applies in elements [begin, end) of a unit, counted from begin; neighbours are joined over the gap
+// between them, where everything is zero.
+std::vector<kernels::Range> decayed_ranges(const plan::Unit& unit, const plan::UnitLayout& layout, std::int64_t begin,
+                                           std::int64_t end) {
   std::vector<kernels::Range> out;
   bool joins = false;
   for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
-    const auto from = std::max(begin, layout.offsets[p]), to = std::min(end, layout.offsets[p] + unit.parameters[p].stored_count());
+    const auto from = std::max(begin, layout.offsets[p]),
+               to = std::min(end, layout.offsets[p] + unit.parameters[p].stored_count());
     if (from >= to) continue;
     if (unit.parameters[p].decay && joins) out.back().end = to - begin;
     else if (unit.parameters[p].decay) out.push_back({from - begin, to - begin});
@@ -49,8 +52,8 @@ void OptimizerStates::update(GradientFold& gradients, Weights& weights, const ke
     const auto gradient = whole() ? gradients.gathered(u) : gradients.piece(u);
     const auto working = working_range(weights, u);
     const auto i = static_cast<std::size_t>(u);
-    kernels::adamw_update(c_.compute, hyper, has_master() ? master_[i] : working, gradient, m_[i], v_[i], has_master() ? working : base::View{},
-                          decayed_ranges(unit, layout, begin, end));
+    kernels::adamw_update(c_.compute, hyper, has_master() ? master_[i] : working, gradient, m_[i], v_[i],
+                          has_master() ? working : base::View{}, decayed_ranges(unit, layout, begin, end));
   }
   if (!whole()) weights.pieces_changed();
 }

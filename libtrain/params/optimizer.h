@@ -1,4 +1,5 @@
-// OptimizerStates: AdamW's master weights and moments, whole (stage 0) or the own pieces (stages 1 to 3), and the update.
+// OptimizerStates: AdamW's master weights and moments, whole (stage 0) or the own pieces (stages 1 to 3), and the
+// update.
 #pragma once
 
 #include "kernels/adamw/adamw.h"
@@ -10,13 +11,14 @@
 
 namespace trainyard::params {
 
-// The range of a unit that this rank updates: everything at stage 0, else its piece. Pieces of ranks are the ZeRO-1 partition at every
-// stage; that is what checkpoints hold (decision 13).
+// The range of a unit that this rank updates: everything at stage 0, else its piece. Pieces of ranks are the ZeRO-1
+// partition at every stage; that is what checkpoints hold (decision 13).
 class OptimizerStates {
  public:
   OptimizerStates(StoreContext& context, Weights& weights);
 
-  // Decoupled weight decay applies only to parameters whose inventory entry says so. `hyper.weight_decay` is the value for those.
+  // Decoupled weight decay applies only to parameters whose inventory entry says so. `hyper.weight_decay` is the value
+  // for those.
   void update(GradientFold& gradients, Weights& weights, const kernels::AdamW& hyper);
 
   // Own pieces, f32, [piece] elements; master is the working copy itself when that is f32.
@@ -24,7 +26,8 @@ class OptimizerStates {
   base::View m_piece(int unit) { return own(m_[static_cast<std::size_t>(unit)], unit); }
   base::View v_piece(int unit) { return own(v_[static_cast<std::size_t>(unit)], unit); }
 
-  // After master, m and v pieces were written (initial values, a checkpoint): makes working copies and, at stage 0, whole states. Collective.
+  // After master, m and v pieces were written (initial values, a checkpoint): makes working copies and, at stage 0,
+  // whole states. Collective.
   void pieces_loaded(Weights& weights);
 
  private:
@@ -33,7 +36,9 @@ class OptimizerStates {
   base::View own(base::View range, int unit) const;
   std::int64_t first(int unit) const { return whole() ? 0 : c_.group(unit).rank() * c_.layout(unit).piece; }
   std::int64_t count(int unit) const { return whole() ? c_.layout(unit).padded : c_.layout(unit).piece; }
-  base::View working_range(Weights& weights, int unit) const { return whole() ? weights.whole(unit) : weights.own_piece(unit); }
+  base::View working_range(Weights& weights, int unit) const {
+    return whole() ? weights.whole(unit) : weights.own_piece(unit);
+  }
 
   StoreContext& c_;
   Weights& weights_;

@@ -13,61 +13,78 @@ namespace trainyard::params {
 
 class ParameterStore;
 
-// Whole weights of one unit, in the working dtype, for as long as it lives. weight(slot) has the stored shape (vocabulary rows rounded up
-// to 128). Move-only; the destructor hands the gathered buffer back behind an event.
+// Whole weights of one unit, in the working dtype, for as long as it lives. weight(slot) has the stored shape
+// (vocabulary rows rounded up to 128). Move-only; the destructor hands the gathered buffer back behind an event.
 class Lease {
  public:
   Lease(ParameterStore& store, plan::Use use) : store_(&store), use_(use) {}
   Lease(Lease&& other) noexcept : store_(other.store_), use_(other.use_) { other.store_ = nullptr; }
   Lease& operator=(Lease&&) = delete;
   ~Lease();
-  base::View weight(int slot) const;   // slot: index into Unit::parameters
+  base::View weight(int slot) const;  // slot: index into Unit::parameters
 
  private:
   ParameterStore* store_;
   plan::Use use_;
 };
 
-// Gradients of one use of one unit for one micro-batch, in the gradient dtype (f32; f64 when the working dtype is f64), stored shapes.
-// The block overwrites every element of every slot (beta = 0), then calls commit() exactly once. Padding rows must be zero.
+// Gradients of one use of one unit for one micro-batch, in the gradient dtype (f32; f64 when the working dtype is f64),
+// stored shapes. The block overwrites every element of every slot (beta = 0), then calls commit() exactly once. Padding
+// rows must be zero.
 class Grads {
  public:
   Grads(ParameterStore& store, plan::Use use) : store_(&store), use_(use), exceptions_(std::uncaught_exceptions()) {}
-  Grads(Grads&& other) noexcept : store_(other.store_), use_(other.use_), exceptions_(other.exceptions_) { other.store_ = nullptr; }
+  Grads(Grads&& other) noexcept : store_(other.store_), use_(other.use_), exceptions_(other.exceptions_) {
+    other.store_ = nullptr;
+  }
   Grads& operator=(Grads&&) = delete;
-  ~Grads() noexcept(false);             // throws std::logic_error if it was not committed, unless an exception that was thrown in its life is in flight
+  ~Grads() noexcept(false);  // throws std::logic_error if it was not committed, unless an exception that was thrown in
+                             // its life is in flight
   base::View gradient(int slot) const;
   void commit();
 
  private:
   ParameterStore* store_;
   plan::Use use_;
-  int exceptions_;                      // in flight when it was made
+  int exceptions_;  // in flight when it was made
 };
 
 class ParameterStore {
  public:
   virtual ~ParameterStore() = default;
-  Lease lease(plan::Use use) { acquire(use); return Lease(*this, use); }
-  Grads grads(plan::Use use) { open(use); return Grads(*this, use); }
+  Lease lease(plan::Use use) {
+    acquire(use);
+    return Lease(*this, use);
+  }
+  Grads grads(plan::Use use) {
+    open(use);
+    return Grads(*this, use);
+  }
 
  protected:
   friend class Lease;
   friend class Grads;
-  virtual void acquire(plan::Use use) = 0;                      // blocks until the unit's weights are whole
+  virtual void acquire(plan::Use use) = 0;  // blocks until the unit's weights are whole
   virtual void give_back(plan::Use use) = 0;
   virtual base::View weight(plan::Use use, int slot) = 0;
-  virtual void open(plan::Use use) = 0;                         // blocks until a unit gradient buffer is free
+  virtual void open(plan::Use use) = 0;  // blocks until a unit gradient buffer is free
   virtual base::View gradient(plan::Use use, int slot) = 0;
   virtual void commit(plan::Use use) = 0;
 };
 
-inline Lease::~Lease() { if (store_) store_->give_back(use_); }
+inline Lease::~Lease() {
+  if (store_) store_->give_back(use_);
+}
 inline base::View Lease::weight(int slot) const { return store_->weight(use_, slot); }
 inline base::View Grads::gradient(int slot) const { return store_->gradient(use_, slot); }
-inline void Grads::commit() { auto* s = store_; store_ = nullptr; s->commit(use_); }
+inline void Grads::commit() {
+  auto* s = store_;
+  store_ = nullptr;
+  s->commit(use_);
+}
 inline Grads::~Grads() noexcept(false) {
-  TRAINYARD_ASSERT(store_ == nullptr || std::uncaught_exceptions() > exceptions_, "the gradients of unit {} use {} were not committed", use_.unit, use_.use);
+  TRAINYARD_ASSERT(store_ == nullptr || std::uncaught_exceptions() > exceptions_,
+                   "the gradients of unit {} use {} were not committed", use_.unit, use_.use);
 }
 
 }  // namespace trainyard::params

@@ -9,10 +9,12 @@
 
 namespace trainyard::params {
 
-// Of the context's arenas it uses `parameters` and, at stage 3, `gathered`. Methods are called by the compute thread, in the same order on every rank.
+// Of the context's arenas it uses `parameters` and, at stage 3, `gathered`. Methods are called by the compute thread,
+// in the same order on every rank.
 class WeightStore : public ParameterStore {
  public:
-  explicit WeightStore(StoreContext& context) : c_(context), weights_(context.shape.zero == 3 ? make_gathered_weights(context) : make_whole_weights(context)) {}
+  explicit WeightStore(StoreContext& context)
+      : c_(context), weights_(context.shape.zero == 3 ? make_gathered_weights(context) : make_whole_weights(context)) {}
   // A pass over one micro-batch; `leases` are the leases to come in order (plan::evaluation_accesses).
   void begin_evaluation(std::span<const plan::Use> leases) { weights_->begin_pass(leases); }
   Weights& weights() { return *weights_; }
@@ -20,7 +22,9 @@ class WeightStore : public ParameterStore {
  protected:
   void acquire(plan::Use use) override { weights_->acquire(use); }
   void give_back(plan::Use use) override { weights_->give_back(use); }
-  base::View weight(plan::Use use, int slot) override { return slot_view(c_.unit(use.unit), c_.layout(use.unit), weights_->whole(use.unit), slot); }
+  base::View weight(plan::Use use, int slot) override {
+    return slot_view(c_.unit(use.unit), c_.layout(use.unit), weights_->whole(use.unit), slot);
+  }
   void open(plan::Use) override { no_gradients(); }
   base::View gradient(plan::Use, int) override { no_gradients(); }
   void commit(plan::Use) override { no_gradients(); }

@@ -1,4 +1,5 @@
-// Weights: where the working copy of the parameters lives: whole on every rank (stages 0 to 2), or cut and gathered on use (stage 3).
+// Weights: where the working copy of the parameters lives: whole on every rank (stages 0 to 2), or cut and gathered on
+// use (stage 3).
 #pragma once
 
 #include "libtrain/params/context.h"
@@ -13,13 +14,13 @@ namespace trainyard::params {
 class Weights {
  public:
   virtual ~Weights() = default;
-  virtual void begin_pass(std::span<const plan::Use> leases) = 0;   // the leases to come, in order
+  virtual void begin_pass(std::span<const plan::Use> leases) = 0;  // the leases to come, in order
   virtual void acquire(plan::Use use) = 0;
   virtual void give_back(plan::Use use) = 0;
-  virtual base::View whole(int unit) = 0;                           // [padded], valid between acquire and give_back
+  virtual base::View whole(int unit) = 0;  // [padded], valid between acquire and give_back
   virtual base::View own_piece(int unit) = 0;
-  virtual void pieces_changed() = 0;                                // after an update or a load: passes to come see the new pieces
-  virtual void complete() = 0;                                      // what a pass to come would gather of changed pieces is there: collective, waits
+  virtual void pieces_changed() = 0;  // after an update or a load: passes to come see the new pieces
+  virtual void complete() = 0;        // what a pass to come would gather of changed pieces is there: collective, waits
 };
 
 std::unique_ptr<Weights> make_whole_weights(StoreContext& context);

@@ -1,4 +1,5 @@
-// Stages 0, 1 and 2: every rank holds all weights. After an update the next pass gathers the pieces, unit by unit as it will lease them, and a lease waits for its own.
+// Stages 0, 1 and 2: every rank holds all weights. After an update the next pass gathers the pieces, unit by unit as it
+// will lease them, and a lease waits for its own.
 #include "libtrain/params/weights.h"
 
 #include <algorithm>
@@ -9,7 +10,8 @@ namespace {
 
 class WholeWeights : public Weights {
  public:
-  explicit WholeWeights(StoreContext& c) : c_(c), issued_(static_cast<std::size_t>(c.units())), arrived_(static_cast<std::size_t>(c.units())) {
+  explicit WholeWeights(StoreContext& c)
+      : c_(c), issued_(static_cast<std::size_t>(c.units())), arrived_(static_cast<std::size_t>(c.units())) {
     for (int u = 0; u < c.units(); ++u) wholes_.push_back(c.parameters.allocate(c.shape.working, {c.layout(u).padded}));
   }
   // All gathers are issued here, so what the engine agrees on between two passes does not stand in a queue behind them.

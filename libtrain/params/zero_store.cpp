@@ -12,34 +12,43 @@ namespace trainyard::params {
 
 namespace {
 
-// The values of elements [first, first + count) of one parameter. Stored rows beyond the logical shape stay zero; the stored index is the
-// logical one because only rows are added.
+// The values of elements [first, first + count) of one parameter. Stored rows beyond the logical shape stay zero; the
+// stored index is the logical one because only rows are added.
 void make_values(const plan::Parameter& p, std::uint64_t seed, std::int64_t first, std::int64_t count, float* out) {
   const auto logical = std::clamp<std::int64_t>(p.count() - first, 0, count);
   std::fill(out + logical, out + count, 0.0f);
   switch (p.init.kind) {
     case plan::Init::Kind::zeros: std::fill(out, out + logical, 0.0f); break;
     case plan::Init::Kind::ones: std::fill(out, out + logical, 1.0f); break;
-    case plan::Init::Kind::normal: base::fill_normal(out, logical, seed, p.name, static_cast<std::uint64_t>(first), p.init.stddev); break;
+    case plan::Init::Kind::normal:
+      base::fill_normal(out, logical, seed, p.name, static_cast<std::uint64_t>(first), p.init.stddev);
+      break;
   }
 }
 
 }  // namespace
 
 ZeroStore::ZeroStore(StoreContext& c)
-    : c_(c), weights_(c.shape.zero == 3 ? make_gathered_weights(c) : make_whole_weights(c)), gradients_(c), states_(c, *weights_) {
-  for (int u = 0; u < c.units(); ++u) counted_.push_back(plan::counted_ranges(c.unit(u), c.layout(u), c.world.topology, c.world.rank));
+    : c_(c), weights_(c.shape.zero == 3 ? make_gathered_weights(c) : make_whole_weights(c)), gradients_(c),
+      states_(c, *weights_) {
+  for (int u = 0; u < c.units(); ++u)
+    counted_.push_back(plan::counted_ranges(c.unit(u), c.layout(u), c.world.topology, c.world.rank));
 }
 
 std::span<const base::View> ZeroStore::counted_gradients() {
   counted_views_.clear();
   for (int u = 0; u < c_.units(); ++u)
-    for (const auto& range : counted_[static_cast<std::size_t>(u)]) counted_views_.push_back(flat_range(gradients_.piece(u), range.begin, range.end - range.begin));
+    for (const auto& range : counted_[static_cast<std::size_t>(u)])
+      counted_views_.push_back(flat_range(gradients_.piece(u), range.begin, range.end - range.begin));
   return counted_views_;
 }
 
 void ZeroStore::initialize(std::uint64_t seed) {
-  struct Job { const plan::Parameter* parameter; std::int64_t first, count; float* out; };
+  struct Job {
+    const plan::Parameter* parameter;
+    std::int64_t first, count;
+    float* out;
+  };
   std::vector<Job> jobs;
   std::vector<std::vector<float>> made;
   constexpr std::int64_t job_elements = 1 << 16;
@@ -61,15 +70,18 @@ void ZeroStore::initialize(std::uint64_t seed) {
     }
   }
   const auto run_share = [&](std::size_t share, std::size_t shares) {
-    for (std::size_t j = share; j < jobs.size(); j += shares) make_values(*jobs[j].parameter, seed, jobs[j].first, jobs[j].count, jobs[j].out);
+    for (std::size_t j = share; j < jobs.size(); j += shares)
+      make_values(*jobs[j].parameter, seed, jobs[j].first, jobs[j].count, jobs[j].out);
   };
   const auto helpers = static_cast<std::size_t>(std::max(1, c_.compute.threads()));
   std::vector<std::thread> team;
-  for (std::size_t t = 1; t < helpers && jobs.size() > 8; ++t) team.push_back(base::start_thread("initial values", [&, t] { run_share(t, helpers); }));
+  for (std::size_t t = 1; t < helpers && jobs.size() > 8; ++t)
+    team.push_back(base::start_thread("initial values", [&, t] { run_share(t, helpers); }));
   run_share(0, jobs.size() > 8 ? helpers : 1);
   for (auto& thread : team) thread.join();
   for (std::size_t u = 0; u < made.size(); ++u)
-    tensor::copy(c_.compute, base::View::of(made[u].data(), {static_cast<std::int64_t>(made[u].size())}), states_.master_piece(static_cast<int>(u)));
+    tensor::copy(c_.compute, base::View::of(made[u].data(), {static_cast<std::int64_t>(made[u].size())}),
+                 states_.master_piece(static_cast<int>(u)));
   c_.compute.synchronize();
   pieces_loaded();
 }

@@ -1,4 +1,5 @@
-// ZeroStore: the parameter store of data-parallel training at ZeRO stages 0 to 3, put together from weights, gradients and optimizer.
+// ZeroStore: the parameter store of data-parallel training at ZeRO stages 0 to 3, put together from weights, gradients
+// and optimizer.
 #pragma once
 
 #include "libtrain/params/gradients.h"
@@ -27,28 +28,33 @@ class ZeroStore : public ParameterStore {
   // A pass over one micro-batch; `leases` are the leases to come in order (plan::training_leases or evaluation_leases).
   void begin_micro(GradientFold::Position position, std::span<const plan::Use> leases);
   void begin_evaluation(std::span<const plan::Use> leases) { weights_->begin_pass(leases); }
-  // Takes part in a round in which this rank has no group: the same collectives in the same order, without contributing.
+  // Takes part in a round in which this rank has no group: the same collectives in the same order, without
+  // contributing.
   void idle_round(std::int64_t round, std::span<const plan::Access> accesses);
 
   // Update: finish() folds; the engine then takes the norm of counted_gradients() and calls update(). Collective.
   void finish() { gradients_.finish(); }
   base::View piece_gradient(int unit) { return gradients_.piece(unit); }
-  // What this rank counts of its pieces, so that the norm over the whole world counts every logical parameter once (plan/ownership.h).
-  // Valid until the next call.
+  // What this rank counts of its pieces, so that the norm over the whole world counts every logical parameter once
+  // (plan/ownership.h). Valid until the next call.
   std::span<const base::View> counted_gradients();
   void update(const kernels::AdamW& hyper);
 
   OptimizerStates& states() { return states_; }
   Weights& weights() { return *weights_; }
   void pieces_loaded() { states_.pieces_loaded(*weights_), weights_->complete(); }
-  void complete_weights() { weights_->complete(); }   // collective: what the next pass would gather first is gathered
+  void complete_weights() { weights_->complete(); }  // collective: what the next pass would gather first is gathered
 
  protected:
   void acquire(plan::Use use) override { weights_->acquire(use); }
   void give_back(plan::Use use) override { weights_->give_back(use); }
-  base::View weight(plan::Use use, int slot) override { return slot_view(c_.unit(use.unit), c_.layout(use.unit), weights_->whole(use.unit), slot); }
+  base::View weight(plan::Use use, int slot) override {
+    return slot_view(c_.unit(use.unit), c_.layout(use.unit), weights_->whole(use.unit), slot);
+  }
   void open(plan::Use use) override { gradients_.open(use); }
-  base::View gradient(plan::Use use, int slot) override { return slot_view(c_.unit(use.unit), c_.layout(use.unit), gradients_.whole(use), slot); }
+  base::View gradient(plan::Use use, int slot) override {
+    return slot_view(c_.unit(use.unit), c_.layout(use.unit), gradients_.whole(use), slot);
+  }
   void commit(plan::Use use) override;
 
  private:
@@ -58,7 +64,7 @@ class ZeroStore : public ParameterStore {
   std::unique_ptr<Weights> weights_;
   GradientFold gradients_;
   OptimizerStates states_;
-  std::vector<std::vector<plan::PieceRange>> counted_;   // of each unit
+  std::vector<std::vector<plan::PieceRange>> counted_;  // of each unit
   std::vector<base::View> counted_views_;
 };
 

@@ -11,13 +11,15 @@ namespace trainyard::plan {
 // Recompute::layers this is the peak inside a layer's backward: the inputs of all layers plus the full list of one.
 std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape, Recompute recompute = Recompute::none);
 
-// The residual stream [n, hidden] in the working dtype (forward: activations, backward: their gradient, in place), allocated
-// once by the caller of the blocks from the same arena: category activations = stream + saved (Pass::train), stream + the
-// most that a block has at one time (Pass::evaluate, never more).
+// The residual stream [n, hidden] in the working dtype (forward: activations, backward: their gradient, in place),
+// allocated once by the caller of the blocks from the same arena: category activations = stream + saved (Pass::train),
+// stream + the most that a block has at one time (Pass::evaluate, never more).
 std::int64_t stream_bytes(const ModelConfig& model, const MicroShape& shape);
-std::int64_t activation_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass, Recompute recompute = Recompute::none);
+std::int64_t activation_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass,
+                              Recompute recompute = Recompute::none);
 
 // High-water mark of the workspace arena over a whole pass (train: forward and backward): that of the largest block.
-std::int64_t workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass, Recompute recompute = Recompute::none);
+std::int64_t workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass,
+                             Recompute recompute = Recompute::none);
 
 }  // namespace trainyard::plan

@@ -7,19 +7,24 @@
 
 namespace trainyard::plan {
 
-enum class Reduction { ordered, fast };   // fast: the library's order, which gives up equal bits
+enum class Reduction { ordered, fast };  // fast: the library's order, which gives up equal bits
 
 struct BatchPlan {
-  std::int64_t global_batch = 1;   // sequences a step
-  std::int64_t micro_batch = 1;    // sequences a micro-batch
-  std::int64_t fold = 1;           // g: consecutive micro-batches that a rank adds locally before the ordered reduction
-  int data_ranks = 1;              // d
+  std::int64_t global_batch = 1;  // sequences a step
+  std::int64_t micro_batch = 1;   // sequences a micro-batch
+  std::int64_t fold = 1;          // g: consecutive micro-batches that a rank adds locally before the ordered reduction
+  int data_ranks = 1;             // d
 
-  std::int64_t micros() const { return global_batch / micro_batch; }                    // M
-  std::int64_t groups() const { return (micros() + fold - 1) / fold; }                  // the last group may be ragged
-  std::int64_t rounds() const { return (groups() + data_ranks - 1) / data_ranks; }      // accumulation rounds, each of a group a rank and one reduction
+  std::int64_t micros() const { return global_batch / micro_batch; }    // M
+  std::int64_t groups() const { return (micros() + fold - 1) / fold; }  // the last group may be ragged
+  std::int64_t rounds() const {
+    return (groups() + data_ranks - 1) / data_ranks;
+  }  // accumulation rounds, each of a group a rank and one reduction
   // Group computed by data rank r in round k, or -1 when r idles in the ragged last round.
-  std::int64_t group_of(int r, std::int64_t round) const { const auto q = round * data_ranks + r; return q < groups() ? q : -1; }
+  std::int64_t group_of(int r, std::int64_t round) const {
+    const auto q = round * data_ranks + r;
+    return q < groups() ? q : -1;
+  }
   int contributors(std::int64_t round) const {
     const auto left = groups() - round * data_ranks;
     return static_cast<int>(left < data_ranks ? left : data_ranks);
@@ -33,7 +38,7 @@ struct BatchPlan {
     return (rounds() - 1) * fold + end_micro(last) - first_micro(last);
   }
   base::FoldPlace place_of(std::int64_t micro) const { return base::fold_place(micro, fold, data_ranks); }
-  std::int64_t places() const { return rounds() * fold; }   // of a rank
+  std::int64_t places() const { return rounds() * fold; }  // of a rank
   // The micro-batch that its rank works on behind `micro`; -1: none in this step.
   std::int64_t next(std::int64_t micro) const {
     const auto group = place_of(micro).group;
@@ -41,9 +46,14 @@ struct BatchPlan {
     return group + data_ranks < groups() ? first_micro(group + data_ranks) : -1;
   }
   std::int64_t first_micro(std::int64_t group) const { return group * fold; }
-  std::int64_t end_micro(std::int64_t group) const { const auto e = (group + 1) * fold; return e < micros() ? e : micros(); }
+  std::int64_t end_micro(std::int64_t group) const {
+    const auto e = (group + 1) * fold;
+    return e < micros() ? e : micros();
+  }
   // Global sample ordinal of sequence i of micro-batch m in a step (0-based), when all steps before were of this batch.
-  std::int64_t sample(std::int64_t step, std::int64_t micro, std::int64_t i) const { return step * global_batch + micro * micro_batch + i; }
+  std::int64_t sample(std::int64_t step, std::int64_t micro, std::int64_t i) const {
+    return step * global_batch + micro * micro_batch + i;
+  }
 };
 
 }  // namespace trainyard::plan

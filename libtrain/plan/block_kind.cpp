@@ -28,7 +28,8 @@ Registry<BlockKind>& blocks() {
 }
 
 Registry<BranchKind>& branches() {
-  static Registry<BranchKind> all{{"attention", std::make_shared<AttentionKind>()}, {"ffn", std::make_shared<FeedForwardKind>()}};
+  static Registry<BranchKind> all{{"attention", std::make_shared<AttentionKind>()},
+                                  {"ffn", std::make_shared<FeedForwardKind>()}};
   return all;
 }
 
@@ -41,15 +42,14 @@ template <class Kind> std::vector<std::string> names_of(const Registry<Kind>& re
 template <class Kind> const Kind& find(const Registry<Kind>& registry, const char* what, const std::string& name) {
   const auto found = registry.find(name);
   if (found != registry.end()) return *found->second;
-  throw base::UsageError(fmt::format("no {} is called '{}'; there are {}", what, name, fmt::join(names_of(registry), ", ")),
-                         base::value_hint(name, names_of(registry)));
+  throw base::UsageError(
+      fmt::format("no {} is called '{}'; there are {}", what, name, fmt::join(names_of(registry), ", ")),
+      base::value_hint(name, names_of(registry)));
 }
 
 }  // namespace
 
-std::int64_t SavedTensor::bytes() const {
-  return base::aligned(base::size_of(dtype) * (rows == 0 ? 1 : rows) * cols);
-}
+std::int64_t SavedTensor::bytes() const { return base::aligned(base::size_of(dtype) * (rows == 0 ? 1 : rows) * cols); }
 
 std::int64_t total_bytes(const std::vector<SavedTensor>& tensors) {
   std::int64_t bytes = 0;
@@ -75,8 +75,12 @@ BlockAccesses BlockKind::accesses(const ModelConfig& model) const {
   return a;
 }
 
-void register_block(const std::string& name, std::shared_ptr<const BlockKind> kind) { blocks()[name] = std::move(kind); }
-void register_branch(const std::string& name, std::shared_ptr<const BranchKind> kind) { branches()[name] = std::move(kind); }
+void register_block(const std::string& name, std::shared_ptr<const BlockKind> kind) {
+  blocks()[name] = std::move(kind);
+}
+void register_branch(const std::string& name, std::shared_ptr<const BranchKind> kind) {
+  branches()[name] = std::move(kind);
+}
 const BlockKind& block_kind(const std::string& name) { return find(blocks(), "block", name); }
 const BranchKind& branch_kind(const std::string& name) { return find(branches(), "branch of a layer", name); }
 std::vector<std::string> block_names() { return names_of(blocks()); }

@@ -1,5 +1,5 @@
-// BlockKind, BranchKind: all that is foretold of one kind of block, said once: parameters, memory, FLOPs, leases. What the
-// planner sums and what the block is made from.
+// BlockKind, BranchKind: all that is foretold of one kind of block, said once: parameters, memory, FLOPs, leases. What
+// the planner sums and what the block is made from.
 #pragma once
 
 #include "libtrain/plan/declaration.h"
@@ -16,15 +16,15 @@ namespace trainyard::plan {
 
 // A tensor that a block pushes on the activation stack, in push order. An arena hands it out at a multiple of 64 bytes.
 struct SavedTensor {
-  const char* name;                          // a literal
+  const char* name;  // a literal
   base::DType dtype;
-  std::int64_t rows, cols;                   // rows 0: one dim
-  std::int64_t bytes() const;                // rounded up to 64
+  std::int64_t rows, cols;     // rows 0: one dim
+  std::int64_t bytes() const;  // rounded up to 64
 };
 std::int64_t total_bytes(const std::vector<SavedTensor>& tensors);
 
-// A use that a block makes of a unit: of its own, by its place in BlockKind::units, or of one that another block owns, by
-// its name.
+// A use that a block makes of a unit: of its own, by its place in BlockKind::units, or of one that another block owns,
+// by its name.
 struct UnitUse {
   int own = -1;
   std::string borrowed;
@@ -33,14 +33,17 @@ struct UnitUse {
 // The leases and commits of one block in order, each by its place in BlockKind::uses. Stores fetch ahead along them, so
 // the block must do exactly this.
 struct BlockAccesses {
-  struct Step { Access::Kind kind; int use; };
-  std::vector<int> forward, evaluation;      // leases of a forward pass that trains, of one that only evaluates
+  struct Step {
+    Access::Kind kind;
+    int use;
+  };
+  std::vector<int> forward, evaluation;  // leases of a forward pass that trains, of one that only evaluates
   std::vector<Step> backward;
 };
 
-// A block of the model's stream: the embedding, a layer, the head. It owns units. Every number is of one block, one rank
-// and one micro-batch; the arithmetic follows the order of allocations in the block itself, so that the arenas' high-water
-// marks are these numbers exactly.
+// A block of the model's stream: the embedding, a layer, the head. It owns units. Every number is of one block, one
+// rank and one micro-batch; the arithmetic follows the order of allocations in the block itself, so that the arenas'
+// high-water marks are these numbers exactly.
 class BlockKind {
  public:
   virtual ~BlockKind() = default;
@@ -62,8 +65,9 @@ class BlockKind {
   virtual double forward_flops(const ModelConfig& model, std::int64_t sequence) const = 0;
 };
 
-// A branch of a layer: what is added to the residual stream, as a function of the normed residual stream: attention, feed-forward. Its norm
-// and its residual belong to the layer, which owns the unit that the branch declares its parameters in.
+// A branch of a layer: what is added to the residual stream, as a function of the normed residual stream: attention,
+// feed-forward. Its norm and its residual belong to the layer, which owns the unit that the branch declares its
+// parameters in.
 class BranchKind {
  public:
   virtual ~BranchKind() = default;
@@ -85,9 +89,9 @@ class BranchKind {
 // registration of a name takes the place of an earlier one. Not thread-safe: register before anything is planned.
 void register_block(const std::string& name, std::shared_ptr<const BlockKind> kind);
 void register_branch(const std::string& name, std::shared_ptr<const BranchKind> kind);
-const BlockKind& block_kind(const std::string& name);     // UsageError with the nearest that there is
+const BlockKind& block_kind(const std::string& name);  // UsageError with the nearest that there is
 const BranchKind& branch_kind(const std::string& name);
-std::vector<std::string> block_names();                   // sorted
+std::vector<std::string> block_names();  // sorted
 std::vector<std::string> branch_names();
 
 }  // namespace trainyard::plan

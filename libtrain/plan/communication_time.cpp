@@ -12,8 +12,11 @@ namespace {
 const CommSeries& series_of(const Profile& profile, const SizedCalls& c) {
   for (const auto* group : {c.group.c_str(), "world"})
     for (const auto& s : profile.communication)
-      if (s.group == group && s.operation == c.operation && s.ranks == c.ranks && (s.type == base::name_of(c.type) || !adds(c.operation))) return s;
-  throw base::InputError(fmt::format("the profile has no {} {} over a {} group of {} ranks", c.operation, base::name_of(c.type), c.group, c.ranks),
+      if (s.group == group && s.operation == c.operation && s.ranks == c.ranks &&
+          (s.type == base::name_of(c.type) || !adds(c.operation)))
+        return s;
+  throw base::InputError(fmt::format("the profile has no {} {} over a {} group of {} ranks", c.operation,
+                                     base::name_of(c.type), c.group, c.ranks),
                          fmt::format("profile-comm --plan PLAN on {} ranks measures what this plan uses", c.ranks));
 }
 
@@ -23,7 +26,9 @@ std::vector<SizedCalls> step_calls(const Plan& p) {
   std::vector<SizedCalls> out;
   if (p.topology.size(Axis::data) == 1) return out;
   for (auto& c : step_calls(p.model, p.states(), p.reduction, 0)) {
-    const auto same = std::find_if(out.begin(), out.end(), [&](const SizedCalls& o) { return o.operation == c.operation && o.group == c.group && o.bytes == c.bytes; });
+    const auto same = std::find_if(out.begin(), out.end(), [&](const SizedCalls& o) {
+      return o.operation == c.operation && o.group == c.group && o.bytes == c.bytes;
+    });
     if (same == out.end()) out.push_back(std::move(c));
     else same->calls += c.calls, same->sending += c.sending;
   }

@@ -6,7 +6,8 @@
 namespace trainyard::plan {
 
 const base::Choices<base::DType>& dtype_names() {
-  static const base::Choices<base::DType> all{{base::name_of(base::DType::f32), base::DType::f32}, {base::name_of(base::DType::bf16), base::DType::bf16}};
+  static const base::Choices<base::DType> all{{base::name_of(base::DType::f32), base::DType::f32},
+                                              {base::name_of(base::DType::bf16), base::DType::bf16}};
   return all;
 }
 
@@ -27,8 +28,10 @@ std::vector<base::Field> fields_of(Cut& c) {
     base::Choices<Reduction>{{"ordered", Reduction::ordered}, {"fast", Reduction::fast}});
   v("recompute", c.recompute, "How", "none, or layers: save layer inputs only and run forward again",
     base::Choices<Recompute>{{"none", Recompute::none}, {"layers", Recompute::layers}});
-  v("layer-slots", c.layer_slots, "How", "layer units in flight (gathered weights, unit gradients)", ranges::layer_slots);
-  v("threads", c.threads, "How", "OpenMP team of a rank; 0: the cores it may use, shared among the ranks of the node", {0, ranges::threads.high});
+  v("layer-slots", c.layer_slots, "How", "layer units in flight (gathered weights, unit gradients)",
+    ranges::layer_slots);
+  v("threads", c.threads, "How", "OpenMP team of a rank; 0: the cores it may use, shared among the ranks of the node",
+    {0, ranges::threads.high});
   return v.take();
 }
 

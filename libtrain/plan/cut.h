@@ -1,5 +1,5 @@
-// Cut: what is decided about how a model is trained on ranks, apart from the ranks themselves. A plan has it, and so have the
-// settings of a run; it is described once.
+// Cut: what is decided about how a model is trained on ranks, apart from the ranks themselves. A plan has it, and so
+// have the settings of a run; it is described once.
 #pragma once
 
 #include "libtrain/base/dtype.h"
@@ -15,14 +15,14 @@ namespace trainyard::plan {
 
 struct Cut {
   int zero = 0;
-  std::int64_t micro_batch = 1, global_batch = 1;   // sequences
-  std::int64_t sequence = 1;                        // tokens; in settings 0: the model's context
-  std::int64_t fold = 1;                            // micro-batches that a rank adds up before a reduction
+  std::int64_t micro_batch = 1, global_batch = 1;  // sequences
+  std::int64_t sequence = 1;                       // tokens; in settings 0: the model's context
+  std::int64_t fold = 1;                           // micro-batches that a rank adds up before a reduction
   Reduction reduction = Reduction::ordered;
   Recompute recompute = Recompute::none;
   base::DType dtype = base::DType::f32;
-  int layer_slots = 2;                              // layer units in flight
-  int threads = 1;                                  // of each rank; in settings 0: its share of the cores
+  int layer_slots = 2;  // layer units in flight
+  int threads = 1;      // of each rank; in settings 0: its share of the cores
 };
 
 // Names, help with units, ranges.

@@ -10,15 +10,16 @@ namespace {
 constexpr double spread = 0.02;
 }
 
-void Declaration::add(std::string_view name, std::vector<std::int64_t> shape, std::vector<std::int64_t> stored, Init init, Decay decay,
-                      std::optional<DimCut> cut) {
+void Declaration::add(std::string_view name, std::vector<std::int64_t> shape, std::vector<std::int64_t> stored,
+                      Init init, Decay decay, std::optional<DimCut> cut) {
   auto full = unit_.name;
   full += '.';
   full += name;
   unit_.parameters.push_back({std::move(full), std::move(shape), std::move(stored), init, decay == Decay::yes, cut});
 }
 
-void Declaration::parameter(std::string_view name, std::vector<std::int64_t> shape, Init init, Decay decay, std::optional<DimCut> cut) {
+void Declaration::parameter(std::string_view name, std::vector<std::int64_t> shape, Init init, Decay decay,
+                            std::optional<DimCut> cut) {
   auto stored = shape;
   add(name, std::move(shape), std::move(stored), init, decay, cut);
 }
@@ -28,7 +29,8 @@ void Declaration::weight(std::string_view name, std::int64_t out, std::int64_t i
 }
 
 void Declaration::residual_weight(std::string_view name, std::int64_t out, std::int64_t in) {
-  parameter(name, {out, in}, {Init::Kind::normal, spread / std::sqrt(2.0 * static_cast<double>(model_.layers))}, Decay::yes);
+  parameter(name, {out, in}, {Init::Kind::normal, spread / std::sqrt(2.0 * static_cast<double>(model_.layers))},
+            Decay::yes);
 }
 
 void Declaration::bias(std::string_view name, std::int64_t n) {
@@ -37,11 +39,13 @@ void Declaration::bias(std::string_view name, std::int64_t n) {
 
 void Declaration::norm(std::string_view name) {
   parameter(std::string(name) + ".weight", {model_.hidden}, {Init::Kind::ones, 0}, Decay::no);
-  if (model_.norm == Norm::layer) parameter(std::string(name) + ".bias", {model_.hidden}, {Init::Kind::zeros, 0}, Decay::no);
+  if (model_.norm == Norm::layer)
+    parameter(std::string(name) + ".bias", {model_.hidden}, {Init::Kind::zeros, 0}, Decay::no);
 }
 
 void Declaration::vocabulary_table(std::string_view name, Decay decay) {
-  add(name, {model_.vocabulary, model_.hidden}, {model_.stored_vocabulary(), model_.hidden}, {Init::Kind::normal, spread}, decay);
+  add(name, {model_.vocabulary, model_.hidden}, {model_.stored_vocabulary(), model_.hidden},
+      {Init::Kind::normal, spread}, decay);
 }
 
 void Declaration::positions_table(std::string_view name) {

@@ -11,10 +11,10 @@
 
 namespace trainyard::plan {
 
-enum class Decay { no, yes };   // does weight decay apply
+enum class Decay { no, yes };  // does weight decay apply
 
-// Parameters are named "UNIT.NAME" and lie in the unit in the order of the calls. `group` is what the unit's gradients are added
-// up over (Unit::group).
+// Parameters are named "UNIT.NAME" and lie in the unit in the order of the calls. `group` is what the unit's gradients
+// are added up over (Unit::group).
 class Declaration {
  public:
   Declaration(const ModelConfig& model, std::string unit_name, Part part, Axes group = {Axis::data})
@@ -23,19 +23,20 @@ class Declaration {
   // Normal(0, 0.02); a projection that feeds the residual stream: Normal(0, 0.02 / sqrt(2 layers)).
   void weight(std::string_view name, std::int64_t out, std::int64_t in);
   void residual_weight(std::string_view name, std::int64_t out, std::int64_t in);
-  void bias(std::string_view name, std::int64_t n);             // only with ModelConfig::biases
-  void norm(std::string_view name);                             // weight, and with Norm::layer a bias
-  void vocabulary_table(std::string_view name, Decay decay);    // [vocabulary, hidden], stored rows rounded up to 128
-  void positions_table(std::string_view name);                  // [context, hidden]
+  void bias(std::string_view name, std::int64_t n);           // only with ModelConfig::biases
+  void norm(std::string_view name);                           // weight, and with Norm::layer a bias
+  void vocabulary_table(std::string_view name, Decay decay);  // [vocabulary, hidden], stored rows rounded up to 128
+  void positions_table(std::string_view name);                // [context, hidden]
   // Anything else. `cut` is a dim that ranks share out between them; by default each holds all of it.
-  void parameter(std::string_view name, std::vector<std::int64_t> shape, Init init, Decay decay, std::optional<DimCut> cut = {});
+  void parameter(std::string_view name, std::vector<std::int64_t> shape, Init init, Decay decay,
+                 std::optional<DimCut> cut = {});
 
   const ModelConfig& model() const { return model_; }
   Unit take() { return std::move(unit_); }
 
  private:
-  void add(std::string_view name, std::vector<std::int64_t> shape, std::vector<std::int64_t> stored, Init init, Decay decay,
-           std::optional<DimCut> cut = {});
+  void add(std::string_view name, std::vector<std::int64_t> shape, std::vector<std::int64_t> stored, Init init,
+           Decay decay, std::optional<DimCut> cut = {});
   const ModelConfig& model_;
   Unit unit_;
 };

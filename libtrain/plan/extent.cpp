@@ -6,17 +6,24 @@ namespace trainyard::plan {
 Extent extent(const Plan& p) {
   const auto& m = p.model;
   const auto number = [](auto n) { return static_cast<double>(n); };
-  const double layers = number(m.layers), hidden = number(m.hidden), ffn = number(m.ffn), vocabulary = number(m.vocabulary) + 128, context = number(m.context);
-  const double ranks = number(p.topology.world()), rows = number(p.micro_batch) * (number(p.sequence) + 128), micros = number(p.global_batch) / number(p.micro_batch) + 1;
+  const double layers = number(m.layers), hidden = number(m.hidden), ffn = number(m.ffn),
+               vocabulary = number(m.vocabulary) + 128, context = number(m.context);
+  const double ranks = number(p.topology.world()), rows = number(p.micro_batch) * (number(p.sequence) + 128),
+               micros = number(p.global_batch) / number(p.micro_batch) + 1;
   // Elements, with what rounding up to pieces adds to each unit and to each of its tensors.
-  const double parameters = layers * (4 * hidden * hidden + 3 * hidden * ffn + 16 * (hidden + ffn) + 1024) + (2 * vocabulary + context) * hidden + (layers + 4) * 64 * (ranks + 64);
-  const double states = 64 * parameters;                                                    // two gradients, parameters, slots, moments, snapshot, staging: below 48 bytes an element
-  const double widths = 16 * hidden + 8 * ffn + 64;                                         // of what a layer saves, and of its largest scratch, a row, in elements
+  const double parameters = layers * (4 * hidden * hidden + 3 * hidden * ffn + 16 * (hidden + ffn) + 1024) +
+                            (2 * vocabulary + context) * hidden + (layers + 4) * 64 * (ranks + 64);
+  const double states =
+      64 * parameters;  // two gradients, parameters, slots, moments, snapshot, staging: below 48 bytes an element
+  const double widths =
+      16 * hidden + 8 * ffn + 64;  // of what a layer saves, and of its largest scratch, a row, in elements
   const double activations = 8 * rows * widths * (layers + 8) + 64 * 32 * (layers + 8);
-  const double team = number(p.threads) * 8 * (16 * (number(p.sequence) + 256) * (hidden + 64) + (1 << 20));   // of attention, each thread
+  const double team = number(p.threads) * 8 *
+                      (16 * (number(p.sequence) + 256) * (hidden + 64) + (1 << 20));  // of attention, each thread
   const double head = 4096 * 16 * vocabulary + 16 * 4096 * 4096, tables = 16 * rows * (hidden + 16);
-  const double micros_of_one = micros / ranks + number(p.fold) + 1;                         // micro-batches of the busiest rank
-  return {states + activations + team + head + tables + 0x1p40, micros_of_one * 16 * parameters};  // of each: at most three gathers and a reduction
+  const double micros_of_one = micros / ranks + number(p.fold) + 1;  // micro-batches of the busiest rank
+  return {states + activations + team + head + tables + 0x1p40,
+          micros_of_one * 16 * parameters};  // of each: at most three gathers and a reduction
 }
 
 }  // namespace trainyard::plan

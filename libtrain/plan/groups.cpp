@@ -11,7 +11,8 @@ namespace trainyard::plan {
 
 namespace {
 
-constexpr const char* forms = "write NAME:SPEC with SPEC all, 0-7, 0,2,4, 0-3/4-7, block4 or stride8; several with ';' between";
+constexpr const char* forms =
+    "write NAME:SPEC with SPEC all, 0-7, 0,2,4, 0-3/4-7, block4 or stride8; several with ';' between";
 
 std::vector<std::string> split(const std::string& text, char at) {
   std::vector<std::string> parts{""};
@@ -22,12 +23,15 @@ std::vector<std::string> split(const std::string& text, char at) {
   return parts;
 }
 
-[[noreturn]] void refuse(const std::string& what, const std::string& where) { throw base::UsageError(fmt::format("--groups: '{}': {}", where, what), forms); }
+[[noreturn]] void refuse(const std::string& what, const std::string& where) {
+  throw base::UsageError(fmt::format("--groups: '{}': {}", where, what), forms);
+}
 
 int number(const std::string& text, const std::string& where) {
   int n = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (error != std::errc() || end != text.data() + text.size() || n < 0) refuse(fmt::format("'{}' is no rank", text), where);
+  if (error != std::errc() || end != text.data() + text.size() || n < 0)
+    refuse(fmt::format("'{}' is no rank", text), where);
   return n;
 }
 
@@ -58,7 +62,8 @@ GroupFamily family_of(const std::string& part, int world) {
   GroupFamily f{part.substr(0, colon), part.substr(colon + 1), {}};
   const auto& spec = f.description;
   for (const char c : f.name)
-    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '-') refuse(fmt::format("a name is letters, digits, - and _, not '{}'", c), part);
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '-')
+      refuse(fmt::format("a name is letters, digits, - and _, not '{}'", c), part);
   if (spec == "all") {
     f.groups = whole_world(world).groups;
   } else if (spec.starts_with("block")) {
@@ -76,7 +81,9 @@ GroupFamily family_of(const std::string& part, int world) {
       f.groups.push_back(ranks_of(list, world, part));
       for (const int r : f.groups.back())
         if (!seen.insert(r).second) refuse(fmt::format("rank {} is in two groups", r), part);
-      if (f.groups.back().size() != f.groups.front().size()) refuse(fmt::format("groups of unequal sizes, {} and {} ranks", f.groups.front().size(), f.groups.back().size()), part);
+      if (f.groups.back().size() != f.groups.front().size())
+        refuse(fmt::format("groups of unequal sizes, {} and {} ranks", f.groups.front().size(), f.groups.back().size()),
+               part);
     }
   }
   if (f.size() < 2) refuse("a group of one rank has nobody to talk to", part);

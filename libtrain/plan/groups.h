@@ -8,9 +8,10 @@
 
 namespace trainyard::plan {
 
-// Groups of one name that work at the same time, as the data groups of a run do. All have the same size; a rank is in at most one. Ranks ascend in each group.
+// Groups of one name that work at the same time, as the data groups of a run do. All have the same size; a rank is in
+// at most one. Ranks ascend in each group.
 struct GroupFamily {
-  std::string name, description;          // "tensor", "0-7"
+  std::string name, description;  // "tensor", "0-7"
   std::vector<std::vector<int>> groups;
   int size() const { return groups.empty() ? 0 : static_cast<int>(groups.front().size()); }
 };
@@ -21,7 +22,8 @@ struct GroupFamily {
 //   0-3/4-7     several groups at the same time
 //   block4      0-3, 4-7, ... to the end of the world
 //   stride8     ranks that are equal modulo 8: 0,8,16.. and 1,9,17.. and so on
-// Throws UsageError naming the part that is wrong: no name, a name twice, a rank twice or outside the world, groups of unequal sizes, a group of one rank.
+// Throws UsageError naming the part that is wrong: no name, a name twice, a rank twice or outside the world, groups of
+// unequal sizes, a group of one rank.
 std::vector<GroupFamily> parse_groups(const std::string& text, int world);
 
 // One family for each axis of a topology that has more than one rank; without any, none.

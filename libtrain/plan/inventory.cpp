@@ -8,7 +8,9 @@
 namespace trainyard::plan {
 
 std::vector<Segment> segments(const ModelConfig& m) {
-  return {{Part::input, &block_kind("embedding"), 1}, {Part::layers, &block_kind("layer"), m.layers}, {Part::output, &block_kind("head"), 1}};
+  return {{Part::input, &block_kind("embedding"), 1},
+          {Part::layers, &block_kind("layer"), m.layers},
+          {Part::output, &block_kind("head"), 1}};
 }
 
 std::vector<PlacedBlock> placed_blocks(const ModelConfig& m) {
@@ -23,7 +25,8 @@ std::vector<PlacedBlock> placed_blocks(const ModelConfig& m) {
       const auto first = static_cast<int>(names.size());
       for (const auto& unit : block.units) names.push_back(unit.name), uses_of_unit.push_back(0);
       for (const auto& use : uses) {
-        const auto owner = use.own >= 0 ? names.begin() + first + use.own : std::find(names.begin(), names.end(), use.borrowed);
+        const auto owner =
+            use.own >= 0 ? names.begin() + first + use.own : std::find(names.begin(), names.end(), use.borrowed);
         TRAINYARD_ASSERT(owner != names.end(), "no block before owns the unit '{}'", use.borrowed);
         const auto unit = static_cast<int>(owner - names.begin());
         block.uses.push_back({unit, uses_of_unit[static_cast<std::size_t>(unit)]++});

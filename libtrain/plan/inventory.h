@@ -23,16 +23,16 @@ std::vector<Segment> segments(const ModelConfig& model);
 struct PlacedBlock {
   Part part;
   const BlockKind* kind;
-  std::int64_t index;        // among the blocks of its part
-  std::vector<Unit> units;   // its own
-  std::vector<Use> uses;     // in the order of BlockKind::uses
+  std::int64_t index;       // among the blocks of its part
+  std::vector<Unit> units;  // its own
+  std::vector<Use> uses;    // in the order of BlockKind::uses
   BlockAccesses accesses;
 };
 std::vector<PlacedBlock> placed_blocks(const ModelConfig& model);
 
 // Every unit, in the order of the blocks.
 std::vector<Unit> units(const ModelConfig& model);
-std::int64_t parameter_count(const ModelConfig& model);   // logical, each once
+std::int64_t parameter_count(const ModelConfig& model);  // logical, each once
 
 // The order in which a micro-batch's forward pass uses units.
 std::vector<Use> uses(const ModelConfig& model);

@@ -7,9 +7,11 @@
 
 namespace trainyard::plan {
 
-// With dropout on the embedding or on a branch (not on attention probabilities, whose counters hold 2^32 queries, 2^34 keys and any sample). Each value is still allowed.
-inline constexpr std::int64_t most_hidden_with_dropout = base::dropout_channels;        // 65536
-inline constexpr std::int64_t most_sequence_with_dropout = base::dropout_positions;     // 1048576
-inline constexpr std::int64_t most_samples_with_dropout = base::dropout_samples;        // 2^30: steps * global batch of a run; beyond, masks come back
+// With dropout on the embedding or on a branch (not on attention probabilities, whose counters hold 2^32 queries, 2^34
+// keys and any sample). Each value is still allowed.
+inline constexpr std::int64_t most_hidden_with_dropout = base::dropout_channels;     // 65536
+inline constexpr std::int64_t most_sequence_with_dropout = base::dropout_positions;  // 1048576
+inline constexpr std::int64_t most_samples_with_dropout =
+    base::dropout_samples;  // 2^30: steps * global batch of a run; beyond, masks come back
 
 }  // namespace trainyard::plan

@@ -21,7 +21,7 @@ struct Line {
 // Least squares of (latency + slope x) / t - 1, with both at least 0. One point alone is all bandwidth.
 Line line_through(const Point* from, const Point* to) {
   if (to - from == 1) return {0, from->seconds / from->bytes};
-  double ww = 0, wx = 0, xx = 0, w1 = 0, x1 = 0;   // w = 1 / t, x = bytes / t
+  double ww = 0, wx = 0, xx = 0, w1 = 0, x1 = 0;  // w = 1 / t, x = bytes / t
   for (const auto* p = from; p != to; ++p) {
     const double w = 1 / p->seconds, x = p->bytes / p->seconds;
     ww += w * w, wx += w * x, xx += x * x, w1 += w, x1 += x;
@@ -44,14 +44,17 @@ double squares(const Line& line, const Point* from, const Point* to) {
   return sum;
 }
 
-// The first point of each of `parts` parts, with the least sum of squares. A part has two points or more, but the last one may have one: beyond a cache there is often just that.
+// The first point of each of `parts` parts, with the least sum of squares. A part has two points or more, but the last
+// one may have one: beyond a cache there is often just that.
 std::vector<std::size_t> best_parts(const std::vector<Point>& points, int parts) {
   const auto n = points.size();
   const auto m = static_cast<std::size_t>(parts);
   const double never = std::numeric_limits<double>::infinity();
-  std::vector<std::vector<double>> cost(n, std::vector<double>(n + 1, never)), best(m + 1, std::vector<double>(n + 1, never));
+  std::vector<std::vector<double>> cost(n, std::vector<double>(n + 1, never)),
+      best(m + 1, std::vector<double>(n + 1, never));
   for (std::size_t i = 0; i < n; ++i)
-    for (std::size_t j = i + 1 == n ? n : i + 2; j <= n; ++j) cost[i][j] = squares(line_through(&points[i], &points[0] + j), &points[i], &points[0] + j);
+    for (std::size_t j = i + 1 == n ? n : i + 2; j <= n; ++j)
+      cost[i][j] = squares(line_through(&points[i], &points[0] + j), &points[i], &points[0] + j);
   std::vector<std::vector<std::size_t>> from(m + 1, std::vector<std::size_t>(n + 1, 0));
   best[0][0] = 0;
   for (std::size_t k = 1; k <= m; ++k)
@@ -140,7 +143,7 @@ double held_out_repeats_error(const std::vector<LinkSamples>& samples, int parts
 // Latency and slope again and again with repeats drawn anew; boundaries stay.
 void resample(const std::vector<LinkSamples>& samples, const std::vector<std::size_t>& starts, LinkFit& fit) {
   constexpr int draws = 200;
-  std::mt19937_64 random(1);   // the same intervals from the same samples
+  std::mt19937_64 random(1);  // the same intervals from the same samples
   std::vector<std::vector<double>> latency(starts.size()), slope(starts.size());
   std::vector<double> drawn;
   for (int d = 0; d < draws; ++d) {
@@ -151,7 +154,8 @@ void resample(const std::vector<LinkSamples>& samples, const std::vector<std::si
       points.push_back({static_cast<double>(s.bytes), base::median(drawn)});
     }
     const auto model = model_of(points, starts);
-    for (std::size_t k = 0; k < starts.size(); ++k) latency[k].push_back(model.lines[k].latency), slope[k].push_back(model.lines[k].slope);
+    for (std::size_t k = 0; k < starts.size(); ++k)
+      latency[k].push_back(model.lines[k].latency), slope[k].push_back(model.lines[k].slope);
   }
   for (std::size_t k = 0; k < starts.size(); ++k) {
     fit.segments[k].latency = {base::quantile(latency[k], 0.05), base::quantile(latency[k], 0.95)};
@@ -159,25 +163,30 @@ void resample(const std::vector<LinkSamples>& samples, const std::vector<std::si
   }
 }
 
-// How every other repeat scatters around what the rest predicts, and the other way round: so the uncertainty of the prediction is in it. A segment with few of them borrows
-// from all. A later run has drifted as a whole as well: to the square of each half width, in logarithms, comes that of the drift's 90 % (1.645 standard deviations; a mean absolute
-// difference is sqrt(2 / pi) of one). Half of the noise floor is taken for drift, the rest for noise that the scatter has already: calibrated, see bench/RESULTS.md.
+// How every other repeat scatters around what the rest predicts, and the other way round: so the uncertainty of the
+// prediction is in it. A segment with few of them borrows from all. A later run has drifted as a whole as well: to the
+// square of each half width, in logarithms, comes that of the drift's 90 % (1.645 standard deviations; a mean absolute
+// difference is sqrt(2 / pi) of one). Half of the noise floor is taken for drift, the rest for noise that the scatter
+// has already: calibrated, see bench/RESULTS.md.
 void spread(const std::vector<LinkSamples>& samples, const std::vector<std::size_t>& starts, LinkFit& fit) {
   const auto by_odd = model_of(medians(samples, odd), starts), by_even = model_of(medians(samples, even), starts);
   std::vector<double> all;
   std::vector<std::vector<double>> own(starts.size());
   for (std::size_t i = 0; i < samples.size(); ++i) {
-    const auto segment = static_cast<std::size_t>(std::upper_bound(starts.begin(), starts.end(), i) - starts.begin()) - 1;
+    const auto segment =
+        static_cast<std::size_t>(std::upper_bound(starts.begin(), starts.end(), i) - starts.begin()) - 1;
     const auto n = samples[i].seconds.size();
     for (std::size_t r = 0; r < n; ++r) {
-      const double ratio = samples[i].seconds[r] / (odd(r, n) ? by_even : by_odd).seconds(static_cast<double>(samples[i].bytes));
+      const double ratio =
+          samples[i].seconds[r] / (odd(r, n) ? by_even : by_odd).seconds(static_cast<double>(samples[i].bytes));
       own[segment].push_back(ratio), all.push_back(ratio);
     }
   }
   const double drift = 1.645 * std::sqrt(std::acos(-1.0) / 2) * noise_floor(samples) / 2;
   for (std::size_t k = 0; k < starts.size(); ++k) {
     const auto scatter = base::prediction_interval(own[k].size() < 20 ? all : own[k]);
-    fit.segments[k].repeat = {std::exp(-std::hypot(std::log(std::min(scatter.low, 1.0)), drift)), std::exp(std::hypot(std::log(std::max(scatter.high, 1.0)), drift))};
+    fit.segments[k].repeat = {std::exp(-std::hypot(std::log(std::min(scatter.low, 1.0)), drift)),
+                              std::exp(std::hypot(std::log(std::max(scatter.high, 1.0)), drift))};
   }
 }
 
@@ -229,7 +238,8 @@ double noise_floor(const std::vector<LinkSamples>& samples) {
   for (const auto& s : samples) {
     const auto half = static_cast<std::ptrdiff_t>(s.seconds.size() / 2);
     if (half == 0) continue;
-    const double first = base::median({s.seconds.begin(), s.seconds.begin() + half}), second = base::median({s.seconds.end() - half, s.seconds.end()});
+    const double first = base::median({s.seconds.begin(), s.seconds.begin() + half}),
+                 second = base::median({s.seconds.end() - half, s.seconds.end()});
     sum += std::abs(std::log(first / second)) / std::sqrt(2.0);
     ++sizes;
   }

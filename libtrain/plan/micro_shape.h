@@ -8,15 +8,15 @@
 
 namespace trainyard::plan {
 
-enum class Pass { train, evaluate };       // evaluate: forward only, nothing saved, no dropout
-enum class Recompute { none, layers };     // layers: each layer saves its input only and runs forward again in backward
+enum class Pass { train, evaluate };    // evaluate: forward only, nothing saved, no dropout
+enum class Recompute { none, layers };  // layers: each layer saves its input only and runs forward again in backward
 
 // b sequences of T tokens, n = b * T rows.
 struct MicroShape {
   std::int64_t batch = 1, sequence = 1;
-  base::DType dtype = base::DType::f32;    // working dtype: f32, bf16 (f64 for gradient checks)
-  int threads = 1;                         // OpenMP team of the rank: some kernels use scratch for each thread
-  base::DeviceKind device = base::DeviceKind::cpu;   // kernels of a GPU use other scratch
+  base::DType dtype = base::DType::f32;             // working dtype: f32, bf16 (f64 for gradient checks)
+  int threads = 1;                                  // OpenMP team of the rank: some kernels use scratch for each thread
+  base::DeviceKind device = base::DeviceKind::cpu;  // kernels of a GPU use other scratch
   std::int64_t rows() const { return batch * sequence; }
   std::int64_t element_bytes() const { return base::size_of(dtype); }
   // What sums and statistics are kept in: f32, or f64 where everything is.

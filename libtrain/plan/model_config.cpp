@@ -16,7 +16,9 @@ namespace trainyard::plan {
 
 namespace {
 
-struct Shape { std::int64_t layers, hidden, heads, kv_heads, ffn, vocabulary, context; };
+struct Shape {
+  std::int64_t layers, hidden, heads, kv_heads, ffn, vocabulary, context;
+};
 
 ModelConfig gpt(const std::string& name, Shape s) {
   ModelConfig m;
@@ -66,13 +68,15 @@ ModelConfig preset(std::string_view name) {
     if (m.name == name) return m;
   const auto close = base::value_hint(name, preset_names());
   throw base::UsageError(fmt::format("there is no model '{}'; presets are {}", name, fmt::join(preset_names(), ", ")),
-                         fmt::format("{}{}the path of a TOML file, which train --help-model describes", close, close.empty() ? "" : " Or give "));
+                         fmt::format("{}{}the path of a TOML file, which train --help-model describes", close,
+                                     close.empty() ? "" : " Or give "));
 }
 
 ModelConfig load_model(const std::string& preset_or_toml) {
   const bool preset_name = std::ranges::any_of(presets(), [&](const auto& m) { return m.name == preset_or_toml; });
   std::error_code error;
-  if (preset_name || (!preset_or_toml.ends_with(".toml") && !std::filesystem::exists(preset_or_toml, error))) return preset(preset_or_toml);
+  if (preset_name || (!preset_or_toml.ends_with(".toml") && !std::filesystem::exists(preset_or_toml, error)))
+    return preset(preset_or_toml);
   ModelConfig m;
   auto fields = fields_of(m);
   base::read_toml(fields, preset_or_toml);
@@ -92,11 +96,15 @@ std::vector<std::string> problems(const ModelConfig& m) {
   std::vector<std::string> prefixes;
   for (const auto& name : m.branches) {
     prefixes.push_back(branch_kind(name).prefix());
-    if (std::count(prefixes.begin(), prefixes.end(), prefixes.back()) == 2) out.push_back(fmt::format("two branches of a layer are called '{}': their parameters would have one name", prefixes.back()));
+    if (std::count(prefixes.begin(), prefixes.end(), prefixes.back()) == 2)
+      out.push_back(fmt::format("two branches of a layer are called '{}': their parameters would have one name",
+                                prefixes.back()));
   }
   if (m.hidden % m.heads != 0) out.push_back(fmt::format("hidden {} is not a multiple of heads {}", m.hidden, m.heads));
-  else if (m.positions == Positions::rotary && m.head_dim() % 2 != 0) out.push_back(fmt::format("rotary positions need an even head size, not {}", m.head_dim()));
-  if (m.heads % m.kv_heads != 0) out.push_back(fmt::format("heads {} is not a multiple of kv-heads {}", m.heads, m.kv_heads));
+  else if (m.positions == Positions::rotary && m.head_dim() % 2 != 0)
+    out.push_back(fmt::format("rotary positions need an even head size, not {}", m.head_dim()));
+  if (m.heads % m.kv_heads != 0)
+    out.push_back(fmt::format("heads {} is not a multiple of kv-heads {}", m.heads, m.kv_heads));
   return out;
 }
 

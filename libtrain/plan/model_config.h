@@ -13,24 +13,24 @@ enum class Positions { learned, rotary };
 enum class Activation { gelu_tanh, swiglu };
 
 // GPT-2 (Radford et al. 2019): layer norm, learned positions, tanh GELU, biases, tied head, pre-norm.
-// Llama (Touvron et al. 2023): RMS norm, rotary positions (half-split pairs), SwiGLU, grouped-query attention, no biases, untied head (llama-1b, of
-// Llama 3.2: tied).
+// Llama (Touvron et al. 2023): RMS norm, rotary positions (half-split pairs), SwiGLU, grouped-query attention, no
+// biases, untied head (llama-1b, of Llama 3.2: tied).
 struct ModelConfig {
   std::string name = "custom";
   std::int64_t layers = 2;
   std::int64_t hidden = 64;
-  std::int64_t heads = 4;         // hidden % heads == 0
-  std::int64_t kv_heads = 4;      // heads % kv_heads == 0
+  std::int64_t heads = 4;     // hidden % heads == 0
+  std::int64_t kv_heads = 4;  // heads % kv_heads == 0
   std::int64_t ffn = 256;
-  std::int64_t vocabulary = 0;    // 0: from the shards
-  std::int64_t context = 128;     // longest sequence (rows of the learned positions)
+  std::int64_t vocabulary = 0;  // 0: from the shards
+  std::int64_t context = 128;   // longest sequence (rows of the learned positions)
   Norm norm = Norm::layer;
   Positions positions = Positions::learned;
   Activation activation = Activation::gelu_tanh;
   bool biases = true;
   bool tied = true;
   double dropout_embedding = 0, dropout_attention = 0, dropout_attention_residual = 0, dropout_ffn_residual = 0;
-  std::vector<std::string> branches = {"attention", "ffn"};   // of a layer, in order (plan/block_kind.h)
+  std::vector<std::string> branches = {"attention", "ffn"};  // of a layer, in order (plan/block_kind.h)
   double norm_epsilon = 1e-5;
   double rotary_base = 10000;
 
@@ -40,8 +40,9 @@ struct ModelConfig {
 };
 
 std::vector<std::string> preset_names();
-ModelConfig preset(std::string_view name);                   // throws UsageError naming the nearest
-ModelConfig load_model(const std::string& preset_or_toml);   // a preset's name or the path of a TOML file (plan/model_fields.h); UsageError, InputError
-std::vector<std::string> problems(const ModelConfig&);       // everything that is wrong, each with a hint; empty when legal
+ModelConfig preset(std::string_view name);                  // throws UsageError naming the nearest
+ModelConfig load_model(const std::string& preset_or_toml);  // a preset's name or the path of a TOML file
+                                                            // (plan/model_fields.h); UsageError, InputError
+std::vector<std::string> problems(const ModelConfig&);  // everything that is wrong, each with a hint; empty when legal
 
 }  // namespace trainyard::plan

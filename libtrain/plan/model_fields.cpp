@@ -20,8 +20,11 @@ std::int64_t usual_heads(std::int64_t hidden) {
   return hidden % 4 == 0 ? 4 : hidden % 2 == 0 ? 2 : 1;
 }
 
-// Shazeer (2020), "GLU variants improve transformer": two thirds of the usual width, as there are three matrices; rounded up to 64.
-std::int64_t usual_ffn(const ModelConfig& m) { return m.activation == Activation::swiglu ? (m.hidden * 8 / 3 + 63) / 64 * 64 : 4 * m.hidden; }
+// Shazeer (2020), "GLU variants improve transformer": two thirds of the usual width, as there are three matrices;
+// rounded up to 64.
+std::int64_t usual_ffn(const ModelConfig& m) {
+  return m.activation == Activation::swiglu ? (m.hidden * 8 / 3 + 63) / 64 * 64 : 4 * m.hidden;
+}
 
 std::string default_text(const base::Field& f) {
   if (f.name == "heads") return "hidden / 64";
@@ -64,15 +67,19 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("ffn", m.ffn, "model", "width of the feed-forward part; with swiglu 8/3 hidden, rounded up to 64", {1, 1 << 20});
   v("vocabulary", m.vocabulary, "model", "tokens; 0: that of the shards", {0, ranges::vocabulary.high});
   v("context", m.context, "model", "longest sequence, in tokens", ranges::sequence);
-  v("norm", m.norm, "model", "layer norm, or RMS norm", base::Choices<Norm>{{"layer", Norm::layer}, {"rms", Norm::rms}});
-  v("positions", m.positions, "model", "a learned table, or rotary angles (half-split pairs)", base::Choices<Positions>{{"learned", Positions::learned}, {"rotary", Positions::rotary}});
-  v("activation", m.activation, "model", "of the feed-forward part", base::Choices<Activation>{{"gelu-tanh", Activation::gelu_tanh}, {"swiglu", Activation::swiglu}});
+  v("norm", m.norm, "model", "layer norm, or RMS norm",
+    base::Choices<Norm>{{"layer", Norm::layer}, {"rms", Norm::rms}});
+  v("positions", m.positions, "model", "a learned table, or rotary angles (half-split pairs)",
+    base::Choices<Positions>{{"learned", Positions::learned}, {"rotary", Positions::rotary}});
+  v("activation", m.activation, "model", "of the feed-forward part",
+    base::Choices<Activation>{{"gelu-tanh", Activation::gelu_tanh}, {"swiglu", Activation::swiglu}});
   v("branches", m.branches, "model", "of a layer, comma-separated, in order", base::WordList{branch_names()});
   v("biases", m.biases, "model", "of the linear layers");
   v("tied", m.tied, "model", "on: the head uses the token table");
   v("dropout-embedding", m.dropout_embedding, "model", "probability", probability);
   v("dropout-attention", m.dropout_attention, "model", "probability, on attention probabilities", probability);
-  v("dropout-attention-residual", m.dropout_attention_residual, "model", "probability, on the attention branch", probability);
+  v("dropout-attention-residual", m.dropout_attention_residual, "model", "probability, on the attention branch",
+    probability);
   v("dropout-ffn-residual", m.dropout_ffn_residual, "model", "probability, on the feed-forward branch", probability);
   v("norm-epsilon", m.norm_epsilon, "model", "added to variances", {1e-12, 1});
   v("rotary-base", m.rotary_base, "model", "base of rotary angles", {1.001, 1e12});
@@ -81,7 +88,8 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
 
 void follow(ModelConfig& m, const std::vector<base::Field>& fields) {
   const auto said = [&](const char* name) {
-    return std::any_of(fields.begin(), fields.end(), [&](const auto& f) { return f.name == name && f.source != base::from_default; });
+    return std::any_of(fields.begin(), fields.end(),
+                       [&](const auto& f) { return f.name == name && f.source != base::from_default; });
   };
   if (!said("heads")) m.heads = usual_heads(m.hidden);
   if (!said("kv-heads")) m.kv_heads = m.heads;
@@ -90,10 +98,17 @@ void follow(ModelConfig& m, const std::vector<base::Field>& fields) {
 
 std::string model_help() {
   ModelConfig m;
-  std::string out = "A model is a preset or a TOML file of these keys, one `key = value` a line;\na key that is left out has its default.\n";
+  std::string out =
+      "A model is a preset or a TOML file of these keys, one `key = value` a line;\na key that is left out has its "
+      "default.\n";
   out += fmt::format("Presets: {}\n\n  {:<28}{:<15}{}\n", presets_text(), "key", "default", "values");
-  for (const auto& f : fields_of(m)) out += fmt::format("  {:<28}{:<15}{}\n      {}\n", f.name, default_text(f), f.legal.empty() ? "text" : f.legal, f.help);
-  return out + "\nHyphens and underscores are the same in keys and words. Example, a small Llama\n(save it as llama.toml, then train --model llama.toml ...):\n\n" + example;
+  for (const auto& f : fields_of(m))
+    out += fmt::format("  {:<28}{:<15}{}\n      {}\n", f.name, default_text(f), f.legal.empty() ? "text" : f.legal,
+                       f.help);
+  return out +
+         "\nHyphens and underscores are the same in keys and words. Example, a small Llama\n(save it as llama.toml, "
+         "then train --model llama.toml ...):\n\n" +
+         example;
 }
 
 }  // namespace trainyard::plan

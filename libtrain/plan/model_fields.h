@@ -1,4 +1,5 @@
-// The one description of a model: its keys in a TOML file, in plans and in checkpoints, their ranges, and what they mean.
+// The one description of a model: its keys in a TOML file, in plans and in checkpoints, their ranges, and what they
+// mean.
 #pragma once
 
 #include "libtrain/base/fields.h"
@@ -11,10 +12,12 @@ namespace trainyard::plan {
 
 std::vector<base::Field> fields_of(ModelConfig& model);
 
-// What the keys are that a model file leaves out, from those that it gives: heads of 64 channels, as many key-value heads, a feed-forward part of the usual width.
+// What the keys are that a model file leaves out, from those that it gives: heads of 64 channels, as many key-value
+// heads, a feed-forward part of the usual width.
 void follow(ModelConfig& model, const std::vector<base::Field>& fields);
 
-// Every key with its default, range and meaning, and an example file that works as it stands: what `train --help-model` prints.
+// Every key with its default, range and meaning, and an example file that works as it stands: what `train --help-model`
+// prints.
 std::string model_help();
 
 }  // namespace trainyard::plan

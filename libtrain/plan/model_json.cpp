@@ -13,10 +13,11 @@ namespace trainyard::plan {
 
 namespace {
 
-// Keys that version 1 did not have from its beginning: a file without one means the default, and one that would say the default leaves it out.
+// Keys that version 1 did not have from its beginning: a file without one means the default, and one that would say the
+// default leaves it out.
 bool came_later(const base::Field& f) { return f.name == "branches"; }
 
-constexpr std::size_t longest_text = 8192;   // a name
+constexpr std::size_t longest_text = 8192;  // a name
 
 std::string replaced(std::string text, char from, char to) {
   std::replace(text.begin(), text.end(), from, to);
@@ -52,15 +53,19 @@ ModelConfig model_from_json(const nlohmann::ordered_json& json, const std::strin
     for (const auto& [key, value] : json.items()) {
       auto& field = base::field_named_once(fields, key, where, said);
       const auto text = text_of(value);
-      if (text.size() > longest_text) throw base::UsageError(fmt::format("{}: {} is {}", where, key, base::excerpt(text)), fmt::format("at most {} bytes", longest_text));
+      if (text.size() > longest_text)
+        throw base::UsageError(fmt::format("{}: {} is {}", where, key, base::excerpt(text)),
+                               fmt::format("at most {} bytes", longest_text));
       field.set(text, fmt::format("{}: {}", where, key));
       field.source = where;
     }
   } catch (const base::UsageError& e) {
-    throw base::InputError(std::string(e.what()).starts_with(where) ? e.what() : fmt::format("{}: {}", where, e.what()), e.hint().empty() ? way_out : e.hint());
+    throw base::InputError(std::string(e.what()).starts_with(where) ? e.what() : fmt::format("{}: {}", where, e.what()),
+                           e.hint().empty() ? way_out : e.hint());
   }
   for (const auto& f : fields)
-    if (f.source == base::from_default && !came_later(f)) throw base::InputError(fmt::format("{}: key '{}' is missing", where, key_of(f)), way_out);
+    if (f.source == base::from_default && !came_later(f))
+      throw base::InputError(fmt::format("{}: key '{}' is missing", where, key_of(f)), way_out);
   return m;
 }
 
@@ -77,7 +82,7 @@ nlohmann::json current_form(const nlohmann::json& model) {
       field.set(text_of(value), key);
       if (came_later(field) && field.get() == usual) out.erase(replaced(key, '-', '_'));
       else out[replaced(key, '-', '_')] = field.kind == base::FieldKind::text ? value : nlohmann::json(json_of(field));
-    } catch (const base::UsageError&) {   // another program's key, or a value out of today's range
+    } catch (const base::UsageError&) {  // another program's key, or a value out of today's range
     }
   }
   return out;

@@ -9,7 +9,8 @@ namespace {
 
 bool counts(const Unit& unit, const Parameter& parameter, const Topology& topology, int rank) {
   for (const auto& [axis, size] : topology.axes()) {
-    const bool holds_other_parts = axis == Axis::pipe || unit.group.has(axis) || (parameter.cut && parameter.cut->axis == axis);
+    const bool holds_other_parts =
+        axis == Axis::pipe || unit.group.has(axis) || (parameter.cut && parameter.cut->axis == axis);
     if (!holds_other_parts && topology.coordinate(rank, axis) != 0) return false;
   }
   return true;
@@ -29,7 +30,8 @@ std::vector<PieceRange> counted_ranges(const Unit& unit, const UnitLayout& layou
   for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
     const bool counted = counts(unit, unit.parameters[p], topology, rank);
     all = all && counted;
-    const auto from = std::max(begin, layout.offsets[p]), to = std::min(end, layout.offsets[p] + unit.parameters[p].stored_count());
+    const auto from = std::max(begin, layout.offsets[p]),
+               to = std::min(end, layout.offsets[p] + unit.parameters[p].stored_count());
     if (from >= to) continue;
     if (counted && joins) out.back().end = to - begin;
     else if (counted) out.push_back({from - begin, to - begin});

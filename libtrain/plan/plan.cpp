@@ -20,7 +20,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-int small(base::JsonObject& o, const std::string& key, std::int64_t low = 0, std::int64_t high = std::numeric_limits<int>::max()) { return static_cast<int>(o.integer(key, low, high)); }
+int small(base::JsonObject& o, const std::string& key, std::int64_t low = 0,
+          std::int64_t high = std::numeric_limits<int>::max()) {
+  return static_cast<int>(o.integer(key, low, high));
+}
 
 Json predicted_json(const Plan& p) {
   Json memory = Json::object(), traffic = Json::array();
@@ -28,7 +31,8 @@ Json predicted_json(const Plan& p) {
   memory["reserve"] = p.memory.reserve;
   for (const auto& ranks : p.traffic) {
     Json operations = Json::array();
-    for (const auto& t : ranks.operations) operations.push_back({{"group", t.group}, {"operation", t.operation}, {"calls", t.calls}, {"bytes", t.bytes}});
+    for (const auto& t : ranks.operations)
+      operations.push_back({{"group", t.group}, {"operation", t.operation}, {"calls", t.calls}, {"bytes", t.bytes}});
     traffic.push_back({{"first_rank", ranks.first_rank}, {"last_rank", ranks.last_rank}, {"operations", operations}});
   }
   return {{"parameters", p.parameters}, {"rank_bytes", memory}, {"step_traffic", traffic}, {"step_flops", p.flops}};
@@ -38,7 +42,8 @@ void read_predicted(Plan& p, base::JsonObject o, const std::string& where) {
   const int world = p.topology.world();
   p.parameters = o.integer("parameters", 0, ranges::most_stated_bytes);
   auto memory = o.object("rank_bytes");
-  for (std::size_t i = 0; i < memory_categories.size(); ++i) p.memory.categories[i] = memory.integer(memory_categories[i], 0, ranges::most_stated_bytes);
+  for (std::size_t i = 0; i < memory_categories.size(); ++i)
+    p.memory.categories[i] = memory.integer(memory_categories[i], 0, ranges::most_stated_bytes);
   p.memory.reserve = memory.integer("reserve", 0, ranges::most_stated_bytes);
   memory.done();
   for (const auto& item : o.array("step_traffic")) {
@@ -47,14 +52,18 @@ void read_predicted(Plan& p, base::JsonObject o, const std::string& where) {
     RankTraffic t{first, small(ranks, "last_rank", first, world - 1), {}};
     for (const auto& each : ranks.array("operations")) {
       base::JsonObject operation(each, where + ": operations");
-      t.operations.push_back({operation.text("group"), operation.text("operation"), operation.integer("calls", 0, ranges::most_stated_bytes), operation.integer("bytes", 0, ranges::most_stated_bytes)});
+      t.operations.push_back({operation.text("group"), operation.text("operation"),
+                              operation.integer("calls", 0, ranges::most_stated_bytes),
+                              operation.integer("bytes", 0, ranges::most_stated_bytes)});
       operation.done();
     }
     ranks.done();
     p.traffic.push_back(std::move(t));
   }
   p.flops = o.number("step_flops");
-  if (!(p.flops >= 0)) throw base::InputError(fmt::format("{}: 'step_flops' must be at least 0, found {}", where, p.flops), "make the plan again with partition-model");
+  if (!(p.flops >= 0))
+    throw base::InputError(fmt::format("{}: 'step_flops' must be at least 0, found {}", where, p.flops),
+                           "make the plan again with partition-model");
   o.done();
 }
 
@@ -67,12 +76,15 @@ Topology read_topology(base::JsonObject& o, const std::string& where) {
     axes.push_back({axis_named(name, where + ": topology"), small(axis, "size", 1, ranges::most_stated_ranks)});
     axis.done();
     ranks *= axes.back().size;
-    if (ranks > ranges::most_stated_ranks) throw base::InputError(fmt::format("{}: topology: more than {} ranks", where, ranges::most_stated_ranks), "make the plan again with partition-model");
+    if (ranks > ranges::most_stated_ranks)
+      throw base::InputError(fmt::format("{}: topology: more than {} ranks", where, ranges::most_stated_ranks),
+                             "make the plan again with partition-model");
   }
   try {
     return Topology(std::move(axes));
   } catch (const std::invalid_argument& e) {
-    throw base::InputError(fmt::format("{}: topology: {}", where, base::excerpt(e.what())), "make the plan again with partition-model");
+    throw base::InputError(fmt::format("{}: topology: {}", where, base::excerpt(e.what())),
+                           "make the plan again with partition-model");
   }
 }
 
@@ -82,13 +94,14 @@ std::vector<base::Field> fields_of(Plan& p) {
   base::FieldVisitor v;
   v("schedule", p.schedule, "How", "of a step");
   v("gradient-dtype", p.gradient_dtype, "How", "of gradients: f32, bf16", dtype_names());
-  v("device", p.device, "How", "where the ranks compute: cpu or cuda (other scratch, the save snapshot on the host)", device_names());
+  v("device", p.device, "How", "where the ranks compute: cpu or cuda (other scratch, the save snapshot on the host)",
+    device_names());
   v("device-memory", p.device_memory, "How", "bytes of one rank; 0: not stated", {0, base::most_bytes});
   auto all = v.take();
   for (auto& f : fields_of(static_cast<Cut&>(p))) all.push_back(std::move(f));
   std::vector<base::Field> ordered;
-  for (const char* name : {"zero", "micro-batch", "global-batch", "sequence", "fold", "schedule", "reduction", "recompute", "dtype", "gradient-dtype", "layer-slots", "threads",
-                           "device", "device-memory"})
+  for (const char* name : {"zero", "micro-batch", "global-batch", "sequence", "fold", "schedule", "reduction",
+                           "recompute", "dtype", "gradient-dtype", "layer-slots", "threads", "device", "device-memory"})
     ordered.push_back(base::field_named(all, name, "a plan"));
   return ordered;
 }
@@ -124,22 +137,26 @@ Plan plan_from_json(const std::string& text, const std::string& where) {
   const auto j = base::parse_json(text, where);
   base::JsonObject o(j, where);
   const auto format = o.text("format");
-  if (format != plan_format) throw base::InputError(fmt::format("{}: format is {}, expected {}", where, base::excerpt(format), plan_format), "give a file that partition-model wrote");
+  if (format != plan_format)
+    throw base::InputError(fmt::format("{}: format is {}, expected {}", where, base::excerpt(format), plan_format),
+                           "give a file that partition-model wrote");
   Plan p;
   p.model = model_from_json(o.at("model"), where + ": model", "make the plan again with partition-model");
   p.topology = read_topology(o, where);
   for (const auto& b : o.array("stage_boundaries")) {
     if (!b.is_number_unsigned() || b.get<std::uint64_t>() > static_cast<std::uint64_t>(ranges::most_stated_bytes))
-      throw base::InputError(fmt::format("{}: 'stage_boundaries' must be whole numbers of at least 0", where), "make the plan again with partition-model");
+      throw base::InputError(fmt::format("{}: 'stage_boundaries' must be whole numbers of at least 0", where),
+                             "make the plan again with partition-model");
     p.stage_boundaries.push_back(b.get<std::int64_t>());
   }
   for (auto& f : fields_of(p))
-    if (f.name != "device" || o.has("device")) set_from(o, f);   // there was a time before GPUs
+    if (f.name != "device" || o.has("device")) set_from(o, f);  // there was a time before GPUs
   read_predicted(p, o.object("predicted"), where);
   o.done();
-  p.memory.on_host = p.device == base::DeviceKind::cuda ? p.memory.categories.back() : 0;   // the save snapshot
+  p.memory.on_host = p.device == base::DeviceKind::cuda ? p.memory.categories.back() : 0;  // the save snapshot
   if (const auto wrong = decision_problems(p); !wrong.empty())
-    throw base::InputError(fmt::format("{}: {}", where, text_of(wrong)), wrong.size() == 1 ? wrong[0].hint : "make another plan with partition-model");
+    throw base::InputError(fmt::format("{}: {}", where, text_of(wrong)),
+                           wrong.size() == 1 ? wrong[0].hint : "make another plan with partition-model");
   return p;
 }
 

@@ -26,16 +26,16 @@ struct Plan : Cut {
   // decided, beside the cut
   ModelConfig model;
   Topology topology = Topology({{Axis::data, 1}});
-  std::vector<std::int64_t> stage_boundaries;   // layers: {0, layers} is one stage
+  std::vector<std::int64_t> stage_boundaries;  // layers: {0, layers} is one stage
   std::string schedule = "one-stage";
   base::DType gradient_dtype = base::DType::f32;
   base::DeviceKind device = base::DeviceKind::cpu;
-  std::int64_t device_memory = 0;               // bytes of one rank; 0: not stated
+  std::int64_t device_memory = 0;  // bytes of one rank; 0: not stated
   // predicted
   std::int64_t parameters = 0;
-  MemoryBytes memory;                           // of every rank
+  MemoryBytes memory;  // of every rank
   std::vector<RankTraffic> traffic;
-  double flops = 0;                             // of a step, all ranks together
+  double flops = 0;  // of a step, all ranks together
 
   BatchPlan batch() const { return {global_batch, micro_batch, fold, topology.size(Axis::data)}; }
   StateShape states() const { return {zero, dtype, gradient_dtype, batch(), layer_slots, topology}; }
@@ -45,13 +45,14 @@ struct Plan : Cut {
 // What a plan decides in single values, in the order of its file.
 std::vector<base::Field> fields_of(Plan& plan);
 
-// Fills stage_boundaries and everything predicted. The plan must be free of the problems that `decision_problems` names.
+// Fills stage_boundaries and everything predicted. The plan must be free of the problems that `decision_problems`
+// names.
 void predict(Plan& plan);
 
 nlohmann::ordered_json json_of(const Plan& plan);
-std::string to_json(const Plan& plan);          // two spaces, one newline at the end
-// Throws InputError naming `where`: truncated or damaged text, another format, a missing key, a wrong type, an unknown key (with the nearest),
-// decisions that have problems (plan/problems.h).
+std::string to_json(const Plan& plan);  // two spaces, one newline at the end
+// Throws InputError naming `where`: truncated or damaged text, another format, a missing key, a wrong type, an unknown
+// key (with the nearest), decisions that have problems (plan/problems.h).
 Plan plan_from_json(const std::string& text, const std::string& where);
 
 }  // namespace trainyard::plan

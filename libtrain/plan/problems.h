@@ -1,4 +1,5 @@
-// Everything that is wrong with a plan, at once, each with what to try: the one list for partition-model, which makes plans, and train, which follows them.
+// Everything that is wrong with a plan, at once, each with what to try: the one list for partition-model, which makes
+// plans, and train, which follows them.
 #pragma once
 
 #include "libtrain/plan/plan.h"
@@ -15,12 +16,15 @@ struct Problem {
 // Does dropout fall on rows of the residual stream (plan/limits.h)?
 bool drops_rows(const ModelConfig& model);
 
-// Model, ranges (plan/ranges.h), what its units ask for (groups, cuts) that stores cannot do yet, divisibility, more data ranks than groups of micro-batches, counters of dropout that would overlap, sizes beyond 64 bits. A plan without these
-// can be predicted. Reads no prediction. Messages name the flags.
+// Model, ranges (plan/ranges.h), what its units ask for (groups, cuts) that stores cannot do yet, divisibility, more
+// data ranks than groups of micro-batches, counters of dropout that would overlap, sizes beyond 64 bits. A plan without
+// these can be predicted. Reads no prediction. Messages name the flags.
 std::vector<Problem> decision_problems(const Plan& plan);
-// Arenas and reserve against device_memory, with the price of each remedy; empty when it fits or no limit is stated. Needs predict().
+// Arenas and reserve against device_memory, with the price of each remedy; empty when it fits or no limit is stated.
+// Needs predict().
 std::vector<Problem> memory_problems(const Plan& plan);
-// Both, and the size of the world that the plan is to run on. The memory is judged by a fresh prediction, not by what the plan carries.
+// Both, and the size of the world that the plan is to run on. The memory is judged by a fresh prediction, not by what
+// the plan carries.
 std::vector<Problem> problems(const Plan& plan, int world);
 
 // One text: "1. message (hint)" on lines of its own when there are several.

@@ -25,26 +25,50 @@ Json six_digits(const std::vector<double>& values, double unit) {
 Json json_of(const LinkFit& fit) {
   Json segments = Json::array();
   for (const auto& s : fit.segments)
-    segments.push_back({{"from_bytes", s.from_bytes}, {"latency_us", six_digits(s.latency_seconds * 1e6)}, {"latency_us_90", six_digits(s.latency, 1e6)},
-                        {"ns_per_byte", six_digits(s.seconds_per_byte * 1e9)}, {"ns_per_byte_90", six_digits(s.per_byte, 1e9)}, {"repeat_90", six_digits(s.repeat, 1)}});
-  return {{"held_out_error", six_digits(fit.held_out_error)}, {"held_out_repeats_error", six_digits(fit.held_out_repeats_error)}, {"segments", segments}};
+    segments.push_back({{"from_bytes", s.from_bytes},
+                        {"latency_us", six_digits(s.latency_seconds * 1e6)},
+                        {"latency_us_90", six_digits(s.latency, 1e6)},
+                        {"ns_per_byte", six_digits(s.seconds_per_byte * 1e9)},
+                        {"ns_per_byte_90", six_digits(s.per_byte, 1e9)},
+                        {"repeat_90", six_digits(s.repeat, 1)}});
+  return {{"held_out_error", six_digits(fit.held_out_error)},
+          {"held_out_repeats_error", six_digits(fit.held_out_repeats_error)},
+          {"segments", segments}};
 }
 
 Json json_of(const CommSeries& s) {
   Json sizes = Json::array();
   const double factor = bus_factor(s.operation, s.ranks);
   for (const auto& p : s.points) {
-    const double rate = static_cast<double>(p.bytes) / six_digits(p.seconds * 1e6) / 1e3;   // of the time as it is written
-    sizes.push_back({{"bytes", p.bytes}, {"count", p.count}, {"time_us", six_digits(p.seconds * 1e6)}, {"time_us_95", six_digits(p.interval, 1e6)}, {"p95_us", six_digits(p.p95 * 1e6)},
-                     {"p99_us", six_digits(p.p99 * 1e6)}, {"algbw_gb_s", six_digits(rate)}, {"busbw_gb_s", six_digits(rate * factor)}, {"calls", p.calls}, {"slowest_rank", p.slowest_rank},
-                     {"slowest_share", six_digits(p.slowest_share)}, {"wrong", p.wrong}, {"repeats_us", six_digits(p.repeats, 1e6)}});
+    const double rate =
+        static_cast<double>(p.bytes) / six_digits(p.seconds * 1e6) / 1e3;  // of the time as it is written
+    sizes.push_back({{"bytes", p.bytes},
+                     {"count", p.count},
+                     {"time_us", six_digits(p.seconds * 1e6)},
+                     {"time_us_95", six_digits(p.interval, 1e6)},
+                     {"p95_us", six_digits(p.p95 * 1e6)},
+                     {"p99_us", six_digits(p.p99 * 1e6)},
+                     {"algbw_gb_s", six_digits(rate)},
+                     {"busbw_gb_s", six_digits(rate * factor)},
+                     {"calls", p.calls},
+                     {"slowest_rank", p.slowest_rank},
+                     {"slowest_share", six_digits(p.slowest_share)},
+                     {"wrong", p.wrong},
+                     {"repeats_us", six_digits(p.repeats, 1e6)}});
   }
-  return {{"group", s.group}, {"ranks", s.ranks}, {"groups", s.groups}, {"operation", s.operation}, {"type", s.type}, {"noise_floor", six_digits(s.noise_floor)},
-          {"fit", json_of(s.fit)}, {"sizes", sizes}};
+  return {{"group", s.group},         {"ranks", s.ranks}, {"groups", s.groups},
+          {"operation", s.operation}, {"type", s.type},   {"noise_floor", six_digits(s.noise_floor)},
+          {"fit", json_of(s.fit)},    {"sizes", sizes}};
 }
 
 Json json_of(const LocalRate& r) {
-  return {{"name", r.name}, {"shape", r.shape}, {"threads", r.threads}, {"unit", r.unit}, {"value", six_digits(r.value)}, {"value_90", six_digits(r.interval, 1)}, {"repeats", six_digits(r.repeats, 1)}};
+  return {{"name", r.name},
+          {"shape", r.shape},
+          {"threads", r.threads},
+          {"unit", r.unit},
+          {"value", six_digits(r.value)},
+          {"value_90", six_digits(r.interval, 1)},
+          {"repeats", six_digits(r.repeats, 1)}};
 }
 
 // Arrays of numbers on one line: the text stays diffable and as short as its tables.
@@ -142,7 +166,7 @@ CommPoint read_point(const Json& json, const std::string& where) {
   p.interval = r.interval("time_us_95", 1e-6);
   p.p95 = r.positive("p95_us") * 1e-6;
   p.p99 = r.positive("p99_us") * 1e-6;
-  r.positive("algbw_gb_s");   // follows from the others
+  r.positive("algbw_gb_s");  // follows from the others
   r.nonnegative("busbw_gb_s");
   p.calls = r.whole("calls", 1);
   p.slowest_rank = static_cast<int>(r.whole("slowest_rank", 0, ranges::most_stated_ranks));
@@ -162,14 +186,16 @@ CommSeries read_series(const Json& json, const std::string& where) {
   s.group = r.object().text("group");
   s.operation = r.object().text("operation");
   s.type = r.object().text("type");
-  const auto here = fmt::format("{}: {} {} {}", where, base::excerpt(s.group), base::excerpt(s.operation), base::excerpt(s.type));
+  const auto here =
+      fmt::format("{}: {} {} {}", where, base::excerpt(s.group), base::excerpt(s.operation), base::excerpt(s.type));
   s.ranks = static_cast<int>(r.whole("ranks", 2, ranges::most_stated_ranks));
   s.groups = static_cast<int>(r.whole("groups", 1, ranges::most_stated_ranks));
   s.noise_floor = r.nonnegative("noise_floor");
   s.fit = read_fit(r.object().at("fit"), here + ": fit");
   for (const auto& item : r.object().array("sizes")) {
     s.points.push_back(read_point(item, here));
-    if (s.points.size() > 1 && s.points.back().bytes <= s.points[s.points.size() - 2].bytes) r.refuse("sizes", "bytes do not ascend");
+    if (s.points.size() > 1 && s.points.back().bytes <= s.points[s.points.size() - 2].bytes)
+      r.refuse("sizes", "bytes do not ascend");
   }
   if (s.points.empty()) r.refuse("sizes", "is empty");
   r.done();
@@ -183,7 +209,8 @@ LocalRate read_local(const Json& json, const std::string& where) {
   l.shape = r.object().text("shape");
   l.threads = static_cast<int>(r.whole("threads", 1, INT32_MAX));
   l.unit = r.object().text("unit");
-  if (l.unit != "FLOP/s" && l.unit != "B/s" && l.unit != "s") r.refuse("unit", fmt::format("{} is not FLOP/s, B/s or s", base::excerpt(l.unit)));
+  if (l.unit != "FLOP/s" && l.unit != "B/s" && l.unit != "s")
+    r.refuse("unit", fmt::format("{} is not FLOP/s, B/s or s", base::excerpt(l.unit)));
   l.value = r.positive("value");
   l.interval = r.interval("value_90", 1);
   l.repeats = r.numbers("repeats", 1);
@@ -193,7 +220,9 @@ LocalRate read_local(const Json& json, const std::string& where) {
 
 }  // namespace
 
-bool adds(const std::string& operation) { return operation == "all_reduce" || operation == "reduce_scatter" || operation == "ordered_reduce_scatter"; }
+bool adds(const std::string& operation) {
+  return operation == "all_reduce" || operation == "reduce_scatter" || operation == "ordered_reduce_scatter";
+}
 
 double bus_factor(const std::string& operation, int ranks) {
   const double n = ranks;
@@ -224,8 +253,18 @@ std::string to_json(const Profile& p) {
   Json communication = Json::array(), local = Json::array();
   for (const auto& s : p.communication) communication.push_back(json_of(s));
   for (const auto& l : p.local) local.push_back(json_of(l));
-  const Json j{{"format", profile_format}, {"measured_at", p.measured_at}, {"version", p.version}, {"backend", p.backend}, {"library", p.library}, {"device", p.device},
-               {"isa", p.isa}, {"ranks", p.ranks}, {"threads", p.threads}, {"nodes", p.nodes}, {"communication", communication}, {"local", local}};
+  const Json j{{"format", profile_format},
+               {"measured_at", p.measured_at},
+               {"version", p.version},
+               {"backend", p.backend},
+               {"library", p.library},
+               {"device", p.device},
+               {"isa", p.isa},
+               {"ranks", p.ranks},
+               {"threads", p.threads},
+               {"nodes", p.nodes},
+               {"communication", communication},
+               {"local", local}};
   return compact(j.dump(2)) + "\n";
 }
 
@@ -234,7 +273,9 @@ Profile profile_from_json(const std::string& text, const std::string& where) {
   Reader r(j, where);
   auto& o = r.object();
   const auto format = o.text("format");
-  if (format != profile_format) throw base::InputError(fmt::format("{}: format is {}, expected {}", where, base::excerpt(format), profile_format), "give a file that profile-comm wrote, and the programs that came with it");
+  if (format != profile_format)
+    throw base::InputError(fmt::format("{}: format is {}, expected {}", where, base::excerpt(format), profile_format),
+                           "give a file that profile-comm wrote, and the programs that came with it");
   Profile p;
   p.measured_at = o.text("measured_at");
   p.version = o.text("version");

@@ -19,7 +19,9 @@ bool above(const std::vector<double>& before, const std::vector<double>& after) 
 
 void refuse_strangers(const Profile& base, const Profile& now) {
   const auto same = [](const std::string& what, const auto& a, const auto& b) {
-    if (a != b) throw base::InputError(fmt::format("the profiles cannot be compared: {} was {} and is {}", what, a, b), "measure both in the same way");
+    if (a != b)
+      throw base::InputError(fmt::format("the profiles cannot be compared: {} was {} and is {}", what, a, b),
+                             "measure both in the same way");
   };
   same("the number of ranks", base.ranks, now.ranks);
   same("the device", base.device, now.device);
@@ -60,8 +62,10 @@ void compare_series(const CommSeries& s, const CommSeries& now, ProfileCompariso
 
 void compare_rate(const LocalRate& r, const LocalRate& now, ProfileComparison& out) {
   const bool time = r.unit == "s";
-  const auto what = fmt::format("{}{}{} {} thread{}", r.name, r.shape.empty() ? "" : " ", r.shape, r.threads, r.threads == 1 ? "" : "s");
-  out.changes.push_back({what, r.value, now.value, (time ? now.value / r.value : r.value / now.value) - 1, r.unit, time ? above(r.repeats, now.repeats) : above(now.repeats, r.repeats)});
+  const auto what = fmt::format("{}{}{} {} thread{}", r.name, r.shape.empty() ? "" : " ", r.shape, r.threads,
+                                r.threads == 1 ? "" : "s");
+  out.changes.push_back({what, r.value, now.value, (time ? now.value / r.value : r.value / now.value) - 1, r.unit,
+                         time ? above(r.repeats, now.repeats) : above(now.repeats, r.repeats)});
 }
 
 }  // namespace
@@ -79,7 +83,8 @@ ProfileComparison compare(const Profile& base, const Profile& now) {
     if (other != nullptr) compare_rate(r, *other, out);
     else out.missing.push_back(fmt::format("{} {}", r.name, r.shape));
   }
-  if (out.changes.empty()) throw base::InputError("the profiles have nothing in common", "measure the same groups, operations and sizes");
+  if (out.changes.empty())
+    throw base::InputError("the profiles have nothing in common", "measure the same groups, operations and sizes");
   return out;
 }
 

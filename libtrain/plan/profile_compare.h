@@ -10,25 +10,25 @@ namespace trainyard::plan {
 
 // One size or one local rate in both. `change` is new time / base time - 1, whatever the unit, so above 0 is slower.
 struct ProfileChange {
-  std::string what;                               // "data all_gather f32 1048576 B", "memory.copy 4 threads"
-  double before = 0, after = 0, change = 0;       // seconds, FLOP/s or B/s
+  std::string what;                          // "data all_gather f32 1048576 B", "memory.copy 4 threads"
+  double before = 0, after = 0, change = 0;  // seconds, FLOP/s or B/s
   std::string unit;
-  bool outside = false;                           // each median lies outside the interval of 90 % of the other's repeats, on the worse side
+  bool outside = false;  // each median lies outside the interval of 90 % of the other's repeats, on the worse side
 };
 
 // A fit judged on another run than the one it was made from.
 struct FitJudgement {
-  std::string what;                               // "data all_gather f32"
-  double error = 0;                               // mean of |predicted / measured - 1| over sizes
-  double noise = 0;                               // mean of |median of the first / measured - 1| over sizes: what measuring twice differs by
-  double coverage = 0;                            // share of the new repeats inside the predicted 90 % intervals
+  std::string what;     // "data all_gather f32"
+  double error = 0;     // mean of |predicted / measured - 1| over sizes
+  double noise = 0;     // mean of |median of the first / measured - 1| over sizes: what measuring twice differs by
+  double coverage = 0;  // share of the new repeats inside the predicted 90 % intervals
   std::int64_t repeats = 0;
 };
 
 struct ProfileComparison {
-  std::vector<ProfileChange> changes;             // in the order of `base`
+  std::vector<ProfileChange> changes;  // in the order of `base`
   std::vector<FitJudgement> judgements;
-  std::vector<std::string> missing;               // measured in base only
+  std::vector<std::string> missing;  // measured in base only
 };
 
 // Throws InputError where the two cannot be compared: other ranks, backend or device, or nothing in common.

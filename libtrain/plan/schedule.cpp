@@ -37,7 +37,8 @@ std::vector<Action> one_stage(const BatchPlan& batch, int data_rank) {
     for (auto m = batch.first_micro(group); m < batch.end_micro(group); ++m) {
       out.push_back({Action::Kind::load, round, group, m});
       out.push_back({Action::Kind::forward, round, group, m});
-      if (m + 1 == batch.end_micro(group) && round + 1 < batch.rounds()) out.push_back({Action::Kind::ask, round + 1, -1, -1});
+      if (m + 1 == batch.end_micro(group) && round + 1 < batch.rounds())
+        out.push_back({Action::Kind::ask, round + 1, -1, -1});
       out.push_back({Action::Kind::backward, round, group, m});
     }
   }

@@ -9,11 +9,12 @@
 namespace trainyard::plan {
 
 // The engine interprets the list; every rank's list has the same `ask` and `agree` actions in the same order.
-//  ask       stop requests of all ranks are joined for the round named: before the backward that ends the round before it, so that the answer does not queue behind that round's
-//            reductions; for the first round at its beginning
+//  ask       stop requests of all ranks are joined for the round named: before the backward that ends the round before
+//            it, so that the answer does not queue behind that round's reductions; for the first round at its beginning
 //  agree     before a round: the answer is there; if there was a request the step ends here and no weight has changed
 //  load      micro-batch `micro` of `group` is at hand
-//  forward, backward   of that micro-batch; the last backward of a group also issues the round's reductions, which overlap with what follows
+//  forward, backward   of that micro-batch; the last backward of a group also issues the round's reductions, which
+//                      overlap with what follows
 //  idle      the ragged last round on a rank without a group: it takes part in the collectives and contributes nothing
 //  reduce    the reductions of all rounds are over, later uses of tied tables are added
 //  update    losses and norm are agreed, weights change

@@ -11,9 +11,11 @@ namespace trainyard::plan {
 // Blocking of the matrix product: part of the numerics (gemm_block_k) and of the memory plan.
 inline constexpr std::int64_t gemm_block_k = 384, gemm_block_m = 2016, gemm_block_n = 2048;
 
-// Packed blocks of both operands, and an f32 block of the result where it is kept in bf16. `element` is 4 for f32 and bf16 inputs, 8 for f64.
+// Packed blocks of both operands, and an f32 block of the result where it is kept in bf16. `element` is 4 for f32 and
+// bf16 inputs, 8 for f64.
 constexpr std::int64_t gemm_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k, bool bf16_result) {
-  const auto mb = std::min(base::round_up(m, 84), gemm_block_m), nb = std::min(base::round_up(n, 32), gemm_block_n), kb = std::min(k, gemm_block_k);
+  const auto mb = std::min(base::round_up(m, 84), gemm_block_m), nb = std::min(base::round_up(n, 32), gemm_block_n),
+             kb = std::min(k, gemm_block_k);
   return base::aligned(mb * kb * 4) + base::aligned(nb * kb * 4) + (bf16_result ? base::aligned(mb * nb * 4) : 0);
 }
 
@@ -28,22 +30,27 @@ constexpr std::int64_t norm_scratch_bytes(std::int64_t n, std::int64_t h, std::i
   return base::aligned(2 * ((n + column_sum_rows - 1) / column_sum_rows) * h * element_bytes);
 }
 // A table of cosines and sines for each position.
-constexpr std::int64_t rotary_scratch_bytes(std::int64_t n, std::int64_t head_dim) { return base::aligned(n * head_dim * 8); }
+constexpr std::int64_t rotary_scratch_bytes(std::int64_t n, std::int64_t head_dim) {
+  return base::aligned(n * head_dim * 8);
+}
 
-// Attention works through one (sequence, key-value head) at a time on each thread, with packed copies of its rows: linear in the sequence.
-// Tiles: at most 64 queries by 64 keys. f64 needs one row of scores.
+// Attention works through one (sequence, key-value head) at a time on each thread, with packed copies of its rows:
+// linear in the sequence. Tiles: at most 64 queries by 64 keys. f64 needs one row of scores.
 constexpr std::int64_t attention_rows(std::int64_t sequence) { return base::round_up(sequence, 64) + 64; }
 constexpr std::int64_t attention_packed_bytes(std::int64_t sequence, std::int64_t head_dim) {
   return base::aligned(attention_rows(sequence) * base::round_up(head_dim, 32) * 4);
 }
 constexpr std::int64_t attention_tile_bytes() { return 8 * base::aligned(80 * 96 * 4); }
 constexpr std::int64_t attention_forward_scratch_bytes(std::int64_t sequence, std::int64_t head_dim, int threads) {
-  return threads * (2 * attention_packed_bytes(sequence, head_dim) + attention_tile_bytes() + base::aligned(96 * base::round_up(head_dim, 32) * 4) * 2);
+  return threads * (2 * attention_packed_bytes(sequence, head_dim) + attention_tile_bytes() +
+                    base::aligned(96 * base::round_up(head_dim, 32) * 4) * 2);
 }
 // `group`: query heads of one key-value head; above 1 their sums of dk and dv are kept in f32 for the whole sequence.
-constexpr std::int64_t attention_backward_scratch_bytes(std::int64_t sequence, std::int64_t head_dim, std::int64_t group, int threads) {
-  return threads * ((group > 1 ? 10 : 8) * attention_packed_bytes(sequence, head_dim) + attention_tile_bytes() + base::aligned(96 * base::round_up(head_dim, 32) * 4) * 3 +
-                    base::aligned(attention_rows(sequence) * 4));
+constexpr std::int64_t attention_backward_scratch_bytes(std::int64_t sequence, std::int64_t head_dim,
+                                                        std::int64_t group, int threads) {
+  return threads *
+         ((group > 1 ? 10 : 8) * attention_packed_bytes(sequence, head_dim) + attention_tile_bytes() +
+          base::aligned(96 * base::round_up(head_dim, 32) * 4) * 3 + base::aligned(attention_rows(sequence) * 4));
 }
 
 // Scores of every head over t keys; element_bytes of the accumulation dtype.
@@ -51,9 +58,11 @@ constexpr std::int64_t cached_attention_scratch_bytes(std::int64_t t, std::int64
   return base::aligned(t * heads * element_bytes);
 }
 
-// On a GPU: what cuBLASLt may use for one product; the products out . dout of every query, f32 (f64 for f64). Attention's forward pass and rotary positions need nothing.
+// On a GPU: what cuBLASLt may use for one product; the products out . dout of every query, f32 (f64 for f64).
+// Attention's forward pass and rotary positions need nothing.
 inline constexpr std::int64_t gpu_gemm_scratch_bytes = std::int64_t{32} << 20;
-constexpr std::int64_t gpu_attention_backward_scratch_bytes(std::int64_t batch, std::int64_t sequence, std::int64_t heads, std::int64_t element_bytes) {
+constexpr std::int64_t gpu_attention_backward_scratch_bytes(std::int64_t batch, std::int64_t sequence,
+                                                            std::int64_t heads, std::int64_t element_bytes) {
   return base::aligned(batch * heads * sequence * element_bytes);
 }
 

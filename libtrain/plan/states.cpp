@@ -9,7 +9,8 @@ GradientPlan gradient_plan(const StateShape& s) {
   GradientPlan g;
   const bool several_rounds = s.batch.rounds() > 1;
   g.whole = s.zero <= 1 || s.batch.fold > 1;
-  const bool alone = s.zero == 0 && s.batch.data_ranks == 1 && !several_rounds;   // the only gradient of the step is the sum
+  const bool alone =
+      s.zero == 0 && s.batch.data_ranks == 1 && !several_rounds;  // the only gradient of the step is the sum
   g.units = s.batch.fold > 1 || !(s.zero == 1 || alone);
   if (s.zero >= 2) g.pieces = true;
   else if (s.batch.fold > 1 || s.zero == 1) g.pieces = several_rounds;
@@ -23,7 +24,8 @@ StateBytes state_bytes(const UnitTable& table, const StateShape& s) {
   StateBytes b;
   b.parameters = (s.zero == 3 ? table.piece_total() : table.padded_total()) * w;
   b.gathered_units = s.zero == 3 ? slots.bytes(w) : 0;
-  b.gradients = (gradients.whole ? table.padded_total_uses() * g : 0) + (gradients.pieces ? table.piece_total_uses() * g : 0);
+  b.gradients =
+      (gradients.whole ? table.padded_total_uses() * g : 0) + (gradients.pieces ? table.piece_total_uses() * g : 0);
   b.unit_gradients = gradients.units ? slots.bytes(g) : 0;
   const std::int64_t states = 8 + (s.working == base::DType::bf16 ? 4 : 0);
   b.optimizer = (s.zero == 0 ? table.padded_total() : table.piece_total()) * states;

@@ -1,4 +1,5 @@
-// Model states: how many bytes of parameters, gradients and optimizer each rank holds under a ZeRO stage, padding included.
+// Model states: how many bytes of parameters, gradients and optimizer each rank holds under a ZeRO stage, padding
+// included.
 #pragma once
 
 #include "libtrain/base/dtype.h"
@@ -10,29 +11,32 @@
 
 namespace trainyard::plan {
 
-// Everything the bytes depend on. `zero` follows Rajbhandari et al. (2020), "ZeRO: memory optimizations toward training trillion
-// parameter models": 1 cuts the optimizer states, 2 the gradients too, 3 the parameters too.
+// Everything the bytes depend on. `zero` follows Rajbhandari et al. (2020), "ZeRO: memory optimizations toward training
+// trillion parameter models": 1 cuts the optimizer states, 2 the gradients too, 3 the parameters too.
 struct StateShape {
   int zero = 0;
   base::DType working = base::DType::f32;
   base::DType gradient = base::DType::f32;
   BatchPlan batch;
-  int layer_slots = 2;                     // units in flight among the layers
-  Topology topology;                       // how many pieces a unit has: the ranks of its group
+  int layer_slots = 2;  // units in flight among the layers
+  Topology topology;    // how many pieces a unit has: the ranks of its group
 };
 
 // How gradients are kept, a consequence of stage, fold and rounds:
-//  - whole: one local gradient of every use (stages 0 and 1; stages 2 and 3 only with fold > 1, which adds up a group locally)
-//  - pieces: the folded sum of the own pieces, apart from `whole` (stages 2 and 3; stage 1, or a fold above 1, with more than one round)
-//  - units: rotating unit buffers (not with fold 1 at stage 1, nor at stage 0 on one rank with one round: there gradients go straight into `whole`)
+//  - whole: one local gradient of every use (stages 0 and 1; stages 2 and 3 only with fold > 1, which adds up a group
+//    locally)
+//  - pieces: the folded sum of the own pieces, apart from `whole` (stages 2 and 3; stage 1, or a fold above 1, with
+//    more than one round)
+//  - units: rotating unit buffers (not with fold 1 at stage 1, nor at stage 0 on one rank with one round: there
+//    gradients go straight into `whole`)
 struct GradientPlan {
   bool whole = false, pieces = false, units = false;
 };
 GradientPlan gradient_plan(const StateShape& shape);
 
 struct StateBytes {
-  std::int64_t parameters = 0, gathered_units = 0, gradients = 0, unit_gradients = 0, optimizer = 0, communication_staging = 0,
-               save_snapshot = 0;
+  std::int64_t parameters = 0, gathered_units = 0, gradients = 0, unit_gradients = 0, optimizer = 0,
+               communication_staging = 0, save_snapshot = 0;
 };
 StateBytes state_bytes(const UnitTable& table, const StateShape& shape);
 

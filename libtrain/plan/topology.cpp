@@ -42,10 +42,13 @@ std::string name_of(Axes axes) {
 Topology::Topology(std::vector<AxisSize> axes) : axes_(std::move(axes)) {
   std::int64_t world = 1;
   for (std::size_t i = 0; i < axes_.size(); ++i) {
-    if (axes_[i].size < 1) throw std::invalid_argument(fmt::format("axis '{}' has size {}", name_of(axes_[i].axis), axes_[i].size));
-    if ((world *= axes_[i].size) > std::numeric_limits<int>::max()) throw std::invalid_argument("the axes have more ranks together than can be numbered");
+    if (axes_[i].size < 1)
+      throw std::invalid_argument(fmt::format("axis '{}' has size {}", name_of(axes_[i].axis), axes_[i].size));
+    if ((world *= axes_[i].size) > std::numeric_limits<int>::max())
+      throw std::invalid_argument("the axes have more ranks together than can be numbered");
     for (std::size_t j = 0; j < i; ++j)
-      if (axes_[j].axis == axes_[i].axis) throw std::invalid_argument(fmt::format("axis '{}' is named twice", name_of(axes_[i].axis)));
+      if (axes_[j].axis == axes_[i].axis)
+        throw std::invalid_argument(fmt::format("axis '{}' is named twice", name_of(axes_[i].axis)));
   }
 }
 
@@ -80,7 +83,8 @@ int Topology::rank_of(const std::vector<std::pair<Axis, int>>& coordinates) cons
     int c = 0;
     for (const auto& [axis, value] : coordinates)
       if (axis == a.axis) c = value;
-    if (c < 0 || c >= a.size) throw std::out_of_range(fmt::format("coordinate {} of axis '{}' of size {}", c, name_of(a.axis), a.size));
+    if (c < 0 || c >= a.size)
+      throw std::out_of_range(fmt::format("coordinate {} of axis '{}' of size {}", c, name_of(a.axis), a.size));
     rank = rank * a.size + c;
   }
   return rank;

@@ -9,16 +9,20 @@
 
 namespace trainyard::plan {
 
-// The words of the literature: pipeline stages, replicas that read other samples, parts of a sequence, parts of a weight,
-// experts, and replicas of the same experts.
+// The words of the literature: pipeline stages, replicas that read other samples, parts of a sequence, parts of a
+// weight, experts, and replicas of the same experts.
 enum class Axis { pipe, data, context, tensor, expert, expert_data };
 
 // As plan files and profiles spell them.
-struct AxisName { Axis axis; const char* name; };
-inline constexpr AxisName axis_names[] = {{Axis::pipe, "pipe"},     {Axis::data, "data"},     {Axis::context, "context"},
-                                          {Axis::tensor, "tensor"}, {Axis::expert, "expert"}, {Axis::expert_data, "expert_data"}};
+struct AxisName {
+  Axis axis;
+  const char* name;
+};
+inline constexpr AxisName axis_names[] = {{Axis::pipe, "pipe"},       {Axis::data, "data"},
+                                          {Axis::context, "context"}, {Axis::tensor, "tensor"},
+                                          {Axis::expert, "expert"},   {Axis::expert_data, "expert_data"}};
 std::string name_of(Axis axis);
-Axis axis_named(std::string_view name, const std::string& where);   // InputError with the nearest
+Axis axis_named(std::string_view name, const std::string& where);  // InputError with the nearest
 
 // Some axes: those along which the ranks of a group differ.
 class Axes {
@@ -34,13 +38,16 @@ class Axes {
   static constexpr unsigned bit(Axis axis) { return 1u << static_cast<unsigned>(axis); }
   unsigned bits_ = 0;
 };
-std::string name_of(Axes axes);   // "data"; "data+context"
+std::string name_of(Axes axes);  // "data"; "data+context"
 
-struct AxisSize { Axis axis; int size; };
+struct AxisSize {
+  Axis axis;
+  int size;
+};
 
-// Axes from outer to inner: Topology({{Axis::pipe, 4}, {Axis::data, 2}, {Axis::tensor, 4}}); rank = (p * 2 + d) * 4 + t.
-// An axis that is left out has size 1 and coordinate 0 everywhere. Copyable value; throws std::invalid_argument on a size below 1,
-// an axis given twice or more ranks than an int holds, std::out_of_range on a rank outside [0, world()).
+// Axes from outer to inner: Topology({{Axis::pipe, 4}, {Axis::data, 2}, {Axis::tensor, 4}}); rank = (p * 2 + d) * 4 +
+// t. An axis that is left out has size 1 and coordinate 0 everywhere. Copyable value; throws std::invalid_argument on a
+// size below 1, an axis given twice or more ranks than an int holds, std::out_of_range on a rank outside [0, world()).
 class Topology {
  public:
   Topology() = default;
@@ -48,7 +55,7 @@ class Topology {
 
   int world() const;
   int size(Axis axis) const;
-  int size(Axes axes) const;                                               // ranks of a group that differs in these
+  int size(Axes axes) const;  // ranks of a group that differs in these
   int coordinate(int rank, Axis axis) const;
   int rank_of(const std::vector<std::pair<Axis, int>>& coordinates) const;  // axes left out are 0
   // The ranks that differ from `rank` only in the given axes, ascending, itself included.

@@ -12,31 +12,33 @@ namespace trainyard::plan {
 
 // Collective calls of one operation and size.
 struct SizedCalls {
-  std::string group;                   // of the units: "data"
-  int ranks = 1;                       // of that group
-  std::string operation;               // as the ledger names it
+  std::string group;      // of the units: "data"
+  int ranks = 1;          // of that group
+  std::string operation;  // as the ledger names it
   base::DType type = base::DType::f32;
-  std::int64_t bytes = 0;              // of the whole that is gathered or reduced, all pieces together, as a profile counts sizes
+  std::int64_t bytes = 0;  // of the whole that is gathered or reduced, all pieces together, as a profile counts sizes
   std::int64_t calls = 0;
-  std::int64_t sending = 0;            // those in which the rank sends its part: (N-1)/N of `bytes`
+  std::int64_t sending = 0;  // those in which the rank sends its part: (N-1)/N of `bytes`
 };
 
-// Every call of a training step without validation, of the groups of units. Each round reduces every unit once for each use (a tied
-// table twice). Stages 0, 1, 2 gather every unit once after the last round, stage 0 as gradient sums, 1 and 2 as working
-// parameters; stage 3 gathers for every lease of every micro-batch. An ordered reduction costs a rank nothing in a round in
-// which it idles. Not included: the engine's control group (flags, losses, norms).
-std::vector<SizedCalls> step_calls(const ModelConfig& model, const StateShape& shape, Reduction reduction, int data_rank);
+// Every call of a training step without validation, of the groups of units. Each round reduces every unit once for each
+// use (a tied table twice). Stages 0, 1, 2 gather every unit once after the last round, stage 0 as gradient sums, 1 and
+// 2 as working parameters; stage 3 gathers for every lease of every micro-batch. An ordered reduction costs a rank
+// nothing in a round in which it idles. Not included: the engine's control group (flags, losses, norms).
+std::vector<SizedCalls> step_calls(const ModelConfig& model, const StateShape& shape, Reduction reduction,
+                                   int data_rank);
 
 struct Traffic {
   std::string group, operation;
-  std::int64_t calls = 0, bytes = 0;   // bytes that leave the rank
+  std::int64_t calls = 0, bytes = 0;  // bytes that leave the rank
   bool operator==(const Traffic&) const = default;
 };
 // step_calls, added up by operation.
-std::vector<Traffic> step_traffic(const ModelConfig& model, const StateShape& shape, Reduction reduction, int data_rank);
+std::vector<Traffic> step_traffic(const ModelConfig& model, const StateShape& shape, Reduction reduction,
+                                  int data_rank);
 
-// One validation over `sequences`, a multiple of the micro-batch: only stage 3 sends anything, and every rank takes part in
-// every round, also in a last one that is not full.
+// One validation over `sequences`, a multiple of the micro-batch: only stage 3 sends anything, and every rank takes
+// part in every round, also in a last one that is not full.
 std::vector<Traffic> validation_traffic(const ModelConfig& model, const StateShape& shape, std::int64_t sequences);
 
 }  // namespace trainyard::plan

@@ -1,4 +1,5 @@
-// Units: logical parameters that are gathered, reduced and updated together, their flat layout, and the order in which they are used.
+// Units: logical parameters that are gathered, reduced and updated together, their flat layout, and the order in which
+// they are used.
 #pragma once
 
 #include "libtrain/plan/topology.h"
@@ -30,8 +31,8 @@ struct Parameter {
   std::string name;
   std::vector<std::int64_t> shape, stored;
   Init init;
-  bool decay = true;   // weight decay applies (not to biases, norms, embeddings)
-  std::optional<DimCut> cut = {};   // none: whole. No store can cut one yet (plan/problems.h)
+  bool decay = true;               // weight decay applies (not to biases, norms, embeddings)
+  std::optional<DimCut> cut = {};  // none: whole. No store can cut one yet (plan/problems.h)
   std::int64_t count() const;
   std::int64_t stored_count() const;
   bool operator==(const Parameter&) const = default;
@@ -42,12 +43,12 @@ struct Parameter {
 enum class Part { input, layers, output };
 
 struct Unit {
-  std::string name;                    // "embedding.tokens", "embedding.positions", "layers.07", "head"
+  std::string name;  // "embedding.tokens", "embedding.positions", "layers.07", "head"
   Part part = Part::input;
-  // The ranks that differ along these axes hold its parameters alike and read different samples: they add up its gradients,
-  // and ZeRO cuts it into as many pieces. {data} is what stores can do yet (plan/problems.h).
+  // The ranks that differ along these axes hold its parameters alike and read different samples: they add up its
+  // gradients, and ZeRO cuts it into as many pieces. {data} is what stores can do yet (plan/problems.h).
   Axes group = {Axis::data};
-  std::vector<Parameter> parameters;   // declaration order
+  std::vector<Parameter> parameters;  // declaration order
 };
 
 // Which of a unit's parameters it is, by its name without that of the unit ("attention.q.weight"); -1 when it has none.
@@ -56,18 +57,18 @@ int index_of(const Unit& unit, std::string_view name);
 // Flat layout of one unit (decision 11): parameters back to back in declaration order, each starting at a multiple of
 // 64 bytes in fp32, i.e. 16 elements; the whole padded to pieces * 64 elements.
 struct UnitLayout {
-  std::vector<std::int64_t> offsets;   // element offset of each parameter
-  std::int64_t used = 0;               // end of the last parameter
-  std::int64_t padded = 0;             // multiple of pieces * 64
-  std::int64_t piece = 0;              // padded / pieces: elements of one rank's piece
+  std::vector<std::int64_t> offsets;  // element offset of each parameter
+  std::int64_t used = 0;              // end of the last parameter
+  std::int64_t padded = 0;            // multiple of pieces * 64
+  std::int64_t piece = 0;             // padded / pieces: elements of one rank's piece
 };
 UnitLayout layout(const Unit& unit, int pieces);
 
 // One of the uses that the blocks of a model make of a unit in a forward pass. A tied table has two: use 0 by the
 // embedding, use 1 by the head.
 struct Use {
-  int unit;   // index into units(model)
-  int use;    // counted in the order of forward
+  int unit;  // index into units(model)
+  int use;   // counted in the order of forward
   bool operator==(const Use&) const = default;
 };
 

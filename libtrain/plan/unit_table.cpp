@@ -30,18 +30,22 @@ UnitTable::UnitTable(const ModelConfig& model, const Topology& topology) {
       entries_.push_back({std::move(unit), pieces, std::move(flat), segment.times, index + i, stride, 0, 0, 0});
     }
     std::vector<UnitEntry*> used;
-    std::vector<std::int64_t> shares;   // of the uses that all blocks of the segment make, those of one unit
+    std::vector<std::int64_t> shares;  // of the uses that all blocks of the segment make, those of one unit
     for (const auto& use : segment.kind->uses(model)) {
       const bool own = use.own >= 0;
       const auto entry = own ? entries_.begin() + static_cast<std::ptrdiff_t>(first) + use.own
-                             : std::find_if(entries_.begin(), entries_.end(), [&](const auto& e) { return e.unit.name == use.borrowed; });
-      TRAINYARD_ASSERT(own || (entry != entries_.end() && entry->times == 1), "no block before owns the one unit '{}'", use.borrowed);
+                             : std::find_if(entries_.begin(), entries_.end(),
+                                            [&](const auto& e) { return e.unit.name == use.borrowed; });
+      TRAINYARD_ASSERT(own || (entry != entries_.end() && entry->times == 1), "no block before owns the one unit '{}'",
+                       use.borrowed);
       used.push_back(&*entry);
       shares.push_back(own ? 1 : segment.times);
     }
     const auto accesses = segment.kind->accesses(model);
     for (std::size_t u = 0; u < used.size(); ++u) {
-      const auto count = [&](const std::vector<int>& leases) { return std::count(leases.begin(), leases.end(), static_cast<int>(u)); };
+      const auto count = [&](const std::vector<int>& leases) {
+        return std::count(leases.begin(), leases.end(), static_cast<int>(u));
+      };
       const auto backward = std::count_if(accesses.backward.begin(), accesses.backward.end(), [&](const auto& step) {
         return step.kind == Access::Kind::lease && step.use == static_cast<int>(u);
       });
@@ -52,12 +56,24 @@ UnitTable::UnitTable(const ModelConfig& model, const Topology& topology) {
   }
 }
 
-std::int64_t UnitTable::units() const { return sum(entries_, [](const auto&) { return 1; }); }
-std::int64_t UnitTable::uses() const { return sum(entries_, [](const auto& e) { return e.uses; }); }
-std::int64_t UnitTable::piece_total() const { return sum(entries_, [](const auto& e) { return e.layout.piece; }); }
-std::int64_t UnitTable::piece_total_uses() const { return sum(entries_, [](const auto& e) { return e.uses * e.layout.piece; }); }
-std::int64_t UnitTable::padded_total() const { return sum(entries_, [](const auto& e) { return e.layout.padded; }); }
-std::int64_t UnitTable::padded_total_uses() const { return sum(entries_, [](const auto& e) { return e.uses * e.layout.padded; }); }
+std::int64_t UnitTable::units() const {
+  return sum(entries_, [](const auto&) { return 1; });
+}
+std::int64_t UnitTable::uses() const {
+  return sum(entries_, [](const auto& e) { return e.uses; });
+}
+std::int64_t UnitTable::piece_total() const {
+  return sum(entries_, [](const auto& e) { return e.layout.piece; });
+}
+std::int64_t UnitTable::piece_total_uses() const {
+  return sum(entries_, [](const auto& e) { return e.uses * e.layout.piece; });
+}
+std::int64_t UnitTable::padded_total() const {
+  return sum(entries_, [](const auto& e) { return e.layout.padded; });
+}
+std::int64_t UnitTable::padded_total_uses() const {
+  return sum(entries_, [](const auto& e) { return e.uses * e.layout.padded; });
+}
 
 std::int64_t UnitTable::parameters() const {
   return sum(entries_, [](const auto& e) {
@@ -74,7 +90,8 @@ std::int64_t UnitTable::largest_shared() const {
   return n;
 }
 
-// The units before the layers and behind them have slots in the order of the units; the layers, which lie together, theirs between.
+// The units before the layers and behind them have slots in the order of the units; the layers, which lie together,
+// theirs between.
 SlotPlan::SlotPlan(const UnitTable& table, int layer_slots) : slots_(layer_slots) {
   for (const auto& e : table.entries())
     if (e.unit.part == Part::layers) layers_ += static_cast<int>(e.times);
@@ -106,7 +123,8 @@ std::int64_t SlotPlan::bytes(std::int64_t element_bytes) const {
   return n;
 }
 
-UnitSet::UnitSet(const ModelConfig& model, const Topology& topology) : table(model, topology), units(plan::units(model)), uses(plan::uses(model)) {
+UnitSet::UnitSet(const ModelConfig& model, const Topology& topology)
+    : table(model, topology), units(plan::units(model)), uses(plan::uses(model)) {
   for (const auto& unit : units) layouts.push_back(layout(unit, topology.size(unit.group)));
 }
 

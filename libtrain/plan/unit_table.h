@@ -1,5 +1,5 @@
-// UnitTable: the units of a model with their layout on a topology, those that are alike once: what the planner sums over.
-// UnitSet: one by one, as the stores hold them.
+// UnitTable: the units of a model with their layout on a topology, those that are alike once: what the planner sums
+// over. UnitSet: one by one, as the stores hold them.
 #pragma once
 
 #include "libtrain/plan/inventory.h"
@@ -10,11 +10,11 @@
 namespace trainyard::plan {
 
 struct UnitEntry {
-  Unit unit;                               // the first of them
-  int pieces = 1;                          // the ranks of its group
+  Unit unit;       // the first of them
+  int pieces = 1;  // the ranks of its group
   UnitLayout layout;
   std::int64_t times = 1;
-  std::int64_t index = 0, stride = 1;      // in units(model) they are index, index + stride, ...
+  std::int64_t index = 0, stride = 1;  // in units(model) they are index, index + stride, ...
   // Of each, in one micro-batch: uses in forward (each is committed once), leases of training and of evaluation.
   std::int64_t uses = 0, training_leases = 0, evaluation_leases = 0;
 };
@@ -26,12 +26,12 @@ class UnitTable {
   const std::vector<UnitEntry>& entries() const { return entries_; }
   std::int64_t units() const;
   std::int64_t uses() const;
-  std::int64_t parameters() const;                                       // logical, each once
-  std::int64_t piece_total() const;                                      // elements of a rank's pieces, over units
-  std::int64_t piece_total_uses() const;                                 // over uses: a tied table counts twice
+  std::int64_t parameters() const;        // logical, each once
+  std::int64_t piece_total() const;       // elements of a rank's pieces, over units
+  std::int64_t piece_total_uses() const;  // over uses: a tied table counts twice
   std::int64_t padded_total() const;
   std::int64_t padded_total_uses() const;
-  std::int64_t largest_shared() const;                                   // padded, of units of several pieces; 0: there is none
+  std::int64_t largest_shared() const;  // padded, of units of several pieces; 0: there is none
 
  private:
   std::vector<UnitEntry> entries_;
@@ -41,13 +41,13 @@ class UnitTable {
 class SlotPlan {
  public:
   SlotPlan(const UnitTable& table, int layer_slots);
-  int slot_of(int unit) const;                                           // index into units(model)
-  const std::vector<std::int64_t>& elements() const { return elements_; }   // per slot
-  std::int64_t bytes(std::int64_t element_bytes) const;                  // each slot rounded up to 64 bytes
+  int slot_of(int unit) const;                                             // index into units(model)
+  const std::vector<std::int64_t>& elements() const { return elements_; }  // per slot
+  std::int64_t bytes(std::int64_t element_bytes) const;                    // each slot rounded up to 64 bytes
 
  private:
-  int first_layer_ = -1, layers_ = 0;     // units
-  int first_slot_ = 0, slots_;            // of the layers
+  int first_layer_ = -1, layers_ = 0;  // units
+  int first_slot_ = 0, slots_;         // of the layers
   std::vector<std::int64_t> elements_;
 };
 
@@ -56,10 +56,10 @@ struct UnitSet {
 
   UnitTable table;
   std::vector<Unit> units;
-  std::vector<UnitLayout> layouts;   // one per unit
-  std::vector<Use> uses;             // forward order
+  std::vector<UnitLayout> layouts;  // one per unit
+  std::vector<Use> uses;            // forward order
 
-  int use_index(Use use) const;      // position in `uses`
+  int use_index(Use use) const;  // position in `uses`
   std::int64_t padded_of(Use use) const { return layouts[static_cast<std::size_t>(use.unit)].padded; }
   std::int64_t piece_of(Use use) const { return layouts[static_cast<std::size_t>(use.unit)].piece; }
 };

@@ -1,4 +1,5 @@
-// Timing of ceilings: batches of some milliseconds, repeated until the median is known or the share of the budget is used up.
+// Timing of ceilings: batches of some milliseconds, repeated until the median is known or the share of the budget is
+// used up.
 #include "libtrain/profile/ceilings.h"
 
 #include "libtrain/base/error.h"
@@ -21,7 +22,9 @@ double seconds_of(const Work& work, const Clock& clock, int times) {
   return (clock.now() - begin) / times;
 }
 
-int batch_of(double seconds) { return std::clamp(static_cast<int>(batch_seconds / std::max(seconds, 1e-9)), 1, 100000); }
+int batch_of(double seconds) {
+  return std::clamp(static_cast<int>(batch_seconds / std::max(seconds, 1e-9)), 1, 100000);
+}
 
 plan::LocalRate measure(Ranks& ranks, const CeilingOptions& options, const Ceiling& ceiling, double share) {
   const double begin = ranks.clock->now();
@@ -30,14 +33,16 @@ plan::LocalRate measure(Ranks& ranks, const CeilingOptions& options, const Ceili
   double seconds = 0;
   on_all(ranks, [&] {
     work = ceiling.make();
-    seconds = seconds_of(work, *ranks.clock, 1);   // pages, caches and clocks wake up
+    seconds = seconds_of(work, *ranks.clock, 1);  // pages, caches and clocks wake up
   });
   const auto agreed = [&](double seconds) {
     std::vector<double> slowest{seconds};
     largest(ranks, slowest);
     return slowest[0];
   };
-  if (agreed(seconds) < batch_seconds) on_all(ranks, [&] { seconds = seconds_of(work, *ranks.clock, 1); });   // a long run is a batch of its own, however cold
+  if (agreed(seconds) < batch_seconds)
+    on_all(ranks,
+           [&] { seconds = seconds_of(work, *ranks.clock, 1); });  // a long run is a batch of its own, however cold
   const int batch = batch_of(agreed(seconds));
   std::vector<double> times;
   for (;;) {
@@ -68,7 +73,9 @@ double rate_of(const Ceiling& ceiling) {
   return ceiling.unit == "s" ? best : work.amount / best;
 }
 
-std::vector<plan::LocalRate> measure_ceilings(Ranks& ranks, const CeilingOptions& options, const std::function<void(const plan::LocalRate&)>& on_rate, comm::Ledger& rounds) {
+std::vector<plan::LocalRate> measure_ceilings(Ranks& ranks, const CeilingOptions& options,
+                                              const std::function<void(const plan::LocalRate&)>& on_rate,
+                                              comm::Ledger& rounds) {
   const auto list = ceilings(options, fmt::format("{:05}", ranks.rank));
   const auto least = options.least_seconds.empty() ? std::vector<double>(list.size(), 0) : options.least_seconds;
   std::vector<plan::LocalRate> rates;
@@ -78,7 +85,8 @@ std::vector<plan::LocalRate> measure_ceilings(Ranks& ranks, const CeilingOptions
     std::vector<double> left{options.budget_seconds - (ranks.clock->now() - begin)};
     largest(ranks, left);
     const double rest = left[0] - std::accumulate(least.begin() + static_cast<std::ptrdiff_t>(i), least.end(), 0.0);
-    rates.push_back(measure(ranks, options, list[i], least[i] + std::max(0.0, rest) / static_cast<double>(list.size() - i)));
+    rates.push_back(
+        measure(ranks, options, list[i], least[i] + std::max(0.0, rest) / static_cast<double>(list.size() - i)));
     rounds.end(0);
     if (ranks.rank == 0 && on_rate) on_rate(rates.back());
   }

@@ -8,13 +8,14 @@ namespace trainyard::profile {
 
 namespace {
 
-// Of what is tried. Products and attention reach this share of the arithmetic in registers; less on a busy machine, and then what is tried is slow, too.
+// Of what is tried. Products and attention reach this share of the arithmetic in registers; less on a busy machine, and
+// then what is tried is slow, too.
 constexpr double product_share = 0.5, attention_share = 0.2;
 constexpr std::int64_t tried_bytes = std::int64_t{16} << 20, tried_disk_bytes = std::int64_t{4} << 20;
 constexpr double batch_seconds = 0.01;
 
 struct Rates {
-  double made = 0, run = 0;     // of `memory_bytes` and `amount`, a second
+  double made = 0, run = 0;  // of `memory_bytes` and `amount`, a second
 };
 
 // By name and threads: arithmetic.f32, memory.copy and disk.write, each made and run once cold and twice warm.
@@ -30,7 +31,8 @@ std::map<std::pair<std::string, int>, Rates> tried(CeilingOptions o, const Clock
     work.run();
     const double cold = clock.now();
     double fastest = cold - made, before = cold;
-    for (int again = 0; again < 2; ++again) {   // of several: what disturbs one of them must not be taken for the machine
+    for (int again = 0; again < 2;
+         ++again) {  // of several: what disturbs one of them must not be taken for the machine
       work.run();
       const double after = clock.now();
       fastest = std::min(fastest, after - before);
@@ -45,12 +47,17 @@ std::vector<double> foretold(const CeilingOptions& o, const Clock& clock, const 
   auto rates = tried(o, clock, suffix);
   std::vector<double> out;
   for (const auto& c : ceilings(o, suffix)) {
-    const bool disk = c.name.starts_with("disk."), product = c.name.starts_with("gemm."), attention = c.name.starts_with("attention.");
+    const bool disk = c.name.starts_with("disk."), product = c.name.starts_with("gemm."),
+               attention = c.name.starts_with("attention.");
     const auto& memory = rates[{"memory.copy", c.threads}];
-    const double rate = disk ? rates[{"disk.write", 1}].run : c.unit == "B/s" ? memory.run : rates[{"arithmetic.f32", c.threads}].run * (product ? product_share : attention ? attention_share : 1);
+    const double rate = disk              ? rates[{"disk.write", 1}].run
+                        : c.unit == "B/s" ? memory.run
+                                          : rates[{"arithmetic.f32", c.threads}].run * (product     ? product_share
+                                                                                        : attention ? attention_share
+                                                                                                    : 1);
     const double run = c.amount / rate;
     out.push_back(c.memory_bytes / memory.made + run + std::max(run, batch_seconds) * least_ceiling_repeats);
-    if (c.name == "disk.read") out.back() += run;   // the file has to be there
+    if (c.name == "disk.read") out.back() += run;  // the file has to be there
   }
   return out;
 }

@@ -13,13 +13,13 @@
 
 namespace trainyard::profile {
 
-using base::Clock;   // the time of a rank
+using base::Clock;  // the time of a rank
 
 // `between` makes the communicators under test.
 struct Ranks : comm::World {
   using comm::World::World;
-  std::unique_ptr<tensor::Exec> caller = tensor::Exec::caller(nullptr, 1);   // for `control`
-  std::unique_ptr<tensor::Exec> exec;               // for those under test: the calling thread, or a GPU's stream
+  std::unique_ptr<tensor::Exec> caller = tensor::Exec::caller(nullptr, 1);  // for `control`
+  std::unique_ptr<tensor::Exec> exec;  // for those under test: the calling thread, or a GPU's stream
   std::shared_ptr<const Clock> clock = std::make_shared<Clock>();
 };
 

@@ -15,27 +15,29 @@ namespace trainyard::profile {
 
 namespace {
 
-constexpr double visit_seconds = 2e-3;        // of timed calls, where that is between the next two numbers of them
+constexpr double visit_seconds = 2e-3;  // of timed calls, where that is between the next two numbers of them
 constexpr int fewest_samples = 3, most_samples = 256;
-constexpr double batch_seconds = 1e-4;        // of GPU calls between two waits
-constexpr std::size_t kept_samples = 4096;    // single calls of a point that its p95 and p99 come from
+constexpr double batch_seconds = 1e-4;      // of GPU calls between two waits
+constexpr std::size_t kept_samples = 4096;  // single calls of a point that its p95 and p99 come from
 
 base::DType dtype_of(const plan::CommSeries& s) { return base::dtype_from_name(s.type); }
 
 // A point as its measurements come in.
 struct Open {
   std::size_t series, point, family;
-  double call_seconds = 0;                    // as last seen
+  double call_seconds = 0;  // as last seen
   std::vector<double> calls;
   std::int64_t timed = 0;
-  double slowest = 0, wrong = 0;              // calls in which this rank was last; elements of all ranks
+  double slowest = 0, wrong = 0;  // calls in which this rank was last; elements of all ranks
   bool known = false;
 };
 
 class Sweep {
  public:
-  Sweep(Ranks& ranks, const std::vector<plan::GroupFamily>& families, const SweepOptions& options, const SweepListener& listener, comm::Ledger& rounds)
-      : ranks_(ranks), families_(families), options_(options), listener_(listener), rounds_(rounds), out_(planned(families, options)) {
+  Sweep(Ranks& ranks, const std::vector<plan::GroupFamily>& families, const SweepOptions& options,
+        const SweepListener& listener, comm::Ledger& rounds)
+      : ranks_(ranks), families_(families), options_(options), listener_(listener), rounds_(rounds),
+        out_(planned(families, options)) {
     std::size_t family = 0;
     for (std::size_t s = 0; s < out_.size(); ++s) {
       while (families_[family].name != out_[s].group) ++family;
@@ -48,15 +50,18 @@ class Sweep {
     begin_ = now();
     pass(Kind::warming);
     double before = agreed_elapsed();
-    refuse_short_budget(before + least_passes * before / 4, before + least_passes * longest_pass(before), before);   // the first pass opens connections, so another may take a quarter of it, not less
+    refuse_short_budget(before + least_passes * before / 4, before + least_passes * longest_pass(before),
+                        before);  // the first pass opens connections, so another may take a quarter of it, not less
     for (int done = 0;; ++done) {
       const double elapsed = agreed_elapsed(), last = elapsed - before;
-      if (done == 1) refuse_short_budget(elapsed + (least_passes - 1) * last, elapsed + (least_passes - 1) * last, last);
+      if (done == 1)
+        refuse_short_budget(elapsed + (least_passes - 1) * last, elapsed + (least_passes - 1) * last, last);
       if (done >= least_passes && (open() == 0 || elapsed + last > options_.budget_seconds)) break;
       pause_until(options_.budget_seconds * options_.spread * done / settled_repeats);
       before = agreed_elapsed();
       pass(Kind::measuring);
-      if (ranks_.rank == 0 && listener_.on_pass) listener_.on_pass(done + 1, now() - begin_, open(), static_cast<int>(points_.size()));
+      if (ranks_.rank == 0 && listener_.on_pass)
+        listener_.on_pass(done + 1, now() - begin_, open(), static_cast<int>(points_.size()));
     }
     finish();
     return std::move(out_);
@@ -72,7 +77,8 @@ class Sweep {
       comms_.emplace_back();
       on_all(ranks_, [&] {
         for (const auto& group : family.groups)
-          if (std::find(group.begin(), group.end(), ranks_.rank) != group.end()) comms_.back() = ranks_.between(family.name, group);
+          if (std::find(group.begin(), group.end(), ranks_.rank) != group.end())
+            comms_.back() = ranks_.between(family.name, group);
       });
     }
   }
@@ -99,15 +105,20 @@ class Sweep {
     return seconds;
   }
 
-  // What is to try has room for the most that all of it can take, and for a busier machine, so that it is not refused in its turn.
+  // What is to try has room for the most that all of it can take, and for a busier machine, so that it is not refused
+  // in its turn.
   void refuse_short_budget(double least, double most, double pass_seconds) const {
     if (least <= options_.budget_seconds) return;
     const double wanted = most * 2, elsewhere = options_.elsewhere_seconds;
-    throw AgreedError(base::ExitCode::usage, fmt::format("a budget of {:g} s is too short: {}one pass over {} points takes {}, and {} are needed to know how sure the figures are",
-                                       options_.budget_seconds + elsewhere, elsewhere > 0 ? fmt::format("the rank itself takes {}, ", base::duration_text(elsewhere)) : "",
-                                       points_.size(), base::duration_text(pass_seconds), least_passes),
-                           fmt::format("--budget {:.0f}s, a lower --max-bytes, a larger --factor, or fewer --operations and --groups",
-                                       std::ceil(elsewhere > 0 ? std::max(1.5 * wanted, wanted + 2 * elsewhere) : wanted)));
+    throw AgreedError(
+        base::ExitCode::usage,
+        fmt::format("a budget of {:g} s is too short: {}one pass over {} points takes {}, and {} are needed to know "
+                    "how sure the figures are",
+                    options_.budget_seconds + elsewhere,
+                    elsewhere > 0 ? fmt::format("the rank itself takes {}, ", base::duration_text(elsewhere)) : "",
+                    points_.size(), base::duration_text(pass_seconds), least_passes),
+        fmt::format("--budget {:.0f}s, a lower --max-bytes, a larger --factor, or fewer --operations and --groups",
+                    std::ceil(elsewhere > 0 ? std::max(1.5 * wanted, wanted + 2 * elsewhere) : wanted)));
   }
 
   void pass(Kind kind) {
@@ -118,7 +129,7 @@ class Sweep {
     on_all(ranks_, [&] { buffers.emplace(ranks_.exec->device(), most); });
     std::vector<std::size_t> order(points_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::shuffle(order.begin(), order.end(), random_);   // the same on every rank
+    std::shuffle(order.begin(), order.end(), random_);  // the same on every rank
     for (const auto i : order)
       if (!points_[i].known) visit(points_[i], *buffers, kind);
   }
@@ -128,9 +139,10 @@ class Sweep {
     const auto& point = series.points[p.point];
     rounds_.begin(series.operation.c_str(), 0);
     std::optional<Collective> mine;
-    std::vector<double> seen{0, 0};           // seconds of the first call, wrong elements
+    std::vector<double> seen{0, 0};  // seconds of the first call, wrong elements
     if (comms_[p.family]) {
-      mine.emplace(series.operation, *comms_[p.family], *ranks_.exec, dtype_of(series), Size{point.bytes, point.count}, buffers);
+      mine.emplace(series.operation, *comms_[p.family], *ranks_.exec, dtype_of(series), Size{point.bytes, point.count},
+                   buffers);
       mine->prepare();
     }
     together();
@@ -153,7 +165,7 @@ class Sweep {
 
   // The timed calls of a visit; wrong elements of this rank after the last of them.
   double measure(Open& p, std::optional<Collective>& mine) {
-    const bool repeatable = out_[p.series].operation != "all_reduce";   // in place: its result is its next input
+    const bool repeatable = out_[p.series].operation != "all_reduce";  // in place: its result is its next input
     const int batch = ranks_.exec->on_gpu() ? std::clamp(static_cast<int>(batch_seconds / p.call_seconds), 1, 1000) : 1;
     const int n = std::clamp(static_cast<int>(visit_seconds / (p.call_seconds * batch)), fewest_samples, most_samples);
     std::vector<double> own(static_cast<std::size_t>(n), 0);
@@ -203,7 +215,9 @@ class Sweep {
     for (std::size_t i = 0; i < own.size(); ++i) {
       p.slowest += own[i] > 0 && own[i] == slowest[i];
       if (p.calls.size() < kept_samples) p.calls.push_back(slowest[i]);
-      else if (const auto at = random_() % static_cast<std::uint64_t>(p.timed + static_cast<std::int64_t>(i) + 1); at < kept_samples) p.calls[at] = slowest[i];
+      else if (const auto at = random_() % static_cast<std::uint64_t>(p.timed + static_cast<std::int64_t>(i) + 1);
+               at < kept_samples)
+        p.calls[at] = slowest[i];
     }
     p.timed += static_cast<std::int64_t>(own.size());
     point.calls += static_cast<std::int64_t>(own.size()) * batch;
@@ -217,7 +231,9 @@ class Sweep {
     for (const auto& p : points_) slowest.push_back(p.slowest);
     std::vector<double> all(slowest.size() * static_cast<std::size_t>(ranks_.size));
     if (ranks_.size > 1)
-      ranks_.control->all_gather(*ranks_.caller, base::View::of(slowest.data(), {static_cast<std::int64_t>(slowest.size())}), base::View::of(all.data(), {static_cast<std::int64_t>(all.size())}));
+      ranks_.control->all_gather(*ranks_.caller,
+                                 base::View::of(slowest.data(), {static_cast<std::int64_t>(slowest.size())}),
+                                 base::View::of(all.data(), {static_cast<std::int64_t>(all.size())}));
     for (std::size_t i = 0; i < points_.size(); ++i) {
       const auto& p = points_[i];
       auto& point = out_[p.series].points[p.point];
@@ -249,7 +265,7 @@ class Sweep {
   comm::Ledger& rounds_;
   std::vector<plan::CommSeries> out_;
   std::vector<Open> points_;
-  std::vector<std::unique_ptr<comm::Communicator>> comms_;   // this rank's group of each family; null: it is in none
+  std::vector<std::unique_ptr<comm::Communicator>> comms_;  // this rank's group of each family; null: it is in none
   std::mt19937_64 random_{20};
   double begin_ = 0;
 };
@@ -276,7 +292,8 @@ std::vector<plan::CommSeries> planned(const std::vector<plan::GroupFamily>& fami
   return out;
 }
 
-std::vector<plan::CommSeries> sweep(Ranks& ranks, const std::vector<plan::GroupFamily>& families, const SweepOptions& options, const SweepListener& listener, comm::Ledger& rounds) {
+std::vector<plan::CommSeries> sweep(Ranks& ranks, const std::vector<plan::GroupFamily>& families,
+                                    const SweepOptions& options, const SweepListener& listener, comm::Ledger& rounds) {
   return Sweep(ranks, families, options, listener, rounds).run();
 }
 

@@ -34,8 +34,10 @@ constexpr std::int64_t adamw_elements = std::int64_t{1} << 24;
 // Memory, scratch and an Exec of as many threads as a ceiling wants.
 struct Bench {
   Bench(base::Device device, int threads, std::int64_t bytes, std::int64_t scratch_bytes)
-      : memory(tensor::Category::activations, bytes + pattern_length * 4 + 64 * 64, device), scratch(tensor::Category::workspace, std::max<std::int64_t>(64, scratch_bytes), device),
-        exec(device.kind == base::DeviceKind::cuda ? tensor::Exec::gpu(device.index, &scratch) : tensor::Exec::caller(&scratch, threads)) {}
+      : memory(tensor::Category::activations, bytes + pattern_length * 4 + 64 * 64, device),
+        scratch(tensor::Category::workspace, std::max<std::int64_t>(64, scratch_bytes), device),
+        exec(device.kind == base::DeviceKind::cuda ? tensor::Exec::gpu(device.index, &scratch)
+                                                   : tensor::Exec::caller(&scratch, threads)) {}
   View zeros(DType t, std::initializer_list<std::int64_t> shape) {
     const auto v = memory.allocate(t, shape);
     tensor::clear(*exec, v);
@@ -53,7 +55,8 @@ struct Bench {
     const auto v = memory.allocate(t, shape);
     for (std::int64_t at = 0; at < v.count(); at += pattern_length) {
       const auto n = std::min(pattern_length, v.count() - at);
-      kernels::cast(*exec, View(pattern.data, DType::f32, {n}, pattern.device), View(static_cast<char*>(v.data) + at * base::size_of(t), t, {n}, v.device));
+      kernels::cast(*exec, View(pattern.data, DType::f32, {n}, pattern.device),
+                    View(static_cast<char*>(v.data) + at * base::size_of(t), t, {n}, v.device));
     }
     return v;
   }
@@ -71,37 +74,52 @@ void fill_all(tensor::Exec& exec, const View& to, unsigned char byte) {
 class List {
  public:
   List(const CeilingOptions& o, const std::string& rank_suffix)
-      : o_(o), suffix_(rank_suffix), gpu_(o.device.kind == base::DeviceKind::cuda), threads_(gpu_ ? 1 : o.threads), tokens_(o.micro_batch * o.sequence) {}
+      : o_(o), suffix_(rank_suffix), gpu_(o.device.kind == base::DeviceKind::cuda), threads_(gpu_ ? 1 : o.threads),
+        tokens_(o.micro_batch * o.sequence) {}
 
   std::vector<Ceiling> make() {
     for (const int t : threads_ > 1 ? std::vector<int>{1, threads_} : std::vector<int>{1}) {
-      if (!gpu_) add("arithmetic.f32", kernels::name_of(kernels::active_isa()), "FLOP/s", t, [t] { return arithmetic(t); });
+      if (!gpu_)
+        add("arithmetic.f32", kernels::name_of(kernels::active_isa()), "FLOP/s", t, [t] { return arithmetic(t); });
       const auto shape = base::binary_size_text(o_.copied_bytes);
       const auto n = static_cast<double>(o_.copied_bytes);
-      add("memory.copy", shape, "B/s", t, [this, t] { return copy(t); }, 2 * n, 2 * n);
-      add("memory.write", shape, "B/s", t, [this, t] { return write(t); }, n, n);
+      add(
+          "memory.copy", shape, "B/s", t, [this, t] { return copy(t); }, 2 * n, 2 * n);
+      add(
+          "memory.write", shape, "B/s", t, [this, t] { return write(t); }, n, n);
     }
     if (gpu_) {
-      for (const auto d : o_.dtypes) add(fmt::format("arithmetic.{}", base::name_of(d)), "square product", "FLOP/s", 1, [this, d] { return product(d); });
+      for (const auto d : o_.dtypes)
+        add(fmt::format("arithmetic.{}", base::name_of(d)), "square product", "FLOP/s", 1,
+            [this, d] { return product(d); });
       add("copy.to_device", "64 MiB", "B/s", 1, [this] { return across(true); });
       add("copy.from_device", "64 MiB", "B/s", 1, [this] { return across(false); });
       add("launch", "", "s", 1, [this] { return launch(); });
     }
     for (const auto d : o_.dtypes) model(d);
-    add("adamw", fmt::format("{} parameters", adamw_elements), "B/s", threads_, [this] { return adamw(); }, 28.0 * adamw_elements, 16.0 * adamw_elements);
+    add(
+        "adamw", fmt::format("{} parameters", adamw_elements), "B/s", threads_, [this] { return adamw(); },
+        28.0 * adamw_elements, 16.0 * adamw_elements);
     if (!o_.disk_folder.empty()) {
-      add("disk.write", fmt::format("{} bytes", o_.disk_bytes), "B/s", 1, [this] { return disk(true); }, static_cast<double>(o_.disk_bytes));
-      add("disk.read", fmt::format("{} bytes", o_.disk_bytes), "B/s", 1, [this] { return disk(false); }, static_cast<double>(o_.disk_bytes));
+      add(
+          "disk.write", fmt::format("{} bytes", o_.disk_bytes), "B/s", 1, [this] { return disk(true); },
+          static_cast<double>(o_.disk_bytes));
+      add(
+          "disk.read", fmt::format("{} bytes", o_.disk_bytes), "B/s", 1, [this] { return disk(false); },
+          static_cast<double>(o_.disk_bytes));
     }
     return std::move(list_);
   }
 
  private:
-  void add(std::string name, std::string shape, std::string unit, int threads, std::function<Work()> make, double amount = 0, double memory_bytes = 0) {
-    list_.push_back({std::move(name), std::move(shape), std::move(unit), threads, std::move(make), amount, memory_bytes});
+  void add(std::string name, std::string shape, std::string unit, int threads, std::function<Work()> make,
+           double amount = 0, double memory_bytes = 0) {
+    list_.push_back(
+        {std::move(name), std::move(shape), std::move(unit), threads, std::move(make), amount, memory_bytes});
   }
   Shared bench(int threads, std::int64_t bytes, std::int64_t scratch = 0) const {
-    auto b = std::make_shared<Bench>(o_.device, threads, bytes, gpu_ ? plan::gpu_gemm_scratch_bytes + scratch : scratch);
+    auto b =
+        std::make_shared<Bench>(o_.device, threads, bytes, gpu_ ? plan::gpu_gemm_scratch_bytes + scratch : scratch);
     return b;
   }
   static Work on(const Shared& b, double amount, std::function<void(tensor::Exec&)> run) {
@@ -112,15 +130,16 @@ class List {
   static Work arithmetic(int threads) {
     std::shared_ptr<tensor::Exec> exec = tensor::Exec::caller(nullptr, threads);
     constexpr std::int64_t rounds = 1 << 20;
-    return {static_cast<double>(kernels::multiply_adds(*exec, rounds)), [exec] { kernels::multiply_adds(*exec, rounds); }, exec, [] {}};
+    return {static_cast<double>(kernels::multiply_adds(*exec, rounds)),
+            [exec] { kernels::multiply_adds(*exec, rounds); }, exec, [] {}};
   }
   Work copy(int threads) const {
     const auto b = bench(threads, 2 * o_.copied_bytes);
     const auto n = o_.copied_bytes / 4;
     const auto from = b->memory.allocate(DType::f32, {n}), to = b->memory.allocate(DType::f32, {n});
-    fill_all(*b->exec, from, 1), fill_all(*b->exec, to, 2);   // pages lie where their threads are
+    fill_all(*b->exec, from, 1), fill_all(*b->exec, to, 2);  // pages lie where their threads are
     return on(b, 2.0 * static_cast<double>(o_.copied_bytes), [from, to](tensor::Exec& e) {
-      if (e.on_gpu()) tensor::copy(e, from, to);   // the device's own way
+      if (e.on_gpu()) tensor::copy(e, from, to);  // the device's own way
       else kernels::stream_copy(e, from, to);
     });
   }
@@ -135,20 +154,23 @@ class List {
     for (std::int64_t n = 256;; n *= 2) {
       const auto b = bench(1, 3 * n * n * 4);
       const auto x = b->values(d, {n, n}), y = b->values(d, {n, n}), z = b->memory.allocate(d, {n, n});
-      const auto run = [x, y, z](tensor::Exec& e) { kernels::gemm(e, x, kernels::Transpose::no, y, kernels::Transpose::yes, z); };
+      const auto run = [x, y, z](tensor::Exec& e) {
+        kernels::gemm(e, x, kernels::Transpose::no, y, kernels::Transpose::yes, z);
+      };
       run(*b->exec);
       b->exec->synchronize();
       const auto begin = std::chrono::steady_clock::now();
       run(*b->exec);
       b->exec->synchronize();
-      if (n == 8192 || std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(5)) return on(b, 2.0 * static_cast<double>(n * n * n), run);
+      if (n == 8192 || std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(5))
+        return on(b, 2.0 * static_cast<double>(n * n * n), run);
     }
   }
   Work across(bool to_device) const {
     constexpr std::int64_t bytes = std::int64_t{64} << 20;
     const auto b = bench(1, bytes);
     const auto device = b->memory.allocate(DType::u8, {bytes});
-    const auto pinned = std::make_shared<tensor::PinnedBuffer>(bytes);   // a Work can be copied
+    const auto pinned = std::make_shared<tensor::PinnedBuffer>(bytes);  // a Work can be copied
     const View host(pinned->data(), DType::u8, {bytes});
     return on(b, static_cast<double>(bytes), [=](tensor::Exec& e) {
       static_cast<void>(pinned);
@@ -164,48 +186,73 @@ class List {
 
   void model(DType d) {
     const auto& m = o_.model;
-    const auto layer = [&](const std::string& name, std::int64_t in, std::int64_t out) { products(name, tokens_, in, out, d); };
+    const auto layer = [&](const std::string& name, std::int64_t in, std::int64_t out) {
+      products(name, tokens_, in, out, d);
+    };
     layer("attention.qkv", m.hidden, (m.heads + 2 * m.kv_heads) * m.head_dim());
     layer("attention.out", m.hidden, m.hidden);
     layer("ffn.in", m.hidden, m.activation == plan::Activation::swiglu ? 2 * m.ffn : m.ffn);
     layer("ffn.out", m.ffn, m.hidden);
     products("head", std::min(tokens_, plan::head_chunk_tokens(o_.device.kind)), m.hidden, m.stored_vocabulary(), d);
-    const auto shape = fmt::format("b{} t{} h{} kv{} d{} {}", o_.micro_batch, o_.sequence, m.heads, m.kv_heads, m.head_dim(), base::name_of(d));
+    const auto shape = fmt::format("b{} t{} h{} kv{} d{} {}", o_.micro_batch, o_.sequence, m.heads, m.kv_heads,
+                                   m.head_dim(), base::name_of(d));
     const auto memory = static_cast<double>(tokens_ * (4 * m.heads + 4 * m.kv_heads) * m.head_dim()) * 4;
-    add("attention.forward", shape, "FLOP/s", threads_, [this, d] { return attention(d, 2); }, attention_flops(2), memory);
-    add("attention.backward", shape, "FLOP/s", threads_, [this, d] { return attention(d, 5); }, attention_flops(5), memory);
+    add(
+        "attention.forward", shape, "FLOP/s", threads_, [this, d] { return attention(d, 2); }, attention_flops(2),
+        memory);
+    add(
+        "attention.backward", shape, "FLOP/s", threads_, [this, d] { return attention(d, 5); }, attention_flops(5),
+        memory);
   }
-  static double product_flops(std::int64_t n, std::int64_t in, std::int64_t out) { return 2.0 * static_cast<double>(n) * static_cast<double>(in) * static_cast<double>(out); }
+  static double product_flops(std::int64_t n, std::int64_t in, std::int64_t out) {
+    return 2.0 * static_cast<double>(n) * static_cast<double>(in) * static_cast<double>(out);
+  }
   void products(const std::string& name, std::int64_t n, std::int64_t in, std::int64_t out, DType d) {
     const auto shape = fmt::format("{}x{}x{} {}", n, out, in, base::name_of(d));
     const auto memory = static_cast<double>(n * in + n * out + 2 * in * out) * 4;
     for (const int kind : {0, 1, 2})
-      add(fmt::format("gemm.{}.{}", name, kind == 0 ? "forward" : kind == 1 ? "input" : "weight"), shape, "FLOP/s", threads_, [this, n, in, out, d, kind] { return linear(n, in, out, d, kind); }, product_flops(n, in, out), memory);
+      add(
+          fmt::format("gemm.{}.{}", name,
+                      kind == 0   ? "forward"
+                      : kind == 1 ? "input"
+                                  : "weight"),
+          shape, "FLOP/s", threads_, [this, n, in, out, d, kind] { return linear(n, in, out, d, kind); },
+          product_flops(n, in, out), memory);
   }
   Work linear(std::int64_t n, std::int64_t in, std::int64_t out, DType d, int kind) const {
-    const auto scratch = std::max({plan::gemm_scratch_bytes(n, out, in, true), plan::gemm_scratch_bytes(n, in, out, true), plan::gemm_scratch_bytes(out, in, n, false)});
+    const auto scratch =
+        std::max({plan::gemm_scratch_bytes(n, out, in, true), plan::gemm_scratch_bytes(n, in, out, true),
+                  plan::gemm_scratch_bytes(out, in, n, false)});
     const auto b = bench(threads_, (n * in + n * out + 2 * in * out) * 4 + 1024, scratch);
-    const auto x = b->values(d, {n, in}), y = b->values(d, {n, out}), w = b->values(d, {out, in}), dw = b->zeros(DType::f32, {out, in});
+    const auto x = b->values(d, {n, in}), y = b->values(d, {n, out}), w = b->values(d, {out, in}),
+               dw = b->zeros(DType::f32, {out, in});
     return on(b, product_flops(n, in, out), [=](tensor::Exec& e) {
       if (kind == 0) kernels::linear_forward(e, x, w, {}, y);
       else if (kind == 1) kernels::linear_backward_input(e, y, w, x);
       else kernels::linear_backward_weight(e, y, x, dw, {});
     });
   }
-  double attention_flops(int products) const {   // the causal half
+  double attention_flops(int products) const {  // the causal half
     const auto& m = o_.model;
-    return products * static_cast<double>(o_.micro_batch * m.heads * m.head_dim()) * static_cast<double>(o_.sequence) * static_cast<double>(o_.sequence);
+    return products * static_cast<double>(o_.micro_batch * m.heads * m.head_dim()) * static_cast<double>(o_.sequence) *
+           static_cast<double>(o_.sequence);
   }
   Work attention(DType d, int products) const {
     const auto& m = o_.model;
     const auto B = o_.micro_batch, T = o_.sequence, h = m.heads * m.head_dim(), kv = m.kv_heads * m.head_dim();
-    const auto scratch = std::max(plan::attention_forward_scratch_bytes(T, m.head_dim(), threads_), plan::attention_backward_scratch_bytes(T, m.head_dim(), m.heads / m.kv_heads, threads_)) +
-                         plan::gpu_attention_backward_scratch_bytes(B, T, m.heads, 4);
-    const auto b = bench(threads_, tokens_ * (4 * h + 4 * kv) * 4 + tokens_ * m.heads * 4 + tokens_ * 4 + 4096, scratch);
-    const auto q = b->values(d, {tokens_, h}), k = b->values(d, {tokens_, kv}), v = b->values(d, {tokens_, kv}), dout = b->values(d, {tokens_, h});
-    const auto out = b->zeros(d, {tokens_, h}), dq = b->zeros(d, {tokens_, h}), dk = b->zeros(d, {tokens_, kv}), dv = b->zeros(d, {tokens_, kv});
+    const auto scratch =
+        std::max(plan::attention_forward_scratch_bytes(T, m.head_dim(), threads_),
+                 plan::attention_backward_scratch_bytes(T, m.head_dim(), m.heads / m.kv_heads, threads_)) +
+        plan::gpu_attention_backward_scratch_bytes(B, T, m.heads, 4);
+    const auto b =
+        bench(threads_, tokens_ * (4 * h + 4 * kv) * 4 + tokens_ * m.heads * 4 + tokens_ * 4 + 4096, scratch);
+    const auto q = b->values(d, {tokens_, h}), k = b->values(d, {tokens_, kv}), v = b->values(d, {tokens_, kv}),
+               dout = b->values(d, {tokens_, h});
+    const auto out = b->zeros(d, {tokens_, h}), dq = b->zeros(d, {tokens_, h}), dk = b->zeros(d, {tokens_, kv}),
+               dv = b->zeros(d, {tokens_, kv});
     const auto lse = b->zeros(DType::f32, {B * m.heads, T}), starts = b->zeros(DType::i32, {B, T});
-    const kernels::AttentionShape shape{B, T, m.heads, m.kv_heads, m.head_dim(), 1 / std::sqrt(static_cast<double>(m.head_dim()))};
+    const kernels::AttentionShape shape{
+        B, T, m.heads, m.kv_heads, m.head_dim(), 1 / std::sqrt(static_cast<double>(m.head_dim()))};
     kernels::attention_forward(*b->exec, shape, q, k, v, starts, out, lse);
     return on(b, attention_flops(products), [=](tensor::Exec& e) {
       if (products == 2) kernels::attention_forward(e, shape, q, k, v, starts, out, lse);
@@ -216,10 +263,12 @@ class List {
   Work adamw() const {
     constexpr auto n = adamw_elements;
     const auto b = bench(threads_, 4 * n * 4);
-    const auto p = b->values(DType::f32, {n}), g = b->values(DType::f32, {n}), m = b->zeros(DType::f32, {n}), v = b->zeros(DType::f32, {n});
+    const auto p = b->values(DType::f32, {n}), g = b->values(DType::f32, {n}), m = b->zeros(DType::f32, {n}),
+               v = b->zeros(DType::f32, {n});
     kernels::AdamW hyper;
     hyper.learning_rate = 1e-4f;
-    return on(b, 28.0 * static_cast<double>(n), [=](tensor::Exec& e) { kernels::adamw_update(e, hyper, p, g, m, v, {}); });
+    return on(b, 28.0 * static_cast<double>(n),
+              [=](tensor::Exec& e) { kernels::adamw_update(e, hyper, p, g, m, v, {}); });
   }
   Work disk(bool writes) const {
     struct File {
@@ -230,7 +279,8 @@ class List {
     };
     const auto file = std::make_shared<File>(fmt::format("{}/profile-comm-{}.partial", o_.disk_folder, suffix_));
     const auto block = std::make_shared<std::vector<char>>(static_cast<std::size_t>(chunk_bytes));
-    for (std::size_t i = 0; i < block->size(); ++i) (*block)[i] = static_cast<char>(i * 2654435761u >> 13);   // nothing that a file system could shrink
+    for (std::size_t i = 0; i < block->size(); ++i)
+      (*block)[i] = static_cast<char>(i * 2654435761u >> 13);  // nothing that a file system could shrink
     const auto bytes = o_.disk_bytes;
     const auto each = [bytes](const auto& part) {
       for (std::int64_t at = 0; at < bytes; at += chunk_bytes) part(at, std::min(chunk_bytes, bytes - at));
@@ -241,10 +291,12 @@ class List {
     };
     if (writes) return {static_cast<double>(bytes), write, file, [] {}};
     write();
-    return {static_cast<double>(bytes), [file, block, each] {
+    return {static_cast<double>(bytes),
+            [file, block, each] {
               file->file.forget();
               each([&](std::int64_t at, std::int64_t n) { file->file.read(at, block->data(), n); });
-            }, file, [] {}};
+            },
+            file, [] {}};
   }
 
   CeilingOptions o_;
@@ -260,7 +312,7 @@ class List {
 std::vector<Ceiling> ceilings(const CeilingOptions& options, const std::string& rank_suffix) {
   const auto list = std::make_shared<List>(options, rank_suffix);
   auto made = list->make();
-  for (auto& c : made) c.make = [list, inner = std::move(c.make)] { return inner(); };   // which look into the list
+  for (auto& c : made) c.make = [list, inner = std::move(c.make)] { return inner(); };  // which look into the list
   return made;
 }
 

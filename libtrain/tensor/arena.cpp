@@ -26,22 +26,26 @@ const char* name_of(Category c) {
   return names[static_cast<std::size_t>(c)].c_str();
 }
 
-Arena::Arena(Category category, std::int64_t capacity_bytes, base::Device device) : category_(category), device_(device) {
+Arena::Arena(Category category, std::int64_t capacity_bytes, base::Device device)
+    : category_(category), device_(device) {
   TRAINYARD_ASSERT(capacity_bytes >= 0, "capacity {}", capacity_bytes);
   capacity_ = base::aligned(capacity_bytes);
   if (capacity_ == 0) return;
   if (device.kind == base::DeviceKind::cuda) {
     void* p = nullptr;
     if (const char* failure = gpu_module().runtime->allocate(device.index, capacity_, &p))
-      throw base::EnvironmentError(fmt::format("cannot reserve {} bytes for {} on GPU {}: {}", capacity_, name_of(category), device.index, failure),
+      throw base::EnvironmentError(fmt::format("cannot reserve {} bytes for {} on GPU {}: {}", capacity_,
+                                               name_of(category), device.index, failure),
                                    "use more ranks, a higher --zero, or a smaller --micro-batch");
     memory_ = static_cast<char*>(p);
     return;
   }
-  void* p = mmap(nullptr, static_cast<std::size_t>(capacity_), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* p = mmap(nullptr, static_cast<std::size_t>(capacity_), PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED)
-    throw base::EnvironmentError(fmt::format("cannot reserve {} bytes for {}: {}", capacity_, name_of(category), std::strerror(errno)),
-                                 "use more ranks, a higher --zero, or a smaller --micro-batch");
+    throw base::EnvironmentError(
+        fmt::format("cannot reserve {} bytes for {}: {}", capacity_, name_of(category), std::strerror(errno)),
+        "use more ranks, a higher --zero, or a smaller --micro-batch");
   memory_ = static_cast<char*>(p);
   if (capacity_ >= (4 << 20)) madvise(p, static_cast<std::size_t>(capacity_), MADV_HUGEPAGE);
 }
@@ -53,8 +57,9 @@ Arena::~Arena() {
 }
 
 void* Arena::allocate_bytes(std::int64_t bytes) {
-  TRAINYARD_ASSERT(bytes >= 0 && bytes <= capacity_ - used_, "the plan gave {} {} bytes; {} are in use and {} more were asked for", name_of(category_),
-                   capacity_, used_, bytes);   // both sides are aligned, so what is rounded up fits as well
+  TRAINYARD_ASSERT(bytes >= 0 && bytes <= capacity_ - used_,
+                   "the plan gave {} {} bytes; {} are in use and {} more were asked for", name_of(category_), capacity_,
+                   used_, bytes);  // both sides are aligned, so what is rounded up fits as well
   void* p = memory_ + used_;
   used_ += base::aligned(bytes);
   peak_ = std::max(peak_, used_);

@@ -1,4 +1,5 @@
-// Arena: one reservation of memory of a stated size and category, handed out as a stack. The ledger reads its high-water mark.
+// Arena: one reservation of memory of a stated size and category, handed out as a stack. The ledger reads its
+// high-water mark.
 #pragma once
 
 #include "libtrain/base/aligned.h"
@@ -14,14 +15,23 @@ namespace trainyard::tensor {
 
 // The categories of the memory ledger (promise 3), in report order.
 enum class Category : int {
-  parameters, gathered_units, gradients, unit_gradients, optimizer, activations, communication_staging, workspace, save_snapshot,
+  parameters,
+  gathered_units,
+  gradients,
+  unit_gradients,
+  optimizer,
+  activations,
+  communication_staging,
+  workspace,
+  save_snapshot,
 };
 inline constexpr int category_count = 9;
 const char* name_of(Category c);
 
-// Owned by one rank; used by one thread at a time. Memory is reserved in the constructor (first-touched lazily) and freed in the
-// destructor. Allocations are 64-byte aligned and zero-filled only if `zeroed` is asked for. Never grows: asking for more than the
-// capacity throws std::logic_error naming category, request and capacity, because a plan that was wrong is a defect.
+// Owned by one rank; used by one thread at a time. Memory is reserved in the constructor (first-touched lazily) and
+// freed in the destructor. Allocations are 64-byte aligned and zero-filled only if `zeroed` is asked for. Never grows:
+// asking for more than the capacity throws std::logic_error naming category, request and capacity, because a plan that
+// was wrong is a defect.
 class Arena {
  public:
   Arena(Category category, std::int64_t capacity_bytes, base::Device device = {});

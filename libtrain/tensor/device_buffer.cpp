@@ -15,7 +15,8 @@ DeviceBuffer::~DeviceBuffer() {
   if (data_ != nullptr) gpu_module().runtime->release(device_, data_);
 }
 
-DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept : device_(other.device_), data_(std::exchange(other.data_, nullptr)) {}
+DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
+    : device_(other.device_), data_(std::exchange(other.data_, nullptr)) {}
 
 DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
   std::swap(device_, other.device_);
@@ -23,7 +24,9 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
   return *this;
 }
 
-PinnedBuffer::PinnedBuffer(std::int64_t bytes) { require_gpu(gpu_module().runtime->allocate_pinned(bytes, &data_), "reserving pinned memory"); }
+PinnedBuffer::PinnedBuffer(std::int64_t bytes) {
+  require_gpu(gpu_module().runtime->allocate_pinned(bytes, &data_), "reserving pinned memory");
+}
 
 PinnedBuffer::~PinnedBuffer() {
   if (data_ != nullptr) gpu_module().runtime->release_pinned(data_);

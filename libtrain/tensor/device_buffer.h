@@ -8,7 +8,7 @@ namespace trainyard::tensor {
 // Memory of one GPU. Work on it must be over when its owner goes.
 class DeviceBuffer {
  public:
-  DeviceBuffer() = default;   // none
+  DeviceBuffer() = default;  // none
   // EnvironmentError naming `what`, "reserving ...", when the device has no such memory.
   DeviceBuffer(int device, std::int64_t bytes, const char* what);
   ~DeviceBuffer();
@@ -26,8 +26,8 @@ class DeviceBuffer {
 // Memory of the host that copies to and from any GPU need not wait for.
 class PinnedBuffer {
  public:
-  PinnedBuffer() = default;   // none
-  explicit PinnedBuffer(std::int64_t bytes);   // EnvironmentError
+  PinnedBuffer() = default;                   // none
+  explicit PinnedBuffer(std::int64_t bytes);  // EnvironmentError
   ~PinnedBuffer();
   PinnedBuffer(PinnedBuffer&& other) noexcept;
   PinnedBuffer& operator=(PinnedBuffer&& other) noexcept;
@@ -42,7 +42,7 @@ class PinnedBuffer {
 // Memory of the host that somebody else owns, pinned for as long as this lives.
 class Pinning {
  public:
-  Pinning() = default;   // of nothing
+  Pinning() = default;  // of nothing
   ~Pinning();
   Pinning(const Pinning&) = delete;
   Pinning& operator=(const Pinning&) = delete;

@@ -8,7 +8,7 @@ namespace trainyard::tensor {
 struct Event::State {
   virtual ~State() = default;
   virtual bool done() = 0;
-  virtual void wait() = 0;                   // blocks the calling thread; rethrows what the work before threw
+  virtual void wait() = 0;  // blocks the calling thread; rethrows what the work before threw
 };
 
 }  // namespace trainyard::tensor

@@ -83,17 +83,15 @@ class WorkerExec : public Exec {
     push({nullptr, state, {}});
     return Event(state);
   }
-  void wait(const Event& event) override {
-    push({nullptr, nullptr, event});
-  }
+  void wait(const Event& event) override { push({nullptr, nullptr, event}); }
   void synchronize() override { record().wait(); }
   double busy_seconds() override { return busy_.load(); }
 
  private:
   struct Item {
     std::function<void()> work;
-    std::shared_ptr<HostState> signal;     // either to set,
-    Event awaited;                         // or to wait for
+    std::shared_ptr<HostState> signal;  // either to set,
+    Event awaited;                      // or to wait for
   };
   void push(Item item) {
     {
@@ -144,7 +142,9 @@ class WorkerExec : public Exec {
 
 }  // namespace
 
-std::unique_ptr<Exec> Exec::caller(Arena* scratch, int threads) { return std::make_unique<CallerExec>(scratch, threads); }
+std::unique_ptr<Exec> Exec::caller(Arena* scratch, int threads) {
+  return std::make_unique<CallerExec>(scratch, threads);
+}
 std::unique_ptr<Exec> Exec::worker(const std::string& thread_name, Arena* scratch, int threads) {
   return std::make_unique<WorkerExec>(thread_name, scratch, threads);
 }

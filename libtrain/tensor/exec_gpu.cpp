@@ -12,7 +12,8 @@ namespace trainyard::tensor {
 
 namespace {
 
-// Events that nobody refers to any more, to be recorded again. Shared by the Exec and the events it gave out, whichever lives longer.
+// Events that nobody refers to any more, to be recorded again. Shared by the Exec and the events it gave out, whichever
+// lives longer.
 struct Pool {
   explicit Pool(const GpuRuntime& r, int d) : runtime(r), device(d) {}
   ~Pool() {
@@ -40,7 +41,8 @@ struct Pool {
 };
 
 struct GpuState : Event::State {
-  GpuState(std::shared_ptr<Pool> p, void* s, std::uint64_t c) : pool(std::move(p)), event(pool->take()), stream(s), capture(c) {}
+  GpuState(std::shared_ptr<Pool> p, void* s, std::uint64_t c)
+      : pool(std::move(p)), event(pool->take()), stream(s), capture(c) {}
   ~GpuState() override { pool->give(event); }
   // Of an event inside a captured graph only whoever launches the graph knows.
   bool done() override {
@@ -54,13 +56,14 @@ struct GpuState : Event::State {
   }
   std::shared_ptr<Pool> pool;
   void *event, *stream;
-  std::uint64_t capture;            // the graph it belongs to; 0: none
+  std::uint64_t capture;  // the graph it belongs to; 0: none
 };
 
 class GpuExec : public Exec {
  public:
   GpuExec(int device, Arena* scratch)
-      : Exec({base::DeviceKind::cuda, device}, scratch, 1), runtime_(*gpu_module().runtime), pool_(std::make_shared<Pool>(runtime_, device)) {
+      : Exec({base::DeviceKind::cuda, device}, scratch, 1), runtime_(*gpu_module().runtime),
+        pool_(std::make_shared<Pool>(runtime_, device)) {
     gpu_info(device);
     require_gpu(runtime_.make_stream(device, &stream_), "making a stream");
   }
@@ -76,8 +79,8 @@ class GpuExec : public Exec {
   }
   void wait(const Event& event) override {
     const auto* state = dynamic_cast<GpuState*>(event.state().get());
-    if (state == nullptr) return event.wait();      // the host's
-    if (state->stream == stream_) return;           // its order says so
+    if (state == nullptr) return event.wait();  // the host's
+    if (state->stream == stream_) return;       // its order says so
     // What happened before a capture cannot become part of the graph.
     if (state->capture == 0 && runtime_.capture_of(stream_) != 0) return event.wait();
     require_gpu(runtime_.stream_wait(stream_, state->event), "waiting for an event");
@@ -118,8 +121,10 @@ class GpuExec : public Exec {
   void* stream() const override { return stream_; }
 
  private:
-  struct TimedSpan { void *begin = nullptr, *end = nullptr; };
-  static constexpr std::size_t most_spans = 4096;   // beyond, spans are not counted
+  struct TimedSpan {
+    void *begin = nullptr, *end = nullptr;
+  };
+  static constexpr std::size_t most_spans = 4096;  // beyond, spans are not counted
   const GpuRuntime& runtime_;
   std::shared_ptr<Pool> pool_;
   void* stream_ = nullptr;
@@ -135,16 +140,19 @@ class GpuExec : public Exec {
 std::unique_ptr<Exec> Exec::gpu(int device, Arena* scratch) { return std::make_unique<GpuExec>(device, scratch); }
 
 void copy(Exec& exec, base::View from, base::View to) {
-  TRAINYARD_ASSERT(from.dense() && to.dense() && from.bytes() == to.bytes(), "copy of {} to {} bytes", from.bytes(), to.bytes());
+  TRAINYARD_ASSERT(from.dense() && to.dense() && from.bytes() == to.bytes(), "copy of {} to {} bytes", from.bytes(),
+                   to.bytes());
   if (from.bytes() == 0) return;
-  if (exec.on_gpu()) return require_gpu(gpu_module().runtime->copy(to.data, from.data, from.bytes(), exec.stream()), "copying");
+  if (exec.on_gpu())
+    return require_gpu(gpu_module().runtime->copy(to.data, from.data, from.bytes(), exec.stream()), "copying");
   exec.run([from, to] { std::memcpy(to.data, from.data, static_cast<std::size_t>(from.bytes())); });
 }
 
 void clear(Exec& exec, base::View view) {
   TRAINYARD_ASSERT(view.dense(), "{} rows of {} with pitch {}", view.rows(), view.cols(), view.pitch);
   if (view.bytes() == 0) return;
-  if (exec.on_gpu()) return require_gpu(gpu_module().runtime->set(view.data, 0, view.bytes(), exec.stream()), "clearing");
+  if (exec.on_gpu())
+    return require_gpu(gpu_module().runtime->set(view.data, 0, view.bytes(), exec.stream()), "clearing");
   exec.run([view] { std::memset(view.data, 0, static_cast<std::size_t>(view.bytes())); });
 }
 

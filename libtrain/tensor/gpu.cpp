@@ -21,7 +21,8 @@ std::vector<std::string> places() {
   if (const char* named = std::getenv("TRAINYARD_GPU_MODULE"); named != nullptr && *named != '\0') return {named};
   std::error_code error;
   const auto program = fs::read_symlink("/proc/self/exe", error).parent_path();
-  return {(program / "libtrainyard_cuda.so").string(), (program / "../lib/trainyard/libtrainyard_cuda.so").lexically_normal().string()};
+  return {(program / "libtrainyard_cuda.so").string(),
+          (program / "../lib/trainyard/libtrainyard_cuda.so").lexically_normal().string()};
 }
 
 struct Loaded {
@@ -77,14 +78,18 @@ bool gpu_available() { return loaded().module != nullptr; }
 GpuInfo gpu_info(int device) {
   const auto& runtime = *gpu_module().runtime;
   const int count = runtime.device_count();
-  if (device < 0 || device >= count) throw base::EnvironmentError(fmt::format("there is no GPU {}: this process sees {}", device, count), "check CUDA_VISIBLE_DEVICES and the job's GPUs for each task");
+  if (device < 0 || device >= count)
+    throw base::EnvironmentError(fmt::format("there is no GPU {}: this process sees {}", device, count),
+                                 "check CUDA_VISIBLE_DEVICES and the job's GPUs for each task");
   GpuInfo info;
   require_gpu(runtime.describe(device, &info), "asking for the GPU's properties");
   return info;
 }
 
 void require_gpu(const char* failure, const char* what) {
-  if (failure != nullptr) throw base::EnvironmentError(fmt::format("{}: {}", what, failure), "see dmesg and nvidia-smi; a smaller --micro-batch or more ranks need less memory");
+  if (failure != nullptr)
+    throw base::EnvironmentError(fmt::format("{}: {}", what, failure),
+                                 "see dmesg and nvidia-smi; a smaller --micro-batch or more ranks need less memory");
 }
 
 }  // namespace trainyard::tensor

@@ -6,60 +6,63 @@
 
 namespace trainyard::tensor {
 
-inline constexpr int gpu_abi = 5;   // of the structs below and of kernels::GpuKernels; a module of another build is refused
+inline constexpr int gpu_abi =
+    5;  // of the structs below and of kernels::GpuKernels; a module of another build is refused
 
 struct GpuInfo {
   char name[256] = {};
   std::int64_t total_bytes = 0, free_bytes = 0;
-  int major = 0, minor = 0;         // compute capability
+  int major = 0, minor = 0;  // compute capability
 };
 
-// What a module's runtime can do. Functions that return text return nullptr when all is well, else what went wrong. Streams and events are opaque. Work on
-// one stream runs in order; `copy` takes any two of host and device memory (host memory pinned, or the call may wait).
+// What a module's runtime can do. Functions that return text return nullptr when all is well, else what went wrong.
+// Streams and events are opaque. Work on one stream runs in order; `copy` takes any two of host and device memory (host
+// memory pinned, or the call may wait).
 struct GpuRuntime {
-  const char* name;                                    // "cuda", or "emulated": kernels run on the host, one block after the other
+  const char* name;  // "cuda", or "emulated": kernels run on the host, one block after the other
   int (*device_count)();
   const char* (*describe)(int device, GpuInfo* out);
   const char* (*allocate)(int device, std::int64_t bytes, void** out);
   void (*release)(int device, void* memory);
   const char* (*allocate_pinned)(std::int64_t bytes, void** out);
   void (*release_pinned)(void* memory);
-  const char* (*pin)(void* memory, std::int64_t bytes);   // memory of the host becomes as good as pinned; until unpin
+  const char* (*pin)(void* memory, std::int64_t bytes);  // memory of the host becomes as good as pinned; until unpin
   void (*unpin)(void* memory);
   const char* (*make_stream)(int device, void** out);
   void (*drop_stream)(void* stream);
   const char* (*make_event)(int device, void** out);
   const char* (*make_timed_event)(int device, void** out);
   void (*drop_event)(void* event);
-  const char* (*elapsed)(void* begin, void* end, double* seconds);   // between two timed events that are done
+  const char* (*elapsed)(void* begin, void* end, double* seconds);  // between two timed events that are done
   const char* (*record)(void* event, void* stream);
   const char* (*stream_wait)(void* stream, void* event);
-  int (*event_done)(void* event);                      // 1, 0, or -1 for a failure
+  int (*event_done)(void* event);  // 1, 0, or -1 for a failure
   const char* (*event_wait)(void* event);
-  const char* (*synchronize)(void* stream);            // also tells what a kernel before it did wrong
+  const char* (*synchronize)(void* stream);  // also tells what a kernel before it did wrong
   const char* (*copy)(void* to, const void* from, std::int64_t bytes, void* stream);
   const char* (*set)(void* to, int byte, std::int64_t bytes, void* stream);
-  // Between begin_capture and end_capture work on the stream, and on streams that wait for events of it, is not done but written down as a graph. A call that waits or
-  // reserves memory is refused meanwhile.
+  // Between begin_capture and end_capture work on the stream, and on streams that wait for events of it, is not done
+  // but written down as a graph. A call that waits or reserves memory is refused meanwhile.
   const char* (*begin_capture)(void* stream);
   const char* (*end_capture)(void* stream, void** graph);
   const char* (*launch_graph)(void* graph, void* stream);
   void (*drop_graph)(void* graph);
-  std::uint64_t (*capture_of)(void* stream);           // which one it takes part in; 0: none
+  std::uint64_t (*capture_of)(void* stream);  // which one it takes part in; 0: none
 };
 
 // The one symbol of a module: extern "C" const GpuModule* trainyard_gpu_module().
 struct GpuModule {
   int abi;
   const GpuRuntime* runtime;
-  const void* kernels;              // kernels::GpuKernels
+  const void* kernels;  // kernels::GpuKernels
 };
 
-// The module, loaded on the first call: TRAINYARD_GPU_MODULE, else libtrainyard_cuda.so beside the program or in ../lib/trainyard of it. EnvironmentError (exit 4) saying
-// what is missing: the module, CUDA's libraries, a driver, a device.
+// The module, loaded on the first call: TRAINYARD_GPU_MODULE, else libtrainyard_cuda.so beside the program or in
+// ../lib/trainyard of it. EnvironmentError (exit 4) saying what is missing: the module, CUDA's libraries, a driver, a
+// device.
 const GpuModule& gpu_module();
-bool gpu_available();               // is there a module with a device; never throws
-GpuInfo gpu_info(int device);       // EnvironmentError when there is no such device
+bool gpu_available();          // is there a module with a device; never throws
+GpuInfo gpu_info(int device);  // EnvironmentError when there is no such device
 
 // Throws EnvironmentError when `failure` is text: "what: failure".
 void require_gpu(const char* failure, const char* what);

@@ -50,11 +50,13 @@ void release(int device, void* memory) {
   cudaSetDevice(device);
   cudaFree(memory);
 }
-const char* allocate_pinned(std::int64_t bytes, void** out) { return text(cudaHostAlloc(out, static_cast<std::size_t>(bytes), cudaHostAllocPortable)); }
+const char* allocate_pinned(std::int64_t bytes, void** out) {
+  return text(cudaHostAlloc(out, static_cast<std::size_t>(bytes), cudaHostAllocPortable));
+}
 void release_pinned(void* memory) { cudaFreeHost(memory); }
 const char* pin(void* memory, std::int64_t bytes) {
   const auto result = cudaHostRegister(memory, static_cast<std::size_t>(bytes), cudaHostRegisterPortable);
-  if (result != cudaSuccess) cudaGetLastError();   // nothing is broken: copies take the slow way
+  if (result != cudaSuccess) cudaGetLastError();  // nothing is broken: copies take the slow way
   return text(result);
 }
 void unpin(void* memory) { cudaHostUnregister(memory); }
@@ -81,14 +83,19 @@ const char* make_event(int device, void** out) { return make_event_with(device, 
 const char* make_timed_event(int device, void** out) { return make_event_with(device, cudaEventDefault, out); }
 const char* elapsed(void* begin, void* end, double* seconds) {
   float milliseconds = 0;
-  const auto result = cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(begin), static_cast<cudaEvent_t>(end));
+  const auto result =
+      cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(begin), static_cast<cudaEvent_t>(end));
   *seconds = 1e-3 * static_cast<double>(milliseconds);
   return text(result);
 }
 void drop_event(void* event) { cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
 
-const char* record(void* event, void* stream) { return text(cudaEventRecord(static_cast<cudaEvent_t>(event), of(stream))); }
-const char* stream_wait(void* stream, void* event) { return text(cudaStreamWaitEvent(of(stream), static_cast<cudaEvent_t>(event), 0)); }
+const char* record(void* event, void* stream) {
+  return text(cudaEventRecord(static_cast<cudaEvent_t>(event), of(stream)));
+}
+const char* stream_wait(void* stream, void* event) {
+  return text(cudaStreamWaitEvent(of(stream), static_cast<cudaEvent_t>(event), 0));
+}
 int event_done(void* event) {
   const auto e = cudaEventQuery(static_cast<cudaEvent_t>(event));
   return e == cudaSuccess ? 1 : e == cudaErrorNotReady ? 0 : -1;
@@ -112,9 +119,13 @@ const char* synchronize(void* stream) {
 const char* copy(void* to, const void* from, std::int64_t bytes, void* stream) {
   return text(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, of(stream)));
 }
-const char* set(void* to, int byte, std::int64_t bytes, void* stream) { return text(cudaMemsetAsync(to, byte, static_cast<std::size_t>(bytes), of(stream))); }
+const char* set(void* to, int byte, std::int64_t bytes, void* stream) {
+  return text(cudaMemsetAsync(to, byte, static_cast<std::size_t>(bytes), of(stream)));
+}
 
-const char* begin_capture(void* stream) { return text(cudaStreamBeginCapture(of(stream), cudaStreamCaptureModeThreadLocal)); }
+const char* begin_capture(void* stream) {
+  return text(cudaStreamBeginCapture(of(stream), cudaStreamCaptureModeThreadLocal));
+}
 const char* end_capture(void* stream, void** graph) {
   cudaGraph_t written = nullptr;
   cudaGraphExec_t made = nullptr;
@@ -125,21 +136,26 @@ const char* end_capture(void* stream, void** graph) {
   *graph = made;
   return text(attempt.first);
 }
-const char* launch_graph(void* graph, void* stream) { return text(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), of(stream))); }
+const char* launch_graph(void* graph, void* stream) {
+  return text(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), of(stream)));
+}
 void drop_graph(void* graph) { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)); }
 std::uint64_t capture_of(void* stream) {
   auto status = cudaStreamCaptureStatusNone;
   unsigned long long id = 0;
-  if (cudaStreamGetCaptureInfo(of(stream), &status, &id) != cudaSuccess || status == cudaStreamCaptureStatusNone) return 0;
+  if (cudaStreamGetCaptureInfo(of(stream), &status, &id) != cudaSuccess || status == cudaStreamCaptureStatusNone)
+    return 0;
   return id;
 }
 
 }  // namespace
 
 const GpuRuntime& gpu_runtime() {
-  static const GpuRuntime table{"cuda",      device_count,     describe,   allocate, release, allocate_pinned, release_pinned, pin,        unpin,       make_stream,
-                                drop_stream, make_event,       make_timed_event, drop_event, elapsed, record,    stream_wait,    event_done, event_wait,  synchronize,
-                                copy,        set,              begin_capture, end_capture, launch_graph, drop_graph, capture_of};
+  static const GpuRuntime table{"cuda",           device_count, describe,  allocate,    release,       allocate_pinned,
+                                release_pinned,   pin,          unpin,     make_stream, drop_stream,   make_event,
+                                make_timed_event, drop_event,   elapsed,   record,      stream_wait,   event_done,
+                                event_wait,       synchronize,  copy,      set,         begin_capture, end_capture,
+                                launch_graph,     drop_graph,   capture_of};
   return table;
 }
 

@@ -30,9 +30,11 @@ namespace {
 // Whatever holds nothing but single letters and "stale".
 trainyard::base::Owned letters() {
   return {"a folder of letters", [](const std::string& folder) {
-    const auto unknown = trainyard::base::first_unknown(folder, [](const std::string& name, auto) { return name.size() == 1 || name == "stale" || name == base::lock_name; });
-    return unknown.empty() ? "" : "holds " + unknown;
-  }};
+            const auto unknown = trainyard::base::first_unknown(folder, [](const std::string& name, auto) {
+              return name.size() == 1 || name == "stale" || name == base::lock_name;
+            });
+            return unknown.empty() ? "" : "holds " + unknown;
+          }};
 }
 
 }  // namespace
@@ -80,7 +82,7 @@ TEST(AtomicFile, OneOfManyWritersOfANewNameWins) {
   EXPECT_EQ(slurp(name), content);
   base::write_file(name, "new", base::Existing::replace);
   EXPECT_EQ(slurp(name), "new");
-  EXPECT_EQ(std::distance(fs::directory_iterator(s.path), {}), 1);   // nothing temporary is left
+  EXPECT_EQ(std::distance(fs::directory_iterator(s.path), {}), 1);  // nothing temporary is left
 }
 
 TEST(AtomicFile, ErrorsNameThePath) {
@@ -208,7 +210,7 @@ TEST(AtomicFolder, StalePartialsOfOthersStay) {
   spit(s.path + "/thesis.partial/thesis.tex", "years");
   const auto short_name = [](std::string_view name) { return name.size() == 9; };
   spit(s.path + "/b.partial/thesis.tex", "years");
-  EXPECT_THROW(base::remove_stale_partials(s.path, short_name, letters()), UsageError);   // a name that is needed
+  EXPECT_THROW(base::remove_stale_partials(s.path, short_name, letters()), UsageError);  // a name that is needed
   EXPECT_TRUE(fs::exists(s.path + "/a.partial")) << "something was removed before everything was looked at";
   fs::remove_all(s.path + "/b.partial");
   EXPECT_EQ(base::remove_stale_partials(s.path, short_name, letters()), (std::vector<std::string>{"a.partial"}));

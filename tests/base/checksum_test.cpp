@@ -41,7 +41,8 @@ TEST(Checksum, VectorsOfRfc3720) {
 TEST(Checksum, EveryLengthAndAlignment) {
   const auto b = some_bytes(300);
   for (std::size_t start = 0; start < 9; ++start)
-    for (std::size_t n = 0; n + start <= 300; n += 1 + n / 20) ASSERT_EQ(crc32c(b.data() + start, n), bitwise(b.data() + start, n)) << start << "+" << n;
+    for (std::size_t n = 0; n + start <= 300; n += 1 + n / 20)
+      ASSERT_EQ(crc32c(b.data() + start, n), bitwise(b.data() + start, n)) << start << "+" << n;
   for (std::size_t n : {4095u, 4096u, 12288u, 12289u, 100003u}) {
     const auto large = some_bytes(n);
     ASSERT_EQ(crc32c(large.data(), n), bitwise(large.data(), n)) << n;
@@ -51,7 +52,8 @@ TEST(Checksum, EveryLengthAndAlignment) {
 TEST(Checksum, PartsContinueOneAnother) {
   const auto b = some_bytes(30011);
   const auto whole = crc32c(b.data(), b.size());
-  for (std::size_t cut : {0u, 1u, 7u, 8u, 4096u, 20000u, 30011u}) EXPECT_EQ(crc32c(b.data() + cut, b.size() - cut, crc32c(b.data(), cut)), whole) << cut;
+  for (std::size_t cut : {0u, 1u, 7u, 8u, 4096u, 20000u, 30011u})
+    EXPECT_EQ(crc32c(b.data() + cut, b.size() - cut, crc32c(b.data(), cut)), whole) << cut;
 }
 
 TEST(Checksum, FingerprintsOfAnIndependentImplementation) {
@@ -70,7 +72,9 @@ TEST(Checksum, FingerprintsOfPartsAddUp) {
   const auto whole = fingerprint(b.data(), 1000, 4, 77);
   for (std::int64_t step : {1, 3, 64, 999}) {
     std::uint64_t sum = 0;
-    for (std::int64_t at = 0; at < 1000; at += step) sum += fingerprint(b.data() + 4 * at, std::min<std::int64_t>(step, 1000 - at), 4, 77 + static_cast<std::uint64_t>(at));
+    for (std::int64_t at = 0; at < 1000; at += step)
+      sum += fingerprint(b.data() + 4 * at, std::min<std::int64_t>(step, 1000 - at), 4,
+                         77 + static_cast<std::uint64_t>(at));
     EXPECT_EQ(sum, whole) << step;
   }
   auto swapped = b;

@@ -32,7 +32,9 @@ TEST(cores, a_mask_that_all_hold_is_divided) {
   EXPECT_EQ(shares({mask(1, {0}), mask(1, {0})}), (std::vector{1, 1}));
 }
 
-TEST(cores, other_machines_take_nothing) { EXPECT_EQ(shares({mask(1, {0, 1}), mask(2, {0, 1}), mask(2, {0, 1, 2, 3})}), (std::vector{2, 1, 3})); }
+TEST(cores, other_machines_take_nothing) {
+  EXPECT_EQ(shares({mask(1, {0, 1}), mask(2, {0, 1}), mask(2, {0, 1, 2, 3})}), (std::vector{2, 1, 3}));
+}
 
 TEST(cores, this_process_may_use_some) {
   const auto own = own_core_mask();

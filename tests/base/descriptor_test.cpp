@@ -36,7 +36,7 @@ TEST(Descriptor, GivesUpWhatIsReleasedOrMoved) {
   {
     Descriptor first(fd);
     Descriptor second(std::move(first));
-    EXPECT_FALSE(first.is_open());   // NOLINT(bugprone-use-after-move)
+    EXPECT_FALSE(first.is_open());  // NOLINT(bugprone-use-after-move)
     EXPECT_EQ(second.release(), fd);
     EXPECT_FALSE(second.is_open());
   }
@@ -52,7 +52,7 @@ TEST(Descriptor, TellsWhyItCouldNotBeClosed) {
   Descriptor file(opened());
   EXPECT_EQ(file.close(), 0);
   EXPECT_EQ(file.close(), 0);
-  Descriptor stranger(1 << 20);   // no such file is open
+  Descriptor stranger(1 << 20);  // no such file is open
   EXPECT_EQ(stranger.close(), EBADF);
   EXPECT_FALSE(stranger.is_open());
 }
@@ -61,7 +61,7 @@ TEST(WriteAll, GoesOnAfterAPart) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   Descriptor in(ends[0]), out(ends[1]);
-  std::string text(1 << 20, 'x'), read;   // more than a pipe holds
+  std::string text(1 << 20, 'x'), read;  // more than a pipe holds
   text.back() = 'y';
   std::thread reader([&] {
     char buffer[1000];

@@ -30,10 +30,14 @@ TEST(DType, NarrowingRoundsToNearestTiesToEven) {
   }
 }
 
-TEST(DType, ANanWhosePayloadLiesBelowStaysANan) { EXPECT_TRUE(std::isnan(static_cast<float>(bf16(std::bit_cast<float>(0x7f800001u))))); }
+TEST(DType, ANanWhosePayloadLiesBelowStaysANan) {
+  EXPECT_TRUE(std::isnan(static_cast<float>(bf16(std::bit_cast<float>(0x7f800001u)))));
+}
 
 TEST(DType, NamesAndSizes) {
-  const std::pair<DType, std::int64_t> all[] = {{DType::f32, 4}, {DType::bf16, 2}, {DType::f64, 8}, {DType::i32, 4}, {DType::i64, 8}, {DType::u8, 1}, {DType::u16, 2}, {DType::u32, 4}, {DType::u64, 8}};
+  const std::pair<DType, std::int64_t> all[] = {{DType::f32, 4}, {DType::bf16, 2}, {DType::f64, 8},
+                                                {DType::i32, 4}, {DType::i64, 8},  {DType::u8, 1},
+                                                {DType::u16, 2}, {DType::u32, 4},  {DType::u64, 8}};
   for (auto [t, size] : all) {
     EXPECT_EQ(size_of(t), size) << name_of(t);
     EXPECT_EQ(dtype_from_name(name_of(t)), t);

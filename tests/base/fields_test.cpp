@@ -28,7 +28,11 @@ struct Settings {
 };
 
 struct File {
-  explicit File(const std::string& text) : path((std::filesystem::temp_directory_path() / ("fields_test_" + std::to_string(getpid()) + ".toml")).string()) { std::ofstream(path) << text; }
+  explicit File(const std::string& text)
+      : path(
+            (std::filesystem::temp_directory_path() / ("fields_test_" + std::to_string(getpid()) + ".toml")).string()) {
+    std::ofstream(path) << text;
+  }
   ~File() { std::filesystem::remove(path); }
   std::string path;
 };
@@ -70,7 +74,8 @@ TEST(Fields, UnknownKeyNamesFileAndNearest) {
 TEST(Fields, BadValuesAndBadFilesAreRefused) {
   Settings s;
   auto fields = s.fields();
-  for (const char* bad : {"", "7x", "1.5", "99999999999999999999"}) EXPECT_THROW(field_named(fields, "global-batch", "x").set(bad, "--global-batch"), UsageError) << bad;
+  for (const char* bad : {"", "7x", "1.5", "99999999999999999999"})
+    EXPECT_THROW(field_named(fields, "global-batch", "x").set(bad, "--global-batch"), UsageError) << bad;
   const File file("rate = = 3\n");
   EXPECT_THROW(read_toml(fields, file.path), InputError);
   EXPECT_EQ(nearest("gpt2-nanno", {"gpt2", "gpt2-nano", "llama-nano"}), "gpt2-nano");

@@ -63,7 +63,8 @@ TEST(FolderLock, NamesItsHolderAndDiesWithIt) {
   const auto message = refusal(s.path);
   char host[256] = "";
   ::gethostname(host, sizeof host - 1);
-  for (const auto& part : {s.path, "process " + std::to_string(pid), std::string(host), std::string("Slurm job 4711")}) EXPECT_NE(message.find(part), std::string::npos) << message;
+  for (const auto& part : {s.path, "process " + std::to_string(pid), std::string(host), std::string("Slurm job 4711")})
+    EXPECT_NE(message.find(part), std::string::npos) << message;
   // Looking at it takes nothing from the holder.
   EXPECT_NE(slurp(s.path + "/lock").find("4711"), std::string::npos);
   EXPECT_NE(refusal(s.path), "");
@@ -150,7 +151,9 @@ TEST(AtomicFolder, AnInterruptedReplacementIsUndone) {
   EXPECT_EQ(slurp(name + "/old"), "1");
   fs::remove_all(name);
   interrupt();
-  EXPECT_EQ(base::remove_stale_partials(s.path, [](std::string_view) { return true; }, anything), (std::vector<std::string>{"set.partial"}));
+  EXPECT_EQ(base::remove_stale_partials(
+                s.path, [](std::string_view) { return true; }, anything),
+            (std::vector<std::string>{"set.partial"}));
   EXPECT_EQ(slurp(name + "/old"), "1");
   EXPECT_EQ(std::distance(fs::directory_iterator(s.path), {}), 1);
 }

@@ -19,7 +19,9 @@ template <class F> std::string refusal(F&& f) {
     return e.what();
   }
 }
-std::string of_json(const std::string& text) { return refusal([&] { base::parse_json<json>(text, "x.json"), base::parse_json(text, "x.json"); }); }
+std::string of_json(const std::string& text) {
+  return refusal([&] { base::parse_json<json>(text, "x.json"), base::parse_json(text, "x.json"); });
+}
 std::string repeated(const std::string& text, int n) {
   std::string out;
   for (int i = 0; i < n; ++i) out += text;
@@ -53,7 +55,11 @@ TEST(Json, NumbersKeysAndText) {
 }
 
 TEST(Json, GettersNameFileAndKey) {
-  const auto j = base::parse_json<json>(R"({"whole": 3, "real": 1.5, "huge": 18446744073709551615, "text": "a\u001b[31m", "yes": true, "list": [], "nothing": null, "long": ")" + std::string(100000, 'x') + "\"}", "x");
+  const auto j = base::parse_json<json>(
+      R"({"whole": 3, "real": 1.5, "huge": 18446744073709551615, "text": "a\u001b[31m", "yes": true, "list": [], )"
+      R"("nothing": null, "long": ")" +
+          std::string(100000, 'x') + "\"}",
+      "x");
   base::SortedJsonObject o(j, "x.json");
   EXPECT_EQ(o.integer("whole", 3, 3), 3);
   EXPECT_EQ(o.unsigned_integer("huge"), ~std::uint64_t{0});
@@ -71,12 +77,16 @@ TEST(Json, GettersNameFileAndKey) {
 }
 
 TEST(Toml, DepthIsBounded) {
-  const auto of_toml = [](const std::string& text) { return refusal([&] { base::require_shallow_toml(text, "x.toml"); }); };
-  EXPECT_EQ(of_toml("a = 1.5\nb = \"" + repeated(".", 1000) + "\" # " + repeated("[", 1000) + "\nc = '''\n" + repeated("{", 1000) + "'''\nd = [" + repeated("1.5, ", 1000) + "]\n"), "");
+  const auto of_toml = [](const std::string& text) {
+    return refusal([&] { base::require_shallow_toml(text, "x.toml"); });
+  };
+  EXPECT_EQ(of_toml("a = 1.5\nb = \"" + repeated(".", 1000) + "\" # " + repeated("[", 1000) + "\nc = '''\n" +
+                    repeated("{", 1000) + "'''\nd = [" + repeated("1.5, ", 1000) + "]\n"),
+            "");
   expect(of_toml("a = 1\n" + repeated("a.", 200000) + "b = 1"), "x.toml line 2: a dotted key 33 deep");
   expect(of_toml("a = \"\\\"\"\n\n[" + repeated("a.", 200000) + "b]"), "x.toml line 3: a dotted key 33 deep");
   expect(of_toml(repeated("\"a\" . ", 200000) + "b = 1"), "x.toml line 1: a dotted key 33 deep");
-  for (const std::string quotes : {"\"\"\"", "'''"})   // one or two quotes of content before those that close it
+  for (const std::string quotes : {"\"\"\"", "'''"})  // one or two quotes of content before those that close it
     for (const auto& content : {"text" + quotes.substr(0, 1), "text" + quotes.substr(0, 2), quotes.substr(0, 2)}) {
       const auto string = "a = [" + quotes + content + quotes;
       expect(of_toml(string + ", " + repeated("[", 100000)), "x.toml line 1: brackets 33 deep");

@@ -19,7 +19,7 @@ TEST(NumberText, SizesHaveThreeDigits) {
   EXPECT_EQ(size_text(9'995'000), "10.0 MB");
   EXPECT_EQ(size_text(99'950'000), "100 MB");
   EXPECT_EQ(size_text(999'499), "999 kB");
-  EXPECT_EQ(size_text(999'500), "1.00 MB");   // never 1000 kB
+  EXPECT_EQ(size_text(999'500), "1.00 MB");  // never 1000 kB
   EXPECT_EQ(size_text(-1500), "-1.50 kB");
   EXPECT_EQ(size_text(std::numeric_limits<std::int64_t>::max()), "9.22 EB");
   EXPECT_EQ(size_text(std::numeric_limits<std::int64_t>::min()), "-9.22 EB");

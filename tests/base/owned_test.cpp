@@ -67,7 +67,7 @@ TEST_F(Own, OursAndWhatIsNotThereMayGo) {
 TEST_F(Own, AThesisStays) {
   spit(folder + "/sub/thesis.tex", "years");
   expect_refusal(folder, ours(), "holds sub/thesis.tex");
-  fs::rename(folder + "/sub/thesis.tex", folder + "/sub/a.h5");   // a name of ours elsewhere
+  fs::rename(folder + "/sub/thesis.tex", folder + "/sub/a.h5");  // a name of ours elsewhere
   expect_refusal(folder, ours(), "holds sub/a.h5");
   fs::remove(folder + "/sub/a.h5");
   fs::create_directories(folder + "/notes");
@@ -92,14 +92,14 @@ TEST_F(Own, AnInputOrWhatHoldsOneStays) {
   expect_refusal(folder, ours({folder}), "is an input");
   expect_refusal(folder, ours({folder + "/sub/../sub/b.h5"}), "holds the input");
   fs::create_directory_symlink(folder, scratch.path + "/link");
-  expect_refusal(folder, ours({scratch.path + "/link/sub/b.h5"}), "holds the input");   // reached through a link
+  expect_refusal(folder, ours({scratch.path + "/link/sub/b.h5"}), "holds the input");  // reached through a link
   fs::create_symlink(scratch.path + "/text", folder + "/sub/b");
   spit(scratch.path + "/text", "x");
-  expect_refusal(folder, ours({folder + "/sub/b"}), "holds the input");                 // a link in the folder that leads out of it
+  expect_refusal(folder, ours({folder + "/sub/b"}), "holds the input");  // a link in the folder that leads out of it
   fs::remove(folder + "/sub/b");
   EXPECT_EQ(refusal(folder, ours({scratch.path + "/text", scratch.path + "/data2"})), "");
   spit(scratch.path + "/data2", "x");
-  EXPECT_EQ(refusal(folder, ours({scratch.path + "/data2"})), "");                      // a name that only begins alike
+  EXPECT_EQ(refusal(folder, ours({scratch.path + "/data2"})), "");  // a name that only begins alike
 }
 
 TEST_F(Own, TheWorkingDirectoryAndWhatIsAboveStay) {

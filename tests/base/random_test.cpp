@@ -17,19 +17,23 @@ using Block = std::array<std::uint32_t, 4>;
 TEST(Random, PhiloxKnownAnswers) {
   EXPECT_EQ(philox(0, 0, 0), (Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(philox(~0ull, ~0ull, ~0ull), (Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
-  EXPECT_EQ(philox(0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e), (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+  EXPECT_EQ(philox(0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e),
+            (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
 TEST(Random, SiteHashAndWords) {
   for (const auto& s : golden::sites) EXPECT_EQ(site_hash(s.purpose, s.site), s.hash) << s.purpose << " " << s.site;
-  for (const auto& w : golden::words) EXPECT_EQ(random_words(w.seed, w.site, w.index), (Block{w.words[0], w.words[1], w.words[2], w.words[3]})) << w.index;
+  for (const auto& w : golden::words)
+    EXPECT_EQ(random_words(w.seed, w.site, w.index), (Block{w.words[0], w.words[1], w.words[2], w.words[3]}))
+        << w.index;
 }
 TEST(Random, PurposeAndSiteDoNotRunTogether) { EXPECT_NE(site_hash("ab", "c"), site_hash("a", "bc")); }
 
 // Logarithm, sine and cosine of two libraries may differ in the last place.
 TEST(Random, Normals) {
   const auto site = site_hash("init", golden::normal_name);
-  for (const auto& n : golden::normals) EXPECT_NEAR(normal_value(golden::normal_seed, site, n.index), n.value, 1e-14 * (1 + std::abs(n.value))) << n.index;
+  for (const auto& n : golden::normals)
+    EXPECT_NEAR(normal_value(golden::normal_seed, site, n.index), n.value, 1e-14 * (1 + std::abs(n.value))) << n.index;
 }
 
 TEST(Random, AnySliceOfAParameterHasTheSameBits) {
@@ -40,7 +44,8 @@ TEST(Random, AnySliceOfAParameterHasTheSameBits) {
       if (first + n > 101) continue;
       std::vector<float> part(static_cast<std::size_t>(n));
       fill_normal(part.data(), n, 5, "w", static_cast<std::uint64_t>(first), .02);
-      for (std::int64_t i = 0; i < n; ++i) EXPECT_EQ(part[static_cast<std::size_t>(i)], whole[static_cast<std::size_t>(first + i)]) << first << "+" << i;
+      for (std::int64_t i = 0; i < n; ++i)
+        EXPECT_EQ(part[static_cast<std::size_t>(i)], whole[static_cast<std::size_t>(first + i)]) << first << "+" << i;
     }
 }
 
@@ -75,7 +80,8 @@ TEST(Random, PermutationMeetsEveryIndexOnce) {
 
 TEST(Random, PermutationFollowsKeyAndEpoch) {
   for (const auto& o : golden::orders)
-    for (std::uint64_t i = 0; i < std::min<std::uint64_t>(o.n, 8); ++i) EXPECT_EQ(Permutation(o.n, o.key, o.epoch)(i), o.first[i]) << o.n << " " << i;
+    for (std::uint64_t i = 0; i < std::min<std::uint64_t>(o.n, 8); ++i)
+      EXPECT_EQ(Permutation(o.n, o.key, o.epoch)(i), o.first[i]) << o.n << " " << i;
   int same = 0;
   for (std::uint64_t i = 0; i < 1000; ++i) same += Permutation(1000, 1, 0)(i) == Permutation(1000, 1, 1)(i);
   EXPECT_LT(same, 20);

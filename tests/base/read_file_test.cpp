@@ -18,7 +18,7 @@ using trainyard::testing::spit;
 namespace {
 
 std::string refusal(const std::string& path, std::int64_t largest = 1000) {
-  ::alarm(10);   // a pipe without a writer would wait for ever
+  ::alarm(10);  // a pipe without a writer would wait for ever
   try {
     base::read_file(path, largest);
     return "";
@@ -30,7 +30,9 @@ std::string refusal(const std::string& path, std::int64_t largest = 1000) {
   }
 }
 
-void expect(const std::string& message, const std::string& part) { EXPECT_NE(message.find(part), std::string::npos) << message; }
+void expect(const std::string& message, const std::string& part) {
+  EXPECT_NE(message.find(part), std::string::npos) << message;
+}
 
 }  // namespace
 
@@ -42,7 +44,7 @@ TEST(ReadFile, RegularFilesAndLinksToThem) {
   EXPECT_EQ(base::read_file(s.path + "/link", 3), "one");
   spit(s.path + "/empty", "");
   EXPECT_EQ(base::read_file(s.path + "/empty"), "");
-  EXPECT_FALSE(base::read_file("/proc/self/status").empty());   // states a size of 0
+  EXPECT_FALSE(base::read_file("/proc/self/status").empty());  // states a size of 0
 }
 
 TEST(ReadFile, WhatIsNoFileIsRefusedAtOnce) {
@@ -80,6 +82,6 @@ TEST(ReadFile, TheLimitHoldsBeforeAnythingIsAllocated) {
   Scratch s;
   spit(s.path + "/a", std::string(1001, 'x'));
   expect(refusal(s.path + "/a"), "larger than 1000 bytes");
-  std::filesystem::resize_file(s.path + "/a", std::uintmax_t{1} << 40);   // sparse
+  std::filesystem::resize_file(s.path + "/a", std::uintmax_t{1} << 40);  // sparse
   expect(refusal(s.path + "/a"), "larger than 1000 bytes");
 }

@@ -62,11 +62,39 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 }  // namespace
 
 TEST(Ranges, HoldForFlagFileAndEnvironmentAlike) {
-  const std::pair<const char*, const char*> wrong[] = {
-      {"rate", "nan"}, {"rate", "-nan"}, {"rate", "inf"}, {"rate", "-inf"}, {"rate", "1e999"}, {"rate", "-0.5"}, {"rate", "1.0001"}, {"rate", "0x1"}, {"rate", " 1"}, {"rate", "1 "}, {"rate", ""},
-      {"steps", "0"},  {"steps", "1001"}, {"steps", "-1"}, {"steps", "99999999999999999999"}, {"steps", "1e2"}, {"steps", "nan"}, {"steps", ""}, {"zero", "4"}, {"zero", "4294967296"},
-      {"seed", "-1"},  {"seed", "18446744073709551616"}, {"dtype", "fp16"}, {"dtype", ""}, {"tied", "maybe"}, {"colour", "blue"}, {"limit", "inf"}, {"limit", "nan"}, {"limit", "-4GB"}, {"limit", "0"},
-      {"limit", "1e30"}, {"limit", "4 gigabytes"}, {"name", ""}};
+  const std::pair<const char*, const char*> wrong[] = {{"rate", "nan"},
+                                                       {"rate", "-nan"},
+                                                       {"rate", "inf"},
+                                                       {"rate", "-inf"},
+                                                       {"rate", "1e999"},
+                                                       {"rate", "-0.5"},
+                                                       {"rate", "1.0001"},
+                                                       {"rate", "0x1"},
+                                                       {"rate", " 1"},
+                                                       {"rate", "1 "},
+                                                       {"rate", ""},
+                                                       {"steps", "0"},
+                                                       {"steps", "1001"},
+                                                       {"steps", "-1"},
+                                                       {"steps", "99999999999999999999"},
+                                                       {"steps", "1e2"},
+                                                       {"steps", "nan"},
+                                                       {"steps", ""},
+                                                       {"zero", "4"},
+                                                       {"zero", "4294967296"},
+                                                       {"seed", "-1"},
+                                                       {"seed", "18446744073709551616"},
+                                                       {"dtype", "fp16"},
+                                                       {"dtype", ""},
+                                                       {"tied", "maybe"},
+                                                       {"colour", "blue"},
+                                                       {"limit", "inf"},
+                                                       {"limit", "nan"},
+                                                       {"limit", "-4GB"},
+                                                       {"limit", "0"},
+                                                       {"limit", "1e30"},
+                                                       {"limit", "4 gigabytes"},
+                                                       {"name", ""}};
   const testing::Scratch folder;
   for (const auto& [name, text] : wrong) {
     Settings s;
@@ -74,7 +102,8 @@ TEST(Ranges, HoldForFlagFileAndEnvironmentAlike) {
     const auto by_flag = refusal([&] { field_named(fields, name, "x").set(text, std::string("--") + name); });
     EXPECT_TRUE(has(by_flag, std::string("--") + name)) << name << " '" << text << "': " << by_flag;
     testing::spit(folder.path + "/c.toml", std::string(name) + " = \"" + text + "\"\n");
-    EXPECT_TRUE(has(refusal([&] { read_toml(fields, folder.path + "/c.toml"); }), std::string("c.toml: ") + name)) << name << " '" << text << "'";
+    EXPECT_TRUE(has(refusal([&] { read_toml(fields, folder.path + "/c.toml"); }), std::string("c.toml: ") + name))
+        << name << " '" << text << "'";
     std::string variable = "TRAINYARD_";
     for (const char* c = name; *c != '\0'; ++c) variable += static_cast<char>(std::toupper(*c));
     const Variable set(variable.c_str(), text);
@@ -88,7 +117,8 @@ TEST(Ranges, EndsBelongToThem) {
   Settings s;
   auto fields = s.fields();
   const auto set = [&](const char* name, const char* text) { field_named(fields, name, "x").set(text, name); };
-  set("steps", "1000"), set("rate", "1"), set("rate", "0"), set("seed", "18446744073709551615"), set("limit", "4GB"), set("colour", "dark_blue"), set("tied", "on");
+  set("steps", "1000"), set("rate", "1"), set("rate", "0"), set("seed", "18446744073709551615"), set("limit", "4GB"),
+      set("colour", "dark_blue"), set("tied", "on");
   EXPECT_EQ(s.steps, 1000);
   EXPECT_EQ(s.seed, std::numeric_limits<std::uint64_t>::max());
   EXPECT_EQ(s.colour, Colour::dark_blue);
@@ -110,7 +140,8 @@ TEST(Complaints, AllAtOnce) {
 TEST(Environment, AVariableNobodyReadsIsRefusedWithTheNearest) {
   Settings s;
   auto fields = s.fields();
-  const Variable known("TRAINYARD_EMULATED_GPUS", "1"), other("TRAINYARD_ISA", "avx2"), mutations("TRAINYARD_MUTATION_SEED", "7");
+  const Variable known("TRAINYARD_EMULATED_GPUS", "1"), other("TRAINYARD_ISA", "avx2"),
+      mutations("TRAINYARD_MUTATION_SEED", "7");
   read_environment(fields);
   const Variable typo("TRAINYARD_STEP", "9");
   EXPECT_TRUE(has(refusal([&] { read_environment(fields); }), "TRAINYARD_STEP is set"));
@@ -126,7 +157,8 @@ TEST(Fields, AKeyHasOneSpellingInAFile) {
   auto two = v.take();
   const testing::Scratch folder;
   testing::spit(folder.path + "/c.toml", "global-batch = 4\nglobal_batch = 8\n");
-  EXPECT_TRUE(has(refusal([&] { read_toml(two, folder.path + "/c.toml"); }), "c.toml: 'global-batch' and 'global_batch' are one key"));
+  EXPECT_TRUE(has(refusal([&] { read_toml(two, folder.path + "/c.toml"); }),
+                  "c.toml: 'global-batch' and 'global_batch' are one key"));
   testing::spit(folder.path + "/c.toml", "name = true\n");
   EXPECT_TRUE(has(refusal([&] { read_toml(fields, folder.path + "/c.toml"); }), "key 'name' is not text"));
   EXPECT_EQ(s.name, "a");
@@ -136,7 +168,8 @@ TEST(Fields, AKeyHasOneSpellingInAFile) {
 
 TEST(PrintFields, IsReadBack) {
   Settings s, t;
-  s.name = "with \"quotes\", a \\ and a\ttab", s.limit = "4GB", s.tied = true, s.rate = 1e-5, s.colour = Colour::dark_blue, s.plan = "caf\xe9.json", s.seed = std::numeric_limits<std::uint64_t>::max();
+  s.name = "with \"quotes\", a \\ and a\ttab", s.limit = "4GB", s.tied = true, s.rate = 1e-5,
+  s.colour = Colour::dark_blue, s.plan = "caf\xe9.json", s.seed = std::numeric_limits<std::uint64_t>::max();
   const testing::Scratch folder;
   auto printed = s.fields();
   printed[0].source = "a\nfile \xff";
@@ -149,7 +182,7 @@ TEST(PrintFields, IsReadBack) {
   EXPECT_EQ(t.limit, "4GB");
   EXPECT_EQ(t.rate, 1e-5);
   EXPECT_EQ(t.colour, Colour::dark_blue);
-  EXPECT_THROW(read_toml(fields, folder.path), InputError);   // a folder is not an empty file
+  EXPECT_THROW(read_toml(fields, folder.path), InputError);  // a folder is not an empty file
 }
 
 TEST(Hints, KnowOtherWordsAndDoNotGuessWildly) {

@@ -12,7 +12,7 @@ namespace {
 
 std::vector<double> one_to(int n) {
   std::vector<double> v(static_cast<std::size_t>(n));
-  std::iota(v.rbegin(), v.rend(), 1.0);   // descending: order must not matter
+  std::iota(v.rbegin(), v.rend(), 1.0);  // descending: order must not matter
   return v;
 }
 
@@ -21,7 +21,7 @@ double uniform(std::uint64_t i) { return random_words(5, 6, i)[0] * 0x1p-32; }
 TEST(Statistics, Quantiles) {
   EXPECT_DOUBLE_EQ(median({3, 1, 2}), 2);
   EXPECT_DOUBLE_EQ(median({4, 1, 2, 3}), 2.5);
-  EXPECT_DOUBLE_EQ(quantile(one_to(5), 0.1), 1.4);   // numpy.quantile([1, 2, 3, 4, 5], 0.1)
+  EXPECT_DOUBLE_EQ(quantile(one_to(5), 0.1), 1.4);  // numpy.quantile([1, 2, 3, 4, 5], 0.1)
   EXPECT_DOUBLE_EQ(quantile(one_to(5), 0), 1);
   EXPECT_DOUBLE_EQ(quantile(one_to(5), 1), 5);
   EXPECT_DOUBLE_EQ(quantile({7}, 0.3), 7);
@@ -30,13 +30,15 @@ TEST(Statistics, Quantiles) {
 
 // The 95 % ranks of Conover's table A3 for p = 1/2.
 TEST(Statistics, IntervalOfAMedian) {
-  const struct { int n, low, high; } table[] = {{5, 1, 5}, {6, 1, 6}, {9, 2, 8}, {10, 2, 9}, {20, 6, 15}, {30, 10, 21}, {100, 40, 61}};
+  const struct {
+    int n, low, high;
+  } table[] = {{5, 1, 5}, {6, 1, 6}, {9, 2, 8}, {10, 2, 9}, {20, 6, 15}, {30, 10, 21}, {100, 40, 61}};
   for (const auto& t : table) {
     const auto i = median_interval(one_to(t.n));
     EXPECT_EQ(i.low, t.low) << t.n;
     EXPECT_EQ(i.high, t.high) << t.n;
   }
-  const auto many = median_interval(one_to(4000));   // beyond a double's smallest power of one half
+  const auto many = median_interval(one_to(4000));  // beyond a double's smallest power of one half
   EXPECT_NEAR(many.low, 2000 - 62, 1);
   EXPECT_NEAR(many.high, 2000 + 62, 2);
 }

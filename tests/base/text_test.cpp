@@ -9,12 +9,18 @@ namespace {
 
 TEST(Printable, WhatATerminalObeysIsSpelled) {
   EXPECT_EQ(printable("run\x1b[31m\a\r\x7f"), "run\\x1b[31m\\x07\\x0d\\x7f");
-  EXPECT_EQ(printable("a\xff" "b\xc3"), "a\\xffb\\xc3");
-  EXPECT_EQ(printable("\xc2\x9b" "31m"), "\\x9b31m");               // CSI as one character
-  EXPECT_EQ(printable("\xe2\x80\xae" "txt.exe"), "\\u202etxt.exe");   // right-to-left override
-  EXPECT_EQ(printable("\xc0\x9b"), "\\xc0\\x9b");                   // overlong
-  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");          // a surrogate
-  EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80"); // beyond Unicode
+  EXPECT_EQ(printable("a\xff"
+                      "b\xc3"),
+            "a\\xffb\\xc3");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "31m"),
+            "\\x9b31m");  // CSI as one character
+  EXPECT_EQ(printable("\xe2\x80\xae"
+                      "txt.exe"),
+            "\\u202etxt.exe");                                       // right-to-left override
+  EXPECT_EQ(printable("\xc0\x9b"), "\\xc0\\x9b");                    // overlong
+  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");           // a surrogate
+  EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");  // beyond Unicode
   EXPECT_EQ(printable(std::string_view("a\0b", 3)), "a\\x00b");
 }
 
@@ -36,7 +42,9 @@ TEST(CommaSeparated, PartsAreWithoutTheirSpaces) {
 TEST(PathText, AnyBytesSurviveJson) {
   std::string all;
   for (int c = 1; c < 256; ++c) all += static_cast<char>(c);
-  for (const std::string& path : {all, std::string("run\xff/data"), std::string("percent:x"), std::string("percent:%zz\xff%4"), std::string("100%/r\xc3\xa9sum\xc3\xa9"), std::string()}) {
+  for (const std::string& path :
+       {all, std::string("run\xff/data"), std::string("percent:x"), std::string("percent:%zz\xff%4"),
+        std::string("100%/r\xc3\xa9sum\xc3\xa9"), std::string()}) {
     const auto text = text_of_path(path);
     EXPECT_TRUE(is_utf8(text));
     const auto json = nlohmann::json{{"path", text}}.dump();

@@ -20,7 +20,8 @@ TEST(thread, every_signal_is_blocked_on_it_and_none_on_its_starter) {
   sigset_t there;
   sigemptyset(&there);
   start_thread("quiet", [&] { there = own_mask(); }).join();
-  for (int s : {SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE, SIGALRM}) EXPECT_EQ(sigismember(&there, s), 1) << s;
+  for (int s : {SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE, SIGALRM})
+    EXPECT_EQ(sigismember(&there, s), 1) << s;
   const auto after = own_mask();
   for (int s = 1; s < SIGRTMIN; ++s) EXPECT_EQ(sigismember(&after, s), sigismember(&before, s)) << s;
 }

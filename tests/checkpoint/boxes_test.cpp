@@ -73,7 +73,7 @@ TEST(Boxes, RunsOfAPartFollowBothOrders) {
       const auto held = elements_of(shape, stored.box);
       const auto other = random_box(shape, random);
       const auto part = common_part(stored.box, other);
-      std::vector<std::int64_t> expected;   // in the order of the file
+      std::vector<std::int64_t> expected;  // in the order of the file
       const auto wanted = elements_of(shape, other);
       for (auto e : held)
         if (std::find(wanted.begin(), wanted.end(), e) != wanted.end()) expected.push_back(e);

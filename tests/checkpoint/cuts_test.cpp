@@ -95,7 +95,7 @@ TEST(Cuts, ExchangedTensorsAreFound) {
   save_cut(scratch.path, s, boxes, plan::Topology({{plan::Axis::tensor, 2}}));
   const auto folder = scratch.path + "/step-00000005";
   for (auto& of_rank : boxes)
-    for (auto& stored : of_rank)   // the two norms before a layer's attention and feed-forward have the same shape
+    for (auto& stored : of_rank)  // the two norms before a layer's attention and feed-forward have the same shape
       if (stored.tensor == 2 || stored.tensor == 3) stored.tensor = 5 - stored.tensor;
   for (int r = 0; r < 2; ++r)
     edit_index(folder, r, [&](checkpoint::RankIndex& index) { index.boxes = boxes[static_cast<std::size_t>(r)]; });

@@ -22,7 +22,8 @@ class Damage : public ::testing::Test {
  protected:
   void SetUp() override {
     auto model = gpt();
-    model.layers = 1, model.hidden = 8, model.heads = 2, model.kv_heads = 2, model.ffn = 16, model.vocabulary = 129, model.context = 8;
+    model.layers = 1, model.hidden = 8, model.heads = 2, model.kv_heads = 2, model.ffn = 16, model.vocabulary = 129,
+    model.context = 8;
     save(scratch.path, state(model, DType::bf16, 5), 2);
     folder = scratch.path + "/step-00000005";
   }
@@ -75,14 +76,16 @@ TEST_F(Damage, ADamagedPayloadIsNamedByTensorAndRange) {
   spit(folder + "/rank-00001.h5", bytes);
   const auto message = refusal();
   EXPECT_NE(message.find("rank-00001.h5"), std::string::npos) << message;
-  // Of the token table 256 * 8 elements are stored (rows are rounded up to 128), so rank 1 begins at 1024; its logical end is 129 * 8.
+  // Of the token table 256 * 8 elements are stored (rows are rounded up to 128), so rank 1 begins at 1024; its logical
+  // end is 129 * 8.
   EXPECT_NE(message.find("/optimizer/m/embedding.tokens.weight elements 1024 to 1031"), std::string::npos) << message;
   // Other kinds can still be read, this one cannot.
   checkpoint::Reader reader(folder);
   std::vector<float> out(1032);
   reader.read_tensor(checkpoint::Kind::v, "embedding.tokens.weight", 0, 1032, out.data());
   reader.read_tensor(checkpoint::Kind::m, "embedding.tokens.weight", 0, 1024, out.data());
-  EXPECT_THROW(reader.read_tensor(checkpoint::Kind::m, "embedding.tokens.weight", 0, 1032, out.data()), trainyard::base::InputError);
+  EXPECT_THROW(reader.read_tensor(checkpoint::Kind::m, "embedding.tokens.weight", 0, 1032, out.data()),
+               trainyard::base::InputError);
 }
 
 TEST_F(Damage, TruncatedMissingAndUnreadableFiles) {
@@ -96,7 +99,8 @@ TEST_F(Damage, TruncatedMissingAndUnreadableFiles) {
     spit(path, good + "x");
     EXPECT_NE(refusal().find(name), std::string::npos) << name << " made longer";
     fs::remove(path);
-    EXPECT_TRUE(name == std::string(checkpoint::view_name) || refusal().find(name) != std::string::npos) << name << " missing";
+    EXPECT_TRUE(name == std::string(checkpoint::view_name) || refusal().find(name) != std::string::npos)
+        << name << " missing";
     fs::create_directory(path);
     EXPECT_NE(refusal().find(name), std::string::npos) << name << " is a folder";
     fs::remove(path);
@@ -123,8 +127,9 @@ TEST_F(Damage, FilesOfTwoCheckpointsMixed) {
   auto s = checkpoint::Reader(folder).state();
   s.step = 6;
   save(scratch.path, s, 2);
-  fs::copy(scratch.path + "/step-00000006/rank-00001.h5", folder + "/rank-00001.h5", fs::copy_options::overwrite_existing);
-  EXPECT_NE(refusal().find("rank-00001.h5"), std::string::npos);   // its metadata tells the step
+  fs::copy(scratch.path + "/step-00000006/rank-00001.h5", folder + "/rank-00001.h5",
+           fs::copy_options::overwrite_existing);
+  EXPECT_NE(refusal().find("rank-00001.h5"), std::string::npos);  // its metadata tells the step
 }
 
 TEST_F(Damage, OtherFormatsAndMajors) {

@@ -1,5 +1,6 @@
-// What must be on the disk before what: the order of writes, syncs and renames of a save, written down by an interposed library (recorder.c); and what is there when a writer
-// is killed after each of its renames, on a file system that cannot exchange two names.
+// What must be on the disk before what: the order of writes, syncs and renames of a save, written down by an interposed
+// library (recorder.c); and what is there when a writer is killed after each of its renames, on a file system that
+// cannot exchange two names.
 #include "tests/checkpoint/sample.h"
 
 #include <gtest/gtest.h>
@@ -19,12 +20,15 @@ struct Event {
 };
 
 // Runs the disabled test `name` of this program under the recorder; returns what it did below `root`.
-std::vector<Event> recorded(const std::string& name, const std::string& root, const std::string& settings, int* status = nullptr) {
+std::vector<Event> recorded(const std::string& name, const std::string& root, const std::string& settings,
+                            int* status = nullptr) {
   const auto log = root + ".log";
   fs::remove(log);
   const auto self = fs::read_symlink("/proc/self/exe").string();
-  const auto code = std::system(fmt::format("{} SAVE_FOLDER={} RECORD_ROOT={} RECORD_LOG={} LD_PRELOAD={} {} --gtest_also_run_disabled_tests --gtest_filter={} >/dev/null 2>&1", settings,
-                                            root + "/run/checkpoints", root, log, RECORDER, self, name).c_str());
+  const auto code = std::system(fmt::format("{} SAVE_FOLDER={} RECORD_ROOT={} RECORD_LOG={} LD_PRELOAD={} {} "
+                                            "--gtest_also_run_disabled_tests --gtest_filter={} >/dev/null 2>&1",
+                                            settings, root + "/run/checkpoints", root, log, RECORDER, self, name)
+                                    .c_str());
   if (status != nullptr) *status = code;
   std::vector<Event> events;
   std::ifstream in(log);
@@ -47,10 +51,13 @@ std::size_t first(const std::vector<Event>& events, std::size_t from, const std:
 bool syncs(const Event& e, const std::string& path) { return e.what == "sync" && e.a == path; }
 
 // Between index `from` and index `to` the path is synced.
-testing::AssertionResult synced_between(const std::vector<Event>& events, std::size_t from, std::size_t to, const std::string& path) {
+testing::AssertionResult synced_between(const std::vector<Event>& events, std::size_t from, std::size_t to,
+                                        const std::string& path) {
   const auto at = first(events, from, [&](const Event& e) { return syncs(e, path); });
   if (at < to) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << path << " is not synced between event " << from << " (" << (from < events.size() ? events[from].what + " " + events[from].a : "") << ") and event " << to << " ("
+  return testing::AssertionFailure() << path << " is not synced between event " << from << " ("
+                                     << (from < events.size() ? events[from].what + " " + events[from].a : "")
+                                     << ") and event " << to << " ("
                                      << (to < events.size() ? events[to].what + " " + events[to].a : "the end") << ")";
 }
 
@@ -70,9 +77,11 @@ TEST(Durability, EverythingIsOnTheDiskBeforeItGetsItsName) {
   const auto events = recorded("Child.DISABLED_Saves", root, "", &status);
   ASSERT_EQ(status, 0);
   for (int step : {5, 6}) {
-    const auto name = folder + "/" + checkpoint::step_name(step), partial = name + ".partial", manifest = partial + "/manifest.json.partial";
+    const auto name = folder + "/" + checkpoint::step_name(step), partial = name + ".partial",
+               manifest = partial + "/manifest.json.partial";
     const auto begins = first(events, 0, [&](const Event& e) { return e.a.starts_with(partial); });
-    const auto named = first(events, 0, [&](const Event& e) { return e.what == "rename" && e.a == partial && e.b == name; });
+    const auto named =
+        first(events, 0, [&](const Event& e) { return e.what == "rename" && e.a == partial && e.b == name; });
     ASSERT_LT(named, events.size()) << "step " << step << " was never published";
     const auto described = first(events, begins, [&](const Event& e) { return e.a == manifest; });
     ASSERT_LT(described, named) << "the manifest is no atomic file";
@@ -80,13 +89,15 @@ TEST(Durability, EverythingIsOnTheDiskBeforeItGetsItsName) {
     for (auto i = begins; i < named; ++i) {
       const auto& [what, a, b] = events[i];
       if (!a.starts_with(partial + "/")) continue;
-      // Payloads, their descriptions and the view before anybody writes a manifest that vouches for them; the manifest before it has its name.
+      // Payloads, their descriptions and the view before anybody writes a manifest that vouches for them; the manifest
+      // before it has its name.
       if (what == "write" && a != manifest) {
         ++files;
         EXPECT_TRUE(synced_between(events, i, described, a));
       }
       if (what == "write" && a == manifest) {
-        EXPECT_TRUE(synced_between(events, i, first(events, i, [&](const Event& e) { return e.what == "rename" && e.a == manifest; }), a));
+        EXPECT_TRUE(synced_between(
+            events, i, first(events, i, [&](const Event& e) { return e.what == "rename" && e.a == manifest; }), a));
       }
       if (what == "rename" || what == "open" || what == "remove") {
         EXPECT_TRUE(synced_between(events, i, named, partial)) << what << " " << a;
@@ -94,11 +105,14 @@ TEST(Durability, EverythingIsOnTheDiskBeforeItGetsItsName) {
     }
     EXPECT_GT(files, 5) << "what HDF5 and the writers do is not seen";
     // The indices of the ranks become one file once all are there, and go when a manifest vouches for it.
-    const auto renamed = [&](const std::string& file) { return first(events, begins, [&](const Event& e) { return e.what == "rename" && e.b == partial + "/" + file; }); };
+    const auto renamed = [&](const std::string& file) {
+      return first(events, begins, [&](const Event& e) { return e.what == "rename" && e.b == partial + "/" + file; });
+    };
     const auto joined = renamed("ranks.index"), vouched = renamed("manifest.json");
     for (int r = 0; r < 2; ++r) {
       const auto index = checkpoint::rank_name(r) + ".index";
-      const auto goes = first(events, begins, [&](const Event& e) { return e.what == "remove" && e.a == partial + "/" + index; });
+      const auto goes =
+          first(events, begins, [&](const Event& e) { return e.what == "remove" && e.a == partial + "/" + index; });
       EXPECT_LT(renamed(index), joined);
       EXPECT_LT(vouched, goes);
       EXPECT_LT(goes, named);
@@ -115,7 +129,8 @@ TEST(Durability, EverythingIsOnTheDiskBeforeItGetsItsName) {
     if (events[i].what != "mkdir") continue;
     EXPECT_TRUE(synced_between(events, i, events.size(), above(events[i].a)));
   }
-  const auto goes = first(events, 0, [&](const Event& e) { return e.what == "rename" && e.a == folder + "/step-00000005"; });
+  const auto goes =
+      first(events, 0, [&](const Event& e) { return e.what == "rename" && e.a == folder + "/step-00000005"; });
   EXPECT_LT(goes, events.size()) << "the oldest checkpoint stays, so nothing was seen of how it goes";
 }
 
@@ -133,7 +148,8 @@ TEST(Durability, AWriterKilledBetweenRenamesLeavesAWholeCheckpoint) {
       checkpoint::remove_stale_partials(folder);
       const auto found = checkpoint::find_latest_whole(folder, checkpoint::Verify::everything);
       EXPECT_EQ(found.step, 5) << "after rename " << renames << " " << exchange;
-      for (const auto& entry : fs::directory_iterator(folder)) EXPECT_FALSE(entry.path().string().ends_with(".partial")) << entry.path();
+      for (const auto& entry : fs::directory_iterator(folder))
+        EXPECT_FALSE(entry.path().string().ends_with(".partial")) << entry.path();
     }
   EXPECT_GT(died, 8);
   EXPECT_EQ(between, 1) << "the moment without a name was not met";

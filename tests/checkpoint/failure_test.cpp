@@ -1,4 +1,5 @@
-// Full disks and killed writers: exit 4 with older checkpoints untouched, and never anything that looks whole but is not.
+// Full disks and killed writers: exit 4 with older checkpoints untouched, and never anything that looks whole but is
+// not.
 #include "tests/checkpoint/sample.h"
 
 #include <gtest/gtest.h>
@@ -29,8 +30,7 @@ template <class F> int in_child(rlim_t limit, F&& body) {
       code = 0;
     } catch (const Error& e) {
       code = static_cast<int>(e.code());
-    } catch (...) {
-    }
+    } catch (...) {}
     ::_exit(code);
   }
   int status = 0;
@@ -63,7 +63,11 @@ TEST(Failure, WithoutRoomForTheIndexOrTheManifestThePartialGoesToo) {
   const auto s = state(gpt(), DType::f32, 10);
   for (rlim_t limit : {rlim_t{100}, rlim_t{4000}}) {
     for (int r = 0; r < 2; ++r) checkpoint::write_rank(scratch.path, s, Rank(s, r, 2).pieces, {});
-    EXPECT_EQ(in_child(limit, [&] { checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 2}}), 3); }), 4);
+    EXPECT_EQ(in_child(limit,
+                       [&] {
+                         checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 2}}), 3);
+                       }),
+              4);
     EXPECT_FALSE(fs::exists(scratch.path + "/step-00000010.partial"));
   }
   EXPECT_EQ(checkpoint::list(scratch.path).size(), 1u);
@@ -72,10 +76,12 @@ TEST(Failure, WithoutRoomForTheIndexOrTheManifestThePartialGoesToo) {
 TEST(Failure, APlaceThatCannotBeWrittenIsExit4) {
   Scratch scratch;
   spit(scratch.path + "/file", "in the way");
-  EXPECT_EQ(in_child(RLIM_INFINITY, [&] {
-              const auto s = state(gpt(), DType::f32, 10);
-              checkpoint::write_rank(scratch.path + "/file", s, Rank(s, 0, 1).pieces, {});
-            }), 4);
+  EXPECT_EQ(in_child(RLIM_INFINITY,
+                     [&] {
+                       const auto s = state(gpt(), DType::f32, 10);
+                       checkpoint::write_rank(scratch.path + "/file", s, Rank(s, 0, 1).pieces, {});
+                     }),
+            4);
 }
 
 TEST(Failure, AKilledWriterLeavesOnlyAPartial) {
@@ -105,7 +111,8 @@ TEST(Failure, AKilledWriterLeavesOnlyAPartial) {
     }
     EXPECT_GE(checkpoint::list(scratch.path).size(), 1u);
     checkpoint::remove_stale_partials(scratch.path);
-    for (const auto& entry : fs::directory_iterator(scratch.path)) EXPECT_FALSE(entry.path().string().ends_with(".partial"));
+    for (const auto& entry : fs::directory_iterator(scratch.path))
+      EXPECT_FALSE(entry.path().string().ends_with(".partial"));
   }
   EXPECT_GT(killed, 3);
   EXPECT_GT(finished + killed, 39);

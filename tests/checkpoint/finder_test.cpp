@@ -1,4 +1,5 @@
-// What a folder of checkpoints may look like besides well: no manifest, a link to nothing, no view, checkpoints that a run goes without.
+// What a folder of checkpoints may look like besides well: no manifest, a link to nothing, no view, checkpoints that a
+// run goes without.
 #include "tests/checkpoint/sample.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -34,7 +35,8 @@ TEST(Finder, ACheckpointWithoutItsManifestIsSeenAndPassedOver) {
   EXPECT_NE(found.refused[0].find("manifest.json"), std::string::npos);
   // It neither counts among those that are kept nor is it removed.
   for (int step : {30, 40}) save(scratch.path, state(gpt(), DType::f32, step), 1, 2);
-  EXPECT_EQ(names_of(checkpoint::list(scratch.path)), (std::vector<std::string>{"step-00000040", "step-00000030", "step-00000020"}));
+  EXPECT_EQ(names_of(checkpoint::list(scratch.path)),
+            (std::vector<std::string>{"step-00000040", "step-00000030", "step-00000020"}));
 }
 
 // Reading /proc/self/mem at 0 is an I/O error, as a disk or file server has them.
@@ -46,7 +48,9 @@ TEST(Finder, WhatCannotBeReadIsNotPassedOver) {
   fs::create_symlink("/proc/self/mem", manifest);
   for (const auto verify : {checkpoint::Verify::metadata, checkpoint::Verify::everything})
     EXPECT_THROW(checkpoint::find_latest_whole(scratch.path, verify), trainyard::base::Unreadable);
-  EXPECT_EQ(checkpoint::find_latest_whole(scratch.path, checkpoint::Verify::metadata, {scratch.path + "/step-00000020"}).step, 10);
+  EXPECT_EQ(
+      checkpoint::find_latest_whole(scratch.path, checkpoint::Verify::metadata, {scratch.path + "/step-00000020"}).step,
+      10);
 }
 
 TEST(Finder, AFolderThatCannotBeLookedAtIsNoEmptyFolder) {
@@ -64,7 +68,8 @@ TEST(Finder, AFolderThatCannotBeLookedAtIsNoEmptyFolder) {
 
 TEST(Finder, EntriesAreWhatSomebodyPutThere) {
   Scratch scratch;
-  for (const char* name : {"step-00000003.partial", "lost+found", ".snapshot"}) fs::create_directory(scratch.path + "/" + name);
+  for (const char* name : {"step-00000003.partial", "lost+found", ".snapshot"})
+    fs::create_directory(scratch.path + "/" + name);
   EXPECT_TRUE(checkpoint::entries(scratch.path).empty());
   spit(scratch.path + "/latest", "");
   EXPECT_EQ(checkpoint::entries(scratch.path), (std::vector<std::string>{"latest"}));
@@ -76,9 +81,10 @@ TEST(Finder, WhatIsSetAsideIsListedButNeverChosen) {
   EXPECT_EQ(checkpoint::set_aside(checkpoint::list(scratch.path).front()), scratch.path + "/abandoned-step-00000020");
   save(scratch.path, state(gpt(), DType::f32, 20), 1);
   EXPECT_EQ(checkpoint::set_aside(checkpoint::list(scratch.path).front()), scratch.path + "/abandoned-step-00000020.2");
-  EXPECT_EQ(names_of(checkpoint::list_abandoned(scratch.path)), (std::vector<std::string>{"abandoned-step-00000020", "abandoned-step-00000020.2"}));
+  EXPECT_EQ(names_of(checkpoint::list_abandoned(scratch.path)),
+            (std::vector<std::string>{"abandoned-step-00000020", "abandoned-step-00000020.2"}));
   EXPECT_EQ(checkpoint::find_latest_whole(scratch.path, checkpoint::Verify::metadata).step, 10);
-  checkpoint::Reader(scratch.path + "/abandoned-step-00000020").verify_all();   // whole under its new name
+  checkpoint::Reader(scratch.path + "/abandoned-step-00000020").verify_all();  // whole under its new name
   save(scratch.path, state(gpt(), DType::f32, 30), 1, 1);
   EXPECT_EQ(checkpoint::list_abandoned(scratch.path).size(), 2u) << "retention removes what was set aside";
 }
@@ -97,7 +103,7 @@ TEST(Finder, AViewThatIsMissingOrDamagedPassesOverNothing) {
   spit(view, bad);
   EXPECT_EQ(checkpoint::find_latest_whole(scratch.path, checkpoint::Verify::metadata).step, 20);
   EXPECT_NE(checkpoint::Reader(folder).view_problem().find("damaged"), std::string::npos);
-  EXPECT_THROW(checkpoint::Reader(folder).verify_all(), InputError);   // there it is, and wrong
+  EXPECT_THROW(checkpoint::Reader(folder).verify_all(), InputError);  // there it is, and wrong
   checkpoint::make_view(folder);
   EXPECT_EQ(checkpoint::Reader(folder).view_problem(), "");
   EXPECT_EQ(slurp(view), good);
@@ -107,8 +113,9 @@ TEST(Files, EqualRunsGiveEqualFilesAtAnyTime) {
   Scratch scratch;
   const auto s = state(gpt(), DType::bf16, 5);
   save(scratch.path + "/a", s, 2);
-  std::this_thread::sleep_for(std::chrono::milliseconds(1100));   // HDF5 would record the second
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // HDF5 would record the second
   save(scratch.path + "/b", s, 2);
   for (const char* name : {"manifest.json", "checkpoint.h5", "rank-00000.h5", "rank-00001.h5"})
-    EXPECT_TRUE(slurp(scratch.path + "/a/step-00000005/" + name) == slurp(scratch.path + "/b/step-00000005/" + name)) << name;
+    EXPECT_TRUE(slurp(scratch.path + "/a/step-00000005/" + name) == slurp(scratch.path + "/b/step-00000005/" + name))
+        << name;
 }

@@ -1,4 +1,5 @@
-// Golden checkpoints of every major of trainyard.checkpoint, read for ever. They were written by the disabled test below and are never written again.
+// Golden checkpoints of every major of trainyard.checkpoint, read for ever. They were written by the disabled test
+// below and are never written again.
 #include "tests/checkpoint/cuts.h"
 
 #include "libtrain/checkpoint/view.h"
@@ -12,7 +13,8 @@ using trainyard::base::DType;
 namespace {
 
 plan::ModelConfig tiny(plan::ModelConfig m) {
-  m.layers = 1, m.hidden = 8, m.heads = 2, m.kv_heads = std::min<std::int64_t>(m.kv_heads, 2), m.ffn = 16, m.vocabulary = 129, m.context = 8;
+  m.layers = 1, m.hidden = 8, m.heads = 2, m.kv_heads = std::min<std::int64_t>(m.kv_heads, 2), m.ffn = 16,
+  m.vocabulary = 129, m.context = 8;
   return m;
 }
 
@@ -21,11 +23,13 @@ struct Golden {
   const char* folder;
   plan::ModelConfig model;
   DType dtype;
-  int data, tensor;   // ranks of a grid; tensor 1: equal pieces of units
+  int data, tensor;  // ranks of a grid; tensor 1: equal pieces of units
 };
 std::vector<Golden> goldens() {
-  return {{1, GOLDEN "/checkpoint-1-gpt", tiny(gpt()), DType::bf16, 2, 1}, {1, GOLDEN "/checkpoint-1-llama", tiny(llama()), DType::f32, 3, 1},
-          {2, GOLDEN "/checkpoint-2-gpt", tiny(gpt()), DType::bf16, 2, 1}, {2, GOLDEN "/checkpoint-2-llama", tiny(llama()), DType::f32, 2, 2}};
+  return {{1, GOLDEN "/checkpoint-1-gpt", tiny(gpt()), DType::bf16, 2, 1},
+          {1, GOLDEN "/checkpoint-1-llama", tiny(llama()), DType::f32, 3, 1},
+          {2, GOLDEN "/checkpoint-2-gpt", tiny(gpt()), DType::bf16, 2, 1},
+          {2, GOLDEN "/checkpoint-2-llama", tiny(llama()), DType::f32, 2, 2}};
 }
 
 }  // namespace
@@ -35,7 +39,9 @@ TEST(Golden, DISABLED_Make) {
   for (const auto& g : goldens()) {
     if (fs::exists(g.folder)) continue;
     if (g.tensor == 1) save(g.folder, state(g.model, g.dtype, 3), g.data);
-    else save_cut(g.folder, state(g.model, g.dtype, 3), grid_cut(g.model, g.data, g.tensor), plan::Topology({{plan::Axis::data, g.data}, {plan::Axis::tensor, g.tensor}}));
+    else
+      save_cut(g.folder, state(g.model, g.dtype, 3), grid_cut(g.model, g.data, g.tensor),
+               plan::Topology({{plan::Axis::data, g.data}, {plan::Axis::tensor, g.tensor}}));
     fs::remove(std::string(g.folder) + "/latest");
   }
 }
@@ -67,7 +73,8 @@ TEST(Golden, IndicesKeepTheirBoxes) {
     }
     const auto table = static_cast<std::size_t>(44 + 20 * g.data);
     EXPECT_EQ(slurp(written + "/ranks.index").substr(0, 44), slurp(golden + "/ranks.index").substr(0, 44));
-    EXPECT_EQ(slurp(golden + "/ranks.index").substr(table), sections(golden)[0] + sections(golden)[1]) << "where the sections begin";
+    EXPECT_EQ(slurp(golden + "/ranks.index").substr(table), sections(golden)[0] + sections(golden)[1])
+        << "where the sections begin";
   }
 }
 

@@ -21,7 +21,8 @@ struct Outcome {
 class Inspect : public ::testing::Test {
  protected:
   Outcome run(const std::string& arguments, const std::string& environment = "LC_ALL=C") {
-    const auto command = environment + " COLUMNS=60 timeout " LIMIT " " INSPECT " " + arguments + " >" + scratch.path + "/out 2>" + scratch.path + "/err";
+    const auto command = environment + " COLUMNS=60 timeout " LIMIT " " INSPECT " " + arguments + " >" + scratch.path +
+                         "/out 2>" + scratch.path + "/err";
     const int status = std::system(command.c_str());
     return {WEXITSTATUS(status), slurp(scratch.path + "/out"), slurp(scratch.path + "/err")};
   }
@@ -33,7 +34,7 @@ class Inspect : public ::testing::Test {
     std::string lines;
     for (int step = 1; step <= 20; ++step)
       lines += nlohmann::json{{"step", step}, {"loss", 5.0 - 0.2 * step}, {"tokens_seen", step * 128}}.dump() + "\n";
-    spit(run_folder + "/metrics.jsonl", lines + "{\"step\": 21, \"lo");   // still being written
+    spit(run_folder + "/metrics.jsonl", lines + "{\"step\": 21, \"lo");  // still being written
   }
   Scratch scratch;
   std::string run_folder, checkpoint_folder;
@@ -44,7 +45,8 @@ class Inspect : public ::testing::Test {
 TEST_F(Inspect, ACheckpointAsTextAndJson) {
   const auto text = run(checkpoint_folder);
   EXPECT_EQ(text.code, 0) << text.err;
-  for (const char* part : {"trainyard.checkpoint/2", "step        20", "3 ranks (data 3)", "learning_rate", "/optimizer/master/layers.01.ffn.down.weight", "24 x 40", "131 x 24"})
+  for (const char* part : {"trainyard.checkpoint/2", "step        20", "3 ranks (data 3)", "learning_rate",
+                           "/optimizer/master/layers.01.ffn.down.weight", "24 x 40", "131 x 24"})
     EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
   const auto json = run("--json " + checkpoint_folder);
   ASSERT_EQ(json.code, 0) << json.err;
@@ -58,7 +60,8 @@ TEST_F(Inspect, ACheckpointAsTextAndJson) {
   EXPECT_EQ(j["verified"], false);
   std::vector<std::string> files;
   for (const auto& [name, file] : j["files"].items()) files.push_back(name);
-  EXPECT_EQ(files, (std::vector<std::string>{"checkpoint.h5", "rank-00000.h5", "rank-00001.h5", "rank-00002.h5", "ranks.index"}));
+  EXPECT_EQ(files, (std::vector<std::string>{"checkpoint.h5", "rank-00000.h5", "rank-00001.h5", "rank-00002.h5",
+                                             "ranks.index"}));
   EXPECT_NE(text.out.find("in 6 files"), std::string::npos) << text.out;
 }
 
@@ -80,10 +83,11 @@ TEST_F(Inspect, VerifyNamesFileTensorAndRange) {
   EXPECT_NE(good.out.find("verified"), std::string::npos);
   const auto file = checkpoint_folder + "/rank-00001.h5";
   auto bytes = slurp(file);
-  const auto payload = checkpoint::Reader(checkpoint_folder).manifest().files.at("rank-00001.h5").payloads.at("/optimizer/v");
+  const auto payload =
+      checkpoint::Reader(checkpoint_folder).manifest().files.at("rank-00001.h5").payloads.at("/optimizer/v");
   bytes[static_cast<std::size_t>(payload.offset)] ^= 1;
   spit(file, bytes);
-  EXPECT_EQ(run(checkpoint_folder).code, 0);   // the metadata are right
+  EXPECT_EQ(run(checkpoint_folder).code, 0);  // the metadata are right
   const auto bad = run("--verify " + checkpoint_folder);
   EXPECT_EQ(bad.code, 3);
   EXPECT_EQ(bad.out, "");
@@ -109,19 +113,24 @@ TEST_F(Inspect, ARunShowsItsCurve) {
 
 TEST_F(Inspect, MetricsAsCsv) {
   // Lines of an older version, one with values of later ones, and what CSV has to quote.
-  spit(run_folder + "/metrics.jsonl", "{\"step\":1,\"loss\":5.25,\"norm\":null}\n{\"step\":2,\"loss\":\"nan\",\"validation_loss\":4.5,\"host\":\"a,\\\"b\\\"\",\"more\":[1,2]}\n\n"
-                                      "{\"loss\":0.1,\"step\":3,\"host\":\"n1\"}\n{\"step\": 4, \"lo");
+  spit(run_folder + "/metrics.jsonl",
+       "{\"step\":1,\"loss\":5.25,\"norm\":null}\n{\"step\":2,\"loss\":\"nan\",\"validation_loss\":4.5,\"host\":\"a,"
+       "\\\"b\\\"\",\"more\":[1,2]}\n\n"
+       "{\"loss\":0.1,\"step\":3,\"host\":\"n1\"}\n{\"step\": 4, \"lo");
   const auto csv = run("--csv " + run_folder);
   EXPECT_EQ(csv.code, 0) << csv.err;
-  EXPECT_EQ(csv.out, "step,loss,norm,validation_loss,host,more\n1,5.25,,,,\n2,nan,,4.5,\"a,\"\"b\"\"\",\"[1,2]\"\n3,0.1,,,n1,\n");
+  EXPECT_EQ(
+      csv.out,
+      "step,loss,norm,validation_loss,host,more\n1,5.25,,,,\n2,nan,,4.5,\"a,\"\"b\"\"\",\"[1,2]\"\n3,0.1,,,n1,\n");
   fs::rename(run_folder + "/metrics.jsonl", scratch.path + "/aside.jsonl");
   EXPECT_EQ(run("--csv " + scratch.path + "/aside.jsonl").out, csv.out);
   const auto aside = nlohmann::json::parse(run("--json " + scratch.path + "/aside.jsonl").out);
   EXPECT_EQ(aside["kind"], "metrics");
   EXPECT_EQ(aside["metrics"]["validation_loss"], (nlohmann::json{{2.0, 4.5}}));
-  EXPECT_EQ(run("--csv " + run_folder).code, 3);          // none any more
+  EXPECT_EQ(run("--csv " + run_folder).code, 3);  // none any more
   EXPECT_EQ(run("--csv " + checkpoint_folder).code, 3);
-  for (const char* other : {"--json", "--verify", "--make-view", "--bytes"}) EXPECT_EQ(run(fmt::format("--csv {} {}", other, run_folder)).code, 2) << other;
+  for (const char* other : {"--json", "--verify", "--make-view", "--bytes"})
+    EXPECT_EQ(run(fmt::format("--csv {} {}", other, run_folder)).code, 2) << other;
   // Nothing is printed of a file with a damaged line.
   spit(run_folder + "/metrics.jsonl", "{\"step\":1}\n{\"step\":\n{\"step\":3}\n");
   const auto damaged = run("--csv " + run_folder);
@@ -132,7 +141,9 @@ TEST_F(Inspect, MetricsAsCsv) {
   std::string many;
   for (int step = 1; step <= 50000; ++step) many += fmt::format("{{\"step\":{},\"loss\":1.5}}\n", step);
   spit(run_folder + "/metrics.jsonl", many);
-  const auto head = std::system(fmt::format("bash -o pipefail -c '{} --csv {} 2>{}/err | head -2 >{}/out'", INSPECT, run_folder, scratch.path, scratch.path).c_str());
+  const auto head = std::system(fmt::format("bash -o pipefail -c '{} --csv {} 2>{}/err | head -2 >{}/out'", INSPECT,
+                                            run_folder, scratch.path, scratch.path)
+                                    .c_str());
   EXPECT_EQ(head, 0);
   EXPECT_EQ(slurp(scratch.path + "/out"), "step,loss\n1,1.5\n");
   EXPECT_EQ(slurp(scratch.path + "/err"), "");
@@ -140,18 +151,20 @@ TEST_F(Inspect, MetricsAsCsv) {
 }
 
 TEST_F(Inspect, ARunSaysWhenAndWhereItWasWritten) {
-  spit(run_folder + "/metrics.jsonl", "{\"step\":1,\"loss\":5}\n{\"step\":2,\"loss\":4,\"time\":\"2026-01-31T23:59:59.123Z\",\"host\":\"n1\"}\n"
-                                      "{\"step\":3,\"loss\":3,\"time\":\"2026-02-01T00:00:01.000Z\",\"host\":\"n2\"}\n");
+  spit(run_folder + "/metrics.jsonl",
+       "{\"step\":1,\"loss\":5}\n{\"step\":2,\"loss\":4,\"time\":\"2026-01-31T23:59:59.123Z\",\"host\":\"n1\"}\n"
+       "{\"step\":3,\"loss\":3,\"time\":\"2026-02-01T00:00:01.000Z\",\"host\":\"n2\"}\n");
   const auto text = run(run_folder).out;
   EXPECT_NE(text.find("from 2026-01-31T23:59:59.123Z to 2026-02-01T00:00:01.000Z on n2"), std::string::npos) << text;
 }
 
 TEST_F(Inspect, MakesTheView) {
   fs::remove(checkpoint_folder + "/checkpoint.h5");
-  for (const char* how : {"", "--verify "}) {   // it is named by the manifest, but can be derived
+  for (const char* how : {"", "--verify "}) {  // it is named by the manifest, but can be derived
     const auto without = run(how + checkpoint_folder);
     EXPECT_EQ(without.code, 0) << without.err;
-    EXPECT_NE(without.out.find("checkpoint.h5 is missing: make it anew with --make-view"), std::string::npos) << without.out;
+    EXPECT_NE(without.out.find("checkpoint.h5 is missing: make it anew with --make-view"), std::string::npos)
+        << without.out;
   }
   const auto made = run("--make-view " + checkpoint_folder);
   EXPECT_EQ(made.code, 0) << made.err;
@@ -184,7 +197,8 @@ TEST_F(Inspect, TheDescriptionOfAModel) {
   spit(scratch.path + "/my.toml", "layers = 3\nhidden = 32\nheads = 4\nkv-heads = 2\nffn = 96\ncontext = 40\n");
   const auto text = run(scratch.path + "/my.toml");
   EXPECT_EQ(text.code, 0) << text.err;
-  for (const char* part : {"layers", "that of the shards", "parameters with byte tokens"}) EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
+  for (const char* part : {"layers", "that of the shards", "parameters with byte tokens"})
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
   const auto j = nlohmann::json::parse(run("--json " + scratch.path + "/my.toml").out);
   EXPECT_EQ(j["kind"], "model");
   EXPECT_TRUE(j["parameters"].is_null());
@@ -204,7 +218,8 @@ TEST_F(Inspect, RefusesOtherThings) {
   made.model = gpt();
   plan::predict(made);
   spit(scratch.path + "/plan.json", plan::to_json(made));
-  for (const char* path : {"/no-plan.json", "/absent", "/empty", "/text.txt", "/run/checkpoints/step-00000020/rank-00000.h5"}) {
+  for (const char* path :
+       {"/no-plan.json", "/absent", "/empty", "/text.txt", "/run/checkpoints/step-00000020/rank-00000.h5"}) {
     const auto refused = run(scratch.path + path);
     EXPECT_EQ(refused.code, 3) << path;
     EXPECT_NE(refused.err.find("try:"), std::string::npos) << path << refused.err;

@@ -11,7 +11,7 @@ using trainyard::base::DType;
 
 namespace {
 
-constexpr std::size_t step_at = 32, ranks_at = 40, table_at = 44;   // then begin (8), size (8) and CRC32C (4) of each
+constexpr std::size_t step_at = 32, ranks_at = 40, table_at = 44;  // then begin (8), size (8) and CRC32C (4) of each
 
 class Joined : public ::testing::Test {
  protected:
@@ -25,7 +25,9 @@ class Joined : public ::testing::Test {
     try {
       checkpoint::Reader{folder};
       return "";
-    } catch (const base::InputError& e) { return e.what(); }
+    } catch (const base::InputError& e) {
+      return e.what();
+    }
   }
   void refused(const std::string& content, const std::string& said) {
     replace_joined_index(folder, content);
@@ -33,8 +35,7 @@ class Joined : public ::testing::Test {
     EXPECT_NE(found.find(folder + "/ranks.index: " + said), std::string::npos)
         << "expected: " << said << "\nfound: " << found;
   }
-  template <class T>
-  void number(std::size_t at, T value, const std::string& said) {
+  template <class T> void number(std::size_t at, T value, const std::string& said) {
     auto other = bytes;
     std::memcpy(other.data() + at, &value, sizeof value);
     refused(other, said);
@@ -63,7 +64,7 @@ TEST_F(Joined, AReaderNeedsNothingElse) {
 }
 
 TEST_F(Joined, TheTableIsHeldAgainstManifestAndSize) {
-  const auto first = table_at + 2 * 20;   // byte of the first section
+  const auto first = table_at + 2 * 20;  // byte of the first section
   number<char>(0, 'T', "format is");
   number<std::uint64_t>(step_at, 6, "it is of step 6 and 2 ranks; expected step 5 and 2 ranks");
   for (std::uint32_t ranks : {0u, 1u, 3u, 0xffffffffu})

@@ -1,4 +1,5 @@
-// Saving and loading need the rank's own slices and a staging buffer, whatever the size of the model: the peak of the heap says so.
+// Saving and loading need the rank's own slices and a staging buffer, whatever the size of the model: the peak of the
+// heap says so.
 #include "tests/checkpoint/sample.h"
 #include "tests/heap.h"
 
@@ -15,7 +16,7 @@ plan::ModelConfig large() {
   m.layers = 4, m.hidden = 512, m.heads = 8, m.kv_heads = 8, m.ffn = 2048, m.vocabulary = 512, m.context = 64;
   return m;
 }
-constexpr std::int64_t staging = 6 << 20;   // blocks of a MiB, the manifest, and what the HDF5 library keeps
+constexpr std::int64_t staging = 6 << 20;  // blocks of a MiB, the manifest, and what the HDF5 library keeps
 
 }  // namespace
 
@@ -39,7 +40,7 @@ TEST(Memory, LoadingNeedsTheSlicesAndAStagingBuffer) {
   const auto s = state(large(), DType::f32, 5);
   save(scratch.path, s, 3);
   const auto units = plan::units(s.model);
-  std::vector<std::vector<float>> slices;   // of rank 1 of 2
+  std::vector<std::vector<float>> slices;  // of rank 1 of 2
   for (const auto& unit : units) slices.emplace_back(static_cast<std::size_t>(plan::layout(unit, 2).piece));
   heap::restart_peak();
   const auto before = heap::live.load();
@@ -62,8 +63,10 @@ TEST(Memory, AReaderOpensARankFileWhenItNeedsIt) {
   EXPECT_THROW(checkpoint::Reader{folder}, base::InputError);
   checkpoint::Reader reader(folder, checkpoint::Reader::Check::as_needed);
   float first = 0;
-  reader.read_tensor(checkpoint::Kind::m, "embedding.tokens.weight", 0, 1, &first);   // rank 0 holds the first element of every unit
+  reader.read_tensor(checkpoint::Kind::m, "embedding.tokens.weight", 0, 1,
+                     &first);  // rank 0 holds the first element of every unit
   EXPECT_EQ(first, value(checkpoint::Kind::m, "embedding.tokens.weight", 0, DType::f32));
   std::vector<float> whole(24 * 40);
-  EXPECT_THROW(reader.read_tensor(checkpoint::Kind::m, "layers.00.ffn.down.weight", 0, 24 * 40, whole.data()), base::InputError);
+  EXPECT_THROW(reader.read_tensor(checkpoint::Kind::m, "layers.00.ffn.down.weight", 0, 24 * 40, whole.data()),
+               base::InputError);
 }

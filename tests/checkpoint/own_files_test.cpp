@@ -1,4 +1,5 @@
-// A writer of checkpoints removes only what writers of checkpoints wrote: a thesis stays, in a partial, in an old checkpoint and in one that is replaced.
+// A writer of checkpoints removes only what writers of checkpoints wrote: a thesis stays, in a partial, in an old
+// checkpoint and in one that is replaced.
 #include "tests/checkpoint/sample.h"
 
 #include "libtrain/base/error.h"
@@ -9,15 +10,20 @@
 using namespace sample;
 
 TEST(OwnFiles, NamesOfUnfinishedThings) {
-  for (const char* name : {"step-00000003.partial", "step-123456789.partial", "step-00000003.removed.partial", "step-00000003.replaced.partial", "latest.partial"}) EXPECT_TRUE(checkpoint::is_unfinished_name(name)) << name;
-  for (const char* name : {"thesis.partial", "step-3.partial", "step-00000003", "step-0000000x.partial", ".partial", "my-step-00000003.partial", "step-00000003.old.partial"})
+  for (const char* name : {"step-00000003.partial", "step-123456789.partial", "step-00000003.removed.partial",
+                           "step-00000003.replaced.partial", "latest.partial"})
+    EXPECT_TRUE(checkpoint::is_unfinished_name(name)) << name;
+  for (const char* name : {"thesis.partial", "step-3.partial", "step-00000003", "step-0000000x.partial", ".partial",
+                           "my-step-00000003.partial", "step-00000003.old.partial"})
     EXPECT_FALSE(checkpoint::is_unfinished_name(name)) << name;
 }
 
 TEST(OwnFiles, StalePartialsGoAndOthersStay) {
   Scratch scratch;
   fs::create_directories(scratch.path + "/step-00000003.partial");
-  for (const char* name : {"rank-00000.h5", "rank-00001.json", "rank-00001.json.partial", "manifest.json.partial", "checkpoint.h5.partial", "checkpoint.h5", "rank-00000.index", "rank-00001.index.partial", "ranks.index", "ranks.index.partial", ".nfs000000000123"})
+  for (const char* name : {"rank-00000.h5", "rank-00001.json", "rank-00001.json.partial", "manifest.json.partial",
+                           "checkpoint.h5.partial", "checkpoint.h5", "rank-00000.index", "rank-00001.index.partial",
+                           "ranks.index", "ranks.index.partial", ".nfs000000000123"})
     spit(scratch.path + "/step-00000003.partial/" + name, "half");
   spit(scratch.path + "/latest.partial", "step");
   fs::create_directories(scratch.path + "/thesis.partial");

@@ -28,7 +28,9 @@ class Index : public ::testing::Test {
     try {
       checkpoint::Reader{folder};
       return "";
-    } catch (const base::InputError& e) { return e.what(); }
+    } catch (const base::InputError& e) {
+      return e.what();
+    }
   }
   void lie(const std::function<void(RankIndex&)>& change, const std::string& said) {
     auto other = index;
@@ -36,8 +38,7 @@ class Index : public ::testing::Test {
     replace_index(folder, 1, lying_bytes(other, parameters));
     EXPECT_NE(refusal().find(said), std::string::npos) << "expected: " << said << "\nfound: " << refusal();
   }
-  template <class T>
-  void number(std::size_t at, T value, const std::string& said) {
+  template <class T> void number(std::size_t at, T value, const std::string& said) {
     auto other = bytes;
     std::memcpy(other.data() + at, &value, sizeof value);
     replace_index(folder, 1, other);
@@ -72,10 +73,10 @@ TEST_F(Index, BoxesAreHeldAgainstTheirTensors) {
   lie([](RankIndex& i) { i.boxes.push_back(i.boxes.back()), i.boxes.back().offset += i.boxes.back().box.elements(); },
       "the boxes of layers.00.ffn.down.bias do not hold each of its elements once");
   lie([](RankIndex& i) { i.boxes.back().offset = 0; },
-      "too large, or not in its shortest form");   // no padding before it is negative
+      "too large, or not in its shortest form");  // no padding before it is negative
   lie([](RankIndex& i) { i.boxes.back().offset += 100'000; }, "ends beyond the");
   lie([](RankIndex& i) { i.boxes.back().offset = (std::int64_t{1} << 56) + 5; }, "beyond what is possible");
-  lie([](RankIndex& i) { i.boxes.back().offset += 8; }, "fingerprint");   // possible, but not so
+  lie([](RankIndex& i) { i.boxes.back().offset += 8; }, "fingerprint");  // possible, but not so
 }
 
 TEST_F(Index, PartsAreHeldAgainstTheFile) {
@@ -109,7 +110,7 @@ TEST_F(Index, CountsAreHeldAgainstTheBytesThatFollow) {
   }
   replace_index(folder, 1, bytes + '\0');
   EXPECT_NE(refusal().find("1 bytes follow the last box"), std::string::npos);
-  replace_index(folder, 1, bytes.substr(0, bytes.size() - 1) + std::string("\x81\x00", 2));   // 1 in two bytes
+  replace_index(folder, 1, bytes.substr(0, bytes.size() - 1) + std::string("\x81\x00", 2));  // 1 in two bytes
   EXPECT_NE(refusal(), "");
 }
 

@@ -60,7 +60,8 @@ TEST(RoundTrip, FingerprintsAndNormsDoNotDependOnTheCut) {
     }
   }
   double sum = 0;
-  for (std::int64_t i = 0; i < 131 * 24; ++i) sum += std::pow(static_cast<double>(value(checkpoint::Kind::model, "embedding.tokens.weight", i, DType::f32)), 2);
+  for (std::int64_t i = 0; i < 131 * 24; ++i)
+    sum += std::pow(static_cast<double>(value(checkpoint::Kind::model, "embedding.tokens.weight", i, DType::f32)), 2);
   EXPECT_EQ(first[0].path, "/model/embedding.tokens.weight");
   EXPECT_NEAR(first[0].norm, std::sqrt(sum), 1e-9);
 }
@@ -80,13 +81,16 @@ TEST(RoundTrip, RankFilesAreEquallyLarge) {
 TEST(RoundTrip, NothingButTheNamedFilesIsLeft) {
   Scratch scratch;
   fs::create_directories(scratch.path + "/step-00000003.partial");
-  for (const char* name : {"rank-00009.h5", "rank-00009.index", "rank-00001.index.partial", "ranks.index.partial"}) spit(scratch.path + "/step-00000003.partial/" + name, "left over");
+  for (const char* name : {"rank-00009.h5", "rank-00009.index", "rank-00001.index.partial", "ranks.index.partial"})
+    spit(scratch.path + "/step-00000003.partial/" + name, "left over");
   save(scratch.path, state(gpt(), DType::f32, 3), 2);
   std::vector<std::string> names;
-  for (const auto& e : fs::recursive_directory_iterator(scratch.path)) names.push_back(fs::relative(e.path(), scratch.path).string());
+  for (const auto& e : fs::recursive_directory_iterator(scratch.path))
+    names.push_back(fs::relative(e.path(), scratch.path).string());
   std::sort(names.begin(), names.end());
-  EXPECT_EQ(names, (std::vector<std::string>{"latest", "step-00000003", "step-00000003/checkpoint.h5", "step-00000003/manifest.json",
-                                             "step-00000003/rank-00000.h5", "step-00000003/rank-00001.h5", "step-00000003/ranks.index"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"latest", "step-00000003", "step-00000003/checkpoint.h5",
+                                             "step-00000003/manifest.json", "step-00000003/rank-00000.h5",
+                                             "step-00000003/rank-00001.h5", "step-00000003/ranks.index"}));
   EXPECT_EQ(slurp(scratch.path + "/latest"), "step-00000003\n");
 }
 
@@ -100,7 +104,7 @@ TEST(Keeping, RemovesTheOldestAndNeverTheNewest) {
   Scratch scratch;
   for (int step : {10, 20, 30, 40}) save(scratch.path, state(gpt(), DType::f32, step), 1, 2);
   EXPECT_EQ(steps_in(scratch.path), (std::vector<std::int64_t>{40, 30}));
-  save(scratch.path, state(gpt(), DType::f32, 15), 1, 2);   // a run that was set back
+  save(scratch.path, state(gpt(), DType::f32, 15), 1, 2);  // a run that was set back
   EXPECT_EQ(steps_in(scratch.path), (std::vector<std::int64_t>{40, 15}));
   save(scratch.path, state(gpt(), DType::f32, 50), 1, 0);
   EXPECT_EQ(steps_in(scratch.path), (std::vector<std::int64_t>{50, 40, 15}));
@@ -113,7 +117,7 @@ TEST(Keeping, TheSameStepIsReplaced) {
   checkpoint::Reader reader(scratch.path + "/step-00000010");
   EXPECT_EQ(reader.manifest().ranks, 2);
   EXPECT_EQ(differences(reader, 1), 0);
-  EXPECT_EQ(std::distance(fs::directory_iterator(scratch.path), {}), 2);   // step-00000010 and latest
+  EXPECT_EQ(std::distance(fs::directory_iterator(scratch.path), {}), 2);  // step-00000010 and latest
 }
 
 TEST(Finding, FallsBackOverDamagedOnes) {
@@ -165,8 +169,9 @@ TEST(Publishing, AnIndexOfAnEarlierAttemptIsMadeAnew) {
   save(other.path, state(llama(), DType::f32, 4), 2);
   const auto s = state(gpt(), DType::f32, 4);
   for (int r = 0; r < 2; ++r) checkpoint::write_rank(scratch.path, s, Rank(s, r, 2).pieces, {});
-  for (const char* name : {"ranks.index", "manifest.json"}) fs::copy(other.path + "/step-00000004/" + name, scratch.path + "/step-00000004.partial/" + name);
-  checkpoint::write_rank(scratch.path, s, Rank(s, 1, 2).pieces, {});   // once more
+  for (const char* name : {"ranks.index", "manifest.json"})
+    fs::copy(other.path + "/step-00000004/" + name, scratch.path + "/step-00000004.partial/" + name);
+  checkpoint::write_rank(scratch.path, s, Rank(s, 1, 2).pieces, {});  // once more
   checkpoint::publish(scratch.path, s, plan::Topology({{plan::Axis::data, 2}}), 3);
   checkpoint::Reader reader(scratch.path + "/step-00000004");
   reader.verify_all();
@@ -207,14 +212,16 @@ TEST(Publishing, PartsOfTwoRunsAreNotMixed) {
     checkpoint::publish(scratch.path, mine, plan::Topology({{plan::Axis::data, 2}}), 3);
     ADD_FAILURE() << "parts of two runs were published";
   } catch (const base::EnvironmentError& e) {
-    for (const auto& name : {mine.writer, other.writer}) EXPECT_NE(std::string(e.what()).find(name), std::string::npos) << e.what();
+    for (const auto& name : {mine.writer, other.writer})
+      EXPECT_NE(std::string(e.what()).find(name), std::string::npos) << e.what();
   }
   EXPECT_FALSE(fs::exists(scratch.path + "/step-00000004"));
   checkpoint::discard_partial(scratch.path, mine);
   EXPECT_TRUE(fs::exists(scratch.path + "/step-00000004.partial/rank-00001.h5")) << "another run's part was removed";
   checkpoint::write_rank(scratch.path, mine, Rank(mine, 1, 2).pieces, {});
   checkpoint::publish(scratch.path, mine, plan::Topology({{plan::Axis::data, 2}}), 3);
-  EXPECT_EQ(checkpoint::Reader(scratch.path + "/step-00000004").state().writer, "") << "equal runs write equal manifests";
+  EXPECT_EQ(checkpoint::Reader(scratch.path + "/step-00000004").state().writer, "")
+      << "equal runs write equal manifests";
 }
 
 TEST(Reading, AnotherModelIsRefused) {
@@ -225,9 +232,11 @@ TEST(Reading, AnotherModelIsRefused) {
   auto other = gpt();
   other.ffn = 48;
   const auto wide = plan::units(other)[2];
-  EXPECT_THROW(reader.read_unit_piece(checkpoint::Kind::m, 2, wide, plan::layout(wide, 1), 0, 64, out.data()), InputError);
+  EXPECT_THROW(reader.read_unit_piece(checkpoint::Kind::m, 2, wide, plan::layout(wide, 1), 0, 64, out.data()),
+               InputError);
   const auto strange = plan::units(llama())[1];
-  EXPECT_THROW(reader.read_unit_piece(checkpoint::Kind::m, 1, strange, plan::layout(strange, 1), 0, 64, out.data()), InputError);
+  EXPECT_THROW(reader.read_unit_piece(checkpoint::Kind::m, 1, strange, plan::layout(strange, 1), 0, 64, out.data()),
+               InputError);
 }
 
 // At a byte a second every write is held, so each asks whether the bound still holds; without a bound nobody asks.
@@ -238,7 +247,7 @@ TEST(Writing, TheRateIsBounded) {
     Scratch scratch;
     int asked = 0;
     checkpoint::write_rank(scratch.path, s, rank.pieces, {rate, [&] { return ++asked > 0; }});
-    EXPECT_EQ(asked >= 3, rate == 1) << asked;   // weights and both moments
+    EXPECT_EQ(asked >= 3, rate == 1) << asked;  // weights and both moments
     EXPECT_EQ(asked == 0, rate == 0) << asked;
   }
 }

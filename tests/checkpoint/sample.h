@@ -1,4 +1,5 @@
-// A small run to be saved: models, values that are a function of (kind, name, index) alone, and the pieces of every rank.
+// A small run to be saved: models, values that are a function of (kind, name, index) alone, and the pieces of every
+// rank.
 #pragma once
 
 #include "tests/scratch.h"
@@ -34,7 +35,8 @@ inline plan::ModelConfig gpt() {
 inline plan::ModelConfig llama() {
   auto m = gpt();
   m.name = "sample-llama";
-  m.kv_heads = 1, m.norm = plan::Norm::rms, m.positions = plan::Positions::rotary, m.activation = plan::Activation::swiglu;
+  m.kv_heads = 1, m.norm = plan::Norm::rms, m.positions = plan::Positions::rotary,
+  m.activation = plan::Activation::swiglu;
   m.biases = false, m.tied = false;
   return m;
 }
@@ -119,12 +121,15 @@ inline std::int64_t differences(checkpoint::Reader& reader, int ranks) {
     for (int r = 0; r < ranks; ++r)
       for (std::size_t u = 0; u < units.size(); ++u) {
         const auto layout = plan::layout(units[u], ranks);
-        std::vector<float> got(static_cast<std::size_t>(layout.piece), -7.0f), expected(static_cast<std::size_t>(layout.padded), 0.0f);
+        std::vector<float> got(static_cast<std::size_t>(layout.piece), -7.0f),
+            expected(static_cast<std::size_t>(layout.padded), 0.0f);
         reader.read_unit_piece(kind, static_cast<int>(u), units[u], layout, r * layout.piece, layout.piece, got.data());
-        const auto source = kind == checkpoint::Kind::master && s.dtype == base::DType::f32 ? checkpoint::Kind::model : kind;
+        const auto source =
+            kind == checkpoint::Kind::master && s.dtype == base::DType::f32 ? checkpoint::Kind::model : kind;
         for (std::size_t p = 0; p < units[u].parameters.size(); ++p)
           for (std::int64_t i = 0; i < units[u].parameters[p].count(); ++i)
-            expected[static_cast<std::size_t>(layout.offsets[p] + i)] = value(source, units[u].parameters[p].name, i, s.dtype);
+            expected[static_cast<std::size_t>(layout.offsets[p] + i)] =
+                value(source, units[u].parameters[p].name, i, s.dtype);
         for (std::int64_t i = 0; i < layout.piece; ++i)
           wrong += std::bit_cast<std::uint32_t>(got[static_cast<std::size_t>(i)]) !=
                    std::bit_cast<std::uint32_t>(expected[static_cast<std::size_t>(r * layout.piece + i)]);

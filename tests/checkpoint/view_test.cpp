@@ -1,4 +1,5 @@
-// The virtual view as h5dump and h5ls show it: whole logical tensors, whatever the cut; NaN where a rank file is missing.
+// The virtual view as h5dump and h5ls show it: whole logical tensors, whatever the cut; NaN where a rank file is
+// missing.
 #include "tests/checkpoint/sample.h"
 
 #include "libtrain/checkpoint/view.h"
@@ -52,7 +53,8 @@ TEST(View, H5dumpShowsWholeTensors) {
       save(scratch.path, s, ranks);
       const auto file = scratch.path + "/step-00000005/checkpoint.h5";
       for (auto kind : checkpoint::kinds_of(dtype))
-        for (const char* name : {"embedding.tokens.weight", "layers.01.attention.q.weight", "layers.00.ffn.up.bias", "head.norm.weight"}) {
+        for (const char* name :
+             {"embedding.tokens.weight", "layers.01.attention.q.weight", "layers.00.ffn.up.bias", "head.norm.weight"}) {
           const auto numbers = dumped(file, std::string(checkpoint::path_of(kind)) + "/" + name);
           std::int64_t count = 0;
           for (const auto& unit : plan::units(s.model))
@@ -72,8 +74,10 @@ TEST(View, H5lsListsLogicalShapes) {
   Scratch scratch;
   save(scratch.path, state(gpt(), DType::bf16, 5), 4);
   const auto listing = output_of("h5ls -r " + scratch.path + "/step-00000005/checkpoint.h5");
-  for (const char* line : {"/model/embedding.tokens.weight Dataset {131, 24}", "/optimizer/master/layers.00.ffn.up.weight Dataset {40, 24}",
-                           "/optimizer/v/embedding.positions.weight Dataset {17, 24}", "/optimizer/m/head.norm.bias Dataset {24}"})
+  for (const char* line :
+       {"/model/embedding.tokens.weight Dataset {131, 24}",
+        "/optimizer/master/layers.00.ffn.up.weight Dataset {40, 24}",
+        "/optimizer/v/embedding.positions.weight Dataset {17, 24}", "/optimizer/m/head.norm.bias Dataset {24}"})
     EXPECT_NE(listing.find(line), std::string::npos) << line << "\n" << listing;
 }
 

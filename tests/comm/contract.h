@@ -16,7 +16,8 @@ namespace trainyard::comm::contract {
 
 using base::View;
 
-// The contribution of rank r to element i: scattered signs and magnitudes, so that another order of adding gives other bits.
+// The contribution of rank r to element i: scattered signs and magnitudes, so that another order of adding gives other
+// bits.
 inline float contribution(int r, std::int64_t i) {
   auto h = static_cast<std::uint32_t>(r * 7919 + i + 1) * 2654435761u;
   h = (h ^ (h >> 15)) * 2246822519u;
@@ -47,7 +48,8 @@ inline void all_reduce(Communicator& c, tensor::Exec& exec, std::int64_t n) {
   const std::int64_t pairs = c.size() * (c.size() - 1) / 2;
   for (std::int64_t i = 0; i < n; ++i) {
     std::int64_t high = -9, low = 9;
-    for (int r = 0; r < c.size(); ++r) high = std::max(high, (r * 7 + i) % 5 - 2), low = std::min(low, (r * 7 + i) % 5 - 2);
+    for (int r = 0; r < c.size(); ++r)
+      high = std::max(high, (r * 7 + i) % 5 - 2), low = std::min(low, (r * 7 + i) % 5 - 2);
     ASSERT_EQ(sums[z(i)], (std::int64_t{1} << 40) * pairs + c.size() * i);
     ASSERT_EQ(most[z(i)], high);
     ASSERT_EQ(least[z(i)], low);
@@ -86,7 +88,9 @@ inline void reduce_scatter(Communicator& c, tensor::Exec& exec, std::int64_t n) 
 inline void all_to_all(Communicator& c, tensor::Exec& exec, std::int64_t n) {
   SCOPED_TRACE("all_to_all of " + std::to_string(n));
   const auto count = [&](int from, int to) { return (from + 2 * to) % 4 * n; };
-  const auto value = [](int from, int to, std::int64_t i) { return from * 100000 + to * 10000 + static_cast<std::int32_t>(i); };
+  const auto value = [](int from, int to, std::int64_t i) {
+    return from * 100000 + to * 10000 + static_cast<std::int32_t>(i);
+  };
   std::vector<std::int64_t> sends, receives;
   std::vector<std::int32_t> send, receive;
   std::int64_t sent = 0;
@@ -121,16 +125,20 @@ inline void exchange(Communicator& c, tensor::Exec& exec, std::int64_t n) {
   const int right = (c.rank() + 1) % c.size(), left = (c.rank() + c.size() - 1) % c.size();
   if (right == left && c.size() > 1) {  // two ranks: the neighbours coincide, so message order decides
     std::vector<float> out(z(n), static_cast<float>(c.rank())), in(z(n), -1);
-    const std::vector<Transfer> pair{{Transfer::Kind::send, right, view(out)}, {Transfer::Kind::receive, left, view(in)}};
+    const std::vector<Transfer> pair{{Transfer::Kind::send, right, view(out)},
+                                     {Transfer::Kind::receive, left, view(in)}};
     c.exchange(exec, pair);
     exec.synchronize();
     for (auto v : in) ASSERT_EQ(v, static_cast<float>(left));
     return;
   }
-  std::vector<float> first(z(n), 10.0f + static_cast<float>(c.rank())), second(z(2 * n), 20.0f + static_cast<float>(c.rank()));
+  std::vector<float> first(z(n), 10.0f + static_cast<float>(c.rank())),
+      second(z(2 * n), 20.0f + static_cast<float>(c.rank()));
   std::vector<float> a(z(n), -1), b(z(2 * n), -1);
-  const std::vector<Transfer> list{{Transfer::Kind::send, right, view(first)}, {Transfer::Kind::receive, left, view(a)},
-                                   {Transfer::Kind::receive, left, view(b)}, {Transfer::Kind::send, right, view(second)}};
+  const std::vector<Transfer> list{{Transfer::Kind::send, right, view(first)},
+                                   {Transfer::Kind::receive, left, view(a)},
+                                   {Transfer::Kind::receive, left, view(b)},
+                                   {Transfer::Kind::send, right, view(second)}};
   c.exchange(exec, list);
   exec.synchronize();
   for (auto v : a) ASSERT_EQ(v, 10.0f + static_cast<float>(left));
@@ -142,7 +150,9 @@ inline void ordered(Communicator& c, tensor::Exec& exec, std::int64_t n, bool in
   SCOPED_TRACE("ordered_reduce_scatter of " + std::to_string(n));
   const int ranks = c.size();
   const std::vector<int> rounds = in_place ? std::vector<int>{ranks} : std::vector<int>{ranks, ranks, (ranks + 1) / 2};
-  const auto value = [&](std::size_t round, int r, std::int64_t i) { return contribution(r + static_cast<int>(round) * ranks, i); };
+  const auto value = [&](std::size_t round, int r, std::int64_t i) {
+    return contribution(r + static_cast<int>(round) * ranks, i);
+  };
   std::vector<float> in(z(n * ranks)), staging(z(n * ranks)), apart(z(n), NAN);
   const auto sum = in_place ? View::of(in.data() + c.rank() * n, {n}) : view(apart);
   const auto before = c.ledger().totals()["ordered_reduce_scatter"];
@@ -151,7 +161,8 @@ inline void ordered(Communicator& c, tensor::Exec& exec, std::int64_t n, bool in
     for (std::int64_t i = 0; i < n * ranks; ++i) in[z(i)] = value(t, c.rank(), i);
     const bool mine = c.rank() < rounds[t];
     sent += mine ? static_cast<std::uint64_t>((ranks - 1) * n * 4) : 0;
-    ordered_reduce_scatter(c, exec, mine ? view(in) : View{}, view(staging), sum, t == 0 ? base::FoldRound::first : base::FoldRound::next, rounds[t]);
+    ordered_reduce_scatter(c, exec, mine ? view(in) : View{}, view(staging), sum,
+                           t == 0 ? base::FoldRound::first : base::FoldRound::next, rounds[t]);
     exec.synchronize();
   }
   const auto after = c.ledger().totals()["ordered_reduce_scatter"];

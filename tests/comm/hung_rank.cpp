@@ -1,4 +1,5 @@
-// A job whose rank 1 never arrives at a barrier: hung_rank.sh expects the watchdog to end it. With a wrong launcher: the refusal.
+// A job whose rank 1 never arrives at a barrier: hung_rank.sh expects the watchdog to end it. With a wrong launcher:
+// the refusal.
 #include "libtrain/base/error.h"
 #include "libtrain/comm/agreement.h"
 #include "libtrain/comm/mpi.h"
@@ -16,7 +17,8 @@ void hang(const std::string& folder) {
   comm::MpiRuntime mpi;
   auto comm = mpi.communicator("data");
   auto exec = tensor::Exec::worker("communication", nullptr);
-  comm::Watchdog dog({mpi.rank(), mpi.size(), 0.5, 0.1, comm::end_job_on_hang(folder, mpi.rank())}, {{"data", &comm->ledger()}});
+  comm::Watchdog dog({mpi.rank(), mpi.size(), 0.5, 0.1, comm::end_job_on_hang(folder, mpi.rank())},
+                     {{"data", &comm->ledger()}});
   const auto addresses = comm::texts_of_all(*comm, *exec, dog.address());
   dog.set_step(5);
   dog.start(addresses);

@@ -34,7 +34,7 @@ TEST(mpi, contract_in_parts_of_the_world) {
   EXPECT_EQ(comm->rank(), runtime->rank() / 2);
   EXPECT_EQ(comm->group(), "parity");
   trainyard::comm::contract::everything(*comm, *exec);
-  if (runtime->rank() < 2) {   // the others are not asked
+  if (runtime->rank() < 2) {  // the others are not asked
     std::vector<int> first;
     for (int r = 0; r < std::min(2, runtime->size()); ++r) first.push_back(r);
     trainyard::comm::contract::everything(*runtime->split("first", first), *exec);

@@ -1,5 +1,5 @@
-// The contract over NCCL, and over MPI staged for a GPU; whole runs with either give the same bits. The libraries are those that the environment names: stand-ins on any
-// machine, the real ones on one with GPUs (77 where there is none).
+// The contract over NCCL, and over MPI staged for a GPU; whole runs with either give the same bits. The libraries are
+// those that the environment names: stand-ins on any machine, the real ones on one with GPUs (77 where there is none).
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/nccl.h"
 #include "libtrain/comm/staged.h"
@@ -29,9 +29,11 @@ TEST(nccl, contract) {
 
 TEST(nccl, says_its_version) { EXPECT_EQ(comm::nccl_version().substr(0, 2), "2."); }
 
-// An error that the library learns of while the device works ends the job with exit 6, and a call after it does not wait.
+// An error that the library learns of while the device works ends the job with exit 6, and a call after it does not
+// wait.
 TEST(nccl, a_peer_that_ended_is_an_error_of_the_next_call) {
-  if (std::string(tensor::gpu_module().runtime->name) != "emulated") GTEST_SKIP() << "the stand-in pretends that a peer ended";
+  if (std::string(tensor::gpu_module().runtime->name) != "emulated")
+    GTEST_SKIP() << "the stand-in pretends that a peer ended";
   auto control = runtime->communicator("control");
   auto nccl = comm::make_nccl("data", device, *control);
   auto exec = tensor::Exec::gpu(device, nullptr);
@@ -71,9 +73,11 @@ TEST(nccl, groups_share_a_connection) {
   EXPECT_THROW(results->barrier(*exec), base::PeerError) << "the connection is gone for all";
 }
 
-// The watchdog asks while another thread is in the middle of a call: the connection, found failed, is not taken from under it.
+// The watchdog asks while another thread is in the middle of a call: the connection, found failed, is not taken from
+// under it.
 TEST(nccl, a_call_under_way_is_not_aborted_by_who_watches) {
-  if (std::string(tensor::gpu_module().runtime->name) != "emulated") GTEST_SKIP() << "the stand-in says when it is aborted inside of a call";
+  if (std::string(tensor::gpu_module().runtime->name) != "emulated")
+    GTEST_SKIP() << "the stand-in says when it is aborted inside of a call";
   auto control = runtime->communicator("control");
   auto data = comm::make_nccl("data", device, *control);
   auto results = comm::nccl_group("results", *data);

@@ -13,7 +13,8 @@ namespace trainyard::comm {
 class OnDevice : public Communicator {
  public:
   OnDevice(std::unique_ptr<Communicator> inner, int device)
-      : Communicator(inner->group(), inner->rank(), inner->size()), inner_(std::move(inner)), exec_(tensor::Exec::gpu(device, nullptr)), device_(device) {}
+      : Communicator(inner->group(), inner->rank(), inner->size()), inner_(std::move(inner)),
+        exec_(tensor::Exec::gpu(device, nullptr)), device_(device) {}
 
   void all_reduce(tensor::Exec&, base::View inout, Reduction op) override {
     const Copy a(*this, inout);
@@ -25,7 +26,8 @@ class OnDevice : public Communicator {
     const Copy b(*this, out), a(*this, in);
     const bool inside = in.data >= out.data && static_cast<char*>(in.data) < static_cast<char*>(out.data) + out.bytes();
     auto from = a.view;
-    if (inside) from.data = static_cast<char*>(b.view.data) + (static_cast<char*>(in.data) - static_cast<char*>(out.data));
+    if (inside)
+      from.data = static_cast<char*>(b.view.data) + (static_cast<char*>(in.data) - static_cast<char*>(out.data));
     inner_->all_gather(*exec_, from, b.view);
     b.back(out);
   }
@@ -34,8 +36,11 @@ class OnDevice : public Communicator {
     inner_->reduce_scatter(*exec_, a.view, b.view);
     b.back(out);
   }
-  void all_to_all(tensor::Exec&, base::View send, std::span<const std::int64_t> sends, base::View receive, std::span<const std::int64_t> receives) override {
-    const auto part = [](const base::View& v, std::span<const std::int64_t> counts) { return base::View(v.data, v.dtype, {std::accumulate(counts.begin(), counts.end(), std::int64_t{0})}); };
+  void all_to_all(tensor::Exec&, base::View send, std::span<const std::int64_t> sends, base::View receive,
+                  std::span<const std::int64_t> receives) override {
+    const auto part = [](const base::View& v, std::span<const std::int64_t> counts) {
+      return base::View(v.data, v.dtype, {std::accumulate(counts.begin(), counts.end(), std::int64_t{0})});
+    };
     const auto to = part(receive, receives);
     const Copy a(*this, part(send, sends)), b(*this, to);
     inner_->all_to_all(*exec_, a.view, sends, b.view, receives);

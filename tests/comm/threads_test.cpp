@@ -66,8 +66,11 @@ TEST(threads, every_rank_hears_of_a_disagreement) {
     std::vector<float> data(8), more(24);
     std::vector<std::int64_t> counts{1, 1, 1}, odd{1, 1, rank == 2 ? 2 : 1};
     expect_check_error([&] { comm->all_reduce(*exec, View::of(data.data(), {rank == 1 ? 4 : 8}), Reduction::sum); });
-    expect_check_error([&] { comm->all_reduce(*exec, contract::view(data), rank == 1 ? Reduction::max : Reduction::sum); });
-    expect_check_error([&] { rank == 2 ? comm->barrier(*exec) : comm->all_gather(*exec, contract::view(data), contract::view(more)); });
+    expect_check_error(
+        [&] { comm->all_reduce(*exec, contract::view(data), rank == 1 ? Reduction::max : Reduction::sum); });
+    expect_check_error([&] {
+      rank == 2 ? comm->barrier(*exec) : comm->all_gather(*exec, contract::view(data), contract::view(more));
+    });
     expect_check_error([&] { comm->all_to_all(*exec, contract::view(data), odd, contract::view(more), counts); });
     const Transfer lost{Transfer::Kind::send, 1, contract::view(data)};
     expect_check_error([&] { comm->exchange(*exec, rank == 0 ? std::span(&lost, 1) : std::span<const Transfer>{}); });
@@ -78,28 +81,32 @@ TEST(threads, every_rank_hears_of_a_disagreement) {
 
 TEST(threads, a_rank_that_throws_wakes_the_waiting) {
   std::atomic<int> woken{0};
-  EXPECT_THROW(run_ranks(4, [&](int rank, ThreadsWorld& world) {
-    auto comm = world.communicator(rank, "data");
-    auto exec = tensor::Exec::worker("exchange", nullptr);
-    if (rank == 2) throw base::InputError("a bad shard");
-    comm->barrier(*exec);
-    try {
-      exec->synchronize();
-    } catch (const base::PeerError&) {
-      ++woken;
-      throw;
-    }
-  }), base::InputError);
+  EXPECT_THROW(run_ranks(4,
+                         [&](int rank, ThreadsWorld& world) {
+                           auto comm = world.communicator(rank, "data");
+                           auto exec = tensor::Exec::worker("exchange", nullptr);
+                           if (rank == 2) throw base::InputError("a bad shard");
+                           comm->barrier(*exec);
+                           try {
+                             exec->synchronize();
+                           } catch (const base::PeerError&) {
+                             ++woken;
+                             throw;
+                           }
+                         }),
+               base::InputError);
   EXPECT_EQ(woken, 3);
 }
 
 TEST(threads, a_rank_that_leaves_wakes_the_waiting) {
-  EXPECT_THROW(run_ranks(3, [](int rank, ThreadsWorld& world) {
-    auto comm = world.communicator(rank, "data");
-    auto exec = tensor::Exec::caller(nullptr, 1);
-    comm->barrier(*exec);
-    if (rank != 1) comm->barrier(*exec);
-  }), base::PeerError);
+  EXPECT_THROW(run_ranks(3,
+                         [](int rank, ThreadsWorld& world) {
+                           auto comm = world.communicator(rank, "data");
+                           auto exec = tensor::Exec::caller(nullptr, 1);
+                           comm->barrier(*exec);
+                           if (rank != 1) comm->barrier(*exec);
+                         }),
+               base::PeerError);
 }
 
 TEST(threads, a_delayed_communicator_holds_its_exec_and_not_the_caller) {
@@ -116,7 +123,7 @@ TEST(threads, a_delayed_communicator_holds_its_exec_and_not_the_caller) {
     std::vector<std::int64_t> one{1};
     comm->all_reduce(*exec, contract::view(one), Reduction::sum);
     const auto event = exec->record();
-    EXPECT_FALSE(event.done());   // and the caller is here
+    EXPECT_FALSE(event.done());  // and the caller is here
     EXPECT_EQ(comm->ledger().totals().count("all_reduce"), 0u);
     open = true;
     event.wait();

@@ -45,7 +45,8 @@ TEST(judge, is_quiet_before_the_timeout_and_outside_of_calls) {
 }
 
 TEST(judge, names_the_call_the_step_and_the_ranks) {
-  const auto hang = find_hang({at(5, 12, "all_gather"), at(4, 0, "barrier"), at(5, 11, "all_gather"), at(4, 0, "barrier", true)}, {"data"}, 10);
+  const auto hang = find_hang(
+      {at(5, 12, "all_gather"), at(4, 0, "barrier"), at(5, 11, "all_gather"), at(4, 0, "barrier", true)}, {"data"}, 10);
   ASSERT_TRUE(hang);
   EXPECT_EQ(hang->sentence,
             "no progress for 12 s in all_gather (call 5 of group data, step 17): ranks 0, 2 are waiting; "
@@ -55,13 +56,17 @@ TEST(judge, names_the_call_the_step_and_the_ranks) {
   EXPECT_NE(network->sentence.find("the network may have failed"), std::string::npos);
 }
 
-// Two ranks wait in different calls for a third; whichever clock is ahead, the verdict names the earlier call, or it would never be confirmed.
+// Two ranks wait in different calls for a third; whichever clock is ahead, the verdict names the earlier call, or it
+// would never be confirmed.
 TEST(judge, stays_with_the_earliest_call) {
   for (const double ahead : {0.4, -0.4}) {
-    const auto hang = find_hang({at(5, 12, "all_to_all"), at(4, 0, "barrier", true), at(6, 12 + ahead, "all_gather")}, {"data"}, 10);
+    const auto hang =
+        find_hang({at(5, 12, "all_to_all"), at(4, 0, "barrier", true), at(6, 12 + ahead, "all_gather")}, {"data"}, 10);
     ASSERT_TRUE(hang);
     EXPECT_EQ(hang->sequence, 5u) << ahead;
-    EXPECT_EQ(hang->sentence, "no progress for 12 s in all_to_all (call 5 of group data, step 17): rank 0 is waiting; rank 1 is silent");
+    EXPECT_EQ(
+        hang->sentence,
+        "no progress for 12 s in all_to_all (call 5 of group data, step 17): rank 0 is waiting; rank 1 is silent");
   }
 }
 
@@ -79,7 +84,8 @@ struct Alarms {
   }
 };
 
-// Four ranks with watchdogs; an alarm poisons the world, as an exit would. Whom that wakes leaves only with an alarm of its own: its watchdog may still be about to hear.
+// Four ranks with watchdogs; an alarm poisons the world, as an exit would. Whom that wakes leaves only with an alarm of
+// its own: its watchdog may still be about to hear.
 void watched(Alarms& alarms, int mute, const std::function<void(int, Communicator&, tensor::Exec&)>& body) {
   alarms.addresses.resize(4);
   run_ranks(4, [&](int rank, ThreadsWorld& world) {
@@ -87,10 +93,10 @@ void watched(Alarms& alarms, int mute, const std::function<void(int, Communicato
     auto exec = tensor::Exec::caller(nullptr, 1);
     std::promise<void> alarmed;
     WatchdogOptions options{rank, 4, 0.4, 0.05, [&](const std::string& s, Decided) {
-      alarms.add(s);
-      world.poison();
-      alarmed.set_value();
-    }};
+                              alarms.add(s);
+                              world.poison();
+                              alarmed.set_value();
+                            }};
     Watchdog dog(options, {{"data", &comm->ledger()}});
     alarms.addresses[static_cast<std::size_t>(rank)] = dog.address();
     comm->barrier(*exec);
@@ -108,14 +114,18 @@ void watched(Alarms& alarms, int mute, const std::function<void(int, Communicato
 
 TEST(watchdog, one_rank_that_stalls_is_named_on_every_rank) {
   Alarms alarms;
-  EXPECT_THROW(watched(alarms, -1, [](int rank, Communicator& comm, tensor::Exec& exec) {
-    comm.barrier(exec);
-    if (rank == 2) std::this_thread::sleep_for(1500ms);
-  }), base::PeerError);
+  EXPECT_THROW(watched(alarms, -1,
+                       [](int rank, Communicator& comm, tensor::Exec& exec) {
+                         comm.barrier(exec);
+                         if (rank == 2) std::this_thread::sleep_for(1500ms);
+                       }),
+               base::PeerError);
   ASSERT_EQ(alarms.sentences.size(), 4u);
   for (const auto& s : alarms.sentences) {
-    EXPECT_NE(s.find("in barrier (call 3 of group data, step 23): ranks 0, 1, 3 are waiting; rank 2 on " + base::host_name() + " is behind (computing after call 2, barrier)"),
-              std::string::npos) << s;
+    EXPECT_NE(s.find("in barrier (call 3 of group data, step 23): ranks 0, 1, 3 are waiting; rank 2 on " +
+                     base::host_name() + " is behind (computing after call 2, barrier)"),
+              std::string::npos)
+        << s;
   }
 }
 
@@ -132,11 +142,14 @@ TEST(watchdog, long_computing_on_all_ranks_is_no_hang) {
 
 TEST(watchdog, a_silent_rank_zero_is_named_by_the_others) {
   Alarms alarms;
-  EXPECT_THROW(watched(alarms, 0, [](int rank, Communicator&, tensor::Exec&) {
-    if (rank == 0) std::this_thread::sleep_for(3s);
-  }), base::PeerError);
+  EXPECT_THROW(watched(alarms, 0,
+                       [](int rank, Communicator&, tensor::Exec&) {
+                         if (rank == 0) std::this_thread::sleep_for(3s);
+                       }),
+               base::PeerError);
   ASSERT_EQ(alarms.sentences.size(), 3u);
-  for (const auto& s : alarms.sentences) EXPECT_EQ(s.find("rank 0 on " + base::host_name() + " is silent and rank "), 0u) << s;
+  for (const auto& s : alarms.sentences)
+    EXPECT_EQ(s.find("rank 0 on " + base::host_name() + " is silent and rank "), 0u) << s;
 }
 
 TEST(watchdog, the_usual_end_writes_the_reason_and_leaves_with_6) {
@@ -166,15 +179,29 @@ struct Told {
 
 enum class Ending { killed, farewell, never_spoke };
 
-// Two watchdogs, one of which ends; a killed one in a process of its own. `other_place` stands before the addresses that both tell.
-Told told_after(int ending_rank, Ending ending, const std::string& other_place = "", const std::string& host = base::host_name()) {
+// Two watchdogs, one of which ends; a killed one in a process of its own. `other_place` stands before the addresses
+// that both tell.
+Told told_after(int ending_rank, Ending ending, const std::string& other_place = "",
+                const std::string& host = base::host_name()) {
   WatchdogOptions options{0, 2, 600, 0.05, {}};
   Alarms alarms;
   options.on_hang = [&](const std::string& s, Decided) { alarms.add(s); };
   testing::internal::CaptureStderr();
   {
-    Watchdog stays([&] { auto o = options; o.rank = 1 - ending_rank; return o; }(), {});
-    auto ends = std::make_unique<Watchdog>([&] { auto o = options; o.rank = ending_rank; return o; }(), std::vector<std::pair<std::string, const Ledger*>>{});
+    Watchdog stays(
+        [&] {
+          auto o = options;
+          o.rank = 1 - ending_rank;
+          return o;
+        }(),
+        {});
+    auto ends = std::make_unique<Watchdog>(
+        [&] {
+          auto o = options;
+          o.rank = ending_rank;
+          return o;
+        }(),
+        std::vector<std::pair<std::string, const Ledger*>>{});
     const auto told = ends->address();
     std::vector<std::string> addresses{other_place + stays.address(), other_place + stays.address()};
     addresses[static_cast<std::size_t>(ending_rank)] = other_place + told.substr(0, told.find(' ') + 1) + host;
@@ -199,11 +226,14 @@ TEST(watchdog, a_rank_that_ends_without_a_word_is_told_with_its_host) {
   for (const int ending : {0, 1}) {
     const auto told = told_after(ending, Ending::killed).sentences;
     ASSERT_EQ(told.size(), 1u) << ending;
-    EXPECT_EQ(told[0].find("rank " + std::to_string(ending) + " on " + base::host_name() + " has ended without a word"), 0u) << told[0];
+    EXPECT_EQ(told[0].find("rank " + std::to_string(ending) + " on " + base::host_name() + " has ended without a word"),
+              0u)
+        << told[0];
   }
 }
 
-// On machines whose first addresses lead nowhere (here one that the system refuses to send to): they are found at the next ones.
+// On machines whose first addresses lead nowhere (here one that the system refuses to send to): they are found at the
+// next ones.
 TEST(watchdog, a_rank_is_found_at_any_address_of_its_machine) {
   const auto told = told_after(0, Ending::killed, "255.255.255.255,", "elsewhere").sentences;
   ASSERT_EQ(told.size(), 1u);
@@ -223,14 +253,16 @@ TEST(watchdog, a_refusal_from_where_nothing_was_ever_heard_ends_nothing) {
   for (const int unheard : {0, 1}) {
     const auto told = told_after(unheard, Ending::never_spoke);
     EXPECT_TRUE(told.sentences.empty()) << told.sentences[0];
-    const auto warning = "the watchdog has not heard rank " + std::to_string(unheard) + " on " + base::host_name() + " for 1 s";
+    const auto warning =
+        "the watchdog has not heard rank " + std::to_string(unheard) + " on " + base::host_name() + " for 1 s";
     const auto at = told.log.find(warning);
     EXPECT_NE(at, std::string::npos) << told.log;
     EXPECT_EQ(told.log.find(warning, at + 1), std::string::npos) << told.log;
   }
 }
 
-// Rank 0 is a socket of this test, which answers rank 1's farewell when it has come so often. How often it came until then.
+// Rank 0 is a socket of this test, which answers rank 1's farewell when it has come so often. How often it came until
+// then.
 int farewells_until_answered(double interval_seconds, int answered) {
   const int socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   sockaddr_in own{};
@@ -245,10 +277,12 @@ int farewells_until_answered(double interval_seconds, int answered) {
   const auto receive = [&](sockaddr_in& from) {
     Report r;
     socklen_t size = sizeof from;
-    if (recvfrom(socket, &r, sizeof r, 0, reinterpret_cast<sockaddr*>(&from), &size) != static_cast<ssize_t>(sizeof r)) r.kind = Report::verdict;
+    if (recvfrom(socket, &r, sizeof r, 0, reinterpret_cast<sockaddr*>(&from), &size) != static_cast<ssize_t>(sizeof r))
+      r.kind = Report::verdict;
     return r;
   };
-  auto dog = std::make_unique<Watchdog>(WatchdogOptions{1, 2, 600, interval_seconds, {}}, std::vector<std::pair<std::string, const Ledger*>>{});
+  auto dog = std::make_unique<Watchdog>(WatchdogOptions{1, 2, 600, interval_seconds, {}},
+                                        std::vector<std::pair<std::string, const Ledger*>>{});
   dog->start({fmt::format("127.0.0.1:{}", ntohs(own.sin_port)), dog->address()});
   sockaddr_in from{};
   auto words = receive(from);
@@ -275,7 +309,6 @@ TEST(watchdog, a_farewell_is_repeated_until_it_is_answered) { EXPECT_EQ(farewell
 
 // An unanswered farewell would be waited for for 400 s, longer than this test may take.
 TEST(watchdog, once_a_farewell_is_answered_nothing_is_waited_for) { EXPECT_EQ(farewells_until_answered(100, 1), 1); }
-
 
 }  // namespace
 }  // namespace trainyard::comm

@@ -28,8 +28,10 @@ TEST(World, GroupsAreThoseOfTheTopology) {
       asked.push_back(name);
       return threads.split(rank, name, ranks);
     };
-    World world("threads", rank, topology, factory, {Axes{Axis::data}, Axes{Axis::context}, Axes{Axis::data, Axis::tensor}, Axes{Axis::tensor}});
-    EXPECT_EQ(asked, (std::vector<std::string>{"control", "data", "data+tensor", "tensor"}));   // everywhere in this order; one rank alone asks nobody
+    World world("threads", rank, topology, factory,
+                {Axes{Axis::data}, Axes{Axis::context}, Axes{Axis::data, Axis::tensor}, Axes{Axis::tensor}});
+    EXPECT_EQ(asked, (std::vector<std::string>{"control", "data", "data+tensor",
+                                               "tensor"}));  // everywhere in this order; one rank alone asks nobody
     EXPECT_EQ(world.size, 4);
     EXPECT_EQ(sum(*world.control, rank), 6);
     EXPECT_EQ(sum(world.group({Axis::data}), rank), rank % 2 == 0 ? 0 + 2 : 1 + 3);
@@ -44,7 +46,9 @@ TEST(World, GroupsAreThoseOfTheTopology) {
 }
 
 TEST(World, OneRankAsksNobody) {
-  const auto nobody = [](const std::string& name, const std::vector<int>&) -> std::unique_ptr<Communicator> { throw std::runtime_error(name); };
+  const auto nobody = [](const std::string& name, const std::vector<int>&) -> std::unique_ptr<Communicator> {
+    throw std::runtime_error(name);
+  };
   const World world("mpi", 0, plan::Topology({{Axis::data, 1}}), nobody, {Axes{Axis::data}});
   EXPECT_EQ(world.groups().size(), 1u);
   EXPECT_EQ(sum(world.group({Axis::data}), 5), 5);

@@ -63,7 +63,8 @@ TEST_F(Damage, ATokenByteIsFoundAtFirstTouch) {
   byte = static_cast<char>(byte ^ 1);
   spit(shard, bytes);
   expect_refusal("shard-00001.h5", "differ from their checksum");
-  data::WindowDataset set(scratch.path, index, index.train, 16, data::DocumentMask::off, data::Order::as_stored, 1);   // opening does not read tokens
+  data::WindowDataset set(scratch.path, index, index.train, 16, data::DocumentMask::off, data::Order::as_stored,
+                          1);  // opening does not read tokens
   std::vector<std::int32_t> t(4 * 16);
   std::vector<std::uint8_t> w(16);
   int refused = 0;
@@ -147,7 +148,8 @@ TEST_F(Damage, ATokenizerWithAnEndlessNameIsRefused) {
   EXPECT_LT(refusal().size(), 1000u);
 }
 
-// Without an index, wrong shapes are refused; the library reads metadata that nobody summed, so a flipped byte must not crash.
+// Without an index, wrong shapes are refused; the library reads metadata that nobody summed, so a flipped byte must not
+// crash.
 TEST_F(Damage, WithoutAnIndexNothingCrashes) {
   fs::remove(scratch.path + "/index.json");
   EXPECT_EQ(refusal(), "");

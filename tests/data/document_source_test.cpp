@@ -24,7 +24,9 @@ Read read(const std::vector<std::string>& inputs, data::SourceOptions options) {
         out.documents.push_back(text);
         return true;
       },
-      [&](const data::Refusal& r) { out.refusals.push_back(fmt::format("{}:{}: {}", fs::path(r.source).filename().string(), r.line, r.reason)); });
+      [&](const data::Refusal& r) {
+        out.refusals.push_back(fmt::format("{}:{}: {}", fs::path(r.source).filename().string(), r.line, r.reason));
+      });
   return out;
 }
 
@@ -48,7 +50,7 @@ TEST_F(Source, PlainTextIsSplitAsAsked) {
   EXPECT_TRUE(read({path}, {.split = TextSplit::paragraphs}).refusals.empty());
   const auto lines = read({path}, {.split = TextSplit::lines});
   EXPECT_EQ(lines.documents, (Strings{"one\n", "two\n", "three\r\n", "four"}));
-  EXPECT_TRUE(lines.refusals.empty());   // blank lines are no documents
+  EXPECT_TRUE(lines.refusals.empty());  // blank lines are no documents
 }
 
 TEST_F(Source, EmptyFilesAreRefusedNotSilent) {
@@ -57,7 +59,8 @@ TEST_F(Source, EmptyFilesAreRefusedNotSilent) {
     EXPECT_EQ(out.documents, (Strings{"text", "more"}));
     EXPECT_EQ(out.refusals, (Strings{"empty.txt:1: empty document"}));
   }
-  EXPECT_EQ(read({file("blank.txt", "\n\n")}, {.split = TextSplit::paragraphs}).refusals, (Strings{"blank.txt:1: empty document"}));
+  EXPECT_EQ(read({file("blank.txt", "\n\n")}, {.split = TextSplit::paragraphs}).refusals,
+            (Strings{"blank.txt:1: empty document"}));
   EXPECT_EQ(read({file("empty.jsonl", "")}, {}).refusals, (Strings{"empty.jsonl:1: empty document"}));
 }
 
@@ -74,8 +77,10 @@ TEST_F(Source, JsonLinesNameTheirFaults) {
                          "{\"text\": \"last\"}");
   const auto out = read({path}, {});
   EXPECT_EQ(out.documents, (Strings{"good \xc3\xa9\n", "last"}));
-  EXPECT_EQ(out.refusals, (Strings{"a.jsonl:2: not JSON", "a.jsonl:3: no key 'text'", "a.jsonl:4: key 'text' is not text", "a.jsonl:5: empty document", "a.jsonl:6: empty document",
-                                   "a.jsonl:7: invalid UTF-8", "a.jsonl:8: no key 'text'"}));
+  EXPECT_EQ(out.refusals,
+            (Strings{"a.jsonl:2: not JSON", "a.jsonl:3: no key 'text'", "a.jsonl:4: key 'text' is not text",
+                     "a.jsonl:5: empty document", "a.jsonl:6: empty document", "a.jsonl:7: invalid UTF-8",
+                     "a.jsonl:8: no key 'text'"}));
   EXPECT_EQ(read({path}, {.json_key = "other"}).refusals.size(), 9u);
 }
 
@@ -84,7 +89,8 @@ TEST_F(Source, InvalidUtf8IsRefusedWithItsFirstLine) {
   const auto out = read({path}, {.split = TextSplit::paragraphs});
   EXPECT_EQ(out.documents, (Strings{"good\n", "also good \xe2\x82\xac\n"}));
   EXPECT_EQ(out.refusals, (Strings{"a.txt:3: invalid UTF-8"}));
-  for (const char* bad : {"\x80", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf0\x9f\x98"}) EXPECT_FALSE(data::is_utf8(bad)) << bad;
+  for (const char* bad : {"\x80", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf0\x9f\x98"})
+    EXPECT_FALSE(data::is_utf8(bad)) << bad;
 }
 
 TEST_F(Source, LongTextIsCutBetweenCharacters) {
@@ -105,7 +111,8 @@ TEST_F(Source, LongTextIsCutBetweenCharacters) {
 
 TEST_F(Source, ALongJsonLineIsRefusedOnce) {
   const std::string good = "{\"text\": \"good\"}\n";
-  const auto out = read({file("a.jsonl", good + "{\"text\": \"" + std::string(5 << 20, 'x') + "\"}\n" + good)}, {.largest_document = 1 << 20});
+  const auto out = read({file("a.jsonl", good + "{\"text\": \"" + std::string(5 << 20, 'x') + "\"}\n" + good)},
+                        {.largest_document = 1 << 20});
   EXPECT_EQ(out.documents, (Strings{"good", "good"}));
   EXPECT_EQ(out.refusals, (Strings{fmt::format("a.jsonl:2: line longer than {} bytes", 1 << 20)}));
 }
@@ -113,7 +120,8 @@ TEST_F(Source, ALongJsonLineIsRefusedOnce) {
 TEST_F(Source, TheLimitOfAJsonLineIsExact) {
   const auto line = [](std::size_t bytes) { return "{\"text\": \"" + std::string(bytes - 12, 'x') + "\"}\n"; };
   EXPECT_EQ(read({file("a.jsonl", line(1000))}, {.largest_document = 1000}).documents.size(), 1u);
-  EXPECT_EQ(read({file("a.jsonl", line(1001))}, {.largest_document = 1000}).refusals, (Strings{"a.jsonl:1: line longer than 1000 bytes"}));
+  EXPECT_EQ(read({file("a.jsonl", line(1001))}, {.largest_document = 1000}).refusals,
+            (Strings{"a.jsonl:1: line longer than 1000 bytes"}));
 }
 
 TEST_F(Source, ANamedPipeIsOpenedOnce) {
@@ -137,7 +145,8 @@ TEST_F(Source, ListsNameTheirFiles) {
 
 TEST_F(Source, ListsHaveEitherLineEndAndABound) {
   const auto a = file("a.txt", "one"), b = file("b.txt", "two");
-  EXPECT_EQ(read({"@" + file("list", "\xEF\xBB\xBF" + a + "\r\n\r\n" + b + "\r\n")}, {}).documents, (Strings{"one", "two"}));
+  EXPECT_EQ(read({"@" + file("list", "\xEF\xBB\xBF" + a + "\r\n\r\n" + b + "\r\n")}, {}).documents,
+            (Strings{"one", "two"}));
   const auto large = file("large", "");
   fs::resize_file(large, (std::uintmax_t{64} << 20) + 1);
   try {

@@ -1,4 +1,5 @@
-// Golden shard sets of trainyard.shard/1, read for ever: one by shard-data, one by h5py (tests/golden/shard_h5py.py). They are never written again.
+// Golden shard sets of trainyard.shard/1, read for ever: one by shard-data, one by h5py (tests/golden/shard_h5py.py).
+// They are never written again.
 #include "tests/data/sample.h"
 
 #include "libtrain/data/builder.h"
@@ -41,7 +42,11 @@ Shards all_numbers(const std::string& folder, const data::SetIndex& index, const
 }
 
 // Which documents a hash of their bytes sends where, and how shards of 1000 tokens are closed: part of the format.
-const Shards train = {{0, 1, 2, 4, 5, 6, 7, 8}, {9, 10, 11, 12, 13, 14, 15}, {16, 17, 18, 19, 20, 24}, {25, 26, 28, 29, 30, 31, 32, 33}, {35, 36, 37, 38, 39}};
+const Shards train = {{0, 1, 2, 4, 5, 6, 7, 8},
+                      {9, 10, 11, 12, 13, 14, 15},
+                      {16, 17, 18, 19, 20, 24},
+                      {25, 26, 28, 29, 30, 31, 32, 33},
+                      {35, 36, 37, 38, 39}};
 const Shards validation = {{3, 21, 22, 23, 27, 34}};
 
 }  // namespace
@@ -82,7 +87,7 @@ TEST(Golden, TheOneOfH5pyReadsWithoutAnIndex) {
   EXPECT_EQ(index.vocabulary, 257);
   EXPECT_EQ(index.end_of_document, 256);
   EXPECT_EQ(all_numbers(folder, index, index.train), (Shards{{0, 1, 2, 3, 4, 5, 6, 7}, {8, 9, 10, 11, 12}}));
-  EXPECT_EQ(all_numbers(folder, index, index.validation), (Shards{{13, 14}}));   // its tokens are u32
+  EXPECT_EQ(all_numbers(folder, index, index.validation), (Shards{{13, 14}}));  // its tokens are u32
   data::WindowDataset set(folder, index, index.train, 8, data::DocumentMask::on, data::Order::as_stored, 1);
   std::vector<std::int32_t> t(4 * 8);
   std::vector<std::uint8_t> w(8);

@@ -48,7 +48,8 @@ class Resealed : public Index {
   // Writes the first shard anew with other numbers: same tokens, its metadata summed again.
   void reseal(std::int64_t vocabulary, std::int64_t end, const std::string& name, std::int64_t crc) {
     struct Other : Numbers {
-      Other(std::int64_t v, std::int64_t e, std::string n, std::int64_t c) : Numbers(v), end(e), said(std::move(n)), crc(c) {}
+      Other(std::int64_t v, std::int64_t e, std::string n, std::int64_t c)
+          : Numbers(v), end(e), said(std::move(n)), crc(c) {}
       std::string name() const override { return said; }
       std::uint32_t crc32c() const override { return static_cast<std::uint32_t>(crc); }
       std::int32_t end_of_document() const override { return static_cast<std::int32_t>(end); }
@@ -92,13 +93,28 @@ TEST_F(Index, AsWrittenItIsRead) { EXPECT_EQ(refusal(whole), ""); }
 TEST_F(Index, AVocabularyBeyondAnyTokenIsRefused) {
   whole["vocabulary"] = 4294967296;
   expect_refusal(whole, "index.json is damaged: vocabulary is 4294967296", "2^32");
-  whole["vocabulary"] = 4294967596;   // 300 in 32 bits
+  whole["vocabulary"] = 4294967596;  // 300 in 32 bits
   expect_refusal(whole, "index.json is damaged: vocabulary is 4294967596", "2^32 + 300");
 }
 
 TEST_F(Index, NoNumberIsReadThatIsNotRight) {
-  std::vector<json> wrong = {-1, 0, 1, 299, 301, 65536, 2147483648, 4294967295, 4294967296, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min(),
-                             std::numeric_limits<std::uint64_t>::max(), 1e300, 2.5, "300", nullptr, true};
+  std::vector<json> wrong = {-1,
+                             0,
+                             1,
+                             299,
+                             301,
+                             65536,
+                             2147483648,
+                             4294967295,
+                             4294967296,
+                             std::numeric_limits<std::int64_t>::max(),
+                             std::numeric_limits<std::int64_t>::min(),
+                             std::numeric_limits<std::uint64_t>::max(),
+                             1e300,
+                             2.5,
+                             "300",
+                             nullptr,
+                             true};
   int changes = 0;
   const auto each = [&](const json::json_pointer& place) {
     for (const auto& value : wrong) {
@@ -110,7 +126,9 @@ TEST_F(Index, NoNumberIsReadThatIsNotRight) {
     }
   };
   for (const char* key : {"/vocabulary", "/end_of_document", "/tokenizer/crc32c"}) each(json::json_pointer(key));
-  for (const char* key : {"tokens", "documents", "bytes", "payload_offset", "payload_bytes", "metadata_crc32c", "tokens_crc32c"}) each(json::json_pointer(std::string("/train/1/") + key));
+  for (const char* key :
+       {"tokens", "documents", "bytes", "payload_offset", "payload_bytes", "metadata_crc32c", "tokens_crc32c"})
+    each(json::json_pointer(std::string("/train/1/") + key));
   EXPECT_GT(changes, 150);
   EXPECT_EQ(refusal(whole), "");
 }
@@ -146,7 +164,7 @@ TEST_F(Resealed, ShardsAgreeWithTheirSet) {
   expect_refusal(whole, "vocabulary 301 and end of document 299, the set has 300 and 299", "vocabulary");
   reseal(300, 5, "numbers", 0xABCDEF01);
   expect_refusal(whole, "end of document 5", "end of document");
-  whole["end_of_document"] = 5;   // now they agree, and documents end with another token
+  whole["end_of_document"] = 5;  // now they agree, and documents end with another token
   expect_refusal(whole, "does not end with the end of document, 5", "ends of documents");
   whole["end_of_document"] = 299;
   reseal(300, 299, "letters", 0xABCDEF01);

@@ -1,4 +1,5 @@
-// Packed inputs: gzip and zstd by their first bytes, members one after the other, and every cut and every flipped byte refused by name. Byte order marks, names of sources.
+// Packed inputs: gzip and zstd by their first bytes, members one after the other, and every cut and every flipped byte
+// refused by name. Byte order marks, names of sources.
 #include "tests/data/sample.h"
 
 #include "libtrain/base/error.h"
@@ -17,7 +18,7 @@ std::string unpacked(const std::string& path, std::size_t step = 1000) {
   EXPECT_EQ(in.read(nullptr, 0), 0u);
   std::string out, buffer(step, '\0');
   while (const auto n = in.read(buffer.data(), buffer.size())) out.append(buffer, 0, n);
-  EXPECT_EQ(in.read(buffer.data(), buffer.size()), 0u);   // the end stays the end
+  EXPECT_EQ(in.read(buffer.data(), buffer.size()), 0u);  // the end stays the end
   return out;
 }
 
@@ -42,7 +43,8 @@ class Packed : public ::testing::Test {
   // The program's output, "" and a skipped test where it is not installed.
   std::string pack(const std::string& command) {
     const auto out = scratch.path + "/packed";
-    if (std::system(fmt::format("cd {} && {} <text >packed 2>/dev/null", scratch.path, command).c_str()) != 0) return "";
+    if (std::system(fmt::format("cd {} && {} <text >packed 2>/dev/null", scratch.path, command).c_str()) != 0)
+      return "";
     return slurp(out);
   }
   std::string file(const std::string& name, const std::string& content) {
@@ -56,7 +58,8 @@ class Packed : public ::testing::Test {
     }
     EXPECT_EQ(unpacked(file("x", packed + packed)), text + text) << kind << " twice";
     int cuts = 0;
-    for (std::size_t n = 5; n < packed.size(); n += packed.size() / 61 + 1, ++cuts) EXPECT_NE(refusal(file("cut", packed.substr(0, n))).find("cut is cut off: its " + kind), std::string::npos) << n;
+    for (std::size_t n = 5; n < packed.size(); n += packed.size() / 61 + 1, ++cuts)
+      EXPECT_NE(refusal(file("cut", packed.substr(0, n))).find("cut is cut off: its " + kind), std::string::npos) << n;
     EXPECT_NE(refusal(file("cut", packed.substr(0, packed.size() - 1))).find("is cut off"), std::string::npos);
     EXPECT_NE(refusal(file("cut", packed + packed.substr(0, packed.size() / 2))).find("is cut off"), std::string::npos);
     EXPECT_GT(cuts, 40);
@@ -76,7 +79,11 @@ struct Read {
 Read read(const std::vector<std::string>& inputs, data::SourceOptions options = {}) {
   Read out;
   data::DocumentSource source(inputs, options);
-  source.read([&](std::string&& t) { return out.documents.push_back(t), true; }, [&](const data::Refusal& r) { out.refusals.push_back(fmt::format("{}:{}: {}", fs::path(r.source).filename().string(), r.line, r.reason)); });
+  source.read(
+      [&](std::string&& t) { return out.documents.push_back(t), true; },
+      [&](const data::Refusal& r) {
+        out.refusals.push_back(fmt::format("{}:{}: {}", fs::path(r.source).filename().string(), r.line, r.reason));
+      });
   return out;
 }
 
@@ -89,8 +96,9 @@ TEST_F(Packed, Gzip) {
   const auto packed = pack("gzip -n");
   ASSERT_FALSE(packed.empty());
   expect_all_of(packed, "gzip");
-  EXPECT_EQ(unpacked(file("padded", packed + std::string(600000, '\0'))), text);   // of a tape
-  EXPECT_NE(refusal(file("padded", packed + std::string(10, '\0') + packed)).find("something follows its end"), std::string::npos);
+  EXPECT_EQ(unpacked(file("padded", packed + std::string(600000, '\0'))), text);  // of a tape
+  EXPECT_NE(refusal(file("padded", packed + std::string(10, '\0') + packed)).find("something follows its end"),
+            std::string::npos);
 }
 
 TEST_F(Packed, Zstd) {
@@ -101,14 +109,16 @@ TEST_F(Packed, Zstd) {
 }
 
 TEST_F(Packed, WhatOnlyBeginsAlikeIsPlain) {
-  for (const std::string plain : {"\x1f", "\x28\xb5", "(", "P", "P*M", "", "plain text"}) EXPECT_EQ(unpacked(file("plain", plain)), plain);
+  for (const std::string plain : {"\x1f", "\x28\xb5", "(", "P", "P*M", "", "plain text"})
+    EXPECT_EQ(unpacked(file("plain", plain)), plain);
 }
 
 TEST_F(Packed, NamesSayWhatIsInsideBytesSayHowItIsPacked) {
   spit(scratch.path + "/text", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
   const auto packed = pack("gzip");
-  for (const char* name : {"a.jsonl.gz", "a.jsonl", "a.json.zst"}) EXPECT_EQ(read({file(name, packed)}).documents, (Strings{"one", "two"})) << name;
-  EXPECT_EQ(read({file("a.gz", packed)}).documents.size(), 1u);   // plain text
+  for (const char* name : {"a.jsonl.gz", "a.jsonl", "a.json.zst"})
+    EXPECT_EQ(read({file(name, packed)}).documents, (Strings{"one", "two"})) << name;
+  EXPECT_EQ(read({file("a.gz", packed)}).documents.size(), 1u);  // plain text
   data::DocumentSource source({file("a.jsonl.gz", packed)}, {});
   EXPECT_EQ(source.total_bytes(), static_cast<std::int64_t>(packed.size()));
   source.read([](std::string&&) { return true; }, [](const data::Refusal&) {});
@@ -126,7 +136,8 @@ TEST_F(Packed, APipeTellsByItsFirstByte) {
 }
 
 TEST_F(Packed, AByteOrderMarkIsNoText) {
-  EXPECT_EQ(read({file("a.jsonl", mark + "{\"text\": \"one\"}\n" + mark + "{\"text\": \"two\"}\n")}).documents, (Strings{"one", "two"}));
+  EXPECT_EQ(read({file("a.jsonl", mark + "{\"text\": \"one\"}\n" + mark + "{\"text\": \"two\"}\n")}).documents,
+            (Strings{"one", "two"}));
   EXPECT_EQ(read({file("a.txt", mark + "plain")}).documents, (Strings{"plain"}));
   EXPECT_EQ(read({file("a.txt", mark)}).refusals, (Strings{"a.txt:1: empty document"}));
   EXPECT_EQ(read({file("a.txt", "in " + mark + "side")}).documents, (Strings{"in " + mark + "side"}));
@@ -136,7 +147,9 @@ TEST_F(Packed, AByteOrderMarkIsNoText) {
 TEST_F(Packed, NamesOfSourcesAreOneField) {
   EXPECT_EQ(data::source_name("plain/caf\xC3\xA9.txt"), "plain/caf\xC3\xA9.txt");
   EXPECT_EQ(data::source_name("a\tb\nc\rd\\e\x1b[31m"), "a\\tb\\nc\\rd\\\\e\\x1b[31m");
-  EXPECT_EQ(data::source_name("\xC2\x9B" "31m \x7f"), "\\xc2\\x9b31m \\x7f");
+  EXPECT_EQ(data::source_name("\xC2\x9B"
+                              "31m \x7f"),
+            "\\xc2\\x9b31m \\x7f");
   EXPECT_EQ(data::source_name("\xFF\xC3\xA9"), "\\xff\\xc3\\xa9");
   EXPECT_EQ(read({file("a\tb\nc.txt", "")}).refusals, (Strings{"a\\tb\\nc.txt:1: empty document"}));
 }
@@ -149,6 +162,9 @@ TEST_F(Packed, WhatIsNoInputIsRefused) {
 }
 
 TEST_F(Packed, ALargeWindowIsNoDamage) {
-  const std::string frame("\x28\xb5\x2f\xfd\x00\x90\x01\x00\x00", 9);   // a window of 2^28 bytes, and an empty last block
-  EXPECT_NE(refusal(file("long.zst", frame)).find("long.zst was packed with a window of more than 128 MiB"), std::string::npos) << refusal(file("long.zst", frame));
+  const std::string frame("\x28\xb5\x2f\xfd\x00\x90\x01\x00\x00",
+                          9);  // a window of 2^28 bytes, and an empty last block
+  EXPECT_NE(refusal(file("long.zst", frame)).find("long.zst was packed with a window of more than 128 MiB"),
+            std::string::npos)
+      << refusal(file("long.zst", frame));
 }

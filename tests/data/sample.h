@@ -49,7 +49,8 @@ inline std::vector<Document> documents(const data::Tokenizer& tokenizer, int cou
   std::vector<Document> out;
   for (int d = 0; d < count; ++d) {
     Document document(next() % static_cast<std::uint32_t>(longest));
-    for (auto& t : document) t = static_cast<std::int32_t>(next() % static_cast<std::uint32_t>(tokenizer.vocabulary() - 1));
+    for (auto& t : document)
+      t = static_cast<std::int32_t>(next() % static_cast<std::uint32_t>(tokenizer.vocabulary() - 1));
     document.push_back(tokenizer.end_of_document());
     out.push_back(document);
   }
@@ -57,7 +58,8 @@ inline std::vector<Document> documents(const data::Tokenizer& tokenizer, int cou
 }
 
 // A set of training shards alone.
-inline data::SetIndex write_set(const std::string& folder, const data::Tokenizer& tokenizer, const std::vector<Document>& documents, std::int64_t shard_tokens) {
+inline data::SetIndex write_set(const std::string& folder, const data::Tokenizer& tokenizer,
+                                const std::vector<Document>& documents, std::int64_t shard_tokens) {
   data::ShardWriter writer(folder, "train", tokenizer, shard_tokens);
   for (const auto& d : documents) writer.add(d);
   data::SetIndex index;

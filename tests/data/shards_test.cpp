@@ -71,14 +71,16 @@ TEST(Shards, ADocumentLongerThanAShardIsCut) {
   Document nine = {0, 1, 2, 3, 4, 5, 6, 7, 99}, eight = {0, 1, 2, 3, 4, 5, 6, 99};
   write_set(scratch.path, tokenizer, {{5, 99}, nine, {6, 99}, eight, {7, 99}}, 4);
   // The tail of a cut document may share a shard with the next one.
-  EXPECT_EQ(read_back(scratch.path), (std::vector<std::vector<Document>>{
-                                         {{5, 99}}, {{0, 1, 2, 3}}, {{4, 5, 6, 7}}, {{99}, {6, 99}}, {{0, 1, 2, 3}}, {{4, 5, 6, 99}}, {{7, 99}}}));
+  EXPECT_EQ(
+      read_back(scratch.path),
+      (std::vector<std::vector<Document>>{
+          {{5, 99}}, {{0, 1, 2, 3}}, {{4, 5, 6, 7}}, {{99}, {6, 99}}, {{0, 1, 2, 3}}, {{4, 5, 6, 99}}, {{7, 99}}}));
 }
 
 TEST(Shards, RecordWhatTheFormatNames) {
   Scratch scratch;
   const Numbers tokenizer(70000);
-  const auto all = documents(tokenizer, 700, 2000);   // above two MiB: three blocks
+  const auto all = documents(tokenizer, 700, 2000);  // above two MiB: three blocks
   const auto index = write_set(scratch.path, tokenizer, all, std::int64_t{1} << 30);
   ASSERT_EQ(index.train.size(), 1u);
   const auto& entry = index.train[0];
@@ -120,7 +122,10 @@ TEST(Shards, EqualDocumentsGiveEqualBytes) {
   write_set(one.path, tokenizer, all, 700);
   write_set(two.path, tokenizer, all, 700);
   for (const auto& item : fs::recursive_directory_iterator(one.path))
-    if (item.is_regular_file()) { EXPECT_EQ(slurp(item.path()), slurp(two.path + "/" + fs::relative(item.path(), one.path).string())) << item.path(); }
+    if (item.is_regular_file()) {
+      EXPECT_EQ(slurp(item.path()), slurp(two.path + "/" + fs::relative(item.path(), one.path).string()))
+          << item.path();
+    }
 }
 
 TEST(Shards, IndexSurvivesJson) {

@@ -1,4 +1,5 @@
-// Bytes of text by token: their sum over a document is the length of the decoded document, for byte tokens and for SentencePiece models of several kinds.
+// Bytes of text by token: their sum over a document is the length of the decoded document, for byte tokens and for
+// SentencePiece models of several kinds.
 #include "tests/data/sample.h"
 
 #include "libtrain/base/checksum.h"
@@ -20,7 +21,8 @@ std::string line(int i) {
   std::string out;
   for (unsigned w = 0; w < 3 + static_cast<unsigned>(i) % 7; ++w) {
     if (w > 0) out += ' ';
-    for (unsigned s = 0; s < 1 + (w + static_cast<unsigned>(i)) % 4; ++s) out += syllables[base::crc32c(&i, sizeof i, 100 * w + s) % 12];
+    for (unsigned s = 0; s < 1 + (w + static_cast<unsigned>(i)) % 4; ++s)
+      out += syllables[base::crc32c(&i, sizeof i, 100 * w + s) % 12];
   }
   return out;
 }
@@ -35,7 +37,9 @@ class Bytes : public ::testing::Test {
     for (int i = 0; i < 600; ++i) text += line(i) + "\n";
     spit(scratch.path + "/text", text);
     const auto prefix = scratch.path + "/" + name;
-    const auto command = fmt::format("spm_train --input={0}/text --model_prefix={1} --num_threads=1 --hard_vocab_limit=false {2} >{0}/log 2>&1", scratch.path, prefix, flags);
+    const auto command = fmt::format(
+        "spm_train --input={0}/text --model_prefix={1} --num_threads=1 --hard_vocab_limit=false {2} >{0}/log 2>&1",
+        scratch.path, prefix, flags);
     EXPECT_EQ(std::system(command.c_str()), 0) << slurp(scratch.path + "/log");
     return prefix + ".model";
   }
@@ -44,7 +48,8 @@ class Bytes : public ::testing::Test {
 
 std::int64_t sum(const Tokenizer& tokenizer, const std::vector<std::int32_t>& tokens) {
   std::int64_t bytes = 0;
-  for (std::size_t i = 0; i < tokens.size(); ++i) bytes += tokenizer.text_bytes(tokens[i], i == 0 ? Tokenizer::Place::start : Tokenizer::Place::inside);
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    bytes += tokenizer.text_bytes(tokens[i], i == 0 ? Tokenizer::Place::start : Tokenizer::Place::inside);
   return bytes;
 }
 
@@ -55,17 +60,21 @@ TEST_F(Bytes, SumUpToTheDecodedDocument) {
   EXPECT_EQ(bytes->text_bytes(255, Tokenizer::Place::start), 1);
   EXPECT_EQ(bytes->text_bytes(256, Tokenizer::Place::inside), 0);
   int models = 0;
-  for (const char* flags : {"--vocab_size=60 --character_coverage=1", "--vocab_size=340 --byte_fallback=true", "--vocab_size=60 --add_dummy_prefix=false --character_coverage=1",
-                            "--vocab_size=70 --model_type=bpe --eos_id=-1 --character_coverage=1", "--vocab_size=60 --remove_extra_whitespaces=false --character_coverage=1"}) {
+  for (const char* flags : {"--vocab_size=60 --character_coverage=1", "--vocab_size=340 --byte_fallback=true",
+                            "--vocab_size=60 --add_dummy_prefix=false --character_coverage=1",
+                            "--vocab_size=70 --model_type=bpe --eos_id=-1 --character_coverage=1",
+                            "--vocab_size=60 --remove_extra_whitespaces=false --character_coverage=1"}) {
     const auto path = model(fmt::format("m{}", models), flags);
     ++models;
     const auto tokenizer = data::make_tokenizer(path);
     for (int i = 0; i < 40; ++i) {
       const bool any = std::string(flags).find("byte_fallback") != std::string::npos;
-      const auto text = fmt::format("{}{}  {}{}", i % 5 == 0 ? " " : "", line(1000 + i), i % 3 == 0 ? line(i) : "", any ? " 東 \xf0\x9f\x9a\x82" : "");
+      const auto text = fmt::format("{}{}  {}{}", i % 5 == 0 ? " " : "", line(1000 + i), i % 3 == 0 ? line(i) : "",
+                                    any ? " 東 \xf0\x9f\x9a\x82" : "");
       std::vector<std::int32_t> tokens;
       tokenizer->encode(text, tokens);
-      EXPECT_EQ(sum(*tokenizer, tokens), static_cast<std::int64_t>(tokenizer->decode(tokens).size())) << flags << ": " << text;
+      EXPECT_EQ(sum(*tokenizer, tokens), static_cast<std::int64_t>(tokenizer->decode(tokens).size()))
+          << flags << ": " << text;
     }
     EXPECT_EQ(tokenizer->text_bytes(tokenizer->end_of_document(), Tokenizer::Place::inside), 0);
     EXPECT_EQ(tokenizer->text_bytes(tokenizer->unknown(), Tokenizer::Place::inside), -1);
@@ -80,11 +89,12 @@ TEST_F(Bytes, OnlyTargetsThatCountAreCounted) {
   const data::WindowPtrs window{tokens.data(), targets.data(), unused.data(), unused.data(), weights.data()};
   data::TextBytes::Count count;
   data::TextBytes(scratch.path, index).add(window, 4, count);
-  EXPECT_EQ(count.bytes, 2);   // b, d
+  EXPECT_EQ(count.bytes, 2);  // b, d
   EXPECT_EQ(count.unmeasured, 0);
 }
 
-// A vocabulary that is not that of byte tokens, a model that is gone, or another model of the same name: nothing is guessed.
+// A vocabulary that is not that of byte tokens, a model that is gone, or another model of the same name: nothing is
+// guessed.
 TEST_F(Bytes, WhatIsNotKnownIsNotGuessed) {
   std::vector<std::int32_t> tokens{1, 2}, targets{2, 3};
   std::vector<std::uint8_t> weights{1, 1};
@@ -104,7 +114,8 @@ TEST_F(Bytes, WhatIsNotKnownIsNotGuessed) {
   EXPECT_EQ(unmeasured(index), 2);
   const auto path = model("here", "--vocab_size=60 --character_coverage=1");
   const auto tokenizer = data::make_tokenizer(path);
-  index.tokenizer = "here.model", index.tokenizer_source = "/moved/away.model", index.vocabulary = tokenizer->vocabulary(), index.end_of_document = tokenizer->end_of_document();
+  index.tokenizer = "here.model", index.tokenizer_source = "/moved/away.model",
+  index.vocabulary = tokenizer->vocabulary(), index.end_of_document = tokenizer->end_of_document();
   index.tokenizer_crc32c = tokenizer->crc32c() + 1;
   EXPECT_EQ(unmeasured(index), 2);
 }

@@ -1,4 +1,5 @@
-// A shard that is cut short, changed or taken away while it is being read is an error that names it; what is no file is never waited for; many shards need few open files.
+// A shard that is cut short, changed or taken away while it is being read is an error that names it; what is no file is
+// never waited for; many shards need few open files.
 #include "tests/data/sample.h"
 
 #include "libtrain/base/error.h"
@@ -50,7 +51,7 @@ class Vanished : public ::testing::Test {
 
 TEST_F(Vanished, AShardCutShortIsAnErrorThatNamesIt) {
   auto set = open_set(scratch.path, index);
-  ASSERT_EQ(windows.read_all(set), "");   // every block was compared already
+  ASSERT_EQ(windows.read_all(set), "");  // every block was compared already
   fs::resize_file(shard, static_cast<std::uintmax_t>(index.train[1].bytes / 2));
   const auto said = windows.read_all(set);
   EXPECT_NE(said.find("shard-00001.h5 ends at byte"), std::string::npos) << said;
@@ -92,7 +93,7 @@ TEST_F(Vanished, ManyShardsNeedFewFiles) {
 }
 
 TEST_F(Vanished, WhatIsNoFileIsRefusedAtOnce) {
-  ::alarm(20);   // a hang is a failure
+  ::alarm(20);  // a hang is a failure
   const auto refused = [&](const auto& open) -> std::string {
     try {
       open();
@@ -110,7 +111,8 @@ TEST_F(Vanished, WhatIsNoFileIsRefusedAtOnce) {
   replace(scratch.path + "/index.json");
   EXPECT_NE(refused([&] { data::read_index(scratch.path); }).find("index.json: it is a named pipe"), std::string::npos);
   fs::remove(scratch.path + "/index.json");
-  EXPECT_NE(refused([&] { data::read_index(scratch.path); }).find("shard-00001.h5: it is a named pipe"), std::string::npos);
+  EXPECT_NE(refused([&] { data::read_index(scratch.path); }).find("shard-00001.h5: it is a named pipe"),
+            std::string::npos);
   const auto model = scratch.path + "/x.model";
   ASSERT_EQ(::mkfifo(model.c_str(), 0600), 0);
   EXPECT_NE(refused([&] { data::make_tokenizer(model); }).find("x.model: it is a named pipe"), std::string::npos);

@@ -21,16 +21,18 @@ struct Window {
 
 Window window_at(data::WindowDataset& set, std::uint64_t ordinal) {
   const auto n = static_cast<std::size_t>(set.sequence());
-  Window w{std::vector<std::int32_t>(n, -7), std::vector<std::int32_t>(n, -7), std::vector<std::int32_t>(n, -7), std::vector<std::int32_t>(n, -7), std::vector<std::uint8_t>(n, 9)};
+  Window w{std::vector<std::int32_t>(n, -7), std::vector<std::int32_t>(n, -7), std::vector<std::int32_t>(n, -7),
+           std::vector<std::int32_t>(n, -7), std::vector<std::uint8_t>(n, 9)};
   set.fill(ordinal, {w.tokens.data(), w.targets.data(), w.positions.data(), w.starts.data(), w.weights.data()});
   return w;
 }
 
 // All windows in stored order, computed from the documents token by token.
-std::vector<Window> expected(const std::vector<std::vector<Document>>& shards, std::int64_t sequence, DocumentMask mask) {
+std::vector<Window> expected(const std::vector<std::vector<Document>>& shards, std::int64_t sequence,
+                             DocumentMask mask) {
   std::vector<Window> out;
   for (const auto& shard : shards) {
-    std::vector<std::int32_t> flat, document;      // tokens, and the number of the document of each
+    std::vector<std::int32_t> flat, document;  // tokens, and the number of the document of each
     for (std::size_t d = 0; d < shard.size(); ++d)
       for (auto t : shard[d]) flat.push_back(t), document.push_back(static_cast<std::int32_t>(d));
     const auto n = static_cast<std::int64_t>(flat.size());
@@ -73,7 +75,8 @@ struct Case {
 }  // namespace
 
 TEST(Windows, StoredOrderIsTheText) {
-  for (const auto& c : {Case{257, 16, 40, 300}, Case{90000, 7, 3, 100}, Case{257, 64, 10, 130}, Case{50, 1, 5, 20}, Case{50, 33, 34, 34}}) {
+  for (const auto& c : {Case{257, 16, 40, 300}, Case{90000, 7, 3, 100}, Case{257, 64, 10, 130}, Case{50, 1, 5, 20},
+                        Case{50, 33, 34, 34}}) {
     Scratch scratch;
     const Numbers tokenizer(c.vocabulary);
     const auto all = documents(tokenizer, 120, c.longest);
@@ -83,7 +86,8 @@ TEST(Windows, StoredOrderIsTheText) {
       data::WindowDataset set(scratch.path, index, index.train, c.sequence, mask, Order::as_stored, 1);
       ASSERT_EQ(set.count(), want.size());
       ASSERT_GT(want.size(), 2u);
-      for (std::uint64_t i = 0; i < 2 * set.count(); ++i) ASSERT_EQ(window_at(set, i), want[i % want.size()]) << "window " << i << " of sequence " << c.sequence;
+      for (std::uint64_t i = 0; i < 2 * set.count(); ++i)
+        ASSERT_EQ(window_at(set, i), want[i % want.size()]) << "window " << i << " of sequence " << c.sequence;
     }
   }
 }
@@ -117,7 +121,8 @@ TEST(Windows, AnOrdinalDoesNotDependOnWhatWasReadBefore) {
   Scratch scratch;
   const Numbers tokenizer(5000);
   const auto index = write_set(scratch.path, tokenizer, documents(tokenizer, 200, 40), 500);
-  data::WindowDataset forward(scratch.path, index, index.train, 12, DocumentMask::on, Order::keyed, 3), backward(scratch.path, index, index.train, 12, DocumentMask::on, Order::keyed, 3);
+  data::WindowDataset forward(scratch.path, index, index.train, 12, DocumentMask::on, Order::keyed, 3),
+      backward(scratch.path, index, index.train, 12, DocumentMask::on, Order::keyed, 3);
   std::vector<Window> seen;
   for (std::uint64_t i = 0; i < 1000; ++i) seen.push_back(window_at(forward, i));
   for (std::uint64_t i = 1000; i-- > 0;) ASSERT_EQ(window_at(backward, i), seen[i]);

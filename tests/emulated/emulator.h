@@ -1,5 +1,5 @@
-// CUDA's execution model on the host: the threads of a block are fibers of one host thread that meet at barriers; blocks run one after the other.
-// Included by kernels/gpu_device.h where the compiler is not nvcc.
+// CUDA's execution model on the host: the threads of a block are fibers of one host thread that meet at barriers;
+// blocks run one after the other. Included by kernels/gpu_device.h where the compiler is not nvcc.
 #pragma once
 
 #include "tests/emulated/stream.h"
@@ -22,7 +22,8 @@
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
   dim3() = default;
-  dim3(std::int64_t a, std::int64_t b = 1, std::int64_t c = 1) : x(static_cast<unsigned>(a)), y(static_cast<unsigned>(b)), z(static_cast<unsigned>(c)) {}
+  dim3(std::int64_t a, std::int64_t b = 1, std::int64_t c = 1)
+      : x(static_cast<unsigned>(a)), y(static_cast<unsigned>(b)), z(static_cast<unsigned>(c)) {}
 };
 
 struct alignas(16) uint4 {
@@ -31,18 +32,19 @@ struct alignas(16) uint4 {
 
 namespace emulator {
 
-inline constexpr int shared_bytes = 163 << 10;   // what a block of compute capability 8.0 may have
+inline constexpr int shared_bytes = 163 << 10;  // what a block of compute capability 8.0 may have
 
 inline thread_local dim3 thread_index, block_index, block_size, grid_size;
 
-// One block's fibers. A fiber that waits gives way to the next; a barrier opens when every live fiber of its scope has arrived.
+// One block's fibers. A fiber that waits gives way to the next; a barrier opens when every live fiber of its scope has
+// arrived.
 class Block {
  public:
   Block(unsigned threads, const std::function<void()>& body) : body_(body), fibers_(threads) {}
 
   void run() {
     current_block = this;
-    static thread_local std::vector<char> stacks;   // of all blocks of this host thread, one after the other
+    static thread_local std::vector<char> stacks;  // of all blocks of this host thread, one after the other
     if (stacks.size() < fibers_.size() * stack_bytes) stacks.resize(fibers_.size() * stack_bytes);
     for (std::size_t t = 0; t < fibers_.size(); ++t) {
       auto& f = fibers_[t];
@@ -67,7 +69,7 @@ class Block {
         swapcontext(&scheduler_, &f.context);
         if (f.done) --live;
       }
-      if (live > 0 && !moved) std::abort();   // threads of a block wait for different barriers
+      if (live > 0 && !moved) std::abort();  // threads of a block wait for different barriers
     }
     current_block = nullptr;
   }
@@ -163,8 +165,12 @@ template <class T> T emulated_exchange(T value, unsigned lane_wanted) {
   __syncwarp();
   return out;
 }
-template <class T> T __shfl_xor_sync(unsigned, T value, int lanes) { return emulated_exchange(value, (emulator::Block::current_block->thread() % 32) ^ static_cast<unsigned>(lanes)); }
-template <class T> T __shfl_sync(unsigned, T value, int lane) { return emulated_exchange(value, static_cast<unsigned>(lane)); }
+template <class T> T __shfl_xor_sync(unsigned, T value, int lanes) {
+  return emulated_exchange(value, (emulator::Block::current_block->thread() % 32) ^ static_cast<unsigned>(lanes));
+}
+template <class T> T __shfl_sync(unsigned, T value, int lane) {
+  return emulated_exchange(value, static_cast<unsigned>(lane));
+}
 inline int __syncthreads_or(int predicate) {
   auto* b = emulator::Block::current_block;
   b->slots()[b->thread()] = predicate != 0;
@@ -177,7 +183,7 @@ inline int __syncthreads_or(int predicate) {
 
 // mma.m16n8k16 of bf16: every lane leaves its registers, then adds up its four results in ascending k.
 inline void emulated_mma(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  static thread_local unsigned left[32][32][6];   // warp, lane, register
+  static thread_local unsigned left[32][32][6];  // warp, lane, register
   const unsigned me = emulator::Block::current_block->thread(), warp = me / 32, lane = me % 32;
   for (int r = 0; r < 4; ++r) left[warp][lane][r] = a[r];
   left[warp][lane][4] = b0, left[warp][lane][5] = b1;
@@ -212,7 +218,9 @@ template <class Half> void emulated_ldmatrix(unsigned (&r)[4], const Half* row, 
     return static_cast<unsigned>(bits);
   };
   unsigned out[4];
-  for (unsigned m = 0; m < 4; ++m) out[m] = transposed ? element(m, 2 * t, g) | element(m, 2 * t + 1, g) << 16 : element(m, g, 2 * t) | element(m, g, 2 * t + 1) << 16;
+  for (unsigned m = 0; m < 4; ++m)
+    out[m] = transposed ? element(m, 2 * t, g) | element(m, 2 * t + 1, g) << 16
+                        : element(m, g, 2 * t) | element(m, g, 2 * t + 1) << 16;
   __syncwarp();
   for (int m = 0; m < 4; ++m) r[m] = out[m];
 }
@@ -227,7 +235,8 @@ inline std::vector<EmulatedCopy>& emulated_copies() {
   return waiting[emulator::Block::current_block->thread()];
 }
 inline void emulated_copy_16(void* to, const void* from, bool there) {
-  if (reinterpret_cast<std::uintptr_t>(to) % 16 != 0 || (there && reinterpret_cast<std::uintptr_t>(from) % 16 != 0)) std::abort();
+  if (reinterpret_cast<std::uintptr_t>(to) % 16 != 0 || (there && reinterpret_cast<std::uintptr_t>(from) % 16 != 0))
+    std::abort();
   std::memset(to, 0xff, 16);
   emulated_copies().push_back({to, there ? from : nullptr});
 }
@@ -246,6 +255,18 @@ inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fsqrt_rn(float a) { return std::sqrt(a); }
 inline float rsqrt_of(float a) { return 1.0f / std::sqrt(a); }
-inline unsigned __float_as_uint(float f) { unsigned u; std::memcpy(&u, &f, 4); return u; }
-inline float __uint_as_float(unsigned u) { float f; std::memcpy(&f, &u, 4); return f; }
-inline long long __double_as_longlong(double d) { long long u; std::memcpy(&u, &d, 8); return u; }
+inline unsigned __float_as_uint(float f) {
+  unsigned u;
+  std::memcpy(&u, &f, 4);
+  return u;
+}
+inline float __uint_as_float(unsigned u) {
+  float f;
+  std::memcpy(&f, &u, 4);
+  return f;
+}
+inline long long __double_as_longlong(double d) {
+  long long u;
+  std::memcpy(&u, &d, 8);
+  return u;
+}

@@ -1,4 +1,5 @@
-// The product of the emulated module: a plain loop, in double, rounded once to the result's dtype; so it can serve as a reference too.
+// The product of the emulated module: a plain loop, in double, rounded once to the result's dtype; so it can serve as a
+// reference too.
 #include "kernels/gemm/gemm_epilogue.h"
 #include "kernels/gpu_kernels.h"
 #include "tests/emulated/stream.h"
@@ -33,7 +34,9 @@ void multiply(const GemmArgs& g, bool fused) {
   for (std::int64_t i = 0; i < g.m; ++i)
     for (std::int64_t j = 0; j < g.n; ++j) {
       double sum = g.accumulate ? element(g.c, i, j) : 0.0;
-      for (std::int64_t k = 0; k < g.k; ++k) sum += (g.trans_a ? element(g.a, k, i) : element(g.a, i, k)) * (g.trans_b ? element(g.b, j, k) : element(g.b, k, j));
+      for (std::int64_t k = 0; k < g.k; ++k)
+        sum += (g.trans_a ? element(g.a, k, i) : element(g.a, i, k)) *
+               (g.trans_b ? element(g.b, j, k) : element(g.b, k, j));
       if (fused && !g.bias.empty()) sum += element(g.bias, 0, j);
       if (fused && !g.gelu_of.empty()) sum *= gelu_slope(element(g.gelu_of, i, j));
       store(g.c, i, j, sum);

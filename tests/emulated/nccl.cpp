@@ -1,4 +1,5 @@
-// A stand-in for NCCL over MPI on host memory: the same C interface, done when a call (or its group) returns. For the emulated GPU.
+// A stand-in for NCCL over MPI on host memory: the same C interface, done when a call (or its group) returns. For the
+// emulated GPU.
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 
@@ -17,7 +18,7 @@ enum Result : int { success = 0, invalid_argument = 4, invalid_usage = 5, remote
 
 struct Comm {
   MPI_Comm mpi = MPI_COMM_NULL;
-  std::atomic<int> inside = 0;   // calls under way
+  std::atomic<int> inside = 0;  // calls under way
 };
 
 // A call under way. TRAINYARD_STANDIN_NCCL_CALL_MS: it takes so long at least.
@@ -25,7 +26,8 @@ class Inside {
  public:
   explicit Inside(Comm* comm) : comm_(comm) {
     ++comm_->inside;
-    if (const char* ms = std::getenv("TRAINYARD_STANDIN_NCCL_CALL_MS")) std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(ms)));
+    if (const char* ms = std::getenv("TRAINYARD_STANDIN_NCCL_CALL_MS"))
+      std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(ms)));
   }
   ~Inside() { --comm_->inside; }
 
@@ -110,7 +112,9 @@ Result run_waiting() {
 
 extern "C" {
 
-struct ncclUniqueId { char internal[128]; };
+struct ncclUniqueId {
+  char internal[128];
+};
 
 int ncclGetVersion(int* version) {
   *version = 22803;
@@ -126,8 +130,8 @@ int ncclGetUniqueId(ncclUniqueId* id) {
   std::memcpy(id->internal + 4, &++asked, sizeof asked);
   return success;
 }
-// Any ranks of the world, in any order: each tells its place to the one that made the id, which tells all of them the list. Refuses an id that did not arrive, as the real one
-// would wait for ever.
+// Any ranks of the world, in any order: each tells its place to the one that made the id, which tells all of them the
+// list. Refuses an id that did not arrive, as the real one would wait for ever.
 int ncclCommInitRank(Comm** comm, int ranks, ncclUniqueId id, int rank) {
   int size = 0, me = 0, root = 0, asked = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -179,7 +183,12 @@ int ncclCommGetAsyncError(Comm*, int* error) {
   *error = std::getenv("TRAINYARD_STANDIN_NCCL_FAILS") != nullptr ? remote_error : success;
   return success;
 }
-const char* ncclGetErrorString(int result) { return result == success ? "no error" : result == invalid_argument ? "invalid argument" : result == remote_error ? "remote process exited" : "invalid usage"; }
+const char* ncclGetErrorString(int result) {
+  return result == success            ? "no error"
+         : result == invalid_argument ? "invalid argument"
+         : result == remote_error     ? "remote process exited"
+                                      : "invalid usage";
+}
 
 int ncclAllReduce(const void* in, void* out, std::size_t n, int type, int op, Comm* comm, void*) {
   const Inside inside(comm);

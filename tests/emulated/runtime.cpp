@@ -1,5 +1,6 @@
-// A GPU runtime on host memory (tests/emulated/stream.h says when work is done). It lets the whole GPU path run, and be sanitized, on a machine without a GPU. While a stream is
-// captured it refuses what CUDA refuses: waiting, reserving memory, copies from or to memory that is not pinned, and waiting for events from outside.
+// A GPU runtime on host memory (tests/emulated/stream.h says when work is done). It lets the whole GPU path run, and be
+// sanitized, on a machine without a GPU. While a stream is captured it refuses what CUDA refuses: waiting, reserving
+// memory, copies from or to memory that is not pinned, and waiting for events from outside.
 #include "libtrain/tensor/gpu_runtime.h"
 #include "tests/emulated/stream.h"
 
@@ -42,14 +43,14 @@ class Reachable {
   std::map<char*, std::int64_t> ranges_;
 };
 Reachable& reachable() {
-  static auto* all = new Reachable;   // outlives whatever frees memory at the end
+  static auto* all = new Reachable;  // outlives whatever frees memory at the end
   return *all;
 }
 
 emulator::Stream& of(void* stream) { return *static_cast<emulator::Stream*>(stream); }
 emulator::Event& event_of(void* event) { return *static_cast<emulator::Event*>(event); }
 
-std::set<emulator::Stream*>& streams() {   // under emulator::all_streams()
+std::set<emulator::Stream*>& streams() {  // under emulator::all_streams()
   static auto* all = new std::set<emulator::Stream*>;
   return *all;
 }
@@ -145,12 +146,15 @@ const char* synchronize(void* stream) {
   return nullptr;
 }
 
-// Between devices and pinned memory in the order of the stream. Other memory of the host is read before the call returns, and written before it returns, as CUDA does.
+// Between devices and pinned memory in the order of the stream. Other memory of the host is read before the call
+// returns, and written before it returns, as CUDA does.
 const char* move(void* to, const void* from, std::int64_t bytes, void* stream, std::function<void()> work) {
   const bool pinned_to = reachable().has(to, bytes), pinned_from = reachable().has(from, bytes);
-  if (of(stream).capture && (!pinned_to || !pinned_from)) return "a copy from or to memory that is not pinned, while the stream is captured";
+  if (of(stream).capture && (!pinned_to || !pinned_from))
+    return "a copy from or to memory that is not pinned, while the stream is captured";
   if (!pinned_from && emulator::late()) {
-    auto seen = std::make_shared<std::vector<char>>(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
+    auto seen =
+        std::make_shared<std::vector<char>>(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
     work = [=] { std::memmove(to, seen->data(), seen->size()); };
   }
   emulator::submit(stream, std::move(work));
@@ -189,9 +193,11 @@ std::uint64_t capture_of(void* stream) { return of(stream).capture ? of(stream).
 }  // namespace
 
 const GpuRuntime& gpu_runtime() {
-  static const GpuRuntime table{"emulated",  device_count,     describe,   allocate, release, allocate_pinned, release_pinned, pin,        unpin,       make_stream,
-                                drop_stream, make_event,       make_event, drop_event, elapsed, record,    stream_wait,    event_done, event_wait,  synchronize,
-                                copy,        set,              begin_capture, end_capture, launch_graph, drop_graph, capture_of};
+  static const GpuRuntime table{"emulated",     device_count, describe,  allocate,    release,       allocate_pinned,
+                                release_pinned, pin,          unpin,     make_stream, drop_stream,   make_event,
+                                make_event,     drop_event,   elapsed,   record,      stream_wait,   event_done,
+                                event_wait,     synchronize,  copy,      set,         begin_capture, end_capture,
+                                launch_graph,   drop_graph,   capture_of};
   return table;
 }
 

@@ -1,5 +1,6 @@
-// Streams of the emulated GPU: work is done when it is submitted, or written down while the stream is captured. With TRAINYARD_EMULATED_ORDER=late it is done as late as CUDA
-// allows, when somebody waits for it; with =mixed each stream is at times early and at times late. So a stream or a host that forgot to wait sees what was there before.
+// Streams of the emulated GPU: work is done when it is submitted, or written down while the stream is captured. With
+// TRAINYARD_EMULATED_ORDER=late it is done as late as CUDA allows, when somebody waits for it; with =mixed each stream
+// is at times early and at times late. So a stream or a host that forgot to wait sees what was there before.
 #pragma once
 
 #include <chrono>
@@ -26,7 +27,7 @@ struct Mark {
   bool reached = false;
   std::chrono::steady_clock::time_point at;
 };
-struct Item {                        // one of the three
+struct Item {  // one of the three
   std::function<void()> work;
   std::shared_ptr<Mark> reached, awaited;
 };
@@ -36,20 +37,23 @@ struct Stream {
   std::deque<Item> queue;
 };
 struct Event {
-  std::shared_ptr<Graph> capture;    // recorded inside a capture: nobody may ask for it
-  std::shared_ptr<Mark> mark;        // null before it is recorded
+  std::shared_ptr<Graph> capture;  // recorded inside a capture: nobody may ask for it
+  std::shared_ptr<Mark> mark;      // null before it is recorded
 };
 
 enum class Order { early, late, mixed };
 inline Order order() {
   static const Order wish = [] {
     const char* name = std::getenv("TRAINYARD_EMULATED_ORDER");
-    return name == nullptr ? Order::early : std::strcmp(name, "late") == 0 ? Order::late : std::strcmp(name, "mixed") == 0 ? Order::mixed : Order::early;
+    return name == nullptr                   ? Order::early
+           : std::strcmp(name, "late") == 0  ? Order::late
+           : std::strcmp(name, "mixed") == 0 ? Order::mixed
+                                             : Order::early;
   }();
   return wish;
 }
 inline bool late() { return order() != Order::early; }
-inline std::recursive_mutex& all_streams() {   // guards queues and marks; held while late work is done
+inline std::recursive_mutex& all_streams() {  // guards queues and marks; held while late work is done
   static auto* mutex = new std::recursive_mutex;
   return *mutex;
 }

@@ -1,4 +1,5 @@
-// Promise 3 with validations whose sequences do not fill the last round of ranks: the bytes announced are the bytes sent, however often a run validates.
+// Promise 3 with validations whose sequences do not fill the last round of ranks: the bytes announced are the bytes
+// sent, however often a run validates.
 #include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"
 
@@ -18,10 +19,11 @@ TEST(Accounting, ValidationsAreRoundedOneByOne) {
       auto c = runs.config(fmt::format("validates-{}", n++));
       c.steps = 5;
       c.global_batch = 4;
-      c.validate_every = 2;   // and once more at the end
+      c.validate_every = 2;  // and once more at the end
       c.validation_sequences = sequences;
       runs.run(c, {ranks, zero, 1});
-      expect_no_difference(runs.reports(), fmt::format("{} ranks, ZeRO {}, {} sequences a validation", ranks, zero, sequences));
+      expect_no_difference(runs.reports(),
+                           fmt::format("{} ranks, ZeRO {}, {} sequences a validation", ranks, zero, sequences));
     }
 }
 

@@ -1,4 +1,5 @@
-// No heap allocation above 4 KiB inside a step after the second: every allocation of the process is seen by the malloc of tests/heap.h.
+// No heap allocation above 4 KiB inside a step after the second: every allocation of the process is seen by the malloc
+// of tests/heap.h.
 #include "tests/engine/small_run.h"
 #include "tests/heap.h"
 
@@ -10,7 +11,8 @@ namespace {
 using testing::Cut;
 using testing::SmallRun;
 
-// Watches from the end of step 2 to the end of the last step but one; at either end every rank is within a step of rank 0.
+// Watches from the end of step 2 to the end of the last step but one; at either end every rank is within a step of rank
+// 0.
 void expect_no_large_allocation(SmallRun& runs, const engine::RunConfig& config, const Cut& cut) {
   heap::large = heap::largest = heap::seen = 0;
   const engine::RunListener listener{[&](const engine::StepMetrics& m, std::int64_t steps) {
@@ -20,7 +22,8 @@ void expect_no_large_allocation(SmallRun& runs, const engine::RunConfig& config,
                                      {}};
   runs.run(config, cut, listener);
   EXPECT_GT(heap::seen, 0) << "nothing was watched";
-  EXPECT_EQ(heap::large, 0) << "the largest has " << heap::largest << " bytes: " << cut.ranks << " ranks, ZeRO " << cut.zero << ", " << cut.dtype << ", " << config.model;
+  EXPECT_EQ(heap::large, 0) << "the largest has " << heap::largest << " bytes: " << cut.ranks << " ranks, ZeRO "
+                            << cut.zero << ", " << cut.dtype << ", " << config.model;
 }
 
 TEST(Allocation, TheWatchSeesLargeOnes) {
@@ -45,7 +48,8 @@ TEST(Allocation, NoneAbove4KiBInAStep) {
         c.micro_batch = n % 4 < 2 ? 1 : 2;
         c.global_batch = 8 * c.micro_batch;
         c.document_mask = n % 3 == 0 ? "on" : "off";
-        expect_no_large_allocation(runs, c, {ranks, zero, 2, n % 2 == 0 ? "bf16" : "f32", n % 5 == 0 ? "layers" : "none"});
+        expect_no_large_allocation(runs, c,
+                                   {ranks, zero, 2, n % 2 == 0 ? "bf16" : "f32", n % 5 == 0 ? "layers" : "none"});
         ++n;
       }
 }

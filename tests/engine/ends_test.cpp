@@ -28,7 +28,8 @@ std::vector<std::string> damaged_copies(const SmallRun& runs) {
   return copies;
 }
 
-// A rank that fails while slow communication works on its arenas tells the world before anything of it goes, and what goes waits. It reads the damaged shard in one round or another.
+// A rank that fails while slow communication works on its arenas tells the world before anything of it goes, and what
+// goes waits. It reads the damaged shard in one round or another.
 TEST(Ends, OneRanksErrorWaitsForWhatIsUnderWay) {
   SmallRun runs;
   const auto copies = damaged_copies(runs);
@@ -43,7 +44,8 @@ TEST(Ends, OneRanksErrorWaitsForWhatIsUnderWay) {
         auto w = engine::make_world("threads", rank, 3, world.factory(rank));
         w.fail = [&, rank](const std::exception& e) {
           const std::lock_guard lock(mutex);
-          if (dynamic_cast<const base::InputError*>(&e) != nullptr) told.push_back(fmt::format("{}: {}", rank, e.what()));
+          if (dynamic_cast<const base::InputError*>(&e) != nullptr)
+            told.push_back(fmt::format("{}: {}", rank, e.what()));
         };
         auto own = c;
         if (rank == 1) own.data = copies[i];

@@ -1,4 +1,5 @@
-// Evaluation: what training recorded as its validation loss, to the bit, on every cut; the arenas that were announced; errors that all ranks share.
+// Evaluation: what training recorded as its validation loss, to the bit, on every cut; the arenas that were announced;
+// errors that all ranks share.
 #include "tests/engine/small_run.h"
 
 #include "libtrain/base/read_file.h"
@@ -36,9 +37,11 @@ engine::Evaluation evaluate(engine::EvaluateConfig c, const Cut& cut) {
 
 TEST(Evaluate, IsTheValidationLossThatTrainingRecordedOnEveryCut) {
   SmallRun runs;
-  for (const auto& [model, dtype, mask] : {std::tuple{runs.gpt(), "f32", "off"}, std::tuple{runs.llama(), "bf16", "on"}}) {
+  for (const auto& [model, dtype, mask] :
+       {std::tuple{runs.gpt(), "f32", "off"}, std::tuple{runs.llama(), "bf16", "on"}}) {
     auto c = runs.config(std::string("trained-") + dtype);
-    c.model = model, c.document_mask = mask, c.micro_batch = 2, c.steps = 6, c.validate_every = 3, c.validation_sequences = 14;
+    c.model = model, c.document_mask = mask, c.micro_batch = 2, c.steps = 6, c.validate_every = 3,
+    c.validation_sequences = 14;
     runs.run(c, {2, 2, 1, dtype});
     const auto recorded = SmallRun::metrics(c)[5]["validation_loss"].get<double>();
     engine::EvaluateConfig e;

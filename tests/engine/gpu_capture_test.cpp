@@ -1,4 +1,5 @@
-// A step on a GPU waits for nothing and reserves nothing: all of it can be captured as a CUDA graph, and the graph, launched, is the step.
+// A step on a GPU waits for nothing and reserves nothing: all of it can be captured as a CUDA graph, and the graph,
+// launched, is the step.
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/trainer.h"
 #include "libtrain/tensor/gpu.h"
@@ -19,7 +20,8 @@ class OneRank {
  public:
   explicit OneRank(const engine::RunConfig& config)
       : setup_(made(config)), world_(engine::solo_world()),
-        training_(config.data, setup_.index, setup_.index.train, setup_.plan.sequence, setup_.mask, data::Order::keyed, config.seed),
+        training_(config.data, setup_.index, setup_.index.train, setup_.plan.sequence, setup_.mask, data::Order::keyed,
+                  config.seed),
         batches_(training_, nullptr, setup_.plan.batch(), 0), trainer_(setup_.plan, setup_.step, world_, batches_) {
     trainer_.store().initialize(config.seed);
   }
@@ -59,10 +61,11 @@ class OneRank {
 
 engine::RunConfig small(SmallRun& runs, int zero, const std::string& dtype) {
   auto c = runs.config("capture");
-  c.model = runs.model("capture", "layers = 1\nhidden = 16\nheads = 2\nkv-heads = 1\nffn = 32\ncontext = 8\ndropout-attention = 0.1\n");
+  c.model = runs.model(
+      "capture", "layers = 1\nhidden = 16\nheads = 2\nkv-heads = 1\nffn = 32\ncontext = 8\ndropout-attention = 0.1\n");
   c.device = "cuda";
   c.steps = 6;
-  c.global_batch = 2;   // with more, the loader would fill a pinned buffer again before the graph has read it
+  c.global_batch = 2;  // with more, the loader would fill a pinned buffer again before the graph has read it
   c.learning_rate = 0.01;
   c.zero = zero, c.dtype = base::dtype_from_name(dtype), c.threads = 1;
   return c;
@@ -110,7 +113,7 @@ TEST(GpuCapture, WaitingIsSeen) {
   void* graph = nullptr;
   ASSERT_STREQ(failure_of(runtime.begin_capture(stream)), "");
   EXPECT_THROW(rank.trainer().compute().synchronize(), base::EnvironmentError);
-  runtime.end_capture(stream, &graph);   // CUDA calls the capture broken from then on
+  runtime.end_capture(stream, &graph);  // CUDA calls the capture broken from then on
   if (graph != nullptr) runtime.drop_graph(graph);
 }
 
@@ -123,7 +126,8 @@ TEST(GpuCapture, StepsBehindOneThatIsNotFiniteChangeNothing) {
   // A weight that is infinite makes the next loss infinite or NaN.
   const float infinite = std::numeric_limits<float>::infinity();
   auto& trainer = rank.trainer();
-  tensor::copy(trainer.compute(), base::View::of(&infinite, {1}), params::flat_range(trainer.store().states().master_piece(2), 0, 1));
+  tensor::copy(trainer.compute(), base::View::of(&infinite, {1}),
+               params::flat_range(trainer.store().states().master_piece(2), 0, 1));
   trainer.compute().synchronize();
   const auto before = rank.weights();
   ASSERT_TRUE(rank.begin(1));

@@ -1,4 +1,5 @@
-// Several GPU ranks over MPI: NCCL and the staged communicator give the bits of one rank, at every ZeRO stage. Stand-ins on any machine.
+// Several GPU ranks over MPI: NCCL and the staged communicator give the bits of one rank, at every ZeRO stage.
+// Stand-ins on any machine.
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/nccl.h"
 #include "libtrain/tensor/gpu.h"
@@ -16,7 +17,8 @@ TEST_F(SharedRun, NcclAndStagedGiveTheBitsOfOneRank) {
   const int n = testing::runtime->size();
   const auto config = [&](const std::string& output) {
     auto c = runs_->config(output);
-    c.model = runs_->model("gpu", "layers = 2\nhidden = 16\nheads = 2\nkv-heads = 1\nffn = 32\ncontext = 8\ndropout-attention = 0.1\n");
+    c.model = runs_->model(
+        "gpu", "layers = 2\nhidden = 16\nheads = 2\nkv-heads = 1\nffn = 32\ncontext = 8\ndropout-attention = 0.1\n");
     c.device = "cuda";
     c.steps = 3;
     c.global_batch = n < 4 ? 3 : 5;
@@ -30,7 +32,8 @@ TEST_F(SharedRun, NcclAndStagedGiveTheBitsOfOneRank) {
   }
   // NCCL refuses two ranks on one GPU, unless each calls itself another host (NCCL_HOSTID).
   const bool one_each = tensor::gpu_module().runtime->device_count() >= n || std::getenv("NCCL_HOSTID") != nullptr;
-  for (const std::string& communicator : one_each ? std::vector<std::string>{"nccl", "mpi"} : std::vector<std::string>{"mpi"})
+  for (const std::string& communicator :
+       one_each ? std::vector<std::string>{"nccl", "mpi"} : std::vector<std::string>{"mpi"})
     for (int zero : {0, 1, 2, 3}) {
       auto c = config(fmt::format("{}-{}", communicator, zero));
       c.communicator = communicator;
@@ -38,8 +41,9 @@ TEST_F(SharedRun, NcclAndStagedGiveTheBitsOfOneRank) {
       if (testing::runtime->rank() == 0) {
         EXPECT_EQ(runs_->bits(c, result), expected) << n << " ranks, " << communicator << ", ZeRO " << zero;
         EXPECT_EQ(result.traffic_report.text().find(" -"), std::string::npos) << result.traffic_report.text();
-        double computing = 0;   // of all steps: in a single one of a busy machine waiting may have begun before the last one's end
-        for (const auto& m : runs_->metrics(c)) {   // taken by the device
+        double computing =
+            0;  // of all steps: in a single one of a busy machine waiting may have begun before the last one's end
+        for (const auto& m : runs_->metrics(c)) {  // taken by the device
           EXPECT_GT(m["communication_seconds"].get<double>(), 0) << communicator << ", ZeRO " << zero;
           EXPECT_GE(m["communication_seconds"].get<double>(), m["hidden_communication_seconds"].get<double>());
           computing += m["compute_seconds"].get<double>();

@@ -1,4 +1,5 @@
-// Whole runs on a GPU: the same losses as the CPU up to rounding, the same bits on every cut, memory as predicted, and checkpoints that go from one device to the other.
+// Whole runs on a GPU: the same losses as the CPU up to rounding, the same bits on every cut, memory as predicted, and
+// checkpoints that go from one device to the other.
 #include "libtrain/tensor/gpu.h"
 #include "tests/engine/small_run.h"
 #include "tests/gpu_main.h"
@@ -24,12 +25,16 @@ engine::RunConfig tiny(SmallRun& runs, const std::string& output, const std::str
 }
 
 std::string gpt(SmallRun& runs) {
-  return runs.model("gpu-gpt", "layers = 2\nhidden = 16\nheads = 2\nkv-heads = 2\nffn = 32\ncontext = 8\ndropout-embedding = 0.1\ndropout-attention = 0.1\n"
-                               "dropout-attention-residual = 0.1\ndropout-ffn-residual = 0.1\n");
+  return runs.model("gpu-gpt",
+                    "layers = 2\nhidden = 16\nheads = 2\nkv-heads = 2\nffn = 32\ncontext = 8\ndropout-embedding = "
+                    "0.1\ndropout-attention = 0.1\n"
+                    "dropout-attention-residual = 0.1\ndropout-ffn-residual = 0.1\n");
 }
 std::string llama(SmallRun& runs) {
-  return runs.model("gpu-llama", "layers = 1\nhidden = 16\nheads = 2\nkv-heads = 1\nffn = 32\ncontext = 8\nnorm = \"rms\"\npositions = \"rotary\"\nactivation = \"swiglu\"\n"
-                                 "biases = \"off\"\ntied = \"off\"\n");
+  return runs.model("gpu-llama",
+                    "layers = 1\nhidden = 16\nheads = 2\nkv-heads = 1\nffn = 32\ncontext = 8\nnorm = "
+                    "\"rms\"\npositions = \"rotary\"\nactivation = \"swiglu\"\n"
+                    "biases = \"off\"\ntied = \"off\"\n");
 }
 
 TEST(Gpu, LossesAreThoseOfTheCpu) {
@@ -46,8 +51,10 @@ TEST(Gpu, LossesAreThoseOfTheCpu) {
       ASSERT_EQ(a.size(), b.size());
       for (std::size_t i = 0; i < a.size(); ++i) {
         const double loss = b[i]["loss"], norm = b[i]["gradient_norm"];
-        EXPECT_NEAR(a[i]["loss"].get<double>(), loss, (dtype == "f32" ? 1e-5 : 2e-2) * loss) << model << " " << dtype << " step " << i + 1;
-        EXPECT_NEAR(a[i]["gradient_norm"].get<double>(), norm, (dtype == "f32" ? 1e-4 : 5e-2) * norm) << model << " " << dtype << " step " << i + 1;
+        EXPECT_NEAR(a[i]["loss"].get<double>(), loss, (dtype == "f32" ? 1e-5 : 2e-2) * loss)
+            << model << " " << dtype << " step " << i + 1;
+        EXPECT_NEAR(a[i]["gradient_norm"].get<double>(), norm, (dtype == "f32" ? 1e-4 : 5e-2) * norm)
+            << model << " " << dtype << " step " << i + 1;
       }
     }
 }
@@ -56,16 +63,19 @@ TEST(Gpu, TheSameBitsOnEveryCut) {
   SmallRun runs;
   std::string expected;
   int n = 0;
-  for (const auto& cut : std::vector<Cut>{{1, 0, 1}, {1, 3, 1, "f32", "layers"}, {2, 0, 1}, {2, 1, 1}, {2, 2, 1}, {3, 3, 1}}) {
+  for (const auto& cut :
+       std::vector<Cut>{{1, 0, 1}, {1, 3, 1, "f32", "layers"}, {2, 0, 1}, {2, 1, 1}, {2, 2, 1}, {3, 3, 1}}) {
     auto config = tiny(runs, fmt::format("cut-{}", n++), gpt(runs));
-    if (cut.zero == 3) config.layer_slots = 1;   // so that layers take turns in a buffer
+    if (cut.zero == 3) config.layer_slots = 1;  // so that layers take turns in a buffer
     const auto bits = runs.bits(config, runs.run(config, cut));
     if (expected.empty()) expected = bits;
     EXPECT_EQ(bits, expected) << cut.ranks << " ranks, ZeRO " << cut.zero;
     for (const auto& report : runs.reports()) {
       std::istringstream lines(report);
       for (std::string line; std::getline(lines, line);) {
-        if (line.empty() || line.find("predicted") != std::string::npos || line.find("announced") != std::string::npos || line.starts_with("outside")) continue;
+        if (line.empty() || line.find("predicted") != std::string::npos ||
+            line.find("announced") != std::string::npos || line.starts_with("outside"))
+          continue;
         EXPECT_TRUE(line.ends_with(" 0")) << line << "\n" << cut.ranks << " ranks, ZeRO " << cut.zero;
       }
     }
@@ -77,7 +87,8 @@ TEST(Gpu, CheckpointsGoFromDeviceToDevice) {
   auto whole = tiny(runs, "whole", gpt(runs));
   runs.run(whole, {1, 0, 1});
   const auto expected = SmallRun::metrics(whole);
-  for (const auto& [first, second] : std::vector<std::pair<std::string, std::string>>{{"cpu", "cuda"}, {"cuda", "cpu"}}) {
+  for (const auto& [first, second] :
+       std::vector<std::pair<std::string, std::string>>{{"cpu", "cuda"}, {"cuda", "cpu"}}) {
     auto c = tiny(runs, "from-" + first, gpt(runs));
     c.device = first;
     c.stop_after = 2;
@@ -87,7 +98,9 @@ TEST(Gpu, CheckpointsGoFromDeviceToDevice) {
     EXPECT_EQ(runs.run(c, {1, 1, 1}).code, base::ExitCode::done);
     const auto metrics = SmallRun::metrics(c);
     ASSERT_EQ(metrics.size(), 4u);
-    for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(metrics[i]["loss"].get<double>(), expected[i]["loss"].get<double>(), 1e-4) << first << " to " << second;
+    for (std::size_t i = 0; i < 4; ++i)
+      EXPECT_NEAR(metrics[i]["loss"].get<double>(), expected[i]["loss"].get<double>(), 1e-4)
+          << first << " to " << second;
   }
   // On one device nothing is lost on the way.
   auto c = tiny(runs, "resumed", gpt(runs));

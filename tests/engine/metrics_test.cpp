@@ -1,4 +1,5 @@
-// Metrics lines: when and where they were written, what a reader takes of old and damaged ones, and a disk that takes a part of one.
+// Metrics lines: when and where they were written, what a reader takes of old and damaged ones, and a disk that takes a
+// part of one.
 #include "tests/scratch.h"
 
 #include "libtrain/base/error.h"
@@ -37,7 +38,7 @@ class Metrics : public ::testing::Test {
 }  // namespace
 
 TEST_F(Metrics, EveryLineSaysWhenAndWhere) {
-  const std::string old_line = R"({"step":1,"loss":3.5})";   // of a version that did not
+  const std::string old_line = R"({"step":1,"loss":3.5})";  // of a version that did not
   spit(path, old_line + "\n");
   const auto before = std::time(nullptr);
   write(1, 2, 3);
@@ -45,7 +46,8 @@ TEST_F(Metrics, EveryLineSaysWhenAndWhere) {
   char host[256] = {};
   gethostname(host, sizeof host - 1);
   std::vector<engine::MetricsLine> lines;
-  EXPECT_FALSE(engine::each_whole_metrics_line(path, [&](const engine::MetricsLine& line) { return lines.push_back(line), true; }));
+  EXPECT_FALSE(engine::each_whole_metrics_line(
+      path, [&](const engine::MetricsLine& line) { return lines.push_back(line), true; }));
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_EQ(lines[0].values.dump(), old_line);
   for (std::size_t i : {1u, 2u}) {
@@ -65,7 +67,10 @@ TEST_F(Metrics, DamagedLinesAreToldApartFromTheOneThatBreaksOff) {
   spit(path, "{\"step\":1}\nnonsense\n\n{\"step\":\"two\"}\n[1]\n{\"step\":3}\n{\"step\":4,\"lo");
   std::vector<std::int64_t> steps, damaged, unfinished;
   engine::each_metrics_line(path, [&](const engine::MetricsLine& line) {
-    (line.unfinished() ? unfinished : line.damage.empty() ? steps : damaged).push_back(line.damage.empty() ? line.step : line.number);
+    (line.unfinished()     ? unfinished
+     : line.damage.empty() ? steps
+                           : damaged)
+        .push_back(line.damage.empty() ? line.step : line.number);
     return true;
   });
   EXPECT_EQ(steps, (std::vector<std::int64_t>{1, 3}));
@@ -80,8 +85,11 @@ TEST_F(Metrics, DamagedLinesAreToldApartFromTheOneThatBreaksOff) {
   // A resume keeps what stands before a line that it keeps, and cuts the rest.
   write(3, 4, 4);
   const auto text = slurp(path);
-  EXPECT_TRUE(text.starts_with("{\"step\":1}\nnonsense\n\n{\"step\":\"two\"}\n[1]\n{\"step\":3}\n{\"step\":4,\"loss\":2.0")) << text;
-  EXPECT_THROW(engine::each_metrics_line(scratch.path, [](const engine::MetricsLine&) { return true; }), base::InputError);
+  EXPECT_TRUE(
+      text.starts_with("{\"step\":1}\nnonsense\n\n{\"step\":\"two\"}\n[1]\n{\"step\":3}\n{\"step\":4,\"loss\":2.0"))
+      << text;
+  EXPECT_THROW(engine::each_metrics_line(scratch.path, [](const engine::MetricsLine&) { return true; }),
+               base::InputError);
 }
 
 // The name of the file is all that a run has in common with whoever else looks at the folder.
@@ -113,7 +121,9 @@ TEST_F(Metrics, AFileThatIsRemovedOrReplacedUnderARunIsMadeAgain) {
   };
   const auto steps = [&] {
     std::vector<std::int64_t> out;
-    engine::each_metrics_line(path, [&](const engine::MetricsLine& line) { return out.push_back(line.damage.empty() ? line.step : -1), true; });
+    engine::each_metrics_line(path, [&](const engine::MetricsLine& line) {
+      return out.push_back(line.damage.empty() ? line.step : -1), true;
+    });
     return out;
   };
   using Steps = std::vector<std::int64_t>;
@@ -127,7 +137,7 @@ TEST_F(Metrics, AFileThatIsRemovedOrReplacedUnderARunIsMadeAgain) {
   add(4);
   EXPECT_EQ(steps(), (Steps{1, 2, 3, 4}));
   EXPECT_EQ(slurp(path + ".of-somebody"), "an editor's\n");
-  std::filesystem::remove(path);   // after the last line
+  std::filesystem::remove(path);  // after the last line
   file.mend();
   EXPECT_EQ(steps(), (Steps{1, 2, 3, 4}));
   std::filesystem::resize_file(path, 15);
@@ -136,7 +146,8 @@ TEST_F(Metrics, AFileThatIsRemovedOrReplacedUnderARunIsMadeAgain) {
   add(7);
   EXPECT_EQ(steps(), (Steps{1, -1, 5, 6, 7}));
   const auto said = ::testing::internal::GetCapturedStderr();
-  for (const char* word : {"was removed under this run", "was replaced under this run", "was written by somebody"}) EXPECT_NE(said.find(word), std::string::npos) << said;
+  for (const char* word : {"was removed under this run", "was replaced under this run", "was written by somebody"})
+    EXPECT_NE(said.find(word), std::string::npos) << said;
 }
 
 TEST_F(Metrics, ADiskThatTakesAPartOfALineSaysWhy) {

@@ -1,5 +1,5 @@
-// Shapes whose weights do not lie side by side (widths that end between 64-byte starts, biases beside SwiGLU), grouped heads: they train, in both dtypes, with the same bits on
-// every cut and in the memory that was announced.
+// Shapes whose weights do not lie side by side (widths that end between 64-byte starts, biases beside SwiGLU), grouped
+// heads: they train, in both dtypes, with the same bits on every cut and in the memory that was announced.
 #include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"
 
@@ -15,15 +15,18 @@ struct OddShape {
   const char *name, *lines;
 };
 
-constexpr const char* common = "layers = 2\ncontext = 16\nnorm = \"rms\"\npositions = \"rotary\"\nactivation = \"swiglu\"\ntied = \"off\"\n";
+constexpr const char* common =
+    "layers = 2\ncontext = 16\nnorm = \"rms\"\npositions = \"rotary\"\nactivation = \"swiglu\"\ntied = \"off\"\n";
 const OddShape shapes[] = {
     {"between-starts", "hidden = 260\nheads = 10\nkv-heads = 5\nffn = 90\nbiases = \"off\"\n"},
     {"biases", "hidden = 64\nheads = 4\nkv-heads = 2\nffn = 96\nbiases = \"on\"\n"},
     {"biases-and-odd", "hidden = 30\nheads = 5\nkv-heads = 1\nffn = 37\nbiases = \"on\"\n"},
-    {"odd-gpt", "hidden = 33\nheads = 3\nkv-heads = 1\nffn = 35\nnorm = \"layer\"\npositions = \"learned\"\nactivation = \"gelu-tanh\"\n"},
+    {"odd-gpt",
+     "hidden = 33\nheads = 3\nkv-heads = 1\nffn = 35\nnorm = \"layer\"\npositions = \"learned\"\nactivation = "
+     "\"gelu-tanh\"\n"},
 };
 
-std::string lines_of(const OddShape& shape) {   // a key may be said once
+std::string lines_of(const OddShape& shape) {  // a key may be said once
   std::string out = shape.lines, key;
   std::istringstream lines(common);
   for (std::string line; std::getline(lines, line);)

@@ -1,4 +1,5 @@
-// Collectives that are slow change no bit at a stage that cuts, so nothing is used before it is there. How far computation goes on meanwhile is counted in tests/params/overlap_test.cpp.
+// Collectives that are slow change no bit at a stage that cuts, so nothing is used before it is there. How far
+// computation goes on meanwhile is counted in tests/params/overlap_test.cpp.
 #include "tests/engine/small_run.h"
 
 #include <gtest/gtest.h>

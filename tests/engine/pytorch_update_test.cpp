@@ -1,4 +1,5 @@
-// The engine's whole update against PyTorch (golden files of tests/golden/engine_update.py): forty steps through engine::Trainer, with no number at its default.
+// The engine's whole update against PyTorch (golden files of tests/golden/engine_update.py): forty steps through
+// engine::Trainer, with no number at its default.
 #include "libtrain/comm/threads.h"
 #include "libtrain/data/shard_writer.h"
 #include "libtrain/engine/trainer.h"
@@ -33,8 +34,10 @@ Setup setup_of(const json& page, base::DType dtype, int zero, int ranks) {
   Setup s;
   auto& p = s.plan;
   const bool layer = m["norm"] == "layer";
-  p.model.layers = m["layers"], p.model.hidden = m["hidden"], p.model.heads = m["heads"], p.model.kv_heads = m["kv_heads"], p.model.ffn = m["ffn"];
-  p.model.vocabulary = m["vocabulary"], p.model.context = m["context"], p.model.biases = m["biases"], p.model.tied = m["tied"];
+  p.model.layers = m["layers"], p.model.hidden = m["hidden"], p.model.heads = m["heads"],
+  p.model.kv_heads = m["kv_heads"], p.model.ffn = m["ffn"];
+  p.model.vocabulary = m["vocabulary"], p.model.context = m["context"], p.model.biases = m["biases"],
+  p.model.tied = m["tied"];
   p.model.norm = layer ? plan::Norm::layer : plan::Norm::rms;
   p.model.positions = layer ? plan::Positions::learned : plan::Positions::rotary;
   p.model.activation = layer ? plan::Activation::gelu_tanh : plan::Activation::swiglu;
@@ -43,7 +46,8 @@ Setup setup_of(const json& page, base::DType dtype, int zero, int ranks) {
   p.global_batch = r["global_batch"], p.micro_batch = r["micro_batch"], p.sequence = r["sequence"];
   plan::predict(p);
   s.step.learning_rate = {"cosine", r["learning_rate"], r["final_learning_rate"], r["warmup_steps"], 0, r["steps"]};
-  s.step.beta1 = r["beta1"], s.step.beta2 = r["beta2"], s.step.epsilon = r["epsilon"], s.step.weight_decay = r["weight_decay"], s.step.clip = r["clip"], s.step.seed = r["seed"];
+  s.step.beta1 = r["beta1"], s.step.beta2 = r["beta2"], s.step.epsilon = r["epsilon"],
+  s.step.weight_decay = r["weight_decay"], s.step.clip = r["clip"], s.step.seed = r["seed"];
   return s;
 }
 
@@ -63,20 +67,22 @@ data::SetIndex write_text(const std::string& folder) {
   return index;
 }
 
-using Weights = std::vector<std::vector<float>>;   // master values, whole units
+using Weights = std::vector<std::vector<float>>;  // master values, whole units
 
 struct Run {
   std::vector<engine::StepOutcome> outcomes;
-  std::map<int, Weights> weights;                   // after how many steps; 0: before the first
+  std::map<int, Weights> weights;  // after how many steps; 0: before the first
 };
 
-Run train(const json& page, base::DType dtype, int zero, int ranks, const std::string& folder, const data::SetIndex& index) {
+Run train(const json& page, base::DType dtype, int zero, int ranks, const std::string& folder,
+          const data::SetIndex& index) {
   const auto setup = setup_of(page, dtype, zero, ranks);
   Run run;
   std::mutex mutex;
   comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
     auto world = ranks == 1 ? engine::solo_world() : engine::make_world("threads", rank, ranks, threads.factory(rank));
-    data::WindowDataset text(folder, index, index.train, setup.plan.sequence, data::DocumentMask::on, data::Order::as_stored, 1);
+    data::WindowDataset text(folder, index, index.train, setup.plan.sequence, data::DocumentMask::on,
+                             data::Order::as_stored, 1);
     engine::Batches batches(text, nullptr, setup.plan.batch(), rank);
     engine::Trainer trainer(setup.plan, setup.step, world, batches);
     trainer.store().initialize(setup.step.seed);
@@ -88,7 +94,8 @@ Run train(const json& page, base::DType dtype, int zero, int ranks, const std::s
         const auto& layout = trainer.context().layout(u);
         auto& unit = all[static_cast<std::size_t>(u)];
         unit.resize(static_cast<std::size_t>(layout.padded));
-        std::copy_n(trainer.store().states().master_piece(u).ptr<float>(), layout.piece, unit.begin() + rank * layout.piece);
+        std::copy_n(trainer.store().states().master_piece(u).ptr<float>(), layout.piece,
+                    unit.begin() + rank * layout.piece);
       }
     };
     keep(0);
@@ -103,7 +110,8 @@ Run train(const json& page, base::DType dtype, int zero, int ranks, const std::s
   return run;
 }
 
-// How far numbers may be from float64's. Weights: `rounding` times what rounding makes of PyTorch's float32 run, `way` of the way they went, and `least`.
+// How far numbers may be from float64's. Weights: `rounding` times what rounding makes of PyTorch's float32 run, `way`
+// of the way they went, and `least`.
 struct Tolerance {
   double loss, norm, rounding, way, least;
 };
@@ -123,7 +131,8 @@ void compare_parameters(const json& page, const Run& run, const Tolerance& toler
         double sum = 0, way = 0;
         for (std::int64_t i = 0; i < n; ++i) sum += now[i], way += std::pow(static_cast<double>(now[i]) - before[i], 2);
         const auto what = fmt::format("{}: {} after {} steps", where, parameter.name, row[0].get<int>());
-        const double allowed = tolerance.rounding * golden["error_float32"].get<double>() + tolerance.way * row[2].get<double>() + tolerance.least;
+        const double allowed = tolerance.rounding * golden["error_float32"].get<double>() +
+                               tolerance.way * row[2].get<double>() + tolerance.least;
         EXPECT_NEAR(std::sqrt(way), row[2].get<double>(), allowed) << what << ", the way it went";
         EXPECT_NEAR(sum, row[1].get<double>(), allowed * std::sqrt(static_cast<double>(n))) << what << ", its sum";
         EXPECT_NEAR(now[0], row[3].get<double>(), allowed) << what << ", its first value";
@@ -139,7 +148,8 @@ void compare(const json& page, const Run& run, const Tolerance& tolerance, const
     const auto& want = page["steps"][s];
     const auto& got = run.outcomes[s];
     EXPECT_NEAR(got.loss, want[0].get<double>(), tolerance.loss * got.loss) << where << ", step " << s + 1;
-    EXPECT_NEAR(got.gradient_norm, want[1].get<double>(), tolerance.norm * got.gradient_norm) << where << ", step " << s + 1;
+    EXPECT_NEAR(got.gradient_norm, want[1].get<double>(), tolerance.norm * got.gradient_norm)
+        << where << ", step " << s + 1;
     EXPECT_EQ(got.targets, want[2].get<std::int64_t>()) << where << ", step " << s + 1;
     EXPECT_NEAR(got.learning_rate, want[3].get<double>(), 1e-11) << where << ", step " << s + 1;
   }
@@ -156,7 +166,7 @@ void parity(const std::string& name, base::DType dtype, const Tolerance& toleran
 }
 
 constexpr Tolerance f32{2e-6, 2e-5, 20, 0, 1e-6};
-constexpr Tolerance bf16{5e-3, 5e-2, 0, 0.1, 1e-3};   // least: the gradient of a key bias is nothing but rounding
+constexpr Tolerance bf16{5e-3, 5e-2, 0, 0.1, 1e-3};  // least: the gradient of a key bias is nothing but rounding
 
 TEST(PyTorchUpdate, LayerNormF32) { parity("update-layer", base::DType::f32, f32); }
 TEST(PyTorchUpdate, RmsNormF32) { parity("update-rms", base::DType::f32, f32); }

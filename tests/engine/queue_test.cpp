@@ -1,5 +1,6 @@
-// What the ranks agree on never stands in a queue behind gathers and reductions: a call is held back until computation that comes after the agreement has begun, and still every
-// run ends. Without clocks: were the agreement behind the call, neither would ever go on.
+// What the ranks agree on never stands in a queue behind gathers and reductions: a call is held back until computation
+// that comes after the agreement has begun, and still every run ends. Without clocks: were the agreement behind the
+// call, neither would ever go on.
 #include "libtrain/model/assemble.h"
 #include "tests/engine/small_run.h"
 
@@ -42,7 +43,7 @@ class Forwards {
   bool late_ = false;
 };
 
-thread_local Forwards* forwards_of_rank = nullptr;   // of the compute thread
+thread_local Forwards* forwards_of_rank = nullptr;  // of the compute thread
 
 class CountedLayer : public model::Block {
  public:
@@ -52,33 +53,48 @@ class CountedLayer : public model::Block {
     if (forwards_of_rank != nullptr) forwards_of_rank->one_more();
     layer_->forward(step, flow, saved);
   }
-  void backward(model::Step& step, model::Flow& flow, model::Saved& saved) override { layer_->backward(step, flow, saved); }
+  void backward(model::Step& step, model::Flow& flow, model::Saved& saved) override {
+    layer_->backward(step, flow, saved);
+  }
 
  private:
   std::unique_ptr<model::Block> layer_;
 };
 
-// Every call passes, but `every`-th all_gathers or all_to_alls wait for the next forward; not before the first forward nor after the last.
+// Every call passes, but `every`-th all_gathers or all_to_alls wait for the next forward; not before the first forward
+// nor after the last.
 class HeldBack : public comm::Communicator {
  public:
-  struct Which { int gathers = 0, reductions = 0, reductions_a_step = 0; std::int64_t forwards_in_all = 0; };
+  struct Which {
+    int gathers = 0, reductions = 0, reductions_a_step = 0;
+    std::int64_t forwards_in_all = 0;
+  };
   HeldBack(std::unique_ptr<comm::Communicator> inner, Forwards& forwards, Which which)
-      : Communicator(inner->group(), inner->rank(), inner->size()), inner_(std::move(inner)), forwards_(forwards), which_(which) {}
+      : Communicator(inner->group(), inner->rank(), inner->size()), inner_(std::move(inner)), forwards_(forwards),
+        which_(which) {}
 
   void all_gather(tensor::Exec& exec, base::View in, base::View out) override {
     const auto seen = forwards_.count();
     if (which_.gathers > 0 && seen > 0 && ++gathers_ % which_.gathers == 0) hold(exec, seen);
     inner_->all_gather(exec, in, out);
   }
-  void all_to_all(tensor::Exec& exec, base::View send, std::span<const std::int64_t> send_counts, base::View receive, std::span<const std::int64_t> receive_counts) override {
+  void all_to_all(tensor::Exec& exec, base::View send, std::span<const std::int64_t> send_counts, base::View receive,
+                  std::span<const std::int64_t> receive_counts) override {
     ++reductions_;
-    if (which_.reductions > 0 && reductions_ % which_.reductions == 0 && reductions_ % which_.reductions_a_step != 0) hold(exec, forwards_.count());
+    if (which_.reductions > 0 && reductions_ % which_.reductions == 0 && reductions_ % which_.reductions_a_step != 0)
+      hold(exec, forwards_.count());
     inner_->all_to_all(exec, send, send_counts, receive, receive_counts);
   }
-  void all_reduce(tensor::Exec& exec, base::View inout, comm::Reduction op) override { inner_->all_reduce(exec, inout, op); }
-  void reduce_scatter(tensor::Exec& exec, base::View in, base::View out) override { inner_->reduce_scatter(exec, in, out); }
+  void all_reduce(tensor::Exec& exec, base::View inout, comm::Reduction op) override {
+    inner_->all_reduce(exec, inout, op);
+  }
+  void reduce_scatter(tensor::Exec& exec, base::View in, base::View out) override {
+    inner_->reduce_scatter(exec, in, out);
+  }
   void broadcast(tensor::Exec& exec, base::View inout, int root) override { inner_->broadcast(exec, inout, root); }
-  void exchange(tensor::Exec& exec, std::span<const comm::Transfer> transfers) override { inner_->exchange(exec, transfers); }
+  void exchange(tensor::Exec& exec, std::span<const comm::Transfer> transfers) override {
+    inner_->exchange(exec, transfers);
+  }
   void barrier(tensor::Exec& exec) override { inner_->barrier(exec); }
   const comm::Ledger& ledger() const override { return std::as_const(*inner_).ledger(); }
   comm::Ledger& ledger() override { return inner_->ledger(); }
@@ -102,11 +118,13 @@ std::string run_held(SmallRun& runs, engine::RunConfig config, int zero, const H
   comm::run_ranks(2, [&](int rank, comm::ThreadsWorld& threads) {
     const auto r = static_cast<std::size_t>(rank);
     forwards_of_rank = &forwards[r];
-    auto world = engine::make_world("threads", rank, 2, [&](const std::string& group, const std::vector<int>& ranks) -> std::unique_ptr<comm::Communicator> {
-      auto plain = threads.split(rank, group, ranks);
-      if (group != "data") return plain;
-      return std::make_unique<HeldBack>(std::move(plain), forwards[r], which);
-    });
+    auto world = engine::make_world(
+        "threads", rank, 2,
+        [&](const std::string& group, const std::vector<int>& ranks) -> std::unique_ptr<comm::Communicator> {
+          auto plain = threads.split(rank, group, ranks);
+          if (group != "data") return plain;
+          return std::make_unique<HeldBack>(std::move(plain), forwards[r], which);
+        });
     results[r] = engine::run(config, world, signals, {}, 2);
   });
   for (auto& f : forwards) {
@@ -119,12 +137,13 @@ std::string run_held(SmallRun& runs, engine::RunConfig config, int zero, const H
 class Queue : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    model::register_block("layer", [layer = model::block_factory("layer")](const plan::ModelConfig& m, const plan::PlacedBlock& place) {
-      return std::make_unique<CountedLayer>(layer(m, place));
-    });
+    model::register_block(
+        "layer", [layer = model::block_factory("layer")](const plan::ModelConfig& m, const plan::PlacedBlock& place) {
+          return std::make_unique<CountedLayer>(layer(m, place));
+        });
   }
   engine::RunConfig config(const std::string& name) const {
-    auto c = runs_.config(name);   // 3 layers: 6 units, and 7 uses, because the token table is used twice
+    auto c = runs_.config(name);  // 3 layers: 6 units, and 7 uses, because the token table is used twice
     c.steps = 4;
     c.global_batch = 4;
     return c;

@@ -125,7 +125,8 @@ TEST(InitFrom, TakesWeightsAloneOnAnyCut) {
     EXPECT_EQ(tensor(after, Kind::model, name), tensor(from, Kind::model, name)) << name;
   // The moments are not: they start at zero, so after one step m = (1 - beta1) g, with |g| at most the clip.
   double most = 0;
-  for (auto m : tensor(after, Kind::m, "layers.02.ffn.down.weight")) most = std::max(most, std::fabs(static_cast<double>(m)));
+  for (auto m : tensor(after, Kind::m, "layers.02.ffn.down.weight"))
+    most = std::max(most, std::fabs(static_cast<double>(m)));
   EXPECT_GT(most, 0);
   EXPECT_LE(most, 0.1 * 1.0 + 1e-6);
 }
@@ -133,19 +134,21 @@ TEST(InitFrom, TakesWeightsAloneOnAnyCut) {
 // f32 -> bf16 keeps the f32 weights as the master; bf16 -> f32 goes on from the master, not from the rounded copy.
 TEST(Resume, AnotherWorkingDtype) {
   SmallRun runs;
-  for (const auto& [first, second] : std::vector<std::pair<std::string, std::string>>{{"f32", "bf16"}, {"bf16", "f32"}}) {
+  for (const auto& [first, second] :
+       std::vector<std::pair<std::string, std::string>>{{"f32", "bf16"}, {"bf16", "f32"}}) {
     auto c = runs.config("dtype-" + first);
     c.stop_after = 8;
     const auto before = runs.run(c, {2, 1, 1, first}).checkpoint;
     c.stop_after = 9;
-    c.learning_rate = 1e-30;   // the step that follows moves nothing
+    c.learning_rate = 1e-30;  // the step that follows moves nothing
     c.weight_decay = 0;
     c.change = "learning_rate,weight_decay";
     const auto after = runs.run(c, {3, 3, 1, second}).checkpoint;
     for (const char* name : {"embedding.tokens.weight", "layers.01.attention.q.weight", "layers.00.ffn.up.bias"}) {
       const auto working = tensor(after, Kind::model, name), exact = tensor(before, Kind::master, name);
       EXPECT_EQ(tensor(after, Kind::master, name), exact) << first << " to " << second << ": " << name;
-      for (std::size_t i = 0; i < exact.size() && second == "bf16"; ++i) ASSERT_EQ(working[i], static_cast<float>(base::bf16(exact[i])));
+      for (std::size_t i = 0; i < exact.size() && second == "bf16"; ++i)
+        ASSERT_EQ(working[i], static_cast<float>(base::bf16(exact[i])));
     }
     // The run goes on to a sensible end.
     c.stop_after = 0;
@@ -195,7 +198,7 @@ TEST(Resume, DamageFoundByOneRankSendsAllToTheOneBefore) {
   auto lost = runs.config("damaged");
   lost.save_every = 5;
   for (const auto& item : std::filesystem::directory_iterator(c.output + "/checkpoints")) {
-    const auto name = item.path().filename().string();   // the damaged one was set aside
+    const auto name = item.path().filename().string();  // the damaged one was set aside
     if (name.starts_with("step-")) flip(std::stoi(name.substr(5)), Kind::v, 0);
   }
   EXPECT_THROW(runs.run(lost, {2, 0, 1}), base::Error);
@@ -219,7 +222,8 @@ TEST(Saving, RankFilesAreBalanced) {
     }
 }
 
-// At a byte a second neither the save under way nor the last one would ever end: a step that waited for the first would never come, and who stops a run gives both what they need.
+// At a byte a second neither the save under way nor the last one would ever end: a step that waited for the first would
+// never come, and who stops a run gives both what they need.
 TEST(Saving, StepsGoOnWhileTheDiskIsSlowUntilTheRunEnds) {
   SmallRun runs;
   auto slow = runs.config("slow-disk");
@@ -231,7 +235,8 @@ TEST(Saving, StepsGoOnWhileTheDiskIsSlowUntilTheRunEnds) {
   const engine::RunListener listener{[&](const engine::StepMetrics& m, std::int64_t) {
                                        if (m.step < 3) return;
                                        reached_last = true;
-                                       published_early = std::filesystem::exists(slow.output + "/checkpoints/step-00000002");
+                                       published_early =
+                                           std::filesystem::exists(slow.output + "/checkpoints/step-00000002");
                                      },
                                      {}};
   const auto result = runs.run(slow, {2, 2, 1}, listener);

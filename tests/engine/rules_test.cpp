@@ -48,7 +48,8 @@ TEST(Identity, NamesWhatDiffersAndAllowsWhatIsNamed) {
 }
 
 TEST(Metrics, AResumeCutsLaterAndBrokenLines) {
-  const auto path = (std::filesystem::temp_directory_path() / ("trainyard-metrics-" + std::to_string(getpid()))).string();
+  const auto path =
+      (std::filesystem::temp_directory_path() / ("trainyard-metrics-" + std::to_string(getpid()))).string();
   {
     MetricsFile file(path, 0);
     for (int step = 1; step <= 5; ++step) {
@@ -62,7 +63,8 @@ TEST(Metrics, AResumeCutsLaterAndBrokenLines) {
   { MetricsFile file(path, 3); }
   std::ifstream in(path);
   int lines = 0;
-  for (std::string line; std::getline(in, line); ++lines) EXPECT_NE(line.find("\"loss\":0.3333333333333333"), std::string::npos);
+  for (std::string line; std::getline(in, line); ++lines)
+    EXPECT_NE(line.find("\"loss\":0.3333333333333333"), std::string::npos);
   EXPECT_EQ(lines, 3);
   std::filesystem::remove(path);
 }

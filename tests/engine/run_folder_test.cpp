@@ -1,4 +1,5 @@
-// Going back, beginning and sharing: a run loses nothing that lies in its folder, and its place in the data is that of the samples it has seen.
+// Going back, beginning and sharing: a run loses nothing that lies in its folder, and its place in the data is that of
+// the samples it has seen.
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/engine/run_folder.h"
 #include "tests/engine/small_run.h"
@@ -31,10 +32,13 @@ std::vector<std::string> names_in(const std::string& folder) {
 std::vector<double> losses_of(const std::string& metrics, std::size_t most) {
   std::vector<double> out;
   std::istringstream in(metrics);
-  for (std::string line; out.size() < most && std::getline(in, line);) out.push_back(nlohmann::json::parse(line)["loss"]);
+  for (std::string line; out.size() < most && std::getline(in, line);)
+    out.push_back(nlohmann::json::parse(line)["loss"]);
   return out;
 }
-std::vector<double> losses(const engine::RunConfig& c) { return losses_of(text_of(c.output + "/metrics.jsonl"), SIZE_MAX); }
+std::vector<double> losses(const engine::RunConfig& c) {
+  return losses_of(text_of(c.output + "/metrics.jsonl"), SIZE_MAX);
+}
 
 struct Refusal {
   base::ExitCode code = base::ExitCode::done;
@@ -61,19 +65,22 @@ TEST(Rollback, NothingIsLostAndTheAbandonedFutureIsNotTakenAgain) {
   SmallRun runs;
   auto c = short_run(runs, "rollback");
   c.steps = 9;
-  runs.run(c, {2, 1, 1});   // 3, 6, 9
+  runs.run(c, {2, 1, 1});  // 3, 6, 9
   const auto future = text_of(c.output + "/metrics.jsonl");
   const auto checkpoints = c.output + "/checkpoints";
   c.resume = checkpoints + "/step-00000003";
   c.keep = 2;
   c.learning_rate = 0.002;
   c.change = "learning_rate";
-  c.stop_after = 4;   // its only save is that of step 4
+  c.stop_after = 4;  // its only save is that of step 4
   EXPECT_EQ(runs.run(c, {1, 0, 1}).code, base::ExitCode::requeue);
-  EXPECT_EQ(names_in(checkpoints), (std::vector<std::string>{"abandoned-step-00000006", "abandoned-step-00000009", "latest", "step-00000003", "step-00000004"}));
-  for (const char* name : {"abandoned-step-00000006", "abandoned-step-00000009"}) checkpoint::Reader(checkpoints + "/" + name).verify_all();
+  EXPECT_EQ(names_in(checkpoints), (std::vector<std::string>{"abandoned-step-00000006", "abandoned-step-00000009",
+                                                             "latest", "step-00000003", "step-00000004"}));
+  for (const char* name : {"abandoned-step-00000006", "abandoned-step-00000009"})
+    checkpoint::Reader(checkpoints + "/" + name).verify_all();
   // Its metrics too: what was cut away is kept.
-  const auto kept = text_of(c.output + "/metrics.jsonl"), cut = text_of(c.output + "/abandoned-metrics-after-00000003.jsonl");
+  const auto kept = text_of(c.output + "/metrics.jsonl"),
+             cut = text_of(c.output + "/abandoned-metrics-after-00000003.jsonl");
   EXPECT_EQ(SmallRun::metrics(c).size(), 4u);
   EXPECT_EQ(future, future.substr(0, future.size() - cut.size()) + cut);
   EXPECT_EQ(kept.substr(0, future.size() - cut.size()), future.substr(0, future.size() - cut.size()));
@@ -90,14 +97,17 @@ TEST(Rollback, NothingIsLostAndTheAbandonedFutureIsNotTakenAgain) {
   c.change = "learning_rate,steps";
   c.stop_after = 10;
   EXPECT_TRUE(runs.run(c, {1, 0, 1}).checkpoint.ends_with("step-00000010"));
-  EXPECT_EQ(names_in(checkpoints), (std::vector<std::string>{"abandoned-step-00000004", "abandoned-step-00000005", "abandoned-step-00000006", "latest", "step-00000009", "step-00000010"}));
+  EXPECT_EQ(names_in(checkpoints),
+            (std::vector<std::string>{"abandoned-step-00000004", "abandoned-step-00000005", "abandoned-step-00000006",
+                                      "latest", "step-00000009", "step-00000010"}));
   // Its metrics are those of its own past again, and those of the branch that it leaves are kept.
   EXPECT_TRUE(text_of(c.output + "/metrics.jsonl").starts_with(future));
   EXPECT_EQ(SmallRun::metrics(c).size(), 10u);
   EXPECT_EQ(text_of(checkpoints + "/abandoned-step-00000005/history.jsonl"), branch);
   EXPECT_TRUE(branch.ends_with(text_of(c.output + "/abandoned-metrics-after-00000003.jsonl.2")));
   // The same command again says what has become of it; back and forth nothing is mixed.
-  EXPECT_NE(refusal(runs, c).hint.find("step-00000009 again: go on with --resume auto"), std::string::npos) << refusal(runs, c).hint;
+  EXPECT_NE(refusal(runs, c).hint.find("step-00000009 again: go on with --resume auto"), std::string::npos)
+      << refusal(runs, c).hint;
   c.resume = checkpoints + "/abandoned-step-00000005";
   c.steps = 9;
   c.learning_rate = 0.002;
@@ -120,8 +130,9 @@ TEST(Rollback, AfterAKillAutoGoesOnWhereTheRunHadGoneBackTo) {
   back.learning_rate = 0.002;
   back.change = "learning_rate";
   back.stop_after = 7;
-  runs.run(back, {1, 0, 1});   // 6', 7' beside the abandoned 6 and 9
-  EXPECT_EQ(engine::settle(c.output, checkpoints + "/abandoned-step-00000006", 6), checkpoints + "/step-00000006");   // and no further
+  runs.run(back, {1, 0, 1});  // 6', 7' beside the abandoned 6 and 9
+  EXPECT_EQ(engine::settle(c.output, checkpoints + "/abandoned-step-00000006", 6),
+            checkpoints + "/step-00000006");  // and no further
   EXPECT_TRUE(std::filesystem::exists(checkpoints + "/step-00000003")) << "it led to both branches";
   c.stop_after = 7;
   EXPECT_EQ(runs.run(c, {1, 0, 1}).step, 7);
@@ -137,7 +148,7 @@ TEST(Rollback, AnAbandonedEndIsGoneBackToAlthoughNothingIsLeftToDo) {
   SmallRun runs;
   auto c = short_run(runs, "ended");
   c.steps = 6;
-  runs.run(c, {1, 0, 1});   // 3, 6
+  runs.run(c, {1, 0, 1});  // 3, 6
   const auto metrics = text_of(c.output + "/metrics.jsonl");
   const auto checkpoints = c.output + "/checkpoints";
   auto back = c;
@@ -149,7 +160,8 @@ TEST(Rollback, AnAbandonedEndIsGoneBackToAlthoughNothingIsLeftToDo) {
   EXPECT_EQ(r.steps_done, 0);
   EXPECT_EQ(r.checkpoint, checkpoints + "/step-00000006");
   EXPECT_EQ(text_of(c.output + "/metrics.jsonl"), metrics);
-  EXPECT_EQ(names_in(checkpoints), (std::vector<std::string>{"abandoned-step-00000006.2", "latest", "step-00000003", "step-00000006"}));
+  EXPECT_EQ(names_in(checkpoints),
+            (std::vector<std::string>{"abandoned-step-00000006.2", "latest", "step-00000003", "step-00000006"}));
 }
 
 // Nobody is told to look for what a run's metrics lack, or has lost what lay in their place.
@@ -173,10 +185,10 @@ TEST(Rollback, WhatCannotBeReadIsNotTakenForDamaged) {
   SmallRun runs;
   auto c = short_run(runs, "unreadable");
   c.steps = 6;
-  runs.run(c, {2, 1, 1});   // 3, 6
+  runs.run(c, {2, 1, 1});  // 3, 6
   const auto newest = c.output + "/checkpoints/step-00000006";
   std::filesystem::rename(newest + "/manifest.json", c.output + "/manifest");
-  std::filesystem::create_symlink("/proc/self/mem", newest + "/manifest.json");   // an I/O error at 0
+  std::filesystem::create_symlink("/proc/self/mem", newest + "/manifest.json");  // an I/O error at 0
   const auto r = refusal(runs, c);
   EXPECT_EQ(r.code, base::ExitCode::environment) << r.text;
   EXPECT_NE(r.text.find(newest), std::string::npos) << r.text;
@@ -204,7 +216,7 @@ TEST(Elsewhere, ARunThatStopsAtOnceHasACheckpointOfItsOwnOrSaysWhereToGoOn) {
   EXPECT_EQ(runs.run(own, {2, 1, 1}).resume, "");
   c.stop_after = 0;
   ::kill(::getpid(), SIGTERM);
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));   // until it is seen: the first step is abandoned
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // until it is seen: the first step is abandoned
   const auto stopped = runs.run(c, {2, 1, 1});
   EXPECT_EQ(stopped.code, base::ExitCode::requeue);
   EXPECT_EQ(stopped.steps_done, 0);
@@ -213,7 +225,8 @@ TEST(Elsewhere, ARunThatStopsAtOnceHasACheckpointOfItsOwnOrSaysWhereToGoOn) {
   checkpoint::Reader got(stopped.checkpoint), expected(source);
   got.verify_all();
   ASSERT_EQ(got.tensors().size(), expected.tensors().size());
-  for (std::size_t i = 0; i < got.tensors().size(); ++i) EXPECT_EQ(got.tensors()[i].fingerprint, expected.tensors()[i].fingerprint);
+  for (std::size_t i = 0; i < got.tensors().size(); ++i)
+    EXPECT_EQ(got.tensors()[i].fingerprint, expected.tensors()[i].fingerprint);
 }
 
 TEST(Elsewhere, MetricsThatLieHereAreKeptWithoutACheckpointToo) {
@@ -227,8 +240,10 @@ TEST(Elsewhere, MetricsThatLieHereAreKeptWithoutACheckpointToo) {
   c.stop_after = 4;
   const auto history = text_of((runs.folder() / "of-another/metrics.jsonl").string());
   runs.run(c, {1, 0, 1});
-  EXPECT_EQ(text_of(c.output + "/abandoned-metrics-after-00000000.jsonl"), "{\"step\":2,\"loss\":5}\n{\"step\":7,\"loss\":4}\n");
-  EXPECT_TRUE(text_of(c.output + "/metrics.jsonl").starts_with(history)) << "the past of the other run is the past of this one";
+  EXPECT_EQ(text_of(c.output + "/abandoned-metrics-after-00000000.jsonl"),
+            "{\"step\":2,\"loss\":5}\n{\"step\":7,\"loss\":4}\n");
+  EXPECT_TRUE(text_of(c.output + "/metrics.jsonl").starts_with(history))
+      << "the past of the other run is the past of this one";
   EXPECT_EQ(SmallRun::metrics(c).size(), 4u);
 }
 
@@ -289,7 +304,8 @@ TEST(Bookkeeping, AThesisStays) {
   SmallRun runs;
   auto c = short_run(runs, "thesis");
   c.steps = 3;
-  const std::string thesis = "my thesis\n", reason = c.output + "/exit/rank-00000.json", report = c.output + "/report.txt", lock = c.output + "/lock";
+  const std::string thesis = "my thesis\n", reason = c.output + "/exit/rank-00000.json",
+                    report = c.output + "/report.txt", lock = c.output + "/lock";
   std::filesystem::create_directories(c.output + "/exit");
   for (const auto& path : {reason, report, lock}) std::ofstream(path) << thesis;
   const auto refused = refusal(runs, c);
@@ -307,12 +323,15 @@ TEST(Beginning, OnlyAnAbsentOrEmptyFolderIsAFreshStart) {
   c.steps = 3;
   runs.run(c, {2, 1, 1});
   namespace fs = std::filesystem;
-  const auto metrics = text_of(c.output + "/metrics.jsonl"), checkpoints = c.output + "/checkpoints", only = checkpoints + "/step-00000003";
+  const auto metrics = text_of(c.output + "/metrics.jsonl"), checkpoints = c.output + "/checkpoints",
+             only = checkpoints + "/step-00000003";
   const auto expect_refused = [&](const char* why, const std::string& word) {
     for (const char* resume : {"auto", "never"}) {
       c.resume = resume;
       const auto r = refusal(runs, c);
-      EXPECT_TRUE(r.code == base::ExitCode::input_refused || (std::string(resume) == "never" && r.code == base::ExitCode::usage)) << why << ", " << resume << ": " << r.text;
+      EXPECT_TRUE(r.code == base::ExitCode::input_refused ||
+                  (std::string(resume) == "never" && r.code == base::ExitCode::usage))
+          << why << ", " << resume << ": " << r.text;
       EXPECT_TRUE(std::string(resume) == "never" || r.text.find(word) != std::string::npos) << why << ": " << r.text;
       EXPECT_EQ(text_of(c.output + "/metrics.jsonl"), metrics) << why;
     }
@@ -361,14 +380,16 @@ TEST(Sharing, ASecondRunIsRefusedBeforeItTouchesAnything) {
     const auto r = refusal(runs, c, 3);
     EXPECT_EQ(r.code, base::ExitCode::environment);
     EXPECT_NE(r.text.find(fmt::format("in use by process {}", ::getpid())), std::string::npos) << r.text;
-    EXPECT_TRUE(std::filesystem::exists(c.output + "/checkpoints/step-00000003.partial")) << "another run's unfinished checkpoint was removed";
+    EXPECT_TRUE(std::filesystem::exists(c.output + "/checkpoints/step-00000003.partial"))
+        << "another run's unfinished checkpoint was removed";
   }
   c.steps = 1;
   EXPECT_EQ(refusal(runs, c).code, base::ExitCode::done);
   EXPECT_EQ(refusal(runs, c).code, base::ExitCode::done) << "the run before still holds the folder";
 }
 
-// A file system may give one lock to two machines: the second run takes the lock file, and the first one notices before it publishes.
+// A file system may give one lock to two machines: the second run takes the lock file, and the first one notices before
+// it publishes.
 TEST(Sharing, ASecondRunThatNoLockKeptAwayIsNoticed) {
   SmallRun runs;
   auto c = short_run(runs, "two");
@@ -381,10 +402,13 @@ TEST(Sharing, ASecondRunThatNoLockKeptAwayIsNoticed) {
     ADD_FAILURE() << "nothing was noticed";
   } catch (const base::Error& e) {
     EXPECT_EQ(e.code(), base::ExitCode::environment);
-    for (const auto& name : {std::string("process 1 on elsewhere"), fmt::format("process {} on", ::getpid())}) EXPECT_NE(std::string(e.what()).find(name), std::string::npos) << e.what();
+    for (const auto& name : {std::string("process 1 on elsewhere"), fmt::format("process {} on", ::getpid())})
+      EXPECT_NE(std::string(e.what()).find(name), std::string::npos) << e.what();
   }
-  EXPECT_FALSE(std::filesystem::exists(c.output + "/checkpoints/step-00000006")) << "published, although another run had come";
-  EXPECT_EQ(text_of(c.output + "/lock"), "process 1 on elsewhere, since then, start 0\n") << "the other's name was removed";
+  EXPECT_FALSE(std::filesystem::exists(c.output + "/checkpoints/step-00000006"))
+      << "published, although another run had come";
+  EXPECT_EQ(text_of(c.output + "/lock"), "process 1 on elsewhere, since then, start 0\n")
+      << "the other's name was removed";
 }
 
 // Weights that nothing moves: the loss of a step is a function of its samples and their dropout alone.
@@ -395,7 +419,7 @@ TEST(Batch, AfterAChangeOfBatchTheNextSamplesFollowThoseSeen) {
   c.weight_decay = 0;
   c.schedule = "constant";
   c.global_batch = 6;
-  c.stop_after = 5;   // 30 samples
+  c.stop_after = 5;  // 30 samples
   runs.run(c, {2, 1, 1});
   auto whole = c;
   whole.output += "-of-10";
@@ -408,7 +432,8 @@ TEST(Batch, AfterAChangeOfBatchTheNextSamplesFollowThoseSeen) {
   const auto changed = runs.run(c, {3, 3, 1});
   const auto got = SmallRun::metrics(c), expected = SmallRun::metrics(whole);
   ASSERT_EQ(got.size(), 8u);
-  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(got[5 + i]["loss"], expected[3 + i]["loss"]) << "step " << 6 + i;   // samples 30 to 59
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_EQ(got[5 + i]["loss"], expected[3 + i]["loss"]) << "step " << 6 + i;  // samples 30 to 59
   EXPECT_EQ(got[7]["tokens_seen"].get<int>(), 60 * 32);
   EXPECT_EQ(checkpoint::Reader(changed.checkpoint).state().samples_seen, 60);
   // And back, to another micro-batch too: samples 60 to 65.
@@ -433,7 +458,8 @@ TEST(Checkpoint, RecordsTheBuildThatWroteIt) {
   const auto folder = runs.run(c, {1, 0, 1}).checkpoint;
   const auto versions = checkpoint::Reader(folder).state().versions;
   EXPECT_EQ(versions["build"].get<std::string>().size(), 16u);
-  for (const char* name : {"trainyard", "compiler", "hdf5", "libc"}) EXPECT_FALSE(versions[name].get<std::string>().empty());
+  for (const char* name : {"trainyard", "compiler", "hdf5", "libc"})
+    EXPECT_FALSE(versions[name].get<std::string>().empty());
   // A resume says that another build wrote it.
   auto manifest = checkpoint::Reader(folder).manifest();
   manifest.state.versions["build"] = "0123456789abcdef";
@@ -443,7 +469,10 @@ TEST(Checkpoint, RecordsTheBuildThatWroteIt) {
   ::testing::internal::CaptureStderr();
   runs.run(c, {1, 0, 1});
   const auto said = ::testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("resuming with build " + versions["build"].get<std::string>() + " (the checkpoint was written with 0123456789abcdef)"), std::string::npos) << said;
+  EXPECT_NE(said.find("resuming with build " + versions["build"].get<std::string>() +
+                      " (the checkpoint was written with 0123456789abcdef)"),
+            std::string::npos)
+      << said;
   EXPECT_EQ(said.find("resuming with compiler"), std::string::npos) << said;
 }
 

@@ -1,4 +1,5 @@
-// The bits of MPI runs are those of the threads communicator, at every stage, and a run may change from one to the other.
+// The bits of MPI runs are those of the threads communicator, at every stage, and a run may change from one to the
+// other.
 #include "tests/engine/shared_run.h"
 
 namespace trainyard {

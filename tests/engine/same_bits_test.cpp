@@ -1,4 +1,5 @@
-// Promise 2: losses and weights do not depend on ranks, ZeRO stage, threads, recomputation, nor on a stop and a resume on another cut.
+// Promise 2: losses and weights do not depend on ranks, ZeRO stage, threads, recomputation, nor on a stop and a resume
+// on another cut.
 #include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"
 
@@ -10,7 +11,10 @@ namespace {
 using testing::Cut;
 using testing::SmallRun;
 
-std::string name_of(const Cut& c) { return fmt::format("{} ranks, ZeRO {}, {} threads, {}, recompute {}", c.ranks, c.zero, c.threads, c.dtype, c.recompute); }
+std::string name_of(const Cut& c) {
+  return fmt::format("{} ranks, ZeRO {}, {} threads, {}, recompute {}", c.ranks, c.zero, c.threads, c.dtype,
+                     c.recompute);
+}
 
 void expect_same(SmallRun& runs, engine::RunConfig config, const std::vector<Cut>& cuts) {
   std::string expected;
@@ -28,7 +32,8 @@ TEST(SameBits, EveryRankCountAndStage) {
   SmallRun runs;
   std::vector<Cut> cuts;
   for (int ranks : {1, 2, 3, 4, 6, 7})
-    for (int zero : {0, 1, 2, 3}) cuts.push_back({ranks, zero, 1 + ranks % 2, "f32", zero % 2 == 0 ? "none" : "layers"});
+    for (int zero : {0, 1, 2, 3})
+      cuts.push_back({ranks, zero, 1 + ranks % 2, "f32", zero % 2 == 0 ? "none" : "layers"});
   expect_same(runs, runs.config("f32"), cuts);
 }
 
@@ -37,7 +42,13 @@ TEST(SameBits, Bf16AndLlamaWithDocumentMask) {
   auto config = runs.config("bf16");
   config.model = runs.llama();
   config.document_mask = "on";
-  expect_same(runs, config, {{1, 0, 1, "bf16"}, {1, 3, 2, "bf16"}, {2, 1, 1, "bf16"}, {3, 2, 1, "bf16"}, {4, 3, 1, "bf16", "layers"}, {6, 0, 1, "bf16"}});
+  expect_same(runs, config,
+              {{1, 0, 1, "bf16"},
+               {1, 3, 2, "bf16"},
+               {2, 1, 1, "bf16"},
+               {3, 2, 1, "bf16"},
+               {4, 3, 1, "bf16", "layers"},
+               {6, 0, 1, "bf16"}});
 }
 
 TEST(SameBits, AnyFold) {
@@ -68,7 +79,8 @@ TEST(SameBits, StopAndResumeOnAnotherCut) {
     c.stop_after = 0;
     const auto result = runs.run(c, cuts[(i + 1) % cuts.size()]);
     EXPECT_EQ(result.code, base::ExitCode::done);
-    EXPECT_EQ(runs.bits(c, result), expected) << name_of(cuts[i]) << " resumed on " << name_of(cuts[(i + 1) % cuts.size()]);
+    EXPECT_EQ(runs.bits(c, result), expected)
+        << name_of(cuts[i]) << " resumed on " << name_of(cuts[(i + 1) % cuts.size()]);
   }
 }
 
@@ -87,7 +99,8 @@ TEST(SameBits, OtherNumbersGiveOtherBits) {
 TEST(Accounting, PredictedIsMeasured) {
   SmallRun runs;
   int n = 0;
-  for (const auto& [ranks, fold] : std::vector<std::pair<int, int>>{{1, 1}, {1, 14}, {2, 1}, {3, 1}, {3, 2}, {4, 1}, {2, 7}})
+  for (const auto& [ranks, fold] :
+       std::vector<std::pair<int, int>>{{1, 1}, {1, 14}, {2, 1}, {3, 1}, {3, 2}, {4, 1}, {2, 7}})
     for (int zero : {0, 1, 2, 3})
       for (const auto reduction : {plan::Reduction::ordered, plan::Reduction::fast}) {
         auto c = runs.config(fmt::format("accounts-{}", n++));
@@ -98,7 +111,8 @@ TEST(Accounting, PredictedIsMeasured) {
         c.validate_every = 2;
         c.validation_sequences = 5;
         runs.run(c, {ranks, zero, 1, n % 2 == 0 ? "f32" : "bf16", n % 3 == 0 ? "layers" : "none"});
-        testing::expect_no_difference(runs.reports(), fmt::format("{} ranks, fold {}, ZeRO {}, {}", ranks, fold, zero, static_cast<int>(reduction)));
+        testing::expect_no_difference(runs.reports(), fmt::format("{} ranks, fold {}, ZeRO {}, {}", ranks, fold, zero,
+                                                                  static_cast<int>(reduction)));
       }
 }
 

@@ -1,4 +1,5 @@
-// Promise 2 for a model of 512 channels and 2048 tokens a micro-batch, where products are cut into many tiles and blocks. --gtest_also_run_disabled_tests: the whole matrix.
+// Promise 2 for a model of 512 channels and 2048 tokens a micro-batch, where products are cut into many tiles and
+// blocks. --gtest_also_run_disabled_tests: the whole matrix.
 #include "tests/engine/small_run.h"
 
 #include <gtest/gtest.h>
@@ -11,8 +12,10 @@ using testing::SmallRun;
 
 engine::RunConfig wide(SmallRun& runs, const std::string& output) {
   auto c = runs.config(output);
-  c.model = runs.model("wide", "layers = 2\nhidden = 512\nheads = 8\nkv-heads = 8\nffn = 2048\ncontext = 512\ndropout-embedding = 0.1\ndropout-attention = 0.1\n"
-                               "dropout-attention-residual = 0.1\ndropout-ffn-residual = 0.1\n");
+  c.model = runs.model("wide",
+                       "layers = 2\nhidden = 512\nheads = 8\nkv-heads = 8\nffn = 2048\ncontext = "
+                       "512\ndropout-embedding = 0.1\ndropout-attention = 0.1\n"
+                       "dropout-attention-residual = 0.1\ndropout-ffn-residual = 0.1\n");
   c.micro_batch = 4;
   c.global_batch = 24;
   c.learning_rate = 0.001;
@@ -26,7 +29,8 @@ void expect_same(SmallRun& runs, const engine::RunConfig& config, const std::vec
     c.output += fmt::format("-{}", i);
     const auto bits = runs.bits(c, runs.run(c, cuts[i]));
     if (i == 0) expected = bits;
-    ASSERT_EQ(bits, expected) << cuts[i].ranks << " ranks, ZeRO " << cuts[i].zero << ", " << cuts[i].threads << " threads, " << cuts[i].dtype;
+    ASSERT_EQ(bits, expected) << cuts[i].ranks << " ranks, ZeRO " << cuts[i].zero << ", " << cuts[i].threads
+                              << " threads, " << cuts[i].dtype;
   }
 }
 

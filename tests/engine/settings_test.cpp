@@ -1,4 +1,5 @@
-// What a run accepts of settings: plans, fields that a resume may change, models of older checkpoints; and what is said of checkpoints when a run fails.
+// What a run accepts of settings: plans, fields that a resume may change, models of older checkpoints; and what is said
+// of checkpoints when a run fails.
 #include "libtrain/engine/good_checkpoint.h"
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/restore.h"
@@ -37,7 +38,8 @@ TEST(Setup, RefusesNumbersThatAreNone) {
   const auto good = runs.config("numbers");
   EXPECT_EQ(code_of(good), base::ExitCode::done);
   for (double bad : {std::nan(""), std::numeric_limits<double>::infinity(), -1.0})
-    for (auto member : {&RunConfig::learning_rate, &RunConfig::final_learning_rate, &RunConfig::beta1, &RunConfig::beta2, &RunConfig::epsilon, &RunConfig::weight_decay, &RunConfig::clip,
+    for (auto member : {&RunConfig::learning_rate, &RunConfig::final_learning_rate, &RunConfig::beta1,
+                        &RunConfig::beta2, &RunConfig::epsilon, &RunConfig::weight_decay, &RunConfig::clip,
                         &RunConfig::hang_timeout, &RunConfig::collective_delay}) {
       auto c = good;
       c.*member = bad;
@@ -50,7 +52,7 @@ TEST(Setup, RefusesNumbersThatAreNone) {
   EXPECT_NE(text.find("warmup_steps"), std::string::npos) << text;
   c.change = "learning-rate,steps";
   EXPECT_EQ(code_of(c), base::ExitCode::done);
-  c = good;   // gpt() drops rows of the stream
+  c = good;  // gpt() drops rows of the stream
   c.steps = 1'000'000'000;
   EXPECT_EQ(code_of(c, &text), base::ExitCode::usage);
   EXPECT_NE(text.find("dropout"), std::string::npos) << text;
@@ -67,7 +69,7 @@ TEST(Setup, APlanForOtherTokensIsRefused) {
   EXPECT_NE(text.find("partition-model --vocabulary 257"), std::string::npos) << text;
   c.plan_model->vocabulary = 200;
   EXPECT_EQ(code_of(c), base::ExitCode::input_refused);
-  for (int same : {257, 384}) {   // 384 rows are stored anyway
+  for (int same : {257, 384}) {  // 384 rows are stored anyway
     c.plan_model->vocabulary = same;
     EXPECT_EQ(code_of(c), base::ExitCode::done) << same;
   }
@@ -79,13 +81,13 @@ TEST(Setup, AnEvaluationHasTheModelOfItsCheckpointWhateverThePlanSays) {
   c.plan = "plan.json";
   c.plan_model = plan::load_model(c.model);
   c.checkpoint_model = c.plan_model;
-  c.checkpoint_model->vocabulary = 500;   // more than the shards hold, as a run may have it whose model says so
+  c.checkpoint_model->vocabulary = 500;  // more than the shards hold, as a run may have it whose model says so
   EXPECT_EQ(make_setup(c, 1, 1).plan.model, *c.checkpoint_model);
 }
 
 TEST(Resume, DropoutCountsTheSamplesThatWereSeen) {
   SmallRun runs;
-  auto c = runs.config("counted");   // gpt() drops rows of the stream
+  auto c = runs.config("counted");  // gpt() drops rows of the stream
   c.change = "global_batch";
   c.global_batch = 10;
   const auto setup = make_setup(c, 1, 1);
@@ -96,7 +98,7 @@ TEST(Resume, DropoutCountsTheSamplesThatWereSeen) {
     sample::save(checkpoints_folder(c.output), s, 1);
     return choose_start(c, setup, 1, {}).samples_seen;
   };
-  const auto most = std::int64_t{1} << 30;   // 5 steps of 10 are left
+  const auto most = std::int64_t{1} << 30;  // 5 steps of 10 are left
   EXPECT_EQ(start_after(most - 50), most - 50);
   EXPECT_THROW(start_after(most - 49), base::UsageError);
   EXPECT_THROW(start_after(2 * most), base::UsageError);
@@ -122,14 +124,19 @@ TEST(Plan, GoesBeforeTheFileAndBehindEnvironmentAndFlags) {
     f.set(value, name);
     f.source = source;
   };
-  set("plan", path, "file.toml"), set("micro-batch", "5", "file.toml"), set("global-batch", "24", base::from_flag), set("fold", "4", base::from_environment);
+  set("plan", path, "file.toml"), set("micro-batch", "5", "file.toml"), set("global-batch", "24", base::from_flag),
+      set("fold", "4", base::from_environment);
   read_plan(fields, c);
   EXPECT_EQ(c.micro_batch, 3);
   EXPECT_EQ(c.global_batch, 24);
   EXPECT_EQ(c.fold, 4);
   EXPECT_EQ(c.sequence, 16);
   EXPECT_TRUE(c.plan_model.has_value());
-  std::ofstream(path) << [&] { p.zero = 2, p.fold = 3; auto text = plan::to_json(p); return text; }();
+  std::ofstream(path) << [&] {
+    p.zero = 2, p.fold = 3;
+    auto text = plan::to_json(p);
+    return text;
+  }();
   EXPECT_THROW(read_plan(fields, c), base::InputError);
 }
 
@@ -170,11 +177,12 @@ TEST(Identity, OldAndNewFormsOfAModelAreTheSameRun) {
   old["kv-heads"] = "4";
   EXPECT_THROW(require_same_run({{"model", old}}, {{"model", now}}, {}, "x"), base::InputError);
   try {
-    require_same_run({{"model", old}}, {{"model", now}}, {"model"}, "x");   // its tensors have other shapes
+    require_same_run({{"model", old}}, {{"model", now}}, {"model"}, "x");  // its tensors have other shapes
     ADD_FAILURE() << "not refused";
   } catch (const base::InputError& e) {
     EXPECT_NE(std::string(e.what()).find("another shape"), std::string::npos) << e.what();
-    EXPECT_NE(std::string(e.what()).find("\n  model.kv_heads: the checkpoint has 4, this run 2"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("\n  model.kv_heads: the checkpoint has 4, this run 2"), std::string::npos)
+        << e.what();
     EXPECT_EQ(std::string(e.what()).find("hidden"), std::string::npos) << e.what();
     EXPECT_EQ(e.hint().find("--change"), std::string::npos) << e.hint();
   }

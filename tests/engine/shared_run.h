@@ -30,7 +30,7 @@ class SharedRun : public ::testing::Test {
   }
   void TearDown() override {
     auto exec = tensor::Exec::caller(nullptr, 1);
-    control_->barrier(*exec);   // rank 0 removes the folder when nobody needs it
+    control_->barrier(*exec);  // rank 0 removes the folder when nobody needs it
   }
 
   engine::RunResult run(const engine::RunConfig& config, const Cut& cut) {

@@ -13,9 +13,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-struct Sent { int signal; std::chrono::milliseconds before; };
+struct Sent {
+  int signal;
+  std::chrono::milliseconds before;
+};
 
-// In a process of its own: what the watcher leaves with, or 75 where it asks for a stop and has not left for so long after the last signal.
+// In a process of its own: what the watcher leaves with, or 75 where it asks for a stop and has not left for so long
+// after the last signal.
 [[noreturn]] void after(const std::vector<Sent>& signals, std::chrono::milliseconds patience = 200ms) {
   const SignalWatcher watcher;
   for (const auto& s : signals) {
@@ -38,7 +42,8 @@ TEST(Signals, ALauncherThatRepeatsIsOneRequest) {
 
 TEST(Signals, APersonWhoInsistsStopsAtOnce) {
   EXPECT_EXIT(after({{SIGINT, 0ms}, {SIGINT, 1100ms}}, 10s), testing::ExitedWithCode(128 + SIGINT), "stopping at once");
-  EXPECT_EXIT(after({{SIGTERM, 0ms}, {SIGHUP, 10ms}, {SIGTERM, 1100ms}}, 10s), testing::ExitedWithCode(128 + SIGTERM), "stopping at once");
+  EXPECT_EXIT(after({{SIGTERM, 0ms}, {SIGHUP, 10ms}, {SIGTERM, 1100ms}}, 10s), testing::ExitedWithCode(128 + SIGTERM),
+              "stopping at once");
 }
 
 }  // namespace

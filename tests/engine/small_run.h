@@ -1,4 +1,5 @@
-// Small whole runs on the threads communicator: data and model made here, losses and fingerprints read back from the files that a user gets.
+// Small whole runs on the threads communicator: data and model made here, losses and fingerprints read back from the
+// files that a user gets.
 #pragma once
 
 #include "libtrain/base/atomic_file.h"
@@ -38,7 +39,8 @@ class SmallRun {
       data::ShardWriter writer(set, split, *tokenizer, 3000);
       for (std::uint64_t d = 0; d < 40; ++d) {
         std::vector<std::int32_t> document;
-        for (std::uint64_t i = 0; i < 50 + d * 7; ++i) document.push_back(static_cast<std::int32_t>(base::random_words(7, d, i)[0] % 90 + 32));
+        for (std::uint64_t i = 0; i < 50 + d * 7; ++i)
+          document.push_back(static_cast<std::int32_t>(base::random_words(7, d, i)[0] % 90 + 32));
         document.push_back(tokenizer->end_of_document());
         writer.add(document);
       }
@@ -55,16 +57,20 @@ class SmallRun {
 
   std::string model(const std::string& name, const std::string& lines) const {
     const auto path = (folder_ / (name + ".toml")).string();
-    if (owner_ == ::getpid()) std::ofstream(path) << lines;   // guests find what the owner wrote
+    if (owner_ == ::getpid()) std::ofstream(path) << lines;  // guests find what the owner wrote
     return path;
   }
   std::string gpt() const {
-    return model("gpt", "layers = 3\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 64\ncontext = 32\ndropout-embedding = 0.1\ndropout-attention = 0.1\n"
-                        "dropout-attention-residual = 0.2\ndropout-ffn-residual = 0.1\n");
+    return model("gpt",
+                 "layers = 3\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 64\ncontext = 32\ndropout-embedding = "
+                 "0.1\ndropout-attention = 0.1\n"
+                 "dropout-attention-residual = 0.2\ndropout-ffn-residual = 0.1\n");
   }
   std::string llama() const {
-    return model("llama", "layers = 2\nhidden = 32\nheads = 4\nkv-heads = 2\nffn = 96\ncontext = 32\nnorm = \"rms\"\npositions = \"rotary\"\nactivation = \"swiglu\"\n"
-                          "biases = \"off\"\ntied = \"off\"\ndropout-attention = 0.1\n");
+    return model("llama",
+                 "layers = 2\nhidden = 32\nheads = 4\nkv-heads = 2\nffn = 96\ncontext = 32\nnorm = \"rms\"\npositions "
+                 "= \"rotary\"\nactivation = \"swiglu\"\n"
+                 "biases = \"off\"\ntied = \"off\"\ndropout-attention = 0.1\n");
   }
 
   engine::RunConfig config(const std::string& output) const {
@@ -77,7 +83,7 @@ class SmallRun {
     c.micro_batch = 1;
     c.learning_rate = 0.01;
     c.progress = "never";
-    c.device = "cpu";   // also where there is a GPU
+    c.device = "cpu";  // also where there is a GPU
     c.hang_timeout = 120;
     return c;
   }
@@ -100,7 +106,7 @@ class SmallRun {
     for (const auto& r : results) reports_.push_back(r.memory_report.text() + r.traffic_report.text());
     return results[0];
   }
-  const std::vector<std::string>& reports() const { return reports_; }   // of every rank of the last run
+  const std::vector<std::string>& reports() const { return reports_; }  // of every rank of the last run
 
   static std::vector<nlohmann::json> metrics(const engine::RunConfig& c) {
     std::vector<nlohmann::json> out;
@@ -109,10 +115,12 @@ class SmallRun {
     return out;
   }
 
-  // Every digit that must not depend on the cut: losses and norms of all steps, and the fingerprint of every tensor of the last checkpoint.
+  // Every digit that must not depend on the cut: losses and norms of all steps, and the fingerprint of every tensor of
+  // the last checkpoint.
   std::string bits(const engine::RunConfig& c, const engine::RunResult& r) const {
     std::string out;
-    for (const auto& j : metrics(c)) out += fmt::format("{} {} {}\n", j["step"].dump(), j["loss"].dump(), j["gradient_norm"].dump());
+    for (const auto& j : metrics(c))
+      out += fmt::format("{} {} {}\n", j["step"].dump(), j["loss"].dump(), j["gradient_norm"].dump());
     checkpoint::Reader reader(r.checkpoint);
     for (const auto& t : reader.tensors()) out += fmt::format("{} {:016x}\n", t.path, t.fingerprint);
     return out;

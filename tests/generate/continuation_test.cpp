@@ -1,4 +1,5 @@
-// Continuation: greedy text against the whole forward pass over every window, in single and double precision; threads; how a text ends.
+// Continuation: greedy text against the whole forward pass over every window, in single and double precision; threads;
+// how a text ends.
 #include "tests/generate/saved_run.h"
 #include "tools/generate/continuation.h"
 
@@ -31,10 +32,11 @@ generate::ContinuationSettings bytes(std::int64_t tokens, StopAt stop) { return 
 
 struct Text {
   Tokens tokens;
-  std::vector<std::vector<float>> logits;   // before each new token
+  std::vector<std::vector<float>> logits;  // before each new token
   Stopped stopped;
 };
-Text text_of(generate::LanguageModel& model, const generate::SamplerSettings& how, const generate::ContinuationSettings& settings, Tokens prompt) {
+Text text_of(generate::LanguageModel& model, const generate::SamplerSettings& how,
+             const generate::ContinuationSettings& settings, Tokens prompt) {
   Text out{std::move(prompt), {}, Stopped::reader};
   generate::Sampler sampler(how);
   out.stopped = continue_text(model, sampler, settings, out.tokens, [&](std::int32_t, std::span<const float> logits) {
@@ -47,7 +49,8 @@ Text text_of(generate::LanguageModel& model, const generate::SamplerSettings& ho
 // What the documented rule says the model sees before each token, read at once by a decoder that keeps nothing.
 class Recompute {
  public:
-  Recompute(const plan::ModelConfig& model, base::DType dtype) : model_(model), dtype_(dtype), store_(model, dtype, 21) {
+  Recompute(const plan::ModelConfig& model, base::DType dtype)
+      : model_(model), dtype_(dtype), store_(model, dtype, 21) {
     for (auto& unit : store_.master)
       for (auto& x : unit) x *= 8;
     store_.publish();
@@ -83,20 +86,24 @@ TEST(Continuation, GreedyIsTheWholeForwardPass) {
     generate::LanguageModel model(reader, 2);
     const Tokens prompt{256, 72, 101, 108, 108, 111};
     const auto context = static_cast<std::size_t>(config.context);
-    const auto got = text_of(model, {0, 0, 0, 1}, bytes(static_cast<std::int64_t>(3 * context), StopAt::length), prompt);
+    const auto got =
+        text_of(model, {0, 0, 0, 1}, bytes(static_cast<std::int64_t>(3 * context), StopAt::length), prompt);
     ASSERT_EQ(got.tokens.size(), prompt.size() + 3 * context);
     for (const auto dtype : {base::DType::f32, base::DType::f64}) {
-      const double bound = dtype == base::DType::f32 ? 2e-5 : 1e-4;   // f64: what rounding to f32 costs the whole pass as well
+      const double bound =
+          dtype == base::DType::f32 ? 2e-5 : 1e-4;  // f64: what rounding to f32 costs the whole pass as well
       Recompute whole(config, dtype);
-      std::size_t first = 0, seen = prompt.size();   // the window: tokens [first, seen)
+      std::size_t first = 0, seen = prompt.size();  // the window: tokens [first, seen)
       for (std::size_t i = 0; i < got.logits.size(); ++i, ++seen) {
         if (seen - first > context) first = seen - context / 2;
         const auto want = whole.logits(std::span(got.tokens).subspan(first, seen - first));
         double most = 0;
         for (const double x : want) most = std::max(most, std::abs(x));
         for (std::size_t v = 0; v < want.size(); ++v)
-          ASSERT_NEAR(got.logits[i][v], want[v], bound * most) << config.name << ", token " << i << ", " << base::name_of(dtype);
-        ASSERT_EQ(got.tokens[seen], std::max_element(want.begin(), want.begin() + 256) - want.begin()) << config.name << ", token " << i << ", " << base::name_of(dtype);
+          ASSERT_NEAR(got.logits[i][v], want[v], bound * most)
+              << config.name << ", token " << i << ", " << base::name_of(dtype);
+        ASSERT_EQ(got.tokens[seen], std::max_element(want.begin(), want.begin() + 256) - want.begin())
+            << config.name << ", token " << i << ", " << base::name_of(dtype);
       }
     }
   }
@@ -112,7 +119,8 @@ TEST(Continuation, AnyNumberOfThreadsGivesTheSameBits) {
       texts.push_back(text_of(model, {0.9, 0, 11, 0.95}, bytes(60, StopAt::length), {256, 97, 98}));
       ASSERT_EQ(texts.back().tokens, texts[0].tokens) << config.name << ", " << threads << " threads";
       for (std::size_t i = 0; i < 60; ++i)
-        ASSERT_EQ(std::memcmp(texts.back().logits[i].data(), texts[0].logits[i].data(), 257 * sizeof(float)), 0) << config.name << ", " << threads << " threads, token " << i;
+        ASSERT_EQ(std::memcmp(texts.back().logits[i].data(), texts[0].logits[i].data(), 257 * sizeof(float)), 0)
+            << config.name << ", " << threads << " threads, token " << i;
     }
   }
 }
@@ -146,7 +154,9 @@ TEST(Continuation, HowATextEnds) {
   int shown = 0;
   Tokens tokens{256};
   generate::Sampler sampler(flat);
-  EXPECT_EQ(continue_text(model, sampler, bytes(9, StopAt::length), tokens, [&](auto, auto) { return ++shown == 4 ? Go::stop : Go::on; }), Stopped::reader);
+  EXPECT_EQ(continue_text(model, sampler, bytes(9, StopAt::length), tokens,
+                          [&](auto, auto) { return ++shown == 4 ? Go::stop : Go::on; }),
+            Stopped::reader);
   EXPECT_EQ(tokens.size(), 5u);
 }
 

@@ -11,7 +11,10 @@
 namespace trainyard::test {
 namespace {
 
-struct Outcome { std::string text; int code; };
+struct Outcome {
+  std::string text;
+  int code;
+};
 Outcome run(const std::string& arguments) {
   std::FILE* pipe = popen((std::string(GENERATE_PROGRAM) + " " + arguments + " 2>&1").c_str(), "r");
   Outcome out;
@@ -37,7 +40,8 @@ TEST(Generate, ModelIsTheCheckpoint) {
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], want[i]) << i;
 }
 
-// One token at a time gives what reading all of them at once gives, for learned and rotary positions and shared key-value heads.
+// One token at a time gives what reading all of them at once gives, for learned and rotary positions and shared
+// key-value heads.
 TEST(Generate, OneTokenAtATimeIsTheWholeText) {
   for (const auto& config : {tiny(), tiny_llama()}) {
     SavedRun saved(config);
@@ -50,7 +54,8 @@ TEST(Generate, OneTokenAtATimeIsTheWholeText) {
       const auto got = one.append(tokens.back()), want = whole.begin(tokens);
       double most = 0;
       for (auto x : want) most = std::max(most, std::abs(static_cast<double>(x)));
-      for (std::size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 2e-5 * most) << config.name << ", " << tokens.size() << " tokens";
+      for (std::size_t i = 0; i < want.size(); ++i)
+        ASSERT_NEAR(got[i], want[i], 2e-5 * most) << config.name << ", " << tokens.size() << " tokens";
     }
     EXPECT_EQ(tokens.size(), 16u);
   }
@@ -66,7 +71,8 @@ TEST(Generate, Program) {
   EXPECT_TRUE(first.text.starts_with("Hi there")) << first.text;
   EXPECT_GT(first.text.size(), 12u);
   EXPECT_EQ(run(base + " --temperature 0 --seed 1").text, run(base + " --temperature 0 --seed 2").text);
-  for (const int threads : {2, 3}) EXPECT_EQ(run(base + fmt::format(" --seed 4 --threads {}", threads)).text, first.text) << threads;
+  for (const int threads : {2, 3})
+    EXPECT_EQ(run(base + fmt::format(" --seed 4 --threads {}", threads)).text, first.text) << threads;
 }
 
 TEST(Generate, Refusals) {

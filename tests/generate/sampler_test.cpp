@@ -21,7 +21,8 @@ TEST(Sampler, FollowsTheSoftmax) {
     generate::Sampler sampler({temperature, 0, 5, 1});
     std::vector<double> seen(4, 0), want(4);
     const int draws = 40000;
-    for (int i = 0; i < draws; ++i) ++seen[static_cast<std::size_t>(sampler.next(logits, static_cast<std::uint64_t>(i)))];
+    for (int i = 0; i < draws; ++i)
+      ++seen[static_cast<std::size_t>(sampler.next(logits, static_cast<std::uint64_t>(i)))];
     for (std::size_t i = 0; i < 4; ++i) want[i] = std::exp(logits[i] / temperature);
     const double sum = std::accumulate(want.begin(), want.end(), 0.0);
     for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(seen[i] / draws, want[i] / sum, 0.012) << temperature << " " << i;
@@ -39,10 +40,13 @@ TEST(Sampler, GreedyAndTopK) {
 }
 
 // The likeliest tokens, in order, until their probabilities reach p: by sorting all of them.
-std::map<std::int32_t, double> nucleus_of(const std::vector<float>& logits, double temperature, std::size_t top_k, double p) {
+std::map<std::int32_t, double> nucleus_of(const std::vector<float>& logits, double temperature, std::size_t top_k,
+                                          double p) {
   std::vector<std::int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)]; });
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) {
+    return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
+  });
   if (top_k > 0) order.resize(std::min(top_k, order.size()));
   double sum = 0, reached = 0;
   for (const auto t : order) sum += std::exp(logits[static_cast<std::size_t>(t)] / temperature);
@@ -67,8 +71,10 @@ TEST(Sampler, TopPIsTheNucleus) {
         std::map<std::int32_t, double> seen;
         const int draws = 20000;
         for (int i = 0; i < draws; ++i) seen[sampler.next(logits, static_cast<std::uint64_t>(i))] += 1.0 / draws;
-        for (const auto& [token, share] : seen) EXPECT_TRUE(want.contains(token)) << token << " of " << n << ", p " << p << ", k " << k;
-        for (const auto& [token, share] : want) EXPECT_NEAR(seen[token], share, 0.015) << token << " of " << n << ", p " << p << ", k " << k;
+        for (const auto& [token, share] : seen)
+          EXPECT_TRUE(want.contains(token)) << token << " of " << n << ", p " << p << ", k " << k;
+        for (const auto& [token, share] : want)
+          EXPECT_NEAR(seen[token], share, 0.015) << token << " of " << n << ", p " << p << ", k " << k;
       }
     }
   }
@@ -94,7 +100,9 @@ TEST(Sampler, LogProbability) {
   double sum = 0;
   for (std::int32_t t = 0; t < 4; ++t) {
     const double got = generate::log_probability(logits, t);
-    EXPECT_NEAR(got, logits[static_cast<std::size_t>(t)] - std::log(std::exp(0.5) + std::exp(-1.0) + std::exp(2.0) + 1.0), 1e-12);
+    EXPECT_NEAR(got,
+                logits[static_cast<std::size_t>(t)] - std::log(std::exp(0.5) + std::exp(-1.0) + std::exp(2.0) + 1.0),
+                1e-12);
     sum += std::exp(got);
   }
   EXPECT_NEAR(sum, 1, 1e-12);

@@ -26,7 +26,8 @@ inline plan::ModelConfig tiny_llama() {
 
 // A run's folder with one checkpoint of step 3, written by one rank.
 struct SavedRun {
-  std::filesystem::path folder = std::filesystem::temp_directory_path() / fmt::format("trainyard-generate-{}", getpid());
+  std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / fmt::format("trainyard-generate-{}", getpid());
   PlainStore store;
 
   // Initial weights times 8: far from uniform logits.

@@ -18,19 +18,35 @@ using generate::Character;
 // Expected: Python 3.11, bytes.decode("utf-8", "replace").
 TEST(Utf8, BrokenPartsAreReplacedAsPythonDoes) {
   const std::string r = "\xEF\xBF\xBD";
-  const std::pair<std::string, std::string> table[] = {
-      {"plain", "plain"}, {"\xC3\xA9t\xC3\xA9", "\xC3\xA9t\xC3\xA9"}, {"\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80"}, {"\xF4\x8F\xBF\xBF", "\xF4\x8F\xBF\xBF"},
-      {"\x80", r}, {"\xC0\x80", r + r}, {"\xC1\xBF", r + r}, {"\xED\xA0\x80", r + r + r}, {"\xED\x9F\xBF", "\xED\x9F\xBF"}, {"\xF4\x90\x80\x80", r + r + r + r},
-      {"\xE2\x28\xA1", r + "(" + r}, {"\xF0\x90(", r + "("}, {"\xF0\x9F\x98", r}, {"\xE0\x9F\x80", r + r + r}, {"\xF0\x8F\x80\x80", r + r + r + r}, {"\xE2\x82", r},
-      {"\xFF\xFE" "a", r + r + "a"}, {"\xC3\xC3\xA9", r + "\xC3\xA9"}};
+  const std::pair<std::string, std::string> table[] = {{"plain", "plain"},
+                                                       {"\xC3\xA9t\xC3\xA9", "\xC3\xA9t\xC3\xA9"},
+                                                       {"\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80"},
+                                                       {"\xF4\x8F\xBF\xBF", "\xF4\x8F\xBF\xBF"},
+                                                       {"\x80", r},
+                                                       {"\xC0\x80", r + r},
+                                                       {"\xC1\xBF", r + r},
+                                                       {"\xED\xA0\x80", r + r + r},
+                                                       {"\xED\x9F\xBF", "\xED\x9F\xBF"},
+                                                       {"\xF4\x90\x80\x80", r + r + r + r},
+                                                       {"\xE2\x28\xA1", r + "(" + r},
+                                                       {"\xF0\x90(", r + "("},
+                                                       {"\xF0\x9F\x98", r},
+                                                       {"\xE0\x9F\x80", r + r + r},
+                                                       {"\xF0\x8F\x80\x80", r + r + r + r},
+                                                       {"\xE2\x82", r},
+                                                       {"\xFF\xFE"
+                                                        "a",
+                                                        r + r + "a"},
+                                                       {"\xC3\xC3\xA9", r + "\xC3\xA9"}};
   for (const auto& [text, want] : table) EXPECT_EQ(generate::valid_utf8(text), want) << want;
   EXPECT_EQ(generate::utf8_head("\xE2\x82").kind, Character::cut);
   EXPECT_EQ(generate::utf8_head("\xE2(").kind, Character::broken);
   EXPECT_EQ(generate::utf8_head("\xE2\x82\xAC.").bytes, 3u);
 }
 
-// Decodes as SentencePiece does with byte fallback: ids 0 to 255 are bytes, of which those in a row that form no character become U+FFFD each; 256 ends
-// documents; 257 to 260 are words with a space before them, which the first piece loses; 261 is unknown.
+// Decodes as SentencePiece does with byte fallback: ids 0 to 255 are bytes, of which those in a row that form no
+// character become U+FFFD each; 256 ends documents; 257 to 260 are words with a space before them, which the first
+// piece loses; 261 is unknown.
 class Pieces : public data::Tokenizer {
  public:
   std::string name() const override { return "pieces"; }
@@ -40,7 +56,8 @@ class Pieces : public data::Tokenizer {
   std::int32_t end_of_document() const override { return 256; }
   std::int32_t unknown() const override { return 261; }
   void encode(std::string_view text, std::vector<std::int32_t>& out) const override {
-    for (const char c : text) out.push_back(c == '#' || static_cast<unsigned char>(c) > 0xF4 ? 261 : static_cast<unsigned char>(c));
+    for (const char c : text)
+      out.push_back(c == '#' || static_cast<unsigned char>(c) > 0xF4 ? 261 : static_cast<unsigned char>(c));
   }
   std::string decode(std::span<const std::int32_t> tokens) const override {
     static const std::string words[] = {" the", " cat", " ", " \xC3\xA9t\xC3\xA9"};
@@ -87,7 +104,8 @@ TEST(TextStream, IsTheTextDecodedAtOnce) {
   std::mt19937 random(5);
   const auto bytes = data::make_tokenizer("bytes");
   const Pieces pieces;
-  const std::string alphabet = "ab \xC3\xA9\xF0\x9F\x98\x80\xE2\x82\xAC\xFF";   // single bytes of it, so characters come and break
+  const std::string alphabet =
+      "ab \xC3\xA9\xF0\x9F\x98\x80\xE2\x82\xAC\xFF";  // single bytes of it, so characters come and break
   for (int round = 0; round < 300; ++round) {
     std::vector<std::int32_t> a, b;
     for (unsigned i = 0; i < 300; ++i) {
@@ -98,7 +116,7 @@ TEST(TextStream, IsTheTextDecodedAtOnce) {
     expect_streamed(*bytes, a);
     expect_streamed(pieces, b);
   }
-  std::vector<std::int32_t> whole;   // characters of four bytes, none broken
+  std::vector<std::int32_t> whole;  // characters of four bytes, none broken
   for (int i = 0; i < 100; ++i)
     for (const char c : std::string("\xF0\x9F\x98\x80 \xE2\x82\xAC")) whole.push_back(static_cast<unsigned char>(c));
   expect_streamed(*bytes, whole);
@@ -109,7 +127,13 @@ TEST(TextStream, ShowsWhatIsCertainAtOnce) {
   const auto bytes = data::make_tokenizer("bytes");
   std::string got;
   generate::TextStream stream(*bytes, [&](std::string_view more) { got += more; });
-  const std::pair<int, std::string> steps[] = {{'H', "H"}, {'i', "Hi"}, {0xC3, "Hi"}, {0xA9, "Hi\xC3\xA9"}, {0xE2, "Hi\xC3\xA9"}, {'!', "Hi\xC3\xA9\xEF\xBF\xBD!"}, {256, "Hi\xC3\xA9\xEF\xBF\xBD!"}};
+  const std::pair<int, std::string> steps[] = {{'H', "H"},
+                                               {'i', "Hi"},
+                                               {0xC3, "Hi"},
+                                               {0xA9, "Hi\xC3\xA9"},
+                                               {0xE2, "Hi\xC3\xA9"},
+                                               {'!', "Hi\xC3\xA9\xEF\xBF\xBD!"},
+                                               {256, "Hi\xC3\xA9\xEF\xBF\xBD!"}};
   for (const auto& [token, want] : steps) {
     stream.push(token);
     EXPECT_EQ(got, want);
@@ -135,7 +159,8 @@ TEST(TextStream, ATokenCostsTheSameHoweverLongTheText) {
 TEST(Prompt, Tokens) {
   const auto bytes = data::make_tokenizer("bytes");
   EXPECT_EQ(generate::prompt_tokens(*bytes, "", 16), (std::vector<std::int32_t>{256}));
-  EXPECT_EQ(generate::prompt_tokens(*bytes, std::string("a\0\xFF", 3), 16), (std::vector<std::int32_t>{256, 97, 0, 255}));
+  EXPECT_EQ(generate::prompt_tokens(*bytes, std::string("a\0\xFF", 3), 16),
+            (std::vector<std::int32_t>{256, 97, 0, 255}));
   EXPECT_EQ(generate::prompt_tokens(*bytes, std::string(15, 'x'), 16).size(), 16u);
   EXPECT_THROW(generate::prompt_tokens(*bytes, std::string(16, 'x'), 16), base::InputError);
 }
@@ -165,7 +190,7 @@ TEST(Prompt, Sources) {
   EXPECT_THROW(generate::read_prompt(std::nullopt, "/dev/zero"), base::InputError);
   const testing::Scratch folder;
   const auto pipe = folder.path + "/pipe";
-  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);   // nobody ever writes
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);  // nobody ever writes
   EXPECT_THROW(generate::read_prompt(std::nullopt, pipe), base::InputError);
 }
 

@@ -43,12 +43,14 @@ std::uint32_t plain_crc(const std::string& s) {
 TEST(Bulk, ChecksumsOfConcatenations) {
   EXPECT_EQ(plain_crc("123456789"), 0xE3069283u);
   const auto s = noise(5000);
-  for (std::size_t cut : {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{64}, std::size_t{2500}, std::size_t{4999}, std::size_t{5000}}) {
+  for (std::size_t cut : {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{64}, std::size_t{2500},
+                          std::size_t{4999}, std::size_t{5000}}) {
     const auto a = s.substr(0, cut), b = s.substr(cut);
     EXPECT_EQ(io::crc32c_combine(plain_crc(a), plain_crc(b), static_cast<std::int64_t>(b.size())), plain_crc(s)) << cut;
   }
   const std::string zeros(3 << 20, '\0');
-  EXPECT_EQ(io::crc32c_combine(plain_crc("abc"), crc32c(zeros.data(), zeros.size()), 3 << 20), plain_crc("abc" + zeros));
+  EXPECT_EQ(io::crc32c_combine(plain_crc("abc"), crc32c(zeros.data(), zeros.size()), 3 << 20),
+            plain_crc("abc" + zeros));
 }
 
 TEST(Bulk, BlocksAreCountedFromThePayloadsStart) {
@@ -57,7 +59,7 @@ TEST(Bulk, BlocksAreCountedFromThePayloadsStart) {
   io::BulkFile file(s.path + "/f", io::BulkFile::Mode::create);
   io::Pace pace;
   io::BlockWriter out(file, 4096, pace);
-  for (std::size_t at = 0; at < data.size();) {   // uneven portions
+  for (std::size_t at = 0; at < data.size();) {  // uneven portions
     const auto n = std::min<std::size_t>(data.size() - at, 100000 + at % 977);
     out.write(data.data() + at, static_cast<std::int64_t>(n));
     at += n;
@@ -96,7 +98,8 @@ TEST(Bulk, AShortFileIsRefused) {
 }
 
 TEST(Bulk, AFullDeviceIsExit4) {
-  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "this system has no /dev/full; train/command_line limits the size of files instead";
+  if (!std::filesystem::exists("/dev/full"))
+    GTEST_SKIP() << "this system has no /dev/full; train/command_line limits the size of files instead";
   io::BulkFile file("/dev/full", io::BulkFile::Mode::update);
   try {
     file.write(0, "x", 1);
@@ -114,7 +117,7 @@ TEST(Bulk, PaceHoldsTheRate) {
     pace.spend(10'000);
     EXPECT_NEAR(clock.now() - begin, 0.01 * i, 1e-9) << "neither faster nor slower";
   }
-  clock.spend(0.5);   // who was slow for other reasons is not held
+  clock.spend(0.5);  // who was slow for other reasons is not held
   pace.spend(10'000);
   EXPECT_NEAR(clock.now() - begin, 0.6, 1e-9);
   io::Pace none(0, {}, clock);
@@ -126,7 +129,8 @@ TEST(Bulk, APaceThatIsLiftedHoldsNobody) {
   const trainyard::testing::SimulatedClock clock;
   const double begin = clock.now();
   int asked = 0;
-  io::Pace pace(1, [&] { return clock.now() - begin > 0.5 && ++asked > 0; }, clock);   // a megabyte would take eleven days
+  io::Pace pace(
+      1, [&] { return clock.now() - begin > 0.5 && ++asked > 0; }, clock);  // a megabyte would take eleven days
   pace.spend(1'000'000);
   EXPECT_EQ(asked, 1);
   EXPECT_NEAR(clock.now() - begin, 0.5, 0.05);

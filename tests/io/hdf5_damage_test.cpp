@@ -1,4 +1,5 @@
-// Files that other programs wrote, of every kind whose text is read; and what in them would crash the HDF5 library, or keep it for ever.
+// Files that other programs wrote, of every kind whose text is read; and what in them would crash the HDF5 library, or
+// keep it for ever.
 #include "libtrain/io/hdf5_file.h"
 
 #include "libtrain/base/error.h"
@@ -20,7 +21,7 @@ using trainyard::testing::spit;
 
 namespace {
 
-enum class Layout { old, latest };   // what h5py writes, and with libver="latest"
+enum class Layout { old, latest };  // what h5py writes, and with libver="latest"
 
 struct Damage : ::testing::Test {
   std::string path() const { return scratch.path + "/a.h5"; }
@@ -48,7 +49,10 @@ struct Damage : ::testing::Test {
     H5Dclose(H5Dcreate2(file, name, H5T_STD_U64LE, space, H5P_DEFAULT, creation, H5P_DEFAULT));
     H5Sclose(space);
   }
-  static void two(hid_t file) { text(file, "format", "trainyard.shard/1"), text(file, "tokenizer", "bytes"), numbers(file, "tokens"), numbers(file, "documents"); }
+  static void two(hid_t file) {
+    text(file, "format", "trainyard.shard/1"), text(file, "tokenizer", "bytes"), numbers(file, "tokens"),
+        numbers(file, "documents");
+  }
 
   // The file with eight bytes, counted from the first `mark` (or the one after it ...), set to a number.
   void damage(std::string_view mark, std::size_t distance, std::uint64_t number) {
@@ -67,7 +71,9 @@ struct Damage : ::testing::Test {
       EXPECT_NE(std::string(e.what()).find("a.h5"), std::string::npos) << e.what();
     }
   }
-  void expect_text_refused() { expect_refusal([](const Hdf5File& f) { f.text("/", "format"); }, "attribute format of / lies in a damaged heap"); }
+  void expect_text_refused() {
+    expect_refusal([](const Hdf5File& f) { f.text("/", "format"); }, "attribute format of / lies in a damaged heap");
+  }
 
   Scratch scratch;
 };
@@ -79,14 +85,22 @@ constexpr std::uint64_t nowhere = ~std::uint64_t{0};
 TEST_F(Damage, TextOfAnyLayoutIsRead) {
   for (const auto layout : {Layout::old, Layout::latest})
     for (const hsize_t user_block : {0, 512, 4096})
-      for (const int attributes : {0, 6, 20})   // above eight the latest layout keeps them in a heap of their own
+      for (const int attributes : {0, 6, 20})  // above eight the latest layout keeps them in a heap of their own
         for (const unsigned order : {0u, unsigned{H5P_CRT_ORDER_TRACKED}}) {
-          write(layout, [&](hid_t file) {
-            for (int i = 0; i < attributes; ++i) text(file, fmt::format("note {}", i), std::string(static_cast<std::size_t>(i) * 500, 'n'));
-            two(file), text(file, "empty", ""), text(file, "large", std::string(100'000, 'x')), text(file, "last", "of all");
-            for (int i = 0; i < 50 * attributes; ++i) H5Lcreate_soft("/tokens", file, fmt::format("link {}", i).c_str(), H5P_DEFAULT, H5P_DEFAULT);   // a tree of several levels
-            for (int i = 0; i < 50 * attributes; i += 3) H5Ldelete(file, fmt::format("link {}", i).c_str(), H5P_DEFAULT);
-          }, user_block, order);
+          write(
+              layout,
+              [&](hid_t file) {
+                for (int i = 0; i < attributes; ++i)
+                  text(file, fmt::format("note {}", i), std::string(static_cast<std::size_t>(i) * 500, 'n'));
+                two(file), text(file, "empty", ""), text(file, "large", std::string(100'000, 'x')),
+                    text(file, "last", "of all");
+                for (int i = 0; i < 50 * attributes; ++i)
+                  H5Lcreate_soft("/tokens", file, fmt::format("link {}", i).c_str(), H5P_DEFAULT,
+                                 H5P_DEFAULT);  // a tree of several levels
+                for (int i = 0; i < 50 * attributes; i += 3)
+                  H5Ldelete(file, fmt::format("link {}", i).c_str(), H5P_DEFAULT);
+              },
+              user_block, order);
           const auto file = Hdf5File::open(path());
           EXPECT_EQ(file.text("/", "format"), "trainyard.shard/1");
           EXPECT_EQ(file.text("/", "tokenizer"), "bytes");
@@ -103,40 +117,48 @@ TEST_F(Damage, TextOfAnyLayoutIsRead) {
 // A collection: "GCOL", version, its bytes at 8; objects from 16 on: index and uses, then the bytes at 8 of it.
 TEST_F(Damage, AHeapThatEndsNowhereIsRefused) {
   for (const auto layout : {Layout::old, Layout::latest}) {
-    for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{15}, std::uint64_t{1} << 20, nowhere - 15, nowhere}) {
+    for (const std::uint64_t size :
+         {std::uint64_t{0}, std::uint64_t{15}, std::uint64_t{1} << 20, nowhere - 15, nowhere}) {
       write(layout, two);
-      damage("GCOL", 16 + 8, size);                        // the first object's
+      damage("GCOL", 16 + 8, size);  // the first object's
       expect_text_refused();
       write(layout, [](hid_t file) { text(file, "format", "trainyard.shard/1"); });
-      damage("GCOL", 16 + 16 + 24 + 8, size);              // of the free space, which the library would stay at
+      damage("GCOL", 16 + 16 + 24 + 8, size);  // of the free space, which the library would stay at
       expect_text_refused();
       write(layout, two);
-      damage("GCOL", 8, size);                             // the whole
+      damage("GCOL", 8, size);  // the whole
       expect_text_refused();
     }
     write(layout, two);
-    damage("GCOL", 16, 77);                                // another index
+    damage("GCOL", 16, 77);  // another index
     expect_text_refused();
     write(layout, two);
-    damage("GCOL", 16 + 8, 5);                             // shorter than the attribute says: the rest would be read from behind it
+    damage("GCOL", 16 + 8, 5);  // shorter than the attribute says: the rest would be read from behind it
     expect_text_refused();
   }
 }
 
-// The root group of the old layout: a heap of names ("HEAP": bytes, free ones, address), a tree ("TREE": its first child at 32), leaves ("SNOD": the first name at 8).
+// The root group of the old layout: a heap of names ("HEAP": bytes, free ones, address), a tree ("TREE": its first
+// child at 32), leaves ("SNOD": the first name at 8).
 TEST_F(Damage, AnOldRootGroupThatLeadsNowhereIsRefused) {
   const std::size_t names = 8, unused = 16, place = 24;
-  for (const auto& [mark, distance] : {std::pair{"HEAP", names}, {"HEAP", unused}, {"HEAP", place}, {"TREE", std::size_t{32}}, {"TREE", std::size_t{24}}, {"SNOD", std::size_t{8}}})
+  for (const auto& [mark, distance] : {std::pair{"HEAP", names},
+                                       {"HEAP", unused},
+                                       {"HEAP", place},
+                                       {"TREE", std::size_t{32}},
+                                       {"TREE", std::size_t{24}},
+                                       {"SNOD", std::size_t{8}}})
     for (const std::uint64_t number : {nowhere, nowhere / 2, std::uint64_t{1} << 40}) {
       write(Layout::old, two);
       damage(mark, distance, number);
-      if (distance == unused && number == nowhere) continue;   // another way to say that the list is empty
+      if (distance == unused && number == nowhere) continue;  // another way to say that the list is empty
       expect_refusal([](const Hdf5File& f) { f.exists("/tokens"); }, "is no HDF5 file that can be read");
     }
-  for (const std::size_t address : {64, 80, 88}) {   // of the root's header, of tree and names in the superblock
+  for (const std::size_t address : {64, 80, 88}) {  // of the root's header, of tree and names in the superblock
     write(Layout::old, two);
     damage("\x89HDF", address, nowhere);
-    expect_refusal([](const Hdf5File& f) { f.exists("/tokens"); }, "is no HDF5 file that can be read: it leads to bytes");
+    expect_refusal([](const Hdf5File& f) { f.exists("/tokens"); },
+                   "is no HDF5 file that can be read: it leads to bytes");
   }
 }
 
@@ -144,7 +166,7 @@ TEST_F(Damage, CirclesAreRefused) {
   write(Layout::old, two);
   const auto bytes = slurp(path());
   const auto tree = bytes.find("TREE");
-  damage("TREE", 32, tree);                                // its own child, one level up
+  damage("TREE", 32, tree);  // its own child, one level up
   auto level = slurp(path());
   level[tree + 5] = 1;
   spit(path(), level);
@@ -156,7 +178,8 @@ TEST_F(Damage, CirclesAreRefused) {
   auto circle = bytes;
   std::memcpy(circle.data() + heap_data + unused, &unused, 8);
   spit(path(), circle);
-  expect_refusal([](const Hdf5File& f) { f.exists("/tokens"); }, "the list of free names of its root group does not end");
+  expect_refusal([](const Hdf5File& f) { f.exists("/tokens"); },
+                 "the list of free names of its root group does not end");
 }
 
 TEST_F(Damage, AVirtualDatasetWithADamagedMapIsRefused) {
@@ -169,7 +192,7 @@ TEST_F(Damage, AVirtualDatasetWithADamagedMapIsRefused) {
     auto bytes = slurp(path());
     std::uint64_t first = 0;
     std::memcpy(&first, bytes.data() + bytes.find("GCOL") + 16 + 8, 8);
-    damage("GCOL", 16 + 16 + (first + 7) / 8 * 8 + 8, size);   // the free space behind the map
+    damage("GCOL", 16 + 16 + (first + 7) / 8 * 8 + 8, size);  // the free space behind the map
     expect_refusal([](const Hdf5File& f) { f.info("/tokens"); }, "cannot open the dataset /tokens");
   }
   H5Sclose(space), H5Pclose(creation);
@@ -179,7 +202,8 @@ TEST_F(Damage, NoOtherFileIsWaitedFor) {
   const auto pipe = scratch.path + "/pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   const hsize_t count = 4;
-  const auto space = H5Screate_simple(1, &count, nullptr), elsewhere = H5Pcreate(H5P_DATASET_CREATE), external = H5Pcreate(H5P_DATASET_CREATE);
+  const auto space = H5Screate_simple(1, &count, nullptr), elsewhere = H5Pcreate(H5P_DATASET_CREATE),
+             external = H5Pcreate(H5P_DATASET_CREATE);
   H5Pset_virtual(elsewhere, space, "pipe", "/x", space);
   H5Pset_external(external, pipe.c_str(), 0, 32);
   write(Layout::latest, [&](hid_t file) {
@@ -188,8 +212,10 @@ TEST_F(Damage, NoOtherFileIsWaitedFor) {
   });
   std::uint64_t out[4] = {1, 1, 1, 1};
   expect_refusal([](const Hdf5File& f) { f.info("/linked"); }, "cannot open the dataset /linked");
-  expect_refusal([&](const Hdf5File& f) { f.read_dataset("/external", trainyard::base::DType::u64, 0, 4, out); }, "/external lies in another file");
-  Hdf5File::open(path()).read_dataset("/virtual", trainyard::base::DType::u64, 0, 4, out);   // what is not there shows as 0, as ever
+  expect_refusal([&](const Hdf5File& f) { f.read_dataset("/external", trainyard::base::DType::u64, 0, 4, out); },
+                 "/external lies in another file");
+  Hdf5File::open(path()).read_dataset("/virtual", trainyard::base::DType::u64, 0, 4,
+                                      out);  // what is not there shows as 0, as ever
   EXPECT_EQ(out[3], 0u);
   H5Sclose(space), H5Pclose(elsewhere), H5Pclose(external);
 }

@@ -89,7 +89,8 @@ TEST(Hdf5File, EveryElementTypeIsRecognised) {
   Scratch s;
   auto f = io::Hdf5File::create(s.path + "/a.h5");
   const std::int64_t zero[2] = {};
-  for (auto t : {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8, DType::u16, DType::u32, DType::u64}) {
+  for (auto t :
+       {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8, DType::u16, DType::u32, DType::u64}) {
     f.write_dataset(std::string("/") + trainyard::base::name_of(t), t, {2}, zero);
     EXPECT_EQ(f.info(std::string("/") + trainyard::base::name_of(t)).dtype, t);
   }
@@ -179,7 +180,8 @@ TEST(Hdf5File, ErrorsNameTheFile) {
   EXPECT_EQ(io::hdf5_version().find("1."), 0u);
 }
 
-// A person reads it: what could not be done to which file, and the system's reason; no addresses, descriptors and times.
+// A person reads it: what could not be done to which file, and the system's reason; no addresses, descriptors and
+// times.
 TEST(Hdf5File, AFullDiskIsSaidInOneSentence) {
   Scratch s;
   std::signal(SIGXFSZ, SIG_IGN);

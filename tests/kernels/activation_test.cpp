@@ -27,11 +27,13 @@ double gelu_slope(double x) {
 }
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-template <class Want> void expect_all(DType t, const MatrixBuffer& got, const Want& want, const MatrixBuffer& x, const MatrixBuffer& y) {
+template <class Want>
+void expect_all(DType t, const MatrixBuffer& got, const Want& want, const MatrixBuffer& x, const MatrixBuffer& y) {
   for (std::int64_t r = 0; r < n; ++r)
     for (std::int64_t c = 0; c < f; ++c) {
       // The f32 slope 1 - tanh^2 cancels: its error is that of x^3.
-      const double size = std::abs(x(r, c)), scale = std::max(1.0, std::min(size * size * size, 30.0)) * std::max(1.0, std::abs(y(r, c)));
+      const double size = std::abs(x(r, c)),
+                   scale = std::max(1.0, std::min(size * size * size, 30.0)) * std::max(1.0, std::abs(y(r, c)));
       ASSERT_TRUE(near(t, got(r, c), want(r, c), scale)) << "at " << r << "," << c << ", x = " << x(r, c);
     }
 }
@@ -50,8 +52,10 @@ TEST(Activation, Gelu) {
       },
       [](DType t, const std::vector<MatrixBuffer>& out) {
         const auto x = inputs(t, 1), dy = inputs(t, 2, 1);
-        expect_all(t, out[0], [&](std::int64_t r, std::int64_t c) { return gelu(x(r, c)); }, x, x);
-        expect_all(t, out[1], [&](std::int64_t r, std::int64_t c) { return dy(r, c) * gelu_slope(x(r, c)); }, x, dy);
+        expect_all(
+            t, out[0], [&](std::int64_t r, std::int64_t c) { return gelu(x(r, c)); }, x, x);
+        expect_all(
+            t, out[1], [&](std::int64_t r, std::int64_t c) { return dy(r, c) * gelu_slope(x(r, c)); }, x, dy);
       });
 }
 
@@ -72,12 +76,19 @@ TEST(Activation, Swiglu) {
       },
       [](DType t, const std::vector<MatrixBuffer>& out) {
         const auto gate = inputs(t, 1), up = inputs(t, 3, 1), dy = inputs(t, 2, 1);
-        expect_all(t, out[0], [&](std::int64_t r, std::int64_t c) { return gate(r, c) * sigmoid(gate(r, c)) * up(r, c); }, gate, gate);
-        expect_all(t, out[1], [&](std::int64_t r, std::int64_t c) {
-          const double g = gate(r, c), s = sigmoid(g);
-          return dy(r, c) * up(r, c) * (s + g * s * (1 - s));
-        }, gate, dy);
-        expect_all(t, out[2], [&](std::int64_t r, std::int64_t c) { return dy(r, c) * gate(r, c) * sigmoid(gate(r, c)); }, gate, gate);
+        expect_all(
+            t, out[0], [&](std::int64_t r, std::int64_t c) { return gate(r, c) * sigmoid(gate(r, c)) * up(r, c); },
+            gate, gate);
+        expect_all(
+            t, out[1],
+            [&](std::int64_t r, std::int64_t c) {
+              const double g = gate(r, c), s = sigmoid(g);
+              return dy(r, c) * up(r, c) * (s + g * s * (1 - s));
+            },
+            gate, dy);
+        expect_all(
+            t, out[2], [&](std::int64_t r, std::int64_t c) { return dy(r, c) * gate(r, c) * sigmoid(gate(r, c)); },
+            gate, gate);
       });
 }
 
@@ -86,7 +97,8 @@ TEST(Activation, ExponentialIsAccurateOverItsRange) {
   on_every_path([] {
     Bench bench(2);
     MatrixBuffer gate(DType::f32, 1, 40001), up(DType::f32, 1, 40001), y(DType::f32, 1, 40001);
-    for (std::int64_t c = 0; c < gate.cols; ++c) gate.set(0, c, -80 + 160.0 * static_cast<double>(c) / 40000), up.set(0, c, 1);
+    for (std::int64_t c = 0; c < gate.cols; ++c)
+      gate.set(0, c, -80 + 160.0 * static_cast<double>(c) / 40000), up.set(0, c, 1);
     kernels::swiglu_forward(*bench, gate.view(), up.view(), y.view());
     for (std::int64_t c = 0; c < gate.cols; ++c) {
       const double g = gate(0, c), want = g * sigmoid(g);

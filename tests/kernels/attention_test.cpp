@@ -17,8 +17,9 @@ struct Problem {
   std::vector<std::int32_t> start;
 
   Problem(DType t, std::int64_t T, std::int64_t heads, std::int64_t kv, std::int64_t d, double dropout = 0)
-      : q(t, 2 * T, heads * d, 3), k(t, 2 * T, kv * d, 1), v(t, 2 * T, kv * d), dout(t, 2 * T, heads * d), out(t, 2 * T, heads * d, 2),
-        lse(accumulation(t), 2 * heads, T), dq(t, 2 * T, heads * d), dk(t, 2 * T, kv * d), dv(t, 2 * T, kv * d), start(static_cast<std::size_t>(2 * T), 0) {
+      : q(t, 2 * T, heads * d, 3), k(t, 2 * T, kv * d, 1), v(t, 2 * T, kv * d), dout(t, 2 * T, heads * d),
+        out(t, 2 * T, heads * d, 2), lse(accumulation(t), 2 * heads, T), dq(t, 2 * T, heads * d), dk(t, 2 * T, kv * d),
+        dv(t, 2 * T, kv * d), start(static_cast<std::size_t>(2 * T), 0) {
     s.batch = 2, s.sequence = T, s.heads = heads, s.kv_heads = kv, s.head_dim = d, s.scale = 0.7, s.dropout = dropout;
     s.seed = 99, s.site = 1234, s.samples = samples;
     q.fill(1), k.fill(2), v.fill(3), dout.fill(4);
@@ -32,22 +33,25 @@ struct Problem {
   void run(int threads) {
     forward(threads);
     Bench b(threads);
-    kernels::attention_backward(*b, s, q.view(), k.view(), v.view(), starts(), out.view(), lse.view(), dout.view(), dq.view(), dk.view(), dv.view());
+    kernels::attention_backward(*b, s, q.view(), k.view(), v.view(), starts(), out.view(), lse.view(), dout.view(),
+                                dq.view(), dk.view(), dv.view());
   }
 };
 
 // The scale of a kept pair, 0 for a dropped one, from the formula of the header.
 double mask(const Problem& p, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
   if (p.s.dropout == 0) return 1;
-  const auto word = base::random_words(p.s.seed + samples[b] * 0x9E3779B97F4A7C15ull, p.s.site + static_cast<std::uint64_t>(h),
-                                       (static_cast<std::uint64_t>(i) << 32) + static_cast<std::uint64_t>(j / 4))[static_cast<std::size_t>(j % 4)];
+  const auto word = base::random_words(
+      p.s.seed + samples[b] * 0x9E3779B97F4A7C15ull, p.s.site + static_cast<std::uint64_t>(h),
+      (static_cast<std::uint64_t>(i) << 32) + static_cast<std::uint64_t>(j / 4))[static_cast<std::size_t>(j % 4)];
   return word >= static_cast<std::uint32_t>(p.s.dropout * 0x1p32) ? 1 / (1 - p.s.dropout) : 0;
 }
 
 // out, dq, dk, dv by the definition: a softmax over the visible keys, one row at a time.
 struct Expected {
   MatrixBuffer out, dq, dk, dv;
-  explicit Expected(const Problem& p) : out(DType::f64, p.q.rows, p.q.cols), dq(out), dk(DType::f64, p.k.rows, p.k.cols), dv(dk) {
+  explicit Expected(const Problem& p)
+      : out(DType::f64, p.q.rows, p.q.cols), dq(out), dk(DType::f64, p.k.rows, p.k.cols), dv(dk) {
     for (auto* m : {&out, &dq, &dk, &dv})
       for (std::int64_t i = 0; i < m->rows; ++i)
         for (std::int64_t j = 0; j < m->cols; ++j) m->set(i, j, 0);
@@ -57,12 +61,15 @@ struct Expected {
         for (std::int64_t i = 0; i < T; ++i) row(p, b, h, i, T, d);
   }
   void row(const Problem& p, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t T, std::int64_t d) {
-    const auto kv = h / (p.s.heads / p.s.kv_heads) * d, from = static_cast<std::int64_t>(p.start[static_cast<std::size_t>(b * T + i)]);
+    const auto kv = h / (p.s.heads / p.s.kv_heads) * d,
+               from = static_cast<std::int64_t>(p.start[static_cast<std::size_t>(b * T + i)]);
     std::vector<double> w, g;
     double sum = 0, mean = 0;
     for (auto j = from; j <= i; ++j) {
       double s = 0, dp = 0;
-      for (std::int64_t c = 0; c < d; ++c) s += p.q(b * T + i, h * d + c) * p.k(b * T + j, kv + c), dp += p.dout(b * T + i, h * d + c) * p.v(b * T + j, kv + c);
+      for (std::int64_t c = 0; c < d; ++c)
+        s += p.q(b * T + i, h * d + c) * p.k(b * T + j, kv + c),
+            dp += p.dout(b * T + i, h * d + c) * p.v(b * T + j, kv + c);
       w.push_back(std::exp(s * p.s.scale)), g.push_back(dp * mask(p, b, h, i, j));
       sum += w.back();
     }
@@ -83,12 +90,17 @@ struct Expected {
 
 void near(const MatrixBuffer& got, const MatrixBuffer& want, double tolerance, const char* what) {
   for (std::int64_t i = 0; i < want.rows; ++i)
-    for (std::int64_t j = 0; j < want.cols; ++j) ASSERT_LE(std::abs(got(i, j) - want(i, j)), tolerance * (1 + std::abs(want(i, j)))) << what << " " << i << "," << j;
+    for (std::int64_t j = 0; j < want.cols; ++j)
+      ASSERT_LE(std::abs(got(i, j) - want(i, j)), tolerance * (1 + std::abs(want(i, j))))
+          << what << " " << i << "," << j;
   ASSERT_TRUE(got.gap_untouched());
 }
 
 TEST(Attention, EqualsTheDefinitionOnEveryPath) {
-  const struct { DType t; double tolerance; } table[] = {{DType::f32, 2e-5}, {DType::bf16, 6e-2}, {DType::f64, 1e-11}};
+  const struct {
+    DType t;
+    double tolerance;
+  } table[] = {{DType::f32, 2e-5}, {DType::bf16, 6e-2}, {DType::f64, 1e-11}};
   const std::int64_t shapes[][4] = {{1, 1, 1, 1}, {7, 2, 1, 5}, {67, 4, 2, 16}, {130, 1, 1, 40}};
   on_every_path([&] {
     for (const auto& t : table)
@@ -112,14 +124,16 @@ TEST(Attention, EqualsTheDefinitionOnEveryPath) {
   });
 }
 
-// Eight query heads share a key-value head: their sum is rounded to bf16 once, so it is within half a unit of the exact one.
+// Eight query heads share a key-value head: their sum is rounded to bf16 once, so it is within half a unit of the exact
+// one.
 TEST(Attention, SharedHeadsAreRoundedOnce) {
   on_every_path([] {
     Problem p(DType::bf16, 130, 8, 1, 16);
     p.run(2);
     const Expected e(p);
     for (std::int64_t i = 0; i < e.dv.rows; ++i)
-      for (std::int64_t j = 0; j < e.dv.cols; ++j) ASSERT_LE(std::abs(p.dv(i, j) - e.dv(i, j)), std::abs(e.dv(i, j)) * 0x1.02p-8 + 1e-4) << i << "," << j;
+      for (std::int64_t j = 0; j < e.dv.cols; ++j)
+        ASSERT_LE(std::abs(p.dv(i, j) - e.dv(i, j)), std::abs(e.dv(i, j)) * 0x1.02p-8 + 1e-4) << i << "," << j;
   });
 }
 
@@ -150,7 +164,9 @@ TEST(Attention, AnotherDocumentChangesNoBit) {
   on_every_path([] {
     Problem p(DType::f32, 150, 2, 1, 24), edited(DType::f32, 150, 2, 1, 24);
     for (std::int64_t i = 0; i < 50; ++i)
-      for (std::int64_t c = 0; c < 24; ++c) edited.k.set(i, c, 50.0 * (i - c)), edited.v.set(i, c, -1e6 * c), edited.q.set(i, c, 9), edited.dout.set(i, c, 1e5);
+      for (std::int64_t c = 0; c < 24; ++c)
+        edited.k.set(i, c, 50.0 * (i - c)), edited.v.set(i, c, -1e6 * c), edited.q.set(i, c, 9),
+            edited.dout.set(i, c, 1e5);
     p.run(2), edited.run(3);
     for (std::int64_t i = 50; i < 300; ++i)
       for (std::int64_t c = 0; c < 48; ++c) {
@@ -173,7 +189,8 @@ TEST(Attention, KeepsTheStatedShare) {
   p.forward(2);
   double kept = 0, pairs = 0;
   for (std::int64_t i = 0; i < p.q.rows; ++i)
-    for (std::int64_t j = 0; j < 2; ++j) kept += p.out(i, j) * 0.75 * static_cast<double>(i % 200 + 1), pairs += static_cast<double>(i % 200 + 1);
+    for (std::int64_t j = 0; j < 2; ++j)
+      kept += p.out(i, j) * 0.75 * static_cast<double>(i % 200 + 1), pairs += static_cast<double>(i % 200 + 1);
   EXPECT_NEAR(kept / pairs, 0.75, 5 * std::sqrt(0.75 * 0.25 / pairs));
 }
 

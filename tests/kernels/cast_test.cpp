@@ -24,8 +24,28 @@ MatrixBuffer source(DType t, std::int64_t gap) {
   MatrixBuffer x(t, 3, 16384 + 37, gap);
   x.fill(9);
   // Ties, almost ties that a detour over f32 would turn into ties, overflow, subnormals, signs.
-  const double special[] = {0, -0.0, 1 + 0x1p-8, 1 + 3 * 0x1p-8, -1 - 0x1p-8, 1 + 0x1p-8 + 0x1p-40, 1 + 3 * 0x1p-8 - 0x1p-40, -(1 + 0x1p-8 + 0x1p-50), 1 + 0x1p-24,
-                            1 + 0x1p-24 + 0x1p-50, 3.3e38, 3.4e38, 3.5e38, -1e300, 1e-300, 0x1p-149, 0x1p-134, 0x1p-134 + 0x1p-170, 0x1.8p-133, 0x1.01p-126, INFINITY, -INFINITY};
+  const double special[] = {0,
+                            -0.0,
+                            1 + 0x1p-8,
+                            1 + 3 * 0x1p-8,
+                            -1 - 0x1p-8,
+                            1 + 0x1p-8 + 0x1p-40,
+                            1 + 3 * 0x1p-8 - 0x1p-40,
+                            -(1 + 0x1p-8 + 0x1p-50),
+                            1 + 0x1p-24,
+                            1 + 0x1p-24 + 0x1p-50,
+                            3.3e38,
+                            3.4e38,
+                            3.5e38,
+                            -1e300,
+                            1e-300,
+                            0x1p-149,
+                            0x1p-134,
+                            0x1p-134 + 0x1p-170,
+                            0x1.8p-133,
+                            0x1.01p-126,
+                            INFINITY,
+                            -INFINITY};
   for (std::size_t i = 0; i < std::size(special); ++i) x.set(1, static_cast<std::int64_t>(i), special[i]);
   return x;
 }
@@ -44,7 +64,8 @@ TEST(Cast, EveryPairRoundsOnceToTheNearest) {
             for (std::int64_t r = 0; r < x.rows; ++r)
               for (std::int64_t c = 0; c < x.cols; ++c) {
                 const double want = in_type(to, x(r, c));
-                ASSERT_EQ(y(r, c), want) << base::name_of(from) << " to " << base::name_of(to) << " of " << fmt::format("{:a}", x(r, c));
+                ASSERT_EQ(y(r, c), want) << base::name_of(from) << " to " << base::name_of(to) << " of "
+                                         << fmt::format("{:a}", x(r, c));
                 ASSERT_EQ(std::signbit(y(r, c)), std::signbit(x(r, c)));
               }
           }

@@ -17,11 +17,12 @@ struct Problem {
     MatrixBuffer values(logits.dtype, tokens, vocabulary);
     values.fill(3);
     for (std::int64_t r = 0; r < tokens; ++r)
-      for (std::int64_t c = 0; c < vocabulary && r != 4; ++c) logits.set(r, c, 4 * values(r, c) * (r == 5 ? 2500 : 1) + (r == 6 ? 1e4 : r == 7 ? -1e4 : 0));
+      for (std::int64_t c = 0; c < vocabulary && r != 4; ++c)
+        logits.set(r, c, 4 * values(r, c) * (r == 5 ? 2500 : 1) + (r == 6 ? 1e4 : r == 7 ? -1e4 : 0));
   }
   void run(tensor::Exec& exec, base::View dlogits) {
-    kernels::cross_entropy_chunk(exec, logits.view(), dlogits, vocabulary, base::View::of(targets.data(), {tokens}), base::View::of(weights.data(), {tokens}),
-                                 base::View::of(losses.data(), {tokens}));
+    kernels::cross_entropy_chunk(exec, logits.view(), dlogits, vocabulary, base::View::of(targets.data(), {tokens}),
+                                 base::View::of(weights.data(), {tokens}), base::View::of(losses.data(), {tokens}));
   }
 };
 
@@ -53,10 +54,13 @@ TEST(CrossEntropy, LossesAndGradients) {
           double top = p.logits(r, 0), sum = 0;
           for (std::int64_t c = 0; c < vocabulary; ++c) top = std::max(top, p.logits(r, c));
           for (std::int64_t c = 0; c < vocabulary; ++c) sum += std::exp(p.logits(r, c) - top);
-          ASSERT_TRUE(near(accumulation(t), out[1](0, r), std::log(sum) + (top - p.logits(r, target)), 1)) << "loss " << r;
+          ASSERT_TRUE(near(accumulation(t), out[1](0, r), std::log(sum) + (top - p.logits(r, target)), 1))
+              << "loss " << r;
           for (std::int64_t c = 0; c < stored; ++c) {
             if (c >= vocabulary) ASSERT_EQ(out[0](r, c), 0) << "padding";
-            else ASSERT_TRUE(near(t, out[0](r, c), std::exp(p.logits(r, c) - top) / sum - (c == target), 1)) << r << "," << c;
+            else
+              ASSERT_TRUE(near(t, out[0](r, c), std::exp(p.logits(r, c) - top) / sum - (c == target), 1))
+                  << r << "," << c;
           }
         }
       });

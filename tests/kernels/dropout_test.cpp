@@ -12,7 +12,9 @@ const std::uint64_t samples[] = {0, 7, (1ull << 30) - 1};
 constexpr std::uint64_t seed = 0x123456789abcdefull, site = 0xfedcba9876543210ull;
 
 bool kept(double p, std::uint64_t sample, std::int64_t t, std::int64_t c) {
-  const auto words = base::random_words(seed, site, sample * (1ull << 34) + static_cast<std::uint64_t>(t) * (1ull << 14) + static_cast<std::uint64_t>(c) / 4);
+  const auto words = base::random_words(
+      seed, site,
+      sample * (1ull << 34) + static_cast<std::uint64_t>(t) * (1ull << 14) + static_cast<std::uint64_t>(c) / 4);
   return words[static_cast<std::size_t>(c % 4)] >= p * 4294967296.0;
 }
 
@@ -84,7 +86,8 @@ TEST(Dropout, KeepsTheShareItPromises) {
   }
 }
 
-// At its widest a row still has counters of its own; one channel or position more would share them with the next row or sample, and is refused.
+// At its widest a row still has counters of its own; one channel or position more would share them with the next row or
+// sample, and is refused.
 TEST(Dropout, NothingSharesACounterBelowTheLimits) {
   Bench bench(1);
   constexpr auto width = base::dropout_channels;
@@ -94,12 +97,16 @@ TEST(Dropout, NothingSharesACounterBelowTheLimits) {
   kernels::dropout_forward(*bench, {0.5, seed, site, samples, 2}, x.view(), y.view());
   for (std::int64_t r = 0; r < 2; ++r)
     for (std::int64_t c = 0; c < width; ++c) ASSERT_EQ(y(r, c) != 0, kept(0.5, samples[0], r, c)) << r << "," << c;
-  EXPECT_LT((base::dropout_positions - 1) << base::dropout_position_shift, std::int64_t{1} << base::dropout_sample_shift);
+  EXPECT_LT((base::dropout_positions - 1) << base::dropout_position_shift,
+            std::int64_t{1} << base::dropout_sample_shift);
   EXPECT_LT(static_cast<std::uint64_t>(width / 4 - 1), std::uint64_t{1} << base::dropout_position_shift);
   EXPECT_EQ(base::dropout_samples - 1, static_cast<std::int64_t>(~std::uint64_t{0} >> base::dropout_sample_shift));
   MatrixBuffer wide(DType::f32, 1, width + 1);
-  EXPECT_THROW(kernels::dropout_forward(*bench, {0.5, seed, site, samples, 1}, wide.view(), wide.view()), std::logic_error);
-  EXPECT_THROW(kernels::dropout_forward(*bench, {0.5, seed, site, samples, base::dropout_positions + 1}, x.view(), y.view()), std::logic_error);
+  EXPECT_THROW(kernels::dropout_forward(*bench, {0.5, seed, site, samples, 1}, wide.view(), wide.view()),
+               std::logic_error);
+  EXPECT_THROW(
+      kernels::dropout_forward(*bench, {0.5, seed, site, samples, base::dropout_positions + 1}, x.view(), y.view()),
+      std::logic_error);
   kernels::dropout_forward(*bench, {0, seed, site, samples, 1}, wide.view(), wide.view());
 }
 

@@ -15,7 +15,8 @@ void forward(std::int64_t h, bool with_positions) {
       [&](tensor::Exec& exec, DType t) {
         MatrixBuffer table(t, 11, h, 2), places(t, 5, h, 1), out(t, 15, h, 3);
         table.fill(1), places.fill(2);
-        kernels::embedding_forward(exec, vector_view(token, 3), with_positions ? vector_view(position, 3) : base::View{}, table.view(),
+        kernels::embedding_forward(exec, vector_view(token, 3),
+                                   with_positions ? vector_view(position, 3) : base::View{}, table.view(),
                                    with_positions ? places.view() : base::View{}, out.view());
         return std::vector{out};
       },
@@ -24,7 +25,8 @@ void forward(std::int64_t h, bool with_positions) {
         table.fill(1), places.fill(2);
         for (std::int64_t r = 0; r < 15; ++r)
           for (std::int64_t c = 0; c < h; ++c) {
-            double sum = table(token[static_cast<std::size_t>(r)], c) + (with_positions ? places(position[static_cast<std::size_t>(r)], c) : 0);
+            double sum = table(token[static_cast<std::size_t>(r)], c) +
+                         (with_positions ? places(position[static_cast<std::size_t>(r)], c) : 0);
             if (t != DType::f64) sum = static_cast<float>(sum);
             want.set(0, 0, sum);
             ASSERT_EQ(out[0](r, c), want(0, 0)) << base::name_of(t) << " " << r << "," << c;
@@ -55,8 +57,10 @@ TEST(Embedding, GradientAddsInTokenOrderAndOverwritesEveryRow) {
               double wide = 0;
               float narrow = 0;
               for (std::int64_t r = 0; r < 15; ++r)
-                if (token[static_cast<std::size_t>(r)] == row) wide += dout(r, c), narrow += static_cast<float>(dout(r, c));
-              ASSERT_EQ(out[0](row, c), t == DType::f64 ? wide : static_cast<double>(narrow)) << base::name_of(t) << " row " << row << "," << c;
+                if (token[static_cast<std::size_t>(r)] == row)
+                  wide += dout(r, c), narrow += static_cast<float>(dout(r, c));
+              ASSERT_EQ(out[0](row, c), t == DType::f64 ? wide : static_cast<double>(narrow))
+                  << base::name_of(t) << " row " << row << "," << c;
             }
         });
 }
@@ -67,7 +71,9 @@ TEST(Embedding, RefusesIndicesOutsideTheTable) {
   table.fill(1);
   for (std::int32_t bad : {-1, 4}) {
     std::vector<std::int32_t> token{0, bad};
-    EXPECT_THROW(kernels::embedding_forward(*bench, vector_view(token, 1), {}, table.view(), {}, out.view()), base::InputError) << bad;
+    EXPECT_THROW(kernels::embedding_forward(*bench, vector_view(token, 1), {}, table.view(), {}, out.view()),
+                 base::InputError)
+        << bad;
   }
 }
 

@@ -16,7 +16,9 @@ MatrixBuffer pieces(DType t, std::int64_t c, std::int64_t n, std::uint64_t seed)
   return p;
 }
 
-double add(DType t, double a, double b) { return t == DType::f64 ? a + b : static_cast<double>(static_cast<float>(a) + static_cast<float>(b)); }
+double add(DType t, double a, double b) {
+  return t == DType::f64 ? a + b : static_cast<double>(static_cast<float>(a) + static_cast<float>(b));
+}
 
 double folded(DType t, const MatrixBuffer& p, std::int64_t i) {
   double sum = p(0, i);

@@ -14,18 +14,24 @@ using kernels::Transpose;
 struct Case {
   DType in, out;
 };
-const Case cases[] = {{DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16}, {DType::f64, DType::f64}};
-const std::int64_t shapes[][3] = {{1, 1, 1}, {7, 5, 3}, {14, 32, 16}, {85, 33, 385}, {29, 97, 800}, {2, 2051, 5}, {2020, 3, 9}};
+const Case cases[] = {
+    {DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16}, {DType::f64, DType::f64}};
+const std::int64_t shapes[][3] = {{1, 1, 1},     {7, 5, 3},    {14, 32, 16}, {85, 33, 385},
+                                  {29, 97, 800}, {2, 2051, 5}, {2020, 3, 9}};
 
 void check(const Case& t, std::int64_t m, std::int64_t n, std::int64_t k, Transpose ta, Transpose tb, Accumulate add) {
-  MatrixBuffer a(t.in, ta == Transpose::yes ? k : m, ta == Transpose::yes ? m : k, 3), b(t.in, tb == Transpose::yes ? n : k, tb == Transpose::yes ? k : n, 1);
+  MatrixBuffer a(t.in, ta == Transpose::yes ? k : m, ta == Transpose::yes ? m : k, 3),
+      b(t.in, tb == Transpose::yes ? n : k, tb == Transpose::yes ? k : n, 1);
   a.fill(1), b.fill(2);
   MatrixBuffer before(t.out, m, n, 2);
   if (add == Accumulate::yes) before.fill(3);
-  std::vector<double> left(static_cast<std::size_t>(m * k)), right(static_cast<std::size_t>(n * k));  // op(a), op(b) transposed: rows of k
+  std::vector<double> left(static_cast<std::size_t>(m * k)),
+      right(static_cast<std::size_t>(n * k));  // op(a), op(b) transposed: rows of k
   for (std::int64_t p = 0; p < k; ++p) {
-    for (std::int64_t i = 0; i < m; ++i) left[static_cast<std::size_t>(i * k + p)] = ta == Transpose::yes ? a(p, i) : a(i, p);
-    for (std::int64_t j = 0; j < n; ++j) right[static_cast<std::size_t>(j * k + p)] = tb == Transpose::yes ? b(j, p) : b(p, j);
+    for (std::int64_t i = 0; i < m; ++i)
+      left[static_cast<std::size_t>(i * k + p)] = ta == Transpose::yes ? a(p, i) : a(i, p);
+    for (std::int64_t j = 0; j < n; ++j)
+      right[static_cast<std::size_t>(j * k + p)] = tb == Transpose::yes ? b(j, p) : b(p, j);
   }
   std::vector<char> first;
   for (int threads = 1; threads <= 4; ++threads) {

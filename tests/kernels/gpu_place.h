@@ -15,7 +15,9 @@ class Place {
  public:
   enum class Kind { host, gpu };
   explicit Place(Kind kind) : kind_(kind) {
-    arena_ = std::make_unique<tensor::Arena>(tensor::Category::workspace, std::int64_t{64} << 20, kind == Kind::gpu ? base::Device{base::DeviceKind::cuda, 0} : base::Device{});
+    arena_ =
+        std::make_unique<tensor::Arena>(tensor::Category::workspace, std::int64_t{64} << 20,
+                                        kind == Kind::gpu ? base::Device{base::DeviceKind::cuda, 0} : base::Device{});
     exec_ = kind == Kind::gpu ? tensor::Exec::gpu(0, arena_.get()) : tensor::Exec::caller(arena_.get(), 2);
   }
   tensor::Exec& exec() { return *exec_; }
@@ -33,14 +35,22 @@ class Place {
     v.device = exec_->device();
     return v;
   }
-  template <class T> T* raw(std::vector<T>& values) { return static_cast<T*>(put(values.data(), static_cast<std::int64_t>(values.size() * sizeof(T)))); }
+  template <class T> T* raw(std::vector<T>& values) {
+    return static_cast<T*>(put(values.data(), static_cast<std::int64_t>(values.size() * sizeof(T))));
+  }
   void fetch() {
-    for (auto& b : buffers_) tensor::require_gpu(tensor::gpu_module().runtime->copy(b.host, b.device.data(), b.bytes, exec_->stream()), "fetching");
+    for (auto& b : buffers_)
+      tensor::require_gpu(tensor::gpu_module().runtime->copy(b.host, b.device.data(), b.bytes, exec_->stream()),
+                          "fetching");
     exec_->synchronize();
   }
 
  private:
-  struct Buffer { void* host; tensor::DeviceBuffer device; std::int64_t bytes; };
+  struct Buffer {
+    void* host;
+    tensor::DeviceBuffer device;
+    std::int64_t bytes;
+  };
   void* put(void* host, std::int64_t bytes) {
     if (kind_ == Kind::host) return host;
     auto& b = buffers_.emplace_back(host, tensor::DeviceBuffer(0, bytes, "allocating"), bytes);

@@ -1,5 +1,6 @@
-// Every GPU kernel against its CPU kernel, from one table: equal bits where the header promises them, else within a tolerance for the dtype. The module is the one that the
-// environment names: the emulated one on any machine, CUDA's where there is a GPU.
+// Every GPU kernel against its CPU kernel, from one table: equal bits where the header promises them, else within a
+// tolerance for the dtype. The module is the one that the environment names: the emulated one on any machine, CUDA's
+// where there is a GPU.
 #include "kernels/activation/activation.h"
 #include "kernels/adamw/adamw.h"
 #include "kernels/attention/attention.h"
@@ -33,7 +34,8 @@ enum class Same { bits, tolerance };
 
 double tolerance(DType t) { return t == DType::bf16 ? 0x1.8p-7 : t == DType::f32 ? 2e-5 : 1e-12; }
 
-// Runs `one` on the host and on the GPU for the dtypes and compares every output; gaps between rows must stay as they were.
+// Runs `one` on the host and on the GPU for the dtypes and compares every output; gaps between rows must stay as they
+// were.
 void compare(const Case& one, Same same, const std::vector<DType>& dtypes = {DType::f32, DType::bf16}) {
   for (auto t : dtypes) {
     Place host(Place::Kind::host), gpu(Place::Kind::gpu);
@@ -45,7 +47,9 @@ void compare(const Case& one, Same same, const std::vector<DType>& dtypes = {DTy
         for (std::int64_t j = 0; j < want[o].cols; ++j) {
           const double w = want[o](i, j), g = got[o](i, j);
           if (same == Same::bits) ASSERT_EQ(g, w) << base::name_of(t) << " output " << o << " at " << i << "," << j;
-          else ASSERT_LE(std::abs(g - w), tolerance(t) * (1 + std::abs(w))) << base::name_of(t) << " output " << o << " at " << i << "," << j << ": " << g << " for " << w;
+          else
+            ASSERT_LE(std::abs(g - w), tolerance(t) * (1 + std::abs(w)))
+                << base::name_of(t) << " output " << o << " at " << i << "," << j << ": " << g << " for " << w;
         }
     }
   }
@@ -56,80 +60,92 @@ const std::vector<DType> all = {DType::f32, DType::bf16, DType::f64};
 // Rows in groups of 16 bytes, and rows that are not.
 TEST(Gpu, Activations) {
   for (const std::int64_t n : {70, 72})
-    compare([n](Place& place, DType t) {
-      const std::int64_t gap = n == 72 ? 8 : 3;
-      MatrixBuffer x(t, 5, n, gap), up(t, 5, n), dy(t, 5, n, gap), y(t, 5, n, 2 * gap), dx(t, 5, n), z(t, 5, n), dgate(t, 5, n), dup(t, 5, n);
-      x.fill(1), up.fill(2), dy.fill(3);
-      const auto vx = place(x), vup = place(up), vdy = place(dy);
-      kernels::gelu_forward(place.exec(), vx, place(y));
-      kernels::gelu_backward(place.exec(), vx, vdy, place(dx));
-      kernels::swiglu_forward(place.exec(), vx, vup, place(z));
-      kernels::swiglu_backward(place.exec(), vx, vup, vdy, place(dgate), place(dup));
-      place.fetch();
-      return Outputs{y, dx, z, dgate, dup};
-    }, Same::tolerance, all);
+    compare(
+        [n](Place& place, DType t) {
+          const std::int64_t gap = n == 72 ? 8 : 3;
+          MatrixBuffer x(t, 5, n, gap), up(t, 5, n), dy(t, 5, n, gap), y(t, 5, n, 2 * gap), dx(t, 5, n), z(t, 5, n),
+              dgate(t, 5, n), dup(t, 5, n);
+          x.fill(1), up.fill(2), dy.fill(3);
+          const auto vx = place(x), vup = place(up), vdy = place(dy);
+          kernels::gelu_forward(place.exec(), vx, place(y));
+          kernels::gelu_backward(place.exec(), vx, vdy, place(dx));
+          kernels::swiglu_forward(place.exec(), vx, vup, place(z));
+          kernels::swiglu_backward(place.exec(), vx, vup, vdy, place(dgate), place(dup));
+          place.fetch();
+          return Outputs{y, dx, z, dgate, dup};
+        },
+        Same::tolerance, all);
 }
 
 TEST(Gpu, AdamWGivesTheBitsOfTheCpu) {
-  compare([](Place& place, DType t) {
-    MatrixBuffer p(DType::f32, 1, 1000), g(DType::f32, 1, 1000), m(DType::f32, 1, 1000), v(DType::f32, 1, 1000), working(DType::bf16, 1, 1000);
-    p.fill(1), g.fill(2), m.fill(3), v.fill(4);
-    for (std::int64_t i = 0; i < 1000; ++i) v.set(0, i, std::abs(v(0, i)));
-    kernels::AdamW h;
-    h.learning_rate = 1e-3f, h.weight_decay = 0.1f, h.bias1 = 0.3, h.bias2 = 0.02, h.gradient_scale = 0.37f;
-    const auto narrow = t == DType::bf16 ? place(working) : base::View{};
-    const std::vector<kernels::Range> decayed{{0, 10}, {64, 500}, {900, 1000}};
-    kernels::adamw_update(place.exec(), h, place(p), place(g), place(m), place(v), narrow, decayed);
-    place.fetch();
-    Outputs out{p, m, v};
-    if (t == DType::bf16) out.push_back(working);
-    return out;
-  }, Same::bits);
+  compare(
+      [](Place& place, DType t) {
+        MatrixBuffer p(DType::f32, 1, 1000), g(DType::f32, 1, 1000), m(DType::f32, 1, 1000), v(DType::f32, 1, 1000),
+            working(DType::bf16, 1, 1000);
+        p.fill(1), g.fill(2), m.fill(3), v.fill(4);
+        for (std::int64_t i = 0; i < 1000; ++i) v.set(0, i, std::abs(v(0, i)));
+        kernels::AdamW h;
+        h.learning_rate = 1e-3f, h.weight_decay = 0.1f, h.bias1 = 0.3, h.bias2 = 0.02, h.gradient_scale = 0.37f;
+        const auto narrow = t == DType::bf16 ? place(working) : base::View{};
+        const std::vector<kernels::Range> decayed{{0, 10}, {64, 500}, {900, 1000}};
+        kernels::adamw_update(place.exec(), h, place(p), place(g), place(m), place(v), narrow, decayed);
+        place.fetch();
+        Outputs out{p, m, v};
+        if (t == DType::bf16) out.push_back(working);
+        return out;
+      },
+      Same::bits);
 }
 
 TEST(Gpu, CopiesGiveTheBitsOfTheCpu) {
   for (const std::int64_t n : {33, 36})
     for (auto to : all)
-      compare([to, n](Place& place, DType t) {
-        const std::int64_t gap = n == 36 ? 4 : 1;
-        MatrixBuffer x(t, 4, n, 2 * gap), y(to, 4, n, gap), f(to, 4, n), s(t, 4, n, 5 * gap);
-        x.fill(7), s.fill(8);
-        const auto vx = place(x);
-        kernels::cast(place.exec(), vx, place(y));
-        kernels::fill(place.exec(), place(f), 0.1);
-        kernels::add(place.exec(), place(s), vx);
-        place.fetch();
-        return Outputs{y, f, s};
-      }, Same::bits, all);
+      compare(
+          [to, n](Place& place, DType t) {
+            const std::int64_t gap = n == 36 ? 4 : 1;
+            MatrixBuffer x(t, 4, n, 2 * gap), y(to, 4, n, gap), f(to, 4, n), s(t, 4, n, 5 * gap);
+            x.fill(7), s.fill(8);
+            const auto vx = place(x);
+            kernels::cast(place.exec(), vx, place(y));
+            kernels::fill(place.exec(), place(f), 0.1);
+            kernels::add(place.exec(), place(s), vx);
+            place.fetch();
+            return Outputs{y, f, s};
+          },
+          Same::bits, all);
 }
 
 TEST(Gpu, DropoutGivesTheBitsOfTheCpu) {
   for (const std::int64_t n : {21, 24})
     for (double p : {0.0, 0.3})
-      compare([p, n](Place& place, DType t) {
-        const std::int64_t gap = n == 24 ? 4 : 1;
-        MatrixBuffer x(t, 6, n, gap), r(t, 6, n), y(t, 6, n, 2 * gap), z(t, 6, n);
-        x.fill(1), r.fill(2);
-        std::vector<std::uint64_t> samples{5, 99};
-        kernels::Dropout d{p, 3, 77, place(samples, {2}).ptr<std::uint64_t>(), 3};
-        const auto vx = place(x);
-        kernels::dropout_forward(place.exec(), d, vx, place(y));
-        kernels::dropout_add(place.exec(), d, place(r), vx, place(z));
-        place.fetch();
-        return Outputs{y, z};
-      }, Same::bits, all);
+      compare(
+          [p, n](Place& place, DType t) {
+            const std::int64_t gap = n == 24 ? 4 : 1;
+            MatrixBuffer x(t, 6, n, gap), r(t, 6, n), y(t, 6, n, 2 * gap), z(t, 6, n);
+            x.fill(1), r.fill(2);
+            std::vector<std::uint64_t> samples{5, 99};
+            kernels::Dropout d{p, 3, 77, place(samples, {2}).ptr<std::uint64_t>(), 3};
+            const auto vx = place(x);
+            kernels::dropout_forward(place.exec(), d, vx, place(y));
+            kernels::dropout_add(place.exec(), d, place(r), vx, place(z));
+            place.fetch();
+            return Outputs{y, z};
+          },
+          Same::bits, all);
 }
 
 TEST(Gpu, FoldGivesTheBitsOfTheCpu) {
-  compare([](Place& place, DType t) {
-    MatrixBuffer pieces(t, 5, 300, 4), first(t, 1, 300), next(t, 1, 300);
-    pieces.fill(1), next.fill(2);
-    const auto v = place(pieces);
-    kernels::fold(place.exec(), v, place(first), base::FoldRound::first);
-    kernels::fold(place.exec(), v, place(next), base::FoldRound::next);
-    place.fetch();
-    return Outputs{first, next};
-  }, Same::bits, {DType::f32, DType::f64});
+  compare(
+      [](Place& place, DType t) {
+        MatrixBuffer pieces(t, 5, 300, 4), first(t, 1, 300), next(t, 1, 300);
+        pieces.fill(1), next.fill(2);
+        const auto v = place(pieces);
+        kernels::fold(place.exec(), v, place(first), base::FoldRound::first);
+        kernels::fold(place.exec(), v, place(next), base::FoldRound::next);
+        place.fetch();
+        return Outputs{first, next};
+      },
+      Same::bits, {DType::f32, DType::f64});
 }
 
 TEST(Gpu, SquareSumIsExact) {
@@ -167,7 +183,7 @@ TEST(Gpu, SumsOfManyTensorsAreThoseOfTheCpu) {
 
 TEST(Gpu, StepNumbersAreThoseOfTheCpu) {
   for (double clip : {0.0, 1e-3, 1e9})
-    for (int wrong = 0; wrong < 3; ++wrong) {   // nothing, a loss, a norm
+    for (int wrong = 0; wrong < 3; ++wrong) {  // nothing, a loss, a norm
       std::vector<kernels::StepNumbers> both;
       for (auto kind : {Place::Kind::host, Place::Kind::gpu}) {
         Place place(kind);
@@ -175,7 +191,9 @@ TEST(Gpu, StepNumbersAreThoseOfTheCpu) {
         std::vector<double> losses(18, 0.0);
         for (int r = 0; r < 3; ++r)
           for (int k = 0; k < 3; ++k)
-            if (3 * k + r < 7) losses[static_cast<std::size_t>(6 * r + 2 * k)] = 0.1 * (3 * k + r) + 1e-9, losses[static_cast<std::size_t>(6 * r + 2 * k + 1)] = 100 + k;
+            if (3 * k + r < 7)
+              losses[static_cast<std::size_t>(6 * r + 2 * k)] = 0.1 * (3 * k + r) + 1e-9,
+                                                          losses[static_cast<std::size_t>(6 * r + 2 * k + 1)] = 100 + k;
         if (wrong == 1) losses[2] = std::numeric_limits<double>::quiet_NaN();
         std::vector<std::int64_t> limbs(21, 0);
         limbs[10] = 12345678901, limbs[9] = 77;
@@ -193,7 +211,7 @@ TEST(Gpu, StepNumbersAreThoseOfTheCpu) {
       EXPECT_EQ(both[0].targets, 100 * 3 + 101 * 3 + 102);
       EXPECT_EQ(both[1].targets, both[0].targets);
       if (wrong != 0) continue;
-      double sum = 0;   // by the definition, in the order of the micro-batches
+      double sum = 0;  // by the definition, in the order of the micro-batches
       for (int m = 0; m < 7; ++m) sum += 0.1 * m + 1e-9;
       EXPECT_EQ(both[0].loss, sum / 705);
       EXPECT_EQ(both[1].loss, both[0].loss);
@@ -207,113 +225,138 @@ TEST(Gpu, StepNumbersAreThoseOfTheCpu) {
 
 TEST(Gpu, AdamWTakesTheScaleOfTheStep) {
   for (int finite : {1, 0})
-    compare([finite](Place& place, DType) {
-      MatrixBuffer p(DType::f32, 1, 100), g(DType::f32, 1, 100), m(DType::f32, 1, 100), v(DType::f32, 1, 100);
-      p.fill(1), g.fill(2), m.fill(3), v.fill(4);
-      for (std::int64_t i = 0; i < 100; ++i) v.set(0, i, std::abs(v(0, i)));
-      std::vector<double> before;
-      for (std::int64_t i = 0; i < 100; ++i) before.push_back(p(0, i));
-      kernels::StepNumbers n;
-      n.gradient_scale = 0.25f, n.finite = finite;
-      std::vector<kernels::StepNumbers> numbers{n};
-      kernels::AdamW h;
-      h.learning_rate = 1e-3f, h.gradient_scale = 1e9f;   // not looked at
-      h.numbers = place.raw(numbers);
-      kernels::adamw_update(place.exec(), h, place(p), place(g), place(m), place(v), {});
-      place.fetch();
-      for (std::int64_t i = 0; i < 100; ++i) EXPECT_EQ(p(0, i) == before[static_cast<std::size_t>(i)], finite == 0) << i;
-      return Outputs{p, m, v};
-    }, Same::bits);
+    compare(
+        [finite](Place& place, DType) {
+          MatrixBuffer p(DType::f32, 1, 100), g(DType::f32, 1, 100), m(DType::f32, 1, 100), v(DType::f32, 1, 100);
+          p.fill(1), g.fill(2), m.fill(3), v.fill(4);
+          for (std::int64_t i = 0; i < 100; ++i) v.set(0, i, std::abs(v(0, i)));
+          std::vector<double> before;
+          for (std::int64_t i = 0; i < 100; ++i) before.push_back(p(0, i));
+          kernels::StepNumbers n;
+          n.gradient_scale = 0.25f, n.finite = finite;
+          std::vector<kernels::StepNumbers> numbers{n};
+          kernels::AdamW h;
+          h.learning_rate = 1e-3f, h.gradient_scale = 1e9f;  // not looked at
+          h.numbers = place.raw(numbers);
+          kernels::adamw_update(place.exec(), h, place(p), place(g), place(m), place(v), {});
+          place.fetch();
+          for (std::int64_t i = 0; i < 100; ++i)
+            EXPECT_EQ(p(0, i) == before[static_cast<std::size_t>(i)], finite == 0) << i;
+          return Outputs{p, m, v};
+        },
+        Same::bits);
 }
 
 TEST(Gpu, Rotary) {
-  compare([](Place& place, DType t) {
-    MatrixBuffer x(t, 14, 24, 1), y(t, 14, 24);
-    x.fill(1), y.fill(2);
-    std::vector<std::int32_t> positions{0, 1, 2, 3, 0, 1, 2, 0, 1, 2, 3, 4, 5, 600};
-    const auto p = place(positions, {2, 7});
-    kernels::rotary_forward(place.exec(), place(x), p, 3, 8, 10000);
-    kernels::rotary_backward(place.exec(), place(y), p, 3, 8, 500);
-    place.fetch();
-    return Outputs{x, y};
-  }, Same::tolerance, all);
+  compare(
+      [](Place& place, DType t) {
+        MatrixBuffer x(t, 14, 24, 1), y(t, 14, 24);
+        x.fill(1), y.fill(2);
+        std::vector<std::int32_t> positions{0, 1, 2, 3, 0, 1, 2, 0, 1, 2, 3, 4, 5, 600};
+        const auto p = place(positions, {2, 7});
+        kernels::rotary_forward(place.exec(), place(x), p, 3, 8, 10000);
+        kernels::rotary_backward(place.exec(), place(y), p, 3, 8, 500);
+        place.fetch();
+        return Outputs{x, y};
+      },
+      Same::tolerance, all);
 }
 
 TEST(Gpu, Embedding) {
   for (const std::int64_t h : {19, 24})
-    compare([h](Place& place, DType t) {
-      const std::int64_t n = 600, gap = h == 24 ? 8 : 1;   // more than a block of indices, some very frequent
-      MatrixBuffer table(t, 40, h, gap), positions(t, 300, h), out(t, n, h, 2 * gap), dout(t, n, h), dtable(accumulation(t), 40, h);
-      table.fill(1), positions.fill(2), dout.fill(3);
-      std::vector<std::int32_t> tokens, at;
-      for (std::int64_t i = 0; i < n; ++i) tokens.push_back(static_cast<std::int32_t>(i % 3 == 0 ? 7 : i * i % 39)), at.push_back(static_cast<std::int32_t>(i % 300));
-      const auto v = place(tokens, {2, n / 2});
-      kernels::embedding_forward(place.exec(), v, place(at, {2, n / 2}), place(table), place(positions), place(out));
-      kernels::embedding_backward(place.exec(), v, place(dout), place(dtable));
-      place.fetch();
-      return Outputs{out, dtable};
-    }, Same::bits, all);
+    compare(
+        [h](Place& place, DType t) {
+          const std::int64_t n = 600, gap = h == 24 ? 8 : 1;  // more than a block of indices, some very frequent
+          MatrixBuffer table(t, 40, h, gap), positions(t, 300, h), out(t, n, h, 2 * gap), dout(t, n, h),
+              dtable(accumulation(t), 40, h);
+          table.fill(1), positions.fill(2), dout.fill(3);
+          std::vector<std::int32_t> tokens, at;
+          for (std::int64_t i = 0; i < n; ++i)
+            tokens.push_back(static_cast<std::int32_t>(i % 3 == 0 ? 7 : i * i % 39)),
+                at.push_back(static_cast<std::int32_t>(i % 300));
+          const auto v = place(tokens, {2, n / 2});
+          kernels::embedding_forward(place.exec(), v, place(at, {2, n / 2}), place(table), place(positions),
+                                     place(out));
+          kernels::embedding_backward(place.exec(), v, place(dout), place(dtable));
+          place.fetch();
+          return Outputs{out, dtable};
+        },
+        Same::bits, all);
 }
 
 TEST(Gpu, Norms) {
   for (const std::int64_t h : {301, 304})
-    compare([h](Place& place, DType t) {
-      const std::int64_t n = 70, gap = h == 304 ? 8 : 1;
-      const auto g = accumulation(t);
-      MatrixBuffer x(t, n, h, 2 * gap), w(t, 1, h), b(t, 1, h), y(t, n, h), z(t, n, h), mean(g, 1, n), rstd(g, 1, n), rms(g, 1, n);
-      MatrixBuffer dy(t, n, h), dx(t, n, h, gap), dw(g, 1, h), db(g, 1, h), dx2(t, n, h), dw2(g, 1, h);
-      x.fill(1), w.fill(2), b.fill(3), dy.fill(4), dx.fill(5);
-      const auto vx = place(x), vw = place(w), vmean = place(mean), vrstd = place(rstd), vrms = place(rms), vdy = place(dy);
-      kernels::layer_norm_forward(place.exec(), vx, vw, place(b), 1e-5, place(y), vmean, vrstd);
-      kernels::rms_norm_forward(place.exec(), vx, vw, 1e-5, place(z), vrms);
-      kernels::layer_norm_backward(place.exec(), vdy, vx, vw, vmean, vrstd, place(dx), place(dw), place(db), kernels::Into::add);
-      kernels::rms_norm_backward(place.exec(), vdy, vx, vw, vrms, place(dx2), place(dw2), kernels::Into::overwrite);
-      place.fetch();
-      return Outputs{y, z, mean, rstd, rms, dx, dw, db, dx2, dw2};
-    }, Same::tolerance, all);
+    compare(
+        [h](Place& place, DType t) {
+          const std::int64_t n = 70, gap = h == 304 ? 8 : 1;
+          const auto g = accumulation(t);
+          MatrixBuffer x(t, n, h, 2 * gap), w(t, 1, h), b(t, 1, h), y(t, n, h), z(t, n, h), mean(g, 1, n),
+              rstd(g, 1, n), rms(g, 1, n);
+          MatrixBuffer dy(t, n, h), dx(t, n, h, gap), dw(g, 1, h), db(g, 1, h), dx2(t, n, h), dw2(g, 1, h);
+          x.fill(1), w.fill(2), b.fill(3), dy.fill(4), dx.fill(5);
+          const auto vx = place(x), vw = place(w), vmean = place(mean), vrstd = place(rstd), vrms = place(rms),
+                     vdy = place(dy);
+          kernels::layer_norm_forward(place.exec(), vx, vw, place(b), 1e-5, place(y), vmean, vrstd);
+          kernels::rms_norm_forward(place.exec(), vx, vw, 1e-5, place(z), vrms);
+          kernels::layer_norm_backward(place.exec(), vdy, vx, vw, vmean, vrstd, place(dx), place(dw), place(db),
+                                       kernels::Into::add);
+          kernels::rms_norm_backward(place.exec(), vdy, vx, vw, vrms, place(dx2), place(dw2), kernels::Into::overwrite);
+          place.fetch();
+          return Outputs{y, z, mean, rstd, rms, dx, dw, db, dx2, dw2};
+        },
+        Same::tolerance, all);
 }
 
 // In one pass: the sum, its copy and the norm; rows in groups of 16 bytes and rows that are not.
 TEST(Gpu, NormsOfSums) {
   for (const std::int64_t h : {304, 37})
     for (double p : {0.0, 0.3})
-      compare([h, p](Place& place, DType t) {
-        const std::int64_t n = 30;
-        const auto g = accumulation(t);
-        MatrixBuffer residual(t, n, h, 8), branch(t, n, h), sum(t, n, h), w(t, 1, h), b(t, 1, h), y(t, n, h, 16), mean(g, 1, n), rstd(g, 1, n);
-        MatrixBuffer stream(t, n, h), z(t, n, h), scale(g, 1, n);
-        residual.fill(1), branch.fill(2), w.fill(3), b.fill(4), stream.fill(5);
-        std::vector<std::uint64_t> samples{5, 99, 7};
-        kernels::Dropout d{p, 3, 77, place.raw(samples), 10};
-        const auto vb = place(branch), vw = place(w), vs = place(stream);
-        kernels::layer_norm_residual_forward(place.exec(), place(residual), vb, d, place(sum), vw, place(b), 1e-5, place(y), place(mean), place(rstd));
-        kernels::rms_norm_residual_forward(place.exec(), vs, vb, d, vs, vw, 1e-5, place(z), place(scale));   // in place
-        place.fetch();
-        return Outputs{sum, y, mean, rstd, stream, z, scale};
-      }, Same::tolerance, all);
+      compare(
+          [h, p](Place& place, DType t) {
+            const std::int64_t n = 30;
+            const auto g = accumulation(t);
+            MatrixBuffer residual(t, n, h, 8), branch(t, n, h), sum(t, n, h), w(t, 1, h), b(t, 1, h), y(t, n, h, 16),
+                mean(g, 1, n), rstd(g, 1, n);
+            MatrixBuffer stream(t, n, h), z(t, n, h), scale(g, 1, n);
+            residual.fill(1), branch.fill(2), w.fill(3), b.fill(4), stream.fill(5);
+            std::vector<std::uint64_t> samples{5, 99, 7};
+            kernels::Dropout d{p, 3, 77, place.raw(samples), 10};
+            const auto vb = place(branch), vw = place(w), vs = place(stream);
+            kernels::layer_norm_residual_forward(place.exec(), place(residual), vb, d, place(sum), vw, place(b), 1e-5,
+                                                 place(y), place(mean), place(rstd));
+            kernels::rms_norm_residual_forward(place.exec(), vs, vb, d, vs, vw, 1e-5, place(z),
+                                               place(scale));  // in place
+            place.fetch();
+            return Outputs{sum, y, mean, rstd, stream, z, scale};
+          },
+          Same::tolerance, all);
 }
 
 // Epilogues fused into the product, and one after the other.
 TEST(Gpu, Linear) {
   for (const char* epilogues : {"fused", "apart"}) {
     setenv("TRAINYARD_EMULATED_EPILOGUES", epilogues, 1);
-    compare([](Place& place, DType t) {
-      const std::int64_t n = 130, in = 24, out = 40;
-      const auto g = accumulation(t);
-      MatrixBuffer x(t, n, in), w(t, out, in), b(t, 1, out), y(t, n, out), pre(t, n, out, 8), act(t, n, out, 16), bare(t, n, out), bare_act(t, n, out);
-      MatrixBuffer dy(t, n, out), dx(t, n, in), dw(g, out, in), db(g, 1, out), dw_alone(g, out, in), inner(t, n, in, 8), dinner(t, n, in, 8);
-      x.fill(1), w.fill(2), b.fill(3), dy.fill(4), inner.fill(5);
-      const auto vx = place(x), vw = place(w), vb = place(b), vdy = place(dy);
-      kernels::linear_forward(place.exec(), vx, vw, vb, place(y));
-      kernels::linear_gelu_forward(place.exec(), vx, vw, vb, place(pre), place(act));
-      kernels::linear_gelu_forward(place.exec(), vx, vw, {}, place(bare), place(bare_act));
-      kernels::linear_backward_input(place.exec(), vdy, vw, place(dx));
-      kernels::linear_gelu_backward_input(place.exec(), vdy, vw, place(inner), place(dinner));
-      kernels::linear_backward_weight(place.exec(), vdy, vx, place(dw), place(db));
-      kernels::linear_backward_weight(place.exec(), vdy, vx, place(dw_alone), {});
-      place.fetch();
-      return Outputs{y, pre, act, bare, bare_act, dx, dinner, dw, db, dw_alone};
-    }, Same::tolerance, all);
+    compare(
+        [](Place& place, DType t) {
+          const std::int64_t n = 130, in = 24, out = 40;
+          const auto g = accumulation(t);
+          MatrixBuffer x(t, n, in), w(t, out, in), b(t, 1, out), y(t, n, out), pre(t, n, out, 8), act(t, n, out, 16),
+              bare(t, n, out), bare_act(t, n, out);
+          MatrixBuffer dy(t, n, out), dx(t, n, in), dw(g, out, in), db(g, 1, out), dw_alone(g, out, in),
+              inner(t, n, in, 8), dinner(t, n, in, 8);
+          x.fill(1), w.fill(2), b.fill(3), dy.fill(4), inner.fill(5);
+          const auto vx = place(x), vw = place(w), vb = place(b), vdy = place(dy);
+          kernels::linear_forward(place.exec(), vx, vw, vb, place(y));
+          kernels::linear_gelu_forward(place.exec(), vx, vw, vb, place(pre), place(act));
+          kernels::linear_gelu_forward(place.exec(), vx, vw, {}, place(bare), place(bare_act));
+          kernels::linear_backward_input(place.exec(), vdy, vw, place(dx));
+          kernels::linear_gelu_backward_input(place.exec(), vdy, vw, place(inner), place(dinner));
+          kernels::linear_backward_weight(place.exec(), vdy, vx, place(dw), place(db));
+          kernels::linear_backward_weight(place.exec(), vdy, vx, place(dw_alone), {});
+          place.fetch();
+          return Outputs{y, pre, act, bare, bare_act, dx, dinner, dw, db, dw_alone};
+        },
+        Same::tolerance, all);
   }
   unsetenv("TRAINYARD_EMULATED_EPILOGUES");
 }
@@ -321,92 +364,116 @@ TEST(Gpu, Linear) {
 TEST(Gpu, Products) {
   for (auto ta : {kernels::Transpose::no, kernels::Transpose::yes})
     for (auto tb : {kernels::Transpose::no, kernels::Transpose::yes})
-      compare([&](Place& place, DType t) {
-        const std::int64_t m = 40, n = 24, k = 16;
-        const bool at = ta == kernels::Transpose::yes, bt = tb == kernels::Transpose::yes;
-        MatrixBuffer a(t, at ? k : m, at ? m : k, 8), b(t, bt ? n : k, bt ? k : n, 8), c(accumulation(t), m, n, 8);
-        a.fill(1), b.fill(2), c.fill(3);
-        kernels::gemm(place.exec(), place(a), ta, place(b), tb, place(c), kernels::Accumulate::yes);
-        place.fetch();
-        return Outputs{c};
-      }, Same::tolerance, all);
+      compare(
+          [&](Place& place, DType t) {
+            const std::int64_t m = 40, n = 24, k = 16;
+            const bool at = ta == kernels::Transpose::yes, bt = tb == kernels::Transpose::yes;
+            MatrixBuffer a(t, at ? k : m, at ? m : k, 8), b(t, bt ? n : k, bt ? k : n, 8), c(accumulation(t), m, n, 8);
+            a.fill(1), b.fill(2), c.fill(3);
+            kernels::gemm(place.exec(), place(a), ta, place(b), tb, place(c), kernels::Accumulate::yes);
+            place.fetch();
+            return Outputs{c};
+          },
+          Same::tolerance, all);
 }
 
 // Rows in groups of 16 bytes, and rows that are not; a vocabulary that ends inside a group.
 TEST(Gpu, CrossEntropy) {
   for (const std::int64_t stored : {768, 769})
-    compare([stored](Place& place, DType t) {
-      const std::int64_t n = 6, v = 701;
-      const auto g = accumulation(t);
-      MatrixBuffer logits(g, n, stored), dlogits(t, n, stored), losses(DType::f64, 1, n), in_place(g, n, stored), again(DType::f64, 1, n), alone(DType::f64, 1, n);
-      logits.fill(1), in_place.fill(1);
-      for (std::int64_t i = 0; i < n; ++i) logits.set(i, 5, 9.0 * i), in_place.set(i, 5, 9.0 * i);
-      std::vector<std::int32_t> targets{0, 5, 699, 3, 5, 8};
-      std::vector<std::uint8_t> weights{1, 1, 1, 0, 1, 1};
-      const auto vt = place(targets, {n}), vw = place(weights, {n}), vl = place(logits);
-      kernels::cross_entropy_chunk(place.exec(), vl, place(dlogits), v, vt, vw, place(losses));
-      kernels::cross_entropy_chunk(place.exec(), vl, {}, v, vt, vw, place(alone));
-      if (t != DType::bf16) {
-        const auto both = place(in_place);
-        kernels::cross_entropy_chunk(place.exec(), both, both, v, vt, vw, place(again));
-      }
-      place.fetch();
-      if (t == DType::bf16) return Outputs{dlogits, losses, alone};
-      return Outputs{dlogits, losses, alone, in_place, again};
-    }, Same::tolerance, all);
+    compare(
+        [stored](Place& place, DType t) {
+          const std::int64_t n = 6, v = 701;
+          const auto g = accumulation(t);
+          MatrixBuffer logits(g, n, stored), dlogits(t, n, stored), losses(DType::f64, 1, n), in_place(g, n, stored),
+              again(DType::f64, 1, n), alone(DType::f64, 1, n);
+          logits.fill(1), in_place.fill(1);
+          for (std::int64_t i = 0; i < n; ++i) logits.set(i, 5, 9.0 * i), in_place.set(i, 5, 9.0 * i);
+          std::vector<std::int32_t> targets{0, 5, 699, 3, 5, 8};
+          std::vector<std::uint8_t> weights{1, 1, 1, 0, 1, 1};
+          const auto vt = place(targets, {n}), vw = place(weights, {n}), vl = place(logits);
+          kernels::cross_entropy_chunk(place.exec(), vl, place(dlogits), v, vt, vw, place(losses));
+          kernels::cross_entropy_chunk(place.exec(), vl, {}, v, vt, vw, place(alone));
+          if (t != DType::bf16) {
+            const auto both = place(in_place);
+            kernels::cross_entropy_chunk(place.exec(), both, both, v, vt, vw, place(again));
+          }
+          place.fetch();
+          if (t == DType::bf16) return Outputs{dlogits, losses, alone};
+          return Outputs{dlogits, losses, alone, in_place, again};
+        },
+        Same::tolerance, all);
 }
 
 TEST(Gpu, Attention) {
   const std::int64_t shapes[][4] = {{1, 1, 1, 1}, {7, 2, 1, 5}, {67, 4, 2, 16}, {70, 2, 2, 64}, {40, 1, 1, 128}};
   for (const auto& s : shapes)
     for (double dropout : {0.0, 0.25})
-      compare([&](Place& place, DType t) {
-        const auto T = s[0], heads = s[1], kv = s[2], d = s[3];
-        MatrixBuffer q(t, 2 * T, heads * d, 3), k(t, 2 * T, kv * d, 1), v(t, 2 * T, kv * d), out(t, 2 * T, heads * d, 2), lse(accumulation(t), 2 * heads, T);
-        MatrixBuffer dout(t, 2 * T, heads * d), dq(t, 2 * T, heads * d), dk(t, 2 * T, kv * d), dv(t, 2 * T, kv * d);
-        q.fill(1), k.fill(2), v.fill(3), dout.fill(4);
-        std::vector<std::int32_t> start(static_cast<std::size_t>(2 * T), 0);
-        for (auto i = T / 3; i < T; ++i) start[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(T / 3);
-        std::vector<std::uint64_t> samples{11, 5};
-        kernels::AttentionShape shape{2, T, heads, kv, d, 0.3, dropout, 99, 1234, place(samples, {2}).ptr<std::uint64_t>()};
-        const auto vq = place(q), vk = place(k), vv = place(v), vs = place(start, {2, T}), vo = place(out), vl = place(lse);
-        kernels::attention_forward(place.exec(), shape, vq, vk, vv, vs, vo, vl);
-        kernels::attention_backward(place.exec(), shape, vq, vk, vv, vs, vo, vl, place(dout), place(dq), place(dk), place(dv));
-        place.fetch();
-        return Outputs{out, lse, dq, dk, dv};
-      }, Same::tolerance, all);
+      compare(
+          [&](Place& place, DType t) {
+            const auto T = s[0], heads = s[1], kv = s[2], d = s[3];
+            MatrixBuffer q(t, 2 * T, heads * d, 3), k(t, 2 * T, kv * d, 1), v(t, 2 * T, kv * d),
+                out(t, 2 * T, heads * d, 2), lse(accumulation(t), 2 * heads, T);
+            MatrixBuffer dout(t, 2 * T, heads * d), dq(t, 2 * T, heads * d), dk(t, 2 * T, kv * d), dv(t, 2 * T, kv * d);
+            q.fill(1), k.fill(2), v.fill(3), dout.fill(4);
+            std::vector<std::int32_t> start(static_cast<std::size_t>(2 * T), 0);
+            for (auto i = T / 3; i < T; ++i) start[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(T / 3);
+            std::vector<std::uint64_t> samples{11, 5};
+            kernels::AttentionShape shape{2,   T,       heads, kv,   d,
+                                          0.3, dropout, 99,    1234, place(samples, {2}).ptr<std::uint64_t>()};
+            const auto vq = place(q), vk = place(k), vv = place(v), vs = place(start, {2, T}), vo = place(out),
+                       vl = place(lse);
+            kernels::attention_forward(place.exec(), shape, vq, vk, vv, vs, vo, vl);
+            kernels::attention_backward(place.exec(), shape, vq, vk, vv, vs, vo, vl, place(dout), place(dq), place(dk),
+                                        place(dv));
+            place.fetch();
+            return Outputs{out, lse, dq, dk, dv};
+          },
+          Same::tolerance, all);
 }
 
-// Rows at multiples of 16 bytes in bf16 take tensor cores: several tiles, a ragged last one, documents that begin inside a tile, shared key-value heads.
+// Rows at multiples of 16 bytes in bf16 take tensor cores: several tiles, a ragged last one, documents that begin
+// inside a tile, shared key-value heads.
 TEST(Gpu, AttentionOnTensorCores) {
   const std::int64_t shapes[][4] = {{1, 1, 1, 64}, {64, 1, 1, 64}, {150, 2, 1, 64}, {130, 2, 2, 128}};
   for (const auto& s : shapes)
     for (double dropout : {0.0, 0.25})
-      compare([&](Place& place, DType t) {
-        const auto T = s[0], heads = s[1], kv = s[2], d = s[3];
-        MatrixBuffer q(t, 2 * T, heads * d, 8), k(t, 2 * T, kv * d, 16), v(t, 2 * T, kv * d), out(t, 2 * T, heads * d, 8), lse(DType::f32, 2 * heads, T);
-        MatrixBuffer dout(t, 2 * T, heads * d), dq(t, 2 * T, heads * d, 8), dk(t, 2 * T, kv * d), dv(t, 2 * T, kv * d, 8);
-        q.fill(1), k.fill(2), v.fill(3), dout.fill(4);
-        std::vector<std::int32_t> start(static_cast<std::size_t>(2 * T), 0);
-        for (auto i = T / 3; i < T; ++i) start[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(T / 3);
-        for (auto i = T - 5; i > 0 && i < T; ++i) start[static_cast<std::size_t>(T + i)] = static_cast<std::int32_t>(T - 5);
-        std::vector<std::uint64_t> samples{11, 5};
-        kernels::AttentionShape shape{2, T, heads, kv, d, 0.15, dropout, 99, 1234, place(samples, {2}).ptr<std::uint64_t>()};
-        const auto vq = place(q), vk = place(k), vv = place(v), vs = place(start, {2, T}), vo = place(out), vl = place(lse);
-        kernels::attention_forward(place.exec(), shape, vq, vk, vv, vs, vo, vl);
-        kernels::attention_backward(place.exec(), shape, vq, vk, vv, vs, vo, vl, place(dout), place(dq), place(dk), place(dv));
-        place.fetch();
-        return Outputs{out, lse, dq, dk, dv};
-      }, Same::tolerance, {DType::bf16});
+      compare(
+          [&](Place& place, DType t) {
+            const auto T = s[0], heads = s[1], kv = s[2], d = s[3];
+            MatrixBuffer q(t, 2 * T, heads * d, 8), k(t, 2 * T, kv * d, 16), v(t, 2 * T, kv * d),
+                out(t, 2 * T, heads * d, 8), lse(DType::f32, 2 * heads, T);
+            MatrixBuffer dout(t, 2 * T, heads * d), dq(t, 2 * T, heads * d, 8), dk(t, 2 * T, kv * d),
+                dv(t, 2 * T, kv * d, 8);
+            q.fill(1), k.fill(2), v.fill(3), dout.fill(4);
+            std::vector<std::int32_t> start(static_cast<std::size_t>(2 * T), 0);
+            for (auto i = T / 3; i < T; ++i) start[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(T / 3);
+            for (auto i = T - 5; i > 0 && i < T; ++i)
+              start[static_cast<std::size_t>(T + i)] = static_cast<std::int32_t>(T - 5);
+            std::vector<std::uint64_t> samples{11, 5};
+            kernels::AttentionShape shape{2,    T,       heads, kv,   d,
+                                          0.15, dropout, 99,    1234, place(samples, {2}).ptr<std::uint64_t>()};
+            const auto vq = place(q), vk = place(k), vv = place(v), vs = place(start, {2, T}), vo = place(out),
+                       vl = place(lse);
+            kernels::attention_forward(place.exec(), shape, vq, vk, vv, vs, vo, vl);
+            kernels::attention_backward(place.exec(), shape, vq, vk, vv, vs, vo, vl, place(dout), place(dq), place(dk),
+                                        place(dv));
+            place.fetch();
+            return Outputs{out, lse, dq, dk, dv};
+          },
+          Same::tolerance, {DType::bf16});
 }
 
-// The sums that many blocks or rows share come out the same however the device is busy: 1000 runs on a GPU, with another stream at work.
+// The sums that many blocks or rows share come out the same however the device is busy: 1000 runs on a GPU, with
+// another stream at work.
 TEST(Gpu, ManyRunsGiveTheSameBits) {
   const bool emulated = std::string(tensor::gpu_module().runtime->name) == "emulated";
   const int runs = emulated ? 3 : 1000;
-  const std::int64_t T = emulated ? 130 : 1024, heads = emulated ? 2 : 12, kv = emulated ? 1 : 4, d = 64, batch = 2, n = batch * T;
-  MatrixBuffer q(DType::bf16, n, heads * d), k(DType::bf16, n, kv * d), v(DType::bf16, n, kv * d), dout(DType::bf16, n, heads * d), out(DType::bf16, n, heads * d);
-  MatrixBuffer lse(DType::f32, batch * heads, T), dq(DType::bf16, n, heads * d), dk(DType::bf16, n, kv * d), dv(DType::bf16, n, kv * d), dtable(DType::f32, 90, heads * d);
+  const std::int64_t T = emulated ? 130 : 1024, heads = emulated ? 2 : 12, kv = emulated ? 1 : 4, d = 64, batch = 2,
+                     n = batch * T;
+  MatrixBuffer q(DType::bf16, n, heads * d), k(DType::bf16, n, kv * d), v(DType::bf16, n, kv * d),
+      dout(DType::bf16, n, heads * d), out(DType::bf16, n, heads * d);
+  MatrixBuffer lse(DType::f32, batch * heads, T), dq(DType::bf16, n, heads * d), dk(DType::bf16, n, kv * d),
+      dv(DType::bf16, n, kv * d), dtable(DType::f32, 90, heads * d);
   MatrixBuffer a(DType::bf16, 512, 512), b(DType::bf16, 512, 512), c(DType::bf16, 512, 512);
   q.fill(1), k.fill(2), v.fill(3), dout.fill(4), a.fill(5), b.fill(6);
   std::vector<std::int32_t> start(static_cast<std::size_t>(n), 0), tokens;
@@ -415,18 +482,22 @@ TEST(Gpu, ManyRunsGiveTheSameBits) {
   std::vector<std::int64_t> limbs(21);
   Place place(Place::Kind::gpu), other(Place::Kind::gpu);
   kernels::AttentionShape shape{batch, T, heads, kv, d, 0.125, 0.1, 99, 1234, place(samples, {2}).ptr<std::uint64_t>()};
-  const auto vq = place(q), vk = place(k), vv = place(v), vs = place(start, {batch, T}), vo = place(out), vl = place(lse), vd = place(dout), vdq = place(dq), vdk = place(dk), vdv = place(dv);
-  const auto vt = place(tokens, {batch, T}), table = place(dtable), vlimbs = place(limbs, {21}), va = other(a), vb = other(b), vc = other(c);
+  const auto vq = place(q), vk = place(k), vv = place(v), vs = place(start, {batch, T}), vo = place(out),
+             vl = place(lse), vd = place(dout), vdq = place(dq), vdk = place(dk), vdv = place(dv);
+  const auto vt = place(tokens, {batch, T}), table = place(dtable), vlimbs = place(limbs, {21}), va = other(a),
+             vb = other(b), vc = other(c);
   std::vector<std::vector<char>> first;
   for (int run = 0; run < runs; ++run) {
-    for (int load = 0; !emulated && load < run % 7; ++load) kernels::gemm(other.exec(), va, kernels::Transpose::no, vb, kernels::Transpose::yes, vc);
+    for (int load = 0; !emulated && load < run % 7; ++load)
+      kernels::gemm(other.exec(), va, kernels::Transpose::no, vb, kernels::Transpose::yes, vc);
     kernels::attention_forward(place.exec(), shape, vq, vk, vv, vs, vo, vl);
     kernels::attention_backward(place.exec(), shape, vq, vk, vv, vs, vo, vl, vd, vdq, vdk, vdv);
     kernels::embedding_backward(place.exec(), vt, vd, table);
     kernels::square_sum(place.exec(), std::span(&table, 1), vlimbs);
     place.fetch();
     std::vector<std::vector<char>> now{out.bytes, lse.bytes, dq.bytes, dk.bytes, dv.bytes, dtable.bytes};
-    now.emplace_back(reinterpret_cast<const char*>(limbs.data()), reinterpret_cast<const char*>(limbs.data() + limbs.size()));
+    now.emplace_back(reinterpret_cast<const char*>(limbs.data()),
+                     reinterpret_cast<const char*>(limbs.data() + limbs.size()));
     if (run == 0) first = std::move(now);
     else ASSERT_EQ(now, first) << "run " << run + 1;
   }
@@ -434,14 +505,16 @@ TEST(Gpu, ManyRunsGiveTheSameBits) {
 }
 
 TEST(Gpu, CachedAttention) {
-  compare([](Place& place, DType t) {
-    const std::int64_t n = 50, heads = 4, kv = 2, d = 24;
-    MatrixBuffer q(t, 1, heads * d), k(t, n, kv * d, 1), v(t, n, kv * d), out(t, 1, heads * d);
-    q.fill(1), k.fill(2), v.fill(3);
-    kernels::cached_attention(place.exec(), heads, kv, 0.4, place(q), place(k), place(v), place(out));
-    place.fetch();
-    return Outputs{out};
-  }, Same::tolerance, all);
+  compare(
+      [](Place& place, DType t) {
+        const std::int64_t n = 50, heads = 4, kv = 2, d = 24;
+        MatrixBuffer q(t, 1, heads * d), k(t, n, kv * d, 1), v(t, n, kv * d), out(t, 1, heads * d);
+        q.fill(1), k.fill(2), v.fill(3);
+        kernels::cached_attention(place.exec(), heads, kv, 0.4, place(q), place(k), place(v), place(out));
+        place.fetch();
+        return Outputs{out};
+      },
+      Same::tolerance, all);
 }
 
 }  // namespace

@@ -9,7 +9,9 @@ namespace {
 
 constexpr std::int64_t n = 67, in = 21, out = 403;
 
-double bound(DType t, double size, double value) { return rounding(accumulation(t)) * (size + 1) + (t == DType::bf16 ? 0x1p-8 * std::abs(value) : 0); }
+double bound(DType t, double size, double value) {
+  return rounding(accumulation(t)) * (size + 1) + (t == DType::bf16 ? 0x1p-8 * std::abs(value) : 0);
+}
 double gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
 
 TEST(Linear, ForwardAndGelu) {

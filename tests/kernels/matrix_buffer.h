@@ -1,4 +1,5 @@
-// MatrixBuffer: a matrix of any working dtype with a pitch and a poisoned gap, read and written as doubles; for the kernel tests.
+// MatrixBuffer: a matrix of any working dtype with a pitch and a poisoned gap, read and written as doubles; for the
+// kernel tests.
 #pragma once
 
 #include "kernels/dispatch.h"
@@ -19,7 +20,8 @@ struct MatrixBuffer {
   std::vector<char> bytes;
 
   // Every element, and the gap behind each row, starts as NaN.
-  MatrixBuffer(DType t, std::int64_t r, std::int64_t c, std::int64_t gap = 0) : rows(r), cols(c), pitch(c + gap), dtype(t) {
+  MatrixBuffer(DType t, std::int64_t r, std::int64_t c, std::int64_t gap = 0)
+      : rows(r), cols(c), pitch(c + gap), dtype(t) {
     bytes.resize(static_cast<std::size_t>(rows * pitch * base::size_of(t)));
     for (std::int64_t i = 0; i < rows; ++i)
       for (std::int64_t j = 0; j < pitch; ++j) set(i, j, std::numeric_limits<double>::quiet_NaN());
@@ -77,7 +79,8 @@ template <class Body> void on_every_path(const Body& body) {
 struct Bench {
   tensor::Arena arena;
   std::unique_ptr<tensor::Exec> exec;
-  explicit Bench(int threads, std::int64_t bytes = 64 << 20) : arena(tensor::Category::workspace, bytes), exec(tensor::Exec::caller(&arena, threads)) {}
+  explicit Bench(int threads, std::int64_t bytes = 64 << 20)
+      : arena(tensor::Category::workspace, bytes), exec(tensor::Exec::caller(&arena, threads)) {}
   tensor::Exec& operator*() { return *exec; }
 };
 

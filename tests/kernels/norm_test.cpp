@@ -12,12 +12,15 @@ constexpr double epsilon = 1e-5;
 
 struct Problem {
   MatrixBuffer x, weight, bias, dy, dx;
-  Problem(DType t, std::int64_t n, std::int64_t h) : x(t, n, h, 2), weight(t, 1, h), bias(t, 1, h), dy(t, n, h, 1), dx(t, n, h, 3) {
+  Problem(DType t, std::int64_t n, std::int64_t h)
+      : x(t, n, h, 2), weight(t, 1, h), bias(t, 1, h), dy(t, n, h, 1), dx(t, n, h, 3) {
     x.fill(1), weight.fill(2), bias.fill(3), dy.fill(4), dx.fill(5);
   }
 };
 
-struct Statistics { double mean, rstd; };
+struct Statistics {
+  double mean, rstd;
+};
 Statistics statistics(Kind kind, const MatrixBuffer& x, std::int64_t r) {
   double mean = 0, square = 0;
   if (kind == Kind::layer)
@@ -32,13 +35,18 @@ std::vector<MatrixBuffer> run(Kind kind, tensor::Exec& exec, DType t, std::int64
   const auto g = accumulation(t);
   MatrixBuffer y(t, n, h, 1), mean(g, 1, n), rstd(g, 1, n), dweight(g, 1, h), dbias(g, 1, h), fresh(t, n, h, 1);
   if (kind == Kind::layer) {
-    kernels::layer_norm_forward(exec, p.x.view(), p.weight.view(), p.bias.view(), epsilon, y.view(), mean.view(), rstd.view());
-    kernels::layer_norm_backward(exec, p.dy.view(), p.x.view(), p.weight.view(), mean.view(), rstd.view(), p.dx.view(), dweight.view(), dbias.view(), Into::add);
-    kernels::layer_norm_backward(exec, p.dy.view(), p.x.view(), p.weight.view(), mean.view(), rstd.view(), fresh.view(), dweight.view(), dbias.view(), Into::overwrite);
+    kernels::layer_norm_forward(exec, p.x.view(), p.weight.view(), p.bias.view(), epsilon, y.view(), mean.view(),
+                                rstd.view());
+    kernels::layer_norm_backward(exec, p.dy.view(), p.x.view(), p.weight.view(), mean.view(), rstd.view(), p.dx.view(),
+                                 dweight.view(), dbias.view(), Into::add);
+    kernels::layer_norm_backward(exec, p.dy.view(), p.x.view(), p.weight.view(), mean.view(), rstd.view(), fresh.view(),
+                                 dweight.view(), dbias.view(), Into::overwrite);
   } else {
     kernels::rms_norm_forward(exec, p.x.view(), p.weight.view(), epsilon, y.view(), rstd.view());
-    kernels::rms_norm_backward(exec, p.dy.view(), p.x.view(), p.weight.view(), rstd.view(), p.dx.view(), dweight.view(), Into::add);
-    kernels::rms_norm_backward(exec, p.dy.view(), p.x.view(), p.weight.view(), rstd.view(), fresh.view(), dweight.view(), Into::overwrite);
+    kernels::rms_norm_backward(exec, p.dy.view(), p.x.view(), p.weight.view(), rstd.view(), p.dx.view(), dweight.view(),
+                               Into::add);
+    kernels::rms_norm_backward(exec, p.dy.view(), p.x.view(), p.weight.view(), rstd.view(), fresh.view(),
+                               dweight.view(), Into::overwrite);
     mean.fill(0), dbias.fill(0);
   }
   EXPECT_LE(exec.scratch().peak_bytes(), plan::norm_scratch_bytes(n, h, base::size_of(g)));
@@ -65,7 +73,8 @@ void check(Kind kind, DType t, std::int64_t n, std::int64_t h, const std::vector
     }
     const double scale = 2 + s.rstd * s.rstd;
     for (std::int64_t c = 0; c < h; ++c) {
-      ASSERT_TRUE(near(t, out[0](r, c), hat(c) * p.weight(0, c) + (kind == Kind::layer ? p.bias(0, c) : 0), scale)) << "y " << r << "," << c;
+      ASSERT_TRUE(near(t, out[0](r, c), hat(c) * p.weight(0, c) + (kind == Kind::layer ? p.bias(0, c) : 0), scale))
+          << "y " << r << "," << c;
       const double part = s.rstd * (p.dy(r, c) * p.weight(0, c) - plain - hat(c) * along);
       ASSERT_TRUE(near(t, out[6](r, c), part, scale)) << "dx " << r << "," << c;
       ASSERT_TRUE(near(t, out[3](r, c), p.dx(r, c) + part, scale)) << "added dx " << r << "," << c;
@@ -95,7 +104,8 @@ TEST(Norm, RmsNorm) { sweep_kind(Kind::rms); }
 // The variance is that of the centred values: a large mean does not eat it.
 TEST(Norm, LargeMeanKeepsTheVariance) {
   Bench bench(1);
-  MatrixBuffer x(DType::f32, 1, 64), w(DType::f32, 1, 64), b(DType::f32, 1, 64), y(DType::f32, 1, 64), mean(DType::f32, 1, 1), rstd(DType::f32, 1, 1);
+  MatrixBuffer x(DType::f32, 1, 64), w(DType::f32, 1, 64), b(DType::f32, 1, 64), y(DType::f32, 1, 64),
+      mean(DType::f32, 1, 1), rstd(DType::f32, 1, 1);
   for (std::int64_t c = 0; c < 64; ++c) x.set(0, c, 4096 + (c % 2)), w.set(0, c, 1), b.set(0, c, 0);
   kernels::layer_norm_forward(*bench, x.view(), w.view(), b.view(), epsilon, y.view(), mean.view(), rstd.view());
   EXPECT_NEAR(rstd(0, 0), 1 / std::sqrt(0.25 + epsilon), 1e-5);
@@ -108,9 +118,12 @@ TEST(Norm, ResidualFormsEqualTheirParts) {
       [&](tensor::Exec& exec, DType t) {
         Problem p(t, 12, 33);
         const auto g = accumulation(t);
-        MatrixBuffer sum(t, 12, 33, 1), y(t, 12, 33, 1), mean(g, 1, 12), rstd(g, 1, 12), z(t, 12, 33, 1), scale(g, 1, 12);
-        kernels::layer_norm_residual_forward(exec, p.dx.view(), p.dy.view(), dropout, sum.view(), p.weight.view(), p.bias.view(), epsilon, y.view(), mean.view(), rstd.view());
-        kernels::rms_norm_residual_forward(exec, p.dx.view(), p.dy.view(), dropout, sum.view(), p.weight.view(), epsilon, z.view(), scale.view());
+        MatrixBuffer sum(t, 12, 33, 1), y(t, 12, 33, 1), mean(g, 1, 12), rstd(g, 1, 12), z(t, 12, 33, 1),
+            scale(g, 1, 12);
+        kernels::layer_norm_residual_forward(exec, p.dx.view(), p.dy.view(), dropout, sum.view(), p.weight.view(),
+                                             p.bias.view(), epsilon, y.view(), mean.view(), rstd.view());
+        kernels::rms_norm_residual_forward(exec, p.dx.view(), p.dy.view(), dropout, sum.view(), p.weight.view(),
+                                           epsilon, z.view(), scale.view());
         return std::vector{sum, y, z};
       },
       [&](DType t, const std::vector<MatrixBuffer>& out) {
@@ -119,7 +132,8 @@ TEST(Norm, ResidualFormsEqualTheirParts) {
         const auto g = accumulation(t);
         MatrixBuffer sum(t, 12, 33, 1), y(t, 12, 33, 1), mean(g, 1, 12), rstd(g, 1, 12), z(t, 12, 33, 1);
         kernels::dropout_add(*bench, dropout, p.dx.view(), p.dy.view(), sum.view());
-        kernels::layer_norm_forward(*bench, sum.view(), p.weight.view(), p.bias.view(), epsilon, y.view(), mean.view(), rstd.view());
+        kernels::layer_norm_forward(*bench, sum.view(), p.weight.view(), p.bias.view(), epsilon, y.view(), mean.view(),
+                                    rstd.view());
         kernels::rms_norm_forward(*bench, sum.view(), p.weight.view(), epsilon, z.view(), rstd.view());
         ASSERT_EQ(out[0].bytes, sum.bytes);
         ASSERT_EQ(out[1].bytes, y.bytes);

@@ -1,4 +1,5 @@
-// The ceilings' kernels: copies are copies, fills are fills, for every instruction set, team and odd size; multiply-adds are counted.
+// The ceilings' kernels: copies are copies, fills are fills, for every instruction set, team and odd size;
+// multiply-adds are counted.
 #include "kernels/dispatch.h"
 #include "kernels/peak/peak.h"
 
@@ -22,13 +23,15 @@ TEST(Peak, StreamsCopyAndFillEveryByte) {
           const auto size = static_cast<std::size_t>(n + offset + 1);
           std::vector<unsigned char> from(size), to(size, 7);
           for (std::size_t i = 0; i < size; ++i) from[i] = static_cast<unsigned char>(i * 31 + 1);
-          kernels::stream_copy(*exec, base::View(from.data() + offset, base::DType::u8, {n}), base::View(to.data() + offset, base::DType::u8, {n}));
+          kernels::stream_copy(*exec, base::View(from.data() + offset, base::DType::u8, {n}),
+                               base::View(to.data() + offset, base::DType::u8, {n}));
           for (std::int64_t i = 0; i < n + offset + 1; ++i) {
             const auto k = static_cast<std::size_t>(i);
             ASSERT_EQ(to[k], i >= offset && i < n + offset ? from[k] : 7) << i << " of " << n;
           }
           kernels::stream_fill(*exec, base::View(to.data() + offset, base::DType::u8, {n}), 0xa5);
-          for (std::int64_t i = 0; i < n + offset + 1; ++i) ASSERT_EQ(to[static_cast<std::size_t>(i)], i >= offset && i < n + offset ? 0xa5 : 7) << i << " of " << n;
+          for (std::int64_t i = 0; i < n + offset + 1; ++i)
+            ASSERT_EQ(to[static_cast<std::size_t>(i)], i >= offset && i < n + offset ? 0xa5 : 7) << i << " of " << n;
         }
   }
   kernels::set_isa(kernels::best_isa());

@@ -32,7 +32,8 @@ void check_size(std::int64_t head_dim, double base) {
           for (std::int64_t h = 0; h < heads; ++h)
             for (std::int64_t i = 0; i < half; ++i) {
               const auto low = h * head_dim + i, high = low + half;
-              const double angle = position[static_cast<std::size_t>(r)] / std::pow(base, 2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+              const double angle = position[static_cast<std::size_t>(r)] /
+                                   std::pow(base, 2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
               const auto turned = std::complex<double>(x(r, low), x(r, high)) * std::polar(1.0, angle);
               ASSERT_TRUE(near(t, out[0](r, low), turned.real(), 2)) << r << "," << low;
               ASSERT_TRUE(near(t, out[0](r, high), turned.imag(), 2)) << r << "," << high;

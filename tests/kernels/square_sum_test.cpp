@@ -47,7 +47,9 @@ std::vector<float> values(int kind, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) {
     s ^= s << 13, s ^= s >> 7, s ^= s << 17;
     const double unit = static_cast<double>(s >> 11) * 0x1p-52 - 1;
-    const int exponent = kind == 1 || (kind == 2 && i % 1000 == 7) ? static_cast<int>(s % 250) - 130 : kind == 3 ? static_cast<int>(s % 56) - 39 : -static_cast<int>(s % 20);
+    const int exponent = kind == 1 || (kind == 2 && i % 1000 == 7) ? static_cast<int>(s % 250) - 130
+                         : kind == 3                               ? static_cast<int>(s % 56) - 39
+                                                                   : -static_cast<int>(s % 20);
     x[i] = static_cast<float>(std::ldexp(unit, exponent));
     if (s % 97 == 0) x[i] = 0;
   }
@@ -72,13 +74,15 @@ TEST(SquareSum, NoThreadCountOrderOrCutMatters) {
     for (int kind : {0, 1, 2, 3}) {
       auto x = values(kind, 50001);
       const auto whole = kernels::value(sum_of(x));
-      for (int threads = 2; threads <= 4; ++threads) ASSERT_EQ(digits_of(sum_of(x, threads)).bit, digits_of(sum_of(x)).bit);
+      for (int threads = 2; threads <= 4; ++threads)
+        ASSERT_EQ(digits_of(sum_of(x, threads)).bit, digits_of(sum_of(x)).bit);
       std::reverse(x.begin(), x.end());
       ASSERT_EQ(kernels::value(sum_of(x)), whole);
       FixedPointSum parts;
       for (std::size_t at = 0; at < x.size();) {
         const auto n = std::min<std::size_t>(x.size() - at, 1 + at % 7777);
-        const auto part = sum_of({x.begin() + static_cast<std::ptrdiff_t>(at), x.begin() + static_cast<std::ptrdiff_t>(at + n)});
+        const auto part =
+            sum_of({x.begin() + static_cast<std::ptrdiff_t>(at), x.begin() + static_cast<std::ptrdiff_t>(at + n)});
         for (std::size_t k = 0; k < parts.limbs.size(); ++k) parts.limbs[k] += part.limbs[k];
         at += n;
       }

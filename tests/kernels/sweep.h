@@ -1,4 +1,5 @@
-// sweep(): one operation on every dtype, instruction-set path and thread count, with poisoned outputs; for the element-wise kernels.
+// sweep(): one operation on every dtype, instruction-set path and thread count, with poisoned outputs; for the
+// element-wise kernels.
 #pragma once
 
 #include "tests/kernels/matrix_buffer.h"
@@ -13,12 +14,14 @@ inline const DType working_types[] = {DType::f32, DType::bf16, DType::f64};
 
 // |got - want| within the rounding of `scale` (the size of what was added up) and of one store of `want` in t.
 inline ::testing::AssertionResult near(DType t, double got, double want, double scale) {
-  const double bound = rounding(accumulation(t)) * std::max(scale, std::abs(want)) + (t == DType::bf16 ? 0x1p-8 * std::abs(want) : 0) + 1e-40;
+  const double bound = rounding(accumulation(t)) * std::max(scale, std::abs(want)) +
+                       (t == DType::bf16 ? 0x1p-8 * std::abs(want) : 0) + 1e-40;
   if (std::abs(got - want) <= bound) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << base::name_of(t) << ": " << got << " is not " << want << " within " << bound;
 }
 
-// run(exec, dtype) returns the outputs as MatrixBuffers: the same bits for 1 to 4 threads, gaps untouched. check(dtype, outputs) compares with the reference.
+// run(exec, dtype) returns the outputs as MatrixBuffers: the same bits for 1 to 4 threads, gaps untouched. check(dtype,
+// outputs) compares with the reference.
 template <class Run, class Check> void sweep(const Run& run, const Check& check) {
   on_every_path([&] {
     for (auto t : working_types) {
@@ -33,7 +36,9 @@ template <class Run, class Check> void sweep(const Run& run, const Check& check)
           if (::testing::Test::HasFatalFailure()) return;
           continue;
         }
-        for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i].bytes, first[i].bytes) << base::name_of(t) << ": bits of output " << i << " differ on " << threads << " threads";
+        for (std::size_t i = 0; i < out.size(); ++i)
+          ASSERT_EQ(out[i].bytes, first[i].bytes)
+              << base::name_of(t) << ": bits of output " << i << " differ on " << threads << " threads";
       }
     }
   });

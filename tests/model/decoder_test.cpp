@@ -1,4 +1,5 @@
-// The decoder over whole micro-batches: same bits for any team, isolated documents, predicted memory, lease order, the declared inventory.
+// The decoder over whole micro-batches: same bits for any team, isolated documents, predicted memory, lease order, the
+// declared inventory.
 #include "libtrain/model/assemble.h"
 #include "libtrain/plan/accesses.h"
 #include "tests/model/small_model.h"
@@ -98,9 +99,10 @@ TEST(Decoder, DocumentsAreIsolated) {
   for (const auto& base : {small_gpt2(), small_llama()}) {
     const auto m = wider(base);
     auto w = formula_windows(m.vocabulary, 0, 1, 200, false);
-    w[0][69] = 0, w[0][139] = 0;   // documents [0, 70), [70, 140), [140, 200)
+    w[0][69] = 0, w[0][139] = 0;  // documents [0, 70), [70, 140), [140, 200)
     auto edited = w;
-    for (std::size_t i = 75; i < 130; ++i) edited[0][i] = (edited[0][i] * 5 + 3) % static_cast<std::int32_t>(m.vocabulary - 1) + 1;
+    for (std::size_t i = 75; i < 130; ++i)
+      edited[0][i] = (edited[0][i] * 5 + 3) % static_cast<std::int32_t>(m.vocabulary - 1) + 1;
     const Batch first(w, true), second(edited, true);
     PlainStore store(m, DType::f32, 1);
     const auto a = all_logits(m, store, first), b = all_logits(m, store, second);
@@ -125,7 +127,7 @@ TEST(Decoder, PredictedMemoryIsMeasuredMemory) {
   auto nano = plan::preset("gpt2-nano"), grouped = plan::preset("llama-nano");
   nano.vocabulary = grouped.vocabulary = 257;
   low_rank::register_branch();
-  auto own = small_gpt2();   // with a branch from outside this library
+  auto own = small_gpt2();  // with a branch from outside this library
   own.branches = {"attention", "low_rank", "ffn"};
   for (const auto& base : {small_gpt2(), with_dropout(small_gpt2()), with_dropout(small_llama()), nano, grouped, own})
     for (const auto dtype : {DType::f32, DType::bf16, DType::f64})
@@ -134,22 +136,26 @@ TEST(Decoder, PredictedMemoryIsMeasuredMemory) {
           for (const auto recompute : {plan::Recompute::none, plan::Recompute::layers}) {
             auto m = base;
             m.context = 384;
-            if (dtype == DType::f64 && b * t > 100) continue;   // the plain f64 path is slow and has no other shapes
+            if (dtype == DType::f64 && b * t > 100) continue;  // the plain f64 path is slow and has no other shapes
             const Batch batch(formula_windows(m.vocabulary, 0, b, t, false), false);
             const plan::MicroShape shape{b, t, dtype, threads};
-            const auto where = fmt::format("{} {} b {} t {} threads {} recompute {}", m.name, base::name_of(dtype), b, t, threads, static_cast<int>(recompute));
+            const auto where = fmt::format("{} {} b {} t {} threads {} recompute {}", m.name, base::name_of(dtype), b,
+                                           t, threads, static_cast<int>(recompute));
             {
               PlainStore store(m, dtype, 1);
               Runner runner(m, shape, recompute);
               runner.train(store, batch);
-              EXPECT_EQ(runner.activations.peak_bytes(), plan::activation_bytes(m, shape, plan::Pass::train, recompute)) << where;
-              EXPECT_EQ(runner.workspace.peak_bytes(), plan::workspace_bytes(m, shape, plan::Pass::train, recompute)) << where;
+              EXPECT_EQ(runner.activations.peak_bytes(), plan::activation_bytes(m, shape, plan::Pass::train, recompute))
+                  << where;
+              EXPECT_EQ(runner.workspace.peak_bytes(), plan::workspace_bytes(m, shape, plan::Pass::train, recompute))
+                  << where;
             }
             {
               PlainStore store(m, dtype, 1);
               Runner runner(m, shape, recompute);
               runner.evaluate(store, batch);
-              EXPECT_EQ(runner.activations.peak_bytes(), plan::activation_bytes(m, shape, plan::Pass::evaluate)) << where;
+              EXPECT_EQ(runner.activations.peak_bytes(), plan::activation_bytes(m, shape, plan::Pass::evaluate))
+                  << where;
               EXPECT_EQ(runner.workspace.peak_bytes(), plan::workspace_bytes(m, shape, plan::Pass::evaluate)) << where;
             }
           }
@@ -170,7 +176,8 @@ TEST(Decoder, AttentionMemoryGrowsLinearly) {
   }
 }
 
-// The gradient of a micro-batch is the sum of those of its sequences: over several chunks of the head, with dropout keyed by the sample.
+// The gradient of a micro-batch is the sum of those of its sequences: over several chunks of the head, with dropout
+// keyed by the sample.
 TEST(Decoder, GradientsAddUpOverSequences) {
   for (const auto& base : {small_gpt2(), small_llama()}) {
     auto m = with_dropout(base);
@@ -191,7 +198,9 @@ TEST(Decoder, GradientsAddUpOverSequences) {
             f(u, static_cast<int>(p), i, sum[u][static_cast<std::size_t>(part.layouts[u].offsets[p] + i)]);
     };
     for (std::int64_t s = 0; s < b; ++s) {
-      loss += single.train(part, Batch({windows[static_cast<std::size_t>(s)]}, true, 40 + static_cast<std::uint64_t>(s))).loss_sum;
+      loss +=
+          single.train(part, Batch({windows[static_cast<std::size_t>(s)]}, true, 40 + static_cast<std::uint64_t>(s)))
+              .loss_sum;
       every([&](std::size_t u, int p, std::int64_t i, double& x) { x += part.gradient_of(static_cast<int>(u), p, i); });
     }
     EXPECT_NEAR(all.loss_sum, loss, 1e-9 * loss) << m.name;
@@ -207,11 +216,12 @@ TEST(Decoder, GradientsAddUpOverSequences) {
 
 TEST(Decoder, EverySiteOfDropoutActsInTrainingOnly) {
   const auto plain = small_gpt2();
-  const Batch batch(formula_windows(plain.vocabulary, 0, 2, 20, false), false), later(formula_windows(plain.vocabulary, 0, 2, 20, false), false, 2);
+  const Batch batch(formula_windows(plain.vocabulary, 0, 2, 20, false), false),
+      later(formula_windows(plain.vocabulary, 0, 2, 20, false), false, 2);
   const auto run = [](const plan::ModelConfig& m, const Batch& micro, std::uint64_t seed) {
     PlainStore store(m, DType::f32, 1);
     for (auto& unit : store.master)
-      for (auto& x : unit) x *= 4;   // attention and branches matter
+      for (auto& x : unit) x *= 4;  // attention and branches matter
     store.publish();
     Runner runner(m, {2, 20, DType::f32, 1});
     return std::pair{runner.train(store, micro, seed).loss_sum, runner.evaluate(store, micro).loss_sum};
@@ -219,8 +229,9 @@ TEST(Decoder, EverySiteOfDropoutActsInTrainingOnly) {
   const auto without = run(plain, batch, 7);
   EXPECT_EQ(without.first, without.second);
   std::vector<double> losses{without.first};
-  for (double plan::ModelConfig::*site : {&plan::ModelConfig::dropout_embedding, &plan::ModelConfig::dropout_attention,
-                                          &plan::ModelConfig::dropout_attention_residual, &plan::ModelConfig::dropout_ffn_residual}) {
+  for (double plan::ModelConfig::*site :
+       {&plan::ModelConfig::dropout_embedding, &plan::ModelConfig::dropout_attention,
+        &plan::ModelConfig::dropout_attention_residual, &plan::ModelConfig::dropout_ffn_residual}) {
     auto m = plain;
     m.*site = 0.3;
     const auto with = run(m, batch, 7);
@@ -242,8 +253,12 @@ TEST(Decoder, EvaluationNeedsNoMoreMemoryThanTraining) {
             auto m = plan::preset(name);
             m.vocabulary = 50257;
             const plan::MicroShape shape{b, t, dtype, 4};
-            EXPECT_LE(plan::activation_bytes(m, shape, plan::Pass::evaluate), plan::activation_bytes(m, shape, plan::Pass::train, recompute)) << name;
-            EXPECT_LE(plan::workspace_bytes(m, shape, plan::Pass::evaluate), plan::workspace_bytes(m, shape, plan::Pass::train, recompute)) << name;
+            EXPECT_LE(plan::activation_bytes(m, shape, plan::Pass::evaluate),
+                      plan::activation_bytes(m, shape, plan::Pass::train, recompute))
+                << name;
+            EXPECT_LE(plan::workspace_bytes(m, shape, plan::Pass::evaluate),
+                      plan::workspace_bytes(m, shape, plan::Pass::train, recompute))
+                << name;
           }
 }
 
@@ -252,8 +267,12 @@ class CountedBlock : public model::Block {
  public:
   CountedBlock(std::unique_ptr<model::Block> inner, int& forwards) : inner_(std::move(inner)), forwards_(forwards) {}
   std::string name() const override { return "counted " + inner_->name(); }
-  void forward(model::Step& step, model::Flow& flow, model::Saved& saved) override { ++forwards_, inner_->forward(step, flow, saved); }
-  void backward(model::Step& step, model::Flow& flow, model::Saved& saved) override { inner_->backward(step, flow, saved); }
+  void forward(model::Step& step, model::Flow& flow, model::Saved& saved) override {
+    ++forwards_, inner_->forward(step, flow, saved);
+  }
+  void backward(model::Step& step, model::Flow& flow, model::Saved& saved) override {
+    inner_->backward(step, flow, saved);
+  }
 
  private:
   std::unique_ptr<model::Block> inner_;
@@ -264,7 +283,9 @@ TEST(Decoder, TakesRegisteredBlocks) {
   static int forwards = 0;
   static const auto m = small_gpt2();
   static const auto ours = model::block_factory("layer");
-  model::register_block("layer", [](const plan::ModelConfig& c, const plan::PlacedBlock& place) { return std::make_unique<CountedBlock>(ours(c, place), forwards); });
+  model::register_block("layer", [](const plan::ModelConfig& c, const plan::PlacedBlock& place) {
+    return std::make_unique<CountedBlock>(ours(c, place), forwards);
+  });
   PlainStore store(m, DType::f32, 1);
   Runner runner(m, {2, 9, DType::f32, 1});
   runner.train(store, Batch(formula_windows(m.vocabulary, 0, 2, 9, false), false));

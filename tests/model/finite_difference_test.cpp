@@ -15,12 +15,18 @@ namespace {
 
 using base::DType;
 
-std::vector<std::vector<std::int32_t>> windows(const plan::ModelConfig& m) { return formula_windows(m.vocabulary, 3, 2, 13, true); }
+std::vector<std::vector<std::int32_t>> windows(const plan::ModelConfig& m) {
+  return formula_windows(m.vocabulary, 3, 2, 13, true);
+}
 
 // Central difference of f at x; five-point, so that the truncation error is of fourth order.
 double derivative(double& x, double h, const std::function<double()>& f, const std::function<void()>& changed) {
   const double x0 = x;
-  const auto at = [&](double offset) { x = x0 + offset; changed(); return f(); };
+  const auto at = [&](double offset) {
+    x = x0 + offset;
+    changed();
+    return f();
+  };
   const double d = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h);
   x = x0;
   changed();
@@ -37,12 +43,14 @@ void stir(PlainStore& store) {
   std::normal_distribution<double> normal(0, 0.2);
   for (std::size_t u = 0; u < store.units.size(); ++u)
     for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p)
-      for (std::int64_t i = 0; i < store.units[u].parameters[p].count(); ++i) store.master[u][static_cast<std::size_t>(store.layouts[u].offsets[p] + i)] += normal(random);
+      for (std::int64_t i = 0; i < store.units[u].parameters[p].count(); ++i)
+        store.master[u][static_cast<std::size_t>(store.layouts[u].offsets[p] + i)] += normal(random);
   store.publish();
 }
 
 // Checks some elements of every parameter that `uses` names.
-void check_parameters(PlainStore& store, const std::vector<plan::Use>& uses, const std::function<double()>& objective, int samples) {
+void check_parameters(PlainStore& store, const std::vector<plan::Use>& uses, const std::function<double()>& objective,
+                      int samples) {
   std::mt19937_64 random(11);
   for (const auto& use : uses) {
     const auto u = static_cast<std::size_t>(use.unit);
@@ -50,8 +58,9 @@ void check_parameters(PlainStore& store, const std::vector<plan::Use>& uses, con
       const auto& parameter = store.units[u].parameters[p];
       std::vector<std::pair<std::int64_t, double>> chosen;
       double scale = 0;
-      objective();   // the gradients at the point itself
-      for (std::int64_t i = 0; i < parameter.count(); ++i) scale = std::max(scale, std::abs(store.gradient_of(use.unit, static_cast<int>(p), i)));
+      objective();  // the gradients at the point itself
+      for (std::int64_t i = 0; i < parameter.count(); ++i)
+        scale = std::max(scale, std::abs(store.gradient_of(use.unit, static_cast<int>(p), i)));
       for (int k = 0; k < samples; ++k) {
         const auto i = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(parameter.count()));
         chosen.emplace_back(i, store.gradient_of(use.unit, static_cast<int>(p), i));
@@ -68,7 +77,8 @@ void check_parameters(PlainStore& store, const std::vector<plan::Use>& uses, con
 }
 
 void whole_model(plan::ModelConfig m, plan::Recompute recompute) {
-  if (emulated()) m.layers = 1, m.hidden = 16, m.heads /= 2, m.kv_heads = std::max<std::int64_t>(1, m.kv_heads / 2), m.ffn = 24;
+  if (emulated())
+    m.layers = 1, m.hidden = 16, m.heads /= 2, m.kv_heads = std::max<std::int64_t>(1, m.kv_heads / 2), m.ffn = 24;
   const Batch batch(windows(m), true);
   PlainStore store(m, DType::f64, 3);
   stir(store);
@@ -124,7 +134,8 @@ void one_block(const std::string& name, const plan::ModelConfig& m, bool wrapped
   PlainStore store(m, DType::f64, 3);
   stir(store);
   const plan::MicroShape shape{2, 13, DType::f64, 1};
-  tensor::Arena activations(tensor::Category::activations, 8 << 20, test_device()), workspace(tensor::Category::workspace, 64 << 20, test_device());
+  tensor::Arena activations(tensor::Category::activations, 8 << 20, test_device()),
+      workspace(tensor::Category::workspace, 64 << 20, test_device());
   const auto exec = test_exec(&workspace, 1);
   model::Saved saved(activations);
   const auto n = static_cast<std::size_t>(shape.rows() * m.hidden);
@@ -166,7 +177,7 @@ void one_block(const std::string& name, const plan::ModelConfig& m, bool wrapped
   EXPECT_EQ(store.held, 0);
   EXPECT_EQ(store.opened, 0);
   for (const auto& use : place.uses) EXPECT_EQ((store.committed[{use.unit, use.use}]), 1);
-  if (place.part == plan::Part::input) return;   // it has no input stream
+  if (place.part == plan::Part::input) return;  // it has no input stream
   objective();
   const auto analytic = gradient;
   for (std::size_t i = 5; i < n; i += n / 12)

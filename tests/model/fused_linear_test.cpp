@@ -1,4 +1,5 @@
-// Neighbouring layers with and without gaps between their weights: the input gradient is the sum over all of them, rounded once.
+// Neighbouring layers with and without gaps between their weights: the input gradient is the sum over all of them,
+// rounded once.
 #include "libtrain/model/fused_linear.h"
 #include "tests/model/small_model.h"
 
@@ -20,7 +21,8 @@ template <class T> void input_gradient(const plan::ModelConfig& m, DType dtype) 
   const plan::Use use{1, 0};
   const auto& unit = store.units[1];
   const int gate = plan::index_of(unit, "ffn.gate.weight"), up = plan::index_of(unit, "ffn.up.weight");
-  const model::FusedLinear joined({{gate, plan::index_of(unit, "ffn.gate.bias")}, {up, plan::index_of(unit, "ffn.up.bias")}});
+  const model::FusedLinear joined(
+      {{gate, plan::index_of(unit, "ffn.gate.bias")}, {up, plan::index_of(unit, "ffn.up.bias")}});
   const std::int64_t n = 9, in = m.hidden, out = 2 * m.ffn;
   std::vector<T> dy(static_cast<std::size_t>(n * out)), dx(static_cast<std::size_t>(n * in));
   for (std::size_t i = 0; i < dy.size(); ++i) dy[i] = static_cast<T>(std::sin(0.37f * static_cast<float>(i)));
@@ -28,14 +30,16 @@ template <class T> void input_gradient(const plan::ModelConfig& m, DType dtype) 
   tensor::Arena workspace(tensor::Category::workspace, plan::workspace_bytes(m, micro, plan::Pass::train), {});
   const auto exec = tensor::Exec::caller(&workspace, 1);
   const auto lease = store.lease(use);
-  joined.backward_input(*exec, lease, base::View(dy.data(), dtype, {n, out}, {}), base::View(dx.data(), dtype, {n, in}, {}));
+  joined.backward_input(*exec, lease, base::View(dy.data(), dtype, {n, out}, {}),
+                        base::View(dx.data(), dtype, {n, in}, {}));
   std::int64_t off = 0;
   for (std::int64_t r = 0; r < n; ++r)
     for (std::int64_t c = 0; c < in; ++c) {
       double want = 0;
       for (std::int64_t o = 0; o < out; ++o) {
         const auto weight = lease.weight(o < m.ffn ? gate : up);
-        want += static_cast<double>(static_cast<float>(dy[static_cast<std::size_t>(r * out + o)])) * static_cast<double>(static_cast<float>(weight.template ptr<T>()[o % m.ffn * in + c]));
+        want += static_cast<double>(static_cast<float>(dy[static_cast<std::size_t>(r * out + o)])) *
+                static_cast<double>(static_cast<float>(weight.template ptr<T>()[o % m.ffn * in + c]));
       }
       const double got = static_cast<float>(dx[static_cast<std::size_t>(r * in + c)]);
       EXPECT_NEAR(got, want, dtype == DType::bf16 ? 0.005 * std::abs(want) + 1e-5 : 1e-5);
@@ -55,19 +59,23 @@ TEST(FusedLinear, InputGradientIsRoundedOnceWithAndWithoutGaps) {
 
 // Shapes of all kinds of gaps use the memory that was announced, to the byte.
 TEST(FusedLinear, PredictedMemoryIsMeasuredMemory) {
-  for (auto m : {shape(36, 50, false), shape(32, 80, true), shape(28, 37, true), shape(260, 90, false), shape(68, 70, true), shape(12, 3, true)})
+  for (auto m : {shape(36, 50, false), shape(32, 80, true), shape(28, 37, true), shape(260, 90, false),
+                 shape(68, 70, true), shape(12, 3, true)})
     for (const auto dtype : {DType::f32, DType::bf16})
       for (const auto& [b, t] : {std::pair<std::int64_t, std::int64_t>{1, 7}, {2, 20}, {100, 40}}) {
-        if (b == 100 && m.hidden != 68) continue;   // with so many rows the sum in f32 is the most that a layer needs
+        if (b == 100 && m.hidden != 68) continue;  // with so many rows the sum in f32 is the most that a layer needs
         for (const auto recompute : {plan::Recompute::none, plan::Recompute::layers}) {
           m.context = 40, m.vocabulary = 40;
           const plan::MicroShape micro{b, t, dtype, 2};
-          const auto where = fmt::format("hidden {} ffn {} biases {} {} b {} t {}", m.hidden, m.ffn, m.biases, base::name_of(dtype), b, t);
+          const auto where = fmt::format("hidden {} ffn {} biases {} {} b {} t {}", m.hidden, m.ffn, m.biases,
+                                         base::name_of(dtype), b, t);
           PlainStore store(m, dtype, 1);
           Runner runner(m, micro, recompute);
           runner.train(store, Batch(formula_windows(m.vocabulary, 0, b, t, false), false));
-          EXPECT_EQ(runner.activations.peak_bytes(), plan::activation_bytes(m, micro, plan::Pass::train, recompute)) << where;
-          EXPECT_EQ(runner.workspace.peak_bytes(), plan::workspace_bytes(m, micro, plan::Pass::train, recompute)) << where;
+          EXPECT_EQ(runner.activations.peak_bytes(), plan::activation_bytes(m, micro, plan::Pass::train, recompute))
+              << where;
+          EXPECT_EQ(runner.workspace.peak_bytes(), plan::workspace_bytes(m, micro, plan::Pass::train, recompute))
+              << where;
         }
       }
 }

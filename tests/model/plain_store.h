@@ -1,4 +1,5 @@
-// PlainStore: the simplest parameter store: whole weights, whole gradients, a record of every call. For tests of the blocks.
+// PlainStore: the simplest parameter store: whole weights, whole gradients, a record of every call. For tests of the
+// blocks.
 #pragma once
 
 #include "libtrain/base/random.h"
@@ -14,13 +15,17 @@
 
 namespace trainyard::test {
 
-// Units lie flat in plan::layout(unit, 1), weights in the working dtype, gradients of each use apart in f32 (f64 for f64). open() fills
-// the gradient with NaN where a block must overwrite it, so an element that was not written shows.
+// Units lie flat in plan::layout(unit, 1), weights in the working dtype, gradients of each use apart in f32 (f64 for
+// f64). open() fills the gradient with NaN where a block must overwrite it, so an element that was not written shows.
 class PlainStore : public params::ParameterStore {
  public:
-  struct Call { enum Kind { acquire, give_back, open, commit } kind; plan::Use use; bool operator==(const Call&) const = default; };
+  struct Call {
+    enum Kind { acquire, give_back, open, commit } kind;
+    plan::Use use;
+    bool operator==(const Call&) const = default;
+  };
 
-  enum class Fill { nan, nothing };   // what open() leaves in a gradient
+  enum class Fill { nan, nothing };  // what open() leaves in a gradient
 
   PlainStore(const plan::ModelConfig& model, base::DType dtype, std::uint64_t seed, Fill fill = Fill::nan)
       : units(plan::units(model)), dtype_(dtype), fill_(fill) {
@@ -34,7 +39,8 @@ class PlainStore : public params::ParameterStore {
       for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
         const auto& parameter = unit.parameters[p];
         double* out = master.back().data() + layouts.back().offsets[p];
-        std::vector<float> values(static_cast<std::size_t>(parameter.count()), parameter.init.kind == plan::Init::Kind::ones ? 1.0f : 0.0f);
+        std::vector<float> values(static_cast<std::size_t>(parameter.count()),
+                                  parameter.init.kind == plan::Init::Kind::ones ? 1.0f : 0.0f);
         if (parameter.init.kind == plan::Init::Kind::normal)
           base::fill_normal(values.data(), parameter.count(), seed, parameter.name, 0, parameter.init.stddev);
         for (std::size_t i = 0; i < values.size(); ++i) out[i] = values[i];
@@ -64,9 +70,11 @@ class PlainStore : public params::ParameterStore {
     return sum;
   }
   double use_gradient(int unit, int use, int slot, std::int64_t index) const {
-    const auto at = static_cast<std::size_t>(layouts[static_cast<std::size_t>(unit)].offsets[static_cast<std::size_t>(slot)] + index);
+    const auto at = static_cast<std::size_t>(
+        layouts[static_cast<std::size_t>(unit)].offsets[static_cast<std::size_t>(slot)] + index);
     const char* p = gradients_[use][static_cast<std::size_t>(unit)].host.data();
-    return gradient_dtype_ == base::DType::f64 ? reinterpret_cast<const double*>(p)[at] : reinterpret_cast<const float*>(p)[at];
+    return gradient_dtype_ == base::DType::f64 ? reinterpret_cast<const double*>(p)[at]
+                                               : reinterpret_cast<const float*>(p)[at];
   }
   // Every committed gradient byte, for comparisons of bits.
   std::vector<char> gradient_bits() const {
@@ -74,21 +82,28 @@ class PlainStore : public params::ParameterStore {
     for (const auto& gradients : gradients_)
       for (std::size_t u = 0; u < units.size(); ++u) {
         const auto bytes = master[u].size() * static_cast<std::size_t>(base::size_of(gradient_dtype_));
-        all.insert(all.end(), gradients[u].host.begin(), gradients[u].host.begin() + static_cast<std::ptrdiff_t>(bytes));
+        all.insert(all.end(), gradients[u].host.begin(),
+                   gradients[u].host.begin() + static_cast<std::ptrdiff_t>(bytes));
       }
     return all;
   }
 
   std::vector<plan::Unit> units;
   std::vector<plan::UnitLayout> layouts;
-  std::vector<std::vector<double>> master;      // per unit, flat
+  std::vector<std::vector<double>> master;  // per unit, flat
   std::vector<Call> calls;
-  std::map<std::pair<int, int>, int> committed; // (unit, use) -> times
+  std::map<std::pair<int, int>, int> committed;  // (unit, use) -> times
   int held = 0, opened = 0;
 
  protected:
-  void acquire(plan::Use use) override { calls.push_back({Call::acquire, use}); ++held; }
-  void give_back(plan::Use use) override { calls.push_back({Call::give_back, use}); --held; }
+  void acquire(plan::Use use) override {
+    calls.push_back({Call::acquire, use});
+    ++held;
+  }
+  void give_back(plan::Use use) override {
+    calls.push_back({Call::give_back, use});
+    --held;
+  }
   base::View weight(plan::Use use, int slot) override { return view(weights_, use.unit, slot, dtype_); }
   void open(plan::Use use) override {
     calls.push_back({Call::open, use});
@@ -98,10 +113,14 @@ class PlainStore : public params::ParameterStore {
     const auto& unit = units[static_cast<std::size_t>(use.unit)];
     for (std::size_t p = 0; p < unit.parameters.size(); ++p)
       for (std::int64_t i = 0; i < unit.parameters[p].stored_count(); ++i)
-        put(g.host.data(), gradient_dtype_, static_cast<std::size_t>(layouts[static_cast<std::size_t>(use.unit)].offsets[p] + i), std::numeric_limits<double>::quiet_NaN());
+        put(g.host.data(), gradient_dtype_,
+            static_cast<std::size_t>(layouts[static_cast<std::size_t>(use.unit)].offsets[p] + i),
+            std::numeric_limits<double>::quiet_NaN());
     g.push();
   }
-  base::View gradient(plan::Use use, int slot) override { return view(gradients_[use.use], use.unit, slot, gradient_dtype_); }
+  base::View gradient(plan::Use use, int slot) override {
+    return view(gradients_[use.use], use.unit, slot, gradient_dtype_);
+  }
   void commit(plan::Use use) override {
     calls.push_back({Call::commit, use});
     --opened;
@@ -118,7 +137,8 @@ class PlainStore : public params::ParameterStore {
     const auto u = static_cast<std::size_t>(unit), s = static_cast<std::size_t>(slot);
     const auto& shape = units.at(u).parameters.at(s).stored;
     char* p = memory[u].there() + layouts[u].offsets[s] * base::size_of(dtype);
-    return shape.size() == 1 ? base::View(p, dtype, {shape[0]}, test_device()) : base::View(p, dtype, {shape.at(0), shape.at(1)}, test_device());
+    return shape.size() == 1 ? base::View(p, dtype, {shape[0]}, test_device())
+                             : base::View(p, dtype, {shape.at(0), shape.at(1)}, test_device());
   }
 
   base::DType dtype_, gradient_dtype_;

@@ -1,4 +1,5 @@
-// Parity with PyTorch: initial values, ten losses, first gradients of a GPT-2 and a Llama (golden files of tests/golden/pytorch_golden.py).
+// Parity with PyTorch: initial values, ten losses, first gradients of a GPT-2 and a Llama (golden files of
+// tests/golden/pytorch_golden.py).
 #include "tests/model/small_model.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +20,7 @@ struct Golden {
   bool document_mask;
 
   explicit Golden(const std::string& name) {
-    const char* elsewhere = std::getenv("TRAINYARD_GOLDEN_FOLDER");   // of a bundle
+    const char* elsewhere = std::getenv("TRAINYARD_GOLDEN_FOLDER");  // of a bundle
     const std::string stem = std::string(elsewhere != nullptr ? elsewhere : TRAINYARD_GOLDEN_FOLDER) + "/" + name;
     std::ifstream text(stem + ".json");
     page = json::parse(text);
@@ -40,7 +41,8 @@ struct Golden {
     document_mask = m["document_mask"];
   }
   const json& tensor(const std::string& name) const {
-    for (const auto& t : page["tensors"]) if (t["name"] == name) return t;
+    for (const auto& t : page["tensors"])
+      if (t["name"] == name) return t;
     throw std::runtime_error("no tensor " + name);
   }
 };
@@ -61,7 +63,8 @@ class Adam {
     double squares = 0;
     every([&](std::size_t, std::size_t, std::int64_t, double g) { squares += g * g; });
     const double norm = std::sqrt(squares), scale = std::min(1.0, run["clip"].get<double>() / (norm + 1e-6));
-    const double b1 = run["beta1"], b2 = run["beta2"], lr = run["learning_rate"], eps = run["epsilon"], wd = run["weight_decay"];
+    const double b1 = run["beta1"], b2 = run["beta2"], lr = run["learning_rate"], eps = run["epsilon"],
+                 wd = run["weight_decay"];
     ++t_;
     const double c1 = 1 - std::pow(b1, t_), c2 = 1 - std::pow(b2, t_);
     every([&](std::size_t u, std::size_t p, std::int64_t i, double g) {
@@ -89,7 +92,8 @@ void compare_gradients(const Golden& golden, const PlainStore& store, std::int64
       const float* want = golden.gradients.data() + t["offset"].get<std::size_t>();
       double difference = 0, norm = 0;
       for (std::int64_t i = 0; i < parameter.count(); ++i) {
-        const double got = store.gradient_of(static_cast<int>(u), static_cast<int>(p), i) / static_cast<double>(targets);
+        const double got =
+            store.gradient_of(static_cast<int>(u), static_cast<int>(p), i) / static_cast<double>(targets);
         difference += (got - want[i]) * (got - want[i]);
         norm += static_cast<double>(want[i]) * want[i];
       }
@@ -100,7 +104,8 @@ void compare_gradients(const Golden& golden, const PlainStore& store, std::int64
     }
 }
 
-void parity(const std::string& name, base::DType dtype, double loss_tolerance, double gradient_tolerance, const char* losses) {
+void parity(const std::string& name, base::DType dtype, double loss_tolerance, double gradient_tolerance,
+            const char* losses) {
   const Golden golden(name);
   const auto& run = golden.page["run"];
   const std::int64_t b = run["batch"], t = run["sequence"];
@@ -110,11 +115,14 @@ void parity(const std::string& name, base::DType dtype, double loss_tolerance, d
   for (int s = 0; s < run["steps"].get<int>(); ++s) {
     const Batch batch(formula_windows(golden.model.vocabulary, s, b, t, golden.document_mask), golden.document_mask);
     const auto result = runner.train(store, batch);
-    const double loss = result.loss_sum / static_cast<double>(result.targets), want = golden.page[losses][static_cast<std::size_t>(s)];
+    const double loss = result.loss_sum / static_cast<double>(result.targets),
+                 want = golden.page[losses][static_cast<std::size_t>(s)];
     EXPECT_NEAR(loss, want, loss_tolerance * want) << name << " step " << s + 1;
     if (s == 0) compare_gradients(golden, store, result.targets, gradient_tolerance);
     const double norm = adam.step(store, run, result.targets);
-    EXPECT_NEAR(norm, golden.page["gradient_norms"][static_cast<std::size_t>(s)].get<double>(), loss_tolerance * 10 * norm + 1e-5) << name << " step " << s + 1;
+    EXPECT_NEAR(norm, golden.page["gradient_norms"][static_cast<std::size_t>(s)].get<double>(),
+                loss_tolerance * 10 * norm + 1e-5)
+        << name << " step " << s + 1;
   }
 }
 

@@ -22,13 +22,15 @@ inline plan::ModelConfig small_gpt2() {
 inline plan::ModelConfig small_llama() {
   auto m = small_gpt2();
   m.name = "small-llama";
-  m.kv_heads = 2, m.ffn = 80, m.norm = plan::Norm::rms, m.positions = plan::Positions::rotary, m.activation = plan::Activation::swiglu;
+  m.kv_heads = 2, m.ffn = 80, m.norm = plan::Norm::rms, m.positions = plan::Positions::rotary,
+  m.activation = plan::Activation::swiglu;
   m.biases = false, m.tied = false;
   return m;
 }
 
 inline plan::ModelConfig with_dropout(plan::ModelConfig m) {
-  m.dropout_embedding = 0.1, m.dropout_attention = 0.15, m.dropout_attention_residual = 0.2, m.dropout_ffn_residual = 0.25;
+  m.dropout_embedding = 0.1, m.dropout_attention = 0.15, m.dropout_attention_residual = 0.2,
+  m.dropout_ffn_residual = 0.25;
   return m;
 }
 
@@ -79,13 +81,16 @@ struct Batch {
 };
 
 // The token formula of tests/golden/pytorch_golden.py.
-inline std::vector<std::int32_t> formula_window(std::int64_t vocabulary, std::int64_t step, std::int64_t sequence, std::int64_t length, bool mask) {
+inline std::vector<std::int32_t> formula_window(std::int64_t vocabulary, std::int64_t step, std::int64_t sequence,
+                                                std::int64_t length, bool mask) {
   std::vector<std::int32_t> w;
-  for (std::int64_t i = 0; i <= length; ++i) w.push_back(static_cast<std::int32_t>((i * i * 7 + i * 3 + sequence * 17 + step * 29 + 5) % (vocabulary - 1) + 1));
+  for (std::int64_t i = 0; i <= length; ++i)
+    w.push_back(static_cast<std::int32_t>((i * i * 7 + i * 3 + sequence * 17 + step * 29 + 5) % (vocabulary - 1) + 1));
   if (mask) w[static_cast<std::size_t>(4 + sequence)] = 0, w[11] = 0;
   return w;
 }
-inline std::vector<std::vector<std::int32_t>> formula_windows(std::int64_t vocabulary, std::int64_t step, std::int64_t batch, std::int64_t length, bool mask) {
+inline std::vector<std::vector<std::int32_t>> formula_windows(std::int64_t vocabulary, std::int64_t step,
+                                                              std::int64_t batch, std::int64_t length, bool mask) {
   std::vector<std::vector<std::int32_t>> w;
   for (std::int64_t s = 0; s < batch; ++s) w.push_back(formula_window(vocabulary, step, s, length, mask));
   return w;
@@ -94,13 +99,19 @@ inline std::vector<std::vector<std::int32_t>> formula_windows(std::int64_t vocab
 // One rank's arenas, sized by the plan, and a decoder that runs in them.
 class Runner {
  public:
-  Runner(const plan::ModelConfig& model, const plan::MicroShape& shape, plan::Recompute recompute = plan::Recompute::none)
+  Runner(const plan::ModelConfig& model, const plan::MicroShape& shape,
+         plan::Recompute recompute = plan::Recompute::none)
       : decoder(model, recompute), shape_(on_device(shape)),
-        activations(tensor::Category::activations, plan::activation_bytes(model, shape_, plan::Pass::train, recompute), test_device()),
-        workspace(tensor::Category::workspace, plan::workspace_bytes(model, shape_, plan::Pass::train, recompute), test_device()),
+        activations(tensor::Category::activations, plan::activation_bytes(model, shape_, plan::Pass::train, recompute),
+                    test_device()),
+        workspace(tensor::Category::workspace, plan::workspace_bytes(model, shape_, plan::Pass::train, recompute),
+                  test_device()),
         exec(test_exec(&workspace, shape.threads)), saved(activations) {}
 
-  struct Result { double loss_sum; std::int64_t targets; };
+  struct Result {
+    double loss_sum;
+    std::int64_t targets;
+  };
   Result train(PlainStore& store, const Batch& batch, std::uint64_t seed = 7) {
     store.committed.clear();
     model::Step step{*exec, &store, batch.micro, shape_.dtype, seed, plan::Pass::train, 0, 0};

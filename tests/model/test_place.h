@@ -1,4 +1,5 @@
-// Where the model tests compute: the CPU, or with TRAINYARD_TEST_DEVICE=cuda the GPU of the module in use; what tests read and write lies on the host either way.
+// Where the model tests compute: the CPU, or with TRAINYARD_TEST_DEVICE=cuda the GPU of the module in use; what tests
+// read and write lies on the host either way.
 #pragma once
 
 #include "libtrain/tensor/device_buffer.h"
@@ -24,7 +25,9 @@ inline base::Device test_device() {
 }
 inline bool on_gpu() { return test_device().kind == base::DeviceKind::cuda; }
 
-inline bool emulated() { return on_gpu() && std::string(tensor::gpu_module().runtime->name) == "emulated"; }   // slow: a sample of the tests will do
+inline bool emulated() {
+  return on_gpu() && std::string(tensor::gpu_module().runtime->name) == "emulated";
+}  // slow: a sample of the tests will do
 
 inline std::unique_ptr<tensor::Exec> test_exec(tensor::Arena* scratch, int threads) {
   return on_gpu() ? tensor::Exec::gpu(0, scratch) : tensor::Exec::caller(scratch, threads);
@@ -47,7 +50,9 @@ class Twin {
   void move(void* to, const void* from) const {
     if (!device_ || host.empty()) return;
     static const auto exec = tensor::Exec::gpu(0, nullptr);
-    tensor::require_gpu(tensor::gpu_module().runtime->copy(to, from, static_cast<std::int64_t>(host.size()), exec->stream()), "copying");
+    tensor::require_gpu(
+        tensor::gpu_module().runtime->copy(to, from, static_cast<std::int64_t>(host.size()), exec->stream()),
+        "copying");
     exec->synchronize();
   }
   tensor::DeviceBuffer device_;

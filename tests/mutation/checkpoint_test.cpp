@@ -23,7 +23,8 @@ class Checkpoint : public ::testing::Test {
  protected:
   void SetUp() override {
     auto model = gpt();
-    model.layers = 1, model.hidden = 8, model.heads = 2, model.kv_heads = 2, model.ffn = 16, model.vocabulary = 129, model.context = 8;
+    model.layers = 1, model.hidden = 8, model.heads = 2, model.kv_heads = 2, model.ffn = 16, model.vocabulary = 129,
+    model.context = 8;
     written = state(model, base::DType::bf16, 5);
     written.identity["model"] = plan::model_to_json(model);
     written.identity["model"].erase("name");
@@ -42,14 +43,18 @@ class Checkpoint : public ::testing::Test {
       if (last) break;
     }
     while (!text.empty() && text.back() == '\n') text.pop_back();
-    return text + ",\n \"crc32c_of_the_above\": \"" + checkpoint::hex32(base::crc32c(text.data(), text.size())) + "\"\n}\n";
+    return text + ",\n \"crc32c_of_the_above\": \"" + checkpoint::hex32(base::crc32c(text.data(), text.size())) +
+           "\"\n}\n";
   }
   std::string unsealed() const { return manifest.substr(0, manifest.rfind(",\n \"crc32c")) + "\n}"; }
 
-  // What a resume and generate use: every element by the names of the model that was saved, and the state that follows from the files.
+  // What a resume and generate use: every element by the names of the model that was saved, and the state that follows
+  // from the files.
   std::string difference() {
     checkpoint::Reader reader(folder);
-    const auto same = [&](const char* key) { return checkpoint::state_to_json(reader.state())[key] == checkpoint::state_to_json(written)[key]; };
+    const auto same = [&](const char* key) {
+      return checkpoint::state_to_json(reader.state())[key] == checkpoint::state_to_json(written)[key];
+    };
     for (const char* key : {"step", "seed", "dtype"})
       if (!same(key)) return std::string("another ") + key;
     for (const char* key : {"samples_seen", "tokens_seen"})
@@ -65,7 +70,8 @@ class Checkpoint : public ::testing::Test {
         reader.read_unit_piece(kind, static_cast<int>(u), units[u], layout, 0, layout.piece, got.data());
         for (std::size_t p = 0; p < units[u].parameters.size(); ++p)
           for (std::int64_t i = 0; i < units[u].parameters[p].count(); ++i)
-            if (std::bit_cast<std::uint32_t>(got[static_cast<std::size_t>(layout.offsets[p] + i)]) != std::bit_cast<std::uint32_t>(value(kind, units[u].parameters[p].name, i, written.dtype)))
+            if (std::bit_cast<std::uint32_t>(got[static_cast<std::size_t>(layout.offsets[p] + i)]) !=
+                std::bit_cast<std::uint32_t>(value(kind, units[u].parameters[p].name, i, written.dtype)))
               return fmt::format("another value of {}", units[u].parameters[p].name);
       }
     return "";
@@ -76,8 +82,7 @@ class Checkpoint : public ::testing::Test {
     trainyard::inspect::report_on(folder, {});
     try {
       trainyard::inspect::report_on(folder, {trainyard::inspect::Verify::everything, {}, {}});
-    } catch (const base::InputError&) {
-    }
+    } catch (const base::InputError&) {}
     return wrong;
   }
 
@@ -89,7 +94,9 @@ class Checkpoint : public ::testing::Test {
 // Keeps ids of the library from leaking over thousands of cases.
 struct Hid {
   hid_t id;
-  ~Hid() { if (id >= 0) H5Idec_ref(id); }
+  ~Hid() {
+    if (id >= 0) H5Idec_ref(id);
+  }
 };
 
 // One attribute or dataset of a rank file changed by the library itself.
@@ -103,11 +110,15 @@ std::string change(const std::string& path, mutation::Random& random) {
     if (value) H5Awrite(attribute.id, type, value);
   };
   const Hid scalar{H5Screate(H5S_SCALAR)}, empty{H5Screate(H5S_NULL)};
-  const std::int64_t numbers[] = {0, -1, 1, 2, 5, 6, std::int64_t{1} << 31, std::int64_t{1} << 32, (std::int64_t{1} << 32) + 5, INT64_MAX, INT64_MIN};
+  const std::int64_t numbers[] = {
+      0,         -1,       1, 2, 5, 6, std::int64_t{1} << 31, std::int64_t{1} << 32, (std::int64_t{1} << 32) + 5,
+      INT64_MAX, INT64_MIN};
   switch (mutation::below(random, 10)) {
     case 0: H5Adelete(file.id, name.c_str()); return name + " removed";
     case 1: H5Arename(file.id, name.c_str(), (name + "x").c_str()); return name + " renamed";
-    case 2: case 3: case 4: {
+    case 2:
+    case 3:
+    case 4: {
       const auto number = numbers[mutation::below(random, std::size(numbers))];
       remake(H5T_STD_I64LE, scalar.id, &number);
       return fmt::format("{} is {}", name, number);
@@ -131,8 +142,11 @@ std::string change(const std::string& path, mutation::Random& random) {
       remake(H5T_STD_I64LE, space.id, values);
       return name + " is a list";
     }
-    case 8: H5Lmove(file.id, "/optimizer/m", file.id, "/optimizer/x", H5P_DEFAULT, H5P_DEFAULT), H5Lmove(file.id, "/optimizer/v", file.id, "/optimizer/m", H5P_DEFAULT, H5P_DEFAULT),
-        H5Lmove(file.id, "/optimizer/x", file.id, "/optimizer/v", H5P_DEFAULT, H5P_DEFAULT); return "m and v exchanged";
+    case 8:
+      H5Lmove(file.id, "/optimizer/m", file.id, "/optimizer/x", H5P_DEFAULT, H5P_DEFAULT),
+          H5Lmove(file.id, "/optimizer/v", file.id, "/optimizer/m", H5P_DEFAULT, H5P_DEFAULT),
+          H5Lmove(file.id, "/optimizer/x", file.id, "/optimizer/v", H5P_DEFAULT, H5P_DEFAULT);
+      return "m and v exchanged";
     default: {
       const auto note = std::string("a note");
       const Hid type{H5Tcopy(H5T_C_S1)};
@@ -155,28 +169,51 @@ void reseal_rank_file(const std::string& folder) {
     std::int64_t at = 0;
     payloads[file.size()] = 0;
     for (const auto& [offset, bytes] : payloads) {
-      if (offset > at) index.file.metadata.push_back({at, offset - at, trainyard::io::crc32c_of(file, at, offset - at)});
+      if (offset > at)
+        index.file.metadata.push_back({at, offset - at, trainyard::io::crc32c_of(file, at, offset - at)});
       at = offset + bytes;
     }
   });
   reseal(folder, "rank-00001.h5");
 }
 
-// One number of an index that has another value, mostly one at a boundary; or a record that is lost, doubled or exchanged.
+// One number of an index that has another value, mostly one at a boundary; or a record that is lost, doubled or
+// exchanged.
 std::string change(checkpoint::RankIndex& index, mutation::Random& random) {
   const auto number = [&](std::int64_t near) {
-    const std::int64_t numbers[] = {0, 1, 2, 3, 7, 127, 128, near - 1, near + 1, near + 8, near * 2, std::int64_t{1} << 31, std::int64_t{1} << 32, std::int64_t{1} << 56, INT64_MAX};
+    const std::int64_t numbers[] = {0,
+                                    1,
+                                    2,
+                                    3,
+                                    7,
+                                    127,
+                                    128,
+                                    near - 1,
+                                    near + 1,
+                                    near + 8,
+                                    near * 2,
+                                    std::int64_t{1} << 31,
+                                    std::int64_t{1} << 32,
+                                    std::int64_t{1} << 56,
+                                    INT64_MAX};
     return std::max<std::int64_t>(0, numbers[mutation::below(random, std::size(numbers))]);
   };
   auto& box = index.boxes[mutation::below(random, index.boxes.size())];
   auto& other = index.boxes[mutation::below(random, index.boxes.size())];
-  auto payload = std::next(index.file.payloads.begin(), static_cast<std::ptrdiff_t>(mutation::below(random, index.file.payloads.size())));
+  auto payload = std::next(index.file.payloads.begin(),
+                           static_cast<std::ptrdiff_t>(mutation::below(random, index.file.payloads.size())));
   auto& range = index.file.metadata[mutation::below(random, index.file.metadata.size())];
   const auto dim = mutation::below(random, 2);
   switch (mutation::below(random, 16)) {
-    case 0: box.tensor = static_cast<std::int32_t>(number(box.tensor) & 0xfff); return fmt::format("a box of tensor {}", box.tensor);
-    case 1: box.box.start[dim] = number(box.box.start[dim]); return fmt::format("start[{}] is {}", dim, box.box.start[dim]);
-    case 2: box.box.count[dim] = number(box.box.count[dim]); return fmt::format("count[{}] is {}", dim, box.box.count[dim]);
+    case 0:
+      box.tensor = static_cast<std::int32_t>(number(box.tensor) & 0xfff);
+      return fmt::format("a box of tensor {}", box.tensor);
+    case 1:
+      box.box.start[dim] = number(box.box.start[dim]);
+      return fmt::format("start[{}] is {}", dim, box.box.start[dim]);
+    case 2:
+      box.box.count[dim] = number(box.box.count[dim]);
+      return fmt::format("count[{}] is {}", dim, box.box.count[dim]);
     case 3: box.offset = number(box.offset); return fmt::format("offset is {}", box.offset);
     case 4: std::swap(box, other); return "two boxes exchanged";
     case 5: std::swap(box.tensor, other.tensor); return "the tensors of two boxes exchanged";
@@ -186,8 +223,12 @@ std::string change(checkpoint::RankIndex& index, mutation::Random& random) {
     case 9: index.step = number(index.step); return fmt::format("step is {}", index.step);
     case 10: index.rank = static_cast<int>(number(index.rank)); return fmt::format("rank is {}", index.rank);
     case 11: index.ranks = static_cast<int>(number(index.ranks)); return fmt::format("ranks is {}", index.ranks);
-    case 12: payload->second.offset = number(payload->second.offset); return fmt::format("{} begins at {}", payload->first, payload->second.offset);
-    case 13: payload->second.bytes = number(payload->second.bytes); return fmt::format("{} has {} bytes", payload->first, payload->second.bytes);
+    case 12:
+      payload->second.offset = number(payload->second.offset);
+      return fmt::format("{} begins at {}", payload->first, payload->second.offset);
+    case 13:
+      payload->second.bytes = number(payload->second.bytes);
+      return fmt::format("{} has {} bytes", payload->first, payload->second.bytes);
     case 14: range.bytes = number(range.bytes); return fmt::format("a range of {} bytes", range.bytes);
     default: {
       const auto all = std::vector<checkpoint::PayloadEntry>{payload->second};
@@ -199,20 +240,42 @@ std::string change(checkpoint::RankIndex& index, mutation::Random& random) {
 }
 
 // A number of the header or the table of ranks.index, or which sections it has.
-mutation::Mutation change_table(std::string bytes, std::vector<std::string> parts, std::int64_t step, mutation::Random& random) {
+mutation::Mutation change_table(std::string bytes, std::vector<std::string> parts, std::int64_t step,
+                                mutation::Random& random) {
   switch (mutation::below(random, 5)) {
     case 0: std::swap(parts[0], parts[1]); return {checkpoint::joined_index_bytes(step, parts), "sections exchanged"};
-    case 1: parts[mutation::below(random, 2)] = parts[mutation::below(random, 2)]; return {checkpoint::joined_index_bytes(step, parts), "a section for both ranks"};
-    case 2: parts.resize(mutation::below(random, 5)); return {checkpoint::joined_index_bytes(step, parts), fmt::format("{} sections", parts.size())};
-    case 3: bytes.resize(mutation::below(random, bytes.size() + 20)); return {bytes, fmt::format("{} bytes", bytes.size())};
+    case 1:
+      parts[mutation::below(random, 2)] = parts[mutation::below(random, 2)];
+      return {checkpoint::joined_index_bytes(step, parts), "a section for both ranks"};
+    case 2:
+      parts.resize(mutation::below(random, 5));
+      return {checkpoint::joined_index_bytes(step, parts), fmt::format("{} sections", parts.size())};
+    case 3:
+      bytes.resize(mutation::below(random, bytes.size() + 20));
+      return {bytes, fmt::format("{} bytes", bytes.size())};
     default: break;
   }
-  const std::size_t places[] = {32, 40, 44, 52, 60, 64, 72, 80};   // step, ranks, and of each rank begin, size and checksum
+  const std::size_t places[] = {32, 40, 44, 52,
+                                60, 64, 72, 80};  // step, ranks, and of each rank begin, size and checksum
   const auto at = places[mutation::below(random, std::size(places))];
   const std::size_t size = at == 40 || at == 60 || at == 80 ? 4 : 8;
   std::uint64_t old = 0;
   std::memcpy(&old, bytes.data() + at, size);
-  const std::uint64_t numbers[] = {0, 1, 2, 3, old - 1, old + 1, old + 20, old * 2, bytes.size(), ~old, std::uint64_t{1} << 31, std::uint64_t{1} << 32, std::uint64_t{1} << 56, ~std::uint64_t{0}, ~std::uint64_t{0} - 43};
+  const std::uint64_t numbers[] = {0,
+                                   1,
+                                   2,
+                                   3,
+                                   old - 1,
+                                   old + 1,
+                                   old + 20,
+                                   old * 2,
+                                   bytes.size(),
+                                   ~old,
+                                   std::uint64_t{1} << 31,
+                                   std::uint64_t{1} << 32,
+                                   std::uint64_t{1} << 56,
+                                   ~std::uint64_t{0},
+                                   ~std::uint64_t{0} - 43};
   const auto number = numbers[mutation::below(random, std::size(numbers))];
   std::memcpy(bytes.data() + at, &number, size);
   return {bytes, fmt::format("byte {} on is {}", at, number)};
@@ -245,7 +308,7 @@ TEST_F(Checkpoint, AttributesOfRankFiles) {
 // Bytes of what only the HDF5 library understands.
 TEST_F(Checkpoint, MetadataOfRankFiles) {
   const auto m = checkpoint::Reader(folder).manifest();
-  std::vector<std::size_t> places;   // most of it is nothing but zeros, up to the next page
+  std::vector<std::size_t> places;  // most of it is nothing but zeros, up to the next page
   for (const auto& range : m.files.at("rank-00001.h5").metadata)
     for (auto at = range.offset; at < range.offset + range.bytes; ++at)
       if (rank_file[static_cast<std::size_t>(at)] != 0) places.push_back(static_cast<std::size_t>(at));
@@ -254,7 +317,9 @@ TEST_F(Checkpoint, MetadataOfRankFiles) {
                  [&](mutation::Random& random) {
                    const auto at = places[mutation::below(random, places.size())];
                    auto bytes = rank_file;
-                   bytes[at] = static_cast<char>(mutation::below(random, 2) == 0 ? bytes[at] ^ (1 << mutation::below(random, 8)) : static_cast<int>(random() % 256));
+                   bytes[at] =
+                       static_cast<char>(mutation::below(random, 2) == 0 ? bytes[at] ^ (1 << mutation::below(random, 8))
+                                                                         : static_cast<int>(random() % 256));
                    return mutation::Mutation{bytes, fmt::format("byte {} is {}", at, static_cast<int>(bytes[at]))};
                  },
                  [&](const std::string& content) {
@@ -281,7 +346,8 @@ TEST_F(Checkpoint, Indices) {
                  [&](mutation::Random& random) {
                    auto index = original;
                    auto what = change(index, random);
-                   while (mutation::below(random, 3) == 0 && !index.boxes.empty() && !index.file.payloads.empty()) what += ", " + change(index, random);
+                   while (mutation::below(random, 3) == 0 && !index.boxes.empty() && !index.file.payloads.empty())
+                     what += ", " + change(index, random);
                    return mutation::Mutation{lying_bytes(index, parameters), what};
                  },
                  [&](const std::string& content) {
@@ -303,7 +369,8 @@ TEST_F(Checkpoint, BytesOfIndices) {
 TEST_F(Checkpoint, TablesOfIndices) {
   const auto original = slurp(folder + "/ranks.index");
   const auto parts = sections(folder);
-  mutation::run({"table of indices", [&](mutation::Random& random) { return change_table(original, parts, written.step, random); },
+  mutation::run({"table of indices",
+                 [&](mutation::Random& random) { return change_table(original, parts, written.step, random); },
                  [&](const std::string& content) {
                    replace_joined_index(folder, content);
                    return judge();
@@ -318,7 +385,8 @@ TEST_F(Checkpoint, ManifestsOfVersion1) {
   fs::copy(GOLDEN_CHECKPOINTS "/checkpoint-1-gpt/step-00000003", folder, fs::copy_options::recursive);
   manifest = slurp(folder + "/manifest.json");
   ASSERT_EQ(difference(), "");
-  mutation::run({"manifest of version 1", [&](mutation::Random& random) { return mutation::mutate_json(unsealed(), random); },
+  mutation::run({"manifest of version 1",
+                 [&](mutation::Random& random) { return mutation::mutate_json(unsealed(), random); },
                  [&](const std::string& content) {
                    spit(folder + "/manifest.json", sealed(content));
                    return judge();
@@ -327,7 +395,7 @@ TEST_F(Checkpoint, ManifestsOfVersion1) {
 
 // A layout that this build would not write is believed when the fingerprints of all tensors agree, and only then.
 TEST_F(Checkpoint, AnotherLayoutIsVerified) {
-  edit_index(folder, 1, [](checkpoint::RankIndex& index) { index.boxes.back().offset += 8; });   // padding
+  edit_index(folder, 1, [](checkpoint::RankIndex& index) { index.boxes.back().offset += 8; });  // padding
   try {
     checkpoint::Reader reader(folder);
     FAIL();

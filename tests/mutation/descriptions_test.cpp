@@ -39,7 +39,8 @@ plan::CommSeries series(const std::string& operation) {
   for (std::int64_t bytes = 1024; bytes <= 1 << 20; bytes *= 4) {
     plan::CommPoint p;
     p.bytes = bytes, p.count = bytes / 4;
-    for (int r = 0; r < 6; ++r) p.repeats.push_back((1e-6 + static_cast<double>(bytes) / 1e9) * (1 + 0.001 * (r % 5 - 2)));
+    for (int r = 0; r < 6; ++r)
+      p.repeats.push_back((1e-6 + static_cast<double>(bytes) / 1e9) * (1 + 0.001 * (r % 5 - 2)));
     p.seconds = base::median(p.repeats);
     p.interval = base::median_interval(p.repeats);
     p.p95 = 1.1 * p.seconds, p.p99 = 1.2 * p.seconds;
@@ -51,7 +52,17 @@ plan::CommSeries series(const std::string& operation) {
 }
 
 plan::Profile sample_profile() {
-  plan::Profile p{"2026-11-21T12:00:00Z", "0.1.0", "mpi", "Open MPI v4.1.4", "cpu", "avx512", 8, 2, {"n1", "n2"}, {series("all_gather"), series("ordered_reduce_scatter")}, {}};
+  plan::Profile p{"2026-11-21T12:00:00Z",
+                  "0.1.0",
+                  "mpi",
+                  "Open MPI v4.1.4",
+                  "cpu",
+                  "avx512",
+                  8,
+                  2,
+                  {"n1", "n2"},
+                  {series("all_gather"), series("ordered_reduce_scatter")},
+                  {}};
   p.local.push_back({"memory.copy", "256 MiB", "B/s", 4, 4e10, {3.9e10, 4.1e10}, {3.9e10, 4e10, 4.1e10}});
   return p;
 }
@@ -68,11 +79,13 @@ TEST(Descriptions, Plans) {
                  [&](const std::string& content) -> std::string {
                    auto p = plan::plan_from_json(content, path);
                    const auto printed = plan::to_json(p);
-                   if (plan::to_json(plan::plan_from_json(printed, path)) != printed) return "printed, it reads as another plan";
+                   if (plan::to_json(plan::plan_from_json(printed, path)) != printed)
+                     return "printed, it reads as another plan";
                    spit(path, content);
                    inspect::report_on(path, {});
-                   plan::predict(p);   // what the programs go by, whatever the file predicts
-                   if (!sound(p.flops) || p.parameters <= 0 || p.memory.total() <= 0) return "a prediction that overflows";
+                   plan::predict(p);  // what the programs go by, whatever the file predicts
+                   if (!sound(p.flops) || p.parameters <= 0 || p.memory.total() <= 0)
+                     return "a prediction that overflows";
                    for (const auto& ranks : p.traffic)
                      for (const auto& t : ranks.operations)
                        if (t.bytes < 0 || t.calls < 0) return "traffic that overflows";
@@ -90,7 +103,8 @@ TEST(Descriptions, Profiles) {
                  [&](const std::string& content) -> std::string {
                    const auto p = plan::profile_from_json(content, path);
                    const auto printed = plan::to_json(p);
-                   if (plan::to_json(plan::profile_from_json(printed, path)) != printed) return "printed, it reads as another profile";
+                   if (plan::to_json(plan::profile_from_json(printed, path)) != printed)
+                     return "printed, it reads as another profile";
                    spit(path, content);
                    inspect::report_on(path, {});
                    for (const auto& t : plan::communication_times(plan, p))
@@ -116,7 +130,9 @@ TEST(Descriptions, Settings) {
                    spit(path, base::print_fields(f));
                    base::read_toml(g, path);
                    for (std::size_t i = 0; i < f.size(); ++i)
-                     if (f[i].get() != g[i].get() && std::strtod(f[i].get().c_str(), nullptr) != std::strtod(g[i].get().c_str(), nullptr)) return "printed, it reads as another " + f[i].name;   // -0 is 0
+                     if (f[i].get() != g[i].get() &&
+                         std::strtod(f[i].get().c_str(), nullptr) != std::strtod(g[i].get().c_str(), nullptr))
+                       return "printed, it reads as another " + f[i].name;  // -0 is 0
                    return "";
                  }});
 }
@@ -131,8 +147,10 @@ TEST(Descriptions, Models) {
                  [&](const std::string& content) -> std::string {
                    spit(path, content);
                    const auto m = plan::load_model(path);
-                   if (const auto wrong = plan::problems(m); !wrong.empty()) throw base::InputError(fmt::format("{}: {}", path, wrong.front()));
-                   if (plan::model_from_json(plan::model_to_json(m), path, "") != m) return "written down, it reads as another model";
+                   if (const auto wrong = plan::problems(m); !wrong.empty())
+                     throw base::InputError(fmt::format("{}: {}", path, wrong.front()));
+                   if (plan::model_from_json(plan::model_to_json(m), path, "") != m)
+                     return "written down, it reads as another model";
                    return plan::parameter_count(m) > 0 ? "" : "a count that overflows";
                  }});
 }

@@ -26,7 +26,7 @@ namespace base = trainyard::base;
 struct Told {
   std::uint64_t seed;
   std::int64_t refused, accepted;
-  int failed;                 // the case `seed` did, by `message`
+  int failed;  // the case `seed` did, by `message`
   char message[2000];
 };
 
@@ -41,14 +41,15 @@ Outcome outcome_of(const Kind& kind, const Mutation& m) {
   } catch (const base::Error& e) {
     const auto code = static_cast<int>(e.code());
     if (code != 2 && code != 3) throw std::runtime_error(fmt::format("exit {}: {}", code, e.what()));
-    if (std::strlen(e.what()) < 10 || std::strlen(e.what()) > 10'000) throw std::runtime_error(fmt::format("a message of {} bytes", std::strlen(e.what())));
+    if (std::strlen(e.what()) < 10 || std::strlen(e.what()) > 10'000)
+      throw std::runtime_error(fmt::format("a message of {} bytes", std::strlen(e.what())));
     return Outcome::refused;
   }
 }
 
 void limit_memory() {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  const rlimit limit{rlim_t{4} << 30, rlim_t{4} << 30};   // what a small file makes a parser allocate
+  const rlimit limit{rlim_t{4} << 30, rlim_t{4} << 30};  // what a small file makes a parser allocate
   ::setrlimit(RLIMIT_AS, &limit);
 #endif
 }
@@ -65,7 +66,8 @@ void work(const Kind& kind, std::uint64_t end, Told& told) {
       std::snprintf(told.message, sizeof told.message, "%s", m.what.c_str());
       const bool accepted = outcome_of(kind, m) == Outcome::accepted;
       ++(accepted ? told.accepted : told.refused);
-      if (accepted && std::getenv("TRAINYARD_MUTATION_SHOW")) fmt::print("{}, seed {}: accepted: {}\n", kind.name, told.seed, m.what);
+      if (accepted && std::getenv("TRAINYARD_MUTATION_SHOW"))
+        fmt::print("{}, seed {}: accepted: {}\n", kind.name, told.seed, m.what);
     } catch (const std::exception& e) {
       std::snprintf(told.message, sizeof told.message, "%s: %.1500s", m.what.substr(0, 200).c_str(), e.what());
       told.failed = 1;
@@ -83,8 +85,10 @@ std::string number_or(const char* variable, const std::string& otherwise) {
 
 void run(const Kind& kind) {
   const auto seed_text = number_or("TRAINYARD_MUTATION_SEED", "1");
-  const std::uint64_t first = seed_text == "random" ? std::random_device()() : std::stoull(seed_text), cases = std::stoull(number_or("TRAINYARD_MUTATIONS", "300"));
-  auto& told = *static_cast<Told*>(::mmap(nullptr, sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  const std::uint64_t first = seed_text == "random" ? std::random_device()() : std::stoull(seed_text),
+                      cases = std::stoull(number_or("TRAINYARD_MUTATIONS", "300"));
+  auto& told =
+      *static_cast<Told*>(::mmap(nullptr, sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   told = {};
   told.seed = first;
   int failures = 0;
@@ -101,14 +105,19 @@ void run(const Kind& kind) {
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     const bool died = !WIFEXITED(status) || WEXITSTATUS(status) != 0;
     if (died || told.failed) {
-      const auto how = !died ? std::string() : WIFSIGNALED(status) ? fmt::format("{}: ", WTERMSIG(status) == SIGALRM ? "hangs" : ::strsignal(WTERMSIG(status))) : "ends its process: ";
-      ADD_FAILURE() << kind.name << ", seed " << told.seed << ": " << how << told.message << "\n  again: TRAINYARD_MUTATION_SEED=" << told.seed << " TRAINYARD_MUTATIONS=1";
+      const auto how = !died ? std::string()
+                       : WIFSIGNALED(status)
+                           ? fmt::format("{}: ", WTERMSIG(status) == SIGALRM ? "hangs" : ::strsignal(WTERMSIG(status)))
+                           : "ends its process: ";
+      ADD_FAILURE() << kind.name << ", seed " << told.seed << ": " << how << told.message
+                    << "\n  again: TRAINYARD_MUTATION_SEED=" << told.seed << " TRAINYARD_MUTATIONS=1";
       ++failures;
       told.failed = 0;
       ++told.seed;
     }
   }
-  fmt::print("{}: seeds {} to {}, {} refused, {} accepted\n", kind.name, first, told.seed - 1, told.refused, told.accepted);
+  fmt::print("{}: seeds {} to {}, {} refused, {} accepted\n", kind.name, first, told.seed - 1, told.refused,
+             told.accepted);
   if (cases >= 100 && failures == 0) {
     EXPECT_GT(told.refused, static_cast<std::int64_t>(cases / 20));
     EXPECT_GT(told.accepted, 0);

@@ -32,7 +32,8 @@ TEST(Metrics, Lines) {
                    std::erase(line, '\n');
                    std::string text;
                    for (const auto& l : out) text += l + "\n";
-                   return mutation::below(random, 4) == 0 ? mutation::mutate_bytes(text, random) : mutation::Mutation{text, m.what};
+                   return mutation::below(random, 4) == 0 ? mutation::mutate_bytes(text, random)
+                                                          : mutation::Mutation{text, m.what};
                  },
                  [&](const std::string& content) -> std::string {
                    spit(path, content);
@@ -41,11 +42,13 @@ TEST(Metrics, Lines) {
                      inspect::report_on(scratch.path + "/metrics.jsonl", {});
                    } catch (const base::InputError& e) {
                      refused = true;
-                     if (std::string(e.what()).find("metrics.jsonl line ") == std::string::npos) return std::string("no line is named: ") + e.what();
+                     if (std::string(e.what()).find("metrics.jsonl line ") == std::string::npos)
+                       return std::string("no line is named: ") + e.what();
                    }
                    { engine::MetricsFile file(path, 7); }
                    const auto kept = slurp(path);
-                   if (!content.starts_with(kept) || (!kept.empty() && kept.back() != '\n')) return "a resume keeps what was not there";
+                   if (!content.starts_with(kept) || (!kept.empty() && kept.back() != '\n'))
+                     return "a resume keeps what was not there";
                    { engine::MetricsFile file(path, 7); }
                    if (slurp(path) != kept) return "a second resume cuts again";
                    if (refused) throw base::InputError("metrics.jsonl: refused by inspect");

@@ -34,9 +34,34 @@ std::string without_marks(std::string text) {
 }
 
 const std::vector<std::string>& boundary_numbers() {
-  static const std::vector<std::string> all = {"0", "-1", "1", "2", "3", "63", "64", "1000000", "2147483647", "2147483648", "-2147483648", "4294967296", "9007199254740993", "4611686018427387904",
-                                               "9223372036854775807", "9223372036854775808", "-9223372036854775808", "18446744073709551615", "18446744073709551616", "1e308", "-1e308",
-                                               "1e-308", "1e999", "0.5", "1.0", "-0.0", "NaN", "Infinity"};
+  static const std::vector<std::string> all = {"0",
+                                               "-1",
+                                               "1",
+                                               "2",
+                                               "3",
+                                               "63",
+                                               "64",
+                                               "1000000",
+                                               "2147483647",
+                                               "2147483648",
+                                               "-2147483648",
+                                               "4294967296",
+                                               "9007199254740993",
+                                               "4611686018427387904",
+                                               "9223372036854775807",
+                                               "9223372036854775808",
+                                               "-9223372036854775808",
+                                               "18446744073709551615",
+                                               "18446744073709551616",
+                                               "1e308",
+                                               "-1e308",
+                                               "1e-308",
+                                               "1e999",
+                                               "0.5",
+                                               "1.0",
+                                               "-0.0",
+                                               "NaN",
+                                               "Infinity"};
   return all;
 }
 
@@ -86,7 +111,7 @@ std::string damage(Node& n, std::vector<Node>& all, Random& random) {
     case 1:
       if (parent.is_object()) {
         const auto copy = *n.value;
-        parent[raw("\"" + n.key + "\":0,\"" + n.key)] = copy;   // see doubled()
+        parent[raw("\"" + n.key + "\":0,\"" + n.key)] = copy;  // see doubled()
       } else {
         const auto copy = *n.value;
         parent.push_back(copy);
@@ -97,9 +122,7 @@ std::string damage(Node& n, std::vector<Node>& all, Random& random) {
       *n.value = other;
       return fmt::format("{} is {}", name, other.dump());
     }
-    case 3:
-      *n.value = std::string(100'000, 'x');
-      return name + " is a long text";
+    case 3: *n.value = std::string(100'000, 'x'); return name + " is a long text";
     case 4: {
       const auto open = below(random, 2) == 0 ? std::string("[") : std::string("{@a@:");
       *n.value = raw(repeated(open, 100'000) + "0" + repeated(open == "[" ? "]" : "}", 100'000));
@@ -175,7 +198,9 @@ Mutation mutate_bytes(const std::string& content, Random& random) {
   if (out.empty()) return {out, "nothing"};
   const auto at = below(random, out.size()), n = std::min(out.size() - at, std::size_t{1} << below(random, 9));
   switch (below(random, 7)) {
-    case 0: out[at] = static_cast<char>(out[at] ^ (1 << below(random, 8))); return {out, fmt::format("a bit of byte {} flipped", at)};
+    case 0:
+      out[at] = static_cast<char>(out[at] ^ (1 << below(random, 8)));
+      return {out, fmt::format("a bit of byte {} flipped", at)};
     case 1: return {out.substr(0, at), fmt::format("cut to {} bytes", at)};
     case 2: out.insert(at, out.substr(at, n)); return {out, fmt::format("{} bytes from {} doubled", n, at)};
     case 3: out.erase(at, n); return {out, fmt::format("{} bytes from {} removed", n, at)};
@@ -217,14 +242,32 @@ Mutation mutate_toml(const std::string& content, Random& random) {
     lines.push_back(content.substr(at, end - at));
     at = end + 1;
   }
-  static const std::vector<std::string> others = {"\"\"", "\"text\"", "true", "[]", "[1, 2]", "{}", "{a = 1}", "1979-05-27", "07:32:00", "nan", "inf", "-inf", "0x7fffffffffffffff", "''", "\"\\u001b[31m\"",
-                                                  "\"/nonexistent\"", "\"../../..\"", "1_000"};
+  static const std::vector<std::string> others = {"\"\"",
+                                                  "\"text\"",
+                                                  "true",
+                                                  "[]",
+                                                  "[1, 2]",
+                                                  "{}",
+                                                  "{a = 1}",
+                                                  "1979-05-27",
+                                                  "07:32:00",
+                                                  "nan",
+                                                  "inf",
+                                                  "-inf",
+                                                  "0x7fffffffffffffff",
+                                                  "''",
+                                                  "\"\\u001b[31m\"",
+                                                  "\"/nonexistent\"",
+                                                  "\"../../..\"",
+                                                  "1_000"};
   const auto n = below(random, lines.size());
   auto& line = lines[n];
   const auto equals = line.find('=');
   const auto key = line.substr(0, equals == std::string::npos ? line.size() : equals);
   std::string what;
-  const auto set = [&](const std::string& value, const std::string& said) { line = key + "= " + value, what = key + said; };
+  const auto set = [&](const std::string& value, const std::string& said) {
+    line = key + "= " + value, what = key + said;
+  };
   switch (below(random, 9)) {
     case 0: line.clear(), what = key + "removed"; break;
     case 1: lines.push_back(line), what = key + "doubled"; break;

@@ -1,4 +1,5 @@
-// Damaged indexes and shards: refused, or the same tokens, or a set that a run's identity tells apart. What only the HDF5 library understands does not crash or hang it.
+// Damaged indexes and shards: refused, or the same tokens, or a set that a run's identity tells apart. What only the
+// HDF5 library understands does not crash or hang it.
 #include "tests/data/sample.h"
 #include "tests/mutation/harness.h"
 
@@ -25,7 +26,8 @@ std::vector<std::int32_t> tokens_of(const std::string& folder, const data::SetIn
   return out;
 }
 
-// The places of a shard outside [payload, payload + bytes) that hold something: most of it is nothing but zeros, up to the next page.
+// The places of a shard outside [payload, payload + bytes) that hold something: most of it is nothing but zeros, up to
+// the next page.
 std::vector<std::size_t> metadata_of(const std::string& shard, std::size_t payload, std::size_t bytes) {
   std::vector<std::size_t> out;
   for (std::size_t at = 0; at < shard.size(); ++at)
@@ -34,14 +36,24 @@ std::vector<std::size_t> metadata_of(const std::string& shard, std::size_t paylo
 }
 
 // One byte, or eight of them as an address or a length that means much to the library.
-mutation::Mutation mutate_metadata(const std::string& shard, const std::vector<std::size_t>& places, mutation::Random& random) {
+mutation::Mutation mutate_metadata(const std::string& shard, const std::vector<std::size_t>& places,
+                                   mutation::Random& random) {
   const auto at = places[mutation::below(random, places.size())];
   auto bytes = shard;
   if (mutation::below(random, 4) != 0 || at + 8 > bytes.size()) {
-    bytes[at] = static_cast<char>(mutation::below(random, 2) == 0 ? bytes[at] ^ (1 << mutation::below(random, 8)) : static_cast<int>(random() % 256));
+    bytes[at] = static_cast<char>(mutation::below(random, 2) == 0 ? bytes[at] ^ (1 << mutation::below(random, 8))
+                                                                  : static_cast<int>(random() % 256));
     return {bytes, fmt::format("byte {} is {}", at, static_cast<int>(bytes[at]))};
   }
-  const std::uint64_t numbers[] = {0, 1, 0x10, 0x7FFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFF0, 0xFFFFFFFFFFFFFFFF, random() % bytes.size(), shard.size(), random()};
+  const std::uint64_t numbers[] = {0,
+                                   1,
+                                   0x10,
+                                   0x7FFFFFFFFFFFFFFF,
+                                   0xFFFFFFFFFFFFFFF0,
+                                   0xFFFFFFFFFFFFFFFF,
+                                   random() % bytes.size(),
+                                   shard.size(),
+                                   random()};
   const auto number = numbers[mutation::below(random, std::size(numbers))];
   const auto place = mutation::below(random, 2) == 0 ? at / 8 * 8 : at;
   std::memcpy(bytes.data() + place, &number, sizeof number);
@@ -72,7 +84,9 @@ TEST(Shards, Indexes) {
                    inspect::report_on(scratch.path, {inspect::Verify::everything, {}, {}});
                    if (set.vocabulary != index.vocabulary) return "another vocabulary";
                    // Fewer shards, or their order, are what somebody may want; a run tells that by its identity.
-                   return tokens_of(scratch.path, set) == expected || data::identity_of(set) != data::identity_of(index) ? "" : "other tokens";
+                   return tokens_of(scratch.path, set) == expected || data::identity_of(set) != data::identity_of(index)
+                              ? ""
+                              : "other tokens";
                  }});
 }
 
@@ -82,7 +96,8 @@ TEST(Shards, Metadata) {
   const auto index = write_set(scratch.path, *bytes, documents(*bytes, 40, 30), 2000);
   ASSERT_EQ(index.train.size(), 1u);
   const auto path = scratch.path + "/" + index.train[0].file, original = slurp(path);
-  const auto places = metadata_of(original, static_cast<std::size_t>(index.train[0].payload_offset), static_cast<std::size_t>(index.train[0].payload_bytes));
+  const auto places = metadata_of(original, static_cast<std::size_t>(index.train[0].payload_offset),
+                                  static_cast<std::size_t>(index.train[0].payload_bytes));
   ASSERT_GT(places.size(), 200u);
   const auto expected = tokens_of(scratch.path, index);
   ASSERT_EQ(resealed(index, original) + "\n", slurp(scratch.path + "/index.json"));
@@ -96,7 +111,8 @@ TEST(Shards, Metadata) {
                  }});
 }
 
-// What h5py wrote without an index: nothing in it is summed, so that another value may pass, but nothing crashes or hangs.
+// What h5py wrote without an index: nothing in it is summed, so that another value may pass, but nothing crashes or
+// hangs.
 TEST(Shards, MetadataOfH5py) {
   Scratch scratch;
   const auto path = scratch.path + "/train/a.h5", original = slurp(GOLDEN "/h5py-1/train/a.h5");

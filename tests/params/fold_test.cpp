@@ -1,4 +1,5 @@
-// GradientFold: the own pieces hold the fold of decision 1, bit for bit, whatever the stage, the ranks, the group size, the slots and the raggedness of the last round.
+// GradientFold: the own pieces hold the fold of decision 1, bit for bit, whatever the stage, the ranks, the group size,
+// the slots and the raggedness of the last round.
 #include "libtrain/params/gradients.h"
 #include "tests/params/ground.h"
 #include "tests/params/plain_model.h"
@@ -16,7 +17,8 @@ Place place(std::int64_t in_group, std::int64_t fold) {
   return in_group == 0 ? Place::first : in_group + 1 == fold ? Place::last : Place::middle;
 }
 
-// A step as the engine does it: this rank's groups round by round, uses from the last to the first; where it has no group it idles.
+// A step as the engine does it: this rank's groups round by round, uses from the last to the first; where it has no
+// group it idles.
 void fold_step(GradientFold& fold, const Ground& g, const PlainModel& plain, Values kind, std::int64_t step) {
   const auto groups = g.cut.micros / g.cut.fold;
   for (std::int64_t round = 0; round * g.cut.ranks < groups; ++round) {
@@ -48,20 +50,27 @@ void expect_pieces(GradientFold& fold, const Ground& g, const std::vector<Floats
 }
 
 // Three steps, so that what one leaves behind shows in the next.
-void expect_plain_folds(const plan::ModelConfig& model, const Cut& cut, Values kind, std::chrono::microseconds late = {}) {
-  on_ranks(model, cut, [&](Ground& g) {
-    const PlainModel plain(g.set.units, g.set.uses, cut.ranks);
-    GradientFold fold(g.context);
-    EXPECT_TRUE(g.full({&g.gradients, &g.unit_gradients, &g.staging})) << cut.text() << ": the plan gave other buffers";
-    for (std::int64_t step = 0; step < 3; ++step) {
-      const auto want = plain.folded(kind, step, cut.micros, cut.fold);
-      fold_step(fold, g, plain, kind, step);
-      expect_pieces(fold, g, want, step);
-      if (cut.zero != 0) continue;
-      fold.gather_sums();
-      for (int u = 0; u < g.units(); ++u) EXPECT_EQ(difference(fold.gathered(u), want[static_cast<std::size_t>(u)]), "") << cut.text() << " unit " << u;
-    }
-  }, late);
+void expect_plain_folds(const plan::ModelConfig& model, const Cut& cut, Values kind,
+                        std::chrono::microseconds late = {}) {
+  on_ranks(
+      model, cut,
+      [&](Ground& g) {
+        const PlainModel plain(g.set.units, g.set.uses, cut.ranks);
+        GradientFold fold(g.context);
+        EXPECT_TRUE(g.full({&g.gradients, &g.unit_gradients, &g.staging}))
+            << cut.text() << ": the plan gave other buffers";
+        for (std::int64_t step = 0; step < 3; ++step) {
+          const auto want = plain.folded(kind, step, cut.micros, cut.fold);
+          fold_step(fold, g, plain, kind, step);
+          expect_pieces(fold, g, want, step);
+          if (cut.zero != 0) continue;
+          fold.gather_sums();
+          for (int u = 0; u < g.units(); ++u)
+            EXPECT_EQ(difference(fold.gathered(u), want[static_cast<std::size_t>(u)]), "")
+                << cut.text() << " unit " << u;
+        }
+      },
+      late);
 }
 
 // Whole rounds, a ragged last one, fewer groups than ranks, several rounds.
@@ -79,7 +88,9 @@ TEST_P(Fold, TheOrderIsThatOfTheMicroBatches) {
   for (int ranks = 1; ranks <= 4; ++ranks)
     for (const std::int64_t fold : {1, 2, 3})
       for (const auto groups : group_counts(ranks))
-        for (const int slots : {1, 2, 9}) expect_plain_folds(tied_model(), {ranks, GetParam(), base::DType::f32, groups * fold, fold, slots}, Values::scattered);
+        for (const int slots : {1, 2, 9})
+          expect_plain_folds(tied_model(), {ranks, GetParam(), base::DType::f32, groups * fold, fold, slots},
+                             Values::scattered);
 }
 
 // The library may add in any order, so only sums that are exact in all of them have bits to compare.
@@ -87,7 +98,8 @@ TEST_P(Fold, TheFastReductionAddsTheSame) {
   for (int ranks = 1; ranks <= 4; ++ranks)
     for (const std::int64_t fold : {1, 2})
       for (const auto groups : group_counts(ranks))
-        expect_plain_folds(tied_model(), {ranks, GetParam(), base::DType::f32, groups * fold, fold, 1, Reduction::fast}, Values::integers);
+        expect_plain_folds(tied_model(), {ranks, GetParam(), base::DType::f32, groups * fold, fold, 1, Reduction::fast},
+                           Values::integers);
 }
 
 TEST_P(Fold, WithoutTiesAndInBf16ToTheSameBits) {
@@ -102,7 +114,8 @@ TEST_P(Fold, NoBufferIsGivenAwayUnderAReduction) {
     for (const std::int64_t fold : {1, 2})
       for (const int slots : {1, 2}) {
         const auto kind = reduction == Reduction::fast ? Values::integers : Values::scattered;
-        expect_plain_folds(tied_model(), {2, GetParam(), base::DType::f32, 3 * fold, fold, slots, reduction}, kind, std::chrono::microseconds(500));
+        expect_plain_folds(tied_model(), {2, GetParam(), base::DType::f32, 3 * fold, fold, slots, reduction}, kind,
+                           std::chrono::microseconds(500));
       }
 }
 

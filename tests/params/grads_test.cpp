@@ -51,8 +51,7 @@ TEST(Grads, OnlyAFailureInTheirLifeExcusesThem) {
   try {
     const AtUnwinding at{store, seen};
     throw base::CheckError("first");
-  } catch (const base::CheckError&) {
-  }
+  } catch (const base::CheckError&) {}
   EXPECT_TRUE(seen);
 }
 

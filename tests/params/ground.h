@@ -1,4 +1,5 @@
-// Ground: what the parts of a parameter store stand on, for one rank of a test: arenas of the planned sizes full of NaN, execs, and a communicator that notes every call.
+// Ground: what the parts of a parameter store stand on, for one rank of a test: arenas of the planned sizes full of
+// NaN, execs, and a communicator that notes every call.
 #pragma once
 
 #include "libtrain/comm/delayed.h"
@@ -20,7 +21,8 @@ namespace trainyard::test {
 
 using Reduction = decltype(params::StoreContext::reduction);
 
-// Odd widths, so that parameters have gaps between them and units padding behind; five layers for few slots. GPT-2's token table is used twice.
+// Odd widths, so that parameters have gaps between them and units padding behind; five layers for few slots. GPT-2's
+// token table is used twice.
 inline plan::ModelConfig tied_model() {
   auto m = plan::preset("gpt2-nano");
   m.layers = 5, m.hidden = 6, m.heads = m.kv_heads = 2, m.ffn = 10, m.vocabulary = 5, m.context = 3;
@@ -39,11 +41,13 @@ struct Cut {
   int layer_slots = 2;
   Reduction reduction = Reduction::ordered;
 
-  plan::StateShape shape() const { return {zero, working, base::DType::f32, {micros, 1, fold, ranks}, layer_slots, topology()}; }
+  plan::StateShape shape() const {
+    return {zero, working, base::DType::f32, {micros, 1, fold, ranks}, layer_slots, topology()};
+  }
   plan::Topology topology() const { return plan::Topology({{plan::Axis::data, ranks}}); }
   std::string text() const {
-    return fmt::format("ranks {} ZeRO {} {} micros {} fold {} slots {} {}", ranks, zero, base::name_of(working), micros, fold, layer_slots,
-                       reduction == Reduction::fast ? "fast" : "ordered");
+    return fmt::format("ranks {} ZeRO {} {} micros {} fold {} slots {} {}", ranks, zero, base::name_of(working), micros,
+                       fold, layer_slots, reduction == Reduction::fast ? "fast" : "ordered");
   }
 };
 
@@ -52,20 +56,29 @@ class Noting : public comm::Communicator {
  public:
   struct Call {
     std::string operation;
-    std::int64_t elements;   // of the whole
+    std::int64_t elements;  // of the whole
     bool operator==(const Call&) const = default;
   };
-  explicit Noting(std::unique_ptr<Communicator> inner) : Communicator(inner->group(), inner->rank(), inner->size()), inner_(std::move(inner)) {}
+  explicit Noting(std::unique_ptr<Communicator> inner)
+      : Communicator(inner->group(), inner->rank(), inner->size()), inner_(std::move(inner)) {}
 
-  void all_reduce(tensor::Exec& e, base::View v, comm::Reduction op) override { note("all_reduce", v).all_reduce(e, v, op); }
-  void all_gather(tensor::Exec& e, base::View in, base::View out) override { note("all_gather", out).all_gather(e, in, out); }
-  void reduce_scatter(tensor::Exec& e, base::View in, base::View out) override { note("reduce_scatter", in).reduce_scatter(e, in, out); }
+  void all_reduce(tensor::Exec& e, base::View v, comm::Reduction op) override {
+    note("all_reduce", v).all_reduce(e, v, op);
+  }
+  void all_gather(tensor::Exec& e, base::View in, base::View out) override {
+    note("all_gather", out).all_gather(e, in, out);
+  }
+  void reduce_scatter(tensor::Exec& e, base::View in, base::View out) override {
+    note("reduce_scatter", in).reduce_scatter(e, in, out);
+  }
   void all_to_all(tensor::Exec& e, base::View send, std::span<const std::int64_t> send_counts, base::View receive,
                   std::span<const std::int64_t> receive_counts) override {
     note("all_to_all", receive).all_to_all(e, send, send_counts, receive, receive_counts);
   }
   void broadcast(tensor::Exec& e, base::View v, int root) override { note("broadcast", v).broadcast(e, v, root); }
-  void exchange(tensor::Exec& e, std::span<const comm::Transfer> transfers) override { note("exchange", {}).exchange(e, transfers); }
+  void exchange(tensor::Exec& e, std::span<const comm::Transfer> transfers) override {
+    note("exchange", {}).exchange(e, transfers);
+  }
   void barrier(tensor::Exec& e) override { note("barrier", {}).barrier(e); }
   const comm::Ledger& ledger() const override { return std::as_const(*inner_).ledger(); }
   comm::Ledger& ledger() override { return inner_->ledger(); }
@@ -84,29 +97,39 @@ class Noting : public comm::Communicator {
 class UsedArena : public tensor::Arena {
  public:
   UsedArena(tensor::Category category, std::int64_t bytes) : Arena(category, bytes) {
-    if (capacity_bytes() > 0) std::memset(allocate_bytes(capacity_bytes()), 0xff, static_cast<std::size_t>(capacity_bytes()));
+    if (capacity_bytes() > 0)
+      std::memset(allocate_bytes(capacity_bytes()), 0xff, static_cast<std::size_t>(capacity_bytes()));
     release(0);
   }
   bool full() const { return used_bytes() == capacity_bytes(); }
 };
 
 // The rank's world, whose calls are noted, after what is done on the Exec of each before it, if anything.
-inline comm::World noted_world(const Cut& c, int rank, comm::ThreadsWorld& threads, const std::function<void()>& before_each) {
+inline comm::World noted_world(const Cut& c, int rank, comm::ThreadsWorld& threads,
+                               const std::function<void()>& before_each) {
   comm::World world("threads", rank, c.topology(), threads.factory(rank), {plan::Axes{plan::Axis::data}});
-  world.replace_groups([&](auto group) { return std::make_unique<Noting>(before_each ? comm::delayed(std::move(group), before_each) : std::move(group)); });
+  world.replace_groups([&](auto group) {
+    return std::make_unique<Noting>(before_each ? comm::delayed(std::move(group), before_each) : std::move(group));
+  });
   return world;
 }
 
 class Ground {
  public:
-  Ground(const plan::ModelConfig& m, const Cut& c, int rank, comm::ThreadsWorld& threads, const std::function<void()>& before_each = {})
-      : model(m), cut(c), set(m, c.topology()), bytes(plan::state_bytes(set.table, c.shape())), parameters(tensor::Category::parameters, bytes.parameters),
-        gathered(tensor::Category::gathered_units, bytes.gathered_units), gradients(tensor::Category::gradients, bytes.gradients),
-        unit_gradients(tensor::Category::unit_gradients, bytes.unit_gradients), optimizer(tensor::Category::optimizer, bytes.optimizer),
+  Ground(const plan::ModelConfig& m, const Cut& c, int rank, comm::ThreadsWorld& threads,
+         const std::function<void()>& before_each = {})
+      : model(m), cut(c), set(m, c.topology()), bytes(plan::state_bytes(set.table, c.shape())),
+        parameters(tensor::Category::parameters, bytes.parameters),
+        gathered(tensor::Category::gathered_units, bytes.gathered_units),
+        gradients(tensor::Category::gradients, bytes.gradients),
+        unit_gradients(tensor::Category::unit_gradients, bytes.unit_gradients),
+        optimizer(tensor::Category::optimizer, bytes.optimizer),
         staging(tensor::Category::communication_staging, bytes.communication_staging),
         world(noted_world(c, rank, threads, before_each)), data(static_cast<Noting&>(world.group({plan::Axis::data}))),
-        compute(tensor::Exec::caller(nullptr, 1)), worker(c.ranks > 1 ? tensor::Exec::worker("exchange", nullptr) : nullptr),
-        context{set, c.shape(), c.reduction, world, *compute, worker ? *worker : *compute, parameters, gathered, gradients, unit_gradients, optimizer, staging} {}
+        compute(tensor::Exec::caller(nullptr, 1)),
+        worker(c.ranks > 1 ? tensor::Exec::worker("exchange", nullptr) : nullptr),
+        context{set,        c.shape(), c.reduction, world,          *compute,  worker ? *worker : *compute,
+                parameters, gathered,  gradients,   unit_gradients, optimizer, staging} {}
 
   int rank() const { return data.rank(); }
   int units() const { return context.units(); }
@@ -128,10 +151,14 @@ class Ground {
   params::StoreContext context;
 };
 
-// body(ground) on every rank of the cut. Every collective begins late by so much: what is used before it is there shows.
-template <class Body> void on_ranks(const plan::ModelConfig& model, const Cut& cut, Body body, std::chrono::microseconds late = {}) {
+// body(ground) on every rank of the cut. Every collective begins late by so much: what is used before it is there
+// shows.
+template <class Body>
+void on_ranks(const plan::ModelConfig& model, const Cut& cut, Body body, std::chrono::microseconds late = {}) {
   comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
-    Ground ground(model, cut, rank, world, late.count() == 0 ? std::function<void()>() : [late] { std::this_thread::sleep_for(late); });
+    Ground ground(
+        model, cut, rank, world,
+        late.count() == 0 ? std::function<void()>() : [late] { std::this_thread::sleep_for(late); });
     body(ground);
   });
 }

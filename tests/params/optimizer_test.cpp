@@ -1,4 +1,5 @@
-// OptimizerStates: master weights and moments after updates and loads, element by element, at every stage and in both working dtypes.
+// OptimizerStates: master weights and moments after updates and loads, element by element, at every stage and in both
+// working dtypes.
 #include "libtrain/params/optimizer.h"
 #include "tests/params/ground.h"
 #include "tests/params/plain_model.h"
@@ -11,14 +12,17 @@ namespace {
 constexpr PlainAdamW plain_hyper{0.01f, 0.9f, 0.95f, 1e-6f, 0.1f, 0.25f, 0.1, 0.05};
 kernels::AdamW hyper() {
   kernels::AdamW h;
-  h.learning_rate = plain_hyper.rate, h.beta1 = plain_hyper.beta1, h.beta2 = plain_hyper.beta2, h.epsilon = plain_hyper.epsilon;
-  h.weight_decay = plain_hyper.decay, h.gradient_scale = plain_hyper.scale, h.bias1 = plain_hyper.bias1, h.bias2 = plain_hyper.bias2;
+  h.learning_rate = plain_hyper.rate, h.beta1 = plain_hyper.beta1, h.beta2 = plain_hyper.beta2,
+  h.epsilon = plain_hyper.epsilon;
+  h.weight_decay = plain_hyper.decay, h.gradient_scale = plain_hyper.scale, h.bias1 = plain_hyper.bias1,
+  h.bias2 = plain_hyper.bias2;
   return h;
 }
 
 struct Parts {
-  explicit Parts(Ground& g) : weights(g.cut.zero == 3 ? params::make_gathered_weights(g.context) : params::make_whole_weights(g.context)), gradients(g.context),
-                              states(g.context, *weights) {}
+  explicit Parts(Ground& g)
+      : weights(g.cut.zero == 3 ? params::make_gathered_weights(g.context) : params::make_whole_weights(g.context)),
+        gradients(g.context), states(g.context, *weights) {}
   std::unique_ptr<params::Weights> weights;
   params::GradientFold gradients;
   params::OptimizerStates states;
@@ -62,7 +66,8 @@ void expect_states(Parts& parts, Ground& g, const PlainModel& plain, std::int64_
   }
 }
 
-// The second and third update start from what the ones before left; at stage 0 from whole states, of which a rank loaded only its pieces.
+// The second and third update start from what the ones before left; at stage 0 from whole states, of which a rank
+// loaded only its pieces.
 TEST(Optimizer, UpdatesAreThePlainOnes) {
   for (const auto& model : {tied_model(), untied_model()})
     for (int zero = 0; zero < 4; ++zero)
@@ -109,7 +114,10 @@ TEST(Optimizer, DecayAppliesToTheParametersThatSaySo) {
           const auto at = static_cast<std::size_t>(g.rank() * piece.count() + i);
           const float before = plain.unit(u).weight[at], now = piece.ptr<float>()[i];
           const bool live = plain.unit(u).live[at], decays = plain.unit(u).decays[at];
-          ASSERT_EQ(now, !live ? 0 : decays ? before - plain_hyper.rate * (plain_hyper.decay * before) : before) << "unit " << u << " element " << at;
+          ASSERT_EQ(now, !live    ? 0
+                         : decays ? before - plain_hyper.rate * (plain_hyper.decay * before)
+                                  : before)
+              << "unit " << u << " element " << at;
           shrunk += decays, kept += live && !decays;
         }
       }

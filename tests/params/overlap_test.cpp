@@ -1,4 +1,5 @@
-// Overlap, counted: every collective waits for a permit, and computation gets exactly as far as those that it needs; what is fetched ahead or reduced behind holds nobody.
+// Overlap, counted: every collective waits for a permit, and computation gets exactly as far as those that it needs;
+// what is fetched ahead or reduced behind holds nobody.
 #include "libtrain/params/gradients.h"
 #include "libtrain/params/weights.h"
 #include "tests/params/ground.h"
@@ -85,20 +86,26 @@ TEST(Overlap, UpdatedWeightsArriveBehindThePass) {
     });
 }
 
-// A commit goes on at once. The next use of a buffer waits for the reduction that reads it: of a slot at stages 2 and 3, of nothing in the first round of stage 1, where no two uses share one.
+// A commit goes on at once. The next use of a buffer waits for the reduction that reads it: of a slot at stages 2 and
+// 3, of nothing in the first round of stage 1, where no two uses share one.
 TEST(Overlap, ReductionsRunBehindTheBackwardPass) {
   for (int zero = 0; zero < 4; ++zero)
     for (const int slots : {1, 2})
       with_permits({2, zero, base::DType::f32, 2, 1, slots}, [zero, slots](Ground& g, Permits& permits) {
         params::GradientFold fold(g.context);
         fold.begin_micro({0, params::GradientFold::Position::Place::only});
-        const std::vector<plan::Use> order{{0, 1}, {7, 0}, {6, 0}, {5, 0}, {4, 0}, {3, 0}, {2, 0}, {1, 0}, {0, 0}};   // the last two share the slot of the table
+        const std::vector<plan::Use> order{{0, 1}, {7, 0}, {6, 0}, {5, 0}, {4, 0},
+                                           {3, 0}, {2, 0}, {1, 0}, {0, 0}};  // the last two share the slot of the table
         const int layers_begin = 2, layers_end = 7;
         int given = 0;
         for (int k = 0; k < static_cast<int>(order.size()); ++k) {
           const bool layer = k >= layers_begin && k < layers_end, table_again = k == 8;
-          // Reductions that must be over before the buffer of this use is free: those up to the one that used it before.
-          const int needed = zero == 1 ? 0 : layer ? std::max(0, k - slots + 1) * (k - slots >= layers_begin) : table_again ? 1 : 0;
+          // Reductions that must be over before the buffer of this use is free: those up to the one that used it
+          // before.
+          const int needed = zero == 1     ? 0
+                             : layer       ? std::max(0, k - slots + 1) * (k - slots >= layers_begin)
+                             : table_again ? 1
+                                           : 0;
           if (needed > given) permits.give(needed - given), given = needed;
           const auto use = order[static_cast<std::size_t>(k)];
           fold.open(use);

@@ -1,4 +1,5 @@
-// PlainModel: weights, folded gradients and optimizer states of a whole model in plain vectors on one rank: what the stores must hold, whatever the cut.
+// PlainModel: weights, folded gradients and optimizer states of a whole model in plain vectors on one rank: what the
+// stores must hold, whatever the cut.
 #pragma once
 
 #include "libtrain/base/view.h"
@@ -34,9 +35,11 @@ inline std::uint16_t bf16_bits(float f) {
   return static_cast<std::uint16_t>((u + 0x7fff + ((u >> 16) & 1)) >> 16);
 }
 
-// Where `got` first differs in its bits from elements `first`, first + 1, ... of `want`; empty where it does not. bf16 is compared with what `want` rounds to.
+// Where `got` first differs in its bits from elements `first`, first + 1, ... of `want`; empty where it does not. bf16
+// is compared with what `want` rounds to.
 inline std::string difference(base::View got, const Floats& want, std::int64_t first = 0) {
-  if (first + got.count() > static_cast<std::int64_t>(want.size())) return fmt::format("{} elements from {} of {}", got.count(), first, want.size());
+  if (first + got.count() > static_cast<std::int64_t>(want.size()))
+    return fmt::format("{} elements from {} of {}", got.count(), first, want.size());
   for (std::int64_t i = 0; i < got.count(); ++i) {
     const float w = want[static_cast<std::size_t>(first + i)];
     if (got.dtype == base::DType::bf16) {
@@ -55,9 +58,9 @@ inline void fill(base::View view, const Floats& from, std::int64_t first = 0) {
 }
 
 struct PlainUnit {
-  std::vector<std::int64_t> offsets;    // of the parameters, as decision 11 has them
+  std::vector<std::int64_t> offsets;  // of the parameters, as decision 11 has them
   std::int64_t padded = 0;
-  std::vector<char> live, decays;       // elements of a logical parameter; those under weight decay
+  std::vector<char> live, decays;  // elements of a logical parameter; those under weight decay
   Floats weight, m, v;
 };
 
@@ -81,7 +84,8 @@ class PlainModel {
         end = u.offsets.back() + stored;
         u.live.resize(static_cast<std::size_t>(end)), u.decays.resize(u.live.size());
         for (std::int64_t i = 0; i < logical; ++i) u.live[static_cast<std::size_t>(u.offsets.back() + i)] = 1;
-        for (std::int64_t i = 0; p.decay && i < stored; ++i) u.decays[static_cast<std::size_t>(u.offsets.back() + i)] = 1;
+        for (std::int64_t i = 0; p.decay && i < stored; ++i)
+          u.decays[static_cast<std::size_t>(u.offsets.back() + i)] = 1;
       }
       const std::int64_t grain = 64 * pieces;
       u.padded = (end + grain - 1) / grain * grain;
@@ -97,7 +101,9 @@ class PlainModel {
     for (std::size_t u = 0; u < units.size(); ++u)
       for (std::size_t i = 0; i < units[u].live.size(); ++i) {
         if (!units[u].live[i]) continue;
-        const auto at = [&](std::int64_t what) { return value(Values::scattered, seed, what, static_cast<std::int64_t>(u), 0, static_cast<std::int64_t>(i)); };
+        const auto at = [&](std::int64_t what) {
+          return value(Values::scattered, seed, what, static_cast<std::int64_t>(u), 0, static_cast<std::int64_t>(i));
+        };
         units[u].weight[i] = at(1), units[u].m[i] = at(2), units[u].v[i] = std::abs(at(3));
       }
   }
@@ -111,14 +117,16 @@ class PlainModel {
     return out;
   }
 
-  // Decision 1: the left fold over groups of `fold` micro-batches, each the left fold inside itself; then later uses are added to the first (decision 4).
+  // Decision 1: the left fold over groups of `fold` micro-batches, each the left fold inside itself; then later uses
+  // are added to the first (decision 4).
   std::vector<Floats> folded(Values kind, std::int64_t step, std::int64_t micros, std::int64_t fold) const {
     std::vector<Floats> out(units.size());
     for (const auto& use : uses) {
       Floats sum;
       for (std::int64_t group = 0; group * fold < micros; ++group) {
         Floats local;
-        for (std::int64_t m = group * fold; m < std::min(micros, (group + 1) * fold); ++m) add(local, gradient(kind, step, m, use));
+        for (std::int64_t m = group * fold; m < std::min(micros, (group + 1) * fold); ++m)
+          add(local, gradient(kind, step, m, use));
         add(sum, local);
       }
       add(out[static_cast<std::size_t>(use.unit)], sum);
@@ -127,7 +135,8 @@ class PlainModel {
   }
 
   void update(const std::vector<Floats>& gradients, const PlainAdamW& h) {
-    const float s1 = 1 - h.beta1, s2 = 1 - h.beta2, c1 = static_cast<float>(1 / h.bias1), c2 = static_cast<float>(1 / h.bias2);
+    const float s1 = 1 - h.beta1, s2 = 1 - h.beta2, c1 = static_cast<float>(1 / h.bias1),
+                c2 = static_cast<float>(1 / h.bias2);
     for (std::size_t u = 0; u < units.size(); ++u)
       for (std::size_t i = 0; i < units[u].weight.size(); ++i) {
         float &p = units[u].weight[i], &m = units[u].m[i], &v = units[u].v[i];
@@ -137,7 +146,8 @@ class PlainModel {
         const float square = g * g, older = h.beta2 * v, fresher = s2 * square;
         v = older + fresher;
         const float corrected = v * c2, root = std::sqrt(corrected), d = root + h.epsilon;
-        const float mean = m * c1, quotient = mean / d, decay = (units[u].decays[i] ? h.decay : 0.0f) * p, change = quotient + decay;
+        const float mean = m * c1, quotient = mean / d, decay = (units[u].decays[i] ? h.decay : 0.0f) * p,
+                    change = quotient + decay;
         const float moved = h.rate * change;
         p = p - moved;
       }

@@ -1,4 +1,5 @@
-// A store whose units are of different groups: each is cut, gathered and reduced over its own, and the norm counts what other ranks hold too only once.
+// A store whose units are of different groups: each is cut, gathered and reduced over its own, and the norm counts what
+// other ranks hold too only once.
 #include "kernels/cast/cast.h"
 #include "kernels/square_sum/square_sum.h"
 #include "libtrain/comm/threads.h"
@@ -39,22 +40,37 @@ plan::ModelConfig model() {
 // One rank: its arenas, of the sizes that the plan states, and its store.
 struct Rank {
   Rank(comm::World& world, int zero)
-      : set(model(), world.topology), shape{zero, base::DType::f32, base::DType::f32, {4, 1, 1, world.topology.size(Axis::data)}, 2, world.topology},
-        bytes(plan::state_bytes(set.table, shape)), accesses(plan::training_accesses(model())), leases(plan::leases_of(accesses)) {}
+      : set(model(), world.topology),
+        shape{zero, base::DType::f32, base::DType::f32, {4, 1, 1, world.topology.size(Axis::data)}, 2, world.topology},
+        bytes(plan::state_bytes(set.table, shape)), accesses(plan::training_accesses(model())),
+        leases(plan::leases_of(accesses)) {}
 
   plan::UnitSet set;
   plan::StateShape shape;
   plan::StateBytes bytes;
   std::vector<plan::Access> accesses;
   std::vector<plan::Use> leases;
-  tensor::Arena parameters{Category::parameters, bytes.parameters}, gathered{Category::gathered_units, bytes.gathered_units}, gradients{Category::gradients, bytes.gradients},
-      unit_gradients{Category::unit_gradients, bytes.unit_gradients}, optimizer{Category::optimizer, bytes.optimizer}, staging{Category::communication_staging, bytes.communication_staging};
-  std::unique_ptr<tensor::Exec> compute = tensor::Exec::caller(nullptr, 1), communication = tensor::Exec::worker("communication", nullptr);
+  tensor::Arena parameters{Category::parameters, bytes.parameters},
+      gathered{Category::gathered_units, bytes.gathered_units}, gradients{Category::gradients, bytes.gradients},
+      unit_gradients{Category::unit_gradients, bytes.unit_gradients}, optimizer{Category::optimizer, bytes.optimizer},
+      staging{Category::communication_staging, bytes.communication_staging};
+  std::unique_ptr<tensor::Exec> compute = tensor::Exec::caller(nullptr, 1),
+                                communication = tensor::Exec::worker("communication", nullptr);
 };
 
 params::StoreContext context_of(Rank& r, comm::World& world) {
-  return {r.set,      r.shape,    plan::Reduction::fast, world,            *r.compute,  world.size == 1 ? *r.compute : *r.communication,
-          r.parameters, r.gathered, r.gradients,         r.unit_gradients, r.optimizer, r.staging};
+  return {r.set,
+          r.shape,
+          plan::Reduction::fast,
+          world,
+          *r.compute,
+          world.size == 1 ? *r.compute : *r.communication,
+          r.parameters,
+          r.gathered,
+          r.gradients,
+          r.unit_gradients,
+          r.optimizer,
+          r.staging};
 }
 
 // The weights of every unit, as its first lease gives them.
@@ -106,16 +122,19 @@ TEST_P(UnitGroups, EachIsReducedAndGatheredOverItsOwn) {
     for (const auto& p : unit.parameters) (unit.name == "head" ? of_head : elements) += p.count();
 
   comm::run_ranks(4, [&](int rank, comm::ThreadsWorld& threads) {
-    comm::World world("threads", rank, plan::Topology({{Axis::data, 2}, {Axis::tensor, 2}}), threads.factory(rank), used);
+    comm::World world("threads", rank, plan::Topology({{Axis::data, 2}, {Axis::tensor, 2}}), threads.factory(rank),
+                      used);
     Rank r(world, GetParam());
     auto context = context_of(r, world);
     params::ZeroStore store(context);
     store.initialize(7);
-    EXPECT_EQ(weights_of(r, store), expected);   // gathered from pieces that each rank made alone
+    EXPECT_EQ(weights_of(r, store), expected);  // gathered from pieces that each rank made alone
 
     for (std::int64_t round : {0, 1}) commit_all(r, store, round, 1 + rank + 10.0 * static_cast<double>(round));
     store.finish();
-    const auto sum = [&](int unit) { return unit + 1 == context.units() ? 60.0f : rank % 2 == 0 ? 28.0f : 32.0f; };   // over its group and both rounds
+    const auto sum = [&](int unit) {
+      return unit + 1 == context.units() ? 60.0f : rank % 2 == 0 ? 28.0f : 32.0f;
+    };  // over its group and both rounds
     for (int u = 0; u < context.units(); ++u) {
       const auto piece = store.piece_gradient(u);
       EXPECT_EQ(piece.count(), context.layout(u).padded / (u + 1 == context.units() ? 4 : 2));
@@ -125,8 +144,11 @@ TEST_P(UnitGroups, EachIsReducedAndGatheredOverItsOwn) {
     // Ranks along tensor have different gradients here only so that it shows whose are counted: the first's.
     kernels::FixedPointSum squares;
     for (const auto& view : store.counted_gradients()) kernels::square_sum(*r.compute, view, squares);
-    world.control->all_reduce(*r.compute, base::View::of(squares.limbs.data(), {static_cast<std::int64_t>(squares.limbs.size())}), comm::Reduction::sum);
-    EXPECT_EQ(kernels::value(squares), static_cast<double>(elements) * 28 * 28 + static_cast<double>(of_head) * 60 * 60);
+    world.control->all_reduce(*r.compute,
+                              base::View::of(squares.limbs.data(), {static_cast<std::int64_t>(squares.limbs.size())}),
+                              comm::Reduction::sum);
+    EXPECT_EQ(kernels::value(squares),
+              static_cast<double>(elements) * 28 * 28 + static_cast<double>(of_head) * 60 * 60);
 
     store.update({.learning_rate = 0.01f});
     const auto updated = weights_of(r, store);

@@ -1,4 +1,5 @@
-// Weights: a lease sees the pieces of all ranks as the last update left them; what is gathered, when and in which order.
+// Weights: a lease sees the pieces of all ranks as the last update left them; what is gathered, when and in which
+// order.
 #include "libtrain/params/weight_store.h"
 #include "tests/params/ground.h"
 #include "tests/params/plain_model.h"
@@ -10,7 +11,9 @@ namespace {
 
 using params::Weights;
 
-std::unique_ptr<Weights> make_weights(Ground& g) { return g.cut.zero == 3 ? params::make_gathered_weights(g.context) : params::make_whole_weights(g.context); }
+std::unique_ptr<Weights> make_weights(Ground& g) {
+  return g.cut.zero == 3 ? params::make_gathered_weights(g.context) : params::make_whole_weights(g.context);
+}
 
 // What an optimizer does: new pieces, then the word that they have changed.
 void write_pieces(Weights& weights, const Ground& g, const PlainModel& plain) {
@@ -50,9 +53,11 @@ std::vector<std::int64_t> padded(const PlainModel& plain, std::initializer_list<
 // The first look finds a lease that did not wait, the second one under which a fetch overwrote the buffer.
 void expect_lease(Weights& weights, Ground& g, const PlainModel& plain, plan::Use use) {
   weights.acquire(use);
-  EXPECT_EQ(difference(weights.whole(use.unit), plain.unit(use.unit).weight), "") << g.cut.text() << " unit " << use.unit;
+  EXPECT_EQ(difference(weights.whole(use.unit), plain.unit(use.unit).weight), "")
+      << g.cut.text() << " unit " << use.unit;
   g.context.communication.synchronize();
-  EXPECT_EQ(difference(weights.whole(use.unit), plain.unit(use.unit).weight), "") << g.cut.text() << " unit " << use.unit << " in the lease";
+  EXPECT_EQ(difference(weights.whole(use.unit), plain.unit(use.unit).weight), "")
+      << g.cut.text() << " unit " << use.unit << " in the lease";
   weights.give_back(use);
 }
 
@@ -61,28 +66,32 @@ TEST(Weights, ALeaseSeesThePiecesOfTheLastUpdate) {
     for (int ranks = 1; ranks <= 4; ++ranks)
       for (const auto working : {base::DType::f32, base::DType::bf16})
         for (const int slots : {1, 2, 9}) {
-          if (zero == 0 && ranks > 1) continue;   // stage 0 writes whole weights, not pieces
-          on_ranks(tied_model(), {ranks, zero, working, ranks, 1, slots}, [](Ground& g) {
-            PlainModel plain(g.set.units, g.set.uses, g.cut.ranks);
-            const auto weights = make_weights(g);
-            EXPECT_TRUE(g.full({&g.parameters, &g.gathered})) << g.cut.text();
-            for (std::int64_t update = 0; update < 3; ++update) {
-              plain.scatter(update);
-              write_pieces(*weights, g, plain);
-              for (int pass = 0; pass < 2; ++pass) {
-                weights->begin_pass(g.set.uses);
-                for (const auto use : g.set.uses) expect_lease(*weights, g, plain, use);
-              }
-            }
-          }, std::chrono::microseconds(ranks == 3 ? 200 : 0));
+          if (zero == 0 && ranks > 1) continue;  // stage 0 writes whole weights, not pieces
+          on_ranks(
+              tied_model(), {ranks, zero, working, ranks, 1, slots},
+              [](Ground& g) {
+                PlainModel plain(g.set.units, g.set.uses, g.cut.ranks);
+                const auto weights = make_weights(g);
+                EXPECT_TRUE(g.full({&g.parameters, &g.gathered})) << g.cut.text();
+                for (std::int64_t update = 0; update < 3; ++update) {
+                  plain.scatter(update);
+                  write_pieces(*weights, g, plain);
+                  for (int pass = 0; pass < 2; ++pass) {
+                    weights->begin_pass(g.set.uses);
+                    for (const auto use : g.set.uses) expect_lease(*weights, g, plain, use);
+                  }
+                }
+              },
+              std::chrono::microseconds(ranks == 3 ? 200 : 0));
         }
 }
 
-// Stages 1 and 2: nothing until a pass begins; then every unit once, in the order of its leases, those that it does not lease behind them; nothing in the passes after it.
+// Stages 1 and 2: nothing until a pass begins; then every unit once, in the order of its leases, those that it does not
+// lease behind them; nothing in the passes after it.
 TEST(Weights, WholeOnesAreGatheredOnceInTheOrderOfTheLeases) {
   on_ranks(tied_model(), {2, 1}, [](Ground& g) {
     PlainModel plain(g.set.units, g.set.uses, 2);
-    ASSERT_EQ(g.units(), 8);   // the token table, the positions, five layers, the final norm
+    ASSERT_EQ(g.units(), 8);  // the token table, the positions, five layers, the final norm
     const auto weights = make_weights(g);
     weights->begin_pass(g.set.uses);
     EXPECT_TRUE(g.data.calls.empty());
@@ -128,11 +137,14 @@ TEST(Weights, OneRankGathersNoWholeOnes) {
   });
 }
 
-// Stage 3, units leased in order: the table, the positions, five layers, the final norm. So many are fetched once the first, second, ... is leased: as many layers ahead as there are slots, and
-// never into a slot whose lease is still to come or not yet over.
+// Stage 3, units leased in order: the table, the positions, five layers, the final norm. So many are fetched once the
+// first, second, ... is leased: as many layers ahead as there are slots, and never into a slot whose lease is still to
+// come or not yet over.
 TEST(Weights, SlotsBoundHowFarIsFetchedAhead) {
-  const std::vector<std::pair<int, std::vector<std::size_t>>> expected = {
-      {1, {2, 3, 3, 4, 5, 6, 8, 8}}, {2, {3, 4, 4, 5, 6, 8, 8, 8}}, {5, {6, 7, 8, 8, 8, 8, 8, 8}}, {9, {8, 8, 8, 8, 8, 8, 8, 8}}};
+  const std::vector<std::pair<int, std::vector<std::size_t>>> expected = {{1, {2, 3, 3, 4, 5, 6, 8, 8}},
+                                                                          {2, {3, 4, 4, 5, 6, 8, 8, 8}},
+                                                                          {5, {6, 7, 8, 8, 8, 8, 8, 8}},
+                                                                          {9, {8, 8, 8, 8, 8, 8, 8, 8}}};
   for (const auto& [slots, counts] : expected)
     on_ranks(tied_model(), {2, 3, base::DType::f32, 2, 1, slots}, [&counts = counts](Ground& g) {
       PlainModel plain(g.set.units, g.set.uses, 2);
@@ -161,7 +173,8 @@ TEST(Weights, EveryLeaseIsAGather) {
       const auto weights = make_weights(g);
       plain.scatter(2);
       write_pieces(*weights, g, plain);
-      const std::vector<plan::Use> order{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}, {6, 0}, {7, 0}, {7, 0}, {0, 1}, {6, 0}, {5, 0}, {4, 0}, {3, 0}, {2, 0}};
+      const std::vector<plan::Use> order{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}, {6, 0}, {7, 0},
+                                         {7, 0}, {0, 1}, {6, 0}, {5, 0}, {4, 0}, {3, 0}, {2, 0}};
       weights->begin_pass(order);
       for (const auto use : order) expect_lease(*weights, g, plain, use);
       std::vector<std::int64_t> want;
@@ -183,7 +196,7 @@ TEST(Weights, ALeaseOutOfTheStatedOrderIsRefused) {
     EXPECT_THROW(weights->acquire({2, 0}), std::logic_error);
     weights->begin_pass(order);
     EXPECT_NO_THROW(weights->acquire({0, 0}));
-    weights->pieces_changed();   // what was announced is void
+    weights->pieces_changed();  // what was announced is void
     EXPECT_THROW(weights->acquire({1, 0}), std::logic_error);
   });
 }
@@ -205,7 +218,8 @@ TEST(WeightStore, LeasesParametersInTheirStoredShape) {
           const auto& stored = parameters[p].stored;
           EXPECT_EQ(w.shape[0], stored[0]) << parameters[p].name;
           EXPECT_EQ(w.cols(), stored.back()) << parameters[p].name;
-          EXPECT_EQ(difference(w, plain.unit(use.unit).weight, plain.unit(use.unit).offsets[p]), "") << parameters[p].name << " at ZeRO " << zero;
+          EXPECT_EQ(difference(w, plain.unit(use.unit).weight, plain.unit(use.unit).offsets[p]), "")
+              << parameters[p].name << " at ZeRO " << zero;
         }
       }
       EXPECT_THROW(store.grads({0, 0}), std::logic_error);

@@ -1,4 +1,5 @@
-// ZeroStore: whole steps of training against the plain model: what leases see, what updates leave, what was sent, and what lies between parameters.
+// ZeroStore: whole steps of training against the plain model: what leases see, what updates leave, what was sent, and
+// what lies between parameters.
 #include "libtrain/base/random.h"
 #include "libtrain/params/zero_store.h"
 #include "tests/params/ground.h"
@@ -17,8 +18,10 @@ using Place = params::GradientFold::Position::Place;
 constexpr PlainAdamW plain_hyper{0.02f, 0.9f, 0.999f, 1e-8f, 0.05f, 0.5f, 0.1, 0.001};
 kernels::AdamW hyper() {
   kernels::AdamW h;
-  h.learning_rate = plain_hyper.rate, h.beta1 = plain_hyper.beta1, h.beta2 = plain_hyper.beta2, h.epsilon = plain_hyper.epsilon;
-  h.weight_decay = plain_hyper.decay, h.gradient_scale = plain_hyper.scale, h.bias1 = plain_hyper.bias1, h.bias2 = plain_hyper.bias2;
+  h.learning_rate = plain_hyper.rate, h.beta1 = plain_hyper.beta1, h.beta2 = plain_hyper.beta2,
+  h.epsilon = plain_hyper.epsilon;
+  h.weight_decay = plain_hyper.decay, h.gradient_scale = plain_hyper.scale, h.bias1 = plain_hyper.bias1,
+  h.bias2 = plain_hyper.bias2;
   return h;
 }
 
@@ -30,7 +33,8 @@ void initialize(PlainModel& plain, const std::vector<plan::Unit>& units, std::ui
       std::int64_t count = 1;
       for (auto n : parameter.shape) count *= n;
       Floats values(static_cast<std::size_t>(count), parameter.init.kind == plan::Init::Kind::ones ? 1.0f : 0.0f);
-      if (parameter.init.kind == plan::Init::Kind::normal) base::fill_normal(values.data(), count, seed, parameter.name, 0, parameter.init.stddev);
+      if (parameter.init.kind == plan::Init::Kind::normal)
+        base::fill_normal(values.data(), count, seed, parameter.name, 0, parameter.init.stddev);
       std::copy(values.begin(), values.end(), plain.units[u].weight.begin() + plain.units[u].offsets[p]);
     }
 }
@@ -38,16 +42,20 @@ void initialize(PlainModel& plain, const std::vector<plan::Unit>& units, std::ui
 void expect_weights(const params::Lease& lease, const Ground& g, const PlainModel& plain, plan::Use use) {
   const auto& unit = plain.unit(use.unit);
   for (std::size_t p = 0; p < unit.offsets.size(); ++p)
-    EXPECT_EQ(difference(lease.weight(static_cast<int>(p)), unit.weight, unit.offsets[p]), "") << g.cut.text() << " unit " << use.unit << " parameter " << p;
+    EXPECT_EQ(difference(lease.weight(static_cast<int>(p)), unit.weight, unit.offsets[p]), "")
+        << g.cut.text() << " unit " << use.unit << " parameter " << p;
 }
 
 // What a block writes: every element of every parameter, rows beyond the vocabulary as zeros; never the gaps.
 void write(const params::Grads& grads, const PlainUnit& unit, const Floats& gradient) {
-  for (std::size_t p = 0; p < unit.offsets.size(); ++p) fill(grads.gradient(static_cast<int>(p)), gradient, unit.offsets[p]);
+  for (std::size_t p = 0; p < unit.offsets.size(); ++p)
+    fill(grads.gradient(static_cast<int>(p)), gradient, unit.offsets[p]);
 }
 
 struct Training {
-  explicit Training(Ground& ground) : g(ground), plain(g.set.units, g.set.uses, g.cut.ranks), accesses(plan::training_accesses(g.model)), leases(plan::leases_of(accesses)), store(g.context) {}
+  explicit Training(Ground& ground)
+      : g(ground), plain(g.set.units, g.set.uses, g.cut.ranks), accesses(plan::training_accesses(g.model)),
+        leases(plan::leases_of(accesses)), store(g.context) {}
 
   void micro(std::int64_t step, std::int64_t micro, params::GradientFold::Position position) {
     store.begin_micro(position, leases);
@@ -69,13 +77,18 @@ struct Training {
       const auto group = round * g.cut.ranks + g.rank();
       if (group >= groups) store.idle_round(round, accesses);
       for (std::int64_t k = 0; group < groups && k < g.cut.fold; ++k)
-        micro(step, group * g.cut.fold + k, {round, g.cut.fold == 1 ? Place::only : k == 0 ? Place::first : k + 1 == g.cut.fold ? Place::last : Place::middle});
+        micro(step, group * g.cut.fold + k,
+              {round, g.cut.fold == 1       ? Place::only
+                      : k == 0              ? Place::first
+                      : k + 1 == g.cut.fold ? Place::last
+                                            : Place::middle});
     }
     store.finish();
     const auto folded = plain.folded(kind(), step, g.cut.micros, g.cut.fold);
     for (int u = 0; u < g.units(); ++u) {
       const auto piece = store.piece_gradient(u);
-      EXPECT_EQ(difference(piece, folded[static_cast<std::size_t>(u)], g.rank() * piece.count()), "") << g.cut.text() << " gradient of unit " << u;
+      EXPECT_EQ(difference(piece, folded[static_cast<std::size_t>(u)], g.rank() * piece.count()), "")
+          << g.cut.text() << " gradient of unit " << u;
     }
     store.update(hyper());
     plain.update(folded, plain_hyper);
@@ -102,39 +115,49 @@ void expect_announced_traffic(const Training& run, const std::map<std::string, c
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> sent, announced;
   for (const auto& [operation, t] : after) {
     const auto was = before.count(operation) ? before.at(operation) : comm::Traffic{};
-    if (t.calls > was.calls) sent[operation] = {static_cast<std::int64_t>(t.calls - was.calls), static_cast<std::int64_t>(t.sent_bytes - was.sent_bytes)};
+    if (t.calls > was.calls)
+      sent[operation] = {static_cast<std::int64_t>(t.calls - was.calls),
+                         static_cast<std::int64_t>(t.sent_bytes - was.sent_bytes)};
   }
   const auto& cut = run.g.cut;
   const auto kind = cut.reduction == Reduction::fast ? plan::Reduction::fast : plan::Reduction::ordered;
-  for (const auto& t : plan::step_traffic(run.g.model, cut.shape(), kind, run.g.rank())) announced[t.operation] = {t.calls, t.bytes};
-  if (cut.ranks == 1) {   // nothing leaves the rank; a call that has nothing to do is left out
-    for (const auto& [operation, calls_and_bytes] : sent) EXPECT_EQ(calls_and_bytes.second, 0) << cut.text() << " " << operation;
+  for (const auto& t : plan::step_traffic(run.g.model, cut.shape(), kind, run.g.rank()))
+    announced[t.operation] = {t.calls, t.bytes};
+  if (cut.ranks == 1) {  // nothing leaves the rank; a call that has nothing to do is left out
+    for (const auto& [operation, calls_and_bytes] : sent)
+      EXPECT_EQ(calls_and_bytes.second, 0) << cut.text() << " " << operation;
     return;
   }
   EXPECT_EQ(sent, announced) << cut.text() << " rank " << run.g.rank();
 }
 
 void expect_plain_training(const plan::ModelConfig& model, const Cut& cut, std::chrono::microseconds late = {}) {
-  on_ranks(model, cut, [](Ground& g) {
-    Training run(g);
-    EXPECT_TRUE(g.full({&g.parameters, &g.gathered, &g.gradients, &g.unit_gradients, &g.optimizer, &g.staging})) << g.cut.text();
-    run.store.initialize(11);
-    initialize(run.plain, g.set.units, 11);
-    run.evaluate();
-    for (std::int64_t step = 0; step < 3; ++step) {
-      g.context.communication.synchronize();
-      const auto before = g.data.ledger().totals();
-      run.step(step);
-      run.store.complete_weights();
-      expect_announced_traffic(run, before);
-      if (step == 1) run.evaluate();
-    }
-    for (int u = 0; u < g.units(); ++u) {
-      const auto first = g.rank() * (run.plain.unit(u).padded / g.cut.ranks);
-      EXPECT_EQ(difference(run.store.states().master_piece(u), run.plain.unit(u).weight, first), "") << g.cut.text() << " unit " << u;
-      EXPECT_EQ(difference(run.store.states().v_piece(u), run.plain.unit(u).v, first), "") << g.cut.text() << " v of unit " << u;
-    }
-  }, late);
+  on_ranks(
+      model, cut,
+      [](Ground& g) {
+        Training run(g);
+        EXPECT_TRUE(g.full({&g.parameters, &g.gathered, &g.gradients, &g.unit_gradients, &g.optimizer, &g.staging}))
+            << g.cut.text();
+        run.store.initialize(11);
+        initialize(run.plain, g.set.units, 11);
+        run.evaluate();
+        for (std::int64_t step = 0; step < 3; ++step) {
+          g.context.communication.synchronize();
+          const auto before = g.data.ledger().totals();
+          run.step(step);
+          run.store.complete_weights();
+          expect_announced_traffic(run, before);
+          if (step == 1) run.evaluate();
+        }
+        for (int u = 0; u < g.units(); ++u) {
+          const auto first = g.rank() * (run.plain.unit(u).padded / g.cut.ranks);
+          EXPECT_EQ(difference(run.store.states().master_piece(u), run.plain.unit(u).weight, first), "")
+              << g.cut.text() << " unit " << u;
+          EXPECT_EQ(difference(run.store.states().v_piece(u), run.plain.unit(u).v, first), "")
+              << g.cut.text() << " v of unit " << u;
+        }
+      },
+      late);
 }
 
 class Steps : public testing::TestWithParam<int> {};
@@ -145,23 +168,27 @@ TEST_P(Steps, ArePlainOnes) {
     for (const auto working : {base::DType::f32, base::DType::bf16})
       for (const std::int64_t fold : {1, 3})
         for (const std::int64_t groups : {ranks, 2 * ranks + 1})
-          for (const int slots : {1, 2, 9}) expect_plain_training(tied_model(), {ranks, GetParam(), working, groups * fold, fold, slots});
+          for (const int slots : {1, 2, 9})
+            expect_plain_training(tied_model(), {ranks, GetParam(), working, groups * fold, fold, slots});
 }
 
 TEST_P(Steps, OfTheFastReductionAreToo) {
   for (int ranks = 1; ranks <= 4; ++ranks)
     for (const std::int64_t fold : {1, 2})
-      expect_plain_training(untied_model(), {ranks, GetParam(), base::DType::bf16, (ranks + 1) * fold, fold, 2, Reduction::fast});
+      expect_plain_training(untied_model(),
+                            {ranks, GetParam(), base::DType::bf16, (ranks + 1) * fold, fold, 2, Reduction::fast});
 }
 
 // Collectives that begin late: nothing is read before it is there, nothing overwritten while it is needed.
 TEST_P(Steps, DoNotDependOnWhenACollectiveRuns) {
   for (const int slots : {1, 2})
     for (const auto reduction : {Reduction::ordered, Reduction::fast})
-      expect_plain_training(tied_model(), {2, GetParam(), base::DType::f32, 3, 1, slots, reduction}, std::chrono::microseconds(300));
+      expect_plain_training(tied_model(), {2, GetParam(), base::DType::f32, 3, 1, slots, reduction},
+                            std::chrono::microseconds(300));
 }
 
-// Norms and pieces see zeros between parameters and behind them, although the buffers held other things before, and blocks write only the parameters.
+// Norms and pieces see zeros between parameters and behind them, although the buffers held other things before, and
+// blocks write only the parameters.
 TEST_P(Steps, LeaveZerosBetweenParameters) {
   on_ranks(tied_model(), {2, GetParam(), base::DType::f32, 5}, [](Ground& g) {
     Training run(g);
@@ -170,7 +197,8 @@ TEST_P(Steps, LeaveZerosBetweenParameters) {
     run.step(0);
     std::int64_t between = 0;
     for (int u = 0; u < g.units(); ++u) {
-      const auto gradient = run.store.piece_gradient(u), weight = run.store.states().master_piece(u), m = run.store.states().m_piece(u);
+      const auto gradient = run.store.piece_gradient(u), weight = run.store.states().master_piece(u),
+                 m = run.store.states().m_piece(u);
       for (std::int64_t i = 0; i < gradient.count(); ++i) {
         if (run.plain.unit(u).live[static_cast<std::size_t>(g.rank() * gradient.count() + i)]) continue;
         ++between;

@@ -27,7 +27,8 @@ Profile profile(int ranks, const std::string& type = "f32", const std::string& g
     const bool gather = s.operation == "all_gather";
     for (const std::int64_t bytes : {1024, 65536, 4194304}) {
       CommPoint q;
-      q.bytes = bytes, q.repeats = {gather ? 5e-6 + static_cast<double>(bytes) / 2e9 : 10e-6 + static_cast<double>(bytes) / 1e9};
+      q.bytes = bytes,
+      q.repeats = {gather ? 5e-6 + static_cast<double>(bytes) / 2e9 : 10e-6 + static_cast<double>(bytes) / 1e9};
       s.points.push_back(q);
     }
     s.fit = fit_link(s.samples());
@@ -58,7 +59,10 @@ TEST(CommunicationTime, IsThatOfTheFits) {
   const auto times = communication_times(p, profile(2));
   ASSERT_EQ(times.size(), 2u);
   double reductions = 0, gathers = 0;
-  for (const auto& c : step_calls(p)) (c.operation == "all_gather" ? gathers : reductions) += static_cast<double>(c.calls) * (c.operation == "all_gather" ? 5e-6 + static_cast<double>(c.bytes) / 2e9 : 10e-6 + static_cast<double>(c.bytes) / 1e9);
+  for (const auto& c : step_calls(p))
+    (c.operation == "all_gather" ? gathers : reductions) +=
+        static_cast<double>(c.calls) * (c.operation == "all_gather" ? 5e-6 + static_cast<double>(c.bytes) / 2e9
+                                                                    : 10e-6 + static_cast<double>(c.bytes) / 1e9);
   EXPECT_EQ(times[0].operation, "ordered_reduce_scatter");
   EXPECT_NEAR(times[0].seconds, reductions, 1e-9);
   EXPECT_NEAR(times[1].seconds, gathers, 1e-9);
@@ -67,7 +71,7 @@ TEST(CommunicationTime, IsThatOfTheFits) {
 
 TEST(CommunicationTime, WhatTheProfileLacksIsNamed) {
   const auto p = sample(2, 1, Reduction::fast, base::DType::f32);
-  EXPECT_EQ(communication_times(p, profile(2, "f32", "world")).size(), 2u);    // the world will do
+  EXPECT_EQ(communication_times(p, profile(2, "f32", "world")).size(), 2u);  // the world will do
   EXPECT_THROW(communication_times(p, profile(3)), base::InputError);
   EXPECT_THROW(communication_times(p, profile(2, "bf16")), base::InputError);  // sums of another type
   EXPECT_THROW(communication_times(p, profile(2, "f32", "tensor")), base::InputError);

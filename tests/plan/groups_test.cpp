@@ -25,10 +25,27 @@ TEST(Groups, Forms) {
 }
 
 TEST(Groups, Refusals) {
-  const std::pair<const char*, const char*> wrong[] = {
-      {"", "no group"}, {"data", "NAME:SPEC"}, {":0-1", "NAME:SPEC"}, {"data:", "NAME:SPEC"}, {"a b:all", "letters"}, {"a:0-8", "no rank 8"}, {"a:3-1", "empty"}, {"a:0-x", "no rank"},
-      {"a:0,1,1", "twice"}, {"a:0-1/1-2", "two groups"}, {"a:0-1/2-4", "unequal sizes, 2 and 3"}, {"a:stride3", "unequal"}, {"a:block0", "block0"}, {"a:block9", "block9"}, {"a:stride8", "one rank"},
-      {"a:4", "one rank"}, {"a:0-1;a:2-3", "given twice"}, {"a:1-2-3", "no range"}, {"a:-1", "no rank"}, {"a:99999999999", "no rank"}, {"a:stride", "no rank"}};
+  const std::pair<const char*, const char*> wrong[] = {{"", "no group"},
+                                                       {"data", "NAME:SPEC"},
+                                                       {":0-1", "NAME:SPEC"},
+                                                       {"data:", "NAME:SPEC"},
+                                                       {"a b:all", "letters"},
+                                                       {"a:0-8", "no rank 8"},
+                                                       {"a:3-1", "empty"},
+                                                       {"a:0-x", "no rank"},
+                                                       {"a:0,1,1", "twice"},
+                                                       {"a:0-1/1-2", "two groups"},
+                                                       {"a:0-1/2-4", "unequal sizes, 2 and 3"},
+                                                       {"a:stride3", "unequal"},
+                                                       {"a:block0", "block0"},
+                                                       {"a:block9", "block9"},
+                                                       {"a:stride8", "one rank"},
+                                                       {"a:4", "one rank"},
+                                                       {"a:0-1;a:2-3", "given twice"},
+                                                       {"a:1-2-3", "no range"},
+                                                       {"a:-1", "no rank"},
+                                                       {"a:99999999999", "no rank"},
+                                                       {"a:stride", "no rank"}};
   for (const auto& [text, says] : wrong) {
     try {
       parse_groups(text, 8);

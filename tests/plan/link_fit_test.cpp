@@ -1,4 +1,5 @@
-// Fits of times that are known: lines come back, protocol changes are found, noise is not chased, and intervals hold what they promise.
+// Fits of times that are known: lines come back, protocol changes are found, noise is not chased, and intervals hold
+// what they promise.
 #include "libtrain/base/random.h"
 #include "libtrain/plan/link_fit.h"
 
@@ -12,21 +13,26 @@ namespace {
 
 // Gaussian noise around 1, keyed by (run, size, repeat).
 double noisy(double share, std::uint64_t run, std::int64_t bytes, int repeat) {
-  return std::exp(share * base::normal_value(run, static_cast<std::uint64_t>(bytes), static_cast<std::uint64_t>(repeat)));
+  return std::exp(share *
+                  base::normal_value(run, static_cast<std::uint64_t>(bytes), static_cast<std::uint64_t>(repeat)));
 }
 
-std::vector<LinkSamples> samples(const std::function<double(double)>& seconds, double noise, int repeats, std::uint64_t run = 1) {
+std::vector<LinkSamples> samples(const std::function<double(double)>& seconds, double noise, int repeats,
+                                 std::uint64_t run = 1) {
   std::vector<LinkSamples> out;
   for (std::int64_t bytes = 8; bytes <= std::int64_t{64} << 20; bytes *= 2) {
     out.push_back({bytes, {}});
-    for (int r = 0; r < repeats; ++r) out.back().seconds.push_back(seconds(static_cast<double>(bytes)) * noisy(noise, run, bytes, r));
+    for (int r = 0; r < repeats; ++r)
+      out.back().seconds.push_back(seconds(static_cast<double>(bytes)) * noisy(noise, run, bytes, r));
   }
   return out;
 }
 
 double line(double bytes) { return 2e-6 + bytes / 4e9; }
 // Eager up to 4 KiB, then a handshake; beyond 8 MiB a cache is left.
-double protocols(double bytes) { return bytes <= 4096 ? 1e-6 + bytes / 2e9 : bytes <= 8388608 ? 6e-6 + bytes / 10e9 : bytes / 3e9; }
+double protocols(double bytes) {
+  return bytes <= 4096 ? 1e-6 + bytes / 2e9 : bytes <= 8388608 ? 6e-6 + bytes / 10e9 : bytes / 3e9;
+}
 
 double mean_error(const LinkFit& fit, const std::vector<LinkSamples>& now) {
   double sum = 0;
@@ -40,8 +46,8 @@ TEST(LinkFit, OneLineComesBack) {
   EXPECT_NEAR(fit.segments[0].latency_seconds, 2e-6, 1e-12);
   EXPECT_NEAR(fit.segments[0].seconds_per_byte, 0.25e-9, 1e-16);
   EXPECT_LT(fit.held_out_error, 1e-9);
-  EXPECT_NEAR(fit.seconds(1), 2e-6, 1e-9);                                // below the sizes
-  EXPECT_NEAR(fit.seconds(std::int64_t{1} << 30), line(0x1p30), 1e-6);    // and beyond
+  EXPECT_NEAR(fit.seconds(1), 2e-6, 1e-9);                              // below the sizes
+  EXPECT_NEAR(fit.seconds(std::int64_t{1} << 30), line(0x1p30), 1e-6);  // and beyond
 }
 
 TEST(LinkFit, ProtocolsAreFound) {
@@ -51,7 +57,8 @@ TEST(LinkFit, ProtocolsAreFound) {
   EXPECT_LE(fit.segments[1].from_bytes, 8192);
   EXPECT_GT(fit.segments[2].from_bytes, 8388608);
   EXPECT_LE(fit.segments[2].from_bytes, 16777216);
-  for (const std::int64_t bytes : {8, 3000, 100000, 3000000, 50000000}) EXPECT_NEAR(fit.seconds(bytes) / protocols(static_cast<double>(bytes)), 1, 1e-6) << bytes;
+  for (const std::int64_t bytes : {8, 3000, 100000, 3000000, 50000000})
+    EXPECT_NEAR(fit.seconds(bytes) / protocols(static_cast<double>(bytes)), 1, 1e-6) << bytes;
 }
 
 TEST(LinkFit, ALatencyIsNeverNegative) {
@@ -71,7 +78,9 @@ TEST(LinkFit, NoiseIsNotChased) {
     const auto now = samples(truth, 0.05, 20, 2);
     double noise = 0;
     const auto before = samples(truth, 0.05, 20, 1);
-    for (std::size_t i = 0; i < now.size(); ++i) noise += std::abs(base::median(now[i].seconds) / base::median(before[i].seconds) - 1) / static_cast<double>(now.size());
+    for (std::size_t i = 0; i < now.size(); ++i)
+      noise += std::abs(base::median(now[i].seconds) / base::median(before[i].seconds) - 1) /
+               static_cast<double>(now.size());
     EXPECT_LT(mean_error(fit, now), 1.2 * noise);
   }
 }
@@ -103,7 +112,9 @@ TEST(LinkFit, FewSizes) {
 TEST(LinkFit, NoiseFloorIsWhatTwoRunsDifferBy) {
   double differ = 0;
   const auto one = samples(line, 0.1, 40, 7), two = samples(line, 0.1, 40, 8);
-  for (std::size_t i = 0; i < one.size(); ++i) differ += std::abs(base::median(two[i].seconds) / base::median(one[i].seconds) - 1) / static_cast<double>(one.size());
+  for (std::size_t i = 0; i < one.size(); ++i)
+    differ +=
+        std::abs(base::median(two[i].seconds) / base::median(one[i].seconds) - 1) / static_cast<double>(one.size());
   EXPECT_NEAR(noise_floor(one), differ, 0.5 * differ);
   EXPECT_EQ(noise_floor(samples(line, 0, 10)), 0);
   EXPECT_EQ(noise_floor(samples(line, 0.1, 1)), 0);

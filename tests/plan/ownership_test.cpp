@@ -1,4 +1,5 @@
-// Over all ranks of any topology every element of every logical parameter is counted once, whatever is a replica of what.
+// Over all ranks of any topology every element of every logical parameter is counted once, whatever is a replica of
+// what.
 #include "libtrain/plan/ownership.h"
 
 #include <gtest/gtest.h>
@@ -30,16 +31,21 @@ std::vector<int> counts(const Unit& unit, const Topology& topology, Axis cut_axi
 }  // namespace
 
 TEST(Ownership, EveryElementOnceAndReplicasByTheFirst) {
-  const Unit unit{"u", Part::layers, {Axis::data},
-                  {parameter("u.a", 300), parameter("u.b", 70, DimCut{0, Axis::tensor}), parameter("u.c", 90, DimCut{0, Axis::tensor}), parameter("u.d", 5)}};
+  const Unit unit{"u",
+                  Part::layers,
+                  {Axis::data},
+                  {parameter("u.a", 300), parameter("u.b", 70, DimCut{0, Axis::tensor}),
+                   parameter("u.c", 90, DimCut{0, Axis::tensor}), parameter("u.d", 5)}};
   const Topology topology({{Axis::data, 3}, {Axis::context, 2}, {Axis::tensor, 2}});
   const auto flat = layout(unit, 3);
   for (int part : {0, 1}) {
     const auto seen = counts(unit, topology, Axis::tensor, part);
     for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
-      const bool counted = part == 0 || unit.parameters[p].cut.has_value();   // a parameter without a cut is the same on both parts
+      const bool counted =
+          part == 0 || unit.parameters[p].cut.has_value();  // a parameter without a cut is the same on both parts
       for (auto i = flat.offsets[p]; i < flat.offsets[p] + unit.parameters[p].count(); ++i)
-        ASSERT_EQ(seen[static_cast<std::size_t>(i)], counted ? 1 : 0) << unit.parameters[p].name << " element " << i << " of part " << part;
+        ASSERT_EQ(seen[static_cast<std::size_t>(i)], counted ? 1 : 0)
+            << unit.parameters[p].name << " element " << i << " of part " << part;
     }
   }
 }
@@ -58,7 +64,8 @@ TEST(Ownership, StagesAndExperts) {
   const Topology topology({{Axis::pipe, 2}, {Axis::expert_data, 2}, {Axis::expert, 2}, {Axis::tensor, 2}});
   const auto flat = layout(unit, 2);
   for (int rank = 0; rank < topology.world(); ++rank)
-    EXPECT_EQ(counted_ranges(unit, flat, topology, rank).size(), topology.coordinate(rank, Axis::tensor) == 0 ? 1u : 0u) << rank;
+    EXPECT_EQ(counted_ranges(unit, flat, topology, rank).size(), topology.coordinate(rank, Axis::tensor) == 0 ? 1u : 0u)
+        << rank;
 }
 
 }  // namespace trainyard::plan

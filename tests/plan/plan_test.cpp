@@ -42,7 +42,8 @@ TEST(Plan, RoundTrips) {
   EXPECT_TRUE(problems(q, 3).empty());
 }
 
-// A GPU's plan says so, keeps the snapshot on the host, and needs other scratch; a plan from before there were GPUs is a CPU's.
+// A GPU's plan says so, keeps the snapshot on the host, and needs other scratch; a plan from before there were GPUs is
+// a CPU's.
 TEST(Plan, KnowsTheDevice) {
   auto p = sample();
   const auto on_cpu = p.memory;
@@ -59,13 +60,16 @@ TEST(Plan, KnowsTheDevice) {
   const auto q = plan_from_json(to_json(p), "plan.json");
   EXPECT_EQ(q.device, base::DeviceKind::cuda);
   EXPECT_EQ(q.memory, p.memory);
-  EXPECT_EQ(plan_from_json(replaced(to_json(sample()), "  \"device\": \"cpu\",\n", ""), "plan.json").device, base::DeviceKind::cpu);
-  EXPECT_THROW(plan_from_json(replaced(to_json(p), "\"device\": \"cuda\"", "\"device\": \"tpu\""), "plan.json"), base::InputError);
+  EXPECT_EQ(plan_from_json(replaced(to_json(sample()), "  \"device\": \"cpu\",\n", ""), "plan.json").device,
+            base::DeviceKind::cpu);
+  EXPECT_THROW(plan_from_json(replaced(to_json(p), "\"device\": \"cuda\"", "\"device\": \"tpu\""), "plan.json"),
+               base::InputError);
 }
 
 TEST(Plan, EveryTruncationIsRefused) {
   const auto text = to_json(sample());
-  for (std::size_t n = 0; n + 2 < text.size(); n += 7) EXPECT_THROW(plan_from_json(text.substr(0, n), "plan.json"), base::InputError) << n;
+  for (std::size_t n = 0; n + 2 < text.size(); n += 7)
+    EXPECT_THROW(plan_from_json(text.substr(0, n), "plan.json"), base::InputError) << n;
 }
 
 TEST(Plan, UnknownKeysNameTheNearest) {

@@ -1,4 +1,5 @@
-// One list of problems: absurd sizes are refused before a formula can overflow, and what is accepted is predicted within bounds; models as files, JSON and help.
+// One list of problems: absurd sizes are refused before a formula can overflow, and what is accepted is predicted
+// within bounds; models as files, JSON and help.
 #include "libtrain/base/error.h"
 #include "libtrain/plan/extent.h"
 #include "libtrain/plan/limits.h"
@@ -43,7 +44,9 @@ ModelConfig file(const std::string& text) {
 template <class T> T draw(std::mt19937_64& random, base::Range<T> range) {
   if (random() % 8 == 0) return range.high;
   const double low = std::log(static_cast<double>(range.low)), high = std::log(static_cast<double>(range.high));
-  return std::min(range.high, std::max(range.low, static_cast<T>(std::exp(low + (high - low) * static_cast<double>(random() % 1000) / 999))));
+  return std::min(
+      range.high,
+      std::max(range.low, static_cast<T>(std::exp(low + (high - low) * static_cast<double>(random() % 1000) / 999))));
 }
 
 }  // namespace
@@ -76,7 +79,7 @@ TEST(OneList, TheMicroBatchThatIsProposedIsLegal) {
   EXPECT_EQ(decision_problems(p)[0].hint, "--micro-batch 100, or a smaller --global-batch");
   p.micro_batch = 100;
   EXPECT_EQ(first_problem(p), "");
-  p.micro_batch = 1, p.global_batch = 2147483647;   // a prime
+  p.micro_batch = 1, p.global_batch = 2147483647;  // a prime
   EXPECT_EQ(decision_problems(p)[0].hint, "a smaller --global-batch");
 }
 
@@ -87,7 +90,7 @@ TEST(OneList, MemoryRemediesAreThoseThatFitOrAreSaidNotTo) {
   p.device_memory = p.memory.total() - 1;
   const auto fits = memory_problems(p)[0].hint;
   EXPECT_NE(fits.find("--micro-batch 1 would need"), std::string::npos) << fits;
-  EXPECT_EQ(fits.find("--ranks"), std::string::npos) << fits;   // no flag of train
+  EXPECT_EQ(fits.find("--ranks"), std::string::npos) << fits;  // no flag of train
   p.model = preset("gpt2"), p.model.vocabulary = 50257, p.sequence = 1024;
   predict(p);
   p.device_memory = 1;
@@ -100,8 +103,9 @@ TEST(OneList, DropoutWhoseCountersOverlapIsRefused) {
   p.model.hidden = 2 * most_hidden_with_dropout, p.model.heads = p.model.kv_heads = 1024;
   EXPECT_EQ(first_problem(p), "");
   p.model.dropout_attention = 0.1;
-  EXPECT_EQ(first_problem(p), "");   // has counters of its own
-  for (auto path : {&ModelConfig::dropout_embedding, &ModelConfig::dropout_attention_residual, &ModelConfig::dropout_ffn_residual}) {
+  EXPECT_EQ(first_problem(p), "");  // has counters of its own
+  for (auto path : {&ModelConfig::dropout_embedding, &ModelConfig::dropout_attention_residual,
+                    &ModelConfig::dropout_ffn_residual}) {
     auto q = p;
     q.model.*path = 0.1;
     EXPECT_NE(first_problem(q).find("a hidden of 131072 with dropout"), std::string::npos) << first_problem(q);
@@ -112,7 +116,8 @@ TEST(OneList, DropoutWhoseCountersOverlapIsRefused) {
   }
 }
 
-// Every accepted plan is predicted between a lower bound and the extent, both in floating point: a product that wrapped would fall out of it. Most of these plans are absurd.
+// Every accepted plan is predicted between a lower bound and the extent, both in floating point: a product that wrapped
+// would fall out of it. Most of these plans are absurd.
 TEST(Extent, WhatIsAcceptedDoesNotOverflow) {
   std::mt19937_64 random(7);
   int accepted = 0, too_large = 0;
@@ -121,20 +126,22 @@ TEST(Extent, WhatIsAcceptedDoesNotOverflow) {
     auto& m = p.model;
     m.heads = m.kv_heads = draw<std::int64_t>(random, {1, 4096});
     m.hidden = std::min<std::int64_t>(1 << 17, m.heads * 2 * draw<std::int64_t>(random, {1, 512})) / m.heads * m.heads;
-    m.layers = draw<std::int64_t>(random, {1, i % 16 == 0 ? 10'000 : 20}), m.ffn = draw<std::int64_t>(random, {1, 1 << 20}), m.vocabulary = draw(random, ranges::vocabulary);
+    m.layers = draw<std::int64_t>(random, {1, i % 16 == 0 ? 10'000 : 20}),
+    m.ffn = draw<std::int64_t>(random, {1, 1 << 20}), m.vocabulary = draw(random, ranges::vocabulary);
     m.context = p.sequence = draw(random, ranges::sequence);
     if (random() % 2 == 0) m.activation = Activation::swiglu, m.biases = m.tied = false;
     p.topology = Topology({{Axis::data, draw<int>(random, {1, 1 << 20})}});
     p.zero = static_cast<int>(random() % 4), p.micro_batch = draw(random, ranges::micro_batch);
     p.fold = draw<std::int64_t>(random, {1, 64});
     const auto micros = p.fold * p.topology.world() * draw<std::int64_t>(random, {1, 8});
-    p.global_batch = micros > ranges::global_batch.high / p.micro_batch ? ranges::global_batch.high : micros * p.micro_batch;
+    p.global_batch =
+        micros > ranges::global_batch.high / p.micro_batch ? ranges::global_batch.high : micros * p.micro_batch;
     p.threads = draw(random, ranges::threads), p.layer_slots = draw(random, ranges::layer_slots);
     if (random() % 4 == 0) p.device = base::DeviceKind::cuda;
     if (random() % 2 == 0) p.recompute = Recompute::layers;
     const auto found = decision_problems(p);
     for (const auto& problem : found) too_large += problem.message.find("too large") != std::string::npos ? 1 : 0;
-    if (!found.empty() || m.layers > 60) continue;   // large stacks take long to list
+    if (!found.empty() || m.layers > 60) continue;  // large stacks take long to list
     ++accepted;
     predict(p);
     const auto most = extent(p);
@@ -148,7 +155,7 @@ TEST(Extent, WhatIsAcceptedDoesNotOverflow) {
         ASSERT_GE(o.bytes, 0) << to_json(p);
         ASSERT_LE(static_cast<double>(o.bytes), most.traffic) << to_json(p);
       }
-    ASSERT_EQ(plan_from_json(to_json(p), "plan").memory, p.memory);   // its file can hold it
+    ASSERT_EQ(plan_from_json(to_json(p), "plan").memory, p.memory);  // its file can hold it
   }
   EXPECT_GT(accepted, 50);
   EXPECT_GT(too_large, 50);
@@ -166,7 +173,8 @@ TEST(ModelFile, DefaultsFollowWhatIsSaid) {
   EXPECT_EQ(grouped.ffn, 2048);
   EXPECT_EQ(file("hidden = 768\nkv_heads = 4\nffn = 100\n").kv_heads, 4);
   EXPECT_EQ(file("hidden = 30\n").heads, 2);
-  for (int hidden = 1; hidden <= 400; ++hidden) EXPECT_EQ(hidden % file("hidden = " + std::to_string(hidden)).heads, 0) << hidden;
+  for (int hidden = 1; hidden <= 400; ++hidden)
+    EXPECT_EQ(hidden % file("hidden = " + std::to_string(hidden)).heads, 0) << hidden;
   EXPECT_THROW(file("hidden = nan\n"), base::UsageError);
   EXPECT_THROW(file("dropout-embedding = inf\n"), base::UsageError);
   EXPECT_EQ(file("activation = \"gelu_tanh\"\n").activation, Activation::gelu_tanh);
@@ -184,7 +192,8 @@ TEST(ModelHelp, NamesEveryKeyAndItsExampleWorks) {
   EXPECT_TRUE(problems(example).empty());
 }
 
-// A key that files did not always have: left out while it says the default, kept when it does not, and one that names nothing is refused with the nearest.
+// A key that files did not always have: left out while it says the default, kept when it does not, and one that names
+// nothing is refused with the nearest.
 TEST(ModelJson, BranchesAreLeftOutWhileTheyAreTheUsualOnes) {
   auto m = preset("gpt2-nano");
   EXPECT_FALSE(model_to_json(m).contains("branches"));
@@ -234,7 +243,7 @@ TEST(ModelJson, NumbersAreNumbersAndOldTextIsTheSame) {
   wrong.erase("ffn");
   EXPECT_THROW(model_from_json(wrong, "x", ""), base::InputError);
   wrong = json;
-  wrong["kv-heads"] = 1;   // beside kv_heads
+  wrong["kv-heads"] = 1;  // beside kv_heads
   EXPECT_THROW(model_from_json(wrong, "x", ""), base::InputError);
   wrong["heads"] = nlohmann::ordered_json::array({1});
   EXPECT_THROW(model_from_json(wrong, "x", ""), base::InputError);

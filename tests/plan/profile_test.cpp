@@ -15,7 +15,8 @@ CommSeries series(const std::string& operation, double scale) {
   for (std::int64_t bytes = 1024; bytes <= 1 << 20; bytes *= 4) {
     CommPoint p;
     p.bytes = bytes, p.count = bytes / 4;
-    for (int r = 0; r < 20; ++r) p.repeats.push_back(scale * (1e-6 + static_cast<double>(bytes) / 1e9) * (1 + 0.001 * (r % 5 - 2)));
+    for (int r = 0; r < 20; ++r)
+      p.repeats.push_back(scale * (1e-6 + static_cast<double>(bytes) / 1e9) * (1 + 0.001 * (r % 5 - 2)));
     p.seconds = base::median(p.repeats);
     p.interval = base::median_interval(p.repeats);
     p.p95 = 1.1 * p.seconds, p.p99 = 1.2 * p.seconds;
@@ -27,9 +28,31 @@ CommSeries series(const std::string& operation, double scale) {
 }
 
 Profile sample(double scale = 1) {
-  Profile p{"2026-11-21T12:00:00Z", "0.1.0", "mpi", "Open MPI v4.1.4", "cpu", "avx512", 8, 2, {"n1", "n2"}, {series("all_gather", scale), series("all_reduce", 1)}, {}};
-  p.local.push_back({"memory.copy", "256 MiB", "B/s", 4, 4e10 / scale, {3.9e10 / scale, 4.1e10 / scale}, {3.9e10 / scale, 4e10 / scale, 4.1e10 / scale}});
-  p.local.push_back({"launch", "", "s", 1, 4e-6 * scale, {3.9e-6 * scale, 4.1e-6 * scale}, {3.9e-6 * scale, 4e-6 * scale, 4.1e-6 * scale}});
+  Profile p{"2026-11-21T12:00:00Z",
+            "0.1.0",
+            "mpi",
+            "Open MPI v4.1.4",
+            "cpu",
+            "avx512",
+            8,
+            2,
+            {"n1", "n2"},
+            {series("all_gather", scale), series("all_reduce", 1)},
+            {}};
+  p.local.push_back({"memory.copy",
+                     "256 MiB",
+                     "B/s",
+                     4,
+                     4e10 / scale,
+                     {3.9e10 / scale, 4.1e10 / scale},
+                     {3.9e10 / scale, 4e10 / scale, 4.1e10 / scale}});
+  p.local.push_back({"launch",
+                     "",
+                     "s",
+                     1,
+                     4e-6 * scale,
+                     {3.9e-6 * scale, 4.1e-6 * scale},
+                     {3.9e-6 * scale, 4e-6 * scale, 4.1e-6 * scale}});
   return p;
 }
 
@@ -67,9 +90,20 @@ TEST(Profile, DamageIsRefused) {
     EXPECT_NE(at, std::string::npos) << from;
     return text.replace(at, from.size(), to);
   };
-  const std::string wrong[] = {"", "{}", "[]", good.substr(0, good.size() / 2), with("trainyard.profile/1", "trainyard.profile/2"), with("trainyard.profile/1", "trainyard.plan/1"),
-                               with("\"ranks\": 8", "\"ranks\": 0"), with("\"ranks\": 8", "\"ranks\": \"8\""), with("\"bytes\": 1024", "\"bytes\": 8192"), with("\"bytes\": 1024", "\"byte\": 1024"),
-                               with("\"from_bytes\": 0", "\"from_bytes\": -1"), with("\"unit\": \"B/s\"", "\"unit\": \"B\""), with("\"time_us\": ", "\"time_us\": -"), with("\"wrong\": 0", "\"wrong\": 0, \"new\": 1")};
+  const std::string wrong[] = {"",
+                               "{}",
+                               "[]",
+                               good.substr(0, good.size() / 2),
+                               with("trainyard.profile/1", "trainyard.profile/2"),
+                               with("trainyard.profile/1", "trainyard.plan/1"),
+                               with("\"ranks\": 8", "\"ranks\": 0"),
+                               with("\"ranks\": 8", "\"ranks\": \"8\""),
+                               with("\"bytes\": 1024", "\"bytes\": 8192"),
+                               with("\"bytes\": 1024", "\"byte\": 1024"),
+                               with("\"from_bytes\": 0", "\"from_bytes\": -1"),
+                               with("\"unit\": \"B/s\"", "\"unit\": \"B\""),
+                               with("\"time_us\": ", "\"time_us\": -"),
+                               with("\"wrong\": 0", "\"wrong\": 0, \"new\": 1")};
   for (const auto& text : wrong) {
     try {
       profile_from_json(text, "p.json");
@@ -83,13 +117,13 @@ TEST(Profile, DamageIsRefused) {
 TEST(ProfileCompare, FindsWhatIsSlower) {
   EXPECT_TRUE(regressions(compare(sample(), sample()), 0.05).empty());
   const auto slower = regressions(compare(sample(), sample(1.2)), 0.05);
-  ASSERT_EQ(slower.size(), 8u);   // six sizes of all_gather, the copy and the launch
+  ASSERT_EQ(slower.size(), 8u);  // six sizes of all_gather, the copy and the launch
   EXPECT_NE(slower[0].what.find("all_gather f32 1024 B"), std::string::npos);
   EXPECT_NEAR(slower[0].change, 0.2, 0.01);
   EXPECT_NE(slower[6].what.find("memory.copy"), std::string::npos);
   EXPECT_NEAR(slower[6].change, 0.2, 0.01);
-  EXPECT_TRUE(regressions(compare(sample(), sample(1.2)), 0.25).empty());   // within the threshold
-  EXPECT_TRUE(regressions(compare(sample(1.2), sample()), 0.05).empty());   // faster
+  EXPECT_TRUE(regressions(compare(sample(), sample(1.2)), 0.25).empty());  // within the threshold
+  EXPECT_TRUE(regressions(compare(sample(1.2), sample()), 0.05).empty());  // faster
 }
 
 // Slower by 20 %, but repeats of both scatter by more than that: no regression.
@@ -98,7 +132,8 @@ TEST(ProfileCompare, InsideTheIntervalIsNoRegression) {
     auto p = sample(scale);
     for (auto& s : p.communication)
       for (auto& q : s.points)
-        for (std::size_t r = 0; r < q.repeats.size(); ++r) q.repeats[r] = q.seconds * (0.6 + 0.04 * static_cast<double>(r));
+        for (std::size_t r = 0; r < q.repeats.size(); ++r)
+          q.repeats[r] = q.seconds * (0.6 + 0.04 * static_cast<double>(r));
     for (auto& l : p.local) l.repeats = {0.6 * l.value, l.value, 1.4 * l.value};
     return p;
   };

@@ -35,7 +35,8 @@ TEST(Topology, RanksOfTheLiterature) {
   EXPECT_EQ(t.world(), 32);
   for (int p = 0; p < 4; ++p)
     for (int d = 0; d < 2; ++d)
-      for (int k = 0; k < 4; ++k) EXPECT_EQ(t.rank_of({{Axis::pipe, p}, {Axis::data, d}, {Axis::tensor, k}}), (p * 2 + d) * 4 + k);
+      for (int k = 0; k < 4; ++k)
+        EXPECT_EQ(t.rank_of({{Axis::pipe, p}, {Axis::data, d}, {Axis::tensor, k}}), (p * 2 + d) * 4 + k);
   EXPECT_EQ(t.peers(13, {Axis::pipe}), (std::vector<int>{5, 13, 21, 29}));
   const Topology experts({{Axis::expert_data, 2}, {Axis::expert, 4}, {Axis::tensor, 2}});
   EXPECT_EQ(experts.peers(2, {Axis::expert}), (std::vector<int>{0, 2, 4, 6}));
@@ -66,9 +67,10 @@ TEST(Inventory, ParameterCounts) {
   EXPECT_EQ(parameter_count(with_vocabulary("gpt2-xl", 50257)), 1557611200);
   // Per layer 12 h^2 + 13 h; tables (V + context) h; final norm 2 h.
   const std::int64_t h = 12288;
-  EXPECT_EQ(parameter_count(with_vocabulary("gpt3-175b", 51200)), 96 * (12 * h * h + 13 * h) + (51200 + 2048) * h + 2 * h);
+  EXPECT_EQ(parameter_count(with_vocabulary("gpt3-175b", 51200)),
+            96 * (12 * h * h + 13 * h) + (51200 + 2048) * h + 2 * h);
   EXPECT_EQ(parameter_count(with_vocabulary("llama-8b", 128256)), 8030261248);
-  EXPECT_EQ(parameter_count(with_vocabulary("llama-1b", 128256)), 1235814400);   // the head is the token table
+  EXPECT_EQ(parameter_count(with_vocabulary("llama-1b", 128256)), 1235814400);  // the head is the token table
 }
 
 TEST(Inventory, LayoutHasAlignedStartsAndEqualPieces) {
@@ -99,14 +101,16 @@ TEST(Inventory, TiedTableIsUsedTwice) {
   EXPECT_EQ(uses(with_vocabulary("llama-nano", 257)).size(), 4u);
 }
 
-// What the planner counts in closed form, the loader and the step's numbers ask one by one, against a walk through the groups; the last group may be ragged.
+// What the planner counts in closed form, the loader and the step's numbers ask one by one, against a walk through the
+// groups; the last group may be ragged.
 TEST(Batch, ClosedFormsAgreeWithTheGroups) {
   for (std::int64_t micros = 1; micros <= 23; ++micros)
     for (std::int64_t fold = 1; fold <= micros; ++fold)
       for (int ranks = 1; ranks <= (micros + fold - 1) / fold; ++ranks) {
         const BatchPlan b{micros, 1, fold, ranks};
         std::int64_t lockstep = 0;
-        for (std::int64_t round = 0; round < b.rounds(); ++round) lockstep += b.end_micro(round * ranks) - b.first_micro(round * ranks);
+        for (std::int64_t round = 0; round < b.rounds(); ++round)
+          lockstep += b.end_micro(round * ranks) - b.first_micro(round * ranks);
         EXPECT_EQ(b.lockstep_micros(), lockstep) << micros << " " << fold << " " << ranks;
         for (int r = 0; r < ranks; ++r) {
           std::vector<std::int64_t> own;
@@ -116,7 +120,8 @@ TEST(Batch, ClosedFormsAgreeWithTheGroups) {
             rounds += group >= 0;
             for (auto m = b.first_micro(group); group >= 0 && m < b.end_micro(group); ++m) {
               const auto at = b.place_of(m);
-              EXPECT_EQ((std::vector{at.group, at.round, at.rank, at.place}), (std::vector<std::int64_t>{group, round, r, round * fold + m - b.first_micro(group)}));
+              EXPECT_EQ((std::vector{at.group, at.round, at.rank, at.place}),
+                        (std::vector<std::int64_t>{group, round, r, round * fold + m - b.first_micro(group)}));
               EXPECT_LT(at.place, b.places());
               own.push_back(m);
             }
@@ -174,10 +179,10 @@ TEST(Batch, EveryMicroOnceInAscendingOrder) {
       EXPECT_EQ(program[program.size() - 2].kind, Action::Kind::reduce);
       EXPECT_EQ(program.back().kind, Action::Kind::update);
       for (const auto& a : program) {
-        round += a.kind == Action::Kind::agree;   // every rank agrees before every round
+        round += a.kind == Action::Kind::agree;  // every rank agrees before every round
         if (a.kind == Action::Kind::ask) {
           EXPECT_EQ(a.round, round + 1);
-          const auto& next = *(&a + 1);      // the last backward of the round before; for the first round there is none
+          const auto& next = *(&a + 1);  // the last backward of the round before; for the first round there is none
           EXPECT_EQ(next.kind, a.round == 0 ? Action::Kind::agree : Action::Kind::backward);
           EXPECT_TRUE(a.round == 0 || next.micro == b.end_micro(b.group_of(r, round)) - 1) << next.micro;
         } else if (a.round >= 0) {
@@ -198,7 +203,9 @@ TEST(Batch, EveryMicroOnceInAscendingOrder) {
 }
 
 TEST(Memory, ReferenceTable) {
-  const auto gb = [](int stage, base::DType gradient) { return model_state_bytes(7500000000, 64, stage, base::DType::bf16, gradient) * 1e-9; };
+  const auto gb = [](int stage, base::DType gradient) {
+    return model_state_bytes(7500000000, 64, stage, base::DType::bf16, gradient) * 1e-9;
+  };
   const double half[] = {120, 31.40625, 16.640625, 1.875}, full[] = {135, 46.40625, 16.875, 2.109375};
   for (int stage = 0; stage < 4; ++stage) {
     EXPECT_NEAR(gb(stage, base::DType::bf16), half[stage], 1e-9);
@@ -210,7 +217,8 @@ TEST(Memory, ReferenceTable) {
 TEST(Memory, StatesFollowTheFormulaOnRandomModels) {
   std::mt19937 random(11);
   for (int round = 0; round < 60; ++round) {
-    auto m = with_vocabulary(round % 2 ? "llama-nano" : "gpt2-nano", 128 * (1 + static_cast<std::int64_t>(random() % 8)));
+    auto m =
+        with_vocabulary(round % 2 ? "llama-nano" : "gpt2-nano", 128 * (1 + static_cast<std::int64_t>(random() % 8)));
     m.tied = false;
     m.layers = 1 + static_cast<std::int64_t>(random() % 6);
     const int n = 1 + static_cast<int>(random() % 8);
@@ -220,7 +228,8 @@ TEST(Memory, StatesFollowTheFormulaOnRandomModels) {
       const UnitTable set(m, over_data(n));
       const auto s = state_bytes(set, {stage, working, gradient, {n, 1, 1, n}, 2, over_data(n)});
       const double padding = static_cast<double>(set.padded_total() - psi) * 20;
-      const double states = static_cast<double>(s.parameters + s.gradients + s.optimizer), formula = model_state_bytes(psi, n, stage, working, gradient);
+      const double states = static_cast<double>(s.parameters + s.gradients + s.optimizer),
+                   formula = model_state_bytes(psi, n, stage, working, gradient);
       EXPECT_GE(states, formula);
       EXPECT_LE(states - formula, padding) << "stage " << stage << " n " << n;
     }
@@ -234,7 +243,9 @@ TEST(Traffic, FactorsOfTheTable) {
       const UnitTable set(m, over_data(n));
       const std::int64_t part = (n - 1) * set.piece_total() * 4;  // (N-1)/N of the padded parameters, f32
       const auto sent = [&](int stage, std::int64_t fold) {
-        return bytes_of(step_traffic(m, {stage, base::DType::f32, base::DType::f32, {n * g_micros, 1, fold, n}, 2, over_data(n)}, Reduction::ordered, 0));
+        return bytes_of(
+            step_traffic(m, {stage, base::DType::f32, base::DType::f32, {n * g_micros, 1, fold, n}, 2, over_data(n)},
+                         Reduction::ordered, 0));
       };
       EXPECT_EQ(sent(0, g_micros), 2 * part);
       EXPECT_EQ(sent(1, g_micros), 2 * part);
@@ -249,7 +260,8 @@ TEST(Traffic, IdleRanksSendNothingInAnOrderedTurnAndTiedTablesCountTwice) {
   const StateShape shape{1, base::DType::f32, base::DType::f32, {4, 1, 1, 3}, 2, over_data(3)};
   const UnitTable set(m, over_data(3));
   EXPECT_EQ(set.piece_total_uses() - set.piece_total(), set.entries()[0].layout.piece);
-  const auto first = step_traffic(m, shape, Reduction::ordered, 0), last = step_traffic(m, shape, Reduction::ordered, 2);
+  const auto first = step_traffic(m, shape, Reduction::ordered, 0),
+             last = step_traffic(m, shape, Reduction::ordered, 2);
   EXPECT_EQ(first[0].bytes, 2 * 2 * set.piece_total_uses() * 4);
   EXPECT_EQ(last[0].bytes, 1 * 2 * set.piece_total_uses() * 4);
   EXPECT_EQ(first[0].calls, last[0].calls);
@@ -274,7 +286,9 @@ TEST(Flops, EquationOfTheReference) {
   const double B = 8, s = 1024, L = 12, h = 768, V = 50257;
   const auto m = with_vocabulary("gpt2", 50257);
   EXPECT_NEAR(step_flops(m, 8, 1024) / (72 * B * s * L * h * h * (1 + s / (6 * h) + V / (12 * L * h))), 1, 1e-12);
-  EXPECT_NEAR(step_flops(m, 8, 1024, Recompute::layers) / (96 * B * s * L * h * h * (1 + s / (6 * h) + V / (16 * L * h))), 1, 1e-12);
+  EXPECT_NEAR(
+      step_flops(m, 8, 1024, Recompute::layers) / (96 * B * s * L * h * h * (1 + s / (6 * h) + V / (16 * L * h))), 1,
+      1e-12);
 }
 
 }  // namespace trainyard::plan

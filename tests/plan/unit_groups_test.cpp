@@ -19,7 +19,9 @@ ModelConfig nano() {
 // A branch with a weight that is cut.
 struct CutBranch : BranchKind {
   std::string prefix() const override { return "cut"; }
-  void declare(Declaration& unit) const override { unit.parameter("cut.weight", {unit.model().hidden, 8}, {}, Decay::no, DimCut{0, Axis::tensor}); }
+  void declare(Declaration& unit) const override {
+    unit.parameter("cut.weight", {unit.model().hidden, 8}, {}, Decay::no, DimCut{0, Axis::tensor});
+  }
   std::vector<SavedTensor> tensors(const ModelConfig&, const MicroShape&, Pass) const override { return {}; }
   std::int64_t forward_workspace_bytes(const ModelConfig&, const MicroShape&, Pass) const override { return 0; }
   std::int64_t backward_workspace_bytes(const ModelConfig&, const MicroShape&) const override { return 0; }
@@ -53,11 +55,12 @@ TEST_F(UnitGroups, PiecesAndCallsAreThoseOfTheUnitsGroup) {
   const UnitSet set(m, topology);
   EXPECT_EQ(set.layouts.back().piece, table.entries().back().layout.piece);
   std::int64_t data = 0, both = 0;
-  for (const auto& c : step_calls(m, {1, base::DType::f32, base::DType::f32, {2, 1, 1, 2}, 2, topology}, Reduction::ordered, 0)) {
+  for (const auto& c :
+       step_calls(m, {1, base::DType::f32, base::DType::f32, {2, 1, 1, 2}, 2, topology}, Reduction::ordered, 0)) {
     EXPECT_EQ(c.ranks, c.group == "data" ? 2 : 6);
     (c.group == "data" ? data : both) += c.calls;
   }
-  EXPECT_EQ(both, 2);   // the head, reduced and gathered
+  EXPECT_EQ(both, 2);  // the head, reduced and gathered
   EXPECT_EQ(data, 2 * (1 + m.layers));
 }
 
@@ -70,7 +73,8 @@ TEST_F(UnitGroups, WhatNoStoreCanDoIsRefused) {
   const auto found = decision_problems(p);
   ASSERT_EQ(found.size(), 2u) << text_of(found);
   EXPECT_EQ(found[0].message, "dim 0 of 'layers.00.cut.weight' is cut over 'tensor': parameters can only be whole");
-  EXPECT_EQ(found[1].message, "unit 'head' adds up its gradients over 'data+context': that can be done over 'data' alone");
+  EXPECT_EQ(found[1].message,
+            "unit 'head' adds up its gradients over 'data+context': that can be done over 'data' alone");
 }
 
 }  // namespace trainyard::plan

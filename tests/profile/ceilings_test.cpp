@@ -37,7 +37,9 @@ TEST(Ceilings, WorkIsCountedByTheBook) {
     const auto& m = o.model;
     std::map<std::string, double> amounts;
     for (const auto& c : profile::ceilings(o, "0")) {
-      if (c.name == "memory.copy" || c.name == "memory.write" || c.name.starts_with("copy.") || c.name.starts_with("arithmetic")) continue;   // large
+      if (c.name == "memory.copy" || c.name == "memory.write" || c.name.starts_with("copy.") ||
+          c.name.starts_with("arithmetic"))
+        continue;  // large
       const auto work = c.make();
       work.run();
       work.finish();
@@ -48,9 +50,10 @@ TEST(Ceilings, WorkIsCountedByTheBook) {
       for (const auto* kind : {"forward", "input", "weight"}) {
         EXPECT_EQ(amounts["gemm.attention.qkv." + std::string(kind) + t], 2 * n * h * 3 * h) << kind << t;
         EXPECT_EQ(amounts["gemm.ffn.in." + std::string(kind) + t], 2 * n * h * ffn);
-        EXPECT_EQ(amounts["gemm.head." + std::string(kind) + t], 2 * n * h * 384);   // 300 tokens are stored as 384
+        EXPECT_EQ(amounts["gemm.head." + std::string(kind) + t], 2 * n * h * 384);  // 300 tokens are stored as 384
       }
-      EXPECT_EQ(amounts["attention.forward" + t], 2 * 2 * T * T * h);     // two sequences, two products of 2 T T h, half of them masked
+      EXPECT_EQ(amounts["attention.forward" + t],
+                2 * 2 * T * T * h);  // two sequences, two products of 2 T T h, half of them masked
       EXPECT_EQ(amounts["attention.backward" + t], 5 * 2 * T * T * h);
     }
     EXPECT_EQ(amounts["adamw"], 28.0 * (1 << 24));
@@ -58,14 +61,16 @@ TEST(Ceilings, WorkIsCountedByTheBook) {
     EXPECT_EQ(amounts["disk.read"], 1 << 20);
     EXPECT_EQ(amounts.count("launch"), device.kind == base::DeviceKind::cuda ? 1u : 0u);
   }
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path));   // nothing is left behind
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path));  // nothing is left behind
 }
 
-// What is foretold follows from a moment's trial: by a clock on which making, the cold run and each warm one take a second, twice the bytes of the trial take two. So many repeats are then measured.
+// What is foretold follows from a moment's trial: by a clock on which making, the cold run and each warm one take a
+// second, twice the bytes of the trial take two. So many repeats are then measured.
 TEST(Ceilings, TheLeastTimeIsForetold) {
   const trainyard::testing::Scratch folder;
   auto o = small({}, folder.path);
-  o.dtypes = {base::DType::f32}, o.copied_bytes = std::int64_t{32} << 20, o.budget_seconds = 0;   // nothing beyond the least
+  o.dtypes = {base::DType::f32}, o.copied_bytes = std::int64_t{32} << 20,
+  o.budget_seconds = 0;  // nothing beyond the least
   profile::Ranks alone;
   alone.clock = std::make_shared<testing::LookClock>();
   const auto list = profile::ceilings(o, "0");
@@ -80,7 +85,8 @@ TEST(Ceilings, TheLeastTimeIsForetold) {
   }
   EXPECT_GE(copies, 1);
   comm::Ledger rounds;
-  for (const auto& r : profile::measure_ceilings(alone, o, {}, rounds)) EXPECT_EQ(r.repeats.size(), static_cast<std::size_t>(profile::least_ceiling_repeats)) << r.name;
+  for (const auto& r : profile::measure_ceilings(alone, o, {}, rounds))
+    EXPECT_EQ(r.repeats.size(), static_cast<std::size_t>(profile::least_ceiling_repeats)) << r.name;
   EXPECT_TRUE(std::filesystem::is_empty(folder.path));
 }
 
@@ -105,7 +111,9 @@ TEST(Ceilings, AllAreMeasuredOnAllRanks) {
     EXPECT_GE(r.interval.high, r.value);
     EXPECT_GE(r.repeats.size(), static_cast<std::size_t>(profile::least_ceiling_repeats)) << r.name;
   }
-  for (const auto* name : {"arithmetic.f32", "memory.copy", "memory.write", "gemm.attention.qkv.forward", "gemm.head.weight", "attention.forward", "attention.backward", "adamw", "disk.write", "disk.read"})
+  for (const auto* name :
+       {"arithmetic.f32", "memory.copy", "memory.write", "gemm.attention.qkv.forward", "gemm.head.weight",
+        "attention.forward", "attention.backward", "adamw", "disk.write", "disk.read"})
     EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
   EXPECT_TRUE(std::filesystem::is_empty(folder.path));
 }

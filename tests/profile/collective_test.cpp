@@ -1,4 +1,5 @@
-// The check behind "#wrong": right results are right for every operation, size, dtype and world; one wrong element, or one addition out of order, is seen.
+// The check behind "#wrong": right results are right for every operation, size, dtype and world; one wrong element, or
+// one addition out of order, is seen.
 #include "libtrain/profile/collective.h"
 #include "tests/profile/known_link.h"
 
@@ -13,7 +14,8 @@ namespace {
 using base::DType;
 
 // Wrong elements of all ranks after `calls` calls.
-std::int64_t wrong_of(int ranks, const std::string& operation, DType t, std::int64_t bytes, int calls, const std::function<testing::Meddling(int)>& meddling = {}) {
+std::int64_t wrong_of(int ranks, const std::string& operation, DType t, std::int64_t bytes, int calls,
+                      const std::function<testing::Meddling(int)>& meddling = {}) {
   std::atomic<std::int64_t> wrong{0};
   comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& world) {
     auto r = testing::ranks_of(rank, world, meddling);
@@ -32,12 +34,14 @@ std::int64_t wrong_of(int ranks, const std::string& operation, DType t, std::int
 
 TEST(Collective, SizesAreCountedAsNcclTestsCounts) {
   using profile::shape_of;
-  const auto is = [](profile::Size s, std::int64_t bytes, std::int64_t count) { return s.bytes == bytes && s.count == count; };
+  const auto is = [](profile::Size s, std::int64_t bytes, std::int64_t count) {
+    return s.bytes == bytes && s.count == count;
+  };
   EXPECT_TRUE(is(shape_of("all_reduce", 3, DType::f32, 1024), 1024, 256));
   EXPECT_TRUE(is(shape_of("all_gather", 4, DType::f32, 1024), 1024, 64));
   EXPECT_TRUE(is(shape_of("all_gather", 3, DType::f32, 1024), 1020, 85));
   EXPECT_TRUE(is(shape_of("reduce_scatter", 4, DType::bf16, 1024), 1024, 128));
-  EXPECT_TRUE(is(shape_of("all_to_all", 7, DType::f32, 8), 28, 1));          // not less than an element for each
+  EXPECT_TRUE(is(shape_of("all_to_all", 7, DType::f32, 8), 28, 1));  // not less than an element for each
   EXPECT_TRUE(is(shape_of("broadcast", 7, DType::f32, 10), 8, 2));
   EXPECT_TRUE(is(shape_of("exchange", 7, DType::bf16, 1), 2, 1));
 }
@@ -48,7 +52,8 @@ TEST(Collective, RightResultsAreRight) {
       for (const auto t : {DType::f32, DType::bf16})
         for (const std::int64_t bytes : {8, 1000, 70000}) {
           if (!profile::offers(operation, t)) continue;
-          EXPECT_EQ(wrong_of(ranks, operation, t, bytes, 1), 0) << operation << " " << ranks << " ranks, " << bytes << " bytes";
+          EXPECT_EQ(wrong_of(ranks, operation, t, bytes, 1), 0)
+              << operation << " " << ranks << " ranks, " << bytes << " bytes";
           if (operation == "all_reduce") continue;
           EXPECT_EQ(wrong_of(ranks, operation, t, bytes, 3), 0) << operation;
         }
@@ -56,7 +61,8 @@ TEST(Collective, RightResultsAreRight) {
 
 TEST(Collective, OneWrongElementIsSeen) {
   for (const auto& operation : profile::operation_names()) {
-    // One bit of the last byte that rank 1 receives; all_to_all's part of the ordered reduction too, where the lowest bit of a contribution may be lost in rounding.
+    // One bit of the last byte that rank 1 receives; all_to_all's part of the ordered reduction too, where the lowest
+    // bit of a contribution may be lost in rounding.
     const auto meddling = [&](int rank) {
       testing::Meddling m;
       if (rank == 1) m.after = [](base::View v) { static_cast<char*>(v.data)[v.bytes() - 1] ^= 0x40; };
@@ -69,7 +75,10 @@ TEST(Collective, OneWrongElementIsSeen) {
 TEST(Collective, NothingDoneIsSeen) {
   for (const auto& operation : profile::operation_names()) {
     const auto size = profile::shape_of(operation, 3, DType::f32, 4096);
-    const auto right_by_chance = operation == "broadcast" ? 2 * size.count : operation == "all_gather" || operation == "all_to_all" ? 9 * size.count : 3 * size.count;   // the root has it
+    const auto right_by_chance = operation == "broadcast" ? 2 * size.count
+                                 : operation == "all_gather" || operation == "all_to_all"
+                                     ? 9 * size.count
+                                     : 3 * size.count;  // the root has it
     EXPECT_EQ(wrong_of(3, operation, DType::f32, 4096, 0), right_by_chance) << operation;
   }
 }
@@ -78,7 +87,7 @@ TEST(Collective, NothingDoneIsSeen) {
 TEST(Collective, TheOrderOfAnOrderedReductionIsHeld) {
   const auto swapped = [](int) {
     testing::Meddling m;
-    m.after = [](base::View v) {   // what arrived from ranks 0 and 2 changes places before the fold
+    m.after = [](base::View v) {  // what arrived from ranks 0 and 2 changes places before the fold
       const auto piece = static_cast<std::size_t>(v.bytes() / 3);
       std::vector<char> first(piece);
       char* at = static_cast<char*>(v.data);

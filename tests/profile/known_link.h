@@ -12,7 +12,8 @@
 
 namespace trainyard::testing {
 
-// What may be done around a call of `inner`: before it, with the bytes of the larger buffer; to its result; in place of all_to_all's counts.
+// What may be done around a call of `inner`: before it, with the bytes of the larger buffer; to its result; in place of
+// all_to_all's counts.
 struct Meddling {
   std::function<void(std::int64_t bytes)> before;
   std::function<void(base::View result)> after;
@@ -20,7 +21,8 @@ struct Meddling {
 
 class KnownLink : public comm::Communicator {
  public:
-  KnownLink(std::unique_ptr<comm::Communicator> inner, Meddling m) : Communicator(inner->group(), inner->rank(), inner->size()), inner_(std::move(inner)), m_(std::move(m)) {}
+  KnownLink(std::unique_ptr<comm::Communicator> inner, Meddling m)
+      : Communicator(inner->group(), inner->rank(), inner->size()), inner_(std::move(inner)), m_(std::move(m)) {}
   void all_reduce(tensor::Exec& e, base::View inout, comm::Reduction op) override {
     begin(inout);
     inner_->all_reduce(e, inout, op);
@@ -36,7 +38,8 @@ class KnownLink : public comm::Communicator {
     inner_->reduce_scatter(e, in, out);
     end(out);
   }
-  void all_to_all(tensor::Exec& e, base::View send, std::span<const std::int64_t> sends, base::View receive, std::span<const std::int64_t> receives) override {
+  void all_to_all(tensor::Exec& e, base::View send, std::span<const std::int64_t> sends, base::View receive,
+                  std::span<const std::int64_t> receives) override {
     begin(receive);
     inner_->all_to_all(e, send, sends, receive, receives);
     end(receive);
@@ -66,11 +69,13 @@ class KnownLink : public comm::Communicator {
 };
 
 // The ranks of a threads world; `meddling` for a rank of the world.
-inline profile::Ranks ranks_of(int rank, comm::ThreadsWorld& world, const std::function<Meddling(int rank)>& meddling = {}) {
+inline profile::Ranks ranks_of(int rank, comm::ThreadsWorld& world,
+                               const std::function<Meddling(int rank)>& meddling = {}) {
   profile::Ranks r("threads", rank, plan::Topology({{plan::Axis::data, world.size()}}), world.factory(rank));
   r.clock = std::make_shared<SimulatedClock>();
   r.exec = tensor::Exec::caller(nullptr, 1);
-  r.between = [&world, rank, meddling](const std::string& name, const std::vector<int>& members) -> std::unique_ptr<comm::Communicator> {
+  r.between = [&world, rank, meddling](const std::string& name,
+                                       const std::vector<int>& members) -> std::unique_ptr<comm::Communicator> {
     auto inner = world.split(rank, name, members);
     if (!meddling) return inner;
     return std::make_unique<KnownLink>(std::move(inner), meddling(rank));

@@ -39,13 +39,22 @@ TEST(Ranks, OneFailureIsEverybodys) {
       }
       return {0, "", ""};
     };
-    EXPECT_EQ(caught([&] { if (rank == 0) throw base::InputError("the plan\nis damaged", "make another"); }), std::make_tuple(3, "the plan\nis damaged", "make another"));
-    const auto second = caught([&] { if (rank == 2) throw base::EnvironmentError("no GPU", "look"); });
+    EXPECT_EQ(caught([&] {
+                if (rank == 0) throw base::InputError("the plan\nis damaged", "make another");
+              }),
+              std::make_tuple(3, "the plan\nis damaged", "make another"));
+    const auto second = caught([&] {
+      if (rank == 2) throw base::EnvironmentError("no GPU", "look");
+    });
     EXPECT_EQ(second, std::make_tuple(4, "rank 2: no GPU", "look"));
-    const auto memory = caught([&] { if (rank == 1) throw std::bad_alloc(); });
+    const auto memory = caught([&] {
+      if (rank == 1) throw std::bad_alloc();
+    });
     EXPECT_EQ(std::get<0>(memory), 4);
     EXPECT_NE(std::get<1>(memory).find("out of memory"), std::string::npos);
-    const auto defect = caught([&] { if (rank != 0) throw std::logic_error("impossible"); });
+    const auto defect = caught([&] {
+      if (rank != 0) throw std::logic_error("impossible");
+    });
     EXPECT_EQ(std::get<0>(defect), 1);
     EXPECT_NE(std::get<1>(defect).find("impossible"), std::string::npos);
   });

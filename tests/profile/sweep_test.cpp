@@ -13,13 +13,14 @@ namespace {
 using testing::Meddling;
 
 struct Swept {
-  std::vector<plan::CommSeries> series;     // rank 0's
+  std::vector<plan::CommSeries> series;  // rank 0's
   int passes = 0;
   double seconds = 0;
   std::uint64_t rounds = 0;
 };
 
-Swept sweep(int ranks, const std::string& groups, const profile::SweepOptions& options, const std::function<Meddling(int)>& meddling = {}) {
+Swept sweep(int ranks, const std::string& groups, const profile::SweepOptions& options,
+            const std::function<Meddling(int)>& meddling = {}) {
   Swept out;
   const auto families = plan::parse_groups(groups, ranks);
   comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& world) {
@@ -43,7 +44,10 @@ profile::SweepOptions options(std::vector<std::string> operations, std::int64_t 
 
 // 200 us + bytes / 100 MB/s of a clock that nothing else moves: what is measured is exact.
 TEST(Sweep, AKnownLinkIsMeasured) {
-  const auto known = [](int) { return Meddling{[](std::int64_t bytes) { testing::SimulatedClock::spend(200e-6 + static_cast<double>(bytes) / 100e6); }, {}}; };
+  const auto known = [](int) {
+    return Meddling{
+        [](std::int64_t bytes) { testing::SimulatedClock::spend(200e-6 + static_cast<double>(bytes) / 100e6); }, {}};
+  };
   const auto s = sweep(2, "pair:all", options({"all_gather", "broadcast"}, 1024, 262144, 4), known);
   ASSERT_EQ(s.series.size(), 2u);
   for (const auto& series : s.series) {
@@ -52,7 +56,8 @@ TEST(Sweep, AKnownLinkIsMeasured) {
     ASSERT_EQ(series.points.size(), 5u);
     for (const auto& p : series.points) {
       const double truth = 200e-6 + static_cast<double>(p.bytes) / 100e6;
-      for (const double t : {p.seconds, p.interval.low, p.interval.high, p.p95, p.p99}) EXPECT_NEAR(t, truth, 1e-9) << p.bytes;
+      for (const double t : {p.seconds, p.interval.low, p.interval.high, p.p95, p.p99})
+        EXPECT_NEAR(t, truth, 1e-9) << p.bytes;
       EXPECT_EQ(p.wrong, 0);
       EXPECT_GE(p.repeats.size(), static_cast<std::size_t>(profile::least_passes));
       EXPECT_GE(p.calls, static_cast<std::int64_t>(3 * p.repeats.size()));
@@ -60,11 +65,13 @@ TEST(Sweep, AKnownLinkIsMeasured) {
     EXPECT_NEAR(series.fit.seconds(100000), 1200e-6, 1e-9);
     EXPECT_LT(series.noise_floor, 1e-9);
   }
-  EXPECT_GT(s.rounds, 10u * static_cast<unsigned>(profile::least_passes));   // each visit is a call that a watchdog sees
+  EXPECT_GT(s.rounds, 10u * static_cast<unsigned>(profile::least_passes));  // each visit is a call that a watchdog sees
 }
 
 TEST(Sweep, TheSlowRankIsNamed) {
-  const auto slow = [](int rank) { return Meddling{{}, [rank](base::View) { testing::SimulatedClock::spend(rank == 2 ? 2e-3 : 1e-3); }}; };
+  const auto slow = [](int rank) {
+    return Meddling{{}, [rank](base::View) { testing::SimulatedClock::spend(rank == 2 ? 2e-3 : 1e-3); }};
+  };
   const auto s = sweep(3, "all:all", options({"all_gather"}, 1024, 1024, 3), slow);
   EXPECT_EQ(s.series.at(0).points.at(0).slowest_rank, 2);
   EXPECT_EQ(s.series[0].points[0].slowest_share, 1);
@@ -73,8 +80,11 @@ TEST(Sweep, TheSlowRankIsNamed) {
 
 // Groups of a family work at the same time and the slowest counts; ranks outside wait without harm.
 TEST(Sweep, GroupsAndIdleRanks) {
-  const auto slow = [](int rank) { return Meddling{[rank](std::int64_t) { testing::SimulatedClock::spend(rank == 3 ? 1e-3 : 1e-6); }, {}}; };
-  const auto s = sweep(5, "pairs:0-1/2-3;three:0,2,4;odd:1,3", options({"all_reduce", "exchange"}, 4096, 4096, 6), slow);
+  const auto slow = [](int rank) {
+    return Meddling{[rank](std::int64_t) { testing::SimulatedClock::spend(rank == 3 ? 1e-3 : 1e-6); }, {}};
+  };
+  const auto s =
+      sweep(5, "pairs:0-1/2-3;three:0,2,4;odd:1,3", options({"all_reduce", "exchange"}, 4096, 4096, 6), slow);
   ASSERT_EQ(s.series.size(), 6u);
   for (const auto& series : s.series) {
     EXPECT_EQ(series.groups, series.group == "pairs" ? 2 : 1);
@@ -88,10 +98,11 @@ TEST(Sweep, WrongResultsAreCountedInEveryVisit) {
   int calls = 0;
   std::mutex mutex;
   const auto corrupt = [&](int rank) {
-    return Meddling{[](std::int64_t) { testing::SimulatedClock::spend(1e-3); }, [&, rank](base::View v) {
-      std::lock_guard lock(mutex);
-      if (rank == 1) ++calls, static_cast<char*>(v.data)[0] ^= 0x10;
-    }};
+    return Meddling{[](std::int64_t) { testing::SimulatedClock::spend(1e-3); },
+                    [&, rank](base::View v) {
+                      std::lock_guard lock(mutex);
+                      if (rank == 1) ++calls, static_cast<char*>(v.data)[0] ^= 0x10;
+                    }};
   };
   for (const auto* operation : {"all_reduce", "all_to_all"}) {
     const auto s = sweep(2, "all:all", options({operation}, 1024, 1024, 2), corrupt);
@@ -107,9 +118,9 @@ TEST(Sweep, StopsWhenEnoughIsKnownOrTimeIsUp) {
   o.confidence = 0.9;
   const auto known = sweep(2, "all:all", o, steady);
   EXPECT_EQ(known.passes, profile::settled_repeats);
-  EXPECT_NEAR(known.seconds, 1.5, 0.1);                // spread over half of the budget
+  EXPECT_NEAR(known.seconds, 1.5, 0.1);  // spread over half of the budget
   o.spread = 0;
-  EXPECT_LT(sweep(2, "all:all", o, steady).seconds, 0.1);   // as fast as they come
+  EXPECT_LT(sweep(2, "all:all", o, steady).seconds, 0.1);  // as fast as they come
   o.spread = 0.5;
   // Every call another time: never known.
   o.confidence = 1e-9, o.budget_seconds = 1;
@@ -139,13 +150,15 @@ TEST(Sweep, ABudgetThatIsTooShort) {
 TEST(Sweep, ABudgetThatIsTooShortBesideOtherMeasurements) {
   const auto slow = [](int) { return Meddling{[](std::int64_t) { testing::SimulatedClock::spend(20e-3); }, {}}; };
   for (const double elsewhere : {0.3, 5.0}) {
-    auto o = options({"all_gather"}, 1024, 262144, 1.2);   // 5 points, some 60 ms each, 6 passes
+    auto o = options({"all_gather"}, 1024, 262144, 1.2);  // 5 points, some 60 ms each, 6 passes
     o.elsewhere_seconds = elsewhere;
     try {
       sweep(2, "all:all", o, slow);
       ADD_FAILURE();
     } catch (const profile::AgreedError& e) {
-      EXPECT_NE(std::string(e.what()).find(fmt::format("budget of {:g} s is too short", 1.2 + elsewhere)), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find(fmt::format("budget of {:g} s is too short", 1.2 + elsewhere)),
+                std::string::npos)
+          << e.what();
       const auto at = e.hint().find("--budget ");
       ASSERT_NE(at, std::string::npos) << e.hint();
       EXPECT_GT(std::stod(e.hint().substr(at + 9)), 1.2 + elsewhere) << e.hint();
@@ -155,7 +168,9 @@ TEST(Sweep, ABudgetThatIsTooShortBesideOtherMeasurements) {
 
 // What is to try is not refused in its turn, also where a later pass takes as long as the first.
 TEST(Sweep, TheBudgetThatIsToTryIsEnough) {
-  const auto slow = [](int) { return Meddling{[](std::int64_t) { testing::SimulatedClock::spend(0.5); }, {}}; };   // many seconds, since what is to try is a whole number of them
+  const auto slow = [](int) {
+    return Meddling{[](std::int64_t) { testing::SimulatedClock::spend(0.5); }, {}};
+  };  // many seconds, since what is to try is a whole number of them
   for (const double given : {0.001, 2.0}) {
     auto o = options({"all_gather"}, 1024, 262144, given);
     try {
@@ -172,7 +187,7 @@ TEST(Sweep, PlansNoSizeTwice) {
   auto o = options({"all_gather", "ordered_reduce_scatter", "all_reduce"}, 8, 64, 1);
   o.factor = 2, o.dtypes = {base::DType::f32, base::DType::bf16};
   const auto planned = profile::planned(plan::parse_groups("a:0-6", 7), o);
-  ASSERT_EQ(planned.size(), 4u);   // gather f32; ordered f32; all_reduce f32 and bf16
+  ASSERT_EQ(planned.size(), 4u);  // gather f32; ordered f32; all_reduce f32 and bf16
   std::vector<std::int64_t> sizes;
   for (const auto& p : planned[0].points) sizes.push_back(p.bytes);
   EXPECT_EQ(sizes, (std::vector<std::int64_t>{28, 56}));

@@ -11,13 +11,15 @@ namespace {
 
 plan::Profile sample() {
   plan::Profile p;
-  p.ranks = 4, p.nodes = {"n1", "n2"}, p.backend = "mpi", p.library = "Open MPI <v4>", p.device = "cpu", p.measured_at = "2026-11-21T12:00:00Z";
+  p.ranks = 4, p.nodes = {"n1", "n2"}, p.backend = "mpi", p.library = "Open MPI <v4>", p.device = "cpu",
+  p.measured_at = "2026-11-21T12:00:00Z";
   for (const auto* operation : {"all_reduce", "broadcast", "exchange"}) {
     plan::CommSeries s;
     s.group = "data", s.operation = operation, s.type = "f32", s.ranks = 4;
     for (std::int64_t bytes = 1024; bytes <= 16384; bytes *= 4) {
       plan::CommPoint q;
-      q.bytes = bytes, q.count = bytes / 4, q.seconds = 2e-6 + static_cast<double>(bytes) / 1e9, q.interval = {0.9 * q.seconds, 1.1 * q.seconds};
+      q.bytes = bytes, q.count = bytes / 4, q.seconds = 2e-6 + static_cast<double>(bytes) / 1e9,
+      q.interval = {0.9 * q.seconds, 1.1 * q.seconds};
       q.p95 = 1.2 * q.seconds, q.p99 = 1.3 * q.seconds, q.calls = 30, q.slowest_rank = 2, q.slowest_share = 0.5;
       for (int r = -10; r <= 10; ++r) q.repeats.push_back(q.seconds * (1 + 0.01 * r));
       s.points.push_back(q);
@@ -49,11 +51,13 @@ TEST(ProfileText, TheTableHasTheFieldsColumns) {
     break;
   }
   // 1024 B in 3.024 us: 0.339 GB/s, times 2 (n - 1) / n = 1.5.
-  EXPECT_EQ(fields, (std::vector<std::string>{"1024", "256", "f32", "3.02", "10.0", "3.63", "3.93", "0.339", "0.508", "2", "50%", "0"}));
+  EXPECT_EQ(fields, (std::vector<std::string>{"1024", "256", "f32", "3.02", "10.0", "3.63", "3.93", "0.339", "0.508",
+                                              "2", "50%", "0"}));
   EXPECT_NE(text.find("# fit: from 0 B 2 us + bytes / 1.00 GB/s\n"), std::string::npos) << text;
   EXPECT_NE(text.find("2.50 GFLOP/s"), std::string::npos);
   const auto rounded = tools::profile_table(sample(), base::Sizes::rounded);
-  EXPECT_NE(rounded.find("\n       1 KiB         256   f32        3.02"), std::string::npos) << rounded;   // as wide as before
+  EXPECT_NE(rounded.find("\n       1 KiB         256   f32        3.02"), std::string::npos)
+      << rounded;  // as wide as before
   EXPECT_NE(rounded.find("# fit: from 0 B 2 us + bytes / 1.00 GB/s\n"), std::string::npos) << rounded;
 }
 
@@ -62,9 +66,11 @@ TEST(ProfileText, AnIntervalWiderThanItsMedianIsExplained) {
   EXPECT_EQ(tools::profile_table(p, base::Sizes::exact).find("above 100 %"), std::string::npos);
   auto& points = p.communication[1].points;
   points[0].interval.high = 5 * points[0].seconds;
-  EXPECT_NE(tools::profile_table(p, base::Sizes::exact).find("# one +- is above 100 %: its repeats differ"), std::string::npos);
+  EXPECT_NE(tools::profile_table(p, base::Sizes::exact).find("# one +- is above 100 %: its repeats differ"),
+            std::string::npos);
   points[1].interval.high = 5 * points[1].seconds;
-  EXPECT_NE(tools::profile_table(p, base::Sizes::exact).find("# 2 of +- are above 100 %: their repeats differ"), std::string::npos);
+  EXPECT_NE(tools::profile_table(p, base::Sizes::exact).find("# 2 of +- are above 100 %: their repeats differ"),
+            std::string::npos);
 }
 
 TEST(ProfileText, NamesOfAFileKeepToTheirLine) {
@@ -87,7 +93,8 @@ TEST(ProfileText, CsvIsATable) {
 
 TEST(ProfileText, ChartsShowEveryPoint) {
   const auto p = sample();
-  const auto ascii = tools::profile_charts(p, 80, tools::Glyphs::ascii), unicode = tools::profile_charts(p, 80, tools::Glyphs::unicode);
+  const auto ascii = tools::profile_charts(p, 80, tools::Glyphs::ascii),
+             unicode = tools::profile_charts(p, 80, tools::Glyphs::unicode);
   std::ptrdiff_t points = 0;
   for (const auto& line : lines_of(ascii))
     if (line.find('|') != std::string::npos) points += std::count(line.begin(), line.end(), 'o');
@@ -96,7 +103,13 @@ TEST(ProfileText, ChartsShowEveryPoint) {
   EXPECT_NE(unicode.find("\u25cf"), std::string::npos);
   for (const auto& line : lines_of(ascii)) EXPECT_LE(line.size(), 80u) << line;
   const auto named = lines_of(ascii);
-  EXPECT_EQ(std::count_if(named.begin(), named.end(), [](const auto& l) { return l.find("1 KiB ") == 11 && l.find(" message size ") != std::string::npos && l.ends_with(" 16 KiB"); }), 3) << ascii;
+  EXPECT_EQ(std::count_if(named.begin(), named.end(),
+                          [](const auto& l) {
+                            return l.find("1 KiB ") == 11 && l.find(" message size ") != std::string::npos &&
+                                   l.ends_with(" 16 KiB");
+                          }),
+            3)
+      << ascii;
   EXPECT_EQ(tools::profile_charts({}, 80, tools::Glyphs::ascii), "");
 }
 
@@ -114,10 +127,10 @@ TEST(ProfileText, TheDrawingIsWellFormed) {
   EXPECT_EQ(count("class=\"fit\""), 3);
   EXPECT_EQ(count("nan"), 0);
   EXPECT_EQ(count("inf"), 0);
-  EXPECT_EQ(count("<v4>"), 0);            // text is escaped
+  EXPECT_EQ(count("<v4>"), 0);  // text is escaped
   EXPECT_EQ(count("&lt;v4&gt;"), 1);
   EXPECT_EQ(count("<text"), count("</text>"));
-  EXPECT_EQ(count(">message size<"), 3);   // both axes of every panel say what they are
+  EXPECT_EQ(count(">message size<"), 3);  // both axes of every panel say what they are
   EXPECT_EQ(count(">busbw, GB/s<"), 3);
   EXPECT_EQ(count(">1 KiB<"), 3);
   EXPECT_EQ(count(">16 KiB<"), 3);
@@ -134,7 +147,9 @@ TEST(ProfileText, ANarrowDrawingHasTicks) {
   p.communication[0].fit = plan::fit_link(p.communication[0].samples());
   const auto svg = tools::profile_svg(p);
   std::ptrdiff_t ticks = 0;
-  for (auto at = svg.find("class=\"tick\" text-anchor=\"end\""); at != std::string::npos; at = svg.find("class=\"tick\" text-anchor=\"end\"", at + 1)) ++ticks;
+  for (auto at = svg.find("class=\"tick\" text-anchor=\"end\""); at != std::string::npos;
+       at = svg.find("class=\"tick\" text-anchor=\"end\"", at + 1))
+    ++ticks;
   EXPECT_GE(ticks, 2) << svg;
   EXPECT_NE(svg.find(">1 KiB<"), std::string::npos);
   EXPECT_EQ(svg.find("nan"), std::string::npos);

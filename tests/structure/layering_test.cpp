@@ -29,7 +29,8 @@ std::vector<std::string> sources(const std::vector<std::string>& folders, const 
   for (const auto& folder : folders)
     if (fs::is_directory(root / folder))
       for (const auto& item : fs::recursive_directory_iterator(root / folder))
-        if (item.is_regular_file() && endings.contains(item.path().extension().string())) found.push_back(fs::relative(item.path(), root).string());
+        if (item.is_regular_file() && endings.contains(item.path().extension().string()))
+          found.push_back(fs::relative(item.path(), root).string());
   std::sort(found.begin(), found.end());
   return found;
 }
@@ -69,8 +70,7 @@ std::map<std::string, std::set<std::string>> floor_table() {
 const std::vector<std::string> rooms = {"libtrain", "kernels", "tools"};
 
 // Calls visit(file, line number, header, quoted) for each #include of the rooms.
-template <class Visit>
-void each_include(Visit visit) {
+template <class Visit> void each_include(Visit visit) {
   const std::regex include(R"(\s*#\s*include\s*([<"])([^>"]+)[>"].*)");
   for (const auto& file : sources(rooms, {".h", ".cpp", ".cu"})) {
     const auto lines = lines_of(root / file);
@@ -86,9 +86,12 @@ void each_include(Visit visit) {
 TEST(Layering, TheTableNamesEveryRoom) {
   const auto table = floor_table();
   for (const auto& item : fs::directory_iterator(root / "libtrain"))
-    EXPECT_TRUE(!item.is_directory() || item.path().filename() == "cmake" || table.contains(item.path().filename().string())) << item.path();
+    EXPECT_TRUE(!item.is_directory() || item.path().filename() == "cmake" ||
+                table.contains(item.path().filename().string()))
+        << item.path();
   for (const auto& [room, allowed] : table)
-    for (const auto& other : allowed) EXPECT_TRUE(table.contains(other)) << room << " may include " << other << ", which is no room";
+    for (const auto& other : allowed)
+      EXPECT_TRUE(table.contains(other)) << room << " may include " << other << ", which is no room";
   ASSERT_TRUE(table.contains("engine") && table.contains("tools") && table.contains("kernels"));
   EXPECT_EQ(table.at("plan"), (std::set<std::string>{"base", "plan"}));
   EXPECT_EQ(table.at("tools").size(), table.size());
@@ -100,9 +103,11 @@ TEST(Layering, EveryIncludeObeysTheTable) {
   each_include([&](const std::string& file, std::size_t line, const std::string& header, bool quoted) {
     if (!quoted) return;
     ++seen;
-    EXPECT_TRUE(fs::exists(root / header)) << file << ":" << line << " includes \"" << header << "\", which is not a path from the root";
-    EXPECT_TRUE(table.at(room_of(file)).contains(room_of(header))) << file << ":" << line << " includes \"" << header << "\": " << room_of(file) << " stands below "
-                                                                    << room_of(header) << " or beside it";
+    EXPECT_TRUE(fs::exists(root / header))
+        << file << ":" << line << " includes \"" << header << "\", which is not a path from the root";
+    EXPECT_TRUE(table.at(room_of(file)).contains(room_of(header)))
+        << file << ":" << line << " includes \"" << header << "\": " << room_of(file) << " stands below "
+        << room_of(header) << " or beside it";
   });
   EXPECT_GT(seen, 100);
 }
@@ -111,40 +116,51 @@ TEST(Layering, EveryIncludeObeysTheTable) {
 TEST(Layering, PartitionModelNeedsNothingAbovePlan) {
   each_include([&](const std::string& file, std::size_t line, const std::string& header, bool quoted) {
     if (!quoted || (!file.starts_with("tools/partition-model/") && !file.starts_with("tools/common/"))) return;
-    const bool low = header.starts_with("libtrain/base/") || header.starts_with("libtrain/plan/") || header.starts_with("tools/partition-model/") ||
-                     header.starts_with("tools/common/");
+    const bool low = header.starts_with("libtrain/base/") || header.starts_with("libtrain/plan/") ||
+                     header.starts_with("tools/partition-model/") || header.starts_with("tools/common/");
     EXPECT_TRUE(low) << file << ":" << line << " includes " << header;
   });
 }
 
 TEST(Layering, ThirdPartyHeadersStayInTheirRooms) {
   const std::vector<std::pair<std::regex, std::regex>> owners = {
-      {std::regex("mpi[.]h"), std::regex("libtrain/comm/mpi_.*")},           {std::regex("hdf5[.]h"), std::regex("libtrain/io/.*")},
-      {std::regex("zstd.*|zlib.*"), std::regex("libtrain/io/.*")},           {std::regex("simdjson.*"), std::regex("libtrain/data/.*[.]cpp")},
-      {std::regex("sentencepiece.*"), std::regex("libtrain/data/.*[.]cpp")}, {std::regex("CLI/.*"), std::regex("tools/.*")},
-      {std::regex("oneapi/.*|cblas.*|dnnl.*"), std::regex("bench/.*")},    {std::regex("omp[.]h"), std::regex("(kernels|libtrain/engine)/.*")},
-      {std::regex("immintrin[.]h"), std::regex("kernels/.*")},               {std::regex("toml.*"), std::regex("libtrain/base/.*")}};
+      {std::regex("mpi[.]h"), std::regex("libtrain/comm/mpi_.*")},
+      {std::regex("hdf5[.]h"), std::regex("libtrain/io/.*")},
+      {std::regex("zstd.*|zlib.*"), std::regex("libtrain/io/.*")},
+      {std::regex("simdjson.*"), std::regex("libtrain/data/.*[.]cpp")},
+      {std::regex("sentencepiece.*"), std::regex("libtrain/data/.*[.]cpp")},
+      {std::regex("CLI/.*"), std::regex("tools/.*")},
+      {std::regex("oneapi/.*|cblas.*|dnnl.*"), std::regex("bench/.*")},
+      {std::regex("omp[.]h"), std::regex("(kernels|libtrain/engine)/.*")},
+      {std::regex("immintrin[.]h"), std::regex("kernels/.*")},
+      {std::regex("toml.*"), std::regex("libtrain/base/.*")}};
   each_include([&](const std::string& file, std::size_t line, const std::string& header, bool quoted) {
     if (quoted) return;
     for (const auto& [name, owner] : owners)
-      EXPECT_TRUE(!std::regex_match(header, name) || std::regex_match(file, owner)) << file << ":" << line << " includes <" << header << ">";
+      EXPECT_TRUE(!std::regex_match(header, name) || std::regex_match(file, owner))
+          << file << ":" << line << " includes <" << header << ">";
   });
 }
 
 TEST(Files, BeginWithTheirSubject) {
-  for (const auto& file : sources({"libtrain", "kernels", "tools", "tests", "bench", "slurm"}, {".h", ".cpp", ".cu", ".cmake", ".sh", ".py"})) {
+  for (const auto& file : sources({"libtrain", "kernels", "tools", "tests", "bench", "slurm"},
+                                  {".h", ".cpp", ".cu", ".cmake", ".sh", ".py"})) {
     const auto lines = lines_of(root / file);
     ASSERT_FALSE(lines.empty()) << file;
     // In a script the interpreter and the batch system's lines come first.
-    const auto& first = *std::find_if(lines.begin(), lines.end() - 1, [](const std::string& line) { return !line.starts_with("#!") && !line.starts_with("#SBATCH"); });
+    const auto& first = *std::find_if(lines.begin(), lines.end() - 1, [](const std::string& line) {
+      return !line.starts_with("#!") && !line.starts_with("#SBATCH");
+    });
     const bool cpp = file.ends_with(".h") || file.ends_with(".cpp") || file.ends_with(".cu");
-    EXPECT_TRUE(cpp ? first.starts_with("// ") : first.starts_with("# ") || first.starts_with("\"\"\"")) << file << " begins with: " << first;
+    EXPECT_TRUE(cpp ? first.starts_with("// ") : first.starts_with("# ") || first.starts_with("\"\"\""))
+        << file << " begins with: " << first;
     EXPECT_GE(first.size(), 15u) << file << " says too little: " << first;
   }
 }
 
 TEST(Files, HaveAtMost500Lines) {
-  for (const auto& file : sources({"libtrain", "kernels", "tools", "tests", "bench", "slurm"}, {".h", ".cpp", ".cu", ".cmake", ".sh", ".py"}))
+  for (const auto& file : sources({"libtrain", "kernels", "tools", "tests", "bench", "slurm"},
+                                  {".h", ".cpp", ".cu", ".cmake", ".sh", ".py"}))
     EXPECT_LE(lines_of(root / file).size(), 500u) << file;
 }
 

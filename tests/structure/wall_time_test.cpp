@@ -1,4 +1,5 @@
-// No test asserts how long something takes: it would be a test of how busy the machine is. What is meant is counted, ordered, or told by a simulated clock (tests/simulated_clock.h).
+// No test asserts how long something takes: it would be a test of how busy the machine is. What is meant is counted,
+// ordered, or told by a simulated clock (tests/simulated_clock.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,12 +14,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a line of such a test looks like: a clock is read, or a time that a program measured is held against a number other than zero. Limits after which a test is ended
-// (ctest's TIMEOUT, `timeout`, a guard that kills) are none: they bound a hang.
+// What a line of such a test looks like: a clock is read, or a time that a program measured is held against a number
+// other than zero. Limits after which a test is ended (ctest's TIMEOUT, `timeout`, a guard that kills) are none: they
+// bound a hang.
 std::string asserts_time(const std::string& line, bool script) {
   static const std::regex clock(R"(_clock::now|clock_gettime|gettimeofday)");
-  static const std::regex measured(R"((EXPECT|ASSERT)_\w+\(.*(busy_seconds\(|_seconds"\]).*[^\w.](0*[1-9]|0?\.\d*[1-9]))");
-  static const std::regex shell_clock(R"(\bSECONDS\b|EPOCHREALTIME|EPOCHSECONDS|date \+?['"]?\+?%[sN]|perf_counter|time\.time\(|time\.monotonic)");
+  static const std::regex measured(
+      R"((EXPECT|ASSERT)_\w+\(.*(busy_seconds\(|_seconds"\]).*[^\w.](0*[1-9]|0?\.\d*[1-9]))");
+  static const std::regex shell_clock(
+      R"(\bSECONDS\b|EPOCHREALTIME|EPOCHSECONDS|date \+?['"]?\+?%[sN]|perf_counter|time\.time\(|time\.monotonic)");
   static const std::regex shell_measured(R"(_seconds\b.*[<>]=? *[0-9.]*[1-9])");
   if (script) {
     if (std::regex_search(line, shell_clock)) return "reads a clock";
@@ -33,22 +37,30 @@ std::string asserts_time(const std::string& line, bool script) {
 }  // namespace
 
 TEST(WallTime, TheEyeSeesIt) {
-  for (const char* line : {"const auto start = std::chrono::steady_clock::now();", "EXPECT_LT(second->busy_seconds(), 0.04);", "EXPECT_GE(m[\"step_seconds\"].get<double>(), 2);"})
+  for (const char* line :
+       {"const auto start = std::chrono::steady_clock::now();", "EXPECT_LT(second->busy_seconds(), 0.04);",
+        "EXPECT_GE(m[\"step_seconds\"].get<double>(), 2);"})
     EXPECT_NE(asserts_time(line, false), "") << line;
-  for (const char* line : {"EXPECT_GT(exec->busy_seconds(), 0);", "EXPECT_EQ(asked, 3);", "std::this_thread::sleep_for(std::chrono::milliseconds(20));", "EXPECT_NEAR(p.seconds, 2e-3, 1e-9);"})
+  for (const char* line :
+       {"EXPECT_GT(exec->busy_seconds(), 0);", "EXPECT_EQ(asked, 3);",
+        "std::this_thread::sleep_for(std::chrono::milliseconds(20));", "EXPECT_NEAR(p.seconds, 2e-3, 1e-9);"})
     EXPECT_EQ(asserts_time(line, false), "") << line;
-  for (const char* line : {"[ $((SECONDS - began)) -lt 30 ]", "begin=$(date +%s)", "jq '.step_seconds < 0.5' metrics.jsonl"}) EXPECT_NE(asserts_time(line, true), "") << line;
-  for (const char* line : {"timeout 30 train --seconds 2", "jq -e '.step_seconds > 0' line", "sleep 0.1"}) EXPECT_EQ(asserts_time(line, true), "") << line;
+  for (const char* line :
+       {"[ $((SECONDS - began)) -lt 30 ]", "begin=$(date +%s)", "jq '.step_seconds < 0.5' metrics.jsonl"})
+    EXPECT_NE(asserts_time(line, true), "") << line;
+  for (const char* line : {"timeout 30 train --seconds 2", "jq -e '.step_seconds > 0' line", "sleep 0.1"})
+    EXPECT_EQ(asserts_time(line, true), "") << line;
 }
 
 TEST(WallTime, NoTestAssertsIt) {
   const fs::path tests = fs::path(ROOT) / "tests";
-  const std::set<std::string> others = {"emulated", "structure"};   // a device with a clock of its own; this file
+  const std::set<std::string> others = {"emulated", "structure"};  // a device with a clock of its own; this file
   int seen = 0;
   for (auto item = fs::recursive_directory_iterator(tests); item != fs::recursive_directory_iterator(); ++item) {
     if (item->is_directory() && others.contains(item->path().filename().string())) item.disable_recursion_pending();
     const auto ending = item->path().extension().string();
-    const bool script = ending == ".sh" || ending == ".py", source = ending == ".cpp" || ending == ".h" || ending == ".c";
+    const bool script = ending == ".sh" || ending == ".py",
+               source = ending == ".cpp" || ending == ".h" || ending == ".c";
     if (!item->is_regular_file() || (!script && !source)) continue;
     ++seen;
     std::ifstream in(item->path());

@@ -1,4 +1,5 @@
-// Arena: a stack of aligned memory with a high-water mark that never grows; on the host, or with TRAINYARD_TEST_DEVICE=cuda on the device of a GPU module.
+// Arena: a stack of aligned memory with a high-water mark that never grows; on the host, or with
+// TRAINYARD_TEST_DEVICE=cuda on the device of a GPU module.
 #include "libtrain/base/error.h"
 #include "libtrain/tensor/arena.h"
 #include "tests/model/test_place.h"
@@ -17,8 +18,12 @@ namespace {
 
 constexpr auto most = std::numeric_limits<std::int64_t>::max();
 
-Arena make(std::int64_t bytes, Category category = Category::workspace) { return Arena(category, bytes, test::test_device()); }
-std::int64_t distance(const void* from, const void* to) { return static_cast<const char*>(to) - static_cast<const char*>(from); }
+Arena make(std::int64_t bytes, Category category = Category::workspace) {
+  return Arena(category, bytes, test::test_device());
+}
+std::int64_t distance(const void* from, const void* to) {
+  return static_cast<const char*>(to) - static_cast<const char*>(from);
+}
 
 std::string refusal(Arena& arena, std::int64_t bytes) {
   try {
@@ -30,7 +35,8 @@ std::string refusal(Arena& arena, std::int64_t bytes) {
 }
 
 TEST(Arena, CapacityIsRoundedUpToTheAlignment) {
-  for (const auto& [asked, got] : std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 0}, {1, 64}, {63, 64}, {64, 64}, {65, 128}, {1000, 1024}, {1024, 1024}}) {
+  for (const auto& [asked, got] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {0, 0}, {1, 64}, {63, 64}, {64, 64}, {65, 128}, {1000, 1024}, {1024, 1024}}) {
     const auto arena = make(asked, Category::optimizer);
     EXPECT_EQ(arena.capacity_bytes(), got) << asked;
     EXPECT_EQ(arena.used_bytes(), 0);
@@ -97,12 +103,12 @@ TEST(Arena, ReleaseGivesBackWhatCameAfterTheMark) {
   arena.release(inner);
   EXPECT_EQ(arena.allocate_bytes(5), c);
   arena.release(inner);
-  arena.release(inner);          // what is free stays free
+  arena.release(inner);  // what is free stays free
   arena.release(outer);
   EXPECT_EQ(arena.used_bytes(), 128);
   EXPECT_EQ(arena.allocate_bytes(300), b);
   arena.release(outer);
-  arena.release(0);              // past every mark in between
+  arena.release(0);  // past every mark in between
   EXPECT_EQ(arena.used_bytes(), 0);
   EXPECT_EQ(arena.allocate_bytes(1), a);
 }
@@ -112,7 +118,8 @@ TEST(Arena, OnlyAMarkBelowIsReleased) {
   arena.allocate_bytes(64);
   const auto above = arena.mark();
   arena.release(0);
-  for (const std::int64_t mark : {above, std::int64_t{-64}, std::int64_t{4096}, most}) EXPECT_THROW(arena.release(mark), std::logic_error) << mark;
+  for (const std::int64_t mark : {above, std::int64_t{-64}, std::int64_t{4096}, most})
+    EXPECT_THROW(arena.release(mark), std::logic_error) << mark;
   arena.allocate_bytes(128);
   EXPECT_THROW(arena.release(63), std::logic_error) << "no mark: the next allocation would not be aligned";
   EXPECT_EQ(arena.used_bytes(), 128);
@@ -141,7 +148,7 @@ TEST(Arena, ScopesNestAndEndWithAFailure) {
   {
     const ArenaScope outer(arena);
     arena.allocate_bytes(64);
-    for (int turn = 0; turn < 100; ++turn) {   // far more than the capacity in all
+    for (int turn = 0; turn < 100; ++turn) {  // far more than the capacity in all
       const ArenaScope inner(arena);
       arena.allocate_bytes(800);
       EXPECT_EQ(arena.used_bytes(), 128 + 832);
@@ -159,15 +166,18 @@ TEST(Arena, ScopesNestAndEndWithAFailure) {
   EXPECT_EQ(arena.used_bytes(), 64);
 }
 
-// A plan that was wrong is a defect: the sentence says whose plan, how large, what is in use and what was asked for; the arena is as before.
+// A plan that was wrong is a defect: the sentence says whose plan, how large, what is in use and what was asked for;
+// the arena is as before.
 TEST(Arena, NeverGrows) {
   auto arena = make(1000, Category::activations);
   arena.allocate_bytes(960);
   const auto words = refusal(arena, 65);
-  for (const char* part : {"the plan gave activations 1024 bytes", "960 are in use", "65 more were asked for"}) EXPECT_NE(words.find(part), std::string::npos) << words;
+  for (const char* part : {"the plan gave activations 1024 bytes", "960 are in use", "65 more were asked for"})
+    EXPECT_NE(words.find(part), std::string::npos) << words;
   EXPECT_EQ(arena.used_bytes(), 960);
   EXPECT_EQ(arena.peak_bytes(), 960);
-  for (const std::int64_t bytes : {std::int64_t{-1}, std::int64_t{1} << 40, most - 63, most}) EXPECT_NE(refusal(arena, bytes), "") << bytes;
+  for (const std::int64_t bytes : {std::int64_t{-1}, std::int64_t{1} << 40, most - 63, most})
+    EXPECT_NE(refusal(arena, bytes), "") << bytes;
   EXPECT_EQ(arena.used_bytes(), 960);
   EXPECT_EQ(refusal(arena, 64), "");
   EXPECT_NE(refusal(arena, 1), "");
@@ -194,7 +204,9 @@ TEST(Arena, WhatCannotBeReservedSaysForWhatAndWhatToTry) {
     const auto arena = make(std::int64_t{1} << 60, Category::parameters);
     FAIL() << "a machine with an exabyte";
   } catch (const base::EnvironmentError& e) {
-    EXPECT_NE(std::string(e.what()).find(fmt::format("cannot reserve {} bytes for parameters", std::int64_t{1} << 60)), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find(fmt::format("cannot reserve {} bytes for parameters", std::int64_t{1} << 60)),
+              std::string::npos)
+        << e.what();
     EXPECT_NE(e.hint().find("--zero"), std::string::npos) << e.hint();
   }
 }

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::int64_t bytes = 1 << 12;
 
-// A captured stream takes copies of memory that the device reaches on its own, and no other: so what was given back or unpinned is told from what is there.
+// A captured stream takes copies of memory that the device reaches on its own, and no other: so what was given back or
+// unpinned is told from what is there.
 bool reachable(void* memory) {
   const auto exec = Exec::gpu(0, nullptr);
   const auto& runtime = *gpu_module().runtime;
@@ -28,7 +29,8 @@ bool reachable(void* memory) {
 
 class device_buffer : public ::testing::Test {
   void SetUp() override {
-    if (std::string(gpu_module().runtime->name) != "emulated") GTEST_SKIP() << "a device does not say whose memory is whose";
+    if (std::string(gpu_module().runtime->name) != "emulated")
+      GTEST_SKIP() << "a device does not say whose memory is whose";
   }
 };
 
@@ -47,7 +49,9 @@ template <class Buffer> void moves_and_goes(Buffer first) {
   EXPECT_FALSE(reachable(memory));
 }
 
-TEST_F(device_buffer, is_given_back_by_its_last_owner) { moves_and_goes(DeviceBuffer(0, bytes, "reserving memory for a test")); }
+TEST_F(device_buffer, is_given_back_by_its_last_owner) {
+  moves_and_goes(DeviceBuffer(0, bytes, "reserving memory for a test"));
+}
 TEST_F(device_buffer, so_is_a_pinned_one) { moves_and_goes(PinnedBuffer(bytes)); }
 
 TEST_F(device_buffer, memory_of_the_caller_is_pinned_for_as_long_as_the_pinning_lives) {
@@ -64,7 +68,7 @@ TEST_F(device_buffer, memory_of_the_caller_is_pinned_for_as_long_as_the_pinning_
 TEST_F(device_buffer, what_was_not_reserved_is_told_and_nothing_is_given_back) {
   const auto exec = Exec::gpu(0, nullptr);
   const auto& runtime = *gpu_module().runtime;
-  require_gpu(runtime.begin_capture(exec->stream()), "capturing");   // which forbids it
+  require_gpu(runtime.begin_capture(exec->stream()), "capturing");  // which forbids it
   EXPECT_THROW(PinnedBuffer{bytes}, base::EnvironmentError);
   try {
     DeviceBuffer refused(0, bytes, "reserving memory for a test");

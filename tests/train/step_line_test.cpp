@@ -18,8 +18,10 @@ TEST(StepLine, SaysLossValidationSpeedAndTimeLeft) {
   auto m = metrics(300, 1.8, 0.3, 45526);
   m.validation_loss = 1.89281;
   EXPECT_EQ(line.text(m, 600), "step 300/600  loss 1.800  val 1.893  45,500 tokens/s  1 min left");
-  EXPECT_EQ(line.text(metrics(301, 1.79, 0.2, 900), 600), "step 301/600  loss 1.790  val 1.893  900 tokens/s  1 min left");   // the last there was
-  EXPECT_EQ(line.text(metrics(600, 1.79, 0.2, 900), 600), "step 600/600  loss 1.790  val 1.893  900 tokens/s  0 s left");
+  EXPECT_EQ(line.text(metrics(301, 1.79, 0.2, 900), 600),
+            "step 301/600  loss 1.790  val 1.893  900 tokens/s  1 min left");  // the last there was
+  EXPECT_EQ(line.text(metrics(600, 1.79, 0.2, 900), 600),
+            "step 600/600  loss 1.790  val 1.893  900 tokens/s  0 s left");
 }
 
 TEST(StepLine, FitsEightyColumns) {

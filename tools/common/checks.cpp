@@ -20,23 +20,29 @@ template <class T> CLI::Validator number_in(base::Range<T> range, const std::str
       [range](std::string& text) {
         T value{};
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        if (end != text.data() + text.size() || error == std::errc::invalid_argument) return fmt::format("'{}' is not a {}", text, std::is_floating_point_v<T> ? "number" : "whole number");
-        if (error != std::errc() || !range.holds(value)) return fmt::format("{} must lie between {} and {}", text, range.low, range.high);
-        text = fmt::format("{}", value);   // what is converted next is what was checked
+        if (end != text.data() + text.size() || error == std::errc::invalid_argument)
+          return fmt::format("'{}' is not a {}", text, std::is_floating_point_v<T> ? "number" : "whole number");
+        if (error != std::errc() || !range.holds(value))
+          return fmt::format("{} must lie between {} and {}", text, range.low, range.high);
+        text = fmt::format("{}", value);  // what is converted next is what was checked
         return std::string();
       },
       shown);
 }
 
 // For --help, where a range says more than "not absurd".
-template <class T> std::string words(base::Range<T> range) { return range.high <= T{4096} ? fmt::format("{} to {}", range.low, range.high) : std::string(); }
+template <class T> std::string words(base::Range<T> range) {
+  return range.high <= T{4096} ? fmt::format("{} to {}", range.low, range.high) : std::string();
+}
 
 }  // namespace
 
 CLI::Validator in_range(base::Range<std::int64_t> range) { return number_in(range, words(range)); }
 CLI::Validator in_range(base::Range<int> range) { return number_in(range, words(range)); }
 CLI::Validator in_range(base::Range<double> range) { return number_in(range, words(range)); }
-CLI::Validator any_seed() { return number_in(base::Range<std::uint64_t>{0, std::numeric_limits<std::uint64_t>::max()}, ""); }
+CLI::Validator any_seed() {
+  return number_in(base::Range<std::uint64_t>{0, std::numeric_limits<std::uint64_t>::max()}, "");
+}
 
 CLI::Validator one_of(std::vector<std::string> legal) {
   return CLI::Validator(

@@ -20,7 +20,10 @@ ConfigFlags::ConfigFlags(CLI::App& app, std::vector<base::Field>& fields) : fiel
   for (std::size_t i = 0; i < fields.size(); ++i) {
     const auto& f = fields[i];
     const auto value = f.get();
-    options_.push_back(app.add_option("--" + f.name, texts_[i], f.help + (value.empty() ? "" : " [" + value + "]"))->group(f.group)->type_name(type_of(f))->take_last());
+    options_.push_back(app.add_option("--" + f.name, texts_[i], f.help + (value.empty() ? "" : " [" + value + "]"))
+                           ->group(f.group)
+                           ->type_name(type_of(f))
+                           ->take_last());
   }
 }
 

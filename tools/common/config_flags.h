@@ -11,16 +11,17 @@
 
 namespace trainyard::tools {
 
-// Adds --NAME for every field (grouped, with default and help). The texts are kept and applied by apply(), after file and environment.
+// Adds --NAME for every field (grouped, with default and help). The texts are kept and applied by apply(), after file
+// and environment.
 class ConfigFlags {
  public:
   ConfigFlags(CLI::App& app, std::vector<base::Field>& fields);
-  void apply();   // sets the fields that were given on the command line; UsageError for all that are not legal
+  void apply();  // sets the fields that were given on the command line; UsageError for all that are not legal
   bool given(const std::string& name) const;
 
  private:
   std::vector<base::Field>& fields_;
-  std::vector<std::string> texts_;         // one for each field
+  std::vector<std::string> texts_;  // one for each field
   std::vector<CLI::Option*> options_;
 };
 

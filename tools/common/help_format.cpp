@@ -10,14 +10,15 @@ namespace {
 
 constexpr std::size_t columns = 80, description_column = 30;
 
-// Breaks `line` at spaces behind the indent that are not inside single quotes; `ending` closes each line but the last. A longer word stays whole.
+// Breaks `line` at spaces behind the indent that are not inside single quotes; `ending` closes each line but the last.
+// A longer word stays whole.
 std::string folded(std::string line, const std::string& indent, std::string_view ending) {
   std::string out;
   while (line.size() > columns) {
     std::size_t space = 0;
     bool quoted = false;
     for (std::size_t i = 0; i + ending.size() <= columns; ++i) {
-      quoted ^= line[i] == '\'' && !ending.empty();   // prose has apostrophes
+      quoted ^= line[i] == '\'' && !ending.empty();  // prose has apostrophes
       if (line[i] == ' ' && i > indent.size() && !quoted) space = i;
     }
     if (space == 0) break;
@@ -50,7 +51,8 @@ std::string HelpFormat::make_option(const CLI::Option* option, bool is_positiona
 std::string HelpFormat::make_footer(const CLI::App* app) const {
   std::istringstream lines(app->get_footer());
   std::string out;
-  for (std::string line; std::getline(lines, line);) out += line.starts_with("  ") ? folded(line, "      ", " \\") : folded(line, "  ", "");
+  for (std::string line; std::getline(lines, line);)
+    out += line.starts_with("  ") ? folded(line, "      ", " \\") : folded(line, "  ", "");
   return out;
 }
 

@@ -10,10 +10,13 @@ namespace trainyard::tools {
 class HelpFormat : public CLI::Formatter {
  public:
   HelpFormat();
-  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;   // one blank line between groups
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override;  // one blank line between groups
   std::string make_description(const CLI::App* app) const override;
   std::string make_option(const CLI::Option* option, bool is_positional) const override;
-  std::string make_footer(const CLI::App* app) const override;   // a line that begins with two spaces is a command: it goes on behind a backslash, so that it runs as written
+  std::string make_footer(
+      const CLI::App* app) const override;  // a line that begins with two spaces is a command: it goes on behind a
+                                            // backslash, so that it runs as written
 };
 
 }  // namespace trainyard::tools

@@ -25,7 +25,9 @@ bool any_of_them(std::initializer_list<const char*> names) {
 bool launched() {
   const bool manager = any_of_them({"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"});
   if (!manager && number("SLURM_STEP_NUM_TASKS", 1) > 1)
-    throw base::EnvironmentError(fmt::format("Slurm started {} tasks without a process manager that MPI knows", std::getenv("SLURM_STEP_NUM_TASKS")), "launch with srun --mpi=pmix");
+    throw base::EnvironmentError(fmt::format("Slurm started {} tasks without a process manager that MPI knows",
+                                             std::getenv("SLURM_STEP_NUM_TASKS")),
+                                 "launch with srun --mpi=pmix");
   return manager || std::getenv("SLURM_STEP_NUM_TASKS") != nullptr;
 }
 
@@ -35,6 +37,8 @@ int rank() { return number("OMPI_COMM_WORLD_RANK", number("SLURM_PROCID", 0)); }
 
 int local_rank() { return number("OMPI_COMM_WORLD_LOCAL_RANK", number("SLURM_LOCALID", 0)); }
 
-int ranks_on_node(int world) { return std::clamp(number("OMPI_COMM_WORLD_LOCAL_SIZE", number("SLURM_STEP_TASKS_PER_NODE", world)), 1, world); }
+int ranks_on_node(int world) {
+  return std::clamp(number("OMPI_COMM_WORLD_LOCAL_SIZE", number("SLURM_STEP_TASKS_PER_NODE", world)), 1, world);
+}
 
 }  // namespace trainyard::tools

@@ -12,22 +12,33 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   const auto batch = p.batch();
   const char* size = sizes == base::Sizes::exact ? "bytes" : "size";
   const auto plural = [](std::int64_t n) { return n == 1 ? "" : "s"; };
-  std::string out = fmt::format("model       {}: {} layers, {} hidden, {} heads, vocabulary {}\n", base::one_line(p.model.name), p.model.layers, p.model.hidden, p.model.heads, base::count_text(p.model.vocabulary));
+  std::string out =
+      fmt::format("model       {}: {} layers, {} hidden, {} heads, vocabulary {}\n", base::one_line(p.model.name),
+                  p.model.layers, p.model.hidden, p.model.heads, base::count_text(p.model.vocabulary));
   out += fmt::format("parameters  {}\n", base::count_text(p.parameters));
-  out += fmt::format("cut         {} rank{}, ZeRO {}, {} with {} gradients, {}\n", ranks, plural(ranks), p.zero, base::name_of(p.dtype), base::name_of(p.gradient_dtype),
-                     p.device == base::DeviceKind::cuda ? "a GPU a rank" : fmt::format("{} thread{} a rank", p.threads, plural(p.threads)));
-  out += fmt::format("step        {} micro-batch{} of {} x {} tokens, fold {}, {} reduction{}, {} (attention counted in full)\n", batch.micros(), batch.micros() == 1 ? "" : "es", p.micro_batch,
-                     p.sequence, p.fold, batch.rounds(), plural(batch.rounds()), base::rate_text(p.flops, "FLOP"));
-  const auto row = [&](const std::string& name, std::int64_t bytes) { out += fmt::format("  {:<24}{:>20}\n", name, base::size_text(bytes, sizes)); };
+  out +=
+      fmt::format("cut         {} rank{}, ZeRO {}, {} with {} gradients, {}\n", ranks, plural(ranks), p.zero,
+                  base::name_of(p.dtype), base::name_of(p.gradient_dtype),
+                  p.device == base::DeviceKind::cuda ? "a GPU a rank"
+                                                     : fmt::format("{} thread{} a rank", p.threads, plural(p.threads)));
+  out += fmt::format(
+      "step        {} micro-batch{} of {} x {} tokens, fold {}, {} reduction{}, {} (attention counted in full)\n",
+      batch.micros(), batch.micros() == 1 ? "" : "es", p.micro_batch, p.sequence, p.fold, batch.rounds(),
+      plural(batch.rounds()), base::rate_text(p.flops, "FLOP"));
+  const auto row = [&](const std::string& name, std::int64_t bytes) {
+    out += fmt::format("  {:<24}{:>20}\n", name, base::size_text(bytes, sizes));
+  };
   out += fmt::format("\n  {:<24}{:>20}\n", "each rank's memory", size);
-  for (std::size_t i = 0; i < plan::memory_categories.size(); ++i) row(plan::memory_categories[i], p.memory.categories[i]);
+  for (std::size_t i = 0; i < plan::memory_categories.size(); ++i)
+    row(plan::memory_categories[i], p.memory.categories[i]);
   row("in arenas", p.memory.arenas());
   row("reserve outside", p.memory.reserve);
   if (p.memory.on_host > 0) row("on the host, not here", -p.memory.on_host);
   row("total", p.memory.total());
   if (p.device_memory > 0) row("device memory", p.device_memory);
   const auto textbook = plan::model_state_bytes(p.parameters, ranks, p.zero, p.dtype, p.gradient_dtype);
-  out += fmt::format("  model states by the textbook ({} rank{}, no padding): {}\n", ranks, plural(ranks), sizes == base::Sizes::exact ? fmt::format("{:.0f}", textbook) : base::rate_text(textbook, "B"));
+  out += fmt::format("  model states by the textbook ({} rank{}, no padding): {}\n", ranks, plural(ranks),
+                     sizes == base::Sizes::exact ? fmt::format("{:.0f}", textbook) : base::rate_text(textbook, "B"));
   bool sends = false;
   for (const auto& t : p.traffic)
     for (const auto& o : t.operations) sends |= o.bytes > 0;
@@ -35,8 +46,10 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   out += fmt::format("\n  {:<12}{:<8}{:<26}{:>8}{:>20}\n", "sent a step", "group", "operation", "calls", size);
   for (const auto& t : p.traffic)
     for (const auto& o : t.operations)
-      out += fmt::format("  {:<12}{:<8}{:<26}{:>8}{:>20}\n", t.first_rank == t.last_rank ? fmt::format("rank {}", t.first_rank) : fmt::format("{}-{}", t.first_rank, t.last_rank), o.group, o.operation,
-                         base::count_text(o.calls), base::size_text(o.bytes, sizes));
+      out += fmt::format("  {:<12}{:<8}{:<26}{:>8}{:>20}\n",
+                         t.first_rank == t.last_rank ? fmt::format("rank {}", t.first_rank)
+                                                     : fmt::format("{}-{}", t.first_rank, t.last_rank),
+                         o.group, o.operation, base::count_text(o.calls), base::size_text(o.bytes, sizes));
   return out;
 }
 

@@ -19,7 +19,8 @@
 
 namespace trainyard::tools {
 
-void describe_program(CLI::App& app, const std::string& sentence, const std::string& examples, const std::string& see_also) {
+void describe_program(CLI::App& app, const std::string& sentence, const std::string& examples,
+                      const std::string& see_also) {
   app.description(sentence);
   app.footer("Examples:\n" + examples + "\nSee also: " + see_also);
   app.set_version_flag("--version", "trainyard 0.1.0");
@@ -31,7 +32,9 @@ namespace {
 // After what was written to stdout went wrong. A reader that went away is nobody's failure.
 void judge_output(int error) {
   std::clearerr(stdout);
-  if (error != EPIPE) throw base::EnvironmentError(fmt::format("standard output cannot be written: {}", std::strerror(error)), "make room where it goes");
+  if (error != EPIPE)
+    throw base::EnvironmentError(fmt::format("standard output cannot be written: {}", std::strerror(error)),
+                                 "make room where it goes");
 }
 
 void flush_output() {
@@ -41,7 +44,7 @@ void flush_output() {
 
 void refuse_empty_values(const CLI::App& app) {
   for (const auto* option : app.get_options()) {
-    if (option->get_items_expected_max() == 0 || option->get_name().empty()) continue;   // a switch
+    if (option->get_items_expected_max() == 0 || option->get_name().empty()) continue;  // a switch
     const auto& values = option->results();
     if (std::find(values.begin(), values.end(), std::string()) != values.end())
       throw CLI::ValidationError(option->get_name() + " is empty: is a variable unset? Leave it out for the default");
@@ -64,12 +67,15 @@ int refuse_usage(const CLI::App& app, const CLI::ParseError& error) {
   auto hint = unknown.empty() ? std::string() : base::foreign_word_hint(unknown, flags, base::Spelling::flags);
   std::string message = error.what();
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    message = unknown.empty() ? fmt::format("'{}' was not expected", left_over(app, [](const std::string&) { return true; })) : fmt::format("{} is not known", unknown.substr(0, unknown.find('=')));
+    message = unknown.empty()
+                  ? fmt::format("'{}' was not expected", left_over(app, [](const std::string&) { return true; }))
+                  : fmt::format("{} is not known", unknown.substr(0, unknown.find('=')));
   } else if (!hint.empty()) {
     hint = fmt::format("{} is not known: {}", unknown, hint);
   }
   const auto way = fmt::format("{} --help", app.get_name());
-  std::fprintf(stderr, "%s: %s\n  try: %s\n", app.get_name().c_str(), base::printable(message).c_str(), base::printable(hint.empty() ? way : fmt::format("{} ({})", hint, way)).c_str());
+  std::fprintf(stderr, "%s: %s\n  try: %s\n", app.get_name().c_str(), base::printable(message).c_str(),
+               base::printable(hint.empty() ? way : fmt::format("{} ({})", hint, way)).c_str());
   return static_cast<int>(base::ExitCode::usage);
 }
 
@@ -95,13 +101,14 @@ int report(const std::string& program, const std::exception& error) {
     std::fprintf(stderr, "%s: out of memory\n  try: fewer threads, a smaller batch, or more ranks\n", program.c_str());
     return static_cast<int>(base::ExitCode::environment);
   }
-  std::fprintf(stderr, "%s: unexpected: %s\n  try: please report this line with the command that led to it\n", program.c_str(), base::printable(error.what()).c_str());
+  std::fprintf(stderr, "%s: unexpected: %s\n  try: please report this line with the command that led to it\n",
+               program.c_str(), base::printable(error.what()).c_str());
   return static_cast<int>(base::ExitCode::unexpected);
 }
 
 int guarded(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body) {
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);   // a limit on file sizes is a full disk like any other
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is a full disk like any other
   base::configure_log(app.get_name(), 0, base::LogLevel::info);
   try {
     try {
@@ -118,7 +125,7 @@ int guarded(CLI::App& app, int argc, char** argv, const std::function<base::Exit
     }
     const auto code = body();
     std::cout.flush();
-    if (code == base::ExitCode::done) flush_output();   // else there is something more important to say
+    if (code == base::ExitCode::done) flush_output();  // else there is something more important to say
     return static_cast<int>(code);
   } catch (const std::exception& e) {
     return report(app.get_name(), e);

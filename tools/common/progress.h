@@ -10,11 +10,12 @@
 namespace trainyard::tools {
 
 enum class ProgressMode { automatic, always, never };
-ProgressMode progress_mode(const std::string& auto_always_never);   // UsageError for anything else
+ProgressMode progress_mode(const std::string& auto_always_never);  // UsageError for anything else
 
 class Progress {
  public:
-  // total < 0: not known. `automatic` shows a live line only when stderr is a terminal, and a plain line each `interval_seconds` otherwise.
+  // total < 0: not known. `automatic` shows a live line only when stderr is a terminal, and a plain line each
+  // `interval_seconds` otherwise.
   Progress(std::string label, ProgressMode mode, double interval_seconds = 10);
   ~Progress();
   // `text` is what to show now; at most ten live updates a second. last: always shown.
@@ -29,6 +30,6 @@ class Progress {
   std::chrono::steady_clock::time_point last_{};
 };
 
-using base::duration_text;   // "3 min 20 s"
+using base::duration_text;  // "3 min 20 s"
 
 }  // namespace trainyard::tools

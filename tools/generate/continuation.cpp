@@ -17,13 +17,15 @@ std::span<const float> next_logits(LanguageModel& model, std::span<const std::in
 
 }  // namespace
 
-Stopped continue_text(LanguageModel& model, Sampler& sampler, const ContinuationSettings& settings, std::vector<std::int32_t>& tokens,
+Stopped continue_text(LanguageModel& model, Sampler& sampler, const ContinuationSettings& settings,
+                      std::vector<std::int32_t>& tokens,
                       const std::function<Go(std::int32_t, std::span<const float>)>& show) {
   std::vector<float> allowed;
   for (std::int64_t made = 0; made < settings.tokens; ++made) {
     const auto logits = next_logits(model, tokens, made).first(static_cast<std::size_t>(settings.vocabulary));
     if (std::any_of(logits.begin(), logits.end(), [](float x) { return !std::isfinite(x); }))
-      throw base::CheckError(fmt::format("the logits of new token {} are not finite", made), "inspect the checkpoint: its norms show which tensor went wrong");
+      throw base::CheckError(fmt::format("the logits of new token {} are not finite", made),
+                             "inspect the checkpoint: its norms show which tensor went wrong");
     auto choice = logits;
     if (settings.stop_at == StopAt::length) {
       allowed.assign(logits.begin(), logits.end());

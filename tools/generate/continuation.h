@@ -11,22 +11,24 @@
 
 namespace trainyard::generate {
 
-enum class StopAt { end_of_document, length };          // length: an end of document is never drawn
+enum class StopAt { end_of_document, length };  // length: an end of document is never drawn
 enum class Stopped { length, end_of_document, reader };
 enum class Go { on, stop };
 
 struct ContinuationSettings {
-  std::int64_t tokens = 100;          // at most so many new ones
+  std::int64_t tokens = 100;  // at most so many new ones
   StopAt stop_at = StopAt::end_of_document;
   std::int32_t end_of_document = 0;
-  std::int64_t vocabulary = 0;        // of the tokenizer: only its tokens are drawn
+  std::int64_t vocabulary = 0;  // of the tokenizer: only its tokens are drawn
 };
 
-// Appends to `tokens`, which hold at least one and at most the model's context. Each new token is shown with the logits it was drawn from (the tokenizer's
-// part, before any exclusion); Go::stop ends the text, Stopped::reader. An end of document that ends the text is neither appended nor shown.
-// The first pass reads all tokens, each later one reads one; when the context is full, the model forgets all but the newest context / 2 tokens and reads those again.
-// CheckError when a logit is not a number.
-Stopped continue_text(LanguageModel& model, Sampler& sampler, const ContinuationSettings& settings, std::vector<std::int32_t>& tokens,
+// Appends to `tokens`, which hold at least one and at most the model's context. Each new token is shown with the logits
+// it was drawn from (the tokenizer's part, before any exclusion); Go::stop ends the text, Stopped::reader. An end of
+// document that ends the text is neither appended nor shown. The first pass reads all tokens, each later one reads one;
+// when the context is full, the model forgets all but the newest context / 2 tokens and reads those again. CheckError
+// when a logit is not a number.
+Stopped continue_text(LanguageModel& model, Sampler& sampler, const ContinuationSettings& settings,
+                      std::vector<std::int32_t>& tokens,
                       const std::function<Go(std::int32_t, std::span<const float>)>& show);
 
 }  // namespace trainyard::generate

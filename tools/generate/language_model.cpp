@@ -14,7 +14,7 @@ namespace {
 plan::MicroShape largest(const plan::ModelConfig& m, int threads) { return {1, m.context, base::DType::f32, threads}; }
 
 int threads_for_one(const plan::ModelConfig& m, int threads) {
-  std::int64_t layer = 0;   // bytes
+  std::int64_t layer = 0;  // bytes
   for (const auto& unit : plan::units(m))
     if (unit.part == plan::Part::layers) layer = std::max(layer, plan::layout(unit, 1).padded * 4);
   return static_cast<int>(std::clamp<std::int64_t>(layer >> 20, 1, threads));
@@ -36,7 +36,8 @@ class LanguageModel::Weights : public params::ParameterStore {
     arena_ = std::make_unique<tensor::Arena>(tensor::Category::parameters, bytes);
     for (std::size_t u = 0; u < units_.size(); ++u) {
       flat_.push_back(arena_->allocate(base::DType::f32, {layouts_[u].padded}));
-      reader.read_unit_piece(checkpoint::Kind::model, static_cast<int>(u), units_[u], layouts_[u], 0, layouts_[u].padded, flat_.back().ptr<float>());
+      reader.read_unit_piece(checkpoint::Kind::model, static_cast<int>(u), units_[u], layouts_[u], 0,
+                             layouts_[u].padded, flat_.back().ptr<float>());
     }
   }
 
@@ -63,13 +64,16 @@ class LanguageModel::Weights : public params::ParameterStore {
 
 LanguageModel::LanguageModel(checkpoint::Reader& reader, int threads)
     : config_(reader.state().model), weights_(std::make_unique<Weights>(reader, config_)), decoder_(config_),
-      activations_(tensor::Category::activations, plan::activation_bytes(config_, largest(config_, threads), plan::Pass::evaluate)),
-      workspace_(tensor::Category::workspace, std::max(plan::workspace_bytes(config_, largest(config_, threads), plan::Pass::evaluate),
-                                                       plan::cached_attention_scratch_bytes(config_.context, config_.heads, 4))),
-      kept_(tensor::Category::activations, model::KvCache::bytes(config_, base::DType::f32)), past_(config_, base::DType::f32, kept_),
-      exec_(tensor::Exec::caller(&workspace_, threads)), one_exec_(tensor::Exec::caller(&workspace_, threads_for_one(config_, threads))), saved_(activations_),
-      positions_(static_cast<std::size_t>(config_.context)),
-      starts_(positions_.size(), 0), counted_(positions_.size(), 1), logits_(static_cast<std::size_t>(config_.stored_vocabulary())) {
+      activations_(tensor::Category::activations,
+                   plan::activation_bytes(config_, largest(config_, threads), plan::Pass::evaluate)),
+      workspace_(tensor::Category::workspace,
+                 std::max(plan::workspace_bytes(config_, largest(config_, threads), plan::Pass::evaluate),
+                          plan::cached_attention_scratch_bytes(config_.context, config_.heads, 4))),
+      kept_(tensor::Category::activations, model::KvCache::bytes(config_, base::DType::f32)),
+      past_(config_, base::DType::f32, kept_), exec_(tensor::Exec::caller(&workspace_, threads)),
+      one_exec_(tensor::Exec::caller(&workspace_, threads_for_one(config_, threads))), saved_(activations_),
+      positions_(static_cast<std::size_t>(config_.context)), starts_(positions_.size(), 0),
+      counted_(positions_.size(), 1), logits_(static_cast<std::size_t>(config_.stored_vocabulary())) {
   std::iota(positions_.begin(), positions_.end(), 0);
 }
 
@@ -85,14 +89,16 @@ std::span<const float> LanguageModel::append(std::int32_t token) { return pass({
 
 std::span<const float> LanguageModel::pass(std::span<const std::int32_t> tokens) {
   const auto t = static_cast<std::int64_t>(tokens.size());
-  TRAINYARD_ASSERT(t >= 1 && past_.length + t <= config_.context, "{} tokens behind {} in a context of {}", t, past_.length, config_.context);
+  TRAINYARD_ASSERT(t >= 1 && past_.length + t <= config_.context, "{} tokens behind {} in a context of {}", t,
+                   past_.length, config_.context);
   model::MicroBatch micro;
-  micro.tokens = micro.targets = base::View::of(tokens.data(), {1, t});   // targets are not looked at
+  micro.tokens = micro.targets = base::View::of(tokens.data(), {1, t});  // targets are not looked at
   micro.positions = base::View::of(positions_.data() + past_.length, {1, t});
   micro.document_start = base::View::of(starts_.data(), {1, t});
   micro.weights = base::View::of(counted_.data(), {1, t});
   micro.samples = {0};
-  model::Step step{t == 1 ? *one_exec_ : *exec_, weights_.get(), micro, base::DType::f32, 0, plan::Pass::evaluate, 0, 0, {}, &past_};
+  model::Step step{
+      t == 1 ? *one_exec_ : *exec_, weights_.get(), micro, base::DType::f32, 0, plan::Pass::evaluate, 0, 0, {}, &past_};
   decoder_.logits(step, saved_, t - 1, base::View::of(logits_.data(), {1, config_.stored_vocabulary()}));
   past_.length += t;
   return {logits_.data(), static_cast<std::size_t>(config_.vocabulary)};

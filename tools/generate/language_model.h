@@ -13,19 +13,21 @@
 
 namespace trainyard::generate {
 
-// The folder of a checkpoint: `path` itself, or the newest whole one in it, or in its subfolder `checkpoints` (a run's folder).
-// InputError when there is none.
+// The folder of a checkpoint: `path` itself, or the newest whole one in it, or in its subfolder `checkpoints` (a run's
+// folder). InputError when there is none.
 std::string find_checkpoint(const std::string& path);
 
-// Reads every weight of the checkpoint into memory as f32 (a bf16 checkpoint is widened exactly) and computes in f32. `threads` is the most that a pass uses: one
-// token of a small model is done before a team has met, so a pass over one token takes a thread for each MiB of a layer's weights. Bits do not depend on it.
+// Reads every weight of the checkpoint into memory as f32 (a bf16 checkpoint is widened exactly) and computes in f32.
+// `threads` is the most that a pass uses: one token of a small model is done before a team has met, so a pass over one
+// token takes a thread for each MiB of a layer's weights. Bits do not depend on it.
 class LanguageModel {
  public:
   LanguageModel(checkpoint::Reader& reader, int threads);
   ~LanguageModel();
   const plan::ModelConfig& config() const;
   // Logits over the logical vocabulary, valid until the next call.
-  // begin: forgets what was seen and reads `tokens` (1 to config().context of them) in one pass. append: one token more, at the cost of one token; there must be room.
+  // begin: forgets what was seen and reads `tokens` (1 to config().context of them) in one pass. append: one token
+  // more, at the cost of one token; there must be room.
   std::span<const float> begin(std::span<const std::int32_t> tokens);
   std::span<const float> append(std::int32_t token);
   bool full() const { return past_.length == config_.context; }
@@ -39,7 +41,7 @@ class LanguageModel {
   model::Decoder decoder_;
   tensor::Arena activations_, workspace_, kept_;
   model::KvCache past_;
-  std::unique_ptr<tensor::Exec> exec_, one_exec_;   // one_exec_: for a single token
+  std::unique_ptr<tensor::Exec> exec_, one_exec_;  // one_exec_: for a single token
   model::Saved saved_;
   std::vector<std::int32_t> positions_, starts_;
   std::vector<std::uint8_t> counted_;

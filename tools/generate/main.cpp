@@ -38,25 +38,34 @@ int own_cores() {
 }
 
 // --tokenizer, else the one that the run kept or recorded.
-std::unique_ptr<data::Tokenizer> tokenizer_for(const Options& options, const std::string& folder, const checkpoint::RunState& state) {
+std::unique_ptr<data::Tokenizer> tokenizer_for(const Options& options, const std::string& folder,
+                                               const checkpoint::RunState& state) {
   const auto recorded = state.provenance.value("tokenizer", nlohmann::json());
   const auto known = tokenizer_place(folder, state.provenance);
   const auto source = options.tokenizer.empty() ? known : options.tokenizer;
-  if (source.empty()) throw base::InputError(options.checkpoint + ": records no tokenizer", "--tokenizer bytes, or --tokenizer PATH.model");
+  if (source.empty())
+    throw base::InputError(options.checkpoint + ": records no tokenizer",
+                           "--tokenizer bytes, or --tokenizer PATH.model");
   if (options.tokenizer.empty() && source != "bytes" && !std::filesystem::is_regular_file(source))
-    throw base::InputError(fmt::format("{}: was trained with tokenizer {}, which is not there any more", options.checkpoint, source), "--tokenizer PATH.model, with where it is now");
+    throw base::InputError(
+        fmt::format("{}: was trained with tokenizer {}, which is not there any more", options.checkpoint, source),
+        "--tokenizer PATH.model, with where it is now");
   auto tokenizer = data::make_tokenizer(source);
   if (tokenizer->vocabulary() > state.model.vocabulary)
-    throw base::InputError(fmt::format("tokenizer {} has {} tokens, the model's vocabulary {}", source, tokenizer->vocabulary(), state.model.vocabulary),
+    throw base::InputError(fmt::format("tokenizer {} has {} tokens, the model's vocabulary {}", source,
+                                       tokenizer->vocabulary(), state.model.vocabulary),
                            "give the tokenizer that the training data was made with (--tokenizer)");
   const auto crc = recorded.is_object() ? recorded.value("crc32c", tokenizer->crc32c()) : tokenizer->crc32c();
   if (crc != tokenizer->crc32c())
-    throw base::InputError(fmt::format("tokenizer {} has CRC32C {:08x}, the one of the training data ({}) had {:08x}: its tokens mean something else", source, tokenizer->crc32c(), known, crc),
+    throw base::InputError(fmt::format("tokenizer {} has CRC32C {:08x}, the one of the training data ({}) had {:08x}: "
+                                       "its tokens mean something else",
+                                       source, tokenizer->crc32c(), known, crc),
                            "give the tokenizer that the training data was made with (--tokenizer)");
   return tokenizer;
 }
 
-// Standard output, written at once (a terminal gets nothing to obey: tools::print). A reader that went away is no error: there is nothing left to do.
+// Standard output, written at once (a terminal gets nothing to obey: tools::print). A reader that went away is no
+// error: there is nothing left to do.
 class Output {
  public:
   void write(std::string_view text) {
@@ -81,11 +90,13 @@ struct Setting {
   const Options& options;
   const data::Tokenizer& tokenizer;
   LanguageModel& model;
-  std::vector<std::int32_t>& tokens;   // the prompt's, then all
+  std::vector<std::int32_t>& tokens;  // the prompt's, then all
 
   Stopped run(const std::function<Go(std::int32_t, std::span<const float>)>& show) const {
     Sampler sampler(options.sampler);
-    return continue_text(model, sampler, {options.tokens, options.stop_at, tokenizer.end_of_document(), tokenizer.vocabulary()}, tokens, show);
+    return continue_text(model, sampler,
+                         {options.tokens, options.stop_at, tokenizer.end_of_document(), tokenizer.vocabulary()}, tokens,
+                         show);
   }
 };
 
@@ -104,7 +115,9 @@ void print_text(const Setting& s) {
 void print_json(const Setting& s, const std::string& checkpoint, const std::string& prompt, std::int64_t step) {
   std::string text;
   bool continuation = false;
-  TextStream stream(s.tokenizer, [&](std::string_view more) { if (continuation) text += more; });
+  TextStream stream(s.tokenizer, [&](std::string_view more) {
+    if (continuation) text += more;
+  });
   for (const auto token : s.tokens) stream.push(token);
   continuation = true;
   const auto before = s.tokens;
@@ -116,8 +129,15 @@ void print_json(const Setting& s, const std::string& checkpoint, const std::stri
   });
   stream.finish();
   const nlohmann::ordered_json out{
-      {"checkpoint", valid_utf8(checkpoint)}, {"step", step}, {"seed", s.options.sampler.seed}, {"prompt", valid_utf8(prompt)}, {"prompt_tokens", before}, {"text", text},
-      {"tokens", std::vector<std::int32_t>(s.tokens.begin() + static_cast<std::ptrdiff_t>(before.size()), s.tokens.end())}, {"logprobs", log_probabilities},
+      {"checkpoint", valid_utf8(checkpoint)},
+      {"step", step},
+      {"seed", s.options.sampler.seed},
+      {"prompt", valid_utf8(prompt)},
+      {"prompt_tokens", before},
+      {"text", text},
+      {"tokens",
+       std::vector<std::int32_t>(s.tokens.begin() + static_cast<std::ptrdiff_t>(before.size()), s.tokens.end())},
+      {"logprobs", log_probabilities},
       {"stopped", stopped == Stopped::end_of_document ? "end-of-document" : "length"}};
   Output().write(out.dump() + "\n");
 }
@@ -125,7 +145,10 @@ void print_json(const Setting& s, const std::string& checkpoint, const std::stri
 // It may be meant, with a seed for each; most often it is not.
 void warn_of_several() {
   if (tools::tasks() > 1 && tools::rank() == 0)
-    base::log_warning("{} processes were started, and each writes a whole text of its own: generate works on one process (start it without mpirun or srun)", tools::tasks());
+    base::log_warning(
+        "{} processes were started, and each writes a whole text of its own: generate works on one process (start it "
+        "without mpirun or srun)",
+        tools::tasks());
 }
 
 void generate(const Options& options) {
@@ -143,7 +166,8 @@ void generate(const Options& options) {
   else print_text(setting);
   const auto made = tokens.size() - before;
   if (isatty(STDERR_FILENO) == 1 && made > 0)
-    fmt::print(stderr, "generate: {} tokens in {:.2f} s ({:.0f} tokens/s)\n", made, watch.seconds(), static_cast<double>(made) / watch.seconds());
+    fmt::print(stderr, "generate: {} tokens in {:.2f} s ({:.0f} tokens/s)\n", made, watch.seconds(),
+               static_cast<double>(made) / watch.seconds());
 }
 
 }  // namespace
@@ -152,7 +176,9 @@ void generate(const Options& options) {
 int main(int argc, char** argv) {
   using namespace trainyard;
   CLI::App app{"", "generate"};
-  tools::describe_program(app, "Continues a text with a trained model; when its context is full, the model forgets all but the newest half of it.",
+  tools::describe_program(app,
+                          "Continues a text with a trained model; when its context is full, the model forgets all but "
+                          "the newest half of it.",
                           "  generate --checkpoint run --prompt 'In the beginning' --tokens 200\n"
                           "  generate --checkpoint run/checkpoints/step-00000020 --temperature 0 --tokens 50\n"
                           "  echo 'In the' | generate --checkpoint run --prompt - --top-p 0.9 --seed 7 --json\n",
@@ -160,19 +186,36 @@ int main(int argc, char** argv) {
   generate::Options o;
   std::string stop_at = "end-of-document";
   using tools::in_range;
-  app.add_option("--checkpoint", o.checkpoint, "a checkpoint's folder, or a run's: its newest whole checkpoint")->required();
-  app.add_option("--prompt", o.prompt, "the text to continue; - reads it from standard input (default: a new document)");
+  app.add_option("--checkpoint", o.checkpoint, "a checkpoint's folder, or a run's: its newest whole checkpoint")
+      ->required();
+  app.add_option("--prompt", o.prompt,
+                 "the text to continue; - reads it from standard input (default: a new document)");
   app.add_option("--prompt-file", o.prompt_file, "the text to continue, less one line feed at its end");
-  app.add_option("--tokens", o.tokens, "at most so many new tokens")->check(in_range(base::Range<std::int64_t>{1, 1'000'000}))->capture_default_str();
-  app.add_option("--stop-at", stop_at, "with length an end of document is never drawn")->check(tools::one_of({"end-of-document", "length"}))->capture_default_str();
-  app.add_option("--temperature", o.sampler.temperature, "divides the logits; 0 takes the likeliest token")->check(in_range(base::Range<double>{0, 100}))->capture_default_str();
-  app.add_option("--top-k", o.sampler.top_k, "draw among the k likeliest tokens; 0: all")->check(in_range(base::Range<std::int64_t>{0, 1 << 24}))->capture_default_str();
-  app.add_option("--top-p", o.sampler.top_p, "of those, draw among the fewest likeliest whose probabilities add up to p")
-      ->check(in_range(base::Range<double>{1e-9, 1}))->capture_default_str();
+  app.add_option("--tokens", o.tokens, "at most so many new tokens")
+      ->check(in_range(base::Range<std::int64_t>{1, 1'000'000}))
+      ->capture_default_str();
+  app.add_option("--stop-at", stop_at, "with length an end of document is never drawn")
+      ->check(tools::one_of({"end-of-document", "length"}))
+      ->capture_default_str();
+  app.add_option("--temperature", o.sampler.temperature, "divides the logits; 0 takes the likeliest token")
+      ->check(in_range(base::Range<double>{0, 100}))
+      ->capture_default_str();
+  app.add_option("--top-k", o.sampler.top_k, "draw among the k likeliest tokens; 0: all")
+      ->check(in_range(base::Range<std::int64_t>{0, 1 << 24}))
+      ->capture_default_str();
+  app.add_option("--top-p", o.sampler.top_p,
+                 "of those, draw among the fewest likeliest whose probabilities add up to p")
+      ->check(in_range(base::Range<double>{1e-9, 1}))
+      ->capture_default_str();
   app.add_option("--seed", o.sampler.seed, "same seed, same text")->check(tools::any_seed())->capture_default_str();
   app.add_option("--tokenizer", o.tokenizer, "bytes or a SentencePiece model (default: what the run recorded)");
-  app.add_option("--threads", o.threads, "at most so many compute threads; 0: the cores this process may use; the text does not depend on it")->check(in_range(base::Range<int>{0, 4096}))->capture_default_str();
-  app.add_flag("--json", o.json, "print one object at the end: text, token ids, log probabilities (of the plain softmax), why it stopped");
+  app.add_option("--threads", o.threads,
+                 "at most so many compute threads; 0: the cores this process may use; the text does not depend on it")
+      ->check(in_range(base::Range<int>{0, 4096}))
+      ->capture_default_str();
+  app.add_flag(
+      "--json", o.json,
+      "print one object at the end: text, token ids, log probabilities (of the plain softmax), why it stopped");
   return tools::guarded(app, argc, argv, [&] {
     o.stop_at = stop_at == "length" ? generate::StopAt::length : generate::StopAt::end_of_document;
     generate::generate(o);

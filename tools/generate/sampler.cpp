@@ -16,7 +16,9 @@ bool before(const std::pair<float, std::int32_t>& a, const std::pair<float, std:
 
 }  // namespace
 
-double Sampler::weight(std::size_t i) const { return std::exp((static_cast<double>(ranked_[i].first) - top_) / settings_.temperature); }
+double Sampler::weight(std::size_t i) const {
+  return std::exp((static_cast<double>(ranked_[i].first) - top_) / settings_.temperature);
+}
 
 void Sampler::keep_nucleus() {
   double sum = 0;
@@ -42,7 +44,8 @@ std::int32_t Sampler::next(std::span<const float> logits, std::uint64_t index) {
   if (settings_.temperature == 0) return best.second;
   top_ = best.first;
   if (settings_.top_k > 0 && static_cast<std::size_t>(settings_.top_k) < ranked_.size()) {
-    std::partial_sort(ranked_.begin(), ranked_.begin() + static_cast<std::ptrdiff_t>(settings_.top_k), ranked_.end(), before);
+    std::partial_sort(ranked_.begin(), ranked_.begin() + static_cast<std::ptrdiff_t>(settings_.top_k), ranked_.end(),
+                      before);
     ranked_.resize(static_cast<std::size_t>(settings_.top_k));
   }
   if (settings_.top_p < 1) keep_nucleus();
@@ -50,7 +53,7 @@ std::int32_t Sampler::next(std::span<const float> logits, std::uint64_t index) {
   for (std::size_t i = 0; i < ranked_.size(); ++i) sum += weight(i);
   const auto words = base::random_words(settings_.seed, base::site_hash("generate", "token"), index);
   double left = base::uniform53(words[0], words[1]) * sum;
-  auto chosen = best.second;   // the last that can be drawn, where rounding leaves a rest
+  auto chosen = best.second;  // the last that can be drawn, where rounding leaves a rest
   for (std::size_t i = 0; i < ranked_.size(); ++i) {
     const double w = weight(i);
     if (w > 0) chosen = ranked_[i].second;

@@ -7,7 +7,7 @@ namespace trainyard::generate {
 
 namespace {
 
-constexpr std::size_t longest_tail = 48, kept_tail = 16;   // tokens
+constexpr std::size_t longest_tail = 48, kept_tail = 16;  // tokens
 
 // Bytes of `text` that later tokens cannot change.
 std::size_t certain(std::string_view text) {

@@ -18,7 +18,10 @@ namespace {
 json tensors_json(const checkpoint::Reader& reader) {
   json out = json::array();
   for (const auto& t : reader.tensors()) {
-    json entry{{"path", t.path}, {"shape", t.shape}, {"dtype", base::name_of(t.dtype)}, {"fingerprint", checkpoint::hex64(t.fingerprint)}};
+    json entry{{"path", t.path},
+               {"shape", t.shape},
+               {"dtype", base::name_of(t.dtype)},
+               {"fingerprint", checkpoint::hex64(t.fingerprint)}};
     entry["norm"] = std::isfinite(t.norm) ? json(t.norm) : json(nullptr);
     if (!t.aliases.empty()) entry["aliases"] = t.aliases;
     out.push_back(std::move(entry));
@@ -29,7 +32,8 @@ json tensors_json(const checkpoint::Reader& reader) {
 // " (data 2 x tensor 4)"; nothing for one rank.
 std::string grid_text(const checkpoint::Manifest& m) {
   std::string text;
-  for (const auto& a : m.axes) text += fmt::format("{}{} {}", text.empty() ? "" : " x ", base::one_line(a.axis), a.size);
+  for (const auto& a : m.axes)
+    text += fmt::format("{}{} {}", text.empty() ? "" : " x ", base::one_line(a.axis), a.size);
   return m.ranks == 1 ? "" : fmt::format(" ({})", text);
 }
 
@@ -38,19 +42,32 @@ std::string heading(const checkpoint::Reader& reader, const Options& options) {
   const auto& m = s.model;
   std::int64_t parameters = 0;
   for (const auto& p : reader.manifest().parameters) parameters += p.count;
-  std::string out = fmt::format("checkpoint {}  ({}/{})\n", reader.path(), checkpoint::format_name, reader.manifest().major);
-  out += fmt::format("  step        {}, {} samples and {} tokens seen\n", s.step, human_count(s.samples_seen), human_count(s.tokens_seen));
-  out += fmt::format("  model       {}: {} parameters, {} layers, hidden {}, heads {} ({} kv), ffn {}, vocabulary {}, context {}\n", base::one_line(m.name),
-                     human_count(parameters), m.layers, m.hidden, m.heads, m.kv_heads, m.ffn, m.vocabulary, m.context);
-  out += fmt::format("  dtype       {}{}\n", base::name_of(s.dtype), s.dtype == base::DType::f32 ? " (the model is its own master)" : ", f32 master");
+  std::string out =
+      fmt::format("checkpoint {}  ({}/{})\n", reader.path(), checkpoint::format_name, reader.manifest().major);
+  out += fmt::format("  step        {}, {} samples and {} tokens seen\n", s.step, human_count(s.samples_seen),
+                     human_count(s.tokens_seen));
+  out += fmt::format(
+      "  model       {}: {} parameters, {} layers, hidden {}, heads {} ({} kv), ffn {}, vocabulary {}, context {}\n",
+      base::one_line(m.name), human_count(parameters), m.layers, m.hidden, m.heads, m.kv_heads, m.ffn, m.vocabulary,
+      m.context);
+  out += fmt::format("  dtype       {}{}\n", base::name_of(s.dtype),
+                     s.dtype == base::DType::f32 ? " (the model is its own master)" : ", f32 master");
   out += fmt::format("  seed        {}\n", s.seed);
-  out += fmt::format("  written by  {} {}{}, on {} ({})\n", reader.manifest().ranks, reader.manifest().ranks == 1 ? "rank" : "ranks", grid_text(reader.manifest()), s.device_kind, s.isa);
-  out += fmt::format("  size        {} in {} files{}\n", size_phrase(reader.bytes(), options.sizes), reader.manifest().files.size() + 1,
-                     reader.manifest().files.contains(checkpoint::view_name) ? "" : "; no virtual view (make it with --make-view)");
-  if (!reader.view_problem().empty()) out += fmt::format("  view        {}: make it anew with --make-view\n", reader.view_problem());
+  out +=
+      fmt::format("  written by  {} {}{}, on {} ({})\n", reader.manifest().ranks,
+                  reader.manifest().ranks == 1 ? "rank" : "ranks", grid_text(reader.manifest()), s.device_kind, s.isa);
+  out += fmt::format(
+      "  size        {} in {} files{}\n", size_phrase(reader.bytes(), options.sizes),
+      reader.manifest().files.size() + 1,
+      reader.manifest().files.contains(checkpoint::view_name) ? "" : "; no virtual view (make it with --make-view)");
+  if (!reader.view_problem().empty())
+    out += fmt::format("  view        {}: make it anew with --make-view\n", reader.view_problem());
   auto plan = s.plan;
   plan.erase("model");  // the identity has it
-  for (const auto& [title, part] : {std::pair<const char*, const json&>{"identity", s.identity}, {"plan", plan}, {"versions", s.versions}, {"provenance", s.provenance}})
+  for (const auto& [title, part] : {std::pair<const char*, const json&>{"identity", s.identity},
+                                    {"plan", plan},
+                                    {"versions", s.versions},
+                                    {"provenance", s.provenance}})
     if (!part.empty()) out += fmt::format("{}\n{}", title, leaves(part, 2));
   return out;
 }
@@ -70,7 +87,8 @@ Report checkpoint_report(const std::string& folder, const Options& options) {
   j["axes"] = json::array();
   for (const auto& a : reader.manifest().axes) j["axes"].push_back({{"axis", a.axis}, {"size", a.size}});
   j["bytes"] = reader.bytes();
-  for (const auto& [name, file] : reader.manifest().files) j["files"][name] = {{"bytes", file.bytes}, {"crc32c", checkpoint::hex32(file.crc)}};
+  for (const auto& [name, file] : reader.manifest().files)
+    j["files"][name] = {{"bytes", file.bytes}, {"crc32c", checkpoint::hex32(file.crc)}};
   j["tensors"] = tensors_json(reader);
   j["verified"] = options.verify == Verify::everything;
   if (!reader.view_problem().empty()) j["view_problem"] = reader.view_problem();
@@ -78,9 +96,12 @@ Report checkpoint_report(const std::string& folder, const Options& options) {
   report.text = heading(reader, options) + "\n";
   std::vector<std::vector<std::string>> rows;
   for (const auto& t : reader.tensors())
-    rows.push_back({t.path, shape_text(t.shape), base::name_of(t.dtype), number_text(t.norm), checkpoint::hex64(t.fingerprint)});
+    rows.push_back(
+        {t.path, shape_text(t.shape), base::name_of(t.dtype), number_text(t.norm), checkpoint::hex64(t.fingerprint)});
   report.text += table({"tensor", ">shape", "dtype", ">norm", "fingerprint"}, rows);
-  if (options.verify == Verify::everything) report.text += fmt::format("\nverified: {} read, every checksum and fingerprint is right\n", size_phrase(reader.bytes(), options.sizes));
+  if (options.verify == Verify::everything)
+    report.text += fmt::format("\nverified: {} read, every checksum and fingerprint is right\n",
+                               size_phrase(reader.bytes(), options.sizes));
   return report;
 }
 
@@ -95,7 +116,9 @@ Report checkpoints_report(const std::string& folder, const Options& options) {
   for (std::size_t i = 0; i < listed.size(); ++i) {
     const auto& found = listed[i];
     const bool abandoned = i >= of_the_run;
-    const auto state = [&](std::string_view word) { return fmt::format("{}{}{}", abandoned ? "abandoned" : "", abandoned && !word.empty() ? ", " : "", word); };
+    const auto state = [&](std::string_view word) {
+      return fmt::format("{}{}{}", abandoned ? "abandoned" : "", abandoned && !word.empty() ? ", " : "", word);
+    };
     json entry{{"step", found.step}, {"path", found.path}};
     if (abandoned) entry["abandoned"] = true;
     try {
@@ -105,11 +128,12 @@ Report checkpoints_report(const std::string& folder, const Options& options) {
       entry["bytes"] = reader.bytes();
       entry["ranks"] = reader.manifest().ranks;
       entry["dtype"] = base::name_of(s.dtype);
-      rows.push_back({std::to_string(found.step), human_count(s.tokens_seen), std::to_string(reader.manifest().ranks), base::name_of(s.dtype),
-                      base::size_text(reader.bytes(), options.sizes), state(options.verify == Verify::everything ? "verified" : ""), found.path});
+      rows.push_back({std::to_string(found.step), human_count(s.tokens_seen), std::to_string(reader.manifest().ranks),
+                      base::name_of(s.dtype), base::size_text(reader.bytes(), options.sizes),
+                      state(options.verify == Verify::everything ? "verified" : ""), found.path});
     } catch (const base::InputError& e) {
       entry["damaged"] = e.what();
-      if (!abandoned) {   // of those the run goes on without nobody expects that they are whole
+      if (!abandoned) {  // of those the run goes on without nobody expects that they are whole
         damaged += (damaged.empty() ? "" : "\n") + std::string(e.what());
         hint = e.hint();
       }
@@ -118,7 +142,8 @@ Report checkpoints_report(const std::string& folder, const Options& options) {
     report.json["checkpoints"].push_back(entry);
   }
   if (options.verify == Verify::everything && !damaged.empty()) throw base::InputError(damaged, hint);
-  report.text = rows.empty() ? "no checkpoints\n" : table({">step", ">tokens seen", ">ranks", "dtype", ">size", "state", "path"}, rows);
+  report.text = rows.empty() ? "no checkpoints\n"
+                             : table({">step", ">tokens seen", ">ranks", "dtype", ">size", "state", "path"}, rows);
   return report;
 }
 

@@ -31,7 +31,9 @@ std::optional<Member> member_of_set(const std::string& file) {
   for (const auto& folder : {path.parent_path(), path.parent_path().parent_path()}) {
     if (!fs::exists(folder / "index.json", error)) continue;
     auto index = data::read_index(folder.string());
-    for (const auto& [split, entries] : {std::pair<const char*, const std::vector<data::ShardEntry>*>{"train", &index.train}, {"validation", &index.validation}})
+    for (const auto& [split, entries] :
+         {std::pair<const char*, const std::vector<data::ShardEntry>*>{"train", &index.train},
+          {"validation", &index.validation}})
       for (const auto& entry : *entries)
         if ((folder / entry.file).lexically_normal() == path) return Member{folder.string(), index, entry, split};
   }
@@ -43,19 +45,36 @@ std::optional<Member> member_of_set(const std::string& file) {
 Report hdf5_report(const std::string& file, const Options& options) {
   const auto parent = fs::path(file).parent_path().empty() ? std::string(".") : fs::path(file).parent_path().string();
   const auto member = member_of_set(file);
-  if (!member) throw base::InputError(fmt::format("{} is one file of a checkpoint, or a shard without an index", file), fmt::format("inspect its folder: inspect {}", parent));
-  data::ShardReader reader(member->folder, member->index, member->entry);   // compares checksums before the HDF5 library sees the file
+  if (!member)
+    throw base::InputError(fmt::format("{} is one file of a checkpoint, or a shard without an index", file),
+                           fmt::format("inspect its folder: inspect {}", parent));
+  data::ShardReader reader(member->folder, member->index,
+                           member->entry);  // compares checksums before the HDF5 library sees the file
   if (options.verify == Verify::everything) reader.verify_all();
   const auto documents = static_cast<std::int64_t>(reader.documents().size()) - 1;
   std::int64_t longest = 0;
-  for (std::size_t d = 1; d < reader.documents().size(); ++d) longest = std::max(longest, static_cast<std::int64_t>(reader.documents()[d] - reader.documents()[d - 1]));
+  for (std::size_t d = 1; d < reader.documents().size(); ++d)
+    longest = std::max(longest, static_cast<std::int64_t>(reader.documents()[d] - reader.documents()[d - 1]));
   const auto& index = member->index;
   Report report;
-  report.json = {{"kind", "shard"}, {"path", file}, {"format", data::shard_format}, {"set", member->folder}, {"split", member->split}, {"tokens", reader.tokens()}, {"documents", documents},
-                 {"longest_document", longest}, {"vocabulary", index.vocabulary}, {"end_of_document", index.end_of_document}, {"tokenizer", index.tokenizer}, {"verified", options.verify == Verify::everything}};
-  report.text = fmt::format("token shard {}  ({})\n", file, data::shard_format) + fmt::format("  set         {}, split {}\n", member->folder, member->split) +
-                fmt::format("  tokens      {} in {} documents, the longest of {}\n", human_count(reader.tokens()), human_count(documents), human_count(longest)) +
-                fmt::format("  tokenizer   {}, vocabulary {}, end of document {}\n", index.tokenizer, human_count(index.vocabulary), index.end_of_document);
+  report.json = {{"kind", "shard"},
+                 {"path", file},
+                 {"format", data::shard_format},
+                 {"set", member->folder},
+                 {"split", member->split},
+                 {"tokens", reader.tokens()},
+                 {"documents", documents},
+                 {"longest_document", longest},
+                 {"vocabulary", index.vocabulary},
+                 {"end_of_document", index.end_of_document},
+                 {"tokenizer", index.tokenizer},
+                 {"verified", options.verify == Verify::everything}};
+  report.text = fmt::format("token shard {}  ({})\n", file, data::shard_format) +
+                fmt::format("  set         {}, split {}\n", member->folder, member->split) +
+                fmt::format("  tokens      {} in {} documents, the longest of {}\n", human_count(reader.tokens()),
+                            human_count(documents), human_count(longest)) +
+                fmt::format("  tokenizer   {}, vocabulary {}, end of document {}\n", index.tokenizer,
+                            human_count(index.vocabulary), index.end_of_document);
   if (options.verify == Verify::everything) report.text += "\nverified: every token read, every checksum is right\n";
   return report;
 }
@@ -66,18 +85,23 @@ Report model_report(const std::string& file, const Options& options) {
   try {
     model = plan::load_model(file);
   } catch (const base::UsageError& e) {
-    throw base::InputError(fmt::format("{} is not the description of a model: {}", file, e.what()),
-                           e.hint().starts_with("here it is") ? e.hint() : "one has keys like layers, hidden and heads; settings of a run are read by train --config");
+    throw base::InputError(
+        fmt::format("{} is not the description of a model: {}", file, e.what()),
+        e.hint().starts_with("here it is")
+            ? e.hint()
+            : "one has keys like layers, hidden and heads; settings of a run are read by train --config");
   }
   auto judged = model;
   if (judged.vocabulary == 0) judged.vocabulary = 257;
   std::string wrong;
   for (const auto& problem : plan::problems(judged)) wrong += "\n  " + problem;
-  if (!wrong.empty()) throw base::InputError(fmt::format("{} describes no model that can be built:{}", file, wrong), "change the file");
+  if (!wrong.empty())
+    throw base::InputError(fmt::format("{} describes no model that can be built:{}", file, wrong), "change the file");
   Report report;
   report.json = {{"kind", "model"}, {"path", file}, {"model", nlohmann::json(plan::model_to_json(model))}};
   std::vector<std::vector<std::string>> rows;
-  for (const auto& f : plan::fields_of(model)) rows.push_back({f.name, f.name == "vocabulary" && model.vocabulary == 0 ? "that of the shards" : f.get()});
+  for (const auto& f : plan::fields_of(model))
+    rows.push_back({f.name, f.name == "vocabulary" && model.vocabulary == 0 ? "that of the shards" : f.get()});
   report.text = fmt::format("model {}\n{}", file, table({"setting", "value"}, rows));
   if (model.vocabulary > 0) {
     report.json["parameters"] = plan::parameter_count(model);

@@ -26,14 +26,17 @@ std::string cell(const std::string& text) {
 
 std::string value_text(const nlohmann::ordered_json& v) {
   if (v.is_null()) return {};
-  return v.is_string() ? v.get<std::string>() : v.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return v.is_string() ? v.get<std::string>()
+                       : v.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 std::string file_of(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) return path;
   const auto file = path + "/metrics.jsonl";
-  if (!std::filesystem::exists(file, error)) throw base::InputError(fmt::format("{} holds no metrics.jsonl", path), "--csv is for the metrics of a run: give its folder, or a metrics file");
+  if (!std::filesystem::exists(file, error))
+    throw base::InputError(fmt::format("{} holds no metrics.jsonl", path),
+                           "--csv is for the metrics of a run: give its folder, or a metrics file");
   return file;
 }
 
@@ -50,7 +53,8 @@ void print_metrics_csv(const std::string& path) {
       if (known.insert(item.key()).second) columns.push_back(item.key());
     return true;
   });
-  if (through == 0) throw base::InputError(fmt::format("{} holds no line of metrics", file), "train writes one after every step");
+  if (through == 0)
+    throw base::InputError(fmt::format("{} holds no line of metrics", file), "train writes one after every step");
   std::string out;
   const auto add = [&](std::vector<std::string> cells) {
     std::transform(cells.begin(), cells.end(), cells.begin(), cell);
@@ -62,15 +66,16 @@ void print_metrics_csv(const std::string& path) {
   };
   bool read = add(columns);
   // A run may be writing: what came later is for the next time.
-  if (read) engine::each_whole_metrics_line(file, [&](const engine::MetricsLine& line) {
-    if (line.number > through) return false;
-    std::vector<std::string> cells;
-    for (const auto& column : columns) {
-      const auto value = line.values.find(column);
-      cells.push_back(value == line.values.end() ? "" : value_text(*value));
-    }
-    return read = add(std::move(cells));
-  });
+  if (read)
+    engine::each_whole_metrics_line(file, [&](const engine::MetricsLine& line) {
+      if (line.number > through) return false;
+      std::vector<std::string> cells;
+      for (const auto& column : columns) {
+        const auto value = line.values.find(column);
+        cells.push_back(value == line.values.end() ? "" : value_text(*value));
+      }
+      return read = add(std::move(cells));
+    });
   if (read) tools::print(out);
 }
 

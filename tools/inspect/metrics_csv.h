@@ -5,9 +5,10 @@
 
 namespace trainyard::inspect {
 
-// The metrics of a run's folder or of a metrics file on stdout: a header, then one row for each line, empty where a line lacks a key. Columns: `step`, then every key of any line in the order
-// in which it first appears, so the files of older versions have fewer. Stops when nobody reads any more. InputError when there are none, or when a line is damaged that is not the last,
-// before anything is printed.
+// The metrics of a run's folder or of a metrics file on stdout: a header, then one row for each line, empty where a
+// line lacks a key. Columns: `step`, then every key of any line in the order in which it first appears, so the files of
+// older versions have fewer. Stops when nobody reads any more. InputError when there are none, or when a line is
+// damaged that is not the last, before anything is printed.
 void print_metrics_csv(const std::string& path);
 
 }  // namespace trainyard::inspect

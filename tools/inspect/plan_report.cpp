@@ -22,22 +22,27 @@ nlohmann::json json_of(const std::string& text, const std::string& file) {
 }
 
 void differ(std::string& out, const std::string& what, double said, double found) {
-  if (said != found) out += fmt::format("{}{} is {:.0f}, this build computes {:.0f}", out.empty() ? "" : "; ", what, said, found);
+  if (said != found)
+    out += fmt::format("{}{} is {:.0f}, this build computes {:.0f}", out.empty() ? "" : "; ", what, said, found);
 }
 
-// Predicts again from what the plan decided. CheckError where the plan says otherwise: it was edited, or made by a build with other formulas.
+// Predicts again from what the plan decided. CheckError where the plan says otherwise: it was edited, or made by a
+// build with other formulas.
 void verify(const plan::Plan& p, const std::string& file) {
   auto again = p;
   plan::predict(again);
   std::string wrong;
   differ(wrong, "parameters", static_cast<double>(p.parameters), static_cast<double>(again.parameters));
   for (std::size_t i = 0; i < plan::memory_categories.size(); ++i)
-    differ(wrong, fmt::format("memory of {}", plan::memory_categories[i]), static_cast<double>(p.memory.categories[i]), static_cast<double>(again.memory.categories[i]));
+    differ(wrong, fmt::format("memory of {}", plan::memory_categories[i]), static_cast<double>(p.memory.categories[i]),
+           static_cast<double>(again.memory.categories[i]));
   differ(wrong, "the reserve", static_cast<double>(p.memory.reserve), static_cast<double>(again.memory.reserve));
   differ(wrong, "FLOPs of a step", p.flops, again.flops);
   if (p.traffic != again.traffic) wrong += fmt::format("{}the traffic of a step is another", wrong.empty() ? "" : "; ");
   if (wrong.empty() && plan::to_json(p) != plan::to_json(again)) wrong = "it says other things than this build would";
-  if (!wrong.empty()) throw base::CheckError(fmt::format("{} does not say what follows from its settings: {}", file, wrong), "make it anew with partition-model");
+  if (!wrong.empty())
+    throw base::CheckError(fmt::format("{} does not say what follows from its settings: {}", file, wrong),
+                           "make it anew with partition-model");
 }
 
 }  // namespace
@@ -45,25 +50,31 @@ void verify(const plan::Plan& p, const std::string& file) {
 Report plan_report(const std::string& file, const Options& options) {
   const auto text = base::read_file(file, base::largest_description);
   const auto j = json_of(text, file);
-  const auto format = j.is_object() && j.contains("format") && j["format"].is_string() ? j["format"].get<std::string>() : std::string();
+  const auto format =
+      j.is_object() && j.contains("format") && j["format"].is_string() ? j["format"].get<std::string>() : std::string();
   const auto name = format.substr(0, format.find('/'));
   if (name != "trainyard.plan" && name != "trainyard.profile")
-    throw base::InputError(fmt::format("{} is neither a plan nor a profile{}", file, format.empty() ? "" : fmt::format(" (format {})", base::excerpt(format))),
+    throw base::InputError(fmt::format("{} is neither a plan nor a profile{}", file,
+                                       format.empty() ? "" : fmt::format(" (format {})", base::excerpt(format))),
                            "give a checkpoint, a run, a shard set or a plan");
-  if (format != name + "/1") throw base::InputError(fmt::format("{}: format is {}, this build reads {}/1", file, base::excerpt(format), name), "use the newer programs");
+  if (format != name + "/1")
+    throw base::InputError(fmt::format("{}: format is {}, this build reads {}/1", file, base::excerpt(format), name),
+                           "use the newer programs");
   Report report;
   report.json = {{"kind", name == "trainyard.plan" ? "plan" : "profile"}, {"path", file}, {"content", j}};
   if (name == "trainyard.profile") {
     refuse_verify(options, file, "a profile");
     const auto profile = plan::profile_from_json(text, file);
-    report.text = fmt::format("profile {}  ({})\n{}\n{}", file, format, tools::profile_table(profile, options.sizes), tools::profile_charts(profile, tools::terminal_columns(), tools::glyphs_of_terminal()));
+    report.text = fmt::format("profile {}  ({})\n{}\n{}", file, format, tools::profile_table(profile, options.sizes),
+                              tools::profile_charts(profile, tools::terminal_columns(), tools::glyphs_of_terminal()));
     return report;
   }
   const auto plan = plan::plan_from_json(text, file);
   if (options.verify == Verify::everything) verify(plan, file);
   report.json["verified"] = options.verify == Verify::everything;
   report.text = fmt::format("plan {}  ({})\n{}", file, format, tools::plan_table(plan, options.sizes));
-  if (options.verify == Verify::everything) report.text += "\nverified: parameters, memory, traffic and FLOPs computed again are what the plan says\n";
+  if (options.verify == Verify::everything)
+    report.text += "\nverified: parameters, memory, traffic and FLOPs computed again are what the plan says\n";
   return report;
 }
 

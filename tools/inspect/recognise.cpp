@@ -22,47 +22,60 @@ bool holds_shards(const fs::path& folder) {
   return false;
 }
 
-// Plans and profiles are JSON objects, whatever they are called. What is no file, or cannot be opened, is for their reader to name.
+// Plans and profiles are JSON objects, whatever they are called. What is no file, or cannot be opened, is for their
+// reader to name.
 bool looks_like_json(const fs::path& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return true;
   std::ifstream in(path, std::ios::binary);
   char first = '{';
-  for (int skipped = 0; skipped < 4096 && in.get(first) && std::isspace(static_cast<unsigned char>(first)) != 0;) ++skipped;
+  for (int skipped = 0; skipped < 4096 && in.get(first) && std::isspace(static_cast<unsigned char>(first)) != 0;)
+    ++skipped;
   return first == '{' || first == '[';
 }
 
-constexpr const char* kinds = "give a run, a checkpoint, a shard set or one shard, a metrics file, a plan, a profile, or the TOML file of a model";
+constexpr const char* kinds =
+    "give a run, a checkpoint, a shard set or one shard, a metrics file, a plan, a profile, or the TOML file of a "
+    "model";
 
 }  // namespace
 
 void refuse_verify(const Options& options, const std::string& path, const char* what) {
   if (options.verify == Verify::everything)
-    throw base::UsageError(fmt::format("--verify: {} is {}, which has no checksums to compare with", path, what), "leave --verify out: what is shown was read to its end; a checkpoint, a run, shards and a plan can be verified");
+    throw base::UsageError(fmt::format("--verify: {} is {}, which has no checksums to compare with", path, what),
+                           "leave --verify out: what is shown was read to its end; a checkpoint, a run, shards and a "
+                           "plan can be verified");
 }
 
 Report report_on(const std::string& path, const Options& options) {
   std::error_code error;
   const fs::path p(path);
-  if (!fs::exists(p, error)) throw base::InputError(fmt::format("{} does not exist or cannot be looked at", path), "check the path");
+  if (!fs::exists(p, error))
+    throw base::InputError(fmt::format("{} does not exist or cannot be looked at", path), "check the path");
   if (!fs::is_directory(p, error)) {
     const auto parent = p.parent_path().empty() ? std::string(".") : p.parent_path().string();
     if (p.filename() == "manifest.json") return checkpoint_report(parent, options);
     if (p.filename() == "index.json") return shards_report(parent, options);
     if (p.filename() == "metrics.jsonl" && options.verify == Verify::metadata) return run_report(parent, options);
-    if (p.extension() == ".jsonl") return metrics_report(path, options);   // set aside, or copied
+    if (p.extension() == ".jsonl") return metrics_report(path, options);  // set aside, or copied
     if (p.extension() == ".h5") return hdf5_report(path, options);
     if (p.extension() == ".toml") return model_report(path, options);
-    if (!looks_like_json(p)) throw base::InputError(fmt::format("{} is nothing that these programs make or read", path), kinds);
+    if (!looks_like_json(p))
+      throw base::InputError(fmt::format("{} is nothing that these programs make or read", path), kinds);
     return plan_report(path, options);
   }
-  if (fs::exists(p / "manifest.json", error) || fs::exists(p / "rank-00000.h5", error) || path.ends_with(".partial")) return checkpoint_report(path, options);
+  if (fs::exists(p / "manifest.json", error) || fs::exists(p / "rank-00000.h5", error) || path.ends_with(".partial"))
+    return checkpoint_report(path, options);
   if (fs::exists(p / "index.json", error)) return shards_report(path, options);
-  if (fs::exists(p / "metrics.jsonl", error) || fs::is_directory(p / "checkpoints", error)) return run_report(path, options);
-  if (!checkpoint::list(path).empty() || !checkpoint::list_abandoned(path).empty()) return checkpoints_report(path, options);
+  if (fs::exists(p / "metrics.jsonl", error) || fs::is_directory(p / "checkpoints", error))
+    return run_report(path, options);
+  if (!checkpoint::list(path).empty() || !checkpoint::list_abandoned(path).empty())
+    return checkpoints_report(path, options);
   if (holds_shards(p)) return shards_report(path, options);
   if (fs::is_empty(p, error)) throw base::InputError(fmt::format("{} is an empty folder", path), kinds);
-  throw base::InputError(fmt::format("{} holds neither manifest.json (a checkpoint), index.json (shards), nor metrics.jsonl or checkpoints/ (a run)", path),
+  throw base::InputError(fmt::format("{} holds neither manifest.json (a checkpoint), index.json (shards), nor "
+                                     "metrics.jsonl or checkpoints/ (a run)",
+                                     path),
                          kinds);
 }
 

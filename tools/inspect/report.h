@@ -16,26 +16,29 @@ using checkpoint::Verify;
 struct Options {
   Verify verify = Verify::metadata;
   base::Sizes sizes = base::Sizes::rounded;
-  std::function<void(std::int64_t done, std::int64_t total)> watch;   // bytes of the checkpoint being verified; may be empty
+  std::function<void(std::int64_t done, std::int64_t total)>
+      watch;  // bytes of the checkpoint being verified; may be empty
 };
 
 struct Report {
-  nlohmann::json json;   // "kind": checkpoint, run, checkpoints, metrics, shards, shard, model, plan, profile
+  nlohmann::json json;  // "kind": checkpoint, run, checkpoints, metrics, shards, shard, model, plan, profile
   std::string text;
 };
 
-// Each throws InputError for what it cannot read; with Verify::everything all of it is read and compared with its checksums (a plan: with what follows from its settings; CheckError).
-// What has neither refuses to verify: a UsageError.
+// Each throws InputError for what it cannot read; with Verify::everything all of it is read and compared with its
+// checksums (a plan: with what follows from its settings; CheckError). What has neither refuses to verify: a
+// UsageError.
 Report checkpoint_report(const std::string& folder, const Options& options);
-Report checkpoints_report(const std::string& folder, const Options& options);   // a folder of step-NNNNNNNN folders
-Report run_report(const std::string& folder, const Options& options);           // checkpoints/ and metrics.jsonl
-Report metrics_report(const std::string& file, const Options& options);         // a metrics file anywhere
-Report shards_report(const std::string& folder, const Options& options);        // index.json and shards
-Report plan_report(const std::string& file, const Options& options);            // plan.json, profile.json
-Report hdf5_report(const std::string& file, const Options& options);            // one shard of a set
-Report model_report(const std::string& file, const Options& options);           // the TOML file of a model
+Report checkpoints_report(const std::string& folder, const Options& options);  // a folder of step-NNNNNNNN folders
+Report run_report(const std::string& folder, const Options& options);          // checkpoints/ and metrics.jsonl
+Report metrics_report(const std::string& file, const Options& options);        // a metrics file anywhere
+Report shards_report(const std::string& folder, const Options& options);       // index.json and shards
+Report plan_report(const std::string& file, const Options& options);           // plan.json, profile.json
+Report hdf5_report(const std::string& file, const Options& options);           // one shard of a set
+Report model_report(const std::string& file, const Options& options);          // the TOML file of a model
 
-void refuse_verify(const Options& options, const std::string& path, const char* what);   // UsageError with Verify::everything
+void refuse_verify(const Options& options, const std::string& path,
+                   const char* what);  // UsageError with Verify::everything
 
 // Finds out what the path is.
 Report report_on(const std::string& path, const Options& options);

@@ -24,11 +24,15 @@ struct Split {
 
 // The model that lies in the set; one that an older set only names may have gone elsewhere.
 void verify_tokenizer(const std::string& folder, const data::SetIndex& index) {
-  if (!index.checksummed || index.tokenizer_source == "bytes" || std::filesystem::path(index.tokenizer_source).is_absolute()) return;
+  if (!index.checksummed || index.tokenizer_source == "bytes" ||
+      std::filesystem::path(index.tokenizer_source).is_absolute())
+    return;
   const auto path = data::tokenizer_path(folder, index);
   const auto model = base::read_file(path);
   if (const auto crc = base::crc32c(model.data(), model.size()); crc != index.tokenizer_crc32c)
-    throw base::InputError(fmt::format("tokenizer {} has CRC32C {:08x}, the index says {:08x}", path, crc, index.tokenizer_crc32c), "copy it again: it is the SentencePiece model the set was made with");
+    throw base::InputError(
+        fmt::format("tokenizer {} has CRC32C {:08x}, the index says {:08x}", path, crc, index.tokenizer_crc32c),
+        "copy it again: it is the SentencePiece model the set was made with");
 }
 
 }  // namespace
@@ -58,19 +62,26 @@ Report shards_report(const std::string& folder, const Options& options) {
       tokens += reader.tokens();
       documents += shard_documents;
       read += bytes;
-      rows.push_back({shard.file, human_count(reader.tokens()), human_count(shard_documents), base::size_text(bytes, options.sizes)});
+      rows.push_back({shard.file, human_count(reader.tokens()), human_count(shard_documents),
+                      base::size_text(bytes, options.sizes)});
     }
-    totals += fmt::format("  {:<12}{} tokens, {} documents, {} {}\n", split.name, human_count(tokens), human_count(documents), split.shards.size(),
-                          split.shards.size() == 1 ? "shard" : "shards");
+    totals += fmt::format("  {:<12}{} tokens, {} documents, {} {}\n", split.name, human_count(tokens),
+                          human_count(documents), split.shards.size(), split.shards.size() == 1 ? "shard" : "shards");
   }
-  report.text = fmt::format("token shards {}  ({})\n{}", folder, index.checksummed ? data::index_format : "no index.json: nothing is checksummed", totals);
-  report.text += fmt::format("  tokenizer   {} ({}, crc32c {:08x}), vocabulary {}, end of document {}\n", base::one_line(index.tokenizer), base::one_line(index.tokenizer_source),
+  report.text = fmt::format("token shards {}  ({})\n{}", folder,
+                            index.checksummed ? data::index_format : "no index.json: nothing is checksummed", totals);
+  report.text += fmt::format("  tokenizer   {} ({}, crc32c {:08x}), vocabulary {}, end of document {}\n",
+                             base::one_line(index.tokenizer), base::one_line(index.tokenizer_source),
                              index.tokenizer_crc32c, human_count(index.vocabulary), index.end_of_document);
   report.text += fmt::format("  identity    {}\n\n", data::identity_of(index));
   report.text += table({"shard", ">tokens", ">documents", ">size"}, rows);
   if (options.verify == Verify::everything)
-    report.text += index.checksummed ? fmt::format("\nverified: {} read, every checksum is right\n", size_phrase(read, options.sizes))
-                                     : fmt::format("\nread: {}; without an index.json nothing was compared; inspect --verify of each shard compares the checksums that it holds\n", size_phrase(read, options.sizes));
+    report.text += index.checksummed
+                       ? fmt::format("\nverified: {} read, every checksum is right\n", size_phrase(read, options.sizes))
+                       : fmt::format(
+                             "\nread: {}; without an index.json nothing was compared; inspect --verify of each shard "
+                             "compares the checksums that it holds\n",
+                             size_phrase(read, options.sizes));
   return report;
 }
 

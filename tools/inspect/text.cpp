@@ -13,7 +13,9 @@ namespace trainyard::inspect {
 
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("{}", fmt::join(shape, " x ")); }
 
-std::string size_phrase(std::int64_t bytes, base::Sizes sizes) { return base::size_text(bytes, sizes) + (sizes == base::Sizes::exact ? " bytes" : ""); }
+std::string size_phrase(std::int64_t bytes, base::Sizes sizes) {
+  return base::size_text(bytes, sizes) + (sizes == base::Sizes::exact ? " bytes" : "");
+}
 
 nlohmann::json for_people(const nlohmann::json& metrics, base::Sizes sizes) {
   if (sizes == base::Sizes::exact) return metrics;
@@ -21,7 +23,10 @@ nlohmann::json for_people(const nlohmann::json& metrics, base::Sizes sizes) {
   for (const auto& [key, value] : metrics.items()) {
     if (!value.is_number()) continue;
     const std::string_view name = key;
-    const bool whole = value.is_number_unsigned() ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) : value.is_number_integer();
+    const bool whole =
+        value.is_number_unsigned()
+            ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())
+            : value.is_number_integer();
     if (name.ends_with("_bytes") && whole) out[key] = base::size_text(value.get<std::int64_t>());
     else if (name == "model_flops_per_second") out[key] = base::rate_text(value, "FLOP/s");
     else if (name == "tokens_per_second") out[key] = base::count_rate_text(value, "tokens/s");
@@ -63,7 +68,8 @@ std::string table(const std::vector<std::string>& header, std::vector<std::vecto
 
 namespace {
 
-void collect(const nlohmann::json& json, const std::string& prefix, std::vector<std::pair<std::string, std::string>>& out) {
+void collect(const nlohmann::json& json, const std::string& prefix,
+             std::vector<std::pair<std::string, std::string>>& out) {
   if (json.is_object() && !json.empty()) {
     for (const auto& [key, value] : json.items()) collect(value, prefix.empty() ? key : prefix + "." + key, out);
     return;

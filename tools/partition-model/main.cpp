@@ -36,11 +36,13 @@ std::int64_t vocabulary_of(const std::string& set) {
   const auto path = set + "/index.json";
   if (std::error_code error; !std::filesystem::exists(path, error))
     throw base::InputError(fmt::format("{} is not there", base::one_line(path)),
-                           "--data names a folder that shard-data made; for a set that another program wrote, which train reads all the same, say --vocabulary N");
+                           "--data names a folder that shard-data made; for a set that another program wrote, which "
+                           "train reads all the same, say --vocabulary N");
   const auto index = base::parse_json<nlohmann::json>(base::read_file(path, base::largest_description), path);
   base::SortedJsonObject object(index, path);
   if (const auto format = object.text("format"); !format.starts_with("trainyard.shards/"))
-    throw base::InputError(fmt::format("{}: format is {}, expected that of a shard set", path, base::excerpt(format)), "--data names a folder that shard-data made");
+    throw base::InputError(fmt::format("{}: format is {}, expected that of a shard set", path, base::excerpt(format)),
+                           "--data names a folder that shard-data made");
   return object.integer("vocabulary", plan::ranges::vocabulary.low, plan::ranges::vocabulary.high);
 }
 
@@ -65,16 +67,22 @@ std::int64_t one_group_a_rank(const plan::Plan& p, int ranks) {
 }
 
 void decide_vocabulary(plan::ModelConfig& model, const Options& o) {
-  if (o.vocabulary > 0 && !o.data.empty()) throw base::UsageError("--vocabulary and --data are both given", "a shard set says its own vocabulary: leave --vocabulary out");
+  if (o.vocabulary > 0 && !o.data.empty())
+    throw base::UsageError("--vocabulary and --data are both given",
+                           "a shard set says its own vocabulary: leave --vocabulary out");
   if (o.vocabulary > 0) model.vocabulary = o.vocabulary;
   const auto tokens = o.data.empty() ? 0 : vocabulary_of(o.data);
   if (model.vocabulary > 0 && model.vocabulary < tokens)
-    throw base::UsageError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}", o.model, model.vocabulary, o.data, tokens), "leave the vocabulary out of the model: it comes from the shards");
+    throw base::UsageError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}", o.model,
+                                       model.vocabulary, o.data, tokens),
+                           "leave the vocabulary out of the model: it comes from the shards");
   if (model.vocabulary > 0) return;
   model.vocabulary = tokens > 0 ? tokens : published(model).vocabulary;
   if (tokens == 0)
-    base::log_info("a vocabulary of {} is assumed, that of {}; train refuses the plan for a shard set with another (--data SET takes the set's, --vocabulary N any)",
-                   base::count_text(model.vocabulary), published(model).name);
+    base::log_info(
+        "a vocabulary of {} is assumed, that of {}; train refuses the plan for a shard set with another (--data SET "
+        "takes the set's, --vocabulary N any)",
+        base::count_text(model.vocabulary), published(model).name);
 }
 
 plan::Plan decide(plan::Plan p, const Options& o) {
@@ -83,11 +91,13 @@ plan::Plan decide(plan::Plan p, const Options& o) {
   if (p.sequence == 0) p.sequence = p.model.context;
   if (p.global_batch == 0) p.global_batch = one_group_a_rank(p, o.ranks);
   p.topology = plan::Topology({{plan::Axis::data, o.ranks}});
-  if (!o.device_memory.empty()) p.device_memory = base::parse_bytes(o.device_memory, "--device-memory", {1, base::most_bytes});
+  if (!o.device_memory.empty())
+    p.device_memory = base::parse_bytes(o.device_memory, "--device-memory", {1, base::most_bytes});
   return p;
 }
 
-// The settings of a plan as flags. What this program finds itself, where it is not said, shows no default; the team of a rank has one.
+// The settings of a plan as flags. What this program finds itself, where it is not said, shows no default; the team of
+// a rank has one.
 std::vector<base::Field> flag_fields(plan::Plan& p) {
   auto fields = plan::fields_of(p);
   std::erase_if(fields, [](const auto& f) { return f.name == "schedule" || f.name == "device-memory"; });
@@ -102,11 +112,13 @@ std::vector<base::Field> flag_fields(plan::Plan& p) {
 }
 
 std::string times_text(const plan::Plan& plan, const std::string& path) {
-  const auto times = plan::communication_times(plan, plan::profile_from_json(base::read_file(path, base::largest_description), path));
+  const auto times =
+      plan::communication_times(plan, plan::profile_from_json(base::read_file(path, base::largest_description), path));
   std::string out = fmt::format("\n  {:<34}{:>8}{:>20}\n", "a step's collectives, none hidden", "calls", "time");
   double total = 0;
   for (const auto& t : times) {
-    out += fmt::format("  {:<34}{:>8}{:>20}{}\n", t.operation, t.calls, base::duration_text(t.seconds), t.beyond ? "  (beyond the measured sizes)" : "");
+    out += fmt::format("  {:<34}{:>8}{:>20}{}\n", t.operation, t.calls, base::duration_text(t.seconds),
+                       t.beyond ? "  (beyond the measured sizes)" : "");
     total += t.seconds;
   }
   return out + fmt::format("  {:<34}{:>8}{:>20}\n", "all", "", base::duration_text(total));
@@ -114,7 +126,10 @@ std::string times_text(const plan::Plan& plan, const std::string& path) {
 
 // --force replaces a plan, and nothing else.
 void write_plan(const std::string& json, const Options& o) {
-  if (o.force) base::require_own(o.output, base::own_json_files("a plan", "trainyard.plan/", {o.model, o.profile, o.data.empty() ? "" : o.data + "/index.json"}));
+  if (o.force)
+    base::require_own(o.output,
+                      base::own_json_files("a plan", "trainyard.plan/",
+                                           {o.model, o.profile, o.data.empty() ? "" : o.data + "/index.json"}));
   base::write_file(o.output, json, o.force ? base::Existing::replace : base::Existing::refuse);
 }
 
@@ -122,23 +137,38 @@ void write_plan(const std::string& json, const Options& o) {
 
 int main(int argc, char** argv) {
   CLI::App app{"", "partition-model"};
-  tools::describe_program(app, "Predict memory, traffic and FLOPs of training a model over ranks, and write the plan that train follows.",
-                          "  partition-model --model gpt2 --ranks 8 --zero 2 --dtype bf16 --micro-batch 4 --global-batch 64 --sequence 1024\n"
-                          "  partition-model --model llama-1b --ranks 16 --zero 3 --dtype bf16 --device-memory 80GB --json\n",
-                          "train, inspect");
+  tools::describe_program(
+      app, "Predict memory, traffic and FLOPs of training a model over ranks, and write the plan that train follows.",
+      "  partition-model --model gpt2 --ranks 8 --zero 2 --dtype bf16 --micro-batch 4 --global-batch 64 --sequence "
+      "1024\n"
+      "  partition-model --model llama-1b --ranks 16 --zero 3 --dtype bf16 --device-memory 80GB --json\n",
+      "train, inspect");
   Options o;
   plan::Plan p;
   p.sequence = p.global_batch = 0;
   namespace ranges = plan::ranges;
   using tools::in_range;
-  app.add_option("--model", o.model, "preset or TOML file; train --help-model describes both")->capture_default_str()->group("Model");
-  app.add_option("--data", o.data, "folder of the token shards that will be trained on: the vocabulary is theirs")->group("Model");
-  app.add_option("--vocabulary", o.vocabulary, "tokens, where there are no shards yet; default 50257 (gpt2), 51200 (gpt3), 128256 (llama)")->check(in_range(ranges::vocabulary))->group("Model");
-  app.add_option("--ranks", o.ranks, "data-parallel ranks")->check(in_range(ranges::ranks))->capture_default_str()->group("Cut");
+  app.add_option("--model", o.model, "preset or TOML file; train --help-model describes both")
+      ->capture_default_str()
+      ->group("Model");
+  app.add_option("--data", o.data, "folder of the token shards that will be trained on: the vocabulary is theirs")
+      ->group("Model");
+  app.add_option("--vocabulary", o.vocabulary,
+                 "tokens, where there are no shards yet; default 50257 (gpt2), 51200 (gpt3), 128256 (llama)")
+      ->check(in_range(ranges::vocabulary))
+      ->group("Model");
+  app.add_option("--ranks", o.ranks, "data-parallel ranks")
+      ->check(in_range(ranges::ranks))
+      ->capture_default_str()
+      ->group("Cut");
   auto fields = flag_fields(p);
   tools::ConfigFlags flags(app, fields);
-  app.add_option("--device-memory", o.device_memory, "memory of one rank, for example 80GB; exit 3 when the plan does not fit")->group("Limit");
-  app.add_option("--profile", o.profile, "profile.json of profile-comm: print what a step's collectives would take on its links")->group("Product");
+  app.add_option("--device-memory", o.device_memory,
+                 "memory of one rank, for example 80GB; exit 3 when the plan does not fit")
+      ->group("Limit");
+  app.add_option("--profile", o.profile,
+                 "profile.json of profile-comm: print what a step's collectives would take on its links")
+      ->group("Product");
   app.add_option("--output", o.output, "write the plan to this file, - for stdout")->group("Product");
   app.add_flag("--force", o.force, "replace an existing file")->group("Product");
   app.add_flag("--json", o.json, "print the plan as JSON")->group("Product");
@@ -151,7 +181,8 @@ int main(int argc, char** argv) {
     refuse(plan::memory_problems(plan), base::ExitCode::input_refused);
     const auto json = plan::to_json(plan);
     if (!o.output.empty() && o.output != "-") write_plan(json, o);
-    auto text = o.json || o.output == "-" ? json : tools::plan_table(plan, o.bytes ? base::Sizes::exact : base::Sizes::rounded);
+    auto text =
+        o.json || o.output == "-" ? json : tools::plan_table(plan, o.bytes ? base::Sizes::exact : base::Sizes::rounded);
     if (!o.profile.empty() && text != json) text += times_text(plan, o.profile);
     tools::print(text);
     return base::ExitCode::done;

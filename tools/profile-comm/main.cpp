@@ -1,4 +1,5 @@
-// profile-comm: measures what the links between ranks can do, and a rank itself, into a file that a planner and an acceptance test can use.
+// profile-comm: measures what the links between ranks can do, and a rank itself, into a file that a planner and an
+// acceptance test can use.
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/owned.h"
@@ -33,7 +34,8 @@ using tools::Launched;
 using tools::ProfileOptions;
 
 constexpr const char* examples =
-    "  profile-comm --backend threads --ranks 2 --max-bytes 1MiB --factor 4 --budget 10s --output profile.json --plot profile.svg\n"
+    "  profile-comm --backend threads --ranks 2 --max-bytes 1MiB --factor 4 --budget 10s --output profile.json --plot "
+    "profile.svg\n"
     "  profile-comm --from profile.json --chart\n"
     "  profile-comm --compare profile.json profile.json --max-regress 5%\n"
     "  profile-comm --local --model gpt2-micro --budget 30s\n"
@@ -45,7 +47,9 @@ base::Owned own_drawings(std::vector<std::string> inputs) {
     std::error_code error;
     if (!std::filesystem::is_regular_file(path, error)) return "is no file";
     const auto text = base::read_file(path);
-    return text.empty() || (text.starts_with("<svg ") && text.find("\n<style>.title{") < 500) ? "" : "is no drawing of a profile";
+    return text.empty() || (text.starts_with("<svg ") && text.find("\n<style>.title{") < 500)
+               ? ""
+               : "is no drawing of a profile";
   };
   return {"a drawing of a profile", foreign, std::move(inputs)};
 }
@@ -57,10 +61,13 @@ void refuse_places(const ProfileOptions& o) {
   for (const auto& path : {o.output, o.plot}) {
     if (path.empty() || path == "-") continue;
     std::error_code ignored;
-    if (!o.force && std::filesystem::symlink_status(path, ignored).type() > std::filesystem::file_type::none) throw base::UsageError(fmt::format("{} exists", path), "--force replaces it");
-    base::require_own(path, path == o.output ? base::own_json_files("a profile", "trainyard.profile/", inputs) : own_drawings(inputs));
+    if (!o.force && std::filesystem::symlink_status(path, ignored).type() > std::filesystem::file_type::none)
+      throw base::UsageError(fmt::format("{} exists", path), "--force replaces it");
+    base::require_own(path, path == o.output ? base::own_json_files("a profile", "trainyard.profile/", inputs)
+                                             : own_drawings(inputs));
     if (const auto folder = base::parent_of(path); access(folder.c_str(), W_OK) != 0)
-      throw base::EnvironmentError(fmt::format("{} cannot be written: {}: {}", path, folder, std::strerror(errno)), "is the folder there, and yours?");
+      throw base::EnvironmentError(fmt::format("{} cannot be written: {}: {}", path, folder, std::strerror(errno)),
+                                   "is the folder there, and yours?");
   }
 }
 
@@ -72,24 +79,31 @@ plan::Profile read_profile(const std::string& path) {
 // What a profile becomes; exit 5 when a result was wrong.
 base::ExitCode print_and_write(const plan::Profile& measured, const ProfileOptions& o) {
   const auto json = plan::to_json(measured);
-  const auto p = plan::profile_from_json(json, "the profile");   // what is printed is what is written, to the last digit
-  if (!o.plot.empty() && p.communication.empty()) throw base::UsageError("--plot: there are no links to draw", "measure with several ranks");
-  std::exception_ptr failure;   // a disk that is full by now: what was measured is printed all the same
+  const auto p = plan::profile_from_json(json, "the profile");  // what is printed is what is written, to the last digit
+  if (!o.plot.empty() && p.communication.empty())
+    throw base::UsageError("--plot: there are no links to draw", "measure with several ranks");
+  std::exception_ptr failure;  // a disk that is full by now: what was measured is printed all the same
   try {
     if (!o.output.empty() && o.output != "-") base::write_file(o.output, json);
     if (!o.plot.empty()) base::write_file(o.plot, tools::profile_svg(p));
   } catch (const base::EnvironmentError&) {
     failure = std::current_exception();
   }
-  tools::print(o.json || o.output == "-" ? json : o.csv ? tools::profile_csv(p) : base::printable(tools::profile_table(p, o.bytes ? base::Sizes::exact : base::Sizes::rounded)));
-  if (o.chart) tools::print(base::printable(tools::profile_charts(p, tools::terminal_columns(), tools::glyphs_of_terminal())));
+  tools::print(o.json || o.output == "-" ? json
+               : o.csv                   ? tools::profile_csv(p)
+                       : base::printable(tools::profile_table(p, o.bytes ? base::Sizes::exact : base::Sizes::rounded)));
+  if (o.chart)
+    tools::print(base::printable(tools::profile_charts(p, tools::terminal_columns(), tools::glyphs_of_terminal())));
   if (failure) std::rethrow_exception(failure);
   std::int64_t wrong = 0;
   std::string where;
   for (const auto& s : p.communication)
     for (const auto& q : s.points)
-      if (q.wrong > 0) wrong += q.wrong, where = fmt::format("{} {} of {} bytes on {}", s.operation, s.type, q.bytes, s.group);
-  if (wrong > 0) throw base::CheckError(fmt::format("{} elements came back wrong, the last in {}", wrong, where), "a link, a driver or a library corrupts data: do not train here");
+      if (q.wrong > 0)
+        wrong += q.wrong, where = fmt::format("{} {} of {} bytes on {}", s.operation, s.type, q.bytes, s.group);
+  if (wrong > 0)
+    throw base::CheckError(fmt::format("{} elements came back wrong, the last in {}", wrong, where),
+                           "a link, a driver or a library corrupts data: do not train here");
   return base::ExitCode::done;
 }
 
@@ -128,7 +142,9 @@ Launched thread_rank(int rank, int size, comm::ThreadsWorld& world) {
   l.ranks = profile::Ranks("threads", rank, in_a_row(size), world.factory(rank));
   l.ranks_on_node = size;
   l.ranks.exec = tensor::Exec::caller(nullptr, 1);
-  l.ranks.between = [&world, rank](const std::string& name, const std::vector<int>& members) { return world.split(rank, "group " + name, members); };
+  l.ranks.between = [&world, rank](const std::string& name, const std::vector<int>& members) {
+    return world.split(rank, "group " + name, members);
+  };
   return l;
 }
 
@@ -138,9 +154,11 @@ void choose_device(Launched& l, const ProfileOptions& o) {
   const int gpus = tensor::gpu_available() ? tensor::gpu_module().runtime->device_count() : 0;
   std::vector<double> lacking{o.backend != "mpi" && (gpus < l.ranks_on_node || !comm::nccl_available()) ? 1.0 : 0.0};
   profile::largest(ranks, lacking);
-  const bool nccl = o.backend == "nccl" || (o.backend == "auto" && o.device != "cpu" && lacking[0] == 0 && ranks.size > 1);
+  const bool nccl =
+      o.backend == "nccl" || (o.backend == "auto" && o.device != "cpu" && lacking[0] == 0 && ranks.size > 1);
   if (nccl) ranks.kind = "nccl";
-  if (!nccl && o.device != "cuda" && !(ranks.size == 1 && o.device == "auto" && gpus > 0)) return;   // alone there are no links, and a GPU is what counts
+  if (!nccl && o.device != "cuda" && !(ranks.size == 1 && o.device == "auto" && gpus > 0))
+    return;  // alone there are no links, and a GPU is what counts
   profile::on_all(ranks, [&] {
     l.device = {base::DeviceKind::cuda, ranks.local_rank % std::max(1, gpus)};
     tensor::gpu_info(l.device.index);
@@ -162,7 +180,9 @@ void settle(Launched& l, comm::MpiRuntime& mpi, const ProfileOptions& o) {
   choose_device(l, o);
   const bool gpu = l.device.kind == base::DeviceKind::cuda;
   l.ranks.exec = gpu ? tensor::Exec::gpu(l.device.index, nullptr) : tensor::Exec::caller(nullptr, 1);
-  l.ranks.between = [&mpi, nccl = l.ranks.kind == "nccl", gpu, device = l.device.index](const std::string& name, const std::vector<int>& members) -> std::unique_ptr<comm::Communicator> {
+  l.ranks.between = [&mpi, nccl = l.ranks.kind == "nccl", gpu, device = l.device.index](
+                        const std::string& name,
+                        const std::vector<int>& members) -> std::unique_ptr<comm::Communicator> {
     auto part = mpi.split(name, members);
     if (nccl) return comm::make_nccl(name, device, *part);
     return gpu ? comm::staged(std::move(part)) : std::move(part);
@@ -170,12 +190,16 @@ void settle(Launched& l, comm::MpiRuntime& mpi, const ProfileOptions& o) {
   if (mpi.size() == 1) l.ranks.kind = "none", l.library = "";
 }
 
-std::unique_ptr<comm::Watchdog> watch(comm::MpiRuntime& mpi, Launched& l, const ProfileOptions& o, const comm::Ledger& rounds) {
+std::unique_ptr<comm::Watchdog> watch(comm::MpiRuntime& mpi, Launched& l, const ProfileOptions& o,
+                                      const comm::Ledger& rounds) {
   comm::WatchdogOptions w;
   w.rank = l.ranks.rank, w.size = l.ranks.size;
   w.timeout_seconds = o.hang_timeout;
-  w.on_hang = [&mpi](const std::string&, comm::Decided) { mpi.abort(static_cast<int>(base::ExitCode::peer_hung)); };   // the rank that decided has said it
-  auto dog = std::make_unique<comm::Watchdog>(w, std::vector<std::pair<std::string, const comm::Ledger*>>{{"profile", &rounds}});
+  w.on_hang = [&mpi](const std::string&, comm::Decided) {
+    mpi.abort(static_cast<int>(base::ExitCode::peer_hung));
+  };  // the rank that decided has said it
+  auto dog = std::make_unique<comm::Watchdog>(
+      w, std::vector<std::pair<std::string, const comm::Ledger*>>{{"profile", &rounds}});
   dog->start(profile::from_all(l.ranks, dog->address()));
   return dog;
 }
@@ -197,7 +221,8 @@ base::ExitCode measure_alone(const ProfileOptions& o) {
     tensor::gpu_info(0);
     launched.device = {base::DeviceKind::cuda, 0};
   }
-  launched.ranks.exec = launched.device.kind == base::DeviceKind::cuda ? tensor::Exec::gpu(0, nullptr) : tensor::Exec::caller(nullptr, 1);
+  launched.ranks.exec =
+      launched.device.kind == base::DeviceKind::cuda ? tensor::Exec::gpu(0, nullptr) : tensor::Exec::caller(nullptr, 1);
   comm::Ledger rounds;
   const auto profile = take_part(launched, o, rounds);
   return profile ? print_and_write(*profile, o) : base::ExitCode::done;
@@ -218,7 +243,7 @@ base::ExitCode measure_mpi(ProfileOptions& o) {
       if (mpi.rank() == 0) refuse_places(o);
     });
     std::optional<plan::Profile> profile;
-    comm::Ledger rounds;   // outlives its watchdog
+    comm::Ledger rounds;  // outlives its watchdog
     settle(launched, mpi, o);
     {
       const auto dog = watch(mpi, launched, o, rounds);
@@ -244,7 +269,9 @@ base::ExitCode run(ProfileOptions& o) {
   refuse_places(o);
   if (!o.from.empty()) return print_and_write(read_profile(o.from), o);
   if (o.backend == "threads") return measure_threads(o);
-  if (o.backend != "auto") throw base::UsageError(fmt::format("--backend {} needs ranks, and this is one process", o.backend), "mpirun -n 2 profile-comm, or srun --mpi=pmix -n 4");
+  if (o.backend != "auto")
+    throw base::UsageError(fmt::format("--backend {} needs ranks, and this is one process", o.backend),
+                           "mpirun -n 2 profile-comm, or srun --mpi=pmix -n 4");
   return measure_alone(o);
 }
 
@@ -253,8 +280,10 @@ base::ExitCode run(ProfileOptions& o) {
 int main(int argc, char** argv) {
   ProfileOptions options;
   CLI::App app("", "profile-comm");
-  tools::describe_program(app, "Measures collectives between ranks, and the ceilings of a rank itself, into a profile with fits and intervals.", examples,
-                          "partition-model, train, inspect; bench/README.md for how the columns are derived");
+  tools::describe_program(
+      app,
+      "Measures collectives between ranks, and the ceilings of a rank itself, into a profile with fits and intervals.",
+      examples, "partition-model, train, inspect; bench/README.md for how the columns are derived");
   tools::add_flags(app, options);
   return tools::guarded(app, argc, argv, [&] { return run(options); });
 }

@@ -31,28 +31,33 @@ struct Request {
 
 void follow_plan(const plan::Plan& p, const ProfileOptions& o, int world, Request& r) {
   if (p.topology.world() != world)
-    throw base::InputError(fmt::format("{} is for {} ranks, {} were started", o.plan, p.topology.world(), world), fmt::format("start {} ranks, or make another plan", p.topology.world()));
+    throw base::InputError(fmt::format("{} is for {} ranks, {} were started", o.plan, p.topology.world(), world),
+                           fmt::format("start {} ranks, or make another plan", p.topology.world()));
   r.families = plan::groups_of(p.topology);
   if (!o.operations.empty()) return;
   r.sweep.operations.clear();
   for (const auto& name : profile::operation_names())
     for (const auto& ranks : p.traffic)
-      if (std::any_of(ranks.operations.begin(), ranks.operations.end(), [&](const plan::Traffic& t) { return t.operation == name; }) &&
+      if (std::any_of(ranks.operations.begin(), ranks.operations.end(),
+                      [&](const plan::Traffic& t) { return t.operation == name; }) &&
           std::find(r.sweep.operations.begin(), r.sweep.operations.end(), name) == r.sweep.operations.end())
         r.sweep.operations.push_back(name);
 }
 
-profile::CeilingOptions ceilings_of(const ProfileOptions& o, const Launched& launched, const plan::Plan* plan, int fair_threads) {
+profile::CeilingOptions ceilings_of(const ProfileOptions& o, const Launched& launched, const plan::Plan* plan,
+                                    int fair_threads) {
   profile::CeilingOptions c;
   c.model = plan != nullptr ? plan->model : plan::load_model(o.model);
-  if (c.model.vocabulary == 0) c.model.vocabulary = c.model.positions == plan::Positions::rotary ? 128256 : 50257;   // as published
+  if (c.model.vocabulary == 0)
+    c.model.vocabulary = c.model.positions == plan::Positions::rotary ? 128256 : 50257;  // as published
   c.micro_batch = plan != nullptr ? plan->micro_batch : o.micro_batch;
   c.sequence = o.sequence > 0 ? o.sequence : plan != nullptr ? plan->sequence : c.model.context;
   c.dtypes = plan != nullptr ? std::vector{plan->dtype} : o.sweep.dtypes;
   c.threads = o.threads > 0 ? o.threads : plan != nullptr ? plan->threads : fair_threads;
   c.device = launched.device;
   c.disk_bytes = base::parse_bytes(o.disk_bytes, "--disk-bytes");
-  if (c.disk_bytes > 0) c.disk_folder = !o.disk.empty() ? o.disk : o.output.empty() || o.output == "-" ? "." : base::parent_of(o.output);
+  if (c.disk_bytes > 0)
+    c.disk_folder = !o.disk.empty() ? o.disk : o.output.empty() || o.output == "-" ? "." : base::parent_of(o.output);
   c.confidence = o.sweep.confidence;
   return c;
 }
@@ -69,10 +74,11 @@ Request request_of(const Launched& launched, const ProfileOptions& o, const std:
     else if (!o.groups.empty()) r.families = plan::parse_groups(o.groups, world);
     else r.families = {plan::whole_world(world)};
   } else if (!o.groups.empty()) {
-    plan::parse_groups(o.groups, world);   // says that there is nobody to talk to
+    plan::parse_groups(o.groups, world);  // says that there is nobody to talk to
   }
   const bool links = !r.families.empty() && !r.sweep.operations.empty();
-  if (!links && !o.plot.empty()) throw base::UsageError("--plot: there are no links to draw", "measure with several ranks");
+  if (!links && !o.plot.empty())
+    throw base::UsageError("--plot: there are no links to draw", "measure with several ranks");
   if (!links) r.families.clear();
   if (o.local || !links) r.local = ceilings_of(o, launched, plan ? &*plan : nullptr, fair_threads);
   return r;
@@ -82,16 +88,21 @@ Request agreed_request(Launched& launched, const ProfileOptions& o) {
   auto& ranks = launched.ranks;
   const auto prints = profile::from_all(ranks, fingerprint(o));
   for (std::size_t r = 1; r < prints.size(); ++r)
-    if (prints[r] != prints[0]) throw profile::AgreedError(base::ExitCode::usage, fmt::format("rank {} was started with other options than rank 0", r), "all ranks measure the same sizes, groups and operations");
-  const auto plan_text = profile::from_rank_zero(ranks, [&] { return o.plan.empty() ? "" : base::read_file(o.plan, base::largest_description); });
+    if (prints[r] != prints[0])
+      throw profile::AgreedError(base::ExitCode::usage,
+                                 fmt::format("rank {} was started with other options than rank 0", r),
+                                 "all ranks measure the same sizes, groups and operations");
+  const auto plan_text = profile::from_rank_zero(
+      ranks, [&] { return o.plan.empty() ? "" : base::read_file(o.plan, base::largest_description); });
   const int fair_threads = comm::threads_of_rank(*ranks.control, *ranks.caller);
   Request r;
   profile::on_all(ranks, [&] { r = request_of(launched, o, plan_text, fair_threads); });
   return r;
 }
 
-// Shares the budget out. A rank's own ceilings get a third of it beside links, or what they need at the least. Without links a budget that cannot be kept is refused before anything
-// is measured; beside them by the sweep, which knows after one pass what all of it takes.
+// Shares the budget out. A rank's own ceilings get a third of it beside links, or what they need at the least. Without
+// links a budget that cannot be kept is refused before anything is measured; beside them by the sweep, which knows
+// after one pass what all of it takes.
 void share_budget(Launched& launched, Request& r) {
   const double given = r.sweep.budget_seconds;
   if (!r.local) return;
@@ -99,10 +110,15 @@ void share_budget(Launched& launched, Request& r) {
   r.local->least_seconds = profile::least_ceiling_seconds(launched.ranks, *r.local);
   const double least = std::accumulate(r.local->least_seconds.begin(), r.local->least_seconds.end(), 0.0);
   if (!links && least > given)
-    throw profile::AgreedError(base::ExitCode::usage, fmt::format("a budget of {:g} s is too short: a rank's own ceilings with {} take about {}", given, base::one_line(r.local->model.name), base::duration_text(least)),
-                               fmt::format("--budget {:.0f}s, a smaller --model or --sequence, or a smaller --disk-bytes", std::ceil(least * 2)));   // estimates of a busy machine differ
+    throw profile::AgreedError(
+        base::ExitCode::usage,
+        fmt::format("a budget of {:g} s is too short: a rank's own ceilings with {} take about {}", given,
+                    base::one_line(r.local->model.name), base::duration_text(least)),
+        fmt::format("--budget {:.0f}s, a smaller --model or --sequence, or a smaller --disk-bytes",
+                    std::ceil(least * 2)));  // estimates of a busy machine differ
   r.local->budget_seconds = links ? std::max(given / 3, least) : given;
-  if (links) r.sweep.budget_seconds = given - r.local->budget_seconds, r.sweep.elsewhere_seconds = r.local->budget_seconds;
+  if (links)
+    r.sweep.budget_seconds = given - r.local->budget_seconds, r.sweep.elsewhere_seconds = r.local->budget_seconds;
 }
 
 std::vector<std::string> nodes_of(profile::Ranks& ranks) {
@@ -118,22 +134,29 @@ std::string describe(Launched& launched, const ProfileOptions& o) {
   const auto r = agreed_request(launched, o);
   std::string out;
   for (const auto& s : profile::planned(r.families, r.sweep))
-    out += fmt::format("{:<10} {} of {} ranks  {:<22} {:<4} {} sizes from {} to {} bytes\n", s.group, s.groups == 1 ? "1 group" : fmt::format("{} groups", s.groups), s.ranks, s.operation,
-                       s.type, s.points.size(), s.points.front().bytes, s.points.back().bytes);
+    out += fmt::format("{:<10} {} of {} ranks  {:<22} {:<4} {} sizes from {} to {} bytes\n", s.group,
+                       s.groups == 1 ? "1 group" : fmt::format("{} groups", s.groups), s.ranks, s.operation, s.type,
+                       s.points.size(), s.points.front().bytes, s.points.back().bytes);
   if (r.local)
-    for (const auto& c : profile::ceilings(*r.local, "")) out += fmt::format("{:<28} {:<24} {} thread{}\n", c.name, c.shape, c.threads, c.threads == 1 ? "" : "s");
+    for (const auto& c : profile::ceilings(*r.local, ""))
+      out += fmt::format("{:<28} {:<24} {} thread{}\n", c.name, c.shape, c.threads, c.threads == 1 ? "" : "s");
   return launched.ranks.rank == 0 ? out : "";
 }
 
-std::optional<plan::Profile> measure(Launched& launched, const ProfileOptions& o, const MeasureListener& listener, comm::Ledger& rounds) {
+std::optional<plan::Profile> measure(Launched& launched, const ProfileOptions& o, const MeasureListener& listener,
+                                     comm::Ledger& rounds) {
   auto& ranks = launched.ranks;
   auto r = agreed_request(launched, o);
   share_budget(launched, r);
-  if (ranks.rank == 0 && ranks.size == 1) listener.note("one process without ranks has no links: only its own ceilings are measured (for links: mpirun -n 2 profile-comm, or --backend threads)");
+  if (ranks.rank == 0 && ranks.size == 1)
+    listener.note(
+        "one process without ranks has no links: only its own ceilings are measured (for links: mpirun -n 2 "
+        "profile-comm, or --backend threads)");
   if (ranks.rank == 0)
     for (const auto& name : r.sweep.operations)
       for (const auto d : r.sweep.dtypes)
-        if (!r.families.empty() && !profile::offers(name, d)) listener.note(fmt::format("{} adds f32 only: not measured in {}", name, base::name_of(d)));
+        if (!r.families.empty() && !profile::offers(name, d))
+          listener.note(fmt::format("{} adds f32 only: not measured in {}", name, base::name_of(d)));
   plan::Profile p;
   p.measured_at = base::utc_now();
   p.version = "0.1.0";
@@ -146,12 +169,15 @@ std::optional<plan::Profile> measure(Launched& launched, const ProfileOptions& o
   if (!r.families.empty()) {
     profile::SweepListener passes;
     passes.on_pass = [&](int pass, double seconds, int open, int points) {
-      listener.progress(fmt::format("pass {}, {} of {} points known to {}, {} of {} used", pass, points - open, points, o.confidence, duration_text(seconds), duration_text(r.sweep.budget_seconds)));
+      listener.progress(fmt::format("pass {}, {} of {} points known to {}, {} of {} used", pass, points - open, points,
+                                    o.confidence, duration_text(seconds), duration_text(r.sweep.budget_seconds)));
     };
     p.communication = profile::sweep(ranks, r.families, r.sweep, passes, rounds);
   }
   if (r.local)
-    p.local = profile::measure_ceilings(ranks, *r.local, [&](const plan::LocalRate& rate) { listener.progress(fmt::format("{} {}", rate.name, rate.shape)); }, rounds);
+    p.local = profile::measure_ceilings(
+        ranks, *r.local,
+        [&](const plan::LocalRate& rate) { listener.progress(fmt::format("{} {}", rate.name, rate.shape)); }, rounds);
   if (ranks.rank != 0) return std::nullopt;
   return p;
 }

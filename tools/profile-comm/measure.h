@@ -13,19 +13,20 @@ namespace trainyard::tools {
 
 // The ranks, and what they run on: what a backend fills in.
 struct Launched {
-  profile::Ranks ranks;                       // their kind is the profile's backend: "none" without ranks
+  profile::Ranks ranks;  // their kind is the profile's backend: "none" without ranks
   std::string library;
   int ranks_on_node = 1;
   base::Device device;
 };
 
-struct MeasureListener {   // of rank 0
-  std::function<void(const std::string&)> note;       // a line for the log
-  std::function<void(const std::string&)> progress;   // what is under way
+struct MeasureListener {                             // of rank 0
+  std::function<void(const std::string&)> note;      // a line for the log
+  std::function<void(const std::string&)> progress;  // what is under way
 };
 
 // Collective. A description of what would be measured (--dry-run), or the profile; empty on other ranks than 0.
 std::string describe(Launched& launched, const ProfileOptions& options);
-std::optional<plan::Profile> measure(Launched& launched, const ProfileOptions& options, const MeasureListener& listener, comm::Ledger& rounds);
+std::optional<plan::Profile> measure(Launched& launched, const ProfileOptions& options, const MeasureListener& listener,
+                                     comm::Ledger& rounds);
 
 }  // namespace trainyard::tools

@@ -13,7 +13,8 @@ namespace trainyard::tools {
 
 struct ProfileOptions {
   // as given
-  std::string backend = "auto", device = "auto", plan, groups, operations, min_bytes = "8", max_bytes = "64MiB", dtypes = "f32", confidence = "3%", budget = "60s", spread = "50%";
+  std::string backend = "auto", device = "auto", plan, groups, operations, min_bytes = "8", max_bytes = "64MiB",
+              dtypes = "f32", confidence = "3%", budget = "60s", spread = "50%";
   std::string model = "gpt2", disk, disk_bytes = "128MiB", output, plot, from, max_regress = "5%", progress = "auto";
   int ranks = 0, factor = 2, threads = 0;
   std::int64_t micro_batch = 1, sequence = 0;

@@ -37,11 +37,12 @@ struct Settings {
 
 volatile std::sig_atomic_t stop_signal = 0;
 
-struct Stopped {};   // thrown where a stop was asked for; what was begun is removed on the way out
+struct Stopped {};  // thrown where a stop was asked for; what was begun is removed on the way out
 
 void watch_signals() {
   struct sigaction action {};
-  // Without SA_RESTART a read that waits returns; the alarm makes sure that one which begins to wait just now returns, too.
+  // Without SA_RESTART a read that waits returns; the alarm makes sure that one which begins to wait just now returns,
+  // too.
   action.sa_handler = [](int number) {
     if (number != SIGALRM) stop_signal = number;
     ::alarm(1);
@@ -63,26 +64,46 @@ void watch_signals() {
 
 std::optional<data::TextSplit> split_of(const std::optional<std::string>& name) {
   if (!name) return std::nullopt;
-  return name == "lines" ? data::TextSplit::lines : name == "paragraphs" ? data::TextSplit::paragraphs : data::TextSplit::whole;
+  return name == "lines"        ? data::TextSplit::lines
+         : name == "paragraphs" ? data::TextSplit::paragraphs
+                                : data::TextSplit::whole;
 }
 
 void add_options(CLI::App& app, Settings& s) {
   using tools::in_range, tools::one_of;
-  app.add_option("--input", s.inputs, "text or .jsonl files, .gz and .zst too; - is standard input, @FILE a list")->group("Input")->required()->type_name("FILE");
+  app.add_option("--input", s.inputs, "text or .jsonl files, .gz and .zst too; - is standard input, @FILE a list")
+      ->group("Input")
+      ->required()
+      ->type_name("FILE");
   app.add_option("--json-key", s.json_key, "key of the text in JSON lines [text]")->group("Input");
-  app.add_option("--split", s.split, "plain text into documents: whole (one a file), lines (not blank), paragraphs [whole]")->check(one_of({"whole", "lines", "paragraphs"}))->group("Input");
-  app.add_option("--max-document", s.largest, "largest document; longer text is cut there, a longer JSON line refused [16MiB]")->group("Input");
+  app.add_option("--split", s.split,
+                 "plain text into documents: whole (one a file), lines (not blank), paragraphs [whole]")
+      ->check(one_of({"whole", "lines", "paragraphs"}))
+      ->group("Input");
+  app.add_option("--max-document", s.largest,
+                 "largest document; longer text is cut there, a longer JSON line refused [16MiB]")
+      ->group("Input");
   app.add_option("--rejects", s.rejects, "file for refused documents: source, line, reason")->group("Input");
-  app.add_option("--max-rejects", s.max_rejects, "share of refused documents above which nothing is written [0.01]")->check(in_range(base::Range<double>{0, 1}))->group("Input");
+  app.add_option("--max-rejects", s.max_rejects, "share of refused documents above which nothing is written [0.01]")
+      ->check(in_range(base::Range<double>{0, 1}))
+      ->group("Input");
   app.add_option("--output", s.output, "folder of the shard set")->group("Output")->required()->type_name("DIR");
   app.add_option("--tokenizer", s.tokenizer, "bytes, or the path of a SentencePiece model [bytes]")->group("Output");
-  app.add_option("--shard-tokens", s.shard_tokens, "tokens of a shard [67108864]")->check(in_range(base::Range<std::int64_t>{2, std::int64_t{1} << 40}))->group("Output");
-  app.add_option("--validation", s.validation, "share of documents for validation, by hash [0.01]")->check(in_range(base::Range<double>{0, 0.9999999}))->group("Output");
+  app.add_option("--shard-tokens", s.shard_tokens, "tokens of a shard [67108864]")
+      ->check(in_range(base::Range<std::int64_t>{2, std::int64_t{1} << 40}))
+      ->group("Output");
+  app.add_option("--validation", s.validation, "share of documents for validation, by hash [0.01]")
+      ->check(in_range(base::Range<double>{0, 0.9999999}))
+      ->group("Output");
   app.add_flag("--force", s.force, "replace a shard set that this program wrote, and nothing else")->group("Output");
   app.add_flag("--json", s.json, "print the summary as JSON")->group("Output");
   app.add_flag("--dry-run", s.dry_run, "read and count everything, write nothing")->group("Output");
-  app.add_option("--threads", s.threads, "tokenizing threads; 0: all cores; the output does not depend on it [0]")->check(in_range(base::Range<int>{0, 4096}))->group("Output");
-  app.add_option("--progress", s.progress, "auto, always or never [auto]")->check(one_of({"auto", "always", "never"}))->group("Output");
+  app.add_option("--threads", s.threads, "tokenizing threads; 0: all cores; the output does not depend on it [0]")
+      ->check(in_range(base::Range<int>{0, 4096}))
+      ->group("Output");
+  app.add_option("--progress", s.progress, "auto, always or never [auto]")
+      ->check(one_of({"auto", "always", "never"}))
+      ->group("Output");
 }
 
 data::BuildOptions options_of(const Settings& s) {
@@ -100,35 +121,50 @@ data::BuildOptions options_of(const Settings& s) {
 
 void print_json(const Settings& s, const data::BuildResult& r, double seconds) {
   auto refusals = nlohmann::ordered_json::array();
-  for (const auto& refusal : r.first_refusals) refusals.push_back({{"source", refusal.source}, {"line", refusal.line}, {"reason", refusal.reason}});
-  const nlohmann::ordered_json j{{"output", s.output}, {"documents", r.documents}, {"rejected", r.rejected}, {"first_refusals", refusals}, {"text_bytes", r.text_bytes},
-                                 {"train", {{"tokens", r.train_tokens}, {"shards", r.train_shards}}}, {"validation", {{"tokens", r.validation_tokens}, {"shards", r.validation_shards}}},
+  for (const auto& refusal : r.first_refusals)
+    refusals.push_back({{"source", refusal.source}, {"line", refusal.line}, {"reason", refusal.reason}});
+  const nlohmann::ordered_json j{{"output", s.output},
+                                 {"documents", r.documents},
+                                 {"rejected", r.rejected},
+                                 {"first_refusals", refusals},
+                                 {"text_bytes", r.text_bytes},
+                                 {"train", {{"tokens", r.train_tokens}, {"shards", r.train_shards}}},
+                                 {"validation", {{"tokens", r.validation_tokens}, {"shards", r.validation_shards}}},
                                  {"seconds", seconds}};
-  tools::print(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");   // a path need not be UTF-8
+  tools::print(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");  // a path need not be UTF-8
 }
 
 // What a newcomer would otherwise find out later: what was refused and why, and that nothing can be validated on.
 void print_findings(const Settings& s, const data::BuildResult& r) {
-  const auto list = s.rejects.empty() ? "--rejects FILE lists all" : fmt::format("{}{} lists all", s.dry_run ? "without --dry-run, " : "", data::source_name(s.rejects));
+  const auto list = s.rejects.empty() ? "--rejects FILE lists all"
+                                      : fmt::format("{}{} lists all", s.dry_run ? "without --dry-run, " : "",
+                                                    data::source_name(s.rejects));
   for (const auto& refusal : r.first_refusals) fmt::print(stderr, "shard-data: refused: {}\n", data::text_of(refusal));
   if (const auto more = r.rejected - static_cast<std::int64_t>(r.first_refusals.size()); more > 0)
     fmt::print(stderr, "shard-data: {} more refused; {}\n", more, list);
   if (r.validation_tokens == 0 && s.validation > 0)
-    fmt::print(stderr, "shard-data: warning: there is no validation split: {} chosen, so train --validate-every has nothing to read\n  try: {}\n",
-               r.documents == 1 ? "the one document was not" : fmt::format("none of {} was", base::counted(r.documents, "document")),
-               s.split.value_or("whole") == "whole" && r.documents < 100 ? "--split paragraphs makes more documents of a text; --validation 0.1 chooses more of them" : "--validation 0.1 chooses more documents");
+    fmt::print(stderr,
+               "shard-data: warning: there is no validation split: {} chosen, so train --validate-every has nothing to "
+               "read\n  try: {}\n",
+               r.documents == 1 ? "the one document was not"
+                                : fmt::format("none of {} was", base::counted(r.documents, "document")),
+               s.split.value_or("whole") == "whole" && r.documents < 100
+                   ? "--split paragraphs makes more documents of a text; --validation 0.1 chooses more of them"
+                   : "--validation 0.1 chooses more documents");
 }
 
 void print_summary(const Settings& s, const data::BuildResult& r, double seconds) {
   print_findings(s, r);
   if (s.json) return print_json(s, r, seconds);
   tools::print(s.output + "\n");
-  fmt::print(stderr, "shard-data: {}, {} of text in {} ({}); {}\n", base::counted(r.documents, "document"), base::size_text(r.text_bytes), tools::duration_text(seconds),
-             base::rate_text(static_cast<double>(r.text_bytes) / std::max(seconds, 1e-9), "B/s"),
-             r.rejected == 0 ? "none refused" : fmt::format("{} refused and left out", base::counted(r.rejected, "document")));
-  fmt::print(stderr, "shard-data: train {} in {}, validation {} in {}{}\n", base::counted(r.train_tokens, "token"), base::counted(r.train_shards, "shard"), base::counted(r.validation_tokens, "token"),
-             base::counted(r.validation_shards, "shard"),
-             s.dry_run ? " (nothing was written)" : "");
+  fmt::print(
+      stderr, "shard-data: {}, {} of text in {} ({}); {}\n", base::counted(r.documents, "document"),
+      base::size_text(r.text_bytes), tools::duration_text(seconds),
+      base::rate_text(static_cast<double>(r.text_bytes) / std::max(seconds, 1e-9), "B/s"),
+      r.rejected == 0 ? "none refused" : fmt::format("{} refused and left out", base::counted(r.rejected, "document")));
+  fmt::print(stderr, "shard-data: train {} in {}, validation {} in {}{}\n", base::counted(r.train_tokens, "token"),
+             base::counted(r.train_shards, "shard"), base::counted(r.validation_tokens, "token"),
+             base::counted(r.validation_shards, "shard"), s.dry_run ? " (nothing was written)" : "");
 }
 
 // Read, and not among the documents: lists of inputs, and the tokenizer's model.
@@ -147,8 +183,10 @@ base::ExitCode run(const Settings& s) {
   const auto poll = [] {
     if (stop_signal != 0) throw Stopped();
   };
-  data::SourceOptions source_options{s.json_key, split_of(s.split), base::parse_bytes(s.largest, "--max-document"), poll};
-  if (source_options.largest_document < 16) throw base::UsageError(fmt::format("--max-document {} is below 16 bytes", s.largest), "16MiB is the default");
+  data::SourceOptions source_options{s.json_key, split_of(s.split), base::parse_bytes(s.largest, "--max-document"),
+                                     poll};
+  if (source_options.largest_document < 16)
+    throw base::UsageError(fmt::format("--max-document {} is below 16 bytes", s.largest), "16MiB is the default");
   data::DocumentSource source(s.inputs, source_options);
   tools::Progress progress("shard-data", tools::progress_mode(s.progress));
   const double start = base::steady_seconds();
@@ -157,7 +195,8 @@ base::ExitCode run(const Settings& s) {
     const double seconds = std::max(elapsed(), 1e-9), rate = static_cast<double>(bytes) / seconds;
     if (seconds < 0.5) return;
     auto text = fmt::format("{} read, {}", base::size_text(bytes), base::rate_text(rate, "B/s"));
-    if (source.total_bytes() > 0) text += fmt::format(", {} left", tools::duration_text(static_cast<double>(source.total_bytes() - bytes) / rate));
+    if (source.total_bytes() > 0)
+      text += fmt::format(", {} left", tools::duration_text(static_cast<double>(source.total_bytes() - bytes) / rate));
     progress.show(text);
   });
   print_summary(s, result, elapsed());
@@ -169,7 +208,8 @@ base::ExitCode run(const Settings& s) {
 int main(int argc, char** argv) {
   Settings s;
   CLI::App app("", "shard-data");
-  tools::describe_program(app, "Turns text into token shards that train reads.", examples, "train, inspect; datasets/README.md for the format");
+  tools::describe_program(app, "Turns text into token shards that train reads.", examples,
+                          "train, inspect; datasets/README.md for the format");
   add_options(app, s);
   return tools::guarded(app, argc, argv, [&] {
     watch_signals();

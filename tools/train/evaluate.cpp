@@ -20,37 +20,65 @@ namespace trainyard::tools {
 namespace {
 
 nlohmann::ordered_json to_json(const engine::Evaluation& e) {
-  const auto known = [&](auto value) { return e.unmeasured > 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(value); };
+  const auto known = [&](auto value) {
+    return e.unmeasured > 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
+  };
   const auto finite = [](double x) { return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json(); };
-  return {{"checkpoint", base::text_of_path(e.checkpoint)}, {"step", e.step},           {"data", base::text_of_path(e.data)},           {"split", e.split},
-          {"dtype", e.dtype},           {"sequence", e.sequence},   {"document_mask", e.document_mask}, {"sequences", e.sequences},
-          {"split_tokens", e.split_tokens}, {"tokens", e.tokens},   {"bytes", known(e.bytes)},  {"loss", e.loss},
-          {"perplexity", finite(e.perplexity())}, {"bits_per_byte", finite(e.bits_per_byte())}};
+  return {{"checkpoint", base::text_of_path(e.checkpoint)},
+          {"step", e.step},
+          {"data", base::text_of_path(e.data)},
+          {"split", e.split},
+          {"dtype", e.dtype},
+          {"sequence", e.sequence},
+          {"document_mask", e.document_mask},
+          {"sequences", e.sequences},
+          {"split_tokens", e.split_tokens},
+          {"tokens", e.tokens},
+          {"bytes", known(e.bytes)},
+          {"loss", e.loss},
+          {"perplexity", finite(e.perplexity())},
+          {"bits_per_byte", finite(e.bits_per_byte())}};
 }
 
 std::string to_text(const engine::Evaluation& e) {
   const auto row = [](const char* name, const std::string& value) { return fmt::format("{:<16}{}\n", name, value); };
   const auto bits = e.bits_per_byte();
   return row("checkpoint", fmt::format("{} (step {}, computed in {})", e.checkpoint, e.step, e.dtype)) +
-         row("data", fmt::format("{}: {} sequence{} of {} tokens of the {} split", e.data, e.sequences, e.sequences == 1 ? "" : "s", e.sequence, e.split)) +
-         row("tokens", fmt::format("{} predicted, of {} in the split", e.tokens, e.split_tokens)) + (e.unmeasured > 0 ? "" : row("bytes", fmt::format("{}", e.bytes))) +
+         row("data", fmt::format("{}: {} sequence{} of {} tokens of the {} split", e.data, e.sequences,
+                                 e.sequences == 1 ? "" : "s", e.sequence, e.split)) +
+         row("tokens", fmt::format("{} predicted, of {} in the split", e.tokens, e.split_tokens)) +
+         (e.unmeasured > 0 ? "" : row("bytes", fmt::format("{}", e.bytes))) +
          row("loss", fmt::format("{:.6g}", e.loss)) + row("perplexity", fmt::format("{:.6g}", e.perplexity())) +
-         row("bits per byte", std::isfinite(bits) ? fmt::format("{:.6g}", bits) : e.unmeasured > 0 ? fmt::format("not known: {}", e.unmeasured_why) : "-");
+         row("bits per byte", std::isfinite(bits) ? fmt::format("{:.6g}", bits)
+                              : e.unmeasured > 0  ? fmt::format("not known: {}", e.unmeasured_why)
+                                                  : "-");
 }
 
 void refuse_training_flags(const std::vector<base::Field>& fields) {
   std::vector<std::string> wrong;
   for (const auto& f : fields)
     if (f.source == base::from_flag && !engine::evaluation_settings().contains(f.name)) wrong.push_back("--" + f.name);
-  if (!wrong.empty()) throw base::UsageError(fmt::format("{} {} of training: an evaluation does not use {}", fmt::join(wrong, ", "), wrong.size() == 1 ? "is" : "are", wrong.size() == 1 ? "it" : "them"), "leave it out, or train without --evaluate");
+  if (!wrong.empty())
+    throw base::UsageError(fmt::format("{} {} of training: an evaluation does not use {}", fmt::join(wrong, ", "),
+                                       wrong.size() == 1 ? "is" : "are", wrong.size() == 1 ? "it" : "them"),
+                           "leave it out, or train without --evaluate");
 }
 
 }  // namespace
 
 EvaluateFlags::EvaluateFlags(CLI::App& app) : app_(app) {
-  app.add_option("--evaluate", checkpoint_, "do not train: loss, perplexity, bits per byte of a checkpoint, or a run's newest, on --data")->type_name("CHECKPOINT")->group("Evaluating");
-  app.add_option("--evaluate-split", split_, "validation or train [validation]")->check(one_of({"validation", "train"}))->group("Evaluating")->type_name("TEXT");
-  app.add_option("--evaluate-sequences", sequences_, "the first N sequences of the split; 0: all [0]")->check(in_range(base::Range<std::int64_t>{0, std::int64_t{1} << 40}))->group("Evaluating")->type_name("N");
+  app.add_option("--evaluate", checkpoint_,
+                 "do not train: loss, perplexity, bits per byte of a checkpoint, or a run's newest, on --data")
+      ->type_name("CHECKPOINT")
+      ->group("Evaluating");
+  app.add_option("--evaluate-split", split_, "validation or train [validation]")
+      ->check(one_of({"validation", "train"}))
+      ->group("Evaluating")
+      ->type_name("TEXT");
+  app.add_option("--evaluate-sequences", sequences_, "the first N sequences of the split; 0: all [0]")
+      ->check(in_range(base::Range<std::int64_t>{0, std::int64_t{1} << 40}))
+      ->group("Evaluating")
+      ->type_name("N");
   app.add_flag("--json", json_, "print the evaluation as JSON")->group("Evaluating");
 }
 
@@ -58,12 +86,15 @@ bool EvaluateFlags::asked() const { return app_.get_option("--evaluate")->count(
 
 void EvaluateFlags::check() const {
   for (const char* mine : {"--evaluate-split", "--evaluate-sequences", "--json"})
-    if (!asked() && app_.get_option(mine)->count() > 0) throw base::UsageError(fmt::format("{} goes with --evaluate CHECKPOINT", mine), "train --help");
+    if (!asked() && app_.get_option(mine)->count() > 0)
+      throw base::UsageError(fmt::format("{} goes with --evaluate CHECKPOINT", mine), "train --help");
   for (const char* other : {"--dry-run", "--memory-report"})
-    if (asked() && app_.get_option(other)->count() > 0) throw base::UsageError(fmt::format("{} is of training: it does not go with --evaluate", other), "leave it out");
+    if (asked() && app_.get_option(other)->count() > 0)
+      throw base::UsageError(fmt::format("{} is of training: it does not go with --evaluate", other), "leave it out");
 }
 
-base::ExitCode EvaluateFlags::run(const engine::RunConfig& config, const std::vector<base::Field>& fields, Launch& launch) const {
+base::ExitCode EvaluateFlags::run(const engine::RunConfig& config, const std::vector<base::Field>& fields,
+                                  Launch& launch) const {
   std::optional<Progress> progress;
   launch.on_every_rank([&] {
     refuse_training_flags(fields);
@@ -76,12 +107,17 @@ base::ExitCode EvaluateFlags::run(const engine::RunConfig& config, const std::ve
     if (f.source != base::from_default) c.given.insert(f.name);
   auto& world = launch.world();
   const double begun = base::steady_seconds();
-  const auto result = engine::evaluate(c, world, [&](std::int64_t done, std::int64_t all, double loss) {
-    const double seconds = base::steady_seconds() - begun;
-    const auto so_far = loss > 0 ? fmt::format("  loss so far {:.4f}", loss) : "";
-    progress->show(fmt::format("sequence {}/{}{}  {} left", done, all, so_far, duration_text(seconds / static_cast<double>(done) * static_cast<double>(all - done))),
-                   done == all ? Progress::Update::last : Progress::Update::passing);
-  }, launch.ranks_on_node());
+  const auto result = engine::evaluate(
+      c, world,
+      [&](std::int64_t done, std::int64_t all, double loss) {
+        const double seconds = base::steady_seconds() - begun;
+        const auto so_far = loss > 0 ? fmt::format("  loss so far {:.4f}", loss) : "";
+        progress->show(
+            fmt::format("sequence {}/{}{}  {} left", done, all, so_far,
+                        duration_text(seconds / static_cast<double>(done) * static_cast<double>(all - done))),
+            done == all ? Progress::Update::last : Progress::Update::passing);
+      },
+      launch.ranks_on_node());
   if (world.rank != 0) return base::ExitCode::done;
   progress.reset();
   print(json_ ? to_json(result).dump() + "\n" : to_text(result));

@@ -13,13 +13,13 @@
 
 namespace trainyard::tools {
 
-// Adds its flags to the program's. Signals keep their own way with an evaluation: nothing has to be saved, so TERM, INT and HUP end it (128 + signal for a shell); USR1, which asks a
-// training run to save, is ignored.
+// Adds its flags to the program's. Signals keep their own way with an evaluation: nothing has to be saved, so TERM, INT
+// and HUP end it (128 + signal for a shell); USR1, which asks a training run to save, is ignored.
 class EvaluateFlags {
  public:
   explicit EvaluateFlags(CLI::App& app);
   bool asked() const;
-  void check() const;   // UsageError for flags that do not go together
+  void check() const;  // UsageError for flags that do not go together
 
   // Collective; rank 0 prints. UsageError for a flag of training.
   base::ExitCode run(const engine::RunConfig& config, const std::vector<base::Field>& fields, Launch& launch) const;

@@ -49,7 +49,7 @@ void Launch::write_reason(int exit_code, const std::string& reason) const {
   try {
     base::make_folders(output_);
   } catch (const std::exception&) {
-    return;   // the reason is on stderr already
+    return;  // the reason is on stderr already
   }
   comm::write_reason(output_ + "/exit", world_.rank, exit_code, reason);
 }
@@ -66,7 +66,8 @@ void Launch::end_on_hang(const std::string& sentence, comm::Decided where) {
   claim_the_end();
   constexpr auto code = static_cast<int>(base::ExitCode::peer_hung);
   write_reason(code, sentence);
-  std::this_thread::sleep_for(std::chrono::milliseconds(where == comm::Decided::here ? 500 : 3000));   // elsewhere: only should the one that decided not end it
+  std::this_thread::sleep_for(std::chrono::milliseconds(
+      where == comm::Decided::here ? 500 : 3000));  // elsewhere: only should the one that decided not end it
   mpi_->abort(code);
 }
 

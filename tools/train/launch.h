@@ -13,7 +13,8 @@
 
 namespace trainyard::tools {
 
-// Under mpirun or srun (their variables say so) MPI is started; otherwise the process is a world of one and MPI stays out of it.
+// Under mpirun or srun (their variables say so) MPI is started; otherwise the process is a world of one and MPI stays
+// out of it.
 class Launch {
  public:
   Launch();
@@ -21,17 +22,20 @@ class Launch {
   int ranks_on_node() const;
   // Collective: what any rank throws here all throw as an AgreedError.
   void on_every_rank(const std::function<void()>& work);
-  void require_same(const engine::NamedSettings& mine);   // collective (engine/same_settings.h)
-  void reasons_into(const std::string& output) { output_ = output; }   // the run folder; until then reasons go to stderr alone
+  void require_same(const engine::NamedSettings& mine);  // collective (engine/same_settings.h)
+  void reasons_into(const std::string& output) {
+    output_ = output;
+  }  // the run folder; until then reasons go to stderr alone
 
-  // What this rank alone failed at: its sentence, a reason in exit/rank-00003.json of the run folder, and the end of the whole job with the error's exit code, whatever the other
-  // ranks wait for. A world of one gets the code back.
+  // What this rank alone failed at: its sentence, a reason in exit/rank-00003.json of the run folder, and the end of
+  // the whole job with the error's exit code, whatever the other ranks wait for. A world of one gets the code back.
   int fail(const std::exception& error);
-  // The verdict of the watchdog; does not return. The rank that decided ends the job, once the others have had time to leave a reason.
+  // The verdict of the watchdog; does not return. The rank that decided ends the job, once the others have had time to
+  // leave a reason.
   void end_on_hang(const std::string& sentence, comm::Decided where);
 
  private:
-  void claim_the_end();   // of two threads that end the job the first goes on
+  void claim_the_end();  // of two threads that end the job the first goes on
   void write_reason(int exit_code, const std::string& reason) const;
   std::unique_ptr<comm::MpiRuntime> mpi_;
   engine::World world_;

@@ -28,7 +28,8 @@ constexpr const char* examples =
     "  shard-data --input book.txt --split paragraphs --output data\n"
     "  train --model gpt2-nano --data data --output run --steps 20 --global-batch 8 --micro-batch 2\n"
     "  train --evaluate run --evaluate-sequences 16\n"
-    "  mpirun -n 2 train --model gpt2-nano --data data --output run2 --steps 40 --global-batch 16 --micro-batch 2 --zero 3 --save-every 20\n";
+    "  mpirun -n 2 train --model gpt2-nano --data data --output run2 --steps 40 --global-batch 16 --micro-batch 2 "
+    "--zero 3 --save-every 20\n";
 
 struct Switches {
   std::string config;
@@ -36,7 +37,8 @@ struct Switches {
   base::Sizes sizes() const { return bytes ? base::Sizes::exact : base::Sizes::rounded; }
 };
 
-base::ExitCode train(const engine::RunConfig& config, const Switches& switches, tools::Launch& launch, const engine::SignalWatcher& signals,
+base::ExitCode train(const engine::RunConfig& config, const Switches& switches, tools::Launch& launch,
+                     const engine::SignalWatcher& signals,
                      const std::function<std::string(const std::string& resume)>& command) {
   auto& world = launch.world();
   if (switches.dry_run) {
@@ -51,7 +53,7 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
   });
   if (world.size > 1)
     world.fail = [&](const std::exception& error) {
-      progress.reset();   // ends its line
+      progress.reset();  // ends its line
       launch.fail(error);
     };
   tools::StepLine line;
@@ -65,19 +67,23 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
   if (world.rank != 0) return result.code;
   progress.reset();
   auto product = result.checkpoint.empty() ? std::string() : result.checkpoint + "\n";
-  if (switches.memory_report) product += result.memory_report.text(switches.sizes()) + "\n" + result.traffic_report.text(switches.sizes());
+  if (switches.memory_report)
+    product += result.memory_report.text(switches.sizes()) + "\n" + result.traffic_report.text(switches.sizes());
   try {
     tools::print(product);
   } catch (const base::EnvironmentError& e) {
     if (result.code == base::ExitCode::done) throw;
-    tools::report("train", e);   // the run's own exit code says more than a full disk
+    tools::report("train", e);  // the run's own exit code says more than a full disk
   }
   if (result.code != base::ExitCode::requeue) return result.code;
   const auto to_go_on = command(result.resume);
   if (result.steps_done == 0 && config.stop_after > 0 && result.step >= config.stop_after)
-    base::log_info("the run has come to step {} of {} already, and --stop-after is {}: nothing was done (exit 75); to go on: {}", result.step, config.steps, config.stop_after, to_go_on);
+    base::log_info(
+        "the run has come to step {} of {} already, and --stop-after is {}: nothing was done (exit 75); to go on: {}",
+        result.step, config.steps, config.stop_after, to_go_on);
   else
-    base::log_info("stopped after step {} of {} with a checkpoint (exit 75); to go on: {}", result.step, config.steps, to_go_on);
+    base::log_info("stopped after step {} of {} with a checkpoint (exit 75); to go on: {}", result.step, config.steps,
+                   to_go_on);
   return result.code;
 }
 
@@ -89,21 +95,34 @@ int main(int argc, char** argv) {
   auto fields = engine::fields_of(config);
   Switches switches;
   CLI::App app("", "train");
-  tools::describe_program(app, "Trains a decoder-only transformer on token shards; the same bits on any number of ranks.", examples,
-                          "shard-data, partition-model, inspect, generate, libtrain/README.md; examples: tools/train/examples, share/trainyard/examples");
+  tools::describe_program(
+      app, "Trains a decoder-only transformer on token shards; the same bits on any number of ranks.", examples,
+      "shard-data, partition-model, inspect, generate, libtrain/README.md; examples: tools/train/examples, "
+      "share/trainyard/examples");
   tools::ConfigFlags flags(app, fields);
-  app.footer("Presets for --model: " + fmt::format("{}", fmt::join(plan::preset_names(), " ")) + "\n\n" + app.get_footer());
+  app.footer("Presets for --model: " + fmt::format("{}", fmt::join(plan::preset_names(), " ")) + "\n\n" +
+             app.get_footer());
   app.add_option("--config", switches.config, "TOML file with the same keys as the flags")->group("Settings");
-  app.add_flag("--print-config", switches.print_config, "print the effective settings and where each came from, and stop")->group("Settings");
-  app.add_flag("--dry-run", switches.dry_run, "check settings, data, output folder, resume (no payload) and the machine's memory, print the prediction, write nothing")->group("Settings");
-  app.add_flag("--memory-report", switches.memory_report, "print predicted and measured memory and traffic at the end")->group("Settings");
-  app.add_flag("--help-model", switches.help_model, "the keys of a model file, with an example, and stop")->group("Settings");
+  app.add_flag("--print-config", switches.print_config,
+               "print the effective settings and where each came from, and stop")
+      ->group("Settings");
+  app.add_flag("--dry-run", switches.dry_run,
+               "check settings, data, output folder, resume (no payload) and the machine's memory, print the "
+               "prediction, write nothing")
+      ->group("Settings");
+  app.add_flag("--memory-report", switches.memory_report, "print predicted and measured memory and traffic at the end")
+      ->group("Settings");
+  app.add_flag("--help-model", switches.help_model, "the keys of a model file, with an example, and stop")
+      ->group("Settings");
   app.add_flag("--bytes", switches.bytes, "sizes in bytes, not rounded")->group("Settings");
   tools::EvaluateFlags evaluation(app);
   tools::Lasting lasting;
   return tools::guarded(app, argc, argv, [&] {
     if (switches.help_model) {
-      tools::print("More examples, and run files for --config: tools/train/examples in the sources,\nshare/trainyard/examples where it is installed.\n\n" + plan::model_help());
+      tools::print(
+          "More examples, and run files for --config: tools/train/examples in the sources,\nshare/trainyard/examples "
+          "where it is installed.\n\n" +
+          plan::model_help());
       return base::ExitCode::done;
     }
     std::optional<const engine::SignalWatcher> signals;
@@ -121,18 +140,22 @@ int main(int argc, char** argv) {
         engine::read_plan(fields, config);
       });
       const auto word = [](bool on) { return on ? "on" : "off"; };
-      launch.require_same({{"evaluate", word(evaluation.asked())}, {"dry-run", word(switches.dry_run)}, {"print-config", word(switches.print_config)}});
+      launch.require_same({{"evaluate", word(evaluation.asked())},
+                           {"dry-run", word(switches.dry_run)},
+                           {"print-config", word(switches.print_config)}});
       if (switches.print_config) {
         if (launch.world().rank == 0) tools::print(base::print_fields(fields));
         return base::ExitCode::done;
       }
       if (evaluation.asked()) return evaluation.run(config, fields, launch);
-      if (!switches.dry_run) launch.reasons_into(config.output);   // neither it nor an evaluation writes anything
+      if (!switches.dry_run) launch.reasons_into(config.output);  // neither it nor an evaluation writes anything
       return train(config, switches, launch, *signals, [&](const std::string& resume) {
-        return tools::launcher_words(launch.world().size) + tools::command_to_go_on({argv, argv + argc}, lasting, resume);
+        return tools::launcher_words(launch.world().size) +
+               tools::command_to_go_on({argv, argv + argc}, lasting, resume);
       });
     } catch (const comm::AgreedError& e) {
-      return static_cast<base::ExitCode>(launch.world().rank == 0 ? tools::report("train", e) : static_cast<int>(e.code()));
+      return static_cast<base::ExitCode>(launch.world().rank == 0 ? tools::report("train", e)
+                                                                  : static_cast<int>(e.code()));
     } catch (const std::exception& e) {
       return static_cast<base::ExitCode>(launch.fail(e));
     }

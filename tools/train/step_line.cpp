@@ -9,7 +9,7 @@ namespace trainyard::tools {
 
 namespace {
 
-constexpr std::size_t widest = 79 - 7;   // "train: " comes before
+constexpr std::size_t widest = 79 - 7;  // "train: " comes before
 
 // Of long times the minutes are noise.
 std::string left_text(double seconds) {
@@ -19,7 +19,9 @@ std::string left_text(double seconds) {
 }
 
 // Lines under one another have the same digits.
-std::string loss_text(double loss) { return loss >= 0.1 && loss < 1000 ? fmt::format("{:.3f}", loss) : base::number_text(loss); }
+std::string loss_text(double loss) {
+  return loss >= 0.1 && loss < 1000 ? fmt::format("{:.3f}", loss) : base::number_text(loss);
+}
 
 }  // namespace
 
@@ -29,7 +31,8 @@ std::string StepLine::text(const engine::StepMetrics& m, std::int64_t steps) {
   if (m.validation_loss) validation_ = m.validation_loss;
   const auto left = left_text(seconds_ / static_cast<double>(counted_) * static_cast<double>(steps - m.step));
   const auto line = [&](const std::string& rate) {
-    return fmt::format("step {}/{}  loss {}{}{}  {} left", m.step, steps, loss_text(m.loss), validation_ ? fmt::format("  val {}", loss_text(*validation_)) : "", rate, left);
+    return fmt::format("step {}/{}  loss {}{}{}  {} left", m.step, steps, loss_text(m.loss),
+                       validation_ ? fmt::format("  val {}", loss_text(*validation_)) : "", rate, left);
   };
   const auto text = line(fmt::format("  {}", base::count_rate_text(m.tokens_per_second, "tokens/s")));
   return text.size() > widest ? line("") : text;

@@ -12,7 +12,9 @@ namespace {
 
 std::int64_t kv_width(const ModelConfig& m) { return m.kv_heads * m.head_dim(); }
 
-FusedLayers qkv(const ModelConfig& m) { return {{m.hidden, kv_width(m), kv_width(m)}, m.hidden, FusedLayers::Adjacent::yes}; }
+FusedLayers qkv(const ModelConfig& m) {
+  return {{m.hidden, kv_width(m), kv_width(m)}, m.hidden, FusedLayers::Adjacent::yes};
+}
 
 std::int64_t rotary(const ModelConfig& m, const MicroShape& s) {
   const bool table = m.positions == Positions::rotary && s.device == base::DeviceKind::cpu;
@@ -47,10 +49,12 @@ std::int64_t AttentionKind::forward_workspace_bytes(const ModelConfig& m, const 
 
 std::int64_t AttentionKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   const Products p(m, s);
-  const auto attention = p.on_gpu() ? gpu_attention_backward_scratch_bytes(s.batch, s.sequence, m.heads, p.accumulation_bytes())
-                                    : attention_backward_scratch_bytes(s.sequence, m.head_dim(), m.heads / m.kv_heads, s.threads);
-  const auto gradient = p.rows(m.hidden + 2 * kv_width(m));   // of q, k, v
-  return gradient + std::max({p.weight_gradient(m.hidden, m.hidden), p.linear(m.hidden, m.hidden), attention, rotary(m, s), p.fused_backward(qkv(m))});
+  const auto attention =
+      p.on_gpu() ? gpu_attention_backward_scratch_bytes(s.batch, s.sequence, m.heads, p.accumulation_bytes())
+                 : attention_backward_scratch_bytes(s.sequence, m.head_dim(), m.heads / m.kv_heads, s.threads);
+  const auto gradient = p.rows(m.hidden + 2 * kv_width(m));  // of q, k, v
+  return gradient + std::max({p.weight_gradient(m.hidden, m.hidden), p.linear(m.hidden, m.hidden), attention,
+                              rotary(m, s), p.fused_backward(qkv(m))});
 }
 
 // The scores and their product with the values are counted in full: causal masking would halve them.

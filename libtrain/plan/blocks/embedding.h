@@ -10,7 +10,7 @@ inline constexpr const char* token_table_unit = "embedding.tokens";
 class EmbeddingKind : public BlockKind {
  public:
   std::vector<Unit> units(const ModelConfig& model, std::int64_t index) const override;
-  BlockAccesses accesses(const ModelConfig& model) const override;   // backward leases nothing
+  BlockAccesses accesses(const ModelConfig& model) const override;  // backward leases nothing
   std::int64_t saved_bytes(const ModelConfig&, const MicroShape&) const override { return 0; }
   std::int64_t evaluation_bytes(const ModelConfig&, const MicroShape&) const override { return 0; }
   std::int64_t forward_workspace_bytes(const ModelConfig&, const MicroShape&, Pass) const override { return 0; }

@@ -12,7 +12,8 @@ namespace {
 bool gated(const ModelConfig& m) { return m.activation == Activation::swiglu; }
 
 FusedLayers inner(const ModelConfig& m) {
-  return {gated(m) ? std::vector{m.ffn, m.ffn} : std::vector{m.ffn}, m.hidden, FusedLayers::Adjacent::yes_without_biases};
+  return {gated(m) ? std::vector{m.ffn, m.ffn} : std::vector{m.ffn}, m.hidden,
+          FusedLayers::Adjacent::yes_without_biases};
 }
 
 }  // namespace
@@ -40,8 +41,10 @@ std::int64_t FeedForwardKind::forward_workspace_bytes(const ModelConfig& m, cons
 
 std::int64_t FeedForwardKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   const Products p(m, s);
-  const auto gradients = gated(m) ? p.rows(2 * m.ffn) + p.rows(m.ffn) : p.rows(m.ffn);   // GELU's slope is taken in place
-  return gradients + std::max({p.weight_gradient(m.hidden, m.ffn), p.linear(m.ffn, m.hidden), p.fused_backward(inner(m))});
+  const auto gradients =
+      gated(m) ? p.rows(2 * m.ffn) + p.rows(m.ffn) : p.rows(m.ffn);  // GELU's slope is taken in place
+  return gradients +
+         std::max({p.weight_gradient(m.hidden, m.ffn), p.linear(m.ffn, m.hidden), p.fused_backward(inner(m))});
 }
 
 double FeedForwardKind::forward_flops(const ModelConfig& m, std::int64_t) const {

@@ -50,7 +50,9 @@ BlockAccesses HeadKind::accesses(const ModelConfig& m) const {
   return {{0}, {0, 1}, {{Kind::lease, 0}, {Kind::lease, 1}, {Kind::commit, 1}, {Kind::commit, 0}}};
 }
 
-std::int64_t HeadKind::saved_bytes(const ModelConfig& m, const MicroShape& s) const { return total_bytes(norm_tensors(m, s, Pass::train)); }
+std::int64_t HeadKind::saved_bytes(const ModelConfig& m, const MicroShape& s) const {
+  return total_bytes(norm_tensors(m, s, Pass::train));
+}
 
 std::int64_t HeadKind::evaluation_bytes(const ModelConfig& m, const MicroShape& s) const {
   return total_bytes(norm_tensors(m, s, Pass::evaluate));

@@ -8,7 +8,7 @@ namespace trainyard::plan {
 class HeadKind : public BlockKind {
  public:
   std::vector<Unit> units(const ModelConfig& model, std::int64_t index) const override;
-  std::vector<UnitUse> uses(const ModelConfig& model) const override;        // its unit; the token table when tied
+  std::vector<UnitUse> uses(const ModelConfig& model) const override;  // its unit; the token table when tied
   BlockAccesses accesses(const ModelConfig& model) const override;
   std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   std::int64_t evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const override;

@@ -15,7 +15,8 @@ std::string layer_name(const ModelConfig& m, std::int64_t index) {
   return fmt::format("layers.{:0{}}", index, digits);
 }
 
-std::vector<SavedTensor> branch_tensors(const BranchKind& branch, const ModelConfig& m, const MicroShape& s, Pass pass) {
+std::vector<SavedTensor> branch_tensors(const BranchKind& branch, const ModelConfig& m, const MicroShape& s,
+                                        Pass pass) {
   auto all = norm_tensors(m, s, pass);
   for (const auto& t : branch.tensors(m, s, pass)) all.push_back(t);
   return all;
@@ -41,7 +42,8 @@ std::int64_t LayerKind::saved_bytes(const ModelConfig& m, const MicroShape& s) c
 
 std::int64_t LayerKind::evaluation_bytes(const ModelConfig& m, const MicroShape& s) const {
   std::int64_t most = 0;
-  for (const auto& name : m.branches) most = std::max(most, total_bytes(branch_tensors(branch_kind(name), m, s, Pass::evaluate)));
+  for (const auto& name : m.branches)
+    most = std::max(most, total_bytes(branch_tensors(branch_kind(name), m, s, Pass::evaluate)));
   return most;
 }
 
@@ -52,7 +54,8 @@ std::int64_t LayerKind::forward_workspace_bytes(const ModelConfig& m, const Micr
   return Products(m, s).rows(m.hidden) + most;
 }
 
-// Behind the gradient of a norm's output come the buffers of the branch, then, when they are given back, those of the norm.
+// Behind the gradient of a norm's output come the buffers of the branch, then, when they are given back, those of the
+// norm.
 std::int64_t LayerKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   auto most = norm_workspace_bytes(m, s);
   for (const auto& name : m.branches) most = std::max(most, branch_kind(name).backward_workspace_bytes(m, s));

@@ -16,7 +16,8 @@ class LayerKind : public BlockKind {
 };
 
 // What one branch and its norm push, together.
-std::vector<SavedTensor> branch_tensors(const BranchKind& branch, const ModelConfig& model, const MicroShape& shape, Pass pass);
+std::vector<SavedTensor> branch_tensors(const BranchKind& branch, const ModelConfig& model, const MicroShape& shape,
+                                        Pass pass);
 
 // "layers.07": as many digits as the last layer needs, at least two.
 std::string layer_name(const ModelConfig& model, std::int64_t index);

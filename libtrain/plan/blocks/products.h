@@ -1,5 +1,5 @@
-// Scratch of matrix products and of the column sums beside them: what kernels/linear and model/fused_linear take, for the
-// descriptions of blocks.
+// Scratch of matrix products and of the column sums beside them: what kernels/linear and model/fused_linear take, for
+// the descriptions of blocks.
 #pragma once
 
 #include "libtrain/plan/micro_shape.h"
@@ -10,10 +10,10 @@
 
 namespace trainyard::plan {
 
-// Linear layers over one input whose outputs are neighbouring columns: q, k, v; gate, up. Where neighbours lie side by side
-// in the unit they are one product (model::FusedLinear).
+// Linear layers over one input whose outputs are neighbouring columns: q, k, v; gate, up. Where neighbours lie side by
+// side in the unit they are one product (model::FusedLinear).
 struct FusedLayers {
-  enum class Adjacent { yes, yes_without_biases };   // are the weights of neighbours adjacent in the declaration
+  enum class Adjacent { yes, yes_without_biases };  // are the weights of neighbours adjacent in the declaration
   std::vector<std::int64_t> outs;
   std::int64_t in;
   Adjacent adjacent;
@@ -23,9 +23,9 @@ class Products {
  public:
   Products(const ModelConfig& model, const MicroShape& shape);
 
-  enum class Result { working, accumulation };       // accumulation: f32 although the working dtype is bf16
+  enum class Result { working, accumulation };  // accumulation: f32 although the working dtype is bf16
 
-  std::int64_t rows(std::int64_t cols) const;        // bytes of a tensor [n, cols] in the working dtype
+  std::int64_t rows(std::int64_t cols) const;  // bytes of a tensor [n, cols] in the working dtype
   std::int64_t accumulation_bytes() const { return base::size_of(s_.accumulation()); }
   bool on_gpu() const { return s_.device == base::DeviceKind::cuda; }
 
@@ -34,7 +34,7 @@ class Products {
   // With the bias gradient, where the model has biases.
   std::int64_t weight_gradient(std::int64_t out, std::int64_t in) const;
   std::int64_t fused_forward(const FusedLayers& layers) const;
-  std::int64_t fused_backward(const FusedLayers& layers) const;   // input and weight gradients
+  std::int64_t fused_backward(const FusedLayers& layers) const;  // input and weight gradients
 
  private:
   enum class Look { weights, weights_and_biases };

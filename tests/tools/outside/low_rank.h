@@ -29,8 +29,11 @@ struct Kind : plan::BranchKind {
   }
   std::int64_t backward_workspace_bytes(const Config& m, const Shape& s) const override {
     const plan::Products p(m, s);
-    const auto gradient = [&](auto out, auto in) { return p.product(out, in, s.rows(), plan::Products::Result::accumulation); };
-    return p.rows(r) + std::max({gradient(m.hidden, r), p.linear(r, m.hidden), gradient(r, m.hidden), p.linear(m.hidden, r)});
+    const auto gradient = [&](auto out, auto in) {
+      return p.product(out, in, s.rows(), plan::Products::Result::accumulation);
+    };
+    return p.rows(r) +
+           std::max({gradient(m.hidden, r), p.linear(r, m.hidden), gradient(r, m.hidden), p.linear(m.hidden, r)});
   }
   double forward_flops(const Config& m, std::int64_t) const override { return 4.0 * r * static_cast<double>(m.hidden); }
 };
@@ -38,12 +41,13 @@ struct Kind : plan::BranchKind {
 struct Branch : model::Branch {
   explicit Branch(const model::BranchSpec& spec)
       : a(plan::index_of(spec.unit, "low_rank.a.weight")), b(plan::index_of(spec.unit, "low_rank.b.weight")) {}
-  void forward(model::Step& step, const params::Lease& lease, const model::SavedSet& t, base::View output) const override {
+  void forward(model::Step& step, const params::Lease& lease, const model::SavedSet& t,
+               base::View output) const override {
     kernels::linear_forward(step.exec, t["normed"], lease.weight(a), {}, t["inner"]);
     kernels::linear_forward(step.exec, t["inner"], lease.weight(b), {}, output);
   }
-  void backward(model::Step& step, const params::Lease& lease, const params::Grads& grads, const model::OutputGradient& gradient,
-                const model::SavedSet& t, base::View d_normed) const override {
+  void backward(model::Step& step, const params::Lease& lease, const params::Grads& grads,
+                const model::OutputGradient& gradient, const model::SavedSet& t, base::View d_normed) const override {
     const auto d_inner = step.exec.scratch().allocate(step.dtype, {d_normed.rows(), r});
     const auto d_output = gradient.in(step, d_normed);
     kernels::linear_backward_weight(step.exec, d_output, t["inner"], grads.gradient(b), {});
@@ -56,7 +60,8 @@ struct Branch : model::Branch {
 
 // From now on a model may say branches = "attention,ffn,low_rank".
 inline void register_branch() {
-  model::register_branch("low_rank", std::make_shared<Kind>(), [](const model::BranchSpec& spec) { return std::make_unique<Branch>(spec); });
+  model::register_branch("low_rank", std::make_shared<Kind>(),
+                         [](const model::BranchSpec& spec) { return std::make_unique<Branch>(spec); });
 }
 
 }  // namespace low_rank

@@ -1,5 +1,5 @@
-// Uses an installed tree: reads a shard set, trains a model with a branch of its own, and holds the plan against the run.
-// usage: outside SHARD_SET RUN_FOLDER
+// Uses an installed tree: reads a shard set, trains a model with a branch of its own, and holds the plan against the
+// run. usage: outside SHARD_SET RUN_FOLDER
 #include "low_rank.h"
 
 #include "libtrain/data/window_dataset.h"
@@ -41,6 +41,7 @@ int main(int argc, char** argv) {
   bool exact = result.step == 3 && result.loss > 0;
   for (const auto& row : result.memory_report.rows)
     if (row.verdict.empty()) exact = exact && row.foretold == row.measured;
-  std::printf("step %lld, loss %.3f, %s\n", static_cast<long long>(result.step), result.loss, exact ? "memory as predicted" : "memory is NOT as predicted");
+  std::printf("step %lld, loss %.3f, %s\n", static_cast<long long>(result.step), result.loss,
+              exact ? "memory as predicted" : "memory is NOT as predicted");
   return exact ? 0 : 1;
 }

@@ -8,5 +8,5 @@ int main() {
   model.vocabulary = 50257;
   const auto n = trainyard::plan::parameter_count(model);
   std::printf("%lld\n", static_cast<long long>(n));
-  return n == 124439808 ? 0 : 1;   // GPT-2 small, as published
+  return n == 124439808 ? 0 : 1;  // GPT-2 small, as published
 }
