@@ -112,7 +112,7 @@ void read_indices(Manifest& m, const std::string& folder) {
     m.boxes.push_back(std::move(index.boxes));
     m.files.at(rank_name(r) + ".h5") = std::move(index.file);
   }
-  require_boxes(m, folder);
+  require_boxes(m, path);
 }
 
 }  // namespace trainyard::checkpoint

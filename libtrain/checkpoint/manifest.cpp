@@ -266,6 +266,7 @@ Manifest manifest_from_text(const std::string& text, const std::string& where) {
 }
 
 std::string with_view(const std::string& text, const std::string& where, const std::optional<FileEntry>& view) {
+  manifest_from_text(text, where);  // what is no manifest of ours stays as it is
   auto j = unsealed(text, where);
   j.erase(seal_key);
   auto& files = j.at("files");
@@ -290,6 +291,11 @@ std::string sidecar_text(const Sidecar& s) {
                  {"index", file_to_json(s.index)},
                  {"tensors", tensors},
                  {"writer", s.writer}});
+}
+
+std::string writer_of_sidecar(const std::string& text, const std::string& where) {
+  const auto j = unsealed(text, where);
+  return Object(j, where).text("writer");
 }
 
 Sidecar sidecar_from_text(const std::string& text, const std::string& where) {

@@ -47,7 +47,6 @@ struct UnitEntry {
   std::vector<std::int64_t> offsets;  // of the parameters
 };
 std::vector<UnitEntry> unit_table(const plan::ModelConfig& model, int ranks);
-std::int64_t pieces_total(const std::vector<UnitEntry>& units);  // elements of one rank's dataset
 std::vector<ParameterEntry> parameters_of(const std::vector<UnitEntry>& units);
 // What rank `rank` holds where every rank has one piece of each unit, back to back.
 RankBoxes boxes_of_pieces(const std::vector<UnitEntry>& units, int rank);
@@ -126,6 +125,7 @@ struct Sidecar {
 };
 std::string sidecar_text(const Sidecar& sidecar);
 Sidecar sidecar_from_text(const std::string& text, const std::string& where);
+std::string writer_of_sidecar(const std::string& text, const std::string& where);  // of a sidecar of any version
 
 std::string hex32(std::uint32_t value);
 std::string hex64(std::uint64_t value);

@@ -189,7 +189,7 @@ void require_pieces(const std::vector<UnitEntry>& units, const Manifest& m, cons
                unit.piece);
     }
     total += unit.piece;
-    if (total > largest_count) refuse(where, "the units are too large");
+    if (total > largest_count / m.ranks) refuse(where, "the units are too large");
   }
 }
 

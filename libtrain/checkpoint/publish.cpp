@@ -92,7 +92,7 @@ bool has_other_writer(const std::string& partial, const std::string& writer) {
     const auto path = it->path().string();
     if (it->path().extension() != ".json" || it->path().filename() == "manifest.json") continue;
     try {
-      if (sidecar_from_text(base::read_file(path), path).writer != writer) return true;
+      if (writer_of_sidecar(base::read_file(path), path) != writer) return true;
     } catch (const base::InputError&) {  // damaged: nobody can publish it
     }
   }

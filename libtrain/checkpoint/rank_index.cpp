@@ -105,7 +105,7 @@ RankIndex index_from_bytes(std::string_view bytes, const std::vector<ParameterEn
   const auto datasets = in.number<std::uint32_t>(), ranges = in.number<std::uint32_t>();
   const auto boxes = in.number<std::uint64_t>();
   index.file = read_parts(in, datasets, ranges);
-  in.records(boxes, 4);  // a box of one dim has 4 bytes or more
+  index.boxes.reserve(in.records(boxes, 4));  // a box of one dim has 4 bytes or more
   std::int64_t end = 0;
   for (std::uint64_t i = 0; i < boxes; ++i) {
     index.boxes.push_back(read_box(in, end, parameters));

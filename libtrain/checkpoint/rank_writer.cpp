@@ -57,7 +57,7 @@ FileEntry lay_out(const std::string& path, const RunState& state, const RankPiec
   for (auto kind : kinds_of(state.dtype)) {
     const auto dtype = dtype_of(kind, state.dtype);
     const auto offset = file.create_dataset(path_of(kind), dtype, {elements});
-    entry.payloads[path_of(kind)] = {offset, elements * base::size_of(dtype), {}};
+    entry.payloads[path_of(kind)] = {elements == 0 ? 0 : offset, elements * base::size_of(dtype), {}};
   }
   file.close();
   return entry;

@@ -42,12 +42,6 @@ std::vector<UnitEntry> unit_table(const plan::ModelConfig& model, int ranks) {
   return table;
 }
 
-std::int64_t pieces_total(const std::vector<UnitEntry>& units) {
-  std::int64_t n = 0;
-  for (const auto& u : units) n += u.piece;
-  return n;
-}
-
 std::vector<ParameterEntry> parameters_of(const std::vector<UnitEntry>& units) {
   std::vector<ParameterEntry> all;
   for (const auto& u : units) all.insert(all.end(), u.parameters.begin(), u.parameters.end());

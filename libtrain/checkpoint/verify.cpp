@@ -66,7 +66,9 @@ void Reader::verify_all(const Watch& watch) {
   std::string hint;
   std::int64_t damaged = 0, unreadable = 0, done = 0, all = 0;
   for (const auto& [name, file] : manifest_.files)
-    for (const auto& [path, payload] : file.payloads) all += payload.bytes;
+    for (auto kind : kinds_of(state().dtype))
+      if (const auto payload = file.payloads.find(path_of(kind)); payload != file.payloads.end())
+        all += payload->second.bytes;
   for (int rank = 0; rank < manifest_.ranks; ++rank)
     for (auto kind : kinds_of(state().dtype)) {
       const auto size = base::size_of(dtype_of(kind, state().dtype)), per_block = io::block_bytes / size;

@@ -24,7 +24,7 @@ class World {
 
   int rank = 0, size = 1;
   int local_rank = 0;  // among the ranks of this node: picks the GPU
-  std::string kind;    // solo, threads, mpi
+  std::string kind;    // solo, threads, mpi; what a measurement calls its backend
   plan::Topology topology;
   std::unique_ptr<Communicator> control;  // all ranks, host memory: carries decisions and times
   GroupFactory between;                   // more communicators over some of the ranks

@@ -62,7 +62,7 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, int r
   constexpr std::int64_t most = 1 << 20;
   if (r.micro_batch < 1 || r.micro_batch > most)
     throw base::UsageError(fmt::format("--micro-batch {} must lie between 1 and {}", r.micro_batch, most));
-  r.global_batch = r.micro_batch * ranks;  // one turn
+  r.global_batch = r.micro_batch * ranks;  // one round
   r.steps = 1;
   r.output = std::string(".");  // nothing is written
   return r;

@@ -58,7 +58,8 @@ std::string difference(const std::string& name, const nlohmann::json& was, const
 
 std::vector<std::string> split_names(const std::string& text) {
   auto names = base::comma_separated(text);
-  std::erase(names, "");
+  if (text.find_first_not_of(" ,") != std::string::npos) std::erase(names, "");  // a comma too many
+  if (text.empty()) names.clear();
   for (auto& name : names) std::replace(name.begin(), name.end(), '-', '_');
   return names;
 }

@@ -17,7 +17,7 @@ struct MicroLoss {
 };
 
 // Adds the micro-batches [first, end) to `total` in ascending order. Rank r evaluates first + r, first + r + size, ...;
-// a rank without a micro-batch in the last turn evaluates the last one again and counts nothing, so that it takes part
+// a rank without a micro-batch in the last round evaluates the last one again and counts nothing, so that it takes part
 // in the gathers of stage 3. Collective.
 void fold_losses(World& world, tensor::Exec& communication, std::int64_t first, std::int64_t end,
                  const std::function<MicroLoss(std::int64_t micro)>& evaluate, MicroLoss& total);

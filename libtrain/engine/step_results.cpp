@@ -18,6 +18,8 @@ base::View doubles(double* at, std::int64_t n, base::Device device) {
 
 StepResults::StepResults(params::StoreContext& c, comm::Communicator& results, double clip)
     : c_(c), results_(results), batch_(c.shape.batch), places_(batch_.places()), clip_(clip) {
+  TRAINYARD_ASSERT(results.size() == batch_.data_ranks, "{} ranks have losses, the micro-batches are those of {}",
+                   results.size(), batch_.data_ranks);
   const auto own = aligned_words(own_count() * 8), all = aligned_words(own_count() * 8 * results.size()),
              limbs = aligned_words(kernels::square_sum_limbs * 8);
   const auto words = own + all + limbs + aligned_words(sizeof(kernels::StepNumbers));

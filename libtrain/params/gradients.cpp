@@ -13,6 +13,13 @@ GradientFold::GradientFold(StoreContext& c)
     : c_(c), plan_(plan::gradient_plan(c.shape)), slots_(c.set.table, c.shape.layer_slots),
       whole_free_(c.set.uses.size()), buffer_free_(slots_.elements().size()) {
   const auto dtype = c.shape.gradient;
+  for (int u = 0; u < c.units(); ++u) {
+    const auto ranks = c.group(u).size();
+    // Who has a micro-batch in a round is counted along data; only a library's sum of full rounds needs no count.
+    TRAINYARD_ASSERT(ranks == c.shape.batch.data_ranks || (c.reduction == plan::Reduction::fast && ranks > 1),
+                     "{} is reduced over {} ranks, but its micro-batches are those of {}", c.unit(u).name, ranks,
+                     c.shape.batch.data_ranks);
+  }
   if (plan_.whole)
     for (auto use : c.set.uses) wholes_.push_back(c.gradients.allocate(dtype, {c.set.padded_of(use)}));
   for (std::size_t i = 0; i < c.set.uses.size(); ++i) {

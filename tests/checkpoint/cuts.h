@@ -81,14 +81,18 @@ inline std::vector<checkpoint::RankBoxes> grid_cut(const plan::ModelConfig& mode
 }
 
 // The manifest changed, and sealed again.
-inline void edit_manifest(const std::string& folder, const std::function<void(nlohmann::json&)>& edit) {
-  auto j = nlohmann::json::parse(slurp(folder + "/manifest.json"));
+inline void edit_sealed(const std::string& path, const std::function<void(nlohmann::json&)>& edit) {
+  auto j = nlohmann::json::parse(slurp(path));
   j.erase("crc32c_of_the_above");
   edit(j);
   auto text = j.dump(1);
   text.resize(text.size() - 2);
   text += ",\n \"crc32c_of_the_above\": \"" + checkpoint::hex32(base::crc32c(text.data(), text.size())) + "\"\n}\n";
-  spit(folder + "/manifest.json", text);
+  spit(path, text);
+}
+
+inline void edit_manifest(const std::string& folder, const std::function<void(nlohmann::json&)>& edit) {
+  edit_sealed(folder + "/manifest.json", edit);
 }
 
 // Size and checksum of a file as it is now, in the manifest.

@@ -110,8 +110,9 @@ TEST_F(Index, CountsAreHeldAgainstTheBytesThatFollow) {
   }
   replace_index(folder, 1, bytes + '\0');
   EXPECT_NE(refusal().find("1 bytes follow the last box"), std::string::npos);
-  replace_index(folder, 1, bytes.substr(0, bytes.size() - 1) + std::string("\x81\x00", 2));  // 1 in two bytes
-  EXPECT_NE(refusal(), "");
+  ASSERT_EQ(bytes.back(), 8);  // the width of the last tensor
+  replace_index(folder, 1, bytes.substr(0, bytes.size() - 1) + std::string("\x88\x00", 2));  // 8 in two bytes
+  EXPECT_NE(refusal().find("not in its shortest form"), std::string::npos) << refusal();
 }
 
 TEST_F(Index, TheGridIsHeldAgainstTheRanks) {

@@ -1,5 +1,5 @@
 // Written on r ranks and read on s: every element, for GPT-2 and Llama, f32 and bf16; state, keeping, choosing.
-#include "tests/checkpoint/sample.h"
+#include "tests/checkpoint/cuts.h"
 
 #include <gtest/gtest.h>
 
@@ -218,6 +218,10 @@ TEST(Publishing, PartsOfTwoRunsAreNotMixed) {
   EXPECT_FALSE(fs::exists(scratch.path + "/step-00000004"));
   checkpoint::discard_partial(scratch.path, mine);
   EXPECT_TRUE(fs::exists(scratch.path + "/step-00000004.partial/rank-00001.h5")) << "another run's part was removed";
+  edit_sealed(scratch.path + "/step-00000004.partial/rank-00001.json",
+              [](nlohmann::json& j) { j["format"] = "trainyard.checkpoint.rank/1"; });
+  checkpoint::discard_partial(scratch.path, mine);
+  EXPECT_TRUE(fs::exists(scratch.path + "/step-00000004.partial/rank-00001.h5")) << "an older build's part was removed";
   checkpoint::write_rank(scratch.path, mine, Rank(mine, 1, 2).pieces, {});
   checkpoint::publish(scratch.path, mine, plan::Topology({{plan::Axis::data, 2}}), 3);
   EXPECT_EQ(checkpoint::Reader(scratch.path + "/step-00000004").state().writer, "")

@@ -1,6 +1,6 @@
 // The virtual view as h5dump and h5ls show it: whole logical tensors, whatever the cut; NaN where a rank file is
 // missing.
-#include "tests/checkpoint/sample.h"
+#include "tests/checkpoint/cuts.h"
 
 #include "libtrain/checkpoint/view.h"
 #include "libtrain/io/hdf5_file.h"
@@ -121,6 +121,24 @@ TEST(View, IsMadeOnDemand) {
   checkpoint::Reader reader(folder);
   EXPECT_TRUE(reader.manifest().files.contains(checkpoint::view_name));
   EXPECT_EQ(fs::file_size(folder + "/checkpoint.h5"), before.size());
+}
+
+// A manifest that this build cannot judge stays as it is, whatever is wrong with it.
+TEST(View, OfNoManifestOfOursIsNotMade) {
+  Scratch scratch;
+  save(scratch.path, state(gpt(), DType::f32, 5), 2);
+  const auto folder = scratch.path + "/step-00000005", path = folder + "/manifest.json";
+  const auto whole = slurp(path);
+  const std::vector<std::function<void(nlohmann::json&)>> edits = {
+      [](auto& j) { j["format"] = "trainyard.checkpoint/3"; }, [](auto& j) { j.erase("files"); },
+      [](auto& j) { j["files"] = 7; }, [](auto& j) { j["ranks"] = 3; }};
+  for (const auto& edit : edits) {
+    spit(path, whole);
+    edit_manifest(folder, edit);
+    const auto edited = slurp(path);
+    EXPECT_THROW(checkpoint::make_view(folder), base::InputError);
+    EXPECT_EQ(slurp(path), edited);
+  }
 }
 
 TEST(View, CountsItsBoxes) {

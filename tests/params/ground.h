@@ -127,7 +127,7 @@ class Ground {
         staging(tensor::Category::communication_staging, bytes.communication_staging),
         world(noted_world(c, rank, threads, before_each)), data(static_cast<Noting&>(world.group({plan::Axis::data}))),
         compute(tensor::Exec::caller(nullptr, 1)),
-        worker(c.ranks > 1 ? tensor::Exec::worker("exchange", nullptr) : nullptr),
+        worker(c.ranks > 1 ? tensor::Exec::worker("communication", nullptr) : nullptr),
         context{set,        c.shape(), c.reduction, world,          *compute,  worker ? *worker : *compute,
                 parameters, gathered,  gradients,   unit_gradients, optimizer, staging} {}
 

@@ -166,6 +166,18 @@ TEST_P(UnitGroups, EachIsReducedAndGatheredOverItsOwn) {
   });
 }
 
+// The ordered reduction counts contributors along data: of a group that is not those ranks it would drop some.
+TEST_P(UnitGroups, OnesThatAreNotTheDataRanksAreNotReducedInOrder) {
+  comm::run_ranks(4, [&](int rank, comm::ThreadsWorld& threads) {
+    comm::World world("threads", rank, plan::Topology({{Axis::data, 2}, {Axis::tensor, 2}}), threads.factory(rank),
+                      used);
+    Rank r(world, GetParam());
+    auto context = context_of(r, world);
+    context.reduction = plan::Reduction::ordered;
+    EXPECT_THROW(params::ZeroStore{context}, std::logic_error);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Stages, UnitGroups, ::testing::Values(0, 1, 2, 3));
 
 }  // namespace

@@ -255,7 +255,7 @@ TEST(Traffic, FactorsOfTheTable) {
     }
 }
 
-TEST(Traffic, IdleRanksSendNothingInAnOrderedTurnAndTiedTablesCountTwice) {
+TEST(Traffic, IdleRanksSendNothingInAnOrderedRoundAndTiedTablesCountTwice) {
   const auto m = with_vocabulary("gpt2-nano", 256);
   const StateShape shape{1, base::DType::f32, base::DType::f32, {4, 1, 1, 3}, 2, over_data(3)};
   const UnitTable set(m, over_data(3));
