@@ -327,7 +327,7 @@ void Watchdog::watch(std::vector<std::pair<std::string, const Ledger*>> watched)
   impl_->groups.clear();
   impl_->ledgers.clear();
   for (auto& [group, ledger] : watched) {
-    impl_->groups.push_back(group);
+    impl_->groups.push_back(std::move(group));
     impl_->ledgers.push_back(ledger);
   }
 }

@@ -85,7 +85,8 @@ void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
 // The cut made definite, so that what partition-model refuses, and nothing else, is refused here.
 plan::Plan plan_of(const RunConfig& c, plan::ModelConfig model, int ranks, int threads) {
   plan::Plan p;
-  static_cast<plan::Cut&>(p) = c;
+  const plan::Cut& cut = c;
+  static_cast<plan::Cut&>(p) = cut;
   p.model = std::move(model);
   p.topology = plan::Topology({{plan::Axis::data, ranks}});
   if (p.sequence == 0) p.sequence = p.model.context;

@@ -20,7 +20,7 @@ namespace {
 // hundredth less is no remedy.
 std::string remedies(const Plan& plan) {
   std::vector<std::string> fitting, others;
-  const auto price = [&](const std::string& flag, Plan other) {
+  const auto price = [&](const std::string& flag, const Plan& other) {
     if (!decision_problems(other).empty()) return;
     const auto need = rank_memory(other.model, other.states(), other.micro(), other.recompute).total();
     auto& list = need <= plan.device_memory ? fitting : others;

@@ -71,7 +71,7 @@ class Exec {
   enum class Runs { at_once, later };
   Exec(base::Device device, Arena* scratch, int threads, Runs runs = Runs::at_once)
       : device_(device), scratch_(scratch), threads_(threads), at_once_(runs == Runs::at_once) {}
-  virtual void submit(std::function<void()>) {}
+  virtual void submit(std::function<void()>) {}  // NOLINT(performance-unnecessary-value-param): who overrides keeps it
 
  private:
   base::Device device_;

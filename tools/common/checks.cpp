@@ -44,7 +44,7 @@ CLI::Validator any_seed() {
   return number_in(base::Range<std::uint64_t>{0, std::numeric_limits<std::uint64_t>::max()}, "");
 }
 
-CLI::Validator one_of(std::vector<std::string> legal) {
+CLI::Validator one_of(const std::vector<std::string>& legal) {
   return CLI::Validator(
       [legal](std::string& text) {
         if (std::find(legal.begin(), legal.end(), text) != legal.end()) return std::string();
