@@ -10,10 +10,11 @@ namespace trainyard::base {
 
 // A rank has a place for each micro-batch of each of its rounds, `fold` in a round, also where the last are not there.
 struct FoldPlace {
-  std::int64_t group, round, rank, place;
+  std::int64_t fold_group, round, rank, place;
 };
 
-// Micro-batch m of a step lies in group m / fold; rank r computes group round * ranks + r in its round `round`.
+// Micro-batch m of a step lies in fold group m / fold; rank r computes fold group round * ranks + r in its round
+// `round`.
 TRAINYARD_ANYWHERE constexpr FoldPlace fold_place(std::int64_t m, std::int64_t fold, std::int64_t ranks) {
   const std::int64_t group = m / fold, round = group / ranks;
   return {group, round, group % ranks, round * fold + m % fold};

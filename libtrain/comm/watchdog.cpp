@@ -315,19 +315,19 @@ struct Watchdog::Impl {
   }
 };
 
-Watchdog::Watchdog(WatchdogOptions options, std::vector<std::pair<std::string, const Ledger*>> watched)
+Watchdog::Watchdog(WatchdogOptions options, const std::vector<std::pair<std::string, const Ledger*>>& watched)
     : impl_(std::make_unique<Impl>(std::move(options), step_)) {
-  watch(std::move(watched));
+  watch(watched);
   if (impl_->options.size > 1) impl_->open();
 }
 
-void Watchdog::watch(std::vector<std::pair<std::string, const Ledger*>> watched) {
+void Watchdog::watch(const std::vector<std::pair<std::string, const Ledger*>>& watched) {
   TRAINYARD_ASSERT(watched.size() <= static_cast<std::size_t>(watched_limit), "{} ledgers", watched.size());
   const std::lock_guard lock(impl_->watching);
   impl_->groups.clear();
   impl_->ledgers.clear();
-  for (auto& [group, ledger] : watched) {
-    impl_->groups.push_back(std::move(group));
+  for (const auto& [group, ledger] : watched) {
+    impl_->groups.push_back(group);
     impl_->ledgers.push_back(ledger);
   }
 }

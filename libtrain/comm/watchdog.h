@@ -35,9 +35,9 @@ struct WatchdogOptions {
 class Watchdog {
  public:
   // The ledgers outlive the watchdog; the same ones in the same order on every rank, at most 4.
-  Watchdog(WatchdogOptions options, std::vector<std::pair<std::string, const Ledger*>> watched);
+  Watchdog(WatchdogOptions options, const std::vector<std::pair<std::string, const Ledger*>>& watched);
   // Other ledgers instead: where a rank begins with none, only lost ranks are told of.
-  void watch(std::vector<std::pair<std::string, const Ledger*>> watched);
+  void watch(const std::vector<std::pair<std::string, const Ledger*>>& watched);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;

@@ -65,9 +65,9 @@ void Trainer::load(std::int64_t completed, const plan::Action& action) {
   const auto place = batch.place_of(action.micro).place;
   in_flight_->step.loss_place = results_->loss_of(place);
   tensor::copy(*compute_, in_flight_->step.micro.counted_there, results_->targets_of(place));
-  store_->begin_micro(
-      {action.round, place_in_group(action.micro, batch.first_micro(action.group), batch.end_micro(action.group))},
-      training_leases_);
+  store_->begin_micro({action.round, place_in_group(action.micro, batch.first_micro(action.fold_group),
+                                                    batch.end_micro(action.fold_group))},
+                      training_leases_);
 }
 
 void Trainer::forward(std::int64_t micro, const Observer* observer) {

@@ -15,24 +15,24 @@ struct BatchPlan {
   std::int64_t fold = 1;          // g: consecutive micro-batches that a rank adds locally before the ordered reduction
   int data_ranks = 1;             // d
 
-  std::int64_t micros() const { return global_batch / micro_batch; }    // M
-  std::int64_t groups() const { return (micros() + fold - 1) / fold; }  // the last group may be ragged
+  std::int64_t micros() const { return global_batch / micro_batch; }         // M
+  std::int64_t fold_groups() const { return (micros() + fold - 1) / fold; }  // the last one may be ragged
   std::int64_t rounds() const {
-    return (groups() + data_ranks - 1) / data_ranks;
+    return (fold_groups() + data_ranks - 1) / data_ranks;
   }  // accumulation rounds, each of a group a rank and one reduction
-  // Group computed by data rank r in round k, or -1 when r idles in the ragged last round.
-  std::int64_t group_of(int r, std::int64_t round) const {
+  // Fold group computed by data rank r in round k, or -1 when r idles in the ragged last round.
+  std::int64_t fold_group_of(int r, std::int64_t round) const {
     const auto q = round * data_ranks + r;
-    return q < groups() ? q : -1;
+    return q < fold_groups() ? q : -1;
   }
   int contributors(std::int64_t round) const {
-    const auto left = groups() - round * data_ranks;
+    const auto left = fold_groups() - round * data_ranks;
     return static_cast<int>(left < data_ranks ? left : data_ranks);
   }
   // Rounds in which data rank r has a group.
-  std::int64_t rounds_of(int r) const { return r < groups() ? (groups() - 1 - r) / data_ranks + 1 : 0; }
-  // Micro-batches of the longest group of each round, together: how often every rank takes part in what all do for each
-  // micro-batch. Rank 0's group is never shorter than another's, and only the last of a step can be ragged.
+  std::int64_t rounds_of(int r) const { return r < fold_groups() ? (fold_groups() - 1 - r) / data_ranks + 1 : 0; }
+  // Micro-batches of the longest fold group of each round, together: how often every rank takes part in what all do for
+  // each micro-batch. Rank 0's group is never shorter than another's, and only the last of a step can be ragged.
   std::int64_t lockstep_micros() const {
     const auto last = (rounds() - 1) * data_ranks;
     return (rounds() - 1) * fold + end_micro(last) - first_micro(last);
@@ -41,9 +41,9 @@ struct BatchPlan {
   std::int64_t places() const { return rounds() * fold; }  // of a rank
   // The micro-batch that its rank works on behind `micro`; -1: none in this step.
   std::int64_t next(std::int64_t micro) const {
-    const auto group = place_of(micro).group;
+    const auto group = place_of(micro).fold_group;
     if (micro + 1 < end_micro(group)) return micro + 1;
-    return group + data_ranks < groups() ? first_micro(group + data_ranks) : -1;
+    return group + data_ranks < fold_groups() ? first_micro(group + data_ranks) : -1;
   }
   std::int64_t first_micro(std::int64_t group) const { return group * fold; }
   std::int64_t end_micro(std::int64_t group) const {

@@ -114,9 +114,9 @@ void batch_problems(const Plan& p, std::vector<Problem>& out) {
   if (batch.micros() % p.fold != 0)
     return say(fmt::format("--fold {} does not divide the {} micro-batches of a step", p.fold, batch.micros()),
                fmt::format("--fold {}", largest_divisor(batch.micros(), p.fold)));
-  if (ranks > batch.groups())
+  if (ranks > batch.fold_groups())
     say(fmt::format("{} ranks, but a step has only {} group{} of micro-batches: some ranks would never work", ranks,
-                    batch.groups(), batch.groups() == 1 ? "" : "s"),
+                    batch.fold_groups(), batch.fold_groups() == 1 ? "" : "s"),
         fmt::format("raise --global-batch to {}, lower --micro-batch or --fold, or use fewer ranks",
                     ranks * p.micro_batch * p.fold));
 }

@@ -29,7 +29,7 @@ std::vector<Action> one_stage(const BatchPlan& batch, int data_rank) {
   out.push_back({Action::Kind::ask, 0, -1, -1});
   for (std::int64_t round = 0; round < batch.rounds(); ++round) {
     out.push_back({Action::Kind::agree, round, -1, -1});
-    const auto group = batch.group_of(data_rank, round);
+    const auto group = batch.fold_group_of(data_rank, round);
     if (group < 0) {
       out.push_back({Action::Kind::idle, round, -1, -1});
       continue;

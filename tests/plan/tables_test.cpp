@@ -116,11 +116,11 @@ TEST(Batch, ClosedFormsAgreeWithTheGroups) {
           std::vector<std::int64_t> own;
           std::int64_t rounds = 0;
           for (std::int64_t round = 0; round < b.rounds(); ++round) {
-            const auto group = b.group_of(r, round);
+            const auto group = b.fold_group_of(r, round);
             rounds += group >= 0;
             for (auto m = b.first_micro(group); group >= 0 && m < b.end_micro(group); ++m) {
               const auto at = b.place_of(m);
-              EXPECT_EQ((std::vector{at.group, at.round, at.rank, at.place}),
+              EXPECT_EQ((std::vector{at.fold_group, at.round, at.rank, at.place}),
                         (std::vector<std::int64_t>{group, round, r, round * fold + m - b.first_micro(group)}));
               EXPECT_LT(at.place, b.places());
               own.push_back(m);
@@ -170,7 +170,7 @@ TEST(Batch, EveryMicroOnceInAscendingOrder) {
     b.micro_batch = 1 + static_cast<std::int64_t>(random() % 4);
     b.global_batch = micros * b.micro_batch;
     b.fold = 1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(micros));
-    b.data_ranks = 1 + static_cast<int>(random() % static_cast<unsigned>(b.groups()));
+    b.data_ranks = 1 + static_cast<int>(random() % static_cast<unsigned>(b.fold_groups()));
     std::vector<int> seen(static_cast<std::size_t>(micros), 0);
     for (int r = 0; r < b.data_ranks; ++r) {
       std::int64_t last = -1, round = -1, idle = 0;
@@ -184,7 +184,7 @@ TEST(Batch, EveryMicroOnceInAscendingOrder) {
           EXPECT_EQ(a.round, round + 1);
           const auto& next = *(&a + 1);  // the last backward of the round before; for the first round there is none
           EXPECT_EQ(next.kind, a.round == 0 ? Action::Kind::agree : Action::Kind::backward);
-          EXPECT_TRUE(a.round == 0 || next.micro == b.end_micro(b.group_of(r, round)) - 1) << next.micro;
+          EXPECT_TRUE(a.round == 0 || next.micro == b.end_micro(b.fold_group_of(r, round)) - 1) << next.micro;
         } else if (a.round >= 0) {
           EXPECT_EQ(a.round, round);
         }
@@ -196,7 +196,7 @@ TEST(Batch, EveryMicroOnceInAscendingOrder) {
         EXPECT_EQ(a.micro / b.fold % b.data_ranks, r);
       }
       EXPECT_EQ(round + 1, b.rounds());
-      EXPECT_EQ(idle, b.group_of(r, b.rounds() - 1) < 0 ? 1 : 0);
+      EXPECT_EQ(idle, b.fold_group_of(r, b.rounds() - 1) < 0 ? 1 : 0);
     }
     for (int count : seen) EXPECT_EQ(count, 1);
   }
