@@ -18,44 +18,14 @@
 #include "kernels/square_sum/square_sum.h"
 #include "kernels/step_numbers/step_numbers.h"
 #include "tests/gpu_main.h"
-#include "tests/kernels/gpu_place.h"
+#include "tests/kernels/gpu_compare.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <functional>
 
 namespace trainyard::test {
 namespace {
-
-using Outputs = std::vector<MatrixBuffer>;
-using Case = std::function<Outputs(Place& place, DType t)>;
-enum class Same { bits, tolerance };
-
-double tolerance(DType t) { return t == DType::bf16 ? 0x1.8p-7 : t == DType::f32 ? 2e-5 : 1e-12; }
-
-// Runs `one` on the host and on the GPU for the dtypes and compares every output; gaps between rows must stay as they
-// were.
-void compare(const Case& one, Same same, const std::vector<DType>& dtypes = {DType::f32, DType::bf16}) {
-  for (auto t : dtypes) {
-    Place host(Place::Kind::host), gpu(Place::Kind::gpu);
-    const auto want = one(host, t), got = one(gpu, t);
-    ASSERT_EQ(want.size(), got.size());
-    for (std::size_t o = 0; o < want.size(); ++o) {
-      ASSERT_TRUE(got[o].gap_untouched()) << "output " << o;
-      for (std::int64_t i = 0; i < want[o].rows; ++i)
-        for (std::int64_t j = 0; j < want[o].cols; ++j) {
-          const double w = want[o](i, j), g = got[o](i, j);
-          if (same == Same::bits) ASSERT_EQ(g, w) << base::name_of(t) << " output " << o << " at " << i << "," << j;
-          else
-            ASSERT_LE(std::abs(g - w), tolerance(t) * (1 + std::abs(w)))
-                << base::name_of(t) << " output " << o << " at " << i << "," << j << ": " << g << " for " << w;
-        }
-    }
-  }
-}
-
-const std::vector<DType> all = {DType::f32, DType::bf16, DType::f64};
 
 // Rows in groups of 16 bytes, and rows that are not.
 TEST(Gpu, Activations) {

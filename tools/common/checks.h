@@ -14,7 +14,7 @@ namespace trainyard::tools {
 CLI::Validator in_range(base::Range<std::int64_t> range);  // a whole number, in decimal digits
 CLI::Validator in_range(base::Range<int> range);
 CLI::Validator in_range(base::Range<double> range);
-CLI::Validator any_seed();                              // 0 to 2^64 - 1
+CLI::Validator any_seed();                                     // 0 to 2^64 - 1
 CLI::Validator one_of(const std::vector<std::string>& words);  // with "did you mean"
 
 }  // namespace trainyard::tools
