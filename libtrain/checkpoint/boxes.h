@@ -2,6 +2,7 @@
 // of the format says it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -75,6 +76,14 @@ void for_each_run_of_range(const Shape& shape, const StoredBox& stored, std::int
     for (std::size_t i = 0; i < shape.size(); ++i) part.start[i] += stored.box.start[i];
     for_each_run(shape, stored, part, f);
   }
+}
+
+// Calls f(stored, from, to) for the part of each box that lies in elements [first, end) of a rank's datasets: elements
+// [from, to) of them.
+template <class F> void for_each_box(const RankBoxes& boxes, std::int64_t first, std::int64_t end, F&& f) {
+  auto at = std::upper_bound(boxes.begin(), boxes.end(), first,
+                             [](std::int64_t element, const StoredBox& stored) { return element < stored.end(); });
+  for (; at != boxes.end() && at->offset < end; ++at) f(*at, std::max(first, at->offset), std::min(end, at->end()));
 }
 
 // Do the boxes, each inside of the shape, hold every element of the tensor once?

@@ -2,6 +2,7 @@
 #include "libtrain/checkpoint/own_files.h"
 
 #include "libtrain/base/atomic_file.h"
+#include "libtrain/base/folder_lock.h"
 #include "libtrain/checkpoint/joined_index.h"
 
 #include <fmt/format.h>
@@ -29,7 +30,8 @@ bool take_end(std::string_view& name, std::string_view end) {
 
 bool is_file_of_checkpoint(std::string_view name) {
   take_end(name, base::partial_suffix);
-  if (name == "manifest.json" || name == "checkpoint.h5" || name == joined_index_name || name == history_name)
+  if (name == "manifest.json" || name == "checkpoint.h5" || name == joined_index_name || name == history_name ||
+      name == base::lock_name)
     return true;
   constexpr std::string_view rank = "rank-";
   return (take_end(name, ".h5") || take_end(name, ".index") || take_end(name, ".json")) && name.starts_with(rank) &&

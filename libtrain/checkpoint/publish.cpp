@@ -67,23 +67,10 @@ void remove_all_but(const std::string& partial, const Manifest& m) {
   std::vector<std::string> extra;
   for (const auto& entry : fs::directory_iterator(partial)) {
     const auto name = entry.path().filename().string();
-    if (name != "manifest.json" && !m.files.contains(name)) extra.push_back(entry.path().string());
+    if (name != "manifest.json" && name != base::lock_name && !m.files.contains(name))
+      extra.push_back(entry.path().string());
   }
   for (const auto& path : extra) base::remove_tree(path);
-}
-
-void write_manifest(const std::string& partial, const RunState& state, const plan::Topology& grid) {
-  auto m = gather(partial, state, grid);
-  const auto boxes = boxes_in_view(m);
-  if (boxes <= largest_view) m.files[view_name] = write_view(partial, m);
-  else
-    base::log_info("{}: the view would have {} mappings, more than {}: make it with inspect --make-view",
-                   step_name(state.step), boxes, largest_view);
-  base::write_file(partial + "/manifest.json", manifest_text(m));
-  for (int r = 0; r < m.ranks; ++r)
-    read_sidecar(partial, state, r, m.ranks);  // nobody else has begun to write meanwhile
-  remove_all_but(partial, m);
-  base::sync_folder(partial);
 }
 
 bool has_other_writer(const std::string& partial, const std::string& writer) {
@@ -128,11 +115,26 @@ void remove_oldest(const std::string& folder, std::int64_t published, int keep) 
 
 }  // namespace
 
+Manifest complete_folder(const std::string& partial, const RunState& state, const plan::Topology& grid) {
+  auto m = gather(partial, state, grid);
+  const auto boxes = boxes_in_view(m);
+  if (boxes <= largest_view) m.files[view_name] = write_view(partial, m);
+  else
+    base::log_info("{}: the view would have {} mappings, more than {}: make it with inspect --make-view",
+                   step_name(state.step), boxes, largest_view);
+  base::write_file(partial + "/manifest.json", manifest_text(m));
+  for (int r = 0; r < m.ranks; ++r)
+    read_sidecar(partial, state, r, m.ranks);  // nobody else has begun to write meanwhile
+  remove_all_but(partial, m);
+  base::sync_folder(partial);
+  return m;
+}
+
 void publish(const std::string& folder, const RunState& state, const plan::Topology& ranks, int keep) {
   const auto name = step_name(state.step);
   const auto partial = folder + "/" + name + std::string(base::partial_suffix);
   try {
-    write_manifest(partial, state, ranks);
+    complete_folder(partial, state, ranks);
     keep_foreign(folder, state.step);
     base::publish_folder(partial, folder + "/" + name);
   } catch (const fs::filesystem_error& e) {

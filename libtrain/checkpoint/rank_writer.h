@@ -4,6 +4,7 @@
 
 #include "libtrain/base/view.h"
 #include "libtrain/checkpoint/boxes.h"
+#include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/run_state.h"
 #include "libtrain/plan/topology.h"
 
@@ -49,6 +50,11 @@ void write_rank(const std::string& folder, const RunState& state, const RankPiec
 // stay. EnvironmentError naming both when a sidecar has another writer than `state`: nothing is published or removed.
 // `ranks` is the grid of the ranks, for the manifest.
 void publish(const std::string& folder, const RunState& state, const plan::Topology& ranks, int keep);
+
+// The part of publish() before the name: checks the sidecars of all ranks in `partial`, joins their indices, writes the
+// view and the manifest, removes all else but a lock, and syncs. Returns the manifest. Throws as publish() does, and
+// removes nothing then.
+Manifest complete_folder(const std::string& partial, const RunState& state, const plan::Topology& ranks);
 
 // Removes what write_rank left of a step that will not be published. Nothing to do when there is none, or when another
 // writer than that of `state` works on it.

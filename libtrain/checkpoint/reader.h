@@ -33,10 +33,11 @@ class Reader {
  public:
   // all_files: checks the manifest (seal, format and major, every number and name in it), that every file but the view
   // is there with its size, the checksums of all metadata, and that the attributes of the files agree with the
-  // manifest; all bytes too where parameters lie elsewhere than this build would put them. as_needed: the manifest and
+  // manifest; all bytes too where parameters lie elsewhere than this build would put them. all_but_payloads: without
+  // those, for who reads every byte anyway and compares the fingerprints. as_needed: the manifest and
   // the indices now, a rank file's size when its first slice is read: what a rank of a large world does that reads few
   // of them, after one rank has looked at all.
-  enum class Check { all_files, as_needed };
+  enum class Check { all_files, all_but_payloads, as_needed };
   explicit Reader(std::string path, Check check = Check::all_files);
 
   const RunState& state() const { return manifest_.state; }
@@ -57,6 +58,10 @@ class Reader {
 
   // Elements [first, first + count) of a logical tensor, flat, as f32.
   void read_tensor(Kind kind, const std::string& name, std::int64_t first, std::int64_t count, float* out);
+
+  // For who reads blocks into memory of his own; several threads may. `data` is block `index` of the payload of `kind`
+  // in the file of `rank`: InputError naming file, tensor and element range when its checksum is another.
+  void check_block(int rank, Kind kind, std::int64_t index, const char* data) const;
 
   // Reads every byte; InputError naming file, tensor and element range of the first damaged blocks, or a fingerprint
   // that differs; also for a view that is there and damaged. `watch`, when given, is called now and then with the bytes

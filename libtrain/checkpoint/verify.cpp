@@ -15,13 +15,6 @@ namespace trainyard::checkpoint {
 
 namespace {
 
-// Calls f(stored, first, end) for the part of each box in elements [first, end) of a rank's datasets.
-template <class F> void for_each_box(const RankBoxes& boxes, std::int64_t first, std::int64_t end, F&& f) {
-  auto at = std::upper_bound(boxes.begin(), boxes.end(), first,
-                             [](std::int64_t element, const StoredBox& stored) { return element < stored.end(); });
-  for (; at != boxes.end() && at->offset < end; ++at) f(*at, std::max(first, at->offset), std::min(end, at->end()));
-}
-
 // Elements of a flat tensor, for a message.
 struct Span {
   std::int32_t tensor = 0;

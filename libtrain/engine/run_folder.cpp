@@ -198,6 +198,10 @@ bool is_abandoned(const std::string& output, const std::string& path) {
                      [&](const checkpoint::Found& f) { return is_same(f.path, path); });
 }
 
+std::string history_through(const std::string& path, std::int64_t step) {
+  return lines_through(history_of(path), step);
+}
+
 std::string settle(const std::string& output, const std::string& path, std::int64_t step) {
   const auto folder = checkpoints_folder(output), metrics = output + "/metrics.jsonl",
              own = folder + "/" + checkpoint::step_name(step);

@@ -50,6 +50,10 @@ void note_published(const std::string& output, std::int64_t step);
 // Is it one of this folder's checkpoints that a run has left.
 bool is_abandoned(const std::string& output, const std::string& path);
 
+// The lines of metrics that led to a checkpoint: its own (history.jsonl), or through its step those of the run in which
+// it lies; "" where nobody has them.
+std::string history_through(const std::string& path, std::int64_t step);
+
 // Makes OUTPUT the folder of a run that goes on after `step` from the checkpoint `path` (empty: from nothing), which
 // has been loaded. Returns where that checkpoint lies then. Afterwards metrics.jsonl holds the lines that led to it and
 // the newest checkpoint is it, or, where it lies elsewhere, there is none. Checkpoints of other branches, later ones

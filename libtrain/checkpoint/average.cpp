@@ -1,0 +1,187 @@
+// Fills the rank files of the mean part by part.
+#include "libtrain/checkpoint/average.h"
+
+#include "libtrain/base/checksum.h"
+#include "libtrain/base/error.h"
+#include "libtrain/base/read_file.h"
+#include "libtrain/base/text.h"
+#include "libtrain/checkpoint/parts.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace trainyard::checkpoint {
+
+namespace {
+
+constexpr std::int64_t part_elements = std::int64_t{1} << 20;  // of one box, at once
+constexpr std::int64_t thread_bytes = 24 << 20;                // mean, values and result of a part, and blocks
+
+struct Part {
+  int rank = 0;
+  Kind kind = Kind::model;
+  std::int64_t first = 0, end = 0;  // elements of the datasets
+};
+
+using Fingerprints = std::map<std::string, std::uint64_t>;
+
+class Averaging {
+ public:
+  Averaging(const std::vector<const Reader*>& sources, NewCheckpoint& target, const ReshardOptions& options)
+      : sources_(sources), target_(target), options_(options) {
+    for (int r = 0; r < target.ranks(); ++r)
+      if (!target.rank(r).is_kept()) add_parts(r);
+  }
+
+  Fingerprints run() {
+    const auto threads =
+        static_cast<int>(std::clamp<std::int64_t>(options_.memory / thread_bytes, 1, options_.threads));
+    std::vector<std::unique_ptr<Hands>> hands(static_cast<std::size_t>(threads));
+    for_each_part(parts_.size(), threads, [&](std::size_t i, int thread) {
+      auto& h = hands[static_cast<std::size_t>(thread)];
+      if (h == nullptr) h = std::make_unique<Hands>(sources_);
+      fill(parts_[i], *h);
+    });
+    Fingerprints made;
+    for (const auto& h : hands)
+      if (h != nullptr)
+        for (const auto& [path, fingerprint] : h->made) made[path] += fingerprint;
+    return made;
+  }
+
+ private:
+  struct Hands {
+    std::vector<std::unique_ptr<Reader>> readers;
+    WritingHands writing;
+    std::vector<double> mean;
+    std::vector<float> values;
+    std::vector<base::bf16> narrow;
+    Fingerprints made;
+    explicit Hands(const std::vector<const Reader*>& sources) {
+      for (const auto* source : sources)
+        readers.push_back(std::make_unique<Reader>(source->path(), Reader::Check::as_needed));
+    }
+  };
+
+  void add_parts(int rank) {
+    const auto& boxes = target_.rank(rank).boxes();
+    if (boxes.empty()) return;
+    for (auto kind : kinds_of(target_.state().dtype))
+      for (std::int64_t first = 0; first < boxes.back().end(); first += part_elements)
+        parts_.push_back({rank, kind, first, std::min(boxes.back().end(), first + part_elements)});
+    all_ += boxes.back().end() * static_cast<std::int64_t>(kinds_of(target_.state().dtype).size());
+  }
+
+  void fill(const Part& part, Hands& h) {
+    const auto& parameters = sources_.front()->manifest().parameters;
+    for_each_box(target_.rank(part.rank).boxes(), part.first, part.end,
+                 [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
+                   const auto& p = parameters[static_cast<std::size_t>(stored.tensor)];
+                   for_each_run_of_range(p.shape, stored, from - stored.offset, to - from,
+                                         [&](const Run& run) { put(part, p.name, run, h); });
+                 });
+    const std::lock_guard lock(mutex_);
+    done_ += part.end - part.first;
+    if (options_.watch) options_.watch(done_, all_);
+  }
+
+  void compute(Kind kind, const std::string& name, const Run& run, Hands& h) const {
+    h.values.resize(static_cast<std::size_t>(run.count));
+    if (kind == Kind::m || kind == Kind::v)
+      return h.readers.back()->read_tensor(kind, name, run.element, run.count, h.values.data());
+    h.mean.assign(static_cast<std::size_t>(run.count), 0.0);
+    for (auto& reader : h.readers) {
+      reader->read_tensor(Kind::master, name, run.element, run.count, h.values.data());
+      for (std::size_t i = 0; i < h.mean.size(); ++i) h.mean[i] += static_cast<double>(h.values[i]);
+    }
+    const auto n = static_cast<double>(h.readers.size());
+    for (std::size_t i = 0; i < h.mean.size(); ++i) h.values[i] = static_cast<float>(h.mean[i] / n);
+  }
+
+  void put(const Part& part, const std::string& name, const Run& run, Hands& h) {
+    compute(part.kind, name, run, h);
+    const void* data = h.values.data();
+    const auto dtype = dtype_of(part.kind, target_.state().dtype);
+    if (dtype == base::DType::bf16) {
+      h.narrow.resize(h.values.size());
+      std::transform(h.values.begin(), h.values.end(), h.narrow.begin(), [](float x) { return base::bf16(x); });
+      data = h.narrow.data();
+    }
+    h.made[std::string(path_of(part.kind)) + "/" + name] += base::fingerprint(
+        data, run.count, static_cast<int>(base::size_of(dtype)), static_cast<std::uint64_t>(run.element));
+    target_.rank(part.rank).write(part.kind, run.at, run.count, data, h.writing);
+  }
+
+  const std::vector<const Reader*>& sources_;
+  NewCheckpoint& target_;
+  const ReshardOptions& options_;
+  std::vector<Part> parts_;
+  std::mutex mutex_;
+  std::int64_t done_ = 0, all_ = 0;
+};
+
+std::string shape_text(const ParameterEntry& p) { return fmt::format("{} [{}]", p.name, fmt::join(p.shape, ", ")); }
+
+void require_same_shapes(const std::vector<const Reader*>& sources) {
+  const auto& expected = sources.front()->manifest().parameters;
+  for (const auto* source : sources) {
+    const auto& found = source->manifest().parameters;
+    for (std::size_t i = 0; i < std::max(expected.size(), found.size()); ++i) {
+      if (i < expected.size() && i < found.size() && expected[i] == found[i]) continue;
+      throw base::InputError(
+          fmt::format("{} has {} where {} has {}: checkpoints of different models have no mean", source->path(),
+                      i < found.size() ? shape_text(found[i]) : "nothing", sources.front()->path(),
+                      i < expected.size() ? shape_text(expected[i]) : "nothing"),
+          "give checkpoints of one model: compare with inspect");
+    }
+  }
+}
+
+void prove(const NewCheckpoint& target, const Manifest& written, Fingerprints made) {
+  for (const auto& [path, tensor] : written.tensors) {
+    auto expected = made[path];
+    for (int r = 0; r < target.ranks(); ++r)
+      if (const auto& rank = target.rank(r); rank.is_kept() && rank.tensors().contains(path))
+        expected += rank.tensors().at(path).fingerprint;
+    if (tensor.fingerprint != expected)
+      throw base::InputError(fmt::format("{}: {} has fingerprint {} by what was written of it, expected {}",
+                                         target.path(), path, hex64(tensor.fingerprint), hex64(expected)),
+                             "memory or a disk of this machine is at fault");
+  }
+}
+
+}  // namespace
+
+ReshardResult average(const std::vector<const Reader*>& sources, const std::string& destination, const NewCut& cut,
+                      const ReshardOptions& options) try {
+  TRAINYARD_ASSERT(!sources.empty(), "a mean of {} checkpoints", sources.size());
+  require_same_shapes(sources);
+  const auto& last = *sources.back();
+  const auto ranks = cut.ranks > 0 ? cut.ranks : last.manifest().ranks;
+  auto state = state_of_cut(last.state(), cut, ranks);
+  NewCheckpointOptions folder{options.existing, {}, options.threads, options.history, options.free_bytes};
+  std::string purpose;
+  auto& of = state.provenance["average_of"] = nlohmann::json::array();
+  for (const auto* source : sources) {
+    folder.sources.push_back(source->path());
+    of.push_back({{"path", base::text_of_path(source->path())}, {"step", source->state().step}});
+    purpose += base::read_file(source->path() + "/manifest.json");
+  }
+  purpose += state_to_json(state).dump() + fmt::format(" {} ranks", ranks);
+  state.writer = fmt::format("average {} {}", purpose.size(), hex32(base::crc32c(purpose.data(), purpose.size())));
+  NewCheckpoint target(destination, state, ranks, folder);
+  ReshardResult result{ranks, target.kept(), 0, 0, {}};
+  for (int r = 0; r < ranks; ++r)
+    if (!target.rank(r).is_kept()) result.bytes_written += target.rank(r).payload_bytes();
+  const auto made = Averaging(sources, target, options).run();
+  for (const auto* source : sources) result.bytes_read += source->bytes();
+  result.manifest = target.publish([&](const Manifest& written) { prove(target, written, made); });
+  return result;
+} catch (const std::filesystem::filesystem_error& e) {
+  throw base::EnvironmentError(e.what());
+}
+
+}  // namespace trainyard::checkpoint

@@ -1,0 +1,147 @@
+// Makes the folder of a checkpoint that comes from others.
+#include "libtrain/checkpoint/new_checkpoint.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/log.h"
+#include "libtrain/base/number_text.h"
+#include "libtrain/checkpoint/own_files.h"
+#include "libtrain/checkpoint/parts.h"
+#include "libtrain/checkpoint/rank_writer.h"
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <set>
+
+namespace trainyard::checkpoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::int64_t bytes_left_at(const std::string& folder) {
+  std::error_code error;
+  const auto space = fs::space(folder, error);
+  return error ? std::int64_t{-1} : static_cast<std::int64_t>(space.available);  // -1: the system does not say
+}
+
+// Is `path` the folder `other` or somewhere in it?
+bool is_in(const std::string& path, const std::string& other) {
+  std::error_code error;
+  const auto inner = fs::weakly_canonical(path, error), outer = fs::weakly_canonical(other, error);
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
+}  // namespace
+
+NewCheckpoint::NewCheckpoint(std::string destination, RunState state, int ranks, NewCheckpointOptions options)
+    : final_(base::without_slashes(std::move(destination))), partial_(final_ + std::string(base::partial_suffix)),
+      state_(std::move(state)), options_(std::move(options)) {
+  require_free();
+  base::require_own(partial_, own_checkpoints());
+  base::make_folders(partial_);
+  const auto units = unit_table(state_.model, ranks);
+  std::int64_t start = 0;
+  for (const auto& unit : units) {
+    for (const auto offset : unit.offsets) tensors_.push_back({start, unit.piece, offset});
+    start += unit.piece;
+  }
+  try {
+    lock_ = std::make_unique<base::FolderLock>(partial_, "wait until it has ended, or give another place");
+    for (int r = 0; r < ranks; ++r)
+      ranks_.push_back(std::make_unique<ScatteredRank>(partial_ + "/" + rank_name(r), state_, r, units, ranks));
+    prepare();
+  } catch (...) {
+    if (lock_ != nullptr) remove_unfinished();
+    throw;
+  }
+}
+
+NewCheckpoint::~NewCheckpoint() {
+  if (!published_) remove_unfinished();
+}
+
+void NewCheckpoint::require_free() const {
+  if (final_.ends_with(base::partial_suffix))
+    throw base::UsageError(fmt::format("{} is the name of something unfinished", final_), "give another name");
+  for (const auto& source : options_.sources)
+    if (is_in(final_, source))
+      throw base::UsageError(fmt::format("{} is or lies in {}, which is read", final_, source), "give another place");
+  std::error_code error;
+  if (options_.existing == base::Existing::refuse && fs::exists(fs::symlink_status(final_, error)))
+    throw base::UsageError(fmt::format("{} exists already", final_), "give another place, or --force to replace it");
+  auto own = own_checkpoints();
+  own.precious = options_.sources;
+  base::require_own(final_, own);
+}
+
+void NewCheckpoint::prepare() {
+  if (options_.existing == base::Existing::refuse) {
+    std::atomic<int> kept{0};
+    for_each_part(ranks_.size(), options_.threads, [&](std::size_t r, int) {
+      if (ranks_[r]->keep_finished()) ++kept;
+    });
+    kept_ = kept;
+  }
+  std::set<std::string> stays{base::lock_name};
+  for (std::size_t r = 0; r < ranks_.size(); ++r)
+    if (ranks_[r]->is_finished())
+      for (const char* suffix : {".h5", ".index", ".json"}) stays.insert(rank_name(static_cast<int>(r)) + suffix);
+  std::vector<std::string> goes;
+  for (const auto& entry : fs::directory_iterator(partial_))
+    if (!stays.contains(entry.path().filename().string())) goes.push_back(entry.path().string());
+  for (const auto& path : goes) base::remove_tree(path);
+  require_room();
+  WritingHands hands;
+  for (auto& rank : ranks_)
+    if (!rank->is_finished()) rank->lay_out(hands);
+}
+
+void NewCheckpoint::require_room() const {
+  constexpr std::int64_t of_a_file = 16 << 10, of_a_box = 100, of_all = 64 << 10;  // HDF5's structures, index, manifest
+  std::int64_t needed = of_all;
+  for (const auto& rank : ranks_) {
+    const auto boxes = static_cast<std::int64_t>(rank->boxes().size() * kinds_of(state_.dtype).size());
+    needed += boxes * of_a_box + (rank->is_finished() ? 0 : rank->payload_bytes() + of_a_file);
+  }
+  const auto left = options_.free_bytes ? options_.free_bytes(partial_) : bytes_left_at(partial_);
+  if (left < 0 || left >= needed) return;
+  throw base::EnvironmentError(
+      fmt::format("{} needs {}, and there is room for {}: {} are missing", final_, base::size_text(needed),
+                  base::size_text(left), base::size_text(needed - left)),
+      "make room, or give a place on another disk; nothing was written");
+}
+
+void NewCheckpoint::remove_unfinished() {
+  std::size_t finished = 0;
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    if (ranks_[r]->is_finished()) ++finished;
+    else remove_rank_files(partial_ + "/" + rank_name(static_cast<int>(r)));
+  }
+  std::error_code ignored;
+  if (finished == 0) fs::remove_all(partial_, ignored);
+  else
+    base::log_info("{} of {} stay in {}: the same command goes on from there", finished,
+                   base::counted(static_cast<std::int64_t>(ranks_.size()), "rank file"), partial_);
+}
+
+Manifest NewCheckpoint::publish(const std::function<void(const Manifest&)>& prove) {
+  Manifest m;
+  try {
+    m = complete_folder(partial_, state_, plan::Topology({{plan::Axis::data, ranks()}}));
+    prove(m);
+    if (!options_.history.empty()) base::write_file(partial_ + "/" + history_name, options_.history);
+  } catch (const base::InputError&) {  // what was finished proves nothing
+    ranks_.clear();
+    throw;
+  }
+  lock_->require_alone();
+  require_free();
+  base::publish_folder(partial_, final_);
+  published_ = true;
+  std::error_code error;
+  fs::remove(fs::path(final_) / base::lock_name, error);  // whoever opened it before finds that it has no name any more
+  return m;
+}
+
+}  // namespace trainyard::checkpoint

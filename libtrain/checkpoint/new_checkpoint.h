@@ -1,0 +1,82 @@
+// A checkpoint that is made from others, by one process: its unfinished folder, the rank files in it, what an
+// interrupted start has left of them, the proof, and the name.
+#pragma once
+
+#include "libtrain/base/atomic_file.h"
+#include "libtrain/base/folder_lock.h"
+#include "libtrain/checkpoint/scattered_rank.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace trainyard::checkpoint {
+
+struct NewCheckpointOptions {
+  // refuse: UsageError when the destination is there, and what an interrupted start has finished is kept. replace: a
+  // checkpoint of our writing is replaced, and nothing is kept.
+  base::Existing existing = base::Existing::refuse;
+  std::vector<std::string> sources;  // what is read: never replaced, and no place for the destination
+  int threads = 1;
+  std::string history;  // lines of metrics that led to it, kept in it (history.jsonl); may be empty
+  // Room for more bytes where a path lies; empty: what the file system says.
+  std::function<std::int64_t(const std::string& folder)> free_bytes;
+};
+
+class NewCheckpoint {
+ public:
+  // Of `ranks` data-parallel ranks, each with equal pieces of every unit. `state.writer` says for what purpose it is
+  // made: finished rank files of an earlier start with the same purpose are kept, everything else of it is removed.
+  // Rank files are laid out when this returns. EnvironmentError before anything is written where the room that is left
+  // cannot hold it, and while another process makes it.
+  NewCheckpoint(std::string destination, RunState state, int ranks, NewCheckpointOptions options);
+  // Unpublished: finished rank files stay for the next start, all else goes.
+  ~NewCheckpoint();
+  NewCheckpoint(const NewCheckpoint&) = delete;
+
+  int ranks() const { return static_cast<int>(ranks_.size()); }
+  ScatteredRank& rank(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
+  const ScatteredRank& rank(int rank) const { return *ranks_[static_cast<std::size_t>(rank)]; }
+  const RunState& state() const { return state_; }
+  const std::string& path() const { return final_; }
+  int kept() const { return kept_; }
+
+  // Calls f(rank, at, element, count) for the ranks that hold elements [first, first + count) of a tensor: `count` of
+  // them from `element` on lie at element `at` of the datasets.
+  template <class F> void for_each_place(std::int32_t tensor, std::int64_t first, std::int64_t count, F&& f) const {
+    const auto& t = tensors_[static_cast<std::size_t>(tensor)];
+    for (const auto end = first + count; first < end;) {
+      const auto in_unit = t.offset + first, rank = in_unit / t.piece, in_piece = in_unit % t.piece;
+      const auto n = std::min(end - first, t.piece - in_piece);
+      f(static_cast<int>(rank), t.start + in_piece, first, n);
+      first += n;
+    }
+  }
+
+  // All is written: manifest and view; then `prove`, which throws where the fingerprints are not those that they must
+  // be, whereupon nothing is kept; then the name. Returns the manifest.
+  Manifest publish(const std::function<void(const Manifest&)>& prove);
+
+ private:
+  struct TensorPlace {
+    std::int64_t start, piece, offset;  // of the unit's piece in the datasets, its size, and of the tensor in the unit
+  };
+  void require_free() const;
+  void prepare();
+  void require_room() const;
+  void remove_unfinished();
+
+  std::string final_, partial_;
+  RunState state_;
+  NewCheckpointOptions options_;
+  std::unique_ptr<base::FolderLock> lock_;
+  std::vector<std::unique_ptr<ScatteredRank>> ranks_;
+  std::vector<TensorPlace> tensors_;
+  int kept_ = 0;
+  bool published_ = false;
+};
+
+}  // namespace trainyard::checkpoint

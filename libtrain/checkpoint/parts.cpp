@@ -1,0 +1,41 @@
+// Threads that take one part after the other.
+#include "libtrain/checkpoint/parts.h"
+
+#include "libtrain/base/thread.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace trainyard::checkpoint {
+
+void for_each_part(std::size_t count, int threads, const std::function<void(std::size_t part, int thread)>& work) {
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto take = [&](int thread) {
+    try {
+      for (auto part = next++; part < count; part = next++) work(part, thread);
+    } catch (...) {
+      next = count;
+      const std::lock_guard lock(mutex);
+      if (failure == nullptr) failure = std::current_exception();
+    }
+  };
+  std::vector<std::thread> others;
+  const auto wanted = std::min(static_cast<std::size_t>(std::max(1, threads)), std::max<std::size_t>(1, count));
+  try {
+    for (std::size_t t = 1; t < wanted; ++t)
+      others.push_back(base::start_thread("checkpoint", [&take, t] { take(static_cast<int>(t)); }));
+  } catch (const std::system_error&) {  // the system has no thread left: those that there are do the work
+  }
+  take(0);
+  for (auto& thread : others) thread.join();
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+}  // namespace trainyard::checkpoint

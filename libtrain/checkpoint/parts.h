@@ -1,0 +1,14 @@
+// Work that falls into parts, on several threads.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+namespace trainyard::checkpoint {
+
+// Calls work(part, thread) for the parts [0, count), which are begun in ascending order; `thread` counts from 0. After
+// the first exception no part is begun any more, and it is thrown here once all threads have ended. The caller's thread
+// is the first of them.
+void for_each_part(std::size_t count, int threads, const std::function<void(std::size_t part, int thread)>& work);
+
+}  // namespace trainyard::checkpoint

@@ -1,0 +1,248 @@
+// Reads the blocks of a checkpoint in the order in which rank files of the new one become complete.
+#include "libtrain/checkpoint/reshard.h"
+
+#include "libtrain/base/checksum.h"
+#include "libtrain/base/error.h"
+#include "libtrain/base/read_file.h"
+#include "libtrain/checkpoint/parts.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace trainyard::checkpoint {
+
+namespace {
+
+// Blocks of one payload that are read at once.
+struct Chunk {
+  int first_target = 0;  // the lowest rank of the new checkpoint that has elements of it
+  int rank = 0;
+  Kind kind = Kind::model;
+  std::int64_t block = 0, blocks = 0;
+};
+
+class Resharding {
+ public:
+  Resharding(const Reader& source, NewCheckpoint& target, const ReshardOptions& options)
+      : source_(source), target_(target), options_(options), from_(source.state().dtype), to_(target.state().dtype) {
+    constexpr std::int64_t most_blocks = 8;
+    threads_ = static_cast<int>(std::clamp<std::int64_t>(options.memory / least_reshard_memory, 1, options.threads));
+    // A thread has one block to read back into, a chunk, and half of one in another dtype.
+    chunk_blocks_ = std::clamp<std::int64_t>((options.memory / threads_ / io::block_bytes - 1) * 2 / 3, 1, most_blocks);
+    for (int rank = 0; rank < source.manifest().ranks; ++rank)
+      for (auto kind : kinds_of(from_)) add_chunks(rank, kind);
+    std::stable_sort(chunks_.begin(), chunks_.end(),
+                     [](const Chunk& a, const Chunk& b) { return a.first_target < b.first_target; });
+  }
+
+  std::int64_t run() {
+    std::vector<Hands> hands(static_cast<std::size_t>(threads_));
+    for_each_part(chunks_.size(), threads_,
+                  [&](std::size_t i, int thread) { move(chunks_[i], hands[static_cast<std::size_t>(thread)]); });
+    for (const auto& h : hands)
+      for (const auto& [path, fingerprint] : h.made) made_[path] += fingerprint;
+    return done_;
+  }
+
+  void prove(const Manifest& written) const;
+
+ private:
+  struct Hands {
+    OpenFiles sources{io::BulkFile::Mode::read};
+    WritingHands writing;
+    std::vector<char> chunk;
+    std::vector<base::bf16> narrow;
+    std::map<std::string, std::uint64_t> made;  // fingerprints of what the source does not have
+  };
+
+  std::int64_t size_of(Kind kind) const { return base::size_of(dtype_of(kind, from_)); }
+  const PayloadEntry& payload(const Chunk& c) const {
+    return source_.manifest().files.at(rank_name(c.rank) + ".h5").payloads.at(path_of(c.kind));
+  }
+  // Elements of the datasets of its rank that a chunk holds.
+  std::pair<std::int64_t, std::int64_t> elements_of(const Chunk& c) const {
+    const auto size = size_of(c.kind);
+    return {c.block * io::block_bytes / size,
+            std::min((c.block + c.blocks) * io::block_bytes, payload(c).bytes) / size};
+  }
+  template <class F> void for_each_run_in(const Chunk& c, F&& f) const {
+    const auto [first, end] = elements_of(c);
+    for_each_box(source_.manifest().boxes[static_cast<std::size_t>(c.rank)], first, end,
+                 [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
+                   const auto& shape = source_.manifest().parameters[static_cast<std::size_t>(stored.tensor)].shape;
+                   for_each_run_of_range(shape, stored, from - stored.offset, to - from,
+                                         [&](const Run& run) { f(stored.tensor, run); });
+                 });
+  }
+  void add_chunks(int rank, Kind kind);
+  void move(const Chunk& c, Hands& hands);
+  void read(const Chunk& c, Hands& hands) const;
+  void put(Kind kind, std::int32_t tensor, const Run& run, const char* data, Hands& hands);
+  void put_narrow(std::int32_t tensor, const Run& run, const float* data, Hands& hands);
+  void tell(std::int64_t bytes);
+
+  const Reader& source_;
+  NewCheckpoint& target_;
+  const ReshardOptions& options_;
+  base::DType from_, to_;
+  int threads_ = 1;
+  std::int64_t chunk_blocks_ = 1;
+  std::vector<Chunk> chunks_;
+  std::map<std::string, std::uint64_t> made_;
+  std::mutex mutex_;
+  std::int64_t done_ = 0, all_ = 0;
+};
+
+void Resharding::add_chunks(int rank, Kind kind) {
+  Chunk c{0, rank, kind, 0, 0};
+  const auto blocks = io::blocks_of(payload(c).bytes);
+  for (; c.block < blocks; c.block += chunk_blocks_) {
+    c.blocks = std::min(chunk_blocks_, blocks - c.block);
+    c.first_target = std::numeric_limits<int>::max();
+    bool wanted = false, padding_alone = true;
+    for_each_run_in(c, [&](std::int32_t tensor, const Run& run) {
+      padding_alone = false;
+      target_.for_each_place(tensor, run.element, run.count, [&](int r, std::int64_t, std::int64_t, std::int64_t) {
+        c.first_target = std::min(c.first_target, r);
+        wanted = wanted || !target_.rank(r).is_kept();
+      });
+    });
+    if (!wanted && !padding_alone) continue;  // an earlier start has read it
+    chunks_.push_back(c);
+    const auto [first, end] = elements_of(c);
+    all_ += (end - first) * size_of(kind);
+  }
+}
+
+void Resharding::move(const Chunk& c, Hands& hands) {
+  read(c, hands);
+  const auto [first, end] = elements_of(c);
+  const auto size = size_of(c.kind);
+  for_each_run_in(c, [&, first = first](std::int32_t tensor, const Run& run) {
+    const char* data = hands.chunk.data() + (run.at - first) * size;
+    if (from_ == to_) return put(c.kind, tensor, run, data, hands);
+    if (c.kind == Kind::m || c.kind == Kind::v) return put(c.kind, tensor, run, data, hands);
+    if (from_ == base::DType::bf16) {  // the master becomes the model, which needs no other; the rounded copy goes
+      if (c.kind == Kind::master) put(Kind::model, tensor, run, data, hands);
+      return;
+    }
+    put(Kind::master, tensor, run, data, hands);
+    put_narrow(tensor, run, reinterpret_cast<const float*>(data), hands);
+  });
+  tell((end - first) * size);
+}
+
+void Resharding::read(const Chunk& c, Hands& hands) const {
+  const auto [first, end] = elements_of(c);
+  const auto bytes = (end - first) * size_of(c.kind);
+  hands.chunk.resize(static_cast<std::size_t>(chunk_blocks_ * io::block_bytes));
+  hands.sources.at(source_.path() + "/" + rank_name(c.rank) + ".h5")
+      .read(payload(c).offset + c.block * io::block_bytes, hands.chunk.data(), bytes);
+  for (std::int64_t b = 0; b < c.blocks; ++b)
+    source_.check_block(c.rank, c.kind, c.block + b, hands.chunk.data() + b * io::block_bytes);
+}
+
+void Resharding::put(Kind kind, std::int32_t tensor, const Run& run, const char* data, Hands& hands) {
+  const auto size = base::size_of(dtype_of(kind, to_));
+  target_.for_each_place(tensor, run.element, run.count,
+                         [&](int r, std::int64_t at, std::int64_t element, std::int64_t count) {
+                           if (auto& rank = target_.rank(r); !rank.is_kept())
+                             rank.write(kind, at, count, data + (element - run.element) * size, hands.writing);
+                         });
+}
+
+// The model of a bf16 checkpoint is its master, rounded. Of ranks that are finished nothing is added up: they have
+// been.
+void Resharding::put_narrow(std::int32_t tensor, const Run& run, const float* data, Hands& hands) {
+  const auto& name = source_.manifest().parameters[static_cast<std::size_t>(tensor)].name;
+  auto& made = hands.made[std::string(path_of(Kind::model)) + "/" + name];
+  hands.narrow.resize(static_cast<std::size_t>(run.count));
+  for (std::int64_t i = 0; i < run.count; ++i) hands.narrow[static_cast<std::size_t>(i)] = base::bf16(data[i]);
+  target_.for_each_place(tensor, run.element, run.count,
+                         [&](int r, std::int64_t at, std::int64_t element, std::int64_t count) {
+                           auto& rank = target_.rank(r);
+                           if (rank.is_kept()) return;
+                           const auto* from = hands.narrow.data() + (element - run.element);
+                           made += base::fingerprint(from, count, 2, static_cast<std::uint64_t>(element));
+                           rank.write(Kind::model, at, count, from, hands.writing);
+                         });
+}
+
+void Resharding::tell(std::int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  done_ += bytes;
+  if (options_.watch) options_.watch(done_, all_);
+}
+
+void Resharding::prove(const Manifest& written) const {
+  const auto& held = source_.manifest().tensors;
+  for (const auto& p : written.parameters)
+    for (auto kind : kinds_of(to_)) {
+      const auto path = std::string(path_of(kind)) + "/" + p.name;
+      auto expected = std::uint64_t{0};
+      if (to_ == base::DType::bf16 && from_ != to_ && kind == Kind::model) {  // the source has none of it
+        for (int r = 0; r < target_.ranks(); ++r)
+          if (const auto& rank = target_.rank(r); rank.is_kept() && rank.tensors().contains(path))
+            expected += rank.tensors().at(path).fingerprint;
+        expected += made_.at(path);
+      } else {
+        const auto of = from_ == to_ || kind == Kind::m || kind == Kind::v
+                            ? kind
+                            : (kind == Kind::model ? Kind::master : Kind::model);
+        expected = held.at(std::string(path_of(of)) + "/" + p.name).fingerprint;
+      }
+      if (const auto found = written.tensors.at(path).fingerprint; found != expected)
+        throw base::InputError(
+            fmt::format("{}: {} has fingerprint {} by what was written of it, expected {}", source_.path(), path,
+                        hex64(found), hex64(expected)),
+            "its manifest does not belong to its files, or memory or a disk is at fault: see inspect --verify");
+    }
+}
+
+// Two starts that would write the same say the same.
+std::string purpose_of(const Reader& source, const RunState& state, int ranks) {
+  const auto text =
+      base::read_file(source.path() + "/manifest.json") + state_to_json(state).dump() + fmt::format(" {} ranks", ranks);
+  return fmt::format("reshard {} {}", text.size(), hex32(base::crc32c(text.data(), text.size())));
+}
+
+}  // namespace
+
+RunState state_of_cut(const RunState& source, const NewCut& cut, int ranks) {
+  auto state = source;
+  state.dtype = cut.dtype.value_or(source.dtype);
+  auto& plan = state.plan;
+  if (cut.plan) plan = *cut.plan;
+  const bool same_ranks = plan.contains("ranks") && plan["ranks"] == ranks;
+  plan["ranks"] = ranks;
+  if (cut.zero) plan["zero"] = *cut.zero;
+  if (plan.contains("dtype")) plan["dtype"] = base::name_of(state.dtype);
+  if (plan.contains("topology")) plan["topology"] = {{{"axis", "data"}, {"size", ranks}}};
+  if (!cut.plan && (!same_ranks || cut.zero || state.dtype != source.dtype)) plan.erase("predicted");  // of another cut
+  return state;
+}
+
+ReshardResult reshard(const Reader& source, const std::string& destination, const NewCut& cut,
+                      const ReshardOptions& options) try {
+  const auto ranks = cut.ranks > 0 ? cut.ranks : source.manifest().ranks;
+  auto state = state_of_cut(source.state(), cut, ranks);
+  state.writer = purpose_of(source, state, ranks);
+  NewCheckpoint target(destination, state, ranks,
+                       {options.existing, {source.path()}, options.threads, options.history, options.free_bytes});
+  ReshardResult result{ranks, target.kept(), 0, 0, {}};
+  for (int r = 0; r < ranks; ++r)
+    if (!target.rank(r).is_kept()) result.bytes_written += target.rank(r).payload_bytes();
+  Resharding work(source, target, options);
+  result.bytes_read = work.run();
+  result.manifest = target.publish([&](const Manifest& written) { work.prove(written); });
+  return result;
+} catch (const std::filesystem::filesystem_error& e) {
+  throw base::EnvironmentError(e.what());
+}
+
+}  // namespace trainyard::checkpoint

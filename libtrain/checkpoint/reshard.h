@@ -1,0 +1,54 @@
+// Resharding: a checkpoint of any cut becomes one of any number of data-parallel ranks, as train would have written it
+// there, whatever its size.
+#pragma once
+
+#include "libtrain/base/dtype.h"
+#include "libtrain/checkpoint/new_checkpoint.h"
+#include "libtrain/checkpoint/reader.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace trainyard::checkpoint {
+
+// What the new checkpoint shall be; what is left out stays as it is in the source.
+struct NewCut {
+  int ranks = 0;  // data-parallel; 0: as many as the source has
+  std::optional<base::DType> dtype;
+  std::optional<int> zero;             // for the record of the plan: files are alike at every stage
+  std::optional<nlohmann::json> plan;  // the record as a whole, of the model of the source
+};
+
+struct ReshardOptions {
+  base::Existing existing = base::Existing::refuse;  // as NewCheckpointOptions
+  std::int64_t memory = std::int64_t{256} << 20;     // for buffers of all threads together
+  int threads = 1;
+  std::string history;  // as NewCheckpointOptions
+  std::function<std::int64_t(const std::string& folder)> free_bytes;
+  // Told now and then how many bytes of the source were read and how many there are to read; by one thread at a time.
+  // What it throws ends the work.
+  std::function<void(std::int64_t done, std::int64_t total)> watch;
+};
+inline constexpr std::int64_t least_reshard_memory = std::int64_t{4} << 20;  // with one thread
+
+struct ReshardResult {
+  int ranks = 1, kept = 0;                         // rank files, and those that an earlier start had finished
+  std::int64_t bytes_read = 0, bytes_written = 0;  // of payloads
+  Manifest manifest;
+};
+
+// Every block of the source is read once, its checksum compared, and its elements written where they belong; every
+// block that was written is read back, and the fingerprints of all tensors that come of it must be those that the
+// source's manifest says, or nothing gets the name. A damaged source is an InputError naming file, tensor and element
+// range. `source` is the reader of the whole source (Check::all_but_payloads).
+ReshardResult reshard(const Reader& source, const std::string& destination, const NewCut& cut,
+                      const ReshardOptions& options);
+
+// What a checkpoint of the new cut says of the run: all that the source says, but ranks, dtype and plan.
+RunState state_of_cut(const RunState& source, const NewCut& cut, int ranks);
+
+}  // namespace trainyard::checkpoint

@@ -1,0 +1,151 @@
+// Counts what is missing of each block, reads complete ones back, finishes the file.
+#include "libtrain/checkpoint/scattered_rank.h"
+
+#include "libtrain/base/atomic_file.h"
+#include "libtrain/base/checksum.h"
+#include "libtrain/base/error.h"
+#include "libtrain/base/read_file.h"
+#include "libtrain/checkpoint/rank_index.h"
+
+#include <algorithm>
+
+namespace trainyard::checkpoint {
+
+namespace {
+
+std::int64_t elements_of_a_rank(const std::vector<UnitEntry>& units) {
+  std::int64_t n = 0;
+  for (const auto& unit : units) n += unit.piece;
+  return n;
+}
+
+}  // namespace
+
+io::BulkFile& OpenFiles::at(const std::string& path) {
+  const auto found = std::find_if(files_.begin(), files_.end(), [&](const auto& f) { return f.path() == path; });
+  if (found != files_.end()) {
+    files_.splice(files_.begin(), files_, found);
+    return files_.front();
+  }
+  if (files_.size() == most) files_.pop_back();
+  files_.emplace_front(path, mode_);
+  return files_.front();
+}
+
+ScatteredRank::ScatteredRank(std::string base_path, const RunState& state, int rank,
+                             const std::vector<UnitEntry>& units, int ranks)
+    : base_path_(std::move(base_path)), state_(state), rank_(rank), ranks_(ranks), elements_(elements_of_a_rank(units)),
+      boxes_(boxes_of_pieces(units, rank)), parameters_(parameters_of(units)) {}
+
+std::int64_t ScatteredRank::payload_bytes() const {
+  std::int64_t bytes = 0;
+  for (auto kind : kinds_of(state_.dtype)) bytes += elements_ * base::size_of(dtype_of(kind, state_.dtype));
+  return bytes;
+}
+
+bool ScatteredRank::keep_finished() {
+  const auto file = base_path_ + ".h5", index_file = base_path_ + ".index", sidecar_file = base_path_ + ".json";
+  if (base::file_size(sidecar_file) < 0 || base::file_size(index_file) < 0) return false;
+  try {
+    auto sidecar = sidecar_from_text(base::read_file(sidecar_file), sidecar_file);
+    const auto bytes = base::read_file(index_file);
+    if (sidecar.step != state_.step || sidecar.rank != rank_ || sidecar.ranks != ranks_ ||
+        sidecar.writer != state_.writer || base::crc32c(bytes.data(), bytes.size()) != sidecar.index.crc ||
+        index_from_bytes(bytes, parameters_, index_file).boxes != boxes_ || base::file_size(file) != sidecar.file.bytes)
+      return false;
+    const io::BulkFile written(file, io::BulkFile::Mode::read);
+    if (io::crc32c_of(written, 0, sidecar.file.bytes) != sidecar.file.crc) return false;
+    tensors_ = std::move(sidecar.tensors);
+  } catch (const base::InputError&) {  // damaged, or of another version: written anew
+    return false;
+  }
+  finished_ = true;
+  return true;
+}
+
+std::int64_t ScatteredRank::per_block(Kind kind) const {
+  return io::block_bytes / base::size_of(dtype_of(kind, state_.dtype));
+}
+
+void ScatteredRank::count_missing(Kind kind) {
+  const auto each = per_block(kind);
+  const auto blocks = static_cast<std::size_t>((elements_ + each - 1) / each);
+  auto& payload = payloads_[kind];
+  payload.missing = std::make_unique<std::atomic<std::int32_t>[]>(blocks);
+  payload.checksums.resize(blocks);
+  payload.statistics.resize(blocks);
+  for (const auto& stored : boxes_)
+    for (auto at = stored.offset; at < stored.end();) {
+      const auto end = std::min(stored.end(), (at / each + 1) * each);
+      payload.missing[static_cast<std::size_t>(at / each)] += static_cast<std::int32_t>(end - at);
+      at = end;
+    }
+  blocks_left_ += static_cast<std::int64_t>(blocks);
+}
+
+void ScatteredRank::lay_out(WritingHands& hands) {
+  remove_rank_files(base_path_);
+  file_ = std::make_unique<RankFile>(base_path_, state_, rank_, ranks_, elements_);
+  blocks_left_ = 1;  // until those are done that hold padding alone, for which nobody will come
+  for (auto kind : kinds_of(state_.dtype)) count_missing(kind);
+  for (auto kind : kinds_of(state_.dtype))
+    for (std::size_t b = 0; b < payloads_[kind].checksums.size(); ++b)
+      if (payloads_[kind].missing[b] == 0) check_block(kind, static_cast<std::int64_t>(b), hands);
+  block_is_done();
+}
+
+void ScatteredRank::write(Kind kind, std::int64_t at, std::int64_t count, const void* data, WritingHands& hands) {
+  const auto size = base::size_of(dtype_of(kind, state_.dtype)), each = per_block(kind);
+  hands.files.at(file_->path()).write(file_->payload(kind).offset + at * size, data, count * size);
+  auto& payload = payloads_.at(kind);
+  for (const auto end = at + count; at < end;) {
+    const auto block = at / each, next = std::min(end, (block + 1) * each);
+    const auto n = static_cast<std::int32_t>(next - at);
+    const auto before = payload.missing[static_cast<std::size_t>(block)].fetch_sub(n);
+    TRAINYARD_ASSERT(before >= n, "{}: {} elements of block {} of {} came twice", file_->path(), n - before, block,
+                     path_of(kind));
+    if (before == n) check_block(kind, block, hands);
+    at = next;
+  }
+}
+
+// Where each element belongs is told by the boxes of the file, not by who wrote it there.
+void ScatteredRank::check_block(Kind kind, std::int64_t block, WritingHands& hands) {
+  const auto dtype = dtype_of(kind, state_.dtype);
+  const auto size = base::size_of(dtype), first = block * per_block(kind);
+  const auto end = std::min(elements_, first + per_block(kind));
+  hands.files.at(file_->path())
+      .read(file_->payload(kind).offset + first * size, hands.block.data(), (end - first) * size);
+  auto& payload = payloads_.at(kind);
+  const auto b = static_cast<std::size_t>(block);
+  payload.checksums[b] = base::crc32c(hands.block.data(), static_cast<std::size_t>((end - first) * size));
+  for_each_box(boxes_, first, end, [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
+    Statistics sum;
+    const auto& shape = parameters_[static_cast<std::size_t>(stored.tensor)].shape;
+    for_each_run_of_range(shape, stored, from - stored.offset, to - from, [&](const Run& run) {
+      sum.add(statistics_of(hands.block.data() + (run.at - first) * size, run.count, dtype, run.element));
+    });
+    payload.statistics[b].push_back({stored.tensor, sum});
+  });
+  block_is_done();
+}
+
+void ScatteredRank::block_is_done() {
+  if (--blocks_left_ == 0) finish();
+}
+
+void ScatteredRank::finish() {
+  for (auto kind : kinds_of(state_.dtype)) {
+    auto& payload = payloads_.at(kind);
+    file_->payload(kind).blocks = std::move(payload.checksums);
+    for (const auto& of_block : payload.statistics)
+      for (const auto& [tensor, sum] : of_block)
+        tensors_[std::string(path_of(kind)) + "/" + parameters_[static_cast<std::size_t>(tensor)].name].add(sum);
+  }
+  io::BulkFile file(file_->path(), io::BulkFile::Mode::update);
+  file_->finish(file, boxes_, tensors_);
+  payloads_.clear();
+  finished_ = true;
+}
+
+}  // namespace trainyard::checkpoint

@@ -1,0 +1,61 @@
+// Resharding, averaging and comparing need buffers, whatever the size of the model: the peak of the heap says so.
+#include "tests/checkpoint/sample.h"
+#include "tests/heap.h"
+
+#include "libtrain/checkpoint/average.h"
+#include "libtrain/checkpoint/compare.h"
+
+#include <gtest/gtest.h>
+
+using namespace sample;
+using trainyard::base::DType;
+
+namespace {
+
+// About 13 million parameters: 52 MB in f32 for each of model, m and v.
+plan::ModelConfig large() {
+  auto m = gpt();
+  m.layers = 4, m.hidden = 512, m.heads = 8, m.kv_heads = 8, m.ffn = 2048, m.vocabulary = 512, m.context = 64;
+  return m;
+}
+constexpr std::int64_t rest = 6 << 20;  // the manifest, and what the HDF5 library keeps
+
+}  // namespace
+
+TEST(ReshardMemory, NeedsWhatItIsGivenForBuffers) {
+  Scratch scratch;
+  const auto from = scratch.path + "/step-00000005", to = scratch.path + "/to";
+  save(scratch.path, state(large(), DType::f32, 5), 3);
+  struct Case {
+    int threads, ranks;
+    std::int64_t memory;
+    std::optional<DType> dtype;
+  };
+  for (const auto& c : {Case{1, 1, 4 << 20, {}}, Case{3, 5, 4 << 20, {}}, Case{3, 2, 12 << 20, DType::bf16},
+                        Case{3, 2, 48 << 20, {}}}) {
+    fs::remove_all(to);
+    checkpoint::ReshardOptions o;
+    o.threads = c.threads, o.memory = c.memory;
+    heap::restart_peak();
+    const auto before = heap::live.load();
+    const checkpoint::Reader source(from, checkpoint::Reader::Check::all_but_payloads);
+    checkpoint::reshard(source, to, {c.ranks, c.dtype, {}, {}}, o);
+    EXPECT_LT(heap::peak - before, c.memory + rest) << c.threads << " threads, " << c.memory << " bytes";
+  }
+}
+
+TEST(ReshardMemory, AMeanAndAComparisonToo) {
+  Scratch scratch;
+  save(scratch.path, state(large(), DType::f32, 5), 3);
+  const auto from = scratch.path + "/step-00000005";
+  const checkpoint::Reader source(from, checkpoint::Reader::Check::all_but_payloads);
+  checkpoint::ReshardOptions o;
+  o.memory = 24 << 20;
+  heap::restart_peak();
+  const auto before = heap::live.load();
+  checkpoint::average({&source, &source}, scratch.path + "/mean", {}, o);
+  EXPECT_LT(heap::peak - before, o.memory + rest);
+  heap::restart_peak();
+  checkpoint::compare(source, checkpoint::Reader(scratch.path + "/mean"), 1);
+  EXPECT_LT(heap::peak - before, (12 << 20) + rest);
+}

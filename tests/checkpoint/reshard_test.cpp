@@ -1,0 +1,398 @@
+// Resharding: any cut to any number of ranks gives the files that a save on those ranks would have given; damage, lies
+// and full disks leave nothing that has the name; what an interrupted start finished is kept when its bytes prove it.
+#include "tests/checkpoint/cuts.h"
+
+#include "libtrain/base/folder_lock.h"
+#include "libtrain/checkpoint/reshard.h"
+#include "libtrain/checkpoint/view.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <random>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace sample;
+using checkpoint::Kind;
+using trainyard::base::DType;
+using trainyard::base::Error;
+using trainyard::base::ExitCode;
+
+namespace {
+
+checkpoint::Reader whole(const std::string& path) {
+  return checkpoint::Reader(path, checkpoint::Reader::Check::all_but_payloads);
+}
+
+checkpoint::ReshardResult reshard(const std::string& from, const std::string& to, checkpoint::NewCut cut,
+                                  checkpoint::ReshardOptions options = {}) {
+  return checkpoint::reshard(whole(from), to, cut, options);
+}
+
+// All but the manifest, byte for byte; and what the manifest says of tensors and files.
+void expect_same_files(const std::string& found, const std::string& expected, const std::string& what) {
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(expected)) {
+    const auto name = entry.path().filename().string();
+    ++files;
+    if (name == "manifest.json") continue;
+    EXPECT_TRUE(slurp(found + "/" + name) == slurp(expected + "/" + name)) << what << ": " << name;
+  }
+  for (const auto& entry : fs::directory_iterator(found)) {
+    --files;
+    EXPECT_TRUE(fs::exists(expected + "/" + entry.path().filename().string())) << what << ": " << entry.path();
+  }
+  EXPECT_EQ(files, 0) << what;
+  auto a = nlohmann::json::parse(slurp(found + "/manifest.json")),
+       b = nlohmann::json::parse(slurp(expected + "/manifest.json"));
+  for (auto* j : {&a, &b}) j->erase("plan"), j->erase("crc32c_of_the_above");
+  EXPECT_EQ(a, b) << what;
+}
+
+// Some 800,000 parameters: blocks of several payloads, chunks that end inside of tensors.
+plan::ModelConfig middling() {
+  auto m = gpt();
+  m.layers = 2, m.hidden = 128, m.heads = 4, m.kv_heads = 4, m.ffn = 1024, m.vocabulary = 1031;
+  return m;
+}
+
+struct Interrupted {};
+
+// Stops once `bytes` of the source were read.
+checkpoint::ReshardOptions stopping_after(std::int64_t bytes) {
+  checkpoint::ReshardOptions o;
+  o.memory = checkpoint::least_reshard_memory;
+  o.watch = [bytes](std::int64_t done, std::int64_t) {
+    if (done >= bytes) throw Interrupted();
+  };
+  return o;
+}
+
+template <class F> ExitCode code_of(F&& f, std::string* said = nullptr) {
+  try {
+    f();
+    return ExitCode::done;
+  } catch (const Error& e) {
+    if (said != nullptr) *said = e.what();
+    return e.code();
+  }
+}
+
+std::vector<float> tensor(const std::string& path, Kind kind, const checkpoint::ParameterEntry& p) {
+  std::vector<float> values(static_cast<std::size_t>(p.count));
+  checkpoint::Reader(path).read_tensor(kind, p.name, 0, p.count, values.data());
+  return values;
+}
+
+}  // namespace
+
+TEST(Reshard, GivesTheFilesThatASaveOnThoseRanksGives) {
+  std::mt19937 random(7);
+  for (const auto& model : {gpt(), llama(), middling()})
+    for (auto dtype : {DType::f32, DType::bf16}) {
+      const bool large = model.hidden > 100;
+      if (large && dtype == DType::f32) continue;  // making the expected ones takes its time
+      const int steps = large ? 2 : 4;
+      Scratch scratch;
+      const auto s = state(model, dtype, 5);
+      auto before = scratch.path + "/from/step-00000005";
+      save(scratch.path + "/from", s, 1 + static_cast<int>(random() % 7));
+      for (int i = 0; i < steps; ++i) {  // each from the one before
+        const auto ranks = i == 0 ? 5 : 1 + static_cast<int>(random() % 9);
+        const auto expected = fmt::format("{}/expected-{}", scratch.path, i),
+                   found = fmt::format("{}/{}", scratch.path, i);
+        save(expected, s, ranks);
+        checkpoint::ReshardOptions o;
+        o.threads = 1 + i;
+        o.memory = i % 2 == 0 ? checkpoint::least_reshard_memory : std::int64_t{256} << 20;
+        const auto result = reshard(before, found, {ranks, {}, {}, {}}, o);
+        EXPECT_EQ(result.ranks, ranks);
+        EXPECT_EQ(result.kept, 0);
+        expect_same_files(found, expected + "/step-00000005",
+                          fmt::format("{} {} on {} ranks", model.name, base::name_of(dtype), ranks));
+        EXPECT_EQ(checkpoint::Reader(found).state().plan["ranks"], ranks);
+        before = found;
+      }
+    }
+}
+
+// Boxes by rows and columns of a grid with padding between them, and version 1.
+TEST(Reshard, TakesForeignCutsAndOlderVersions) {
+  Scratch scratch;
+  const auto s = state(gpt(), DType::bf16, 5);
+  save_cut(scratch.path + "/from", s, grid_cut(gpt(), 2, 3),
+           plan::Topology({{plan::Axis::data, 2}, {plan::Axis::tensor, 3}}));
+  save(scratch.path + "/expected", s, 4);
+  reshard(scratch.path + "/from/step-00000005", scratch.path + "/to", {4, {}, {}, {}});
+  expect_same_files(scratch.path + "/to", scratch.path + "/expected/step-00000005", "a grid");
+  int goldens = 0;
+  for (const auto& entry : fs::directory_iterator(GOLDEN)) {
+    if (!entry.is_directory()) continue;
+    ++goldens;
+    const auto to = scratch.path + "/" + entry.path().filename().string();
+    reshard(entry.path().string() + "/step-00000003", to, {3, {}, {}, {}});
+    checkpoint::Reader reader(to);
+    EXPECT_EQ(reader.manifest().major, checkpoint::format_major);
+    reader.verify_all();
+    for (int ranks : {1, 4}) EXPECT_EQ(differences(reader, ranks), 0) << entry.path();
+  }
+  EXPECT_EQ(goldens, 4);
+}
+
+TEST(Reshard, AnotherDtypeKeepsTheExactWeightsAsTheMaster) {
+  Scratch scratch;
+  const auto from = scratch.path + "/from/step-00000005", narrow = scratch.path + "/narrow",
+             back = scratch.path + "/back";
+  save(scratch.path + "/from", state(middling(), DType::f32, 5), 2);
+  reshard(from, narrow, {3, DType::bf16, {}, {}});
+  checkpoint::Reader(narrow).verify_all();
+  for (const auto& p : checkpoint::parameters_of(checkpoint::unit_table(middling(), 1))) {
+    const auto exact = tensor(from, Kind::model, p);
+    EXPECT_EQ(tensor(narrow, Kind::master, p), exact) << p.name;
+    auto rounded = exact;
+    for (auto& x : rounded) x = static_cast<float>(base::bf16(x));
+    EXPECT_EQ(tensor(narrow, Kind::model, p), rounded) << p.name;
+    for (auto kind : {Kind::m, Kind::v}) EXPECT_EQ(tensor(narrow, kind, p), tensor(from, kind, p)) << p.name;
+  }
+  reshard(narrow, back, {2, DType::f32, {}, {}});
+  expect_same_files(back, from, "f32 by way of bf16");
+}
+
+// The record of the plan says the new cut; all else of the state is as it was.
+TEST(Reshard, TheStateStaysButForTheCut) {
+  Scratch scratch;
+  auto s = state(gpt(), DType::f32, 5);
+  s.plan = {
+      {"ranks", 2}, {"zero", 1}, {"dtype", "f32"}, {"topology", {{{"axis", "data"}, {"size", 2}}}}, {"predicted", 7}};
+  save(scratch.path, s, 2);
+  reshard(scratch.path + "/step-00000005", scratch.path + "/to", {3, {}, 2, {}});
+  const auto found = checkpoint::state_to_json(checkpoint::Reader(scratch.path + "/to").state());
+  auto expected = checkpoint::state_to_json(s);
+  expected["plan"] = {{"ranks", 3}, {"zero", 2}, {"dtype", "f32"}, {"topology", {{{"axis", "data"}, {"size", 3}}}}};
+  EXPECT_EQ(found, expected);
+  reshard(scratch.path + "/step-00000005", scratch.path + "/same", {});
+  EXPECT_EQ(checkpoint::state_to_json(checkpoint::Reader(scratch.path + "/same").state()),
+            checkpoint::state_to_json(s));
+}
+
+TEST(Reshard, EachByteOfThePayloadsIsReadOnce) {
+  Scratch scratch;
+  save(scratch.path, state(middling(), DType::bf16, 5), 3);
+  std::int64_t payloads = 0;
+  const auto source = whole(scratch.path + "/step-00000005");
+  for (const auto& [name, file] : source.manifest().files)
+    for (const auto& [path, p] : file.payloads) payloads += p.bytes;
+  for (int ranks : {1, 2, 7}) {
+    std::int64_t told = 0, all = 0;
+    checkpoint::ReshardOptions o;
+    o.threads = 3;
+    o.watch = [&](std::int64_t done, std::int64_t total) { told = std::max(told, done), all = total; };
+    EXPECT_EQ(
+        reshard(scratch.path + "/step-00000005", fmt::format("{}/{}", scratch.path, ranks), {ranks, {}, {}, {}}, o)
+            .bytes_read,
+        payloads);
+    EXPECT_EQ(told, payloads);
+    EXPECT_EQ(all, payloads);
+  }
+}
+
+// A bit of any file of the source: payloads of each kind and rank, padding among them, metadata, index, manifest.
+TEST(Reshard, AFlippedBitOfTheSourceIsRefusedByName) {
+  Scratch scratch;
+  const auto from = scratch.path + "/step-00000005", to = scratch.path + "/to";
+  save(scratch.path, state(gpt(), DType::bf16, 5), 3);
+  struct Place {
+    std::string file;
+    std::int64_t at;
+    std::string said;
+  };
+  std::vector<Place> places{{"manifest.json", 700, "manifest.json is damaged"},
+                            {"ranks.index", 90, "ranks.index is damaged"}};
+  const auto manifest = whole(from).manifest();
+  for (int r = 0; r < 3; ++r) {
+    const auto name = checkpoint::rank_name(r) + ".h5";
+    places.push_back({name, 40, name + " is damaged between bytes 0 and"});
+    for (auto kind : checkpoint::kinds_of(DType::bf16)) {
+      const auto& p = manifest.files.at(name).payloads.at(checkpoint::path_of(kind));
+      for (auto at : {std::int64_t{0}, p.bytes / 2, p.bytes - 1})
+        places.push_back({name, p.offset + at, fmt::format("it holds {}/", checkpoint::path_of(kind))});
+    }
+  }
+  for (const auto& [name, at, said] : places) {
+    const auto good = slurp(from + "/" + name);
+    auto bad = good;
+    bad[static_cast<std::size_t>(at)] ^= 4;
+    spit(from + "/" + name, bad);
+    std::string message;
+    EXPECT_EQ(code_of(
+                  [&] {
+                    reshard(from, to, {2, {}, {}, {}});
+                  },
+                  &message),
+              ExitCode::input_refused)
+        << name << " at " << at;
+    EXPECT_NE(message.find(said), std::string::npos) << message;
+    EXPECT_FALSE(fs::exists(to));
+    spit(from + "/" + name, good);
+    if (said.starts_with("it holds")) {
+      EXPECT_NE(message.find(name), std::string::npos) << message;
+      EXPECT_NE(message.find(" elements "), std::string::npos) << message;
+    }
+  }
+  EXPECT_EQ(code_of([&] { reshard(from, to, {2, {}, {}, {}}); }), ExitCode::done);
+}
+
+// Checksums that are right prove nothing: what was written must add up to the fingerprints of the manifest.
+TEST(Reshard, AManifestThatLiesIsFoundOutByWhatWasWritten) {
+  for (const char* path : {"/model/layers.00.ffn.up.weight", "/optimizer/v/head.norm.bias"}) {
+    Scratch scratch;
+    const auto from = scratch.path + "/step-00000005";
+    save(scratch.path, state(gpt(), DType::f32, 5), 2);
+    edit_manifest(from, [&](nlohmann::json& j) { j["tensors"][path]["fingerprint"] = "0123456789abcdef"; });
+    std::string said;
+    EXPECT_EQ(code_of([&] { reshard(from, scratch.path + "/to", {3, {}, {}, {}}); }, &said), ExitCode::input_refused);
+    EXPECT_NE(said.find(path), std::string::npos) << said;
+    EXPECT_NE(said.find("expected 0123456789abcdef"), std::string::npos) << said;
+    EXPECT_FALSE(fs::exists(scratch.path + "/to"));
+    EXPECT_FALSE(fs::exists(scratch.path + "/to.partial"));
+  }
+}
+
+TEST(Reshard, AnInterruptedStartGoesOnFromItsFinishedFiles) {
+  Scratch scratch;
+  const auto from = scratch.path + "/from/step-00000005", to = scratch.path + "/to", partial = to + ".partial";
+  for (auto dtype : {DType::f32, DType::bf16}) {
+    fs::remove_all(scratch.path);
+    save(scratch.path + "/from", state(middling(), DType::f32, 5), 2);
+    const checkpoint::NewCut cut{6, dtype, {}, {}};
+    reshard(from, scratch.path + "/expected", cut);
+    const auto all = whole(from).bytes();
+    EXPECT_THROW(reshard(from, to, cut, stopping_after(all * 3 / 4)), Interrupted);
+    EXPECT_FALSE(fs::exists(to));
+    std::vector<std::string> finished;
+    for (const auto& entry : fs::directory_iterator(partial)) {
+      const auto name = entry.path().filename().string();
+      if (name.ends_with(".h5")) finished.push_back(name);
+      EXPECT_TRUE(fs::exists(partial + "/" + name.substr(0, 10) + ".json")) << name << " is not finished, but there";
+    }
+    ASSERT_GE(finished.size(), 2u);
+    ASSERT_LT(finished.size(), 6u);
+    const auto touched = [&](const std::string& name) { return fs::last_write_time(partial + "/" + name); };
+    const auto before = touched(finished[0]);
+    // One that is damaged is written again; somebody's other cut begins anew.
+    auto bytes = slurp(partial + "/" + finished[1]);
+    bytes[bytes.size() / 2] ^= 1;
+    spit(partial + "/" + finished[1], bytes);
+    const auto result = reshard(from, to, cut);
+    EXPECT_EQ(result.kept, static_cast<int>(finished.size()) - 1);
+    EXPECT_LT(result.bytes_read, all);
+    EXPECT_EQ(fs::last_write_time(to + "/" + finished[0]), before);
+    expect_same_files(to, scratch.path + "/expected", "gone on");
+    EXPECT_FALSE(fs::exists(partial));
+  }
+}
+
+TEST(Reshard, NothingOfAnotherPurposeIsKept) {
+  Scratch scratch;
+  const auto from = scratch.path + "/from/step-00000005", to = scratch.path + "/to";
+  save(scratch.path + "/from", state(middling(), DType::f32, 5), 2);
+  const auto interrupt = [&] {
+    EXPECT_THROW(reshard(from, to, {6, {}, {}, {}}, stopping_after(whole(from).bytes() * 3 / 4)), Interrupted);
+    EXPECT_TRUE(fs::exists(to + ".partial"));
+  };
+  interrupt();
+  EXPECT_EQ(reshard(from, to, {6, DType::bf16, {}, {}}).kept, 0);
+  checkpoint::Reader(to).verify_all();
+  fs::remove_all(to);
+  interrupt();
+  checkpoint::ReshardOptions anew;
+  anew.existing = base::Existing::replace;
+  EXPECT_EQ(reshard(from, to, {6, {}, {}, {}}, anew).kept, 0);
+  EXPECT_EQ(code_of([&] { reshard(from, to, {6, {}, {}, {}}); }), ExitCode::usage) << "it is there";
+  EXPECT_EQ(reshard(from, to, {2, {}, {}, {}}, anew).ranks, 2);
+  expect_same_files(to, from, "replaced");
+}
+
+TEST(Reshard, AKilledWriterLeavesNothingThatLooksWhole) {
+  Scratch scratch;
+  const auto from = scratch.path + "/from/step-00000005", to = scratch.path + "/to";
+  save(scratch.path + "/from", state(middling(), DType::f32, 5), 3);
+  int killed = 0;
+  for (int i = 0; i < 12; ++i) {
+    const auto pid = ::fork();
+    if (pid == 0) {
+      ::alarm(20);
+      reshard(from, to, {5, {}, {}, {}});
+      ::_exit(0);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(4 * i));
+    ::kill(pid, SIGKILL);
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    if (WIFSIGNALED(status)) {
+      ++killed;
+      EXPECT_FALSE(fs::exists(to)) << "kill " << i;
+    } else {
+      checkpoint::Reader(to).verify_all();
+      fs::remove_all(to);
+    }
+  }
+  EXPECT_GT(killed, 0);
+  fs::remove_all(to);
+  reshard(from, to, {5, {}, {}, {}});
+  save(scratch.path + "/expected", state(middling(), DType::f32, 5), 5);
+  expect_same_files(to, scratch.path + "/expected/step-00000005", "after kills");
+}
+
+TEST(Reshard, WithoutRoomItSaysHowMuchIsMissingBeforeItWrites) {
+  Scratch scratch;
+  const auto from = scratch.path + "/from/step-00000005", to = scratch.path + "/to";
+  save(scratch.path + "/from", state(middling(), DType::f32, 5), 2);
+  checkpoint::ReshardOptions o;
+  o.free_bytes = [](const std::string&) { return std::int64_t{1000000}; };
+  std::string said;
+  EXPECT_EQ(code_of([&] { reshard(from, to, {}, o); }, &said), ExitCode::environment);
+  EXPECT_NE(said.find("there is room for 1.00 MB"), std::string::npos) << said;
+  EXPECT_NE(said.find("are missing"), std::string::npos) << said;
+  EXPECT_FALSE(fs::exists(to + ".partial"));
+  // Where the system does not know before, it says so while writing.
+  const auto pid = ::fork();
+  if (pid == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit files{1 << 20, 1 << 20};
+    ::setrlimit(RLIMIT_FSIZE, &files);
+    ::_exit(static_cast<int>(code_of([&] { reshard(from, to, {}); })));
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 4);
+  EXPECT_FALSE(fs::exists(to));
+  EXPECT_FALSE(fs::exists(to + ".partial"));
+}
+
+TEST(Reshard, WhatIsNotOursIsSpared) {
+  Scratch scratch;
+  const auto from = scratch.path + "/from/step-00000005", to = scratch.path + "/to";
+  save(scratch.path + "/from", state(gpt(), DType::f32, 5), 2);
+  const auto before = slurp(from + "/manifest.json");
+  checkpoint::ReshardOptions anew;
+  anew.existing = base::Existing::replace;
+  fs::create_directory(to);
+  spit(to + "/thesis.tex", "years of work");
+  EXPECT_EQ(code_of([&] { reshard(from, to, {}, anew); }), ExitCode::usage);
+  fs::rename(to, to + ".partial");
+  EXPECT_EQ(code_of([&] { reshard(from, to, {}, anew); }), ExitCode::usage);
+  EXPECT_EQ(slurp(to + ".partial/thesis.tex"), "years of work");
+  fs::remove_all(to + ".partial");
+  for (const auto& place : {from, from + "/inside", from + "/../step-00000005", to + ".partial"})
+    EXPECT_EQ(code_of([&] { reshard(from, place, {}, anew); }), ExitCode::usage) << place;
+  EXPECT_EQ(slurp(from + "/manifest.json"), before);
+  // One writer at a time.
+  fs::create_directory(to + ".partial");
+  const base::FolderLock lock(to + ".partial", "");
+  EXPECT_EQ(code_of([&] { reshard(from, to, {}); }), ExitCode::environment);
+  EXPECT_TRUE(fs::exists(to + ".partial/lock"));
+}

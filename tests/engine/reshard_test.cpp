@@ -1,0 +1,64 @@
+// A run whose checkpoints are resharded on the way ends with the bits of one that was never interrupted.
+#include "tests/engine/small_run.h"
+
+#include "libtrain/checkpoint/reshard.h"
+#include "libtrain/engine/run_folder.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard {
+namespace {
+
+using testing::SmallRun;
+
+TEST(Reshard, AWalkOverRanksAndStagesKeepsTheBits) {
+  SmallRun runs;
+  const auto whole = runs.config("whole");
+  const auto expected = runs.bits(whole, runs.run(whole, {2, 1, 1}));
+  auto c = runs.config("walk");
+  struct Stop {
+    int ranks, zero, until;
+  };
+  std::string before;
+  for (const auto& [ranks, zero, until] : {Stop{4, 1, 5}, Stop{1, 0, 9}, Stop{3, 2, 14}, Stop{8, 3, 0}}) {
+    if (!before.empty()) {
+      const auto next = (runs.folder() / fmt::format("on-{}", ranks)).string();
+      checkpoint::ReshardOptions options;
+      options.threads = 2;
+      const checkpoint::Reader source(before, checkpoint::Reader::Check::all_but_payloads);
+      options.history = engine::history_through(before, source.state().step);
+      checkpoint::reshard(source, next, {ranks, {}, zero, {}}, options);
+      testing::fs::remove_all(before);
+      c.resume = next;
+    }
+    c.stop_after = until;
+    const auto result = runs.run(c, {ranks, zero, 1});
+    before = result.checkpoint;
+    if (until == 0) {
+      EXPECT_EQ(result.code, base::ExitCode::done);
+      EXPECT_EQ(runs.bits(c, result), expected);
+    }
+  }
+}
+
+// The working dtype may change at any time in a run; a reshard is such a change made beforehand.
+TEST(Reshard, AnotherDtypeIsTheOneThatAResumeMakes) {
+  SmallRun runs;
+  auto c = runs.config("source");
+  c.stop_after = 6;
+  const auto from = runs.run(c, {2, 1, 1}).checkpoint;
+  const auto narrow = (runs.folder() / "narrow").string();
+  checkpoint::ReshardOptions options;
+  options.history = engine::history_through(from, 6);
+  checkpoint::reshard(checkpoint::Reader(from), narrow, {3, base::DType::bf16, {}, {}}, options);
+  std::vector<std::string> bits;
+  for (const auto& [path, name] : {std::pair{from, "direct"}, std::pair{narrow, "beforehand"}}) {
+    auto d = runs.config(name);
+    d.resume = path;
+    bits.push_back(runs.bits(d, runs.run(d, {3, 2, 1, "bf16"})));
+  }
+  EXPECT_EQ(bits[0], bits[1]);
+}
+
+}  // namespace
+}  // namespace trainyard
