@@ -1,0 +1,109 @@
+#!/bin/bash
+# reshard-checkpoint from the command line: the cuts, a resume on the result, --average, --diff, --verify, exit codes, JSON, signals.
+# usage: command_line.sh BIN_FOLDER
+PATH=$(realpath "$1"):$PATH
+. "$(dirname "$0")/../script.sh"
+export OMP_NUM_THREADS=1
+
+small_text 200 >text
+tiny_model 16 >tiny.toml
+shard-data --input text --split paragraphs --output data >/dev/null 2>&1 || fail "no shards"
+train=(train --model tiny.toml --data data --steps 6 --global-batch 4 --sequence 16 --threads 1 --progress never)
+"${train[@]}" --output run --save-every 2 >/dev/null 2>&1 || fail "no run"
+newest=run/checkpoints/step-00000006
+
+# A run means its newest checkpoint; the product is the path.
+expect 0 reshard-checkpoint run four --data-parallel 4 --zero 3
+[ "$(cat out)" = four ] || fail "stdout: $(cat out)"
+said 'step 6 of 1 rank on 4 ranks'
+[ "$(ls four | grep -c '^rank-.*h5$')" = 4 ] || fail "files: $(ls four)"
+[ "$(inspect four --json | jq '.plan.zero, .plan.ranks' | xargs)" = "3 4" ] || fail "the plan does not say the cut"
+expect 0 inspect --verify four
+expect 0 reshard-checkpoint four one --consolidate --threads 2 --memory 8MiB --json
+jq -e '.output == "one" and .source_ranks == 4 and .ranks == 1 and .step == 6 and .kept_rank_files == 0 and .bytes_written > 0' out >/dev/null || fail "JSON: $(cat out)"
+same one/rank-00000.h5 $newest/rank-00000.h5 "there and back"
+same one/checkpoint.h5 $newest/checkpoint.h5 "there and back"
+expect 0 reshard-checkpoint one narrow --dtype bf16
+expect 0 reshard-checkpoint narrow wide --dtype f32
+same wide/rank-00000.h5 $newest/rank-00000.h5 "by way of bf16"
+
+# A resume on it ends where one on the source ends, and knows what led there.
+"${train[@]}" --output straight --stop-after 2 >/dev/null 2>&1
+reshard-checkpoint straight two --data-parallel 2 >/dev/null 2>&1 || fail "no reshard"
+[ "$(wc -l <two/history.jsonl)" = 2 ] || fail "what led there is not kept: $(ls two)"
+expect 0 "${train[@]}" --output straight
+expect 0 "${train[@]}" --output onward --resume two
+expect 0 reshard-checkpoint --diff straight onward
+said 'tensors equal, bit for bit'
+[ "$(wc -l <onward/metrics.jsonl)" = 6 ] || fail "metrics: $(wc -l <onward/metrics.jsonl) lines"
+
+# A plan says all of the cut, for the model it is of.
+partition-model --model tiny.toml --data data --sequence 16 --ranks 3 --zero 2 --dtype bf16 --global-batch 12 --output plan.json >/dev/null
+partition-model --model gpt2-nano --data data --sequence 16 --ranks 2 --output other.json >/dev/null
+expect 0 reshard-checkpoint run planned --plan plan.json
+[ "$(inspect planned --json | jq -r '.ranks, .dtype, .plan.zero' | xargs)" = "3 bf16 2" ] || fail "not what the plan says"
+refused 3 'whose tensors are others than those of' reshard-checkpoint run nope --plan other.json
+
+# --diff and --verify
+expect 0 reshard-checkpoint --diff run four --json
+jq -e '.equal and (.tensors | length > 20) and all(.tensors[]; .equal and .different == 0)' out >/dev/null || fail "JSON: $(cat out)"
+expect 5 reshard-checkpoint --diff run/checkpoints/step-00000004 run
+said 'differ in [0-9]* of [0-9]* tensors'; said '/model/embedding.tokens.weight .* \[[0-9]*, [0-9]*\]'; said '  try: --tolerance'
+expect 5 reshard-checkpoint --diff run/checkpoints/step-00000004 run --json
+jq -e '(.equal | not) and (.tensors[0] | .different > 0 and .largest_absolute.value > 0 and (.largest_relative.at | length == 2) and .cosine < 1)' out >/dev/null || fail "JSON: $(cat out)"
+expect 0 reshard-checkpoint --diff run/checkpoints/step-00000004 run --tolerance 2
+expect 0 reshard-checkpoint --verify run
+said 'every checksum and fingerprint is right'
+expect 0 reshard-checkpoint --verify four --json
+jq -e '.verified' out >/dev/null || fail "JSON: $(cat out)"
+
+# The mean of one checkpoint and itself is itself; of others it lies between.
+expect 0 reshard-checkpoint --average run four same --data-parallel 2
+expect 0 reshard-checkpoint --diff run same
+expect 0 reshard-checkpoint --average run/checkpoints/step-0000000{2,4,6} mean
+expect 5 reshard-checkpoint --diff run mean
+unsaid '/optimizer/'
+expect 0 generate --checkpoint mean --tokens 3 --threads 1
+train --model gpt2-nano --data data --output nano --steps 1 --global-batch 2 --sequence 16 --threads 1 --progress never >/dev/null 2>&1
+refused 3 'checkpoints of different models have no mean' reshard-checkpoint --average run nano nope
+
+# Refused, and nothing made.
+refused 2 'four exists already' reshard-checkpoint run four
+refused 2 'is or lies in' reshard-checkpoint four four --force
+refused 2 'is or lies in' reshard-checkpoint four four/inside
+refused 2 'pipeline stages do not exist yet' reshard-checkpoint run nope --pipeline 2
+refused 2 'tensor-parallel ranks do not exist yet' reshard-checkpoint run nope --tensor 2
+refused 2 'plan and --zero do not go together' reshard-checkpoint run nope --plan plan.json --zero 1
+refused 2 'consolidate and --data-parallel do not' reshard-checkpoint run nope --consolidate --data-parallel 2
+refused 2 'diff and --force do not' reshard-checkpoint --diff run four --force
+refused 2 'tolerance is of --diff' reshard-checkpoint run nope --tolerance 1
+refused 2 '1 path given' reshard-checkpoint run
+refused 2 '3 paths given' reshard-checkpoint run four nope
+refused 2 '2 paths given' reshard-checkpoint --average run nope
+refused 2 'memory' reshard-checkpoint run nope --memory 1MiB
+refused 3 'no such checkpoint or run' reshard-checkpoint nothing nope
+refused 3 'holds no whole checkpoint' reshard-checkpoint data nope
+mkdir thesis && echo "years of work" >thesis/thesis.tex
+refused 2 'thesis is not replaced' reshard-checkpoint run thesis --force
+cp -r four broken
+printf 'x' | dd of=broken/rank-00002.h5 bs=1 seek=9000 conv=notrunc status=none
+refused 3 'rank-00002.h5 is damaged between bytes .* it holds /.* elements [0-9]* to' reshard-checkpoint broken nope --force
+refused 3 'rank-00002.h5 is damaged between bytes .* elements' reshard-checkpoint --verify broken
+refused 3 'rank-00002.h5 is damaged between bytes .* elements' reshard-checkpoint --diff broken run
+rm broken/rank-00002.h5
+refused 3 'rank-00002.h5 is missing' reshard-checkpoint broken nope
+absent nope
+expect 0 reshard-checkpoint run four --data-parallel 2 --force
+[ "$(ls four | grep -c '^rank-.*h5$')" = 2 ] || fail "not replaced: $(ls four)"
+
+# Stopped by a signal: nothing has the name, and the same command goes on.
+code=0
+( trap - INT; exec timeout --preserve-status -s TERM 0.03 reshard-checkpoint run many --data-parallel 64 ) >out 2>err || code=$?
+if [ $code != 0 ]; then
+  [ $code = 143 ] || fail "exit code $code, not 143"
+  absent many
+fi
+expect 0 reshard-checkpoint run many --data-parallel 64 --force
+absent many.partial
+expect 0 reshard-checkpoint --diff run many
+passed

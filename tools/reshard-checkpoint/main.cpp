@@ -1,0 +1,281 @@
+// reshard-checkpoint: a checkpoint on another cut, the mean of several, what differs between two, whether one is right.
+#include "libtrain/base/byte_size.h"
+#include "libtrain/base/cores.h"
+#include "libtrain/base/here_and_now.h"
+#include "libtrain/base/read_file.h"
+#include "libtrain/base/text.h"
+#include "libtrain/checkpoint/average.h"
+#include "libtrain/checkpoint/named.h"
+#include "libtrain/engine/run_folder.h"
+#include "libtrain/plan/plan.h"
+#include "libtrain/plan/ranges.h"
+#include "tools/common/checks.h"
+#include "tools/common/program.h"
+#include "tools/common/progress.h"
+#include "tools/reshard-checkpoint/report.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+namespace {
+
+using namespace trainyard;
+
+constexpr const char* examples =
+    "  reshard-checkpoint run whole --consolidate\n"
+    "  reshard-checkpoint run eight --data-parallel 8 --zero 3\n"
+    "  reshard-checkpoint --diff whole eight\n"
+    "  reshard-checkpoint --average whole eight mean --json\n"
+    "  reshard-checkpoint --verify mean\n";
+
+struct Settings {
+  std::vector<std::string> paths;
+  std::optional<int> data, zero;
+  int tensor = 1, pipeline = 1, threads = 0;
+  std::string plan, dtype, memory = "256MiB", progress = "auto";
+  std::optional<double> tolerance;
+  bool consolidate = false, average = false, diff = false, verify = false, force = false, json = false;
+};
+
+volatile std::sig_atomic_t stop_signal = 0;
+
+struct Stopped {};  // thrown where a stop was asked for; rank files that are not finished are removed on the way out
+
+// The second time it ends at once, as a kill does.
+void watch_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int number) { stop_signal = number; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  for (int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    sigaction(number, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
+  }
+}
+
+[[noreturn]] void end_by_signal(const Settings& s) {
+  std::fprintf(stderr, "reshard-checkpoint: stopped by SIG%s; %s\n", sigabbrev_np(stop_signal),
+               s.diff || s.verify ? "nothing was found until then"
+                                  : fmt::format("{} is not there", base::printable(s.paths.back())).c_str());
+  std::signal(stop_signal, SIG_DFL);
+  std::raise(stop_signal);
+  std::abort();
+}
+
+void add_options(CLI::App& app, Settings& s) {
+  using tools::in_range, tools::one_of;
+  app.add_option("PATHS", s.paths,
+                 "SRC DST; after --average A B C ... DST; after --diff A B; after --verify SRC. What is read is a "
+                 "checkpoint, or a run, whose newest whole one is meant")
+      ->required();
+  app.add_flag("--average", s.average,
+               "DST has the mean of the weights of all others, added up in f64; the rest, moments of the optimizer "
+               "too, is of the last of them")
+      ->group("Work");
+  app.add_flag("--diff", s.diff,
+               "compare tensor by tensor: largest absolute and relative difference and where, cosine; exit 5 when any "
+               "is different")
+      ->group("Work");
+  app.add_flag("--verify", s.verify,
+               "read every byte and compare checksums and fingerprints; exit 3 names file, tensor and element range")
+      ->group("Work");
+  app.add_option("--tolerance", s.tolerance, "of --diff: the largest relative difference that passes [none]")
+      ->check(in_range(base::Range<double>{0, 1e30}))
+      ->group("Work");
+  app.add_option("--data-parallel", s.data, "data-parallel ranks, a file each [as many as SRC has]")
+      ->check(in_range(plan::ranges::ranks))
+      ->group("Cut");
+  app.add_option("--tensor", s.tensor, "tensor-parallel ranks; only 1 exists")
+      ->check(in_range(base::Range<int>{1, 1 << 20}))
+      ->group("Cut");
+  app.add_option("--pipeline", s.pipeline, "pipeline stages; only 1 exists")
+      ->check(in_range(base::Range<int>{1, 1 << 20}))
+      ->group("Cut");
+  app.add_option("--zero", s.zero, "ZeRO stage that DST says of itself; files are alike at every stage [that of SRC]")
+      ->check(in_range(base::Range<int>{0, 3}))
+      ->group("Cut");
+  app.add_flag("--consolidate", s.consolidate, "one rank file: --data-parallel 1")->group("Cut");
+  app.add_option("--plan", s.plan, "take ranks, ZeRO stage and dtype from a plan of partition-model")
+      ->type_name("FILE")
+      ->group("Cut");
+  app.add_option("--dtype", s.dtype,
+                 "working dtype, f32 or bf16; the f32 weights stay exact: they are the master of bf16 [that of SRC]")
+      ->check(one_of({"f32", "bf16"}))
+      ->group("Cut");
+  app.add_option("--memory", s.memory, "for the buffers of all threads [256MiB]")->group("Running");
+  app.add_option("--threads", s.threads, "threads; 0: all cores; DST does not depend on it [0]")
+      ->check(in_range(base::Range<int>{0, 4096}))
+      ->group("Running");
+  app.add_flag("--force", s.force, "replace a checkpoint at DST, and begin anew where an earlier start was interrupted")
+      ->group("Running");
+  app.add_flag("--json", s.json, "print JSON")->group("Running");
+  app.add_option("--progress", s.progress, "auto, always or never [auto]")
+      ->check(one_of({"auto", "always", "never"}))
+      ->group("Running");
+}
+
+// What has no meaning together is refused: nothing that is given is passed over.
+void require_apart(const CLI::App& app) {
+  using Names = std::vector<const char*>;
+  const std::vector<std::pair<Names, Names>> apart{
+      {{"--average"}, {"--diff", "--verify"}},
+      {{"--diff"}, {"--verify"}},
+      {{"--diff", "--verify"},
+       {"--data-parallel", "--tensor", "--pipeline", "--zero", "--consolidate", "--plan", "--dtype", "--force",
+        "--memory"}},
+      {{"--verify"}, {"--threads"}},
+      {{"--plan"}, {"--data-parallel", "--zero", "--consolidate", "--dtype"}},
+      {{"--consolidate"}, {"--data-parallel"}}};
+  for (const auto& [one, other] : apart)
+    for (const auto* a : one)
+      for (const auto* b : other)
+        if (app.count(a) > 0 && app.count(b) > 0)
+          throw base::UsageError(fmt::format("{} and {} do not go together", a, b), "leave one of them out");
+  if (app.count("--tolerance") > 0 && app.count("--diff") == 0)
+    throw base::UsageError("--tolerance is of --diff", "reshard-checkpoint --diff A B --tolerance X");
+}
+
+void require_paths(const Settings& s) {
+  const auto n = s.paths.size();
+  const auto refuse = [&](const char* form) {
+    throw base::UsageError(fmt::format("{} given", base::counted(static_cast<std::int64_t>(n), "path")),
+                           fmt::format("reshard-checkpoint {}", form));
+  };
+  if (s.verify && n != 1) refuse("--verify SRC");
+  if (s.diff && n != 2) refuse("--diff A B");
+  if (s.average && n < 3) refuse("--average A B C ... DST");
+  if (!s.verify && !s.diff && !s.average && n != 2) refuse("SRC DST");
+  if (s.tensor != 1 || s.pipeline != 1)
+    throw base::UsageError(
+        fmt::format("{} {}: {} do not exist yet", s.tensor != 1 ? "--tensor" : "--pipeline",
+                    s.tensor != 1 ? s.tensor : s.pipeline, s.tensor != 1 ? "tensor-parallel ranks" : "pipeline stages"),
+        "cut it over data-parallel ranks: --data-parallel N");
+}
+
+int threads_of(const Settings& s) {
+  const auto mask = base::own_core_mask();
+  return s.threads > 0 ? s.threads : base::fair_threads({&mask, 1}, 0);
+}
+
+// Shows how far it is, and throws where a stop was asked for.
+enum class Unit { bytes, elements };
+auto watcher(const char* label, const Settings& s, Unit unit) {
+  return [line = std::make_shared<tools::Progress>(label, tools::progress_mode(s.progress)), unit,
+          start = base::steady_seconds()](std::int64_t done, std::int64_t total) {
+    if (stop_signal != 0) throw Stopped();
+    const double seconds = base::steady_seconds() - start, rate = static_cast<double>(done) / std::max(seconds, 1e-9);
+    if (seconds < 0.5) return;
+    const auto left = tools::duration_text(static_cast<double>(total - done) / rate);
+    line->show(unit == Unit::bytes
+                   ? fmt::format("{} of {}, {}, {} left", base::size_text(done), base::size_text(total),
+                                 base::rate_text(rate, "B/s"), left)
+                   : fmt::format("{} of {} elements, {} left", base::count_text(done), base::count_text(total), left),
+               done == total ? tools::Progress::Update::last : tools::Progress::Update::passing);
+  };
+}
+
+std::unique_ptr<checkpoint::Reader> open_source(const std::string& path) {
+  return std::make_unique<checkpoint::Reader>(checkpoint::named_checkpoint(path),
+                                              checkpoint::Reader::Check::all_but_payloads);
+}
+
+checkpoint::NewCut cut_of(const Settings& s, const checkpoint::Reader& source) {
+  checkpoint::NewCut cut;
+  cut.ranks = s.consolidate ? 1 : s.data.value_or(0);
+  cut.zero = s.zero;
+  if (!s.dtype.empty()) cut.dtype = base::dtype_from_name(s.dtype);
+  if (s.plan.empty()) return cut;
+  const auto plan = plan::plan_from_json(base::read_file(s.plan, base::largest_description), s.plan);
+  cut.ranks = plan.topology.world();
+  if (cut.ranks != plan.topology.size(plan::Axis::data))
+    throw base::UsageError(
+        fmt::format("{}: the plan cuts along more than the data axis, which does not exist yet", s.plan),
+        "make a plan of data-parallel ranks alone with partition-model");
+  if (checkpoint::parameters_of(checkpoint::unit_table(plan.model, 1)) != source.manifest().parameters)
+    throw base::InputError(fmt::format("{}: the plan is of {}, whose tensors are others than those of {}", s.plan,
+                                       base::one_line(plan.model.name), source.path()),
+                           "make a plan of the checkpoint's model: inspect shows it");
+  cut.dtype = plan.dtype;
+  cut.plan = nlohmann::json(plan::json_of(plan));
+  return cut;
+}
+
+base::ExitCode make(const Settings& s) {
+  const auto start = base::steady_seconds();
+  std::vector<std::unique_ptr<checkpoint::Reader>> sources;
+  std::vector<const checkpoint::Reader*> read;
+  for (std::size_t i = 0; i + 1 < s.paths.size(); ++i) {
+    sources.push_back(open_source(s.paths[i]));
+    read.push_back(sources.back().get());
+  }
+  checkpoint::ReshardOptions o;
+  o.existing = s.force ? base::Existing::replace : base::Existing::refuse;
+  o.memory = base::parse_bytes(s.memory, "--memory", {checkpoint::least_reshard_memory, base::most_bytes});
+  o.threads = threads_of(s);
+  o.watch = watcher("reshard-checkpoint", s, Unit::bytes);
+  o.history = engine::history_through(read.back()->path(), read.back()->state().step);
+  reshard::Made made{{}, read.back()->manifest().ranks, s.paths.back(), {}, 0};
+  for (const auto* source : read) made.sources.push_back(source->path());
+  const auto cut = cut_of(s, *read.back());
+  made.result = s.average ? checkpoint::average(read, made.output, cut, o)
+                          : checkpoint::reshard(*read.back(), made.output, cut, o);
+  made.seconds = base::steady_seconds() - start;
+  if (s.json) {
+    tools::print(reshard::json_of(made).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    return base::ExitCode::done;
+  }
+  tools::print(made.output + "\n");
+  fmt::print(stderr, "reshard-checkpoint: {}", reshard::text_of(made));
+  return base::ExitCode::done;
+}
+
+base::ExitCode compare(const Settings& s) {
+  const auto a = open_source(s.paths[0]), b = open_source(s.paths[1]);
+  reshard::Comparison c{a->path(), b->path(), s.tolerance, {}};
+  c.tensors = checkpoint::compare(*a, *b, threads_of(s), watcher("diff", s, Unit::elements));
+  tools::print(s.json ? reshard::json_of(c).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"
+                      : reshard::text_of(c));
+  if (const auto failures = c.failures(); failures > 0)
+    throw base::CheckError(fmt::format("{} and {} differ in {} of {}{}", c.first, c.second, failures,
+                                       base::counted(static_cast<std::int64_t>(c.tensors.size()), "tensor"),
+                                       s.tolerance ? fmt::format(" by more than {}", *s.tolerance) : ""),
+                           "--tolerance X lets relative differences up to X pass");
+  return base::ExitCode::done;
+}
+
+base::ExitCode verify(const Settings& s) {
+  const auto source = open_source(s.paths[0]);
+  source->verify_all(watcher("verify", s, Unit::bytes));
+  tools::print(
+      s.json ? nlohmann::ordered_json{{"path", source->path()}, {"bytes", source->bytes()}, {"verified", true}}.dump(
+                   2, ' ', false, nlohmann::json::error_handler_t::replace) +
+                   "\n"
+             : fmt::format("{}: {} read, every checksum and fingerprint is right\n", source->path(),
+                           base::size_text(source->bytes())));
+  return base::ExitCode::done;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Settings s;
+  CLI::App app("", "reshard-checkpoint");
+  tools::describe_program(app,
+                          "Writes a checkpoint anew for another number of ranks; also averages, compares and verifies.",
+                          examples, "train, inspect, partition-model; checkpoints/README.md for the format");
+  add_options(app, s);
+  return tools::guarded(app, argc, argv, [&] {
+    watch_signals();
+    require_apart(app);
+    require_paths(s);
+    try {
+      return s.verify ? verify(s) : s.diff ? compare(s) : make(s);
+    } catch (const Stopped&) {
+      end_by_signal(s);
+    }
+  });
+}

@@ -1,0 +1,118 @@
+// Tables and objects of reshard-checkpoint.
+#include "tools/reshard-checkpoint/report.h"
+
+#include "libtrain/base/number_text.h"
+#include "libtrain/base/text.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace trainyard::reshard {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+double rate_of(const Made& m) { return static_cast<double>(m.result.bytes_written) / std::max(m.seconds, 1e-9); }
+
+// JSON has no word for what is not finite.
+ordered_json number(double value) { return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr); }
+
+std::string place_text(const checkpoint::TensorDifference& t, std::int64_t element) {
+  return fmt::format("[{}]", fmt::join(checkpoint::index_of(t.shape, element), ", "));
+}
+
+ordered_json at(const checkpoint::TensorDifference& t, double value, std::int64_t element) {
+  return {{"value", number(value)}, {"at", checkpoint::index_of(t.shape, element)}};
+}
+
+}  // namespace
+
+ordered_json json_of(const Made& m) {
+  const auto& state = m.result.manifest.state;
+  return {{"output", m.output},
+          {"sources", m.sources},
+          {"step", state.step},
+          {"dtype", base::name_of(state.dtype)},
+          {"source_ranks", m.source_ranks},
+          {"ranks", m.result.ranks},
+          {"kept_rank_files", m.result.kept},
+          {"bytes_read", m.result.bytes_read},
+          {"bytes_written", m.result.bytes_written},
+          {"tensors", m.result.manifest.tensors.size()},
+          {"seconds", m.seconds},
+          {"bytes_per_second", rate_of(m)}};
+}
+
+std::string text_of(const Made& m) {
+  const auto& r = m.result;
+  auto text =
+      fmt::format("step {} of {} on {}: {} written in {} ({})", r.manifest.state.step,
+                  base::counted(m.source_ranks, "rank"), base::counted(r.ranks, "rank"),
+                  base::size_text(r.bytes_written), base::duration_text(m.seconds), base::rate_text(rate_of(m), "B/s"));
+  if (r.kept > 0) text += fmt::format("; {} of an earlier start kept", base::counted(r.kept, "rank file"));
+  return text + fmt::format("; the fingerprints of {} are right\n",
+                            base::counted(static_cast<std::int64_t>(r.manifest.tensors.size()), "tensor"));
+}
+
+bool Comparison::passes(const checkpoint::TensorDifference& t) const {
+  return t.equal() || (t.problem.empty() && tolerance && t.largest_relative <= *tolerance);
+}
+
+std::int64_t Comparison::failures() const {
+  return std::count_if(tensors.begin(), tensors.end(), [&](const auto& t) { return !passes(t); });
+}
+
+ordered_json json_of(const Comparison& c) {
+  auto list = ordered_json::array();
+  for (const auto& t : c.tensors) {
+    ordered_json entry{{"path", t.path}, {"shape", t.shape}, {"equal", t.equal()}, {"passes", c.passes(t)}};
+    if (t.problem.empty()) {
+      entry["different"] = t.different;
+      entry["largest_absolute"] = at(t, t.largest_absolute, t.absolute_at);
+      entry["largest_relative"] = at(t, t.largest_relative, t.relative_at);
+      entry["cosine"] = number(t.cosine);
+    } else {
+      entry["problem"] = t.problem;
+    }
+    list.push_back(std::move(entry));
+  }
+  return {{"first", c.first},
+          {"second", c.second},
+          {"tolerance", c.tolerance ? ordered_json(*c.tolerance) : ordered_json(nullptr)},
+          {"equal", c.failures() == 0},
+          {"tensors", list}};
+}
+
+std::string text_of(const Comparison& c) {
+  using Row = std::array<std::string, 7>;
+  std::vector<Row> rows{{"tensor", "different", "largest |a - b|", "at", "relative", "at", "cosine"}};
+  std::string problems;
+  std::int64_t equal = 0;
+  for (const auto& t : c.tensors) {
+    if (t.equal()) ++equal;
+    else if (!t.problem.empty()) problems += fmt::format("{}: {}\n", base::one_line(t.path), t.problem);
+    else
+      rows.push_back({base::one_line(t.path), fmt::format("{} of {}", t.different, t.elements),
+                      base::number_text(t.largest_absolute), place_text(t, t.absolute_at),
+                      base::number_text(t.largest_relative), place_text(t, t.relative_at),
+                      fmt::format("{:.9f}", t.cosine)});
+  }
+  std::string text;
+  if (rows.size() > 1) {
+    std::array<std::size_t, 7> widths{};
+    for (const auto& row : rows)
+      for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    for (const auto& row : rows) {
+      std::string line;
+      for (std::size_t i = 0; i < row.size(); ++i) line += fmt::format("{:<{}}", row[i], widths[i] + 2);
+      text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    }
+  }
+  return text + problems +
+         fmt::format("{} of {} equal, bit for bit\n", equal,
+                     base::counted(static_cast<std::int64_t>(c.tensors.size()), "tensor"));
+}
+
+}  // namespace trainyard::reshard
