@@ -114,8 +114,10 @@ void ScatteredRank::check_block(Kind kind, std::int64_t block, WritingHands& han
   const auto dtype = dtype_of(kind, state_.dtype);
   const auto size = base::size_of(dtype), first = block * per_block(kind);
   const auto end = std::min(elements_, first + per_block(kind));
-  hands.files.at(file_->path())
-      .read(file_->payload(kind).offset + first * size, hands.block.data(), (end - first) * size);
+  auto& file = hands.files.at(file_->path());
+  const auto offset = file_->payload(kind).offset + first * size;
+  file.read(offset, hands.block.data(), (end - first) * size);
+  file.begin_sync(offset, (end - first) * size);  // the disk works while the next blocks come
   auto& payload = payloads_.at(kind);
   const auto b = static_cast<std::size_t>(block);
   payload.checksums[b] = base::crc32c(hands.block.data(), static_cast<std::size_t>((end - first) * size));

@@ -100,6 +100,10 @@ void BulkFile::write(std::int64_t offset, const void* data, std::int64_t bytes) 
   }
 }
 
+void BulkFile::begin_sync(std::int64_t offset, std::int64_t bytes) {
+  ::sync_file_range(file_.get(), offset, bytes, SYNC_FILE_RANGE_WRITE);
+}
+
 void BulkFile::sync() {
   if (::fsync(file_.get()) != 0) throw_cannot_write("sync", path_, errno);
 }

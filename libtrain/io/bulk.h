@@ -48,6 +48,8 @@ class BulkFile {
   void read(std::int64_t offset, void* out, std::int64_t bytes) const;
   // All bytes or EnvironmentError (ENOSPC, EFBIG, EDQUOT, EIO ... with a hint).
   void write(std::int64_t offset, const void* data, std::int64_t bytes);
+  // Asks the system to begin now what sync() would begin for these bytes; nothing is promised.
+  void begin_sync(std::int64_t offset, std::int64_t bytes);
   void sync();    // data and size are durable when this returns
   void forget();  // asks the system to keep no copy in memory: the next read comes from the disk, where the file system
                   // obliges

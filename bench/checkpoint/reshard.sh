@@ -1,0 +1,44 @@
+#!/bin/bash
+# How fast reshard-checkpoint is beside a copy of the same bytes, by turns in one run: `cp -r` as it is, and with the sync that makes a copy as durable as a checkpoint.
+# usage: reshard.sh BIN_FOLDER [ROUNDS] [SOURCE]     (SOURCE: a checkpoint; without one a run of one step makes one of some 900 MB)
+PATH=$(realpath "$1"):$PATH
+rounds=${2:-5} source=${3:+$(realpath "$3")}
+. "$(dirname "$0")/../../tests/script.sh"
+set -e
+end_at_first_failure
+if [ -z "$source" ]; then
+  small_text 400 >text
+  shard-data --input text --split paragraphs --output data >/dev/null 2>&1
+  printf 'layers = 6\nhidden = 1024\nheads = 8\nkv-heads = 8\nffn = 4096\ncontext = 64\n' >model.toml
+  train --device cpu --model model.toml --data data --output run --steps 1 --global-batch 2 --sequence 16 --progress never >/dev/null 2>log || { cat log; exit 1; }
+  source=run/checkpoints/step-00000001
+fi
+ranks=$(inspect "$source" --json | jq .ranks)
+reshard-checkpoint "$source" four --data-parallel 4 >/dev/null 2>&1
+
+# timed NAME COMMAND...: a line "NAME seconds" in `times`; what it made goes, and the disk is idle before the next.
+timed() {
+  local name=$1 from till
+  shift
+  sync
+  from=$(date +%s.%N)
+  "$@" >/dev/null 2>&1
+  till=$(date +%s.%N)
+  echo "$name $(jq -n "$till - $from")" >>times
+  rm -rf made
+}
+copied_durably() { cp -r "$1" made && sync made/* made; }
+for ((i = 0; i < rounds; ++i)); do
+  timed cp cp -r "$source" made
+  timed cp+sync copied_durably "$source"
+  timed "$ranks->4" reshard-checkpoint "$source" made --data-parallel 4
+  timed "4->1" reshard-checkpoint four made --consolidate
+done
+bytes=$(du -sb "$source" | cut -f1)
+echo "$bytes bytes, $rounds rounds, $(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg); median seconds, GB/s, and speed as a share of cp and of cp+sync"
+middle() { grep "^$1 " times | cut -d' ' -f2 | sort -g | sed -n "$(((rounds + 1) / 2))p"; }
+for name in cp cp+sync "$ranks->4" "4->1"; do
+  jq -nr --arg n "$name" --argjson s "$(middle "$name")" --argjson b "$bytes" --argjson c "$(middle cp)" --argjson d "$(middle cp+sync)" \
+    '[$n, ($s * 1000 | round / 1000), ($b / $s / 1e7 | round / 100), ($c / $s * 100 | round / 100), ($d / $s * 100 | round / 100)] | @tsv'
+done
+passed
