@@ -27,7 +27,7 @@ void watch_calls(comm::Watchdog* watchdog, const World& world) {
   ledgers.emplace_back("control", &world.control->ledger());
   if (world.results && &world.results->ledger() != &world.control->ledger())
     ledgers.emplace_back("results", &world.results->ledger());
-  watchdog->watch(std::move(ledgers));
+  watchdog->watch(ledgers);
 }
 
 }  // namespace trainyard::engine
