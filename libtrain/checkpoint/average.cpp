@@ -3,7 +3,6 @@
 
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
-#include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/parts.h"
 
@@ -163,19 +162,14 @@ ReshardResult average(const std::vector<const Reader*>& sources, const std::stri
   const auto ranks = cut.ranks > 0 ? cut.ranks : last.manifest().ranks;
   auto state = state_of_cut(last.state(), cut, ranks);
   NewCheckpointOptions folder{options.existing, {}, options.threads, options.history, options.free_bytes};
-  std::string purpose;
   auto& of = state.provenance["average_of"] = nlohmann::json::array();
   for (const auto* source : sources) {
     folder.sources.push_back(source->path());
     of.push_back({{"path", base::text_of_path(source->path())}, {"step", source->state().step}});
-    purpose += base::read_file(source->path() + "/manifest.json");
   }
-  purpose += state_to_json(state).dump() + fmt::format(" {} ranks", ranks);
-  state.writer = fmt::format("average {} {}", purpose.size(), hex32(base::crc32c(purpose.data(), purpose.size())));
+  state.writer = purpose_of("average", sources, state, ranks);
   NewCheckpoint target(destination, state, ranks, folder);
-  ReshardResult result{ranks, target.kept(), 0, 0, {}};
-  for (int r = 0; r < ranks; ++r)
-    if (!target.rank(r).is_kept()) result.bytes_written += target.rank(r).payload_bytes();
+  ReshardResult result{ranks, target.kept(), 0, target.bytes_to_write(), {}};
   const auto made = Averaging(sources, target, options).run();
   for (const auto* source : sources) result.bytes_read += source->bytes();
   result.manifest = target.publish([&](const Manifest& written) { prove(target, written, made); });

@@ -41,6 +41,7 @@ NewCheckpoint::NewCheckpoint(std::string destination, RunState state, int ranks,
   base::require_own(partial_, own_checkpoints());
   base::make_folders(partial_);
   const auto units = unit_table(state_.model, ranks);
+  parameters_ = parameters_of(units);
   std::int64_t start = 0;
   for (const auto& unit : units) {
     for (const auto offset : unit.offsets) tensors_.push_back({start, unit.piece, offset});
@@ -49,7 +50,8 @@ NewCheckpoint::NewCheckpoint(std::string destination, RunState state, int ranks,
   try {
     lock_ = std::make_unique<base::FolderLock>(partial_, "wait until it has ended, or give another place");
     for (int r = 0; r < ranks; ++r)
-      ranks_.push_back(std::make_unique<ScatteredRank>(partial_ + "/" + rank_name(r), state_, r, units, ranks));
+      ranks_.push_back(
+          std::make_unique<ScatteredRank>(partial_ + "/" + rank_name(r), state_, parameters_, r, units, ranks));
     prepare();
   } catch (...) {
     if (lock_ != nullptr) remove_unfinished();
@@ -97,12 +99,18 @@ void NewCheckpoint::prepare() {
     if (!rank->is_finished()) rank->lay_out(hands);
 }
 
+std::int64_t NewCheckpoint::bytes_to_write() const {
+  std::int64_t bytes = 0;
+  for (const auto& rank : ranks_) bytes += rank->is_kept() ? 0 : rank->payload_bytes();
+  return bytes;
+}
+
 void NewCheckpoint::require_room() const {
   constexpr std::int64_t of_a_file = 16 << 10, of_a_box = 100, of_all = 64 << 10;  // HDF5's structures, index, manifest
-  std::int64_t needed = of_all;
+  auto needed = of_all + bytes_to_write();
   for (const auto& rank : ranks_) {
     const auto boxes = static_cast<std::int64_t>(rank->boxes().size() * kinds_of(state_.dtype).size());
-    needed += boxes * of_a_box + (rank->is_finished() ? 0 : rank->payload_bytes() + of_a_file);
+    needed += boxes * of_a_box + (rank->is_kept() ? 0 : of_a_file);
   }
   const auto left = options_.free_bytes ? options_.free_bytes(partial_) : bytes_left_at(partial_);
   if (left < 0 || left >= needed) return;

@@ -43,6 +43,7 @@ class NewCheckpoint {
   const RunState& state() const { return state_; }
   const std::string& path() const { return final_; }
   int kept() const { return kept_; }
+  std::int64_t bytes_to_write() const;  // of payloads: those of rank files that are not kept
 
   // Calls f(rank, at, element, count) for the ranks that hold elements [first, first + count) of a tensor: `count` of
   // them from `element` on lie at element `at` of the datasets.
@@ -73,6 +74,7 @@ class NewCheckpoint {
   RunState state_;
   NewCheckpointOptions options_;
   std::unique_ptr<base::FolderLock> lock_;
+  std::vector<ParameterEntry> parameters_;
   std::vector<std::unique_ptr<ScatteredRank>> ranks_;
   std::vector<TensorPlace> tensors_;
   int kept_ = 0;

@@ -45,9 +45,10 @@ FileEntry write_small(const std::string& path, const std::string& content) {
 
 }  // namespace
 
-RankFile::RankFile(std::string base_path, const RunState& state, int rank, int ranks, std::int64_t elements)
+RankFile::RankFile(std::string base_path, const RunState& state, const std::vector<ParameterEntry>& parameters,
+                   int rank, int ranks, std::int64_t elements)
     : base_path_(std::move(base_path)), path_(base_path_ + ".h5"), step_(state.step), rank_(rank), ranks_(ranks),
-      writer_(state.writer), parameters_(parameters_of(unit_table(state.model, 1))) {
+      writer_(state.writer), parameters_(parameters) {
   std::filesystem::remove(base_path_ + ".json");
   auto file = io::Hdf5File::create(path_);
   file.set_text("/", "format", rank_format);

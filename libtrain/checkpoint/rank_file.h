@@ -15,8 +15,9 @@ namespace trainyard::checkpoint {
 class RankFile {
  public:
   // Creates BASE.h5, each of its datasets `elements` long and filled by nobody (zeros where nothing is written). What
-  // said that an earlier one was finished goes first.
-  RankFile(std::string base_path, const RunState& state, int rank, int ranks, std::int64_t elements);
+  // said that an earlier one was finished goes first. `parameters`, those of the state's model, outlive it.
+  RankFile(std::string base_path, const RunState& state, const std::vector<ParameterEntry>& parameters, int rank,
+           int ranks, std::int64_t elements);
 
   const std::string& path() const { return path_; }  // BASE.h5
   // Where the payload of a kind lies; the checksums of its blocks are for the writer to enter before finish().
@@ -31,7 +32,7 @@ class RankFile {
   std::int64_t step_;
   int rank_, ranks_;
   std::string writer_;
-  std::vector<ParameterEntry> parameters_;
+  const std::vector<ParameterEntry>& parameters_;
   FileEntry index_;
 };
 

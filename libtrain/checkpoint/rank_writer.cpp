@@ -67,7 +67,7 @@ void write_files(const std::string& base_path, const RunState& state, const Rank
                  const WriteOptions& options) {
   require_pieces(state, pieces);
   const auto parameters = parameters_of(unit_table(state.model, 1));
-  RankFile rank_file(base_path, state, pieces.rank, pieces.ranks, elements_of(pieces.model));
+  RankFile rank_file(base_path, state, parameters, pieces.rank, pieces.ranks, elements_of(pieces.model));
   std::map<std::string, Statistics> tensors;
   io::BulkFile file(rank_file.path(), io::BulkFile::Mode::update);
   io::Pace pace(options.bytes_per_second, options.unthrottled);

@@ -204,14 +204,15 @@ void Resharding::prove(const Manifest& written) const {
     }
 }
 
-// Two starts that would write the same say the same.
-std::string purpose_of(const Reader& source, const RunState& state, int ranks) {
-  const auto text =
-      base::read_file(source.path() + "/manifest.json") + state_to_json(state).dump() + fmt::format(" {} ranks", ranks);
-  return fmt::format("reshard {} {}", text.size(), hex32(base::crc32c(text.data(), text.size())));
-}
-
 }  // namespace
+
+std::string purpose_of(const std::string& work, const std::vector<const Reader*>& sources, const RunState& state,
+                       int ranks) {
+  std::string text;
+  for (const auto* source : sources) text += base::read_file(source->path() + "/manifest.json");
+  text += state_to_json(state).dump() + fmt::format(" {} ranks", ranks);
+  return fmt::format("{} {} {}", work, text.size(), hex32(base::crc32c(text.data(), text.size())));
+}
 
 RunState state_of_cut(const RunState& source, const NewCut& cut, int ranks) {
   auto state = source;
@@ -231,12 +232,10 @@ ReshardResult reshard(const Reader& source, const std::string& destination, cons
                       const ReshardOptions& options) try {
   const auto ranks = cut.ranks > 0 ? cut.ranks : source.manifest().ranks;
   auto state = state_of_cut(source.state(), cut, ranks);
-  state.writer = purpose_of(source, state, ranks);
+  state.writer = purpose_of("reshard", {&source}, state, ranks);
   NewCheckpoint target(destination, state, ranks,
                        {options.existing, {source.path()}, options.threads, options.history, options.free_bytes});
-  ReshardResult result{ranks, target.kept(), 0, 0, {}};
-  for (int r = 0; r < ranks; ++r)
-    if (!target.rank(r).is_kept()) result.bytes_written += target.rank(r).payload_bytes();
+  ReshardResult result{ranks, target.kept(), 0, target.bytes_to_write(), {}};
   Resharding work(source, target, options);
   result.bytes_read = work.run();
   result.manifest = target.publish([&](const Manifest& written) { work.prove(written); });

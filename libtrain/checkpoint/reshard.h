@@ -12,6 +12,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace trainyard::checkpoint {
 
@@ -47,6 +48,10 @@ struct ReshardResult {
 // range. `source` is the reader of the whole source (Check::all_but_payloads).
 ReshardResult reshard(const Reader& source, const std::string& destination, const NewCut& cut,
                       const ReshardOptions& options);
+
+// Why a new checkpoint is made (RunState::writer): two starts of the same work on the same sources say the same.
+std::string purpose_of(const std::string& work, const std::vector<const Reader*>& sources, const RunState& state,
+                       int ranks);
 
 // What a checkpoint of the new cut says of the run: all that the source says, but ranks, dtype and plan.
 RunState state_of_cut(const RunState& source, const NewCut& cut, int ranks);

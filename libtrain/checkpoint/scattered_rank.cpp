@@ -32,10 +32,11 @@ io::BulkFile& OpenFiles::at(const std::string& path) {
   return files_.front();
 }
 
-ScatteredRank::ScatteredRank(std::string base_path, const RunState& state, int rank,
+ScatteredRank::ScatteredRank(std::string base_path, const RunState& state,
+                             const std::vector<ParameterEntry>& parameters, int rank,
                              const std::vector<UnitEntry>& units, int ranks)
-    : base_path_(std::move(base_path)), state_(state), rank_(rank), ranks_(ranks), elements_(elements_of_a_rank(units)),
-      boxes_(boxes_of_pieces(units, rank)), parameters_(parameters_of(units)) {}
+    : base_path_(std::move(base_path)), state_(state), parameters_(parameters), rank_(rank), ranks_(ranks),
+      elements_(elements_of_a_rank(units)), boxes_(boxes_of_pieces(units, rank)) {}
 
 std::int64_t ScatteredRank::payload_bytes() const {
   std::int64_t bytes = 0;
@@ -85,7 +86,7 @@ void ScatteredRank::count_missing(Kind kind) {
 
 void ScatteredRank::lay_out(WritingHands& hands) {
   remove_rank_files(base_path_);
-  file_ = std::make_unique<RankFile>(base_path_, state_, rank_, ranks_, elements_);
+  file_ = std::make_unique<RankFile>(base_path_, state_, parameters_, rank_, ranks_, elements_);
   blocks_left_ = 1;  // until those are done that hold padding alone, for which nobody will come
   for (auto kind : kinds_of(state_.dtype)) count_missing(kind);
   for (auto kind : kinds_of(state_.dtype))

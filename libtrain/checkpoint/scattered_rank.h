@@ -37,7 +37,9 @@ struct WritingHands {
 
 class ScatteredRank {
  public:
-  ScatteredRank(std::string base_path, const RunState& state, int rank, const std::vector<UnitEntry>& units, int ranks);
+  // `state` and `parameters`, which all ranks share, outlive it.
+  ScatteredRank(std::string base_path, const RunState& state, const std::vector<ParameterEntry>& parameters, int rank,
+                const std::vector<UnitEntry>& units, int ranks);
 
   std::int64_t payload_bytes() const;
   const RankBoxes& boxes() const { return boxes_; }
@@ -69,10 +71,10 @@ class ScatteredRank {
 
   std::string base_path_;
   const RunState& state_;
+  const std::vector<ParameterEntry>& parameters_;
   int rank_, ranks_;
   std::int64_t elements_;
   RankBoxes boxes_;
-  std::vector<ParameterEntry> parameters_;
   std::unique_ptr<RankFile> file_;
   std::map<Kind, Payload> payloads_;
   std::atomic<std::int64_t> blocks_left_{0};

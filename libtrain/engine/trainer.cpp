@@ -16,7 +16,7 @@ namespace trainyard::engine {
 
 namespace {
 
-params::GradientFold::Position::Place place_in_group(std::int64_t micro, std::int64_t first, std::int64_t end) {
+params::GradientFold::Position::Place place_in_fold_group(std::int64_t micro, std::int64_t first, std::int64_t end) {
   using Place = params::GradientFold::Position::Place;
   if (end - first == 1) return Place::only;
   return micro == first ? Place::first : micro == end - 1 ? Place::last : Place::middle;
@@ -65,8 +65,8 @@ void Trainer::load(std::int64_t completed, const plan::Action& action) {
   const auto place = batch.place_of(action.micro).place;
   in_flight_->step.loss_place = results_->loss_of(place);
   tensor::copy(*compute_, in_flight_->step.micro.counted_there, results_->targets_of(place));
-  store_->begin_micro({action.round, place_in_group(action.micro, batch.first_micro(action.fold_group),
-                                                    batch.end_micro(action.fold_group))},
+  store_->begin_micro({action.round, place_in_fold_group(action.micro, batch.first_micro(action.fold_group),
+                                                         batch.end_micro(action.fold_group))},
                       training_leases_);
 }
 

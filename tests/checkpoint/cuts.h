@@ -81,6 +81,16 @@ inline std::vector<checkpoint::RankBoxes> grid_cut(const plan::ModelConfig& mode
 }
 
 // The manifest changed, and sealed again.
+// Why the checkpoint is not read; "" when it is.
+inline std::string refusal_of(const std::string& folder) {
+  try {
+    checkpoint::Reader{folder};
+    return "";
+  } catch (const base::InputError& e) {
+    return e.what();
+  }
+}
+
 inline void edit_sealed(const std::string& path, const std::function<void(nlohmann::json&)>& edit) {
   auto j = nlohmann::json::parse(slurp(path));
   j.erase("crc32c_of_the_above");

@@ -21,14 +21,7 @@ class Joined : public ::testing::Test {
     bytes = slurp(folder + "/ranks.index");
     parts = sections(folder);
   }
-  std::string refusal() {
-    try {
-      checkpoint::Reader{folder};
-      return "";
-    } catch (const base::InputError& e) {
-      return e.what();
-    }
-  }
+  std::string refusal() { return refusal_of(folder); }
   void refused(const std::string& content, const std::string& said) {
     replace_joined_index(folder, content);
     const auto found = refusal();

@@ -10,12 +10,6 @@ using trainyard::base::DType;
 
 namespace {
 
-// About 13 million parameters: 52 MB in f32 for each of model, m and v.
-plan::ModelConfig large() {
-  auto m = gpt();
-  m.layers = 4, m.hidden = 512, m.heads = 8, m.kv_heads = 8, m.ffn = 2048, m.vocabulary = 512, m.context = 64;
-  return m;
-}
 constexpr std::int64_t staging = 6 << 20;  // blocks of a MiB, the manifest, and what the HDF5 library keeps
 
 }  // namespace

@@ -24,14 +24,7 @@ class Index : public ::testing::Test {
     bytes = sections(folder)[1];
     parameters = checkpoint::Reader(folder).manifest().parameters;
   }
-  std::string refusal() {
-    try {
-      checkpoint::Reader{folder};
-      return "";
-    } catch (const base::InputError& e) {
-      return e.what();
-    }
-  }
+  std::string refusal() { return refusal_of(folder); }
   void lie(const std::function<void(RankIndex&)>& change, const std::string& said) {
     auto other = index;
     change(other);

@@ -32,6 +32,13 @@ inline plan::ModelConfig gpt() {
   m.layers = 2, m.hidden = 24, m.heads = 3, m.kv_heads = 3, m.ffn = 40, m.vocabulary = 131, m.context = 17;
   return m;
 }
+
+// About 13 million parameters: 52 MB in f32 for each of model, m and v.
+inline plan::ModelConfig large() {
+  auto m = gpt();
+  m.layers = 4, m.hidden = 512, m.heads = 8, m.kv_heads = 8, m.ffn = 2048, m.vocabulary = 512, m.context = 64;
+  return m;
+}
 inline plan::ModelConfig llama() {
   auto m = gpt();
   m.name = "sample-llama";

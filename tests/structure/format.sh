@@ -8,10 +8,8 @@ if [ "$version" != 14 ]; then   # another version sets other spaces
   echo "skipped: the sources are laid out by clang-format 14, here is $version"
   exit 77
 fi
-find bench kernels libtrain tests tools \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' \) -print0 | sort -z >"${TMPDIR:-/tmp}/trainyard-format.$$"
-trap 'rm -f "${TMPDIR:-/tmp}/trainyard-format.$$"' EXIT
-files=$(tr -cd '\0' <"${TMPDIR:-/tmp}/trainyard-format.$$" | wc -c)
-[ "$files" -gt 500 ] || { echo "only $files sources were found"; exit 1; }
-xargs -0 clang-format --dry-run -Werror <"${TMPDIR:-/tmp}/trainyard-format.$$"
+readarray -d '' sources < <(find bench kernels libtrain tests tools \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' \) -print0 | sort -z)
+[ ${#sources[@]} -gt 500 ] || { echo "only ${#sources[@]} sources were found"; exit 1; }
+clang-format --dry-run -Werror "${sources[@]}"
 # What clang-format does not break: texts and names.
-xargs -0 awk 'length($0) > 120 { print FILENAME ":" FNR ": " length($0) " columns"; bad = 1 } END { exit bad }' <"${TMPDIR:-/tmp}/trainyard-format.$$"
+awk 'length($0) > 120 { print FILENAME ":" FNR ": " length($0) " columns"; bad = 1 } END { exit bad }' "${sources[@]}"

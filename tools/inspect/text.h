@@ -1,7 +1,8 @@
-// Small helpers for printing: tables and numbers.
+// Small helpers for printing: numbers and leaves of JSON.
 #pragma once
 
 #include "libtrain/base/number_text.h"
+#include "tools/common/table.h"
 
 #include <nlohmann/json.hpp>
 
@@ -14,16 +15,13 @@ namespace trainyard::inspect {
 std::string shape_text(const std::vector<std::int64_t>& shape);  // "768 x 3072"
 inline std::string human_count(std::int64_t count) { return base::count_text(count); }
 using base::number_text;
+using tools::table;
 
 // A size inside a sentence: "10.6 MB" or "10630144 bytes".
 std::string size_phrase(std::int64_t bytes, base::Sizes sizes);
 // A line of metrics with its values as people read them, by the words of its keys: sizes, rates, seconds, losses. With
 // exact sizes nothing is rounded.
 nlohmann::json for_people(const nlohmann::json& metrics, base::Sizes sizes);
-
-// Columns as wide as their widest cell, two spaces between; columns whose header starts with '>' are flush right (the
-// sign is dropped).
-std::string table(const std::vector<std::string>& header, std::vector<std::vector<std::string>> rows);
 
 // One "key  value" line for each leaf, nested keys joined by dots; `indent` spaces before.
 std::string leaves(const nlohmann::json& json, int indent);

@@ -3,9 +3,9 @@
 
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
+#include "tools/common/table.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 namespace trainyard::reshard {
@@ -81,35 +81,27 @@ ordered_json json_of(const Comparison& c) {
   return {{"first", c.first},
           {"second", c.second},
           {"tolerance", c.tolerance ? ordered_json(*c.tolerance) : ordered_json(nullptr)},
-          {"equal", c.failures() == 0},
+          {"equal", std::all_of(c.tensors.begin(), c.tensors.end(), [](const auto& t) { return t.equal(); })},
+          {"passes", c.failures() == 0},
           {"tensors", list}};
 }
 
 std::string text_of(const Comparison& c) {
-  using Row = std::array<std::string, 7>;
-  std::vector<Row> rows{{"tensor", "different", "largest |a - b|", "at", "relative", "at", "cosine"}};
+  std::vector<std::vector<std::string>> rows;
   std::string problems;
   std::int64_t equal = 0;
   for (const auto& t : c.tensors) {
     if (t.equal()) ++equal;
     else if (!t.problem.empty()) problems += fmt::format("{}: {}\n", base::one_line(t.path), t.problem);
     else
-      rows.push_back({base::one_line(t.path), fmt::format("{} of {}", t.different, t.elements),
-                      base::number_text(t.largest_absolute), place_text(t, t.absolute_at),
-                      base::number_text(t.largest_relative), place_text(t, t.relative_at),
+      rows.push_back({t.path, fmt::format("{} of {}", t.different, t.elements), base::number_text(t.largest_absolute),
+                      place_text(t, t.absolute_at), base::number_text(t.largest_relative), place_text(t, t.relative_at),
                       fmt::format("{:.9f}", t.cosine)});
   }
   std::string text;
-  if (rows.size() > 1) {
-    std::array<std::size_t, 7> widths{};
-    for (const auto& row : rows)
-      for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-    for (const auto& row : rows) {
-      std::string line;
-      for (std::size_t i = 0; i < row.size(); ++i) line += fmt::format("{:<{}}", row[i], widths[i] + 2);
-      text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-    }
-  }
+  if (!rows.empty())
+    text =
+        tools::table({"tensor", ">different", ">largest |a - b|", "at", ">relative", "at", ">cosine"}, std::move(rows));
   return text + problems +
          fmt::format("{} of {} equal, bit for bit\n", equal,
                      base::counted(static_cast<std::int64_t>(c.tensors.size()), "tensor"));

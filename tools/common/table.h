@@ -1,0 +1,13 @@
+// A table for people to read.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace trainyard::tools {
+
+// Columns as wide as their widest cell, two spaces between; columns whose header starts with '>' are flush right (the
+// sign is dropped).
+std::string table(const std::vector<std::string>& header, std::vector<std::vector<std::string>> rows);
+
+}  // namespace trainyard::tools
