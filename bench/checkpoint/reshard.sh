@@ -1,5 +1,6 @@
 #!/bin/bash
-# How fast reshard-checkpoint is beside a copy of the same bytes, by turns in one run: `cp -r` as it is, and with the sync that makes a copy as durable as a checkpoint.
+# How fast reshard-checkpoint is beside a copy of the same bytes, by turns in one run: `cp -r` as it is, and with the sync that makes a copy as durable as a checkpoint; first
+# with the source in memory (warm), then from the disk (cold).
 # usage: reshard.sh BIN_FOLDER [ROUNDS] [SOURCE]     (SOURCE: a checkpoint; without one a run of one step makes one of some 900 MB)
 PATH=$(realpath "$1"):$PATH
 rounds=${2:-5} source=${3:+$(realpath "$3")}
@@ -16,29 +17,38 @@ fi
 ranks=$(inspect "$source" --json | jq .ranks)
 reshard-checkpoint "$source" four --data-parallel 4 >/dev/null 2>&1
 
+# Asks the system to keep nothing of the files in memory.
+forget() { for file in "$@"; do dd if="$file" iflag=nocache count=0 status=none; done; }
+
 # timed NAME COMMAND...: a line "NAME seconds" in `times`; what it made goes, and the disk is idle before the next.
 timed() {
   local name=$1 from till
   shift
   sync
+  [ $state = warm ] || forget "$source"/* four/*
   from=$(date +%s.%N)
   "$@" >/dev/null 2>&1
   till=$(date +%s.%N)
-  echo "$name $(jq -n "$till - $from")" >>times
+  echo "$state $name $(jq -n "$till - $from")" >>times
   rm -rf made
 }
 copied_durably() { cp -r "$1" made && sync made/* made; }
-for ((i = 0; i < rounds; ++i)); do
-  timed cp cp -r "$source" made
-  timed cp+sync copied_durably "$source"
-  timed "$ranks->4" reshard-checkpoint "$source" made --data-parallel 4
-  timed "4->1" reshard-checkpoint four made --consolidate
+for state in warm cold; do
+  cat "$source"/* four/* >/dev/null
+  for ((i = 0; i < rounds; ++i)); do
+    timed cp cp -r "$source" made
+    timed cp+sync copied_durably "$source"
+    timed "$ranks->4" reshard-checkpoint "$source" made --data-parallel 4
+    timed "4->1" reshard-checkpoint four made --consolidate
+  done
 done
 bytes=$(du -sb "$source" | cut -f1)
 echo "$bytes bytes, $rounds rounds, $(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg); median seconds, GB/s, and speed as a share of cp and of cp+sync"
-middle() { grep "^$1 " times | cut -d' ' -f2 | sort -g | sed -n "$(((rounds + 1) / 2))p"; }
-for name in cp cp+sync "$ranks->4" "4->1"; do
-  jq -nr --arg n "$name" --argjson s "$(middle "$name")" --argjson b "$bytes" --argjson c "$(middle cp)" --argjson d "$(middle cp+sync)" \
-    '[$n, ($s * 1000 | round / 1000), ($b / $s / 1e7 | round / 100), ($c / $s * 100 | round / 100), ($d / $s * 100 | round / 100)] | @tsv'
+middle() { grep "^$1 " times | cut -d' ' -f3 | sort -g | sed -n "$(((rounds + 1) / 2))p"; }
+for state in warm cold; do
+  for name in cp cp+sync "$ranks->4" "4->1"; do
+    jq -nr --arg n "$state $name" --argjson s "$(middle "$state $name")" --argjson b "$bytes" --argjson c "$(middle "$state cp")" --argjson d "$(middle "$state cp+sync")" \
+      '[$n, ($s * 1000 | round / 1000), ($b / $s / 1e7 | round / 100), ($c / $s * 100 | round / 100), ($d / $s * 100 | round / 100)] | @tsv'
+  done
 done
 passed
