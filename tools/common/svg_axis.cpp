@@ -47,8 +47,8 @@ void SvgRange::widen() {
 
 double SvgRange::at(double v) const {
   if (!(high_ > low_)) return 0.5;
-  const double share =
-      scale_ == SvgScale::linear ? (v - low_) / (high_ - low_) : std::log(v / low_) / std::log(high_ / low_);
+  const double share = scale_ == SvgScale::linear ? (v - low_) / (high_ - low_)
+                                                  : (std::log(v) - std::log(low_)) / (std::log(high_) - std::log(low_));
   return std::clamp(share, 0.0, 1.0);
 }
 
