@@ -1,6 +1,7 @@
 // Atomic files and folders on top of POSIX.
 #include "libtrain/base/atomic_file.h"
 
+#include "libtrain/base/atomic_stream.h"
 #include "libtrain/base/descriptor.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/folder_lock.h"
@@ -72,7 +73,7 @@ int rename_new(const std::string& from, const std::string& to) {
 
 // Writes `partial`, durably, and has `rename` give it its name: 0, or the reason why not. Nothing is left of what
 // fails; `shown` is what its error names.
-void write_as(const std::string& partial, const std::string& shown, std::string_view content,
+void write_as(const std::string& partial, const std::string& shown, const std::function<void(const Sink&)>& produce,
               const std::function<int()>& rename) {
   Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
   if (!file.is_open()) throw_cannot_write("create", shown, errno);
@@ -80,7 +81,14 @@ void write_as(const std::string& partial, const std::string& shown, std::string_
     ::unlink(partial.c_str());
     throw_cannot_write(what, shown, reason);
   };
-  if (const int reason = write_all(file.get(), content); reason != 0) give_up("write", reason);
+  try {
+    produce([&](std::string_view text) {
+      if (const int reason = write_all(file.get(), text); reason != 0) throw_cannot_write("write", shown, reason);
+    });
+  } catch (...) {
+    ::unlink(partial.c_str());
+    throw;
+  }
   if (::fsync(file.get()) != 0) give_up("sync", errno);
   if (const int reason = file.close(); reason != 0) give_up("close", reason);
   if (const int reason = rename(); reason != 0) give_up("rename", reason);
@@ -101,14 +109,21 @@ std::string without_slashes(std::string path) {
 
 void write_file(const std::string& path, std::string_view content) {
   const std::string partial = path + std::string(partial_suffix);
-  write_as(partial, partial, content, [&] { return ::rename(partial.c_str(), path.c_str()) == 0 ? 0 : errno; });
+  write_as(
+      partial, partial, [&](const Sink& take) { take(content); },
+      [&] { return ::rename(partial.c_str(), path.c_str()) == 0 ? 0 : errno; });
   sync_folder(parent_of(path));
 }
 
 void write_file(const std::string& path, std::string_view content, Existing existing) {
+  write_file(
+      path, [&](const Sink& take) { take(content); }, existing);
+}
+
+void write_file(const std::string& path, const std::function<void(const Sink&)>& produce, Existing existing) {
   if (existing == Existing::refuse && is_there(path)) throw_exists(path);
   const auto partial = fmt::format("{}.{}{}", path, ::getpid(), partial_suffix);
-  write_as(partial, path, content, [&] {
+  write_as(partial, path, produce, [&] {
     if (existing == Existing::replace) return ::rename(partial.c_str(), path.c_str()) == 0 ? 0 : errno;
     const int reason = rename_new(partial, path);
     if (reason == EEXIST) {  // another process was faster

@@ -59,6 +59,15 @@ bool is_lock(int file) {
                    "move it away, or choose another folder");
 }
 
+// Whether somebody holds the lock of an open file; unknown where the system does not say.
+FolderLock::Use use_of(int file) {
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  if (::fcntl(file, F_OFD_GETLK, &whole) != 0 && ::fcntl(file, F_GETLK, &whole) != 0) return FolderLock::Use::unknown;
+  return whole.l_type != F_UNLCK ? FolderLock::Use::somebody : FolderLock::Use::nobody;
+}
+
 // What a holder wrote, once it is whole; else "".
 std::string name_in(int file) {
   std::array<char, 512> text{};
@@ -155,15 +164,18 @@ void FolderLock::require_free(const std::string& folder, const std::string& advi
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file.is_open() && (errno == ENOENT || errno == ENOTDIR)) return;
   if (!file.is_open()) throw_cannot_write("lock", path, errno);
-  struct flock whole {};
-  whole.l_type = F_WRLCK;
-  whole.l_whence = SEEK_SET;
-  const bool held = (::fcntl(file.get(), F_OFD_GETLK, &whole) == 0 || ::fcntl(file.get(), F_GETLK, &whole) == 0) &&
-                    whole.l_type != F_UNLCK;
+  const bool held = use_of(file.get()) == Use::somebody;
   const auto name = held ? holder_in(file.get()) : "";
   const bool ours = is_lock(file.get());
   if (held) throw_held(folder, name, advice);
   if (!ours) throw_no_lock(path);
+}
+
+FolderLock::Look FolderLock::look(const std::string& folder) {
+  const auto path = folder + "/" + lock_name;
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!file.is_open()) return {errno == ENOENT || errno == ENOTDIR ? Use::nobody : Use::unknown, ""};
+  return {use_of(file.get()), is_lock(file.get()) ? name_in(file.get()) : ""};
 }
 
 void throw_shared(const std::string& folder, const std::string& mine, const std::string& other) {

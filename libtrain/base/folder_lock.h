@@ -29,6 +29,14 @@ class FolderLock {
   // EnvironmentError naming both when another holder has written its name since: a file system may give one lock to two
   // machines. Nothing to do where the file is gone.
   void require_alone() const;
+  // Who uses a folder, seen from outside: takes and writes nothing. The name is that of the holder or, where nobody is,
+  // of one that was killed and could not remove the lock; "" without. unknown: the system cannot say.
+  enum class Use { nobody, somebody, unknown };
+  struct Look {
+    Use use = Use::nobody;
+    std::string name;
+  };
+  static Look look(const std::string& folder);
   // Throws what the constructor would at once, but takes and writes nothing. A folder that is not there is free.
   static void require_free(const std::string& folder, const std::string& advice);
 

@@ -77,6 +77,7 @@ std::int64_t MetricsFile::length_through(const std::string& path, std::int64_t s
 std::string to_json_line(const StepMetrics& m) {
   nlohmann::ordered_json j;
   j["step"] = m.step;
+  if (m.steps > 0) j["steps"] = m.steps;
   j["loss"] = number(m.loss);
   j["learning_rate"] = m.learning_rate;
   j["gradient_norm"] = number(m.gradient_norm);

@@ -13,8 +13,9 @@ namespace trainyard::engine {
 // What one step reports, already agreed by all ranks. Times are seconds of the slowest rank; hidden is the part of the
 // communication time during which compute went on.
 struct StepMetrics {
-  std::int64_t step = 0;  // completed optimizer steps, counted from 1
-  double loss = 0;        // mean over the counted target tokens of the global batch
+  std::int64_t step = 0;   // completed optimizer steps, counted from 1
+  std::int64_t steps = 0;  // of the whole run, as it was asked for; 0: not known, and not written
+  double loss = 0;         // mean over the counted target tokens of the global batch
   double learning_rate = 0;
   double gradient_norm = 0;
   std::int64_t tokens_seen = 0;  // since the beginning of the run

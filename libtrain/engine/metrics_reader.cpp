@@ -1,13 +1,19 @@
 // Lines of metrics, good and damaged.
 #include "libtrain/engine/metrics_reader.h"
 
+#include "libtrain/base/descriptor.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
+#include "libtrain/base/read_file.h"
+#include "libtrain/base/system_error.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace trainyard::engine {
 
@@ -21,6 +27,24 @@ void parse(MetricsLine& line, const std::string& text, const std::string& path) 
   } catch (const base::InputError& e) {
     line.damage = e.what();
   }
+}
+
+constexpr std::size_t longest_line = std::size_t{16} << 20, piece = std::size_t{1} << 20;
+constexpr std::size_t told_apart = 4096;  // bytes of a line that no other has: it ends in the time it was written
+
+// As many bytes from `offset` on as there are, at most `bytes`.
+std::string read_at(int file, std::int64_t offset, std::size_t bytes, const std::string& path) {
+  std::string text(bytes, '\0');
+  std::size_t done = 0;
+  while (done < bytes) {
+    const auto n = ::pread(file, text.data() + done, bytes - done, offset + static_cast<off_t>(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) base::throw_cannot_read("read", path, errno);
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  text.resize(done);
+  return text;
 }
 
 }  // namespace
@@ -55,6 +79,58 @@ bool each_whole_metrics_line(const std::string& path, const std::function<bool(c
     return false;
   });
   return unfinished;
+}
+
+// A file that was cut and has grown again since, or took the number of one that was removed, has other bytes there.
+bool MetricsTail::is_same(int file, std::int64_t size) const {
+  return size >= end_ && read_at(file, end_ - std::ssize(last_), last_.size(), path_) == last_;
+}
+
+// Opened anew each time, so that a file server is asked.
+MetricsTail::Change MetricsTail::read(const std::function<void()>& forget,
+                                      const std::function<void(const MetricsLine&)>& visit) {
+  auto change = Change::none;
+  const auto begin_again = [&] {
+    if (lines_ > 0) change = Change::anew, forget();
+    end_ = lines_ = 0;
+    last_.clear();
+  };
+  struct stat info {};
+  if (::stat(path_.c_str(), &info) != 0) {
+    if (base::is_unreadable(errno)) base::throw_cannot_read("look at", path_, errno);
+    begin_again();
+    return change;
+  }
+  const base::Descriptor file(base::open_regular(path_));
+  if (::fstat(file.get(), &info) != 0) base::throw_cannot_read("look at", path_, errno);
+  if (end_ > 0 && (info.st_ino != inode_ || info.st_dev != device_ || !is_same(file.get(), info.st_size)))
+    begin_again();
+  inode_ = info.st_ino, device_ = info.st_dev;
+  std::string rest;
+  for (auto at = end_;;) {
+    const auto text = read_at(file.get(), at, piece, path_);
+    at += std::ssize(text);
+    rest += text;
+    std::size_t begin = 0;
+    for (auto feed = rest.find('\n'); feed != std::string::npos; feed = rest.find('\n', begin)) {
+      MetricsLine line;
+      line.number = ++lines_;
+      line.end = end_ += static_cast<std::int64_t>(feed - begin) + 1;
+      last_ = rest.substr(std::max(begin, feed + 1 - std::min(feed + 1, told_apart)),
+                          std::min(feed - begin + 1, told_apart));
+      if (feed > begin) {
+        parse(line, rest.substr(begin, feed - begin), path_);
+        if (change == Change::none) change = Change::more;
+        visit(line);
+      }
+      begin = feed + 1;
+    }
+    rest.erase(0, begin);
+    if (text.size() < piece) return change;
+    if (rest.size() > longest_line)
+      throw base::InputError(fmt::format("{} line {} has more than {} bytes", path_, lines_ + 1, longest_line),
+                             "metrics.jsonl is a file that train writes, one short line a step");
+  }
 }
 
 }  // namespace trainyard::engine

@@ -134,6 +134,7 @@ bool RunLoop::agree(const StepOutcome& o, StepMetrics& m) {
 StepMetrics RunLoop::metrics_of(const StepOutcome& o) const {
   StepMetrics m;
   m.step = step_;
+  m.steps = run_.config.steps;
   m.loss = o.loss;
   m.learning_rate = o.learning_rate;
   m.gradient_norm = o.gradient_norm;

@@ -124,7 +124,7 @@ TEST(ProfileText, TheDrawingIsWellFormed) {
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
   EXPECT_EQ(count("<circle"), 9);
   EXPECT_EQ(count("class=\"band\""), 3);
-  EXPECT_EQ(count("class=\"fit\""), 3);
+  EXPECT_EQ(count("<polyline class=\"line\""), 3);
   EXPECT_EQ(count("nan"), 0);
   EXPECT_EQ(count("inf"), 0);
   EXPECT_EQ(count("<v4>"), 0);  // text is escaped

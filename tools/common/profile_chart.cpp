@@ -1,5 +1,6 @@
 // Bandwidth over size drawn with characters and as SVG. Both axes are logarithmic.
 #include "tools/common/profile_text.h"
+#include "tools/common/svg_chart.h"
 
 #include <fmt/format.h>
 
@@ -92,100 +93,34 @@ std::string chart(const plan::CommSeries& s, int columns, Glyphs glyphs) {
   return out + fmt::format("\n{:11}{}{:^{}}{}\n\n", "", first, "message size", gap, last);
 }
 
-constexpr double panel_width = 520, panel_height = 300, left = 62, right = 30, top = 34, bottom = 40;
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text)
-    out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : std::string(1, c);
-  return out;
+SvgPanel panel_of(const plan::CommSeries& s) {
+  SvgPanel panel;
+  panel.title = title(s);
+  panel.x = {"message size", SvgScale::sizes};
+  panel.y = {"busbw, GB/s", SvgScale::logarithmic};
+  const auto f = frame_of(s);
+  SvgCurve fit;
+  SvgBand band;
+  constexpr int steps = 160;
+  const auto rate = [&](std::int64_t bytes, double seconds) { return busbw(s, bytes, std::max(1e-12, seconds)); };
+  for (int i = 0; i <= steps && f.bytes.high > 0; ++i) {
+    const auto bytes = static_cast<std::int64_t>(std::llround(f.bytes.value(static_cast<double>(i) / steps)));
+    const auto x = std::clamp(static_cast<double>(bytes), f.bytes.low, f.bytes.high);
+    const auto interval = s.fit.interval(bytes);
+    const auto inside = [&](double y) { return std::clamp(y, f.rate.low, f.rate.high); };
+    fit.points.push_back({x, inside(rate(bytes, s.fit.seconds(bytes)))});
+    band.low.push_back({x, inside(rate(bytes, interval.low))});
+    band.high.push_back({x, inside(rate(bytes, interval.high))});
+  }
+  panel.curves.push_back(std::move(fit));
+  panel.bands.push_back(std::move(band));
+  for (const auto& p : s.points)
+    panel.marks.push_back(
+        {static_cast<double>(p.bytes), busbw(s, p.bytes, p.seconds), busbw(s, p.bytes, p.interval.low),
+         busbw(s, p.bytes, p.interval.high),
+         fmt::format("{} B: {:.2f} us, {:.3f} GB/s", p.bytes, p.seconds * 1e6, busbw(s, p.bytes, p.seconds))});
+  return panel;
 }
-
-class Panel {
- public:
-  Panel(const plan::CommSeries& s, double x, double y) : s_(s), f_(frame_of(s)), x_(x), y_(y) {
-    f_.rate.low /= 1.15, f_.rate.high *= 1.15;
-  }
-  std::string draw() const {
-    const double middle = y_ + top + (panel_height - top - bottom) / 2;
-    auto out = fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" class=\"title\">{}</text>", x_ + left, y_ + 20,
-                           escaped(title(s_)));
-    out += fmt::format(
-        "<text class=\"axis\" text-anchor=\"middle\" transform=\"translate({:.0f} {:.0f}) rotate(-90)\">busbw, "
-        "GB/s</text>",
-        x_ + 13, middle);
-    out += fmt::format("<text class=\"axis\" text-anchor=\"middle\" x=\"{:.0f}\" y=\"{:.0f}\">message size</text>\n",
-                       x_ + left + (panel_width - left - right) / 2, y_ + panel_height - bottom + 32);
-    out += grid() + band();
-    out += fmt::format("<polyline class=\"fit\" points=\"{}\"/>\n",
-                       fmt::join(curve([](const plan::LinkFit& fit, std::int64_t b) { return fit.seconds(b); }), " "));
-    for (const auto& p : s_.points) {
-      const double x = across(static_cast<double>(p.bytes));
-      out += fmt::format("<line class=\"sure\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\"/>", x,
-                         down(p.bytes, p.interval.low), down(p.bytes, p.interval.high));
-      out += fmt::format(
-          "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.6\"><title>{} B: {:.2f} us, {:.3f} GB/s</title></circle>\n", x,
-          down(p.bytes, p.seconds), p.bytes, p.seconds * 1e6, busbw(s_, p.bytes, p.seconds));
-    }
-    return out;
-  }
-
- private:
-  double across(double bytes) const { return x_ + left + f_.bytes.at(bytes) * (panel_width - left - right); }
-  double height(double rate) const {
-    return y_ + panel_height - bottom - f_.rate.at(rate) * (panel_height - top - bottom);
-  }
-  double down(std::int64_t bytes, double seconds) const { return height(busbw(s_, bytes, seconds)); }
-  template <class Seconds> std::vector<std::string> curve(const Seconds& seconds) const {
-    std::vector<std::string> points;
-    constexpr int steps = 160;
-    for (int i = 0; i <= steps; ++i) {
-      const auto bytes = static_cast<std::int64_t>(std::llround(f_.bytes.value(static_cast<double>(i) / steps)));
-      points.push_back(fmt::format("{:.1f},{:.1f}", across(static_cast<double>(bytes)),
-                                   down(bytes, std::max(1e-12, seconds(s_.fit, bytes)))));
-    }
-    return points;
-  }
-  std::string band() const {
-    auto low = curve([](const plan::LinkFit&fit, std::int64_t b) { return fit.interval(b).low; }),
-         high = curve([](const plan::LinkFit&fit, std::int64_t b) { return fit.interval(b).high; });
-    low.insert(low.end(), high.rbegin(), high.rend());
-    return fmt::format("<polygon class=\"band\" points=\"{}\"/>\n", fmt::join(low, " "));
-  }
-  // Values to write at an axis: those of a ladder inside the range, or its ends where fewer than two are.
-  static std::vector<double> ticks(std::vector<double> ladder, const Range& range) {
-    std::erase_if(ladder, [&](double v) { return v < range.low * (1 - 1e-9) || v > range.high * (1 + 1e-9); });
-    return ladder.size() > 1 ? ladder : std::vector{range.low, range.high};
-  }
-  std::string grid() const {
-    std::string out;
-    std::vector<double> rates, sizes;
-    for (double rate = std::pow(10, std::floor(std::log10(f_.rate.low))); rate <= f_.rate.high; rate *= 10)
-      for (const int k : {1, 2, 5})
-        if (k == 1 || f_.rate.high / f_.rate.low <= 1000) rates.push_back(rate * k);
-    for (const double rate : ticks(rates, f_.rate))
-      out += fmt::format(
-          "<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/><text class=\"tick\" "
-          "text-anchor=\"end\" x=\"{3:.1f}\" y=\"{4:.1f}\">{5:.3g}</text>\n",
-          x_ + left, x_ + panel_width - right, height(rate), x_ + left - 6, height(rate) + 4, rate);
-    const double step = f_.bytes.high / f_.bytes.low > 4096 ? 32 : 4;
-    for (double bytes = std::pow(2, std::ceil(std::log2(f_.bytes.low))); bytes <= f_.bytes.high; bytes *= step)
-      sizes.push_back(bytes);
-    sizes = ticks(sizes, f_.bytes);
-    if (f_.bytes.at(f_.bytes.high) - f_.bytes.at(sizes.back()) > 0.12)
-      sizes.push_back(f_.bytes.high);  // the right end too, where there is room
-    if (f_.bytes.high <= f_.bytes.low) sizes.resize(1);
-    for (const double bytes : sizes)
-      out += fmt::format(
-          "<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\"/><text class=\"tick\" "
-          "text-anchor=\"middle\" x=\"{0:.1f}\" y=\"{3:.1f}\">{4}</text>\n",
-          across(bytes), y_ + top, y_ + panel_height - bottom, y_ + panel_height - bottom + 16, short_bytes(bytes));
-    return out;
-  }
-  const plan::CommSeries& s_;
-  Frame f_;
-  double x_, y_;
-};
 
 }  // namespace
 
@@ -196,27 +131,14 @@ std::string profile_charts(const plan::Profile& p, int columns, Glyphs glyphs) {
 }
 
 std::string profile_svg(const plan::Profile& p) {
-  const int columns = p.communication.size() > 1 ? 2 : 1,
-            rows = (static_cast<int>(p.communication.size()) + columns - 1) / columns;
-  const double width = columns * panel_width, height = rows * panel_height + 30;
-  auto out = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
-      "font-family=\"sans-serif\">\n",
-      width, height);
-  out +=
-      "<style>.title{font-size:13px;font-weight:bold}.tick,.axis{font-size:11px;fill:#444}.grid{stroke:#ddd}.band{fill:"
-      "#9ecae1;fill-opacity:.55}.fit{fill:none;stroke:#08519c;stroke-width:1.6}"
-      ".sure{stroke:#d94801}circle{fill:#d94801}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
-  for (std::size_t i = 0; i < p.communication.size(); ++i)
-    out += Panel(p.communication[i], static_cast<double>(static_cast<int>(i) % columns) * panel_width,
-                 static_cast<double>(static_cast<int>(i) / columns) * panel_height)
-               .draw();
-  out += fmt::format(
-      "<text class=\"tick\" x=\"12\" y=\"{:.0f}\">{} ranks on {} node{}, {}, {}. Dots: medians with 95 % intervals; "
-      "line: fit; band: 90 % of repeats.</text>\n</svg>\n",
-      height - 10, p.ranks, p.nodes.size(), p.nodes.size() == 1 ? "" : "s",
-      escaped(p.library.empty() ? p.backend : fmt::format("{}: {}", p.backend, p.library)), p.measured_at);
-  return out;
+  std::vector<SvgPanel> panels;
+  for (const auto& s : p.communication) panels.push_back(panel_of(s));
+  return svg_drawing(
+      panels,
+      fmt::format("{} ranks on {}, {}, {}. Dots: medians with 95 % intervals; line: fit; band: 90 % of repeats.",
+                  p.ranks, base::counted(static_cast<std::int64_t>(p.nodes.size()), "node"),
+                  p.library.empty() ? p.backend : fmt::format("{}: {}", p.backend, p.library), p.measured_at),
+      {panels.size() > 1 ? 2 : 1, 520, 300});
 }
 
 }  // namespace trainyard::tools

@@ -29,4 +29,12 @@ int terminal_columns() {
   return std::clamp(columns == 0 ? 80 : columns, 40, 160);
 }
 
+Window terminal_window() {
+  winsize size{};
+  Window window;
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0)
+    window = {size.ws_col, size.ws_row};
+  return window;
+}
+
 }  // namespace trainyard::tools

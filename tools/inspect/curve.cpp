@@ -1,4 +1,4 @@
-// Drawing curves with braille dots (two by four a character) or stars.
+// Drawing curves with braille dots (two by four a character), stars, or letters.
 #include "tools/inspect/curve.h"
 
 #include <fmt/format.h>
@@ -17,16 +17,26 @@ std::string braille(unsigned dots) {  // U+2800 + dots, in UTF-8
 // Bit of the dot at (x, y) inside a braille character.
 constexpr unsigned dot_bits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
 
-// Means of the points in each of `wide` columns; NaN where there are none, then filled by straight lines between
-// neighbours.
-std::vector<double> columns_of(const std::vector<Point>& points, double x0, double x1, int wide) {
+struct Range {
+  double low = INFINITY, high = -INFINITY;
+  void take(double v) { low = std::min(low, v), high = std::max(high, v); }
+  // 0 to places - 1.
+  int place(double v, int places, int middle) const {
+    return high > low ? static_cast<int>(std::lround((v - low) / (high - low) * (places - 1))) : middle;
+  }
+};
+
+// Means of the points in each of `wide` columns; NaN where there are none, then, where they are joined, filled by
+// straight lines between neighbours.
+std::vector<double> columns_of(const Curve& curve, const Range& x, int wide) {
   std::vector<double> sum(static_cast<std::size_t>(wide), 0), n(static_cast<std::size_t>(wide), 0);
-  for (const auto& p : points) {
-    const auto c = static_cast<std::size_t>(x1 > x0 ? std::lround((p.x - x0) / (x1 - x0) * (wide - 1)) : 0);
+  for (const auto& p : curve.points) {
+    const auto c = static_cast<std::size_t>(x.place(p.x, wide, 0));
     sum[c] += p.y;
     n[c] += 1;
   }
   for (std::size_t c = 0; c < sum.size(); ++c) sum[c] = n[c] > 0 ? sum[c] / n[c] : NAN;
+  if (!curve.joined) return sum;
   for (std::size_t c = 0, last = 0; c < sum.size(); ++c) {
     if (std::isnan(sum[c])) continue;
     for (std::size_t k = last + 1; k < c; ++k)
@@ -37,60 +47,101 @@ std::vector<double> columns_of(const std::vector<Point>& points, double x0, doub
   return sum;
 }
 
-}  // namespace
+// Characters of the plot: the dots that are set in each, and the letter that stands there instead.
+class Canvas {
+ public:
+  Canvas(int columns, int rows, tools::Glyphs glyphs)
+      : columns_(columns), rows_(rows), unicode_(glyphs == tools::Glyphs::unicode),
+        dots_(static_cast<std::size_t>(columns * rows), 0), letters_(dots_.size(), 0) {}
+  int columns() const { return columns_; }
+  int dot_columns() const { return columns_ * (unicode_ ? 2 : 1); }
+  int dot_rows() const { return rows_ * (unicode_ ? 4 : 1); }
 
-std::string draw(const std::vector<Point>& given, int columns, int rows, tools::Glyphs glyphs) {
-  std::vector<Point> points;
-  for (const auto& p : given)
-    if (std::isfinite(p.x) && std::abs(p.y) < 1e290) points.push_back(p);  // sums and differences stay finite
-  if (points.empty()) return {};
-  const auto [left, right] =
-      std::minmax_element(points.begin(), points.end(), [](auto& a, auto& b) { return a.x < b.x; });
-  const double x0 = left->x, x1 = right->x;
-  const int label = 10, plot = std::max(10, columns - label - 1), high = std::max(3, rows - 1);
-  const int across = glyphs == tools::Glyphs::unicode ? 2 : 1, down = glyphs == tools::Glyphs::unicode ? 4 : 1;
-  const auto ys = columns_of(points, x0, x1, plot * across);
-  double y0 = INFINITY, y1 = -INFINITY;
-  for (double y : ys)
-    if (!std::isnan(y)) y0 = std::min(y0, y), y1 = std::max(y1, y);
+  void dot(int column, int line) {
+    auto& cell = dots_[at(column / (unicode_ ? 2 : 1), line / (unicode_ ? 4 : 1))];
+    cell |= unicode_ ? dot_bits[line % 4][column % 2] : 1u;
+  }
+  void letter(int column, int row, char letter) {
+    auto& cell = letters_[at(column, row)];
+    cell = cell == 0 || cell == letter ? letter : '=';
+  }
+  std::string row(int r) const {
+    std::string line;
+    std::size_t keep = 0;
+    for (int c = 0; c < columns_; ++c) {
+      const auto dots = dots_[at(c, r)];
+      if (const char letter = letters_[at(c, r)]; letter != 0) line += letter;
+      else line += dots == 0 ? " " : unicode_ ? braille(dots) : "*";
+      if (line.back() != ' ') keep = line.size();
+    }
+    return (unicode_ ? "\u2502" : "|") + line.substr(0, keep) + "\n";
+  }
 
-  std::vector<unsigned> cells(static_cast<std::size_t>(plot * high), 0);
-  const int lines = high * down;
-  const auto line_of = [&](double y) {
-    return y1 > y0 ? static_cast<int>(std::lround((y1 - y) / (y1 - y0) * (lines - 1))) : lines / 2;
-  };
+ private:
+  std::size_t at(int column, int row) const { return static_cast<std::size_t>(row * columns_ + column); }
+  int columns_, rows_;
+  bool unicode_;
+  std::vector<unsigned> dots_;
+  std::vector<char> letters_;
+};
+
+void draw_fine(Canvas& canvas, const std::vector<double>& ys, const Range& y) {
+  const int lines = canvas.dot_rows();
   int before = -1;
-  for (int c = 0; c < plot * across; ++c) {
-    const double y = ys[static_cast<std::size_t>(c)];
-    if (std::isnan(y)) {
+  for (int c = 0; c < canvas.dot_columns(); ++c) {
+    const double value = ys[static_cast<std::size_t>(c)];
+    if (std::isnan(value)) {
       before = -1;
       continue;
     }
-    const int line = line_of(y);
-    const int from = before < 0 ? line : std::min(line, before < line ? before + 1 : before - 1),
-              to = before < 0 ? line : std::max(line, before < line ? before + 1 : before - 1);
-    for (int l = before == line ? line : from; l <= (before == line ? line : to); ++l)
-      cells[static_cast<std::size_t>(l / down * plot + c / across)] |=
-          glyphs == tools::Glyphs::unicode ? dot_bits[l % 4][c % 2] : 1u;
+    const int line = y.high > y.low ? lines - 1 - y.place(value, lines, 0) : lines / 2;
+    const int step = before < 0 || before == line ? 0 : line > before ? 1 : -1;  // down or up from the one before
+    for (int l = before < 0 ? line : before + step; l != line; l += step) canvas.dot(c, l);
+    canvas.dot(c, line);
     before = line;
+  }
+}
+
+std::string number(double x) {
+  return x == std::floor(x) && std::abs(x) < 1e15 ? fmt::format("{:.0f}", x) : fmt::format("{:.6g}", x);
+}
+
+}  // namespace
+
+std::string draw(const std::vector<Curve>& given, int columns, int rows, tools::Glyphs glyphs,
+                 const std::string& across) {
+  auto curves = given;
+  Range x, y;
+  for (auto& c : curves) {
+    std::erase_if(c.points, [](const Point& p) {  // sums and differences stay finite
+      return !(std::abs(p.x) < 1e290 && std::abs(p.y) < 1e290);
+    });
+    for (const auto& p : c.points) x.take(p.x);
+  }
+  if (x.low > x.high) return {};
+  const int label = 10, plot = std::max(10, columns - label - 1), high = std::max(3, rows - 1);
+  Canvas canvas(plot, high, glyphs);
+  std::vector<std::vector<double>> heights;
+  for (const auto& c : curves) {
+    heights.push_back(columns_of(c, x, c.letter == 0 ? canvas.dot_columns() : plot));
+    for (const double v : heights.back())
+      if (!std::isnan(v)) y.take(v);
+  }
+  for (std::size_t i = 0; i < curves.size(); ++i) {
+    const char letter = curves[i].letter;
+    if (letter == 0) draw_fine(canvas, heights[i], y);
+    for (int c = 0; letter != 0 && c < plot; ++c)
+      if (const double v = heights[i][static_cast<std::size_t>(c)]; !std::isnan(v))
+        canvas.letter(c, y.high > y.low ? high - 1 - y.place(v, high, 0) : high / 2, letter);
   }
 
   std::string out;
   for (int r = 0; r < high; ++r) {
     const bool labelled = r == 0 || r == high - 1 || r == high / 2;
-    const double y = y1 - (y1 - y0) * r / (high - 1);
-    out += labelled ? fmt::format("{:>9.4g} ", y) : fmt::format("{:10}", "");
-    out += glyphs == tools::Glyphs::unicode ? "\u2502" : "|";
-    std::string line;
-    std::size_t keep = 0;
-    for (int c = 0; c < plot; ++c) {
-      const auto dots = cells[static_cast<std::size_t>(r * plot + c)];
-      line += dots == 0 ? " " : glyphs == tools::Glyphs::unicode ? braille(dots) : "*";
-      if (dots != 0) keep = line.size();
-    }
-    out += line.substr(0, keep) + "\n";
+    const double value = y.high - (y.high - y.low) * r / (high - 1);
+    out += (labelled ? fmt::format("{:>9.4g} ", value) : fmt::format("{:10}", "")) + canvas.row(r);
   }
-  const auto first = fmt::format("step {:g}", x0), last = fmt::format("{:g}", x1);
+  const auto first = fmt::format("{} {}", across, number(x.low)), last = number(x.high);
   const int gap = std::max(1, plot - static_cast<int>(first.size() + last.size()));
   return out + fmt::format("{:11}{}{:{}}{}\n", "", first, "", gap, last);
 }

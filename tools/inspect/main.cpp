@@ -1,67 +1,186 @@
 // inspect: says what a checkpoint, a run, a shard set, a plan or a profile is, and with --verify whether every byte of
-// it is right.
+// it is right; watches a run, compares several, and writes their curves for other programs.
 #include "libtrain/base/error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/view.h"
 #include "tools/common/checks.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
+#include "tools/common/svg_chart.h"
+#include "tools/inspect/drawing.h"
+#include "tools/inspect/export.h"
+#include "tools/inspect/follow.h"
 #include "tools/inspect/metrics_csv.h"
 #include "tools/inspect/report.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace trainyard;
+
+struct Asked {
+  std::vector<std::string> paths, to;
+  bool verify = false, json = false, csv = false, make_view = false, bytes = false, follow = false;
+  std::string progress = "auto", svg, over = "step";
+  bool over_given = false;
+  inspect::FollowOptions following;
+};
+
+constexpr std::size_t most_runs = 26;  // letters of a chart
+
+// What goes with what: each of these does one thing, and has the flags named behind it.
+void refuse_combinations(const Asked& asked) {
+  const std::vector<std::pair<const char*, bool>> given{
+      {"--verify", asked.verify}, {"--make-view", asked.make_view}, {"--csv", asked.csv},
+      {"--follow", asked.follow}, {"--export", !asked.to.empty()},  {"--json", asked.json},
+      {"--bytes", asked.bytes},   {"--svg", !asked.svg.empty()},    {"--over", asked.over_given}};
+  const bool several = asked.paths.size() > 1;
+  const auto only = [&](const std::string& what, const std::vector<std::string>& with) {
+    for (const auto& [flag, there] : given)
+      if (there && flag != what && std::find(with.begin(), with.end(), flag) == with.end())
+        throw base::UsageError(fmt::format("{} does not go with {}", flag, what),
+                               with.empty() ? "give one of them alone" : fmt::format("{} does", fmt::join(with, ", ")));
+  };
+  if (several) only("several paths, which are compared", {"--json", "--svg", "--over"});
+  if (asked.csv) only("--csv", {});
+  if (asked.follow) only("--follow", {});
+  if (!asked.to.empty()) only("--export", {});
+  for (const auto& [flag, there] : {given[0], given[1]})
+    if (there) only(flag, {"--verify", "--make-view", "--json", "--bytes"});
+  if (asked.paths.size() > most_runs)
+    throw base::UsageError(fmt::format("{} runs are too many for one chart", asked.paths.size()),
+                           fmt::format("compare at most {}", most_runs));
+}
+
+base::ExitCode export_metrics(const Asked& asked) {
+  const auto& run = asked.paths.front();
+  if (asked.to[0] != "tensorboard" && asked.to[0] != "csv")
+    throw base::UsageError(fmt::format("--export {} is not known", asked.to[0]),
+                           "--export tensorboard FOLDER, or --export csv FILE");
+  if (asked.to[1].empty()) throw base::UsageError("--export: the place is empty", "is a variable unset?");
+  const auto made =
+      asked.to[0] == "csv" ? inspect::export_csv(run, asked.to[1]) : inspect::export_tensorboard(run, asked.to[1]);
+  tools::print(made + "\n");
+  return base::ExitCode::done;
+}
+
+inspect::Report report_of(const Asked& asked, inspect::Options options) {
+  options.across = asked.over == "tokens" ? inspect::Across::tokens
+                   : asked.over == "time" ? inspect::Across::time
+                                          : inspect::Across::step;
+  if (asked.paths.size() == 1) return inspect::report_on(asked.paths.front(), options);
+  const auto runs = inspect::read_histories(asked.paths);
+  auto report = inspect::comparison_report(runs, options.across);
+  report.drawing = [runs, across = options.across] { return inspect::comparison_drawing(runs, across); };
+  return report;
+}
+
+base::ExitCode show(const Asked& asked) {
+  refuse_combinations(asked);
+  const auto& path = asked.paths.front();
+  if (asked.follow) return inspect::follow(path, asked.following);
+  if (!asked.to.empty()) return export_metrics(asked);
+  if (asked.csv) {
+    inspect::print_metrics_csv(path);
+    return base::ExitCode::done;
+  }
+  tools::Progress line("verify", tools::progress_mode(asked.progress));
+  inspect::Options options;
+  options.verify = asked.verify ? inspect::Verify::everything : inspect::Verify::metadata;
+  options.sizes = asked.bytes ? base::Sizes::exact : base::Sizes::rounded;
+  options.watch = [&](std::int64_t done, std::int64_t total) {
+    line.show(fmt::format("{} of {}", base::size_text(done), base::size_text(total)),
+              done == total ? tools::Progress::Update::last : tools::Progress::Update::passing);
+  };
+  if (asked.make_view) checkpoint::make_view(path);
+  const auto report = report_of(asked, options);
+  const auto kind = report.json.value("kind", "");
+  if (asked.over_given && kind != "run" && kind != "metrics" && kind != "comparison")
+    throw base::UsageError(fmt::format("--over is for the curves of runs: {} is of the kind '{}'", path, kind),
+                           "leave it out");
+  if (!asked.svg.empty()) {
+    if (!report.drawing)
+      throw base::UsageError(fmt::format("--svg: nothing about {} is drawn", path),
+                             "runs with metrics, several of them, and profiles of links have charts");
+    auto inputs = asked.paths;
+    for (const auto& p : asked.paths) inputs.push_back(p + "/metrics.jsonl");
+    tools::write_drawing(asked.svg, report.drawing(), std::move(inputs));
+  }
+  tools::print(asked.json ? report.json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"
+                          : base::printable(report.text));
+  return base::ExitCode::done;
+}
+
+void add_flags(CLI::App& app, Asked& asked) {
+  app.add_option("PATH", asked.paths,
+                 "run, checkpoint or folder of them, shard set or shard, metrics, plan.json, profile.json, "
+                 "model.toml; several runs or metrics files are compared: one chart, a table, and the first step "
+                 "at which any bit differs")
+      ->required()
+      ->expected(1, -1)
+      ->type_name("TEXT");
+  app.add_flag("--verify", asked.verify,
+               "read every byte and compare checksums and fingerprints; exit 3 names file, tensor "
+               "and element range; of a plan: compute it again, exit 5 where it says otherwise");
+  app.add_flag("--make-view", asked.make_view,
+               "write checkpoint.h5, the view of whole tensors, into a checkpoint that was saved without");
+  app.add_flag("--json", asked.json, "print JSON");
+  app.add_flag("--bytes", asked.bytes, "sizes in bytes, not rounded");
+  app.add_flag("--csv", asked.csv,
+               "of a run or a metrics file: all metrics as CSV, one row a step, empty where a line lacks a value");
+  auto* follow =
+      app.add_flag("--follow", asked.follow,
+                   "draw a run again and again until it has ended: loss, speed, time left, the newest checkpoint; "
+                   "elsewhere than on a terminal a line for new steps. Exit 0: all steps are done; 75: it stopped "
+                   "before; 6: it was killed; else the code with which a rank ended it");
+  app.add_option("--interval", asked.following.interval, "seconds between two looks of --follow")
+      ->check(tools::in_range(base::Range<double>{0.1, 3600}))
+      ->needs(follow)
+      ->capture_default_str();
+  app.add_flag("--wait", asked.following.past_stops,
+               "with --follow: a run that stopped before its last step is waited for until it goes on")
+      ->needs(follow);
+  auto* over = app.add_option("--over", asked.over, "step, tokens or time: what the curves of runs are drawn over")
+                   ->check(tools::one_of({"step", "tokens", "time"}))
+                   ->capture_default_str();
+  over->each([&asked](const std::string&) { asked.over_given = true; });
+  app.add_option("--svg", asked.svg,
+                 "draw the charts of a run, of several, or of a profile into this file as well; replaces "
+                 "a drawing of these programs");
+  app.add_option(
+         "--export", asked.to,
+         "'tensorboard FOLDER': all metrics of a run as an event file there; 'csv FILE': what --csv prints; what "
+         "was exported there before is replaced")
+      ->expected(2)
+      ->type_name("TEXT");
+  app.add_option("--progress", asked.progress, "auto, always or never: show how far --verify is, on stderr")
+      ->check(tools::one_of({"auto", "always", "never"}))
+      ->capture_default_str();
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
-  using namespace trainyard;
+  Asked asked;
   CLI::App app{"", "inspect"};
   tools::describe_program(app,
                           "Show what a checkpoint, a run, metrics, a shard set, a plan or a profile is: sizes, "
-                          "provenance, tensors, curves.",
+                          "provenance, tensors, curves. Watch a run, compare runs, draw them.",
                           "  inspect run\n"
                           "  inspect --verify run/checkpoints/step-00000020\n"
-                          "  inspect --csv run | head\n",
-                          "train, generate, checkpoints/README.md, h5ls(1), h5dump(1)");
-  std::string path;
-  bool verify = false, as_json = false, csv = false, make_view = false, bytes = false;
-  app.add_option("PATH", path,
-                 "run, checkpoint or folder of them, shard set or shard, metrics, plan.json, profile.json, model.toml")
-      ->required();
-  auto* verifying = app.add_flag("--verify", verify,
-                                 "read every byte and compare checksums and fingerprints; exit 3 names file, tensor "
-                                 "and element range; of a plan: compute it again, exit 5 where it says otherwise");
-  auto* viewing =
-      app.add_flag("--make-view", make_view,
-                   "write checkpoint.h5, the view of whole tensors, into a checkpoint that was saved without");
-  auto* json = app.add_flag("--json", as_json, "print JSON");
-  auto* exact = app.add_flag("--bytes", bytes, "sizes in bytes, not rounded");
-  app.add_flag("--csv", csv,
-               "of a run or a metrics file: all metrics as CSV, one row a step, empty where a line lacks a value")
-      ->excludes(json, verifying, viewing, exact);
-  std::string progress = "auto";
-  app.add_option("--progress", progress, "auto, always or never: show how far --verify is, on stderr")
-      ->check(tools::one_of({"auto", "always", "never"}))
-      ->capture_default_str();
-  return tools::guarded(app, argc, argv, [&] {
-    tools::Progress line("verify", tools::progress_mode(progress));
-    inspect::Options options;
-    options.verify = verify ? inspect::Verify::everything : inspect::Verify::metadata;
-    options.sizes = bytes ? base::Sizes::exact : base::Sizes::rounded;
-    options.watch = [&](std::int64_t done, std::int64_t total) {
-      line.show(fmt::format("{} of {}", base::size_text(done), base::size_text(total)),
-                done == total ? tools::Progress::Update::last : tools::Progress::Update::passing);
-    };
-    if (csv) {
-      inspect::print_metrics_csv(path);
-      return base::ExitCode::done;
-    }
-    if (make_view) checkpoint::make_view(path);
-    const auto report = inspect::report_on(path, options);
-    const auto text = as_json ? report.json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"
-                              : base::printable(report.text);
-    tools::print(text);
-    return base::ExitCode::done;
-  });
+                          "  inspect --csv run | head\n"
+                          "  inspect run --follow\n"
+                          "  inspect run run/metrics.jsonl --svg runs.svg\n"
+                          "  inspect run --export tensorboard events\n",
+                          "train, generate, checkpoints/README.md, h5ls(1), h5dump(1), tensorboard(1)");
+  add_flags(app, asked);
+  return tools::guarded(app, argc, argv, [&] { return show(asked); });
 }

@@ -4,11 +4,11 @@
 #include "libtrain/base/error.h"
 #include "libtrain/engine/metrics_reader.h"
 #include "tools/common/program.h"
+#include "tools/inspect/history.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <unordered_set>
 #include <vector>
 
@@ -30,20 +30,21 @@ std::string value_text(const nlohmann::ordered_json& v) {
                        : v.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-std::string file_of(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(path, error)) return path;
-  const auto file = path + "/metrics.jsonl";
-  if (!std::filesystem::exists(file, error))
-    throw base::InputError(fmt::format("{} holds no metrics.jsonl", path),
-                           "--csv is for the metrics of a run: give its folder, or a metrics file");
-  return file;
-}
+struct NobodyReads {};
 
 }  // namespace
 
 void print_metrics_csv(const std::string& path) {
-  const auto file = file_of(path);
+  try {
+    write_metrics_csv(metrics_file(path, "--csv"), [](std::string_view piece) {
+      if (!tools::print(piece)) throw NobodyReads();
+    });
+  } catch (const NobodyReads&) {
+    // Whoever has enough is no error.
+  }
+}
+
+void write_metrics_csv(const std::string& file, const std::function<void(std::string_view piece)>& take) {
   std::vector<std::string> columns{"step"};
   std::unordered_set<std::string> known{"step"};
   std::int64_t through = 0;
@@ -59,24 +60,23 @@ void print_metrics_csv(const std::string& path) {
   const auto add = [&](std::vector<std::string> cells) {
     std::transform(cells.begin(), cells.end(), cells.begin(), cell);
     out += fmt::format("{}\n", fmt::join(cells, ","));
-    if (out.size() < (1 << 16)) return true;
-    const bool read = tools::print(out);
+    if (out.size() < (1 << 16)) return;
+    take(out);
     out.clear();
-    return read;
   };
-  bool read = add(columns);
+  add(columns);
   // A run may be writing: what came later is for the next time.
-  if (read)
-    engine::each_whole_metrics_line(file, [&](const engine::MetricsLine& line) {
-      if (line.number > through) return false;
-      std::vector<std::string> cells;
-      for (const auto& column : columns) {
-        const auto value = line.values.find(column);
-        cells.push_back(value == line.values.end() ? "" : value_text(*value));
-      }
-      return read = add(std::move(cells));
-    });
-  if (read) tools::print(out);
+  engine::each_whole_metrics_line(file, [&](const engine::MetricsLine& line) {
+    if (line.number > through) return false;
+    std::vector<std::string> cells;
+    for (const auto& column : columns) {
+      const auto value = line.values.find(column);
+      cells.push_back(value == line.values.end() ? "" : value_text(*value));
+    }
+    add(std::move(cells));
+    return true;
+  });
+  take(out);
 }
 
 }  // namespace trainyard::inspect

@@ -1,7 +1,9 @@
 // Metrics as CSV, for other programs.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
 
 namespace trainyard::inspect {
 
@@ -10,5 +12,8 @@ namespace trainyard::inspect {
 // older versions have fewer. Stops when nobody reads any more. InputError when there are none, or when a line is
 // damaged that is not the last, before anything is printed.
 void print_metrics_csv(const std::string& path);
+
+// The same of a file, for whoever takes the pieces; until `take` throws.
+void write_metrics_csv(const std::string& file, const std::function<void(std::string_view piece)>& take);
 
 }  // namespace trainyard::inspect

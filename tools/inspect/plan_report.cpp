@@ -67,6 +67,7 @@ Report plan_report(const std::string& file, const Options& options) {
     const auto profile = plan::profile_from_json(text, file);
     report.text = fmt::format("profile {}  ({})\n{}\n{}", file, format, tools::profile_table(profile, options.sizes),
                               tools::profile_charts(profile, tools::terminal_columns(), tools::glyphs_of_terminal()));
+    if (!profile.communication.empty()) report.drawing = [profile] { return tools::profile_svg(profile); };
     return report;
   }
   const auto plan = plan::plan_from_json(text, file);

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/number_text.h"
 #include "libtrain/checkpoint/finder.h"
+#include "tools/inspect/history.h"
 
 #include <nlohmann/json.hpp>
 
@@ -16,13 +17,16 @@ using checkpoint::Verify;
 struct Options {
   Verify verify = Verify::metadata;
   base::Sizes sizes = base::Sizes::rounded;
+  Across across = Across::step;  // of the curves of a run
   std::function<void(std::int64_t done, std::int64_t total)>
       watch;  // bytes of the checkpoint being verified; may be empty
 };
 
 struct Report {
-  nlohmann::json json;  // "kind": checkpoint, run, checkpoints, metrics, shards, shard, model, plan, profile
+  nlohmann::json
+      json;  // "kind": checkpoint, run, checkpoints, metrics, shards, shard, model, plan, profile, comparison
   std::string text;
+  std::function<std::string()> drawing;  // its charts as SVG; empty where it has none
 };
 
 // Each throws InputError for what it cannot read; with Verify::everything all of it is read and compared with its

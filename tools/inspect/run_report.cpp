@@ -1,77 +1,77 @@
 // The report on a run: its loss curve, the last metrics, its checkpoints.
 #include "libtrain/base/error.h"
-#include "libtrain/engine/metrics_reader.h"
 #include "tools/inspect/curve.h"
+#include "tools/inspect/drawing.h"
+#include "tools/inspect/history.h"
 #include "tools/inspect/report.h"
 #include "tools/inspect/text.h"
 
 #include <cmath>
 #include <filesystem>
+#include <memory>
 #include <optional>
 
 namespace trainyard::inspect {
 
-using nlohmann::json;
-
 namespace {
 
-struct Metrics {
-  std::vector<Point> loss, validation;
-  json last;
-  std::string began;  // the time of the first line that has one
-  std::int64_t lines = 0;
-  bool unfinished = false;  // the last line breaks off
-};
-
-std::optional<double> number(const json& line, const char* key) {
-  if (!line.contains(key) || !line[key].is_number()) return std::nullopt;
-  return line[key].get<double>();
+std::string when_and_where(const History& h) {
+  if (h.began.empty()) return {};
+  return fmt::format("  from {} to {}{}\n", h.began, h.ended, h.host.empty() ? "" : " on " + h.host);
 }
 
-// A line that is damaged before the last is nobody's doing that is known, and refused.
-Metrics read_metrics(const std::string& path) {
-  Metrics m;
-  m.unfinished = engine::each_whole_metrics_line(path, [&](const engine::MetricsLine& line) {
-    const json values = line.values;
-    const auto step = static_cast<double>(line.step);
-    ++m.lines;
-    if (const auto loss = number(values, "loss")) m.loss.push_back({step, *loss});
-    if (const auto loss = number(values, "validation_loss")) m.validation.push_back({step, *loss});
-    if (m.began.empty() && values.contains("time") && values["time"].is_string())
-      m.began = values["time"].get<std::string>();
-    m.last = values;
-    return true;
-  });
-  return m;
+// What JSON has no number for is null.
+nlohmann::json pairs_of(const History& h, std::optional<double> Sample::*value) {
+  nlohmann::json out;
+  for (const auto& s : h.samples)
+    if (const auto& v = s.*value)
+      out.push_back({static_cast<double>(s.step), std::isfinite(*v) ? nlohmann::json(*v) : nlohmann::json()});
+  return out;
 }
 
-std::string when_and_where(const Metrics& m) {
-  if (m.began.empty() || !m.last.contains("time") || !m.last["time"].is_string()) return {};
-  const auto host = m.last.contains("host") && m.last["host"].is_string()
-                        ? fmt::format(" on {}", m.last["host"].get<std::string>())
-                        : "";
-  return fmt::format("  from {} to {}{}\n", m.began, m.last["time"].get<std::string>(), host);
+// The run's, not that of its file.
+std::string name_of(const std::string& metrics) {
+  auto path = std::filesystem::absolute(metrics).lexically_normal();
+  if (path.filename() == "metrics.jsonl") path = path.parent_path();
+  return path.filename().string();
 }
 
 void add_metrics(Report& report, const std::string& path, const Options& options) {
-  const auto m = read_metrics(path);
-  report.json["metrics"] = {{"path", path}, {"lines", m.lines}, {"unfinished_line", m.unfinished}, {"last", m.last}};
-  for (const auto& p : m.loss) report.json["metrics"]["loss"].push_back({p.x, p.y});
-  for (const auto& p : m.validation) report.json["metrics"]["validation_loss"].push_back({p.x, p.y});
-  if (m.unfinished)
+  const auto read = std::make_shared<const History>(read_history(path));
+  const auto& h = *read;
+  if (!h.samples.empty())
+    report.drawing = [read, name = name_of(path), across = options.across] { return run_drawing(name, *read, across); };
+  report.json["metrics"] = {{"path", path},
+                            {"lines", h.samples.size()},
+                            {"unfinished_line", h.unfinished},
+                            {"not_finite", not_finite(h)},
+                            {"last", nlohmann::json(h.last)}};
+  if (const auto loss = pairs_of(h, &Sample::loss); !loss.is_null()) report.json["metrics"]["loss"] = loss;
+  if (const auto loss = pairs_of(h, &Sample::validation_loss); !loss.is_null())
+    report.json["metrics"]["validation_loss"] = loss;
+  if (h.unfinished)
     report.text += fmt::format("  the last line of {} breaks off: the run is writing it, or was killed\n",
                                std::filesystem::path(path).filename().string());
-  report.text += when_and_where(m);
-  if (m.lines == 0) report.text += "  no step is done yet\n";
-  if (!m.loss.empty()) {
-    report.text += fmt::format("\nloss, {} steps\n{}", human_count(static_cast<std::int64_t>(m.loss.size())),
-                               draw(m.loss, tools::terminal_columns(), 16, tools::glyphs_of_terminal()));
-    report.text += fmt::format("  first {}  last {}\n", number_text(m.loss.front().y), number_text(m.loss.back().y));
+  report.text += when_and_where(h);
+  if (h.samples.empty()) report.text += "  no step is done yet\n";
+  const auto loss = curve_of(h, Across::step, &Sample::loss),
+             validation = curve_of(h, Across::step, &Sample::validation_loss);
+  if (!loss.empty()) {
+    const auto chart = draw({{curve_of(h, options.across, &Sample::loss)}}, tools::terminal_columns(), 16,
+                            tools::glyphs_of_terminal(), label_of(options.across));
+    report.text +=
+        fmt::format("\nloss, {} steps\n{}", human_count(std::ssize(loss)),
+                    chart.empty() ? fmt::format("  the lines do not say their {}\n", label_of(options.across)) : chart);
+    report.text += fmt::format("  first {}  last {}\n", number_text(loss.front().y), number_text(loss.back().y));
   }
-  if (!m.validation.empty())
-    report.text += fmt::format("  validation loss {} at step {:g}, first {}\n", number_text(m.validation.back().y),
-                               m.validation.back().x, number_text(m.validation.front().y));
-  if (!m.last.is_null()) report.text += "\nlast metrics\n" + leaves(for_people(m.last, options.sizes), 2);
+  if (!validation.empty())
+    report.text += fmt::format("  validation loss {} at step {:.0f}, first {}\n", number_text(validation.back().y),
+                               validation.back().x, number_text(validation.front().y));
+  if (const auto wrong = not_finite(h); wrong > 0)
+    report.text +=
+        fmt::format("  {} with a loss that is not finite, which the curve leaves out\n", base::counted(wrong, "line"));
+  if (!h.last.is_null())
+    report.text += "\nlast metrics\n" + leaves(for_people(nlohmann::json(h.last), options.sizes), 2);
 }
 
 }  // namespace

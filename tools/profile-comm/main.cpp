@@ -16,6 +16,7 @@
 #include "tools/common/profile_text.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
+#include "tools/common/svg_chart.h"
 #include "tools/profile-comm/measure.h"
 
 #include <algorithm>
@@ -41,19 +42,6 @@ constexpr const char* examples =
     "  profile-comm --local --model gpt2-micro --budget 30s\n"
     "  mpirun -n 2 profile-comm --operations all_reduce,all_gather --max-bytes 1MiB --factor 4 --budget 10s\n";
 
-// Drawings of ours begin so.
-base::Owned own_drawings(std::vector<std::string> inputs) {
-  const auto foreign = [](const std::string& path) -> std::string {
-    std::error_code error;
-    if (!std::filesystem::is_regular_file(path, error)) return "is no file";
-    const auto text = base::read_file(path);
-    return text.empty() || (text.starts_with("<svg ") && text.find("\n<style>.title{") < 500)
-               ? ""
-               : "is no drawing of a profile";
-  };
-  return {"a drawing of a profile", foreign, std::move(inputs)};
-}
-
 // Before anything is measured.
 void refuse_places(const ProfileOptions& o) {
   std::vector<std::string> inputs{o.plan, o.from, o.model};
@@ -64,7 +52,7 @@ void refuse_places(const ProfileOptions& o) {
     if (!o.force && std::filesystem::symlink_status(path, ignored).type() > std::filesystem::file_type::none)
       throw base::UsageError(fmt::format("{} exists", path), "--force replaces it");
     base::require_own(path, path == o.output ? base::own_json_files("a profile", "trainyard.profile/", inputs)
-                                             : own_drawings(inputs));
+                                             : tools::own_drawings(inputs));
     if (const auto folder = base::parent_of(path); access(folder.c_str(), W_OK) != 0)
       throw base::EnvironmentError(fmt::format("{} cannot be written: {}: {}", path, folder, std::strerror(errno)),
                                    "is the folder there, and yours?");

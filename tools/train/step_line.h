@@ -11,10 +11,8 @@ namespace trainyard::tools {
 
 class StepLine {
  public:
-  // "step 300/600  loss 1.848  val 1.893  45,500 tokens/s  33 s left": with the last validation there was, the time by
-  //                the mean of the steps since the start. With "train: "
-  // before it and a cursor behind it is at most 79 columns wide up to a million steps; words become shorter where they
-  // must.
+  // As step_text says it, with the last validation there was and the time left by the mean of the steps since the
+  // start.
   std::string text(const engine::StepMetrics& metrics, std::int64_t steps);
 
  private:

@@ -1,0 +1,84 @@
+// Looks at lock, exit reasons and names of checkpoints.
+#include "libtrain/engine/run_state.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/folder_lock.h"
+#include "libtrain/base/here_and_now.h"
+#include "libtrain/base/json.h"
+#include "libtrain/base/read_file.h"
+#include "libtrain/base/system_error.h"
+#include "libtrain/checkpoint/finder.h"
+#include "libtrain/engine/run_folder.h"
+
+#include <cerrno>
+#include <filesystem>
+#include <sys/stat.h>
+
+namespace trainyard::engine {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::int64_t largest_reason = 1 << 20;
+
+ExitReason reason_in(const std::string& folder) {
+  std::error_code error;
+  std::string first;
+  for (fs::directory_iterator it(folder + "/exit", error), end; !error && it != end; it.increment(error)) {
+    const auto path = it->path().string();
+    if (it->path().filename().string().starts_with("rank-") && it->path().extension() == ".json" &&
+        (first.empty() || path < first))
+      first = path;
+  }
+  if (first.empty()) return {};
+  try {
+    const auto json = base::parse_json(base::read_file(first, largest_reason), first);
+    base::JsonObject object(json, first);
+    return {static_cast<int>(object.integer("exit_code", 1, 255)), static_cast<int>(object.integer("rank", 0, 1 << 30)),
+            object.text("host"), object.text("reason")};
+  } catch (const base::InputError&) {
+    return {};  // being written
+  }
+}
+
+}  // namespace
+
+RunState state_of(const std::string& folder) {
+  RunState state;
+  struct stat info {};
+  if (::stat(folder.c_str(), &info) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) base::throw_cannot_read("look at", folder, errno);
+    return state;
+  }
+  if (!S_ISDIR(info.st_mode)) base::throw_cannot_read("look into", folder, ENOTDIR);
+  const auto found = checkpoint::list(checkpoints_folder(folder));
+  if (!found.empty()) {
+    state.newest = found.front().path;
+    state.newest_step = found.front().step;
+    if (::stat((state.newest + "/manifest.json").c_str(), &info) == 0)
+      state.newest_time = base::utc_text(info.st_mtim.tv_sec);
+  }
+  const auto lock = base::FolderLock::look(folder);
+  state.holder = lock.name;
+  state.exit = reason_in(folder);
+  const bool written = !found.empty() || ::stat((folder + "/metrics.jsonl").c_str(), &info) == 0;
+  using Stage = RunState::Stage;
+  if (lock.use == base::FolderLock::Use::unknown) state.stage = Stage::unknown;
+  else if (lock.use == base::FolderLock::Use::somebody) state.stage = Stage::running;
+  else state.stage = written || !lock.name.empty() || state.exit.exit_code != 0 ? Stage::quiet : Stage::waiting;
+  return state;
+}
+
+std::int64_t steps_of(const std::string& checkpoint) {
+  try {
+    const auto where = checkpoint + "/manifest.json";
+    const auto json = base::parse_json<nlohmann::json>(base::read_file(where), where);
+    base::SortedJsonObject manifest(json, where);
+    return manifest.object("identity").integer("steps", 0);
+  } catch (const base::InputError&) {
+    return 0;
+  }
+}
+
+}  // namespace trainyard::engine

@@ -1,0 +1,285 @@
+// Watching a run: what was appended, cut, replaced; how it ended; the picture; the program on a pipe.
+#include "tools/inspect/follow.h"
+
+#include "tests/inspect/lines.h"
+#include "tests/scratch.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/folder_lock.h"
+#include "libtrain/comm/reason.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <sstream>
+#include <sys/wait.h>
+#include <thread>
+
+using namespace trainyard;
+using trainyard::testing::Scratch;
+using trainyard::testing::slurp;
+using trainyard::testing::spit;
+namespace fs = std::filesystem;
+using Change = engine::MetricsTail::Change;
+
+namespace {
+
+struct Tail : ::testing::Test {
+  Scratch scratch;
+  std::string path = scratch.path + "/metrics.jsonl";
+  engine::MetricsTail tail{path};
+  std::vector<std::int64_t> steps;  // that are believed now
+  int visited = 0, damaged = 0;
+  Change look() {
+    return tail.read([&] { steps.clear(); },
+                     [&](const engine::MetricsLine& line) {
+                       ++visited;
+                       if (line.damage.empty()) steps.push_back(line.step);
+                       else ++damaged;
+                     });
+  }
+};
+
+std::vector<std::int64_t> up_to(std::int64_t last) {
+  std::vector<std::int64_t> out;
+  for (std::int64_t s = 1; s <= last; ++s) out.push_back(s);
+  return out;
+}
+
+inspect::Watched watched(const std::string& text, std::int64_t steps = 20) {
+  Scratch scratch;
+  spit(scratch.path + "/m.jsonl", text);
+  inspect::Watched w;
+  w.path = "some/run", w.steps = steps;
+  w.state.stage = engine::RunState::Stage::running;
+  w.state.holder = "process 7 on n1, since 2026-01-31T00:00:00Z";
+  w.history = inspect::read_history(scratch.path + "/m.jsonl");
+  return w;
+}
+
+}  // namespace
+
+TEST_F(Tail, ReadsOnlyWhatIsNew) {
+  EXPECT_EQ(look(), Change::none);  // not there yet
+  spit(path, lines::text(1, 3));
+  EXPECT_EQ(look(), Change::more);
+  EXPECT_EQ(look(), Change::none);
+  const auto next = lines::text(4, 4);
+  lines::append(path, next.substr(0, 20));
+  EXPECT_EQ(look(), Change::none);  // half a line
+  lines::append(path, next.substr(20) + lines::text(5, 5));
+  EXPECT_EQ(look(), Change::more);
+  EXPECT_EQ(steps, up_to(5));
+  EXPECT_EQ(visited, 5);  // each once
+  lines::append(path, "{\"step\": \"seven\"}\nno json\n\n" + lines::text(6, 6));
+  EXPECT_EQ(look(), Change::more);
+  EXPECT_EQ(steps, up_to(6));
+  EXPECT_EQ(damaged, 2);
+}
+
+TEST_F(Tail, AFileThatWasCutIsReadAgain) {
+  spit(path, lines::text(1, 9));
+  look();
+  fs::resize_file(path, lines::text(1, 4).size());
+  EXPECT_EQ(look(), Change::anew);
+  EXPECT_EQ(steps, up_to(4));
+  // Cut, and longer than before when looked at again: the same lines but for their times.
+  look();
+  fs::resize_file(path, lines::text(1, 2).size());
+  auto later = lines::text(3, 8);
+  for (auto at = later.find("23:59"); at != std::string::npos; at = later.find("23:59", at + 1))
+    later.replace(at, 5, "23:58");
+  lines::append(path, later);
+  EXPECT_EQ(look(), Change::anew);
+  EXPECT_EQ(steps, up_to(8));
+  fs::resize_file(path, 0);
+  EXPECT_EQ(look(), Change::anew);
+  EXPECT_TRUE(steps.empty());
+}
+
+TEST_F(Tail, AFileThatWasReplacedOrRemovedIsReadAgain) {
+  spit(path, lines::text(1, 6));
+  look();
+  spit(scratch.path + "/other", lines::text(1, 12));  // the same beginning, another file
+  fs::rename(scratch.path + "/other", path);
+  EXPECT_EQ(look(), Change::anew);
+  EXPECT_EQ(steps, up_to(12));
+  fs::remove(path);
+  EXPECT_EQ(look(), Change::anew);
+  EXPECT_TRUE(steps.empty());
+  EXPECT_EQ(look(), Change::none);
+  fs::create_directory(path);
+  EXPECT_THROW(look(), base::InputError);
+}
+
+TEST_F(Tail, LongFilesComeInPieces) {
+  spit(path, lines::text(1, 9000, 9000));
+  ASSERT_GT(fs::file_size(path), 2u << 20);
+  EXPECT_EQ(look(), Change::more);
+  EXPECT_EQ(steps, up_to(9000));
+  spit(path, std::string(20 << 20, 'x'));
+  EXPECT_THROW(look(), base::InputError);
+}
+
+TEST(RunState, WhoWritesAndHowItEnded) {
+  using Stage = engine::RunState::Stage;
+  Scratch scratch;
+  const auto run = scratch.path + "/run";
+  EXPECT_EQ(engine::state_of(run).stage, Stage::absent);
+  fs::create_directory(run);
+  EXPECT_EQ(engine::state_of(run).stage, Stage::waiting);
+  {
+    const base::FolderLock lock(run, "");
+    const auto state = engine::state_of(run);
+    EXPECT_EQ(state.stage, Stage::running);
+    EXPECT_EQ(state.holder, lock.name());
+  }
+  spit(run + "/metrics.jsonl", lines::text(1, 5));
+  EXPECT_EQ(engine::state_of(run).stage, Stage::quiet);
+  inspect::Watched w;
+  w.path = run, w.steps = 20, w.history = inspect::read_history(run + "/metrics.jsonl");
+  const auto verdict = [&] {
+    w.state = engine::state_of(run);
+    return inspect::verdict_on(w);
+  };
+  EXPECT_TRUE(verdict().ended);
+  EXPECT_EQ(verdict().code, base::ExitCode::requeue);
+  EXPECT_NE(verdict().sentence.find("step 5 of 20"), std::string::npos);
+  w.steps = 5;
+  EXPECT_EQ(verdict().code, base::ExitCode::done);
+  w.steps = 20;
+  spit(run + "/lock", "process 9 on n2, since 2026-01-31T00:00:00Z, start 0123\n");  // nobody holds it
+  EXPECT_EQ(verdict().code, base::ExitCode::peer_hung);
+  EXPECT_NE(verdict().sentence.find("process 9 on n2"), std::string::npos);
+  comm::write_reason(run + "/exit", 3, 4, "disk \x1b[31mfull");
+  EXPECT_EQ(verdict().code, base::ExitCode::environment);
+  EXPECT_NE(verdict().sentence.find("rank 3"), std::string::npos);
+  EXPECT_NE(verdict().sentence.find("disk \\x1b[31mfull"), std::string::npos);
+  spit(run + "/exit/rank-00003.json", "{");  // being written
+  EXPECT_EQ(verdict().code, base::ExitCode::peer_hung);
+}
+
+TEST(RunState, TheNewestCheckpoint) {
+  Scratch scratch;
+  for (const char* name : {"step-00000010", "step-00000020", "abandoned-step-00000030", "step-00000040.partial"})
+    fs::create_directories(scratch.path + "/checkpoints/" + name);
+  const auto newest = scratch.path + "/checkpoints/step-00000020";
+  spit(newest + "/manifest.json", R"({"identity": {"steps": 77}})");
+  const auto state = engine::state_of(scratch.path);
+  EXPECT_EQ(state.newest, newest);
+  EXPECT_EQ(state.newest_step, 20);
+  EXPECT_EQ(state.newest_time.size(), 20u);
+  EXPECT_EQ(engine::steps_of(newest), 77);
+  EXPECT_EQ(engine::steps_of(scratch.path + "/checkpoints/step-00000010"), 0);
+}
+
+TEST(Picture, SaysEverythingAndFitsItsWindow) {
+  auto w = watched(lines::text(1, 9));
+  w.state.newest = "some/run/checkpoints/step-00000008", w.state.newest_step = 8;
+  w.state.newest_time = "2026-01-31T23:59:08Z";
+  const double now = 1769903949 + 10;  // ten seconds after the ninth line
+  const auto text = inspect::picture_of(w, {100, 40}, tools::Glyphs::ascii, now);
+  for (const char* part : {"some/run", "9 of 20", "45 %", "22 s left", "0.556", "validation 0.688 at step 8",
+                           "500 tokens/s", "2.0 s a step", "step-00000008, 11 s ago", "2026-01-31T23:59:08Z",
+                           "process 7 on n1", "o: validation", "step 1"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  EXPECT_EQ(text.find("no step for"), std::string::npos);
+  EXPECT_NE(inspect::picture_of(w, {100, 40}, tools::Glyphs::ascii, now + 3600).find("no step for"), std::string::npos);
+  for (const int columns : {1, 2, 10, 31, 32, 40, 80, 250})
+    for (const int rows : {1, 2, 5, 10, 24, 100})
+      for (const auto glyphs : {tools::Glyphs::ascii, tools::Glyphs::unicode}) {
+        std::istringstream in(inspect::picture_of(w, {columns, rows}, glyphs, now));
+        int seen = 0;
+        for (std::string line; std::getline(in, line); ++seen)
+          EXPECT_LT(std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; }), columns)
+              << line;
+        EXPECT_LE(seen, rows);
+      }
+}
+
+TEST(Picture, OfEveryOddRun) {
+  const auto show = [](const inspect::Watched& w) {
+    return inspect::picture_of(w, {80, 24}, tools::Glyphs::ascii, 0) + inspect::line_of(w);
+  };
+  inspect::Watched nothing;
+  EXPECT_NE(show(nothing).find("waiting"), std::string::npos);
+  nothing.state.stage = engine::RunState::Stage::unknown;
+  show(nothing);
+  nothing.state.stage = engine::RunState::Stage::running;
+  EXPECT_NE(show(nothing).find("no step is done yet"), std::string::npos);
+  EXPECT_NE(show(watched("{\"step\":3}\n", 0)).find("step 3"), std::string::npos);  // an old version, no total
+  show(watched("{\"step\":3,\"loss\":\"nan\"}\n{\"step\":4,\"loss\":\"inf\",\"step_seconds\":\"inf\"}\n"));
+  show(watched("{\"step\":3,\"loss\":1e308,\"validation_loss\":-1e308,\"steps\":9223372036854775807}\n"));
+  auto hostile = watched(lines::text(1, 4));
+  hostile.path = "a\x1b[2Jb\nc", hostile.state.holder = "\x1b]0;x\x07";
+  for (const char c : show(hostile)) EXPECT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= 32);
+}
+
+// The program itself, on a pipe, while a run goes on, is cut back, and ends.
+TEST(Follow, APipeGetsALineForNewSteps) {
+  Scratch scratch;
+  const auto run = scratch.path + "/run", metrics = run + "/metrics.jsonl";
+  auto* out = ::popen(
+      fmt::format("timeout 50 {} {} --follow --interval 0.1 2>{}/err", INSPECT, run, scratch.path).c_str(), "r");
+  ASSERT_NE(out, nullptr);
+  const auto line = [&] {
+    std::string text(200, '\0');
+    return std::fgets(text.data(), 200, out) == nullptr ? std::string("END") : std::string(text.c_str());
+  };
+  fs::create_directory(run);
+  auto lock = std::make_unique<base::FolderLock>(run, "");
+  lines::append(metrics, lines::text(1, 2));
+  EXPECT_EQ(line(), "step 2/20  loss 2.500  500 tokens/s  36 s left\n");
+  lines::append(metrics, lines::text(3, 8));
+  EXPECT_EQ(line(), "step 8/20  loss 0.625  val 0.688  500 tokens/s  24 s left\n");
+  fs::resize_file(metrics, lines::text(1, 4).size());
+  EXPECT_EQ(line(), "step 4/20  loss 1.250  val 1.375  500 tokens/s  32 s left\n");
+  fs::create_directories(run + "/checkpoints/step-00000004");
+  spit(run + "/checkpoints/step-00000004/manifest.json", "{}");
+  for (int i = 0; i < 100 && slurp(scratch.path + "/err").find("step-00000004 made") == std::string::npos; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  lines::append(metrics, lines::text(5, 20));
+  lock.reset();
+  EXPECT_EQ(line(), "step 20/20  loss 0.250  val 0.275  500 tokens/s  0 s left\n");
+  EXPECT_EQ(line(), "END");
+  EXPECT_EQ(WEXITSTATUS(::pclose(out)), 0);
+  const auto err = slurp(scratch.path + "/err");
+  for (const char* part : {"was set back to step 4", "step-00000004 made at 20", "all 20 steps are done"})
+    EXPECT_NE(err.find(part), std::string::npos) << part << "\n" << err;
+}
+
+TEST(Follow, EndsWithTheRunOrItsFolder) {
+  Scratch scratch;
+  const auto run = scratch.path + "/run";
+  const auto follow = [&](const std::string& flags, const std::string& what) {
+    return WEXITSTATUS(std::system(
+        fmt::format("timeout 20 {} {} --follow {} >{}/out 2>{}/err", INSPECT, what, flags, scratch.path, scratch.path)
+            .c_str()));
+  };
+  EXPECT_EQ(follow("", scratch.path + "/no/such/run"), 3);
+  spit(scratch.path + "/file", "x");
+  EXPECT_EQ(follow("", scratch.path + "/file"), 3);
+  fs::create_directories(scratch.path + "/checkpoint");
+  spit(scratch.path + "/checkpoint/manifest.json", "{}");
+  EXPECT_EQ(follow("", scratch.path + "/checkpoint"), 3);
+  fs::create_directory(run);
+  spit(run + "/metrics.jsonl", lines::text(1, 5));
+  EXPECT_EQ(follow("", run + "/metrics.jsonl"), 75);
+  EXPECT_NE(slurp(scratch.path + "/err").find("stopped at step 5 of 20"), std::string::npos);
+  for (const char* flag : {"--json", "--csv", "--svg x.svg", "--over time", "--verify"})
+    EXPECT_EQ(follow(flag, run), 2);
+  EXPECT_EQ(follow("--interval nan", run), 2);
+  EXPECT_EQ(follow("", run + " " + run), 2);
+  // Waited for; then it is gone.
+  auto* out = ::popen(
+      fmt::format("timeout 50 {} {} --follow --wait --interval 0.1 2>{}/err", INSPECT, run, scratch.path).c_str(), "r");
+  std::string text(200, '\0');
+  EXPECT_NE(std::fgets(text.data(), 200, out), nullptr);
+  fs::rename(run, scratch.path + "/elsewhere");
+  EXPECT_EQ(std::fgets(text.data(), 200, out), nullptr);
+  EXPECT_EQ(WEXITSTATUS(::pclose(out)), 4);
+  EXPECT_NE(slurp(scratch.path + "/err").find("is gone"), std::string::npos) << slurp(scratch.path + "/err");
+}

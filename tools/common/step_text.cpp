@@ -1,0 +1,36 @@
+// The words of a step.
+#include "tools/common/step_text.h"
+
+#include "libtrain/base/number_text.h"
+
+#include <fmt/format.h>
+
+namespace trainyard::tools {
+
+namespace {
+
+constexpr std::size_t widest = 79 - 7;  // "train: " comes before
+
+}  // namespace
+
+std::string left_text(double seconds) {
+  if (seconds < 10) return fmt::format("{:.0f} s", seconds);
+  if (!(seconds >= 36000)) return base::duration_text(seconds);
+  return seconds < 360000 ? fmt::format("{:.0f} h", seconds / 3600) : fmt::format("{:.0f} days", seconds / 86400);
+}
+
+std::string loss_text(double loss) {
+  return loss >= 0.1 && loss < 1000 ? fmt::format("{:.3f}", loss) : base::number_text(loss);
+}
+
+std::string step_text(const StepNow& now) {
+  const auto line = [&](const std::string& rate) {
+    return fmt::format("step {}{}  loss {}{}{}{}", now.step, now.steps > 0 ? fmt::format("/{}", now.steps) : "",
+                       loss_text(now.loss), now.validation ? fmt::format("  val {}", loss_text(*now.validation)) : "",
+                       rate, now.steps > 0 ? fmt::format("  {} left", left_text(now.seconds_left)) : "");
+  };
+  const auto text = line(fmt::format("  {}", base::count_rate_text(now.tokens_per_second, "tokens/s")));
+  return text.size() > widest ? line("") : text;
+}
+
+}  // namespace trainyard::tools

@@ -1,0 +1,270 @@
+// Charts as SVG. Colors are classes, so that a dark screen has others.
+#include "tools/common/svg_chart.h"
+
+#include "libtrain/base/atomic_file.h"
+#include "libtrain/base/number_text.h"
+#include "libtrain/base/read_file.h"
+#include "libtrain/base/text.h"
+#include "tools/common/svg_axis.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+namespace trainyard::tools {
+
+namespace {
+
+constexpr double left = 66, right = 26, top = 34, bottom = 44, legend_row = 18, letter = 6.4;
+
+// Colors that keep apart for most eyes, on white and on near black.
+constexpr const char* style =
+    "<style>.title{font-size:13px;font-weight:bold}.tick,.axis{font-size:11px}.paper{fill:#fff}text{fill:#333}"
+    ".grid{stroke:#ddd}.band{fill:currentColor;fill-opacity:.25}.line,.fit{fill:none;stroke:currentColor;"
+    "stroke-width:1.6;stroke-linejoin:round}.dashed{stroke-dasharray:6 3}.dot{fill:currentColor}"
+    ".sure{stroke:currentColor}.c0{color:#1f6fb4}.c1{color:#d9541e}.c2{color:#2a9134}.c3{color:#8e4ec6}"
+    ".c4{color:#b8860b}.c5{color:#c2297a}.c6{color:#0e8a8a}.c7{color:#666}"
+    "@media (prefers-color-scheme:dark){.paper{fill:#16191d}text{fill:#d5d9de}.grid{stroke:#343a41}.c0{color:#63aef0}"
+    ".c1{color:#ff8f5a}.c2{color:#62cf6d}.c3{color:#c69bf5}.c4{color:#e8c14c}.c5{color:#ff7fbe}.c6{color:#4fd0d0}"
+    ".c7{color:#aaa}}</style>\n";
+
+// Text of a file or a command line as XML may hold it.
+std::string escaped(std::string_view given) {
+  const auto text = base::one_line(given);
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (const auto three = std::string_view(text).substr(i, 3); three == "\xEF\xBF\xBE" || three == "\xEF\xBF\xBF") {
+      out += '?', i += 2;  // the two characters that are UTF-8 and no XML
+      continue;
+    }
+    out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : std::string(1, c);
+  }
+  return out;
+}
+
+// As much of a text as so many pixels show, whole characters of UTF-8.
+std::string fitted(const std::string& given, double pixels) {
+  auto text = base::one_line(given);
+  const auto most = static_cast<std::size_t>(std::max(8.0, pixels / letter));
+  if (text.size() <= most) return text;
+  auto end = most - 3;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end) + "...";
+}
+
+std::string color_class(int color) { return fmt::format("c{}", ((color % 8) + 8) % 8); }
+
+struct Thinned {
+  std::vector<SvgPoint> mean, low, high;
+};
+// Columns of points; one a pixel.
+Thinned thinned(const std::vector<SvgPoint>& points, const SvgRange& across, int columns) {
+  struct Column {
+    double x = 0, y = 0, low = INFINITY, high = -INFINITY;
+    std::size_t n = 0;
+  };
+  std::vector<Column> all(static_cast<std::size_t>(columns));
+  for (const auto& p : points) {
+    auto& c = all[static_cast<std::size_t>(std::lround(across.at(p.x) * (columns - 1)))];
+    ++c.n;
+    c.x += (p.x - c.x) / static_cast<double>(c.n);
+    c.y += (p.y - c.y) / static_cast<double>(c.n);
+    c.low = std::min(c.low, p.y), c.high = std::max(c.high, p.y);
+  }
+  Thinned out;
+  for (const auto& c : all)
+    if (c.n > 0) {
+      out.mean.push_back({c.x, c.y});
+      out.low.push_back({c.x, c.low}), out.high.push_back({c.x, c.high});
+    }
+  return out;
+}
+
+class Panel {
+ public:
+  Panel(const SvgPanel& panel, double x, double y, const SvgLayout& layout)
+      : panel_(panel), x_range_(panel.x.scale), y_range_(panel.y.scale), x_(x), y_(y), layout_(layout) {
+    const auto take = [&](const SvgPoint& p) {
+      if (x_range_.holds(p.x) && y_range_.holds(p.y)) x_range_.take(p.x), y_range_.take(p.y);
+    };
+    for (const auto& c : panel.curves) std::for_each(c.points.begin(), c.points.end(), take);
+    for (const auto& b : panel.bands)
+      for (const auto* side : {&b.low, &b.high}) std::for_each(side->begin(), side->end(), take);
+    for (const auto& m : panel.marks)
+      for (const double y_of : {m.y, m.low, m.high}) take({m.x, y_of});
+    empty_ = !x_range_.any();
+    y_range_.widen();
+    rows_ = lay_out_legend();
+  }
+
+  std::string draw() {
+    auto out = fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" class=\"title\">{}</text>", x_ + left, y_ + 20,
+                           escaped(fitted(panel_.title, plot_width() * 0.87)));
+    out += fmt::format(
+        "<text class=\"axis\" text-anchor=\"middle\" transform=\"translate({:.0f} {:.0f}) rotate(-90)\">{}</text>",
+        x_ + 13, plot_top() + plot_height() / 2, escaped(panel_.y.label));
+    out += fmt::format("<text class=\"axis\" text-anchor=\"middle\" x=\"{:.0f}\" y=\"{:.0f}\">{}</text>\n",
+                       x_ + left + plot_width() / 2, plot_top() + plot_height() + 33, escaped(panel_.x.label));
+    if (empty_)
+      return out + fmt::format(
+                       "<text class=\"axis\" text-anchor=\"middle\" x=\"{:.0f}\" y=\"{:.0f}\">nothing to "
+                       "draw</text>\n",
+                       x_ + left + plot_width() / 2, plot_top() + plot_height() / 2);
+    out += grid() + legend_;
+    for (const auto& b : panel_.bands) out += band(b.low, b.high, b.color);
+    for (const auto& c : panel_.curves) out += curve(c);
+    for (const auto& m : panel_.marks) out += mark(m);
+    return out;
+  }
+
+ private:
+  double plot_width() const { return layout_.width - left - right; }
+  double plot_top() const { return y_ + top + rows_ * legend_row; }
+  double plot_height() const { return layout_.height - top - bottom - rows_ * legend_row; }
+  double across(double x) const { return x_ + left + x_range_.at(x) * plot_width(); }
+  double height(double y) const { return plot_top() + (1 - y_range_.at(y)) * plot_height(); }
+
+  std::vector<SvgPoint> drawable(const std::vector<SvgPoint>& points) const {
+    auto out = points;
+    std::erase_if(out, [&](const SvgPoint& p) { return !x_range_.holds(p.x) || !y_range_.holds(p.y); });
+    return out;
+  }
+  std::string places(const std::vector<SvgPoint>& points) const {
+    std::string out;
+    for (const auto& p : points)
+      out += fmt::format("{}{:.1f},{:.1f}", out.empty() ? "" : " ", across(p.x), height(p.y));
+    return out;
+  }
+  std::string band(const std::vector<SvgPoint>& low, const std::vector<SvgPoint>& high, int color) const {
+    auto around = drawable(low), back = drawable(high);
+    around.insert(around.end(), back.rbegin(), back.rend());
+    if (around.size() < 3) return {};
+    return fmt::format("<g class=\"{}\"><polygon class=\"band\" points=\"{}\"/></g>\n", color_class(color),
+                       places(around));
+  }
+  std::string curve(const SvgCurve& c) const {
+    auto points = drawable(c.points);
+    std::string out;
+    const int columns = static_cast<int>(plot_width());
+    if (points.size() > static_cast<std::size_t>(2 * columns)) {
+      const auto few = thinned(points, x_range_, columns);
+      out += band(few.low, few.high, c.color);
+      points = few.mean;
+    }
+    if (points.size() > 1)
+      out += fmt::format("<g class=\"{}\"><polyline class=\"line{}\" points=\"{}\"/></g>\n", color_class(c.color),
+                         c.dashed ? " dashed" : "", places(points));
+    if (c.dots || points.size() == 1)
+      for (const auto& p : points)
+        out += fmt::format("<g class=\"{}\"><circle class=\"dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.6\"/></g>\n",
+                           color_class(c.color), across(p.x), height(p.y));
+    return out;
+  }
+  std::string mark(const SvgMark& m) const {
+    if (!x_range_.holds(m.x) || !y_range_.holds(m.y)) return {};
+    std::string out = "<g class=\"c1\">";
+    if (y_range_.holds(m.low) && y_range_.holds(m.high))
+      out += fmt::format("<line class=\"sure\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\"/>",
+                         across(m.x), height(m.low), height(m.high));
+    return out +
+           fmt::format("<circle class=\"dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.6\"><title>{}</title></circle></g>\n",
+                       across(m.x), height(m.y), escaped(m.title));
+  }
+  std::string grid() const {
+    std::string out;
+    const auto line = [&](double x1, double x2, double y1, double y2) {
+      out +=
+          fmt::format("<line class=\"grid\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>", x1, x2, y1, y2);
+    };
+    for (const auto& t : y_range_.ticks(plot_height() / 36)) {
+      line(x_ + left, x_ + left + plot_width(), height(t.value), height(t.value));
+      out += fmt::format("<text class=\"tick\" text-anchor=\"end\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
+                         x_ + left - 6, height(t.value) + 4, t.text);
+    }
+    for (const auto& t : x_range_.ticks(plot_width() / 80)) {
+      line(across(t.value), across(t.value), plot_top(), plot_top() + plot_height());
+      out += fmt::format("<text class=\"tick\" text-anchor=\"middle\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
+                         across(t.value), plot_top() + plot_height() + 16, t.text);
+    }
+    return out;
+  }
+  // Entries side by side under the title; returns how many rows they take.
+  int lay_out_legend() {
+    double x = x_ + left;
+    int row = 0;
+    for (const auto& c : panel_.curves) {
+      if (c.name.empty()) continue;
+      const auto name = fitted(c.name, plot_width() / 2);
+      const double wide = 34 + letter * static_cast<double>(name.size());
+      if (row == 0) row = 1;
+      if (x > x_ + left && x + wide > x_ + layout_.width - right) x = x_ + left, ++row;
+      const double y = y_ + top - 8 + row * legend_row - 6;
+      legend_ += fmt::format(
+          "<g class=\"{0}\"><line class=\"line{1}\" x1=\"{2:.1f}\" x2=\"{3:.1f}\" y1=\"{4:.1f}\" y2=\"{4:.1f}\"/></g>"
+          "<text class=\"tick\" x=\"{5:.1f}\" y=\"{6:.1f}\">{7}</text>\n",
+          color_class(c.color), c.dashed ? " dashed" : "", x, x + 20, y, x + 25, y + 4, escaped(name));
+      x += wide;
+    }
+    return row;
+  }
+
+  const SvgPanel& panel_;
+  SvgRange x_range_, y_range_;
+  double x_, y_;
+  SvgLayout layout_;
+  bool empty_ = false;
+  int rows_ = 0;
+  std::string legend_;
+};
+
+}  // namespace
+
+std::string svg_drawing(const std::vector<SvgPanel>& panels, const std::string& caption, SvgLayout layout) {
+  const int rows = (static_cast<int>(panels.size()) + layout.columns - 1) / layout.columns;
+  const double width = layout.columns * layout.width, height = rows * layout.height + 30;
+  auto out = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
+      "font-family=\"sans-serif\">\n",
+      width, height);
+  out += style;
+  out += "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n";
+  for (std::size_t i = 0; i < panels.size(); ++i)
+    out += Panel(panels[i], static_cast<int>(i) % layout.columns * layout.width,
+                 static_cast<int>(i) / layout.columns * layout.height, layout)
+               .draw();
+  return out + fmt::format("<text class=\"tick\" x=\"12\" y=\"{:.0f}\">{}</text>\n</svg>\n", height - 10,
+                           escaped(fitted(caption, width * 1.15)));
+}
+
+SvgScale fitting_scale(const std::vector<SvgCurve>& curves) {
+  double low = INFINITY, high = 0;
+  for (const auto& c : curves)
+    for (const auto& p : c.points) {
+      if (!std::isfinite(p.y)) continue;
+      if (p.y <= 0) return SvgScale::linear;
+      low = std::min(low, p.y), high = std::max(high, p.y);
+    }
+  return high > 0 && high / low > 100 ? SvgScale::logarithmic : SvgScale::linear;
+}
+
+base::Owned own_drawings(std::vector<std::string> precious) {
+  const auto foreign = [](const std::string& path) -> std::string {
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(path, error)) return "is no file";
+    const auto text = base::read_file(path);
+    return text.empty() || (text.starts_with("<svg ") && text.find("\n<style>.title{") < 500)
+               ? ""
+               : "is no drawing of these programs";
+  };
+  return {"a drawing of these programs", foreign, std::move(precious)};
+}
+
+void write_drawing(const std::string& path, const std::string& drawing, std::vector<std::string> precious) {
+  base::require_own(path, own_drawings(std::move(precious)));
+  base::write_file(path, drawing);
+}
+
+}  // namespace trainyard::tools

@@ -1,0 +1,66 @@
+// Charts as SVG files: panels in a grid, each with axes, curves, bands and measured points. Whatever is drawn for
+// people to keep goes through here, so that all drawings look alike: readable on light and on dark screens, and
+// well-formed whatever names and numbers they are made of.
+#pragma once
+
+#include "libtrain/base/owned.h"
+
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace trainyard::tools {
+
+enum class SvgScale { linear, logarithmic, sizes };  // sizes: logarithmic, of bytes, with ticks at powers of two
+struct SvgAxis {
+  std::string label;
+  SvgScale scale = SvgScale::linear;
+};
+
+struct SvgPoint {
+  double x, y;
+};
+// Points by ascending x; those that are not finite, or not positive on a logarithmic axis, break nothing: they are left
+// out. A curve of more points than the panel has pixels across is drawn as the mean of each column of them, in the band
+// from the least to the largest.
+struct SvgCurve {
+  std::string name;  // for the legend, which a panel has when any of its curves has a name
+  std::vector<SvgPoint> points;
+  int color = 0;        // of eight
+  bool dashed = false;  // so that two curves of one color differ
+  bool dots = false;    // few points: each is marked
+};
+struct SvgBand {  // the area between two curves with the same places
+  std::vector<SvgPoint> low, high;
+  int color = 0;
+};
+struct SvgMark {  // a measured point, how sure it is, and what to show under a pointer
+  double x, y, low, high;
+  std::string title;
+};
+
+struct SvgPanel {
+  std::string title;
+  SvgAxis x, y;
+  std::vector<SvgCurve> curves;
+  std::vector<SvgBand> bands;
+  std::vector<SvgMark> marks;
+};
+struct SvgLayout {
+  int columns = 1;  // of panels
+  double width = 860, height = 420;
+};
+
+// The whole file. A panel without a point that can be drawn says so.
+std::string svg_drawing(const std::vector<SvgPanel>& panels, const std::string& caption, SvgLayout layout);
+
+// Is a curve better looked at on a logarithmic axis: all values positive, and over more than two decades.
+SvgScale fitting_scale(const std::vector<SvgCurve>& curves);
+
+// What may be replaced: drawings that svg_drawing made. `precious`: what the program reads.
+base::Owned own_drawings(std::vector<std::string> precious);
+// UsageError where `path` is something else than a drawing of ours; then writes, whole.
+void write_drawing(const std::string& path, const std::string& drawing, std::vector<std::string> precious);
+
+}  // namespace trainyard::tools

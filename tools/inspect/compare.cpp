@@ -1,0 +1,205 @@
+// Compares runs step by step. Equal runs have equal bits, so equality is asked of bits and nothing else.
+#include "tools/inspect/compare.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/text.h"
+#include "tools/inspect/text.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <filesystem>
+#include <fmt/ranges.h>
+#include <set>
+
+namespace trainyard::inspect {
+
+namespace {
+
+// What is not a number is equal to itself here.
+bool same_bits(double a, double b) {
+  return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b) || (std::isnan(a) && std::isnan(b));
+}
+
+std::optional<Difference> difference(const Sample& a, const Sample& b) {
+  // What one of the two has not recorded is no difference: an older version wrote less.
+  if (a.loss && b.loss && !same_bits(*a.loss, *b.loss)) return Difference{a.step, "loss", *a.loss, *b.loss};
+  if (!std::isnan(a.gradient_norm) && !std::isnan(b.gradient_norm) && !same_bits(a.gradient_norm, b.gradient_norm))
+    return Difference{a.step, "gradient norm", a.gradient_norm, b.gradient_norm};
+  if (a.validation_loss && b.validation_loss && !same_bits(*a.validation_loss, *b.validation_loss))
+    return Difference{a.step, "validation loss", *a.validation_loss, *b.validation_loss};
+  return {};
+}
+
+const Sample* at_step(const History& h, std::int64_t step) {
+  const auto found = std::lower_bound(h.samples.begin(), h.samples.end(), step,
+                                      [](const Sample& s, std::int64_t wanted) { return s.step < wanted; });
+  return found != h.samples.end() && found->step == step ? &*found : nullptr;
+}
+
+// The last step up to `most` that all runs have; -1: there is none.
+std::int64_t last_of_all(const std::vector<NamedHistory>& runs, std::int64_t most) {
+  for (auto s = runs[0].history.samples.rbegin(); s != runs[0].history.samples.rend(); ++s)
+    if (s->step <= most && std::all_of(runs.begin(), runs.end(),
+                                       [&](const NamedHistory& r) { return at_step(r.history, s->step) != nullptr; }))
+      return s->step;
+  return -1;
+}
+
+double median(std::vector<double> values) {
+  std::erase_if(values, [](double v) { return !std::isfinite(v); });
+  if (values.empty()) return absent;
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double speed_of(const History& h) {
+  std::vector<double> all;
+  for (const auto& s : h.samples) all.push_back(s.tokens_per_second);
+  return median(std::move(all));
+}
+
+// The shortest ends of the paths that tell them apart.
+std::vector<std::string> short_names(const std::vector<std::string>& paths) {
+  std::vector<std::vector<std::string>> parts;
+  std::size_t longest = 0;
+  for (const auto& given : paths) {
+    auto path = std::filesystem::absolute(given).lexically_normal();
+    if (!path.has_filename()) path = path.parent_path();
+    if (path.filename() == "metrics.jsonl") path = path.parent_path();
+    auto& mine = parts.emplace_back();
+    for (const auto& part : path) mine.push_back(part.string());
+    longest = std::max(longest, mine.size());
+  }
+  std::vector<std::string> names;
+  for (std::size_t depth = 1; depth <= longest; ++depth) {
+    names.clear();
+    for (const auto& p : parts)
+      names.push_back(fmt::format(
+          "{}", fmt::join(p.end() - std::ssize(p) +
+                              std::max<std::ptrdiff_t>(0, std::ssize(p) - static_cast<std::ptrdiff_t>(depth)),
+                          p.end(), "/")));
+    if (std::set<std::string>(names.begin(), names.end()).size() ==
+        std::set<std::vector<std::string>>(parts.begin(), parts.end()).size())
+      break;
+  }
+  if (std::set<std::string>(names.begin(), names.end()).size() == names.size())
+    return names;  // else one is there twice
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] += fmt::format(" ({})", i + 1);
+  return names;
+}
+
+std::string signed_number(double v) { return v == 0 ? "0" : fmt::format("{:+.3g}", v); }
+
+// What JSON has no number for is null.
+nlohmann::json number_or_null(double v) { return std::isfinite(v) ? nlohmann::json(v) : nlohmann::json(); }
+
+std::string sentence(const std::string& a, const std::string& b, const Comparison& c) {
+  if (c.last < 0) return fmt::format("{} and {} have no step in common", a, b);
+  if (!c.at)
+    return fmt::format("{} and {} are equal for all {}, bit for bit", a, b, base::counted(c.common, "common step"));
+  return fmt::format("{} and {} first differ at step {}: {} {} and {}, {}", a, b, c.at->step, c.at->key, c.at->first,
+                     c.at->second, signed_number(c.at->second - c.at->first));
+}
+
+nlohmann::json json_of(const Comparison& c) {
+  nlohmann::json j{{"common_steps", c.common},
+                   {"last_common_step", nullptr},
+                   {"equal", c.last >= 0 && !c.at},
+                   {"first_difference", nullptr}};
+  if (c.last >= 0) j["last_common_step"] = c.last;
+  if (c.at)
+    j["first_difference"] = {{"step", c.at->step},
+                             {"key", c.at->key},
+                             {"first", number_or_null(c.at->first)},
+                             {"second", number_or_null(c.at->second)}};
+  return j;
+}
+
+}  // namespace
+
+std::vector<NamedHistory> read_histories(const std::vector<std::string>& paths) {
+  const auto names = short_names(paths);
+  std::vector<NamedHistory> runs;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const auto file = metrics_file(paths[i], "comparing");
+    if (std::filesystem::path(file).extension() != ".jsonl")
+      throw base::InputError(fmt::format("{} is no metrics file", file),
+                             "several paths are compared: give the folders of runs, or metrics files");
+    runs.push_back({names[i], paths[i], read_history(file)});
+    if (runs.back().history.samples.empty())
+      throw base::InputError(fmt::format("{} holds no line of metrics", file), "train writes one after every step");
+  }
+  return runs;
+}
+
+Comparison compare(const History& a, const History& b) {
+  Comparison c;
+  for (auto x = a.samples.begin(), y = b.samples.begin(); x != a.samples.end() && y != b.samples.end();) {
+    if (x->step != y->step) {
+      ++(x->step < y->step ? x : y);
+      continue;
+    }
+    ++c.common;
+    c.last = x->step;
+    if (!c.at) c.at = difference(*x, *y);
+    ++x, ++y;
+  }
+  return c;
+}
+
+Report comparison_report(const std::vector<NamedHistory>& runs, Across across) {
+  Report report;
+  std::vector<Curve> curves;
+  std::int64_t last = std::numeric_limits<std::int64_t>::max();
+  std::vector<Comparison> all;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    curves.push_back({curve_of(runs[i].history, across, &Sample::loss), static_cast<char>('A' + i)});
+    all.push_back(compare(runs[0].history, runs[i].history));
+    last = std::min(last, all.back().last);
+  }
+  last = last_of_all(runs, last);
+  report.json = {{"kind", "comparison"}, {"across", label_of(across)}, {"runs", nlohmann::json::array()}};
+  report.json["last_common_step"] = last >= 0 ? nlohmann::json(last) : nlohmann::json();
+  std::vector<std::vector<std::string>> rows;
+  const auto loss_at = [&](const History& h) {
+    const auto* s = last >= 0 ? at_step(h, last) : nullptr;
+    return s != nullptr && s->loss ? *s->loss : absent;
+  };
+  const double first = loss_at(runs[0].history), first_speed = speed_of(runs[0].history);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const auto& h = runs[i].history;
+    const auto validation = curve_of(h, Across::step, &Sample::validation_loss);
+    const double common = loss_at(h), speed = speed_of(h), latest = h.samples.back().loss.value_or(absent);
+    rows.push_back(
+        {std::string(1, curves[i].letter), runs[i].name, human_count(h.samples.back().step), number_text(latest),
+         last < 0 ? "-" : number_text(common), last < 0 || i == 0 ? "-" : signed_number(common - first),
+         validation.empty() ? "-" : number_text(validation.back().y),
+         std::isfinite(speed) ? base::count_rate_text(speed, "tokens/s") : "-",
+         i == 0 || !(first_speed > 0) || !std::isfinite(speed) ? "-" : fmt::format("{:.2f}x", speed / first_speed)});
+    nlohmann::json j{{"name", base::text_of_path(runs[i].name)},
+                     {"path", base::text_of_path(runs[i].path)},
+                     {"steps", h.samples.back().step},
+                     {"loss", number_or_null(latest)},
+                     {"loss_at_last_common_step", number_or_null(common)},
+                     {"difference", number_or_null(common - first)},
+                     {"median_tokens_per_second", number_or_null(speed)},
+                     {"not_finite", not_finite(h)}};
+    if (!validation.empty()) j["validation_loss"] = validation.back().y;
+    if (i > 0) j["against_first"] = json_of(all[i]);
+    report.json["runs"].push_back(std::move(j));
+  }
+  report.text = fmt::format("loss of {} runs\n", runs.size());
+  const auto chart = draw(curves, tools::terminal_columns(), 18, tools::glyphs_of_terminal(), label_of(across));
+  report.text += chart.empty() ? fmt::format("  no run has losses over {} to draw\n", label_of(across)) : chart;
+  const auto heading = last < 0 ? std::string(">at") : fmt::format(">at {}", last);
+  report.text += fmt::format(
+      "\n{}\n",
+      tools::table({"", "run", ">steps", ">loss", heading, ">difference", ">validation", ">speed", ">"}, rows));
+  for (std::size_t i = 1; i < runs.size(); ++i)
+    report.text += sentence(base::one_line(runs[0].name), base::one_line(runs[i].name), all[i]) + "\n";
+  return report;
+}
+
+}  // namespace trainyard::inspect
