@@ -68,10 +68,10 @@ class Averaging {
   void add_parts(int rank) {
     const auto& boxes = target_.rank(rank).boxes();
     if (boxes.empty()) return;
-    for (auto kind : kinds_of(target_.state().dtype))
+    for (auto kind : kinds_of(target_.state()))
       for (std::int64_t first = 0; first < boxes.back().end(); first += part_elements)
         parts_.push_back({rank, kind, first, std::min(boxes.back().end(), first + part_elements)});
-    all_ += boxes.back().end() * static_cast<std::int64_t>(kinds_of(target_.state().dtype).size());
+    all_ += boxes.back().end() * static_cast<std::int64_t>(kinds_of(target_.state()).size());
   }
 
   void fill(const Part& part, Hands& h) {

@@ -58,13 +58,28 @@ struct Plan {
   std::int64_t elements = 0;
 };
 
-Plan plan_of(const Reader& a, const Reader& b) {
-  auto kinds = kinds_of(a.state().dtype);
-  if (a.state().dtype != b.state().dtype) kinds.assign(std::begin(all_kinds), std::end(all_kinds));
+// The master of an f32 checkpoint is its model.
+bool has(const RunState& state, Kind kind) {
+  const auto kinds = kinds_of(state);
+  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end() ||
+         (kind == Kind::master && state.dtype == base::DType::f32);
+}
+
+std::vector<Kind> kinds_to_compare(const RunState& a, const RunState& b, Contents what) {
+  if (what == Contents::model) return {Kind::model};
+  std::vector<Kind> kinds;
+  for (auto kind : all_kinds)
+    for (const auto* s : {&a, &b})
+      if (const auto own = kinds_of(*s); kinds.empty() || kinds.back() != kind)
+        if (std::find(own.begin(), own.end(), kind) != own.end()) kinds.push_back(kind);
+  return kinds;
+}
+
+Plan plan_of(const Reader& a, const Reader& b, Contents what) {
   std::map<std::string, const ParameterEntry*> of_b;
   for (const auto& p : b.manifest().parameters) of_b[p.name] = &p;
   Plan plan;
-  for (auto kind : kinds) {
+  for (auto kind : kinds_to_compare(a.state(), b.state(), what)) {
     const auto add = [&](const ParameterEntry& p, std::string problem) {
       plan.names.push_back({kind, p.name});
       plan.tensors.push_back({std::string(path_of(kind)) + "/" + p.name, std::move(problem), p.shape, p.count});
@@ -72,15 +87,16 @@ Plan plan_of(const Reader& a, const Reader& b) {
     auto left = of_b;
     for (const auto& p : a.manifest().parameters) {
       const auto other = left.find(p.name);
-      if (other == left.end()) {
-        add(p, "only the first has it");
-        continue;
-      }
-      if (other->second->shape == p.shape) add(p, "");
-      else add(p, fmt::format("in the second its shape is [{}]", fmt::join(other->second->shape, ", ")));
-      left.erase(other);
+      const bool in_a = has(a.state(), kind), in_b = has(b.state(), kind) && other != left.end();
+      if (in_a && !in_b) add(p, "only the first has it");
+      if (in_b && !in_a) add(p, "only the second has it");
+      if (in_a && in_b && other->second->shape == p.shape) add(p, "");
+      if (in_a && in_b && other->second->shape != p.shape)
+        add(p, fmt::format("in the second its shape is [{}]", fmt::join(other->second->shape, ", ")));
+      if (other != left.end()) left.erase(other);
     }
-    for (const auto& [name, p] : left) add(*p, "only the second has it");
+    if (has(b.state(), kind))
+      for (const auto& [name, p] : left) add(*p, "only the second has it");
   }
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
     const auto& t = plan.tensors[i];
@@ -102,9 +118,9 @@ struct Hands {
 
 }  // namespace
 
-std::vector<TensorDifference> compare(const Reader& a, const Reader& b, int threads,
+std::vector<TensorDifference> compare(const Reader& a, const Reader& b, Contents what, int threads,
                                       const std::function<void(std::int64_t, std::int64_t)>& watch) {
-  auto plan = plan_of(a, b);
+  auto plan = plan_of(a, b, what);
   std::vector<Sums> sums(plan.parts.size());
   std::vector<std::unique_ptr<Hands>> hands(static_cast<std::size_t>(threads));
   std::mutex mutex;

@@ -25,10 +25,11 @@ struct TensorDifference {
   bool equal() const { return problem.empty() && different == 0; }
 };
 
-// Every kind that both have; of checkpoints with different working dtypes all four, where the master of an f32 one is
-// its model. Both are read once, checked as they are read, by `threads` threads that keep a few MiB each. `watch` is
-// told of the elements compared so far and in all, by one thread at a time; what it throws ends the work.
-std::vector<TensorDifference> compare(const Reader& a, const Reader& b, int threads,
+// Every kind that one of them has, or /model alone; of checkpoints with different working dtypes all four, where the
+// master of an f32 one is its model. Both are read once, checked as they are read, by `threads` threads that keep a few
+// MiB each. `watch` is told of the elements compared so far and in all, by one thread at a time; what it throws ends
+// the work.
+std::vector<TensorDifference> compare(const Reader& a, const Reader& b, Contents what, int threads,
                                       const std::function<void(std::int64_t done, std::int64_t total)>& watch = {});
 
 // Index in every dim of an element that is counted in the flat tensor.

@@ -24,7 +24,11 @@ enum class Kind { model, master, m, v };
 inline constexpr Kind all_kinds[] = {Kind::model, Kind::master, Kind::m, Kind::v};
 const char* path_of(Kind kind);                        // "/model", "/optimizer/master", "/optimizer/m", "/optimizer/v"
 base::DType dtype_of(Kind kind, base::DType working);  // the working dtype for model, f32 for the rest
-std::vector<Kind> kinds_of(base::DType working);       // an f32 checkpoint has no master: its model is the master
+// What a checkpoint has of every parameter: the model alone, or with what the optimizer keeps. An f32 checkpoint has no
+// master: its model is the master.
+std::vector<Kind> kinds_of(base::DType working, Contents contents = Contents::all);
+std::vector<Kind> kinds_of(const RunState& state);
+Kind exact_weights(const RunState& state);  // the kind that has the weights in the most digits: master, or else model
 
 std::string step_name(std::int64_t step);  // "step-00001000"
 std::string rank_name(int rank);           // "rank-00003"

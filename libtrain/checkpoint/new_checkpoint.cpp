@@ -109,7 +109,7 @@ void NewCheckpoint::require_room() const {
   constexpr std::int64_t of_a_file = 16 << 10, of_a_box = 100, of_all = 64 << 10;  // HDF5's structures, index, manifest
   auto needed = of_all + bytes_to_write();
   for (const auto& rank : ranks_) {
-    const auto boxes = static_cast<std::int64_t>(rank->boxes().size() * kinds_of(state_.dtype).size());
+    const auto boxes = static_cast<std::int64_t>(rank->boxes().size() * kinds_of(state_).size());
     needed += boxes * of_a_box + (rank->is_kept() ? 0 : of_a_file);
   }
   const auto left = options_.free_bytes ? options_.free_bytes(partial_) : bytes_left_at(partial_);
@@ -123,8 +123,9 @@ void NewCheckpoint::require_room() const {
 void NewCheckpoint::remove_unfinished() {
   std::size_t finished = 0;
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
-    if (ranks_[r]->is_finished()) ++finished;
-    else remove_rank_files(partial_ + "/" + rank_name(static_cast<int>(r)));
+    const auto base = partial_ + "/" + rank_name(static_cast<int>(r));
+    if (ranks_[r]->is_finished() && fs::exists(base + ".json")) ++finished;  // it goes when the manifest is there
+    else remove_rank_files(base);
   }
   std::error_code ignored;
   if (finished == 0) fs::remove_all(partial_, ignored);

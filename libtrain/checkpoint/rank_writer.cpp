@@ -33,7 +33,7 @@ std::int64_t elements_of(const std::vector<base::View>& views) {
 
 void require_pieces(const RunState& state, const RankPieces& pieces) {
   const auto elements = elements_of(pieces.model);
-  for (auto kind : kinds_of(state.dtype)) {
+  for (auto kind : kinds_of(state)) {
     const auto& views = views_of(pieces, kind);
     TRAINYARD_ASSERT(elements_of(views) == elements, "{}: {} elements, expected {}", path_of(kind), elements_of(views),
                      elements);
@@ -71,7 +71,7 @@ void write_files(const std::string& base_path, const RunState& state, const Rank
   std::map<std::string, Statistics> tensors;
   io::BulkFile file(rank_file.path(), io::BulkFile::Mode::update);
   io::Pace pace(options.bytes_per_second, options.unthrottled);
-  for (auto kind : kinds_of(state.dtype)) {
+  for (auto kind : kinds_of(state)) {
     auto& payload = rank_file.payload(kind);
     io::BlockWriter out(file, payload.offset, pace);
     auto box = pieces.boxes.begin();

@@ -126,7 +126,7 @@ std::int64_t Reader::bytes() const {
 
 std::vector<TensorInfo> Reader::tensors() const {
   std::vector<TensorInfo> out;
-  for (auto kind : kinds_of(state().dtype))
+  for (auto kind : kinds_of(state()))
     for (const auto& p : manifest_.parameters) {
       TensorInfo t{std::string(path_of(kind)) + "/" + p.name,
                    p.name,
@@ -207,7 +207,10 @@ void Reader::read_run(int rank, Kind kind, const Run& run, float* out) {
 }
 
 void Reader::read_tensor(Kind kind, const std::string& name, std::int64_t first, std::int64_t count, float* out) {
-  const auto stored_kind = kind == Kind::master && state().dtype == base::DType::f32 ? Kind::model : kind;
+  const auto stored_kind = kind == Kind::master ? exact_weights(state()) : kind;
+  if (state().contents == Contents::model && stored_kind != Kind::model)
+    throw base::InputError(fmt::format("{} holds the weights alone, without the states of the optimizer", path_),
+                           "a new run begins with its weights: --init-from");
   const auto number = number_of(name);
   const auto& p = manifest_.parameters[number];
   TRAINYARD_ASSERT(first >= 0 && count >= 0 && count <= p.count && first <= p.count - count,

@@ -51,7 +51,8 @@ class Reader {
 
   // Elements [first_element, first_element + count) of the flat layout `layout` of `unit` (number `unit_index` of the
   // reading model) into out as f32: bf16 is widened, padding is 0. Parameters are found by name; a name or shape that
-  // the checkpoint has not is an error. Kind::master of an f32 checkpoint is its model. The checksum of every block is
+  // the checkpoint has not is an error. Kind::master of a checkpoint without one is its model;
+  // moments of one that holds the weights alone are an error. The checksum of every block is
   // compared before any of its bytes is handed out.
   void read_unit_piece(Kind kind, int unit_index, const plan::Unit& unit, const plan::UnitLayout& layout,
                        std::int64_t first_element, std::int64_t count, float* out);

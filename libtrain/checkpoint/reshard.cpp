@@ -26,16 +26,42 @@ struct Chunk {
   std::int64_t block = 0, blocks = 0;
 };
 
+// What becomes of a kind of the source.
+struct Copy {
+  Kind to = Kind::model;
+  enum class Cast { none, narrow, widen } cast = Cast::none;  // between f32 and bf16
+};
+
+std::vector<Copy> copies_of(Kind kind, const RunState& from, const RunState& to) {
+  const auto wanted = kinds_of(to);
+  const auto has = [&](Kind k) { return std::find(wanted.begin(), wanted.end(), k) != wanted.end(); };
+  if (kind == Kind::m || kind == Kind::v) return has(kind) ? std::vector<Copy>{{kind}} : std::vector<Copy>{};
+  std::vector<Copy> out;
+  if (kind == exact_weights(from)) {
+    const auto best = exact_weights(to);
+    const auto before = dtype_of(kind, from.dtype), after = dtype_of(best, to.dtype);
+    using enum Copy::Cast;
+    if (before == after) out.push_back({best, none});
+    else if (after == base::DType::f32) out.push_back({best, widen});
+    if (to.dtype == base::DType::bf16 && from.dtype == base::DType::f32) out.push_back({Kind::model, narrow});
+  }
+  // Of bf16 weights beside their master: the rounded copy, which f32 does without.
+  if (kind == Kind::model && kind != exact_weights(from) && to.dtype == base::DType::bf16) out.push_back({kind});
+  return out;
+}
+
 class Resharding {
  public:
   Resharding(const Reader& source, NewCheckpoint& target, const ReshardOptions& options)
-      : source_(source), target_(target), options_(options), from_(source.state().dtype), to_(target.state().dtype) {
+      : source_(source), target_(target), options_(options), from_(source.state()), to_(target.state()) {
     constexpr std::int64_t most_blocks = 8;
     threads_ = static_cast<int>(std::clamp<std::int64_t>(options.memory / least_reshard_memory, 1, options.threads));
     // A thread has one block to read back into, a chunk, and half of one in another dtype.
     chunk_blocks_ = std::clamp<std::int64_t>((options.memory / threads_ / io::block_bytes - 1) * 2 / 3, 1, most_blocks);
+    for (auto kind : kinds_of(from_)) copies_[kind] = copies_of(kind, from_, to_);
     for (int rank = 0; rank < source.manifest().ranks; ++rank)
-      for (auto kind : kinds_of(from_)) add_chunks(rank, kind);
+      for (auto kind : kinds_of(from_))
+        if (from_.contents == to_.contents || !copies_.at(kind).empty()) add_chunks(rank, kind);
     std::stable_sort(chunks_.begin(), chunks_.end(),
                      [](const Chunk& a, const Chunk& b) { return a.first_target < b.first_target; });
   }
@@ -56,11 +82,11 @@ class Resharding {
     OpenFiles sources{io::BulkFile::Mode::read};
     WritingHands writing;
     std::vector<char> chunk;
-    std::vector<base::bf16> narrow;
+    std::vector<char> cast;
     std::map<std::string, std::uint64_t> made;  // fingerprints of what the source does not have
   };
 
-  std::int64_t size_of(Kind kind) const { return base::size_of(dtype_of(kind, from_)); }
+  std::int64_t size_of(Kind kind) const { return base::size_of(dtype_of(kind, from_.dtype)); }
   const PayloadEntry& payload(const Chunk& c) const {
     return source_.manifest().files.at(rank_name(c.rank) + ".h5").payloads.at(path_of(c.kind));
   }
@@ -83,13 +109,14 @@ class Resharding {
   void move(const Chunk& c, Hands& hands);
   void read(const Chunk& c, Hands& hands) const;
   void put(Kind kind, std::int32_t tensor, const Run& run, const char* data, Hands& hands);
-  void put_narrow(std::int32_t tensor, const Run& run, const float* data, Hands& hands);
+  void put_cast(const Copy& copy, std::int32_t tensor, const Run& run, const char* data, Hands& hands);
   void tell(std::int64_t bytes);
 
   const Reader& source_;
   NewCheckpoint& target_;
   const ReshardOptions& options_;
-  base::DType from_, to_;
+  const RunState &from_, &to_;
+  std::map<Kind, std::vector<Copy>> copies_;
   int threads_ = 1;
   std::int64_t chunk_blocks_ = 1;
   std::vector<Chunk> chunks_;
@@ -125,14 +152,9 @@ void Resharding::move(const Chunk& c, Hands& hands) {
   const auto size = size_of(c.kind);
   for_each_run_in(c, [&, first = first](std::int32_t tensor, const Run& run) {
     const char* data = hands.chunk.data() + (run.at - first) * size;
-    if (from_ == to_) return put(c.kind, tensor, run, data, hands);
-    if (c.kind == Kind::m || c.kind == Kind::v) return put(c.kind, tensor, run, data, hands);
-    if (from_ == base::DType::bf16) {  // the master becomes the model, which needs no other; the rounded copy goes
-      if (c.kind == Kind::master) put(Kind::model, tensor, run, data, hands);
-      return;
-    }
-    put(Kind::master, tensor, run, data, hands);
-    put_narrow(tensor, run, reinterpret_cast<const float*>(data), hands);
+    for (const auto& copy : copies_.at(c.kind))
+      if (copy.cast == Copy::Cast::none) put(copy.to, tensor, run, data, hands);
+      else put_cast(copy, tensor, run, data, hands);
   });
   tell((end - first) * size);
 }
@@ -148,7 +170,7 @@ void Resharding::read(const Chunk& c, Hands& hands) const {
 }
 
 void Resharding::put(Kind kind, std::int32_t tensor, const Run& run, const char* data, Hands& hands) {
-  const auto size = base::size_of(dtype_of(kind, to_));
+  const auto size = base::size_of(dtype_of(kind, to_.dtype));
   target_.for_each_place(tensor, run.element, run.count,
                          [&](int r, std::int64_t at, std::int64_t element, std::int64_t count) {
                            if (auto& rank = target_.rank(r); !rank.is_kept())
@@ -156,21 +178,28 @@ void Resharding::put(Kind kind, std::int32_t tensor, const Run& run, const char*
                          });
 }
 
-// The model of a bf16 checkpoint is its master, rounded. Of ranks that are finished nothing is added up: they have
-// been.
-void Resharding::put_narrow(std::int32_t tensor, const Run& run, const float* data, Hands& hands) {
+// What the source has in another dtype it has no fingerprint of: that is added up here. Of ranks that are finished
+// nothing is: they have been.
+void Resharding::put_cast(const Copy& copy, std::int32_t tensor, const Run& run, const char* data, Hands& hands) {
   const auto& name = source_.manifest().parameters[static_cast<std::size_t>(tensor)].name;
-  auto& made = hands.made[std::string(path_of(Kind::model)) + "/" + name];
-  hands.narrow.resize(static_cast<std::size_t>(run.count));
-  for (std::int64_t i = 0; i < run.count; ++i) hands.narrow[static_cast<std::size_t>(i)] = base::bf16(data[i]);
-  target_.for_each_place(tensor, run.element, run.count,
-                         [&](int r, std::int64_t at, std::int64_t element, std::int64_t count) {
-                           auto& rank = target_.rank(r);
-                           if (rank.is_kept()) return;
-                           const auto* from = hands.narrow.data() + (element - run.element);
-                           made += base::fingerprint(from, count, 2, static_cast<std::uint64_t>(element));
-                           rank.write(Kind::model, at, count, from, hands.writing);
-                         });
+  auto& made = hands.made[std::string(path_of(copy.to)) + "/" + name];
+  const auto n = static_cast<std::size_t>(run.count);
+  const auto size = copy.cast == Copy::Cast::narrow ? std::int64_t{2} : std::int64_t{4};
+  hands.cast.resize(n * static_cast<std::size_t>(size));
+  const auto convert = [n](const auto* from, auto* to) {
+    for (std::size_t i = 0; i < n; ++i) to[i] = std::remove_cvref_t<decltype(*to)>(from[i]);
+  };
+  if (copy.cast == Copy::Cast::narrow)
+    convert(reinterpret_cast<const float*>(data), reinterpret_cast<base::bf16*>(hands.cast.data()));
+  else convert(reinterpret_cast<const base::bf16*>(data), reinterpret_cast<float*>(hands.cast.data()));
+  target_.for_each_place(
+      tensor, run.element, run.count, [&](int r, std::int64_t at, std::int64_t element, std::int64_t count) {
+        auto& rank = target_.rank(r);
+        if (rank.is_kept()) return;
+        const auto* from = hands.cast.data() + (element - run.element) * size;
+        made += base::fingerprint(from, count, static_cast<int>(size), static_cast<std::uint64_t>(element));
+        rank.write(copy.to, at, count, from, hands.writing);
+      });
 }
 
 void Resharding::tell(std::int64_t bytes) {
@@ -180,21 +209,22 @@ void Resharding::tell(std::int64_t bytes) {
 }
 
 void Resharding::prove(const Manifest& written) const {
-  const auto& held = source_.manifest().tensors;
+  // Of each kind of the new checkpoint: the kind of the source whose fingerprint it has; none where it was cast.
+  std::map<Kind, std::optional<Kind>> origin;
+  for (const auto& [kind, copies] : copies_)
+    for (const auto& copy : copies)
+      origin[copy.to] = copy.cast == Copy::Cast::none ? std::optional(kind) : std::nullopt;
   for (const auto& p : written.parameters)
     for (auto kind : kinds_of(to_)) {
       const auto path = std::string(path_of(kind)) + "/" + p.name;
       auto expected = std::uint64_t{0};
-      if (to_ == base::DType::bf16 && from_ != to_ && kind == Kind::model) {  // the source has none of it
+      if (const auto of = origin.at(kind)) {
+        expected = source_.manifest().tensors.at(std::string(path_of(*of)) + "/" + p.name).fingerprint;
+      } else {
         for (int r = 0; r < target_.ranks(); ++r)
           if (const auto& rank = target_.rank(r); rank.is_kept() && rank.tensors().contains(path))
             expected += rank.tensors().at(path).fingerprint;
-        expected += made_.at(path);
-      } else {
-        const auto of = from_ == to_ || kind == Kind::m || kind == Kind::v
-                            ? kind
-                            : (kind == Kind::model ? Kind::master : Kind::model);
-        expected = held.at(std::string(path_of(of)) + "/" + p.name).fingerprint;
+        if (const auto made = made_.find(path); made != made_.end()) expected += made->second;
       }
       if (const auto found = written.tensors.at(path).fingerprint; found != expected)
         throw base::InputError(
@@ -217,6 +247,10 @@ std::string purpose_of(const std::string& work, const std::vector<const Reader*>
 RunState state_of_cut(const RunState& source, const NewCut& cut, int ranks) {
   auto state = source;
   state.dtype = cut.dtype.value_or(source.dtype);
+  state.contents = cut.contents.value_or(source.contents);
+  if (state.contents == Contents::all && source.contents == Contents::model)
+    throw base::UsageError("a checkpoint of the weights alone has no states of an optimizer to write",
+                           "leave the contents as they are");
   auto& plan = state.plan;
   if (cut.plan) plan = *cut.plan;
   const bool same_ranks = plan.contains("ranks") && plan["ranks"] == ranks;

@@ -22,6 +22,7 @@ struct NewCut {
   std::optional<base::DType> dtype;
   std::optional<int> zero;             // for the record of the plan: files are alike at every stage
   std::optional<nlohmann::json> plan;  // the record as a whole, of the model of the source
+  std::optional<Contents> contents = {};
 };
 
 struct ReshardOptions {
@@ -42,7 +43,8 @@ struct ReshardResult {
   Manifest manifest;
 };
 
-// Every block of the source is read once, its checksum compared, and its elements written where they belong; every
+// Every block of the source is read once (with Contents::model of a source that has more: every one that the weights
+// come from), its checksum compared, and its elements written where they belong; every
 // block that was written is read back, and the fingerprints of all tensors that come of it must be those that the
 // source's manifest says, or nothing gets the name. A damaged source is an InputError naming file, tensor and element
 // range. `source` is the reader of the whole source (Check::all_but_payloads).
@@ -53,7 +55,8 @@ ReshardResult reshard(const Reader& source, const std::string& destination, cons
 std::string purpose_of(const std::string& work, const std::vector<const Reader*>& sources, const RunState& state,
                        int ranks);
 
-// What a checkpoint of the new cut says of the run: all that the source says, but ranks, dtype and plan.
+// What a checkpoint of the new cut says of the run: all that the source says, but ranks, dtype, contents and plan.
+// UsageError for all of a source that has no more than the weights.
 RunState state_of_cut(const RunState& source, const NewCut& cut, int ranks);
 
 }  // namespace trainyard::checkpoint

@@ -40,18 +40,20 @@ nlohmann::ordered_json known_of_model(const json& model) {
 }  // namespace
 
 json state_to_json(const RunState& s) {
-  return {{"step", s.step},
-          {"samples_seen", s.samples_seen},
-          {"tokens_seen", s.tokens_seen},
-          {"seed", s.seed},
-          {"dtype", base::name_of(s.dtype)},
-          {"model", json(plan::model_to_json(s.model))},
-          {"identity", s.identity},
-          {"plan", s.plan},
-          {"versions", s.versions},
-          {"provenance", s.provenance},
-          {"isa", s.isa},
-          {"device_kind", s.device_kind}};
+  json j{{"step", s.step},
+         {"samples_seen", s.samples_seen},
+         {"tokens_seen", s.tokens_seen},
+         {"seed", s.seed},
+         {"dtype", base::name_of(s.dtype)},
+         {"model", json(plan::model_to_json(s.model))},
+         {"identity", s.identity},
+         {"plan", s.plan},
+         {"versions", s.versions},
+         {"provenance", s.provenance},
+         {"isa", s.isa},
+         {"device_kind", s.device_kind}};
+  if (s.contents == Contents::model) j["contents"] = "model";  // absent: all, as it was before there was anything else
+  return j;
 }
 
 RunState state_from_json(const json& j, const std::string& where) {
@@ -62,6 +64,8 @@ RunState state_from_json(const json& j, const std::string& where) {
   s.tokens_seen = o.integer("tokens_seen", 0);
   s.seed = o.unsigned_integer("seed");
   s.dtype = choice<base::DType>(o, "dtype", {{"f32", base::DType::f32}, {"bf16", base::DType::bf16}});
+  if (o.has("contents"))
+    s.contents = choice<Contents>(o, "contents", {{"all", Contents::all}, {"model", Contents::model}});
   s.model = plan::model_from_json(known_of_model(o.at("model")), where + ": model",
                                   "restore it from a copy, or resume from another checkpoint (--resume PATH)");
   s.identity = object_of(o, "identity");

@@ -11,11 +11,16 @@
 
 namespace trainyard::checkpoint {
 
+// What a checkpoint holds of each parameter: all that a run goes on from, or its weights alone (`--only model`), with
+// which another run may begin.
+enum class Contents { all, model };
+
 struct RunState {
   std::int64_t step = 0;  // completed optimizer steps
   std::int64_t samples_seen = 0, tokens_seen = 0;
   std::uint64_t seed = 0;
-  base::DType dtype = base::DType::f32;                  // working dtype: f32 or bf16
+  base::DType dtype = base::DType::f32;  // working dtype: f32 or bf16
+  Contents contents = Contents::all;
   plan::ModelConfig model;                               // vocabulary resolved
   nlohmann::json identity = nlohmann::json::object();    // what a resume compares (decision 14)
   nlohmann::json plan = nlohmann::json::object();        // the cut that wrote it; for reading only

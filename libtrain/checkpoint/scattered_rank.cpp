@@ -40,7 +40,7 @@ ScatteredRank::ScatteredRank(std::string base_path, const RunState& state,
 
 std::int64_t ScatteredRank::payload_bytes() const {
   std::int64_t bytes = 0;
-  for (auto kind : kinds_of(state_.dtype)) bytes += elements_ * base::size_of(dtype_of(kind, state_.dtype));
+  for (auto kind : kinds_of(state_)) bytes += elements_ * base::size_of(dtype_of(kind, state_.dtype));
   return bytes;
 }
 
@@ -88,8 +88,8 @@ void ScatteredRank::lay_out(WritingHands& hands) {
   remove_rank_files(base_path_);
   file_ = std::make_unique<RankFile>(base_path_, state_, parameters_, rank_, ranks_, elements_);
   blocks_left_ = 1;  // until those are done that hold padding alone, for which nobody will come
-  for (auto kind : kinds_of(state_.dtype)) count_missing(kind);
-  for (auto kind : kinds_of(state_.dtype))
+  for (auto kind : kinds_of(state_)) count_missing(kind);
+  for (auto kind : kinds_of(state_))
     for (std::size_t b = 0; b < payloads_[kind].checksums.size(); ++b)
       if (payloads_[kind].missing[b] == 0) check_block(kind, static_cast<std::int64_t>(b), hands);
   block_is_done();
@@ -138,7 +138,7 @@ void ScatteredRank::block_is_done() {
 }
 
 void ScatteredRank::finish() {
-  for (auto kind : kinds_of(state_.dtype)) {
+  for (auto kind : kinds_of(state_)) {
     auto& payload = payloads_.at(kind);
     file_->payload(kind).blocks = std::move(payload.checksums);
     for (const auto& of_block : payload.statistics)

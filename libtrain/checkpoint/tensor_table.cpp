@@ -3,6 +3,7 @@
 
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/wide_vectors.h"
 
 #include <algorithm>
 #include <array>
@@ -22,9 +23,17 @@ const char* path_of(Kind kind) {
 
 base::DType dtype_of(Kind kind, base::DType working) { return kind == Kind::model ? working : base::DType::f32; }
 
-std::vector<Kind> kinds_of(base::DType working) {
+std::vector<Kind> kinds_of(base::DType working, Contents contents) {
+  if (contents == Contents::model) return {Kind::model};
   if (working == base::DType::f32) return {Kind::model, Kind::m, Kind::v};
   return {Kind::model, Kind::master, Kind::m, Kind::v};
+}
+
+std::vector<Kind> kinds_of(const RunState& state) { return kinds_of(state.dtype, state.contents); }
+
+Kind exact_weights(const RunState& state) {
+  const auto kinds = kinds_of(state);
+  return std::find(kinds.begin(), kinds.end(), Kind::master) != kinds.end() ? Kind::master : Kind::model;
 }
 
 std::string step_name(std::int64_t step) { return fmt::format("step-{:08}", step); }
@@ -72,7 +81,7 @@ RankBoxes boxes_of_pieces(const std::vector<UnitEntry>& units, int rank) {
 namespace {
 
 // Knuth's two-sum: high + low is exactly the sum of what was added, up to rounding in `low` alone.
-void add_exactly(double& high, double& low, double x) {
+[[gnu::always_inline]] inline void add_exactly(double& high, double& low, double x) {
   const double sum = high + x;
   const double from_x = sum - high;
   low += (high - (sum - from_x)) + (x - from_x);
@@ -81,13 +90,19 @@ void add_exactly(double& high, double& low, double x) {
 
 template <class T> void sum_squares(const T* data, std::int64_t count, Statistics& out) {
   constexpr std::int64_t lanes = 8;
-  std::array<double, lanes> high{}, low{};
-  std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes)
-    for (std::size_t k = 0; k < lanes; ++k) {
-      const double x = static_cast<float>(data[i + static_cast<std::int64_t>(k)]);
-      add_exactly(high[k], low[k], x * x);
-    }
+  struct Sums {
+    std::array<double, lanes> high{}, low{};
+  };
+  std::int64_t i = count / lanes * lanes;
+  auto [high, low] = base::with_wide_vectors([=]() __attribute__((always_inline)) {
+    Sums s;
+    for (std::int64_t j = 0; j < i; j += lanes)
+      for (std::size_t k = 0; k < lanes; ++k) {
+        const double x = static_cast<float>(data[j + static_cast<std::int64_t>(k)]);
+        add_exactly(s.high[k], s.low[k], x * x);
+      }
+    return s;
+  });
   for (std::size_t k = 0; i < count; ++i, ++k) {
     const double x = static_cast<float>(data[i]);
     add_exactly(high[k], low[k], x * x);

@@ -59,11 +59,11 @@ void Reader::verify_all(const Watch& watch) {
   std::string hint;
   std::int64_t damaged = 0, unreadable = 0, done = 0, all = 0;
   for (const auto& [name, file] : manifest_.files)
-    for (auto kind : kinds_of(state().dtype))
+    for (auto kind : kinds_of(state()))
       if (const auto payload = file.payloads.find(path_of(kind)); payload != file.payloads.end())
         all += payload->second.bytes;
   for (int rank = 0; rank < manifest_.ranks; ++rank)
-    for (auto kind : kinds_of(state().dtype)) {
+    for (auto kind : kinds_of(state())) {
       const auto size = base::size_of(dtype_of(kind, state().dtype)), per_block = io::block_bytes / size;
       const auto elements = manifest_.files.at(rank_name(rank) + ".h5").payloads.at(path_of(kind)).bytes / size;
       for (std::int64_t first = 0; first < elements; first += per_block) {

@@ -48,7 +48,7 @@ void describe_root(io::Hdf5File& file, const Manifest& m) {
 std::int64_t boxes_in_view(const Manifest& m) {
   std::int64_t boxes = 0;
   for (const auto& of_rank : m.boxes) boxes += static_cast<std::int64_t>(of_rank.size());
-  return boxes * static_cast<std::int64_t>(kinds_of(m.state.dtype).size());
+  return boxes * static_cast<std::int64_t>(kinds_of(m.state).size());
 }
 
 FileEntry write_view(const std::string& folder, const Manifest& m) {
@@ -58,7 +58,7 @@ FileEntry write_view(const std::string& folder, const Manifest& m) {
     auto file = io::Hdf5File::create(partial);
     describe_root(file, m);
     const auto places = places_of(m.boxes, m.parameters.size());
-    for (auto kind : kinds_of(m.state.dtype))
+    for (auto kind : kinds_of(m.state))
       for (std::size_t i = 0; i < m.parameters.size(); ++i) {
         const auto& p = m.parameters[i];
         const auto name = std::string(path_of(kind)) + "/" + p.name;

@@ -43,16 +43,18 @@ TEST(Checksum, EveryLengthAndAlignment) {
   for (std::size_t start = 0; start < 9; ++start)
     for (std::size_t n = 0; n + start <= 300; n += 1 + n / 20)
       ASSERT_EQ(crc32c(b.data() + start, n), bitwise(b.data() + start, n)) << start << "+" << n;
-  for (std::size_t n : {4095u, 4096u, 12288u, 12289u, 100003u}) {
-    const auto large = some_bytes(n);
-    ASSERT_EQ(crc32c(large.data(), n), bitwise(large.data(), n)) << n;
+  // Lengths around those at which three streams begin, and begin again.
+  for (std::size_t n : {4095u, 4096u, 12288u, 12289u, 24575u, 24576u, 24577u, 24599u, 49151u, 49152u, 100003u}) {
+    const auto large = some_bytes(n + 3);
+    for (std::size_t start : {0u, 3u})
+      ASSERT_EQ(crc32c(large.data() + start, n), bitwise(large.data() + start, n)) << n;
   }
 }
 
 TEST(Checksum, PartsContinueOneAnother) {
-  const auto b = some_bytes(30011);
+  const auto b = some_bytes(130011);
   const auto whole = crc32c(b.data(), b.size());
-  for (std::size_t cut : {0u, 1u, 7u, 8u, 4096u, 20000u, 30011u})
+  for (std::size_t cut : {0u, 1u, 7u, 8u, 4096u, 24577u, 60000u, 130011u})
     EXPECT_EQ(crc32c(b.data() + cut, b.size() - cut, crc32c(b.data(), cut)), whole) << cut;
 }
 

@@ -30,10 +30,12 @@ std::vector<float> tensor(const std::string& path, Kind kind, const checkpoint::
   return values;
 }
 
-std::map<std::string, checkpoint::TensorDifference> differences_of(const std::string& a, const std::string& b,
-                                                                   int threads = 2) {
+std::map<std::string, checkpoint::TensorDifference> differences_of(
+    const std::string& a, const std::string& b, int threads = 2,
+    checkpoint::Contents what = checkpoint::Contents::all) {
   std::map<std::string, checkpoint::TensorDifference> out;
-  for (const auto& t : checkpoint::compare(checkpoint::Reader(a), checkpoint::Reader(b), threads)) out[t.path] = t;
+  for (const auto& t : checkpoint::compare(checkpoint::Reader(a), checkpoint::Reader(b), what, threads))
+    out[t.path] = t;
   return out;
 }
 
@@ -111,6 +113,27 @@ TEST(Compare, OtherShapesAndNamesAreNoEquals) {
   EXPECT_EQ(found.at("/model/head.weight").problem, "only the second has it");
 }
 
+// What one of them has not is said, unless only the weights were asked for.
+TEST(Compare, AWholeCheckpointAndItsWeightsAlone) {
+  Scratch scratch;
+  const auto from = scratch.path + "/step-00000005", weights = scratch.path + "/weights";
+  save(scratch.path, state(gpt(), DType::f32, 5), 2);
+  checkpoint::reshard(checkpoint::Reader(from), weights, {1, {}, {}, {}, checkpoint::Contents::model}, {});
+  const auto parameters = checkpoint::parameters_of(checkpoint::unit_table(gpt(), 1)).size();
+  for (const bool swapped : {false, true}) {
+    const auto found = swapped ? differences_of(weights, from) : differences_of(from, weights);
+    EXPECT_EQ(found.size(), 3 * parameters);
+    for (const auto& [path, t] : found) {
+      if (path.starts_with("/model")) EXPECT_TRUE(t.equal()) << path;
+      else EXPECT_EQ(t.problem, swapped ? "only the second has it" : "only the first has it") << path;
+    }
+  }
+  const auto found = differences_of(from, weights, 2, checkpoint::Contents::model);
+  EXPECT_EQ(found.size(), parameters);
+  for (const auto& [path, t] : found) EXPECT_TRUE(t.equal()) << path;
+  EXPECT_EQ(differences_of(weights, weights).size(), parameters);
+}
+
 TEST(Compare, DamageIsNoDifference) {
   Scratch scratch;
   save(scratch.path, state(gpt(), DType::f32, 5), 1);
@@ -119,7 +142,7 @@ TEST(Compare, DamageIsNoDifference) {
   auto bytes = slurp(file);
   bytes[static_cast<std::size_t>(reader.manifest().files.at("rank-00000.h5").payloads.at("/optimizer/v").offset)] ^= 1;
   spit(file, bytes);
-  EXPECT_THROW(checkpoint::compare(reader, reader, 2), base::InputError);
+  EXPECT_THROW(checkpoint::compare(reader, reader, checkpoint::Contents::all, 2), base::InputError);
 }
 
 // In f64, rounded once; moments and counters of the last.
@@ -158,6 +181,24 @@ TEST(Average, IsTheMeanOfTheWeights) {
       for (auto kind : {Kind::m, Kind::v}) EXPECT_EQ(tensor(mean, kind, p), tensor(from[2], kind, p)) << p.name;
     }
   }
+}
+
+// Weights alone have a mean too, which has no more than they.
+TEST(Average, OfWeightsAlone) {
+  Scratch scratch;
+  const auto a = scratch.path + "/step-00000005", b = scratch.path + "/weights", mean = scratch.path + "/mean";
+  save(scratch.path, state(gpt(), DType::bf16, 5), 2);
+  checkpoint::reshard(checkpoint::Reader(a), b, {1, DType::f32, {}, {}, checkpoint::Contents::model}, {});
+  const checkpoint::Reader first(a), second(b);
+  checkpoint::average({&first, &second}, mean, {3, {}, {}, {}}, {});
+  checkpoint::Reader reader(mean);
+  reader.verify_all();
+  EXPECT_EQ(reader.tensors().size(), reader.manifest().parameters.size());
+  for (const auto& p : reader.manifest().parameters)
+    EXPECT_EQ(tensor(mean, Kind::model, p), tensor(a, Kind::master, p)) << p.name;  // of equal ones it is themselves
+  EXPECT_THROW(
+      checkpoint::average({&first, &second}, scratch.path + "/all", {3, {}, {}, {}, checkpoint::Contents::all}, {}),
+      base::UsageError);
 }
 
 TEST(Average, RefusesOtherShapes) {

@@ -161,6 +161,77 @@ TEST(Reshard, AnotherDtypeKeepsTheExactWeightsAsTheMaster) {
   expect_same_files(back, from, "f32 by way of bf16");
 }
 
+// The weights alone, in either dtype, from either; no digit is lost that the source has.
+TEST(Reshard, TheWeightsAlone) {
+  using checkpoint::Contents;
+  const auto parameters = checkpoint::parameters_of(checkpoint::unit_table(gpt(), 1));
+  for (auto from_dtype : {DType::f32, DType::bf16})
+    for (auto to_dtype : {DType::f32, DType::bf16}) {
+      const auto what = fmt::format("{} to {}", base::name_of(from_dtype), base::name_of(to_dtype));
+      Scratch scratch;
+      const auto from = scratch.path + "/step-00000005", alone = scratch.path + "/alone",
+                 again = scratch.path + "/again";
+      save(scratch.path, state(gpt(), from_dtype, 5), 3);
+      const auto result = reshard(from, alone, {2, to_dtype, {}, {}, Contents::model});
+      std::int64_t one_kind = 0;  // of the two that a bf16 source has, the one that is wanted
+      for (int r = 0; r < 3; ++r)
+        one_kind +=
+            whole(from)
+                .manifest()
+                .files.at(checkpoint::rank_name(r) + ".h5")
+                .payloads.at(from_dtype == DType::bf16 && to_dtype == DType::f32 ? "/optimizer/master" : "/model")
+                .bytes;
+      EXPECT_EQ(result.bytes_read, one_kind) << what;
+      checkpoint::Reader reader(alone);
+      reader.verify_all();
+      EXPECT_EQ(reader.state().contents, Contents::model);
+      EXPECT_EQ(reader.tensors().size(), parameters.size()) << what;
+      for (const auto& p : parameters) {
+        auto expected = tensor(from, to_dtype == DType::f32 ? Kind::master : Kind::model, p);
+        for (auto& x : expected)
+          if (to_dtype == DType::bf16) x = static_cast<float>(base::bf16(x));
+        for (auto kind : {Kind::model, Kind::master}) EXPECT_EQ(tensor(alone, kind, p), expected) << what << p.name;
+        EXPECT_THROW(tensor(alone, Kind::m, p), base::InputError);
+      }
+      // On: another cut, the other dtype; what they never had nobody can make.
+      for (auto dtype : {DType::f32, DType::bf16}) {
+        fs::remove_all(again);
+        reshard(alone, again, {3, dtype, {}, {}});
+        checkpoint::Reader(again).verify_all();
+        for (const auto& p : parameters) {
+          auto expected = tensor(alone, Kind::model, p);
+          for (auto& x : expected)
+            if (dtype == DType::bf16) x = static_cast<float>(base::bf16(x));
+          EXPECT_EQ(tensor(again, Kind::model, p), expected) << what << " and " << base::name_of(dtype) << p.name;
+        }
+      }
+      EXPECT_EQ(code_of([&] {
+                  reshard(alone, scratch.path + "/all", {3, {}, {}, {}, Contents::all});
+                }),
+                ExitCode::usage);
+      EXPECT_FALSE(fs::exists(scratch.path + "/all.partial"));
+    }
+}
+
+// Damage of what is not wanted hinders nobody; of what is, it is found.
+TEST(Reshard, TheWeightsAloneReadNothingElse) {
+  Scratch scratch;
+  const auto from = scratch.path + "/step-00000005", to = scratch.path + "/to", file = from + "/rank-00001.h5";
+  save(scratch.path, state(gpt(), DType::f32, 5), 2);
+  const auto good = slurp(file);
+  for (const char* path : {"/model", "/optimizer/m", "/optimizer/v"}) {
+    auto bad = good;
+    bad[static_cast<std::size_t>(whole(from).manifest().files.at("rank-00001.h5").payloads.at(path).offset + 8)] ^= 1;
+    spit(file, bad);
+    fs::remove_all(to);
+    EXPECT_EQ(code_of([&] {
+                reshard(from, to, {2, {}, {}, {}, checkpoint::Contents::model});
+              }),
+              std::string(path) == "/model" ? ExitCode::input_refused : ExitCode::done)
+        << path;
+  }
+}
+
 // The record of the plan says the new cut; all else of the state is as it was.
 TEST(Reshard, TheStateStaysButForTheCut) {
   Scratch scratch;

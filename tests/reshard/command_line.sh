@@ -69,6 +69,24 @@ expect 0 generate --checkpoint mean --tokens 3 --threads 1
 train --model gpt2-nano --data data --output nano --steps 1 --global-batch 2 --sequence 16 --threads 1 --progress never >/dev/null 2>&1
 refused 3 'checkpoints of different models have no mean' reshard-checkpoint --average run nano nope
 
+# The weights alone: for whatever begins with weights, and nothing else.
+expect 0 reshard-checkpoint run weights --only model --dtype bf16
+said 'the weights alone of step 6'
+[ "$(du -b weights/rank-00000.h5 | cut -f1)" -lt "$(($(du -b $newest/rank-00000.h5 | cut -f1) / 5))" ] || fail "not small: $(ls -l weights)"
+expect 0 inspect weights
+said 'the weights alone'
+[ "$(inspect weights --json | jq -r .contents)" = model ] || fail "inspect does not say what it holds"
+expect 0 inspect --verify weights
+expect 0 generate --checkpoint weights --tokens 3 --threads 1
+expect 0 train --evaluate weights --data data --threads 1
+expect 0 "${train[@]}" --output tuned --init-from weights
+refused 3 'weights holds the weights alone: no run can go on from it' "${train[@]}" --output nope --resume weights
+expect 0 reshard-checkpoint run exact --only model --json
+jq -e '.contents == "model"' out >/dev/null || fail "JSON: $(cat out)"
+expect 0 reshard-checkpoint --diff run exact --only model
+expect 5 reshard-checkpoint --diff run exact
+said '/optimizer/m/embedding.tokens.weight: only the first has it'
+
 # Refused, and nothing made.
 refused 2 'four exists already' reshard-checkpoint run four
 refused 2 'is or lies in' reshard-checkpoint four four --force

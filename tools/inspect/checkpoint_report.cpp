@@ -50,8 +50,10 @@ std::string heading(const checkpoint::Reader& reader, const Options& options) {
       "  model       {}: {} parameters, {} layers, hidden {}, heads {} ({} kv), ffn {}, vocabulary {}, context {}\n",
       base::one_line(m.name), human_count(parameters), m.layers, m.hidden, m.heads, m.kv_heads, m.ffn, m.vocabulary,
       m.context);
-  out += fmt::format("  dtype       {}{}\n", base::name_of(s.dtype),
-                     s.dtype == base::DType::f32 ? " (the model is its own master)" : ", f32 master");
+  const char* kept = s.contents == checkpoint::Contents::model ? "; the weights alone, no run can go on from it"
+                     : s.dtype == base::DType::f32             ? " (the model is its own master)"
+                                                               : ", f32 master";
+  out += fmt::format("  dtype       {}{}\n", base::name_of(s.dtype), kept);
   out += fmt::format("  seed        {}\n", s.seed);
   out +=
       fmt::format("  written by  {} {}{}, on {} ({})\n", reader.manifest().ranks,

@@ -28,6 +28,7 @@ using namespace trainyard;
 constexpr const char* examples =
     "  reshard-checkpoint run whole --consolidate\n"
     "  reshard-checkpoint run eight --data-parallel 8 --zero 3\n"
+    "  reshard-checkpoint run weights --only model --dtype bf16\n"
     "  reshard-checkpoint --diff whole eight\n"
     "  reshard-checkpoint --average whole eight mean --json\n"
     "  reshard-checkpoint --verify mean\n";
@@ -36,7 +37,7 @@ struct Settings {
   std::vector<std::string> paths;
   std::optional<int> data, zero;
   int tensor = 1, pipeline = 1, threads = 0;
-  std::string plan, dtype, memory = "256MiB", progress = "auto";
+  std::string plan, dtype, only, memory = "256MiB", progress = "auto";
   std::optional<double> tolerance;
   bool consolidate = false, average = false, diff = false, verify = false, force = false, json = false;
 };
@@ -106,6 +107,12 @@ void add_options(CLI::App& app, Settings& s) {
                  "working dtype, f32 or bf16; the f32 weights stay exact: they are the master of bf16 [that of SRC]")
       ->check(one_of({"f32", "bf16"}))
       ->group("Cut");
+  app.add_option(
+         "--only", s.only,
+         "model: the weights alone, for generate, --evaluate and --init-from; no run can go on from them. After "
+         "--diff: compare nothing else [all that SRC has]")
+      ->check(one_of({"model"}))
+      ->group("Cut");
   app.add_option("--memory", s.memory, "for the buffers of all threads [256MiB]")->group("Running");
   app.add_option("--threads", s.threads, "threads; 0: all cores; DST does not depend on it [0]")
       ->check(in_range(base::Range<int>{0, 4096}))
@@ -127,7 +134,7 @@ void require_apart(const CLI::App& app) {
       {{"--diff", "--verify"},
        {"--data-parallel", "--tensor", "--pipeline", "--zero", "--consolidate", "--plan", "--dtype", "--force",
         "--memory"}},
-      {{"--verify"}, {"--threads"}},
+      {{"--verify"}, {"--threads", "--only"}},
       {{"--plan"}, {"--data-parallel", "--zero", "--consolidate", "--dtype"}},
       {{"--consolidate"}, {"--data-parallel"}}};
   for (const auto& [one, other] : apart)
@@ -183,11 +190,16 @@ std::unique_ptr<checkpoint::Reader> open_source(const std::string& path) {
                                               checkpoint::Reader::Check::all_but_payloads);
 }
 
+checkpoint::Contents contents_of(const Settings& s, checkpoint::Contents otherwise) {
+  return s.only == "model" ? checkpoint::Contents::model : otherwise;
+}
+
 checkpoint::NewCut cut_of(const Settings& s, const checkpoint::Reader& source) {
   checkpoint::NewCut cut;
   cut.ranks = s.consolidate ? 1 : s.data.value_or(0);
   cut.zero = s.zero;
   if (!s.dtype.empty()) cut.dtype = base::dtype_from_name(s.dtype);
+  cut.contents = contents_of(s, source.state().contents);
   if (s.plan.empty()) return cut;
   const auto plan = plan::plan_from_json(base::read_file(s.plan, base::largest_description), s.plan);
   cut.ranks = plan.topology.world();
@@ -236,7 +248,8 @@ base::ExitCode make(const Settings& s) {
 base::ExitCode compare(const Settings& s) {
   const auto a = open_source(s.paths[0]), b = open_source(s.paths[1]);
   reshard::Comparison c{a->path(), b->path(), s.tolerance, {}};
-  c.tensors = checkpoint::compare(*a, *b, threads_of(s), watcher("diff", s, Unit::elements));
+  c.tensors = checkpoint::compare(*a, *b, contents_of(s, checkpoint::Contents::all), threads_of(s),
+                                  watcher("diff", s, Unit::elements));
   tools::print(s.json ? reshard::json_of(c).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"
                       : reshard::text_of(c));
   if (const auto failures = c.failures(); failures > 0)

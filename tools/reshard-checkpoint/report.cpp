@@ -35,6 +35,7 @@ ordered_json json_of(const Made& m) {
           {"sources", m.sources},
           {"step", state.step},
           {"dtype", base::name_of(state.dtype)},
+          {"contents", state.contents == checkpoint::Contents::model ? "model" : "all"},
           {"source_ranks", m.source_ranks},
           {"ranks", m.result.ranks},
           {"kept_rank_files", m.result.kept},
@@ -48,8 +49,9 @@ ordered_json json_of(const Made& m) {
 std::string text_of(const Made& m) {
   const auto& r = m.result;
   auto text =
-      fmt::format("step {} of {} on {}: {} written in {} ({})", r.manifest.state.step,
-                  base::counted(m.source_ranks, "rank"), base::counted(r.ranks, "rank"),
+      fmt::format("{}step {} of {} on {}: {} written in {} ({})",
+                  r.manifest.state.contents == checkpoint::Contents::model ? "the weights alone of " : "",
+                  r.manifest.state.step, base::counted(m.source_ranks, "rank"), base::counted(r.ranks, "rank"),
                   base::size_text(r.bytes_written), base::duration_text(m.seconds), base::rate_text(rate_of(m), "B/s"));
   if (r.kept > 0) text += fmt::format("; {} of an earlier start kept", base::counted(r.kept, "rank file"));
   return text + fmt::format("; the fingerprints of {} are right\n",
