@@ -21,8 +21,8 @@ namespace {
 std::string first_of(const std::vector<std::string>& lines) {
   constexpr std::size_t most = 10;
   const auto shown = std::min(most, lines.size());
-  auto text = fmt::format("{}", fmt::join(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(shown), "\n  "));
-  if (lines.size() > shown) text += fmt::format("\n  and {} more", lines.size() - shown);
+  auto text = fmt::format("{}", fmt::join(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(shown), "; "));
+  if (lines.size() > shown) text += fmt::format("; and {} more", lines.size() - shown);
   return text;
 }
 
@@ -107,7 +107,7 @@ void SafetensorsModel::read_index(const std::string& path) {
           fmt::format("{} lies in {}, which the index does not say", base::excerpt(name), base::one_line(file)));
   }
   if (!wrong.empty())
-    throw base::InputError(fmt::format("{} does not fit its files:\n  {}", path, first_of(wrong)),
+    throw base::InputError(fmt::format("{} does not fit its files: {}", path, first_of(wrong)),
                            "get the index and all files of one version of the model");
 }
 
