@@ -15,6 +15,7 @@
 #include <bit>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 
 using namespace trainyard;
@@ -331,6 +332,104 @@ TEST(Export, DamageFullDisksAndStopsLeaveNothing) {
   spit(from.path + "/rank-00000.h5", content);
   EXPECT_THROW(checkpoint::export_model(reader, from.out, {}), base::InputError);
   EXPECT_FALSE(fs::exists(from.out) || fs::exists(from.out + ".partial"));
+}
+
+// What lies there at the end is compared with what was sent: a byte that changes on the way is seen.
+TEST(Import, WhatChangesWhileItIsWrittenIsSeen) {
+  Scratch s;
+  const Loaded model("gpt2");
+  model.write(s.path + "/model");
+  auto first = Loaded("gpt2").at("transformer.wte.weight").bytes;
+  checkpoint::ImportOptions o;
+  bool flipped = false;
+  o.watch = [&](std::int64_t, std::int64_t) {
+    const auto file = s.path + "/to.partial/rank-00000.h5";
+    auto content = slurp(file);
+    if (const auto at = content.find(first); at != std::string::npos && !flipped) {
+      std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
+          .seekp(static_cast<std::streamoff>(at + 5))
+          .put('x');
+      flipped = true;
+    }
+  };
+  try {
+    import(s.path + "/model", s.path + "/to", o);
+    ADD_FAILURE() << "not seen";
+  } catch (const base::InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("/model/embedding.tokens.weight has fingerprint"), std::string::npos)
+        << e.what();
+  }
+  EXPECT_TRUE(flipped);
+  EXPECT_FALSE(fs::exists(s.path + "/to") || fs::exists(s.path + "/to.partial"));
+}
+
+TEST(Export, WhatChangesWhileItIsWrittenIsSeen) {
+  const Imported from(Loaded("gpt2"));
+  checkpoint::ExportOptions o;
+  o.watch = [&](std::int64_t done, std::int64_t total) {
+    if (2 * done != total) return;  // all is written, nothing is read back
+    const auto file = from.out + ".partial/model.safetensors";
+    std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
+        .seekp(static_cast<std::streamoff>(fs::file_size(file) - 3))
+        .put('x');
+  };
+  try {
+    from.write(o);
+    ADD_FAILURE() << "not seen";
+  } catch (const base::InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("transformer.ln_f.bias reads back with fingerprint"), std::string::npos)
+        << e.what();
+  }
+  EXPECT_FALSE(fs::exists(from.out) || fs::exists(from.out + ".partial"));
+}
+
+// Tables and transposed matrices that are moved in several slabs, by several threads.
+TEST(Import, LargeTensorsComeAndGoPieceByPiece) {
+  constexpr std::int64_t hidden = 16, wide = 150'001;
+  static_assert(hidden * wide > checkpoint::slab_elements);
+  Loaded m("gpt2");
+  m.config.update({{"n_layer", 1}, {"n_embd", hidden}, {"n_head", 2}, {"n_inner", wide}, {"vocab_size", wide}});
+  const auto value = [](const std::string& name, std::int64_t i) {
+    return static_cast<float>((static_cast<std::int64_t>(name.size()) * 7919 + i * 31) % 1'000'003) - 5e5f;
+  };
+  std::vector<Tensor> tensors;
+  for (auto& t : m.tensors) {
+    if (t.name.starts_with("transformer.h.1.")) continue;
+    std::int64_t n = 1;
+    for (auto& extent : t.shape)
+      n *= extent = extent == 12 ? hidden : extent == 36 ? 3 * hidden : extent == 48 || extent == 41 ? wide : extent;
+    std::vector<float> values(static_cast<std::size_t>(n));
+    for (std::int64_t i = 0; i < n; ++i) values[static_cast<std::size_t>(i)] = value(t.name, i);
+    tensors.push_back({t.name, "F32", t.shape, floats(values)});
+  }
+  m.tensors = tensors;
+  Scratch s;
+  m.write(s.path + "/model");
+  checkpoint::ImportOptions in;
+  in.threads = 3;
+  import(s.path + "/model", s.path + "/checkpoint", in);
+  checkpoint::Reader reader(s.path + "/checkpoint");
+  std::vector<float> up(static_cast<std::size_t>(hidden * wide)), down(up.size());
+  reader.read_tensor(checkpoint::Kind::model, "layers.00.ffn.up.weight", 0, hidden * wide, up.data());
+  reader.read_tensor(checkpoint::Kind::model, "layers.00.ffn.down.weight", 0, hidden * wide, down.data());
+  for (std::int64_t i = 0, wrong = 0; i < hidden && wrong == 0; ++i)
+    for (std::int64_t j = 0; j < wide && wrong == 0; ++j) {  // theirs are [in, out]
+      wrong += up[static_cast<std::size_t>(j * hidden + i)] != value("transformer.h.0.mlp.c_fc.weight", i * wide + j);
+      wrong +=
+          down[static_cast<std::size_t>(i * wide + j)] != value("transformer.h.0.mlp.c_proj.weight", j * hidden + i);
+      EXPECT_EQ(wrong, 0) << i << ", " << j;
+    }
+  checkpoint::ExportOptions out;
+  out.threads = 3;
+  checkpoint::export_model(reader, s.path + "/out", out);
+  const io::SafetensorsModel written(s.path + "/out");
+  for (const auto& t : tensors) {
+    const auto& place = written.tensors().at(t.name);
+    std::string bytes(t.bytes.size(), '\0');
+    ASSERT_EQ(place.tensor->bytes, static_cast<std::int64_t>(bytes.size())) << t.name;
+    place.file->file.read(place.tensor->offset, bytes.data(), place.tensor->bytes);
+    EXPECT_TRUE(bytes == t.bytes) << t.name;
+  }
 }
 
 TEST(Export, RefusesModelsOfNoFamily) {
