@@ -198,21 +198,20 @@ void Exporting::move(const Slab& slab, Hands& h) {
   const auto& target = targets_[slab.tensor];
   const auto& parameter = source_.manifest().parameters[static_cast<std::size_t>(t.parts[slab.part].tensor)];
   const auto count = slab.count * t.cols;
-  h.values.resize(static_cast<std::size_t>(count));
-  h.raw.resize(static_cast<std::size_t>(count * type_.bytes));
+  const float* values = at_least(h.values, count);
+  auto* raw = at_least(h.raw, count * type_.bytes);
   h.reader->read_tensor(Kind::master, parameter.name, slab.first * t.cols, count, h.values.data());
   if (t.transposed) {
-    h.turned.resize(h.values.size());
-    transpose(h.values.data(), slab.count, t.cols, h.turned.data());
-    h.values.swap(h.turned);
+    transpose(values, slab.count, t.cols, at_least(h.turned, count));
+    values = h.turned.data();
   }
-  if (const auto lost = from_f32(type_.type, h.values.data(), count, h.raw.data()); lost > 0)
+  if (const auto lost = from_f32(type_.type, values, count, raw); lost > 0)
     throw base::InputError(fmt::format("{}: {} has {} that {} cannot hold", source_.path(), parameter.name,
                                        base::counted(lost, "weight"), type_.ours),
                            "--dtype bf16 or f32 can");
   auto& file = h.files.at(path_of_file(target.file));
   for_each_foreign_run(t, slab, [&](std::int64_t element, std::int64_t at, std::int64_t n) {
-    const auto* from = h.raw.data() + at * type_.bytes;
+    const auto* from = raw + at * type_.bytes;
     h.made[slab.tensor] += base::fingerprint(from, n, type_.bytes, static_cast<std::uint64_t>(element));
     file.write(target.offset + element * type_.bytes, from, n * type_.bytes);
   });
@@ -220,12 +219,12 @@ void Exporting::move(const Slab& slab, Hands& h) {
 }
 
 void Exporting::read_back(std::size_t tensor, std::int64_t first, std::int64_t count, Hands& h) {
-  h.raw.resize(static_cast<std::size_t>(count * type_.bytes));
+  auto* raw = at_least(h.raw, count * type_.bytes);
   auto& file = h.files.at(path_of_file(targets_[tensor].file));
   const auto offset = targets_[tensor].offset + first * type_.bytes;
-  file.read(offset, h.raw.data(), count * type_.bytes);
+  file.read(offset, raw, count * type_.bytes);
   file.begin_sync(offset, count * type_.bytes);
-  h.made[tensor] += base::fingerprint(h.raw.data(), count, type_.bytes, static_cast<std::uint64_t>(first));
+  h.made[tensor] += base::fingerprint(raw, count, type_.bytes, static_cast<std::uint64_t>(first));
   tell(count * type_.bytes);
 }
 

@@ -110,6 +110,12 @@ template <class F> void for_each_foreign_run(const ForeignTensor& t, const Slab&
   for (std::int64_t col = 0; col < t.cols; ++col) f(col * t.rows + row, col * slab.count, slab.count);
 }
 
+// Memory for `count` elements in a buffer that only grows, so that nothing is cleared again and again.
+template <class T> T* at_least(std::vector<T>& buffer, std::int64_t count) {
+  if (static_cast<std::int64_t>(buffer.size()) < count) buffer.resize(static_cast<std::size_t>(count));
+  return buffer.data();
+}
+
 void transpose(const float* from, std::int64_t rows, std::int64_t cols, float* to);  // [rows, cols] to [cols, rows]
 
 }  // namespace trainyard::checkpoint

@@ -165,30 +165,27 @@ class Importing {
     const auto& type = source_.type(slab.tensor);
     const auto& place = source_.places[slab.tensor];
     const auto count = slab.count * t.cols;
-    h.raw.resize(static_cast<std::size_t>(count * type.bytes));
-    h.values.resize(static_cast<std::size_t>(count));
+    auto* raw = at_least(h.raw, count * type.bytes);
     for_each_foreign_run(t, slab, [&](std::int64_t element, std::int64_t at, std::int64_t n) {
-      place.file->file.read(place.tensor->offset + element * type.bytes, h.raw.data() + at * type.bytes,
-                            n * type.bytes);
+      place.file->file.read(place.tensor->offset + element * type.bytes, raw + at * type.bytes, n * type.bytes);
     });
-    to_f32(type.type, h.raw.data(), count, h.values.data());
+    const float* values = at_least(h.values, count);
+    to_f32(type.type, raw, count, h.values.data());
     if (t.transposed) {
-      h.turned.resize(h.values.size());
-      transpose(h.values.data(), t.cols, slab.count, h.turned.data());
-      h.values.swap(h.turned);
+      transpose(values, t.cols, slab.count, at_least(h.turned, count));
+      values = h.turned.data();
     }
-    put(t.parts[slab.part].tensor, slab.first * t.cols, count, h);
+    put(t.parts[slab.part].tensor, slab.first * t.cols, count, values, h);
     const std::lock_guard lock(mutex_);
     done_ += count * type.bytes;
     if (options_.watch) options_.watch(done_, all_);
   }
 
-  void put(std::int32_t tensor, std::int64_t first, std::int64_t count, Hands& h) {
-    const void* data = h.values.data();
+  void put(std::int32_t tensor, std::int64_t first, std::int64_t count, const float* values, Hands& h) {
+    const void* data = values;
     if (dtype_ == base::DType::bf16) {
-      h.narrow.resize(h.values.size());
-      from_f32(WeightType::bf16, h.values.data(), count, h.narrow.data());
-      data = h.narrow.data();
+      data = at_least(h.narrow, count);
+      from_f32(WeightType::bf16, values, count, h.narrow.data());
     }
     const auto size = base::size_of(dtype_);
     auto& made =

@@ -141,9 +141,8 @@ TEST(Safetensors, AnIndexFitsItsFiles) {
   const auto index = s.path + "/model.safetensors.index.json";
   spit(s.path + "/model-00001-of-00002.safetensors", file_of({{"a", "F32", {1}, floats({1})}}));
   spit(s.path + "/model-00002-of-00002.safetensors", file_of({{"b", "F32", {1}, floats({2})}}));
-  spit(
-      index,
-      R"({"metadata":{"total_size":8},"weight_map":{"a":"model-00001-of-00002.safetensors","b":"model-00002-of-00002.safetensors"}})");
+  spit(index, R"({"metadata":{"total_size":8},"weight_map":{"a":"model-00001-of-00002.safetensors",)"
+              R"("b":"model-00002-of-00002.safetensors"}})");
   {
     const io::SafetensorsModel model(s.path);
     EXPECT_EQ(model.files(), 2u);
