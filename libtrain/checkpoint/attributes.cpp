@@ -34,14 +34,14 @@ void Reader::check_attributes(const std::string& name, const FileEntry& entry) c
   const auto file = io::Hdf5File::open(path_ + "/" + name);
   const Attributes attributes(file);
   attributes.require("step", state().step);
-  attributes.require("ranks", manifest_.ranks);
+  attributes.require("ranks", manifest().ranks);
   if (view || file.has_attribute("/", "samples_seen")) {  // rank files of older builds have none
     attributes.require("samples_seen", state().samples_seen);
     attributes.require("tokens_seen", state().tokens_seen);
   }
   if (view) return;
   const auto rank = file.integer("/", "rank");
-  if (rank < 0 || rank >= manifest_.ranks || rank_name(static_cast<int>(rank)) + ".h5" != name)
+  if (rank < 0 || rank >= manifest().ranks || rank_name(static_cast<int>(rank)) + ".h5" != name)
     throw base::InputError(fmt::format("{}: attribute rank is {}", file.path(), rank),
                            "the file was renamed, or belongs to another checkpoint: restore it from a copy");
   for (auto kind : kinds_of(state())) {

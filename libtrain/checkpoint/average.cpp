@@ -53,15 +53,14 @@ class Averaging {
 
  private:
   struct Hands {
-    std::vector<std::unique_ptr<Reader>> readers;
+    std::vector<Reader> readers;
     WritingHands writing;
     std::vector<double> mean;
     std::vector<float> values;
     std::vector<base::bf16> narrow;
     Fingerprints made;
     explicit Hands(const std::vector<const Reader*>& sources) {
-      for (const auto* source : sources)
-        readers.push_back(std::make_unique<Reader>(source->path(), Reader::Check::as_needed));
+      for (const auto* source : sources) readers.push_back(source->another());
     }
   };
 
@@ -90,10 +89,10 @@ class Averaging {
   void compute(Kind kind, const std::string& name, const Run& run, Hands& h) const {
     h.values.resize(static_cast<std::size_t>(run.count));
     if (kind == Kind::m || kind == Kind::v)
-      return h.readers.back()->read_tensor(kind, name, run.element, run.count, h.values.data());
+      return h.readers.back().read_tensor(kind, name, run.element, run.count, h.values.data());
     h.mean.assign(static_cast<std::size_t>(run.count), 0.0);
     for (auto& reader : h.readers) {
-      reader->read_tensor(Kind::master, name, run.element, run.count, h.values.data());
+      reader.read_tensor(Kind::master, name, run.element, run.count, h.values.data());
       for (std::size_t i = 0; i < h.mean.size(); ++i) h.mean[i] += static_cast<double>(h.values[i]);
     }
     const auto n = static_cast<double>(h.readers.size());

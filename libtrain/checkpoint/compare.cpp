@@ -112,8 +112,7 @@ Plan plan_of(const Reader& a, const Reader& b, Contents what) {
 struct Hands {
   Reader a, b;
   std::vector<float> x = std::vector<float>(static_cast<std::size_t>(part_elements)), y = x;
-  Hands(const Reader& first, const Reader& second)
-      : a(first.path(), Reader::Check::as_needed), b(second.path(), Reader::Check::as_needed) {}
+  Hands(const Reader& first, const Reader& second) : a(first.another()), b(second.another()) {}
 };
 
 }  // namespace

@@ -64,32 +64,35 @@ std::string manifest_of(const std::string& path) {
 }  // namespace
 
 Reader::Reader(std::string path, Check check) : path_(base::without_slashes(std::move(path))) {
-  manifest_ = manifest_from_text(manifest_of(path_), path_ + "/manifest.json");
-  read_indices(manifest_, path_);
-  for (std::size_t i = 0; i < manifest_.parameters.size(); ++i) numbers_[manifest_.parameters[i].name] = i;
-  places_ = places_of(manifest_.boxes, manifest_.parameters.size());
+  auto known = std::make_shared<Known>();
+  auto& m = known->manifest;
+  m = manifest_from_text(manifest_of(path_), path_ + "/manifest.json");
+  read_indices(m, path_);
+  for (std::size_t i = 0; i < m.parameters.size(); ++i) known->numbers[m.parameters[i].name] = i;
+  known->places = places_of(m.boxes, m.parameters.size());
+  known_ = std::move(known);
   if (check == Check::as_needed) return;
   try {
     check_view();
   } catch (const base::InputError& e) {
     view_problem_ = e.what();
   }
-  if (check == Check::all_but_payloads || layout_is_ours(manifest_)) check_files();
+  if (check == Check::all_but_payloads || layout_is_ours(manifest())) check_files();
   else verify_all();  // only the fingerprints can tell another version's layout from a wrong offset
 }
 
 void Reader::check_files() const {
-  for (const auto& [name, entry] : manifest_.files)
+  for (const auto& [name, entry] : manifest().files)
     if (name != view_name) check_file(name, entry);
-  for (const auto& [name, entry] : manifest_.files)
+  for (const auto& [name, entry] : manifest().files)
     if (name != view_name) check_metadata(name, entry);
-  for (const auto& [name, entry] : manifest_.files)
+  for (const auto& [name, entry] : manifest().files)
     if (name != view_name) check_attributes(name, entry);
 }
 
 void Reader::check_view() const {
-  const auto view = manifest_.files.find(view_name);
-  if (view == manifest_.files.end()) return;
+  const auto view = manifest().files.find(view_name);
+  if (view == manifest().files.end()) return;
   check_file(view->first, view->second);
   check_metadata(view->first, view->second);
   check_attributes(view->first, view->second);
@@ -120,14 +123,14 @@ void Reader::check_metadata(const std::string& name, const FileEntry& entry) con
 
 std::int64_t Reader::bytes() const {
   std::int64_t n = 0;
-  for (const auto& [name, entry] : manifest_.files) n += entry.bytes;
+  for (const auto& [name, entry] : manifest().files) n += entry.bytes;
   return n;
 }
 
 std::vector<TensorInfo> Reader::tensors() const {
   std::vector<TensorInfo> out;
   for (auto kind : kinds_of(state()))
-    for (const auto& p : manifest_.parameters) {
+    for (const auto& p : manifest().parameters) {
       TensorInfo t{std::string(path_of(kind)) + "/" + p.name,
                    p.name,
                    kind,
@@ -136,7 +139,7 @@ std::vector<TensorInfo> Reader::tensors() const {
                    0,
                    0,
                    p.aliases};
-      if (const auto at = manifest_.tensors.find(t.path); at != manifest_.tensors.end()) {
+      if (const auto at = manifest().tensors.find(t.path); at != manifest().tensors.end()) {
         t.norm = at->second.norm;
         t.fingerprint = at->second.fingerprint;
       }
@@ -146,8 +149,8 @@ std::vector<TensorInfo> Reader::tensors() const {
 }
 
 std::size_t Reader::number_of(const std::string& name) const {
-  const auto at = numbers_.find(name);
-  if (at == numbers_.end())
+  const auto at = known_->numbers.find(name);
+  if (at == known_->numbers.end())
     throw base::InputError(
         fmt::format("{} has no tensor called {} (it holds a {} model)", path_, name, state().model.name),
         "the model must be the one that was saved: compare with inspect");
@@ -159,11 +162,11 @@ const char* Reader::block(int rank, Kind kind, std::int64_t index) {
   const auto name = rank_name(rank) + ".h5";
   if (open_rank_ != rank) {
     open_rank_ = -1;
-    check_file(name, manifest_.files.at(name));
+    check_file(name, manifest().files.at(name));
     file_.emplace(path_ + "/" + name, io::BulkFile::Mode::read);
     open_rank_ = rank;
   }
-  const auto& payload = manifest_.files.at(name).payloads.at(path_of(kind));
+  const auto& payload = manifest().files.at(name).payloads.at(path_of(kind));
   const auto start = index * io::block_bytes, bytes = std::min(io::block_bytes, payload.bytes - start);
   staging_.resize(static_cast<std::size_t>(io::block_bytes));
   staged_rank_ = -1;
@@ -177,7 +180,7 @@ const char* Reader::block(int rank, Kind kind, std::int64_t index) {
 
 void Reader::check_block(int rank, Kind kind, std::int64_t index, const char* data) const {
   const auto name = rank_name(rank) + ".h5";
-  const auto& payload = manifest_.files.at(name).payloads.at(path_of(kind));
+  const auto& payload = manifest().files.at(name).payloads.at(path_of(kind));
   const auto start = index * io::block_bytes, bytes = std::min(io::block_bytes, payload.bytes - start);
   const auto found = base::crc32c(data, static_cast<std::size_t>(bytes));
   const auto expected = payload.blocks[static_cast<std::size_t>(index)];
@@ -212,11 +215,11 @@ void Reader::read_tensor(Kind kind, const std::string& name, std::int64_t first,
     throw base::InputError(fmt::format("{} holds the weights alone, without the states of the optimizer", path_),
                            "a new run begins with its weights: --init-from");
   const auto number = number_of(name);
-  const auto& p = manifest_.parameters[number];
+  const auto& p = manifest().parameters[number];
   TRAINYARD_ASSERT(first >= 0 && count >= 0 && count <= p.count && first <= p.count - count,
                    "{}: elements {} + {} of {}", name, first, count, p.count);
   const auto wanted = boxes_of_range(p.shape, first, count);
-  for (const auto& place : places_[number])  // in the order of the files, so that a block is read once
+  for (const auto& place : known_->places[number])  // in the order of the files, so that a block is read once
     for (const auto& box : wanted)
       if (const auto part = common_part(place.stored->box, box))
         for_each_run(p.shape, *place.stored, *part,
@@ -230,7 +233,7 @@ void Reader::read_unit_piece(Kind kind, int unit_index, const plan::Unit& unit, 
   std::fill_n(out, count, 0.0f);
   for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
     const auto& p = unit.parameters[i];
-    const auto& stored = manifest_.parameters[number_of(p.name)];
+    const auto& stored = manifest().parameters[number_of(p.name)];
     if (stored.shape != p.shape)
       throw base::InputError(fmt::format("{}: {} of unit {} has shape {}, expected {}", path_, p.name, unit_index,
                                          shape_text(stored.shape), shape_text(p.shape)),

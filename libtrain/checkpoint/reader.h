@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -40,8 +41,11 @@ class Reader {
   enum class Check { all_files, all_but_payloads, as_needed };
   explicit Reader(std::string path, Check check = Check::all_files);
 
-  const RunState& state() const { return manifest_.state; }
-  const Manifest& manifest() const { return manifest_; }
+  // Another one of the same checkpoint, for another thread: it shares what this one knows of manifest and indices.
+  Reader another() const { return Reader(path_, known_); }
+
+  const RunState& state() const { return known_->manifest.state; }
+  const Manifest& manifest() const { return known_->manifest; }
   const std::string& path() const { return path_; }
   std::int64_t bytes() const;  // of all files the manifest names
   // Why checkpoint.h5, which the manifest names, is not fit for use: missing or damaged; "" when it is, or when nobody
@@ -71,6 +75,12 @@ class Reader {
   void verify_all(const Watch& watch = {});
 
  private:
+  struct Known {
+    Manifest manifest;
+    std::unordered_map<std::string, std::size_t> numbers;  // of parameters, by name
+    std::vector<std::vector<Place>> places;                // of their boxes
+  };
+  Reader(std::string path, std::shared_ptr<const Known> known) : path_(std::move(path)), known_(std::move(known)) {}
   void check_file(const std::string& name, const FileEntry& entry) const;
   void check_metadata(const std::string& name, const FileEntry& entry) const;
   void check_attributes(const std::string& name, const FileEntry& entry) const;  // of HDF5: after check_metadata
@@ -83,10 +93,8 @@ class Reader {
   void check_view() const;
 
   std::string path_;
-  Manifest manifest_;
+  std::shared_ptr<const Known> known_;
   std::string view_problem_;
-  std::unordered_map<std::string, std::size_t> numbers_;  // of parameters, by name
-  std::vector<std::vector<Place>> places_;                // of their boxes
   std::optional<io::BulkFile> file_;
   int open_rank_ = -1;
   std::vector<char> staging_;

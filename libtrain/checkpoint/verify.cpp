@@ -25,9 +25,9 @@ struct Span {
 
 std::string Reader::tensors_in(int rank, Kind kind, std::int64_t first, std::int64_t count) const {
   std::vector<Span> spans;
-  for_each_box(manifest_.boxes[static_cast<std::size_t>(rank)], first, first + count,
+  for_each_box(manifest().boxes[static_cast<std::size_t>(rank)], first, first + count,
                [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
-                 const auto& shape = manifest_.parameters[static_cast<std::size_t>(stored.tensor)].shape;
+                 const auto& shape = manifest().parameters[static_cast<std::size_t>(stored.tensor)].shape;
                  for_each_run_of_range(shape, stored, from - stored.offset, to - from, [&](const Run& run) {
                    const bool follows =
                        !spans.empty() && spans.back().tensor == stored.tensor && spans.back().end == run.element;
@@ -39,7 +39,7 @@ std::string Reader::tensors_in(int rank, Kind kind, std::int64_t first, std::int
   std::string text;
   for (std::size_t i = 0; i < std::min(most, spans.size()); ++i)
     text += fmt::format("{}{}/{} elements {} to {}", i == 0 ? "" : ", ", path_of(kind),
-                        manifest_.parameters[static_cast<std::size_t>(spans[i].tensor)].name, spans[i].first,
+                        manifest().parameters[static_cast<std::size_t>(spans[i].tensor)].name, spans[i].first,
                         spans[i].end - 1);
   if (spans.size() > most) text += fmt::format(" and {} more ranges", spans.size() - most);
   return text.empty() ? "padding only" : text;
@@ -49,7 +49,7 @@ void Reader::verify_all(const Watch& watch) {
   check_files();
   std::error_code error;
   if (std::filesystem::exists(path_ + "/" + std::string(view_name), error)) check_view();
-  for (const auto& [name, entry] : manifest_.files)
+  for (const auto& [name, entry] : manifest().files)
     if (!entry.payloads.empty() && crc_of_parts(entry) != entry.crc)
       throw base::InputError(fmt::format("{}/manifest.json: {} has checksum {}, but {} by its parts", path_, name,
                                          hex32(entry.crc), hex32(crc_of_parts(entry))),
@@ -58,14 +58,14 @@ void Reader::verify_all(const Watch& watch) {
   std::vector<std::string> damages;
   std::string hint;
   std::int64_t damaged = 0, unreadable = 0, done = 0, all = 0;
-  for (const auto& [name, file] : manifest_.files)
+  for (const auto& [name, file] : manifest().files)
     for (auto kind : kinds_of(state()))
       if (const auto payload = file.payloads.find(path_of(kind)); payload != file.payloads.end())
         all += payload->second.bytes;
-  for (int rank = 0; rank < manifest_.ranks; ++rank)
+  for (int rank = 0; rank < manifest().ranks; ++rank)
     for (auto kind : kinds_of(state())) {
       const auto size = base::size_of(dtype_of(kind, state().dtype)), per_block = io::block_bytes / size;
-      const auto elements = manifest_.files.at(rank_name(rank) + ".h5").payloads.at(path_of(kind)).bytes / size;
+      const auto elements = manifest().files.at(rank_name(rank) + ".h5").payloads.at(path_of(kind)).bytes / size;
       for (std::int64_t first = 0; first < elements; first += per_block) {
         const auto end = std::min(elements, first + per_block);
         done += (end - first) * size;
@@ -78,9 +78,9 @@ void Reader::verify_all(const Watch& watch) {
           unreadable += dynamic_cast<const base::Unreadable*>(&e) != nullptr ? 1 : 0;
           continue;
         }
-        for_each_box(manifest_.boxes[static_cast<std::size_t>(rank)], first, end,
+        for_each_box(manifest().boxes[static_cast<std::size_t>(rank)], first, end,
                      [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
-                       const auto& p = manifest_.parameters[static_cast<std::size_t>(stored.tensor)];
+                       const auto& p = manifest().parameters[static_cast<std::size_t>(stored.tensor)];
                        auto& fingerprint = fingerprints[std::string(path_of(kind)) + "/" + p.name];
                        for_each_run_of_range(p.shape, stored, from - stored.offset, to - from, [&](const Run& run) {
                          fingerprint +=
