@@ -14,9 +14,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <memory>
 #include <mutex>
-#include <set>
+#include <optional>
 
 namespace trainyard::checkpoint {
 
@@ -85,7 +84,7 @@ class Exporting {
 
  private:
   struct Hands {
-    std::unique_ptr<Reader> reader;
+    std::optional<Reader> reader;
     OpenFiles files{io::BulkFile::Mode::update};
     std::vector<float> values, turned;
     std::vector<char> raw;
@@ -193,7 +192,7 @@ void Exporting::write(const std::string& folder) {
 }
 
 void Exporting::move(const Slab& slab, Hands& h) {
-  if (h.reader == nullptr) h.reader = std::make_unique<Reader>(source_.path(), Reader::Check::as_needed);
+  if (!h.reader) h.reader.emplace(source_.another());
   const auto& t = tensors_[slab.tensor];
   const auto& target = targets_[slab.tensor];
   const auto& parameter = source_.manifest().parameters[static_cast<std::size_t>(t.parts[slab.part].tensor)];

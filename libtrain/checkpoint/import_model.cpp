@@ -1,6 +1,7 @@
 // Moves the tensors of others into a new checkpoint.
 #include "libtrain/checkpoint/import_model.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/clock.h"
 #include "libtrain/base/error.h"
@@ -206,6 +207,17 @@ class Importing {
   std::int64_t done_ = 0, all_;
 };
 
+// Where the model came with a tokenizer: what generate looks for, and what an evaluation compares with its data.
+void record_tokenizer(const std::string& folder, nlohmann::json& provenance) {
+  std::error_code error;
+  const auto path = std::filesystem::absolute(folder, error) / "tokenizer.json";
+  if (error || !base::is_utf8(path.string()) || base::file_size(path.string()) < 0) return;
+  const auto model = base::read_file(path.string());
+  provenance["tokenizer"] = {{"name", "tokenizer.json"},
+                             {"source", path.lexically_normal().string()},
+                             {"crc32c", base::crc32c(model.data(), model.size())}};
+}
+
 RunState state_of(const Source& source, const ImportOptions& options) {
   bool narrow = true;
   for (std::size_t i = 0; i < source.tensors.size(); ++i) narrow = narrow && source.type(i).type == WeightType::bf16;
@@ -216,6 +228,7 @@ RunState state_of(const Source& source, const ImportOptions& options) {
   s.plan = {{"ranks", 1}, {"dtype", base::name_of(s.dtype)}};
   s.versions = options.versions;
   s.provenance = {{"imported_from", base::text_of_path(source.path)}, {"model_type", source.is.family->model_type}};
+  record_tokenizer(source.files.folder(), s.provenance);
   s.isa = options.isa;
   // Nothing proves that an interrupted start read the same tensors: each begins anew.
   s.writer = fmt::format("import {} {}", ::getpid(), base::real_clock().now());

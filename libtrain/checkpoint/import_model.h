@@ -36,7 +36,7 @@ struct ImportResult {
 // `source` is a folder with config.json and its tensors (io::SafetensorsModel), or the path of a tensor file beside
 // config.json. InputError, before anything is written, that lists tensors that are missing, unknown or of another
 // shape or type, and for a tied model with a head of its own. Tensors are read once, slab by slab, so that memory is
-// some 25 MB a thread; what was written is read back and compared with what was read, or nothing gets the name.
+// some 30 MB a thread; what was written is read back and compared with what was read, or nothing gets the name.
 ImportResult import_model(const std::string& source, const std::string& destination, const ImportOptions& options);
 
 }  // namespace trainyard::checkpoint

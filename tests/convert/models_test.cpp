@@ -147,6 +147,16 @@ TEST(Import, OlderConfigsSayTheSame) {
   EXPECT_NE(c.notes[0].find("sliding_windows"), std::string::npos);
 }
 
+TEST(Import, RecordsTheTokenizerBesideTheModel) {
+  Scratch s;
+  Loaded("gpt2").write(s.path + "/model");
+  EXPECT_FALSE(import(s.path + "/model", s.path + "/without").manifest.state.provenance.contains("tokenizer"));
+  spit(s.path + "/model/tokenizer.json", "123456789");
+  const auto state = import(s.path + "/model", s.path + "/with").manifest.state;
+  EXPECT_EQ(state.provenance["tokenizer"]["source"], s.path + "/model/tokenizer.json");
+  EXPECT_EQ(state.provenance["tokenizer"]["crc32c"], 0xE3069283u);  // the check value of CRC32C
+}
+
 TEST(Import, ListsTensorsThatAreMissingUnknownOrOtherwise) {
   const Loaded model("gpt2");
   const std::string layer = "transformer.h.1.";
