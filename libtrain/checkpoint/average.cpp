@@ -138,19 +138,6 @@ void require_same_shapes(const std::vector<const Reader*>& sources) {
   }
 }
 
-void prove(const NewCheckpoint& target, const Manifest& written, Fingerprints made) {
-  for (const auto& [path, tensor] : written.tensors) {
-    auto expected = made[path];
-    for (int r = 0; r < target.ranks(); ++r)
-      if (const auto& rank = target.rank(r); rank.is_kept() && rank.tensors().contains(path))
-        expected += rank.tensors().at(path).fingerprint;
-    if (tensor.fingerprint != expected)
-      throw base::InputError(fmt::format("{}: {} has fingerprint {} by what was written of it, expected {}",
-                                         target.path(), path, hex64(tensor.fingerprint), hex64(expected)),
-                             "memory or a disk of this machine is at fault");
-  }
-}
-
 }  // namespace
 
 ReshardResult average(const std::vector<const Reader*>& sources, const std::string& destination, const NewCut& cut,
@@ -171,7 +158,7 @@ ReshardResult average(const std::vector<const Reader*>& sources, const std::stri
   ReshardResult result{ranks, target.kept(), 0, target.bytes_to_write(), {}};
   const auto made = Averaging(sources, target, options).run();
   for (const auto* source : sources) result.bytes_read += source->bytes();
-  result.manifest = target.publish([&](const Manifest& written) { prove(target, written, made); });
+  result.manifest = target.publish([&](const Manifest& written) { target.require_fingerprints(written, made); });
   return result;
 } catch (const std::filesystem::filesystem_error& e) {
   throw base::EnvironmentError(e.what());

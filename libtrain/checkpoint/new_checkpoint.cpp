@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/checkpoint/destination.h"
 #include "libtrain/checkpoint/own_files.h"
 #include "libtrain/checkpoint/parts.h"
 #include "libtrain/checkpoint/rank_writer.h"
@@ -16,23 +17,6 @@
 namespace trainyard::checkpoint {
 
 namespace fs = std::filesystem;
-
-namespace {
-
-std::int64_t bytes_left_at(const std::string& folder) {
-  std::error_code error;
-  const auto space = fs::space(folder, error);
-  return error ? std::int64_t{-1} : static_cast<std::int64_t>(space.available);  // -1: the system does not say
-}
-
-// Is `path` the folder `other` or somewhere in it?
-bool is_in(const std::string& path, const std::string& other) {
-  std::error_code error;
-  const auto inner = fs::weakly_canonical(path, error), outer = fs::weakly_canonical(other, error);
-  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
-}
-
-}  // namespace
 
 NewCheckpoint::NewCheckpoint(std::string destination, RunState state, int ranks, NewCheckpointOptions options)
     : final_(base::without_slashes(std::move(destination))), partial_(final_ + std::string(base::partial_suffix)),
@@ -66,9 +50,7 @@ NewCheckpoint::~NewCheckpoint() {
 void NewCheckpoint::require_free() const {
   if (final_.ends_with(base::partial_suffix))
     throw base::UsageError(fmt::format("{} is the name of something unfinished", final_), "give another name");
-  for (const auto& source : options_.sources)
-    if (is_in(final_, source))
-      throw base::UsageError(fmt::format("{} is or lies in {}, which is read", final_, source), "give another place");
+  require_outside(final_, options_.sources);
   std::error_code error;
   if (options_.existing == base::Existing::refuse && fs::exists(fs::symlink_status(final_, error)))
     throw base::UsageError(fmt::format("{} exists already", final_), "give another place, or --force to replace it");
@@ -112,12 +94,7 @@ void NewCheckpoint::require_room() const {
     const auto boxes = static_cast<std::int64_t>(rank->boxes().size() * kinds_of(state_).size());
     needed += boxes * of_a_box + (rank->is_kept() ? 0 : of_a_file);
   }
-  const auto left = options_.free_bytes ? options_.free_bytes(partial_) : bytes_left_at(partial_);
-  if (left < 0 || left >= needed) return;
-  throw base::EnvironmentError(
-      fmt::format("{} needs {}, and there is room for {}: {} are missing", final_, base::size_text(needed),
-                  base::size_text(left), base::size_text(needed - left)),
-      "make room, or give a place on another disk; nothing was written");
+  checkpoint::require_room(partial_, final_, needed, options_.free_bytes);
 }
 
 void NewCheckpoint::remove_unfinished() {
@@ -151,6 +128,18 @@ Manifest NewCheckpoint::publish(const std::function<void(const Manifest&)>& prov
   std::error_code error;
   fs::remove(fs::path(final_) / base::lock_name, error);  // whoever opened it before finds that it has no name any more
   return m;
+}
+
+void NewCheckpoint::require_fingerprints(const Manifest& written, std::map<std::string, std::uint64_t> made) const {
+  for (const auto& [path, tensor] : written.tensors) {
+    auto expected = made[path];
+    for (const auto& rank : ranks_)
+      if (rank->is_kept() && rank->tensors().contains(path)) expected += rank->tensors().at(path).fingerprint;
+    if (tensor.fingerprint != expected)
+      throw base::InputError(fmt::format("{}: {} has fingerprint {} by what was written of it, expected {}", final_,
+                                         path, hex64(tensor.fingerprint), hex64(expected)),
+                             "memory or a disk of this machine is at fault");
+  }
 }
 
 }  // namespace trainyard::checkpoint

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -60,6 +61,9 @@ class NewCheckpoint {
   // All is written: manifest and view; then `prove`, which throws where the fingerprints are not those that they must
   // be, whereupon nothing is kept; then the name. Returns the manifest.
   Manifest publish(const std::function<void(const Manifest&)>& prove);
+  // For `prove`: InputError unless the fingerprint of each tensor ("/model/NAME") is that of what was sent there, which
+  // `made` says of all but kept rank files.
+  void require_fingerprints(const Manifest& written, std::map<std::string, std::uint64_t> made) const;
 
  private:
   struct TensorPlace {

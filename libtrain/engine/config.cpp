@@ -5,6 +5,7 @@
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/checkpoint/reader.h"
 #include "libtrain/engine/learning_rate.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/ranges.h"
@@ -57,7 +58,8 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("save-every", c.save_every, "Keeping", "steps between checkpoints; 0: only at the end", step_count);
   v("keep", c.keep, "Keeping", "checkpoints kept; 0: all", {0, 1'000'000});
   v("resume", c.resume, "Keeping", "auto: the newest whole checkpoint of the run; never; or a path");
-  v("init-from", c.init_from, "Keeping", "checkpoint whose weights start a new run");
+  v("init-from", c.init_from, "Keeping",
+    "checkpoint whose weights start a new run, and whose model it has unless one is said");
   v("change", c.change, "Keeping", "identity fields that a resume may change, comma-separated");
   v("stop-after", c.stop_after, "Keeping", "stop with a checkpoint and exit 75 after this step of the run; 0: never",
     step_count);
@@ -99,6 +101,15 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
   set("device", p.device == base::DeviceKind::cuda ? "cuda" : "cpu");
   if (set("model", p.model.name)) c.plan_model = p.model;
   c.plan_ranks = p.topology.world();
+}
+
+void read_model_of_weights(std::vector<base::Field>& fields, RunConfig& c) {
+  if (c.init_from.empty()) return;
+  auto& field = base::field_named(fields, "model", "");
+  if (field.source != base::from_default) return;
+  c.checkpoint_model = checkpoint::Reader(c.init_from, checkpoint::Reader::Check::as_needed).state().model;
+  field.set(c.checkpoint_model->name, "--init-from");
+  field.source = "init-from";
 }
 
 }  // namespace trainyard::engine

@@ -55,7 +55,7 @@ struct RunConfig : plan::Cut {
   // from --plan
   std::optional<plan::ModelConfig> plan_model;        // while --model is not said elsewhere
   int plan_ranks = 0;                                 // 0: no plan
-  std::optional<plan::ModelConfig> checkpoint_model;  // of an evaluation, before any other
+  std::optional<plan::ModelConfig> checkpoint_model;  // of an evaluation, and of --init-from without --model
 };
 
 // The one description: names, groups, help with units.
@@ -64,5 +64,9 @@ std::vector<base::Field> fields_of(RunConfig& config);
 // Reads config.plan, when there is one, into the fields it decides, but for those that environment or flags have said:
 // call it after them. InputError for a plan that is damaged or has problems.
 void read_plan(std::vector<base::Field>& fields, RunConfig& config);
+
+// Where nobody has said a model and config.init_from is there: that of the checkpoint. Call it last. InputError for a
+// checkpoint that cannot be read.
+void read_model_of_weights(std::vector<base::Field>& fields, RunConfig& config);
 
 }  // namespace trainyard::engine

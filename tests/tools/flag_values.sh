@@ -23,6 +23,7 @@ command_of() {
     generate) echo "generate --checkpoint run --tokens 2 --threads 1" ;;
     profile-comm) echo "profile-comm --dry-run" ;;
     reshard-checkpoint) [ "$2" = --tolerance ] && echo "reshard-checkpoint --diff run run" || echo "reshard-checkpoint run made --force" ;;
+    convert-checkpoint) case $2 in --to | --from) echo "convert-checkpoint run model --force" ;; *) echo "convert-checkpoint run model --force --to safetensors" ;; esac ;;
   esac
 }
 
@@ -41,7 +42,7 @@ never_legal() {
 values=("" nan 1e999 -1)
 [ "$selection" = all ] && values+=(-nan inf -inf abc -99999999999999999999 99999999999999999999 9223372036854775807 4294967296 0 1 0x10 '1 2' 1e-320 -0 '%s%n' '../..' "$(head -c 3000 /dev/zero | tr '\0' x)" $'a\nb' $'\xff\xfe')
 
-for program in shard-data partition-model train inspect generate profile-comm reshard-checkpoint; do
+for program in shard-data partition-model train inspect generate profile-comm reshard-checkpoint convert-checkpoint; do
   flags=$(flags_of "$program")
   [ "$(wc -l <<<"$flags")" -ge 1 ] && [ -n "$flags" ] || fail "$program --help shows no flags"
   while read -r flag kind; do

@@ -12,6 +12,6 @@ cp -r "$source/tests/tools/outside" "$folder/outside"
 if grep -rlF -e "$source/" -e "$build/" "$folder/installed/lib" --include='*.cmake'; then echo "the package names the build tree"; exit 1; fi
 "$folder/build/outside_plan"
 "$folder/build/outside" "$source/datasets/golden/set-1" "$folder/run"
-for program in shard-data partition-model train inspect generate profile-comm reshard-checkpoint; do "$folder/installed/bin/$program" --version >/dev/null; done
+for program in shard-data partition-model train inspect generate profile-comm reshard-checkpoint convert-checkpoint; do "$folder/installed/bin/$program" --version >/dev/null; done
 same "$source/tools/train/examples" installed/share/trainyard/examples "the example files"
 passed

@@ -2,6 +2,7 @@
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/cores.h"
 #include "libtrain/base/here_and_now.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/average.h"
@@ -10,15 +11,11 @@
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/ranges.h"
 #include "tools/common/checks.h"
+#include "tools/common/interrupt.h"
 #include "tools/common/program.h"
-#include "tools/common/progress.h"
 #include "tools/reshard-checkpoint/report.h"
 
 #include <algorithm>
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 
 namespace {
@@ -41,31 +38,6 @@ struct Settings {
   std::optional<double> tolerance;
   bool consolidate = false, average = false, diff = false, verify = false, force = false, json = false;
 };
-
-volatile std::sig_atomic_t stop_signal = 0;
-
-struct Stopped {};  // thrown where a stop was asked for; rank files that are not finished are removed on the way out
-
-// The second time it ends at once, as a kill does.
-void watch_signals() {
-  struct sigaction action {};
-  action.sa_handler = [](int number) { stop_signal = number; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
-  for (int number : {SIGINT, SIGTERM, SIGHUP}) {
-    struct sigaction before {};
-    sigaction(number, nullptr, &before);
-    if (before.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
-  }
-}
-
-[[noreturn]] void end_by_signal(const Settings& s) {
-  std::fprintf(stderr, "reshard-checkpoint: stopped by SIG%s; %s\n", sigabbrev_np(stop_signal),
-               s.diff || s.verify ? "nothing was found until then"
-                                  : fmt::format("{} is not there", base::printable(s.paths.back())).c_str());
-  std::signal(stop_signal, SIG_DFL);
-  std::raise(stop_signal);
-  std::abort();
-}
 
 void add_options(CLI::App& app, Settings& s) {
   using tools::in_range, tools::one_of;
@@ -168,21 +140,9 @@ int threads_of(const Settings& s) {
   return s.threads > 0 ? s.threads : base::fair_threads({&mask, 1}, 0);
 }
 
-// Shows how far it is, and throws where a stop was asked for.
-enum class Unit { bytes, elements };
-auto watcher(const char* label, const Settings& s, Unit unit) {
-  return [line = std::make_shared<tools::Progress>(label, tools::progress_mode(s.progress)), unit,
-          start = base::steady_seconds()](std::int64_t done, std::int64_t total) {
-    if (stop_signal != 0) throw Stopped();
-    const double seconds = base::steady_seconds() - start, rate = static_cast<double>(done) / std::max(seconds, 1e-9);
-    if (seconds < 0.5) return;
-    const auto left = tools::duration_text(static_cast<double>(total - done) / rate);
-    line->show(unit == Unit::bytes
-                   ? fmt::format("{} of {}, {}, {} left", base::size_text(done), base::size_text(total),
-                                 base::rate_text(rate, "B/s"), left)
-                   : fmt::format("{} of {} elements, {} left", base::count_text(done), base::count_text(total), left),
-               done == total ? tools::Progress::Update::last : tools::Progress::Update::passing);
-  };
+using tools::Progressing;
+auto watcher(const char* label, const Settings& s, Progressing unit) {
+  return tools::progress_watch(label, s.progress, unit);
 }
 
 std::unique_ptr<checkpoint::Reader> open_source(const std::string& path) {
@@ -228,7 +188,7 @@ base::ExitCode make(const Settings& s) {
   o.existing = s.force ? base::Existing::replace : base::Existing::refuse;
   o.memory = base::parse_bytes(s.memory, "--memory", {checkpoint::least_reshard_memory, base::most_bytes});
   o.threads = threads_of(s);
-  o.watch = watcher("reshard-checkpoint", s, Unit::bytes);
+  o.watch = watcher("reshard-checkpoint", s, Progressing::bytes);
   o.history = engine::history_through(read.back()->path(), read.back()->state().step);
   reshard::Made made{{}, read.back()->manifest().ranks, s.paths.back(), {}, 0};
   for (const auto* source : read) made.sources.push_back(source->path());
@@ -249,7 +209,7 @@ base::ExitCode compare(const Settings& s) {
   const auto a = open_source(s.paths[0]), b = open_source(s.paths[1]);
   reshard::Comparison c{a->path(), b->path(), s.tolerance, {}};
   c.tensors = checkpoint::compare(*a, *b, contents_of(s, checkpoint::Contents::all), threads_of(s),
-                                  watcher("diff", s, Unit::elements));
+                                  watcher("diff", s, Progressing::elements));
   tools::print(s.json ? reshard::json_of(c).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"
                       : reshard::text_of(c));
   if (const auto failures = c.failures(); failures > 0)
@@ -262,7 +222,7 @@ base::ExitCode compare(const Settings& s) {
 
 base::ExitCode verify(const Settings& s) {
   const auto source = open_source(s.paths[0]);
-  source->verify_all(watcher("verify", s, Unit::bytes));
+  source->verify_all(watcher("verify", s, Progressing::bytes));
   tools::print(
       s.json ? nlohmann::ordered_json{{"path", source->path()}, {"bytes", source->bytes()}, {"verified", true}}.dump(
                    2, ' ', false, nlohmann::json::error_handler_t::replace) +
@@ -282,13 +242,15 @@ int main(int argc, char** argv) {
                           examples, "train, inspect, partition-model; checkpoints/README.md for the format");
   add_options(app, s);
   return tools::guarded(app, argc, argv, [&] {
-    watch_signals();
+    tools::watch_signals();
     require_apart(app);
     require_paths(s);
     try {
       return s.verify ? verify(s) : s.diff ? compare(s) : make(s);
-    } catch (const Stopped&) {
-      end_by_signal(s);
+    } catch (const tools::Interrupted&) {
+      tools::end_by_signal("reshard-checkpoint", s.diff || s.verify
+                                                     ? "nothing was found until then"
+                                                     : base::printable(s.paths.back()) + " is not there");
     }
   });
 }

@@ -138,6 +138,7 @@ int main(int argc, char** argv) {
         lasting = {config.stop_after > 0, config.resume != "auto"};
         flags.apply();
         engine::read_plan(fields, config);
+        engine::read_model_of_weights(fields, config);
       });
       const auto word = [](bool on) { return on ? "on" : "off"; };
       launch.require_same({{"evaluate", word(evaluation.asked())},

@@ -1,0 +1,19 @@
+// Where something new is to be written: beside what is read, and where there is room.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace trainyard::checkpoint {
+
+// UsageError when `path` is one of `sources` or lies in one.
+void require_outside(const std::string& path, const std::vector<std::string>& sources);
+
+// EnvironmentError, naming `path`, unless there is room for so many bytes in `folder`. `free_bytes` in place of what
+// the system says, when given.
+void require_room(const std::string& folder, const std::string& path, std::int64_t bytes,
+                  const std::function<std::int64_t(const std::string& folder)>& free_bytes);
+
+}  // namespace trainyard::checkpoint

@@ -1,0 +1,265 @@
+// Moves the tensors of a checkpoint into safetensors files.
+#include "libtrain/checkpoint/export_model.h"
+
+#include "libtrain/base/checksum.h"
+#include "libtrain/base/error.h"
+#include "libtrain/base/folder_lock.h"
+#include "libtrain/base/number_text.h"
+#include "libtrain/checkpoint/destination.h"
+#include "libtrain/checkpoint/parts.h"
+#include "libtrain/checkpoint/scattered_rank.h"
+#include "libtrain/io/safetensors.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+
+namespace trainyard::checkpoint {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* config_name = "config.json";
+constexpr const char* writer_key = "written_by";  // in the header of every file: so that it is known as ours
+constexpr const char* writer = "trainyard";
+
+// Folders that hold nothing but a model whose tensor files say that they are of our writing, whole or unfinished.
+base::Owned own_models() {
+  const auto is_our_tensor_file = [](const std::string& path) {
+    if (base::file_size(path) == 0) return true;  // begun
+    try {
+      const io::SafetensorsFile file(path);
+      const auto found = file.header.metadata.find(writer_key);
+      return found != file.header.metadata.end() && found->second == writer;
+    } catch (const base::InputError&) {
+      return false;
+    }
+  };
+  const auto foreign = [is_our_tensor_file](const std::string& path) -> std::string {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) return "is no folder";
+    bool described = false, has_tensors = false;
+    const auto unknown = base::first_unknown(path, [&](const std::string& given, base::EntryKind kind) {
+      auto name = given;
+      if (name.ends_with(base::partial_suffix)) name.resize(name.size() - base::partial_suffix.size());
+      if (kind != base::EntryKind::file) return false;
+      if (name == base::lock_name) return true;
+      if (name == config_name || name == io::safetensors_index_name) return described = true;
+      if (name != io::safetensors_name && !io::is_safetensors_shard_name(name)) return false;
+      return has_tensors = is_our_tensor_file(path + "/" + given);
+    });
+    if (!unknown.empty()) return fmt::format("holds {}, which is of no model that this program wrote", unknown);
+    return described && !has_tensors ? "holds a model's config.json without tensors that this program wrote" : "";
+  };
+  return {"a model in safetensors", foreign};
+}
+
+// A tensor in a file.
+struct Target {
+  std::size_t file = 0;
+  std::int64_t offset = 0;
+};
+
+class Exporting {
+ public:
+  Exporting(const Reader& source, const Family& family, WeightType type, const ExportOptions& options)
+      : source_(source), type_(name_of(type)), options_(options),
+        tensors_(foreign_tensors(family, source.state().model, source.manifest().parameters, family.prefix)) {
+    lay_out();
+    for (const auto& t : tensors_) bytes_ += t.rows * t.cols * type_.bytes;
+    for (const auto& header : headers_) file_bytes_ += static_cast<std::int64_t>(header.size());
+    file_bytes_ += bytes_;
+  }
+
+  std::int64_t bytes() const { return bytes_; }
+  std::int64_t file_bytes() const { return file_bytes_; }
+  std::size_t tensors() const { return tensors_.size(); }
+  const std::vector<std::string>& files() const { return names_; }
+  void write(const std::string& folder);
+  nlohmann::ordered_json index() const;
+
+ private:
+  struct Hands {
+    std::optional<Reader> reader;
+    OpenFiles files{io::BulkFile::Mode::update};
+    std::vector<float> values, turned;
+    std::vector<char> raw;
+    std::vector<std::uint64_t> made;  // fingerprints, by tensor
+  };
+  using AllHands = std::vector<Hands>;
+
+  void lay_out();
+  AllHands make_hands() const;
+  void move(const Slab& slab, Hands& h);
+  void read_back(std::size_t tensor, std::int64_t first, std::int64_t count, Hands& h);
+  std::string path_of_file(std::size_t file) const { return folder_ + "/" + names_[file]; }
+  void tell(std::int64_t bytes);
+  static std::vector<std::uint64_t> sum(const AllHands& all, std::size_t tensors);
+
+  const Reader& source_;
+  const WeightTypeName& type_;
+  const ExportOptions& options_;
+  std::vector<ForeignTensor> tensors_;
+  std::vector<Target> targets_;  // of the tensors
+  std::vector<std::string> names_, headers_;
+  std::string folder_;
+  std::int64_t bytes_ = 0, file_bytes_ = 0, done_ = 0;
+  std::mutex mutex_;
+};
+
+// Tensors in their order, a new file where the next would be more than max_shard.
+void Exporting::lay_out() {
+  std::vector<std::vector<std::size_t>> shards(1);
+  std::int64_t in_shard = 0;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const auto bytes = tensors_[i].rows * tensors_[i].cols * type_.bytes;
+    if (!shards.back().empty() && in_shard + bytes > options_.max_shard) {
+      shards.emplace_back();
+      in_shard = 0;
+    }
+    shards.back().push_back(i);
+    in_shard += bytes;
+  }
+  targets_.resize(tensors_.size());
+  for (std::size_t s = 0; s < shards.size(); ++s) {
+    names_.push_back(shards.size() == 1 ? io::safetensors_name : io::safetensors_shard_name(s, shards.size()));
+    io::SafetensorsHeader header{{}, {{"format", "pt"}, {writer_key, writer}}};
+    for (const auto i : shards[s])
+      header.tensors.push_back({tensors_[i].name, type_.in_safetensors, tensors_[i].shape, 0, 0});
+    headers_.push_back(io::make_safetensors_header(header));
+    for (std::size_t k = 0; k < shards[s].size(); ++k) targets_[shards[s][k]] = {s, header.tensors[k].offset};
+  }
+}
+
+nlohmann::ordered_json Exporting::index() const {
+  auto map = nlohmann::json::object();  // sorted, as others write it
+  for (std::size_t i = 0; i < tensors_.size(); ++i) map[tensors_[i].name] = names_[targets_[i].file];
+  return {{"metadata", {{"total_size", bytes_}}}, {"weight_map", map}};
+}
+
+Exporting::AllHands Exporting::make_hands() const {
+  AllHands all(static_cast<std::size_t>(std::max(1, options_.threads)));
+  for (auto& h : all) h.made.resize(tensors_.size());
+  return all;
+}
+
+std::vector<std::uint64_t> Exporting::sum(const AllHands& all, std::size_t tensors) {
+  std::vector<std::uint64_t> made(tensors);
+  for (const auto& h : all)
+    for (std::size_t i = 0; i < tensors; ++i) made[i] += h.made[i];
+  return made;
+}
+
+void Exporting::write(const std::string& folder) {
+  folder_ = folder;
+  for (std::size_t f = 0; f < names_.size(); ++f) {
+    io::BulkFile file(path_of_file(f), io::BulkFile::Mode::create);
+    file.write(0, headers_[f].data(), static_cast<std::int64_t>(headers_[f].size()));
+  }
+  const auto slabs = slabs_of(tensors_);
+  auto hands = make_hands();
+  for_each_part(slabs.size(), options_.threads,
+                [&](std::size_t i, int thread) { move(slabs[i], hands[static_cast<std::size_t>(thread)]); });
+  const auto sent = sum(hands, tensors_.size());
+  struct Piece {
+    std::size_t tensor;
+    std::int64_t first, count;
+  };
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    for (std::int64_t first = 0, n = tensors_[i].rows * tensors_[i].cols; first < n; first += slab_elements)
+      pieces.push_back({i, first, std::min(slab_elements, n - first)});
+  hands = make_hands();
+  for_each_part(pieces.size(), options_.threads, [&](std::size_t i, int thread) {
+    read_back(pieces[i].tensor, pieces[i].first, pieces[i].count, hands[static_cast<std::size_t>(thread)]);
+  });
+  const auto found = sum(hands, tensors_.size());
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    if (sent[i] != found[i])
+      throw base::InputError(
+          fmt::format("{}: {} reads back with fingerprint {}, expected {}", path_of_file(targets_[i].file),
+                      tensors_[i].name, hex64(found[i]), hex64(sent[i])),
+          "memory or a disk of this machine is at fault");
+  for (std::size_t f = 0; f < names_.size(); ++f) {
+    io::BulkFile file(path_of_file(f), io::BulkFile::Mode::update);
+    file.sync();
+    file.close();
+  }
+}
+
+void Exporting::move(const Slab& slab, Hands& h) {
+  if (!h.reader) h.reader.emplace(source_.another());
+  const auto& t = tensors_[slab.tensor];
+  const auto& target = targets_[slab.tensor];
+  const auto& parameter = source_.manifest().parameters[static_cast<std::size_t>(t.parts[slab.part].tensor)];
+  const auto count = slab.count * t.cols;
+  const float* values = at_least(h.values, count);
+  auto* raw = at_least(h.raw, count * type_.bytes);
+  h.reader->read_tensor(Kind::master, parameter.name, slab.first * t.cols, count, h.values.data());
+  if (t.transposed) {
+    transpose(values, slab.count, t.cols, at_least(h.turned, count));
+    values = h.turned.data();
+  }
+  if (const auto lost = from_f32(type_.type, values, count, raw); lost > 0)
+    throw base::InputError(fmt::format("{}: {} has {} that {} cannot hold", source_.path(), parameter.name,
+                                       base::counted(lost, "weight"), type_.ours),
+                           "--dtype bf16 or f32 can");
+  auto& file = h.files.at(path_of_file(target.file));
+  for_each_foreign_run(t, slab, [&](std::int64_t element, std::int64_t at, std::int64_t n) {
+    const auto* from = raw + at * type_.bytes;
+    h.made[slab.tensor] += base::fingerprint(from, n, type_.bytes, static_cast<std::uint64_t>(element));
+    file.write(target.offset + element * type_.bytes, from, n * type_.bytes);
+  });
+  tell(count * type_.bytes);
+}
+
+void Exporting::read_back(std::size_t tensor, std::int64_t first, std::int64_t count, Hands& h) {
+  auto* raw = at_least(h.raw, count * type_.bytes);
+  auto& file = h.files.at(path_of_file(targets_[tensor].file));
+  const auto offset = targets_[tensor].offset + first * type_.bytes;
+  file.read(offset, raw, count * type_.bytes);
+  file.begin_sync(offset, count * type_.bytes);
+  h.made[tensor] += base::fingerprint(raw, count, type_.bytes, static_cast<std::uint64_t>(first));
+  tell(count * type_.bytes);
+}
+
+void Exporting::tell(std::int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  done_ += bytes;
+  if (options_.watch) options_.watch(done_, 2 * bytes_);
+}
+
+}  // namespace
+
+ExportResult export_model(const Reader& source, const std::string& destination, const ExportOptions& options) try {
+  const auto& state = source.state();
+  ExportResult result;
+  result.family = &family_of(state.model);
+  result.dtype = options.dtype.value_or(state.dtype == base::DType::bf16 ? WeightType::bf16 : WeightType::f32);
+  const auto config = config_of(*result.family, state.model, name_of(result.dtype).in_config, result.notes);
+  Exporting work(source, *result.family, result.dtype, options);
+  require_outside(destination, {source.path()});
+  auto own = own_models();
+  own.precious = {source.path()};
+  base::AtomicFolder folder(destination, options.existing, own);
+  require_room(folder.path(), folder.final_path(), work.file_bytes() + (std::int64_t{64} << 10), options.free_bytes);
+  work.write(folder.path());
+  if (work.files().size() > 1)
+    base::write_file(folder.path() + "/" + io::safetensors_index_name, work.index().dump(2) + "\n");
+  base::write_file(folder.path() + "/" + config_name, config.dump(2) + "\n");
+  folder.publish();
+  result.files = work.files();
+  result.tensors = work.tensors();
+  result.bytes_written = work.bytes();
+  for (const auto& p : source.manifest().parameters)
+    result.bytes_read += p.count * base::size_of(dtype_of(exact_weights(state), state.dtype));
+  return result;
+} catch (const fs::filesystem_error& e) {
+  throw base::EnvironmentError(e.what());
+}
+
+}  // namespace trainyard::checkpoint

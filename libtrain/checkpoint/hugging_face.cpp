@@ -1,0 +1,144 @@
+// Tensors of others: names, places, types.
+#include "libtrain/checkpoint/hugging_face.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/f16.h"
+#include "libtrain/base/text.h"
+#include "libtrain/plan/blocks/layer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <unordered_map>
+
+namespace trainyard::checkpoint {
+
+namespace {
+
+std::string replaced(std::string text, std::string_view what, std::string_view by) {
+  if (const auto at = text.find(what); at != std::string::npos) text.replace(at, what.size(), by);
+  return text;
+}
+
+bool of_layers(const char* pattern) { return std::string_view(pattern).find("{}") != std::string_view::npos; }
+
+std::string their_name(const char* pattern, const std::string& prefix, std::int64_t layer) {
+  return replaced(replaced(pattern, "@", prefix), "{}", std::to_string(layer));
+}
+
+constexpr WeightTypeName weight_types[] = {{WeightType::f32, "f32", "F32", "float32", 4},
+                                           {WeightType::bf16, "bf16", "BF16", "bfloat16", 2},
+                                           {WeightType::f16, "f16", "F16", "float16", 2}};
+
+}  // namespace
+
+std::vector<ForeignTensor> foreign_tensors(const Family& family, const plan::ModelConfig& model,
+                                           const std::vector<ParameterEntry>& parameters, const std::string& prefix) {
+  std::unordered_map<std::string, std::int32_t> numbers;
+  for (std::size_t i = 0; i < parameters.size(); ++i) numbers[parameters[i].name] = static_cast<std::int32_t>(i);
+  std::size_t placed = 0;
+  std::vector<ForeignTensor> all;
+  const auto add = [&](const ForeignRule& rule, std::int64_t layer) {
+    ForeignTensor t;
+    t.name = their_name(rule.theirs, prefix, layer);
+    t.transposed = rule.layout == ForeignRule::Layout::transposed;
+    for (const auto* pattern : rule.ours) {
+      const auto found = numbers.find(replaced(pattern, "{}", plan::layer_name(model, layer)));
+      if (found == numbers.end()) return;
+      const auto& shape = parameters[static_cast<std::size_t>(found->second)].shape;
+      t.parts.push_back({found->second, t.rows, shape[0]});
+      t.rows += shape[0];
+      t.shape = shape;
+    }
+    placed += t.parts.size();
+    if (t.shape.size() == 2) t.cols = t.shape[1];
+    t.shape[0] = t.rows;
+    if (t.transposed) std::swap(t.shape[0], t.shape[1]);
+    all.push_back(std::move(t));
+  };
+  for (auto rule = family.rules.begin(); rule != family.rules.end();) {
+    const auto once = std::find_if(rule, family.rules.end(), [](const auto& r) { return !of_layers(r.theirs); });
+    if (rule != once)  // layer by layer, as files have them
+      for (std::int64_t layer = 0; layer < model.layers; ++layer)
+        for (auto r = rule; r != once; ++r) add(*r, layer);
+    else add(*rule, 0);
+    rule = rule == once ? rule + 1 : once;
+  }
+  TRAINYARD_ASSERT(placed == parameters.size(), "{} of {} parameters have a place in {}", placed, parameters.size(),
+                   family.model_type);
+  return all;
+}
+
+std::vector<std::string> ignored_tensors(const Family& family, const plan::ModelConfig& model,
+                                         const std::string& prefix) {
+  std::vector<std::string> names;
+  for (const auto* pattern : family.ignored)
+    for (std::int64_t layer = 0; layer < (of_layers(pattern) ? model.layers : 1); ++layer)
+      names.push_back(their_name(pattern, prefix, layer));
+  return names;
+}
+
+const WeightTypeName& name_of(WeightType type) {
+  return *std::find_if(std::begin(weight_types), std::end(weight_types), [&](const auto& t) { return t.type == type; });
+}
+
+const WeightTypeName* weight_type_in_safetensors(std::string_view name) {
+  for (const auto& t : weight_types)
+    if (name == t.in_safetensors) return &t;
+  return nullptr;
+}
+
+void to_f32(WeightType type, const void* from, std::int64_t count, float* to) {
+  const auto n = static_cast<std::size_t>(count);
+  switch (type) {
+    case WeightType::f32: std::memcpy(to, from, n * 4); return;
+    case WeightType::bf16:
+      for (std::size_t i = 0; i < n; ++i) to[i] = static_cast<float>(static_cast<const base::bf16*>(from)[i]);
+      return;
+    case WeightType::f16:
+      for (std::size_t i = 0; i < n; ++i) to[i] = static_cast<float>(static_cast<const base::f16*>(from)[i]);
+      return;
+  }
+}
+
+std::int64_t from_f32(WeightType type, const float* from, std::int64_t count, void* to) {
+  const auto n = static_cast<std::size_t>(count);
+  std::int64_t lost = 0;
+  switch (type) {
+    case WeightType::f32: std::memcpy(to, from, n * 4); return 0;
+    case WeightType::bf16:
+      for (std::size_t i = 0; i < n; ++i) {
+        const auto narrow = static_cast<base::bf16*>(to)[i] = base::bf16(from[i]);
+        lost += (narrow.bits & 0x7fffu) == 0x7f80u && std::isfinite(from[i]) ? 1 : 0;
+      }
+      return lost;
+    case WeightType::f16:
+      for (std::size_t i = 0; i < n; ++i) {
+        const auto narrow = static_cast<base::f16*>(to)[i] = base::f16(from[i]);
+        lost += (narrow.bits & 0x7fffu) == 0x7c00u && std::isfinite(from[i]) ? 1 : 0;
+      }
+      return lost;
+  }
+  return lost;
+}
+
+std::vector<Slab> slabs_of(const std::vector<ForeignTensor>& tensors) {
+  std::vector<Slab> slabs;
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    for (std::size_t p = 0; p < tensors[i].parts.size(); ++p) {
+      const auto rows = tensors[i].parts[p].rows, each = std::max<std::int64_t>(1, slab_elements / tensors[i].cols);
+      for (std::int64_t first = 0; first < rows; first += each)
+        slabs.push_back({i, p, first, std::min(each, rows - first)});
+    }
+  return slabs;
+}
+
+void transpose(const float* from, std::int64_t rows, std::int64_t cols, float* to) {
+  constexpr std::int64_t tile = 16;
+  for (std::int64_t r0 = 0; r0 < rows; r0 += tile)
+    for (std::int64_t c0 = 0; c0 < cols; c0 += tile)
+      for (auto r = r0; r < std::min(rows, r0 + tile); ++r)
+        for (auto c = c0; c < std::min(cols, c0 + tile); ++c) to[c * rows + r] = from[r * cols + c];
+}
+
+}  // namespace trainyard::checkpoint

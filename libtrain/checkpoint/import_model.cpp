@@ -1,0 +1,259 @@
+// Moves the tensors of others into a new checkpoint.
+#include "libtrain/checkpoint/import_model.h"
+
+#include "libtrain/base/atomic_file.h"
+#include "libtrain/base/checksum.h"
+#include "libtrain/base/clock.h"
+#include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
+#include "libtrain/base/number_text.h"
+#include "libtrain/base/read_file.h"
+#include "libtrain/base/text.h"
+#include "libtrain/checkpoint/parts.h"
+#include "libtrain/io/safetensors.h"
+#include "libtrain/plan/model_json.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <set>
+#include <unistd.h>
+
+namespace trainyard::checkpoint {
+
+namespace {
+
+using Place = io::SafetensorsModel::Place;
+
+std::string shape_text(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+// Of a few of many names, so that a message stays a message.
+void add_names(std::vector<std::string>& lines, const char* title, const std::vector<std::string>& names) {
+  constexpr std::size_t most = 8;
+  if (names.empty()) return;
+  const auto shown = std::min(most, names.size());
+  auto line = fmt::format("{} {}: {}", names.size(), title,
+                          fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  if (names.size() > shown) line += fmt::format(" and {} more", names.size() - shown);
+  lines.push_back(std::move(line));
+}
+
+// A source whose tensors are all there, and the only ones.
+struct Source {
+  std::string path;
+  io::SafetensorsModel files;
+  ForeignModel is;
+  std::vector<ParameterEntry> parameters;
+  std::vector<ForeignTensor> tensors;
+  std::vector<Place> places;  // of the tensors
+
+  explicit Source(const std::string& path_);
+  const WeightTypeName& type(std::size_t tensor) const {
+    return *weight_type_in_safetensors(places[tensor].tensor->dtype);
+  }
+  std::int64_t bytes() const {
+    std::int64_t sum = 0;
+    for (const auto& place : places) sum += place.tensor->bytes;
+    return sum;
+  }
+
+ private:
+  void find_tensors(const std::string& prefix);
+  void require_same_head(const std::string& table) const;
+};
+
+std::string name_of_model(const std::string& folder) {
+  std::error_code error;
+  const auto name = std::filesystem::weakly_canonical(folder, error).filename().string();
+  return name.empty() || !base::is_utf8(name) || name.size() > 200 ? "imported" : base::one_line(name);
+}
+
+Source::Source(const std::string& path_) : path(path_), files(path_) {
+  const auto config = files.folder() + "/config.json";
+  is = model_of_config(base::parse_json<nlohmann::json>(base::read_file(config, base::largest_description), config),
+                       name_of_model(files.folder()), config);
+  parameters = parameters_of(unit_table(is.model, 1));
+  const std::string prefix = is.family->prefix;
+  const auto first = files.tensors().lower_bound(prefix);
+  const bool prefixed = first != files.tensors().end() && first->first.starts_with(prefix);
+  find_tensors(prefixed ? prefix : "");
+}
+
+void Source::find_tensors(const std::string& prefix) {
+  tensors = foreign_tensors(*is.family, is.model, parameters, prefix);
+  std::set<std::string> passed_over;
+  for (auto& name : ignored_tensors(*is.family, is.model, prefix)) passed_over.insert(std::move(name));
+  if (is.model.tied) passed_over.insert(head_name);
+  std::vector<std::string> missing, unknown, shapes, types;
+  std::set<std::string> expected;
+  for (const auto& t : tensors) {
+    expected.insert(t.name);
+    const auto found = files.tensors().find(t.name);
+    if (found == files.tensors().end()) {
+      missing.push_back(t.name);
+      continue;
+    }
+    const auto& held = *found->second.tensor;
+    if (held.shape != t.shape)
+      shapes.push_back(
+          fmt::format("{} is {}, config.json makes it {}", t.name, shape_text(held.shape), shape_text(t.shape)));
+    else if (weight_type_in_safetensors(held.dtype) == nullptr)
+      types.push_back(fmt::format("{} is {}", t.name, held.dtype));
+    places.push_back(found->second);
+  }
+  for (const auto& [name, place] : files.tensors())
+    if (!expected.contains(name) && !passed_over.contains(name)) unknown.push_back(base::excerpt(name));
+  std::vector<std::string> lines;
+  add_names(lines, "missing", missing);
+  add_names(lines, "unknown", unknown);
+  add_names(lines, "of another shape", shapes);
+  add_names(lines, "of a type that is not read (F32, BF16 and F16 are)", types);
+  if (!lines.empty())
+    throw base::InputError(fmt::format("{}: its tensors are not those of the {} model that config.json says: {}", path,
+                                       is.family->model_type, fmt::join(lines, "; ")),
+                           "nothing was written; are config.json and the tensors of one model?");
+  if (is.model.tied && files.tensors().contains(head_name)) require_same_head(tensors.front().name);
+}
+
+// A tied model has one table for both uses; some files hold it twice.
+void Source::require_same_head(const std::string& table) const {
+  const auto &a = files.tensors().at(table), &b = files.tensors().at(head_name);
+  bool equal = a.tensor->dtype == b.tensor->dtype && a.tensor->shape == b.tensor->shape;
+  std::vector<char> one(io::block_bytes), other(io::block_bytes);
+  for (std::int64_t at = 0; equal && at < a.tensor->bytes; at += io::block_bytes) {
+    const auto n = std::min(io::block_bytes, a.tensor->bytes - at);
+    a.file->file.read(a.tensor->offset + at, one.data(), n);
+    b.file->file.read(b.tensor->offset + at, other.data(), n);
+    equal = std::memcmp(one.data(), other.data(), static_cast<std::size_t>(n)) == 0;
+  }
+  if (!equal)
+    throw base::InputError(
+        fmt::format("{}: config.json ties the head to {}, but {} holds other values", path, table, head_name),
+        "\"tie_word_embeddings\": false in config.json keeps both; without the tensor the table is used for both");
+}
+
+class Importing {
+ public:
+  Importing(const Source& source, NewCheckpoint& target, const ImportOptions& options)
+      : source_(source), target_(target), options_(options), dtype_(target.state().dtype),
+        slabs_(slabs_of(source.tensors)), all_(source.bytes()) {}
+
+  std::map<std::string, std::uint64_t> run() {
+    std::vector<Hands> hands(static_cast<std::size_t>(std::max(1, options_.threads)));
+    for_each_part(slabs_.size(), options_.threads,
+                  [&](std::size_t i, int thread) { move(slabs_[i], hands[static_cast<std::size_t>(thread)]); });
+    std::map<std::string, std::uint64_t> made;
+    for (const auto& h : hands)
+      for (const auto& [path, fingerprint] : h.made) made[path] += fingerprint;
+    return made;
+  }
+
+ private:
+  struct Hands {
+    WritingHands writing;
+    std::vector<char> raw;
+    std::vector<float> values, turned;
+    std::vector<base::bf16> narrow;
+    std::map<std::string, std::uint64_t> made;
+  };
+
+  void move(const Slab& slab, Hands& h) {
+    const auto& t = source_.tensors[slab.tensor];
+    const auto& type = source_.type(slab.tensor);
+    const auto& place = source_.places[slab.tensor];
+    const auto count = slab.count * t.cols;
+    auto* raw = at_least(h.raw, count * type.bytes);
+    for_each_foreign_run(t, slab, [&](std::int64_t element, std::int64_t at, std::int64_t n) {
+      place.file->file.read(place.tensor->offset + element * type.bytes, raw + at * type.bytes, n * type.bytes);
+    });
+    const float* values = at_least(h.values, count);
+    to_f32(type.type, raw, count, h.values.data());
+    if (t.transposed) {
+      transpose(values, t.cols, slab.count, at_least(h.turned, count));
+      values = h.turned.data();
+    }
+    put(t.parts[slab.part].tensor, slab.first * t.cols, count, values, h);
+    const std::lock_guard lock(mutex_);
+    done_ += count * type.bytes;
+    if (options_.watch) options_.watch(done_, all_);
+  }
+
+  void put(std::int32_t tensor, std::int64_t first, std::int64_t count, const float* values, Hands& h) {
+    const void* data = values;
+    if (dtype_ == base::DType::bf16) {
+      data = at_least(h.narrow, count);
+      from_f32(WeightType::bf16, values, count, h.narrow.data());
+    }
+    const auto size = base::size_of(dtype_);
+    auto& made =
+        h.made[std::string(path_of(Kind::model)) + "/" + source_.parameters[static_cast<std::size_t>(tensor)].name];
+    target_.for_each_place(tensor, first, count, [&](int r, std::int64_t at, std::int64_t element, std::int64_t n) {
+      const auto* from = static_cast<const char*>(data) + (element - first) * size;
+      made += base::fingerprint(from, n, static_cast<int>(size), static_cast<std::uint64_t>(element));
+      target_.rank(r).write(Kind::model, at, n, from, h.writing);
+    });
+  }
+
+  const Source& source_;
+  NewCheckpoint& target_;
+  const ImportOptions& options_;
+  base::DType dtype_;
+  std::vector<Slab> slabs_;
+  std::mutex mutex_;
+  std::int64_t done_ = 0, all_;
+};
+
+// Where the model came with a tokenizer: what generate looks for, and what an evaluation compares with its data.
+void record_tokenizer(const std::string& folder, nlohmann::json& provenance) {
+  std::error_code error;
+  const auto path = std::filesystem::absolute(folder, error) / "tokenizer.json";
+  if (error || !base::is_utf8(path.string()) || base::file_size(path.string()) < 0) return;
+  const auto model = base::read_file(path.string());
+  provenance["tokenizer"] = {{"name", "tokenizer.json"},
+                             {"source", path.lexically_normal().string()},
+                             {"crc32c", base::crc32c(model.data(), model.size())}};
+}
+
+RunState state_of(const Source& source, const ImportOptions& options) {
+  bool narrow = true;
+  for (std::size_t i = 0; i < source.tensors.size(); ++i) narrow = narrow && source.type(i).type == WeightType::bf16;
+  RunState s;
+  s.contents = Contents::model;
+  s.dtype = options.dtype.value_or(narrow ? base::DType::bf16 : base::DType::f32);
+  s.model = source.is.model;
+  s.plan = {{"ranks", 1}, {"dtype", base::name_of(s.dtype)}};
+  s.versions = options.versions;
+  s.provenance = {{"imported_from", base::text_of_path(source.path)}, {"model_type", source.is.family->model_type}};
+  record_tokenizer(source.files.folder(), s.provenance);
+  s.isa = options.isa;
+  // Nothing proves that an interrupted start read the same tensors: each begins anew.
+  s.writer = fmt::format("import {} {}", ::getpid(), base::real_clock().now());
+  return s;
+}
+
+}  // namespace
+
+ImportResult import_model(const std::string& path, const std::string& destination, const ImportOptions& options) try {
+  const Source source(path);
+  ImportResult result;
+  result.family = source.is.family;
+  result.files = source.files.files();
+  if (!source.is.unknown.empty())
+    result.notes.push_back(fmt::format("config.json has keys that mean nothing here: {}",
+                                       base::one_line(fmt::format("{}", fmt::join(source.is.unknown, ", ")))));
+  NewCheckpoint target(destination, state_of(source, options), 1,
+                       {options.existing, {source.files.folder()}, options.threads, {}, options.free_bytes});
+  result.bytes_read = source.bytes();
+  result.bytes_written = target.bytes_to_write();
+  const auto made = Importing(source, target, options).run();
+  result.manifest = target.publish([&](const Manifest& written) { target.require_fingerprints(written, made); });
+  return result;
+} catch (const std::filesystem::filesystem_error& e) {
+  throw base::EnvironmentError(e.what());
+}
+
+}  // namespace trainyard::checkpoint

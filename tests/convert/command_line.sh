@@ -1,0 +1,103 @@
+#!/bin/bash
+# convert-checkpoint from the command line: out and in again is the same model, in several files too; what is refused; a fine-tune of what came in.
+# usage: command_line.sh BIN_FOLDER SOURCE_FOLDER
+PATH=$(realpath "$1"):$PATH
+golden=$(realpath "$2/tests/golden/hugging_face")
+. "$(dirname "$0")/../script.sh"
+export OMP_NUM_THREADS=1
+
+small_text 200 >text
+shard-data --input text --split paragraphs --output data --validation 0.2 >/dev/null 2>&1 || fail "no shards"
+train=(train --data data --global-batch 4 --sequence 16 --threads 1 --progress never)
+tiny_model 16 >tiny.toml
+printf 'layers = 2\nhidden = 16\nheads = 4\nkv-heads = 2\nffn = 24\ncontext = 16\nnorm = "rms"\npositions = "rotary"\nactivation = "swiglu"\nbiases = "off"\ntied = "off"\nrotary-base = 500000\n' >llama.toml
+"${train[@]}" --model tiny.toml --output gpt --steps 3 >/dev/null 2>&1 || fail "no run"
+"${train[@]}" --model llama.toml --output llama --steps 2 --dtype bf16 >/dev/null 2>&1 || fail "no run"
+
+# Out: the product is the path.
+expect 0 convert-checkpoint gpt gpt-out --to safetensors
+[ "$(cat out)" = gpt-out ] || fail "stdout: $(cat out)"
+said 'step 3 as gpt2 in f32, 16 tensors in 1 file'
+[ "$(ls gpt-out | xargs)" = "config.json model.safetensors" ] || fail "files: $(ls gpt-out)"
+[ "$(jq -r '.model_type, .n_embd, .tie_word_embeddings, .torch_dtype' gpt-out/config.json | xargs)" = "gpt2 16 true float32" ] || fail "config: $(cat gpt-out/config.json)"
+expect 0 convert-checkpoint llama llama-out --to safetensors --max-shard 10kB --threads 2 --json
+jq -e '.output == "llama-out" and .model_type == "llama" and .dtype == "bf16" and (.files | length) > 1 and .bytes_written > 0 and .notes == []' out >/dev/null || fail "JSON: $(cat out)"
+[ "$(jq -r '.weight_map | map(.) | unique | length' llama-out/model.safetensors.index.json)" = "$(ls llama-out | grep -c '^model-.*safetensors$')" ] || fail "index: $(ls llama-out)"
+
+# In again: the same weights to the bit, the same model, the same text and loss.
+for model in gpt llama; do
+  expect 0 convert-checkpoint $model-out $model-in --from safetensors
+  [ "$(cat out)" = $model-in ] || fail "stdout: $(cat out)"
+  expect 0 inspect --verify $model-in
+  expect 0 reshard-checkpoint $model/checkpoints/step-* $model-weights --only model
+  expect 0 reshard-checkpoint --diff $model-weights $model-in
+  for one in $model $model-in; do
+    expect 0 generate --checkpoint $one --tokenizer bytes --prompt 'line 1' --tokens 8 --temperature 0 --threads 1
+    mv out $one.text
+    expect 0 train --evaluate $one --data data --sequence 16 --dtype f32 --micro-batch 1 --threads 1 --json
+    jq .loss out >$one.loss
+  done
+  [ "$model" = llama ] || same $model.loss $model-in.loss "the loss of $model"   # a checkpoint of bf16 computes with its master
+  same $model.text $model-in.text "the text of $model"
+done
+expect 0 convert-checkpoint gpt-out gpt-narrow --from safetensors --dtype bf16 --json
+jq -e '.dtype == "bf16" and .model.hidden == 16 and .model_type == "gpt2" and .tensors == 20' out >/dev/null || fail "JSON: $(cat out)"
+expect 0 convert-checkpoint llama llama-wide --to safetensors --dtype f32   # the master, exactly
+expect 0 convert-checkpoint llama-wide llama-wide-in --from safetensors
+expect 0 reshard-checkpoint llama/checkpoints/step-* llama-weights-f32 --only model --dtype f32
+expect 0 reshard-checkpoint --diff llama-weights-f32 llama-wide-in
+
+# A fine-tune begins with what came in, and knows its model; it is the one that the run itself would have had.
+expect 0 "${train[@]}" --init-from gpt-in --output tuned --steps 2
+expect 0 "${train[@]}" --init-from gpt/checkpoints/step-00000003 --model tiny.toml --output tuned-straight --steps 2
+expect 0 reshard-checkpoint --diff tuned tuned-straight
+expect 0 "${train[@]}" --init-from gpt-in --output tuned --steps 2   # nothing is left to do
+refused 3 'holds the weights alone' "${train[@]}" --model tiny.toml --output resumed --resume gpt-in --steps 4
+expect 3 "${train[@]}" --model llama.toml --init-from gpt-in --output other --steps 2
+said "gpt-in: .* has shape .*, expected"
+expect 0 "${train[@]}" --init-from llama-in --output tuned-llama --steps 1 --dtype bf16
+
+# A model of transformers; its buffers, its files.
+for model in gpt2 llama-2 llama-3 llama-3-tied; do
+  expect 0 convert-checkpoint "$golden/$model" in-$model --from safetensors
+  [ "$(inspect in-$model --json | jq -r '.model.name, .contents, .step' | xargs)" = "$model model 0" ] || fail "$model: $(inspect in-$model | head -5)"
+done
+expect 0 convert-checkpoint "$golden/gpt2/model.safetensors" by-file --from safetensors
+expect 0 reshard-checkpoint --diff by-file in-gpt2
+
+# Refused, and nothing made.
+refused 2 'which way' convert-checkpoint gpt nope
+refused 2 'to and --from do not go together' convert-checkpoint gpt nope --to safetensors --from safetensors
+refused 2 'to: gguf is not known' convert-checkpoint gpt nope --to gguf
+refused 2 'f16 is of --to' convert-checkpoint gpt-out nope --from safetensors --dtype f16
+refused 2 'max-shard is of --to' convert-checkpoint gpt-out nope --from safetensors --max-shard 1GB
+refused 2 'max-shard' convert-checkpoint gpt nope --to safetensors --max-shard 0
+refused 2 'gpt-out exists already' convert-checkpoint gpt gpt-out --to safetensors
+refused 2 'gpt-in exists already' convert-checkpoint gpt-out gpt-in --from safetensors
+refused 2 'is or lies in' convert-checkpoint gpt-out gpt-out/inside --from safetensors
+refused 3 'no such folder or file' convert-checkpoint nothing nope --from safetensors
+refused 3 'holds neither' convert-checkpoint gpt nope --from safetensors
+refused 3 'no such checkpoint or run' convert-checkpoint nothing nope --to safetensors
+sed 's/biases = "off"/biases = "on"/; s/norm = "rms"/norm = "layer"/' llama.toml >odd.toml
+"${train[@]}" --model odd.toml --output odd --steps 1 >/dev/null 2>&1 || fail "no run"
+refused 3 'no gpt2 (positions are not learned, .*no llama (norm is not rms' convert-checkpoint odd nope --to safetensors
+cp -r gpt-out broken
+truncate -s -4 broken/model.safetensors
+refused 3 'broken/model.safetensors: .*ends at byte' convert-checkpoint broken nope --from safetensors
+jq '.rope_scaling = {"rope_type": "llama3", "factor": 8}' llama-out/config.json >scaled.json
+cp -r llama-out scaled && cp scaled.json scaled/config.json
+refused 3 "is of type \"llama3\"" convert-checkpoint scaled nope --from safetensors
+rm scaled/model-00002-of-*.safetensors
+refused 3 'model-00002-of-.* is missing' convert-checkpoint scaled nope --from safetensors
+cp -r gpt-out bare && rm bare/config.json
+refused 3 'bare/config.json' convert-checkpoint bare nope --from safetensors
+mkdir thesis && echo "years of work" >thesis/thesis.tex
+refused 2 'thesis is not replaced' convert-checkpoint gpt thesis --to safetensors --force
+refused 2 'thesis is not replaced' convert-checkpoint gpt-out thesis --from safetensors --force
+cp -r "$golden/gpt2" theirs && rm theirs/expected.json
+refused 2 'theirs is not replaced' convert-checkpoint gpt theirs --to safetensors --force
+absent nope nope.partial
+expect 0 convert-checkpoint gpt gpt-out --to safetensors --force --dtype f16
+[ "$(jq -r .torch_dtype gpt-out/config.json)" = float16 ] || fail "not replaced: $(cat gpt-out/config.json)"
+expect 0 convert-checkpoint gpt-out gpt-in --from safetensors --force
+passed

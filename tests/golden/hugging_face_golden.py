@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Makes tests/golden/hugging_face: tiny models of transformers, saved by it, with their logits and greedy continuations.
+
+    python3 tests/golden/hugging_face_golden.py [OUTPUT_FOLDER]
+    python3 tests/golden/hugging_face_golden.py --check MODEL EXPECTED.json TOLERANCE
+
+Each folder has config.json and its tensors in safetensors, as save_pretrained wrote them, and expected.json: a prompt, the logits behind each
+of its tokens, and the tokens that follow when the likeliest is always taken; the likeliest leads the next by a margin, so that rounding decides nothing.
+--check loads a model with AutoModelForCausalLM, strictly (no tensor missing, unknown or of another shape), and compares it with such a file:
+what convert-checkpoint exports is judged by it.
+"""
+import json
+import os
+import shutil
+import sys
+
+import torch
+import transformers
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+VOCABULARY = 41
+PROMPT = [7, 3, 38, 0, 21, 21, 40]
+NEW_TOKENS = 12
+
+
+def logits_of(model, tokens):
+    with torch.no_grad():
+        return model(torch.tensor([tokens]), use_cache=False).logits[0].to(torch.float32)
+
+
+def greedy(model, prompt, count):
+    tokens, least = list(prompt), 1e9
+    for _ in range(count):
+        top = logits_of(model, tokens)[-1].topk(2)
+        least = min(least, float(top.values[0] - top.values[1]))
+        tokens.append(int(top.indices[0]))
+    return tokens[len(prompt):], least
+
+
+def gpt2(seed, **other):
+    torch.manual_seed(seed)
+    return GPT2LMHeadModel(GPT2Config(n_layer=2, n_embd=12, n_head=3, vocab_size=VOCABULARY, n_positions=20, resid_pdrop=0.0, embd_pdrop=0.0,
+                                      attn_pdrop=0.0, initializer_range=0.3, bos_token_id=0, eos_token_id=0, **other))
+
+
+def llama(seed, **other):
+    torch.manual_seed(seed)
+    return LlamaForCausalLM(LlamaConfig(num_hidden_layers=2, hidden_size=16, num_attention_heads=4, intermediate_size=20, vocab_size=VOCABULARY,
+                                        max_position_embeddings=20, initializer_range=0.3, bos_token_id=0, eos_token_id=0, pad_token_id=None, **other))
+
+
+# Biases and norms are drawn, too: where all are 0 or 1 nothing shows that they came to their places.
+def stir(model):
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if p.dim() == 1:
+                p.add_(torch.randn_like(p) * 0.2)
+    return model.eval()
+
+
+def make(folder, name, build, dtype=torch.float32, shard=None):
+    place = os.path.join(folder, name)
+    shutil.rmtree(place, ignore_errors=True)
+    for seed in range(1, 100):
+        model = stir(build(seed)).to(dtype)
+        exact = model if dtype == torch.float32 else type(model)(model.config).to(torch.float32).eval()
+        if exact is not model:
+            exact.load_state_dict({k: v.to(torch.float32) for k, v in model.state_dict().items()})
+        following, margin = greedy(exact, PROMPT, NEW_TOKENS)
+        if margin > 0.02 and len(set(following)) > 3:
+            break
+    model.save_pretrained(place, **({"max_shard_size": shard} if shard else {}))
+    for extra in os.listdir(place):
+        if extra == "generation_config.json":
+            os.remove(os.path.join(place, extra))
+    logits = [[float("%.7g" % x) for x in row] for row in logits_of(exact, PROMPT).tolist()]
+    with open(os.path.join(place, "expected.json"), "w") as out:
+        json.dump({"made_by": "tests/golden/hugging_face_golden.py, transformers " + transformers.__version__, "seed": seed, "prompt": PROMPT,
+                   "logits": logits, "greedy": following}, out)
+        out.write("\n")
+    print(name, "seed", seed, "margin %.3f" % margin, following, sum(os.path.getsize(os.path.join(place, f)) for f in os.listdir(place)), "bytes",
+          sorted(os.listdir(place)))
+
+
+def check(path, expected, tolerance):
+    model, report = AutoModelForCausalLM.from_pretrained(path, output_loading_info=True, dtype=torch.float32)
+    wrong = {k: v for k, v in report.items() if v}
+    if wrong:
+        sys.exit("%s does not load strictly: %s" % (path, wrong))
+    model.eval()
+    want = json.load(open(expected))
+    found = logits_of(model, want["prompt"])
+    difference = float((found - torch.tensor(want["logits"])).abs().max())
+    if difference > float(tolerance):
+        sys.exit("%s: logits differ by %g, more than %s" % (path, difference, tolerance))
+    if float(tolerance) < 1e-3 and greedy(model, want["prompt"], len(want["greedy"]))[0] != want["greedy"]:
+        sys.exit("%s: another continuation" % path)
+    print("%s: loads strictly, logits differ by at most %.3g" % (path, difference))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    if len(sys.argv) > 1 and sys.argv[1] == "--check":
+        check(*sys.argv[2:])
+    else:
+        where = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "hugging_face")
+        make(where, "gpt2", gpt2)
+        make(where, "gpt2-untied", lambda s: gpt2(s, tie_word_embeddings=False, n_inner=20, layer_norm_epsilon=1e-4), dtype=torch.float16)
+        make(where, "llama-2", lambda s: llama(s, rms_norm_eps=1e-5), shard="10KB")
+        make(where, "llama-3", lambda s: llama(s, num_key_value_heads=2, rope_theta=500000.0, rms_norm_eps=1e-5), dtype=torch.bfloat16)
+        make(where, "llama-3-tied", lambda s: llama(s, num_key_value_heads=1, rope_theta=500000.0, tie_word_embeddings=True, attention_bias=True, mlp_bias=True))

@@ -1,0 +1,193 @@
+// convert-checkpoint: models of Hugging Face become checkpoints, and checkpoints such models.
+#include "kernels/dispatch.h"
+#include "libtrain/base/byte_size.h"
+#include "libtrain/base/cores.h"
+#include "libtrain/base/here_and_now.h"
+#include "libtrain/base/log.h"
+#include "libtrain/base/number_text.h"
+#include "libtrain/base/text.h"
+#include "libtrain/checkpoint/export_model.h"
+#include "libtrain/checkpoint/import_model.h"
+#include "libtrain/checkpoint/named.h"
+#include "libtrain/engine/build_info.h"
+#include "libtrain/plan/model_json.h"
+#include "libtrain/plan/ranges.h"
+#include "tools/common/checks.h"
+#include "tools/common/interrupt.h"
+#include "tools/common/program.h"
+
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace {
+
+using namespace trainyard;
+using nlohmann::ordered_json;
+
+constexpr const char* examples =
+    "  convert-checkpoint run model --to safetensors\n"
+    "  convert-checkpoint run narrow --to safetensors --dtype bf16 --max-shard 100kB\n"
+    "  convert-checkpoint model imported --from safetensors\n"
+    "  convert-checkpoint narrow again --from safetensors --dtype f32 --json\n";
+
+struct Settings {
+  std::string source, destination, from, to, dtype, max_shard = "5GB", progress = "auto";
+  int threads = 0;
+  bool force = false, json = false;
+  base::Existing existing() const { return force ? base::Existing::replace : base::Existing::refuse; }
+};
+
+void add_options(CLI::App& app, Settings& s) {
+  using tools::in_range, tools::one_of;
+  app.add_option("SRC", s.source,
+                 "with --to a checkpoint, or a run, whose newest whole one is meant; with --from a folder with "
+                 "config.json and model.safetensors or its index, or the path of the one meant")
+      ->required();
+  app.add_option("DST", s.destination, "the folder to be made")->required();
+  app.add_option("--to", s.to, "safetensors: write config.json and tensors that transformers loads")
+      ->check(one_of({"safetensors"}))
+      ->group("Work");
+  app.add_option("--from", s.from,
+                 "safetensors: write a checkpoint of the weights alone, for train --init-from, generate, train "
+                 "--evaluate")
+      ->check(one_of({"safetensors"}))
+      ->group("Work");
+  app.add_option("--dtype", s.dtype,
+                 "--to: f32, bf16 or f16 [the checkpoint's]; --from: f32 or bf16 [bf16 where all of SRC is, else f32]")
+      ->check(one_of({"f32", "bf16", "f16"}))
+      ->group("Work");
+  app.add_option("--max-shard", s.max_shard,
+                 "--to: bytes of tensors in a file; more than fit in one make several with an index [5GB]")
+      ->group("Work");
+  app.add_option("--threads", s.threads, "threads; 0: all cores; DST does not depend on it [0]")
+      ->check(in_range(base::Range<int>{0, 4096}))
+      ->group("Running");
+  app.add_flag("--force", s.force, "replace what this program wrote at DST")->group("Running");
+  app.add_flag("--json", s.json, "print JSON")->group("Running");
+  app.add_option("--progress", s.progress, "auto, always or never [auto]")
+      ->check(one_of({"auto", "always", "never"}))
+      ->group("Running");
+}
+
+void require_direction(const CLI::App& app, const Settings& s) {
+  if (s.to.empty() == s.from.empty())
+    throw base::UsageError(s.to.empty() ? "which way?" : "--to and --from do not go together",
+                           "convert-checkpoint SRC DST --to safetensors, or --from safetensors");
+  if (!s.from.empty() && app.count("--max-shard") > 0)
+    throw base::UsageError("--max-shard is of --to",
+                           "leave it out: a checkpoint has one file of weights for each rank");
+  if (!s.from.empty() && s.dtype == "f16")
+    throw base::UsageError("--dtype f16 is of --to: checkpoints are f32 or bf16", "--dtype f32 holds f16 exactly");
+}
+
+int threads_of(const Settings& s) {
+  const auto mask = base::own_core_mask();
+  return s.threads > 0 ? s.threads : base::fair_threads({&mask, 1}, 0);
+}
+
+// The path is the product; all else goes to the error side, or into the object.
+struct Done {
+  ordered_json json;
+  std::string sentence;
+  std::vector<std::string> notes;
+  std::int64_t bytes_read, bytes_written;
+};
+
+base::ExitCode tell(const Settings& s, Done done, double seconds) {
+  const auto rate = static_cast<double>(done.bytes_written) / std::max(seconds, 1e-9);
+  for (const auto& note : done.notes) base::log_warning("{}", note);
+  if (s.json) {
+    done.json["notes"] = done.notes;
+    done.json["bytes_read"] = done.bytes_read;
+    done.json["bytes_written"] = done.bytes_written;
+    done.json["seconds"] = seconds;
+    done.json["bytes_per_second"] = rate;
+    tools::print(done.json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+    return base::ExitCode::done;
+  }
+  tools::print(s.destination + "\n");
+  fmt::print(stderr, "convert-checkpoint: {}: {} written in {} ({})\n", done.sentence,
+             base::size_text(done.bytes_written), base::duration_text(seconds), base::rate_text(rate, "B/s"));
+  return base::ExitCode::done;
+}
+
+base::ExitCode write_safetensors(const Settings& s) {
+  const auto start = base::steady_seconds();
+  const checkpoint::Reader source(checkpoint::named_checkpoint(s.source), checkpoint::Reader::Check::all_but_payloads);
+  checkpoint::ExportOptions o;
+  o.existing = s.existing(), o.threads = threads_of(s);
+  for (auto type : {checkpoint::WeightType::f32, checkpoint::WeightType::bf16, checkpoint::WeightType::f16})
+    if (s.dtype == checkpoint::name_of(type).ours) o.dtype = type;
+  o.max_shard = base::parse_bytes(s.max_shard, "--max-shard", {1, base::most_bytes});
+  o.watch = tools::progress_watch("convert-checkpoint", s.progress, tools::Progressing::bytes);
+  const auto r = checkpoint::export_model(source, s.destination, o);
+  const auto* dtype = checkpoint::name_of(r.dtype).ours;
+  std::vector<std::string> notes;
+  for (const auto& note : r.notes)
+    notes.push_back(fmt::format("config.json of {} has no {}", r.family->model_type, note));
+  return tell(s,
+              {{{"output", base::text_of_path(s.destination)},
+                {"source", base::text_of_path(source.path())},
+                {"step", source.state().step},
+                {"model_type", r.family->model_type},
+                {"dtype", dtype},
+                {"tensors", r.tensors},
+                {"files", r.files}},
+               fmt::format("step {} as {} in {}, {} in {}", source.state().step, r.family->model_type, dtype,
+                           base::counted(static_cast<std::int64_t>(r.tensors), "tensor"),
+                           base::counted(static_cast<std::int64_t>(r.files.size()), "file")),
+               notes,
+               r.bytes_read,
+               r.bytes_written},
+              base::steady_seconds() - start);
+}
+
+base::ExitCode read_safetensors(const Settings& s) {
+  const auto start = base::steady_seconds();
+  checkpoint::ImportOptions o;
+  o.existing = s.existing(), o.threads = threads_of(s);
+  if (!s.dtype.empty()) o.dtype = base::dtype_from_name(s.dtype);
+  o.versions = engine::build_versions();
+  o.isa = kernels::name_of(kernels::active_isa());
+  o.watch = tools::progress_watch("convert-checkpoint", s.progress, tools::Progressing::bytes);
+  const auto r = checkpoint::import_model(s.source, s.destination, o);
+  const auto& state = r.manifest.state;
+  return tell(s,
+              {{{"output", base::text_of_path(s.destination)},
+                {"source", base::text_of_path(s.source)},
+                {"model_type", r.family->model_type},
+                {"model", plan::model_to_json(state.model)},
+                {"dtype", base::name_of(state.dtype)},
+                {"tensors", r.manifest.tensors.size()},
+                {"files", r.files}},
+               fmt::format("a {} model, {} in {}", r.family->model_type,
+                           base::counted(static_cast<std::int64_t>(r.manifest.tensors.size()), "tensor"),
+                           base::name_of(state.dtype)),
+               r.notes,
+               r.bytes_read,
+               r.bytes_written},
+              base::steady_seconds() - start);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Settings s;
+  CLI::App app("", "convert-checkpoint");
+  tools::describe_program(app,
+                          "Writes a checkpoint as a model that transformers loads, or such a model as a checkpoint.",
+                          examples, "train, generate, reshard-checkpoint; README.md for the way in and out");
+  add_options(app, s);
+  return tools::guarded(app, argc, argv, [&] {
+    tools::watch_signals();
+    base::configure_log("convert-checkpoint", 0, base::LogLevel::info);
+    require_direction(app, s);
+    try {
+      return s.to.empty() ? read_safetensors(s) : write_safetensors(s);
+    } catch (const tools::Interrupted&) {
+      tools::end_by_signal("convert-checkpoint", base::printable(s.destination) + " is not there");
+    }
+  });
+}
