@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <optional>
 
@@ -24,20 +25,30 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* config_name = "config.json";
-constexpr const char* writer_key = "written_by";  // in the header of every file: so that it is known as ours
-constexpr const char* writer = "trainyard";
+
+// In the header of every file: transformers asks for the format, and the file is known as ours.
+std::map<std::string, std::string> metadata() { return {{"format", "pt"}, {"written_by", "trainyard"}}; }
+
+// With what such a header begins, whatever follows and however much of the file was written.
+std::string beginning_of_ours() {
+  io::SafetensorsHeader nothing{{}, metadata()};
+  const auto text = io::make_safetensors_header(nothing).substr(8);
+  return text.substr(0, text.rfind('}'));
+}
 
 // Folders that hold nothing but a model whose tensor files say that they are of our writing, whole or unfinished.
 base::Owned own_models() {
   const auto is_our_tensor_file = [](const std::string& path) {
-    if (base::file_size(path) == 0) return true;  // begun
+    const auto sign = beginning_of_ours();
+    std::string found(sign.size(), '\0');
     try {
-      const io::SafetensorsFile file(path);
-      const auto found = file.header.metadata.find(writer_key);
-      return found != file.header.metadata.end() && found->second == writer;
+      const io::BulkFile file(path, io::BulkFile::Mode::read);
+      if (file.size() == 0) return true;  // begun
+      file.read(8, found.data(), static_cast<std::int64_t>(found.size()));
     } catch (const base::InputError&) {
       return false;
     }
+    return found == sign;
   };
   const auto foreign = [is_our_tensor_file](const std::string& path) -> std::string {
     std::error_code error;
@@ -127,7 +138,7 @@ void Exporting::lay_out() {
   targets_.resize(tensors_.size());
   for (std::size_t s = 0; s < shards.size(); ++s) {
     names_.push_back(shards.size() == 1 ? io::safetensors_name : io::safetensors_shard_name(s, shards.size()));
-    io::SafetensorsHeader header{{}, {{"format", "pt"}, {writer_key, writer}}};
+    io::SafetensorsHeader header{{}, metadata()};
     for (const auto i : shards[s])
       header.tensors.push_back({tensors_[i].name, type_.in_safetensors, tensors_[i].shape, 0, 0});
     headers_.push_back(io::make_safetensors_header(header));

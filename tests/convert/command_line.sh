@@ -47,6 +47,10 @@ expect 0 convert-checkpoint llama-wide llama-wide-in --from safetensors
 expect 0 reshard-checkpoint llama/checkpoints/step-* llama-weights-f32 --only model --dtype f32
 expect 0 reshard-checkpoint --diff llama-weights-f32 llama-wide-in
 
+expect 0 convert-checkpoint gpt-out planned --from safetensors --model-file planned.toml
+expect 0 partition-model --model planned.toml --ranks 2 --json
+jq -e '.model.hidden == 16 and .model.vocabulary == 257' out >/dev/null || fail "another model: $(cat planned.toml)"
+
 # A fine-tune begins with what came in, and knows its model; it is the one that the run itself would have had.
 expect 0 "${train[@]}" --init-from gpt-in --output tuned --steps 2
 expect 0 "${train[@]}" --init-from gpt/checkpoints/step-00000003 --model tiny.toml --output tuned-straight --steps 2
@@ -70,6 +74,8 @@ refused 2 'which way' convert-checkpoint gpt nope
 refused 2 'to and --from do not go together' convert-checkpoint gpt nope --to safetensors --from safetensors
 refused 2 'to: gguf is not known' convert-checkpoint gpt nope --to gguf
 refused 2 'f16 is of --to' convert-checkpoint gpt-out nope --from safetensors --dtype f16
+refused 2 'model-file is of --from' convert-checkpoint gpt nope --to safetensors --model-file other.toml
+refused 2 'planned.toml exists already' convert-checkpoint gpt-out nope --from safetensors --model-file planned.toml
 refused 2 'max-shard is of --to' convert-checkpoint gpt-out nope --from safetensors --max-shard 1GB
 refused 2 'max-shard' convert-checkpoint gpt nope --to safetensors --max-shard 0
 refused 2 'gpt-out exists already' convert-checkpoint gpt gpt-out --to safetensors

@@ -318,6 +318,13 @@ TEST(Export, ReplacesOnlyWhatItWrote) {
   EXPECT_TRUE(fs::exists(from.out + "/config.json"));
   fs::remove_all(from.out);
   from.write();
+  const auto whole = slurp(from.out + "/model.safetensors");
+  for (const std::size_t written : {std::size_t{0}, std::size_t{100}, whole.size() / 2}) {  // by one that was killed
+    fs::create_directory(from.out + ".partial");
+    spit(from.out + ".partial/model.safetensors", whole.substr(0, written));
+    from.write(force);
+    EXPECT_TRUE(slurp(from.out + "/model.safetensors") == whole);
+  }
   spit(from.out + "/notes.txt", "mine");
   EXPECT_THROW(from.write(force), base::UsageError);
   fs::remove_all(from.out);

@@ -10,6 +10,7 @@
 #include "libtrain/checkpoint/import_model.h"
 #include "libtrain/checkpoint/named.h"
 #include "libtrain/engine/build_info.h"
+#include "libtrain/plan/model_fields.h"
 #include "libtrain/plan/model_json.h"
 #include "libtrain/plan/ranges.h"
 #include "tools/common/checks.h"
@@ -20,6 +21,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <filesystem>
 
 namespace {
 
@@ -29,11 +31,11 @@ using nlohmann::ordered_json;
 constexpr const char* examples =
     "  convert-checkpoint run model --to safetensors\n"
     "  convert-checkpoint run narrow --to safetensors --dtype bf16 --max-shard 100kB\n"
-    "  convert-checkpoint model imported --from safetensors\n"
+    "  convert-checkpoint model imported --from safetensors --model-file model.toml\n"
     "  convert-checkpoint narrow again --from safetensors --dtype f32 --json\n";
 
 struct Settings {
-  std::string source, destination, from, to, dtype, max_shard = "5GB", progress = "auto";
+  std::string source, destination, from, to, dtype, model_file, max_shard = "5GB", progress = "auto";
   int threads = 0;
   bool force = false, json = false;
   base::Existing existing() const { return force ? base::Existing::replace : base::Existing::refuse; }
@@ -61,6 +63,10 @@ void add_options(CLI::App& app, Settings& s) {
   app.add_option("--max-shard", s.max_shard,
                  "--to: bytes of tensors in a file; more than fit in one make several with an index [5GB]")
       ->group("Work");
+  app.add_option("--model-file", s.model_file,
+                 "--from: also write the model as a TOML file, for partition-model --model [none]")
+      ->type_name("FILE")
+      ->group("Work");
   app.add_option("--threads", s.threads, "threads; 0: all cores; DST does not depend on it [0]")
       ->check(in_range(base::Range<int>{0, 4096}))
       ->group("Running");
@@ -78,6 +84,10 @@ void require_direction(const CLI::App& app, const Settings& s) {
   if (!s.from.empty() && app.count("--max-shard") > 0)
     throw base::UsageError("--max-shard is of --to",
                            "leave it out: a checkpoint has one file of weights for each rank");
+  if (!s.to.empty() && !s.model_file.empty())
+    throw base::UsageError("--model-file is of --from", "inspect SRC shows the model of a checkpoint");
+  if (std::error_code error; !s.model_file.empty() && std::filesystem::exists(s.model_file, error))
+    throw base::UsageError(fmt::format("{} exists already", s.model_file), "give --model-file another place");
   if (!s.from.empty() && s.dtype == "f16")
     throw base::UsageError("--dtype f16 is of --to: checkpoints are f32 or bf16", "--dtype f32 holds f16 exactly");
 }
@@ -154,6 +164,8 @@ base::ExitCode read_safetensors(const Settings& s) {
   o.watch = tools::progress_watch("convert-checkpoint", s.progress, tools::Progressing::bytes);
   const auto r = checkpoint::import_model(s.source, s.destination, o);
   const auto& state = r.manifest.state;
+  if (auto model = state.model; !s.model_file.empty())
+    base::write_file(s.model_file, base::print_fields(plan::fields_of(model)), base::Existing::refuse);
   return tell(s,
               {{{"output", base::text_of_path(s.destination)},
                 {"source", base::text_of_path(s.source)},
