@@ -21,7 +21,7 @@ using Stack = Owned<pcre2_jit_stack, pcre2_jit_stack_free>;
 
 // Backtracking of one match. Alternatives in a loop need some bytes of stack for each character of a piece, so a text
 // of one long piece gets a large stack for as long as it needs it.
-constexpr std::uint32_t most_steps = 400'000'000;
+constexpr std::uint32_t most_steps = 100'000'000;
 constexpr std::size_t usual_stack = std::size_t{1} << 20, large_stack = std::size_t{1} << 30;
 
 std::string text_of(int error) {
