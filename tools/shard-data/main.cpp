@@ -23,7 +23,8 @@ using namespace trainyard;
 
 constexpr const char* examples =
     "  shard-data --input book.txt --split paragraphs --output data\n"
-    "  shard-data --input book.jsonl.gz --json-key text --output data-jsonl --rejects rejects.tsv\n";
+    "  shard-data --input book.jsonl.gz --json-key text --output data-jsonl --rejects rejects.tsv\n"
+    "  shard-data --input book.txt --tokenizer llama3/tokenizer.json --output data-bpe --split paragraphs\n";
 
 struct Settings {
   std::vector<std::string> inputs;

@@ -181,17 +181,26 @@ class AddedTokens {
   std::unordered_map<std::int32_t, std::string> ids_;
 };
 
+const char* const what_tokenizers_are =
+    "--tokenizer takes 'bytes', a SentencePiece model, or a tokenizer.json of the `tokenizers` package";
+
+Json parsed(const std::string& text, const std::string& where) {
+  try {
+    return base::parse_json<Json>(text, where);
+  } catch (const base::InputError& e) {
+    throw base::InputError(e.what(), what_tokenizers_are);
+  }
+}
+
 }  // namespace
 
 Definition definition_from_json(const std::string& text, const std::string& where) {
-  const auto json = base::parse_json<Json>(text, where);
+  const auto json = parsed(text, where);
   Object root(json, where);
   Definition d;
   // Documents are never cut or filled up, and end with the end of document: what is put around texts is not applied.
   for (const char* key : {"version", "truncation", "padding", "post_processor"}) root.has(key);
-  if (!root.has("model"))
-    throw base::InputError(where + " is no tokenizer.json: it has no model",
-                           "--tokenizer takes 'bytes', a SentencePiece model, or a tokenizer.json of `tokenizers`");
+  if (!root.has("model")) throw base::InputError(where + " is no tokenizer.json: it has no model", what_tokenizers_are);
   auto model = root.object("model");
   require_byte_level(model);
   require_no_normalizer(root);
