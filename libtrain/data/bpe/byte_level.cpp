@@ -10,6 +10,7 @@
 #include "libtrain/data/bpe/pattern.h"
 #include "libtrain/data/bpe/piece_cache.h"
 #include "libtrain/data/bpe/scanner.h"
+#include "libtrain/data/bpe/token_index.h"
 #include "libtrain/data/document_source.h"
 
 #include <algorithm>
@@ -81,9 +82,7 @@ class ByteLevel : public Tokenizer {
       : path_(path), json_(std::move(json)), crc_(base::crc32c(json_.data(), json_.size())), merges_(definition),
         added_(definition.added), cutters_(cutters_of(definition.steps, path)) {
     tokens_ = std::move(definition.tokens);
-    if (definition.ignore_merges)
-      for (std::size_t id = 0; id < tokens_.size(); ++id)
-        if (!tokens_[id].empty()) whole_.emplace(tokens_[id], static_cast<std::int32_t>(id));
+    if (definition.ignore_merges) whole_.emplace(tokens_);
     for (const auto& t : definition.added) texts_.emplace(t.id, t.text);
     end_ = static_cast<std::int32_t>(tokens_.size());
     for (const char* name : {"</s>", "<|end_of_text|>", "<|endoftext|>"})
@@ -174,22 +173,24 @@ class ByteLevel : public Tokenizer {
   void encode_piece(std::string_view piece, Memory& memory, std::vector<std::int32_t>& out) const {
     if (piece.size() > PieceCache::longest) return encode_uncached(piece, memory, out);
     auto [entry, hit] = memory.cache.place(piece);
-    if (!hit) {
-      const auto before = out.size();
-      entry.length = 0;
-      encode_uncached(piece, memory, out);
-      const auto count = out.size() - before;
-      if (count > PieceCache::most_tokens) return;
-      entry.length = static_cast<std::uint8_t>(piece.size()), entry.count = static_cast<std::uint8_t>(count);
-      std::copy(out.end() - static_cast<std::ptrdiff_t>(count), out.end(), entry.tokens.begin());
+    if (hit) {
+      for (std::uint32_t i = 0; i < entry.count; ++i) out.push_back(entry.tokens[i]);
       return;
     }
-    out.insert(out.end(), entry.tokens.begin(), entry.tokens.begin() + entry.count);
+    const auto before = out.size();
+    encode_uncached(piece, memory, out);
+    const auto count = out.size() - before;
+    if (count > PieceCache::most_tokens) {
+      entry.key = {};
+      return;
+    }
+    entry.count = static_cast<std::uint32_t>(count);
+    std::copy(out.end() - static_cast<std::ptrdiff_t>(count), out.end(), entry.tokens.begin());
   }
 
   void encode_uncached(std::string_view piece, Memory& memory, std::vector<std::int32_t>& out) const {
-    if (!whole_.empty())
-      if (const auto found = whole_.find(piece); found != whole_.end()) return out.push_back(found->second);
+    if (whole_)
+      if (const auto found = whole_->find(piece); found) return out.push_back(*found);
     merges_.encode(piece, memory.merges, out);
   }
 
@@ -198,9 +199,9 @@ class ByteLevel : public Tokenizer {
   Merges merges_;
   AddedTokens added_;
   std::vector<Cutter> cutters_;
-  std::vector<std::string> tokens_;                           // their bytes
-  std::unordered_map<std::string_view, std::int32_t> whole_;  // with ignore_merges
-  std::unordered_map<std::int32_t, std::string> texts_;       // of added tokens
+  std::vector<std::string> tokens_;                      // their bytes
+  std::optional<TokenIndex> whole_;                      // with ignore_merges
+  std::unordered_map<std::int32_t, std::string> texts_;  // of added tokens
   std::int32_t end_ = 0;
   mutable Memories memories_;
 };

@@ -33,6 +33,9 @@ Merges::Merges(const Definition& definition) {
     while (slots_[at].pair != ~std::uint64_t{0} && slots_[at].pair != pair) at = (at + 1) & (slots_.size() - 1);
     slots_[at] = {pair, {static_cast<std::uint32_t>(rank), m.merged}};  // of equal ones the last counts
   }
+  of_bytes_.reserve(256 * 256);
+  for (const auto left : bytes_)
+    for (const auto right : bytes_) of_bytes_.push_back(known(left, right));
 }
 
 void Merges::encode(std::string_view piece, Memory& memory, std::vector<std::int32_t>& out) const {
@@ -45,7 +48,7 @@ void Merges::encode_short(std::string_view piece, std::vector<std::int32_t>& out
   std::array<Known, longest_short + 1> pairs;  // pairs[i] of ids[i] and ids[i + 1]
   auto n = piece.size();
   for (std::size_t i = 0; i < n; ++i) ids[i] = bytes_[static_cast<unsigned char>(piece[i])];
-  for (std::size_t i = 0; i + 1 < n; ++i) pairs[i] = known(ids[i], ids[i + 1]);
+  for (std::size_t i = 0; i + 1 < n; ++i) pairs[i] = known_of_bytes(piece[i], piece[i + 1]);
   while (n > 1) {
     std::size_t best = 0;
     for (std::size_t i = 1; i + 1 < n; ++i)
@@ -74,7 +77,8 @@ void Merges::encode_long(std::string_view piece, Memory& m, std::vector<std::int
     m.next[index(i)] = i + 1, m.before[index(i)] = i - 1;
   }
   for (std::int32_t i = 0; i + 1 < n; ++i)
-    if (const auto k = known(m.ids[index(i)], m.ids[index(i + 1)]); k.rank != none) m.heap.push_back(entry(k.rank, i));
+    if (const auto k = known_of_bytes(piece[index(i)], piece[index(i + 1)]); k.rank != none)
+      m.heap.push_back(entry(k.rank, i));
   const std::greater<> later;
   std::make_heap(m.heap.begin(), m.heap.end(), later);
   const auto consider = [&](std::int32_t left, std::int32_t right) {

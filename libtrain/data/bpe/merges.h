@@ -47,10 +47,14 @@ class Merges {
       if (slots_[at].pair == ~std::uint64_t{0}) return {};
     }
   }
+  Known known_of_bytes(char left, char right) const {
+    return of_bytes_[static_cast<unsigned char>(left) * std::size_t{256} + static_cast<unsigned char>(right)];
+  }
   void encode_short(std::string_view piece, std::vector<std::int32_t>& out) const;
   void encode_long(std::string_view piece, Memory& memory, std::vector<std::int32_t>& out) const;
 
   std::array<std::int32_t, 256> bytes_{};  // their tokens
+  std::vector<Known> of_bytes_;            // of two bytes that follow one another: what every piece begins with
   std::vector<Slot> slots_;                // open addressing, at most half full
   int shift_ = 0;
 };
