@@ -203,6 +203,7 @@ TEST(Patterns, MeanWhatOnigurumaMeans) {
   EXPECT_EQ(first("a.c", "a\nca\rc"), "a\rc");
   EXPECT_EQ(first("(?i:'s)", "'\u017f"), "'\u017f");
   EXPECT_EQ(first("\\d+", "a½٣4"), "٣4");
+  EXPECT_EQ(first("\\p{Han}+", "。、列車"), "列車");  // of the script itself, not of what it uses, too
   EXPECT_EQ(first("\\u00e9|\\x41", "xé"), "é");
 }
 

@@ -211,8 +211,8 @@ TEST_F(Files, RefusedByName) {
       },
       "llama3");
   for (const char* pattern :
-       {"\\w+", "\\bx", "\\h", "[a[b]]", "[a&&b]", "[[:alpha:]]", "(?<name>x)", "(?i)x", "(*UTF)x", "(x)\\1", "x{2}+",
-        "x{,3}", "\\X", "\\K", "(?i:st)", "(?i:é)", "\\x{110000000}", "\\xE9"})
+       {"\\w+",  "\\bx",  "\\h", "[a[b]]", "[a&&b]",  "[[:alpha:]]", "(?<name>x)",     "(?i)x", "(*UTF)x", "(x)\\1",
+        "x{2}+", "x{,3}", "\\X", "\\K",    "(?i:st)", "(?i:é)",      "\\x{110000000}", "\\xE9", "\\p{^L}", "\\pL"})
     refused("which is not supported", split(pattern), "llama3");
   for (const char* pattern : {"(", "[a", "\\p{Nonsense}", "x**", "(?<=x*)y"})
     refused("is refused: ", split(pattern), "llama3");

@@ -48,9 +48,7 @@ class Translation {
       out_ += c == 's' ? "\\p{White_Space}" : "\\P{White_Space}";
       at_ += 2;
     } else if (c == 'p' || c == 'P') {
-      const auto close = rest().find('}');
-      if (!rest().substr(2).starts_with('{') || close == std::string_view::npos) refuse("\\p without {...}");
-      copy(close + 1);
+      property();
     } else if (c == 'u') {
       hex(2, 4);
     } else if (c == 'x') {
@@ -65,6 +63,17 @@ class Translation {
     } else {
       copy(2);
     }
+  }
+
+  // A category of one or two letters, else a script: PCRE2 means by the name of a script alone its extensions, too.
+  void property() {
+    const auto close = rest().find('}');
+    if (!rest().substr(2).starts_with('{') || close == std::string_view::npos) refuse("\\p without {...}");
+    const auto name = rest().substr(3, close - 3);
+    if (!std::all_of(name.begin(), name.end(), [](char c) { return is_ascii_letter(c) || c == '_'; }))
+      refuse(base::excerpt(rest().substr(0, close + 1)));
+    out_ += fmt::format("{}{{{}{}}}", rest().substr(0, 2), name.size() > 2 ? "sc:" : "", name);
+    at_ += close + 1;
   }
 
   void hex(std::size_t skip, std::size_t digits) {
