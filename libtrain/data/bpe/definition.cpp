@@ -111,7 +111,8 @@ std::vector<Merge> merges_of(const Json& list, const Vocabulary& vocabulary, con
   std::vector<Merge> out;
   out.reserve(list.size());
   for (const auto& item : list) {
-    const auto [left, right] = halves_of(item, where);
+    const auto halves = halves_of(item, where);
+    const auto &left = halves.first, &right = halves.second;
     const auto id = [&](const std::string& token) {
       const auto found = vocabulary.find(token);
       if (!found || vocabulary.tokens[static_cast<std::size_t>(*found)].empty())
