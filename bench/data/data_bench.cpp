@@ -1,9 +1,10 @@
-// shard-data on generated text: bytes of text a second, against a plain copy; and windows of a finished set: tokens a
-// second.
+// shard-data on generated text: bytes of text a second, against a plain copy; byte-level BPE on one thread, likewise;
+// and windows of a finished set: tokens a second.
 #include "bench/limits.h"
 #include "libtrain/data/builder.h"
 #include "libtrain/data/window_dataset.h"
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <stdlib.h>
@@ -58,6 +59,35 @@ void build(benchmark::State& state, bool json) {
   bench::report(state, "bytes/s", static_cast<double>(text().bytes), bench::copy_limit(1) / 2);
 }
 
+// Words of a vocabulary of 20,000, the frequent ones as often as in a language, in documents of some 4 kB, by a small
+// tokenizer of the tests. steps.json has patterns that PCRE2 runs. bench/data/compare_tokenizers.py has the
+// vocabularies of models and other programs beside it.
+void encode(benchmark::State& state, const char* name) {
+  static const auto documents = [] {
+    std::uint64_t x = 1;
+    const auto next = [&] { return (x = x * 6364136223846793005ull + 1442695040888963407ull) >> 11; };
+    std::vector<std::string> words(20'000), out(1000);
+    for (auto& word : words)
+      for (auto n = 2 + next() % 9; n > 0; --n) word += static_cast<char>('a' + next() % 26);
+    for (auto& document : out)
+      while (document.size() < 4096) {
+        const auto rank = std::pow(20'000.0, static_cast<double>(next()) * 0x1p-53) - 1;
+        document += words[static_cast<std::size_t>(rank)] + (next() % 12 == 0 ? ".\n" : " ");
+      }
+    return out;
+  }();
+  const auto tokenizer = data::make_tokenizer(std::string(GOLDEN_TOKENIZERS "/") + name);
+  double bytes = 0;
+  for (const auto& document : documents) bytes += static_cast<double>(document.size());
+  std::vector<std::int32_t> ids;
+  for (auto _ : state)
+    for (const auto& document : documents) {
+      ids.clear();
+      tokenizer->encode(document, ids);
+    }
+  bench::report(state, "bytes/s", bytes, bench::copy_limit(1) / 2);
+}
+
 // Windows of 1024 tokens in the shuffled order of training, as one loader thread fills them.
 void windows(benchmark::State& state) {
   const auto tokenizer = data::make_tokenizer("bytes");
@@ -94,6 +124,9 @@ BENCHMARK_CAPTURE(build, json_lines, true)
     ->Arg(4)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(encode, gpt2, "gpt2.json")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(encode, llama3, "llama3.json")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(encode, other_patterns, "steps.json")->Unit(benchmark::kMillisecond);
 BENCHMARK(windows)->ArgName("document_mask")->Arg(0)->Arg(1)->UseRealTime()->Unit(benchmark::kMicrosecond);
 
 }  // namespace

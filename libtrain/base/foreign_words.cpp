@@ -98,7 +98,7 @@ const std::vector<Entry>& entries() {
       {{"input", "text", "start", "p"}, "prompt", ""},
       {{"vocab-file", "tokenizer-model", "tokenizer-path", "tokenizer-name", "spm", "sentencepiece"},
        "tokenizer",
-       "bytes, or a SentencePiece model"},
+       "bytes, a SentencePiece model, or a tokenizer.json"},
       {{"val-split", "validation-split", "val-ratio", "eval-split", "split-ratio"},
        "validation",
        "a share of the documents"},

@@ -47,7 +47,8 @@ class Pipeline {
     }
     if (options.writing == BuildOptions::Writing::on) {
       folder_.emplace(options.output, options.existing, own);
-      if (!tokenizer.model().empty()) base::write_file(folder_->path() + "/" + tokenizer_file, tokenizer.model());
+      if (!tokenizer.model().empty())
+        base::write_file(folder_->path() + "/" + set_tokenizer_name(tokenizer), tokenizer.model());
       train_.emplace(folder_->path(), "train", tokenizer, options.shard_tokens);
       validation_.emplace(folder_->path(), "validation", tokenizer, options.shard_tokens);
     } else if (options.existing == base::Existing::refuse && std::filesystem::exists(options.output)) {
@@ -132,7 +133,7 @@ class Pipeline {
     if (!folder_) return;
     SetIndex index;
     index.tokenizer = source_name(tokenizer_.name());
-    index.tokenizer_source = tokenizer_.model().empty() ? "bytes" : tokenizer_file;
+    index.tokenizer_source = tokenizer_.model().empty() ? "bytes" : set_tokenizer_name(tokenizer_);
     index.tokenizer_crc32c = tokenizer_.crc32c();
     index.vocabulary = tokenizer_.vocabulary();
     index.end_of_document = tokenizer_.end_of_document();

@@ -39,14 +39,18 @@ bool is_refusal(std::string_view line) {
   return line.substr(first + 1, second - first - 1).find_first_not_of("0123456789") == line.npos;
 }
 
+// The copies of tokenizers that sets keep.
+bool is_tokenizer_name(std::string_view name) { return name == "tokenizer.model" || name == "tokenizer.json"; }
+
 bool is_split(const std::string& name) { return name == "train" || name == "validation"; }
 
 // Of a set whose index is not written yet.
 std::string foreign_in_unfinished(const std::string& folder) {
   const auto unknown = base::first_unknown(folder, [](const std::string& name, base::EntryKind kind) {
     if (kind == base::EntryKind::folder) return is_split(name);
-    return name == base::lock_name || name == "index.json.partial" || name == tokenizer_file ||
-           name == tokenizer_file + std::string(base::partial_suffix) || is_shard_name(name);
+    std::string_view whole = name;
+    if (whole.ends_with(base::partial_suffix)) whole.remove_suffix(std::string_view(base::partial_suffix).size());
+    return name == base::lock_name || name == "index.json.partial" || is_tokenizer_name(whole) || is_shard_name(name);
   });
   return unknown.empty() ? "" : fmt::format("holds {}, which is of no shard set", unknown);
 }
@@ -60,7 +64,7 @@ std::string foreign_in_set(const std::string& folder) {
     return fmt::format("holds an index.json that is none of a shard set ({})", e.what());
   }
   std::set<std::string> files{"index.json", base::lock_name};
-  if (index.tokenizer_source == tokenizer_file) files.insert(tokenizer_file);
+  if (is_tokenizer_name(index.tokenizer_source)) files.insert(index.tokenizer_source);
   for (const auto* split : {&index.train, &index.validation})
     for (const auto& shard : *split)
       if (is_shard_name(shard.file)) files.insert(shard.file);

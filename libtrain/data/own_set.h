@@ -8,8 +8,6 @@
 
 namespace trainyard::data {
 
-inline constexpr const char* tokenizer_file = "tokenizer.model";  // of a set, when its tokenizer is not "bytes"
-
 // A set with an index.json of our format and no file but those it names, or an unfinished one (base::lock_name) that
 // holds nothing but names of ours. A set that somebody else made, without an index, is never ours. `precious`: inputs.
 base::Owned own_shard_sets(std::vector<std::string> precious);

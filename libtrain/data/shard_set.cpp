@@ -85,7 +85,7 @@ ShardFacts facts_of(const io::Hdf5File& file) {
   if (f.tokenizer && f.tokenizer->size() > 8192)
     throw base::InputError(
         fmt::format("shard {}: the attribute tokenizer is {}", file.path(), base::excerpt(*f.tokenizer)),
-        "it is 'bytes', or the name of a SentencePiece model");
+        "it is 'bytes', or the name of a tokenizer's file");
   if (!file.has_attribute("/", "tokenizer_crc32c")) return f;
   const auto crc = file.integer("/", "tokenizer_crc32c");
   if (crc < 0 || crc > 0xFFFFFFFFll)

@@ -1,10 +1,11 @@
-// The two tokenizers.
+// Bytes and SentencePiece; bpe/ is byte-level BPE.
 #include "libtrain/data/tokenizer.h"
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/data/bpe/byte_level.h"
 
 #include <sentencepiece_processor.h>
 
@@ -35,12 +36,13 @@ class Bytes : public Tokenizer {
 
 class SentencePiece : public Tokenizer {
  public:
-  explicit SentencePiece(const std::string& path) : path_(path), model_(base::read_file(path)) {
+  SentencePiece(const std::string& path, std::string model) : path_(path), model_(std::move(model)) {
     crc_ = base::crc32c(model_.data(), model_.size());
     const auto status = processor_.LoadFromSerializedProto(model_);
     if (!status.ok())
-      throw base::InputError(fmt::format("{} is not a SentencePiece model: {}", path, status.ToString()),
-                             "make one with spm_train, or use --tokenizer bytes");
+      throw base::InputError(
+          fmt::format("{} is not a SentencePiece model: {}", path, status.ToString()),
+          "make one with spm_train, give the tokenizer.json of a byte-level BPE, or use --tokenizer bytes");
     end_ = processor_.eos_id() >= 0 ? processor_.eos_id() : processor_.GetPieceSize();
   }
   std::string name() const override { return std::filesystem::path(path_).filename().string(); }
@@ -105,6 +107,12 @@ class SentencePiece : public Tokenizer {
   std::int32_t end_ = 0;
 };
 
+// A SentencePiece model begins with the tag of its first field, which is a line feed.
+bool is_json(std::string_view model) {
+  const auto first = model.find_first_not_of(" \t\r");
+  return first != std::string_view::npos && model[first] == '{';
+}
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path) {
@@ -112,10 +120,18 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path) {
   std::error_code error;
   if (!std::filesystem::exists(bytes_or_path, error))
     throw base::InputError(fmt::format("tokenizer {} does not exist", bytes_or_path),
-                           "--tokenizer takes 'bytes' or the path of a SentencePiece model");
-  return std::make_unique<SentencePiece>(bytes_or_path);
+                           "--tokenizer takes 'bytes' or the path of a SentencePiece model or a tokenizer.json");
+  auto model = base::read_file(bytes_or_path);
+  if (is_json(model)) return bpe::make_byte_level(bytes_or_path, std::move(model));
+  return std::make_unique<SentencePiece>(bytes_or_path, std::move(model));
 }
 
-std::string kept_tokenizer_name(std::uint32_t crc32c) { return fmt::format("tokenizer-{:08x}.model", crc32c); }
+std::string set_tokenizer_name(const Tokenizer& tokenizer) {
+  return is_json(tokenizer.model()) ? "tokenizer.json" : "tokenizer.model";
+}
+
+std::string kept_tokenizer_name(std::string_view source, std::uint32_t crc32c) {
+  return fmt::format("tokenizer-{:08x}.{}", crc32c, source.ends_with(".json") ? "json" : "model");
+}
 
 }  // namespace trainyard::data

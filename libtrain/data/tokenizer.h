@@ -1,4 +1,4 @@
-// Tokenizers: bytes, and SentencePiece models.
+// Tokenizers: bytes, SentencePiece models, and byte-level BPE.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +32,17 @@ class Tokenizer {
   virtual std::int64_t text_bytes(std::int32_t token, Place place) const { return -1; }
 };
 
-// "bytes" (ids 0 to 255, end of document 256) or the path of a SentencePiece model (its </s> ends documents; a model
-// without one gets an id of its own behind its pieces). InputError for a file that is not such a model.
+// "bytes" (ids 0 to 255, end of document 256), or the path of a model file, whose content tells what it is:
+// - a SentencePiece model; its </s> ends documents;
+// - a tokenizer.json of byte-level BPE (bpe/definition.h); its added token <|endoftext|>, <|end_of_text|> or </s>, the
+//   first of these that it has, ends documents.
+// A model without such a token gets an id of its own behind its vocabulary. InputError for a file that is neither.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& bytes_or_path);
 
-// "tokenizer-1a2b3c4d.model": the copy of a model that a run keeps in its folder, so that it outlives the data.
-std::string kept_tokenizer_name(std::uint32_t crc32c);
+// The name of the copy that a set keeps: "tokenizer.json", or "tokenizer.model" of a SentencePiece model.
+std::string set_tokenizer_name(const Tokenizer& tokenizer);
+// "tokenizer-1a2b3c4d.model" (or .json, as the file of the set is called): the copy of a model that a run keeps in its
+// folder, so that it outlives the data.
+std::string kept_tokenizer_name(std::string_view source, std::uint32_t crc32c);
 
 }  // namespace trainyard::data

@@ -1,4 +1,4 @@
-// Copies a SentencePiece model into the run's folder.
+// Copies a tokenizer's model into the run's folder.
 #include "libtrain/engine/run_tokenizer.h"
 
 #include "libtrain/base/atomic_file.h"
@@ -25,7 +25,7 @@ std::string model_at(const std::string& path, const data::SetIndex& index) {
 void keep_tokenizer(const std::string& output, const std::string& data, const data::SetIndex& index) {
   const auto source = data::tokenizer_path(data, index);
   if (source == "bytes") return;
-  const auto kept = output + "/" + data::kept_tokenizer_name(index.tokenizer_crc32c);
+  const auto kept = output + "/" + data::kept_tokenizer_name(source, index.tokenizer_crc32c);
   std::string model;
   try {
     if (!model_at(kept, index).empty()) return;

@@ -77,6 +77,10 @@ hinted 3 shard-data --input empty.txt --output missing
 hinted 3 shard-data --input - --output missing
 hinted 3 shard-data --input good.jsonl --tokenizer absent.model --output missing
 hinted 3 shard-data --input good.jsonl --tokenizer good.jsonl --output missing
+said 'is no JSON'
+said 'SentencePiece model, or a tokenizer.json'
+echo 'just words' >words.txt
+hinted 3 shard-data --input good.jsonl --tokenizer words.txt --output missing
 said 'not a SentencePiece model'
 head -1 good.jsonl >one.jsonl
 hinted 3 shard-data --input one.jsonl --validation 0.999999 --output missing

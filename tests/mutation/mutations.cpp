@@ -19,7 +19,8 @@ std::string repeated(const std::string& text, int n) {
   return out;
 }
 
-// What JSON's tree cannot hold is put into it as text with a mark, which is taken off again from the dump.
+// What JSON's tree cannot hold is put into it as text with a mark, which is taken off again from the dump; in it @ is a
+// quotation mark.
 constexpr const char* mark = "@raw@";
 std::string raw(const std::string& text) { return mark + text; }
 
@@ -29,6 +30,8 @@ std::string without_marks(std::string text) {
     text.erase(at, begin.size());
     const auto end = text.find('"', at);
     text.erase(end, 1);
+    std::replace(text.begin() + static_cast<std::ptrdiff_t>(at), text.begin() + static_cast<std::ptrdiff_t>(end), '@',
+                 '"');
   }
   return text;
 }
@@ -229,9 +232,8 @@ Mutation mutate_json(const std::string& content, Random& random) {
   std::vector<Node> all;
   collect(json, all);
   const auto what = damage(all[below(random, all.size())], all, random);
-  auto text = without_marks(doubled(json.dump(1)));
-  std::replace(text.begin(), text.end(), '@', '"');
-  return {text, what};
+  // A character of which one byte was changed is no UTF-8 any more.
+  return {without_marks(doubled(json.dump(1, ' ', false, Json::error_handler_t::replace))), what};
 }
 
 Mutation mutate_toml(const std::string& content, Random& random) {

@@ -1,8 +1,9 @@
 #!/bin/bash
-# The examples of every program's --help, run as they are written: in an empty folder that holds only the texts they name, on a machine of two cores, where Open MPI starts no
+# The examples of every program's --help, run as they are written: in an empty folder that holds only the texts and the tokenizer they name, on a machine of two cores, where Open MPI starts no
 # third rank.
 # usage: examples.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
+golden=$(realpath "$(dirname "$0")/../golden/tokenizers/llama3.json")
 . "$(dirname "$0")/../script.sh"
 ulimit -f 4000000
 unset OMPI_MCA_rmaps_base_oversubscribe
@@ -16,6 +17,7 @@ for ((p = 0; p < 3000; ++p)); do   # no two alike, or all or none would be put a
   for ((w = 0; w < 40; ++w)); do printf '%s ' "${words[(p * p + w * (p % 7 + 1) + w * w) % 24]}"; done
   printf '\n\n'
 done >book.txt
+mkdir llama3 && cp "$golden" llama3/tokenizer.json
 jq -Rc 'select(length > 0) | {text: .}' book.txt | gzip >book.jsonl.gz
 
 ran=()

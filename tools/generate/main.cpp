@@ -44,12 +44,11 @@ std::unique_ptr<data::Tokenizer> tokenizer_for(const Options& options, const std
   const auto known = tokenizer_place(folder, state.provenance);
   const auto source = options.tokenizer.empty() ? known : options.tokenizer;
   if (source.empty())
-    throw base::InputError(options.checkpoint + ": records no tokenizer",
-                           "--tokenizer bytes, or --tokenizer PATH.model");
+    throw base::InputError(options.checkpoint + ": records no tokenizer", "--tokenizer bytes, or --tokenizer PATH");
   if (options.tokenizer.empty() && source != "bytes" && !std::filesystem::is_regular_file(source))
     throw base::InputError(
         fmt::format("{}: was trained with tokenizer {}, which is not there any more", options.checkpoint, source),
-        "--tokenizer PATH.model, with where it is now");
+        "--tokenizer PATH, with where it is now");
   auto tokenizer = data::make_tokenizer(source);
   if (tokenizer->vocabulary() > state.model.vocabulary)
     throw base::InputError(fmt::format("tokenizer {} has {} tokens, the model's vocabulary {}", source,
@@ -208,7 +207,7 @@ int main(int argc, char** argv) {
       ->check(in_range(base::Range<double>{1e-9, 1}))
       ->capture_default_str();
   app.add_option("--seed", o.sampler.seed, "same seed, same text")->check(tools::any_seed())->capture_default_str();
-  app.add_option("--tokenizer", o.tokenizer, "bytes or a SentencePiece model (default: what the run recorded)");
+  app.add_option("--tokenizer", o.tokenizer, "bytes, or the path of a model file (default: what the run recorded)");
   app.add_option("--threads", o.threads,
                  "at most so many compute threads; 0: the cores this process may use; the text does not depend on it")
       ->check(in_range(base::Range<int>{0, 4096}))

@@ -20,7 +20,7 @@ std::string tokenizer_place(const std::string& checkpoint, const nlohmann::json&
   std::vector<fs::path> places;
   std::error_code error;
   if (recorded.is_object()) {
-    const auto kept = data::kept_tokenizer_name(recorded.value("crc32c", 0u));
+    const auto kept = data::kept_tokenizer_name(source.string(), recorded.value("crc32c", 0u));
     for (const auto& folder : {fs::absolute(checkpoint, error).lexically_normal(), fs::canonical(checkpoint, error)})
       for (const auto& place : {folder.parent_path().parent_path(), folder.parent_path(), folder})
         places.push_back(place / kept);

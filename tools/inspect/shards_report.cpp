@@ -32,7 +32,7 @@ void verify_tokenizer(const std::string& folder, const data::SetIndex& index) {
   if (const auto crc = base::crc32c(model.data(), model.size()); crc != index.tokenizer_crc32c)
     throw base::InputError(
         fmt::format("tokenizer {} has CRC32C {:08x}, the index says {:08x}", path, crc, index.tokenizer_crc32c),
-        "copy it again: it is the SentencePiece model the set was made with");
+        "copy it again: it is the tokenizer that the set was made with");
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ using namespace trainyard;
 
 constexpr const char* examples =
     "  shard-data --input book.txt --split paragraphs --output data\n"
-    "  shard-data --input book.jsonl.gz --json-key text --output data-jsonl --rejects rejects.tsv\n";
+    "  shard-data --input book.jsonl.gz --json-key text --output data-jsonl --rejects rejects.tsv\n"
+    "  shard-data --input book.txt --tokenizer llama3/tokenizer.json --output data-bpe --split paragraphs\n";
 
 struct Settings {
   std::vector<std::string> inputs;
@@ -88,7 +89,9 @@ void add_options(CLI::App& app, Settings& s) {
       ->check(in_range(base::Range<double>{0, 1}))
       ->group("Input");
   app.add_option("--output", s.output, "folder of the shard set")->group("Output")->required()->type_name("DIR");
-  app.add_option("--tokenizer", s.tokenizer, "bytes, or the path of a SentencePiece model [bytes]")->group("Output");
+  app.add_option("--tokenizer", s.tokenizer,
+                 "bytes, or the path of a SentencePiece model or of a tokenizer.json [bytes]")
+      ->group("Output");
   app.add_option("--shard-tokens", s.shard_tokens, "tokens of a shard [67108864]")
       ->check(in_range(base::Range<std::int64_t>{2, std::int64_t{1} << 40}))
       ->group("Output");

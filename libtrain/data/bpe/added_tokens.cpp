@@ -1,0 +1,81 @@
+// A tree of bytes.
+#include "libtrain/data/bpe/added_tokens.h"
+
+#include "libtrain/data/bpe/unicode_classes.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace trainyard::data::bpe {
+
+namespace {
+
+std::uint64_t child_key(std::uint32_t node, char c) { return std::uint64_t{node} << 8 | static_cast<unsigned char>(c); }
+
+}  // namespace
+
+TokenTree::TokenTree(const std::vector<AddedToken>& tokens, bool normalized) {
+  for (const auto& t : tokens)
+    if (t.normalized == normalized) tokens_.push_back(t);
+  for (std::size_t i = 0; i < tokens_.size(); ++i) {
+    std::uint32_t node = 0;
+    for (const char c : tokens_[i].text) {
+      const auto [child, made] = children_.emplace(child_key(node, c), static_cast<std::uint32_t>(nodes_.size()));
+      if (made) nodes_.emplace_back();
+      node = child->second;
+    }
+    nodes_[node].token = static_cast<std::int32_t>(i);
+    begins_[static_cast<unsigned char>(tokens_[i].text[0])] = true;
+  }
+  if (std::count(begins_.begin(), begins_.end(), true) == 1)
+    first_byte_ = static_cast<int>(std::find(begins_.begin(), begins_.end(), true) - begins_.begin());
+}
+
+const AddedToken* TokenTree::longest_at(std::string_view text) const {
+  const AddedToken* longest = nullptr;
+  std::uint32_t node = 0;
+  for (const char c : text) {
+    const auto child = children_.find(child_key(node, c));
+    if (child == children_.end()) break;
+    node = child->second;
+    if (nodes_[node].token >= 0) longest = &tokens_[static_cast<std::size_t>(nodes_[node].token)];
+  }
+  return longest;
+}
+
+TokenTree::Found TokenTree::find(std::string_view text, std::size_t from) const {
+  if (empty()) return {};
+  for (auto at = from; at < text.size(); ++at) {
+    if (first_byte_ >= 0) {
+      const auto* next = static_cast<const char*>(std::memchr(text.data() + at, first_byte_, text.size() - at));
+      if (next == nullptr) break;
+      at = static_cast<std::size_t>(next - text.data());
+    } else if (!begins_[static_cast<unsigned char>(text[at])]) {
+      continue;
+    }
+    if (const auto* token = longest_at(text.substr(at)); token != nullptr) return {at, token};
+  }
+  return {};
+}
+
+std::size_t TokenTree::before_space(std::string_view text, std::size_t end) {
+  while (end > 0) {
+    auto begin = end - 1;
+    while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
+    const auto* at = text.data() + begin;
+    if (class_table()[next_code_point(at)] != CharClass::space) break;
+    end = begin;
+  }
+  return end;
+}
+
+std::size_t TokenTree::behind_space(std::string_view text, std::size_t begin) {
+  while (begin < text.size()) {
+    const auto* at = text.data() + begin;
+    if (class_table()[next_code_point(at)] != CharClass::space) break;
+    begin = static_cast<std::size_t>(at - text.data());
+  }
+  return begin;
+}
+
+}  // namespace trainyard::data::bpe

@@ -1,0 +1,75 @@
+// AddedTokens: tokens that are looked for in the text itself, before anything cuts it.
+#pragma once
+
+#include "libtrain/data/bpe/definition.h"
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace trainyard::data::bpe {
+
+// Of the matches that begin first the longest is taken, and the search goes on behind it. It takes time linear in the
+// text: a place is tried against a tree of the tokens, which are short.
+class TokenTree {
+ public:
+  TokenTree(const std::vector<AddedToken>& tokens, bool normalized);
+  bool empty() const { return nodes_.size() == 1; }
+
+  // Calls text(part) and token(id) in the order of the text; parts are not empty.
+  template <class Text, class Token> void cut(std::string_view all, const Text& text, const Token& token) const {
+    std::size_t done = 0, at = 0;
+    for (Found found; (found = find(all, at)).token != nullptr;) {
+      auto begin = found.begin, end = found.begin + found.token->text.size();
+      at = end;
+      if (found.token->left_strip) begin = std::max(done, before_space(all, begin));
+      if (found.token->right_strip) end = behind_space(all, end);
+      if (done < begin) text(all.substr(done, begin - done));
+      token(found.token->id);
+      done = end;
+    }
+    if (done < all.size()) text(all.substr(done));
+  }
+
+ private:
+  struct Found {
+    std::size_t begin = 0;
+    const AddedToken* token = nullptr;
+  };
+  struct Node {
+    std::int32_t token = -1;  // index into tokens_
+  };
+  Found find(std::string_view text, std::size_t from) const;
+  const AddedToken* longest_at(std::string_view text) const;
+  static std::size_t before_space(std::string_view text, std::size_t end);
+  static std::size_t behind_space(std::string_view text, std::size_t begin);
+
+  std::vector<AddedToken> tokens_;
+  std::vector<Node> nodes_{1};
+  std::unordered_map<std::uint64_t, std::uint32_t> children_;  // (node, byte)
+  std::array<bool, 256> begins_{};
+  int first_byte_ = -1;  // where all tokens begin with the same
+};
+
+// First the tokens that are not `normalized`, then, in the text between them, those that are.
+class AddedTokens {
+ public:
+  explicit AddedTokens(const std::vector<AddedToken>& tokens) : first_(tokens, false), second_(tokens, true) {}
+  template <class Text, class Token> void cut(std::string_view all, const Text& text, const Token& token) const {
+    first_.cut(
+        all,
+        [&](std::string_view part) {
+          if (second_.empty()) text(part);
+          else second_.cut(part, text, token);
+        },
+        token);
+  }
+
+ private:
+  TokenTree first_, second_;
+};
+
+}  // namespace trainyard::data::bpe

@@ -1,0 +1,219 @@
+// Added tokens, then steps that cut, then merges, with a cache between them.
+#include "libtrain/data/bpe/byte_level.h"
+
+#include "libtrain/base/checksum.h"
+#include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
+#include "libtrain/data/bpe/added_tokens.h"
+#include "libtrain/data/bpe/definition.h"
+#include "libtrain/data/bpe/merges.h"
+#include "libtrain/data/bpe/pattern.h"
+#include "libtrain/data/bpe/piece_cache.h"
+#include "libtrain/data/bpe/scanner.h"
+#include "libtrain/data/bpe/token_index.h"
+#include "libtrain/data/document_source.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+
+namespace trainyard::data::bpe {
+
+namespace {
+
+struct PrefixSpace {};
+using Cutter = std::variant<Scanner, Pattern, std::string, PrefixSpace>;  // std::string: a literal
+
+std::vector<Cutter> cutters_of(const std::vector<Step>& steps, const std::string& where) {
+  std::vector<Cutter> out;
+  for (const auto& step : steps) {
+    if (step.kind == Step::Kind::prefix_space) out.emplace_back(PrefixSpace{});
+    else if (step.kind == Step::Kind::literal) out.emplace_back(step.text);
+    else if (const auto scanner = Scanner::of_pattern(step.text); scanner) out.emplace_back(*scanner);
+    else out.emplace_back(std::in_place_type<Pattern>, step.text, where);
+  }
+  return out;
+}
+
+// What one thread needs while it encodes.
+struct Memory {
+  explicit Memory(const std::vector<Cutter>& cutters) {
+    for (const auto& cutter : cutters) {
+      const auto* pattern = std::get_if<Pattern>(&cutter);
+      patterns.push_back(pattern != nullptr ? std::optional<Pattern::Memory>(*pattern) : std::nullopt);
+    }
+  }
+  PieceCache cache;
+  Merges::Memory merges;
+  std::vector<std::optional<Pattern::Memory>> patterns;  // by step
+};
+
+// Memories that no thread uses at the moment: as many as threads ever encoded at once.
+class Memories {
+ public:
+  std::unique_ptr<Memory> take(const std::vector<Cutter>& cutters) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!free_.empty()) {
+        auto one = std::move(free_.back());
+        free_.pop_back();
+        return one;
+      }
+    }
+    return std::make_unique<Memory>(cutters);
+  }
+  void give_back(std::unique_ptr<Memory> one) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(std::move(one));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Memory>> free_;
+};
+
+class ByteLevel : public Tokenizer {
+ public:
+  ByteLevel(const std::string& path, std::string json, Definition definition)
+      : path_(path), json_(std::move(json)), crc_(base::crc32c(json_.data(), json_.size())), merges_(definition),
+        added_(definition.added), cutters_(cutters_of(definition.steps, path)) {
+    tokens_ = std::move(definition.tokens);
+    if (definition.ignore_merges) whole_.emplace(tokens_);
+    for (const auto& t : definition.added) texts_.emplace(t.id, t.text);
+    end_ = static_cast<std::int32_t>(tokens_.size());
+    for (const char* name : {"</s>", "<|end_of_text|>", "<|endoftext|>"})
+      for (const auto& t : definition.added)
+        if (t.text == name) end_ = t.id;
+  }
+
+  std::string name() const override { return std::filesystem::path(path_).filename().string(); }
+  std::uint32_t crc32c() const override { return crc_; }
+  std::string source() const override { return path_; }
+  std::string_view model() const override { return json_; }
+  std::int64_t vocabulary() const override { return std::max<std::int64_t>(std::ssize(tokens_), end_ + 1); }
+  std::int32_t end_of_document() const override { return end_; }
+
+  void encode(std::string_view text, std::vector<std::int32_t>& out) const override {
+    if (!is_utf8(text))
+      throw base::InputError("text that is no UTF-8 cannot be cut into tokens by " + base::excerpt(name()),
+                             "convert it: iconv -t UTF-8");
+    auto memory = memories_.take(cutters_);
+    added_.cut(
+        text, [&](std::string_view part) { cut(part, 0, *memory, out); }, [&](std::int32_t id) { out.push_back(id); });
+    memories_.give_back(std::move(memory));
+  }
+
+  std::string decode(std::span<const std::int32_t> tokens) const override {
+    std::string out;
+    for (const auto t : tokens) out += text_of(t);
+    return out;
+  }
+  std::int64_t text_bytes(std::int32_t token, Place) const override { return std::ssize(text_of(token)); }
+
+ private:
+  std::string_view text_of(std::int32_t token) const {
+    if (token < 0 || token >= std::ssize(tokens_) || token == end_) return {};
+    const auto added = texts_.find(token);
+    return added != texts_.end() ? std::string_view(added->second) : tokens_[static_cast<std::size_t>(token)];
+  }
+
+  void cut(std::string_view piece, std::size_t step, Memory& memory, std::vector<std::int32_t>& out) const {
+    if (step == cutters_.size()) return encode_piece(piece, memory, out);
+    const auto go_on = [&](std::string_view part) {
+      if (!part.empty()) cut(part, step + 1, memory, out);
+    };
+    const auto& cutter = cutters_[step];
+    if (const auto* scanner = std::get_if<Scanner>(&cutter)) {
+      const auto *at = piece.data(), *end = at + piece.size();
+      while (at != end) {
+        const auto* next = scanner->piece(at, end);
+        go_on({at, static_cast<std::size_t>(next - at)});
+        at = next;
+      }
+    } else if (const auto* pattern = std::get_if<Pattern>(&cutter)) {
+      cut_by_pattern(*pattern, *memory.patterns[step], piece, go_on);
+    } else if (const auto* literal = std::get_if<std::string>(&cutter)) {
+      std::size_t done = 0;
+      for (auto at = piece.find(*literal); at != std::string_view::npos; at = piece.find(*literal, done)) {
+        go_on(piece.substr(done, at - done));
+        go_on(piece.substr(at, literal->size()));
+        done = at + literal->size();
+      }
+      go_on(piece.substr(done));
+    } else if (piece.starts_with(' ')) {
+      go_on(piece);
+    } else {
+      go_on(' ' + std::string(piece));
+    }
+  }
+
+  template <class GoOn> static void cut_by_pattern(const Pattern& pattern, const Pattern::Memory& memory,
+                                                   std::string_view piece, const GoOn& go_on) {
+    std::size_t done = 0, from = 0;
+    while (from <= piece.size()) {
+      const auto match = pattern.find(piece, from, memory);
+      if (!match) break;
+      from = match->end;
+      if (match->begin == match->end) {  // of no length: it cuts, and the search goes on behind the next character
+        const auto* next = piece.data() + from;
+        if (from < piece.size()) next_code_point(next);
+        from = from < piece.size() ? static_cast<std::size_t>(next - piece.data()) : from + 1;
+      }
+      go_on(piece.substr(done, match->begin - done));
+      go_on(piece.substr(match->begin, match->end - match->begin));
+      done = match->end;
+    }
+    go_on(piece.substr(done));
+  }
+
+  void encode_piece(std::string_view piece, Memory& memory, std::vector<std::int32_t>& out) const {
+    if (piece.size() > PieceCache::longest) return encode_uncached(piece, memory, out);
+    auto [entry, hit] = memory.cache.place(piece);
+    if (hit) {
+      for (std::uint32_t i = 0; i < entry.count; ++i) out.push_back(entry.tokens[i]);
+      return;
+    }
+    const auto before = out.size();
+    encode_uncached(piece, memory, out);
+    const auto count = out.size() - before;
+    if (count > PieceCache::most_tokens) {
+      entry.key = {};
+      return;
+    }
+    entry.count = static_cast<std::uint32_t>(count);
+    std::copy(out.end() - static_cast<std::ptrdiff_t>(count), out.end(), entry.tokens.begin());
+  }
+
+  void encode_uncached(std::string_view piece, Memory& memory, std::vector<std::int32_t>& out) const {
+    if (whole_)
+      if (const auto found = whole_->find(piece); found) return out.push_back(*found);
+    merges_.encode(piece, memory.merges, out);
+  }
+
+  std::string path_, json_;
+  std::uint32_t crc_;
+  Merges merges_;
+  AddedTokens added_;
+  std::vector<Cutter> cutters_;
+  std::vector<std::string> tokens_;                      // their bytes
+  std::optional<TokenIndex> whole_;                      // with ignore_merges
+  std::unordered_map<std::int32_t, std::string> texts_;  // of added tokens
+  std::int32_t end_ = 0;
+  mutable Memories memories_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_byte_level(const std::string& path, std::string json) {
+  if (std::ssize(json) > largest_tokenizer_json)
+    throw base::InputError(fmt::format("{}: a tokenizer.json of more than {} MiB", path, largest_tokenizer_json >> 20),
+                           "is it the right file?");
+  auto definition = definition_from_json(json, path);
+  return std::make_unique<ByteLevel>(path, std::move(json), std::move(definition));
+}
+
+}  // namespace trainyard::data::bpe

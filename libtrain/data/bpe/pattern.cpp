@@ -1,0 +1,102 @@
+// PCRE2, compiled at run time where the processor allows it.
+#include "libtrain/data/bpe/pattern.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <utility>
+
+namespace trainyard::data::bpe {
+
+namespace {
+
+template <auto release> struct Release {
+  template <class T> void operator()(T* p) const { release(p); }
+};
+template <class T, auto release> using Owned = std::unique_ptr<T, Release<release>>;
+using Stack = Owned<pcre2_jit_stack, pcre2_jit_stack_free>;
+
+// Backtracking of one match. Alternatives in a loop need some bytes of stack for each character of a piece, so a text
+// of one long piece gets a large stack for as long as it needs it.
+constexpr std::uint32_t most_steps = 100'000'000;
+constexpr std::size_t usual_stack = std::size_t{1} << 20, large_stack = std::size_t{1} << 30;
+
+std::string text_of(int error) {
+  unsigned char text[256] = {};
+  pcre2_get_error_message(error, text, sizeof text);
+  return reinterpret_cast<const char*>(text);
+}
+
+}  // namespace
+
+struct Pattern::Code {
+  Owned<pcre2_code, pcre2_code_free> code;
+};
+
+struct Pattern::Memory::Parts {
+  Owned<pcre2_match_data, pcre2_match_data_free> data;
+  Owned<pcre2_match_context, pcre2_match_context_free> context;
+  Stack stack;
+};
+
+Pattern::Pattern(std::string_view expression, std::string where)
+    : where_(std::move(where)), code_(std::make_unique<Code>()) {
+  if (expression.empty()) throw base::InputError(where_ + ": the pattern is empty", "it cuts nothing: leave it out");
+  const auto words = in_words_of_pcre2(expression, where_);
+  const Owned<pcre2_compile_context, pcre2_compile_context_free> context(pcre2_compile_context_create(nullptr));
+  TRAINYARD_ASSERT(context, "no memory");
+  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
+  int error = 0;
+  std::size_t at = 0;
+  code_->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(words.data()), words.size(),
+                                  PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &at,
+                                  context.get()));
+  if (!code_->code)
+    throw base::InputError(
+        fmt::format("{}: the pattern {} is refused: {}", where_, base::excerpt(expression), text_of(error)),
+        "is it the pattern of a byte-level tokenizer?");
+  pcre2_jit_compile(code_->code.get(), PCRE2_JIT_COMPLETE);  // where it cannot, matching is slower
+}
+
+Pattern::Pattern(Pattern&&) noexcept = default;
+Pattern::~Pattern() = default;
+Pattern::Memory::Memory(Memory&&) noexcept = default;
+Pattern::Memory::~Memory() = default;
+
+Pattern::Memory::Memory(const Pattern& pattern) : parts_(std::make_unique<Parts>()) {
+  parts_->data.reset(pcre2_match_data_create_from_pattern(pattern.code_->code.get(), nullptr));
+  parts_->context.reset(pcre2_match_context_create(nullptr));
+  parts_->stack.reset(pcre2_jit_stack_create(32 << 10, usual_stack, nullptr));
+  if (!parts_->data || !parts_->context || !parts_->stack) throw std::bad_alloc();
+  pcre2_set_match_limit(parts_->context.get(), most_steps);
+  pcre2_set_heap_limit(parts_->context.get(), large_stack >> 10);
+  pcre2_jit_stack_assign(parts_->context.get(), nullptr, parts_->stack.get());
+}
+
+std::optional<Pattern::Match> Pattern::find(std::string_view text, std::size_t from, const Memory& memory) const {
+  const auto match = [&] {
+    return pcre2_match(code_->code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
+                       PCRE2_NO_UTF_CHECK, memory.parts_->data.get(), memory.parts_->context.get());
+  };
+  auto result = match();
+  if (result == PCRE2_ERROR_JIT_STACKLIMIT) {
+    if (const Stack large(pcre2_jit_stack_create(usual_stack, large_stack, nullptr)); large) {
+      pcre2_jit_stack_assign(memory.parts_->context.get(), nullptr, large.get());
+      result = match();
+      pcre2_jit_stack_assign(memory.parts_->context.get(), nullptr, memory.parts_->stack.get());
+    }
+  }
+  if (result == PCRE2_ERROR_NOMATCH) return std::nullopt;
+  if (result < 0)
+    throw base::InputError(
+        fmt::format("{}: a pattern gives up on a document of {} bytes: {}", where_, text.size(), text_of(result)),
+        "--max-document cuts documents that are so long; or the pattern is of the kind that "
+        "tries a text in too many ways");
+  const auto* found = pcre2_get_ovector_pointer(memory.parts_->data.get());
+  return Match{found[0], found[1]};
+}
+
+}  // namespace trainyard::data::bpe

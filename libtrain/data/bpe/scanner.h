@@ -1,0 +1,41 @@
+// Scanner: the two well-known patterns of byte-level tokenizers, without a regular expression.
+#pragma once
+
+#include "libtrain/data/bpe/unicode_classes.h"
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+namespace trainyard::data::bpe {
+
+extern const char* const gpt2_pattern;    // of GPT-2, and of ByteLevel with use_regex
+extern const char* const llama3_pattern;  // of Llama 3; cl100k's pattern cuts in the same places
+
+// Both patterns match every text from its beginning on without gaps, so a piece ends where the next begins. Texts are
+// valid UTF-8. Time is linear in the text, whatever it holds.
+class Scanner {
+ public:
+  enum class Rules { gpt2, llama3 };
+  explicit Scanner(Rules rules) : rules_(rules), classes_(class_table()) {}
+
+  // The scanner that does what the pattern says, if there is one.
+  static std::optional<Scanner> of_pattern(std::string_view pattern);
+
+  // The end of the piece that begins at `at`; at < end.
+  const char* piece(const char* at, const char* end) const {
+    return rules_ == Rules::gpt2 ? gpt2_piece(at, end) : llama3_piece(at, end);
+  }
+
+ private:
+  CharClass class_at(const char* at) const { return classes_[next_code_point(at)]; }
+  const char* behind_run(CharClass of, const char* at, const char* end) const;
+  const char* gpt2_piece(const char* at, const char* end) const;
+  const char* llama3_piece(const char* at, const char* end) const;
+  const char* space_piece(const char* at, const char* end) const;
+
+  Rules rules_;
+  const CharClass* classes_;
+};
+
+}  // namespace trainyard::data::bpe

@@ -1,0 +1,36 @@
+// Letters, numbers and white space of Unicode, by code point: the same on every machine, whatever its libraries know.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace trainyard::data::bpe {
+
+enum class CharClass : std::uint8_t { other, letter, number, space };  // \p{L}, \p{N}, \s
+
+// unicode_ranges.cpp, which tests/golden/unicode_ranges.py writes: pairs of first and last code point, ascending.
+struct CodePoints {
+  char32_t first, last;
+};
+extern const std::span<const CodePoints> letters, numbers;
+
+const CharClass* class_table();  // of all 0x110000 code points
+
+// The code point at `at`, which is moved behind it. The text is valid UTF-8.
+inline char32_t next_code_point(const char*& at) {
+  const auto byte = [&](int i) { return static_cast<char32_t>(static_cast<unsigned char>(at[i])); };
+  const auto lead = byte(0);
+  if (lead < 0x80) return ++at, lead;
+  if (lead < 0xE0) {
+    const auto c = (lead & 0x1F) << 6 | (byte(1) & 0x3F);
+    return at += 2, c;
+  }
+  if (lead < 0xF0) {
+    const auto c = (lead & 0x0F) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F);
+    return at += 3, c;
+  }
+  const auto c = (lead & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F);
+  return at += 4, c;
+}
+
+}  // namespace trainyard::data::bpe

@@ -1,0 +1,234 @@
+// The parts of byte-level BPE against plain models: scanners against PCRE2, merges against a loop over all neighbours,
+// on random text, on text that is made to be slow, and on long pieces.
+#include "libtrain/base/error.h"
+#include "libtrain/data/bpe/merges.h"
+#include "libtrain/data/bpe/pattern.h"
+#include "libtrain/data/bpe/scanner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+using namespace trainyard::data::bpe;
+using trainyard::base::InputError;
+
+namespace {
+
+using Random = std::mt19937_64;
+
+std::string utf8(char32_t c) {
+  const auto tail = [&](int shift) { return static_cast<char>(0x80 | (c >> shift & 0x3F)); };
+  if (c < 0x80) return {static_cast<char>(c)};
+  if (c < 0x800) return {static_cast<char>(0xC0 | c >> 6), tail(0)};
+  if (c < 0x10000) return {static_cast<char>(0xE0 | c >> 12), tail(6), tail(0)};
+  return {static_cast<char>(0xF0 | c >> 18), tail(12), tail(6), tail(0)};
+}
+
+// Code points that PCRE2 does not know yet are other ones to it: the two differ there by design.
+const std::vector<char32_t>& known() {
+  static const auto all = [] {
+    const Pattern unassigned("\\p{Cn}", "test");
+    const Pattern::Memory memory(unassigned);
+    std::vector<char32_t> out;
+    for (char32_t c = 0; c < 0x110000; ++c) {
+      if (c >= 0xD800 && c < 0xE000) continue;
+      if (class_table()[c] == CharClass::other || !unassigned.find(utf8(c), 0, memory)) out.push_back(c);
+    }
+    return out;
+  }();
+  return all;
+}
+
+std::vector<std::size_t> ends_by_scanner(const Scanner& scanner, const std::string& text) {
+  std::vector<std::size_t> out;
+  for (const char *at = text.data(), *end = at + text.size(); at != end;) {
+    at = scanner.piece(at, end);
+    out.push_back(static_cast<std::size_t>(at - text.data()));
+  }
+  return out;
+}
+
+std::vector<std::size_t> ends_by_pattern(const Pattern& pattern, const std::string& text) {
+  const Pattern::Memory memory(pattern);
+  std::vector<std::size_t> out;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto match = pattern.find(text, at, memory);
+    EXPECT_TRUE(match && match->begin == at && match->end > at) << "the pattern leaves a gap at " << at;
+    if (!match || match->end <= at) break;
+    out.push_back(at = match->end);
+  }
+  return out;
+}
+
+const std::vector<std::string>& snippets() {
+  static const std::vector<std::string> all{
+      "'s",     "'S",      "'ll",    "'LL",    "'Ll",    "'re",    "'vE",    "'m",     "'D",
+      "'t",     "'\u017f", "'",      "''",     " ",      "  ",     "\t",     "\n",     "\r",
+      "\r\n",   "\v",      "\u0085", "\u00a0", "\u1680", "\u180e", "\u2028", "\u202f", "\u3000",
+      "\u200b", "a",       "Z",      "é",      "ſ",      "中",     "\u0301", "1",      "22",
+      "333",    "٣",       "Ⅷ",      "½",      "!",      "_",      "=",      "\ufffd", "\U0001f468\u200d",
+      "\0",     "\x7f"};
+  return all;
+}
+
+}  // namespace
+
+TEST(Scanner, CutsWhereThePatternsMatch) {
+  for (const char* expression : {gpt2_pattern, llama3_pattern}) {
+    const auto scanner = Scanner::of_pattern(expression);
+    ASSERT_TRUE(scanner);
+    const Pattern pattern(expression, "test");
+    const auto same = [&](const std::string& text) {
+      ASSERT_EQ(ends_by_scanner(*scanner, text), ends_by_pattern(pattern, text)) << ::testing::PrintToString(text);
+    };
+    // Every code point, alone between letters, and all of them in a row.
+    std::string row;
+    for (const auto c : known()) row += utf8(c);
+    same(row);
+    row.clear();
+    for (const auto c : known()) row += " a" + utf8(c) + "1";
+    same(row);
+    Random random(1);
+    for (int i = 0; i < 20'000 && !::testing::Test::HasFatalFailure(); ++i) {
+      std::string text;
+      for (auto n = random() % 12; n > 0; --n)
+        text += random() % 8 == 0 ? utf8(known()[random() % known().size()]) : snippets()[random() % snippets().size()];
+      same(text);
+    }
+  }
+  EXPECT_FALSE(Scanner::of_pattern("\\p{L}+"));
+}
+
+// Where a careless scanner looks at the same characters again for each piece.
+TEST(Scanner, LongRunsTakeLinearTime) {
+  const std::size_t n = 8 << 20;
+  for (const char* expression : {gpt2_pattern, llama3_pattern})
+    for (const std::string unit : {" ", "\n ", "a", "!", "7", "'", "\r\n\t", "' ", "  \u3000"}) {
+      std::string text = "x";
+      while (text.size() < n) text += unit;
+      text += "x";
+      EXPECT_EQ(ends_by_scanner(*Scanner::of_pattern(expression), text).back(), text.size());
+    }
+}
+
+namespace {
+
+Definition random_definition(Random& random, int merges) {
+  Definition d;
+  for (int b = 0; b < 256; ++b) d.tokens.push_back({static_cast<char>(b)});
+  std::map<std::string, std::int32_t> ids;
+  for (std::size_t i = 0; i < d.tokens.size(); ++i) ids[d.tokens[i]] = static_cast<std::int32_t>(i);
+  while (std::ssize(d.merges) < merges) {
+    const auto pick = [&] {  // letters a to d, and what was made of them
+      const auto made = d.tokens.size() - 256, at = random() % (made + 4);
+      return static_cast<std::int32_t>(at < 4 ? 'a' + at : 252 + at);
+    };
+    const auto left = pick(), right = pick();
+    const auto text = d.tokens[static_cast<std::size_t>(left)] + d.tokens[static_cast<std::size_t>(right)];
+    if (text.size() > 40 || std::any_of(d.merges.begin(), d.merges.end(),
+                                        [&](const Merge& m) { return m.left == left && m.right == right; }))
+      continue;
+    const auto [found, made] = ids.emplace(text, static_cast<std::int32_t>(d.tokens.size()));
+    if (made) d.tokens.push_back(text);
+    d.merges.push_back({left, right, found->second});
+  }
+  std::shuffle(d.merges.begin(), d.merges.end(), random);
+  return d;
+}
+
+// The lowest rank first, of equal ones the first in the text, one merge at a time.
+std::vector<std::int32_t> plainly(const Definition& d, const std::string& piece) {
+  std::vector<std::int32_t> ids;
+  for (const char c : piece) ids.push_back(static_cast<unsigned char>(c));
+  for (;;) {
+    std::size_t best_rank = d.merges.size(), best_at = 0;
+    for (std::size_t i = 0; i + 1 < ids.size(); ++i)
+      for (std::size_t rank = 0; rank < best_rank; ++rank)
+        if (d.merges[rank].left == ids[i] && d.merges[rank].right == ids[i + 1]) best_rank = rank, best_at = i;
+    if (best_rank == d.merges.size()) return ids;
+    ids[best_at] = d.merges[best_rank].merged;
+    ids.erase(ids.begin() + static_cast<std::ptrdiff_t>(best_at) + 1);
+  }
+}
+
+}  // namespace
+
+TEST(Merges, AreThoseOfThePlainLoop) {
+  Random random(2);
+  for (int round = 0; round < 40; ++round) {
+    const auto d = random_definition(random, 1 + static_cast<int>(random() % 60));
+    const Merges merges(d);
+    Merges::Memory memory;
+    for (int i = 0; i < 40; ++i) {
+      std::string piece;
+      for (auto n = 1 + random() % (i % 4 == 0 ? 200 : 60); n > 0; --n)
+        piece += random() % 20 == 0 ? static_cast<char>(random()) : static_cast<char>('a' + random() % 4);
+      std::vector<std::int32_t> ids;
+      merges.encode(piece, memory, ids);
+      ASSERT_EQ(ids, plainly(d, piece)) << "round " << round << ", piece " << ::testing::PrintToString(piece);
+    }
+  }
+}
+
+// A document that is one word: with n * n steps this would not end.
+TEST(Merges, OneWordOfMegabytes) {
+  Random random(3);
+  const auto d = random_definition(random, 60);
+  const Merges merges(d);
+  Merges::Memory memory;
+  std::string word, again;
+  for (int i = 0; i < 4 << 20; ++i) word += static_cast<char>('a' + random() % 4);
+  for (const auto& text : {word, std::string(4 << 20, 'a')}) {
+    std::vector<std::int32_t> ids;
+    merges.encode(text, memory, ids);
+    again.clear();
+    for (const auto id : ids) again += d.tokens[static_cast<std::size_t>(id)];
+    EXPECT_EQ(again, text);
+    EXPECT_EQ(memory.heap.capacity(), 0u);  // a long word's memory is given back
+  }
+}
+
+TEST(Patterns, MeanWhatOnigurumaMeans) {
+  const auto first = [](const char* expression, const std::string& text) {
+    const Pattern pattern(expression, "test");
+    const auto match = pattern.find(text, 0, Pattern::Memory(pattern));
+    return match ? text.substr(match->begin, match->end - match->begin) : "none";
+  };
+  EXPECT_EQ(first("\\s+", "a\u180e\u2028\u0085 b"), "\u2028\u0085 ");  // U+180E is no white space any more
+  EXPECT_EQ(first("[^\\S\\n]+", "a\n \tb"), " \t");
+  EXPECT_EQ(first("$", "ab\ncd"), "");
+  EXPECT_EQ(first("^c.", "ab\ncd"), "cd");  // at every line
+  EXPECT_EQ(first("a.c", "a\nca\rc"), "a\rc");
+  EXPECT_EQ(first("(?i:'s)", "'\u017f"), "'\u017f");
+  EXPECT_EQ(first("\\d+", "a½٣4"), "٣4");
+  EXPECT_EQ(first("\\p{Han}+", "。、列車"), "列車");  // of the script itself, not of what it uses, too
+  EXPECT_EQ(first("\\u00e9|\\x41", "xé"), "é");
+}
+
+// Loops of alternatives need memory for each character; loops in loops need time.
+TEST(Patterns, LongTextNeedsMemoryAndGetsIt) {
+  const Pattern pattern("(?:a|b)+", "test");
+  const Pattern::Memory memory(pattern);
+  std::string text;
+  while (text.size() < 2 << 20) text += "ab";
+  const auto match = pattern.find(text, 0, memory);
+  ASSERT_TRUE(match);
+  EXPECT_EQ(match->end, text.size());
+  const Pattern spaces("\\s*[\\r\\n]+|\\s+(?!\\S)", "test");  // goes back over all of the largest document
+  const auto space = spaces.find(std::string(16 << 20, ' ') + "x", 0, Pattern::Memory(spaces));
+  ASSERT_TRUE(space);
+  EXPECT_EQ(space->end, (std::size_t{16} << 20) - 1);
+}
+
+TEST(Patterns, GiveUpWithASentence) {
+  const Pattern pattern("(?:a+)+[!?]", "file.json");
+  const Pattern::Memory memory(pattern);
+  try {
+    pattern.find(std::string(64, 'a'), 0, memory);
+    ADD_FAILURE() << "it ended";
+  } catch (const InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("file.json: a pattern gives up"), std::string::npos) << e.what();
+  }
+}

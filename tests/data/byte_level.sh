@@ -1,0 +1,85 @@
+#!/bin/bash
+# A tokenizer.json through all programs: shard-data with any number of threads, train, --evaluate, generate, and what goes along when data and runs move.
+# usage: byte_level.sh BIN_FOLDER FOLDER_OF_GOLDEN_TOKENIZERS
+PATH=$(realpath "$1"):$PATH
+golden=$(realpath "$2")
+. "$(dirname "$0")/../script.sh"
+ulimit -f 400000
+tokens() { h5dump -y -w 1 -d /tokens "$1" | sed -n '/DATA {/,/}/p' | tr -dc '0-9\n' | sed '/^$/d'; }
+
+# The ids of the reference, document by document, with the end of document behind each; what is only white space is no document.
+jq -c '.[] | select(.text | test("[^ \t\r\n]")) | {text}' "$golden/ids.json" >texts.jsonl
+for kind in gpt2 llama3; do
+  for threads in 1 2 4; do
+    for ((i = 0; i < 20; ++i)); do cat texts.jsonl; done | expect 0 shard-data --input - --tokenizer "$golden/$kind.json" --output "$kind-$threads" --threads $threads --validation 0
+  done
+  same $kind-1 $kind-2 "$kind, 2 threads"
+  same $kind-1 $kind-4 "$kind, 4 threads"
+  same "$golden/$kind.json" $kind-1/tokenizer.json "the set's copy"
+  expect 0 inspect --verify $kind-1
+  end=$(jq .end_of_document $kind-1/index.json)
+  jq -e '.tokenizer.source == "tokenizer.json" and .tokenizer.name == "'$kind'.json"' $kind-1/index.json >/dev/null || fail "index: $(cat $kind-1/index.json)"
+  if command -v h5dump >/dev/null; then
+    jq ".[] | select(.text | test(\"[^ \\t\\r\\n]\")) | .$kind[], $end" "$golden/ids.json" >once
+    for ((i = 0; i < 20; ++i)); do cat once; done >expected
+    tokens $kind-1/train/shard-00000.h5 >found
+    same expected found "$kind: tokens"
+  fi
+done
+expect 0 shard-data --input texts.jsonl --tokenizer "$golden/llama3.json" --output gpt2-2 --validation 0 --force   # a set of ours, whatever its tokenizer
+absent gpt2-2/tokenizer.model gpt2-2.partial
+same "$golden/llama3.json" gpt2-2/tokenizer.json "the new set's copy"
+
+# Documents that are no UTF-8 are refused as with any tokenizer.
+printf 'good\n\nbad \377\n\ngood again\n' >broken.txt
+expect 0 shard-data --input broken.txt --split paragraphs --tokenizer "$golden/gpt2.json" --output broken --max-rejects 0.5 --validation 0
+said 'invalid UTF-8'
+refused 3 'model of type "WordPiece"' shard-data --input broken.txt --output none --tokenizer <(jq '.model.type = "WordPiece"' "$golden/gpt2.json")
+refused 3 'is no JSON' shard-data --input broken.txt --output none --tokenizer <(head -c 5000 "$golden/gpt2.json")
+refused 3 'has no model' shard-data --input broken.txt --output none --tokenizer gpt2-1/index.json
+absent none none.partial
+
+# A run keeps the tokenizer; data and run move apart.
+train_on() { expect 0 train --model gpt2-nano --data "$1" --output "$2" --steps 3 --global-batch 2 --micro-batch 2 --sequence 32 --threads 1 --progress never; }
+train_on llama3-1 run
+same "$golden/llama3.json" "$(echo run/tokenizer-*.json)" "the run's copy"
+expect 0 train --evaluate run --evaluate-split train --data llama3-1 --threads 1 --progress never --json
+jq -e '.bytes > 1000 and .bits_per_byte > 0 and .bits_per_byte < 20' out >/dev/null || fail "bits per byte: $(cat out)"
+mkdir moved
+mv llama3-1 moved/data
+mv run moved/run
+g=(generate --checkpoint moved/run --threads 1)
+prompt=$'it\'s 東 \U0001f682 unreachable <|a|>b'
+expect 0 "${g[@]}" --prompt "$prompt" --tokens 60 --stop-at length --temperature 20 --json
+mv out json
+jq -e --arg p "$prompt" '.prompt == $p and (.tokens | length) == 60' json >/dev/null || fail "JSON: $(cat json)"
+# The bytes of a token by the file itself: the alphabet's characters of each, or the text of an added token. What is no UTF-8 is shown otherwise and not compared.
+bytes_of() {
+  jq -rj --slurpfile t "$golden/llama3.json" '
+    ([range(33; 127), range(161; 173), range(174; 256)]) as $same
+    | ([range(256)] - $same) as $others
+    | (reduce $same[] as $b ({}; .[[$b] | implode] = $b) | reduce range($others | length) as $i (.; .[[256 + $i] | implode] = $others[$i])) as $bytes
+    | ($t[0].model.vocab | to_entries | map({(.value | tostring): .key}) | add) as $words
+    | ($t[0].added_tokens | map({(.id | tostring): .content}) | add) as $added
+    | "0123456789abcdef" as $x
+    | [.prompt_tokens[1:][], .tokens[]] | map(tostring | if $added[.] then ($added[.] | explode[]) else ($words[.] | explode[] | $bytes[[.] | implode]) end)
+    | map("\\x" + $x[. / 16 | floor:][:1] + $x[. % 16:][:1]) | add' "$1"
+}
+compared=0
+for seed in 1 2 3 4 5 6 7 8; do
+  how=(--prompt "$prompt" --tokens 5 --stop-at length --temperature 5 --seed $seed)
+  expect 0 "${g[@]}" "${how[@]}" --json
+  printf "$(bytes_of out)\n" >expected
+  expect 0 "${g[@]}" "${how[@]}"
+  mv out shown
+  ! iconv -f UTF-8 -t UTF-8 <expected >/dev/null 2>&1 || { same expected shown "what is generated, seed $seed"; : $((++compared)); }
+done
+[ $compared -gt 0 ] || fail "no text to compare"
+grep -qF "$prompt" shown || fail "the prompt does not come out as it went in: $(cat shown)"
+refused 3 'no UTF-8' "${g[@]}" --prompt $'a\xff'
+rm moved/run/tokenizer-*.json moved/data/tokenizer.json
+refused 3 'which is not there any more' "${g[@]}" --prompt cat
+expect 0 "${g[@]}" --prompt cat --tokens 2 --tokenizer "$golden/llama3.json"
+refused 3 'its tokens mean something else' "${g[@]}" --prompt cat --tokenizer "$golden/gpt2.json"
+refused 3 'tokenizer.json' inspect --verify moved/data
+passed

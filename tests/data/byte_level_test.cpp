@@ -1,0 +1,256 @@
+// Byte-level BPE: the ids of the `tokenizers` package (tests/golden/tokenizers, made by
+// tests/golden/tokenizers_golden.py), the text again from the ids, and what files may say.
+#include "tests/scratch.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/data/tokenizer.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <functional>
+#include <thread>
+
+using namespace trainyard;
+using nlohmann::json;
+using trainyard::testing::Scratch;
+using trainyard::testing::slurp;
+using trainyard::testing::spit;
+using Ids = std::vector<std::int32_t>;
+
+namespace {
+
+std::string golden(const std::string& name) { return GOLDEN_TOKENIZERS "/" + name; }
+
+Ids encode(const data::Tokenizer& tokenizer, const std::string& text) {
+  Ids ids;
+  tokenizer.encode(text, ids);
+  return ids;
+}
+
+class Files : public ::testing::Test {
+ protected:
+  std::unique_ptr<data::Tokenizer> with(const std::function<void(json&)>& change, const std::string& name = "gpt2") {
+    auto j = json::parse(slurp(golden(name + ".json")));
+    change(j);
+    return of(j.dump());
+  }
+  std::unique_ptr<data::Tokenizer> of(const std::string& content) {
+    spit(scratch.path + "/tokenizer.json", content);
+    return data::make_tokenizer(scratch.path + "/tokenizer.json");
+  }
+  void refused(const std::string& says, const std::function<void(json&)>& change, const std::string& name = "gpt2") {
+    try {
+      with(change, name);
+      ADD_FAILURE() << "accepted, though " << says;
+    } catch (const base::InputError& e) {
+      EXPECT_NE(std::string(e.what()).find(says), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("tokenizer.json"), std::string::npos) << e.what();
+    }
+  }
+  Scratch scratch;
+};
+
+}  // namespace
+
+TEST(ByteLevel, IdsAreThoseOfTheReference) {
+  const auto rows = json::parse(slurp(golden("ids.json")));
+  for (const char* name : {"gpt2", "llama3", "steps"}) {
+    const auto tokenizer = data::make_tokenizer(golden(name) + ".json");
+    int compared = 0;
+    for (int round = 0; round < 2; ++round)  // the second finds its pieces in the cache
+      for (const auto& row : rows) {
+        if (!row.contains(name)) continue;
+        EXPECT_EQ(encode(*tokenizer, row["text"]), row[name].get<Ids>()) << name << ": " << row["text"];
+        ++compared;
+      }
+    EXPECT_GT(compared, 70) << name;
+  }
+}
+
+TEST(ByteLevel, DecodesToTheVeryBytes) {
+  const auto rows = json::parse(slurp(golden("ids.json")));
+  for (const char* name : {"gpt2", "llama3"}) {
+    const auto tokenizer = data::make_tokenizer(golden(name) + ".json");
+    const auto end = tokenizer->decode(Ids{tokenizer->end_of_document()});
+    EXPECT_EQ(end, "");
+    for (const auto& row : rows) {
+      std::string text = row["text"];
+      const auto ids = encode(*tokenizer, text);
+      const std::string ends = std::string(name) == "gpt2" ? "<|endoftext|>" : "<|end_of_text|>";
+      for (auto at = text.find(ends); at != text.npos; at = text.find(ends)) text.erase(at, ends.size());
+      EXPECT_EQ(tokenizer->decode(ids), text);
+      std::int64_t bytes = 0;
+      std::string one_by_one;
+      for (const auto id : ids) {
+        bytes += tokenizer->text_bytes(id, data::Tokenizer::Place::inside);
+        one_by_one += tokenizer->decode(Ids{id});
+      }
+      EXPECT_EQ(bytes, static_cast<std::int64_t>(text.size()));
+      EXPECT_EQ(one_by_one, text);
+    }
+  }
+}
+
+TEST(ByteLevel, KnowsItsVocabularyAndEnd) {
+  const auto gpt2 = data::make_tokenizer(golden("gpt2.json")), llama3 = data::make_tokenizer(golden("llama3.json")),
+             steps = data::make_tokenizer(golden("steps.json"));
+  EXPECT_EQ(gpt2->vocabulary(), 700);
+  EXPECT_EQ(gpt2->end_of_document(), 0);  // <|endoftext|>, the trainer's first token
+  EXPECT_EQ(llama3->vocabulary(), 709);   // 700, four words, five added
+  EXPECT_EQ(llama3->end_of_document(), 705);
+  EXPECT_EQ(steps->vocabulary(), 504);  // 500, three added, and an end of its own behind them
+  EXPECT_EQ(steps->end_of_document(), 503);
+  EXPECT_EQ(gpt2->unknown(), -1);
+  EXPECT_EQ(gpt2->name(), "gpt2.json");
+  EXPECT_EQ(gpt2->decode(Ids{-1, 700, 1 << 30}), "");
+  EXPECT_EQ(gpt2->text_bytes(700, data::Tokenizer::Place::start), 0);
+  EXPECT_EQ(data::set_tokenizer_name(*gpt2), "tokenizer.json");
+  EXPECT_EQ(data::kept_tokenizer_name("tokenizer.json", 0x1a2b3c4d), "tokenizer-1a2b3c4d.json");
+  EXPECT_EQ(data::kept_tokenizer_name("tokenizer.model", 0x1a2b3c4d), "tokenizer-1a2b3c4d.model");
+}
+
+TEST(ByteLevel, SeveralThreadsAtOnce) {
+  const auto rows = json::parse(slurp(golden("ids.json")));
+  const auto tokenizer = data::make_tokenizer(golden("steps.json"));
+  std::vector<int> wrong(4);
+  {
+    std::vector<std::jthread> team;
+    for (std::size_t t = 0; t < wrong.size(); ++t)
+      team.emplace_back([&, t] {
+        for (int round = 0; round < 5; ++round)
+          for (const auto& row : rows)
+            if (row.contains("steps") && encode(*tokenizer, row["text"]) != row["steps"].get<Ids>()) ++wrong[t];
+      });
+  }
+  EXPECT_EQ(wrong, std::vector<int>(4));
+}
+
+TEST(ByteLevel, TextThatIsNoUtf8IsRefused) {
+  const auto tokenizer = data::make_tokenizer(golden("gpt2.json"));
+  for (const char* text : {"\xff", "a\xc3", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xc0\x80"})
+    EXPECT_THROW(encode(*tokenizer, text), base::InputError);
+  EXPECT_EQ(encode(*tokenizer, ""), Ids{});
+}
+
+// What files of other versions and tools say, too.
+TEST_F(Files, AcceptedForms) {
+  const auto plain = data::make_tokenizer(golden("gpt2.json"));
+  const std::string text = "The train leaves at 12:30, it's late\n\n  é中<|endoftext|>x";
+  const auto expected = encode(*plain, text);
+  const auto same = [&](const std::function<void(json&)>& change) { EXPECT_EQ(encode(*with(change), text), expected); };
+  same([](json&) {});
+  same([](json& j) { j["model"].erase("type"); });
+  same([](json& j) { j["decoder"] = nullptr; });
+  same([](json& j) { j["normalizer"] = {{"type", "Sequence"}, {"normalizers", json::array()}}; });
+  same([](json& j) { j["model"]["dropout"] = 0.0; });
+  same([](json& j) { j["model"]["unk_token"] = "<|endoftext|>"; });
+  same([](json& j) { j["model"]["continuing_subword_prefix"] = ""; });
+  same([](json& j) { j["truncation"] = {{"max_length", 1}}, j["padding"] = {{"length", 4}}; });
+  same([](json& j) { j["post_processor"] = {{"type", "TemplateProcessing"}}; });
+  same([](json& j) {
+    j["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", json::array({j["pre_tokenizer"]})}};
+  });
+  same([](json& j) {
+    for (auto& m : j["model"]["merges"]) {
+      const std::string s = m;
+      m = json::array({s.substr(0, s.find(' ')), s.substr(s.find(' ') + 1)});
+    }
+  });
+  // A hole in the ids, which counts.
+  const auto holes = with([](json& j) { j["added_tokens"].push_back({{"id", 1000}, {"content", "<hole>"}}); });
+  EXPECT_EQ(encode(*holes, text), expected);
+  EXPECT_EQ(holes->vocabulary(), 1001);
+  EXPECT_EQ(encode(*holes, "<hole>"), Ids{1000});
+  EXPECT_EQ(holes->decode(Ids{800, 1000}), "<hole>");
+  // Of several ends the first of the list, wherever it stands.
+  const auto ends = with([](json& j) {
+    j["added_tokens"] = {{{"id", 700}, {"content", "</s>"}}, {{"id", 701}, {"content", "<|end_of_text|>"}}};
+  });
+  EXPECT_EQ(ends->end_of_document(), 701);
+  // Llama 3's cut, as older conversions say it.
+  const auto removed = with(
+      [](json& j) {
+        j["pre_tokenizer"]["pretokenizers"][0].update({{"behavior", "Removed"}, {"invert", true}});
+      },
+      "llama3");
+  EXPECT_EQ(encode(*removed, text), encode(*data::make_tokenizer(golden("llama3.json")), text));
+}
+
+TEST_F(Files, RefusedByName) {
+  const auto model = [](const char* key, const json& value) { return [=](json& j) { j["model"][key] = value; }; };
+  const auto root = [](const char* key, const json& value) { return [=](json& j) { j[key] = value; }; };
+  const auto split = [](const std::string& pattern) {
+    return [=](json& j) { j["pre_tokenizer"]["pretokenizers"][0]["pattern"] = {{"Regex", pattern}}; };
+  };
+  refused("a model of type \"WordPiece\"", model("type", "WordPiece"));
+  refused("a model of type \"Unigram\"", model("type", "Unigram"));
+  refused("byte_fallback", model("byte_fallback", true));
+  refused("dropout", model("dropout", 0.1));
+  refused("end_of_word_suffix is \"\\\"</w>\\\"\"", model("end_of_word_suffix", "</w>"));
+  refused("'ignore_merges' must be true or false", model("ignore_merges", "yes"));
+  refused("unknown key 'new_rule'", model("new_rule", 1));
+  refused("unknown key 'new_part'", root("new_part", 1));
+  refused("the normalizer \"NFC\" is not supported", root("normalizer", {{"type", "NFC"}}));
+  refused("the decoder \"Metaspace\"", root("decoder", {{"type", "Metaspace"}}));
+  refused("the pre_tokenizer is absent", root("pre_tokenizer", nullptr));
+  refused("the pretokenizer \"Whitespace\"", root("pre_tokenizer", {{"type", "Whitespace"}}));
+  refused("does not end in ByteLevel", root("pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", json::array()}}));
+  refused("behind ByteLevel", [](json& j) {
+    j["pre_tokenizer"] = {{"type", "Sequence"},
+                          {"pretokenizers", json::array({j["pre_tokenizer"], j["pre_tokenizer"]})}};
+  });
+  refused(
+      "the behavior \"MergedWithNext\"",
+      [](json& j) { j["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "MergedWithNext"; }, "llama3");
+  refused(
+      "at most 16",
+      [](json& j) {
+        j["pre_tokenizer"]["pretokenizers"] = json::array();
+        for (int i = 0; i < 17; ++i) j["pre_tokenizer"]["pretokenizers"].push_back({{"type", "Digits"}});
+      },
+      "llama3");
+  for (const char* pattern :
+       {"\\w+",  "\\bx",  "\\h", "[a[b]]", "[a&&b]",  "[[:alpha:]]", "(?<name>x)",     "(?i)x", "(*UTF)x", "(x)\\1",
+        "x{2}+", "x{,3}", "\\X", "\\K",    "(?i:st)", "(?i:é)",      "\\x{110000000}", "\\xE9", "\\p{^L}", "\\pL"})
+    refused("which is not supported", split(pattern), "llama3");
+  for (const char* pattern : {"(", "[a", "\\p{Nonsense}", "x**", "(?<=x*)y"})
+    refused("is refused: ", split(pattern), "llama3");
+  refused("an empty pattern", split(""), "llama3");
+}
+
+TEST_F(Files, ContradictionsAreRefused) {
+  const auto token = [](const std::string& name, const json& id) {
+    return [=](json& j) { j["model"]["vocab"][name] = id; };
+  };
+  const auto merge = [](const json& m) { return [=](json& j) { j["model"]["merges"].push_back(m); }; };
+  const auto added = [](const json& t) { return [=](json& j) { j["added_tokens"].push_back(t); }; };
+  refused("have the same id 5", token("xyzzy", 5));
+  for (const json& id : {json(-1), json(1 << 22), json(1e30), json(1.5), json("7"), json(nullptr), json::array()})
+    refused("the id of token \"xyzzy\"", token("xyzzy", id));
+  refused("a token without text", token("", 800));
+  refused("\"a b\" is not written in the byte-level alphabet", token("a b", 800));
+  refused("\"列車\" is not written in the byte-level alphabet", token("列車", 800));
+  refused("no token for the byte 0x41", [](json& j) { j["model"]["vocab"].erase("A"); });
+  refused("no token for the byte 0x00", [](json& j) { j["model"]["vocab"].erase("Ā"); });
+  refused("which the vocabulary lacks", merge("Q Q"));
+  refused("which the vocabulary lacks", merge("nothing here"));
+  for (const json& m : {json("ab"), json("a b c"), json(7), json::array({"a"}), json::array({"a", 1}), json(nullptr)})
+    refused("is no merge", merge(m));
+  refused("is there twice", added({{"id", 800}, {"content", "<|endoftext|>"}}));
+  refused("is there twice", added({{"id", 0}, {"content", "other"}}));
+  refused("in the vocabulary it has", added({{"id", 800}, {"content", "a"}}));
+  refused("which a token of the vocabulary has", added({{"id", 70}, {"content", "<new>"}}));
+  refused("single_word", added({{"id", 800}, {"content", "<new>"}, {"single_word", true}}));
+  refused("has no text", added({{"id", 800}, {"content", ""}}));
+  refused("text of at most 256 bytes", added({{"id", 800}, {"content", std::string(257, 'x')}}));
+  refused("'merges' must be a list", [](json& j) { j["model"]["merges"] = 1; });
+  refused("is no object", [](json& j) { j["model"]["vocab"] = json::array(); });
+  EXPECT_THROW(of("{"), base::InputError);
+  EXPECT_THROW(of("{\"model\": " + std::string(1000, '[')), base::InputError);
+  EXPECT_THROW(of("{}"), base::InputError);
+  auto twice = slurp(golden("gpt2.json"));
+  twice.insert(twice.find("\"vocab\":{") + 9, "\"the\":900,");
+  twice.insert(twice.find("\"vocab\":{") + 9, "\"the\":901,");
+  EXPECT_THROW(of(twice), base::InputError);
+}
