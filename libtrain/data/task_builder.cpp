@@ -167,7 +167,11 @@ TaskResult build_task(DocumentSource& source, const Tokenizer& tokenizer, const 
     throw;
   }
   result.part_was_there = parts.has(share.task);
-  if (!result.part_was_there) parts.write(share.task, source, tokenizer, options, precious, progress.reading);
+  try {
+    if (!result.part_was_there) parts.write(share.task, source, tokenizer, options, precious, progress.reading);
+  } catch (const base::Error&) {
+    if (!parts.has(share.task)) throw;  // else the same task, started twice, was faster
+  }
   result.missing = parts.missing();
   if (!parts.has(share.task)) return elsewhere();  // it went into the set
   if (!result.missing.empty()) return result;

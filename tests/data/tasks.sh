@@ -27,7 +27,7 @@ equal() {
     tasks=$(seq 0 $((n - 1)) | shuf --random-source=d.jsonl)
     for i in $tasks; do
       absent "$name-$n"
-      expect 0 shard-data "${flags[@]}" --output "$name-$n" --rejects "$name-$n.tsv" --max-rejects 0.9 --json --task $i/"$n"
+      expect 0 shard-data "${flags[@]}" --output "$name-$n" --rejects "$name-$n.tsv" --max-rejects 0.9 --json --task "$i/$n"
     done
     same "$name" "$name-$n" "$name of $n tasks"
     same "$name.tsv" "$name-$n.tsv" "refusals of $name of $n tasks"
@@ -115,7 +115,7 @@ absent judged judged.partial
 expect 0 shard-data "${flags[@]}" --output judged --task 0/2 --max-rejects 0.1
 [ -f judged/index.json ] || fail "not judged anew"
 for i in 0 1; do kept shard-data --input a.txt --output none --split lines --validation 0.9999999 --task $i/2; done
-[ $code = 3 ] || fail "exit code $code where all goes to validation"
+[ "$code" = 3 ] || fail "exit code $code where all goes to validation"
 said 'all went to validation'
 absent none
 
