@@ -11,7 +11,8 @@ words() { for ((i = 1; i <= $1; ++i)); do printf '%s %d: %*s\n' "$2" $i $((i * i
 { printf '\xef\xbb\xbf'; words 150 alpha | sed 'n;n;s/$/\n \t/'; } >a.txt
 words 60 beta | sed 'n;s/$/\n\n/' | gzip >b.txt.gz
 : >empty.txt
-for ((i = 0; i < 90; ++i)); do echo " "; done >blank.txt
+for ((i = 0; i < 2000; ++i)); do echo " "; done >blank.txt
+for ((i = 0; i < 200; ++i)); do printf '\xef\xbb\xbfmarked %d\n' $i; done >marks.txt
 { words 40 gamma | sed 's/$/\n/'; printf 'bad \xff text\n\n'; words 40 delta | sed 's/$/\n/'; printf 'no end of line'; } >c.txt
 { for ((i = 1; i <= 200; ++i)); do echo "{\"text\": \"document $i $((i * i % 977))\", \"body\": \"other $i\"}"; [ $((i % 50)) != 0 ] || echo 'no json'; done; } >d.jsonl
 jq -c . d.jsonl 2>/dev/null | head -49 | zstd -q >e.jsonl.zst
@@ -40,7 +41,7 @@ flags=(--input a.txt b.txt.gz empty.txt blank.txt c.txt a.txt --split paragraphs
 equal paragraphs 1 2 3 7
 [ "$(jq .train.shards paragraphs.json)" -gt 3 ] && [ "$(jq .rejected paragraphs.json)" -ge 3 ] || fail "too little to say anything: $(cat paragraphs.json)"
 h5dump -d /sources paragraphs/train/shard-00000.h5 >out 2>err || fail "no sources"
-flags=(--input c.txt a.txt blank.txt --split lines --shard-tokens 300 --validation 0.1 --threads 2)
+flags=(--input c.txt marks.txt a.txt blank.txt --split lines --shard-tokens 300 --validation 0.1 --threads 2)
 equal lines 2 3 7 40
 flags=(--input d.jsonl e.jsonl.zst d.jsonl --json-key body --shard-tokens 500 --max-document 60)
 equal json 2 3 7
