@@ -51,7 +51,7 @@ bool is_lock(int file) {
 }
 
 [[noreturn]] void throw_held(const std::string& folder, const std::string& holder, const std::string& advice) {
-  throw EnvironmentError(fmt::format("{} is in use by {}", folder, holder), advice);
+  throw FolderHeld(fmt::format("{} is in use by {}", folder, holder), advice);
 }
 
 [[noreturn]] void throw_no_lock(const std::string& path) {

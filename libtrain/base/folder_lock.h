@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libtrain/base/descriptor.h"
+#include "libtrain/base/error.h"
 
 #include <chrono>
 #include <string>
@@ -9,6 +10,11 @@
 namespace trainyard::base {
 
 inline constexpr const char* lock_name = "lock";
+
+// Somebody else holds the lock.
+struct FolderHeld : EnvironmentError {
+  using EnvironmentError::EnvironmentError;
+};
 
 // A write lock of fcntl on FOLDER/lock. The kernel, or on a shared folder the file server, gives it up when its holder
 // ends, however that was. It belongs to the open file, not to the process, so that no other piece of code loses it by
@@ -18,7 +24,7 @@ inline constexpr const char* lock_name = "lock";
 // nothing is held.
 class FolderLock {
  public:
-  // EnvironmentError, naming host, process, Slurm job and since when, if somebody else holds it for longer than
+  // FolderHeld, naming host, process, Slurm job and since when, if somebody else holds it for longer than
   // `patience`; `advice` is its hint. The folder must exist.
   FolderLock(const std::string& folder, const std::string& advice, std::chrono::milliseconds patience = {});
   ~FolderLock();

@@ -60,6 +60,10 @@ std::string first_unknown(const std::string& folder, const std::function<bool(co
   for (; !error && it != end; it.increment(error)) {
     const auto relative = it->path().lexically_relative(folder).generic_string();
     const auto type = it->symlink_status(error).type();
+    if (type == fs::file_type::not_found) {  // another process took it away just now
+      error.clear();
+      continue;
+    }
     const bool file = type == fs::file_type::regular;
     if (file && it->path().filename().string().starts_with(".nfs")) continue;
     if ((!file && type != fs::file_type::directory) || !known(relative, file ? EntryKind::file : EntryKind::folder)) {

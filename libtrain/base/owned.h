@@ -23,7 +23,8 @@ void require_own(const std::string& path, const Owned& own);
 
 // The first regular file or folder below `folder` that `known` (path relative to the folder, with '/') does not know;
 // anything that is neither, a symbolic link among them, is never known. Names that NFS gives to files which were
-// removed while open (.nfs...) are passed over. "" when there is none. InputError when the folder cannot be read.
+// removed while open (.nfs...), and what vanishes meanwhile, are passed over. "" when there is none. InputError when
+// the folder cannot be read.
 enum class EntryKind { file, folder };
 std::string first_unknown(const std::string& folder,
                           const std::function<bool(const std::string& relative, EntryKind kind)>& known);

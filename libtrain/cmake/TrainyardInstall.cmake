@@ -18,6 +18,7 @@ install(TARGETS ${targets} EXPORT trainyard-targets ARCHIVE DESTINATION ${CMAKE_
 install(EXPORT trainyard-targets NAMESPACE trainyard:: DESTINATION ${package_folder})
 install(DIRECTORY libtrain kernels DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trainyard FILES_MATCHING PATTERN "*.h" PATTERN cmake EXCLUDE)
 install(DIRECTORY tools/train/examples DESTINATION ${CMAKE_INSTALL_DATADIR}/trainyard)
+install(DIRECTORY slurm DESTINATION ${CMAKE_INSTALL_DATADIR}/trainyard USE_SOURCE_PERMISSIONS PATTERN install-deps.sh EXCLUDE PATTERN quickstart.sh EXCLUDE)
 install(FILES ${CMAKE_CURRENT_LIST_DIR}/TrainyardDependencies.cmake DESTINATION ${package_folder})
 install(FILES ${CMAKE_CURRENT_LIST_DIR}/trainyard-config.cmake DESTINATION ${package_folder})
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/trainyard-config-version.cmake COMPATIBILITY SameMinorVersion)

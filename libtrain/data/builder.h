@@ -35,6 +35,9 @@ struct BuildResult {
 inline constexpr std::size_t first_refusals_kept = 3;
 std::string text_of(const Refusal& refusal);  // "a.jsonl, line 7: no key 'text'"
 
+// What a set may never replace.
+std::vector<std::string> precious_of(const DocumentSource& source, const BuildOptions& options);
+
 // Batches of documents are read, tokenized by the threads, and appended in order. Memory: two shards' tokens (one for
 // each split) and two batches. The set appears whole under options.output or not at all; a tokenizer's model comes
 // along. InputError (exit 3) when more than the allowed share was refused or nothing is left; then nothing is

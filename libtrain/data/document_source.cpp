@@ -65,11 +65,13 @@ struct DocumentSource::Sink {
   std::string name;
   std::int64_t line = 0, first_line = 1;
   bool go_on = true, silent = true;  // silent: nothing was taken or refused yet
+  std::int64_t refused = 0;
   std::string document = {};
   simdjson::dom::parser parser{};
 
   void reject(std::int64_t at, const std::string& reason) {
     silent = false;
+    ++refused;
     refuse({name, at, reason});
   }
 
@@ -147,6 +149,8 @@ DocumentSource::DocumentSource(const std::vector<std::string>& inputs, SourceOpt
   if (inputs_.empty()) throw base::InputError("there is no input", "give --input FILE, --input - or --input @LIST");
   for (const auto& name : inputs_) {
     const auto size = io::InputStream::check(name);
+    pieces_.push_back({sizes_.size(), 0, size});
+    sizes_.push_back(size);
     ++(names_json(name) ? kinds_.json : size < 0 ? kinds_.unknown : kinds_.plain);
     total_bytes_ = size < 0 || total_bytes_ < 0 ? -1 : total_bytes_ + size;
   }
@@ -168,19 +172,40 @@ void DocumentSource::require_use() const {
         "leave it out; --json-key names the key of the text");
 }
 
+void DocumentSource::take(Share share) {
+  for (std::size_t i = 0; i < inputs_.size(); ++i)
+    if (sizes_[i] < 0)
+      throw base::UsageError(fmt::format("--task reads what every task can open for itself, and {} is a pipe",
+                                         inputs_[i] == "-" ? "standard input" : source_name(inputs_[i])),
+                             "put the text into files; a list of them, @LIST, may be a pipe");
+  const auto cuts = [&](const std::string& input) {
+    if (names_json(input)) return Cuts::lines;
+    const auto split = options_.split.value_or(TextSplit::whole);
+    return split == TextSplit::lines ? Cuts::lines : split == TextSplit::paragraphs ? Cuts::paragraphs : Cuts::nowhere;
+  };
+  pieces_ = pieces_of(inputs_, sizes_, share, cuts, options_.poll);
+  total_bytes_ = 0;
+  for (const auto& piece : pieces_) total_bytes_ += piece.end - piece.begin;
+}
+
 void DocumentSource::read(const std::function<bool(std::string&&)>& take,
                           const std::function<void(const Refusal&)>& refuse) {
   const std::string json_key = options_.json_key.value_or("text");
-  for (const auto& name : inputs_) {
+  for (auto& piece : pieces_) {
+    const auto& name = inputs_[piece.input];
     current_ = name == "-" ? "standard input" : source_name(name);
     Sink sink{options_, json_key, options_.split.value_or(TextSplit::whole), take, refuse, current_};
-    if (!read_input(name, sink)) return;
+    const bool go_on = read_piece(piece, sink);
+    piece.lines = sink.line, piece.refused = sink.refused, piece.silent = sink.silent;
+    if (!go_on) return;
     if (options_.poll) options_.poll();
   }
 }
 
-bool DocumentSource::read_input(const std::string& name, Sink& sink) {
-  io::InputStream input(name, options_.poll);
+bool DocumentSource::read_piece(Piece& piece, Sink& sink) {
+  const auto& name = inputs_[piece.input];
+  auto input = piece.whole() ? io::InputStream(name, options_.poll)
+                             : io::InputStream(name, options_.poll, piece.begin, piece.end);
   std::string line;
   std::vector<char> buffer(1 << 20);
   auto held = input.read(buffer.data(), buffer.size());
@@ -190,7 +215,7 @@ bool DocumentSource::read_input(const std::string& name, Sink& sink) {
     if (more == 0) break;
     held += more;
   }
-  std::size_t at = head() == byte_order_mark ? byte_order_mark.size() : 0;
+  std::size_t at = piece.first && head() == byte_order_mark ? byte_order_mark.size() : 0;
   const bool json_lines = names_json(name) || (input.is_pipe() && at < held && buffer[at] == '{');
   if (input.is_pipe() && !names_json(name) && kinds_.unknown > 0) {
     --kinds_.unknown;
@@ -221,7 +246,7 @@ bool DocumentSource::read_input(const std::string& name, Sink& sink) {
   }
   if (sink.go_on && (!line.empty() || inside)) emit(true);
   if (sink.go_on && !json_lines) sink.finish_document();
-  if (sink.silent) sink.reject(1, "empty document");  // an empty file is seen, too
+  if (sink.silent && piece.whole()) sink.reject(1, "empty document");  // an empty file is seen, too
   return sink.go_on;
 }
 

@@ -2,6 +2,8 @@
 // is refused.
 #pragma once
 
+#include "libtrain/data/share.h"
+
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -45,24 +47,34 @@ class DocumentSource {
   // read(), once it knows what the last of them holds.
   DocumentSource(const std::vector<std::string>& inputs, SourceOptions options);
 
+  // From now on read() reads the share alone, up to documents' beginnings (share.h). UsageError where an input is a
+  // pipe: other tasks could not read it.
+  void take(Share share);
+  const std::vector<Piece>& pieces() const { return pieces_; }  // what is read; once it was, with what was found
+
   // Calls take(document) for every good one and refuse(...) for every bad one: invalid UTF-8, a line that is no JSON, a
-  // missing key or one that is not text, an empty document. take returns false to stop.
+  // missing key or one that is not text, an empty document. take returns false to stop. Lines are counted from the
+  // beginning of a piece.
   void read(const std::function<bool(std::string&&)>& take, const std::function<void(const Refusal&)>& refuse);
 
-  std::int64_t total_bytes() const { return total_bytes_; }      // -1 when an input's size is not known
+  std::int64_t total_bytes() const { return total_bytes_; }      // of the share; -1 when an input's size is not known
   std::int64_t bytes_read() const { return bytes_read_; }        // packed, where an input is packed
   const std::string& current_input() const { return current_; }  // inside take: where the document comes from
   const std::vector<std::string>& inputs() const { return inputs_; }
+  const SourceOptions& options() const { return options_; }
+  const std::vector<std::int64_t>& sizes() const { return sizes_; }  // of the inputs; -1 of a pipe
 
  private:
   struct Sink;
   struct Kinds {
     std::size_t plain = 0, json = 0, unknown = 0;
   };  // inputs; of a pipe it is not known before it is read
-  bool read_input(const std::string& name, Sink& sink);
+  bool read_piece(Piece& piece, Sink& sink);
   void require_use() const;
 
   std::vector<std::string> inputs_;
+  std::vector<std::int64_t> sizes_;
+  std::vector<Piece> pieces_;
   SourceOptions options_;
   Kinds kinds_;
   std::int64_t total_bytes_ = 0, bytes_read_ = 0;

@@ -55,6 +55,45 @@ std::string foreign_in_unfinished(const std::string& folder) {
   return unknown.empty() ? "" : fmt::format("holds {}, which is of no shard set", unknown);
 }
 
+// A name, or the one that it has while it is being written.
+bool is_file(std::string_view name, std::string_view wanted) {
+  if (name.ends_with(base::partial_suffix)) name.remove_suffix(base::partial_suffix.size());
+  return name == wanted;
+}
+
+bool is_digits(std::string_view text) {
+  return text.size() == 5 && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// part-00003-of-00008, finished or not.
+bool is_part_name(std::string_view name) {
+  if (name.ends_with(base::partial_suffix)) name.remove_suffix(base::partial_suffix.size());
+  return name.size() == 19 && name.starts_with("part-") && is_digits(name.substr(5, 5)) &&
+         name.substr(10, 4) == "-of-" && is_digits(name.substr(14));
+}
+
+bool is_of_part(const std::string& name, base::EntryKind kind) {
+  if (kind == base::EntryKind::folder) return is_split(name);
+  return name == base::lock_name || is_file(name, part_file) || is_file(name, refused_file) || is_shard_name(name);
+}
+
+std::string foreign_in_part(const std::string& folder) {
+  const auto unknown = base::first_unknown(folder, is_of_part);
+  return unknown.empty() ? "" : fmt::format("holds {}, which is of no part of a shard set", unknown);
+}
+
+std::string foreign_in_parts(const std::string& folder) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) return "is no folder";
+  const auto unknown = base::first_unknown(folder, [](const std::string& name, base::EntryKind kind) {
+    const auto slash = name.find('/');
+    if (slash != name.npos) return is_part_name(name.substr(0, slash)) && is_of_part(name.substr(slash + 1), kind);
+    if (kind == base::EntryKind::folder) return is_part_name(name);
+    return name == base::lock_name || is_file(name, settings_file) || is_file(name, joined_index_file);
+  });
+  return unknown.empty() ? "" : fmt::format("holds {}, which is of no parts of a shard set", unknown);
+}
+
 std::string foreign_in_set(const std::string& folder) {
   SetIndex index;
   try {
@@ -88,6 +127,16 @@ std::string foreign_in(const std::string& folder) {
 base::Owned own_shard_sets(std::vector<std::string> precious) {
   return {"a shard set", foreign_in, std::move(precious)};
 }
+
+base::Owned own_parts(std::vector<std::string> precious) {
+  return {"parts of a shard set", foreign_in_parts, std::move(precious)};
+}
+
+base::Owned own_part(std::vector<std::string> precious) {
+  return {"a part of a shard set", foreign_in_part, std::move(precious)};
+}
+
+std::string part_name(int task, int tasks) { return fmt::format("part-{:05}-of-{:05}", task, tasks); }
 
 base::Owned own_reject_lists(std::vector<std::string> precious) {
   const auto foreign = [](const std::string& path) -> std::string {

@@ -12,6 +12,13 @@ namespace trainyard::data {
 // holds nothing but names of ours. A set that somebody else made, without an index, is never ours. `precious`: inputs.
 base::Owned own_shard_sets(std::vector<std::string> precious);
 
+// The folder of tasks' parts beside a set (parts.h), and one part of it.
+inline constexpr const char *parts_suffix = ".parts", *settings_file = "settings.json", *part_file = "part.json",
+                            *refused_file = "refused.jsonl", *joined_index_file = "index.json";
+base::Owned own_parts(std::vector<std::string> precious);
+base::Owned own_part(std::vector<std::string> precious);
+std::string part_name(int task, int tasks);  // "part-00003-of-00008"
+
 // A list of refused documents (SOURCE TAB LINE TAB REASON in each line), empty or not.
 base::Owned own_reject_lists(std::vector<std::string> precious);
 

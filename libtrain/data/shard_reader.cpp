@@ -191,21 +191,21 @@ void ShardReader::verify_all() {
   }
   if (tokens_crc32c_ && crc_of(file(), payload_, payload_ + tokens_ * base::size_of(dtype_), 0) != *tokens_crc32c_)
     throw base::InputError(fmt::format("shard {}: the checksum of its tokens differs from the index", path_), remedy);
-  if (indexed_) check_sources();
+  if (indexed_) sources();
 }
 
-// Lines "document TAB source", rising.
-void ShardReader::check_sources() const {
+std::vector<ShardReader::Source> ShardReader::sources() const {
   const auto h5 = io::Hdf5File::open(path_);
-  if (!h5.exists("/sources")) return;
+  if (!h5.exists("/sources")) return {};
   const auto bytes = h5.info("/sources").count();
   if (bytes < 0 || bytes > file_bytes_)
     throw base::InputError(
         fmt::format("shard {}: /sources of {} bytes does not fit into {}", path_, bytes, file_bytes_), remedy);
   std::string text(static_cast<std::size_t>(bytes), '\0');
   h5.read_dataset("/sources", base::DType::u8, 0, bytes, text.data());
+  std::vector<Source> out;
   std::int64_t before = -1;
-  for (std::string_view left = text; !left.empty();) {
+  for (std::string_view left = text; !left.empty();) {  // lines "document TAB source"
     const auto end = left.find('\n');
     const auto line = left.substr(0, end);
     std::int64_t document = -1;
@@ -213,9 +213,11 @@ void ShardReader::check_sources() const {
     if (end == left.npos || error != std::errc() || stop == line.data() + line.size() || *stop != '\t' ||
         document <= before || document + 1 >= static_cast<std::int64_t>(documents_.size()))
       throw base::InputError(fmt::format("shard {}: /sources is damaged behind document {}", path_, before), remedy);
+    out.push_back({document, std::string(line.substr(static_cast<std::size_t>(stop - line.data()) + 1))});
     before = document;
     left.remove_prefix(end + 1);
   }
+  return out;
 }
 
 }  // namespace trainyard::data

@@ -24,6 +24,12 @@ class ShardReader {
   std::int64_t tokens() const { return tokens_; }
   std::span<const std::uint64_t> documents() const { return documents_; }  // offsets, one more than documents
   void read(std::int64_t first, std::int64_t count, std::int32_t* out);
+  // /sources: from which document on they come from which input, rising. Empty where they are not recorded.
+  struct Source {
+    std::int64_t document = 0;
+    std::string name;
+  };
+  std::vector<Source> sources() const;
   // Every token, all checksums, ends of documents, and /sources.
   void verify_all();
   const std::string& path() const { return path_; }
@@ -37,7 +43,6 @@ class ShardReader {
   void check_metadata(const ShardEntry& entry);
   void read_shape(const SetIndex& index, const ShardEntry& entry);
   void check_blocks(std::int64_t first_byte, std::int64_t end_byte);
-  void check_sources() const;
   const io::BulkFile& file();
 
   struct Version {  // of the file's content, as far as the system tells

@@ -41,8 +41,10 @@ struct SetIndex {
 };
 
 nlohmann::json index_to_json(const SetIndex& index);
-// InputError for what is missing, of another type, out of its range, or at odds with another number of the index.
-SetIndex index_from_json(const nlohmann::json& json, const std::string& where);
+// InputError for what is missing, of another type, out of its range, or at odds with another number of the index. A
+// part of a set (parts.h) may have no shard.
+enum class IndexOf { set, part };
+SetIndex index_from_json(const nlohmann::json& json, const std::string& where, IndexOf what = IndexOf::set);
 
 // What make_tokenizer takes to read the set's tokens; whether the file is there is not looked at.
 std::string tokenizer_path(const std::string& folder, const SetIndex& index);

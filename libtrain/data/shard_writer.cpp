@@ -4,6 +4,8 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/data/document_source.h"
+#include "libtrain/data/own_set.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/io/hdf5_file.h"
 
@@ -31,6 +33,16 @@ std::uint32_t crc_outside(const io::BulkFile& file, std::vector<std::pair<std::i
 }
 
 }  // namespace
+
+SetIndex index_for(const Tokenizer& tokenizer) {
+  SetIndex index;
+  index.tokenizer = source_name(tokenizer.name());
+  index.tokenizer_source = tokenizer.model().empty() ? "bytes" : set_tokenizer_name(tokenizer);
+  index.tokenizer_crc32c = tokenizer.crc32c();
+  index.vocabulary = tokenizer.vocabulary();
+  index.end_of_document = tokenizer.end_of_document();
+  return index;
+}
 
 ShardWriter::ShardWriter(std::string folder, std::string split, const Tokenizer& tokenizer, std::int64_t shard_tokens)
     : folder_(std::move(folder)), split_(std::move(split)), tokenizer_(tokenizer), shard_tokens_(shard_tokens),

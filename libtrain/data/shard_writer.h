@@ -11,6 +11,9 @@
 
 namespace trainyard::data {
 
+// What the index of a set says before it has shards.
+SetIndex index_for(const Tokenizer& tokenizer);
+
 // Writes FOLDER/SPLIT/shard-00000.h5, ... A document never crosses shards unless it alone is longer than one (then its
 // parts are documents of their own shard). A shard is closed when the next document would pass `shard_tokens`. Memory:
 // one shard's tokens. FOLDER must exist (base::AtomicFolder).

@@ -32,7 +32,9 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("model", c.model, "What", "preset (below) or TOML file (--help-model)");
   v("data", c.data, "What", "folder of token shards (shard-data)");
   v("output", c.output, "What", "run folder: checkpoints, metrics, report");
-  v("plan", c.plan, "What", "plan.json of partition-model: its values come before flags");
+  v("plan", c.plan, "What",
+    "plan.json of partition-model, whose values come before flags; auto: the lowest --zero that fits this start's "
+    "ranks and memory");
   v("steps", c.steps, "What", "optimizer steps of the whole run", {1, step_count.high});
   v("seed", c.seed, "What", "of initial values, data order and dropout",
     {0, std::numeric_limits<std::uint64_t>::max()});
@@ -84,6 +86,13 @@ std::vector<base::Field> fields_of(RunConfig& c) {
 
 void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
   if (c.plan.empty()) return;
+  if (c.plan == auto_plan) {
+    const auto open = [&](const char* name) {
+      return base::field_named(fields, name, "--plan auto").source == base::from_default;
+    };
+    c.auto_zero = open("zero"), c.auto_recompute = open("recompute");
+    return;
+  }
   auto p = plan::plan_from_json(base::read_file(c.plan, base::largest_description), c.plan);
   if (p.gradient_dtype != base::DType::f32)
     throw base::InputError(

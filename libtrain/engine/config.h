@@ -22,7 +22,7 @@ struct RunConfig : plan::Cut {
   std::string model = "gpt2-micro";  // preset or TOML file
   std::string data;                  // folder of token shards
   std::string output;                // run folder
-  std::string plan;                  // plan.json of partition-model
+  std::string plan;                  // plan.json of partition-model, or auto_plan
   std::int64_t steps = 100;
   std::uint64_t seed = 1;
   std::string document_mask = "off";
@@ -56,10 +56,13 @@ struct RunConfig : plan::Cut {
   std::optional<plan::ModelConfig> plan_model;        // while --model is not said elsewhere
   int plan_ranks = 0;                                 // 0: no plan
   std::optional<plan::ModelConfig> checkpoint_model;  // of an evaluation, and of --init-from without --model
+  bool auto_zero = false, auto_recompute = false;     // what --plan auto decides: what nobody has said
 };
 
 // The one description: names, groups, help with units.
 std::vector<base::Field> fields_of(RunConfig& config);
+
+inline constexpr const char* auto_plan = "auto";  // --plan: decided by each start for its ranks (auto_plan.h)
 
 // Reads config.plan, when there is one, into the fields it decides, but for those that environment or flags have said:
 // call it after them. InputError for a plan that is damaged or has problems.

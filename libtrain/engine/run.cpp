@@ -8,6 +8,7 @@
 #include "libtrain/comm/delayed.h"
 #include "libtrain/comm/reason.h"
 #include "libtrain/engine/agreement.h"
+#include "libtrain/engine/auto_plan.h"
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/place.h"
 #include "libtrain/engine/report.h"
@@ -106,6 +107,8 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   if (device.kind == base::DeviceKind::cuda) move_to_gpu(config, world, device, ranks_on_node);
   else require_same_instructions(world, world.communication ? *world.communication : *caller);
   auto& exec = world.communication ? *world.communication : *caller;
+  const auto decided = decide_cut(config, world, exec, ranks_on_node);
+  if (!decided.empty() && world.rank == 0 && listener.on_note) listener.on_note(decided);
   auto setup = agreed_setup(config, world, exec);
   setup.step.device = device;
   if (const auto shortage = shortage_of(setup, ranks_on_node); !shortage.empty() && world.rank == 0)
@@ -165,6 +168,8 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
   auto config = asked;
   require_same(shared_settings(config), world, exec);
   if (agree_on_device(config, world, exec).kind != base::DeviceKind::cuda) require_same_instructions(world, exec);
+  auto decided = decide_cut(config, world, exec, ranks_on_node);
+  if (!decided.empty()) decided += "\n";
   const auto setup = agreed_setup(config, world, exec);
   on_every_rank(world, exec, [&] {
     const auto shortage = shortage_of(setup, ranks_on_node);
@@ -177,7 +182,7 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
     require_usable(config.output);
     const auto start = choose_start(config, setup, world.size, {}, RunFolder::looked_at);
     const RunWindows windows(config, setup);
-    return plan_text(setup.plan, config.output, sizes) + start_text(start, config);
+    return decided + plan_text(setup.plan, config.output, sizes) + start_text(start, config);
   });
 }
 

@@ -18,6 +18,7 @@ NamedSettings shared_settings(const RunConfig& config) {
   NamedSettings settings;
   for (const auto& f : fields_of(c))
     if (!own.contains(f.name)) settings.emplace_back(f.name, f.get());
+  settings.emplace_back("plan", c.plan == auto_plan ? auto_plan : "a file's, or none");
   return settings;
 }
 

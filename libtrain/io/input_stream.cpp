@@ -7,6 +7,7 @@
 #include "libtrain/io/system_error.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -193,17 +194,37 @@ InputStream::InputStream(std::string path, std::function<void()> poll)
   }
 }
 
+InputStream::InputStream(std::string path, std::function<void()> poll, std::int64_t begin, std::int64_t end)
+    : path_(std::move(path)), poll_(std::move(poll)), fd_(base::open_regular(path_)), recognised_(true),
+      left_(end - begin), buffer_(buffer_bytes) {
+  if (::lseek(fd_, begin, SEEK_SET) < 0) throw_cannot_read("read", path_, errno);
+}
+
+bool InputStream::is_packed(const std::string& path) {
+  const base::Descriptor file(base::open_regular(path));
+  std::array<char, longest_magic> head{};
+  const auto n = ::pread(file.get(), head.data(), head.size(), 0);
+  if (n < 0) throw_cannot_read("read", path, errno);
+  const std::string_view text(head.data(), static_cast<std::size_t>(n));
+  return text.starts_with(gzip_magic) || begins_zstd(text);
+}
+
 InputStream::~InputStream() {
   if (fd_ > STDIN_FILENO) ::close(fd_);
 }
 
 std::size_t InputStream::read_raw(char* to, std::size_t bytes) {
+  if (left_ >= 0) bytes = std::min(bytes, static_cast<std::size_t>(left_));
   while (true) {
     const auto n = ::read(fd_, to, bytes);
     const int reason = errno;
     if (poll_) poll_();
+    if (n == 0 && bytes > 0 && left_ > 0)
+      throw base::InputError(fmt::format("{} has lost its last {} bytes", path_, left_),
+                             "it was changed while it was read: restore it");
     if (n >= 0) {
       taken_ += n;
+      if (left_ >= 0) left_ -= n;
       return static_cast<std::size_t>(n);
     }
     if (reason != EINTR) throw_cannot_read("read", path_, reason);

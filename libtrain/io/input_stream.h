@@ -18,6 +18,8 @@ class InputStream {
   // "-" is standard input. Opening a named pipe waits for its writer. `poll` is called after every read, and after
   // every wait that a signal interrupted; what it throws ends the reading.
   InputStream(std::string path, std::function<void()> poll);
+  // Bytes [begin, end) of a regular file, as they are. InputError when the file ends before them.
+  InputStream(std::string path, std::function<void()> poll, std::int64_t begin, std::int64_t end);
   ~InputStream();
   InputStream(const InputStream&) = delete;
 
@@ -27,6 +29,7 @@ class InputStream {
 
   // Would the constructor open it? Reads nothing and does not wait. The size of a regular file, -1 for a pipe.
   static std::int64_t check(const std::string& path);
+  static bool is_packed(const std::string& path);  // of a regular file: gzip or zstd
 
  private:
   friend class Unpacker;
@@ -38,7 +41,7 @@ class InputStream {
   std::function<void()> poll_;
   int fd_ = -1;
   bool pipe_ = false, recognised_ = false;
-  std::int64_t taken_ = 0;
+  std::int64_t taken_ = 0, left_ = -1;  // left_: of a part of a file; -1: up to its end
   std::vector<char> buffer_;
   std::size_t begin_ = 0, end_ = 0;
   std::unique_ptr<class Unpacker> unpacker_;  // null: plain

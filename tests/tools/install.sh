@@ -14,4 +14,5 @@ if grep -rlF -e "$source/" -e "$build/" "$folder/installed/lib" --include='*.cma
 "$folder/build/outside" "$source/datasets/golden/set-1" "$folder/run"
 for program in shard-data partition-model train inspect generate profile-comm reshard-checkpoint convert-checkpoint; do "$folder/installed/bin/$program" --version >/dev/null; done
 same "$source/tools/train/examples" installed/share/trainyard/examples "the example files"
+for script in pipeline.sh README.md shard.sbatch plan.sbatch profile.sbatch train.sbatch reshard.sbatch validate.sbatch; do same "$source/slurm/$script" "installed/share/trainyard/slurm/$script" "the job scripts"; done
 passed

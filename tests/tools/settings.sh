@@ -29,6 +29,32 @@ said 'micro-batches of 2 x 32 tokens'
 unset TRAINYARD_PLAN
 "${base[@]}" --print-config >printed.toml && expect 0 train --config printed.toml --dry-run
 
+# --plan auto: what nobody said is decided, what somebody said stays, and what fits nowhere is refused.
+auto=("${base[@]}" --plan auto --dry-run)
+expect 0 "${auto[@]}"
+said '^--plan auto: ZeRO 0 on 1 rank: .* a rank, of .* that it may have$'
+said 'ZeRO 0, 1 thread a rank'
+expect 0 mpirun --bind-to none -n 2 "${auto[@]}"
+said '^--plan auto: ZeRO 0 on 2 ranks: '
+expect 0 "${auto[@]}" --zero 2
+said '^--plan auto: ZeRO 2 on 1 rank: '
+expect 0 env TRAINYARD_ZERO=3 "${auto[@]}" --recompute layers
+said '^--plan auto: ZeRO 3, layers recomputed on 1 rank: '
+expect 0 env TRAINYARD_PLAN=auto "${base[@]}" --dry-run
+said '^--plan auto: '
+refused 3 'a rank needs' "${auto[@]}" --memory-limit 5MB
+expect 4 env SLURM_MEM_PER_NODE=3 "${auto[@]}"
+said 'plan auto: .* needs least, .* a rank, and a rank of this job may have'
+expect 0 env SLURM_MEM_PER_NODE=0 "${auto[@]}"
+expect 2 "${auto[@]}" --global-batch 5
+said 'not a multiple of --micro-batch'
+expect 2 mpirun --bind-to none -n 3 "${auto[@]}"
+said '3 .*ranks'
+expect 3 "${auto[@]}" --plan ./auto
+refused 2 'plan auto is of training' train --evaluate run --plan auto
+expect 2 mpirun --bind-to none -n 1 "${base[@]}" --plan auto --dry-run : -n 1 "${base[@]}" --dry-run
+said '--plan is'
+
 # What cannot be used is refused.
 mkdir c
 expect 3 "${base[@]}" --config c

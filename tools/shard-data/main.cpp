@@ -1,14 +1,17 @@
 // shard-data: text into token shards.
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/here_and_now.h"
-#include "libtrain/data/builder.h"
+#include "libtrain/base/text.h"
+#include "libtrain/data/task_builder.h"
 #include "tools/common/checks.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
 
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -24,11 +27,13 @@ using namespace trainyard;
 constexpr const char* examples =
     "  shard-data --input book.txt --split paragraphs --output data\n"
     "  shard-data --input book.jsonl.gz --json-key text --output data-jsonl --rejects rejects.tsv\n"
-    "  shard-data --input book.txt --tokenizer llama3/tokenizer.json --output data-bpe --split paragraphs\n";
+    "  shard-data --input book.txt --tokenizer llama3/tokenizer.json --output data-bpe --split paragraphs\n"
+    "  for i in 0 1; do shard-data --input book.txt --split lines --output data-2 --task $i/2; done\n";
 
 struct Settings {
   std::vector<std::string> inputs;
   std::optional<std::string> json_key, split;
+  std::string task;  // "3/8"; empty: one process does all
   std::string output, tokenizer = "bytes", rejects, largest = "16MiB", progress = "auto";
   std::int64_t shard_tokens = std::int64_t{64} << 20;
   double validation = 0.01, max_rejects = 0.01;
@@ -56,8 +61,9 @@ void watch_signals() {
   }
 }
 
-[[noreturn]] void end_by_signal() {
-  std::fprintf(stderr, "shard-data: stopped by SIG%s; nothing was written\n", sigabbrev_np(stop_signal));
+[[noreturn]] void end_by_signal(const Settings& s) {
+  std::fprintf(stderr, "shard-data: stopped by SIG%s; %s\n", sigabbrev_np(stop_signal),
+               s.task.empty() ? "nothing was written" : "what is whole of the parts is kept: run the same task again");
   std::signal(stop_signal, SIG_DFL);
   std::raise(stop_signal);
   std::abort();
@@ -98,6 +104,11 @@ void add_options(CLI::App& app, Settings& s) {
   app.add_option("--validation", s.validation, "share of documents for validation, by hash [0.01]")
       ->check(in_range(base::Range<double>{0, 0.9999999}))
       ->group("Output");
+  app.add_option("--task", s.task,
+                 "i/N: the part of one of N tasks, counted from 0; they may run at once, and the last to end makes the "
+                 "set, the same bytes as without")
+      ->group("Output")
+      ->type_name("i/N");
   app.add_flag("--force", s.force, "replace a shard set that this program wrote, and nothing else")->group("Output");
   app.add_flag("--json", s.json, "print the summary as JSON")->group("Output");
   app.add_flag("--dry-run", s.dry_run, "read and count everything, write nothing")->group("Output");
@@ -107,6 +118,28 @@ void add_options(CLI::App& app, Settings& s) {
   app.add_option("--progress", s.progress, "auto, always or never [auto]")
       ->check(one_of({"auto", "always", "never"}))
       ->group("Output");
+}
+
+std::optional<data::Share> share_of(const Settings& s) {
+  if (s.task.empty()) return std::nullopt;
+  data::Share share;
+  const auto number = [](const char* from, const char* end, int& to) {
+    const auto [stop, error] = std::from_chars(from, end, to);
+    return error == std::errc() && stop == end && to >= 0;
+  };
+  const auto* text = s.task.data();
+  const auto slash = s.task.find('/');
+  if (slash == s.task.npos || !number(text, text + slash, share.task) ||
+      !number(text + slash + 1, text + s.task.size(), share.tasks) || share.tasks < 1 || share.tasks > data::most_tasks)
+    throw base::UsageError(fmt::format("--task {} is no part of a whole", base::one_line(s.task)),
+                           fmt::format("--task i/N, for example 0/8 to 7/8; N at most {}", data::most_tasks));
+  if (share.task >= share.tasks)
+    throw base::UsageError(
+        fmt::format("--task {} is behind the last of {}", s.task, base::counted(share.tasks, "task")),
+        fmt::format("tasks are counted from 0 to {}, as those of sbatch --array=0-{} are", share.tasks - 1,
+                    share.tasks - 1));
+  if (s.dry_run) throw base::UsageError("--dry-run reads all that --task would share out", "leave one of them out");
+  return share;
 }
 
 data::BuildOptions options_of(const Settings& s) {
@@ -179,7 +212,34 @@ std::vector<std::string> other_inputs(const Settings& s) {
   return out;
 }
 
+// "3, 5 to 9 and 12"
+std::string list_of(const std::vector<int>& tasks) {
+  std::vector<std::string> runs;
+  for (std::size_t i = 0, end = 0; i < tasks.size(); i = end) {
+    for (end = i + 1; end < tasks.size() && tasks[end] == tasks[end - 1] + 1;) ++end;
+    runs.push_back(end == i + 1 ? fmt::format("{}", tasks[i])
+                                : fmt::format("{}{}{}", tasks[i], end == i + 2 ? ", " : " to ", tasks[end - 1]));
+  }
+  return fmt::format("{}", fmt::join(runs, ", "));
+}
+
+// Of a task that did not make the set: nothing on stdout, which names what exists.
+void print_waiting(const Settings& s, data::Share share, const data::TaskResult& r) {
+  if (s.json)
+    tools::print(nlohmann::ordered_json{
+                     {"output", s.output}, {"task", share.task}, {"tasks", share.tasks}, {"missing", r.missing}}
+                     .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+                 "\n");
+  const auto made = fmt::format("the part of task {} is {}", share.task, r.part_was_there ? "there already" : "done");
+  if (r.state == data::TaskResult::State::elsewhere)
+    fmt::print(stderr, "shard-data: {}; another task makes {} of all parts, or has made it\n", made, s.output);
+  else
+    fmt::print(stderr, "shard-data: {}; of {} these are missing: {}; the last one makes {}\n", made,
+               base::counted(share.tasks, "task"), list_of(r.missing), s.output);
+}
+
 base::ExitCode run(const Settings& s) {
+  const auto share = share_of(s);
   auto options = options_of(s);
   options.precious = other_inputs(s);
   const auto tokenizer = data::make_tokenizer(s.tokenizer);
@@ -194,15 +254,31 @@ base::ExitCode run(const Settings& s) {
   tools::Progress progress("shard-data", tools::progress_mode(s.progress));
   const double start = base::steady_seconds();
   const auto elapsed = [&] { return base::steady_seconds() - start; };
-  const auto result = data::build_shards(source, *tokenizer, options, [&](std::int64_t bytes) {
+  const auto reading = [&](std::int64_t bytes) {
     const double seconds = std::max(elapsed(), 1e-9), rate = static_cast<double>(bytes) / seconds;
     if (seconds < 0.5) return;
     auto text = fmt::format("{} read, {}", base::size_text(bytes), base::rate_text(rate, "B/s"));
     if (source.total_bytes() > 0)
       text += fmt::format(", {} left", tools::duration_text(static_cast<double>(source.total_bytes() - bytes) / rate));
     progress.show(text);
-  });
-  print_summary(s, result, elapsed());
+  };
+  if (!share) {
+    const auto result = data::build_shards(source, *tokenizer, options, reading);
+    print_summary(s, result, elapsed());
+    return base::ExitCode::done;
+  }
+  std::optional<double> joined_since;
+  const auto joining = [&](std::int64_t done, std::int64_t all) {
+    if (!joined_since) joined_since = elapsed();
+    const double seconds = elapsed() - *joined_since;
+    if (seconds < 0.5) return;
+    const double rate = static_cast<double>(done) / seconds;
+    progress.show(fmt::format("parts joined: {} of {}, {} left", base::count_text(done), base::counted(all, "token"),
+                              tools::duration_text(static_cast<double>(all - done) / rate)));
+  };
+  const auto result = data::build_task(source, *tokenizer, options, *share, {reading, joining});
+  if (result.state == data::TaskResult::State::made) print_summary(s, result.set, elapsed());
+  else print_waiting(s, *share, result);
   return base::ExitCode::done;
 }
 
@@ -219,7 +295,7 @@ int main(int argc, char** argv) {
     try {
       return run(s);
     } catch (const Stopped&) {
-      end_by_signal();
+      end_by_signal(s);
     }
   });
 }

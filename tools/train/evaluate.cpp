@@ -57,7 +57,9 @@ std::string to_text(const engine::Evaluation& e) {
 void refuse_training_flags(const std::vector<base::Field>& fields) {
   std::vector<std::string> wrong;
   for (const auto& f : fields)
-    if (f.source == base::from_flag && !engine::evaluation_settings().contains(f.name)) wrong.push_back("--" + f.name);
+    if (f.source == base::from_flag &&
+        (!engine::evaluation_settings().contains(f.name) || (f.name == "plan" && f.get() == engine::auto_plan)))
+      wrong.push_back(f.name == "plan" ? "--plan auto" : "--" + f.name);
   if (!wrong.empty())
     throw base::UsageError(fmt::format("{} {} of training: an evaluation does not use {}", fmt::join(wrong, ", "),
                                        wrong.size() == 1 ? "is" : "are", wrong.size() == 1 ? "it" : "them"),

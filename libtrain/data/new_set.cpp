@@ -1,0 +1,135 @@
+// Writes what is allowed, and gives the set its name last.
+#include "libtrain/data/new_set.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/random.h"
+#include "libtrain/data/own_set.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+namespace trainyard::data {
+
+namespace {
+
+// There it would be a file that no index names: the set would not be ours any more, or the list would go with what is
+// unfinished.
+void refuse_rejects_within_output(const BuildOptions& options) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  auto set = fs::weakly_canonical(fs::absolute(options.output), error);
+  if (!set.has_filename()) set = set.parent_path();  // "data/"
+  const auto list = fs::weakly_canonical(fs::absolute(options.rejects), error);
+  for (const auto* suffix : {"", ".partial", ".replaced.partial", parts_suffix}) {
+    const fs::path folder = set.string() + suffix;
+    if (std::mismatch(folder.begin(), folder.end(), list.begin(), list.end()).first == folder.end())
+      throw base::UsageError(
+          fmt::format("--rejects {} lies in the folder of the shard set {}", options.rejects, options.output),
+          "name a file beside that folder");
+  }
+}
+
+// The list of refusals is written anew: over another file only where that is such a list and replacing is asked for.
+void refuse_foreign_rejects(const BuildOptions& options, std::vector<std::string> precious) {
+  const auto& path = options.rejects;
+  std::error_code error;
+  const auto status = std::filesystem::symlink_status(path, error);
+  const auto type = std::filesystem::is_symlink(status) && std::filesystem::exists(path, error)
+                        ? std::filesystem::status(path, error).type()
+                        : status.type();
+  if (type == std::filesystem::file_type::not_found || std::filesystem::is_other(std::filesystem::file_status(type)))
+    return;  // a device or a pipe is no file to lose
+  if (options.existing == base::Existing::refuse)
+    throw base::UsageError(fmt::format("--rejects {} exists already", path),
+                           "name another file, or --force to replace it");
+  base::require_own(path, own_reject_lists(std::move(precious)));
+}
+
+}  // namespace
+
+Split split_of_document(const std::string& text, double share) {
+  const auto place = static_cast<double>(base::site_hash("validation", text) >> 11) * 0x1.0p-53;
+  return place < share ? Split::validation : Split::train;
+}
+
+void NewSet::check(const BuildOptions& options, const std::vector<std::string>& precious) {
+  if (!options.rejects.empty()) {
+    refuse_rejects_within_output(options);
+    refuse_foreign_rejects(options, precious);
+  }
+  if (options.existing == base::Existing::refuse && std::filesystem::exists(options.output))
+    throw base::UsageError(fmt::format("{} exists already", options.output),
+                           "give another place, or --force to replace it");
+  base::require_own(base::without_slashes(options.output), own_shard_sets(precious));
+}
+
+NewSet::NewSet(const Tokenizer& tokenizer, const BuildOptions& options, const std::vector<std::string>& precious,
+               BuildResult& result)
+    : tokenizer_(tokenizer), options_(options), result_(result) {
+  check(options, precious);
+  if (options.writing == BuildOptions::Writing::off) return;
+  folder_.emplace(options.output, options.existing, own_shard_sets(precious));
+  if (!tokenizer.model().empty())
+    base::write_file(folder_->path() + "/" + set_tokenizer_name(tokenizer), tokenizer.model());
+  train_.emplace(folder_->path(), "train", tokenizer, options.shard_tokens);
+  validation_.emplace(folder_->path(), "validation", tokenizer, options.shard_tokens);
+  if (options.rejects.empty()) return;
+  rejects_.open(options.rejects, std::ios::trunc);
+  if (!rejects_)
+    throw base::EnvironmentError(fmt::format("cannot write {}: {}", options.rejects, std::strerror(errno)));
+}
+
+void NewSet::add(Split split, std::span<const std::int32_t> tokens, const std::string& source) {
+  const bool validation = split == Split::validation;
+  (validation ? result_.validation_tokens : result_.train_tokens) += static_cast<std::int64_t>(tokens.size());
+  if (folder_) (validation ? *validation_ : *train_).add(tokens, source);
+}
+
+void NewSet::refuse(const Refusal& r) {
+  ++result_.rejected;
+  if (result_.first_refusals.size() < first_refusals_kept) result_.first_refusals.push_back(r);
+  if (rejects_.is_open()) rejects_ << r.source << '\t' << r.line << '\t' << r.reason << '\n';
+}
+
+void NewSet::finish(const std::function<void(const std::string&)>& before) {
+  if (rejects_.is_open()) {
+    rejects_.close();
+    if (rejects_.fail())
+      throw base::EnvironmentError(fmt::format("cannot write {}", options_.rejects), "is the disk full?");
+  }
+  const auto all = result_.documents + result_.rejected;
+  if (all > 0 && static_cast<double>(result_.rejected) > options_.largest_rejected * static_cast<double>(all))
+    too_many_refused(all);
+  if (result_.train_tokens == 0)
+    throw base::InputError("the input holds no document for training",
+                           result_.documents == 0
+                               ? "is it empty?"
+                               : "all went to validation: --validation 0 keeps them, or split it into more documents");
+  if (!folder_) return;
+  SetIndex index = index_for(tokenizer_);
+  index.train = train_->finish();
+  index.validation = validation_->finish();
+  result_.train_shards = static_cast<std::int64_t>(index.train.size());
+  result_.validation_shards = static_cast<std::int64_t>(index.validation.size());
+  const auto text = index_to_json(index).dump(1) + "\n";
+  if (before) before(text);
+  base::write_file(folder_->path() + "/index.json", text);
+  folder_->publish();
+}
+
+void NewSet::too_many_refused(std::int64_t all) const {
+  auto text = fmt::format("{} of {} documents were refused, {:g} % are allowed", result_.rejected, all,
+                          100 * options_.largest_rejected);
+  for (const auto& r : result_.first_refusals) text += "\n  " + text_of(r);
+  if (const auto more = result_.rejected - static_cast<std::int64_t>(result_.first_refusals.size()); more > 0)
+    text += fmt::format("\n  and {} more", more);
+  const auto list = options_.rejects.empty() ? std::string("--rejects FILE lists them")
+                    : options_.writing == BuildOptions::Writing::on
+                        ? fmt::format("see {}", options_.rejects)
+                        : fmt::format("without --dry-run, {} lists them", options_.rejects);
+  throw base::InputError(text, list + "; --max-rejects allows more");
+}
+
+}  // namespace trainyard::data

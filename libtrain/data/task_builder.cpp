@@ -1,0 +1,186 @@
+// A part, and the set of all parts.
+#include "libtrain/data/task_builder.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/folder_lock.h"
+#include "libtrain/base/json.h"
+#include "libtrain/base/read_file.h"
+#include "libtrain/base/text.h"
+#include "libtrain/data/new_set.h"
+#include "libtrain/data/own_set.h"
+#include "libtrain/data/parts.h"
+#include "libtrain/data/shard_reader.h"
+
+#include <fstream>
+#include <memory>
+
+namespace trainyard::data {
+
+namespace {
+
+// Do the parts hold what became the set? Then a task was killed between the two last things it had to do.
+bool is_made(const Parts& parts, const std::string& output) {
+  const auto planned = parts.path() + "/" + joined_index_file, there = output + "/index.json";
+  return base::file_size(planned) >= 0 && base::file_size(there) >= 0 &&
+         base::read_file(planned) == base::read_file(there);
+}
+
+// Null: somebody else makes the set of the parts, or has made it and removed them.
+std::unique_ptr<base::FolderLock> hold(const Parts& parts) {
+  try {
+    auto lock = std::make_unique<base::FolderLock>(parts.path(), "wait until it has ended");
+    if (parts.missing().empty()) return lock;
+  } catch (const base::FolderHeld&) {
+  } catch (const base::EnvironmentError&) {
+    if (parts.missing().empty()) throw;
+  }
+  return nullptr;
+}
+
+void add_documents(const Parts& parts, int task, const PartRecord& part, NewSet& set,
+                   const std::function<void(std::int64_t)>& added) {
+  std::vector<std::int32_t> document;
+  for (const auto split : {Split::train, Split::validation})
+    for (const auto& entry : split == Split::train ? part.index.train : part.index.validation) {
+      ShardReader shard(parts.folder_of(task), part.index, entry);
+      const auto sources = shard.sources();
+      const auto places = shard.documents();
+      std::string source;
+      auto next = sources.begin();
+      for (std::size_t d = 0; d + 1 < places.size(); ++d) {
+        if (next != sources.end() && next->document == static_cast<std::int64_t>(d)) source = next++->name;
+        document.resize(places[d + 1] - places[d]);
+        shard.read(static_cast<std::int64_t>(places[d]), static_cast<std::int64_t>(document.size()), document.data());
+        // Pieces of a document that is longer than a shard were cut where the set cuts it, and stay what they are.
+        set.add(split, document, source);
+        added(static_cast<std::int64_t>(document.size()));
+      }
+    }
+}
+
+// Follows the pieces of all parts through the inputs, front to back.
+class Walk {
+ public:
+  Walk(const DocumentSource& source, const Parts& parts, NewSet& set) : source_(source), parts_(parts), set_(set) {}
+
+  void pass(int task, const PartRecord& part) {
+    const auto file = parts_.folder_of(task) + "/" + refused_file;
+    std::ifstream refused(file);
+    for (const auto& piece : part.pieces) {
+      if (piece.input != input_ || piece.begin != byte_ || input_ >= source_.sizes().size() ||
+          piece.end > source_.sizes()[input_])
+        refuse_gap(task);
+      const auto name = source_name(source_.inputs()[input_]);
+      std::string line;
+      for (std::int64_t r = 0; r < piece.refused; ++r) {
+        if (!std::getline(refused, line))
+          throw base::InputError(fmt::format("{} has fewer lines than {} says", file, part_file), again(task));
+        const auto parsed = base::parse_json<nlohmann::json>(line, file);
+        if (!parsed.is_array() || parsed.size() != 2 || !parsed[0].is_number_integer() || !parsed[1].is_string())
+          throw base::InputError(fmt::format("{} is damaged: {}", file, base::excerpt(line)), again(task));
+        set_.refuse({name, lines_ + parsed[0].get<std::int64_t>(), base::path_of_text(parsed[1].get<std::string>())});
+      }
+      lines_ += piece.lines;
+      silent_ &= piece.silent;
+      byte_ = piece.end;
+      if (byte_ < source_.sizes()[input_]) continue;
+      if (silent_) set_.refuse({name, 1, "empty document"});  // as DocumentSource sees it where it reads all
+      ++input_, byte_ = lines_ = 0, silent_ = true;
+    }
+  }
+  void end(int tasks) const {
+    if (input_ < source_.sizes().size()) refuse_gap(tasks - 1);
+  }
+
+ private:
+  std::string again(int task) const { return fmt::format("remove {} and run that task again", parts_.folder_of(task)); }
+  [[noreturn]] void refuse_gap(int task) const {
+    throw base::InputError(
+        fmt::format("the part of task {} does not go on where the one before it ended", task),
+        fmt::format("an input was changed meanwhile: remove {} and run every task again", parts_.path()));
+  }
+
+  const DocumentSource& source_;
+  const Parts& parts_;
+  NewSet& set_;
+  std::size_t input_ = 0;
+  std::int64_t byte_ = 0, lines_ = 0;
+  bool silent_ = true;
+};
+
+BuildResult join(const DocumentSource& source, const Tokenizer& tokenizer, const BuildOptions& options,
+                 const Parts& parts, int tasks, const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  BuildResult result;
+  std::vector<PartRecord> records;
+  std::int64_t all = 0, done = 0;
+  for (int task = 0; task < tasks; ++task) {
+    records.push_back(parts.record(task));
+    for (const auto* split : {&records.back().index.train, &records.back().index.validation})
+      for (const auto& shard : *split) all += shard.tokens;
+  }
+  NewSet set(tokenizer, options, precious_of(source, options), result);
+  Walk walk(source, parts, set);
+  for (int task = 0; task < tasks; ++task) {
+    const auto& part = records[static_cast<std::size_t>(task)];
+    result.documents += part.documents;
+    result.text_bytes += part.text_bytes;
+    walk.pass(task, part);
+    add_documents(parts, task, part, set, [&](std::int64_t tokens) {
+      if (source.options().poll) source.options().poll();
+      progress(done += tokens, all);
+    });
+  }
+  walk.end(tasks);
+  set.finish([&](const std::string& index) { base::write_file(parts.path() + "/" + joined_index_file, index); });
+  return result;
+}
+
+}  // namespace
+
+TaskResult build_task(DocumentSource& source, const Tokenizer& tokenizer, const BuildOptions& options, Share share,
+                      const TaskProgress& progress) {
+  TaskResult result;
+  const Parts parts(options.output, share.tasks);
+  const auto precious = precious_of(source, options);
+  const auto elsewhere = [&] {
+    result.state = TaskResult::State::elsewhere;
+    result.missing.clear();
+    return result;
+  };
+  const auto clear = [&] {
+    base::require_own(parts.path(), own_parts(precious));
+    base::remove_tree(parts.path());
+  };
+  source.take(share);
+  if (is_made(parts, options.output)) {
+    if (const auto lock = hold(parts)) clear();
+    return elsewhere();
+  }
+  NewSet::check(options, precious);
+  bool first = false;
+  try {
+    first = parts.begin(settings_of(source, tokenizer, options, share.tasks));
+    NewSet::check(options, precious);  // the set of parts that were there a moment ago
+  } catch (const base::Error&) {
+    if (first) clear();
+    NewSet::check(options, precious);  // says more than that a folder went
+    throw;
+  }
+  result.part_was_there = parts.has(share.task);
+  try {
+    if (!result.part_was_there) parts.write(share.task, source, tokenizer, options, precious, progress.reading);
+  } catch (const base::Error&) {
+    if (!parts.has(share.task)) throw;  // else the same task, started twice, was faster
+  }
+  result.missing = parts.missing();
+  if (!parts.has(share.task)) return elsewhere();  // it went into the set
+  if (!result.missing.empty()) return result;
+  const auto lock = hold(parts);
+  if (!lock) return elsewhere();
+  result.set = join(source, tokenizer, options, parts, share.tasks, progress.joining);
+  result.state = TaskResult::State::made;
+  clear();
+  return result;
+}
+
+}  // namespace trainyard::data

@@ -1,0 +1,131 @@
+// One setup, and the memory of each cut that it could have.
+#include "libtrain/engine/auto_plan.h"
+
+#include "libtrain/base/byte_size.h"
+#include "libtrain/base/error.h"
+#include "libtrain/base/number_text.h"
+#include "libtrain/comm/core_share.h"
+#include "libtrain/engine/agreement.h"
+#include "libtrain/engine/memory.h"
+#include "libtrain/engine/setup.h"
+#include "libtrain/plan/memory.h"
+#include "libtrain/tensor/gpu.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+#include <optional>
+#include <string_view>
+
+namespace trainyard::engine {
+
+namespace {
+
+constexpr auto unknown = std::numeric_limits<std::int64_t>::max();
+
+std::int64_t bytes_of(const plan::Plan& plan) {
+  return plan::rank_memory(plan.model, plan.states(), plan.micro(), plan.recompute).total();
+}
+
+plan::Plan with(plan::Plan plan, int zero, plan::Recompute recompute) {
+  plan.zero = zero, plan.recompute = recompute;
+  return plan;
+}
+
+// What a variable of Slurm counts; 0 where it is not set (or says 0, which is all).
+std::int64_t counted_by(const char* variable) {
+  const char* text = std::getenv(variable);
+  std::int64_t n = 0;
+  if (text != nullptr) std::from_chars(text, text + std::string_view(text).size(), n);
+  return std::max<std::int64_t>(0, n);
+}
+
+// Of this machine: what it has, or what the job has asked for of it (sbatch --mem).
+std::int64_t memory_of_the_job() {
+  constexpr std::int64_t mebibyte = 1 << 20;
+  auto asked = counted_by("SLURM_MEM_PER_NODE");
+  if (asked == 0) asked = counted_by("SLURM_MEM_PER_CPU") * counted_by("SLURM_CPUS_ON_NODE");
+  const auto machine = machine_memory_bytes();
+  if (asked == 0 || asked > unknown / mebibyte) return machine;
+  return machine == 0 ? asked * mebibyte : std::min(machine, asked * mebibyte);
+}
+
+std::int64_t memory_here(const RunConfig& config, const World& world, int ranks_on_node) {
+  if (config.device != "cuda") return memory_for_a_rank(memory_of_the_job(), ranks_on_node);
+  const int devices = std::max(1, tensor::gpu_module().runtime->device_count());
+  const auto info = tensor::gpu_info(world.local_rank % devices);
+  return memory_for_a_rank(info.total_bytes, (ranks_on_node + devices - 1) / devices);
+}
+
+std::string words_of(const plan::Cut& cut) {
+  return fmt::format("ZeRO {}{}", cut.zero, cut.recompute == plan::Recompute::layers ? ", layers recomputed" : "");
+}
+
+// `limit`: of --memory-limit, or unknown.
+nlohmann::json choose(const RunConfig& config, const plan::Plan& plan, std::int64_t memory, std::int64_t limit) {
+  const Open open{config.auto_zero, config.auto_recompute};
+  const auto bytes = std::min(memory, limit);
+  const auto cut = fitting_cut(plan, open, bytes == unknown ? 0 : bytes);
+  const auto need = bytes_of(with(plan, cut.zero, cut.recompute));
+  // What fits no --memory-limit is refused like any other plan, with what would fit.
+  if (need > memory && limit >= memory)
+    throw base::EnvironmentError(
+        fmt::format("--plan auto: {} needs least, {} a rank, and a rank of this job may have {}", words_of(cut),
+                    base::size_text(need), base::size_text(memory)),
+        "more ranks on more machines, more memory (sbatch --mem), or a smaller --micro-batch, which is another run; "
+        "--zero 3 --recompute layers without --plan auto starts all the same");
+  auto text = fmt::format("--plan auto: {} on {}: {} a rank", words_of(cut),
+                          base::counted(plan.topology.world(), "rank"), base::size_text(need));
+  text += bytes == unknown ? ", of a memory that is not known"
+                           : fmt::format(", of {} that it may have", base::size_text(bytes));
+  const auto first = fitting_cut(plan, open, 0);
+  if (first.zero != cut.zero || first.recompute != cut.recompute)
+    text += fmt::format(" ({} would need {})", words_of(first),
+                        base::size_text(bytes_of(with(plan, first.zero, first.recompute))));
+  return {{"zero", cut.zero}, {"layers", cut.recompute == plan::Recompute::layers}, {"text", text}};
+}
+
+}  // namespace
+
+std::int64_t memory_for_a_rank(std::int64_t machine_bytes, int ranks_on_node) {
+  return machine_bytes / 10 * 9 / std::max(1, ranks_on_node);
+}
+
+plan::Cut fitting_cut(const plan::Plan& plan, Open open, std::int64_t bytes) {
+  std::optional<plan::Plan> least;
+  for (const auto recompute : {plan.recompute, plan::Recompute::layers})
+    for (int zero = open.zero ? 0 : plan.zero; zero <= (open.zero ? 3 : plan.zero); ++zero) {
+      if (recompute != plan.recompute && !open.recompute) continue;
+      auto other = with(plan, zero, recompute);
+      if (bytes == 0 || bytes_of(other) <= bytes) return other;
+      if (!least || bytes_of(other) < bytes_of(*least)) least = std::move(other);
+    }
+  return *least;
+}
+
+std::string decide_cut(RunConfig& config, World& world, tensor::Exec& exec, int ranks_on_node) {
+  if (config.plan != auto_plan) return {};
+  std::int64_t memory = unknown;
+  on_every_rank(world, exec, [&] {
+    if (const auto here = memory_here(config, world, ranks_on_node); here > 0) memory = here;
+  });
+  world.control->all_reduce(exec, base::View::of(&memory, {1}), comm::Reduction::min);
+  exec.synchronize();
+  const int fair_threads = comm::threads_of_rank(*world.control, exec);
+  const auto decided = nlohmann::json::parse(on_rank_zero(world, exec, [&] {
+    require_output_beside_data(config);
+    auto unlimited = config;
+    unlimited.memory_limit.clear();
+    const auto setup = make_setup(unlimited, world.size, config.threads > 0 ? config.threads : fair_threads);
+    const auto limit = config.memory_limit.empty() ? unknown : base::parse_bytes(config.memory_limit, "--memory-limit");
+    return choose(config, setup.plan, memory, limit).dump();
+  }));
+  config.zero = decided["zero"];
+  config.recompute = decided["layers"].get<bool>() ? plan::Recompute::layers : plan::Recompute::none;
+  return decided["text"];
+}
+
+}  // namespace trainyard::engine

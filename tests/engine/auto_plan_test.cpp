@@ -1,0 +1,137 @@
+// --plan auto: the lowest stage that fits, what was said is kept, and runs that go on with other ranks have the same
+// bits.
+#include "libtrain/engine/auto_plan.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/comm/agreement.h"
+#include "libtrain/engine/setup.h"
+#include "libtrain/plan/model_fields.h"
+#include "tests/engine/small_run.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard {
+namespace {
+
+plan::Plan gpt2(int ranks) {
+  plan::Plan p;
+  p.model = plan::load_model("gpt2");
+  p.model.vocabulary = 50257;
+  p.sequence = 256, p.micro_batch = 2, p.global_batch = 16 * ranks;
+  p.topology = plan::Topology({{plan::Axis::data, ranks}});
+  return p;
+}
+
+// By a whole prediction.
+std::int64_t need(plan::Plan p, int zero, plan::Recompute recompute) {
+  p.zero = zero, p.recompute = recompute;
+  plan::predict(p);
+  return p.memory.total();
+}
+
+TEST(AutoPlan, TakesTheLowestStageThatFits) {
+  const auto p = gpt2(8);
+  constexpr auto none = plan::Recompute::none, layers = plan::Recompute::layers;
+  // Each step down of this model is a real one.
+  for (int zero = 0; zero < 3; ++zero) ASSERT_GT(need(p, zero, none), need(p, zero + 1, none)) << zero;
+  ASSERT_GT(need(p, 3, none), need(p, 3, layers));
+  for (int zero = 0; zero <= 3; ++zero) {
+    const auto exactly = need(p, zero, none);
+    EXPECT_EQ(engine::fitting_cut(p, {}, exactly).zero, zero);
+    EXPECT_EQ(engine::fitting_cut(p, {}, exactly).recompute, none);
+    const auto less = engine::fitting_cut(p, {}, exactly - 1);
+    EXPECT_TRUE(zero == 3 ? less.recompute == layers : less.zero == zero + 1) << zero;
+  }
+  EXPECT_EQ(engine::fitting_cut(p, {}, 0).zero, 0);
+  const auto least = engine::fitting_cut(p, {}, 1);
+  EXPECT_EQ(least.zero, 3);
+  EXPECT_EQ(least.recompute, layers);
+}
+
+TEST(AutoPlan, KeepsWhatWasSaid) {
+  auto p = gpt2(8);
+  p.zero = 2;
+  EXPECT_EQ(engine::fitting_cut(p, {false, true}, 1).zero, 2);
+  EXPECT_EQ(engine::fitting_cut(p, {false, true}, 1).recompute, plan::Recompute::layers);
+  EXPECT_EQ(engine::fitting_cut(p, {true, false}, 1).recompute, plan::Recompute::none);
+  EXPECT_EQ(engine::fitting_cut(p, {false, false}, 0).zero, 2);
+  p.recompute = plan::Recompute::layers;
+  EXPECT_EQ(engine::fitting_cut(p, {true, true}, 0).recompute, plan::Recompute::layers);
+  EXPECT_EQ(engine::fitting_cut(p, {true, true}, 0).zero, 0);
+}
+
+TEST(AutoPlan, SharesAMachine) {
+  EXPECT_EQ(engine::memory_for_a_rank(1000, 1), 900);
+  EXPECT_EQ(engine::memory_for_a_rank(1000, 4), 225);
+  EXPECT_EQ(engine::memory_for_a_rank(0, 4), 0);
+}
+
+class AutoPlanRun : public ::testing::Test {
+ protected:
+  engine::RunConfig config(const std::string& output) const {
+    auto c = runs_.config(output);
+    c.plan = engine::auto_plan;
+    c.auto_zero = c.auto_recompute = true;
+    return c;
+  }
+  static int stage_of(const engine::RunResult& r) {
+    return checkpoint::Reader(r.checkpoint).state().plan.at("zero").get<int>();
+  }
+  testing::SmallRun runs_;
+};
+
+TEST_F(AutoPlanRun, OtherRanksOtherStagesSameBits) {
+  auto whole = runs_.config("whole");
+  const auto expected = runs_.bits(whole, runs_.run(whole, {}));
+  auto c = config("auto");
+  std::vector<std::string> notes;
+  const engine::RunListener listener{{}, [&](const std::string& line) { notes.push_back(line); }};
+  c.stop_after = 6;
+  auto r = runs_.run(c, {4}, listener);
+  EXPECT_EQ(r.code, base::ExitCode::requeue);
+  EXPECT_EQ(stage_of(r), 0);
+  ASSERT_FALSE(notes.empty());
+  EXPECT_TRUE(notes[0].starts_with("--plan auto: ZeRO 0 on 4 ranks: ")) << notes[0];
+  // Three ranks that may have no more than the second stage needs, as on a smaller machine.
+  auto setup_of = [&](int zero) {
+    auto s = config("auto");
+    s.zero = zero;
+    return engine::make_setup(s, 3, 1).plan.memory.total();
+  };
+  ASSERT_GT(setup_of(1), setup_of(2));
+  c.memory_limit = std::to_string(setup_of(2));
+  c.stop_after = 13;
+  r = runs_.run(c, {3}, listener);
+  EXPECT_EQ(stage_of(r), 2);
+  c.memory_limit.clear();
+  c.stop_after = 0;
+  r = runs_.run(c, {1}, listener);
+  EXPECT_EQ(r.code, base::ExitCode::done);
+  EXPECT_EQ(runs_.bits(c, r), expected);
+}
+
+TEST_F(AutoPlanRun, RefusesWhatFitsNowhere) {
+  auto c = config("nowhere");
+  c.memory_limit = "1MB";
+  try {
+    runs_.run(c, {2});
+    FAIL() << "started";
+  } catch (const comm::AgreedError& e) {
+    EXPECT_EQ(e.code(), base::ExitCode::input_refused);
+    EXPECT_NE(std::string(e.what()).find("a rank needs"), std::string::npos) << e.what();
+  }
+  c.memory_limit.clear();
+  ::setenv("SLURM_MEM_PER_NODE", "2", 1);
+  try {
+    runs_.run(c, {2});
+    FAIL() << "started";
+  } catch (const comm::AgreedError& e) {
+    EXPECT_EQ(e.code(), base::ExitCode::environment);
+    EXPECT_NE(std::string(e.what()).find("--plan auto: "), std::string::npos) << e.what();
+  }
+  ::unsetenv("SLURM_MEM_PER_NODE");
+  EXPECT_FALSE(std::filesystem::exists(c.output));
+}
+
+}  // namespace
+}  // namespace trainyard
