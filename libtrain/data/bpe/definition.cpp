@@ -5,6 +5,7 @@
 #include "libtrain/base/json.h"
 #include "libtrain/data/bpe/byte_alphabet.h"
 #include "libtrain/data/bpe/steps.h"
+#include "libtrain/data/bpe/token_index.h"
 
 #include <algorithm>
 #include <optional>
@@ -68,7 +69,6 @@ class Vocabulary {
             fmt::format("{}: no token for the byte 0x{:02x} ({}): text with it would be lost", where, b, c),
             "it is no byte-level BPE, or was trained without the alphabet (initial_alphabet of the trainer)");
   }
-  const Ids& ids() const { return ids_; }
   std::optional<std::int32_t> find(const std::string& token) const {
     const auto found = ids_.find(token);
     return found == ids_.end() ? std::nullopt : std::optional(found->second);
@@ -107,22 +107,23 @@ std::pair<std::string, std::string> halves_of(const Json& merge, const std::stri
                          "a merge is \"a b\" or [\"a\", \"b\"]");
 }
 
-std::vector<Merge> merges_of(const Json& list, const Vocabulary& vocabulary, const std::string& where) {
+std::vector<Merge> merges_of(const Json& list, const std::vector<std::string>& tokens, const std::string& where) {
+  const TokenIndex index(tokens);
   std::vector<Merge> out;
   out.reserve(list.size());
   for (const auto& item : list) {
     const auto halves = halves_of(item, where);
-    const auto &left = halves.first, &right = halves.second;
     const auto id = [&](const std::string& token) {
-      const auto found = vocabulary.find(token);
-      if (!found || vocabulary.tokens[static_cast<std::size_t>(*found)].empty())
+      const auto bytes = bytes_of(token);
+      const auto found = bytes ? index.find(*bytes) : std::nullopt;
+      if (!found)
         throw base::InputError(
             fmt::format("{}: merge {} of {} and {} needs the token {}, which the vocabulary lacks", where, out.size(),
-                        base::excerpt(left), base::excerpt(right), base::excerpt(token)),
+                        base::excerpt(halves.first), base::excerpt(halves.second), base::excerpt(token)),
             "is the file damaged, or its vocabulary of another tokenizer?");
       return *found;
     };
-    out.push_back({id(left), id(right), id(left + right)});
+    out.push_back({id(halves.first), id(halves.second), id(halves.first + halves.second)});
   }
   return out;
 }
@@ -208,7 +209,7 @@ Definition definition_from_json(const std::string& text, const std::string& wher
   require_byte_level_decoder(root);
   d.steps = steps_of(root);
   Vocabulary vocabulary(model.at("vocab"), where);
-  d.merges = merges_of(model.array("merges"), vocabulary, where);
+  d.merges = merges_of(model.array("merges"), vocabulary.tokens, where);
   d.ignore_merges = model.has("ignore_merges") && model.boolean("ignore_merges");
   model.done();
   AddedTokens added(vocabulary, where + ": added_tokens");
