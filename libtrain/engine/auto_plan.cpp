@@ -68,8 +68,8 @@ std::string words_of(const plan::Cut& cut) {
 nlohmann::json choose(const RunConfig& config, const plan::Plan& plan, std::int64_t memory, std::int64_t limit) {
   const Open open{config.auto_zero, config.auto_recompute};
   const auto bytes = std::min(memory, limit);
-  const auto cut = fitting_cut(plan, open, bytes == unknown ? 0 : bytes);
-  const auto need = bytes_of(with(plan, cut.zero, cut.recompute));
+  const auto cut = fitting_plan(plan, open, bytes == unknown ? 0 : bytes);
+  const auto need = bytes_of(cut);
   // What fits no --memory-limit is refused like any other plan, with what would fit.
   if (need > memory && limit >= memory)
     throw base::EnvironmentError(
@@ -81,10 +81,9 @@ nlohmann::json choose(const RunConfig& config, const plan::Plan& plan, std::int6
                           base::counted(plan.topology.world(), "rank"), base::size_text(need));
   text += bytes == unknown ? ", of a memory that is not known"
                            : fmt::format(", of {} that it may have", base::size_text(bytes));
-  const auto first = fitting_cut(plan, open, 0);
+  const auto first = fitting_plan(plan, open, 0);
   if (first.zero != cut.zero || first.recompute != cut.recompute)
-    text += fmt::format(" ({} would need {})", words_of(first),
-                        base::size_text(bytes_of(with(plan, first.zero, first.recompute))));
+    text += fmt::format(" ({} would need {})", words_of(first), base::size_text(bytes_of(first)));
   return {{"zero", cut.zero}, {"layers", cut.recompute == plan::Recompute::layers}, {"text", text}};
 }
 
@@ -94,7 +93,7 @@ std::int64_t memory_for_a_rank(std::int64_t machine_bytes, int ranks_on_node) {
   return machine_bytes / 10 * 9 / std::max(1, ranks_on_node);
 }
 
-plan::Cut fitting_cut(const plan::Plan& plan, Open open, std::int64_t bytes) {
+plan::Plan fitting_plan(const plan::Plan& plan, Open open, std::int64_t bytes) {
   std::optional<plan::Plan> least;
   for (const auto recompute : {plan.recompute, plan::Recompute::layers})
     for (int zero = open.zero ? 0 : plan.zero; zero <= (open.zero ? 3 : plan.zero); ++zero) {

@@ -20,7 +20,7 @@ std::int64_t memory_for_a_rank(std::int64_t machine_bytes, int ranks_on_node);
 struct Open {
   bool zero = true, recompute = true;
 };
-plan::Cut fitting_cut(const plan::Plan& plan, Open open, std::int64_t bytes);
+plan::Plan fitting_plan(const plan::Plan& plan, Open open, std::int64_t bytes);
 
 // Where the settings say --plan auto, decides for all ranks (collective), and returns one sentence about it, else "".
 // Everything that a start would refuse is refused first; EnvironmentError where nothing fits the machines, InputError

@@ -37,13 +37,13 @@ TEST(AutoPlan, TakesTheLowestStageThatFits) {
   ASSERT_GT(need(p, 3, none), need(p, 3, layers));
   for (int zero = 0; zero <= 3; ++zero) {
     const auto exactly = need(p, zero, none);
-    EXPECT_EQ(engine::fitting_cut(p, {}, exactly).zero, zero);
-    EXPECT_EQ(engine::fitting_cut(p, {}, exactly).recompute, none);
-    const auto less = engine::fitting_cut(p, {}, exactly - 1);
+    EXPECT_EQ(engine::fitting_plan(p, {}, exactly).zero, zero);
+    EXPECT_EQ(engine::fitting_plan(p, {}, exactly).recompute, none);
+    const auto less = engine::fitting_plan(p, {}, exactly - 1);
     EXPECT_TRUE(zero == 3 ? less.recompute == layers : less.zero == zero + 1) << zero;
   }
-  EXPECT_EQ(engine::fitting_cut(p, {}, 0).zero, 0);
-  const auto least = engine::fitting_cut(p, {}, 1);
+  EXPECT_EQ(engine::fitting_plan(p, {}, 0).zero, 0);
+  const auto least = engine::fitting_plan(p, {}, 1);
   EXPECT_EQ(least.zero, 3);
   EXPECT_EQ(least.recompute, layers);
 }
@@ -51,13 +51,13 @@ TEST(AutoPlan, TakesTheLowestStageThatFits) {
 TEST(AutoPlan, KeepsWhatWasSaid) {
   auto p = gpt2(8);
   p.zero = 2;
-  EXPECT_EQ(engine::fitting_cut(p, {false, true}, 1).zero, 2);
-  EXPECT_EQ(engine::fitting_cut(p, {false, true}, 1).recompute, plan::Recompute::layers);
-  EXPECT_EQ(engine::fitting_cut(p, {true, false}, 1).recompute, plan::Recompute::none);
-  EXPECT_EQ(engine::fitting_cut(p, {false, false}, 0).zero, 2);
+  EXPECT_EQ(engine::fitting_plan(p, {false, true}, 1).zero, 2);
+  EXPECT_EQ(engine::fitting_plan(p, {false, true}, 1).recompute, plan::Recompute::layers);
+  EXPECT_EQ(engine::fitting_plan(p, {true, false}, 1).recompute, plan::Recompute::none);
+  EXPECT_EQ(engine::fitting_plan(p, {false, false}, 0).zero, 2);
   p.recompute = plan::Recompute::layers;
-  EXPECT_EQ(engine::fitting_cut(p, {true, true}, 0).recompute, plan::Recompute::layers);
-  EXPECT_EQ(engine::fitting_cut(p, {true, true}, 0).zero, 0);
+  EXPECT_EQ(engine::fitting_plan(p, {true, true}, 0).recompute, plan::Recompute::layers);
+  EXPECT_EQ(engine::fitting_plan(p, {true, true}, 0).zero, 0);
 }
 
 TEST(AutoPlan, SharesAMachine) {
