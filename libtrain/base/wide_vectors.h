@@ -7,10 +7,14 @@ namespace trainyard::base {
 
 #if defined(__x86_64__)
 
-template <class Loop>
-[[gnu::target("avx512f,avx512dq,avx512vl,prefer-vector-width=512")]] auto with_512_bits(const Loop& loop) {
-  return loop();
-}
+#if defined(__clang__)  // which takes vectors of 512 bits where they pay
+#define TRAINYARD_512_BITS "avx512f,avx512dq,avx512vl"
+#else
+#define TRAINYARD_512_BITS "avx512f,avx512dq,avx512vl,prefer-vector-width=512"
+#endif
+
+template <class Loop> [[gnu::target(TRAINYARD_512_BITS)]] auto with_512_bits(const Loop& loop) { return loop(); }
+#undef TRAINYARD_512_BITS
 template <class Loop> [[gnu::target("avx2")]] auto with_256_bits(const Loop& loop) { return loop(); }
 
 // Calls `loop`, a lambda without arguments that is written `[&]() __attribute__((always_inline)) { ... }`: only what is

@@ -45,11 +45,14 @@ class Averaging {
       fill(parts_[i], *h);
     });
     Fingerprints made;
-    for (const auto& h : hands)
-      if (h != nullptr)
-        for (const auto& [path, fingerprint] : h->made) made[path] += fingerprint;
+    for (const auto& h : hands) {
+      if (h == nullptr) continue;
+      for (const auto& [path, fingerprint] : h->made) made[path] += fingerprint;
+      bytes_read_ += h->bytes_read;
+    }
     return made;
   }
+  std::int64_t bytes_read() const { return bytes_read_; }  // of tensors
 
  private:
   struct Hands {
@@ -59,6 +62,7 @@ class Averaging {
     std::vector<float> values;
     std::vector<base::bf16> narrow;
     Fingerprints made;
+    std::int64_t bytes_read = 0;
     explicit Hands(const std::vector<const Reader*>& sources) {
       for (const auto* source : sources) readers.push_back(source->another());
     }
@@ -86,13 +90,18 @@ class Averaging {
     if (options_.watch) options_.watch(done_, all_);
   }
 
+  static void read(Reader& reader, Kind kind, const std::string& name, const Run& run, Hands& h) {
+    reader.read_tensor(kind, name, run.element, run.count, h.values.data());
+    const auto& from = reader.state();
+    h.bytes_read += run.count * base::size_of(dtype_of(kind == Kind::master ? exact_weights(from) : kind, from.dtype));
+  }
+
   void compute(Kind kind, const std::string& name, const Run& run, Hands& h) const {
     h.values.resize(static_cast<std::size_t>(run.count));
-    if (kind == Kind::m || kind == Kind::v)
-      return h.readers.back().read_tensor(kind, name, run.element, run.count, h.values.data());
+    if (kind == Kind::m || kind == Kind::v) return read(h.readers.back(), kind, name, run, h);
     h.mean.assign(static_cast<std::size_t>(run.count), 0.0);
     for (auto& reader : h.readers) {
-      reader.read_tensor(Kind::master, name, run.element, run.count, h.values.data());
+      read(reader, Kind::master, name, run, h);
       for (std::size_t i = 0; i < h.mean.size(); ++i) h.mean[i] += static_cast<double>(h.values[i]);
     }
     const auto n = static_cast<double>(h.readers.size());
@@ -118,7 +127,7 @@ class Averaging {
   const ReshardOptions& options_;
   std::vector<Part> parts_;
   std::mutex mutex_;
-  std::int64_t done_ = 0, all_ = 0;
+  std::int64_t done_ = 0, all_ = 0, bytes_read_ = 0;
 };
 
 std::string shape_text(const ParameterEntry& p) { return fmt::format("{} [{}]", p.name, fmt::join(p.shape, ", ")); }
@@ -156,8 +165,9 @@ ReshardResult average(const std::vector<const Reader*>& sources, const std::stri
   state.writer = purpose_of("average", sources, state, ranks);
   NewCheckpoint target(destination, state, ranks, folder);
   ReshardResult result{ranks, target.kept(), 0, target.bytes_to_write(), {}};
-  const auto made = Averaging(sources, target, options).run();
-  for (const auto* source : sources) result.bytes_read += source->bytes();
+  Averaging work(sources, target, options);
+  const auto made = work.run();
+  result.bytes_read = work.bytes_read();
   result.manifest = target.publish([&](const Manifest& written) { target.require_fingerprints(written, made); });
   return result;
 } catch (const std::filesystem::filesystem_error& e) {

@@ -99,12 +99,13 @@ void NewCheckpoint::require_room() const {
 
 void NewCheckpoint::remove_unfinished() {
   std::size_t finished = 0;
+  std::error_code ignored;
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     const auto base = partial_ + "/" + rank_name(static_cast<int>(r));
-    if (ranks_[r]->is_finished() && fs::exists(base + ".json")) ++finished;  // it goes when the manifest is there
+    if (ranks_[r]->is_finished() && fs::exists(base + ".json", ignored))
+      ++finished;  // it goes when the manifest is there
     else remove_rank_files(base);
   }
-  std::error_code ignored;
   if (finished == 0) fs::remove_all(partial_, ignored);
   else
     base::log_info("{} of {} stay in {}: the same command goes on from there", finished,

@@ -56,9 +56,14 @@ class Resharding {
       : source_(source), target_(target), options_(options), from_(source.state()), to_(target.state()) {
     constexpr std::int64_t most_blocks = 8;
     threads_ = static_cast<int>(std::clamp<std::int64_t>(options.memory / least_reshard_memory, 1, options.threads));
-    // A thread has one block to read back into, a chunk, and half of one in another dtype.
-    chunk_blocks_ = std::clamp<std::int64_t>((options.memory / threads_ / io::block_bytes - 1) * 2 / 3, 1, most_blocks);
     for (auto kind : kinds_of(from_)) copies_[kind] = copies_of(kind, from_, to_);
+    // A thread has one block to read back into, a chunk, and half of one in a narrow dtype or two of one in a wide one.
+    const bool widens = std::any_of(copies_.begin(), copies_.end(), [](const auto& of_kind) {
+      return std::any_of(of_kind.second.begin(), of_kind.second.end(),
+                         [](const Copy& c) { return c.cast == Copy::Cast::widen; });
+    });
+    const auto blocks = options.memory / threads_ / io::block_bytes - 1;
+    chunk_blocks_ = std::clamp<std::int64_t>(widens ? blocks / 3 : blocks * 2 / 3, 1, most_blocks);
     for (int rank = 0; rank < source.manifest().ranks; ++rank)
       for (auto kind : kinds_of(from_))
         if (from_.contents == to_.contents || !copies_.at(kind).empty()) add_chunks(rank, kind);

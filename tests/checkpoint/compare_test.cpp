@@ -190,8 +190,11 @@ TEST(Average, OfWeightsAlone) {
   save(scratch.path, state(gpt(), DType::bf16, 5), 2);
   checkpoint::reshard(checkpoint::Reader(a), b, {1, DType::f32, {}, {}, checkpoint::Contents::model}, {});
   const checkpoint::Reader first(a), second(b);
-  checkpoint::average({&first, &second}, mean, {3, {}, {}, {}}, {});
+  const auto result = checkpoint::average({&first, &second}, mean, {3, {}, {}, {}}, {});
   checkpoint::Reader reader(mean);
+  std::int64_t elements = 0;
+  for (const auto& p : reader.manifest().parameters) elements += p.count;
+  EXPECT_EQ(result.bytes_read, 2 * 4 * elements);  // a master and f32 weights, without padding
   reader.verify_all();
   EXPECT_EQ(reader.tensors().size(), reader.manifest().parameters.size());
   for (const auto& p : reader.manifest().parameters)

@@ -38,6 +38,19 @@ TEST(ReshardMemory, NeedsWhatItIsGivenForBuffers) {
   }
 }
 
+TEST(ReshardMemory, WeightsThatBecomeWide) {
+  Scratch scratch;
+  save(scratch.path, state(large(), DType::bf16, 5), 3);
+  const auto from = scratch.path + "/step-00000005", narrow = scratch.path + "/narrow", wide = scratch.path + "/wide";
+  checkpoint::ReshardOptions o;
+  checkpoint::reshard(checkpoint::Reader(from), narrow, {1, {}, {}, {}, checkpoint::Contents::model}, o);
+  o.threads = 3, o.memory = 36 << 20;
+  heap::restart_peak();
+  const auto before = heap::live.load();
+  checkpoint::reshard(checkpoint::Reader(narrow), wide, {2, DType::f32, {}, {}}, o);
+  EXPECT_LT(heap::peak - before, o.memory + rest);
+}
+
 TEST(ReshardMemory, AMeanAndAComparisonToo) {
   Scratch scratch;
   save(scratch.path, state(large(), DType::f32, 5), 3);
