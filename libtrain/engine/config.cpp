@@ -33,8 +33,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("data", c.data, "What", "folder of token shards (shard-data)");
   v("output", c.output, "What", "run folder: checkpoints, metrics, report");
   v("plan", c.plan, "What",
-    "plan.json of partition-model, whose values come before flags; auto: the lowest --zero that fits this start's "
-    "ranks and memory");
+    "plan.json of partition-model, before flags; auto: the lowest --zero that fits ranks and memory");
   v("steps", c.steps, "What", "optimizer steps of the whole run", {1, step_count.high});
   v("seed", c.seed, "What", "of initial values, data order and dropout",
     {0, std::numeric_limits<std::uint64_t>::max()});
@@ -60,8 +59,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("save-every", c.save_every, "Keeping", "steps between checkpoints; 0: only at the end", step_count);
   v("keep", c.keep, "Keeping", "checkpoints kept; 0: all", {0, 1'000'000});
   v("resume", c.resume, "Keeping", "auto: the newest whole checkpoint of the run; never; or a path");
-  v("init-from", c.init_from, "Keeping",
-    "checkpoint whose weights start a new run, and whose model it has unless one is said");
+  v("init-from", c.init_from, "Keeping", "checkpoint whose weights, and model unless --model is said, start a new run");
   v("change", c.change, "Keeping", "identity fields that a resume may change, comma-separated");
   v("stop-after", c.stop_after, "Keeping", "stop with a checkpoint and exit 75 after this step of the run; 0: never",
     step_count);
