@@ -139,8 +139,8 @@ void add_flags(CLI::App& app, Asked& asked) {
   auto* follow =
       app.add_flag("--follow", asked.follow,
                    "draw a run again and again until it has ended: loss, speed, time left, the newest checkpoint; "
-                   "elsewhere than on a terminal a line for new steps. Exit 0: all steps are done; 75: it stopped "
-                   "before; 6: it was killed; else the code with which a rank ended it");
+                   "elsewhere than on a terminal a line for new steps. Exit 0: all steps are done and saved; 75: it "
+                   "stopped before; 6: it was killed; else the code with which a rank ended it");
   app.add_option("--interval", asked.following.interval, "seconds between two looks of --follow")
       ->check(tools::in_range(base::Range<double>{0.1, 3600}))
       ->needs(follow)
