@@ -1,5 +1,5 @@
 #!/bin/bash
-# inspect --follow on runs that fail: its exit code is theirs, whatever their lines say, and a reason goes with the next start.
+# inspect --follow on runs that fail: its exit code is theirs, whatever their lines say, and a reason goes with the next start. Flags that would do nothing.
 # usage: command_line.sh BIN_FOLDER
 PATH=$(realpath "$1"):$PATH
 . "$(dirname "$0")/../script.sh"
@@ -31,4 +31,12 @@ said 'stopped at step 2 of 4: .*goes on from its newest checkpoint'
 # A start that is refused is no end of a run.
 expect 3 "${base[@]}" --output stopped --seed 7
 [ ! -e stopped/exit ] || fail "a start that was refused left a reason"
+
+# What would change nothing, or could not be seen, is refused before anything is written.
+refused 2 'one run' inspect full --json --over time
+expect 0 inspect full --json --over time --svg one.svg
+expect 0 inspect full stopped --json --over time
+refused 2 'cannot be told apart' inspect full full full full full full full full full --svg nine.svg
+absent nine.svg
+expect 0 inspect full full full full full full full full full
 passed
