@@ -136,6 +136,12 @@ void write_file(const std::string& path, const std::function<void(const Sink&)>&
     sync_folder(folder);  // what may not be read cannot be opened for syncing
 }
 
+void replace_file(const std::string& path, const std::string& partial,
+                  const std::function<void(const Sink&)>& produce) {
+  write_as(partial, path, produce, [&] { return ::rename(partial.c_str(), path.c_str()) == 0 ? 0 : errno; });
+  if (const auto folder = parent_of(path); ::access(folder.c_str(), R_OK) == 0) sync_folder(folder);
+}
+
 void make_folders(const std::string& given) {
   const auto path = without_slashes(given);
   std::error_code error;

@@ -14,4 +14,8 @@ namespace trainyard::base {
 using Sink = std::function<void(std::string_view piece)>;
 void write_file(const std::string& path, const std::function<void(const Sink&)>& produce, Existing existing);
 
+// The same with Existing::replace under a temporary name of the caller's choice in the same folder, for folders whose
+// readers would take that of write_file for something whole.
+void replace_file(const std::string& path, const std::string& partial, const std::function<void(const Sink&)>& produce);
+
 }  // namespace trainyard::base

@@ -76,6 +76,14 @@ std::string name_in(int file) {
   return line.ends_with('\n') ? line.substr(0, line.find('\n')) : "";
 }
 
+// Is `path` still the name of an open file.
+bool names(const std::string& path, int file) {
+  struct stat held {
+  }, named{};
+  return ::fstat(file, &held) == 0 && ::stat(path.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
+         held.st_ino == named.st_ino;
+}
+
 // Its holder writes it just after taking the lock.
 std::string holder_in(int file) {
   for (int tries = 0; tries < 5; ++tries) {
@@ -143,12 +151,7 @@ FolderLock::~FolderLock() {
     log_debug("{} keeps its text", path_);
 }
 
-bool FolderLock::is_named() const {
-  struct stat held {
-  }, named{};
-  return ::fstat(file_.get(), &held) == 0 && ::stat(path_.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
-         held.st_ino == named.st_ino;
-}
+bool FolderLock::is_named() const { return names(path_, file_.get()); }
 
 void FolderLock::require_alone() const {
   if (!file_.is_open()) return;
@@ -173,9 +176,16 @@ void FolderLock::require_free(const std::string& folder, const std::string& advi
 
 FolderLock::Look FolderLock::look(const std::string& folder) {
   const auto path = folder + "/" + lock_name;
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!file.is_open()) return {errno == ENOENT || errno == ENOTDIR ? Use::nobody : Use::unknown, ""};
-  return {use_of(file.get()), is_lock(file.get()) ? name_in(file.get()) : ""};
+  for (int tries = 0; tries < most_removals; ++tries) {
+    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!file.is_open()) return {errno == ENOENT || errno == ENOTDIR ? Use::nobody : Use::unknown, ""};
+    const auto name = is_lock(file.get()) ? name_in(file.get()) : "";
+    if (const auto use = use_of(file.get()); use != Use::nobody)
+      return {use, is_lock(file.get()) ? name_in(file.get()) : ""};
+    // A holder that ends well removes the file before it gives up the lock: then the name in it says nothing.
+    if (names(path, file.get())) return {Use::nobody, name};
+  }
+  return {Use::unknown, ""};
 }
 
 void throw_shared(const std::string& folder, const std::string& mine, const std::string& other) {

@@ -98,7 +98,6 @@ MetricsTail::Change MetricsTail::read(const std::function<void()>& forget,
   struct stat info {};
   if (::stat(path_.c_str(), &info) != 0) {
     if (base::is_unreadable(errno)) base::throw_cannot_read("look at", path_, errno);
-    begin_again();
     return change;
   }
   const base::Descriptor file(base::open_regular(path_));

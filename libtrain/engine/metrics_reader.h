@@ -30,14 +30,14 @@ void each_metrics_line(const std::string& path, const std::function<bool(const M
 bool each_whole_metrics_line(const std::string& path, const std::function<bool(const MetricsLine& line)>& visit);
 
 // The lines of a file that a run is writing, as they come: each read() looks only at what was appended since the one
-// before. A file that was cut, replaced or removed meanwhile, as a resume and a run that goes back do, is read from its
-// first line again.
+// before. A file that was cut or replaced meanwhile, as a resume and a run that goes back do, is read from its first
+// line again; what was read stands while the file is not there, as it is for a moment when it is replaced.
 class MetricsTail {
  public:
   explicit MetricsTail(std::string path) : path_(std::move(path)) {}
   enum class Change { none, more, anew };
   // Calls `forget` when what was visited before holds no more, then `visit` for every whole line that is new; a damaged
-  // one says so, and what has no line feed yet is for the next time. A file that is not there has no lines. InputError
+  // one says so, and what has no line feed yet is for the next time. A file that is not there is no news. InputError
   // for what is no file or cannot be read, and for a line that no run writes (above 16 MiB).
   Change read(const std::function<void()>& forget, const std::function<void(const MetricsLine&)>& visit);
 

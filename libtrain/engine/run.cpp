@@ -24,6 +24,7 @@
 
 #include <fmt/ranges.h>
 
+#include <new>
 #include <optional>
 #include <vector>
 
@@ -96,6 +97,27 @@ Start agreed_start(const RunConfig& config, const RunSetup& setup, World& world,
           chosen["newest"]};
 }
 
+// From the first step on. What ends the run is left for who watches it and who starts it again, while its lock is held,
+// so that nobody sees it gone without a word: an error of all, or of the only rank; what one of several met alone it
+// says itself (World::fail).
+RunResult go_or_say_why(RunLoop& loop, const RunConfig& config, const World& world) {
+  const auto leave = [&](base::ExitCode code, const char* reason) {
+    if (world.rank == 0) comm::write_reason(config.output + "/exit", 0, static_cast<int>(code), reason);
+  };
+  try {
+    return loop.go();
+  } catch (const base::Error& e) {
+    if (world.size == 1 || dynamic_cast<const comm::AgreedError*>(&e) != nullptr) leave(e.code(), e.what());
+    throw;
+  } catch (const std::bad_alloc&) {
+    if (world.size == 1) leave(base::ExitCode::environment, "out of memory");
+    throw;
+  } catch (const std::exception& e) {
+    if (world.size == 1) leave(base::ExitCode::unexpected, e.what());
+    throw;
+  }
+}
+
 }  // namespace
 
 RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals, const RunListener& listener,
@@ -133,7 +155,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
     try {
       return or_fail(world, [&] {
         loop->load(start);
-        return loop->go();
+        return go_or_say_why(*loop, config, world);
       });
     } catch (const comm::AgreedError& e) {
       const bool next = loop->step() < 0 && config.resume == "auto" && !start.weights_only && !start.path.empty() &&

@@ -52,6 +52,8 @@ RunState state_of(const std::string& folder) {
     return state;
   }
   if (!S_ISDIR(info.st_mode)) base::throw_cannot_read("look into", folder, ENOTDIR);
+  const auto lock = base::FolderLock::look(folder);  // first: of a run that ended meanwhile all that it left is seen
+  state.holder = lock.name;
   const auto found = checkpoint::list(checkpoints_folder(folder));
   if (!found.empty()) {
     state.newest = found.front().path;
@@ -59,8 +61,6 @@ RunState state_of(const std::string& folder) {
     if (::stat((state.newest + "/manifest.json").c_str(), &info) == 0)
       state.newest_time = base::utc_text(info.st_mtim.tv_sec);
   }
-  const auto lock = base::FolderLock::look(folder);
-  state.holder = lock.name;
   state.exit = reason_in(folder);
   const bool written = !found.empty() || ::stat((folder + "/metrics.jsonl").c_str(), &info) == 0;
   using Stage = RunState::Stage;

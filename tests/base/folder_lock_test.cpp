@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <csignal>
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -91,6 +92,24 @@ TEST(FolderLock, IsLookedAtWithoutBeingTaken) {
   base::FolderLock::require_free(s.path, "wait");
   { base::FolderLock lock(s.path, "wait"); }
   EXPECT_TRUE(fs::is_empty(s.path)) << "a lock that was given up is still there";
+}
+
+// A holder that ends well leaves nobody's name to who looks just then.
+TEST(FolderLock, WhoGoesWellIsNotTakenForKilled) {
+  Scratch scratch;
+  std::atomic<bool> over{false};
+  std::thread holder([&] {
+    while (!over) const base::FolderLock lock(scratch.path, "");
+  });
+  for (int i = 0; i < 20000; ++i) {
+    const auto look = base::FolderLock::look(scratch.path);
+    if (look.use == base::FolderLock::Use::nobody && !look.name.empty()) {
+      ADD_FAILURE() << "look " << i << ": " << look.name;
+      break;
+    }
+  }
+  over = true;
+  holder.join();
 }
 
 TEST(FolderLock, TwoInOneProcessExcludeEachOther) {

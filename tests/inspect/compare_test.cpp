@@ -65,6 +65,11 @@ TEST_F(Runs, TheFirstDifferentBitIsFound) {
   EXPECT_NE(r.text.find("first differ at step 7: loss"), std::string::npos) << r.text;
   const auto norm = put("norm", with(all, "\"gradient_norm\":0.5", "\"gradient_norm\":0.25"));
   EXPECT_EQ(report({a, norm}).json["runs"][1]["against_first"]["first_difference"]["key"], "gradient norm");
+  const auto no_number = put("no_number", with(all, "\"gradient_norm\":0.5", "\"gradient_norm\":\"nan\""));
+  EXPECT_EQ(report({a, no_number}).json["runs"][1]["against_first"]["first_difference"]["key"], "gradient norm");
+  EXPECT_EQ(report({no_number, no_number}).json["runs"][1]["against_first"]["equal"], true);
+  const auto older = put("older", with(all, "\"gradient_norm\":0.5,", ""));
+  EXPECT_EQ(report({a, older}).json["runs"][1]["against_first"]["equal"], true);
   const auto validation = put("validation", with(all, "\"validation_loss\":1.375", "\"validation_loss\":1.5"));
   EXPECT_EQ(report({a, validation}).json["runs"][1]["against_first"]["first_difference"]["step"], 4);
 }
@@ -106,5 +111,6 @@ TEST(Curves, LettersAndDots) {
   EXPECT_NE(draw({{{{3, 3}}}}, 40, 12, tools::Glyphs::ascii).find('*'), std::string::npos);
   EXPECT_NE(draw({{{{3, 3}, {3, 3}}, 'A'}}, 1, 1, tools::Glyphs::unicode).find('A'), std::string::npos);
   const double most = std::numeric_limits<double>::max();
+  EXPECT_LT(draw({{{{1, 1}, {2, 2}}}}, 65535, 65535, tools::Glyphs::unicode).size(), 4u << 20);  // a mad terminal
   draw({{{{-most, -most}, {most, most}, {1, 1e289}, {2, -1e289}}}}, 40, 12, tools::Glyphs::unicode);
 }

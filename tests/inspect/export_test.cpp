@@ -164,7 +164,7 @@ TEST_F(Export, OddLines) {
   for (const char* text : {"", "{\"step\":1}\nx\n{\"step\":2}\n"}) {
     spit(metrics, text);
     EXPECT_THROW(inspect::export_tensorboard(run, scratch.path + "/other"), base::InputError);
-    EXPECT_FALSE(fs::exists(scratch.path + "/other/events.out.tfevents.trainyard"));
+    EXPECT_FALSE(fs::exists(scratch.path + "/other"));
   }
   EXPECT_THROW(inspect::export_tensorboard(scratch.path, place), base::InputError);
 }
@@ -178,6 +178,12 @@ TEST_F(Export, OnlyItsOwnFileIsReplaced) {
   EXPECT_EQ(events_of(slurp(path)).size(), 10u);
   EXPECT_EQ(slurp(place + "/events.out.tfevents.1.other"), "theirs");
   EXPECT_EQ(std::distance(fs::directory_iterator(place), fs::directory_iterator()), 2);
+  // What a killed export left goes with the next one, and is nothing that TensorBoard reads.
+  fs::copy_file(path, place + "/trainyard-export.17.partial");
+  spit(place + "/theirs.partial", "theirs");
+  inspect::export_tensorboard(run, place);
+  EXPECT_FALSE(fs::exists(place + "/trainyard-export.17.partial"));
+  EXPECT_TRUE(fs::exists(place + "/theirs.partial"));
   // A failure leaves what was there.
   const auto before = slurp(path);
   spit(metrics, "{\"step\":1}\nx\n{\"step\":2}\n");
@@ -202,6 +208,15 @@ TEST_F(Export, CsvIsAFile) {
   inspect::export_csv(run, file);
   EXPECT_EQ(slurp(file), text);
   EXPECT_THROW(inspect::export_csv(run, metrics), base::UsageError);
+  for (const char* theirs :
+       {"step,notes\n1,my precious notebook\n", "step,loss,\n", "step,loss", "loss,step\n", "\n"}) {
+    spit(scratch.path + "/theirs.csv", theirs);
+    EXPECT_THROW(inspect::export_csv(run, scratch.path + "/theirs.csv"), base::UsageError) << theirs;
+    EXPECT_EQ(slurp(scratch.path + "/theirs.csv"), theirs);
+  }
+  spit(scratch.path + "/bare.jsonl", "{\"step\":1}\n");
+  for (int again = 0; again < 2; ++again) inspect::export_csv(scratch.path + "/bare.jsonl", scratch.path + "/bare.csv");
+  EXPECT_EQ(slurp(scratch.path + "/bare.csv"), "step\n1\n");
   spit(scratch.path + "/notes", "mine");
   EXPECT_THROW(inspect::export_csv(run, scratch.path + "/notes"), base::UsageError);
   EXPECT_EQ(slurp(scratch.path + "/notes"), "mine");

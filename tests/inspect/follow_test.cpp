@@ -107,10 +107,18 @@ TEST_F(Tail, AFileThatWasReplacedOrRemovedIsReadAgain) {
   fs::rename(scratch.path + "/other", path);
   EXPECT_EQ(look(), Change::anew);
   EXPECT_EQ(steps, up_to(12));
-  fs::remove(path);
-  EXPECT_EQ(look(), Change::anew);
-  EXPECT_TRUE(steps.empty());
+  // Not there for a moment: what was read stands, and is compared when it is back.
+  fs::rename(path, scratch.path + "/away");
   EXPECT_EQ(look(), Change::none);
+  EXPECT_EQ(steps, up_to(12));
+  fs::rename(scratch.path + "/away", path);
+  EXPECT_EQ(look(), Change::none);
+  fs::remove(path);
+  EXPECT_EQ(look(), Change::none);
+  spit(path, lines::text(1, 3));
+  EXPECT_EQ(look(), Change::anew);
+  EXPECT_EQ(steps, up_to(3));
+  fs::remove(path);
   fs::create_directory(path);
   EXPECT_THROW(look(), base::InputError);
 }
@@ -129,6 +137,7 @@ TEST(RunState, WhoWritesAndHowItEnded) {
   Scratch scratch;
   const auto run = scratch.path + "/run";
   EXPECT_EQ(engine::state_of(run).stage, Stage::absent);
+  EXPECT_NE(inspect::verdict_on({}).sentence.find("does not exist: waiting"), std::string::npos);
   fs::create_directory(run);
   EXPECT_EQ(engine::state_of(run).stage, Stage::waiting);
   {
@@ -148,9 +157,21 @@ TEST(RunState, WhoWritesAndHowItEnded) {
   EXPECT_TRUE(verdict().ended);
   EXPECT_EQ(verdict().code, base::ExitCode::requeue);
   EXPECT_NE(verdict().sentence.find("step 5 of 20"), std::string::npos);
+  EXPECT_NE(verdict().sentence.find("begins anew"), std::string::npos);
+  // The lines of all steps are there before their checkpoint is.
   w.steps = 5;
+  EXPECT_EQ(verdict().code, base::ExitCode::requeue);
+  EXPECT_NE(verdict().sentence.find("whose checkpoint is not there"), std::string::npos);
+  fs::create_directories(run + "/checkpoints/step-00000004");
+  EXPECT_EQ(verdict().code, base::ExitCode::requeue);
+  EXPECT_NE(verdict().sentence.find("goes on from its newest checkpoint"), std::string::npos);
+  fs::create_directories(run + "/checkpoints/step-00000005");
   EXPECT_EQ(verdict().code, base::ExitCode::done);
-  w.steps = 20;
+  w.state.stage = Stage::unknown;  // the name may be that of one who lives
+  w.state.holder = "process 9 on n2";
+  EXPECT_EQ(inspect::verdict_on(w).code, base::ExitCode::done);
+  w.state.newest_step = 4;
+  EXPECT_FALSE(inspect::verdict_on(w).ended);
   spit(run + "/lock", "process 9 on n2, since 2026-01-31T00:00:00Z, start 0123\n");  // nobody holds it
   EXPECT_EQ(verdict().code, base::ExitCode::peer_hung);
   EXPECT_NE(verdict().sentence.find("process 9 on n2"), std::string::npos);
@@ -158,6 +179,9 @@ TEST(RunState, WhoWritesAndHowItEnded) {
   EXPECT_EQ(verdict().code, base::ExitCode::environment);
   EXPECT_NE(verdict().sentence.find("rank 3"), std::string::npos);
   EXPECT_NE(verdict().sentence.find("disk \\x1b[31mfull"), std::string::npos);
+  fs::remove(run + "/lock");
+  EXPECT_EQ(verdict().code, base::ExitCode::environment);
+  spit(run + "/lock", "process 9 on n2, since 2026-01-31T00:00:00Z, start 0123\n");
   spit(run + "/exit/rank-00003.json", "{");  // being written
   EXPECT_EQ(verdict().code, base::ExitCode::peer_hung);
 }
@@ -213,6 +237,14 @@ TEST(Picture, OfEveryOddRun) {
   EXPECT_NE(show(watched("{\"step\":3}\n", 0)).find("step 3"), std::string::npos);  // an old version, no total
   show(watched("{\"step\":3,\"loss\":\"nan\"}\n{\"step\":4,\"loss\":\"inf\",\"step_seconds\":\"inf\"}\n"));
   show(watched("{\"step\":3,\"loss\":1e308,\"validation_loss\":-1e308,\"steps\":9223372036854775807}\n"));
+  auto validated = watched(
+      "{\"step\":1,\"validation_loss\":\"nan\"}\n{\"step\":2,\"validation_loss\":3}\n"
+      "{\"step\":3,\"validation_loss\":4}\n");
+  EXPECT_NE(show(validated).find("best 3.000 at step 2"), std::string::npos) << show(validated);
+  show(watched("{\"step\":1,\"validation_loss\":\"nan\"}\n"));
+  auto back = watched(lines::text(1, 4));
+  back.went_back = 4;
+  EXPECT_NE(show(back).find("was set back to step 4\n"), std::string::npos) << show(back);
   auto hostile = watched(lines::text(1, 4));
   hostile.path = "a\x1b[2Jb\nc", hostile.state.holder = "\x1b]0;x\x07";
   for (const char c : show(hostile)) EXPECT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= 32);
@@ -241,14 +273,23 @@ TEST(Follow, APipeGetsALineForNewSteps) {
   spit(run + "/checkpoints/step-00000004/manifest.json", "{}");
   for (int i = 0; i < 100 && slurp(scratch.path + "/err").find("step-00000004 made") == std::string::npos; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  lines::append(metrics, lines::text(5, 7));
+  EXPECT_EQ(line().substr(0, 9), "step 7/20");
+  fs::resize_file(metrics, lines::text(1, 4).size());  // back to the same step once more
+  EXPECT_EQ(line().substr(0, 9), "step 4/20");
+  fs::create_directories(run + "/checkpoints/step-00000020");
+  spit(run + "/checkpoints/step-00000020/manifest.json", "{}");
   lines::append(metrics, lines::text(5, 20));
   lock.reset();
   EXPECT_EQ(line(), "step 20/20  loss 0.250  val 0.275  500 tokens/s  0 s left\n");
   EXPECT_EQ(line(), "END");
   EXPECT_EQ(WEXITSTATUS(::pclose(out)), 0);
   const auto err = slurp(scratch.path + "/err");
-  for (const char* part : {"was set back to step 4", "step-00000004 made at 20", "all 20 steps are done"})
+  for (const char* part : {"step-00000004 made at 20", "all 20 steps are done"})
     EXPECT_NE(err.find(part), std::string::npos) << part << "\n" << err;
+  const auto back = err.find("was set back to step 4");
+  ASSERT_NE(back, std::string::npos) << err;
+  EXPECT_NE(err.find("was set back to step 4", back + 1), std::string::npos) << err;
 }
 
 TEST(Follow, EndsWithTheRunOrItsFolder) {

@@ -35,15 +35,17 @@ said "train: rank 0 on $(hostname): cannot write full/metrics.jsonl: File too la
 reason full 0 4 metrics.jsonl
 unsaid Success
 
-# What all ranks share is said once, and leaves no reason of a rank.
+# What all ranks share is said once. What refuses a start leaves no reason; what ends a run that goes on does, of rank 0.
 run=(mpirun -q --bind-to none -n 2 "${base[@]}" --data data --steps 10)
 expect 2 "${run[@]}" --progress yes --output shared
 once "--progress yes"
 expect 3 "${run[@]}" --progress never --output shared --config nowhere.toml
 once "nowhere.toml"
+[ ! -e shared/exit ] || fail "a start that was refused left a reason"
 expect 5 "${run[@]}" --progress never --output shared --learning-rate 1e30 --clip 0
 once "is not finite"
-[ ! -e shared/exit ] || fail "an error of all left a reason of one"
+reason shared 0 5 "is not finite"
+[ ! -e shared/exit/rank-00001.json ] || fail "an error of all left a reason of each"
 expect 4 mpirun -q --bind-to none -n 1 bash -c 'exec "$@" >/dev/full' full "${base[@]}" --data data --steps 10 --output dry --dry-run : -n 1 "${base[@]}" --data data --steps 10 --output dry --dry-run
 [ ! -e dry ] || fail "--dry-run wrote $(find dry)"
 expect 0 "${run[@]}" --progress never --output shared --print-config

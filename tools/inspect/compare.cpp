@@ -24,8 +24,8 @@ bool same_bits(double a, double b) {
 std::optional<Difference> difference(const Sample& a, const Sample& b) {
   // What one of the two has not recorded is no difference: an older version wrote less.
   if (a.loss && b.loss && !same_bits(*a.loss, *b.loss)) return Difference{a.step, "loss", *a.loss, *b.loss};
-  if (!std::isnan(a.gradient_norm) && !std::isnan(b.gradient_norm) && !same_bits(a.gradient_norm, b.gradient_norm))
-    return Difference{a.step, "gradient norm", a.gradient_norm, b.gradient_norm};
+  if (a.gradient_norm && b.gradient_norm && !same_bits(*a.gradient_norm, *b.gradient_norm))
+    return Difference{a.step, "gradient norm", *a.gradient_norm, *b.gradient_norm};
   if (a.validation_loss && b.validation_loss && !same_bits(*a.validation_loss, *b.validation_loss))
     return Difference{a.step, "validation loss", *a.validation_loss, *b.validation_loss};
   return {};

@@ -10,6 +10,9 @@ namespace trainyard::inspect {
 
 namespace {
 
+// Characters of the largest plot: a terminal says of itself what it likes.
+constexpr int widest = 1000, highest = 500;
+
 std::string braille(unsigned dots) {  // U+2800 + dots, in UTF-8
   return {static_cast<char>(0xE2), static_cast<char>(0xA0 | (dots >> 6)), static_cast<char>(0x80 | (dots & 0x3F))};
 }
@@ -119,7 +122,7 @@ std::string draw(const std::vector<Curve>& given, int columns, int rows, tools::
     for (const auto& p : c.points) x.take(p.x);
   }
   if (x.low > x.high) return {};
-  const int label = 10, plot = std::max(10, columns - label - 1), high = std::max(3, rows - 1);
+  const int label = 10, plot = std::clamp(columns - label - 1, 10, widest), high = std::clamp(rows - 1, 3, highest);
   Canvas canvas(plot, high, glyphs);
   std::vector<std::vector<double>> heights;
   for (const auto& c : curves) {

@@ -20,7 +20,8 @@ struct Curve {
   bool joined = true;
 };
 
-// `columns` x `rows` characters in all, labels included; points need not be sorted; those that are not finite are left
+// `columns` x `rows` characters in all, labels included, and less where that is more than anybody
+// sees (1000 x 500); points need not be sorted; those that are not finite are left
 // out. The mean of the points in a dot column is drawn, so that a noisy curve of many steps stays readable. Where
 // letters meet stands '='. `across` is what x counts. Empty text without points.
 std::string draw(const std::vector<Curve>& curves, int columns, int rows, tools::Glyphs glyphs,

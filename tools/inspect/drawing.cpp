@@ -63,13 +63,13 @@ std::string run_drawing(const std::string& name, const History& h, Across across
   std::vector<SvgPanel> panels{panel(fmt::format("loss of {}", name), "nats", across, std::move(losses))};
   struct Other {
     const char *title, *unit;
-    double Sample::*value;
+    std::vector<Point> points;
   };
-  for (const auto& other :
-       {Other{"gradient norm", "norm", &Sample::gradient_norm}, Other{"learning rate", "rate", &Sample::learning_rate},
-        Other{"throughput", "tokens/s", &Sample::tokens_per_second}}) {
+  for (const auto& other : {Other{"gradient norm", "norm", curve_of(h, across, &Sample::gradient_norm)},
+                            Other{"learning rate", "rate", curve_of(h, across, &Sample::learning_rate)},
+                            Other{"throughput", "tokens/s", curve_of(h, across, &Sample::tokens_per_second)}}) {
     SvgCurve c;
-    c.points = svg_points(curve_of(h, across, other.value));
+    c.points = svg_points(other.points);
     if (!c.points.empty()) panels.push_back(panel(other.title, other.unit, across, {std::move(c)}));
   }
   const auto wrong = not_finite(h);

@@ -1,13 +1,16 @@
 // Writes files for other programs.
 #include "tools/inspect/export.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/atomic_stream.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
+#include "libtrain/engine/metrics.h"
 #include "libtrain/engine/metrics_reader.h"
 #include "libtrain/io/event_file.h"
+#include "tools/common/interrupt.h"
 #include "tools/inspect/history.h"
 #include "tools/inspect/metrics_csv.h"
 
@@ -15,7 +18,11 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
+#include <set>
+#include <sstream>
 #include <string_view>
+#include <unistd.h>
 
 namespace trainyard::inspect {
 
@@ -25,10 +32,12 @@ namespace {
 constexpr const char* writer = "trainyard inspect";
 // One name for ever, so that a second export replaces the first; "tfevents" is what TensorBoard looks for.
 constexpr const char* event_file_name = "events.out.tfevents.trainyard";
+// What is unfinished is called by another, and may lie there from a process that was killed.
+constexpr const char* unfinished_name = "trainyard-export";
 constexpr std::size_t flushed_at = std::size_t{1} << 18;
 
 std::string beginning_of(const std::string& path) {
-  std::string text(256, '\0');
+  std::string text(4096, '\0');
   std::ifstream in(path, std::ios::binary);
   in.read(text.data(), std::ssize(text));
   text.resize(static_cast<std::size_t>(in.gcount()));
@@ -48,17 +57,49 @@ base::Owned own_files(const std::string& kind, bool (*is_ours)(const std::string
           {precious}};
 }
 
-// The first time of a file: a header is older than what follows it.
+// The first time of a file: a header is older than what follows it. InputError where a line is damaged, or none is
+// there.
 double first_time(const std::string& metrics) {
-  double time = 0;
+  std::optional<double> time;
+  std::int64_t lines = 0;
   engine::each_whole_metrics_line(metrics, [&](const engine::MetricsLine& line) {
+    tools::require_not_interrupted();
+    ++lines;
+    if (time) return true;
     const auto found = line.values.find("time");
-    if (found == line.values.end() || !found->is_string()) return true;
-    const auto seconds = base::seconds_of_utc(found->get_ref<const std::string&>());
-    if (seconds) time = *seconds;
-    return !seconds;
+    if (found != line.values.end() && found->is_string())
+      time = base::seconds_of_utc(found->get_ref<const std::string&>());
+    return true;
   });
-  return time;
+  if (lines == 0)
+    throw base::InputError(fmt::format("{} holds no line of metrics", metrics), "train writes one after every step");
+  return time.value_or(0);
+}
+
+bool is_event_file(const std::string& beginning) {
+  return beginning.find("brain.Event:2") != std::string::npos && beginning.find(writer) != std::string::npos;
+}
+
+// What train writes into a line.
+std::set<std::string> keys_of_train() {
+  engine::StepMetrics all;
+  all.steps = 1, all.validation_loss = 0, all.time = all.host = "x";
+  const auto line = nlohmann::json::parse(engine::to_json_line(all));
+  std::set<std::string> keys;
+  for (const auto& item : line.items()) keys.insert(item.key());
+  return keys;
+}
+
+// A header of nothing but what train writes: somebody's own table with a column of steps is not ours.
+bool is_metrics_csv(const std::string& beginning) {
+  const auto feed = beginning.find('\n');
+  if (feed == std::string::npos) return false;
+  const auto known = keys_of_train();
+  std::istringstream header(beginning.substr(0, feed));
+  std::string column;
+  for (bool first = true; std::getline(header, column, ','); first = false)
+    if (first ? column != "step" : !known.contains(column)) return false;
+  return feed > 0 && beginning[feed - 1] != ',';
 }
 
 }  // namespace
@@ -84,21 +125,16 @@ std::string tag_of(const std::string& key) {
 
 std::string export_tensorboard(const std::string& run, const std::string& folder) {
   const auto metrics = metrics_file(run, "--export");
-  const auto path = base::without_slashes(folder) + "/" + event_file_name;
+  const auto place = base::without_slashes(folder), path = place + "/" + event_file_name;
+  const auto own = own_files("an event file that inspect wrote", is_event_file, metrics);
   base::require_folder_or_nothing(folder);
-  base::require_own(path, own_files(
-                              "an event file that inspect wrote",
-                              [](const std::string& text) {
-                                return text.find("brain.Event:2") != std::string::npos &&
-                                       text.find(writer) != std::string::npos;
-                              },
-                              metrics));
+  base::require_own(path, own);
   auto time = first_time(metrics);
   std::map<std::string, std::string> tags;
-  std::int64_t lines = 0;
   const auto produce = [&](const base::Sink& take) {
     auto out = io::event_file_header(time, writer);
     engine::each_whole_metrics_line(metrics, [&](const engine::MetricsLine& line) {
+      tools::require_not_interrupted();
       std::vector<io::TaggedValue> values;
       for (const auto& item : line.values.items()) {
         if (item.key() == "step") continue;
@@ -110,27 +146,32 @@ std::string export_tensorboard(const std::string& run, const std::string& folder
       }
       if (const auto found = line.values.find("time"); found != line.values.end() && found->is_string())
         time = base::seconds_of_utc(found->get_ref<const std::string&>()).value_or(time);
-      ++lines;
       out += io::event_record(time, line.step, values);
       if (out.size() > flushed_at) take(out), out.clear();
       return true;
     });
-    if (lines == 0)
-      throw base::InputError(fmt::format("{} holds no line of metrics", metrics), "train writes one after every step");
     take(out);
   };
   base::make_folders(folder);
-  base::write_file(path, produce, base::Existing::replace);
+  base::remove_stale_partials(
+      place, [](std::string_view name) { return name.starts_with(std::string(unfinished_name) + "."); }, own);
+  base::replace_file(path, fmt::format("{}/{}.{}{}", place, unfinished_name, ::getpid(), base::partial_suffix),
+                     produce);
   return path;
 }
 
 std::string export_csv(const std::string& run, const std::string& file) {
   const auto metrics = metrics_file(run, "--export");
-  base::require_own(
-      file, own_files(
-                "a CSV file of metrics", [](const std::string& text) { return text.starts_with("step,"); }, metrics));
+  base::require_own(file, own_files("a CSV file of metrics", is_metrics_csv, metrics));
   base::write_file(
-      file, [&](const base::Sink& take) { write_metrics_csv(metrics, take); }, base::Existing::replace);
+      file,
+      [&](const base::Sink& take) {
+        write_metrics_csv(metrics, [&](std::string_view piece) {
+          tools::require_not_interrupted();
+          take(piece);
+        });
+      },
+      base::Existing::replace);
   return file;
 }
 

@@ -9,6 +9,7 @@
 #include "tools/common/live_screen.h"
 #include "tools/common/program.h"
 
+#include <algorithm>
 #include <ctime>
 #include <filesystem>
 
@@ -63,7 +64,13 @@ class Watch {
           run_.history.steps = steps;
         },
         [&](const engine::MetricsLine& line) { run_.history.add(line); });
-    if (change == engine::MetricsTail::Change::anew && newest() < last) run_.went_back = newest();
+    if (change == engine::MetricsTail::Change::anew && newest() < last) {
+      back_from_ = run_.went_back >= 0 ? std::max(back_from_, last) : last;
+      run_.went_back = newest();
+      ++run_.set_backs;
+    } else if (newest() >= back_from_) {
+      run_.went_back = -1;
+    }
     if (run_.history.steps > 0) run_.steps = run_.history.steps;
     else if (run_.state.newest_step > before) run_.steps = engine::steps_of(run_.state.newest);
     return change != engine::MetricsTail::Change::none;
@@ -82,6 +89,7 @@ class Watch {
   FollowOptions options_;
   Watched run_;
   engine::MetricsTail tail_;
+  std::int64_t back_from_ = 0;  // where the run was before it was set back
   bool seen_ = false;
 };
 
@@ -115,9 +123,9 @@ class Notes {
     const auto sentence = verdict_on(run).sentence;
     if (sentence != last_ && !sentence.empty()) base::log_info("{}", named(run.path, sentence));
     last_ = sentence;
-    if (run.went_back >= 0 && run.went_back != back_)
+    if (run.set_backs != set_backs_)
       base::log_info("{}", named(run.path, fmt::format("was set back to step {}", run.went_back)));
-    back_ = run.went_back;
+    set_backs_ = run.set_backs;
     if (!run.state.newest.empty() && run.state.newest != checkpoint_)
       base::log_info("{}",
                      named(run.path, fmt::format("checkpoint {} made at {}", run.state.newest, run.state.newest_time)));
@@ -126,7 +134,7 @@ class Notes {
 
  private:
   std::string last_, checkpoint_;
-  std::int64_t back_ = -1;
+  std::int64_t set_backs_ = 0;
 };
 
 base::ExitCode print_lines(Watch& watch, const FollowOptions& options) {
@@ -146,29 +154,32 @@ Verdict verdict_on(const Watched& run) {
   const auto done = run.history.samples.empty() ? 0 : run.history.samples.back().step;
   const auto where = run.steps > 0 ? fmt::format("step {} of {}", done, run.steps) : fmt::format("step {}", done);
   const auto& state = run.state;
+  // Its lines come before its last checkpoint does.
+  const bool all_done = run.steps > 0 && done >= run.steps, all_saved = all_done && state.newest_step >= run.steps;
   switch (state.stage) {
-    case Stage::absent: return {false, {}, "there is no such folder yet: waiting for it"};
+    case Stage::absent: return {false, {}, "this folder does not exist: waiting until a run makes it"};
     case Stage::waiting: return {false, {}, "no run has begun here yet: waiting for it"};
     case Stage::running:
       if (run.history.samples.empty()) return {false, {}, "the run has begun, no step is done yet"};
       return {false, {}, ""};
     case Stage::unknown:
-      if (run.steps > 0 && done >= run.steps) break;
+      if (all_saved || state.exit.exit_code != 0) break;
       return {false, {}, ""};
     case Stage::quiet: break;
   }
-  if (run.steps > 0 && done >= run.steps)
-    return {true, base::ExitCode::done, fmt::format("all {} steps are done", done)};
   if (state.exit.exit_code != 0)
     return {true, static_cast<base::ExitCode>(state.exit.exit_code),
             fmt::format("ended at {} with exit code {}: rank {} on {} says: {}", where, state.exit.exit_code,
                         state.exit.rank, base::one_line(state.exit.host), base::one_line(state.exit.reason))};
-  if (!state.holder.empty())
+  if (state.stage == Stage::quiet && !state.holder.empty())
     return {true, base::ExitCode::peer_hung,
             fmt::format("ended without a word at {}: {} was killed", where, base::one_line(state.holder))};
-  return {
-      true, base::ExitCode::requeue,
-      fmt::format("stopped at {}: nobody writes there; started again it goes on from its newest checkpoint", where)};
+  if (all_saved) return {true, base::ExitCode::done, fmt::format("all {} steps are done", done)};
+  return {true, base::ExitCode::requeue,
+          fmt::format(
+              "stopped at {}{}: nobody writes there; started again it {}", where,
+              all_done ? ", whose checkpoint is not there" : "",
+              state.newest.empty() ? "begins anew: there is no checkpoint yet" : "goes on from its newest checkpoint")};
 }
 
 base::ExitCode follow(const std::string& path, const FollowOptions& options) {

@@ -16,12 +16,13 @@ struct Watched {
   History history;
   engine::RunState state;
   std::int64_t steps = 0;       // that the run shall do; 0: not known yet
-  std::int64_t went_back = -1;  // the step to which it was last set back; -1: it was not
+  std::int64_t went_back = -1;  // the step to which it was set back, until it is where it was before; -1: it was not
+  std::int64_t set_backs = 0;   // how often that happened
 };
 
-// How it ended, if it did: a sentence and what the exit code of watching it is. done: all steps are done. requeue: it
-// stopped before that, and goes on when it is started again. Else a rank said why, with its exit code; or it ended
-// without a word (peer_hung).
+// How it ended, if it did: a sentence and what the exit code of watching it is. A rank said why, with its exit code; or
+// it ended without a word (peer_hung). Else, done: all steps are done and their checkpoint is there. requeue: it
+// stopped before that, and goes on when it is started again.
 struct Verdict {
   bool ended = false;
   base::ExitCode code = base::ExitCode::done;

@@ -33,7 +33,8 @@ Validations validations_of(const History& h) {
   for (const auto& s : h.samples) {
     if (!s.validation_loss) continue;
     v.last = s.validation_loss, v.last_step = s.step;
-    if (!v.best || *s.validation_loss < *v.best) v.best = s.validation_loss, v.best_step = s.step;
+    if (std::isfinite(*s.validation_loss) && (!v.best || *s.validation_loss < *v.best))
+      v.best = s.validation_loss, v.best_step = s.step;
   }
   return v;
 }
@@ -68,14 +69,14 @@ std::string step_lines(const Watched& run, int columns) {
   const auto v = validations_of(run.history);
   if (v.last)
     out += fmt::format("  validation {} at step {}{}", tools::loss_text(*v.last), human_count(v.last_step),
-                       v.best_step != v.last_step
+                       v.best && v.best_step != v.last_step
                            ? fmt::format(", best {} at step {}", tools::loss_text(*v.best), human_count(v.best_step))
                            : "");
   out += "\nspeed       ";
   if (std::isfinite(last.tokens_per_second)) out += base::count_rate_text(last.tokens_per_second, "tokens/s") + "  ";
   if (const double mean = mean_step_seconds(run.history); std::isfinite(mean))
     out += base::duration_text(mean) + " a step";
-  out += fmt::format("\ngradient    norm {}  learning rate {}\n", number_text(last.gradient_norm),
+  out += fmt::format("\ngradient    norm {}  learning rate {}\n", number_text(last.gradient_norm.value_or(absent)),
                      number_text(last.learning_rate));
   return out;
 }
@@ -114,8 +115,7 @@ std::string picture_of(const Watched& run, tools::Window window, tools::Glyphs g
   if (!run.state.newest.empty())
     text += fmt::format("checkpoint  {}, {}\n", base::one_line(run.state.newest), ago(run.state.newest_time, now));
   text += fmt::format("state       {}\n", state_line(run, now));
-  if (run.went_back >= 0)
-    text += fmt::format("            was set back to step {}: what came later is kept as abandoned\n", run.went_back);
+  if (run.went_back >= 0) text += fmt::format("            was set back to step {}\n", run.went_back);
   if (run.history.damaged > 0)
     text += fmt::format("            {} of metrics cannot be read\n", base::counted(run.history.damaged, "line"));
   const auto rows = window.rows - static_cast<int>(std::count(text.begin(), text.end(), '\n'));

@@ -33,7 +33,7 @@ void History::add(const engine::MetricsLine& line) {
   s.loss = number_at(v, "loss");
   s.validation_loss = number_at(v, "validation_loss");
   s.learning_rate = number_at(v, "learning_rate").value_or(absent);
-  s.gradient_norm = number_at(v, "gradient_norm").value_or(absent);
+  s.gradient_norm = number_at(v, "gradient_norm");
   s.tokens_per_second = number_at(v, "tokens_per_second").value_or(absent);
   s.step_seconds = number_at(v, "step_seconds").value_or(absent);
   s.tokens_seen = number_at(v, "tokens_seen").value_or(absent);

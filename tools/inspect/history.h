@@ -16,11 +16,12 @@ namespace trainyard::inspect {
 
 inline constexpr double absent = std::numeric_limits<double>::quiet_NaN();
 
-// A line. Losses that are not finite are there as such; what a line lacks is nothing, or not a number.
+// A line. Losses and norms that are not finite are there as such; what a line lacks is nothing, or, of the
+// rest, not a number.
 struct Sample {
   std::int64_t step = 0;
-  std::optional<double> loss, validation_loss;
-  double learning_rate = absent, gradient_norm = absent, tokens_per_second = absent, step_seconds = absent;
+  std::optional<double> loss, validation_loss, gradient_norm;
+  double learning_rate = absent, tokens_per_second = absent, step_seconds = absent;
   double tokens_seen = absent;
   double time = absent;  // when it was written, seconds since 1970
 };

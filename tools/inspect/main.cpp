@@ -4,6 +4,7 @@
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/view.h"
 #include "tools/common/checks.h"
+#include "tools/common/interrupt.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
 #include "tools/common/svg_chart.h"
@@ -34,7 +35,8 @@ struct Asked {
   inspect::FollowOptions following;
 };
 
-constexpr std::size_t most_runs = 26;  // letters of a chart
+constexpr std::size_t most_runs = 26;   // letters of a chart
+constexpr std::size_t most_in_svg = 8;  // colors of a drawing
 
 // What goes with what: each of these does one thing, and has the flags named behind it.
 void refuse_combinations(const Asked& asked) {
@@ -55,6 +57,11 @@ void refuse_combinations(const Asked& asked) {
   if (!asked.to.empty()) only("--export", {});
   for (const auto& [flag, there] : {given[0], given[1]})
     if (there) only(flag, {"--verify", "--make-view", "--json", "--bytes"});
+  if (asked.json && asked.over_given && !several && asked.svg.empty())
+    throw base::UsageError("--over changes nothing in the --json of one run", "leave it out, or draw with --svg");
+  if (!asked.svg.empty() && asked.paths.size() > most_in_svg)
+    throw base::UsageError(fmt::format("--svg: {} runs cannot be told apart in a drawing", asked.paths.size()),
+                           fmt::format("draw at most {}; without --svg up to {} are compared", most_in_svg, most_runs));
   if (asked.paths.size() > most_runs)
     throw base::UsageError(fmt::format("{} runs are too many for one chart", asked.paths.size()),
                            fmt::format("compare at most {}", most_runs));
@@ -66,9 +73,14 @@ base::ExitCode export_metrics(const Asked& asked) {
     throw base::UsageError(fmt::format("--export {} is not known", asked.to[0]),
                            "--export tensorboard FOLDER, or --export csv FILE");
   if (asked.to[1].empty()) throw base::UsageError("--export: the place is empty", "is a variable unset?");
-  const auto made =
-      asked.to[0] == "csv" ? inspect::export_csv(run, asked.to[1]) : inspect::export_tensorboard(run, asked.to[1]);
-  tools::print(made + "\n");
+  tools::watch_signals();
+  try {
+    const auto made =
+        asked.to[0] == "csv" ? inspect::export_csv(run, asked.to[1]) : inspect::export_tensorboard(run, asked.to[1]);
+    tools::print(made + "\n");
+  } catch (const tools::Interrupted&) {
+    tools::end_by_signal("inspect", fmt::format("what is at {} is as it was", base::printable(asked.to[1])));
+  }
   return base::ExitCode::done;
 }
 
@@ -139,8 +151,8 @@ void add_flags(CLI::App& app, Asked& asked) {
   auto* follow =
       app.add_flag("--follow", asked.follow,
                    "draw a run again and again until it has ended: loss, speed, time left, the newest checkpoint; "
-                   "elsewhere than on a terminal a line for new steps. Exit 0: all steps are done; 75: it stopped "
-                   "before; 6: it was killed; else the code with which a rank ended it");
+                   "elsewhere than on a terminal a line for new steps. Exit 0: all steps are done and saved; 75: it "
+                   "stopped before; 6: it was killed; else the code with which a rank ended it");
   app.add_option("--interval", asked.following.interval, "seconds between two looks of --follow")
       ->check(tools::in_range(base::Range<double>{0.1, 3600}))
       ->needs(follow)
@@ -153,7 +165,7 @@ void add_flags(CLI::App& app, Asked& asked) {
                    ->capture_default_str();
   over->each([&asked](const std::string&) { asked.over_given = true; });
   app.add_option("--svg", asked.svg,
-                 "draw the charts of a run, of several, or of a profile into this file as well; replaces "
+                 "draw the charts of a run, of up to 8, or of a profile into this file as well; replaces "
                  "a drawing of these programs");
   app.add_option(
          "--export", asked.to,

@@ -1,0 +1,42 @@
+#!/bin/bash
+# inspect --follow on runs that fail: its exit code is theirs, whatever their lines say, and a reason goes with the next start. Flags that would do nothing.
+# usage: command_line.sh BIN_FOLDER
+PATH=$(realpath "$1"):$PATH
+. "$(dirname "$0")/../script.sh"
+end_at_first_failure
+export TRAINYARD_DEVICE=cpu
+small_text 200 >text
+expect 0 shard-data --input text --split paragraphs --output data --validation 0
+tiny_model >model.toml
+base=(train --model model.toml --data data --global-batch 2 --micro-batch 1 --threads 1 --progress never --steps 4)
+
+# No room for the last checkpoint, once all steps are done and their lines are written.
+expect 4 bash -c 'ulimit -f 8; exec "$@"' limited "${base[@]}" --output full
+[ "$(wc -l <full/metrics.jsonl)" = 4 ] || fail "not all steps were done: this is another failure than the one that was wanted"
+expect 4 inspect full --follow --wait
+said 'full: ended at step 4 of 4 with exit code 4: rank 0 on .* says: .*File too large'
+expect 0 "${base[@]}" --output full
+[ ! -e full/exit ] || fail "the reason of an earlier start is still there"
+expect 0 inspect full --follow
+said 'all 4 steps are done'
+
+# Between two steps; a stop is none, and leaves no reason.
+expect 5 "${base[@]}" --output wild --learning-rate 1e30 --clip 0
+expect 5 inspect wild --follow --wait
+said 'with exit code 5: .*is not finite'
+expect 75 "${base[@]}" --output stopped --stop-after 2
+[ ! -e stopped/exit ] || fail "a stop left a reason"
+expect 75 inspect stopped --follow
+said 'stopped at step 2 of 4: .*goes on from its newest checkpoint'
+# A start that is refused is no end of a run.
+expect 3 "${base[@]}" --output stopped --seed 7
+[ ! -e stopped/exit ] || fail "a start that was refused left a reason"
+
+# What would change nothing, or could not be seen, is refused before anything is written.
+refused 2 'one run' inspect full --json --over time
+expect 0 inspect full --json --over time --svg one.svg
+expect 0 inspect full stopped --json --over time
+refused 2 'cannot be told apart' inspect full full full full full full full full full --svg nine.svg
+absent nine.svg
+expect 0 inspect full full full full full full full full full
+passed
