@@ -70,8 +70,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("save-every", c.save_every, "Keeping", "steps between checkpoints; 0: only at the end", step_count);
   v("keep", c.keep, "Keeping", "checkpoints kept; 0: all", {0, 1'000'000});
   v("resume", c.resume, "Keeping", "auto: the newest whole checkpoint of the run; never; or a path");
-  v("init-from", c.init_from, "Keeping",
-    "checkpoint whose weights start a new run, and whose model it has unless one is said");
+  v("init-from", c.init_from, "Keeping", "checkpoint: first weights, and model unless said");
   v("change", c.change, "Keeping", "identity fields that a resume may change, comma-separated");
   v("stop-after", c.stop_after, "Keeping", "stop with a checkpoint and exit 75 after this step of the run; 0: never",
     step_count);
