@@ -19,7 +19,8 @@ namespace {
 // The format allows 100 MB. These are some 300 000 tensors in one file, and a parser needs many times the bytes of a
 // hostile text.
 constexpr std::int64_t largest_header = 32'000'000;
-constexpr int deepest = 3;  // the header, a tensor, its shape
+constexpr int deepest = 3;             // the header, a tensor, its shape
+constexpr std::size_t most_dims = 64;  // as PyTorch has it
 constexpr const char* metadata_key = "__metadata__";
 constexpr const char* way_out = "the file is damaged or no safetensors file: get it again";
 
@@ -51,7 +52,9 @@ SafeTensor tensor_of(const std::string& name, const nlohmann::json& json, const 
   const auto size = safetensors_element_bytes(t.dtype);
   if (size == 0) refuse(where, "its type {} is none that is known", base::excerpt(t.dtype));
   std::int64_t bytes = size;
-  for (const auto& extent : object.array("shape")) {
+  const auto& shape = object.array("shape");
+  if (shape.size() > most_dims) refuse(where, "its shape has {} extents, {} are the most", shape.size(), most_dims);
+  for (const auto& extent : shape) {
     const auto n = count_of(extent);
     if (n < 0) refuse(where, "{} is no extent of a shape", base::excerpt(extent.dump()));
     if (__builtin_mul_overflow(bytes, n, &bytes)) refuse(where, "its shape makes more bytes than can be counted");

@@ -114,7 +114,10 @@ TEST(Safetensors, RefusesHeadersThatLie) {
   std::string deep = "{\"a\":";
   for (int i = 0; i < 5000; ++i) deep += '[';
   expect_refused(deep, 0, "nested more than");
-  std::string lists = "{" + entry("a", "F32", "[[2]]", "[0,8]") + "}";
+  std::string ones = "[1";
+  for (int i = 0; i < 64; ++i) ones += ",1";
+  expect_refused("{" + entry("a", "F32", ones + "]", "[0,4]") + "}", 4, "its shape has 65 extents, 64 are the most");
+  const std::string lists = "{" + entry("a", "F32", "[[2]]", "[0,8]") + "}";
   expect_refused(lists, 8, "nested more than 3 deep");
   const auto brackets = "{" + entry(R"([[[[\\\"{{{{)", "F32", "[2]", "[0,8]") + "}";  // of a name
   EXPECT_EQ(refusal(with_length(brackets) + std::string(8, 'x')), "");
