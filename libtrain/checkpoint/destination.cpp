@@ -1,6 +1,7 @@
 // Judges places.
 #include "libtrain/checkpoint/destination.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
 
@@ -19,19 +20,25 @@ std::int64_t bytes_left_at(const std::string& folder) {
   return error ? std::int64_t{-1} : static_cast<std::int64_t>(space.available);  // -1: the system does not say
 }
 
-// Is `path` the folder `other` or somewhere in it?
-bool is_in(const std::string& path, const std::string& other) {
+}  // namespace
+
+bool is_in(const std::string& path, const std::string& folder) {
   std::error_code error;
-  const auto inner = fs::weakly_canonical(path, error), outer = fs::weakly_canonical(other, error);
+  // Of a relative path of which nothing is there yet weakly_canonical makes no absolute one.
+  const auto whole = [&](const std::string& p) { return fs::weakly_canonical(fs::absolute(p, error), error); };
+  const auto inner = whole(path), outer = whole(base::without_slashes(folder));
   return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
 }
-
-}  // namespace
 
 void require_outside(const std::string& path, const std::vector<std::string>& sources) {
   for (const auto& source : sources)
     if (is_in(path, source))
       throw base::UsageError(fmt::format("{} is or lies in {}, which is read", path, source), "give another place");
+}
+
+void require_name_of_something_whole(const std::string& path) {
+  if (const auto name = base::without_slashes(path); name.ends_with(base::partial_suffix))
+    throw base::UsageError(fmt::format("{} is the name of something unfinished", name), "give another name");
 }
 
 void require_room(const std::string& folder, const std::string& path, std::int64_t bytes,

@@ -8,6 +8,10 @@
 
 namespace trainyard::checkpoint {
 
+bool is_in(const std::string& path, const std::string& folder);  // or is the folder itself; links are followed
+
+void require_name_of_something_whole(const std::string& path);  // UsageError for one that ends in ".partial"
+
 // UsageError when `path` is one of `sources` or lies in one.
 void require_outside(const std::string& path, const std::vector<std::string>& sources);
 

@@ -218,7 +218,7 @@ void Exporting::move(const Slab& slab, Hands& h) {
   if (const auto lost = from_f32(type_.type, values, count, raw); lost > 0)
     throw base::InputError(fmt::format("{}: {} has {} that {} cannot hold", source_.path(), parameter.name,
                                        base::counted(lost, "weight"), type_.ours),
-                           "--dtype bf16 or f32 can");
+                           type_.type == WeightType::f16 ? "--dtype bf16 or f32 can" : "--dtype f32 can");
   auto& file = h.files.at(path_of_file(target.file));
   for_each_foreign_run(t, slab, [&](std::int64_t element, std::int64_t at, std::int64_t n) {
     const auto* from = raw + at * type_.bytes;
@@ -253,6 +253,7 @@ ExportResult export_model(const Reader& source, const std::string& destination, 
   result.dtype = options.dtype.value_or(state.dtype == base::DType::bf16 ? WeightType::bf16 : WeightType::f32);
   const auto config = config_of(*result.family, state.model, name_of(result.dtype).in_config, result.notes);
   Exporting work(source, *result.family, result.dtype, options);
+  require_name_of_something_whole(destination);
   require_outside(destination, {source.path()});
   auto own = own_models();
   own.precious = {source.path()};

@@ -34,7 +34,7 @@ class Keys {
   double number(const char* key, double usual) { return has(key) ? object_.number(key) : usual; }
   bool boolean(const char* key, bool usual) { return has(key) ? object_.boolean(key) : usual; }
   std::string text(const char* key, const char* usual) { return has(key) ? object_.text(key) : usual; }
-  const nlohmann::json& value(const char* key) { return object_.at(key); }
+  const nlohmann::json& value(const char* key) { return known_.insert(key), object_.at(key); }
 
   template <class... A> void object_to(fmt::format_string<A...> format, A&&... values) {
     objections_.push_back(fmt::format(format, std::forward<A>(values)...));
@@ -50,7 +50,7 @@ class Keys {
   std::vector<std::string> unknown() const {
     std::vector<std::string> out;
     for (const auto& [key, value] : json_.items())
-      if (!known_.contains(key)) out.push_back(key);
+      if (!known_.contains(key) && !value.is_null()) out.push_back(key);
     return out;
   }
 
@@ -61,9 +61,24 @@ class Keys {
   std::set<std::string> known_;
 };
 
-// What every family has and no forward pass looks at.
-void pass_over_usual(Keys& keys) {
+// Each token sees all before it, in every layer.
+void require_whole_attention(Keys& keys) {
+  bool every_layer = false;
+  if (keys.has("layer_types")) {
+    const auto& types = keys.value("layer_types");
+    every_layer = types.is_array() &&
+                  std::all_of(types.begin(), types.end(), [](const auto& t) { return t == "full_attention"; });
+    if (!every_layer) keys.object_to("'layer_types' has others than full_attention");
+  }
+  if (keys.has("sliding_window") && !every_layer)
+    keys.object_to("'sliding_window': tokens see all before them here, not a window");
+}
+
+// What every family may have; what comes last, no forward pass looks at.
+void take_usual(Keys& keys) {
   keys.require_none("quantization_config", "quantized weights");
+  keys.require_none("auto_map", "models that come with code of their own");
+  require_whole_attention(keys);
   keys.pass_over({"model_type",
                   "architectures",
                   "_name_or_path",
@@ -106,9 +121,10 @@ ModelConfig gpt2_model(const nlohmann::json& config, const std::string& where, s
   keys.require("scale_attn_weights", true);
   keys.require("scale_attn_by_inverse_layer_idx", false);
   keys.require("add_cross_attention", false);
-  pass_over_usual(keys);
+  take_usual(keys);
   keys.pass_over({"n_ctx", "reorder_and_upcast_attn", "summary_type", "summary_use_proj", "summary_activation",
-                  "summary_proj_to_labels", "summary_first_dropout", "output_past"});
+                  "summary_proj_to_labels", "summary_first_dropout", "output_past", "n_special",
+                  "predict_special_tokens"});
   unknown = keys.unknown();
   return m;
 }
@@ -145,22 +161,34 @@ nlohmann::ordered_json gpt2_config(const ModelConfig& m, std::vector<std::string
           {"add_cross_attention", false}};
 }
 
+// Only the whole of each head is turned here.
+void require_whole_heads(Keys& keys, const std::string& where) {
+  if (keys.number("partial_rotary_factor", 1) != 1)
+    keys.object_to("{}'partial_rotary_factor' turns a part of each head: only whole heads are turned here", where);
+}
+
 // Rotary angles: "rope_theta" and "rope_scaling", or in newer files both in "rope_parameters".
-void llama_rotary(Keys& keys, ModelConfig& m, const std::string& where) {
+void llama_rotary(Keys& keys, ModelConfig& m, const std::string& where, std::vector<std::string>& objections) {
   m.rotary_base = keys.number("rope_theta", 10000);
+  require_whole_heads(keys, "");
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!keys.has(key)) continue;
-    base::SortedJsonObject rope(keys.value(key), fmt::format("{}: {}", where, key));
-    for (const char* name : {"rope_type", "type"})
-      if (rope.has(name))
-        if (const auto type = rope.text(name); type != "default")
-          keys.object_to("'{}' is of type {}: rotary angles are computed here without any scaling ('default')", key,
-                         base::excerpt(type));
-    if (rope.has("rope_theta")) m.rotary_base = rope.number("rope_theta");
-    if (rope.has("partial_rotary_factor") && rope.number("partial_rotary_factor") != 1)
-      keys.object_to("'{}' turns a part of each head (partial_rotary_factor): only whole heads are turned here", key);
-    if (rope.has("factor") && rope.number("factor") != 1 && !rope.has("rope_type") && !rope.has("type"))
-      keys.object_to("'{}' has a factor and no type", key);
+    Keys rope(keys.value(key), fmt::format("{}: {}", where, key), objections);
+    bool scaled = false;
+    for (const char* name : {"rope_type", "type"}) {
+      if (!rope.has(name)) continue;
+      const auto type = rope.text(name, "");
+      if (type == "default") continue;
+      scaled = true;
+      keys.object_to("'{}' is of type {}: rotary angles are computed here without any scaling ('default')", key,
+                     base::excerpt(type));
+    }
+    m.rotary_base = rope.number("rope_theta", m.rotary_base);
+    require_whole_heads(rope, fmt::format("'{}': ", key));
+    if (scaled) continue;  // its other keys are of the scaling
+    if (rope.number("factor", 1) != 1) keys.object_to("'{}' has a factor and no type that scales", key);
+    for (const auto& name : rope.unknown())
+      keys.object_to("'{}' has the key {}, which angles without scaling do not have", key, base::excerpt(name));
   }
 }
 
@@ -186,8 +214,8 @@ ModelConfig llama_model(const nlohmann::json& config, const std::string& where, 
     if (const auto dim = keys.integer("head_dim"); dim != m.head_dim() || m.hidden % m.heads != 0)
       keys.object_to("'head_dim' is {}: here it is hidden_size / num_attention_heads, {} / {}", dim, m.hidden, m.heads);
   if (keys.integer("pretraining_tp", 1) < 1) keys.object_to("'pretraining_tp' is below 1");
-  llama_rotary(keys, m, where);
-  pass_over_usual(keys);
+  llama_rotary(keys, m, where, objections);
+  take_usual(keys);
   keys.pass_over({"max_sequence_length"});
   unknown = keys.unknown();
   return m;

@@ -122,17 +122,25 @@ void Source::find_tensors(const std::string& prefix) {
 // A tied model has one table for both uses; some files hold it twice.
 void Source::require_same_head(const std::string& table) const {
   const auto &a = files.tensors().at(table), &b = files.tensors().at(head_name);
-  bool equal = a.tensor->dtype == b.tensor->dtype && a.tensor->shape == b.tensor->shape;
-  std::vector<char> one(io::block_bytes), other(io::block_bytes);
-  for (std::int64_t at = 0; equal && at < a.tensor->bytes; at += io::block_bytes) {
-    const auto n = std::min(io::block_bytes, a.tensor->bytes - at);
-    a.file->file.read(a.tensor->offset + at, one.data(), n);
-    b.file->file.read(b.tensor->offset + at, other.data(), n);
-    equal = std::memcmp(one.data(), other.data(), static_cast<std::size_t>(n)) == 0;
+  const auto *one = weight_type_in_safetensors(a.tensor->dtype), *other = weight_type_in_safetensors(b.tensor->dtype);
+  bool equal = other != nullptr && a.tensor->shape == b.tensor->shape;
+  std::vector<char> raw(static_cast<std::size_t>(slab_elements) * 4);
+  std::vector<float> values(static_cast<std::size_t>(slab_elements)), others(values.size());
+  const auto read = [&](const Place& from, const WeightTypeName& type, std::int64_t at, std::int64_t n, float* to) {
+    from.file->file.read(from.tensor->offset + at * type.bytes, raw.data(), n * type.bytes);
+    to_f32(type.type, raw.data(), n, to);
+  };
+  const auto count = a.tensor->bytes / one->bytes;
+  for (std::int64_t at = 0; equal && at < count; at += slab_elements) {
+    const auto n = std::min(slab_elements, count - at);
+    read(a, *one, at, n, values.data());
+    read(b, *other, at, n, others.data());
+    equal = std::memcmp(values.data(), others.data(), static_cast<std::size_t>(n) * 4) == 0;
   }
   if (!equal)
     throw base::InputError(
-        fmt::format("{}: config.json ties the head to {}, but {} holds other values", path, table, head_name),
+        fmt::format("{}: config.json ties the head to {} ({}), but {} ({}) holds other values", path, table,
+                    a.tensor->dtype, head_name, b.tensor->dtype),
         "\"tie_word_embeddings\": false in config.json keeps both; without the tensor the table is used for both");
 }
 
@@ -176,18 +184,23 @@ class Importing {
       transpose(values, t.cols, slab.count, at_least(h.turned, count));
       values = h.turned.data();
     }
-    put(t.parts[slab.part].tensor, slab.first * t.cols, count, values, h);
+    put(t.parts[slab.part].tensor, slab.first * t.cols, count, rounded(t, values, count, h), h);
     const std::lock_guard lock(mutex_);
     done_ += count * type.bytes;
     if (options_.watch) options_.watch(done_, all_);
   }
 
-  void put(std::int32_t tensor, std::int64_t first, std::int64_t count, const float* values, Hands& h) {
-    const void* data = values;
-    if (dtype_ == base::DType::bf16) {
-      data = at_least(h.narrow, count);
-      from_f32(WeightType::bf16, values, count, h.narrow.data());
-    }
+  const void* rounded(const ForeignTensor& t, const float* values, std::int64_t count, Hands& h) const {
+    if (dtype_ != base::DType::bf16) return values;
+    auto* narrow = at_least(h.narrow, count);
+    if (const auto lost = from_f32(WeightType::bf16, values, count, narrow); lost > 0)
+      throw base::InputError(
+          fmt::format("{}: {} has {} that bf16 cannot hold", source_.path, t.name, base::counted(lost, "weight")),
+          "--dtype f32 can");
+    return narrow;
+  }
+
+  void put(std::int32_t tensor, std::int64_t first, std::int64_t count, const void* data, Hands& h) {
     const auto size = base::size_of(dtype_);
     auto& made =
         h.made[std::string(path_of(Kind::model)) + "/" + source_.parameters[static_cast<std::size_t>(tensor)].name];
@@ -207,8 +220,9 @@ class Importing {
   std::int64_t done_ = 0, all_;
 };
 
-// Where the model came with a tokenizer: what generate looks for, and what an evaluation compares with its data.
-void record_tokenizer(const std::string& folder, nlohmann::json& provenance) {
+// Where the model came with a tokenizer: what generate looks for, and what an evaluation compares with its data. The
+// weights do not depend on it, so one that cannot be read is worth a note.
+void record_tokenizer(const std::string& folder, nlohmann::json& provenance, std::vector<std::string>& notes) try {
   std::error_code error;
   const auto path = std::filesystem::absolute(folder, error) / "tokenizer.json";
   if (error || !base::is_utf8(path.string()) || base::file_size(path.string()) < 0) return;
@@ -216,9 +230,11 @@ void record_tokenizer(const std::string& folder, nlohmann::json& provenance) {
   provenance["tokenizer"] = {{"name", "tokenizer.json"},
                              {"source", path.lexically_normal().string()},
                              {"crc32c", base::crc32c(model.data(), model.size())}};
+} catch (const base::InputError& e) {
+  notes.push_back(fmt::format("the checkpoint does not name its tokenizer: {}", e.what()));
 }
 
-RunState state_of(const Source& source, const ImportOptions& options) {
+RunState state_of(const Source& source, const ImportOptions& options, std::vector<std::string>& notes) {
   bool narrow = true;
   for (std::size_t i = 0; i < source.tensors.size(); ++i) narrow = narrow && source.type(i).type == WeightType::bf16;
   RunState s;
@@ -228,7 +244,7 @@ RunState state_of(const Source& source, const ImportOptions& options) {
   s.plan = {{"ranks", 1}, {"dtype", base::name_of(s.dtype)}};
   s.versions = options.versions;
   s.provenance = {{"imported_from", base::text_of_path(source.path)}, {"model_type", source.is.family->model_type}};
-  record_tokenizer(source.files.folder(), s.provenance);
+  record_tokenizer(source.files.folder(), s.provenance, notes);
   s.isa = options.isa;
   // Nothing proves that an interrupted start read the same tensors: each begins anew.
   s.writer = fmt::format("import {} {}", ::getpid(), base::real_clock().now());
@@ -245,7 +261,7 @@ ImportResult import_model(const std::string& path, const std::string& destinatio
   if (!source.is.unknown.empty())
     result.notes.push_back(fmt::format("config.json has keys that mean nothing here: {}",
                                        base::one_line(fmt::format("{}", fmt::join(source.is.unknown, ", ")))));
-  NewCheckpoint target(destination, state_of(source, options), 1,
+  NewCheckpoint target(destination, state_of(source, options, result.notes), 1,
                        {options.existing, {source.files.folder()}, options.threads, {}, options.free_bytes});
   result.bytes_read = source.bytes();
   result.bytes_written = target.bytes_to_write();

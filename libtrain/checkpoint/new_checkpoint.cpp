@@ -48,8 +48,7 @@ NewCheckpoint::~NewCheckpoint() {
 }
 
 void NewCheckpoint::require_free() const {
-  if (final_.ends_with(base::partial_suffix))
-    throw base::UsageError(fmt::format("{} is the name of something unfinished", final_), "give another name");
+  require_name_of_something_whole(final_);
   require_outside(final_, options_.sources);
   std::error_code error;
   if (options_.existing == base::Existing::refuse && fs::exists(fs::symlink_status(final_, error)))

@@ -9,9 +9,17 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <sys/resource.h>
 #include <vector>
 
 namespace trainyard::checkpoint {
+
+std::int64_t most_open_files() {
+  constexpr std::int64_t plenty = 1 << 20;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > static_cast<rlim_t>(plenty)) return plenty;
+  return static_cast<std::int64_t>(limit.rlim_cur);
+}
 
 void for_each_part(std::size_t count, int threads, const std::function<void(std::size_t part, int thread)>& work) {
   std::atomic<std::size_t> next{0};
@@ -27,7 +35,11 @@ void for_each_part(std::size_t count, int threads, const std::function<void(std:
     }
   };
   std::vector<std::thread> others;
-  const auto wanted = std::min(static_cast<std::size_t>(std::max(1, threads)), std::max<std::size_t>(1, count));
+  constexpr std::int64_t files_of_a_thread = 6, other_files = 32;
+  const auto affordable = (most_open_files() - other_files) / files_of_a_thread;
+  const auto wanted =
+      std::min(static_cast<std::size_t>(std::max<std::int64_t>(1, std::min<std::int64_t>(threads, affordable))),
+               std::max<std::size_t>(1, count));
   try {
     for (std::size_t t = 1; t < wanted; ++t)
       others.push_back(base::start_thread("checkpoint", [&take, t] { take(static_cast<int>(t)); }));

@@ -5,6 +5,7 @@
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/checkpoint/parts.h"
 #include "libtrain/checkpoint/rank_index.h"
 
 #include <algorithm>
@@ -21,15 +22,17 @@ std::int64_t elements_of_a_rank(const std::vector<UnitEntry>& units) {
 
 }  // namespace
 
+std::atomic<std::int64_t> OpenFiles::all_{0};
+
 io::BulkFile& OpenFiles::at(const std::string& path) {
-  const auto found = std::find_if(files_.begin(), files_.end(), [&](const auto& f) { return f.path() == path; });
+  const auto found = std::find_if(files_.begin(), files_.end(), [&](const auto& k) { return k.file.path() == path; });
   if (found != files_.end()) {
     files_.splice(files_.begin(), files_, found);
-    return files_.front();
+    return files_.front().file;
   }
-  if (files_.size() == most) files_.pop_back();
+  while (!files_.empty() && (files_.size() >= most || all_ >= most_open_files() / 4)) files_.pop_back();
   files_.emplace_front(path, mode_);
-  return files_.front();
+  return files_.front().file;
 }
 
 ScatteredRank::ScatteredRank(std::string base_path, const RunState& state,

@@ -17,7 +17,7 @@
 namespace trainyard::checkpoint {
 
 // Files that one thread works on: the few that it used last stay open, so that no number of ranks needs more
-// descriptors.
+// descriptors. Of those that the process may have open all threads together keep a quarter, and each at least one.
 class OpenFiles {
  public:
   explicit OpenFiles(io::BulkFile::Mode mode) : mode_(mode) {}
@@ -25,8 +25,15 @@ class OpenFiles {
 
  private:
   static constexpr std::size_t most = 8;
+  static std::atomic<std::int64_t> all_;  // of all threads
+  struct Kept {
+    io::BulkFile file;
+    Kept(const std::string& path, io::BulkFile::Mode mode) : file(path, mode) { ++all_; }
+    ~Kept() { --all_; }
+    Kept(const Kept&) = delete;
+  };
   io::BulkFile::Mode mode_;
-  std::list<io::BulkFile> files_;  // the last used one first
+  std::list<Kept> files_;  // the last used one first
 };
 
 // What a thread that writes needs of its own.

@@ -4,9 +4,13 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
 #include "libtrain/base/read_file.h"
+#include "libtrain/base/system_error.h"
+#include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/engine/learning_rate.h"
+#include "libtrain/engine/run_folder.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/ranges.h"
 
@@ -23,6 +27,12 @@ namespace {
 // rate at which a run diverges is diagnosed, not forbidden.
 constexpr base::Range<double> positive_f32{1e-37, 1e30}, f32_from_zero{0, 1e30}, decay_rate{0, 0.99999};
 constexpr base::Range<std::int64_t> step_count{0, 1'000'000'000'000};
+
+// Nobody has said a model, and there are weights that have one.
+bool has_model_of_weights(const std::vector<base::Field>& fields, const RunConfig& c) {
+  const auto model = std::find_if(fields.begin(), fields.end(), [](const auto& f) { return f.name == "model"; });
+  return !c.init_from.empty() && model->source == base::from_default;
+}
 
 }  // namespace
 
@@ -110,13 +120,29 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
   c.plan_ranks = p.topology.world();
 }
 
-void read_model_of_weights(std::vector<base::Field>& fields, RunConfig& c) {
-  if (c.init_from.empty()) return;
-  auto& field = base::field_named(fields, "model", "");
-  if (field.source != base::from_default) return;
-  c.checkpoint_model = checkpoint::Reader(c.init_from, checkpoint::Reader::Check::as_needed).state().model;
-  field.set(c.checkpoint_model->name, "--init-from");
-  field.source = "init-from";
+void read_model_of_weights(const std::vector<base::Field>& fields, RunConfig& c) {
+  if (!has_model_of_weights(fields, c)) return;
+  const auto model_of = [](const std::string& path) {
+    return checkpoint::Reader(path, checkpoint::Reader::Check::as_needed).state().model;
+  };
+  // A run that goes on needs the weights that it began with no more, so they may be gone. Which of its checkpoints is
+  // taken is decided later (choose_start): all are of one model.
+  if (c.resume == "auto" && !c.output.empty())
+    for (const auto& held : checkpoint::list(checkpoints_folder(c.output))) try {
+        c.checkpoint_model = model_of(held.path);
+        return;
+      } catch (const base::Unreadable&) {
+        throw;
+      } catch (const base::InputError&) {  // damaged: an older one says it, too
+      }
+  if (c.resume == "auto" || c.resume == "never") c.checkpoint_model = model_of(c.init_from);
+}
+
+std::string print_config(std::vector<base::Field> fields, const RunConfig& c) {
+  if (!has_model_of_weights(fields, c)) return base::print_fields(fields);
+  std::erase_if(fields, [](const auto& f) { return f.name == "model"; });
+  const auto name = c.checkpoint_model ? ", " + base::excerpt(c.checkpoint_model->name) : "";
+  return fmt::format("# the model is that of the checkpoint of init-from{}\n", name) + base::print_fields(fields);
 }
 
 }  // namespace trainyard::engine

@@ -68,8 +68,13 @@ inline constexpr const char* auto_plan = "auto";  // --plan: decided by each sta
 // call it after them. InputError for a plan that is damaged or has problems.
 void read_plan(std::vector<base::Field>& fields, RunConfig& config);
 
-// Where nobody has said a model and config.init_from is there: that of the checkpoint. Call it last. InputError for a
-// checkpoint that cannot be read.
-void read_model_of_weights(std::vector<base::Field>& fields, RunConfig& config);
+// Where nobody has said a model and config.init_from is there: checkpoint_model is that of the newest checkpoint in the
+// run's folder, when the run goes on by itself, else that of the checkpoint it begins with. Call it last. InputError
+// for a checkpoint that cannot be read.
+void read_model_of_weights(const std::vector<base::Field>& fields, RunConfig& config);
+
+// --print-config: base::print_fields, without the model where a checkpoint says it. Its name is none of a preset or a
+// file, so that what is printed, read back, leaves it to the checkpoint again.
+std::string print_config(std::vector<base::Field> fields, const RunConfig& config);
 
 }  // namespace trainyard::engine

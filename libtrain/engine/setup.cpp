@@ -4,6 +4,7 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
 #include "libtrain/engine/identity.h"
 #include "libtrain/plan/limits.h"
 #include "libtrain/plan/model_json.h"
@@ -137,9 +138,11 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
                            "make the shards with shard-data --validation 0.02, or leave out --validate-every");
   const auto model = resolve_model(c, s.index);
   if (model.vocabulary < s.index.vocabulary)
-    throw base::UsageError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}", c.model,
-                                       model.vocabulary, c.data, s.index.vocabulary),
-                           "leave the vocabulary out of the model: it comes from the shards");
+    throw base::UsageError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}",
+                                       c.checkpoint_model ? base::excerpt(model.name) : c.model, model.vocabulary,
+                                       c.data, s.index.vocabulary),
+                           c.checkpoint_model ? "make the shards with the tokenizer of that model"
+                                              : "leave the vocabulary out of the model: it comes from the shards");
   s.plan = plan_of(c, model, ranks, threads);
   refuse(plan::decision_problems(s.plan), base::ExitCode::usage);
   const auto changes = split_names(c.change);

@@ -16,7 +16,11 @@ namespace trainyard::io {
 
 namespace {
 
-constexpr std::int64_t largest_header = 100'000'000;  // as the format has it
+// The format allows 100 MB. These are some 300 000 tensors in one file, and a parser needs many times the bytes of a
+// hostile text.
+constexpr std::int64_t largest_header = 32'000'000;
+constexpr int deepest = 3;             // the header, a tensor, its shape
+constexpr std::size_t most_dims = 64;  // as PyTorch has it
 constexpr const char* metadata_key = "__metadata__";
 constexpr const char* way_out = "the file is damaged or no safetensors file: get it again";
 
@@ -48,7 +52,9 @@ SafeTensor tensor_of(const std::string& name, const nlohmann::json& json, const 
   const auto size = safetensors_element_bytes(t.dtype);
   if (size == 0) refuse(where, "its type {} is none that is known", base::excerpt(t.dtype));
   std::int64_t bytes = size;
-  for (const auto& extent : object.array("shape")) {
+  const auto& shape = object.array("shape");
+  if (shape.size() > most_dims) refuse(where, "its shape has {} extents, {} are the most", shape.size(), most_dims);
+  for (const auto& extent : shape) {
     const auto n = count_of(extent);
     if (n < 0) refuse(where, "{} is no extent of a shape", base::excerpt(extent.dump()));
     if (__builtin_mul_overflow(bytes, n, &bytes)) refuse(where, "its shape makes more bytes than can be counted");
@@ -64,6 +70,20 @@ SafeTensor tensor_of(const std::string& name, const nlohmann::json& json, const 
     refuse(where, "{} [{}] makes {} bytes, and its range has {}", t.dtype, fmt::join(t.shape, ", "), bytes, t.bytes);
   object.done();
   return t;
+}
+
+// Before a parser builds anything of it.
+void require_flat(const std::string& text, const std::string& where) {
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto c = text[i];
+    if (c == '"') quoted = !quoted;
+    else if (c == '\\' && quoted) ++i;
+    else if (!quoted && (c == '{' || c == '[') && ++depth > deepest)
+      refuse(where, "lists and objects are nested more than {} deep", deepest);
+    else if (!quoted && (c == '}' || c == ']')) --depth;
+  }
 }
 
 // One name in a sentence.
@@ -87,6 +107,7 @@ std::int64_t safetensors_element_bytes(std::string_view dtype) {
 SafetensorsHeader parse_safetensors_header(const std::string& text, std::int64_t data_bytes, const std::string& where) {
   const auto header_where = where + ": header";
   if (!text.starts_with('{')) refuse(header_where, "it does not begin with '{{'");
+  require_flat(text, header_where);
   const auto json = base::parse_json<nlohmann::json>(text, header_where);
   SafetensorsHeader header;
   for (const auto& [key, value] : json.items()) {
@@ -107,8 +128,7 @@ SafetensorsHeader parse_safetensors_header(const std::string& text, std::int64_t
       refuse(where, "{} bytes between {} and {} belong to nothing", t.offset - end, before, shown(t.name));
     if (t.offset < end) refuse(where, "{} and {} overlap", before, shown(t.name));
     if (t.bytes > data_bytes - t.offset)
-      refuse(where, "{} ends at byte {}, and the file at {}", shown(t.name), begin + t.offset + t.bytes,
-             begin + data_bytes);
+      refuse(where, "{} ends at byte {} of the data, which end at {}", shown(t.name), t.offset + t.bytes, data_bytes);
     end = t.offset + t.bytes;
     t.offset += begin;
   }
@@ -151,7 +171,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file(path, BulkFile:
   file.read(0, &length, 8);
   if (length > static_cast<std::uint64_t>(std::min(largest_header, size - 8)))
     refuse(path, "its header shall have {} bytes, and {}", length,
-           length > static_cast<std::uint64_t>(largest_header) ? "100 MB are the most"
+           length > static_cast<std::uint64_t>(largest_header) ? "32 MB are the most"
                                                                : fmt::format("{} are left in the file", size - 8));
   std::string text(static_cast<std::size_t>(length), '\0');
   file.read(8, text.data(), static_cast<std::int64_t>(length));

@@ -30,8 +30,8 @@ struct SafetensorsHeader {
 std::int64_t safetensors_element_bytes(std::string_view dtype);
 
 // Of the JSON text, which is followed by `data_bytes` bytes up to the end of the file and begins 8 bytes behind its
-// start. InputError that begins with `where`: no JSON, a name twice, an unknown type, a shape that does not make the
-// range, ranges that overlap, leave a hole, or are not all of the data.
+// start. InputError that begins with `where`: no JSON of this form, a name twice, an unknown type, a shape that does
+// not make the range, ranges that overlap, leave a hole, or are not all of the data.
 SafetensorsHeader parse_safetensors_header(const std::string& text, std::int64_t data_bytes, const std::string& where);
 
 // Both of a file that is to be written: the tensors get their offsets, in the order given; returns the first bytes of

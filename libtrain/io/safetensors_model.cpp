@@ -72,6 +72,9 @@ SafetensorsModel::SafetensorsModel(const std::string& path) {
 
 void SafetensorsModel::read_index(const std::string& path) {
   const auto json = base::parse_json<nlohmann::json>(base::read_file(path, base::largest_description), path);
+  if (json.is_object() && !json.contains("weight_map"))
+    throw base::InputError(fmt::format("{}: key 'weight_map' is missing: it is no index of tensors", path),
+                           "give the folder of the model, or the path of its tensors or their index");
   auto list = base::SortedJsonObject(json, path).object("weight_map");
   std::map<std::string, std::vector<std::string>> by_file;
   for (const auto& [name, value] : json.at("weight_map").items()) {
@@ -83,10 +86,12 @@ void SafetensorsModel::read_index(const std::string& path) {
     by_file[file].push_back(name);
   }
   std::vector<std::string> wrong;
+  std::error_code error;
   for (const auto& [file, names] : by_file) {
     const auto place = folder_ + "/" + file;
     if (base::file_size(place) < 0) {
-      wrong.push_back(fmt::format("{} is missing, where {} lie", base::one_line(file),
+      wrong.push_back(fmt::format("{} is {}, where {} lie", base::one_line(file),
+                                  std::filesystem::exists(place, error) ? "no regular file" : "missing",
                                   base::counted(static_cast<std::int64_t>(names.size()), "tensor")));
       continue;
     }

@@ -40,6 +40,10 @@ for model in gpt llama; do
   [ "$model" = llama ] || same $model.loss $model-in.loss "the loss of $model"   # a checkpoint of bf16 computes with its master
   same $model.text $model-in.text "the text of $model"
 done
+# More threads and files than may be open.
+expect 0 bash -c 'ulimit -n 40 && exec convert-checkpoint llama llama-many --to safetensors --max-shard 1 --threads 64'
+expect 0 reshard-checkpoint gpt gpt-20 --data-parallel 20
+expect 0 bash -c 'ulimit -n 60 && exec reshard-checkpoint gpt-20 gpt-40 --data-parallel 40 --threads 64'
 expect 0 convert-checkpoint gpt-out gpt-narrow --from safetensors --dtype bf16 --json
 jq -e '.dtype == "bf16" and .model.hidden == 16 and .model_type == "gpt2" and .tensors == 20' out >/dev/null || fail "JSON: $(cat out)"
 expect 0 convert-checkpoint llama llama-wide --to safetensors --dtype f32   # the master, exactly
@@ -56,6 +60,16 @@ expect 0 "${train[@]}" --init-from gpt-in --output tuned --steps 2
 expect 0 "${train[@]}" --init-from gpt/checkpoints/step-00000003 --model tiny.toml --output tuned-straight --steps 2
 expect 0 reshard-checkpoint --diff tuned tuned-straight
 expect 0 "${train[@]}" --init-from gpt-in --output tuned --steps 2   # nothing is left to do
+# It goes on without them, and what it prints of its settings is the same run; one that evaluates has no use for them.
+refused 2 'init-from is of training' train --evaluate tuned --init-from nowhere
+"${train[@]}" --init-from gpt-in --output tuned --steps 2 --print-config >printed.toml || fail "not printed"
+mv gpt-in gone
+expect 0 "${train[@]}" --init-from gpt-in --output tuned --steps 3 --change steps
+expect 3 "${train[@]}" --init-from gpt-in --output other --steps 2
+mv gone gpt-in
+sed -i 's/^output = "tuned" /output = "tuned-printed" /' printed.toml
+expect 0 train --config printed.toml
+expect 0 reshard-checkpoint --diff tuned-printed tuned-straight
 refused 3 'holds the weights alone' "${train[@]}" --model tiny.toml --output resumed --resume gpt-in --steps 4
 expect 3 "${train[@]}" --model llama.toml --init-from gpt-in --output other --steps 2
 said "gpt-in: .* has shape .*, expected"
@@ -76,6 +90,15 @@ refused 2 'to: gguf is not known' convert-checkpoint gpt nope --to gguf
 refused 2 'f16 is of --to' convert-checkpoint gpt-out nope --from safetensors --dtype f16
 refused 2 'model-file is of --from' convert-checkpoint gpt nope --to safetensors --model-file other.toml
 refused 2 'planned.toml exists already' convert-checkpoint gpt-out nope --from safetensors --model-file planned.toml
+ln -s nowhere dangling
+refused 2 'dangling exists already' convert-checkpoint gpt-out nope --from safetensors --model-file dangling
+refused 4 'nodir/x.toml cannot be written: nodir/.: No such file' convert-checkpoint gpt-out nope --from safetensors --model-file nodir/x.toml
+refused 4 'planned.toml/x cannot be written' convert-checkpoint gpt-out nope --from safetensors --model-file planned.toml/x
+for place in nope ./nope/model.toml nope.partial nope/../nope; do
+  refused 2 'is or lies in nope' convert-checkpoint gpt-out nope --from safetensors --model-file $place
+done
+refused 2 'nope/in shall lie in nope, the' convert-checkpoint gpt-out nope/in --from safetensors --model-file nope
+refused 2 'nope.partial is the name of something unfinished' convert-checkpoint gpt nope.partial/ --to safetensors
 refused 2 'max-shard is of --to' convert-checkpoint gpt-out nope --from safetensors --max-shard 1GB
 refused 2 'max-shard' convert-checkpoint gpt nope --to safetensors --max-shard 0
 refused 2 'gpt-out exists already' convert-checkpoint gpt gpt-out --to safetensors

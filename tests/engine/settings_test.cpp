@@ -85,6 +85,46 @@ TEST(Setup, AnEvaluationHasTheModelOfItsCheckpointWhateverThePlanSays) {
   EXPECT_EQ(make_setup(c, 1, 1).plan.model, *c.checkpoint_model);
 }
 
+// The checkpoint's model has the name of a preset, as an imported one may have that of its folder, and is another.
+TEST(InitFrom, HasTheModelOfItsCheckpointAgainWhenItsSettingsArePrintedAndRead) {
+  SmallRun runs;
+  auto c = runs.config("begun");
+  const auto said = make_setup(c, 1, 1);
+  auto state = sample::state(said.plan.model, base::DType::f32, 15);
+  state.model.name = "gpt2-nano", state.model.norm_epsilon = 2e-5;
+  const auto from = fs::path(c.output).parent_path() / "from";
+  sample::save(from.string(), state, 1);
+  c.init_from = (from / "step-00000015").string();
+  const auto read = [&](RunConfig& config, std::vector<base::Field>& fields) {
+    read_model_of_weights(fields, config);
+    return make_setup(config, 1, 1);
+  };
+  auto fields = fields_of(c);
+  const auto identity = read(c, fields).identity;
+  EXPECT_NE(identity["model"], said.identity["model"]);
+  const auto file = (from / "printed.toml").string();
+  testing::spit(file, print_config(fields, c));
+  RunConfig again;
+  auto its = fields_of(again);
+  base::read_toml(its, file);
+  EXPECT_EQ(read(again, its).identity, identity) << print_config(fields, c);
+  EXPECT_EQ(print_config(its, again).find("\nmodel ="), std::string::npos);
+
+  // A run that goes on has its own checkpoints, the newest of them damaged or not.
+  sample::save(checkpoints_folder(c.output), state, 1);
+  fs::create_directories(checkpoints_folder(c.output) + "/step-00000016");
+  testing::spit(checkpoints_folder(c.output) + "/step-00000016/manifest.json", "{");
+  fs::remove_all(c.init_from);
+  c.checkpoint_model.reset();
+  EXPECT_EQ(read(c, fields).identity, identity);
+  c.resume = "never";
+  EXPECT_THROW(read_model_of_weights(fields, c), base::InputError);
+  c.resume = "auto", c.model = "said", base::field_named(fields, "model", "").source = base::from_flag;
+  c.checkpoint_model.reset();
+  read_model_of_weights(fields, c);
+  EXPECT_FALSE(c.checkpoint_model);
+}
+
 TEST(Resume, DropoutCountsTheSamplesThatWereSeen) {
   SmallRun runs;
   auto c = runs.config("counted");  // gpt() drops rows of the stream

@@ -91,6 +91,11 @@ TEST(Safetensors, RefusesHeadersThatLie) {
   expect_refused("{" + entry("a", "F32", "[2]", "[-8,0]") + "}", 8, "no range");
   expect_refused("{" + entry("a", "F32", "[2]", "[0,8,9]") + "}", 8, "two numbers");
   expect_refused("{" + entry("a", "F32", "[2]", "[0,18446744073709551615]") + "}", 8, "no range");
+  expect_refused("{" + entry("a", "U8", "[9223372036854775807]", "[0,9223372036854775807]") + "}", 8,
+                 "\"a\" ends at byte 9223372036854775807 of the data, which end at 8");
+  expect_refused("{" + entry("a", "U8", "[8]", "[0,8]") + "," +
+                     entry("b", "U8", "[9223372036854775799]", "[8,9223372036854775807]") + "}",
+                 8, "\"b\" ends at byte 9223372036854775807");
   expect_refused("{" + entry("a", "F32", "[-2]", "[0,8]") + "}", 8, "no extent");
   expect_refused("{" + entry("a", "F32", "[2.0]", "[0,8]") + "}", 8, "no extent");
   expect_refused("{" + entry("a", "F32", "[4294967296,4294967296]", "[0,0]") + "}", 0,
@@ -109,9 +114,16 @@ TEST(Safetensors, RefusesHeadersThatLie) {
   std::string deep = "{\"a\":";
   for (int i = 0; i < 5000; ++i) deep += '[';
   expect_refused(deep, 0, "nested more than");
+  std::string ones = "[1";
+  for (int i = 0; i < 64; ++i) ones += ",1";
+  expect_refused("{" + entry("a", "F32", ones + "]", "[0,4]") + "}", 4, "its shape has 65 extents, 64 are the most");
+  const std::string lists = "{" + entry("a", "F32", "[[2]]", "[0,8]") + "}";
+  expect_refused(lists, 8, "nested more than 3 deep");
+  const auto brackets = "{" + entry(R"([[[[\\\"{{{{)", "F32", "[2]", "[0,8]") + "}";  // of a name
+  EXPECT_EQ(refusal(with_length(brackets) + std::string(8, 'x')), "");
   EXPECT_NE(refusal("1234567").find("has 7 bytes"), std::string::npos);
   std::string gigantic(16, '\xff');
-  EXPECT_NE(refusal(gigantic).find("100 MB are the most"), std::string::npos);
+  EXPECT_NE(refusal(gigantic).find("32 MB are the most"), std::string::npos);
   auto longer = with_length(good);
   longer[0] = static_cast<char>(longer[0] + 9);
   EXPECT_NE(refusal(longer + std::string(8, 'x')).find("are left in the file"), std::string::npos);
@@ -156,6 +168,8 @@ TEST(Safetensors, AnIndexFitsItsFiles) {
   EXPECT_NE(refusal_of_model(s.path).find("\"a\" does not lie in model-00002"), std::string::npos);
   spit(index, R"({"weight_map":{"a":"model-00001-of-00002.safetensors","b":"gone.safetensors"}})");
   EXPECT_NE(refusal_of_model(s.path).find("gone.safetensors is missing, where 1 tensor"), std::string::npos);
+  std::filesystem::create_directory(s.path + "/gone.safetensors");
+  EXPECT_NE(refusal_of_model(s.path).find("gone.safetensors is no regular file, where 1 tensor"), std::string::npos);
   spit(s.path + "/model-00002-of-00002.safetensors",
        file_of({{"b", "F32", {1}, floats({2})}, {"c", "F32", {1}, floats({3})}}));
   spit(index, R"({"weight_map":{"a":"model-00001-of-00002.safetensors","b":"model-00002-of-00002.safetensors"}})");
@@ -165,7 +179,7 @@ TEST(Safetensors, AnIndexFitsItsFiles) {
     EXPECT_NE(refusal_of_model(s.path).find("no name of a file"), std::string::npos) << name;
   }
   spit(index, R"({"weights":{}})");
-  EXPECT_NE(refusal_of_model(s.path).find("'weight_map' is missing"), std::string::npos);
+  EXPECT_NE(refusal_of_model(s.path).find("'weight_map' is missing: it is no index"), std::string::npos);
   spit(s.path + "/model.safetensors", file_of({{"a", "F32", {1}, floats({1})}}));
   EXPECT_NE(refusal_of_model(s.path).find("holds both"), std::string::npos);
   EXPECT_EQ(refusal_of_model(s.path + "/model.safetensors"), "");

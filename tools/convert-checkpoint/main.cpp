@@ -1,11 +1,14 @@
 // convert-checkpoint: models of Hugging Face become checkpoints, and checkpoints such models.
 #include "kernels/dispatch.h"
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/cores.h"
+#include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
+#include "libtrain/checkpoint/destination.h"
 #include "libtrain/checkpoint/export_model.h"
 #include "libtrain/checkpoint/import_model.h"
 #include "libtrain/checkpoint/named.h"
@@ -21,7 +24,10 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <unistd.h>
 
 namespace {
 
@@ -63,8 +69,9 @@ void add_options(CLI::App& app, Settings& s) {
   app.add_option("--max-shard", s.max_shard,
                  "--to: bytes of tensors in a file; more than fit in one make several with an index [5GB]")
       ->group("Work");
-  app.add_option("--model-file", s.model_file,
-                 "--from: also write the model as a TOML file, for partition-model --model [none]")
+  app.add_option(
+         "--model-file", s.model_file,
+         "--from: also write the model as a TOML file that is not there yet, for partition-model --model [none]")
       ->type_name("FILE")
       ->group("Work");
   app.add_option("--threads", s.threads, "threads; 0: all cores; DST does not depend on it [0]")
@@ -86,10 +93,34 @@ void require_direction(const CLI::App& app, const Settings& s) {
                            "leave it out: a checkpoint has one file of weights for each rank");
   if (!s.to.empty() && !s.model_file.empty())
     throw base::UsageError("--model-file is of --from", "inspect SRC shows the model of a checkpoint");
-  if (std::error_code error; !s.model_file.empty() && std::filesystem::exists(s.model_file, error))
-    throw base::UsageError(fmt::format("{} exists already", s.model_file), "give --model-file another place");
   if (!s.from.empty() && s.dtype == "f16")
     throw base::UsageError("--dtype f16 is of --to: checkpoints are f32 or bf16", "--dtype f32 holds f16 exactly");
+}
+
+// The model file is written once the checkpoint is there, which shall not be when it cannot: this is before anything.
+void require_place_of_model_file(const Settings& s) {
+  if (s.model_file.empty()) return;
+  constexpr const char* another = "give --model-file another place";
+  std::error_code ignored;
+  if (std::filesystem::symlink_status(s.model_file, ignored).type() > std::filesystem::file_type::none)
+    throw base::UsageError(fmt::format("{} exists already", s.model_file), another);
+  for (const auto& folder : {s.destination, base::without_slashes(s.destination) + std::string(base::partial_suffix)})
+    if (checkpoint::is_in(s.model_file, folder))
+      throw base::UsageError(fmt::format("{} is or lies in {}, which is to be a checkpoint", s.model_file, folder),
+                             another);
+  if (checkpoint::is_in(s.destination, s.model_file))
+    throw base::UsageError(fmt::format("{} shall lie in {}, the model's file", s.destination, s.model_file), another);
+  if (const auto in = base::parent_of(s.model_file) + "/."; ::access(in.c_str(), W_OK | X_OK) != 0)
+    throw base::EnvironmentError(fmt::format("{} cannot be written: {}: {}", s.model_file, in, std::strerror(errno)),
+                                 "is the folder there, and yours? nothing was written");
+}
+
+void write_model_file(const Settings& s, plan::ModelConfig model) try {
+  if (!s.model_file.empty())
+    base::write_file(s.model_file, base::print_fields(plan::fields_of(model)), base::Existing::refuse);
+} catch (const base::UsageError& e) {  // somebody was there meanwhile
+  throw base::UsageError(fmt::format("{}; {} is whole", e.what(), s.destination),
+                         "make it again with --force and another place for --model-file");
 }
 
 int threads_of(const Settings& s) {
@@ -156,6 +187,7 @@ base::ExitCode write_safetensors(const Settings& s) {
 
 base::ExitCode read_safetensors(const Settings& s) {
   const auto start = base::steady_seconds();
+  require_place_of_model_file(s);
   checkpoint::ImportOptions o;
   o.existing = s.existing(), o.threads = threads_of(s);
   if (!s.dtype.empty()) o.dtype = base::dtype_from_name(s.dtype);
@@ -164,8 +196,7 @@ base::ExitCode read_safetensors(const Settings& s) {
   o.watch = tools::progress_watch("convert-checkpoint", s.progress, tools::Progressing::bytes);
   const auto r = checkpoint::import_model(s.source, s.destination, o);
   const auto& state = r.manifest.state;
-  if (auto model = state.model; !s.model_file.empty())
-    base::write_file(s.model_file, base::print_fields(plan::fields_of(model)), base::Existing::refuse);
+  write_model_file(s, state.model);
   return tell(s,
               {{{"output", base::text_of_path(s.destination)},
                 {"source", base::text_of_path(s.source)},

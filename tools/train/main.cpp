@@ -138,14 +138,14 @@ int main(int argc, char** argv) {
         lasting = {config.stop_after > 0, config.resume != "auto"};
         flags.apply();
         engine::read_plan(fields, config);
-        engine::read_model_of_weights(fields, config);
+        if (!evaluation.asked()) engine::read_model_of_weights(fields, config);
       });
       const auto word = [](bool on) { return on ? "on" : "off"; };
       launch.require_same({{"evaluate", word(evaluation.asked())},
                            {"dry-run", word(switches.dry_run)},
                            {"print-config", word(switches.print_config)}});
       if (switches.print_config) {
-        if (launch.world().rank == 0) tools::print(base::print_fields(fields));
+        if (launch.world().rank == 0) tools::print(engine::print_config(fields, config));
         return base::ExitCode::done;
       }
       if (evaluation.asked()) return evaluation.run(config, fields, launch);

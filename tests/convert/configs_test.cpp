@@ -1,0 +1,172 @@
+// Imports of what may be said otherwise than transformers writes it today, and of what this library cannot compute:
+// keys of config.json, names and types of tensors.
+#include "tests/convert/golden_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+using namespace trainyard;
+using safetensors_sample::floats;
+using trainyard::testing::expect_refused, trainyard::testing::Scratch;
+using trainyard::testing::Loaded, trainyard::testing::import, trainyard::testing::refusal;
+
+namespace {
+
+std::map<std::string, std::uint64_t> fingerprints(const checkpoint::Manifest& manifest) {
+  std::map<std::string, std::uint64_t> all;
+  for (const auto& [path, t] : manifest.tensors) all[path] = t.fingerprint;
+  return all;
+}
+
+std::map<std::string, std::uint64_t> fingerprints_of(const Loaded& model) {
+  Scratch scratch;
+  model.write(scratch.path + "/model");
+  return fingerprints(import(scratch.path + "/model", scratch.path + "/imported").manifest);
+}
+
+}  // namespace
+
+TEST(Import, OlderConfigsSayTheSame) {
+  const Loaded model("llama-3");
+  auto older = model;
+  for (const char* key : {"rope_parameters", "head_dim", "attention_bias", "mlp_bias"}) older.config.erase(key);
+  older.config["rope_theta"] = 500000;
+  older.config["rope_scaling"] = nullptr;
+  Scratch scratch;
+  model.write(scratch.path + "/a/model");
+  older.write(scratch.path + "/b/model");
+  const auto a = import(scratch.path + "/a/model", scratch.path + "/a/imported"),
+             b = import(scratch.path + "/b/model", scratch.path + "/b/imported");
+  EXPECT_EQ(a.manifest.state.model, b.manifest.state.model);
+  EXPECT_EQ(a.manifest.state.model.rotary_base, 500000);
+  EXPECT_TRUE(a.notes.empty() && b.notes.empty());
+  // null is as good as absent, and what says the usual is taken.
+  auto usual = model;
+  usual.config["rope_parameters"].update({{"type", nullptr}, {"factor", 1}, {"partial_rotary_factor", 1.0}});
+  usual.config["rope_scaling"] = {{"rope_type", nullptr}, {"factor", nullptr}};
+  usual.config.update({{"partial_rotary_factor", 1}, {"auto_map", nullptr}, {"nothing_known", nullptr}});
+  usual.config.update({{"sliding_window", 4096}, {"layer_types", {"full_attention", "full_attention"}}});
+  usual.write(scratch.path + "/d/model");
+  const auto d = import(scratch.path + "/d/model", scratch.path + "/d/imported");
+  EXPECT_EQ(d.manifest.state.model, a.manifest.state.model);
+  EXPECT_TRUE(d.notes.empty());
+  auto official = Loaded("gpt2");
+  official.config.update({{"n_special", 0}, {"predict_special_tokens", true}});
+  official.write(scratch.path + "/e/model");
+  EXPECT_TRUE(import(scratch.path + "/e/model", scratch.path + "/e/imported").notes.empty());
+  older.config["sliding_windows"] = 7;
+  older.write(scratch.path + "/c/model");
+  const auto c = import(scratch.path + "/c/model", scratch.path + "/c/imported");
+  ASSERT_EQ(c.notes.size(), 1u);
+  EXPECT_NE(c.notes[0].find("sliding_windows"), std::string::npos);
+}
+
+TEST(Import, ATiedHeadMayBeThereTwiceIfItIsTheSame) {
+  const Loaded model("gpt2");
+  auto twice = model;
+  twice.tensors.push_back(twice.at("transformer.wte.weight"));
+  twice.tensors.back().name = "lm_head.weight";
+  EXPECT_EQ(fingerprints_of(twice), fingerprints_of(model));
+  auto other = twice;
+  other.tensors.back().bytes[100] ^= 1;
+  expect_refused(other, "ties the head to transformer.wte.weight (F32), but lm_head.weight (F32) holds other values");
+  auto narrow = twice;  // a table of what bf16 can hold, and the head in bf16
+  auto &table = narrow.at("transformer.wte.weight"), &head = narrow.tensors.back();
+  head.dtype = "BF16", head.bytes.clear();
+  for (std::size_t i = 0; i < table.bytes.size(); i += 4) {
+    table.bytes[i] = table.bytes[i + 1] = '\0';
+    head.bytes += table.bytes.substr(i + 2, 2);
+  }
+  EXPECT_EQ(refusal(narrow), "");
+  head.bytes[1] ^= 1;
+  expect_refused(narrow, "lm_head.weight (BF16) holds other values");
+  other.config["tie_word_embeddings"] = false;
+  EXPECT_EQ(refusal(other), "");
+}
+
+TEST(Import, RefusesByNameWhatItCannotCompute) {
+  const auto refuse = [](const char* golden, const char* key, const nlohmann::json& value, const std::string& words) {
+    Loaded m(golden);
+    m.config[key] = value;
+    expect_refused(m, words);
+  };
+  for (const char* type : {"llama3", "linear", "dynamic", "yarn", "longrope"}) {
+    refuse("llama-3", "rope_scaling", {{"rope_type", type}, {"factor", 8.0}}, "of type \"" + std::string(type) + "\"");
+    refuse("llama-3", "rope_scaling", {{"type", type}, {"factor", 8.0}}, "of type \"" + std::string(type) + "\"");
+    refuse("llama-3", "rope_parameters", {{"rope_type", type}, {"rope_theta", 1e4}}, type);
+  }
+  refuse("llama-3", "model_type", "mistral", "model_type \"mistral\" is none that is known");
+  refuse("llama-3", "hidden_act", "gelu", "'hidden_act' is \"gelu\"");
+  refuse("llama-3", "attention_bias", true, "'attention_bias' is true and 'mlp_bias' is false");
+  refuse("llama-3", "head_dim", 8, "'head_dim' is 8");
+  refuse("llama-3", "quantization_config", {{"bits", 4}}, "quantized weights");
+  refuse("llama-3", "num_key_value_heads", 3, "is not a multiple of kv-heads 3");
+  refuse("llama-3", "num_attention_heads", 0, "heads");
+  refuse("llama-3", "hidden_size", -16, "hidden");
+  refuse("llama-3", "hidden_size", "wide", "'hidden_size' must be a whole number");
+  refuse("llama-3", "vocab_size", 1e300, "vocab_size");
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    refuse("llama-3", key, {{"full_attention", {{"rope_type", "yarn"}, {"factor", 8}}}},
+           "has the key \"full_attention\"");
+    refuse("llama-3", key, {{"rope_type", "default"}, {"low_freq_factor", 1}}, "has the key \"low_freq_factor\"");
+    refuse("llama-3", key, {{"rope_type", "default"}, {"factor", 8}}, "has a factor and no type that scales");
+    refuse("llama-3", key, {{"partial_rotary_factor", 0.5}}, "'" + std::string(key) + "': 'partial_rotary_factor'");
+  }
+  refuse("llama-3", "partial_rotary_factor", 0.5, "'partial_rotary_factor' turns a part of each head");
+  refuse("llama-3", "auto_map", {{"AutoModel", "modeling.Model"}}, "'auto_map': models that come with code");
+  refuse("llama-3", "sliding_window", 4096, "'sliding_window'");
+  refuse("llama-3", "layer_types", {"full_attention", "sliding_attention"}, "'layer_types' has others");
+  refuse("gpt2", "activation_function", "relu", "'activation_function' is \"relu\"");
+  refuse("gpt2", "scale_attn_weights", false, "'scale_attn_weights' is false");
+  refuse("gpt2", "scale_attn_by_inverse_layer_idx", true, "'scale_attn_by_inverse_layer_idx' is true");
+  refuse("gpt2", "add_cross_attention", true, "'add_cross_attention' is true");
+  refuse("gpt2", "n_embd", std::int64_t{1} << 62, "hidden");
+  Loaded none("gpt2");
+  none.config.erase("n_head");
+  expect_refused(none, "'n_head' is missing");
+}
+
+TEST(Import, FilesWithoutPrefixAndWithBuffersAreTheSameModel) {
+  for (const char* name : {"gpt2", "llama-2"}) {
+    const Loaded model(name);
+    const std::string prefix = std::string(name) == "gpt2" ? "transformer." : "model.";
+    auto older = model;
+    for (auto& t : older.tensors)
+      if (t.name.starts_with(prefix)) t.name.erase(0, prefix.size());
+    if (prefix == "transformer.") {
+      older.tensors.push_back({"h.0.attn.bias", "BOOL", {1, 1, 2, 2}, std::string("\1\0\1\1", 4)});
+      older.tensors.push_back({"h.1.attn.masked_bias", "F32", {}, floats({-1e4f})});
+    } else {
+      older.tensors.push_back({"layers.1.self_attn.rotary_emb.inv_freq", "F32", {2}, floats({1, 2})});
+    }
+    EXPECT_EQ(fingerprints_of(older), fingerprints_of(model)) << name;
+  }
+}
+
+TEST(Import, ListsTensorsThatAreMissingUnknownOrOtherwise) {
+  const Loaded model("gpt2");
+  const std::string layer = "transformer.h.1.";
+  auto m = model;
+  m.remove(layer + "ln_1.bias");
+  m.remove("transformer.wpe.weight");
+  expect_refused(m, "2 missing: transformer.wpe.weight, " + layer + "ln_1.bias");
+  m = model;
+  m.tensors.push_back({"score.weight", "F32", {1}, floats({1})});
+  m.tensors.push_back({"transformer.h.2.ln_1.bias", "F32", {1}, floats({1})});
+  expect_refused(m, "2 unknown: \"score.weight\", \"transformer.h.2.ln_1.bias\"");
+  m = model;
+  std::swap(m.at(layer + "mlp.c_fc.weight").shape[0], m.at(layer + "mlp.c_fc.weight").shape[1]);
+  expect_refused(m, "1 of another shape: " + layer + "mlp.c_fc.weight is [48, 12], config.json makes it [12, 48]");
+  m = model;
+  m.at(layer + "ln_2.weight") = {layer + "ln_2.weight", "I8", {12}, std::string(12, 'x')};
+  expect_refused(m, layer + "ln_2.weight is I8");
+  m = model;
+  m.config["n_layer"] = 5000;
+  expect_refused(m, " more");
+  m = Loaded("llama-2");
+  m.remove("lm_head.weight");
+  expect_refused(m, "1 missing: lm_head.weight");
+}
