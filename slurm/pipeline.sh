@@ -24,9 +24,14 @@ for word; do
   esac
 done
 command -v sbatch >/dev/null || refuse 4 "there is no sbatch here" "run it where jobs are submitted; without Slurm, see README.md beside this script"
-read -ra stages <<<"${STAGES-$known}"
+read -rd '' -a stages <<<"${STAGES-$known}" || true
 [ ${#stages[@]} -gt 0 ] || refuse 2 "STAGES names no stage" "STAGES='train reshard validate'"
 for stage in "${stages[@]}"; do [[ " $known " == *" $stage "* ]] || refuse 2 "there is no stage '$stage'" "STAGES='$known', or some of them"; done
+left=" $known "
+for stage in "${stages[@]}"; do
+  [[ $left == *" $stage "* ]] || refuse 2 "STAGES has '$stage' twice, or behind a stage that comes after it" "STAGES='$known', or some of them in that order"
+  left=" ${left#*" $stage "}"
+done
 
 ids=() json=''
 give_up() {
@@ -35,7 +40,7 @@ give_up() {
 }
 for stage in "${stages[@]}"; do
   name=${stage^^}_OPTIONS
-  read -ra options <<<"${OPTIONS:-} ${!name:-}"
+  read -rd '' -a options <<<"${OPTIONS:-} ${!name:-}" || true
   if [ -n "$test_only" ]; then
     sbatch --test-only "${options[@]}" "$here/$stage.sbatch" || give_up "$stage"
     continue

@@ -73,8 +73,12 @@ class Resharding {
 
   std::int64_t run() {
     std::vector<Hands> hands(static_cast<std::size_t>(threads_));
-    for_each_part(chunks_.size(), threads_,
-                  [&](std::size_t i, int thread) { move(chunks_[i], hands[static_cast<std::size_t>(thread)]); });
+    for_each_part(chunks_.size(), threads_, [&](std::size_t i, int thread) {
+      auto& h = hands[static_cast<std::size_t>(thread)];
+      // The disk brings what comes next while this one is worked on.
+      if (const auto next = i + static_cast<std::size_t>(threads_); next < chunks_.size()) announce(chunks_[next], h);
+      move(chunks_[i], h);
+    });
     for (const auto& h : hands)
       for (const auto& [path, fingerprint] : h.made) made_[path] += fingerprint;
     return done_;
@@ -112,6 +116,10 @@ class Resharding {
   }
   void add_chunks(int rank, Kind kind);
   void move(const Chunk& c, Hands& hands);
+  io::BulkFile& file_of(const Chunk& c, Hands& hands) const {
+    return hands.sources.at(source_.path() + "/" + rank_name(c.rank) + ".h5");
+  }
+  void announce(const Chunk& c, Hands& hands) const;
   void read(const Chunk& c, Hands& hands) const;
   void put(Kind kind, std::int32_t tensor, const Run& run, const char* data, Hands& hands);
   void put_cast(const Copy& copy, std::int32_t tensor, const Run& run, const char* data, Hands& hands);
@@ -164,12 +172,16 @@ void Resharding::move(const Chunk& c, Hands& hands) {
   tell((end - first) * size);
 }
 
+void Resharding::announce(const Chunk& c, Hands& hands) const {
+  const auto [first, end] = elements_of(c);
+  file_of(c, hands).will_read(payload(c).offset + c.block * io::block_bytes, (end - first) * size_of(c.kind));
+}
+
 void Resharding::read(const Chunk& c, Hands& hands) const {
   const auto [first, end] = elements_of(c);
   const auto bytes = (end - first) * size_of(c.kind);
   hands.chunk.resize(static_cast<std::size_t>(chunk_blocks_ * io::block_bytes));
-  hands.sources.at(source_.path() + "/" + rank_name(c.rank) + ".h5")
-      .read(payload(c).offset + c.block * io::block_bytes, hands.chunk.data(), bytes);
+  file_of(c, hands).read(payload(c).offset + c.block * io::block_bytes, hands.chunk.data(), bytes);
   for (std::int64_t b = 0; b < c.blocks; ++b)
     source_.check_block(c.rank, c.kind, c.block + b, hands.chunk.data() + b * io::block_bytes);
 }

@@ -139,10 +139,17 @@ void read_model_of_weights(const std::vector<base::Field>& fields, RunConfig& c)
 }
 
 std::string print_config(std::vector<base::Field> fields, const RunConfig& c) {
-  if (!has_model_of_weights(fields, c)) return base::print_fields(fields);
-  std::erase_if(fields, [](const auto& f) { return f.name == "model"; });
-  const auto name = c.checkpoint_model ? ", " + base::excerpt(c.checkpoint_model->name) : "";
-  return fmt::format("# the model is that of the checkpoint of init-from{}\n", name) + base::print_fields(fields);
+  std::string above;
+  const auto leave_out = [&](const char* name, const std::string& why) {
+    std::erase_if(fields, [&](const auto& f) { return f.name == name; });
+    above += fmt::format("# {}: {}\n", name, why);
+  };
+  if (has_model_of_weights(fields, c))
+    leave_out("model", "that of the checkpoint of init-from" +
+                           (c.checkpoint_model ? ", " + base::excerpt(c.checkpoint_model->name) : ""));
+  if (c.auto_zero) leave_out("zero", "each start decides (plan = auto)");
+  if (c.auto_recompute) leave_out("recompute", "each start decides (plan = auto)");
+  return above + base::print_fields(fields);
 }
 
 }  // namespace trainyard::engine

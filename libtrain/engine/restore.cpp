@@ -142,7 +142,9 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
   if (start.weights_only) return start;
   if (reader.state().contents == checkpoint::Contents::model)
     throw base::InputError(fmt::format("{} holds the weights alone: no run can go on from it", start.path),
-                           "begin a new run with its weights: --init-from, with another --output");
+                           c.resume == "auto" ? "it does not belong there: move it away, and the run goes on from the "
+                                                "checkpoint before; a new run begins with its weights by --init-from"
+                                              : "begin a new run with its weights: --init-from, with another --output");
   require_same_run(reader.state().identity, setup.identity, split_names(c.change), start.path);
   tell_changes(reader.state(), c, ranks);
   start.step = reader.state().step;

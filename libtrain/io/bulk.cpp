@@ -100,6 +100,10 @@ void BulkFile::write(std::int64_t offset, const void* data, std::int64_t bytes) 
   }
 }
 
+void BulkFile::will_read(std::int64_t offset, std::int64_t bytes) const {
+  ::posix_fadvise(file_.get(), offset, bytes, POSIX_FADV_WILLNEED);
+}
+
 void BulkFile::begin_sync(std::int64_t offset, std::int64_t bytes) {
   ::sync_file_range(file_.get(), offset, bytes, SYNC_FILE_RANGE_WRITE);
 }

@@ -46,6 +46,8 @@ class BulkFile {
   std::int64_t size() const;
   // All bytes or InputError naming file, offset and what was found.
   void read(std::int64_t offset, void* out, std::int64_t bytes) const;
+  // Asks the system to bring these bytes into memory; nothing is promised.
+  void will_read(std::int64_t offset, std::int64_t bytes) const;
   // All bytes or EnvironmentError (ENOSPC, EFBIG, EDQUOT, EIO ... with a hint).
   void write(std::int64_t offset, const void* data, std::int64_t bytes);
   // Asks the system to begin now what sync() would begin for these bytes; nothing is promised.

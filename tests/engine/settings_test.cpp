@@ -109,6 +109,11 @@ TEST(InitFrom, HasTheModelOfItsCheckpointAgainWhenItsSettingsArePrintedAndRead) 
   base::read_toml(its, file);
   EXPECT_EQ(read(again, its).identity, identity) << print_config(fields, c);
   EXPECT_EQ(print_config(its, again).find("\nmodel ="), std::string::npos);
+  RunConfig of_plan;  // what each start decides is not written as if somebody had said it
+  of_plan.plan = "auto", of_plan.auto_zero = true;
+  const auto printed = print_config(fields_of(of_plan), of_plan);
+  EXPECT_EQ(printed.find("\nzero ="), std::string::npos) << printed;
+  EXPECT_NE(printed.find("\nrecompute ="), std::string::npos) << printed;
 
   // A run that goes on has its own checkpoints, the newest of them damaged or not.
   sample::save(checkpoints_folder(c.output), state, 1);

@@ -85,7 +85,11 @@ expect 0 reshard-checkpoint run exact --only model --json
 jq -e '.contents == "model"' out >/dev/null || fail "JSON: $(cat out)"
 expect 0 reshard-checkpoint --diff run exact --only model
 expect 5 reshard-checkpoint --diff run exact
-said '/optimizer/m/embedding.tokens.weight: only the first has it'
+said '/optimizer/m/embedding.tokens.weight: only the first has it'; said '  try: one has the weights alone'
+cp -r weights run/checkpoints/step-00000008
+refused 3 'holds the weights alone: no run can go on from it' "${train[@]}" --output run
+said '  try: it does not belong there: move it away'
+rm -r run/checkpoints/step-00000008
 
 # Refused, and nothing made.
 refused 2 'four exists already' reshard-checkpoint run four

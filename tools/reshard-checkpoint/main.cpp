@@ -216,7 +216,9 @@ base::ExitCode compare(const Settings& s) {
     throw base::CheckError(fmt::format("{} and {} differ in {} of {}{}", c.first, c.second, failures,
                                        base::counted(static_cast<std::int64_t>(c.tensors.size()), "tensor"),
                                        s.tolerance ? fmt::format(" by more than {}", *s.tolerance) : ""),
-                           "--tolerance X lets relative differences up to X pass");
+                           a->state().contents != b->state().contents && s.only.empty()
+                               ? "one has the weights alone: --only model compares no more than these"
+                               : "--tolerance X lets relative differences up to X pass");
   return base::ExitCode::done;
 }
 
