@@ -49,11 +49,12 @@ std::string last_change(const std::string& path) {
       fmt::format("give every task the same inputs, in the same order and spelling; to begin anew, remove {}", path));
 }
 
-void require_equal(const std::string& path, const json& there, const json& here) {
+// `judged_alone`: what decides on refusals may be others, since all else is done.
+void require_equal(const std::string& path, const json& there, const json& here, bool judged_alone) {
   std::string differences;
   for (const auto& [key, value] : here.items()) {
     const auto other = there.is_object() ? there.value(key, json()) : json();
-    if (other == value || key == "inputs") continue;
+    if (other == value || key == "inputs" || (judged_alone && (key == "rejects" || key == "max_rejects"))) continue;
     differences += fmt::format("{}{}: {} there, {} here", differences.empty() ? "" : "; ", key,
                                base::excerpt(other.is_string() ? other.get<std::string>() : other.dump()),
                                base::excerpt(value.is_string() ? value.get<std::string>() : value.dump()));
@@ -83,6 +84,8 @@ json settings_of(const DocumentSource& source, const Tokenizer& tokenizer, const
           {"json_key", base::text_of_path(s.json_key.value_or("text"))},
           {"split", name_of(s.split.value_or(TextSplit::whole))},
           {"max_document", s.largest_document},
+          {"rejects", base::text_of_path(options.rejects)},
+          {"max_rejects", options.largest_rejected},
           {"inputs", inputs}};
 }
 
@@ -90,6 +93,8 @@ Parts::Parts(const std::string& output, int tasks)
     : path_(base::without_slashes(output) + parts_suffix), tasks_(tasks) {}
 
 std::string Parts::folder_of(int task) const { return path_ + "/" + part_name(task, tasks_); }
+
+std::string Parts::again(int task) const { return fmt::format("remove {} and run that task again", folder_of(task)); }
 
 bool Parts::has(int task) const { return base::file_size(folder_of(task) + "/" + part_file) >= 0; }
 
@@ -120,7 +125,7 @@ bool Parts::begin(const json& settings) const {
       first = true;
     }
   }
-  require_equal(path_, base::parse_json<json>(base::read_file(file), file), settings);
+  require_equal(path_, base::parse_json<json>(base::read_file(file), file), settings, missing().empty());
   return first;
 }
 
@@ -178,8 +183,7 @@ PartRecord Parts::record(int task) const {
   const auto parsed = base::parse_json<json>(base::read_file(file), file);
   base::SortedJsonObject object(parsed, file);
   if (object.text("format") != part_format || object.integer("task") != task || object.integer("tasks") != tasks_)
-    throw base::InputError(fmt::format("{} is not of task {} of {}", file, task, tasks_),
-                           fmt::format("remove {} and run that task again", folder_of(task)));
+    throw base::InputError(fmt::format("{} is not of task {} of {}", file, task, tasks_), again(task));
   PartRecord out;
   out.documents = object.integer("documents", 0, most);
   out.text_bytes = object.integer("text_bytes", 0, most);

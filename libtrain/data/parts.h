@@ -35,7 +35,7 @@ class Parts {
   const std::string& path() const { return path_; }
 
   // Makes the folder (true), or compares: UsageError where another task has other settings, InputError where an input
-  // is not as it was.
+  // is not as it was. Where all parts are there, a task that is run again may judge refusals by other settings.
   bool begin(const nlohmann::json& settings) const;
   bool has(int task) const;
   std::vector<int> missing() const;
@@ -44,6 +44,7 @@ class Parts {
              const std::vector<std::string>& precious, const std::function<void(std::int64_t)>& progress) const;
   PartRecord record(int task) const;
   std::string folder_of(int task) const;
+  std::string again(int task) const;  // what to try where a part is damaged
 
  private:
   std::string path_;

@@ -11,6 +11,8 @@
 #include "libtrain/data/parts.h"
 #include "libtrain/data/shard_reader.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 
@@ -23,6 +25,15 @@ bool is_made(const Parts& parts, const std::string& output) {
   const auto planned = parts.path() + "/" + joined_index_file, there = output + "/index.json";
   return base::file_size(planned) >= 0 && base::file_size(there) >= 0 &&
          base::read_file(planned) == base::read_file(there);
+}
+
+// Whatever is wrong with a part has one remedy, which what finds it in a shard or a file does not know.
+template <class Work> void of_part(const Parts& parts, int task, const Work& work) {
+  try {
+    work();
+  } catch (const base::InputError& e) {
+    throw base::InputError(e.what(), parts.again(task));
+  }
 }
 
 // Null: somebody else makes the set of the parts, or has made it and removed them.
@@ -74,10 +85,11 @@ class Walk {
       std::string line;
       for (std::int64_t r = 0; r < piece.refused; ++r) {
         if (!std::getline(refused, line))
-          throw base::InputError(fmt::format("{} has fewer lines than {} says", file, part_file), again(task));
-        const auto parsed = base::parse_json<nlohmann::json>(line, file);
+          throw base::InputError(fmt::format("{} has fewer lines than {} says", file, part_file), parts_.again(task));
+        nlohmann::json parsed;
+        of_part(parts_, task, [&] { parsed = base::parse_json<nlohmann::json>(line, file); });
         if (!parsed.is_array() || parsed.size() != 2 || !parsed[0].is_number_integer() || !parsed[1].is_string())
-          throw base::InputError(fmt::format("{} is damaged: {}", file, base::excerpt(line)), again(task));
+          throw base::InputError(fmt::format("{} is damaged: {}", file, base::excerpt(line)), parts_.again(task));
         set_.refuse({name, lines_ + parsed[0].get<std::int64_t>(), base::path_of_text(parsed[1].get<std::string>())});
       }
       lines_ += piece.lines;
@@ -93,7 +105,6 @@ class Walk {
   }
 
  private:
-  std::string again(int task) const { return fmt::format("remove {} and run that task again", parts_.folder_of(task)); }
   [[noreturn]] void refuse_gap(int task) const {
     throw base::InputError(
         fmt::format("the part of task {} does not go on where the one before it ended", task),
@@ -114,7 +125,7 @@ BuildResult join(const DocumentSource& source, const Tokenizer& tokenizer, const
   std::vector<PartRecord> records;
   std::int64_t all = 0, done = 0;
   for (int task = 0; task < tasks; ++task) {
-    records.push_back(parts.record(task));
+    of_part(parts, task, [&] { records.push_back(parts.record(task)); });
     for (const auto* split : {&records.back().index.train, &records.back().index.validation})
       for (const auto& shard : *split) all += shard.tokens;
   }
@@ -125,9 +136,11 @@ BuildResult join(const DocumentSource& source, const Tokenizer& tokenizer, const
     result.documents += part.documents;
     result.text_bytes += part.text_bytes;
     walk.pass(task, part);
-    add_documents(parts, task, part, set, [&](std::int64_t tokens) {
-      if (source.options().poll) source.options().poll();
-      progress(done += tokens, all);
+    of_part(parts, task, [&] {
+      add_documents(parts, task, part, set, [&](std::int64_t tokens) {
+        if (source.options().poll) source.options().poll();
+        progress(done += tokens, all);
+      });
     });
   }
   walk.end(tasks);
@@ -147,8 +160,20 @@ TaskResult build_task(DocumentSource& source, const Tokenizer& tokenizer, const 
     result.missing.clear();
     return result;
   };
+  // Something of somebody else's among the parts is no reason to fail when the set is there. What is left of the parts
+  // must not look like that of a task that was killed just now.
   const auto clear = [&] {
-    base::require_own(parts.path(), own_parts(precious));
+    const auto own = own_parts(precious);
+    try {
+      base::require_own(parts.path(), own);
+    } catch (const base::UsageError& e) {
+      const auto foreign = own.foreign(parts.path());
+      result.parts_left = foreign.empty() ? std::string(e.what()) : fmt::format("{} {}", parts.path(), foreign);
+      std::error_code error;
+      if (!std::filesystem::is_symlink(parts.path(), error))
+        std::filesystem::remove(parts.path() + "/" + joined_index_file, error);
+      return;
+    }
     base::remove_tree(parts.path());
   };
   source.take(share);
@@ -170,7 +195,12 @@ TaskResult build_task(DocumentSource& source, const Tokenizer& tokenizer, const 
   try {
     if (!result.part_was_there) parts.write(share.task, source, tokenizer, options, precious, progress.reading);
   } catch (const base::Error&) {
-    if (!parts.has(share.task)) throw;  // else the same task, started twice, was faster
+    const auto missing = parts.missing();
+    if (!parts.has(share.task) && std::binary_search(missing.begin(), missing.end(), share.task)) throw;
+    if (!parts.has(share.task))
+      throw base::InputError(fmt::format("{} holds no {}", parts.folder_of(share.task), part_file),
+                             parts.again(share.task));
+    // The same task, started twice, was faster.
   }
   result.missing = parts.missing();
   if (!parts.has(share.task)) return elsewhere();  // it went into the set

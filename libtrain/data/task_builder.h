@@ -18,6 +18,7 @@ struct TaskResult {
   } state = State::waiting;
   bool part_was_there = false;
   std::vector<int> missing;  // tasks, while waiting
+  std::string parts_left;    // why the folder of parts, which nobody needs any more, was not removed; empty: it was
   BuildResult set;
 };
 

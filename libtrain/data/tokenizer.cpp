@@ -9,6 +9,7 @@
 
 #include <sentencepiece_processor.h>
 
+#include <algorithm>
 #include <filesystem>
 
 namespace trainyard::data {
@@ -34,11 +35,31 @@ class Bytes : public Tokenizer {
   std::int64_t text_bytes(std::int32_t token, Place) const override { return token >= 0 && token < 256 ? 1 : 0; }
 };
 
+// White space as in JSON.
+std::string_view without_space(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  return text;
+}
+
+// Of a file that no SentencePiece model was found in: where it shows what it is, that says more than the library does.
+void refuse_neither(const std::string& path, std::string_view model) {
+  const auto text = without_space(model);
+  const auto* why = text.empty()                        ? "it is empty"
+                    : model.starts_with("\xef\xbb\xbf") ? "it begins with a byte order mark"
+                    : text.front() == '['               ? "it begins like a list in JSON"
+                                                        : nullptr;
+  if (why)
+    throw base::InputError(
+        fmt::format("{} is neither a tokenizer.json nor a SentencePiece model: {}", path, why),
+        "give a tokenizer.json of the `tokenizers` package, a SentencePiece model, or --tokenizer bytes");
+}
+
 class SentencePiece : public Tokenizer {
  public:
   SentencePiece(const std::string& path, std::string model) : path_(path), model_(std::move(model)) {
     crc_ = base::crc32c(model_.data(), model_.size());
     const auto status = processor_.LoadFromSerializedProto(model_);
+    if (!status.ok()) refuse_neither(path, model_);
     if (!status.ok())
       throw base::InputError(
           fmt::format("{} is not a SentencePiece model: {}", path, status.ToString()),
@@ -107,10 +128,12 @@ class SentencePiece : public Tokenizer {
   std::int32_t end_ = 0;
 };
 
-// A SentencePiece model begins with the tag of its first field, which is a line feed.
+// A SentencePiece model begins with the tag of its first field, which is a line feed, and the field's length, which may
+// be that of an opening brace: what follows is the tag of another field then, never a quotation mark.
 bool is_json(std::string_view model) {
-  const auto first = model.find_first_not_of(" \t\r");
-  return first != std::string_view::npos && model[first] == '{';
+  const auto text = without_space(model);
+  if (!text.starts_with('{')) return false;
+  return !model.starts_with('\n') || without_space(text.substr(1)).find_first_of("\"}") == 0;
 }
 
 }  // namespace

@@ -242,10 +242,35 @@ TEST_F(Files, ContradictionsAreRefused) {
   refused("in the vocabulary it has", added({{"id", 800}, {"content", "a"}}));
   refused("which a token of the vocabulary has", added({{"id", 70}, {"content", "<new>"}}));
   refused("single_word", added({{"id", 800}, {"content", "<new>"}, {"single_word", true}}));
+  for (const char* space : {" ", "\n\t", "\u3000"})
+    refused("is white space with lstrip and rstrip",
+            added({{"id", 800}, {"content", space}, {"lstrip", true}, {"rstrip", true}}));
+  with(added({{"id", 800}, {"content", " "}, {"lstrip", true}}));
+  with(added({{"id", 800}, {"content", " x "}, {"lstrip", true}, {"rstrip", true}}));
   refused("has no text", added({{"id", 800}, {"content", ""}}));
   refused("text of at most 256 bytes", added({{"id", 800}, {"content", std::string(257, 'x')}}));
   refused("'merges' must be a list", [](json& j) { j["model"]["merges"] = 1; });
   refused("is no object", [](json& j) { j["model"]["vocab"] = json::array(); });
+  const auto gpt2 = slurp(golden("gpt2.json"));
+  for (const char* space : {" ", "\n", "\r\n\t \n"}) {
+    const auto tokenizer = of(space + gpt2);
+    EXPECT_EQ(encode(*tokenizer, "the cat"), encode(*data::make_tokenizer(golden("gpt2.json")), "the cat"));
+    EXPECT_EQ(data::set_tokenizer_name(*tokenizer), "tokenizer.json");
+  }
+  for (const auto& [content, says] :
+       std::vector<std::pair<std::string, std::string>>{{"", "it is empty"},
+                                                        {" \n", "it is empty"},
+                                                        {"\xef\xbb\xbf" + gpt2, "a byte order mark"},
+                                                        {"[1, 2]", "a list"},
+                                                        {"\n[" + gpt2 + "]", "a list"},
+                                                        {"\n{\x0a\x09", "is not a SentencePiece model"}}) {
+    try {
+      of(content);
+      ADD_FAILURE() << "accepted, though " << says;
+    } catch (const base::InputError& e) {
+      EXPECT_NE(std::string(e.what()).find(says), std::string::npos) << e.what();
+    }
+  }
   EXPECT_THROW(of("{"), base::InputError);
   EXPECT_THROW(of("{\"model\": " + std::string(1000, '[')), base::InputError);
   EXPECT_THROW(of("{}"), base::InputError);

@@ -129,14 +129,41 @@ refused 2 'the inputs are others than those' shard-data --input c.txt a.txt --sp
 echo more >>c.txt
 refused 3 'c.txt is not as it was when mixed.parts was begun' shard-data --input a.txt c.txt --split lines --output mixed --task 1/2
 absent mixed mixed.parts/part-00001-of-00002
-expect 0 shard-data --input a.txt c.txt --split lines --output torn --task 0/2
+expect 0 shard-data --input a.txt c.txt --split lines --max-rejects 0.5 --output torn --task 0/2
 printf X | dd of="$(ls torn.parts/part-00000-of-00002/train/shard-00000.h5)" bs=1 seek=3000 conv=notrunc status=none
-refused 3 'torn.parts/part-00000-of-00002/train/shard-00000.h5' shard-data --input a.txt c.txt --split lines --max-rejects 0.5 --output torn --task 1/2
-absent torn
-rm -r torn.parts/part-00000-of-00002
+part=torn.parts/part-00000-of-00002
+torn() { refused 3 "$1" shard-data --input a.txt c.txt --split lines --max-rejects 0.5 --output torn --task "$2/2"; said "try: remove $part and run that task again"; absent torn; }
+torn "$part/train/shard-00000.h5" 1
+torn "$part/train/shard-00000.h5" 0
+mv $part/train moved
+torn "$part/train/shard-00000.h5" 0
+mv moved $part/train
+for damage in 'head -c 100' 'sed s/text_bytes/other/' 'sed s/crc32c/other/'; do
+  cp $part/part.json moved
+  $damage moved >$part/part.json
+  torn "$part/part.json" 1
+  mv moved $part/part.json
+done
+mv $part/part.json moved
+torn "$part/part.json" 1
+torn "$part holds no part.json" 0
+rm -r $part
 expect 0 shard-data --input a.txt c.txt --split lines --max-rejects 0.5 --output torn --task 0/2
 expect 0 shard-data --input a.txt c.txt --split lines --max-rejects 0.5 --output whole-again
 same whole-again torn "after damage"
+expect 0 shard-data --input a.txt --split lines --output left --rejects list.tsv --task 0/2
+refused 2 'rejects: "list.tsv" there, "" here' shard-data --input a.txt --split lines --output left --task 1/2
+refused 2 'max_rejects: ' shard-data --input a.txt --split lines --output left --rejects list.tsv --max-rejects 0.5 --task 1/2
+touch left.parts/mine.txt
+cp -r left.parts killed.parts
+expect 0 shard-data --input a.txt --split lines --output left --rejects list.tsv --task 1/2
+said 'warning: the folder of the parts is left: left.parts holds mine.txt'
+[ "$(cat out)" = left ] && [ -e left.parts/mine.txt ] || fail "a set whose parts are left: $(cat out) $(ls left.parts)"
+expect 0 inspect --verify left
+refused 2 'exists already' shard-data --input a.txt --split lines --output left --task 1/2
+rm -r left.parts && mv killed.parts left.parts && mkdir left.parts/part-00001-of-00002 && cp left/index.json left.parts/index.json   # killed before the end
+expect 0 shard-data --input a.txt --split lines --output left --rejects list.tsv --task 1/2
+said 'warning: the folder of the parts is left: left.parts holds mine.txt'
 mkdir thesis.parts && echo "years of work" >thesis.parts/thesis.tex
 refused 2 'thesis.parts is not replaced: it holds thesis.tex' shard-data --input a.txt --split lines --output thesis --task 0/2
 [ "$(ls thesis.parts)" = thesis.tex ] || fail "thesis.parts was touched: $(ls thesis.parts)"

@@ -279,6 +279,11 @@ base::ExitCode run(const Settings& s) {
   const auto result = data::build_task(source, *tokenizer, options, *share, {reading, joining});
   if (result.state == data::TaskResult::State::made) print_summary(s, result.set, elapsed());
   else print_waiting(s, *share, result);
+  if (!result.parts_left.empty())
+    fmt::print(
+        stderr,
+        "shard-data: warning: the folder of the parts is left: {}\n  try: move what is yours elsewhere and remove it\n",
+        base::one_line(result.parts_left));
   return base::ExitCode::done;
 }
 

@@ -6,6 +6,7 @@
 #include "libtrain/data/bpe/byte_alphabet.h"
 #include "libtrain/data/bpe/steps.h"
 #include "libtrain/data/bpe/token_index.h"
+#include "libtrain/data/bpe/unicode_classes.h"
 
 #include <algorithm>
 #include <optional>
@@ -128,6 +129,12 @@ std::vector<Merge> merges_of(const Json& list, const std::vector<std::string>& t
   return out;
 }
 
+bool is_white_space(const std::string& text) {
+  const char *at = text.data(), *const end = at + text.size();
+  while (at < end && class_table()[next_code_point(at)] == CharClass::space) {}
+  return at == end && !text.empty();
+}
+
 class AddedTokens {
  public:
   AddedTokens(Vocabulary& vocabulary, std::string where) : vocabulary_(vocabulary), where_(std::move(where)) {}
@@ -142,6 +149,10 @@ class AddedTokens {
     if (flag("single_word"))
       throw base::InputError(fmt::format("{}: {} is a single_word, which is not supported", where_, name),
                              "set \"single_word\" to false if the token may be found inside of words");
+    if (t.left_strip && t.right_strip && is_white_space(t.text))
+      throw base::InputError(
+          fmt::format("{}: {} is white space with lstrip and rstrip, which is not supported", where_, name),
+          "set \"lstrip\" or \"rstrip\" to false");
     o.done();
     if (t.text.empty()) throw base::InputError(fmt::format("{}: token {} has no text", where_, t.id));
     if (!texts_.emplace(t.text, t.id).second || !ids_.emplace(t.id, t.text).second)
