@@ -37,7 +37,7 @@ sleep 0.5
 kill -KILL $(pgrep -P "$launcher" -x train) "$launcher"
 wait "$launcher" 2>/dev/null
 code=0
-timeout 30 "${run[@]}" --stop-after "$(($(tail -1 run/checkpoints/latest | sed 's/step-0*//') + 1))" >out 2>&1 </dev/null || code=$?
+timeout 30 "${run[@]}" --stop-after "$(($(ls run/checkpoints | sed -n 's/^step-0*\([0-9]*\)$/\1/p' | sort -n | tail -1) + 1))" >out 2>&1 </dev/null || code=$?
 [ "$code" = 75 ] || fail "after the first was killed: exit $code, expected 75"
 grep -q "resuming from" out || fail "the run does not go on"
 [ ! -s run/lock ] || fail "a run that has ended is still named"
