@@ -39,4 +39,10 @@ int fair_threads(std::span<const CoreMask> masks, std::size_t own) {
   return std::max(1, static_cast<int>(share + 1e-6));  // thirds of a core add up to cores
 }
 
+int threads_or_all(int asked) {
+  if (asked > 0) return asked;
+  const auto mask = own_core_mask();
+  return fair_threads({&mask, 1}, 0);
+}
+
 }  // namespace trainyard::base

@@ -22,4 +22,7 @@ CoreMask own_core_mask();
 // divided.
 int fair_threads(std::span<const CoreMask> masks, std::size_t own);
 
+// As many as a program without neighbours is asked for; 0: one for each core that it may use.
+int threads_or_all(int asked);
+
 }  // namespace trainyard::base

@@ -63,6 +63,11 @@ std::string manifest_of(const std::string& path) {
 
 }  // namespace
 
+RunState read_state(const std::string& path) {
+  const auto folder = base::without_slashes(path);
+  return manifest_from_text(manifest_of(folder), folder + "/manifest.json").state;
+}
+
 Reader::Reader(std::string path, Check check) : path_(base::without_slashes(std::move(path))) {
   auto known = std::make_shared<Known>();
   auto& m = known->manifest;

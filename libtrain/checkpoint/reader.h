@@ -103,4 +103,7 @@ class Reader {
   std::int64_t staged_block_ = -1;
 };
 
+// What the manifest says of the run, without the indices of its ranks: for who wants no tensor. Throws as Reader does.
+RunState read_state(const std::string& path);
+
 }  // namespace trainyard::checkpoint

@@ -122,20 +122,17 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
 
 void read_model_of_weights(const std::vector<base::Field>& fields, RunConfig& c) {
   if (!has_model_of_weights(fields, c)) return;
-  const auto model_of = [](const std::string& path) {
-    return checkpoint::Reader(path, checkpoint::Reader::Check::as_needed).state().model;
-  };
   // A run that goes on needs the weights that it began with no more, so they may be gone. Which of its checkpoints is
   // taken is decided later (choose_start): all are of one model.
   if (c.resume == "auto" && !c.output.empty())
     for (const auto& held : checkpoint::list(checkpoints_folder(c.output))) try {
-        c.checkpoint_model = model_of(held.path);
+        c.checkpoint_model = checkpoint::read_state(held.path).model;
         return;
       } catch (const base::Unreadable&) {
         throw;
       } catch (const base::InputError&) {  // damaged: an older one says it, too
       }
-  if (c.resume == "auto" || c.resume == "never") c.checkpoint_model = model_of(c.init_from);
+  if (c.resume == "auto" || c.resume == "never") c.checkpoint_model = checkpoint::read_state(c.init_from).model;
 }
 
 std::string print_config(std::vector<base::Field> fields, const RunConfig& c) {

@@ -12,6 +12,7 @@
 #include "libtrain/engine/evaluator.h"
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/place.h"
+#include "libtrain/engine/run_tokenizer.h"
 #include "libtrain/engine/same_settings.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/watch.h"
@@ -99,18 +100,11 @@ void require_model(const EvaluateConfig& c, const plan::ModelConfig& trained, co
 // Tokens must mean what they meant in training.
 void require_tokens(const data::SetIndex& index, const checkpoint::RunState& s, const std::string& data,
                     const std::string& checkpoint) {
-  const auto was = s.provenance.is_object() ? s.provenance.value("tokenizer", nlohmann::json()) : nlohmann::json();
-  const bool known = was.is_object() && was.contains("crc32c");
-  const auto name = text_of(was, "name", "");
-  const auto crc = integer_of(was, "crc32c", 0);
+  const auto recorded = tokenizer_of(s);
   const char* hint = "give a shard set that was made with the tokenizer of the training data";
-  if (known && (name != index.tokenizer || crc != index.tokenizer_crc32c) &&
-      !(crc != 0 && crc == index.tokenizer_crc32c))
-    throw base::InputError(
-        fmt::format("{} was made with tokenizer {} (CRC32C {:08x}), the training data of {} with {} ({:08x})", data,
-                    index.tokenizer, index.tokenizer_crc32c, checkpoint, name, crc),
-        hint);
-  if (index.vocabulary > s.model.vocabulary || (!known && index.vocabulary != s.model.vocabulary))
+  if (recorded && !recorded->made(index))
+    throw base::InputError(other_tokenizer_text(data, index, checkpoint, *recorded), hint);
+  if (index.vocabulary > s.model.vocabulary || (!recorded && index.vocabulary != s.model.vocabulary))
     throw base::InputError(fmt::format("{} has a vocabulary of {}, the model of {} has {}", data, index.vocabulary,
                                        checkpoint, s.model.vocabulary),
                            hint);

@@ -13,6 +13,7 @@
 #include "libtrain/engine/build_info.h"
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/run_folder.h"
+#include "libtrain/engine/run_tokenizer.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -139,7 +140,12 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
   if (start.path.empty()) return start;
   checkpoint::Reader reader(start.path);
   if (touch == RunFolder::held) mend_view(reader, folder);
-  if (start.weights_only) return start;
+  if (start.weights_only) {
+    if (const auto tokenizer = tokenizer_of(reader.state()); tokenizer && !tokenizer->made(setup.index))
+      base::log_warning("{}: its tokens mean something else to these weights",
+                        other_tokenizer_text(c.data, setup.index, start.path, *tokenizer));
+    return start;
+  }
   if (reader.state().contents == checkpoint::Contents::model)
     throw base::InputError(fmt::format("{} holds the weights alone: no run can go on from it", start.path),
                            c.resume == "auto" ? "it does not belong there: move it away, and the run goes on from the "

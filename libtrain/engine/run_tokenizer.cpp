@@ -39,4 +39,23 @@ void keep_tokenizer(const std::string& output, const std::string& data, const da
       base::one_line(source));
 }
 
+bool RecordedTokenizer::made(const data::SetIndex& index) const {
+  return crc32c == index.tokenizer_crc32c && (crc32c != 0 || name == index.tokenizer);  // a file may have two names
+}
+
+std::optional<RecordedTokenizer> tokenizer_of(const checkpoint::RunState& state) {
+  const auto& from = state.provenance;
+  const auto at = from.is_object() ? from.find("tokenizer") : from.end();
+  if (at == from.end() || !at->is_object() || !at->contains("crc32c")) return {};
+  const auto &name = at->contains("name") ? (*at)["name"] : nlohmann::json(), &crc = (*at)["crc32c"];
+  return RecordedTokenizer{name.is_string() ? name.get<std::string>() : "",
+                           crc.is_number_integer() ? crc.get<std::int64_t>() : 0};
+}
+
+std::string other_tokenizer_text(const std::string& data, const data::SetIndex& index, const std::string& checkpoint,
+                                 const RecordedTokenizer& tokenizer) {
+  return fmt::format("{} was made with tokenizer {} (CRC32C {:08x}), the training data of {} with {} ({:08x})", data,
+                     index.tokenizer, index.tokenizer_crc32c, checkpoint, tokenizer.name, tokenizer.crc32c);
+}
+
 }  // namespace trainyard::engine

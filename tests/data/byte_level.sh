@@ -45,6 +45,9 @@ train_on llama3-1 run
 same "$golden/llama3.json" "$(echo run/tokenizer-*.json)" "the run's copy"
 expect 0 train --evaluate run --evaluate-split train --data llama3-1 --threads 1 --progress never --json
 jq -e '.bytes > 1000 and .bits_per_byte > 0 and .bits_per_byte < 20' out >/dev/null || fail "bits per byte: $(cat out)"
+# Weights begin a new run on other tokens too, but not without a word.
+expect 0 train --init-from "$(echo run/checkpoints/step-*3)" --data gpt2-1 --output other --steps 1 --global-batch 2 --micro-batch 2 --sequence 32 --threads 1 --progress never
+said 'its tokens mean something else to these weights'
 mkdir moved
 mv llama3-1 moved/data
 mv run moved/run

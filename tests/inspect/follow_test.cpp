@@ -54,7 +54,7 @@ inspect::Watched watched(const std::string& text, std::int64_t steps = 20) {
   spit(scratch.path + "/m.jsonl", text);
   inspect::Watched w;
   w.path = "some/run", w.steps = steps;
-  w.state.stage = engine::RunState::Stage::running;
+  w.state.stage = engine::RunStatus::Stage::running;
   w.state.holder = "process 7 on n1, since 2026-01-31T00:00:00Z";
   w.history = inspect::read_history(scratch.path + "/m.jsonl");
   return w;
@@ -133,25 +133,25 @@ TEST_F(Tail, LongFilesComeInPieces) {
 }
 
 TEST(RunState, WhoWritesAndHowItEnded) {
-  using Stage = engine::RunState::Stage;
+  using Stage = engine::RunStatus::Stage;
   Scratch scratch;
   const auto run = scratch.path + "/run";
-  EXPECT_EQ(engine::state_of(run).stage, Stage::absent);
+  EXPECT_EQ(engine::status_of(run).stage, Stage::absent);
   EXPECT_NE(inspect::verdict_on({}).sentence.find("does not exist: waiting"), std::string::npos);
   fs::create_directory(run);
-  EXPECT_EQ(engine::state_of(run).stage, Stage::waiting);
+  EXPECT_EQ(engine::status_of(run).stage, Stage::waiting);
   {
     const base::FolderLock lock(run, "");
-    const auto state = engine::state_of(run);
+    const auto state = engine::status_of(run);
     EXPECT_EQ(state.stage, Stage::running);
     EXPECT_EQ(state.holder, lock.name());
   }
   spit(run + "/metrics.jsonl", lines::text(1, 5));
-  EXPECT_EQ(engine::state_of(run).stage, Stage::quiet);
+  EXPECT_EQ(engine::status_of(run).stage, Stage::quiet);
   inspect::Watched w;
   w.path = run, w.steps = 20, w.history = inspect::read_history(run + "/metrics.jsonl");
   const auto verdict = [&] {
-    w.state = engine::state_of(run);
+    w.state = engine::status_of(run);
     return inspect::verdict_on(w);
   };
   EXPECT_TRUE(verdict().ended);
@@ -192,7 +192,7 @@ TEST(RunState, TheNewestCheckpoint) {
     fs::create_directories(scratch.path + "/checkpoints/" + name);
   const auto newest = scratch.path + "/checkpoints/step-00000020";
   spit(newest + "/manifest.json", R"({"identity": {"steps": 77}})");
-  const auto state = engine::state_of(scratch.path);
+  const auto state = engine::status_of(scratch.path);
   EXPECT_EQ(state.newest, newest);
   EXPECT_EQ(state.newest_step, 20);
   EXPECT_EQ(state.newest_time.size(), 20u);
@@ -230,9 +230,9 @@ TEST(Picture, OfEveryOddRun) {
   };
   inspect::Watched nothing;
   EXPECT_NE(show(nothing).find("waiting"), std::string::npos);
-  nothing.state.stage = engine::RunState::Stage::unknown;
+  nothing.state.stage = engine::RunStatus::Stage::unknown;
   show(nothing);
-  nothing.state.stage = engine::RunState::Stage::running;
+  nothing.state.stage = engine::RunStatus::Stage::running;
   EXPECT_NE(show(nothing).find("no step is done yet"), std::string::npos);
   EXPECT_NE(show(watched("{\"step\":3}\n", 0)).find("step 3"), std::string::npos);  // an old version, no total
   show(watched("{\"step\":3,\"loss\":\"nan\"}\n{\"step\":4,\"loss\":\"inf\",\"step_seconds\":\"inf\"}\n"));

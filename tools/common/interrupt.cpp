@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <unistd.h>
 
 namespace trainyard::tools {
 
@@ -20,10 +21,20 @@ namespace {
 volatile std::sig_atomic_t stop_signal = 0;
 }
 
-void watch_signals() {
+void watch_signals(Reads reads) {
   struct sigaction action {};
-  action.sa_handler = [](int number) { stop_signal = number; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  if (reads == Reads::of_files) {
+    action.sa_handler = [](int number) { stop_signal = number; };
+    action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  } else {
+    // Without SA_RESTART a read that waits returns; the alarm makes sure that one which begins to wait just now
+    // returns, too.
+    action.sa_handler = [](int number) {
+      if (number != SIGALRM) stop_signal = number;
+      ::alarm(1);
+    };
+    sigaction(SIGALRM, &action, nullptr);
+  }
   for (int number : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction before {};
     sigaction(number, nullptr, &before);

@@ -14,8 +14,10 @@ namespace trainyard::tools {
 struct Interrupted {};
 
 // From here on INT, TERM and HUP, where nobody ignores them, ask for a stop. The second time they end the program at
-// once, as a kill does.
-void watch_signals();
+// once, as a kill does. of_pipes: a read that waits for others returns as well, and goes on returning until the stop is
+// seen.
+enum class Reads { of_files, of_pipes };
+void watch_signals(Reads reads = Reads::of_files);
 void require_not_interrupted();  // throws Interrupted
 
 // Says that nothing came of it (`what`: "DST is not there") and ends by the signal that came.

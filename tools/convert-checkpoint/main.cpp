@@ -123,11 +123,6 @@ void write_model_file(const Settings& s, plan::ModelConfig model) try {
                          "make it again with --force and another place for --model-file");
 }
 
-int threads_of(const Settings& s) {
-  const auto mask = base::own_core_mask();
-  return s.threads > 0 ? s.threads : base::fair_threads({&mask, 1}, 0);
-}
-
 // The path is the product; all else goes to the error side, or into the object.
 struct Done {
   ordered_json json;
@@ -158,7 +153,7 @@ base::ExitCode write_safetensors(const Settings& s) {
   const auto start = base::steady_seconds();
   const checkpoint::Reader source(checkpoint::named_checkpoint(s.source), checkpoint::Reader::Check::all_but_payloads);
   checkpoint::ExportOptions o;
-  o.existing = s.existing(), o.threads = threads_of(s);
+  o.existing = s.existing(), o.threads = base::threads_or_all(s.threads);
   for (auto type : {checkpoint::WeightType::f32, checkpoint::WeightType::bf16, checkpoint::WeightType::f16})
     if (s.dtype == checkpoint::name_of(type).ours) o.dtype = type;
   o.max_shard = base::parse_bytes(s.max_shard, "--max-shard", {1, base::most_bytes});
@@ -189,7 +184,7 @@ base::ExitCode read_safetensors(const Settings& s) {
   const auto start = base::steady_seconds();
   require_place_of_model_file(s);
   checkpoint::ImportOptions o;
-  o.existing = s.existing(), o.threads = threads_of(s);
+  o.existing = s.existing(), o.threads = base::threads_or_all(s.threads);
   if (!s.dtype.empty()) o.dtype = base::dtype_from_name(s.dtype);
   o.versions = engine::build_versions();
   o.isa = kernels::name_of(kernels::active_isa());

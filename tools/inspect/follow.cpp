@@ -16,7 +16,7 @@
 namespace trainyard::inspect {
 
 namespace fs = std::filesystem;
-using Stage = engine::RunState::Stage;
+using Stage = engine::RunStatus::Stage;
 
 namespace {
 
@@ -50,7 +50,7 @@ class Watch {
   bool look() {
     const auto before = run_.state.newest_step;
     // First who writes, then what was written: of a run that ended between the two all lines are seen.
-    run_.state = engine::state_of(run_.path);
+    run_.state = engine::status_of(run_.path);
     if (run_.state.stage == Stage::absent && seen_)
       throw base::EnvironmentError(fmt::format("{} is gone: it was removed or renamed while it was watched", run_.path),
                                    "give its new name, or look whether its disk is still mounted");

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "libtrain/base/error.h"
-#include "libtrain/engine/run_state.h"
+#include "libtrain/engine/run_status.h"
 #include "tools/common/terminal.h"
 #include "tools/inspect/history.h"
 
@@ -14,7 +14,7 @@ namespace trainyard::inspect {
 struct Watched {
   std::string path;
   History history;
-  engine::RunState state;
+  engine::RunStatus state;
   std::int64_t steps = 0;       // that the run shall do; 0: not known yet
   std::int64_t went_back = -1;  // the step to which it was set back, until it is where it was before; -1: it was not
   std::int64_t set_backs = 0;   // how often that happened

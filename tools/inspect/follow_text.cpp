@@ -83,8 +83,8 @@ std::string step_lines(const Watched& run, int columns) {
 
 std::string state_line(const Watched& run, double now) {
   if (const auto v = verdict_on(run); !v.sentence.empty()) return v.sentence;
-  auto out = run.state.stage == engine::RunState::Stage::unknown ? std::string("whether it runs is not known")
-                                                                 : fmt::format("{}", base::one_line(run.state.holder));
+  auto out = run.state.stage == engine::RunStatus::Stage::unknown ? std::string("whether it runs is not known")
+                                                                  : fmt::format("{}", base::one_line(run.state.holder));
   if (run.history.samples.empty()) return out;
   const auto& last = run.history.samples.back();
   const double silent = now - last.time, mean = mean_step_seconds(run.history);

@@ -135,11 +135,6 @@ void require_paths(const Settings& s) {
         "cut it over data-parallel ranks: --data-parallel N");
 }
 
-int threads_of(const Settings& s) {
-  const auto mask = base::own_core_mask();
-  return s.threads > 0 ? s.threads : base::fair_threads({&mask, 1}, 0);
-}
-
 using tools::Progressing;
 auto watcher(const char* label, const Settings& s, Progressing unit) {
   return tools::progress_watch(label, s.progress, unit);
@@ -187,7 +182,7 @@ base::ExitCode make(const Settings& s) {
   checkpoint::ReshardOptions o;
   o.existing = s.force ? base::Existing::replace : base::Existing::refuse;
   o.memory = base::parse_bytes(s.memory, "--memory", {checkpoint::least_reshard_memory, base::most_bytes});
-  o.threads = threads_of(s);
+  o.threads = base::threads_or_all(s.threads);
   o.watch = watcher("reshard-checkpoint", s, Progressing::bytes);
   o.history = engine::history_through(read.back()->path(), read.back()->state().step);
   reshard::Made made{{}, read.back()->manifest().ranks, s.paths.back(), {}, 0};
@@ -208,7 +203,7 @@ base::ExitCode make(const Settings& s) {
 base::ExitCode compare(const Settings& s) {
   const auto a = open_source(s.paths[0]), b = open_source(s.paths[1]);
   reshard::Comparison c{a->path(), b->path(), s.tolerance, {}};
-  c.tensors = checkpoint::compare(*a, *b, contents_of(s, checkpoint::Contents::all), threads_of(s),
+  c.tensors = checkpoint::compare(*a, *b, contents_of(s, checkpoint::Contents::all), base::threads_or_all(s.threads),
                                   watcher("diff", s, Progressing::elements));
   tools::print(s.json ? reshard::json_of(c).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"
                       : reshard::text_of(c));

@@ -105,8 +105,9 @@ std::string text_of(const Comparison& c) {
     text =
         tools::table({"tensor", ">different", ">largest |a - b|", "at", ">relative", "at", ">cosine"}, std::move(rows));
   return text + problems +
-         fmt::format("{} of {} equal, bit for bit\n", equal,
-                     base::counted(static_cast<std::int64_t>(c.tensors.size()), "tensor"));
+         fmt::format("{} of {} equal, bit for bit{}\n", equal,
+                     base::counted(static_cast<std::int64_t>(c.tensors.size()), "tensor"),
+                     c.tolerance ? fmt::format("; {} differ by more than {}", c.failures(), *c.tolerance) : "");
 }
 
 }  // namespace trainyard::reshard

@@ -1,9 +1,11 @@
 // shard-data: text into token shards.
 #include "libtrain/base/byte_size.h"
+#include "libtrain/base/cores.h"
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/text.h"
 #include "libtrain/data/task_builder.h"
 #include "tools/common/checks.h"
+#include "tools/common/interrupt.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
 
@@ -12,12 +14,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
-#include <thread>
 #include <unistd.h>
 
 namespace {
@@ -40,34 +40,6 @@ struct Settings {
   int threads = 0;
   bool force = false, json = false, dry_run = false;
 };
-
-volatile std::sig_atomic_t stop_signal = 0;
-
-struct Stopped {};  // thrown where a stop was asked for; what was begun is removed on the way out
-
-void watch_signals() {
-  struct sigaction action {};
-  // Without SA_RESTART a read that waits returns; the alarm makes sure that one which begins to wait just now returns,
-  // too.
-  action.sa_handler = [](int number) {
-    if (number != SIGALRM) stop_signal = number;
-    ::alarm(1);
-  };
-  sigaction(SIGALRM, &action, nullptr);
-  for (int number : {SIGINT, SIGTERM, SIGHUP}) {
-    struct sigaction before {};
-    sigaction(number, nullptr, &before);
-    if (before.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
-  }
-}
-
-[[noreturn]] void end_by_signal(const Settings& s) {
-  std::fprintf(stderr, "shard-data: stopped by SIG%s; %s\n", sigabbrev_np(stop_signal),
-               s.task.empty() ? "nothing was written" : "what is whole of the parts is kept: run the same task again");
-  std::signal(stop_signal, SIG_DFL);
-  std::raise(stop_signal);
-  std::abort();
-}
 
 std::optional<data::TextSplit> split_of(const std::optional<std::string>& name) {
   if (!name) return std::nullopt;
@@ -149,7 +121,7 @@ data::BuildOptions options_of(const Settings& s) {
   o.validation = s.validation;
   o.largest_rejected = s.max_rejects;
   o.rejects = s.rejects;
-  o.threads = s.threads > 0 ? s.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  o.threads = base::threads_or_all(s.threads);
   o.existing = s.force ? base::Existing::replace : base::Existing::refuse;
   o.writing = s.dry_run ? data::BuildOptions::Writing::off : data::BuildOptions::Writing::on;
   return o;
@@ -243,11 +215,8 @@ base::ExitCode run(const Settings& s) {
   auto options = options_of(s);
   options.precious = other_inputs(s);
   const auto tokenizer = data::make_tokenizer(s.tokenizer);
-  const auto poll = [] {
-    if (stop_signal != 0) throw Stopped();
-  };
   data::SourceOptions source_options{s.json_key, split_of(s.split), base::parse_bytes(s.largest, "--max-document"),
-                                     poll};
+                                     tools::require_not_interrupted};
   if (source_options.largest_document < 16)
     throw base::UsageError(fmt::format("--max-document {} is below 16 bytes", s.largest), "16MiB is the default");
   data::DocumentSource source(s.inputs, source_options);
@@ -296,11 +265,13 @@ int main(int argc, char** argv) {
                           "train, inspect; datasets/README.md for the format");
   add_options(app, s);
   return tools::guarded(app, argc, argv, [&] {
-    watch_signals();
+    tools::watch_signals(tools::Reads::of_pipes);
     try {
       return run(s);
-    } catch (const Stopped&) {
-      end_by_signal(s);
+    } catch (const tools::Interrupted&) {  // what was begun is removed on the way out
+      tools::end_by_signal("shard-data", s.task.empty()
+                                             ? "nothing was written"
+                                             : "what is whole of the parts is kept: run the same task again");
     }
   });
 }

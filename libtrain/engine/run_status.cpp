@@ -1,5 +1,5 @@
 // Looks at lock, exit reasons and names of checkpoints.
-#include "libtrain/engine/run_state.h"
+#include "libtrain/engine/run_status.h"
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/folder_lock.h"
@@ -44,30 +44,30 @@ ExitReason reason_in(const std::string& folder) {
 
 }  // namespace
 
-RunState state_of(const std::string& folder) {
-  RunState state;
+RunStatus status_of(const std::string& folder) {
+  RunStatus status;
   struct stat info {};
   if (::stat(folder.c_str(), &info) != 0) {
     if (errno != ENOENT && errno != ENOTDIR) base::throw_cannot_read("look at", folder, errno);
-    return state;
+    return status;
   }
   if (!S_ISDIR(info.st_mode)) base::throw_cannot_read("look into", folder, ENOTDIR);
   const auto lock = base::FolderLock::look(folder);  // first: of a run that ended meanwhile all that it left is seen
-  state.holder = lock.name;
+  status.holder = lock.name;
   const auto found = checkpoint::list(checkpoints_folder(folder));
   if (!found.empty()) {
-    state.newest = found.front().path;
-    state.newest_step = found.front().step;
-    if (::stat((state.newest + "/manifest.json").c_str(), &info) == 0)
-      state.newest_time = base::utc_text(info.st_mtim.tv_sec);
+    status.newest = found.front().path;
+    status.newest_step = found.front().step;
+    if (::stat((status.newest + "/manifest.json").c_str(), &info) == 0)
+      status.newest_time = base::utc_text(info.st_mtim.tv_sec);
   }
-  state.exit = reason_in(folder);
+  status.exit = reason_in(folder);
   const bool written = !found.empty() || ::stat((folder + "/metrics.jsonl").c_str(), &info) == 0;
-  using Stage = RunState::Stage;
-  if (lock.use == base::FolderLock::Use::unknown) state.stage = Stage::unknown;
-  else if (lock.use == base::FolderLock::Use::somebody) state.stage = Stage::running;
-  else state.stage = written || !lock.name.empty() || state.exit.exit_code != 0 ? Stage::quiet : Stage::waiting;
-  return state;
+  using Stage = RunStatus::Stage;
+  if (lock.use == base::FolderLock::Use::unknown) status.stage = Stage::unknown;
+  else if (lock.use == base::FolderLock::Use::somebody) status.stage = Stage::running;
+  else status.stage = written || !lock.name.empty() || status.exit.exit_code != 0 ? Stage::quiet : Stage::waiting;
+  return status;
 }
 
 std::int64_t steps_of(const std::string& checkpoint) {

@@ -1,4 +1,4 @@
-// RunState: how a run stands, seen from outside of it: nothing in its folder is touched.
+// RunStatus: how a run stands, seen from outside of it: nothing in its folder is touched.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct ExitReason {
   std::string host, reason;
 };
 
-struct RunState {
+struct RunStatus {
   // absent: there is no such folder. waiting: nobody writes there and nothing was written. running: its lock is held.
   // quiet: written in before, and nobody does now. unknown: the system cannot say whether the lock is held.
   enum class Stage { absent, waiting, running, quiet, unknown };
@@ -25,7 +25,7 @@ struct RunState {
 
 // Cheap enough to be asked every second: a few names are looked up, no payload is read. InputError where the folder or
 // its checkpoints cannot be looked at.
-RunState state_of(const std::string& folder);
+RunStatus status_of(const std::string& folder);
 
 // The steps that a checkpoint's run shall do; 0 where its manifest does not say so.
 std::int64_t steps_of(const std::string& checkpoint);
