@@ -32,8 +32,8 @@ struct World : comm::World {
 void drain(tensor::Exec& communication, tensor::Exec& compute) noexcept;
 
 World solo_world();
-// All ranks along the axis of data, their communicators from a factory, and a communication thread when there are
-// several.
-World make_world(std::string kind, int rank, int size, comm::GroupFactory between);
+// Ranks along the axes of data and, inside, of tensor, which `tensor` neighbours share; their communicators from a
+// factory, and a communication thread when there are several. `size` is a multiple of `tensor`.
+World make_world(std::string kind, int rank, int size, comm::GroupFactory between, int tensor = 1);
 
 }  // namespace trainyard::engine

@@ -27,10 +27,11 @@ base::View flat_range(base::View flat, std::int64_t first, std::int64_t count) {
                     flat.device);
 }
 
-base::View slot_view(const plan::Unit& unit, const plan::UnitLayout& layout, base::View whole, int slot) {
-  const auto& p = unit.parameters[static_cast<std::size_t>(slot)];
-  const auto flat = flat_range(whole, layout.offsets[static_cast<std::size_t>(slot)], p.stored_count());
-  return p.stored.size() == 1 ? flat : flat.reshaped({p.stored[0], p.stored[1]});
+base::View slot_view(const plan::UnitLayout& layout, base::View whole, int slot) {
+  const auto p = static_cast<std::size_t>(slot);
+  const auto& shape = layout.shapes[p];
+  const auto flat = flat_range(whole, layout.offsets[p], layout.count(p));
+  return shape.size() == 1 ? flat : flat.reshaped({shape[0], shape[1]});
 }
 
 }  // namespace trainyard::params

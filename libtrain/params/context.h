@@ -37,8 +37,8 @@ struct StoreContext {
   void join(const tensor::Event& event);  // compute waits for the event; the time counts as exposed communication
 };
 
-// The parameter `slot` of a unit inside a buffer that holds the whole unit: stored shape, dense.
-base::View slot_view(const plan::Unit& unit, const plan::UnitLayout& layout, base::View whole, int slot);
+// What a rank holds of the parameter `slot` of a unit, inside a buffer that holds all of the unit: dense.
+base::View slot_view(const plan::UnitLayout& layout, base::View whole, int slot);
 // Elements [first, first + count) of a flat view.
 base::View flat_range(base::View flat, std::int64_t first, std::int64_t count);
 

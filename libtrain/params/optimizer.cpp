@@ -16,8 +16,7 @@ std::vector<kernels::Range> decayed_ranges(const plan::Unit& unit, const plan::U
   std::vector<kernels::Range> out;
   bool joins = false;
   for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
-    const auto from = std::max(begin, layout.offsets[p]),
-               to = std::min(end, layout.offsets[p] + unit.parameters[p].stored_count());
+    const auto from = std::max(begin, layout.offsets[p]), to = std::min(end, layout.end(p));
     if (from >= to) continue;
     if (unit.parameters[p].decay && joins) out.back().end = to - begin;
     else if (unit.parameters[p].decay) out.push_back({from - begin, to - begin});

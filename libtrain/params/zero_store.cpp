@@ -111,7 +111,6 @@ void ZeroStore::idle_round(std::int64_t round, std::span<const plan::Access> acc
 
 // The gaps between parameters and the padding at the end of a unit are zero, so that norms and pieces see zeros there.
 void ZeroStore::clear_gaps(plan::Use use) {
-  const auto& unit = c_.unit(use.unit);
   const auto& layout = c_.layout(use.unit);
   const auto whole = gradients_.whole(use);
   const auto clear = [&](std::int64_t from, std::int64_t to) {
@@ -120,7 +119,7 @@ void ZeroStore::clear_gaps(plan::Use use) {
   std::int64_t end = 0;
   for (std::size_t p = 0; p < layout.offsets.size(); ++p) {
     clear(end, layout.offsets[p]);
-    end = layout.offsets[p] + unit.parameters[p].stored_count();
+    end = layout.end(p);
   }
   clear(end, layout.padded);
 }

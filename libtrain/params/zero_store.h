@@ -49,11 +49,11 @@ class ZeroStore : public ParameterStore {
   void acquire(plan::Use use) override { weights_->acquire(use); }
   void give_back(plan::Use use) override { weights_->give_back(use); }
   base::View weight(plan::Use use, int slot) override {
-    return slot_view(c_.unit(use.unit), c_.layout(use.unit), weights_->whole(use.unit), slot);
+    return slot_view(c_.layout(use.unit), weights_->whole(use.unit), slot);
   }
   void open(plan::Use use) override { gradients_.open(use); }
   base::View gradient(plan::Use use, int slot) override {
-    return slot_view(c_.unit(use.unit), c_.layout(use.unit), gradients_.whole(use), slot);
+    return slot_view(c_.layout(use.unit), gradients_.whole(use), slot);
   }
   void commit(plan::Use use) override;
 

@@ -28,6 +28,8 @@ std::vector<base::Field> fields_of(Cut& c) {
     base::Choices<Reduction>{{"ordered", Reduction::ordered}, {"fast", Reduction::fast}});
   v("recompute", c.recompute, "How", "none, or layers: save layer inputs only and run forward again",
     base::Choices<Recompute>{{"none", Recompute::none}, {"layers", Recompute::layers}});
+  v("tensor", c.tensor, "How", "ranks that share every layer", ranges::tensor);
+  v("sequence-parallel", c.sequence_parallel, "How", "tensor ranks share the rows of norms and residuals, too");
   v("layer-slots", c.layer_slots, "How", "layer units in flight (gathered weights, unit gradients)",
     ranges::layer_slots);
   v("threads", c.threads, "How", "OpenMP team of a rank; 0: the cores it may use, shared among the ranks of the node",

@@ -21,8 +21,10 @@ struct Cut {
   Reduction reduction = Reduction::ordered;
   Recompute recompute = Recompute::none;
   base::DType dtype = base::DType::f32;
-  int layer_slots = 2;  // layer units in flight
-  int threads = 1;      // of each rank; in settings 0: its share of the cores
+  int layer_slots = 2;             // layer units in flight
+  int threads = 1;                 // of each rank; in settings 0: its share of the cores
+  int tensor = 1;                  // ranks that share every layer; the others are replicas of these
+  bool sequence_parallel = false;  // tensor ranks share the rows of the residual stream, too
 };
 
 // Names, help with units, ranges.

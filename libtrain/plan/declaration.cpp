@@ -8,7 +8,12 @@ namespace trainyard::plan {
 
 namespace {
 constexpr double spread = 0.02;
+
+std::optional<DimCut> cut_of(Declaration::Shared shared) {
+  if (shared == Declaration::Shared::none) return {};
+  return DimCut{shared == Declaration::Shared::outputs ? 0 : 1, Axis::tensor};
 }
+}  // namespace
 
 void Declaration::add(std::string_view name, std::vector<std::int64_t> shape, std::vector<std::int64_t> stored,
                       Init init, Decay decay, std::optional<DimCut> cut) {
@@ -24,17 +29,17 @@ void Declaration::parameter(std::string_view name, std::vector<std::int64_t> sha
   add(name, std::move(shape), std::move(stored), init, decay, cut);
 }
 
-void Declaration::weight(std::string_view name, std::int64_t out, std::int64_t in) {
-  parameter(name, {out, in}, {Init::Kind::normal, spread}, Decay::yes);
+void Declaration::weight(std::string_view name, std::int64_t out, std::int64_t in, Shared cut) {
+  parameter(name, {out, in}, {Init::Kind::normal, spread}, Decay::yes, cut_of(cut));
 }
 
-void Declaration::residual_weight(std::string_view name, std::int64_t out, std::int64_t in) {
+void Declaration::residual_weight(std::string_view name, std::int64_t out, std::int64_t in, Shared cut) {
   parameter(name, {out, in}, {Init::Kind::normal, spread / std::sqrt(2.0 * static_cast<double>(model_.layers))},
-            Decay::yes);
+            Decay::yes, cut_of(cut));
 }
 
-void Declaration::bias(std::string_view name, std::int64_t n) {
-  if (model_.biases) parameter(name, {n}, {Init::Kind::zeros, 0}, Decay::no);
+void Declaration::bias(std::string_view name, std::int64_t n, Shared cut) {
+  if (model_.biases) parameter(name, {n}, {Init::Kind::zeros, 0}, Decay::no, cut_of(cut));
 }
 
 void Declaration::norm(std::string_view name) {
@@ -45,7 +50,7 @@ void Declaration::norm(std::string_view name) {
 
 void Declaration::vocabulary_table(std::string_view name, Decay decay) {
   add(name, {model_.vocabulary, model_.hidden}, {model_.stored_vocabulary(), model_.hidden},
-      {Init::Kind::normal, spread}, decay);
+      {Init::Kind::normal, spread}, decay, DimCut{0, Axis::tensor});
 }
 
 void Declaration::positions_table(std::string_view name) {

@@ -21,12 +21,15 @@ class Declaration {
       : model_(model), unit_{std::move(unit_name), part, group, {}} {}
 
   // Normal(0, 0.02); a projection that feeds the residual stream: Normal(0, 0.02 / sqrt(2 layers)).
-  void weight(std::string_view name, std::int64_t out, std::int64_t in);
-  void residual_weight(std::string_view name, std::int64_t out, std::int64_t in);
-  void bias(std::string_view name, std::int64_t n);           // only with ModelConfig::biases
-  void norm(std::string_view name);                           // weight, and with Norm::layer a bias
-  void vocabulary_table(std::string_view name, Decay decay);  // [vocabulary, hidden], stored rows rounded up to 128
-  void positions_table(std::string_view name);                // [context, hidden]
+  // `cut`: tensor ranks share its outputs or its inputs.
+  enum class Shared { none, outputs, inputs };
+  void weight(std::string_view name, std::int64_t out, std::int64_t in, Shared cut = Shared::none);
+  void residual_weight(std::string_view name, std::int64_t out, std::int64_t in, Shared cut = Shared::none);
+  void bias(std::string_view name, std::int64_t n, Shared cut = Shared::none);  // only with ModelConfig::biases
+  void norm(std::string_view name);                                             // weight, and with Norm::layer a bias
+  // [vocabulary, hidden], stored rows rounded up to 128; tensor ranks share them.
+  void vocabulary_table(std::string_view name, Decay decay);
+  void positions_table(std::string_view name);  // [context, hidden]
   // Anything else. `cut` is a dim that ranks share out between them; by default each holds all of it.
   void parameter(std::string_view name, std::vector<std::int64_t> shape, Init init, Decay decay,
                  std::optional<DimCut> cut = {});

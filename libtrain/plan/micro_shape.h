@@ -17,7 +17,11 @@ struct MicroShape {
   base::DType dtype = base::DType::f32;             // working dtype: f32, bf16 (f64 for gradient checks)
   int threads = 1;                                  // OpenMP team of the rank: some kernels use scratch for each thread
   base::DeviceKind device = base::DeviceKind::cpu;  // kernels of a GPU use other scratch
+  int tensor = 1;                                   // ranks that share every layer
+  bool sequence_parallel = false;                   // they share the rows of the residual stream, too
   std::int64_t rows() const { return batch * sequence; }
+  // Of the residual stream, of norms and of dropout on this rank: equal runs of neighbouring rows.
+  std::int64_t stream_rows() const { return sequence_parallel ? rows() / tensor : rows(); }
   std::int64_t element_bytes() const { return base::size_of(dtype); }
   // What sums and statistics are kept in: f32, or f64 where everything is.
   base::DType accumulation() const { return dtype == base::DType::f64 ? base::DType::f64 : base::DType::f32; }

@@ -25,6 +25,7 @@ ModelConfig gpt(const std::string& name, Shape s) {
   m.name = name;
   m.layers = s.layers, m.hidden = s.hidden, m.heads = s.heads, m.kv_heads = s.kv_heads, m.ffn = s.ffn;
   m.vocabulary = s.vocabulary, m.context = s.context;
+  m.lanes = 0;
   return m;
 }
 
@@ -56,6 +57,16 @@ const std::vector<ModelConfig>& presets() {
 }
 
 }  // namespace
+
+std::int64_t default_lanes(const ModelConfig& m, base::DeviceKind device) {
+  if (device == base::DeviceKind::cuda) return 1;
+  std::int64_t lanes = 8;
+  while (m.kv_heads % lanes != 0 || m.ffn % (16 * lanes) != 0 || m.stored_vocabulary() % (16 * lanes) != 0) {
+    if (lanes == 1) return 1;
+    lanes /= 2;
+  }
+  return lanes;
+}
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> out;
@@ -91,6 +102,7 @@ std::vector<std::string> problems(const ModelConfig& m) {
   for (const auto& f : fields_of(copy)) complaints.attempt([&] { f.set(f.get(), f.name); });
   for (const auto& [message, hint] : complaints.list()) out.push_back(message);
   if (m.vocabulary == 0) out.push_back("the vocabulary is not known: it comes from the shards, or from --vocabulary");
+  if (m.lanes == 0) out.push_back("the lanes are not decided");
   if (!out.empty()) return out;
   // Parameters and dropout sites are named by the prefix.
   std::vector<std::string> prefixes;
@@ -105,6 +117,12 @@ std::vector<std::string> problems(const ModelConfig& m) {
     out.push_back(fmt::format("rotary positions need an even head size, not {}", m.head_dim()));
   if (m.heads % m.kv_heads != 0)
     out.push_back(fmt::format("heads {} is not a multiple of kv-heads {}", m.heads, m.kv_heads));
+  const auto sliced = [&](const char* what, std::int64_t width) {
+    if (width % m.lanes != 0) out.push_back(fmt::format("{} {} is not a multiple of lanes {}", what, width, m.lanes));
+  };
+  sliced("kv-heads", m.kv_heads);
+  sliced("ffn", m.ffn);
+  sliced("the stored vocabulary", m.stored_vocabulary());
   return out;
 }
 

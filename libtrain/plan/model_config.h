@@ -1,6 +1,8 @@
 // ModelConfig: a decoder-only transformer as data. Presets, ranges, and what is wrong with one.
 #pragma once
 
+#include "libtrain/base/view.h"
+
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -31,6 +33,10 @@ struct ModelConfig {
   bool tied = true;
   double dropout_embedding = 0, dropout_attention = 0, dropout_attention_residual = 0, dropout_ffn_residual = 0;
   std::vector<std::string> branches = {"attention", "ffn"};  // of a layer, in order (plan/block_kind.h)
+  // The slices of every sum over heads, over the inner width of the feed-forward part and over the vocabulary: each is
+  // a product of its own, and they are added in a binary tree, so that ranks that hold some of them change no bit. Part
+  // of the numerics. 0: not decided yet (default_lanes).
+  std::int64_t lanes = 1;
   double norm_epsilon = 1e-5;
   double rotary_base = 10000;
 
@@ -38,6 +44,10 @@ struct ModelConfig {
   std::int64_t stored_vocabulary() const { return (vocabulary + 127) / 128 * 128; }
   bool operator==(const ModelConfig&) const = default;
 };
+
+// What a model has that does not say its lanes. On the CPU the largest power of two up to 8 that divides kv_heads,
+// ffn / 16 and stored_vocabulary() / 16; on a GPU 1, where products belong to a library. The vocabulary must be known.
+std::int64_t default_lanes(const ModelConfig& model, base::DeviceKind device);
 
 std::vector<std::string> preset_names();
 ModelConfig preset(std::string_view name);                  // throws UsageError naming the nearest

@@ -30,6 +30,7 @@ std::string default_text(const base::Field& f) {
   if (f.name == "heads") return "hidden / 64";
   if (f.name == "kv-heads") return "heads";
   if (f.name == "ffn") return "4 hidden";
+  if (f.name == "lanes") return "up to 8";
   return f.get();
 }
 
@@ -81,6 +82,9 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("dropout-attention-residual", m.dropout_attention_residual, "model", "probability, on the attention branch",
     probability);
   v("dropout-ffn-residual", m.dropout_ffn_residual, "model", "probability, on the feed-forward branch", probability);
+  v("lanes", m.lanes, "model",
+    "slices of every sum that tensor ranks share, added in a tree: equal bits for each --tensor that divides them",
+    {0, 4096});
   v("norm-epsilon", m.norm_epsilon, "model", "added to variances", {1e-12, 1});
   v("rotary-base", m.rotary_base, "model", "base of rotary angles", {1.001, 1e12});
   return v.take();
@@ -93,6 +97,7 @@ void follow(ModelConfig& m, const std::vector<base::Field>& fields) {
   };
   if (!said("heads")) m.heads = usual_heads(m.hidden);
   if (!said("kv-heads")) m.kv_heads = m.heads;
+  if (!said("lanes")) m.lanes = 0;
   if (!said("ffn")) m.ffn = std::min<std::int64_t>(usual_ffn(m), 1 << 20);
 }
 

@@ -30,8 +30,7 @@ std::vector<PieceRange> counted_ranges(const Unit& unit, const UnitLayout& layou
   for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
     const bool counted = counts(unit, unit.parameters[p], topology, rank);
     all = all && counted;
-    const auto from = std::max(begin, layout.offsets[p]),
-               to = std::min(end, layout.offsets[p] + unit.parameters[p].stored_count());
+    const auto from = std::max(begin, layout.offsets[p]), to = std::min(end, layout.end(p));
     if (from >= to) continue;
     if (counted && joins) out.back().end = to - begin;
     else if (counted) out.push_back({from - begin, to - begin});

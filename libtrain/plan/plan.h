@@ -39,7 +39,7 @@ struct Plan : Cut {
 
   BatchPlan batch() const { return {global_batch, micro_batch, fold, topology.size(Axis::data)}; }
   StateShape states() const { return {zero, dtype, gradient_dtype, batch(), layer_slots, topology}; }
-  MicroShape micro() const { return {micro_batch, sequence, dtype, threads, device}; }
+  MicroShape micro() const { return {micro_batch, sequence, dtype, threads, device, tensor, sequence_parallel}; }
 };
 
 // What a plan decides in single values, in the order of its file.

@@ -144,8 +144,8 @@ void unit_problems(const Plan& p, std::vector<Problem>& out) {
                                    unit.name, name_of(unit.group)),
                        "declare the unit without a group"});
       for (const auto& parameter : unit.parameters)
-        if (parameter.cut)
-          out.push_back({fmt::format("dim {} of '{}' is cut over '{}': parameters can only be whole",
+        if (parameter.cut && parameter.cut->axis != Axis::tensor)
+          out.push_back({fmt::format("dim {} of '{}' is cut over '{}': that can be done over 'tensor' alone",
                                      parameter.cut->dim, parameter.name, name_of(parameter.cut->axis)),
                          "declare the parameter without a cut"});
     }

@@ -24,13 +24,31 @@ int index_of(const Unit& unit, std::string_view name) {
   return -1;
 }
 
-UnitLayout layout(const Unit& unit, int pieces) {
+HeldPart held_part(const Parameter& p, const Topology& topology, int rank) {
+  HeldPart part{std::vector<std::int64_t>(p.stored.size(), 0), p.stored};
+  if (!p.cut) return part;
+  const auto dim = static_cast<std::size_t>(p.cut->dim);
+  const auto ranks = topology.size(p.cut->axis);
+  TRAINYARD_ASSERT(p.stored[dim] % ranks == 0, "dim {} of {}, {}, over {} ranks", dim, p.name, p.stored[dim], ranks);
+  part.extent[dim] /= ranks;
+  part.start[dim] = topology.coordinate(rank, p.cut->axis) * part.extent[dim];
+  return part;
+}
+
+std::int64_t UnitLayout::count(std::size_t parameter) const { return product(shapes[parameter]); }
+
+UnitLayout layout(const Unit& unit, int pieces) { return layout(unit, Topology({{Axis::data, pieces}})); }
+
+UnitLayout layout(const Unit& unit, const Topology& topology) {
+  const auto pieces = topology.size(unit.group);
   TRAINYARD_ASSERT(pieces >= 1, "{} pieces", pieces);
   UnitLayout l;
   l.offsets.reserve(unit.parameters.size());
+  l.shapes.reserve(unit.parameters.size());
   for (const auto& p : unit.parameters) {
+    l.shapes.push_back(held_part(p, topology, 0).extent);
     l.offsets.push_back((l.used + 15) / 16 * 16);
-    l.used = l.offsets.back() + p.stored_count();
+    l.used = l.offsets.back() + product(l.shapes.back());
   }
   const std::int64_t grain = std::int64_t{64} * pieces;
   l.padded = (l.used + grain - 1) / grain * grain;

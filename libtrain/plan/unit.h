@@ -32,7 +32,7 @@ struct Parameter {
   std::vector<std::int64_t> shape, stored;
   Init init;
   bool decay = true;               // weight decay applies (not to biases, norms, embeddings)
-  std::optional<DimCut> cut = {};  // none: whole. No store can cut one yet (plan/problems.h)
+  std::optional<DimCut> cut = {};  // none: whole on every rank
   std::int64_t count() const;
   std::int64_t stored_count() const;
   bool operator==(const Parameter&) const = default;
@@ -54,15 +54,27 @@ struct Unit {
 // Which of a unit's parameters it is, by its name without that of the unit ("attention.q.weight"); -1 when it has none.
 int index_of(const Unit& unit, std::string_view name);
 
-// Flat layout of one unit (decision 11): parameters back to back in declaration order, each starting at a multiple of
-// 64 bytes in fp32, i.e. 16 elements; the whole padded to pieces * 64 elements.
-struct UnitLayout {
-  std::vector<std::int64_t> offsets;  // element offset of each parameter
-  std::int64_t used = 0;              // end of the last parameter
-  std::int64_t padded = 0;            // multiple of pieces * 64
-  std::int64_t piece = 0;             // padded / pieces: elements of one rank's piece
+// What a rank holds of a parameter: elements [start, start + extent) of its stored shape in every dim.
+struct HeldPart {
+  std::vector<std::int64_t> start, extent;
 };
-UnitLayout layout(const Unit& unit, int pieces);
+HeldPart held_part(const Parameter& parameter, const Topology& topology, int rank);
+
+// Flat layout of one unit (decision 11) on each of its ranks: what they hold of the parameters, back to back in
+// declaration order, each starting at a multiple of 64 bytes in fp32, i.e. 16 elements; the whole padded to pieces * 64
+// elements.
+struct UnitLayout {
+  std::vector<std::vector<std::int64_t>> shapes;    // held of each parameter; equal on every rank
+  std::vector<std::int64_t> offsets;                // element offset of each parameter
+  std::int64_t count(std::size_t parameter) const;  // elements held of it
+  std::int64_t end(std::size_t parameter) const { return offsets[parameter] + count(parameter); }
+  std::int64_t used = 0;    // end of the last parameter
+  std::int64_t padded = 0;  // multiple of pieces * 64
+  std::int64_t piece = 0;   // padded / pieces: elements of one rank's piece
+};
+// As many pieces as the unit's group has ranks. Axes divide the dims that they cut.
+UnitLayout layout(const Unit& unit, const Topology& topology);
+UnitLayout layout(const Unit& unit, int pieces);  // of whole parameters
 
 // One of the uses that the blocks of a model make of a unit in a forward pass. A tied table has two: use 0 by the
 // embedding, use 1 by the head.

@@ -26,7 +26,7 @@ UnitTable::UnitTable(const ModelConfig& model, const Topology& topology) {
     for (std::int64_t i = 0; i < stride; ++i) {
       auto& unit = own[static_cast<std::size_t>(i)];
       const auto pieces = topology.size(unit.group);
-      auto flat = layout(unit, pieces);
+      auto flat = layout(unit, topology);
       entries_.push_back({std::move(unit), pieces, std::move(flat), segment.times, index + i, stride, 0, 0, 0});
     }
     std::vector<UnitEntry*> used;
@@ -125,7 +125,7 @@ std::int64_t SlotPlan::bytes(std::int64_t element_bytes) const {
 
 UnitSet::UnitSet(const ModelConfig& model, const Topology& topology)
     : table(model, topology), units(plan::units(model)), uses(plan::uses(model)) {
-  for (const auto& unit : units) layouts.push_back(layout(unit, topology.size(unit.group)));
+  for (const auto& unit : units) layouts.push_back(layout(unit, topology));
 }
 
 int UnitSet::use_index(Use use) const {

@@ -25,13 +25,14 @@ std::int64_t rotary(const ModelConfig& m, const MicroShape& s) {
 
 void AttentionKind::declare(Declaration& d) const {
   const auto& m = d.model();
-  d.weight("attention.q.weight", m.hidden, m.hidden);
-  d.weight("attention.k.weight", kv_width(m), m.hidden);
-  d.weight("attention.v.weight", kv_width(m), m.hidden);
-  d.bias("attention.q.bias", m.hidden);
-  d.bias("attention.k.bias", kv_width(m));
-  d.bias("attention.v.bias", kv_width(m));
-  d.residual_weight("attention.output.weight", m.hidden, m.hidden);
+  using Shared = Declaration::Shared;
+  d.weight("attention.q.weight", m.hidden, m.hidden, Shared::outputs);
+  d.weight("attention.k.weight", kv_width(m), m.hidden, Shared::outputs);
+  d.weight("attention.v.weight", kv_width(m), m.hidden, Shared::outputs);
+  d.bias("attention.q.bias", m.hidden, Shared::outputs);
+  d.bias("attention.k.bias", kv_width(m), Shared::outputs);
+  d.bias("attention.v.bias", kv_width(m), Shared::outputs);
+  d.residual_weight("attention.output.weight", m.hidden, m.hidden, Shared::inputs);
   d.bias("attention.output.bias", m.hidden);
 }
 

@@ -20,13 +20,14 @@ FusedLayers inner(const ModelConfig& m) {
 
 void FeedForwardKind::declare(Declaration& d) const {
   const auto& m = d.model();
+  using Shared = Declaration::Shared;
   if (gated(m)) {
-    d.weight("ffn.gate.weight", m.ffn, m.hidden);
-    d.bias("ffn.gate.bias", m.ffn);
+    d.weight("ffn.gate.weight", m.ffn, m.hidden, Shared::outputs);
+    d.bias("ffn.gate.bias", m.ffn, Shared::outputs);
   }
-  d.weight("ffn.up.weight", m.ffn, m.hidden);
-  d.bias("ffn.up.bias", m.ffn);
-  d.residual_weight("ffn.down.weight", m.hidden, m.ffn);
+  d.weight("ffn.up.weight", m.ffn, m.hidden, Shared::outputs);
+  d.bias("ffn.up.bias", m.ffn, Shared::outputs);
+  d.residual_weight("ffn.down.weight", m.hidden, m.ffn, Shared::inputs);
   d.bias("ffn.down.bias", m.hidden);
 }
 
