@@ -16,6 +16,7 @@ CategoryBytes evaluation_memory(const plan::Plan& p) {
   const auto at = [&](Category c) -> std::int64_t& { return bytes[static_cast<std::size_t>(c)]; };
   at(Category::parameters) = states.parameters;
   at(Category::gathered_units) = states.gathered_units;
+  at(Category::communication_staging) = plan::tensor_staging_bytes(p.model, p.micro());
   at(Category::activations) = plan::activation_bytes(p.model, p.micro(), plan::Pass::evaluate);
   at(Category::workspace) = plan::workspace_bytes(p.model, p.micro(), plan::Pass::evaluate);
   return bytes;
@@ -37,8 +38,9 @@ Evaluator::Evaluator(const plan::Plan& plan, const StepSettings& settings, World
                                      memory_[tensor::Category::unit_gradients],
                                      memory_[tensor::Category::optimizer],
                                      memory_[tensor::Category::communication_staging]},
-      store_(context_), leases_(plan::leases_of(plan::evaluation_accesses(plan.model))),
-      saved_(memory_[tensor::Category::activations]) {
+      store_(context_), edges_(context_, plan_.sequence_parallel,
+                               plan::tensor_staging_elements(plan.model, plan.micro()), plan.micro().accumulation()),
+      leases_(plan::leases_of(plan::evaluation_accesses(plan.model))), saved_(memory_[tensor::Category::activations]) {
   batches.work_on(*compute_);
 }
 
@@ -73,6 +75,7 @@ void Evaluator::load(const std::string& checkpoint) {
 MicroLoss Evaluator::micro(const model::MicroBatch& batch) {
   store_.begin_evaluation(leases_);
   model::Step step{*compute_, &store_, batch, plan_.dtype, settings_.seed, plan::Pass::evaluate};
+  step.edges = &edges_;
   decoder_.evaluate(step, saved_);
   return {step.loss_sum, static_cast<double>(step.target_count)};
 }

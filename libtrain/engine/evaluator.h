@@ -8,6 +8,7 @@
 #include "libtrain/engine/trainer.h"
 #include "libtrain/engine/world.h"
 #include "libtrain/model/decoder.h"
+#include "libtrain/model/edges.h"
 #include "libtrain/params/weight_store.h"
 
 #include <memory>
@@ -46,6 +47,7 @@ class Evaluator {
   model::Decoder decoder_;
   params::StoreContext context_;
   params::WeightStore store_;
+  model::Edges edges_;
   std::vector<plan::Use> leases_;
   model::Saved saved_;
 };

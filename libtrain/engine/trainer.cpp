@@ -38,6 +38,8 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
       memory_[Category::gathered_units], memory_[Category::gradients], memory_[Category::unit_gradients],
       memory_[Category::optimizer], memory_[Category::communication_staging]});
   store_ = std::make_unique<params::ZeroStore>(*context_);
+  edges_ = model::Edges(*context_, plan_.sequence_parallel, plan::tensor_staging_elements(plan_.model, plan_.micro()),
+                        plan_.micro().accumulation());
   batches_.work_on(*compute_);
   results_.emplace(*context_, world_.results ? *world_.results : *world_.control, settings_.clip);
 }
@@ -62,6 +64,7 @@ void Trainer::load(std::int64_t completed, const plan::Action& action) {
   in_flight_.emplace(InFlight{{*compute_, store_.get(), batches_.training(completed, action.micro), plan_.dtype,
                                settings_.seed, plan::Pass::train},
                               {}});
+  in_flight_->step.edges = &edges_;
   const auto place = batch.place_of(action.micro).place;
   in_flight_->step.loss_place = results_->loss_of(place);
   tensor::copy(*compute_, in_flight_->step.micro.counted_there, results_->targets_of(place));
@@ -187,6 +190,7 @@ double Trainer::validate(std::int64_t sequences) {
 
 double Trainer::evaluate_micro(const model::MicroBatch& batch, std::int64_t& targets) {
   model::Step step{*compute_, store_.get(), batch, plan_.dtype, settings_.seed, plan::Pass::evaluate};
+  step.edges = &edges_;
   decoder_.evaluate(step, saved_);
   targets = step.target_count;
   return step.loss_sum;

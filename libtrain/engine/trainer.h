@@ -8,6 +8,7 @@
 #include "libtrain/engine/step_results.h"
 #include "libtrain/engine/world.h"
 #include "libtrain/model/decoder.h"
+#include "libtrain/model/edges.h"
 #include "libtrain/model/saved.h"
 #include "libtrain/params/zero_store.h"
 #include "libtrain/plan/accesses.h"
@@ -112,6 +113,7 @@ class Trainer {
   model::Decoder decoder_;
   std::unique_ptr<params::StoreContext> context_;
   std::unique_ptr<params::ZeroStore> store_;
+  model::Edges edges_;
   std::vector<plan::Action> program_;
   std::optional<InFlight> in_flight_;
   std::int32_t stop_ = 0;  // does any rank ask to stop; known once answered_

@@ -6,7 +6,9 @@
 #include "kernels/linear/linear.h"
 #include "kernels/rotary/rotary.h"
 #include "libtrain/model/kv_cache.h"
+#include "libtrain/model/shared_sum.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace trainyard::model {
@@ -28,36 +30,41 @@ AttentionBranch::AttentionBranch(const BranchSpec& spec)
       output_bias_(plan::index_of(spec.unit, "attention.output.bias")),
       probabilities_(spec.unit.name + ".attention", spec.model.dropout_attention) {}
 
-AttentionBranch::Heads AttentionBranch::split(base::View qkv) const {
-  const auto q = model_.heads * model_.head_dim(), kv = model_.kv_heads * model_.head_dim();
-  return {qkv.columns(0, q), qkv.columns(q, kv), qkv.columns(q + kv, kv)};
+AttentionBranch::Heads AttentionBranch::split(base::View qkv, const plan::Widths& w) {
+  return {qkv.columns(0, w.q), qkv.columns(w.q, w.kv), qkv.columns(w.q + w.kv, w.kv)};
 }
 
+// The site of a head is counted from that of the first head of all ranks.
 kernels::AttentionShape AttentionBranch::geometry(const Step& step) const {
+  const plan::Widths w(model_, step.edges->ranks());
   kernels::AttentionShape a;
   a.batch = step.micro.batch(), a.sequence = step.micro.sequence();
-  a.heads = model_.heads, a.kv_heads = model_.kv_heads, a.head_dim = model_.head_dim();
+  a.heads = w.heads, a.kv_heads = w.kv_heads, a.head_dim = model_.head_dim();
   a.scale = 1.0 / std::sqrt(static_cast<double>(model_.head_dim()));
   a.dropout = probabilities_.probability(step);
-  a.seed = step.seed, a.site = probabilities_.site(), a.samples = step.micro.sample_keys();
+  a.seed = step.seed, a.samples = step.micro.sample_keys();
+  a.site = probabilities_.site() + static_cast<std::uint64_t>(step.edges->rank() * w.heads);
   return a;
 }
 
 void AttentionBranch::forward(Step& step, const params::Lease& lease, const SavedSet& t, base::View output) const {
-  qkv_.forward(step.exec, lease, t["normed"], t["qkv"]);
-  const auto heads = split(t["qkv"]);
+  const plan::Widths w(model_, step.edges->ranks());
+  {
+    tensor::ArenaScope scope(step.exec.scratch());
+    qkv_.forward(step.exec, lease, all_rows(step, t["normed"]), t["qkv"]);
+  }
+  const auto heads = split(t["qkv"], w);
   if (model_.positions == plan::Positions::rotary) {
-    kernels::rotary_forward(step.exec, heads.q, step.micro.positions, model_.heads, model_.head_dim(),
-                            model_.rotary_base);
-    kernels::rotary_forward(step.exec, heads.k, step.micro.positions, model_.kv_heads, model_.head_dim(),
+    kernels::rotary_forward(step.exec, heads.q, step.micro.positions, w.heads, model_.head_dim(), model_.rotary_base);
+    kernels::rotary_forward(step.exec, heads.k, step.micro.positions, w.kv_heads, model_.head_dim(),
                             model_.rotary_base);
   }
   if (step.past == nullptr)
     kernels::attention_forward(step.exec, geometry(step), heads.q, heads.k, heads.v, step.micro.document_start,
                                t["attended"], t["logsumexp"]);
   else attend_to_cache(step, heads, t["attended"], t["logsumexp"]);
-  kernels::linear_forward(step.exec, t["attended"], lease.weight(output_weight_),
-                          output_bias_ < 0 ? base::View{} : lease.weight(output_bias_), output);
+  shared_forward(step, t["attended"], lease.weight(output_weight_),
+                 output_bias_ < 0 ? base::View{} : lease.weight(output_bias_), w.lanes, output);
 }
 
 // Keeps the new rows; a first pass then is ordinary attention, a later one looks back.
@@ -82,22 +89,29 @@ void AttentionBranch::attend_to_cache(Step& step, const Heads& heads, base::View
 // d_normed holds the gradient of the attended values before it gets its own.
 void AttentionBranch::backward(Step& step, const params::Lease& lease, const params::Grads& grads,
                                const OutputGradient& gradient, const SavedSet& t, base::View d_normed) const {
-  const auto d_qkv = step.exec.scratch().allocate(step.dtype, {d_normed.rows(), t["qkv"].cols()});
-  const auto d_output = gradient.in(step, d_qkv.columns(0, model_.hidden));  // that place is not needed yet
+  const plan::Widths w(model_, step.edges->ranks());
+  auto& workspace = step.exec.scratch();
+  const auto n = t["attended"].rows();
+  const auto d_qkv = workspace.allocate(step.dtype, {n, t["qkv"].cols()});
+  const bool apart = step.edges->ranks() > 1 && (step.edges->shares_rows() || gradient.dropped(step));
+  const auto rows = apart ? workspace.allocate(step.dtype, {n, model_.hidden}) : base::View{};
+  // With one rank that place is not needed yet.
+  const auto d_output = gradient.all_rows(step, apart ? rows : d_qkv.columns(0, std::min(model_.hidden, d_qkv.cols())));
+  const AllRows normed(step, t["normed"]);
   kernels::linear_backward_weight(step.exec, d_output, t["attended"], grads.gradient(output_weight_),
                                   output_bias_ < 0 ? base::View{} : grads.gradient(output_bias_));
-  kernels::linear_backward_input(step.exec, d_output, lease.weight(output_weight_), d_normed);
-  const auto heads = split(t["qkv"]), d_heads = split(d_qkv);
+  const base::View d_attended(d_normed.data, d_normed.dtype, {n, w.q}, d_normed.device);
+  kernels::linear_backward_input(step.exec, d_output, lease.weight(output_weight_), d_attended);
+  const auto heads = split(t["qkv"], w), d_heads = split(d_qkv, w);
   kernels::attention_backward(step.exec, geometry(step), heads.q, heads.k, heads.v, step.micro.document_start,
-                              t["attended"], t["logsumexp"], d_normed, d_heads.q, d_heads.k, d_heads.v);
+                              t["attended"], t["logsumexp"], d_attended, d_heads.q, d_heads.k, d_heads.v);
   if (model_.positions == plan::Positions::rotary) {
-    kernels::rotary_backward(step.exec, d_heads.q, step.micro.positions, model_.heads, model_.head_dim(),
+    kernels::rotary_backward(step.exec, d_heads.q, step.micro.positions, w.heads, model_.head_dim(),
                              model_.rotary_base);
-    kernels::rotary_backward(step.exec, d_heads.k, step.micro.positions, model_.kv_heads, model_.head_dim(),
+    kernels::rotary_backward(step.exec, d_heads.k, step.micro.positions, w.kv_heads, model_.head_dim(),
                              model_.rotary_base);
   }
-  qkv_.backward_weight(step.exec, grads, d_qkv, t["normed"]);
-  qkv_.backward_input(step.exec, lease, d_qkv, d_normed);
+  qkv_.backward(step, lease, grads, d_qkv, w.lanes, normed, d_normed);
 }
 
 }  // namespace trainyard::model

@@ -4,12 +4,13 @@
 #include "kernels/attention/attention.h"
 #include "libtrain/model/branch.h"
 #include "libtrain/model/fused_linear.h"
+#include "libtrain/plan/widths.h"
 
 namespace trainyard::model {
 
 // Causal, grouped queries (Ainslie et al. 2023), rotary positions where the model has them (Su et al. 2021, half-split
 // pairs), confined to the document. q, k, v are column slices of one [n, (heads + 2 kv_heads) head_dim] tensor, made by
-// one product. T x T never exists. Described by plan::AttentionKind.
+// one product. T x T never exists. Ranks that share the layer share its heads. Described by plan::AttentionKind.
 class AttentionBranch : public Branch {
  public:
   explicit AttentionBranch(const BranchSpec& spec);
@@ -21,7 +22,7 @@ class AttentionBranch : public Branch {
   struct Heads {
     base::View q, k, v;
   };
-  Heads split(base::View qkv) const;
+  static Heads split(base::View qkv, const plan::Widths& widths);
   kernels::AttentionShape geometry(const Step& step) const;
   void attend_to_cache(Step& step, const Heads& heads, base::View attended, base::View logsumexp) const;
   plan::ModelConfig model_;

@@ -13,6 +13,8 @@
 namespace trainyard::model {
 
 struct KvCache;
+class Edges;
+const Edges& one_rank();  // trivial edges (model/edges.h)
 
 // One micro-batch: b sequences of T tokens. All views int32 [b, T], on the device that works on it, unless said
 // otherwise.
@@ -62,9 +64,11 @@ struct Step {
   std::int64_t target_count = 0;
   base::View loss_place = {};  // f64 [1] on the device: gets the loss sum instead of loss_sum, and nobody waits
   KvCache* past = nullptr;     // evaluation of one sequence: attention keeps and uses keys and values of earlier passes
+  const Edges* edges = &one_rank();  // to the ranks that share every layer with this one
 };
 
-// main: [b*T, hidden] in the working dtype. In backward it is the gradient of main, updated in place by each block.
+// main: [stream rows, hidden] in the working dtype: b*T rows, or this rank's run of them where tensor ranks share them.
+// In backward it is the gradient of main, updated in place by each block.
 struct Flow {
   base::View main;
   base::View memory;  // encoder-decoder models; empty here

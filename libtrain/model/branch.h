@@ -16,11 +16,20 @@ namespace trainyard::model {
 class OutputGradient {
  public:
   OutputGradient(const DropoutSite& residual, base::View stream) : residual_(residual), stream_(stream) {}
-  // Where it is: the residual stream's gradient itself, or with dropout `place`, [n, hidden], which it is written to.
+  bool dropped(const Step& step) const { return residual_.active(step); }
+  // Where it is, [stream rows, hidden]: the residual stream's gradient itself, or with dropout `place`, of the same
+  // shape, which it is written to.
   base::View in(const Step& step, base::View place) const {
-    if (!residual_.active(step)) return stream_;
+    if (!dropped(step)) return stream_;
     kernels::dropout_backward(step.exec, residual_.of(step), stream_, place);
     return place;
+  }
+  // The same of all rows of the micro-batch: `place` is [n, hidden].
+  base::View all_rows(const Step& step, base::View place) const {
+    if (!step.edges->shares_rows()) return in(step, place);
+    const auto n = step.micro.batch() * step.micro.sequence();
+    const auto mine = place.row_range(step.edges->first_row(n), step.edges->stream_rows(n));
+    return step.edges->all_rows(in(step, mine), place);
   }
 
  private:
@@ -28,14 +37,16 @@ class OutputGradient {
   base::View stream_;
 };
 
-// Made from its description, a plan::BranchKind, and keeps to it. The layer holds the lease and the gradients of the
-// unit; indices are plan::index_of. `tensors` are those of the norm ("normed" is the input) and of the kind.
+// Made from its description, a plan::BranchKind, and keeps to it. Ranks that share the layer share what the kind says;
+// the output is that of all ranks together, of this rank's rows of the stream. The layer holds the lease and the
+// gradients of the unit; indices are plan::index_of. `tensors` are those of the norm ("normed" is the input) and of the
+// kind.
 class Branch {
  public:
   virtual ~Branch() = default;
   virtual void forward(Step& step, const params::Lease& lease, const SavedSet& tensors, base::View output) const = 0;
-  // Overwrites d_normed [n, hidden], which may serve as scratch before that, and every gradient of the branch's
-  // parameters.
+  // Overwrites d_normed [stream rows, hidden], which may serve as scratch before that, and every gradient of the
+  // branch's parameters.
   virtual void backward(Step& step, const params::Lease& lease, const params::Grads& grads,
                         const OutputGradient& gradient, const SavedSet& tensors, base::View d_normed) const = 0;
 };

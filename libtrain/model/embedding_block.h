@@ -19,6 +19,7 @@ class EmbeddingBlock : public Block {
   void backward(Step& step, Flow& flow, Saved& saved) override;
 
  private:
+  void look_up_together(Step& step, base::View table, base::View position_table, base::View out) const;
   plan::Use tokens_;
   std::optional<plan::Use> positions_;
   DropoutSite dropout_;

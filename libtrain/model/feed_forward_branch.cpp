@@ -3,6 +3,8 @@
 
 #include "kernels/activation/activation.h"
 #include "kernels/linear/linear.h"
+#include "libtrain/model/shared_sum.h"
+#include "libtrain/plan/widths.h"
 
 namespace trainyard::model {
 
@@ -20,41 +22,49 @@ std::vector<FusedLinear::Indices> inner_indices(const plan::ModelConfig& m, cons
 }  // namespace
 
 FeedForwardBranch::FeedForwardBranch(const BranchSpec& spec)
-    : width_(spec.model.ffn), inner_indices_(inner_indices(spec.model, spec.unit)), inner_(inner_indices_),
+    : model_(spec.model), inner_indices_(inner_indices(spec.model, spec.unit)), inner_(inner_indices_),
       down_weight_(plan::index_of(spec.unit, "ffn.down.weight")),
       down_bias_(plan::index_of(spec.unit, "ffn.down.bias")) {}
 
 void FeedForwardBranch::forward(Step& step, const params::Lease& lease, const SavedSet& t, base::View output) const {
-  if (gated()) {
-    inner_.forward(step.exec, lease, t["normed"], t["inner"]);
-    kernels::swiglu_forward(step.exec, t["inner"].columns(0, width_), t["inner"].columns(width_, width_),
-                            t["activated"]);
-  } else {
-    const auto& up = inner_indices_.front();
-    kernels::linear_gelu_forward(step.exec, t["normed"], lease.weight(up.weight),
-                                 up.bias < 0 ? base::View{} : lease.weight(up.bias), t["inner"], t["activated"]);
+  const plan::Widths w(model_, step.edges->ranks());
+  {
+    tensor::ArenaScope scope(step.exec.scratch());
+    const auto normed = all_rows(step, t["normed"]);
+    if (gated()) {
+      inner_.forward(step.exec, lease, normed, t["inner"]);
+      kernels::swiglu_forward(step.exec, t["inner"].columns(0, w.ffn), t["inner"].columns(w.ffn, w.ffn),
+                              t["activated"]);
+    } else {
+      const auto& up = inner_indices_.front();
+      kernels::linear_gelu_forward(step.exec, normed, lease.weight(up.weight),
+                                   up.bias < 0 ? base::View{} : lease.weight(up.bias), t["inner"], t["activated"]);
+    }
   }
-  kernels::linear_forward(step.exec, t["activated"], lease.weight(down_weight_),
-                          down_bias_ < 0 ? base::View{} : lease.weight(down_bias_), output);
+  shared_forward(step, t["activated"], lease.weight(down_weight_),
+                 down_bias_ < 0 ? base::View{} : lease.weight(down_bias_), w.lanes, output);
 }
 
 void FeedForwardBranch::backward(Step& step, const params::Lease& lease, const params::Grads& grads,
                                  const OutputGradient& gradient, const SavedSet& t, base::View d_normed) const {
+  const plan::Widths w(model_, step.edges->ranks());
   auto& workspace = step.exec.scratch();
-  const auto d_inner = workspace.allocate(step.dtype, {d_normed.rows(), t["inner"].cols()});
-  const auto d_activated = gated() ? workspace.allocate(step.dtype, {d_normed.rows(), width_}) : base::View{};
-  const auto d_output = gradient.in(step, d_normed);
+  const auto n = t["inner"].rows();
+  const auto d_inner = workspace.allocate(step.dtype, {n, t["inner"].cols()});
+  const auto d_activated = gated() ? workspace.allocate(step.dtype, {n, w.ffn}) : base::View{};
+  const auto rows = step.edges->shares_rows() ? workspace.allocate(step.dtype, {n, model_.hidden}) : base::View{};
+  const auto d_output = gradient.all_rows(step, rows ? rows : d_normed);
+  const AllRows normed(step, t["normed"]);
   kernels::linear_backward_weight(step.exec, d_output, t["activated"], grads.gradient(down_weight_),
                                   down_bias_ < 0 ? base::View{} : grads.gradient(down_bias_));
   if (gated()) {
     kernels::linear_backward_input(step.exec, d_output, lease.weight(down_weight_), d_activated);
-    kernels::swiglu_backward(step.exec, t["inner"].columns(0, width_), t["inner"].columns(width_, width_), d_activated,
-                             d_inner.columns(0, width_), d_inner.columns(width_, width_));
+    kernels::swiglu_backward(step.exec, t["inner"].columns(0, w.ffn), t["inner"].columns(w.ffn, w.ffn), d_activated,
+                             d_inner.columns(0, w.ffn), d_inner.columns(w.ffn, w.ffn));
   } else {
     kernels::linear_gelu_backward_input(step.exec, d_output, lease.weight(down_weight_), t["inner"], d_inner);
   }
-  inner_.backward_weight(step.exec, grads, d_inner, t["normed"]);
-  inner_.backward_input(step.exec, lease, d_inner, d_normed);
+  inner_.backward(step, lease, grads, d_inner, w.lanes, normed, d_normed);
 }
 
 }  // namespace trainyard::model

@@ -9,7 +9,7 @@
 namespace trainyard::model {
 
 // GPT-2: up, tanh GELU, down. Llama: gate and up as one product, SwiGLU (Shazeer 2020), down. Described by
-// plan::FeedForwardKind.
+// plan::FeedForwardKind. Ranks that share the layer share its inner width.
 class FeedForwardBranch : public Branch {
  public:
   explicit FeedForwardBranch(const BranchSpec& spec);
@@ -19,7 +19,7 @@ class FeedForwardBranch : public Branch {
 
  private:
   bool gated() const { return inner_indices_.size() == 2; }
-  std::int64_t width_;
+  plan::ModelConfig model_;
   std::vector<FusedLinear::Indices> inner_indices_;  // up, or gate and up
   FusedLinear inner_;
   int down_weight_, down_bias_;

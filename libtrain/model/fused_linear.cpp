@@ -1,8 +1,8 @@
 // Products over neighbouring weights.
 #include "libtrain/model/fused_linear.h"
 
-#include "kernels/cast/cast.h"
 #include "kernels/linear/linear.h"
+#include "libtrain/model/shared_sum.h"
 
 namespace trainyard::model {
 
@@ -20,12 +20,11 @@ base::View merged(const base::View& a, const base::View& b) {
 
 }  // namespace
 
-std::vector<FusedLinear::Span> FusedLinear::spans(const std::function<base::View(int)>& borrowed, Look look) const {
+std::vector<FusedLinear::Span> FusedLinear::spans(const std::function<base::View(int)>& borrowed) const {
   std::vector<Span> out;
   std::int64_t first = 0;
   for (const auto& s : indices_) {
-    const Span next{borrowed(s.weight),
-                    look == Look::weights_and_biases && s.bias >= 0 ? borrowed(s.bias) : base::View{}, first};
+    const Span next{borrowed(s.weight), s.bias >= 0 ? borrowed(s.bias) : base::View{}, first};
     first += next.weight.rows();
     if (!out.empty() && adjoins(out.back().weight, next.weight) && (!next.bias || adjoins(out.back().bias, next.bias)))
       out.back() = {merged(out.back().weight, next.weight), merged(out.back().bias, next.bias), out.back().first};
@@ -35,26 +34,25 @@ std::vector<FusedLinear::Span> FusedLinear::spans(const std::function<base::View
 }
 
 void FusedLinear::forward(tensor::Exec& exec, const params::Lease& lease, base::View x, base::View y) const {
-  for (const auto& s : spans([&](int index) { return lease.weight(index); }, Look::weights_and_biases))
+  for (const auto& s : spans([&](int index) { return lease.weight(index); }))
     kernels::linear_forward(exec, x, s.weight, s.bias, y.columns(s.first, s.weight.rows()));
 }
 
-void FusedLinear::backward_input(tensor::Exec& exec, const params::Lease& lease, base::View dy, base::View dx) const {
-  const auto all = spans([&](int index) { return lease.weight(index); }, Look::weights);
-  tensor::ArenaScope scope(exec.scratch());
-  const bool wide = all.size() > 1 && dx.dtype == base::DType::bf16;
-  const auto sum = wide ? exec.scratch().allocate(base::DType::f32, {dx.rows(), dx.cols()}) : dx;
-  for (const auto& s : all) {
-    const auto part = dy.columns(s.first, s.weight.rows());
-    if (s.first == 0) kernels::linear_backward_input(exec, part, s.weight, sum);
-    else kernels::linear_backward_input_add(exec, part, s.weight, sum);
+// Partial sums of dx travel while the gradients of weights are made.
+void FusedLinear::backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View dy,
+                           std::int64_t lanes, const AllRows& x, base::View dx) const {
+  std::vector<kernels::LinearPart> parts;
+  std::int64_t first = 0;
+  for (const auto& s : indices_) {
+    const auto weight = lease.weight(s.weight);
+    parts.push_back({dy.columns(first, weight.rows()), weight});
+    first += weight.rows();
   }
-  if (wide) kernels::cast(exec, sum, dx);
-}
-
-void FusedLinear::backward_weight(tensor::Exec& exec, const params::Grads& grads, base::View dy, base::View x) const {
-  for (const auto& s : spans([&](int index) { return grads.gradient(index); }, Look::weights_and_biases))
-    kernels::linear_backward_weight(exec, dy.columns(s.first, s.weight.rows()), x, s.weight, s.bias);
+  SharedInputGradient input(step, parts, lanes, dx);
+  const auto input_of_all = x.get();
+  for (const auto& s : spans([&](int index) { return grads.gradient(index); }))
+    kernels::linear_backward_weight(step.exec, dy.columns(s.first, s.weight.rows()), input_of_all, s.weight, s.bias);
+  input.finish();
 }
 
 }  // namespace trainyard::model

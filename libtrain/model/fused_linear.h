@@ -2,8 +2,7 @@
 // layout.
 #pragma once
 
-#include "libtrain/params/store.h"
-#include "libtrain/tensor/exec.h"
+#include "libtrain/model/saved.h"
 
 #include <functional>
 #include <vector>
@@ -11,10 +10,9 @@
 namespace trainyard::model {
 
 // Layers y_i = x W_i^T + b_i whose outputs are neighbouring column slices of y [n, sum of out_i]. Where the weights
-// (and biases) of neighbours have no gap between them in memory, they are one product; otherwise one product each. Both
-// give the same bits: every output column and every row of a weight gradient is its own sum. Only the input gradient
-// adds in another order, so whether there is a gap must not depend on the run: it does not, offsets follow from the
-// plan alone.
+// (and biases) of neighbours have no gap between them in memory, they are one product forward and one for the weight
+// gradients; otherwise one product each. Both give the same bits: every output column and every row of a weight
+// gradient is its own sum.
 class FusedLinear {
  public:
   // Indices in the order of the columns; bias -1 where there is none.
@@ -24,18 +22,17 @@ class FusedLinear {
   explicit FusedLinear(std::vector<Indices> indices) : indices_(std::move(indices)) {}
 
   void forward(tensor::Exec& exec, const params::Lease& lease, base::View x, base::View y) const;
-  // dx [n, in] is overwritten. In bf16 products of weights with gaps between them are added in f32, in scratch, and
-  // rounded once.
-  void backward_input(tensor::Exec& exec, const params::Lease& lease, base::View dy, base::View dx) const;
-  void backward_weight(tensor::Exec& exec, const params::Grads& grads, base::View dy, base::View x) const;
+  // dx [stream rows, in] is overwritten: the sum over the outputs of all layers, this rank's in `lanes` slices, added
+  // up with those of the ranks that share them, rounded once. The gradients of weights and biases are overwritten.
+  void backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View dy, std::int64_t lanes,
+                const AllRows& x, base::View dx) const;
 
  private:
   struct Span {
     base::View weight, bias;
     std::int64_t first;
   };  // columns [first, first + weight.rows())
-  enum class Look { weights, weights_and_biases };
-  std::vector<Span> spans(const std::function<base::View(int)>& borrowed, Look look) const;
+  std::vector<Span> spans(const std::function<base::View(int)>& borrowed) const;
   std::vector<Indices> indices_;
 };
 

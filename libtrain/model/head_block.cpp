@@ -4,7 +4,9 @@
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/linear/linear.h"
+#include "libtrain/model/shared_sum.h"
 #include "libtrain/plan/blocks/norm.h"
+#include "libtrain/plan/widths.h"
 
 #include <algorithm>
 
@@ -24,20 +26,26 @@ std::int64_t targets_of(const MicroBatch& micro) {
 
 }  // namespace
 
-// The buffers of the loss, and what a chunk does with them.
+// The buffers of the loss, and what a chunk does with them. Ranks that share the table have the logits of their own
+// columns; what they tell one another is the statistics of each token.
 struct HeadBlock::Loss {
   Loss(Step& step, const plan::ModelConfig& model, std::int64_t n)
-      : step_(step), vocabulary_(model.vocabulary), n_(n), chunk_(plan::head_chunk_tokens(step.exec.device().kind)),
+      : step_(step), widths_(model, step.edges->ranks()), vocabulary_(model.vocabulary), n_(n),
+        chunk_(plan::head_chunk_tokens(step.exec.device().kind)),
         losses_(step.exec.scratch().allocate(base::DType::f64, {n})),
-        logits_(step.exec.scratch().allocate(
-            shape_of(step).accumulation(),
-            {std::min(n, plan::head_chunk_tokens(step.exec.device().kind)), model.stored_vocabulary()})),
+        logits_(step.exec.scratch().allocate(accumulation(), {std::min(n, chunk_), widths_.vocabulary})),
         narrow_(step.pass == plan::Pass::train && step.dtype == base::DType::bf16
                     ? step.exec.scratch().allocate(step.dtype, {logits_.rows(), logits_.cols()})
-                    : base::View{}) {}
+                    : base::View{}),
+        statistics_(step.edges->ranks() == 1 ? base::View{}
+                                             : step.exec.scratch().allocate(accumulation(), {3 * logits_.rows()})),
+        of_all_(step.edges->ranks() == 1
+                    ? base::View{}
+                    : step.exec.scratch().allocate(accumulation(), {step.edges->ranks() * 3 * logits_.rows()})) {}
 
   std::int64_t rows(std::int64_t first) const { return std::min(chunk_, n_ - first); }
   std::int64_t step() const { return chunk_; }
+  std::int64_t lanes() const { return widths_.lanes; }
   // The gradient of the chunk's logits, in the working dtype; empty in evaluation.
   base::View chunk(std::int64_t first, base::View table, base::View normed) const {
     const auto c = rows(first);
@@ -45,10 +53,19 @@ struct HeadBlock::Loss {
     const auto gradient = step_.pass == plan::Pass::evaluate ? base::View{}
                           : narrow_                          ? narrow_.row_range(0, c)
                                                              : logits;
+    const auto targets = slice(step_.micro.targets, first, c), weights = slice(step_.micro.weights, first, c),
+               losses = slice(losses_, first, c);
     kernels::gemm(step_.exec, normed.row_range(first, c), kernels::Transpose::no, table, kernels::Transpose::yes,
                   logits);
-    kernels::cross_entropy_chunk(step_.exec, logits, gradient, vocabulary_, slice(step_.micro.targets, first, c),
-                                 slice(step_.micro.weights, first, c), slice(losses_, first, c));
+    if (step_.edges->ranks() == 1) {
+      kernels::cross_entropy_chunk(step_.exec, logits, gradient, vocabulary_, targets, weights, losses, widths_.lanes);
+      return gradient;
+    }
+    const auto column = step_.edges->rank() * widths_.vocabulary;
+    const auto mine = slice(statistics_, 0, 3 * c), all = slice(of_all_, 0, step_.edges->ranks() * 3 * c);
+    kernels::cross_entropy_statistics(step_.exec, logits, column, vocabulary_, widths_.lanes, targets, weights, mine);
+    step_.edges->gather(mine, all);
+    kernels::cross_entropy_finish(step_.exec, logits, column, vocabulary_, all, targets, weights, losses, gradient);
     return gradient;
   }
   void close() const {
@@ -58,9 +75,11 @@ struct HeadBlock::Loss {
   }
 
  private:
+  base::DType accumulation() const { return shape_of(step_).accumulation(); }
   Step& step_;
+  plan::Widths widths_;
   std::int64_t vocabulary_, n_, chunk_;
-  base::View losses_, logits_, narrow_;
+  base::View losses_, logits_, narrow_, statistics_, of_all_;
 };
 
 HeadBlock::HeadBlock(const plan::ModelConfig& model, const plan::Unit& unit, const std::vector<plan::Use>& uses)
@@ -77,9 +96,9 @@ void HeadBlock::forward(Step& step, Flow& flow, Saved& saved) {
   if (tied_) tokens.emplace(step.store->lease(*tied_));
   const auto table = tokens ? tokens->weight(0) : own.weight(table_);
   tensor::ArenaScope scope(step.exec.scratch());
-  const Loss loss(step, model_, flow.main.rows());
-  for (std::int64_t first = 0; first < flow.main.rows(); first += loss.step())
-    loss.chunk(first, table, (*tensors)["normed"]);
+  const auto normed = all_rows(step, (*tensors)["normed"]);
+  const Loss loss(step, model_, normed.rows());
+  for (std::int64_t first = 0; first < normed.rows(); first += loss.step()) loss.chunk(first, table, normed);
   loss.close();
 }
 
@@ -102,21 +121,25 @@ void HeadBlock::backward(Step& step, Flow& flow, Saved& saved) {
 }
 
 // d_normed = dlogits W, d_table = sum over chunks of dlogits^T normed.
-void HeadBlock::backward_loss(Step& step, base::View d_normed, base::View normed, base::View table,
-                              base::View d_table) {
+void HeadBlock::backward_loss(Step& step, base::View d_normed, base::View mine, base::View table, base::View d_table) {
   tensor::ArenaScope scope(step.exec.scratch());
+  const auto normed = all_rows(step, mine);
+  const auto sums = partial_place(step, normed.rows(), d_normed);
   const Loss loss(step, model_, normed.rows());
   for (std::int64_t first = 0; first < normed.rows(); first += loss.step()) {
     const auto c = loss.rows(first);
     const auto gradient = loss.chunk(first, table, normed);
-    kernels::linear_backward_input(step.exec, gradient, table, d_normed.row_range(first, c));
+    const kernels::LinearPart part{gradient, table};
+    kernels::linear_backward_input_lanes(step.exec, {&part, 1}, loss.lanes(), sums.row_range(first, c));
     kernels::gemm(step.exec, gradient, kernels::Transpose::yes, normed.row_range(first, c), kernels::Transpose::no,
                   d_table, first == 0 ? kernels::Accumulate::no : kernels::Accumulate::yes);
   }
+  if (step.edges->ranks() > 1) step.edges->add_up(sums, {}, d_normed);
   loss.close();
 }
 
 void HeadBlock::logits(Step& step, const Flow& flow, Saved& saved, std::int64_t at, base::View out) {
+  TRAINYARD_ASSERT(step.edges->ranks() == 1, "whole logits on {} ranks that share the table", step.edges->ranks());
   const auto own = step.store->lease(own_);
   const PassTensors tensors(plan::norm_tensors(model_, shape_of(step), step.pass), step, saved);
   norm_.forward(step, own, flow.main, *tensors);

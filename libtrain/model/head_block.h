@@ -9,9 +9,9 @@
 namespace trainyard::model {
 
 // Training: forward saves the normed residual stream and leases the norm only; backward makes logits of
-// plan::head_chunk_tokens(device) tokens at a time, turns them in place into the loss and its gradient, and from that
-// the residual stream's gradient and the table's. Evaluation: forward makes the loss alone, of the same chunks, so both
-// give the same bits.
+// plan::head_chunk_tokens(device) tokens at a time (of ranks that share the table, each its own columns), turns them in
+// place into the loss and its gradient, and from that the residual stream's gradient and the table's. Evaluation:
+// forward makes the loss alone, of the same chunks, so both give the same bits.
 //
 // The table's gradient is the sum over chunks of dlogits^T normed, the first chunk with beta = 0 and the others added
 // by the product into the same f32. Decision 2 forbids an accumulating product because it would make the sum depend on
@@ -26,8 +26,8 @@ class HeadBlock : public Block {
   // Overwrites flow.main with the gradient of the loss sum. Adds to step.loss_sum and step.target_count.
   void backward(Step& step, Flow& flow, Saved& saved) override;
 
-  // Evaluation: logits of position `at` of each sequence, out [b, stored vocabulary] f32 (f64 with the f64 working
-  // dtype).
+  // Evaluation, one rank: logits of position `at` of each sequence, out [b, stored vocabulary] f32 (f64 with the f64
+  // working dtype).
   void logits(Step& step, const Flow& flow, Saved& saved, std::int64_t at, base::View out);
 
  private:

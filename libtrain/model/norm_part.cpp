@@ -3,6 +3,7 @@
 
 #include "kernels/cast/cast.h"
 #include "kernels/norm/norm.h"
+#include "libtrain/plan/scratch.h"
 
 namespace trainyard::model {
 
@@ -32,6 +33,7 @@ base::View NormPart::forward_sum(Step& step, const params::Lease& lease, base::V
 
 void NormPart::backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View d_normed,
                         const SavedSet& t, base::View gradient) const {
+  if (step.edges->shares_rows()) return backward_rows(step, lease, grads, d_normed, t, gradient);
   const auto into = d_normed.data == gradient.data ? kernels::Into::overwrite : kernels::Into::add;
   if (kind_ == plan::Norm::layer)
     kernels::layer_norm_backward(step.exec, d_normed, t["input"], lease.weight(weight_), t["mean"], t["rstd"], gradient,
@@ -39,6 +41,26 @@ void NormPart::backward(Step& step, const params::Lease& lease, const params::Gr
   else
     kernels::rms_norm_backward(step.exec, d_normed, t["input"], lease.weight(weight_), t["rstd"], gradient,
                                grads.gradient(weight_), into);
+}
+
+// Sums over the rows of all ranks, in the order of one rank that has them all.
+void NormPart::backward_rows(Step& step, const params::Lease& lease, const params::Grads& grads, base::View d_normed,
+                             const SavedSet& t, base::View gradient) const {
+  const auto into = d_normed.data == gradient.data ? kernels::Into::overwrite : kernels::Into::add;
+  auto& workspace = step.exec.scratch();
+  tensor::ArenaScope scope(workspace);
+  const auto weight = grads.gradient(weight_);
+  const auto rows = plan::norm_partial_rows(gradient.rows()), ranks = std::int64_t{step.edges->ranks()};
+  const auto mine = workspace.allocate(weight.dtype, {rows, gradient.cols()}),
+             all = workspace.allocate(weight.dtype, {ranks * rows, gradient.cols()});
+  if (kind_ == plan::Norm::layer)
+    kernels::layer_norm_backward_rows(step.exec, d_normed, t["input"], lease.weight(weight_), t["mean"], t["rstd"],
+                                      gradient, mine, into);
+  else
+    kernels::rms_norm_backward_rows(step.exec, d_normed, t["input"], lease.weight(weight_), t["rstd"], gradient, mine,
+                                    into);
+  step.edges->gather(mine, all);
+  kernels::norm_fold_partials(step.exec, all, ranks, weight, bias_ < 0 ? base::View{} : grads.gradient(bias_));
 }
 
 }  // namespace trainyard::model

@@ -25,6 +25,8 @@ class NormPart {
                 const SavedSet& tensors, base::View gradient) const;
 
  private:
+  void backward_rows(Step& step, const params::Lease& lease, const params::Grads& grads, base::View d_normed,
+                     const SavedSet& tensors, base::View gradient) const;
   plan::Norm kind_;
   double epsilon_;
   int weight_, bias_;

@@ -17,7 +17,7 @@ void PreNormLayer::forward(Step& step, Flow& flow, Saved& saved) {
   const auto lease = step.store->lease(use_);
   auto& workspace = step.exec.scratch();
   tensor::ArenaScope scope(workspace);
-  const auto output = workspace.allocate(step.dtype, {flow.main.rows(), flow.main.cols()});
+  const auto output = workspace.allocate(step.dtype, {flow.main.rows(), flow.main.cols()});  // rows of the stream
   const Sublayer* before = nullptr;  // its output waits to be added
   auto x = flow.main;
   for (const auto& s : sublayers_) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/model/block.h"
+#include "libtrain/model/edges.h"
 #include "libtrain/plan/block_kind.h"
 
 #include <string_view>
@@ -25,8 +26,31 @@ class SavedSet {
 };
 
 inline plan::MicroShape shape_of(const Step& step) {
-  return {step.micro.batch(), step.micro.sequence(), step.dtype, step.exec.threads(), step.exec.device().kind};
+  return {step.micro.batch(),  step.micro.sequence(),    step.dtype, step.exec.threads(), step.exec.device().kind,
+          step.edges->ranks(), step.edges->shares_rows()};
 }
+
+// All rows of what this rank has the stream's rows of: itself, or gathered in scratch of the caller's scope while the
+// step works on.
+class AllRows {
+ public:
+  AllRows(const Step& step, base::View rows) : edges_(*step.edges), all_(rows) {
+    if (!edges_.shares_rows()) return;
+    const auto n = step.micro.batch() * step.micro.sequence();
+    all_ = step.exec.scratch().allocate(rows.dtype, {n, rows.cols()});
+    gathered_ = edges_.begin_all_rows(rows, all_);
+  }
+  base::View get() const {
+    if (edges_.shares_rows()) edges_.wait(gathered_);
+    return all_;
+  }
+
+ private:
+  const Edges& edges_;
+  base::View all_;
+  tensor::Event gathered_;
+};
+inline base::View all_rows(const Step& step, base::View rows) { return AllRows(step, rows).get(); }
 
 // In a forward pass: pushes the tensors; in evaluation pops them when it ends. So evaluation never needs more memory
 // than training.

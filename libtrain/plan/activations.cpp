@@ -8,7 +8,7 @@
 namespace trainyard::plan {
 
 std::int64_t stream_bytes(const ModelConfig& m, const MicroShape& s) {
-  return base::aligned(s.rows() * m.hidden * s.element_bytes());
+  return base::aligned(s.stream_rows() * m.hidden * s.element_bytes());
 }
 
 // A recomputed layer has its list when the head has given its own back.
@@ -42,6 +42,14 @@ std::int64_t workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass pas
     most = std::max(most, again ? stream_bytes(m, s) + std::max(forward, backward) : backward);
   }
   return most;
+}
+
+std::int64_t tensor_staging_elements(const ModelConfig& m, const MicroShape& s) {
+  return s.tensor > 1 ? s.rows() * m.hidden : 0;
+}
+
+std::int64_t tensor_staging_bytes(const ModelConfig& m, const MicroShape& s) {
+  return base::aligned(tensor_staging_elements(m, s) * base::size_of(s.accumulation()));
 }
 
 }  // namespace trainyard::plan

@@ -11,9 +11,9 @@ namespace trainyard::plan {
 // Recompute::layers this is the peak inside a layer's backward: the inputs of all layers plus the full list of one.
 std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape, Recompute recompute = Recompute::none);
 
-// The residual stream [n, hidden] in the working dtype (forward: activations, backward: their gradient, in place),
-// allocated once by the caller of the blocks from the same arena: category activations = stream + saved (Pass::train),
-// stream + the most that a block has at one time (Pass::evaluate, never more).
+// The residual stream [stream rows, hidden] in the working dtype (forward: activations, backward: their gradient, in
+// place), allocated once by the caller of the blocks from the same arena: category activations = stream + saved
+// (Pass::train), stream + the most that a block has at one time (Pass::evaluate, never more).
 std::int64_t stream_bytes(const ModelConfig& model, const MicroShape& shape);
 std::int64_t activation_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass,
                               Recompute recompute = Recompute::none);
@@ -21,5 +21,9 @@ std::int64_t activation_bytes(const ModelConfig& model, const MicroShape& shape,
 // High-water mark of the workspace arena over a whole pass (train: forward and backward): that of the largest block.
 std::int64_t workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass,
                              Recompute recompute = Recompute::none);
+
+// Elements, in the accumulation dtype, that an exchange between tensor ranks receives at one time (model/edges.h).
+std::int64_t tensor_staging_elements(const ModelConfig& model, const MicroShape& shape);
+std::int64_t tensor_staging_bytes(const ModelConfig& model, const MicroShape& shape);
 
 }  // namespace trainyard::plan

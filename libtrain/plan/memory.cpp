@@ -27,7 +27,7 @@ MemoryBytes rank_memory(const ModelConfig& model, const StateShape& states, cons
                     s.unit_gradients,
                     s.optimizer,
                     activation_bytes(model, micro, Pass::train, recompute),
-                    s.communication_staging,
+                    s.communication_staging + tensor_staging_bytes(model, micro),
                     workspace_bytes(model, micro, Pass::train, recompute),
                     s.save_snapshot};
   out.reserve = reserve_bytes(micro);

@@ -25,7 +25,6 @@ ModelConfig gpt(const std::string& name, Shape s) {
   m.name = name;
   m.layers = s.layers, m.hidden = s.hidden, m.heads = s.heads, m.kv_heads = s.kv_heads, m.ffn = s.ffn;
   m.vocabulary = s.vocabulary, m.context = s.context;
-  m.lanes = 0;
   return m;
 }
 
@@ -86,9 +85,12 @@ ModelConfig preset(std::string_view name) {
 ModelConfig load_model(const std::string& preset_or_toml) {
   const bool preset_name = std::ranges::any_of(presets(), [&](const auto& m) { return m.name == preset_or_toml; });
   std::error_code error;
-  if (preset_name || (!preset_or_toml.ends_with(".toml") && !std::filesystem::exists(preset_or_toml, error)))
-    return preset(preset_or_toml);
   ModelConfig m;
+  if (preset_name || (!preset_or_toml.ends_with(".toml") && !std::filesystem::exists(preset_or_toml, error))) {
+    m = preset(preset_or_toml);
+    m.lanes = 0;
+    return m;
+  }
   auto fields = fields_of(m);
   base::read_toml(fields, preset_or_toml);
   follow(m, fields);

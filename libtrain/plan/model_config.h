@@ -50,9 +50,10 @@ struct ModelConfig {
 std::int64_t default_lanes(const ModelConfig& model, base::DeviceKind device);
 
 std::vector<std::string> preset_names();
-ModelConfig preset(std::string_view name);                  // throws UsageError naming the nearest
+ModelConfig preset(std::string_view name);                  // of one lane; throws UsageError naming the nearest
 ModelConfig load_model(const std::string& preset_or_toml);  // a preset's name or the path of a TOML file
-                                                            // (plan/model_fields.h); UsageError, InputError
+                                                            // (plan/model_fields.h), with lanes 0 where nobody says
+                                                            // them; UsageError, InputError
 std::vector<std::string> problems(const ModelConfig&);  // everything that is wrong, each with a hint; empty when legal
 
 }  // namespace trainyard::plan

@@ -30,8 +30,16 @@ template <class T> void input_gradient(const plan::ModelConfig& m, DType dtype) 
   tensor::Arena workspace(tensor::Category::workspace, plan::workspace_bytes(m, micro, plan::Pass::train), {});
   const auto exec = tensor::Exec::caller(&workspace, 1);
   const auto lease = store.lease(use);
-  joined.backward_input(*exec, lease, base::View(dy.data(), dtype, {n, out}, {}),
-                        base::View(dx.data(), dtype, {n, in}, {}));
+  const Batch batch(formula_windows(m.vocabulary, 0, 1, n, false), false);
+  model::Step step{*exec, &store, batch.micro, dtype, 0};
+  std::vector<T> x(static_cast<std::size_t>(n * in));
+  {
+    auto grads = store.grads(use);
+    const model::AllRows input(step, base::View(x.data(), dtype, {n, in}, {}));
+    joined.backward(step, lease, grads, base::View(dy.data(), dtype, {n, out}, {}), m.lanes, input,
+                    base::View(dx.data(), dtype, {n, in}, {}));
+    grads.commit();
+  }
   std::int64_t off = 0;
   for (std::int64_t r = 0; r < n; ++r)
     for (std::int64_t c = 0; c < in; ++c) {

@@ -28,10 +28,14 @@ class PlainStore : public params::ParameterStore {
   enum class Fill { nan, nothing };  // what open() leaves in a gradient
 
   PlainStore(const plan::ModelConfig& model, base::DType dtype, std::uint64_t seed, Fill fill = Fill::nan)
+      : PlainStore(model, dtype, seed, plan::Topology(), 0, fill) {}
+  // What a rank of a topology holds.
+  PlainStore(const plan::ModelConfig& model, base::DType dtype, std::uint64_t seed, const plan::Topology& topology,
+             int rank, Fill fill = Fill::nan)
       : units(plan::units(model)), dtype_(dtype), fill_(fill) {
     gradient_dtype_ = dtype == base::DType::f64 ? base::DType::f64 : base::DType::f32;
     for (const auto& unit : units) {
-      layouts.push_back(plan::layout(unit, 1));
+      layouts.push_back(plan::layout(unit, topology));
       const auto n = static_cast<std::size_t>(layouts.back().padded);
       master.emplace_back(n, 0.0);
       weights_.emplace_back(n * 8);
@@ -43,10 +47,25 @@ class PlainStore : public params::ParameterStore {
                                   parameter.init.kind == plan::Init::Kind::ones ? 1.0f : 0.0f);
         if (parameter.init.kind == plan::Init::Kind::normal)
           base::fill_normal(values.data(), parameter.count(), seed, parameter.name, 0, parameter.init.stddev);
-        for (std::size_t i = 0; i < values.size(); ++i) out[i] = values[i];
+        for (const auto& [held, whole] : places(parameter, topology, rank))
+          if (whole < parameter.count()) out[held] = values[static_cast<std::size_t>(whole)];
       }
     }
     publish();
+  }
+
+  // Of each element that a rank holds of a parameter: its place there and in the whole, both flat.
+  static std::vector<std::pair<std::int64_t, std::int64_t>> places(const plan::Parameter& parameter,
+                                                                   const plan::Topology& topology, int rank) {
+    std::vector<std::pair<std::int64_t, std::int64_t>> out;
+    const auto part = plan::held_part(parameter, topology, rank);
+    const bool flat = part.extent.size() == 1;
+    const auto rows = flat ? 1 : part.extent[0], cols = part.extent.back();
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t c = 0; c < cols; ++c)
+        out.emplace_back(r * cols + c,
+                         ((flat ? 0 : part.start[0]) + r) * parameter.stored.back() + part.start.back() + c);
+    return out;
   }
 
   // Rounds the double master values into the working dtype.
@@ -112,7 +131,7 @@ class PlainStore : public params::ParameterStore {
     auto& g = gradients_[use.use][static_cast<std::size_t>(use.unit)];
     const auto& unit = units[static_cast<std::size_t>(use.unit)];
     for (std::size_t p = 0; p < unit.parameters.size(); ++p)
-      for (std::int64_t i = 0; i < unit.parameters[p].stored_count(); ++i)
+      for (std::int64_t i = 0; i < layouts[static_cast<std::size_t>(use.unit)].count(p); ++i)
         put(g.host.data(), gradient_dtype_,
             static_cast<std::size_t>(layouts[static_cast<std::size_t>(use.unit)].offsets[p] + i),
             std::numeric_limits<double>::quiet_NaN());
@@ -135,7 +154,7 @@ class PlainStore : public params::ParameterStore {
   }
   base::View view(std::vector<Twin>& memory, int unit, int slot, base::DType dtype) {
     const auto u = static_cast<std::size_t>(unit), s = static_cast<std::size_t>(slot);
-    const auto& shape = units.at(u).parameters.at(s).stored;
+    const auto& shape = layouts.at(u).shapes.at(s);
     char* p = memory[u].there() + layouts[u].offsets[s] * base::size_of(dtype);
     return shape.size() == 1 ? base::View(p, dtype, {shape[0]}, test_device())
                              : base::View(p, dtype, {shape.at(0), shape.at(1)}, test_device());

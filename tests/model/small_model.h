@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libtrain/model/decoder.h"
+#include "libtrain/model/edges.h"
 #include "tests/model/plain_store.h"
 
 #include <algorithm>
@@ -115,6 +116,7 @@ class Runner {
   Result train(PlainStore& store, const Batch& batch, std::uint64_t seed = 7) {
     store.committed.clear();
     model::Step step{*exec, &store, batch.micro, shape_.dtype, seed, plan::Pass::train, 0, 0};
+    step.edges = edges;
     auto flow = decoder.forward(step, saved);
     decoder.backward(step, flow, saved);
     exec->synchronize();
@@ -123,6 +125,7 @@ class Runner {
   }
   Result evaluate(PlainStore& store, const Batch& batch) {
     model::Step step{*exec, &store, batch.micro, shape_.dtype, 0, plan::Pass::evaluate, 0, 0};
+    step.edges = edges;
     decoder.evaluate(step, saved);
     return {step.loss_sum, step.target_count};
   }
@@ -137,6 +140,7 @@ class Runner {
   }
 
   model::Decoder decoder;
+  const model::Edges* edges = &model::one_rank();
   plan::MicroShape shape_;
   tensor::Arena activations, workspace;
   std::unique_ptr<tensor::Exec> exec;

@@ -3,6 +3,7 @@
 
 #include "libtrain/plan/blocks/products.h"
 #include "libtrain/plan/scratch.h"
+#include "libtrain/plan/widths.h"
 
 #include <algorithm>
 
@@ -12,8 +13,9 @@ namespace {
 
 std::int64_t kv_width(const ModelConfig& m) { return m.kv_heads * m.head_dim(); }
 
-FusedLayers qkv(const ModelConfig& m) {
-  return {{m.hidden, kv_width(m), kv_width(m)}, m.hidden, FusedLayers::Adjacent::yes};
+FusedLayers qkv(const ModelConfig& m, const MicroShape& s) {
+  const Widths w(m, s.tensor);
+  return {{w.q, w.kv, w.kv}, m.hidden, FusedLayers::Adjacent::yes};
 }
 
 std::int64_t rotary(const ModelConfig& m, const MicroShape& s) {
@@ -37,25 +39,30 @@ void AttentionKind::declare(Declaration& d) const {
 }
 
 std::vector<SavedTensor> AttentionKind::tensors(const ModelConfig& m, const MicroShape& s, Pass) const {
-  return {{"qkv", s.dtype, s.rows(), m.hidden + 2 * kv_width(m)},
-          {"logsumexp", s.accumulation(), s.batch * m.heads, s.sequence},
-          {"attended", s.dtype, s.rows(), m.hidden}};
+  const Widths w(m, s.tensor);
+  return {{"qkv", s.dtype, s.rows(), w.q + 2 * w.kv},
+          {"logsumexp", s.accumulation(), s.batch * w.heads, s.sequence},
+          {"attended", s.dtype, s.rows(), w.q}};
 }
 
 std::int64_t AttentionKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass) const {
   const Products p(m, s);
   const auto attention = p.on_gpu() ? 0 : attention_forward_scratch_bytes(s.sequence, m.head_dim(), s.threads);
-  return std::max({p.fused_forward(qkv(m)), rotary(m, s), attention, p.linear(m.hidden, m.hidden)});
+  return std::max({p.gathered(m.hidden) + p.fused_forward(qkv(m, s)), rotary(m, s), attention,
+                   p.shared_sum(m.hidden, {Widths(m, s.tensor).q})});
 }
 
 std::int64_t AttentionKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   const Products p(m, s);
+  const Widths w(m, s.tensor);
   const auto attention =
-      p.on_gpu() ? gpu_attention_backward_scratch_bytes(s.batch, s.sequence, m.heads, p.accumulation_bytes())
+      p.on_gpu() ? gpu_attention_backward_scratch_bytes(s.batch, s.sequence, w.heads, p.accumulation_bytes())
                  : attention_backward_scratch_bytes(s.sequence, m.head_dim(), m.heads / m.kv_heads, s.threads);
-  const auto gradient = p.rows(m.hidden + 2 * kv_width(m));  // of q, k, v
-  return gradient + std::max({p.weight_gradient(m.hidden, m.hidden), p.linear(m.hidden, m.hidden), attention,
-                              rotary(m, s), p.fused_backward(qkv(m))});
+  const bool apart = s.tensor > 1 && (s.sequence_parallel || m.dropout_attention_residual > 0);
+  const auto gradients = p.rows(w.q + 2 * w.kv) + (apart ? p.rows(m.hidden) : 0);  // of q, k, v; of the output
+  return gradients + p.gathered(m.hidden) +
+         std::max({p.weight_gradient(m.hidden, w.q), p.linear(w.q, m.hidden), attention, rotary(m, s),
+                   p.fused_backward(qkv(m, s))});
 }
 
 // The scores and their product with the values are counted in full: causal masking would halve them.

@@ -1,6 +1,8 @@
 // The tables of the embedding.
 #include "libtrain/plan/blocks/embedding.h"
 
+#include "libtrain/plan/blocks/products.h"
+
 namespace trainyard::plan {
 
 std::vector<Unit> EmbeddingKind::units(const ModelConfig& m, std::int64_t) const {
@@ -13,6 +15,14 @@ std::vector<Unit> EmbeddingKind::units(const ModelConfig& m, std::int64_t) const
   positions.positions_table("weight");
   all.push_back(positions.take());
   return all;
+}
+
+std::int64_t EmbeddingKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass) const {
+  return Products(m, s).gathered(m.hidden);
+}
+
+std::int64_t EmbeddingKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
+  return Products(m, s).gathered(m.hidden);
 }
 
 BlockAccesses EmbeddingKind::accesses(const ModelConfig& m) const {

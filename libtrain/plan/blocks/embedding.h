@@ -13,8 +13,9 @@ class EmbeddingKind : public BlockKind {
   BlockAccesses accesses(const ModelConfig& model) const override;  // backward leases nothing
   std::int64_t saved_bytes(const ModelConfig&, const MicroShape&) const override { return 0; }
   std::int64_t evaluation_bytes(const ModelConfig&, const MicroShape&) const override { return 0; }
-  std::int64_t forward_workspace_bytes(const ModelConfig&, const MicroShape&, Pass) const override { return 0; }
-  std::int64_t backward_workspace_bytes(const ModelConfig&, const MicroShape&) const override { return 0; }
+  // All rows, where ranks share those of the stream.
+  std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass) const override;
+  std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   double forward_flops(const ModelConfig&, std::int64_t) const override { return 0; }
 };
 

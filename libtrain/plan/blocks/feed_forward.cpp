@@ -2,6 +2,7 @@
 #include "libtrain/plan/blocks/feed_forward.h"
 
 #include "libtrain/plan/blocks/products.h"
+#include "libtrain/plan/widths.h"
 
 #include <algorithm>
 
@@ -11,8 +12,9 @@ namespace {
 
 bool gated(const ModelConfig& m) { return m.activation == Activation::swiglu; }
 
-FusedLayers inner(const ModelConfig& m) {
-  return {gated(m) ? std::vector{m.ffn, m.ffn} : std::vector{m.ffn}, m.hidden,
+FusedLayers inner(const ModelConfig& m, const MicroShape& s) {
+  const auto width = Widths(m, s.tensor).ffn;
+  return {gated(m) ? std::vector{width, width} : std::vector{width}, m.hidden,
           FusedLayers::Adjacent::yes_without_biases};
 }
 
@@ -32,20 +34,23 @@ void FeedForwardKind::declare(Declaration& d) const {
 }
 
 std::vector<SavedTensor> FeedForwardKind::tensors(const ModelConfig& m, const MicroShape& s, Pass) const {
-  return {{"inner", s.dtype, s.rows(), gated(m) ? 2 * m.ffn : m.ffn}, {"activated", s.dtype, s.rows(), m.ffn}};
+  const auto width = Widths(m, s.tensor).ffn;
+  return {{"inner", s.dtype, s.rows(), gated(m) ? 2 * width : width}, {"activated", s.dtype, s.rows(), width}};
 }
 
 std::int64_t FeedForwardKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass) const {
   const Products p(m, s);
-  return std::max(p.fused_forward(inner(m)), p.linear(m.hidden, m.ffn));
+  return std::max(p.gathered(m.hidden) + p.fused_forward(inner(m, s)),
+                  p.shared_sum(m.hidden, {Widths(m, s.tensor).ffn}));
 }
 
 std::int64_t FeedForwardKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   const Products p(m, s);
+  const auto width = Widths(m, s.tensor).ffn;
   const auto gradients =
-      gated(m) ? p.rows(2 * m.ffn) + p.rows(m.ffn) : p.rows(m.ffn);  // GELU's slope is taken in place
-  return gradients +
-         std::max({p.weight_gradient(m.hidden, m.ffn), p.linear(m.ffn, m.hidden), p.fused_backward(inner(m))});
+      gated(m) ? p.rows(2 * width) + p.rows(width) : p.rows(width);  // GELU's slope is taken in place
+  return gradients + 2 * p.gathered(m.hidden) +
+         std::max({p.weight_gradient(m.hidden, width), p.linear(width, m.hidden), p.fused_backward(inner(m, s))});
 }
 
 double FeedForwardKind::forward_flops(const ModelConfig& m, std::int64_t) const {

@@ -5,6 +5,7 @@
 #include "libtrain/plan/blocks/norm.h"
 #include "libtrain/plan/blocks/products.h"
 #include "libtrain/plan/scratch.h"
+#include "libtrain/plan/widths.h"
 
 #include <algorithm>
 
@@ -14,16 +15,19 @@ namespace {
 
 std::int64_t chunk_rows(const MicroShape& s) { return std::min(s.rows(), head_chunk_tokens(s.device)); }
 
-// Row losses, the logits of a chunk, and their gradient where it is narrower.
+// Row losses, this rank's logits of a chunk, their gradient where it is narrower, and their statistics, also of all
+// ranks that share them.
 std::int64_t loss_buffers(const ModelConfig& m, const MicroShape& s, Pass pass) {
-  const auto logits = chunk_rows(s) * m.stored_vocabulary();
+  const auto wide = base::size_of(s.accumulation()), c = chunk_rows(s), logits = c * Widths(m, s.tensor).vocabulary;
   const bool narrow = pass == Pass::train && s.dtype == base::DType::bf16;
-  return base::aligned(s.rows() * 8) + base::aligned(logits * base::size_of(s.accumulation())) +
-         (narrow ? base::aligned(logits * s.element_bytes()) : 0);
+  return base::aligned(s.rows() * 8) + base::aligned(logits * wide) +
+         (narrow ? base::aligned(logits * s.element_bytes()) : 0) +
+         (s.tensor > 1 ? base::aligned(3 * c * wide) + base::aligned(s.tensor * 3 * c * wide) : 0);
 }
 
 std::int64_t chunk_product(const ModelConfig& m, const MicroShape& s) {
-  return Products(m, s).product(chunk_rows(s), m.stored_vocabulary(), m.hidden, Products::Result::accumulation);
+  return Products(m, s).product(chunk_rows(s), Widths(m, s.tensor).vocabulary, m.hidden,
+                                Products::Result::accumulation);
 }
 
 }  // namespace
@@ -59,15 +63,19 @@ std::int64_t HeadKind::evaluation_bytes(const ModelConfig& m, const MicroShape& 
 }
 
 std::int64_t HeadKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass pass) const {
-  return pass == Pass::train ? 0 : loss_buffers(m, s, pass) + chunk_product(m, s);
+  if (pass == Pass::train) return 0;
+  return Products(m, s).gathered(m.hidden) + loss_buffers(m, s, pass) + chunk_product(m, s);
 }
 
 std::int64_t HeadKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   const Products p(m, s);
-  const auto n = s.rows(), c = chunk_rows(s), v = m.stored_vocabulary(), last = n % c == 0 ? c : n % c;
-  auto most = std::max(chunk_product(m, s), p.product(c, m.hidden, v, Products::Result::working));
-  for (auto rows : {c, last}) most = std::max(most, p.product(v, m.hidden, rows, Products::Result::accumulation));
-  return std::max(loss_buffers(m, s, Pass::train) + most, norm_workspace_bytes(m, s));
+  const auto n = s.rows(), c = chunk_rows(s), v = Widths(m, s.tensor).vocabulary, last = n % c == 0 ? c : n % c;
+  auto most = chunk_product(m, s);
+  for (auto rows : {c, last})
+    most = std::max(
+        {most, p.lane_product(rows, m.hidden, {v}), p.product(v, m.hidden, rows, Products::Result::accumulation)});
+  return std::max(p.gathered(m.hidden) + p.partial(m.hidden) + loss_buffers(m, s, Pass::train) + most,
+                  norm_workspace_bytes(m, s));
 }
 
 // V is the logical vocabulary.

@@ -51,7 +51,7 @@ std::int64_t LayerKind::evaluation_bytes(const ModelConfig& m, const MicroShape&
 std::int64_t LayerKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass pass) const {
   std::int64_t most = 0;
   for (const auto& name : m.branches) most = std::max(most, branch_kind(name).forward_workspace_bytes(m, s, pass));
-  return Products(m, s).rows(m.hidden) + most;
+  return Products(m, s).stream(m.hidden) + most;
 }
 
 // Behind the gradient of a norm's output come the buffers of the branch, then, when they are given back, those of the
@@ -59,7 +59,7 @@ std::int64_t LayerKind::forward_workspace_bytes(const ModelConfig& m, const Micr
 std::int64_t LayerKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   auto most = norm_workspace_bytes(m, s);
   for (const auto& name : m.branches) most = std::max(most, branch_kind(name).backward_workspace_bytes(m, s));
-  return Products(m, s).rows(m.hidden) + most;
+  return Products(m, s).stream(m.hidden) + most;
 }
 
 double LayerKind::forward_flops(const ModelConfig& m, std::int64_t sequence) const {

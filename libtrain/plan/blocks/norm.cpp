@@ -8,15 +8,18 @@ namespace trainyard::plan {
 std::vector<SavedTensor> norm_tensors(const ModelConfig& m, const MicroShape& s, Pass pass) {
   std::vector<SavedTensor> out;
   out.reserve(8);
-  if (pass == Pass::train) out.push_back({"input", s.dtype, s.rows(), m.hidden});
-  if (m.norm == Norm::layer) out.push_back({"mean", s.accumulation(), 0, s.rows()});
-  out.push_back({"rstd", s.accumulation(), 0, s.rows()});
-  out.push_back({"normed", s.dtype, s.rows(), m.hidden});
+  if (pass == Pass::train) out.push_back({"input", s.dtype, s.stream_rows(), m.hidden});
+  if (m.norm == Norm::layer) out.push_back({"mean", s.accumulation(), 0, s.stream_rows()});
+  out.push_back({"rstd", s.accumulation(), 0, s.stream_rows()});
+  out.push_back({"normed", s.dtype, s.stream_rows(), m.hidden});
   return out;
 }
 
 std::int64_t norm_workspace_bytes(const ModelConfig& m, const MicroShape& s) {
-  return norm_scratch_bytes(s.rows(), m.hidden, base::size_of(s.accumulation()));
+  const auto partials = [&](std::int64_t rows) {
+    return norm_scratch_bytes(rows, m.hidden, base::size_of(s.accumulation()));
+  };
+  return partials(s.stream_rows()) + (s.sequence_parallel ? partials(s.rows()) : 0);  // of all ranks that share rows
 }
 
 }  // namespace trainyard::plan

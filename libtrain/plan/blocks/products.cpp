@@ -2,14 +2,35 @@
 #include "libtrain/plan/blocks/products.h"
 
 #include "libtrain/plan/scratch.h"
+#include "libtrain/plan/widths.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace trainyard::plan {
 
 Products::Products(const ModelConfig& model, const MicroShape& shape) : m_(model), s_(shape) {}
 
 std::int64_t Products::rows(std::int64_t cols) const { return base::aligned(s_.rows() * cols * s_.element_bytes()); }
+
+std::int64_t Products::stream(std::int64_t cols) const {
+  return base::aligned(s_.stream_rows() * cols * s_.element_bytes());
+}
+
+std::int64_t Products::partial(std::int64_t cols) const {
+  const bool apart = s_.tensor > 1 && (s_.sequence_parallel || s_.dtype == base::DType::bf16);
+  return apart ? base::aligned(s_.rows() * cols * accumulation_bytes()) : 0;
+}
+
+std::int64_t Products::lane_product(std::int64_t rows, std::int64_t cols, const std::vector<std::int64_t>& inner,
+                                    std::int64_t neighbours) const {
+  const bool rounds = s_.tensor == 1 && s_.dtype == base::DType::bf16;
+  const auto lanes = Widths(m_, s_.tensor).lanes, parts = static_cast<std::int64_t>(inner.size());
+  if (on_gpu())
+    return gpu_lane_gemm_scratch_bytes(rows, cols, lanes > 1 ? parts : neighbours, lanes, rounds, accumulation_bytes());
+  return lane_gemm_scratch_bytes(rows, cols, std::accumulate(inner.begin(), inner.end(), std::int64_t{0}), parts, lanes,
+                                 rounds);
+}
 
 std::int64_t Products::product(std::int64_t rows, std::int64_t cols, std::int64_t inner, Result result) const {
   if (on_gpu()) return gpu_gemm_scratch_bytes;
@@ -42,15 +63,12 @@ std::int64_t Products::fused_forward(const FusedLayers& layers) const {
   return most;
 }
 
+// Partial sums are there while the gradients of weights are made.
 std::int64_t Products::fused_backward(const FusedLayers& layers) const {
-  const auto parts = spans(layers, Look::weights);
-  const bool added = parts.size() > 1 && s_.dtype == base::DType::bf16;  // in f32, rounded once
-  std::int64_t most = 0;
-  for (auto out : parts)
-    most = std::max(most, product(s_.rows(), layers.in, out, added ? Result::accumulation : Result::working));
-  if (added) most += base::aligned(s_.rows() * layers.in * accumulation_bytes());
+  const auto neighbours = static_cast<std::int64_t>(spans(layers, Look::weights).size());
+  auto most = lane_product(s_.rows(), layers.in, layers.outs, neighbours);
   for (auto out : spans(layers, Look::weights_and_biases)) most = std::max(most, weight_gradient(out, layers.in));
-  return most;
+  return partial(layers.in) + most;
 }
 
 }  // namespace trainyard::plan

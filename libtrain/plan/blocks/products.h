@@ -25,11 +25,25 @@ class Products {
 
   enum class Result { working, accumulation };  // accumulation: f32 although the working dtype is bf16
 
-  std::int64_t rows(std::int64_t cols) const;  // bytes of a tensor [n, cols] in the working dtype
+  std::int64_t rows(std::int64_t cols) const;    // bytes of a tensor [n, cols] in the working dtype
+  std::int64_t stream(std::int64_t cols) const;  // of one with this rank's rows of the residual stream
+  // Of all rows, gathered from ranks that share them; 0: there is nothing to gather.
+  std::int64_t gathered(std::int64_t cols) const { return s_.sequence_parallel ? rows(cols) : 0; }
+  // Of this rank's partial sums of all rows, in the accumulation dtype, where they do not lie in the result itself.
+  std::int64_t partial(std::int64_t cols) const;
   std::int64_t accumulation_bytes() const { return base::size_of(s_.accumulation()); }
   bool on_gpu() const { return s_.device == base::DeviceKind::cuda; }
 
   std::int64_t product(std::int64_t rows, std::int64_t cols, std::int64_t inner, Result result) const;
+  // `rows` x `cols` in lanes over the inner widths of its parts, all of them this rank's (kernels/linear);
+  // `neighbours`: how many there are when those that lie side by side in memory count as one.
+  std::int64_t lane_product(std::int64_t rows, std::int64_t cols, const std::vector<std::int64_t>& inner,
+                            std::int64_t neighbours = 1) const;
+  // model::shared_forward and shared_backward_input: a product in lanes over all rows, with its partial sums.
+  std::int64_t shared_sum(std::int64_t cols, const std::vector<std::int64_t>& inner,
+                          std::int64_t neighbours = 1) const {
+    return partial(cols) + lane_product(s_.rows(), cols, inner, neighbours);
+  }
   std::int64_t linear(std::int64_t out, std::int64_t in) const { return product(s_.rows(), out, in, Result::working); }
   // With the bias gradient, where the model has biases.
   std::int64_t weight_gradient(std::int64_t out, std::int64_t in) const;

@@ -1,0 +1,45 @@
+// Sizes of the calls that edges make.
+#include "libtrain/plan/blocks/crossings.h"
+
+#include "libtrain/plan/scratch.h"
+
+#include <algorithm>
+
+namespace trainyard::plan {
+
+void Crossings::add(const char* operation, base::DType type, std::int64_t elements, std::int64_t calls) {
+  if (s_.tensor == 1 || calls == 0) return;
+  calls_.push_back({operation, type, elements * base::size_of(type), calls});
+}
+
+Crossings& Crossings::all_rows(int times) {
+  if (s_.sequence_parallel) add("all_gather", s_.dtype, s_.rows() * m_.hidden, times);
+  return *this;
+}
+
+Crossings& Crossings::add_up() {
+  add("all_to_all", s_.accumulation(), s_.rows() * m_.hidden);
+  if (!s_.sequence_parallel) add("all_gather", s_.dtype, s_.rows() * m_.hidden);
+  return *this;
+}
+
+// As 32-bit words.
+Crossings& Crossings::merge() {
+  add(s_.sequence_parallel ? "reduce_scatter" : "all_reduce", base::DType::i32,
+      s_.rows() * m_.hidden * s_.element_bytes() / 4);
+  return *this;
+}
+
+Crossings& Crossings::norm_gradients() {
+  if (s_.sequence_parallel) add("all_gather", s_.accumulation(), 2 * (s_.rows() / column_sum_rows) * m_.hidden);
+  return *this;
+}
+
+Crossings& Crossings::loss_statistics() {
+  const auto chunk = head_chunk_tokens(s_.device), last = s_.rows() % chunk;
+  add("all_gather", s_.accumulation(), s_.tensor * 3 * chunk, s_.rows() / chunk);
+  if (last > 0) add("all_gather", s_.accumulation(), s_.tensor * 3 * last);
+  return *this;
+}
+
+}  // namespace trainyard::plan

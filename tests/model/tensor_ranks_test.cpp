@@ -1,0 +1,167 @@
+// Ranks that share every layer: the same bits as one rank, the memory that was foretold, edges and their adjoints.
+#include "tests/model/small_model.h"
+#include "tests/model/tensor_world.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+
+namespace trainyard::test {
+namespace {
+
+using base::DType;
+
+// Eight heads on four keys and values, several blocks of rows, chunks of the head; a vocabulary that leaves one of four
+// ranks without a logical row.
+plan::ModelConfig eight_heads(plan::ModelConfig m, std::int64_t lanes) {
+  m.hidden = 64, m.heads = 8, m.kv_heads = 4, m.ffn = 192, m.vocabulary = 257, m.context = 160, m.lanes = lanes;
+  return m;
+}
+
+struct Whole {
+  double loss = 0, evaluated = 0;
+  std::int64_t targets = 0;
+  std::vector<std::vector<std::vector<double>>> gradients;  // by unit, slot, element; of both uses
+};
+
+Whole one_rank(const plan::ModelConfig& m, const plan::MicroShape& shape, const Batch& batch) {
+  PlainStore store(m, shape.dtype, 1);
+  Runner runner(m, shape);
+  const auto r = runner.train(store, batch);
+  Whole out{r.loss_sum, 0, r.targets, {}};
+  for (std::size_t u = 0; u < store.units.size(); ++u) {
+    auto& unit = out.gradients.emplace_back();
+    for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p) {
+      auto& slot = unit.emplace_back();
+      for (std::int64_t i = 0; i < store.units[u].parameters[p].stored_count(); ++i)
+        slot.push_back(store.gradient_of(static_cast<int>(u), static_cast<int>(p), i));
+    }
+  }
+  out.evaluated = runner.evaluate(store, batch).loss_sum;
+  return out;
+}
+
+bool same(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
+struct Case {
+  int ranks;
+  bool rows;
+  plan::Recompute recompute;
+};
+
+// The bits of `want` on the ranks of `c`, and the memory of the plan to the byte.
+void expect_same(const plan::ModelConfig& m, plan::MicroShape shape, const Batch& batch, const Whole& want,
+                 const Case& c) {
+  shape.tensor = c.ranks, shape.sequence_parallel = c.rows;
+  const auto where =
+      fmt::format("{} {} {} ranks{}{}", m.name, base::name_of(shape.dtype), c.ranks, c.rows ? ", rows shared" : "",
+                  c.recompute == plan::Recompute::layers ? ", recomputed" : "");
+  comm::run_ranks(c.ranks, [&](int rank, comm::ThreadsWorld& threads) {
+    Runner runner(m, shape, c.recompute);
+    const TensorRank ground(rank, c.ranks, threads, m, shape, *runner.exec);
+    runner.edges = &ground.edges;
+    PlainStore store(m, shape.dtype, 1, ground.topology, rank);
+    const auto r = runner.train(store, batch);
+    EXPECT_TRUE(same(r.loss_sum, want.loss)) << where << ": " << r.loss_sum << " against " << want.loss;
+    EXPECT_EQ(r.targets, want.targets);
+    for (std::size_t u = 0; u < store.units.size(); ++u)
+      for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p) {
+        std::int64_t others = 0;
+        for (const auto& [held, whole] : PlainStore::places(store.units[u].parameters[p], ground.topology, rank))
+          others += !same(store.gradient_of(static_cast<int>(u), static_cast<int>(p), held),
+                          want.gradients[u][p][static_cast<std::size_t>(whole)]);
+        EXPECT_EQ(others, 0) << where << ": rank " << rank << ", " << store.units[u].parameters[p].name;
+      }
+    EXPECT_EQ(runner.activations.peak_bytes(), plan::activation_bytes(m, shape, plan::Pass::train, c.recompute))
+        << where;
+    EXPECT_EQ(runner.workspace.peak_bytes(), plan::workspace_bytes(m, shape, plan::Pass::train, c.recompute)) << where;
+    EXPECT_EQ(ground.staging.peak_bytes(), plan::tensor_staging_bytes(m, shape)) << where;
+    EXPECT_TRUE(same(runner.evaluate(store, batch).loss_sum, want.evaluated)) << where;
+  });
+}
+
+TEST(TensorRanks, SameBitsAndForetoldMemory) {
+  const std::int64_t b = 2, t = 128;
+  for (const auto& base : {with_dropout(small_gpt2()), with_dropout(small_llama()), small_llama()})
+    for (const auto dtype : {DType::f32, DType::bf16})
+      for (const bool tied : {false, true}) {
+        auto m = eight_heads(base, 4);
+        m.tied = tied;
+        if (tied) m.biases = true;
+        const Batch batch(formula_windows(m.vocabulary, 0, b, t, true), true, 40);
+        const plan::MicroShape shape{b, t, dtype, 1};
+        const auto want = one_rank(m, shape, batch);
+        for (const int ranks : {2, 4})
+          for (const bool rows : {false, true})
+            expect_same(m, shape, batch, want,
+                        {ranks, rows, ranks == 2 == rows ? plan::Recompute::layers : plan::Recompute::none});
+      }
+}
+
+// Rows that are no multiple of 64, more chunks of the head than one, odd heads in a left fold.
+TEST(TensorRanks, OddShapes) {
+  auto m = eight_heads(small_gpt2(), 3);
+  m.hidden = 48, m.heads = m.kv_heads = 3, m.ffn = 72, m.context = 301;
+  const Batch batch(formula_windows(m.vocabulary, 0, 1, 301, true), true);
+  const plan::MicroShape shape{1, 301, DType::f32, 2};
+  expect_same(m, shape, batch, one_rank(m, shape, batch), {3, false, plan::Recompute::none});
+  m.lanes = 1;  // the comparison must be able to fail
+  EXPECT_NE(one_rank(m, shape, batch).gradients, one_rank(
+                                                     [&] {
+                                                       auto other = m;
+                                                       other.lanes = 3;
+                                                       return other;
+                                                     }(),
+                                                     shape, batch)
+                                                     .gradients);
+}
+
+// <A x, y> = <x, A^T y> in f64, of every edge: x and y of all ranks are one vector.
+TEST(TensorRanks, EdgesAndTheirAdjoints) {
+  for (const int ranks : {2, 4})
+    for (const bool rows : {false, true}) {
+      auto m = eight_heads(small_gpt2(), 4);
+      plan::MicroShape shape{2, 128, DType::f64, 1};
+      shape.tensor = ranks, shape.sequence_parallel = rows;
+      const auto n = shape.rows(), own = shape.stream_rows(), h = m.hidden;
+      std::vector<double> left(static_cast<std::size_t>(ranks)), right(static_cast<std::size_t>(ranks));
+      comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
+        const auto exec = tensor::Exec::caller(nullptr, 1);
+        const TensorRank ground(rank, ranks, threads, m, shape, *exec);
+        const auto random = [&](std::int64_t count, std::uint64_t seed) {
+          std::mt19937_64 engine(seed);
+          std::normal_distribution<double> normal(0, 1);
+          std::vector<double> values(static_cast<std::size_t>(count));
+          for (auto& v : values) v = normal(engine);
+          return values;
+        };
+        const auto dot = [](const std::vector<double>& a, const std::vector<double>& b) {
+          double sum = 0;
+          for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+          return sum;
+        };
+        // A: what each rank has of the stream -> all rows on each rank. A^T: partial sums of all rows -> the stream.
+        // Without shared rows the stream is one vector that every rank has: the first one counts it.
+        auto x = random(own * h, rows ? static_cast<std::uint64_t>(rank) : 77),
+             y = random(n * h, 100 + static_cast<std::uint64_t>(rank));
+        std::vector<double> gathered(static_cast<std::size_t>(n * h)), summed(static_cast<std::size_t>(own * h));
+        const auto all =
+            ground.edges.all_rows(base::View::of(x.data(), {own, h}), base::View::of(gathered.data(), {n, h}));
+        const std::vector<double> ax(all.ptr<double>(), all.ptr<double>() + n * h);
+        left[static_cast<std::size_t>(rank)] = dot(ax, y);
+        ground.edges.add_up(base::View::of(y.data(), {n, h}), {}, base::View::of(summed.data(), {own, h}));
+        right[static_cast<std::size_t>(rank)] = rows || rank == 0 ? dot(x, summed) : 0;
+      });
+      double ax_y = 0, x_aty = 0;
+      for (int r = 0; r < ranks; ++r)
+        ax_y += left[static_cast<std::size_t>(r)], x_aty += right[static_cast<std::size_t>(r)];
+      EXPECT_NEAR(ax_y, x_aty, 1e-9 * std::abs(ax_y) + 1e-9) << ranks << " ranks" << (rows ? ", rows shared" : "");
+      EXPECT_GT(std::abs(ax_y), 1);
+    }
+}
+
+}  // namespace
+}  // namespace trainyard::test

@@ -1,0 +1,62 @@
+// Tensor ranks as threads: for each a world, a context and edges, without stores.
+#pragma once
+
+#include "libtrain/comm/threads.h"
+#include "libtrain/comm/world.h"
+#include "libtrain/model/edges.h"
+#include "tests/model/test_place.h"
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace trainyard::test {
+
+inline plan::Topology tensor_ranks(int ranks) {
+  return ranks == 1 ? plan::Topology() : plan::Topology({{plan::Axis::data, 1}, {plan::Axis::tensor, ranks}});
+}
+
+// One rank: its compute Exec is the caller's.
+class TensorRank {
+ public:
+  TensorRank(int rank, int ranks, comm::ThreadsWorld& threads, const plan::ModelConfig& model,
+             const plan::MicroShape& shape, tensor::Exec& compute)
+      : topology(tensor_ranks(ranks)), set_(model, topology),
+        world_("threads", rank, topology, threads.factory(rank), {{plan::Axis::data}, {plan::Axis::tensor}}),
+        communication_(tensor::Exec::worker("communication", nullptr)), none_(tensor::Category::parameters, 0),
+        staging(tensor::Category::communication_staging, plan::tensor_staging_bytes(model, shape), test_device()),
+        context_{set_,
+                 {0, shape.dtype, base::DType::f32, {1, 1, 1, 1}, 2, topology},
+                 plan::Reduction::ordered,
+                 world_,
+                 compute,
+                 *communication_,
+                 none_,
+                 none_,
+                 none_,
+                 none_,
+                 none_,
+                 staging},
+        edges(context_, shape.sequence_parallel, plan::tensor_staging_elements(model, shape), shape.accumulation()) {}
+
+  const comm::Ledger& ledger() const { return world_.group({plan::Axis::tensor}).ledger(); }
+
+  plan::Topology topology;
+
+ private:
+  plan::UnitSet set_;
+  comm::World world_;
+  std::unique_ptr<tensor::Exec> communication_;
+  tensor::Arena none_;
+
+ public:
+  tensor::Arena staging;
+
+ private:
+  params::StoreContext context_;
+
+ public:
+  model::Edges edges;
+};
+
+}  // namespace trainyard::test
