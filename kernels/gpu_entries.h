@@ -11,6 +11,7 @@
 #include "kernels/embedding/embedding_args.h"
 #include "kernels/fold/fold_args.h"
 #include "kernels/gemm/gemm_cpu.h"
+#include "kernels/lane_sum/lane_sum_args.h"
 #include "kernels/linear/column_sum.h"
 #include "kernels/norm/norm_args.h"
 #include "kernels/rotary/rotary_gpu_args.h"
@@ -37,6 +38,7 @@ namespace trainyard::kernels {
   X(fold, FoldArgs)                        \
   X(gemm, GemmArgs)                        \
   X(column_sum, ColumnSumArgs)             \
+  X(lane_sum, LaneSumArgs)                 \
   X(norm_forward, NormArgs)                \
   X(norm_backward, NormArgs)               \
   X(rotary, RotaryGpuArgs)                 \

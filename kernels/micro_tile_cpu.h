@@ -46,9 +46,11 @@ inline Vec plus(Vec a, Vec b) { return _mm_add_ps(a, b); }
 
 constexpr int nr = lanes * vectors;
 
-// c[mr, nr] (+)= a panel * b panel over k steps; a panel: k groups of mr values, b panel: k groups of nr values.
-inline __attribute__((always_inline)) void micro_tile(int64_t k, const float* __restrict a, const float* __restrict b,
-                                                      float* c, int64_t pitch, int add) {
+// end(acc): what becomes of a panel * b panel over k steps; a panel: k groups of mr values, b panel: k groups of nr
+// values.
+template <class End> inline __attribute__((always_inline)) void micro_product(int64_t k, const float* __restrict a,
+                                                                              const float* __restrict b,
+                                                                              const End& end) {
   Vec acc[mr][vectors];
 #pragma GCC unroll 16
   for (int i = 0; i < mr; ++i)
@@ -67,13 +69,22 @@ inline __attribute__((always_inline)) void micro_tile(int64_t k, const float* __
     a += mr;
     b += nr;
   }
+  end(acc);
+}
+
+// c[mr, nr] (+)= a panel * b panel.
+inline __attribute__((always_inline)) void micro_tile(int64_t k, const float* __restrict a, const float* __restrict b,
+                                                      float* c, int64_t pitch, int add) {
+  micro_product(
+      k, a, b, [&](Vec(&acc)[mr][vectors]) __attribute__((always_inline)) {
 #pragma GCC unroll 16
-  for (int i = 0; i < mr; ++i)
+        for (int i = 0; i < mr; ++i)
 #pragma GCC unroll 8
-    for (int j = 0; j < vectors; ++j) {
-      float* to = c + i * pitch + j * lanes;
-      put(to, add ? plus(load(to), acc[i][j]) : acc[i][j]);
-    }
+          for (int j = 0; j < vectors; ++j) {
+            float* to = c + i * pitch + j * lanes;
+            put(to, add ? plus(load(to), acc[i][j]) : acc[i][j]);
+          }
+      });
 }
 
 // Packs `width` rows (of op(a), or columns of op(b)) times kb steps into groups: out[p * width + i]; missing rows are

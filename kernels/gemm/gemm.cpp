@@ -29,6 +29,18 @@ void run_gemm(tensor::Exec& exec, GemmArgs args) {
                    static_cast<int>(args.c.type));
   TRAINYARD_ASSERT(!args.accumulate || (args.bias.empty() && args.gelu.empty() && args.c.type != Type::bf16),
                    "accumulate with an epilogue, or in bf16");
+  TRAINYARD_ASSERT(args.k % args.lanes == 0 && (!exec.on_gpu() || (args.parts == 1 && args.lanes == 1)),
+                   "{} lanes over {}", args.lanes, args.k);
+  for (int i = 0; i + 1 < args.parts; ++i) {
+    const auto& p = args.more[i];
+    const auto k = args.trans_a ? p.a.rows : p.a.cols;
+    TRAINYARD_ASSERT((args.trans_a ? p.a.cols : p.a.rows) == args.m && (args.trans_b ? p.b.cols : p.b.rows) == k &&
+                         (args.trans_b ? p.b.rows : p.b.cols) == args.n && p.a.type == args.a.type &&
+                         p.b.type == args.a.type && k > 0 && k % args.lanes == 0,
+                     "part {} of a product of {} x {} in {} lanes", i + 1, args.m, args.n, args.lanes);
+    args.k += k;
+  }
+  TRAINYARD_ASSERT(!args.accumulate || args.lanes == 1, "accumulate over {} lanes", args.lanes);
   if (args.m == 0 || args.n == 0) return;
   TRAINYARD_ASSERT(args.k > 0, "a product of {} x {} over nothing", args.m, args.n);
   TRAINYARD_ASSERT(exec.on_gpu() || (args.gelu_of.empty() && args.sums.empty()), "an epilogue of GPUs on the CPU");
@@ -36,8 +48,9 @@ void run_gemm(tensor::Exec& exec, GemmArgs args) {
   exec.run([&exec, args]() mutable {
     tensor::ArenaScope scope(exec.scratch());
     args.scratch = exec.scratch().allocate_bytes(
-        exec.on_gpu() ? plan::gpu_gemm_scratch_bytes
-                      : plan::gemm_scratch_bytes(args.m, args.n, args.k, args.c.type == Type::bf16));
+        exec.on_gpu()
+            ? plan::gpu_gemm_scratch_bytes
+            : plan::lane_gemm_scratch_bytes(args.m, args.n, args.k, args.parts, args.lanes, args.c.type == Type::bf16));
     if (!args.sums.empty()) {
       const auto blocks = (args.k + plan::column_sum_rows - 1) / plan::column_sum_rows;
       args.partials = mat(

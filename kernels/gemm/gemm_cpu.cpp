@@ -1,6 +1,7 @@
 // The product: operands packed into panels by the whole team, then micro-tiles of registers. No library, no heap.
 #include "kernels/gemm/gemm_cpu.h"
 
+#include "kernels/gemm/lane_walk_cpu.h"
 #include "kernels/micro_tile_cpu.h"
 #include "libtrain/plan/scratch.h"
 
@@ -22,9 +23,11 @@ template <class T> void pack_block(const Mat& x, int trans, int64_t first, int64
   }
 }
 
+// A block of the result, and where its partial sums lie: slot 0 is the result, or its f32 block where it is bf16.
 struct Block {
-  int64_t i0, mb, j0, nb, kb;
-  int first, last;  // of the blocks over k
+  int64_t i0, mb, j0, nb;
+  float* wide;  // f32 blocks [mb, pitch], `apart` from one to the next: of slots 1, 2, ..., for bf16 of 0 before them
+  int64_t pitch, apart;
 };
 
 // Finishes rows [i, i + rows) and columns [j, j + cols) of the result: bias, GELU, rounding from the f32 block.
@@ -44,39 +47,80 @@ template <class C> void finish(const GemmArgs& g, int64_t i, int64_t rows, int64
   }
 }
 
-// Tasks are taken as threads become free: which thread computes a tile does not change its bits.
-template <class C> void multiply_block(const GemmArgs& g, const Block& b, const float* pa, const float* pb, float* wide,
-                                       int64_t wide_pitch, int64_t* next) {
+// Several sums are added to a panel * b panel in order; the last may be `to`.
+struct Sums {
+  const float* from[64];
+  int64_t pitch[64];
+  int count;
+};
+inline void micro_tile_of_sums(int64_t k, const float* a, const float* b, const Sums& sums, float* to,
+                               int64_t to_pitch) {
+  micro_product(
+      k, a, b, [&](Vec(&acc)[mr][vectors]) __attribute__((always_inline)) {
+        for (int s = 0; s < sums.count; ++s) {
+          const float* from = sums.from[s];
+          const int64_t pitch = sums.pitch[s];
+#pragma GCC unroll 16
+          for (int i = 0; i < mr; ++i)
+#pragma GCC unroll 8
+            for (int j = 0; j < vectors; ++j) acc[i][j] = plus(load(from + i * pitch + j * lanes), acc[i][j]);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < mr; ++i)
+#pragma GCC unroll 8
+          for (int j = 0; j < vectors; ++j) put(to + i * to_pitch + j * lanes, acc[i][j]);
+      });
+}
+
+// One tile of a segment: rows and columns [i, i + rows), [j, j + cols) of the block.
+template <class C> void multiply_tile(const GemmArgs& g, const Block& b, const Segment& s, const float* pa,
+                                      const float* pb, int64_t i, int64_t rows, int64_t j, int64_t cols) {
   constexpr bool narrow = sizeof(C) == 2;
+  const auto pitch_of = [&](int slot) { return slot > 0 || narrow ? b.pitch : g.c.pitch; };
+  const auto at = [&](int slot) -> float* {
+    if (slot > 0 || narrow) return b.wide + (slot - !narrow) * b.apart + i * b.pitch + j;
+    return reinterpret_cast<float*>(g.c.row<C>(b.i0 + i) + b.j0 + j);
+  };
+  const int64_t pitch = pitch_of(s.to);
+  float* to = at(s.to);
+  const bool in_place = s.sources > 0 && s.source[s.sources - 1] == s.to;
+  // A tile that hangs over the edge of the result is made beside it.
+  const bool beside = !narrow && s.to == 0 && (rows < mr || cols < nr);
+  float edge[mr * nr];
+  if (!beside && (s.sources == 0 || (s.sources == 1 && in_place))) {
+    micro_tile(s.kb, pa, pb, to, pitch, in_place);
+  } else {
+    Sums sums;
+    sums.count = s.sources - (beside && in_place);
+    for (int q = 0; q < sums.count; ++q) sums.from[q] = at(s.source[q]), sums.pitch[q] = pitch_of(s.source[q]);
+    micro_tile_of_sums(s.kb, pa, pb, sums, beside ? edge : to, beside ? nr : pitch);
+  }
+  if (beside)
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t q = 0; q < cols; ++q)
+        to[r * pitch + q] = in_place ? to[r * pitch + q] + edge[r * nr + q] : edge[r * nr + q];
+  if (s.complete && (narrow || !g.bias.empty() || !g.gelu.empty()))
+    finish<C>(g, b.i0 + i, rows, b.j0 + j, cols, to, pitch);
+}
+
+// Tasks are taken as threads become free: which thread computes a tile does not change its bits. A task goes through
+// all segments of the chunk, so that their sums meet in the first-level cache.
+template <class C> void multiply_block(const GemmArgs& g, const Block& b, const Chunk& chunk, const float* pa,
+                                       int64_t a_step, const float* pb, int64_t b_step, int64_t* next) {
   constexpr int64_t group_m = 6, group_n = 4;  // panels of one task
   const int64_t pm = (b.mb + mr - 1) / mr, pn = (b.nb + nr - 1) / nr;
   const int64_t tm = (pm + group_m - 1) / group_m, tn = (pn + group_n - 1) / group_n, tasks = tm * tn;
-  const int add = !b.first || g.accumulate;
   for (int64_t t = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED); t < tasks;
        t = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED)) {
     const int64_t qi0 = t / tn * group_m, qj0 = t % tn * group_n;
     for (int64_t qj = qj0; qj < qj0 + group_n && qj < pn; ++qj)
-      for (int64_t qi = qi0; qi < qi0 + group_m && qi < pm; ++qi) {
-        const int64_t i = qi * mr, j = qj * nr;
-        const int64_t rows = b.mb - i < mr ? b.mb - i : mr, cols = b.nb - j < nr ? b.nb - j : nr;
-        const float* a = pa + i * b.kb;
-        const float* c = pb + j * b.kb;
-        float edge[mr * nr];
-        float* to;
-        int64_t pitch;
-        if constexpr (narrow) to = wide + i * wide_pitch + j, pitch = wide_pitch;
-        else to = reinterpret_cast<float*>(g.c.row<C>(b.i0 + i) + b.j0 + j), pitch = g.c.pitch;
-        if (narrow || (rows == mr && cols == nr)) {
-          micro_tile(b.kb, a, c, to, pitch, narrow ? !b.first : add);
-        } else {
-          micro_tile(b.kb, a, c, edge, nr, 0);
-          for (int64_t r = 0; r < rows; ++r)
-            for (int64_t q = 0; q < cols; ++q)
-              to[r * pitch + q] = add ? to[r * pitch + q] + edge[r * nr + q] : edge[r * nr + q];
+      for (int c = 0; c < chunk.count; ++c)
+        for (int64_t qi = qi0; qi < qi0 + group_m && qi < pm; ++qi) {
+          const Segment& s = chunk.segment[c];
+          const int64_t i = qi * mr, j = qj * nr;
+          multiply_tile<C>(g, b, s, pa + s.at * a_step + i * s.kb, pb + s.at * b_step + j * s.kb, i,
+                           b.mb - i < mr ? b.mb - i : mr, j, b.nb - j < nr ? b.nb - j : nr);
         }
-        if (b.last && (narrow || !g.bias.empty() || !g.gelu.empty()))
-          finish<C>(g, b.i0 + i, rows, b.j0 + j, cols, to, pitch);
-      }
   }
 }
 
@@ -88,43 +132,57 @@ template <class T, class C> void product(const GemmArgs& g) {
   char* scratch = static_cast<char*>(g.scratch);
   float* pa = reinterpret_cast<float*>(scratch);
   float* pb = reinterpret_cast<float*>(scratch + base::aligned(mb0 * kb0 * 4));
+  // As many blocks as plan::lane_gemm_scratch_bytes counts; an f32 result is its own slot 0.
+  const int64_t apart = base::aligned(mb0 * nb0 * 4) / 4;
   float* wide = reinterpret_cast<float*>(scratch + base::aligned(mb0 * kb0 * 4) + base::aligned(nb0 * kb0 * 4));
-  int64_t next[2] = {0, 0};  // of this block and the one before, by turns
+  int64_t next[2] = {0, 0};  // of this chunk and the one before, by turns
 #pragma omp parallel num_threads(g.threads)
   {
     int turn = 0;
     const int share = omp_get_thread_num(), shares = omp_get_num_threads();
     for (int64_t j0 = 0; j0 < g.n; j0 += nb_max)
-      for (int64_t i0 = 0; i0 < g.m; i0 += mb_max)
-        for (int64_t k0 = 0; k0 < g.k; k0 += kb_max) {
-          Block b{i0,
-                  g.m - i0 < mb_max ? g.m - i0 : mb_max,
-                  j0,
-                  g.n - j0 < nb_max ? g.n - j0 : nb_max,
-                  g.k - k0 < kb_max ? g.k - k0 : kb_max,
-                  k0 == 0,
-                  k0 + kb_max >= g.k};
-          pack_block<T>(g.b, !g.trans_b, b.j0, b.nb, nr, k0, b.kb, pb, share, shares);
-          pack_block<T>(g.a, g.trans_a, b.i0, b.mb, mr, k0, b.kb, pa, share, shares);
+      for (int64_t i0 = 0; i0 < g.m; i0 += mb_max) {
+        const Block b{i0,   g.m - i0 < mb_max ? g.m - i0 : mb_max, j0, g.n - j0 < nb_max ? g.n - j0 : nb_max, wide, nb0,
+                      apart};
+        LaneWalk walk(g, kb_max);
+        Chunk chunk;
+        while (next_chunk(walk, kb0, chunk)) {
+          for (int c = 0; c < chunk.count; ++c) {
+            const Segment& s = chunk.segment[c];
+            pack_block<T>(b_of(g, s.part), !g.trans_b, b.j0, b.nb, nr, s.k0, s.kb, pb + s.at * nb0, share, shares);
+            pack_block<T>(a_of(g, s.part), g.trans_a, b.i0, b.mb, mr, s.k0, s.kb, pa + s.at * mb0, share, shares);
+          }
 #pragma omp barrier
           if (share == 0) __atomic_store_n(&next[1 - turn], 0, __ATOMIC_RELAXED);
-          multiply_block<C>(g, b, pa, pb, wide, nb0, &next[turn]);
+          multiply_block<C>(g, b, chunk, pa, mb0, pb, nb0, &next[turn]);
           turn = 1 - turn;
 #pragma omp barrier
         }
+      }
   }
 }
 
+// Without blocks inside a slice: what a lane has of a part is one sum.
 void product_f64(const GemmArgs& g) {
 #pragma omp parallel for num_threads(g.threads) schedule(static)
   for (int64_t i = 0; i < g.m; ++i)
     for (int64_t j = 0; j < g.n; ++j) {
-      double sum = 0;
-      for (int64_t p = 0; p < g.k; ++p)
-        sum += (g.trans_a ? g.a.row<double>(p)[i] : g.a.row<double>(i)[p]) *
-               (g.trans_b ? g.b.row<double>(j)[p] : g.b.row<double>(p)[j]);
       double& c = g.c.row<double>(i)[j];
-      c = (g.accumulate ? c + sum : sum) + (g.bias.empty() ? 0.0 : static_cast<const double*>(g.bias.data)[j]);
+      double slot[64];
+      slot[0] = c;
+      LaneWalk walk(g, g.k);
+      Segment s;
+      while (!walk.done()) {
+        walk.take(s, 0);
+        const Mat &a = a_of(g, s.part), &b = b_of(g, s.part);
+        double sum = 0;
+        for (int64_t p = s.k0; p < s.k0 + s.kb; ++p)
+          sum += (g.trans_a ? a.row<double>(p)[i] : a.row<double>(i)[p]) *
+                 (g.trans_b ? b.row<double>(j)[p] : b.row<double>(p)[j]);
+        for (int q = 0; q < s.sources; ++q) sum = slot[s.source[q]] + sum;
+        slot[s.to] = sum;
+      }
+      c = slot[0] + (g.bias.empty() ? 0.0 : static_cast<const double*>(g.bias.data)[j]);
       if (!g.gelu.empty()) g.gelu.row<double>(i)[j] = gelu_of(c);
     }
 }

@@ -6,10 +6,19 @@
 
 namespace trainyard::kernels {
 
+struct GemmPart {
+  Mat a, b;
+};
+
 struct GemmArgs {
   Mat a, b, c;
   int trans_a = 0, trans_b = 0;  // 1: transposed
   std::int64_t m = 0, n = 0, k = 0;
+  // On the CPU only: more products over K whose sum is wanted (k is of all together), and the lanes of the sum
+  // (kernels/linear/linear.h).
+  GemmPart more[2];
+  int parts = 1;  // this one and those of `more`
+  std::int64_t lanes = 1;
   int accumulate = 0;
   Mat bias;  // [n], added to every row; may be empty
   Mat gelu;  // [m, n]: gets gelu_tanh(c); may be empty

@@ -19,6 +19,24 @@ constexpr std::int64_t gemm_scratch_bytes(std::int64_t m, std::int64_t n, std::i
   return base::aligned(mb * kb * 4) + base::aligned(nb * kb * 4) + (bf16_result ? base::aligned(mb * nb * 4) : 0);
 }
 
+// A product in lanes on the CPU (linear_forward_lanes, linear_backward_input_lanes in kernels/linear): of m x n over k,
+// the sum of what its `parts` are summed over. bf16_result: the result is bf16, not f32. Beside what a product takes,
+// blocks of the result in f32 hold the sums of lanes that wait for a neighbour: one for each level of the tree (one for
+// a left fold), one less where a lane is a single block. 1 lane: as gemm_scratch_bytes.
+constexpr std::int64_t lane_gemm_temporaries(std::int64_t k, std::int64_t parts, std::int64_t lanes) {
+  std::int64_t levels = 0;
+  if ((lanes & (lanes - 1)) != 0) levels = 1;
+  else
+    for (std::int64_t width = lanes; width > 1; width /= 2) ++levels;
+  const bool single = parts == 1 && k / lanes <= gemm_block_k;
+  return std::max<std::int64_t>(levels - single, 0);
+}
+constexpr std::int64_t lane_gemm_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t parts,
+                                               std::int64_t lanes, bool bf16_result) {
+  const auto mb = std::min(base::round_up(m, 84), gemm_block_m), nb = std::min(base::round_up(n, 32), gemm_block_n);
+  return gemm_scratch_bytes(m, n, k, bf16_result) + lane_gemm_temporaries(k, parts, lanes) * base::aligned(mb * nb * 4);
+}
+
 // Column sums over n rows: one partial row per block of 64 rows, f32 (f64 for f64).
 inline constexpr std::int64_t column_sum_rows = 64;
 constexpr std::int64_t column_sum_scratch_bytes(std::int64_t n, std::int64_t columns, std::int64_t element_bytes) {
@@ -61,6 +79,15 @@ constexpr std::int64_t cached_attention_scratch_bytes(std::int64_t t, std::int64
 // On a GPU: what cuBLASLt may use for one product; the products out . dout of every query, f32 (f64 for f64).
 // Attention's forward pass and rotary positions need nothing.
 inline constexpr std::int64_t gpu_gemm_scratch_bytes = std::int64_t{32} << 20;
+// A product in lanes on a GPU. `products`: how many calls of cuBLASLt a lane takes; with 1 lane parts that are
+// neighbours in memory are one, with several each part is one. The sum of each lane is kept (f32, f64 for f64); of a
+// single lane only where several products are added up for a bf16 result.
+constexpr std::int64_t gpu_lane_gemm_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t products,
+                                                   std::int64_t lanes, bool bf16_result,
+                                                   std::int64_t accumulation_bytes) {
+  const auto pieces = lanes > 1 ? lanes : products > 1 && bf16_result ? 1 : 0;
+  return gpu_gemm_scratch_bytes + base::aligned(pieces * m * n * accumulation_bytes);
+}
 constexpr std::int64_t gpu_attention_backward_scratch_bytes(std::int64_t batch, std::int64_t sequence,
                                                             std::int64_t heads, std::int64_t element_bytes) {
   return base::aligned(batch * heads * sequence * element_bytes);

@@ -1,0 +1,23 @@
+// Checks and dispatches the sum of lanes.
+#include "kernels/lane_sum/lane_sum.h"
+
+#include "kernels/check.h"
+#include "kernels/gpu_kernels.h"
+#include "kernels/lane_sum/lane_sum_args.h"
+
+namespace trainyard::kernels {
+
+void lane_sum(tensor::Exec& exec, base::View pieces, base::View bias, std::int64_t first, base::View out) {
+  TRAINYARD_ASSERT(pieces.dtype != base::DType::bf16 && accumulation_of(out.dtype) == pieces.dtype, "sum of {} into {}",
+                   base::name_of(pieces.dtype), base::name_of(out.dtype));
+  TRAINYARD_ASSERT(pieces.cols() == out.count() && pieces.rows() >= 1, "{} x {} into {}", pieces.rows(), pieces.cols(),
+                   out.count());
+  TRAINYARD_ASSERT(!bias || (bias.rows() == 1 && bias.count() > 0 && accumulation_of(bias.dtype) == pieces.dtype),
+                   "a bias of {} x {} {}", bias.rows(), bias.cols(), base::name_of(bias.dtype));
+  TRAINYARD_ASSERT(first >= 0, "first element {}", first);
+  if (out.count() == 0) return;
+  LaneSumArgs args{mat(pieces), mat(bias), mat(out), bias ? first % bias.count() : 0, exec.threads()};
+  exec.run([&exec, args] { TRAINYARD_CALL(exec, lane_sum, args); });
+}
+
+}  // namespace trainyard::kernels

@@ -1,0 +1,128 @@
+// Products in lanes: one pass of the CPU's product, several calls of a GPU's.
+#include "kernels/check.h"
+#include "kernels/gemm/gemm_run.h"
+#include "kernels/lane_sum/lane_sum.h"
+#include "kernels/linear/linear.h"
+
+#include <array>
+
+namespace trainyard::kernels {
+
+namespace {
+
+constexpr std::size_t most_parts = 3;
+
+// What is summed: op(a) b over parts, as the product takes them.
+struct Sum {
+  std::array<LinearPart, most_parts> part;
+  std::size_t count;
+  int trans_b;  // a forward product: the weight is [out, in]
+  std::span<const LinearPart> parts() const { return {part.data(), count}; }
+  // The slice of part p that lane l has.
+  LinearPart slice(std::size_t p, std::int64_t lane, std::int64_t lanes) const {
+    const auto& whole = part[p];
+    const auto k = whole.dy.cols() / lanes;
+    return {whole.dy.columns(lane * k, k),
+            trans_b ? whole.weight.columns(lane * k, k) : whole.weight.row_range(lane * k, k)};
+  }
+};
+
+bool neighbours(const LinearPart& a, const LinearPart& b) {
+  const auto k = a.dy.cols();
+  return a.dy.pitch == b.dy.pitch && a.dy.columns(k, 0).data == b.dy.data && a.weight.pitch == b.weight.pitch &&
+         a.weight.row_range(k, 0).data == b.weight.data;
+}
+
+Sum joined(const Sum& sum) {
+  Sum out{{}, 0, sum.trans_b};
+  for (const auto& p : sum.parts()) {
+    if (out.count > 0 && neighbours(out.part[out.count - 1], p)) {
+      auto& last = out.part[out.count - 1];
+      last.dy = last.dy.columns(0, last.dy.cols() + p.dy.cols());
+      last.weight = last.weight.row_range(0, last.weight.rows() + p.weight.rows());
+    } else {
+      out.part[out.count++] = p;
+    }
+  }
+  return out;
+}
+
+GemmArgs product(const LinearPart& part, int trans_b, const base::View& c) {
+  GemmArgs g;
+  g.a = mat(part.dy), g.b = mat(part.weight), g.c = mat(c);
+  g.trans_b = trans_b;
+  return g;
+}
+
+// `to` = the sum of a lane, in the accumulation dtype where there are several parts.
+void add_up(tensor::Exec& exec, const Sum& sum, std::int64_t lane, std::int64_t lanes, base::View to) {
+  for (std::size_t p = 0; p < sum.count; ++p) {
+    auto g = product(sum.slice(p, lane, lanes), sum.trans_b, to);
+    g.accumulate = p > 0;
+    run_gemm(exec, g);
+  }
+}
+
+void run_on_gpu(tensor::Exec& exec, const Sum& sum, std::int64_t lanes, base::View bias, base::View c) {
+  const bool narrow = c.dtype == base::DType::bf16;
+  if (lanes == 1 && sum.count == 1) {
+    auto g = product(sum.part[0], sum.trans_b, c);
+    g.bias = mat(bias);
+    run_gemm(exec, g);
+  } else if (lanes == 1 && !narrow) {
+    add_up(exec, sum, 0, 1, c);
+  } else {
+    exec.run([&exec, &sum, lanes, bias, c] {
+      tensor::ArenaScope scope(exec.scratch());
+      const auto m = c.rows(), n = c.cols();
+      const auto pieces = exec.scratch().allocate(accumulation_of(c.dtype), {lanes, m * n});
+      for (std::int64_t l = 0; l < lanes; ++l) add_up(exec, sum, l, lanes, pieces.row_range(l, 1).reshaped({m, n}));
+      lane_sum(exec, pieces, bias, 0, c);
+    });
+  }
+}
+
+void run_on_cpu(tensor::Exec& exec, const Sum& sum, std::int64_t lanes, base::View bias, base::View c) {
+  auto g = product(sum.part[0], sum.trans_b, c);
+  for (std::size_t p = 1; p < sum.count; ++p) g.more[p - 1] = {mat(sum.part[p].dy), mat(sum.part[p].weight)};
+  g.parts = static_cast<int>(sum.count);
+  g.lanes = lanes;
+  g.bias = mat(bias);
+  run_gemm(exec, g);
+}
+
+void require_lanes(const Sum& sum, std::int64_t lanes) {
+  for (const auto& p : sum.parts())
+    TRAINYARD_ASSERT(lanes >= 1 && p.dy.cols() % lanes == 0, "{} lanes over {}", lanes, p.dy.cols());
+}
+
+}  // namespace
+
+void linear_forward_lanes(tensor::Exec& exec, base::View x, base::View weight, base::View bias, std::int64_t lanes,
+                          base::View y) {
+  if (bias) require_shape(bias, 1, weight.rows(), "bias");
+  TRAINYARD_ASSERT(!bias || bias.dtype == y.dtype, "a bias of {} for {}", base::name_of(bias.dtype),
+                   base::name_of(y.dtype));
+  const Sum sum{{LinearPart{x, weight}}, 1, 1};
+  require_lanes(sum, lanes);
+  if (exec.on_gpu()) run_on_gpu(exec, sum, lanes, bias, y);
+  else run_on_cpu(exec, sum, lanes, bias, y);
+}
+
+void linear_backward_input_lanes(tensor::Exec& exec, std::span<const LinearPart> parts, std::int64_t lanes,
+                                 base::View dx, Neighbours neighbours) {
+  TRAINYARD_ASSERT(!parts.empty() && parts.size() <= most_parts, "{} parts", parts.size());
+  Sum sum{{}, parts.size(), 0};
+  for (std::size_t p = 0; p < parts.size(); ++p) sum.part[p] = parts[p];
+  require_lanes(sum, lanes);
+  if (!exec.on_gpu()) run_on_cpu(exec, sum, lanes, {}, dx);
+  else run_on_gpu(exec, lanes == 1 && neighbours == Neighbours::together ? joined(sum) : sum, lanes, {}, dx);
+}
+
+std::int64_t neighbouring_products(std::span<const LinearPart> parts) {
+  Sum sum{{}, parts.size(), 0};
+  for (std::size_t p = 0; p < parts.size(); ++p) sum.part[p] = parts[p];
+  return static_cast<std::int64_t>(joined(sum).count);
+}
+
+}  // namespace trainyard::kernels

@@ -1,0 +1,68 @@
+// The order of a sum in lanes, written down once more for the tests: one element at a time, one rounding at a time.
+#pragma once
+
+#include "kernels/dispatch.h"
+#include "libtrain/plan/scratch.h"
+#include "tests/kernels/matrix_buffer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace trainyard::test {
+
+inline double rounded(DType t, double v) { return t == DType::f64 ? v : static_cast<double>(static_cast<float>(v)); }
+
+enum class LaneOrder { tree, left_fold };
+inline LaneOrder order_of(std::size_t lanes) {
+  return (lanes & (lanes - 1)) == 0 ? LaneOrder::tree : LaneOrder::left_fold;
+}
+
+// Sums of lanes (f32 or f64 values) added up.
+inline double add_lanes(DType t, std::vector<double> v, LaneOrder order) {
+  if (order == LaneOrder::left_fold) {
+    double sum = v[0];
+    for (std::size_t i = 1; i < v.size(); ++i) sum = rounded(t, sum + v[i]);
+    return sum;
+  }
+  while (v.size() > 1) {
+    std::vector<double> next;
+    for (std::size_t i = 0; i < v.size(); i += 2) next.push_back(rounded(t, v[i] + v[i + 1]));
+    v = next;
+  }
+  return v[0];
+}
+
+// Rows of factors of one part: its share of an element is the sum of left[k] * right[k].
+struct Factors {
+  std::vector<double> left, right;
+};
+
+// The sums of the lanes of one element, as the instruction-set path in use makes them.
+inline std::vector<double> lane_sums(DType t, const std::vector<Factors>& parts, std::int64_t lanes) {
+  const bool fused = kernels::active_isa() != kernels::Isa::baseline;
+  std::vector<double> sums;
+  for (std::int64_t l = 0; l < lanes; ++l) {
+    double lane = 0;
+    bool first = true;
+    for (const auto& p : parts) {
+      const auto slice = static_cast<std::int64_t>(p.left.size()) / lanes, end = (l + 1) * slice;
+      const auto most = t == DType::f64 ? slice : plan::gemm_block_k;
+      for (std::int64_t from = l * slice; from < end; from += most) {
+        double block = 0;
+        for (auto k = static_cast<std::size_t>(from); k < static_cast<std::size_t>(std::min(end, from + most)); ++k) {
+          if (t == DType::f64) block += p.left[k] * p.right[k];
+          else if (fused)
+            block = std::fma(static_cast<float>(p.left[k]), static_cast<float>(p.right[k]), static_cast<float>(block));
+          else block = rounded(t, rounded(t, p.left[k] * p.right[k]) + block);
+        }
+        lane = first ? block : rounded(t, lane + block);
+        first = false;
+      }
+    }
+    sums.push_back(lane);
+  }
+  return sums;
+}
+
+}  // namespace trainyard::test
