@@ -111,7 +111,7 @@ void AttentionBranch::backward(Step& step, const params::Lease& lease, const par
     kernels::rotary_backward(step.exec, d_heads.k, step.micro.positions, w.kv_heads, model_.head_dim(),
                              model_.rotary_base);
   }
-  qkv_.backward(step, lease, grads, d_qkv, w.lanes, normed, d_normed);
+  qkv_.backward(step, lease, grads, d_qkv, w, normed, d_normed);
 }
 
 }  // namespace trainyard::model

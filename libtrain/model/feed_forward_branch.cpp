@@ -64,7 +64,7 @@ void FeedForwardBranch::backward(Step& step, const params::Lease& lease, const p
   } else {
     kernels::linear_gelu_backward_input(step.exec, d_output, lease.weight(down_weight_), t["inner"], d_inner);
   }
-  inner_.backward(step, lease, grads, d_inner, w.lanes, normed, d_normed);
+  inner_.backward(step, lease, grads, d_inner, w, normed, d_normed);
 }
 
 }  // namespace trainyard::model

@@ -40,7 +40,7 @@ void FusedLinear::forward(tensor::Exec& exec, const params::Lease& lease, base::
 
 // Partial sums of dx travel while the gradients of weights are made.
 void FusedLinear::backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View dy,
-                           std::int64_t lanes, const AllRows& x, base::View dx) const {
+                           const plan::Widths& widths, const AllRows& x, base::View dx) const {
   std::vector<kernels::LinearPart> parts;
   std::int64_t first = 0;
   for (const auto& s : indices_) {
@@ -48,7 +48,7 @@ void FusedLinear::backward(Step& step, const params::Lease& lease, const params:
     parts.push_back({dy.columns(first, weight.rows()), weight});
     first += weight.rows();
   }
-  SharedInputGradient input(step, parts, lanes, dx);
+  SharedInputGradient input(step, parts, widths, dx);
   const auto input_of_all = x.get();
   for (const auto& s : spans([&](int index) { return grads.gradient(index); }))
     kernels::linear_backward_weight(step.exec, dy.columns(s.first, s.weight.rows()), input_of_all, s.weight, s.bias);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/model/saved.h"
+#include "libtrain/plan/widths.h"
 
 #include <functional>
 #include <vector>
@@ -22,10 +23,10 @@ class FusedLinear {
   explicit FusedLinear(std::vector<Indices> indices) : indices_(std::move(indices)) {}
 
   void forward(tensor::Exec& exec, const params::Lease& lease, base::View x, base::View y) const;
-  // dx [stream rows, in] is overwritten: the sum over the outputs of all layers, this rank's in `lanes` slices, added
+  // dx [stream rows, in] is overwritten: the sum over the outputs of all layers, this rank's in its lanes, added
   // up with those of the ranks that share them, rounded once. The gradients of weights and biases are overwritten.
-  void backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View dy, std::int64_t lanes,
-                const AllRows& x, base::View dx) const;
+  void backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View dy,
+                const plan::Widths& widths, const AllRows& x, base::View dx) const;
 
  private:
   struct Span {

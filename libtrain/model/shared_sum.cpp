@@ -20,10 +20,11 @@ void shared_forward(Step& step, base::View x, base::View weight, base::View bias
   step.edges->add_up(partial, bias, out);
 }
 
-SharedInputGradient::SharedInputGradient(Step& step, std::span<const kernels::LinearPart> parts, std::int64_t lanes,
-                                         base::View out)
+SharedInputGradient::SharedInputGradient(Step& step, std::span<const kernels::LinearPart> parts,
+                                         const plan::Widths& widths, base::View out)
     : step_(step), scope_(step.exec.scratch()), out_(out), partial_(partial_place(step, parts.front().dy.rows(), out)) {
-  kernels::linear_backward_input_lanes(step.exec, parts, lanes, partial_);
+  kernels::linear_backward_input_lanes(step.exec, parts, widths.lanes, partial_,
+                                       widths.in_lanes ? kernels::Neighbours::apart : kernels::Neighbours::together);
   if (step.edges->ranks() > 1) exchanged_ = step.edges->begin_add_up(partial_);
 }
 

@@ -3,6 +3,7 @@
 
 #include "kernels/linear/linear.h"
 #include "libtrain/model/block.h"
+#include "libtrain/plan/widths.h"
 
 #include <span>
 
@@ -15,7 +16,8 @@ void shared_forward(Step& step, base::View x, base::View weight, base::View bias
 // have.
 class SharedInputGradient {
  public:
-  SharedInputGradient(Step& step, std::span<const kernels::LinearPart> parts, std::int64_t lanes, base::View out);
+  SharedInputGradient(Step& step, std::span<const kernels::LinearPart> parts, const plan::Widths& widths,
+                      base::View out);
   void finish();
 
  private:

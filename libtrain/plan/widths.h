@@ -13,13 +13,14 @@ struct Widths {
   Widths(const ModelConfig& m, int tensor)
       : heads(m.heads / tensor), kv_heads(m.kv_heads / tensor), q(heads * m.head_dim()), kv(kv_heads * m.head_dim()),
         ffn(m.ffn / tensor), vocabulary(m.stored_vocabulary() / tensor),
-        lanes(std::max<std::int64_t>(1, m.lanes / tensor)) {}
+        lanes(std::max<std::int64_t>(1, m.lanes / tensor)), in_lanes(m.lanes > 1) {}
 
   std::int64_t heads, kv_heads;
   std::int64_t q, kv;       // columns
   std::int64_t ffn;         // inner width of the feed-forward part
   std::int64_t vocabulary;  // stored rows of its tables
   std::int64_t lanes;       // slices of a rank's part of a sum
+  bool in_lanes;            // does the model have several, so that this rank's are a part of a larger sum
 };
 
 }  // namespace trainyard::plan

@@ -36,7 +36,7 @@ template <class T> void input_gradient(const plan::ModelConfig& m, DType dtype) 
   {
     auto grads = store.grads(use);
     const model::AllRows input(step, base::View(x.data(), dtype, {n, in}, {}));
-    joined.backward(step, lease, grads, base::View(dy.data(), dtype, {n, out}, {}), m.lanes, input,
+    joined.backward(step, lease, grads, base::View(dy.data(), dtype, {n, out}, {}), plan::Widths(m, 1), input,
                     base::View(dx.data(), dtype, {n, in}, {}));
     grads.commit();
   }

@@ -105,8 +105,9 @@ void compare_gradients(const Golden& golden, const PlainStore& store, std::int64
 }
 
 void parity(const std::string& name, base::DType dtype, double loss_tolerance, double gradient_tolerance,
-            const char* losses) {
-  const Golden golden(name);
+            const char* losses, std::int64_t lanes = 1) {
+  Golden golden(name);
+  golden.model.lanes = lanes;
   const auto& run = golden.page["run"];
   const std::int64_t b = run["batch"], t = run["sequence"];
   PlainStore store(golden.model, dtype, run["seed"].get<std::uint64_t>());
@@ -131,6 +132,12 @@ TEST(PyTorch, LlamaF32) { parity("llama", base::DType::f32, 1e-5, 1e-4, "losses"
 // In double only the rounding of the stored gradients (float32) and of the rotary angles is left.
 TEST(PyTorch, Gpt2F64) { parity("gpt2", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
 TEST(PyTorch, LlamaF64) { parity("llama", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
+// Sums in as many slices as there are heads of keys and values.
+TEST(PyTorch, InLanes) {
+  parity("gpt2", base::DType::f32, 1e-5, 1e-4, "losses", Golden("gpt2").model.kv_heads);
+  parity("llama", base::DType::f32, 1e-5, 1e-4, "losses", Golden("llama").model.kv_heads);
+  parity("gpt2", base::DType::f64, 1e-9, 1e-6, "losses_float64", Golden("gpt2").model.kv_heads);
+}
 TEST(PyTorch, Gpt2Bf16) { parity("gpt2", base::DType::bf16, 5e-3, 0.1, "losses"); }
 
 TEST(PyTorch, InitialValues) {

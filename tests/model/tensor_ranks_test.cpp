@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <string>
 
@@ -117,6 +118,68 @@ TEST(TensorRanks, OddShapes) {
                                                      }(),
                                                      shape, batch)
                                                      .gradients);
+}
+
+// The gradients that two ranks have together, against central differences of their loss in double precision.
+void finite_differences(const plan::ModelConfig& m, bool rows) {
+  constexpr int ranks = 2;
+  plan::MicroShape shape{2, 64, DType::f64, 1};
+  shape.tensor = ranks, shape.sequence_parallel = rows;
+  const Batch batch(formula_windows(m.vocabulary, 0, 2, 64, true), true, 40);
+  const auto topology = tensor_ranks(ranks);
+  std::vector<std::unique_ptr<PlainStore>> stores;
+  for (int r = 0; r < ranks; ++r) {
+    stores.push_back(std::make_unique<PlainStore>(m, DType::f64, 3, topology, r));
+    for (auto& unit : stores.back()->master)
+      for (auto& x : unit) x *= 5;  // away from the initial values, so that every part matters
+    stores.back()->publish();
+  }
+  const auto loss = [&] {
+    std::vector<double> sums(ranks);
+    comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
+      Runner runner(m, shape);
+      const TensorRank ground(rank, ranks, threads, m, shape, *runner.exec);
+      runner.edges = &ground.edges;
+      sums[static_cast<std::size_t>(rank)] = runner.train(*stores[static_cast<std::size_t>(rank)], batch).loss_sum;
+    });
+    EXPECT_EQ(sums[0], sums[1]);
+    return sums[0];
+  };
+  std::mt19937_64 random(11);
+  const auto& units = stores[0]->units;
+  for (std::size_t u = 0; u < units.size(); ++u)
+    for (std::size_t p = 0; p < units[u].parameters.size(); ++p) {
+      const auto& parameter = units[u].parameters[p];
+      const auto whole = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(parameter.count()));
+      std::vector<double*> held;  // the element, where it is
+      double analytic = 0;
+      loss();
+      for (int r = 0; r < ranks; ++r) {
+        auto& store = *stores[static_cast<std::size_t>(r)];
+        for (const auto& [at, element] : PlainStore::places(parameter, topology, r))
+          if (element == whole) {
+            held.push_back(&store.master[u][static_cast<std::size_t>(store.layouts[u].offsets[p] + at)]);
+            analytic = store.gradient_of(static_cast<int>(u), static_cast<int>(p), at);
+          }
+      }
+      ASSERT_EQ(held.size(), parameter.cut ? 1u : 2u) << parameter.name;
+      const double x0 = *held[0], h = 1e-3;
+      const auto at = [&](double offset) {
+        for (auto* x : held) *x = x0 + offset;
+        for (auto& store : stores) store->publish();
+        return loss();
+      };
+      const double numeric = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h);
+      at(0);
+      EXPECT_NEAR(analytic, numeric, 2e-6 * (std::abs(numeric) + 1)) << parameter.name << "[" << whole << "]";
+    }
+}
+
+TEST(TensorRanks, FiniteDifferences) {
+  auto gpt = with_dropout(eight_heads(small_gpt2(), 4)), llama = with_dropout(eight_heads(small_llama(), 4));
+  gpt.hidden = llama.hidden = 32, gpt.layers = llama.layers = 1;
+  finite_differences(gpt, false);
+  finite_differences(llama, true);
 }
 
 // <A x, y> = <x, A^T y> in f64, of every edge: x and y of all ranks are one vector.

@@ -12,8 +12,8 @@ void Crossings::add(const char* operation, base::DType type, std::int64_t elemen
   calls_.push_back({operation, type, elements * base::size_of(type), calls});
 }
 
-Crossings& Crossings::all_rows(int times) {
-  if (s_.sequence_parallel) add("all_gather", s_.dtype, s_.rows() * m_.hidden, times);
+Crossings& Crossings::all_rows() {
+  if (s_.sequence_parallel) add("all_gather", s_.dtype, s_.rows() * m_.hidden);
   return *this;
 }
 

@@ -12,7 +12,7 @@ class Crossings {
  public:
   Crossings(const ModelConfig& model, const MicroShape& shape) : m_(model), s_(shape) {}
 
-  Crossings& all_rows(int times = 1);  // where ranks share the rows of the stream
+  Crossings& all_rows();  // where ranks share those of the stream
   Crossings& add_up();
   Crossings& merge();            // of the embedding's rows
   Crossings& norm_gradients();   // partial sums of a norm's rows, where ranks share these

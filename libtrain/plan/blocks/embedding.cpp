@@ -1,6 +1,7 @@
 // The tables of the embedding.
 #include "libtrain/plan/blocks/embedding.h"
 
+#include "libtrain/plan/blocks/crossings.h"
 #include "libtrain/plan/blocks/products.h"
 
 namespace trainyard::plan {
@@ -23,6 +24,14 @@ std::int64_t EmbeddingKind::forward_workspace_bytes(const ModelConfig& m, const 
 
 std::int64_t EmbeddingKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   return Products(m, s).gathered(m.hidden);
+}
+
+std::vector<TensorCall> EmbeddingKind::tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
+                                                    Recompute) const {
+  Crossings calls(m, s);
+  calls.merge();
+  if (pass == Pass::train) calls.all_rows();
+  return calls.take();
 }
 
 BlockAccesses EmbeddingKind::accesses(const ModelConfig& m) const {

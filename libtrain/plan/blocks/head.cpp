@@ -1,6 +1,7 @@
 // What the head declares, saves and needs.
 #include "libtrain/plan/blocks/head.h"
 
+#include "libtrain/plan/blocks/crossings.h"
 #include "libtrain/plan/blocks/embedding.h"
 #include "libtrain/plan/blocks/norm.h"
 #include "libtrain/plan/blocks/products.h"
@@ -76,6 +77,13 @@ std::int64_t HeadKind::backward_workspace_bytes(const ModelConfig& m, const Micr
         {most, p.lane_product(rows, m.hidden, {v}), p.product(v, m.hidden, rows, Products::Result::accumulation)});
   return std::max(p.gathered(m.hidden) + p.partial(m.hidden) + loss_buffers(m, s, Pass::train) + most,
                   norm_workspace_bytes(m, s));
+}
+
+std::vector<TensorCall> HeadKind::tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass, Recompute) const {
+  Crossings calls(m, s);
+  calls.all_rows().loss_statistics();
+  if (pass == Pass::train) calls.add_up().norm_gradients();
+  return calls.take();
 }
 
 // V is the logical vocabulary.

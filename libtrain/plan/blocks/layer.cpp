@@ -1,6 +1,7 @@
 // Sums over the branches of a layer.
 #include "libtrain/plan/blocks/layer.h"
 
+#include "libtrain/plan/blocks/crossings.h"
 #include "libtrain/plan/blocks/norm.h"
 #include "libtrain/plan/blocks/products.h"
 
@@ -60,6 +61,19 @@ std::int64_t LayerKind::backward_workspace_bytes(const ModelConfig& m, const Mic
   auto most = norm_workspace_bytes(m, s);
   for (const auto& name : m.branches) most = std::max(most, branch_kind(name).backward_workspace_bytes(m, s));
   return Products(m, s).stream(m.hidden) + most;
+}
+
+// Each branch gathers the rows of its input and adds up its output; back, the rows of the output's gradient and again
+// of the input, and it adds up the input's gradient.
+std::vector<TensorCall> LayerKind::tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
+                                                Recompute recompute) const {
+  Crossings calls(m, s);
+  const int forwards = pass == Pass::train && recompute == Recompute::layers ? 2 : 1;
+  for (std::size_t branch = 0; branch < m.branches.size(); ++branch) {
+    for (int i = 0; i < forwards; ++i) calls.all_rows().add_up();
+    if (pass == Pass::train) calls.all_rows().all_rows().add_up().norm_gradients();
+  }
+  return calls.take();
 }
 
 double LayerKind::forward_flops(const ModelConfig& m, std::int64_t sequence) const {

@@ -27,7 +27,8 @@ std::int64_t Products::lane_product(std::int64_t rows, std::int64_t cols, const 
   const bool rounds = s_.tensor == 1 && s_.dtype == base::DType::bf16;
   const auto lanes = Widths(m_, s_.tensor).lanes, parts = static_cast<std::int64_t>(inner.size());
   if (on_gpu())
-    return gpu_lane_gemm_scratch_bytes(rows, cols, lanes > 1 ? parts : neighbours, lanes, rounds, accumulation_bytes());
+    return gpu_lane_gemm_scratch_bytes(rows, cols, m_.lanes > 1 ? parts : neighbours, lanes, rounds,
+                                       accumulation_bytes());
   return lane_gemm_scratch_bytes(rows, cols, std::accumulate(inner.begin(), inner.end(), std::int64_t{0}), parts, lanes,
                                  rounds);
 }
