@@ -7,7 +7,6 @@
 #include "libtrain/base/thread.h"
 #include "libtrain/comm/reason.h"
 #include "libtrain/comm/watchdog_address.h"
-#include "libtrain/comm/watchdog_report.h"
 
 #include <linux/errqueue.h>
 #include <poll.h>
@@ -41,7 +40,7 @@ struct Peer {
 
 struct Watchdog::Impl {
   WatchdogOptions options;
-  std::vector<std::string> groups;
+  std::vector<WatchedGroup> groups;
   std::vector<const Ledger*> ledgers;
   const std::atomic<std::int64_t>& step;
   int socket = -1;
@@ -275,13 +274,14 @@ struct Watchdog::Impl {
       hang = find_hang(pair, groups,
                        options.timeout_seconds + limit + options.interval_seconds * std::min(options.rank, 20), hosts);
       if (hang)
-        hang->sentence = fmt::format(
-            "{} is silent and {} waits in {} (call {} of group {}, step {}) for more than {:.3g} s",
-            name_of_rank(0, hosts), name_of_rank(options.rank, hosts), own.ledgers[hang->ledger].operation,
-            hang->sequence, groups[static_cast<std::size_t>(hang->ledger)], own.step, options.timeout_seconds);
+        hang->sentence =
+            fmt::format("{} is silent and {} waits in {} (call {} of group {}, step {}) for more than {:.3g} s",
+                        name_of_rank(0, hosts), name_of_rank(options.rank, hosts), own.ledgers[hang->ledger].operation,
+                        hang->sequence, name_of_group(groups[static_cast<std::size_t>(hang->ledger)], options.rank),
+                        own.step, options.timeout_seconds);
     }
     // Confirmed by a second look at the same call: a report may be older than the call's end.
-    const bool same = hang && suspicion && hang->ledger == suspicion->ledger && hang->sequence == suspicion->sequence;
+    const bool same = hang && suspicion && hang->same_call(*suspicion);
     suspicion_age = same ? suspicion_age + passed : 0;
     suspicion = hang;
     if (same && suspicion_age >= 2 * options.interval_seconds) end(hang->sentence, options.rank);
@@ -315,13 +315,13 @@ struct Watchdog::Impl {
   }
 };
 
-Watchdog::Watchdog(WatchdogOptions options, const std::vector<std::pair<std::string, const Ledger*>>& watched)
+Watchdog::Watchdog(WatchdogOptions options, const std::vector<WatchedLedger>& watched)
     : impl_(std::make_unique<Impl>(std::move(options), step_)) {
   watch(watched);
   if (impl_->options.size > 1) impl_->open();
 }
 
-void Watchdog::watch(const std::vector<std::pair<std::string, const Ledger*>>& watched) {
+void Watchdog::watch(const std::vector<WatchedLedger>& watched) {
   TRAINYARD_ASSERT(watched.size() <= static_cast<std::size_t>(watched_limit), "{} ledgers", watched.size());
   const std::lock_guard lock(impl_->watching);
   impl_->groups.clear();

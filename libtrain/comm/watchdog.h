@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/comm/ledger.h"
+#include "libtrain/comm/watchdog_report.h"
 
 #include <atomic>
 #include <cstdint>
@@ -15,6 +16,11 @@ namespace trainyard::comm {
 
 enum class Decided { here, elsewhere };
 
+struct WatchedLedger {
+  WatchedGroup group;
+  const Ledger* ledger = nullptr;  // of this rank's communicator
+};
+
 struct WatchdogOptions {
   int rank = 0, size = 1;
   double timeout_seconds = 600;   // a collective open for longer than this while nothing completes it is a hang
@@ -25,19 +31,19 @@ struct WatchdogOptions {
 };
 
 // One thread per rank, all signals masked, and one UDP socket; no MPI. Every rank reports sequence number, operation
-// and step of each watched ledger to rank 0. Rank 0 compares; every other rank does so about rank 0, should that one
-// fall silent. Only time in which this process ran is counted, so that a suspended job does not look hung. Long
-// computing is no hang as long as nobody waits for it longer than the timeout. A rank that was heard, whose machine
-// then says that nobody listens there any more, and that has not said farewell (the destructor does, until it is
-// answered, for 4 intervals at most) has ended without a word: that is told within seconds, also outside of calls,
+// and step of each watched ledger to rank 0. Rank 0 compares those of one group; every other rank does so about rank 0,
+// should that one fall silent. Only time in which this process ran is counted, so that a suspended job does not look
+// hung. Long computing is no hang as long as nobody waits for it longer than the timeout. A rank that was heard, whose
+// machine then says that nobody listens there any more, and that has not said farewell (the destructor does, until it
+// is answered, for 4 intervals at most) has ended without a word: that is told within seconds, also outside of calls,
 // because no launcher has to notice it (srun does not). A refusal from where nothing was ever heard means nothing; that
 // ranks are never heard is told in one warning. With one rank nothing is started.
 class Watchdog {
  public:
-  // The ledgers outlive the watchdog; the same ones in the same order on every rank, at most 4.
-  Watchdog(WatchdogOptions options, const std::vector<std::pair<std::string, const Ledger*>>& watched);
+  // The ledgers outlive the watchdog; those of the same groups in the same order on every rank, at most 4.
+  Watchdog(WatchdogOptions options, const std::vector<WatchedLedger>& watched);
   // Other ledgers instead: where a rank begins with none, only lost ranks are told of.
-  void watch(const std::vector<std::pair<std::string, const Ledger*>>& watched);
+  void watch(const std::vector<WatchedLedger>& watched);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 namespace trainyard::comm {
 
@@ -18,12 +19,80 @@ std::string listed(const std::vector<int>& ranks, const std::vector<std::string>
   return names_of_ranks(ranks, hosts) + (ranks.size() == 1 ? " is" : " are");
 }
 
-std::string whereabouts(const Report& r, const std::vector<std::string>& groups, std::size_t ledger) {
+std::string whereabouts(const Report& r, const std::vector<WatchedGroup>& groups, std::size_t ledger) {
   for (std::size_t g = 0; g < groups.size(); ++g)
-    if (r.ledgers[g].in_call) return fmt::format("in {} of group {}", r.ledgers[g].operation, groups[g]);
+    if (r.ledgers[g].in_call)
+      return fmt::format("in {} of group {}", r.ledgers[g].operation, name_of_group(groups[g], r.rank));
   const auto& own = r.ledgers[ledger];
   return own.sequence == 0 ? "before its first call"
                            : fmt::format("computing after call {}, {}", own.sequence, own.operation);
+}
+
+int number_of(const WatchedGroup& group, int rank) {
+  return group.number_of.empty() ? 0 : group.number_of[static_cast<std::size_t>(rank)];
+}
+
+// The rank that has waited too long in the earliest call, of each group of a ledger. Ranks may wait in different calls,
+// one behind the other, and their clocks say in turn that theirs is the longest: the earliest is the cause, and it
+// stays the same one.
+std::vector<int> earliest_waits(const std::vector<Heard>& ranks, const WatchedGroup& group, std::size_t ledger,
+                                double timeout_seconds) {
+  std::map<int, int> waiting;  // by group
+  for (int r = 0; r < static_cast<int>(ranks.size()); ++r) {
+    const auto& h = ranks[static_cast<std::size_t>(r)];
+    const auto& mine = h.report.ledgers[ledger];
+    if (h.silent || !mine.in_call || mine.open_seconds <= timeout_seconds) continue;
+    const auto [found, is_first] = waiting.emplace(number_of(group, r), r);
+    if (!is_first && mine.sequence < ranks[static_cast<std::size_t>(found->second)].report.ledgers[ledger].sequence)
+      found->second = r;
+  }
+  std::vector<int> out;
+  for (const auto& [number, rank] : waiting) out.push_back(rank);
+  return out;
+}
+
+bool waits_anywhere(const Report& r, std::size_t ledgers) {
+  return std::any_of(r.ledgers, r.ledgers + ledgers, [](const Watched& w) { return w.in_call != 0; });
+}
+
+struct Verdict {
+  Hang hang;
+  bool culprit = false;  // somebody is missing who waits for nobody
+};
+
+Verdict judge(const std::vector<Heard>& ranks, const std::vector<WatchedGroup>& groups, std::size_t ledger, int waiting,
+              const std::vector<std::string>& hosts) {
+  const auto& group = groups[ledger];
+  const auto& report = ranks[static_cast<std::size_t>(waiting)].report;
+  const auto& call = report.ledgers[ledger];
+  double longest = 0;
+  std::vector<int> inside, behind, silent;
+  std::string where;
+  bool culprit = false;
+  for (int r = 0; r < static_cast<int>(ranks.size()); ++r) {
+    if (number_of(group, r) != number_of(group, waiting)) continue;
+    const auto& heard = ranks[static_cast<std::size_t>(r)];
+    const auto& other = heard.report.ledgers[ledger];
+    if (heard.silent) {
+      silent.push_back(r);
+    } else if (other.sequence < call.sequence) {
+      if (behind.empty()) where = whereabouts(heard.report, groups, ledger);
+      behind.push_back(r);
+      culprit = culprit || !waits_anywhere(heard.report, groups.size());
+    } else if (other.sequence == call.sequence && other.in_call) {
+      inside.push_back(r);
+      longest = std::max(longest, other.open_seconds);
+    }
+  }
+  auto text =
+      fmt::format("no progress for {:.3g} s in {} (call {} of group {}, step {}): {} waiting", longest, call.operation,
+                  call.sequence, name_of_group(group, waiting), report.step, listed(inside, {}));
+  if (!behind.empty())
+    text += fmt::format("; {} behind ({}{})", listed(behind, hosts), behind.size() > 1 ? "the first " : "", where);
+  if (!silent.empty()) text += fmt::format("; {} silent", listed(silent, hosts));
+  if (behind.empty() && silent.empty()) text += "; nobody is missing, so the network may have failed";
+  return {{static_cast<int>(ledger), number_of(group, waiting), call.sequence, std::move(text)},
+          culprit || !silent.empty()};
 }
 
 }  // namespace
@@ -38,43 +107,25 @@ std::string names_of_ranks(const std::vector<int>& ranks, const std::vector<std:
 
 std::string name_of_rank(int rank, const std::vector<std::string>& hosts) { return "rank " + with_host(rank, hosts); }
 
-std::optional<Hang> find_hang(const std::vector<Heard>& ranks, const std::vector<std::string>& groups,
+std::string name_of_group(const WatchedGroup& group, int rank) {
+  std::vector<int> members;
+  for (int r = 0; r < static_cast<int>(group.number_of.size()); ++r)
+    if (number_of(group, r) == number_of(group, rank)) members.push_back(r);
+  if (members.size() == group.number_of.size()) return group.name;
+  return fmt::format("{} of {}", group.name, names_of_ranks(members, {}));
+}
+
+std::optional<Hang> find_hang(const std::vector<Heard>& ranks, const std::vector<WatchedGroup>& groups,
                               double timeout_seconds, const std::vector<std::string>& hosts) {
-  // Ranks may wait in different calls, one behind the other, and their clocks say in turn that theirs is the longest:
-  // the earliest is the cause, and it stays the same one.
-  const Heard* waiting = nullptr;
-  std::size_t ledger = 0;
-  for (std::size_t g = 0; g < groups.size() && waiting == nullptr; ++g) {
-    ledger = g;
-    for (const auto& h : ranks) {
-      const auto& mine = h.report.ledgers[g];
-      if (h.silent || !mine.in_call || mine.open_seconds <= timeout_seconds) continue;
-      if (waiting == nullptr || mine.sequence < waiting->report.ledgers[g].sequence) waiting = &h;
+  std::optional<Verdict> first;
+  for (std::size_t ledger = 0; ledger < groups.size(); ++ledger)
+    for (const auto& waiting : earliest_waits(ranks, groups[ledger], ledger, timeout_seconds)) {
+      auto verdict = judge(ranks, groups, ledger, waiting, hosts);
+      if (verdict.culprit) return std::move(verdict.hang);
+      if (!first) first = std::move(verdict);
     }
-  }
-  if (waiting == nullptr) return std::nullopt;
-  const auto& call = waiting->report.ledgers[ledger];
-  double longest = 0;
-  std::vector<int> inside, behind, silent;
-  std::string where;
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const auto& other = ranks[r].report.ledgers[ledger];
-    if (ranks[r].silent) silent.push_back(static_cast<int>(r));
-    else if (other.sequence < call.sequence) {
-      if (behind.empty()) where = whereabouts(ranks[r].report, groups, ledger);
-      behind.push_back(static_cast<int>(r));
-    } else if (other.sequence == call.sequence && other.in_call) {
-      inside.push_back(static_cast<int>(r));
-      longest = std::max(longest, other.open_seconds);
-    }
-  }
-  auto text = fmt::format("no progress for {:.3g} s in {} (call {} of group {}, step {}): {} waiting", longest,
-                          call.operation, call.sequence, groups[ledger], waiting->report.step, listed(inside, {}));
-  if (!behind.empty())
-    text += fmt::format("; {} behind ({}{})", listed(behind, hosts), behind.size() > 1 ? "the first " : "", where);
-  if (!silent.empty()) text += fmt::format("; {} silent", listed(silent, hosts));
-  if (behind.empty() && silent.empty()) text += "; nobody is missing, so the network may have failed";
-  return Hang{static_cast<int>(ledger), call.sequence, text};
+  if (!first) return std::nullopt;
+  return std::move(first->hang);
 }
 
 }  // namespace trainyard::comm

@@ -31,16 +31,29 @@ struct Heard {
   bool silent = true;  // nothing heard for several intervals
 };
 
+// What a ledger counts the calls of. Groups of one name work at the same time: ranks of one call wait for one another
+// alone.
+struct WatchedGroup {
+  std::string name;
+  std::vector<int> number_of = {};  // by rank: which of them it is in; empty: all ranks are in one
+};
+// "data"; where there are several of the name, with the ranks of the one that `rank` is in: "tensor of ranks 2, 3".
+std::string name_of_group(const WatchedGroup& group, int rank);
+
 struct Hang {
-  int ledger = 0;
+  int ledger = 0, group = 0;  // and which of the groups of that ledger
   std::uint64_t sequence = 0;
   std::string sentence;
+  bool same_call(const Hang& other) const {
+    return ledger == other.ledger && group == other.group && sequence == other.sequence;
+  }
 };
 
 // A rank that answers has waited longer than the timeout in a call that is still open: names the call, who waits, who
-// is behind (has not begun it) and who is silent. `groups` are the names of the ledgers, `hosts` those of the ranks'
-// machines where they are known.
-std::optional<Hang> find_hang(const std::vector<Heard>& ranks, const std::vector<std::string>& groups,
+// is behind (has not begun it) and who is silent, of the ranks of its group. Where ranks of several groups wait for one
+// another: a call that somebody is missing from who waits in none himself. `groups` are those of the ledgers, `hosts`
+// the names of the ranks' machines where they are known.
+std::optional<Hang> find_hang(const std::vector<Heard>& ranks, const std::vector<WatchedGroup>& groups,
                               double timeout_seconds, const std::vector<std::string>& hosts = {});
 
 std::string name_of_rank(int rank, const std::vector<std::string>& hosts);  // "rank 3 on node17"

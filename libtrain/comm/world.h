@@ -26,6 +26,7 @@ class World {
   int local_rank = 0;  // among the ranks of this node: picks the GPU
   std::string kind;    // solo, threads, mpi; what a measurement calls its backend
   plan::Topology topology;
+  int coordinate(plan::Axis axis) const { return topology.coordinate(rank, axis); }
   std::unique_ptr<Communicator> control;  // all ranks, host memory: carries decisions and times
   GroupFactory between;                   // more communicators over some of the ranks
 

@@ -276,7 +276,7 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
       set->emplace(t.run.data, t.setup.index, *t.split, shape.sequence, t.setup.mask, data::Order::as_stored, 0);
     t.sequences = windows_of(config, t, *windows);
     text.emplace(t.run, t.setup.index, *text_windows);
-    batches.emplace(*windows, &*windows, t.setup.plan.batch(), world.rank);
+    batches.emplace(*windows, &*windows, t.setup.plan.batch(), world.coordinate(plan::Axis::data));
     evaluator.emplace(t.setup.plan, t.setup.step, world, *batches);
   });
   evaluator->load(t.checkpoint);
@@ -286,7 +286,8 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   const auto tell = [&](std::int64_t done) {
     if (world.rank == 0 && watch) watch(done, t.sequences, total.mean());
   };
-  const auto micros = (t.sequences + shape.batch - 1) / shape.batch, stretch = rounds_a_stretch * world.size;
+  const auto micros = (t.sequences + shape.batch - 1) / shape.batch,
+             stretch = rounds_a_stretch * world.topology.size(plan::Axis::data);
   for (std::int64_t first = 0; first < micros; first += stretch)
     or_fail(world, [&] {
       const auto end = std::min(micros, first + stretch);

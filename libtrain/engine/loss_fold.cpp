@@ -11,10 +11,11 @@ namespace trainyard::engine {
 void fold_losses(World& world, tensor::Exec& communication, std::int64_t first, std::int64_t end,
                  const std::function<MicroLoss(std::int64_t)>& evaluate, MicroLoss& total) {
   constexpr std::int64_t width = sizeof(MicroLoss) / sizeof(double);
-  const auto each = (end - first + world.size - 1) / world.size;
+  const std::int64_t ranks = world.topology.size(plan::Axis::data), copies = world.size / ranks,
+                     mine = world.coordinate(plan::Axis::data), each = (end - first + ranks - 1) / ranks;
   std::vector<MicroLoss> own(static_cast<std::size_t>(each)), all(static_cast<std::size_t>(each * world.size));
   for (std::int64_t k = 0; k < each; ++k) {
-    const auto m = first + k * world.size + world.rank;
+    const auto m = first + k * ranks + mine;
     const auto loss = evaluate(std::min(m, end - 1));
     if (m < end) own[static_cast<std::size_t>(k)] = loss;
   }
@@ -22,8 +23,8 @@ void fold_losses(World& world, tensor::Exec& communication, std::int64_t first, 
                             base::View::of(reinterpret_cast<double*>(all.data()), {width * each * world.size}));
   communication.synchronize();
   for (std::int64_t i = 0; i < end - first; ++i) {
-    const auto at = base::fold_place(i, 1, world.size);
-    const auto& micro = all[static_cast<std::size_t>(at.rank * each + at.place)];
+    const auto at = base::fold_place(i, 1, ranks);
+    const auto& micro = all[static_cast<std::size_t>(at.rank * copies * each + at.place)];
     total.sum += micro.sum;
     total.targets += micro.targets;
     total.bytes += micro.bytes;

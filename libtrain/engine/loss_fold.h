@@ -16,9 +16,9 @@ struct MicroLoss {
   double mean() const { return targets > 0 ? sum / targets : 0; }
 };
 
-// Adds the micro-batches [first, end) to `total` in ascending order. Rank r evaluates first + r, first + r + size, ...;
-// a rank without a micro-batch in the last round evaluates the last one again and counts nothing, so that it takes part
-// in the gathers of stage 3. Collective.
+// Adds the micro-batches [first, end) to `total` in ascending order. Data rank r of d evaluates first + r, first + r +
+// d, ...; one without a micro-batch in the last round evaluates the last one again and counts nothing, so that it takes
+// part in the gathers of stage 3. Ranks that share the layers of a replica evaluate the same. Collective.
 void fold_losses(World& world, tensor::Exec& communication, std::int64_t first, std::int64_t end,
                  const std::function<MicroLoss(std::int64_t micro)>& evaluate, MicroLoss& total);
 

@@ -37,12 +37,21 @@ void move_to_gpu(const RunConfig& config, World& world, base::Device device, int
   exec.synchronize();
   const bool nccl = config.communicator == "nccl" || (config.communicator == "auto" && able == 1);
   using Owned = std::unique_ptr<comm::Communicator>;
+  // Nothing leaves the rank in a group of one.
+  const auto with_peers = [&](const std::function<Owned(Owned)>& make) {
+    world.replace_groups([&](Owned host) { return host->size() == 1 ? std::move(host) : make(std::move(host)); });
+  };
   if (nccl)
     on_every_rank(world, exec, [&] {
-      world.replace_groups([&](Owned host) { return comm::make_nccl(host->group(), device.index, *host); });
+      with_peers([&](Owned host) { return comm::make_nccl(host->group(), device.index, *host); });
+      auto& data = world.group({plan::Axis::data});
+      world.results = data.size() == world.size ? comm::nccl_group("results", data)
+                                                : comm::make_nccl("results", device.index, *world.control);
     });
-  else world.replace_groups([](Owned host) { return comm::staged(std::move(host)); });
-  world.results = nccl ? comm::nccl_group("results", world.group({plan::Axis::data})) : comm::staged(*world.control);
+  else {
+    with_peers([](Owned host) { return comm::staged(std::move(host)); });
+    world.results = comm::staged(*world.control);
+  }
   world.communication = tensor::Exec::gpu(device.index, nullptr);
 }
 

@@ -18,7 +18,7 @@ base::View doubles(double* at, std::int64_t n, base::Device device) {
 
 StepResults::StepResults(params::StoreContext& c, comm::Communicator& results, double clip)
     : c_(c), results_(results), batch_(c.shape.batch), places_(batch_.places()), clip_(clip) {
-  TRAINYARD_ASSERT(results.size() == batch_.data_ranks, "{} ranks have losses, the micro-batches are those of {}",
+  TRAINYARD_ASSERT(results.size() % batch_.data_ranks == 0, "{} ranks have losses, the micro-batches are those of {}",
                    results.size(), batch_.data_ranks);
   const auto own = aligned_words(own_count() * 8), all = aligned_words(own_count() * 8 * results.size()),
              limbs = aligned_words(kernels::square_sum_limbs * 8);
@@ -69,8 +69,8 @@ void StepResults::agree(std::span<const base::View> gradients) {
     results_.all_reduce(c_.communication, limbs, comm::Reduction::sum);
     c_.join(c_.communication.record());
   }
-  kernels::step_numbers(c_.compute,
-                        {all_, places_, batch_.micros(), batch_.fold, results_.size(), limbs_, clip_, numbers_});
+  kernels::step_numbers(c_.compute, {all_, places_, batch_.micros(), batch_.fold, batch_.data_ranks,
+                                     results_.size() / batch_.data_ranks, limbs_, clip_, numbers_});
 }
 
 void StepResults::send() {

@@ -10,6 +10,7 @@
 #include "libtrain/tensor/gpu.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace trainyard::engine {
@@ -197,43 +198,52 @@ double Trainer::evaluate_micro(const model::MicroBatch& batch, std::int64_t& tar
 }
 
 std::string Trainer::diagnose(std::int64_t completed) {
-  std::int64_t found_micro = plan_.batch().micros();
-  std::string found;
+  Finding found{plan_.batch().micros()};
+  std::int64_t looks = 0;
   const Observer look = [&](std::int64_t micro, const std::string& where, base::View tensor) {
-    if (!found.empty()) return;
+    ++looks;
+    if (!found.text.empty()) return;
     const auto index = kernels::first_nonfinite(*compute_, tensor);
     if (index < 0) return;
-    found_micro = micro;
-    found = fmt::format("micro-batch {}: {} is not finite, first at row {}, column {}", micro, where,
-                        index / tensor.cols(), index % tensor.cols());
+    const auto row = index / tensor.cols() + first_row_of_stream();
+    found = {micro, looks,
+             fmt::format("micro-batch {}: {} is not finite, first at row {}, column {}", micro, where, row,
+                         index % tensor.cols())};
   };
   gradients_of_step(
       completed, [] { return false; }, &look);
   // A stream that is finite everywhere can still give a loss or a weight gradient that is not.
   const auto losses = results_->own_losses();
   for (const auto& action : program_) {
-    if (action.kind != plan::Action::Kind::backward || !found.empty()) continue;
+    if (action.kind != plan::Action::Kind::backward || !found.text.empty()) continue;
     const auto loss = losses[static_cast<std::size_t>(2 * plan_.batch().place_of(action.micro).place)];
-    if (std::isfinite(loss)) continue;
-    found_micro = action.micro;
-    found = fmt::format("micro-batch {}: the loss is {}", action.micro, loss);
+    if (!std::isfinite(loss))
+      found = {action.micro, looks, fmt::format("micro-batch {}: the loss is {}", action.micro, loss)};
   }
-  for (int u = 0; u < context_->units() && found.empty(); ++u)
+  for (int u = 0; u < context_->units() && found.text.empty(); ++u)
     if (kernels::first_nonfinite(*compute_, store_->piece_gradient(u)) >= 0)
-      found = fmt::format("the folded gradient of unit {} is not finite", set_.units[static_cast<std::size_t>(u)].name);
-  return of_lowest_micro(found_micro, found);
+      found = {
+          plan_.batch().micros(), u,
+          fmt::format("the folded gradient of unit {} is not finite", set_.units[static_cast<std::size_t>(u)].name)};
+  return earliest_of_all(found);
 }
 
-// Everyone learns the finding of the lowest micro-batch; among ranks that only know a folded gradient, of the lowest
-// rank that knows one.
-std::string Trainer::of_lowest_micro(std::int64_t micro, const std::string& finding) {
-  const auto key = 2 * micro + (finding.empty() ? 1 : 0);
-  std::vector<std::int64_t> keys(static_cast<std::size_t>(world_.size));
-  world_.control->all_gather(communication(), base::View::of(&key, {1}), base::View::of(keys.data(), {world_.size}));
+// Of the rows of a micro-batch's stream, where tensor ranks share them.
+std::int64_t Trainer::first_row_of_stream() const {
+  return plan_.sequence_parallel ? world_.coordinate(plan::Axis::tensor) * plan_.micro().stream_rows() : 0;
+}
+
+// Everyone learns the finding of the lowest micro-batch, there the earliest; who only knows a folded gradient comes
+// last. Of equals the lowest rank speaks.
+std::string Trainer::earliest_of_all(const Finding& mine) {
+  const std::int64_t key[3] = {mine.text.empty() ? 1 : 0, mine.micro, mine.place};
+  std::vector<std::array<std::int64_t, 3>> keys(static_cast<std::size_t>(world_.size));
+  world_.control->all_gather(communication(), base::View::of(key, {3}),
+                             base::View::of(keys.front().data(), {3 * world_.size}));
   communication().synchronize();
   const auto owner = static_cast<int>(std::min_element(keys.begin(), keys.end()) - keys.begin());
   std::vector<std::uint8_t> text(256, 0);
-  if (owner == world_.rank) std::copy_n(finding.begin(), std::min<std::size_t>(finding.size(), 255), text.begin());
+  if (owner == world_.rank) std::copy_n(mine.text.begin(), std::min<std::size_t>(mine.text.size(), 255), text.begin());
   world_.control->broadcast(communication(), base::View::of(text.data(), {256}), owner);
   communication().synchronize();
   return std::string(reinterpret_cast<const char*>(text.data()));

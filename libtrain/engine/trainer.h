@@ -67,7 +67,7 @@ class Trainer {
   double validate(std::int64_t sequences);
 
   // After a step that was not finite: repeats it from the unchanged weights and names the first tensor that is not
-  // finite (lowest micro-batch, then schedule order). Collective.
+  // finite (lowest micro-batch, then schedule order), whoever holds it. Collective.
   std::string diagnose(std::int64_t completed);
 
   params::ZeroStore& store() { return *store_; }
@@ -101,7 +101,12 @@ class Trainer {
   double evaluate_micro(const model::MicroBatch& batch, std::int64_t& targets);
   void ask(bool mine);
   bool any_rank_asked();
-  std::string of_lowest_micro(std::int64_t micro, const std::string& finding);
+  struct Finding {
+    std::int64_t micro = 0, place = 0;  // of the micro-batch's tensors in their order
+    std::string text = {};              // empty: nothing was found
+  };
+  std::int64_t first_row_of_stream() const;
+  std::string earliest_of_all(const Finding& mine);
 
   plan::Plan plan_;
   StepSettings settings_;

@@ -7,6 +7,19 @@
 
 namespace trainyard::engine {
 
+namespace {
+
+// By rank, the first rank of the group along `axes` that it is in.
+std::vector<int> numbers_of_groups(const plan::Topology& topology, plan::Axes axes) {
+  std::vector<int> out(static_cast<std::size_t>(topology.world()), -1);
+  for (int r = 0; r < topology.world(); ++r)
+    if (out[static_cast<std::size_t>(r)] < 0)
+      for (const int peer : topology.peers(r, axes)) out[static_cast<std::size_t>(peer)] = r;
+  return out;
+}
+
+}  // namespace
+
 std::unique_ptr<comm::Watchdog> watch_peers(World& world, tensor::Exec& exec, double timeout_seconds,
                                             std::function<void(const std::string&, comm::Decided)> otherwise) {
   if (world.size == 1) return nullptr;
@@ -15,18 +28,20 @@ std::unique_ptr<comm::Watchdog> watch_peers(World& world, tensor::Exec& exec, do
   o.size = world.size;
   o.timeout_seconds = timeout_seconds;
   o.on_hang = world.on_hang ? world.on_hang : std::move(otherwise);
-  auto watchdog = std::make_unique<comm::Watchdog>(o, std::vector<std::pair<std::string, const comm::Ledger*>>{});
+  auto watchdog = std::make_unique<comm::Watchdog>(o, std::vector<comm::WatchedLedger>{});
   watchdog->start(comm::texts_of_all(*world.control, exec, watchdog->address()));
   return watchdog;
 }
 
 void watch_calls(comm::Watchdog* watchdog, const World& world) {
   if (watchdog == nullptr) return;
-  std::vector<std::pair<std::string, const comm::Ledger*>> ledgers;
-  for (const auto* group : world.groups()) ledgers.emplace_back(group->group(), &group->ledger());
-  ledgers.emplace_back("control", &world.control->ledger());
+  std::vector<comm::WatchedLedger> ledgers;
+  for (const auto axes : {plan::Axes{plan::Axis::data}, plan::Axes{plan::Axis::tensor}})
+    if (const auto& group = world.group(axes); group.size() > 1)
+      ledgers.push_back({{group.group(), numbers_of_groups(world.topology, axes)}, &group.ledger()});
+  ledgers.push_back({{"control"}, &world.control->ledger()});
   if (world.results && &world.results->ledger() != &world.control->ledger())
-    ledgers.emplace_back("results", &world.results->ledger());
+    ledgers.push_back({{"results"}, &world.results->ledger()});
   watchdog->watch(ledgers);
 }
 

@@ -17,9 +17,7 @@ World solo_world() { return make_world("solo", 0, 1, {}); }
 
 World make_world(std::string kind, int rank, int size, comm::GroupFactory between, int tensor) {
   using plan::Axis;
-  std::vector<plan::AxisSize> axes{{Axis::data, size / tensor}};
-  if (tensor > 1) axes.push_back({Axis::tensor, tensor});
-  World w(std::move(kind), rank, plan::Topology(std::move(axes)), std::move(between),
+  World w(std::move(kind), rank, plan::replicas_of(size, tensor), std::move(between),
           {plan::Axes{Axis::data}, plan::Axes{Axis::tensor}});
   if (size > 1) w.communication = tensor::Exec::worker("communication", nullptr);
   return w;

@@ -39,19 +39,20 @@ Heard at(std::uint64_t sequence, double open_seconds, const char* operation, boo
 }
 
 TEST(judge, is_quiet_before_the_timeout_and_outside_of_calls) {
-  EXPECT_FALSE(find_hang({at(5, 9, "all_gather"), at(4, 0, "barrier")}, {"data"}, 10));
-  EXPECT_FALSE(find_hang({at(5, 0, "all_gather"), at(1, 0, "barrier")}, {"data"}, 10));
-  EXPECT_FALSE(find_hang({at(5, 99, "all_gather", true), at(5, 0, "all_gather")}, {"data"}, 10));
+  EXPECT_FALSE(find_hang({at(5, 9, "all_gather"), at(4, 0, "barrier")}, {{"data"}}, 10));
+  EXPECT_FALSE(find_hang({at(5, 0, "all_gather"), at(1, 0, "barrier")}, {{"data"}}, 10));
+  EXPECT_FALSE(find_hang({at(5, 99, "all_gather", true), at(5, 0, "all_gather")}, {{"data"}}, 10));
 }
 
 TEST(judge, names_the_call_the_step_and_the_ranks) {
-  const auto hang = find_hang(
-      {at(5, 12, "all_gather"), at(4, 0, "barrier"), at(5, 11, "all_gather"), at(4, 0, "barrier", true)}, {"data"}, 10);
+  const auto hang =
+      find_hang({at(5, 12, "all_gather"), at(4, 0, "barrier"), at(5, 11, "all_gather"), at(4, 0, "barrier", true)},
+                {{"data"}}, 10);
   ASSERT_TRUE(hang);
   EXPECT_EQ(hang->sentence,
             "no progress for 12 s in all_gather (call 5 of group data, step 17): ranks 0, 2 are waiting; "
             "rank 1 is behind (computing after call 4, barrier); rank 3 is silent");
-  const auto network = find_hang({at(5, 12, "all_gather"), at(5, 11, "all_gather")}, {"data"}, 10);
+  const auto network = find_hang({at(5, 12, "all_gather"), at(5, 11, "all_gather")}, {{"data"}}, 10);
   ASSERT_TRUE(network);
   EXPECT_NE(network->sentence.find("the network may have failed"), std::string::npos);
 }
@@ -60,14 +61,71 @@ TEST(judge, names_the_call_the_step_and_the_ranks) {
 // would never be confirmed.
 TEST(judge, stays_with_the_earliest_call) {
   for (const double ahead : {0.4, -0.4}) {
-    const auto hang =
-        find_hang({at(5, 12, "all_to_all"), at(4, 0, "barrier", true), at(6, 12 + ahead, "all_gather")}, {"data"}, 10);
+    const auto hang = find_hang({at(5, 12, "all_to_all"), at(4, 0, "barrier", true), at(6, 12 + ahead, "all_gather")},
+                                {{"data"}}, 10);
     ASSERT_TRUE(hang);
     EXPECT_EQ(hang->sequence, 5u) << ahead;
     EXPECT_EQ(
         hang->sentence,
         "no progress for 12 s in all_to_all (call 5 of group data, step 17): rank 0 is waiting; rank 1 is silent");
   }
+}
+
+// Ranks 0 to 3 as two replicas of two tensor ranks: ledger 0 counts the calls of {0, 2} and {1, 3}, ledger 1 those of
+// {0, 1} and {2, 3}.
+std::vector<WatchedGroup> replicas() { return {{"data", {0, 1, 0, 1}}, {"tensor", {0, 0, 2, 2}}}; }
+
+struct Place {
+  std::uint64_t sequence;
+  double open_seconds;
+};
+std::vector<Heard> of_replicas(const std::vector<std::pair<Place, Place>>& places) {
+  std::vector<Heard> all;
+  for (const auto& [data, tensor] : places) {
+    auto h = at(data.sequence, data.open_seconds, "reduce_scatter");
+    auto& other = h.report.ledgers[1];
+    other.sequence = tensor.sequence, other.in_call = tensor.open_seconds > 0, other.open_seconds = tensor.open_seconds;
+    std::strcpy(other.operation, "all_to_all");
+    h.report.rank = static_cast<std::int32_t>(all.size());
+    all.push_back(h);
+  }
+  return all;
+}
+
+// A replica without micro-batches in the last round has made fewer calls among its tensor ranks: nobody is behind.
+TEST(judge, compares_the_ranks_of_a_group_alone) {
+  const auto network = find_hang(
+      of_replicas({{{5, 0}, {40, 12}}, {{5, 0}, {40, 11}}, {{5, 0}, {30, 0}}, {{5, 0}, {30, 0}}}), replicas(), 10);
+  ASSERT_TRUE(network);
+  EXPECT_EQ(network->sentence,
+            "no progress for 12 s in all_to_all (call 40 of group tensor of ranks 0, 1, step 17): ranks 0, 1 are "
+            "waiting; nobody is missing, so the network may have failed");
+  EXPECT_EQ(network->group, 0);
+  const auto behind = find_hang(
+      of_replicas({{{5, 0}, {40, 0}}, {{5, 0}, {40, 0}}, {{5, 0}, {30, 0}}, {{5, 0}, {31, 12}}}), replicas(), 10);
+  ASSERT_TRUE(behind);
+  EXPECT_EQ(behind->sentence,
+            "no progress for 12 s in all_to_all (call 31 of group tensor of ranks 2, 3, step 17): rank 3 is waiting; "
+            "rank 2 is behind (computing after call 30, all_to_all)");
+  EXPECT_EQ(behind->group, 2);
+  EXPECT_FALSE(network->same_call(*behind));
+}
+
+// Rank 3 stalls; 2 waits for it among the tensor ranks, 1 among the data ranks, and 0 for 2. The verdict is about a
+// call that 3 is missing from, not about the first that waits.
+TEST(judge, names_who_waits_for_nobody) {
+  const auto hang = find_hang(
+      of_replicas({{{6, 13}, {40, 0}}, {{6, 12}, {40, 0}}, {{5, 0}, {31, 13}}, {{5, 0}, {30, 0}}}), replicas(), 10);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->sentence,
+            "no progress for 12 s in reduce_scatter (call 6 of group data of ranks 1, 3, step 17): rank 1 is waiting; "
+            "rank 3 is behind (computing after call 5, reduce_scatter)");
+  // Each waits for the other, in calls of other groups: that of the first ledger is told.
+  const auto circle = find_hang(
+      of_replicas({{{6, 13}, {40, 0}}, {{5, 0}, {40, 0}}, {{5, 0}, {31, 13}}, {{6, 13}, {30, 0}}}), replicas(), 10);
+  ASSERT_TRUE(circle);
+  EXPECT_EQ(circle->sentence.find("no progress for 13 s in reduce_scatter (call 6 of group data of ranks 1, 3"), 0u)
+      << circle->sentence;
 }
 
 struct Alarms {
@@ -97,7 +155,7 @@ void watched(Alarms& alarms, int mute, const std::function<void(int, Communicato
                               world.poison();
                               alarmed.set_value();
                             }};
-    Watchdog dog(options, {{"data", &comm->ledger()}});
+    Watchdog dog(options, {{{"data"}, &comm->ledger()}});
     alarms.addresses[static_cast<std::size_t>(rank)] = dog.address();
     comm->barrier(*exec);
     dog.set_step(23);
@@ -201,7 +259,7 @@ Told told_after(int ending_rank, Ending ending, const std::string& other_place =
           o.rank = ending_rank;
           return o;
         }(),
-        std::vector<std::pair<std::string, const Ledger*>>{});
+        std::vector<WatchedLedger>{});
     const auto told = ends->address();
     std::vector<std::string> addresses{other_place + stays.address(), other_place + stays.address()};
     addresses[static_cast<std::size_t>(ending_rank)] = other_place + told.substr(0, told.find(' ') + 1) + host;
@@ -281,8 +339,7 @@ int farewells_until_answered(double interval_seconds, int answered) {
       r.kind = Report::verdict;
     return r;
   };
-  auto dog = std::make_unique<Watchdog>(WatchdogOptions{1, 2, 600, interval_seconds, {}},
-                                        std::vector<std::pair<std::string, const Ledger*>>{});
+  auto dog = std::make_unique<Watchdog>(WatchdogOptions{1, 2, 600, interval_seconds, {}}, std::vector<WatchedLedger>{});
   dog->start({fmt::format("127.0.0.1:{}", ntohs(own.sin_port)), dog->address()});
   sockaddr_in from{};
   auto words = receive(from);

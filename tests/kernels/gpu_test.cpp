@@ -154,16 +154,18 @@ TEST(Gpu, SumsOfManyTensorsAreThoseOfTheCpu) {
 TEST(Gpu, StepNumbersAreThoseOfTheCpu) {
   for (double clip : {0.0, 1e-3, 1e9})
     for (int wrong = 0; wrong < 3; ++wrong) {  // nothing, a loss, a norm
+      const int copies = clip == 0 ? 1 : 2;    // of the losses of a rank: what stands in the second counts for nothing
       std::vector<kernels::StepNumbers> both;
       for (auto kind : {Place::Kind::host, Place::Kind::gpu}) {
         Place place(kind);
         // 3 ranks, 7 micro-batches in groups of 1: rank 0 has three, the others two and an idle round.
-        std::vector<double> losses(18, 0.0);
+        std::vector<double> losses(static_cast<std::size_t>(18 * copies), 0.5);
         for (int r = 0; r < 3; ++r)
-          for (int k = 0; k < 3; ++k)
-            if (3 * k + r < 7)
-              losses[static_cast<std::size_t>(6 * r + 2 * k)] = 0.1 * (3 * k + r) + 1e-9,
-                                                          losses[static_cast<std::size_t>(6 * r + 2 * k + 1)] = 100 + k;
+          for (int k = 0; k < 3; ++k) {
+            double* pair = losses.data() + 6 * copies * r + 2 * k;
+            pair[0] = pair[1] = 0;
+            if (3 * k + r < 7) pair[0] = 0.1 * (3 * k + r) + 1e-9, pair[1] = 100 + k;
+          }
         if (wrong == 1) losses[2] = std::numeric_limits<double>::quiet_NaN();
         std::vector<std::int64_t> limbs(21, 0);
         limbs[10] = 12345678901, limbs[9] = 77;
@@ -172,7 +174,7 @@ TEST(Gpu, StepNumbersAreThoseOfTheCpu) {
         auto* out = place.raw(numbers);
         const auto* l = place.raw(losses);
         const auto* d = place.raw(limbs);
-        kernels::step_numbers(place.exec(), {l, 3, 7, 1, 3, d, clip, out});
+        kernels::step_numbers(place.exec(), {l, 3, 7, 1, 3, copies, d, clip, out});
         place.fetch();
         both.push_back(numbers[0]);
       }

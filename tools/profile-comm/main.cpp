@@ -186,8 +186,7 @@ std::unique_ptr<comm::Watchdog> watch(comm::MpiRuntime& mpi, Launched& l, const 
   w.on_hang = [&mpi](const std::string&, comm::Decided) {
     mpi.abort(static_cast<int>(base::ExitCode::peer_hung));
   };  // the rank that decided has said it
-  auto dog = std::make_unique<comm::Watchdog>(
-      w, std::vector<std::pair<std::string, const comm::Ledger*>>{{"profile", &rounds}});
+  auto dog = std::make_unique<comm::Watchdog>(w, std::vector<comm::WatchedLedger>{{{"profile"}, &rounds}});
   dog->start(profile::from_all(l.ranks, dog->address()));
   return dog;
 }
