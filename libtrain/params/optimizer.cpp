@@ -2,8 +2,7 @@
 #include "libtrain/params/optimizer.h"
 
 #include "kernels/cast/cast.h"
-
-#include <algorithm>
+#include "libtrain/plan/held.h"
 
 namespace trainyard::params {
 
@@ -15,12 +14,11 @@ std::vector<kernels::Range> decayed_ranges(const plan::Unit& unit, const plan::U
                                            std::int64_t end) {
   std::vector<kernels::Range> out;
   bool joins = false;
-  for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
-    const auto from = std::max(begin, layout.offsets[p]), to = std::min(end, layout.end(p));
-    if (from >= to) continue;
-    if (unit.parameters[p].decay && joins) out.back().end = to - begin;
-    else if (unit.parameters[p].decay) out.push_back({from - begin, to - begin});
-    joins = unit.parameters[p].decay;
+  for (const auto& held : plan::held_ranges(layout, begin, end)) {
+    const bool decays = unit.parameters[held.parameter].decay;
+    if (decays && joins) out.back().end = held.at + held.count;
+    else if (decays) out.push_back({held.at, held.at + held.count});
+    joins = decays;
   }
   return out;
 }

@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/random.h"
 #include "libtrain/base/thread.h"
+#include "libtrain/plan/held.h"
 
 #include <algorithm>
 #include <thread>
@@ -12,18 +13,21 @@ namespace trainyard::params {
 
 namespace {
 
-// The values of elements [first, first + count) of one parameter. Stored rows beyond the logical shape stay zero; the
-// stored index is the logical one because only rows are added.
-void make_values(const plan::Parameter& p, std::uint64_t seed, std::int64_t first, std::int64_t count, float* out) {
-  const auto logical = std::clamp<std::int64_t>(p.count() - first, 0, count);
-  std::fill(out + logical, out + count, 0.0f);
-  switch (p.init.kind) {
-    case plan::Init::Kind::zeros: std::fill(out, out + logical, 0.0f); break;
-    case plan::Init::Kind::ones: std::fill(out, out + logical, 1.0f); break;
-    case plan::Init::Kind::normal:
-      base::fill_normal(out, logical, seed, p.name, static_cast<std::uint64_t>(first), p.init.stddev);
-      break;
-  }
+// The values of elements [first, first + count) of what a rank holds of one parameter: each is that of its logical
+// index, whatever the cut. Stored rows beyond the logical ones stay zero.
+void make_values(const plan::Parameter& p, const plan::HeldPart& part, std::uint64_t seed, std::int64_t first,
+                 std::int64_t count, float* out) {
+  std::fill(out, out + count, 0.0f);
+  plan::for_each_held_run(p, part, first, count, [&](const plan::HeldRun& run) {
+    float* values = out + (run.held - first);
+    switch (p.init.kind) {
+      case plan::Init::Kind::zeros: break;
+      case plan::Init::Kind::ones: std::fill(values, values + run.count, 1.0f); break;
+      case plan::Init::Kind::normal:
+        base::fill_normal(values, run.count, seed, p.name, static_cast<std::uint64_t>(run.logical), p.init.stddev);
+        break;
+    }
+  });
 }
 
 }  // namespace
@@ -46,7 +50,7 @@ std::span<const base::View> ZeroStore::counted_gradients() {
 void ZeroStore::initialize(std::uint64_t seed) {
   struct Job {
     const plan::Parameter* parameter;
-    std::int64_t first, count;
+    std::int64_t first, count;  // of what this rank holds of it
     float* out;
   };
   std::vector<Job> jobs;
@@ -54,24 +58,22 @@ void ZeroStore::initialize(std::uint64_t seed) {
   constexpr std::int64_t job_elements = 1 << 16;
   for (int u = 0; u < c_.units(); ++u) {
     const auto& layout = c_.layout(u);
-    const auto begin = c_.group(u).rank() * layout.piece, end = begin + layout.piece;
+    const auto begin = c_.group(u).rank() * layout.piece;
     // Values are made on the host, by the one code path that defines them.
     if (c_.compute.on_gpu()) made.emplace_back(static_cast<std::size_t>(layout.piece), 0.0f);
     else tensor::clear(c_.compute, states_.master_piece(u));
     auto* master = c_.compute.on_gpu() ? made.back().data() : states_.master_piece(u).ptr<float>();
     tensor::clear(c_.compute, states_.m_piece(u));
     tensor::clear(c_.compute, states_.v_piece(u));
-    for (std::size_t p = 0; p < layout.offsets.size(); ++p) {
-      const auto& parameter = c_.unit(u).parameters[p];
-      const auto offset = layout.offsets[p];
-      const auto to = std::min(end, offset + parameter.stored_count());
-      for (auto from = std::max(begin, offset); from < to; from += job_elements)
-        jobs.push_back({&parameter, from - offset, std::min(job_elements, to - from), master + (from - begin)});
-    }
+    for (const auto& held : plan::held_ranges(layout, begin, begin + layout.piece))
+      for (std::int64_t done = 0; done < held.count; done += job_elements)
+        jobs.push_back({&c_.unit(u).parameters[held.parameter], held.first + done,
+                        std::min(job_elements, held.count - done), master + held.at + done});
   }
   const auto run_share = [&](std::size_t share, std::size_t shares) {
     for (std::size_t j = share; j < jobs.size(); j += shares)
-      make_values(*jobs[j].parameter, seed, jobs[j].first, jobs[j].count, jobs[j].out);
+      make_values(*jobs[j].parameter, plan::held_part(*jobs[j].parameter, c_.world.topology, c_.world.rank), seed,
+                  jobs[j].first, jobs[j].count, jobs[j].out);
   };
   const auto helpers = static_cast<std::size_t>(std::max(1, c_.compute.threads()));
   std::vector<std::thread> team;

@@ -34,20 +34,37 @@ inline plan::ModelConfig untied_model() {
   return m;
 }
 
+// Heads for four tensor ranks. Vocabularies so small that slices of the tables have few logical rows, or none.
+inline plan::ModelConfig tied_model_of_heads() {
+  auto m = tied_model();
+  m.layers = 3, m.hidden = 8, m.heads = m.kv_heads = 4, m.ffn = 12;
+  return m;
+}
+inline plan::ModelConfig untied_model_of_heads() {
+  auto m = untied_model();
+  m.hidden = 16, m.heads = 8, m.kv_heads = 4, m.ffn = 20;
+  return m;
+}
+
 struct Cut {
-  int ranks = 1, zero = 0;
+  int ranks = 1, zero = 0;  // along data
   base::DType working = base::DType::f32;
   std::int64_t micros = 1, fold = 1;
   int layer_slots = 2;
   Reduction reduction = Reduction::ordered;
+  int tensor = 1;
 
   plan::StateShape shape() const {
     return {zero, working, base::DType::f32, {micros, 1, fold, ranks}, layer_slots, topology()};
   }
-  plan::Topology topology() const { return plan::Topology({{plan::Axis::data, ranks}}); }
+  plan::Topology topology() const {
+    if (tensor == 1) return plan::Topology({{plan::Axis::data, ranks}});
+    return plan::Topology({{plan::Axis::data, ranks}, {plan::Axis::tensor, tensor}});
+  }
   std::string text() const {
-    return fmt::format("ranks {} ZeRO {} {} micros {} fold {} slots {} {}", ranks, zero, base::name_of(working), micros,
-                       fold, layer_slots, reduction == Reduction::fast ? "fast" : "ordered");
+    return fmt::format("ranks {} x {} ZeRO {} {} micros {} fold {} slots {} {}", ranks, tensor, zero,
+                       base::name_of(working), micros, fold, layer_slots,
+                       reduction == Reduction::fast ? "fast" : "ordered");
   }
 };
 
@@ -127,11 +144,11 @@ class Ground {
         staging(tensor::Category::communication_staging, bytes.communication_staging),
         world(noted_world(c, rank, threads, before_each)), data(static_cast<Noting&>(world.group({plan::Axis::data}))),
         compute(tensor::Exec::caller(nullptr, 1)),
-        worker(c.ranks > 1 ? tensor::Exec::worker("communication", nullptr) : nullptr),
+        worker(c.topology().world() > 1 ? tensor::Exec::worker("communication", nullptr) : nullptr),
         context{set,        c.shape(), c.reduction, world,          *compute,  worker ? *worker : *compute,
                 parameters, gathered,  gradients,   unit_gradients, optimizer, staging} {}
 
-  int rank() const { return data.rank(); }
+  int rank() const { return data.rank(); }  // along data
   int units() const { return context.units(); }
   // The arenas that a part of a store took hold what was planned for it, to the byte.
   bool full(std::initializer_list<const UsedArena*> arenas) const {
@@ -155,7 +172,7 @@ class Ground {
 // shows.
 template <class Body>
 void on_ranks(const plan::ModelConfig& model, const Cut& cut, Body body, std::chrono::microseconds late = {}) {
-  comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
+  comm::run_ranks(cut.topology().world(), [&](int rank, comm::ThreadsWorld& world) {
     Ground ground(
         model, cut, rank, world,
         late.count() == 0 ? std::function<void()>() : [late] { std::this_thread::sleep_for(late); });

@@ -164,4 +164,56 @@ class PlainModel {
   }
 };
 
+// The dim that tensor ranks share of a parameter, as decision 11 has it: outputs, but inputs where a sum over them
+// feeds the residual stream; rows of vocabulary tables. -1: it is whole on each.
+inline int shared_dim(const std::string& name) {
+  for (const char* end : {"attention.output.weight", "ffn.down.weight"})
+    if (name.ends_with(end)) return 1;
+  for (const char* within : {"attention.q.", "attention.k.", "attention.v.", "ffn.gate.", "ffn.up."})
+    if (name.find(within) != std::string::npos) return 0;
+  return name == "embedding.tokens.weight" || name == "head.weight" ? 0 : -1;
+}
+
+// What one of `tensor` ranks that share every unit holds of a plain model: its slices of the parameters, back to back.
+class PlainPart {
+ public:
+  PlainPart(const std::vector<plan::Unit>& described, const PlainModel& whole, int pieces, int tensor, int part) {
+    for (std::size_t u = 0; u < described.size(); ++u) {
+      std::int64_t end = 0;
+      auto& offsets = offsets_.emplace_back();
+      auto& from = from_.emplace_back();
+      for (std::size_t i = 0; i < described[u].parameters.size(); ++i) {
+        const auto& p = described[u].parameters[i];
+        const auto rows = p.stored[0], cols = p.stored.size() > 1 ? p.stored[1] : 1;
+        const auto dim = shared_dim(p.name);
+        const auto held_rows = dim == 0 ? rows / tensor : rows, held_cols = dim == 1 ? cols / tensor : cols;
+        const auto first_row = dim == 0 ? part * held_rows : 0, first_col = dim == 1 ? part * held_cols : 0;
+        offsets.push_back((end + 15) / 16 * 16);
+        end = offsets.back() + held_rows * held_cols;
+        from.resize(static_cast<std::size_t>(end), -1);
+        for (std::int64_t r = 0; r < held_rows; ++r)
+          for (std::int64_t c = 0; c < held_cols; ++c)
+            from[static_cast<std::size_t>(offsets.back() + r * held_cols + c)] =
+                whole.units[u].offsets[i] + (first_row + r) * cols + first_col + c;
+      }
+      const std::int64_t grain = 64 * pieces;
+      from.resize(static_cast<std::size_t>((end + grain - 1) / grain * grain), -1);
+    }
+  }
+  std::int64_t offset(int unit, std::size_t parameter) const {
+    return offsets_[static_cast<std::size_t>(unit)][parameter];
+  }
+  // Its part of a flat unit, zero in the gaps.
+  Floats of(int unit, const Floats& whole) const {
+    const auto& from = from_[static_cast<std::size_t>(unit)];
+    Floats out(from.size());
+    for (std::size_t i = 0; i < out.size(); ++i)
+      if (from[i] >= 0) out[i] = whole[static_cast<std::size_t>(from[i])];
+    return out;
+  }
+
+ private:
+  std::vector<std::vector<std::int64_t>> offsets_, from_;  // of each unit: of each parameter, and element by element
+};
+
 }  // namespace trainyard::test

@@ -20,16 +20,16 @@ using plan::Axes;
 using plan::Axis;
 using tensor::Category;
 
-// The head is shared by all four ranks, every other unit by the two along data; those along tensor hold it, too.
+// The head is shared by all four ranks, every other unit by the two along data; those along context hold it, too.
 struct WideHead : plan::HeadKind {
   std::vector<plan::Unit> units(const plan::ModelConfig& m, std::int64_t index) const override {
     auto all = HeadKind::units(m, index);
-    all.front().group = {Axis::data, Axis::tensor};
+    all.front().group = {Axis::data, Axis::context};
     return all;
   }
 };
 
-const std::vector<Axes> used{Axes{Axis::data}, Axes{Axis::data, Axis::tensor}};
+const std::vector<Axes> used{Axes{Axis::data}, Axes{Axis::data, Axis::context}};
 
 plan::ModelConfig model() {
   auto m = plan::preset("llama-nano");
@@ -122,7 +122,7 @@ TEST_P(UnitGroups, EachIsReducedAndGatheredOverItsOwn) {
     for (const auto& p : unit.parameters) (unit.name == "head" ? of_head : elements) += p.count();
 
   comm::run_ranks(4, [&](int rank, comm::ThreadsWorld& threads) {
-    comm::World world("threads", rank, plan::Topology({{Axis::data, 2}, {Axis::tensor, 2}}), threads.factory(rank),
+    comm::World world("threads", rank, plan::Topology({{Axis::data, 2}, {Axis::context, 2}}), threads.factory(rank),
                       used);
     Rank r(world, GetParam());
     auto context = context_of(r, world);
@@ -141,7 +141,7 @@ TEST_P(UnitGroups, EachIsReducedAndGatheredOverItsOwn) {
       EXPECT_EQ(piece.ptr<float>()[0], sum(u)) << "unit " << u;
     }
 
-    // Ranks along tensor have different gradients here only so that it shows whose are counted: the first's.
+    // Ranks along context have different gradients here only so that it shows whose are counted: the first's.
     kernels::FixedPointSum squares;
     for (const auto& view : store.counted_gradients()) kernels::square_sum(*r.compute, view, squares);
     world.control->all_reduce(*r.compute,
@@ -169,7 +169,7 @@ TEST_P(UnitGroups, EachIsReducedAndGatheredOverItsOwn) {
 // The ordered reduction counts contributors along data: of a group that is not those ranks it would drop some.
 TEST_P(UnitGroups, OnesThatAreNotTheDataRanksAreNotReducedInOrder) {
   comm::run_ranks(4, [&](int rank, comm::ThreadsWorld& threads) {
-    comm::World world("threads", rank, plan::Topology({{Axis::data, 2}, {Axis::tensor, 2}}), threads.factory(rank),
+    comm::World world("threads", rank, plan::Topology({{Axis::data, 2}, {Axis::context, 2}}), threads.factory(rank),
                       used);
     Rank r(world, GetParam());
     auto context = context_of(r, world);

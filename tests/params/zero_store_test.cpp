@@ -1,5 +1,6 @@
 // ZeroStore: whole steps of training against the plain model: what leases see, what updates leave, what was sent, and
 // what lies between parameters.
+#include "kernels/square_sum/square_sum.h"
 #include "libtrain/base/random.h"
 #include "libtrain/params/zero_store.h"
 #include "tests/params/ground.h"
@@ -39,34 +40,32 @@ void initialize(PlainModel& plain, const std::vector<plan::Unit>& units, std::ui
     }
 }
 
-void expect_weights(const params::Lease& lease, const Ground& g, const PlainModel& plain, plan::Use use) {
-  const auto& unit = plain.unit(use.unit);
-  for (std::size_t p = 0; p < unit.offsets.size(); ++p)
-    EXPECT_EQ(difference(lease.weight(static_cast<int>(p)), unit.weight, unit.offsets[p]), "")
+void expect_weights(const params::Lease& lease, const Ground& g, const Floats& unit, const PlainPart& part,
+                    plan::Use use) {
+  for (std::size_t p = 0; p < g.context.unit(use.unit).parameters.size(); ++p)
+    EXPECT_EQ(difference(lease.weight(static_cast<int>(p)), unit, part.offset(use.unit, p)), "")
         << g.cut.text() << " unit " << use.unit << " parameter " << p;
-}
-
-// What a block writes: every element of every parameter, rows beyond the vocabulary as zeros; never the gaps.
-void write(const params::Grads& grads, const PlainUnit& unit, const Floats& gradient) {
-  for (std::size_t p = 0; p < unit.offsets.size(); ++p)
-    fill(grads.gradient(static_cast<int>(p)), gradient, unit.offsets[p]);
 }
 
 struct Training {
   explicit Training(Ground& ground)
-      : g(ground), plain(g.set.units, g.set.uses, g.cut.ranks), accesses(plan::training_accesses(g.model)),
-        leases(plan::leases_of(accesses)), store(g.context) {}
+      : g(ground), plain(g.set.units, g.set.uses, g.cut.ranks),
+        part(g.set.units, plain, g.cut.ranks, g.cut.tensor, g.world.rank % g.cut.tensor),
+        accesses(plan::training_accesses(g.model)), leases(plan::leases_of(accesses)), store(g.context) {}
 
   void micro(std::int64_t step, std::int64_t micro, params::GradientFold::Position position) {
     store.begin_micro(position, leases);
     for (const auto& access : accesses) {
       if (access.kind == plan::Access::Kind::lease) {
         const auto lease = store.lease(access.use);
-        expect_weights(lease, g, plain, access.use);
+        expect_weights(lease, g, held(access.use.unit), part, access.use);
         continue;
       }
       auto grads = store.grads(access.use);
-      write(grads, plain.unit(access.use.unit), plain.gradient(kind(), step, micro, access.use));
+      // What a block writes: every element of every parameter, rows beyond the vocabulary as zeros; never the gaps.
+      const auto gradient = part.of(access.use.unit, plain.gradient(kind(), step, micro, access.use));
+      for (std::size_t p = 0; p < g.context.unit(access.use.unit).parameters.size(); ++p)
+        fill(grads.gradient(static_cast<int>(p)), gradient, part.offset(access.use.unit, p));
       grads.commit();
     }
   }
@@ -87,9 +86,10 @@ struct Training {
     const auto folded = plain.folded(kind(), step, g.cut.micros, g.cut.fold);
     for (int u = 0; u < g.units(); ++u) {
       const auto piece = store.piece_gradient(u);
-      EXPECT_EQ(difference(piece, folded[static_cast<std::size_t>(u)], g.rank() * piece.count()), "")
+      EXPECT_EQ(difference(piece, part.of(u, folded[static_cast<std::size_t>(u)]), g.rank() * piece.count()), "")
           << g.cut.text() << " gradient of unit " << u;
     }
+    expect_norm(folded);
     store.update(hyper());
     plain.update(folded, plain_hyper);
   }
@@ -97,13 +97,28 @@ struct Training {
   void evaluate() {
     const auto order = plan::leases_of(plan::evaluation_accesses(g.model));
     store.begin_evaluation(order);
-    for (const auto use : order) expect_weights(store.lease(use), g, plain, use);
+    for (const auto use : order) expect_weights(store.lease(use), g, held(use.unit), part, use);
   }
+
+  // The ranks together count every element of the logical parameters once.
+  void expect_norm(const std::vector<Floats>& folded) {
+    kernels::FixedPointSum counted, expected;
+    for (const auto& view : store.counted_gradients()) kernels::square_sum(*g.compute, view, counted);
+    const auto limbs = base::View::of(counted.limbs.data(), {static_cast<std::int64_t>(counted.limbs.size())});
+    g.world.control->all_reduce(g.context.communication, limbs, comm::Reduction::sum);
+    g.context.communication.synchronize();
+    for (const auto& unit : folded)
+      kernels::square_sum(*g.compute, base::View::of(unit.data(), {static_cast<std::int64_t>(unit.size())}), expected);
+    EXPECT_EQ(kernels::value(counted), kernels::value(expected)) << g.cut.text();
+  }
+
+  Floats held(int unit) const { return part.of(unit, plain.unit(unit).weight); }
 
   Values kind() const { return g.cut.reduction == Reduction::fast ? Values::integers : Values::scattered; }
 
   Ground& g;
   PlainModel plain;
+  PlainPart part;
   std::vector<plan::Access> accesses;
   std::vector<plan::Use> leases;
   ZeroStore store;
@@ -146,14 +161,14 @@ void expect_plain_training(const plan::ModelConfig& model, const Cut& cut, std::
           const auto before = g.data.ledger().totals();
           run.step(step);
           run.store.complete_weights();
-          expect_announced_traffic(run, before);
+          if (g.cut.tensor == 1) expect_announced_traffic(run, before);
           if (step == 1) run.evaluate();
         }
         for (int u = 0; u < g.units(); ++u) {
-          const auto first = g.rank() * (run.plain.unit(u).padded / g.cut.ranks);
-          EXPECT_EQ(difference(run.store.states().master_piece(u), run.plain.unit(u).weight, first), "")
-              << g.cut.text() << " unit " << u;
-          EXPECT_EQ(difference(run.store.states().v_piece(u), run.plain.unit(u).v, first), "")
+          const auto master = run.store.states().master_piece(u), v = run.store.states().v_piece(u);
+          const auto first = g.rank() * master.count();
+          EXPECT_EQ(difference(master, run.held(u), first), "") << g.cut.text() << " unit " << u;
+          EXPECT_EQ(difference(v, run.part.of(u, run.plain.unit(u).v), first), "")
               << g.cut.text() << " v of unit " << u;
         }
       },
@@ -177,6 +192,18 @@ TEST_P(Steps, OfTheFastReductionAreToo) {
     for (const std::int64_t fold : {1, 2})
       expect_plain_training(untied_model(),
                             {ranks, GetParam(), base::DType::bf16, (ranks + 1) * fold, fold, 2, Reduction::fast});
+}
+
+// Ranks that share every unit: each holds its slices of what the plain model holds, from the initial values on.
+TEST_P(Steps, OfTensorRanksAreSlicesOfPlainOnes) {
+  for (const auto& model : {tied_model_of_heads(), untied_model_of_heads()})
+    for (const int tensor : {2, 4})
+      for (const int ranks : {1, 2, 3})
+        for (const auto working : {base::DType::f32, base::DType::bf16}) {
+          Cut cut{ranks, GetParam(), working, 2 * ranks + 1, 1, 2};
+          cut.tensor = tensor;
+          expect_plain_training(model, cut);
+        }
 }
 
 // Collectives that begin late: nothing is read before it is there, nothing overwritten while it is needed.

@@ -1,0 +1,31 @@
+// Places of ranks, and ranges of flat units.
+#include "libtrain/plan/held.h"
+
+namespace trainyard::plan {
+
+int place_in_group(const Topology& topology, int rank, Axes axes) {
+  int place = 0;
+  for (const auto& [axis, size] : topology.axes())
+    if (axes.has(axis)) place = place * size + topology.coordinate(rank, axis);
+  return place;
+}
+
+bool is_first_holder(const Unit& unit, const Parameter& parameter, const Topology& topology, int rank) {
+  for (const auto& [axis, size] : topology.axes()) {
+    const bool holds_other_parts =
+        axis == Axis::pipe || unit.group.has(axis) || (parameter.cut && parameter.cut->axis == axis);
+    if (!holds_other_parts && topology.coordinate(rank, axis) != 0) return false;
+  }
+  return true;
+}
+
+std::vector<HeldRange> held_ranges(const UnitLayout& layout, std::int64_t begin, std::int64_t end) {
+  std::vector<HeldRange> out;
+  for (std::size_t p = 0; p < layout.offsets.size(); ++p) {
+    const auto from = std::max(begin, layout.offsets[p]), to = std::min(end, layout.end(p));
+    if (from < to) out.push_back({p, from - begin, from - layout.offsets[p], to - from});
+  }
+  return out;
+}
+
+}  // namespace trainyard::plan
