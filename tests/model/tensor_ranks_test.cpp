@@ -98,7 +98,7 @@ TEST(TensorRanks, SameBitsAndForetoldMemory) {
         for (const int ranks : {2, 4})
           for (const bool rows : {false, true})
             expect_same(m, shape, batch, want,
-                        {ranks, rows, ranks == 2 == rows ? plan::Recompute::layers : plan::Recompute::none});
+                        {ranks, rows, (ranks == 2) == rows ? plan::Recompute::layers : plan::Recompute::none});
       }
 }
 
@@ -163,7 +163,7 @@ void finite_differences(const plan::ModelConfig& m, bool rows) {
           }
       }
       ASSERT_EQ(held.size(), parameter.cut ? 1u : 2u) << parameter.name;
-      const double x0 = *held[0], h = 1e-3;
+      const double x0 = *held[0], h = 2e-4;
       const auto at = [&](double offset) {
         for (auto* x : held) *x = x0 + offset;
         for (auto& store : stores) store->publish();
