@@ -24,11 +24,11 @@ void EmbeddingBlock::forward(Step& step, Flow& flow, Saved&) {
 void EmbeddingBlock::backward(Step& step, Flow& flow, Saved&) {
   if (dropout_.active(step)) kernels::dropout_backward(step.exec, dropout_.of(step), flow.main, flow.main);
   auto tokens = step.store->grads(tokens_);
-  kernels::embedding_backward(step.exec, step.micro.tokens, flow.main, tokens.gradient(0));
+  kernels::embedding_backward(step.exec, step.micro.tokens, 0, flow.main, tokens.gradient(0));
   tokens.commit();
   if (!positions_) return;
   auto positions = step.store->grads(*positions_);
-  kernels::embedding_backward(step.exec, step.micro.positions, flow.main, positions.gradient(0));
+  kernels::embedding_backward(step.exec, step.micro.positions, 0, flow.main, positions.gradient(0));
   positions.commit();
 }
 
