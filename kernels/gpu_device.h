@@ -24,6 +24,11 @@ inline const char* launch_failure() {
   const auto e = cudaPeekAtLastError();
   return e == cudaSuccess ? nullptr : cudaGetErrorString(e);
 }
+// A product that is rounded before anything is added to it, and one that is not, whatever the kernel they stand in.
+__device__ __forceinline__ float rounded_product(float a, float b) { return __fmul_rn(a, b); }
+__device__ __forceinline__ double rounded_product(double a, double b) { return __dmul_rn(a, b); }
+__device__ __forceinline__ float product_plus(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+__device__ __forceinline__ double product_plus(double a, double b, double c) { return __fma_rn(a, b, c); }
 }  // namespace trainyard::kernels
 #else
 #include TRAINYARD_EMULATOR
@@ -37,6 +42,8 @@ inline const char* launch_failure() {
 #define TRAINYARD_DYNAMIC_SHARED(name) alignas(16) static thread_local unsigned char name[emulator::shared_bytes]
 namespace trainyard::kernels {
 inline const char* launch_failure() { return nullptr; }
+template <class F> inline F rounded_product(F a, F b) { return a * b; }
+template <class F> inline F product_plus(F a, F b, F c) { return a * b + c; }
 }  // namespace trainyard::kernels
 #endif
 

@@ -41,6 +41,7 @@ namespace trainyard::kernels {
   X(lane_sum, LaneSumArgs)                 \
   X(norm_forward, NormArgs)                \
   X(norm_backward, NormArgs)               \
+  X(norm_fold, NormFoldArgs)               \
   X(rotary, RotaryGpuArgs)                 \
   X(square_sum, SquareSumGpuArgs)          \
   X(square_sum_total, SquareSumTotalArgs)  \

@@ -3,27 +3,96 @@
 
 #include "kernels/check.h"
 #include "kernels/gpu_kernels.h"
+#include "kernels/lane_order.h"
 #include "kernels/cross_entropy/cross_entropy_args.h"
+
+#include <algorithm>
 
 namespace trainyard::kernels {
 
-void cross_entropy_chunk(tensor::Exec& exec, base::View logits, base::View dlogits, std::int64_t vocabulary,
-                         base::View targets, base::View weights, base::View losses) {
-  TRAINYARD_ASSERT(targets.count() == logits.rows() && weights.count() == logits.rows() &&
-                       losses.count() == logits.rows() && vocabulary <= logits.cols(),
-                   "{} targets, {} weights, {} losses for {} x {} logits", targets.count(), weights.count(),
-                   losses.count(), logits.rows(), logits.cols());
-  if (dlogits) require_shape(dlogits, logits.rows(), logits.cols(), "dlogits");
-  CrossEntropyArgs a{
-      mat(logits),          mat(dlogits),  vocabulary, targets.ptr<std::int32_t>(), weights.ptr<std::uint8_t>(),
-      losses.ptr<double>(), exec.threads()};
-  exec.run([&exec, a] {
-    for (std::int64_t r = 0; r < a.logits.rows && !exec.on_gpu(); ++r)
-      if (a.weights[r] != 0 && (a.targets[r] < 0 || a.targets[r] >= a.vocabulary))
-        throw base::InputError(fmt::format("target {} lies outside the vocabulary of {}", a.targets[r], a.vocabulary),
-                               "do the shards belong to this model?");
+namespace {
+
+CrossEntropyArgs arguments(tensor::Exec& exec, CrossEntropyStep step, base::View logits, std::int64_t first_column,
+                           std::int64_t vocabulary, base::View targets, base::View weights) {
+  TRAINYARD_ASSERT(
+      targets.count() == logits.rows() && weights.count() == logits.rows() && logits.rows() > 0 && first_column >= 0,
+      "{} targets, {} weights for {} x {} logits from column {}", targets.count(), weights.count(), logits.rows(),
+      logits.cols(), first_column);
+  CrossEntropyArgs a;
+  a.step = step;
+  a.logits = mat(logits);
+  a.first_column = first_column;
+  a.columns = std::clamp<std::int64_t>(vocabulary - first_column, 0, logits.cols());
+  a.targets = targets.ptr<std::int32_t>(), a.weights = weights.ptr<std::uint8_t>();
+  a.threads = exec.threads();
+  return a;
+}
+
+void set_lanes(CrossEntropyArgs& a, std::int64_t lanes) {
+  TRAINYARD_ASSERT(lanes >= 1 && lanes <= most_lanes && a.logits.cols % lanes == 0, "{} lanes of {} columns", lanes,
+                   a.logits.cols);
+  a.lanes = lanes;
+}
+
+void set_statistics(CrossEntropyArgs& a, base::View statistics) {
+  TRAINYARD_ASSERT(statistics.dense() && statistics.count() > 0 && statistics.count() % (3 * a.logits.rows) == 0 &&
+                       type_of(statistics.dtype) == a.logits.type,
+                   "{} statistics in {} for {} tokens", statistics.count(), base::name_of(statistics.dtype),
+                   a.logits.rows);
+  a.statistics = {statistics.data, statistics.count() / a.logits.rows, a.logits.rows, a.logits.rows, a.logits.type};
+}
+
+void set_results(CrossEntropyArgs& a, base::View losses, base::View dlogits) {
+  TRAINYARD_ASSERT(losses.count() == a.logits.rows, "{} losses of {} tokens", losses.count(), a.logits.rows);
+  if (dlogits) require_shape(dlogits, a.logits.rows, a.logits.cols, "dlogits");
+  a.losses = losses.ptr<double>();
+  a.dlogits = mat(dlogits);
+}
+
+// The first step sees the targets first, so it is the one that looks at them.
+void check_targets(const CrossEntropyArgs& a, std::int64_t vocabulary) {
+  for (std::int64_t r = 0; r < a.logits.rows; ++r)
+    if (a.weights[r] != 0 && (a.targets[r] < 0 || a.targets[r] >= vocabulary))
+      throw base::InputError(fmt::format("target {} lies outside the vocabulary of {}", a.targets[r], vocabulary),
+                             "do the shards belong to this model?");
+}
+
+void run(tensor::Exec& exec, const CrossEntropyArgs& a, std::int64_t vocabulary) {
+  exec.run([&exec, a, vocabulary] {
+    if (!exec.on_gpu() && a.step != CrossEntropyStep::finish) check_targets(a, vocabulary);
     TRAINYARD_CALL(exec, cross_entropy, a);
   });
+}
+
+}  // namespace
+
+void cross_entropy_statistics(tensor::Exec& exec, base::View logits, std::int64_t first_column, std::int64_t vocabulary,
+                              std::int64_t lanes, base::View targets, base::View weights, base::View statistics) {
+  auto a = arguments(exec, CrossEntropyStep::statistics, logits, first_column, vocabulary, targets, weights);
+  set_lanes(a, lanes);
+  set_statistics(a, statistics);
+  TRAINYARD_ASSERT(a.statistics.rows == 3 || a.statistics.rows == 3 * lanes, "{} rows of statistics for {} lanes",
+                   a.statistics.rows, lanes);
+  run(exec, a, vocabulary);
+}
+
+void cross_entropy_finish(tensor::Exec& exec, base::View logits, std::int64_t first_column, std::int64_t vocabulary,
+                          base::View statistics, base::View targets, base::View weights, base::View losses,
+                          base::View dlogits) {
+  auto a = arguments(exec, CrossEntropyStep::finish, logits, first_column, vocabulary, targets, weights);
+  set_statistics(a, statistics);
+  TRAINYARD_ASSERT(a.statistics.rows <= 3 * most_lanes, "{} rows of statistics", a.statistics.rows);
+  set_results(a, losses, dlogits);
+  run(exec, a, vocabulary);
+}
+
+void cross_entropy_chunk(tensor::Exec& exec, base::View logits, base::View dlogits, std::int64_t vocabulary,
+                         base::View targets, base::View weights, base::View losses, std::int64_t lanes) {
+  TRAINYARD_ASSERT(vocabulary <= logits.cols(), "{} logits for a vocabulary of {}", logits.cols(), vocabulary);
+  auto a = arguments(exec, CrossEntropyStep::both, logits, 0, vocabulary, targets, weights);
+  set_lanes(a, lanes);
+  set_results(a, losses, dlogits);
+  run(exec, a, vocabulary);
 }
 
 double sum_losses(tensor::Exec& exec, base::View losses) {

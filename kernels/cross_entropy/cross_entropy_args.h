@@ -6,9 +6,15 @@
 
 namespace trainyard::kernels {
 
+// Which steps of kernels/cross_entropy/cross_entropy.h.
+enum class CrossEntropyStep : int { statistics, finish, both };
+
 struct CrossEntropyArgs {
+  CrossEntropyStep step = CrossEntropyStep::both;
   Mat logits, dlogits;
-  std::int64_t vocabulary = 0;
+  Mat statistics;  // [3 * pieces, c]: written by the first step, read by the second; empty where both are done
+  std::int64_t first_column = 0, columns = 0;  // those of `logits` that count
+  std::int64_t lanes = 1;
   const std::int32_t* targets = nullptr;
   const std::uint8_t* weights = nullptr;
   double* losses = nullptr;

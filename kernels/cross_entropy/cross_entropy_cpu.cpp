@@ -1,7 +1,8 @@
-// One token is one unit of work: maximum, exponentials and their sum, then the gradient.
+// One token is one unit of work: maximum, exponentials and their sum lane by lane, then the gradient.
 #include "kernels/cross_entropy/cross_entropy_args.h"
 
 #include "kernels/cpu.h"
+#include "kernels/lane_order.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
@@ -20,27 +21,94 @@ template <class G> G largest(const G* x, int64_t n) {
   return best;
 }
 
-template <class T, class G> void token(const CrossEntropyArgs& a, int64_t r) {
+template <class G> struct Softmax {
+  G top, sum;  // maximum and sum of exp(x - maximum); a sum of 0: of no columns
+};
+
+template <class G> Softmax<G> join(const Softmax<G>& a, const Softmax<G>& b) {
+  if (b.sum == 0) return a;
+  if (a.sum == 0) return b;
+  const G top = b.top > a.top ? b.top : a.top;
+  return {top, a.sum * exp_of(a.top - top) + b.sum * exp_of(b.top - top)};
+}
+
+// What at(0) ... at(n - 1) say together, in the order of lanes.
+template <class G, class Function> Softmax<G> joined(int64_t n, const Function& at) {
+  Softmax<G> waiting[lane_levels], all{};
+  for (int64_t i = 0; i < n; ++i) {
+    all = at(i);
+    const auto step = lane_step(i, n);
+    for (int k = 0; k < step.joins; ++k) all = join(waiting[k], all);
+    waiting[step.place] = all;
+  }
+  return all;
+}
+
+template <class G> Softmax<G> lane_of(const CrossEntropyArgs& a, const G* logits, int64_t lane) {
+  const int64_t width = a.logits.cols / a.lanes, first = lane * width,
+                n = a.columns - first < width ? a.columns - first : width;
+  if (n <= 0) return {};
+  const G* x = logits + first;
+  const G top = largest(x, n);
+  return {top, lane_sum<G>(n, [&](int64_t i) { return exp_of(x[i] - top); })};
+}
+
+// The logit of the target where it is one of the columns [first, end) of this rank.
+template <class G> G target_of(const CrossEntropyArgs& a, const G* logits, int64_t r, int64_t first, int64_t end) {
+  const int64_t target = a.targets[r] - a.first_column;
+  return target >= first && target < end ? logits[target] : G(0);
+}
+
+template <class G> void statistics(const CrossEntropyArgs& a, int64_t r) {
+  const G* logits = a.logits.row<G>(r);
+  const int64_t pieces = a.statistics.rows / 3, lanes = a.lanes / pieces, width = a.logits.cols / pieces;
+  for (int64_t p = 0; p < pieces; ++p) {
+    Softmax<G> of{};
+    G target = 0;
+    if (a.weights[r] != 0) {
+      of = joined<G>(lanes, [&](int64_t l) { return lane_of(a, logits, p * lanes + l); });
+      target = target_of(a, logits, r, p * width, (p + 1) * width);
+    }
+    a.statistics.row<G>(3 * p)[r] = of.top;
+    a.statistics.row<G>(3 * p + 1)[r] = of.sum;
+    a.statistics.row<G>(3 * p + 2)[r] = target;
+  }
+}
+
+template <class T, class G> void finish(const CrossEntropyArgs& a, int64_t r, const Softmax<G>& all, G target_logit) {
   const G* logits = a.logits.row<G>(r);
   T* out = a.dlogits.empty() ? nullptr : a.dlogits.row<T>(r);
-  const int64_t n = a.vocabulary;
-  if (a.weights[r] == 0) {
-    a.losses[r] = 0;
-    if (out)
-      for (int64_t c = 0; c < a.dlogits.cols; ++c) store(&out[c], static_cast<compute_t<T>>(0));
-    return;
-  }
-  const G top = largest(logits, n);
-  const G sum = lane_sum<G>(n, [&](int64_t i) { return exp_of(logits[i] - top); });
-  const int64_t target = a.targets[r];
+  const int64_t n = a.columns, target = a.targets[r] - a.first_column;
+  const G top = all.top, scale = G(1) / all.sum;
   a.losses[r] =
-      __builtin_log(static_cast<double>(sum)) + (static_cast<double>(top) - static_cast<double>(logits[target]));
+      __builtin_log(static_cast<double>(all.sum)) + (static_cast<double>(top) - static_cast<double>(target_logit));
   if (!out) return;
-  const G scale = G(1) / sum, hit = exp_of(logits[target] - top) * scale - G(1);
 #pragma omp simd
   for (int64_t c = 0; c < n; ++c) store(&out[c], static_cast<compute_t<T>>(exp_of(logits[c] - top) * scale));
   for (int64_t c = n; c < a.dlogits.cols; ++c) store(&out[c], static_cast<compute_t<T>>(0));
-  store(&out[target], static_cast<compute_t<T>>(hit));
+  if (target >= 0 && target < n)
+    store(&out[target], static_cast<compute_t<T>>(exp_of(target_logit - top) * scale - G(1)));
+}
+
+template <class T, class G> void token(const CrossEntropyArgs& a, int64_t r) {
+  if (a.step == CrossEntropyStep::statistics) return statistics<G>(a, r);
+  if (a.weights[r] == 0) {
+    a.losses[r] = 0;
+    if (!a.dlogits.empty())
+      for (int64_t c = 0; c < a.dlogits.cols; ++c) store(&a.dlogits.row<T>(r)[c], static_cast<compute_t<T>>(0));
+    return;
+  }
+  if (a.step == CrossEntropyStep::both) {
+    const G* logits = a.logits.row<G>(r);
+    return finish<T>(a, r, joined<G>(a.lanes, [&](int64_t l) { return lane_of(a, logits, l); }), logits[a.targets[r]]);
+  }
+  const int64_t pieces = a.statistics.rows / 3;
+  const auto all = joined<G>(pieces, [&](int64_t p) {
+    return Softmax<G>{a.statistics.row<G>(3 * p)[r], a.statistics.row<G>(3 * p + 1)[r]};
+  });
+  G target = a.statistics.row<G>(2)[r];  // all but one are 0
+  for (int64_t p = 1; p < pieces; ++p) target += a.statistics.row<G>(3 * p + 2)[r];
+  finish<T>(a, r, all, target);
 }
 
 }  // namespace

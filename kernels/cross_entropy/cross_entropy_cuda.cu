@@ -1,19 +1,89 @@
 // Cross entropy, one token a block: maximum and sum of exponentials in one pass, the gradient in another.
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
+#include "kernels/lane_order.h"
 
 namespace trainyard::kernels {
 namespace {
 
-// A block works on one row and reads it twice: for the maximum and the sum of exponentials below it, which each thread
-// keeps in step, and for the gradient.
+template <class G> struct Softmax {
+  G top, sum;  // maximum and sum of exp(x - maximum); a sum of 0: of no columns
+};
+
+// Products are rounded on their own, so that the first step, the second and both together have the same bits.
+template <class G> __device__ __forceinline__ Softmax<G> join(const Softmax<G>& a, const Softmax<G>& b) {
+  if (b.sum == 0) return a;
+  if (a.sum == 0) return b;
+  const G top = b.top > a.top ? b.top : a.top;
+  return {top, rounded_product(a.sum, exp_of(a.top - top)) + rounded_product(b.sum, exp_of(b.top - top))};
+}
+
+// Results that come one after the other, in the order of lanes.
+template <class G> struct Joined {
+  Softmax<G> waiting[lane_levels], all{};
+  __device__ __forceinline__ void next(std::int64_t i, std::int64_t n, Softmax<G> result) {
+    const auto step = lane_step(i, n);
+    for (int k = 0; k < step.joins; ++k) result = join(waiting[k], result);
+    waiting[step.place] = all = result;
+  }
+};
+
+// A lane, V neighbours at a time; every thread of the block gets the same. Each keeps maximum and sum in step.
+template <int V, class G> __device__ __forceinline__ Softmax<G> lane_of(const CrossEntropyArgs& a, const G* logits,
+                                                                        std::int64_t lane, G* shared) {
+  const std::int64_t width = a.logits.cols / a.lanes, left = a.columns - lane * width, n = left < width ? left : width;
+  if (n <= 0) return {};
+  const G* x = logits + lane * width;
+  G top = x[0], sum = 0;  // of this thread; every thread may look at the first
+  for (std::int64_t g = threadIdx.x; g * V < n; g += row_threads) {
+    const auto in = vec_at<V>(x + g * V);
+    for (int k = 0; k < V; ++k) {
+      if (g * V + k >= n) break;
+      const G v = in.v[k];
+      if (v > top) {
+        sum = product_plus(sum, exp_of(top - v), G(1));
+        top = v;
+      } else {
+        sum += exp_of(v - top);
+      }
+    }
+  }
+  const G most = block_max(top, shared);
+  return {most, block_sum(rounded_product(sum, exp_of(top - most)), shared)};
+}
+
+// The first step: what this rank's columns say, for each piece. Returns the last piece.
+template <int V, class G>
+__device__ __forceinline__ Softmax<G> find(const CrossEntropyArgs& a, const G* logits, std::int64_t pieces, G* shared) {
+  const std::int64_t r = blockIdx.x, lanes = a.lanes / pieces, width = a.logits.cols / pieces,
+                     target = a.targets[r] - a.first_column;
+  const bool counts = a.weights[r] != 0;
+  Softmax<G> last{};
+  for (std::int64_t p = 0; p < pieces; ++p) {
+    Joined<G> piece;
+    for (std::int64_t l = 0; l < lanes && counts; ++l)
+      piece.next(l, lanes, lane_of<V>(a, logits, p * lanes + l, shared));
+    last = piece.all;
+    if (a.statistics.empty() || threadIdx.x != 0) continue;
+    a.statistics.row<G>(3 * p)[r] = last.top;
+    a.statistics.row<G>(3 * p + 1)[r] = last.sum;
+    a.statistics.row<G>(3 * p + 2)[r] = counts && target / width == p && target >= 0 ? logits[target] : G(0);
+  }
+  return last;
+}
+
+// A block works on one row and reads it twice: for the first step and for the second.
 template <class T, int V> __global__ void __launch_bounds__(row_threads) cross_entropy_kernel(CrossEntropyArgs a) {
   using G = compute_t<T>;
   __shared__ G shared[row_threads / 32];
-  const std::int64_t r = blockIdx.x, n = a.vocabulary;
+  const std::int64_t r = blockIdx.x, n = a.columns, pieces = a.statistics.empty() ? 1 : a.statistics.rows / 3;
   const G* logits = a.logits.row<G>(r);
   T* out = a.dlogits.empty() ? nullptr : a.dlogits.row<T>(r);
   const std::int64_t groups = a.logits.cols / V;
+  if (a.step == CrossEntropyStep::statistics) {
+    find<V>(a, logits, pieces, shared);
+    return;
+  }
   if (a.weights[r] == 0) {  // the same for the whole block
     if (threadIdx.x == 0) a.losses[r] = 0;
     Vec<T, V> zero;
@@ -21,35 +91,32 @@ template <class T, int V> __global__ void __launch_bounds__(row_threads) cross_e
     for (std::int64_t g = threadIdx.x; out != nullptr && g < groups; g += row_threads) put_vec(out + g * V, zero);
     return;
   }
-  G top = logits[0], sum = 0;  // of this thread; every thread may look at the first
-  for (std::int64_t g = threadIdx.x; g * V < n; g += row_threads) {
-    const auto in = vec_at<V>(logits + g * V);
-    for (int k = 0; k < V; ++k) {
-      if (g * V + k >= n) break;
-      const G x = in.v[k];
-      if (x > top) {
-        sum = sum * exp_of(top - x) + G(1);
-        top = x;
-      } else {
-        sum += exp_of(x - top);
-      }
+  const std::int64_t target = a.targets[r] - a.first_column;
+  Softmax<G> all;
+  G logit;
+  if (a.step == CrossEntropyStep::both) {
+    all = find<V>(a, logits, 1, shared);
+    logit = logits[target];
+    __syncthreads();  // dlogits may lie over logits: the target's logit is read
+  } else {
+    Joined<G> joined;
+    logit = 0;  // all but one are 0
+    for (std::int64_t p = 0; p < pieces; ++p) {
+      joined.next(p, pieces, {a.statistics.row<G>(3 * p)[r], a.statistics.row<G>(3 * p + 1)[r]});
+      logit += a.statistics.row<G>(3 * p + 2)[r];
     }
+    all = joined.all;
   }
-  const G most = block_max(top, shared);
-  sum = block_sum(sum * exp_of(top - most), shared);
-  const std::int64_t target = a.targets[r];
-  const G logit = logits[target];
   if (threadIdx.x == 0)
-    a.losses[r] = log(static_cast<double>(sum)) + (static_cast<double>(most) - static_cast<double>(logit));
+    a.losses[r] = log(static_cast<double>(all.sum)) + (static_cast<double>(all.top) - static_cast<double>(logit));
   if (out == nullptr) return;
-  __syncthreads();  // dlogits may lie over logits: the target's logit is read
-  const G scale = G(1) / sum;
+  const G scale = G(1) / all.sum;
   for (std::int64_t g = threadIdx.x; g < groups; g += row_threads) {
     const auto in = vec_at<V>(logits + g * V);
     Vec<T, V> gradient;
     for (int k = 0; k < V; ++k) {
       const auto c = g * V + k;
-      const G p = c < n ? exp_of(in.v[k] - most) * scale : G(0);
+      const G p = c < n ? rounded_product(exp_of(in.v[k] - all.top), scale) : G(0);
       store(&gradient.v[k], c == target ? p - G(1) : p);
     }
     put_vec(out + g * V, gradient);
@@ -79,7 +146,8 @@ const char* gpu::sum_losses(const SumLossesArgs& a, void* stream) {
 const char* gpu::cross_entropy(const CrossEntropyArgs& a, void* stream) {
   with_type(a.dlogits.empty() ? a.logits.type : a.dlogits.type, [&]<class T>(T*) {
     constexpr auto one = cross_entropy_kernel<T, 1>, four = cross_entropy_kernel<T, 4>;
-    const auto kernel = in_groups(4, a.logits, a.dlogits) ? four : one;
+    const bool fours = in_groups(4, a.logits, a.dlogits) && a.logits.cols / a.lanes % 4 == 0;
+    const auto kernel = fours ? four : one;
     TRAINYARD_LAUNCH(kernel, true, static_cast<unsigned>(a.logits.rows), row_threads, stream, a);
   });
   return launch_failure();

@@ -21,6 +21,7 @@ DropoutArgs dropout_args(tensor::Exec& exec, const Dropout& d, base::View x, bas
   require_shape(y, x.rows(), x.cols(), "dropout");
   if (residual) require_shape(residual, x.rows(), x.cols(), "residual");
   TRAINYARD_ASSERT(d.probability >= 0 && d.probability < 1, "dropout probability {}", d.probability);
+  TRAINYARD_ASSERT(d.first_row >= 0, "dropout from row {}", d.first_row);
   TRAINYARD_ASSERT(d.probability == 0 || (x.cols() <= base::dropout_channels && d.sequence <= base::dropout_positions),
                    "dropout over {} channels and {} positions", x.cols(), d.sequence);
   return {mat(x),
@@ -33,6 +34,7 @@ DropoutArgs dropout_args(tensor::Exec& exec, const Dropout& d, base::View x, bas
           d.site,
           d.samples,
           d.sequence,
+          d.first_row,
           d.probability > 0,
           exec.threads()};
 }

@@ -16,7 +16,8 @@ struct Dropout {
   double probability = 0;
   std::uint64_t seed = 0, site = 0;
   const std::uint64_t* samples = nullptr;  // global ordinals, one per sequence; live until the work is done
-  std::int64_t sequence = 0;               // T: row r is position r % T of sequence r / T
+  std::int64_t sequence = 0;               // T: row r of a micro-batch is position r % T of sequence r / T
+  std::int64_t first_row = 0;              // row 0 of the views is this row of the micro-batch
 };
 
 // All [n, h]; in and out may be the same view. With probability 0 these are a plain copy or add.

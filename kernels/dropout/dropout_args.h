@@ -13,7 +13,7 @@ struct DropoutArgs {
   double scale64 = 1;
   std::uint64_t seed = 0, site = 0;
   const std::uint64_t* samples = nullptr;
-  std::int64_t sequence = 1;
+  std::int64_t sequence = 1, first_row = 0;
   int active = 0;
   int threads = 1;
 };

@@ -26,8 +26,9 @@ template <class T> void drop_row(const DropoutArgs& a, int64_t r) {
     }
     return;
   }
-  const std::uint64_t base = (a.samples[r / a.sequence] << base::dropout_sample_shift) +
-                             (static_cast<std::uint64_t>(r % a.sequence) << base::dropout_position_shift);
+  const int64_t row = a.first_row + r;
+  const std::uint64_t base = (a.samples[row / a.sequence] << base::dropout_sample_shift) +
+                             (static_cast<std::uint64_t>(row % a.sequence) << base::dropout_position_shift);
   for (int64_t c = 0; c < n; c += 4) {
     const auto words = philox_words(a.seed, a.site, base + static_cast<std::uint64_t>(c / 4));
     for (int64_t i = c; i < n && i < c + 4; ++i) {

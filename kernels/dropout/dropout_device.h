@@ -16,11 +16,11 @@ template <class F> struct Kept {
   __device__ F operator()(int k, F x) const { return !active ? x : words.w[k] >= threshold ? x * scale : F(0); }
 };
 
-// For channels [4 quad, 4 quad + 4) of row r.
+// For channels [4 quad, 4 quad + 4) of row r of the views.
 template <class F> __device__ __forceinline__ Kept<F> kept_of(const DropoutArgs& a, std::int64_t r, std::int64_t quad) {
   Kept<F> kept{{}, a.threshold, sizeof(F) == 8 ? static_cast<F>(a.scale64) : static_cast<F>(a.scale), a.active != 0};
   if (kept.active) {
-    const auto [sequence, position] = place_of(r, a.sequence);
+    const auto [sequence, position] = place_of(a.first_row + r, a.sequence);
     const auto row = (a.samples[sequence] << base::dropout_sample_shift) +
                      (static_cast<std::uint64_t>(position) << base::dropout_position_shift);
     kept.words = philox_words(a.seed, a.site, row + static_cast<std::uint64_t>(quad));

@@ -27,6 +27,7 @@ void embedding_forward(tensor::Exec& exec, base::View tokens, base::View positio
                   mat(table),
                   mat(position_table),
                   mat(out),
+                  0,
                   exec.threads()};
   exec.run([&exec, a, tokens, positions, table, position_table] {
     if (!exec.on_gpu()) require_indices(tokens, table.rows(), "token");
@@ -35,9 +36,31 @@ void embedding_forward(tensor::Exec& exec, base::View tokens, base::View positio
   });
 }
 
-void embedding_backward(tensor::Exec& exec, base::View indices, base::View dout, base::View dtable) {
+void embedding_lookup(tensor::Exec& exec, base::View tokens, base::View table, std::int64_t first_row,
+                      std::int64_t all_rows, base::View out) {
+  require_shape(out, tokens.count(), table.cols(), "embedding");
+  TRAINYARD_ASSERT(first_row >= 0 && first_row + table.rows() <= all_rows, "rows {} to {} of a table of {}", first_row,
+                   first_row + table.rows(), all_rows);
+  EmbeddingArgs a{tokens.ptr<std::int32_t>(), nullptr, mat(table), {}, mat(out), first_row, exec.threads()};
+  exec.run([&exec, a, tokens, all_rows] {
+    if (!exec.on_gpu()) require_indices(tokens, all_rows, "token");
+    TRAINYARD_CALL(exec, embedding_forward, a);
+  });
+}
+
+void embedding_add(tensor::Exec& exec, base::View positions, base::View position_table, base::View out) {
+  require_shape(out, positions.count(), position_table.cols(), "embedding");
+  EmbeddingArgs a{nullptr, positions.ptr<std::int32_t>(), {}, mat(position_table), mat(out), 0, exec.threads()};
+  exec.run([&exec, a, positions, position_table] {
+    if (!exec.on_gpu()) require_indices(positions, position_table.rows(), "position");
+    TRAINYARD_CALL(exec, embedding_forward, a);
+  });
+}
+
+void embedding_backward(tensor::Exec& exec, base::View indices, std::int64_t first_row, base::View dout,
+                        base::View dtable) {
   require_shape(dout, indices.count(), dtable.cols(), "embedding gradient");
-  EmbeddingArgs a{indices.ptr<std::int32_t>(), nullptr, mat(dtable), {}, mat(dout), exec.threads()};
+  EmbeddingArgs a{indices.ptr<std::int32_t>(), nullptr, mat(dtable), {}, mat(dout), first_row, exec.threads()};
   exec.run([&exec, a] { TRAINYARD_CALL(exec, embedding_backward, a); });
 }
 

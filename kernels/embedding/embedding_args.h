@@ -6,10 +6,13 @@
 
 namespace trainyard::kernels {
 
+// forward: rows = table[tokens - first_row] [+ position_table[positions]]; a token without a row here is zero bits, and
+// without tokens `rows` itself is what positions are added to. backward: table = sums of rows by token.
 struct EmbeddingArgs {
   const std::int32_t* tokens = nullptr;
   const std::int32_t* positions = nullptr;
-  Mat table, position_table, rows;  // rows: out in forward, dout in backward
+  Mat table, position_table, rows;
+  std::int64_t first_row = 0;
   int threads = 1;
 };
 TRAINYARD_CPU_KERNEL(void, embedding_forward_cpu, (const EmbeddingArgs& args))

@@ -8,11 +8,25 @@ namespace {
 
 using std::int64_t;
 
+// The row of the table that a token has here; below 0 where it has none.
+inline int64_t row_of(const EmbeddingArgs& a, int64_t r) {
+  const int64_t row = a.tokens[r] - a.first_row;
+  return row < a.table.rows ? row : -1;
+}
+
 template <class T> void forward(const EmbeddingArgs& a) {
 #pragma omp parallel for num_threads(a.threads) schedule(static)
   for (int64_t r = 0; r < a.rows.rows; ++r) {
-    const T* token = a.table.row<T>(a.tokens[r]);
     T* out = a.rows.row<T>(r);
+    const T* token = out;
+    if (a.tokens != nullptr) {
+      const int64_t row = row_of(a, r);
+      if (row < 0) {
+        memset(out, 0, static_cast<std::size_t>(a.rows.cols) * sizeof(T));
+        continue;
+      }
+      token = a.table.row<T>(row);
+    }
     if (a.position_table.empty()) {
       for (int64_t c = 0; c < a.rows.cols; ++c) out[c] = token[c];
     } else {
@@ -35,7 +49,9 @@ template <class T, class G> void backward(const EmbeddingArgs& a) {
     for (int64_t s = 0; s < strips; ++s) {
       const int64_t c0 = s * strip, c1 = c0 + strip < a.table.cols ? c0 + strip : a.table.cols;
       for (int64_t r = 0; r < a.rows.rows; ++r) {
-        G* to = a.table.row<G>(a.tokens[r]);
+        const int64_t row = row_of(a, r);
+        if (row < 0) continue;
+        G* to = a.table.row<G>(row);
         const T* from = a.rows.row<T>(r);
 #pragma omp simd
         for (int64_t c = c0; c < c1; ++c) to[c] += widen(from[c]);

@@ -6,11 +6,22 @@
 namespace trainyard::kernels {
 namespace {
 
+// Is this row of the table, the token's less first_row, here?
+__device__ __forceinline__ bool has_row(const EmbeddingArgs& a, std::int64_t row) {
+  return row >= 0 && row < a.table.rows;
+}
+
 template <class T, int V> __global__ void embedding_forward_kernel(EmbeddingArgs a) {
   const std::int64_t groups = a.rows.cols / V;
   TRAINYARD_EACH(i, a.rows.rows * groups) {
     const auto [r, g] = place_of(i, groups);
-    auto row = vec_at<V>(a.table.row<T>(a.tokens[r]) + g * V);
+    const T* token = a.rows.row<T>(r);
+    if (a.tokens != nullptr) {
+      const auto at = a.tokens[r] - a.first_row;
+      token = has_row(a, at) ? a.table.row<T>(at) : nullptr;
+    }
+    Vec<T, V> row{};
+    if (token != nullptr) row = vec_at<V>(token + g * V);
     if (!a.position_table.empty()) {
       const auto position = vec_at<V>(a.position_table.row<T>(a.positions[r]) + g * V);
       for (int k = 0; k < V; ++k) store(&row.v[k], widen(row.v[k]) + widen(position.v[k]));
@@ -31,10 +42,11 @@ template <class T, class G> __global__ void embedding_backward_kernel(EmbeddingA
   const std::int64_t me = blockIdx.x, n = a.rows.rows;
   const int thread = static_cast<int>(threadIdx.x);
   const auto index = a.tokens[me];
+  if (!has_row(a, index - a.first_row)) return;  // the same for the whole block
   int before = 0;
   for (std::int64_t j = thread; j < me; j += row_threads) before |= a.tokens[j] == index;
   if (__syncthreads_or(before)) return;
-  G* row = a.table.row<G>(index);
+  G* row = a.table.row<G>(index - a.first_row);
   for (std::int64_t j0 = me; j0 < n; j0 += row_threads) {
     match[thread] = j0 + thread < n && a.tokens[j0 + thread] == index;
     if (!__syncthreads_or(match[thread])) continue;

@@ -17,22 +17,47 @@ void forward(tensor::Exec& exec, base::View x, base::View weight, base::View bia
   require_shape(weight, 1, x.cols(), "norm weight");
   TRAINYARD_ASSERT(rstd.count() == x.rows() && rstd.dtype == accumulation_of(x.dtype), "statistics of {} rows",
                    rstd.count());
-  NormArgs a{mat(x), mat(weight), mat(bias), mat(y), mat(mean), mat(rstd),      epsilon, {},
-             {},     {},          {},        {},     0,         exec.threads(), sum};
+  NormArgs a{mat(x), mat(weight), mat(bias), mat(y), mat(mean), mat(rstd), epsilon, {}, {}, {}, 0, exec.threads(), sum};
   exec.run([&exec, a] { TRAINYARD_CALL(exec, norm_forward, a); });
+}
+
+NormArgs backward_args(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View mean,
+                       base::View rstd, base::View dx, Into into) {
+  require_shape(dy, x.rows(), x.cols(), "norm gradient");
+  require_shape(dx, x.rows(), x.cols(), "norm gradient");
+  return {mat(x),         mat(weight), {}, {}, mat(mean), mat(rstd), 0, mat(dy), mat(dx), {}, into == Into::add,
+          exec.threads(), {}};
+}
+
+NormFoldArgs fold_args(base::View partials, std::int64_t ranks, base::View dweight, base::View dbias) {
+  require_shape(dweight, 1, partials.cols(), "norm weight gradient");
+  if (dbias) require_shape(dbias, 1, partials.cols(), "norm bias gradient");
+  TRAINYARD_ASSERT(
+      ranks > 0 && partials.rows() > 0 && partials.rows() % (2 * ranks) == 0 && partials.dtype == dweight.dtype,
+      "{} rows of partial sums of {} ranks", partials.rows(), ranks);
+  return {mat(partials), ranks, mat(dweight), mat(dbias)};
+}
+
+void backward_rows(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View mean, base::View rstd,
+                   base::View dx, base::View partials, Into into) {
+  auto a = backward_args(exec, dy, x, weight, mean, rstd, dx, into);
+  require_shape(partials, plan::norm_partial_rows(x.rows()), x.cols(), "partial sums of a norm");
+  TRAINYARD_ASSERT(partials.dtype == accumulation_of(x.dtype), "partial sums of a norm in {}",
+                   base::name_of(partials.dtype));
+  a.partials = mat(partials);
+  exec.run([&exec, a] { TRAINYARD_CALL(exec, norm_backward, a); });
 }
 
 void backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View mean, base::View rstd,
               base::View dx, base::View dweight, base::View dbias, Into into) {
-  require_shape(dy, x.rows(), x.cols(), "norm gradient");
-  require_shape(dx, x.rows(), x.cols(), "norm gradient");
-  NormArgs a{mat(x),  mat(weight),  {},         {}, mat(mean),         mat(rstd),      0, mat(dy),
-             mat(dx), mat(dweight), mat(dbias), {}, into == Into::add, exec.threads(), {}};
-  exec.run([&exec, a, dweight]() mutable {
+  auto a = backward_args(exec, dy, x, weight, mean, rstd, dx, into);
+  exec.run([&exec, a, dweight, dbias]() mutable {
     tensor::ArenaScope scope(exec.scratch());
-    const auto blocks = (a.x.rows + plan::column_sum_rows - 1) / plan::column_sum_rows;
-    a.partials = mat(exec.scratch().allocate(dweight.dtype, {2 * blocks, a.x.cols}));
+    const auto partials = exec.scratch().allocate(dweight.dtype, {plan::norm_partial_rows(a.x.rows), a.x.cols});
+    a.partials = mat(partials);
     TRAINYARD_CALL(exec, norm_backward, a);
+    const auto fold = fold_args(partials, 1, dweight, dbias);
+    TRAINYARD_CALL(exec, norm_fold, fold);
   });
 }
 
@@ -75,6 +100,21 @@ void layer_norm_backward(tensor::Exec& exec, base::View dy, base::View x, base::
 void rms_norm_backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View rstd,
                        base::View dx, base::View dweight, Into into) {
   backward(exec, dy, x, weight, {}, rstd, dx, dweight, {}, into);
+}
+
+void layer_norm_backward_rows(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View mean,
+                              base::View rstd, base::View dx, base::View partials, Into into) {
+  TRAINYARD_ASSERT(mean, "layer norm needs means");
+  backward_rows(exec, dy, x, weight, mean, rstd, dx, partials, into);
+}
+void rms_norm_backward_rows(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View rstd,
+                            base::View dx, base::View partials, Into into) {
+  backward_rows(exec, dy, x, weight, {}, rstd, dx, partials, into);
+}
+void norm_fold_partials(tensor::Exec& exec, base::View partials, std::int64_t ranks, base::View dweight,
+                        base::View dbias) {
+  const auto a = fold_args(partials, ranks, dweight, dbias);
+  exec.run([&exec, a] { TRAINYARD_CALL(exec, norm_fold, a); });
 }
 
 }  // namespace trainyard::kernels

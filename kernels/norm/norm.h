@@ -31,4 +31,16 @@ void layer_norm_backward(tensor::Exec& exec, base::View dy, base::View x, base::
 void rms_norm_backward(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View rstd,
                        base::View dx, base::View dweight, Into into = Into::add);
 
+// The same in two steps where ranks share the rows of a micro-batch, with the same bits: neighbouring runs of rows in
+// ascending rank, each but the last in whole blocks of plan::column_sum_rows. First dx of these rows, and the partial
+// sums of their blocks, partials [2, blocks, h] in G, dense: those of dweight, then those of dbias (zeros for RMS
+// norm).
+void layer_norm_backward_rows(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View mean,
+                              base::View rstd, base::View dx, base::View partials, Into into = Into::add);
+void rms_norm_backward_rows(tensor::Exec& exec, base::View dy, base::View x, base::View weight, base::View rstd,
+                            base::View dx, base::View partials, Into into = Into::add);
+// Then dweight and dbias (empty for RMS norm) from the partials of all ranks, [ranks, 2, blocks, h].
+void norm_fold_partials(tensor::Exec& exec, base::View partials, std::int64_t ranks, base::View dweight,
+                        base::View dbias);
+
 }  // namespace trainyard::kernels

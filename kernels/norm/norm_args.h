@@ -7,16 +7,23 @@
 
 namespace trainyard::kernels {
 
-// rms norm: bias, mean and dbias are empty.
+// rms norm: bias and mean are empty.
 struct NormArgs {
   Mat x, weight, bias, y, mean, rstd;
   double epsilon = 1e-5;
-  Mat dy, dx, dweight, dbias, partials;  // partials: [2 * blocks, h]
+  Mat dy, dx, partials;  // partials: [2 * blocks, h]
   int add = 0;
   int threads = 1;
   DropoutArgs sum = {};  // on a GPU, forward: where its x is given, a.x is first filled with residual + dropout(x)
 };
+// RMS norm: dbias is empty.
+struct NormFoldArgs {
+  Mat partials;  // [ranks * 2 * blocks, h]
+  std::int64_t ranks = 1;
+  Mat dweight, dbias;
+};
 TRAINYARD_CPU_KERNEL(void, norm_forward_cpu, (const NormArgs& args))
 TRAINYARD_CPU_KERNEL(void, norm_backward_cpu, (const NormArgs& args))
+TRAINYARD_CPU_KERNEL(void, norm_fold_cpu, (const NormFoldArgs& args))
 
 }  // namespace trainyard::kernels

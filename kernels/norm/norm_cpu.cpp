@@ -63,12 +63,6 @@ template <class T, class G> void backward_row(const NormArgs& a, int64_t r, G* d
   }
 }
 
-template <class G> void add_blocks(const Mat& partials, int64_t first, int64_t blocks, G* out) {
-  for (int64_t i = 0; i < partials.cols; ++i) out[i] = partials.row<G>(first)[i];
-  for (int64_t b = 1; b < blocks; ++b)
-    for (int64_t i = 0; i < partials.cols; ++i) out[i] += partials.row<G>(first + b)[i];
-}
-
 template <class T, class G> void backward(const NormArgs& a) {
   constexpr auto rows = plan::column_sum_rows;
   const int64_t blocks = a.partials.rows / 2, n = a.x.cols;
@@ -80,8 +74,20 @@ template <class T, class G> void backward(const NormArgs& a) {
     const int64_t end = (b + 1) * rows < a.x.rows ? (b + 1) * rows : a.x.rows;
     for (int64_t r = b * rows; r < end; ++r) backward_row<T, G>(a, r, dweight, dbias);
   }
-  add_blocks<G>(a.partials, 0, blocks, static_cast<G*>(a.dweight.data));
-  if (!a.dbias.empty()) add_blocks<G>(a.partials, blocks, blocks, static_cast<G*>(a.dbias.data));
+}
+
+// The blocks of all ranks, rank by rank, `half` of each: 0 for weights, 1 for biases.
+template <class G> void add_blocks(const NormFoldArgs& a, int64_t half, G* out) {
+  const int64_t blocks = a.partials.rows / (2 * a.ranks), n = a.partials.cols;
+  for (int64_t rank = 0; rank < a.ranks; ++rank)
+    for (int64_t b = 0; b < blocks; ++b) {
+      const G* in = a.partials.row<G>((2 * rank + half) * blocks + b);
+      if (rank + b == 0) {
+        for (int64_t i = 0; i < n; ++i) out[i] = in[i];
+      } else {
+        for (int64_t i = 0; i < n; ++i) out[i] += in[i];
+      }
+    }
 }
 
 }  // namespace
@@ -94,6 +100,14 @@ void norm_forward_cpu(const NormArgs& a) {
 }
 void norm_backward_cpu(const NormArgs& a) {
   with_type(a.x.type, [&]<class T>(T*) { backward<T, compute_t<T>>(a); });
+}
+void norm_fold_cpu(const NormFoldArgs& a) {
+  with_type(a.partials.type, [&]<class G>(G*) {
+    if constexpr (sizeof(G) >= sizeof(float)) {
+      add_blocks<G>(a, 0, static_cast<G*>(a.dweight.data));
+      if (!a.dbias.empty()) add_blocks<G>(a, 1, static_cast<G*>(a.dbias.data));
+    }
+  });
 }
 
 }  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

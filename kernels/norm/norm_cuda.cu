@@ -88,16 +88,22 @@ template <class T> __global__ void norm_partial_kernel(NormArgs a) {
       bias += dy;
     }
     a.partials.row<G>(b)[c] = weight;
-    a.partials.row<G>(blocks + b)[c] = bias;
+    a.partials.row<G>(blocks + b)[c] = centred ? bias : G(0);
   }
 }
 
-template <class G> __global__ void norm_total_kernel(NormArgs a) {
-  const std::int64_t blocks = a.partials.rows / 2;
-  TRAINYARD_EACH(c, a.x.cols) {
-    G weight = a.partials.row<G>(0)[c], bias = a.partials.row<G>(blocks)[c];
-    for (std::int64_t b = 1; b < blocks; ++b)
-      weight += a.partials.row<G>(b)[c], bias += a.partials.row<G>(blocks + b)[c];
+// The blocks of all ranks, rank by rank.
+template <class G> __global__ void norm_fold_kernel(NormFoldArgs a) {
+  const std::int64_t blocks = a.partials.rows / (2 * a.ranks);
+  TRAINYARD_EACH(c, a.partials.cols) {
+    G weight = 0, bias = 0;
+    for (std::int64_t rank = 0; rank < a.ranks; ++rank)
+      for (std::int64_t b = 0; b < blocks; ++b) {
+        const auto at = 2 * rank * blocks + b;
+        const G w = a.partials.row<G>(at)[c], v = a.partials.row<G>(at + blocks)[c];
+        weight = rank + b == 0 ? w : weight + w;
+        bias = rank + b == 0 ? v : bias + v;
+      }
     static_cast<G*>(a.dweight.data)[c] = weight;
     if (!a.dbias.empty()) static_cast<G*>(a.dbias.data)[c] = bias;
   }
@@ -157,13 +163,18 @@ const char* gpu::norm_forward(const NormArgs& a, void* stream) {
 
 const char* gpu::norm_backward(const NormArgs& a, void* stream) {
   with_type(a.x.type, [&]<class T>(T*) {
-    using G = compute_t<T>;
     TRAINYARD_LAUNCH(norm_partial_kernel<T>, false, blocks_for(a.partials.rows / 2 * a.x.cols), 256, stream, a);
-    TRAINYARD_LAUNCH(norm_total_kernel<G>, false, blocks_for(a.x.cols), 256, stream, a);
     constexpr auto one = norm_backward_kernel<T, 1>, many = norm_backward_kernel<T, vector_of<T>>;
     const auto kernel = in_groups(vector_of<T>, a.x, a.weight, a.dy, a.dx) ? many : one;
     TRAINYARD_LAUNCH(kernel, true, blocks_of(a), row_threads, stream, a);
   });
+  return launch_failure();
+}
+
+const char* gpu::norm_fold(const NormFoldArgs& a, void* stream) {
+  const auto blocks = blocks_for(a.partials.cols);
+  if (a.partials.type == Type::f64) TRAINYARD_LAUNCH(norm_fold_kernel<double>, false, blocks, 256, stream, a);
+  else TRAINYARD_LAUNCH(norm_fold_kernel<float>, false, blocks, 256, stream, a);
   return launch_failure();
 }
 

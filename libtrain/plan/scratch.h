@@ -44,8 +44,20 @@ constexpr std::int64_t column_sum_scratch_bytes(std::int64_t n, std::int64_t col
 }
 
 // The backward pass of a norm: two column sums. Forward needs none.
+constexpr std::int64_t norm_partial_rows(std::int64_t n) { return 2 * ((n + column_sum_rows - 1) / column_sum_rows); }
 constexpr std::int64_t norm_scratch_bytes(std::int64_t n, std::int64_t h, std::int64_t element_bytes) {
-  return base::aligned(2 * ((n + column_sum_rows - 1) / column_sum_rows) * h * element_bytes);
+  return base::aligned(norm_partial_rows(n) * h * element_bytes);
+}
+// Where `ranks` share the rows, n for each: the partial sums of this rank, and those of all.
+constexpr std::int64_t norm_shared_scratch_bytes(std::int64_t n, std::int64_t ranks, std::int64_t h,
+                                                 std::int64_t element_bytes) {
+  return norm_scratch_bytes(n, h, element_bytes) + base::aligned(ranks * norm_partial_rows(n) * h * element_bytes);
+}
+// What ranks that share a vocabulary find out about c tokens, of this rank and of all: `pieces` of each rank (one, or
+// one for each of its lanes where the number of all lanes is no power of two).
+constexpr std::int64_t cross_entropy_shared_scratch_bytes(std::int64_t c, std::int64_t ranks, std::int64_t pieces,
+                                                          std::int64_t element_bytes) {
+  return base::aligned(pieces * 3 * c * element_bytes) + base::aligned(ranks * pieces * 3 * c * element_bytes);
 }
 // A table of cosines and sines for each position.
 constexpr std::int64_t rotary_scratch_bytes(std::int64_t n, std::int64_t head_dim) {

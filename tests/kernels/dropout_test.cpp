@@ -71,6 +71,36 @@ TEST(Dropout, AMicroBatchOfOneSequenceDropsTheSame) {
     for (std::int64_t c = 0; c < h; ++c) ASSERT_EQ(one(r, c), all(r + 5, c));
 }
 
+// Rows that a rank has of a micro-batch are those rows, whatever sequence they begin in.
+TEST(Dropout, ARunOfRowsDropsTheSame) {
+  for (std::int64_t first : {0, 1, 5, 7, 14})
+    sweep(
+        [&](tensor::Exec& exec, DType t) {
+          MatrixBuffer x(t, 15, h, 1), residual(t, 15, h, 2), all(t, 15, h), sum(t, 15, h), one(t, 15, h),
+              add(t, 15, h);
+          x.fill(1), residual.fill(2);
+          const kernels::Dropout whole{0.4, seed, site, samples, sequence};
+          auto run = whole;
+          run.first_row = first;
+          const auto rows = [&](MatrixBuffer& m) { return m.view().row_range(first, 15 - first); };
+          kernels::dropout_forward(exec, whole, x.view(), all.view());
+          kernels::dropout_add(exec, whole, residual.view(), x.view(), sum.view());
+          kernels::dropout_forward(exec, whole, x.view(), one.view());  // rows before the run
+          kernels::dropout_add(exec, whole, residual.view(), x.view(), add.view());
+          for (auto* m : {&one, &add})
+            for (auto r = first; r < 15; ++r)
+              for (std::int64_t c = 0; c < h; ++c) m->set(r, c, std::nan(""));
+          kernels::dropout_forward(exec, run, rows(x), rows(one));
+          kernels::dropout_add(exec, run, rows(residual), rows(x), rows(add));
+          EXPECT_EQ(one.bytes, all.bytes) << "from row " << first;
+          EXPECT_EQ(add.bytes, sum.bytes) << "from row " << first;
+          kernels::dropout_backward(exec, run, rows(x), rows(one));
+          EXPECT_EQ(one.bytes, all.bytes) << "gradient from row " << first;
+          return std::vector{one, add};
+        },
+        [](DType, const std::vector<MatrixBuffer>&) {});
+}
+
 TEST(Dropout, KeepsTheShareItPromises) {
   Bench bench(2);
   MatrixBuffer x(DType::f32, 1000, 400), y(DType::f32, 1000, 400);

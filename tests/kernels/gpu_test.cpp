@@ -249,7 +249,7 @@ TEST(Gpu, Embedding) {
           const auto v = place(tokens, {2, n / 2});
           kernels::embedding_forward(place.exec(), v, place(at, {2, n / 2}), place(table), place(positions),
                                      place(out));
-          kernels::embedding_backward(place.exec(), v, place(dout), place(dtable));
+          kernels::embedding_backward(place.exec(), v, 0, place(dout), place(dtable));
           place.fetch();
           return Outputs{out, dtable};
         },
@@ -464,7 +464,7 @@ TEST(Gpu, ManyRunsGiveTheSameBits) {
       kernels::gemm(other.exec(), va, kernels::Transpose::no, vb, kernels::Transpose::yes, vc);
     kernels::attention_forward(place.exec(), shape, vq, vk, vv, vs, vo, vl);
     kernels::attention_backward(place.exec(), shape, vq, vk, vv, vs, vo, vl, vd, vdq, vdk, vdv);
-    kernels::embedding_backward(place.exec(), vt, vd, table);
+    kernels::embedding_backward(place.exec(), vt, 0, vd, table);
     kernels::square_sum(place.exec(), std::span(&table, 1), vlimbs);
     place.fetch();
     std::vector<std::vector<char>> now{out.bytes, lse.bytes, dq.bytes, dk.bytes, dv.bytes, dtable.bytes};

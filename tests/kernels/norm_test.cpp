@@ -101,6 +101,48 @@ void sweep_kind(Kind kind) {
 TEST(Norm, LayerNorm) { sweep_kind(Kind::layer); }
 TEST(Norm, RmsNorm) { sweep_kind(Kind::rms); }
 
+// Ranks that have neighbouring blocks of 64 rows: dx of their rows, and the weight gradients from the partial sums of
+// all, have the bits of one rank.
+void check_cut(Kind kind, std::int64_t n, std::int64_t h, std::int64_t ranks) {
+  sweep(
+      [&](tensor::Exec& exec, DType t) {
+        const auto want = run(kind, exec, t, n, h);
+        Problem p(t, n, h), fresh(t, n, h);
+        const auto g = accumulation(t);
+        const auto rows = n / ranks, partial_rows = plan::norm_partial_rows(rows);
+        auto mean = want[1], rstd = want[2];
+        MatrixBuffer partials(g, ranks * partial_rows, h), dweight(g, 1, h), dbias(g, 1, h), dx(t, n, h, 1);
+        for (auto into : {Into::add, Into::overwrite})
+          for (auto r = ranks - 1; r >= 0; --r) {
+            const auto part = [&](MatrixBuffer& m) { return m.view().row_range(r * rows, rows); };
+            const auto vm = mean.view().columns(r * rows, rows), vr = rstd.view().columns(r * rows, rows),
+                       out = into == Into::add ? part(p.dx) : part(dx),
+                       sums = partials.view().row_range(r * partial_rows, partial_rows);
+            if (kind == Kind::layer)
+              kernels::layer_norm_backward_rows(exec, part(p.dy), part(p.x), p.weight.view(), vm, vr, out, sums, into);
+            else kernels::rms_norm_backward_rows(exec, part(p.dy), part(p.x), p.weight.view(), vr, out, sums, into);
+          }
+        kernels::norm_fold_partials(exec, partials.view(), ranks, dweight.view(),
+                                    kind == Kind::layer ? dbias.view() : base::View{});
+        EXPECT_EQ(p.dx.bytes, want[3].bytes) << "added dx";
+        EXPECT_EQ(dx.bytes, want[6].bytes) << "dx";
+        EXPECT_EQ(dweight.bytes, want[4].bytes) << "dweight";
+        if (kind == Kind::layer) EXPECT_EQ(dbias.bytes, want[5].bytes) << "dbias";
+        else
+          for (std::int64_t b = partial_rows / 2; b < partial_rows; ++b)
+            for (std::int64_t c = 0; c < h; ++c) EXPECT_EQ(partials(b, c), 0);
+        return std::vector{dweight};
+      },
+      [](DType, const std::vector<MatrixBuffer>&) {});
+}
+TEST(Norm, RanksThatShareTheRowsFindTheBitsOfOne) {
+  for (auto kind : {Kind::layer, Kind::rms}) {
+    for (std::int64_t ranks : {1, 2, 4}) check_cut(kind, 512, 37, ranks);
+    check_cut(kind, 192, 7, 3);
+    check_cut(kind, 65, 33, 1);
+  }
+}
+
 // The variance is that of the centred values: a large mean does not eat it.
 TEST(Norm, LargeMeanKeepsTheVariance) {
   Bench bench(1);
@@ -112,8 +154,8 @@ TEST(Norm, LargeMeanKeepsTheVariance) {
 }
 
 TEST(Norm, ResidualFormsEqualTheirParts) {
-  const std::uint64_t samples[] = {3, 8, 9};
-  const kernels::Dropout dropout{0.3, 11, 12, samples, 4};
+  const std::uint64_t samples[] = {3, 8, 9, 2};
+  const kernels::Dropout dropout{0.3, 11, 12, samples, 4, 3};
   sweep(
       [&](tensor::Exec& exec, DType t) {
         Problem p(t, 12, 33);

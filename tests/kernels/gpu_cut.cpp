@@ -1,0 +1,186 @@
+// Kernels of GPUs for what ranks share, vocabulary, table and rows: against their CPU kernels, and with the bits of one
+// rank of the same device. Part of gpu_test.cpp's program.
+#include "kernels/cross_entropy/cross_entropy.h"
+#include "kernels/dropout/dropout.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/norm/norm.h"
+#include "libtrain/plan/scratch.h"
+#include "tests/kernels/gpu_compare.h"
+
+#include <memory>
+#include <vector>
+
+namespace trainyard::test {
+namespace {
+
+// Slices that end inside the vocabulary or lie behind it; lanes of whole groups of four columns, and lanes that are
+// not.
+struct Vocabulary {
+  std::int64_t columns, stored, lanes;
+};
+TEST(GpuCut, CrossEntropyGivesTheBitsOfOneRank) {
+  for (const auto& s :
+       std::vector<Vocabulary>{{257, 384, 1}, {257, 384, 4}, {257, 384, 6}, {257, 384, 128}, {701, 768, 8}})
+    compare(
+        [s](Place& place, DType t) {
+          const std::int64_t n = 6;
+          const auto g = accumulation(t);
+          MatrixBuffer logits(g, n, s.stored, 4), dlogits(t, n, s.stored, 8), losses(DType::f64, 1, n);
+          logits.fill(1);
+          for (std::int64_t i = 0; i < n; ++i) logits.set(i, 5, 9.0 * i), logits.set(i, s.columns - 1, 7.0 * i - 20);
+          std::vector<std::int32_t> targets{0, 5, static_cast<std::int32_t>(s.columns - 1), 3, 5, 100};
+          std::vector<std::uint8_t> weights{1, 1, 1, 0, 1, 1};
+          const auto vt = place(targets, {n}), vw = place(weights, {n}), vl = place(logits);
+          kernels::cross_entropy_chunk(place.exec(), vl, place(dlogits), s.columns, vt, vw, place(losses), s.lanes);
+          std::vector<std::unique_ptr<MatrixBuffer>> results, kept;  // a Place wants them to stay where they are
+          for (std::int64_t ranks : {1, 2, 4, 8}) {
+            if (s.lanes % ranks != 0) continue;
+            const auto width = s.stored / ranks, own = s.lanes / ranks,
+                       pieces = (s.lanes & (s.lanes - 1)) == 0 ? std::int64_t{1} : own;
+            kept.push_back(std::make_unique<MatrixBuffer>(g, ranks, pieces * 3 * n));
+            const auto vs = place(*kept.back());
+            auto& d = *results.emplace_back(std::make_unique<MatrixBuffer>(t, n, s.stored, 8));
+            auto& l = *results.emplace_back(std::make_unique<MatrixBuffer>(DType::f64, ranks, n));
+            const auto vd = place(d), vo = place(l);
+            for (std::int64_t r = 0; r < ranks; ++r)
+              kernels::cross_entropy_statistics(place.exec(), vl.columns(r * width, width), r * width, s.columns, own,
+                                                vt, vw, vs.row_range(r, 1));
+            for (std::int64_t r = 0; r < ranks; ++r)
+              kernels::cross_entropy_finish(place.exec(), vl.columns(r * width, width), r * width, s.columns, vs, vt,
+                                            vw, vo.row_range(r, 1).reshaped({n}), vd.columns(r * width, width));
+          }
+          place.fetch();
+          for (std::size_t i = 0; i < results.size(); i += 2) {
+            const auto& l = *results[i + 1];
+            EXPECT_EQ(results[i]->bytes, dlogits.bytes) << s.lanes << " lanes on " << l.rows << " ranks";
+            for (std::int64_t rank = 0; rank < l.rows; ++rank)
+              for (std::int64_t r = 0; r < n; ++r)
+                EXPECT_EQ(l(rank, r), losses(0, r)) << s.lanes << " lanes on " << l.rows << " ranks";
+          }
+          return Outputs{dlogits, losses};
+        },
+        Same::tolerance, all);
+}
+
+TEST(GpuCut, EmbeddingsOfRowsGiveTheBitsOfTheCpu) {
+  for (const std::int64_t h : {19, 24})
+    compare(
+        [h](Place& place, DType t) {
+          const std::int64_t n = 300, gap = h == 24 ? 8 : 1, ranks = 4, rows = 10;
+          MatrixBuffer table(t, ranks * rows, h, gap), positions(t, 150, h), sum(t, n, h, 2 * gap), dout(t, n, h),
+              dtable(accumulation(t), ranks * rows, h);
+          table.fill(1), positions.fill(2), dout.fill(3), sum.fill(4);
+          table.set(7, 0, -0.0);
+          std::vector<std::int32_t> tokens, at;
+          for (std::int64_t i = 0; i < n; ++i)
+            tokens.push_back(static_cast<std::int32_t>(i % 3 == 0 ? 7 : i * i % 39)),
+                at.push_back(static_cast<std::int32_t>(i % 150));
+          std::vector<MatrixBuffer> found(ranks, MatrixBuffer(t, n, h, gap));
+          const auto v = place(tokens, {2, n / 2}), vt = place(table), vd = place(dtable), vo = place(dout);
+          for (std::int64_t r = 0; r < ranks; ++r) {
+            kernels::embedding_lookup(place.exec(), v, vt.row_range(r * rows, rows), r * rows, ranks * rows,
+                                      place(found[static_cast<std::size_t>(r)]));
+            kernels::embedding_backward(place.exec(), v, r * rows, vo, vd.row_range(r * rows, rows));
+          }
+          kernels::embedding_add(place.exec(), place(at, {2, n / 2}), place(positions), place(sum));
+          place.fetch();
+          Outputs out{sum, dtable};
+          for (std::int64_t r = 0; r < ranks; ++r) {
+            const auto& own = found[static_cast<std::size_t>(r)];
+            for (std::int64_t i = 0; i < n; ++i)
+              for (std::int64_t c = 0; c < h; ++c) {
+                const auto token = tokens[static_cast<std::size_t>(i)];
+                const double want = token / rows == r ? table(token, c) : 0;
+                EXPECT_EQ(own(i, c), want) << "rank " << r << " token " << token;
+                EXPECT_EQ(std::signbit(own(i, c)), std::signbit(want)) << "rank " << r << " token " << token;
+              }
+            out.push_back(own);
+          }
+          return out;
+        },
+        Same::bits, all);
+}
+
+TEST(GpuCut, NormsOfRowsGiveTheBitsOfOneRank) {
+  for (const std::int64_t h : {37, 40})
+    compare(
+        [h](Place& place, DType t) {
+          const std::int64_t n = 256, ranks = 2, rows = n / ranks, partial_rows = plan::norm_partial_rows(rows);
+          const auto g = accumulation(t);
+          MatrixBuffer x(t, n, h), w(t, 1, h), b(t, 1, h), y(t, n, h), mean(g, 1, n), rstd(g, 1, n), rms(g, 1, n),
+              dy(t, n, h, 8);
+          MatrixBuffer dx(t, n, h), dw(g, 1, h), db(g, 1, h), dx2(t, n, h), dw2(g, 1, h);
+          MatrixBuffer cut(t, n, h), partials(g, ranks * partial_rows, h), cw(g, 1, h), cb(g, 1, h), cut2(t, n, h),
+              partials2(g, ranks * partial_rows, h), cw2(g, 1, h);
+          x.fill(1), w.fill(2), b.fill(3), dy.fill(4), dx.fill(5), cut.fill(5);
+          const auto vx = place(x), vw = place(w), vmean = place(mean), vrstd = place(rstd), vrms = place(rms),
+                     vdy = place(dy), vcut = place(cut), vcut2 = place(cut2), vp = place(partials),
+                     vp2 = place(partials2);
+          kernels::layer_norm_forward(place.exec(), vx, vw, place(b), 1e-5, place(y), vmean, vrstd);
+          kernels::rms_norm_forward(place.exec(), vx, vw, 1e-5, place(y), vrms);
+          kernels::layer_norm_backward(place.exec(), vdy, vx, vw, vmean, vrstd, place(dx), place(dw), place(db));
+          kernels::rms_norm_backward(place.exec(), vdy, vx, vw, vrms, place(dx2), place(dw2), kernels::Into::overwrite);
+          for (std::int64_t r = 0; r < ranks; ++r) {
+            const auto part = [&](const base::View& v) { return v.row_range(r * rows, rows); };
+            kernels::layer_norm_backward_rows(place.exec(), part(vdy), part(vx), vw, vmean.columns(r * rows, rows),
+                                              vrstd.columns(r * rows, rows), part(vcut),
+                                              vp.row_range(r * partial_rows, partial_rows));
+            kernels::rms_norm_backward_rows(place.exec(), part(vdy), part(vx), vw, vrms.columns(r * rows, rows),
+                                            part(vcut2), vp2.row_range(r * partial_rows, partial_rows),
+                                            kernels::Into::overwrite);
+          }
+          kernels::norm_fold_partials(place.exec(), vp, ranks, place(cw), place(cb));
+          kernels::norm_fold_partials(place.exec(), vp2, ranks, place(cw2), {});
+          place.fetch();
+          EXPECT_EQ(cut.bytes, dx.bytes);
+          EXPECT_EQ(cw.bytes, dw.bytes);
+          EXPECT_EQ(cb.bytes, db.bytes);
+          EXPECT_EQ(cut2.bytes, dx2.bytes);
+          EXPECT_EQ(cw2.bytes, dw2.bytes);
+          return Outputs{cut, cw, cb, cut2, cw2, partials, partials2};
+        },
+        Same::tolerance, all);
+}
+
+// Dropout of a run of rows that begins inside a sequence, alone and in one pass with the sum and its norm.
+TEST(GpuCut, DropoutOfRowsGivesTheBitsOfTheWhole) {
+  for (const std::int64_t h : {37, 48})
+    for (const std::int64_t first : {0, 7, 10, 21})
+      compare(
+          [h, first](Place& place, DType t) {
+            const std::int64_t n = 30;
+            const auto g = accumulation(t);
+            MatrixBuffer x(t, n, h, 8), residual(t, n, h), w(t, 1, h), b(t, 1, h);
+            MatrixBuffer dropped(t, n, h), added(t, n, h), sum(t, n, h), y(t, n, h), mean(g, 1, n), rstd(g, 1, n);
+            MatrixBuffer dropped2(t, n, h), added2(t, n, h), sum2(t, n, h), y2(t, n, h), mean2(g, 1, n), rstd2(g, 1, n);
+            x.fill(1), residual.fill(2), w.fill(3), b.fill(4);
+            std::vector<std::uint64_t> samples{5, 99, 7};
+            kernels::Dropout d{0.3, 3, 77, place.raw(samples), 10};
+            const auto vx = place(x), vr = place(residual), vw = place(w), vb = place(b);
+            const auto run = [&](const kernels::Dropout& how, std::int64_t row, MatrixBuffer* const(&out)[6]) {
+              base::View to[6];
+              for (int i = 0; i < 6; ++i) {
+                const auto v = place(*out[i]);
+                to[i] = i < 4 ? v.row_range(row, n - row) : v.columns(row, n - row);
+              }
+              const auto in = vx.row_range(row, n - row), base = vr.row_range(row, n - row);
+              kernels::dropout_forward(place.exec(), how, in, to[0]);
+              kernels::dropout_add(place.exec(), how, base, in, to[1]);
+              kernels::layer_norm_residual_forward(place.exec(), base, in, how, to[2], vw, vb, 1e-5, to[3], to[4],
+                                                   to[5]);
+            };
+            run(d, 0, {&dropped, &added, &sum, &y, &mean, &rstd});
+            d.first_row = first;
+            run(d, first, {&dropped2, &added2, &sum2, &y2, &mean2, &rstd2});
+            place.fetch();
+            const MatrixBuffer* const pairs[][2] = {{&dropped, &dropped2}, {&added, &added2}, {&sum, &sum2}, {&y, &y2}};
+            for (const auto& [whole, part] : pairs)
+              for (auto r = first; r < n; ++r)
+                for (std::int64_t c = 0; c < h; ++c) EXPECT_EQ((*part)(r, c), (*whole)(r, c)) << r << "," << c;
+            return Outputs{dropped, added, sum, y};
+          },
+          Same::tolerance, all);
+}
+
+}  // namespace
+}  // namespace trainyard::test
