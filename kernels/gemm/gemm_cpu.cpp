@@ -26,8 +26,10 @@ template <class T> void pack_block(const Mat& x, int trans, int64_t first, int64
 // A block of the result, and where its partial sums lie: slot 0 is the result, or its f32 block where it is bf16.
 struct Block {
   int64_t i0, mb, j0, nb;
-  float* wide;  // f32 blocks [mb, pitch], `apart` from one to the next: of slots 1, 2, ..., for bf16 of 0 before them
-  int64_t pitch, apart;
+  // f32 blocks, `apart` from one to the next: of slots 1, 2, ..., for bf16 of 0 before them. Tile after tile, each in
+  // one run of memory, columns of `rows` rows.
+  float* wide;
+  int64_t rows, apart;
 };
 
 // Finishes rows [i, i + rows) and columns [j, j + cols) of the result: bias, GELU, rounding from the f32 block.
@@ -76,9 +78,9 @@ inline void micro_tile_of_sums(int64_t k, const float* a, const float* b, const 
 template <class C> void multiply_tile(const GemmArgs& g, const Block& b, const Segment& s, const float* pa,
                                       const float* pb, int64_t i, int64_t rows, int64_t j, int64_t cols) {
   constexpr bool narrow = sizeof(C) == 2;
-  const auto pitch_of = [&](int slot) { return slot > 0 || narrow ? b.pitch : g.c.pitch; };
+  const auto pitch_of = [&](int slot) { return slot > 0 || narrow ? nr : g.c.pitch; };
   const auto at = [&](int slot) -> float* {
-    if (slot > 0 || narrow) return b.wide + (slot - !narrow) * b.apart + i * b.pitch + j;
+    if (slot > 0 || narrow) return b.wide + (slot - !narrow) * b.apart + j * b.rows + i * nr;
     return reinterpret_cast<float*>(g.c.row<C>(b.i0 + i) + b.j0 + j);
   };
   const int64_t pitch = pitch_of(s.to);
@@ -86,6 +88,14 @@ template <class C> void multiply_tile(const GemmArgs& g, const Block& b, const S
   const bool in_place = s.sources > 0 && s.source[s.sources - 1] == s.to;
   // A tile that hangs over the edge of the result is made beside it.
   const bool beside = !narrow && s.to == 0 && (rows < mr || cols < nr);
+  // What is added is on its way while the registers fill.
+  for (int q = 0; q < s.sources; ++q) {
+    if ((s.warm >> s.source[q] & 1) != 0) continue;
+    const float* from = at(s.source[q]);
+    const int64_t from_pitch = pitch_of(s.source[q]);
+    for (int r = 0; r < rows; ++r)
+      for (int e = 0; e < nr; e += 16) __builtin_prefetch(from + r * from_pitch + e);
+  }
   float edge[mr * nr];
   if (!beside && (s.sources == 0 || (s.sources == 1 && in_place))) {
     micro_tile(s.kb, pa, pb, to, pitch, in_place);
@@ -142,7 +152,7 @@ template <class T, class C> void product(const GemmArgs& g) {
     const int share = omp_get_thread_num(), shares = omp_get_num_threads();
     for (int64_t j0 = 0; j0 < g.n; j0 += nb_max)
       for (int64_t i0 = 0; i0 < g.m; i0 += mb_max) {
-        const Block b{i0,   g.m - i0 < mb_max ? g.m - i0 : mb_max, j0, g.n - j0 < nb_max ? g.n - j0 : nb_max, wide, nb0,
+        const Block b{i0,   g.m - i0 < mb_max ? g.m - i0 : mb_max, j0, g.n - j0 < nb_max ? g.n - j0 : nb_max, wide, mb0,
                       apart};
         LaneWalk walk(g, kb_max);
         Chunk chunk;

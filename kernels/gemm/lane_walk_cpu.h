@@ -26,7 +26,8 @@ struct Segment {
   int64_t at = 0;           // of the block in the packed chunk, in steps
   int sources = 0, to = 0;  // slots that are added to it, in this order; the slot that it goes to
   int source[64] = {};
-  int complete = 0;  // the result is
+  std::uint64_t warm = 0;  // a bit for each slot that the chunk's blocks before this one wrote
+  int complete = 0;        // the result is
 };
 
 // Walks the blocks in order: lane by lane, in a lane part by part.
@@ -74,10 +75,13 @@ struct Chunk {
 
 inline bool next_chunk(LaneWalk& walk, int64_t depth, Chunk& chunk) {
   int64_t at = 0;
+  std::uint64_t warm = 0;
   for (chunk.count = 0; chunk.count < Chunk::most && !walk.done() && at + walk.steps() <= depth; ++chunk.count) {
     Segment& s = chunk.segment[chunk.count];
     walk.take(s, at);
     at += s.kb;
+    s.warm = warm;
+    warm |= std::uint64_t{1} << s.to;
   }
   return chunk.count > 0;
 }
