@@ -2,6 +2,7 @@
 #include "bench/limits.h"
 #include "kernels/adamw/adamw.h"
 #include "kernels/cast/cast.h"
+#include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/fold/fold.h"
 #include "kernels/norm/norm.h"
 #include "kernels/square_sum/square_sum.h"
@@ -81,11 +82,32 @@ void layer_norm(benchmark::State& state) {
   b.report(8.0 * n * h);
 }
 
+// Loss and gradient of 64 tokens over a vocabulary of 50257: the logits are read once from memory, the gradient is
+// written; the exponentials, not the memory, are what takes the time. Lanes are to cost nothing.
+void cross_entropy(benchmark::State& state) {
+  Bench b(state);
+  constexpr std::int64_t n = 64, vocabulary = 50257, stored = 50304;
+  auto logits = values(n * stored), gradient = values(n * stored);
+  const std::vector<std::int32_t> targets(n, 5);
+  const std::vector<std::uint8_t> weights(n, 1);
+  std::vector<double> losses(n);
+  for (auto _ : state)
+    kernels::cross_entropy_chunk(*b.exec, View::of(logits.data(), {n, stored}), View::of(gradient.data(), {n, stored}),
+                                 vocabulary, View::of(targets.data(), {n}), View::of(weights.data(), {n}),
+                                 View::of(losses.data(), {n}), state.range(1));
+  b.report(8.0 * n * stored);
+}
+
 BENCHMARK(copy)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(adamw)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(fold)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(square_sum)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(layer_norm)->Arg(1)->Arg(4)->ArgName("threads")->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(cross_entropy)
+    ->ArgsProduct({{1, 4}, {1, 4, 8}})
+    ->ArgNames({"threads", "lanes"})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 

@@ -26,8 +26,7 @@ template <class G> struct Softmax {
 };
 
 template <class G> Softmax<G> join(const Softmax<G>& a, const Softmax<G>& b) {
-  if (b.sum == 0) return a;
-  if (a.sum == 0) return b;
+  if (b.sum == 0) return a;  // columns that count come first: a has some, or neither has
   const G top = b.top > a.top ? b.top : a.top;
   return {top, a.sum * exp_of(a.top - top) + b.sum * exp_of(b.top - top)};
 }

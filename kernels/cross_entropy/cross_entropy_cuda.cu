@@ -12,8 +12,7 @@ template <class G> struct Softmax {
 
 // Products are rounded on their own, so that the first step, the second and both together have the same bits.
 template <class G> __device__ __forceinline__ Softmax<G> join(const Softmax<G>& a, const Softmax<G>& b) {
-  if (b.sum == 0) return a;
-  if (a.sum == 0) return b;
+  if (b.sum == 0) return a;  // columns that count come first: a has some, or neither has
   const G top = b.top > a.top ? b.top : a.top;
   return {top, rounded_product(a.sum, exp_of(a.top - top)) + rounded_product(b.sum, exp_of(b.top - top))};
 }
