@@ -101,6 +101,7 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
       case Kind::ask: ask(stop_now()); break;
       case Kind::agree:
         if (!any_rank_asked()) break;
+        context_->transfers.finish();  // other ranks may wait in one of them
         communication().synchronize();
         return false;
       case Kind::load: load(completed, action); break;

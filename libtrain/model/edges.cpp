@@ -37,7 +37,9 @@ template <class Call> tensor::Event Edges::cross(const Call& call) const {
   auto& communication = context_->communication;
   communication.wait(context_->compute.record());
   call(group(), communication);
-  return communication.record();
+  auto done = communication.record();
+  context_->transfers.let_some_follow();
+  return done;
 }
 
 void Edges::wait(const tensor::Event& event) const {

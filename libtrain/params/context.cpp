@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
+#include "libtrain/comm/segments.h"
 
 namespace trainyard::params {
 
@@ -18,6 +19,26 @@ void StoreContext::join(const tensor::Event& event) {
   const double start = base::steady_seconds();
   compute.wait(event);
   wait_seconds += base::steady_seconds() - start;
+}
+
+std::int64_t StoreContext::segments(int u, std::int64_t bytes) const {
+  return plan::transfer_segments(bytes, group(u).size(), shape.topology, segment_bytes);
+}
+
+// Whole lines of memory, but for the last.
+std::pair<std::int64_t, std::int64_t> StoreContext::segment(std::int64_t piece, std::int64_t segments, std::int64_t i) {
+  const auto edge = [&](std::int64_t k) { return k == segments ? piece : piece * k / segments / 16 * 16; };
+  return {edge(i), edge(i + 1) - edge(i)};
+}
+
+Transfers::Ticket StoreContext::gather(int u, base::View piece, base::View whole, const tensor::Event& ready) {
+  const auto n = segments(u, whole.bytes());
+  return transfers.add(n, [this, u, piece, whole, ready, n](std::int64_t i) {
+    if (i == 0) communication.wait(ready);
+    if (n == 1) return group(u).all_gather(communication, piece, whole);
+    const auto [first, count] = segment(piece.count(), n, i);
+    comm::all_gather_range(group(u), communication, piece, whole, first, count);
+  });
 }
 
 base::View flat_range(base::View flat, std::int64_t first, std::int64_t count) {

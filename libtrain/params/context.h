@@ -2,11 +2,13 @@
 #pragma once
 
 #include "libtrain/comm/world.h"
+#include "libtrain/params/transfers.h"
 #include "libtrain/plan/states.h"
 #include "libtrain/tensor/arena.h"
 #include "libtrain/tensor/exec.h"
 
 #include <cstdint>
+#include <utility>
 
 namespace trainyard::params {
 
@@ -27,6 +29,10 @@ struct StoreContext {
   tensor::Arena& optimizer;
   tensor::Arena& staging;
   double wait_seconds = 0;  // compute blocked on collectives since last read
+  // Of whole units over their groups; all of them go this way.
+  Transfers transfers{communication, shape.topology.size(plan::Axis::tensor) > 1 ? Transfers::Issue::between
+                                                                                 : Transfers::Issue::at_once};
+  std::int64_t segment_bytes = plan::segment_bytes;
 
   int units() const { return static_cast<int>(set.units.size()); }
   const plan::UnitLayout& layout(int unit) const { return set.layouts[static_cast<std::size_t>(unit)]; }
@@ -34,6 +40,12 @@ struct StoreContext {
   // Who holds the pieces of a unit: their ranks are those of its pieces.
   comm::Communicator& group(int u) const { return world.group(unit(u).group); }
   bool shared() const { return set.table.largest_shared() > 0; }  // is any unit cut over several ranks
+  // Gathers the pieces of a unit, after `ready`, which is a place in the order of either Exec.
+  Transfers::Ticket gather(int unit, base::View piece, base::View whole, const tensor::Event& ready);
+  // In how many segments a transfer of so many bytes goes, all pieces together, and the elements of each piece that
+  // segment i has.
+  std::int64_t segments(int unit, std::int64_t bytes) const;
+  static std::pair<std::int64_t, std::int64_t> segment(std::int64_t piece, std::int64_t segments, std::int64_t i);
   void join(const tensor::Event& event);  // compute waits for the event; the time counts as exposed communication
 };
 

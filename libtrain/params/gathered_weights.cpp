@@ -15,7 +15,7 @@ class GatheredWeights : public Weights {
   explicit GatheredWeights(StoreContext& c) : c_(c), plan_(c.set.table, c.shape.layer_slots) {
     for (int u = 0; u < c.units(); ++u) pieces_.push_back(c.parameters.allocate(c.shape.working, {c.layout(u).piece}));
     for (auto elements : plan_.elements())
-      slots_.push_back({c.gathered.allocate(c.shape.working, {elements}), -1, {}, {}});
+      slots_.push_back({c.gathered.allocate(c.shape.working, {elements}), -1, 0, {}});
   }
 
   void begin_pass(std::span<const plan::Use> leases) override {
@@ -23,7 +23,7 @@ class GatheredWeights : public Weights {
     next_lease_ = next_fetch_ = 0;
   }
 
-  // A fetch may be issued as soon as the lease before it that used the same slot is over. All fetches are issued here,
+  // A fetch may be issued as soon as the lease before it that used the same slot is over. All fetches are added here,
   // so their order between the other collectives is the same on every rank.
   void acquire(plan::Use use) override {
     TRAINYARD_ASSERT(next_lease_ < order_.size() && order_[next_lease_] == use,
@@ -34,7 +34,7 @@ class GatheredWeights : public Weights {
     ++next_lease_;
     auto& slot = slot_of(use.unit);
     TRAINYARD_ASSERT(slot.unit == use.unit, "slot holds unit {}, lease wants {}", slot.unit, use.unit);
-    c_.join(slot.arrived);
+    c_.join(c_.transfers.done(slot.arrives));
   }
 
   void give_back(plan::Use use) override { slot_of(use.unit).released = c_.compute.record(); }
@@ -51,7 +51,8 @@ class GatheredWeights : public Weights {
   struct Slot {
     base::View buffer;
     int unit;
-    tensor::Event arrived, released;
+    Transfers::Ticket arrives;
+    tensor::Event released;
   };
   Slot& slot_of(int unit) { return slots_[static_cast<std::size_t>(plan_.slot_of(unit))]; }
 
@@ -64,12 +65,10 @@ class GatheredWeights : public Weights {
 
   void fetch(plan::Use use) {
     auto& slot = slot_of(use.unit);
-    c_.communication.wait(slot.released);
     slot.unit = use.unit;
-    auto& group = c_.group(use.unit);
-    if (group.size() == 1) c_.communication.wait(c_.compute.record());
-    group.all_gather(c_.communication, own_piece(use.unit), whole(use.unit));
-    slot.arrived = c_.communication.record();
+    // One rank copies, and its pieces are those of the newest update.
+    const auto ready = c_.group(use.unit).size() == 1 ? c_.compute.record() : slot.released;
+    slot.arrives = c_.gather(use.unit, own_piece(use.unit), whole(use.unit), ready);
   }
 
   StoreContext& c_;

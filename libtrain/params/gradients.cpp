@@ -4,6 +4,7 @@
 #include "kernels/cast/cast.h"
 #include "kernels/fold/fold.h"
 #include "libtrain/base/error.h"
+#include "libtrain/comm/segments.h"
 
 namespace trainyard::params {
 
@@ -41,8 +42,8 @@ bool GradientFold::writes_into_whole() const {
 
 void GradientFold::open(plan::Use use) {
   auto& free = writes_into_whole() ? whole_free_[index(use)] : buffer_free_[slot_index(use)];
-  c_.join(free);
-  free = {};
+  c_.join(c_.transfers.done(free));
+  free = 0;
 }
 
 base::View GradientFold::whole(plan::Use use) {
@@ -56,8 +57,8 @@ void GradientFold::commit(plan::Use use) {
   if (grouped && !writes_into_whole()) kernels::add(c_.compute, wholes_[index(use)], micro);
   if (position_.place == Place::first || position_.place == Place::middle) return;
   const bool from_whole = grouped || !plan_.units;
-  reduce(use, from_whole ? wholes_[index(use)] : micro, c_.shape.batch.contributors(position_.round));
-  (from_whole ? whole_free_[index(use)] : buffer_free_[slot_index(use)]) = c_.communication.record();
+  (from_whole ? whole_free_[index(use)] : buffer_free_[slot_index(use)]) =
+      reduce(use, from_whole ? wholes_[index(use)] : micro, c_.shape.batch.contributors(position_.round));
 }
 
 void GradientFold::idle(plan::Use use, std::int64_t round) {
@@ -72,23 +73,33 @@ void GradientFold::idle(plan::Use use, std::int64_t round) {
   commit(use);
 }
 
-void GradientFold::reduce(plan::Use use, base::View source, int contributors) {
+Transfers::Ticket GradientFold::reduce(plan::Use use, base::View source, int contributors) {
   const auto round = position_.round == 0 ? base::FoldRound::first : base::FoldRound::next;
   auto& group = c_.group(use.unit);
-  if (group.size() == 1 && round == base::FoldRound::first && source.data == sum(use).data)
-    return;  // the sum is in its place
-  c_.communication.wait(c_.compute.record());
-  if (c_.reduction == plan::Reduction::ordered || group.size() == 1) {
-    const auto staging = group.size() > 1 ? flat_range(staging_, 0, c_.set.padded_of(use)) : base::View{};
-    comm::ordered_reduce_scatter(group, c_.communication, source, staging, sum(use), round, contributors);
-    return;
-  }
-  const auto mine = flat_range(staging_, 0, c_.set.piece_of(use));
-  group.reduce_scatter(c_.communication, source, mine);
-  kernels::fold(c_.communication, mine.reshaped({1, mine.count()}), sum(use), round);
+  const auto total = sum(use);
+  if (group.size() == 1 && round == base::FoldRound::first && source.data == total.data) return 0;  // it is in place
+  const auto ready = c_.compute.record();
+  if (c_.reduction == plan::Reduction::fast && group.size() > 1)
+    return c_.transfers.add(1, [this, &group, source, total, round, ready](std::int64_t) {
+      c_.communication.wait(ready);
+      const auto mine = flat_range(staging_, 0, total.count());
+      group.reduce_scatter(c_.communication, source, mine);
+      kernels::fold(c_.communication, mine.reshaped({1, mine.count()}), total, round);
+    });
+  const auto staging = group.size() > 1 ? flat_range(staging_, 0, c_.set.padded_of(use)) : base::View{};
+  const auto segments = c_.segments(use.unit, c_.set.padded_of(use) * base::size_of(total.dtype));
+  return c_.transfers.add(segments, [=, this, &group](std::int64_t i) {
+    if (i == 0) c_.communication.wait(ready);
+    if (segments == 1)
+      return comm::ordered_reduce_scatter(group, c_.communication, source, staging, total, round, contributors);
+    const auto [first, count] = StoreContext::segment(total.count(), segments, i);
+    comm::ordered_reduce_scatter_range(group, c_.communication, source, staging, total, round, contributors, first,
+                                       count);
+  });
 }
 
 void GradientFold::finish() {
+  c_.transfers.finish();
   c_.join(c_.communication.record());
   for (auto use : c_.set.uses)
     if (use.use > 0) kernels::add(c_.compute, sum({use.unit, 0}), sum(use));

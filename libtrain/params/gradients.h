@@ -36,7 +36,7 @@ class GradientFold {
 
  private:
   bool writes_into_whole() const;
-  void reduce(plan::Use use, base::View source, int contributors);
+  Transfers::Ticket reduce(plan::Use use, base::View source, int contributors);
   base::View& sum(plan::Use use) { return sums_[index(use)]; }
   std::size_t index(plan::Use use) const { return static_cast<std::size_t>(c_.set.use_index(use)); }
   std::size_t slot_index(plan::Use use) const { return static_cast<std::size_t>(slots_.slot_of(use.unit)); }
@@ -45,8 +45,8 @@ class GradientFold {
   plan::GradientPlan plan_;
   plan::SlotPlan slots_;
   Position position_{0, Position::Place::only};
-  std::vector<base::View> wholes_, sums_, buffers_;  // per use, per use, per slot
-  std::vector<tensor::Event> whole_free_, buffer_free_;
+  std::vector<base::View> wholes_, sums_, buffers_;          // per use, per use, per slot
+  std::vector<Transfers::Ticket> whole_free_, buffer_free_;  // when they are
   base::View staging_;
 };
 

@@ -3,6 +3,7 @@
 #include "libtrain/params/weights.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace trainyard::params {
 
@@ -11,19 +12,23 @@ namespace {
 class WholeWeights : public Weights {
  public:
   explicit WholeWeights(StoreContext& c)
-      : c_(c), issued_(static_cast<std::size_t>(c.units())), arrived_(static_cast<std::size_t>(c.units())) {
+      : c_(c), issued_(static_cast<std::size_t>(c.units())), arrives_(static_cast<std::size_t>(c.units())) {
     for (int u = 0; u < c.units(); ++u) wholes_.push_back(c.parameters.allocate(c.shape.working, {c.layout(u).padded}));
   }
-  // All gathers are issued here, so what the engine agrees on between two passes does not stand in a queue behind them.
+  // All gathers are added here, so what the engine agrees on between two passes does not stand in a queue behind them.
   void begin_pass(std::span<const plan::Use> leases) override {
     if (!changed_) return;
     changed_ = false;
     std::fill(issued_.begin(), issued_.end(), false);
-    c_.communication.wait(c_.compute.record());
-    for (const auto& use : leases) gather(use.unit);
-    for (int u = 0; u < c_.units(); ++u) gather(u);
+    const auto updated = c_.compute.record();
+    for (const auto& use : leases) gather(use.unit, updated);
+    for (int u = 0; u < c_.units(); ++u) gather(u, updated);
   }
-  void acquire(plan::Use use) override { c_.join(arrived_[static_cast<std::size_t>(use.unit)]); }
+  void acquire(plan::Use use) override {
+    auto& arrives = arrives_[static_cast<std::size_t>(use.unit)];
+    c_.join(c_.transfers.done(arrives));
+    arrives = 0;
+  }
   void give_back(plan::Use) override {}
   base::View whole(int unit) override { return wholes_[static_cast<std::size_t>(unit)]; }
   base::View own_piece(int unit) override {
@@ -32,23 +37,22 @@ class WholeWeights : public Weights {
   void pieces_changed() override { changed_ = c_.shared(); }
   void complete() override {
     begin_pass({});
-    for (const auto& arrived : arrived_) c_.join(arrived);
+    for (auto& arrives : arrives_) c_.join(c_.transfers.done(std::exchange(arrives, 0)));
   }
 
  private:
-  void gather(int unit) {
+  void gather(int unit, const tensor::Event& updated) {
     const auto u = static_cast<std::size_t>(unit);
     if (issued_[u] || c_.group(unit).size() == 1) return;
     issued_[u] = true;
-    c_.group(unit).all_gather(c_.communication, own_piece(unit), whole(unit));
-    arrived_[u] = c_.communication.record();
+    arrives_[u] = c_.gather(unit, own_piece(unit), whole(unit), updated);
   }
 
   StoreContext& c_;
   bool changed_ = false;
   std::vector<bool> issued_;
   std::vector<base::View> wholes_;
-  std::vector<tensor::Event> arrived_;
+  std::vector<Transfers::Ticket> arrives_;
 };
 
 }  // namespace

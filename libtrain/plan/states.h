@@ -34,6 +34,14 @@ struct GradientPlan {
 };
 GradientPlan gradient_plan(const StateShape& shape);
 
+// Between ranks that share layers, transfers of whole units go in segments of so many bytes, all pieces together: a
+// collective of the tensor group waits for one of them at most (params/transfers.h).
+inline constexpr std::int64_t segment_bytes = std::int64_t{16} << 20;
+inline std::int64_t transfer_segments(std::int64_t bytes, int pieces, const Topology& topology,
+                                      std::int64_t most = segment_bytes) {
+  return topology.size(Axis::tensor) == 1 || pieces == 1 ? 1 : (bytes + most - 1) / most;
+}
+
 struct StateBytes {
   std::int64_t parameters = 0, gathered_units = 0, gradients = 0, unit_gradients = 0, optimizer = 0,
                communication_staging = 0, save_snapshot = 0;

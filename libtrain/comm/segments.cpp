@@ -1,0 +1,64 @@
+// Ranges travel as messages; what a rank has itself is copied.
+#include "libtrain/comm/segments.h"
+
+#include "kernels/fold/fold.h"
+#include "libtrain/base/error.h"
+
+#include <vector>
+
+namespace trainyard::comm {
+
+namespace {
+
+base::View range(base::View flat, std::int64_t first, std::int64_t count) {
+  return base::View(static_cast<char*>(flat.data) + first * base::size_of(flat.dtype), flat.dtype, {count},
+                    flat.device);
+}
+
+void exchange_as(Communicator& comm, tensor::Exec& exec, const char* name, std::span<const Transfer> transfers) {
+  exec.run([&comm, name] { comm.ledger().set_alias(name); });
+  comm.exchange(exec, transfers);
+  exec.run([&comm] { comm.ledger().set_alias(nullptr); });
+}
+
+}  // namespace
+
+void all_gather_range(Communicator& comm, tensor::Exec& exec, base::View piece, base::View whole, std::int64_t first,
+                      std::int64_t count) {
+  TRAINYARD_ASSERT(whole.count() == comm.size() * piece.count() && first >= 0 && first + count <= piece.count(),
+                   "[{}, {}) of pieces of {} in {}", first, first + count, piece.count(), whole.count());
+  const auto mine = range(piece, first, count);
+  std::vector<Transfer> transfers;
+  for (int k = 1; k < comm.size(); ++k) {
+    const int to = (comm.rank() + k) % comm.size(), from = (comm.rank() - k + comm.size()) % comm.size();
+    transfers.push_back({Transfer::Kind::receive, from, range(whole, from * piece.count() + first, count)});
+    transfers.push_back({Transfer::Kind::send, to, mine});
+  }
+  const auto own = range(whole, comm.rank() * piece.count() + first, count);
+  if (own.data != mine.data) tensor::copy(exec, mine, own);
+  exchange_as(comm, exec, "all_gather", transfers);
+}
+
+void ordered_reduce_scatter_range(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging,
+                                  base::View sum, base::FoldRound round, int contributors, std::int64_t first,
+                                  std::int64_t count) {
+  const auto piece = sum.count();
+  const bool contributes = comm.rank() < contributors;
+  TRAINYARD_ASSERT(contributors >= 1 && contributors <= comm.size() && first >= 0 && first + count <= piece &&
+                       (!contributes || in.count() == comm.size() * piece) && staging.count() >= contributors * count,
+                   "[{}, {}) of pieces of {}, {} contributors of {}", first, first + count, piece, contributors,
+                   comm.size());
+  std::vector<Transfer> transfers;
+  for (int k = 1; k < comm.size(); ++k) {
+    const int to = (comm.rank() + k) % comm.size(), from = (comm.rank() - k + comm.size()) % comm.size();
+    if (from < contributors) transfers.push_back({Transfer::Kind::receive, from, range(staging, from * count, count)});
+    if (contributes) transfers.push_back({Transfer::Kind::send, to, range(in, to * piece + first, count)});
+  }
+  if (contributes)
+    tensor::copy(exec, range(in, comm.rank() * piece + first, count), range(staging, comm.rank() * count, count));
+  exchange_as(comm, exec, "ordered_reduce_scatter", transfers);
+  kernels::fold(exec, base::View(staging.data, sum.dtype, {contributors, count}, sum.device), range(sum, first, count),
+                round);
+}
+
+}  // namespace trainyard::comm

@@ -1,0 +1,47 @@
+// Transfers: the collectives of whole units, in segments, so that one between ranks that share a layer never waits for
+// more of a unit than the segment that is on its way.
+#pragma once
+
+#include "libtrain/tensor/exec.h"
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+
+namespace trainyard::params {
+
+// All segments are issued in the order in which they were added. Where nobody shares layers that is at once; else each
+// collective of the tensor group lets some follow it (let_some_follow), and what somebody needs is issued when it is
+// asked for. These are places in the program, not times: every rank issues the same in the same order. Called by the
+// compute thread.
+class Transfers {
+ public:
+  enum class Issue { at_once, between };
+  Transfers(tensor::Exec& communication, Issue issue) : communication_(communication), issue_(issue) {}
+
+  using Ticket = std::int64_t;  // of a transfer; 0: none
+  // segment(i), i in [0, segments), puts one on the communication Exec.
+  Ticket add(std::int64_t segments, std::function<void(std::int64_t)> segment);
+  // When the transfer is done; issues all of it. An empty event when that has been asked before.
+  tensor::Event done(Ticket ticket);
+  void let_some_follow();
+  // Issues all. Who asks for any of them from now on has waited for the communication Exec since.
+  void finish();
+
+ private:
+  struct Transfer {
+    Ticket ticket;
+    std::int64_t segments, issued;
+    std::function<void(std::int64_t)> segment;
+    tensor::Event done;
+  };
+  void issue(Transfer& transfer);
+  void issue_all();
+  tensor::Exec& communication_;
+  Issue issue_;
+  std::deque<Transfer> under_way_;  // ascending in ticket; not asked for yet
+  std::int64_t waiting_ = 0;        // segments that are not issued
+  Ticket last_ = 0;
+};
+
+}  // namespace trainyard::params
