@@ -18,6 +18,7 @@
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes); \
     kernel<<<grid, block, bytes, static_cast<cudaStream_t>(stream)>>>(__VA_ARGS__);   \
   } while (false)
+#define TRAINYARD_REQUIRE_ALIGNED(p, bytes)  // a device faults
 #define TRAINYARD_DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 namespace trainyard::kernels {
 inline const char* launch_failure() {
@@ -39,6 +40,8 @@ __device__ __forceinline__ double product_plus(double a, double b, double c) { r
     static_assert((bytes) <= emulator::shared_bytes);                          \
     emulator::launch(stream, grid, block, true, [=] { kernel(__VA_ARGS__); }); \
   } while (false)
+#define TRAINYARD_REQUIRE_ALIGNED(p, bytes) \
+  if (reinterpret_cast<std::uintptr_t>(p) % (bytes) != 0) std::abort()
 #define TRAINYARD_DYNAMIC_SHARED(name) alignas(16) static thread_local unsigned char name[emulator::shared_bytes]
 namespace trainyard::kernels {
 inline const char* launch_failure() { return nullptr; }
@@ -138,9 +141,11 @@ inline unsigned blocks_for(std::int64_t n) {
 // V neighbours, read and written by one instruction.
 template <class T, int V> struct alignas(sizeof(T) * V) Vec { T v[V]; };
 template <int V, class T> __device__ __forceinline__ Vec<T, V> vec_at(const T* p) {
+  TRAINYARD_REQUIRE_ALIGNED(p, sizeof(Vec<T, V>));
   return *reinterpret_cast<const Vec<T, V>*>(p);
 }
 template <int V, class T> __device__ __forceinline__ void put_vec(T* p, const Vec<T, V>& v) {
+  TRAINYARD_REQUIRE_ALIGNED(p, sizeof(Vec<T, V>));
   *reinterpret_cast<Vec<T, V>*>(p) = v;
 }
 

@@ -29,6 +29,7 @@ TEST(GpuCut, CrossEntropyGivesTheBitsOfOneRank) {
           MatrixBuffer logits(g, n, s.stored, 4), dlogits(t, n, s.stored, 8), losses(DType::f64, 1, n);
           logits.fill(1);
           for (std::int64_t i = 0; i < n; ++i) logits.set(i, 5, 9.0 * i), logits.set(i, s.columns - 1, 7.0 * i - 20);
+          for (std::int64_t c = 0; c < s.columns; ++c) logits.set(1, c, logits(1, c) - 1e4);
           std::vector<std::int32_t> targets{0, static_cast<std::int32_t>(s.columns - 1), 3, 25};
           std::vector<std::uint8_t> weights{1, 1, 0, 1};
           const auto vt = place(targets, {n}), vw = place(weights, {n}), vl = place(logits);
@@ -105,7 +106,7 @@ TEST(GpuCut, NormsOfRowsGiveTheBitsOfOneRank) {
   for (const std::int64_t h : {37, 40})
     compare(
         [h](Place& place, DType t) {
-          const std::int64_t n = 128, ranks = 2, rows = n / ranks, partial_rows = plan::norm_partial_rows(rows);
+          const std::int64_t n = 256, ranks = 2, rows = n / ranks, partial_rows = plan::norm_partial_rows(rows);
           const auto g = accumulation(t);
           MatrixBuffer x(t, n, h), w(t, 1, h), mean(g, 1, n), rstd(g, 1, n), rms(g, 1, n), dy(t, n, h, 8);
           MatrixBuffer dx(t, n, h), dw(g, 1, h), db(g, 1, h), dx2(t, n, h), dw2(g, 1, h);
@@ -136,7 +137,7 @@ TEST(GpuCut, NormsOfRowsGiveTheBitsOfOneRank) {
           EXPECT_EQ(cw2.bytes, dw2.bytes);
           return Outputs{cut, cw, cb, cut2, cw2, partials, partials2};
         },
-        Same::tolerance, all);
+        Same::tolerance, h == 37 ? all : std::vector{DType::bf16});
 }
 
 // Dropout of a run of rows that begins inside a sequence, alone and in one pass with the sum and its norm.
