@@ -1,0 +1,102 @@
+// Segments: in what order they are issued, and that a store whose transfers are cut has the numbers of one whose are
+// not.
+#include "libtrain/comm/segments.h"
+#include "libtrain/comm/threads.h"
+#include "libtrain/params/transfers.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace trainyard::test {
+namespace {
+
+using params::Transfers;
+
+TEST(Transfers, AreIssuedInOrderWhenTheyAreAskedForOrOthersGoBetween) {
+  const auto exec = tensor::Exec::caller(nullptr, 1);
+  std::string issued;
+  Transfers transfers(*exec, Transfers::Issue::between);
+  const auto add = [&](char name, std::int64_t segments) {
+    return transfers.add(segments, [&issued, name](std::int64_t i) { issued += fmt::format("{}{} ", name, i); });
+  };
+  const auto a = add('a', 3), b = add('b', 20), c = add('c', 1);
+  EXPECT_EQ(issued, "") << "nothing goes before somebody else";
+  transfers.let_some_follow();  // an eighth of 24
+  EXPECT_EQ(issued, "a0 a1 a2 ");
+  transfers.let_some_follow();
+  EXPECT_EQ(issued, "a0 a1 a2 b0 b1 b2 ");
+  transfers.done(a);
+  EXPECT_EQ(issued, "a0 a1 a2 b0 b1 b2 ") << "all of it had been issued";
+  issued.clear();
+  transfers.done(b);
+  EXPECT_EQ(issued.substr(0, 6), "b3 b4 ");
+  EXPECT_EQ(issued.find('c'), std::string::npos) << "c is behind what was asked for";
+  transfers.finish();
+  EXPECT_NE(issued.find("c0"), std::string::npos);
+  EXPECT_TRUE(transfers.done(c).done());
+  issued.clear();
+  Transfers at_once(*exec, Transfers::Issue::at_once);
+  at_once.add(2, [&](std::int64_t i) { issued += std::to_string(i); });
+  EXPECT_EQ(issued, "01");
+}
+
+TEST(Transfers, ADoneTransferHasRun) {
+  const auto exec = tensor::Exec::worker("segments", nullptr);
+  Transfers transfers(*exec, Transfers::Issue::between);
+  int ran = 0;
+  const auto ticket = transfers.add(5, [&](std::int64_t) { exec->run([&ran] { ++ran; }); });
+  transfers.done(ticket).wait();
+  EXPECT_EQ(ran, 5);
+}
+
+// Ranges of any kind together are the whole: the same bits, the same bytes in the ledger under the same name.
+TEST(Segments, TogetherAreTheWhole) {
+  constexpr std::int64_t piece = 1000;
+  for (const int ranks : {2, 3, 5})
+    for (const int contributors : {1, ranks - 1, ranks}) {
+      comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
+        const auto whole_group = threads.communicator(rank, "whole"), cut_group = threads.communicator(rank, "cut");
+        const auto exec = tensor::Exec::caller(nullptr, 1);
+        std::mt19937_64 random(static_cast<std::uint64_t>(rank));
+        std::normal_distribution<float> normal(0, 1);
+        std::vector<float> in(static_cast<std::size_t>(ranks * piece)), staging(in.size()), sums[2], all[2];
+        for (auto& x : in) x = normal(random);
+        for (int cut = 0; cut < 2; ++cut) {
+          auto& group = cut == 0 ? *whole_group : *cut_group;
+          auto& sum = sums[cut];
+          sum.assign(piece, 1.5f);
+          all[cut].assign(in.size(), 0);
+          const auto source = rank < contributors ? base::View::of(in.data(), {ranks * piece}) : base::View{};
+          const auto total = base::View::of(sum.data(), {piece}),
+                     gathered = base::View::of(all[cut].data(), {ranks * piece});
+          for (const auto round : {base::FoldRound::first, base::FoldRound::next}) {
+            if (cut == 0) {
+              comm::ordered_reduce_scatter(group, *exec, source, base::View::of(staging.data(), {ranks * piece}), total,
+                                           round, contributors);
+              continue;
+            }
+            for (const auto& [first, count] : {std::pair<std::int64_t, std::int64_t>{0, 16}, {16, 900}, {916, 84}})
+              comm::ordered_reduce_scatter_range(group, *exec, source, base::View::of(staging.data(), {ranks * count}),
+                                                 total, round, contributors, first, count);
+          }
+          if (cut == 0) group.all_gather(*exec, total, gathered);
+          else
+            for (const auto& [first, count] : {std::pair<std::int64_t, std::int64_t>{0, 999}, {999, 1}})
+              comm::all_gather_range(group, *exec, total, gathered, first, count);
+        }
+        EXPECT_EQ(std::memcmp(sums[0].data(), sums[1].data(), sums[0].size() * 4), 0) << ranks << " ranks";
+        EXPECT_EQ(all[0], all[1]);
+        const auto whole = whole_group->ledger().totals(), cut = cut_group->ledger().totals();
+        for (const char* name : {"all_gather", "ordered_reduce_scatter"})
+          EXPECT_EQ(whole.at(name).sent_bytes, cut.at(name).sent_bytes) << name;
+        EXPECT_EQ(cut.count("exchange"), 0u);
+      });
+    }
+}
+
+}  // namespace
+}  // namespace trainyard::test
