@@ -15,13 +15,13 @@ base::View range(base::View flat, std::int64_t first, std::int64_t count) {
                     flat.device);
 }
 
+}  // namespace
+
 void exchange_as(Communicator& comm, tensor::Exec& exec, const char* name, std::span<const Transfer> transfers) {
   exec.run([&comm, name] { comm.ledger().set_alias(name); });
   comm.exchange(exec, transfers);
   exec.run([&comm] { comm.ledger().set_alias(nullptr); });
 }
-
-}  // namespace
 
 void all_gather_range(Communicator& comm, tensor::Exec& exec, base::View piece, base::View whole, std::int64_t first,
                       std::int64_t count) {

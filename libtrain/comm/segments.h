@@ -16,4 +16,7 @@ void ordered_reduce_scatter_range(Communicator& comm, tensor::Exec& exec, base::
                                   base::View sum, base::FoldRound round, int contributors, std::int64_t first,
                                   std::int64_t count);
 
+// exchange() under another name in the ledger.
+void exchange_as(Communicator& comm, tensor::Exec& exec, const char* name, std::span<const Transfer> transfers);
+
 }  // namespace trainyard::comm

@@ -38,8 +38,7 @@ Evaluator::Evaluator(const plan::Plan& plan, const StepSettings& settings, World
                                      memory_[tensor::Category::unit_gradients],
                                      memory_[tensor::Category::optimizer],
                                      memory_[tensor::Category::communication_staging]},
-      store_(context_), edges_(context_, plan_.sequence_parallel,
-                               plan::tensor_staging_elements(plan.model, plan.micro()), plan.micro().accumulation()),
+      store_(context_), edges_(context_, plan.model, plan.micro()),
       leases_(plan::leases_of(plan::evaluation_accesses(plan.model))), saved_(memory_[tensor::Category::activations]) {
   batches.work_on(*compute_);
 }

@@ -39,8 +39,7 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
       memory_[Category::gathered_units], memory_[Category::gradients], memory_[Category::unit_gradients],
       memory_[Category::optimizer], memory_[Category::communication_staging]});
   store_ = std::make_unique<params::ZeroStore>(*context_);
-  edges_ = model::Edges(*context_, plan_.sequence_parallel, plan::tensor_staging_elements(plan_.model, plan_.micro()),
-                        plan_.micro().accumulation());
+  edges_ = model::Edges(*context_, plan_.model, plan_.micro());
   batches_.work_on(*compute_);
   results_.emplace(*context_, world_.results ? *world_.results : *world_.control, settings_.clip);
 }

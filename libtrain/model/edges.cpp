@@ -3,6 +3,9 @@
 
 #include "kernels/lane_sum/lane_sum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/comm/segments.h"
+#include "libtrain/plan/activations.h"
+#include "libtrain/plan/widths.h"
 
 #include <vector>
 
@@ -25,12 +28,12 @@ const Edges& one_rank() {
   return none;
 }
 
-Edges::Edges(params::StoreContext& context, bool sequence_parallel, std::int64_t staging_elements,
-             base::DType accumulation) {
+Edges::Edges(params::StoreContext& context, const plan::ModelConfig& model, const plan::MicroShape& shape) {
   if (context.world.group({plan::Axis::tensor}).size() == 1) return;
   context_ = &context;
-  shares_rows_ = sequence_parallel;
-  staging_ = context.staging.allocate(accumulation, {staging_elements});
+  shares_rows_ = shape.sequence_parallel;
+  partials_ = plan::Widths(model, shape.tensor).partials;
+  staging_ = context.staging.allocate(shape.accumulation(), {plan::tensor_staging_elements(model, shape)});
 }
 
 template <class Call> tensor::Event Edges::cross(const Call& call) const {
@@ -62,21 +65,33 @@ base::View Edges::all_rows(base::View rows, base::View all) const {
 }
 
 tensor::Event Edges::begin_add_up(base::View partial) const {
-  const auto piece = partial.count() / ranks();
-  TRAINYARD_ASSERT(piece * ranks() == partial.count() && partial.count() <= staging_.count(),
-                   "{} elements over {} ranks", partial.count(), ranks());
-  const auto received = params::flat_range(staging_, 0, partial.count());
-  const std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks()), piece);
-  return cross([&](auto& group, auto& exec) { group.all_to_all(exec, flat(partial), counts, received, counts); });
+  const auto all = partial.count(), each = all / partials_, piece = each / ranks();
+  TRAINYARD_ASSERT(piece * ranks() * partials_ == all && all <= staging_.count(), "{} elements over {} ranks", all,
+                   ranks());
+  const auto sums = flat(partial), received = params::flat_range(staging_, 0, all);
+  if (partials_ == 1)
+    return cross([&](auto& group, auto& exec) {
+      const std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks()), piece);
+      group.all_to_all(exec, sums, counts, received, counts);
+    });
+  std::vector<comm::Transfer> transfers;
+  for (int r = 0; r < ranks(); ++r)
+    for (std::int64_t l = 0; l < partials_; ++l) {
+      const auto mine = params::flat_range(sums, l * each + r * piece, piece),
+                 theirs = params::flat_range(received, (r * partials_ + l) * piece, piece);
+      transfers.push_back({comm::Transfer::Kind::send, r, mine});
+      transfers.push_back({comm::Transfer::Kind::receive, r, theirs});
+    }
+  return cross([&](auto& group, auto& exec) { comm::exchange_as(group, exec, "all_to_all", transfers); });
 }
 
 // Every rank adds up an equal run of elements; where rows are not shared these are then gathered.
 void Edges::finish_add_up(const tensor::Event& exchanged, std::int64_t elements, base::View bias,
                           base::View out) const {
   wait(exchanged);
-  const std::int64_t t = ranks(), piece = elements / t;
+  const std::int64_t sums = ranks() * partials_, piece = elements / sums;
   const auto mine = shares_rows_ ? flat(out) : params::flat_range(flat(out), rank() * piece, piece);
-  kernels::lane_sum(context_->compute, params::flat_range(staging_, 0, elements).reshaped({t, piece}), bias,
+  kernels::lane_sum(context_->compute, params::flat_range(staging_, 0, elements).reshaped({sums, piece}), bias,
                     rank() * piece, mine);
   if (!shares_rows_) gather(mine, out);
 }

@@ -6,6 +6,8 @@
 
 #include "libtrain/base/view.h"
 #include "libtrain/params/context.h"
+#include "libtrain/plan/micro_shape.h"
+#include "libtrain/plan/model_config.h"
 
 #include <cstdint>
 
@@ -17,7 +19,7 @@ class Edges {
  public:
   Edges() = default;  // one rank
   // Of the context's world; takes its staging (plan::tensor_staging_bytes) from the context's arena.
-  Edges(params::StoreContext& context, bool sequence_parallel, std::int64_t staging_elements, base::DType accumulation);
+  Edges(params::StoreContext& context, const plan::ModelConfig& model, const plan::MicroShape& shape);
 
   int ranks() const { return context_ == nullptr ? 1 : group().size(); }
   int rank() const { return context_ == nullptr ? 0 : group().rank(); }
@@ -31,8 +33,9 @@ class Edges {
   // The same begun now: the rows are there for the compute Exec once `wait` was given what this returns.
   tensor::Event begin_all_rows(base::View rows, base::View all) const;
   void wait(const tensor::Event& event) const;
-  // out = the sum over ranks of `partial` in the tree of lanes (kernels/lane_sum), plus bias, rounded once. partial [n,
-  // h] in the accumulation dtype; out [stream rows, h]; they may be the same view. Several ranks only.
+  // out = the sum over ranks of `partial` in the tree of lanes (kernels/lane_sum), plus bias, rounded once. partial
+  // [partials * n, h] in the accumulation dtype, the sums that this rank has one after the other (plan::Widths); out
+  // [stream rows, h]; they may be the same view. Several ranks only.
   void add_up(base::View partial, base::View bias, base::View out) const {
     finish_add_up(begin_add_up(partial), partial.count(), bias, out);
   }
@@ -51,7 +54,8 @@ class Edges {
   template <class Call> tensor::Event cross(const Call& call) const;
   params::StoreContext* context_ = nullptr;
   bool shares_rows_ = false;
-  base::View staging_;
+  std::int64_t partials_ = 1;
+  base::View staging_;  // of the sums of all ranks in their order
 };
 
 const Edges& one_rank();  // trivial edges

@@ -42,7 +42,7 @@ void FeedForwardBranch::forward(Step& step, const params::Lease& lease, const Sa
     }
   }
   shared_forward(step, t["activated"], lease.weight(down_weight_),
-                 down_bias_ < 0 ? base::View{} : lease.weight(down_bias_), w.lanes, output);
+                 down_bias_ < 0 ? base::View{} : lease.weight(down_bias_), w, output);
 }
 
 void FeedForwardBranch::backward(Step& step, const params::Lease& lease, const params::Grads& grads,

@@ -37,15 +37,16 @@ struct HeadBlock::Loss {
         narrow_(step.pass == plan::Pass::train && step.dtype == base::DType::bf16
                     ? step.exec.scratch().allocate(step.dtype, {logits_.rows(), logits_.cols()})
                     : base::View{}),
-        statistics_(step.edges->ranks() == 1 ? base::View{}
-                                             : step.exec.scratch().allocate(accumulation(), {3 * logits_.rows()})),
+        statistics_(step.edges->ranks() == 1
+                        ? base::View{}
+                        : step.exec.scratch().allocate(accumulation(), {widths_.partials * 3 * logits_.rows()})),
         of_all_(step.edges->ranks() == 1
                     ? base::View{}
-                    : step.exec.scratch().allocate(accumulation(), {step.edges->ranks() * 3 * logits_.rows()})) {}
+                    : step.exec.scratch().allocate(accumulation(), {step.edges->ranks() * statistics_.count()})) {}
 
   std::int64_t rows(std::int64_t first) const { return std::min(chunk_, n_ - first); }
   std::int64_t step() const { return chunk_; }
-  std::int64_t lanes() const { return widths_.lanes; }
+  const plan::Widths& widths() const { return widths_; }
   // The gradient of the chunk's logits, in the working dtype; empty in evaluation.
   base::View chunk(std::int64_t first, base::View table, base::View normed) const {
     const auto c = rows(first);
@@ -62,7 +63,8 @@ struct HeadBlock::Loss {
       return gradient;
     }
     const auto column = step_.edges->rank() * widths_.vocabulary;
-    const auto mine = slice(statistics_, 0, 3 * c), all = slice(of_all_, 0, step_.edges->ranks() * 3 * c);
+    const auto mine = slice(statistics_, 0, widths_.partials * 3 * c),
+               all = slice(of_all_, 0, step_.edges->ranks() * mine.count());
     kernels::cross_entropy_statistics(step_.exec, logits, column, vocabulary_, widths_.lanes, targets, weights, mine);
     step_.edges->gather(mine, all);
     kernels::cross_entropy_finish(step_.exec, logits, column, vocabulary_, all, targets, weights, losses, gradient);
@@ -124,13 +126,13 @@ void HeadBlock::backward(Step& step, Flow& flow, Saved& saved) {
 void HeadBlock::backward_loss(Step& step, base::View d_normed, base::View mine, base::View table, base::View d_table) {
   tensor::ArenaScope scope(step.exec.scratch());
   const auto normed = all_rows(step, mine);
-  const auto sums = partial_place(step, normed.rows(), d_normed);
+  const auto sums = partial_place(step, plan::Widths(model_, step.edges->ranks()), normed.rows(), d_normed);
   const Loss loss(step, model_, normed.rows());
   for (std::int64_t first = 0; first < normed.rows(); first += loss.step()) {
     const auto c = loss.rows(first);
     const auto gradient = loss.chunk(first, table, normed);
     const kernels::LinearPart part{gradient, table};
-    kernels::linear_backward_input_lanes(step.exec, {&part, 1}, loss.lanes(), sums.row_range(first, c));
+    partial_products(step, {&part, 1}, loss.widths(), sums, normed.rows(), first);
     kernels::gemm(step.exec, gradient, kernels::Transpose::yes, normed.row_range(first, c), kernels::Transpose::no,
                   d_table, first == 0 ? kernels::Accumulate::no : kernels::Accumulate::yes);
   }

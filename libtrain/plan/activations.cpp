@@ -2,6 +2,7 @@
 #include "libtrain/plan/activations.h"
 
 #include "libtrain/plan/scratch.h"
+#include "libtrain/plan/widths.h"
 
 #include <algorithm>
 
@@ -45,7 +46,7 @@ std::int64_t workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass pas
 }
 
 std::int64_t tensor_staging_elements(const ModelConfig& m, const MicroShape& s) {
-  return s.tensor > 1 ? s.rows() * m.hidden : 0;
+  return s.tensor > 1 ? Widths(m, s.tensor).partials * s.rows() * m.hidden : 0;
 }
 
 std::int64_t tensor_staging_bytes(const ModelConfig& m, const MicroShape& s) {

@@ -122,6 +122,14 @@ TEST(TensorRanks, OddShapes) {
   const Batch batch(formula_windows(m.vocabulary, 0, 1, 301, true), true);
   const plan::MicroShape shape{1, 301, DType::f32, 2};
   expect_same(m, shape, batch, one_rank(m, shape, batch), {3, false, plan::Recompute::none});
+  // Each of two ranks has three lanes of six, which are added from left to right.
+  auto six = eight_heads(small_llama(), 6);
+  six.hidden = 48, six.heads = 12, six.kv_heads = 6, six.ffn = 96;
+  const Batch half(formula_windows(six.vocabulary, 0, 2, 128, true), true);
+  for (const auto dtype : {DType::f32, DType::bf16})
+    for (const bool rows : {false, true})
+      expect_same(six, {2, 128, dtype, 1}, half, one_rank(six, {2, 128, dtype, 1}, half),
+                  {2, rows, plan::Recompute::none});
   m.lanes = 1;  // the comparison must be able to fail
   EXPECT_NE(one_rank(m, shape, batch).gradients, one_rank(
                                                      [&] {

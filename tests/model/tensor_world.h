@@ -37,7 +37,7 @@ class TensorRank {
                  none_,
                  none_,
                  staging},
-        edges(context_, shape.sequence_parallel, plan::tensor_staging_elements(model, shape), shape.accumulation()) {}
+        edges(context_, model, shape) {}
 
   const comm::Ledger& ledger() const { return world_.group({plan::Axis::tensor}).ledger(); }
 

@@ -2,6 +2,7 @@
 #include "libtrain/plan/blocks/crossings.h"
 
 #include "libtrain/plan/scratch.h"
+#include "libtrain/plan/widths.h"
 
 #include <algorithm>
 
@@ -18,7 +19,7 @@ Crossings& Crossings::all_rows() {
 }
 
 Crossings& Crossings::add_up() {
-  add("all_to_all", s_.accumulation(), s_.rows() * m_.hidden);
+  add("all_to_all", s_.accumulation(), Widths(m_, s_.tensor).partials * s_.rows() * m_.hidden);
   if (!s_.sequence_parallel) add("all_gather", s_.dtype, s_.rows() * m_.hidden);
   return *this;
 }
@@ -37,8 +38,9 @@ Crossings& Crossings::norm_gradients() {
 
 Crossings& Crossings::loss_statistics() {
   const auto chunk = head_chunk_tokens(s_.device), last = s_.rows() % chunk;
-  add("all_gather", s_.accumulation(), s_.tensor * 3 * chunk, s_.rows() / chunk);
-  if (last > 0) add("all_gather", s_.accumulation(), s_.tensor * 3 * last);
+  const auto of_a_token = s_.tensor * Widths(m_, s_.tensor).partials * 3;
+  add("all_gather", s_.accumulation(), of_a_token * chunk, s_.rows() / chunk);
+  if (last > 0) add("all_gather", s_.accumulation(), of_a_token * last);
   return *this;
 }
 

@@ -18,19 +18,22 @@ std::int64_t Products::stream(std::int64_t cols) const {
 }
 
 std::int64_t Products::partial(std::int64_t cols) const {
-  const bool apart = s_.tensor > 1 && (s_.sequence_parallel || s_.dtype == base::DType::bf16);
-  return apart ? base::aligned(s_.rows() * cols * accumulation_bytes()) : 0;
+  const auto sums = Widths(m_, s_.tensor).partials;
+  const bool apart = s_.tensor > 1 && (s_.sequence_parallel || s_.dtype == base::DType::bf16 || sums > 1);
+  return apart ? base::aligned(sums * s_.rows() * cols * accumulation_bytes()) : 0;
 }
 
+// Where a rank sends the sum of each of its lanes, these are products of their own.
 std::int64_t Products::lane_product(std::int64_t rows, std::int64_t cols, const std::vector<std::int64_t>& inner,
                                     std::int64_t neighbours) const {
   const bool rounds = s_.tensor == 1 && s_.dtype == base::DType::bf16;
-  const auto lanes = Widths(m_, s_.tensor).lanes, parts = static_cast<std::int64_t>(inner.size());
+  const Widths w(m_, s_.tensor);
+  const auto lanes = w.lanes / w.partials, parts = static_cast<std::int64_t>(inner.size());
   if (on_gpu())
-    return gpu_lane_gemm_scratch_bytes(rows, cols, m_.lanes > 1 ? parts : neighbours, lanes, rounds,
+    return gpu_lane_gemm_scratch_bytes(rows, cols, w.in_lanes ? parts : neighbours, lanes, rounds,
                                        accumulation_bytes());
-  return lane_gemm_scratch_bytes(rows, cols, std::accumulate(inner.begin(), inner.end(), std::int64_t{0}), parts, lanes,
-                                 rounds);
+  const auto all = std::accumulate(inner.begin(), inner.end(), std::int64_t{0});
+  return lane_gemm_scratch_bytes(rows, cols, all / w.partials, parts, lanes, rounds);
 }
 
 std::int64_t Products::product(std::int64_t rows, std::int64_t cols, std::int64_t inner, Result result) const {
