@@ -71,8 +71,10 @@ __device__ __forceinline__ Softmax<G> find(const CrossEntropyArgs& a, const G* l
   return last;
 }
 
-// A block works on one row and reads it twice: for the first step and for the second.
-template <class T, int V> __global__ void __launch_bounds__(row_threads) cross_entropy_kernel(CrossEntropyArgs a) {
+// A block works on one row and reads it twice: for the first step and for the second. So few registers that a
+// multiprocessor has all the threads it can have.
+template <class T, int V> __global__ void __launch_bounds__(row_threads, sizeof(T) == 8 ? 1 : 8)
+    cross_entropy_kernel(CrossEntropyArgs a) {
   using G = compute_t<T>;
   __shared__ G shared[row_threads / 32];
   const std::int64_t r = blockIdx.x, n = a.columns, pieces = a.statistics.empty() ? 1 : a.statistics.rows / 3;
