@@ -3,6 +3,8 @@
 #include "tests/checkpoint/cuts.h"
 
 #include "libtrain/base/folder_lock.h"
+#include "libtrain/checkpoint/average.h"
+#include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/reshard.h"
 #include "libtrain/checkpoint/view.h"
 
@@ -30,6 +32,14 @@ checkpoint::Reader whole(const std::string& path) {
 checkpoint::ReshardResult reshard(const std::string& from, const std::string& to, checkpoint::NewCut cut,
                                   checkpoint::ReshardOptions options = {}) {
   return checkpoint::reshard(whole(from), to, cut, options);
+}
+
+void expect_same_ranks(const std::string& found, const std::string& expected, const std::string& what) {
+  for (const auto& entry : fs::directory_iterator(expected)) {
+    const auto name = entry.path().filename().string();
+    if (!name.ends_with(".h5") && name != "ranks.index") continue;
+    EXPECT_TRUE(slurp(found + "/" + name) == slurp(expected + "/" + name)) << what << ": " << name;
+  }
 }
 
 // All but the manifest, byte for byte; and what the manifest says of tensors and files.
@@ -119,6 +129,66 @@ TEST(Reshard, GivesTheFilesThatASaveOnThoseRanksGives) {
     }
 }
 
+// To and from ranks that share every layer; slices of vocabulary tables without a logical row; and the mean, which
+// fills such files in another order.
+TEST(Reshard, GivesTheFilesOfASaveOnTensorRanks) {
+  for (const auto& model : {gpt_of_heads(), llama_of_heads()})
+    for (auto dtype : {DType::f32, DType::bf16}) {
+      Scratch scratch;
+      const auto s = state(model, dtype, 5);
+      save(scratch.path + "/from", s, plan::replicas_of(6, 2));
+      auto before = scratch.path + "/from/step-00000005";
+      for (const auto& [data, tensor] : {std::pair{1, 4}, std::pair{3, 2}, std::pair{2, 1}, std::pair{3, 4}}) {
+        const auto what = fmt::format("{} {} on {} x {}", model.name, base::name_of(dtype), data, tensor);
+        const auto expected = fmt::format("{}/expected-{}-{}", scratch.path, data, tensor),
+                   found = fmt::format("{}/{}-{}", scratch.path, data, tensor), mean = found + "-mean";
+        save(expected, s, plan::replicas_of(data * tensor, tensor));
+        checkpoint::ReshardOptions o;
+        o.threads = 2;
+        const checkpoint::NewCut cut{data, {}, {}, {}, {}, tensor};
+        EXPECT_EQ(reshard(before, found, cut, o).ranks, data * tensor);
+        expect_same_files(found, expected + "/step-00000005", what);
+        EXPECT_EQ(checkpoint::Reader(found).state().plan["ranks"], data * tensor) << what;
+        const auto source = whole(before);
+        checkpoint::average({&source}, mean, cut, o);
+        if (dtype == DType::f32) expect_same_ranks(mean, found, what);  // of bf16 the mean has the rounded masters
+        else EXPECT_TRUE(checkpoint::layout_is_ours(checkpoint::Reader(mean).manifest())) << what;
+        before = found;
+      }
+    }
+}
+
+// The middling model, whose payloads have several blocks, by columns and back.
+TEST(Reshard, ColumnsOfManyBlocks) {
+  Scratch scratch;
+  const auto s = state(middling(), DType::bf16, 5);
+  save(scratch.path + "/from", s, 3);
+  save(scratch.path + "/expected", s, plan::replicas_of(12, 4));
+  reshard(scratch.path + "/from/step-00000005", scratch.path + "/to", {3, {}, {}, {}, {}, 4});
+  expect_same_files(scratch.path + "/to", scratch.path + "/expected/step-00000005", "by columns");
+  reshard(scratch.path + "/to", scratch.path + "/back", {3, {}, {}, {}, {}, 1});
+  expect_same_files(scratch.path + "/back", scratch.path + "/from/step-00000005", "and back");
+}
+
+TEST(Reshard, TensorRanksThatCannotShareTheModelAreRefused) {
+  Scratch scratch;
+  const auto from = scratch.path + "/step-00000005", to = scratch.path + "/to";
+  save(scratch.path, state(gpt_of_heads(), DType::f32, 5), 1);
+  const std::pair<int, const char*> refused[] = {
+      {3, "--tensor 3 does not divide the key/value heads, 4"},
+      {5, "--tensor 5: the model has 4 key/value heads, and a rank cannot have less than a whole one"}};
+  for (const auto& [tensor, expected] : refused) {
+    try {
+      reshard(from, to, {1, {}, {}, {}, {}, tensor});
+      ADD_FAILURE() << tensor;
+    } catch (const base::UsageError& e) {
+      EXPECT_EQ(e.what(), std::string(expected));
+      EXPECT_EQ(e.hint(), tensor == 3 ? "--tensor 2 or --tensor 4" : "--tensor 4");
+    }
+    EXPECT_FALSE(fs::exists(to + ".partial"));
+  }
+}
+
 // Boxes by rows and columns of a grid with padding between them, and version 1.
 TEST(Reshard, TakesForeignCutsAndOlderVersions) {
   Scratch scratch;
@@ -126,14 +196,14 @@ TEST(Reshard, TakesForeignCutsAndOlderVersions) {
   save_cut(scratch.path + "/from", s, grid_cut(gpt(), 2, 3),
            plan::Topology({{plan::Axis::data, 2}, {plan::Axis::tensor, 3}}));
   save(scratch.path + "/expected", s, 4);
-  reshard(scratch.path + "/from/step-00000005", scratch.path + "/to", {4, {}, {}, {}});
+  reshard(scratch.path + "/from/step-00000005", scratch.path + "/to", {4, {}, {}, {}, {}, 1});
   expect_same_files(scratch.path + "/to", scratch.path + "/expected/step-00000005", "a grid");
   int goldens = 0;
   for (const auto& entry : fs::directory_iterator(GOLDEN)) {
     if (!entry.is_directory()) continue;
     ++goldens;
     const auto to = scratch.path + "/" + entry.path().filename().string();
-    reshard(entry.path().string() + "/step-00000003", to, {3, {}, {}, {}});
+    reshard(entry.path().string() + "/step-00000003", to, {3, {}, {}, {}, {}, 1});
     checkpoint::Reader reader(to);
     EXPECT_EQ(reader.manifest().major, checkpoint::format_major);
     reader.verify_all();
@@ -149,7 +219,7 @@ TEST(Reshard, AnotherDtypeKeepsTheExactWeightsAsTheMaster) {
   save(scratch.path + "/from", state(middling(), DType::f32, 5), 2);
   reshard(from, narrow, {3, DType::bf16, {}, {}});
   checkpoint::Reader(narrow).verify_all();
-  for (const auto& p : checkpoint::parameters_of(checkpoint::unit_table(middling(), 1))) {
+  for (const auto& p : checkpoint::parameters_of(middling())) {
     const auto exact = tensor(from, Kind::model, p);
     EXPECT_EQ(tensor(narrow, Kind::master, p), exact) << p.name;
     auto rounded = exact;
@@ -164,7 +234,7 @@ TEST(Reshard, AnotherDtypeKeepsTheExactWeightsAsTheMaster) {
 // The weights alone, in either dtype, from either; no digit is lost that the source has.
 TEST(Reshard, TheWeightsAlone) {
   using checkpoint::Contents;
-  const auto parameters = checkpoint::parameters_of(checkpoint::unit_table(gpt(), 1));
+  const auto parameters = checkpoint::parameters_of(gpt());
   for (auto from_dtype : {DType::f32, DType::bf16})
     for (auto to_dtype : {DType::f32, DType::bf16}) {
       const auto what = fmt::format("{} to {}", base::name_of(from_dtype), base::name_of(to_dtype));
@@ -244,6 +314,23 @@ TEST(Reshard, TheStateStaysButForTheCut) {
   auto expected = checkpoint::state_to_json(s);
   expected["plan"] = {{"ranks", 3}, {"zero", 2}, {"dtype", "f32"}, {"topology", {{{"axis", "data"}, {"size", 3}}}}};
   EXPECT_EQ(found, expected);
+  s.plan["topology"] = {{{"axis", "data"}, {"size", 3}}, {{"axis", "tensor"}, {"size", 2}}};
+  s.plan["ranks"] = 6, s.plan["tensor"] = 2, s.plan["sequence_parallel"] = true;
+  s.model = gpt_of_heads();
+  save(scratch.path + "/shared", s, plan::replicas_of(6, 2));
+  for (const int tensor : {0, 1}) {  // 0: as many as there are
+    const auto path = fmt::format("{}/{}", scratch.path, tensor);
+    reshard(scratch.path + "/shared/step-00000005", path, {3, {}, {}, {}, {}, tensor});
+    const auto plan = checkpoint::Reader(path).state().plan;
+    EXPECT_EQ(plan["topology"].size(), tensor == 0 ? 2u : 1u);
+    EXPECT_EQ(plan["ranks"], tensor == 0 ? 6 : 3);
+    EXPECT_EQ(plan["tensor"], tensor == 0 ? 2 : 1);
+    EXPECT_EQ(plan["sequence_parallel"], tensor == 0);
+    EXPECT_EQ(plan.contains("predicted"), tensor == 0);
+  }
+  s = state(gpt(), DType::f32, 5);
+  s.plan = {
+      {"ranks", 2}, {"zero", 1}, {"dtype", "f32"}, {"topology", {{{"axis", "data"}, {"size", 2}}}}, {"predicted", 7}};
   reshard(scratch.path + "/step-00000005", scratch.path + "/same", {});
   EXPECT_EQ(checkpoint::state_to_json(checkpoint::Reader(scratch.path + "/same").state()),
             checkpoint::state_to_json(s));
