@@ -28,6 +28,7 @@ double flops_of(const plan::ModelConfig& m, double tokens, double sequence) {
 
 void micro(benchmark::State& state, plan::ModelConfig m, std::int64_t b, std::int64_t t, base::DType dtype) {
   const plan::MicroShape shape{b, t, dtype, static_cast<int>(state.range(0))};
+  m.lanes = state.range(1);
   PlainStore store(m, dtype, 1, PlainStore::Fill::nothing);
   Runner runner(m, shape);
   const Batch batch(formula_windows(m.vocabulary, 0, b, t, false), false);
@@ -44,17 +45,26 @@ plan::ModelConfig gpt2_small() {
   return m;
 }
 
+// Threads and lanes.
 BENCHMARK_CAPTURE(micro, 4x256_f32, compared(), 8, 256, base::DType::f32)
-    ->Arg(1)
-    ->Arg(4)
+    ->Args({1, 1})
+    ->Args({1, 4})
+    ->Args({4, 1})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(micro, 4x256_bf16, compared(), 8, 256, base::DType::bf16)
-    ->Arg(4)
+    ->Args({4, 1})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(micro, gpt2_f32, gpt2_small(), 4, 256, base::DType::f32)
-    ->Arg(4)
+    ->Args({2, 1})
+    ->Args({2, 4})
+    ->Args({4, 1})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(micro, gpt2_bf16, gpt2_small(), 4, 256, base::DType::bf16)
+    ->Args({2, 1})
+    ->Args({2, 4})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 

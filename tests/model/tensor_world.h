@@ -1,6 +1,7 @@
 // Tensor ranks as threads: for each a world, a context and edges, without stores.
 #pragma once
 
+#include "libtrain/comm/staged.h"
 #include "libtrain/comm/threads.h"
 #include "libtrain/comm/world.h"
 #include "libtrain/model/edges.h"
@@ -23,7 +24,8 @@ class TensorRank {
              const plan::MicroShape& shape, tensor::Exec& compute)
       : topology(tensor_ranks(ranks)), set_(model, topology),
         world_("threads", rank, topology, threads.factory(rank), {{plan::Axis::data}, {plan::Axis::tensor}}),
-        communication_(tensor::Exec::worker("communication", nullptr)), none_(tensor::Category::parameters, 0),
+        communication_(on_gpu() ? tensor::Exec::gpu(0, nullptr) : tensor::Exec::worker("communication", nullptr)),
+        none_(tensor::Category::parameters, 0),
         staging(tensor::Category::communication_staging, plan::tensor_staging_bytes(model, shape), test_device()),
         context_{set_,
                  {0, shape.dtype, base::DType::f32, {1, 1, 1, 1}, 2, topology},
@@ -37,13 +39,20 @@ class TensorRank {
                  none_,
                  none_,
                  staging},
-        edges(context_, model, shape) {}
+        edges(on_device(context_), model, shape) {}
 
   const comm::Ledger& ledger() const { return world_.group({plan::Axis::tensor}).ledger(); }
 
   plan::Topology topology;
 
  private:
+  // Ranks may share a GPU: what they tell one another passes through the host.
+  params::StoreContext& on_device(params::StoreContext& context) {
+    if (on_gpu())
+      world_.replace_groups(
+          [](auto group) { return group->size() == 1 ? std::move(group) : comm::staged(std::move(group)); });
+    return context;
+  }
   plan::UnitSet set_;
   comm::World world_;
   std::unique_ptr<tensor::Exec> communication_;

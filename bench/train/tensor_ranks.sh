@@ -1,0 +1,38 @@
+#!/bin/bash
+# Ranks that share every layer against ranks that are replicas: the same model, batch and cores, 1, 2 and 4 ranks in turn, so that what else the machine does meets all alike; and communication as measured
+# beside what the links would take by the profile of the same ranks. Wants a quiet machine with as many cores as ranks.
+# usage: tensor_ranks.sh BIN_FOLDER [STEPS]
+PATH=$(realpath "$1"):$PATH
+. "$(dirname "$0")/../../tests/script.sh"
+set -e
+end_at_first_failure
+export TRAINYARD_DEVICE=cpu OMP_WAIT_POLICY=passive
+steps=${2:-12}
+for ((i = 0; i < 6000; ++i)); do echo "line $i of a text that is written for this test, $((i * i % 977)) words long"; done >text.txt
+shard-data --input text.txt --split lines --output data --validation 0 >/dev/null 2>&1
+printf 'layers = 6\nhidden = 512\nheads = 8\nkv-heads = 8\nffn = 2048\ncontext = 256\n' >model.toml
+printf '%-28s %12s %12s %14s %14s %14s\n' ranks "step s" "tokens/s" "sent a step" "talking s" "foretold s"
+for ranks in 1 2 4; do
+  for cut in "" "--tensor $ranks" "--tensor $ranks --sequence-parallel"; do
+    [ "$ranks" = 1 ] && [ -n "$cut" ] && continue
+    name=run-$ranks-$(echo "$cut" | tr -dc 'a-z0-9')
+    common="--model model.toml --global-batch 8 --micro-batch 4 --threads 1 $cut"
+    replicas=$ranks
+    [ -n "$cut" ] && replicas=1
+    launch="mpirun --oversubscribe -n $ranks"
+    partition-model $common --ranks "$ranks" --data data --output "$name.json" >/dev/null 2>&1
+    $launch train $common --data data --output "$name" --steps "$steps" --progress never >/dev/null 2>log || { cat log; exit 1; }
+    foretold=-
+    if [ "$ranks" -gt 1 ]; then
+      $launch profile-comm --plan "$name.json" --budget 20 --output "$name-profile.json" >/dev/null 2>log || { cat log; exit 1; }
+      foretold=$(partition-model $common --ranks "$ranks" --data data --profile "$name-profile.json" --json 2>/dev/null | jq -r '.communication_seconds // "-"')
+    fi
+    jq -rs --arg name "$name" --arg foretold "$foretold" --argjson tokens $((8 * 256)) \
+      '(map(.step_seconds)[3:] | sort | .[length / 2 | floor]) as $s | (map(.communication_seconds)[3:] | sort | .[length / 2 | floor]) as $c | [$name, $s, ($tokens / $s), $c, $foretold] | @tsv' "$name/metrics.jsonl" |
+      while IFS=$'\t' read -r n s t c f; do
+        sent=$(awk '/traffic/ {on = 1; next} on {sum += $(NF - 1)} END {print sum / '"$steps"'}' "$name/report.txt")
+        printf '%-28s %12.4f %12.0f %14s %14.4f %14s\n' "$n" "$s" "$t" "$sent" "$c" "$f"
+      done
+  done
+done
+passed
