@@ -15,7 +15,7 @@ case ${1:-} in
 esac
 
 programs=(shard-data partition-model train inspect generate profile-comm)
-tests=(test_kernels_gpu test_engine_gpu test_engine_gpu_capture test_engine_gpu_mpi test_comm_nccl test_model_finite_difference test_model_pytorch_golden)
+tests=(test_kernels_gpu test_kernels_gpu_lanes test_engine_gpu test_engine_gpu_capture test_engine_gpu_mpi test_comm_nccl test_model_finite_difference test_model_pytorch_golden)
 benches=(bench_kernels_gpu)
 
 build() {
@@ -92,6 +92,7 @@ links() {
 suite() {
   local launch=(mpirun --oversubscribe --bind-to none)
   run "kernels against the CPU" test_kernels_gpu
+  run "products in lanes" test_kernels_gpu_lanes
   run "gradients against finite differences" env TRAINYARD_TEST_DEVICE=cuda test_model_finite_difference
   run "parity with PyTorch" env TRAINYARD_TEST_DEVICE=cuda test_model_pytorch_golden
   run "whole runs" test_engine_gpu
@@ -113,6 +114,7 @@ suite() {
   if [ -n "$sanitizer" ]; then
     for tool in memcheck racecheck initcheck synccheck; do
       run "kernels under compute-sanitizer $tool" "$sanitizer" --tool $tool --error-exitcode 1 test_kernels_gpu --gtest_filter=-*ManyRuns*
+      run "products in lanes under compute-sanitizer $tool" "$sanitizer" --tool $tool --error-exitcode 1 test_kernels_gpu_lanes
     done
   else
     skipped+=("compute-sanitizer (not installed)")
