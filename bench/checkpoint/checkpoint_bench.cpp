@@ -1,6 +1,7 @@
 // Saving and loading a checkpoint of 50 MB a rank; payload bytes are counted (12 for each f32 parameter, 14 for bf16).
 #include "bench/limits.h"
 #include "libtrain/checkpoint/manifest.h"
+#include "libtrain/checkpoint/pieces.h"
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/checkpoint/reader.h"
 
@@ -37,17 +38,18 @@ struct Sample {
     state.model = model();
     pieces.rank = rank, pieces.ranks = ranks;
     for (auto kind : checkpoint::kinds_of(dtype))
-      for (const auto& unit : checkpoint::unit_table(state.model, ranks)) {
-        memory.emplace_back(static_cast<std::size_t>(unit.piece), 0.5f);
+      for (const auto& unit : plan::units(state.model)) {
+        const auto piece = plan::layout(unit, ranks).piece;
+        memory.emplace_back(static_cast<std::size_t>(piece), 0.5f);
         auto& list = kind == checkpoint::Kind::model    ? pieces.model
                      : kind == checkpoint::Kind::master ? pieces.master
                      : kind == checkpoint::Kind::m      ? pieces.m
                                                         : pieces.v;
         list.emplace_back(memory.back().data(), checkpoint::dtype_of(kind, dtype),
-                          std::initializer_list<std::int64_t>{unit.piece});
+                          std::initializer_list<std::int64_t>{piece});
         bytes += list.back().bytes();
       }
-    pieces.boxes = checkpoint::boxes_of_pieces(state.model, rank, ranks);
+    pieces.boxes = checkpoint::boxes_of_pieces(state.model, plan::replicas_of(ranks, 1), rank);
   }
   ~Sample() { fs::remove_all(folder); }
 };
@@ -84,7 +86,7 @@ void read_pieces(benchmark::State& loop) {
       for (std::size_t u = 0; u < units.size(); ++u) {
         const auto layout = plan::layout(units[u], ranks);
         std::vector<float> out(static_cast<std::size_t>(layout.piece));
-        reader.read_unit_piece(kind, static_cast<int>(u), units[u], layout, 0, layout.piece, out.data());
+        reader.read_piece(kind, units[u], plan::replicas_of(ranks, 1), 0, out.data());
         bytes += layout.piece * 4;
       }
   }

@@ -81,45 +81,57 @@ class Averaging {
     const auto& parameters = sources_.front()->manifest().parameters;
     for_each_box(target_.rank(part.rank).boxes(), part.first, part.end,
                  [&](const StoredBox& stored, std::int64_t from, std::int64_t to) {
-                   const auto& p = parameters[static_cast<std::size_t>(stored.tensor)];
-                   for_each_run_of_range(p.shape, stored, from - stored.offset, to - from,
-                                         [&](const Run& run) { put(part, p.name, run, h); });
+                   put(part, parameters[static_cast<std::size_t>(stored.tensor)], stored, from, to, h);
                  });
     const std::lock_guard lock(mutex_);
     done_ += part.end - part.first;
     if (options_.watch) options_.watch(done_, all_);
   }
 
-  static void read(Reader& reader, Kind kind, const std::string& name, const Run& run, Hands& h) {
-    reader.read_tensor(kind, name, run.element, run.count, h.values.data());
+  // Elements of a tensor that lie one after the other in the datasets.
+  struct Slice {
+    const std::string& name;
+    std::vector<Box> boxes;
+    std::int64_t count;
+  };
+
+  static void read(Reader& reader, Kind kind, const Slice& slice, Hands& h) {
+    reader.read_boxes(kind, slice.name, slice.boxes, h.values.data());
     const auto& from = reader.state();
-    h.bytes_read += run.count * base::size_of(dtype_of(kind == Kind::master ? exact_weights(from) : kind, from.dtype));
+    h.bytes_read +=
+        slice.count * base::size_of(dtype_of(kind == Kind::master ? exact_weights(from) : kind, from.dtype));
   }
 
-  void compute(Kind kind, const std::string& name, const Run& run, Hands& h) const {
-    h.values.resize(static_cast<std::size_t>(run.count));
-    if (kind == Kind::m || kind == Kind::v) return read(h.readers.back(), kind, name, run, h);
-    h.mean.assign(static_cast<std::size_t>(run.count), 0.0);
+  void compute(Kind kind, const Slice& slice, Hands& h) const {
+    h.values.resize(static_cast<std::size_t>(slice.count));
+    if (kind == Kind::m || kind == Kind::v) return read(h.readers.back(), kind, slice, h);
+    h.mean.assign(h.values.size(), 0.0);
     for (auto& reader : h.readers) {
-      read(reader, Kind::master, name, run, h);
+      read(reader, Kind::master, slice, h);
       for (std::size_t i = 0; i < h.mean.size(); ++i) h.mean[i] += static_cast<double>(h.values[i]);
     }
     const auto n = static_cast<double>(h.readers.size());
     for (std::size_t i = 0; i < h.mean.size(); ++i) h.values[i] = static_cast<float>(h.mean[i] / n);
   }
 
-  void put(const Part& part, const std::string& name, const Run& run, Hands& h) {
-    compute(part.kind, name, run, h);
-    const void* data = h.values.data();
+  // Elements [from, to) of the datasets, which are of one stored box.
+  void put(const Part& part, const ParameterEntry& p, const StoredBox& stored, std::int64_t from, std::int64_t to,
+           Hands& h) {
+    compute(part.kind, {p.name, boxes_within(p.shape, stored, from - stored.offset, to - from), to - from}, h);
     const auto dtype = dtype_of(part.kind, target_.state().dtype);
+    const char* data = reinterpret_cast<const char*>(h.values.data());
     if (dtype == base::DType::bf16) {
       h.narrow.resize(h.values.size());
       std::transform(h.values.begin(), h.values.end(), h.narrow.begin(), [](float x) { return base::bf16(x); });
-      data = h.narrow.data();
+      data = reinterpret_cast<const char*>(h.narrow.data());
     }
-    h.made[std::string(path_of(part.kind)) + "/" + name] += base::fingerprint(
-        data, run.count, static_cast<int>(base::size_of(dtype)), static_cast<std::uint64_t>(run.element));
-    target_.rank(part.rank).write(part.kind, run.at, run.count, data, h.writing);
+    const auto size = base::size_of(dtype);
+    auto& made = h.made[std::string(path_of(part.kind)) + "/" + p.name];
+    for_each_run_of_range(p.shape, stored, from - stored.offset, to - from, [&](const Run& run) {
+      made += base::fingerprint(data + (run.at - from) * size, run.count, static_cast<int>(size),
+                                static_cast<std::uint64_t>(run.element));
+    });
+    target_.rank(part.rank).write(part.kind, from, to - from, data, h.writing);
   }
 
   const std::vector<const Reader*>& sources_;
@@ -154,7 +166,7 @@ ReshardResult average(const std::vector<const Reader*>& sources, const std::stri
   TRAINYARD_ASSERT(!sources.empty(), "a mean of {} checkpoints", sources.size());
   require_same_shapes(sources);
   const auto& last = *sources.back();
-  const auto ranks = cut.ranks > 0 ? cut.ranks : last.manifest().ranks;
+  const auto ranks = topology_of_cut(last.manifest(), cut);
   auto state = state_of_cut(last.state(), cut, ranks);
   NewCheckpointOptions folder{options.existing, {}, options.threads, options.history, options.free_bytes};
   auto& of = state.provenance["average_of"] = nlohmann::json::array();
@@ -164,7 +176,7 @@ ReshardResult average(const std::vector<const Reader*>& sources, const std::stri
   }
   state.writer = purpose_of("average", sources, state, ranks);
   NewCheckpoint target(destination, state, ranks, folder);
-  ReshardResult result{ranks, target.kept(), 0, target.bytes_to_write(), {}};
+  ReshardResult result{ranks.world(), target.kept(), 0, target.bytes_to_write(), {}};
   Averaging work(sources, target, options);
   const auto made = work.run();
   result.bytes_read = work.bytes_read();

@@ -35,6 +35,26 @@ std::optional<Box> common_part(const Box& a, const Box& b) {
   return part;
 }
 
+std::vector<Box> boxes_of_held(const plan::Parameter& parameter, const plan::HeldPart& part, std::int64_t first,
+                               std::int64_t count) {
+  const auto rows = std::clamp<std::int64_t>(parameter.shape[0] - part.start[0], 0, part.extent[0]);
+  auto logical = rows;
+  for (std::size_t i = 1; i < part.extent.size(); ++i) logical *= part.extent[i];
+  std::vector<Box> boxes;
+  if (first < logical) boxes = boxes_of_range(part.extent, first, std::min(count, logical - first));
+  for (auto& box : boxes)
+    for (std::size_t i = 0; i < part.start.size(); ++i) box.start[i] += part.start[i];
+  return boxes;
+}
+
+std::vector<Box> boxes_within(const Shape& shape, const StoredBox& stored, std::int64_t first, std::int64_t count) {
+  const Shape extent(stored.box.count.begin(), stored.box.count.begin() + static_cast<std::ptrdiff_t>(shape.size()));
+  auto boxes = boxes_of_range(extent, first, count);
+  for (auto& box : boxes)
+    for (std::size_t i = 0; i < shape.size(); ++i) box.start[i] += stored.box.start[i];
+  return boxes;
+}
+
 namespace {
 
 using Corner = std::pair<Dims, int>;

@@ -2,6 +2,8 @@
 // of the format says it.
 #pragma once
 
+#include "libtrain/plan/unit.h"
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -36,24 +38,31 @@ Box whole_of(const Shape& shape);
 // Elements [first, first + count) of the flat tensor, as at most 2r - 1 boxes one after the other.
 std::vector<Box> boxes_of_range(const Shape& shape, std::int64_t first, std::int64_t count);
 std::optional<Box> common_part(const Box& a, const Box& b);
+// The logical ones among elements [first, first + count) of what a rank holds of a parameter, flat: likewise. Those
+// that no box has are the last.
+std::vector<Box> boxes_of_held(const plan::Parameter& parameter, const plan::HeldPart& part, std::int64_t first,
+                               std::int64_t count);
 
-// Elements one after the other in the flat tensor (from `element`), and so in the datasets (from `at`).
+// Elements one after the other in the datasets (from `at`), and so in another order (from `element`): that of the flat
+// tensor where nothing else is said.
 struct Run {
   std::int64_t element = 0, at = 0, count = 0;
 };
 
-// Calls f(Run) for the elements of `part`, which lies inside of the stored box, in ascending `at`; runs are as long as
-// both orders allow.
-template <class F> void for_each_run(const Shape& shape, const StoredBox& stored, const Box& part, F&& f) {
+// Calls f(Run) for the elements of `part`, which lies inside of the stored box and of `other`, in ascending `at`; runs
+// are as long as the orders of both boxes allow, and count elements from the start of `other`.
+template <class F>
+void for_each_run(std::size_t dims, const StoredBox& stored, const Box& other, const Box& part, F&& f) {
   const auto& box = stored.box;
-  auto dim = shape.size() - 1;  // the outermost one inside of a run
+  auto dim = dims - 1;  // the outermost one inside of a run
   auto length = part.count[dim];
-  while (dim > 0 && box.count[dim] == shape[dim] && part.count[dim] == shape[dim]) length *= part.count[--dim];
+  while (dim > 0 && box.count[dim] == part.count[dim] && other.count[dim] == part.count[dim])
+    length *= part.count[--dim];
   Dims at = part.start;
   while (true) {
     Run run{0, 0, length};
-    for (std::size_t i = 0; i < shape.size(); ++i) {
-      run.element = run.element * shape[i] + at[i];
+    for (std::size_t i = 0; i < dims; ++i) {
+      run.element = run.element * other.count[i] + at[i] - other.start[i];
       run.at = run.at * box.count[i] + at[i] - box.start[i];
     }
     run.at += stored.offset;
@@ -66,16 +75,16 @@ template <class F> void for_each_run(const Shape& shape, const StoredBox& stored
     if (i > dim) return;  // wrapped below 0
   }
 }
+template <class F> void for_each_run(const Shape& shape, const StoredBox& stored, const Box& part, F&& f) {
+  for_each_run(shape.size(), stored, whole_of(shape), part, f);
+}
 
-// Calls f(Run) for elements [first, first + count) of the stored box, counted as they lie in the datasets from its
-// offset.
+// Elements [first, first + count) of the stored box, counted as they lie in the datasets from its offset, as boxes one
+// after the other; and as runs, f(Run).
+std::vector<Box> boxes_within(const Shape& shape, const StoredBox& stored, std::int64_t first, std::int64_t count);
 template <class F>
 void for_each_run_of_range(const Shape& shape, const StoredBox& stored, std::int64_t first, std::int64_t count, F&& f) {
-  const Shape extent(stored.box.count.begin(), stored.box.count.begin() + static_cast<std::ptrdiff_t>(shape.size()));
-  for (auto part : boxes_of_range(extent, first, count)) {
-    for (std::size_t i = 0; i < shape.size(); ++i) part.start[i] += stored.box.start[i];
-    for_each_run(shape, stored, part, f);
-  }
+  for (const auto& part : boxes_within(shape, stored, first, count)) for_each_run(shape, stored, part, f);
 }
 
 // Calls f(stored, from, to) for the part of each box that lies in elements [first, end) of a rank's datasets: elements

@@ -76,7 +76,7 @@ Source::Source(const std::string& path_) : path(path_), files(path_) {
   const auto config = files.folder() + "/config.json";
   is = model_of_config(base::parse_json<nlohmann::json>(base::read_file(config, base::largest_description), config),
                        name_of_model(files.folder()), config);
-  parameters = parameters_of(unit_table(is.model, 1));
+  parameters = parameters_of(is.model);
   const std::string prefix = is.family->prefix;
   const auto first = files.tensors().lower_bound(prefix);
   const bool prefixed = first != files.tensors().end() && first->first.starts_with(prefix);
@@ -204,7 +204,7 @@ class Importing {
     const auto size = base::size_of(dtype_);
     auto& made =
         h.made[std::string(path_of(Kind::model)) + "/" + source_.parameters[static_cast<std::size_t>(tensor)].name];
-    target_.for_each_place(tensor, first, count, [&](int r, std::int64_t at, std::int64_t element, std::int64_t n) {
+    target_.places().for_each(tensor, first, count, [&](int r, std::int64_t at, std::int64_t element, std::int64_t n) {
       const auto* from = static_cast<const char*>(data) + (element - first) * size;
       made += base::fingerprint(from, n, static_cast<int>(size), static_cast<std::uint64_t>(element));
       target_.rank(r).write(Kind::model, at, n, from, h.writing);
@@ -261,7 +261,7 @@ ImportResult import_model(const std::string& path, const std::string& destinatio
   if (!source.is.unknown.empty())
     result.notes.push_back(fmt::format("config.json has keys that mean nothing here: {}",
                                        base::one_line(fmt::format("{}", fmt::join(source.is.unknown, ", ")))));
-  NewCheckpoint target(destination, state_of(source, options, result.notes), 1,
+  NewCheckpoint target(destination, state_of(source, options, result.notes), plan::replicas_of(1, 1),
                        {options.existing, {source.files.folder()}, options.threads, {}, options.free_bytes});
   result.bytes_read = source.bytes();
   result.bytes_written = target.bytes_to_write();

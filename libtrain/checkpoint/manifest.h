@@ -42,15 +42,16 @@ struct ParameterEntry {
   bool operator==(const ParameterEntry&) const = default;
 };
 
-// Where the parameters of a unit lie in its flat layout, which is cut into equal pieces: element offsets; only the
-// logical elements count, the rest is padding.
+std::vector<ParameterEntry> parameters_of(const plan::ModelConfig& model);
+
+// As version 1 says it: where the parameters of a unit lie in its flat layout, which is cut into equal pieces: element
+// offsets; only the logical elements count, the rest is padding.
 struct UnitEntry {
   std::string name;
   std::int64_t piece = 0;  // elements of each rank; the unit is ranks * piece long
   std::vector<ParameterEntry> parameters;
   std::vector<std::int64_t> offsets;  // of the parameters
 };
-std::vector<UnitEntry> unit_table(const plan::ModelConfig& model, int ranks);
 std::vector<ParameterEntry> parameters_of(const std::vector<UnitEntry>& units);
 // What rank `rank` holds where every rank has one piece of each unit, back to back.
 RankBoxes boxes_of_pieces(const std::vector<UnitEntry>& units, int rank);

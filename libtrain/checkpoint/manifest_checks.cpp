@@ -4,11 +4,15 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/checkpoint/joined_index.h"
+#include "libtrain/checkpoint/pieces.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/plan/model_json.h"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <set>
+#include <utility>
 
 namespace trainyard::checkpoint {
 
@@ -123,6 +127,23 @@ std::int64_t elements_of(const Manifest& m, int rank, const std::string& where) 
   return elements;
 }
 
+// The grid in our words, where its axes are ours and its ranks are numbered as ours are.
+std::optional<plan::Topology> topology_of(const Manifest& m) {
+  std::vector<plan::AxisSize> axes;
+  for (const auto& a : m.axes) {
+    const auto* known = std::find_if(std::begin(plan::axis_names), std::end(plan::axis_names),
+                                     [&](auto& n) { return a.axis == n.name; });
+    if (known == std::end(plan::axis_names)) return std::nullopt;
+    axes.push_back({known->axis, a.size});
+  }
+  plan::Topology topology(std::move(axes));
+  for (int r = 0; r < m.ranks; ++r)
+    for (std::size_t i = 0; i < m.axes.size(); ++i)
+      if (m.coordinates[static_cast<std::size_t>(r)][i] != topology.coordinate(r, topology.axes()[i].axis))
+        return std::nullopt;
+  return topology;
+}
+
 bool inside(const Box& box, const Shape& shape) {
   const auto whole = whole_of(shape);
   for (std::size_t i = 0; i < most_dims; ++i)  // start and count are at most 2^56
@@ -219,9 +240,11 @@ void require_boxes(const Manifest& m, const std::string& where) {
 }
 
 bool layout_is_ours(const Manifest& m) {
-  const auto ours = unit_table(m.state.model, m.ranks);
+  const auto topology = topology_of(m);
+  if (!topology || !divides(m.state.model, *topology)) return false;
+  const Pieces ours(m.state.model, *topology);
   for (int r = 0; r < m.ranks; ++r)
-    if (m.boxes[static_cast<std::size_t>(r)] != boxes_of_pieces(ours, r)) return false;
+    if (m.boxes[static_cast<std::size_t>(r)] != ours.boxes(r)) return false;
   return true;
 }
 

@@ -18,24 +18,20 @@ namespace trainyard::checkpoint {
 
 namespace fs = std::filesystem;
 
-NewCheckpoint::NewCheckpoint(std::string destination, RunState state, int ranks, NewCheckpointOptions options)
+NewCheckpoint::NewCheckpoint(std::string destination, RunState state, plan::Topology topology,
+                             NewCheckpointOptions options)
     : final_(base::without_slashes(std::move(destination))), partial_(final_ + std::string(base::partial_suffix)),
-      state_(std::move(state)), options_(std::move(options)) {
+      state_(std::move(state)), options_(std::move(options)), topology_(std::move(topology)) {
   require_free();
   base::require_own(partial_, own_checkpoints());
   base::make_folders(partial_);
-  const auto units = unit_table(state_.model, ranks);
-  parameters_ = parameters_of(units);
-  std::int64_t start = 0;
-  for (const auto& unit : units) {
-    for (const auto offset : unit.offsets) tensors_.push_back({start, unit.piece, offset});
-    start += unit.piece;
-  }
+  const Pieces pieces(state_.model, topology_);
+  places_ = std::make_unique<const Places>(pieces);
+  parameters_ = parameters_of(state_.model);
   try {
     lock_ = std::make_unique<base::FolderLock>(partial_, "wait until it has ended, or give another place");
-    for (int r = 0; r < ranks; ++r)
-      ranks_.push_back(
-          std::make_unique<ScatteredRank>(partial_ + "/" + rank_name(r), state_, parameters_, r, units, ranks));
+    for (int r = 0; r < topology_.world(); ++r)
+      ranks_.push_back(std::make_unique<ScatteredRank>(partial_ + "/" + rank_name(r), state_, parameters_, pieces, r));
     prepare();
   } catch (...) {
     if (lock_ != nullptr) remove_unfinished();
@@ -114,7 +110,7 @@ void NewCheckpoint::remove_unfinished() {
 Manifest NewCheckpoint::publish(const std::function<void(const Manifest&)>& prove) {
   Manifest m;
   try {
-    m = complete_folder(partial_, state_, plan::Topology({{plan::Axis::data, ranks()}}));
+    m = complete_folder(partial_, state_, topology_);
     prove(m);
     if (!options_.history.empty()) base::write_file(partial_ + "/" + history_name, options_.history);
   } catch (const base::InputError&) {  // what was finished proves nothing

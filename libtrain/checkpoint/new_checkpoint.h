@@ -4,9 +4,9 @@
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/folder_lock.h"
+#include "libtrain/checkpoint/pieces.h"
 #include "libtrain/checkpoint/scattered_rank.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -29,11 +29,11 @@ struct NewCheckpointOptions {
 
 class NewCheckpoint {
  public:
-  // Of `ranks` data-parallel ranks, each with equal pieces of every unit. `state.writer` says for what purpose it is
+  // Of the ranks of a topology, as train writes it on them (pieces.h). `state.writer` says for what purpose it is
   // made: finished rank files of an earlier start with the same purpose are kept, everything else of it is removed.
   // Rank files are laid out when this returns. EnvironmentError before anything is written where the room that is left
   // cannot hold it, and while another process makes it.
-  NewCheckpoint(std::string destination, RunState state, int ranks, NewCheckpointOptions options);
+  NewCheckpoint(std::string destination, RunState state, plan::Topology topology, NewCheckpointOptions options);
   // Unpublished: finished rank files stay for the next start, all else goes.
   ~NewCheckpoint();
   NewCheckpoint(const NewCheckpoint&) = delete;
@@ -46,17 +46,7 @@ class NewCheckpoint {
   int kept() const { return kept_; }
   std::int64_t bytes_to_write() const;  // of payloads: those of rank files that are not kept
 
-  // Calls f(rank, at, element, count) for the ranks that hold elements [first, first + count) of a tensor: `count` of
-  // them from `element` on lie at element `at` of the datasets.
-  template <class F> void for_each_place(std::int32_t tensor, std::int64_t first, std::int64_t count, F&& f) const {
-    const auto& t = tensors_[static_cast<std::size_t>(tensor)];
-    for (const auto end = first + count; first < end;) {
-      const auto in_unit = t.offset + first, rank = in_unit / t.piece, in_piece = in_unit % t.piece;
-      const auto n = std::min(end - first, t.piece - in_piece);
-      f(static_cast<int>(rank), t.start + in_piece, first, n);
-      first += n;
-    }
-  }
+  const Places& places() const { return *places_; }
 
   // All is written: manifest and view; then `prove`, which throws where the fingerprints are not those that they must
   // be, whereupon nothing is kept; then the name. Returns the manifest.
@@ -66,9 +56,6 @@ class NewCheckpoint {
   void require_fingerprints(const Manifest& written, std::map<std::string, std::uint64_t> made) const;
 
  private:
-  struct TensorPlace {
-    std::int64_t start, piece, offset;  // of the unit's piece in the datasets, its size, and of the tensor in the unit
-  };
   void require_free() const;
   void prepare();
   void require_room() const;
@@ -78,9 +65,10 @@ class NewCheckpoint {
   RunState state_;
   NewCheckpointOptions options_;
   std::unique_ptr<base::FolderLock> lock_;
+  plan::Topology topology_;
+  std::unique_ptr<const Places> places_;
   std::vector<ParameterEntry> parameters_;
   std::vector<std::unique_ptr<ScatteredRank>> ranks_;
-  std::vector<TensorPlace> tensors_;
   int kept_ = 0;
   bool published_ = false;
 };

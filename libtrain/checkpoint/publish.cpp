@@ -43,7 +43,7 @@ Manifest gather(const std::string& partial, const RunState& state, const plan::T
   Manifest m;
   m.state = state;
   m.ranks = grid.world();
-  m.parameters = parameters_of(unit_table(state.model, 1));
+  m.parameters = parameters_of(state.model);
   for (const auto& [axis, size] : grid.axes()) m.axes.push_back({plan::name_of(axis), size});
   std::map<std::string, Statistics> statistics;
   std::vector<FileEntry> indices;

@@ -66,7 +66,7 @@ RankBoxes::const_iterator add_statistics(std::map<std::string, Statistics>& tens
 void write_files(const std::string& base_path, const RunState& state, const RankPieces& pieces,
                  const WriteOptions& options) {
   require_pieces(state, pieces);
-  const auto parameters = parameters_of(unit_table(state.model, 1));
+  const auto parameters = parameters_of(state.model);
   RankFile rank_file(base_path, state, parameters, pieces.rank, pieces.ranks, elements_of(pieces.model));
   std::map<std::string, Statistics> tensors;
   io::BulkFile file(rank_file.path(), io::BulkFile::Mode::update);
@@ -89,10 +89,6 @@ void write_files(const std::string& base_path, const RunState& state, const Rank
 }
 
 }  // namespace
-
-RankBoxes boxes_of_pieces(const plan::ModelConfig& model, int rank, int ranks) {
-  return boxes_of_pieces(unit_table(model, ranks), rank);
-}
 
 void write_rank(const std::string& folder, const RunState& state, const RankPieces& pieces,
                 const WriteOptions& options) {

@@ -18,17 +18,14 @@ namespace trainyard::checkpoint {
 // What rank `rank` of `ranks` holds: for each kind dense views, which are written back to back; model in the working
 // dtype, the others f32; master is empty when the working dtype is f32. The views of every kind have as many elements.
 // Each box lies inside of one view, with offsets counted from the start of the first one; elements of no box are
-// padding. Over all ranks the boxes hold every element of every parameter (in the order of plan::units) once. On the
-// host; not touched after write_rank returns.
+// padding; boxes_of_pieces (pieces.h) gives those of the ranges of pieces that a rank saves. Over all ranks the boxes
+// hold every element of every parameter (in the order of plan::units) once. On the host; not touched after write_rank
+// returns.
 struct RankPieces {
   int rank = 0, ranks = 1;
   std::vector<base::View> model, master, m, v;
   RankBoxes boxes;
 };
-// Of ranks that have equal pieces of every unit: elements [rank * piece, (rank + 1) * piece) of plan::layout(unit,
-// ranks), one view a unit.
-RankBoxes boxes_of_pieces(const plan::ModelConfig& model, int rank, int ranks);
-
 struct WriteOptions {
   std::int64_t bytes_per_second = 0;  // upper bound of the writing rate; 0: as fast as the disk takes it
   std::function<bool()>

@@ -10,6 +10,7 @@
 #include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/view.h"
 #include "libtrain/io/system_error.h"
+#include "libtrain/plan/held.h"
 
 #include <algorithm>
 #include <cstring>
@@ -214,38 +215,44 @@ void Reader::read_run(int rank, Kind kind, const Run& run, float* out) {
   }
 }
 
-void Reader::read_tensor(Kind kind, const std::string& name, std::int64_t first, std::int64_t count, float* out) {
+void Reader::read_boxes(Kind kind, const std::string& name, const std::vector<Box>& boxes, float* out) {
   const auto stored_kind = kind == Kind::master ? exact_weights(state()) : kind;
   if (state().contents == Contents::model && stored_kind != Kind::model)
     throw base::InputError(fmt::format("{} holds the weights alone, without the states of the optimizer", path_),
                            "a new run begins with its weights: --init-from");
   const auto number = number_of(name);
-  const auto& p = manifest().parameters[number];
-  TRAINYARD_ASSERT(first >= 0 && count >= 0 && count <= p.count && first <= p.count - count,
-                   "{}: elements {} + {} of {}", name, first, count, p.count);
-  const auto wanted = boxes_of_range(p.shape, first, count);
-  for (const auto& place : known_->places[number])  // in the order of the files, so that a block is read once
-    for (const auto& box : wanted)
+  const auto dims = manifest().parameters[number].shape.size();
+  for (const auto& place : known_->places[number]) {  // in the order of the files, so that a block is read once
+    auto* to = out;
+    for (const auto& box : boxes) {
       if (const auto part = common_part(place.stored->box, box))
-        for_each_run(p.shape, *place.stored, *part,
-                     [&](const Run& run) { read_run(place.rank, stored_kind, run, out + (run.element - first)); });
+        for_each_run(dims, *place.stored, box, *part,
+                     [&](const Run& run) { read_run(place.rank, stored_kind, run, to + run.element); });
+      to += box.elements();
+    }
+  }
 }
 
-void Reader::read_unit_piece(Kind kind, int unit_index, const plan::Unit& unit, const plan::UnitLayout& layout,
-                             std::int64_t first_element, std::int64_t count, float* out) {
-  TRAINYARD_ASSERT(unit_index >= 0 && first_element >= 0 && first_element + count <= layout.padded,
-                   "unit {}: elements {} + {} of {}", unit_index, first_element, count, layout.padded);
-  std::fill_n(out, count, 0.0f);
-  for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
-    const auto& p = unit.parameters[i];
-    const auto& stored = manifest().parameters[number_of(p.name)];
-    if (stored.shape != p.shape)
-      throw base::InputError(fmt::format("{}: {} of unit {} has shape {}, expected {}", path_, p.name, unit_index,
-                                         shape_text(stored.shape), shape_text(p.shape)),
-                             "the model must be the one that was saved: compare with inspect");
-    const auto from = std::max(first_element, layout.offsets[i]),
-               to = std::min(first_element + count, layout.offsets[i] + p.count());
-    if (from < to) read_tensor(kind, p.name, from - layout.offsets[i], to - from, out + (from - first_element));
+void Reader::read_tensor(Kind kind, const std::string& name, std::int64_t first, std::int64_t count, float* out) {
+  const auto& p = manifest().parameters[number_of(name)];
+  TRAINYARD_ASSERT(first >= 0 && count >= 0 && count <= p.count && first <= p.count - count,
+                   "{}: elements {} + {} of {}", name, first, count, p.count);
+  read_boxes(kind, name, boxes_of_range(p.shape, first, count), out);
+}
+
+void Reader::read_piece(Kind kind, const plan::Unit& unit, const plan::Topology& topology, int rank, float* out) {
+  for (const auto& p : unit.parameters)
+    if (const auto& stored = manifest().parameters[number_of(p.name)]; stored.shape != p.shape)
+      throw base::InputError(
+          fmt::format("{}: {} has shape {}, expected {}", path_, p.name, shape_text(stored.shape), shape_text(p.shape)),
+          "the model must be the one that was saved: compare with inspect");
+  const auto layout = plan::layout(unit, topology);
+  const auto begin = plan::place_in_group(topology, rank, unit.group) * layout.piece;
+  std::fill_n(out, layout.piece, 0.0f);
+  for (const auto& held : plan::held_ranges(layout, begin, begin + layout.piece)) {
+    const auto& p = unit.parameters[held.parameter];
+    read_boxes(kind, p.name, boxes_of_held(p, plan::held_part(p, topology, rank), held.first, held.count),
+               out + held.at);
   }
 }
 

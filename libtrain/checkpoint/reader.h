@@ -53,16 +53,16 @@ class Reader {
   const std::string& view_problem() const { return view_problem_; }
   std::vector<TensorInfo> tensors() const;
 
-  // Elements [first_element, first_element + count) of the flat layout `layout` of `unit` (number `unit_index` of the
-  // reading model) into out as f32: bf16 is widened, padding is 0. Parameters are found by name; a name or shape that
-  // the checkpoint has not is an error. Kind::master of a checkpoint without one is its model;
-  // moments of one that holds the weights alone are an error. The checksum of every block is
-  // compared before any of its bytes is handed out.
-  void read_unit_piece(Kind kind, int unit_index, const plan::Unit& unit, const plan::UnitLayout& layout,
-                       std::int64_t first_element, std::int64_t count, float* out);
+  // The piece of `unit`, of the reading model, that rank `rank` of `topology` has (plan::layout(unit, topology).piece
+  // elements) into out as f32: bf16 is widened, padding is 0. Parameters are found by name; a name or shape that the
+  // checkpoint has not is an error. Kind::master of a checkpoint without one is its model; moments of one that holds
+  // the weights alone are an error. The checksum of every block is compared before any of its bytes is handed out.
+  void read_piece(Kind kind, const plan::Unit& unit, const plan::Topology& topology, int rank, float* out);
 
   // Elements [first, first + count) of a logical tensor, flat, as f32.
   void read_tensor(Kind kind, const std::string& name, std::int64_t first, std::int64_t count, float* out);
+  // Boxes of a logical tensor one after the other, the elements of each in row-major order, as f32.
+  void read_boxes(Kind kind, const std::string& name, const std::vector<Box>& boxes, float* out);
 
   // For who reads blocks into memory of his own; several threads may. `data` is block `index` of the payload of `kind`
   // in the file of `rank`: InputError naming file, tensor and element range when its checksum is another.

@@ -5,6 +5,8 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/checkpoint/parts.h"
+#include "libtrain/plan/ranges.h"
+#include "libtrain/plan/tensor_problems.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -147,7 +149,7 @@ void Resharding::add_chunks(int rank, Kind kind) {
     bool wanted = false, padding_alone = true;
     for_each_run_in(c, [&](std::int32_t tensor, const Run& run) {
       padding_alone = false;
-      target_.for_each_place(tensor, run.element, run.count, [&](int r, std::int64_t, std::int64_t, std::int64_t) {
+      target_.places().for_each(tensor, run.element, run.count, [&](int r, std::int64_t, std::int64_t, std::int64_t) {
         c.first_target = std::min(c.first_target, r);
         wanted = wanted || !target_.rank(r).is_kept();
       });
@@ -188,11 +190,11 @@ void Resharding::read(const Chunk& c, Hands& hands) const {
 
 void Resharding::put(Kind kind, std::int32_t tensor, const Run& run, const char* data, Hands& hands) {
   const auto size = base::size_of(dtype_of(kind, to_.dtype));
-  target_.for_each_place(tensor, run.element, run.count,
-                         [&](int r, std::int64_t at, std::int64_t element, std::int64_t count) {
-                           if (auto& rank = target_.rank(r); !rank.is_kept())
-                             rank.write(kind, at, count, data + (element - run.element) * size, hands.writing);
-                         });
+  target_.places().for_each(tensor, run.element, run.count,
+                            [&](int r, std::int64_t at, std::int64_t element, std::int64_t count) {
+                              if (auto& rank = target_.rank(r); !rank.is_kept())
+                                rank.write(kind, at, count, data + (element - run.element) * size, hands.writing);
+                            });
 }
 
 // What the source has in another dtype it has no fingerprint of: that is added up here. Of ranks that are finished
@@ -209,7 +211,7 @@ void Resharding::put_cast(const Copy& copy, std::int32_t tensor, const Run& run,
   if (copy.cast == Copy::Cast::narrow)
     convert(reinterpret_cast<const float*>(data), reinterpret_cast<base::bf16*>(hands.cast.data()));
   else convert(reinterpret_cast<const base::bf16*>(data), reinterpret_cast<float*>(hands.cast.data()));
-  target_.for_each_place(
+  target_.places().for_each(
       tensor, run.element, run.count, [&](int r, std::int64_t at, std::int64_t element, std::int64_t count) {
         auto& rank = target_.rank(r);
         if (rank.is_kept()) return;
@@ -254,14 +256,30 @@ void Resharding::prove(const Manifest& written) const {
 }  // namespace
 
 std::string purpose_of(const std::string& work, const std::vector<const Reader*>& sources, const RunState& state,
-                       int ranks) {
+                       const plan::Topology& ranks) {
   std::string text;
   for (const auto* source : sources) text += base::read_file(source->path() + "/manifest.json");
-  text += state_to_json(state).dump() + fmt::format(" {} ranks", ranks);
+  text += state_to_json(state).dump();
+  for (const auto& [axis, size] : ranks.axes()) text += fmt::format(" {} {}", size, plan::name_of(axis));
   return fmt::format("{} {} {}", work, text.size(), hex32(base::crc32c(text.data(), text.size())));
 }
 
-RunState state_of_cut(const RunState& source, const NewCut& cut, int ranks) {
+plan::Topology topology_of_cut(const Manifest& source, const NewCut& cut) {
+  int tensor = 1;
+  for (const auto& a : source.axes)
+    if (a.axis == plan::name_of(plan::Axis::tensor)) tensor = a.size;
+  const int data = cut.data > 0 ? cut.data : source.ranks / tensor;
+  if (cut.tensor > 0) tensor = cut.tensor;
+  if (std::int64_t{data} * tensor > plan::ranges::ranks.high)
+    throw base::UsageError(fmt::format("{} data-parallel ranks of {} tensor ranks are more than {}", data, tensor,
+                                       plan::ranges::ranks.high),
+                           "fewer of them");
+  if (const auto wrong = plan::tensor_problems(source.state.model, tensor); !wrong.empty())
+    throw base::UsageError(plan::text_of(wrong), wrong.front().hint);
+  return plan::replicas_of(data * tensor, tensor);
+}
+
+RunState state_of_cut(const RunState& source, const NewCut& cut, const plan::Topology& ranks) {
   auto state = source;
   state.dtype = cut.dtype.value_or(source.dtype);
   state.contents = cut.contents.value_or(source.contents);
@@ -270,23 +288,31 @@ RunState state_of_cut(const RunState& source, const NewCut& cut, int ranks) {
                            "leave the contents as they are");
   auto& plan = state.plan;
   if (cut.plan) plan = *cut.plan;
-  const bool same_ranks = plan.contains("ranks") && plan["ranks"] == ranks;
-  plan["ranks"] = ranks;
+  const auto tensor = ranks.size(plan::Axis::tensor);
+  const bool same_ranks = plan.contains("ranks") && plan["ranks"] == ranks.world() &&
+                          (plan.contains("tensor") ? plan["tensor"] == tensor : tensor == 1);
+  plan["ranks"] = ranks.world();
   if (cut.zero) plan["zero"] = *cut.zero;
   if (plan.contains("dtype")) plan["dtype"] = base::name_of(state.dtype);
-  if (plan.contains("topology")) plan["topology"] = {{{"axis", "data"}, {"size", ranks}}};
+  if (plan.contains("tensor") || tensor > 1) plan["tensor"] = tensor;
+  if (tensor == 1 && plan.contains("sequence_parallel")) plan["sequence_parallel"] = false;
+  if (plan.contains("topology")) {
+    plan["topology"] = nlohmann::json::array();
+    for (const auto& [axis, size] : ranks.axes())
+      plan["topology"].push_back({{"axis", plan::name_of(axis)}, {"size", size}});
+  }
   if (!cut.plan && (!same_ranks || cut.zero || state.dtype != source.dtype)) plan.erase("predicted");  // of another cut
   return state;
 }
 
 ReshardResult reshard(const Reader& source, const std::string& destination, const NewCut& cut,
                       const ReshardOptions& options) try {
-  const auto ranks = cut.ranks > 0 ? cut.ranks : source.manifest().ranks;
+  const auto ranks = topology_of_cut(source.manifest(), cut);
   auto state = state_of_cut(source.state(), cut, ranks);
   state.writer = purpose_of("reshard", {&source}, state, ranks);
   NewCheckpoint target(destination, state, ranks,
                        {options.existing, {source.path()}, options.threads, options.history, options.free_bytes});
-  ReshardResult result{ranks, target.kept(), 0, target.bytes_to_write(), {}};
+  ReshardResult result{ranks.world(), target.kept(), 0, target.bytes_to_write(), {}};
   Resharding work(source, target, options);
   result.bytes_read = work.run();
   result.manifest = target.publish([&](const Manifest& written) { work.prove(written); });

@@ -12,16 +12,6 @@
 
 namespace trainyard::checkpoint {
 
-namespace {
-
-std::int64_t elements_of_a_rank(const std::vector<UnitEntry>& units) {
-  std::int64_t n = 0;
-  for (const auto& unit : units) n += unit.piece;
-  return n;
-}
-
-}  // namespace
-
 std::atomic<std::int64_t> OpenFiles::all_{0};
 
 io::BulkFile& OpenFiles::at(const std::string& path) {
@@ -36,10 +26,9 @@ io::BulkFile& OpenFiles::at(const std::string& path) {
 }
 
 ScatteredRank::ScatteredRank(std::string base_path, const RunState& state,
-                             const std::vector<ParameterEntry>& parameters, int rank,
-                             const std::vector<UnitEntry>& units, int ranks)
-    : base_path_(std::move(base_path)), state_(state), parameters_(parameters), rank_(rank), ranks_(ranks),
-      elements_(elements_of_a_rank(units)), boxes_(boxes_of_pieces(units, rank)) {}
+                             const std::vector<ParameterEntry>& parameters, const Pieces& pieces, int rank)
+    : base_path_(std::move(base_path)), state_(state), parameters_(parameters), rank_(rank),
+      ranks_(pieces.topology().world()), elements_(pieces.elements(rank)), boxes_(pieces.boxes(rank)) {}
 
 std::int64_t ScatteredRank::payload_bytes() const {
   std::int64_t bytes = 0;

@@ -2,6 +2,7 @@
 // complete, by reading it back, and the file is finished with its last one.
 #pragma once
 
+#include "libtrain/checkpoint/pieces.h"
 #include "libtrain/checkpoint/rank_file.h"
 #include "libtrain/io/bulk.h"
 
@@ -45,8 +46,8 @@ struct WritingHands {
 class ScatteredRank {
  public:
   // `state` and `parameters`, which all ranks share, outlive it.
-  ScatteredRank(std::string base_path, const RunState& state, const std::vector<ParameterEntry>& parameters, int rank,
-                const std::vector<UnitEntry>& units, int ranks);
+  ScatteredRank(std::string base_path, const RunState& state, const std::vector<ParameterEntry>& parameters,
+                const Pieces& pieces, int rank);
 
   std::int64_t payload_bytes() const;
   const RankBoxes& boxes() const { return boxes_; }

@@ -39,16 +39,12 @@ Kind exact_weights(const RunState& state) {
 std::string step_name(std::int64_t step) { return fmt::format("step-{:08}", step); }
 std::string rank_name(int rank) { return fmt::format("rank-{:05}", rank); }
 
-std::vector<UnitEntry> unit_table(const plan::ModelConfig& model, int ranks) {
-  std::vector<UnitEntry> table;
-  for (const auto& unit : plan::units(model)) {
-    const auto layout = plan::layout(unit, ranks);
-    UnitEntry entry{unit.name, layout.piece, {}, layout.offsets};
-    for (const auto& p : unit.parameters) entry.parameters.push_back({p.name, p.shape, p.count(), {}});
-    table.push_back(std::move(entry));
-  }
-  if (model.tied) table.front().parameters.front().aliases = {"head.weight"};
-  return table;
+std::vector<ParameterEntry> parameters_of(const plan::ModelConfig& model) {
+  std::vector<ParameterEntry> all;
+  for (const auto& unit : plan::units(model))
+    for (const auto& p : unit.parameters) all.push_back({p.name, p.shape, p.count(), {}});
+  if (model.tied) all.front().aliases = {"head.weight"};
+  return all;
 }
 
 std::vector<ParameterEntry> parameters_of(const std::vector<UnitEntry>& units) {

@@ -56,8 +56,7 @@ void Evaluator::read_pieces(const std::string& checkpoint) {
     const auto own = store_.weights().own_piece(u);
     read.resize(static_cast<std::size_t>(layout.piece));
     working.resize(static_cast<std::size_t>(layout.piece * base::size_of(own.dtype)));
-    reader.read_unit_piece(checkpoint::Kind::model, u, context_.unit(u), layout,
-                           context_.group(u).rank() * layout.piece, layout.piece, read.data());
+    reader.read_piece(checkpoint::Kind::model, context_.unit(u), world_.topology, world_.rank, read.data());
     const base::View narrow(working.data(), own.dtype, {layout.piece});
     kernels::cast(*host, base::View::of(read.data(), {layout.piece}), narrow);
     tensor::copy(*compute_, narrow, own);

@@ -58,6 +58,7 @@ void tell_changes(const checkpoint::RunState& was, const RunConfig& c, int ranks
     if (was.versions.is_object() && was.versions.contains(name))
       tell(name.c_str(), text_of(was.versions[name]), text_of(now));
   if (was.plan.contains("ranks")) tell("ranks", was.plan["ranks"].dump(), fmt::format("{}", ranks));
+  if (was.plan.contains("tensor")) tell("tensor ranks", was.plan["tensor"].dump(), fmt::format("{}", c.tensor));
   if (was.plan.contains("zero")) tell("ZeRO stage", was.plan["zero"].dump(), fmt::format("{}", c.zero));
 }
 
@@ -96,11 +97,10 @@ void read_pieces(const Start& start, Trainer& trainer) {
   std::vector<float> staged;  // of one piece, where the store is not host memory
   for (int u = 0; u < context.units(); ++u) {
     const auto& layout = context.layout(u);
-    const auto first = context.group(u).rank() * layout.piece;
     const auto read = [&](checkpoint::Kind kind, base::View to) {
       if (exec.on_gpu()) staged.resize(static_cast<std::size_t>(layout.piece));
       auto* out = exec.on_gpu() ? staged.data() : to.ptr<float>();
-      reader.read_unit_piece(kind, u, context.unit(u), layout, first, layout.piece, out);
+      reader.read_piece(kind, context.unit(u), context.world.topology, context.world.rank, out);
       if (!exec.on_gpu()) return;
       tensor::copy(exec, base::View::of(out, {layout.piece}), to);
       exec.synchronize();

@@ -6,6 +6,7 @@
 #include "libtrain/base/log.h"
 #include "libtrain/base/thread.h"
 #include "libtrain/checkpoint/manifest.h"
+#include "libtrain/checkpoint/pieces.h"
 #include "libtrain/engine/run_folder.h"
 
 #include <cstring>
@@ -18,21 +19,30 @@ Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& con
       require_alone_(std::move(require_alone)) {
   pieces_.rank = context.world.rank;
   pieces_.ranks = context.world.size;
+  const bool narrow = context.shape.working == base::DType::bf16;
   for (int u = 0; u < context.units(); ++u) {
     const auto piece = context.layout(u).piece;
-    pieces_.model.push_back(arena.allocate(context.shape.working, {piece}));
-    if (context.shape.working == base::DType::bf16) pieces_.master.push_back(arena.allocate(base::DType::f32, {piece}));
-    pieces_.m.push_back(arena.allocate(base::DType::f32, {piece}));
-    pieces_.v.push_back(arena.allocate(base::DType::f32, {piece}));
+    const auto model = arena.allocate(context.shape.working, {piece});
+    const auto master = narrow ? arena.allocate(base::DType::f32, {piece}) : base::View{};
+    const auto m = arena.allocate(base::DType::f32, {piece}), v = arena.allocate(base::DType::f32, {piece});
+    if (u == 0) snapshot_ = {static_cast<char*>(model.data), 0};
+    for (const auto& range :
+         plan::counted_ranges(context.unit(u), context.layout(u), context.world.topology, context.world.rank)) {
+      const auto saved = [&](base::View of) { return params::flat_range(of, range.begin, range.end - range.begin); };
+      ranges_.push_back({u, range});
+      pieces_.model.push_back(saved(model));
+      if (narrow) pieces_.master.push_back(saved(master));
+      pieces_.m.push_back(saved(m));
+      pieces_.v.push_back(saved(v));
+    }
   }
-  snapshot_ = {static_cast<char*>(pieces_.model.front().data), static_cast<std::size_t>(arena.used_bytes())};
+  snapshot_ = {snapshot_.data(), static_cast<std::size_t>(arena.used_bytes())};
   thread_ = base::start_thread("checkpoint", [this] { work(); });
 }
 
 void Saver::touch() {
   enqueue([this] {
-    for (const auto* list : {&pieces_.model, &pieces_.master, &pieces_.m, &pieces_.v})
-      for (const auto& piece : *list) std::memset(piece.data, 0, static_cast<std::size_t>(piece.bytes()));
+    std::memset(snapshot_.data(), 0, snapshot_.size());
     if (!context_.compute.on_gpu()) return;
     const char* refusal = pinned_.pin(snapshot_.data(), static_cast<std::int64_t>(snapshot_.size()));
     if (refusal != nullptr)
@@ -53,9 +63,11 @@ Saver::~Saver() {
 void Saver::take(const checkpoint::RunState& state) {
   wait();
   rethrow_failure();
-  const auto copy = [&](base::View to, base::View from) { tensor::copy(context_.compute, from, to); };
-  for (int u = 0; u < context_.units(); ++u) {
-    const auto i = static_cast<std::size_t>(u);
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    const auto& [u, range] = ranges_[i];
+    const auto copy = [&, begin = range.begin](base::View to, base::View piece) {
+      tensor::copy(context_.compute, params::flat_range(piece, begin, to.count()), to);
+    };
     copy(pieces_.model[i], store_.weights().own_piece(u));
     if (!pieces_.master.empty()) copy(pieces_.master[i], store_.states().master_piece(u));
     copy(pieces_.m[i], store_.states().m_piece(u));
@@ -65,7 +77,8 @@ void Saver::take(const checkpoint::RunState& state) {
   state_ = state;
   taken_step_ = state.step;
   enqueue([this] {
-    if (pieces_.boxes.empty()) pieces_.boxes = checkpoint::boxes_of_pieces(state_.model, pieces_.rank, pieces_.ranks);
+    if (pieces_.boxes.empty())
+      pieces_.boxes = checkpoint::boxes_of_pieces(state_.model, context_.world.topology, pieces_.rank);
     checkpoint::write_rank(folder_, state_, pieces_, options_);
     std::lock_guard lock(mutex_);
     written_step_ = state_.step;

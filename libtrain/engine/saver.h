@@ -1,9 +1,10 @@
-// Saver: takes a snapshot of this rank's pieces in memory and writes it on a thread of its own, which never
-// communicates.
+// Saver: takes a snapshot of this rank's pieces, without what another rank saves (plan/ownership.h), in memory and
+// writes it on a thread of its own, which never communicates.
 #pragma once
 
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/params/zero_store.h"
+#include "libtrain/plan/ownership.h"
 #include "libtrain/tensor/arena.h"
 #include "libtrain/tensor/device_buffer.h"
 
@@ -15,6 +16,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace trainyard::engine {
 
@@ -53,9 +55,14 @@ class Saver {
   int keep_;
   checkpoint::WriteOptions options_;
   std::function<void()> require_alone_;
-  checkpoint::RankPieces pieces_;
-  std::span<char> snapshot_;  // the memory that pieces_ lie in
-  tensor::Pinning pinned_;    // for a GPU; made by the writer
+  struct Saved {
+    int unit;
+    plan::PieceRange range;  // of the rank's piece
+  };
+  std::vector<Saved> ranges_;
+  checkpoint::RankPieces pieces_;  // their views
+  std::span<char> snapshot_;       // the memory that pieces_ lie in
+  tensor::Pinning pinned_;         // for a GPU; made by the writer
   checkpoint::RunState state_;
   std::int64_t taken_step_ = -1;
 

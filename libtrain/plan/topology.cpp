@@ -101,4 +101,10 @@ std::vector<int> Topology::peers(int rank, Axes axes) const {
   return out;
 }
 
+Topology replicas_of(int ranks, int tensor) {
+  TRAINYARD_ASSERT(tensor >= 1 && ranks % tensor == 0, "{} ranks of which {} share a layer", ranks, tensor);
+  if (tensor == 1) return Topology({{Axis::data, ranks}});
+  return Topology({{Axis::data, ranks / tensor}, {Axis::tensor, tensor}});
+}
+
 }  // namespace trainyard::plan

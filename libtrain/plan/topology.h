@@ -66,4 +66,8 @@ class Topology {
   std::vector<AxisSize> axes_;
 };
 
+// Ranks along data and, inside, along tensor, which `tensor` neighbours share: rank = data coordinate * tensor + tensor
+// coordinate. The axis of tensor is left out where it is 1. `ranks` is a multiple of `tensor`.
+Topology replicas_of(int ranks, int tensor);
+
 }  // namespace trainyard::plan

@@ -50,7 +50,7 @@ TEST(Compare, EqualAcrossCutsAndVersions) {
   save_cut(scratch.path + "/b", s, grid_cut(gpt(), 2, 2),
            plan::Topology({{plan::Axis::data, 2}, {plan::Axis::tensor, 2}}));
   const auto found = differences_of(scratch.path + "/a/step-00000005", scratch.path + "/b/step-00000005");
-  EXPECT_EQ(found.size(), 3 * checkpoint::parameters_of(checkpoint::unit_table(gpt(), 1)).size());
+  EXPECT_EQ(found.size(), 3 * checkpoint::parameters_of(gpt()).size());
   for (const auto& [path, t] : found) {
     EXPECT_TRUE(t.equal()) << path;
     EXPECT_EQ(t.largest_absolute, 0) << path;
@@ -119,7 +119,7 @@ TEST(Compare, AWholeCheckpointAndItsWeightsAlone) {
   const auto from = scratch.path + "/step-00000005", weights = scratch.path + "/weights";
   save(scratch.path, state(gpt(), DType::f32, 5), 2);
   checkpoint::reshard(checkpoint::Reader(from), weights, {1, {}, {}, {}, checkpoint::Contents::model}, {});
-  const auto parameters = checkpoint::parameters_of(checkpoint::unit_table(gpt(), 1)).size();
+  const auto parameters = checkpoint::parameters_of(gpt()).size();
   for (const bool swapped : {false, true}) {
     const auto found = swapped ? differences_of(weights, from) : differences_of(from, weights);
     EXPECT_EQ(found.size(), 3 * parameters);

@@ -24,7 +24,7 @@ struct CutRank {
     pieces.rank = rank;
     pieces.ranks = ranks;
     pieces.boxes = boxes;
-    const auto parameters = checkpoint::parameters_of(checkpoint::unit_table(s.model, 1));
+    const auto parameters = checkpoint::parameters_of(s.model);
     const auto elements = boxes.empty() ? 0 : boxes.back().end() + 3;
     for (auto kind : checkpoint::kinds_of(s.dtype)) {
       auto& values = memory.emplace_back(static_cast<std::size_t>(elements), 0.0f);
@@ -60,7 +60,7 @@ inline void save_cut(const std::string& folder, const checkpoint::RunState& s,
 // feed-forward down), by rows elsewhere, and of that part d by rows.
 inline std::vector<checkpoint::RankBoxes> grid_cut(const plan::ModelConfig& model, int data, int tensor) {
   std::vector<checkpoint::RankBoxes> cut(static_cast<std::size_t>(data * tensor));
-  const auto parameters = checkpoint::parameters_of(checkpoint::unit_table(model, 1));
+  const auto parameters = checkpoint::parameters_of(model);
   const auto narrow = [](checkpoint::Box& box, std::size_t dim, int part, int parts) {
     const auto first = box.count[dim] * part / parts, end = box.count[dim] * (part + 1) / parts;
     box.start[dim] += first;

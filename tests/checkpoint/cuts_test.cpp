@@ -17,7 +17,7 @@ namespace {
 // Every tensor in random boxes, each on a random rank.
 std::vector<checkpoint::RankBoxes> random_cut(const plan::ModelConfig& model, int ranks, std::mt19937& random) {
   std::vector<checkpoint::RankBoxes> cut(static_cast<std::size_t>(ranks));
-  const auto parameters = checkpoint::parameters_of(checkpoint::unit_table(model, 1));
+  const auto parameters = checkpoint::parameters_of(model);
   const std::function<void(int, const checkpoint::Box&, int)> divide = [&](int tensor, const checkpoint::Box& box,
                                                                            int times) {
     const auto dim = random() % 2;
@@ -44,7 +44,7 @@ std::int64_t differences_of_view(const std::string& folder, const checkpoint::Ru
   const auto file = trainyard::io::Hdf5File::open(folder + "/checkpoint.h5");
   std::int64_t wrong = 0;
   for (auto kind : checkpoint::kinds_of(s.dtype))
-    for (const auto& p : checkpoint::parameters_of(checkpoint::unit_table(s.model, 1))) {
+    for (const auto& p : checkpoint::parameters_of(s.model)) {
       if (checkpoint::dtype_of(kind, s.dtype) != DType::f32) continue;
       std::vector<float> got(static_cast<std::size_t>(p.count));
       file.read_dataset(std::string(checkpoint::path_of(kind)) + "/" + p.name, DType::f32, 0, p.count, got.data());
@@ -74,6 +74,83 @@ TEST(Cuts, BoxesOfAnyFormAreReadOnEveryOtherCut) {
       const auto whole = checkpoint::Reader(scratch.path + "/pieces/step-00000005").tensors(), cut = reader.tensors();
       for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_EQ(cut[i].fingerprint, whole[i].fingerprint) << cut[i].path;
     }
+}
+
+// Ranks that share every layer and ranks that share the pieces: what one world saves every other reads, and the files
+// are the ones that this build foretells. Fingerprints and the view are those of the whole.
+TEST(Cuts, EveryGridOfRanksReadsEveryOther) {
+  const auto grid = [](int data, int tensor) { return plan::replicas_of(data * tensor, tensor); };
+  for (const auto& model : {gpt_of_heads(), llama_of_heads()})
+    for (auto dtype : {DType::f32, DType::bf16}) {
+      const auto s = state(model, dtype, 5);
+      std::vector<checkpoint::TensorInfo> first;
+      for (const auto& from : {grid(1, 1), grid(2, 1), grid(1, 2), grid(3, 2), grid(1, 4), grid(3, 4)}) {
+        Scratch scratch;
+        save(scratch.path, s, from);
+        const auto folder = scratch.path + "/step-00000005";
+        checkpoint::Reader reader(folder);
+        EXPECT_TRUE(checkpoint::layout_is_ours(reader.manifest()));
+        for (const auto& to : {grid(1, 1), grid(3, 1), grid(1, 2), grid(3, 2), grid(2, 4), grid(3, 4)})
+          EXPECT_EQ(differences(reader, to), 0)
+              << model.name << " " << from.world() << " to " << to.world() << " " << to.size(plan::Axis::tensor);
+        EXPECT_EQ(differences_of_view(folder, s), 0);
+        const auto tensors = reader.tensors();
+        if (first.empty()) first = tensors;
+        ASSERT_EQ(tensors.size(), first.size());
+        for (std::size_t i = 0; i < first.size(); ++i) {
+          EXPECT_EQ(tensors[i].fingerprint, first[i].fingerprint) << tensors[i].path;
+          EXPECT_EQ(tensors[i].norm, first[i].norm) << tensors[i].path;
+        }
+      }
+    }
+}
+
+// What all tensor ranks hold is in the file of the first of them, and takes no room in the others'.
+TEST(Cuts, TheFirstTensorRankSavesWhatAllHold) {
+  Scratch scratch;
+  const auto s = state(gpt_of_heads(), DType::f32, 5);
+  const plan::Topology topology({{plan::Axis::data, 3}, {plan::Axis::tensor, 2}});
+  save(scratch.path, s, topology);
+  const auto m = checkpoint::Reader(scratch.path + "/step-00000005").manifest();
+  EXPECT_EQ(m.axes[0].axis + m.axes[1].axis, "datatensor");
+  EXPECT_EQ(m.coordinates[3], (std::vector<int>{1, 1}));
+  std::int64_t norms = 0;
+  for (int r = 0; r < 6; ++r)
+    for (const auto& stored : m.boxes[static_cast<std::size_t>(r)])
+      if (const auto& name = m.parameters[static_cast<std::size_t>(stored.tensor)].name;
+          name.find("norm") != std::string::npos || name.find("positions") != std::string::npos) {
+        EXPECT_EQ(r % 2, 0) << name;
+        norms += stored.box.elements();
+      }
+  EXPECT_EQ(norms, 24 * (2 * (2 * 2 + 1) + 17));
+  const auto bytes = [&](int r) {
+    return m.files.at(checkpoint::rank_name(r) + ".h5").payloads.at("/optimizer/m").bytes;
+  };
+  for (int data = 0; data < 3; ++data) EXPECT_LT(bytes(2 * data + 1), bytes(2 * data));
+}
+
+// A rank without a logical row of the token table has no box of it, and reads zeros.
+TEST(Cuts, ASliceWithoutALogicalRow) {
+  const plan::Topology topology({{plan::Axis::tensor, 4}});
+  const auto model = llama_of_heads();  // 5 rows of 128
+  for (int r = 0; r < 4; ++r) {
+    std::int64_t rows = 0;
+    for (const auto& stored : checkpoint::boxes_of_pieces(model, topology, r))
+      if (stored.tensor == 0) rows += stored.box.count[0];
+    EXPECT_EQ(rows, r == 0 ? 5 : 0) << r;
+  }
+}
+
+// Boxes of any form are read by ranks that share layers, too.
+TEST(Cuts, TensorRanksReadAnyBoxes) {
+  std::mt19937 random(2);
+  for (const auto& model : {gpt_of_heads(), llama_of_heads()}) {
+    Scratch scratch;
+    save_cut(scratch.path, state(model, DType::bf16, 5), random_cut(model, 4, random), plan::replicas_of(4, 1));
+    checkpoint::Reader reader(scratch.path + "/step-00000005");
+    for (int data : {1, 3})
+      for (int tensor : {2, 4}) EXPECT_EQ(differences(reader, plan::replicas_of(data * tensor, tensor)), 0);
+  }
 }
 
 TEST(Cuts, TheGridIsNamed) {

@@ -31,7 +31,7 @@ void save_from_one_buffer(const std::string& folder, const checkpoint::RunState&
     for (const auto& unit : plan::units(s.model))
       for (auto* views : {&pieces.model, &pieces.m, &pieces.v})
         views->push_back(base::View(buffer.data(), DType::f32, {plan::layout(unit, ranks).piece}));
-    pieces.boxes = checkpoint::boxes_of_pieces(s.model, r, ranks);
+    pieces.boxes = checkpoint::boxes_of_pieces(s.model, plan::replicas_of(ranks, 1), r);
     checkpoint::write_rank(folder, s, pieces, {});
   }
   checkpoint::publish(folder, s, plan::Topology({{plan::Axis::data, ranks}}), 3);

@@ -1,9 +1,8 @@
 // Resharding: any cut to any number of ranks gives the files that a save on those ranks would have given; damage, lies
 // and full disks leave nothing that has the name; what an interrupted start finished is kept when its bytes prove it.
-#include "tests/checkpoint/cuts.h"
+#include "tests/checkpoint/reshard_files.h"
 
 #include "libtrain/base/folder_lock.h"
-#include "libtrain/checkpoint/reshard.h"
 #include "libtrain/checkpoint/view.h"
 
 #include <gtest/gtest.h>
@@ -22,42 +21,6 @@ using trainyard::base::Error;
 using trainyard::base::ExitCode;
 
 namespace {
-
-checkpoint::Reader whole(const std::string& path) {
-  return checkpoint::Reader(path, checkpoint::Reader::Check::all_but_payloads);
-}
-
-checkpoint::ReshardResult reshard(const std::string& from, const std::string& to, checkpoint::NewCut cut,
-                                  checkpoint::ReshardOptions options = {}) {
-  return checkpoint::reshard(whole(from), to, cut, options);
-}
-
-// All but the manifest, byte for byte; and what the manifest says of tensors and files.
-void expect_same_files(const std::string& found, const std::string& expected, const std::string& what) {
-  int files = 0;
-  for (const auto& entry : fs::directory_iterator(expected)) {
-    const auto name = entry.path().filename().string();
-    ++files;
-    if (name == "manifest.json") continue;
-    EXPECT_TRUE(slurp(found + "/" + name) == slurp(expected + "/" + name)) << what << ": " << name;
-  }
-  for (const auto& entry : fs::directory_iterator(found)) {
-    --files;
-    EXPECT_TRUE(fs::exists(expected + "/" + entry.path().filename().string())) << what << ": " << entry.path();
-  }
-  EXPECT_EQ(files, 0) << what;
-  auto a = nlohmann::json::parse(slurp(found + "/manifest.json")),
-       b = nlohmann::json::parse(slurp(expected + "/manifest.json"));
-  for (auto* j : {&a, &b}) j->erase("plan"), j->erase("crc32c_of_the_above");
-  EXPECT_EQ(a, b) << what;
-}
-
-// Some 800,000 parameters: blocks of several payloads, chunks that end inside of tensors.
-plan::ModelConfig middling() {
-  auto m = gpt();
-  m.layers = 2, m.hidden = 128, m.heads = 4, m.kv_heads = 4, m.ffn = 1024, m.vocabulary = 1031;
-  return m;
-}
 
 struct Interrupted {};
 
@@ -126,14 +89,14 @@ TEST(Reshard, TakesForeignCutsAndOlderVersions) {
   save_cut(scratch.path + "/from", s, grid_cut(gpt(), 2, 3),
            plan::Topology({{plan::Axis::data, 2}, {plan::Axis::tensor, 3}}));
   save(scratch.path + "/expected", s, 4);
-  reshard(scratch.path + "/from/step-00000005", scratch.path + "/to", {4, {}, {}, {}});
+  reshard(scratch.path + "/from/step-00000005", scratch.path + "/to", {4, {}, {}, {}, {}, 1});
   expect_same_files(scratch.path + "/to", scratch.path + "/expected/step-00000005", "a grid");
   int goldens = 0;
   for (const auto& entry : fs::directory_iterator(GOLDEN)) {
     if (!entry.is_directory()) continue;
     ++goldens;
     const auto to = scratch.path + "/" + entry.path().filename().string();
-    reshard(entry.path().string() + "/step-00000003", to, {3, {}, {}, {}});
+    reshard(entry.path().string() + "/step-00000003", to, {3, {}, {}, {}, {}, 1});
     checkpoint::Reader reader(to);
     EXPECT_EQ(reader.manifest().major, checkpoint::format_major);
     reader.verify_all();
@@ -149,7 +112,7 @@ TEST(Reshard, AnotherDtypeKeepsTheExactWeightsAsTheMaster) {
   save(scratch.path + "/from", state(middling(), DType::f32, 5), 2);
   reshard(from, narrow, {3, DType::bf16, {}, {}});
   checkpoint::Reader(narrow).verify_all();
-  for (const auto& p : checkpoint::parameters_of(checkpoint::unit_table(middling(), 1))) {
+  for (const auto& p : checkpoint::parameters_of(middling())) {
     const auto exact = tensor(from, Kind::model, p);
     EXPECT_EQ(tensor(narrow, Kind::master, p), exact) << p.name;
     auto rounded = exact;
@@ -164,7 +127,7 @@ TEST(Reshard, AnotherDtypeKeepsTheExactWeightsAsTheMaster) {
 // The weights alone, in either dtype, from either; no digit is lost that the source has.
 TEST(Reshard, TheWeightsAlone) {
   using checkpoint::Contents;
-  const auto parameters = checkpoint::parameters_of(checkpoint::unit_table(gpt(), 1));
+  const auto parameters = checkpoint::parameters_of(gpt());
   for (auto from_dtype : {DType::f32, DType::bf16})
     for (auto to_dtype : {DType::f32, DType::bf16}) {
       const auto what = fmt::format("{} to {}", base::name_of(from_dtype), base::name_of(to_dtype));
@@ -244,6 +207,23 @@ TEST(Reshard, TheStateStaysButForTheCut) {
   auto expected = checkpoint::state_to_json(s);
   expected["plan"] = {{"ranks", 3}, {"zero", 2}, {"dtype", "f32"}, {"topology", {{{"axis", "data"}, {"size", 3}}}}};
   EXPECT_EQ(found, expected);
+  s.plan["topology"] = {{{"axis", "data"}, {"size", 3}}, {{"axis", "tensor"}, {"size", 2}}};
+  s.plan["ranks"] = 6, s.plan["tensor"] = 2, s.plan["sequence_parallel"] = true;
+  s.model = gpt_of_heads();
+  save(scratch.path + "/shared", s, plan::replicas_of(6, 2));
+  for (const int tensor : {0, 1}) {  // 0: as many as there are
+    const auto path = fmt::format("{}/{}", scratch.path, tensor);
+    reshard(scratch.path + "/shared/step-00000005", path, {3, {}, {}, {}, {}, tensor});
+    const auto plan = checkpoint::Reader(path).state().plan;
+    EXPECT_EQ(plan["topology"].size(), tensor == 0 ? 2u : 1u);
+    EXPECT_EQ(plan["ranks"], tensor == 0 ? 6 : 3);
+    EXPECT_EQ(plan["tensor"], tensor == 0 ? 2 : 1);
+    EXPECT_EQ(plan["sequence_parallel"], tensor == 0);
+    EXPECT_EQ(plan.contains("predicted"), tensor == 0);
+  }
+  s = state(gpt(), DType::f32, 5);
+  s.plan = {
+      {"ranks", 2}, {"zero", 1}, {"dtype", "f32"}, {"topology", {{{"axis", "data"}, {"size", 2}}}}, {"predicted", 7}};
   reshard(scratch.path + "/step-00000005", scratch.path + "/same", {});
   EXPECT_EQ(checkpoint::state_to_json(checkpoint::Reader(scratch.path + "/same").state()),
             checkpoint::state_to_json(s));

@@ -236,11 +236,9 @@ TEST(Reading, AnotherModelIsRefused) {
   auto other = gpt();
   other.ffn = 48;
   const auto wide = plan::units(other)[2];
-  EXPECT_THROW(reader.read_unit_piece(checkpoint::Kind::m, 2, wide, plan::layout(wide, 1), 0, 64, out.data()),
-               InputError);
+  EXPECT_THROW(reader.read_piece(checkpoint::Kind::m, wide, plan::Topology(), 0, out.data()), InputError);
   const auto strange = plan::units(llama())[1];
-  EXPECT_THROW(reader.read_unit_piece(checkpoint::Kind::m, 1, strange, plan::layout(strange, 1), 0, 64, out.data()),
-               InputError);
+  EXPECT_THROW(reader.read_piece(checkpoint::Kind::m, strange, plan::Topology(), 0, out.data()), InputError);
 }
 
 // At a byte a second every write is held, so each asks whether the bound still holds; without a bound nobody asks.

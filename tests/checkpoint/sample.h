@@ -5,6 +5,7 @@
 #include "tests/scratch.h"
 
 #include "libtrain/checkpoint/finder.h"
+#include "libtrain/checkpoint/pieces.h"
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/checkpoint/reader.h"
 
@@ -48,6 +49,18 @@ inline plan::ModelConfig llama() {
   return m;
 }
 
+// Heads for four tensor ranks, and vocabularies of which their slices have few logical rows or none.
+inline plan::ModelConfig gpt_of_heads() {
+  auto m = gpt();
+  m.heads = m.kv_heads = 4, m.vocabulary = 131;
+  return m;
+}
+inline plan::ModelConfig llama_of_heads() {
+  auto m = llama();
+  m.hidden = 32, m.heads = 8, m.kv_heads = 4, m.vocabulary = 5;
+  return m;
+}
+
 // Any bits but NaN; a bf16 model value is exactly representable.
 inline float value(checkpoint::Kind kind, const std::string& name, std::int64_t index, base::DType working) {
   std::uint64_t h = 1469598103934665603ull + static_cast<std::uint64_t>(kind);
@@ -76,18 +89,77 @@ inline checkpoint::RunState state(const plan::ModelConfig& model, base::DType dt
   return s;
 }
 
+// What a rank holds of a unit, back to back, by counting: its slice of each parameter that has a cut, the others whole.
+struct HeldUnit {
+  std::vector<float> values;
+  std::vector<int> of;  // which parameter an element is of; -1: none
+  std::int64_t piece = 0, first = 0;
+};
+inline HeldUnit held_unit(const checkpoint::RunState& s, checkpoint::Kind kind, const plan::Unit& unit,
+                          const plan::Topology& topology, int rank) {
+  HeldUnit held;
+  const int data = topology.size(plan::Axis::data), tensor = topology.size(plan::Axis::tensor), at = rank % tensor;
+  for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+    const auto& parameter = unit.parameters[p];
+    const auto rows = parameter.stored[0], cols = parameter.stored.size() > 1 ? parameter.stored[1] : 1;
+    while (held.values.size() % 16 != 0) held.values.push_back(0), held.of.push_back(-1);
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t c = 0; c < cols; ++c) {
+        if (parameter.cut && (parameter.cut->dim == 0 ? r * tensor / rows : c * tensor / cols) != at) continue;
+        held.values.push_back(r < parameter.shape[0] ? value(kind, parameter.name, r * cols + c, s.dtype) : 0);
+        held.of.push_back(static_cast<int>(p));
+      }
+  }
+  while (held.values.size() % static_cast<std::size_t>(64 * data) != 0) held.values.push_back(0), held.of.push_back(-1);
+  held.piece = static_cast<std::int64_t>(held.values.size()) / data;
+  held.first = rank / tensor * held.piece;
+  return held;
+}
+
+// Of a piece what the rank saves: all where nobody else has any of it; else the parameters that nobody before it has,
+// and the gaps between two of them.
+inline std::vector<float> saved_of(const HeldUnit& held, const plan::Unit& unit, const plan::Topology& topology,
+                                   int rank) {
+  const auto begin = static_cast<std::size_t>(held.first), end = begin + static_cast<std::size_t>(held.piece);
+  const bool first = rank % topology.size(plan::Axis::tensor) == 0;
+  const auto mine = [&](int p) { return first || unit.parameters[static_cast<std::size_t>(p)].cut.has_value(); };
+  bool all = true;
+  for (std::size_t p = 0; p < unit.parameters.size(); ++p) all = all && mine(static_cast<int>(p));
+  std::vector<float> out;
+  std::size_t gap = 0;
+  bool joins = false;
+  for (auto i = begin; i < end; ++i) {
+    if (all) {
+      out.push_back(held.values[i]);
+    } else if (held.of[i] < 0) {
+      ++gap;
+    } else {
+      if (mine(held.of[i])) {
+        if (joins) out.insert(out.end(), gap, 0.0f);
+        out.push_back(held.values[i]);
+      }
+      joins = mine(held.of[i]);
+      gap = 0;
+    }
+  }
+  return out;
+}
+
 // One rank's pieces, with memory of their own.
 struct Rank {
   std::vector<std::vector<char>> memory;
   checkpoint::RankPieces pieces;
 
-  Rank(const checkpoint::RunState& s, int rank, int ranks) {
+  Rank(const checkpoint::RunState& s, int rank, int ranks) : Rank(s, rank, plan::replicas_of(ranks, 1)) {}
+  Rank(const checkpoint::RunState& s, int rank, const plan::Topology& topology) {
     pieces.rank = rank;
-    pieces.ranks = ranks;
+    pieces.ranks = topology.world();
     const auto units = plan::units(s.model);
     for (auto kind : checkpoint::kinds_of(s.dtype))
-      for (const auto& unit : units) list_of(kind).push_back(piece(s, kind, unit, rank, ranks));
-    pieces.boxes = checkpoint::boxes_of_pieces(s.model, rank, ranks);
+      for (const auto& unit : units)
+        list_of(kind).push_back(
+            view(s, kind, saved_of(held_unit(s, kind, unit, topology, rank), unit, topology, rank)));
+    pieces.boxes = checkpoint::boxes_of_pieces(s.model, topology, rank);
   }
   std::vector<base::View>& list_of(checkpoint::Kind kind) {
     switch (kind) {
@@ -97,51 +169,47 @@ struct Rank {
       default: return pieces.v;
     }
   }
-  base::View piece(const checkpoint::RunState& s, checkpoint::Kind kind, const plan::Unit& unit, int rank, int ranks) {
-    const auto layout = plan::layout(unit, ranks);
-    std::vector<float> whole(static_cast<std::size_t>(layout.padded), 0.0f);
-    for (std::size_t p = 0; p < unit.parameters.size(); ++p)
-      for (std::int64_t i = 0; i < unit.parameters[p].count(); ++i)
-        whole[static_cast<std::size_t>(layout.offsets[p] + i)] = value(kind, unit.parameters[p].name, i, s.dtype);
+  base::View view(const checkpoint::RunState& s, checkpoint::Kind kind, const std::vector<float>& values) {
     const bool narrow = kind == checkpoint::Kind::model && s.dtype == base::DType::bf16;
-    memory.emplace_back(static_cast<std::size_t>(layout.piece) * (narrow ? 2 : 4));
-    for (std::int64_t i = 0; i < layout.piece; ++i) {
-      const float x = whole[static_cast<std::size_t>(rank * layout.piece + i)];
-      if (narrow) reinterpret_cast<base::bf16*>(memory.back().data())[i] = base::bf16(x);
-      else reinterpret_cast<float*>(memory.back().data())[i] = x;
-    }
-    return base::View(memory.back().data(), narrow ? base::DType::bf16 : base::DType::f32, {layout.piece});
+    memory.emplace_back(values.size() * (narrow ? 2 : 4));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (narrow) reinterpret_cast<base::bf16*>(memory.back().data())[i] = base::bf16(values[i]);
+      else reinterpret_cast<float*>(memory.back().data())[i] = values[i];
+    return base::View(memory.back().data(), narrow ? base::DType::bf16 : base::DType::f32,
+                      {static_cast<std::int64_t>(values.size())});
   }
 };
 
+inline void save(const std::string& folder, const checkpoint::RunState& s, const plan::Topology& topology,
+                 int keep = 3) {
+  for (int r = 0; r < topology.world(); ++r) checkpoint::write_rank(folder, s, Rank(s, r, topology).pieces, {});
+  checkpoint::publish(folder, s, topology, keep);
+}
 inline void save(const std::string& folder, const checkpoint::RunState& s, int ranks, int keep = 3) {
-  for (int r = 0; r < ranks; ++r) checkpoint::write_rank(folder, s, Rank(s, r, ranks).pieces, {});
-  checkpoint::publish(folder, s, plan::Topology({{plan::Axis::data, ranks}}), keep);
+  save(folder, s, plan::replicas_of(ranks, 1), keep);
 }
 
-// The number of elements that differ from what was saved, read as `ranks` ranks read.
-inline std::int64_t differences(checkpoint::Reader& reader, int ranks) {
+// The number of elements that differ from what was saved, read as the ranks of a topology read.
+inline std::int64_t differences(checkpoint::Reader& reader, const plan::Topology& topology) {
   const auto& s = reader.state();
   const auto units = plan::units(s.model);
   std::int64_t wrong = 0;
   for (auto kind : checkpoint::all_kinds)
-    for (int r = 0; r < ranks; ++r)
-      for (std::size_t u = 0; u < units.size(); ++u) {
-        const auto layout = plan::layout(units[u], ranks);
-        std::vector<float> got(static_cast<std::size_t>(layout.piece), -7.0f),
-            expected(static_cast<std::size_t>(layout.padded), 0.0f);
-        reader.read_unit_piece(kind, static_cast<int>(u), units[u], layout, r * layout.piece, layout.piece, got.data());
+    for (int r = 0; r < topology.world(); ++r)
+      for (const auto& unit : units) {
         const auto source =
             kind == checkpoint::Kind::master && s.dtype == base::DType::f32 ? checkpoint::Kind::model : kind;
-        for (std::size_t p = 0; p < units[u].parameters.size(); ++p)
-          for (std::int64_t i = 0; i < units[u].parameters[p].count(); ++i)
-            expected[static_cast<std::size_t>(layout.offsets[p] + i)] =
-                value(source, units[u].parameters[p].name, i, s.dtype);
-        for (std::int64_t i = 0; i < layout.piece; ++i)
-          wrong += std::bit_cast<std::uint32_t>(got[static_cast<std::size_t>(i)]) !=
-                   std::bit_cast<std::uint32_t>(expected[static_cast<std::size_t>(r * layout.piece + i)]);
+        const auto held = held_unit(s, source, unit, topology, r);
+        std::vector<float> got(static_cast<std::size_t>(held.piece), -7.0f);
+        reader.read_piece(kind, unit, topology, r, got.data());
+        for (std::size_t i = 0; i < got.size(); ++i)
+          wrong += std::bit_cast<std::uint32_t>(got[i]) !=
+                   std::bit_cast<std::uint32_t>(held.values[static_cast<std::size_t>(held.first) + i]);
       }
   return wrong;
+}
+inline std::int64_t differences(checkpoint::Reader& reader, int ranks) {
+  return differences(reader, plan::replicas_of(ranks, 1));
 }
 
 }  // namespace sample

@@ -1,5 +1,11 @@
 // What the saver writes of the world that it stands on.
 #include "tests/engine/small_run.h"
+#include "tests/params/ground.h"
+#include "tests/params/plain_model.h"
+
+#include "libtrain/base/random.h"
+#include "libtrain/engine/saver.h"
+#include "libtrain/params/zero_store.h"
 
 #include <gtest/gtest.h>
 
@@ -24,6 +30,66 @@ TEST(Saver, ACheckpointNamesTheAxesOfTheWorld) {
   ASSERT_EQ(m.axes.size(), 2u);
   EXPECT_EQ(m.axes[0].axis + m.axes[1].axis, "pipedata");
   EXPECT_EQ(m.coordinates, (std::vector<std::vector<int>>{{0, 0}, {0, 1}}));
+}
+
+namespace {
+
+std::vector<float> initial_values(const plan::Parameter& p, std::uint64_t seed) {
+  std::vector<float> values(static_cast<std::size_t>(p.count()), p.init.kind == plan::Init::Kind::ones ? 1.0f : 0.0f);
+  if (p.init.kind == plan::Init::Kind::normal)
+    base::fill_normal(values.data(), p.count(), seed, p.name, 0, p.init.stddev);
+  return values;
+}
+
+}  // namespace
+
+// Ranks that share every layer save the whole logical tensors between them, each element once, and read their own parts
+// back.
+TEST(Saver, TensorRanksSaveTheWholeModelOnce) {
+  for (const int zero : {0, 3})
+    for (const auto working : {base::DType::f32, base::DType::bf16}) {
+      testing::SmallRun small;
+      const auto folder = (small.folder() / "checkpoints").string();
+      const auto model = test::untied_model_of_heads();
+      test::Cut cut{3, zero, working};
+      cut.tensor = 4;
+      test::on_ranks(model, cut, [&](test::Ground& ground) {
+        tensor::Arena snapshot(tensor::Category::save_snapshot, ground.bytes.save_snapshot);
+        params::ZeroStore store(ground.context);
+        store.initialize(11);
+        engine::Saver saver(folder, snapshot, ground.context, store, 3, {});
+        EXPECT_EQ(snapshot.used_bytes(), snapshot.capacity_bytes());
+        checkpoint::RunState state;
+        state.step = 1, state.model = model, state.dtype = working;
+        const auto meet = [&] {
+          ground.world.control->barrier(ground.context.communication);
+          ground.context.communication.synchronize();
+        };
+        saver.touch();
+        saver.take(state);
+        saver.wait();
+        meet();
+        if (ground.world.rank == 0) saver.publish();
+        saver.wait();
+        meet();
+        checkpoint::Reader reader(folder + "/step-00000001", checkpoint::Reader::Check::as_needed);
+        for (int u = 0; u < ground.units(); ++u) {
+          const auto master = store.states().master_piece(u);
+          std::vector<float> read(static_cast<std::size_t>(master.count()), -1.0f);
+          reader.read_piece(checkpoint::Kind::master, ground.context.unit(u), ground.world.topology, ground.world.rank,
+                            read.data());
+          EXPECT_EQ(test::difference(master, read), "") << ground.context.unit(u).name;
+        }
+      });
+      checkpoint::Reader reader(folder + "/step-00000001");
+      reader.verify_all();
+      for (const auto& unit : plan::units(model))
+        for (const auto& p : unit.parameters) {
+          std::vector<float> read(static_cast<std::size_t>(p.count()));
+          reader.read_tensor(checkpoint::Kind::master, p.name, 0, p.count(), read.data());
+          EXPECT_EQ(read, initial_values(p, 11)) << p.name;
+        }
+    }
 }
 
 }  // namespace trainyard

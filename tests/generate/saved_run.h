@@ -1,6 +1,7 @@
 // A small model's checkpoint in a run's folder, for the tests of generate.
 #pragma once
 
+#include "libtrain/checkpoint/pieces.h"
 #include "libtrain/checkpoint/rank_writer.h"
 #include "tests/model/small_model.h"
 
@@ -48,7 +49,7 @@ struct SavedRun {
       pieces.m.push_back(base::View::of(zeros[u].data(), {n}));
       pieces.v.push_back(base::View::of(zeros[u].data(), {n}));
     }
-    pieces.boxes = checkpoint::boxes_of_pieces(model, 0, 1);
+    pieces.boxes = checkpoint::boxes_of_pieces(model, plan::Topology(), 0);
     checkpoint::RunState state;
     state.step = 3, state.model = model, state.isa = "any";
     state.provenance["tokenizer"] = "bytes";

@@ -67,7 +67,7 @@ class Checkpoint : public ::testing::Test {
       for (std::size_t u = 0; u < units.size(); ++u) {
         const auto layout = plan::layout(units[u], 1);
         std::vector<float> got(static_cast<std::size_t>(layout.piece));
-        reader.read_unit_piece(kind, static_cast<int>(u), units[u], layout, 0, layout.piece, got.data());
+        reader.read_piece(kind, units[u], plan::Topology(), 0, got.data());
         for (std::size_t p = 0; p < units[u].parameters.size(); ++p)
           for (std::int64_t i = 0; i < units[u].parameters[p].count(); ++i)
             if (std::bit_cast<std::uint32_t>(got[static_cast<std::size_t>(layout.offsets[p] + i)]) !=

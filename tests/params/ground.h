@@ -25,12 +25,12 @@ using Reduction = decltype(params::StoreContext::reduction);
 // token table is used twice.
 inline plan::ModelConfig tied_model() {
   auto m = plan::preset("gpt2-nano");
-  m.layers = 5, m.hidden = 6, m.heads = m.kv_heads = 2, m.ffn = 10, m.vocabulary = 5, m.context = 3;
+  m.lanes = 1, m.layers = 5, m.hidden = 6, m.heads = m.kv_heads = 2, m.ffn = 10, m.vocabulary = 5, m.context = 3;
   return m;
 }
 inline plan::ModelConfig untied_model() {
   auto m = plan::preset("llama-nano");
-  m.layers = 3, m.hidden = 10, m.heads = m.kv_heads = 1, m.ffn = 14, m.vocabulary = 130, m.context = 3;
+  m.lanes = 1, m.layers = 3, m.hidden = 10, m.heads = m.kv_heads = 1, m.ffn = 14, m.vocabulary = 130, m.context = 3;
   return m;
 }
 

@@ -27,6 +27,19 @@ expect 0 reshard-checkpoint one narrow --dtype bf16
 expect 0 reshard-checkpoint narrow wide --dtype f32
 same wide/rank-00000.h5 $newest/rank-00000.h5 "by way of bf16"
 
+# Ranks that share every layer, and back; what is not said stays as it is.
+expect 0 reshard-checkpoint run shared --data-parallel 3 --tensor 2 --json
+jq -e '.ranks == 6 and .tensor == 2' out >/dev/null || fail "JSON: $(cat out)"
+[ "$(inspect shared --json | jq -c '[.plan.topology[].size], .plan.ranks' | xargs)" = "[3,2] 6" ] || fail "the plan does not say the cut"
+expect 0 inspect --verify shared
+expect 0 generate --checkpoint shared --tokens 3 --threads 1
+expect 0 reshard-checkpoint shared narrower --data-parallel 1
+said 'of 6 ranks on 2 ranks (1 x 2 tensor)'
+expect 0 reshard-checkpoint --average shared narrower mean-of-both --tensor 1
+expect 0 reshard-checkpoint --diff run mean-of-both
+expect 0 reshard-checkpoint narrower whole --consolidate
+same whole/rank-00000.h5 $newest/rank-00000.h5 "from tensor ranks and back"
+
 # A resume on it ends where one on the source ends, and knows what led there.
 "${train[@]}" --output straight --stop-after 2 >/dev/null 2>&1
 reshard-checkpoint straight two --data-parallel 2 >/dev/null 2>&1 || fail "no reshard"
@@ -97,7 +110,9 @@ refused 2 'four exists already' reshard-checkpoint run four
 refused 2 'is or lies in' reshard-checkpoint four four --force
 refused 2 'is or lies in' reshard-checkpoint four four/inside
 refused 2 'pipeline stages do not exist yet' reshard-checkpoint run nope --pipeline 2
-refused 2 'tensor-parallel ranks do not exist yet' reshard-checkpoint run nope --tensor 2
+refused 2 'tensor 4: the model has 2 key/value heads, and a rank cannot have less than a whole one' reshard-checkpoint run nope --tensor 4
+grep -q 'try: --tensor 2$' err || fail "no way out: $(cat err)"
+refused 2 'consolidate and --tensor do not' reshard-checkpoint run nope --consolidate --tensor 2
 refused 2 'plan and --zero do not go together' reshard-checkpoint run nope --plan plan.json --zero 1
 refused 2 'consolidate and --data-parallel do not' reshard-checkpoint run nope --consolidate --data-parallel 2
 refused 2 'diff and --force do not' reshard-checkpoint --diff run four --force

@@ -36,8 +36,7 @@ class LanguageModel::Weights : public params::ParameterStore {
     arena_ = std::make_unique<tensor::Arena>(tensor::Category::parameters, bytes);
     for (std::size_t u = 0; u < units_.size(); ++u) {
       flat_.push_back(arena_->allocate(base::DType::f32, {layouts_[u].padded}));
-      reader.read_unit_piece(checkpoint::Kind::model, static_cast<int>(u), units_[u], layouts_[u], 0,
-                             layouts_[u].padded, flat_.back().ptr<float>());
+      reader.read_piece(checkpoint::Kind::model, units_[u], plan::Topology(), 0, flat_.back().ptr<float>());
     }
   }
 

@@ -25,6 +25,7 @@ using namespace trainyard;
 constexpr const char* examples =
     "  reshard-checkpoint run whole --consolidate\n"
     "  reshard-checkpoint run eight --data-parallel 8 --zero 3\n"
+    "  reshard-checkpoint run shared --data-parallel 3 --tensor 2\n"
     "  reshard-checkpoint run weights --only model --dtype bf16\n"
     "  reshard-checkpoint --diff whole eight\n"
     "  reshard-checkpoint --average whole eight mean --json\n"
@@ -32,8 +33,8 @@ constexpr const char* examples =
 
 struct Settings {
   std::vector<std::string> paths;
-  std::optional<int> data, zero;
-  int tensor = 1, pipeline = 1, threads = 0;
+  std::optional<int> data, tensor, zero;
+  int pipeline = 1, threads = 0;
   std::string plan, dtype, only, memory = "256MiB", progress = "auto";
   std::optional<double> tolerance;
   bool consolidate = false, average = false, diff = false, verify = false, force = false, json = false;
@@ -59,11 +60,12 @@ void add_options(CLI::App& app, Settings& s) {
   app.add_option("--tolerance", s.tolerance, "of --diff: the largest relative difference that passes [none]")
       ->check(in_range(base::Range<double>{0, 1e30}))
       ->group("Work");
-  app.add_option("--data-parallel", s.data, "data-parallel ranks, a file each [as many as SRC has]")
+  app.add_option("--data-parallel", s.data, "data-parallel ranks; each rank has a file [as many as SRC has]")
       ->check(in_range(plan::ranges::ranks))
       ->group("Cut");
-  app.add_option("--tensor", s.tensor, "tensor-parallel ranks; only 1 exists")
-      ->check(in_range(base::Range<int>{1, 1 << 20}))
+  app.add_option("--tensor", s.tensor,
+                 "tensor-parallel ranks, which share every layer, for each data-parallel one [as many as SRC has]")
+      ->check(in_range(plan::ranges::tensor))
       ->group("Cut");
   app.add_option("--pipeline", s.pipeline, "pipeline stages; only 1 exists")
       ->check(in_range(base::Range<int>{1, 1 << 20}))
@@ -71,8 +73,8 @@ void add_options(CLI::App& app, Settings& s) {
   app.add_option("--zero", s.zero, "ZeRO stage that DST says of itself; files are alike at every stage [that of SRC]")
       ->check(in_range(base::Range<int>{0, 3}))
       ->group("Cut");
-  app.add_flag("--consolidate", s.consolidate, "one rank file: --data-parallel 1")->group("Cut");
-  app.add_option("--plan", s.plan, "take ranks, ZeRO stage and dtype from a plan of partition-model")
+  app.add_flag("--consolidate", s.consolidate, "one rank file: --data-parallel 1 --tensor 1")->group("Cut");
+  app.add_option("--plan", s.plan, "take ranks, tensor ranks, ZeRO stage and dtype from a plan of partition-model")
       ->type_name("FILE")
       ->group("Cut");
   app.add_option("--dtype", s.dtype,
@@ -107,8 +109,8 @@ void require_apart(const CLI::App& app) {
        {"--data-parallel", "--tensor", "--pipeline", "--zero", "--consolidate", "--plan", "--dtype", "--force",
         "--memory"}},
       {{"--verify"}, {"--threads", "--only"}},
-      {{"--plan"}, {"--data-parallel", "--zero", "--consolidate", "--dtype"}},
-      {{"--consolidate"}, {"--data-parallel"}}};
+      {{"--plan"}, {"--data-parallel", "--tensor", "--zero", "--consolidate", "--dtype"}},
+      {{"--consolidate"}, {"--data-parallel", "--tensor"}}};
   for (const auto& [one, other] : apart)
     for (const auto* a : one)
       for (const auto* b : other)
@@ -128,11 +130,9 @@ void require_paths(const Settings& s) {
   if (s.diff && n != 2) refuse("--diff A B");
   if (s.average && n < 3) refuse("--average A B C ... DST");
   if (!s.verify && !s.diff && !s.average && n != 2) refuse("SRC DST");
-  if (s.tensor != 1 || s.pipeline != 1)
-    throw base::UsageError(
-        fmt::format("{} {}: {} do not exist yet", s.tensor != 1 ? "--tensor" : "--pipeline",
-                    s.tensor != 1 ? s.tensor : s.pipeline, s.tensor != 1 ? "tensor-parallel ranks" : "pipeline stages"),
-        "cut it over data-parallel ranks: --data-parallel N");
+  if (s.pipeline != 1)
+    throw base::UsageError(fmt::format("--pipeline {}: pipeline stages do not exist yet", s.pipeline),
+                           "cut it over data-parallel and tensor ranks: --data-parallel N --tensor T");
 }
 
 using tools::Progressing;
@@ -151,21 +151,21 @@ checkpoint::Contents contents_of(const Settings& s, checkpoint::Contents otherwi
 
 checkpoint::NewCut cut_of(const Settings& s, const checkpoint::Reader& source) {
   checkpoint::NewCut cut;
-  cut.ranks = s.consolidate ? 1 : s.data.value_or(0);
+  cut.data = s.consolidate ? 1 : s.data.value_or(0);
+  cut.tensor = s.consolidate ? 1 : s.tensor.value_or(0);
   cut.zero = s.zero;
   if (!s.dtype.empty()) cut.dtype = base::dtype_from_name(s.dtype);
   cut.contents = contents_of(s, source.state().contents);
   if (s.plan.empty()) return cut;
   const auto plan = plan::plan_from_json(base::read_file(s.plan, base::largest_description), s.plan);
-  cut.ranks = plan.topology.world();
-  if (cut.ranks != plan.topology.size(plan::Axis::data))
-    throw base::UsageError(
-        fmt::format("{}: the plan cuts along more than the data axis, which does not exist yet", s.plan),
-        "make a plan of data-parallel ranks alone with partition-model");
-  if (checkpoint::parameters_of(checkpoint::unit_table(plan.model, 1)) != source.manifest().parameters)
+  cut.data = plan.topology.size(plan::Axis::data), cut.tensor = plan.topology.size(plan::Axis::tensor);
+  if (checkpoint::parameters_of(plan.model) != source.manifest().parameters)
     throw base::InputError(fmt::format("{}: the plan is of {}, whose tensors are others than those of {}", s.plan,
                                        base::one_line(plan.model.name), source.path()),
                            "make a plan of the checkpoint's model: inspect shows it");
+  if (plan.topology.world() != cut.data * cut.tensor)
+    throw base::UsageError(fmt::format("{}: the plan cuts along more than data-parallel and tensor ranks", s.plan),
+                           "make a plan of these alone with partition-model");
   cut.dtype = plan.dtype;
   cut.plan = nlohmann::json(plan::json_of(plan));
   return cut;
@@ -234,8 +234,7 @@ base::ExitCode verify(const Settings& s) {
 int main(int argc, char** argv) {
   Settings s;
   CLI::App app("", "reshard-checkpoint");
-  tools::describe_program(app,
-                          "Writes a checkpoint anew for another number of ranks; also averages, compares and verifies.",
+  tools::describe_program(app, "Writes a checkpoint anew for other ranks; also averages, compares and verifies.",
                           examples, "train, inspect, partition-model; checkpoints/README.md for the format");
   add_options(app, s);
   return tools::guarded(app, argc, argv, [&] {

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
+#include "libtrain/plan/topology.h"
 #include "tools/common/table.h"
 
 #include <algorithm>
@@ -15,6 +16,12 @@ using nlohmann::ordered_json;
 namespace {
 
 double rate_of(const Made& m) { return static_cast<double>(m.result.bytes_written) / std::max(m.seconds, 1e-9); }
+
+int tensor_ranks(const Made& m) {
+  for (const auto& axis : m.result.manifest.axes)
+    if (axis.axis == plan::name_of(plan::Axis::tensor)) return axis.size;
+  return 1;
+}
 
 // JSON has no word for what is not finite.
 ordered_json number(double value) { return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr); }
@@ -38,6 +45,7 @@ ordered_json json_of(const Made& m) {
           {"contents", state.contents == checkpoint::Contents::model ? "model" : "all"},
           {"source_ranks", m.source_ranks},
           {"ranks", m.result.ranks},
+          {"tensor", tensor_ranks(m)},
           {"kept_rank_files", m.result.kept},
           {"bytes_read", m.result.bytes_read},
           {"bytes_written", m.result.bytes_written},
@@ -48,11 +56,13 @@ ordered_json json_of(const Made& m) {
 
 std::string text_of(const Made& m) {
   const auto& r = m.result;
-  auto text =
-      fmt::format("{}step {} of {} on {}: {} written in {} ({})",
-                  r.manifest.state.contents == checkpoint::Contents::model ? "the weights alone of " : "",
-                  r.manifest.state.step, base::counted(m.source_ranks, "rank"), base::counted(r.ranks, "rank"),
-                  base::size_text(r.bytes_written), base::duration_text(m.seconds), base::rate_text(rate_of(m), "B/s"));
+  const auto tensor = tensor_ranks(m);
+  auto text = fmt::format(
+      "{}step {} of {} on {}: {} written in {} ({})",
+      r.manifest.state.contents == checkpoint::Contents::model ? "the weights alone of " : "", r.manifest.state.step,
+      base::counted(m.source_ranks, "rank"),
+      base::counted(r.ranks, "rank") + (tensor > 1 ? fmt::format(" ({} x {} tensor)", r.ranks / tensor, tensor) : ""),
+      base::size_text(r.bytes_written), base::duration_text(m.seconds), base::rate_text(rate_of(m), "B/s"));
   if (r.kept > 0) text += fmt::format("; {} of an earlier start kept", base::counted(r.kept, "rank file"));
   return text + fmt::format("; the fingerprints of {} are right\n",
                             base::counted(static_cast<std::int64_t>(r.manifest.tensors.size()), "tensor"));

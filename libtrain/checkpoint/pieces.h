@@ -1,0 +1,91 @@
+// Pieces: which part of which tensor lies where in the rank files that train writes: the one place that knows its cut.
+#pragma once
+
+#include "libtrain/checkpoint/boxes.h"
+#include "libtrain/plan/held.h"
+#include "libtrain/plan/inventory.h"
+#include "libtrain/plan/ownership.h"
+#include "libtrain/plan/topology.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace trainyard::checkpoint {
+
+// The datasets of a rank file are the rank's pieces of all units back to back, without what another rank saves: of
+// ranks that hold a parameter alike the first does (plan/ownership.h), and of a piece of which a rank saves a part
+// there are the ranges that it saves.
+class Pieces {
+ public:
+  // Axes divide the dims that they cut (divides).
+  Pieces(const plan::ModelConfig& model, plan::Topology topology);
+
+  const plan::Topology& topology() const { return topology_; }
+  const std::vector<plan::Unit>& units() const { return units_; }
+  const std::vector<plan::UnitLayout>& layouts() const { return layouts_; }
+  std::int64_t elements(int rank) const;  // of each of its datasets
+  RankBoxes boxes(int rank) const;
+
+  // Calls f(tensor, HeldRange, at) for each parameter that the rank saves elements of: those of the range lie from
+  // element `at` of its datasets on.
+  template <class F> void for_each_saved(int rank, F&& f) const {
+    std::int64_t start = 0;  // of a range in the datasets
+    std::int32_t tensor = 0;
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      const auto begin = plan::place_in_group(topology_, rank, units_[u].group) * layouts_[u].piece;
+      for (const auto& range : plan::counted_ranges(units_[u], layouts_[u], topology_, rank)) {
+        for (const auto& held : plan::held_ranges(layouts_[u], begin + range.begin, begin + range.end))
+          f(tensor + static_cast<std::int32_t>(held.parameter), held, start + held.at);
+        start += range.end - range.begin;
+      }
+      tensor += static_cast<std::int32_t>(units_[u].parameters.size());
+    }
+  }
+
+ private:
+  plan::Topology topology_;
+  std::vector<plan::Unit> units_;
+  std::vector<plan::UnitLayout> layouts_;
+};
+
+// Can the model be cut over these ranks at all: do the axes divide every dim that they cut?
+bool divides(const plan::ModelConfig& model, const plan::Topology& topology);
+
+// Where elements of tensors lie in the files of all ranks.
+class Places {
+ public:
+  explicit Places(const Pieces& pieces);
+
+  // Calls f(rank, at, element, count) for the ranks that save elements [first, first + count) of a tensor: `count` of
+  // them from `element` on lie at element `at` of the datasets.
+  template <class F> void for_each(std::int32_t tensor, std::int64_t first, std::int64_t count, F&& f) const {
+    const auto& t = tensors_[static_cast<std::size_t>(tensor)];
+    plan::for_each_holder(t.parameter, t.parts, first, count, [&](int part, const plan::HeldRun& run) {
+      for (std::int64_t done = 0; done < run.count;) {
+        const auto in_unit = t.offset + run.held + done, place = in_unit / t.piece, in_piece = in_unit % t.piece;
+        const auto n = std::min(run.count - done, t.piece - in_piece);
+        const auto& saver = t.savers[static_cast<std::size_t>(part * t.pieces + place)];
+        f(saver.rank, saver.start + in_piece, run.logical + done, n);
+        done += n;
+      }
+    });
+  }
+
+ private:
+  struct Saver {
+    int rank = -1;
+    std::int64_t start = 0;  // of the unit's piece in its datasets, as if they had all of it that comes before
+  };
+  struct Tensor {
+    plan::Parameter parameter;
+    std::int64_t piece = 0, offset = 0;  // of the unit's pieces, and of the parameter in the flat unit
+    int pieces = 1, parts = 1;           // of the unit, and of the parameter's cut
+    std::vector<Saver> savers;           // by part and piece
+  };
+  std::vector<Tensor> tensors_;
+};
+
+// As Pieces says for one rank, for which one that has many asks Pieces.
+RankBoxes boxes_of_pieces(const plan::ModelConfig& model, const plan::Topology& topology, int rank);
+
+}  // namespace trainyard::checkpoint
