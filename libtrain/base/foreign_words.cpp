@@ -21,7 +21,10 @@ struct Entry {
 
 constexpr const char* shape = "a model's shape is a preset or a file: train --help-model";
 constexpr const char* launcher = "ranks come from the launcher: mpirun -n 4 train ..., or srun --mpi=pmix train ...";
-constexpr const char* cut = "cuts are data-parallel with ZeRO stages: --zero, and as many ranks as the launcher starts";
+constexpr const char* cut =
+    "cuts are --tensor ranks that share every layer, and replicas of them with ZeRO stages: --zero, and as many ranks "
+    "as "
+    "the launcher starts";
 
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = {
@@ -57,10 +60,10 @@ const std::vector<Entry>& entries() {
         "standalone", "hostfile"},
        "",
        launcher},
-      {{"tensor-model-parallel-size", "pipeline-model-parallel-size", "tensor-parallel", "pipeline-parallel", "tp",
-        "pp", "dp", "data-parallel"},
-       "",
-       cut},
+      {{"tensor-model-parallel-size", "tensor-parallel-size", "tensor-parallel", "tp"},
+       "tensor",
+       "ranks that share every layer"},
+      {{"pipeline-model-parallel-size", "pipeline-parallel", "pp", "dp", "data-parallel"}, "", cut},
       {{"bf16", "fp16", "half", "mixed-precision", "amp", "precision", "torch-dtype", "data-type"},
        "dtype",
        "--dtype bf16 keeps an f32 master; there is no fp16"},

@@ -3,6 +3,8 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
+#include "libtrain/plan/field_json.h"
+#include "libtrain/plan/model_fields.h"
 #include "libtrain/plan/model_json.h"
 
 namespace trainyard::checkpoint {
@@ -28,12 +30,10 @@ const json& object_of(Object& o, const char* key) {
 // Without what a later program of this major may have added.
 nlohmann::ordered_json known_of_model(const json& model) {
   if (!model.is_object()) return model;
-  auto known = plan::model_to_json({});
-  for (auto it = known.begin(); it != known.end();) {
-    const auto found = model.find(it.key());
-    if (found == model.end()) it = known.erase(it);
-    else *it++ = *found;
-  }
+  plan::ModelConfig any;
+  auto known = nlohmann::ordered_json::object();
+  for (const auto& f : plan::fields_of(any))
+    if (const auto found = model.find(plan::key_of(f)); found != model.end()) known[plan::key_of(f)] = *found;
   return known;
 }
 

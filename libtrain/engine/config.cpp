@@ -34,12 +34,33 @@ bool has_model_of_weights(const std::vector<base::Field>& fields, const RunConfi
   return !c.init_from.empty() && model->source == base::from_default;
 }
 
+// Of the checkpoint that the run goes on from; 0 where there is none. One that cannot be read is told of where it is
+// chosen (choose_start).
+std::int64_t lanes_of_run(const RunConfig& c) {
+  std::vector<std::string> paths;
+  try {
+    if (c.resume == "auto" && !c.output.empty())
+      for (const auto& held : checkpoint::list(checkpoints_folder(c.output))) paths.push_back(held.path);
+    else if (c.resume != "auto" && c.resume != "never") paths.push_back(c.resume);
+  } catch (const base::Error&) {
+    return 0;
+  }
+  for (const auto& path : paths) try {
+      return checkpoint::read_state(path).model.lanes;
+    } catch (const base::Error&) {
+      continue;
+    }
+  return 0;
+}
+
 }  // namespace
 
 std::vector<base::Field> fields_of(RunConfig& c) {
   namespace ranges = plan::ranges;
   base::FieldVisitor v;
-  v("model", c.model, "What", "preset (below) or TOML file (--help-model)");
+  v("model", c.model, "What", "preset (below) or file (--help-model)");
+  v("lanes", c.lanes, "What", "slices of sums that tensor ranks share; 0: the model's or checkpoint's, or up to 8",
+    plan::ranges::lanes);
   v("data", c.data, "What", "folder of token shards (shard-data)");
   v("output", c.output, "What", "run folder: checkpoints, metrics, report");
   v("plan", c.plan, "What",
@@ -49,8 +70,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
     {0, std::numeric_limits<std::uint64_t>::max()});
   v("document-mask", c.document_mask, "What", "on: tokens see only their own document; off",
     base::Words{{"off", "on"}});
-  v("device", c.device, "How", "cpu, cuda, or auto: a GPU where this build and machine have one",
-    base::Words{{"auto", "cpu", "cuda"}});
+  v("device", c.device, "How", "cpu, cuda, auto: a GPU where there is one", base::Words{{"auto", "cpu", "cuda"}});
   v("communicator", c.communicator, "How",
     "between GPUs: nccl, mpi (through host memory), or auto: nccl with a GPU for each rank",
     base::Words{{"auto", "nccl", "mpi"}});
@@ -121,7 +141,10 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
 }
 
 void read_model_of_weights(const std::vector<base::Field>& fields, RunConfig& c) {
-  if (!has_model_of_weights(fields, c)) return;
+  if (!has_model_of_weights(fields, c)) {
+    if (c.lanes == 0) c.checkpoint_lanes = lanes_of_run(c);
+    return;
+  }
   // A run that goes on needs the weights that it began with no more, so they may be gone. Which of its checkpoints is
   // taken is decided later (choose_start): all are of one model.
   if (c.resume == "auto" && !c.output.empty())

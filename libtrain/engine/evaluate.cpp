@@ -17,7 +17,7 @@
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/watch.h"
 #include "libtrain/plan/memory.h"
-#include "libtrain/plan/model_json.h"
+#include "libtrain/plan/model_fields.h"
 
 #include <algorithm>
 #include <cmath>
@@ -59,11 +59,12 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, int r
   r.plan = c.run.plan, r.plan_ranks = c.run.plan_ranks;
   r.device = c.run.device, r.communicator = c.run.communicator;
   r.zero = c.run.zero, r.layer_slots = c.run.layer_slots, r.threads = c.run.threads;
+  r.tensor = c.run.tensor, r.sequence_parallel = c.run.sequence_parallel;
   r.hang_timeout = c.run.hang_timeout;
   constexpr std::int64_t most = 1 << 20;
   if (r.micro_batch < 1 || r.micro_batch > most)
     throw base::UsageError(fmt::format("--micro-batch {} must lie between 1 and {}", r.micro_batch, most));
-  r.global_batch = r.micro_batch * ranks;  // one round
+  r.global_batch = r.micro_batch * std::max(1, ranks / r.tensor);  // one round
   r.steps = 1;
   r.output = std::string(".");  // nothing is written
   return r;
@@ -81,17 +82,18 @@ NamedSettings shared_settings(const EvaluateConfig& c) {
   return settings;
 }
 
-void require_model(const EvaluateConfig& c, const plan::ModelConfig& trained, const std::string& checkpoint) {
+void require_model(const EvaluateConfig& c, plan::ModelConfig trained, const std::string& checkpoint) {
   if (!c.given.contains("model")) return;
   auto said =
       c.run.plan_model && c.run.model == c.run.plan_model->name ? *c.run.plan_model : plan::load_model(c.run.model);
   if (said.vocabulary == 0) said.vocabulary = trained.vocabulary;
-  const auto ours = plan::model_to_json(trained), theirs = plan::model_to_json(said);
+  if (said.lanes == 0) said.lanes = trained.lanes;
+  const auto ours = plan::fields_of(trained), theirs = plan::fields_of(said);
   std::string differences;
-  for (const auto& [name, value] : ours.items())
-    if (name != "name" && value != theirs[name])
-      differences +=
-          fmt::format("\n  {}: the checkpoint has {}, {} {}", name, value.dump(), c.run.model, theirs[name].dump());
+  for (std::size_t i = 0; i < ours.size(); ++i)
+    if (ours[i].name != "name" && ours[i].get() != theirs[i].get())
+      differences += fmt::format("\n  {}: the checkpoint has {}, {} {}", ours[i].name, ours[i].get(), c.run.model,
+                                 theirs[i].get());
   if (!differences.empty())
     throw base::InputError(fmt::format("{} is of another model than {}:{}", checkpoint, c.run.model, differences),
                            "leave the model out: a checkpoint knows its own");
@@ -239,8 +241,9 @@ Evaluation result_of(const EvaluateConfig& c, const Terms& t, const MicroLoss& t
 
 const std::set<std::string>& evaluation_settings() {
   static const std::set<std::string> names{
-      "model", "data",  "plan",        "sequence", "micro-batch",  "document-mask", "device",       "communicator",
-      "zero",  "dtype", "layer-slots", "threads",  "memory-limit", "progress",      "hang-timeout", "collective-delay"};
+      "model",       "data",    "plan",         "sequence", "micro-batch",  "document-mask",
+      "device",      "zero",    "communicator", "dtype",    "tensor",       "sequence-parallel",
+      "layer-slots", "threads", "memory-limit", "progress", "hang-timeout", "collective-delay"};
   return names;
 }
 

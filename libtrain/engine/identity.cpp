@@ -42,8 +42,9 @@ bool has_other_tensors(const nlohmann::json& was, const nlohmann::json& now) {
 
 // One line for each key that differs, so that nobody compares two whole models by eye.
 std::string difference(const std::string& name, const nlohmann::json& was, const nlohmann::json& now) {
+  const auto shown = [](const nlohmann::json& value) { return value.is_null() ? "the default" : value.dump(); };
   if (!was.is_object() || !now.is_object())
-    return fmt::format("\n  {}: the checkpoint has {}, this run {}", name, was.dump(), now.dump());
+    return fmt::format("\n  {}: the checkpoint has {}, this run {}", name, shown(was), shown(now));
   auto both = was;
   both.update(now);
   std::string out;

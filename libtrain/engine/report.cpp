@@ -4,41 +4,61 @@
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/memory.h"
 #include "libtrain/plan/traffic.h"
 #include "libtrain/tensor/gpu.h"
 
-#include <map>
+#include <algorithm>
+#include <vector>
 
 namespace trainyard::engine {
 
 namespace {
 
-std::map<std::string, std::int64_t> announced_traffic(const plan::Plan& p, int rank) {
-  std::map<std::string, std::int64_t> out;
-  if (p.topology.size(plan::Axis::data) == 1) return out;
+// By group and operation, in the order of the plan; what does not leave the rank is left out.
+using Sent = std::vector<plan::Traffic>;
+
+void add(Sent& all, const std::vector<plan::Traffic>& more, std::int64_t times) {
+  for (const auto& t : more) {
+    if (t.bytes == 0) continue;
+    auto same = std::find_if(all.begin(), all.end(),
+                             [&](const auto& a) { return a.group == t.group && a.operation == t.operation; });
+    if (same == all.end()) same = all.insert(all.end(), {t.group, t.operation, 0, 0});
+    same->calls += times * t.calls, same->bytes += times * t.bytes;
+  }
+}
+
+Sent announced_traffic(const plan::Plan& p, int rank, std::int64_t steps) {
+  Sent out;
   for (const auto& ranks : p.traffic)
-    if (rank >= ranks.first_rank && rank <= ranks.last_rank)
-      for (const auto& t : ranks.operations) out[t.operation] += t.bytes;
+    if (rank >= ranks.first_rank && rank <= ranks.last_rank) add(out, ranks.operations, steps);
   return out;
 }
 
 }  // namespace
 
-SizeTable traffic_table(const plan::Plan& p, const comm::Communicator& data, std::int64_t steps,
+SizeTable traffic_table(const plan::Plan& p, const comm::World& world, std::int64_t steps,
                         const Validations& validations) {
-  auto announced = announced_traffic(p, data.rank());
-  for (auto& [name, bytes] : announced) bytes *= steps;
-  for (const auto& t : plan::validation_traffic(p.model, p.states(), validations.sequences))
-    announced[t.operation] += validations.count * t.bytes;
+  auto announced = announced_traffic(p, world.rank, steps);
+  add(announced, plan::all_validation_traffic(p, validations.sequences), validations.count);
+  Sent measured;
+  for (const auto* group : world.groups())
+    for (const auto& [operation, t] : group->ledger().totals())
+      add(measured, {{group->group(), operation, 0, static_cast<std::int64_t>(t.sent_bytes)}}, 1);
+  auto rows = announced;
+  add(rows, measured, 0);
   SizeTable out{"traffic sent", "announced", {}};
-  for (const auto& [name, t] : data.ledger().totals()) {
-    if (t.sent_bytes == 0 && announced.count(name) == 0) continue;
+  const auto bytes_of = [](const Sent& all, const plan::Traffic& row) -> std::int64_t {
+    const auto same = std::find_if(all.begin(), all.end(),
+                                   [&](const auto& a) { return a.group == row.group && a.operation == row.operation; });
+    return same == all.end() ? 0 : same->bytes;
+  };
+  for (const auto& row : rows)
     out.rows.push_back(
-        {fmt::format("{} {}", data.group(), name), announced[name], static_cast<std::int64_t>(t.sent_bytes), ""});
-  }
+        {fmt::format("{} {}", row.group, row.operation), bytes_of(announced, row), bytes_of(measured, row), ""});
   return out;
 }
 
@@ -72,10 +92,10 @@ std::string plan_text(const plan::Plan& p, const std::string& output, base::Size
       fmt::format("model {}: {} parameters, {} layers of {}, vocabulary {}\n", base::one_line(p.model.name),
                   base::count_text(p.parameters), p.model.layers, p.model.hidden, base::count_text(p.model.vocabulary));
   out += fmt::format(
-      "{} rank{}, ZeRO {}, {} thread{} a rank, {}: {} micro-batches of {} x {} tokens a step, fold {}, {} accumulation "
+      "{}{}, ZeRO {}, {} thread{} a rank, {}: {} micro-batches of {} x {} tokens a step, fold {}, {} accumulation "
       "round{}\n",
-      b.data_ranks, plural(b.data_ranks), p.zero, p.threads, plural(p.threads), base::name_of(p.dtype), b.micros(),
-      p.micro_batch, p.sequence, b.fold, b.rounds(), plural(b.rounds()));
+      base::counted(p.topology.world(), "rank"), plan::sharing_text(p), p.zero, p.threads, plural(p.threads),
+      base::name_of(p.dtype), b.micros(), p.micro_batch, p.sequence, b.fold, b.rounds(), plural(b.rounds()));
   const auto memory = p.memory.categories;
   const auto row = [&](const std::string& name, std::int64_t bytes) {
     out += fmt::format("  {:<28}{:>16}\n", name, base::size_text(bytes, sizes));
@@ -85,10 +105,10 @@ std::string plan_text(const plan::Plan& p, const std::string& output, base::Size
     row(tensor::name_of(static_cast<tensor::Category>(c)), memory[static_cast<std::size_t>(c)]);
   row("in arenas", total(memory));
   row("reserve outside", p.memory.reserve);
-  const auto traffic = announced_traffic(p, 0);
+  const auto traffic = announced_traffic(p, 0, 1);
   if (!traffic.empty())
     out += fmt::format("\n  {:<28}{:>16}\n", "rank 0 sends a step", sizes == base::Sizes::exact ? "bytes" : "size");
-  for (const auto& [name, bytes] : traffic) row(name, bytes);
+  for (const auto& t : traffic) row(p.tensor > 1 ? fmt::format("{} {}", t.group, t.operation) : t.operation, t.bytes);
   return out + fmt::format("\nwould write {}/checkpoints, metrics.jsonl, report.txt\n", base::one_line(output));
 }
 

@@ -1,7 +1,7 @@
 // Reports: the plan as text, memory and traffic announced against measured, and the file that holds them.
 #pragma once
 
-#include "libtrain/comm/communicator.h"
+#include "libtrain/comm/world.h"
 #include "libtrain/engine/memory.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/size_table.h"
@@ -16,8 +16,8 @@ struct Validations {
   std::int64_t count = 0, sequences = 0;  // how many, and sequences of each
 };
 
-// A table: operation, announced, measured (since the ledger was reset), difference.
-SizeTable traffic_table(const plan::Plan& plan, const comm::Communicator& data, std::int64_t steps,
+// A table: group and operation, announced, measured (since the ledgers were reset), difference.
+SizeTable traffic_table(const plan::Plan& plan, const comm::World& world, std::int64_t steps,
                         const Validations& validations);
 
 // A table of the categories of this rank: predicted, measured, and what the process took beside them.

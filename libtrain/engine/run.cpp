@@ -132,6 +132,9 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   const auto decided = decide_cut(config, world, exec, ranks_on_node);
   if (!decided.empty() && world.rank == 0 && listener.on_note) listener.on_note(decided);
   auto setup = agreed_setup(config, world, exec);
+  TRAINYARD_ASSERT(world.topology.size(plan::Axis::tensor) == setup.plan.tensor,
+                   "a world of {} tensor ranks for a plan of {}", world.topology.size(plan::Axis::tensor),
+                   setup.plan.tensor);
   setup.step.device = device;
   if (const auto shortage = shortage_of(setup, ranks_on_node); !shortage.empty() && world.rank == 0)
     base::log_warning("{}: swapped, or ended by the system", shortage);

@@ -53,8 +53,8 @@ RunResult RunLoop::go() {
   result.steps_done = steps_done_;
   result.checkpoint = saving_->saved_path();
   result.memory_report = memory_report(trainer_.memory(), run_.setup);
-  result.traffic_report = traffic_table(run_.setup.plan, run_.world.group({plan::Axis::data}), steps_done_,
-                                        {validations_done_, config.validation_sequences});
+  result.traffic_report =
+      traffic_table(run_.setup.plan, run_.world, steps_done_, {validations_done_, config.validation_sequences});
   if (run_.world.rank == 0 && steps_done_ > 0) write_report(config.output, result.memory_report, result.traffic_report);
   return result;
 }

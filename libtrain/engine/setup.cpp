@@ -17,6 +17,10 @@ namespace trainyard::engine {
 
 namespace {
 
+base::DeviceKind device_kind(const RunConfig& c) {
+  return c.device == "cuda" ? base::DeviceKind::cuda : base::DeviceKind::cpu;
+}
+
 // Throws InputError where a plan was made for other tokens than the shards hold: its sizes would be those of another
 // run.
 plan::ModelConfig resolve_model(const RunConfig& c, const data::SetIndex& index) {
@@ -83,16 +87,24 @@ void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
     wrong.add(std::move(text));
 }
 
+// Which slices sums are made of belongs to the numerics of a run: what is said, else what the run has, else what suits
+// the model.
+void decide_lanes(const RunConfig& c, plan::ModelConfig& model) {
+  if (c.lanes > 0) model.lanes = c.lanes;
+  if (model.lanes == 0) model.lanes = c.checkpoint_lanes;
+  if (model.lanes == 0) model.lanes = plan::default_lanes(model, device_kind(c));
+}
+
 // The cut made definite, so that what partition-model refuses, and nothing else, is refused here.
 plan::Plan plan_of(const RunConfig& c, plan::ModelConfig model, int ranks, int threads) {
   plan::Plan p;
   const plan::Cut& cut = c;
   static_cast<plan::Cut&>(p) = cut;
   p.model = std::move(model);
-  p.topology = plan::Topology({{plan::Axis::data, ranks}});
+  p.topology = plan::replicas_of(ranks, ranks % cut.tensor == 0 ? cut.tensor : 1);  // else it is refused
   if (p.sequence == 0) p.sequence = p.model.context;
   p.threads = threads;
-  p.device = c.device == "cuda" ? base::DeviceKind::cuda : base::DeviceKind::cpu;
+  p.device = device_kind(c);
   if (!c.memory_limit.empty()) p.device_memory = base::parse_bytes(c.memory_limit, "--memory-limit");
   return p;
 }
@@ -136,13 +148,14 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   if (c.validate_every > 0 && s.index.validation.empty())
     throw base::InputError(fmt::format("{} has no validation split, which --validate-every needs", c.data),
                            "make the shards with shard-data --validation 0.02, or leave out --validate-every");
-  const auto model = resolve_model(c, s.index);
+  auto model = resolve_model(c, s.index);
   if (model.vocabulary < s.index.vocabulary)
     throw base::UsageError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}",
                                        c.checkpoint_model ? base::excerpt(model.name) : c.model, model.vocabulary,
                                        c.data, s.index.vocabulary),
                            c.checkpoint_model ? "make the shards with the tokenizer of that model"
                                               : "leave the vocabulary out of the model: it comes from the shards");
+  decide_lanes(c, model);
   s.plan = plan_of(c, model, ranks, threads);
   refuse(plan::decision_problems(s.plan), base::ExitCode::usage);
   const auto changes = split_names(c.change);

@@ -31,6 +31,11 @@ struct BatchPlan {
   }
   // Rounds in which data rank r has a group.
   std::int64_t rounds_of(int r) const { return r < fold_groups() ? (fold_groups() - 1 - r) / data_ranks + 1 : 0; }
+  // Micro-batches of data rank r.
+  std::int64_t micros_of(int r) const {
+    const auto n = rounds_of(r), last = (n - 1) * data_ranks + r;
+    return n == 0 ? 0 : (n - 1) * fold + end_micro(last) - first_micro(last);
+  }
   // Micro-batches of the longest fold group of each round, together: how often every rank takes part in what all do for
   // each micro-batch. Rank 0's group is never shorter than another's, and only the last of a step can be ragged.
   std::int64_t lockstep_micros() const {

@@ -75,6 +75,10 @@ BlockAccesses BlockKind::accesses(const ModelConfig& model) const {
   return a;
 }
 
+std::vector<TensorCall> BlockKind::tensor_calls(const ModelConfig&, const MicroShape&, Pass, Recompute) const {
+  return {};
+}
+
 void register_block(const std::string& name, std::shared_ptr<const BlockKind> kind) {
   blocks()[name] = std::move(kind);
 }

@@ -23,6 +23,14 @@ struct SavedTensor {
 };
 std::int64_t total_bytes(const std::vector<SavedTensor>& tensors);
 
+// Collective calls of one operation and size that a rank makes among the tensor ranks of its replica.
+struct TensorCall {
+  const char* operation;  // a literal, as the ledger names it
+  base::DType type;
+  std::int64_t bytes;  // of the whole that is gathered or reduced, as plan::SizedCalls counts it
+  std::int64_t calls;
+};
+
 // A use that a block makes of a unit: of its own, by its place in BlockKind::units, or of one that another block owns,
 // by its name.
 struct UnitUse {
@@ -76,6 +84,10 @@ class BlockKind {
 
   // Model FLOPs of forward, for each token; backward takes twice as many.
   virtual double forward_flops(const ModelConfig& model, std::int64_t sequence) const = 0;
+
+  // Of one micro-batch: forward and backward, with what recomputation sends again, or an evaluation. By default none.
+  virtual std::vector<TensorCall> tensor_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
+                                               Recompute recompute) const;
 };
 
 // A branch of a layer: what is added to the residual stream, as a function of the normed residual stream: attention,
@@ -88,6 +100,9 @@ class BranchKind {
   // The prefix of its parameters and of its dropout sites: "ffn" makes the norm "ffn_norm", the site "ffn_residual".
   virtual std::string prefix() const = 0;
   virtual double residual_dropout(const ModelConfig&) const { return 0; }
+  // May several ranks hold parts of its parameters and compute it together? A branch that does not say so runs with
+  // --tensor 1 alone.
+  virtual bool shared_by_tensor_ranks() const { return false; }
   virtual void declare(Declaration& unit) const = 0;
 
   // Whether ranks that share a layer share this branch: its parameters are cut, and its output is the sum over them

@@ -24,14 +24,13 @@ std::vector<base::Field> fields_of(Cut& c) {
   v("zero", c.zero, "How", "ZeRO stage 0, 1, 2 or 3", ranges::zero);
   v("dtype", c.dtype, "How", "working dtype f32 or bf16", dtype_names());
   v("fold", c.fold, "How", "micro-batches added locally before a reduction", ranges::fold);
-  v("reduction", c.reduction, "How", "ordered (equal bits on every cut) or fast (the library's order)",
+  v("reduction", c.reduction, "How", "ordered (equal bits) or fast (library)",
     base::Choices<Reduction>{{"ordered", Reduction::ordered}, {"fast", Reduction::fast}});
-  v("recompute", c.recompute, "How", "none, or layers: save layer inputs only and run forward again",
+  v("recompute", c.recompute, "How", "none, or layers: run them forward again",
     base::Choices<Recompute>{{"none", Recompute::none}, {"layers", Recompute::layers}});
-  v("tensor", c.tensor, "How", "ranks that share every layer", ranges::tensor);
-  v("sequence-parallel", c.sequence_parallel, "How", "tensor ranks share the rows of norms and residuals, too");
-  v("layer-slots", c.layer_slots, "How", "layer units in flight (gathered weights, unit gradients)",
-    ranges::layer_slots);
+  v("tensor", c.tensor, "How", "ranks that share every layer; divides lanes", ranges::tensor);
+  v("sequence-parallel", c.sequence_parallel, "How", "they share rows of norms and residuals, too");
+  v("layer-slots", c.layer_slots, "How", "layer units in flight", ranges::layer_slots);
   v("threads", c.threads, "How", "OpenMP team of a rank; 0: the cores it may use, shared among the ranks of the node",
     {0, ranges::threads.high});
   return v.take();

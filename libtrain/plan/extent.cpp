@@ -21,9 +21,11 @@ Extent extent(const Plan& p) {
   const double team = number(p.threads) * 8 *
                       (16 * (number(p.sequence) + 256) * (hidden + 64) + (1 << 20));  // of attention, each thread
   const double head = 4096 * 16 * vocabulary + 16 * 4096 * 4096, tables = 16 * rows * (hidden + 16);
-  const double micros_of_one = micros / ranks + number(p.fold) + 1;  // micro-batches of the busiest rank
-  return {states + activations + team + head + tables + 0x1p40,
-          micros_of_one * 16 * parameters};  // of each: at most three gathers and a reduction
+  // Micro-batches of the busiest rank: of each at most three gathers and a reduction, and what tensor ranks exchange:
+  // some rows of the stream for each branch, there and back, and a few numbers of each rank for each row.
+  const double micros_of_one = micros * number(p.tensor) / ranks + number(p.fold) + 1,
+               exchanges = p.tensor > 1 ? 256 * rows * (hidden + 16 * number(p.tensor) + 64) * (layers + 4) : 0;
+  return {states + activations + team + head + tables + 0x1p40, micros_of_one * (16 * parameters + exchanges)};
 }
 
 }  // namespace trainyard::plan

@@ -82,9 +82,7 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("dropout-attention-residual", m.dropout_attention_residual, "model", "probability, on the attention branch",
     probability);
   v("dropout-ffn-residual", m.dropout_ffn_residual, "model", "probability, on the feed-forward branch", probability);
-  v("lanes", m.lanes, "model",
-    "slices of every sum that tensor ranks share, added in a tree: equal bits for each --tensor that divides them",
-    {0, 4096});
+  v("lanes", m.lanes, "model", "slices of every sum that tensor ranks share; --tensor divides it", ranges::lanes);
   v("norm-epsilon", m.norm_epsilon, "model", "added to variances", {1e-12, 1});
   v("rotary-base", m.rotary_base, "model", "base of rotary angles", {1.001, 1e12});
   return v.take();

@@ -4,6 +4,7 @@
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/plan/field_json.h"
 #include "libtrain/plan/flops.h"
 #include "libtrain/plan/model_json.h"
@@ -88,6 +89,10 @@ Topology read_topology(base::JsonObject& o, const std::string& where) {
   }
 }
 
+// Keys that version 1 did not have from its beginning: a file without one means the default, and one that would say the
+// default leaves it out.
+bool may_be_left_out(const base::Field& f) { return f.name == "tensor" || f.name == "sequence-parallel"; }
+
 }  // namespace
 
 std::vector<base::Field> fields_of(Plan& p) {
@@ -100,10 +105,27 @@ std::vector<base::Field> fields_of(Plan& p) {
   auto all = v.take();
   for (auto& f : fields_of(static_cast<Cut&>(p))) all.push_back(std::move(f));
   std::vector<base::Field> ordered;
-  for (const char* name : {"zero", "micro-batch", "global-batch", "sequence", "fold", "schedule", "reduction",
-                           "recompute", "dtype", "gradient-dtype", "layer-slots", "threads", "device", "device-memory"})
+  for (const char* name :
+       {"zero", "micro-batch", "global-batch", "sequence", "fold", "schedule", "reduction", "recompute", "dtype",
+        "gradient-dtype", "tensor", "sequence-parallel", "layer-slots", "threads", "device", "device-memory"})
     ordered.push_back(base::field_named(all, name, "a plan"));
   return ordered;
+}
+
+std::vector<SizedCalls> all_step_calls(const Plan& p, int rank) {
+  const int data_rank = p.topology.coordinate(rank, Axis::data);
+  auto calls = step_calls(p.model, p.states(), p.reduction, data_rank);
+  for (auto& c : tensor_calls(p.model, p.micro(), Pass::train, p.recompute, p.batch().micros_of(data_rank)))
+    calls.push_back(std::move(c));
+  return calls;
+}
+
+std::vector<Traffic> all_validation_traffic(const Plan& p, std::int64_t sequences) {
+  auto traffic = validation_traffic(p.model, p.states(), sequences);
+  for (auto& t : added_up(
+           tensor_calls(p.model, p.micro(), Pass::evaluate, Recompute::none, validation_rounds(p.batch(), sequences))))
+    traffic.push_back(std::move(t));
+  return traffic;
 }
 
 void predict(Plan& p) {
@@ -112,9 +134,9 @@ void predict(Plan& p) {
   p.memory = rank_memory(p.model, p.states(), p.micro(), p.recompute);
   p.flops = step_flops(p.model, p.global_batch, p.sequence, p.recompute);
   p.traffic.clear();
-  const int n = p.topology.world(), busy = p.batch().contributors(p.batch().rounds() - 1);
-  p.traffic.push_back({0, busy - 1, step_traffic(p.model, p.states(), p.reduction, 0)});
-  if (busy < n) p.traffic.push_back({busy, n - 1, step_traffic(p.model, p.states(), p.reduction, n - 1)});
+  const int n = p.topology.world(), busy = p.tensor * p.batch().contributors(p.batch().rounds() - 1);
+  p.traffic.push_back({0, busy - 1, added_up(all_step_calls(p, 0))});
+  if (busy < n) p.traffic.push_back({busy, n - 1, added_up(all_step_calls(p, n - 1))});
 }
 
 nlohmann::ordered_json json_of(const Plan& p) {
@@ -126,9 +148,19 @@ nlohmann::ordered_json json_of(const Plan& p) {
   j["topology"] = topology;
   j["stage_boundaries"] = p.stage_boundaries;
   auto copy = p;
-  for (const auto& f : fields_of(copy)) j[key_of(f)] = json_of(f);
+  Plan usual;
+  const auto usual_fields = fields_of(usual);
+  for (std::size_t i = 0; const auto& f : fields_of(copy))
+    if (const auto& other = usual_fields[i++]; !may_be_left_out(f) || f.get() != other.get()) j[key_of(f)] = json_of(f);
   j["predicted"] = predicted_json(p);
   return j;
+}
+
+std::string sharing_text(const Plan& p) {
+  if (p.tensor == 1) return {};
+  return fmt::format(" in {} of {} that share every layer of {}{}",
+                     base::counted(p.topology.size(Axis::data), "replica"), p.tensor,
+                     base::counted(p.model.lanes, "lane"), p.sequence_parallel ? ", and its rows" : "");
 }
 
 std::string to_json(const Plan& p) { return json_of(p).dump(2) + "\n"; }
@@ -150,7 +182,7 @@ Plan plan_from_json(const std::string& text, const std::string& where) {
     p.stage_boundaries.push_back(b.get<std::int64_t>());
   }
   for (auto& f : fields_of(p))
-    if (f.name != "device" || o.has("device")) set_from(o, f);  // there was a time before GPUs
+    if ((f.name != "device" && !may_be_left_out(f)) || o.has(key_of(f))) set_from(o, f);  // or from before GPUs
   read_predicted(p, o.object("predicted"), where);
   o.done();
   p.memory.on_host = p.device == base::DeviceKind::cuda ? p.memory.categories.back() : 0;  // the save snapshot

@@ -45,9 +45,18 @@ struct Plan : Cut {
 // What a plan decides in single values, in the order of its file.
 std::vector<base::Field> fields_of(Plan& plan);
 
+// Every call of a step of one rank: of the groups of units, then among the tensor ranks of its replica.
+std::vector<SizedCalls> all_step_calls(const Plan& plan, int rank);
+// Of one validation over `sequences`, of any rank.
+std::vector<Traffic> all_validation_traffic(const Plan& plan, std::int64_t sequences);
+
 // Fills stage_boundaries and everything predicted. The plan must be free of the problems that `decision_problems`
 // names.
 void predict(Plan& plan);
+
+// " in 4 replicas of 2 that share every layer of 4 lanes, and its rows", to follow the number of ranks; "" where each
+// rank is a replica.
+std::string sharing_text(const Plan& plan);
 
 nlohmann::ordered_json json_of(const Plan& plan);
 std::string to_json(const Plan& plan);  // two spaces, one newline at the end

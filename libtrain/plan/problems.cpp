@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace trainyard::plan {
 
@@ -48,10 +49,21 @@ std::string remedies(const Plan& plan) {
     other.dtype = base::DType::bf16;
     price("--dtype bf16", other);
   }
-  if (plan.topology.size(Axis::data) < (1 << 20)) {
+  const auto ranks = plan.topology.world();
+  if (ranks % (2 * plan.tensor) == 0) {
     auto other = plan;
-    other.topology = Topology({{Axis::data, 2 * plan.topology.size(Axis::data)}});
-    price(fmt::format("{} ranks", 2 * plan.topology.size(Axis::data)), other);
+    other.tensor *= 2, other.topology = replicas_of(ranks, other.tensor);
+    price(fmt::format("--tensor {}", other.tensor), other);
+  }
+  if (plan.tensor > 1 && !plan.sequence_parallel) {
+    auto other = plan;
+    other.sequence_parallel = true;
+    price("--sequence-parallel", other);
+  }
+  if (ranks < (1 << 20)) {
+    auto other = plan;
+    other.topology = replicas_of(2 * ranks, plan.tensor);
+    price(fmt::format("{} ranks", 2 * ranks), other);
   }
   if (!fitting.empty()) return fmt::format("{}", fmt::join(fitting, "; "));
   const std::string last = "a smaller model or a device with more memory";
@@ -66,6 +78,7 @@ std::vector<Problem> range_problems(const Plan& p) {
                      fmt::format("give a value from {} to {}", range.low, range.high)});
   };
   range("--ranks", p.topology.world(), ranges::ranks);
+  range("--tensor", p.tensor, ranges::tensor);
   range("--zero", p.zero, ranges::zero);
   range("--global-batch", p.global_batch, ranges::global_batch);
   range("--micro-batch", p.micro_batch, ranges::micro_batch);
@@ -103,7 +116,7 @@ void batch_problems(const Plan& p, std::vector<Problem>& out) {
     return say(fmt::format("--global-batch {} is not a multiple of --micro-batch {}", p.global_batch, p.micro_batch),
                fmt::format("--global-batch {}", (p.global_batch / p.micro_batch + 1) * p.micro_batch));
   const auto batch = p.batch();
-  const int ranks = p.topology.size(Axis::data);
+  const int replicas = p.topology.size(Axis::data);
   if (batch.micros() > ranges::most_micros) {
     const auto micro = legal_micro_batch(p);
     return say(
@@ -114,11 +127,12 @@ void batch_problems(const Plan& p, std::vector<Problem>& out) {
   if (batch.micros() % p.fold != 0)
     return say(fmt::format("--fold {} does not divide the {} micro-batches of a step", p.fold, batch.micros()),
                fmt::format("--fold {}", largest_divisor(batch.micros(), p.fold)));
-  if (ranks > batch.fold_groups())
-    say(fmt::format("{} ranks, but a step has only {} group{} of micro-batches: some ranks would never work", ranks,
+  if (replicas > batch.fold_groups())
+    say(fmt::format("{} ranks{}, but a step has only {} group{} of micro-batches: some ranks would never work",
+                    p.topology.world(), p.tensor > 1 ? fmt::format(" in {} replicas", replicas) : "",
                     batch.fold_groups(), batch.fold_groups() == 1 ? "" : "s"),
         fmt::format("raise --global-batch to {}, lower --micro-batch or --fold, or use fewer ranks",
-                    ranks * p.micro_batch * p.fold));
+                    replicas * p.micro_batch * p.fold));
 }
 
 // Elements whose counters are equal would be dropped together (kernels/dropout/dropout.h). Dropout of attention
@@ -135,6 +149,82 @@ void dropout_problems(const Plan& p, std::vector<Problem>& out) {
   beyond("--sequence", p.sequence, most_sequence_with_dropout);
 }
 
+// Axes of one rank may stand anywhere.
+bool is_of_replicas(const Topology& topology) {
+  const int tensor = topology.size(Axis::tensor);
+  if (topology.size(Axis::data) * tensor != topology.world()) return false;
+  return tensor == 1 || topology.world() == tensor || topology.coordinate(1, Axis::tensor) == 1;
+}
+
+// Why `t` ranks cannot share every layer of the plan's model; empty: they can.
+std::string obstacle(const Plan& p, std::int64_t t) {
+  const auto& m = p.model;
+  const auto divides = [t](const char* what, std::int64_t width) {
+    return width % t == 0 ? std::string() : fmt::format("--tensor {} does not divide {} {}", t, what, width);
+  };
+  if (p.topology.world() % t != 0)
+    return fmt::format("--tensor {} does not divide {}", t, base::counted(p.topology.world(), "rank"));
+  if (t > m.kv_heads)
+    return fmt::format("--tensor {} is more than the model's {} key-value heads: some ranks would have none", t,
+                       m.kv_heads);
+  // Where products belong to a library there may be one lane: then equal bits are those of equal --tensor.
+  const bool whole = p.device == base::DeviceKind::cuda && m.lanes == 1;
+  for (const auto& text :
+       {divides("kv-heads", m.kv_heads), divides("ffn", m.ffn), divides("the stored vocabulary", m.stored_vocabulary()),
+        whole ? std::string() : divides("lanes", m.lanes)})
+    if (!text.empty()) return text;
+  return {};
+}
+
+// The degrees next to that of the plan that its model and ranks can have, and the lanes that would let it be.
+std::string ways_to_share(const Plan& p) {
+  std::string out;
+  const auto offer = [&](std::int64_t t) {
+    const bool possible = obstacle(p, t).empty();
+    if (possible) out += fmt::format("{}--tensor {}", out.empty() ? "" : " or ", t);
+    return possible;
+  };
+  for (std::int64_t t = p.tensor - 1; t >= 1 && !offer(t);) --t;
+  const auto most = std::min<std::int64_t>(p.model.kv_heads, ranges::tensor.high);
+  for (std::int64_t t = p.tensor + 1; t <= most && !offer(t);) ++t;
+  auto other = p;
+  other.model.lanes = p.tensor;
+  if (p.model.lanes % p.tensor != 0 && problems(other.model).empty() && obstacle(other, p.tensor).empty())
+    out += fmt::format("; --lanes {} makes it another run, which can be shared so", p.tensor);
+  return out;
+}
+
+void tensor_problems(const Plan& p, std::vector<Problem>& out) {
+  if (const auto text = obstacle(p, p.tensor); !text.empty()) {
+    out.push_back({text, ways_to_share(p)});
+    return;
+  }
+  if (p.topology.size(Axis::tensor) != p.tensor)
+    out.push_back(
+        {fmt::format("the topology has {} tensor ranks, but --tensor is {}", p.topology.size(Axis::tensor), p.tensor),
+         fmt::format("--tensor {}", p.topology.size(Axis::tensor))});
+  if (p.tensor > 1)
+    for (const auto& name : p.model.branches)
+      if (!branch_kind(name).shared_by_tensor_ranks())
+        out.push_back(
+            {fmt::format("the branch '{}' of the model cannot be shared by several ranks", name), "--tensor 1"});
+  if (!p.sequence_parallel) return;
+  if (p.tensor == 1) {
+    out.push_back({"--sequence-parallel shares rows among tensor ranks, and --tensor is 1",
+                   "leave it out, or say --tensor 2 too"});
+    return;
+  }
+  const auto rows = p.micro_batch * p.sequence, grain = std::int64_t{64} * p.tensor;
+  if (rows % grain == 0) return;
+  const auto step = grain / std::gcd(grain, p.sequence);
+  out.push_back(
+      {fmt::format("--sequence-parallel gives each of {} tensor ranks whole blocks of 64 rows: the {} rows of "
+                   "a micro-batch (--micro-batch {} of --sequence {}) are no multiple of {}",
+                   p.tensor, rows, p.micro_batch, p.sequence, grain),
+       fmt::format("--micro-batch {}, another --sequence, or without --sequence-parallel",
+                   (p.micro_batch + step - 1) / step * step)});
+}
+
 // What block kinds may declare, but no store can do yet. Layers are alike: the first speaks for all.
 void unit_problems(const Plan& p, std::vector<Problem>& out) {
   for (const auto& segment : segments(p.model))
@@ -143,11 +233,18 @@ void unit_problems(const Plan& p, std::vector<Problem>& out) {
         out.push_back({fmt::format("unit '{}' adds up its gradients over '{}': that can be done over 'data' alone",
                                    unit.name, name_of(unit.group)),
                        "declare the unit without a group"});
-      for (const auto& parameter : unit.parameters)
-        if (parameter.cut && parameter.cut->axis != Axis::tensor)
-          out.push_back({fmt::format("dim {} of '{}' is cut over '{}': that can be done over 'tensor' alone",
-                                     parameter.cut->dim, parameter.name, name_of(parameter.cut->axis)),
+      for (const auto& parameter : unit.parameters) {
+        if (!parameter.cut) continue;
+        const auto& [dim, axis] = *parameter.cut;
+        if (axis != Axis::tensor)
+          out.push_back({fmt::format("dim {} of '{}' is cut over '{}': that can be done over 'tensor' alone", dim,
+                                     parameter.name, name_of(axis)),
                          "declare the parameter without a cut"});
+        else if (const auto size = parameter.stored[static_cast<std::size_t>(dim)]; size % p.tensor != 0)
+          out.push_back({fmt::format("dim {} of '{}' is {}, which {} tensor ranks cannot share", dim, parameter.name,
+                                     size, p.tensor),
+                         fmt::format("--tensor {}", largest_divisor(size, p.tensor))});
+      }
     }
 }
 
@@ -175,15 +272,16 @@ std::vector<Problem> decision_problems(const Plan& p) {
   if (p.sequence > p.model.context)
     out.push_back({fmt::format("--sequence {} is longer than the model's context {}", p.sequence, p.model.context),
                    fmt::format("--sequence {} at most", p.model.context)});
-  if (p.topology.size(Axis::data) != p.topology.world())
-    out.push_back(
-        {fmt::format("the topology has {} ranks but its data axis {}", p.topology.world(), p.topology.size(Axis::data)),
-         "cut over the axis 'data' alone"});
+  if (!is_of_replicas(p.topology))
+    out.push_back({fmt::format("the topology has {} ranks but its data axis {}, with {} tensor ranks inside",
+                               p.topology.world(), p.topology.size(Axis::data), p.topology.size(Axis::tensor)),
+                   "cut over the axes 'data' and, inside it, 'tensor' alone"});
   if (p.schedule != "one-stage")
     out.push_back({fmt::format("schedule '{}' is not known", p.schedule), "use one-stage"});
   if (!p.stage_boundaries.empty() && p.stage_boundaries != std::vector<std::int64_t>{0, p.model.layers})
     out.push_back({"the stage boundaries are not those of one stage", fmt::format("use [0, {}]", p.model.layers)});
   dropout_problems(p, out);
+  if (out.empty()) tensor_problems(p, out);
   if (ranges::global_batch.holds(p.global_batch) && ranges::micro_batch.holds(p.micro_batch) &&
       ranges::fold.holds(p.fold))
     batch_problems(p, out);

@@ -1,6 +1,10 @@
 // Calls and bytes of a step.
 #include "libtrain/plan/traffic.h"
 
+#include "libtrain/plan/inventory.h"
+
+#include <algorithm>
+
 namespace trainyard::plan {
 
 namespace {
@@ -19,15 +23,9 @@ std::vector<SizedCalls> gathers(const UnitTable& table, std::int64_t micros, bas
   return out;
 }
 
-std::vector<Traffic> added_up(const std::vector<SizedCalls>& calls) {
-  std::vector<Traffic> out;
-  for (const auto& c : calls) {
-    if (out.empty() || out.back().operation != c.operation || out.back().group != c.group)
-      out.push_back({c.group, c.operation, 0, 0});
-    out.back().calls += c.calls;
-    out.back().bytes += c.sending * (c.bytes / c.ranks * (c.ranks - 1));
-  }
-  return out;
+// What a rank sends in one of the calls: its part to each of the others; twice where it adds and hands on the sum.
+std::int64_t sent_in(const SizedCalls& c) {
+  return c.operation == "all_reduce" ? 2 * (c.ranks - 1) * c.bytes / c.ranks : c.bytes / c.ranks * (c.ranks - 1);
 }
 
 }  // namespace
@@ -56,16 +54,48 @@ std::vector<SizedCalls> step_calls(const ModelConfig& model, const StateShape& s
   return out;
 }
 
+std::vector<SizedCalls> tensor_calls(const ModelConfig& model, const MicroShape& micro, Pass pass, Recompute recompute,
+                                     std::int64_t micros) {
+  std::vector<SizedCalls> out;
+  if (micro.tensor == 1 || micros == 0) return out;
+  for (const auto& segment : segments(model))
+    for (const auto& c : segment.kind->tensor_calls(model, micro, pass, recompute)) {
+      const auto calls = micros * segment.times * c.calls;
+      const auto same = std::find_if(out.begin(), out.end(), [&](const SizedCalls& o) {
+        return o.operation == c.operation && o.type == c.type && o.bytes == c.bytes;
+      });
+      if (same == out.end())
+        out.push_back({name_of(Axis::tensor), micro.tensor, c.operation, c.type, c.bytes, calls, calls});
+      else same->calls += calls, same->sending += calls;
+    }
+  return out;
+}
+
+std::vector<Traffic> added_up(const std::vector<SizedCalls>& calls) {
+  std::vector<Traffic> out;
+  for (const auto& c : calls) {
+    auto sum = std::find_if(out.begin(), out.end(),
+                            [&](const Traffic& t) { return t.operation == c.operation && t.group == c.group; });
+    if (sum == out.end()) sum = out.insert(out.end(), {c.group, c.operation, 0, 0});
+    sum->calls += c.calls;
+    sum->bytes += c.sending * sent_in(c);
+  }
+  return out;
+}
+
 std::vector<Traffic> step_traffic(const ModelConfig& model, const StateShape& shape, Reduction reduction,
                                   int data_rank) {
   return added_up(step_calls(model, shape, reduction, data_rank));
 }
 
+std::int64_t validation_rounds(const BatchPlan& batch, std::int64_t sequences) {
+  return (sequences / batch.micro_batch + batch.data_ranks - 1) / batch.data_ranks;
+}
+
 std::vector<Traffic> validation_traffic(const ModelConfig& model, const StateShape& shape, std::int64_t sequences) {
   const auto d = shape.batch.data_ranks;
   if (shape.zero != 3 || d == 1) return {};
-  const auto micros = (sequences / shape.batch.micro_batch + d - 1) / d;
-  return added_up(gathers(UnitTable(model, shape.topology), micros, shape.working,
+  return added_up(gathers(UnitTable(model, shape.topology), validation_rounds(shape.batch, sequences), shape.working,
                           [](const auto& e) { return e.evaluation_leases; }));
 }
 

@@ -2,6 +2,7 @@
 // will read.
 #pragma once
 
+#include "libtrain/plan/block_kind.h"
 #include "libtrain/plan/states.h"
 
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace trainyard::plan {
 
 // Collective calls of one operation and size.
 struct SizedCalls {
-  std::string group;      // of the units: "data"
+  std::string group;      // "data", that of the units; "tensor"
   int ranks = 1;          // of that group
   std::string operation;  // as the ledger names it
   base::DType type = base::DType::f32;
@@ -28,17 +29,26 @@ struct SizedCalls {
 std::vector<SizedCalls> step_calls(const ModelConfig& model, const StateShape& shape, Reduction reduction,
                                    int data_rank);
 
+// Every call of `micros` micro-batches that a rank works on, among the tensor ranks of its replica: as the kinds of
+// blocks say (BlockKind::tensor_calls), those of one operation and size together. With Pass::train forward and
+// backward, with what recomputation sends again. None where no layer is shared.
+std::vector<SizedCalls> tensor_calls(const ModelConfig& model, const MicroShape& micro, Pass pass, Recompute recompute,
+                                     std::int64_t micros);
+
 struct Traffic {
   std::string group, operation;
   std::int64_t calls = 0, bytes = 0;  // bytes that leave the rank
   bool operator==(const Traffic&) const = default;
 };
-// step_calls, added up by operation.
+std::vector<Traffic> added_up(const std::vector<SizedCalls>& calls);  // by group and operation
+// step_calls, added up.
 std::vector<Traffic> step_traffic(const ModelConfig& model, const StateShape& shape, Reduction reduction,
                                   int data_rank);
 
-// One validation over `sequences`, a multiple of the micro-batch: only stage 3 sends anything, and every rank takes
-// part in every round, also in a last one that is not full.
+// One validation over `sequences`, a multiple of the micro-batch: every data rank takes part in every round, also in a
+// last one that is not full.
+std::int64_t validation_rounds(const BatchPlan& batch, std::int64_t sequences);
+// Of the groups of units: only stage 3 sends anything.
 std::vector<Traffic> validation_traffic(const ModelConfig& model, const StateShape& shape, std::int64_t sequences);
 
 }  // namespace trainyard::plan

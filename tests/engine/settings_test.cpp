@@ -81,8 +81,82 @@ TEST(Setup, AnEvaluationHasTheModelOfItsCheckpointWhateverThePlanSays) {
   c.plan = "plan.json";
   c.plan_model = plan::load_model(c.model);
   c.checkpoint_model = c.plan_model;
+  c.checkpoint_model->lanes = 2;
   c.checkpoint_model->vocabulary = 500;  // more than the shards hold, as a run may have it whose model says so
   EXPECT_EQ(make_setup(c, 1, 1).plan.model, *c.checkpoint_model);
+}
+
+// What nobody says of the lanes is that of the run, else what suits the model; it is part of what the run is.
+TEST(Lanes, AreThoseThatAreSaidElseOfTheRunElseOfTheModel) {
+  SmallRun runs;
+  auto c = runs.config("lanes");
+  c.steps = 2;
+  const auto lanes_of = [](const engine::RunConfig& config) { return make_setup(config, 1, 1).plan.model.lanes; };
+  const auto again = [](engine::RunConfig config) {  // as train reads its settings
+    read_model_of_weights(fields_of(config), config);
+    return config;
+  };
+  EXPECT_EQ(lanes_of(c), 4);
+  EXPECT_EQ(again(c).checkpoint_lanes, 0);
+  auto said = c;
+  said.lanes = 2;
+  EXPECT_EQ(lanes_of(said), 2);
+  EXPECT_EQ(make_setup(said, 1, 1).identity["model"]["lanes"], 2);
+  said.model = runs.model("slices", "layers = 1\nhidden = 32\nheads = 4\nffn = 64\ncontext = 32\nlanes = 1\n");
+  said.lanes = 0;
+  EXPECT_EQ(lanes_of(said), 1);
+  EXPECT_FALSE(make_setup(said, 1, 1).identity["model"].contains("lanes")) << "as before there were any";
+  c.lanes = 2;
+  c.stop_after = 1;
+  const auto first = runs.run(c, {1, 0, 1});
+  c.lanes = 0, c.stop_after = 0;
+  EXPECT_EQ(again(c).checkpoint_lanes, 2);
+  EXPECT_EQ(lanes_of(again(c)), 2);
+  EXPECT_EQ(runs.run(again(c), {1, 0, 1}).code, base::ExitCode::done);
+  auto named = runs.config("elsewhere");
+  named.resume = first.checkpoint;
+  EXPECT_EQ(lanes_of(again(named)), 2);
+  named.resume = "never";
+  EXPECT_EQ(lanes_of(again(named)), 4);
+  auto other = again(c);
+  other.lanes = 4, other.steps = 3;
+  try {
+    runs.run(other, {1, 0, 1});
+    FAIL() << "other lanes are another run";
+  } catch (const base::Error& e) {
+    EXPECT_NE(std::string(e.what()).find("model.lanes: the checkpoint has 2, this run 4"), std::string::npos)
+        << e.what();
+  }
+  other.change = "model,steps";
+  EXPECT_EQ(runs.run(other, {1, 0, 1}).code, base::ExitCode::done);
+}
+
+TEST(TensorRanks, AreRefusedWhereRanksOrLanesAreNotDivided) {
+  SmallRun runs;
+  auto c = runs.config("tensor");
+  const auto refusal = [&](int ranks) {
+    try {
+      make_setup(c, ranks, 1);
+      return std::string();
+    } catch (const base::Error& e) {
+      return fmt::format("{} ({})", e.what(), e.hint());
+    }
+  };
+  c.tensor = 2;
+  EXPECT_EQ(refusal(2), "");
+  EXPECT_EQ(refusal(3), "--tensor 2 does not divide 3 ranks (--tensor 1)");
+  c.tensor = 4, c.lanes = 2;
+  EXPECT_EQ(refusal(4),
+            "--tensor 4 does not divide lanes 2 (--tensor 2; --lanes 4 makes it another run, which can be "
+            "shared so)");
+  c.lanes = 0;
+  EXPECT_EQ(refusal(8), "");
+  const auto setup = make_setup(c, 8, 1);
+  EXPECT_EQ(setup.plan.topology.size(plan::Axis::data), 2);
+  EXPECT_EQ(setup.plan.topology.size(plan::Axis::tensor), 4);
+  auto alone = c;
+  alone.tensor = 1;
+  EXPECT_EQ(setup.identity, make_setup(alone, 2, 1).identity) << "the ranks are no part of what a run is";
 }
 
 // The checkpoint's model has the name of a preset, as an imported one may have that of its folder, and is another.
@@ -157,7 +231,7 @@ TEST(Plan, GoesBeforeTheFileAndBehindEnvironmentAndFlags) {
   SmallRun runs;
   plan::Plan p;
   p.model = plan::preset("gpt2-nano");
-  p.model.vocabulary = 257;
+  p.model.vocabulary = 257, p.model.lanes = 1;
   p.global_batch = 12, p.micro_batch = 3, p.sequence = 16, p.fold = 2;
   plan::predict(p);
   const auto path = (runs.folder() / "plan.json").string();
@@ -211,7 +285,7 @@ TEST(Setup, ValidationWithoutASplitSaysHowToMakeOne) {
 // Checkpoints of older programs hold the model of the identity as text.
 TEST(Identity, OldAndNewFormsOfAModelAreTheSameRun) {
   auto model = plan::preset("llama-nano");
-  model.vocabulary = 257, model.dropout_attention = 0.1;
+  model.vocabulary = 257, model.lanes = 1, model.dropout_attention = 0.1;
   auto old = nlohmann::json::object();
   for (const auto& f : plan::fields_of(model))
     if (f.name != "name") old[f.name] = f.get();

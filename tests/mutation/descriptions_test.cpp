@@ -25,7 +25,7 @@ namespace {
 plan::Plan sample_plan() {
   plan::Plan p;
   p.model = plan::preset("llama-nano");
-  p.model.vocabulary = 257;
+  p.model.vocabulary = 257, p.model.lanes = 1;
   p.topology = plan::Topology({{plan::Axis::data, 3}});
   p.zero = 3;
   p.global_batch = 16, p.micro_batch = 2, p.sequence = 32, p.fold = 2;
@@ -141,7 +141,7 @@ TEST(Descriptions, Models) {
   Scratch scratch;
   const auto path = scratch.path + "/model.toml";
   auto preset = plan::preset("llama-nano");
-  preset.vocabulary = 257;
+  preset.vocabulary = 257, preset.lanes = 2;
   const auto original = base::print_fields(plan::fields_of(preset));
   mutation::run({"model description", [&](mutation::Random& random) { return mutation::mutate_toml(original, random); },
                  [&](const std::string& content) -> std::string {

@@ -10,7 +10,7 @@ namespace {
 Plan sample(int ranks, int zero, Reduction reduction, base::DType dtype) {
   Plan p;
   p.model = preset("gpt2-nano");
-  p.model.vocabulary = 257;
+  p.model.vocabulary = 257, p.model.lanes = 1;
   p.topology = Topology({{Axis::data, ranks}});
   p.zero = zero, p.reduction = reduction, p.dtype = dtype;
   p.global_batch = 2 * ranks, p.micro_batch = 1, p.sequence = 32;

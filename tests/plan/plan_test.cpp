@@ -13,7 +13,7 @@ namespace {
 Plan sample() {
   Plan p;
   p.model = preset("llama-nano");
-  p.model.vocabulary = 257;
+  p.model.vocabulary = 257, p.model.lanes = 2;
   p.topology = Topology({{Axis::data, 3}});
   p.zero = 2;
   p.global_batch = 8, p.micro_batch = 2, p.sequence = 32;
@@ -114,7 +114,7 @@ TEST(Problems, AllAtOnce) {
 TEST(Problems, MemoryDeficitPricesRemedies) {
   auto p = sample();
   p.model = preset("gpt2");
-  p.model.vocabulary = 50257;
+  p.model.vocabulary = 50257, p.model.lanes = 1;
   p.zero = 0;
   predict(p);
   p.device_memory = p.memory.total();

@@ -1,6 +1,7 @@
 // One list of problems: absurd sizes are refused before a formula can overflow, and what is accepted is predicted
 // within bounds; models as files, JSON and help.
 #include "libtrain/base/error.h"
+#include "libtrain/plan/block_kind.h"
 #include "libtrain/plan/extent.h"
 #include "libtrain/plan/limits.h"
 #include "libtrain/plan/model_fields.h"
@@ -12,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <limits>
 #include <random>
 #include <string>
@@ -23,7 +25,7 @@ namespace {
 Plan sample() {
   Plan p;
   p.model = preset("gpt2-nano");
-  p.model.vocabulary = 257;
+  p.model.vocabulary = 257, p.model.lanes = 4;
   p.topology = Topology({{Axis::data, 2}});
   p.global_batch = 8, p.sequence = 32;
   return p;
@@ -73,6 +75,113 @@ TEST(OneList, NamesTheFlag) {
   EXPECT_EQ(decision_problems(p)[0].hint, "--fold 2");
 }
 
+// Tensor ranks: of a model with 8 heads and 4 key-value heads, a feed-forward part of 96, a vocabulary of 257 and 4
+// lanes.
+Plan shared(int ranks, int tensor) {
+  auto p = sample();
+  auto& m = p.model;
+  m.hidden = 64, m.heads = 8, m.kv_heads = 4, m.ffn = 96;
+  p.tensor = tensor;
+  p.topology = replicas_of(ranks, ranks % tensor == 0 ? tensor : 1);
+  return p;
+}
+
+void expect_refused(const Plan& p, const std::string& message, const std::string& hint) {
+  const auto found = decision_problems(p);
+  ASSERT_EQ(found.size(), 1u) << text_of(found);
+  EXPECT_EQ(found[0].message, message);
+  EXPECT_EQ(found[0].hint, hint);
+}
+
+TEST(TensorRanks, DegreesThatDivideNothingAreRefusedWithTheNearest) {
+  for (const int tensor : {1, 2, 4}) EXPECT_EQ(first_problem(shared(4, tensor)), "") << tensor;
+  expect_refused(shared(6, 3), "--tensor 3 does not divide kv-heads 4", "--tensor 2");
+  expect_refused(shared(12, 3), "--tensor 3 does not divide kv-heads 4", "--tensor 2 or --tensor 4");
+  expect_refused(shared(8, 3), "--tensor 3 does not divide 8 ranks", "--tensor 2 or --tensor 4");
+  expect_refused(shared(8, 8), "--tensor 8 is more than the model's 4 key-value heads: some ranks would have none",
+                 "--tensor 4");
+  auto p = shared(4, 4);
+  p.model.ffn = 98, p.model.lanes = 2;
+  expect_refused(p, "--tensor 4 does not divide ffn 98", "--tensor 2");
+  p = shared(4, 4);
+  p.model.lanes = 2;
+  expect_refused(p, "--tensor 4 does not divide lanes 2",
+                 "--tensor 2; --lanes 4 makes it another run, which can be "
+                 "shared so");
+  p.model.lanes = 1;
+  expect_refused(p, "--tensor 4 does not divide lanes 1",
+                 "--tensor 1; --lanes 4 makes it another run, which can be "
+                 "shared so");
+  p.device = base::DeviceKind::cuda;  // where one lane says that a library adds
+  EXPECT_EQ(first_problem(p), "");
+  p.model.lanes = 2;
+  EXPECT_NE(first_problem(p), "");
+  p = shared(4, 1);
+  p.tensor = 0;
+  EXPECT_EQ(first_problem(p), "--tensor 0 must lie between 1 and 4096");
+  p.tensor = 2;  // which the topology does not say
+  EXPECT_EQ(first_problem(p), "the topology has 1 tensor ranks, but --tensor is 2");
+  p.topology = Topology({{Axis::tensor, 2}, {Axis::data, 2}});
+  EXPECT_NE(first_problem(p).find("the topology has 4 ranks but its data axis 2, with 2 tensor ranks inside"),
+            std::string::npos);
+}
+
+TEST(TensorRanks, ABatchIsOfReplicas) {
+  auto p = shared(16, 2);
+  EXPECT_EQ(first_problem(p), "");
+  p.global_batch = 4;
+  expect_refused(p,
+                 "16 ranks in 8 replicas, but a step has only 4 groups of micro-batches: some ranks would never work",
+                 "raise --global-batch to 8, lower --micro-batch or --fold, or use fewer ranks");
+}
+
+TEST(TensorRanks, SequenceParallelNeedsWholeBlocksOfRows) {
+  auto p = shared(2, 2);
+  p.sequence_parallel = true;
+  expect_refused(p,
+                 "--sequence-parallel gives each of 2 tensor ranks whole blocks of 64 rows: the 32 rows of a "
+                 "micro-batch (--micro-batch 1 of --sequence 32) are no multiple of 128",
+                 "--micro-batch 4, another --sequence, or without --sequence-parallel");
+  p.micro_batch = 4;
+  EXPECT_EQ(first_problem(p), "");
+  p.tensor = 1, p.topology = replicas_of(2, 1);
+  expect_refused(p, "--sequence-parallel shares rows among tensor ranks, and --tensor is 1",
+                 "leave it out, or say --tensor 2 too");
+}
+
+struct Whole : BranchKind {
+  std::string prefix() const override { return "whole"; }
+  void declare(Declaration& d) const override { d.weight("whole.weight", 4, d.model().hidden); }
+  std::vector<SavedTensor> tensors(const ModelConfig&, const MicroShape&, Pass) const override { return {}; }
+  std::int64_t forward_workspace_bytes(const ModelConfig&, const MicroShape&, Pass) const override { return 0; }
+  std::int64_t backward_workspace_bytes(const ModelConfig&, const MicroShape&) const override { return 0; }
+  double forward_flops(const ModelConfig&, std::int64_t) const override { return 0; }
+};
+
+TEST(TensorRanks, ABranchThatDoesNotSaySoIsNotShared) {
+  register_branch("whole", std::make_shared<Whole>());
+  auto p = shared(2, 2);
+  p.model.branches = {"attention", "whole", "ffn"};
+  expect_refused(p, "the branch 'whole' of the model cannot be shared by several ranks", "--tensor 1");
+  p.tensor = 1, p.topology = replicas_of(2, 1);
+  EXPECT_EQ(first_problem(p), "");
+}
+
+TEST(Lanes, DefaultsAreTheLargestPowerOfTwoThatDivides) {
+  const auto lanes = [](std::int64_t kv_heads, std::int64_t ffn, std::int64_t vocabulary, base::DeviceKind device) {
+    ModelConfig m;
+    m.heads = m.kv_heads = kv_heads, m.hidden = 2 * kv_heads, m.ffn = ffn, m.vocabulary = vocabulary;
+    return default_lanes(m, device);
+  };
+  const auto cpu = base::DeviceKind::cpu;
+  EXPECT_EQ(lanes(12, 3072, 50257, cpu), 4);
+  EXPECT_EQ(lanes(32, 8192, 128256, cpu), 8);
+  EXPECT_EQ(lanes(25, 6400, 50257, cpu), 1);
+  EXPECT_EQ(lanes(8, 96, 257, cpu), 2);
+  EXPECT_EQ(lanes(8, 8, 257, cpu), 1);
+  EXPECT_EQ(lanes(32, 8192, 128256, base::DeviceKind::cuda), 1);
+}
+
 TEST(OneList, TheMicroBatchThatIsProposedIsLegal) {
   auto p = sample();
   p.micro_batch = 1, p.global_batch = 100'000'000;
@@ -91,7 +200,7 @@ TEST(OneList, MemoryRemediesAreThoseThatFitOrAreSaidNotTo) {
   const auto fits = memory_problems(p)[0].hint;
   EXPECT_NE(fits.find("--micro-batch 1 would need"), std::string::npos) << fits;
   EXPECT_EQ(fits.find("--ranks"), std::string::npos) << fits;  // no flag of train
-  p.model = preset("gpt2"), p.model.vocabulary = 50257, p.sequence = 1024;
+  p.model = preset("gpt2"), p.model.vocabulary = 50257, p.model.lanes = 4, p.sequence = 1024;
   predict(p);
   p.device_memory = 1;
   const auto none = memory_problems(p)[0].hint;
@@ -162,7 +271,9 @@ TEST(Extent, WhatIsAcceptedDoesNotOverflow) {
 }
 
 TEST(ModelFile, DefaultsFollowWhatIsSaid) {
-  const auto all_default = file("");
+  auto all_default = file("");
+  EXPECT_EQ(all_default.lanes, 0);  // of the model and the device
+  all_default.lanes = ModelConfig{}.lanes;
   EXPECT_EQ(all_default, ModelConfig{});
   const auto wide = file("hidden = 768\n");
   EXPECT_EQ(wide.heads, 12);
@@ -188,7 +299,7 @@ TEST(ModelHelp, NamesEveryKeyAndItsExampleWorks) {
   auto example = file(help.substr(help.rfind("\n\n") + 2));
   EXPECT_EQ(example.hidden, 256);
   EXPECT_EQ(example.norm, Norm::rms);
-  example.vocabulary = 257;
+  example.vocabulary = 257, example.lanes = default_lanes(example, base::DeviceKind::cpu);
   EXPECT_TRUE(problems(example).empty());
 }
 
@@ -196,6 +307,7 @@ TEST(ModelHelp, NamesEveryKeyAndItsExampleWorks) {
 // nothing is refused with the nearest.
 TEST(ModelJson, BranchesAreLeftOutWhileTheyAreTheUsualOnes) {
   auto m = preset("gpt2-nano");
+  m.lanes = 1;
   EXPECT_FALSE(model_to_json(m).contains("branches"));
   m.branches = {"ffn", "attention"};
   const auto json = model_to_json(m);

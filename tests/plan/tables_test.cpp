@@ -16,7 +16,7 @@ namespace {
 
 ModelConfig with_vocabulary(const char* name, std::int64_t vocabulary) {
   auto m = preset(name);
-  m.vocabulary = vocabulary;
+  m.vocabulary = vocabulary, m.lanes = 1;
   return m;
 }
 

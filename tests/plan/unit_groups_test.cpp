@@ -12,15 +12,15 @@ namespace {
 
 ModelConfig nano() {
   auto m = preset("llama-nano");
-  m.vocabulary = 256;
+  m.vocabulary = 256, m.lanes = 1;
   return m;
 }
 
-// A branch with a weight that is cut.
+// A branch with a weight that is cut over an axis that nobody has.
 struct CutBranch : BranchKind {
   std::string prefix() const override { return "cut"; }
   void declare(Declaration& unit) const override {
-    unit.parameter("cut.weight", {unit.model().hidden, 8}, {}, Decay::no, DimCut{0, Axis::tensor});
+    unit.parameter("cut.weight", {unit.model().hidden, 8}, {}, Decay::no, DimCut{0, Axis::context});
   }
   std::vector<SavedTensor> tensors(const ModelConfig&, const MicroShape&, Pass) const override { return {}; }
   std::int64_t forward_workspace_bytes(const ModelConfig&, const MicroShape&, Pass) const override { return 0; }
@@ -72,7 +72,8 @@ TEST_F(UnitGroups, WhatNoStoreCanDoIsRefused) {
   p.model.branches.push_back("cut");
   const auto found = decision_problems(p);
   ASSERT_EQ(found.size(), 2u) << text_of(found);
-  EXPECT_EQ(found[0].message, "dim 0 of 'layers.00.cut.weight' is cut over 'tensor': parameters can only be whole");
+  EXPECT_EQ(found[0].message,
+            "dim 0 of 'layers.00.cut.weight' is cut over 'context': that can be done over 'tensor' alone");
   EXPECT_EQ(found[1].message,
             "unit 'head' adds up its gradients over 'data+context': that can be done over 'data' alone");
 }

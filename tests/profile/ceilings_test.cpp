@@ -18,7 +18,7 @@ namespace {
 profile::CeilingOptions small(base::Device device, const std::string& folder) {
   profile::CeilingOptions o;
   o.model = plan::preset("gpt2-nano");
-  o.model.vocabulary = 300;
+  o.model.vocabulary = 300, o.model.lanes = 1;
   o.micro_batch = 2, o.sequence = 32;
   o.dtypes = {base::DType::f32, base::DType::bf16};
   o.threads = 2;

@@ -12,7 +12,7 @@ namespace {
 plan::Plan sample(int ranks) {
   plan::Plan p;
   p.model = plan::preset("gpt2-micro");
-  p.model.vocabulary = 257;
+  p.model.vocabulary = 257, p.model.lanes = 1;
   p.sequence = 256, p.micro_batch = 4, p.global_batch = 32, p.zero = 3;
   p.topology = plan::Topology({{plan::Axis::data, ranks}});
   plan::predict(p);

@@ -55,6 +55,42 @@ refused 2 'plan auto is of training' train --evaluate run --plan auto
 expect 2 mpirun --bind-to none -n 1 "${base[@]}" --plan auto --dry-run : -n 1 "${base[@]}" --dry-run
 said '--plan is'
 
+# Tensor ranks: a toggle may stand alone, and in the environment; what cannot be shared is refused with what can.
+shared=(mpirun --bind-to none -n 2 "${base[@]}" --dry-run)
+expect 0 "${shared[@]}" --tensor 2
+said '^2 ranks in 1 replica of 2 that share every layer of 4 lanes, ZeRO 0'
+expect 0 "${shared[@]}" --tensor 2 --sequence-parallel --lanes 2
+said 'that share every layer of 2 lanes, and its rows, ZeRO 0'
+expect 0 "${shared[@]}" --sequence-parallel off --tensor 2
+expect 0 env TRAINYARD_SEQUENCE_PARALLEL=on TRAINYARD_TENSOR=2 "${shared[@]}"
+said 'and its rows'
+expect 2 "${shared[@]}" --tensor 2 --sequence-parallel maybe
+said '--sequence-parallel maybe is not known; use off, on'
+expect 2 "${shared[@]}" --tensor 2 --sequence-parallel ""
+said '--sequence-parallel is empty'
+expect 2 "${shared[@]}" --tensor 2 --sequence-parallel --sequence 32
+said 'whole blocks of 64 rows: .*--micro-batch 2 of --sequence 32'; said 'try: --micro-batch 4'
+expect 2 "${shared[@]}" --sequence-parallel
+said 'and --tensor is 1'
+expect 2 "${base[@]}" --dry-run --tensor 2
+said '--tensor 2 does not divide 1 rank$'
+expect 2 mpirun --bind-to none -n 8 "${base[@]}" --dry-run --tensor 8
+said 'more than the model.s 4 key-value heads'; said 'try: --tensor 4'
+expect 2 mpirun --bind-to none -n 1 "${base[@]}" --dry-run --tensor 2 : -n 1 "${base[@]}" --dry-run
+said '--tensor is 1, on rank 0 2'
+expect 0 "${plan[@]}" --ranks 4 --tensor 2 --sequence-parallel --micro-batch 4 --threads 1 --output shared.json
+said '4 ranks in 2 replicas of 2 that share'
+[ "$(jq -c '[.topology[].size, .tensor, .sequence_parallel, .model.lanes]' shared.json)" = '[2,2,2,true,4]' ] || fail "shared.json: $(cat shared.json)"
+expect 0 inspect --verify shared.json; said 'in 2 replicas of 2'
+expect 0 mpirun --bind-to none -n 4 train --plan shared.json --data data --output run --dry-run
+said '^4 ranks in 2 replicas of 2 that share every layer of 4 lanes, and its rows'
+expect 2 mpirun --bind-to none -n 2 train --plan shared.json --data data --output run --dry-run
+said 'shared.json is for 4 ranks, this job has 2'
+refused 2 '--tensor 3 does not divide 8 ranks' partition-model --model gpt2 --ranks 8 --tensor 3
+said 'try: --tensor 2 or --tensor 4'
+expect 2 train --tp 2
+said 'here it is --tensor'
+
 # What cannot be used is refused.
 mkdir c
 expect 3 "${base[@]}" --config c

@@ -10,6 +10,7 @@ const char* type_of(const base::Field& f) {
     case base::FieldKind::integer: return "N";
     case base::FieldKind::number: return "X";
     case base::FieldKind::bytes: return "BYTES";
+    case base::FieldKind::toggle: return "[on|off]";
     default: return "TEXT";
   }
 }
@@ -24,6 +25,8 @@ ConfigFlags::ConfigFlags(CLI::App& app, std::vector<base::Field>& fields) : fiel
                            ->group(f.group)
                            ->type_name(type_of(f))
                            ->take_last());
+    // What CLI11 calls the default of an option is what it takes where the option stands without a value.
+    if (f.kind == base::FieldKind::toggle) options_.back()->expected(0, 1)->default_str("on");
   }
 }
 

@@ -11,8 +11,8 @@
 
 namespace trainyard::tools {
 
-// Adds --NAME for every field (grouped, with default and help). The texts are kept and applied by apply(), after file
-// and environment.
+// Adds --NAME for every field (grouped, with default and help). A toggle without a value is on. The texts are kept and
+// applied by apply(), after file and environment.
 class ConfigFlags {
  public:
   ConfigFlags(CLI::App& app, std::vector<base::Field>& fields);

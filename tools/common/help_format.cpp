@@ -42,7 +42,9 @@ std::string HelpFormat::make_description(const CLI::App* app) const { return fol
 
 std::string HelpFormat::make_option(const CLI::Option* option, bool is_positional) const {
   const std::string indent(description_column, ' ');
-  auto name = "  " + make_option_name(option, is_positional) + make_option_opts(option);
+  const bool may_stand_alone = option->get_type_size() > 0 && option->get_expected_min() == 0;
+  auto name = "  " + make_option_name(option, is_positional) +
+              (may_stand_alone ? " " + option->get_type_name() : make_option_opts(option));
   if (name.size() + 2 > indent.size()) return name + "\n" + folded(indent + make_option_desc(option), indent, "");
   name.resize(indent.size(), ' ');
   return folded(name + make_option_desc(option), indent, "");

@@ -7,6 +7,22 @@
 
 namespace trainyard::tools {
 
+namespace {
+
+// By rank 0 among its tensor ranks, because layers run forward twice.
+std::int64_t sent_again(const plan::Plan& p) {
+  const auto sent = [&](plan::Recompute recompute) {
+    std::int64_t bytes = 0;
+    for (const auto& t :
+         plan::added_up(plan::tensor_calls(p.model, p.micro(), plan::Pass::train, recompute, p.batch().micros_of(0))))
+      bytes += t.bytes;
+    return bytes;
+  };
+  return sent(p.recompute) - sent(plan::Recompute::none);
+}
+
+}  // namespace
+
 std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   const int ranks = p.topology.world();
   const auto batch = p.batch();
@@ -17,8 +33,8 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
                   p.model.layers, p.model.hidden, p.model.heads, base::count_text(p.model.vocabulary));
   out += fmt::format("parameters  {}\n", base::count_text(p.parameters));
   out +=
-      fmt::format("cut         {} rank{}, ZeRO {}, {} with {} gradients, {}\n", ranks, plural(ranks), p.zero,
-                  base::name_of(p.dtype), base::name_of(p.gradient_dtype),
+      fmt::format("cut         {}{}, ZeRO {}, {} with {} gradients, {}\n", base::counted(ranks, "rank"),
+                  plan::sharing_text(p), p.zero, base::name_of(p.dtype), base::name_of(p.gradient_dtype),
                   p.device == base::DeviceKind::cuda ? "a GPU a rank"
                                                      : fmt::format("{} thread{} a rank", p.threads, plural(p.threads)));
   out += fmt::format(
@@ -36,7 +52,8 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   if (p.memory.on_host > 0) row("on the host, not here", -p.memory.on_host);
   row("total", p.memory.total());
   if (p.device_memory > 0) row("device memory", p.device_memory);
-  const auto textbook = plan::model_state_bytes(p.parameters, ranks, p.zero, p.dtype, p.gradient_dtype);
+  const auto textbook =
+      plan::model_state_bytes(p.parameters / p.tensor, ranks / p.tensor, p.zero, p.dtype, p.gradient_dtype);
   out += fmt::format("  model states by the textbook ({} rank{}, no padding): {}\n", ranks, plural(ranks),
                      sizes == base::Sizes::exact ? fmt::format("{:.0f}", textbook) : base::rate_text(textbook, "B"));
   bool sends = false;
@@ -50,6 +67,9 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
                          t.first_rank == t.last_rank ? fmt::format("rank {}", t.first_rank)
                                                      : fmt::format("{}-{}", t.first_rank, t.last_rank),
                          o.group, o.operation, base::count_text(o.calls), base::size_text(o.bytes, sizes));
+  if (const auto again = sent_again(p); again > 0)
+    out += fmt::format("  {:<46}{:>8}{:>20}\n", "of that, sent again to recompute (tensor)", "",
+                       base::size_text(again, sizes));
   return out;
 }
 

@@ -93,6 +93,7 @@ Report model_report(const std::string& file, const Options& options) {
   }
   auto judged = model;
   if (judged.vocabulary == 0) judged.vocabulary = 257;
+  if (judged.lanes == 0) judged.lanes = 1;
   std::string wrong;
   for (const auto& problem : plan::problems(judged)) wrong += "\n  " + problem;
   if (!wrong.empty())
@@ -101,7 +102,9 @@ Report model_report(const std::string& file, const Options& options) {
   report.json = {{"kind", "model"}, {"path", file}, {"model", nlohmann::json(plan::model_to_json(model))}};
   std::vector<std::vector<std::string>> rows;
   for (const auto& f : plan::fields_of(model))
-    rows.push_back({f.name, f.name == "vocabulary" && model.vocabulary == 0 ? "that of the shards" : f.get()});
+    rows.push_back({f.name, f.name == "vocabulary" && model.vocabulary == 0 ? "that of the shards"
+                            : f.name == "lanes" && model.lanes == 0         ? "up to 8"
+                                                                            : f.get()});
   report.text = fmt::format("model {}\n{}", file, table({"setting", "value"}, rows));
   if (model.vocabulary > 0) {
     report.json["parameters"] = plan::parameter_count(model);

@@ -26,7 +26,7 @@ namespace {
 
 struct Options {
   std::string model = "gpt2-micro", data, device_memory, profile, output;
-  std::int64_t vocabulary = 0;
+  std::int64_t vocabulary = 0, lanes = 0;
   int ranks = 1;
   bool json = false, force = false, bytes = false;
 };
@@ -61,9 +61,10 @@ void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code) {
 }
 
 // Beyond the range of a batch, so that it is refused, where the product is.
-std::int64_t one_group_a_rank(const plan::Plan& p, int ranks) {
+std::int64_t one_group_a_replica(const plan::Plan& p) {
   const auto most = plan::ranges::global_batch.high;
-  return p.micro_batch > most / p.fold / ranks ? most + 1 : p.micro_batch * p.fold * ranks;
+  const int replicas = p.topology.size(plan::Axis::data);
+  return p.micro_batch > most / p.fold / replicas ? most + 1 : p.micro_batch * p.fold * replicas;
 }
 
 void decide_vocabulary(plan::ModelConfig& model, const Options& o) {
@@ -88,9 +89,11 @@ void decide_vocabulary(plan::ModelConfig& model, const Options& o) {
 plan::Plan decide(plan::Plan p, const Options& o) {
   p.model = plan::load_model(o.model);
   decide_vocabulary(p.model, o);
+  if (o.lanes > 0) p.model.lanes = o.lanes;
+  if (p.model.lanes == 0) p.model.lanes = plan::default_lanes(p.model, p.device);
   if (p.sequence == 0) p.sequence = p.model.context;
-  if (p.global_batch == 0) p.global_batch = one_group_a_rank(p, o.ranks);
-  p.topology = plan::Topology({{plan::Axis::data, o.ranks}});
+  p.topology = plan::replicas_of(o.ranks, o.ranks % p.tensor == 0 ? p.tensor : 1);  // else it is refused
+  if (p.global_batch == 0) p.global_batch = one_group_a_replica(p);
   if (!o.device_memory.empty())
     p.device_memory = base::parse_bytes(o.device_memory, "--device-memory", {1, base::most_bytes});
   return p;
@@ -104,7 +107,7 @@ std::vector<base::Field> flag_fields(plan::Plan& p) {
   for (auto& f : fields) {
     f.group = "Cut";
     if (f.name == "sequence") f.help = "tokens a sequence; default: the model's context";
-    if (f.name == "global-batch") f.help += "; default: one group a rank";
+    if (f.name == "global-batch") f.help += "; default: one group a replica";
     if (f.name == "threads") f.help = "OpenMP team of a rank";
     if (f.name == "sequence" || f.name == "global-batch") f.get = [] { return std::string(); };
   }
@@ -117,7 +120,7 @@ std::string times_text(const plan::Plan& plan, const std::string& path) {
   std::string out = fmt::format("\n  {:<34}{:>8}{:>20}\n", "a step's collectives, none hidden", "calls", "time");
   double total = 0;
   for (const auto& t : times) {
-    out += fmt::format("  {:<34}{:>8}{:>20}{}\n", t.operation, t.calls, base::duration_text(t.seconds),
+    out += fmt::format("  {:<34}{:>8}{:>20}{}\n", t.group + " " + t.operation, t.calls, base::duration_text(t.seconds),
                        t.beyond ? "  (beyond the measured sizes)" : "");
     total += t.seconds;
   }
@@ -141,7 +144,8 @@ int main(int argc, char** argv) {
       app, "Predict memory, traffic and FLOPs of training a model over ranks, and write the plan that train follows.",
       "  partition-model --model gpt2 --ranks 8 --zero 2 --dtype bf16 --micro-batch 4 --global-batch 64 --sequence "
       "1024\n"
-      "  partition-model --model llama-1b --ranks 16 --zero 3 --dtype bf16 --device-memory 80GB --json\n",
+      "  partition-model --model llama-1b --ranks 16 --zero 3 --dtype bf16 --device-memory 80GB --json\n"
+      "  partition-model --model llama-1b --ranks 8 --tensor 4 --sequence-parallel --zero 1 --sequence 2048\n",
       "train, inspect");
   Options o;
   plan::Plan p;
@@ -157,7 +161,11 @@ int main(int argc, char** argv) {
                  "tokens, where there are no shards yet; default 50257 (gpt2), 51200 (gpt3), 128256 (llama)")
       ->check(in_range(ranges::vocabulary))
       ->group("Model");
-  app.add_option("--ranks", o.ranks, "data-parallel ranks")
+  app.add_option("--lanes", o.lanes, "slices of sums that tensor ranks share; 0: the model's, or up to 8")
+      ->check(in_range(ranges::lanes))
+      ->capture_default_str()
+      ->group("Model");
+  app.add_option("--ranks", o.ranks, "in all: replicas of --tensor ranks that share every layer")
       ->check(in_range(ranges::ranks))
       ->capture_default_str()
       ->group("Cut");

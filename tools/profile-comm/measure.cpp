@@ -50,6 +50,7 @@ profile::CeilingOptions ceilings_of(const ProfileOptions& o, const Launched& lau
   c.model = plan != nullptr ? plan->model : plan::load_model(o.model);
   if (c.model.vocabulary == 0)
     c.model.vocabulary = c.model.positions == plan::Positions::rotary ? 128256 : 50257;  // as published
+  if (c.model.lanes == 0) c.model.lanes = plan::default_lanes(c.model, launched.device.kind);
   c.micro_batch = plan != nullptr ? plan->micro_batch : o.micro_batch;
   c.sequence = o.sequence > 0 ? o.sequence : plan != nullptr ? plan->sequence : c.model.context;
   c.dtypes = plan != nullptr ? std::vector{plan->dtype} : o.sweep.dtypes;

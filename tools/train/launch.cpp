@@ -21,10 +21,18 @@ Launch::Launch() {
     return;
   }
   mpi_ = std::make_unique<comm::MpiRuntime>();
-  world_ = engine::make_world("mpi", mpi_->rank(), mpi_->size(), mpi_->factory());
+  make_world(1);
+}
+
+void Launch::make_world(int tensor) {
+  world_ = engine::make_world("mpi", mpi_->rank(), mpi_->size(), mpi_->factory(), tensor);
   world_.local_rank = local_rank();
   if (world_.size > 1) world_.fail = [this](const std::exception& error) { fail(error); };
   world_.on_hang = [this](const std::string& sentence, comm::Decided where) { end_on_hang(sentence, where); };
+}
+
+void Launch::cut_into_replicas(int tensor) {
+  if (tensor > 1 && world_.size % tensor == 0) make_world(tensor);
 }
 
 int Launch::ranks_on_node() const { return tools::ranks_on_node(world_.size); }

@@ -143,11 +143,13 @@ int main(int argc, char** argv) {
       const auto word = [](bool on) { return on ? "on" : "off"; };
       launch.require_same({{"evaluate", word(evaluation.asked())},
                            {"dry-run", word(switches.dry_run)},
+                           {"tensor", fmt::format("{}", config.tensor)},
                            {"print-config", word(switches.print_config)}});
       if (switches.print_config) {
         if (launch.world().rank == 0) tools::print(engine::print_config(fields, config));
         return base::ExitCode::done;
       }
+      launch.cut_into_replicas(config.tensor);
       if (evaluation.asked()) return evaluation.run(config, fields, launch);
       if (!switches.dry_run) launch.reasons_into(config.output);  // neither it nor an evaluation writes anything
       return train(config, switches, launch, *signals, [&](const std::string& resume) {

@@ -9,6 +9,7 @@ class AttentionKind : public BranchKind {
  public:
   std::string prefix() const override { return "attention"; }
   double residual_dropout(const ModelConfig& model) const override { return model.dropout_attention_residual; }
+  bool shared_by_tensor_ranks() const override { return true; }
   void declare(Declaration& unit) const override;
   bool shared_by_tensor_ranks() const override { return true; }
   std::vector<SavedTensor> tensors(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;

@@ -1,0 +1,159 @@
+// What tensor ranks send one another, summed from what kinds of blocks say of one micro-batch; plans with a tensor axis
+// as files.
+#include "libtrain/base/error.h"
+#include "libtrain/plan/blocks/layer.h"
+#include "libtrain/plan/communication_time.h"
+#include "libtrain/plan/problems.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace trainyard::plan {
+namespace {
+
+// In forward one exchange of partial sums and one gather, in backward a sum of some numbers.
+struct TalkingLayer : LayerKind {
+  std::vector<TensorCall> tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
+                                       Recompute recompute) const override {
+    const std::int64_t passes = pass == Pass::train && recompute == Recompute::layers ? 2 : 1,
+                       elements = s.rows() * m.hidden;
+    std::vector<TensorCall> calls{{"all_to_all", base::DType::f32, 4 * elements, passes},
+                                  {"all_gather", s.dtype, s.element_bytes() * elements, passes}};
+    if (pass == Pass::train) calls.push_back({"all_reduce", base::DType::f32, 4 * m.hidden, 1});
+    return calls;
+  }
+};
+
+class TensorTraffic : public ::testing::Test {
+ protected:
+  void SetUp() override { register_block("layer", std::make_shared<TalkingLayer>()); }
+  void TearDown() override { register_block("layer", std::make_shared<LayerKind>()); }
+};
+
+constexpr std::int64_t layers = 2, hidden = 32, rows = 64;  // of gpt2-nano, and of a micro-batch
+
+Plan sample(int data, int tensor) {
+  Plan p;
+  p.model = preset("gpt2-nano");
+  p.model.vocabulary = 257, p.model.lanes = 4;
+  p.topology = replicas_of(data * tensor, tensor);
+  p.tensor = tensor, p.dtype = base::DType::bf16;
+  p.global_batch = 8, p.micro_batch = 2, p.sequence = 32;  // 4 micro-batches
+  predict(p);
+  return p;
+}
+
+Traffic of_tensor(const std::vector<Traffic>& all, const std::string& operation) {
+  for (const auto& t : all)
+    if (t.group == "tensor" && t.operation == operation) return t;
+  return {};
+}
+
+Traffic tensor(const std::string& operation, std::int64_t calls, std::int64_t bytes) {
+  return {"tensor", operation, calls, bytes};
+}
+
+TEST_F(TensorTraffic, IsThatOfTheBlocksForEachMicroBatchOfTheRank) {
+  const auto p = sample(1, 2);
+  ASSERT_EQ(p.traffic.size(), 1u);
+  EXPECT_EQ(p.traffic[0].last_rank, 1);
+  const auto& sent = p.traffic[0].operations;
+  EXPECT_EQ(of_tensor(sent, "all_to_all"), tensor("all_to_all", 4 * layers, 4 * layers * rows * hidden * 4 / 2));
+  EXPECT_EQ(of_tensor(sent, "all_gather"), tensor("all_gather", 4 * layers, 4 * layers * rows * hidden * 2 / 2));
+  EXPECT_EQ(of_tensor(sent, "all_reduce"), tensor("all_reduce", 4 * layers, 4 * layers * hidden * 4));
+  EXPECT_EQ(sample(2, 1).traffic[0].operations.size(), 2u);  // of the units alone
+}
+
+// Three replicas of two ranks for four micro-batches: the first has two of them.
+TEST_F(TensorTraffic, ReplicasThatIdleSendNothing) {
+  const auto p = sample(3, 2);
+  ASSERT_EQ(p.traffic.size(), 2u);
+  EXPECT_EQ(p.traffic[0].last_rank, 1);
+  EXPECT_EQ(p.traffic[1].first_rank, 2);
+  EXPECT_EQ(p.traffic[1].last_rank, 5);
+  EXPECT_EQ(of_tensor(p.traffic[0].operations, "all_to_all").calls, 2 * layers);
+  EXPECT_EQ(of_tensor(p.traffic[1].operations, "all_to_all").calls, 1 * layers);
+  for (int rank = 0; rank < 6; ++rank)
+    EXPECT_EQ(added_up(all_step_calls(p, rank)), p.traffic[rank < 2 ? 0 : 1].operations) << rank;
+}
+
+TEST_F(TensorTraffic, RecomputationSendsForwardAgain) {
+  auto p = sample(1, 4);
+  const auto once = p.traffic[0].operations;
+  p.recompute = Recompute::layers;
+  predict(p);
+  const auto again = p.traffic[0].operations;
+  EXPECT_EQ(of_tensor(again, "all_to_all").bytes, 2 * of_tensor(once, "all_to_all").bytes);
+  EXPECT_EQ(of_tensor(again, "all_reduce"), of_tensor(once, "all_reduce"));
+  EXPECT_EQ(of_tensor(once, "all_to_all").bytes, 4 * layers * rows * hidden * 4 / 4 * 3);
+}
+
+// Every replica evaluates in every round, the last one again where there is none left.
+TEST_F(TensorTraffic, AValidationIsRoundsOfEveryReplica) {
+  const auto p = sample(3, 2);
+  for (const auto& [sequences, rounds] : {std::pair<std::int64_t, std::int64_t>{2, 1}, {6, 1}, {8, 2}}) {
+    const auto sent = all_validation_traffic(p, sequences);
+    EXPECT_EQ(of_tensor(sent, "all_to_all"),
+              tensor("all_to_all", rounds * layers, rounds * layers * rows * hidden * 4 / 2));
+    EXPECT_EQ(of_tensor(sent, "all_reduce"), Traffic{});
+  }
+}
+
+TEST_F(TensorTraffic, TakesTheTimeOfItsOwnLinks) {
+  Profile profile;
+  for (const auto* group : {"data", "tensor"})
+    for (const auto* operation : {"ordered_reduce_scatter", "all_gather", "all_to_all", "all_reduce"}) {
+      CommSeries s{group, operation, "f32", 2, 1, {}, {}, 0};
+      for (const std::int64_t bytes : {1024, 65536, 4194304}) {
+        CommPoint q;
+        q.bytes = bytes;
+        q.repeats = {static_cast<double>(bytes) / (s.group == "data" ? 1e9 : 8e9)};
+        s.points.push_back(q);
+      }
+      s.fit = fit_link(s.samples());
+      profile.communication.push_back(s);
+    }
+  const auto p = sample(2, 2);
+  const auto times = communication_times(p, profile);
+  std::vector<std::string> names;
+  for (const auto& t : times) names.push_back(t.group + " " + t.operation);
+  EXPECT_EQ(names, (std::vector<std::string>{"data ordered_reduce_scatter", "data all_gather", "tensor all_to_all",
+                                             "tensor all_gather", "tensor all_reduce"}));
+  EXPECT_EQ(times[2].calls, 2 * layers);
+  EXPECT_NEAR(times[2].seconds, 2 * layers * rows * hidden * 4 / 8e9, 1e-9);
+  for (auto& s : profile.communication)
+    if (s.group == "tensor") s.ranks = 4;
+  EXPECT_THROW(communication_times(p, profile), base::InputError);
+  for (auto& s : profile.communication)
+    if (s.group == "tensor") s.group = "world", s.ranks = 2;
+  EXPECT_EQ(communication_times(p, profile).size(), 5u);  // the world will do
+}
+
+TEST_F(TensorTraffic, APlanKeepsItsAxesAndOldOnesHaveOne) {
+  auto p = sample(2, 2);
+  p.micro_batch = 4, p.sequence_parallel = true;
+  predict(p);
+  const auto json = json_of(p);
+  EXPECT_EQ(json["tensor"], 2);
+  EXPECT_EQ(json["sequence_parallel"], true);
+  EXPECT_EQ(json["model"]["lanes"], 4);
+  const auto read = plan_from_json(to_json(p), "plan");
+  EXPECT_EQ(to_json(read), to_json(p));
+  EXPECT_EQ(read.topology.size(Axis::tensor), 2);
+  EXPECT_TRUE(read.sequence_parallel);
+  EXPECT_EQ(sharing_text(read), " in 2 replicas of 2 that share every layer of 4 lanes, and its rows");
+  const auto alone = json_of(sample(2, 1));
+  EXPECT_FALSE(alone.contains("tensor") || alone.contains("sequence_parallel"));
+  EXPECT_EQ(plan_from_json(alone.dump(), "plan").tensor, 1);
+  EXPECT_EQ(sharing_text(sample(2, 1)), "");
+  auto wrong = json;
+  wrong["tensor"] = 4;
+  EXPECT_THROW(plan_from_json(wrong.dump(), "plan"), base::InputError);
+  wrong = json;
+  wrong.erase("tensor");
+  EXPECT_THROW(plan_from_json(wrong.dump(), "plan"), base::InputError);
+}
+
+}  // namespace
+}  // namespace trainyard::plan
