@@ -24,16 +24,17 @@ TEST(ReshardMemory, NeedsWhatItIsGivenForBuffers) {
     int threads, ranks;
     std::int64_t memory;
     std::optional<DType> dtype;
+    int tensor = 1;
   };
   for (const auto& c : {Case{1, 1, 4 << 20, {}}, Case{3, 5, 4 << 20, {}}, Case{3, 2, 12 << 20, DType::bf16},
-                        Case{3, 2, 48 << 20, {}}}) {
+                        Case{3, 2, 48 << 20, {}}, Case{3, 2, 12 << 20, {}, 4}}) {
     fs::remove_all(to);
     checkpoint::ReshardOptions o;
     o.threads = c.threads, o.memory = c.memory;
     heap::restart_peak();
     const auto before = heap::live.load();
     const checkpoint::Reader source(from, checkpoint::Reader::Check::all_but_payloads);
-    checkpoint::reshard(source, to, {c.ranks, c.dtype, {}, {}}, o);
+    checkpoint::reshard(source, to, {c.ranks, c.dtype, {}, {}, {}, c.tensor}, o);
     EXPECT_LT(heap::peak - before, c.memory + rest) << c.threads << " threads, " << c.memory << " bytes";
   }
 }
