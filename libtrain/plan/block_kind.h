@@ -49,14 +49,6 @@ struct BlockAccesses {
   std::vector<Step> backward;
 };
 
-// A collective that a block makes between the ranks that share it, so and so often.
-struct TensorCall {
-  const char* operation;  // as the ledger names it
-  base::DType type;
-  std::int64_t bytes;  // of the whole that is gathered, added up or exchanged, all ranks' parts together
-  std::int64_t calls;
-};
-
 // A block of the model's stream: the embedding, a layer, the head. It owns units. Every number is of one block, one
 // rank and one micro-batch; the arithmetic follows the order of allocations in the block itself, so that the arenas'
 // high-water marks are these numbers exactly.
@@ -77,11 +69,6 @@ class BlockKind {
   virtual std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const = 0;
   virtual std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const = 0;
 
-  // Of one micro-batch: training, forward, where it is recomputed forward again, and backward; or an evaluation.
-  virtual std::vector<TensorCall> tensor_calls(const ModelConfig&, const MicroShape&, Pass, Recompute) const {
-    return {};
-  }
-
   // Model FLOPs of forward, for each token; backward takes twice as many.
   virtual double forward_flops(const ModelConfig& model, std::int64_t sequence) const = 0;
 
@@ -100,14 +87,10 @@ class BranchKind {
   // The prefix of its parameters and of its dropout sites: "ffn" makes the norm "ffn_norm", the site "ffn_residual".
   virtual std::string prefix() const = 0;
   virtual double residual_dropout(const ModelConfig&) const { return 0; }
-  // May several ranks hold parts of its parameters and compute it together? A branch that does not say so runs with
-  // --tensor 1 alone.
+  // Do ranks that share a layer share this branch: are its parameters cut, and its output the sum over them
+  // (model/shared_sum.h)? A branch that does not say so runs with --tensor 1 alone.
   virtual bool shared_by_tensor_ranks() const { return false; }
   virtual void declare(Declaration& unit) const = 0;
-
-  // Whether ranks that share a layer share this branch: its parameters are cut, and its output is the sum over them
-  // (model/shared_sum.h). One that is not can only be in models whose layers nobody shares.
-  virtual bool shared_by_tensor_ranks() const { return false; }
 
   // Between forward and backward; in an evaluation until its forward ends.
   virtual std::vector<SavedTensor> tensors(const ModelConfig& model, const MicroShape& shape, Pass pass) const = 0;

@@ -11,7 +11,6 @@ class FeedForwardKind : public BranchKind {
   double residual_dropout(const ModelConfig& model) const override { return model.dropout_ffn_residual; }
   bool shared_by_tensor_ranks() const override { return true; }
   void declare(Declaration& unit) const override;
-  bool shared_by_tensor_ranks() const override { return true; }
   std::vector<SavedTensor> tensors(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
