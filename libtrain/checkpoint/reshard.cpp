@@ -6,7 +6,7 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/checkpoint/parts.h"
 #include "libtrain/plan/ranges.h"
-#include "libtrain/plan/tensor_problems.h"
+#include "libtrain/plan/sharing.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -274,8 +274,8 @@ plan::Topology topology_of_cut(const Manifest& source, const NewCut& cut) {
     throw base::UsageError(fmt::format("{} data-parallel ranks of {} tensor ranks are more than {}", data, tensor,
                                        plan::ranges::ranks.high),
                            "fewer of them");
-  if (const auto wrong = plan::tensor_problems(source.state.model, tensor); !wrong.empty())
-    throw base::UsageError(plan::text_of(wrong), wrong.front().hint);
+  if (const auto wrong = plan::sharing_problem(source.state.model, tensor))
+    throw base::UsageError(wrong->message, wrong->hint);
   return plan::replicas_of(data * tensor, tensor);
 }
 

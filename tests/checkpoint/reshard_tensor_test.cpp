@@ -57,8 +57,8 @@ TEST(Reshard, TensorRanksThatCannotShareTheModelAreRefused) {
   const auto from = scratch.path + "/step-00000005", to = scratch.path + "/to";
   save(scratch.path, state(gpt_of_heads(), DType::f32, 5), 1);
   const std::pair<int, const char*> refused[] = {
-      {3, "--tensor 3 does not divide the key/value heads, 4"},
-      {5, "--tensor 5: the model has 4 key/value heads, and a rank cannot have less than a whole one"}};
+      {3, "--tensor 3 does not divide kv-heads 4"},
+      {5, "--tensor 5 is more than the model's 4 key-value heads: some ranks would have none"}};
   for (const auto& [tensor, expected] : refused) {
     try {
       reshard(from, to, {1, {}, {}, {}, {}, tensor});

@@ -110,7 +110,7 @@ refused 2 'four exists already' reshard-checkpoint run four
 refused 2 'is or lies in' reshard-checkpoint four four --force
 refused 2 'is or lies in' reshard-checkpoint four four/inside
 refused 2 'pipeline stages do not exist yet' reshard-checkpoint run nope --pipeline 2
-refused 2 'tensor 4: the model has 2 key/value heads, and a rank cannot have less than a whole one' reshard-checkpoint run nope --tensor 4
+refused 2 'tensor 4 is more than the model.s 2 key-value heads: some ranks would have none' reshard-checkpoint run nope --tensor 4
 grep -q 'try: --tensor 2$' err || fail "no way out: $(cat err)"
 refused 2 'consolidate and --tensor do not' reshard-checkpoint run nope --consolidate --tensor 2
 refused 2 'plan and --zero do not go together' reshard-checkpoint run nope --plan plan.json --zero 1

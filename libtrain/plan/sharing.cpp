@@ -1,5 +1,5 @@
 // Divides what tensor ranks share.
-#include "libtrain/plan/tensor_problems.h"
+#include "libtrain/plan/sharing.h"
 
 #include "libtrain/plan/inventory.h"
 
@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace trainyard::plan {
 
@@ -20,9 +21,7 @@ struct Shared {
 
 // Layers are alike: the first speaks for all.
 std::vector<Shared> shared_of(const ModelConfig& m) {
-  std::vector<Shared> out{{"the key/value heads", m.kv_heads},
-                          {"the inner width of the feed-forward part", m.ffn},
-                          {"the stored vocabulary", m.stored_vocabulary()}};
+  std::vector<Shared> out{{"kv-heads", m.kv_heads}, {"ffn", m.ffn}, {"the stored vocabulary", m.stored_vocabulary()}};
   for (const auto& segment : segments(m))
     for (const auto& unit : segment.kind->units(m, 0))
       for (const auto& p : unit.parameters)
@@ -39,24 +38,24 @@ bool divides_all(const std::vector<Shared>& shared, std::int64_t tensor) {
 std::string nearest(const std::vector<Shared>& shared, std::int64_t tensor) {
   auto below = tensor - 1, above = tensor + 1;
   while (!divides_all(shared, below)) --below;  // 1 does
-  const auto most = shared.front().size;        // more than there are key/value heads never do
+  const auto most = shared.front().size;        // more than there are key-value heads never do
   while (above <= most && !divides_all(shared, above)) ++above;
   return above > most ? fmt::format("--tensor {}", below) : fmt::format("--tensor {} or --tensor {}", below, above);
 }
 
 }  // namespace
 
-std::vector<Problem> tensor_problems(const ModelConfig& m, int tensor) {
-  if (tensor == 1) return {};
+std::optional<Problem> sharing_problem(const ModelConfig& m, int tensor) {
+  if (tensor == 1) return std::nullopt;
   const auto shared = shared_of(m);
   if (tensor > m.kv_heads)
-    return {{fmt::format("--tensor {}: the model has {} key/value head{}, and a rank cannot have less than a whole one",
-                         tensor, m.kv_heads, m.kv_heads == 1 ? "" : "s"),
-             nearest(shared, std::min<std::int64_t>(tensor, m.kv_heads + 1))}};
+    return Problem{fmt::format("--tensor {} is more than the model's {} key-value heads: some ranks would have none",
+                               tensor, m.kv_heads),
+                   nearest(shared, m.kv_heads + 1)};
   for (const auto& s : shared)
     if (s.size % tensor != 0)
-      return {{fmt::format("--tensor {} does not divide {}, {}", tensor, s.what, s.size), nearest(shared, tensor)}};
-  return {};
+      return Problem{fmt::format("--tensor {} does not divide {} {}", tensor, s.what, s.size), nearest(shared, tensor)};
+  return std::nullopt;
 }
 
 }  // namespace trainyard::plan

@@ -1,0 +1,31 @@
+// How many tensor ranks can share a model, and what is offered in place of a number that cannot.
+#include "libtrain/plan/sharing.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard::plan {
+
+namespace {
+
+std::string answer(ModelConfig m, int tensor) {
+  if (m.vocabulary == 0) m.vocabulary = 50257;
+  const auto wrong = sharing_problem(m, tensor);
+  return wrong ? wrong->message + " | " + wrong->hint : "";
+}
+
+}  // namespace
+
+TEST(Sharing, HeadsWidthsAndTheStoredVocabularyComeOutEven) {
+  for (const int tensor : {1, 2, 4, 8}) EXPECT_EQ(answer(preset("llama-8b"), tensor), "");
+  EXPECT_EQ(answer(preset("llama-8b"), 3), "--tensor 3 does not divide kv-heads 8 | --tensor 2 or --tensor 4");
+  EXPECT_EQ(answer(preset("llama-8b"), 16),
+            "--tensor 16 is more than the model's 8 key-value heads: some ranks would have none | --tensor 8");
+  EXPECT_EQ(answer(preset("gpt2"), 12),  // 50,304 rows and 3072 of the inner width are multiples of 12
+            "");
+  EXPECT_EQ(answer(preset("gpt2-xl"), 5), "--tensor 5 does not divide the stored vocabulary 50304 | --tensor 1");
+  auto m = preset("gpt2");
+  m.ffn = 3070;
+  EXPECT_EQ(answer(m, 4), "--tensor 4 does not divide ffn 3070 | --tensor 2");
+}
+
+}  // namespace trainyard::plan
