@@ -17,22 +17,25 @@ TEST(Reshard, AWalkOverRanksAndStagesKeepsTheBits) {
   const auto expected = runs.bits(whole, runs.run(whole, {2, 1, 1}));
   auto c = runs.config("walk");
   struct Stop {
-    int ranks, zero, until;
+    int data, tensor, zero, until;
   };
   std::string before;
-  for (const auto& [ranks, zero, until] : {Stop{4, 1, 5}, Stop{1, 0, 9}, Stop{3, 2, 14}, Stop{8, 3, 0}}) {
+  for (const auto& [data, tensor, zero, until] :
+       {Stop{4, 1, 1, 3}, Stop{1, 4, 0, 6}, Stop{1, 1, 0, 9}, Stop{3, 2, 2, 14}, Stop{8, 1, 3, 17}, Stop{2, 2, 3, 0}}) {
     if (!before.empty()) {
-      const auto next = (runs.folder() / fmt::format("on-{}", ranks)).string();
+      const auto next = (runs.folder() / fmt::format("on-{}-{}", data, tensor)).string();
       checkpoint::ReshardOptions options;
       options.threads = 2;
       const checkpoint::Reader source(before, checkpoint::Reader::Check::all_but_payloads);
       options.history = engine::history_through(before, source.state().step);
-      checkpoint::reshard(source, next, {ranks, {}, zero, {}}, options);
+      checkpoint::reshard(source, next, {data, {}, zero, {}, {}, tensor}, options);
       testing::fs::remove_all(before);
       c.resume = next;
     }
     c.stop_after = until;
-    const auto result = runs.run(c, {ranks, zero, 1});
+    testing::Cut cut{data * tensor, zero, 1};
+    cut.tensor = tensor;
+    const auto result = runs.run(c, cut);
     before = result.checkpoint;
     if (until == 0) {
       EXPECT_EQ(result.code, base::ExitCode::done);
