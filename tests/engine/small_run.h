@@ -23,6 +23,8 @@ namespace fs = std::filesystem;
 struct Cut {
   int ranks = 1, zero = 0, threads = 1;
   std::string dtype = "f32", recompute = "none";
+  int tensor = 1;  // of the ranks
+  bool sequence_parallel = false;
 };
 
 class SmallRun {
@@ -99,7 +101,7 @@ class SmallRun {
     apply(cut, c);
     std::vector<engine::RunResult> results(static_cast<std::size_t>(cut.ranks));
     comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
-      auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank));
+      auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor);
       results[static_cast<std::size_t>(rank)] = engine::run(c, w, signals_, listener, cut.ranks);
     });
     reports_.clear();
@@ -128,6 +130,7 @@ class SmallRun {
 
   static void apply(const Cut& cut, engine::RunConfig& c) {
     c.zero = cut.zero, c.threads = cut.threads, c.dtype = base::dtype_from_name(cut.dtype);
+    c.tensor = cut.tensor, c.sequence_parallel = cut.sequence_parallel;
     c.recompute = cut.recompute == "layers" ? plan::Recompute::layers : plan::Recompute::none;
   }
 
