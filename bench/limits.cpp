@@ -39,6 +39,7 @@ double from_file(const char* path, const std::string& name, int threads) {
 double measured(const std::string& name, int threads, base::Device device, const std::string& folder) {
   profile::CeilingOptions o;
   o.model = plan::preset("gpt2");
+  o.model.lanes = 1;
   o.dtypes = {device.kind == base::DeviceKind::cuda ? base::DType::bf16 : base::DType::f32};
   o.threads = threads, o.device = device, o.disk_folder = folder;
   for (const auto& c : profile::ceilings(o, "bench"))

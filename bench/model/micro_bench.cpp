@@ -13,6 +13,7 @@ plan::ModelConfig compared() {  // 4 layers, 256 wide
   auto m = plan::preset("gpt2");
   m.name = "4x256";
   m.layers = 4, m.hidden = 256, m.heads = m.kv_heads = 8, m.ffn = 1024, m.vocabulary = 8192, m.context = 256;
+  m.lanes = plan::default_lanes(m, base::DeviceKind::cpu);
   return m;
 }
 
@@ -42,6 +43,7 @@ void micro(benchmark::State& state, plan::ModelConfig m, std::int64_t b, std::in
 plan::ModelConfig gpt2_small() {
   auto m = plan::preset("gpt2");
   m.vocabulary = 50257;
+  m.lanes = plan::default_lanes(m, base::DeviceKind::cpu);
   return m;
 }
 

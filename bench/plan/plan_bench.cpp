@@ -12,6 +12,7 @@ plan::Plan sample(std::int64_t layers, int ranks, int zero) {
   plan::Plan p;
   p.model = plan::preset("llama-8b");
   p.model.layers = layers, p.model.vocabulary = 128256;
+  p.model.lanes = plan::default_lanes(p.model, base::DeviceKind::cpu);
   p.topology = plan::Topology({{plan::Axis::data, ranks}});
   p.zero = zero, p.micro_batch = 1, p.global_batch = 4 * ranks, p.sequence = 4096, p.dtype = base::DType::bf16;
   return p;

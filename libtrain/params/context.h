@@ -30,7 +30,7 @@ struct StoreContext {
   tensor::Arena& staging;
   double wait_seconds = 0;  // compute blocked on collectives since last read
   // Of whole units over their groups; all of them go this way.
-  Transfers transfers{communication, shape.topology.size(plan::Axis::tensor) > 1 ? Transfers::Issue::between
+  Transfers transfers{communication, world.topology.size(plan::Axis::tensor) > 1 ? Transfers::Issue::between
                                                                                  : Transfers::Issue::at_once};
   std::int64_t segment_bytes = plan::segment_bytes;
 

@@ -18,7 +18,7 @@ void hang(const std::string& folder) {
   auto comm = mpi.communicator("data");
   auto exec = tensor::Exec::worker("communication", nullptr);
   comm::Watchdog dog({mpi.rank(), mpi.size(), 0.5, 0.1, comm::end_job_on_hang(folder, mpi.rank())},
-                     {{"data", &comm->ledger()}});
+                     {{{"data"}, &comm->ledger()}});
   const auto addresses = comm::texts_of_all(*comm, *exec, dog.address());
   dog.set_step(5);
   dog.start(addresses);

@@ -20,9 +20,10 @@ namespace {
 // On every rank of `cut`; what rank 0 found, after a comparison with the others.
 engine::Evaluation evaluate(engine::EvaluateConfig c, const Cut& cut) {
   c.run.zero = cut.zero, c.run.threads = cut.threads, c.run.device = "cpu";
+  c.run.tensor = cut.tensor, c.run.sequence_parallel = cut.sequence_parallel;
   std::vector<engine::Evaluation> found(static_cast<std::size_t>(cut.ranks));
   comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
-    auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank));
+    auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor);
     found[static_cast<std::size_t>(rank)] = engine::evaluate(c, w, {}, cut.ranks);
   });
   for (const auto& e : found) {

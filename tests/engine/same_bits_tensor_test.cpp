@@ -68,7 +68,7 @@ Cut cut_of(const Choice& c) {
   const std::array<int, 5> tensor = {1, 2, 2, 4, 4};
   Cut cut;
   cut.tensor = tensor[static_cast<std::size_t>(c[0])];
-  cut.rows = c[0] == 2 || c[0] == 4;
+  cut.sequence_parallel = c[0] == 2 || c[0] == 4;
   cut.zero = c[1];
   cut.ranks = (c[2] + 1) * cut.tensor;
   cut.dtype = c[3] == 0 ? "f32" : "bf16";
@@ -77,8 +77,8 @@ Cut cut_of(const Choice& c) {
 }
 
 std::string text_of(const Cut& c) {
-  return fmt::format("{} ranks, tensor {}{}, ZeRO {}, {}, recompute {}", c.ranks, c.tensor, c.rows ? " with rows" : "",
-                     c.zero, c.dtype, c.recompute);
+  return fmt::format("{} ranks, tensor {}{}, ZeRO {}, {}, recompute {}", c.ranks, c.tensor,
+                     c.sequence_parallel ? " with rows" : "", c.zero, c.dtype, c.recompute);
 }
 
 // Eight heads on four keys and values, four lanes; 256 rows a micro-batch, five of them a step: ragged rounds.

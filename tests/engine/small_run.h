@@ -23,8 +23,8 @@ namespace fs = std::filesystem;
 struct Cut {
   int ranks = 1, zero = 0, threads = 1;
   std::string dtype = "f32", recompute = "none";
-  int tensor = 1;     // of the ranks
-  bool rows = false;  // sequence parallelism
+  int tensor = 1;  // of the ranks
+  bool sequence_parallel = false;
 };
 
 class SmallRun {
@@ -130,7 +130,7 @@ class SmallRun {
 
   static void apply(const Cut& cut, engine::RunConfig& c) {
     c.zero = cut.zero, c.threads = cut.threads, c.dtype = base::dtype_from_name(cut.dtype);
-    c.tensor = cut.tensor, c.sequence_parallel = cut.rows;
+    c.tensor = cut.tensor, c.sequence_parallel = cut.sequence_parallel;
     c.recompute = cut.recompute == "layers" ? plan::Recompute::layers : plan::Recompute::none;
   }
 

@@ -95,7 +95,7 @@ struct Ground {
                                                        none} {}
   static plan::ModelConfig model() {
     auto m = plan::preset("gpt2-nano");
-    m.vocabulary = 257;
+    m.vocabulary = 257, m.lanes = 4;
     return m;
   }
   World& world;

@@ -77,6 +77,9 @@ grep -Eq '^  data ordered_reduce_scatter +[0-9]+ +[0-9.]+ (us|ms|s)' out && grep
 code=0
 partition-model --model gpt2-nano --ranks 4 --zero 3 --profile links.json >out 2>err || code=$?
 [ $code = 3 ] && grep -q 'no ordered_reduce_scatter f32 over a data group of 4 ranks' err || fail "a profile of other ranks: exit code $code, $(cat err)"
+# Replicas of ranks that share every layer: each group by its own links.
+partition-model --model gpt2-nano --ranks 4 --tensor 2 --output plan4.json >/dev/null
+mpi 4 profile-comm --plan plan4.json --dry-run >out 2>err && grep -q 'data  *2 groups of 2 ranks' out && grep -q 'tensor  *2 groups of 2 ranks' out || fail "--dry-run of tensor ranks: $(cat out err)"
 refused 3 'plan2.json is for 2 ranks, 3 were started' mpirun --bind-to none -n 3 profile-comm "${quick[@]}" --plan plan2.json
 mpi 2 profile-comm --plan plan2.json --dry-run --local >out 2>err && grep -q 'data .* all_gather .* 24 sizes from 8 to' out && grep -q 'gemm.attention.qkv.forward' out || fail "--dry-run: $(cat out err)"
 
