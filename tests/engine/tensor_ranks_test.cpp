@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -79,20 +80,19 @@ TEST(TensorRanks, EvaluateTheSameMicroBatches) {
 // What a step's results need of a store: ranks and execs.
 struct Ground {
   Ground(World& w, const plan::BatchPlan& batch)
-      : world(w), set(model(), w.topology),
-        compute(tensor::Exec::caller(nullptr, 1)), context{
-                                                       set,
-                                                       {0, base::DType::f32, base::DType::f32, batch, 1, w.topology},
-                                                       plan::Reduction::ordered,
-                                                       w,
-                                                       *compute,
-                                                       w.communication ? *w.communication : *compute,
-                                                       none,
-                                                       none,
-                                                       none,
-                                                       none,
-                                                       none,
-                                                       none} {}
+      : world(w), set(model(), w.topology), compute(tensor::Exec::caller(nullptr, 1)),
+        context(new params::StoreContext{set,
+                                         {0, base::DType::f32, base::DType::f32, batch, 1, w.topology},
+                                         plan::Reduction::ordered,
+                                         w,
+                                         *compute,
+                                         w.communication ? *w.communication : *compute,
+                                         none,
+                                         none,
+                                         none,
+                                         none,
+                                         none,
+                                         none}) {}
   static plan::ModelConfig model() {
     auto m = plan::preset("gpt2-nano");
     m.vocabulary = 257, m.lanes = 4;
@@ -102,7 +102,7 @@ struct Ground {
   plan::UnitSet set;
   tensor::Arena none{tensor::Category::workspace, 0};
   std::unique_ptr<tensor::Exec> compute;
-  params::StoreContext context;
+  std::unique_ptr<params::StoreContext> context;
 };
 
 TEST(TensorRanks, LossesCountOnceAndGradientsOfAll) {
@@ -114,7 +114,7 @@ TEST(TensorRanks, LossesCountOnceAndGradientsOfAll) {
       for (int r = 0; r < ranks.data * ranks.tensor; ++r) squares += (r + 1) * (r + 1);
       on(ranks, [&](World& world) {
         Ground ground(world, batch);
-        StepResults results(ground.context, *world.control, 0);
+        StepResults results(*ground.context, *world.control, 0);
         results.begin();
         for (std::int64_t m = 0; m < batch.micros(); ++m) {
           const auto at = batch.place_of(m);
