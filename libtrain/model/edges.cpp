@@ -29,7 +29,7 @@ const Edges& one_rank() {
 }
 
 Edges::Edges(params::StoreContext& context, const plan::ModelConfig& model, const plan::MicroShape& shape) {
-  if (context.world.group({plan::Axis::tensor}).size() == 1) return;
+  if (context.world.topology.size(plan::Axis::tensor) == 1) return;
   context_ = &context;
   shares_rows_ = shape.sequence_parallel;
   partials_ = plan::Widths(model, shape.tensor).partials;
