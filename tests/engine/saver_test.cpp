@@ -21,7 +21,7 @@ TEST(Saver, ACheckpointNamesTheAxesOfTheWorld) {
   const testing::Cut cut{2};
   comm::run_ranks(2, [&](int rank, comm::ThreadsWorld& threads) {
     engine::World world("threads", rank, plan::Topology({{Axis::pipe, 1}, {Axis::data, 2}}), threads.factory(rank),
-                        {plan::Axes{Axis::data}});
+                        {plan::Axes{Axis::data}, plan::Axes{Axis::tensor}});
     world.communication = tensor::Exec::worker("communication", nullptr);
     small.run_rank(config, cut, world);
   });
