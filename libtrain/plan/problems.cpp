@@ -177,7 +177,7 @@ std::string obstacle(const Plan& p, std::int64_t t) {
 }
 
 // The degrees next to that of the plan that its model and ranks can have, and the lanes that would let it be.
-std::string ways_to_share(const Plan& p) {
+std::string ways_to_share(const Plan& p, Lanes lanes) {
   std::string out;
   const auto offer = [&](std::int64_t t) {
     const bool possible = obstacle(p, t).empty();
@@ -189,14 +189,15 @@ std::string ways_to_share(const Plan& p) {
   for (std::int64_t t = p.tensor + 1; t <= most && !offer(t);) ++t;
   auto other = p;
   other.model.lanes = p.tensor;
-  if (p.model.lanes % p.tensor != 0 && problems(other.model).empty() && obstacle(other, p.tensor).empty())
+  if (lanes == Lanes::open && p.model.lanes % p.tensor != 0 && problems(other.model).empty() &&
+      obstacle(other, p.tensor).empty())
     out += fmt::format("; --lanes {} makes it another run, which can be shared so", p.tensor);
   return out;
 }
 
-void tensor_problems(const Plan& p, std::vector<Problem>& out) {
+void tensor_problems(const Plan& p, Lanes lanes, std::vector<Problem>& out) {
   if (const auto text = obstacle(p, p.tensor); !text.empty()) {
-    out.push_back({text, ways_to_share(p)});
+    out.push_back({text, ways_to_share(p, lanes)});
     return;
   }
   if (p.topology.size(Axis::tensor) != p.tensor)
@@ -265,7 +266,7 @@ bool drops_rows(const ModelConfig& m) {
   return m.dropout_embedding > 0 || m.dropout_attention_residual > 0 || m.dropout_ffn_residual > 0;
 }
 
-std::vector<Problem> decision_problems(const Plan& p) {
+std::vector<Problem> decision_problems(const Plan& p, Lanes lanes) {
   auto out = range_problems(p);
   for (const auto& text : problems(p.model))
     out.push_back({"model: " + text, "change the model: train --help-model describes its keys"});
@@ -281,7 +282,7 @@ std::vector<Problem> decision_problems(const Plan& p) {
   if (!p.stage_boundaries.empty() && p.stage_boundaries != std::vector<std::int64_t>{0, p.model.layers})
     out.push_back({"the stage boundaries are not those of one stage", fmt::format("use [0, {}]", p.model.layers)});
   dropout_problems(p, out);
-  if (out.empty()) tensor_problems(p, out);
+  if (out.empty()) tensor_problems(p, lanes, out);
   if (ranges::global_batch.holds(p.global_batch) && ranges::micro_batch.holds(p.micro_batch) &&
       ranges::fold.holds(p.fold))
     batch_problems(p, out);
