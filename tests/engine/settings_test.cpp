@@ -152,7 +152,7 @@ TEST(TensorRanks, AreRefusedWhereRanksOrLanesAreNotDivided) {
   };
   c.tensor = 2;
   EXPECT_EQ(refusal(2), "");
-  EXPECT_EQ(refusal(3), "--tensor 2 does not divide 3 ranks (--tensor 1)");
+  EXPECT_EQ(refusal(3), "--tensor 2 does not divide 3 ranks (--tensor 1, or 4 ranks)");
   c.tensor = 4, c.lanes = 2;
   EXPECT_EQ(refusal(4),
             "--tensor 4 does not divide lanes 2 (--tensor 2; --lanes 4 makes it another run, which can be "
