@@ -274,8 +274,14 @@ plan::Topology topology_of_cut(const Manifest& source, const NewCut& cut) {
     throw base::UsageError(fmt::format("{} data-parallel ranks of {} tensor ranks are more than {}", data, tensor,
                                        plan::ranges::ranks.high),
                            "fewer of them");
-  if (const auto wrong = plan::sharing_problem(source.state.model, tensor))
-    throw base::UsageError(wrong->message, wrong->hint);
+  if (tensor == 1) return plan::replicas_of(data, 1);
+  const plan::Sharing sharing(source.state.model);
+  if (const auto wrong = sharing.obstacle(tensor); !wrong.empty())
+    throw base::UsageError(
+        cut.tensor > 0
+            ? wrong
+            : fmt::format("the checkpoint is of {} tensor ranks, which its model cannot have: {}", tensor, wrong),
+        plan::tensor_flags(sharing.nearest(tensor, [](std::int64_t) { return true; })));
   return plan::replicas_of(data * tensor, tensor);
 }
 

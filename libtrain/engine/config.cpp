@@ -34,25 +34,6 @@ bool has_model_of_weights(const std::vector<base::Field>& fields, const RunConfi
   return !c.init_from.empty() && model->source == base::from_default;
 }
 
-// Of the checkpoint that the run goes on from; 0 where there is none. One that cannot be read is told of where it is
-// chosen (choose_start).
-std::int64_t lanes_of_run(const RunConfig& c) {
-  std::vector<std::string> paths;
-  try {
-    if (c.resume == "auto" && !c.output.empty())
-      for (const auto& held : checkpoint::list(checkpoints_folder(c.output))) paths.push_back(held.path);
-    else if (c.resume != "auto" && c.resume != "never") paths.push_back(c.resume);
-  } catch (const base::Error&) {
-    return 0;
-  }
-  for (const auto& path : paths) try {
-      return checkpoint::read_state(path).model.lanes;
-    } catch (const base::Error&) {
-      continue;
-    }
-  return 0;
-}
-
 }  // namespace
 
 std::vector<base::Field> fields_of(RunConfig& c) {
@@ -136,15 +117,15 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
   auto cut = static_cast<plan::Cut&>(p);
   for (const auto& f : plan::fields_of(cut)) set(f.name, f.get());
   set("device", p.device == base::DeviceKind::cuda ? "cuda" : "cpu");
-  if (set("model", p.model.name)) c.plan_model = p.model;
+  if (set("model", p.model.name)) {
+    c.plan_model = p.model;
+    c.lanes_of_plan = set("lanes", fmt::format("{}", p.model.lanes));
+  }
   c.plan_ranks = p.topology.world();
 }
 
 void read_model_of_weights(const std::vector<base::Field>& fields, RunConfig& c) {
-  if (!has_model_of_weights(fields, c)) {
-    if (c.lanes == 0) c.checkpoint_lanes = lanes_of_run(c);
-    return;
-  }
+  if (!has_model_of_weights(fields, c)) return;
   // A run that goes on needs the weights that it began with no more, so they may be gone. Which of its checkpoints is
   // taken is decided later (choose_start): all are of one model.
   if (c.resume == "auto" && !c.output.empty())

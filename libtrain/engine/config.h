@@ -20,8 +20,7 @@ struct RunConfig : plan::Cut {
 
   // what
   std::string model = "gpt2-micro";  // preset or TOML file
-  std::int64_t lanes = 0;            // 0: those of the model, else of the checkpoint that a run goes on from, else
-                                     // plan::default_lanes
+  std::int64_t lanes = 0;            // 0: nobody has said them (lanes_of_plan, checkpoint_lanes)
   std::string data;                  // folder of token shards
   std::string output;                // run folder
   std::string plan;                  // plan.json of partition-model, or auto_plan
@@ -58,7 +57,8 @@ struct RunConfig : plan::Cut {
   std::optional<plan::ModelConfig> plan_model;        // while --model is not said elsewhere
   int plan_ranks = 0;                                 // 0: no plan
   std::optional<plan::ModelConfig> checkpoint_model;  // of an evaluation, and of --init-from without --model
-  std::int64_t checkpoint_lanes = 0;                  // of the checkpoint that the run goes on from; 0: there is none
+  bool lanes_of_plan = false;                         // `lanes` are those of plan_model: nobody has asked for them
+  std::int64_t checkpoint_lanes = 0;                  // of the run's own checkpoints (restore.h); 0: there are none
   bool auto_zero = false, auto_recompute = false;     // what --plan auto decides: what nobody has said
 };
 
@@ -72,8 +72,8 @@ inline constexpr const char* auto_plan = "auto";  // --plan: decided by each sta
 void read_plan(std::vector<base::Field>& fields, RunConfig& config);
 
 // Where nobody has said a model and config.init_from is there: checkpoint_model is that of the newest checkpoint in the
-// run's folder, when the run goes on by itself, else that of the checkpoint it begins with. Where nobody has said lanes
-// and the run goes on: checkpoint_lanes. Call it last. InputError for a checkpoint that cannot be read.
+// run's folder, when the run goes on by itself, else that of the checkpoint it begins with. Call it last. InputError
+// for a checkpoint that cannot be read.
 void read_model_of_weights(const std::vector<base::Field>& fields, RunConfig& config);
 
 // --print-config: base::print_fields, without the model where a checkpoint says it. Its name is none of a preset or a

@@ -87,7 +87,7 @@ void require_model(const EvaluateConfig& c, plan::ModelConfig trained, const std
   auto said =
       c.run.plan_model && c.run.model == c.run.plan_model->name ? *c.run.plan_model : plan::load_model(c.run.model);
   if (said.vocabulary == 0) said.vocabulary = trained.vocabulary;
-  if (said.lanes == 0) said.lanes = trained.lanes;
+  if (said.lanes == 0 || c.run.lanes_of_plan) said.lanes = trained.lanes;  // a plan's suit it, nobody asks for them
   const auto ours = plan::fields_of(trained), theirs = plan::fields_of(said);
   std::string differences;
   for (std::size_t i = 0; i < ours.size(); ++i)

@@ -5,7 +5,9 @@
 #include "libtrain/base/nearest.h"
 #include "libtrain/base/random.h"
 #include "libtrain/base/text.h"
+#include "libtrain/plan/field_json.h"
 #include "libtrain/plan/inventory.h"
+#include "libtrain/plan/model_fields.h"
 #include "libtrain/plan/model_json.h"
 
 #include <fmt/ranges.h>
@@ -40,9 +42,17 @@ bool has_other_tensors(const nlohmann::json& was, const nlohmann::json& now) {
   return before && after && *before != *after;
 }
 
+// What a key that is left out means: in a model that of its default (plan/model_json.h).
+std::string default_text(const std::string& name) {
+  plan::ModelConfig usual;
+  for (const auto& f : plan::fields_of(usual))
+    if (name == "model." + plan::key_of(f)) return nlohmann::json(plan::json_of(f)).dump();
+  return "the default";
+}
+
 // One line for each key that differs, so that nobody compares two whole models by eye.
 std::string difference(const std::string& name, const nlohmann::json& was, const nlohmann::json& now) {
-  const auto shown = [](const nlohmann::json& value) { return value.is_null() ? "the default" : value.dump(); };
+  const auto shown = [&](const nlohmann::json& value) { return value.is_null() ? default_text(name) : value.dump(); };
   if (!was.is_object() || !now.is_object())
     return fmt::format("\n  {}: the checkpoint has {}, this run {}", name, shown(was), shown(now));
   auto both = was;

@@ -177,6 +177,24 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
 
 }  // namespace
 
+std::int64_t lanes_of_run(const RunConfig& c) try {
+  return or_stop_unread(c, [&]() -> std::int64_t {
+    std::vector<std::string> paths;
+    if (c.resume == "auto" && !c.output.empty())
+      for (const auto& held : checkpoint::list(checkpoints_folder(c.output))) paths.push_back(held.path);
+    else if (c.resume != "auto" && c.resume != "never") paths.push_back(c.resume);
+    for (const auto& path : paths) try {
+        return checkpoint::read_state(path).model.lanes;
+      } catch (const base::Unreadable&) {
+        throw;
+      } catch (const base::Error&) {  // damaged: an older one says it, too
+      }
+    return 0;
+  });
+} catch (const base::InputError&) {  // no folder that could hold any
+  return 0;
+}
+
 Start choose_start(const RunConfig& c, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged,
                    RunFolder folder) {
   return or_stop_unread(c, [&] { return choose(c, setup, ranks, damaged, folder); });

@@ -35,6 +35,10 @@ enum class RunFolder { held, looked_at };
 Start choose_start(const RunConfig& config, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged,
                    RunFolder folder = RunFolder::held);
 
+// The lanes of the checkpoints that the run would go on from, which are all of one model; 0 where there are none, or
+// none whose description is whole: choose_start tells of those. What cannot be read is EnvironmentError here as there.
+std::int64_t lanes_of_run(const RunConfig& config);
+
 // Brings `start` into the store: initial values, or this rank's own pieces, checked block by block as they are read
 // through the reader's one staging buffer; nothing is gathered on one rank. When any rank finds damage all throw
 // InputError (exit 3) alike, EnvironmentError (exit 4) where one merely cannot read, and weights are undefined until

@@ -65,6 +65,13 @@ RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec)
   return setup;
 }
 
+// Lanes that nobody has said are those of the run.
+void take_lanes_of_run(RunConfig& config, World& world, tensor::Exec& exec) {
+  if ((config.lanes > 0 && !config.lanes_of_plan) || config.checkpoint_model) return;
+  config.checkpoint_lanes =
+      std::stoll(on_rank_zero(world, exec, [&] { return fmt::format("{}", lanes_of_run(config)); }));
+}
+
 HeldOutput agreed_lock(const RunConfig& config, World& world, tensor::Exec& exec) {
   HeldOutput held;
   held.writer = on_rank_zero(world, exec, [&] {
@@ -129,6 +136,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   if (device.kind == base::DeviceKind::cuda) move_to_gpu(config, world, device, ranks_on_node);
   else require_same_instructions(world, world.communication ? *world.communication : *caller);
   auto& exec = world.communication ? *world.communication : *caller;
+  take_lanes_of_run(config, world, exec);
   const auto decided = decide_cut(config, world, exec, ranks_on_node);
   if (!decided.empty() && world.rank == 0 && listener.on_note) listener.on_note(decided);
   auto setup = agreed_setup(config, world, exec);
@@ -193,6 +201,7 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
   auto config = asked;
   require_same(shared_settings(config), world, exec);
   if (agree_on_device(config, world, exec).kind != base::DeviceKind::cuda) require_same_instructions(world, exec);
+  take_lanes_of_run(config, world, exec);
   auto decided = decide_cut(config, world, exec, ranks_on_node);
   if (!decided.empty()) decided += "\n";
   const auto setup = agreed_setup(config, world, exec);

@@ -87,12 +87,18 @@ void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
     wrong.add(std::move(text));
 }
 
-// Which slices sums are made of belongs to the numerics of a run: what is said, else what the run has, else what suits
-// the model.
-void decide_lanes(const RunConfig& c, plan::ModelConfig& model) {
-  if (c.lanes > 0) model.lanes = c.lanes;
-  if (model.lanes == 0) model.lanes = c.checkpoint_lanes;
+// Which slices sums are made of belongs to the numerics of a run: what is said, by --lanes or in the model's file; else
+// what the run has, also where a plan made anew would have others; else what the plan has, or suits the model. Are they
+// open still, so that others could be said?
+plan::Lanes decide_lanes(const RunConfig& c, plan::ModelConfig& model) {
+  if (c.lanes > 0 && !c.lanes_of_plan) {
+    model.lanes = c.lanes;
+  } else if (c.checkpoint_lanes > 0 && (c.plan_model || model.lanes == 0)) {
+    model.lanes = c.checkpoint_lanes;
+    return plan::Lanes::of_a_checkpoint;
+  }
   if (model.lanes == 0) model.lanes = plan::default_lanes(model, device_kind(c));
+  return c.checkpoint_model && c.init_from.empty() ? plan::Lanes::of_a_checkpoint : plan::Lanes::open;
 }
 
 // The cut made definite, so that what partition-model refuses, and nothing else, is refused here.
@@ -155,9 +161,9 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
                                        c.data, s.index.vocabulary),
                            c.checkpoint_model ? "make the shards with the tokenizer of that model"
                                               : "leave the vocabulary out of the model: it comes from the shards");
-  decide_lanes(c, model);
+  const auto lanes = decide_lanes(c, model);
   s.plan = plan_of(c, model, ranks, threads);
-  refuse(plan::decision_problems(s.plan), base::ExitCode::usage);
+  refuse(plan::decision_problems(s.plan, lanes), base::ExitCode::usage);
   const auto changes = split_names(c.change);
   // Otherwise only the checkpoint can tell what was seen (choose_start).
   if (std::find(changes.begin(), changes.end(), "global_batch") == changes.end()) require_counters(model, c, 0, 0);

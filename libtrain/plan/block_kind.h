@@ -72,6 +72,9 @@ class BlockKind {
   // Model FLOPs of forward, for each token; backward takes twice as many.
   virtual double forward_flops(const ModelConfig& model, std::int64_t sequence) const = 0;
 
+  // Is the block made for ranks that share it: are its parameters cut or the same on all, its rows those of the stream
+  // (MicroShape::stream_rows), its sums and calls theirs? A kind that does not say so runs with --tensor 1 alone.
+  virtual bool shared_by_tensor_ranks() const { return false; }
   // Of one micro-batch: forward and backward, with what recomputation sends again, or an evaluation. By default none.
   virtual std::vector<TensorCall> tensor_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
                                                Recompute recompute) const;

@@ -20,8 +20,8 @@ struct CommunicationTime {
   bool beyond = false;  // some size lies outside the measured ones
 };
 // By the fits of the profile's series of that operation over a group of that name ("data", "tensor"), else "world", of
-// as many ranks, of the type that is sent (any type where bytes only move). InputError naming what the
-// profile lacks.
+// as many ranks, of the type that is sent (any type where bytes only move; for sums over words, f32). InputError naming
+// what the profile lacks.
 std::vector<CommunicationTime> communication_times(const Plan& plan, const Profile& profile);
 
 }  // namespace trainyard::plan

@@ -7,11 +7,14 @@
 #include "libtrain/plan/inventory.h"
 #include "libtrain/plan/limits.h"
 #include "libtrain/plan/ranges.h"
+#include "libtrain/plan/sharing.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 namespace trainyard::plan {
 
@@ -156,73 +159,86 @@ bool is_of_replicas(const Topology& topology) {
   return tensor == 1 || topology.world() == tensor || topology.coordinate(1, Axis::tensor) == 1;
 }
 
-// Why `t` ranks cannot share every layer of the plan's model; empty: they can.
-std::string obstacle(const Plan& p, std::int64_t t) {
-  const auto& m = p.model;
-  const auto divides = [t](const char* what, std::int64_t width) {
-    return width % t == 0 ? std::string() : fmt::format("--tensor {} does not divide {} {}", t, what, width);
-  };
-  if (p.topology.world() % t != 0)
-    return fmt::format("--tensor {} does not divide {}", t, base::counted(p.topology.world(), "rank"));
-  if (t > m.kv_heads)
-    return fmt::format("--tensor {} is more than the model's {} key-value heads: some ranks would have none", t,
-                       m.kv_heads);
-  // Where products belong to a library there may be one lane: then equal bits are those of equal --tensor.
-  const bool whole = p.device == base::DeviceKind::cuda && m.lanes == 1;
-  for (const auto& text :
-       {divides("kv-heads", m.kv_heads), divides("ffn", m.ffn), divides("the stored vocabulary", m.stored_vocabulary()),
-        whole ? std::string() : divides("lanes", m.lanes)})
-    if (!text.empty()) return text;
-  return {};
+// Why ranks cannot share every layer of the plan's model so, beside what no run of the model could (plan/sharing.h).
+std::string ranks_problem(const Plan& p, std::int64_t t) {
+  if (p.topology.world() % t == 0) return {};
+  return fmt::format("--tensor {} does not divide {}", t, base::counted(p.topology.world(), "rank"));
+}
+// Where products belong to a library there may be one lane: then equal bits are those of equal --tensor.
+std::string lanes_problem(const Plan& p, std::int64_t t) {
+  const bool whole = p.device == base::DeviceKind::cuda && p.model.lanes == 1;
+  if (whole || p.model.lanes % t == 0) return {};
+  return fmt::format("--tensor {} does not divide lanes {}", t, p.model.lanes);
 }
 
-// The degrees next to that of the plan that its model and ranks can have, and the lanes that would let it be.
-std::string ways_to_share(const Plan& p) {
-  std::string out;
-  const auto offer = [&](std::int64_t t) {
-    const bool possible = obstacle(p, t).empty();
-    if (possible) out += fmt::format("{}--tensor {}", out.empty() ? "" : " or ", t);
-    return possible;
-  };
-  for (std::int64_t t = p.tensor - 1; t >= 1 && !offer(t);) --t;
-  const auto most = std::min<std::int64_t>(p.model.kv_heads, ranges::tensor.high);
-  for (std::int64_t t = p.tensor + 1; t <= most && !offer(t);) ++t;
-  auto other = p;
-  other.model.lanes = p.tensor;
-  if (p.model.lanes % p.tensor != 0 && problems(other.model).empty() && obstacle(other, p.tensor).empty())
-    out += fmt::format("; --lanes {} makes it another run, which can be shared so", p.tensor);
-  return out;
+// With the degrees next to it that model and ranks can have, and the ranks or lanes that would let it be.
+std::optional<Problem> degree_problem(const Plan& p, Lanes lanes) {
+  if (p.tensor == 1) return std::nullopt;
+  const Sharing sharing(p.model);
+  const auto ranks = ranks_problem(p, p.tensor), model = sharing.obstacle(p.tensor), cut = lanes_problem(p, p.tensor);
+  if (ranks.empty() && model.empty() && cut.empty()) return std::nullopt;
+  auto hint = tensor_flags(sharing.nearest(
+      p.tensor, [&](std::int64_t t) { return ranks_problem(p, t).empty() && lanes_problem(p, t).empty(); }));
+  if (!ranks.empty() && model.empty() && cut.empty())
+    hint += fmt::format(", or {} ranks", (p.topology.world() / p.tensor + 1) * p.tensor);
+  auto other = p.model;
+  other.lanes = p.tensor;
+  if (lanes == Lanes::open && !cut.empty() && ranks.empty() && model.empty() && problems(other).empty())
+    hint += fmt::format("; --lanes {} makes it another run, which can be shared so", p.tensor);
+  return Problem{!ranks.empty() ? ranks : !model.empty() ? model : cut, hint};
 }
 
-void tensor_problems(const Plan& p, std::vector<Problem>& out) {
-  if (const auto text = obstacle(p, p.tensor); !text.empty()) {
-    out.push_back({text, ways_to_share(p)});
+// Kinds from outside that are not made for it.
+void kinds_problems(const Plan& p, std::vector<Problem>& out) {
+  for (const auto& segment : segments(p.model))
+    if (!segment.kind->shared_by_tensor_ranks())
+      out.push_back({fmt::format("the kind of {} of the model cannot be shared by several ranks",
+                                 segment.part == Part::input    ? "the embedding"
+                                 : segment.part == Part::output ? "the head"
+                                                                : "the layers"),
+                     "--tensor 1"});
+  for (const auto& name : p.model.branches)
+    if (!branch_kind(name).shared_by_tensor_ranks())
+      out.push_back(
+          {fmt::format("the branch '{}' of the model cannot be shared by several ranks", name), "--tensor 1"});
+}
+
+// Rows of the stream as tensor ranks exchange them.
+void rows_problems(const Plan& p, std::vector<Problem>& out) {
+  const auto micro = p.micro();
+  const auto rows = micro.rows(), grain = std::int64_t{64} * p.tensor;
+  if ((rows % 4) * (p.model.hidden % 4) * micro.element_bytes() % 4 != 0)
+    out.push_back(
+        {fmt::format("--tensor {} adds rows up as words of 4 bytes: the {} rows of a micro-batch (--micro-batch "
+                     "{} of --sequence {}) of {} {} numbers are no whole words",
+                     p.tensor, rows, p.micro_batch, p.sequence, p.model.hidden, base::name_of(p.dtype)),
+         "an even --micro-batch or --sequence, or --dtype f32"});
+  if (!p.sequence_parallel || rows % grain == 0) return;
+  const auto step = grain / std::gcd(grain, p.sequence);
+  out.push_back(
+      {fmt::format("--sequence-parallel gives each of {} tensor ranks whole blocks of 64 rows: the {} rows of "
+                   "a micro-batch (--micro-batch {} of --sequence {}) are no multiple of {}",
+                   p.tensor, rows, p.micro_batch, p.sequence, grain),
+       fmt::format("--micro-batch {}, another --sequence, or --sequence-parallel off",
+                   (p.micro_batch + step - 1) / step * step)});
+}
+
+void tensor_problems(const Plan& p, Lanes lanes, std::vector<Problem>& out) {
+  if (auto wrong = degree_problem(p, lanes)) {
+    out.push_back(std::move(*wrong));
     return;
   }
   if (p.topology.size(Axis::tensor) != p.tensor)
     out.push_back(
         {fmt::format("the topology has {} tensor ranks, but --tensor is {}", p.topology.size(Axis::tensor), p.tensor),
          fmt::format("--tensor {}", p.topology.size(Axis::tensor))});
-  if (p.tensor > 1)
-    for (const auto& name : p.model.branches)
-      if (!branch_kind(name).shared_by_tensor_ranks())
-        out.push_back(
-            {fmt::format("the branch '{}' of the model cannot be shared by several ranks", name), "--tensor 1"});
-  if (!p.sequence_parallel) return;
-  if (p.tensor == 1) {
+  if (p.tensor > 1) {
+    kinds_problems(p, out);
+    rows_problems(p, out);
+  } else if (p.sequence_parallel) {
     out.push_back({"--sequence-parallel shares rows among tensor ranks, and --tensor is 1",
-                   "leave it out, or say --tensor 2 too"});
-    return;
+                   "--sequence-parallel off, or --tensor 2 too"});
   }
-  const auto rows = p.micro_batch * p.sequence, grain = std::int64_t{64} * p.tensor;
-  if (rows % grain == 0) return;
-  const auto step = grain / std::gcd(grain, p.sequence);
-  out.push_back(
-      {fmt::format("--sequence-parallel gives each of {} tensor ranks whole blocks of 64 rows: the {} rows of "
-                   "a micro-batch (--micro-batch {} of --sequence {}) are no multiple of {}",
-                   p.tensor, rows, p.micro_batch, p.sequence, grain),
-       fmt::format("--micro-batch {}, another --sequence, or without --sequence-parallel",
-                   (p.micro_batch + step - 1) / step * step)});
 }
 
 // What block kinds may declare, but no store can do yet. Layers are alike: the first speaks for all.
@@ -240,10 +256,6 @@ void unit_problems(const Plan& p, std::vector<Problem>& out) {
           out.push_back({fmt::format("dim {} of '{}' is cut over '{}': that can be done over 'tensor' alone", dim,
                                      parameter.name, name_of(axis)),
                          "declare the parameter without a cut"});
-        else if (const auto size = parameter.stored[static_cast<std::size_t>(dim)]; size % p.tensor != 0)
-          out.push_back({fmt::format("dim {} of '{}' is {}, which {} tensor ranks cannot share", dim, parameter.name,
-                                     size, p.tensor),
-                         fmt::format("--tensor {}", largest_divisor(size, p.tensor))});
       }
     }
 }
@@ -265,7 +277,7 @@ bool drops_rows(const ModelConfig& m) {
   return m.dropout_embedding > 0 || m.dropout_attention_residual > 0 || m.dropout_ffn_residual > 0;
 }
 
-std::vector<Problem> decision_problems(const Plan& p) {
+std::vector<Problem> decision_problems(const Plan& p, Lanes lanes) {
   auto out = range_problems(p);
   for (const auto& text : problems(p.model))
     out.push_back({"model: " + text, "change the model: train --help-model describes its keys"});
@@ -281,7 +293,7 @@ std::vector<Problem> decision_problems(const Plan& p) {
   if (!p.stage_boundaries.empty() && p.stage_boundaries != std::vector<std::int64_t>{0, p.model.layers})
     out.push_back({"the stage boundaries are not those of one stage", fmt::format("use [0, {}]", p.model.layers)});
   dropout_problems(p, out);
-  if (out.empty()) tensor_problems(p, out);
+  if (out.empty()) tensor_problems(p, lanes, out);
   if (ranges::global_batch.holds(p.global_batch) && ranges::micro_batch.holds(p.micro_batch) &&
       ranges::fold.holds(p.fold))
     batch_problems(p, out);

@@ -84,6 +84,14 @@ TEST(Setup, AnEvaluationHasTheModelOfItsCheckpointWhateverThePlanSays) {
   c.checkpoint_model->lanes = 2;
   c.checkpoint_model->vocabulary = 500;  // more than the shards hold, as a run may have it whose model says so
   EXPECT_EQ(make_setup(c, 1, 1).plan.model, *c.checkpoint_model);
+  c.tensor = 4;
+  try {
+    make_setup(c, 4, 1);
+    FAIL() << "two lanes are shared by four ranks";
+  } catch (const base::Error& e) {
+    EXPECT_STREQ(e.what(), "--tensor 4 does not divide lanes 2");
+    EXPECT_EQ(e.hint(), "--tensor 2");
+  }
 }
 
 // What nobody says of the lanes is that of the run, else what suits the model; it is part of what the run is.
@@ -92,8 +100,8 @@ TEST(Lanes, AreThoseThatAreSaidElseOfTheRunElseOfTheModel) {
   auto c = runs.config("lanes");
   c.steps = 2;
   const auto lanes_of = [](const engine::RunConfig& config) { return make_setup(config, 1, 1).plan.model.lanes; };
-  const auto again = [](engine::RunConfig config) {  // as train reads its settings
-    read_model_of_weights(fields_of(config), config);
+  const auto again = [](engine::RunConfig config) {  // as a run does first
+    config.checkpoint_lanes = lanes_of_run(config);
     return config;
   };
   EXPECT_EQ(lanes_of(c), 4);
@@ -112,13 +120,13 @@ TEST(Lanes, AreThoseThatAreSaidElseOfTheRunElseOfTheModel) {
   c.lanes = 0, c.stop_after = 0;
   EXPECT_EQ(again(c).checkpoint_lanes, 2);
   EXPECT_EQ(lanes_of(again(c)), 2);
-  EXPECT_EQ(runs.run(again(c), {1, 0, 1}).code, base::ExitCode::done);
+  EXPECT_EQ(runs.run(c, {1, 0, 1}).code, base::ExitCode::done);
   auto named = runs.config("elsewhere");
   named.resume = first.checkpoint;
   EXPECT_EQ(lanes_of(again(named)), 2);
   named.resume = "never";
   EXPECT_EQ(lanes_of(again(named)), 4);
-  auto other = again(c);
+  auto other = c;
   other.lanes = 4, other.steps = 3;
   try {
     runs.run(other, {1, 0, 1});
@@ -144,7 +152,7 @@ TEST(TensorRanks, AreRefusedWhereRanksOrLanesAreNotDivided) {
   };
   c.tensor = 2;
   EXPECT_EQ(refusal(2), "");
-  EXPECT_EQ(refusal(3), "--tensor 2 does not divide 3 ranks (--tensor 1)");
+  EXPECT_EQ(refusal(3), "--tensor 2 does not divide 3 ranks (--tensor 1, or 4 ranks)");
   c.tensor = 4, c.lanes = 2;
   EXPECT_EQ(refusal(4),
             "--tensor 4 does not divide lanes 2 (--tensor 2; --lanes 4 makes it another run, which can be "
@@ -157,6 +165,66 @@ TEST(TensorRanks, AreRefusedWhereRanksOrLanesAreNotDivided) {
   auto alone = c;
   alone.tensor = 1;
   EXPECT_EQ(setup.identity, make_setup(alone, 2, 1).identity) << "the ranks are no part of what a run is";
+}
+
+// As runs from before there were any lanes: their checkpoints do not say them, and a plan made anew has more.
+TEST(Lanes, OfARunThatHasOneStayWhereThePlanHasMore) {
+  SmallRun runs;
+  auto c = runs.config("old");
+  c.steps = 2, c.lanes = 1, c.stop_after = 1;
+  const auto first = runs.run(c, {1, 0, 1});
+  c.stop_after = 0;
+  const auto refusal = [&](const RunConfig& config) {
+    try {
+      return fmt::format("{}", static_cast<int>(runs.run(config, {1, 0, 1}).code));
+    } catch (const base::Error& e) {
+      return std::string(e.what());
+    }
+  };
+  c.lanes = 4;
+  EXPECT_NE(refusal(c).find("model.lanes: the checkpoint has 1, this run 4"), std::string::npos) << refusal(c);
+  c.lanes = 0;
+  auto sharing = c;
+  sharing.tensor = 2, sharing.checkpoint_lanes = lanes_of_run(c);
+  try {
+    make_setup(sharing, 2, 1);
+    FAIL() << "one lane is shared by two ranks";
+  } catch (const base::Error& e) {
+    EXPECT_STREQ(e.what(), "--tensor 2 does not divide lanes 1");
+    EXPECT_EQ(e.hint(), "--tensor 1") << "other lanes are another run";
+  }
+
+  plan::Plan p;
+  p.model = plan::load_model(c.model);
+  p.model.vocabulary = 257, p.model.lanes = 4;
+  p.global_batch = c.global_batch, p.micro_batch = c.micro_batch, p.sequence = 32;
+  plan::predict(p);
+  const auto path = (runs.folder() / "anew.json").string();
+  base::write_file(path, plan::to_json(p));
+  const auto planned = [&](const char* lanes, const std::string& source) {
+    auto config = c;
+    auto fields = fields_of(config);
+    base::field_named(fields, "model", "").source = base::from_default;
+    if (lanes != nullptr) {
+      auto& f = base::field_named(fields, "lanes", "");
+      f.set(lanes, "lanes"), f.source = source;
+    }
+    config.plan = path;
+    read_plan(fields, config);
+    return config;
+  };
+  const auto model_of = [](RunConfig config) {
+    config.checkpoint_lanes = lanes_of_run(config);
+    return make_setup(config, 1, 1).plan.model.lanes;
+  };
+  EXPECT_EQ(planned(nullptr, "").lanes, 4);
+  EXPECT_EQ(model_of(planned(nullptr, "")), 1);
+  EXPECT_EQ(model_of(planned("2", "file.toml")), 1) << "a plan goes before a file";
+  EXPECT_EQ(model_of(planned("2", base::from_flag)), 2);
+  auto new_run = planned("2", "file.toml");
+  new_run.resume = "never";
+  EXPECT_EQ(model_of(new_run), 4);
+  EXPECT_EQ(refusal(planned(nullptr, "")), "0");
 }
 
 // The checkpoint's model has the name of a preset, as an imported one may have that of its folder, and is another.

@@ -2,6 +2,7 @@
 // within bounds; models as files, JSON and help.
 #include "libtrain/base/error.h"
 #include "libtrain/plan/block_kind.h"
+#include "libtrain/plan/blocks/head.h"
 #include "libtrain/plan/extent.h"
 #include "libtrain/plan/limits.h"
 #include "libtrain/plan/model_fields.h"
@@ -98,6 +99,8 @@ TEST(TensorRanks, DegreesThatDivideNothingAreRefusedWithTheNearest) {
   expect_refused(shared(6, 3), "--tensor 3 does not divide kv-heads 4", "--tensor 2");
   expect_refused(shared(12, 3), "--tensor 3 does not divide kv-heads 4", "--tensor 2 or --tensor 4");
   expect_refused(shared(8, 3), "--tensor 3 does not divide 8 ranks", "--tensor 2 or --tensor 4");
+  expect_refused(shared(1, 2), "--tensor 2 does not divide 1 rank", "--tensor 1, or 2 ranks");
+  expect_refused(shared(7, 4), "--tensor 4 does not divide 7 ranks", "--tensor 1, or 8 ranks");
   expect_refused(shared(8, 8), "--tensor 8 is more than the model's 4 key-value heads: some ranks would have none",
                  "--tensor 4");
   auto p = shared(4, 4);
@@ -141,12 +144,12 @@ TEST(TensorRanks, SequenceParallelNeedsWholeBlocksOfRows) {
   expect_refused(p,
                  "--sequence-parallel gives each of 2 tensor ranks whole blocks of 64 rows: the 32 rows of a "
                  "micro-batch (--micro-batch 1 of --sequence 32) are no multiple of 128",
-                 "--micro-batch 4, another --sequence, or without --sequence-parallel");
+                 "--micro-batch 4, another --sequence, or --sequence-parallel off");
   p.micro_batch = 4;
   EXPECT_EQ(first_problem(p), "");
   p.tensor = 1, p.topology = replicas_of(2, 1);
   expect_refused(p, "--sequence-parallel shares rows among tensor ranks, and --tensor is 1",
-                 "leave it out, or say --tensor 2 too");
+                 "--sequence-parallel off, or --tensor 2 too");
 }
 
 struct Whole : BranchKind {
@@ -164,6 +167,53 @@ TEST(TensorRanks, ABranchThatDoesNotSaySoIsNotShared) {
   p.model.branches = {"attention", "whole", "ffn"};
   expect_refused(p, "the branch 'whole' of the model cannot be shared by several ranks", "--tensor 1");
   p.tensor = 1, p.topology = replicas_of(2, 1);
+  EXPECT_EQ(first_problem(p), "");
+}
+
+// As blocks from outside that were made before ranks could share them.
+struct OwnHead : HeadKind {
+  bool shared_by_tensor_ranks() const override { return BlockKind::shared_by_tensor_ranks(); }
+};
+
+TEST(TensorRanks, ABlockThatDoesNotSaySoIsNotShared) {
+  register_block("head", std::make_shared<OwnHead>());
+  auto p = shared(2, 2);
+  expect_refused(p, "the kind of the head of the model cannot be shared by several ranks", "--tensor 1");
+  p.tensor = 1, p.topology = replicas_of(2, 1);
+  EXPECT_EQ(first_problem(p), "");
+  register_block("head", std::make_shared<HeadKind>());
+}
+
+// A branch that is cut along something of its own, which no other width tells of.
+struct Narrow : Whole {
+  std::string prefix() const override { return "narrow"; }
+  void declare(Declaration& d) const override {
+    d.parameter("narrow.weight", {6, d.model().hidden}, {}, Decay::no, DimCut{0, Axis::tensor});
+  }
+  bool shared_by_tensor_ranks() const override { return true; }
+};
+
+TEST(TensorRanks, ABranchIsCutByWhatDividesItsOwnDims) {
+  register_branch("narrow", std::make_shared<Narrow>());
+  auto p = shared(4, 4);
+  p.model.branches = {"attention", "narrow", "ffn"};
+  expect_refused(p, "--tensor 4 does not divide dim 0 of 'layers.00.narrow.weight', 6", "--tensor 2");
+}
+
+TEST(TensorRanks, RowsOfBf16AreWholeWords) {
+  auto p = shared(3, 3);
+  auto& m = p.model;
+  m.hidden = 45, m.heads = m.kv_heads = 3, m.ffn = 96, m.lanes = 3, m.vocabulary = 384;
+  p.dtype = base::DType::bf16;
+  EXPECT_EQ(first_problem(p), "") << "32 rows";
+  p.sequence = 31;
+  expect_refused(p,
+                 "--tensor 3 adds rows up as words of 4 bytes: the 31 rows of a micro-batch (--micro-batch 1 of "
+                 "--sequence 31) of 45 bf16 numbers are no whole words",
+                 "an even --micro-batch or --sequence, or --dtype f32");
+  p.dtype = base::DType::f32;
+  EXPECT_EQ(first_problem(p), "");
+  p.dtype = base::DType::bf16, m.hidden = 48;
   EXPECT_EQ(first_problem(p), "");
 }
 

@@ -9,8 +9,10 @@ namespace {
 
 std::string answer(ModelConfig m, int tensor) {
   if (m.vocabulary == 0) m.vocabulary = 50257;
-  const auto wrong = sharing_problem(m, tensor);
-  return wrong ? wrong->message + " | " + wrong->hint : "";
+  const Sharing sharing(m);
+  const auto wrong = sharing.obstacle(tensor);
+  if (wrong.empty()) return "";
+  return wrong + " | " + tensor_flags(sharing.nearest(tensor, [](std::int64_t) { return true; }));
 }
 
 }  // namespace

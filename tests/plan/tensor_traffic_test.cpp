@@ -1,12 +1,15 @@
 // What tensor ranks send one another, summed from what kinds of blocks say of one micro-batch; plans with a tensor axis
 // as files.
 #include "libtrain/base/error.h"
+#include "libtrain/plan/blocks/embedding.h"
+#include "libtrain/plan/blocks/head.h"
 #include "libtrain/plan/blocks/layer.h"
 #include "libtrain/plan/communication_time.h"
 #include "libtrain/plan/problems.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 
 namespace trainyard::plan {
@@ -25,10 +28,25 @@ struct TalkingLayer : LayerKind {
   }
 };
 
+template <class Kind> struct Silent : Kind {
+  std::vector<TensorCall> tensor_calls(const ModelConfig&, const MicroShape&, Pass, Recompute) const override {
+    return {};
+  }
+};
+
 class TensorTraffic : public ::testing::Test {
  protected:
-  void SetUp() override { register_block("layer", std::make_shared<TalkingLayer>()); }
-  void TearDown() override { register_block("layer", std::make_shared<LayerKind>()); }
+  void SetUp() override {
+    register_block("embedding", std::make_shared<Silent<EmbeddingKind>>());
+    register_block("layer", std::make_shared<TalkingLayer>());
+    register_block("head", std::make_shared<Silent<HeadKind>>());
+  }
+  void TearDown() override { of_this_library(); }
+  static void of_this_library() {
+    register_block("embedding", std::make_shared<EmbeddingKind>());
+    register_block("layer", std::make_shared<LayerKind>());
+    register_block("head", std::make_shared<HeadKind>());
+  }
 };
 
 constexpr std::int64_t layers = 2, hidden = 32, rows = 64;  // of gpt2-nano, and of a micro-batch
@@ -98,6 +116,55 @@ TEST_F(TensorTraffic, AValidationIsRoundsOfEveryReplica) {
               tensor("all_to_all", rounds * layers, rounds * layers * rows * hidden * 4 / 2));
     EXPECT_EQ(of_tensor(sent, "all_reduce"), Traffic{});
   }
+}
+
+// By hand, of two layers with two branches each, a micro-batch of 64 rows in bf16: tables send words, every branch and
+// the head a sum in f32 forward or back, and its rows, the head what losses need of each token.
+TEST_F(TensorTraffic, OfOurKindsIsThatOfEveryBranchOfTheTableAndOfTheHead) {
+  of_this_library();
+  constexpr std::int64_t branches = 2 * layers, micros = 4, stream = rows * hidden;
+  const auto whole = sample(1, 2).traffic[0].operations;
+  EXPECT_EQ(of_tensor(whole, "all_to_all"),
+            tensor("all_to_all", micros * (2 * branches + 1), micros * (2 * branches + 1) * stream * 4 / 2));
+  EXPECT_EQ(of_tensor(whole, "all_gather"), tensor("all_gather", micros * (2 * branches + 2),
+                                                   micros * ((2 * branches + 1) * stream * 2 + 2 * 3 * rows * 4) / 2));
+  EXPECT_EQ(of_tensor(whole, "all_reduce"), tensor("all_reduce", micros, micros * stream * 2));
+  EXPECT_EQ(of_tensor(whole, "reduce_scatter"), Traffic{});
+
+  auto p = sample(1, 2);
+  p.micro_batch = 4, p.sequence_parallel = true;  // 2 micro-batches of twice as many rows
+  predict(p);
+  const auto shared = p.traffic[0].operations;
+  constexpr std::int64_t half = micros / 2, wide = 2 * stream, norm = 2 * (2 * rows / 64) * hidden * 4;
+  EXPECT_EQ(of_tensor(shared, "all_to_all"),
+            tensor("all_to_all", half * (2 * branches + 1), half * (2 * branches + 1) * wide * 4 / 2));
+  EXPECT_EQ(of_tensor(shared, "all_gather"),
+            tensor("all_gather", half * (4 * branches + 4),
+                   half * ((3 * branches + 2) * wide * 2 + (branches + 1) * norm + 2 * 3 * 2 * rows * 4) / 2));
+  EXPECT_EQ(of_tensor(shared, "reduce_scatter"), tensor("reduce_scatter", half, half * wide * 2 / 2));
+  EXPECT_EQ(of_tensor(shared, "all_reduce"), Traffic{});
+}
+
+// Sums over words are timed as those of numbers.
+TEST_F(TensorTraffic, WordsTakeTheTimeOfNumbers) {
+  of_this_library();
+  Profile profile;
+  for (const auto* operation : {"all_gather", "all_to_all", "all_reduce"}) {
+    CommSeries s{"tensor", operation, "f32", 2, 1, {}, {}, 0};
+    for (const std::int64_t bytes : {64, 4096, 65536}) {
+      CommPoint q;
+      q.bytes = bytes, q.repeats = {static_cast<double>(bytes) / 1e9};
+      s.points.push_back(q);
+    }
+    s.fit = fit_link(s.samples());
+    profile.communication.push_back(s);
+  }
+  const auto times = communication_times(sample(1, 2), profile);
+  const auto words =
+      std::find_if(times.begin(), times.end(), [](const auto& t) { return t.operation == "all_reduce"; });
+  ASSERT_NE(words, times.end());
+  EXPECT_EQ(words->calls, 4);
+  EXPECT_NEAR(words->seconds, 4 * rows * hidden * 2 / 1e9, 1e-9);
 }
 
 TEST_F(TensorTraffic, TakesTheTimeOfItsOwnLinks) {
