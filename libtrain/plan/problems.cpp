@@ -203,6 +203,11 @@ void tensor_problems(const Plan& p, std::vector<Problem>& out) {
     out.push_back(
         {fmt::format("the topology has {} tensor ranks, but --tensor is {}", p.topology.size(Axis::tensor), p.tensor),
          fmt::format("--tensor {}", p.topology.size(Axis::tensor))});
+  if (p.tensor > 1 && p.reduction == Reduction::fast)
+    out.push_back(
+        {"--reduction fast lets the library add up in an order of its own, in every group of tensor ranks anew: "
+         "what they hold alike could drift apart",
+         "--reduction ordered, or --tensor 1"});
   if (p.tensor > 1)
     for (const auto& name : p.model.branches)
       if (!branch_kind(name).shared_by_tensor_ranks())
