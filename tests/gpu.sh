@@ -15,7 +15,7 @@ case ${1:-} in
 esac
 
 programs=(shard-data partition-model train inspect generate profile-comm)
-tests=(test_kernels_gpu test_kernels_gpu_lanes test_engine_gpu test_engine_gpu_capture test_engine_gpu_mpi test_comm_nccl test_model_finite_difference test_model_pytorch_golden)
+tests=(test_kernels_gpu test_kernels_gpu_lanes test_engine_gpu test_engine_gpu_capture test_engine_gpu_mpi test_comm_nccl test_model_finite_difference test_model_pytorch_golden test_model_tensor_ranks)
 benches=(bench_kernels_gpu)
 
 build() {
@@ -95,6 +95,7 @@ suite() {
   run "products in lanes" test_kernels_gpu_lanes
   run "gradients against finite differences" env TRAINYARD_TEST_DEVICE=cuda test_model_finite_difference
   run "parity with PyTorch" env TRAINYARD_TEST_DEVICE=cuda test_model_pytorch_golden
+  run "two ranks that share layers have the bits of one" env TRAINYARD_TEST_DEVICE=cuda test_model_tensor_ranks --gtest_filter=TensorRanks.Small   # more than is promised: the library has to choose alike
   run "whole runs" test_engine_gpu
   run "a step as a CUDA graph" test_engine_gpu_capture
   run "NCCL and staged contract, one rank" "${launch[@]}" -n 1 "$(command -v test_comm_nccl)"

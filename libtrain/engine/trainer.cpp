@@ -205,7 +205,7 @@ std::string Trainer::diagnose(std::int64_t completed) {
     if (!found.text.empty()) return;
     const auto index = kernels::first_nonfinite(*compute_, tensor);
     if (index < 0) return;
-    const auto row = index / tensor.cols() + first_row_of_stream();
+    const auto row = index / tensor.cols() + edges_.first_row(plan_.micro().rows());
     found = {micro, looks,
              fmt::format("micro-batch {}: {} is not finite, first at row {}, column {}", micro, where, row,
                          index % tensor.cols())};
@@ -226,11 +226,6 @@ std::string Trainer::diagnose(std::int64_t completed) {
           plan_.batch().micros(), u,
           fmt::format("the folded gradient of unit {} is not finite", set_.units[static_cast<std::size_t>(u)].name)};
   return earliest_of_all(found);
-}
-
-// Of the rows of a micro-batch's stream, where tensor ranks share them.
-std::int64_t Trainer::first_row_of_stream() const {
-  return plan_.sequence_parallel ? world_.coordinate(plan::Axis::tensor) * plan_.micro().stream_rows() : 0;
 }
 
 // Everyone learns the finding of the lowest micro-batch, there the earliest; who only knows a folded gradient comes

@@ -105,7 +105,6 @@ class Trainer {
     std::int64_t micro = 0, place = 0;  // of the micro-batch's tensors in their order
     std::string text = {};              // empty: nothing was found
   };
-  std::int64_t first_row_of_stream() const;
   std::string earliest_of_all(const Finding& mine);
 
   plan::Plan plan_;

@@ -66,9 +66,9 @@ class GatheredWeights : public Weights {
   void fetch(plan::Use use) {
     auto& slot = slot_of(use.unit);
     slot.unit = use.unit;
-    // One rank copies, and its pieces are those of the newest update.
-    const auto ready = c_.group(use.unit).size() == 1 ? c_.compute.record() : slot.released;
-    slot.arrives = c_.gather(use.unit, own_piece(use.unit), whole(use.unit), ready);
+    auto& group = c_.group(use.unit);
+    if (group.size() == 1) group.all_gather(c_.compute, own_piece(use.unit), whole(use.unit));  // a copy
+    else slot.arrives = c_.gather(use.unit, own_piece(use.unit), whole(use.unit), slot.released);
   }
 
   StoreContext& c_;

@@ -78,15 +78,19 @@ Transfers::Ticket GradientFold::reduce(plan::Use use, base::View source, int con
   auto& group = c_.group(use.unit);
   const auto total = sum(use);
   if (group.size() == 1 && round == base::FoldRound::first && source.data == total.data) return 0;  // it is in place
+  if (group.size() == 1) {  // nothing travels: the team of the compute Exec adds
+    comm::ordered_reduce_scatter(group, c_.compute, source, {}, total, round, contributors);
+    return 0;
+  }
   const auto ready = c_.compute.record();
-  if (c_.reduction == plan::Reduction::fast && group.size() > 1)
+  if (c_.reduction == plan::Reduction::fast)
     return c_.transfers.add(1, [this, &group, source, total, round, ready](std::int64_t) {
       c_.communication.wait(ready);
       const auto mine = flat_range(staging_, 0, total.count());
       group.reduce_scatter(c_.communication, source, mine);
       kernels::fold(c_.communication, mine.reshaped({1, mine.count()}), total, round);
     });
-  const auto staging = group.size() > 1 ? flat_range(staging_, 0, c_.set.padded_of(use)) : base::View{};
+  const auto staging = flat_range(staging_, 0, c_.set.padded_of(use));
   const auto segments = c_.segments(use.unit, c_.set.padded_of(use) * base::size_of(total.dtype));
   return c_.transfers.add(segments, [=, this, &group](std::int64_t i) {
     if (i == 0) c_.communication.wait(ready);

@@ -9,20 +9,19 @@
 namespace trainyard::params {
 
 namespace {
-constexpr std::int64_t crossings_of_a_layer = 8;  // in forward 4; backward has more time to fill
+constexpr std::int64_t crossings_of_a_layer = 4;  // collectives of the tensor group in forward; backward has no fewer
 }
 
-void Transfers::issue(Transfer& t) {
+void Transfers::issue(Queued& t) {
   t.segment(t.issued);
-  --waiting_;
   if (++t.issued < t.segments) return;
   t.done = communication_.record();
   t.segment = {};
 }
 
 Transfers::Ticket Transfers::add(std::int64_t segments, std::function<void(std::int64_t)> segment) {
-  under_way_.push_back({++last_, segments, 0, std::move(segment), {}});
-  waiting_ += segments;
+  const auto pace = (segments + crossings_of_a_layer - 1) / crossings_of_a_layer;
+  under_way_.push_back({++last_, segments, pace, 0, std::move(segment), {}});
   if (issue_ == Issue::at_once) issue_all();
   return last_;
 }
@@ -39,9 +38,13 @@ tensor::Event Transfers::done(Ticket ticket) {
 }
 
 void Transfers::let_some_follow() {
-  auto now = (waiting_ + crossings_of_a_layer - 1) / crossings_of_a_layer;
-  for (auto& t : under_way_)
-    while (now > 0 && t.issued < t.segments) issue(t), --now;
+  std::int64_t left = 0;  // of the pace of the first that is not issued in full
+  for (auto& t : under_way_) {
+    if (t.issued == t.segments) continue;
+    if (left == 0) left = t.pace;
+    while (left > 0 && t.issued < t.segments) issue(t), --left;
+    if (left == 0) return;
+  }
 }
 
 void Transfers::finish() {

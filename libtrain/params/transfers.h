@@ -11,9 +11,9 @@
 namespace trainyard::params {
 
 // All segments are issued in the order in which they were added. Where nobody shares layers that is at once; else each
-// collective of the tensor group lets some follow it (let_some_follow), and what somebody needs is issued when it is
-// asked for. These are places in the program, not times: every rank issues the same in the same order. Called by the
-// compute thread.
+// collective of the tensor group lets some follow it (let_some_follow): as many as the foremost transfer needs to be
+// done within a layer, however many wait behind it. What somebody needs is issued when it is asked for. These are
+// places in the program, not times: every rank issues the same in the same order. Called by the compute thread.
 class Transfers {
  public:
   enum class Issue { at_once, between };
@@ -29,18 +29,17 @@ class Transfers {
   void finish();
 
  private:
-  struct Transfer {
+  struct Queued {
     Ticket ticket;
-    std::int64_t segments, issued;
+    std::int64_t segments, pace, issued;
     std::function<void(std::int64_t)> segment;
     tensor::Event done;
   };
-  void issue(Transfer& transfer);
+  void issue(Queued& transfer);
   void issue_all();
   tensor::Exec& communication_;
   Issue issue_;
-  std::deque<Transfer> under_way_;  // ascending in ticket; not asked for yet
-  std::int64_t waiting_ = 0;        // segments that are not issued
+  std::deque<Queued> under_way_;  // ascending in ticket; not asked for yet
   Ticket last_ = 0;
 };
 

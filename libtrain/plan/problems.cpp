@@ -233,6 +233,11 @@ void tensor_problems(const Plan& p, Lanes lanes, std::vector<Problem>& out) {
         {fmt::format("the topology has {} tensor ranks, but --tensor is {}", p.topology.size(Axis::tensor), p.tensor),
          fmt::format("--tensor {}", p.topology.size(Axis::tensor))});
   if (p.tensor > 1) {
+    if (p.reduction == Reduction::fast)
+      out.push_back(
+          {"--reduction fast lets the library add up in an order of its own, in every group of tensor ranks anew: "
+           "what they hold alike could drift apart",
+           "--reduction ordered, or --tensor 1"});
     kinds_problems(p, out);
     rows_problems(p, out);
   } else if (p.sequence_parallel) {

@@ -9,17 +9,31 @@ namespace trainyard::plan {
 
 namespace {
 
-SizedCalls calls_of(const UnitEntry& e, const char* operation, base::DType type, std::int64_t calls,
-                    std::int64_t sending) {
-  return {name_of(e.unit.group), e.pieces, operation, type, e.layout.padded * base::size_of(type), calls, sending};
+// Calls over a whole unit, each in so many segments: all but the last are alike, together they are the unit.
+void add_calls(std::vector<SizedCalls>& out, const UnitEntry& e, const char* operation, base::DType type,
+               std::int64_t calls, std::int64_t sending, std::int64_t segments) {
+  const auto each = e.layout.piece / segments;
+  const auto add = [&](std::int64_t piece, std::int64_t n) {
+    if (n > 0)
+      out.push_back({name_of(e.unit.group), e.pieces, operation, type, e.pieces * piece * base::size_of(type),
+                     n * calls, n * sending});
+  };
+  add(each, segments - 1);
+  add(e.layout.piece - (segments - 1) * each, 1);
+}
+
+// As the stores cut what goes between other calls (params/transfers.h).
+std::int64_t segments_of(const UnitEntry& e, base::DType type, const Topology& topology, std::int64_t most) {
+  return transfer_segments(e.layout.padded * base::size_of(type), e.pieces, topology, most);
 }
 
 // Stage 3: every lease of a micro-batch gathers its unit.
-template <class Leases>
-std::vector<SizedCalls> gathers(const UnitTable& table, std::int64_t micros, base::DType type, Leases leases) {
+template <class Leases> std::vector<SizedCalls> gathers(const UnitTable& table, const StateShape& shape,
+                                                        std::int64_t micros, std::int64_t most, Leases leases) {
   std::vector<SizedCalls> out;
   for (const auto& e : table.entries())
-    if (const auto n = micros * e.times * leases(e); n > 0) out.push_back(calls_of(e, "all_gather", type, n, n));
+    if (const auto n = micros * e.times * leases(e); n > 0)
+      add_calls(out, e, "all_gather", shape.working, n, n, segments_of(e, shape.working, shape.topology, most));
   return out;
 }
 
@@ -31,7 +45,7 @@ std::int64_t sent_in(const SizedCalls& c) {
 }  // namespace
 
 std::vector<SizedCalls> step_calls(const ModelConfig& model, const StateShape& shape, Reduction reduction,
-                                   int data_rank) {
+                                   int data_rank, std::int64_t most) {
   const auto& batch = shape.batch;
   const UnitTable table(model, shape.topology);
   const auto sending = reduction == Reduction::fast ? batch.rounds() : batch.rounds_of(data_rank);
@@ -39,17 +53,20 @@ std::vector<SizedCalls> step_calls(const ModelConfig& model, const StateShape& s
   for (const auto& e : table.entries()) {
     const auto uses = e.times * e.uses;
     const bool library = reduction == Reduction::fast && e.pieces > 1;
-    out.push_back(calls_of(e, library ? "reduce_scatter" : "ordered_reduce_scatter", shape.gradient,
-                           uses * batch.rounds(), uses * sending));
+    add_calls(out, e, library ? "reduce_scatter" : "ordered_reduce_scatter", shape.gradient, uses * batch.rounds(),
+              uses * sending, library ? 1 : segments_of(e, shape.gradient, shape.topology, most));
   }
   if (shape.zero == 3) {
     for (auto& c :
-         gathers(table, batch.lockstep_micros(), shape.working, [](const auto& e) { return e.training_leases; }))
+         gathers(table, shape, batch.lockstep_micros(), most, [](const auto& e) { return e.training_leases; }))
       out.push_back(std::move(c));
   } else {
+    // Sums of gradients are gathered at the end of a step, where nobody waits behind them: each in one call.
     const auto type = shape.zero == 0 ? shape.gradient : shape.working;
     for (const auto& e : table.entries())
-      if (e.pieces > 1) out.push_back(calls_of(e, "all_gather", type, e.times, e.times));
+      if (e.pieces > 1)
+        add_calls(out, e, "all_gather", type, e.times, e.times,
+                  shape.zero == 0 ? 1 : segments_of(e, type, shape.topology, most));
   }
   return out;
 }
@@ -83,9 +100,9 @@ std::vector<Traffic> added_up(const std::vector<SizedCalls>& calls) {
   return out;
 }
 
-std::vector<Traffic> step_traffic(const ModelConfig& model, const StateShape& shape, Reduction reduction,
-                                  int data_rank) {
-  return added_up(step_calls(model, shape, reduction, data_rank));
+std::vector<Traffic> step_traffic(const ModelConfig& model, const StateShape& shape, Reduction reduction, int data_rank,
+                                  std::int64_t most) {
+  return added_up(step_calls(model, shape, reduction, data_rank, most));
 }
 
 std::int64_t validation_rounds(const BatchPlan& batch, std::int64_t sequences) {
@@ -95,8 +112,8 @@ std::int64_t validation_rounds(const BatchPlan& batch, std::int64_t sequences) {
 std::vector<Traffic> validation_traffic(const ModelConfig& model, const StateShape& shape, std::int64_t sequences) {
   const auto d = shape.batch.data_ranks;
   if (shape.zero != 3 || d == 1) return {};
-  return added_up(gathers(UnitTable(model, shape.topology), validation_rounds(shape.batch, sequences), shape.working,
-                          [](const auto& e) { return e.evaluation_leases; }));
+  return added_up(gathers(UnitTable(model, shape.topology), shape, validation_rounds(shape.batch, sequences),
+                          segment_bytes, [](const auto& e) { return e.evaluation_leases; }));
 }
 
 }  // namespace trainyard::plan

@@ -25,9 +25,10 @@ struct SizedCalls {
 // Every call of a training step without validation, of the groups of units. Each round reduces every unit once for each
 // use (a tied table twice). Stages 0, 1, 2 gather every unit once after the last round, stage 0 as gradient sums, 1 and
 // 2 as working parameters; stage 3 gathers for every lease of every micro-batch. An ordered reduction costs a rank
-// nothing in a round in which it idles. Not included: the engine's control group (flags, losses, norms).
+// nothing in a round in which it idles. Between ranks that share layers a call of a unit is one for each of its
+// segments of `most` bytes. Not included: the engine's control group (flags, losses, norms).
 std::vector<SizedCalls> step_calls(const ModelConfig& model, const StateShape& shape, Reduction reduction,
-                                   int data_rank);
+                                   int data_rank, std::int64_t most = segment_bytes);
 
 // Every call of `micros` micro-batches that a rank works on, among the tensor ranks of its replica: as the kinds of
 // blocks say (BlockKind::tensor_calls), those of one operation and size together. With Pass::train forward and
@@ -42,8 +43,8 @@ struct Traffic {
 };
 std::vector<Traffic> added_up(const std::vector<SizedCalls>& calls);  // by group and operation
 // step_calls, added up.
-std::vector<Traffic> step_traffic(const ModelConfig& model, const StateShape& shape, Reduction reduction,
-                                  int data_rank);
+std::vector<Traffic> step_traffic(const ModelConfig& model, const StateShape& shape, Reduction reduction, int data_rank,
+                                  std::int64_t most = segment_bytes);
 
 // One validation over `sequences`, a multiple of the micro-batch: every data rank takes part in every round, also in a
 // last one that is not full.

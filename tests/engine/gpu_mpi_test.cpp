@@ -3,6 +3,7 @@
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/nccl.h"
 #include "libtrain/tensor/gpu.h"
+#include "tests/engine/reports.h"
 #include "tests/engine/shared_run.h"
 
 #include <cstdlib>
@@ -51,6 +52,47 @@ TEST_F(SharedRun, NcclAndStagedGiveTheBitsOfOneRank) {
         EXPECT_GT(computing, 0) << communicator << ", ZeRO " << zero;
       }
     }
+}
+
+// Two ranks share every layer. Equal lanes make equal bits where products do not depend on their shapes, as on the
+// emulator; of a library that chooses by shape only closeness can be asked.
+TEST_F(SharedRun, TensorRanksOnDevices) {
+  const int n = testing::runtime->size();
+  if (n != 2) GTEST_SKIP() << n << " ranks are no pair";
+  const auto config = [&](const std::string& output) {
+    auto c = runs_->config(output);
+    c.model = runs_->model("gpu-pair",
+                           "layers = 1\nhidden = 16\nheads = 2\nkv-heads = 2\nffn = 32\ncontext = 32\nlanes = "
+                           "2\ndropout-attention = 0.1\n");
+    c.device = "cuda";
+    c.steps = 1;
+    c.micro_batch = 4, c.global_batch = 4;
+    return c;
+  };
+  engine::RunConfig one;
+  std::string expected;
+  if (testing::runtime->rank() == 0) {
+    one = config("whole");
+    expected = runs_->bits(one, runs_->run(one, {1, 0, 1}));
+  }
+  const bool one_each = tensor::gpu_module().runtime->device_count() >= n || std::getenv("NCCL_HOSTID") != nullptr;
+  for (const std::string& communicator :
+       one_each ? std::vector<std::string>{"nccl", "mpi"} : std::vector<std::string>{"mpi"}) {
+    const bool rows = communicator == "nccl";
+    auto c = config(fmt::format("{}-pair-{}", communicator, rows));
+    c.communicator = communicator;
+    const auto result = run(c, {n, 0, 1, "f32", "none", 2, rows});
+    if (testing::runtime->rank() != 0) continue;
+    const auto where = communicator + (rows ? ", rows shared" : "");
+    if (std::string(tensor::gpu_module().runtime->name) == "emulated") {
+      EXPECT_EQ(runs_->bits(c, result), expected) << where;
+    }
+    const auto a = runs_->metrics(c), b = runs_->metrics(one);
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t i = 0; i < a.size(); ++i)
+      EXPECT_NEAR(a[i]["loss"].get<double>(), b[i]["loss"].get<double>(), 1e-5) << where;
+    testing::expect_no_difference({result.memory_report.text() + result.traffic_report.text()}, where);
+  }
 }
 
 }  // namespace

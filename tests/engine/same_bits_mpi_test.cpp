@@ -25,6 +25,32 @@ TEST_F(SharedRun, EveryStageAsOnThreads) {
   }
 }
 
+// Pairs of processes share every layer, with and without its rows.
+TEST_F(SharedRun, TensorRanksAsOneRank) {
+  const int n = testing::runtime->size();
+  if (n % 2 != 0) GTEST_SKIP() << n << " ranks are no pairs";
+  for (const std::string dtype : {"f32", "bf16"}) {
+    const auto small = [&](const std::string& output) {
+      auto c = runs_->config(output);
+      c.micro_batch = 4, c.global_batch = 12, c.steps = 6;
+      c.validate_every = 3, c.validation_sequences = 8;
+      return c;
+    };
+    std::string expected;
+    if (testing::runtime->rank() == 0) {
+      const auto config = small("one-" + dtype);
+      expected = runs_->bits(config, runs_->run(config, {1, 0, 1, dtype}));
+    }
+    for (const int zero : {0, 1, 2, 3}) {
+      const auto config = small(fmt::format("pairs-{}-{}", dtype, zero));
+      const auto result = run(config, {n, zero, 1, dtype, "none", 2, zero % 2 == 1});
+      if (testing::runtime->rank() == 0) {
+        EXPECT_EQ(runs_->bits(config, result), expected) << n << " ranks, ZeRO " << zero << ", " << dtype;
+      }
+    }
+  }
+}
+
 TEST_F(SharedRun, StopsOnOneAndResumesOnTheOther) {
   const int n = testing::runtime->size();
   auto config = runs_->config("from-mpi");

@@ -1,13 +1,13 @@
 // Where ranks share layers, transfers of whole units go in segments between other calls: with segments of a few
-// hundred bytes a step has the numbers of one rank, at every stage, in rounds that are not full and when it is
-// abandoned.
+// hundred bytes a step has the numbers of one rank, at every stage, in rounds that are not full, when it is abandoned,
+// and where rows are shared and validations stand between steps.
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/trainer.h"
 #include "tests/engine/small_run.h"
 
 #include <gtest/gtest.h>
 
-#include <mutex>
+#include <limits>
 
 namespace trainyard {
 namespace {
@@ -15,9 +15,8 @@ namespace {
 using testing::SmallRun;
 
 std::vector<std::pair<double, double>> losses_and_norms(const engine::RunConfig& asked, int ranks, int tensor, int zero,
-                                                        std::int64_t segment_bytes) {
+                                                        std::int64_t segment_bytes, std::int64_t validated = 0) {
   std::vector<std::pair<double, double>> out;
-  std::mutex mutex;
   auto config = asked;
   config.tensor = tensor, config.zero = zero, config.threads = 1;
   comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
@@ -25,7 +24,9 @@ std::vector<std::pair<double, double>> losses_and_norms(const engine::RunConfig&
     const auto setup = engine::make_setup(config, ranks, 1);
     data::WindowDataset training(config.data, setup.index, setup.index.train, setup.plan.sequence, setup.mask,
                                  data::Order::keyed, config.seed);
-    engine::Batches batches(training, nullptr, setup.plan.batch(), world.coordinate(plan::Axis::data));
+    data::WindowDataset validation(config.data, setup.index, setup.index.validation, setup.plan.sequence, setup.mask,
+                                   data::Order::as_stored, config.seed);
+    engine::Batches batches(training, &validation, setup.plan.batch(), world.coordinate(plan::Axis::data));
     engine::Trainer trainer(setup.plan, setup.step, world, batches);
     trainer.context().segment_bytes = segment_bytes;
     trainer.store().initialize(config.seed);
@@ -35,8 +36,10 @@ std::vector<std::pair<double, double>> losses_and_norms(const engine::RunConfig&
     for (std::int64_t step = 0; step < 4; ++step) {
       ASSERT_TRUE(trainer.begin_step(step, [] { return false; }));
       const auto outcome = trainer.finish_step();
-      std::lock_guard lock(mutex);
       if (rank == 0) out.emplace_back(outcome.loss, outcome.gradient_norm);
+      if (validated == 0) continue;
+      const double loss = trainer.validate(validated);
+      if (rank == 0) out.emplace_back(loss, 0);
     }
     trainer.complete_weights();
   });
@@ -56,6 +59,61 @@ TEST(Segments, HaveTheNumbersOfOneRank) {
         EXPECT_EQ(losses_and_norms(config, ranks, tensor, zero, 777), expected)
             << ranks << " ranks, tensor " << tensor << ", ZeRO " << zero;
   }
+}
+
+// Five micro-batches in groups of one or eight in groups of two, of rows that two ranks can share.
+TEST(Segments, OfRanksThatShareRowsToo) {
+  SmallRun runs;
+  auto config = runs.config("rows");
+  config.micro_batch = 4, config.dtype = base::DType::bf16, config.recompute = plan::Recompute::layers;
+  for (const std::int64_t fold : {1, 2}) {
+    config.fold = fold, config.global_batch = config.micro_batch * (fold == 1 ? 5 : 8);
+    config.sequence_parallel = false;
+    const auto expected = losses_and_norms(config, 1, 1, 0, plan::segment_bytes, 8);
+    ASSERT_EQ(expected.size(), 8u);
+    config.sequence_parallel = true;
+    for (const auto& [ranks, tensor] : {std::pair{4, 2}, {6, 2}})
+      for (const int zero : {1, 3})
+        EXPECT_EQ(losses_and_norms(config, ranks, tensor, zero, 777, 8), expected)
+            << ranks << " ranks, tensor " << tensor << ", ZeRO " << zero << ", fold " << fold;
+  }
+}
+
+// A value that is not finite is found in the row of the micro-batch that it is in, whoever has that row.
+TEST(Diagnosis, NamesTheRowOfTheMicroBatch) {
+  SmallRun runs;
+  auto config = runs.config("diagnosis");
+  config.model = runs.model("diagnosis", "layers = 1\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 64\ncontext = 128\n");
+  config.global_batch = 2, config.threads = 1;
+  const auto diagnosis_of = [&](int ranks, int tensor, bool rows, std::int64_t position) {
+    std::string text;
+    config.tensor = tensor, config.sequence_parallel = rows;
+    comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
+      auto world = engine::make_world("threads", rank, ranks, threads.factory(rank), tensor);
+      const auto setup = engine::make_setup(config, ranks, 1);
+      data::WindowDataset training(config.data, setup.index, setup.index.train, setup.plan.sequence, setup.mask,
+                                   data::Order::keyed, config.seed);
+      engine::Batches batches(training, nullptr, setup.plan.batch(), world.coordinate(plan::Axis::data));
+      engine::Trainer trainer(setup.plan, setup.step, world, batches);
+      trainer.store().initialize(config.seed);
+      auto& context = trainer.context();
+      for (int u = 0; u < context.units(); ++u)
+        for (std::size_t p = 0; p < context.unit(u).parameters.size(); ++p)
+          if (context.unit(u).parameters[p].name.find("position") != std::string::npos)
+            trainer.store().states().master_piece(u).ptr<float>()[context.layout(u).offsets[p] + position * 32 + 5] =
+                std::numeric_limits<float>::quiet_NaN();
+      trainer.store().pieces_loaded();
+      const auto found = trainer.diagnose(0);
+      if (rank == 0) text = found;
+    });
+    return text;
+  };
+  for (const std::int64_t position : {3, 100})
+    for (const bool rows : {false, true}) {
+      const auto one = diagnosis_of(1, 1, false, position);
+      EXPECT_NE(one.find(fmt::format("first at row {}, column 5", position)), std::string::npos) << one;
+      EXPECT_EQ(diagnosis_of(2, 2, rows, position), one);
+    }
 }
 
 }  // namespace

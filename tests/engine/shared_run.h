@@ -34,7 +34,7 @@ class SharedRun : public ::testing::Test {
   }
 
   engine::RunResult run(const engine::RunConfig& config, const Cut& cut) {
-    auto world = engine::make_world("mpi", runtime->rank(), runtime->size(), runtime->factory());
+    auto world = engine::make_world("mpi", runtime->rank(), runtime->size(), runtime->factory(), cut.tensor);
     return runs_->run_rank(config, cut, world);
   }
 

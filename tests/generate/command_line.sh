@@ -26,6 +26,11 @@ printf 'the cat\n\n' | "${g[@]}" --prompt - --tokens 1 >other
 [ "$(head -c 7 plain)" = "the cat" ] || fail "the prompt is not shown"
 for threads in 2 3; do generate --checkpoint run --threads $threads --prompt 'the cat' --tokens 20 >other && same plain other "$threads threads"; done
 
+# A checkpoint of ranks that share every layer is the checkpoint of one: they hold other pieces of the same tensors.
+timeout 100 mpirun --bind-to none --oversubscribe -n 2 train --model gpt2-nano --data data-run --output pair --tensor 2 --steps 3 --global-batch 2 --micro-batch 2 --sequence 32 --threads 1 --progress never --learning-rate 0.01 >/dev/null 2>log || { cat log; exit 1; }
+[ "$(jq .plan.tensor pair/checkpoints/step-00000003/manifest.json)" = 2 ] || fail "the pair's checkpoint is not one of two tensor ranks"
+generate --checkpoint pair --threads 1 --prompt 'the cat' --tokens 20 >other && same plain other "a checkpoint of two tensor ranks"
+
 # Valid UTF-8, whatever the model says and the prompt holds; shown while it is made.
 "${g[@]}" --temperature 100 --tokens 3000 --stop-at length >noise || fail "exit code $?"
 iconv -f UTF-8 -t UTF-8 <noise >/dev/null || fail "stdout is no UTF-8"

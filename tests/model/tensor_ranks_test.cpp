@@ -7,8 +7,12 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <random>
+#include <span>
 #include <string>
+#include <tuple>
+#include <utility>
 
 namespace trainyard::test {
 namespace {
@@ -259,6 +263,129 @@ TEST(TensorRanks, EdgesAndTheirAdjoints) {
       EXPECT_NEAR(ax_y, x_aty, 1e-9 * std::abs(ax_y) + 1e-9) << ranks << " ranks" << (rows ? ", rows shared" : "");
       EXPECT_GT(std::abs(ax_y), 1);
     }
+}
+
+std::vector<double> normal_values(std::int64_t count, std::uint64_t seed) {
+  std::mt19937_64 engine(seed);
+  std::normal_distribution<double> normal(0, 1);
+  std::vector<double> values(static_cast<std::size_t>(count));
+  for (auto& v : values) v = normal(engine);
+  return values;
+}
+
+double dot(std::span<const double> a, std::span<const double> b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+// body(rank, edges, rows of the stream that are this rank's, the first of them) on ranks of 256 rows; returns how far
+// what it says of both sides of an equation, added up over ranks, is apart.
+template <class Body>
+double apart(int ranks, std::int64_t lanes, std::int64_t hidden, std::int64_t batch, bool rows, const Body& body) {
+  auto m = eight_heads(small_gpt2(), lanes);
+  m.hidden = hidden, m.heads = m.kv_heads = hidden / 8;
+  plan::MicroShape shape{batch, 128, DType::f64, 1};
+  shape.tensor = ranks, shape.sequence_parallel = rows;
+  std::vector<double> left(static_cast<std::size_t>(ranks)), right(left.size());
+  comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
+    const auto exec = tensor::Exec::caller(nullptr, 1);
+    const TensorRank ground(rank, ranks, threads, m, shape, *exec);
+    const auto own = shape.stream_rows(), first = rows ? rank * own : 0;
+    std::tie(left[static_cast<std::size_t>(rank)], right[static_cast<std::size_t>(rank)]) =
+        body(rank, ground.edges, own, first, shape.rows());
+  });
+  const double a = std::accumulate(left.begin(), left.end(), 0.0), b = std::accumulate(right.begin(), right.end(), 0.0);
+  EXPECT_GT(std::abs(a), 1);
+  return std::abs(a - b) / std::abs(a);
+}
+
+// all_rows gives every rank the rows of all, bit for bit, and its adjoint is the sum of what is for each row.
+TEST(TensorRanks, AllRowsAlone) {
+  if (on_gpu()) GTEST_SKIP() << "in double, on the host";
+  constexpr std::int64_t h = 32;
+  for (const int ranks : {2, 4}) {
+    const double difference =
+        apart(ranks, 4, h, 2, true,
+              [&](int rank, const model::Edges& edges, std::int64_t own, std::int64_t first, std::int64_t n) {
+                auto stream = normal_values(n * h, 5);
+                std::vector<double> all(stream.size()), adjoint(static_cast<std::size_t>(own * h));
+                const auto mine = base::View::of(stream.data() + first * h, {own, h});
+                edges.all_rows(mine, base::View::of(all.data(), {n, h}));
+                EXPECT_EQ(all, stream) << "rank " << rank;
+                for (int r = 0; r < ranks; ++r) {  // what rank r would add to these rows
+                  const auto y = normal_values(n * h, 50 + static_cast<std::uint64_t>(r));
+                  for (std::size_t i = 0; i < adjoint.size(); ++i)
+                    adjoint[i] += y[i + static_cast<std::size_t>(first * h)];
+                }
+                return std::pair(dot(all, normal_values(n * h, 50 + static_cast<std::uint64_t>(rank))),
+                                 dot({mine.ptr<double>(), adjoint.size()}, adjoint));
+              });
+    EXPECT_LT(difference, 1e-10);
+  }
+}
+
+// merge: each element has its value on one rank. The adjoint gives that rank, and no other, what is for the element.
+TEST(TensorRanks, MergeAlone) {
+  if (on_gpu()) GTEST_SKIP() << "in double, on the host";
+  constexpr std::int64_t h = 32;
+  for (const int ranks : {2, 4})
+    for (const bool rows : {false, true}) {
+      const double difference = apart(
+          ranks, 4, h, 2, rows,
+          [&](int rank, const model::Edges& edges, std::int64_t own, std::int64_t first, std::int64_t n) {
+            auto x = normal_values(n * h, 5);
+            x[7] = -0.0, x[static_cast<std::size_t>(n * h - 3)] = -0.0;
+            const auto stream = x, y = normal_values(n * h, 6);
+            double right = 0;
+            for (std::size_t i = 0; i < x.size(); ++i) {
+              if (static_cast<int>(i * 7 / 3 % static_cast<std::size_t>(ranks)) == rank) right += x[i] * y[i];
+              else x[i] = 0;
+            }
+            std::vector<double> merged(static_cast<std::size_t>(own * h));
+            const auto values = base::View::of(x.data(), {n, h});
+            const auto out = rows ? base::View::of(merged.data(), {own, h}) : values;
+            edges.merge(values, out);
+            EXPECT_EQ(std::memcmp(out.data, stream.data() + first * h, merged.size() * sizeof(double)), 0)
+                << "rank " << rank << (rows ? ", rows shared" : "");
+            const bool counts = rows || rank == 0;
+            return std::pair(
+                counts ? dot({out.ptr<double>(), merged.size()}, {y.data() + first * h, merged.size()}) : 0, right);
+          });
+      EXPECT_LT(difference, 1e-10) << ranks << " ranks" << (rows ? ", rows shared" : "");
+    }
+}
+
+// Lanes that are no power of two are added from left to right: a rank has a sum of each of its lanes, three of six.
+TEST(TensorRanks, AddingUpSeveralSumsOfEachRank) {
+  if (on_gpu()) GTEST_SKIP() << "in double, on the host";
+  constexpr int ranks = 2;
+  constexpr std::int64_t h = 48, partials = 3;
+  for (const bool rows : {false, true}) {
+    const double difference = apart(
+        ranks, 6, h, 2, rows,
+        [&](int rank, const model::Edges& edges, std::int64_t own, std::int64_t first, std::int64_t n) {
+          const auto sums = [&](int r) { return normal_values(partials * n * h, 9 + static_cast<std::uint64_t>(r)); };
+          auto mine = sums(rank);
+          const auto kept = mine;
+          std::vector<double> out(static_cast<std::size_t>(own * h)), expected(out.size());
+          for (int r = 0; r < ranks; ++r) {
+            const auto all = sums(r);
+            for (std::int64_t l = 0; l < partials; ++l)
+              for (std::size_t i = 0; i < expected.size(); ++i) {
+                const double term = all[static_cast<std::size_t>((l * n + first) * h) + i];
+                expected[i] = r == 0 && l == 0 ? term : expected[i] + term;
+              }
+          }
+          edges.add_up(base::View::of(mine.data(), {partials * n, h}), {}, base::View::of(out.data(), {own, h}));
+          EXPECT_EQ(out, expected) << "rank " << rank << (rows ? ", rows shared" : "");
+          const auto y = normal_values(n * h, 33);  // of the stream: all_rows hands it to every sum
+          double right = 0;
+          for (std::int64_t l = 0; l < partials; ++l) right += dot({kept.data() + l * n * h, y.size()}, y);
+          return std::pair(rows || rank == 0 ? dot(out, {y.data() + first * h, out.size()}) : 0, right);
+        });
+    EXPECT_LT(difference, 1e-10);
+  }
 }
 
 }  // namespace

@@ -25,15 +25,18 @@ TEST(Transfers, AreIssuedInOrderWhenTheyAreAskedForOrOthersGoBetween) {
   };
   const auto a = add('a', 3), b = add('b', 20), c = add('c', 1);
   EXPECT_EQ(issued, "") << "nothing goes before somebody else";
-  transfers.let_some_follow();  // an eighth of 24
-  EXPECT_EQ(issued, "a0 a1 a2 ");
+  transfers.let_some_follow();  // a quarter of a's
+  EXPECT_EQ(issued, "a0 ");
   transfers.let_some_follow();
-  EXPECT_EQ(issued, "a0 a1 a2 b0 b1 b2 ");
+  transfers.let_some_follow();
+  EXPECT_EQ(issued, "a0 a1 a2 ");
+  transfers.let_some_follow();  // a quarter of b's
+  EXPECT_EQ(issued, "a0 a1 a2 b0 b1 b2 b3 b4 ");
   transfers.done(a);
-  EXPECT_EQ(issued, "a0 a1 a2 b0 b1 b2 ") << "all of it had been issued";
+  EXPECT_EQ(issued, "a0 a1 a2 b0 b1 b2 b3 b4 ") << "all of it had been issued";
   issued.clear();
   transfers.done(b);
-  EXPECT_EQ(issued.substr(0, 6), "b3 b4 ");
+  EXPECT_EQ(issued.substr(0, 6), "b5 b6 ");
   EXPECT_EQ(issued.find('c'), std::string::npos) << "c is behind what was asked for";
   transfers.finish();
   EXPECT_NE(issued.find("c0"), std::string::npos);
@@ -42,6 +45,29 @@ TEST(Transfers, AreIssuedInOrderWhenTheyAreAskedForOrOthersGoBetween) {
   Transfers at_once(*exec, Transfers::Issue::at_once);
   at_once.add(2, [&](std::int64_t i) { issued += std::to_string(i); });
   EXPECT_EQ(issued, "01");
+}
+
+// As after an update: all units of a model wait at once. No crossing waits for more than a quarter of the foremost,
+// and every layer finds its own issued in full without asking.
+TEST(Transfers, GoAtTheForemostsPaceHoweverManyWait) {
+  constexpr int units = 100, crossings = 4;
+  for (const std::int64_t segments : {1, 3, 4, 8, 13}) {
+    const auto exec = tensor::Exec::caller(nullptr, 1);
+    std::int64_t issued = 0;
+    Transfers transfers(*exec, Transfers::Issue::between);
+    std::vector<Transfers::Ticket> tickets;
+    for (int u = 0; u < units; ++u) tickets.push_back(transfers.add(segments, [&](std::int64_t) { ++issued; }));
+    for (int u = 0; u < units; ++u) {
+      for (int crossing = 0; crossing < crossings; ++crossing) {
+        const auto before = issued;
+        transfers.let_some_follow();
+        EXPECT_LE(issued - before, (segments + crossings - 1) / crossings) << "unit " << u;
+      }
+      EXPECT_GE(issued, (u + 1) * segments) << "unit " << u;
+      transfers.done(tickets[static_cast<std::size_t>(u)]);
+    }
+    EXPECT_EQ(issued, units * segments);
+  }
 }
 
 TEST(Transfers, ADoneTransferHasRun) {

@@ -136,7 +136,7 @@ void expect_announced_traffic(const Training& run, const std::map<std::string, c
   }
   const auto& cut = run.g.cut;
   const auto kind = cut.reduction == Reduction::fast ? plan::Reduction::fast : plan::Reduction::ordered;
-  for (const auto& t : plan::step_traffic(run.g.model, cut.shape(), kind, run.g.rank()))
+  for (const auto& t : plan::step_traffic(run.g.model, cut.shape(), kind, run.g.rank(), run.g.context.segment_bytes))
     announced[t.operation] = {t.calls, t.bytes};
   if (cut.ranks == 1) {  // nothing leaves the rank; a call that has nothing to do is left out
     for (const auto& [operation, calls_and_bytes] : sent)
@@ -146,10 +146,12 @@ void expect_announced_traffic(const Training& run, const std::map<std::string, c
   EXPECT_EQ(sent, announced) << cut.text() << " rank " << run.g.rank();
 }
 
-void expect_plain_training(const plan::ModelConfig& model, const Cut& cut, std::chrono::microseconds late = {}) {
+void expect_plain_training(const plan::ModelConfig& model, const Cut& cut, std::chrono::microseconds late = {},
+                           std::int64_t segment_bytes = plan::segment_bytes) {
   on_ranks(
       model, cut,
-      [](Ground& g) {
+      [segment_bytes](Ground& g) {
+        g.context.segment_bytes = segment_bytes;
         Training run(g);
         EXPECT_TRUE(g.full({&g.parameters, &g.gathered, &g.gradients, &g.unit_gradients, &g.optimizer, &g.staging}))
             << g.cut.text();
@@ -161,7 +163,8 @@ void expect_plain_training(const plan::ModelConfig& model, const Cut& cut, std::
           const auto before = g.data.ledger().totals();
           run.step(step);
           run.store.complete_weights();
-          if (g.cut.tensor == 1) expect_announced_traffic(run, before);
+          g.context.communication.synchronize();
+          expect_announced_traffic(run, before);
           if (step == 1) run.evaluate();
         }
         for (int u = 0; u < g.units(); ++u) {
@@ -202,7 +205,8 @@ TEST_P(Steps, OfTensorRanksAreSlicesOfPlainOnes) {
         for (const auto working : {base::DType::f32, base::DType::bf16}) {
           Cut cut{ranks, GetParam(), working, 2 * ranks + 1, 1, 2};
           cut.tensor = tensor;
-          expect_plain_training(model, cut);
+          for (const std::int64_t segment_bytes : {plan::segment_bytes, std::int64_t{777}})
+            expect_plain_training(model, cut, {}, segment_bytes);
         }
 }
 

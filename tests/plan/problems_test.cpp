@@ -94,6 +94,19 @@ void expect_refused(const Plan& p, const std::string& message, const std::string
   EXPECT_EQ(found[0].hint, hint);
 }
 
+TEST(TensorRanks, CopiesAreAddedUpInOneOrder) {
+  auto p = shared(4, 2);
+  p.reduction = Reduction::fast;
+  expect_refused(
+      p,
+      "--reduction fast lets the library add up in an order of its own, in every group of tensor ranks anew: "
+      "what they hold alike could drift apart",
+      "--reduction ordered, or --tensor 1");
+  p = shared(4, 1);
+  p.reduction = Reduction::fast;
+  EXPECT_EQ(first_problem(p), "");
+}
+
 TEST(TensorRanks, DegreesThatDivideNothingAreRefusedWithTheNearest) {
   for (const int tensor : {1, 2, 4}) EXPECT_EQ(first_problem(shared(4, tensor)), "") << tensor;
   expect_refused(shared(6, 3), "--tensor 3 does not divide kv-heads 4", "--tensor 2");

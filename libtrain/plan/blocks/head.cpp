@@ -20,11 +20,11 @@ std::int64_t chunk_rows(const MicroShape& s) { return std::min(s.rows(), head_ch
 // ranks that share them.
 std::int64_t loss_buffers(const ModelConfig& m, const MicroShape& s, Pass pass) {
   const Widths w(m, s.tensor);
-  const auto wide = base::size_of(s.accumulation()), c = chunk_rows(s), logits = c * w.vocabulary, sums = w.partials;
+  const auto wide = base::size_of(s.accumulation()), c = chunk_rows(s), logits = c * w.vocabulary;
   const bool narrow = pass == Pass::train && s.dtype == base::DType::bf16;
   return base::aligned(s.rows() * 8) + base::aligned(logits * wide) +
          (narrow ? base::aligned(logits * s.element_bytes()) : 0) +
-         (s.tensor > 1 ? base::aligned(sums * 3 * c * wide) + base::aligned(s.tensor * sums * 3 * c * wide) : 0);
+         (s.tensor > 1 ? cross_entropy_shared_scratch_bytes(c, s.tensor, w.partials, wide) : 0);
 }
 
 std::int64_t chunk_product(const ModelConfig& m, const MicroShape& s) {

@@ -16,10 +16,9 @@ std::vector<SavedTensor> norm_tensors(const ModelConfig& m, const MicroShape& s,
 }
 
 std::int64_t norm_workspace_bytes(const ModelConfig& m, const MicroShape& s) {
-  const auto partials = [&](std::int64_t rows) {
-    return norm_scratch_bytes(rows, m.hidden, base::size_of(s.accumulation()));
-  };
-  return partials(s.stream_rows()) + (s.sequence_parallel ? partials(s.rows()) : 0);  // of all ranks that share rows
+  const auto wide = base::size_of(s.accumulation());
+  return s.sequence_parallel ? norm_shared_scratch_bytes(s.stream_rows(), s.tensor, m.hidden, wide)
+                             : norm_scratch_bytes(s.rows(), m.hidden, wide);
 }
 
 }  // namespace trainyard::plan

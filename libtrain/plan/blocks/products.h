@@ -39,10 +39,9 @@ class Products {
   // `neighbours`: how many there are when those that lie side by side in memory count as one.
   std::int64_t lane_product(std::int64_t rows, std::int64_t cols, const std::vector<std::int64_t>& inner,
                             std::int64_t neighbours = 1) const;
-  // model::shared_forward and shared_backward_input: a product in lanes over all rows, with its partial sums.
-  std::int64_t shared_sum(std::int64_t cols, const std::vector<std::int64_t>& inner,
-                          std::int64_t neighbours = 1) const {
-    return partial(cols) + lane_product(s_.rows(), cols, inner, neighbours);
+  // model::shared_forward: a product in lanes over all rows, with its partial sums.
+  std::int64_t shared_sum(std::int64_t cols, const std::vector<std::int64_t>& inner) const {
+    return partial(cols) + lane_product(s_.rows(), cols, inner);
   }
   std::int64_t linear(std::int64_t out, std::int64_t in) const { return product(s_.rows(), out, in, Result::working); }
   // With the bias gradient, where the model has biases.
