@@ -8,7 +8,8 @@
 namespace trainyard::params {
 
 void StoreContext::join(const tensor::Event& event) {
-  if (compute.on_gpu()) {  // the stream waits, not this thread
+  if (event.state() == nullptr) return;  // nothing to wait for, and no span of it
+  if (compute.on_gpu()) {                // the stream waits, not this thread
     const tensor::Span blocked(compute);
     return compute.wait(event);
   }

@@ -124,7 +124,7 @@ class GpuExec : public Exec {
   struct TimedSpan {
     void *begin = nullptr, *end = nullptr;
   };
-  static constexpr std::size_t most_spans = 4096;  // beyond, spans are not counted
+  static constexpr std::size_t most_spans = 1 << 16;  // beyond, spans are not counted
   const GpuRuntime& runtime_;
   std::shared_ptr<Pool> pool_;
   void* stream_ = nullptr;
