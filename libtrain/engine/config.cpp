@@ -40,8 +40,8 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   namespace ranges = plan::ranges;
   base::FieldVisitor v;
   v("model", c.model, "What", "preset (below) or file (--help-model)");
-  v("lanes", c.lanes, "What", "slices of sums that tensor ranks share; 0: the model's or checkpoint's, or up to 8",
-    plan::ranges::lanes);
+  v("lanes", c.lanes, "What",
+    "slices of sums that tensor ranks share; 0: the model's or checkpoint's, else up to 8, GPU 1", plan::ranges::lanes);
   v("data", c.data, "What", "folder of token shards (shard-data)");
   v("output", c.output, "What", "run folder: checkpoints, metrics, report");
   v("plan", c.plan, "What",
@@ -71,7 +71,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("keep", c.keep, "Keeping", "checkpoints kept; 0: all", {0, 1'000'000});
   v("resume", c.resume, "Keeping", "auto: the newest whole checkpoint of the run; never; or a path");
   v("init-from", c.init_from, "Keeping", "checkpoint whose weights, and model unless --model is said, start a new run");
-  v("change", c.change, "Keeping", "identity fields that a resume may change, comma-separated");
+  v("change", c.change, "Keeping", "identity fields that a resume may change: a,b,c");
   v("stop-after", c.stop_after, "Keeping", "stop with a checkpoint and exit 75 after this step of the run; 0: never",
     step_count);
   v("validate-every", c.validate_every, "Keeping", "steps between validation losses; 0: never", step_count);

@@ -42,7 +42,7 @@ void mend_view(const checkpoint::Reader& reader, const std::string& own) {
   }
 }
 
-void tell_changes(const checkpoint::RunState& was, const RunConfig& c, int ranks) {
+void tell_changes(const checkpoint::RunState& was, const RunConfig& c, const plan::Plan& now, int ranks) {
   const auto tell = [](const char* what, const std::string& before, const std::string& now) {
     if (before != now) base::log_info("resuming with {} {} (the checkpoint was written with {})", what, now, before);
   };
@@ -54,11 +54,16 @@ void tell_changes(const checkpoint::RunState& was, const RunConfig& c, int ranks
   if (was.isa != kernels::name_of(kernels::active_isa()))
     base::log_warning("another instruction set gives other roundings: losses will not be bit-identical");
   const auto versions = build_versions();
-  for (const auto& [name, now] : versions.items())
+  for (const auto& [name, version] : versions.items())
     if (was.versions.is_object() && was.versions.contains(name))
-      tell(name.c_str(), text_of(was.versions[name]), text_of(now));
+      tell(name.c_str(), text_of(was.versions[name]), text_of(version));
   if (was.plan.contains("ranks")) tell("ranks", was.plan["ranks"].dump(), fmt::format("{}", ranks));
-  if (was.plan.contains("tensor")) tell("tensor ranks", was.plan["tensor"].dump(), fmt::format("{}", c.tensor));
+  const auto tensor = was.plan.contains("tensor") ? was.plan["tensor"].dump() : "1";
+  tell("tensor ranks", tensor, fmt::format("{}", now.tensor));
+  if (tensor != fmt::format("{}", now.tensor) && now.device == base::DeviceKind::cuda && now.model.lanes == 1)
+    base::log_warning(
+        "sums of one lane are a library's on a GPU, and other tensor ranks round them otherwise: losses will not be "
+        "bit-identical");
   if (was.plan.contains("zero")) tell("ZeRO stage", was.plan["zero"].dump(), fmt::format("{}", c.zero));
 }
 
@@ -152,7 +157,7 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
                                                 "checkpoint before; a new run begins with its weights by --init-from"
                                               : "begin a new run with its weights: --init-from, with another --output");
   require_same_run(reader.state().identity, setup.identity, split_names(c.change), start.path);
-  tell_changes(reader.state(), c, ranks);
+  tell_changes(reader.state(), c, setup.plan, ranks);
   start.step = reader.state().step;
   start.samples_seen = reader.state().samples_seen;
   start.tokens_seen = reader.state().tokens_seen;

@@ -30,7 +30,7 @@ std::string default_text(const base::Field& f) {
   if (f.name == "heads") return "hidden / 64";
   if (f.name == "kv-heads") return "heads";
   if (f.name == "ffn") return "4 hidden";
-  if (f.name == "lanes") return "up to 8";
+  if (f.name == "lanes") return "up to 8; GPU 1";
   return f.get();
 }
 

@@ -16,6 +16,7 @@ namespace trainyard::profile {
 
 struct CeilingOptions {
   plan::ModelConfig model;  // whose products and attention
+  int tensor = 1;           // ranks that share its layers: a rank's part is measured
   std::int64_t micro_batch = 1, sequence = 1024;
   std::vector<base::DType> dtypes;  // of products and attention
   int threads = 1;                  // of this rank; ignored on a GPU

@@ -277,6 +277,8 @@ std::vector<plan::CommSeries> planned(const std::vector<plan::GroupFamily>& fami
   for (const auto& family : families)
     for (const auto& operation : o.operations)
       for (const auto dtype : o.dtypes) {
+        if (std::find(o.left_out.begin(), o.left_out.end(), std::pair(family.name, operation)) != o.left_out.end())
+          continue;
         if (!offers(operation, dtype) || (!plan::adds(operation) && dtype != o.dtypes.front())) continue;
         plan::CommSeries s;
         s.group = family.name, s.operation = operation, s.type = base::name_of(dtype);

@@ -9,13 +9,15 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace trainyard::profile {
 
 struct SweepOptions {
-  std::vector<std::string> operations;  // operation_names()
-  std::vector<base::DType> dtypes;      // f32, bf16; operations that only move bytes are measured in the first one
+  std::vector<std::string> operations;                        // operation_names()
+  std::vector<std::pair<std::string, std::string>> left_out;  // of a family's name, an operation that it has no use for
+  std::vector<base::DType> dtypes;  // f32, bf16; operations that only move bytes are measured in the first one
   std::int64_t min_bytes = 8, max_bytes = std::int64_t{64} << 20, factor = 2;
   double confidence = 0.03;  // half the 95 % interval of a median, relative
   double budget_seconds = 60;

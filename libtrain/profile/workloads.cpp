@@ -13,6 +13,7 @@
 #include "libtrain/io/bulk.h"
 #include "libtrain/plan/activations.h"
 #include "libtrain/plan/scratch.h"
+#include "libtrain/plan/widths.h"
 #include "libtrain/profile/ceilings.h"
 #include "libtrain/tensor/device_buffer.h"
 #include "libtrain/tensor/gpu.h"
@@ -75,7 +76,7 @@ class List {
  public:
   List(const CeilingOptions& o, const std::string& rank_suffix)
       : o_(o), suffix_(rank_suffix), gpu_(o.device.kind == base::DeviceKind::cuda), threads_(gpu_ ? 1 : o.threads),
-        tokens_(o.micro_batch * o.sequence) {}
+        tokens_(o.micro_batch * o.sequence), part_(o.model, o.tensor) {}
 
   std::vector<Ceiling> make() {
     for (const int t : threads_ > 1 ? std::vector<int>{1, threads_} : std::vector<int>{1}) {
@@ -186,17 +187,18 @@ class List {
 
   void model(DType d) {
     const auto& m = o_.model;
+    const auto& w = part_;
     const auto layer = [&](const std::string& name, std::int64_t in, std::int64_t out) {
       products(name, tokens_, in, out, d);
     };
-    layer("attention.qkv", m.hidden, (m.heads + 2 * m.kv_heads) * m.head_dim());
-    layer("attention.out", m.hidden, m.hidden);
-    layer("ffn.in", m.hidden, m.activation == plan::Activation::swiglu ? 2 * m.ffn : m.ffn);
-    layer("ffn.out", m.ffn, m.hidden);
-    products("head", std::min(tokens_, plan::head_chunk_tokens(o_.device.kind)), m.hidden, m.stored_vocabulary(), d);
-    const auto shape = fmt::format("b{} t{} h{} kv{} d{} {}", o_.micro_batch, o_.sequence, m.heads, m.kv_heads,
+    layer("attention.qkv", m.hidden, w.q + 2 * w.kv);
+    layer("attention.out", w.q, m.hidden);
+    layer("ffn.in", m.hidden, m.activation == plan::Activation::swiglu ? 2 * w.ffn : w.ffn);
+    layer("ffn.out", w.ffn, m.hidden);
+    products("head", std::min(tokens_, plan::head_chunk_tokens(o_.device.kind)), m.hidden, w.vocabulary, d);
+    const auto shape = fmt::format("b{} t{} h{} kv{} d{} {}", o_.micro_batch, o_.sequence, w.heads, w.kv_heads,
                                    m.head_dim(), base::name_of(d));
-    const auto memory = static_cast<double>(tokens_ * (4 * m.heads + 4 * m.kv_heads) * m.head_dim()) * 4;
+    const auto memory = static_cast<double>(tokens_ * 4 * (w.q + w.kv)) * 4;
     add(
         "attention.forward", shape, "FLOP/s", threads_, [this, d] { return attention(d, 2); }, attention_flops(2),
         memory);
@@ -233,26 +235,24 @@ class List {
     });
   }
   double attention_flops(int products) const {  // the causal half
-    const auto& m = o_.model;
-    return products * static_cast<double>(o_.micro_batch * m.heads * m.head_dim()) * static_cast<double>(o_.sequence) *
+    return products * static_cast<double>(o_.micro_batch * part_.q) * static_cast<double>(o_.sequence) *
            static_cast<double>(o_.sequence);
   }
   Work attention(DType d, int products) const {
     const auto& m = o_.model;
-    const auto B = o_.micro_batch, T = o_.sequence, h = m.heads * m.head_dim(), kv = m.kv_heads * m.head_dim();
-    const auto scratch =
-        std::max(plan::attention_forward_scratch_bytes(T, m.head_dim(), threads_),
-                 plan::attention_backward_scratch_bytes(T, m.head_dim(), m.heads / m.kv_heads, threads_)) +
-        plan::gpu_attention_backward_scratch_bytes(B, T, m.heads, 4);
-    const auto b =
-        bench(threads_, tokens_ * (4 * h + 4 * kv) * 4 + tokens_ * m.heads * 4 + tokens_ * 4 + 4096, scratch);
+    const auto B = o_.micro_batch, T = o_.sequence, h = part_.q, kv = part_.kv, heads = part_.heads,
+               kv_heads = part_.kv_heads;
+    const auto scratch = std::max(plan::attention_forward_scratch_bytes(T, m.head_dim(), threads_),
+                                  plan::attention_backward_scratch_bytes(T, m.head_dim(), heads / kv_heads, threads_)) +
+                         plan::gpu_attention_backward_scratch_bytes(B, T, heads, 4);
+    const auto b = bench(threads_, tokens_ * (4 * h + 4 * kv) * 4 + tokens_ * heads * 4 + tokens_ * 4 + 4096, scratch);
     const auto q = b->values(d, {tokens_, h}), k = b->values(d, {tokens_, kv}), v = b->values(d, {tokens_, kv}),
                dout = b->values(d, {tokens_, h});
     const auto out = b->zeros(d, {tokens_, h}), dq = b->zeros(d, {tokens_, h}), dk = b->zeros(d, {tokens_, kv}),
                dv = b->zeros(d, {tokens_, kv});
-    const auto lse = b->zeros(DType::f32, {B * m.heads, T}), starts = b->zeros(DType::i32, {B, T});
+    const auto lse = b->zeros(DType::f32, {B * heads, T}), starts = b->zeros(DType::i32, {B, T});
     const kernels::AttentionShape shape{
-        B, T, m.heads, m.kv_heads, m.head_dim(), 1 / std::sqrt(static_cast<double>(m.head_dim()))};
+        B, T, heads, kv_heads, m.head_dim(), 1 / std::sqrt(static_cast<double>(m.head_dim()))};
     kernels::attention_forward(*b->exec, shape, q, k, v, starts, out, lse);
     return on(b, attention_flops(products), [=](tensor::Exec& e) {
       if (products == 2) kernels::attention_forward(e, shape, q, k, v, starts, out, lse);
@@ -304,6 +304,7 @@ class List {
   bool gpu_;
   int threads_;
   std::int64_t tokens_;
+  plan::Widths part_;  // of a rank
   std::vector<Ceiling> list_;
 };
 

@@ -24,6 +24,13 @@ expect 0 convert-checkpoint llama llama-out --to safetensors --max-shard 10kB --
 jq -e '.output == "llama-out" and .model_type == "llama" and .dtype == "bf16" and (.files | length) > 1 and .bytes_written > 0 and .notes == []' out >/dev/null || fail "JSON: $(cat out)"
 [ "$(jq -r '.weight_map | map(.) | unique | length' llama-out/model.safetensors.index.json)" = "$(ls llama-out | grep -c '^model-.*safetensors$')" ] || fail "index: $(ls llama-out)"
 
+# What comes in has the lanes of a new run.
+tiny_model 16 | sed 's/^\(kv-\)\?heads = .*/\1heads = 4/; s/^ffn = .*/ffn = 64/' >wide.toml
+"${train[@]}" --model wide.toml --output wide --steps 1 >/dev/null 2>&1 || fail "no run"
+expect 0 convert-checkpoint wide wide-out --to safetensors
+expect 0 convert-checkpoint wide-out wide-in --from safetensors
+for one in wide/checkpoints/step-* wide-in; do [ "$(jq .model.lanes $one/manifest.json)" = 4 ] || fail "lanes of $one: $(jq -c .model $one/manifest.json)"; done
+
 # In again: the same weights to the bit, the same model, the same text and loss.
 for model in gpt llama; do
   expect 0 convert-checkpoint $model-out $model-in --from safetensors

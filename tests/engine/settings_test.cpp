@@ -139,6 +139,32 @@ TEST(Lanes, AreThoseThatAreSaidElseOfTheRunElseOfTheModel) {
   EXPECT_EQ(runs.run(other, {1, 0, 1}).code, base::ExitCode::done);
 }
 
+// On the CPU a tree of lanes keeps the bits, on a GPU a library adds where there is one.
+TEST(TensorRanks, ThatRoundOtherwiseThanBeforeAreToldOf) {
+  SmallRun runs;
+  auto c = runs.config("degrees");
+  c.lanes = 1;
+  auto setup = make_setup(c, 1, 1);
+  auto s = sample::state(setup.plan.model, base::DType::f32, 15);
+  s.identity = setup.identity, s.seed = c.seed, s.device_kind = "cuda";
+  sample::save(checkpoints_folder(c.output), s, 1);
+  const auto said = [&](const char* device, int tensor, std::int64_t lanes) {
+    c.device = device, setup.plan.tensor = tensor, setup.plan.model.lanes = lanes;
+    setup.plan.device = c.device == "cuda" ? base::DeviceKind::cuda : base::DeviceKind::cpu;
+    ::testing::internal::CaptureStderr();
+    choose_start(c, setup, tensor, {});
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const std::string told = "resuming with tensor ranks 2 (the checkpoint was written with 1)",
+                    warned = "other tensor ranks round them otherwise";
+  EXPECT_NE(said("cuda", 2, 1).find(told), std::string::npos);
+  EXPECT_NE(said("cuda", 2, 1).find(warned), std::string::npos);
+  EXPECT_NE(said("cuda", 2, 4).find(told), std::string::npos);
+  EXPECT_EQ(said("cuda", 2, 4).find(warned), std::string::npos);
+  EXPECT_EQ(said("cuda", 1, 1).find("tensor ranks"), std::string::npos);
+  EXPECT_EQ(said("cpu", 2, 1).find(warned), std::string::npos);
+}
+
 TEST(TensorRanks, AreRefusedWhereRanksOrLanesAreNotDivided) {
   SmallRun runs;
   auto c = runs.config("tensor");

@@ -39,4 +39,11 @@ expect 0 inspect full stopped --json --over time
 refused 2 'cannot be told apart' inspect full full full full full full full full full --svg nine.svg
 absent nine.svg
 expect 0 inspect full full full full full full full full full
+
+# Lanes of a model whose vocabulary comes from the shards are judged when it is known; other widths at once.
+printf 'layers = 1\nhidden = 50\nheads = 5\nffn = 100\nlanes = 5\n' >five.toml
+expect 0 inspect five.toml
+said '^lanes  *5$'; said 'parameters with byte tokens'
+sed 's/100/102/' five.toml >six.toml
+expect 3 inspect six.toml; said 'ffn 102 is not a multiple of lanes 5'
 passed

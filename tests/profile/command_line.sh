@@ -80,6 +80,7 @@ partition-model --model gpt2-nano --ranks 4 --zero 3 --profile links.json >out 2
 # Replicas of ranks that share every layer: each group by its own links.
 partition-model --model gpt2-nano --ranks 4 --tensor 2 --output plan4.json >/dev/null
 mpi 4 profile-comm --plan plan4.json --dry-run >out 2>err && grep -q 'data  *2 groups of 2 ranks' out && grep -q 'tensor  *2 groups of 2 ranks' out || fail "--dry-run of tensor ranks: $(cat out err)"
+[ "$(sed -n 's/^\(data\|tensor\) .* ranks *\([a-z_]*\) .*/\1 \2/p' out | sort | xargs)" = "data all_gather data ordered_reduce_scatter tensor all_gather tensor all_reduce tensor all_to_all" ] || fail "each group has its own operations: $(cat out)"
 # ... and back, also of what is added as words.
 for rows in '' --sequence-parallel; do
   # shellcheck disable=SC2086
@@ -93,6 +94,9 @@ for rows in '' --sequence-parallel; do
 done
 refused 3 'plan2.json is for 2 ranks, 3 were started' mpirun --bind-to none -n 3 profile-comm "${quick[@]}" --plan plan2.json
 mpi 2 profile-comm --plan plan2.json --dry-run --local >out 2>err && grep -q 'data .* all_gather .* 24 sizes from 8 to' out && grep -q 'gemm.attention.qkv.forward' out || fail "--dry-run: $(cat out err)"
+
+# A rank's own ceilings are those of its part of the layers.
+mpi 2 profile-comm --plan shared.json --dry-run --local --operations all_gather >out 2>err && grep -q 'gemm.attention.qkv.forward .*x48x32 ' out && grep -q 'gemm.ffn.out.forward .*x32x64 ' out && grep -q 'attention.forward .* h2 kv2 ' out || fail "--local of tensor ranks: $(cat out err)"
 
 # One process: says that there are no links, and measures itself.
 profile-comm --model gpt2-nano --sequence 16 --budget 1min --confidence 50% --disk-bytes 64KiB --threads 1 --json >alone.json 2>err || fail "alone: exit code $?"

@@ -94,6 +94,9 @@ Report model_report(const std::string& file, const Options& options) {
   auto judged = model;
   if (judged.vocabulary == 0) judged.vocabulary = 257;
   if (judged.lanes == 0) judged.lanes = 1;
+  const auto with_byte_tokens = judged;
+  // Which lanes a vocabulary allows that comes from the shards is told of where it is known.
+  if (model.vocabulary == 0) judged.vocabulary = 128 * judged.lanes;
   std::string wrong;
   for (const auto& problem : plan::problems(judged)) wrong += "\n  " + problem;
   if (!wrong.empty())
@@ -103,7 +106,7 @@ Report model_report(const std::string& file, const Options& options) {
   std::vector<std::vector<std::string>> rows;
   for (const auto& f : plan::fields_of(model))
     rows.push_back({f.name, f.name == "vocabulary" && model.vocabulary == 0 ? "that of the shards"
-                            : f.name == "lanes" && model.lanes == 0         ? "up to 8"
+                            : f.name == "lanes" && model.lanes == 0         ? "up to 8; 1 on a GPU"
                                                                             : f.get()});
   report.text = fmt::format("model {}\n{}", file, table({"setting", "value"}, rows));
   if (model.vocabulary > 0) {
@@ -111,7 +114,8 @@ Report model_report(const std::string& file, const Options& options) {
     report.text += fmt::format("\n{} parameters\n", human_count(plan::parameter_count(model)));
   } else {
     report.json["parameters"] = nullptr;
-    report.text += fmt::format("\n{} parameters with byte tokens\n", human_count(plan::parameter_count(judged)));
+    report.text +=
+        fmt::format("\n{} parameters with byte tokens\n", human_count(plan::parameter_count(with_byte_tokens)));
   }
   return report;
 }

@@ -161,7 +161,7 @@ int main(int argc, char** argv) {
                  "tokens, where there are no shards yet; default 50257 (gpt2), 51200 (gpt3), 128256 (llama)")
       ->check(in_range(ranges::vocabulary))
       ->group("Model");
-  app.add_option("--lanes", o.lanes, "slices of sums that tensor ranks share; 0: the model's, or up to 8")
+  app.add_option("--lanes", o.lanes, "slices of sums that tensor ranks share; 0: the model's, else up to 8, on a GPU 1")
       ->check(in_range(ranges::lanes))
       ->capture_default_str()
       ->group("Model");

@@ -35,13 +35,18 @@ void follow_plan(const plan::Plan& p, const ProfileOptions& o, int world, Reques
                            fmt::format("start {} ranks, or make another plan", p.topology.world()));
   r.families = plan::groups_of(p.topology);
   if (!o.operations.empty()) return;
-  r.sweep.operations.clear();
-  for (const auto& name : profile::operation_names())
-    for (const auto& ranks : p.traffic)
-      if (std::any_of(ranks.operations.begin(), ranks.operations.end(),
-                      [&](const plan::Traffic& t) { return t.operation == name; }) &&
-          std::find(r.sweep.operations.begin(), r.sweep.operations.end(), name) == r.sweep.operations.end())
-        r.sweep.operations.push_back(name);
+  // Each of the plan's groups has calls of its own.
+  const auto used = [&](const std::string& operation, const std::string* group) {
+    return std::any_of(p.traffic.begin(), p.traffic.end(), [&](const plan::RankTraffic& ranks) {
+      return std::any_of(ranks.operations.begin(), ranks.operations.end(), [&](const plan::Traffic& t) {
+        return t.operation == operation && (group == nullptr || t.group == *group);
+      });
+    });
+  };
+  std::erase_if(r.sweep.operations, [&](const std::string& name) { return !used(name, nullptr); });
+  for (const auto& family : r.families)
+    for (const auto& name : r.sweep.operations)
+      if (!used(name, &family.name)) r.sweep.left_out.emplace_back(family.name, name);
 }
 
 profile::CeilingOptions ceilings_of(const ProfileOptions& o, const Launched& launched, const plan::Plan* plan,
@@ -51,6 +56,7 @@ profile::CeilingOptions ceilings_of(const ProfileOptions& o, const Launched& lau
   if (c.model.vocabulary == 0)
     c.model.vocabulary = c.model.positions == plan::Positions::rotary ? 128256 : 50257;  // as published
   if (c.model.lanes == 0) c.model.lanes = plan::default_lanes(c.model, launched.device.kind);
+  c.tensor = plan != nullptr ? plan->tensor : 1;
   c.micro_batch = plan != nullptr ? plan->micro_batch : o.micro_batch;
   c.sequence = o.sequence > 0 ? o.sequence : plan != nullptr ? plan->sequence : c.model.context;
   c.dtypes = plan != nullptr ? std::vector{plan->dtype} : o.sweep.dtypes;

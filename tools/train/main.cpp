@@ -26,10 +26,12 @@ using namespace trainyard;
 
 constexpr const char* examples =
     "  shard-data --input book.txt --split paragraphs --output data\n"
-    "  train --model gpt2-nano --data data --output run --steps 20 --global-batch 8 --micro-batch 2\n"
+    "  train --model gpt2-nano --data data --output run --steps 20 --global-batch 8\n"
     "  train --evaluate run --evaluate-sequences 16\n"
     "  mpirun -n 2 train --model gpt2-nano --data data --output run2 --steps 40 --global-batch 16 --micro-batch 2 "
-    "--zero 3 --save-every 20\n";
+    "--zero 3 --save-every 20\n"
+    "  mpirun -n 2 train --model gpt2-nano --data data --output run3 --steps 20 --global-batch 8 --micro-batch 2 "
+    "--tensor 2 --sequence-parallel\n";
 
 struct Switches {
   std::string config;
