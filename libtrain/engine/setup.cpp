@@ -88,14 +88,19 @@ void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
 }
 
 // Which slices sums are made of belongs to the numerics of a run: what is said, by --lanes or in the model's file; else
-// what the run has, also where a plan made anew would have others; else what the plan has, or suits the model. Are they
-// open still, so that others could be said?
+// what the run has, also where a plan made anew would have others; else what the plan has, or suits the model. A model
+// that cannot have those of the run is of another shape, as choose_start will say. Are they open still, so that others
+// could be said?
 plan::Lanes decide_lanes(const RunConfig& c, plan::ModelConfig& model) {
   if (c.lanes > 0 && !c.lanes_of_plan) {
     model.lanes = c.lanes;
   } else if (c.checkpoint_lanes > 0 && (c.plan_model || model.lanes == 0)) {
-    model.lanes = c.checkpoint_lanes;
-    return plan::Lanes::of_a_checkpoint;
+    auto of_run = model;
+    of_run.lanes = c.checkpoint_lanes;
+    if (plan::problems(of_run).empty()) {
+      model = std::move(of_run);
+      return plan::Lanes::of_a_checkpoint;
+    }
   }
   if (model.lanes == 0) model.lanes = plan::default_lanes(model, device_kind(c));
   return c.checkpoint_model && c.init_from.empty() ? plan::Lanes::of_a_checkpoint : plan::Lanes::open;
