@@ -10,22 +10,20 @@ export TRAINYARD_DEVICE=cpu OMP_WAIT_POLICY=passive
 steps=${2:-12}
 for ((i = 0; i < 6000; ++i)); do echo "line $i of a text that is written for this test, $((i * i % 977)) words long"; done >text.txt
 shard-data --input text.txt --split lines --output data --validation 0 >/dev/null 2>&1
-printf 'layers = 6\nhidden = 512\nheads = 8\nkv-heads = 8\nffn = 2048\ncontext = 256\n' >model.toml
+printf 'layers = 4\nhidden = 256\nheads = 8\nkv-heads = 8\nffn = 1024\ncontext = 256\n' >model.toml
 printf '%-28s %12s %12s %14s %14s %14s\n' ranks "step s" "tokens/s" "sent a step" "talking s" "foretold s"
 for ranks in 1 2 4; do
   for cut in "" "--tensor $ranks" "--tensor $ranks --sequence-parallel"; do
     [ "$ranks" = 1 ] && [ -n "$cut" ] && continue
     name=run-$ranks-$(echo "$cut" | tr -dc 'a-z0-9')
-    common="--model model.toml --global-batch 8 --micro-batch 4 --threads 1 $cut"
-    replicas=$ranks
-    [ -n "$cut" ] && replicas=1
+    common="--model model.toml --global-batch 8 --micro-batch 2 --threads 1 $cut"
     launch="mpirun --oversubscribe -n $ranks"
     partition-model $common --ranks "$ranks" --data data --output "$name.json" >/dev/null 2>&1
     $launch train $common --data data --output "$name" --steps "$steps" --progress never >/dev/null 2>log || { cat log; exit 1; }
     foretold=-
     if [ "$ranks" -gt 1 ]; then
-      $launch profile-comm --plan "$name.json" --budget 20 --output "$name-profile.json" >/dev/null 2>log || { cat log; exit 1; }
-      foretold=$(partition-model $common --ranks "$ranks" --data data --profile "$name-profile.json" --json 2>/dev/null | jq -r '.communication_seconds // "-"')
+      $launch profile-comm --plan "$name.json" --budget 30 --output "$name-profile.json" >/dev/null 2>log || { cat log; exit 1; }
+      foretold=$(partition-model $common --ranks "$ranks" --data data --profile "$name-profile.json" 2>/dev/null | awk '$1 == "all" && NF == 3 {print $2 $3}')
     fi
     jq -rs --arg name "$name" --arg foretold "$foretold" --argjson tokens $((8 * 256)) \
       '(map(.step_seconds)[3:] | sort | .[length / 2 | floor]) as $s | (map(.communication_seconds)[3:] | sort | .[length / 2 | floor]) as $c | [$name, $s, ($tokens / $s), $c, $foretold] | @tsv' "$name/metrics.jsonl" |
