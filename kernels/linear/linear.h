@@ -50,7 +50,5 @@ enum class Neighbours { together, apart };
 // bf16 operands. A dy may be columns of a tensor.
 void linear_backward_input_lanes(tensor::Exec& exec, std::span<const LinearPart> parts, std::int64_t lanes,
                                  base::View dx, Neighbours neighbours = Neighbours::together);
-// How many products a GPU makes of these parts in 1 lane.
-std::int64_t neighbouring_products(std::span<const LinearPart> parts);
 
 }  // namespace trainyard::kernels

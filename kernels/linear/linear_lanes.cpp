@@ -119,10 +119,4 @@ void linear_backward_input_lanes(tensor::Exec& exec, std::span<const LinearPart>
   else run_on_gpu(exec, lanes == 1 && neighbours == Neighbours::together ? joined(sum) : sum, lanes, {}, dx);
 }
 
-std::int64_t neighbouring_products(std::span<const LinearPart> parts) {
-  Sum sum{{}, parts.size(), 0};
-  for (std::size_t p = 0; p < parts.size(); ++p) sum.part[p] = parts[p];
-  return static_cast<std::int64_t>(joined(sum).count);
-}
-
 }  // namespace trainyard::kernels

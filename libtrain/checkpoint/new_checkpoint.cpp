@@ -72,8 +72,10 @@ void NewCheckpoint::prepare() {
   for (const auto& path : goes) base::remove_tree(path);
   require_room();
   WritingHands hands;
-  for (auto& rank : ranks_)
+  for (auto& rank : ranks_) {
+    if (options_.between) options_.between();
     if (!rank->is_finished()) rank->lay_out(hands);
+  }
 }
 
 std::int64_t NewCheckpoint::bytes_to_write() const {

@@ -25,6 +25,8 @@ struct NewCheckpointOptions {
   std::string history;  // lines of metrics that led to it, kept in it (history.jsonl); may be empty
   // Room for more bytes where a path lies; empty: what the file system says.
   std::function<std::int64_t(const std::string& folder)> free_bytes;
+  // Called before each rank file is laid out; what it throws ends the work. May be empty.
+  std::function<void()> between = {};
 };
 
 class NewCheckpoint {

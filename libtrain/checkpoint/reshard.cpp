@@ -317,7 +317,9 @@ ReshardResult reshard(const Reader& source, const std::string& destination, cons
   auto state = state_of_cut(source.state(), cut, ranks);
   state.writer = purpose_of("reshard", {&source}, state, ranks);
   NewCheckpoint target(destination, state, ranks,
-                       {options.existing, {source.path()}, options.threads, options.history, options.free_bytes});
+                       {options.existing, {source.path()}, options.threads, options.history, options.free_bytes, [&] {
+                          if (options.watch) options.watch(0, source.bytes());
+                        }});
   ReshardResult result{ranks.world(), target.kept(), 0, target.bytes_to_write(), {}};
   Resharding work(source, target, options);
   result.bytes_read = work.run();

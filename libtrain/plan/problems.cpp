@@ -99,6 +99,12 @@ std::int64_t largest_divisor(std::int64_t of, std::int64_t at_most) {
   return 1;
 }
 
+// The most lanes up to those of the model that it can have.
+std::string lanes_hint(const ModelConfig& m) {
+  const auto widths = std::gcd(m.kv_heads, std::gcd(m.ffn, m.stored_vocabulary()));
+  return fmt::format("--lanes {}", largest_divisor(widths, m.lanes));
+}
+
 void batch_problems(const Plan& p, std::vector<Problem>& out);
 
 // The smallest micro-batch with which the batch is legal; 0: there is none.
@@ -284,8 +290,12 @@ bool drops_rows(const ModelConfig& m) {
 
 std::vector<Problem> decision_problems(const Plan& p, Lanes lanes) {
   auto out = range_problems(p);
+  auto whole = p.model;
+  whole.lanes = 1;
+  const bool only_lanes = p.model.lanes > 1 && problems(whole).empty();
   for (const auto& text : problems(p.model))
-    out.push_back({"model: " + text, "change the model: train --help-model describes its keys"});
+    out.push_back({"model: " + text,
+                   only_lanes ? lanes_hint(p.model) : "change the model: train --help-model describes its keys"});
   if (p.sequence > p.model.context)
     out.push_back({fmt::format("--sequence {} is longer than the model's context {}", p.sequence, p.model.context),
                    fmt::format("--sequence {} at most", p.model.context)});

@@ -106,7 +106,6 @@ TEST(GpuLanes, ScratchIsAsPlanned) {
     const auto v = parts(place, c.gap);
     kernels::linear_backward_input_lanes(place.exec(), v, c.lanes, place(dx), c.neighbours);
     place.exec().synchronize();
-    EXPECT_EQ(kernels::neighbouring_products(v), c.gap ? 2 : 1);
     EXPECT_EQ(place.exec().scratch().peak_bytes(),
               plan::gpu_lane_gemm_scratch_bytes(m, n, c.products, c.lanes, c.out == DType::bf16,
                                                 base::size_of(accumulation(c.in))));

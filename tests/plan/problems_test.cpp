@@ -119,6 +119,9 @@ TEST(TensorRanks, DegreesThatDivideNothingAreRefusedWithTheNearest) {
   auto p = shared(4, 4);
   p.model.ffn = 98, p.model.lanes = 2;
   expect_refused(p, "--tensor 4 does not divide ffn 98", "--tensor 2");
+  p = shared(1, 1);
+  p.model.lanes = 8;
+  expect_refused(p, "model: kv-heads 4 is not a multiple of lanes 8", "--lanes 4");
   p = shared(4, 4);
   p.model.lanes = 2;
   expect_refused(p, "--tensor 4 does not divide lanes 2",

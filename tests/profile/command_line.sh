@@ -74,6 +74,11 @@ jq -e '[.communication[] | [.group, .operation]] == [["data","all_gather"],["dat
 mpi 2 profile-comm "${quick[@]}" --plan plan2.json --output links.json >/dev/null 2>err || fail "--plan --output: $(cat err)"
 partition-model --model gpt2-nano --ranks 2 --zero 3 --profile links.json >out || fail "partition-model --profile: exit code $?"
 grep -Eq '^  data ordered_reduce_scatter +[0-9]+ +[0-9.]+ (us|ms|s)' out && grep -Eq '^  all +[0-9.]+ (us|ms|s)' out || fail "partition-model --profile: $(tail -5 out)"
+for where in --json "--output -"; do
+  code=0
+  partition-model --model gpt2-nano --ranks 2 --zero 3 --profile links.json $where >out 2>err || code=$?
+  [ "$code" = 2 ] && grep -q "a plan has no place for" err || fail "partition-model --profile $where: exit code $code, $(cat err)"
+done
 code=0
 partition-model --model gpt2-nano --ranks 4 --zero 3 --profile links.json >out 2>err || code=$?
 [ $code = 3 ] && grep -q 'no ordered_reduce_scatter f32 over a data group of 4 ranks' err || fail "a profile of other ranks: exit code $code, $(cat err)"

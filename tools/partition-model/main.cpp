@@ -183,16 +183,18 @@ int main(int argc, char** argv) {
   app.add_flag("--bytes", o.bytes, "sizes in bytes, not rounded")->group("Product");
   return tools::guarded(app, argc, argv, [&] {
     flags.apply();
+    if (!o.profile.empty() && (o.json || o.output == "-"))
+      throw base::UsageError("--profile prints times, which a plan has no place for",
+                             "leave out --json and --output -, or name a file: --output plan.json");
     auto plan = decide(p, o);
     refuse(plan::decision_problems(plan), base::ExitCode::usage);
     plan::predict(plan);
     refuse(plan::memory_problems(plan), base::ExitCode::input_refused);
+    const auto times = o.profile.empty() ? std::string() : times_text(plan, o.profile);
     const auto json = plan::to_json(plan);
     if (!o.output.empty() && o.output != "-") write_plan(json, o);
-    auto text =
-        o.json || o.output == "-" ? json : tools::plan_table(plan, o.bytes ? base::Sizes::exact : base::Sizes::rounded);
-    if (!o.profile.empty() && text != json) text += times_text(plan, o.profile);
-    tools::print(text);
+    const auto sizes = o.bytes ? base::Sizes::exact : base::Sizes::rounded;
+    tools::print(o.json || o.output == "-" ? json : tools::plan_table(plan, sizes) + times);
     return base::ExitCode::done;
   });
 }
