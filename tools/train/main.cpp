@@ -155,7 +155,7 @@ int main(int argc, char** argv) {
       if (evaluation.asked()) return evaluation.run(config, fields, launch);
       if (!switches.dry_run) launch.reasons_into(config.output);  // neither it nor an evaluation writes anything
       return train(config, switches, launch, *signals, [&](const std::string& resume) {
-        return tools::launcher_words(launch.world().size) +
+        return tools::launcher_words(launch.world().size, tools::variables_in_effect(fields)) +
                tools::command_to_go_on({argv, argv + argc}, lasting, resume);
       });
     } catch (const comm::AgreedError& e) {
