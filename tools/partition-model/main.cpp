@@ -183,6 +183,7 @@ int main(int argc, char** argv) {
   app.add_flag("--bytes", o.bytes, "sizes in bytes, not rounded")->group("Product");
   return tools::guarded(app, argc, argv, [&] {
     flags.apply();
+    for (const auto& line : flags.overridden()) base::log_info("{}", line);
     if (!o.profile.empty() && (o.json || o.output == "-"))
       throw base::UsageError("--profile prints times, which a plan has no place for",
                              "leave out --json and --output -, or name a file: --output plan.json");

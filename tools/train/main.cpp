@@ -142,6 +142,8 @@ int main(int argc, char** argv) {
         engine::read_plan(fields, config);
         if (!evaluation.asked()) engine::read_model_of_weights(fields, config);
       });
+      if (launch.world().rank == 0)
+        for (const auto& line : flags.overridden()) base::log_info("{}", line);
       const auto word = [](bool on) { return on ? "on" : "off"; };
       launch.require_same({{"evaluate", word(evaluation.asked())},
                            {"dry-run", word(switches.dry_run)},
