@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <string_view>
 #include <unistd.h>
 
@@ -16,9 +17,15 @@ namespace {
 
 constexpr std::string_view prefix = "TRAINYARD_";
 
-// Read where they are used: kernels/isa.cpp, tensor/gpu.cpp, comm/nccl_library.cpp, bench/limits.cpp.
-const std::vector<std::string> others = {"TRAINYARD_ISA", "TRAINYARD_GPU_MODULE", "TRAINYARD_NCCL_LIBRARY",
-                                         "TRAINYARD_PROFILE"};
+// Read where they are used: kernels/isa.cpp, tensor/gpu.cpp, comm/nccl_library.cpp; and bench/limits.cpp.
+const std::vector<std::string> of_a_run = {"TRAINYARD_ISA", "TRAINYARD_GPU_MODULE", "TRAINYARD_NCCL_LIBRARY"};
+constexpr std::string_view of_measurements = "TRAINYARD_PROFILE";
+
+std::vector<std::string> others() {
+  auto all = of_a_run;
+  all.emplace_back(of_measurements);
+  return all;
+}
 // Of tests: the emulated GPU, the stand-in for NCCL, folders of a bundle, how many mutations and which.
 constexpr std::string_view of_tests[] = {"TRAINYARD_TEST_", "TRAINYARD_EMULATED_", "TRAINYARD_STANDIN_",
                                          "TRAINYARD_GOLDEN_", "TRAINYARD_MUTATION"};
@@ -31,12 +38,19 @@ std::string variable_of(const std::string& setting) {
   return out;
 }
 
+std::vector<std::string> other_variables_of_a_run() {
+  auto set = of_a_run;
+  std::erase_if(set, [](const auto& name) { return std::getenv(name.c_str()) == nullptr; });
+  return set;
+}
+
 std::vector<std::string> unknown_variables(const std::vector<std::string>& settings) {
+  const auto known = others();
   std::vector<std::string> out;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const std::string name(text.substr(0, text.find('=')));
-    if (!name.starts_with(prefix) || std::find(others.begin(), others.end(), name) != others.end()) continue;
+    if (!name.starts_with(prefix) || std::find(known.begin(), known.end(), name) != known.end()) continue;
     if (std::any_of(std::begin(of_tests), std::end(of_tests), [&](auto p) { return name.starts_with(p); })) continue;
     if (std::none_of(settings.begin(), settings.end(), [&](const auto& s) { return variable_of(s) == name; }))
       out.push_back(name);
@@ -47,7 +61,7 @@ std::vector<std::string> unknown_variables(const std::vector<std::string>& setti
 std::string variable_hint(const std::string& variable, const std::vector<std::string>& settings) {
   std::vector<std::string> names;
   for (const auto& s : settings) names.push_back(s);
-  for (const auto& o : others) {
+  for (const auto& o : others()) {
     std::string lower;
     for (char c : o.substr(prefix.size()))
       lower += c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

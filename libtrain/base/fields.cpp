@@ -29,30 +29,36 @@ void refuse_empty(const std::string& text, const std::string& spelled) {
     throw UsageError(fmt::format("{} is empty", spelled), "is a variable unset? Leave it out for the default");
 }
 
-template <class T> T parse(const std::string& text, const std::string& spelled, Range<T> range) {
+// `about`: what the number is, for a hint.
+template <class T>
+T parse(const std::string& text, const std::string& spelled, Range<T> range, const std::string& about) {
   refuse_empty(text, spelled);
+  const auto hint =
+      fmt::format("from {} to {}{}", range.low, range.high, about.empty() ? "" : fmt::format(": {}", about));
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool number = end == text.data() + text.size() && error != std::errc::invalid_argument;
   if (!number)
     throw UsageError(fmt::format("{} '{}' is not a {}", spelled, shown(text),
                                  std::is_floating_point_v<T> ? "number" : "whole number"),
-                     fmt::format("from {} to {}", range.low, range.high));
+                     hint);
   if (error != std::errc{} || !range.holds(value))
-    throw UsageError(fmt::format("{} {} must lie between {} and {}", spelled, shown(text), range.low, range.high));
+    throw UsageError(fmt::format("{} {} must lie between {} and {}", spelled, shown(text), range.low, range.high),
+                     hint);
   return value;
 }
 
 template <class T>
 Field numeric(const std::string& name, T& member, const std::string& group, const std::string& help, Range<T> range) {
-  return {
-      name,
-      group,
-      help,
-      std::is_floating_point_v<T> ? FieldKind::number : FieldKind::integer,
-      fmt::format("{} to {}", range.low, range.high),
-      [&member] { return fmt::format("{}", member); },
-      [&member, range](const std::string& text, const std::string& spelled) { member = parse(text, spelled, range); }};
+  return {name,
+          group,
+          help,
+          std::is_floating_point_v<T> ? FieldKind::number : FieldKind::integer,
+          fmt::format("{} to {}", range.low, range.high),
+          [&member] { return fmt::format("{}", member); },
+          [&member, range, help](const std::string& text, const std::string& spelled) {
+            member = parse(text, spelled, range, help);
+          }};
 }
 
 std::string hyphenated(std::string name) {
@@ -223,7 +229,11 @@ void read_toml(std::vector<Field>& fields, const std::string& path) {
       field.set(text_of(node, field.kind, std::string(key.str()), path), fmt::format("{}: {}", path, key.str()));
       field.source = path;
     });
-  complaints.raise();
+  try {
+    complaints.raise();
+  } catch (const UsageError& e) {  // the content of a file, whatever named it
+    throw InputError(e.what(), e.hint());
+  }
 }
 
 void read_environment(std::vector<Field>& fields) {

@@ -61,5 +61,5 @@ scancel --signal=USR1 "$(squeue -h -n stopped -o %i | head -1).0"
 code=0
 wait "$launcher" || code=$?
 [ "$code" = 75 ] || fail "exit $code after USR1, expected 75"
-grep -q "to go on: srun --mpi=pmix --kill-on-bad-exit=1 -n 4 [^ ]*train " out || fail "the way on is not said"
+grep -q "to go on: TRAINYARD_DEVICE=cpu srun --mpi=pmix --kill-on-bad-exit=1 -n 4 [^ ]*train " out || fail "the way on is not said"
 passed

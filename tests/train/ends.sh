@@ -71,17 +71,25 @@ said "step 4 of 12 already"
 expect 75 env TRAINYARD_STOP_AFTER=6 "${one[@]}"
 said "stopped after step 6"
 said "--stop-after 0$"
+unsaid 'TRAINYARD_STOP_AFTER='
 # A place to go on from that was set for good is taken back too; one that lies elsewhere is kept until this run has its own.
 expect 75 env TRAINYARD_RESUME="a run/checkpoints/step-00000006" "${one[@]}" --stop-after 7
 said "--resume auto$"
 expect 75 "${one[@]}" --output elsewhere --stop-after 6 --resume "a run/checkpoints/step-00000006"
 said "--resume 'a run/checkpoints/step-00000006'$"
 expect 75 "${one[@]}" --stop-after 8 --resume "a run/checkpoints/step-00000006"
-said "to go on: train "
+said "to go on: TRAINYARD_DEVICE=cpu train "
 onward=$(sed -n 's/.*to go on: //p' err)
 case $onward in *--stop-after* | *--resume*) fail "not without --stop-after and --resume: $onward" ;; esac
 expect 0 bash -c "$onward"
 [ "$(wc -l <"a run/metrics.jsonl")" = 12 ] || fail "'$onward' did not go on to the end"
+# Variables that decided something are said in front, for another shell.
+expect 75 env TRAINYARD_OUTPUT="by variable" TRAINYARD_ZERO=2 TRAINYARD_ISA=baseline TRAINYARD_STOP_AFTER=4 "${base[@]}" --progress never --data data --steps 12 --zero 1
+said "to go on: TRAINYARD_OUTPUT='by variable' TRAINYARD_DEVICE=cpu TRAINYARD_ISA=baseline train "
+unsaid 'TRAINYARD_ZERO\|TRAINYARD_STOP_AFTER'
+onward=$(sed -n 's/.*to go on: //p' err)
+expect 0 env -u TRAINYARD_DEVICE bash -c "$onward"
+[ "$(wc -l <"by variable/metrics.jsonl")" = 12 ] || fail "'$onward' did not go on to the end"
 expect 75 mpirun -q --bind-to none -n 2 "${one[@]}" --output several --stop-after 2
-said "to go on: mpirun -n 2 train "
+said "to go on: TRAINYARD_DEVICE=cpu mpirun -x TRAINYARD_DEVICE -n 2 train "
 passed

@@ -1,6 +1,10 @@
 // The adapter between fields and CLI11.
 #include "tools/common/config_flags.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
 namespace trainyard::tools {
 
 namespace {
@@ -34,6 +38,17 @@ bool ConfigFlags::given(const std::string& name) const {
   for (std::size_t i = 0; i < fields_.size(); ++i)
     if (fields_[i].name == name) return options_[i]->count() > 0;
   return false;
+}
+
+std::vector<std::string> ConfigFlags::overridden() const {
+  std::vector<std::string> out;
+  for (const auto* option : options_) {
+    const auto& said = option->results();
+    if (std::any_of(said.begin(), said.end(), [&](const auto& value) { return value != said.back(); }))
+      out.push_back(fmt::format("{} is given {} times, and the last counts: {}", option->get_name(), said.size(),
+                                fmt::join(said, ", ")));
+  }
+  return out;
 }
 
 void ConfigFlags::apply() {

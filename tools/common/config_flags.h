@@ -18,6 +18,9 @@ class ConfigFlags {
   ConfigFlags(CLI::App& app, std::vector<base::Field>& fields);
   void apply();  // sets the fields that were given on the command line; UsageError for all that are not legal
   bool given(const std::string& name) const;
+  // What is to be said of settings that were given more than once with different values: a script that starts a program
+  // may append to its flags, and the last counts.
+  std::vector<std::string> overridden() const;
 
  private:
   std::vector<base::Field>& fields_;

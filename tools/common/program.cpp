@@ -6,6 +6,8 @@
 #include "libtrain/base/text.h"
 #include "tools/common/help_format.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -42,12 +44,30 @@ void flush_output() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) judge_output(errno != 0 ? errno : EIO);
 }
 
+[[noreturn]] void refuse_empty(const std::string& flag) {
+  throw CLI::ValidationError(flag + " is empty: is a variable unset? Leave it out for the default");
+}
+
+// `--flag=` with nothing behind it, which CLI11 takes for the flag alone: it would be on, or eat the next word.
+void refuse_empty_assignments(const CLI::App& app, int argc, char** argv) {
+  int values = 0;  // that belong to the flag before
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (values-- > 0) continue;
+    if (word == "--") return;
+    const auto equals = word.find('=');
+    const auto name = word.substr(0, equals);
+    const auto* option = name.starts_with('-') ? app.get_option_no_throw(name) : nullptr;
+    if (option != nullptr && equals + 1 == word.size()) refuse_empty(name);
+    values = option != nullptr && equals == std::string::npos ? option->get_items_expected_min() : 0;
+  }
+}
+
 void refuse_empty_values(const CLI::App& app) {
   for (const auto* option : app.get_options()) {
     if (option->get_items_expected_max() == 0 || option->get_name().empty()) continue;  // a switch
     const auto& values = option->results();
-    if (std::find(values.begin(), values.end(), std::string()) != values.end())
-      throw CLI::ValidationError(option->get_name() + " is empty: is a variable unset? Leave it out for the default");
+    if (std::find(values.begin(), values.end(), std::string()) != values.end()) refuse_empty(option->get_name());
   }
 }
 
@@ -56,6 +76,24 @@ std::string left_over(const CLI::App& app, bool (*as_asked)(const std::string&))
   const auto left = app.remaining();
   const auto found = std::find_if(left.begin(), left.end(), as_asked);
   return found == left.end() ? std::string() : *found;
+}
+
+// A flag of one value that has several; empty without one.
+std::string given_again(const CLI::App& app) {
+  for (const auto* option : app.get_options())
+    if (option->get_items_expected_max() == 1 && option->results().size() > 1 && !option->get_positional() &&
+        option->get_multi_option_policy() == CLI::MultiOptionPolicy::Throw)
+      return fmt::format("{} is given {} times: {}", option->get_name(), option->results().size(),
+                         fmt::join(option->results(), ", "));
+  return {};
+}
+
+// What the flag is that a message of CLI11 begins with ("--ranks: ..."); empty without one.
+std::string about_the_flag_of(const CLI::App& app, const std::string& message) {
+  for (const auto* option : app.get_options())
+    if (message.starts_with(option->get_name() + ": "))
+      return fmt::format("{}: {}", option->get_name(), option->get_description());
+  return {};
 }
 
 // One sentence for a mistake in the command line, and what to try: what was meant where that can be told.
@@ -70,6 +108,10 @@ int refuse_usage(const CLI::App& app, const CLI::ParseError& error) {
     message = unknown.empty()
                   ? fmt::format("'{}' was not expected", left_over(app, [](const std::string&) { return true; }))
                   : fmt::format("{} is not known", unknown.substr(0, unknown.find('=')));
+  } else if (const auto again = given_again(app); !again.empty()) {
+    message = again, hint = "leave all but one out";
+  } else if (const auto about = about_the_flag_of(app, message); hint.empty() && !about.empty()) {
+    hint = about;
   } else if (!hint.empty()) {
     hint = fmt::format("{} is not known: {}", unknown, hint);
   }
@@ -112,6 +154,7 @@ int guarded(CLI::App& app, int argc, char** argv, const std::function<base::Exit
   base::configure_log(app.get_name(), 0, base::LogLevel::info);
   try {
     try {
+      refuse_empty_assignments(app, argc, argv);
       app.parse(argc, argv);
       refuse_empty_values(app);
     } catch (const CLI::CallForHelp&) {

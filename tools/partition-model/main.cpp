@@ -74,7 +74,7 @@ void decide_vocabulary(plan::ModelConfig& model, const Options& o) {
   if (o.vocabulary > 0) model.vocabulary = o.vocabulary;
   const auto tokens = o.data.empty() ? 0 : vocabulary_of(o.data);
   if (model.vocabulary > 0 && model.vocabulary < tokens)
-    throw base::UsageError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}", o.model,
+    throw base::InputError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}", o.model,
                                        model.vocabulary, o.data, tokens),
                            "leave the vocabulary out of the model: it comes from the shards");
   if (model.vocabulary > 0) return;
@@ -183,6 +183,7 @@ int main(int argc, char** argv) {
   app.add_flag("--bytes", o.bytes, "sizes in bytes, not rounded")->group("Product");
   return tools::guarded(app, argc, argv, [&] {
     flags.apply();
+    for (const auto& line : flags.overridden()) base::log_info("{}", line);
     if (!o.profile.empty() && (o.json || o.output == "-"))
       throw base::UsageError("--profile prints times, which a plan has no place for",
                              "leave out --json and --output -, or name a file: --output plan.json");

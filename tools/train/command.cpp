@@ -1,8 +1,11 @@
 // Leaves words out and quotes the rest.
 #include "tools/train/command.h"
 
+#include "libtrain/base/environment.h"
+
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <string_view>
@@ -45,9 +48,26 @@ std::string command_to_go_on(const std::vector<std::string>& words, Lasting last
   return out;
 }
 
-std::string launcher_words(int ranks) {
+std::vector<std::string> variables_in_effect(const std::vector<base::Field>& fields) {
+  std::vector<std::string> out;
+  for (const auto& f : fields) {
+    const auto one_start = std::find(of_one_start.begin(), of_one_start.end(), "--" + f.name) != of_one_start.end();
+    if (f.source == base::from_environment && !one_start) out.push_back(base::variable_of(f.name));
+  }
+  for (auto& name : base::other_variables_of_a_run()) out.push_back(std::move(name));
+  return out;
+}
+
+std::string launcher_words(int ranks, const std::vector<std::string>& variables) {
+  std::string out, handed_on;
+  for (const auto& name : variables) {
+    const char* value = std::getenv(name.c_str());
+    out += fmt::format("{}={} ", name, quoted(value == nullptr ? "" : value));
+    handed_on += fmt::format(" -x {}", name);
+  }
+  if (ranks == 1) return out;
   const bool srun = std::getenv("SLURM_STEP_ID") != nullptr;
-  return ranks == 1 ? "" : fmt::format("{} -n {} ", srun ? "srun --mpi=pmix --kill-on-bad-exit=1" : "mpirun", ranks);
+  return out + fmt::format("{} -n {} ", srun ? "srun --mpi=pmix --kill-on-bad-exit=1" : "mpirun" + handed_on, ranks);
 }
 
 }  // namespace trainyard::tools

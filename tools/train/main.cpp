@@ -142,6 +142,8 @@ int main(int argc, char** argv) {
         engine::read_plan(fields, config);
         if (!evaluation.asked()) engine::read_model_of_weights(fields, config);
       });
+      if (launch.world().rank == 0)
+        for (const auto& line : flags.overridden()) base::log_info("{}", line);
       const auto word = [](bool on) { return on ? "on" : "off"; };
       launch.require_same({{"evaluate", word(evaluation.asked())},
                            {"dry-run", word(switches.dry_run)},
@@ -155,7 +157,7 @@ int main(int argc, char** argv) {
       if (evaluation.asked()) return evaluation.run(config, fields, launch);
       if (!switches.dry_run) launch.reasons_into(config.output);  // neither it nor an evaluation writes anything
       return train(config, switches, launch, *signals, [&](const std::string& resume) {
-        return tools::launcher_words(launch.world().size) +
+        return tools::launcher_words(launch.world().size, tools::variables_in_effect(fields)) +
                tools::command_to_go_on({argv, argv + argc}, lasting, resume);
       });
     } catch (const comm::AgreedError& e) {
