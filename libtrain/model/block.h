@@ -38,6 +38,7 @@ class Saved {
   explicit Saved(tensor::Arena& arena) : arena_(arena) {}
   base::View push(base::DType dtype, std::initializer_list<std::int64_t> shape);
   base::View pop();
+  base::View top() const;  // what the next pop gives
   bool empty() const { return entries_.empty(); }
   std::size_t size() const { return entries_.size(); }
   void clear();

@@ -95,7 +95,7 @@ void expect_same(const plan::ModelConfig& m, plan::MicroShape shape, const Batch
       }
     EXPECT_EQ(runner.activations.peak_bytes(), plan::activation_bytes(m, shape, plan::Pass::train, c.recompute))
         << where;
-    EXPECT_EQ(runner.workspace.peak_bytes(), plan::workspace_bytes(m, shape, plan::Pass::train, c.recompute)) << where;
+    EXPECT_EQ(runner.workspace.peak_bytes(), plan::workspace_bytes(m, shape, plan::Pass::train)) << where;
     EXPECT_EQ(ground.staging.peak_bytes(), plan::tensor_staging_bytes(m, shape)) << where;
     EXPECT_TRUE(same(runner.evaluate(store, batch).loss_sum, want.evaluated)) << where;
   });
