@@ -60,7 +60,9 @@ class RecomputeBlock : public Block {
     HeldStore held(*step.store);
     auto inner = step;
     inner.store = &held;
+    inner.output = Output::unread;
     inner_->forward(inner, again, saved);
+    inner.output = Output::read;
     inner_->backward(inner, flow, saved);
     saved.pop();
     step.loss_sum = inner.loss_sum;
