@@ -63,6 +63,13 @@ plan::ModelConfig remade_whole(plan::ModelConfig m) {
   return m;
 }
 
+// What recomputation is for, without much of a head.
+plan::ModelConfig gpt2_layers() {
+  auto m = gpt2_small();
+  m.layers = 2, m.vocabulary = 1024;
+  return m;
+}
+
 // Threads and lanes.
 BENCHMARK_CAPTURE(micro, 4x256_f32, compared(), 8, 256, base::DType::f32)
     ->Args({1, 1})
@@ -85,12 +92,16 @@ BENCHMARK_CAPTURE(micro, gpt2_bf16, gpt2_small(), 4, 256, base::DType::bf16)
     ->Args({2, 4})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
-// Recomputation, up to what backward reads, and with all of forward.
-BENCHMARK_CAPTURE(micro, gpt2_f32_recomputed, gpt2_small(), 4, 256, base::DType::f32, plan::Recompute::layers)
+// Without recomputation, with it up to what backward reads, and with all of forward.
+BENCHMARK_CAPTURE(micro, gpt2_layers_f32, gpt2_layers(), 1, 256, base::DType::f32)
     ->Args({1, 4})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(micro, gpt2_f32_recomputed_whole, remade_whole(gpt2_small()), 4, 256, base::DType::f32,
+BENCHMARK_CAPTURE(micro, gpt2_layers_f32_recomputed, gpt2_layers(), 1, 256, base::DType::f32, plan::Recompute::layers)
+    ->Args({1, 4})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(micro, gpt2_layers_f32_recomputed_whole, remade_whole(gpt2_layers()), 1, 256, base::DType::f32,
                   plan::Recompute::layers)
     ->Args({1, 4})
     ->UseRealTime()
