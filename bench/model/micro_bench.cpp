@@ -1,6 +1,9 @@
 // Forward and backward of one micro-batch, without store traffic or update: tokens per second and FLOP/s by the formula
 // of bench/README.md.
 #include "bench/limits.h"
+#include "libtrain/model/assemble.h"
+#include "libtrain/model/feed_forward_branch.h"
+#include "libtrain/plan/blocks/feed_forward.h"
 #include "libtrain/plan/inventory.h"
 #include "tests/model/small_model.h"
 
@@ -27,11 +30,12 @@ double flops_of(const plan::ModelConfig& m, double tokens, double sequence) {
   return tokens * (6 * weights + 12 * static_cast<double>(m.layers * m.hidden) * sequence);
 }
 
-void micro(benchmark::State& state, plan::ModelConfig m, std::int64_t b, std::int64_t t, base::DType dtype) {
+void micro(benchmark::State& state, plan::ModelConfig m, std::int64_t b, std::int64_t t, base::DType dtype,
+           plan::Recompute recompute = plan::Recompute::none) {
   const plan::MicroShape shape{b, t, dtype, static_cast<int>(state.range(0))};
   m.lanes = state.range(1);
   PlainStore store(m, dtype, 1, PlainStore::Fill::nothing);
-  Runner runner(m, shape);
+  Runner runner(m, shape, recompute);
   const Batch batch(formula_windows(m.vocabulary, 0, b, t, false), false);
   for (auto _ : state) runner.train(store, batch);
   const auto tokens = static_cast<double>(state.iterations() * b * t);
@@ -44,6 +48,25 @@ plan::ModelConfig gpt2_small() {
   auto m = plan::preset("gpt2");
   m.vocabulary = 50257;
   m.lanes = plan::default_lanes(m, base::DeviceKind::cpu);
+  return m;
+}
+
+// A feed-forward branch that makes its output also where nobody reads it.
+struct WholeFeedForward : plan::FeedForwardKind {
+  bool skips_unread_output() const override { return false; }
+};
+plan::ModelConfig remade_whole(plan::ModelConfig m) {
+  model::register_branch("whole", std::make_shared<WholeFeedForward>(), [](const model::BranchSpec& spec) {
+    return std::make_unique<model::FeedForwardBranch>(spec);
+  });
+  m.branches.back() = "whole";
+  return m;
+}
+
+// What recomputation is for, without much of a head.
+plan::ModelConfig gpt2_layers() {
+  auto m = gpt2_small();
+  m.layers = 2, m.vocabulary = 1024;
   return m;
 }
 
@@ -67,6 +90,20 @@ BENCHMARK_CAPTURE(micro, gpt2_f32, gpt2_small(), 4, 256, base::DType::f32)
 BENCHMARK_CAPTURE(micro, gpt2_bf16, gpt2_small(), 4, 256, base::DType::bf16)
     ->Args({2, 1})
     ->Args({2, 4})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+// Without recomputation, with it up to what backward reads, and with all of forward.
+BENCHMARK_CAPTURE(micro, gpt2_layers_f32, gpt2_layers(), 1, 256, base::DType::f32)
+    ->Args({1, 4})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(micro, gpt2_layers_f32_recomputed, gpt2_layers(), 1, 256, base::DType::f32, plan::Recompute::layers)
+    ->Args({1, 4})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(micro, gpt2_layers_f32_recomputed_whole, remade_whole(gpt2_layers()), 1, 256, base::DType::f32,
+                  plan::Recompute::layers)
+    ->Args({1, 4})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 

@@ -63,8 +63,9 @@ void AttentionBranch::forward(Step& step, const params::Lease& lease, const Save
     kernels::attention_forward(step.exec, geometry(step), heads.q, heads.k, heads.v, step.micro.document_start,
                                t["attended"], t["logsumexp"]);
   else attend_to_cache(step, heads, t["attended"], t["logsumexp"]);
-  shared_forward(step, t["attended"], lease.weight(output_weight_),
-                 output_bias_ < 0 ? base::View{} : lease.weight(output_bias_), w, output);
+  if (output)
+    shared_forward(step, t["attended"], lease.weight(output_weight_),
+                   output_bias_ < 0 ? base::View{} : lease.weight(output_bias_), w, output);
 }
 
 // Keeps the new rows; a first pass then is ordinary attention, a later one looks back.

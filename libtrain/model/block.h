@@ -38,6 +38,7 @@ class Saved {
   explicit Saved(tensor::Arena& arena) : arena_(arena) {}
   base::View push(base::DType dtype, std::initializer_list<std::int64_t> shape);
   base::View pop();
+  base::View top() const;  // what the next pop gives
   bool empty() const { return entries_.empty(); }
   std::size_t size() const { return entries_.size(); }
   void clear();
@@ -52,6 +53,10 @@ class Saved {
   std::vector<Entry> entries_;
 };
 
+// Is what a forward pass leaves in the stream read by anybody? Not when a recomputed block runs it again in backward:
+// that is for what it saves. flow.main may then be left as it is; a block that makes no difference is right, too.
+enum class Output { read, unread };
+
 // What a block may see of the step. Results of the head: loss_sum (fp64, over counted targets) and target_count.
 struct Step {
   tensor::Exec& exec;             // compute; exec.scratch() is the workspace arena
@@ -65,6 +70,7 @@ struct Step {
   base::View loss_place = {};  // f64 [1] on the device: gets the loss sum instead of loss_sum, and nobody waits
   KvCache* past = nullptr;     // evaluation of one sequence: attention keeps and uses keys and values of earlier passes
   const Edges* edges = &one_rank();  // to the ranks that share every layer with this one
+  Output output = Output::read;      // of the forward pass of a block
 };
 
 // main: [stream rows, hidden] in the working dtype: b*T rows, or this rank's run of them where tensor ranks share them.

@@ -41,6 +41,10 @@ class OutputGradient {
 // the output is that of all ranks together, of this rank's rows of the stream. The layer holds the lease and the
 // gradients of the unit; indices are plan::index_of. `tensors` are those of the norm ("normed" is the input) and of the
 // kind.
+//
+// `output` is empty where nobody reads it, if the kind says that it understands that
+// (plan::BranchKind::skips_unread_output): forward then fills the tensors, by the same calls, and makes none of those
+// that would follow. Else there is always one, which forward fills.
 class Branch {
  public:
   virtual ~Branch() = default;

@@ -41,8 +41,9 @@ void FeedForwardBranch::forward(Step& step, const params::Lease& lease, const Sa
                                    up.bias < 0 ? base::View{} : lease.weight(up.bias), t["inner"], t["activated"]);
     }
   }
-  shared_forward(step, t["activated"], lease.weight(down_weight_),
-                 down_bias_ < 0 ? base::View{} : lease.weight(down_bias_), w, output);
+  if (output)
+    shared_forward(step, t["activated"], lease.weight(down_weight_),
+                   down_bias_ < 0 ? base::View{} : lease.weight(down_bias_), w, output);
 }
 
 void FeedForwardBranch::backward(Step& step, const params::Lease& lease, const params::Grads& grads,

@@ -24,10 +24,11 @@ void PreNormLayer::forward(Step& step, Flow& flow, Saved& saved) {
     const PassTensors t(tensors(s, step, step.pass), step, saved);
     if (before == nullptr) s.norm.forward(step, lease, x, *t);
     else x = s.norm.forward_sum(step, lease, x, output, before->residual.of(step), *t);
-    s.branch->forward(step, lease, *t, output);
+    const bool unread = step.output == Output::unread && &s == &sublayers_.back();
+    s.branch->forward(step, lease, *t, unread && s.kind->skips_unread_output() ? base::View{} : output);
     before = &s;
   }
-  kernels::dropout_add(step.exec, before->residual.of(step), x, output, flow.main);
+  if (step.output == Output::read) kernels::dropout_add(step.exec, before->residual.of(step), x, output, flow.main);
 }
 
 void PreNormLayer::backward(Step& step, Flow& flow, Saved& saved) {

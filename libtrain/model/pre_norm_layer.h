@@ -13,7 +13,7 @@ namespace trainyard::model {
 
 // Leases its unit once in forward and once in backward, and commits its gradients once, at the end of backward.
 // Described by plan::LayerKind. A branch's output is added by the norm behind it, which reads both anyway: one pass
-// over memory for the two.
+// over memory for the two. Where its own output is not read, a layer ends with the tensors of its last branch.
 class PreNormLayer : public Block {
  public:
   struct Sublayer {

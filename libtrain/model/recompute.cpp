@@ -53,16 +53,18 @@ class RecomputeBlock : public Block {
     while (saved.size() > kept) saved.pop();
   }
 
+  // The input stays where it is until the end: the forward pass before needed as much.
   void backward(Step& step, Flow& flow, Saved& saved) override {
-    tensor::ArenaScope scope(step.exec.scratch());
     Flow again = flow;
-    again.main = step.exec.scratch().allocate(flow.main.dtype, {flow.main.rows(), flow.main.cols()});
-    tensor::copy(step.exec, saved.pop(), again.main);
+    again.main = saved.top();
     HeldStore held(*step.store);
     auto inner = step;
     inner.store = &held;
+    inner.output = Output::unread;
     inner_->forward(inner, again, saved);
+    inner.output = Output::read;
     inner_->backward(inner, flow, saved);
+    saved.pop();
     step.loss_sum = inner.loss_sum;
     step.target_count = inner.target_count;
   }

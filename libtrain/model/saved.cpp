@@ -9,6 +9,11 @@ base::View Saved::push(base::DType dtype, std::initializer_list<std::int64_t> sh
   return entries_.back().view;
 }
 
+base::View Saved::top() const {
+  TRAINYARD_ASSERT(!entries_.empty(), "a block popped more than it pushed");
+  return entries_.back().view;
+}
+
 base::View Saved::pop() {
   TRAINYARD_ASSERT(!entries_.empty(), "a block popped more than it pushed");
   const Entry entry = entries_.back();

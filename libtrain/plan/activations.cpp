@@ -32,15 +32,11 @@ std::int64_t activation_bytes(const ModelConfig& m, const MicroShape& s, Pass pa
   return stream_bytes(m, s) + most;
 }
 
-std::int64_t workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass pass, Recompute recompute) {
+std::int64_t workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass pass) {
   std::int64_t most = 0;
   for (const auto& segment : segments(m)) {
-    const auto forward = segment.kind->forward_workspace_bytes(m, s, pass);
-    most = std::max(most, forward);
-    if (pass == Pass::evaluate) continue;
-    const auto backward = segment.kind->backward_workspace_bytes(m, s);
-    const bool again = segment.part == Part::layers && recompute == Recompute::layers;
-    most = std::max(most, again ? stream_bytes(m, s) + std::max(forward, backward) : backward);
+    most = std::max(most, segment.kind->forward_workspace_bytes(m, s, pass));
+    if (pass == Pass::train) most = std::max(most, segment.kind->backward_workspace_bytes(m, s));
   }
   return most;
 }

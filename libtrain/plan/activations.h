@@ -18,9 +18,9 @@ std::int64_t stream_bytes(const ModelConfig& model, const MicroShape& shape);
 std::int64_t activation_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass,
                               Recompute recompute = Recompute::none);
 
-// High-water mark of the workspace arena over a whole pass (train: forward and backward): that of the largest block.
-std::int64_t workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass,
-                             Recompute recompute = Recompute::none);
+// High-water mark of the workspace arena over a whole pass (train: forward and backward): that of the largest block,
+// with and without recomputation.
+std::int64_t workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass);
 
 // Elements, in the accumulation dtype, that an exchange between tensor ranks receives at one time (model/edges.h).
 std::int64_t tensor_staging_elements(const ModelConfig& model, const MicroShape& shape);

@@ -75,6 +75,10 @@ BlockAccesses BlockKind::accesses(const ModelConfig& model) const {
   return a;
 }
 
+double BlockKind::recompute_flops(const ModelConfig& model, std::int64_t sequence) const {
+  return forward_flops(model, sequence);
+}
+
 std::vector<TensorCall> BlockKind::tensor_calls(const ModelConfig&, const MicroShape&, Pass, Recompute) const {
   return {};
 }

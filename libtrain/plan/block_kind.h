@@ -71,6 +71,9 @@ class BlockKind {
 
   // Model FLOPs of forward, for each token; backward takes twice as many.
   virtual double forward_flops(const ModelConfig& model, std::int64_t sequence) const = 0;
+  // Of the forward that a recomputed block runs again in backward, for what it saves alone. By default those of
+  // forward.
+  virtual double recompute_flops(const ModelConfig& model, std::int64_t sequence) const;
 
   // Is the block made for ranks that share it: are its parameters cut or the same on all, its rows those of the stream
   // (MicroShape::stream_rows), its sums and calls theirs? A kind that does not say so runs with --tensor 1 alone.
@@ -101,6 +104,13 @@ class BranchKind {
   virtual std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const = 0;
   virtual std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const = 0;
   virtual double forward_flops(const ModelConfig& model, std::int64_t sequence) const = 0;
+
+  // When a recomputed layer runs forward again, nobody reads the output of its last branch. Does the branch leave it
+  // out then, with the sum over ranks that share it? It is handed an empty output (model::Branch). By default it is
+  // not.
+  virtual bool skips_unread_output() const { return false; }
+  // Of forward_flops, what making the output takes; asked where it is left out.
+  virtual double output_flops(const ModelConfig&) const { return 0; }
 };
 
 // The kinds by name. Of this library: blocks "embedding", "layer" and "head", branches "attention" and "ffn". A later

@@ -4,10 +4,11 @@
 namespace trainyard::plan {
 
 double step_flops(const ModelConfig& m, std::int64_t sequences, std::int64_t sequence, Recompute recompute) {
-  double token = 0;  // forward once, backward as much as two, a recomputed layer forward again
+  double token = 0;  // forward once, backward as much as two, a recomputed layer what is read of forward again
   for (const auto& segment : segments(m)) {
-    const double passes = recompute == Recompute::layers && segment.part == Part::layers ? 4 : 3;
-    token += passes * static_cast<double>(segment.times) * segment.kind->forward_flops(m, sequence);
+    const bool again = recompute == Recompute::layers && segment.part == Part::layers;
+    token += static_cast<double>(segment.times) *
+             (3 * segment.kind->forward_flops(m, sequence) + (again ? segment.kind->recompute_flops(m, sequence) : 0));
   }
   return static_cast<double>(sequences) * static_cast<double>(sequence) * token;
 }

@@ -28,7 +28,7 @@ MemoryBytes rank_memory(const ModelConfig& model, const StateShape& states, cons
                     s.optimizer,
                     activation_bytes(model, micro, Pass::train, recompute),
                     s.communication_staging + tensor_staging_bytes(model, micro),
-                    workspace_bytes(model, micro, Pass::train, recompute),
+                    workspace_bytes(model, micro, Pass::train),
                     s.save_snapshot};
   out.reserve = reserve_bytes(micro);
   out.on_host = micro.device == base::DeviceKind::cuda ? s.save_snapshot : 0;

@@ -105,8 +105,7 @@ class Runner {
       : decoder(model, recompute), shape_(on_device(shape)),
         activations(tensor::Category::activations, plan::activation_bytes(model, shape_, plan::Pass::train, recompute),
                     test_device()),
-        workspace(tensor::Category::workspace, plan::workspace_bytes(model, shape_, plan::Pass::train, recompute),
-                  test_device()),
+        workspace(tensor::Category::workspace, plan::workspace_bytes(model, shape_, plan::Pass::train), test_device()),
         exec(test_exec(&workspace, shape.threads)), saved(activations) {}
 
   struct Result {

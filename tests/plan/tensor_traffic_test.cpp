@@ -2,6 +2,7 @@
 // as files.
 #include "libtrain/base/error.h"
 #include "libtrain/plan/blocks/embedding.h"
+#include "libtrain/plan/blocks/feed_forward.h"
 #include "libtrain/plan/blocks/head.h"
 #include "libtrain/plan/blocks/layer.h"
 #include "libtrain/plan/communication_time.h"
@@ -143,6 +144,41 @@ TEST_F(TensorTraffic, OfOurKindsIsThatOfEveryBranchOfTheTableAndOfTheHead) {
                    half * ((3 * branches + 2) * wide * 2 + (branches + 1) * norm + 2 * 3 * 2 * rows * 4) / 2));
   EXPECT_EQ(of_tensor(shared, "reduce_scatter"), tensor("reduce_scatter", half, half * wide * 2 / 2));
   EXPECT_EQ(of_tensor(shared, "all_reduce"), Traffic{});
+}
+
+// By hand: of a layer's second forward the sum of its first branch, since nobody reads that of the last, but the rows
+// of both; a last branch that does not say that it can be without its output makes it and adds it up.
+TEST_F(TensorTraffic, OfOurKindsRecomputationSendsWhatIsRead) {
+  of_this_library();
+  constexpr std::int64_t branches = 2 * layers, micros = 4, stream = rows * hidden;
+  const auto sent = [](std::int64_t micro_batch, bool shared) {
+    auto p = sample(1, 2);
+    p.recompute = Recompute::layers, p.micro_batch = micro_batch, p.sequence_parallel = shared;
+    predict(p);
+    return p.traffic[0].operations;
+  };
+  const auto whole = sent(2, false);
+  constexpr auto sums = micros * (5 * layers + 1);  // forward 2 of a layer, again 1, back 2; the head's
+  EXPECT_EQ(of_tensor(whole, "all_to_all"), tensor("all_to_all", sums, sums * stream * 4 / 2));
+  EXPECT_EQ(of_tensor(whole, "all_gather"),
+            tensor("all_gather", sums + micros, (sums * stream * 2 + micros * 2 * 3 * rows * 4) / 2));
+  EXPECT_EQ(of_tensor(whole, "all_reduce"), tensor("all_reduce", micros, micros * stream * 2));
+
+  const auto shared = sent(4, true);
+  constexpr std::int64_t half = micros / 2, wide = 2 * stream, norm = 2 * (2 * rows / 64) * hidden * 4;
+  EXPECT_EQ(of_tensor(shared, "all_to_all"), tensor("all_to_all", sums / 2, sums / 2 * wide * 4 / 2));
+  EXPECT_EQ(of_tensor(shared, "all_gather"),
+            tensor("all_gather", half * (5 * branches + 4),
+                   half * ((4 * branches + 2) * wide * 2 + (branches + 1) * norm + 2 * 3 * 2 * rows * 4) / 2));
+  EXPECT_EQ(of_tensor(shared, "reduce_scatter"), tensor("reduce_scatter", half, half * wide * 2 / 2));
+
+  struct Unaware : FeedForwardKind {
+    bool skips_unread_output() const override { return BranchKind::skips_unread_output(); }
+  };
+  register_branch("ffn", std::make_shared<Unaware>());
+  EXPECT_EQ(of_tensor(sent(2, false), "all_to_all").calls, micros * (6 * layers + 1));
+  EXPECT_EQ(of_tensor(sent(4, true), "all_to_all").calls, half * (6 * layers + 1));
+  register_branch("ffn", std::make_shared<FeedForwardKind>());
 }
 
 // Sums over words are timed as those of numbers.

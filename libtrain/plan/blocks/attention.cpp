@@ -71,4 +71,9 @@ double AttentionKind::forward_flops(const ModelConfig& m, std::int64_t sequence)
   return 2 * (2 * h * h + 2 * kv * h) + 4 * static_cast<double>(sequence) * h;
 }
 
+// The product with the output's weight.
+double AttentionKind::output_flops(const ModelConfig& m) const {
+  return 2 * static_cast<double>(m.hidden) * static_cast<double>(m.hidden);
+}
+
 }  // namespace trainyard::plan

@@ -15,6 +15,8 @@ class AttentionKind : public BranchKind {
   std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   double forward_flops(const ModelConfig& model, std::int64_t sequence) const override;
+  bool skips_unread_output() const override { return true; }
+  double output_flops(const ModelConfig& model) const override;
 };
 
 }  // namespace trainyard::plan

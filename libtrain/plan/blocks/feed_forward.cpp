@@ -57,4 +57,9 @@ double FeedForwardKind::forward_flops(const ModelConfig& m, std::int64_t) const 
   return 2 * (gated(m) ? 3.0 : 2.0) * static_cast<double>(m.hidden) * static_cast<double>(m.ffn);
 }
 
+// The product with down.
+double FeedForwardKind::output_flops(const ModelConfig& m) const {
+  return 2 * static_cast<double>(m.hidden) * static_cast<double>(m.ffn);
+}
+
 }  // namespace trainyard::plan

@@ -11,6 +11,15 @@
 
 namespace trainyard::plan {
 
+namespace {
+
+// Leaves out its output when the layer runs forward again: the last branch, if it can.
+bool skips_output(const ModelConfig& m, std::size_t branch) {
+  return branch + 1 == m.branches.size() && branch_kind(m.branches[branch]).skips_unread_output();
+}
+
+}  // namespace
+
 std::string layer_name(const ModelConfig& m, std::int64_t index) {
   const auto digits = std::max<std::size_t>(2, fmt::formatted_size("{}", m.layers - 1));
   return fmt::format("layers.{:0{}}", index, digits);
@@ -64,14 +73,18 @@ std::int64_t LayerKind::backward_workspace_bytes(const ModelConfig& m, const Mic
 }
 
 // Each branch gathers the rows of its input and adds up its output; back, the rows of the output's gradient and again
-// of the input, and it adds up the input's gradient.
+// of the input, and it adds up the input's gradient. Recomputation gathers and adds up what is read.
 std::vector<TensorCall> LayerKind::tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
                                                 Recompute recompute) const {
   Crossings calls(m, s);
-  const int forwards = pass == Pass::train && recompute == Recompute::layers ? 2 : 1;
   for (std::size_t branch = 0; branch < m.branches.size(); ++branch) {
-    for (int i = 0; i < forwards; ++i) calls.all_rows().add_up();
-    if (pass == Pass::train) calls.all_rows().all_rows().add_up().norm_gradients();
+    calls.all_rows().add_up();
+    if (pass != Pass::train) continue;
+    if (recompute == Recompute::layers) {
+      calls.all_rows();
+      if (!skips_output(m, branch)) calls.add_up();
+    }
+    calls.all_rows().all_rows().add_up().norm_gradients();
   }
   return calls.take();
 }
@@ -79,6 +92,13 @@ std::vector<TensorCall> LayerKind::tensor_calls(const ModelConfig& m, const Micr
 double LayerKind::forward_flops(const ModelConfig& m, std::int64_t sequence) const {
   double flops = 0;
   for (const auto& name : m.branches) flops += branch_kind(name).forward_flops(m, sequence);
+  return flops;
+}
+
+double LayerKind::recompute_flops(const ModelConfig& m, std::int64_t sequence) const {
+  auto flops = forward_flops(m, sequence);
+  for (std::size_t branch = 0; branch < m.branches.size(); ++branch)
+    if (skips_output(m, branch)) flops -= branch_kind(m.branches[branch]).output_flops(m);
   return flops;
 }
 

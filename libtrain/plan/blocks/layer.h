@@ -16,6 +16,7 @@ class LayerKind : public BlockKind {
   std::vector<TensorCall> tensor_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
                                        Recompute recompute) const override;
   double forward_flops(const ModelConfig& model, std::int64_t sequence) const override;
+  double recompute_flops(const ModelConfig& model, std::int64_t sequence) const override;
 };
 
 // What one branch and its norm push, together.

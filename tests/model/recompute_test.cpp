@@ -1,0 +1,132 @@
+// Recomputation: what a layer's second forward makes and what it leaves out, the bits and the memory with it.
+#include "libtrain/plan/flops.h"
+#include "tests/model/small_model.h"
+#include "tests/tools/outside/low_rank.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace trainyard::test {
+namespace {
+
+using base::DType;
+
+struct Forwards {
+  int with_output = 0, without = 0;
+};
+
+// x + B A norm(x), which says of its output what it is told to, and counts how often it made one.
+struct CountedKind : low_rank::Kind {
+  explicit CountedKind(bool skips) : skips_(skips) {}
+  bool skips_unread_output() const override { return skips_; }
+  double output_flops(const plan::ModelConfig& m) const override {
+    return 2.0 * low_rank::r * static_cast<double>(m.hidden);
+  }
+  bool skips_;
+};
+
+struct CountedBranch : low_rank::Branch {
+  CountedBranch(const model::BranchSpec& spec, Forwards& forwards) : low_rank::Branch(spec), forwards_(forwards) {}
+  void forward(model::Step& step, const params::Lease& lease, const model::SavedSet& t,
+               base::View output) const override {
+    ++(output ? forwards_.with_output : forwards_.without);
+    if (output) return low_rank::Branch::forward(step, lease, t, output);
+    kernels::linear_forward(step.exec, t["normed"], lease.weight(a), {}, t["inner"]);
+  }
+  Forwards& forwards_;
+};
+
+void register_counted(bool skips, Forwards& forwards) {
+  model::register_branch("counted", std::make_shared<CountedKind>(skips), [&forwards](const model::BranchSpec& spec) {
+    return std::make_unique<CountedBranch>(spec, forwards);
+  });
+}
+
+plan::ModelConfig of_branches(std::vector<std::string> branches) {
+  auto m = with_dropout(small_gpt2());
+  m.branches = std::move(branches);
+  return m;
+}
+
+// Only the last branch is spared its output, if it says that it can be, and only in backward.
+TEST(Recompute, TheSecondForwardEndsWithWhatTheLastBranchSaves) {
+  const auto count = [](const std::vector<std::string>& branches, bool skips, plan::Recompute recompute) {
+    Forwards forwards;
+    register_counted(skips, forwards);
+    const auto m = of_branches(branches);
+    PlainStore store(m, DType::f32, 1);
+    Runner runner(m, {2, 9, DType::f32, 1}, recompute);
+    const Batch batch(formula_windows(m.vocabulary, 0, 2, 9, false), false);
+    runner.train(store, batch);
+    const auto trained = forwards;
+    runner.evaluate(store, batch);
+    EXPECT_EQ(forwards.with_output - trained.with_output, m.layers);
+    EXPECT_EQ(forwards.without, trained.without);
+    return std::pair(trained.with_output, trained.without);
+  };
+  const std::vector<std::string> last{"attention", "ffn", "counted"}, first{"counted", "attention", "ffn"};
+  const int layers = 2;
+  EXPECT_EQ(count(last, true, plan::Recompute::layers), std::pair(layers, layers));
+  EXPECT_EQ(count(last, true, plan::Recompute::none), std::pair(layers, 0));
+  EXPECT_EQ(count(last, false, plan::Recompute::layers), std::pair(2 * layers, 0));
+  EXPECT_EQ(count(first, true, plan::Recompute::layers), std::pair(2 * layers, 0));
+}
+
+// Whichever branch is the last, one from before there was anything to say included.
+TEST(Recompute, SameBitsAndForetoldMemory) {
+  low_rank::register_branch();
+  Forwards forwards;
+  register_counted(true, forwards);
+  for (const auto& branches : std::vector<std::vector<std::string>>{{"attention", "ffn"},
+                                                                    {"ffn", "attention"},
+                                                                    {"attention"},
+                                                                    {"ffn"},
+                                                                    {"attention", "ffn", "low_rank"},
+                                                                    {"attention", "ffn", "counted"},
+                                                                    {"low_rank"},
+                                                                    {"counted"}})
+    for (const auto dtype : {DType::f32, DType::bf16}) {
+      const auto m = of_branches(branches);
+      const plan::MicroShape shape = Runner::on_device({2, 24, dtype, 1});
+      const Batch batch(formula_windows(m.vocabulary, 0, 2, 24, true), true, 40);
+      const auto run = [&](plan::Recompute recompute) {
+        PlainStore store(m, dtype, 1);
+        Runner runner(m, shape, recompute);
+        const auto loss = runner.train(store, batch).loss_sum;
+        const auto where = fmt::format("{} of {} branches, recompute {}", branches.back(), branches.size(),
+                                       static_cast<int>(recompute));
+        EXPECT_EQ(runner.activations.peak_bytes(), plan::activation_bytes(m, shape, plan::Pass::train, recompute))
+            << where;
+        EXPECT_EQ(runner.workspace.peak_bytes(), plan::workspace_bytes(m, shape, plan::Pass::train)) << where;
+        EXPECT_EQ(runner.activations.used_bytes() + runner.workspace.used_bytes(), 0) << where;
+        return std::pair(loss, store.gradient_bits());
+      };
+      EXPECT_TRUE(run(plan::Recompute::layers) == run(plan::Recompute::none)) << branches.back();
+    }
+}
+
+// By hand, for each token of a step of one layer: 2 for each weight of a product.
+TEST(Recompute, FlopsAreThoseOfWhatIsMadeAgain) {
+  low_rank::register_branch();
+  Forwards forwards;
+  const auto again = [](const std::vector<std::string>& branches) {
+    auto m = of_branches(branches);
+    m.layers = 1;
+    return plan::step_flops(m, 1, 1, plan::Recompute::layers) - plan::step_flops(m, 1, 1, plan::Recompute::none);
+  };
+  const double h = 32, ffn = 96, r = low_rank::r, attention = 2 * 4 * h * h + 4 * h, inner = 2 * h * ffn;
+  EXPECT_EQ(again({"attention", "ffn"}), attention + inner);
+  EXPECT_EQ(again({"ffn", "attention"}), 2 * inner + attention - 2 * h * h);
+  EXPECT_EQ(again({"attention", "ffn", "low_rank"}), attention + 2 * inner + 2 * 2 * r * h);
+  register_counted(true, forwards);
+  EXPECT_EQ(again({"attention", "counted"}), attention + 2 * r * h);
+  EXPECT_EQ(again({"counted", "ffn"}), 2 * 2 * r * h + inner);
+  register_counted(false, forwards);
+  EXPECT_EQ(again({"attention", "counted"}), attention + 2 * 2 * r * h);
+}
+
+}  // namespace
+}  // namespace trainyard::test
