@@ -46,6 +46,7 @@ NewCheckpoint::~NewCheckpoint() {
 void NewCheckpoint::require_free() const {
   require_name_of_something_whole(final_);
   require_outside(final_, options_.sources);
+  require_outside_of_runs(final_);
   std::error_code error;
   if (options_.existing == base::Existing::refuse && fs::exists(fs::symlink_status(final_, error)))
     throw base::UsageError(fmt::format("{} exists already", final_), "give another place, or --force to replace it");
