@@ -104,6 +104,11 @@ TEST(NewCut, LanesThatTensorRanksDoNotDivideAreNamedWithAWayOut) {
   EXPECT_EQ(doubts(of_lanes(1), 1, 2),
             Doubts{"2 tensor ranks do not divide the 1 lane of the checkpoint's model: train goes on from it with "
                    "--tensor 1, on GPUs as it is, or as another run with --lanes 2 --change model"});
+  auto thirds = of_lanes(3);  // more than ranks, and no multiple
+  thirds.heads = thirds.kv_heads = 6, thirds.ffn = 48, thirds.vocabulary = 300;
+  EXPECT_EQ(doubts(thirds, 1, 2),
+            Doubts{"2 tensor ranks do not divide the 3 lanes of the checkpoint's model: train goes on from it with "
+                   "--tensor 1 or --tensor 3, or as another run with --lanes 2 --change model"});
   EXPECT_EQ(doubts(of_lanes(2), 1, 4, [](auto& s) { s.contents = checkpoint::Contents::model; }),
             Doubts{"4 tensor ranks do not divide the 2 lanes of the checkpoint's model: train --init-from takes it "
                    "with --tensor 2, or with --lanes 4"});
