@@ -17,10 +17,11 @@ namespace trainyard::engine {
 
 namespace {
 
-params::GradientFold::Position::Place place_in_fold_group(std::int64_t micro, std::int64_t first, std::int64_t end) {
+params::GradientFold::Position position_of(const plan::Action& action, const plan::BatchPlan& batch) {
   using Place = params::GradientFold::Position::Place;
-  if (end - first == 1) return Place::only;
-  return micro == first ? Place::first : micro == end - 1 ? Place::last : Place::middle;
+  const auto at = action.place % batch.fold;
+  if (batch.fold == 1) return {action.round, Place::only};
+  return {action.round, at == 0 ? Place::first : at == batch.fold - 1 ? Place::last : Place::middle};
 }
 
 }  // namespace
@@ -30,7 +31,8 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
       memory_(plan.memory.categories, settings.device),
       compute_(compute_exec(settings.device, memory_[tensor::Category::workspace], plan.threads)),
       decoder_(plan.model, plan.recompute), program_(plan::actions(plan, world.rank)),
-      accesses_(plan::training_accesses(plan.model)), training_leases_(plan::leases_of(accesses_)),
+      forward_accesses_(plan::forward_accesses(plan.model)), backward_accesses_(plan::backward_accesses(plan.model)),
+      step_leases_(plan::step_leases(plan.model, program_)),
       evaluation_leases_(plan::leases_of(plan::evaluation_accesses(plan.model))),
       saved_(memory_[tensor::Category::activations]) {
   using tensor::Category;
@@ -60,26 +62,25 @@ bool Trainer::any_rank_asked() {
 }
 
 void Trainer::load(std::int64_t completed, const plan::Action& action) {
-  const auto batch = plan_.batch();
   in_flight_.emplace(InFlight{{*compute_, store_.get(), batches_.training(completed, action.micro), plan_.dtype,
                                settings_.seed, plan::Pass::train},
                               {}});
   in_flight_->step.edges = &edges_;
-  const auto place = batch.place_of(action.micro).place;
-  in_flight_->step.loss_place = results_->loss_of(place);
-  tensor::copy(*compute_, in_flight_->step.micro.counted_there, results_->targets_of(place));
-  store_->begin_micro({action.round, place_in_fold_group(action.micro, batch.first_micro(action.fold_group),
-                                                         batch.end_micro(action.fold_group))},
-                      training_leases_);
+  in_flight_->step.loss_place = results_->loss_of(action.place);
+  tensor::copy(*compute_, in_flight_->step.micro.counted_there, results_->targets_of(action.place));
 }
 
-void Trainer::forward(std::int64_t micro, const Observer* observer) {
+void Trainer::forward(const plan::Action& action, const Observer* observer) {
+  if (action.micro < 0) return store_->idle(forward_accesses_, position_of(action, plan_.batch()));
   auto& [step, flow] = *in_flight_;
-  flow = decoder_.forward(step, saved_, seen_by(observer, micro, "the output of"));
+  flow = decoder_.forward(step, saved_, seen_by(observer, action.micro, "the output of"));
 }
 
 void Trainer::backward(const plan::Action& action, const Observer* observer) {
+  const auto position = position_of(action, plan_.batch());
+  if (action.micro < 0) return store_->idle(backward_accesses_, position);
   auto& [step, flow] = *in_flight_;
+  store_->begin_backward(position);
   decoder_.backward(step, flow, saved_, seen_by(observer, action.micro, "the gradient of the input of"));
   in_flight_.reset();
 }
@@ -99,16 +100,24 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
     switch (action.kind) {
       case Kind::ask: ask(stop_now()); break;
       case Kind::agree:
-        if (!any_rank_asked()) break;
-        context_->transfers.finish();  // other ranks may wait in one of them
-        communication().synchronize();
-        return false;
+        if (any_rank_asked()) {
+          context_->transfers.finish();  // other ranks may wait in one of them
+          communication().synchronize();
+          return false;
+        }
+        if (action.round == 0) store_->begin_step(step_leases_);
+        break;
       case Kind::load: load(completed, action); break;
-      case Kind::forward: forward(action.micro, observer); break;
+      case Kind::forward: forward(action, observer); break;
       case Kind::backward: backward(action, observer); break;
-      case Kind::idle: store_->idle_round(action.round, accesses_); break;
       case Kind::reduce: store_->finish(); break;
       case Kind::update: return true;
+      case Kind::receive_activations:
+      case Kind::send_activations:
+      case Kind::receive_gradients:
+      case Kind::send_gradients:
+      case Kind::input_gradients:
+      case Kind::weight_gradients: TRAINYARD_ASSERT(false, "a rank of one stage is told to {}", name_of(action.kind));
     }
   }
   TRAINYARD_ASSERT(false, "a schedule of {} actions without an update", program_.size());
@@ -215,8 +224,8 @@ std::string Trainer::diagnose(std::int64_t completed) {
   // A stream that is finite everywhere can still give a loss or a weight gradient that is not.
   const auto losses = results_->own_losses();
   for (const auto& action : program_) {
-    if (action.kind != plan::Action::Kind::backward || !found.text.empty()) continue;
-    const auto loss = losses[static_cast<std::size_t>(2 * plan_.batch().place_of(action.micro).place)];
+    if (action.kind != plan::Action::Kind::backward || action.micro < 0 || !found.text.empty()) continue;
+    const auto loss = losses[static_cast<std::size_t>(2 * action.place)];
     if (!std::isfinite(loss))
       found = {action.micro, looks, fmt::format("micro-batch {}: the loss is {}", action.micro, loss)};
   }

@@ -93,7 +93,7 @@ class Trainer {
   // block.
   bool gradients_of_step(std::int64_t completed, const std::function<bool()>& stop_now, const Observer* observer);
   void load(std::int64_t completed, const plan::Action& action);
-  void forward(std::int64_t micro, const Observer* observer);
+  void forward(const plan::Action& action, const Observer* observer);
   void backward(const plan::Action& action, const Observer* observer);
   static model::Observer seen_by(const Observer* observer, std::int64_t micro, const char* what);
   void update(std::int64_t completed);
@@ -122,8 +122,8 @@ class Trainer {
   std::optional<InFlight> in_flight_;
   std::int32_t stop_ = 0;  // does any rank ask to stop; known once answered_
   tensor::Event answered_;
-  std::vector<plan::Access> accesses_;
-  std::vector<plan::Use> training_leases_, evaluation_leases_;
+  std::vector<plan::Access> forward_accesses_, backward_accesses_;  // of a micro-batch
+  std::vector<plan::Use> step_leases_, evaluation_leases_;
   model::Saved saved_;
   std::optional<StepResults> results_;
   std::deque<UnderWay> under_way_;

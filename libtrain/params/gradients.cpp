@@ -55,7 +55,7 @@ void GradientFold::commit(plan::Use use) {
   const auto micro = whole(use);
   const bool grouped = c_.shape.batch.fold > 1;
   if (grouped && !writes_into_whole()) kernels::add(c_.compute, wholes_[index(use)], micro);
-  if (position_.place == Place::first || position_.place == Place::middle) return;
+  if (!ends_group(position_.place)) return;
   const bool from_whole = grouped || !plan_.units;
   (from_whole ? whole_free_[index(use)] : buffer_free_[slot_index(use)]) =
       reduce(use, from_whole ? wholes_[index(use)] : micro, c_.shape.batch.contributors(position_.round));

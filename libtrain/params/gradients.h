@@ -20,7 +20,7 @@ class GradientFold {
     std::int64_t round;
     enum class Place { only, first, middle, last } place;
   };
-  void begin_micro(Position position) { position_ = position; }
+  void begin_micro(Position position) { position_ = position; }  // gradients to come are of that micro-batch
 
   void open(plan::Use use);         // blocks until the buffer may be overwritten
   base::View whole(plan::Use use);  // [padded] buffer of the micro-batch's gradient
@@ -49,5 +49,11 @@ class GradientFold {
   std::vector<Transfers::Ticket> whole_free_, buffer_free_;  // when they are
   base::View staging_;
 };
+
+// Does the micro-batch end its fold group, so that what was added up is reduced?
+inline bool ends_group(GradientFold::Position::Place place) {
+  using Place = GradientFold::Position::Place;
+  return place == Place::only || place == Place::last;
+}
 
 }  // namespace trainyard::params

@@ -88,25 +88,13 @@ void ZeroStore::initialize(std::uint64_t seed) {
   pieces_loaded();
 }
 
-void ZeroStore::begin_micro(GradientFold::Position position, std::span<const plan::Use> leases) {
-  gradients_.begin_micro(position);
-  weights_->begin_pass(leases);
-}
-
-void ZeroStore::idle_round(std::int64_t round, std::span<const plan::Access> accesses) {
-  std::vector<plan::Use> leases;
-  for (const auto& a : accesses)
-    if (a.kind == plan::Access::Kind::lease) leases.push_back(a.use);
-  for (std::int64_t micro = 0; micro < c_.shape.batch.fold; ++micro) {
-    const bool reduces = micro + 1 == c_.shape.batch.fold;
-    weights_->begin_pass(leases);
-    for (const auto& a : accesses) {
-      if (a.kind == plan::Access::Kind::lease) {
-        weights_->acquire(a.use);
-        weights_->give_back(a.use);
-      } else if (reduces) {
-        gradients_.idle(a.use, round);
-      }
+void ZeroStore::idle(std::span<const plan::Access> accesses, GradientFold::Position position) {
+  for (const auto& a : accesses) {
+    if (a.kind == plan::Access::Kind::lease) {
+      weights_->acquire(a.use);
+      weights_->give_back(a.use);
+    } else if (ends_group(position.place)) {
+      gradients_.idle(a.use, position.round);
     }
   }
 }

@@ -25,12 +25,13 @@ class ZeroStore : public ParameterStore {
   // Initial values: each rank makes its own pieces from (seed, name, index); m and v are zero. Collective.
   void initialize(std::uint64_t seed);
 
-  // A pass over one micro-batch; `leases` are the leases to come in order (plan::training_leases or evaluation_leases).
-  void begin_micro(GradientFold::Position position, std::span<const plan::Use> leases);
+  // `leases` are the leases to come, in order: of all micro-batches of a step (plan::step_leases), or of an evaluation.
+  void begin_step(std::span<const plan::Use> leases) { weights_->begin_pass(leases); }
   void begin_evaluation(std::span<const plan::Use> leases) { weights_->begin_pass(leases); }
-  // Takes part in a round in which this rank has no group: the same collectives in the same order, without
-  // contributing.
-  void idle_round(std::int64_t round, std::span<const plan::Access> accesses);
+  // Gradients to come are of that micro-batch.
+  void begin_backward(GradientFold::Position position) { gradients_.begin_micro(position); }
+  // In place of a micro-batch that this rank has not: the same collectives in the same order, without contributing.
+  void idle(std::span<const plan::Access> accesses, GradientFold::Position position);
 
   // Update: finish() folds; the engine then takes the norm of counted_gradients() and calls update(). Collective.
   void finish() { gradients_.finish(); }

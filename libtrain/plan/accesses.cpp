@@ -5,23 +5,44 @@
 
 namespace trainyard::plan {
 
-std::vector<Access> training_accesses(const ModelConfig& model) {
+namespace {
+
+// Of the blocks of a chunk, in their order.
+std::vector<PlacedBlock> blocks_of(const ModelPart& part, int chunk) {
+  auto blocks = placed_blocks(part);
+  std::erase_if(blocks, [&](const PlacedBlock& block) { return block.chunk != chunk; });
+  return blocks;
+}
+
+std::vector<Access> leases(const std::vector<PlacedBlock>& blocks, std::vector<int> BlockAccesses::*of) {
   std::vector<Access> out;
-  const auto blocks = placed_blocks(model);
   for (const auto& block : blocks)
-    for (int use : block.accesses.forward)
-      out.push_back({Access::Kind::lease, block.uses[static_cast<std::size_t>(use)]});
+    for (int use : block.accesses.*of) out.push_back({Access::Kind::lease, block.uses[static_cast<std::size_t>(use)]});
+  return out;
+}
+
+}  // namespace
+
+std::vector<Access> forward_accesses(const ModelPart& part, int chunk) {
+  return leases(blocks_of(part, chunk), &BlockAccesses::forward);
+}
+
+std::vector<Access> evaluation_accesses(const ModelPart& part, int chunk) {
+  return leases(blocks_of(part, chunk), &BlockAccesses::evaluation);
+}
+
+std::vector<Access> backward_accesses(const ModelPart& part, int chunk) {
+  std::vector<Access> out;
+  const auto blocks = blocks_of(part, chunk);
   for (auto block = blocks.rbegin(); block != blocks.rend(); ++block)
     for (const auto& step : block->accesses.backward)
       out.push_back({step.kind, block->uses[static_cast<std::size_t>(step.use)]});
   return out;
 }
 
-std::vector<Access> evaluation_accesses(const ModelConfig& model) {
-  std::vector<Access> out;
-  for (const auto& block : placed_blocks(model))
-    for (int use : block.accesses.evaluation)
-      out.push_back({Access::Kind::lease, block.uses[static_cast<std::size_t>(use)]});
+std::vector<Access> training_accesses(const ModelPart& part, int chunk) {
+  auto out = forward_accesses(part, chunk);
+  for (const auto& access : backward_accesses(part, chunk)) out.push_back(access);
   return out;
 }
 
@@ -29,6 +50,21 @@ std::vector<Use> leases_of(const std::vector<Access>& accesses) {
   std::vector<Use> out;
   for (const auto& a : accesses)
     if (a.kind == Access::Kind::lease) out.push_back(a.use);
+  return out;
+}
+
+std::vector<Use> step_leases(const ModelPart& part, const std::vector<Action>& actions) {
+  std::vector<std::vector<Use>> forward, backward;
+  for (int c = 0; c < static_cast<int>(part.chunks.size()); ++c) {
+    forward.push_back(leases_of(forward_accesses(part, c)));
+    backward.push_back(leases_of(backward_accesses(part, c)));
+  }
+  std::vector<Use> out;
+  const auto add = [&](const std::vector<Use>& uses) { out.insert(out.end(), uses.begin(), uses.end()); };
+  for (const auto& a : actions) {
+    if (a.kind == Action::Kind::forward) add(forward[static_cast<std::size_t>(a.chunk)]);
+    if (a.kind == Action::Kind::backward) add(backward[static_cast<std::size_t>(a.chunk)]);
+  }
   return out;
 }
 

@@ -1,16 +1,22 @@
-// Accesses: the order in which one micro-batch leases weights and commits gradients. Stores fetch ahead along it, idle
+// Accesses: the order in which micro-batches lease weights and commit gradients. Stores fetch ahead along it, idle
 // ranks replay it.
 #pragma once
 
 #include "libtrain/plan/inventory.h"
+#include "libtrain/plan/schedule.h"
 
 #include <vector>
 
 namespace trainyard::plan {
 
-// Forward in the order of the blocks, then backward in reverse, each block as its kind says (BlockKind::accesses).
-std::vector<Access> training_accesses(const ModelConfig& model);
-std::vector<Access> evaluation_accesses(const ModelConfig& model);  // forward only
+// Of one chunk of a part of a model; a whole model is one. Forward in the order of the blocks, backward in reverse,
+// each block as its kind says (BlockKind::accesses).
+std::vector<Access> forward_accesses(const ModelPart& part, int chunk = 0);
+std::vector<Access> backward_accesses(const ModelPart& part, int chunk = 0);
+std::vector<Access> training_accesses(const ModelPart& part, int chunk = 0);    // one after the other
+std::vector<Access> evaluation_accesses(const ModelPart& part, int chunk = 0);  // forward only
 std::vector<Use> leases_of(const std::vector<Access>& accesses);
+// Of all actions of a step.
+std::vector<Use> step_leases(const ModelPart& part, const std::vector<Action>& actions);
 
 }  // namespace trainyard::plan

@@ -13,9 +13,10 @@ std::int64_t stream_bytes(const ModelConfig& m, const MicroShape& s) {
 }
 
 // A recomputed layer has its list when the head has given its own back.
-std::int64_t saved_bytes(const ModelConfig& m, const MicroShape& s, Recompute recompute) {
+std::int64_t saved_bytes(const ModelPart& part, const MicroShape& s, Recompute recompute) {
+  const auto& m = part.model;
   std::int64_t kept = 0, layer = 0, output = 0;
-  for (const auto& segment : segments(m)) {
+  for (const auto& segment : segments(part)) {
     const auto bytes = segment.kind->saved_bytes(m, s);
     const bool again = recompute == Recompute::layers && segment.part == Part::layers;
     if (again) layer = std::max(layer, bytes);
@@ -25,16 +26,18 @@ std::int64_t saved_bytes(const ModelConfig& m, const MicroShape& s, Recompute re
   return kept + (recompute == Recompute::layers ? std::max(layer, output) : output);
 }
 
-std::int64_t activation_bytes(const ModelConfig& m, const MicroShape& s, Pass pass, Recompute recompute) {
-  if (pass == Pass::train) return stream_bytes(m, s) + saved_bytes(m, s, recompute);
+std::int64_t activation_bytes(const ModelPart& part, const MicroShape& s, Pass pass, Recompute recompute) {
+  const auto& m = part.model;
+  if (pass == Pass::train) return stream_bytes(m, s) + saved_bytes(part, s, recompute);
   std::int64_t most = 0;
-  for (const auto& segment : segments(m)) most = std::max(most, segment.kind->evaluation_bytes(m, s));
+  for (const auto& segment : segments(part)) most = std::max(most, segment.kind->evaluation_bytes(m, s));
   return stream_bytes(m, s) + most;
 }
 
-std::int64_t workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass pass) {
+std::int64_t workspace_bytes(const ModelPart& part, const MicroShape& s, Pass pass) {
+  const auto& m = part.model;
   std::int64_t most = 0;
-  for (const auto& segment : segments(m)) {
+  for (const auto& segment : segments(part)) {
     most = std::max(most, segment.kind->forward_workspace_bytes(m, s, pass));
     if (pass == Pass::train) most = std::max(most, segment.kind->backward_workspace_bytes(m, s));
   }

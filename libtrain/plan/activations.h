@@ -9,18 +9,18 @@ namespace trainyard::plan {
 
 // Bytes of all that the blocks of the whole model have saved between forward and backward of one micro-batch. With
 // Recompute::layers this is the peak inside a layer's backward: the inputs of all layers plus the full list of one.
-std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape, Recompute recompute = Recompute::none);
+std::int64_t saved_bytes(const ModelPart& part, const MicroShape& shape, Recompute recompute = Recompute::none);
 
 // The residual stream [stream rows, hidden] in the working dtype (forward: activations, backward: their gradient, in
 // place), allocated once by the caller of the blocks from the same arena: category activations = stream + saved
 // (Pass::train), stream + the most that a block has at one time (Pass::evaluate, never more).
 std::int64_t stream_bytes(const ModelConfig& model, const MicroShape& shape);
-std::int64_t activation_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass,
+std::int64_t activation_bytes(const ModelPart& part, const MicroShape& shape, Pass pass,
                               Recompute recompute = Recompute::none);
 
 // High-water mark of the workspace arena over a whole pass (train: forward and backward): that of the largest block,
 // with and without recomputation.
-std::int64_t workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass);
+std::int64_t workspace_bytes(const ModelPart& part, const MicroShape& shape, Pass pass);
 
 // Elements, in the accumulation dtype, that an exchange between tensor ranks receives at one time (model/edges.h).
 std::int64_t tensor_staging_elements(const ModelConfig& model, const MicroShape& shape);

@@ -7,21 +7,81 @@
 
 namespace trainyard::plan {
 
-std::vector<Segment> segments(const ModelConfig& m) {
+namespace {
+
+std::vector<Segment> whole(const ModelConfig& m) {
   return {{Part::input, &block_kind("embedding"), 1},
           {Part::layers, &block_kind("layer"), m.layers},
           {Part::output, &block_kind("head"), 1}};
 }
 
-std::vector<PlacedBlock> placed_blocks(const ModelConfig& m) {
+bool owns(const Segment& segment, const ModelConfig& m, const std::string& unit) {
+  const auto own = segment.kind->units(m, 0);
+  return std::any_of(own.begin(), own.end(), [&](const Unit& u) { return u.name == unit; });
+}
+
+}  // namespace
+
+std::int64_t item_count(const ModelConfig& m) {
+  std::int64_t n = 0;
+  for (const auto& segment : whole(m)) n += segment.times;
+  return n;
+}
+
+std::vector<std::string> item_names(const ModelConfig& m) {
+  std::vector<std::string> out;
+  for (const auto& segment : whole(m))
+    for (std::int64_t index = 0; index < segment.times; ++index) {
+      const auto unit = segment.kind->units(m, index).at(0).name;
+      out.push_back(segment.part == Part::layers ? unit : unit.substr(0, unit.find('.')));
+    }
+  return out;
+}
+
+ModelPart::ModelPart(const ModelConfig& all) : model(all), chunks({{0, item_count(all)}}) {}
+
+std::vector<Segment> segments(const ModelPart& p) {
+  std::vector<Segment> out;
+  for (std::size_t c = 0; c < p.chunks.size(); ++c) {
+    std::int64_t first = 0;
+    for (auto segment : whole(p.model)) {
+      const auto begin = std::max(p.chunks[c].begin, first), end = std::min(p.chunks[c].end, first + segment.times);
+      segment.first = begin - first;
+      first += segment.times;
+      segment.times = end - begin;
+      segment.chunk = static_cast<int>(c);
+      if (segment.times > 0) out.push_back(segment);
+    }
+  }
+  return out;
+}
+
+std::vector<Unit> borrowed_units(const ModelPart& p, const Segment& segment) {
+  std::vector<Unit> out;
+  const auto here = segments(p);
+  for (const auto& use : segment.kind->uses(p.model)) {
+    if (use.own >= 0) continue;
+    if (std::any_of(here.begin(), here.end(), [&](const auto& s) { return owns(s, p.model, use.borrowed); })) continue;
+    for (const auto& other : whole(p.model))
+      for (auto& unit : other.kind->units(p.model, 0))
+        if (unit.name == use.borrowed) out.push_back(std::move(unit));
+  }
+  return out;
+}
+
+std::vector<PlacedBlock> placed_blocks(const ModelPart& p) {
   std::vector<PlacedBlock> out;
   std::vector<int> uses_of_unit;
   std::vector<std::string> names;
-  for (const auto& segment : segments(m)) {
-    const auto uses = segment.kind->uses(m);
-    const auto accesses = segment.kind->accesses(m);
-    for (std::int64_t index = 0; index < segment.times; ++index) {
-      PlacedBlock block{segment.part, segment.kind, index, segment.kind->units(m, index), {}, accesses};
+  for (const auto& segment : segments(p)) {
+    const auto uses = segment.kind->uses(p.model);
+    const auto accesses = segment.kind->accesses(p.model);
+    for (std::int64_t i = 0; i < segment.times; ++i) {
+      const auto index = segment.first + i;
+      PlacedBlock block{segment.part, segment.kind, index,        {}, segment.kind->units(p.model, index),
+                        {},           accesses,     segment.chunk};
+      if (i == 0) block.borrowed = borrowed_units(p, segment);
+      for (const auto& unit : block.borrowed) names.push_back(unit.name), uses_of_unit.push_back(0);
       const auto first = static_cast<int>(names.size());
       for (const auto& unit : block.units) names.push_back(unit.name), uses_of_unit.push_back(0);
       for (const auto& use : uses) {
@@ -37,11 +97,13 @@ std::vector<PlacedBlock> placed_blocks(const ModelConfig& m) {
   return out;
 }
 
-std::vector<Unit> units(const ModelConfig& m) {
+std::vector<Unit> units(const ModelPart& p) {
   std::vector<Unit> out;
-  for (const auto& segment : segments(m))
-    for (std::int64_t index = 0; index < segment.times; ++index)
-      for (auto& unit : segment.kind->units(m, index)) out.push_back(std::move(unit));
+  for (const auto& segment : segments(p)) {
+    for (auto& unit : borrowed_units(p, segment)) out.push_back(std::move(unit));
+    for (std::int64_t i = 0; i < segment.times; ++i)
+      for (auto& unit : segment.kind->units(p.model, segment.first + i)) out.push_back(std::move(unit));
+  }
   return out;
 }
 
@@ -53,9 +115,9 @@ std::int64_t parameter_count(const ModelConfig& m) {
   return n;
 }
 
-std::vector<Use> uses(const ModelConfig& m) {
+std::vector<Use> uses(const ModelPart& p) {
   std::vector<Use> out;
-  for (const auto& block : placed_blocks(m)) out.insert(out.end(), block.uses.begin(), block.uses.end());
+  for (const auto& block : placed_blocks(p)) out.insert(out.end(), block.uses.begin(), block.uses.end());
   return out;
 }
 

@@ -6,35 +6,62 @@
 #include "libtrain/plan/unit.h"
 
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace trainyard::plan {
+
+// Blocks [begin, end) of a model in their order: the embedding is item 0, layer i is item i + 1, the head is the last.
+struct Items {
+  std::int64_t begin = 0, end = 0;
+  bool operator==(const Items&) const = default;
+};
+std::int64_t item_count(const ModelConfig& model);
+std::vector<std::string> item_names(
+    const ModelConfig& model);  // "embedding", "layers.00", ..., "head", as files name them
+
+// A model, or what one rank of a pipeline has of it: runs of its items, ascending, each a chunk that a micro-batch
+// passes through at one time. Refers to the model.
+struct ModelPart {
+  ModelPart(const ModelConfig& all);  // a model is a part of itself
+  ModelPart(const ModelConfig& all, std::vector<Items> runs) : model(all), chunks(std::move(runs)) {}
+  const ModelConfig& model;
+  std::vector<Items> chunks;
+};
 
 // Blocks of one kind that follow one another. Sums over a model are sums over its few segments.
 struct Segment {
   Part part;
   const BlockKind* kind;
   std::int64_t times = 1;
+  std::int64_t first = 0;  // among the blocks of its part in the whole model
+  int chunk = 0;           // of the part of the model
 };
 // The embedding, the layers, the head, of the registered kinds.
-std::vector<Segment> segments(const ModelConfig& model);
+std::vector<Segment> segments(const ModelPart& part);
 
 // One block of the model with its place: what a block is made from.
 struct PlacedBlock {
   Part part;
   const BlockKind* kind;
-  std::int64_t index;       // among the blocks of its part
-  std::vector<Unit> units;  // its own
-  std::vector<Use> uses;    // in the order of BlockKind::uses
+  std::int64_t index;  // among the blocks of its part in the whole model
+  // Copies of units that it borrows from a block which is not in this part, then its own.
+  std::vector<Unit> borrowed, units;
+  std::vector<Use> uses;  // in the order of BlockKind::uses
   BlockAccesses accesses;
+  int chunk = 0;
 };
-std::vector<PlacedBlock> placed_blocks(const ModelConfig& model);
+std::vector<PlacedBlock> placed_blocks(const ModelPart& part);
 
-// Every unit, in the order of the blocks.
-std::vector<Unit> units(const ModelConfig& model);
+// Every unit, in the order of the blocks; before those of a block what it borrows from another part.
+std::vector<Unit> units(const ModelPart& part);
 std::int64_t parameter_count(const ModelConfig& model);  // logical, each once
 
-// The order in which a micro-batch's forward pass uses units.
-std::vector<Use> uses(const ModelConfig& model);
+// What the blocks of a segment borrow from blocks that are not in this part, in the order of their uses.
+std::vector<Unit> borrowed_units(const ModelPart& part, const Segment& segment);
+
+// The order in which a micro-batch's forward pass uses units, chunk after chunk.
+std::vector<Use> uses(const ModelPart& part);
 
 }  // namespace trainyard::plan

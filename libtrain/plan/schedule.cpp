@@ -1,49 +1,170 @@
-// The one-stage program.
+// From what a stage computes to what a rank does.
 #include "libtrain/plan/schedule.h"
 
 #include "libtrain/base/error.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace trainyard::plan {
+
+namespace {
+
+using Kind = Action::Kind;
+
+// A place is a micro-batch of the step, or idle.
+Action of_place(Kind kind, const BatchPlan& batch, int data_rank, std::int64_t place) {
+  Action a{kind, place / batch.fold, place};
+  if (const auto group = batch.fold_group_of(data_rank, a.round); group >= 0)
+    a.micro = batch.first_micro(group) + place % batch.fold;
+  return a;
+}
+
+// What follows from the orders of a stage: loads, messages, slots.
+class Program {
+ public:
+  Program(const BatchPlan& batch, int data_rank, const Pipeline& pipeline, int stage)
+      : batch_(batch), data_rank_(data_rank), pipeline_(pipeline), stage_(stage),
+        work_(stage_work(pipeline.schedule, batch.rounds() * batch.fold, pipeline.stages, pipeline.chunks, stage)),
+        slots_(static_cast<std::size_t>(pipeline.chunks)) {}
+
+  std::vector<Action> made() {
+    for (const auto& w : work_)
+      if (w.kind == StageWork::Kind::forward && hears_before(w)) arrivals_.push_back(w);
+    for (const auto& w : work_)
+      if (w.kind != StageWork::Kind::forward && w.kind != StageWork::Kind::weight_gradients && hears_behind(w))
+        gradients_.push_back(w);
+    if (pipeline_.stages > 1) {
+      push({Kind::ask, 0}), push({Kind::agree, 0});
+      await();
+    }
+    for (const auto& w : work_) {
+      if (pipeline_.stages == 1) boundary(w);
+      if (w.kind == StageWork::Kind::forward) forward(w);
+      else backward(w);
+    }
+    push({Kind::reduce});
+    push({Kind::update});
+    return std::move(out_);
+  }
+
+ private:
+  bool idle(const StageWork& w) const { return batch_.fold_group_of(data_rank_, w.micro / batch_.fold) < 0; }
+  int part(const StageWork& w) const { return w.chunk * pipeline_.stages + stage_; }
+  bool hears_before(const StageWork& w) const { return !idle(w) && part(w) > 0; }
+  bool hears_behind(const StageWork& w) const { return !idle(w) && part(w) + 1 < pipeline_.stages * pipeline_.chunks; }
+  void push(const Action& a) { out_.push_back(a); }
+  void push(Kind kind, const StageWork& w, int slot) {
+    auto a = of_place(kind, batch_, data_rank_, w.micro);
+    a.chunk = w.chunk, a.slot = slot;
+    push(a);
+  }
+  void await() {
+    if (next_arrival_ == arrivals_.size()) return;
+    push(Kind::receive_activations, arrivals_[next_arrival_++], -1);
+  }
+
+  // Of one stage: an agreement before each round.
+  void boundary(const StageWork& w) {
+    const auto round = w.micro / batch_.fold, last = (round + 1) * batch_.fold - 1;
+    if (w.kind == StageWork::Kind::forward && w.micro % batch_.fold == 0) {
+      if (round == 0) push({Kind::ask, 0});
+      push({Kind::agree, round});
+    }
+    if (w.kind == StageWork::Kind::backward && w.micro == last && round + 1 < batch_.rounds())
+      push({Kind::ask, round + 1});
+  }
+
+  // The lowest slot of the chunk that is free.
+  int taken(const StageWork& w) {
+    auto& slots = slots_[static_cast<std::size_t>(w.chunk)];
+    const auto free = std::find(slots.begin(), slots.end(), -1);
+    const auto slot = free - slots.begin();
+    if (free == slots.end()) slots.push_back(w.micro);
+    else *free = w.micro;
+    return static_cast<int>(slot);
+  }
+  // -1: it has none, or not yet.
+  int slot_of(const StageWork& w) const {
+    const auto& slots = slots_[static_cast<std::size_t>(w.chunk)];
+    const auto at = std::find(slots.begin(), slots.end(), w.micro);
+    return at == slots.end() ? -1 : static_cast<int>(at - slots.begin());
+  }
+
+  void forward(const StageWork& w) {
+    const auto slot = idle(w) ? -1 : taken(w);
+    if (!idle(w)) push(Kind::load, w, slot);
+    if (hears_before(w)) await();
+    push(Kind::forward, w, slot);
+    if (!hears_behind(w)) return;
+    push(Kind::send_activations, w, slot);
+    // In the order in which they are made, which with several chunks is not that of the activations.
+    for (; next_gradient_ < gradients_.size() && slot_of(gradients_[next_gradient_]) >= 0; ++next_gradient_)
+      push(Kind::receive_gradients, gradients_[next_gradient_], slot_of(gradients_[next_gradient_]));
+  }
+
+  void backward(const StageWork& w) {
+    const auto slot = idle(w) ? -1 : slot_of(w);
+    const auto kind = w.kind == StageWork::Kind::backward          ? Kind::backward
+                      : w.kind == StageWork::Kind::input_gradients ? Kind::input_gradients
+                                                                   : Kind::weight_gradients;
+    push(kind, w, slot);
+    if (kind != Kind::weight_gradients && hears_before(w)) push(Kind::send_gradients, w, slot);
+    if (kind != Kind::input_gradients && slot >= 0)
+      slots_[static_cast<std::size_t>(w.chunk)][static_cast<std::size_t>(slot)] = -1;
+  }
+
+  const BatchPlan& batch_;
+  int data_rank_;
+  Pipeline pipeline_;
+  int stage_;
+  std::vector<StageWork> work_;
+  std::vector<StageWork> arrivals_, gradients_;  // those whose activations, and whose gradients, others send, in order
+  std::size_t next_arrival_ = 0, next_gradient_ = 0;
+  std::vector<std::vector<std::int64_t>> slots_;  // of each chunk: the place that has it, or -1
+  std::vector<Action> out_;
+};
+
+}  // namespace
 
 const char* name_of(Action::Kind kind) {
   switch (kind) {
-    case Action::Kind::ask: return "ask";
-    case Action::Kind::agree: return "agree";
-    case Action::Kind::load: return "load";
-    case Action::Kind::forward: return "forward";
-    case Action::Kind::backward: return "backward";
-    case Action::Kind::reduce: return "reduce";
-    case Action::Kind::idle: return "idle";
-    case Action::Kind::update: return "update";
+    case Kind::ask: return "ask";
+    case Kind::agree: return "agree";
+    case Kind::load: return "load";
+    case Kind::receive_activations: return "receive_activations";
+    case Kind::forward: return "forward";
+    case Kind::send_activations: return "send_activations";
+    case Kind::receive_gradients: return "receive_gradients";
+    case Kind::backward: return "backward";
+    case Kind::input_gradients: return "input_gradients";
+    case Kind::weight_gradients: return "weight_gradients";
+    case Kind::send_gradients: return "send_gradients";
+    case Kind::reduce: return "reduce";
+    case Kind::update: return "update";
   }
   return "";
 }
 
-std::vector<Action> actions(const Plan& p, int rank) {
-  TRAINYARD_ASSERT(p.schedule == "one-stage", "schedule '{}'", p.schedule);
-  return one_stage(p.batch(), p.topology.coordinate(rank, Axis::data));
+std::vector<Action> step_actions(const BatchPlan& batch, int data_rank, const Pipeline& pipeline, int stage) {
+  TRAINYARD_ASSERT(batch.micros() % batch.fold == 0, "{} micro-batches in groups of {}", batch.micros(), batch.fold);
+  auto one_after_the_other = pipeline;
+  if (pipeline.stages == 1) one_after_the_other = {PipelineSchedule::one_f_one_b, 1, 1};
+  return Program(batch, data_rank, one_after_the_other, stage).made();
 }
 
-std::vector<Action> one_stage(const BatchPlan& batch, int data_rank) {
-  std::vector<Action> out;
-  out.push_back({Action::Kind::ask, 0, -1, -1});
-  for (std::int64_t round = 0; round < batch.rounds(); ++round) {
-    out.push_back({Action::Kind::agree, round, -1, -1});
-    const auto group = batch.fold_group_of(data_rank, round);
-    if (group < 0) {
-      out.push_back({Action::Kind::idle, round, -1, -1});
-      continue;
+std::vector<Action> actions(const Plan& p, int rank) {
+  TRAINYARD_ASSERT(p.schedule == "one-stage", "schedule '{}'", p.schedule);
+  return step_actions(p.batch(), p.topology.coordinate(rank, Axis::data), {}, 0);
+}
+
+std::vector<int> slots_of(const std::vector<Action>& actions, int chunks) {
+  std::vector<int> out(static_cast<std::size_t>(chunks), 0);
+  for (const auto& a : actions)
+    if (a.kind == Kind::load) {
+      auto& slots = out[static_cast<std::size_t>(a.chunk)];
+      slots = std::max(slots, a.slot + 1);
     }
-    for (auto m = batch.first_micro(group); m < batch.end_micro(group); ++m) {
-      out.push_back({Action::Kind::load, round, group, m});
-      out.push_back({Action::Kind::forward, round, group, m});
-      if (m + 1 == batch.end_micro(group) && round + 1 < batch.rounds())
-        out.push_back({Action::Kind::ask, round + 1, -1, -1});
-      out.push_back({Action::Kind::backward, round, group, m});
-    }
-  }
-  out.push_back({Action::Kind::reduce, -1, -1, -1});
-  out.push_back({Action::Kind::update, -1, -1, -1});
   return out;
 }
 

@@ -79,7 +79,7 @@ UnitLayout layout(const Unit& unit, int pieces);  // of whole parameters
 // One of the uses that the blocks of a model make of a unit in a forward pass. A tied table has two: use 0 by the
 // embedding, use 1 by the head.
 struct Use {
-  int unit;  // index into units(model)
+  int unit;  // index into units(model), or of a part of it
   int use;   // counted in the order of forward
   bool operator==(const Use&) const = default;
 };

@@ -1,5 +1,5 @@
-// UnitTable: the units of a model with their layout on a topology, those that are alike once: what the planner sums
-// over. UnitSet: one by one, as the stores hold them.
+// UnitTable: the units of a model, or of a part of it, with their layout on a topology, those that are alike once: what
+// the planner sums over. UnitSet: one by one, as the stores hold them.
 #pragma once
 
 #include "libtrain/plan/inventory.h"
@@ -14,14 +14,14 @@ struct UnitEntry {
   int pieces = 1;  // the ranks of its group
   UnitLayout layout;
   std::int64_t times = 1;
-  std::int64_t index = 0, stride = 1;  // in units(model) they are index, index + stride, ...
+  std::int64_t index = 0, stride = 1;  // in units(part) they are index, index + stride, ...
   // Of each, in one micro-batch: uses in forward (each is committed once), leases of training and of evaluation.
   std::int64_t uses = 0, training_leases = 0, evaluation_leases = 0;
 };
 
 class UnitTable {
  public:
-  UnitTable(const ModelConfig& model, const Topology& topology);
+  UnitTable(const ModelPart& part, const Topology& topology);
 
   const std::vector<UnitEntry>& entries() const { return entries_; }
   std::int64_t units() const;
@@ -41,7 +41,7 @@ class UnitTable {
 class SlotPlan {
  public:
   SlotPlan(const UnitTable& table, int layer_slots);
-  int slot_of(int unit) const;                                             // index into units(model)
+  int slot_of(int unit) const;                                             // index into units(part)
   const std::vector<std::int64_t>& elements() const { return elements_; }  // per slot
   std::int64_t bytes(std::int64_t element_bytes) const;                    // each slot rounded up to 64 bytes
 
@@ -52,7 +52,7 @@ class SlotPlan {
 };
 
 struct UnitSet {
-  UnitSet(const ModelConfig& model, const Topology& topology);
+  UnitSet(const ModelPart& part, const Topology& topology);
 
   UnitTable table;
   std::vector<Unit> units;

@@ -51,10 +51,10 @@ struct Training {
   explicit Training(Ground& ground)
       : g(ground), plain(g.set.units, g.set.uses, g.cut.ranks),
         part(g.set.units, plain, g.cut.ranks, g.cut.tensor, g.world.rank % g.cut.tensor),
-        accesses(plan::training_accesses(g.model)), leases(plan::leases_of(accesses)), store(g.context) {}
+        accesses(plan::training_accesses(g.model)), store(g.context) {}
 
   void micro(std::int64_t step, std::int64_t micro, params::GradientFold::Position position) {
-    store.begin_micro(position, leases);
+    store.begin_backward(position);
     for (const auto& access : accesses) {
       if (access.kind == plan::Access::Kind::lease) {
         const auto lease = store.lease(access.use);
@@ -71,16 +71,21 @@ struct Training {
   }
 
   void step(std::int64_t step) {
-    const auto groups = g.cut.micros / g.cut.fold;
-    for (std::int64_t round = 0; round * g.cut.ranks < groups; ++round) {
+    const auto groups = g.cut.micros / g.cut.fold, rounds = (groups + g.cut.ranks - 1) / g.cut.ranks;
+    std::vector<plan::Use> leases;  // of the whole step
+    for (std::int64_t k = 0; k < rounds * g.cut.fold; ++k)
+      for (const auto use : plan::leases_of(accesses)) leases.push_back(use);
+    store.begin_step(leases);
+    for (std::int64_t round = 0; round < rounds; ++round) {
       const auto group = round * g.cut.ranks + g.rank();
-      if (group >= groups) store.idle_round(round, accesses);
-      for (std::int64_t k = 0; group < groups && k < g.cut.fold; ++k)
-        micro(step, group * g.cut.fold + k,
-              {round, g.cut.fold == 1       ? Place::only
-                      : k == 0              ? Place::first
-                      : k + 1 == g.cut.fold ? Place::last
-                                            : Place::middle});
+      for (std::int64_t k = 0; k < g.cut.fold; ++k) {
+        const params::GradientFold::Position position{round, g.cut.fold == 1       ? Place::only
+                                                             : k == 0              ? Place::first
+                                                             : k + 1 == g.cut.fold ? Place::last
+                                                                                   : Place::middle};
+        if (group >= groups) store.idle(accesses, position);
+        else micro(step, group * g.cut.fold + k, position);
+      }
     }
     store.finish();
     const auto folded = plain.folded(kind(), step, g.cut.micros, g.cut.fold);

@@ -170,11 +170,12 @@ TEST(Batch, EveryMicroOnceInAscendingOrder) {
     b.micro_batch = 1 + static_cast<std::int64_t>(random() % 4);
     b.global_batch = micros * b.micro_batch;
     b.fold = 1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(micros));
+    b.global_batch *= b.fold;  // groups are full
     b.data_ranks = 1 + static_cast<int>(random() % static_cast<unsigned>(b.fold_groups()));
-    std::vector<int> seen(static_cast<std::size_t>(micros), 0);
+    std::vector<int> seen(static_cast<std::size_t>(b.micros()), 0);
     for (int r = 0; r < b.data_ranks; ++r) {
       std::int64_t last = -1, round = -1, idle = 0;
-      const auto program = one_stage(b, r);
+      const auto program = step_actions(b, r, {}, 0);
       ASSERT_GE(program.size(), 2u);
       EXPECT_EQ(program[program.size() - 2].kind, Action::Kind::reduce);
       EXPECT_EQ(program.back().kind, Action::Kind::update);
@@ -188,15 +189,16 @@ TEST(Batch, EveryMicroOnceInAscendingOrder) {
         } else if (a.round >= 0) {
           EXPECT_EQ(a.round, round);
         }
-        idle += a.kind == Action::Kind::idle;
-        if (a.kind != Action::Kind::backward) continue;
+        idle += a.kind == Action::Kind::backward && a.micro < 0;
+        if (a.kind != Action::Kind::backward || a.micro < 0) continue;
+        EXPECT_EQ(a.place, b.place_of(a.micro).place);
         EXPECT_GT(a.micro, last);
         last = a.micro;
         ++seen[static_cast<std::size_t>(a.micro)];
         EXPECT_EQ(a.micro / b.fold % b.data_ranks, r);
       }
       EXPECT_EQ(round + 1, b.rounds());
-      EXPECT_EQ(idle, b.fold_group_of(r, b.rounds() - 1) < 0 ? 1 : 0);
+      EXPECT_EQ(idle, b.fold_group_of(r, b.rounds() - 1) < 0 ? b.fold : 0);
     }
     for (int count : seen) EXPECT_EQ(count, 1);
   }

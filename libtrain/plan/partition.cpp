@@ -1,0 +1,112 @@
+// Weights of items, and the lists that users write.
+#include "libtrain/plan/partition.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/nearest.h"
+#include "libtrain/base/text.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <functional>
+#include <regex>
+
+namespace trainyard::plan {
+
+namespace {
+
+constexpr std::string_view of_type = "type:";
+
+// Of one block of the segment.
+double parameters_of(const Segment& segment, const ModelConfig& m) {
+  double n = 0;
+  const auto add = [&](const std::vector<Unit>& units) {
+    for (const auto& unit : units)
+      for (const auto& p : unit.parameters) n += static_cast<double>(p.count());
+  };
+  add(segment.kind->units(m, segment.first));
+  for (const auto& use : segment.kind->uses(m))
+    if (use.own < 0)
+      for (const auto& other : segments(m))
+        for (const auto& unit : other.kind->units(m, 0))
+          if (unit.name == use.borrowed) add({unit});
+  return n;
+}
+
+double flops_of(const Segment& segment, const PartitionOf& of) {
+  const bool again = of.recompute == Recompute::layers && segment.part == Part::layers;
+  return 3 * segment.kind->forward_flops(of.model, of.sequence) +
+         (again ? segment.kind->recompute_flops(of.model, of.sequence) : 0);
+}
+
+std::vector<double> matches(const std::string& pattern, const ModelConfig& m) {
+  std::regex regex;
+  try {
+    regex = std::regex(pattern, std::regex::ECMAScript | std::regex::icase);
+  } catch (const std::regex_error& e) {
+    throw base::UsageError(
+        fmt::format("--partition type:{}: no regular expression: {}", base::one_line(pattern), e.what()),
+        "type:layers, for example");
+  }
+  std::vector<double> out;
+  for (const auto& name : item_names(m)) out.push_back(std::regex_search(name, regex) ? 1.0 : 0.0);
+  if (std::find(out.begin(), out.end(), 1.0) == out.end())
+    throw base::UsageError(fmt::format("--partition type:{} finds none of the model's items", base::one_line(pattern)),
+                           "they are called embedding, layers.00 and so on, head");
+  return out;
+}
+
+Boundaries listed(const std::string& text, std::int64_t items, int parts) {
+  const auto refuse = [&](const std::string& what) {
+    const auto even = uniform_boundaries(items, parts);
+    throw base::UsageError(fmt::format("--partition {}: {}", base::one_line(text), what),
+                           fmt::format("the first item of each part, ascending from 0: {}, for example",
+                                       fmt::join(even.begin(), even.end() - 1, ",")));
+  };
+  Boundaries out;
+  for (const char *at = text.data(), *end = at + text.size();;) {
+    std::int64_t value = 0;
+    const auto [next, error] = std::from_chars(at, end, value);
+    if (error != std::errc() || (next != end && *next != ',')) refuse("not a list of whole numbers");
+    out.push_back(value);
+    if (next == end) break;
+    at = next + 1;
+  }
+  if (out.size() != static_cast<std::size_t>(parts)) refuse(fmt::format("{} numbers for {} parts", out.size(), parts));
+  if (out.front() != 0) refuse("the first part begins at item 0");
+  if (std::adjacent_find(out.begin(), out.end(), std::greater_equal<>()) != out.end())
+    refuse("each part begins behind the one before");
+  if (out.back() >= items) refuse(fmt::format("the model has items 0 to {}", items - 1));
+  out.push_back(items);
+  return out;
+}
+
+}  // namespace
+
+std::vector<double> item_weights(const std::string& how, const PartitionOf& of) {
+  if (how.starts_with(of_type)) return matches(how.substr(of_type.size()), of.model);
+  std::vector<double> out;
+  for (const auto& segment : segments(of.model))
+    out.insert(out.end(), static_cast<std::size_t>(segment.times),
+               how == "flops" ? flops_of(segment, of) : parameters_of(segment, of.model));
+  return out;
+}
+
+Boundaries partition(const std::string& how, const PartitionOf& of, int parts) {
+  const auto items = item_count(of.model);
+  if (items < parts)
+    throw base::UsageError(fmt::format("{} parts of a model of {} items: its embedding, {} layers and its head", parts,
+                                       items, of.model.layers),
+                           fmt::format("{} parts at most", items));
+  if (how == "uniform") return uniform_boundaries(items, parts);
+  if (how == "parameters" || how == "flops" || how.starts_with(of_type))
+    return balanced_boundaries(item_weights(how, of), parts);
+  if (!how.empty() && (std::isdigit(static_cast<unsigned char>(how[0])) || how[0] == '-'))
+    return listed(how, items, parts);
+  throw base::UsageError(fmt::format("--partition {} is not known", base::one_line(how)),
+                         base::value_hint(how, {"uniform", "parameters", "flops", "type:PATTERN", "0,3,6,..."}));
+}
+
+}  // namespace trainyard::plan

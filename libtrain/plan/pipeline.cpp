@@ -1,0 +1,79 @@
+// The orders of the literature.
+#include "libtrain/plan/pipeline.h"
+
+#include "libtrain/base/error.h"
+
+#include <algorithm>
+
+namespace trainyard::plan {
+
+namespace {
+
+using Kind = StageWork::Kind;
+
+// Those of one kind, in order: groups of micro-batches, with several chunks as many as there are stages, pass through
+// one chunk after the other.
+std::vector<StageWork> in_groups(Kind kind, std::int64_t micros, int stages, int chunks) {
+  std::vector<StageWork> out;
+  const auto group = chunks == 1 ? micros : stages;
+  for (std::int64_t first = 0; first < micros; first += group)
+    for (int c = 0; c < chunks; ++c)
+      for (auto m = first; m < first + group; ++m) out.push_back({kind, m, kind == Kind::forward ? c : chunks - 1 - c});
+  return out;
+}
+
+std::vector<StageWork> by_turns(std::int64_t micros, int stages, int chunks, std::int64_t warm_up) {
+  const auto forward = in_groups(Kind::forward, micros, stages, chunks),
+             backward = in_groups(Kind::backward, micros, stages, chunks);
+  std::vector<StageWork> out(forward.begin(), forward.begin() + warm_up);
+  for (auto f = static_cast<std::size_t>(warm_up), b = std::size_t{0}; b < backward.size(); ++b) {
+    if (f < forward.size()) out.push_back(forward[f++]);
+    out.push_back(backward[b]);
+  }
+  return out;
+}
+
+// Stage s makes the weight gradients of a micro-batch s backwards later than it could: it has s places less in warm-up
+// than the first stage, so it keeps as many micro-batches, and where it would wait for the last gradients it has some
+// work left.
+std::vector<StageWork> zero_bubble(std::int64_t micros, int stages, int stage) {
+  std::vector<StageWork> out;
+  std::int64_t forward = 0, inputs = 0, weights = 0;
+  for (; forward < std::min<std::int64_t>(stages - stage - 1, micros); ++forward)
+    out.push_back({Kind::forward, forward});
+  while (inputs < micros) {
+    if (forward < micros) out.push_back({Kind::forward, forward++});
+    out.push_back({Kind::input_gradients, inputs++});
+    if (inputs - weights > stage) out.push_back({Kind::weight_gradients, weights++});
+  }
+  while (weights < micros) out.push_back({Kind::weight_gradients, weights++});
+  return out;
+}
+
+}  // namespace
+
+std::vector<StageWork> stage_work(PipelineSchedule schedule, std::int64_t micros, int stages, int chunks, int stage) {
+  TRAINYARD_ASSERT(micros >= 0 && stages >= 1 && stage >= 0 && stage < stages && chunks >= 1 &&
+                       (chunks == 1 || schedule == PipelineSchedule::interleaved),
+                   "stage {} of {}, {} chunks, {} micro-batches", stage, stages, chunks, micros);
+  const auto all = micros * chunks;
+  switch (schedule) {
+    case PipelineSchedule::naive: return by_turns(micros, stages, 1, 0);
+    case PipelineSchedule::gpipe: return by_turns(micros, stages, 1, all);
+    case PipelineSchedule::one_f_one_b:
+      return by_turns(micros, stages, 1, std::min<std::int64_t>(stages - stage - 1, all));
+    case PipelineSchedule::interleaved: {
+      // Full groups, of which those that are not there are left out: what is left of an order that never stands still
+      // does not either, while a small last group by itself would.
+      const auto whole = (micros + stages - 1) / stages * stages;
+      const auto warm_up = chunks == 1 ? stages - stage - 1 : 2 * (stages - stage - 1) + (chunks - 1) * stages;
+      auto out = by_turns(whole, stages, chunks, std::min<std::int64_t>(warm_up, whole * chunks));
+      std::erase_if(out, [&](const StageWork& w) { return w.micro >= micros; });
+      return out;
+    }
+    case PipelineSchedule::zero_bubble: return zero_bubble(micros, stages, stage);
+  }
+  return {};
+}
+
+}  // namespace trainyard::plan

@@ -1,0 +1,162 @@
+// Parts of a model: what its pipeline stages have is the model, cut.
+#include "libtrain/plan/accesses.h"
+#include "libtrain/plan/activations.h"
+#include "libtrain/plan/boundaries.h"
+#include "libtrain/plan/unit_table.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace trainyard::plan {
+namespace {
+
+ModelConfig model_of(const char* name) {
+  auto m = preset(name);
+  m.vocabulary = 300, m.layers = 5, m.lanes = 1;
+  return m;
+}
+
+// Of each stage, its chunks.
+std::vector<ModelPart> stages_of(const ModelConfig& m, int stages, int chunks) {
+  const auto cuts = uniform_boundaries(item_count(m), stages * chunks);
+  std::vector<ModelPart> out;
+  for (int s = 0; s < stages; ++s) {
+    std::vector<Items> runs;
+    for (int c = 0; c < chunks; ++c) {
+      const auto part = static_cast<std::size_t>(c * stages + s);
+      runs.push_back({cuts[part], cuts[part + 1]});
+    }
+    out.push_back({m, runs});
+  }
+  return out;
+}
+
+std::vector<std::string> names_of(const std::vector<Unit>& units) {
+  std::vector<std::string> out;
+  for (const auto& u : units) out.push_back(u.name);
+  return out;
+}
+
+TEST(Parts, ItemsAreTheBlocksByTheNamesOfFiles) {
+  EXPECT_EQ(
+      item_names(model_of("gpt2-nano")),
+      (std::vector<std::string>{"embedding", "layers.00", "layers.01", "layers.02", "layers.03", "layers.04", "head"}));
+  EXPECT_EQ(item_count(model_of("llama-nano")), 7);
+}
+
+TEST(Parts, AWholeModelIsAPartOfItself) {
+  const auto m = model_of("gpt2-nano");
+  const ModelPart all(m, {{0, 7}});
+  EXPECT_EQ(names_of(units(m)), names_of(units(all)));
+  EXPECT_EQ(uses(m), uses(all));
+  EXPECT_EQ(training_accesses(m), training_accesses(all));
+}
+
+TEST(Parts, UnitsOfTheStagesAreThoseOfTheModel) {
+  for (const char* name : {"gpt2-nano", "llama-nano"}) {
+    const auto m = model_of(name);
+    for (const auto& [stages, chunks] : {std::pair{1, 1}, {2, 1}, {3, 1}, {7, 1}, {2, 2}, {3, 2}}) {
+      auto left = names_of(units(m));
+      std::int64_t parameters = 0;
+      for (const auto& part : stages_of(m, stages, chunks)) {
+        const UnitTable table(part, replicas_of(2, 1));
+        const UnitSet set(part, replicas_of(2, 1));
+        EXPECT_EQ(static_cast<std::size_t>(table.units()), set.units.size());
+        EXPECT_EQ(static_cast<std::size_t>(table.uses()), set.uses.size());
+        for (const auto& e : table.entries())
+          for (std::int64_t i = 0; i < e.times; ++i)
+            EXPECT_EQ(set.units[static_cast<std::size_t>(e.index + i * e.stride)].part, e.unit.part);
+        for (const auto& unit : set.units) {
+          const auto at = std::find(left.begin(), left.end(), unit.name);
+          if (at != left.end()) left.erase(at);
+          else EXPECT_EQ(unit.name, "embedding.tokens");  // borrowed by the head of a tied model
+        }
+        for (const auto& e : table.entries())
+          for (const auto& p : e.unit.parameters) parameters += e.times * p.count();
+      }
+      EXPECT_TRUE(left.empty()) << testing::PrintToString(left);
+      const bool twice = stages > 1 && m.tied;
+      EXPECT_EQ(parameters, parameter_count(m) + (twice ? m.vocabulary * m.hidden : 0)) << name << stages;
+    }
+  }
+}
+
+TEST(Parts, TheLastStageOfATiedModelHasItsOwnTable) {
+  const auto m = model_of("gpt2-nano");
+  ASSERT_TRUE(m.tied);
+  const ModelPart last(m, {{5, 7}});
+  EXPECT_EQ(names_of(units(last)), (std::vector<std::string>{"layers.04", "embedding.tokens", "head"}));
+  EXPECT_EQ(uses(last), (std::vector<Use>{{0, 0}, {2, 0}, {1, 0}}));  // the head's norm, then the table
+  const auto blocks = placed_blocks(last);
+  EXPECT_EQ(blocks[1].units.size(), 1u);
+  EXPECT_EQ(blocks[1].borrowed.size(), 1u);
+  EXPECT_TRUE(placed_blocks(m).back().borrowed.empty());
+}
+
+// Names of what is leased and committed, one stage after the other and back, are those of the whole model.
+TEST(Parts, AccessesOfTheStagesAreThoseOfTheModel) {
+  const auto named = [](const ModelPart& part, const std::vector<Access>& accesses) {
+    const auto all = units(part);
+    std::vector<std::string> out;
+    for (const auto& a : accesses)
+      out.push_back((a.kind == Access::Kind::lease ? "lease " : "commit ") +
+                    all[static_cast<std::size_t>(a.use.unit)].name);
+    return out;
+  };
+  const auto add = [](std::vector<std::string>& to, const std::vector<std::string>& more) {
+    to.insert(to.end(), more.begin(), more.end());
+  };
+  for (const char* name : {"gpt2-nano", "llama-nano"}) {
+    const auto m = model_of(name);
+    for (const auto& [stages, chunks] : {std::pair{2, 1}, {7, 1}, {2, 2}, {2, 3}}) {
+      const auto parts = stages_of(m, stages, chunks);
+      std::vector<std::string> forward, backward;
+      for (int i = 0; i < stages * chunks; ++i) {
+        const auto& part = parts[static_cast<std::size_t>(i % stages)];
+        add(forward, named(part, forward_accesses(part, i / stages)));
+      }
+      for (int i = stages * chunks; i-- > 0;) {
+        const auto& part = parts[static_cast<std::size_t>(i % stages)];
+        add(backward, named(part, backward_accesses(part, i / stages)));
+      }
+      EXPECT_EQ(forward, named(m, forward_accesses(m)));
+      EXPECT_EQ(backward, named(m, backward_accesses(m)));
+    }
+  }
+}
+
+TEST(Parts, LeasesOfAStepFollowItsActions) {
+  const auto m = model_of("llama-nano");
+  const ModelPart first(m, {{0, 2}, {4, 6}});
+  const auto actions = step_actions({4, 1, 1, 1}, 0, {PipelineSchedule::interleaved, 2, 2}, 0);
+  std::vector<Use> expected;
+  for (const auto& a : actions)
+    for (const auto& access : a.kind == Action::Kind::forward    ? forward_accesses(first, a.chunk)
+                              : a.kind == Action::Kind::backward ? backward_accesses(first, a.chunk)
+                                                                 : std::vector<Access>{})
+      if (access.kind == Access::Kind::lease) expected.push_back(access.use);
+  EXPECT_EQ(step_leases(first, actions), expected);
+  // Of 4 micro-batches the embedding once, three layers twice each.
+  EXPECT_EQ(expected.size(), 4u * (1 + 3 * 2));
+}
+
+TEST(Parts, WhatTheStagesKeepIsWhatTheModelKeeps) {
+  for (const char* name : {"gpt2-nano", "llama-nano"}) {
+    const auto m = model_of(name);
+    const MicroShape shape{2, 64, base::DType::f32, 1, base::DeviceKind::cpu, 1, false};
+    for (int stages = 1; stages <= 7; ++stages) {
+      std::int64_t saved = 0, workspace = 0;
+      for (const auto& part : stages_of(m, stages, 1)) {
+        saved += saved_bytes(part, shape);
+        workspace = std::max(workspace, workspace_bytes(part, shape, Pass::train));
+        EXPECT_EQ(activation_bytes(part, shape, Pass::train), stream_bytes(m, shape) + saved_bytes(part, shape));
+      }
+      EXPECT_EQ(saved, saved_bytes(m, shape));
+      EXPECT_EQ(workspace, workspace_bytes(m, shape, Pass::train));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::plan
