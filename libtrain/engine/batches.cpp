@@ -9,9 +9,10 @@
 namespace trainyard::engine {
 
 Batches::Batches(data::WindowDataset& training, data::WindowDataset* validation, const plan::BatchPlan& batch,
-                 int data_rank)
-    : training_(training), validation_(validation), plan_(batch), rank_(data_rank) {
-  for (auto* b : {&buffers_[0], &buffers_[1], &evaluation_}) {
+                 int data_rank, int in_flight)
+    : training_(training), validation_(validation), plan_(batch), rank_(data_rank),
+      buffers_(static_cast<std::size_t>(in_flight) + 1) {
+  for (auto* b : all()) {
     b->memory.resize(static_cast<std::size_t>(buffer_bytes()));
     lay_out(*b, b->memory.data(), b->memory.data(), {});
   }
@@ -27,11 +28,17 @@ Batches::~Batches() {
   thread_.join();
 }
 
+std::vector<Batches::Buffer*> Batches::all() {
+  std::vector<Buffer*> out{&evaluation_};
+  for (auto& b : buffers_) out.push_back(&b);
+  return out;
+}
+
 void Batches::work_on(tensor::Exec& exec) {
   if (!exec.on_gpu()) return;
   exec_ = &exec;
   copies_ = tensor::Exec::gpu(exec.device().index, nullptr);
-  for (auto* b : {&buffers_[0], &buffers_[1], &evaluation_}) {
+  for (auto* b : all()) {
     b->pinned = tensor::PinnedBuffer(buffer_bytes());
     b->device = tensor::DeviceBuffer(exec.device().index, buffer_bytes(), "reserving memory for micro-batches");
     b->memory = {};
@@ -100,16 +107,17 @@ void Batches::after(std::int64_t& step, std::int64_t& micro) const {
 }
 
 const model::MicroBatch& Batches::training(std::int64_t step, std::int64_t micro) {
+  for (auto& b : buffers_)
+    if (&b != &ahead() && b.step == step && b.micro == micro) return b.batch;
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !wanted_; });
   if (failure_) std::rethrow_exception(failure_);
-  auto& ahead = buffers_[1 - current_];
-  if (ahead.step != step || ahead.micro != micro) {  // the first one, or a step that is repeated
-    fill(ahead, training_, plan_.sample(step, micro, 0) + shift_);
-    ahead.step = step, ahead.micro = micro;
+  if (auto& next = ahead(); next.step != step || next.micro != micro) {  // the first one, or a step that is repeated
+    fill(next, training_, plan_.sample(step, micro, 0) + shift_);
+    next.step = step, next.micro = micro;
   }
-  release(buffers_[current_]);
-  current_ = 1 - current_;
+  current_ = (current_ + 1) % buffers_.size();
+  release(ahead());  // the oldest
   want_step_ = step, want_micro_ = micro;
   after(want_step_, want_micro_);
   wanted_ = true;
@@ -131,7 +139,7 @@ void Batches::work() {
   while (true) {
     changed_.wait(lock, [this] { return leave_ || wanted_; });
     if (leave_) return;
-    auto& x = buffers_[1 - current_];
+    auto& x = ahead();
     const auto step = want_step_, micro = want_micro_;
     lock.unlock();
     std::exception_ptr failure;

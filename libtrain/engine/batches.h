@@ -17,11 +17,13 @@
 
 namespace trainyard::engine {
 
-// Two buffers: while the trainer works on one micro-batch the loader fills the next of this rank. A reference stays
-// valid until the next call. Errors of the loader (a damaged shard) are thrown by the call that wanted the data.
+// One buffer more than there are micro-batches in flight: while the trainer works on those the loader fills the next of
+// this rank. A reference stays valid until as many others have been asked for. Errors of the loader (a damaged shard)
+// are thrown by the call that wanted the data.
 class Batches {
  public:
-  Batches(data::WindowDataset& training, data::WindowDataset* validation, const plan::BatchPlan& batch, int data_rank);
+  Batches(data::WindowDataset& training, data::WindowDataset* validation, const plan::BatchPlan& batch, int data_rank,
+          int in_flight = 1);
   ~Batches();
   Batches(const Batches&) = delete;
 
@@ -35,6 +37,8 @@ class Batches {
     shift_ = samples_seen - plan_.sample(completed_steps, 0, 0);
   }
 
+  // Micro-batches are asked for in the order in which this rank works on them; one that is in flight may be asked for
+  // again.
   const model::MicroBatch& training(std::int64_t completed_steps, std::int64_t micro);
   // Sequences micro * b .. of the validation split. Those from `end` on only fill the micro-batch up: none of their
   // targets counts.
@@ -61,6 +65,8 @@ class Batches {
   void release(Buffer& buffer);
   void fill(Buffer& buffer, data::WindowDataset& from, std::int64_t first_sample,
             std::int64_t end = std::numeric_limits<std::int64_t>::max());
+  Buffer& ahead() { return buffers_[(current_ + 1) % buffers_.size()]; }
+  std::vector<Buffer*> all();
   void after(std::int64_t& step, std::int64_t& micro) const;  // the rank's next micro-batch
   void work();
 
@@ -71,12 +77,13 @@ class Batches {
   std::int64_t shift_ = 0;                // of sample ordinals, against steps of plan_ from the beginning
   tensor::Exec* exec_ = nullptr;          // a GPU's
   std::unique_ptr<tensor::Exec> copies_;  // on the same GPU
-  Buffer buffers_[2], evaluation_;
-  int current_ = 0;
+  std::vector<Buffer> buffers_;           // in turn
+  Buffer evaluation_;
+  std::size_t current_ = 0;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool wanted_ = false, leave_ = false;  // wanted_: buffers_[1 - current_] is to be filled
+  bool wanted_ = false, leave_ = false;  // wanted_: ahead() is to be filled
   std::int64_t want_step_ = 0, want_micro_ = 0;
   std::exception_ptr failure_;
   std::thread thread_;

@@ -24,7 +24,7 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 RunLoop::RunLoop(const RunContext& run)
     : run_(run), windows_(run.config, run.setup),
       batches_(windows_.training, windows_.validation ? &*windows_.validation : nullptr, run.setup.plan.batch(),
-               run.world.coordinate(plan::Axis::data)),
+               run.world.coordinate(plan::Axis::data), run.setup.plan.slots()),
       trainer_(run.setup.plan, run.setup.step, run.world, batches_) {}
 
 void RunLoop::load(const Start& start) {

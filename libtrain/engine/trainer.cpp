@@ -33,9 +33,12 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
       decoder_(plan.model, plan.recompute), program_(plan::actions(plan, world.rank)),
       forward_accesses_(plan::forward_accesses(plan.model)), backward_accesses_(plan::backward_accesses(plan.model)),
       step_leases_(plan::step_leases(plan.model, program_)),
-      evaluation_leases_(plan::leases_of(plan::evaluation_accesses(plan.model))),
-      saved_(memory_[tensor::Category::activations]) {
+      evaluation_leases_(plan::leases_of(plan::evaluation_accesses(plan.model))) {
   using tensor::Category;
+  for (int i = 0; i < plan_.slots(); ++i)
+    slots_.push_back(
+        std::make_unique<Slot>(memory_[Category::activations],
+                               plan::activation_bytes(plan_.model, plan_.micro(), plan::Pass::train, plan_.recompute)));
   context_ = std::unique_ptr<params::StoreContext>(new params::StoreContext{
       set_, plan_.states(), plan_.reduction, world_, *compute_, communication(), memory_[Category::parameters],
       memory_[Category::gathered_units], memory_[Category::gradients], memory_[Category::unit_gradients],
@@ -62,27 +65,27 @@ bool Trainer::any_rank_asked() {
 }
 
 void Trainer::load(std::int64_t completed, const plan::Action& action) {
-  in_flight_.emplace(InFlight{{*compute_, store_.get(), batches_.training(completed, action.micro), plan_.dtype,
-                               settings_.seed, plan::Pass::train},
-                              {}});
-  in_flight_->step.edges = &edges_;
-  in_flight_->step.loss_place = results_->loss_of(action.place);
-  tensor::copy(*compute_, in_flight_->step.micro.counted_there, results_->targets_of(action.place));
+  auto& step = slot_of(action).step;
+  step.emplace(model::Step{*compute_, store_.get(), batches_.training(completed, action.micro), plan_.dtype,
+                           settings_.seed, plan::Pass::train});
+  step->edges = &edges_;
+  step->loss_place = results_->loss_of(action.place);
+  tensor::copy(*compute_, step->micro.counted_there, results_->targets_of(action.place));
 }
 
 void Trainer::forward(const plan::Action& action, const Observer* observer) {
   if (action.micro < 0) return store_->idle(forward_accesses_, position_of(action, plan_.batch()));
-  auto& [step, flow] = *in_flight_;
-  flow = decoder_.forward(step, saved_, seen_by(observer, action.micro, "the output of"));
+  auto& slot = slot_of(action);
+  slot.flow = decoder_.forward(*slot.step, slot.saved, seen_by(observer, action.micro, "the output of"));
 }
 
 void Trainer::backward(const plan::Action& action, const Observer* observer) {
   const auto position = position_of(action, plan_.batch());
   if (action.micro < 0) return store_->idle(backward_accesses_, position);
-  auto& [step, flow] = *in_flight_;
+  auto& slot = slot_of(action);
   store_->begin_backward(position);
-  decoder_.backward(step, flow, saved_, seen_by(observer, action.micro, "the gradient of the input of"));
-  in_flight_.reset();
+  decoder_.backward(*slot.step, slot.flow, slot.saved, seen_by(observer, action.micro, "the gradient of the input of"));
+  slot.step.reset();
 }
 
 model::Observer Trainer::seen_by(const Observer* observer, std::int64_t micro, const char* what) {
@@ -201,7 +204,7 @@ double Trainer::validate(std::int64_t sequences) {
 double Trainer::evaluate_micro(const model::MicroBatch& batch, std::int64_t& targets) {
   model::Step step{*compute_, store_.get(), batch, plan_.dtype, settings_.seed, plan::Pass::evaluate};
   step.edges = &edges_;
-  decoder_.evaluate(step, saved_);
+  decoder_.evaluate(step, slots_.front()->saved);
   targets = step.target_count;
   return step.loss_sum;
 }

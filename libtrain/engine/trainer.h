@@ -84,10 +84,14 @@ class Trainer {
     std::int64_t waits, calls;
   };  // spans of compute and communication at its end
   using Observer = std::function<void(std::int64_t micro, const std::string& where, base::View tensor)>;
-  struct InFlight {
-    model::Step step;
+  // What belongs to one micro-batch between its load and the end of its backward.
+  struct Slot {
+    Slot(tensor::Arena& activations, std::int64_t bytes) : memory(activations, bytes), saved(memory) {}
+    tensor::Arena memory;
+    model::Saved saved;
+    std::optional<model::Step> step;
     model::Flow flow;
-  };  // a micro-batch between its load and the end of its backward
+  };
 
   // Actions up to (not including) the update. False: `stop_now` ended the step. An observer sees the stream after every
   // block.
@@ -95,6 +99,7 @@ class Trainer {
   void load(std::int64_t completed, const plan::Action& action);
   void forward(const plan::Action& action, const Observer* observer);
   void backward(const plan::Action& action, const Observer* observer);
+  Slot& slot_of(const plan::Action& action) { return *slots_[static_cast<std::size_t>(action.slot)]; }
   static model::Observer seen_by(const Observer* observer, std::int64_t micro, const char* what);
   void update(std::int64_t completed);
   void measure_on_device(const UnderWay& step, StepOutcome& outcome);
@@ -119,12 +124,11 @@ class Trainer {
   std::unique_ptr<params::ZeroStore> store_;
   model::Edges edges_;
   std::vector<plan::Action> program_;
-  std::optional<InFlight> in_flight_;
+  std::vector<std::unique_ptr<Slot>> slots_;
   std::int32_t stop_ = 0;  // does any rank ask to stop; known once answered_
   tensor::Event answered_;
   std::vector<plan::Access> forward_accesses_, backward_accesses_;  // of a micro-batch
   std::vector<plan::Use> step_leases_, evaluation_leases_;
-  model::Saved saved_;
   std::optional<StepResults> results_;
   std::deque<UnderWay> under_way_;
   double finished_at_ = 0, blocked_before_ = 0, talking_before_ = 0;  // at the end of the step before, on a GPU

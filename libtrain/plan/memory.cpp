@@ -17,7 +17,7 @@ std::int64_t reserve_bytes(const MicroShape& micro) {
 }
 
 MemoryBytes rank_memory(const ModelConfig& model, const StateShape& states, const MicroShape& micro,
-                        Recompute recompute) {
+                        Recompute recompute, int slots) {
   const UnitTable table(model, states.topology);
   const auto s = state_bytes(table, states);
   MemoryBytes out;
@@ -26,7 +26,7 @@ MemoryBytes rank_memory(const ModelConfig& model, const StateShape& states, cons
                     s.gradients,
                     s.unit_gradients,
                     s.optimizer,
-                    activation_bytes(model, micro, Pass::train, recompute),
+                    slots * activation_bytes(model, micro, Pass::train, recompute),
                     s.communication_staging + tensor_staging_bytes(model, micro),
                     workspace_bytes(model, micro, Pass::train),
                     s.save_snapshot};

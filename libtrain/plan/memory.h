@@ -23,10 +23,10 @@ struct MemoryBytes {
   bool operator==(const MemoryBytes&) const = default;
 };
 
-// Equal on every data rank. `micro.dtype` is the working dtype, micro.threads the OpenMP team of a rank, micro.device
-// where it computes.
+// With `slots` micro-batches between forward and the end of backward at one time. Equal on every data rank.
+// `micro.dtype` is the working dtype, micro.threads the OpenMP team of a rank, micro.device where it computes.
 MemoryBytes rank_memory(const ModelConfig& model, const StateShape& states, const MicroShape& micro,
-                        Recompute recompute);
+                        Recompute recompute, int slots = 1);
 std::int64_t reserve_bytes(const MicroShape& micro);
 
 // Rajbhandari et al. (2020), table 1: (w + g + K) Psi at stage 0; optimizer, then gradients, then parameters divided by

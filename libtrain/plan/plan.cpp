@@ -10,6 +10,7 @@
 #include "libtrain/plan/model_json.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/ranges.h"
+#include "libtrain/plan/schedule.h"
 
 #include <limits>
 #include <stdexcept>
@@ -131,7 +132,7 @@ std::vector<Traffic> all_validation_traffic(const Plan& p, std::int64_t sequence
 void predict(Plan& p) {
   p.stage_boundaries = {0, p.model.layers};
   p.parameters = parameter_count(p.model);
-  p.memory = rank_memory(p.model, p.states(), p.micro(), p.recompute);
+  p.memory = rank_memory(p.model, p.states(), p.micro(), p.recompute, p.slots());
   p.flops = step_flops(p.model, p.global_batch, p.sequence, p.recompute);
   p.traffic.clear();
   const int n = p.topology.world(), busy = p.tensor * p.batch().contributors(p.batch().rounds() - 1);
@@ -155,6 +156,9 @@ nlohmann::ordered_json json_of(const Plan& p) {
   j["predicted"] = predicted_json(p);
   return j;
 }
+
+// Rank 0 has a micro-batch wherever another has.
+int Plan::slots() const { return slots_of(actions(*this, 0), 1).front(); }
 
 std::string sharing_text(const Plan& p) {
   if (p.tensor == 1) return {};

@@ -38,6 +38,7 @@ struct Plan : Cut {
   double flops = 0;  // of a step, all ranks together
 
   BatchPlan batch() const { return {global_batch, micro_batch, fold, topology.size(Axis::data)}; }
+  int slots() const;  // micro-batches of a rank between forward and the end of backward at one time
   StateShape states() const { return {zero, dtype, gradient_dtype, batch(), layer_slots, topology}; }
   MicroShape micro() const { return {micro_batch, sequence, dtype, threads, device, tensor, sequence_parallel}; }
 };

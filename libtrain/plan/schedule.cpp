@@ -34,12 +34,11 @@ class Program {
     for (const auto& w : work_)
       if (w.kind != StageWork::Kind::forward && w.kind != StageWork::Kind::weight_gradients && hears_behind(w))
         gradients_.push_back(w);
-    if (pipeline_.stages > 1) {
-      push({Kind::ask, 0}), push({Kind::agree, 0});
-      await();
-    }
+    const bool by_rounds = pipeline_.stages == 1 && pipeline_.schedule != PipelineSchedule::gpipe;
+    if (!by_rounds) push({Kind::ask, 0}), push({Kind::agree, 0});
+    await();
     for (const auto& w : work_) {
-      if (pipeline_.stages == 1) boundary(w);
+      if (by_rounds) boundary(w);
       if (w.kind == StageWork::Kind::forward) forward(w);
       else backward(w);
     }
@@ -148,14 +147,13 @@ const char* name_of(Action::Kind kind) {
 
 std::vector<Action> step_actions(const BatchPlan& batch, int data_rank, const Pipeline& pipeline, int stage) {
   TRAINYARD_ASSERT(batch.micros() % batch.fold == 0, "{} micro-batches in groups of {}", batch.micros(), batch.fold);
-  auto one_after_the_other = pipeline;
-  if (pipeline.stages == 1) one_after_the_other = {PipelineSchedule::one_f_one_b, 1, 1};
-  return Program(batch, data_rank, one_after_the_other, stage).made();
+  return Program(batch, data_rank, pipeline, stage).made();
 }
 
 std::vector<Action> actions(const Plan& p, int rank) {
-  TRAINYARD_ASSERT(p.schedule == "one-stage", "schedule '{}'", p.schedule);
-  return step_actions(p.batch(), p.topology.coordinate(rank, Axis::data), {}, 0);
+  TRAINYARD_ASSERT(p.schedule == "one-stage" || p.schedule == "gpipe", "schedule '{}'", p.schedule);
+  const auto schedule = p.schedule == "gpipe" ? PipelineSchedule::gpipe : PipelineSchedule::one_f_one_b;
+  return step_actions(p.batch(), p.topology.coordinate(rank, Axis::data), {schedule, 1, 1}, 0);
 }
 
 std::vector<int> slots_of(const std::vector<Action>& actions, int chunks) {

@@ -60,9 +60,10 @@ struct Pipeline {
   bool operator==(const Pipeline&) const = default;
 };
 
-// Of one stage. One stage works on one micro-batch after the other, and agrees before every round.
+// Of one stage. Where it is the only one and works on one micro-batch after the other, it agrees before every round.
 std::vector<Action> step_actions(const BatchPlan& batch, int data_rank, const Pipeline& pipeline, int stage);
-// Of the plan's schedule, for a rank of its world.
+// Of the plan's schedule, for a rank of its world: "one-stage", or "gpipe" on one stage, which keeps all micro-batches
+// and gives the same bits.
 std::vector<Action> actions(const Plan& plan, int rank);
 
 // Micro-batches of each chunk that are between forward and the end of backward at one time: a slot for each.

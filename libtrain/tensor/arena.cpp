@@ -50,7 +50,24 @@ Arena::Arena(Category category, std::int64_t capacity_bytes, base::Device device
   if (capacity_ >= (4 << 20)) madvise(p, static_cast<std::size_t>(capacity_), MADV_HUGEPAGE);
 }
 
+Arena::Arena(Arena& whole, std::int64_t capacity_bytes)
+    : category_(whole.category_), device_(whole.device_), whole_(&whole) {
+  TRAINYARD_ASSERT(whole.used_ == whole.in_parts_, "a part of {} beside {} bytes that are in use", name_of(category_),
+                   whole.used_ - whole.in_parts_);
+  const auto peak = whole.peak_;
+  memory_ = static_cast<char*>(whole.allocate_bytes(capacity_bytes));
+  whole.peak_ = peak;
+  capacity_ = base::aligned(capacity_bytes);
+  whole.in_parts_ += capacity_;
+  whole.parts_.push_back(this);
+}
+
 Arena::~Arena() {
+  if (whole_ != nullptr) {
+    std::erase(whole_->parts_, this);
+    whole_->peak_of_past_parts_ += peak_bytes();
+    return;
+  }
   if (memory_ == nullptr) return;
   if (device_.kind == base::DeviceKind::cuda) gpu_module().runtime->release(device_.index, memory_);
   else munmap(memory_, static_cast<std::size_t>(capacity_));
@@ -62,8 +79,14 @@ void* Arena::allocate_bytes(std::int64_t bytes) {
                    used_, bytes);  // both sides are aligned, so what is rounded up fits as well
   void* p = memory_ + used_;
   used_ += base::aligned(bytes);
-  peak_ = std::max(peak_, used_);
+  peak_ = std::max(peak_, used_ - in_parts_);
   return p;
+}
+
+std::int64_t Arena::peak_bytes() const {
+  auto n = peak_ + peak_of_past_parts_;
+  for (const auto* part : parts_) n += part->peak_bytes();
+  return n;
 }
 
 base::View Arena::allocate(base::DType dtype, std::initializer_list<std::int64_t> shape) {
@@ -73,7 +96,8 @@ base::View Arena::allocate(base::DType dtype, std::initializer_list<std::int64_t
 }
 
 void Arena::release(std::int64_t mark) {
-  TRAINYARD_ASSERT(mark >= 0 && mark <= used_ && mark % base::alignment_bytes == 0, "release to {} of {}", mark, used_);
+  TRAINYARD_ASSERT(mark >= in_parts_ && mark <= used_ && mark % base::alignment_bytes == 0, "release to {} of {}", mark,
+                   used_);
   used_ = mark;
 }
 

@@ -35,6 +35,10 @@ const char* name_of(Category c);
 class Arena {
  public:
   Arena(Category category, std::int64_t capacity_bytes, base::Device device = {});
+  // A part of another, with a stack of its own: what is pushed on one is not under what is pushed on another. Parts are
+  // made before anything else is allocated from the whole, and do not outlive it; what was the most that a part had in
+  // use counts in the whole's peak_bytes().
+  Arena(Arena& whole, std::int64_t capacity_bytes);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -48,15 +52,19 @@ class Arena {
 
   Category category() const { return category_; }
   std::int64_t capacity_bytes() const { return capacity_; }
-  std::int64_t used_bytes() const { return used_; }
-  std::int64_t peak_bytes() const { return peak_; }
+  std::int64_t used_bytes() const { return used_; }  // parts as a whole
+  std::int64_t peak_bytes() const;
   base::Device device() const { return device_; }
 
  private:
   Category category_;
   base::Device device_;
-  std::int64_t capacity_ = 0, used_ = 0, peak_ = 0;
+  std::int64_t capacity_ = 0, used_ = 0, peak_ = 0;  // peak_: of what is in no part
   char* memory_ = nullptr;
+  Arena* whole_ = nullptr;     // of a part
+  std::int64_t in_parts_ = 0;  // bytes
+  std::vector<const Arena*> parts_;
+  std::int64_t peak_of_past_parts_ = 0;
 };
 
 // Gives back what was allocated during its life.

@@ -47,6 +47,34 @@ TEST(Arena, CapacityIsRoundedUpToTheAlignment) {
   EXPECT_THROW(make(-1), std::logic_error);
 }
 
+// What belongs to micro-batches in flight: the oldest is given back first.
+TEST(Arena, PartsAreStacksOfTheirOwn) {
+  auto whole = make(1000, Category::activations);
+  {
+    Arena first(whole, 320), second(whole, 300);
+    EXPECT_EQ(first.capacity_bytes(), 320);
+    EXPECT_EQ(second.category(), Category::activations);
+    EXPECT_EQ(second.device(), test::test_device());
+    EXPECT_EQ(whole.used_bytes(), 640);
+    EXPECT_EQ(whole.peak_bytes(), 0);
+    const auto* const a = first.allocate_bytes(100);
+    const auto* const b = second.allocate_bytes(200);
+    EXPECT_EQ(distance(a, b), 320);
+    first.release(0);
+    EXPECT_EQ(first.allocate_bytes(256), a);
+    EXPECT_EQ(whole.peak_bytes(), 256 + 256);
+    EXPECT_THROW(first.allocate_bytes(65), std::logic_error);
+    EXPECT_EQ(distance(a, whole.allocate_bytes(64)), 640);
+    EXPECT_EQ(whole.peak_bytes(), 256 + 256 + 64);
+    whole.release(640);
+    EXPECT_THROW(whole.release(576), std::logic_error);
+    EXPECT_THROW(Arena(whole, 1000), std::logic_error);
+    whole.allocate_bytes(64);
+    EXPECT_THROW(Arena(whole, 64), std::logic_error);  // only at the beginning
+  }
+  EXPECT_EQ(whole.peak_bytes(), 256 + 256 + 64);
+}
+
 // Whatever the sizes are, every allocation begins at 64 bytes, right behind the one before it.
 TEST(Arena, AllocationsAreAlignedAndBackToBack) {
   auto arena = make(1 << 16);

@@ -1,0 +1,94 @@
+// Several micro-batches in flight: with all forwards before all backwards a step has the numbers of one micro-batch
+// after the other, in the memory that was foretold, whatever the stage, the fold, and rounds that are not full.
+#include "libtrain/engine/setup.h"
+#include "libtrain/engine/trainer.h"
+#include "libtrain/plan/schedule.h"
+#include "tests/engine/small_run.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard {
+namespace {
+
+using testing::SmallRun;
+
+struct Numbers {
+  std::vector<std::pair<double, double>> steps;  // loss and norm, of training and of validation
+  std::string diagnosis;
+  bool operator==(const Numbers&) const = default;
+};
+
+struct Asked {
+  std::string schedule;
+  int ranks = 1, tensor = 1, zero = 0;
+};
+
+Numbers numbers_of(engine::RunConfig config, const Asked& asked) {
+  Numbers out;
+  config.tensor = asked.tensor, config.zero = asked.zero, config.threads = 1;
+  comm::run_ranks(asked.ranks, [&](int rank, comm::ThreadsWorld& threads) {
+    auto world = engine::make_world("threads", rank, asked.ranks, threads.factory(rank), asked.tensor);
+    auto setup = engine::make_setup(config, asked.ranks, 1);
+    setup.plan.schedule = asked.schedule;
+    plan::predict(setup.plan);
+    const auto slots = setup.plan.slots();
+    EXPECT_EQ(slots, asked.schedule == "gpipe" ? setup.plan.batch().rounds() * setup.plan.fold : 1);
+    data::WindowDataset training(config.data, setup.index, setup.index.train, setup.plan.sequence, setup.mask,
+                                 data::Order::keyed, config.seed);
+    data::WindowDataset validation(config.data, setup.index, setup.index.validation, setup.plan.sequence, setup.mask,
+                                   data::Order::as_stored, config.seed);
+    engine::Batches batches(training, &validation, setup.plan.batch(), world.coordinate(plan::Axis::data), slots);
+    engine::Trainer trainer(setup.plan, setup.step, world, batches);
+    trainer.store().initialize(config.seed);
+    EXPECT_FALSE(trainer.begin_step(0, [] { return true; }));
+    for (std::int64_t step = 0; step < 3; ++step) {
+      ASSERT_TRUE(trainer.begin_step(step, [] { return false; }));
+      const auto outcome = trainer.finish_step();
+      const double loss = trainer.validate(8);
+      if (rank == 0) out.steps.insert(out.steps.end(), {{outcome.loss, outcome.gradient_norm}, {loss, 0}});
+    }
+    trainer.complete_weights();
+    auto foretold = setup.plan.memory.categories;
+    const auto measured = trainer.memory().measured();
+    const auto activations = static_cast<std::size_t>(tensor::Category::activations);
+    // Where this rank idles in the last round it has a slot less in use.
+    const auto busy = setup.plan.batch().rounds_of(world.coordinate(plan::Axis::data)) * setup.plan.fold;
+    if (slots > 1) foretold[activations] = foretold[activations] / slots * busy;
+    EXPECT_EQ(measured[activations], foretold[activations]) << asked.schedule << " rank " << rank;
+    EXPECT_EQ(measured[static_cast<std::size_t>(tensor::Category::workspace)],
+              foretold[static_cast<std::size_t>(tensor::Category::workspace)]);
+    const auto found = trainer.diagnose(3);
+    if (rank == 0) out.diagnosis = found;
+  });
+  return out;
+}
+
+TEST(Slots, HaveTheNumbersOfOneMicroBatchAfterTheOther) {
+  SmallRun runs;
+  auto config = runs.config("slots");
+  config.recompute = plan::Recompute::none;
+  for (const std::int64_t fold : {1, 2}) {
+    config.fold = fold, config.global_batch = fold == 1 ? 7 * config.micro_batch : 8 * config.micro_batch;
+    const auto expected = numbers_of(config, {"one-stage"});
+    ASSERT_EQ(expected.steps.size(), 6u);
+    EXPECT_EQ(numbers_of(config, {"gpipe"}), expected);
+    for (const int ranks : {2, 3})
+      for (const int zero : {0, 1, 2, 3})
+        EXPECT_EQ(numbers_of(config, {"gpipe", ranks, 1, zero}), expected)
+            << ranks << " ranks, ZeRO " << zero << ", fold " << fold;
+  }
+}
+
+TEST(Slots, OfSharedLayersToo) {
+  SmallRun runs;
+  auto config = runs.config("shared");
+  config.micro_batch = 4, config.dtype = base::DType::bf16, config.recompute = plan::Recompute::layers;
+  config.global_batch = 5 * config.micro_batch;
+  const auto expected = numbers_of(config, {"one-stage"});
+  config.sequence_parallel = true;
+  for (const auto& asked : {Asked{"gpipe", 2, 2, 0}, {"gpipe", 4, 2, 1}, {"gpipe", 6, 2, 3}})
+    EXPECT_EQ(numbers_of(config, asked), expected) << asked.ranks << " ranks, ZeRO " << asked.zero;
+}
+
+}  // namespace
+}  // namespace trainyard
