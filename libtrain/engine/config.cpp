@@ -11,6 +11,7 @@
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/engine/learning_rate.h"
 #include "libtrain/engine/run_folder.h"
+#include "libtrain/engine/start_path.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/ranges.h"
 
@@ -70,7 +71,8 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("save-every", c.save_every, "Keeping", "steps between checkpoints; 0: only at the end", step_count);
   v("keep", c.keep, "Keeping", "checkpoints kept; 0: all", {0, 1'000'000});
   v("resume", c.resume, "Keeping", "auto: the newest whole checkpoint of the run; never; or a path");
-  v("init-from", c.init_from, "Keeping", "checkpoint whose weights, and model unless --model is said, start a new run");
+  v("init-from", c.init_from, "Keeping",
+    "checkpoint or run whose weights, and model unless --model is said, start a new run");
   v("change", c.change, "Keeping", "identity fields that a resume may change: a,b,c");
   v("stop-after", c.stop_after, "Keeping", "stop with a checkpoint and exit 75 after this step of the run; 0: never",
     step_count);
@@ -128,15 +130,20 @@ void read_model_of_weights(const std::vector<base::Field>& fields, RunConfig& c)
   if (!has_model_of_weights(fields, c)) return;
   // A run that goes on needs the weights that it began with no more, so they may be gone. Which of its checkpoints is
   // taken is decided later (choose_start): all are of one model.
+  std::vector<std::string> own;
   if (c.resume == "auto" && !c.output.empty())
-    for (const auto& held : checkpoint::list(checkpoints_folder(c.output))) try {
-        c.checkpoint_model = checkpoint::read_state(held.path).model;
-        return;
-      } catch (const base::Unreadable&) {
-        throw;
-      } catch (const base::InputError&) {  // damaged: an older one says it, too
-      }
-  if (c.resume == "auto" || c.resume == "never") c.checkpoint_model = checkpoint::read_state(c.init_from).model;
+    for (const auto& held : checkpoint::list(checkpoints_folder(c.output))) own.push_back(held.path);
+  auto lanes = plan::Lanes::of_the_run;
+  auto found = model_of_newest(own);
+  if (!found && (c.resume == "auto" || c.resume == "never")) {
+    const auto named = checkpoints_named("--init-from", c.init_from);
+    lanes = plan::Lanes::open;
+    found = model_of_newest(named);
+    if (!found) checkpoint::read_state(named.front());  // says what is wrong with it
+  }
+  if (!found) return;
+  c.checkpoint_model = found->model;
+  c.lanes_of = {lanes, found->checkpoint};
 }
 
 std::string print_config(std::vector<base::Field> fields, const RunConfig& c) {

@@ -5,6 +5,7 @@
 #include "libtrain/base/fields.h"
 #include "libtrain/plan/cut.h"
 #include "libtrain/plan/model_config.h"
+#include "libtrain/plan/problems.h"
 
 #include <cstdint>
 #include <optional>
@@ -59,6 +60,7 @@ struct RunConfig : plan::Cut {
   std::optional<plan::ModelConfig> checkpoint_model;  // of an evaluation, and of --init-from without --model
   bool lanes_of_plan = false;                         // `lanes` are those of plan_model: nobody has asked for them
   std::int64_t checkpoint_lanes = 0;                  // of the run's own checkpoints (restore.h); 0: there are none
+  plan::LanesOf lanes_of;                             // where the lanes of these two come from
   bool auto_zero = false, auto_recompute = false;     // what --plan auto decides: what nobody has said
 };
 
@@ -72,8 +74,8 @@ inline constexpr const char* auto_plan = "auto";  // --plan: decided by each sta
 void read_plan(std::vector<base::Field>& fields, RunConfig& config);
 
 // Where nobody has said a model and config.init_from is there: checkpoint_model is that of the newest checkpoint in the
-// run's folder, when the run goes on by itself, else that of the checkpoint it begins with. Call it last. InputError
-// for a checkpoint that cannot be read.
+// run's folder, when it goes on by itself, else that of init_from (start_path.h). Call it last. InputError for one that
+// cannot be read.
 void read_model_of_weights(const std::vector<base::Field>& fields, RunConfig& config);
 
 // --print-config: base::print_fields, without the model where a checkpoint says it. Its name is none of a preset or a

@@ -137,6 +137,7 @@ void read_terms(Terms& t, const EvaluateConfig& c, int ranks, int fair_threads) 
   t.state = reader.state();
   require_model(c, t.state.model, t.checkpoint);
   t.run = settings(c, t.state, ranks);
+  t.run.lanes_of = {plan::Lanes::evaluated, t.checkpoint};
   if (t.run.data.empty())
     throw base::UsageError("--data is missing: the folder that shard-data made",
                            fmt::format("{} does not say what it was trained on", t.checkpoint));

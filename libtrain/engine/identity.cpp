@@ -5,6 +5,7 @@
 #include "libtrain/base/nearest.h"
 #include "libtrain/base/random.h"
 #include "libtrain/base/text.h"
+#include "libtrain/engine/config.h"
 #include "libtrain/plan/field_json.h"
 #include "libtrain/plan/inventory.h"
 #include "libtrain/plan/model_fields.h"
@@ -50,6 +51,19 @@ std::string default_text(const std::string& name) {
   return "the default";
 }
 
+// For a name that is no field of an identity: what it belongs to, that it may change anyway, or what it resembles.
+std::string field_hint(const std::string& name, const std::vector<std::string>& fields) {
+  const auto is_one_of = [&](const std::vector<base::Field>& all) {
+    return std::any_of(all.begin(), all.end(), [&](const auto& f) { return plan::key_of(f) == name; });
+  };
+  plan::ModelConfig model;
+  if (is_one_of(plan::fields_of(model))) return fmt::format("'{}' belongs to the model: --change model", name);
+  RunConfig config;
+  if (is_one_of(fields_of(config))) return fmt::format("leave '{}' out: a run may go on with another one anyway", name);
+  const auto close = base::resembling(name, fields);
+  return close.empty() ? "name one of these" : fmt::format("did you mean '{}'?", close);
+}
+
 // One line for each key that differs, so that nobody compares two whole models by eye.
 std::string difference(const std::string& name, const nlohmann::json& was, const nlohmann::json& now) {
   const auto shown = [&](const nlohmann::json& value) { return value.is_null() ? default_text(name) : value.dump(); };
@@ -80,10 +94,9 @@ void require_known_fields(const nlohmann::json& identity, const std::vector<std:
   for (const auto& item : identity.items()) names.push_back(item.key());
   for (const auto& name : wanted)
     if (!identity.contains(name)) {
-      const auto close = base::resembling(name, names);
       throw base::UsageError(fmt::format("--change {}: there is no such field; those of a run's identity are {}", name,
                                          fmt::join(names, ", ")),
-                             close.empty() ? "" : fmt::format("did you mean '{}'?", close));
+                             field_hint(name, names));
     }
 }
 

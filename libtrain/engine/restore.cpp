@@ -14,6 +14,7 @@
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/run_folder.h"
 #include "libtrain/engine/run_tokenizer.h"
+#include "libtrain/engine/start_path.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -137,10 +138,10 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
           fmt::format("{} holds {} checkpoint{}, none of them whole", folder, held, held == 1 ? "" : "s"),
           "see inspect --verify; restore one from a copy, or begin anew with another --output");
   } else {
-    start.path = c.resume;
+    start.path = checkpoint_named("--resume", c.resume);
   }
   if (start.path.empty()) require_unused(c.output);
-  if (start.path.empty() && !c.init_from.empty()) start = {c.init_from, true};
+  if (start.path.empty() && !c.init_from.empty()) start = {checkpoint_named("--init-from", c.init_from), true};
   if (start.path.empty() || start.weights_only) require_counters(setup.plan.model, c, 0, 0);
   if (start.path.empty()) return start;
   checkpoint::Reader reader(start.path);
@@ -182,22 +183,22 @@ Start choose(const RunConfig& c, const RunSetup& setup, int ranks, const std::ve
 
 }  // namespace
 
-std::int64_t lanes_of_run(const RunConfig& c) try {
-  return or_stop_unread(c, [&]() -> std::int64_t {
+LanesOfRun lanes_of_run(const RunConfig& c) try {
+  return or_stop_unread(c, [&]() -> LanesOfRun {
     std::vector<std::string> paths;
     if (c.resume == "auto" && !c.output.empty())
       for (const auto& held : checkpoint::list(checkpoints_folder(c.output))) paths.push_back(held.path);
-    else if (c.resume != "auto" && c.resume != "never") paths.push_back(c.resume);
-    for (const auto& path : paths) try {
-        return checkpoint::read_state(path).model.lanes;
-      } catch (const base::Unreadable&) {
-        throw;
-      } catch (const base::Error&) {  // damaged: an older one says it, too
-      }
-    return 0;
+    else if (c.resume != "auto" && c.resume != "never") paths = checkpoints_named("--resume", c.resume);
+    const auto found = model_of_newest(paths);
+    return found ? LanesOfRun{found->model.lanes, found->checkpoint} : LanesOfRun{};
   });
 } catch (const base::InputError&) {  // no folder that could hold any
-  return 0;
+  return {};
+}
+
+void take_lanes(RunConfig& c, const LanesOfRun& of_run) {
+  c.checkpoint_lanes = of_run.lanes;
+  c.lanes_of = {plan::Lanes::of_the_run, of_run.checkpoint};
 }
 
 Start choose_start(const RunConfig& c, const RunSetup& setup, int ranks, const std::vector<std::string>& damaged,

@@ -68,8 +68,11 @@ RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec)
 // Lanes that nobody has said are those of the run.
 void take_lanes_of_run(RunConfig& config, World& world, tensor::Exec& exec) {
   if ((config.lanes > 0 && !config.lanes_of_plan) || config.checkpoint_model) return;
-  config.checkpoint_lanes =
-      std::stoll(on_rank_zero(world, exec, [&] { return fmt::format("{}", lanes_of_run(config)); }));
+  const auto found = nlohmann::json::parse(on_rank_zero(world, exec, [&] {
+    const auto of_run = lanes_of_run(config);
+    return nlohmann::json{{"lanes", of_run.lanes}, {"checkpoint", base::text_of_path(of_run.checkpoint)}}.dump();
+  }));
+  take_lanes(config, {found["lanes"], base::path_of_text(found["checkpoint"].get<std::string>())});
 }
 
 HeldOutput agreed_lock(const RunConfig& config, World& world, tensor::Exec& exec) {

@@ -89,21 +89,21 @@ void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
 
 // Which slices sums are made of belongs to the numerics of a run: what is said, by --lanes or in the model's file; else
 // what the run has, also where a plan made anew would have others; else what the plan has, or suits the model. A model
-// that cannot have those of the run is of another shape, as choose_start will say. Are they open still, so that others
-// could be said?
-plan::Lanes decide_lanes(const RunConfig& c, plan::ModelConfig& model) {
-  if (c.lanes > 0 && !c.lanes_of_plan) {
+// that cannot have those of the run is of another shape, as choose_start will say. Returns where they come from.
+plan::LanesOf decide_lanes(const RunConfig& c, plan::ModelConfig& model) {
+  const bool lanes_are_said = c.lanes > 0 && !c.lanes_of_plan;
+  if (lanes_are_said) {
     model.lanes = c.lanes;
   } else if (c.checkpoint_lanes > 0 && (c.plan_model || model.lanes == 0)) {
     auto of_run = model;
     of_run.lanes = c.checkpoint_lanes;
     if (plan::problems(of_run).empty()) {
       model = std::move(of_run);
-      return plan::Lanes::of_a_checkpoint;
+      return c.lanes_of;
     }
   }
   if (model.lanes == 0) model.lanes = plan::default_lanes(model, device_kind(c));
-  return c.checkpoint_model && c.init_from.empty() ? plan::Lanes::of_a_checkpoint : plan::Lanes::open;
+  return c.checkpoint_model && !lanes_are_said ? c.lanes_of : plan::LanesOf();
 }
 
 // The cut made definite, so that what partition-model refuses, and nothing else, is refused here.
@@ -120,8 +120,14 @@ plan::Plan plan_of(const RunConfig& c, plan::ModelConfig model, int ranks, int t
   return p;
 }
 
-void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code) {
-  if (!problems.empty()) throw base::Error(code, plan::text_of(problems), problems.size() == 1 ? problems[0].hint : "");
+// What a plan's file says flags may say otherwise, or another plan.
+void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code, const RunConfig& c) {
+  if (problems.empty()) return;
+  auto hint = problems.size() == 1 ? problems[0].hint : "";
+  if (c.plan_ranks > 0)
+    hint += fmt::format("{}flags go before what {} says; or make another plan with partition-model",
+                        hint.empty() ? "" : "; ", c.plan);
+  throw base::Error(code, plan::text_of(problems), hint);
 }
 
 }  // namespace
@@ -168,7 +174,7 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
                                               : "leave the vocabulary out of the model: it comes from the shards");
   const auto lanes = decide_lanes(c, model);
   s.plan = plan_of(c, model, ranks, threads);
-  refuse(plan::decision_problems(s.plan, lanes), base::ExitCode::usage);
+  refuse(plan::decision_problems(s.plan, lanes), base::ExitCode::usage, c);
   const auto changes = split_names(c.change);
   // Otherwise only the checkpoint can tell what was seen (choose_start).
   if (std::find(changes.begin(), changes.end(), "global_batch") == changes.end()) require_counters(model, c, 0, 0);
@@ -179,7 +185,7 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   s.identity = identity_of(c, s);
   require_known_fields(s.identity, split_names(c.change));
   plan::predict(s.plan);
-  refuse(plan::memory_problems(s.plan), base::ExitCode::input_refused);
+  refuse(plan::memory_problems(s.plan), base::ExitCode::input_refused, c);
   return s;
 }
 

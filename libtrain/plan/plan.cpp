@@ -186,9 +186,9 @@ Plan plan_from_json(const std::string& text, const std::string& where) {
   read_predicted(p, o.object("predicted"), where);
   o.done();
   p.memory.on_host = p.device == base::DeviceKind::cuda ? p.memory.categories.back() : 0;  // the save snapshot
-  if (const auto wrong = decision_problems(p); !wrong.empty())
+  if (const auto wrong = decision_problems(p); !wrong.empty())  // no flag of who reads the plan mends it
     throw base::InputError(fmt::format("{}: {}", where, text_of(wrong)),
-                           wrong.size() == 1 ? wrong[0].hint : "make another plan with partition-model");
+                           "make another plan with partition-model" + (wrong.size() == 1 ? ": " + wrong[0].hint : ""));
   return p;
 }
 

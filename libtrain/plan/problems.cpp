@@ -136,7 +136,7 @@ void batch_problems(const Plan& p, std::vector<Problem>& out) {
   if (batch.micros() % p.fold != 0)
     return say(fmt::format("--fold {} does not divide the {} micro-batches of a step", p.fold, batch.micros()),
                fmt::format("--fold {}", largest_divisor(batch.micros(), p.fold)));
-  if (replicas > batch.fold_groups())
+  if (replicas > batch.fold_groups() && p.topology.size(Axis::tensor) == p.tensor)
     say(fmt::format("{} ranks{}, but a step has only {} group{} of micro-batches: some ranks would never work",
                     p.topology.world(), p.tensor > 1 ? fmt::format(" in {} replicas", replicas) : "",
                     batch.fold_groups(), batch.fold_groups() == 1 ? "" : "s"),
@@ -171,27 +171,41 @@ std::string ranks_problem(const Plan& p, std::int64_t t) {
   return fmt::format("--tensor {} does not divide {}", t, base::counted(p.topology.world(), "rank"));
 }
 // Where products belong to a library there may be one lane: then equal bits are those of equal --tensor.
-std::string lanes_problem(const Plan& p, std::int64_t t) {
+bool lanes_divide(const Plan& p, std::int64_t t) {
   const bool whole = p.device == base::DeviceKind::cuda && p.model.lanes == 1;
-  if (whole || p.model.lanes % t == 0) return {};
-  return fmt::format("--tensor {} does not divide lanes {}", t, p.model.lanes);
+  return whole || p.model.lanes % t == 0;
+}
+
+std::string lanes_problem(const Plan& p, const LanesOf& of) {
+  if (lanes_divide(p, p.tensor)) return {};
+  return fmt::format("--tensor {} does not divide lanes {}{}", p.tensor, p.model.lanes,
+                     of.checkpoint.empty() ? "" : ", which are those of " + of.checkpoint);
+}
+
+// What would give the model lanes that --tensor divides, where it may have others.
+std::string way_to_other_lanes(const Plan& p, const LanesOf& of) {
+  auto other = p.model;
+  other.lanes = p.tensor;
+  if (of.lanes == Lanes::evaluated || !problems(other).empty()) return {};
+  if (of.lanes == Lanes::of_the_run)
+    return fmt::format("; --lanes {} --change model goes on with sums of {} lanes, which round otherwise", p.tensor,
+                       p.tensor);
+  return fmt::format("; --lanes {} makes it another run, which can be shared so", p.tensor);
 }
 
 // With the degrees next to it that model and ranks can have, and the ranks or lanes that would let it be.
-std::optional<Problem> degree_problem(const Plan& p, Lanes lanes) {
+std::optional<Problem> degree_problem(const Plan& p, const LanesOf& lanes) {
   if (p.tensor == 1) return std::nullopt;
   const Sharing sharing(p.model);
-  const auto ranks = ranks_problem(p, p.tensor), model = sharing.obstacle(p.tensor), cut = lanes_problem(p, p.tensor);
+  const auto ranks = ranks_problem(p, p.tensor), model = sharing.obstacle(p.tensor), cut = lanes_problem(p, lanes);
   if (ranks.empty() && model.empty() && cut.empty()) return std::nullopt;
-  auto hint = tensor_flags(sharing.nearest(
-      p.tensor, [&](std::int64_t t) { return ranks_problem(p, t).empty() && lanes_problem(p, t).empty(); }));
+  auto hint = tensor_flags(
+      sharing.nearest(p.tensor, [&](std::int64_t t) { return ranks_problem(p, t).empty() && lanes_divide(p, t); }));
   if (!ranks.empty() && model.empty() && cut.empty())
     hint += fmt::format(", or {} ranks", (p.topology.world() / p.tensor + 1) * p.tensor);
-  auto other = p.model;
-  other.lanes = p.tensor;
-  if (lanes == Lanes::open && !cut.empty() && ranks.empty() && model.empty() && problems(other).empty())
-    hint += fmt::format("; --lanes {} makes it another run, which can be shared so", p.tensor);
-  return Problem{!ranks.empty() ? ranks : !model.empty() ? model : cut, hint};
+  if (!cut.empty() && ranks.empty() && model.empty()) hint += way_to_other_lanes(p, lanes);
+  const auto& of_model = model.empty() ? cut : model;
+  return Problem{fmt::format("{}{}{}", ranks, ranks.empty() || of_model.empty() ? "" : "; ", of_model), hint};
 }
 
 // Kinds from outside that are not made for it.
@@ -229,12 +243,11 @@ void rows_problems(const Plan& p, std::vector<Problem>& out) {
                    (p.micro_batch + step - 1) / step * step)});
 }
 
-void tensor_problems(const Plan& p, Lanes lanes, std::vector<Problem>& out) {
-  if (auto wrong = degree_problem(p, lanes)) {
-    out.push_back(std::move(*wrong));
-    return;
-  }
-  if (p.topology.size(Axis::tensor) != p.tensor)
+void tensor_problems(const Plan& p, const LanesOf& lanes, std::vector<Problem>& out) {
+  auto degree = degree_problem(p, lanes);
+  const bool divided = !degree;
+  if (degree) out.push_back(std::move(*degree));
+  else if (p.topology.size(Axis::tensor) != p.tensor)
     out.push_back(
         {fmt::format("the topology has {} tensor ranks, but --tensor is {}", p.topology.size(Axis::tensor), p.tensor),
          fmt::format("--tensor {}", p.topology.size(Axis::tensor))});
@@ -245,7 +258,7 @@ void tensor_problems(const Plan& p, Lanes lanes, std::vector<Problem>& out) {
            "what they hold alike could drift apart",
            "--reduction ordered, or --tensor 1"});
     kinds_problems(p, out);
-    rows_problems(p, out);
+    if (divided && p.sequence <= p.model.context) rows_problems(p, out);
   } else if (p.sequence_parallel) {
     out.push_back({"--sequence-parallel shares rows among tensor ranks, and --tensor is 1",
                    "--sequence-parallel off, or --tensor 2 too"});
@@ -288,8 +301,9 @@ bool drops_rows(const ModelConfig& m) {
   return m.dropout_embedding > 0 || m.dropout_attention_residual > 0 || m.dropout_ffn_residual > 0;
 }
 
-std::vector<Problem> decision_problems(const Plan& p, Lanes lanes) {
+std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
   auto out = range_problems(p);
+  const bool in_range = out.empty(), of_replicas = is_of_replicas(p.topology), has_model = problems(p.model).empty();
   auto whole = p.model;
   whole.lanes = 1;
   const bool only_lanes = p.model.lanes > 1 && problems(whole).empty();
@@ -299,7 +313,7 @@ std::vector<Problem> decision_problems(const Plan& p, Lanes lanes) {
   if (p.sequence > p.model.context)
     out.push_back({fmt::format("--sequence {} is longer than the model's context {}", p.sequence, p.model.context),
                    fmt::format("--sequence {} at most", p.model.context)});
-  if (!is_of_replicas(p.topology))
+  if (!of_replicas)
     out.push_back({fmt::format("the topology has {} ranks but its data axis {}, with {} tensor ranks inside",
                                p.topology.world(), p.topology.size(Axis::data), p.topology.size(Axis::tensor)),
                    "cut over the axes 'data' and, inside it, 'tensor' alone"});
@@ -308,7 +322,7 @@ std::vector<Problem> decision_problems(const Plan& p, Lanes lanes) {
   if (!p.stage_boundaries.empty() && p.stage_boundaries != std::vector<std::int64_t>{0, p.model.layers})
     out.push_back({"the stage boundaries are not those of one stage", fmt::format("use [0, {}]", p.model.layers)});
   dropout_problems(p, out);
-  if (out.empty()) tensor_problems(p, lanes, out);
+  if (in_range && of_replicas && has_model) tensor_problems(p, lanes, out);
   if (ranges::global_batch.holds(p.global_batch) && ranges::micro_batch.holds(p.micro_batch) &&
       ranges::fold.holds(p.fold))
     batch_problems(p, out);

@@ -13,8 +13,13 @@ struct Problem {
   std::string message, hint;
 };
 
-// May the lanes of a model still be others, so that a hint may name some? Not where they are those of a checkpoint.
-enum class Lanes { open, of_a_checkpoint };
+// May the lanes of a model still be others, so that a hint may name some? Those of a run that goes on are what its
+// checkpoints have, until --change model is said; an evaluation has those of what it evaluates.
+enum class Lanes { open, of_the_run, evaluated };
+struct LanesOf {
+  Lanes lanes = Lanes::open;
+  std::string checkpoint = {};  // where they come from; empty: from no checkpoint
+};
 
 // Does dropout fall on rows of the residual stream (plan/limits.h)?
 bool drops_rows(const ModelConfig& model);
@@ -22,7 +27,7 @@ bool drops_rows(const ModelConfig& model);
 // Model, ranges (plan/ranges.h), how many ranks can share its layers, what its units ask for (groups, cuts) that stores
 // cannot do yet, divisibility, more data ranks than groups of micro-batches, counters of dropout that would overlap,
 // sizes beyond 64 bits. A plan without these can be predicted. Reads no prediction. Messages name the flags.
-std::vector<Problem> decision_problems(const Plan& plan, Lanes lanes = Lanes::open);
+std::vector<Problem> decision_problems(const Plan& plan, const LanesOf& lanes = {});
 // Arenas and reserve against device_memory, with the price of each remedy; empty when it fits or no limit is stated.
 // Needs predict().
 std::vector<Problem> memory_problems(const Plan& plan);

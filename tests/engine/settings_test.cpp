@@ -50,6 +50,12 @@ TEST(Setup, RefusesNumbersThatAreNone) {
   std::string text;
   EXPECT_EQ(code_of(c, &text), base::ExitCode::usage);
   EXPECT_NE(text.find("warmup_steps"), std::string::npos) << text;
+  c.change = "lanes";
+  EXPECT_EQ(code_of(c, &text), base::ExitCode::usage);
+  EXPECT_NE(text.find("| 'lanes' belongs to the model: --change model"), std::string::npos) << text;
+  c.change = "tensor";
+  EXPECT_EQ(code_of(c, &text), base::ExitCode::usage);
+  EXPECT_NE(text.find("| leave 'tensor' out: a run may go on with another one anyway"), std::string::npos) << text;
   c.change = "learning-rate,steps";
   EXPECT_EQ(code_of(c), base::ExitCode::done);
   c = good;  // gpt() drops rows of the stream
@@ -82,6 +88,7 @@ TEST(Setup, AnEvaluationHasTheModelOfItsCheckpointWhateverThePlanSays) {
   c.plan_model = plan::load_model(c.model);
   c.checkpoint_model = c.plan_model;
   c.checkpoint_model->lanes = 2;
+  c.lanes_of = {plan::Lanes::evaluated, "run/checkpoints/step-00000004"};
   c.checkpoint_model->vocabulary = 500;  // more than the shards hold, as a run may have it whose model says so
   EXPECT_EQ(make_setup(c, 1, 1).plan.model, *c.checkpoint_model);
   c.tensor = 4;
@@ -89,7 +96,7 @@ TEST(Setup, AnEvaluationHasTheModelOfItsCheckpointWhateverThePlanSays) {
     make_setup(c, 4, 1);
     FAIL() << "two lanes are shared by four ranks";
   } catch (const base::Error& e) {
-    EXPECT_STREQ(e.what(), "--tensor 4 does not divide lanes 2");
+    EXPECT_STREQ(e.what(), "--tensor 4 does not divide lanes 2, which are those of run/checkpoints/step-00000004");
     EXPECT_EQ(e.hint(), "--tensor 2");
   }
 }
@@ -101,7 +108,7 @@ TEST(Lanes, AreThoseThatAreSaidElseOfTheRunElseOfTheModel) {
   c.steps = 2;
   const auto lanes_of = [](const engine::RunConfig& config) { return make_setup(config, 1, 1).plan.model.lanes; };
   const auto again = [](engine::RunConfig config) {  // as a run does first
-    config.checkpoint_lanes = lanes_of_run(config);
+    take_lanes(config, lanes_of_run(config));
     return config;
   };
   EXPECT_EQ(lanes_of(c), 4);
@@ -211,13 +218,14 @@ TEST(Lanes, OfARunThatHasOneStayWhereThePlanHasMore) {
   EXPECT_NE(refusal(c).find("model.lanes: the checkpoint has 1, this run 4"), std::string::npos) << refusal(c);
   c.lanes = 0;
   auto sharing = c;
-  sharing.tensor = 2, sharing.checkpoint_lanes = lanes_of_run(c);
+  sharing.tensor = 2;
+  take_lanes(sharing, lanes_of_run(c));
   try {
     make_setup(sharing, 2, 1);
     FAIL() << "one lane is shared by two ranks";
   } catch (const base::Error& e) {
-    EXPECT_STREQ(e.what(), "--tensor 2 does not divide lanes 1");
-    EXPECT_EQ(e.hint(), "--tensor 1") << "other lanes are another run";
+    EXPECT_EQ(e.what(), "--tensor 2 does not divide lanes 1, which are those of " + first.checkpoint);
+    EXPECT_EQ(e.hint(), "--tensor 1; --lanes 2 --change model goes on with sums of 2 lanes, which round otherwise");
   }
 
   plan::Plan p;
@@ -240,7 +248,7 @@ TEST(Lanes, OfARunThatHasOneStayWhereThePlanHasMore) {
     return config;
   };
   const auto model_of = [](RunConfig config) {
-    config.checkpoint_lanes = lanes_of_run(config);
+    take_lanes(config, lanes_of_run(config));
     return make_setup(config, 1, 1).plan.model.lanes;
   };
   EXPECT_EQ(planned(nullptr, "").lanes, 4);

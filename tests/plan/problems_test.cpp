@@ -111,7 +111,8 @@ TEST(TensorRanks, DegreesThatDivideNothingAreRefusedWithTheNearest) {
   for (const int tensor : {1, 2, 4}) EXPECT_EQ(first_problem(shared(4, tensor)), "") << tensor;
   expect_refused(shared(6, 3), "--tensor 3 does not divide kv-heads 4", "--tensor 2");
   expect_refused(shared(12, 3), "--tensor 3 does not divide kv-heads 4", "--tensor 2 or --tensor 4");
-  expect_refused(shared(8, 3), "--tensor 3 does not divide 8 ranks", "--tensor 2 or --tensor 4");
+  expect_refused(shared(8, 3), "--tensor 3 does not divide 8 ranks; --tensor 3 does not divide kv-heads 4",
+                 "--tensor 2 or --tensor 4");
   expect_refused(shared(1, 2), "--tensor 2 does not divide 1 rank", "--tensor 1, or 2 ranks");
   expect_refused(shared(7, 4), "--tensor 4 does not divide 7 ranks", "--tensor 1, or 8 ranks");
   expect_refused(shared(8, 8), "--tensor 8 is more than the model's 4 key-value heads: some ranks would have none",
@@ -166,6 +167,34 @@ TEST(TensorRanks, SequenceParallelNeedsWholeBlocksOfRows) {
   p.tensor = 1, p.topology = replicas_of(2, 1);
   expect_refused(p, "--sequence-parallel shares rows among tensor ranks, and --tensor is 1",
                  "--sequence-parallel off, or --tensor 2 too");
+}
+
+TEST(TensorRanks, AllThatIsWrongIsSaidAtOnce) {
+  auto p = shared(8, 3);
+  p.reduction = Reduction::fast, p.fold = 3, p.sequence = 100'000;
+  const auto text = text_of(decision_problems(p));
+  for (const char* part :
+       {"4 things are wrong", "--sequence 100000 is longer", "--tensor 3 does not divide 8 ranks",
+        "--tensor 3 does not divide kv-heads 4", "--reduction fast", "--fold 3 does not divide the 8 micro-batches"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << ": " << text;
+  p = shared(8, 3);
+  p.global_batch = 4;  // enough for replicas, once there are any
+  EXPECT_EQ(decision_problems(p).size(), 1u) << text_of(decision_problems(p));
+}
+
+TEST(TensorRanks, LanesOfACheckpointAreSaidToBe) {
+  auto p = shared(4, 4);
+  p.model.lanes = 2;
+  const auto said = [&](Lanes lanes) {
+    const auto found = decision_problems(p, {lanes, "run/checkpoints/step-00000004"});
+    EXPECT_EQ(found.at(0).message,
+              "--tensor 4 does not divide lanes 2, which are those of run/checkpoints/step-00000004");
+    return found.at(0).hint;
+  };
+  EXPECT_EQ(said(Lanes::open), "--tensor 2; --lanes 4 makes it another run, which can be shared so");
+  EXPECT_EQ(said(Lanes::of_the_run),
+            "--tensor 2; --lanes 4 --change model goes on with sums of 4 lanes, which round otherwise");
+  EXPECT_EQ(said(Lanes::evaluated), "--tensor 2");
 }
 
 struct Whole : BranchKind {

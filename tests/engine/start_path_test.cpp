@@ -1,0 +1,157 @@
+// Paths of checkpoints that people give: a checkpoint, or a run whose newest whole one is meant; what is said of
+// anything else, and of lanes that cannot be read; tensor degrees that come from elsewhere than a flag.
+#include "libtrain/engine/restore.h"
+#include "libtrain/engine/run_folder.h"
+#include "libtrain/engine/setup.h"
+#include "libtrain/engine/start_path.h"
+#include "tests/checkpoint/sample.h"
+#include "tests/engine/small_run.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::SmallRun;
+
+struct Refusal {
+  base::ExitCode code = base::ExitCode::done;
+  std::string text, hint;
+};
+
+Refusal refusal(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const base::Error& e) {
+    return {e.code(), e.what(), e.hint()};
+  }
+  return {};
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// A run with checkpoints of steps 10 and 15 that `config` could go on from, in a folder of its own.
+struct OtherRun {
+  OtherRun(const SmallRun& runs, const RunConfig& c)
+      : setup(make_setup(c, 1, 1)), path((runs.folder() / "other").string()) {
+    for (const int step : {10, 15}) {
+      auto s = sample::state(setup.plan.model, base::DType::f32, step);
+      s.identity = setup.identity, s.seed = c.seed;
+      sample::save(checkpoints_folder(path), s, 1);
+    }
+  }
+  std::string step(const char* number) const { return checkpoints_folder(path) + "/step-000000" + number; }
+  RunSetup setup;
+  std::string path;
+};
+
+}  // namespace
+
+TEST(StartPath, OfARunIsItsNewestWholeCheckpoint) {
+  SmallRun runs;
+  auto c = runs.config("new");
+  const OtherRun other(runs, c);
+  const auto start = [&] { return choose_start(c, other.setup, 1, {}, RunFolder::looked_at); };
+  for (const auto& path : {other.path, other.path + "/", checkpoints_folder(other.path), other.step("15")}) {
+    c.resume = path, c.init_from.clear();
+    EXPECT_EQ(start().path, other.step("15")) << path;
+    EXPECT_EQ(lanes_of_run(c).checkpoint, other.step("15")) << path;
+    c.resume = "auto", c.init_from = path;
+    EXPECT_EQ(start().path, other.step("15")) << path;
+    EXPECT_TRUE(start().weights_only);
+  }
+  fs::remove(other.step("15") + "/rank-00000.h5");  // as for every program that takes a run
+  c.init_from = other.path;
+  EXPECT_EQ(start().path, other.step("10"));
+  c.resume = other.path, c.init_from.clear();
+  EXPECT_EQ(start().path, other.step("10"));
+  c.resume = other.step("15");
+  EXPECT_EQ(refusal(start).code, base::ExitCode::input_refused) << "what is named itself is not passed over";
+  fs::remove(other.step("10") + "/rank-00000.h5");
+  c.resume = other.path;
+  EXPECT_TRUE(has(refusal(start).text, "holds no whole checkpoint")) << refusal(start).text;
+}
+
+// Any of a run's checkpoints says the model, so that no rank reads more than it must.
+TEST(StartPath, OfARunSaysTheModelOfNewWeights) {
+  SmallRun runs;
+  auto c = runs.config("new");
+  const OtherRun other(runs, c);
+  c.init_from = other.path;
+  const auto model = [&] {
+    c.checkpoint_model.reset();
+    read_model_of_weights(fields_of(c), c);
+    return c.checkpoint_model;
+  };
+  EXPECT_EQ(model(), other.setup.plan.model);
+  EXPECT_EQ(c.lanes_of.checkpoint, other.step("15"));
+  EXPECT_EQ(c.lanes_of.lanes, plan::Lanes::open);
+  EXPECT_TRUE(has(print_config(fields_of(c), c), "init-from = \"" + other.path + "\"")) << "as it was said";
+  testing::spit(other.step("15") + "/manifest.json", "{");
+  EXPECT_EQ(model(), other.setup.plan.model);
+  EXPECT_EQ(c.lanes_of.checkpoint, other.step("10"));
+  testing::spit(other.step("10") + "/manifest.json", "{");
+  EXPECT_TRUE(has(refusal([&] { model(); }).text, other.step("15") + "/manifest.json"));
+}
+
+TEST(StartPath, ThatIsNoneIsSaidWhatItIs) {
+  SmallRun runs;
+  const auto folder = (runs.folder() / "place").string();
+  const auto said = [&](const std::string& path) {
+    const auto r = refusal([&] { checkpoint_named("--resume", path); });
+    EXPECT_EQ(r.code, base::ExitCode::input_refused) << r.text;
+    EXPECT_FALSE(r.hint.empty()) << r.text;
+    return r.text;
+  };
+  fs::create_directories(folder);
+  EXPECT_EQ(said(folder), "--resume " + folder + ": that is neither a checkpoint nor a run, but an empty folder");
+  for (const char* name : {"a", "b", "c", "d"}) testing::spit(folder + "/" + name, "");
+  EXPECT_TRUE(has(said(folder), "but a folder with a, b, c and 1 more")) << said(folder);
+  testing::spit(folder + "/metrics.jsonl", "");
+  EXPECT_TRUE(has(said(folder), "that is the folder of a run which has no checkpoint")) << said(folder);
+  EXPECT_TRUE(has(said((runs.folder() / "data").string()), "but a shard set"));
+  EXPECT_EQ(checkpoint_named("--resume", folder + "/absent"), folder + "/absent") << "of that the reader tells";
+}
+
+// Reading /proc/self/mem at 0 is an I/O error, as a disk or file server has them.
+TEST(LanesOfARun, ThatCannotBeReadEndTheStart) {
+  SmallRun runs;
+  auto c = runs.config("new");
+  const OtherRun other(runs, c);
+  c.output = other.path;
+  EXPECT_EQ(lanes_of_run(c).lanes, 4);
+  const auto manifest = other.step("15") + "/manifest.json";
+  fs::remove(manifest);
+  EXPECT_EQ(lanes_of_run(c).checkpoint, other.step("10")) << "damage is passed over";
+  fs::create_symlink("/proc/self/mem", manifest);
+  const auto r = refusal([&] { lanes_of_run(c); });
+  EXPECT_EQ(r.code, base::ExitCode::environment) << r.text;
+  EXPECT_TRUE(has(r.text, manifest)) << r.text;
+  EXPECT_TRUE(has(r.hint, "--resume '" + other.step("10") + "'")) << r.hint;
+  c.resume = other.step("15");
+  EXPECT_EQ(refusal([&] { lanes_of_run(c); }).code, base::ExitCode::environment);
+}
+
+// A degree that a plan says can be taken back by a flag, or by another plan; the ranks of a plan by another plan alone.
+TEST(TensorRanks, OfAPlanThatDoNotFitAreSaidToBeItsOwn) {
+  SmallRun runs;
+  auto c = runs.config("planned");
+  c.plan = "plan.json", c.plan_ranks = 2, c.tensor = 2;
+  const auto said = [&](int ranks) { return refusal([&] { make_setup(c, ranks, 1); }); };
+  EXPECT_EQ(said(2).text, "");
+  EXPECT_EQ(said(3).text, "plan plan.json is for 2 ranks, this job has 3");
+  EXPECT_TRUE(has(said(3).hint, "make another plan with partition-model --ranks 3")) << said(3).hint;
+  const std::string ways = "flags go before what plan.json says; or make another plan with partition-model";
+  c.lanes = 1;
+  EXPECT_EQ(said(2).text, "--tensor 2 does not divide lanes 1");
+  EXPECT_TRUE(said(2).hint.starts_with("--tensor 1; --lanes 2 ")) << said(2).hint;
+  EXPECT_TRUE(said(2).hint.ends_with("; " + ways)) << said(2).hint;
+  c.reduction = plan::Reduction::fast;
+  EXPECT_TRUE(has(said(2).text, "2 things are wrong")) << said(2).text;
+  EXPECT_EQ(said(2).hint, ways);
+  c.plan_ranks = 0, c.plan.clear(), c.tensor = 3, c.lanes = 0, c.reduction = plan::Reduction::ordered;
+  EXPECT_EQ(said(2).text, "--tensor 3 does not divide 2 ranks; --tensor 3 does not divide kv-heads 4");
+}
+
+}  // namespace trainyard::engine
