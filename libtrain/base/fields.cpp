@@ -229,7 +229,11 @@ void read_toml(std::vector<Field>& fields, const std::string& path) {
       field.set(text_of(node, field.kind, std::string(key.str()), path), fmt::format("{}: {}", path, key.str()));
       field.source = path;
     });
-  complaints.raise();
+  try {
+    complaints.raise();
+  } catch (const UsageError& e) {  // the content of a file, whatever named it
+    throw InputError(e.what(), e.hint());
+  }
 }
 
 void read_environment(std::vector<Field>& fields) {

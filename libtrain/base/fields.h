@@ -99,7 +99,7 @@ Field& field_named(std::vector<Field>& fields, const std::string& name,
 using Spellings = std::map<std::string, std::string>;  // of each field, how the file spells it
 Field& field_named_once(std::vector<Field>& fields, const std::string& name, const std::string& where, Spellings& said);
 void read_toml(std::vector<Field>& fields,
-               const std::string& path);  // unknown key or illegal value: UsageError; no such file: InputError
+               const std::string& path);  // InputError for all that is wrong with it: unknown keys, illegal values
 void read_environment(std::vector<Field>& fields);  // TRAINYARD_NAME; UsageError for a variable that nobody reads
 void check_fields(const std::vector<Field>& fields, Complaints& complaints);  // of a struct that was filled otherwise
 std::string print_fields(const std::vector<Field>& fields);  // TOML with the source of each value; read_toml reads it

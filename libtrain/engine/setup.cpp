@@ -167,7 +167,7 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
                            "make the shards with shard-data --validation 0.02, or leave out --validate-every");
   auto model = resolve_model(c, s.index);
   if (model.vocabulary < s.index.vocabulary)
-    throw base::UsageError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}",
+    throw base::InputError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}",
                                        c.checkpoint_model ? base::excerpt(model.name) : c.model, model.vocabulary,
                                        c.data, s.index.vocabulary),
                            c.checkpoint_model ? "make the shards with the tokenizer of that model"

@@ -22,9 +22,9 @@ struct RunSetup {
 };
 
 // Reads the model and the data index. Throws UsageError listing every problem, each with a hint; InputError (exit 3)
-// when a rank does not fit the memory limit, naming the deficit and what would fit, or when a plan has another
-// vocabulary than the shards. `ranks` is the world, `threads` the team of a rank. config.device is cpu or cuda here
-// (resolve_device).
+// when a rank does not fit the memory limit, naming the deficit and what would fit, or when model or plan have
+// another vocabulary than the shards. `ranks` is the world, `threads` the team of a rank. config.device is cpu or cuda
+// here (resolve_device).
 RunSetup make_setup(const RunConfig& config, int ranks, int threads);
 
 // UsageError where --output is the folder of a shard set: the one that the run reads, or any with an index.json.

@@ -6,6 +6,7 @@
 #include "libtrain/base/nearest.h"
 #include "libtrain/plan/block_kind.h"
 #include "libtrain/plan/model_fields.h"
+#include "libtrain/plan/ranges.h"
 
 #include <fmt/ranges.h>
 
@@ -55,6 +56,16 @@ const std::vector<ModelConfig>& presets() {
   return all;
 }
 
+// InputError for what no flag could mend: those that say vocabulary and lanes come later.
+void require_whole(ModelConfig m, const std::string& path) {
+  if (m.vocabulary == 0) m.vocabulary = ranges::vocabulary.low;
+  m.lanes = 1;
+  const auto wrong = problems(m);
+  if (!wrong.empty())
+    throw base::InputError(fmt::format("{}: {}", path, fmt::join(wrong, "; ")),
+                           "change the model: train --help-model describes its keys");
+}
+
 }  // namespace
 
 std::int64_t default_lanes(const ModelConfig& m, base::DeviceKind device) {
@@ -94,6 +105,7 @@ ModelConfig load_model(const std::string& preset_or_toml) {
   auto fields = fields_of(m);
   base::read_toml(fields, preset_or_toml);
   follow(m, fields);
+  require_whole(m, preset_or_toml);
   return m;
 }
 

@@ -65,7 +65,7 @@ TEST(Fields, UnknownKeyNamesFileAndNearest) {
   try {
     read_toml(fields, file.path);
     FAIL();
-  } catch (const UsageError& e) {
+  } catch (const InputError& e) {
     EXPECT_NE(std::string(e.what()).find(file.path), std::string::npos);
     EXPECT_NE(e.hint().find("'global-batch'"), std::string::npos);
   }

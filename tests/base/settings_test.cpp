@@ -45,7 +45,7 @@ struct Settings {
 std::string refusal(const std::function<void()>& work) {
   try {
     work();
-  } catch (const UsageError& e) {
+  } catch (const Error& e) {
     return std::string(e.what()) + " | " + e.hint();
   }
   return "accepted";
@@ -120,6 +120,8 @@ TEST(Ranges, EndsBelongToThem) {
   set("steps", "1000"), set("rate", "1"), set("rate", "0"), set("seed", "18446744073709551615"), set("limit", "4GB"),
       set("colour", "dark_blue"), set("tied", "on");
   EXPECT_EQ(s.steps, 1000);
+  for (const char* text : {"0", "1001", "many"})
+    EXPECT_TRUE(has(refusal([&] { set("steps", text); }), " | from 1 to 1000: a count")) << text;
   EXPECT_EQ(s.seed, std::numeric_limits<std::uint64_t>::max());
   EXPECT_EQ(s.colour, Colour::dark_blue);
   EXPECT_TRUE(s.tied);

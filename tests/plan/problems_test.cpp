@@ -381,8 +381,10 @@ TEST(ModelFile, DefaultsFollowWhatIsSaid) {
   EXPECT_EQ(file("hidden = 30\n").heads, 2);
   for (int hidden = 1; hidden <= 400; ++hidden)
     EXPECT_EQ(hidden % file("hidden = " + std::to_string(hidden)).heads, 0) << hidden;
-  EXPECT_THROW(file("hidden = nan\n"), base::UsageError);
-  EXPECT_THROW(file("dropout-embedding = inf\n"), base::UsageError);
+  for (const char* wrong : {"hidden = nan\n", "dropout-embedding = inf\n", "hidden = 30\nheads = 4\n",
+                            "hidden = 6\nheads = 2\npositions = \"rotary\"\n"})
+    EXPECT_THROW(file(wrong), base::InputError) << wrong;
+  EXPECT_EQ(file("kv-heads = 4\nlanes = 3\n").lanes, 3) << "--lanes may say others";
   EXPECT_EQ(file("activation = \"gelu_tanh\"\n").activation, Activation::gelu_tanh);
 }
 

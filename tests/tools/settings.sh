@@ -91,6 +91,62 @@ said 'try: --tensor 2 or --tensor 4'
 expect 2 train --tp 2
 said 'here it is --tensor'
 
+# Wherever a degree comes from, ranks that do not allow it are refused; what a plan says is mended by a flag or another plan, what is wrong in its file by another plan alone.
+printf 'tensor = 3\n' >three.toml
+expect 2 "${shared[@]}" --config three.toml; said '--tensor 3 does not divide 2 ranks; --tensor 3 does not divide kv-heads 4$'
+expect 2 env TRAINYARD_TENSOR=2 "${base[@]}" --dry-run; said '--tensor 2 does not divide 1 rank$'
+expect 2 "${plan[@]}" --ranks 4 --tensor 3 --reduction fast --fold 3; said '^partition-model: 3 things are wrong'
+ways='flags go before what shared.json says; or make another plan with partition-model'
+expect 2 mpirun --bind-to none -n 4 train --plan shared.json --data data --output run --lanes 1 --dry-run; said '--tensor 2 does not divide lanes 1$'
+said "try: --tensor 1; --lanes 2 makes it another run, which can be shared so; $ways"
+jq '.model.lanes = 1' shared.json >few.json
+refused 3 'few.json: --tensor 2 does not divide lanes 1' train --plan few.json --data data --output run
+said 'try: make another plan with partition-model: --tensor 1; --lanes 2'
+
+# A run keeps its lanes; other ranks are told whose they are, and what it takes to have others.
+expect 75 "${base[@]}" --output narrow --lanes 1 --stop-after 1 --progress never
+expect 2 "${shared[@]}" --output narrow --tensor 2; said '--tensor 2 does not divide lanes 1, which are those of narrow/checkpoints/step-00000001$'
+said 'try: --tensor 1; --lanes 2 --change model goes on'
+expect 2 "${base[@]}" --output narrow --change lanes --dry-run; said "try: 'lanes' belongs to the model: --change model"
+expect 2 mpirun --bind-to none -n 2 train --evaluate narrow --tensor 2; said 'lanes 1, which are those of narrow/'; unsaid 'change model'
+expect 0 "${shared[@]}" --output narrow --tensor 2 --lanes 2 --change model; said 'would go on after step 1'
+
+# A run stands for its newest whole checkpoint, for new weights and for going on; a folder that has none says what it is.
+expect 0 "${base[@]}" --output tuned --init-from narrow --dry-run; said 'with the weights of narrow/checkpoints/step-00000001'
+expect 0 train --data data --output tuned --init-from narrow --print-config; said '^init-from = "narrow"'
+expect 0 "${base[@]}" --output onward --resume narrow --dry-run; said 'would go on after step 1 of 3, from narrow/checkpoints/step-00000001'
+mkdir -p fresh/checkpoints
+refused 3 '--resume fresh: that is the folder of a run which has no checkpoint' "${base[@]}" --output onward --resume fresh
+refused 3 '--init-from data: that is neither a checkpoint nor a run, but a shard set' train --data data --output onward --init-from data
+
+# A flag is not empty, also behind its sign; one value is not two, but for settings, to which a script may append.
+for program in shard-data train partition-model inspect generate profile-comm; do
+  refused 2 '--json is empty' $program --json=
+done
+for flag in --sequence-parallel --steps --model --config; do refused 2 "$flag is empty" "${base[@]}" $flag=; done
+refused 2 '--sequence-parallel is empty' "${base[@]}" --sequence-parallel= off
+refused 2 '--tokens is given 2 times: 3, 4' generate --checkpoint run --tokens 3 --tokens 4; said 'try: leave all but one out'
+refused 2 '--lanes is given 2 times' partition-model --lanes 1 --lanes 2
+refused 2 '--config is given 2 times' train --config a --config b
+expect 0 "${base[@]}" --fold 1 --fold 2 --print-config; said '^fold = 2 '; said '^train: --fold is given 2 times, and the last counts: 1, 2$'
+expect 0 "${base[@]}" --fold 2 --fold 2 --print-config; unsaid given
+
+# A number out of its range is told the range, and what it is.
+expect 2 train --tensor 0; said 'try: from 1 to 4096: ranks that share every layer'
+expect 2 train --tensor 99999999 --lanes -1; said '--tensor 99999999 must lie between 1 and 4096 (from 1'; said '--lanes -1 .*0: the model'
+refused 2 '--lanes: -1 must lie between 0 and 4096' partition-model --lanes -1; said "try: --lanes: slices of sums .*0: the model's"
+
+# The content of a file is exit 3, whatever is wrong with it; the same on the command line 2.
+printf 'hidden = 30\nheads = 4\n' >odd.toml
+printf 'layers = 0\n' >none.toml
+printf 'zero = 7\nsteps = 0\n' >far.toml
+refused 3 'odd.toml: hidden 30 is not a multiple of heads 4' "${base[@]}" --model odd.toml
+refused 3 'odd.toml: hidden 30' partition-model --model odd.toml
+refused 3 'none.toml: layers 0 must lie' partition-model --model none.toml
+expect 3 "${base[@]}" --config far.toml; said 'far.toml: zero 7'; said 'far.toml: steps 0'
+expect 2 "${base[@]}" --zero 7; expect 2 env TRAINYARD_ZERO=7 "${base[@]}"
+rm -r none.toml narrow fresh
+
 # What cannot be used is refused.
 mkdir c
 expect 3 "${base[@]}" --config c
@@ -140,7 +196,7 @@ unsaid assumed
 expect 0 train --plan fitting.json --data data --output run --dry-run
 expect 2 partition-model --data data --vocabulary 257; said 'both given'
 printf 'vocabulary = 100\n' >small.toml
-expect 2 partition-model --data data --model small.toml; said 'has a vocabulary of 100, the shards in data have 257'
+expect 3 partition-model --data data --model small.toml; said 'has a vocabulary of 100, the shards in data have 257'
 expect 3 partition-model --data c; said 'c/index.json'
 printf '{"format": "trainyard.plan/1", "vocabulary": 5}' >c/index.json
 expect 3 partition-model --data c; said 'expected that of a shard set'
@@ -182,7 +238,7 @@ expect 3 train --plan damaged.json --data data --output run
 said 'damaged.json'; said '--fold 3'
 
 # People bring their words.
-hint() { local words=$1; shift; expect 2 "$@"; said "$words"; }
+hint() { local words=$1 code=2; shift; [ "$1" != 3 ] || { code=3; shift; }; expect $code "$@"; said "$words"; }
 hint 'here it is --learning-rate' train --lr 0.1
 hint 'here it is --learning-rate' train --lr=0.1
 hint 'here it is --micro-batch' train --batch-size 4
@@ -204,10 +260,10 @@ hint 'did you mean --verify' inspect --verfy run
 hint 'did you mean --backend' profile-comm --bakend mpi
 
 printf 'lr = 0.1\nbatch_size = 4\n' >theirs.toml
-hint "'lr' (here it is learning-rate)" train --config theirs.toml
+hint "'lr' (here it is learning-rate)" 3 train --config theirs.toml
 said "'batch_size' (here it is micro-batch"
 printf 'n_layer = 3\n' >theirs.toml
-hint 'here it is layers' train --model theirs.toml --data data --output run
+hint 'here it is layers' 3 train --model theirs.toml --data data --output run
 hint 'here it is --vocabulary' partition-model --vocab-size 5
 
 # The presets and the model file are described where people look; the example works.

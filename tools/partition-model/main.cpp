@@ -74,7 +74,7 @@ void decide_vocabulary(plan::ModelConfig& model, const Options& o) {
   if (o.vocabulary > 0) model.vocabulary = o.vocabulary;
   const auto tokens = o.data.empty() ? 0 : vocabulary_of(o.data);
   if (model.vocabulary > 0 && model.vocabulary < tokens)
-    throw base::UsageError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}", o.model,
+    throw base::InputError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}", o.model,
                                        model.vocabulary, o.data, tokens),
                            "leave the vocabulary out of the model: it comes from the shards");
   if (model.vocabulary > 0) return;
