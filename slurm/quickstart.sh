@@ -2,7 +2,7 @@
 #SBATCH --job-name=trainyard-quickstart
 #SBATCH --ntasks=4
 #SBATCH --time=00:30:00
-# From a text to a trained model in an hour, most of which is the build: builds, makes shards, plans, measures, trains, stops half-way, resumes on other ranks, writes a sample.
+# From a text to a trained model in five minutes, and a first build before them, of some ten on two cores: makes shards, plans, measures, trains, stops half-way, resumes on other ranks, writes a sample.
 #
 #   bash slurm/quickstart.sh [OPTIONS]      on Debian 12, as root or with sudo
 #   sbatch slurm/quickstart.sh [OPTIONS]    on a cluster: installs nothing, ranks come from the allocation
@@ -154,7 +154,7 @@ build() {
 }
 if [ -z "$programs" ]; then
   programs=$home/build/release/bin
-  say "build" "Compiles the six programs: some minutes the first time, nothing when they are there already."
+  say "build" "Compiles the six programs: some ten minutes on two cores the first time, less on more, nothing when they are there already."
   if [ -z "$in_slurm" ]; then must TERM bash slurm/install-deps.sh; fi
   if [ -z "$in_slurm" ] || [ ! -x "$programs/train" ]; then must TERM build; fi
   echo "build: the programs are in $programs"

@@ -1,19 +1,22 @@
 #!/bin/bash
-# Installs what is missing, builds the release preset with warnings as errors, runs the tests. --nightly runs the slow ones too; --sanitize builds with the address and
-# undefined-behaviour sanitizers, then with clang's thread sanitizer, and runs the tests under them.
+# Installs what is missing, builds the release preset with warnings as errors, runs the tests: those whose names match PATTERN with -R, the slow ones too with --nightly. --sanitize builds with the
+# address and undefined-behaviour sanitizers, then with clang's thread sanitizer, and runs the tests under them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-selection=(-LE nightly)
-for argument in "$@"; do
-  case $argument in
-    --nightly) selection=() ;;
-    --sanitize)
-      bash slurm/install-deps.sh clang libomp-14-dev libclang-rt-14-dev
-      exec bash tests/sanitizers/run.sh
-      ;;
-    *) echo "usage: bash tests/run.sh [--nightly | --sanitize]" >&2; exit 2 ;;
+usage() { echo "usage: bash tests/run.sh [--nightly] [-R PATTERN] | --sanitize" >&2; exit 2; }
+slow=(-LE nightly) part=()
+if [ "$*" = --sanitize ]; then
+  bash slurm/install-deps.sh clang libomp-14-dev libclang-rt-14-dev
+  exec bash tests/sanitizers/run.sh
+fi
+while [ $# -gt 0 ]; do
+  case $1 in
+    --nightly) slow=() ;;
+    -R) [ -n "${2:-}" ] || usage; part=(-R "$2"); shift ;;
+    *) usage ;;
   esac
+  shift
 done
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
@@ -24,4 +27,4 @@ bash slurm/install-deps.sh clang-format clang-tidy
 # quickstart.sh leaves tests and benchmarks out of a new build folder.
 cmake --preset release -DTRAINYARD_WERROR=ON -DTRAINYARD_TESTS=ON -DTRAINYARD_BENCH=ON
 cmake --build --preset release
-ctest --test-dir build/release --output-on-failure -j "$(nproc)" --no-tests=error "${selection[@]}" </dev/null
+ctest --test-dir build/release --output-on-failure -j "$(nproc)" --no-tests=error "${slow[@]}" "${part[@]}" </dev/null

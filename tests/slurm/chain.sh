@@ -9,7 +9,7 @@ export TRAINYARD_GPU_MODULE=none
 . "$(dirname "$0")/cluster.sh"
 
 small_text 600 >text.txt
-tiny_model 16 >tiny.toml
+tiny_model 16 | sed 's/^ffn = 16$/ffn = 32/' >tiny.toml   # of two lanes
 export BIN=$bin MODEL=tiny.toml CUT="--global-batch 8 --micro-batch 2" OPTIONS="--time=5" TRAIN="--steps 12 --save-every 6 --validate-every 6 --validation-sequences 4 --threads 1"
 export STAGES="shard plan train reshard validate" SHARD="--validation 0.1" SHARD_OPTIONS="--array=0-2 --cpus-per-task=1" TRAIN_OPTIONS="--nodes=2 --signal=USR1@5" RESHARD_OPTIONS="--cpus-per-task=1"
 
@@ -51,14 +51,15 @@ grep -q -- '--plan auto: ZeRO 0 on 4 ranks' train-"$(job train)".log || fail "no
 [ "$("$bin/inspect" --json run-resharded | jq .ranks)" = 1 ] || fail "not one rank: $("$bin/inspect" --json run-resharded | head -c 300)"
 grep '^{' validate-"$(job validate)".log | jq -e '.step == 12 and .loss < 10 and .split == "validation" and .bits_per_byte > 0' >/dev/null || fail "nothing validated"
 
-# The same command again goes on: nothing is sharded, further steps are trained, the checkpoint that is there is replaced. On one node now, with the bits of both.
+# The same command again goes on: nothing is sharded, further steps are trained, the checkpoint that is there is replaced. On one node now, whose ranks share every layer, with the bits of both.
 first=$(md5sum <data/index.json)
-export TRAIN="${TRAIN/steps 12/steps 18} --change steps" TRAIN_OPTIONS="--nodes=1"
+export TRAIN="${TRAIN/steps 12/steps 18} --change steps" TRAIN_OPTIONS="--nodes=1" CUT="$CUT --tensor 2"
 submitted
 [ "$(state "$(job validate)")" = COMPLETED ] || fail "the second time: $(state "$(job validate)")"
 [ "$(md5sum <data/index.json)" = "$first" ] || fail "the shards were made again"
 grep -q 'nothing to do' shard-"$(job shard)"-0.log || fail "shard does not say that there is nothing to do"
 grep -q 'resuming with ranks 2 (the checkpoint was written with 4)' train-"$(job train)".log || fail "no resume on two ranks"
+[ "$("$bin/inspect" --json "$(ls -d run/checkpoints/step-*18)" | jq .plan.tensor)" = 2 ] || fail "they do not share layers"
 grep '^{' validate-"$(job validate)".log | jq -e '.step == 18' >/dev/null || fail "another step was validated"
 
 # A stage that fails.

@@ -39,7 +39,7 @@ done
 expect 0 bash -c "$(sed -n 's/^    \(partition-model .*\)/\1/p' examples/README.md)"
 said '64 ranks, ZeRO 3, bf16'
 
-tiny_model 16 >tiny.toml
+tiny_model 16 | sed 's/^ffn = 16$/ffn = 32/' >tiny.toml   # of two lanes
 tiny=(--model tiny.toml --steps 3 --warmup-steps 1 --decay-steps 1 --sequence 16 --global-batch 4 --micro-batch 2 --validation-sequences 4 --validate-every 2 --threads 1 --progress never)
 expect 0 train "${tiny[@]}" --data data --output base
 for file in examples/runs/*.toml; do

@@ -25,7 +25,7 @@ using namespace trainyard;
 
 constexpr const char* examples =
     "  reshard-checkpoint run whole --consolidate\n"
-    "  reshard-checkpoint run eight --data-parallel 8 --zero 3\n"
+    "  reshard-checkpoint run eight --data-parallel 8 --tensor 1 --zero 3\n"
     "  reshard-checkpoint run shared --data-parallel 3 --tensor 2\n"
     "  reshard-checkpoint run weights --only model --dtype bf16\n"
     "  reshard-checkpoint --diff whole eight\n"

@@ -1,0 +1,85 @@
+#!/bin/bash
+# What train.sbatch and profile.sbatch ask of srun, without a cluster: ranks that share layers are neighbours and a multiple of --tensor, whoever says that; a budget that is too short is raised,
+# where nobody set it and the job has the time.
+# usage: scripts.sh BIN_FOLDER SCRIPTS_FOLDER
+bin=$(realpath "$1") scripts=$(realpath "$2")
+. "$(dirname "$0")/../script.sh"
+mkdir fake
+cat >fake/srun <<'end'
+#!/bin/bash
+echo "$*" >>asked
+[[ $* == *profile-comm* ]] || exit 0
+echo 'a table'
+[[ " $* " != *" --budget $(cat enough) "* ]] || exit 0
+cat refusal >&2
+exit 2
+end
+printf '#!/bin/bash\ncat ends\n' >fake/squeue
+chmod +x fake/*
+export PATH=$folder/fake:$bin:$PATH SLURM_JOB_ID=1 SLURM_CPUS_ON_NODE=8
+
+# asked WORDS...: the one line of srun has each of them.
+asked() {
+  [ "$(wc -l <asked)" = 1 ] || fail "srun was asked $(wc -l <asked) times"
+  local word
+  for word; do [[ " $(cat asked) " == *" $word "* ]] || fail "srun was not asked for $word: $(cat asked)"; done
+}
+trains() { rm -f asked; expect 0 env "$@" bash "$scripts/train.sbatch"; }
+
+trains SLURM_JOB_NUM_NODES=3
+asked --nodes=3 --ntasks-per-node=2 --cpus-per-task=4 --distribution=block
+trains SLURM_JOB_NUM_NODES=2 TRAIN="--tensor 4"
+asked --nodes=2 --ntasks-per-node=4 --cpus-per-task=2 '--tensor 4'
+unsaid multiple
+trains SLURM_JOB_NUM_NODES=2 CUT="--tensor 2"
+asked --nodes=2 --ntasks-per-node=2
+echo 'tensor = 4' >run.toml
+trains CONFIG=run.toml
+asked --nodes=1 --ntasks-per-node=4
+trains TRAINYARD_TENSOR=4
+asked --ntasks-per-node=4
+trains SLURM_JOB_NUM_NODES=3 RANKS_PER_NODE=8 TRAIN="--tensor 4"
+asked --nodes=3 --ntasks-per-node=8
+unsaid multiple
+trains SLURM_JOB_NUM_NODES=3 RANKS_PER_NODE=6 TRAIN="--tensor 4"
+asked --nodes=2 --ntasks-per-node=6
+said 'RANKS_PER_NODE 6 is no multiple of --tensor 4: .* 2 of 3 nodes'
+trains TRAIN="--tensor many"   # for train to refuse
+asked --ntasks-per-node=2
+rm asked
+expect 2 env SLURM_JOB_NUM_NODES=1 RANKS_PER_NODE=6 TRAIN="--tensor 4" bash "$scripts/train.sbatch"
+said 'RANKS_PER_NODE=8'
+absent asked
+
+# As profile-comm itself says it.
+profile-comm --backend threads --ranks 2 --max-bytes 8 --budget 0.0001s >/dev/null 2>refusal && fail "a tenth of a millisecond is enough for profile-comm"
+grep -q 'is too short' refusal || fail "another refusal: $(cat refusal)"
+sed -n 's/.*--budget \([0-9]*s\),.*/\1/p' refusal >enough
+[ -s enough ] || fail "the refusal names no budget: $(cat refusal)"
+echo N/A >ends
+rm -f asked
+expect 0 bash "$scripts/profile.sbatch"
+[ "$(grep -o -- '--budget [^ ]*' asked)" = "--budget 120s"$'\n'"--budget $(cat enough)" ] || fail "other budgets: $(cat asked)"
+said 'once more'; said 'is too short'; said 'a table'
+date -d '+1 day' +%FT%T >ends
+rm asked
+expect 0 bash "$scripts/profile.sbatch"
+[ "$(wc -l <asked)" = 2 ] || fail "a day is not enough"
+date -d '-1 minute' +%FT%T >ends
+rm asked
+expect 2 bash "$scripts/profile.sbatch"
+asked '--budget 120s'
+said 'PROFILE_OPTIONS=--time='
+echo N/A >ends
+rm asked
+expect 2 env BUDGET=60s bash "$scripts/profile.sbatch"
+asked '--budget 60s'
+echo never >enough   # not for ever
+rm asked
+expect 2 bash "$scripts/profile.sbatch"
+[ "$(wc -l <asked)" = 3 ] || fail "srun was asked $(wc -l <asked) times"
+echo 'profile-comm: plan.json cannot be read' >refusal
+rm asked
+expect 2 bash "$scripts/profile.sbatch"
+asked '--budget 120s'
+passed
