@@ -168,7 +168,9 @@ ReshardResult average(const std::vector<const Reader*>& sources, const std::stri
   const auto& last = *sources.back();
   const auto ranks = topology_of_cut(last.manifest(), cut);
   auto state = state_of_cut(last.state(), cut, ranks);
-  NewCheckpointOptions folder{options.existing, {}, options.threads, options.history, options.free_bytes};
+  NewCheckpointOptions folder{options.existing, {}, options.threads, options.history, options.free_bytes, [&] {
+                                if (options.watch) options.watch(0, last.bytes());
+                              }};
   auto& of = state.provenance["average_of"] = nlohmann::json::array();
   for (const auto* source : sources) {
     folder.sources.push_back(source->path());

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/folder_lock.h"
 #include "libtrain/base/number_text.h"
 
 #include <algorithm>
@@ -20,6 +21,13 @@ std::int64_t bytes_left_at(const std::string& folder) {
   return error ? std::int64_t{-1} : static_cast<std::int64_t>(space.available);  // -1: the system does not say
 }
 
+bool is_run(const fs::path& folder) {
+  std::error_code error;
+  for (const char* mark : {base::lock_name, "metrics.jsonl", "last-checkpoint"})
+    if (fs::exists(fs::symlink_status(folder / mark, error))) return true;
+  return false;
+}
+
 }  // namespace
 
 bool is_in(const std::string& path, const std::string& folder) {
@@ -34,6 +42,18 @@ void require_outside(const std::string& path, const std::vector<std::string>& so
   for (const auto& source : sources)
     if (is_in(path, source))
       throw base::UsageError(fmt::format("{} is or lies in {}, which is read", path, source), "give another place");
+}
+
+// As it is written and with links followed: the folder of a run may be a link, and so may its `checkpoints`.
+void require_outside_of_runs(const std::string& path) {
+  std::error_code error;
+  const auto absolute = fs::absolute(base::without_slashes(path), error);
+  for (const auto& whole : {absolute.lexically_normal(), fs::weakly_canonical(absolute, error)})
+    for (auto folder = whole; folder.has_relative_path(); folder = folder.parent_path())
+      if (folder.filename() == "checkpoints" && is_run(folder.parent_path()))
+        throw base::UsageError(fmt::format("{} is or lies in the checkpoints of the run {}, which are that run's alone",
+                                           path, folder.parent_path().string()),
+                               "give another place: --resume takes a checkpoint from wherever it lies");
 }
 
 void require_name_of_something_whole(const std::string& path) {

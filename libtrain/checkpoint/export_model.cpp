@@ -255,6 +255,7 @@ ExportResult export_model(const Reader& source, const std::string& destination, 
   Exporting work(source, *result.family, result.dtype, options);
   require_name_of_something_whole(destination);
   require_outside(destination, {source.path()});
+  require_outside_of_runs(destination);
   auto own = own_models();
   own.precious = {source.path()};
   base::AtomicFolder folder(destination, options.existing, own);

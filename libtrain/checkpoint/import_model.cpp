@@ -258,12 +258,14 @@ ImportResult import_model(const std::string& path, const std::string& destinatio
   ImportResult result;
   result.family = source.is.family;
   result.files = source.files.files();
+  result.bytes_read = source.bytes();
   if (!source.is.unknown.empty())
     result.notes.push_back(fmt::format("config.json has keys that mean nothing here: {}",
                                        base::one_line(fmt::format("{}", fmt::join(source.is.unknown, ", ")))));
   NewCheckpoint target(destination, state_of(source, options, result.notes), plan::replicas_of(1, 1),
-                       {options.existing, {source.files.folder()}, options.threads, {}, options.free_bytes});
-  result.bytes_read = source.bytes();
+                       {options.existing, {source.files.folder()}, options.threads, {}, options.free_bytes, [&] {
+                          if (options.watch) options.watch(0, result.bytes_read);
+                        }});
   result.bytes_written = target.bytes_to_write();
   const auto made = Importing(source, target, options).run();
   result.manifest = target.publish([&](const Manifest& written) { target.require_fingerprints(written, made); });

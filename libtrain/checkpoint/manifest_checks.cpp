@@ -6,6 +6,8 @@
 #include "libtrain/checkpoint/joined_index.h"
 #include "libtrain/checkpoint/pieces.h"
 #include "libtrain/io/bulk.h"
+#include "libtrain/plan/field_json.h"
+#include "libtrain/plan/model_fields.h"
 #include "libtrain/plan/model_json.h"
 
 #include <algorithm>
@@ -49,9 +51,19 @@ void require_identity(const RunState& state, const std::string& where) {
   if (model == identity.end() || !model->is_object()) return;
   const auto found = plan::current_form(*model);
   const nlohmann::json expected = plan::model_to_json(state.model);
-  for (const auto& [name, value] : expected.items())
-    if (const auto other = found.find(name); other != found.end() && *other != value)
-      refuse(where, "{} of the model is {}, but {} in the identity", name, value.dump(), base::excerpt(other->dump()));
+  plan::ModelConfig usual;
+  const auto always = plan::model_to_json(usual);
+  for (const auto& field : plan::fields_of(usual)) {
+    const auto name = plan::key_of(field);
+    if (always.contains(name) && !found.contains(name)) continue;
+    // Keys that are left out where they would say the default say it by that.
+    const auto value = [&](const nlohmann::json& of) {
+      return of.contains(name) ? of.at(name) : nlohmann::json(plan::json_of(field));
+    };
+    if (value(found) != value(expected))
+      refuse(where, "{} of the model is {}, but {} in the identity", name, value(expected).dump(),
+             base::excerpt(value(found).dump()));
+  }
 }
 
 void require_parameters(const Manifest& m, const std::string& where) {

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <mutex>
 #include <set>
 
 namespace trainyard::checkpoint {
@@ -34,7 +35,13 @@ NewCheckpoint::NewCheckpoint(std::string destination, RunState state, plan::Topo
       ranks_.push_back(std::make_unique<ScatteredRank>(partial_ + "/" + rank_name(r), state_, parameters_, pieces, r));
     prepare();
   } catch (...) {
-    if (lock_ != nullptr) remove_unfinished();
+    if (judged_) {
+      remove_unfinished();
+    } else if (lock_ != nullptr) {  // what an earlier start has finished stays for one that looks at all of it
+      lock_.reset();
+      std::error_code not_empty;
+      fs::remove(partial_, not_empty);
+    }
     throw;
   }
 }
@@ -46,6 +53,7 @@ NewCheckpoint::~NewCheckpoint() {
 void NewCheckpoint::require_free() const {
   require_name_of_something_whole(final_);
   require_outside(final_, options_.sources);
+  require_outside_of_runs(final_);
   std::error_code error;
   if (options_.existing == base::Existing::refuse && fs::exists(fs::symlink_status(final_, error)))
     throw base::UsageError(fmt::format("{} exists already", final_), "give another place, or --force to replace it");
@@ -57,11 +65,17 @@ void NewCheckpoint::require_free() const {
 void NewCheckpoint::prepare() {
   if (options_.existing == base::Existing::refuse) {
     std::atomic<int> kept{0};
+    std::mutex one_at_a_time;
     for_each_part(ranks_.size(), options_.threads, [&](std::size_t r, int) {
+      if (options_.between) {
+        const std::lock_guard held(one_at_a_time);
+        options_.between();
+      }
       if (ranks_[r]->keep_finished()) ++kept;
     });
     kept_ = kept;
   }
+  judged_ = true;
   std::set<std::string> stays{base::lock_name};
   for (std::size_t r = 0; r < ranks_.size(); ++r)
     if (ranks_[r]->is_finished())
@@ -99,8 +113,7 @@ void NewCheckpoint::remove_unfinished() {
   std::error_code ignored;
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     const auto base = partial_ + "/" + rank_name(static_cast<int>(r));
-    if (ranks_[r]->is_finished() && fs::exists(base + ".json", ignored))
-      ++finished;  // it goes when the manifest is there
+    if (ranks_[r]->is_finished()) ++finished;
     else remove_rank_files(base);
   }
   if (finished == 0) fs::remove_all(partial_, ignored);
@@ -123,6 +136,11 @@ Manifest NewCheckpoint::publish(const std::function<void(const Manifest&)>& prov
   require_free();
   base::publish_folder(partial_, final_);
   published_ = true;
+  try {  // until it had the name they were what lets the next start keep the rank files
+    remove_what_ranks_said(final_, m);
+  } catch (const std::exception& e) {
+    base::log_warning("{} is whole, but tidying up failed: {}", final_, e.what());
+  }
   std::error_code error;
   fs::remove(fs::path(final_) / base::lock_name, error);  // whoever opened it before finds that it has no name any more
   return m;

@@ -25,7 +25,8 @@ struct NewCheckpointOptions {
   std::string history;  // lines of metrics that led to it, kept in it (history.jsonl); may be empty
   // Room for more bytes where a path lies; empty: what the file system says.
   std::function<std::int64_t(const std::string& folder)> free_bytes;
-  // Called before each rank file is laid out; what it throws ends the work. May be empty.
+  // Called before each rank file of an earlier start is read and before each one is laid out, by one thread at a time;
+  // what it throws ends the work, and finished rank files stay. May be empty.
   std::function<void()> between = {};
 };
 
@@ -72,7 +73,7 @@ class NewCheckpoint {
   std::vector<ParameterEntry> parameters_;
   std::vector<std::unique_ptr<ScatteredRank>> ranks_;
   int kept_ = 0;
-  bool published_ = false;
+  bool judged_ = false, published_ = false;  // judged: it is known which rank files of an earlier start are kept
 };
 
 }  // namespace trainyard::checkpoint

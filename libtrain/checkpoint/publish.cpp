@@ -62,17 +62,6 @@ Manifest gather(const std::string& partial, const RunState& state, const plan::T
   return m;
 }
 
-// Sidecars and the ranks' own indices, and whatever an earlier attempt at the same step left.
-void remove_all_but(const std::string& partial, const Manifest& m) {
-  std::vector<std::string> extra;
-  for (const auto& entry : fs::directory_iterator(partial)) {
-    const auto name = entry.path().filename().string();
-    if (name != "manifest.json" && name != base::lock_name && !m.files.contains(name))
-      extra.push_back(entry.path().string());
-  }
-  for (const auto& path : extra) base::remove_tree(path);
-}
-
 bool has_other_writer(const std::string& partial, const std::string& writer) {
   std::error_code error;
   for (fs::directory_iterator it(partial, error), end; !error && it != end; it.increment(error)) {
@@ -125,16 +114,26 @@ Manifest complete_folder(const std::string& partial, const RunState& state, cons
   base::write_file(partial + "/manifest.json", manifest_text(m));
   for (int r = 0; r < m.ranks; ++r)
     read_sidecar(partial, state, r, m.ranks);  // nobody else has begun to write meanwhile
-  remove_all_but(partial, m);
   base::sync_folder(partial);
   return m;
+}
+
+void remove_what_ranks_said(const std::string& folder, const Manifest& m) {
+  std::vector<std::string> extra;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const auto name = entry.path().filename().string();
+    if (name != "manifest.json" && name != base::lock_name && name != history_name && !m.files.contains(name))
+      extra.push_back(entry.path().string());
+  }
+  for (const auto& path : extra) base::remove_tree(path);
+  base::sync_folder(folder);
 }
 
 void publish(const std::string& folder, const RunState& state, const plan::Topology& ranks, int keep) {
   const auto name = step_name(state.step);
   const auto partial = folder + "/" + name + std::string(base::partial_suffix);
   try {
-    complete_folder(partial, state, ranks);
+    remove_what_ranks_said(partial, complete_folder(partial, state, ranks));
     keep_foreign(folder, state.step);
     base::publish_folder(partial, folder + "/" + name);
   } catch (const fs::filesystem_error& e) {

@@ -49,9 +49,12 @@ void write_rank(const std::string& folder, const RunState& state, const RankPiec
 void publish(const std::string& folder, const RunState& state, const plan::Topology& ranks, int keep);
 
 // The part of publish() before the name: checks the sidecars of all ranks in `partial`, joins their indices, writes the
-// view and the manifest, removes all else but a lock, and syncs. Returns the manifest. Throws as publish() does, and
-// removes nothing then.
+// view and the manifest, and syncs. Returns the manifest. Throws as publish() does.
 Manifest complete_folder(const std::string& partial, const RunState& state, const plan::Topology& ranks);
+
+// Removes the sidecars and indices of ranks from a folder that complete_folder() made, and whatever an earlier attempt
+// left in it: all but what the manifest names, a lock and history.jsonl; and syncs.
+void remove_what_ranks_said(const std::string& folder, const Manifest& manifest);
 
 // Removes what write_rank left of a step that will not be published. Nothing to do when there is none, or when another
 // writer than that of `state` works on it.

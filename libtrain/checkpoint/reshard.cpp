@@ -5,8 +5,6 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/checkpoint/parts.h"
-#include "libtrain/plan/ranges.h"
-#include "libtrain/plan/sharing.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -262,53 +260,6 @@ std::string purpose_of(const std::string& work, const std::vector<const Reader*>
   text += state_to_json(state).dump();
   for (const auto& [axis, size] : ranks.axes()) text += fmt::format(" {} {}", size, plan::name_of(axis));
   return fmt::format("{} {} {}", work, text.size(), hex32(base::crc32c(text.data(), text.size())));
-}
-
-plan::Topology topology_of_cut(const Manifest& source, const NewCut& cut) {
-  int tensor = 1;
-  for (const auto& a : source.axes)
-    if (a.axis == plan::name_of(plan::Axis::tensor)) tensor = a.size;
-  const int data = cut.data > 0 ? cut.data : source.ranks / tensor;
-  if (cut.tensor > 0) tensor = cut.tensor;
-  if (std::int64_t{data} * tensor > plan::ranges::ranks.high)
-    throw base::UsageError(fmt::format("{} data-parallel ranks of {} tensor ranks are more than {}", data, tensor,
-                                       plan::ranges::ranks.high),
-                           "fewer of them");
-  if (tensor == 1) return plan::replicas_of(data, 1);
-  const plan::Sharing sharing(source.state.model);
-  if (const auto wrong = sharing.obstacle(tensor); !wrong.empty())
-    throw base::UsageError(
-        cut.tensor > 0
-            ? wrong
-            : fmt::format("the checkpoint is of {} tensor ranks, which its model cannot have: {}", tensor, wrong),
-        plan::tensor_flags(sharing.nearest(tensor, [](std::int64_t) { return true; })));
-  return plan::replicas_of(data * tensor, tensor);
-}
-
-RunState state_of_cut(const RunState& source, const NewCut& cut, const plan::Topology& ranks) {
-  auto state = source;
-  state.dtype = cut.dtype.value_or(source.dtype);
-  state.contents = cut.contents.value_or(source.contents);
-  if (state.contents == Contents::all && source.contents == Contents::model)
-    throw base::UsageError("a checkpoint of the weights alone has no states of an optimizer to write",
-                           "leave the contents as they are");
-  auto& plan = state.plan;
-  if (cut.plan) plan = *cut.plan;
-  const auto tensor = ranks.size(plan::Axis::tensor);
-  const bool same_ranks = plan.contains("ranks") && plan["ranks"] == ranks.world() &&
-                          (plan.contains("tensor") ? plan["tensor"] == tensor : tensor == 1);
-  plan["ranks"] = ranks.world();
-  if (cut.zero) plan["zero"] = *cut.zero;
-  if (plan.contains("dtype")) plan["dtype"] = base::name_of(state.dtype);
-  if (plan.contains("tensor") || tensor > 1) plan["tensor"] = tensor;
-  if (tensor == 1 && plan.contains("sequence_parallel")) plan["sequence_parallel"] = false;
-  if (plan.contains("topology")) {
-    plan["topology"] = nlohmann::json::array();
-    for (const auto& [axis, size] : ranks.axes())
-      plan["topology"].push_back({{"axis", plan::name_of(axis)}, {"size", size}});
-  }
-  if (!cut.plan && (!same_ranks || cut.zero || state.dtype != source.dtype)) plan.erase("predicted");  // of another cut
-  return state;
 }
 
 ReshardResult reshard(const Reader& source, const std::string& destination, const NewCut& cut,

@@ -2,31 +2,16 @@
 // written it there, whatever its size.
 #pragma once
 
-#include "libtrain/base/dtype.h"
 #include "libtrain/checkpoint/new_checkpoint.h"
+#include "libtrain/checkpoint/new_cut.h"
 #include "libtrain/checkpoint/reader.h"
-
-#include <nlohmann/json.hpp>
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 namespace trainyard::checkpoint {
-
-// What the new checkpoint shall be; what is left out stays as it is in the source.
-struct NewCut {
-  int data = 0;  // data-parallel ranks; 0: as many as the source has
-  std::optional<base::DType> dtype;
-  std::optional<int> zero;             // for the record of the plan: files are alike at every stage
-  std::optional<nlohmann::json> plan;  // the record as a whole, of the model of the source
-  std::optional<Contents> contents = {};
-  int tensor = 0;  // ranks that share every layer; 0: as many as the source has
-};
-// The ranks of the new checkpoint. UsageError where so many tensor ranks cannot share the layers of the model.
-plan::Topology topology_of_cut(const Manifest& source, const NewCut& cut);
 
 struct ReshardOptions {
   base::Existing existing = base::Existing::refuse;  // as NewCheckpointOptions
@@ -57,9 +42,5 @@ ReshardResult reshard(const Reader& source, const std::string& destination, cons
 // Why a new checkpoint is made (RunState::writer): two starts of the same work on the same sources say the same.
 std::string purpose_of(const std::string& work, const std::vector<const Reader*>& sources, const RunState& state,
                        const plan::Topology& ranks);
-
-// What a checkpoint of the new cut says of the run: all that the source says, but ranks, dtype, contents and plan.
-// UsageError for all of a source that has no more than the weights.
-RunState state_of_cut(const RunState& source, const NewCut& cut, const plan::Topology& ranks);
 
 }  // namespace trainyard::checkpoint

@@ -1,9 +1,10 @@
 // Golden checkpoints of every major of trainyard.checkpoint, read for ever. They were written by the disabled test
 // below and are never written again.
-#include "tests/checkpoint/cuts.h"
+#include "tests/checkpoint/reshard_files.h"
 
 #include "libtrain/checkpoint/view.h"
 #include "libtrain/io/hdf5_file.h"
+#include "libtrain/plan/model_json.h"
 
 #include <gtest/gtest.h>
 
@@ -18,18 +19,49 @@ plan::ModelConfig tiny(plan::ModelConfig m) {
   return m;
 }
 
+enum class Boxes {
+  of_train,  // as train cuts it: of t tensor ranks each holds a part of what names a cut
+  by_hand    // grid_cut: as no program of ours does
+};
 struct Golden {
   int major;
   const char* folder;
   plan::ModelConfig model;
   DType dtype;
-  int data, tensor;  // ranks of a grid; tensor 1: equal pieces of units
+  int data, tensor;
+  Boxes boxes = Boxes::of_train;
+
+  plan::Topology grid() const {
+    if (boxes == Boxes::of_train) return plan::replicas_of(data * tensor, tensor);
+    return plan::Topology({{plan::Axis::data, data}, {plan::Axis::tensor, tensor}});
+  }
+  std::string step() const { return std::string(folder) + "/step-00000003"; }
 };
+plan::ModelConfig in_lanes(plan::ModelConfig model) {
+  model.lanes = 2;
+  return model;
+}
 std::vector<Golden> goldens() {
   return {{1, GOLDEN "/checkpoint-1-gpt", tiny(gpt()), DType::bf16, 2, 1},
           {1, GOLDEN "/checkpoint-1-llama", tiny(llama()), DType::f32, 3, 1},
           {2, GOLDEN "/checkpoint-2-gpt", tiny(gpt()), DType::bf16, 2, 1},
-          {2, GOLDEN "/checkpoint-2-llama", tiny(llama()), DType::f32, 2, 2}};
+          {2, GOLDEN "/checkpoint-2-gpt-shared", in_lanes(tiny(gpt())), DType::bf16, 2, 2},
+          {2, GOLDEN "/checkpoint-2-llama", tiny(llama()), DType::f32, 2, 2, Boxes::by_hand}};
+}
+
+// What the tensor ranks of a checkpoint recorded of themselves and of their model's lanes came later than the others.
+checkpoint::RunState state_of(const Golden& g) {
+  auto s = state(g.model, g.dtype, 3);
+  if (g.model.lanes == 1) return s;
+  s.identity["seed"] = s.seed;
+  s.identity["model"] = plan::model_to_json(g.model);
+  s.identity["model"].erase("name");
+  s.plan = {{"ranks", g.data * g.tensor},
+            {"tensor", g.tensor},
+            {"topology", {{{"axis", "data"}, {"size", g.data}}, {{"axis", "tensor"}, {"size", g.tensor}}}},
+            {"zero", 1},
+            {"dtype", base::name_of(g.dtype)}};
+  return s;
 }
 
 }  // namespace
@@ -38,10 +70,8 @@ std::vector<Golden> goldens() {
 TEST(Golden, DISABLED_Make) {
   for (const auto& g : goldens()) {
     if (fs::exists(g.folder)) continue;
-    if (g.tensor == 1) save(g.folder, state(g.model, g.dtype, 3), g.data);
-    else
-      save_cut(g.folder, state(g.model, g.dtype, 3), grid_cut(g.model, g.data, g.tensor),
-               plan::Topology({{plan::Axis::data, g.data}, {plan::Axis::tensor, g.tensor}}));
+    if (g.boxes == Boxes::of_train) save(g.folder, state_of(g), g.grid());
+    else save_cut(g.folder, state_of(g), grid_cut(g.model, g.data, g.tensor), g.grid());
     fs::remove(std::string(g.folder) + "/latest");
   }
 }
@@ -52,29 +82,92 @@ TEST(Golden, EveryMajorReadsAsItWasWritten) {
     ASSERT_TRUE(found) << g.folder;
     checkpoint::Reader reader(found.path);
     EXPECT_EQ(reader.manifest().major, g.major);
-    EXPECT_EQ(checkpoint::state_to_json(reader.state()), checkpoint::state_to_json(state(g.model, g.dtype, 3)));
+    EXPECT_EQ(checkpoint::state_to_json(reader.state()), checkpoint::state_to_json(state_of(g)));
+    EXPECT_EQ(reader.state().model.lanes, g.model.lanes);
     EXPECT_EQ(reader.manifest().ranks, g.data * g.tensor);
     EXPECT_EQ(reader.manifest().axes.front().size, g.data);
     for (int ranks : {1, 2, 5}) EXPECT_EQ(differences(reader, ranks), 0) << g.folder;
+    if (g.model.kv_heads % 2 != 0) continue;
+    for (int data : {1, 2, 3}) EXPECT_EQ(differences(reader, plan::replicas_of(2 * data, 2)), 0) << g.folder;
+  }
+}
+
+// Tensor by tensor, for whoever trusts no cut at all: each element of each kind, by its logical index.
+TEST(Golden, EveryLogicalTensorHasItsValues) {
+  for (const auto& g : goldens()) {
+    checkpoint::Reader reader(g.step());
+    std::size_t tensors = 0;
+    for (const auto& t : reader.tensors()) {
+      ++tensors;
+      std::int64_t count = 1;
+      for (auto d : t.shape) count *= d;
+      std::vector<float> values(static_cast<std::size_t>(count));
+      reader.read_tensor(t.kind, t.name, 0, count, values.data());
+      std::int64_t wrong = 0;
+      for (std::int64_t i = 0; i < count; ++i)
+        wrong += std::bit_cast<std::uint32_t>(values[static_cast<std::size_t>(i)]) !=
+                 std::bit_cast<std::uint32_t>(value(t.kind, t.name, i, g.dtype));
+      EXPECT_EQ(wrong, 0) << g.folder << t.path;
+    }
+    EXPECT_EQ(tensors, checkpoint::kinds_of(g.dtype).size() * checkpoint::parameters_of(g.model).size());
+  }
+}
+
+// Of each rank what lies where, told by counting what tensor ranks share: not by the boxes of the file.
+TEST(Golden, FilesOfTensorRanksHoldWhatTheirRankHeld) {
+  for (const auto& g : goldens()) {
+    if (g.boxes != Boxes::of_train || g.major != checkpoint::format_major) continue;
+    checkpoint::Reader reader(g.step());
+    const auto s = state_of(g);
+    for (int r = 0; r < g.data * g.tensor; ++r) {
+      const auto& file = reader.manifest().files.at(checkpoint::rank_name(r) + ".h5");
+      const auto bytes = slurp(g.step() + "/" + checkpoint::rank_name(r) + ".h5");
+      Rank expected(s, r, g.grid());
+      for (auto kind : checkpoint::kinds_of(g.dtype)) {
+        std::string held;
+        for (const auto& view : expected.list_of(kind))
+          held.append(static_cast<const char*>(view.data), static_cast<std::size_t>(view.bytes()));
+        const auto& payload = file.payloads.at(checkpoint::path_of(kind));
+        EXPECT_TRUE(bytes.substr(static_cast<std::size_t>(payload.offset), static_cast<std::size_t>(payload.bytes)) ==
+                    held)
+            << g.folder << " rank " << r << checkpoint::path_of(kind);
+      }
+    }
+  }
+}
+
+// On other cuts it becomes what a save there would have been.
+TEST(Golden, ReshardsToTheFilesOfASave) {
+  for (const auto& g : goldens()) {
+    Scratch scratch;
+    for (const auto& [data, tensor] : {std::pair{1, 1}, std::pair{3, 1}, std::pair{1, 2}, std::pair{3, 2}}) {
+      if (g.model.kv_heads % tensor != 0) continue;
+      const auto to = fmt::format("{}/{}-{}", scratch.path, data, tensor), expected = to + "-saved";
+      reshard(g.step(), to, {data, {}, {}, {}, {}, tensor});
+      save(expected, state_of(g), plan::replicas_of(data * tensor, tensor));
+      expect_same_files(to, expected + "/step-00000003", fmt::format("{} on {} x {}", g.folder, data, tensor));
+    }
   }
 }
 
 // What this build writes has the boxes of the golden checkpoint of its major, under the same header.
 TEST(Golden, IndicesKeepTheirBoxes) {
   for (const auto& g : goldens()) {
-    if (g.major != checkpoint::format_major || g.tensor != 1) continue;
+    if (g.major != checkpoint::format_major || g.boxes == Boxes::by_hand) continue;
     Scratch scratch;
-    save(scratch.path, state(g.model, g.dtype, 3), g.data);
-    const auto written = scratch.path + "/step-00000003", golden = std::string(g.folder) + "/step-00000003";
-    for (int r = 0; r < g.data; ++r) {
+    save(scratch.path, state_of(g), g.grid());
+    const auto written = scratch.path + "/step-00000003", golden = g.step();
+    const int ranks = g.data * g.tensor;
+    std::string all;
+    for (int r = 0; r < ranks; ++r) {
       const auto i = static_cast<std::size_t>(r);
       EXPECT_EQ(index_of(written, r).boxes, index_of(golden, r).boxes);
       EXPECT_EQ(sections(written)[i].substr(0, 64), sections(golden)[i].substr(0, 64));
+      all += sections(golden)[i];
     }
-    const auto table = static_cast<std::size_t>(44 + 20 * g.data);
+    const auto table = static_cast<std::size_t>(44 + 20 * ranks);
     EXPECT_EQ(slurp(written + "/ranks.index").substr(0, 44), slurp(golden + "/ranks.index").substr(0, 44));
-    EXPECT_EQ(slurp(golden + "/ranks.index").substr(table), sections(golden)[0] + sections(golden)[1])
-        << "where the sections begin";
+    EXPECT_EQ(slurp(golden + "/ranks.index").substr(table), all) << "where the sections begin";
   }
 }
 

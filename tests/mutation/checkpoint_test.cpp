@@ -1,5 +1,5 @@
 // Damaged manifests and rank files whose checksums are right again: refused, or read to the same bits.
-#include "tests/checkpoint/cuts.h"
+#include "tests/checkpoint/reshard_files.h"
 #include "tests/mutation/harness.h"
 
 #include "libtrain/base/checksum.h"
@@ -21,15 +21,16 @@ namespace {
 
 class Checkpoint : public ::testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { make(1, plan::replicas_of(2, 1)); }
+  void make(std::int64_t lanes, const plan::Topology& ranks) {
     auto model = gpt();
     model.layers = 1, model.hidden = 8, model.heads = 2, model.kv_heads = 2, model.ffn = 16, model.vocabulary = 129,
-    model.context = 8;
+    model.context = 8, model.lanes = lanes;
     written = state(model, base::DType::bf16, 5);
     written.identity["model"] = plan::model_to_json(model);
     written.identity["model"].erase("name");
     written.identity["seed"] = written.seed;
-    save(scratch.path, written, 2);
+    save(scratch.path, written, ranks);
     folder = scratch.path + "/step-00000005";
     manifest = slurp(folder + "/manifest.json");
     rank_file = slurp(folder + "/rank-00001.h5");
@@ -50,8 +51,9 @@ class Checkpoint : public ::testing::Test {
 
   // What a resume and generate use: every element by the names of the model that was saved, and the state that follows
   // from the files.
-  std::string difference() {
-    checkpoint::Reader reader(folder);
+  std::string difference() { return difference(folder); }
+  std::string difference(const std::string& path) {
+    checkpoint::Reader reader(path);
     const auto same = [&](const char* key) {
       return checkpoint::state_to_json(reader.state())[key] == checkpoint::state_to_json(written)[key];
     };
@@ -89,6 +91,12 @@ class Checkpoint : public ::testing::Test {
   Scratch scratch;
   checkpoint::RunState written;
   std::string folder, manifest, rank_file;
+};
+
+// Two replicas of two ranks that share every layer of two lanes.
+class CheckpointOfTensorRanks : public Checkpoint {
+ protected:
+  void SetUp() override { make(2, plan::replicas_of(4, 2)); }
 };
 
 // Keeps ids of the library from leaking over thousands of cases.
@@ -374,6 +382,44 @@ TEST_F(Checkpoint, TablesOfIndices) {
                  [&](const std::string& content) {
                    replace_joined_index(folder, content);
                    return judge();
+                 }});
+}
+
+TEST_F(CheckpointOfTensorRanks, Manifests) {
+  mutation::run({"manifest of tensor ranks",
+                 [&](mutation::Random& random) { return mutation::mutate_json(unsealed(), random); },
+                 [&](const std::string& content) {
+                   spit(folder + "/manifest.json", sealed(content));
+                   return judge();
+                 }});
+}
+
+// Of a rank that holds parts alone, which another replica's boxes and another tensor rank's lie beside.
+TEST_F(CheckpointOfTensorRanks, Indices) {
+  const auto original = index_of(folder, 1);
+  const auto parameters = bare_manifest(folder).parameters;
+  mutation::run({"index of tensor ranks",
+                 [&](mutation::Random& random) {
+                   auto index = original;
+                   auto what = change(index, random);
+                   return mutation::Mutation{lying_bytes(index, parameters), what};
+                 },
+                 [&](const std::string& content) {
+                   replace_index(folder, 1, content);
+                   return judge();
+                 }});
+}
+
+// The ranks stay those that the manifest says, where the model can have them: a reshard refuses, or has the same bits.
+TEST_F(CheckpointOfTensorRanks, WhatAReshardMakesOfTheirManifests) {
+  const auto to = scratch.path + "/to";
+  mutation::run({"resharded manifest",
+                 [&](mutation::Random& random) { return mutation::mutate_json(unsealed(), random); },
+                 [&](const std::string& content) {
+                   for (const auto& path : {to, to + ".partial"}) fs::remove_all(path);
+                   spit(folder + "/manifest.json", sealed(content));
+                   reshard(folder, to, {1, {}, {}, {}});
+                   return difference(to);
                  }});
 }
 

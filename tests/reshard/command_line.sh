@@ -40,6 +40,32 @@ expect 0 reshard-checkpoint --diff run mean-of-both
 expect 0 reshard-checkpoint narrower whole --consolidate
 same whole/rank-00000.h5 $newest/rank-00000.h5 "from tensor ranks and back"
 
+# What a user may not have meant is said; above what can have any sense it is refused.
+unsaid warning
+expect 0 reshard-checkpoint run sparse --data-parallel 100
+said 'warning: [0-9]* of 100 ranks hold nothing: the model is too small for so many'
+expect 0 inspect --verify sparse
+expect 0 reshard-checkpoint --diff run sparse
+refused 2 '8,000 ranks are more than the [0-9,]* weights of the model: most would hold nothing' reshard-checkpoint run nope --data-parallel 4000 --tensor 2
+grep -q 'try: --data-parallel [0-9]* at most$' err || fail "no way out: $(cat err)"
+refused 2 'more than 1048576' reshard-checkpoint run nope --data-parallel 600000 --tensor 2
+refused 2 'weights of the model: most would hold nothing' reshard-checkpoint --average run whole nope --data-parallel 9000
+
+# Tensor ranks that the lanes do not allow: the files are read on any cut, and train takes them as the warning says.
+lanes=(train --model tiny.toml --data data --steps 3 --global-batch 4 --sequence 16 --threads 1 --progress never)
+expect 75 "${lanes[@]}" --output one-lane --lanes 1 --stop-after 2
+expect 0 reshard-checkpoint one-lane uneven --tensor 2
+said "warning: 2 tensor ranks do not divide the 1 lane of the checkpoint's model: train goes on from it with --tensor 1, on GPUs as it is, or as another run with --lanes 2 --change model"
+expect 0 generate --checkpoint uneven --tokens 3 --threads 1
+expect 0 "${lanes[@]}" --output again --resume uneven
+refused 2 'tensor 2 does not divide lanes 1' mpirun -n 2 "${lanes[@]}" --output nope --resume uneven --tensor 2
+expect 0 mpirun -n 2 "${lanes[@]}" --output another --resume uneven --tensor 2 --lanes 2 --change model
+expect 0 reshard-checkpoint one-lane uneven-weights --only model --tensor 2
+said 'train --init-from takes it with --tensor 1, on GPUs as it is, or with --lanes 2'
+expect 0 "${lanes[@]}" --output tuned-uneven --init-from uneven-weights --lanes 2
+expect 0 reshard-checkpoint another even --tensor 2
+unsaid warning
+
 # A resume on it ends where one on the source ends, and knows what led there.
 "${train[@]}" --output straight --stop-after 2 >/dev/null 2>&1
 reshard-checkpoint straight two --data-parallel 2 >/dev/null 2>&1 || fail "no reshard"
@@ -109,6 +135,12 @@ rm -r run/checkpoints/step-00000008
 refused 2 'four exists already' reshard-checkpoint run four
 refused 2 'is or lies in' reshard-checkpoint four four --force
 refused 2 'is or lies in' reshard-checkpoint four four/inside
+for own in step-00000007 mine ../checkpoints/mine step-00000004 step-00000004/mine; do
+  for force in "" --force; do refused 2 "are that run.s alone" reshard-checkpoint run run/checkpoints/$own $force; done
+done
+refused 2 "are that run.s alone" reshard-checkpoint --average run four run/checkpoints/mean
+refused 2 "are that run.s alone" convert-checkpoint run run/checkpoints/mine --to safetensors
+[ "$(ls run/checkpoints | xargs)" = "latest step-00000002 step-00000004 step-00000006" ] || fail "made: $(ls run/checkpoints)"
 refused 2 'pipeline stages do not exist yet' reshard-checkpoint run nope --pipeline 2
 refused 2 'tensor 4 is more than the model.s 2 key-value heads: some ranks would have none' reshard-checkpoint run nope --tensor 4
 grep -q 'try: --tensor 2$' err || fail "no way out: $(cat err)"
@@ -130,13 +162,38 @@ printf 'x' | dd of=broken/rank-00002.h5 bs=1 seek=9000 conv=notrunc status=none
 refused 3 'rank-00002.h5 is damaged between bytes .* it holds /.* elements [0-9]* to' reshard-checkpoint broken nope --force
 refused 3 'rank-00002.h5 is damaged between bytes .* elements' reshard-checkpoint --verify broken
 refused 3 'rank-00002.h5 is damaged between bytes .* elements' reshard-checkpoint --diff broken run
+cp -r shared lost
+rm lost/rank-00001.h5
+for command in "reshard-checkpoint lost nope" "reshard-checkpoint --verify lost" "generate --checkpoint lost --tokens 3" "train --evaluate lost --data data"; do
+  refused 3 'rank-00001.h5 is missing' $command
+done
+mv lost/rank-00003.h5 lost/rank-00001.h5
+mv lost/rank-00005.h5 lost/rank-00003.h5
+cp lost/rank-00001.h5 lost/rank-00005.h5
+refused 3 'lost/rank-0000[0-9].h5' reshard-checkpoint lost nope
 rm broken/rank-00002.h5
 refused 3 'rank-00002.h5 is missing' reshard-checkpoint broken nope
 absent nope
 expect 0 reshard-checkpoint run four --data-parallel 2 --force
 [ "$(ls four | grep -c '^rank-.*h5$')" = 2 ] || fail "not replaced: $(ls four)"
 
-# Stopped by a signal: nothing has the name, and the same command goes on.
+# Stopped by a signal: nothing has the name, and the same command goes on. The first waits for the plan when the signal comes, and may not write a rank file then (a file that
+# is one KiB at most would be exit 4).
+partition-model --model tiny.toml --data data --sequence 16 --ranks 64 --global-batch 64 --output many.json >/dev/null || fail "no plan"
+watches() { [[ $(readlink /proc/$1/exe) == */reshard-checkpoint ]] && grep -q '^SigCgt:.*[4567cdef][0-9a-f]\{3\}$' /proc/$1/status; }
+for work in "run stopped" "run stopped --force" "--average run four stopped" "--average run four stopped --force"; do
+  ( ulimit -f 1; exec reshard-checkpoint $work --plan <(until [ -e go ]; do sleep 0.02; done; exec cat many.json) ) >out 2>err &
+  pid=$!
+  for i in $(seq 500); do watches $pid && break; sleep 0.02; done
+  kill -TERM $pid
+  touch go
+  code=0
+  wait $pid || code=$?
+  [ $code = 143 ] || fail "exit code $code, not 143: reshard-checkpoint $work"
+  said 'reshard-checkpoint: stopped by SIGTERM; '
+  absent stopped stopped.partial
+  rm go
+done
 code=0
 ( trap - INT; exec timeout --preserve-status -s TERM 0.03 reshard-checkpoint run many --data-parallel 64 ) >out 2>err || code=$?
 if [ $code != 0 ]; then

@@ -2,6 +2,7 @@
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/cores.h"
 #include "libtrain/base/here_and_now.h"
+#include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
@@ -171,6 +172,13 @@ checkpoint::NewCut cut_of(const Settings& s, const checkpoint::Reader& source) {
   return cut;
 }
 
+// Before the work, which may take its time.
+void warn_of(const checkpoint::NewCut& cut, const checkpoint::Reader& source) {
+  const auto ranks = checkpoint::topology_of_cut(source.manifest(), cut);
+  for (const auto& doubt : checkpoint::doubts_of_cut(checkpoint::state_of_cut(source.state(), cut, ranks), ranks))
+    base::log_warning("{}", doubt);
+}
+
 base::ExitCode make(const Settings& s) {
   const auto start = base::steady_seconds();
   std::vector<std::unique_ptr<checkpoint::Reader>> sources;
@@ -188,6 +196,7 @@ base::ExitCode make(const Settings& s) {
   reshard::Made made{{}, read.back()->manifest().ranks, s.paths.back(), {}, 0};
   for (const auto* source : read) made.sources.push_back(source->path());
   const auto cut = cut_of(s, *read.back());
+  warn_of(cut, *read.back());
   made.result = s.average ? checkpoint::average(read, made.output, cut, o)
                           : checkpoint::reshard(*read.back(), made.output, cut, o);
   made.seconds = base::steady_seconds() - start;

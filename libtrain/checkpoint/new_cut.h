@@ -1,0 +1,37 @@
+// What the ranks of a checkpoint that is made from others may be, and what it says of the run then.
+#pragma once
+
+#include "libtrain/base/dtype.h"
+#include "libtrain/checkpoint/manifest.h"
+#include "libtrain/plan/topology.h"
+
+#include <nlohmann/json.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainyard::checkpoint {
+
+// What the new checkpoint shall be; what is left out stays as it is in the source.
+struct NewCut {
+  int data = 0;  // data-parallel ranks; 0: as many as the source has
+  std::optional<base::DType> dtype;
+  std::optional<int> zero;             // for the record of the plan: files are alike at every stage
+  std::optional<nlohmann::json> plan;  // the record as a whole, of the model of the source
+  std::optional<Contents> contents = {};
+  int tensor = 0;  // ranks that share every layer; 0: as many as the source has
+};
+// The ranks of the new checkpoint. UsageError where so many tensor ranks cannot share the layers of the model, and for
+// more ranks than plan/ranges.h knows or than the model has weights.
+plan::Topology topology_of_cut(const Manifest& source, const NewCut& cut);
+
+// What is odd about ranks that are legal, as sentences for warnings: ranks whose files would hold nothing, and tensor
+// ranks on which no run goes on from the checkpoint with the lanes that it has.
+std::vector<std::string> doubts_of_cut(const RunState& state, const plan::Topology& ranks);
+
+// What a checkpoint of the new cut says of the run: all that the source says, but ranks, dtype, contents and plan.
+// UsageError for all of a source that has no more than the weights.
+RunState state_of_cut(const RunState& source, const NewCut& cut, const plan::Topology& ranks);
+
+}  // namespace trainyard::checkpoint

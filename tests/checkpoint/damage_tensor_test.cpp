@@ -1,0 +1,308 @@
+// A checkpoint of a grid of data and tensor ranks that is damaged, or lies with right checksums: a refusal that is an
+// InputError, or the numbers that were saved.
+#include "tests/checkpoint/reshard_files.h"
+
+#include "libtrain/plan/model_json.h"
+
+#include <gtest/gtest.h>
+
+using namespace sample;
+using checkpoint::Kind;
+using trainyard::base::DType;
+using trainyard::base::Error;
+using trainyard::base::ExitCode;
+
+namespace {
+
+class TensorDamage : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto model = gpt();
+    model.layers = 1, model.hidden = 8, model.heads = 4, model.kv_heads = 4, model.ffn = 16, model.vocabulary = 129,
+    model.context = 8, model.lanes = 2;
+    written = state(model, DType::bf16, 5);
+    written.identity["seed"] = written.seed;
+    written.identity["model"] = plan::model_to_json(model);
+    written.identity["model"].erase("name");
+    save(scratch.path, written, plan::replicas_of(4, 2));
+    folder = scratch.path + "/step-00000005";
+  }
+
+  std::string file(int rank) const { return folder + "/" + checkpoint::rank_name(rank) + ".h5"; }
+
+  // What all who read it say: "" where each got what was saved, "another value" where one did not, else the message,
+  // which a reader, the bytes of a whole file or a reshard had. Another error than a refusal fails the test.
+  std::string refusal() {
+    remove_made();
+    try {
+      checkpoint::Reader reader(folder);
+      reader.verify_all();
+      for (const auto& ranks : {plan::replicas_of(1, 1), plan::replicas_of(4, 2), plan::replicas_of(4, 4)})
+        if (differences(reader, ranks) != 0) return "another value";
+      reshard(folder, scratch.path + "/to", {3, {}, {}, {}, {}, 1});
+      checkpoint::Reader made(scratch.path + "/to");
+      return differences(made, 1) == 0 ? "" : "another value";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ExitCode::input_refused) << e.what();
+      EXPECT_FALSE(fs::exists(scratch.path + "/to")) << e.what();
+      return e.what();
+    }
+  }
+  // A reshard alone, which reads files in an order of its own.
+  std::string reshard_refusal() {
+    remove_made();
+    try {
+      reshard(folder, scratch.path + "/to", {1, {}, {}, {}, {}, 4});
+      return "";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ExitCode::input_refused) << e.what();
+      EXPECT_FALSE(fs::exists(scratch.path + "/to")) << e.what();
+      return e.what();
+    }
+  }
+  void remove_made() const {
+    for (const char* name : {"/to", "/to.partial"}) fs::remove_all(scratch.path + name);
+  }
+  void expect_refused(const std::string& words, const std::string& what) {
+    for (const auto& message : {refusal(), reshard_refusal()})
+      EXPECT_NE(message.find(words), std::string::npos) << what << ": '" << message << "'";
+  }
+
+  Scratch scratch;
+  checkpoint::RunState written;
+  std::string folder;
+};
+
+}  // namespace
+
+TEST_F(TensorDamage, TheUndamagedOneIsRead) {
+  EXPECT_EQ(refusal(), "");
+  EXPECT_EQ(reshard_refusal(), "");
+}
+
+TEST_F(TensorDamage, RankFilesThatAreMissingOrOfAnotherSize) {
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto name = checkpoint::rank_name(rank) + ".h5", good = slurp(file(rank));
+    fs::remove(file(rank));
+    expect_refused(name + " is missing", name);
+    fs::create_directory(file(rank));
+    expect_refused(name, "a folder");
+    fs::remove(file(rank));
+    for (const auto size : {std::size_t{0}, std::size_t{1}, good.size() / 2, good.size() - 1, good.size() + 1}) {
+      auto other = good;
+      other.resize(size, 'x');
+      spit(file(rank), other);
+      expect_refused(fmt::format("{} has {} bytes, expected {}", name, size, good.size()), name);
+    }
+    spit(file(rank), good);
+  }
+  EXPECT_EQ(refusal(), "");
+}
+
+// A bit of each payload, first byte, middle and last; and of what lies between them.
+TEST_F(TensorDamage, AFlippedBitIsNamed) {
+  const auto manifest = whole(folder).manifest();
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto name = checkpoint::rank_name(rank) + ".h5", good = slurp(file(rank));
+    const auto flipped = [&](std::int64_t at, const std::string& words) {
+      auto bad = good;
+      bad[static_cast<std::size_t>(at)] ^= 8;
+      spit(file(rank), bad);
+      expect_refused(name + " is damaged between bytes", fmt::format("{} byte {}", name, at));
+      expect_refused(words, fmt::format("{} byte {}", name, at));
+    };
+    const auto& entry = manifest.files.at(name);
+    for (auto kind : checkpoint::kinds_of(DType::bf16)) {
+      const auto& p = entry.payloads.at(checkpoint::path_of(kind));
+      ASSERT_GT(p.bytes, 0);
+      for (const auto at : {std::int64_t{0}, p.bytes / 2, p.bytes - 1})
+        flipped(p.offset + at, fmt::format("it holds {}/", checkpoint::path_of(kind)));
+    }
+    for (const auto& range : entry.metadata)
+      for (const auto at : {std::int64_t{0}, range.bytes - 1}) flipped(range.offset + at, "(HDF5 metadata)");
+    spit(file(rank), good);
+  }
+  EXPECT_EQ(refusal(), "");
+}
+
+// Files of two ranks under one another's names: as they are; with sizes and checksums that are right; with the parts of
+// the index exchanged, too, so that only the files themselves tell whose they are.
+TEST_F(TensorDamage, RankFilesThatAreExchanged) {
+  for (int a = 0; a < 4; ++a)
+    for (int b = a + 1; b < 4; ++b) {
+      const auto what = fmt::format("ranks {} and {}", a, b);
+      const auto exchange_files = [&] {
+        fs::rename(file(a), file(a) + "x");
+        fs::rename(file(b), file(a));
+        fs::rename(file(a) + "x", file(b));
+      };
+      const auto manifest = slurp(folder + "/manifest.json"), indices = slurp(folder + "/ranks.index");
+      exchange_files();
+      expect_refused("rank-0000", what);
+      edit_manifest(folder, [&](nlohmann::json& j) {
+        std::swap(j["files"][checkpoint::rank_name(a) + ".h5"], j["files"][checkpoint::rank_name(b) + ".h5"]);
+      });
+      expect_refused("rank", what + ", sizes too");
+      auto parts = sections(folder);
+      std::swap(parts[static_cast<std::size_t>(a)], parts[static_cast<std::size_t>(b)]);
+      replace_joined_index(folder, checkpoint::joined_index_bytes(5, parts));
+      expect_refused(fmt::format("rank {}", b), what + ", their sections too");
+      auto of_a = index_of(folder, a), of_b = index_of(folder, b);
+      of_a.rank = a, of_b.rank = b;
+      replace_index(folder, a, lying_bytes(of_a, bare_manifest(folder).parameters));
+      replace_index(folder, b, lying_bytes(of_b, bare_manifest(folder).parameters));
+      expect_refused("rank", what + ", with the numbers of the others");
+      exchange_files();
+      spit(folder + "/manifest.json", manifest);
+      spit(folder + "/ranks.index", indices);
+    }
+  EXPECT_EQ(refusal(), "");
+}
+
+// Boxes of one tensor rank that lie where another's are, leave some out, or change places with another's of the same
+// form, which only fingerprints can tell.
+TEST_F(TensorDamage, BoxesThatOverlapOrLeaveAHole) {
+  const auto indices = slurp(folder + "/ranks.index"), manifest = slurp(folder + "/manifest.json");
+  const auto number = [&](const std::string& name) {
+    const auto parameters = bare_manifest(folder).parameters;
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      if (parameters[i].name == name) return static_cast<std::int32_t>(i);
+    return std::int32_t{-1};
+  };
+  const auto again = [&] { spit(folder + "/ranks.index", indices), spit(folder + "/manifest.json", manifest); };
+  const auto box_of = [&](checkpoint::RankIndex& index, std::int32_t tensor) {
+    return std::find_if(index.boxes.begin(), index.boxes.end(), [&](auto& b) { return b.tensor == tensor; });
+  };
+  int changed = 0;
+  for (const char* name : {"layers.00.attention.q.weight", "layers.00.attention.output.weight",
+                           "layers.00.ffn.down.weight", "layers.00.ffn.up.bias", "embedding.tokens.weight"}) {
+    const auto tensor = number(name);
+    ASSERT_GE(tensor, 0);
+    const auto not_once = fmt::format("the boxes of {} do not hold each of its elements once", name);
+    for (int rank = 0; rank < 4; ++rank) {
+      auto original = index_of(folder, rank);
+      if (box_of(original, tensor) == original.boxes.end()) continue;  // all of its rows are padding
+      ++changed;
+      const bool columns = std::string(name).ends_with("output.weight") || std::string(name).ends_with("down.weight");
+      edit_index(folder, rank, [&](auto& index) { index.boxes.erase(box_of(index, tensor)); });
+      expect_refused(not_once, fmt::format("a hole in {} of rank {}", name, rank));
+      again();
+      edit_index(folder, rank, [&](auto& index) {
+        auto& start = box_of(index, tensor)->box.start[columns ? 1 : 0];
+        start += start > 0 ? -1 : 1;
+      });
+      expect_refused(name, fmt::format("{} of rank {} one further", name, rank));
+      again();
+    }
+  }
+  EXPECT_GE(changed, 10);
+  for (const char* name : {"layers.00.attention.q.weight", "layers.00.attention.output.weight"}) {
+    const auto tensor = number(name);
+    auto one = index_of(folder, 0), other = index_of(folder, 1);
+    const auto a = box_of(one, tensor), b = box_of(other, tensor);
+    ASSERT_EQ(a->box.count, b->box.count);
+    edit_index(folder, 0, [&](auto& index) { box_of(index, tensor)->box = b->box; });
+    edit_index(folder, 1, [&](auto& index) { box_of(index, tensor)->box = a->box; });
+    expect_refused("fingerprint", fmt::format("{} of two tensor ranks exchanged", name));
+    again();
+  }
+  EXPECT_EQ(refusal(), "");
+}
+
+// The grid is for people and for what a reshard leaves as it is: where it is another than the files are of, the boxes
+// are believed once all fingerprints agree; where it is none, nothing is.
+TEST_F(TensorDamage, AGridThatTheFilesAreNotOf) {
+  const auto manifest = slurp(folder + "/manifest.json");
+  using Sizes = std::vector<std::pair<const char*, std::int64_t>>;
+  const auto say = [&](const Sizes& axes, const std::vector<std::vector<int>>& coordinates) {
+    spit(folder + "/manifest.json", manifest);
+    edit_manifest(folder, [&](nlohmann::json& j) {
+      j["axes"] = nlohmann::json::array();
+      for (const auto& [axis, size] : axes) j["axes"].push_back({{"axis", axis}, {"size", size}});
+      j["coordinates"] = coordinates;
+    });
+  };
+  const std::vector<std::vector<int>> in_two{{0, 0}, {0, 1}, {1, 0}, {1, 1}}, in_a_row{{0, 0}, {0, 1}, {0, 2}, {0, 3}};
+  say({{"data", 1}, {"tensor", 4}}, in_a_row);
+  EXPECT_EQ(refusal(), "");
+  say({{"data", 4}}, {{0}, {1}, {2}, {3}});
+  EXPECT_EQ(refusal(), "");
+  say({{"tensor", 2}, {"data", 2}}, in_two);
+  EXPECT_EQ(refusal(), "");
+  say({{"data", 2}, {"colour", 2}}, in_two);
+  EXPECT_EQ(refusal(), "");
+  say({{"data", 2}, {"tensor", 4}}, in_two);
+  expect_refused("the axes do not make 4 ranks", "eight ranks");
+  say({{"data", 1 << 23}, {"tensor", 1 << 23}}, in_two);
+  expect_refused("the axes do not make 4 ranks", "2^46 ranks");
+  say({{"data", 4}, {"tensor", 0}}, in_two);
+  expect_refused("size", "no tensor ranks");
+  say({{"data", -2}, {"tensor", -2}}, in_two);
+  expect_refused("size", "fewer than none");
+  say({{"tensor", 2}, {"tensor", 2}}, in_two);
+  expect_refused("is there twice", "the same axis");
+  say({{"data", 2}, {"tensor", 2}}, in_a_row);
+  expect_refused("are not of the axes", "coordinates of another grid");
+  say({{"data", 2}, {"tensor", 2}}, {{0, 0}, {0, 1}, {1, 0}, {1, 0}});
+  expect_refused("two ranks have the same coordinates", "one place twice");
+  say({{"data", 1}, {"context", 1}, {"tensor", 4}}, {{0, 0, 0}, {0, 0, 1}, {0, 0, 2}, {0, 0, 3}});
+  EXPECT_EQ(refusal(), "");
+}
+
+// The record of the plan is for people: no reader goes by it, whatever it says.
+TEST_F(TensorDamage, APlanThatTheFilesAreNotOf) {
+  for (const auto& plan : {R"({"tensor": 4, "ranks": 4})", R"({"tensor": -1, "topology": 7, "ranks": "many"})", "[]",
+                           R"({"topology": [{"axis": "tensor", "size": 4}], "tensor": null, "dtype": 5})"}) {
+    edit_manifest(folder, [&](nlohmann::json& j) { j["plan"] = nlohmann::json::parse(plan); });
+    const auto said = refusal();
+    if (std::string(plan) == "[]") EXPECT_NE(said.find("plan"), std::string::npos) << said;
+    else EXPECT_EQ(said, "") << plan;
+  }
+}
+
+// Lanes belong to the numerics of a run, not to its files: what the model can have reads as it was, all else is
+// refused.
+TEST_F(TensorDamage, LanesThatTheModelCannotHave) {
+  const auto say = [&](const nlohmann::json& lanes, bool identity) {
+    edit_manifest(folder, [&](nlohmann::json& j) {
+      j["model"]["lanes"] = lanes;
+      if (identity) j["identity"]["model"]["lanes"] = lanes;
+    });
+  };
+  const nlohmann::json wrong[] = {0,
+                                  -1,
+                                  -2,
+                                  3,
+                                  8,
+                                  4096,
+                                  4097,
+                                  1LL << 32,
+                                  1LL << 62,
+                                  18446744073709551615u,
+                                  2.5,
+                                  1e300,
+                                  "2x",
+                                  "",
+                                  true,
+                                  nullptr,
+                                  nlohmann::json::array({2})};
+  for (const auto& lanes : wrong)
+    for (const bool identity : {false, true}) {
+      say(lanes, identity);
+      expect_refused("model: ", lanes.dump());
+    }
+  for (const int lanes : {1, 4}) {
+    say(lanes, false);
+    expect_refused("in the identity", fmt::format("{} lanes", lanes));
+    say(lanes, true);
+    EXPECT_EQ(refusal(), "") << lanes;
+    EXPECT_EQ(checkpoint::Reader(folder).state().model.lanes, lanes);
+  }
+  // One that says nothing of its lanes has one, in the model and in the identity alike.
+  edit_manifest(folder, [](nlohmann::json& j) { j["model"].erase("lanes"); });
+  expect_refused("lanes of the model is 1, but \"4\" in the identity", "no lanes in the model");
+  edit_manifest(folder, [](nlohmann::json& j) { j["identity"]["model"].erase("lanes"); });
+  EXPECT_EQ(refusal(), "");
+  edit_manifest(folder, [](nlohmann::json& j) { j["model"]["lanes"] = 2; });
+  expect_refused("lanes of the model is 2, but \"1\" in the identity", "no lanes in the identity");
+}
