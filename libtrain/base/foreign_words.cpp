@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
+#include <string_view>
 
 namespace trainyard::base {
 
@@ -170,6 +172,14 @@ std::string plain(std::string text) {
   return text;
 }
 
+// Settings of train and partition-model that people look for in the file of a model.
+bool is_of_training(const std::string& word) {
+  constexpr std::string_view all[] = {
+      "tensor",      "sequence-parallel", "zero",     "dtype",       "recompute",    "reduction", "fold",
+      "layer-slots", "threads",           "sequence", "micro-batch", "global-batch", "device",    "data"};
+  return std::find(std::begin(all), std::end(all), word) != std::end(all);
+}
+
 }  // namespace
 
 std::string foreign_word_hint(const std::string& word, const std::vector<std::string>& names, Spelling spelling) {
@@ -177,6 +187,9 @@ std::string foreign_word_hint(const std::string& word, const std::vector<std::st
   const auto has = [&](const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };
   const auto spelled = [&](const std::string& name) { return spelling == Spelling::flags ? "--" + name : name; };
   if (has(asked)) return fmt::format("write {}", spelled(asked));
+  if (has("kv-heads") && is_of_training(asked))
+    return fmt::format("how a model is trained is no part of it: --{} is a setting of train and partition-model",
+                       asked);
   const Entry* no_name = nullptr;
   for (const auto& e : entries()) {
     if (std::find(e.theirs.begin(), e.theirs.end(), asked) == e.theirs.end()) continue;

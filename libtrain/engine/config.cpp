@@ -114,6 +114,7 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
     if (field.source == base::from_environment || field.source == base::from_flag) return false;
     field.set(value, fmt::format("{}: {}", c.plan, name));
     field.source = base::from_plan;
+    c.of_plan.push_back(name);
     return true;
   };
   auto cut = static_cast<plan::Cut&>(p);
@@ -123,7 +124,7 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
     c.plan_model = p.model;
     c.lanes_of_plan = set("lanes", fmt::format("{}", p.model.lanes));
   }
-  c.plan_ranks = p.topology.world();
+  c.plan_ranks = p.topology.world(), c.plan_lanes = p.model.lanes;
 }
 
 void read_model_of_weights(const std::vector<base::Field>& fields, RunConfig& c) {

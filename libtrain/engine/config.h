@@ -57,6 +57,8 @@ struct RunConfig : plan::Cut {
   // from --plan
   std::optional<plan::ModelConfig> plan_model;        // while --model is not said elsewhere
   int plan_ranks = 0;                                 // 0: no plan
+  std::int64_t plan_lanes = 0;                        // of the plan's model, whoever says the run's
+  std::vector<std::string> of_plan;                   // names of the settings that the plan has said
   std::optional<plan::ModelConfig> checkpoint_model;  // of an evaluation, and of --init-from without --model
   bool lanes_of_plan = false;                         // `lanes` are those of plan_model: nobody has asked for them
   std::int64_t checkpoint_lanes = 0;                  // of the run's own checkpoints (restore.h); 0: there are none

@@ -64,19 +64,33 @@ std::string field_hint(const std::string& name, const std::vector<std::string>& 
   return close.empty() ? "name one of these" : fmt::format("did you mean '{}'?", close);
 }
 
-// One line for each key that differs, so that nobody compares two whole models by eye.
-std::string difference(const std::string& name, const nlohmann::json& was, const nlohmann::json& now) {
-  const auto shown = [&](const nlohmann::json& value) { return value.is_null() ? default_text(name) : value.dump(); };
-  if (!was.is_object() || !now.is_object())
-    return fmt::format("\n  {}: the checkpoint has {}, this run {}", name, shown(was), shown(now));
-  auto both = was;
-  both.update(now);
-  std::string out;
-  for (const auto& item : both.items()) {
-    const auto before = was.value(item.key(), nlohmann::json()), after = now.value(item.key(), nlohmann::json());
-    if (before != after) out += difference(name + "." + item.key(), before, after);
+// One for each key, so that nobody compares two whole models by eye.
+void add_differences(const std::string& name, const nlohmann::json& a, const nlohmann::json& b,
+                     std::vector<FieldDifference>& out) {
+  if (a == b) return;
+  if (!a.is_object() || !b.is_object()) {
+    out.push_back({name, a, b});
+    return;
   }
+  auto both = a;
+  both.update(b);
+  for (const auto& item : both.items())
+    add_differences(name.empty() ? item.key() : name + "." + item.key(), a.value(item.key(), nlohmann::json()),
+                    b.value(item.key(), nlohmann::json()), out);
+}
+
+std::string difference(const std::string& name, const nlohmann::json& was, const nlohmann::json& now) {
+  std::vector<FieldDifference> all;
+  add_differences(name, was, now, all);
+  std::string out;
+  for (const auto& d : all) out += "\n  " + text_of(d, "the checkpoint", "this run");
   return out;
+}
+
+// With the model as programs write it today.
+nlohmann::json current_identity(nlohmann::json identity) {
+  if (identity.is_object() && identity.contains("model")) identity["model"] = plan::current_form(identity["model"]);
+  return identity;
 }
 
 }  // namespace
@@ -129,6 +143,26 @@ std::vector<std::string> differing_fields(const nlohmann::json& expected, const 
   for (const auto& item : now.items())
     if (!expected.contains(item.key()) || expected[item.key()] != item.value()) names.push_back(item.key());
   return names;
+}
+
+std::vector<FieldDifference> differences(const checkpoint::RunState& a, const checkpoint::RunState& b) {
+  std::vector<FieldDifference> out;
+  add_differences("step", a.step, b.step, out);
+  if (a.identity.empty() != b.identity.empty()) out.push_back({"identity", a.identity, b.identity});
+  else add_differences("", current_identity(a.identity), current_identity(b.identity), out);
+  add_differences("dtype", base::name_of(a.dtype), base::name_of(b.dtype), out);
+  add_differences("device", a.device_kind, b.device_kind, out);
+  add_differences("instruction set", a.isa, b.isa, out);
+  return out;
+}
+
+std::string text_of(const FieldDifference& d, const std::string& first, const std::string& second) {
+  const auto shown = [&](const nlohmann::json& value) {
+    if (value.is_null()) return default_text(d.name);
+    if (d.name == "identity") return std::string(value.empty() ? "none" : "one");
+    return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  };
+  return fmt::format("{}: {} has {}, {} {}", d.name, first, shown(d.first), second, shown(d.second));
 }
 
 std::string hash_of(const nlohmann::json& identity) {

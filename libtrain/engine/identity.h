@@ -1,6 +1,8 @@
 // Identity: what makes two runs the same run. A resume refuses a difference unless the user names it.
 #pragma once
 
+#include "libtrain/checkpoint/run_state.h"
+
 #include <nlohmann/json.hpp>
 
 #include <string>
@@ -24,6 +26,17 @@ void require_known_fields(const nlohmann::json& identity, const std::vector<std:
 
 // Names of the fields of `now` that `expected` has otherwise or not at all.
 std::vector<std::string> differing_fields(const nlohmann::json& expected, const nlohmann::json& now);
+
+// Why two checkpoints may hold other numbers: their steps, each key of their identities that differs, also inside of
+// model and data ("model.lanes"), working dtype, device and instruction set. Null is a key that is left out. Empty:
+// they are of one run, at one step. Cuts are no reason (checkpoint_cut of report.h).
+struct FieldDifference {
+  std::string name;
+  nlohmann::json first, second;
+};
+std::vector<FieldDifference> differences(const checkpoint::RunState& a, const checkpoint::RunState& b);
+// "model.lanes: A has 4, B 2", where `first` and `second` are what the two are called.
+std::string text_of(const FieldDifference& difference, const std::string& first, const std::string& second);
 
 // 16 hex digits over the canonical dump.
 std::string hash_of(const nlohmann::json& identity);

@@ -85,17 +85,38 @@ void write_report(const std::string& output, const SizeTable& memory, const Size
   }
 }
 
-std::string plan_text(const plan::Plan& p, const std::string& output, base::Sizes sizes) {
+std::string checkpoint_cut(const checkpoint::RunState& s) {
+  // Nobody checks what a plan says that is for reading only.
+  const auto number = [&](const char* key, std::int64_t otherwise) {
+    const auto found = s.plan.is_object() ? s.plan.find(key) : s.plan.end();
+    return found != s.plan.end() && found->is_number_integer() ? found->get<std::int64_t>() : otherwise;
+  };
+  std::string out;
+  const auto add = [&](const std::string& part) { out += (out.empty() ? "" : ", ") + part; };
+  if (const auto ranks = number("ranks", 1), tensor = number("tensor", 1); tensor > 1 && ranks >= tensor)
+    add(fmt::format(
+        "{} x {} tensor{}", ranks / tensor, tensor,
+        s.plan.contains("sequence_parallel") && s.plan["sequence_parallel"] == true ? " and its rows" : ""));
+  if (const auto zero = number("zero", -1); zero >= 0) add(fmt::format("ZeRO {}", zero));
+  add(base::counted(s.model.lanes, "lane"));
+  return out;
+}
+
+std::string cut_text(const plan::Plan& p) {
   const auto b = p.batch();
-  const auto plural = [](std::int64_t n) { return n == 1 ? "" : "s"; };
+  return fmt::format("{}{}, ZeRO {}, {}{} a rank, {}: {} of {} x {} tokens a step, fold {}, {}",
+                     base::counted(p.topology.world(), "rank"), plan::sharing_text(p), p.zero,
+                     p.recompute == plan::Recompute::layers ? "layers recomputed, " : "",
+                     base::counted(p.threads, "thread"), base::name_of(p.dtype),
+                     b.micros() == 1 ? "1 micro-batch" : base::count_text(b.micros()) + " micro-batches", p.micro_batch,
+                     p.sequence, b.fold, base::counted(b.rounds(), "accumulation round"));
+}
+
+std::string plan_text(const plan::Plan& p, const std::string& output, base::Sizes sizes) {
   std::string out =
       fmt::format("model {}: {} parameters, {} layers of {}, vocabulary {}\n", base::one_line(p.model.name),
                   base::count_text(p.parameters), p.model.layers, p.model.hidden, base::count_text(p.model.vocabulary));
-  out += fmt::format(
-      "{}{}, ZeRO {}, {} thread{} a rank, {}: {} micro-batches of {} x {} tokens a step, fold {}, {} accumulation "
-      "round{}\n",
-      base::counted(p.topology.world(), "rank"), plan::sharing_text(p), p.zero, p.threads, plural(p.threads),
-      base::name_of(p.dtype), b.micros(), p.micro_batch, p.sequence, b.fold, b.rounds(), plural(b.rounds()));
+  out += cut_text(p) + "\n";
   const auto memory = p.memory.categories;
   const auto row = [&](const std::string& name, std::int64_t bytes) {
     out += fmt::format("  {:<28}{:>16}\n", name, base::size_text(bytes, sizes));

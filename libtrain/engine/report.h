@@ -1,6 +1,7 @@
 // Reports: the plan as text, memory and traffic announced against measured, and the file that holds them.
 #pragma once
 
+#include "libtrain/checkpoint/run_state.h"
 #include "libtrain/comm/world.h"
 #include "libtrain/engine/memory.h"
 #include "libtrain/engine/setup.h"
@@ -26,6 +27,14 @@ SizeTable memory_report(const RankMemory& memory, const RunSetup& setup);
 // OUTPUT/report.txt. A file of that name that is not a report is kept; whatever goes wrong is a warning: the run is
 // done, and its checkpoint published.
 void write_report(const std::string& output, const SizeTable& memory, const SizeTable& traffic);
+
+// One line: ranks, replicas and what they share, ZeRO stage, recomputation, threads, dtype, and how a step is divided.
+// A dry run says it, and every start.
+std::string cut_text(const plan::Plan& plan);
+
+// Of a checkpoint, what its plan says of the cut that wrote it: "2 x 2 tensor and its rows, ZeRO 1, 4 lanes", or "ZeRO
+// 3, 4 lanes" without tensor ranks; what it does not say is left out.
+std::string checkpoint_cut(const checkpoint::RunState& state);
 
 std::string plan_text(const plan::Plan& plan, const std::string& output, base::Sizes sizes);
 

@@ -65,6 +65,10 @@ void tell_changes(const checkpoint::RunState& was, const RunConfig& c, const pla
     base::log_warning(
         "sums of one lane are a library's on a GPU, and other tensor ranks round them otherwise: losses will not be "
         "bit-identical");
+  const bool lanes_are_said = c.lanes > 0 && !c.lanes_of_plan;
+  if (!lanes_are_said && c.plan_lanes > 0 && c.plan_lanes != now.model.lanes)
+    base::log_info("resuming with lanes {}, those of the run: {} has {}, and --lanes {} --change model would take them",
+                   now.model.lanes, c.plan, c.plan_lanes, c.plan_lanes);
   if (was.plan.contains("zero")) tell("ZeRO stage", was.plan["zero"].dump(), fmt::format("{}", c.zero));
 }
 

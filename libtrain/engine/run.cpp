@@ -165,6 +165,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   while (start.step < config.steps && !reached()) {
     if (!start.path.empty())
       note(fmt::format("{} {}", start.weights_only ? "weights from" : "resuming from", start.path));
+    if (!loop) note(cut_text(setup.plan));
     if (!loop) on_every_rank(world, exec, [&] { loop.emplace(context); });
     try {
       return or_fail(world, [&] {

@@ -10,9 +10,11 @@
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/engine/run_folder.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <sys/stat.h>
+#include <utility>
 
 namespace trainyard::engine {
 
@@ -22,19 +24,21 @@ namespace {
 
 constexpr std::int64_t largest_reason = 1 << 20;
 
-ExitReason reason_in(const std::string& folder) {
+// By name, which is by number.
+std::vector<std::string> reason_files(const std::string& folder) {
   std::error_code error;
-  std::string first;
-  for (fs::directory_iterator it(folder + "/exit", error), end; !error && it != end; it.increment(error)) {
-    const auto path = it->path().string();
-    if (it->path().filename().string().starts_with("rank-") && it->path().extension() == ".json" &&
-        (first.empty() || path < first))
-      first = path;
-  }
-  if (first.empty()) return {};
+  std::vector<std::string> files;
+  for (fs::directory_iterator it(folder + "/exit", error), end; !error && it != end; it.increment(error))
+    if (it->path().filename().string().starts_with("rank-") && it->path().extension() == ".json")
+      files.push_back(it->path().string());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+ExitReason reason_of(const std::string& file) {
   try {
-    const auto json = base::parse_json(base::read_file(first, largest_reason), first);
-    base::JsonObject object(json, first);
+    const auto json = base::parse_json(base::read_file(file, largest_reason), file);
+    base::JsonObject object(json, file);
     return {static_cast<int>(object.integer("exit_code", 1, 255)), static_cast<int>(object.integer("rank", 0, 1 << 30)),
             object.text("host"), object.text("reason")};
   } catch (const base::InputError&) {
@@ -43,6 +47,13 @@ ExitReason reason_in(const std::string& folder) {
 }
 
 }  // namespace
+
+std::vector<ExitReason> exit_reasons(const std::string& folder) {
+  std::vector<ExitReason> out;
+  for (const auto& file : reason_files(folder))
+    if (auto reason = reason_of(file); reason.exit_code != 0) out.push_back(std::move(reason));
+  return out;
+}
 
 RunStatus status_of(const std::string& folder) {
   RunStatus status;
@@ -61,7 +72,7 @@ RunStatus status_of(const std::string& folder) {
     if (::stat((status.newest + "/manifest.json").c_str(), &info) == 0)
       status.newest_time = base::utc_text(info.st_mtim.tv_sec);
   }
-  status.exit = reason_in(folder);
+  if (const auto files = reason_files(folder); !files.empty()) status.exit = reason_of(files.front());
   const bool written = !found.empty() || ::stat((folder + "/metrics.jsonl").c_str(), &info) == 0;
   using Stage = RunStatus::Stage;
   if (lock.use == base::FolderLock::Use::unknown) status.stage = Stage::unknown;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace trainyard::engine {
 
@@ -22,6 +23,9 @@ struct RunStatus {
   std::int64_t newest_step = -1;
   std::string newest, newest_time;  // the newest checkpoint and when it was made, in UTC; "" without
 };
+
+// Of every rank that has said one, by number.
+std::vector<ExitReason> exit_reasons(const std::string& folder);
 
 // Cheap enough to be asked every second: a few names are looked up, no payload is read. InputError where the folder or
 // its checkpoints cannot be looked at.

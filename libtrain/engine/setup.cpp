@@ -120,13 +120,30 @@ plan::Plan plan_of(const RunConfig& c, plan::ModelConfig model, int ranks, int t
   return p;
 }
 
-// What a plan's file says flags may say otherwise, or another plan.
+// "--tensor" in a sentence, but not in "--tensor-ranks".
+bool names_flag(const std::string& text, const std::string& name) {
+  const auto flag = "--" + name;
+  for (auto at = text.find(flag); at != std::string::npos; at = text.find(flag, at + 1)) {
+    const auto end = at + flag.size();
+    if (end == text.size() || (text[end] != '-' && (text[end] < 'a' || text[end] > 'z'))) return true;
+  }
+  return false;
+}
+
+// What a plan's file says flags may say otherwise, or another plan. Of what is complained about, that which nobody
+// typed is said to be the plan's.
 void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code, const RunConfig& c) {
   if (problems.empty()) return;
   auto hint = problems.size() == 1 ? problems[0].hint : "";
-  if (c.plan_ranks > 0)
-    hint += fmt::format("{}flags go before what {} says; or make another plan with partition-model",
-                        hint.empty() ? "" : "; ", c.plan);
+  if (c.plan_ranks > 0) {
+    std::string said;
+    for (const auto& name : c.of_plan)
+      if (std::any_of(problems.begin(), problems.end(), [&](const auto& p) { return names_flag(p.message, name); }))
+        said += fmt::format("{}--{}", said.empty() ? "" : ", ", name);
+    hint += fmt::format("{}{}; or make another plan with partition-model", hint.empty() ? "" : "; ",
+                        said.empty() ? fmt::format("flags go before what {} says", c.plan)
+                                     : fmt::format("{} says {}, and flags go before what it says", c.plan, said));
+  }
   throw base::Error(code, plan::text_of(problems), hint);
 }
 

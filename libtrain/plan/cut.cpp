@@ -1,7 +1,12 @@
 // The description of a cut.
 #include "libtrain/plan/cut.h"
 
+#include "libtrain/base/error.h"
 #include "libtrain/plan/ranges.h"
+
+#include <fmt/format.h>
+
+#include <utility>
 
 namespace trainyard::plan {
 
@@ -33,7 +38,16 @@ std::vector<base::Field> fields_of(Cut& c) {
   v("layer-slots", c.layer_slots, "How", "layer units in flight", ranges::layer_slots);
   v("threads", c.threads, "How", "OpenMP team of a rank; 0: the cores it may use, shared among the ranks of the node",
     {0, ranges::threads.high});
-  return v.take();
+  auto fields = v.take();
+  auto& tensor = base::field_named(fields, "tensor", "a cut");
+  tensor.set = [set = std::move(tensor.set)](const std::string& text, const std::string& spelled) {
+    if (text == "auto")
+      throw base::UsageError(fmt::format("{} auto: it is not chosen automatically", spelled),
+                             "partition-model says what a model needs with --tensor 1, 2, 4, and which of these fit "
+                             "--device-memory");
+    set(text, spelled);
+  };
+  return fields;
 }
 
 }  // namespace trainyard::plan

@@ -10,6 +10,7 @@
 #include "libtrain/plan/sharing.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
@@ -20,57 +21,121 @@ namespace trainyard::plan {
 
 namespace {
 
-// What makes the plan smaller, each alone, with what it would need: what fits; where nothing does, what comes nearer. A
-// hundredth less is no remedy.
-std::string remedies(const Plan& plan) {
-  std::vector<std::string> fitting, others;
-  const auto price = [&](const std::string& flag, const Plan& other) {
-    if (!decision_problems(other).empty()) return;
-    const auto need = rank_memory(other.model, other.states(), other.micro(), other.recompute).total();
-    auto& list = need <= plan.device_memory ? fitting : others;
-    if (need <= plan.device_memory || need < plan.memory.total() - plan.memory.total() / 100)
-      list.push_back(fmt::format("{} would need {}{}", flag, base::size_text(need),
-                                 need <= plan.device_memory ? " and fits" : ""));
+struct Remedy {
+  std::string flags;
+  std::int64_t bytes = 0;
+};
+
+Plan with_tensor(Plan plan, int tensor) {
+  plan.topology = replicas_of(plan.topology.world(), tensor);
+  plan.tensor = tensor;
+  return plan;
+}
+
+// What a plan would need; nothing where it is no legal one.
+std::optional<std::int64_t> price(const Plan& plan) {
+  if (!decision_problems(plan).empty()) return {};
+  return rank_memory(plan.model, plan.states(), plan.micro(), plan.recompute).total();
+}
+
+// Twice, four times ... as many tensor ranks as the plan has, as long as they are legal.
+std::vector<int> more_tensor_ranks(const Plan& plan) {
+  std::vector<int> out;
+  const auto most = std::min<std::int64_t>(plan.topology.world(), ranges::tensor.high);
+  for (auto t = std::int64_t{2} * plan.tensor; t <= most && plan.topology.world() % t == 0; t *= 2) {
+    const int tensor = static_cast<int>(t);
+    if (!decision_problems(with_tensor(plan, tensor)).empty()) break;
+    out.push_back(tensor);
+  }
+  return out;
+}
+
+// Each alone. Of tensor degrees that do not fit the largest speaks for all, of those that fit the smallest.
+std::vector<Remedy> single_remedies(const Plan& plan) {
+  std::vector<Remedy> out;
+  const auto add = [&](const std::string& flags, const Plan& other) {
+    const auto bytes = price(other);
+    if (bytes) out.push_back({flags, *bytes});
+    return bytes && *bytes <= plan.device_memory;
   };
   for (int zero = plan.zero + 1; zero <= 3; ++zero) {
     auto other = plan;
     other.zero = zero;
-    price(fmt::format("--zero {}", zero), other);
+    add(fmt::format("--zero {}", zero), other);
   }
   if (plan.micro_batch > 1) {
     auto other = plan;
     other.micro_batch = 1;
-    price("--micro-batch 1", other);
+    add("--micro-batch 1", other);
   }
   if (plan.recompute == Recompute::none) {
     auto other = plan;
     other.recompute = Recompute::layers;
-    price("--recompute layers", other);
+    add("--recompute layers", other);
   }
   if (plan.dtype == base::DType::f32) {
     auto other = plan;
     other.dtype = base::DType::bf16;
-    price("--dtype bf16", other);
+    add("--dtype bf16", other);
   }
-  const auto ranks = plan.topology.world();
-  if (ranks % (2 * plan.tensor) == 0) {
-    auto other = plan;
-    other.tensor *= 2, other.topology = replicas_of(ranks, other.tensor);
-    price(fmt::format("--tensor {}", other.tensor), other);
+  const auto degrees = more_tensor_ranks(plan);
+  for (std::size_t i = 0; i < degrees.size(); ++i) {
+    if (add(fmt::format("--tensor {}", degrees[i]), with_tensor(plan, degrees[i]))) break;
+    if (i + 1 < degrees.size()) out.pop_back();
   }
   if (plan.tensor > 1 && !plan.sequence_parallel) {
     auto other = plan;
     other.sequence_parallel = true;
-    price("--sequence-parallel", other);
+    add("--sequence-parallel", other);
   }
-  if (ranks < (1 << 20)) {
+  if (const auto ranks = plan.topology.world(); ranks <= ranges::ranks.high / 2) {
     auto other = plan;
     other.topology = replicas_of(2 * ranks, plan.tensor);
-    price(fmt::format("{} ranks", 2 * ranks), other);
+    add(fmt::format("{} ranks", 2 * ranks), other);
+  }
+  return out;
+}
+
+// Of what leaves a run the run that it is: a higher ZeRO stage and recomputation together, then with more tensor ranks,
+// too. The first that fits, else the one that needs least.
+std::optional<Remedy> joint_remedy(const Plan& plan) {
+  std::optional<Remedy> least;
+  auto degrees = more_tensor_ranks(plan);
+  degrees.insert(degrees.begin(), plan.tensor);
+  for (const int tensor : degrees)
+    for (const auto recompute : {plan.recompute, Recompute::layers})
+      for (int zero = plan.zero; zero <= 3; ++zero) {
+        auto other = with_tensor(plan, tensor);
+        other.zero = zero, other.recompute = recompute;
+        const auto bytes = price(other);
+        if (!bytes || (least && least->bytes <= *bytes)) continue;
+        std::vector<std::string> flags;
+        if (zero > plan.zero) flags.push_back(fmt::format("--zero {}", zero));
+        if (recompute != plan.recompute) flags.emplace_back("--recompute layers");
+        if (tensor > plan.tensor) flags.push_back(fmt::format("--tensor {}", tensor));
+        if (flags.size() < 2) continue;
+        least = {fmt::format("{}", fmt::join(flags, " ")), *bytes};
+        if (*bytes <= plan.device_memory) return least;
+      }
+  return least;
+}
+
+// What makes the plan smaller, with what it would need: what fits alone; else what fits together; else, as the last,
+// another model or device, and what comes nearer. A hundredth less is no remedy.
+std::string remedies(const Plan& plan) {
+  std::vector<std::string> fitting, nearer;
+  const auto nears = [&](const Remedy& r) { return r.bytes < plan.memory.total() - plan.memory.total() / 100; };
+  const auto needs = [](const Remedy& r) { return fmt::format("{} would need {}", r.flags, base::size_text(r.bytes)); };
+  for (const auto& r : single_remedies(plan)) {
+    if (r.bytes <= plan.device_memory) fitting.push_back(needs(r) + " and fits");
+    else if (nears(r)) nearer.push_back(needs(r));
   }
   if (!fitting.empty()) return fmt::format("{}", fmt::join(fitting, "; "));
+  const auto joint = joint_remedy(plan);
+  if (joint && joint->bytes <= plan.device_memory) return needs(*joint) + " and fits; none of these alone is enough";
+  if (joint && nears(*joint)) nearer.push_back(needs(*joint));
   const std::string last = "a smaller model or a device with more memory";
-  return others.empty() ? last : fmt::format("{}: none of these alone is enough: {}", last, fmt::join(others, "; "));
+  return nearer.empty() ? last : fmt::format("{}: nothing else is enough: {}", last, fmt::join(nearer, "; "));
 }
 
 std::vector<Problem> range_problems(const Plan& p) {

@@ -2,6 +2,7 @@
 // of checkpoints when a run fails.
 #include "libtrain/engine/good_checkpoint.h"
 #include "libtrain/engine/identity.h"
+#include "libtrain/engine/report.h"
 #include "libtrain/engine/restore.h"
 #include "libtrain/engine/run_folder.h"
 #include "libtrain/engine/setup.h"
@@ -410,6 +411,43 @@ TEST(Identity, OldAndNewFormsOfAModelAreTheSameRun) {
   old["kv-heads"] = "2", old["rotary-base"] = "5000";
   EXPECT_THROW(require_same_run({{"model", old}}, {{"model", now}}, {}, "x"), base::InputError);
   require_same_run({{"model", old}}, {{"model", now}}, {"model"}, "x");
+}
+
+TEST(Identity, WhyTwoCheckpointsDiffer) {
+  auto a = sample::state(sample::gpt(), base::DType::f32, 8);
+  nlohmann::json model = plan::model_to_json(a.model);
+  a.identity = {{"model", model}, {"seed", 1}, {"data", {{"crc32c", "1"}, {"tokens", 5}}}};
+  auto b = a;
+  EXPECT_TRUE(differences(a, b).empty());
+  b.plan["ranks"] = 4;
+  EXPECT_TRUE(differences(a, b).empty()) << "cuts have the same bits";
+  b.step = 12, b.dtype = base::DType::bf16;
+  b.identity["model"]["lanes"] = 4, b.identity["data"]["tokens"] = 6, b.identity.erase("seed");
+  std::string all;
+  for (const auto& d : differences(a, b)) all += text_of(d, "the first", "b") + "\n";
+  EXPECT_EQ(all,
+            "step: the first has 8, b 12\ndata.tokens: the first has 5, b 6\nmodel.lanes: the first has 1, b 4\n"
+            "seed: the first has 1, b the default\ndtype: the first has \"f32\", b \"bf16\"\n");
+  b = a, b.identity = nlohmann::json::object();
+  ASSERT_EQ(differences(a, b).size(), 1u);
+  EXPECT_EQ(text_of(differences(a, b)[0], "a", "b"), "identity: a has one, b none");
+}
+
+// Nobody checks the plan of a checkpoint, which is there to be read by people.
+TEST(CheckpointCut, SaysWhatThePlanSays) {
+  auto s = sample::state(sample::gpt(), base::DType::f32, 8);
+  s.model.lanes = 4, s.plan = nlohmann::json::object();
+  EXPECT_EQ(checkpoint_cut(s), "4 lanes");
+  s.plan = {{"ranks", 4}, {"zero", 1}};
+  EXPECT_EQ(checkpoint_cut(s), "ZeRO 1, 4 lanes");
+  s.plan["tensor"] = 2;
+  EXPECT_EQ(checkpoint_cut(s), "2 x 2 tensor, ZeRO 1, 4 lanes");
+  s.plan["sequence_parallel"] = true;
+  EXPECT_EQ(checkpoint_cut(s), "2 x 2 tensor and its rows, ZeRO 1, 4 lanes");
+  s.plan = {{"ranks", "four"}, {"tensor", -2}, {"zero", nlohmann::json::array({1})}, {"sequence_parallel", 3}};
+  EXPECT_EQ(checkpoint_cut(s), "4 lanes");
+  s.plan = {1, 2};
+  EXPECT_EQ(checkpoint_cut(s), "4 lanes");
 }
 
 TEST(GoodCheckpoint, IsSaidOfWhatWasReadBack) {

@@ -150,6 +150,12 @@ TEST(TensorRanks, OfAPlanThatDoNotFitAreSaidToBeItsOwn) {
   c.reduction = plan::Reduction::fast;
   EXPECT_TRUE(has(said(2).text, "2 things are wrong")) << said(2).text;
   EXPECT_EQ(said(2).hint, ways);
+  c.of_plan = {"tensor", "reduction", "fold"};
+  EXPECT_EQ(said(2).hint,
+            "plan.json says --tensor, --reduction, and flags go before what it says; or make another plan "
+            "with partition-model");
+  c.of_plan = {"tensor-ranks", "duction"};
+  EXPECT_EQ(said(2).hint, ways) << "a flag is a whole word";
   c.plan_ranks = 0, c.plan.clear(), c.tensor = 3, c.lanes = 0, c.reduction = plan::Reduction::ordered;
   EXPECT_EQ(said(2).text, "--tensor 3 does not divide 2 ranks; --tensor 3 does not divide kv-heads 4");
 }

@@ -15,6 +15,14 @@ expect 4 bash -c 'ulimit -f 8; exec "$@"' limited "${base[@]}" --output full
 [ "$(wc -l <full/metrics.jsonl)" = 4 ] || fail "not all steps were done: this is another failure than the one that was wanted"
 expect 4 inspect full --follow --wait
 said 'full: ended at step 4 of 4 with exit code 4: rank 0 on .* says: .*File too large'
+expect 0 inspect full
+once '^  ended with exit code 4: rank 0 on .* says: .*File too large'; once 'in full/exit/rank-\*.json, until the next start$'
+expect 0 inspect full --json
+jq -e '.exit | length == 1 and .[0].rank == 0 and .[0].exit_code == 4' out >/dev/null || fail "JSON: $(cat out)"
+for rank in 1 2 3 4 5; do sed "s/\"rank\": *0/\"rank\": $rank/" full/exit/rank-00000.json >full/exit/rank-0000$rank.json; done
+expect 0 inspect full
+[ "$(grep -c '^  ended with exit code 4: rank [0-3] on' out)" = 4 ] || fail "not the first four ranks"
+said '^  and 2 more: in full/exit/'
 expect 0 "${base[@]}" --output full
 [ ! -e full/exit ] || fail "the reason of an earlier start is still there"
 expect 0 inspect full --follow
@@ -31,6 +39,11 @@ said 'stopped at step 2 of 4: .*goes on from its newest checkpoint'
 # A start that is refused is no end of a run.
 expect 3 "${base[@]}" --output stopped --seed 7
 [ ! -e stopped/exit ] || fail "a start that was refused left a reason"
+
+# The cut stands beside the ranks.
+expect 0 mpirun -q --bind-to none -n 4 "${base[@]}" --global-batch 4 --output shared --lanes 2 --tensor 2 --zero 1
+expect 0 inspect shared; said '^ *step  *tokens seen  *ranks  *cut '; said ' 4  *2 x 2 tensor, ZeRO 1, 2 lanes  *f32 '
+expect 0 inspect full shared; said '^  cut: full has 1 rank, ZeRO 0, 1 lane; shared has 4 ranks, 2 x 2 tensor, ZeRO 1, 2 lanes$'; said '^  global_batch: full has 2, shared 4$'; said '^  model.lanes: full has 1, shared 2$'
 
 # What would change nothing, or could not be seen, is refused before anything is written.
 refused 2 'one run' inspect full --json --over time

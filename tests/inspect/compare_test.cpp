@@ -1,10 +1,12 @@
 // Runs beside one another: where they differ first, the table, odd inputs.
 #include "tools/inspect/compare.h"
 
+#include "tests/checkpoint/sample.h"
 #include "tests/inspect/lines.h"
 #include "tests/scratch.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/plan/model_json.h"
 
 #include <gtest/gtest.h>
 
@@ -113,4 +115,30 @@ TEST(Curves, LettersAndDots) {
   const double most = std::numeric_limits<double>::max();
   EXPECT_LT(draw({{{{1, 1}, {2, 2}}}}, 65535, 65535, tools::Glyphs::unicode).size(), 4u << 20);  // a mad terminal
   draw({{{{-most, -most}, {most, most}, {1, 1e289}, {2, -1e289}}}}, 40, 12, tools::Glyphs::unicode);
+}
+
+// Of runs with checkpoints it is said what else is not alike.
+TEST_F(Runs, WhyTheyDifferIsSaid) {
+  const auto saved = [&](const char* name, std::int64_t lanes, int ranks, int tensor) {
+    const auto folder = put(name, lines::text(1, 4));
+    auto s = sample::state(sample::gpt_of_heads(), base::DType::f32, 4);
+    s.model.lanes = lanes;
+    s.identity = {{"seed", s.seed}, {"model", plan::model_to_json(s.model)}};
+    s.plan = {{"ranks", ranks}, {"tensor", tensor}, {"zero", 1}};
+    sample::save(folder + "/checkpoints", s, 1);
+    return folder;
+  };
+  const auto a = saved("a", 4, 4, 2), b = saved("b", 2, 1, 1), bare = put("bare", lines::text(1, 4));
+  const auto r = report({a, b, bare});
+  EXPECT_NE(r.text.find("a and b are equal for all 4 common steps, bit for bit\n"
+                        "  model.lanes: a has 4, b 2\n"
+                        "  cut: a has 4 ranks, 2 x 2 tensor, ZeRO 1, 4 lanes; b has 1 rank, ZeRO 1, 2 lanes\n"),
+            std::string::npos)
+      << r.text;
+  EXPECT_TRUE(r.text.ends_with("bit for bit\n")) << r.text;
+  const auto& reasons = r.json["runs"][1]["against_first"]["reasons"];
+  ASSERT_EQ(reasons.size(), 2u) << r.json.dump(1);
+  EXPECT_EQ(reasons[0], nlohmann::json({{"name", "model.lanes"}, {"first", 4}, {"second", 2}}));
+  EXPECT_EQ(r.json["runs"][1]["cut"], "ZeRO 1, 2 lanes");
+  EXPECT_TRUE(r.json["runs"][2]["against_first"]["reasons"].empty());
 }

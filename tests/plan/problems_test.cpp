@@ -287,21 +287,6 @@ TEST(OneList, TheMicroBatchThatIsProposedIsLegal) {
   EXPECT_EQ(decision_problems(p)[0].hint, "a smaller --global-batch");
 }
 
-TEST(OneList, MemoryRemediesAreThoseThatFitOrAreSaidNotTo) {
-  auto p = sample();
-  p.micro_batch = 4;
-  predict(p);
-  p.device_memory = p.memory.total() - 1;
-  const auto fits = memory_problems(p)[0].hint;
-  EXPECT_NE(fits.find("--micro-batch 1 would need"), std::string::npos) << fits;
-  EXPECT_EQ(fits.find("--ranks"), std::string::npos) << fits;  // no flag of train
-  p.model = preset("gpt2"), p.model.vocabulary = 50257, p.model.lanes = 4, p.sequence = 1024;
-  predict(p);
-  p.device_memory = 1;
-  const auto none = memory_problems(p)[0].hint;
-  EXPECT_EQ(none.find("a smaller model or a device with more memory: none of these alone is enough: "), 0u) << none;
-}
-
 TEST(OneList, DropoutWhoseCountersOverlapIsRefused) {
   auto p = sample();
   p.model.hidden = 2 * most_hidden_with_dropout, p.model.heads = p.model.kv_heads = 1024;

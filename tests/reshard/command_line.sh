@@ -85,11 +85,15 @@ refused 3 'whose tensors are others than those of' reshard-checkpoint run nope -
 
 # --diff and --verify
 expect 0 reshard-checkpoint --diff run four --json
-jq -e '.equal and (.tensors | length > 20) and all(.tensors[]; .equal and .different == 0)' out >/dev/null || fail "JSON: $(cat out)"
+jq -e '.equal and .reasons == [] and (.tensors | length > 20) and all(.tensors[]; .equal and .different == 0)' out >/dev/null || fail "JSON: $(cat out)"
+expect 0 "${lanes[@]}" --output two-lanes --lanes 2
+expect 5 reshard-checkpoint --diff run two-lanes
+said '^step: the first has 6, the second 3$'; said '^model.lanes: the first has 1, the second 2$'; said '^steps: the first has 6, the second 3$'
 expect 5 reshard-checkpoint --diff run/checkpoints/step-00000004 run
+[ "$(head -1 out)" = 'step: the first has 4, the second 6' ] && [ -z "$(sed -n 2p out)" ] || fail "it does not begin with why they differ"
 said 'differ in [0-9]* of [0-9]* tensors'; said '/model/embedding.tokens.weight .* \[[0-9]*, [0-9]*\]'; said '  try: --tolerance'
 expect 5 reshard-checkpoint --diff run/checkpoints/step-00000004 run --json
-jq -e '(.equal | not) and (.tensors[0] | .different > 0 and .largest_absolute.value > 0 and (.largest_relative.at | length == 2) and .cosine < 1)' out >/dev/null || fail "JSON: $(cat out)"
+jq -e '(.equal | not) and .reasons == [{name: "step", first: 4, second: 6}] and (.tensors[0] | .different > 0 and .largest_absolute.value > 0 and (.largest_relative.at | length == 2) and .cosine < 1)' out >/dev/null || fail "JSON: $(cat out)"
 expect 0 reshard-checkpoint --diff run/checkpoints/step-00000004 run --tolerance 2
 said '; 0 differ by more than 2'
 expect 0 reshard-checkpoint --diff run/checkpoints/step-00000004 run --tolerance 2 --json

@@ -40,5 +40,20 @@ TEST(PlanText, OneIsNotMany) {
   EXPECT_NE(text.find("one rank sends nothing"), std::string::npos) << text;
 }
 
+TEST(PlanText, SaysOfWhomAndNothingOfWhatIsNotSent) {
+  auto p = sample(2);
+  p.model.lanes = 2;
+  p.tensor = 2, p.topology = plan::replicas_of(2, 2);
+  plan::predict(p);
+  const auto text = tools::plan_table(p, base::Sizes::rounded);
+  EXPECT_NE(text.find("\n  what each of these ranks sends a step\n  ranks       group   operation "), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("\n  0-1         tensor  "), std::string::npos) << text;
+  EXPECT_EQ(text.find(" data "), std::string::npos) << "one replica sends nothing to others: " << text;
+  EXPECT_NE(text.find("\n  gathered units "), std::string::npos) << text;
+  EXPECT_EQ(text.find("gathered_units"), std::string::npos) << text;
+  EXPECT_NE(text.find("by the textbook (2 ranks; no padding, no buffers): "), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace trainyard

@@ -96,12 +96,28 @@ printf 'tensor = 3\n' >three.toml
 expect 2 "${shared[@]}" --config three.toml; said '--tensor 3 does not divide 2 ranks; --tensor 3 does not divide kv-heads 4$'
 expect 2 env TRAINYARD_TENSOR=2 "${base[@]}" --dry-run; said '--tensor 2 does not divide 1 rank$'
 expect 2 "${plan[@]}" --ranks 4 --tensor 3 --reduction fast --fold 3; said '^partition-model: 3 things are wrong'
-ways='flags go before what shared.json says; or make another plan with partition-model'
+ways='shared.json says --tensor, and flags go before what it says; or make another plan with partition-model'
 expect 2 mpirun --bind-to none -n 4 train --plan shared.json --data data --output run --lanes 1 --dry-run; said '--tensor 2 does not divide lanes 1$'
 said "try: --tensor 1; --lanes 2 makes it another run, which can be shared so; $ways"
+expect 2 mpirun --bind-to none -n 4 train --plan shared.json --data data --output run --tensor 1 --global-batch 16 --dry-run; said 'shares rows among tensor ranks, and --tensor is 1$'
+said 'try: --sequence-parallel off, or --tensor 2 too; shared.json says --sequence-parallel, and flags go before'
+for program in train partition-model; do refused 2 '--tensor auto: it is not chosen automatically$' $program --tensor auto; said 'try: partition-model says'; done
+printf 'layers = 1\nsequence_parallel = true\n' >trained.toml
+refused 3 "unknown key 'sequence_parallel'" partition-model --model trained.toml; said 'try: how a model is trained is no part of it: --sequence-parallel is a setting of train and partition-model'
 jq '.model.lanes = 1' shared.json >few.json
 refused 3 'few.json: --tensor 2 does not divide lanes 1' train --plan few.json --data data --output run
 said 'try: make another plan with partition-model: --tensor 1; --lanes 2'
+
+# A start says its cut once, as a dry run does; and that it keeps lanes which a plan would have otherwise.
+cut='2 ranks in 1 replica of 2 that share every layer of 4 lanes, ZeRO 1, layers recomputed, 1 thread a rank, f32: 2 micro-batches of 2 x 64 tokens a step, fold 1, 2 accumulation rounds$'
+twice=(mpirun --bind-to none -n 2 "${base[@]}" --output told --tensor 2 --zero 1 --recompute layers --progress never)
+expect 0 "${twice[@]}" --dry-run; once "^$cut"
+expect 75 "${twice[@]}" --stop-after 1; once "^train: $cut"
+expect 0 "${plan[@]}" --global-batch 4 --sequence 64 --lanes 2 --threads 1 --output two.json
+expect 0 "${base[@]}" --plan two.json --output told --dry-run
+once '^train: resuming with lanes 4, those of the run: two.json has 2, and --lanes 2 --change model would take them$'
+expect 0 train --plan two.json --data data --output told --steps 3 --dry-run; once 'resuming with lanes 4, those of the run: two.json has 2'
+expect 0 "${base[@]}" --plan two.json --output told --lanes 4 --dry-run; unsaid 'resuming with lanes'
 
 # A run keeps its lanes; other ranks are told whose they are, and what it takes to have others.
 expect 75 "${base[@]}" --output narrow --lanes 1 --stop-after 1 --progress never

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace trainyard::tools {
 
 namespace {
@@ -19,6 +21,12 @@ std::int64_t sent_again(const plan::Plan& p) {
     return bytes;
   };
   return sent(p.recompute) - sent(plan::Recompute::none);
+}
+
+// As train's tables name it; JSON has the underscores.
+std::string in_words(std::string category) {
+  std::replace(category.begin(), category.end(), '_', ' ');
+  return category;
 }
 
 }  // namespace
@@ -46,7 +54,7 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   };
   out += fmt::format("\n  {:<24}{:>20}\n", "each rank's memory", size);
   for (std::size_t i = 0; i < plan::memory_categories.size(); ++i)
-    row(plan::memory_categories[i], p.memory.categories[i]);
+    row(in_words(plan::memory_categories[i]), p.memory.categories[i]);
   row("in arenas", p.memory.arenas());
   row("reserve outside", p.memory.reserve);
   if (p.memory.on_host > 0) row("on the host, not here", -p.memory.on_host);
@@ -54,19 +62,21 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   if (p.device_memory > 0) row("device memory", p.device_memory);
   const auto textbook =
       plan::model_state_bytes(p.parameters / p.tensor, ranks / p.tensor, p.zero, p.dtype, p.gradient_dtype);
-  out += fmt::format("  model states by the textbook ({} rank{}, no padding): {}\n", ranks, plural(ranks),
+  out += fmt::format("  model states by the textbook ({} rank{}; no padding, no buffers): {}\n", ranks, plural(ranks),
                      sizes == base::Sizes::exact ? fmt::format("{:.0f}", textbook) : base::rate_text(textbook, "B"));
   bool sends = false;
   for (const auto& t : p.traffic)
     for (const auto& o : t.operations) sends |= o.bytes > 0;
   if (!sends) return out + "\n  one rank sends nothing\n";
-  out += fmt::format("\n  {:<12}{:<8}{:<26}{:>8}{:>20}\n", "sent a step", "group", "operation", "calls", size);
+  out += fmt::format("\n  what each of these ranks sends a step\n  {:<12}{:<8}{:<26}{:>8}{:>20}\n", "ranks", "group",
+                     "operation", "calls", size);
   for (const auto& t : p.traffic)
     for (const auto& o : t.operations)
-      out += fmt::format("  {:<12}{:<8}{:<26}{:>8}{:>20}\n",
-                         t.first_rank == t.last_rank ? fmt::format("rank {}", t.first_rank)
-                                                     : fmt::format("{}-{}", t.first_rank, t.last_rank),
-                         o.group, o.operation, base::count_text(o.calls), base::size_text(o.bytes, sizes));
+      if (o.bytes > 0)
+        out += fmt::format("  {:<12}{:<8}{:<26}{:>8}{:>20}\n",
+                           t.first_rank == t.last_rank ? fmt::format("rank {}", t.first_rank)
+                                                       : fmt::format("{}-{}", t.first_rank, t.last_rank),
+                           o.group, o.operation, base::count_text(o.calls), base::size_text(o.bytes, sizes));
   if (const auto again = sent_again(p); again > 0)
     out += fmt::format("  {:<46}{:>8}{:>20}\n", "of that, sent again to recompute (tensor)", "",
                        base::size_text(again, sizes));

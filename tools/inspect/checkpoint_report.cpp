@@ -4,6 +4,7 @@
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/checkpoint/view.h"
+#include "libtrain/engine/report.h"
 #include "tools/inspect/report.h"
 #include "tools/inspect/text.h"
 
@@ -130,8 +131,9 @@ Report checkpoints_report(const std::string& folder, const Options& options) {
       entry["bytes"] = reader.bytes();
       entry["ranks"] = reader.manifest().ranks;
       entry["dtype"] = base::name_of(s.dtype);
+      entry["cut"] = engine::checkpoint_cut(s);
       rows.push_back({std::to_string(found.step), human_count(s.tokens_seen), std::to_string(reader.manifest().ranks),
-                      base::name_of(s.dtype), base::size_text(reader.bytes(), options.sizes),
+                      engine::checkpoint_cut(s), base::name_of(s.dtype), base::size_text(reader.bytes(), options.sizes),
                       state(options.verify == Verify::everything ? "verified" : ""), found.path});
     } catch (const base::InputError& e) {
       entry["damaged"] = e.what();
@@ -139,13 +141,14 @@ Report checkpoints_report(const std::string& folder, const Options& options) {
         damaged += (damaged.empty() ? "" : "\n") + std::string(e.what());
         hint = e.hint();
       }
-      rows.push_back({std::to_string(found.step), "", "", "", "", state("damaged"), found.path});
+      rows.push_back({std::to_string(found.step), "", "", "", "", "", state("damaged"), found.path});
     }
     report.json["checkpoints"].push_back(entry);
   }
   if (options.verify == Verify::everything && !damaged.empty()) throw base::InputError(damaged, hint);
-  report.text = rows.empty() ? "no checkpoints\n"
-                             : table({">step", ">tokens seen", ">ranks", "dtype", ">size", "state", "path"}, rows);
+  report.text = rows.empty()
+                    ? "no checkpoints\n"
+                    : table({">step", ">tokens seen", ">ranks", "cut", "dtype", ">size", "state", "path"}, rows);
   return report;
 }
 

@@ -3,6 +3,11 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/text.h"
+#include "libtrain/checkpoint/finder.h"
+#include "libtrain/checkpoint/reader.h"
+#include "libtrain/engine/identity.h"
+#include "libtrain/engine/report.h"
+#include "libtrain/engine/run_folder.h"
 #include "tools/inspect/text.h"
 
 #include <algorithm>
@@ -103,6 +108,55 @@ std::string sentence(const std::string& a, const std::string& b, const Compariso
                      c.at->second, signed_number(c.at->second - c.at->first));
 }
 
+// Other checkpoints of one run are no other run, so that steps tell nothing here; the table has them.
+struct Reasons {
+  std::vector<engine::FieldDifference> fields;
+  std::string first_cut, second_cut;  // where they are not alike
+};
+Reasons reasons_of(const NamedHistory& a, const NamedHistory& b) {
+  Reasons r;
+  if (!a.state || !b.state) return r;
+  r.fields = engine::differences(*a.state, *b.state);
+  std::erase_if(r.fields, [](const auto& d) { return d.name == "step"; });
+  const auto cut = [](const checkpoint::RunState& s) {
+    const auto ranks = s.plan.is_object() && s.plan.contains("ranks") && s.plan["ranks"].is_number_integer()
+                           ? base::counted(s.plan["ranks"].get<std::int64_t>(), "rank") + ", "
+                           : std::string();
+    return ranks + engine::checkpoint_cut(s);
+  };
+  if (cut(*a.state) != cut(*b.state)) r.first_cut = cut(*a.state), r.second_cut = cut(*b.state);
+  return r;
+}
+
+std::string text_of(const Reasons& r, const std::string& a, const std::string& b) {
+  std::string out;
+  for (const auto& d : r.fields) out += fmt::format("  {}\n", base::one_line(engine::text_of(d, a, b)));
+  if (!r.first_cut.empty()) out += fmt::format("  cut: {} has {}; {} has {}\n", a, r.first_cut, b, r.second_cut);
+  return out;
+}
+
+nlohmann::json json_of(const Reasons& r) {
+  nlohmann::json out = nlohmann::json::array();
+  for (const auto& d : r.fields) out.push_back({{"name", d.name}, {"first", d.first}, {"second", d.second}});
+  if (!r.first_cut.empty()) out.push_back({{"name", "cut"}, {"first", r.first_cut}, {"second", r.second_cut}});
+  return out;
+}
+
+// Of a run's folder; a file of metrics is that of its folder only where it has a run's name.
+std::optional<checkpoint::RunState> state_of(const std::string& metrics) {
+  const std::filesystem::path file(metrics);
+  if (file.filename() != "metrics.jsonl") return {};
+  const auto folder = file.has_parent_path() ? file.parent_path().string() : std::string(".");
+  try {
+    for (const auto& held : checkpoint::list(engine::checkpoints_folder(folder))) try {
+        return checkpoint::read_state(held.path);
+      } catch (const base::Error&) {  // damaged: an older one says it, too
+      }
+  } catch (const base::Error&) {  // what is compared are the metrics
+  }
+  return {};
+}
+
 nlohmann::json json_of(const Comparison& c) {
   nlohmann::json j{{"common_steps", c.common},
                    {"last_common_step", nullptr},
@@ -127,7 +181,7 @@ std::vector<NamedHistory> read_histories(const std::vector<std::string>& paths) 
     if (std::filesystem::path(file).extension() != ".jsonl")
       throw base::InputError(fmt::format("{} is no metrics file", file),
                              "several paths are compared: give the folders of runs, or metrics files");
-    runs.push_back({names[i], paths[i], read_history(file)});
+    runs.push_back({names[i], paths[i], read_history(file), state_of(file)});
     if (runs.back().history.samples.empty())
       throw base::InputError(fmt::format("{} holds no line of metrics", file), "train writes one after every step");
   }
@@ -187,7 +241,9 @@ Report comparison_report(const std::vector<NamedHistory>& runs, Across across) {
                      {"median_tokens_per_second", number_or_null(speed)},
                      {"not_finite", not_finite(h)}};
     if (!validation.empty()) j["validation_loss"] = validation.back().y;
+    if (runs[i].state) j["cut"] = engine::checkpoint_cut(*runs[i].state);
     if (i > 0) j["against_first"] = json_of(all[i]);
+    if (i > 0) j["against_first"]["reasons"] = json_of(reasons_of(runs[0], runs[i]));
     report.json["runs"].push_back(std::move(j));
   }
   report.text = fmt::format("loss of {} runs\n", runs.size());
@@ -197,8 +253,10 @@ Report comparison_report(const std::vector<NamedHistory>& runs, Across across) {
   report.text += fmt::format(
       "\n{}\n",
       tools::table({"", "run", ">steps", ">loss", heading, ">difference", ">validation", ">speed", ">"}, rows));
-  for (std::size_t i = 1; i < runs.size(); ++i)
-    report.text += sentence(base::one_line(runs[0].name), base::one_line(runs[i].name), all[i]) + "\n";
+  for (std::size_t i = 1; i < runs.size(); ++i) {
+    const auto first = base::one_line(runs[0].name), second = base::one_line(runs[i].name);
+    report.text += sentence(first, second, all[i]) + "\n" + text_of(reasons_of(runs[0], runs[i]), first, second);
+  }
   return report;
 }
 

@@ -1,9 +1,11 @@
 // Several runs beside one another.
 #pragma once
 
+#include "libtrain/checkpoint/run_state.h"
 #include "tools/inspect/history.h"
 #include "tools/inspect/report.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,8 @@ struct NamedHistory {
   std::string name;  // short, no two alike
   std::string path;
   History history;
+  std::optional<checkpoint::RunState>
+      state;  // of the newest checkpoint whose description is whole; of a file alone none
 };
 
 // InputError for a path that is no run with metrics.

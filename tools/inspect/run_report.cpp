@@ -1,5 +1,7 @@
 // The report on a run: its loss curve, the last metrics, its checkpoints.
 #include "libtrain/base/error.h"
+#include "libtrain/base/text.h"
+#include "libtrain/engine/run_status.h"
 #include "tools/inspect/curve.h"
 #include "tools/inspect/drawing.h"
 #include "tools/inspect/history.h"
@@ -74,6 +76,24 @@ void add_metrics(Report& report, const std::string& path, const Options& options
     report.text += "\nlast metrics\n" + leaves(for_people(nlohmann::json(h.last), options.sizes), 2);
 }
 
+// What the ranks of a start that failed have left, which the next start removes.
+void add_reasons(Report& report, const std::string& folder) {
+  constexpr std::size_t most = 4;
+  const auto reasons = engine::exit_reasons(folder);
+  for (std::size_t i = 0; i < reasons.size(); ++i) {
+    const auto& r = reasons[i];
+    report.json["exit"].push_back(
+        {{"rank", r.rank}, {"exit_code", r.exit_code}, {"host", r.host}, {"reason", r.reason}});
+    if (i < most)
+      report.text += fmt::format("  ended with exit code {}: rank {} on {} says: {}\n", r.exit_code, r.rank,
+                                 base::one_line(r.host), base::one_line(r.reason));
+  }
+  if (!reasons.empty())
+    report.text +=
+        fmt::format("  {}in {}/exit/rank-*.json, until the next start\n",
+                    reasons.size() > most ? fmt::format("and {} more: ", reasons.size() - most) : "", folder);
+}
+
 }  // namespace
 
 Report metrics_report(const std::string& file, const Options& options) {
@@ -90,6 +110,7 @@ Report run_report(const std::string& folder, const Options& options) {
   Report report;
   report.json = {{"kind", "run"}, {"path", folder}};
   report.text = fmt::format("run {}\n", folder);
+  add_reasons(report, folder);
   std::error_code error;
   const auto metrics_path = folder + "/metrics.jsonl";
   if (fs::symlink_status(metrics_path, error).type() > fs::file_type::not_found) {

@@ -211,7 +211,7 @@ base::ExitCode make(const Settings& s) {
 
 base::ExitCode compare(const Settings& s) {
   const auto a = open_source(s.paths[0]), b = open_source(s.paths[1]);
-  reshard::Comparison c{a->path(), b->path(), s.tolerance, {}};
+  reshard::Comparison c{a->path(), b->path(), s.tolerance, {}, engine::differences(a->state(), b->state())};
   c.tensors = checkpoint::compare(*a, *b, contents_of(s, checkpoint::Contents::all), base::threads_or_all(s.threads),
                                   watcher("diff", s, Progressing::elements));
   tools::print(s.json ? reshard::json_of(c).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"

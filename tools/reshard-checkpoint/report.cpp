@@ -90,8 +90,11 @@ ordered_json json_of(const Comparison& c) {
     }
     list.push_back(std::move(entry));
   }
+  auto reasons = ordered_json::array();
+  for (const auto& r : c.reasons) reasons.push_back({{"name", r.name}, {"first", r.first}, {"second", r.second}});
   return {{"first", c.first},
           {"second", c.second},
+          {"reasons", reasons},
           {"tolerance", c.tolerance ? ordered_json(*c.tolerance) : ordered_json(nullptr)},
           {"equal", std::all_of(c.tensors.begin(), c.tensors.end(), [](const auto& t) { return t.equal(); })},
           {"passes", c.failures() == 0},
@@ -111,8 +114,10 @@ std::string text_of(const Comparison& c) {
                       fmt::format("{:.9f}", t.cosine)});
   }
   std::string text;
+  for (const auto& r : c.reasons) text += base::one_line(engine::text_of(r, "the first", "the second")) + "\n";
+  if (!text.empty()) text += "\n";
   if (!rows.empty())
-    text =
+    text +=
         tools::table({"tensor", ">different", ">largest |a - b|", "at", ">relative", "at", ">cosine"}, std::move(rows));
   return text + problems +
          fmt::format("{} of {} equal, bit for bit{}\n", equal,

@@ -3,6 +3,7 @@
 
 #include "libtrain/checkpoint/compare.h"
 #include "libtrain/checkpoint/reshard.h"
+#include "libtrain/engine/identity.h"
 
 #include <nlohmann/json.hpp>
 
@@ -29,6 +30,7 @@ struct Comparison {
   std::string first, second;
   std::optional<double> tolerance;
   std::vector<checkpoint::TensorDifference> tensors;
+  std::vector<engine::FieldDifference> reasons;  // why they may differ: steps, and what their runs are
   bool passes(const checkpoint::TensorDifference& t) const;
   std::int64_t failures() const;
 };

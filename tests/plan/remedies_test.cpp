@@ -1,0 +1,85 @@
+// What a plan that does not fit its memory is told to try: what fits alone, then what fits together, then what comes
+// nearer.
+#include "libtrain/base/number_text.h"
+#include "libtrain/plan/problems.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace trainyard::plan {
+
+namespace {
+
+Plan sample() {
+  Plan p;
+  p.model = preset("gpt2-nano");
+  p.model.vocabulary = 257, p.model.lanes = 4;
+  p.topology = Topology({{Axis::data, 2}});
+  p.global_batch = 8, p.sequence = 32;
+  return p;
+}
+
+// What a plan is told to try with `bytes` of memory a rank.
+std::string tried(Plan p, std::int64_t bytes) {
+  p.device_memory = bytes;
+  predict(p);
+  const auto found = memory_problems(p);
+  return found.empty() ? "" : found[0].hint;
+}
+std::int64_t need_of(Plan p) {
+  predict(p);
+  return p.memory.total();
+}
+
+}  // namespace
+
+TEST(Remedies, MemoryRemediesAreThoseThatFitOrAreSaidNotTo) {
+  auto p = sample();
+  p.micro_batch = 4;
+  predict(p);
+  p.device_memory = p.memory.total() - 1;
+  const auto fits = memory_problems(p)[0].hint;
+  EXPECT_NE(fits.find("--micro-batch 1 would need"), std::string::npos) << fits;
+  EXPECT_EQ(fits.find("--ranks"), std::string::npos) << fits;  // no flag of train
+  p.model = preset("gpt2"), p.model.vocabulary = 50257, p.model.lanes = 4, p.sequence = 1024;
+  predict(p);
+  p.device_memory = 1;
+  const auto none = memory_problems(p)[0].hint;
+  EXPECT_EQ(none.find("a smaller model or a device with more memory: nothing else is enough: "), 0u) << none;
+}
+
+TEST(Remedies, TensorRanksAreDoubledUntilTheyFit) {
+  auto p = sample();
+  p.model = preset("llama-8b"), p.model.vocabulary = 128256, p.model.lanes = 8;
+  p.topology = replicas_of(64, 1), p.global_batch = 64, p.sequence = 8192;
+  p.zero = 3, p.recompute = Recompute::layers, p.dtype = base::DType::bf16;
+  auto eight = p, four = p;
+  eight.tensor = 8, eight.topology = replicas_of(64, 8), four.tensor = 4, four.topology = replicas_of(64, 4);
+  EXPECT_EQ(tried(p, need_of(eight)), "--tensor 8 would need " + base::size_text(need_of(eight)) + " and fits");
+  EXPECT_EQ(tried(p, need_of(four)), "--tensor 4 would need " + base::size_text(need_of(four)) + " and fits");
+  const auto hint = tried(p, need_of(eight) / 2);
+  EXPECT_EQ(hint.find("--tensor 4 "), std::string::npos)
+      << "of degrees that do not fit the largest is enough: " << hint;
+  EXPECT_NE(hint.find("--tensor 8 would need"), std::string::npos) << hint;
+  p.model.lanes = 2;  // which no more ranks may share
+  EXPECT_EQ(tried(p, need_of(eight)).find("--tensor 4"), std::string::npos);
+}
+
+TEST(Remedies, WhatIsNotEnoughAloneMayBeTogether) {
+  auto p = sample();
+  p.model = preset("llama-8b"), p.model.vocabulary = 128256, p.model.lanes = 1;
+  p.topology = replicas_of(8, 1), p.sequence = 8192;
+  auto both = p, alone = p;
+  both.zero = 3, both.recompute = Recompute::layers, alone.zero = 3;
+  ASSERT_LT(need_of(both), need_of(alone));
+  EXPECT_EQ(tried(p, need_of(both)), "--zero 3 --recompute layers would need " + base::size_text(need_of(both)) +
+                                         " and fits; none of these alone is enough");
+  p.model.lanes = 8;
+  auto all = p;
+  all.zero = 3, all.recompute = Recompute::layers, all.tensor = 2, all.topology = replicas_of(8, 2);
+  EXPECT_EQ(tried(p, need_of(all)), "--zero 3 --recompute layers --tensor 2 would need " +
+                                        base::size_text(need_of(all)) + " and fits; none of these alone is enough");
+}
+
+}  // namespace trainyard::plan
