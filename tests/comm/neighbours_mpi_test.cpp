@@ -73,6 +73,8 @@ TEST(neighbours_mpi, a_receive_that_waits_holds_up_no_collective_and_takes_no_co
   control->barrier(*communication);
   communication->synchronize();
   EXPECT_TRUE(rank == 0 || !arrived.done());
+  control->barrier(*communication);  // all have looked
+  communication->synchronize();
   if (neighbours.has_next()) neighbours.send_activations(View::of(out.data(), {10}), {}).wait();
   if (neighbours.has_previous()) neighbours.send_gradients(View::of(out.data(), {10}), {}).wait();
   arrived.wait();
