@@ -1,12 +1,16 @@
 // Collectives over MPI. Data moves by point-to-point messages of our own, so that the ledger's bytes are the bytes on
 // the wire; sums that are handed to the library (all_reduce, reduce_scatter) keep the library's order.
+#include "libtrain/base/here_and_now.h"
 #include "libtrain/comm/entry.h"
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/mpi_calls.h"
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
+#include <numeric>
+#include <thread>
 #include <vector>
 
 namespace trainyard::comm {
@@ -17,10 +21,13 @@ std::atomic<std::int64_t> message_limit{std::int64_t{1} << 30};
 
 char* bytes_of(const base::View& v) { return static_cast<char*>(v.data); }
 
+using Waiting = MpiRuntime::Waiting;
+
 // Messages in flight; posts receives before sends, in parts below the limit, and completes them together.
 class Messages {
  public:
-  explicit Messages(MPI_Comm comm, std::vector<MPI_Request>& requests) : comm_(comm), requests_(requests) {
+  Messages(MPI_Comm comm, std::vector<MPI_Request>& requests, Waiting waiting)
+      : comm_(comm), requests_(requests), waiting_(waiting) {
     requests_.clear();
   }
   void receive(char* data, std::int64_t bytes, int peer) {
@@ -34,11 +41,25 @@ class Messages {
     });
   }
   void complete() {
-    if (!requests_.empty())
-      check_mpi(MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
+    if (requests_.empty()) return;
+    const int count = static_cast<int>(requests_.size());
+    if (waiting_ == Waiting::busy)
+      return check_mpi(MPI_Waitall(count, requests_.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
+    // The library's own wait keeps a core busy. Each nap is a small part of what was waited so far, so that it delays
+    // little, and short enough for the data to move meanwhile, which it does inside of calls only.
+    const double start = base::steady_seconds();
+    for (int done = 0;;) {
+      check_mpi(MPI_Testall(count, requests_.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall");
+      if (done != 0) return;
+      const double waited = base::steady_seconds() - start;
+      if (waited < shortest_nap) std::this_thread::yield();
+      else
+        std::this_thread::sleep_for(std::chrono::duration<double>(std::clamp(waited / 16, shortest_nap, longest_nap)));
+    }
   }
 
  private:
+  static constexpr double shortest_nap = 50e-6, longest_nap = 1e-3;
   template <class Post> static void parts(std::int64_t bytes, const Post& post) {
     const auto limit = message_limit.load();
     for (std::int64_t at = 0; at < bytes; at += limit) post(at, static_cast<int>(std::min(limit, bytes - at)));
@@ -49,6 +70,7 @@ class Messages {
   }
   MPI_Comm comm_;
   std::vector<MPI_Request>& requests_;
+  Waiting waiting_;
 };
 
 // MPI knows no bf16: its sums widen to f32 and round once for each addition.
@@ -82,8 +104,8 @@ MPI_Op op_of(Reduction op, base::DType dtype) {
 
 class MpiCommunicator : public Communicator {
  public:
-  MpiCommunicator(std::string group, int rank, int size, MPI_Comm comm)
-      : Communicator(std::move(group), rank, size), comm_(comm) {
+  MpiCommunicator(std::string group, int rank, int size, MPI_Comm comm, Waiting waiting)
+      : Communicator(std::move(group), rank, size), comm_(comm), waiting_(waiting) {
     requests_.reserve(4096 / sizeof(MPI_Request));
   }
   ~MpiCommunicator() override = default;  // the MPI communicator lives until finalize: freeing it would communicate
@@ -106,7 +128,7 @@ class MpiCommunicator : public Communicator {
                        in.bytes());
       char* own = bytes_of(out) + rank_ * in.bytes();
       if (own != in.data && in.bytes() > 0) std::memcpy(own, in.data, static_cast<std::size_t>(in.bytes()));
-      Messages messages(comm_, requests_);
+      Messages messages(comm_, requests_, waiting_);
       for (int k = 1; k < size_; ++k) messages.receive(bytes_of(out) + from(k) * in.bytes(), in.bytes(), from(k));
       for (int k = 1; k < size_; ++k) messages.send(own, in.bytes(), to(k));
       messages.complete();
@@ -140,7 +162,7 @@ class MpiCommunicator : public Communicator {
       std::int64_t sent = 0;
       for (int k = 1; k < size_; ++k) sent += bytes(sends, to(k));
       Entry entry(ledger_, "all_to_all", sent);
-      Messages messages(comm_, requests_);
+      Messages messages(comm_, requests_, waiting_);
       for (int k = 1; k < size_; ++k)
         messages.receive(bytes_of(receive) + offset(receives, from(k)), bytes(receives, from(k)), from(k));
       for (int k = 1; k < size_; ++k) messages.send(bytes_of(send) + offset(sends, to(k)), bytes(sends, to(k)), to(k));
@@ -167,7 +189,7 @@ class MpiCommunicator : public Communicator {
       std::int64_t sent = 0;
       for (const auto& t : list) sent += t.kind == Transfer::Kind::send && t.peer != rank_ ? t.view.bytes() : 0;
       Entry entry(ledger_, "exchange", sent);
-      Messages messages(comm_, requests_);
+      Messages messages(comm_, requests_, waiting_);
       for (const auto& t : list)
         if (t.kind == Transfer::Kind::receive) messages.receive(bytes_of(t.view), t.view.bytes(), t.peer);
       for (const auto& t : list)
@@ -195,6 +217,7 @@ class MpiCommunicator : public Communicator {
 
   MPI_Comm comm_;
   std::vector<MPI_Request> requests_;
+  Waiting waiting_;
 };
 
 }  // namespace
@@ -202,27 +225,34 @@ class MpiCommunicator : public Communicator {
 void MpiRuntime::limit_message_bytes(std::int64_t bytes) { message_limit = bytes; }
 
 std::unique_ptr<Communicator> MpiRuntime::communicator(const std::string& group) {
-  MPI_Comm copy = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
-  MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
-  return std::make_unique<MpiCommunicator>(group, rank_, size_, copy);
+  std::vector<int> all(static_cast<std::size_t>(size_));
+  std::iota(all.begin(), all.end(), 0);
+  return split(group, all);
 }
 
 std::unique_ptr<Communicator> MpiRuntime::split(const std::string& group, const std::vector<int>& ranks) {
+  return split(group, ranks, Waiting::busy);
+}
+
+std::unique_ptr<Communicator> MpiRuntime::split(const std::string& group, const std::vector<int>& ranks,
+                                                Waiting waiting) {
   const auto own = std::find(ranks.begin(), ranks.end(), rank_);
   TRAINYARD_ASSERT(own != ranks.end() && std::is_sorted(ranks.begin(), ranks.end()), "rank {} of group {}", rank_,
                    group);
-  if (static_cast<int>(ranks.size()) == size_) return communicator(group);
-  MPI_Group world = MPI_GROUP_NULL, part = MPI_GROUP_NULL;
   MPI_Comm made = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
-  check_mpi(MPI_Group_incl(world, static_cast<int>(ranks.size()), ranks.data(), &part), "MPI_Group_incl");
-  check_mpi(MPI_Comm_create_group(MPI_COMM_WORLD, part, 0, &made), "MPI_Comm_create_group");
-  MPI_Group_free(&part);
-  MPI_Group_free(&world);
+  if (static_cast<int>(ranks.size()) == size_) {
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &made), "MPI_Comm_dup");
+  } else {
+    MPI_Group world = MPI_GROUP_NULL, part = MPI_GROUP_NULL;
+    check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
+    check_mpi(MPI_Group_incl(world, static_cast<int>(ranks.size()), ranks.data(), &part), "MPI_Group_incl");
+    check_mpi(MPI_Comm_create_group(MPI_COMM_WORLD, part, 0, &made), "MPI_Comm_create_group");
+    MPI_Group_free(&part);
+    MPI_Group_free(&world);
+  }
   MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN);
   return std::make_unique<MpiCommunicator>(group, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()),
-                                           made);
+                                           made, waiting);
 }
 
 }  // namespace trainyard::comm

@@ -33,12 +33,13 @@ MpiRuntime::MpiRuntime() {
       std::getenv("SLURM_STEP_ID") != nullptr && std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr;
   if (launched_by_srun && job != nullptr) step_ = fmt::format("{}.{}", job, std::getenv("SLURM_STEP_ID"));
   int provided = MPI_THREAD_SINGLE;
-  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
+  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
     throw base::EnvironmentError("MPI cannot be initialised",
                                  "start with mpirun -n N, or under Slurm with srun --mpi=pmix");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
+  concurrent_ = provided >= MPI_THREAD_MULTIPLE;
   std::string refusal;
   if (provided < MPI_THREAD_SERIALIZED) refusal = "this MPI library does not support calls from a communication thread";
   if (tasks != nullptr && launched_by_srun && std::atoi(tasks) != size_)
@@ -51,6 +52,15 @@ MpiRuntime::MpiRuntime() {
 
 MpiRuntime::~MpiRuntime() {
   if (std::uncaught_exceptions() == 0) MPI_Finalize();
+}
+
+GroupFactory MpiRuntime::concurrent_factory() {
+  if (!concurrent_)
+    throw base::EnvironmentError(
+        fmt::format("{} lets one thread at a time call it, and pipeline stages need several", library()),
+        "use an MPI library that provides MPI_THREAD_MULTIPLE, or a plan of one stage");
+  return
+      [this](const std::string& group, const std::vector<int>& ranks) { return split(group, ranks, Waiting::asleep); };
 }
 
 std::string MpiRuntime::library() {

@@ -41,7 +41,8 @@ struct Peer {
 struct Watchdog::Impl {
   WatchdogOptions options;
   std::vector<WatchedGroup> groups;
-  std::vector<const Ledger*> ledgers;
+  std::vector<const Ledger*> ledgers;  // null: this rank is in none of these groups
+  std::vector<std::function<bool()>> waited_for;
   const std::atomic<std::int64_t>& step;
   int socket = -1;
   std::uint16_t port = 0;
@@ -160,7 +161,11 @@ struct Watchdog::Impl {
     own.step = step;
     for (std::size_t g = 0; g < ledgers.size(); ++g) {
       auto& w = own.ledgers[g];
-      const bool in_call = ledgers[g]->in_call();
+      if (ledgers[g] == nullptr) {
+        w = {};
+        continue;
+      }
+      const bool in_call = ledgers[g]->in_call() && (!waited_for[g] || waited_for[g]());
       const auto sequence = ledgers[g]->sequence();
       w.open_seconds = in_call && w.in_call && w.sequence == sequence ? w.open_seconds + passed : 0;
       w.in_call = in_call;
@@ -326,9 +331,11 @@ void Watchdog::watch(const std::vector<WatchedLedger>& watched) {
   const std::lock_guard lock(impl_->watching);
   impl_->groups.clear();
   impl_->ledgers.clear();
-  for (const auto& [group, ledger] : watched) {
+  impl_->waited_for.clear();
+  for (const auto& [group, ledger, waited_for] : watched) {
     impl_->groups.push_back(group);
     impl_->ledgers.push_back(ledger);
+    impl_->waited_for.push_back(waited_for);
   }
 }
 

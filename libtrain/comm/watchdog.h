@@ -18,7 +18,10 @@ enum class Decided { here, elsewhere };
 
 struct WatchedLedger {
   WatchedGroup group;
-  const Ledger* ledger = nullptr;  // of this rank's communicator
+  const Ledger* ledger = nullptr;  // of this rank's communicator; null: it is in none of these groups
+  // Of calls that are begun before anybody needs them: does somebody wait for the one under way? While nobody does, the
+  // rank counts as one that waits for no other. Empty: every call is waited for. Asked on the watchdog's thread.
+  std::function<bool()> waited_for = {};
 };
 
 struct WatchdogOptions {
@@ -40,7 +43,8 @@ struct WatchdogOptions {
 // ranks are never heard is told in one warning. With one rank nothing is started.
 class Watchdog {
  public:
-  // The ledgers outlive the watchdog; those of the same groups in the same order on every rank, at most 4.
+  // The ledgers outlive the watchdog; those of the same groups in the same order on every rank, at most
+  // watched_limit.
   Watchdog(WatchdogOptions options, const std::vector<WatchedLedger>& watched);
   // Other ledgers instead: where a rank begins with none, only lost ranks are told of.
   void watch(const std::vector<WatchedLedger>& watched);

@@ -9,12 +9,12 @@
 
 namespace trainyard::comm {
 
-inline constexpr int watched_limit = 4;
+inline constexpr int watched_limit = 10;  // four of the world's groups, six of pipeline stages that are neighbours
 
 struct Watched {  // one ledger of one rank
   std::uint64_t sequence = 0;
-  double open_seconds = 0;  // how long the call under way has been open; 0 outside of calls
-  std::uint8_t in_call = 0;
+  double open_seconds = 0;   // how long the call under way has been open; 0 outside of calls
+  std::uint8_t in_call = 0;  // and somebody on that rank waits for it
   char operation[31] = {};
 };
 
@@ -35,7 +35,7 @@ struct Heard {
 // alone.
 struct WatchedGroup {
   std::string name;
-  std::vector<int> number_of = {};  // by rank: which of them it is in; empty: all ranks are in one
+  std::vector<int> number_of = {};  // by rank: which of them it is in, -1 for none; empty: all ranks are in one
 };
 // "data"; where there are several of the name, with the ranks of the one that `rank` is in: "tensor of ranks 2, 3".
 std::string name_of_group(const WatchedGroup& group, int rank);

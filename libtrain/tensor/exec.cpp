@@ -19,15 +19,21 @@ namespace {
 
 // A point in the queue of a worker thread.
 struct HostState : Event::State {
+  explicit HostState(std::shared_ptr<std::atomic<int>> w) : waiting(std::move(w)) {}
   bool done() override {
     std::lock_guard lock(mutex);
     return reached;
   }
   void wait() override {
     std::unique_lock lock(mutex);
-    changed.wait(lock, [this] { return reached; });
+    if (!reached) {
+      ++*waiting;
+      changed.wait(lock, [this] { return reached; });
+      --*waiting;
+    }
     if (failure) std::rethrow_exception(failure);
   }
+  std::shared_ptr<std::atomic<int>> waiting;  // threads, for any event of the Exec; shared, as an event may outlive it
   std::mutex mutex;
   std::condition_variable changed;
   bool reached = false;
@@ -79,12 +85,13 @@ class WorkerExec : public Exec {
   }
   void submit(std::function<void()> work) override { push({std::move(work), nullptr, {}}); }
   Event record() override {
-    auto state = std::make_shared<HostState>();
+    auto state = std::make_shared<HostState>(waiting_);
     push({nullptr, state, {}});
     return Event(state);
   }
   void wait(const Event& event) override { push({nullptr, nullptr, event}); }
   void synchronize() override { record().wait(); }
+  bool waited_for() const override { return waiting_->load() > 0; }
   double busy_seconds() override { return busy_.load(); }
 
  private:
@@ -132,6 +139,7 @@ class WorkerExec : public Exec {
     }
   }
 
+  std::shared_ptr<std::atomic<int>> waiting_ = std::make_shared<std::atomic<int>>(0);
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> items_;

@@ -49,6 +49,9 @@ class Exec {
   virtual Event record() = 0;                 // done when all work submitted so far is done
   virtual void wait(const Event& event) = 0;  // work submitted from now on starts after the event
   virtual void synchronize() = 0;             // blocks the caller until all work is done; rethrows
+  // Is a thread blocked in the wait of an event of this Exec, or in synchronize()? From any thread. Only a worker
+  // knows; the others say yes.
+  virtual bool waited_for() const { return true; }
   // Time spent so far inside work items, waits for events not counted (worker), or inside spans (gpu); 0 for caller.
   virtual double busy_seconds() = 0;
   // On a GPU: work submitted, and waits, between these count as busy; the device takes the time. One at a time, of up

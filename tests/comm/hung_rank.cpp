@@ -1,8 +1,9 @@
-// A job whose rank 1 never arrives at a barrier: hung_rank.sh expects the watchdog to end it. With a wrong launcher:
-// the refusal.
+// A job whose rank 1 never arrives at a barrier, or never sends to the next stage of a pipeline: hung_rank.sh expects
+// the watchdog to end it. With a wrong launcher: the refusal.
 #include "libtrain/base/error.h"
 #include "libtrain/comm/agreement.h"
 #include "libtrain/comm/mpi.h"
+#include "libtrain/comm/neighbours.h"
 #include "libtrain/comm/watchdog.h"
 
 #include <chrono>
@@ -27,11 +28,31 @@ void hang(const std::string& folder) {
   exec->synchronize();
 }
 
+// The same as stages of a pipeline: the last one waits for activations that stage 1 does not send.
+void hang_in_a_pipeline(const std::string& folder) {
+  comm::MpiRuntime mpi;
+  auto control = mpi.communicator("control");
+  auto exec = tensor::Exec::worker("communication", nullptr);
+  comm::Neighbours neighbours(mpi.concurrent_factory(), plan::Topology({{plan::Axis::pipe, mpi.size()}}), mpi.rank());
+  comm::Watchdog dog({mpi.rank(), mpi.size(), 0.5, 0.1, comm::end_job_on_hang(folder, mpi.rank())},
+                     neighbours.watched());
+  dog.start(comm::texts_of_all(*control, *exec, dog.address()));
+  float value = 0;
+  const auto view = base::View::of(&value, {1});
+  if (neighbours.has_previous()) neighbours.receive_activations(view, {}).wait();
+  if (mpi.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(30));
+  if (neighbours.has_next()) {
+    neighbours.send_activations(view, {});
+    neighbours.receive_gradients(view, {}).wait();
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    hang(argc > 1 ? argv[1] : ".");
+    if (argc > 2) hang_in_a_pipeline(argv[1]);
+    else hang(argc > 1 ? argv[1] : ".");
     return 0;
   } catch (const base::Error& e) {
     std::fprintf(stderr, "%s\n%s\n", e.what(), e.hint().c_str());
