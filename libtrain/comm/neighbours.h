@@ -28,9 +28,11 @@ struct NeighboursOptions {
 // stage, gradients to the previous one. A rank has up to four queues, activations and gradients, in and out. Messages
 // of a queue arrive in the order in which they were called; no queue waits for another, for any other Exec or
 // communicator, or for compute beyond the event that a call names. So a receive may be called long before its message
-// is sent. A message is dense, not written by anyone from its call on until the event, and of as many bytes at both
-// ends: where that differs, threads throw CheckError at both, MPI and NCCL may fail otherwise. Calls are made by one
-// thread; an error of a queue comes out of every later event of it.
+// is sent. A view is dense and lives from the call until the event that the call returns; from the event that it names
+// until then nobody writes what is sent, and nobody touches what is received. A message has as many bytes at both ends:
+// where that differs, threads throw CheckError at both; MPI and NCCL need not see it. Calls are made by one thread. An
+// error of a queue comes out of every later event of it; PeerError where a peer is lost and that is noticed, else the
+// watchdog ends the job.
 //
 // Each queue is a communicator of two ranks (exchange with one Transfer) and an Exec of its own. Its ledger enters
 // "activations" or "gradients", and the bytes at the sender. A receive that waits takes no core (MPI:
@@ -42,8 +44,9 @@ class Neighbours {
   // order on every rank, by the calling thread. Communicators over NCCL also send one small message, as their first one
   // waits for the peer. With one stage there is nothing, in a ring neither.
   Neighbours(const GroupFactory& between, const plan::Topology& topology, int rank, NeighboursOptions options = {});
-  // Waits for what was called, as Execs do; sends nothing of its own. After an error of this rank alone, peers are told
-  // before (engine/world.h: World::fail), or this may wait for ever.
+  // Waits for what was called, as worker Execs do; over NCCL, whose streams do not, the caller has waited. Sends
+  // nothing of its own. After an error of this rank alone peers are told before (engine/world.h: World::fail), or this
+  // may wait for ever.
   ~Neighbours();
   Neighbours(const Neighbours&) = delete;
 
@@ -60,8 +63,8 @@ class Neighbours {
   // Those of the queues that this rank has; they live as long as this.
   std::vector<const Ledger*> ledgers() const;
   // The same for the watchdog, by boundaries: two neighbours count the calls of their boundary in one entry, so there
-  // are four entries, or six in a ring of an odd number of stages. Group "pipe". A receive that was called ahead is no
-  // wait until somebody waits for its event (not known over NCCL, where all are).
+  // are up to four entries, and six in a ring of an odd number of stages. Group "pipe". A receive that was called ahead
+  // is no wait until somebody waits for its event (not known over NCCL, where all are).
   const std::vector<WatchedLedger>& watched() const { return watched_; }
 
  private:

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -32,6 +33,23 @@ TEST(exec, a_worker_keeps_the_order_and_the_caller_goes_on) {
   ASSERT_EQ(seen.size(), 100u);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(seen[static_cast<std::size_t>(i)], i);
   EXPECT_TRUE(Event().done());
+}
+
+TEST(exec, a_worker_knows_whether_somebody_waits_for_it) {
+  auto worker = Exec::worker("waited for", nullptr);
+  std::promise<void> go;
+  worker->run([opened = go.get_future().share()] { opened.wait(); });
+  const auto event = worker->record();
+  EXPECT_FALSE(event.done());
+  EXPECT_FALSE(worker->waited_for());
+  std::thread waits([&] { event.wait(); });
+  while (!worker->waited_for()) std::this_thread::yield();
+  go.set_value();
+  waits.join();
+  EXPECT_FALSE(worker->waited_for());
+  event.wait();
+  EXPECT_FALSE(worker->waited_for());
+  EXPECT_TRUE(Exec::caller(nullptr, 1)->waited_for()) << "not known";
 }
 
 TEST(exec, a_worker_waits_for_the_event_of_another_without_calling_that_busy) {
