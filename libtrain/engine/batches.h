@@ -25,6 +25,7 @@ class Batches {
   Batches(data::WindowDataset& training, data::WindowDataset* validation, const plan::BatchPlan& batch, int data_rank,
           int in_flight = 1);
   ~Batches();
+  int in_flight() const { return static_cast<int>(buffers_.size()) - 1; }
   Batches(const Batches&) = delete;
 
   // The Exec that will work on the micro-batches. With a GPU's they are copied there on a stream of their own, from

@@ -35,7 +35,10 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
       step_leases_(plan::step_leases(plan.model, program_)),
       evaluation_leases_(plan::leases_of(plan::evaluation_accesses(plan.model))) {
   using tensor::Category;
-  for (int i = 0; i < plan_.slots(); ++i)
+  const int slots = plan_.slots();
+  TRAINYARD_ASSERT(batches.in_flight() >= slots, "batches for {} micro-batches in flight, and the plan has {}",
+                   batches.in_flight(), slots);
+  for (int i = 0; i < slots; ++i)
     slots_.push_back(
         std::make_unique<Slot>(memory_[Category::activations],
                                plan::activation_bytes(plan_.model, plan_.micro(), plan::Pass::train, plan_.recompute)));
@@ -214,7 +217,7 @@ std::string Trainer::diagnose(std::int64_t completed) {
   std::int64_t looks = 0;
   const Observer look = [&](std::int64_t micro, const std::string& where, base::View tensor) {
     ++looks;
-    if (!found.text.empty()) return;
+    if (!found.text.empty() && micro >= found.micro) return;
     const auto index = kernels::first_nonfinite(*compute_, tensor);
     if (index < 0) return;
     const auto row = index / tensor.cols() + edges_.first_row(plan_.micro().rows());
@@ -227,7 +230,7 @@ std::string Trainer::diagnose(std::int64_t completed) {
   // A stream that is finite everywhere can still give a loss or a weight gradient that is not.
   const auto losses = results_->own_losses();
   for (const auto& action : program_) {
-    if (action.kind != plan::Action::Kind::backward || action.micro < 0 || !found.text.empty()) continue;
+    if (action.kind != plan::Action::Kind::backward || action.micro < 0 || action.micro >= found.micro) continue;
     const auto loss = losses[static_cast<std::size_t>(2 * action.place)];
     if (!std::isfinite(loss))
       found = {action.micro, looks, fmt::format("micro-batch {}: the loss is {}", action.micro, loss)};

@@ -128,7 +128,8 @@ class Trainer {
   std::int32_t stop_ = 0;  // does any rank ask to stop; known once answered_
   tensor::Event answered_;
   std::vector<plan::Access> forward_accesses_, backward_accesses_;  // of a micro-batch
-  std::vector<plan::Use> step_leases_, evaluation_leases_;
+  plan::LeaseOrder step_leases_;
+  std::vector<plan::Use> evaluation_leases_;
   std::optional<StepResults> results_;
   std::deque<UnderWay> under_way_;
   double finished_at_ = 0, blocked_before_ = 0, talking_before_ = 0;  // at the end of the step before, on a GPU

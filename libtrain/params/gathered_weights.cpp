@@ -5,6 +5,7 @@
 #include "libtrain/base/error.h"
 
 #include <algorithm>
+#include <deque>
 
 namespace trainyard::params {
 
@@ -15,34 +16,38 @@ class GatheredWeights : public Weights {
   explicit GatheredWeights(StoreContext& c) : c_(c), plan_(c.set.table, c.shape.layer_slots) {
     for (int u = 0; u < c.units(); ++u) pieces_.push_back(c.parameters.allocate(c.shape.working, {c.layout(u).piece}));
     for (auto elements : plan_.elements())
-      slots_.push_back({c.gathered.allocate(c.shape.working, {elements}), -1, 0, {}});
+      slots_.push_back({c.gathered.allocate(c.shape.working, {elements}), -1, 0, {}, 0});
   }
 
-  void begin_pass(std::span<const plan::Use> leases) override {
-    order_.assign(leases.begin(), leases.end());
-    next_lease_ = next_fetch_ = 0;
+  void begin_passes(const plan::LeaseOrder& leases) override {
+    leases_ = leases;
+    order_.clear();
+    next_pass_ = next_fetch_ = 0;
   }
 
   // A fetch may be issued as soon as the lease before it that used the same slot is over. All fetches are added here,
   // so their order between the other collectives is the same on every rank.
   void acquire(plan::Use use) override {
-    TRAINYARD_ASSERT(next_lease_ < order_.size() && order_[next_lease_] == use,
-                     "lease of unit {} use {} is out of the stated order", use.unit, use.use);
-    const std::size_t ahead = std::min(order_.size(), next_lease_ + 1 + static_cast<std::size_t>(c_.shape.layer_slots));
-    while (next_fetch_ < ahead && (next_fetch_ <= next_lease_ || slot_is_free(next_fetch_)))
-      fetch(order_[next_fetch_++]);
-    ++next_lease_;
+    const auto ahead = look_ahead(1 + static_cast<std::size_t>(c_.shape.layer_slots));
+    TRAINYARD_ASSERT(!order_.empty() && order_.front() == use, "lease of unit {} use {} is out of the stated order",
+                     use.unit, use.use);
+    while (next_fetch_ < ahead && (next_fetch_ == 0 || slot_is_free(next_fetch_))) fetch(order_[next_fetch_++]);
+    order_.pop_front(), --next_fetch_;
     auto& slot = slot_of(use.unit);
     TRAINYARD_ASSERT(slot.unit == use.unit, "slot holds unit {}, lease wants {}", slot.unit, use.unit);
+    ++slot.open;
     c_.join(c_.transfers.done(slot.arrives));
   }
 
-  void give_back(plan::Use use) override { slot_of(use.unit).released = c_.compute.record(); }
+  void give_back(plan::Use use) override {
+    slot_of(use.unit).released = c_.compute.record();
+    --slot_of(use.unit).open;
+  }
   base::View whole(int unit) override { return flat_range(slot_of(unit).buffer, 0, c_.layout(unit).padded); }
   base::View own_piece(int unit) override { return pieces_[static_cast<std::size_t>(unit)]; }
   // Gathers to come see the new pieces.
   void pieces_changed() override {
-    order_.clear();
+    begin_passes({});
     c_.communication.wait(c_.compute.record());
   }
   void complete() override {}
@@ -53,18 +58,28 @@ class GatheredWeights : public Weights {
     int unit;
     Transfers::Ticket arrives;
     tensor::Event released;
+    int open = 0;  // leases
   };
   Slot& slot_of(int unit) { return slots_[static_cast<std::size_t>(plan_.slot_of(unit))]; }
 
-  // No lease from the current one up to (not including) `index` uses the slot of order_[index].
+  // How many of the next `wanted` leases there are: they are in order_ then, from the current one on.
+  std::size_t look_ahead(std::size_t wanted) {
+    for (; order_.size() < wanted && next_pass_ < leases_.passes.size(); ++next_pass_)
+      for (const auto& use : leases_.lists[leases_.passes[next_pass_]]) order_.push_back(use);
+    return std::min(order_.size(), wanted);
+  }
+
+  // Neither an open lease nor one from the current one up to (not including) `index` uses the slot of order_[index].
   bool slot_is_free(std::size_t index) {
-    for (std::size_t i = next_lease_; i < index; ++i)
-      if (&slot_of(order_[i].unit) == &slot_of(order_[index].unit)) return false;
-    return true;
+    const auto& slot = slot_of(order_[index].unit);
+    for (std::size_t i = 0; i < index; ++i)
+      if (&slot_of(order_[i].unit) == &slot) return false;
+    return slot.open == 0;
   }
 
   void fetch(plan::Use use) {
     auto& slot = slot_of(use.unit);
+    TRAINYARD_ASSERT(slot.open == 0, "unit {} is gathered where unit {} is leased", use.unit, slot.unit);
     slot.unit = use.unit;
     auto& group = c_.group(use.unit);
     if (group.size() == 1) group.all_gather(c_.compute, own_piece(use.unit), whole(use.unit));  // a copy
@@ -75,8 +90,10 @@ class GatheredWeights : public Weights {
   plan::SlotPlan plan_;
   std::vector<base::View> pieces_;
   std::vector<Slot> slots_;
-  std::vector<plan::Use> order_;
-  std::size_t next_lease_ = 0, next_fetch_ = 0;
+  plan::LeaseOrder leases_;
+  std::deque<plan::Use> order_;  // those to come next
+  std::size_t next_pass_ = 0;    // of leases_: behind order_
+  std::size_t next_fetch_ = 0;   // of order_
 };
 
 }  // namespace

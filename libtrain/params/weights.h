@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/params/context.h"
+#include "libtrain/plan/accesses.h"
 
 #include <memory>
 #include <span>
@@ -14,7 +15,8 @@ namespace trainyard::params {
 class Weights {
  public:
   virtual ~Weights() = default;
-  virtual void begin_pass(std::span<const plan::Use> leases) = 0;  // the leases to come, in order
+  virtual void begin_passes(const plan::LeaseOrder& leases) = 0;  // those to come, in order
+  void begin_pass(std::span<const plan::Use> leases) { begin_passes({{{leases.begin(), leases.end()}}, {0}}); }
   virtual void acquire(plan::Use use) = 0;
   virtual void give_back(plan::Use use) = 0;
   virtual base::View whole(int unit) = 0;  // [padded], valid between acquire and give_back

@@ -16,12 +16,17 @@ class WholeWeights : public Weights {
     for (int u = 0; u < c.units(); ++u) wholes_.push_back(c.parameters.allocate(c.shape.working, {c.layout(u).padded}));
   }
   // All gathers are added here, so what the engine agrees on between two passes does not stand in a queue behind them.
-  void begin_pass(std::span<const plan::Use> leases) override {
+  void begin_passes(const plan::LeaseOrder& leases) override {
     if (!changed_) return;
     changed_ = false;
     std::fill(issued_.begin(), issued_.end(), false);
     const auto updated = c_.compute.record();
-    for (const auto& use : leases) gather(use.unit, updated);
+    std::vector<bool> seen(leases.lists.size(), false);
+    for (const auto pass : leases.passes) {
+      if (seen[pass]) continue;
+      seen[pass] = true;
+      for (const auto& use : leases.lists[pass]) gather(use.unit, updated);
+    }
     for (int u = 0; u < c_.units(); ++u) gather(u, updated);
   }
   void acquire(plan::Use use) override {

@@ -25,8 +25,8 @@ class ZeroStore : public ParameterStore {
   // Initial values: each rank makes its own pieces from (seed, name, index); m and v are zero. Collective.
   void initialize(std::uint64_t seed);
 
-  // `leases` are the leases to come, in order: of all micro-batches of a step (plan::step_leases), or of an evaluation.
-  void begin_step(std::span<const plan::Use> leases) { weights_->begin_pass(leases); }
+  // `leases` are the leases to come, in order: of all micro-batches of a step, or of an evaluation.
+  void begin_step(const plan::LeaseOrder& leases) { weights_->begin_passes(leases); }
   void begin_evaluation(std::span<const plan::Use> leases) { weights_->begin_pass(leases); }
   // Gradients to come are of that micro-batch.
   void begin_backward(GradientFold::Position position) { gradients_.begin_micro(position); }

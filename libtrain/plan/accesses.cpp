@@ -1,6 +1,8 @@
 // The access order of a micro-batch, from that of each block.
 #include "libtrain/plan/accesses.h"
 
+#include "libtrain/base/error.h"
+
 #include <algorithm>
 
 namespace trainyard::plan {
@@ -53,17 +55,16 @@ std::vector<Use> leases_of(const std::vector<Access>& accesses) {
   return out;
 }
 
-std::vector<Use> step_leases(const ModelPart& part, const std::vector<Action>& actions) {
-  std::vector<std::vector<Use>> forward, backward;
-  for (int c = 0; c < static_cast<int>(part.chunks.size()); ++c) {
-    forward.push_back(leases_of(forward_accesses(part, c)));
-    backward.push_back(leases_of(backward_accesses(part, c)));
-  }
-  std::vector<Use> out;
-  const auto add = [&](const std::vector<Use>& uses) { out.insert(out.end(), uses.begin(), uses.end()); };
+LeaseOrder step_leases(const ModelPart& part, const std::vector<Action>& actions) {
+  const auto chunks = static_cast<int>(part.chunks.size());
+  TRAINYARD_ASSERT(2 * chunks <= 256, "{} chunks", chunks);
+  LeaseOrder out;
+  for (int c = 0; c < chunks; ++c) out.lists.push_back(leases_of(forward_accesses(part, c)));
+  for (int c = 0; c < chunks; ++c) out.lists.push_back(leases_of(backward_accesses(part, c)));
   for (const auto& a : actions) {
-    if (a.kind == Action::Kind::forward) add(forward[static_cast<std::size_t>(a.chunk)]);
-    if (a.kind == Action::Kind::backward) add(backward[static_cast<std::size_t>(a.chunk)]);
+    if (a.kind == Action::Kind::forward) out.passes.push_back(static_cast<std::uint8_t>(a.chunk));
+    if (a.kind == Action::Kind::backward || a.kind == Action::Kind::input_gradients)
+      out.passes.push_back(static_cast<std::uint8_t>(chunks + a.chunk));
   }
   return out;
 }

@@ -5,6 +5,7 @@
 #include "libtrain/plan/inventory.h"
 #include "libtrain/plan/schedule.h"
 
+#include <cstdint>
 #include <vector>
 
 namespace trainyard::plan {
@@ -16,7 +17,13 @@ std::vector<Access> backward_accesses(const ModelPart& part, int chunk = 0);
 std::vector<Access> training_accesses(const ModelPart& part, int chunk = 0);    // one after the other
 std::vector<Access> evaluation_accesses(const ModelPart& part, int chunk = 0);  // forward only
 std::vector<Use> leases_of(const std::vector<Access>& accesses);
-// Of all actions of a step.
-std::vector<Use> step_leases(const ModelPart& part, const std::vector<Action>& actions);
+
+// The leases of several passes: a few lists, and in what order they come.
+struct LeaseOrder {
+  std::vector<std::vector<Use>> lists;
+  std::vector<std::uint8_t> passes;  // each an index into `lists`
+};
+// Of all actions of a step. Input gradients lease what a backward does, weight gradients nothing.
+LeaseOrder step_leases(const ModelPart& part, const std::vector<Action>& actions);
 
 }  // namespace trainyard::plan

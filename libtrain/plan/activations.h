@@ -7,8 +7,9 @@
 
 namespace trainyard::plan {
 
-// Bytes of all that the blocks of the whole model have saved between forward and backward of one micro-batch. With
-// Recompute::layers this is the peak inside a layer's backward: the inputs of all layers plus the full list of one.
+// Bytes of all that the blocks of a model, or of a chunk of it, have saved between forward and backward of one
+// micro-batch. With Recompute::layers this is the peak inside a layer's backward: the inputs of all layers plus the
+// full list of one.
 std::int64_t saved_bytes(const ModelPart& part, const MicroShape& shape, Recompute recompute = Recompute::none);
 
 // The residual stream [stream rows, hidden] in the working dtype (forward: activations, backward: their gradient, in

@@ -79,6 +79,7 @@ Boundaries balanced_boundaries(std::span<const double> weights, int parts) {
   if (std::any_of(weights.begin(), weights.end(), [](double w) { return !(w >= 0) || !std::isfinite(w); }))
     throw std::invalid_argument("weights are finite and at least 0");
   const auto sums = sums_of(weights);
+  if (!std::isfinite(sums.back())) throw std::invalid_argument("weights have a finite sum");
   const auto n = weights.size();
   const double most = least_heaviest(sums, parts);
   // Whether some cut has no part below `least` changes once as it grows, and doubles of at least 0 ascend as their bits

@@ -17,10 +17,10 @@ using Boundaries = std::vector<std::int64_t>;
 Boundaries uniform_boundaries(std::int64_t items, int parts);
 
 // Of all cuts into non-empty parts those whose heaviest part weighs least; of these those whose lightest weighs most;
-// of these the one whose first cut is earliest, then its second, and so on. By dynamic programming over all cuts,
-// O(parts * items * log items), no greedy bound. Weights are finite, at least 0, and there are at least as many as
-// parts, else std::invalid_argument; sums are exact while they are whole and below 2^53, so that equal parts are seen
-// to be equal.
+// of these the one whose first cut is earliest, then its second, and so on. By dynamic programming over all cuts, no
+// greedy bound: O(parts * items * log items), some sixty times (10,000 items in 1,000 parts take half a minute).
+// Weights are finite, at least 0, and there are at least as many as parts, else std::invalid_argument; sums are exact
+// while they are whole and below 2^53, so that equal parts are seen to be equal.
 Boundaries balanced_boundaries(std::span<const double> weights, int parts);
 
 // Of the parts, in their order.

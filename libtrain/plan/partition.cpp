@@ -96,10 +96,10 @@ std::vector<double> item_weights(const std::string& how, const PartitionOf& of) 
 
 Boundaries partition(const std::string& how, const PartitionOf& of, int parts) {
   const auto items = item_count(of.model);
-  if (items < parts)
+  if (parts < 1 || items < parts)
     throw base::UsageError(fmt::format("{} parts of a model of {} items: its embedding, {} layers and its head", parts,
                                        items, of.model.layers),
-                           fmt::format("{} parts at most", items));
+                           fmt::format("1 to {} parts", items));
   if (how == "uniform") return uniform_boundaries(items, parts);
   if (how == "parameters" || how == "flops" || how.starts_with(of_type))
     return balanced_boundaries(item_weights(how, of), parts);

@@ -158,7 +158,7 @@ nlohmann::ordered_json json_of(const Plan& p) {
 }
 
 // Rank 0 has a micro-batch wherever another has.
-int Plan::slots() const { return slots_of(actions(*this, 0), 1).front(); }
+int Plan::slots() const { return schedule == "one-stage" ? 1 : slots_of(actions(*this, 0), 1).front(); }
 
 std::string sharing_text(const Plan& p) {
   if (p.tensor == 1) return {};

@@ -35,7 +35,7 @@ Plan with_tensor(Plan plan, int tensor) {
 // What a plan would need; nothing where it is no legal one.
 std::optional<std::int64_t> price(const Plan& plan) {
   if (!decision_problems(plan).empty()) return {};
-  return rank_memory(plan.model, plan.states(), plan.micro(), plan.recompute).total();
+  return rank_memory(plan.model, plan.states(), plan.micro(), plan.recompute, plan.slots()).total();
 }
 
 // Twice, four times ... as many tensor ranks as the plan has, as long as they are legal.

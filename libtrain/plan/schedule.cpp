@@ -34,7 +34,9 @@ class Program {
     for (const auto& w : work_)
       if (w.kind != StageWork::Kind::forward && w.kind != StageWork::Kind::weight_gradients && hears_behind(w))
         gradients_.push_back(w);
-    const bool by_rounds = pipeline_.stages == 1 && pipeline_.schedule != PipelineSchedule::gpipe;
+    const bool by_rounds = pipeline_.stages == 1 && pipeline_.chunks == 1 &&
+                           pipeline_.schedule != PipelineSchedule::gpipe &&
+                           pipeline_.schedule != PipelineSchedule::zero_bubble;
     if (!by_rounds) push({Kind::ask, 0}), push({Kind::agree, 0});
     await();
     for (const auto& w : work_) {

@@ -31,13 +31,14 @@ struct Link {
     int part;  // that sent it
     std::int64_t micro;
     double time;
-    bool operator==(const End& o) const { return part == o.part && micro == o.micro; }
   };
   std::vector<End> sent, awaited;
-  double arrival(std::size_t i, double message_seconds) const {
-    double t = 0;
-    for (std::size_t k = 0; k <= i; ++k) t = std::max({t, sent[k].time, awaited[k].time}) + message_seconds;
-    return t;
+  std::vector<double> arrivals;                                 // of those that both sides have
+  std::map<std::pair<int, std::int64_t>, std::size_t> numbers;  // of what is awaited
+
+  void await(int part, std::int64_t micro, double time) {
+    numbers[{part, micro}] = awaited.size();
+    awaited.push_back({part, micro, time});
   }
 };
 
@@ -51,7 +52,8 @@ class Stage;
 
 class World {
  public:
-  World(const std::vector<std::vector<Action>>& lists, int chunks, const std::vector<PartCosts>& costs, double seconds);
+  World(const std::vector<std::vector<Action>>& lists, int chunks, const std::vector<PartCosts>& costs, double seconds,
+        std::int64_t micros);
   Simulated run();
 
   int stages() const { return stages_; }
@@ -63,22 +65,25 @@ class World {
   int before(int stage) const { return (stage + stages_ - 1) % stages_; }
   int behind(int stage) const { return (stage + 1) % stages_; }
   // When the message that `stage` awaited arrives; negative: nobody has sent it yet.
-  double arrival(const Link& link, int stage, const char* what, int part, std::int64_t micro) const {
-    const auto at = std::find(link.awaited.begin(), link.awaited.end(), Link::End{part, micro, 0});
-    if (at == link.awaited.end())
+  double arrival(Link& link, int stage, const char* what, int part, std::int64_t micro) const {
+    const auto at = link.numbers.find({part, micro});
+    if (at == link.numbers.end())
       wrong("stage {} uses the {} of micro-batch {} without awaiting them", stage, what, micro);
-    const auto i = static_cast<std::size_t>(at - link.awaited.begin());
-    for (std::size_t k = 0; k <= i && k < link.sent.size(); ++k)
-      if (!(link.sent[k] == link.awaited[k]))
-        wrong("stage {} awaits the {} of micro-batch {}, and gets those of {}", stage, what, link.awaited[k].micro,
-              link.sent[k].micro);
-    return i < link.sent.size() ? link.arrival(i, seconds_) : -1;
+    while (link.arrivals.size() <= at->second && link.arrivals.size() < link.sent.size()) {
+      const auto i = link.arrivals.size();
+      const auto &sent = link.sent[i], &awaited = link.awaited[i];
+      if (sent.part != awaited.part || sent.micro != awaited.micro)
+        wrong("stage {} awaits the {} of micro-batch {}, and gets those of {}", stage, what, awaited.micro, sent.micro);
+      link.arrivals.push_back(std::max({i == 0 ? 0.0 : link.arrivals.back(), sent.time, awaited.time}) + seconds_);
+    }
+    return at->second < link.arrivals.size() ? link.arrivals[at->second] : -1;
   }
 
  private:
   int stages_, chunks_;
   std::vector<PartCosts> costs_;
   double seconds_;
+  std::int64_t micros_;
   std::vector<Link> activations_, gradients_;
   std::vector<Stage> all_;
 };
@@ -87,12 +92,15 @@ class Stage {
  public:
   Stage(World& world, int index, const std::vector<Action>& list)
       : world_(world), index_(index), list_(list), slots_(static_cast<std::size_t>(world.chunks())),
-        done_(static_cast<std::size_t>(world.chunks())) {
+        done_(static_cast<std::size_t>(world.chunks())), latest_backward_(slots_.size(), -1) {
     result.most_in_flight.assign(slots_.size(), 0);
   }
 
   bool over() const { return next_ == list_.size(); }
-  const std::string& waits_for() const { return waits_for_; }
+  bool updated() const { return over_ == name_of(Kind::update); }
+  std::string waits_for() const {
+    return fmt::format("stage {} waits for the {} of micro-batch {}", index_, waits_for_, list_[next_].micro);
+  }
   const std::vector<std::vector<std::int64_t>>& done() const { return done_; }
 
   // Whether it got any further.
@@ -107,12 +115,12 @@ class Stage {
 
  private:
   int part(const Action& a) const { return a.chunk * world_.stages() + index_; }
-  bool waits(const Action& a, const char* what) {
-    waits_for_ = fmt::format("stage {} waits for the {} of micro-batch {}", index_, what, a.micro);
+  bool waits(const char* what) {
+    waits_for_ = what;
     return false;
   }
-  bool until(double arrival, const Action& a, const char* what) {
-    if (arrival < 0) return waits(a, what);
+  bool until(double arrival, const char* what) {
+    if (arrival < 0) return waits(what);
     clock_ = std::max(clock_, arrival);
     return true;
   }
@@ -131,17 +139,18 @@ class Stage {
   }
 
   bool act(const Action& a) {
-    if (a.kind == Kind::update)
-      for (const auto& slots : slots_)
-        for (const auto& h : slots)
-          if (h.micro >= 0) wrong("stage {}: an update before micro-batch {} is over", index_, h.micro);
-    if (a.micro < 0) return true;  // of the step, or idle
+    if (a.chunk < 0 && a.micro < 0) return of_the_step(a);
+    if (a.micro < 0) return true;  // idle
+    const bool in_slot = a.kind != Kind::receive_activations;
+    if (a.chunk < 0 || a.chunk >= world_.chunks() || (in_slot && a.slot < 0))
+      wrong("stage {}: {} of micro-batch {} in slot {} of chunk {}", index_, name_of(a.kind), a.micro, a.slot, a.chunk);
+    if (!over_.empty()) wrong("stage {}: {} of micro-batch {} behind a {}", index_, name_of(a.kind), a.micro, over_);
     switch (a.kind) {
       case Kind::load: return load(a);
       case Kind::receive_activations:
         if (arriving_) wrong("stage {}: micro-batch {} may arrive where another has", index_, a.micro);
         arriving_ = true;
-        world_.activations_from(world_.before(index_)).awaited.push_back({part(a) - 1, a.micro, clock_});
+        world_.activations_from(world_.before(index_)).await(part(a) - 1, a.micro, clock_);
         return true;
       case Kind::forward:
         after(a, held(a), {Kind::load});
@@ -157,7 +166,7 @@ class Stage {
         if (!held(a).sent)
           wrong("stage {}: gradients of micro-batch {} may arrive where its activations are", index_, a.micro);
         held(a).awaited = true;
-        world_.gradients_from(world_.behind(index_)).awaited.push_back({part(a) + 1, a.micro, clock_});
+        world_.gradients_from(world_.behind(index_)).await(part(a) + 1, a.micro, clock_);
         return true;
       case Kind::backward:
       case Kind::input_gradients: return backward(a);
@@ -171,11 +180,34 @@ class Stage {
     }
   }
 
+  std::int64_t in_flight() const {
+    for (const auto& slots : slots_)
+      for (const auto& h : slots)
+        if (h.micro >= 0) return h.micro;
+    return -1;
+  }
+
+  bool of_the_step(const Action& a) {
+    if (!over_.empty() && !(a.kind == Kind::update && over_ == name_of(Kind::reduce)))
+      wrong("stage {}: {} behind a {}", index_, name_of(a.kind), over_);
+    if (a.kind == Kind::ask) asked_ = a.round;
+    if (a.kind == Kind::agree && asked_ != a.round) wrong("stage {}: round {} is agreed on unasked", index_, a.round);
+    if (a.kind == Kind::agree && last_loaded_ >= a.round)
+      wrong("stage {}: round {} is agreed on when it has begun", index_, a.round);
+    if (a.kind != Kind::ask && in_flight() >= 0)
+      wrong("stage {}: {} before micro-batch {} is over", index_, name_of(a.kind), in_flight());
+    if (a.kind == Kind::agree) agreed_ = a.round;
+    if (a.kind == Kind::update && over_.empty()) wrong("stage {}: an update without a reduction before", index_);
+    if (a.kind == Kind::reduce || a.kind == Kind::update) over_ = name_of(a.kind);
+    return true;
+  }
+
   bool load(const Action& a) {
+    if (agreed_ < 0) wrong("stage {}: micro-batch {} before an agreement", index_, a.micro);
     if (part(a) > 0) {
       const auto arrival =
           world_.arrival(world_.activations_from(world_.before(index_)), index_, "activations", part(a) - 1, a.micro);
-      if (!until(arrival, a, "activations")) return false;
+      if (!until(arrival, "activations")) return false;
       arriving_ = false;
     }
     auto& slots = slots_[static_cast<std::size_t>(a.chunk)];
@@ -184,6 +216,7 @@ class Stage {
     if (slot.micro >= 0)
       wrong("stage {}: slot {} is taken for micro-batch {} while {} is in it", index_, a.slot, a.micro, slot.micro);
     slot = {a.micro};
+    last_loaded_ = std::max(last_loaded_, a.round);
     auto& most = result.most_in_flight[static_cast<std::size_t>(a.chunk)];
     most = std::max(most,
                     static_cast<int>(std::count_if(slots.begin(), slots.end(), [](auto& h) { return h.micro >= 0; })));
@@ -198,11 +231,14 @@ class Stage {
     if (part(a) + 1 < world_.parts()) {
       const auto arrival =
           world_.arrival(world_.gradients_from(world_.behind(index_)), index_, "gradients", part(a) + 1, a.micro);
-      if (!until(arrival, a, "gradients")) return false;
+      if (!until(arrival, "gradients")) return false;
     }
     const auto& cost = world_.cost(part(a));
     compute(cost.input_gradients + (a.kind == Kind::backward ? cost.weight_gradients : 0));
     h.done = a.kind;
+    auto& latest = latest_backward_[static_cast<std::size_t>(a.chunk)];
+    if (latest >= a.micro) wrong("stage {}: backward of micro-batch {} behind that of {}", index_, a.micro, latest);
+    latest = a.micro;
     departing_ = {part(a), a.micro};
     if (a.kind == Kind::backward) finish(a);
     return true;
@@ -215,7 +251,7 @@ class Stage {
       wrong("stage {}: sends gradients of micro-batch {} that were not made just before", index_, a.micro);
     if (!link.sent.empty()) {
       const auto& last = link.sent.back();
-      if (link.awaited.size() < link.sent.size()) return waits(a, "place for gradients before those");
+      if (link.awaited.size() < link.sent.size()) return waits("place for gradients before those");
       clock_ = std::max(clock_, world_.arrival(link, index_, "gradients", last.part, last.micro));
     }
     link.sent.push_back({part(a), a.micro, clock_});
@@ -235,18 +271,21 @@ class Stage {
   int index_;
   const std::vector<Action>& list_;
   std::vector<std::vector<Held>> slots_;
-  std::vector<std::vector<std::int64_t>> done_;  // of each chunk, in order
+  std::vector<std::vector<std::int64_t>> done_;               // of each chunk, in order
+  std::vector<std::int64_t> latest_backward_;                 // of each chunk
+  std::int64_t asked_ = -1, agreed_ = -1, last_loaded_ = -1;  // rounds
+  std::string over_;                                          // what ended the micro-batches: a reduction, an update
   std::size_t next_ = 0;
   double clock_ = 0;
   std::int64_t bytes_ = 0;
   bool arriving_ = false;
   std::pair<int, std::int64_t> departing_{-1, -1};
-  std::string waits_for_;
+  const char* waits_for_ = "";
 };
 
 World::World(const std::vector<std::vector<Action>>& lists, int chunks, const std::vector<PartCosts>& costs,
-             double seconds)
-    : stages_(static_cast<int>(lists.size())), chunks_(chunks), costs_(costs), seconds_(seconds),
+             double seconds, std::int64_t micros)
+    : stages_(static_cast<int>(lists.size())), chunks_(chunks), costs_(costs), seconds_(seconds), micros_(micros),
       activations_(lists.size()), gradients_(lists.size()) {
   TRAINYARD_ASSERT(stages_ >= 1 && costs_.size() == lists.size() * static_cast<std::size_t>(chunks),
                    "{} stages of {} chunks, costs of {} parts", stages_, chunks_, costs_.size());
@@ -259,15 +298,20 @@ Simulated World::run() {
     for (bool further = true; further;) {
       further = false;
       for (auto& stage : all_) further = stage.go() || further;
+      for (auto stage = all_.rbegin(); stage != all_.rend(); ++stage) further = stage->go() || further;
     }
     std::vector<std::string> waiting;
     for (const auto& stage : all_)
       if (!stage.over()) waiting.push_back(stage.waits_for());
     if (!waiting.empty()) wrong("nobody can go on: {}", fmt::join(waiting, "; "));
-    for (const auto& stage : all_)
+    for (const auto& stage : all_) {
+      if (!stage.updated()) wrong("stage {} ends without an update", &stage - all_.data());
       for (const auto& done : stage.done())
-        if (done != all_[0].done()[0])
+        if (static_cast<std::int64_t>(done.size()) != micros_)
+          wrong("stage {} computes {} micro-batches of {}", &stage - all_.data(), done.size(), micros_);
+        else if (done != all_[0].done()[0])
           wrong("stage {} computes micro-batches {}, stage 0 {}", &stage - all_.data(), done, all_[0].done()[0]);
+    }
     for (int s = 0; s < stages_; ++s)
       for (const auto* link : {&activations_[static_cast<std::size_t>(s)], &gradients_[static_cast<std::size_t>(s)]})
         if (link->sent.size() != link->awaited.size())
@@ -292,8 +336,8 @@ double Simulated::idle_fraction() const {
 }
 
 Simulated simulate(const std::vector<std::vector<Action>>& lists, int chunks, const std::vector<PartCosts>& costs,
-                   double message_seconds) {
-  return World(lists, chunks, costs, message_seconds).run();
+                   double message_seconds, std::int64_t micros) {
+  return World(lists, chunks, costs, message_seconds, micros).run();
 }
 
 }  // namespace trainyard::plan

@@ -17,8 +17,9 @@ struct PartCosts {
 };
 
 // Each rank has one that computes, and four queues of messages, each in the order of the list: from the stage before,
-// to the stage behind, and the same backwards. Neither computing nor a queue waits for another queue. A message takes
-// `message_seconds` from when it was sent and may arrive, and occupies both queues so long.
+// to the stage behind, and the same backwards. No queue waits for another, and computing waits for what arrives, and
+// with gradients to send for the copy of those before to have left. A message takes `message_seconds` from when it was
+// sent and may arrive, and occupies both queues so long.
 struct SimulatedStage {
   double busy = 0;                  // seconds of computing
   double end = 0;                   // when its list is over, in seconds from the beginning of the step
@@ -33,11 +34,13 @@ struct Simulated {
   double idle_fraction() const;  // of all stages together
 };
 
-// lists[stage], of one pipeline (ranks of the same data and tensor coordinate); costs[part], part = chunk * stages +
-// stage. What it finds wrong: lists that wait for one another for ever, a message that is not the one that the other
-// side awaits, a computation before what it needs, twice, or never, backward that does not ascend, a slot that is taken
-// before its micro-batch is over, gradients that may arrive where activations have not left.
+// lists[stage], of one pipeline (ranks of the same data and tensor coordinate) that has `micros` micro-batches;
+// costs[part], part = chunk * stages + stage. What it finds wrong: lists that wait for one another for ever, a message
+// that is not the one that the other side awaits, a computation before what it needs, twice, or never, backward that
+// does not ascend, a slot that is taken before its micro-batch is over, gradients that may arrive where activations
+// have not left, an agreement that nobody asked for or that comes amid micro-batches, a list that does not end with one
+// reduction and one update.
 Simulated simulate(const std::vector<std::vector<Action>>& lists, int chunks, const std::vector<PartCosts>& costs,
-                   double message_seconds);
+                   double message_seconds, std::int64_t micros);
 
 }  // namespace trainyard::plan

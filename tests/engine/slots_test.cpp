@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace trainyard {
 namespace {
 
@@ -40,7 +42,9 @@ Numbers numbers_of(engine::RunConfig config, const Asked& asked) {
     engine::Batches batches(training, &validation, setup.plan.batch(), world.coordinate(plan::Axis::data), slots);
     engine::Trainer trainer(setup.plan, setup.step, world, batches);
     trainer.store().initialize(config.seed);
-    EXPECT_FALSE(trainer.begin_step(0, [] { return true; }));
+    // Given up, where rounds follow one another at the second, with what was fetched ahead on its way.
+    int asked_so_far = 0;
+    EXPECT_FALSE(trainer.begin_step(0, [&] { return ++asked_so_far == (slots > 1 ? 1 : 2); }));
     for (std::int64_t step = 0; step < 3; ++step) {
       ASSERT_TRUE(trainer.begin_step(step, [] { return false; }));
       const auto outcome = trainer.finish_step();
@@ -57,6 +61,12 @@ Numbers numbers_of(engine::RunConfig config, const Asked& asked) {
     EXPECT_EQ(measured[activations], foretold[activations]) << asked.schedule << " rank " << rank;
     EXPECT_EQ(measured[static_cast<std::size_t>(tensor::Category::workspace)],
               foretold[static_cast<std::size_t>(tensor::Category::workspace)]);
+    auto& context = trainer.context();
+    for (int u = 0; u < context.units(); ++u)
+      for (std::size_t p = 0; p < context.unit(u).parameters.size(); ++p)
+        if (context.unit(u).parameters[p].name == "layers.01.ffn_norm.weight")
+          trainer.store().states().master_piece(u).ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+    trainer.store().pieces_loaded();
     const auto found = trainer.diagnose(3);
     if (rank == 0) out.diagnosis = found;
   });
@@ -71,11 +81,13 @@ TEST(Slots, HaveTheNumbersOfOneMicroBatchAfterTheOther) {
     config.fold = fold, config.global_batch = fold == 1 ? 7 * config.micro_batch : 8 * config.micro_batch;
     const auto expected = numbers_of(config, {"one-stage"});
     ASSERT_EQ(expected.steps.size(), 6u);
+    EXPECT_NE(expected.diagnosis.find("micro-batch 0: "), std::string::npos) << expected.diagnosis;
     EXPECT_EQ(numbers_of(config, {"gpipe"}), expected);
     for (const int ranks : {2, 3})
       for (const int zero : {0, 1, 2, 3})
-        EXPECT_EQ(numbers_of(config, {"gpipe", ranks, 1, zero}), expected)
-            << ranks << " ranks, ZeRO " << zero << ", fold " << fold;
+        for (const char* schedule : {"gpipe", "one-stage"})
+          EXPECT_EQ(numbers_of(config, {schedule, ranks, 1, zero}).steps, expected.steps)
+              << schedule << ", " << ranks << " ranks, ZeRO " << zero << ", fold " << fold;
   }
 }
 
@@ -87,7 +99,7 @@ TEST(Slots, OfSharedLayersToo) {
   const auto expected = numbers_of(config, {"one-stage"});
   config.sequence_parallel = true;
   for (const auto& asked : {Asked{"gpipe", 2, 2, 0}, {"gpipe", 4, 2, 1}, {"gpipe", 6, 2, 3}})
-    EXPECT_EQ(numbers_of(config, asked), expected) << asked.ranks << " ranks, ZeRO " << asked.zero;
+    EXPECT_EQ(numbers_of(config, asked).steps, expected.steps) << asked.ranks << " ranks, ZeRO " << asked.zero;
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ params::StoreContext context_of(Rank& r, comm::World& world) {
 // The weights of every unit, as its first lease gives them.
 std::vector<std::vector<float>> weights_of(Rank& r, params::ZeroStore& store) {
   std::vector<std::vector<float>> out(r.set.units.size());
-  store.begin_step(r.leases);
+  store.begin_step({{r.leases}, {0}});
   for (const auto use : r.leases) {
     const auto lease = store.lease(use);
     auto& values = out[static_cast<std::size_t>(use.unit)];
@@ -91,7 +91,7 @@ std::vector<std::vector<float>> weights_of(Rank& r, params::ZeroStore& store) {
 
 // Every gradient of one round is the same number.
 void commit_all(Rank& r, params::ZeroStore& store, std::int64_t round, double value) {
-  store.begin_step(r.leases);
+  store.begin_step({{r.leases}, {0}});
   store.begin_backward({round, params::GradientFold::Position::Place::only});
   for (const auto& access : r.accesses) {
     if (access.kind == plan::Access::Kind::lease) {

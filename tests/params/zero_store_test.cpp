@@ -72,10 +72,8 @@ struct Training {
 
   void step(std::int64_t step) {
     const auto groups = g.cut.micros / g.cut.fold, rounds = (groups + g.cut.ranks - 1) / g.cut.ranks;
-    std::vector<plan::Use> leases;  // of the whole step
-    for (std::int64_t k = 0; k < rounds * g.cut.fold; ++k)
-      for (const auto use : plan::leases_of(accesses)) leases.push_back(use);
-    store.begin_step(leases);
+    store.begin_step(
+        {{plan::leases_of(accesses)}, std::vector<std::uint8_t>(static_cast<std::size_t>(rounds * g.cut.fold), 0)});
     for (std::int64_t round = 0; round < rounds; ++round) {
       const auto group = round * g.cut.ranks + g.rank();
       for (std::int64_t k = 0; k < g.cut.fold; ++k) {

@@ -81,8 +81,7 @@ TEST(Partition, WhatIsWrongIsSaid) {
   EXPECT_EQ(said("0,3,99999999999999999999"),
             "--partition 0,3,99999999999999999999: not a list of whole numbers" + list);
   EXPECT_EQ(said("-1,3,6"), "--partition -1,3,6: the first part begins at item 0" + list);
-  EXPECT_EQ(said("uniform", 9),
-            "9 parts of a model of 8 items: its embedding, 6 layers and its head | 8 parts at most");
+  EXPECT_EQ(said("uniform", 9), "9 parts of a model of 8 items: its embedding, 6 layers and its head | 1 to 8 parts");
   EXPECT_EQ(
       said("type:decoder"),
       "--partition type:decoder finds none of the model's items | they are called embedding, layers.00 and so on, "

@@ -136,7 +136,15 @@ TEST(Parts, LeasesOfAStepFollowItsActions) {
                               : a.kind == Action::Kind::backward ? backward_accesses(first, a.chunk)
                                                                  : std::vector<Access>{})
       if (access.kind == Access::Kind::lease) expected.push_back(access.use);
-  EXPECT_EQ(step_leases(first, actions), expected);
+  std::vector<Use> handed_over;
+  const auto order = step_leases(first, actions);
+  for (const auto pass : order.passes)
+    handed_over.insert(handed_over.end(), order.lists[pass].begin(), order.lists[pass].end());
+  EXPECT_EQ(handed_over, expected);
+  // Halves of a backward lease as often as a whole one.
+  const ModelPart all(m);
+  EXPECT_EQ(step_leases(all, step_actions({4, 1, 1, 1}, 0, {PipelineSchedule::zero_bubble, 2, 1}, 0)).passes.size(),
+            8u);
   // Of 4 micro-batches the embedding once, three layers twice each.
   EXPECT_EQ(expected.size(), 4u * (1 + 3 * 2));
 }
