@@ -195,6 +195,9 @@ TEST(Weights, ALeaseOutOfTheStatedOrderIsRefused) {
     weights->acquire({1, 0});
     EXPECT_THROW(weights->acquire({2, 0}), std::logic_error);
     weights->begin_pass(order);
+    EXPECT_THROW(weights->acquire({0, 0}), std::logic_error);  // it is leased still
+    weights->give_back({0, 0}), weights->give_back({1, 0});
+    weights->begin_pass(order);
     EXPECT_NO_THROW(weights->acquire({0, 0}));
     weights->pieces_changed();  // what was announced is void
     EXPECT_THROW(weights->acquire({1, 0}), std::logic_error);

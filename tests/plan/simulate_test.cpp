@@ -205,7 +205,7 @@ TEST(Simulate, AStepBeginsWithAnAgreementAndEndsWithAnUpdate) {
   EXPECT_EQ(problem([](auto& list) { std::rotate(list.begin() + 2, list.end() - 2, list.end()); }),
             "stage 0: load of micro-batch 0 behind a update");
   EXPECT_EQ(problem([](auto& list) { std::swap(list[list.size() - 3], list[list.size() - 2]); }).substr(7),
-            ": reduce before micro-batch 3 is over");
+            ": send_gradients of micro-batch 3 behind a reduce");
   EXPECT_EQ(problem([](auto& list) { std::erase_if(list, [](const Action& a) { return a.micro == 2; }); }),
             "stage 0 computes 3 micro-batches of 4");
   EXPECT_EQ(problem([](auto& list) {
