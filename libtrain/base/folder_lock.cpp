@@ -174,6 +174,12 @@ void FolderLock::require_free(const std::string& folder, const std::string& advi
   if (!ours) throw_no_lock(path);
 }
 
+bool FolderLock::is_there(const std::string& folder) {
+  const Descriptor file(::open((folder + "/" + lock_name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!file.is_open()) return errno != ENOENT && errno != ENOTDIR && errno != ELOOP;
+  return is_lock(file.get());
+}
+
 FolderLock::Look FolderLock::look(const std::string& folder) {
   const auto path = folder + "/" + lock_name;
   for (int tries = 0; tries < most_removals; ++tries) {

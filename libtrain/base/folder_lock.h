@@ -43,6 +43,8 @@ class FolderLock {
     std::string name;
   };
   static Look look(const std::string& folder);
+  // Is FOLDER/lock one that a holder made: a file that is empty, or says who. Of one that cannot be opened too.
+  static bool is_there(const std::string& folder);
   // Throws what the constructor would at once, but takes and writes nothing. A folder that is not there is free.
   static void require_free(const std::string& folder, const std::string& advice);
 

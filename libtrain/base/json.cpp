@@ -15,43 +15,56 @@ namespace {
 
 template <class Json> constexpr bool ordered = std::is_same_v<Json, nlohmann::ordered_json>;
 
-// Watches a parser: depth, and the keys of every object that is open. The library itself keeps the last of equal keys
-// without a word.
-template <class Json> class ParseWatch {
+// Looks at a text before it is parsed: depth, and the keys of every object. The library itself keeps the last of equal
+// keys without a word. That is not done by a callback of the parser, which would walk over all earlier siblings of an
+// object at its end.
+template <class Json> class Watch : public nlohmann::json_sax<Json> {
  public:
-  explicit ParseWatch(const std::string& where) : where_(where) {}
-  bool operator()(int depth, typename Json::parse_event_t event, Json& parsed) {
-    using Event = typename Json::parse_event_t;
-    if ((event == Event::object_start || event == Event::array_start) && depth >= deepest_json)
+  explicit Watch(const std::string& where) : where_(where) {}
+  bool start_object(std::size_t) override { return open(); }
+  bool start_array(std::size_t) override { return open(); }
+  bool key(std::string& key) override {
+    keys_.push_back(key);
+    if (ordered<Json> && keys_.size() - first_keys_.back() > most_ordered_keys)
+      throw InputError(fmt::format("{}: an object has more than {} keys", where_, most_ordered_keys),
+                       "no file of these programs has: is it the right one?");
+    return true;
+  }
+  bool end_object() override {
+    const auto first = keys_.begin() + static_cast<std::ptrdiff_t>(first_keys_.back());
+    std::sort(first, keys_.end());
+    if (const auto twice = std::adjacent_find(first, keys_.end()); twice != keys_.end())
+      throw InputError(fmt::format("{}: the key {} is there twice in one object", where_, excerpt(*twice)),
+                       "remove one of them, or write the file again");
+    keys_.erase(first, keys_.end());
+    return close();
+  }
+  bool end_array() override { return close(); }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(typename Json::number_integer_t) override { return true; }
+  bool number_unsigned(typename Json::number_unsigned_t) override { return true; }
+  bool number_float(typename Json::number_float_t, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(typename Json::binary_t&) override { return true; }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception&) override { return false; }
+
+ private:
+  bool open() {
+    if (first_keys_.size() >= deepest_json)
       throw InputError(fmt::format("{}: lists and objects are nested more than {} deep", where_, deepest_json),
                        "no file of these programs is: is it the right one?");
-    if (event == Event::object_start) keys_.emplace_back();
-    if (event == Event::key) keep(parsed.template get_ref<const std::string&>());
-    if (event == Event::object_end) {
-      if (parsed.size() != keys_.back().size()) refuse_duplicate();
-      keys_.pop_back();
-    }
+    first_keys_.push_back(keys_.size());
+    return true;
+  }
+  bool close() {
+    first_keys_.pop_back();
     return true;
   }
 
- private:
-  void keep(const std::string& key) {
-    keys_.back().push_back(key);
-    if (ordered<Json> && keys_.back().size() > most_ordered_keys)
-      throw InputError(fmt::format("{}: an object has more than {} keys", where_, most_ordered_keys),
-                       "no file of these programs has: is it the right one?");
-  }
-  [[noreturn]] void refuse_duplicate() {
-    auto& keys = keys_.back();
-    std::sort(keys.begin(), keys.end());
-    const auto twice = std::adjacent_find(keys.begin(), keys.end());
-    throw InputError(
-        fmt::format("{}: the key {} is there twice in one object", where_, excerpt(twice == keys.end() ? "" : *twice)),
-        "remove one of them, or write the file again");
-  }
-
   const std::string& where_;
-  std::vector<std::vector<std::string>> keys_;
+  std::vector<std::string> keys_;        // of all objects that are open, the innermost last
+  std::vector<std::size_t> first_keys_;  // where those of each list or object that is open begin; a list has none
 };
 
 bool is_plain(const std::string& key) {
@@ -79,11 +92,10 @@ std::string excerpt(std::string_view text) {
 }
 
 template <class Json> Json parse_json(const std::string& text, const std::string& where) {
-  ParseWatch<Json> watch(where);
+  Watch<Json> watch(where);
   try {
-    return Json::parse(text, [&watch](int depth, typename Json::parse_event_t event, Json& parsed) {
-      return watch(depth, event, parsed);
-    });
+    Json::sax_parse(text, &watch);  // false where the text is no JSON, of which the parser says more
+    return Json::parse(text);
   } catch (const typename Json::parse_error& e) {
     throw InputError(
         fmt::format("{} is no JSON: it breaks off or is damaged at byte {} of {}", where, e.byte, text.size()),

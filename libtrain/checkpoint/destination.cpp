@@ -23,9 +23,9 @@ std::int64_t bytes_left_at(const std::string& folder) {
 
 bool is_run(const fs::path& folder) {
   std::error_code error;
-  for (const char* mark : {base::lock_name, "metrics.jsonl", "last-checkpoint"})
+  for (const char* mark : {"metrics.jsonl", "last-checkpoint"})
     if (fs::exists(fs::symlink_status(folder / mark, error))) return true;
-  return false;
+  return base::FolderLock::is_there(folder.string());  // others have files of that name
 }
 
 }  // namespace

@@ -129,22 +129,24 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& c) {
 
 void read_model_of_weights(const std::vector<base::Field>& fields, RunConfig& c) {
   if (!has_model_of_weights(fields, c)) return;
-  // A run that goes on needs the weights that it began with no more, so they may be gone. Which of its checkpoints is
-  // taken is decided later (choose_start): all are of one model.
-  std::vector<std::string> own;
-  if (c.resume == "auto" && !c.output.empty())
-    for (const auto& held : checkpoint::list(checkpoints_folder(c.output))) own.push_back(held.path);
-  auto lanes = plan::Lanes::of_the_run;
-  auto found = model_of_newest(own);
-  if (!found && (c.resume == "auto" || c.resume == "never")) {
-    const auto named = checkpoints_named("--init-from", c.init_from);
-    lanes = plan::Lanes::open;
-    found = model_of_newest(named);
-    if (!found) checkpoint::read_state(named.front());  // says what is wrong with it
-  }
-  if (!found) return;
-  c.checkpoint_model = found->model;
-  c.lanes_of = {lanes, found->checkpoint};
+  or_stop_unread(c, [&] {
+    // A run that goes on needs the weights that it began with no more, so they may be gone. Which of its checkpoints is
+    // taken is decided later (choose_start): all are of one model.
+    std::vector<std::string> own;
+    if (c.resume == "auto" && !c.output.empty())
+      for (const auto& held : checkpoint::list(checkpoints_folder(c.output))) own.push_back(held.path);
+    auto lanes = plan::Lanes::of_the_run;
+    auto found = model_of_newest(own);
+    if (!found && (c.resume == "auto" || c.resume == "never")) {
+      const auto named = checkpoints_named("--init-from", c.init_from);
+      lanes = plan::Lanes::open;
+      found = model_of_newest(named);
+      if (!found) checkpoint::read_state(named.front());  // says what is wrong with it
+    }
+    if (!found) return;
+    c.checkpoint_model = found->model;
+    c.lanes_of = {lanes, found->checkpoint};
+  });
 }
 
 std::string print_config(std::vector<base::Field> fields, const RunConfig& c) {

@@ -77,7 +77,7 @@ void read_plan(std::vector<base::Field>& fields, RunConfig& config);
 
 // Where nobody has said a model and config.init_from is there: checkpoint_model is that of the newest checkpoint in the
 // run's folder, when it goes on by itself, else that of init_from (start_path.h). Call it last. InputError for one that
-// cannot be read.
+// is damaged, EnvironmentError for one that cannot be read.
 void read_model_of_weights(const std::vector<base::Field>& fields, RunConfig& config);
 
 // --print-config: base::print_fields, without the model where a checkpoint says it. Its name is none of a preset or a

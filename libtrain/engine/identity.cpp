@@ -51,6 +51,14 @@ std::string default_text(const std::string& name) {
   return "the default";
 }
 
+// What a run may go on with otherwise: it changes where and how it computes, not what (README, decision 14).
+bool is_free(const std::string& name) {
+  for (const char* free :
+       {"ranks", "tensor", "zero", "dtype", "device", "threads", "recompute", "save_every", "keep", "save_throttle"})
+    if (name == free) return true;
+  return false;
+}
+
 // For a name that is no field of an identity: what it belongs to, that it may change anyway, or what it resembles.
 std::string field_hint(const std::string& name, const std::vector<std::string>& fields) {
   const auto is_one_of = [&](const std::vector<base::Field>& all) {
@@ -59,7 +67,8 @@ std::string field_hint(const std::string& name, const std::vector<std::string>& 
   plan::ModelConfig model;
   if (is_one_of(plan::fields_of(model))) return fmt::format("'{}' belongs to the model: --change model", name);
   RunConfig config;
-  if (is_one_of(fields_of(config))) return fmt::format("leave '{}' out: a run may go on with another one anyway", name);
+  if (is_free(name)) return fmt::format("leave '{}' out: a run may go on with another one anyway", name);
+  if (is_one_of(fields_of(config))) return fmt::format("leave '{}' out: it belongs to a start, not to the run", name);
   const auto close = base::resembling(name, fields);
   return close.empty() ? "name one of these" : fmt::format("did you mean '{}'?", close);
 }

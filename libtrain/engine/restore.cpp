@@ -72,33 +72,6 @@ void tell_changes(const checkpoint::RunState& was, const RunConfig& c, const pla
   if (was.plan.contains("zero")) tell("ZeRO stage", was.plan["zero"].dump(), fmt::format("{}", c.zero));
 }
 
-// How to go on from the checkpoint before the one that `message` names, when the folder of the run has both.
-std::string way_to_the_one_before(const std::string& folder, std::string_view message) {
-  try {
-    const auto held = checkpoint::list(folder);  // newest first
-    const auto unread = std::find_if(held.begin(), held.end(), [&](const checkpoint::Found& f) {
-      return message.find(f.path) != std::string_view::npos;
-    });
-    if (unread != held.end() && std::next(unread) != held.end())
-      return fmt::format("go on from the one before with --resume '{}', which sets this one aside",
-                         std::next(unread)->path);
-  } catch (const base::Error&) {  // of the folder nothing can be said either
-  }
-  return "choose one with --resume PATH";
-}
-
-// Only what is wrong makes a run go back by itself. What one rank cannot read now may be whole, and hold days of work.
-template <class Work> auto or_stop_unread(const RunConfig& c, Work&& work) {
-  try {
-    return work();
-  } catch (const base::Unreadable& e) {
-    throw base::EnvironmentError(e.what(), fmt::format("{}{}what cannot be read is not taken for damaged, so no older "
-                                                       "checkpoint is taken: start again when it can be read, or {}",
-                                                       e.hint(), e.hint().empty() ? "" : "; ",
-                                                       way_to_the_one_before(checkpoints_folder(c.output), e.what())));
-  }
-}
-
 void read_pieces(const Start& start, Trainer& trainer) {
   checkpoint::Reader reader(start.path, checkpoint::Reader::Check::as_needed);
   auto& context = trainer.context();

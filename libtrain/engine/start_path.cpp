@@ -8,6 +8,7 @@
 #include "libtrain/checkpoint/finder.h"
 #include "libtrain/checkpoint/named.h"
 #include "libtrain/checkpoint/reader.h"
+#include "libtrain/engine/config.h"
 #include "libtrain/engine/run_folder.h"
 
 #include <fmt/ranges.h>
@@ -50,6 +51,33 @@ bool is_for_the_reader(const std::string& path) {
       "give a checkpoint, which is a folder called step-NNNNNNNN, or the folder of a run");
 }
 
+// The one before the checkpoint that `message` names, where both lie in `folder`.
+std::string one_before(const std::string& folder, std::string_view message) {
+  const auto held = checkpoint::list(folder);  // newest first
+  const auto unread = std::find_if(held.begin(), held.end(), [&](const checkpoint::Found& f) {
+    return message.find(f.path + "/") != std::string_view::npos || message.ends_with(f.path);
+  });
+  return unread == held.end() || std::next(unread) == held.end() ? "" : std::next(unread)->path;
+}
+
+std::string way_to_the_one_before(const RunConfig& c, std::string_view message) {
+  try {
+    if (const auto path = one_before(checkpoints_folder(c.output), message); !path.empty())
+      return fmt::format("go on from the one before with --resume '{}', which sets this one aside", path);
+    const auto beside = [&](const char* flag, const std::string& given) {
+      return one_before(base::parent_of(checkpoints_named(flag, given).front()), message);
+    };
+    if (!c.init_from.empty())
+      if (const auto path = beside("--init-from", c.init_from); !path.empty())
+        return fmt::format("take the weights of the one before with --init-from '{}'", path);
+    if (c.resume != "auto" && c.resume != "never")
+      if (const auto path = beside("--resume", c.resume); !path.empty())
+        return fmt::format("go on from the one before with --resume '{}'", path);
+  } catch (const base::Error&) {  // of the folder nothing can be said either
+  }
+  return c.init_from.empty() ? "choose one with --resume PATH" : "choose one with --init-from PATH";
+}
+
 }  // namespace
 
 std::vector<std::string> checkpoints_named(const std::string& flag, const std::string& given) {
@@ -77,6 +105,13 @@ std::optional<ModelOfCheckpoint> model_of_newest(const std::vector<std::string>&
     } catch (const base::Error&) {  // damaged: an older one says it, too
     }
   return {};
+}
+
+void throw_unread(const RunConfig& c, const base::Unreadable& e) {
+  throw base::EnvironmentError(e.what(),
+                               fmt::format("{}{}what cannot be read is not taken for damaged, so no older "
+                                           "checkpoint is taken: start again when it can be read, or {}",
+                                           e.hint(), e.hint().empty() ? "" : "; ", way_to_the_one_before(c, e.what())));
 }
 
 }  // namespace trainyard::engine

@@ -1,6 +1,7 @@
 // What a person means by the path of a checkpoint to start from: its folder, or a run whose newest is meant.
 #pragma once
 
+#include "libtrain/base/system_error.h"
 #include "libtrain/plan/model_config.h"
 
 #include <optional>
@@ -8,6 +9,8 @@
 #include <vector>
 
 namespace trainyard::engine {
+
+struct RunConfig;
 
 // What `path`, the value of `flag`, may mean, newest first: itself, or the checkpoints of a run's folder or of a folder
 // of checkpoints. Only names are looked at, so that every rank may ask. InputError, which says what is there instead,
@@ -25,5 +28,17 @@ struct ModelOfCheckpoint {
   std::string checkpoint;
 };
 std::optional<ModelOfCheckpoint> model_of_newest(const std::vector<std::string>& checkpoints);
+
+// Only what is wrong makes a run go back by itself: what one rank cannot read now may be whole, and hold days of work.
+// The EnvironmentError of that, whose hint names the checkpoint before the one that could not be read, where there is
+// one, with the flag that takes it.
+[[noreturn]] void throw_unread(const RunConfig& config, const base::Unreadable& unread);
+template <class Work> auto or_stop_unread(const RunConfig& config, Work&& work) {
+  try {
+    return work();
+  } catch (const base::Unreadable& e) {
+    throw_unread(config, e);
+  }
+}
 
 }  // namespace trainyard::engine

@@ -54,6 +54,28 @@ TEST(Json, NumbersKeysAndText) {
   expect(of_json(many + "}"), "more than 10000 keys");
 }
 
+// What the first pass refuses comes before what is wrong further on, and before a tree is built.
+TEST(Json, TheFirstMistakeIsSaid) {
+  expect(of_json("[{\"b\": 1, \"a\": 1, \"b\": 2, \"a\": 2}, 1e999, "), "the key \"a\" is there twice");
+  expect(of_json("{\"a\": {\"b\": 1}, \"a\": ["), "at byte 23 of 22");
+  expect(of_json("[1e999, {\"a\": 1, \"a\": 2}]"), "cannot be read as JSON");
+  expect(of_json("{\"a\": 1, \"a\": 2"), "at byte 16 of 15");
+  EXPECT_EQ(of_json("[{\"a\": 1}, [{\"a\": 1}], {\"a\": {\"a\": {}}}, {\"b\": [], \"a\": []}]"), "");
+  expect(of_json("{\"a\": [[], {\"b\": {}}], \"c\": 1, \"a\": 1}"), "the key \"a\" is there twice");
+}
+
+// A parser that looks at all earlier siblings at the end of each would need hours.
+TEST(Json, ManySiblings) {
+  constexpr int siblings = 300'000;
+  const auto list = "[" + repeated("{\"a\": 0},", siblings) + "{}]";
+  EXPECT_EQ(base::parse_json<json>(list, "x").size(), siblings + 1u);
+  EXPECT_EQ(base::parse_json(list, "x").size(), siblings + 1u);
+  std::string object = "{";
+  for (int i = 0; i < siblings; ++i) object += fmt::format("\"{}\": {{}},", i);
+  EXPECT_EQ(base::parse_json<json>(object + "\"last\": {}}", "x").size(), siblings + 1u);
+  expect(refusal([&] { base::parse_json<json>(object + "\"7\": {}}", "x"); }), "the key \"7\" is there twice");
+}
+
 TEST(Json, GettersNameFileAndKey) {
   const auto j = base::parse_json<json>(
       R"({"whole": 3, "real": 1.5, "huge": 18446744073709551615, "text": "a\u001b[31m", "yes": true, "list": [], )"

@@ -1,6 +1,7 @@
 // Where something new may be written: not among the checkpoints of a run, by whatever way the path goes there.
 #include "tests/checkpoint/reshard_files.h"
 
+#include "libtrain/base/folder_lock.h"
 #include "libtrain/checkpoint/destination.h"
 
 #include <gtest/gtest.h>
@@ -37,6 +38,28 @@ TEST(Destination, NotAmongTheCheckpointsOfARun) {
     EXPECT_TRUE(is_refused(kept)) << "before its first checkpoint";
     EXPECT_TRUE(is_refused(kept + "/mine"));
   }
+}
+
+TEST(Destination, OnlyTheLockOfAHolderMakesARun) {
+  Scratch scratch;
+  const auto folder = scratch.path + "/place", inside = folder + "/checkpoints/mine";
+  fs::create_directories(folder + "/checkpoints");
+  spit(folder + "/lock", "{\"dependencies\": []}\n");
+  EXPECT_FALSE(is_refused(inside)) << "somebody's file";
+  for (const char* left : {"", "process 7 on a host, since 2026-01-31T23:59:59Z, start 0\n"}) {
+    spit(folder + "/lock", left);
+    EXPECT_TRUE(is_refused(inside)) << left;
+  }
+  fs::remove(folder + "/lock");
+  {
+    const base::FolderLock held(folder, "");
+    EXPECT_TRUE(is_refused(inside));
+  }
+  fs::create_directory(folder + "/lock");
+  EXPECT_FALSE(is_refused(inside));
+  fs::remove(folder + "/lock");
+  fs::create_symlink("/dev/null", folder + "/lock");  // no holder makes a link
+  EXPECT_FALSE(is_refused(inside));
 }
 
 TEST(Destination, LinksAreFollowedBothWays) {

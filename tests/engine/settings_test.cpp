@@ -57,6 +57,16 @@ TEST(Setup, RefusesNumbersThatAreNone) {
   c.change = "tensor";
   EXPECT_EQ(code_of(c, &text), base::ExitCode::usage);
   EXPECT_NE(text.find("| leave 'tensor' out: a run may go on with another one anyway"), std::string::npos) << text;
+  for (const auto* free : {"ranks", "dtype", "save-every"}) {
+    c.change = free;
+    EXPECT_EQ(code_of(c, &text), base::ExitCode::usage);
+    EXPECT_NE(text.find("may go on with another one anyway"), std::string::npos) << text;
+  }
+  for (const auto* of_a_start : {"output", "init-from", "resume", "change", "plan", "stop-after"}) {
+    c.change = of_a_start;
+    EXPECT_EQ(code_of(c, &text), base::ExitCode::usage);
+    EXPECT_NE(text.find("out: it belongs to a start, not to the run"), std::string::npos) << text;
+  }
   c.change = "learning-rate,steps";
   EXPECT_EQ(code_of(c), base::ExitCode::done);
   c = good;  // gpt() drops rows of the stream

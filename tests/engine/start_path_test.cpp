@@ -131,6 +131,23 @@ TEST(LanesOfARun, ThatCannotBeReadEndTheStart) {
   EXPECT_TRUE(has(r.hint, "--resume '" + other.step("10") + "'")) << r.hint;
   c.resume = other.step("15");
   EXPECT_EQ(refusal([&] { lanes_of_run(c); }).code, base::ExitCode::environment);
+  c.output = (runs.folder() / "new").string();
+  EXPECT_TRUE(has(refusal([&] { lanes_of_run(c); }).hint, "one before with --resume '" + other.step("10") + "'"));
+
+  // Weights for a new run likewise.
+  c.resume = "auto";
+  for (const auto& path : {other.path, other.path + "/", other.step("15")}) {
+    c.init_from = path;
+    const auto unread = refusal([&] { read_model_of_weights(fields_of(c), c); });
+    EXPECT_EQ(unread.code, base::ExitCode::environment) << unread.text;
+    EXPECT_TRUE(has(unread.text, manifest)) << unread.text;
+    EXPECT_TRUE(has(unread.hint, "one before with --init-from '" + other.step("10") + "'")) << unread.hint;
+    EXPECT_FALSE(c.checkpoint_model);
+  }
+  fs::remove_all(other.step("10"));
+  EXPECT_TRUE(has(refusal([&] { read_model_of_weights(fields_of(c), c); }).hint, "choose one with --init-from PATH"));
+  c.output = other.path;  // its own go before the weights that it began with
+  EXPECT_EQ(refusal([&] { read_model_of_weights(fields_of(c), c); }).code, base::ExitCode::environment);
 }
 
 // A degree that a plan says can be taken back by a flag, or by another plan; the ranks of a plan by another plan alone.

@@ -59,4 +59,13 @@ expect 0 inspect five.toml
 said '^lanes  *5$'; said 'parameters with byte tokens'
 sed 's/100/102/' five.toml >six.toml
 expect 3 inspect six.toml; said 'ffn 102 is not a multiple of lanes 5'
+# All that is wrong with a model, a line each; settings of a run are no model, whichever keys they have.
+sed 's/100/102/; s/heads = 5/heads = 7/' five.toml >seven.toml
+expect 3 inspect seven.toml; said 'seven.toml describes no model that can be built:$'; said '^  hidden 50 is not a multiple of heads 7$'; said '^  ffn 102 is not a multiple of lanes 5$'
+printf 'data = "data"\nsteps = 4\nglobal-batch = 2\n' >run.toml
+expect 3 inspect run.toml; said 'run.toml is not the description of a model: '; said 'settings of a run are read by train --config'
+echo 'steps = 4' >run.toml
+expect 3 inspect run.toml; said 'run.toml is not the description of a model: .*steps'; said 'settings of a run are read by train --config'
+printf 'layers = 1\nhiden = 64\n' >typo.toml
+expect 3 inspect typo.toml; said "did you mean 'hidden'"
 passed

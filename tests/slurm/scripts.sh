@@ -1,5 +1,5 @@
 #!/bin/bash
-# What train.sbatch and profile.sbatch ask of srun, without a cluster: ranks that share layers are neighbours and a multiple of --tensor, whoever says that; a budget that is too short is raised,
+# What train.sbatch, reshard.sbatch and profile.sbatch ask of srun, without a cluster: ranks that share layers are neighbours and a multiple of --tensor, whoever says that; a budget that is too short is raised,
 # where nobody set it and the job has the time.
 # usage: scripts.sh BIN_FOLDER SCRIPTS_FOLDER
 bin=$(realpath "$1") scripts=$(realpath "$2")
@@ -44,12 +44,39 @@ unsaid multiple
 trains SLURM_JOB_NUM_NODES=3 RANKS_PER_NODE=6 TRAIN="--tensor 4"
 asked --nodes=2 --ntasks-per-node=6
 said 'RANKS_PER_NODE 6 is no multiple of --tensor 4: .* 2 of 3 nodes'
+unsaid 'not known'
 trains TRAIN="--tensor many"   # for train to refuse
 asked --ntasks-per-node=2
+said "'many'"; said 'train.sbatch: --tensor is not known here, for train --print-config ended with 2: 2 ranks a node are taken'
+trains RANKS_PER_NODE=4 CONFIG=none.toml
+asked --ntasks-per-node=4
+said 'none.toml'; said 'not known here, .* ended with 3: 4 ranks a node are taken'
 rm asked
 expect 2 env SLURM_JOB_NUM_NODES=1 RANKS_PER_NODE=6 TRAIN="--tensor 4" bash "$scripts/train.sbatch"
 said 'RANKS_PER_NODE=8'
 absent asked
+
+# Beside the run, whichever of its checkpoints it is of.
+reshards() { rm -f asked; expect 0 env "$@" bash "$scripts/reshard.sbatch"; }
+reshards
+asked 'reshard-checkpoint run run-resharded --consolidate --threads'
+reshards RUN=run/
+asked 'reshard-checkpoint run/ run-resharded'
+mkdir -p run/checkpoints/step-00000005
+for path in run/checkpoints/step-00000005 run/checkpoints/step-00000005/ "$PWD/run/checkpoints/step-00000005"; do
+  reshards RUN="$path"
+  asked "reshard-checkpoint $path $(realpath -s .)/run-resharded"
+done
+in_run=$(realpath -s .)/run-resharded
+(cd run && BIN='' RUN=checkpoints/step-00000005 bash "$scripts/reshard.sbatch") || fail "it fails in the run's folder"
+grep -q -- "reshard-checkpoint checkpoints/step-00000005 $in_run " run/asked || fail "not beside the run: $(cat run/asked)"
+reshards RUN=run/checkpoints/step-00000005 DST=there TO="--tensor 2"
+asked 'reshard-checkpoint run/checkpoints/step-00000005 there --tensor 2'
+mkdir there
+reshards RUN=kept/step-00000005 DST=there
+asked 'reshard-checkpoint kept/step-00000005 there --consolidate --force'
+reshards RUN=kept/step-00000005
+asked 'reshard-checkpoint kept/step-00000005 kept/step-00000005-resharded'
 
 # As profile-comm itself says it.
 profile-comm --backend threads --ranks 2 --max-bytes 8 --budget 0.0001s >/dev/null 2>refusal && fail "a tenth of a millisecond is enough for profile-comm"

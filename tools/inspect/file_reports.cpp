@@ -1,5 +1,6 @@
 // The reports on single files: one shard of a set, and the description of a model.
 #include "libtrain/base/error.h"
+#include "libtrain/base/system_error.h"
 #include "libtrain/data/shard_reader.h"
 #include "libtrain/plan/inventory.h"
 #include "libtrain/plan/model_fields.h"
@@ -82,14 +83,18 @@ Report hdf5_report(const std::string& file, const Options& options) {
 Report model_report(const std::string& file, const Options& options) {
   refuse_verify(options, file, "the description of a model");
   plan::ModelConfig model;
-  try {
-    model = plan::load_model(file);
-  } catch (const base::UsageError& e) {
+  try {  // not plan::load_model: what is wrong between keys is listed below
+    auto fields = plan::fields_of(model);
+    base::read_toml(fields, file);
+    plan::follow(model, fields);
+  } catch (const base::Unreadable&) {
+    throw;
+  } catch (const base::InputError& e) {
+    const bool says_no_more = e.hint().empty() || e.hint().starts_with("leave it out");
     throw base::InputError(
         fmt::format("{} is not the description of a model: {}", file, e.what()),
-        e.hint().starts_with("here it is")
-            ? e.hint()
-            : "one has keys like layers, hidden and heads; settings of a run are read by train --config");
+        says_no_more ? "one has keys like layers, hidden and heads; settings of a run are read by train --config"
+                     : e.hint());
   }
   auto judged = model;
   if (judged.vocabulary == 0) judged.vocabulary = 257;
