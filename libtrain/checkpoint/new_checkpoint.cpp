@@ -19,11 +19,25 @@ namespace trainyard::checkpoint {
 
 namespace fs = std::filesystem;
 
+void require_free_destination(const std::string& destination, base::Existing existing,
+                              const std::vector<std::string>& sources) {
+  require_name_of_something_whole(destination);
+  require_outside(destination, sources);
+  require_outside_of_runs(destination);
+  std::error_code error;
+  if (existing == base::Existing::refuse && fs::exists(fs::symlink_status(destination, error)))
+    throw base::UsageError(fmt::format("{} exists already", destination),
+                           "give another place, or --force to replace it");
+  auto own = own_checkpoints();
+  own.precious = sources;
+  base::require_own(destination, own);
+}
+
 NewCheckpoint::NewCheckpoint(std::string destination, RunState state, plan::Topology topology,
                              NewCheckpointOptions options)
     : final_(base::without_slashes(std::move(destination))), partial_(final_ + std::string(base::partial_suffix)),
       state_(std::move(state)), options_(std::move(options)), topology_(std::move(topology)) {
-  require_free();
+  require_free_destination(final_, options_.existing, options_.sources);
   base::require_own(partial_, own_checkpoints());
   base::make_folders(partial_);
   const Pieces pieces(state_.model, topology_);
@@ -48,18 +62,6 @@ NewCheckpoint::NewCheckpoint(std::string destination, RunState state, plan::Topo
 
 NewCheckpoint::~NewCheckpoint() {
   if (!published_) remove_unfinished();
-}
-
-void NewCheckpoint::require_free() const {
-  require_name_of_something_whole(final_);
-  require_outside(final_, options_.sources);
-  require_outside_of_runs(final_);
-  std::error_code error;
-  if (options_.existing == base::Existing::refuse && fs::exists(fs::symlink_status(final_, error)))
-    throw base::UsageError(fmt::format("{} exists already", final_), "give another place, or --force to replace it");
-  auto own = own_checkpoints();
-  own.precious = options_.sources;
-  base::require_own(final_, own);
 }
 
 void NewCheckpoint::prepare() {
@@ -133,7 +135,7 @@ Manifest NewCheckpoint::publish(const std::function<void(const Manifest&)>& prov
     throw;
   }
   lock_->require_alone();
-  require_free();
+  require_free_destination(final_, options_.existing, options_.sources);
   base::publish_folder(partial_, final_);
   published_ = true;
   try {  // until it had the name they were what lets the next start keep the rank files

@@ -30,6 +30,11 @@ struct NewCheckpointOptions {
   std::function<void()> between = {};
 };
 
+// UsageError where no new checkpoint may be: a name of something unfinished, a place that is read or a run's, something
+// that is there and shall not be replaced, or is none of ours. What NewCheckpoint begins with.
+void require_free_destination(const std::string& destination, base::Existing existing,
+                              const std::vector<std::string>& sources);
+
 class NewCheckpoint {
  public:
   // Of the ranks of a topology, as train writes it on them (pieces.h). `state.writer` says for what purpose it is
@@ -59,7 +64,6 @@ class NewCheckpoint {
   void require_fingerprints(const Manifest& written, std::map<std::string, std::uint64_t> made) const;
 
  private:
-  void require_free() const;
   void prepare();
   void require_room() const;
   void remove_unfinished();

@@ -25,13 +25,6 @@ void require_as_many_weights(const Manifest& source, int data, int tensor) {
                            fmt::format("--data-parallel {} at most", weights / tensor));
 }
 
-int ranks_that_hold_nothing(const plan::ModelConfig& model, const plan::Topology& ranks) {
-  const Pieces pieces(model, ranks);
-  int empty = 0;
-  for (int r = 0; r < ranks.world(); ++r) empty += pieces.boxes(r).empty() ? 1 : 0;
-  return empty;
-}
-
 // "" where train can go on with the lanes as they are (plan/problems.h).
 std::string doubt_of_lanes(const RunState& state, int tensor) {
   const auto lanes = state.model.lanes;
@@ -72,7 +65,7 @@ plan::Topology topology_of_cut(const Manifest& source, const NewCut& cut) {
 
 std::vector<std::string> doubts_of_cut(const RunState& state, const plan::Topology& ranks) {
   std::vector<std::string> out;
-  if (const auto empty = ranks_that_hold_nothing(state.model, ranks); empty > 0)
+  if (const auto empty = Pieces(state.model, ranks).empty_ranks(); empty > 0)
     out.push_back(fmt::format("{} of {} ranks hold nothing: the model is too small for so many",
                               base::count_text(empty), base::count_text(ranks.world())));
   if (auto doubt = doubt_of_lanes(state, ranks.size(plan::Axis::tensor)); !doubt.empty())

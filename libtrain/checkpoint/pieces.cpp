@@ -18,13 +18,32 @@ std::int64_t Pieces::elements(int rank) const {
   return n;
 }
 
-RankBoxes Pieces::boxes(int rank) const {
-  std::vector<const plan::Parameter*> parameters;
+std::vector<const plan::Parameter*> Pieces::parameters() const {
+  std::vector<const plan::Parameter*> out;
   for (const auto& unit : units_)
-    for (const auto& p : unit.parameters) parameters.push_back(&p);
+    for (const auto& p : unit.parameters) out.push_back(&p);
+  return out;
+}
+
+int Pieces::empty_ranks() const {
+  const auto all = parameters();
+  int empty = 0;
+  for (int rank = 0; rank < topology_.world(); ++rank)
+    empty += any_saved(rank,
+                       [&](std::int32_t tensor, const plan::HeldRange& held, std::int64_t) {
+                         const auto& p = *all[static_cast<std::size_t>(tensor)];
+                         return !boxes_of_held(p, plan::held_part(p, topology_, rank), held.first, held.count).empty();
+                       })
+                 ? 0
+                 : 1;
+  return empty;
+}
+
+RankBoxes Pieces::boxes(int rank) const {
+  const auto all = parameters();
   RankBoxes out;
   for_each_saved(rank, [&](std::int32_t tensor, const plan::HeldRange& held, std::int64_t at) {
-    const auto& p = *parameters[static_cast<std::size_t>(tensor)];
+    const auto& p = *all[static_cast<std::size_t>(tensor)];
     for (const auto& box : boxes_of_held(p, plan::held_part(p, topology_, rank), held.first, held.count)) {
       out.push_back({tensor, at, box});
       at = out.back().end();

@@ -25,24 +25,35 @@ class Pieces {
   const std::vector<plan::UnitLayout>& layouts() const { return layouts_; }
   std::int64_t elements(int rank) const;  // of each of its datasets
   RankBoxes boxes(int rank) const;
+  int empty_ranks() const;  // those of which boxes(rank) is empty
 
   // Calls f(tensor, HeldRange, at) for each parameter that the rank saves elements of: those of the range lie from
   // element `at` of its datasets on.
   template <class F> void for_each_saved(int rank, F&& f) const {
+    any_saved(rank, [&](std::int32_t tensor, const plan::HeldRange& held, std::int64_t at) {
+      f(tensor, held, at);
+      return false;
+    });
+  }
+
+ private:
+  // As for_each_saved, until f says true; did it?
+  template <class F> bool any_saved(int rank, F&& f) const {
     std::int64_t start = 0;  // of a range in the datasets
     std::int32_t tensor = 0;
     for (std::size_t u = 0; u < units_.size(); ++u) {
       const auto begin = plan::place_in_group(topology_, rank, units_[u].group) * layouts_[u].piece;
       for (const auto& range : plan::counted_ranges(units_[u], layouts_[u], topology_, rank)) {
         for (const auto& held : plan::held_ranges(layouts_[u], begin + range.begin, begin + range.end))
-          f(tensor + static_cast<std::int32_t>(held.parameter), held, start + held.at);
+          if (f(tensor + static_cast<std::int32_t>(held.parameter), held, start + held.at)) return true;
         start += range.end - range.begin;
       }
       tensor += static_cast<std::int32_t>(units_[u].parameters.size());
     }
+    return false;
   }
+  std::vector<const plan::Parameter*> parameters() const;
 
- private:
   plan::Topology topology_;
   std::vector<plan::Unit> units_;
   std::vector<plan::UnitLayout> layouts_;

@@ -93,6 +93,13 @@ TEST(NewCut, RanksThatHoldNothingAreCounted) {
   }
 }
 
+// As many boxes as such ranks have of such a model take minutes to list.
+TEST(NewCut, RanksOfALargeModelAreCountedWithoutAllThatTheyHold) {
+  auto model = gpt_of_heads();
+  model.layers = 1000, model.hidden = 8192;
+  EXPECT_EQ(doubts(model, 1 << 17, 1).size(), 1u) << "pieces are padded, so that the last ranks have none";
+}
+
 TEST(NewCut, LanesThatTensorRanksDoNotDivideAreNamedWithAWayOut) {
   using Doubts = std::vector<std::string>;
   EXPECT_EQ(doubts(of_lanes(4), 1, 4), Doubts{});

@@ -1,4 +1,5 @@
 // reshard-checkpoint: a checkpoint on another cut, the mean of several, what differs between two, whether one is right.
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/cores.h"
 #include "libtrain/base/here_and_now.h"
@@ -196,6 +197,7 @@ base::ExitCode make(const Settings& s) {
   reshard::Made made{{}, read.back()->manifest().ranks, s.paths.back(), {}, 0};
   for (const auto* source : read) made.sources.push_back(source->path());
   const auto cut = cut_of(s, *read.back());
+  checkpoint::require_free_destination(base::without_slashes(made.output), o.existing, made.sources);
   warn_of(cut, *read.back());
   made.result = s.average ? checkpoint::average(read, made.output, cut, o)
                           : checkpoint::reshard(*read.back(), made.output, cut, o);
