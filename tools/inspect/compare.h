@@ -15,8 +15,8 @@ struct NamedHistory {
   std::string name;  // short, no two alike
   std::string path;
   History history;
-  std::optional<checkpoint::RunState>
-      state;  // of the newest checkpoint whose description is whole; of a file alone none
+  // Of the newest checkpoint whose description is whole; of a file alone none.
+  std::optional<checkpoint::RunState> state = {};
 };
 
 // InputError for a path that is no run with metrics.
