@@ -101,10 +101,14 @@ std::vector<int> Topology::peers(int rank, Axes axes) const {
   return out;
 }
 
-Topology replicas_of(int ranks, int tensor) {
-  TRAINYARD_ASSERT(tensor >= 1 && ranks % tensor == 0, "{} ranks of which {} share a layer", ranks, tensor);
-  if (tensor == 1) return Topology({{Axis::data, ranks}});
-  return Topology({{Axis::data, ranks / tensor}, {Axis::tensor, tensor}});
+Topology replicas_of(int ranks, int tensor, int stages) {
+  const auto each = std::int64_t{tensor} * stages;
+  TRAINYARD_ASSERT(tensor >= 1 && stages >= 1 && ranks % each == 0, "{} ranks in {} stages, of which {} share a layer",
+                   ranks, stages, tensor);
+  std::vector<AxisSize> axes{{Axis::data, static_cast<int>(ranks / each)}};
+  if (stages > 1) axes.insert(axes.begin(), {Axis::pipe, stages});
+  if (tensor > 1) axes.push_back({Axis::tensor, tensor});
+  return Topology(std::move(axes));
 }
 
 }  // namespace trainyard::plan

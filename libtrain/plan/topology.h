@@ -66,8 +66,9 @@ class Topology {
   std::vector<AxisSize> axes_;
 };
 
-// Ranks along data and, inside, along tensor, which `tensor` neighbours share: rank = data coordinate * tensor + tensor
-// coordinate. The axis of tensor is left out where it is 1. `ranks` is a multiple of `tensor`.
-Topology replicas_of(int ranks, int tensor);
+// Ranks along data and, inside, along tensor, which `tensor` neighbours share; outside of both along pipe, so that a
+// stage is a run of ranks: rank = (stage * data + data coordinate) * tensor + tensor coordinate. The axes of pipe and
+// tensor are left out where they are 1. `ranks` is a multiple of `tensor` * `stages`.
+Topology replicas_of(int ranks, int tensor, int stages = 1);
 
 }  // namespace trainyard::plan

@@ -20,19 +20,19 @@ template <class Of> std::int64_t sum(const std::vector<UnitEntry>& entries, Of o
 
 UnitTable::UnitTable(const ModelPart& part, const Topology& topology) {
   const auto& model = part.model;
-  const auto add = [&](std::vector<Unit> alike, std::int64_t times) {
+  const auto add = [&](std::vector<Unit> alike, std::int64_t times, bool borrowed) {
     const auto index = units(), stride = static_cast<std::int64_t>(alike.size());
     for (std::int64_t i = 0; i < stride; ++i) {
       auto& unit = alike[static_cast<std::size_t>(i)];
       const auto pieces = topology.size(unit.group);
       auto flat = layout(unit, topology);
-      entries_.push_back({std::move(unit), pieces, std::move(flat), times, index + i, stride, 0, 0, 0});
+      entries_.push_back({std::move(unit), pieces, std::move(flat), times, index + i, stride, 0, 0, 0, borrowed});
     }
   };
   for (const auto& segment : segments(part)) {
-    add(borrowed_units(part, segment), 1);
+    add(borrowed_units(part, segment), 1, true);
     const auto first = entries_.size();
-    add(segment.kind->units(model, segment.first), segment.times);
+    add(segment.kind->units(model, segment.first), segment.times, false);
     std::vector<UnitEntry*> used;
     std::vector<std::int64_t> shares;  // of the uses that all blocks of the segment make, those of one unit
     for (const auto& use : segment.kind->uses(model)) {
@@ -130,6 +130,9 @@ std::int64_t SlotPlan::bytes(std::int64_t element_bytes) const {
 UnitSet::UnitSet(const ModelPart& part, const Topology& topology)
     : table(part, topology), units(plan::units(part)), uses(plan::uses(part)) {
   for (const auto& unit : units) layouts.push_back(layout(unit, topology));
+  borrowed.resize(units.size());
+  for (const auto& e : table.entries())
+    if (e.borrowed) borrowed[static_cast<std::size_t>(e.index)] = true;
 }
 
 int UnitSet::use_index(Use use) const {

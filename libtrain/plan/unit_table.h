@@ -17,6 +17,8 @@ struct UnitEntry {
   std::int64_t index = 0, stride = 1;  // in units(part) they are index, index + stride, ...
   // Of each, in one micro-batch: uses in forward (each is committed once), leases of training and of evaluation.
   std::int64_t uses = 0, training_leases = 0, evaluation_leases = 0;
+  // A copy of a unit that a block of another part owns: that one counts and saves it.
+  bool borrowed = false;
 };
 
 class UnitTable {
@@ -57,6 +59,7 @@ struct UnitSet {
   UnitTable table;
   std::vector<Unit> units;
   std::vector<UnitLayout> layouts;  // one per unit
+  std::vector<bool> borrowed;       // likewise (UnitEntry)
   std::vector<Use> uses;            // forward order
 
   int use_index(Use use) const;  // position in `uses`

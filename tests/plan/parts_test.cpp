@@ -2,6 +2,7 @@
 #include "libtrain/plan/accesses.h"
 #include "libtrain/plan/activations.h"
 #include "libtrain/plan/boundaries.h"
+#include "libtrain/plan/stages.h"
 #include "libtrain/plan/unit_table.h"
 
 #include <gtest/gtest.h>
@@ -92,6 +93,23 @@ TEST(Parts, TheLastStageOfATiedModelHasItsOwnTable) {
   EXPECT_EQ(blocks[1].units.size(), 1u);
   EXPECT_EQ(blocks[1].borrowed.size(), 1u);
   EXPECT_TRUE(placed_blocks(m).back().borrowed.empty());
+}
+
+TEST(Parts, StagesHaveTheirChunks) {
+  const auto m = model_of("gpt2-nano");  // 7 items
+  const Stages four{2, {0, 2, 4, 5, 7}};
+  EXPECT_EQ(four.chunks(), 2);
+  EXPECT_EQ(part_of(m, four, 0).chunks, (std::vector<Items>{{0, 2}, {4, 5}}));
+  EXPECT_EQ(part_of(m, four, 1).chunks, (std::vector<Items>{{2, 4}, {5, 7}}));
+  EXPECT_EQ(part_of(m, {}, 0).chunks, (std::vector<Items>{{0, item_count(m)}}));
+  for (std::int64_t item = 0; item < 7; ++item) EXPECT_EQ(four.stage_of(item), (item >= 2 && item < 4) || item >= 5);
+  const UnitSet last(part_of(m, four, 1), replicas_of(4, 1, 2));
+  for (std::size_t u = 0; u < last.units.size(); ++u)
+    EXPECT_EQ(last.borrowed[u], last.units[u].name == "embedding.tokens");
+  const auto ranks = replicas_of(24, 2, 3);
+  EXPECT_EQ(ranks.coordinate(13, Axis::pipe), 1);  // (1 * 4 + 2) * 2 + 1
+  EXPECT_EQ(ranks.coordinate(13, Axis::data), 2);
+  EXPECT_EQ(ranks.coordinate(13, Axis::tensor), 1);
 }
 
 // Names of what is leased and committed, one stage after the other and back, are those of the whole model.

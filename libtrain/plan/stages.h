@@ -1,0 +1,26 @@
+// Stages: which items of a model each stage of a pipeline has.
+#pragma once
+
+#include "libtrain/plan/boundaries.h"
+#include "libtrain/plan/inventory.h"
+
+namespace trainyard::plan {
+
+// The boundaries of stages * chunks neighbouring parts of a model's items (plan/inventory.h): part c * stages + s is
+// chunk c of stage s, so that with several chunks a micro-batch passes through every stage several times. Without
+// boundaries there is one stage, which has all. Stages are the ranks' coordinates along Axis::pipe.
+struct Stages {
+  int stages = 1;
+  Boundaries boundaries;
+
+  int chunks() const { return boundaries.empty() ? 1 : static_cast<int>(boundaries.size() - 1) / stages; }
+  int parts() const { return stages * chunks(); }
+  int part(int stage, int chunk) const { return chunk * stages + stage; }
+  int stage_of(std::int64_t item) const;  // the one that has it
+  bool operator==(const Stages&) const = default;
+};
+
+// What a stage has of a model; refers to the model.
+ModelPart part_of(const ModelConfig& model, const Stages& stages, int stage);
+
+}  // namespace trainyard::plan
