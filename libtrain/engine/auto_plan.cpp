@@ -27,7 +27,9 @@ namespace {
 constexpr auto unknown = std::numeric_limits<std::int64_t>::max();
 
 std::int64_t bytes_of(const plan::Plan& plan) {
-  return plan::rank_memory(plan.model, plan.states(), plan.micro(), plan.recompute, plan.slots()).total();
+  auto other = plan;
+  other.stages = plan::stages_of(other);
+  return plan::largest_memory(other).total();
 }
 
 plan::Plan with(plan::Plan plan, int zero, plan::Recompute recompute) {

@@ -146,6 +146,9 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   TRAINYARD_ASSERT(world.topology.size(plan::Axis::tensor) == setup.plan.tensor,
                    "a world of {} tensor ranks for a plan of {}", world.topology.size(plan::Axis::tensor),
                    setup.plan.tensor);
+  TRAINYARD_ASSERT(world.topology.size(plan::Axis::pipe) == setup.plan.pipeline,
+                   "a world of {} stages for a plan of {}", world.topology.size(plan::Axis::pipe), setup.plan.pipeline);
+  on_every_rank(world, exec, [&] { join_neighbours(world, setup.plan.virtual_stages, device); });
   setup.step.device = device;
   if (const auto shortage = shortage_of(setup, ranks_on_node); !shortage.empty() && world.rank == 0)
     base::log_warning("{}: swapped, or ended by the system", shortage);

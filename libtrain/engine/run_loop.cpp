@@ -24,7 +24,8 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 RunLoop::RunLoop(const RunContext& run)
     : run_(run), windows_(run.config, run.setup),
       batches_(windows_.training, windows_.validation ? &*windows_.validation : nullptr, run.setup.plan.batch(),
-               run.world.coordinate(plan::Axis::data), run.setup.plan.slots()),
+               run.world.coordinate(plan::Axis::data),
+               plan::slots_of_stage(run.setup.plan, run.setup.plan.stage_of(run.world.rank)).front()),
       trainer_(run.setup.plan, run.setup.step, run.world, batches_) {}
 
 void RunLoop::load(const Start& start) {
@@ -42,6 +43,7 @@ RunResult RunLoop::go() {
     if (run_.world.rank == 0) metrics_.emplace(config.output + "/metrics.jsonl", step_);
   });
   for (auto* group : run_.world.groups()) group->ledger().reset();
+  if (run_.world.neighbours) run_.world.neighbours->reset_ledgers();
   RunResult result;
   bool stopped = false;
   while (step_ < config.steps && !stopped) stopped = !one_step(result);

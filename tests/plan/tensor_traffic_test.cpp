@@ -112,7 +112,7 @@ TEST_F(TensorTraffic, RecomputationSendsForwardAgain) {
 TEST_F(TensorTraffic, AValidationIsRoundsOfEveryReplica) {
   const auto p = sample(3, 2);
   for (const auto& [sequences, rounds] : {std::pair<std::int64_t, std::int64_t>{2, 1}, {6, 1}, {8, 2}}) {
-    const auto sent = all_validation_traffic(p, sequences);
+    const auto sent = all_validation_traffic(p, 0, sequences);
     EXPECT_EQ(of_tensor(sent, "all_to_all"),
               tensor("all_to_all", rounds * layers, rounds * layers * rows * hidden * 4 / 2));
     EXPECT_EQ(of_tensor(sent, "all_reduce"), Traffic{});

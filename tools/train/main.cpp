@@ -148,12 +148,13 @@ int main(int argc, char** argv) {
       launch.require_same({{"evaluate", word(evaluation.asked())},
                            {"dry-run", word(switches.dry_run)},
                            {"tensor", fmt::format("{}", config.tensor)},
+                           {"pipeline", fmt::format("{}", config.pipeline)},
                            {"print-config", word(switches.print_config)}});
       if (switches.print_config) {
         if (launch.world().rank == 0) tools::print(engine::print_config(fields, config));
         return base::ExitCode::done;
       }
-      launch.cut_into_replicas(config.tensor);
+      launch.cut_into_replicas(config.tensor, evaluation.asked() ? 1 : config.pipeline);
       if (evaluation.asked()) return evaluation.run(config, fields, launch);
       if (!switches.dry_run) launch.reasons_into(config.output);  // neither it nor an evaluation writes anything
       return train(config, switches, launch, *signals, [&](const std::string& resume) {
