@@ -166,7 +166,7 @@ ReshardResult average(const std::vector<const Reader*>& sources, const std::stri
   TRAINYARD_ASSERT(!sources.empty(), "a mean of {} checkpoints", sources.size());
   require_same_shapes(sources);
   const auto& last = *sources.back();
-  const auto ranks = topology_of_cut(last.manifest(), cut);
+  const auto ranks = ranks_of_cut(last.manifest(), cut);
   auto state = state_of_cut(last.state(), cut, ranks);
   NewCheckpointOptions folder{options.existing, {}, options.threads, options.history, options.free_bytes, [&] {
                                 if (options.watch) options.watch(0, last.bytes());
@@ -176,9 +176,9 @@ ReshardResult average(const std::vector<const Reader*>& sources, const std::stri
     folder.sources.push_back(source->path());
     of.push_back({{"path", base::text_of_path(source->path())}, {"step", source->state().step}});
   }
-  state.writer = purpose_of("average", sources, state, ranks);
+  state.writer = purpose_of("average", sources, state, ranks.topology);
   NewCheckpoint target(destination, state, ranks, folder);
-  ReshardResult result{ranks.world(), target.kept(), 0, target.bytes_to_write(), {}};
+  ReshardResult result{ranks.topology.world(), target.kept(), 0, target.bytes_to_write(), {}};
   Averaging work(sources, target, options);
   const auto made = work.run();
   result.bytes_read = work.bytes_read();

@@ -262,7 +262,7 @@ ImportResult import_model(const std::string& path, const std::string& destinatio
   if (!source.is.unknown.empty())
     result.notes.push_back(fmt::format("config.json has keys that mean nothing here: {}",
                                        base::one_line(fmt::format("{}", fmt::join(source.is.unknown, ", ")))));
-  NewCheckpoint target(destination, state_of(source, options, result.notes), plan::replicas_of(1, 1),
+  NewCheckpoint target(destination, state_of(source, options, result.notes), {plan::replicas_of(1, 1)},
                        {options.existing, {source.files.folder()}, options.threads, {}, options.free_bytes, [&] {
                           if (options.watch) options.watch(0, result.bytes_read);
                         }});

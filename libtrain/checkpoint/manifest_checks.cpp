@@ -251,10 +251,36 @@ void require_boxes(const Manifest& m, const std::string& where) {
       refuse(where, "the boxes of {} do not hold each of its elements once", m.parameters[i].name);
 }
 
+std::optional<plan::Stages> stages_of(const Manifest& m) {
+  const auto pipe = std::find_if(m.axes.begin(), m.axes.end(),
+                                 [](const AxisEntry& a) { return a.axis == plan::name_of(plan::Axis::pipe); });
+  if (pipe == m.axes.end() || pipe->size == 1) return plan::Stages{};
+  const auto axis = static_cast<std::size_t>(pipe - m.axes.begin());
+  const auto item_of = items_of_parameters(m.state.model);
+  std::vector<int> stage_of(static_cast<std::size_t>(plan::item_count(m.state.model)), -1);
+  for (std::size_t r = 0; r < m.boxes.size(); ++r)
+    for (const auto& stored : m.boxes[r]) {
+      auto& stage = stage_of[static_cast<std::size_t>(item_of[static_cast<std::size_t>(stored.tensor)])];
+      if (stage >= 0 && stage != m.coordinates[r][axis]) return std::nullopt;
+      stage = m.coordinates[r][axis];
+    }
+  plan::Stages out{pipe->size, {}};
+  for (std::size_t i = 0; i < stage_of.size(); ++i) {
+    if (i > 0 && stage_of[i] == stage_of[i - 1]) continue;
+    if (stage_of[i] != static_cast<int>(out.boundaries.size()) % out.stages) return std::nullopt;
+    out.boundaries.push_back(static_cast<std::int64_t>(i));
+  }
+  if (out.boundaries.size() % static_cast<std::size_t>(out.stages) != 0) return std::nullopt;
+  out.boundaries.push_back(static_cast<std::int64_t>(stage_of.size()));
+  return out;
+}
+
 bool layout_is_ours(const Manifest& m) {
   const auto topology = topology_of(m);
   if (!topology || !divides(m.state.model, *topology)) return false;
-  const Pieces ours(m.state.model, *topology);
+  const auto stages = stages_of(m);
+  if (!stages) return false;
+  const Pieces ours(m.state.model, *topology, *stages);
   for (int r = 0; r < m.ranks; ++r)
     if (m.boxes[static_cast<std::size_t>(r)] != ours.boxes(r)) return false;
   return true;

@@ -3,8 +3,10 @@
 #pragma once
 
 #include "libtrain/checkpoint/manifest.h"
+#include "libtrain/plan/stages.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace trainyard::checkpoint {
@@ -26,6 +28,10 @@ void require_pieces(const std::vector<UnitEntry>& units, const Manifest& manifes
 
 // The boxes lie inside of their tensors and of every dataset of their rank, and hold each element once.
 void require_boxes(const Manifest& manifest, const std::string& where);
+
+// Which items of the model the ranks along an axis pipe have, by where their boxes lie: nothing where an item has boxes
+// in several stages, or where the stages do not take turns as ours do. Without that axis one stage has all.
+std::optional<plan::Stages> stages_of(const Manifest& manifest);
 
 // Do the boxes lie where this build would put them? If not, somebody else wrote them, or a place is wrong: only
 // fingerprints can tell.

@@ -33,14 +33,13 @@ void require_free_destination(const std::string& destination, base::Existing exi
   base::require_own(destination, own);
 }
 
-NewCheckpoint::NewCheckpoint(std::string destination, RunState state, plan::Topology topology,
-                             NewCheckpointOptions options)
+NewCheckpoint::NewCheckpoint(std::string destination, RunState state, CutRanks ranks, NewCheckpointOptions options)
     : final_(base::without_slashes(std::move(destination))), partial_(final_ + std::string(base::partial_suffix)),
-      state_(std::move(state)), options_(std::move(options)), topology_(std::move(topology)) {
+      state_(std::move(state)), options_(std::move(options)), topology_(std::move(ranks.topology)) {
   require_free_destination(final_, options_.existing, options_.sources);
   base::require_own(partial_, own_checkpoints());
   base::make_folders(partial_);
-  const Pieces pieces(state_.model, topology_);
+  const Pieces pieces(state_.model, topology_, ranks.stages);
   places_ = std::make_unique<const Places>(pieces);
   parameters_ = parameters_of(state_.model);
   try {

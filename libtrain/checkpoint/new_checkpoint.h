@@ -4,6 +4,7 @@
 
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/folder_lock.h"
+#include "libtrain/checkpoint/new_cut.h"
 #include "libtrain/checkpoint/pieces.h"
 #include "libtrain/checkpoint/scattered_rank.h"
 
@@ -37,11 +38,11 @@ void require_free_destination(const std::string& destination, base::Existing exi
 
 class NewCheckpoint {
  public:
-  // Of the ranks of a topology, as train writes it on them (pieces.h). `state.writer` says for what purpose it is
+  // Of ranks as train writes it on them (pieces.h). `state.writer` says for what purpose it is
   // made: finished rank files of an earlier start with the same purpose are kept, everything else of it is removed.
   // Rank files are laid out when this returns. EnvironmentError before anything is written where the room that is left
   // cannot hold it, and while another process makes it.
-  NewCheckpoint(std::string destination, RunState state, plan::Topology topology, NewCheckpointOptions options);
+  NewCheckpoint(std::string destination, RunState state, CutRanks ranks, NewCheckpointOptions options);
   // Unpublished: finished rank files stay for the next start, all else goes.
   ~NewCheckpoint();
   NewCheckpoint(const NewCheckpoint&) = delete;

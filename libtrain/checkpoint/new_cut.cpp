@@ -3,26 +3,80 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/pieces.h"
+#include "libtrain/plan/partition.h"
 #include "libtrain/plan/ranges.h"
 #include "libtrain/plan/sharing.h"
 
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <utility>
 
 namespace trainyard::checkpoint {
 
 namespace {
 
 // A rank beyond as many cannot hold anything, whatever the layout.
-void require_as_many_weights(const Manifest& source, int data, int tensor) {
+void require_as_many_weights(const Manifest& source, int data, std::int64_t of_each) {
   std::int64_t weights = 0;
   for (const auto& p : source.parameters) weights += p.count;
-  if (const auto ranks = std::int64_t{data} * tensor; ranks > weights)
+  if (const auto ranks = data * of_each; ranks > weights)
     throw base::UsageError(fmt::format("{} ranks are more than the {} weights of the model: most would hold nothing",
                                        base::count_text(ranks), base::count_text(weights)),
-                           fmt::format("--data-parallel {} at most", weights / tensor));
+                           fmt::format("--data-parallel {} at most", weights / of_each));
+}
+
+int size_of_axis(const Manifest& m, plan::Axis axis) {
+  for (const auto& a : m.axes)
+    if (a.axis == plan::name_of(axis)) return a.size;
+  return 1;
+}
+
+void require_items(const plan::ModelConfig& model, int stages, bool said) {
+  const auto items = plan::item_count(model);
+  if (stages <= items) return;
+  const auto have = fmt::format("its embedding, {} and its head", base::counted(model.layers, "layer"));
+  throw base::UsageError(
+      said ? fmt::format("--pipeline {} is more than the {} items of the model: {}", stages, items, have)
+           : fmt::format("the checkpoint is of {} pipeline stages, more than the {} items of its model: {}", stages,
+                         items, have),
+      fmt::format("--pipeline {} at most", items));
+}
+
+// That of the run, where it is known.
+std::int64_t sequence_of(const RunState& state) {
+  const auto& identity = state.identity;
+  const auto found = identity.is_object() ? identity.find("sequence") : identity.end();
+  constexpr std::int64_t most = std::int64_t{1} << 31;
+  if (found == identity.end() || !found->is_number_integer() || *found < 1 || *found > most) return state.model.context;
+  return found->get<std::int64_t>();
+}
+
+plan::Stages stages_of_cut(const Manifest& source, const NewCut& cut, int stages) {
+  if (stages == 1 && !cut.partition.empty())
+    throw base::UsageError("--partition says where pipeline stages begin, and there is one", "--pipeline P");
+  if (stages == 1) return {};
+  if (cut.partition.empty() && stages == size_of_axis(source, plan::Axis::pipe))
+    if (auto kept = stages_of(source)) return *std::move(kept);
+  const auto& state = source.state;
+  return {stages, plan::partition(cut.partition.empty() ? "flops" : cut.partition,
+                                  {state.model, sequence_of(state), plan::Recompute::none}, stages)};
+}
+
+// Keys of one stage are left out, as they were before there were several.
+void record_stages(nlohmann::json& plan, const NewCut& cut, const plan::Stages& stages) {
+  const auto found = plan.find("stage_boundaries");
+  const bool changed = found == plan.end() ? stages.stages > 1 : *found != nlohmann::json(stages.boundaries);
+  if (changed && plan.contains("partition")) plan["partition"] = "flops";
+  if (!cut.partition.empty()) plan["partition"] = cut.partition;
+  if (stages.stages > 1) {
+    plan["pipeline"] = stages.stages;
+    plan["stage_boundaries"] = stages.boundaries;
+  } else if (changed) {
+    for (const char* key : {"pipeline", "stage_boundaries", "partition"}) plan.erase(key);
+  }
 }
 
 // "" where train can go on with the lanes as they are (plan/problems.h).
@@ -40,16 +94,17 @@ std::string doubt_of_lanes(const RunState& state, int tensor) {
 
 }  // namespace
 
-plan::Topology topology_of_cut(const Manifest& source, const NewCut& cut) {
-  int tensor = 1;
-  for (const auto& a : source.axes)
-    if (a.axis == plan::name_of(plan::Axis::tensor)) tensor = a.size;
-  const int data = cut.data > 0 ? cut.data : source.ranks / tensor;
+CutRanks ranks_of_cut(const Manifest& source, const NewCut& cut) {
+  auto tensor = size_of_axis(source, plan::Axis::tensor), pipeline = size_of_axis(source, plan::Axis::pipe);
+  const int data = cut.data > 0 ? cut.data : source.ranks / tensor / pipeline;
   if (cut.tensor > 0) tensor = cut.tensor;
-  if (std::int64_t{data} * tensor > plan::ranges::ranks.high)
-    throw base::UsageError(fmt::format("{} data-parallel ranks of {} tensor ranks are more than {}", data, tensor,
-                                       plan::ranges::ranks.high),
-                           "fewer of them");
+  if (cut.pipeline > 0) pipeline = cut.pipeline;
+  const auto of_each = std::int64_t{tensor} * pipeline;  // of each data-parallel rank
+  if (data * of_each > plan::ranges::ranks.high)
+    throw base::UsageError(
+        fmt::format("{}{} data-parallel ranks of {} tensor ranks are more than {}",
+                    pipeline > 1 ? fmt::format("{} stages of ", pipeline) : "", data, tensor, plan::ranges::ranks.high),
+        "fewer of them");
   if (tensor > 1) {
     const plan::Sharing sharing(source.state.model);
     if (const auto wrong = sharing.obstacle(tensor); !wrong.empty())
@@ -59,21 +114,22 @@ plan::Topology topology_of_cut(const Manifest& source, const NewCut& cut) {
               : fmt::format("the checkpoint is of {} tensor ranks, which its model cannot have: {}", tensor, wrong),
           plan::tensor_flags(sharing.nearest(tensor, [](std::int64_t) { return true; })));
   }
-  require_as_many_weights(source, data, tensor);
-  return plan::replicas_of(data * tensor, tensor);
+  require_items(source.state.model, pipeline, cut.pipeline > 0);
+  require_as_many_weights(source, data, of_each);
+  return {plan::replicas_of(static_cast<int>(data * of_each), tensor, pipeline), stages_of_cut(source, cut, pipeline)};
 }
 
-std::vector<std::string> doubts_of_cut(const RunState& state, const plan::Topology& ranks) {
+std::vector<std::string> doubts_of_cut(const RunState& state, const CutRanks& ranks) {
   std::vector<std::string> out;
-  if (const auto empty = Pieces(state.model, ranks).empty_ranks(); empty > 0)
+  if (const auto empty = Pieces(state.model, ranks.topology, ranks.stages).empty_ranks(); empty > 0)
     out.push_back(fmt::format("{} of {} ranks hold nothing: the model is too small for so many",
-                              base::count_text(empty), base::count_text(ranks.world())));
-  if (auto doubt = doubt_of_lanes(state, ranks.size(plan::Axis::tensor)); !doubt.empty())
+                              base::count_text(empty), base::count_text(ranks.topology.world())));
+  if (auto doubt = doubt_of_lanes(state, ranks.topology.size(plan::Axis::tensor)); !doubt.empty())
     out.push_back(std::move(doubt));
   return out;
 }
 
-RunState state_of_cut(const RunState& source, const NewCut& cut, const plan::Topology& ranks) {
+RunState state_of_cut(const RunState& source, const NewCut& cut, const CutRanks& ranks) {
   auto state = source;
   state.dtype = cut.dtype.value_or(source.dtype);
   state.contents = cut.contents.value_or(source.contents);
@@ -82,17 +138,21 @@ RunState state_of_cut(const RunState& source, const NewCut& cut, const plan::Top
                            "leave the contents as they are");
   auto& plan = state.plan;
   if (cut.plan) plan = *cut.plan;
-  const auto tensor = ranks.size(plan::Axis::tensor);
-  const bool same_ranks = plan.contains("ranks") && plan["ranks"] == ranks.world() &&
-                          (plan.contains("tensor") ? plan["tensor"] == tensor : tensor == 1);
-  plan["ranks"] = ranks.world();
+  const auto tensor = ranks.topology.size(plan::Axis::tensor);
+  const auto& boundaries = ranks.stages.boundaries;
+  const bool same_ranks =
+      plan.contains("ranks") && plan["ranks"] == ranks.topology.world() &&
+      (plan.contains("tensor") ? plan["tensor"] == tensor : tensor == 1) &&
+      (plan.contains("stage_boundaries") ? plan["stage_boundaries"] == nlohmann::json(boundaries) : boundaries.empty());
+  plan["ranks"] = ranks.topology.world();
+  record_stages(plan, cut, ranks.stages);
   if (cut.zero) plan["zero"] = *cut.zero;
   if (plan.contains("dtype")) plan["dtype"] = base::name_of(state.dtype);
   if (plan.contains("tensor") || tensor > 1) plan["tensor"] = tensor;
   if (tensor == 1 && plan.contains("sequence_parallel")) plan["sequence_parallel"] = false;
   if (plan.contains("topology")) {
     plan["topology"] = nlohmann::json::array();
-    for (const auto& [axis, size] : ranks.axes())
+    for (const auto& [axis, size] : ranks.topology.axes())
       plan["topology"].push_back({{"axis", plan::name_of(axis)}, {"size", size}});
   }
   if (!cut.plan && (!same_ranks || cut.zero || state.dtype != source.dtype)) plan.erase("predicted");  // of another cut

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/dtype.h"
 #include "libtrain/checkpoint/manifest.h"
+#include "libtrain/plan/stages.h"
 #include "libtrain/plan/topology.h"
 
 #include <nlohmann/json.hpp>
@@ -20,18 +21,27 @@ struct NewCut {
   std::optional<int> zero;             // for the record of the plan: files are alike at every stage
   std::optional<nlohmann::json> plan;  // the record as a whole, of the model of the source
   std::optional<Contents> contents = {};
-  int tensor = 0;  // ranks that share every layer; 0: as many as the source has
+  int tensor = 0;              // ranks that share every layer; 0: as many as the source has
+  int pipeline = 0;            // stages; 0: as many as the source has
+  std::string partition = {};  // which items each of them has (plan/partition.h); "": those that it has in the source
+                               // where there are as many stages, else by "flops", recomputing nothing
 };
-// The ranks of the new checkpoint. UsageError where so many tensor ranks cannot share the layers of the model, and for
-// more ranks than plan/ranges.h knows or than the model has weights.
-plan::Topology topology_of_cut(const Manifest& source, const NewCut& cut);
+
+struct CutRanks {
+  plan::Topology topology;
+  plan::Stages stages = {};
+};
+// The ranks of the new checkpoint. UsageError where so many tensor ranks cannot share the layers of the model, for more
+// stages than it has items, a partition that plan/partition.h refuses or that is of one stage, and for more ranks than
+// plan/ranges.h knows or than the model has weights.
+CutRanks ranks_of_cut(const Manifest& source, const NewCut& cut);
 
 // What is odd about ranks that are legal, as sentences for warnings: ranks whose files would hold nothing, and tensor
 // ranks on which no run goes on from the checkpoint with the lanes that it has.
-std::vector<std::string> doubts_of_cut(const RunState& state, const plan::Topology& ranks);
+std::vector<std::string> doubts_of_cut(const RunState& state, const CutRanks& ranks);
 
 // What a checkpoint of the new cut says of the run: all that the source says, but ranks, dtype, contents and plan.
 // UsageError for all of a source that has no more than the weights.
-RunState state_of_cut(const RunState& source, const NewCut& cut, const plan::Topology& ranks);
+RunState state_of_cut(const RunState& source, const NewCut& cut, const CutRanks& ranks);
 
 }  // namespace trainyard::checkpoint

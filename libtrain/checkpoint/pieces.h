@@ -5,6 +5,7 @@
 #include "libtrain/plan/held.h"
 #include "libtrain/plan/inventory.h"
 #include "libtrain/plan/ownership.h"
+#include "libtrain/plan/stages.h"
 #include "libtrain/plan/topology.h"
 
 #include <cstdint>
@@ -12,13 +13,14 @@
 
 namespace trainyard::checkpoint {
 
-// The datasets of a rank file are the rank's pieces of all units back to back, without what another rank saves: of
-// ranks that hold a parameter alike the first does (plan/ownership.h), and of a piece of which a rank saves a part
-// there are the ranges that it saves.
+// The datasets of a rank file are the rank's pieces of the units of its stage back to back, in the order of the model,
+// without what another rank saves: of ranks that hold a parameter alike the first does (plan/ownership.h), and of a
+// piece of which a rank saves a part there are the ranges that it saves. A unit is its owner's: a stage that borrows a
+// copy of it saves nothing of that.
 class Pieces {
  public:
-  // Axes divide the dims that they cut (divides).
-  Pieces(const plan::ModelConfig& model, plan::Topology topology);
+  // Axes divide the dims that they cut (divides); along pipe there are as many ranks as stages.
+  Pieces(const plan::ModelConfig& model, plan::Topology topology, const plan::Stages& stages = {});
 
   const plan::Topology& topology() const { return topology_; }
   const std::vector<plan::Unit>& units() const { return units_; }
@@ -30,33 +32,38 @@ class Pieces {
   // Calls f(tensor, HeldRange, at) for each parameter that the rank saves elements of: those of the range lie from
   // element `at` of its datasets on.
   template <class F> void for_each_saved(int rank, F&& f) const {
-    any_saved(rank, [&](std::int32_t tensor, const plan::HeldRange& held, std::int64_t at) {
+    any_saved(rank, [&](std::int32_t tensor, const plan::Parameter&, const plan::HeldRange& held, std::int64_t at) {
       f(tensor, held, at);
       return false;
     });
   }
 
  private:
-  // As for_each_saved, until f says true; did it?
+  // As for_each_saved, told the parameter too, until f says true; did it?
   template <class F> bool any_saved(int rank, F&& f) const {
     std::int64_t start = 0;  // of a range in the datasets
-    std::int32_t tensor = 0;
-    for (std::size_t u = 0; u < units_.size(); ++u) {
-      const auto begin = plan::place_in_group(topology_, rank, units_[u].group) * layouts_[u].piece;
-      for (const auto& range : plan::counted_ranges(units_[u], layouts_[u], topology_, rank)) {
+    for (const auto u : units_of(rank)) {
+      const auto& unit = units_[u];
+      const auto begin = plan::place_in_group(topology_, rank, unit.group) * layouts_[u].piece;
+      for (const auto& range : plan::counted_ranges(unit, layouts_[u], topology_, rank)) {
         for (const auto& held : plan::held_ranges(layouts_[u], begin + range.begin, begin + range.end))
-          if (f(tensor + static_cast<std::int32_t>(held.parameter), held, start + held.at)) return true;
+          if (f(first_tensors_[u] + static_cast<std::int32_t>(held.parameter), unit.parameters[held.parameter], held,
+                start + held.at))
+            return true;
         start += range.end - range.begin;
       }
-      tensor += static_cast<std::int32_t>(units_[u].parameters.size());
     }
     return false;
   }
-  std::vector<const plan::Parameter*> parameters() const;
+  const std::vector<std::size_t>& units_of(int rank) const {
+    return of_stages_[static_cast<std::size_t>(topology_.coordinate(rank, plan::Axis::pipe))];
+  }
 
   plan::Topology topology_;
   std::vector<plan::Unit> units_;
   std::vector<plan::UnitLayout> layouts_;
+  std::vector<std::int32_t> first_tensors_;          // of each unit, the number of its first parameter
+  std::vector<std::vector<std::size_t>> of_stages_;  // ascending, so that no rank looks at units of other stages
 };
 
 // Can the model be cut over these ranks at all: do the axes divide every dim that they cut?
@@ -97,6 +104,10 @@ class Places {
 };
 
 // As Pieces says for one rank, for which one that has many asks Pieces.
-RankBoxes boxes_of_pieces(const plan::ModelConfig& model, const plan::Topology& topology, int rank);
+RankBoxes boxes_of_pieces(const plan::ModelConfig& model, const plan::Topology& topology, int rank,
+                          const plan::Stages& stages = {});
+
+// By the number of a parameter (in the order of plan::units) the item of the model that owns it (plan/inventory.h).
+std::vector<std::int64_t> items_of_parameters(const plan::ModelConfig& model);
 
 }  // namespace trainyard::checkpoint

@@ -264,14 +264,14 @@ std::string purpose_of(const std::string& work, const std::vector<const Reader*>
 
 ReshardResult reshard(const Reader& source, const std::string& destination, const NewCut& cut,
                       const ReshardOptions& options) try {
-  const auto ranks = topology_of_cut(source.manifest(), cut);
+  const auto ranks = ranks_of_cut(source.manifest(), cut);
   auto state = state_of_cut(source.state(), cut, ranks);
-  state.writer = purpose_of("reshard", {&source}, state, ranks);
+  state.writer = purpose_of("reshard", {&source}, state, ranks.topology);
   NewCheckpoint target(destination, state, ranks,
                        {options.existing, {source.path()}, options.threads, options.history, options.free_bytes, [&] {
                           if (options.watch) options.watch(0, source.bytes());
                         }});
-  ReshardResult result{ranks.world(), target.kept(), 0, target.bytes_to_write(), {}};
+  ReshardResult result{ranks.topology.world(), target.kept(), 0, target.bytes_to_write(), {}};
   Resharding work(source, target, options);
   result.bytes_read = work.run();
   result.manifest = target.publish([&](const Manifest& written) { work.prove(written); });

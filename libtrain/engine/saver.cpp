@@ -14,9 +14,9 @@
 namespace trainyard::engine {
 
 Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& context, params::ZeroStore& store,
-             int keep, checkpoint::WriteOptions options, std::function<void()> require_alone)
+             int keep, checkpoint::WriteOptions options, std::function<void()> require_alone, plan::Stages stages)
     : folder_(std::move(folder)), context_(context), store_(store), keep_(keep), options_(std::move(options)),
-      require_alone_(std::move(require_alone)) {
+      require_alone_(std::move(require_alone)), stages_(std::move(stages)) {
   pieces_.rank = context.world.rank;
   pieces_.ranks = context.world.size;
   const bool narrow = context.shape.working == base::DType::bf16;
@@ -26,6 +26,7 @@ Saver::Saver(std::string folder, tensor::Arena& arena, params::StoreContext& con
     const auto master = narrow ? arena.allocate(base::DType::f32, {piece}) : base::View{};
     const auto m = arena.allocate(base::DType::f32, {piece}), v = arena.allocate(base::DType::f32, {piece});
     if (u == 0) snapshot_ = {static_cast<char*>(model.data), 0};
+    if (context.set.borrowed[static_cast<std::size_t>(u)]) continue;  // its owner saves it
     for (const auto& range :
          plan::counted_ranges(context.unit(u), context.layout(u), context.world.topology, context.world.rank)) {
       const auto saved = [&](base::View of) { return params::flat_range(of, range.begin, range.end - range.begin); };
@@ -78,7 +79,7 @@ void Saver::take(const checkpoint::RunState& state) {
   taken_step_ = state.step;
   enqueue([this] {
     if (pieces_.boxes.empty())
-      pieces_.boxes = checkpoint::boxes_of_pieces(state_.model, context_.world.topology, pieces_.rank);
+      pieces_.boxes = checkpoint::boxes_of_pieces(state_.model, context_.world.topology, pieces_.rank, stages_);
     checkpoint::write_rank(folder_, state_, pieces_, options_);
     std::lock_guard lock(mutex_);
     written_step_ = state_.step;

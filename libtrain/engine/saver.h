@@ -5,6 +5,7 @@
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/params/zero_store.h"
 #include "libtrain/plan/ownership.h"
+#include "libtrain/plan/stages.h"
 #include "libtrain/tensor/arena.h"
 #include "libtrain/tensor/device_buffer.h"
 
@@ -23,12 +24,13 @@ namespace trainyard::engine {
 // Life of a checkpoint: take() copies the pieces and starts writing; written() tells when this rank's file is complete;
 // once all ranks have agreed on that, rank 0 calls publish(), also done in the background; published() then tells the
 // step. One checkpoint at a time: take() first waits for the one before. `require_alone` is called before publishing,
-// and throws where another run writes too.
+// and throws where another run writes too. `stages` is how the model is cut along pipe: of the units that the rank's
+// stage borrows nothing is saved.
 class Saver {
  public:
   Saver(
       std::string folder, tensor::Arena& arena, params::StoreContext& context, params::ZeroStore& store, int keep,
-      checkpoint::WriteOptions options, std::function<void()> require_alone = [] {});
+      checkpoint::WriteOptions options, std::function<void()> require_alone = [] {}, plan::Stages stages = {});
   ~Saver();
   Saver(const Saver&) = delete;
 
@@ -55,6 +57,7 @@ class Saver {
   int keep_;
   checkpoint::WriteOptions options_;
   std::function<void()> require_alone_;
+  plan::Stages stages_;
   struct Saved {
     int unit;
     plan::PieceRange range;  // of the rank's piece

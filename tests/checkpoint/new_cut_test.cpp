@@ -31,7 +31,7 @@ std::int64_t weights_of(const checkpoint::Manifest& m) {
 // Message and hint, or "" where the ranks may be.
 std::pair<std::string, std::string> refusal(const checkpoint::Manifest& m, int data, int tensor) {
   try {
-    EXPECT_EQ(checkpoint::topology_of_cut(m, {data, {}, {}, {}, {}, tensor}).world(), data * tensor);
+    EXPECT_EQ(checkpoint::ranks_of_cut(m, {data, {}, {}, {}, {}, tensor}).topology.world(), data * tensor);
     return {};
   } catch (const base::UsageError& e) {
     return {e.what(), e.hint()};
@@ -42,7 +42,7 @@ std::vector<std::string> doubts(const plan::ModelConfig& model, int data, int te
                                 const std::function<void(checkpoint::RunState&)>& edit = {}) {
   auto s = state(model, base::DType::f32, 5);
   if (edit) edit(s);
-  return checkpoint::doubts_of_cut(s, plan::replicas_of(data * tensor, tensor));
+  return checkpoint::doubts_of_cut(s, {plan::replicas_of(data * tensor, tensor)});
 }
 
 plan::ModelConfig of_lanes(std::int64_t lanes) {

@@ -112,7 +112,7 @@ inline HeldUnit held_unit(const checkpoint::RunState& s, checkpoint::Kind kind, 
   }
   while (held.values.size() % static_cast<std::size_t>(64 * data) != 0) held.values.push_back(0), held.of.push_back(-1);
   held.piece = static_cast<std::int64_t>(held.values.size()) / data;
-  held.first = rank / tensor * held.piece;
+  held.first = rank / tensor % data * held.piece;
   return held;
 }
 
@@ -145,21 +145,34 @@ inline std::vector<float> saved_of(const HeldUnit& held, const plan::Unit& unit,
   return out;
 }
 
+// Which stage has a unit, by its name.
+inline int stage_of(const plan::ModelConfig& model, const plan::Unit& unit, const plan::Stages& stages) {
+  if (stages.stages == 1) return 0;
+  std::size_t item = 0;
+  if (unit.name.starts_with("layers.")) item = 1 + std::stoul(unit.name.substr(7));
+  if (unit.name == "head") item = static_cast<std::size_t>(model.layers) + 1;
+  std::size_t part = 0;
+  while (static_cast<std::size_t>(stages.boundaries[part + 1]) <= item) ++part;
+  return static_cast<int>(part) % stages.stages;
+}
+
 // One rank's pieces, with memory of their own.
 struct Rank {
   std::vector<std::vector<char>> memory;
   checkpoint::RankPieces pieces;
 
   Rank(const checkpoint::RunState& s, int rank, int ranks) : Rank(s, rank, plan::replicas_of(ranks, 1)) {}
-  Rank(const checkpoint::RunState& s, int rank, const plan::Topology& topology) {
+  Rank(const checkpoint::RunState& s, int rank, const plan::Topology& topology, const plan::Stages& stages = {}) {
     pieces.rank = rank;
     pieces.ranks = topology.world();
     const auto units = plan::units(s.model);
+    const int stage = rank / (topology.world() / stages.stages);
     for (auto kind : checkpoint::kinds_of(s.dtype))
       for (const auto& unit : units)
-        list_of(kind).push_back(
-            view(s, kind, saved_of(held_unit(s, kind, unit, topology, rank), unit, topology, rank)));
-    pieces.boxes = checkpoint::boxes_of_pieces(s.model, topology, rank);
+        if (stage_of(s.model, unit, stages) == stage)
+          list_of(kind).push_back(
+              view(s, kind, saved_of(held_unit(s, kind, unit, topology, rank), unit, topology, rank)));
+    pieces.boxes = checkpoint::boxes_of_pieces(s.model, topology, rank, stages);
   }
   std::vector<base::View>& list_of(checkpoint::Kind kind) {
     switch (kind) {
@@ -180,23 +193,24 @@ struct Rank {
   }
 };
 
-inline void save(const std::string& folder, const checkpoint::RunState& s, const plan::Topology& topology,
-                 int keep = 3) {
-  for (int r = 0; r < topology.world(); ++r) checkpoint::write_rank(folder, s, Rank(s, r, topology).pieces, {});
+inline void save(const std::string& folder, const checkpoint::RunState& s, const plan::Topology& topology, int keep = 3,
+                 const plan::Stages& stages = {}) {
+  for (int r = 0; r < topology.world(); ++r) checkpoint::write_rank(folder, s, Rank(s, r, topology, stages).pieces, {});
   checkpoint::publish(folder, s, topology, keep);
 }
 inline void save(const std::string& folder, const checkpoint::RunState& s, int ranks, int keep = 3) {
   save(folder, s, plan::replicas_of(ranks, 1), keep);
 }
 
-// The number of elements that differ from what was saved, read as the ranks of a topology read.
-inline std::int64_t differences(checkpoint::Reader& reader, const plan::Topology& topology) {
+// The number of elements that differ from what was saved, read as the ranks of a topology read: each the units of its
+// stage, with those that this borrows.
+inline std::int64_t differences(checkpoint::Reader& reader, const plan::Topology& topology,
+                                const plan::Stages& stages = {}) {
   const auto& s = reader.state();
-  const auto units = plan::units(s.model);
   std::int64_t wrong = 0;
   for (auto kind : checkpoint::all_kinds)
     for (int r = 0; r < topology.world(); ++r)
-      for (const auto& unit : units) {
+      for (const auto& unit : plan::units(plan::part_of(s.model, stages, topology.coordinate(r, plan::Axis::pipe)))) {
         const auto source =
             kind == checkpoint::Kind::master && s.dtype == base::DType::f32 ? checkpoint::Kind::model : kind;
         const auto held = held_unit(s, source, unit, topology, r);

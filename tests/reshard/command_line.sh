@@ -40,6 +40,29 @@ expect 0 reshard-checkpoint --diff run mean-of-both
 expect 0 reshard-checkpoint narrower whole --consolidate
 same whole/rank-00000.h5 $newest/rank-00000.h5 "from tensor ranks and back"
 
+# Pipeline stages, and back: each has the items that --partition says, which the plan records; what is not said stays as it is, boundaries too.
+expect 0 reshard-checkpoint run staged --data-parallel 2 --pipeline 2 --tensor 2 --partition 0,2 --json
+jq -e '.ranks == 8 and .tensor == 2 and .pipeline == 2' out >/dev/null || fail "JSON: $(cat out)"
+plan_of() { inspect "$1" --json | jq -c '[.axes[].axis], .plan.pipeline, .plan.stage_boundaries' | xargs; }
+[ "$(plan_of staged)" = "[pipe,data,tensor] 2 [0,2,3]" ] || fail "the plan does not say the cut: $(plan_of staged)"
+expect 0 inspect staged
+said 'written by  8 ranks (pipe 2 x data 2 x tensor 2)'
+expect 0 inspect --verify staged
+expect 0 generate --checkpoint staged --tokens 3 --threads 1
+expect 0 reshard-checkpoint staged restaged --data-parallel 1 --tensor 1
+said 'of 8 ranks on 2 ranks (2 stages x 1)'
+[ "$(plan_of restaged)" = "[pipe,data] 2 [0,2,3]" ] || fail "the boundaries did not stay: $(plan_of restaged)"
+expect 0 reshard-checkpoint restaged other-stages --partition uniform --tensor 2
+said '(2 stages x 1 x 2 tensor)'
+expect 0 reshard-checkpoint --diff staged other-stages
+expect 0 reshard-checkpoint other-stages three --pipeline 3
+[ "$(plan_of three)" = "[pipe,data,tensor] 3 [0,1,2,3]" ] || fail "the plan does not say the cut: $(plan_of three)"
+expect 0 reshard-checkpoint --average staged three mean-of-stages --pipeline 1
+expect 0 reshard-checkpoint --diff run mean-of-stages
+[ "$(plan_of mean-of-stages)" = "[data,tensor] null null" ] || fail "the plan speaks of stages: $(plan_of mean-of-stages)"
+expect 0 reshard-checkpoint three unstaged --consolidate
+same unstaged/rank-00000.h5 $newest/rank-00000.h5 "from stages and back"
+
 # What a user may not have meant is said; above what can have any sense it is refused.
 unsaid warning
 expect 0 reshard-checkpoint run sparse --data-parallel 100
@@ -145,7 +168,16 @@ done
 refused 2 "are that run.s alone" reshard-checkpoint --average run four run/checkpoints/mean
 refused 2 "are that run.s alone" convert-checkpoint run run/checkpoints/mine --to safetensors
 [ "$(ls run/checkpoints | xargs)" = "latest step-00000002 step-00000004 step-00000006" ] || fail "made: $(ls run/checkpoints)"
-refused 2 'pipeline stages do not exist yet' reshard-checkpoint run nope --pipeline 2
+refused 2 'pipeline 4 is more than the 3 items of the model: its embedding, 1 layer and its head' reshard-checkpoint run nope --pipeline 4
+grep -q 'try: --pipeline 3 at most$' err || fail "no way out: $(cat err)"
+refused 2 'partition unifrom is not known' reshard-checkpoint run nope --pipeline 2 --partition unifrom
+refused 2 'partition 0,9: the model has items 0 to 2' reshard-checkpoint run nope --pipeline 2 --partition 0,9
+refused 2 'partition 0,2: 2 numbers for 3 parts' reshard-checkpoint run nope --pipeline 3 --partition 0,2
+refused 2 'partition says where pipeline stages begin, and there is one' reshard-checkpoint run nope --partition uniform
+refused 2 'pipeline' reshard-checkpoint run nope --pipeline 0
+refused 2 '4 stages of 300000 data-parallel ranks of 1 tensor ranks are more than 1048576' reshard-checkpoint run nope --data-parallel 300000 --pipeline 4
+refused 2 'consolidate and --pipeline do not' reshard-checkpoint run nope --consolidate --pipeline 2
+refused 2 'plan and --partition do not' reshard-checkpoint run nope --plan plan.json --partition uniform
 refused 2 'tensor 4 is more than the model.s 2 key-value heads: some ranks would have none' reshard-checkpoint run nope --tensor 4
 grep -q 'try: --tensor 2$' err || fail "no way out: $(cat err)"
 refused 2 'consolidate and --tensor do not' reshard-checkpoint run nope --consolidate --tensor 2

@@ -3,6 +3,7 @@
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/cores.h"
 #include "libtrain/base/here_and_now.h"
+#include "libtrain/base/json.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/read_file.h"
@@ -28,6 +29,7 @@ constexpr const char* examples =
     "  reshard-checkpoint run whole --consolidate\n"
     "  reshard-checkpoint run eight --data-parallel 8 --tensor 1 --zero 3\n"
     "  reshard-checkpoint run shared --data-parallel 3 --tensor 2\n"
+    "  reshard-checkpoint run staged --data-parallel 1 --pipeline 2 --partition uniform\n"
     "  reshard-checkpoint run weights --only model --dtype bf16\n"
     "  reshard-checkpoint --diff whole eight\n"
     "  reshard-checkpoint --average whole eight mean --json\n"
@@ -35,9 +37,9 @@ constexpr const char* examples =
 
 struct Settings {
   std::vector<std::string> paths;
-  std::optional<int> data, tensor, zero;
-  int pipeline = 1, threads = 0;
-  std::string plan, dtype, only, memory = "256MiB", progress = "auto";
+  std::optional<int> data, tensor, pipeline, zero;
+  int threads = 0;
+  std::string partition, plan, dtype, only, memory = "256MiB", progress = "auto";
   std::optional<double> tolerance;
   bool consolidate = false, average = false, diff = false, verify = false, force = false, json = false;
 };
@@ -69,14 +71,21 @@ void add_options(CLI::App& app, Settings& s) {
                  "tensor-parallel ranks, which share every layer, for each data-parallel one [as many as SRC has]")
       ->check(in_range(plan::ranges::tensor))
       ->group("Cut");
-  app.add_option("--pipeline", s.pipeline, "pipeline stages; only 1 exists")
-      ->check(in_range(base::Range<int>{1, 1 << 20}))
+  app.add_option("--pipeline", s.pipeline,
+                 "pipeline stages, each a run of layers with data-parallel and tensor ranks of its own [as SRC has]")
+      ->check(in_range(plan::ranges::ranks))
+      ->group("Cut");
+  app.add_option("--partition", s.partition,
+                 "what a stage has of the embedding, the layers and the head: uniform, parameters, flops, type:PATTERN "
+                 "or the first item of each, as 0,3,6 [as SRC has where stages stay as many, else flops]")
       ->group("Cut");
   app.add_option("--zero", s.zero, "ZeRO stage that DST says of itself; files are alike at every stage [that of SRC]")
       ->check(in_range(base::Range<int>{0, 3}))
       ->group("Cut");
-  app.add_flag("--consolidate", s.consolidate, "one rank file: --data-parallel 1 --tensor 1")->group("Cut");
-  app.add_option("--plan", s.plan, "take ranks, tensor ranks, ZeRO stage and dtype from a plan of partition-model")
+  app.add_flag("--consolidate", s.consolidate, "one rank file: --data-parallel 1 --tensor 1 --pipeline 1")
+      ->group("Cut");
+  app.add_option("--plan", s.plan,
+                 "take ranks along every axis, stages, ZeRO stage and dtype from a plan of partition-model")
       ->type_name("FILE")
       ->group("Cut");
   app.add_option("--dtype", s.dtype,
@@ -108,11 +117,11 @@ void require_apart(const CLI::App& app) {
       {{"--average"}, {"--diff", "--verify"}},
       {{"--diff"}, {"--verify"}},
       {{"--diff", "--verify"},
-       {"--data-parallel", "--tensor", "--pipeline", "--zero", "--consolidate", "--plan", "--dtype", "--force",
-        "--memory"}},
+       {"--data-parallel", "--tensor", "--pipeline", "--partition", "--zero", "--consolidate", "--plan", "--dtype",
+        "--force", "--memory"}},
       {{"--verify"}, {"--threads", "--only"}},
-      {{"--plan"}, {"--data-parallel", "--tensor", "--zero", "--consolidate", "--dtype"}},
-      {{"--consolidate"}, {"--data-parallel", "--tensor"}}};
+      {{"--plan"}, {"--data-parallel", "--tensor", "--pipeline", "--partition", "--zero", "--consolidate", "--dtype"}},
+      {{"--consolidate"}, {"--data-parallel", "--tensor", "--pipeline", "--partition"}}};
   for (const auto& [one, other] : apart)
     for (const auto* a : one)
       for (const auto* b : other)
@@ -132,9 +141,6 @@ void require_paths(const Settings& s) {
   if (s.diff && n != 2) refuse("--diff A B");
   if (s.average && n < 3) refuse("--average A B C ... DST");
   if (!s.verify && !s.diff && !s.average && n != 2) refuse("SRC DST");
-  if (s.pipeline != 1)
-    throw base::UsageError(fmt::format("--pipeline {}: pipeline stages do not exist yet", s.pipeline),
-                           "cut it over data-parallel and tensor ranks: --data-parallel N --tensor T");
 }
 
 using tools::Progressing;
@@ -151,23 +157,40 @@ checkpoint::Contents contents_of(const Settings& s, checkpoint::Contents otherwi
   return s.only == "model" ? checkpoint::Contents::model : otherwise;
 }
 
+// How a plan partitions the model; "" where it does not say.
+std::string partition_of(const std::string& plan, const std::string& where) {
+  const auto json = base::parse_json<nlohmann::json>(plan, where);
+  const auto found = json.find("partition");
+  if (found == json.end()) return {};
+  if (!found->is_string())
+    throw base::InputError(fmt::format("{}: 'partition' is {}, expected a text", where, base::excerpt(found->dump())),
+                           "make the plan again with partition-model");
+  return found->get<std::string>();
+}
+
 checkpoint::NewCut cut_of(const Settings& s, const checkpoint::Reader& source) {
   checkpoint::NewCut cut;
   cut.data = s.consolidate ? 1 : s.data.value_or(0);
   cut.tensor = s.consolidate ? 1 : s.tensor.value_or(0);
+  cut.pipeline = s.consolidate ? 1 : s.pipeline.value_or(0);
+  cut.partition = s.partition;
   cut.zero = s.zero;
   if (!s.dtype.empty()) cut.dtype = base::dtype_from_name(s.dtype);
   cut.contents = contents_of(s, source.state().contents);
   if (s.plan.empty()) return cut;
-  const auto plan = plan::plan_from_json(base::read_file(s.plan, base::largest_description), s.plan);
+  const auto text = base::read_file(s.plan, base::largest_description);
+  const auto plan = plan::plan_from_json(text, s.plan);
   cut.data = plan.topology.size(plan::Axis::data), cut.tensor = plan.topology.size(plan::Axis::tensor);
+  cut.pipeline = plan.topology.size(plan::Axis::pipe);
+  if (cut.pipeline > 1) cut.partition = partition_of(text, s.plan);
   if (checkpoint::parameters_of(plan.model) != source.manifest().parameters)
     throw base::InputError(fmt::format("{}: the plan is of {}, whose tensors are others than those of {}", s.plan,
                                        base::one_line(plan.model.name), source.path()),
                            "make a plan of the checkpoint's model: inspect shows it");
-  if (plan.topology.world() != cut.data * cut.tensor)
-    throw base::UsageError(fmt::format("{}: the plan cuts along more than data-parallel and tensor ranks", s.plan),
-                           "make a plan of these alone with partition-model");
+  if (plan.topology.world() != cut.data * cut.tensor * cut.pipeline)
+    throw base::UsageError(
+        fmt::format("{}: the plan cuts along more than data-parallel ranks, tensor ranks and stages", s.plan),
+        "make a plan of these alone with partition-model");
   cut.dtype = plan.dtype;
   cut.plan = nlohmann::json(plan::json_of(plan));
   return cut;
@@ -175,7 +198,7 @@ checkpoint::NewCut cut_of(const Settings& s, const checkpoint::Reader& source) {
 
 // Before the work, which may take its time.
 void warn_of(const checkpoint::NewCut& cut, const checkpoint::Reader& source) {
-  const auto ranks = checkpoint::topology_of_cut(source.manifest(), cut);
+  const auto ranks = checkpoint::ranks_of_cut(source.manifest(), cut);
   for (const auto& doubt : checkpoint::doubts_of_cut(checkpoint::state_of_cut(source.state(), cut, ranks), ranks))
     base::log_warning("{}", doubt);
 }

@@ -17,10 +17,18 @@ namespace {
 
 double rate_of(const Made& m) { return static_cast<double>(m.result.bytes_written) / std::max(m.seconds, 1e-9); }
 
-int tensor_ranks(const Made& m) {
+int size_of(plan::Axis along, const Made& m) {
   for (const auto& axis : m.result.manifest.axes)
-    if (axis.axis == plan::name_of(plan::Axis::tensor)) return axis.size;
+    if (axis.axis == plan::name_of(along)) return axis.size;
   return 1;
+}
+
+// " (2 stages x 4 x 2 tensor)"; nothing where ranks differ in what they read alone.
+std::string grid_text(const Made& m) {
+  const auto stages = size_of(plan::Axis::pipe, m), tensor = size_of(plan::Axis::tensor, m);
+  if (stages == 1 && tensor == 1) return {};
+  return fmt::format(" ({}{}{})", stages > 1 ? fmt::format("{} stages x ", stages) : "",
+                     m.result.ranks / tensor / stages, tensor > 1 ? fmt::format(" x {} tensor", tensor) : "");
 }
 
 // JSON has no word for what is not finite.
@@ -45,7 +53,8 @@ ordered_json json_of(const Made& m) {
           {"contents", state.contents == checkpoint::Contents::model ? "model" : "all"},
           {"source_ranks", m.source_ranks},
           {"ranks", m.result.ranks},
-          {"tensor", tensor_ranks(m)},
+          {"tensor", size_of(plan::Axis::tensor, m)},
+          {"pipeline", size_of(plan::Axis::pipe, m)},
           {"kept_rank_files", m.result.kept},
           {"bytes_read", m.result.bytes_read},
           {"bytes_written", m.result.bytes_written},
@@ -56,13 +65,11 @@ ordered_json json_of(const Made& m) {
 
 std::string text_of(const Made& m) {
   const auto& r = m.result;
-  const auto tensor = tensor_ranks(m);
-  auto text = fmt::format(
-      "{}step {} of {} on {}: {} written in {} ({})",
-      r.manifest.state.contents == checkpoint::Contents::model ? "the weights alone of " : "", r.manifest.state.step,
-      base::counted(m.source_ranks, "rank"),
-      base::counted(r.ranks, "rank") + (tensor > 1 ? fmt::format(" ({} x {} tensor)", r.ranks / tensor, tensor) : ""),
-      base::size_text(r.bytes_written), base::duration_text(m.seconds), base::rate_text(rate_of(m), "B/s"));
+  auto text = fmt::format("{}step {} of {} on {}: {} written in {} ({})",
+                          r.manifest.state.contents == checkpoint::Contents::model ? "the weights alone of " : "",
+                          r.manifest.state.step, base::counted(m.source_ranks, "rank"),
+                          base::counted(r.ranks, "rank") + grid_text(m), base::size_text(r.bytes_written),
+                          base::duration_text(m.seconds), base::rate_text(rate_of(m), "B/s"));
   if (r.kept > 0) text += fmt::format("; {} of an earlier start kept", base::counted(r.kept, "rank file"));
   return text + fmt::format("; the fingerprints of {} are right\n",
                             base::counted(static_cast<std::int64_t>(r.manifest.tensors.size()), "tensor"));
