@@ -28,6 +28,10 @@ RunLoop::RunLoop(const RunContext& run)
                plan::slots_of_stage(run.setup.plan, run.setup.plan.stage_of(run.world.rank)).front()),
       trainer_(run.setup.plan, run.setup.step, run.world, batches_) {}
 
+RunLoop::~RunLoop() {
+  if (run_.watchdog) run_.watchdog->ask_what_is_done({});
+}
+
 void RunLoop::load(const Start& start) {
   load_start(start, trainer_, run_.world, run_.config);
   start_ = start;
@@ -39,6 +43,7 @@ RunResult RunLoop::go() {
   const auto& config = run_.config;
   saving_.emplace(run_, trainer_, start_);
   watch_calls(run_.watchdog, run_.world);
+  if (run_.watchdog) run_.watchdog->ask_what_is_done([this] { return trainer_.doing(); });
   on_every_rank(run_.world, trainer_.communication(), [&] {
     if (run_.world.rank == 0) metrics_.emplace(config.output + "/metrics.jsonl", step_);
   });

@@ -19,6 +19,7 @@ class RunLoop {
  public:
   // Reserves the memory of the rank. `run` outlives the loop.
   explicit RunLoop(const RunContext& run);
+  ~RunLoop();
 
   // Collective; throws InputError on all ranks alike when the checkpoint turns out to be damaged. Another start may be
   // loaded then.

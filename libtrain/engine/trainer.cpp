@@ -24,6 +24,14 @@ params::GradientFold::Position position_of(const plan::Action& action, const pla
   return {action.round, at == 0 ? Place::first : at == batch.fold - 1 ? Place::last : Place::middle};
 }
 
+// Nothing is done any more when it ends.
+struct Doing {
+  explicit Doing(std::atomic<const plan::Action*>& at) : at_(at) {}
+  ~Doing() { at_ = nullptr; }
+  Doing(const Doing&) = delete;
+  std::atomic<const plan::Action*>& at_;
+};
+
 }  // namespace
 
 Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches)
@@ -140,7 +148,9 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
                                 const Observer* observer) {
   using Kind = plan::Action::Kind;
   results_->begin();
+  const Doing over(at_);
   for (const auto& action : program_) {
+    at_ = &action;
     switch (action.kind) {
       case Kind::ask: ask(stop_now()); break;
       case Kind::agree:
@@ -166,6 +176,16 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
   }
   TRAINYARD_ASSERT(false, "a schedule of {} actions without an update", program_.size());
   return false;
+}
+
+std::string Trainer::doing() const {
+  const auto* action = at_.load();
+  if (action == nullptr) return {};
+  std::string text = plan::name_of(action->kind);
+  std::replace(text.begin(), text.end(), '_', ' ');
+  if (action->micro >= 0) text += fmt::format(" of micro-batch {}", action->micro);
+  if (action->chunk > 0) text += fmt::format(", chunk {}", action->chunk);
+  return plan_.pipeline == 1 ? text : fmt::format("stage {}, {}", plan_.stage_of(world_.rank), text);
 }
 
 bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& stop_now) {

@@ -17,6 +17,7 @@
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/schedule.h"
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -73,6 +74,9 @@ class Trainer {
   // After a step that was not finite: repeats it from the unchanged weights and names the first tensor that is not
   // finite (lowest micro-batch, then schedule order), whoever holds it. Collective.
   std::string diagnose(std::int64_t completed);
+
+  // "stage 1, forward of micro-batch 3": what is done of a step; "" between steps. From any thread.
+  std::string doing() const;
 
   params::ZeroStore& store() { return *store_; }
   params::StoreContext& context() { return *context_; }
@@ -143,6 +147,7 @@ class Trainer {
   std::unique_ptr<params::ZeroStore> store_;
   model::Edges edges_;
   std::vector<plan::Action> program_;
+  std::atomic<const plan::Action*> at_{nullptr};  // of the program; null between steps
   std::vector<Chunk> chunks_;
   std::optional<StageLink> link_;
   std::int32_t stop_ = 0;  // does any rank ask to stop; known once answered_
