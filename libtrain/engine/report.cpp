@@ -96,10 +96,15 @@ std::string checkpoint_cut(const checkpoint::RunState& s) {
   };
   std::string out;
   const auto add = [&](const std::string& part) { out += (out.empty() ? "" : ", ") + part; };
-  if (const auto ranks = number("ranks", 1), tensor = number("tensor", 1); tensor > 1 && ranks >= tensor)
-    add(fmt::format(
-        "{} x {} tensor{}", ranks / tensor, tensor,
-        s.plan.contains("sequence_parallel") && s.plan["sequence_parallel"] == true ? " and its rows" : ""));
+  const auto ranks = number("ranks", 1);
+  auto tensor = number("tensor", 1), stages = number("pipeline", 1);
+  if (tensor < 1 || tensor > ranks) tensor = 1;
+  if (stages < 1 || stages > ranks / tensor) stages = 1;
+  if (tensor > 1 || stages > 1) {
+    const bool rows = s.plan.contains("sequence_parallel") && s.plan["sequence_parallel"] == true;
+    add(fmt::format("{}{}{}", stages > 1 ? fmt::format("{} stages x ", stages) : "", ranks / tensor / stages,
+                    tensor > 1 ? fmt::format(" x {} tensor{}", tensor, rows ? " and its rows" : "") : ""));
+  }
   if (const auto zero = number("zero", -1); zero >= 0) add(fmt::format("ZeRO {}", zero));
   add(base::counted(s.model.lanes, "lane"));
   return out;

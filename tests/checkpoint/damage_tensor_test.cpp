@@ -1,76 +1,15 @@
 // A checkpoint of a grid of data and tensor ranks that is damaged, or lies with right checksums: a refusal that is an
 // InputError, or the numbers that were saved.
-#include "tests/checkpoint/reshard_files.h"
-
-#include "libtrain/plan/model_json.h"
-
-#include <gtest/gtest.h>
+#include "tests/checkpoint/damaged.h"
 
 using namespace sample;
-using checkpoint::Kind;
 using trainyard::base::DType;
-using trainyard::base::Error;
-using trainyard::base::ExitCode;
 
 namespace {
 
-class TensorDamage : public ::testing::Test {
+class TensorDamage : public GridDamage {
  protected:
-  void SetUp() override {
-    auto model = gpt();
-    model.layers = 1, model.hidden = 8, model.heads = 4, model.kv_heads = 4, model.ffn = 16, model.vocabulary = 129,
-    model.context = 8, model.lanes = 2;
-    written = state(model, DType::bf16, 5);
-    written.identity["seed"] = written.seed;
-    written.identity["model"] = plan::model_to_json(model);
-    written.identity["model"].erase("name");
-    save(scratch.path, written, plan::replicas_of(4, 2));
-    folder = scratch.path + "/step-00000005";
-  }
-
-  std::string file(int rank) const { return folder + "/" + checkpoint::rank_name(rank) + ".h5"; }
-
-  // What all who read it say: "" where each got what was saved, "another value" where one did not, else the message,
-  // which a reader, the bytes of a whole file or a reshard had. Another error than a refusal fails the test.
-  std::string refusal() {
-    remove_made();
-    try {
-      checkpoint::Reader reader(folder);
-      reader.verify_all();
-      for (const auto& ranks : {plan::replicas_of(1, 1), plan::replicas_of(4, 2), plan::replicas_of(4, 4)})
-        if (differences(reader, ranks) != 0) return "another value";
-      reshard(folder, scratch.path + "/to", {3, {}, {}, {}, {}, 1});
-      checkpoint::Reader made(scratch.path + "/to");
-      return differences(made, 1) == 0 ? "" : "another value";
-    } catch (const Error& e) {
-      EXPECT_EQ(e.code(), ExitCode::input_refused) << e.what();
-      EXPECT_FALSE(fs::exists(scratch.path + "/to")) << e.what();
-      return e.what();
-    }
-  }
-  // A reshard alone, which reads files in an order of its own.
-  std::string reshard_refusal() {
-    remove_made();
-    try {
-      reshard(folder, scratch.path + "/to", {1, {}, {}, {}, {}, 4});
-      return "";
-    } catch (const Error& e) {
-      EXPECT_EQ(e.code(), ExitCode::input_refused) << e.what();
-      EXPECT_FALSE(fs::exists(scratch.path + "/to")) << e.what();
-      return e.what();
-    }
-  }
-  void remove_made() const {
-    for (const char* name : {"/to", "/to.partial"}) fs::remove_all(scratch.path + name);
-  }
-  void expect_refused(const std::string& words, const std::string& what) {
-    for (const auto& message : {refusal(), reshard_refusal()})
-      EXPECT_NE(message.find(words), std::string::npos) << what << ": '" << message << "'";
-  }
-
-  Scratch scratch;
-  checkpoint::RunState written;
-  std::string folder;
+  void SetUp() override { write(plan::replicas_of(4, 2)); }
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 // below and are never written again.
 #include "tests/checkpoint/reshard_files.h"
 
+#include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/view.h"
 #include "libtrain/io/hdf5_file.h"
 #include "libtrain/plan/model_json.h"
@@ -30,9 +31,11 @@ struct Golden {
   DType dtype;
   int data, tensor;
   Boxes boxes = Boxes::of_train;
+  plan::Stages stages = {};
 
+  int ranks() const { return data * tensor * stages.stages; }
   plan::Topology grid() const {
-    if (boxes == Boxes::of_train) return plan::replicas_of(data * tensor, tensor);
+    if (boxes == Boxes::of_train) return plan::replicas_of(ranks(), tensor, stages.stages);
     return plan::Topology({{plan::Axis::data, data}, {plan::Axis::tensor, tensor}});
   }
   std::string step() const { return std::string(folder) + "/step-00000003"; }
@@ -46,12 +49,20 @@ std::vector<Golden> goldens() {
           {1, GOLDEN "/checkpoint-1-llama", tiny(llama()), DType::f32, 3, 1},
           {2, GOLDEN "/checkpoint-2-gpt", tiny(gpt()), DType::bf16, 2, 1},
           {2, GOLDEN "/checkpoint-2-gpt-shared", in_lanes(tiny(gpt())), DType::bf16, 2, 2},
+          {2, GOLDEN "/checkpoint-2-gpt-stages", tiny(gpt()), DType::bf16, 2, 1, Boxes::of_train, {2, {0, 1, 3}}},
           {2, GOLDEN "/checkpoint-2-llama", tiny(llama()), DType::f32, 2, 2, Boxes::by_hand}};
 }
 
 // What the tensor ranks of a checkpoint recorded of themselves and of their model's lanes came later than the others.
 checkpoint::RunState state_of(const Golden& g) {
   auto s = state(g.model, g.dtype, 3);
+  if (g.stages.stages > 1)
+    s.plan = {{"ranks", g.ranks()},
+              {"pipeline", g.stages.stages},
+              {"stage_boundaries", g.stages.boundaries},
+              {"topology", {{{"axis", "pipe"}, {"size", g.stages.stages}}, {{"axis", "data"}, {"size", g.data}}}},
+              {"zero", 1},
+              {"dtype", base::name_of(g.dtype)}};
   if (g.model.lanes == 1) return s;
   s.identity["seed"] = s.seed;
   s.identity["model"] = plan::model_to_json(g.model);
@@ -70,7 +81,7 @@ checkpoint::RunState state_of(const Golden& g) {
 TEST(Golden, DISABLED_Make) {
   for (const auto& g : goldens()) {
     if (fs::exists(g.folder)) continue;
-    if (g.boxes == Boxes::of_train) save(g.folder, state_of(g), g.grid());
+    if (g.boxes == Boxes::of_train) save(g.folder, state_of(g), g.grid(), 3, g.stages);
     else save_cut(g.folder, state_of(g), grid_cut(g.model, g.data, g.tensor), g.grid());
     fs::remove(std::string(g.folder) + "/latest");
   }
@@ -84,8 +95,9 @@ TEST(Golden, EveryMajorReadsAsItWasWritten) {
     EXPECT_EQ(reader.manifest().major, g.major);
     EXPECT_EQ(checkpoint::state_to_json(reader.state()), checkpoint::state_to_json(state_of(g)));
     EXPECT_EQ(reader.state().model.lanes, g.model.lanes);
-    EXPECT_EQ(reader.manifest().ranks, g.data * g.tensor);
-    EXPECT_EQ(reader.manifest().axes.front().size, g.data);
+    EXPECT_EQ(reader.manifest().ranks, g.ranks());
+    EXPECT_EQ(reader.manifest().axes.front().size, g.stages.stages > 1 ? g.stages.stages : g.data);
+    EXPECT_EQ(checkpoint::stages_of(reader.manifest()), g.stages);
     for (int ranks : {1, 2, 5}) EXPECT_EQ(differences(reader, ranks), 0) << g.folder;
     if (g.model.kv_heads % 2 != 0) continue;
     for (int data : {1, 2, 3}) EXPECT_EQ(differences(reader, plan::replicas_of(2 * data, 2)), 0) << g.folder;
@@ -119,10 +131,10 @@ TEST(Golden, FilesOfTensorRanksHoldWhatTheirRankHeld) {
     if (g.boxes != Boxes::of_train || g.major != checkpoint::format_major) continue;
     checkpoint::Reader reader(g.step());
     const auto s = state_of(g);
-    for (int r = 0; r < g.data * g.tensor; ++r) {
+    for (int r = 0; r < g.ranks(); ++r) {
       const auto& file = reader.manifest().files.at(checkpoint::rank_name(r) + ".h5");
       const auto bytes = slurp(g.step() + "/" + checkpoint::rank_name(r) + ".h5");
-      Rank expected(s, r, g.grid());
+      Rank expected(s, r, g.grid(), g.stages);
       for (auto kind : checkpoint::kinds_of(g.dtype)) {
         std::string held;
         for (const auto& view : expected.list_of(kind))
@@ -143,7 +155,7 @@ TEST(Golden, ReshardsToTheFilesOfASave) {
     for (const auto& [data, tensor] : {std::pair{1, 1}, std::pair{3, 1}, std::pair{1, 2}, std::pair{3, 2}}) {
       if (g.model.kv_heads % tensor != 0) continue;
       const auto to = fmt::format("{}/{}-{}", scratch.path, data, tensor), expected = to + "-saved";
-      reshard(g.step(), to, {data, {}, {}, {}, {}, tensor});
+      reshard(g.step(), to, {data, {}, {}, {}, {}, tensor, 1});
       save(expected, state_of(g), plan::replicas_of(data * tensor, tensor));
       expect_same_files(to, expected + "/step-00000003", fmt::format("{} on {} x {}", g.folder, data, tensor));
     }
@@ -155,9 +167,9 @@ TEST(Golden, IndicesKeepTheirBoxes) {
   for (const auto& g : goldens()) {
     if (g.major != checkpoint::format_major || g.boxes == Boxes::by_hand) continue;
     Scratch scratch;
-    save(scratch.path, state_of(g), g.grid());
+    save(scratch.path, state_of(g), g.grid(), 3, g.stages);
     const auto written = scratch.path + "/step-00000003", golden = g.step();
-    const int ranks = g.data * g.tensor;
+    const int ranks = g.ranks();
     std::string all;
     for (int r = 0; r < ranks; ++r) {
       const auto i = static_cast<std::size_t>(r);

@@ -102,7 +102,7 @@ TEST(Reshard, TakesForeignCutsAndOlderVersions) {
     reader.verify_all();
     for (int ranks : {1, 4}) EXPECT_EQ(differences(reader, ranks), 0) << entry.path();
   }
-  EXPECT_EQ(goldens, 5);
+  EXPECT_EQ(goldens, 6);
 }
 
 TEST(Reshard, AnotherDtypeKeepsTheExactWeightsAsTheMaster) {

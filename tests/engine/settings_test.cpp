@@ -454,6 +454,14 @@ TEST(CheckpointCut, SaysWhatThePlanSays) {
   EXPECT_EQ(checkpoint_cut(s), "2 x 2 tensor, ZeRO 1, 4 lanes");
   s.plan["sequence_parallel"] = true;
   EXPECT_EQ(checkpoint_cut(s), "2 x 2 tensor and its rows, ZeRO 1, 4 lanes");
+  s.plan["pipeline"] = 2;
+  EXPECT_EQ(checkpoint_cut(s), "2 stages x 1 x 2 tensor and its rows, ZeRO 1, 4 lanes");
+  s.plan["tensor"] = 1;
+  EXPECT_EQ(checkpoint_cut(s), "2 stages x 2, ZeRO 1, 4 lanes");
+  for (const auto& wrong : {nlohmann::json(-2), nlohmann::json(5), nlohmann::json("two")}) {
+    s.plan["pipeline"] = wrong;
+    EXPECT_EQ(checkpoint_cut(s), "ZeRO 1, 4 lanes");
+  }
   s.plan = {{"ranks", "four"}, {"tensor", -2}, {"zero", nlohmann::json::array({1})}, {"sequence_parallel", 3}};
   EXPECT_EQ(checkpoint_cut(s), "4 lanes");
   s.plan = {1, 2};

@@ -1,0 +1,74 @@
+// What tests of damaged grids of ranks share: a checkpoint, and what all who read it say of it.
+#pragma once
+
+#include "tests/checkpoint/reshard_files.h"
+
+#include "libtrain/plan/model_json.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace sample {
+
+// Four ranks along whatever axes, of a tiny model of three items with a tied table.
+class GridDamage : public ::testing::Test {
+ protected:
+  void write(const plan::Topology& topology, const plan::Stages& stages = {}) {
+    auto model = gpt();
+    model.layers = 1, model.hidden = 8, model.heads = 4, model.kv_heads = 4, model.ffn = 16, model.vocabulary = 129,
+    model.context = 8, model.lanes = 2;
+    written = state(model, base::DType::bf16, 5);
+    written.identity["seed"] = written.seed;
+    written.identity["model"] = plan::model_to_json(model);
+    written.identity["model"].erase("name");
+    save(scratch.path, written, topology, 3, stages);
+    folder = scratch.path + "/step-00000005";
+  }
+
+  std::string file(int rank) const { return folder + "/" + checkpoint::rank_name(rank) + ".h5"; }
+
+  // What all who read it say: "" where each got what was saved, "another value" where one did not, else the message,
+  // which a reader, the bytes of a whole file or a reshard had. Another error than a refusal fails the test.
+  std::string refusal() {
+    remove_made();
+    try {
+      checkpoint::Reader reader(folder);
+      reader.verify_all();
+      for (const auto& ranks : {plan::replicas_of(1, 1), plan::replicas_of(4, 2), plan::replicas_of(4, 4)})
+        if (differences(reader, ranks) != 0) return "another value";
+      reshard(folder, scratch.path + "/to", {3, {}, {}, {}, {}, 1, 1});
+      checkpoint::Reader made(scratch.path + "/to");
+      return differences(made, 1) == 0 ? "" : "another value";
+    } catch (const base::Error& e) {
+      EXPECT_EQ(e.code(), base::ExitCode::input_refused) << e.what();
+      EXPECT_FALSE(fs::exists(scratch.path + "/to")) << e.what();
+      return e.what();
+    }
+  }
+  // A reshard alone, which reads files in an order of its own.
+  std::string reshard_refusal() {
+    remove_made();
+    try {
+      reshard(folder, scratch.path + "/to", {1, {}, {}, {}, {}, 4, 1});
+      return "";
+    } catch (const base::Error& e) {
+      EXPECT_EQ(e.code(), base::ExitCode::input_refused) << e.what();
+      EXPECT_FALSE(fs::exists(scratch.path + "/to")) << e.what();
+      return e.what();
+    }
+  }
+  void remove_made() const {
+    for (const char* name : {"/to", "/to.partial"}) fs::remove_all(scratch.path + name);
+  }
+  void expect_refused(const std::string& words, const std::string& what) {
+    for (const auto& message : {refusal(), reshard_refusal()})
+      EXPECT_NE(message.find(words), std::string::npos) << what << ": '" << message << "'";
+  }
+
+  Scratch scratch;
+  checkpoint::RunState written;
+  std::string folder;
+};
+
+}  // namespace sample
