@@ -131,7 +131,8 @@ class SmallRun {
   static void apply(const Cut& cut, engine::RunConfig& c) {
     c.zero = cut.zero, c.threads = cut.threads, c.dtype = base::dtype_from_name(cut.dtype);
     c.tensor = cut.tensor, c.sequence_parallel = cut.sequence_parallel;
-    c.recompute = cut.recompute == "layers" ? plan::Recompute::layers : plan::Recompute::none;
+    for (const auto recompute : plan::recomputations)
+      if (cut.recompute == plan::name_of(recompute)) c.recompute = recompute;
   }
 
  private:
