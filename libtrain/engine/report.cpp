@@ -114,7 +114,7 @@ std::string cut_text(const plan::Plan& p) {
   const auto b = p.batch();
   return fmt::format("{}{}, ZeRO {}, {}{} a rank, {}: {} of {} x {} tokens a step, fold {}, {}",
                      base::counted(p.topology.world(), "rank"), plan::sharing_text(p), p.zero,
-                     p.recompute == plan::Recompute::layers ? "layers recomputed, " : "",
+                     p.recompute == plan::Recompute::none ? "" : plan::recomputed_text(p.recompute) + ", ",
                      base::counted(p.threads, "thread"), base::name_of(p.dtype),
                      b.micros() == 1 ? "1 micro-batch" : base::count_text(b.micros()) + " micro-batches", p.micro_batch,
                      p.sequence, b.fold, base::counted(b.rounds(), "accumulation round"));

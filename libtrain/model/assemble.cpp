@@ -88,8 +88,11 @@ std::vector<std::unique_ptr<Block>> assemble(const plan::ModelPart& part, plan::
   for (const auto& place : plan::placed_blocks(part)) {
     if (place.chunk != chunk) continue;
     auto block = block_factory(name_of(place.part))(model, place);
-    const bool again = place.part == plan::Part::layers && recomputation == plan::Recompute::layers;
-    all.push_back(again ? recompute(std::move(block)) : std::move(block));
+    if (place.part == plan::Part::layers && recomputation == plan::Recompute::layers)
+      block = recompute(std::move(block));
+    if (place.part == plan::Part::layers && recomputation == plan::Recompute::selective)
+      block = recompute_selectively(std::move(block));
+    all.push_back(std::move(block));
   }
   return all;
 }

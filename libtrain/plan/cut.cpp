@@ -29,7 +29,14 @@ const base::Choices<PipelineSchedule>& schedule_names() {
   return all;
 }
 
+std::string recomputed_text(Recompute recompute) {
+  if (recompute == Recompute::none) return {};
+  return recompute == Recompute::selective ? "norms and activations recomputed" : "layers recomputed";
+}
+
 std::vector<base::Field> fields_of(Cut& c) {
+  base::Choices<Recompute> recompute;
+  for (const auto r : recomputations) recompute.emplace_back(name_of(r), r);
   base::FieldVisitor v;
   v("global-batch", c.global_batch, "What", "sequences a step", ranges::global_batch);
   v("micro-batch", c.micro_batch, "What", "sequences a micro-batch", ranges::micro_batch);
@@ -39,8 +46,7 @@ std::vector<base::Field> fields_of(Cut& c) {
   v("fold", c.fold, "How", "micro-batches added locally before a reduction", ranges::fold);
   v("reduction", c.reduction, "How", "ordered (equal bits) or fast (library)",
     base::Choices<Reduction>{{"ordered", Reduction::ordered}, {"fast", Reduction::fast}});
-  v("recompute", c.recompute, "How", "none, or layers: run them forward again",
-    base::Choices<Recompute>{{"none", Recompute::none}, {"layers", Recompute::layers}});
+  v("recompute", c.recompute, "How", "made again: none, selective or layers", recompute);
   v("tensor", c.tensor, "How", "ranks that share every layer; divides lanes", ranges::tensor);
   v("sequence-parallel", c.sequence_parallel, "How", "they share rows of norms and residuals, too");
   v("pipeline", c.pipeline, "How", "stages of neighbouring layers, each on ranks of its own", ranges::pipeline);

@@ -36,6 +36,7 @@ struct Cut {
 std::vector<base::Field> fields_of(Cut& cut);
 
 const base::Choices<base::DType>& dtype_names();
+std::string recomputed_text(Recompute recompute);  // what is made again, in words; empty where nothing is
 const base::Choices<base::DeviceKind>& device_names();
 const base::Choices<PipelineSchedule>& schedule_names();  // those that train can follow
 

@@ -67,6 +67,20 @@ std::vector<int> more_stages(const Plan& plan) {
   return out;
 }
 
+// The least recomputation that fits, else what needs least.
+std::optional<Remedy> recompute_remedy(const Plan& plan) {
+  std::optional<Remedy> least;
+  for (const auto recompute : recomputations) {
+    auto other = plan;
+    other.recompute = recompute;
+    const auto bytes = recompute > plan.recompute ? price(other) : std::nullopt;
+    if (!bytes || (least && least->bytes <= *bytes)) continue;
+    least = {fmt::format("--recompute {}", name_of(recompute)), *bytes};
+    if (*bytes <= plan.device_memory) break;
+  }
+  return least;
+}
+
 // Each alone. Of tensor degrees, and of stages, that do not fit the largest speaks for all, of those that fit the
 // smallest.
 std::vector<Remedy> single_remedies(const Plan& plan) {
@@ -86,11 +100,7 @@ std::vector<Remedy> single_remedies(const Plan& plan) {
     other.micro_batch = 1;
     add("--micro-batch 1", other);
   }
-  if (plan.recompute == Recompute::none) {
-    auto other = plan;
-    other.recompute = Recompute::layers;
-    add("--recompute layers", other);
-  }
+  if (const auto recompute = recompute_remedy(plan)) out.push_back(*recompute);
   if (plan.dtype == base::DType::f32) {
     auto other = plan;
     other.dtype = base::DType::bf16;
@@ -124,15 +134,16 @@ std::optional<Remedy> joint_remedy(const Plan& plan) {
   auto degrees = more_tensor_ranks(plan);
   degrees.insert(degrees.begin(), plan.tensor);
   for (const int tensor : degrees)
-    for (const auto recompute : {plan.recompute, Recompute::layers})
+    for (const auto recompute : recomputations)
       for (int zero = plan.zero; zero <= 3; ++zero) {
+        if (recompute < plan.recompute) continue;
         auto other = with_tensor(plan, tensor);
         other.zero = zero, other.recompute = recompute;
         const auto bytes = price(other);
         if (!bytes || (least && least->bytes <= *bytes)) continue;
         std::vector<std::string> flags;
         if (zero > plan.zero) flags.push_back(fmt::format("--zero {}", zero));
-        if (recompute != plan.recompute) flags.emplace_back("--recompute layers");
+        if (recompute != plan.recompute) flags.push_back(fmt::format("--recompute {}", name_of(recompute)));
         if (tensor > plan.tensor) flags.push_back(fmt::format("--tensor {}", tensor));
         if (flags.size() < 2) continue;
         least = {fmt::format("{}", fmt::join(flags, " ")), *bytes};

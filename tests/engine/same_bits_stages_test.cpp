@@ -17,7 +17,7 @@ using testing::Cut;
 using testing::SmallRun;
 
 // schedule, stages, tensor ranks and shared rows, ZeRO stage, data ranks, recomputation, fold, dtype, model
-constexpr std::array<int, 9> levels = {5, 4, 5, 4, 2, 2, 2, 2, 2};
+constexpr std::array<int, 9> levels = {5, 4, 5, 4, 2, 3, 2, 2, 2};
 using Choice = testing::Choice<levels.size()>;
 
 Cut cut_of(const Choice& c) {
@@ -32,7 +32,7 @@ Cut cut_of(const Choice& c) {
   cut.sequence_parallel = c[2] == 2 || c[2] == 4;
   cut.zero = c[3];
   cut.ranks = (c[4] + 1) * cut.tensor * cut.pipeline;
-  cut.recompute = c[5] == 0 ? "none" : "layers";
+  cut.recompute = c[5] == 0 ? "none" : c[5] == 1 ? "selective" : "layers";
   cut.dtype = c[7] == 0 ? "f32" : "bf16";
   return cut;
 }

@@ -17,7 +17,7 @@ using testing::Cut;
 using testing::SmallRun;
 
 // tensor ranks and shared rows, ZeRO stage, data ranks, dtype, recomputation, dropout, model
-constexpr std::array<int, 7> levels = {5, 4, 3, 2, 2, 2, 2};
+constexpr std::array<int, 7> levels = {5, 4, 3, 2, 3, 2, 2};
 using Choice = testing::Choice<levels.size()>;
 
 Cut cut_of(const Choice& c) {
@@ -28,7 +28,7 @@ Cut cut_of(const Choice& c) {
   cut.zero = c[1];
   cut.ranks = (c[2] + 1) * cut.tensor;
   cut.dtype = c[3] == 0 ? "f32" : "bf16";
-  cut.recompute = c[4] == 0 ? "none" : "layers";
+  cut.recompute = plan::name_of(plan::recomputations[static_cast<std::size_t>(c[4])]);
   return cut;
 }
 
@@ -99,7 +99,7 @@ TEST(SameBitsTensor, StopAndResumeOnAnotherCut) {
                                  {4, 3, 1, "bf16", "none", 2, false},
                                  {4, 1, 1, "bf16", "none", 4, true},
                                  {6, 2, 1, "bf16", "layers", 2, true},
-                                 {3, 3, 1, "bf16"},
+                                 {3, 3, 1, "bf16", "selective"},
                                  {8, 0, 1, "bf16", "none", 4, false}};
   auto whole = config_of(runs, true, false, "whole");
   const auto expected = runs.bits(whole, runs.run(whole, cuts[0]));

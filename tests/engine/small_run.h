@@ -138,7 +138,8 @@ class SmallRun {
     c.pipeline = cut.pipeline, c.virtual_stages = cut.virtual_stages, c.partition = cut.partition;
     for (const auto& [name, schedule] : plan::schedule_names())
       if (name == cut.schedule) c.pipeline_schedule = schedule;
-    c.recompute = cut.recompute == "layers" ? plan::Recompute::layers : plan::Recompute::none;
+    for (const auto recompute : plan::recomputations)
+      if (cut.recompute == plan::name_of(recompute)) c.recompute = recompute;
   }
 
  private:

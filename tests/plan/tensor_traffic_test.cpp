@@ -108,6 +108,19 @@ TEST_F(TensorTraffic, RecomputationSendsForwardAgain) {
   EXPECT_EQ(of_tensor(once, "all_to_all").bytes, 4 * layers * rows * hidden * 4 / 4 * 3);
 }
 
+TEST_F(TensorTraffic, SelectiveRecomputationSendsNothingAgain) {
+  of_this_library();
+  for (const bool shared : {false, true}) {
+    auto p = sample(1, 2);
+    p.micro_batch = 4, p.sequence_parallel = shared;
+    predict(p);
+    const auto once = p.traffic[0].operations;
+    p.recompute = Recompute::selective;
+    predict(p);
+    EXPECT_EQ(p.traffic[0].operations, once) << shared;
+  }
+}
+
 // Every replica evaluates in every round, the last one again where there is none left.
 TEST_F(TensorTraffic, AValidationIsRoundsOfEveryReplica) {
   const auto p = sample(3, 2);
