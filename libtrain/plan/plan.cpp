@@ -184,6 +184,7 @@ std::vector<base::Field> fields_of(Plan& p) {
   auto all = v.take();
   for (auto& f : fields_of(static_cast<Cut&>(p))) all.push_back(std::move(f));
   auto& schedule = base::field_named(all, "pipeline-schedule", "a plan");
+  schedule.kind = base::FieldKind::text;  // whose hyphens stay in a file
   schedule.get = [&p, get = std::move(schedule.get)] {
     const bool one = p.pipeline == 1 && p.pipeline_schedule == PipelineSchedule::one_f_one_b;
     return one ? one_stage : get();
