@@ -2,6 +2,7 @@
 #include "libtrain/engine/batches.h"
 
 #include "libtrain/base/thread.h"
+#include "libtrain/plan/memory.h"
 #include "libtrain/base/trace_kinds.h"
 
 #include <algorithm>
@@ -48,10 +49,7 @@ void Batches::work_on(tensor::Exec& exec) {
 }
 
 // Four arrays of i32, the keys, the weights and the count of targets, each at a multiple of 64 bytes.
-std::int64_t Batches::buffer_bytes() const {
-  const auto n = plan_.micro_batch * training_.sequence();
-  return 4 * base::aligned(n * 4) + base::aligned(plan_.micro_batch * 8) + base::aligned(n) + base::aligned(8);
-}
+std::int64_t Batches::buffer_bytes() const { return plan::loaded_bytes({plan_.micro_batch, training_.sequence()}); }
 
 // `host` is where the loader writes; `seen` is where the views of the batch point.
 void Batches::lay_out(Buffer& x, char* host, char* seen, base::Device device) const {

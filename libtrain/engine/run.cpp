@@ -35,8 +35,14 @@ namespace {
 
 // Of memory that the ranks will need and their machine has not. A GPU says so itself.
 std::string shortage_of(const RunSetup& setup, int ranks_on_node) {
-  if (setup.plan.device == base::DeviceKind::cuda) return {};
-  return machine_shortage(setup.plan.memory.arenas() + setup.plan.memory.reserve, ranks_on_node);
+  const auto& p = setup.plan;
+  if (p.device == base::DeviceKind::cuda) return {};
+  auto each = p.memory.arenas() + p.memory.reserve;
+  if (ranks_on_node == p.topology.world()) {  // else nobody knows which stages a machine has
+    each = 0;
+    for (const auto& stage : p.stage_memory) each += (stage.arenas() + stage.reserve) / p.pipeline;
+  }
+  return machine_shortage(each, ranks_on_node);
 }
 
 std::string start_text(const Start& start, const RunConfig& config) {

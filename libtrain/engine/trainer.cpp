@@ -292,6 +292,11 @@ void Trainer::evaluate(std::span<const std::int64_t> micros, std::span<MicroLoss
   for (auto& chunk : chunks_) context_->join(std::exchange(chunk.slots.front()->sent, {}));
 }
 
+std::int64_t Trainer::place_in_model(const std::string& unit) const {
+  const auto all = plan::units(plan_.model);
+  return std::find_if(all.begin(), all.end(), [&](const auto& u) { return u.name == unit; }) - all.begin();
+}
+
 std::string Trainer::diagnose(std::int64_t completed) {
   const std::int64_t passes = std::int64_t{2} * plan_.stages.parts();
   Finding found{plan_.batch().micros(), 0, 0, {}};
@@ -319,7 +324,7 @@ std::string Trainer::diagnose(std::int64_t completed) {
   for (int u = 0; u < context_->units() && found.text.empty(); ++u)
     if (kernels::first_nonfinite(*compute_, store_->piece_gradient(u)) >= 0)
       found = {
-          plan_.batch().micros(), passes, u,
+          plan_.batch().micros(), passes, place_in_model(set_.units[static_cast<std::size_t>(u)].name),
           fmt::format("the folded gradient of unit {} is not finite", set_.units[static_cast<std::size_t>(u)].name)};
   return earliest_of_all(found);
 }

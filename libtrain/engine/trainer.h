@@ -133,6 +133,7 @@ class Trainer {
     std::int64_t micro = 0, pass = 0, place = 0;  // of the tensors of a pass in their order
     std::string text = {};                        // empty: nothing was found
   };
+  std::int64_t place_in_model(const std::string& unit) const;
   std::string earliest_of_all(const Finding& mine);
 
   plan::Plan plan_;

@@ -17,7 +17,12 @@ Extent extent(const Plan& p) {
       64 * parameters;  // two gradients, parameters, slots, moments, snapshot, staging: below 48 bytes an element
   const double widths =
       16 * hidden + 8 * ffn + 64;  // of what a layer saves, and of its largest scratch, a row, in elements
-  const double activations = 8 * rows * widths * (layers + 8) + 64 * 32 * (layers + 8);
+  // A stage may have nearly all layers.
+  const double chunks = number(p.virtual_stages);
+  double in_flight = chunks;
+  if (p.pipeline_schedule == PipelineSchedule::gpipe) in_flight = number(p.batch().places());
+  else if (p.pipeline > 1) in_flight = (chunks + 1) * number(p.pipeline) + chunks;
+  const double activations = in_flight * (8 * rows * widths * (layers + 8) + 64 * 32 * (layers + 8));
   const double team = number(p.threads) * 8 *
                       (16 * (number(p.sequence) + 256) * (hidden + 64) + (1 << 20));  // of attention, each thread
   const double head = 4096 * 16 * vocabulary + 16 * 4096 * 4096, tables = 16 * rows * (hidden + 16);
@@ -26,10 +31,7 @@ Extent extent(const Plan& p) {
   const double micros_of_one = micros * number(p.tensor) * number(p.pipeline) / ranks + number(p.fold) + 1,
                exchanges = p.tensor > 1 ? 256 * rows * (hidden + 16 * number(p.tensor) + 64) * (layers + 4) : 0,
                messages = p.pipeline > 1 ? 32 * number(p.virtual_stages) * rows * hidden : 0;
-  double in_flight = 1;  // slots of each chunk, which together have no more layers than the model
-  if (p.pipeline_schedule == PipelineSchedule::gpipe) in_flight = number(p.batch().places());
-  else if (p.pipeline > 1) in_flight = 4 * number(p.pipeline) * number(p.virtual_stages);
-  return {states + activations * in_flight + team + head + tables + 0x1p40,
+  return {states + activations + team + head + tables + 0x1p40,
           micros_of_one * (16 * parameters + exchanges + messages)};
 }
 

@@ -19,6 +19,11 @@ std::int64_t reserve_bytes(const MicroShape& micro) {
   return (std::int64_t{384} << 20) + micro.threads * (std::int64_t{16} << 20);
 }
 
+std::int64_t loaded_bytes(const MicroShape& micro) {
+  return 4 * base::aligned(micro.rows() * 4) + base::aligned(micro.batch * 8) + base::aligned(micro.rows()) +
+         base::aligned(8);
+}
+
 std::int64_t stage_staging_bytes(const UnitTable& table, const StateShape& states,
                                  const std::vector<std::string>& units_of_stages) {
   std::int64_t most = 0;
@@ -47,7 +52,7 @@ MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const M
                         stage_staging_bytes(table, states, in_flight.units_of_stages),
                     workspace_bytes(part, micro, Pass::train),
                     s.save_snapshot};
-  out.reserve = reserve_bytes(micro);
+  out.reserve = reserve_bytes(micro) + (in_flight.slots.front() - 1) * loaded_bytes(micro);
   out.on_host = micro.device == base::DeviceKind::cuda ? s.save_snapshot : 0;
   return out;
 }

@@ -39,6 +39,10 @@ struct InFlight {
 MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const MicroShape& micro, Recompute recompute,
                         const InFlight& in_flight = {});
 
+// Of the loader: tokens, targets, positions, document starts, weights and keys of one micro-batch. The reserve has room
+// for that in flight and the next; of more in flight at one time it has these, too.
+std::int64_t loaded_bytes(const MicroShape& micro);
+
 // For exchanging the folded pieces of such a unit (params/stage_sums.h): those of its stages behind one another.
 std::int64_t stage_staging_bytes(const UnitTable& table, const StateShape& states,
                                  const std::vector<std::string>& units_of_stages);

@@ -41,19 +41,28 @@ double flops_of(const Segment& segment, const PartitionOf& of) {
          (again ? segment.kind->recompute_flops(of.model, of.sequence) : 0);
 }
 
+// The library's own compiler of expressions recurses, and its usual matcher may take exponential time: patterns are
+// short, and matched in polynomial time, without back-references.
 std::vector<double> matches(const std::string& pattern, const ModelConfig& m) {
-  std::regex regex;
-  try {
-    regex = std::regex(pattern, std::regex::ECMAScript | std::regex::icase);
-  } catch (const std::regex_error& e) {
-    throw base::UsageError(
-        fmt::format("--partition type:{}: no regular expression: {}", base::one_line(pattern), e.what()),
-        "type:layers, for example");
-  }
+  constexpr std::size_t longest = 200;
+  const auto shown = base::excerpt(pattern);
+  if (pattern.size() > longest)
+    throw base::UsageError(fmt::format("--partition type:{}: a pattern has at most {} characters", shown, longest),
+                           "type:layers, for example");
+  auto syntax = std::regex::ECMAScript | std::regex::icase | std::regex::nosubs;
+#ifdef __GLIBCXX__
+  syntax |= std::regex_constants::__polynomial;
+#endif
   std::vector<double> out;
-  for (const auto& name : item_names(m)) out.push_back(std::regex_search(name, regex) ? 1.0 : 0.0);
+  try {
+    const std::regex regex(pattern, syntax);
+    for (const auto& name : item_names(m)) out.push_back(std::regex_search(name, regex) ? 1.0 : 0.0);
+  } catch (const std::regex_error& e) {
+    throw base::UsageError(fmt::format("--partition type:{}: no regular expression: {}", shown, e.what()),
+                           "type:layers, for example");
+  }
   if (std::find(out.begin(), out.end(), 1.0) == out.end())
-    throw base::UsageError(fmt::format("--partition type:{} finds none of the model's items", base::one_line(pattern)),
+    throw base::UsageError(fmt::format("--partition type:{} finds none of the model's items", shown),
                            "they are called embedding, layers.00 and so on, head");
   return out;
 }
@@ -101,8 +110,14 @@ Boundaries partition(const std::string& how, const PartitionOf& of, int parts) {
                                        items, of.model.layers),
                            fmt::format("1 to {} parts", items));
   if (how == "uniform") return uniform_boundaries(items, parts);
-  if (how == "parameters" || how == "flops" || how.starts_with(of_type))
+  if (how == "parameters" || how == "flops" || how.starts_with(of_type)) {
+    constexpr auto most_cells = std::int64_t{1} << 22;  // some seconds of the search
+    if (parts > 1 && items > most_cells / parts)
+      throw base::UsageError(fmt::format("--partition {}: {} items in {} parts are too many to be balanced",
+                                         base::excerpt(how), items, parts),
+                             "--partition uniform, or the first item of each part");
     return balanced_boundaries(item_weights(how, of), parts);
+  }
   if (!how.empty() && (std::isdigit(static_cast<unsigned char>(how[0])) || how[0] == '-'))
     return listed(how, items, parts);
   throw base::UsageError(fmt::format("--partition {} is not known", base::one_line(how)),

@@ -76,4 +76,17 @@ std::vector<StageWork> stage_work(PipelineSchedule schedule, std::int64_t micros
   return {};
 }
 
+std::vector<int> most_in_flight(PipelineSchedule schedule, std::int64_t micros, int stages, int chunks, int stage) {
+  if (chunks == 1 && schedule == PipelineSchedule::gpipe) return {static_cast<int>(micros)};
+  // What is in flight saturates: a list of so many micro-batches has as many as any longer one.
+  const auto listed = std::min(micros, std::int64_t{4} * stages);
+  std::vector<int> now(static_cast<std::size_t>(chunks), 0), most = now;
+  for (const auto& w : stage_work(schedule, listed, stages, chunks, stage)) {
+    const auto c = static_cast<std::size_t>(w.chunk);
+    if (w.kind == StageWork::Kind::forward) most[c] = std::max(most[c], ++now[c]);
+    else if (w.kind != StageWork::Kind::input_gradients) --now[c];
+  }
+  return most;
+}
+
 }  // namespace trainyard::plan

@@ -34,4 +34,7 @@ struct StageWork {
 // interleaved. micros >= 0, stages >= 1, 0 <= stage < stages.
 std::vector<StageWork> stage_work(PipelineSchedule schedule, std::int64_t micros, int stages, int chunks, int stage);
 
+// Of each chunk of a stage: the most micro-batches that are between forward and the end of backward at one time.
+std::vector<int> most_in_flight(PipelineSchedule schedule, std::int64_t micros, int stages, int chunks, int stage);
+
 }  // namespace trainyard::plan

@@ -134,21 +134,10 @@ bool may_be_left_out(const base::Field& f) {
 // "one-stage": what a plan of version 1 has always said where there are no stages.
 constexpr const char* one_stage = "one-stage";
 
-// What is in flight saturates with the number of micro-batches, but where all forwards come first.
-std::vector<int> slots_of_lists(const Plan& p, int stage) {
-  const auto micros = p.batch().places();
-  if (p.pipeline_schedule == PipelineSchedule::gpipe) return {static_cast<int>(micros)};
-  const auto enough = std::int64_t{4} * p.pipeline * p.virtual_stages;
-  const BatchPlan some{std::min(micros, enough), 1, 1, 1};
-  const Pipeline pipeline{p.pipeline_schedule, p.pipeline, p.virtual_stages};
-  return plan::slots_of(step_actions(some, 0, pipeline, stage), p.virtual_stages);
-}
-
-InFlight in_flight(const Plan& p, int stage) {
-  InFlight out{slots_of_stage(p, stage), stage > 0 || p.stages.chunks() > 1, {}};
+std::vector<std::string> units_of_stage(const Plan& p, int stage) {
+  std::vector<std::string> out;
   for (const auto& unit : units_of_stages(p.model, p.stages))
-    if (std::find(unit.stages.begin(), unit.stages.end(), stage) != unit.stages.end())
-      out.units_of_stages.push_back(unit.unit);
+    if (std::find(unit.stages.begin(), unit.stages.end(), stage) != unit.stages.end()) out.push_back(unit.unit);
   return out;
 }
 
@@ -206,12 +195,13 @@ Stages stages_of(const Plan& p) {
 }
 
 std::vector<int> slots_of_stage(const Plan& p, int stage) {
-  const bool one = p.pipeline == 1 && p.pipeline_schedule != PipelineSchedule::gpipe;
-  return one ? std::vector{1} : slots_of_lists(p, stage);
+  if (p.pipeline == 1 && p.pipeline_schedule != PipelineSchedule::gpipe) return {1};
+  return most_in_flight(p.pipeline_schedule, p.batch().places(), p.pipeline, p.virtual_stages, stage);
 }
 
 MemoryBytes memory_of_stage(const Plan& p, int stage) {
-  return rank_memory(p.part_of_stage(stage), p.states(), p.micro(), p.recompute, in_flight(p, stage));
+  return rank_memory(p.part_of_stage(stage), p.states(), p.micro(), p.recompute,
+                     {slots_of_stage(p, stage), stage > 0 || p.stages.chunks() > 1, units_of_stage(p, stage)});
 }
 
 MemoryBytes largest_memory(const Plan& p) {
@@ -231,7 +221,7 @@ std::vector<SizedCalls> all_step_calls(const Plan& p, int rank) {
   };
   add(tensor_calls(part, p.micro(), Pass::train, p.recompute, micros));
   add(pipe_calls(p.model, p.stages, stage, p.micro(), Pass::train, micros));
-  add(unit_of_stages_calls(part, in_flight(p, stage).units_of_stages, p.states()));
+  add(unit_of_stages_calls(part, units_of_stage(p, stage), p.states()));
   return calls;
 }
 

@@ -259,9 +259,10 @@ void stage_problems(const Plan& p, std::vector<Problem>& out) {
   try {
     const auto stages = stages_of(p);
     for (const auto& unit : units_of_stages(p.model, stages))
-      if (unit.stages.size() > 2)
-        out.push_back({fmt::format("unit '{}' is used in {} stages: it can be in 2", unit.unit, unit.stages.size()),
-                       "--pipeline 2 at most"});
+      if (unit.stages != std::vector<int>{0, p.pipeline - 1})
+        out.push_back({fmt::format("unit '{}' is used in stages {}: only the first and the last can hold one together",
+                                   unit.unit, fmt::join(unit.stages, ", ")),
+                       "a --partition that keeps its uses in one stage, or --pipeline 2 at most"});
   } catch (const base::UsageError& e) {
     out.push_back({e.what(), e.hint()});
   }

@@ -4,8 +4,25 @@
 #include "libtrain/base/error.h"
 
 #include <algorithm>
+#include <set>
 
 namespace trainyard::plan {
+
+namespace {
+
+int stage_of_owner(const std::vector<Segment>& all, const ModelConfig& model, const Stages& s,
+                   const std::string& name) {
+  std::int64_t begin = 0;
+  for (const auto& segment : all) {
+    for (const auto& unit : segment.kind->units(model, 0))
+      if (unit.name == name) return s.stage_of(begin);
+    begin += segment.times;
+  }
+  TRAINYARD_ASSERT(false, "no block owns the unit '{}'", name);
+  return 0;
+}
+
+}  // namespace
 
 int Stages::stage_of(std::int64_t item) const {
   if (boundaries.empty()) return 0;
@@ -27,26 +44,22 @@ ModelPart part_of(const ModelConfig& model, const Stages& s, int stage) {
 
 std::vector<UnitOfStages> units_of_stages(const ModelConfig& model, const Stages& s) {
   std::vector<UnitOfStages> out;
-  for (int stage = 0; stage < s.stages; ++stage) {
-    const auto part = part_of(model, s, stage);
-    for (const auto& segment : segments(part))
-      for (const auto& unit : borrowed_units(part, segment)) {
-        auto known = std::find_if(out.begin(), out.end(), [&](const auto& u) { return u.unit == unit.name; });
-        if (known == out.end()) known = out.insert(out.end(), {unit.name, {}});
-        known->stages.push_back(stage);
-      }
-  }
-  // Blocks own their units before others borrow them.
-  for (auto& shared : out)
-    for (int stage = 0; stage < shared.stages.front(); ++stage) {
-      const auto part = part_of(model, s, stage);
-      for (const auto& segment : segments(part))
-        for (const auto& unit : segment.kind->units(model, segment.first))
-          if (unit.name == shared.unit) {
-            shared.stages.insert(shared.stages.begin(), stage);
-            stage = s.stages;
-          }
+  if (s.parts() == 1) return out;
+  const auto all = segments(model);
+  std::int64_t begin = 0;  // the first item of a segment
+  for (const auto& segment : all) {
+    for (const auto& use : segment.kind->uses(model)) {
+      if (use.own >= 0) continue;
+      const auto owner = stage_of_owner(all, model, s, use.borrowed);
+      std::set<int> stages{owner};
+      for (std::int64_t i = 0; i < segment.times; ++i) stages.insert(s.stage_of(begin + i));
+      const auto known = std::find_if(out.begin(), out.end(), [&](const auto& u) { return u.unit == use.borrowed; });
+      if (known != out.end()) stages.insert(known->stages.begin(), known->stages.end());
+      if (known != out.end()) known->stages = {stages.begin(), stages.end()};
+      else if (stages.size() > 1) out.push_back({use.borrowed, {stages.begin(), stages.end()}});
     }
+    begin += segment.times;
+  }
   return out;
 }
 

@@ -87,6 +87,10 @@ TEST(Partition, WhatIsWrongIsSaid) {
       "--partition type:decoder finds none of the model's items | they are called embedding, layers.00 and so on, "
       "head");
   EXPECT_NE(said("type:(").find("no regular expression"), std::string::npos);
+  EXPECT_NE(said("type:" + std::string(60000, '(') + "a" + std::string(60000, ')')).find("at most 200 characters"),
+            std::string::npos);
+  EXPECT_NE(said("type:((((.*)*)*)*)*x").find("finds none"), std::string::npos);  // and ends
+  EXPECT_NE(said("type:(a)\\1").find("no regular expression"), std::string::npos);
   EXPECT_NE(said("parameter").find("did you mean 'parameters'"), std::string::npos) << said("parameter");
   EXPECT_NE(said("").find("is not known"), std::string::npos);
 }
