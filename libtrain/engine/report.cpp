@@ -97,15 +97,13 @@ std::string checkpoint_cut(const checkpoint::RunState& s) {
   };
   std::string out;
   const auto add = [&](const std::string& part) { out += (out.empty() ? "" : ", ") + part; };
-  const auto word = [&](const char* key) {
-    const auto found = s.plan.is_object() ? s.plan.find(key) : s.plan.end();
-    return found != s.plan.end() && found->is_string() ? base::excerpt(found->get<std::string>()) : std::string();
-  };
   const auto ranks = number("ranks", 1), tensor = number("tensor", 1), stages = number("pipeline", 1),
              chunks = number("virtual_stages", 1);
   const bool shares = tensor > 1, in_stages = stages > 1;
   if ((shares || in_stages) && tensor >= 1 && stages >= 1 && ranks / tensor >= stages) {
-    std::string order = word("schedule");
+    std::string order;
+    for (const auto& [name, value] : plan::schedule_names())
+      if (s.plan.contains("schedule") && s.plan["schedule"] == name) order = name;
     if (chunks > 1) order += fmt::format("{}{}", order.empty() ? "" : ", ", base::counted(chunks, "chunk"));
     add(fmt::format(
         "{}{}{}{}",
