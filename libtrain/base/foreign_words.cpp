@@ -24,9 +24,9 @@ struct Entry {
 constexpr const char* shape = "a model's shape is a preset or a file: train --help-model";
 constexpr const char* launcher = "ranks come from the launcher: mpirun -n 4 train ..., or srun --mpi=pmix train ...";
 constexpr const char* cut =
-    "cuts are --tensor ranks that share every layer, and replicas of them with ZeRO stages: --zero, and as many ranks "
-    "as "
-    "the launcher starts";
+    "ranks that are no --tensor ranks and no --pipeline stages are replicas, with ZeRO stages: --zero, and as many "
+    "ranks "
+    "as the launcher starts";
 
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = {
@@ -65,7 +65,19 @@ const std::vector<Entry>& entries() {
       {{"tensor-model-parallel-size", "tensor-parallel-size", "tensor-parallel", "tp"},
        "tensor",
        "ranks that share every layer"},
-      {{"pipeline-model-parallel-size", "pipeline-parallel", "pp", "dp", "data-parallel"}, "", cut},
+      {{"pipeline-model-parallel-size", "pipeline-parallel-size", "pipeline-parallel", "pipeline-stages", "stages",
+        "pp"},
+       "pipeline",
+       "stages of neighbouring layers"},
+      {{"virtual-pipeline-model-parallel-size", "num-virtual-stages-per-pipeline-rank", "virtual-pipeline", "vpp",
+        "chunks", "num-chunks"},
+       "virtual-stages",
+       "chunks of layers a stage has, with --pipeline-schedule interleaved"},
+      {{"pipe-schedule", "pipeline-order", "pp-schedule"}, "pipeline-schedule", "naive, gpipe, 1f1b, interleaved"},
+      {{"partition-method", "pipe-partition-method", "split-points", "balance"},
+       "partition",
+       "uniform, parameters, flops, type:REGEX, or 0,3,6"},
+      {{"dp", "data-parallel", "data-parallel-size"}, "", cut},
       {{"bf16", "fp16", "half", "mixed-precision", "amp", "precision", "torch-dtype", "data-type"},
        "dtype",
        "--dtype bf16 keeps an f32 master; there is no fp16"},
@@ -174,9 +186,15 @@ std::string plain(std::string text) {
 
 // Settings of train and partition-model that people look for in the file of a model.
 bool is_of_training(const std::string& word) {
-  constexpr std::string_view all[] = {
-      "tensor",      "sequence-parallel", "zero",     "dtype",       "recompute",    "reduction", "fold",
-      "layer-slots", "threads",           "sequence", "micro-batch", "global-batch", "device",    "data"};
+  constexpr std::string_view all[] = {"tensor",         "sequence-parallel",
+                                      "zero",           "dtype",
+                                      "recompute",      "reduction",
+                                      "fold",           "layer-slots",
+                                      "pipeline",       "pipeline-schedule",
+                                      "virtual-stages", "partition",
+                                      "threads",        "sequence",
+                                      "micro-batch",    "global-batch",
+                                      "device",         "data"};
   return std::find(std::begin(all), std::end(all), word) != std::end(all);
 }
 

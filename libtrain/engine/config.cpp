@@ -86,6 +86,16 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("trace", c.trace, "Watching", "file of what each rank did when, for Perfetto");
   v("trace-steps", c.trace_steps, "Watching", "of these steps alone, e.g. 3:6");
   auto fields = v.take();
+  // Elsewhere the order of pipeline stages is a schedule, too.
+  auto& rate = base::field_named(fields, "schedule", "a run");
+  rate.set = [set = std::move(rate.set)](const std::string& text, const std::string& spelled) {
+    for (const auto& [name, value] : plan::schedule_names())
+      if (name == text)
+        throw base::UsageError(
+            fmt::format("{} {}: that is no schedule of the learning rate, but an order of stages", spelled, text),
+            fmt::format("--pipeline-schedule {}", text));
+    set(text, spelled);
+  };
   // Those of the cut stand in their group before what a group ends with.
   for (auto& f : plan::fields_of(static_cast<plan::Cut&>(c))) {
     const auto before = std::find_if(fields.begin(), fields.end(), [&](const auto& g) {

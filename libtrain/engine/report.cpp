@@ -8,6 +8,7 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/memory.h"
+#include "libtrain/plan/stage_table.h"
 #include "libtrain/plan/traffic.h"
 #include "libtrain/tensor/gpu.h"
 
@@ -96,14 +97,19 @@ std::string checkpoint_cut(const checkpoint::RunState& s) {
   };
   std::string out;
   const auto add = [&](const std::string& part) { out += (out.empty() ? "" : ", ") + part; };
-  const auto ranks = number("ranks", 1);
-  auto tensor = number("tensor", 1), stages = number("pipeline", 1);
-  if (tensor < 1 || tensor > ranks) tensor = 1;
-  if (stages < 1 || stages > ranks / tensor) stages = 1;
-  if (tensor > 1 || stages > 1) {
-    const bool rows = s.plan.contains("sequence_parallel") && s.plan["sequence_parallel"] == true;
-    add(fmt::format("{}{}{}", stages > 1 ? fmt::format("{} stages x ", stages) : "", ranks / tensor / stages,
-                    tensor > 1 ? fmt::format(" x {} tensor{}", tensor, rows ? " and its rows" : "") : ""));
+  const auto ranks = number("ranks", 1), tensor = number("tensor", 1), stages = number("pipeline", 1),
+             chunks = number("virtual_stages", 1);
+  const bool shares = tensor > 1, in_stages = stages > 1;
+  if ((shares || in_stages) && tensor >= 1 && stages >= 1 && ranks / tensor >= stages) {
+    std::string order;
+    for (const auto& [name, value] : plan::schedule_names())
+      if (s.plan.contains("schedule") && s.plan["schedule"] == name) order = name;
+    if (chunks > 1) order += fmt::format("{}{}", order.empty() ? "" : ", ", base::counted(chunks, "chunk"));
+    add(fmt::format(
+        "{}{}{}{}",
+        in_stages ? fmt::format("{} stages{} x ", stages, order.empty() ? "" : fmt::format(" ({})", order)) : "",
+        ranks / tensor / stages, shares ? fmt::format(" x {} tensor", tensor) : " data",
+        shares && s.plan.contains("sequence_parallel") && s.plan["sequence_parallel"] == true ? " and its rows" : ""));
   }
   if (const auto zero = number("zero", -1); zero >= 0) add(fmt::format("ZeRO {}", zero));
   add(base::counted(s.model.lanes, "lane"));
@@ -129,15 +135,18 @@ std::string plan_text(const plan::Plan& p, const std::string& output, base::Size
   const auto row = [&](const std::string& name, std::int64_t bytes) {
     out += fmt::format("  {:<28}{:>16}\n", name, base::size_text(bytes, sizes));
   };
-  out += fmt::format("\n  {:<28}{:>16}\n", "a rank's memory", sizes == base::Sizes::exact ? "bytes" : "size");
+  out += fmt::format("\n  {:<28}{:>16}\n", p.pipeline > 1 ? "a rank's memory, at most" : "a rank's memory",
+                     sizes == base::Sizes::exact ? "bytes" : "size");
   for (int c = 0; c < tensor::category_count; ++c)
     row(tensor::name_of(static_cast<tensor::Category>(c)), memory[static_cast<std::size_t>(c)]);
   row("in arenas", total(memory));
   row("reserve outside", p.memory.reserve);
+  if (p.pipeline > 1) out += fmt::format("\n{}", plan::stages_text(p, sizes));
   const auto traffic = announced_traffic(p, 0, 1);
   if (!traffic.empty())
     out += fmt::format("\n  {:<28}{:>16}\n", "rank 0 sends a step", sizes == base::Sizes::exact ? "bytes" : "size");
-  for (const auto& t : traffic) row(p.tensor > 1 ? fmt::format("{} {}", t.group, t.operation) : t.operation, t.bytes);
+  for (const auto& t : traffic)
+    row(p.tensor * p.pipeline > 1 ? fmt::format("{} {}", t.group, t.operation) : t.operation, t.bytes);
   return out + fmt::format("\nwould write {}/checkpoints, metrics.jsonl, report.txt\n", base::one_line(output));
 }
 

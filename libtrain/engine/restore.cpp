@@ -65,6 +65,8 @@ void tell_changes(const checkpoint::RunState& was, const RunConfig& c, const pla
     base::log_warning(
         "sums of one lane are a library's on a GPU, and other tensor ranks round them otherwise: losses will not be "
         "bit-identical");
+  tell("pipeline stages", was.plan.contains("pipeline") ? was.plan["pipeline"].dump() : "1",
+       fmt::format("{}", now.pipeline));
   const bool lanes_are_said = c.lanes > 0 && !c.lanes_of_plan;
   if (!lanes_are_said && c.plan_lanes > 0 && c.plan_lanes != now.model.lanes)
     base::log_info("resuming with lanes {}, those of the run: {} has {}, and --lanes {} --change model would take them",

@@ -9,26 +9,40 @@ namespace trainyard::plan {
 
 namespace {
 
+constexpr const char* exchange = "exchange";
+
 // Sums over words (bits of others are zero) are not measured; they take as long as those of numbers of their size.
 base::DType measured_type(base::DType type) { return type == base::DType::i32 ? base::DType::f32 : type; }
 
 const CommSeries& series_of(const Profile& profile, const SizedCalls& c, int world) {
   const auto type = base::name_of(measured_type(c.type));
-  for (const auto* group : {c.group.c_str(), "world"})
+  const auto measured = measured_as(c.group, c.operation);
+  for (const auto* group : {measured.group.c_str(), "world"})
     for (const auto& s : profile.communication)
-      if (s.group == group && s.operation == c.operation && s.ranks == c.ranks &&
-          (s.type == type || !adds(c.operation)))
+      if (s.group == group && s.operation == measured.operation && s.ranks == c.ranks &&
+          (s.type == type || !adds(measured.operation)))
         return s;
-  throw base::InputError(
-      fmt::format("the profile has no {} {} over a {} group of {} ranks", c.operation, type, c.group, c.ranks),
-      fmt::format("profile-comm --plan PLAN on {} ranks measures what this plan uses", world));
+  throw base::InputError(fmt::format("the profile has no {} {} over a {} group of {} ranks", measured.operation, type,
+                                     measured.group, c.ranks),
+                         fmt::format("profile-comm --plan PLAN on {} ranks measures what this plan uses", world));
+}
+
+// As a profile counts sizes: an exchange is what one of the two sends.
+std::int64_t measured_bytes(const SizedCalls& c) {
+  return measured_as(c.group, c.operation).operation == exchange ? c.bytes / c.ranks : c.bytes;
 }
 
 }  // namespace
 
-std::vector<SizedCalls> step_calls(const Plan& p) {
+Measured measured_as(const std::string& group, const std::string& operation) {
+  const auto pipe = name_of(Axis::pipe);
+  if (group == pipe) return {pipe, exchange};
+  return {group == "stages" ? pipe : group, operation};
+}
+
+std::vector<SizedCalls> step_calls(const Plan& p, int rank) {
   std::vector<SizedCalls> out;
-  for (auto& c : all_step_calls(p, 0)) {
+  for (auto& c : all_step_calls(p, rank)) {
     if (c.ranks == 1) continue;
     const auto same = std::find_if(out.begin(), out.end(), [&](const SizedCalls& o) {
       return o.operation == c.operation && o.group == c.group && o.bytes == c.bytes && o.type == c.type;
@@ -39,17 +53,17 @@ std::vector<SizedCalls> step_calls(const Plan& p) {
   return out;
 }
 
-std::vector<CommunicationTime> communication_times(const Plan& p, const Profile& profile) {
+std::vector<CommunicationTime> communication_times(const Plan& p, const Profile& profile, int rank) {
   std::vector<CommunicationTime> times;
-  for (const auto& c : step_calls(p)) {
+  for (const auto& c : step_calls(p, rank)) {
     const auto& s = series_of(profile, c, p.topology.world());
     auto t = std::find_if(times.begin(), times.end(), [&](const CommunicationTime& other) {
       return other.operation == c.operation && other.group == c.group;
     });
     if (t == times.end()) t = times.insert(times.end(), {c.group, c.operation, 0, 0, false});
     t->calls += c.calls;
-    t->seconds += static_cast<double>(c.calls) * s.fit.seconds(c.bytes);
-    t->beyond |= c.bytes < s.points.front().bytes || c.bytes > s.points.back().bytes;
+    t->seconds += static_cast<double>(c.calls) * s.fit.seconds(measured_bytes(c));
+    t->beyond |= measured_bytes(c) < s.points.front().bytes || measured_bytes(c) > s.points.back().bytes;
   }
   return times;
 }

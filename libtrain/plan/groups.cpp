@@ -105,10 +105,29 @@ std::vector<GroupFamily> parse_groups(const std::string& text, int world) {
   return families;
 }
 
+namespace {
+
+// Stages say something to their neighbours alone: pairs that can work at the same time, 0-1, 2-3 and so on.
+GroupFamily neighbours_of(const Topology& topology) {
+  GroupFamily f{name_of(Axis::pipe), fmt::format("neighbours of {} stages", topology.size(Axis::pipe)), {}};
+  for (int r = 0; r < topology.world(); ++r) {
+    const auto peers = topology.peers(r, {Axis::pipe});
+    for (std::size_t stage = 0; stage + 1 < peers.size() && peers[stage] <= r; stage += 2)
+      if (peers[stage] == r) f.groups.push_back({r, peers[stage + 1]});
+  }
+  return f;
+}
+
+}  // namespace
+
 std::vector<GroupFamily> groups_of(const Topology& topology) {
   std::vector<GroupFamily> families;
   for (const auto& axis : topology.axes()) {
     if (axis.size < 2) continue;
+    if (axis.axis == Axis::pipe) {
+      families.push_back(neighbours_of(topology));
+      continue;
+    }
     GroupFamily f{name_of(axis.axis), fmt::format("axis of {}", axis.size), {}};
     for (int r = 0; r < topology.world(); ++r) {
       auto peers = topology.peers(r, {axis.axis});

@@ -454,15 +454,19 @@ TEST(CheckpointCut, SaysWhatThePlanSays) {
   EXPECT_EQ(checkpoint_cut(s), "2 x 2 tensor, ZeRO 1, 4 lanes");
   s.plan["sequence_parallel"] = true;
   EXPECT_EQ(checkpoint_cut(s), "2 x 2 tensor and its rows, ZeRO 1, 4 lanes");
-  s.plan["pipeline"] = 2;
-  EXPECT_EQ(checkpoint_cut(s), "2 stages x 1 x 2 tensor and its rows, ZeRO 1, 4 lanes");
-  s.plan["tensor"] = 1;
-  EXPECT_EQ(checkpoint_cut(s), "2 stages x 2, ZeRO 1, 4 lanes");
-  for (const auto& wrong : {nlohmann::json(-2), nlohmann::json(5), nlohmann::json("two")}) {
-    s.plan["pipeline"] = wrong;
-    EXPECT_EQ(checkpoint_cut(s), "ZeRO 1, 4 lanes");
-  }
-  s.plan = {{"ranks", "four"}, {"tensor", -2}, {"zero", nlohmann::json::array({1})}, {"sequence_parallel", 3}};
+  s.plan = {{"ranks", 8}, {"zero", 1}, {"pipeline", 4}, {"schedule", "1f1b"}};
+  EXPECT_EQ(checkpoint_cut(s), "4 stages (1f1b) x 2 data, ZeRO 1, 4 lanes");
+  s.plan = {{"ranks", 32}, {"tensor", 4}, {"pipeline", 4}, {"schedule", "interleaved"}, {"virtual_stages", 2}};
+  EXPECT_EQ(checkpoint_cut(s), "4 stages (interleaved, 2 chunks) x 2 x 4 tensor, 4 lanes");
+  s.plan = {{"ranks", 8}, {"pipeline", 2}, {"schedule", 7}};
+  EXPECT_EQ(checkpoint_cut(s), "2 stages x 4 data, 4 lanes");
+  s.plan = {{"ranks", 2}, {"pipeline", 4}, {"zero", 1}};  // which no ranks have
+  EXPECT_EQ(checkpoint_cut(s), "ZeRO 1, 4 lanes");
+  s.plan = {{"ranks", "four"},
+            {"tensor", -2},
+            {"pipeline", 0},
+            {"zero", nlohmann::json::array({1})},
+            {"sequence_parallel", 3}};
   EXPECT_EQ(checkpoint_cut(s), "4 lanes");
   s.plan = {1, 2};
   EXPECT_EQ(checkpoint_cut(s), "4 lanes");

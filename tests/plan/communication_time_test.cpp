@@ -80,5 +80,32 @@ TEST(CommunicationTime, WhatTheProfileLacksIsNamed) {
   EXPECT_TRUE(communication_times(p, small)[0].beyond);
 }
 
+// Messages as exchanges of two neighbours, of what one of them sends; copies of a table over the same links.
+TEST(CommunicationTime, StagesTalkToTheirNeighbours) {
+  auto p = sample(3, 1, Reduction::ordered, base::DType::f32);
+  p.pipeline = 3, p.topology = replicas_of(3, 1, 3), p.partition = "0,1,2";
+  predict(p);
+  auto links = profile(2, "f32", "pipe");
+  links.communication.resize(1);
+  links.communication[0].operation = "exchange";  // 10 us + bytes / 1 GB/s
+  const auto message = static_cast<double>(p.sequence * p.model.hidden * 4) / 1e9 + 10e-6;
+  const auto times = communication_times(p, links, 1);
+  ASSERT_EQ(times.size(), 2u);
+  EXPECT_EQ(times[0].group + " " + times[0].operation, "pipe activations");
+  EXPECT_EQ(times[0].calls, 12) << "6 micro-batches, each received and sent";
+  EXPECT_NEAR(times[0].seconds, 12 * message, 1e-9);
+  EXPECT_EQ(times[1].operation, "gradients");
+  try {
+    communication_times(p, links, 0);
+    FAIL();
+  } catch (const base::InputError& e) {
+    EXPECT_EQ(std::string(e.what()), "the profile has no all_gather f32 over a pipe group of 2 ranks");
+    EXPECT_NE(e.hint().find("profile-comm --plan"), std::string::npos) << e.hint();
+  }
+  links = profile(2, "f32", "pipe");
+  links.communication[0].operation = "exchange";
+  EXPECT_EQ(communication_times(p, links, 0).back().group, "stages");
+}
+
 }  // namespace
 }  // namespace trainyard::plan

@@ -57,6 +57,15 @@ TEST(Groups, Refusals) {
   }
 }
 
+TEST(Groups, StagesAreMeasuredAsPairsOfNeighbours) {
+  const auto families = groups_of(Topology({{Axis::pipe, 5}, {Axis::data, 2}}));
+  ASSERT_EQ(families.size(), 2u);
+  EXPECT_EQ(families[0].name, "pipe");
+  EXPECT_EQ(families[0].description, "neighbours of 5 stages");
+  EXPECT_EQ(families[0].groups, (Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}})) << "stage 4 idles";
+  EXPECT_EQ(groups_of(Topology({{Axis::pipe, 2}, {Axis::tensor, 2}}))[0].groups, (Groups{{0, 2}, {1, 3}}));
+}
+
 TEST(Groups, OfATopology) {
   const auto families = groups_of(Topology({{Axis::pipe, 1}, {Axis::data, 2}, {Axis::tensor, 3}}));
   ASSERT_EQ(families.size(), 2u);

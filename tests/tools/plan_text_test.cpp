@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 
 namespace trainyard {
@@ -53,6 +54,43 @@ TEST(PlanText, SaysOfWhomAndNothingOfWhatIsNotSent) {
   EXPECT_NE(text.find("\n  gathered units "), std::string::npos) << text;
   EXPECT_EQ(text.find("gathered_units"), std::string::npos) << text;
   EXPECT_NE(text.find("by the textbook (2 ranks; no padding, no buffers): "), std::string::npos) << text;
+}
+
+// One line for stages that send alike, and what ZeRO and the fold cost in each of a pipeline's rounds.
+TEST(PlanText, SaysWhatEachStageSends) {
+  auto p = sample(8);
+  p.pipeline = 4, p.topology = plan::replicas_of(8, 1, 4), p.micro_batch = 1, p.zero = 1, p.partition = "0,2,3,4";
+  plan::predict(p);
+  auto text = tools::plan_table(p, base::Sizes::rounded);
+  EXPECT_NE(text.find("\n  stage  items "), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  stage  ranks       group   operation "), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  1-2    2-5         pipe    activations "), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  3      6-7         stages  all_gather "), std::string::npos) << text;
+  EXPECT_NE(text.find("gradients are reduced in each of 16 rounds, as at every ZeRO stage: "), std::string::npos);
+  EXPECT_NE(text.find("--fold 16 adds up before it reduces (another run, with other bits): "), std::string::npos);
+  const auto sent = [](const plan::Plan& q) {
+    std::int64_t most = 0;
+    for (const auto& t : q.traffic) {
+      std::int64_t bytes = 0;
+      for (const auto& o : t.operations) bytes += o.group == "data" ? o.bytes : 0;
+      most = std::max(most, bytes);
+    }
+    return base::size_text(most);
+  };
+  EXPECT_NE(text.find("as at every ZeRO stage: " + sent(p) + " to replicas\n"), std::string::npos) << text;
+  auto folded = p, third = p;
+  folded.fold = 16, third.zero = 3;
+  plan::predict(folded), plan::predict(third);
+  EXPECT_NE(text.find("other bits): " + sent(folded) + ", and " + base::size_text(folded.memory.total()) + " a rank\n"),
+            std::string::npos)
+      << text;
+  text = tools::plan_table(third, base::Sizes::rounded);
+  EXPECT_NE(text.find("ZeRO 3 gathers each unit for every micro-batch: " + sent(third) +
+                      " to replicas, with --zero 1 " + sent(p) + "\n"),
+            std::string::npos)
+      << text;
+  text = tools::plan_table(folded, base::Sizes::rounded);
+  EXPECT_EQ(text.find("--fold"), std::string::npos) << "one round, nothing to save: " << text;
 }
 
 }  // namespace

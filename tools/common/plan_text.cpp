@@ -2,6 +2,8 @@
 #include "tools/common/plan_text.h"
 
 #include "libtrain/base/text.h"
+#include "libtrain/plan/ranges.h"
+#include "libtrain/plan/stage_table.h"
 
 #include <fmt/format.h>
 
@@ -11,16 +13,80 @@ namespace trainyard::tools {
 
 namespace {
 
-// By rank 0 among its tensor ranks, because layers run forward twice.
-std::int64_t sent_again(const plan::Plan& p) {
+// By a rank of that stage that has a micro-batch in every round, among its tensor ranks, because layers run forward
+// twice.
+std::int64_t sent_again(const plan::Plan& p, int stage) {
   const auto sent = [&](plan::Recompute recompute) {
     std::int64_t bytes = 0;
-    for (const auto& t :
-         plan::added_up(plan::tensor_calls(p.model, p.micro(), plan::Pass::train, recompute, p.batch().micros_of(0))))
+    for (const auto& t : plan::added_up(plan::tensor_calls(p.part_of_stage(stage), p.micro(), plan::Pass::train,
+                                                           recompute, p.batch().micros_of(0))))
       bytes += t.bytes;
     return bytes;
   };
   return sent(p.recompute) - sent(plan::Recompute::none);
+}
+
+// What the rank that sends most sends to its replicas.
+std::int64_t sent_to_replicas(const plan::Plan& p) {
+  std::int64_t most = 0;
+  for (int stage = 0; stage < p.pipeline; ++stage) {
+    std::int64_t bytes = 0;
+    for (const auto& t : plan::added_up(plan::all_step_calls(p, p.topology.rank_of({{plan::Axis::pipe, stage}}))))
+      if (t.group == plan::name_of(plan::Axis::data)) bytes += t.bytes;
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+// The most micro-batches that replicas can add up before a reduction and all have some.
+std::int64_t largest_fold(const plan::BatchPlan& batch) {
+  auto fold = std::min(batch.micros() / batch.data_ranks, plan::ranges::fold.high);
+  while (fold > 1 && batch.micros() % fold != 0) --fold;
+  return fold;
+}
+
+// What a ZeRO stage costs where each stage of a pipeline has many micro-batches in a step, and what makes that less.
+std::string zero_text(const plan::Plan& p, base::Sizes sizes) {
+  const auto batch = p.batch();
+  if (p.pipeline == 1 || batch.data_ranks == 1 || batch.rounds() == 1) return {};
+  const auto size = [&](std::int64_t bytes) { return base::size_text(bytes, sizes); };
+  const auto now = sent_to_replicas(p);
+  auto first = p;
+  first.zero = 1;
+  std::string out;
+  if (p.zero == 3)
+    out += fmt::format("  ZeRO 3 gathers each unit for every micro-batch: {} to replicas, with --zero 1 {}\n",
+                       size(now), size(sent_to_replicas(first)));
+  else
+    out += fmt::format("  gradients are reduced in each of {} rounds, as at every ZeRO stage: {} to replicas\n",
+                       batch.rounds(), size(now));
+  if (const auto fold = largest_fold(batch); fold > p.fold && p.reduction == plan::Reduction::ordered) {
+    auto folded = p;
+    folded.fold = fold;
+    out += fmt::format("  --fold {} adds up before it reduces (another run, with other bits): {}, and {} a rank\n",
+                       fold, size(sent_to_replicas(folded)), size(plan::largest_memory(folded).total()));
+  }
+  return out;
+}
+
+// Ranks of stages that send alike, one line for all of them.
+struct Senders {
+  int first_rank, last_rank, first_stage, last_stage;
+  const std::vector<plan::Traffic>* operations;
+};
+std::vector<Senders> senders_of(const plan::Plan& p) {
+  std::vector<Senders> out;
+  for (const auto& t : p.traffic) {
+    const int stage = p.stage_of(t.first_rank);
+    if (!out.empty() && *out.back().operations == t.operations && out.back().last_rank + 1 == t.first_rank)
+      out.back().last_rank = t.last_rank, out.back().last_stage = stage;
+    else out.push_back({t.first_rank, t.last_rank, stage, stage, &t.operations});
+  }
+  return out;
+}
+
+std::string from_to(int first, int last) {
+  return first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last);
 }
 
 // As train's tables name it; JSON has the underscores.
@@ -52,7 +118,7 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   const auto row = [&](const std::string& name, std::int64_t bytes) {
     out += fmt::format("  {:<24}{:>20}\n", name, base::size_text(bytes, sizes));
   };
-  out += fmt::format("\n  {:<24}{:>20}\n", "each rank's memory", size);
+  out += fmt::format("\n  {:<24}{:>20}\n", p.pipeline > 1 ? "a rank's memory, at most" : "each rank's memory", size);
   for (std::size_t i = 0; i < plan::memory_categories.size(); ++i)
     row(in_words(plan::memory_categories[i]), p.memory.categories[i]);
   row("in arenas", p.memory.arenas());
@@ -60,27 +126,34 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   if (p.memory.on_host > 0) row("on the host, not here", -p.memory.on_host);
   row("total", p.memory.total());
   if (p.device_memory > 0) row("device memory", p.device_memory);
-  const auto textbook =
-      plan::model_state_bytes(p.parameters / p.tensor, ranks / p.tensor, p.zero, p.dtype, p.gradient_dtype);
+  const auto textbook = plan::model_state_bytes(p.parameters / p.tensor / p.pipeline, p.topology.size(plan::Axis::data),
+                                                p.zero, p.dtype, p.gradient_dtype);
   out += fmt::format("  model states by the textbook ({} rank{}; no padding, no buffers): {}\n", ranks, plural(ranks),
                      sizes == base::Sizes::exact ? fmt::format("{:.0f}", textbook) : base::rate_text(textbook, "B"));
+  if (p.pipeline > 1) out += fmt::format("\n{}", plan::stages_text(p, sizes));
   bool sends = false;
   for (const auto& t : p.traffic)
     for (const auto& o : t.operations) sends |= o.bytes > 0;
   if (!sends) return out + "\n  one rank sends nothing\n";
-  out += fmt::format("\n  what each of these ranks sends a step\n  {:<12}{:<8}{:<26}{:>8}{:>20}\n", "ranks", "group",
-                     "operation", "calls", size);
-  for (const auto& t : p.traffic)
-    for (const auto& o : t.operations)
+  const auto stage_column = [&](const std::string& text) {
+    return p.pipeline > 1 ? fmt::format("{:<7}", text) : std::string();
+  };
+  out += fmt::format("\n  what each of these ranks sends a step\n  {}{:<12}{:<8}{:<26}{:>8}{:>20}\n",
+                     stage_column("stage"), "ranks", "group", "operation", "calls", size);
+  for (const auto& t : senders_of(p))
+    for (const auto& o : *t.operations)
       if (o.bytes > 0)
-        out += fmt::format("  {:<12}{:<8}{:<26}{:>8}{:>20}\n",
-                           t.first_rank == t.last_rank ? fmt::format("rank {}", t.first_rank)
-                                                       : fmt::format("{}-{}", t.first_rank, t.last_rank),
-                           o.group, o.operation, base::count_text(o.calls), base::size_text(o.bytes, sizes));
-  if (const auto again = sent_again(p); again > 0)
-    out += fmt::format("  {:<46}{:>8}{:>20}\n", "of that, sent again to recompute (tensor)", "",
-                       base::size_text(again, sizes));
-  return out;
+        out += fmt::format(
+            "  {}{:<12}{:<8}{:<26}{:>8}{:>20}\n", stage_column(from_to(t.first_stage, t.last_stage)),
+            fmt::format("{}{}", t.first_rank == t.last_rank ? "rank " : "", from_to(t.first_rank, t.last_rank)),
+            o.group, o.operation, base::count_text(o.calls), base::size_text(o.bytes, sizes));
+  int stage = 0;  // that sends most again
+  for (int s = 1; s < p.pipeline; ++s)
+    if (sent_again(p, s) > sent_again(p, stage)) stage = s;
+  if (const auto again = sent_again(p, stage); again > 0)
+    out += fmt::format("  {}{:<46}{:>8}{:>20}\n", stage_column(fmt::format("{}", stage)),
+                       "of that, sent again to recompute (tensor)", "", base::size_text(again, sizes));
+  return out + zero_text(p, sizes);
 }
 
 }  // namespace trainyard::tools

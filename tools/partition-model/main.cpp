@@ -116,17 +116,30 @@ std::vector<base::Field> flag_fields(plan::Plan& p) {
   return fields;
 }
 
-std::string times_text(const plan::Plan& plan, const std::string& path) {
-  const auto times =
-      plan::communication_times(plan, plan::profile_from_json(base::read_file(path, base::largest_description), path));
-  std::string out = fmt::format("\n  {:<34}{:>8}{:>20}\n", "a step's collectives, none hidden", "calls", "time");
+double total_of(const std::vector<plan::CommunicationTime>& times) {
   double total = 0;
-  for (const auto& t : times) {
+  for (const auto& t : times) total += t.seconds;
+  return total;
+}
+
+// Of the stage whose ranks take longest; all of them have a micro-batch in every round.
+std::string times_text(const plan::Plan& plan, const std::string& path) {
+  const auto profile = plan::profile_from_json(base::read_file(path, base::largest_description), path);
+  auto times = plan::communication_times(plan, profile);
+  int slowest = 0;
+  for (int stage = 1; stage < plan.pipeline; ++stage) {
+    auto other = plan::communication_times(plan, profile, plan.topology.rank_of({{plan::Axis::pipe, stage}}));
+    if (total_of(other) <= total_of(times)) continue;
+    times = std::move(other), slowest = stage;
+  }
+  std::string out = fmt::format("\n  {:<34}{:>8}{:>20}\n", "a step's collectives, none hidden", "calls", "time");
+  if (plan.pipeline > 1)
+    out =
+        fmt::format("\n  {:<34}{:>8}{:>20}\n", fmt::format("calls by stage {}, none hidden", slowest), "calls", "time");
+  for (const auto& t : times)
     out += fmt::format("  {:<34}{:>8}{:>20}{}\n", t.group + " " + t.operation, t.calls, base::duration_text(t.seconds),
                        t.beyond ? "  (beyond the measured sizes)" : "");
-    total += t.seconds;
-  }
-  return out + fmt::format("  {:<34}{:>8}{:>20}\n", "all", "", base::duration_text(total));
+  return out + fmt::format("  {:<34}{:>8}{:>20}\n", "all", "", base::duration_text(total_of(times)));
 }
 
 // --force replaces a plan, and nothing else.
@@ -147,7 +160,8 @@ int main(int argc, char** argv) {
       "  partition-model --model gpt2 --ranks 8 --zero 2 --dtype bf16 --micro-batch 4 --global-batch 64 --sequence "
       "1024\n"
       "  partition-model --model llama-1b --ranks 16 --zero 3 --dtype bf16 --device-memory 80GB --json\n"
-      "  partition-model --model llama-1b --ranks 8 --tensor 4 --sequence-parallel --zero 1 --sequence 2048\n",
+      "  partition-model --model llama-1b --ranks 8 --tensor 4 --sequence-parallel --zero 1 --sequence 2048\n"
+      "  partition-model --model llama-1b --ranks 8 --pipeline 4 --zero 1 --sequence 2048 --global-batch 32\n",
       "train, inspect");
   Options o;
   plan::Plan p;
@@ -167,7 +181,7 @@ int main(int argc, char** argv) {
       ->check(in_range(ranges::lanes))
       ->capture_default_str()
       ->group("Model");
-  app.add_option("--ranks", o.ranks, "in all: replicas of --tensor ranks that share every layer")
+  app.add_option("--ranks", o.ranks, "in all: --pipeline stages of replicas of --tensor ranks")
       ->check(in_range(ranges::ranks))
       ->capture_default_str()
       ->group("Cut");

@@ -10,6 +10,7 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
 #include "libtrain/comm/core_share.h"
+#include "libtrain/plan/communication_time.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/profile/collective.h"
 #include "libtrain/tensor/gpu.h"
@@ -39,7 +40,8 @@ void follow_plan(const plan::Plan& p, const ProfileOptions& o, int world, Reques
   const auto used = [&](const std::string& operation, const std::string* group) {
     return std::any_of(p.traffic.begin(), p.traffic.end(), [&](const plan::RankTraffic& ranks) {
       return std::any_of(ranks.operations.begin(), ranks.operations.end(), [&](const plan::Traffic& t) {
-        return t.operation == operation && (group == nullptr || t.group == *group);
+        const auto as = plan::measured_as(t.group, t.operation);
+        return as.operation == operation && (group == nullptr || as.group == *group);
       });
     });
   };

@@ -1,0 +1,187 @@
+// Rows from parts, and columns as wide as they need be.
+#include "libtrain/plan/stage_table.h"
+
+#include "libtrain/plan/partition.h"
+#include "libtrain/plan/simulate.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace trainyard::plan {
+
+namespace {
+
+constexpr std::int64_t most_simulated = std::int64_t{1} << 17;  // micro-batches times parts: a moment, and some 50 MB
+
+std::string items_text(const std::vector<std::string>& names, const Items& run) {
+  std::vector<std::string> out;
+  const auto last = static_cast<std::int64_t>(names.size()) - 1;
+  const auto name = [&](std::int64_t item) { return names[static_cast<std::size_t>(item)]; };
+  if (run.begin == 0) out.push_back(name(0));
+  const auto first = std::max<std::int64_t>(run.begin, 1), end = std::min(run.end, last);
+  if (first < end) {
+    const auto highest = name(end - 1);
+    out.push_back(end - first == 1 ? name(first)
+                                   : fmt::format("{}-{}", name(first), highest.substr(highest.rfind('.') + 1)));
+  }
+  if (run.end > last) out.push_back(name(last));
+  return fmt::format("{}", fmt::join(out, ", "));
+}
+
+// Of each part of the model, for a token: all of them, and those of forward and of the gradients without what is
+// recomputed.
+std::vector<double> flops_of_parts(const Plan& p, Recompute recompute) {
+  return part_weights(item_weights("flops", {p.model, p.sequence, recompute}), p.stages.boundaries);
+}
+
+std::vector<double> of_stages(const Plan& p, const std::vector<double>& of_parts) {
+  std::vector<double> out(static_cast<std::size_t>(p.pipeline), 0);
+  for (int stage = 0; stage < p.pipeline; ++stage)
+    for (int c = 0; c < p.stages.chunks(); ++c)
+      out[static_cast<std::size_t>(stage)] += of_parts[static_cast<std::size_t>(p.stages.part(stage, c))];
+  return out;
+}
+
+// Of a step of so many micro-batches of a replica; negative: the lists are not live.
+double seconds_of(const Plan& p, std::int64_t micros, const std::vector<PartCosts>& costs) {
+  std::vector<std::vector<Action>> lists;
+  for (int stage = 0; stage < p.pipeline; ++stage)
+    lists.push_back(step_actions({micros, 1, 1, 1}, 0, {p.pipeline_schedule, p.pipeline, p.virtual_stages}, stage));
+  const auto out = simulate(lists, p.virtual_stages, costs, 0, micros);
+  return out.problem.empty() ? out.seconds : -1;
+}
+
+std::string percent(double fraction) { return fmt::format("{:.0f} %", 100 * fraction); }
+
+using Cells = std::vector<std::string>;
+
+// Columns from `right` on are flush right but for the last.
+std::string lines(const std::vector<Cells>& rows, std::size_t right) {
+  std::string out;
+  std::vector<std::size_t> widths(rows.front().size(), 0);
+  for (const auto& row : rows)
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t c = 0; c < row.size(); ++c)
+      line += c >= right && c + 1 < row.size() ? fmt::format("  {:>{}}", row[c], widths[c])
+                                               : fmt::format("  {:<{}}", row[c], widths[c]);
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + "\n";
+  }
+  return out;
+}
+
+// Stages from above, replicas from the left; of many replicas the first and the last.
+std::string rank_map(const Plan& p) {
+  const int replicas = p.topology.size(Axis::data);
+  std::vector<int> shown;
+  for (int r = 0; r < replicas; ++r)
+    if (replicas <= 4 || r < 2 || r + 1 == replicas) shown.push_back(r);
+  const auto cells = [&](const std::string& name, const auto& cell) {
+    Cells out{name};
+    for (std::size_t i = 0; i < shown.size(); ++i) {
+      if (i > 0 && shown[i] > shown[i - 1] + 1) out.emplace_back("...");
+      out.push_back(cell(shown[i]));
+    }
+    return out;
+  };
+  std::vector<Cells> rows{cells("ranks", [](int r) { return fmt::format("replica {}", r); })};
+  for (int stage = 0; stage < p.pipeline; ++stage)
+    rows.push_back(cells(fmt::format("stage {}", stage), [&](int replica) {
+      const int first = p.topology.rank_of({{Axis::pipe, stage}, {Axis::data, replica}});
+      return p.tensor == 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, first + p.tensor - 1);
+    }));
+  return lines(rows, rows.front().size());
+}
+
+}  // namespace
+
+std::vector<StageRow> stage_rows(const Plan& p) {
+  const auto names = item_names(p.model);
+  const auto flops = of_stages(p, flops_of_parts(p, p.recompute));
+  const auto all = std::accumulate(flops.begin(), flops.end(), 0.0);
+  std::vector<StageRow> out;
+  for (int stage = 0; stage < p.pipeline; ++stage) {
+    const auto part = p.part_of_stage(stage);
+    const auto s = static_cast<std::size_t>(stage);
+    StageRow row{{}, 0, flops[s] / all, slots_of_stage(p, stage), p.stage_memory[s]};
+    for (const auto& chunk : part.chunks)
+      row.items += fmt::format("{}{}", row.items.empty() ? "" : " + ", items_text(names, chunk));
+    for (const auto& unit : units(part))
+      for (const auto& parameter : unit.parameters) row.parameters += parameter.count();
+    out.push_back(std::move(row));
+  }
+  return out;
+}
+
+std::optional<Idle> idle_of(const Plan& p) {
+  if (p.pipeline == 1) return {};
+  const auto plain = flops_of_parts(p, Recompute::none), all = flops_of_parts(p, p.recompute);
+  std::vector<PartCosts> costs;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    costs.push_back({plain[i] / 3, plain[i] / 3 + all[i] - plain[i], plain[i] / 3, 0});
+  const auto micros = p.batch().micros_of(0), at_most = most_simulated / p.stages.parts();
+  const auto half = at_most / 2 / p.pipeline * p.pipeline;
+  double seconds = 0;
+  if (micros <= at_most) {
+    seconds = seconds_of(p, micros, costs);
+  } else {
+    if (half < 2 * p.pipeline) return {};
+    const auto shorter = seconds_of(p, half, costs), longer = seconds_of(p, 2 * half, costs);
+    seconds = longer + (longer - shorter) / static_cast<double>(half) * static_cast<double>(micros - 2 * half);
+  }
+  if (!(seconds > 0)) return {};
+  const auto stages = of_stages(p, all);
+  const auto busy = std::accumulate(stages.begin(), stages.end(), 0.0), ranks = static_cast<double>(p.pipeline);
+  return Idle{1 - static_cast<double>(micros) * busy / (seconds * ranks),
+              1 - busy / (ranks * *std::max_element(stages.begin(), stages.end()))};
+}
+
+std::string idle_text(const Plan& p) {
+  const auto idle = idle_of(p);
+  if (!idle) return {};
+  std::string out = fmt::format("idle {} of a step, if only computing took time", percent(idle->fraction));
+  if (p.pipeline_schedule == PipelineSchedule::naive)
+    return out + ": --pipeline-schedule 1f1b lets stages work beside one another";
+  const bool is_list = p.partition.find_first_not_of("0123456789,") == std::string::npos,
+             chunks = p.batch().micros_of(0) > 1 && 2 * p.stages.parts() <= item_count(p.model) && !is_list;
+  if (idle->fraction - idle->of_imbalance >= 0.005)
+    out += fmt::format(
+        ": more micro-batches (--global-batch){} make it smaller",
+        chunks ? fmt::format(
+                     " or {}--virtual-stages {}",
+                     p.pipeline_schedule == PipelineSchedule::interleaved ? "" : "--pipeline-schedule interleaved ",
+                     2 * p.virtual_stages)
+               : "");
+  if (idle->of_imbalance >= 0.005)
+    out += fmt::format("; {} stay, as stages are not equally heavy{}", percent(idle->of_imbalance),
+                       p.partition == "flops" ? "" : " (--partition flops comes nearest)");
+  return out;
+}
+
+std::string stages_text(const Plan& p, base::Sizes sizes) {
+  if (p.pipeline == 1) return {};
+  const auto rows = stage_rows(p);
+  const auto most_memory = std::max_element(
+      rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.memory.total() < b.memory.total(); });
+  const auto most_flops =
+      std::max_element(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.flops < b.flops; });
+  std::vector<Cells> table{{"stage", "items", "parameters", "FLOPs", "in flight", "in arenas", "total", ""}};
+  for (auto row = rows.begin(); row != rows.end(); ++row) {
+    std::vector<std::string> most;
+    if (row == most_memory) most.emplace_back("memory");
+    if (row == most_flops) most.emplace_back("FLOPs");
+    table.push_back({fmt::format("{}", row - rows.begin()), row->items, base::count_text(row->parameters),
+                     fmt::format("{:.1f} %", 100 * row->flops), fmt::format("{}", fmt::join(row->slots, "+")),
+                     base::size_text(row->memory.arenas(), sizes), base::size_text(row->memory.total(), sizes),
+                     most.empty() ? "" : fmt::format("most {}", fmt::join(most, " and "))});
+  }
+  auto out = fmt::format("{}\n{}", lines(table, 2), rank_map(p));
+  if (const auto idle = idle_text(p); !idle.empty()) out += fmt::format("\n  {}\n", idle);
+  return out;
+}
+
+}  // namespace trainyard::plan

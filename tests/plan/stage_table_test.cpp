@@ -1,0 +1,124 @@
+// What people read of stages: what each has, which ranks they are, how long they wait.
+#include "libtrain/plan/partition.h"
+#include "libtrain/plan/stage_table.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace trainyard::plan {
+namespace {
+
+Plan sample(int stages, std::int64_t micros, const std::string& partition = "type:layers") {
+  Plan p;
+  p.model = preset("gpt2-nano");
+  p.model.vocabulary = 257, p.model.lanes = 1, p.model.layers = 8;
+  p.topology = replicas_of(stages, 1, stages), p.pipeline = stages, p.partition = partition;
+  p.global_batch = micros, p.sequence = 32;
+  predict(p);
+  return p;
+}
+
+// How long its lists would take where all parts are alike, from the literature.
+double bubble(double stages, double micros) { return (stages - 1) / (micros + stages - 1); }
+
+TEST(StageTable, RowsAreTheWholeModelOnce) {
+  for (const char* partition : {"flops", "parameters", "uniform", "0,2,3,9"}) {
+    const auto p = sample(4, 8, partition);
+    const auto rows = stage_rows(p);
+    ASSERT_EQ(rows.size(), 4u);
+    double flops = 0;
+    std::int64_t parameters = 0;
+    for (const auto& row : rows) flops += row.flops, parameters += row.parameters;
+    EXPECT_NEAR(flops, 1, 1e-12);
+    EXPECT_EQ(parameters, p.parameters + std::int64_t{257} * p.model.hidden) << "the tied table stands in two stages";
+    EXPECT_EQ(rows.front().memory, p.stage_memory.front());
+  }
+  const auto rows = stage_rows(sample(4, 8, "0,2,3,9"));
+  EXPECT_EQ(rows[0].items, "embedding, layers.00");
+  EXPECT_EQ(rows[1].items, "layers.01");
+  EXPECT_EQ(rows[2].items, "layers.02-07");
+  EXPECT_EQ(rows[3].items, "head");
+  for (int s = 0; s < 4; ++s) EXPECT_EQ(rows[static_cast<std::size_t>(s)].slots, std::vector{4 - s});
+}
+
+TEST(StageTable, ChunksOfAStageAreNamedEach) {
+  auto p = sample(2, 8);
+  p.pipeline_schedule = PipelineSchedule::interleaved, p.virtual_stages = 2, p.partition = "0,3,5,7";
+  predict(p);
+  const auto rows = stage_rows(p);
+  EXPECT_EQ(rows[0].items, "embedding, layers.00-01 + layers.04-05");
+  EXPECT_EQ(rows[1].items, "layers.02-03 + layers.06-07, head");
+  EXPECT_EQ(rows[0].slots.size(), 2u);
+}
+
+TEST(StageTable, MapsTheThirtyTwoWorkersOfTheLiterature) {
+  auto p = sample(4, 8);
+  p.model.lanes = 4, p.tensor = 4, p.topology = replicas_of(32, 4, 4);
+  predict(p);
+  EXPECT_NE(stages_text(p, base::Sizes::rounded)
+                .find("  ranks    replica 0  replica 1\n"
+                      "  stage 0  0-3        4-7\n"
+                      "  stage 1  8-11       12-15\n"
+                      "  stage 2  16-19      20-23\n"
+                      "  stage 3  24-27      28-31\n"),
+            std::string::npos)
+      << stages_text(p, base::Sizes::rounded);
+  p.tensor = 1, p.topology = replicas_of(32, 1, 4);
+  predict(p);
+  EXPECT_NE(stages_text(p, base::Sizes::rounded)
+                .find("  ranks    replica 0  replica 1  ...  replica 7\n  stage 0  0          1          ...  7\n"),
+            std::string::npos)
+      << stages_text(p, base::Sizes::rounded);
+}
+
+TEST(StageTable, MarksWhatNeedsMost) {
+  auto text = stages_text(sample(4, 8, "0,2,3,9"), base::Sizes::rounded);
+  EXPECT_EQ(text.find("most "), text.find("most memory and FLOPs\n  3 ")) << text;
+  text = stages_text(sample(4, 8, "0,3,5,7"), base::Sizes::rounded);
+  EXPECT_NE(text.find("most memory\n  1 "), std::string::npos) << text;
+  EXPECT_NE(text.find("most FLOPs\n"), std::string::npos) << text;
+  EXPECT_EQ(stages_text(sample(1, 8, "flops"), base::Sizes::rounded), "");
+}
+
+// Where all parts are alike but for what the embedding and a small head compute, which is little.
+TEST(Idle, IsThatOfTheScheduleAndOfImbalance) {
+  auto p = sample(4, 8);
+  p.model.vocabulary = 1, p.model.hidden = p.model.ffn = 1024, p.model.heads = p.model.kv_heads = 16;
+  for (const std::int64_t micros : {4, 8, 32}) {
+    p.global_batch = micros;
+    predict(p);
+    const auto idle = idle_of(p);
+    ASSERT_TRUE(idle);
+    EXPECT_NEAR(idle->fraction, bubble(4, static_cast<double>(micros)), 0.01) << micros;
+    EXPECT_NEAR(idle->of_imbalance, 0, 0.01) << micros;
+  }
+  p.pipeline_schedule = PipelineSchedule::naive;
+  EXPECT_NEAR(idle_of(p)->fraction, 0.75, 1e-12);
+  EXPECT_NE(idle_text(p).find("--pipeline-schedule 1f1b"), std::string::npos) << idle_text(p);
+  EXPECT_FALSE(idle_of(sample(1, 8, "flops")));
+}
+
+TEST(Idle, GoesOnBeyondWhatIsSimulated) {
+  const auto schedule_part = [](std::int64_t micros) {
+    const auto idle = idle_of(sample(2, micros, "0,3"));
+    return (idle->fraction - idle->of_imbalance) * static_cast<double>(micros);
+  };
+  EXPECT_NEAR(schedule_part(60'000), schedule_part(600'000), 1e-3) << "the rest is what beginning and end take";
+  EXPECT_GT(schedule_part(60'000), 0.1);
+}
+
+TEST(Idle, SaysWhatMakesItSmaller) {
+  const auto few = idle_text(sample(4, 4));
+  EXPECT_NE(few.find("more micro-batches (--global-batch) or --pipeline-schedule interleaved --virtual-stages 2"),
+            std::string::npos)
+      << few;
+  const auto uneven = idle_text(sample(4, 8, "0,1,2,3"));
+  EXPECT_NE(uneven.find("stay, as stages are not equally heavy (--partition flops"), std::string::npos) << uneven;
+  EXPECT_EQ(uneven.find("--virtual-stages"), std::string::npos)
+      << "the list is of as many parts as there are: " << uneven;
+}
+
+}  // namespace
+}  // namespace trainyard::plan
