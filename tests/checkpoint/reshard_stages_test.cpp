@@ -99,14 +99,15 @@ TEST(ReshardStages, WhatIsNotSaidStaysAsItIs) {
 // Without a word the stages are those of train: balanced by FLOPs of the run's sequence.
 TEST(ReshardStages, AreBalancedByFlopsUnlessSaidOtherwise) {
   auto model = deep(gpt());
-  model.vocabulary = 4000;
+  model.vocabulary = 400, model.context = 4096;  // the head weighs something where attention looks at few tokens
   checkpoint::Manifest m;
   m.state = state(model, DType::f32, 5);
   m.axes = {{"data", 1}};
   m.parameters = checkpoint::parameters_of(model);
-  for (const int sequence : {16, 17, 0}) {
+  EXPECT_NE(plan::partition("flops", {model, 16}, 3), plan::partition("flops", {model, 4096}, 3));
+  for (const int sequence : {16, 4096, 0}) {
     m.state.identity["sequence"] = sequence;  // 0: nothing that can be; the model's context then
-    const plan::PartitionOf of{model, sequence == 16 ? 16 : 17};
+    const plan::PartitionOf of{model, sequence == 16 ? 16 : 4096};
     EXPECT_EQ(checkpoint::ranks_of_cut(m, cut_of(1, 1, 3)).stages.boundaries, plan::partition("flops", of, 3));
     for (const char* how : {"uniform", "parameters", "type:layers", "0,4,7"})
       EXPECT_EQ(checkpoint::ranks_of_cut(m, cut_of(1, 1, 3, how)).stages.boundaries, plan::partition(how, of, 3));
