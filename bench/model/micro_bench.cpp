@@ -92,8 +92,12 @@ BENCHMARK_CAPTURE(micro, gpt2_bf16, gpt2_small(), 4, 256, base::DType::bf16)
     ->Args({2, 4})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
-// Without recomputation, with it up to what backward reads, and with all of forward.
+// Without recomputation, with that of norms and activations, of layers up to what backward reads, of all of forward.
 BENCHMARK_CAPTURE(micro, gpt2_layers_f32, gpt2_layers(), 1, 256, base::DType::f32)
+    ->Args({1, 4})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(micro, gpt2_layers_f32_selective, gpt2_layers(), 1, 256, base::DType::f32, plan::Recompute::selective)
     ->Args({1, 4})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);

@@ -124,7 +124,7 @@ const std::vector<Entry>& entries() {
       {{"gradient-checkpointing", "activation-checkpointing", "checkpoint-activations", "recompute-activations",
         "recompute-granularity"},
        "recompute",
-       "--recompute layers"},
+       "--recompute selective or layers"},
       {{"random-seed", "manual-seed"}, "seed", ""},
       {{"gpu", "cuda", "cpu", "use-cuda", "use-cpu", "no-cuda", "accelerator"}, "device", "cpu, cuda or auto"},
       {{"backend", "dist-backend", "ddp-backend", "distributed-backend"}, "communicator", ""},

@@ -150,6 +150,10 @@ tensor::Event Neighbours::receive_gradients(base::View view, const tensor::Event
   return gradients_in_->post(view, free);
 }
 
+void Neighbours::reset_ledgers() {
+  for (const auto& q : queues_) q->pair->ledger().reset();
+}
+
 std::vector<const Ledger*> Neighbours::ledgers() const {
   std::vector<const Ledger*> all;
   for (const auto& q : queues_) all.push_back(&std::as_const(*q->pair).ledger());

@@ -62,6 +62,7 @@ class Neighbours {
 
   // Those of the queues that this rank has; they live as long as this.
   std::vector<const Ledger*> ledgers() const;
+  void reset_ledgers();  // while nothing is under way
   // The same for the watchdog, by boundaries: two neighbours count the calls of their boundary in one entry, so there
   // are up to four entries, and six in a ring of an odd number of stages. Group "pipe". A receive that was called ahead
   // is no wait until somebody waits for its event (not known over NCCL, where all are).

@@ -43,6 +43,7 @@ struct Watchdog::Impl {
   std::vector<WatchedGroup> groups;
   std::vector<const Ledger*> ledgers;  // null: this rank is in none of these groups
   std::vector<std::function<bool()>> waited_for;
+  std::function<std::string()> doing;
   const std::atomic<std::int64_t>& step;
   int socket = -1;
   std::uint16_t port = 0;
@@ -50,7 +51,7 @@ struct Watchdog::Impl {
   std::vector<std::string> hosts;
   std::vector<Heard> heard;
   std::vector<double> silence;  // per rank, seconds in which this process ran
-  std::mutex watching;          // over groups and ledgers
+  std::mutex watching;          // over groups, ledgers and what is done
   Report own;
   std::optional<Hang> suspicion;
   double suspicion_age = 0;
@@ -159,6 +160,7 @@ struct Watchdog::Impl {
 
   void look_at_own(double passed) {
     own.step = step;
+    std::snprintf(own.doing, sizeof own.doing, "%s", doing ? doing().c_str() : "");
     for (std::size_t g = 0; g < ledgers.size(); ++g) {
       auto& w = own.ledgers[g];
       if (ledgers[g] == nullptr) {
@@ -263,9 +265,10 @@ struct Watchdog::Impl {
   // to decide; one after the other, so that the first to decide speaks for all.
   void decide(double passed) {
     if (const auto r = lost())
-      return end(fmt::format("{} has ended without a word (step {}): it was killed, ran out of memory or crashed",
-                             name_of_rank(*r, hosts), own.step),
-                 options.rank);
+      return end(
+          fmt::format("{} has ended without a word (step {}{}): it was killed, ran out of memory or crashed",
+                      name_of_rank(*r, hosts), own.step, what_was_done(heard[static_cast<std::size_t>(*r)].report)),
+          options.rank);
     const double limit = std::max(3 * options.interval_seconds, 0.5);
     for (int r = 0; r < options.size; ++r)
       heard[static_cast<std::size_t>(r)].silent = silence[static_cast<std::size_t>(r)] > limit;
@@ -340,6 +343,11 @@ void Watchdog::watch(const std::vector<WatchedLedger>& watched) {
 }
 
 Watchdog::~Watchdog() = default;
+
+void Watchdog::ask_what_is_done(std::function<std::string()> doing) {
+  const std::lock_guard lock(impl_->watching);
+  impl_->doing = std::move(doing);
+}
 
 std::string Watchdog::address() const {
   return impl_->options.size > 1 ? text_of_watchdog_address(impl_->port) : std::string();

@@ -55,6 +55,9 @@ class Watchdog {
   std::string address() const;  // "10.0.0.3,172.17.0.1:40213 node17"; the caller exchanges them
   void start(const std::vector<std::string>& addresses);  // by rank
   void set_step(std::int64_t step) { step_ = step; }      // what the sentence will call the step
+  // What this rank does, for the sentence; asked on the watchdog's thread until something else is to be asked. Empty:
+  // nothing is known.
+  void ask_what_is_done(std::function<std::string()> doing);
 
   struct Impl;
 

@@ -22,10 +22,12 @@ std::string listed(const std::vector<int>& ranks, const std::vector<std::string>
 std::string whereabouts(const Report& r, const std::vector<WatchedGroup>& groups, std::size_t ledger) {
   for (std::size_t g = 0; g < groups.size(); ++g)
     if (r.ledgers[g].in_call)
-      return fmt::format("in {} of group {}", r.ledgers[g].operation, name_of_group(groups[g], r.rank));
+      return fmt::format("in {} of group {}{}", r.ledgers[g].operation, name_of_group(groups[g], r.rank),
+                         what_was_done(r));
   const auto& own = r.ledgers[ledger];
-  return own.sequence == 0 ? "before its first call"
-                           : fmt::format("computing after call {}, {}", own.sequence, own.operation);
+  return (own.sequence == 0 ? "before its first call"
+                            : fmt::format("computing after call {}, {}", own.sequence, own.operation)) +
+         what_was_done(r);
 }
 
 int number_of(const WatchedGroup& group, int rank) {
@@ -67,13 +69,14 @@ Verdict judge(const std::vector<Heard>& ranks, const std::vector<WatchedGroup>& 
   const auto& call = report.ledgers[ledger];
   double longest = 0;
   std::vector<int> inside, behind, silent;
-  std::string where;
+  std::string where, last_seen;
   bool culprit = false;
   for (int r = 0; r < static_cast<int>(ranks.size()); ++r) {
     if (number_of(group, r) != number_of(group, waiting)) continue;
     const auto& heard = ranks[static_cast<std::size_t>(r)];
     const auto& other = heard.report.ledgers[ledger];
     if (heard.silent) {
+      if (silent.empty()) last_seen = what_was_done(heard.report);
       silent.push_back(r);
     } else if (other.sequence < call.sequence) {
       if (behind.empty()) where = whereabouts(heard.report, groups, ledger);
@@ -84,12 +87,15 @@ Verdict judge(const std::vector<Heard>& ranks, const std::vector<WatchedGroup>& 
       longest = std::max(longest, other.open_seconds);
     }
   }
-  auto text =
-      fmt::format("no progress for {:.3g} s in {} (call {} of group {}, step {}): {} waiting", longest, call.operation,
-                  call.sequence, name_of_group(group, waiting), report.step, listed(inside, {}));
+  auto text = fmt::format("no progress for {:.3g} s in {} (call {} of group {}, step {}{}): {} waiting", longest,
+                          call.operation, call.sequence, name_of_group(group, waiting), report.step,
+                          what_was_done(report), listed(inside, {}));
   if (!behind.empty())
     text += fmt::format("; {} behind ({}{})", listed(behind, hosts), behind.size() > 1 ? "the first " : "", where);
-  if (!silent.empty()) text += fmt::format("; {} silent", listed(silent, hosts));
+  if (!silent.empty()) {
+    text += fmt::format("; {} silent", listed(silent, hosts));
+    if (!last_seen.empty()) text += fmt::format(" ({}{})", silent.size() > 1 ? "the first " : "", last_seen.substr(2));
+  }
   if (behind.empty() && silent.empty()) text += "; nobody is missing, so the network may have failed";
   return {{static_cast<int>(ledger), number_of(group, waiting), call.sequence, std::move(text)},
           culprit || !silent.empty()};
@@ -103,6 +109,10 @@ std::string names_of_ranks(const std::vector<int>& ranks, const std::vector<std:
     text += fmt::format("{}{}", i ? ", " : "", with_host(ranks[i], hosts));
   if (ranks.size() > 8) text += fmt::format(" and {} more", ranks.size() - 8);
   return text;
+}
+
+std::string what_was_done(const Report& report) {
+  return report.doing[0] == 0 ? std::string() : fmt::format(", {}", report.doing);
 }
 
 std::string name_of_rank(int rank, const std::vector<std::string>& hosts) { return "rank " + with_host(rank, hosts); }

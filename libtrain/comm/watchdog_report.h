@@ -9,7 +9,8 @@
 
 namespace trainyard::comm {
 
-inline constexpr int watched_limit = 10;  // four of the world's groups, six of pipeline stages that are neighbours
+// Four of the world's groups, that of stages that hold a unit together, six of stages that are neighbours.
+inline constexpr int watched_limit = 11;
 
 struct Watched {  // one ledger of one rank
   std::uint64_t sequence = 0;
@@ -23,6 +24,7 @@ struct Report {           // sent as it lies in memory: all ranks run the same p
   enum Kind : std::int32_t { state, verdict, farewell, farewell_heard } kind = state;  // a text follows a verdict
   std::int32_t rank = 0;
   std::int64_t step = 0;
+  char doing[64] = {};  // what the rank computes: "stage 1, forward of micro-batch 3"
   Watched ledgers[watched_limit] = {};
 };
 
@@ -56,6 +58,7 @@ struct Hang {
 std::optional<Hang> find_hang(const std::vector<Heard>& ranks, const std::vector<WatchedGroup>& groups,
                               double timeout_seconds, const std::vector<std::string>& hosts = {});
 
+std::string what_was_done(const Report& report);  // ", stage 1, forward of micro-batch 3"; "" when it is not known
 std::string name_of_rank(int rank, const std::vector<std::string>& hosts);  // "rank 3 on node17"
 std::string names_of_ranks(const std::vector<int>& ranks,
                            const std::vector<std::string>& hosts);  // "ranks 3 on node17, 4 on node18", the first 8

@@ -31,11 +31,13 @@ Communicator& World::group(plan::Axes axes) const {
 std::vector<Communicator*> World::groups() const {
   std::vector<Communicator*> all;
   for (const auto& [axes, communicator] : groups_) all.push_back(communicator.get());
+  if (stages) all.push_back(stages.get());
   return all;
 }
 
 void World::replace_groups(const std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>& make) {
   for (auto& [axes, communicator] : groups_) communicator = make(std::move(communicator));
+  if (stages) stages = make(std::move(stages));
 }
 
 }  // namespace trainyard::comm

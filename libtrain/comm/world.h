@@ -29,10 +29,12 @@ class World {
   int coordinate(plan::Axis axis) const { return topology.coordinate(rank, axis); }
   std::unique_ptr<Communicator> control;  // all ranks, host memory: carries decisions and times
   GroupFactory between;                   // more communicators over some of the ranks
+  std::unique_ptr<Communicator> stages;   // those stages that hold a unit together (plan/stages.h); null: not this rank
 
   // The ranks that differ from this one along `axes` alone, which it was made with.
   Communicator& group(plan::Axes axes) const;
-  std::vector<Communicator*> groups() const;  // all of them, in the order in which they were made
+  // All of them, in the order in which they were made, then that of stages.
+  std::vector<Communicator*> groups() const;
   // Each becomes what `make` makes of it, in that order: collective where `make` is.
   void replace_groups(const std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>& make);
 

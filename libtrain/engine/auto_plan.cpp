@@ -27,7 +27,9 @@ namespace {
 constexpr auto unknown = std::numeric_limits<std::int64_t>::max();
 
 std::int64_t bytes_of(const plan::Plan& plan) {
-  return plan::rank_memory(plan.model, plan.states(), plan.micro(), plan.recompute, plan.slots()).total();
+  auto other = plan;
+  other.stages = plan::stages_of(other);
+  return plan::largest_memory(other).total();
 }
 
 plan::Plan with(plan::Plan plan, int zero, plan::Recompute recompute) {
@@ -61,7 +63,8 @@ std::int64_t memory_here(const RunConfig& config, const World& world, int ranks_
 }
 
 std::string words_of(const plan::Cut& cut) {
-  return fmt::format("ZeRO {}{}", cut.zero, cut.recompute == plan::Recompute::layers ? ", layers recomputed" : "");
+  const auto recomputed = plan::recomputed_text(cut.recompute);
+  return fmt::format("ZeRO {}{}{}", cut.zero, recomputed.empty() ? "" : ", ", recomputed);
 }
 
 // `limit`: of --memory-limit, or unknown.
@@ -84,7 +87,7 @@ nlohmann::json choose(const RunConfig& config, const plan::Plan& plan, std::int6
   const auto first = fitting_plan(plan, open, 0);
   if (first.zero != cut.zero || first.recompute != cut.recompute)
     text += fmt::format(" ({} would need {})", words_of(first), base::size_text(bytes_of(first)));
-  return {{"zero", cut.zero}, {"layers", cut.recompute == plan::Recompute::layers}, {"text", text}};
+  return {{"zero", cut.zero}, {"recompute", cut.recompute}, {"text", text}};
 }
 
 }  // namespace
@@ -95,9 +98,9 @@ std::int64_t memory_for_a_rank(std::int64_t machine_bytes, int ranks_on_node) {
 
 plan::Plan fitting_plan(const plan::Plan& plan, Open open, std::int64_t bytes) {
   std::optional<plan::Plan> least;
-  for (const auto recompute : {plan.recompute, plan::Recompute::layers})
+  for (const auto recompute : plan::recomputations)
     for (int zero = open.zero ? 0 : plan.zero; zero <= (open.zero ? 3 : plan.zero); ++zero) {
-      if (recompute != plan.recompute && !open.recompute) continue;
+      if (open.recompute ? recompute < plan.recompute : recompute != plan.recompute) continue;
       auto other = with(plan, zero, recompute);
       if (bytes == 0 || bytes_of(other) <= bytes) return other;
       if (!least || bytes_of(other) < bytes_of(*least)) least = std::move(other);
@@ -123,7 +126,7 @@ std::string decide_cut(RunConfig& config, World& world, tensor::Exec& exec, int 
     return choose(config, setup.plan, memory, limit).dump();
   }));
   config.zero = decided["zero"];
-  config.recompute = decided["layers"].get<bool>() ? plan::Recompute::layers : plan::Recompute::none;
+  config.recompute = decided["recompute"].get<plan::Recompute>();
   return decided["text"];
 }
 

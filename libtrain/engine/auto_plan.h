@@ -14,9 +14,9 @@ namespace trainyard::engine {
 // What a rank may have on a machine: its share of nine tenths; the rest is the system's. 0: not known.
 std::int64_t memory_for_a_rank(std::int64_t machine_bytes, int ranks_on_node);
 
-// The first that fits `bytes` of: the lowest ZeRO stage, the lowest with layers recomputed; of these what is `open`. No
-// other choice is made, since only these two change neither the run nor its bits. Where nothing fits: the one that
-// needs least. bytes 0: the first.
+// The first that fits `bytes` of: the lowest ZeRO stage, the lowest with norms and activations recomputed, the lowest
+// with layers recomputed; of these what is `open`. No other choice is made, since only these two change neither the run
+// nor its bits. Where nothing fits: the one that needs least. bytes 0: the first.
 struct Open {
   bool zero = true, recompute = true;
 };

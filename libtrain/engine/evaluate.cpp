@@ -296,16 +296,15 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
     or_fail(world, [&] {
       const auto end = std::min(micros, first + stretch);
       if (watchdog) watchdog->set_step(first / stretch + 1);
-      fold_losses(
-          world, evaluator->communication(), first, end,
-          [&](std::int64_t m) {
-            auto loss = evaluator->micro(batches->validation(m, t.sequences));
-            const auto count = text->count(m * shape.batch, std::min(t.sequences, (m + 1) * shape.batch));
-            loss.bytes = static_cast<double>(count.bytes), loss.unmeasured = static_cast<double>(count.unmeasured);
-            if (m + 1 < end) tell((m + 1) * shape.batch);
-            return loss;
-          },
-          total);
+      fold_losses(world, evaluator->communication(), first, end, one_by_one([&](std::int64_t m) {
+                    auto loss = evaluator->micro(batches->validation(m, t.sequences));
+                    const auto count = text->count(m * shape.batch, std::min(t.sequences, (m + 1) * shape.batch));
+                    loss.bytes = static_cast<double>(count.bytes),
+                    loss.unmeasured = static_cast<double>(count.unmeasured);
+                    if (m + 1 < end) tell((m + 1) * shape.batch);
+                    return loss;
+                  }),
+                  total);
       tell(std::min(t.sequences, end * shape.batch));
     });
   Evaluation result;

@@ -4,32 +4,39 @@
 #include "libtrain/base/fold_order.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace trainyard::engine {
 
 void fold_losses(World& world, tensor::Exec& communication, std::int64_t first, std::int64_t end,
-                 const std::function<MicroLoss(std::int64_t)>& evaluate, MicroLoss& total) {
+                 const EvaluateMicros& evaluate, MicroLoss& total) {
   constexpr std::int64_t width = sizeof(MicroLoss) / sizeof(double);
-  const std::int64_t ranks = world.topology.size(plan::Axis::data), copies = world.size / ranks,
-                     mine = world.coordinate(plan::Axis::data), each = (end - first + ranks - 1) / ranks;
+  const std::int64_t ranks = world.topology.size(plan::Axis::data), copies = world.topology.size(plan::Axis::tensor),
+                     last_stage = world.size - ranks * copies, mine = world.coordinate(plan::Axis::data),
+                     each = (end - first + ranks - 1) / ranks;
   std::vector<MicroLoss> own(static_cast<std::size_t>(each)), all(static_cast<std::size_t>(each * world.size));
-  for (std::int64_t k = 0; k < each; ++k) {
-    const auto m = first + k * ranks + mine;
-    const auto loss = evaluate(std::min(m, end - 1));
-    if (m < end) own[static_cast<std::size_t>(k)] = loss;
-  }
+  std::vector<std::int64_t> micros;
+  for (std::int64_t k = 0; k < each; ++k) micros.push_back(std::min(first + k * ranks + mine, end - 1));
+  evaluate(micros, own);
+  if (first + (each - 1) * ranks + mine >= end) own.back() = {};
   world.control->all_gather(communication, base::View::of(reinterpret_cast<double*>(own.data()), {width * each}),
                             base::View::of(reinterpret_cast<double*>(all.data()), {width * each * world.size}));
   communication.synchronize();
   for (std::int64_t i = 0; i < end - first; ++i) {
     const auto at = base::fold_place(i, 1, ranks);
-    const auto& micro = all[static_cast<std::size_t>(at.rank * copies * each + at.place)];
+    const auto& micro = all[static_cast<std::size_t>((last_stage + at.rank * copies) * each + at.place)];
     total.sum += micro.sum;
     total.targets += micro.targets;
     total.bytes += micro.bytes;
     total.unmeasured += micro.unmeasured;
   }
+}
+
+EvaluateMicros one_by_one(std::function<MicroLoss(std::int64_t)> evaluate) {
+  return [evaluate = std::move(evaluate)](std::span<const std::int64_t> micros, std::span<MicroLoss> losses) {
+    for (std::size_t i = 0; i < micros.size(); ++i) losses[i] = evaluate(micros[i]);
+  };
 }
 
 }  // namespace trainyard::engine

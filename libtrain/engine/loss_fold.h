@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 
 namespace trainyard::engine {
 
@@ -16,10 +17,16 @@ struct MicroLoss {
   double mean() const { return targets > 0 ? sum / targets : 0; }
 };
 
+// losses[i] of micros[i]; of pipeline stages only the last has them.
+using EvaluateMicros = std::function<void(std::span<const std::int64_t> micros, std::span<MicroLoss> losses)>;
+
 // Adds the micro-batches [first, end) to `total` in ascending order. Data rank r of d evaluates first + r, first + r +
 // d, ...; one without a micro-batch in the last round evaluates the last one again and counts nothing, so that it takes
-// part in the gathers of stage 3. Ranks that share the layers of a replica evaluate the same. Collective.
+// part in the gathers of stage 3. Ranks that share the layers of a replica evaluate the same, stages of it their parts.
+// Collective.
 void fold_losses(World& world, tensor::Exec& communication, std::int64_t first, std::int64_t end,
-                 const std::function<MicroLoss(std::int64_t micro)>& evaluate, MicroLoss& total);
+                 const EvaluateMicros& evaluate, MicroLoss& total);
+// One micro-batch after the other.
+EvaluateMicros one_by_one(std::function<MicroLoss(std::int64_t micro)> evaluate);
 
 }  // namespace trainyard::engine

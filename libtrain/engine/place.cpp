@@ -41,6 +41,7 @@ void move_to_gpu(const RunConfig& config, World& world, base::Device device, int
   const auto with_peers = [&](const std::function<Owned(Owned)>& make) {
     world.replace_groups([&](Owned host) { return host->size() == 1 ? std::move(host) : make(std::move(host)); });
   };
+  world.stages_on_device = nccl;
   if (nccl)
     on_every_rank(world, exec, [&] {
       with_peers([&](Owned host) { return comm::make_nccl(host->group(), device.index, *host); });

@@ -40,14 +40,17 @@ Sent announced_traffic(const plan::Plan& p, int rank, std::int64_t steps) {
 
 }  // namespace
 
-SizeTable traffic_table(const plan::Plan& p, const comm::World& world, std::int64_t steps,
-                        const Validations& validations) {
+SizeTable traffic_table(const plan::Plan& p, const World& world, std::int64_t steps, const Validations& validations) {
   auto announced = announced_traffic(p, world.rank, steps);
-  add(announced, plan::all_validation_traffic(p, validations.sequences), validations.count);
+  add(announced, plan::all_validation_traffic(p, world.rank, validations.sequences), validations.count);
   Sent measured;
   for (const auto* group : world.groups())
     for (const auto& [operation, t] : group->ledger().totals())
       add(measured, {{group->group(), operation, 0, static_cast<std::int64_t>(t.sent_bytes)}}, 1);
+  if (world.neighbours)
+    for (const auto* ledger : world.neighbours->ledgers())
+      for (const auto& [operation, t] : ledger->totals())
+        add(measured, {{plan::name_of(plan::Axis::pipe), operation, 0, static_cast<std::int64_t>(t.sent_bytes)}}, 1);
   auto rows = announced;
   add(rows, measured, 0);
   SizeTable out{"traffic sent", "announced", {}};
@@ -111,7 +114,7 @@ std::string cut_text(const plan::Plan& p) {
   const auto b = p.batch();
   return fmt::format("{}{}, ZeRO {}, {}{} a rank, {}: {} of {} x {} tokens a step, fold {}, {}",
                      base::counted(p.topology.world(), "rank"), plan::sharing_text(p), p.zero,
-                     p.recompute == plan::Recompute::layers ? "layers recomputed, " : "",
+                     p.recompute == plan::Recompute::none ? "" : plan::recomputed_text(p.recompute) + ", ",
                      base::counted(p.threads, "thread"), base::name_of(p.dtype),
                      b.micros() == 1 ? "1 micro-batch" : base::count_text(b.micros()) + " micro-batches", p.micro_batch,
                      p.sequence, b.fold, base::counted(b.rounds(), "accumulation round"));

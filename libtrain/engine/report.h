@@ -18,8 +18,7 @@ struct Validations {
 };
 
 // A table: group and operation, announced, measured (since the ledgers were reset), difference.
-SizeTable traffic_table(const plan::Plan& plan, const comm::World& world, std::int64_t steps,
-                        const Validations& validations);
+SizeTable traffic_table(const plan::Plan& plan, const World& world, std::int64_t steps, const Validations& validations);
 
 // A table of the categories of this rank: predicted, measured, and what the process took beside them.
 SizeTable memory_report(const RankMemory& memory, const RunSetup& setup);

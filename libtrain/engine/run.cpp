@@ -18,6 +18,7 @@
 #include "libtrain/engine/run_loop.h"
 #include "libtrain/engine/run_windows.h"
 #include "libtrain/engine/same_settings.h"
+#include "libtrain/engine/trace_file.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/watch.h"
 #include "libtrain/plan/memory.h"
@@ -53,6 +54,7 @@ RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec)
   // Rank 0 finds what is wrong; only then do the others read the same files.
   const auto expected = nlohmann::json::parse(on_rank_zero(world, exec, [&] {
     require_output_beside_data(config);
+    require_trace_place(config);
     return make_setup(config, world.size, threads).identity.dump();
   }));
   RunSetup setup;
@@ -146,6 +148,9 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   TRAINYARD_ASSERT(world.topology.size(plan::Axis::tensor) == setup.plan.tensor,
                    "a world of {} tensor ranks for a plan of {}", world.topology.size(plan::Axis::tensor),
                    setup.plan.tensor);
+  TRAINYARD_ASSERT(world.topology.size(plan::Axis::pipe) == setup.plan.pipeline,
+                   "a world of {} stages for a plan of {}", world.topology.size(plan::Axis::pipe), setup.plan.pipeline);
+  on_every_rank(world, exec, [&] { join_neighbours(world, setup.plan.virtual_stages, device); });
   setup.step.device = device;
   if (const auto shortage = shortage_of(setup, ranks_on_node); !shortage.empty() && world.rank == 0)
     base::log_warning("{}: swapped, or ended by the system", shortage);

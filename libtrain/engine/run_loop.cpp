@@ -24,8 +24,13 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 RunLoop::RunLoop(const RunContext& run)
     : run_(run), windows_(run.config, run.setup),
       batches_(windows_.training, windows_.validation ? &*windows_.validation : nullptr, run.setup.plan.batch(),
-               run.world.coordinate(plan::Axis::data), run.setup.plan.slots()),
+               run.world.coordinate(plan::Axis::data),
+               plan::slots_of_stage(run.setup.plan, run.setup.plan.stage_of(run.world.rank)).front()),
       trainer_(run.setup.plan, run.setup.step, run.world, batches_) {}
+
+RunLoop::~RunLoop() {
+  if (run_.watchdog) run_.watchdog->ask_what_is_done({});
+}
 
 void RunLoop::load(const Start& start) {
   load_start(start, trainer_, run_.world, run_.config);
@@ -36,18 +41,22 @@ void RunLoop::load(const Start& start) {
 
 RunResult RunLoop::go() {
   const auto& config = run_.config;
+  if (!config.trace.empty()) trace_.emplace(run_, trainer_.communication(), step_);
   saving_.emplace(run_, trainer_, start_);
   watch_calls(run_.watchdog, run_.world);
+  if (run_.watchdog) run_.watchdog->ask_what_is_done([this] { return trainer_.doing(); });
   on_every_rank(run_.world, trainer_.communication(), [&] {
     if (run_.world.rank == 0) metrics_.emplace(config.output + "/metrics.jsonl", step_);
   });
   for (auto* group : run_.world.groups()) group->ledger().reset();
+  if (run_.world.neighbours) run_.world.neighbours->reset_ledgers();
   RunResult result;
   bool stopped = false;
   while (step_ < config.steps && !stopped) stopped = !one_step(result);
   saving_->finish(progress());
   if (metrics_) metrics_->mend();
   trainer_.complete_weights();
+  if (trace_) trace_->write();
   result.code = step_ < config.steps ? base::ExitCode::requeue : base::ExitCode::done;
   result.step = step_;
   result.steps_done = steps_done_;
@@ -63,6 +72,7 @@ RunResult RunLoop::go() {
 bool RunLoop::one_step(RunResult& result) {
   const auto begun = step_ + trainer_.steps_under_way();
   if (run_.watchdog) run_.watchdog->set_step(begun + 1);
+  if (trace_) trace_->begin_step(begun + 1);
   if (!trainer_.begin_step(begun, [&] { return run_.signals.request() == StopRequest::abandon_step; })) {
     finish_steps(result, 0);
     if (run_.world.rank == 0 && run_.listener.on_note)

@@ -7,6 +7,7 @@
 #include "libtrain/engine/restore.h"
 #include "libtrain/engine/run_context.h"
 #include "libtrain/engine/run_saving.h"
+#include "libtrain/engine/run_trace.h"
 #include "libtrain/engine/run_windows.h"
 #include "libtrain/engine/trainer.h"
 
@@ -19,6 +20,7 @@ class RunLoop {
  public:
   // Reserves the memory of the rank. `run` outlives the loop.
   explicit RunLoop(const RunContext& run);
+  ~RunLoop();
 
   // Collective; throws InputError on all ranks alike when the checkpoint turns out to be damaged. Another start may be
   // loaded then.
@@ -39,6 +41,7 @@ class RunLoop {
   [[noreturn]] void refuse_step(const StepOutcome& outcome);
 
   const RunContext& run_;
+  std::optional<RunTrace> trace_;  // outlives the threads that it records
   RunWindows windows_;
   Batches batches_;
   Trainer trainer_;

@@ -23,7 +23,8 @@ RunSaving::RunSaving(const RunContext& run, Trainer& trainer, const Start& start
                  run.config.keep,
                  checkpoint::WriteOptions{run.config.save_throttle,
                                           [this] { return leaving_ || run_.signals.request() != StopRequest::none; }},
-                 [this] { run_.held.folder->lock().require_alone(); });  // of rank 0, which publishes
+                 [this] { run_.held.folder->lock().require_alone(); },  // of rank 0, which publishes
+                 run.setup.plan.stages);
   if (run.config.save_every > 0) saver_->touch();
 }
 

@@ -69,8 +69,10 @@ void StepResults::agree(std::span<const base::View> gradients) {
     results_.all_reduce(c_.communication, limbs, comm::Reduction::sum);
     c_.join(c_.communication.record());
   }
-  kernels::step_numbers(c_.compute, {all_, places_, batch_.micros(), batch_.fold, batch_.data_ranks,
-                                     results_.size() / batch_.data_ranks, limbs_, clip_, numbers_});
+  // Losses are those of the last stage, whose ranks are the last.
+  const auto copies = c_.world.topology.size(plan::Axis::tensor), last = results_.size() - batch_.data_ranks * copies;
+  kernels::step_numbers(c_.compute, {all_ + own_count() * last, places_, batch_.micros(), batch_.fold,
+                                     batch_.data_ranks, copies, limbs_, clip_, numbers_});
 }
 
 void StepResults::send() {

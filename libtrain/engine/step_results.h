@@ -21,7 +21,7 @@ namespace trainyard::engine {
 class StepResults {
  public:
   // `results` reaches all ranks and takes views of the device that `context.compute` computes on. Ranks that share the
-  // layers of one replica are neighbours and have the same losses: the first of them counts.
+  // layers of one replica are neighbours and have the same losses: the first of them counts; of stages the last.
   StepResults(params::StoreContext& context, comm::Communicator& results, double clip);
   ~StepResults();
   StepResults(const StepResults&) = delete;

@@ -4,14 +4,15 @@
 #include "kernels/finite/finite.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
+#include "libtrain/base/trace_kinds.h"
 #include "libtrain/engine/agreement.h"
-#include "libtrain/engine/loss_fold.h"
 #include "libtrain/plan/memory.h"
 #include "libtrain/tensor/gpu.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 namespace trainyard::engine {
 
@@ -24,32 +25,61 @@ params::GradientFold::Position position_of(const plan::Action& action, const pla
   return {action.round, at == 0 ? Place::first : at == batch.fold - 1 ? Place::last : Place::middle};
 }
 
+// Nothing is done any more when it ends.
+struct Doing {
+  explicit Doing(std::atomic<const plan::Action*>& at) : at_(at) {}
+  ~Doing() { at_ = nullptr; }
+  Doing(const Doing&) = delete;
+  std::atomic<const plan::Action*>& at_;
+};
+
 }  // namespace
 
 Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches)
-    : plan_(plan), settings_(settings), world_(world), batches_(batches), set_(plan.model, plan.topology),
-      memory_(plan.memory.categories, settings.device),
+    : plan_(plan), settings_(settings), world_(world), batches_(batches),
+      part_(plan_.part_of_stage(plan_.stage_of(world.rank))), set_(part_, plan.topology),
+      memory_(plan.memory_of(world.rank).categories, settings.device),
       compute_(compute_exec(settings.device, memory_[tensor::Category::workspace], plan.threads)),
-      decoder_(plan.model, plan.recompute), program_(plan::actions(plan, world.rank)),
-      forward_accesses_(plan::forward_accesses(plan.model)), backward_accesses_(plan::backward_accesses(plan.model)),
-      step_leases_(plan::step_leases(plan.model, program_)),
-      evaluation_leases_(plan::leases_of(plan::evaluation_accesses(plan.model))) {
+      program_(plan::actions(plan, world.rank)), step_leases_(plan::step_leases(part_, program_)) {
   using tensor::Category;
-  const int slots = plan_.slots();
-  TRAINYARD_ASSERT(batches.in_flight() >= slots, "batches for {} micro-batches in flight, and the plan has {}",
-                   batches.in_flight(), slots);
-  for (int i = 0; i < slots; ++i)
-    slots_.push_back(
-        std::make_unique<Slot>(memory_[Category::activations],
-                               plan::activation_bytes(plan_.model, plan_.micro(), plan::Pass::train, plan_.recompute)));
+  make_chunks();
   context_ = std::unique_ptr<params::StoreContext>(new params::StoreContext{
       set_, plan_.states(), plan_.reduction, world_, *compute_, communication(), memory_[Category::parameters],
       memory_[Category::gathered_units], memory_[Category::gradients], memory_[Category::unit_gradients],
       memory_[Category::optimizer], memory_[Category::communication_staging]});
+  for (const auto& unit : plan::units_of_stages(plan_.model, plan_.stages))
+    context_->units_of_stages.push_back(unit.unit);
   store_ = std::make_unique<params::ZeroStore>(*context_);
   edges_ = model::Edges(*context_, plan_.model, plan_.micro());
+  if (plan_.pipeline > 1) {
+    TRAINYARD_ASSERT(world.neighbours != nullptr, "{} stages that have not joined their neighbours", plan_.pipeline);
+    const bool hears_before = std::any_of(chunks_.begin(), chunks_.end(), [](const Chunk& c) { return !c.first; });
+    link_.emplace(*world.neighbours, *context_, memory_[Category::activations], hears_before,
+                  plan_.micro().stream_rows(), plan_.model.hidden);
+  }
   batches_.work_on(*compute_);
   results_.emplace(*context_, world_.results ? *world_.results : *world_.control, settings_.clip);
+}
+
+void Trainer::make_chunks() {
+  const int stage = plan_.stage_of(world_.rank);
+  const auto slots = plan::slots_of_stage(plan_, stage);
+  TRAINYARD_ASSERT(batches_.in_flight() >= slots[0], "batches for {} micro-batches in flight, and the plan has {}",
+                   batches_.in_flight(), slots[0]);
+  for (int c = 0; c < plan_.stages.chunks(); ++c) {
+    const auto at = static_cast<std::size_t>(c);
+    const auto bytes = plan::activation_bytes(plan::ModelPart(plan_.model, {part_.chunks[at]}), plan_.micro(),
+                                              plan::Pass::train, plan_.recompute);
+    Chunk chunk;
+    chunk.decoder = std::make_unique<model::Decoder>(part_, plan_.recompute, c);
+    for (int i = 0; i < slots[at]; ++i)
+      chunk.slots.push_back(std::make_unique<Slot>(memory_[tensor::Category::activations], bytes));
+    chunk.forward = plan::forward_accesses(part_, c);
+    chunk.backward = plan::backward_accesses(part_, c);
+    chunk.evaluation = plan::leases_of(plan::evaluation_accesses(part_, c));
+    chunk.first = plan_.stages.part(stage, c) == 0;
+    chunks_.push_back(std::move(chunk));
+  }
 }
 
 // Communication that was issued works on the arenas until it is done.
@@ -68,33 +98,50 @@ bool Trainer::any_rank_asked() {
 }
 
 void Trainer::load(std::int64_t completed, const plan::Action& action) {
-  auto& step = slot_of(action).step;
-  step.emplace(model::Step{*compute_, store_.get(), batches_.training(completed, action.micro), plan_.dtype,
-                           settings_.seed, plan::Pass::train});
-  step->edges = &edges_;
-  step->loss_place = results_->loss_of(action.place);
-  tensor::copy(*compute_, step->micro.counted_there, results_->targets_of(action.place));
+  auto& chunk = chunk_of(action);
+  auto& slot = slot_of(action);
+  slot.step.emplace(model::Step{*compute_, store_.get(), batches_.training(completed, action.micro), plan_.dtype,
+                                settings_.seed, plan::Pass::train});
+  slot.step->edges = &edges_;
+  slot.step->loss_place = results_->loss_of(action.place);
+  tensor::copy(*compute_, slot.step->micro.counted_there, results_->targets_of(action.place));
+  slot.flow = chunk.decoder->open(*slot.step, slot.saved);
+  if (!chunk.first) link_->take_activations(slot.flow.main);
 }
 
 void Trainer::forward(const plan::Action& action, const Observer* observer) {
-  if (action.micro < 0) return store_->idle(forward_accesses_, position_of(action, plan_.batch()));
+  auto& chunk = chunk_of(action);
+  if (action.micro < 0) return store_->idle(chunk.forward, position_of(action, plan_.batch()));
   auto& slot = slot_of(action);
-  slot.flow = decoder_.forward(*slot.step, slot.saved, seen_by(observer, action.micro, "the output of"));
+  chunk.decoder->forward(*slot.step, slot.flow, slot.saved, seen_by(observer, action, "the output of"));
 }
 
 void Trainer::backward(const plan::Action& action, const Observer* observer) {
+  auto& chunk = chunk_of(action);
   const auto position = position_of(action, plan_.batch());
-  if (action.micro < 0) return store_->idle(backward_accesses_, position);
+  if (action.micro < 0) return store_->idle(chunk.backward, position);
   auto& slot = slot_of(action);
+  context_->join(std::exchange(slot.arrived, {}));
   store_->begin_backward(position);
-  decoder_.backward(*slot.step, slot.flow, slot.saved, seen_by(observer, action.micro, "the gradient of the input of"));
+  chunk.decoder->backward(*slot.step, slot.flow, slot.saved, seen_by(observer, action, "the gradient of the input of"));
   slot.step.reset();
 }
 
-model::Observer Trainer::seen_by(const Observer* observer, std::int64_t micro, const char* what) {
+void Trainer::exchange(const plan::Action& action) {
+  using Kind = plan::Action::Kind;
+  if (action.kind == Kind::receive_activations) return link_->await_activations();
+  auto& slot = slot_of(action);
+  if (action.kind == Kind::send_activations) slot.sent = link_->send_activations(slot.flow.main);
+  if (action.kind == Kind::receive_gradients) slot.arrived = link_->await_gradients(slot.flow.main, slot.sent);
+  if (action.kind == Kind::send_gradients) link_->send_gradients(slot.flow.main);
+}
+
+model::Observer Trainer::seen_by(const Observer* observer, const plan::Action& action, const char* what) {
   if (observer == nullptr) return {};
-  return [observer, micro, what](const model::Block& block, base::View stream) {
-    (*observer)(micro, fmt::format("{} {}", what, block.name()), stream);
+  const auto parts = plan_.stages.parts(), part = plan_.stages.part(plan_.stage_of(world_.rank), action.chunk);
+  const auto pass = action.kind == plan::Action::Kind::forward ? part : 2 * parts - 1 - part;
+  return [observer, micro = action.micro, pass, what](const model::Block& block, base::View stream) {
+    (*observer)(micro, pass, fmt::format("{} {}", what, block.name()), stream);
   };
 }
 
@@ -102,7 +149,12 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
                                 const Observer* observer) {
   using Kind = plan::Action::Kind;
   results_->begin();
+  const Doing over(at_);
   for (const auto& action : program_) {
+    at_ = &action;
+    if (action.kind == Kind::update) return true;
+    const base::TraceScope traced(base::traced::action, name_of(action.kind),
+                                  {completed + 1, action.round, action.place, action.micro, action.chunk, action.slot});
     switch (action.kind) {
       case Kind::ask: ask(stop_now()); break;
       case Kind::agree:
@@ -117,17 +169,27 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
       case Kind::forward: forward(action, observer); break;
       case Kind::backward: backward(action, observer); break;
       case Kind::reduce: store_->finish(); break;
-      case Kind::update: return true;
+      case Kind::update: break;  // what follows
       case Kind::receive_activations:
       case Kind::send_activations:
       case Kind::receive_gradients:
-      case Kind::send_gradients:
+      case Kind::send_gradients: exchange(action); break;
       case Kind::input_gradients:
-      case Kind::weight_gradients: TRAINYARD_ASSERT(false, "a rank of one stage is told to {}", name_of(action.kind));
+      case Kind::weight_gradients: TRAINYARD_ASSERT(false, "nothing here can {} alone", name_of(action.kind));
     }
   }
   TRAINYARD_ASSERT(false, "a schedule of {} actions without an update", program_.size());
   return false;
+}
+
+std::string Trainer::doing() const {
+  const auto* action = at_.load();
+  if (action == nullptr) return {};
+  std::string text = plan::name_of(action->kind);
+  std::replace(text.begin(), text.end(), '_', ' ');
+  if (action->micro >= 0) text += fmt::format(" of micro-batch {}", action->micro);
+  if (action->chunk > 0) text += fmt::format(", chunk {}", action->chunk);
+  return plan_.pipeline == 1 ? text : fmt::format("stage {}, {}", plan_.stage_of(world_.rank), text);
 }
 
 bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& stop_now) {
@@ -136,9 +198,12 @@ bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& st
   const double busy = results_come_later() ? 0 : communication().busy_seconds();
   context_->wait_seconds = 0;
   if (!gradients_of_step(completed, stop_now, nullptr)) return false;
-  results_->agree(store_->counted_gradients());
-  update(completed);
-  results_->send();
+  {
+    const base::TraceScope traced(base::traced::action, name_of(plan::Action::Kind::update), {completed + 1});
+    results_->agree(store_->counted_gradients());
+    update(completed);
+    results_->send();
+  }
   outcome.learning_rate = settings_.learning_rate.at(completed);
   outcome.exposed_seconds = context_->wait_seconds;
   outcome.compute_seconds = base::steady_seconds() - outcome.begun - context_->wait_seconds;
@@ -190,38 +255,54 @@ void Trainer::update(std::int64_t completed) {
 }
 
 double Trainer::validate(std::int64_t sequences) {
+  const base::TraceScope traced(base::traced::validation, "validate", {sequences});
   MicroLoss total;
   fold_losses(
       world_, communication(), 0, sequences / plan_.micro_batch,
-      [&](std::int64_t m) {
-        const auto& batch = batches_.validation(m);
-        store_->begin_evaluation(evaluation_leases_);
-        std::int64_t targets = 0;
-        const double loss = evaluate_micro(batch, targets);
-        return MicroLoss{loss, static_cast<double>(targets)};
-      },
-      total);
+      [&](std::span<const std::int64_t> micros, std::span<MicroLoss> losses) { evaluate(micros, losses); }, total);
   return total.mean();
 }
 
-double Trainer::evaluate_micro(const model::MicroBatch& batch, std::int64_t& targets) {
-  model::Step step{*compute_, store_.get(), batch, plan_.dtype, settings_.seed, plan::Pass::evaluate};
-  step.edges = &edges_;
-  decoder_.evaluate(step, slots_.front()->saved);
-  targets = step.target_count;
-  return step.loss_sum;
+void Trainer::evaluate(std::span<const std::int64_t> micros, std::span<MicroLoss> losses) {
+  using Kind = plan::Action::Kind;
+  const plan::Pipeline pipeline{plan_.pipeline_schedule, plan_.pipeline, plan_.virtual_stages};
+  const auto list =
+      plan::evaluation_actions(static_cast<std::int64_t>(micros.size()), pipeline, plan_.stage_of(world_.rank));
+  for (const auto& action : list) {
+    auto& chunk = chunk_of(action);
+    auto& slot = slot_of(action);
+    const auto at = static_cast<std::size_t>(action.place);
+    if (action.kind == Kind::load) {
+      context_->join(std::exchange(slot.sent, {}));
+      const auto& batch = batches_.validation(micros[at]);
+      slot.step.emplace(model::Step{*compute_, store_.get(), batch, plan_.dtype, settings_.seed, plan::Pass::evaluate});
+      slot.step->edges = &edges_;
+      slot.flow = chunk.decoder->open(*slot.step, slot.saved);
+      if (!chunk.first) link_->take_activations(slot.flow.main);
+    } else if (action.kind == Kind::forward) {
+      store_->begin_evaluation(chunk.evaluation);
+      chunk.decoder->evaluate(*slot.step, slot.flow, slot.saved);
+      losses[at].sum += slot.step->loss_sum;
+      losses[at].targets += static_cast<double>(slot.step->target_count);
+      slot.step.reset();
+    } else {
+      exchange(action);
+    }
+  }
+  for (auto& chunk : chunks_) context_->join(std::exchange(chunk.slots.front()->sent, {}));
 }
 
 std::string Trainer::diagnose(std::int64_t completed) {
-  Finding found{plan_.batch().micros()};
+  const std::int64_t passes = std::int64_t{2} * plan_.stages.parts();
+  Finding found{plan_.batch().micros(), 0, 0, {}};
   std::int64_t looks = 0;
-  const Observer look = [&](std::int64_t micro, const std::string& where, base::View tensor) {
+  const Observer look = [&](std::int64_t micro, std::int64_t pass, const std::string& where, base::View tensor) {
     ++looks;
-    if (!found.text.empty() && micro >= found.micro) return;
+    if (!found.text.empty() && std::pair(micro, pass) >= std::pair(found.micro, found.pass)) return;
     const auto index = kernels::first_nonfinite(*compute_, tensor);
     if (index < 0) return;
     const auto row = index / tensor.cols() + edges_.first_row(plan_.micro().rows());
-    found = {micro, looks,
+    found = {micro, pass, looks,
              fmt::format("micro-batch {}: {} is not finite, first at row {}, column {}", micro, where, row,
                          index % tensor.cols())};
   };
@@ -233,12 +314,12 @@ std::string Trainer::diagnose(std::int64_t completed) {
     if (action.kind != plan::Action::Kind::backward || action.micro < 0 || action.micro >= found.micro) continue;
     const auto loss = losses[static_cast<std::size_t>(2 * action.place)];
     if (!std::isfinite(loss))
-      found = {action.micro, looks, fmt::format("micro-batch {}: the loss is {}", action.micro, loss)};
+      found = {action.micro, passes, looks, fmt::format("micro-batch {}: the loss is {}", action.micro, loss)};
   }
   for (int u = 0; u < context_->units() && found.text.empty(); ++u)
     if (kernels::first_nonfinite(*compute_, store_->piece_gradient(u)) >= 0)
       found = {
-          plan_.batch().micros(), u,
+          plan_.batch().micros(), passes, u,
           fmt::format("the folded gradient of unit {} is not finite", set_.units[static_cast<std::size_t>(u)].name)};
   return earliest_of_all(found);
 }
@@ -246,10 +327,10 @@ std::string Trainer::diagnose(std::int64_t completed) {
 // Everyone learns the finding of the lowest micro-batch, there the earliest; who only knows a folded gradient comes
 // last. Of equals the lowest rank speaks.
 std::string Trainer::earliest_of_all(const Finding& mine) {
-  const std::int64_t key[3] = {mine.text.empty() ? 1 : 0, mine.micro, mine.place};
-  std::vector<std::array<std::int64_t, 3>> keys(static_cast<std::size_t>(world_.size));
-  world_.control->all_gather(communication(), base::View::of(key, {3}),
-                             base::View::of(keys.front().data(), {3 * world_.size}));
+  const std::int64_t key[4] = {mine.text.empty() ? 1 : 0, mine.micro, mine.pass, mine.place};
+  std::vector<std::array<std::int64_t, 4>> keys(static_cast<std::size_t>(world_.size));
+  world_.control->all_gather(communication(), base::View::of(key, {4}),
+                             base::View::of(keys.front().data(), {4 * world_.size}));
   communication().synchronize();
   const auto owner = static_cast<int>(std::min_element(keys.begin(), keys.end()) - keys.begin());
   std::vector<std::uint8_t> text(256, 0);

@@ -4,7 +4,9 @@
 
 #include "libtrain/engine/batches.h"
 #include "libtrain/engine/learning_rate.h"
+#include "libtrain/engine/loss_fold.h"
 #include "libtrain/engine/memory.h"
+#include "libtrain/engine/stage_link.h"
 #include "libtrain/engine/step_results.h"
 #include "libtrain/engine/world.h"
 #include "libtrain/model/decoder.h"
@@ -15,10 +17,12 @@
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/schedule.h"
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -42,7 +46,8 @@ struct StepOutcome {
 
 class Trainer {
  public:
-  // The plan is what runs: its memory is reserved, its schedule interpreted. It must be predicted (plan::predict).
+  // The plan is what runs: its memory is reserved, its schedule interpreted. It must be predicted (plan::predict). A
+  // world with stages has joined its neighbours.
   Trainer(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches);
   ~Trainer();
 
@@ -70,6 +75,9 @@ class Trainer {
   // finite (lowest micro-batch, then schedule order), whoever holds it. Collective.
   std::string diagnose(std::int64_t completed);
 
+  // "stage 1, forward of micro-batch 3": what is done of a step; "" between steps. From any thread.
+  std::string doing() const;
+
   params::ZeroStore& store() { return *store_; }
   params::StoreContext& context() { return *context_; }
   RankMemory& memory() { return memory_; }
@@ -83,7 +91,9 @@ class Trainer {
     StepOutcome known;
     std::int64_t waits, calls;
   };  // spans of compute and communication at its end
-  using Observer = std::function<void(std::int64_t micro, const std::string& where, base::View tensor)>;
+  // `pass` of a micro-batch: its forward through all parts of the model one after the other, then backward.
+  using Observer =
+      std::function<void(std::int64_t micro, std::int64_t pass, const std::string& where, base::View tensor)>;
   // What belongs to one micro-batch between its load and the end of its backward.
   struct Slot {
     Slot(tensor::Arena& activations, std::int64_t bytes) : memory(activations, bytes), saved(memory) {}
@@ -91,6 +101,16 @@ class Trainer {
     model::Saved saved;
     std::optional<model::Step> step;
     model::Flow flow;
+    tensor::Event sent;     // the stage behind has the output, or will have it from elsewhere
+    tensor::Event arrived;  // its gradient is in the stream
+  };
+  // Neighbouring layers that a micro-batch passes through at one time.
+  struct Chunk {
+    std::unique_ptr<model::Decoder> decoder;
+    std::vector<std::unique_ptr<Slot>> slots;
+    std::vector<plan::Access> forward, backward;  // of a micro-batch
+    std::vector<plan::Use> evaluation;
+    bool first = true;  // of the model: no stage stands before it
   };
 
   // Actions up to (not including) the update. False: `stop_now` ended the step. An observer sees the stream after every
@@ -99,16 +119,19 @@ class Trainer {
   void load(std::int64_t completed, const plan::Action& action);
   void forward(const plan::Action& action, const Observer* observer);
   void backward(const plan::Action& action, const Observer* observer);
-  Slot& slot_of(const plan::Action& action) { return *slots_[static_cast<std::size_t>(action.slot)]; }
-  static model::Observer seen_by(const Observer* observer, std::int64_t micro, const char* what);
+  void exchange(const plan::Action& action);  // with a stage beside this one
+  Chunk& chunk_of(const plan::Action& action) { return chunks_[static_cast<std::size_t>(action.chunk)]; }
+  Slot& slot_of(const plan::Action& action) { return *chunk_of(action).slots[static_cast<std::size_t>(action.slot)]; }
+  model::Observer seen_by(const Observer* observer, const plan::Action& action, const char* what);
+  void make_chunks();
   void update(std::int64_t completed);
   void measure_on_device(const UnderWay& step, StepOutcome& outcome);
-  double evaluate_micro(const model::MicroBatch& batch, std::int64_t& targets);
+  void evaluate(std::span<const std::int64_t> micros, std::span<MicroLoss> losses);
   void ask(bool mine);
   bool any_rank_asked();
   struct Finding {
-    std::int64_t micro = 0, place = 0;  // of the micro-batch's tensors in their order
-    std::string text = {};              // empty: nothing was found
+    std::int64_t micro = 0, pass = 0, place = 0;  // of the tensors of a pass in their order
+    std::string text = {};                        // empty: nothing was found
   };
   std::string earliest_of_all(const Finding& mine);
 
@@ -116,20 +139,20 @@ class Trainer {
   StepSettings settings_;
   World& world_;
   Batches& batches_;
+  plan::ModelPart part_;  // of plan_.model
   plan::UnitSet set_;
   RankMemory memory_;
   std::unique_ptr<tensor::Exec> compute_;
-  model::Decoder decoder_;
   std::unique_ptr<params::StoreContext> context_;
   std::unique_ptr<params::ZeroStore> store_;
   model::Edges edges_;
   std::vector<plan::Action> program_;
-  std::vector<std::unique_ptr<Slot>> slots_;
+  std::atomic<const plan::Action*> at_{nullptr};  // of the program; null between steps
+  std::vector<Chunk> chunks_;
+  std::optional<StageLink> link_;
   std::int32_t stop_ = 0;  // does any rank ask to stop; known once answered_
   tensor::Event answered_;
-  std::vector<plan::Access> forward_accesses_, backward_accesses_;  // of a micro-batch
   plan::LeaseOrder step_leases_;
-  std::vector<plan::Use> evaluation_leases_;
   std::optional<StepResults> results_;
   std::deque<UnderWay> under_way_;
   double finished_at_ = 0, blocked_before_ = 0, talking_before_ = 0;  // at the end of the step before, on a GPU

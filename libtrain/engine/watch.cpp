@@ -39,6 +39,14 @@ void watch_calls(comm::Watchdog* watchdog, const World& world) {
   for (const auto axes : {plan::Axes{plan::Axis::data}, plan::Axes{plan::Axis::tensor}})
     if (const auto& group = world.group(axes); group.size() > 1)
       ledgers.push_back({{group.group(), numbers_of_groups(world.topology, axes)}, &group.ledger()});
+  if (world.neighbours) {
+    for (const auto& watched : world.neighbours->watched()) ledgers.push_back(watched);
+    std::vector<int> numbers(static_cast<std::size_t>(world.size), -1);
+    const int each = world.size / world.topology.size(plan::Axis::pipe);
+    for (int r = 0; r < each; ++r)
+      numbers[static_cast<std::size_t>(r)] = numbers[static_cast<std::size_t>(world.size - each + r)] = r;
+    ledgers.push_back({{"stages", std::move(numbers)}, world.stages ? &world.stages->ledger() : nullptr});
+  }
   ledgers.push_back({{"control"}, &world.control->ledger()});
   if (world.results && &world.results->ledger() != &world.control->ledger())
     ledgers.push_back({{"results"}, &world.results->ledger()});

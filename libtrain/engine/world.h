@@ -2,6 +2,7 @@
 // when a peer is lost.
 #pragma once
 
+#include "libtrain/comm/neighbours.h"
 #include "libtrain/comm/watchdog.h"
 #include "libtrain/comm/world.h"
 #include "libtrain/tensor/exec.h"
@@ -19,6 +20,9 @@ struct World : comm::World {
   std::unique_ptr<comm::Communicator>
       results;  // on a GPU: carries the losses and norms of steps between devices; null: `control` does
   std::unique_ptr<tensor::Exec> communication;
+  bool stages_on_device = false;  // NCCL carries what goes between GPUs
+  comm::GroupFactory queues;      // communicators that a thread each may call; empty: `between` makes such
+  std::unique_ptr<comm::Neighbours> neighbours;  // between pipeline stages (join_neighbours); null: there are none
   // How the process ends the whole job; both set by who launched ranks that are processes, and neither returns there.
   // fail: this rank alone met an error, and the others may wait for it; called while everything still stands that
   // communication under way works on. on_hang: the watchdog's verdict.
@@ -32,8 +36,12 @@ struct World : comm::World {
 void drain(tensor::Exec& communication, tensor::Exec& compute) noexcept;
 
 World solo_world();
-// Ranks along the axes of data and, inside, of tensor, which `tensor` neighbours share; their communicators from a
-// factory, and a communication thread when there are several. `size` is a multiple of `tensor`.
-World make_world(std::string kind, int rank, int size, comm::GroupFactory between, int tensor = 1);
+// Ranks as plan::replicas_of has them; their communicators from a factory, and a communication thread when there are
+// several. `size` is a multiple of `tensor` * `stages`.
+World make_world(std::string kind, int rank, int size, comm::GroupFactory between, int tensor = 1, int stages = 1);
+
+// The queues to the stages before and behind, where the topology has stages: once the world has the communicators that
+// it will keep. In a ring with several chunks of each stage. Collective.
+void join_neighbours(World& world, int chunks, base::Device device = {});
 
 }  // namespace trainyard::engine

@@ -80,14 +80,19 @@ BlockFactory block_factory(const std::string& name) {
                          base::value_hint(name, names));
 }
 
-std::vector<std::unique_ptr<Block>> assemble(const plan::ModelConfig& model, plan::Recompute recomputation) {
+std::vector<std::unique_ptr<Block>> assemble(const plan::ModelPart& part, plan::Recompute recomputation, int chunk) {
+  const auto& model = part.model;
   const auto wrong = plan::problems(model);
   if (!wrong.empty()) throw base::UsageError(fmt::format("model {}: {}", model.name, fmt::join(wrong, "; ")));
   std::vector<std::unique_ptr<Block>> all;
-  for (const auto& place : plan::placed_blocks(model)) {
+  for (const auto& place : plan::placed_blocks(part)) {
+    if (place.chunk != chunk) continue;
     auto block = block_factory(name_of(place.part))(model, place);
-    const bool again = place.part == plan::Part::layers && recomputation == plan::Recompute::layers;
-    all.push_back(again ? recompute(std::move(block)) : std::move(block));
+    if (place.part == plan::Part::layers && recomputation == plan::Recompute::layers)
+      block = recompute(std::move(block));
+    if (place.part == plan::Part::layers && recomputation == plan::Recompute::selective)
+      block = recompute_selectively(std::move(block));
+    all.push_back(std::move(block));
   }
   return all;
 }

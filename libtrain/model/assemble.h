@@ -26,9 +26,10 @@ void register_branch(const std::string& name, std::shared_ptr<const plan::Branch
 BlockFactory block_factory(
     const std::string& name);  // what is registered, to wrap it for example; UsageError naming the legal ones
 
-// The blocks of plan::placed_blocks(model), in that order. Layers are wrapped in recompute() when asked for.
-// Throws UsageError with every entry of plan::problems(model).
-std::vector<std::unique_ptr<Block>> assemble(const plan::ModelConfig& model,
-                                             plan::Recompute recompute = plan::Recompute::none);
+// The blocks of plan::placed_blocks(part) that are of a chunk, in that order; a model is a part of one chunk. Layers
+// are wrapped in recompute() or recompute_selectively() when asked for. Throws UsageError with every entry of
+// plan::problems(model).
+std::vector<std::unique_ptr<Block>> assemble(const plan::ModelPart& part,
+                                             plan::Recompute recompute = plan::Recompute::none, int chunk = 0);
 
 }  // namespace trainyard::model

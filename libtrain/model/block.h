@@ -69,8 +69,9 @@ struct Step {
   std::int64_t target_count = 0;
   base::View loss_place = {};  // f64 [1] on the device: gets the loss sum instead of loss_sum, and nobody waits
   KvCache* past = nullptr;     // evaluation of one sequence: attention keeps and uses keys and values of earlier passes
-  const Edges* edges = &one_rank();  // to the ranks that share every layer with this one
-  Output output = Output::read;      // of the forward pass of a block
+  const Edges* edges = &one_rank();                   // to the ranks that share every layer with this one
+  Output output = Output::read;                       // of the forward pass of a block
+  plan::Recompute recompute = plan::Recompute::none;  // selective: a layer keeps only what always stays (plan::Stays)
 };
 
 // main: [stream rows, hidden] in the working dtype: b*T rows, or this rank's run of them where tensor ranks share them.

@@ -49,6 +49,9 @@ class Branch {
  public:
   virtual ~Branch() = default;
   virtual void forward(Step& step, const params::Lease& lease, const SavedSet& tensors, base::View output) const = 0;
+  // With Recompute::selective, before backward and where the kind marks tensors plan::Stays::unless_selective: fills
+  // these again, to the same bits, from those that stay; "normed" is there. By default a kind marks none.
+  virtual void make_again(Step&, const SavedSet&) const {}
   // Overwrites d_normed [stream rows, hidden], which may serve as scratch before that, and every gradient of the
   // branch's parameters.
   virtual void backward(Step& step, const params::Lease& lease, const params::Grads& grads,

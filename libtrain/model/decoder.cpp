@@ -9,8 +9,8 @@
 
 namespace trainyard::model {
 
-Decoder::Decoder(const plan::ModelConfig& model, plan::Recompute recompute)
-    : model_(model), blocks_(assemble(model, recompute)) {}
+Decoder::Decoder(const plan::ModelPart& part, plan::Recompute recompute, int chunk)
+    : model_(part.model), blocks_(assemble(part, recompute, chunk)) {}
 Decoder::~Decoder() = default;
 
 Flow Decoder::open(Step& step, Saved& saved) {
@@ -21,13 +21,11 @@ Flow Decoder::open(Step& step, Saved& saved) {
   return {saved.push(step.dtype, {step.edges->stream_rows(n), model_.hidden}), {}};
 }
 
-Flow Decoder::forward(Step& step, Saved& saved, const Observer& observer) {
-  auto flow = open(step, saved);
+void Decoder::forward(Step& step, Flow& flow, Saved& saved, const Observer& observer) {
   for (auto& block : blocks_) {
     block->forward(step, flow, saved);
     if (observer) observer(*block, flow.main);
   }
-  return flow;
 }
 
 void Decoder::backward(Step& step, Flow& flow, Saved& saved, const Observer& observer) {
@@ -39,8 +37,7 @@ void Decoder::backward(Step& step, Flow& flow, Saved& saved, const Observer& obs
   TRAINYARD_ASSERT(saved.empty(), "{} tensors left on the stack of saved activations", saved.size());
 }
 
-void Decoder::evaluate(Step& step, Saved& saved) {
-  auto flow = open(step, saved);
+void Decoder::evaluate(Step& step, Flow& flow, Saved& saved) {
   for (auto& block : blocks_) block->forward(step, flow, saved);
   saved.pop();
 }

@@ -33,8 +33,7 @@ void FeedForwardBranch::forward(Step& step, const params::Lease& lease, const Sa
     const auto normed = all_rows(step, t["normed"]);
     if (gated()) {
       inner_.forward(step.exec, lease, normed, t["inner"]);
-      kernels::swiglu_forward(step.exec, t["inner"].columns(0, w.ffn), t["inner"].columns(w.ffn, w.ffn),
-                              t["activated"]);
+      swiglu(step, t);
     } else {
       const auto& up = inner_indices_.front();
       kernels::linear_gelu_forward(step.exec, normed, lease.weight(up.weight),
@@ -44,6 +43,16 @@ void FeedForwardBranch::forward(Step& step, const params::Lease& lease, const Sa
   if (output)
     shared_forward(step, t["activated"], lease.weight(down_weight_),
                    down_bias_ < 0 ? base::View{} : lease.weight(down_bias_), w, output);
+}
+
+void FeedForwardBranch::swiglu(Step& step, const SavedSet& t) const {
+  const auto width = t["activated"].cols();
+  kernels::swiglu_forward(step.exec, t["inner"].columns(0, width), t["inner"].columns(width, width), t["activated"]);
+}
+
+void FeedForwardBranch::make_again(Step& step, const SavedSet& t) const {
+  if (gated()) swiglu(step, t);
+  else kernels::gelu_forward(step.exec, t["inner"], t["activated"]);
 }
 
 void FeedForwardBranch::backward(Step& step, const params::Lease& lease, const params::Grads& grads,

@@ -14,10 +14,12 @@ class FeedForwardBranch : public Branch {
  public:
   explicit FeedForwardBranch(const BranchSpec& spec);
   void forward(Step& step, const params::Lease& lease, const SavedSet& tensors, base::View output) const override;
+  void make_again(Step& step, const SavedSet& tensors) const override;
   void backward(Step& step, const params::Lease& lease, const params::Grads& grads, const OutputGradient& gradient,
                 const SavedSet& tensors, base::View d_normed) const override;
 
  private:
+  void swiglu(Step& step, const SavedSet& tensors) const;
   bool gated() const { return inner_indices_.size() == 2; }
   plan::ModelConfig model_;
   std::vector<FusedLinear::Indices> inner_indices_;  // up, or gate and up

@@ -19,12 +19,15 @@ class NormPart {
   // residual stream; the place is returned.
   base::View forward_sum(Step& step, const params::Lease& lease, base::View stream, base::View branch,
                          const kernels::Dropout& dropout, const SavedSet& tensors) const;
+  // Fills "normed" again from "input", and the statistics with what they are.
+  void make_again(Step& step, const params::Lease& lease, const SavedSet& tensors) const;
   // gradient += the gradient through the norm of d_normed; where both are the same view, it is overwritten. The
   // gradients of weight and bias are overwritten.
   void backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View d_normed,
                 const SavedSet& tensors, base::View gradient) const;
 
  private:
+  void normalize(Step& step, const params::Lease& lease, base::View rows, const SavedSet& tensors) const;
   void backward_rows(Step& step, const params::Lease& lease, const params::Grads& grads, base::View d_normed,
                      const SavedSet& tensors, base::View gradient) const;
   plan::Norm kind_;

@@ -13,6 +13,19 @@ std::vector<plan::SavedTensor> PreNormLayer::tensors(const Sublayer& s, const St
   return plan::branch_tensors(*s.kind, model_, shape_of(step), pass);
 }
 
+// All tensors of a branch and its norm, for backward.
+SavedSet PreNormLayer::take(const Sublayer& s, Step& step, const params::Lease& lease, Saved& saved) const {
+  const auto list = tensors(s, step, plan::Pass::train);
+  if (step.recompute != plan::Recompute::selective) return SavedSet::pop(saved, list);
+  const auto again = plan::Stays::unless_selective;
+  SavedSet::push(saved, plan::only(list, again));
+  const auto t = SavedSet::pop(saved, selective_order(list));
+  s.norm.make_again(step, lease, t);
+  if (!plan::only(s.kind->tensors(model_, shape_of(step), plan::Pass::train), again).empty())
+    s.branch->make_again(step, t);
+  return t;
+}
+
 void PreNormLayer::forward(Step& step, Flow& flow, Saved& saved) {
   const auto lease = step.store->lease(use_);
   auto& workspace = step.exec.scratch();
@@ -36,7 +49,7 @@ void PreNormLayer::backward(Step& step, Flow& flow, Saved& saved) {
   auto grads = step.store->grads(use_);
   auto& workspace = step.exec.scratch();
   for (auto s = sublayers_.rbegin(); s != sublayers_.rend(); ++s) {
-    const auto t = SavedSet::pop(saved, tensors(*s, step, plan::Pass::train));
+    const auto t = take(*s, step, lease, saved);
     tensor::ArenaScope scope(workspace);
     const auto d_normed = workspace.allocate(step.dtype, {flow.main.rows(), model_.hidden});
     {

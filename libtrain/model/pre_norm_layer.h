@@ -13,7 +13,8 @@ namespace trainyard::model {
 
 // Leases its unit once in forward and once in backward, and commits its gradients once, at the end of backward.
 // Described by plan::LayerKind. A branch's output is added by the norm behind it, which reads both anyway: one pass
-// over memory for the two. Where its own output is not read, a layer ends with the tensors of its last branch.
+// over memory for the two. Where its own output is not read, a layer ends with the tensors of its last branch. With
+// Recompute::selective, tensors that do not always stay lie above those that do, while a branch and its norm run.
 class PreNormLayer : public Block {
  public:
   struct Sublayer {
@@ -29,6 +30,7 @@ class PreNormLayer : public Block {
 
  private:
   std::vector<plan::SavedTensor> tensors(const Sublayer& sublayer, const Step& step, plan::Pass pass) const;
+  SavedSet take(const Sublayer& sublayer, Step& step, const params::Lease& lease, Saved& saved) const;
   plan::ModelConfig model_;
   std::string name_;
   plan::Use use_;

@@ -1,4 +1,4 @@
-// recompute(block): the decorator, and the store that lets the second forward and the backward share one lease.
+// The decorators, and the store that lets the second forward and the backward share one lease.
 #include "libtrain/model/recompute.h"
 
 #include <utility>
@@ -73,7 +73,27 @@ class RecomputeBlock : public Block {
   std::unique_ptr<Block> inner_;
 };
 
+class SelectiveBlock : public Block {
+ public:
+  explicit SelectiveBlock(std::unique_ptr<Block> inner) : inner_(std::move(inner)) {}
+  std::string name() const override { return inner_->name(); }
+  void forward(Step& step, Flow& flow, Saved& saved) override { run(&Block::forward, step, flow, saved); }
+  void backward(Step& step, Flow& flow, Saved& saved) override { run(&Block::backward, step, flow, saved); }
+
+ private:
+  void run(void (Block::*pass)(Step&, Flow&, Saved&), Step& step, Flow& flow, Saved& saved) {
+    const auto told = std::exchange(step.recompute, plan::Recompute::selective);
+    ((*inner_).*pass)(step, flow, saved);
+    step.recompute = told;
+  }
+  std::unique_ptr<Block> inner_;
+};
+
 }  // namespace
+
+std::unique_ptr<Block> recompute_selectively(std::unique_ptr<Block> inner) {
+  return std::make_unique<SelectiveBlock>(std::move(inner));
+}
 
 std::unique_ptr<Block> recompute(std::unique_ptr<Block> inner) {
   return std::make_unique<RecomputeBlock>(std::move(inner));

@@ -56,4 +56,17 @@ SavedSet SavedSet::pop(Saved& saved, std::vector<plan::SavedTensor> list) {
   return set;
 }
 
+std::vector<plan::SavedTensor> selective_order(const std::vector<plan::SavedTensor>& list) {
+  auto all = plan::only(list, plan::Stays::always);
+  for (const auto& t : plan::only(list, plan::Stays::unless_selective)) all.push_back(t);
+  return all;
+}
+
+PassTensors::PassTensors(const std::vector<plan::SavedTensor>& list, const Step& step, Saved& saved)
+    : saved_(saved), kept_(saved.size()) {
+  const bool selective = step.recompute == plan::Recompute::selective;
+  if (step.pass == plan::Pass::train) kept_ += selective ? plan::only(list, plan::Stays::always).size() : list.size();
+  set_ = SavedSet::push(saved, selective ? selective_order(list) : list);
+}
+
 }  // namespace trainyard::model

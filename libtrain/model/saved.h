@@ -52,15 +52,16 @@ class AllRows {
 };
 inline base::View all_rows(const Step& step, base::View rows) { return AllRows(step, rows).get(); }
 
-// In a forward pass: pushes the tensors; in evaluation pops them when it ends. So evaluation never needs more memory
-// than training.
+// Those that always stay, then those that with Recompute::selective do not: these are popped alone.
+std::vector<plan::SavedTensor> selective_order(const std::vector<plan::SavedTensor>& list);
+
+// In a forward pass: pushes the tensors; when it ends pops them, in evaluation all, so that it never needs more memory
+// than training, with Recompute::selective those that do not stay.
 class PassTensors {
  public:
-  PassTensors(std::vector<plan::SavedTensor> list, const Step& step, Saved& saved)
-      : saved_(saved), release_(step.pass == plan::Pass::evaluate), before_(saved.size()),
-        set_(SavedSet::push(saved, std::move(list))) {}
+  PassTensors(const std::vector<plan::SavedTensor>& list, const Step& step, Saved& saved);
   ~PassTensors() {
-    while (release_ && saved_.size() > before_) saved_.pop();
+    while (saved_.size() > kept_) saved_.pop();
   }
   PassTensors(const PassTensors&) = delete;
   PassTensors& operator=(const PassTensors&) = delete;
@@ -68,8 +69,7 @@ class PassTensors {
 
  private:
   Saved& saved_;
-  bool release_;
-  std::size_t before_;
+  std::size_t kept_;
   SavedSet set_;
 };
 

@@ -8,7 +8,9 @@
 #include "libtrain/tensor/exec.h"
 
 #include <cstdint>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace trainyard::params {
 
@@ -33,6 +35,7 @@ struct StoreContext {
   Transfers transfers{communication, world.topology.size(plan::Axis::tensor) > 1 ? Transfers::Issue::between
                                                                                  : Transfers::Issue::at_once};
   std::int64_t segment_bytes = plan::segment_bytes;
+  std::vector<std::string> units_of_stages = {};  // names of units that other stages hold, too (plan/stages.h)
 
   int units() const { return static_cast<int>(set.units.size()); }
   const plan::UnitLayout& layout(int unit) const { return set.layouts[static_cast<std::size_t>(unit)]; }

@@ -34,9 +34,11 @@ void make_values(const plan::Parameter& p, const plan::HeldPart& part, std::uint
 
 ZeroStore::ZeroStore(StoreContext& c)
     : c_(c), weights_(c.shape.zero == 3 ? make_gathered_weights(c) : make_whole_weights(c)), gradients_(c),
-      states_(c, *weights_) {
+      stage_sums_(c), states_(c, *weights_) {
   for (int u = 0; u < c.units(); ++u)
-    counted_.push_back(plan::counted_ranges(c.unit(u), c.layout(u), c.world.topology, c.world.rank));
+    counted_.push_back(c.set.borrowed[static_cast<std::size_t>(u)]
+                           ? std::vector<plan::PieceRange>{}  // its owner counts it
+                           : plan::counted_ranges(c.unit(u), c.layout(u), c.world.topology, c.world.rank));
 }
 
 std::span<const base::View> ZeroStore::counted_gradients() {

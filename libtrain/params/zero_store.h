@@ -4,6 +4,7 @@
 
 #include "libtrain/params/gradients.h"
 #include "libtrain/params/optimizer.h"
+#include "libtrain/params/stage_sums.h"
 #include "libtrain/params/store.h"
 #include "libtrain/params/weights.h"
 #include "libtrain/plan/accesses.h"
@@ -34,7 +35,10 @@ class ZeroStore : public ParameterStore {
   void idle(std::span<const plan::Access> accesses, GradientFold::Position position);
 
   // Update: finish() folds; the engine then takes the norm of counted_gradients() and calls update(). Collective.
-  void finish() { gradients_.finish(); }
+  void finish() {
+    gradients_.finish();
+    stage_sums_.add_up(gradients_);
+  }
   base::View piece_gradient(int unit) { return gradients_.piece(unit); }
   // What this rank counts of its pieces, so that the norm over the whole world counts every logical parameter once
   // (plan/ownership.h). Valid until the next call.
@@ -64,6 +68,7 @@ class ZeroStore : public ParameterStore {
   StoreContext& c_;
   std::unique_ptr<Weights> weights_;
   GradientFold gradients_;
+  StageSums stage_sums_;
   OptimizerStates states_;
   std::vector<std::vector<plan::PieceRange>> counted_;  // of each unit
   std::vector<base::View> counted_views_;

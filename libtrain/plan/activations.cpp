@@ -12,18 +12,28 @@ std::int64_t stream_bytes(const ModelConfig& m, const MicroShape& s) {
   return base::aligned(s.stream_rows() * m.hidden * s.element_bytes());
 }
 
-// A recomputed layer has its list when the head has given its own back.
+namespace {
+
+StackBytes on_stack(const Segment& segment, const ModelConfig& m, const MicroShape& s, Recompute recompute) {
+  if (segment.part == Part::layers && recompute == Recompute::selective) return segment.kind->selective_bytes(m, s);
+  const auto bytes = segment.kind->saved_bytes(m, s);
+  if (segment.part == Part::layers && recompute == Recompute::layers)
+    return {stream_bytes(m, s), stream_bytes(m, s) + bytes};
+  return {bytes, bytes};
+}
+
+}  // namespace
+
+// Blocks run above what those before them keep.
 std::int64_t saved_bytes(const ModelPart& part, const MicroShape& s, Recompute recompute) {
-  const auto& m = part.model;
-  std::int64_t kept = 0, layer = 0, output = 0;
+  std::int64_t kept = 0, most = 0;
   for (const auto& segment : segments(part)) {
-    const auto bytes = segment.kind->saved_bytes(m, s);
-    const bool again = recompute == Recompute::layers && segment.part == Part::layers;
-    if (again) layer = std::max(layer, bytes);
-    if (segment.part == Part::output) output += segment.times * bytes;
-    else kept += segment.times * (again ? stream_bytes(m, s) : bytes);
+    if (segment.times == 0) continue;
+    const auto bytes = on_stack(segment, part.model, s, recompute);
+    most = std::max(most, kept + (segment.times - 1) * bytes.kept + bytes.most);
+    kept += segment.times * bytes.kept;
   }
-  return kept + (recompute == Recompute::layers ? std::max(layer, output) : output);
+  return most;
 }
 
 std::int64_t activation_bytes(const ModelPart& part, const MicroShape& s, Pass pass, Recompute recompute) {

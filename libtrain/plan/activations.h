@@ -8,8 +8,9 @@
 namespace trainyard::plan {
 
 // Bytes of all that the blocks of a model, or of a chunk of it, have saved between forward and backward of one
-// micro-batch. With Recompute::layers this is the peak inside a layer's backward: the inputs of all layers plus the
-// full list of one.
+// micro-batch, with what the largest of them needs beside it while it runs: with Recompute::layers the inputs of all
+// layers plus the full list of one, with Recompute::selective what stays of all layers plus what does not of one
+// branch.
 std::int64_t saved_bytes(const ModelPart& part, const MicroShape& shape, Recompute recompute = Recompute::none);
 
 // The residual stream [stream rows, hidden] in the working dtype (forward: activations, backward: their gradient, in
@@ -20,7 +21,7 @@ std::int64_t activation_bytes(const ModelPart& part, const MicroShape& shape, Pa
                               Recompute recompute = Recompute::none);
 
 // High-water mark of the workspace arena over a whole pass (train: forward and backward): that of the largest block,
-// with and without recomputation.
+// whatever is recomputed.
 std::int64_t workspace_bytes(const ModelPart& part, const MicroShape& shape, Pass pass);
 
 // Elements, in the accumulation dtype, that an exchange between tensor ranks receives at one time (model/edges.h).

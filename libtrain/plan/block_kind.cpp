@@ -57,6 +57,16 @@ std::int64_t total_bytes(const std::vector<SavedTensor>& tensors) {
   return bytes;
 }
 
+std::vector<SavedTensor> only(std::vector<SavedTensor> tensors, Stays stays) {
+  std::erase_if(tensors, [&](const SavedTensor& t) { return t.stays != stays; });
+  return tensors;
+}
+
+StackBytes BlockKind::selective_bytes(const ModelConfig& model, const MicroShape& shape) const {
+  const auto bytes = saved_bytes(model, shape);
+  return {bytes, bytes};
+}
+
 std::vector<UnitUse> BlockKind::uses(const ModelConfig& model) const {
   std::vector<UnitUse> all(units(model, 0).size());
   for (std::size_t i = 0; i < all.size(); ++i) all[i].own = static_cast<int>(i);

@@ -14,14 +14,26 @@
 
 namespace trainyard::plan {
 
+// Does a tensor stay between forward and backward? unless_selective: with Recompute::selective it does not, and
+// backward makes it again to the same bits from those that stay and the weights, by no product and no call to other
+// ranks.
+enum class Stays { always, unless_selective };
+
 // A tensor that a block pushes on the activation stack, in push order. An arena hands it out at a multiple of 64 bytes.
 struct SavedTensor {
   const char* name;  // a literal
   base::DType dtype;
-  std::int64_t rows, cols;     // rows 0: one dim
+  std::int64_t rows, cols;  // rows 0: one dim
+  Stays stays = Stays::always;
   std::int64_t bytes() const;  // rounded up to 64
 };
 std::int64_t total_bytes(const std::vector<SavedTensor>& tensors);
+std::vector<SavedTensor> only(std::vector<SavedTensor> tensors, Stays stays);
+
+// Of one block on the activation stack: between forward and backward, and at most while it runs.
+struct StackBytes {
+  std::int64_t kept, most;
+};
 
 // Collective calls of one operation and size that a rank makes among the tensor ranks of its replica.
 struct TensorCall {
@@ -65,6 +77,8 @@ class BlockKind {
   // On the activation stack: between forward and backward, and at most at one time of an evaluation.
   virtual std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape) const = 0;
   virtual std::int64_t evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const = 0;
+  // The same of a layer that is told Recompute::selective (model::Step::recompute). By default it keeps what it saves.
+  virtual StackBytes selective_bytes(const ModelConfig& model, const MicroShape& shape) const;
   // The most scratch at one time.
   virtual std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const = 0;
   virtual std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const = 0;
@@ -98,7 +112,7 @@ class BranchKind {
   virtual bool shared_by_tensor_ranks() const { return false; }
   virtual void declare(Declaration& unit) const = 0;
 
-  // Between forward and backward; in an evaluation until its forward ends.
+  // Between forward and backward, or while one of the two runs (Stays); in an evaluation until its forward ends.
   virtual std::vector<SavedTensor> tensors(const ModelConfig& model, const MicroShape& shape, Pass pass) const = 0;
   // Beside the layer's own buffers: the output of the branch in forward, the gradient of its input in backward.
   virtual std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const = 0;

@@ -21,7 +21,22 @@ const base::Choices<base::DeviceKind>& device_names() {
   return all;
 }
 
+const base::Choices<PipelineSchedule>& schedule_names() {
+  static const base::Choices<PipelineSchedule> all{{"naive", PipelineSchedule::naive},
+                                                   {"gpipe", PipelineSchedule::gpipe},
+                                                   {"1f1b", PipelineSchedule::one_f_one_b},
+                                                   {"interleaved", PipelineSchedule::interleaved}};
+  return all;
+}
+
+std::string recomputed_text(Recompute recompute) {
+  if (recompute == Recompute::none) return {};
+  return recompute == Recompute::selective ? "norms and activations recomputed" : "layers recomputed";
+}
+
 std::vector<base::Field> fields_of(Cut& c) {
+  base::Choices<Recompute> recompute;
+  for (const auto r : recomputations) recompute.emplace_back(name_of(r), r);
   base::FieldVisitor v;
   v("global-batch", c.global_batch, "What", "sequences a step", ranges::global_batch);
   v("micro-batch", c.micro_batch, "What", "sequences a micro-batch", ranges::micro_batch);
@@ -31,22 +46,30 @@ std::vector<base::Field> fields_of(Cut& c) {
   v("fold", c.fold, "How", "micro-batches added locally before a reduction", ranges::fold);
   v("reduction", c.reduction, "How", "ordered (equal bits) or fast (library)",
     base::Choices<Reduction>{{"ordered", Reduction::ordered}, {"fast", Reduction::fast}});
-  v("recompute", c.recompute, "How", "none, or layers: run them forward again",
-    base::Choices<Recompute>{{"none", Recompute::none}, {"layers", Recompute::layers}});
+  v("recompute", c.recompute, "How", "made again: none, selective or layers", recompute);
   v("tensor", c.tensor, "How", "ranks that share every layer; divides lanes", ranges::tensor);
   v("sequence-parallel", c.sequence_parallel, "How", "they share rows of norms and residuals, too");
+  v("pipeline", c.pipeline, "How", "stages of neighbouring layers, each on ranks of its own", ranges::pipeline);
+  v("pipeline-schedule", c.pipeline_schedule, "How", "order of a stage: naive, gpipe, 1f1b, interleaved",
+    schedule_names());
+  v("virtual-stages", c.virtual_stages, "How", "chunks of layers a stage has; more than 1: interleaved",
+    ranges::virtual_stages);
+  v("partition", c.partition, "How", "stages begin by: uniform, parameters, flops, type:REGEX, or 0,3,6");
   v("layer-slots", c.layer_slots, "How", "layer units in flight", ranges::layer_slots);
   v("threads", c.threads, "How", "OpenMP team of a rank; 0: the cores it may use, shared among the ranks of the node",
     {0, ranges::threads.high});
   auto fields = v.take();
-  auto& tensor = base::field_named(fields, "tensor", "a cut");
-  tensor.set = [set = std::move(tensor.set)](const std::string& text, const std::string& spelled) {
-    if (text == "auto")
-      throw base::UsageError(fmt::format("{} auto: it is not chosen automatically", spelled),
-                             "partition-model says what a model needs with --tensor 1, 2, 4, and which of these fit "
-                             "--device-memory");
-    set(text, spelled);
-  };
+  for (const char* name : {"tensor", "pipeline"}) {
+    auto& degree = base::field_named(fields, name, "a cut");
+    degree.set = [name, set = std::move(degree.set)](const std::string& text, const std::string& spelled) {
+      if (text == "auto")
+        throw base::UsageError(fmt::format("{} auto: it is not chosen automatically", spelled),
+                               fmt::format("partition-model says what a model needs with --{} 1, 2, 4, and which of "
+                                           "these fit --device-memory",
+                                           name));
+      set(text, spelled);
+    };
+  }
   return fields;
 }
 

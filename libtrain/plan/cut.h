@@ -6,6 +6,7 @@
 #include "libtrain/base/fields.h"
 #include "libtrain/plan/batch.h"
 #include "libtrain/plan/micro_shape.h"
+#include "libtrain/plan/pipeline.h"
 
 #include <cstdint>
 #include <string>
@@ -25,12 +26,18 @@ struct Cut {
   int threads = 1;                 // of each rank; in settings 0: its share of the cores
   int tensor = 1;                  // ranks that share every layer; the others are replicas of these
   bool sequence_parallel = false;  // tensor ranks share the rows of the residual stream, too
+  int pipeline = 1;                // stages that the model's depth is cut into
+  PipelineSchedule pipeline_schedule = PipelineSchedule::one_f_one_b;
+  int virtual_stages = 1;           // chunks of each stage
+  std::string partition = "flops";  // where stages begin (plan/partition.h)
 };
 
 // Names, help with units, ranges.
 std::vector<base::Field> fields_of(Cut& cut);
 
 const base::Choices<base::DType>& dtype_names();
+std::string recomputed_text(Recompute recompute);  // what is made again, in words; empty where nothing is
 const base::Choices<base::DeviceKind>& device_names();
+const base::Choices<PipelineSchedule>& schedule_names();  // those that train can follow
 
 }  // namespace trainyard::plan

@@ -23,9 +23,14 @@ Extent extent(const Plan& p) {
   const double head = 4096 * 16 * vocabulary + 16 * 4096 * 4096, tables = 16 * rows * (hidden + 16);
   // Micro-batches of the busiest rank: of each at most three gathers and a reduction, and what tensor ranks exchange:
   // some rows of the stream for each branch, there and back, and a few numbers of each rank for each row.
-  const double micros_of_one = micros * number(p.tensor) / ranks + number(p.fold) + 1,
-               exchanges = p.tensor > 1 ? 256 * rows * (hidden + 16 * number(p.tensor) + 64) * (layers + 4) : 0;
-  return {states + activations + team + head + tables + 0x1p40, micros_of_one * (16 * parameters + exchanges)};
+  const double micros_of_one = micros * number(p.tensor) * number(p.pipeline) / ranks + number(p.fold) + 1,
+               exchanges = p.tensor > 1 ? 256 * rows * (hidden + 16 * number(p.tensor) + 64) * (layers + 4) : 0,
+               messages = p.pipeline > 1 ? 32 * number(p.virtual_stages) * rows * hidden : 0;
+  double in_flight = 1;  // slots of each chunk, which together have no more layers than the model
+  if (p.pipeline_schedule == PipelineSchedule::gpipe) in_flight = number(p.batch().places());
+  else if (p.pipeline > 1) in_flight = 4 * number(p.pipeline) * number(p.virtual_stages);
+  return {states + activations * in_flight + team + head + tables + 0x1p40,
+          micros_of_one * (16 * parameters + exchanges + messages)};
 }
 
 }  // namespace trainyard::plan

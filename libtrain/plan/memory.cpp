@@ -2,6 +2,9 @@
 #include "libtrain/plan/memory.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/plan/scratch.h"
+
+#include <algorithm>
 
 namespace trainyard::plan {
 
@@ -16,19 +19,33 @@ std::int64_t reserve_bytes(const MicroShape& micro) {
   return (std::int64_t{384} << 20) + micro.threads * (std::int64_t{16} << 20);
 }
 
-MemoryBytes rank_memory(const ModelConfig& model, const StateShape& states, const MicroShape& micro,
-                        Recompute recompute, int slots) {
-  const UnitTable table(model, states.topology);
+std::int64_t stage_staging_bytes(const UnitTable& table, const StateShape& states,
+                                 const std::vector<std::string>& units_of_stages) {
+  std::int64_t most = 0;
+  for (const auto& e : table.entries())
+    if (std::find(units_of_stages.begin(), units_of_stages.end(), e.unit.name) != units_of_stages.end())
+      most = std::max(most, base::aligned(2 * e.layout.piece * base::size_of(states.gradient)));
+  return most;
+}
+
+MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const MicroShape& micro, Recompute recompute,
+                        const InFlight& in_flight) {
+  const UnitTable table(part, states.topology);
   const auto s = state_bytes(table, states);
+  std::int64_t activations = in_flight.hears_before ? 2 * stream_bytes(part.model, micro) : 0;
+  for (std::size_t c = 0; c < part.chunks.size(); ++c)
+    activations +=
+        in_flight.slots[c] * activation_bytes(ModelPart(part.model, {part.chunks[c]}), micro, Pass::train, recompute);
   MemoryBytes out;
   out.categories = {s.parameters,
                     s.gathered_units,
                     s.gradients,
                     s.unit_gradients,
                     s.optimizer,
-                    slots * activation_bytes(model, micro, Pass::train, recompute),
-                    s.communication_staging + tensor_staging_bytes(model, micro),
-                    workspace_bytes(model, micro, Pass::train),
+                    activations,
+                    s.communication_staging + tensor_staging_bytes(part.model, micro) +
+                        stage_staging_bytes(table, states, in_flight.units_of_stages),
+                    workspace_bytes(part, micro, Pass::train),
                     s.save_snapshot};
   out.reserve = reserve_bytes(micro);
   out.on_host = micro.device == base::DeviceKind::cuda ? s.save_snapshot : 0;

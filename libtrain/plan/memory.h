@@ -8,6 +8,8 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace trainyard::plan {
 
@@ -23,10 +25,23 @@ struct MemoryBytes {
   bool operator==(const MemoryBytes&) const = default;
 };
 
-// With `slots` micro-batches between forward and the end of backward at one time. Equal on every data rank.
-// `micro.dtype` is the working dtype, micro.threads the OpenMP team of a rank, micro.device where it computes.
-MemoryBytes rank_memory(const ModelConfig& model, const StateShape& states, const MicroShape& micro,
-                        Recompute recompute, int slots = 1);
+// What a rank has beside states and scratch, by its place in a pipeline.
+struct InFlight {
+  std::vector<int> slots = {1};  // of each chunk: micro-batches between forward and the end of backward at one time
+  // Does a stage stand before any of its chunks? Then activations arrive in a place of their own, and gradients leave
+  // from one.
+  bool hears_before = false;
+  std::vector<std::string> units_of_stages = {};  // those that other stages hold, too
+};
+
+// Equal on every rank of a stage. `micro.dtype` is the working dtype, micro.threads the OpenMP team of a rank,
+// micro.device where it computes.
+MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const MicroShape& micro, Recompute recompute,
+                        const InFlight& in_flight = {});
+
+// For exchanging the folded pieces of such a unit (params/stage_sums.h): those of its stages behind one another.
+std::int64_t stage_staging_bytes(const UnitTable& table, const StateShape& states,
+                                 const std::vector<std::string>& units_of_stages);
 std::int64_t reserve_bytes(const MicroShape& micro);
 
 // Rajbhandari et al. (2020), table 1: (w + g + K) Psi at stage 0; optimizer, then gradients, then parameters divided by

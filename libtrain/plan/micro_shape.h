@@ -4,12 +4,21 @@
 #include "libtrain/base/dtype.h"
 #include "libtrain/base/view.h"
 
+#include <array>
 #include <cstdint>
 
 namespace trainyard::plan {
 
-enum class Pass { train, evaluate };    // evaluate: forward only, nothing saved, no dropout
-enum class Recompute { none, layers };  // layers: each layer saves its input only and runs forward again in backward
+enum class Pass { train, evaluate };  // evaluate: forward only, nothing saved, no dropout
+
+// What backward makes again, by what it costs. selective: what takes neither a product nor a call to other ranks, the
+// outputs of a layer's norms and of its activation, so that they are not kept. layers: each layer keeps its input only
+// and runs forward again.
+enum class Recompute { none, selective, layers };
+inline constexpr std::array recomputations{Recompute::none, Recompute::selective, Recompute::layers};
+constexpr const char* name_of(Recompute r) {  // as --recompute takes it
+  return r == Recompute::none ? "none" : r == Recompute::selective ? "selective" : "layers";
+}
 
 // b sequences of T tokens, n = b * T rows.
 struct MicroShape {

@@ -5,14 +5,20 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/text.h"
 #include "libtrain/plan/field_json.h"
 #include "libtrain/plan/flops.h"
 #include "libtrain/plan/model_json.h"
+#include "libtrain/plan/partition.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/ranges.h"
 #include "libtrain/plan/schedule.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <limits>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -27,27 +33,55 @@ int small(base::JsonObject& o, const std::string& key, std::int64_t low = 0,
   return static_cast<int>(o.integer(key, low, high));
 }
 
+Json bytes_json(const MemoryBytes& bytes) {
+  Json memory = Json::object();
+  for (std::size_t i = 0; i < memory_categories.size(); ++i) memory[memory_categories[i]] = bytes.categories[i];
+  memory["reserve"] = bytes.reserve;
+  return memory;
+}
+
+MemoryBytes read_bytes(base::JsonObject memory, base::DeviceKind device) {
+  MemoryBytes bytes;
+  for (std::size_t i = 0; i < memory_categories.size(); ++i)
+    bytes.categories[i] = memory.integer(memory_categories[i], 0, ranges::most_stated_bytes);
+  bytes.reserve = memory.integer("reserve", 0, ranges::most_stated_bytes);
+  memory.done();
+  bytes.on_host = device == base::DeviceKind::cuda ? bytes.categories.back() : 0;  // the save snapshot
+  return bytes;
+}
+
 Json predicted_json(const Plan& p) {
-  Json memory = Json::object(), traffic = Json::array();
-  for (std::size_t i = 0; i < memory_categories.size(); ++i) memory[memory_categories[i]] = p.memory.categories[i];
-  memory["reserve"] = p.memory.reserve;
+  Json traffic = Json::array();
   for (const auto& ranks : p.traffic) {
     Json operations = Json::array();
     for (const auto& t : ranks.operations)
       operations.push_back({{"group", t.group}, {"operation", t.operation}, {"calls", t.calls}, {"bytes", t.bytes}});
     traffic.push_back({{"first_rank", ranks.first_rank}, {"last_rank", ranks.last_rank}, {"operations", operations}});
   }
-  return {{"parameters", p.parameters}, {"rank_bytes", memory}, {"step_traffic", traffic}, {"step_flops", p.flops}};
+  Json j{{"parameters", p.parameters}, {"rank_bytes", bytes_json(p.memory)}};
+  if (p.pipeline > 1) {
+    j["stage_bytes"] = Json::array();
+    for (const auto& bytes : p.stage_memory) j["stage_bytes"].push_back(bytes_json(bytes));
+  }
+  j["step_traffic"] = traffic;
+  j["step_flops"] = p.flops;
+  return j;
 }
 
 void read_predicted(Plan& p, base::JsonObject o, const std::string& where) {
   const int world = p.topology.world();
   p.parameters = o.integer("parameters", 0, ranges::most_stated_bytes);
-  auto memory = o.object("rank_bytes");
-  for (std::size_t i = 0; i < memory_categories.size(); ++i)
-    p.memory.categories[i] = memory.integer(memory_categories[i], 0, ranges::most_stated_bytes);
-  p.memory.reserve = memory.integer("reserve", 0, ranges::most_stated_bytes);
-  memory.done();
+  p.memory = read_bytes(o.object("rank_bytes"), p.device);
+  p.stage_memory = {p.memory};
+  if (p.pipeline > 1) {
+    p.stage_memory.clear();
+    for (const auto& item : o.array("stage_bytes"))
+      p.stage_memory.push_back(read_bytes(base::JsonObject(item, where + ": stage_bytes"), p.device));
+    if (p.stage_memory.size() != static_cast<std::size_t>(p.pipeline))
+      throw base::InputError(
+          fmt::format("{}: 'stage_bytes' has {} stages, 'pipeline' says {}", where, p.stage_memory.size(), p.pipeline),
+          "make the plan again with partition-model");
+  }
   for (const auto& item : o.array("step_traffic")) {
     base::JsonObject ranks(item, where + ": step_traffic");
     const int first = small(ranks, "first_rank", 0, world - 1);
@@ -92,52 +126,142 @@ Topology read_topology(base::JsonObject& o, const std::string& where) {
 
 // Keys that version 1 did not have from its beginning: a file without one means the default, and one that would say the
 // default leaves it out.
-bool may_be_left_out(const base::Field& f) { return f.name == "tensor" || f.name == "sequence-parallel"; }
+bool may_be_left_out(const base::Field& f) {
+  static const std::set<std::string> names{"tensor", "sequence-parallel", "pipeline", "virtual-stages", "partition"};
+  return names.contains(f.name);
+}
+
+// "one-stage": what a plan of version 1 has always said where there are no stages.
+constexpr const char* one_stage = "one-stage";
+
+// What is in flight saturates with the number of micro-batches, but where all forwards come first.
+std::vector<int> slots_of_lists(const Plan& p, int stage) {
+  const auto micros = p.batch().places();
+  if (p.pipeline_schedule == PipelineSchedule::gpipe) return {static_cast<int>(micros)};
+  const auto enough = std::int64_t{4} * p.pipeline * p.virtual_stages;
+  const BatchPlan some{std::min(micros, enough), 1, 1, 1};
+  const Pipeline pipeline{p.pipeline_schedule, p.pipeline, p.virtual_stages};
+  return plan::slots_of(step_actions(some, 0, pipeline, stage), p.virtual_stages);
+}
+
+InFlight in_flight(const Plan& p, int stage) {
+  InFlight out{slots_of_stage(p, stage), stage > 0 || p.stages.chunks() > 1, {}};
+  for (const auto& unit : units_of_stages(p.model, p.stages))
+    if (std::find(unit.stages.begin(), unit.stages.end(), stage) != unit.stages.end())
+      out.units_of_stages.push_back(unit.unit);
+  return out;
+}
+
+std::vector<std::int64_t> read_boundaries(base::JsonObject& o, const std::string& where) {
+  std::vector<std::int64_t> out;
+  for (const auto& b : o.array("stage_boundaries")) {
+    if (!b.is_number_unsigned() || b.get<std::uint64_t>() > static_cast<std::uint64_t>(ranges::most_stated_bytes))
+      throw base::InputError(fmt::format("{}: 'stage_boundaries' must be whole numbers of at least 0", where),
+                             "make the plan again with partition-model");
+    out.push_back(b.get<std::int64_t>());
+  }
+  return out;
+}
+
+// They follow from the partition. Before there were stages they counted layers.
+void require_boundaries(const Plan& p, const std::vector<std::int64_t>& said, const std::string& where) {
+  const bool of_layers = p.stages.parts() == 1 && said == std::vector<std::int64_t>{0, p.model.layers};
+  if (said == p.stages.boundaries || of_layers) return;
+  throw base::InputError(fmt::format("{}: the stage boundaries are [{}], --partition {} of {} makes [{}]", where,
+                                     fmt::join(said, ", "), base::one_line(p.partition),
+                                     base::counted(p.stages.parts(), "part"), fmt::join(p.stages.boundaries, ", ")),
+                         "make the plan again with partition-model");
+}
 
 }  // namespace
 
 std::vector<base::Field> fields_of(Plan& p) {
   base::FieldVisitor v;
-  v("schedule", p.schedule, "How", "of a step");
   v("gradient-dtype", p.gradient_dtype, "How", "of gradients: f32, bf16", dtype_names());
   v("device", p.device, "How", "where the ranks compute: cpu or cuda (other scratch, the save snapshot on the host)",
     device_names());
   v("device-memory", p.device_memory, "How", "bytes of one rank; 0: not stated", {0, base::most_bytes});
   auto all = v.take();
   for (auto& f : fields_of(static_cast<Cut&>(p))) all.push_back(std::move(f));
+  auto& schedule = base::field_named(all, "pipeline-schedule", "a plan");
+  schedule.kind = base::FieldKind::text;  // whose hyphens stay in a file
+  schedule.get = [&p, get = std::move(schedule.get)] {
+    const bool one = p.pipeline == 1 && p.pipeline_schedule == PipelineSchedule::one_f_one_b;
+    return one ? one_stage : get();
+  };
+  schedule.set = [set = std::move(schedule.set)](const std::string& text, const std::string& spelled) {
+    set(text == one_stage ? "1f1b" : text, spelled);
+  };
   std::vector<base::Field> ordered;
-  for (const char* name :
-       {"zero", "micro-batch", "global-batch", "sequence", "fold", "schedule", "reduction", "recompute", "dtype",
-        "gradient-dtype", "tensor", "sequence-parallel", "layer-slots", "threads", "device", "device-memory"})
+  for (const char* name : {"zero", "micro-batch", "global-batch", "sequence", "fold", "pipeline-schedule", "reduction",
+                           "recompute", "dtype", "gradient-dtype", "tensor", "sequence-parallel", "pipeline",
+                           "virtual-stages", "partition", "layer-slots", "threads", "device", "device-memory"})
     ordered.push_back(base::field_named(all, name, "a plan"));
   return ordered;
 }
 
+Stages stages_of(const Plan& p) {
+  const PartitionOf whole{p.model, p.sequence, p.recompute};
+  return {p.pipeline, partition(p.partition, whole, p.pipeline * p.virtual_stages)};
+}
+
+std::vector<int> slots_of_stage(const Plan& p, int stage) {
+  const bool one = p.pipeline == 1 && p.pipeline_schedule != PipelineSchedule::gpipe;
+  return one ? std::vector{1} : slots_of_lists(p, stage);
+}
+
+MemoryBytes memory_of_stage(const Plan& p, int stage) {
+  return rank_memory(p.part_of_stage(stage), p.states(), p.micro(), p.recompute, in_flight(p, stage));
+}
+
+MemoryBytes largest_memory(const Plan& p) {
+  auto most = memory_of_stage(p, 0);
+  for (int stage = 1; stage < p.pipeline; ++stage)
+    if (const auto bytes = memory_of_stage(p, stage); bytes.total() > most.total()) most = bytes;
+  return most;
+}
+
 std::vector<SizedCalls> all_step_calls(const Plan& p, int rank) {
-  const int data_rank = p.topology.coordinate(rank, Axis::data);
-  auto calls = step_calls(p.model, p.states(), p.reduction, data_rank);
-  for (auto& c : tensor_calls(p.model, p.micro(), Pass::train, p.recompute, p.batch().micros_of(data_rank)))
-    calls.push_back(std::move(c));
+  const int data_rank = p.topology.coordinate(rank, Axis::data), stage = p.stage_of(rank);
+  const auto part = p.part_of_stage(stage);
+  const auto micros = p.batch().micros_of(data_rank);
+  auto calls = step_calls(part, p.states(), p.reduction, data_rank);
+  const auto add = [&](std::vector<SizedCalls> more) {
+    for (auto& c : more) calls.push_back(std::move(c));
+  };
+  add(tensor_calls(part, p.micro(), Pass::train, p.recompute, micros));
+  add(pipe_calls(p.model, p.stages, stage, p.micro(), Pass::train, micros));
+  add(unit_of_stages_calls(part, in_flight(p, stage).units_of_stages, p.states()));
   return calls;
 }
 
-std::vector<Traffic> all_validation_traffic(const Plan& p, std::int64_t sequences) {
-  auto traffic = validation_traffic(p.model, p.states(), sequences);
-  for (auto& t : added_up(
-           tensor_calls(p.model, p.micro(), Pass::evaluate, Recompute::none, validation_rounds(p.batch(), sequences))))
-    traffic.push_back(std::move(t));
+std::vector<Traffic> all_validation_traffic(const Plan& p, int rank, std::int64_t sequences) {
+  const auto part = p.part_of_stage(p.stage_of(rank));
+  const auto rounds = validation_rounds(p.batch(), sequences);
+  auto traffic = validation_traffic(part, p.states(), sequences);
+  auto calls = tensor_calls(part, p.micro(), Pass::evaluate, Recompute::none, rounds);
+  for (auto& c : pipe_calls(p.model, p.stages, p.stage_of(rank), p.micro(), Pass::evaluate, rounds))
+    calls.push_back(std::move(c));
+  for (auto& t : added_up(calls)) traffic.push_back(std::move(t));
   return traffic;
 }
 
 void predict(Plan& p) {
-  p.stage_boundaries = {0, p.model.layers};
+  p.stages = stages_of(p);
   p.parameters = parameter_count(p.model);
-  p.memory = rank_memory(p.model, p.states(), p.micro(), p.recompute, p.slots());
+  p.stage_memory.clear();
+  for (int stage = 0; stage < p.pipeline; ++stage) p.stage_memory.push_back(memory_of_stage(p, stage));
+  p.memory = *std::max_element(p.stage_memory.begin(), p.stage_memory.end(),
+                               [](const auto& a, const auto& b) { return a.total() < b.total(); });
   p.flops = step_flops(p.model, p.global_batch, p.sequence, p.recompute);
   p.traffic.clear();
-  const int n = p.topology.world(), busy = p.tensor * p.batch().contributors(p.batch().rounds() - 1);
-  p.traffic.push_back({0, busy - 1, added_up(all_step_calls(p, 0))});
-  if (busy < n) p.traffic.push_back({busy, n - 1, added_up(all_step_calls(p, n - 1))});
+  const int each = p.topology.world() / p.pipeline,
+            busy = p.tensor * p.batch().contributors(p.batch().rounds() - 1);  // of each stage
+  for (int first = 0; first < p.topology.world(); first += each) {
+    p.traffic.push_back({first, first + busy - 1, added_up(all_step_calls(p, first))});
+    if (busy < each)
+      p.traffic.push_back({first + busy, first + each - 1, added_up(all_step_calls(p, first + each - 1))});
+  }
 }
 
 nlohmann::ordered_json json_of(const Plan& p) {
@@ -147,24 +271,34 @@ nlohmann::ordered_json json_of(const Plan& p) {
   j["format"] = plan_format;
   j["model"] = model_to_json(p.model);
   j["topology"] = topology;
-  j["stage_boundaries"] = p.stage_boundaries;
+  j["stage_boundaries"] = p.stages.boundaries;
   auto copy = p;
   Plan usual;
   const auto usual_fields = fields_of(usual);
   for (std::size_t i = 0; const auto& f : fields_of(copy))
-    if (const auto& other = usual_fields[i++]; !may_be_left_out(f) || f.get() != other.get()) j[key_of(f)] = json_of(f);
+    if (const auto& other = usual_fields[i++]; !may_be_left_out(f) || f.get() != other.get())
+      j[f.name == "pipeline-schedule" ? "schedule" : key_of(f)] = json_of(f);
   j["predicted"] = predicted_json(p);
   return j;
 }
 
-// Rank 0 has a micro-batch wherever another has.
-int Plan::slots() const { return schedule == "one-stage" ? 1 : slots_of(actions(*this, 0), 1).front(); }
-
 std::string sharing_text(const Plan& p) {
-  if (p.tensor == 1) return {};
-  return fmt::format(" in {} of {} that share every layer of {}{}",
-                     base::counted(p.topology.size(Axis::data), "replica"), p.tensor,
-                     base::counted(p.model.lanes, "lane"), p.sequence_parallel ? ", and its rows" : "");
+  std::string out;
+  const auto schedule = [&] {
+    for (const auto& [name, value] : schedule_names())
+      if (value == p.pipeline_schedule) return name;
+    return std::string();
+  };
+  const auto replicas = base::counted(p.topology.size(Axis::data), "replica");
+  if (p.pipeline > 1)
+    out +=
+        fmt::format(" in {} stages{} ({}) of {}", p.pipeline,
+                    p.virtual_stages > 1 ? fmt::format(" of {} chunks", p.virtual_stages) : "", schedule(), replicas);
+  else if (p.tensor > 1) out += " in " + replicas;
+  if (p.tensor > 1)
+    out += fmt::format(" of {} that share every layer of {}{}", p.tensor, base::counted(p.model.lanes, "lane"),
+                       p.sequence_parallel ? ", and its rows" : "");
+  return out;
 }
 
 std::string to_json(const Plan& p) { return json_of(p).dump(2) + "\n"; }
@@ -179,20 +313,18 @@ Plan plan_from_json(const std::string& text, const std::string& where) {
   Plan p;
   p.model = model_from_json(o.at("model"), where + ": model", "make the plan again with partition-model");
   p.topology = read_topology(o, where);
-  for (const auto& b : o.array("stage_boundaries")) {
-    if (!b.is_number_unsigned() || b.get<std::uint64_t>() > static_cast<std::uint64_t>(ranges::most_stated_bytes))
-      throw base::InputError(fmt::format("{}: 'stage_boundaries' must be whole numbers of at least 0", where),
-                             "make the plan again with partition-model");
-    p.stage_boundaries.push_back(b.get<std::int64_t>());
-  }
-  for (auto& f : fields_of(p))
+  const auto boundaries = read_boundaries(o, where);
+  for (auto& f : fields_of(p)) {
+    if (f.name == "pipeline-schedule") f.name = "schedule";
     if ((f.name != "device" && !may_be_left_out(f)) || o.has(key_of(f))) set_from(o, f);  // or from before GPUs
+  }
   read_predicted(p, o.object("predicted"), where);
   o.done();
-  p.memory.on_host = p.device == base::DeviceKind::cuda ? p.memory.categories.back() : 0;  // the save snapshot
   if (const auto wrong = decision_problems(p); !wrong.empty())  // no flag of who reads the plan mends it
     throw base::InputError(fmt::format("{}: {}", where, text_of(wrong)),
                            "make another plan with partition-model" + (wrong.size() == 1 ? ": " + wrong[0].hint : ""));
+  p.stages = stages_of(p);
+  require_boundaries(p, boundaries, where);
   return p;
 }
 

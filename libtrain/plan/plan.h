@@ -4,6 +4,7 @@
 #include "libtrain/base/json.h"
 #include "libtrain/plan/cut.h"
 #include "libtrain/plan/memory.h"
+#include "libtrain/plan/stages.h"
 #include "libtrain/plan/topology.h"
 #include "libtrain/plan/traffic.h"
 
@@ -26,19 +27,21 @@ struct Plan : Cut {
   // decided, beside the cut
   ModelConfig model;
   Topology topology = Topology({{Axis::data, 1}});
-  std::vector<std::int64_t> stage_boundaries;  // layers: {0, layers} is one stage
-  std::string schedule = "one-stage";
   base::DType gradient_dtype = base::DType::f32;
   base::DeviceKind device = base::DeviceKind::cpu;
   std::int64_t device_memory = 0;  // bytes of one rank; 0: not stated
   // predicted
+  Stages stages;  // what `partition` makes of the model
   std::int64_t parameters = 0;
-  MemoryBytes memory;  // of every rank
+  MemoryBytes memory;                     // of the ranks of the stage that needs most
+  std::vector<MemoryBytes> stage_memory;  // of the ranks of each stage
   std::vector<RankTraffic> traffic;
   double flops = 0;  // of a step, all ranks together
 
   BatchPlan batch() const { return {global_batch, micro_batch, fold, topology.size(Axis::data)}; }
-  int slots() const;  // micro-batches of a rank between forward and the end of backward at one time
+  int stage_of(int rank) const { return topology.coordinate(rank, Axis::pipe); }
+  const MemoryBytes& memory_of(int rank) const { return stage_memory[static_cast<std::size_t>(stage_of(rank))]; }
+  ModelPart part_of_stage(int stage) const { return part_of(model, stages, stage); }  // refers to this plan
   StateShape states() const { return {zero, dtype, gradient_dtype, batch(), layer_slots, topology}; }
   MicroShape micro() const { return {micro_batch, sequence, dtype, threads, device, tensor, sequence_parallel}; }
 };
@@ -46,17 +49,29 @@ struct Plan : Cut {
 // What a plan decides in single values, in the order of its file.
 std::vector<base::Field> fields_of(Plan& plan);
 
-// Every call of a step of one rank: of the groups of units, then among the tensor ranks of its replica.
-std::vector<SizedCalls> all_step_calls(const Plan& plan, int rank);
-// Of one validation over `sequences`, of any rank.
-std::vector<Traffic> all_validation_traffic(const Plan& plan, std::int64_t sequences);
+// The stages that `partition` makes of the model. UsageError as partition().
+Stages stages_of(const Plan& plan);
 
-// Fills stage_boundaries and everything predicted. The plan must be free of the problems that `decision_problems`
+// Of each chunk of a stage: micro-batches of a rank between forward and the end of backward at one time. Every
+// micro-batch of a stage is in flight in its first chunk longest.
+std::vector<int> slots_of_stage(const Plan& plan, int stage);
+
+// Of a rank of the stage; of the one that needs most. They read decisions, and plan.stages.
+MemoryBytes memory_of_stage(const Plan& plan, int stage);
+MemoryBytes largest_memory(const Plan& plan);
+
+// Every call of a step of one rank: of the groups of units, then among the tensor ranks of its replica, then messages
+// to and from other stages.
+std::vector<SizedCalls> all_step_calls(const Plan& plan, int rank);
+// Of one validation over `sequences`, of a rank.
+std::vector<Traffic> all_validation_traffic(const Plan& plan, int rank, std::int64_t sequences);
+
+// Fills everything predicted. The plan must be free of the problems that `decision_problems`
 // names.
 void predict(Plan& plan);
 
-// " in 4 replicas of 2 that share every layer of 4 lanes, and its rows", to follow the number of ranks; "" where each
-// rank is a replica.
+// " in 2 stages (1f1b) of 4 replicas of 2 that share every layer of 4 lanes, and its rows", to follow the number of
+// ranks; "" where each rank is a replica.
 std::string sharing_text(const Plan& plan);
 
 nlohmann::ordered_json json_of(const Plan& plan);

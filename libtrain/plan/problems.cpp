@@ -2,11 +2,14 @@
 #include "libtrain/plan/problems.h"
 
 #include "libtrain/base/byte_size.h"
+#include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/plan/extent.h"
 #include "libtrain/plan/inventory.h"
 #include "libtrain/plan/limits.h"
+#include "libtrain/plan/partition.h"
 #include "libtrain/plan/ranges.h"
+#include "libtrain/plan/remedies.h"
 #include "libtrain/plan/sharing.h"
 
 #include <fmt/format.h>
@@ -21,123 +24,6 @@ namespace trainyard::plan {
 
 namespace {
 
-struct Remedy {
-  std::string flags;
-  std::int64_t bytes = 0;
-};
-
-Plan with_tensor(Plan plan, int tensor) {
-  plan.topology = replicas_of(plan.topology.world(), tensor);
-  plan.tensor = tensor;
-  return plan;
-}
-
-// What a plan would need; nothing where it is no legal one.
-std::optional<std::int64_t> price(const Plan& plan) {
-  if (!decision_problems(plan).empty()) return {};
-  return rank_memory(plan.model, plan.states(), plan.micro(), plan.recompute, plan.slots()).total();
-}
-
-// Twice, four times ... as many tensor ranks as the plan has, as long as they are legal.
-std::vector<int> more_tensor_ranks(const Plan& plan) {
-  std::vector<int> out;
-  const auto most = std::min<std::int64_t>(plan.topology.world(), ranges::tensor.high);
-  for (auto t = std::int64_t{2} * plan.tensor; t <= most && plan.topology.world() % t == 0; t *= 2) {
-    const int tensor = static_cast<int>(t);
-    if (!decision_problems(with_tensor(plan, tensor)).empty()) break;
-    out.push_back(tensor);
-  }
-  return out;
-}
-
-// Each alone. Of tensor degrees that do not fit the largest speaks for all, of those that fit the smallest.
-std::vector<Remedy> single_remedies(const Plan& plan) {
-  std::vector<Remedy> out;
-  const auto add = [&](const std::string& flags, const Plan& other) {
-    const auto bytes = price(other);
-    if (bytes) out.push_back({flags, *bytes});
-    return bytes && *bytes <= plan.device_memory;
-  };
-  for (int zero = plan.zero + 1; zero <= 3; ++zero) {
-    auto other = plan;
-    other.zero = zero;
-    add(fmt::format("--zero {}", zero), other);
-  }
-  if (plan.micro_batch > 1) {
-    auto other = plan;
-    other.micro_batch = 1;
-    add("--micro-batch 1", other);
-  }
-  if (plan.recompute == Recompute::none) {
-    auto other = plan;
-    other.recompute = Recompute::layers;
-    add("--recompute layers", other);
-  }
-  if (plan.dtype == base::DType::f32) {
-    auto other = plan;
-    other.dtype = base::DType::bf16;
-    add("--dtype bf16", other);
-  }
-  const auto degrees = more_tensor_ranks(plan);
-  for (std::size_t i = 0; i < degrees.size(); ++i) {
-    if (add(fmt::format("--tensor {}", degrees[i]), with_tensor(plan, degrees[i]))) break;
-    if (i + 1 < degrees.size()) out.pop_back();
-  }
-  if (plan.tensor > 1 && !plan.sequence_parallel) {
-    auto other = plan;
-    other.sequence_parallel = true;
-    add("--sequence-parallel", other);
-  }
-  if (const auto ranks = plan.topology.world(); ranks <= ranges::ranks.high / 2) {
-    auto other = plan;
-    other.topology = replicas_of(2 * ranks, plan.tensor);
-    add(fmt::format("{} ranks", 2 * ranks), other);
-  }
-  return out;
-}
-
-// Of what leaves a run the run that it is: a higher ZeRO stage and recomputation together, then with more tensor ranks,
-// too. The first that fits, else the one that needs least.
-std::optional<Remedy> joint_remedy(const Plan& plan) {
-  std::optional<Remedy> least;
-  auto degrees = more_tensor_ranks(plan);
-  degrees.insert(degrees.begin(), plan.tensor);
-  for (const int tensor : degrees)
-    for (const auto recompute : {plan.recompute, Recompute::layers})
-      for (int zero = plan.zero; zero <= 3; ++zero) {
-        auto other = with_tensor(plan, tensor);
-        other.zero = zero, other.recompute = recompute;
-        const auto bytes = price(other);
-        if (!bytes || (least && least->bytes <= *bytes)) continue;
-        std::vector<std::string> flags;
-        if (zero > plan.zero) flags.push_back(fmt::format("--zero {}", zero));
-        if (recompute != plan.recompute) flags.emplace_back("--recompute layers");
-        if (tensor > plan.tensor) flags.push_back(fmt::format("--tensor {}", tensor));
-        if (flags.size() < 2) continue;
-        least = {fmt::format("{}", fmt::join(flags, " ")), *bytes};
-        if (*bytes <= plan.device_memory) return least;
-      }
-  return least;
-}
-
-// What makes the plan smaller, with what it would need: what fits alone; else what fits together; else, as the last,
-// another model or device, and what comes nearer. A hundredth less is no remedy.
-std::string remedies(const Plan& plan) {
-  std::vector<std::string> fitting, nearer;
-  const auto nears = [&](const Remedy& r) { return r.bytes < plan.memory.total() - plan.memory.total() / 100; };
-  const auto needs = [](const Remedy& r) { return fmt::format("{} would need {}", r.flags, base::size_text(r.bytes)); };
-  for (const auto& r : single_remedies(plan)) {
-    if (r.bytes <= plan.device_memory) fitting.push_back(needs(r) + " and fits");
-    else if (nears(r)) nearer.push_back(needs(r));
-  }
-  if (!fitting.empty()) return fmt::format("{}", fmt::join(fitting, "; "));
-  const auto joint = joint_remedy(plan);
-  if (joint && joint->bytes <= plan.device_memory) return needs(*joint) + " and fits; none of these alone is enough";
-  if (joint && nears(*joint)) nearer.push_back(needs(*joint));
-  const std::string last = "a smaller model or a device with more memory";
-  return nearer.empty() ? last : fmt::format("{}: nothing else is enough: {}", last, fmt::join(nearer, "; "));
-}
-
 std::vector<Problem> range_problems(const Plan& p) {
   std::vector<Problem> out;
   const auto range = [&](const char* flag, auto value, auto range) {
@@ -147,6 +33,8 @@ std::vector<Problem> range_problems(const Plan& p) {
   };
   range("--ranks", p.topology.world(), ranges::ranks);
   range("--tensor", p.tensor, ranges::tensor);
+  range("--pipeline", p.pipeline, ranges::pipeline);
+  range("--virtual-stages", p.virtual_stages, ranges::virtual_stages);
   range("--zero", p.zero, ranges::zero);
   range("--global-batch", p.global_batch, ranges::global_batch);
   range("--micro-batch", p.micro_batch, ranges::micro_batch);
@@ -201,9 +89,10 @@ void batch_problems(const Plan& p, std::vector<Problem>& out) {
   if (batch.micros() % p.fold != 0)
     return say(fmt::format("--fold {} does not divide the {} micro-batches of a step", p.fold, batch.micros()),
                fmt::format("--fold {}", largest_divisor(batch.micros(), p.fold)));
-  if (replicas > batch.fold_groups() && p.topology.size(Axis::tensor) == p.tensor)
+  if (replicas > batch.fold_groups() && p.topology.size(Axis::tensor) == p.tensor &&
+      p.topology.size(Axis::pipe) == p.pipeline)
     say(fmt::format("{} ranks{}, but a step has only {} group{} of micro-batches: some ranks would never work",
-                    p.topology.world(), p.tensor > 1 ? fmt::format(" in {} replicas", replicas) : "",
+                    p.topology.world(), p.topology.world() > replicas ? fmt::format(" in {} replicas", replicas) : "",
                     batch.fold_groups(), batch.fold_groups() == 1 ? "" : "s"),
         fmt::format("raise --global-batch to {}, lower --micro-batch or --fold, or use fewer ranks",
                     replicas * p.micro_batch * p.fold));
@@ -225,15 +114,22 @@ void dropout_problems(const Plan& p, std::vector<Problem>& out) {
 
 // Axes of one rank may stand anywhere.
 bool is_of_replicas(const Topology& topology) {
-  const int tensor = topology.size(Axis::tensor);
-  if (topology.size(Axis::data) * tensor != topology.world()) return false;
-  return tensor == 1 || topology.world() == tensor || topology.coordinate(1, Axis::tensor) == 1;
+  int inner = 1;
+  for (const auto axis : {Axis::tensor, Axis::data, Axis::pipe}) {
+    const auto size = topology.size(axis);
+    if (size > 1 && (inner >= topology.world() || topology.coordinate(inner, axis) != 1)) return false;
+    inner *= size;
+  }
+  return inner == topology.world();
 }
 
 // Why ranks cannot share every layer of the plan's model so, beside what no run of the model could (plan/sharing.h).
 std::string ranks_problem(const Plan& p, std::int64_t t) {
-  if (p.topology.world() % t == 0) return {};
-  return fmt::format("--tensor {} does not divide {}", t, base::counted(p.topology.world(), "rank"));
+  const int world = p.topology.world();
+  if (world % (t * p.pipeline) == 0) return {};
+  if (p.pipeline > 1 && world % p.pipeline == 0)
+    return fmt::format("--tensor {} does not divide the {} of a stage", t, base::counted(world / p.pipeline, "rank"));
+  return fmt::format("--tensor {} does not divide {}", t, base::counted(world, "rank"));
 }
 // Where products belong to a library there may be one lane: then equal bits are those of equal --tensor.
 bool lanes_divide(const Plan& p, std::int64_t t) {
@@ -267,7 +163,7 @@ std::optional<Problem> degree_problem(const Plan& p, const LanesOf& lanes) {
   auto hint = tensor_flags(
       sharing.nearest(p.tensor, [&](std::int64_t t) { return ranks_problem(p, t).empty() && lanes_divide(p, t); }));
   if (!ranks.empty() && model.empty() && cut.empty())
-    hint += fmt::format(", or {} ranks", (p.topology.world() / p.tensor + 1) * p.tensor);
+    hint += fmt::format(", or {} ranks", (p.topology.world() / (p.tensor * p.pipeline) + 1) * p.tensor * p.pipeline);
   if (!cut.empty() && ranks.empty() && model.empty()) hint += way_to_other_lanes(p, lanes);
   const auto& of_model = model.empty() ? cut : model;
   return Problem{fmt::format("{}{}{}", ranks, ranks.empty() || of_model.empty() ? "" : "; ", of_model), hint};
@@ -330,6 +226,47 @@ void tensor_problems(const Plan& p, const LanesOf& lanes, std::vector<Problem>& 
   }
 }
 
+// Depth: whether ranks, schedule and items of the model allow the stages.
+void stage_problems(const Plan& p, std::vector<Problem>& out) {
+  const int world = p.topology.world();
+  if (world % p.pipeline != 0)
+    out.push_back({fmt::format("--pipeline {} does not divide {}", p.pipeline, base::counted(world, "rank")),
+                   fmt::format("--pipeline {}, or {} ranks", largest_divisor(world, p.pipeline),
+                               (world / (p.pipeline * p.tensor) + 1) * p.pipeline * p.tensor)});
+  else if (p.topology.size(Axis::pipe) != p.pipeline && world % (p.pipeline * p.tensor) == 0)
+    out.push_back(
+        {fmt::format("the topology has {} stages, but --pipeline is {}", p.topology.size(Axis::pipe), p.pipeline),
+         fmt::format("--pipeline {}", p.topology.size(Axis::pipe))});
+  const bool interleaved = p.pipeline_schedule == PipelineSchedule::interleaved;
+  if (p.virtual_stages > 1 && !interleaved)
+    out.push_back({fmt::format("--virtual-stages {} is for --pipeline-schedule interleaved: with another one a stage "
+                               "has one chunk",
+                               p.virtual_stages),
+                   "--pipeline-schedule interleaved, or --virtual-stages 1"});
+  if (interleaved && p.pipeline == 1)
+    out.push_back({"--pipeline-schedule interleaved needs stages, and --pipeline is 1",
+                   "--pipeline 2, or leave the schedule out"});
+  const auto items = item_count(p.model), parts = std::int64_t{p.pipeline} * p.virtual_stages;
+  if (parts > items) {
+    out.push_back({fmt::format("{} in {}: the model has {} items (embedding, {}, head)",
+                               p.virtual_stages > 1
+                                   ? fmt::format("--pipeline {} with --virtual-stages {}", p.pipeline, p.virtual_stages)
+                                   : fmt::format("--pipeline {}", p.pipeline),
+                               base::counted(parts, "part"), items, base::counted(p.model.layers, "layer")),
+                   fmt::format("at most {}", items)});
+    return;
+  }
+  try {
+    const auto stages = stages_of(p);
+    for (const auto& unit : units_of_stages(p.model, stages))
+      if (unit.stages.size() > 2)
+        out.push_back({fmt::format("unit '{}' is used in {} stages: it can be in 2", unit.unit, unit.stages.size()),
+                       "--pipeline 2 at most"});
+  } catch (const base::UsageError& e) {
+    out.push_back({e.what(), e.hint()});
+  }
+}
+
 // What block kinds may declare, but no store can do yet. Layers are alike: the first speaks for all.
 void unit_problems(const Plan& p, std::vector<Problem>& out) {
   for (const auto& segment : segments(p.model))
@@ -379,15 +316,16 @@ std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
     out.push_back({fmt::format("--sequence {} is longer than the model's context {}", p.sequence, p.model.context),
                    fmt::format("--sequence {} at most", p.model.context)});
   if (!of_replicas)
-    out.push_back({fmt::format("the topology has {} ranks but its data axis {}, with {} tensor ranks inside",
-                               p.topology.world(), p.topology.size(Axis::data), p.topology.size(Axis::tensor)),
-                   "cut over the axes 'data' and, inside it, 'tensor' alone"});
-  if (p.schedule != "one-stage")
-    out.push_back({fmt::format("schedule '{}' is not known", p.schedule), "use one-stage"});
-  if (!p.stage_boundaries.empty() && p.stage_boundaries != std::vector<std::int64_t>{0, p.model.layers})
-    out.push_back({"the stage boundaries are not those of one stage", fmt::format("use [0, {}]", p.model.layers)});
+    out.push_back({fmt::format("the topology has {} ranks but its data axis {}, with {} tensor ranks inside and {} "
+                               "stages around",
+                               p.topology.world(), p.topology.size(Axis::data), p.topology.size(Axis::tensor),
+                               p.topology.size(Axis::pipe)),
+                   "cut over the axes 'pipe', inside it 'data' and, inside that, 'tensor' alone"});
   dropout_problems(p, out);
-  if (in_range && of_replicas && has_model) tensor_problems(p, lanes, out);
+  if (in_range && of_replicas && has_model) {
+    stage_problems(p, out);
+    tensor_problems(p, lanes, out);
+  }
   if (ranges::global_batch.holds(p.global_batch) && ranges::micro_batch.holds(p.micro_batch) &&
       ranges::fold.holds(p.fold))
     batch_problems(p, out);

@@ -153,9 +153,32 @@ std::vector<Action> step_actions(const BatchPlan& batch, int data_rank, const Pi
 }
 
 std::vector<Action> actions(const Plan& p, int rank) {
-  TRAINYARD_ASSERT(p.schedule == "one-stage" || p.schedule == "gpipe", "schedule '{}'", p.schedule);
-  const auto schedule = p.schedule == "gpipe" ? PipelineSchedule::gpipe : PipelineSchedule::one_f_one_b;
-  return step_actions(p.batch(), p.topology.coordinate(rank, Axis::data), {schedule, 1, 1}, 0);
+  return step_actions(p.batch(), p.topology.coordinate(rank, Axis::data),
+                      {p.pipeline_schedule, p.pipeline, p.virtual_stages}, p.stage_of(rank));
+}
+
+std::vector<Action> evaluation_actions(std::int64_t rounds, const Pipeline& pipeline, int stage) {
+  std::vector<StageWork> passes;
+  for (const auto& w : stage_work(pipeline.schedule, rounds, pipeline.stages, pipeline.chunks, stage))
+    if (w.kind == StageWork::Kind::forward) passes.push_back(w);
+  const auto part = [&](const StageWork& w) { return w.chunk * pipeline.stages + stage; };
+  std::vector<Action> out;
+  const auto push = [&](Kind kind, const StageWork& w) {
+    out.push_back({kind, w.micro, w.micro, w.micro, w.chunk, 0});
+  };
+  std::size_t next = 0;  // of those whose activations may arrive
+  const auto await = [&] {
+    while (next < passes.size() && part(passes[next]) == 0) ++next;
+    if (next < passes.size()) push(Kind::receive_activations, passes[next++]);
+  };
+  await();
+  for (const auto& w : passes) {
+    push(Kind::load, w);
+    if (part(w) > 0) await();
+    push(Kind::forward, w);
+    if (part(w) + 1 < pipeline.stages * pipeline.chunks) push(Kind::send_activations, w);
+  }
+  return out;
 }
 
 std::vector<int> slots_of(const std::vector<Action>& actions, int chunks) {

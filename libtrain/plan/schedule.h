@@ -62,9 +62,12 @@ struct Pipeline {
 
 // Of one stage. Where it is the only one and works on one micro-batch after the other, it agrees before every round.
 std::vector<Action> step_actions(const BatchPlan& batch, int data_rank, const Pipeline& pipeline, int stage);
-// Of the plan's schedule, for a rank of its world: "one-stage", or "gpipe" on one stage, which keeps all micro-batches
-// and gives the same bits.
+// Of the plan's schedule, for a rank of its world.
 std::vector<Action> actions(const Plan& plan, int rank);
+
+// Of `rounds` rounds of an evaluation, in each of which every data rank has a micro-batch, `place`: forward passes
+// alone, in the order in which a step has them; each chunk has one slot. `micro` is the place; there is no agreement.
+std::vector<Action> evaluation_actions(std::int64_t rounds, const Pipeline& pipeline, int stage);
 
 // Micro-batches of each chunk that are between forward and the end of backward at one time: a slot for each.
 std::vector<int> slots_of(const std::vector<Action>& actions, int chunks);

@@ -25,4 +25,29 @@ ModelPart part_of(const ModelConfig& model, const Stages& s, int stage) {
   return {model, std::move(chunks)};
 }
 
+std::vector<UnitOfStages> units_of_stages(const ModelConfig& model, const Stages& s) {
+  std::vector<UnitOfStages> out;
+  for (int stage = 0; stage < s.stages; ++stage) {
+    const auto part = part_of(model, s, stage);
+    for (const auto& segment : segments(part))
+      for (const auto& unit : borrowed_units(part, segment)) {
+        auto known = std::find_if(out.begin(), out.end(), [&](const auto& u) { return u.unit == unit.name; });
+        if (known == out.end()) known = out.insert(out.end(), {unit.name, {}});
+        known->stages.push_back(stage);
+      }
+  }
+  // Blocks own their units before others borrow them.
+  for (auto& shared : out)
+    for (int stage = 0; stage < shared.stages.front(); ++stage) {
+      const auto part = part_of(model, s, stage);
+      for (const auto& segment : segments(part))
+        for (const auto& unit : segment.kind->units(model, segment.first))
+          if (unit.name == shared.unit) {
+            shared.stages.insert(shared.stages.begin(), stage);
+            stage = s.stages;
+          }
+    }
+  return out;
+}
+
 }  // namespace trainyard::plan

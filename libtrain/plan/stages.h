@@ -4,6 +4,9 @@
 #include "libtrain/plan/boundaries.h"
 #include "libtrain/plan/inventory.h"
 
+#include <string>
+#include <vector>
+
 namespace trainyard::plan {
 
 // The boundaries of stages * chunks neighbouring parts of a model's items (plan/inventory.h): part c * stages + s is
@@ -22,5 +25,14 @@ struct Stages {
 
 // What a stage has of a model; refers to the model.
 ModelPart part_of(const ModelConfig& model, const Stages& stages, int stage);
+
+// A unit that blocks of several stages use, as the token table of a tied model: the stages that hold it, ascending. The
+// first owns it, the others have copies; each folds the gradients of its own uses, and adds up those of all.
+struct UnitOfStages {
+  std::string unit;
+  std::vector<int> stages;
+  bool operator==(const UnitOfStages&) const = default;
+};
+std::vector<UnitOfStages> units_of_stages(const ModelConfig& model, const Stages& stages);
 
 }  // namespace trainyard::plan

@@ -37,6 +37,10 @@ template <class Leases> std::vector<SizedCalls> gathers(const UnitTable& table, 
   return out;
 }
 
+std::int64_t stream_bytes_sent(const ModelConfig& m, const MicroShape& s) {
+  return s.stream_rows() * m.hidden * s.element_bytes();
+}
+
 // What a rank sends in one of the calls: its part to each of the others; twice where it adds and hands on the sum.
 std::int64_t sent_in(const SizedCalls& c) {
   return c.operation == "all_reduce" ? 2 * (c.ranks - 1) * c.bytes / c.ranks : c.bytes / c.ranks * (c.ranks - 1);
@@ -44,10 +48,10 @@ std::int64_t sent_in(const SizedCalls& c) {
 
 }  // namespace
 
-std::vector<SizedCalls> step_calls(const ModelConfig& model, const StateShape& shape, Reduction reduction,
-                                   int data_rank, std::int64_t most) {
+std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shape, Reduction reduction, int data_rank,
+                                   std::int64_t most) {
   const auto& batch = shape.batch;
-  const UnitTable table(model, shape.topology);
+  const UnitTable table(part, shape.topology);
   const auto sending = reduction == Reduction::fast ? batch.rounds() : batch.rounds_of(data_rank);
   std::vector<SizedCalls> out;
   for (const auto& e : table.entries()) {
@@ -71,12 +75,12 @@ std::vector<SizedCalls> step_calls(const ModelConfig& model, const StateShape& s
   return out;
 }
 
-std::vector<SizedCalls> tensor_calls(const ModelConfig& model, const MicroShape& micro, Pass pass, Recompute recompute,
+std::vector<SizedCalls> tensor_calls(const ModelPart& part, const MicroShape& micro, Pass pass, Recompute recompute,
                                      std::int64_t micros) {
   std::vector<SizedCalls> out;
   if (micro.tensor == 1 || micros == 0) return out;
-  for (const auto& segment : segments(model))
-    for (const auto& c : segment.kind->tensor_calls(model, micro, pass, recompute)) {
+  for (const auto& segment : segments(part))
+    for (const auto& c : segment.kind->tensor_calls(part.model, micro, pass, recompute)) {
       const auto calls = micros * segment.times * c.calls;
       const auto same = std::find_if(out.begin(), out.end(), [&](const SizedCalls& o) {
         return o.operation == c.operation && o.type == c.type && o.bytes == c.bytes;
@@ -85,6 +89,36 @@ std::vector<SizedCalls> tensor_calls(const ModelConfig& model, const MicroShape&
         out.push_back({name_of(Axis::tensor), micro.tensor, c.operation, c.type, c.bytes, calls, calls});
       else same->calls += calls, same->sending += calls;
     }
+  return out;
+}
+
+std::vector<SizedCalls> pipe_calls(const ModelConfig& model, const Stages& stages, int stage, const MicroShape& micro,
+                                   Pass pass, std::int64_t micros) {
+  const auto bytes = stream_bytes_sent(model, micro);
+  std::int64_t before = 0, behind = 0;  // of the stage's chunks, those that another part precedes, and follows
+  for (int c = 0; c < stages.chunks(); ++c) {
+    if (stages.part(stage, c) > 0) ++before;
+    if (stages.part(stage, c) + 1 < stages.parts()) ++behind;
+  }
+  std::vector<SizedCalls> out;
+  const auto add = [&](const char* operation, std::int64_t sent, std::int64_t received) {
+    if (const auto calls = micros * (sent + received); calls > 0)
+      out.push_back({name_of(Axis::pipe), 2, operation, micro.dtype, 2 * bytes, calls, micros * sent});
+  };
+  add("activations", behind, before);
+  if (pass == Pass::train) add("gradients", before, behind);
+  return out;
+}
+
+std::vector<SizedCalls> unit_of_stages_calls(const ModelPart& part, const std::vector<std::string>& units_of_stages,
+                                             const StateShape& shape) {
+  std::vector<SizedCalls> out;
+  if (units_of_stages.empty()) return out;
+  const UnitTable table(part, shape.topology);
+  for (const auto& e : table.entries())
+    if (std::find(units_of_stages.begin(), units_of_stages.end(), e.unit.name) != units_of_stages.end())
+      out.push_back(
+          {"stages", 2, "all_gather", shape.gradient, 2 * e.layout.piece * base::size_of(shape.gradient), 1, 1});
   return out;
 }
 
@@ -100,19 +134,19 @@ std::vector<Traffic> added_up(const std::vector<SizedCalls>& calls) {
   return out;
 }
 
-std::vector<Traffic> step_traffic(const ModelConfig& model, const StateShape& shape, Reduction reduction, int data_rank,
+std::vector<Traffic> step_traffic(const ModelPart& part, const StateShape& shape, Reduction reduction, int data_rank,
                                   std::int64_t most) {
-  return added_up(step_calls(model, shape, reduction, data_rank, most));
+  return added_up(step_calls(part, shape, reduction, data_rank, most));
 }
 
 std::int64_t validation_rounds(const BatchPlan& batch, std::int64_t sequences) {
   return (sequences / batch.micro_batch + batch.data_ranks - 1) / batch.data_ranks;
 }
 
-std::vector<Traffic> validation_traffic(const ModelConfig& model, const StateShape& shape, std::int64_t sequences) {
+std::vector<Traffic> validation_traffic(const ModelPart& part, const StateShape& shape, std::int64_t sequences) {
   const auto d = shape.batch.data_ranks;
   if (shape.zero != 3 || d == 1) return {};
-  return added_up(gathers(UnitTable(model, shape.topology), shape, validation_rounds(shape.batch, sequences),
+  return added_up(gathers(UnitTable(part, shape.topology), shape, validation_rounds(shape.batch, sequences),
                           segment_bytes, [](const auto& e) { return e.evaluation_leases; }));
 }
 

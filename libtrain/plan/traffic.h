@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/plan/block_kind.h"
+#include "libtrain/plan/stages.h"
 #include "libtrain/plan/states.h"
 
 #include <cstdint>
@@ -13,7 +14,7 @@ namespace trainyard::plan {
 
 // Collective calls of one operation and size.
 struct SizedCalls {
-  std::string group;      // "data", that of the units; "tensor"
+  std::string group;      // "data", that of the units; "tensor"; "pipe", a pair of neighbouring stages
   int ranks = 1;          // of that group
   std::string operation;  // as the ledger names it
   base::DType type = base::DType::f32;
@@ -27,14 +28,22 @@ struct SizedCalls {
 // 2 as working parameters; stage 3 gathers for every lease of every micro-batch. An ordered reduction costs a rank
 // nothing in a round in which it idles. Between ranks that share layers a call of a unit is one for each of its
 // segments of `most` bytes. Not included: the engine's control group (flags, losses, norms).
-std::vector<SizedCalls> step_calls(const ModelConfig& model, const StateShape& shape, Reduction reduction,
-                                   int data_rank, std::int64_t most = segment_bytes);
+std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shape, Reduction reduction, int data_rank,
+                                   std::int64_t most = segment_bytes);
 
 // Every call of `micros` micro-batches that a rank works on, among the tensor ranks of its replica: as the kinds of
 // blocks say (BlockKind::tensor_calls), those of one operation and size together. With Pass::train forward and
 // backward, with what recomputation sends again. None where no layer is shared.
-std::vector<SizedCalls> tensor_calls(const ModelConfig& model, const MicroShape& micro, Pass pass, Recompute recompute,
+std::vector<SizedCalls> tensor_calls(const ModelPart& part, const MicroShape& micro, Pass pass, Recompute recompute,
                                      std::int64_t micros);
+
+// The messages of `micros` micro-batches between a stage and its neighbours: activations forwards, with Pass::train
+// their gradients back. Each is a call of two ranks of which one sends.
+std::vector<SizedCalls> pipe_calls(const ModelConfig& model, const Stages& stages, int stage, const MicroShape& micro,
+                                   Pass pass, std::int64_t micros);
+// What the stages that hold a unit together say to one another in a step (plan/stages.h): its folded pieces.
+std::vector<SizedCalls> unit_of_stages_calls(const ModelPart& part, const std::vector<std::string>& units_of_stages,
+                                             const StateShape& shape);
 
 struct Traffic {
   std::string group, operation;
@@ -43,13 +52,13 @@ struct Traffic {
 };
 std::vector<Traffic> added_up(const std::vector<SizedCalls>& calls);  // by group and operation
 // step_calls, added up.
-std::vector<Traffic> step_traffic(const ModelConfig& model, const StateShape& shape, Reduction reduction, int data_rank,
+std::vector<Traffic> step_traffic(const ModelPart& part, const StateShape& shape, Reduction reduction, int data_rank,
                                   std::int64_t most = segment_bytes);
 
 // One validation over `sequences`, a multiple of the micro-batch: every data rank takes part in every round, also in a
 // last one that is not full.
 std::int64_t validation_rounds(const BatchPlan& batch, std::int64_t sequences);
 // Of the groups of units: only stage 3 sends anything.
-std::vector<Traffic> validation_traffic(const ModelConfig& model, const StateShape& shape, std::int64_t sequences);
+std::vector<Traffic> validation_traffic(const ModelPart& part, const StateShape& shape, std::int64_t sequences);
 
 }  // namespace trainyard::plan

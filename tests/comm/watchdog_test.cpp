@@ -92,6 +92,21 @@ std::vector<Heard> of_replicas(const std::vector<std::pair<Place, Place>>& place
   return all;
 }
 
+TEST(judge, says_what_is_done) {
+  auto ranks = std::vector<Heard>{at(5, 12, "activations"), at(4, 0, "activations"), at(4, 0, "activations", true)};
+  std::snprintf(ranks[0].report.doing, sizeof ranks[0].report.doing, "stage 2, forward of micro-batch 3");
+  std::snprintf(ranks[1].report.doing, sizeof ranks[1].report.doing, "stage 1, backward of micro-batch 0");
+  std::snprintf(ranks[2].report.doing, sizeof ranks[2].report.doing, "stage 0, forward of micro-batch 4");
+  const auto hang = find_hang(ranks, {{"pipe"}}, 10);
+  ASSERT_TRUE(hang);
+  EXPECT_NE(
+      hang->sentence.find("(call 5 of group pipe, step 17, stage 2, forward of micro-batch 3): rank 0 is waiting; "
+                          "rank 1 is behind (computing after call 4, activations, stage 1, backward of "
+                          "micro-batch 0); rank 2 is silent (stage 0, forward of micro-batch 4)"),
+      std::string::npos)
+      << hang->sentence;
+}
+
 // A replica without micro-batches in the last round has made fewer calls among its tensor ranks: nobody is behind.
 TEST(judge, compares_the_ranks_of_a_group_alone) {
   const auto network = find_hang(

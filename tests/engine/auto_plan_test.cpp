@@ -31,17 +31,21 @@ std::int64_t need(plan::Plan p, int zero, plan::Recompute recompute) {
 
 TEST(AutoPlan, TakesTheLowestStageThatFits) {
   const auto p = gpt2(8);
-  constexpr auto none = plan::Recompute::none, layers = plan::Recompute::layers;
+  constexpr auto none = plan::Recompute::none, selective = plan::Recompute::selective, layers = plan::Recompute::layers;
   // Each step down of this model is a real one.
   for (int zero = 0; zero < 3; ++zero) ASSERT_GT(need(p, zero, none), need(p, zero + 1, none)) << zero;
-  ASSERT_GT(need(p, 3, none), need(p, 3, layers));
+  ASSERT_GT(need(p, 3, none), need(p, 3, selective));
+  ASSERT_GT(need(p, 3, selective), need(p, 3, layers));
   for (int zero = 0; zero <= 3; ++zero) {
     const auto exactly = need(p, zero, none);
     EXPECT_EQ(engine::fitting_plan(p, {}, exactly).zero, zero);
     EXPECT_EQ(engine::fitting_plan(p, {}, exactly).recompute, none);
     const auto less = engine::fitting_plan(p, {}, exactly - 1);
-    EXPECT_TRUE(zero == 3 ? less.recompute == layers : less.zero == zero + 1) << zero;
+    EXPECT_TRUE(zero == 3 ? less.recompute == selective : less.zero == zero + 1 && less.recompute == none) << zero;
   }
+  const auto exactly = need(p, 3, selective);
+  EXPECT_EQ(engine::fitting_plan(p, {}, exactly).recompute, selective);
+  EXPECT_EQ(engine::fitting_plan(p, {}, exactly - 1).recompute, layers);
   EXPECT_EQ(engine::fitting_plan(p, {}, 0).zero, 0);
   const auto least = engine::fitting_plan(p, {}, 1);
   EXPECT_EQ(least.zero, 3);
@@ -55,6 +59,9 @@ TEST(AutoPlan, KeepsWhatWasSaid) {
   EXPECT_EQ(engine::fitting_plan(p, {false, true}, 1).recompute, plan::Recompute::layers);
   EXPECT_EQ(engine::fitting_plan(p, {true, false}, 1).recompute, plan::Recompute::none);
   EXPECT_EQ(engine::fitting_plan(p, {false, false}, 0).zero, 2);
+  p.recompute = plan::Recompute::selective;
+  EXPECT_EQ(engine::fitting_plan(p, {true, true}, 0).recompute, plan::Recompute::selective);
+  EXPECT_EQ(engine::fitting_plan(p, {true, false}, 1).recompute, plan::Recompute::selective);
   p.recompute = plan::Recompute::layers;
   EXPECT_EQ(engine::fitting_plan(p, {true, true}, 0).recompute, plan::Recompute::layers);
   EXPECT_EQ(engine::fitting_plan(p, {true, true}, 0).zero, 0);

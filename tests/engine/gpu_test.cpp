@@ -100,6 +100,29 @@ TEST(Gpu, TensorRanksAreOneRank) {
   testing::expect_no_difference(runs.reports(), "tensor ranks");
 }
 
+TEST(Gpu, StagesAreOneRank) {
+  SmallRun runs;
+  const auto config = [&](const std::string& output) {
+    auto c = tiny(runs, output,
+                  runs.model("gpu-stages",
+                             "layers = 2\nhidden = 16\nheads = 2\nkv-heads = 2\nffn = 32\ncontext = "
+                             "8\ndropout-attention = 0.1\ndropout-ffn-residual = 0.1\n"));
+    c.steps = 3, c.validate_every = 2, c.validation_sequences = 2;
+    return c;
+  };
+  const auto one = config("one");
+  const auto expected = runs.bits(one, runs.run(one, {}));
+  for (const auto& [ranks, stages, chunks, schedule, zero] :
+       {std::tuple{2, 2, 1, "1f1b", 0}, {4, 2, 1, "gpipe", 3}, {2, 2, 2, "interleaved", 1}}) {
+    const auto c = config(fmt::format("stages-{}-{}", schedule, zero));
+    Cut cut{ranks, zero};
+    cut.pipeline = stages, cut.virtual_stages = chunks, cut.schedule = schedule;
+    EXPECT_EQ(runs.bits(c, runs.run(c, cut)), expected) << schedule;
+    testing::expect_no_difference(runs.reports(), schedule,
+                                  [&](std::size_t rank) { return ranks == 4 && rank % 2 == 1; });
+  }
+}
+
 TEST(Gpu, CheckpointsGoFromDeviceToDevice) {
   SmallRun runs;
   auto whole = tiny(runs, "whole", gpt(runs));

@@ -51,6 +51,32 @@ TEST_F(SharedRun, TensorRanksAsOneRank) {
   }
 }
 
+// Every process is a stage, or with an even number pairs of stages in two replicas.
+TEST_F(SharedRun, StagesAsOneRank) {
+  const int n = testing::runtime->size();
+  std::string expected;
+  const auto small = [&](const std::string& output) {
+    auto c = runs_->config(output);
+    c.steps = 6, c.validate_every = 3, c.validation_sequences = 8;
+    return c;
+  };
+  if (testing::runtime->rank() == 0) {
+    const auto config = small("one-stage");
+    expected = runs_->bits(config, runs_->run(config, {}));
+  }
+  for (const char* schedule : {"naive", "gpipe", "1f1b", "interleaved"})
+    for (const int stages : {n, n % 2 == 0 ? n / 2 : n}) {
+      testing::Cut cut{n, stages == n ? 0 : 3};
+      cut.pipeline = stages, cut.schedule = stages == 1 ? "1f1b" : schedule;
+      if (cut.schedule == std::string("interleaved") && n <= 2) cut.virtual_stages = 2;
+      const auto config = small(fmt::format("stages-{}-{}", schedule, stages));
+      const auto result = run(config, cut);
+      if (testing::runtime->rank() == 0) {
+        EXPECT_EQ(runs_->bits(config, result), expected) << n << " ranks, " << stages << " stages, " << schedule;
+      }
+    }
+}
+
 TEST_F(SharedRun, StopsOnOneAndResumesOnTheOther) {
   const int n = testing::runtime->size();
   auto config = runs_->config("from-mpi");

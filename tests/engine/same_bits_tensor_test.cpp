@@ -1,6 +1,7 @@
 // Promise 2 for ranks that share every layer: every triple of choices among tensor ranks with and without shared rows,
 // ZeRO stages, data ranks, dtypes, recomputation, dropout and models has the bits of one rank, and so has every resume.
 // --gtest_also_run_disabled_tests: the whole product.
+#include "tests/engine/covering.h"
 #include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"
 
@@ -8,7 +9,6 @@
 
 #include <array>
 #include <map>
-#include <set>
 
 namespace trainyard {
 namespace {
@@ -17,52 +17,8 @@ using testing::Cut;
 using testing::SmallRun;
 
 // tensor ranks and shared rows, ZeRO stage, data ranks, dtype, recomputation, dropout, model
-constexpr std::array<int, 7> levels = {5, 4, 3, 2, 2, 2, 2};
-using Choice = std::array<int, levels.size()>;
-
-std::vector<Choice> all_choices() {
-  std::vector<Choice> out;
-  Choice c{};
-  while (true) {
-    out.push_back(c);
-    std::size_t i = 0;
-    while (i < levels.size() && ++c[i] == levels[i]) c[i++] = 0;
-    if (i == levels.size()) return out;
-  }
-}
-
-using Triple = std::array<int, 6>;
-std::vector<Triple> triples_of(const Choice& c) {
-  std::vector<Triple> out;
-  const auto n = static_cast<int>(c.size());
-  for (int i = 0; i < n; ++i)
-    for (int j = i + 1; j < n; ++j)
-      for (int k = j + 1; k < n; ++k)
-        out.push_back(
-            {i, j, k, c[static_cast<std::size_t>(i)], c[static_cast<std::size_t>(j)], c[static_cast<std::size_t>(k)]});
-  return out;
-}
-
-// Greedy: each next choice has the most triples that no choice before it has.
-std::vector<Choice> covering_choices() {
-  const auto all = all_choices();
-  std::set<Triple> open;
-  for (const auto& c : all)
-    for (const auto& t : triples_of(c)) open.insert(t);
-  std::vector<Choice> out;
-  while (!open.empty()) {
-    std::size_t most = 0;
-    Choice best{};
-    for (const auto& c : all) {
-      std::size_t fresh = 0;
-      for (const auto& t : triples_of(c)) fresh += open.count(t);
-      if (fresh > most) most = fresh, best = c;
-    }
-    for (const auto& t : triples_of(best)) open.erase(t);
-    out.push_back(best);
-  }
-  return out;
-}
+constexpr std::array<int, 7> levels = {5, 4, 3, 2, 3, 2, 2};
+using Choice = testing::Choice<levels.size()>;
 
 Cut cut_of(const Choice& c) {
   const std::array<int, 5> tensor = {1, 2, 2, 4, 4};
@@ -72,7 +28,7 @@ Cut cut_of(const Choice& c) {
   cut.zero = c[1];
   cut.ranks = (c[2] + 1) * cut.tensor;
   cut.dtype = c[3] == 0 ? "f32" : "bf16";
-  cut.recompute = c[4] == 0 ? "none" : "layers";
+  cut.recompute = plan::name_of(plan::recomputations[static_cast<std::size_t>(c[4])]);
   return cut;
 }
 
@@ -128,12 +84,12 @@ void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
 
 TEST(SameBitsTensor, EveryTriple) {
   SmallRun runs;
-  expect_same(runs, covering_choices());
+  expect_same(runs, testing::covering_choices(levels));
 }
 
 TEST(SameBitsTensor, DISABLED_EveryChoice) {
   SmallRun runs;
-  expect_same(runs, all_choices());
+  expect_same(runs, testing::all_choices(levels));
 }
 
 // Each cut is once what a checkpoint is written on and once what it is resumed on.
@@ -143,7 +99,7 @@ TEST(SameBitsTensor, StopAndResumeOnAnotherCut) {
                                  {4, 3, 1, "bf16", "none", 2, false},
                                  {4, 1, 1, "bf16", "none", 4, true},
                                  {6, 2, 1, "bf16", "layers", 2, true},
-                                 {3, 3, 1, "bf16"},
+                                 {3, 3, 1, "bf16", "selective"},
                                  {8, 0, 1, "bf16", "none", 4, false}};
   auto whole = config_of(runs, true, false, "whole");
   const auto expected = runs.bits(whole, runs.run(whole, cuts[0]));

@@ -50,7 +50,7 @@ TEST(Segments, HaveTheNumbersOfOneRank) {
   SmallRun runs;
   auto config = runs.config("segments");
   config.global_batch = 7;  // of two or three replicas the last round is not full
-  for (const auto recompute : {plan::Recompute::none, plan::Recompute::layers}) {
+  for (const auto recompute : plan::recomputations) {
     config.recompute = recompute;
     const auto expected = losses_and_norms(config, 1, 1, 0, plan::segment_bytes);
     ASSERT_EQ(expected.size(), 4u);

@@ -25,6 +25,10 @@ struct Cut {
   std::string dtype = "f32", recompute = "none";
   int tensor = 1;  // of the ranks
   bool sequence_parallel = false;
+  int pipeline = 1;
+  std::string schedule = "1f1b";
+  int virtual_stages = 1;
+  std::string partition = "flops";
 };
 
 class SmallRun {
@@ -101,7 +105,7 @@ class SmallRun {
     apply(cut, c);
     std::vector<engine::RunResult> results(static_cast<std::size_t>(cut.ranks));
     comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
-      auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor);
+      auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor, cut.pipeline);
       results[static_cast<std::size_t>(rank)] = engine::run(c, w, signals_, listener, cut.ranks);
     });
     reports_.clear();
@@ -131,7 +135,11 @@ class SmallRun {
   static void apply(const Cut& cut, engine::RunConfig& c) {
     c.zero = cut.zero, c.threads = cut.threads, c.dtype = base::dtype_from_name(cut.dtype);
     c.tensor = cut.tensor, c.sequence_parallel = cut.sequence_parallel;
-    c.recompute = cut.recompute == "layers" ? plan::Recompute::layers : plan::Recompute::none;
+    c.pipeline = cut.pipeline, c.virtual_stages = cut.virtual_stages, c.partition = cut.partition;
+    for (const auto& [name, schedule] : plan::schedule_names())
+      if (name == cut.schedule) c.pipeline_schedule = schedule;
+    for (const auto recompute : plan::recomputations)
+      if (cut.recompute == plan::name_of(recompute)) c.recompute = recompute;
   }
 
  private:

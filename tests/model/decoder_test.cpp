@@ -32,7 +32,7 @@ TEST(Decoder, LeasesAndCommitsInTheStatedOrder) {
   auto untied = small_gpt2(), tied = small_llama();
   untied.tied = false, tied.tied = true;
   for (const auto& m : {small_gpt2(), small_llama(), untied, tied})
-    for (const auto recompute : {plan::Recompute::none, plan::Recompute::layers}) {
+    for (const auto recompute : plan::recomputations) {
       PlainStore store(m, DType::f32, 1);
       Runner runner(m, {2, 9, DType::f32, 1}, recompute);
       const Batch batch(formula_windows(m.vocabulary, 0, 2, 9, false), false);
@@ -75,10 +75,12 @@ TEST(Decoder, SameBitsForAnyTeam) {
         EXPECT_EQ(r.loss_sum, loss) << m.name << " threads " << threads;
         EXPECT_TRUE(store.gradient_bits() == want) << m.name << " threads " << threads;
       }
-      PlainStore store(m, dtype, 1);
-      Runner runner(m, {2, 300, dtype, 2}, plan::Recompute::layers);
-      EXPECT_EQ(runner.train(store, batch).loss_sum, loss) << "recomputed " << m.name;
-      EXPECT_TRUE(store.gradient_bits() == want) << "recomputed " << m.name;
+      for (const auto recompute : {plan::Recompute::selective, plan::Recompute::layers}) {
+        PlainStore store(m, dtype, 1);
+        Runner runner(m, {2, 300, dtype, 2}, recompute);
+        EXPECT_EQ(runner.train(store, batch).loss_sum, loss) << plan::name_of(recompute) << " " << m.name;
+        EXPECT_TRUE(store.gradient_bits() == want) << plan::name_of(recompute) << " " << m.name;
+      }
     }
 }
 
@@ -133,14 +135,14 @@ TEST(Decoder, PredictedMemoryIsMeasuredMemory) {
     for (const auto dtype : {DType::f32, DType::bf16, DType::f64})
       for (const auto& [b, t] : {std::pair<std::int64_t, std::int64_t>{1, 7}, {3, 24}, {2, 333}, {5, 65}})
         for (const int threads : {1, 3})
-          for (const auto recompute : {plan::Recompute::none, plan::Recompute::layers}) {
+          for (const auto recompute : plan::recomputations) {
             auto m = base;
             m.context = 384;
             if (dtype == DType::f64 && b * t > 100) continue;  // the plain f64 path is slow and has no other shapes
             const Batch batch(formula_windows(m.vocabulary, 0, b, t, false), false);
             const plan::MicroShape shape{b, t, dtype, threads};
             const auto where = fmt::format("{} {} b {} t {} threads {} recompute {}", m.name, base::name_of(dtype), b,
-                                           t, threads, static_cast<int>(recompute));
+                                           t, threads, plan::name_of(recompute));
             {
               PlainStore store(m, dtype, 1);
               Runner runner(m, shape, recompute);
@@ -248,7 +250,7 @@ TEST(Decoder, EvaluationNeedsNoMoreMemoryThanTraining) {
     for (const auto dtype : {DType::f32, DType::bf16})
       for (const std::int64_t b : {1, 3, 16})
         for (const std::int64_t t : {1, 100, 1024})
-          for (const auto recompute : {plan::Recompute::none, plan::Recompute::layers}) {
+          for (const auto recompute : plan::recomputations) {
             auto m = plan::preset(name);
             m.vocabulary = 50257;
             const plan::MicroShape shape{b, t, dtype, 4};

@@ -72,7 +72,7 @@ TEST(FusedLinear, PredictedMemoryIsMeasuredMemory) {
     for (const auto dtype : {DType::f32, DType::bf16})
       for (const auto& [b, t] : {std::pair<std::int64_t, std::int64_t>{1, 7}, {2, 20}, {100, 40}}) {
         if (b == 100 && m.hidden != 68) continue;  // with so many rows the sum in f32 is the most that a layer needs
-        for (const auto recompute : {plan::Recompute::none, plan::Recompute::layers}) {
+        for (const auto recompute : plan::recomputations) {
           m.context = 40, m.vocabulary = 40;
           const plan::MicroShape micro{b, t, dtype, 2};
           const auto where = fmt::format("hidden {} ffn {} biases {} {} b {} t {}", m.hidden, m.ffn, m.biases,

@@ -71,6 +71,7 @@ TEST(Recompute, TheSecondForwardEndsWithWhatTheLastBranchSaves) {
   const int layers = 2;
   EXPECT_EQ(count(last, true, plan::Recompute::layers), std::pair(layers, layers));
   EXPECT_EQ(count(last, true, plan::Recompute::none), std::pair(layers, 0));
+  EXPECT_EQ(count(last, true, plan::Recompute::selective), std::pair(layers, 0));
   EXPECT_EQ(count(last, false, plan::Recompute::layers), std::pair(2 * layers, 0));
   EXPECT_EQ(count(first, true, plan::Recompute::layers), std::pair(2 * layers, 0));
 }
@@ -96,25 +97,58 @@ TEST(Recompute, SameBitsAndForetoldMemory) {
         PlainStore store(m, dtype, 1);
         Runner runner(m, shape, recompute);
         const auto loss = runner.train(store, batch).loss_sum;
-        const auto where = fmt::format("{} of {} branches, recompute {}", branches.back(), branches.size(),
-                                       static_cast<int>(recompute));
+        const auto where =
+            fmt::format("{} of {} branches, recompute {}", branches.back(), branches.size(), plan::name_of(recompute));
         EXPECT_EQ(runner.activations.peak_bytes(), plan::activation_bytes(m, shape, plan::Pass::train, recompute))
             << where;
         EXPECT_EQ(runner.workspace.peak_bytes(), plan::workspace_bytes(m, shape, plan::Pass::train)) << where;
         EXPECT_EQ(runner.activations.used_bytes() + runner.workspace.used_bytes(), 0) << where;
         return std::pair(loss, store.gradient_bits());
       };
-      EXPECT_TRUE(run(plan::Recompute::layers) == run(plan::Recompute::none)) << branches.back();
+      const auto want = run(plan::Recompute::none);
+      EXPECT_TRUE(run(plan::Recompute::layers) == want) << branches.back();
+      EXPECT_TRUE(run(plan::Recompute::selective) == want) << branches.back();
     }
 }
 
-// By hand, for each token of a step of one layer: 2 for each weight of a product.
+// Between forward and backward every layer has on the stack what always stays, to the byte: of the norms the input and
+// the statistics, of the activation what goes into it, all of it where a GPU's library fuses GELU. And the same bits.
+TEST(Recompute, SelectiveKeepsWhatAlwaysStaysAndHasTheSameBits) {
+  for (const auto& base : {with_dropout(small_gpt2()), with_dropout(small_llama())})
+    for (const auto dtype : {DType::f32, DType::bf16}) {
+      auto m = base;
+      if (emulated()) m.hidden = 16, m.heads = 2, m.kv_heads = 1, m.ffn = 24;
+      const auto shape = Runner::on_device({2, 16, dtype, 1});
+      const Batch batch(formula_windows(m.vocabulary, 0, 2, 16, true), true, 40);
+      const auto run = [&](plan::Recompute recompute) {
+        PlainStore store(m, dtype, 1);
+        Runner runner(m, shape, recompute);
+        model::Step step{*runner.exec, &store, batch.micro, dtype, 7};
+        auto flow = runner.decoder.forward(step, runner.saved);
+        const auto kept = runner.activations.used_bytes();
+        runner.decoder.backward(step, flow, runner.saved);
+        runner.exec->synchronize();
+        EXPECT_EQ(runner.activations.peak_bytes(), plan::activation_bytes(m, shape, plan::Pass::train, recompute));
+        EXPECT_EQ(runner.workspace.peak_bytes(), plan::workspace_bytes(m, shape, plan::Pass::train));
+        store.pull();
+        return std::pair(kept, std::pair(step.loss_sum, store.gradient_bits()));
+      };
+      const auto all = run(plan::Recompute::none), some = run(plan::Recompute::selective);
+      EXPECT_TRUE(some.second == all.second) << m.name << " " << base::name_of(dtype);
+      const bool fused = on_gpu() && m.activation == plan::Activation::gelu_tanh;
+      const auto normed = 2 * 16 * m.hidden, activated = fused ? 0 : 2 * 16 * m.ffn;
+      EXPECT_EQ(all.first - some.first, m.layers * (2 * normed + activated) * base::size_of(dtype)) << m.name;
+    }
+}
+
+// By hand, for each token of a step of one layer: 2 for each weight of a product. Selective makes none again.
 TEST(Recompute, FlopsAreThoseOfWhatIsMadeAgain) {
   low_rank::register_branch();
   Forwards forwards;
   const auto again = [](const std::vector<std::string>& branches) {
     auto m = of_branches(branches);
     m.layers = 1;
+    EXPECT_EQ(plan::step_flops(m, 1, 1, plan::Recompute::selective), plan::step_flops(m, 1, 1));
     return plan::step_flops(m, 1, 1, plan::Recompute::layers) - plan::step_flops(m, 1, 1, plan::Recompute::none);
   };
   const double h = 32, ffn = 96, r = low_rank::r, attention = 2 * 4 * h * h + 4 * h, inner = 2 * h * ffn;

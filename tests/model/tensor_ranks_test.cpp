@@ -90,7 +90,7 @@ void expect_same(const plan::ModelConfig& m, plan::MicroShape shape, const Batch
   shape.tensor = c.ranks, shape.sequence_parallel = c.rows;
   const auto where =
       fmt::format("{} {} {} ranks{}{}", m.name, base::name_of(shape.dtype), c.ranks, c.rows ? ", rows shared" : "",
-                  c.recompute == plan::Recompute::layers ? ", recomputed" : "");
+                  ", recompute " + std::string(plan::name_of(c.recompute)));
   comm::run_ranks(c.ranks, [&](int rank, comm::ThreadsWorld& threads) {
     Runner runner(m, shape, c.recompute);
     const TensorRank ground(rank, c.ranks, threads, m, shape, *runner.exec);
@@ -131,7 +131,7 @@ TEST(TensorRanks, SameBitsAndForetoldMemory) {
         for (const int ranks : {2, 4})
           for (const bool rows : {false, true})
             expect_same(m, shape, batch, want,
-                        {ranks, rows, (ranks == 2) == rows ? plan::Recompute::layers : plan::Recompute::none});
+                        {ranks, rows, plan::recomputations[static_cast<std::size_t>(ranks / 2 + rows + tied) % 3]});
       }
 }
 
@@ -144,7 +144,8 @@ TEST(TensorRanks, Small) {
     const plan::MicroShape shape = Runner::on_device({2, 64, dtype, 1});
     const auto want = one_rank(m, shape, batch);
     for (const bool rows : {false, true})
-      expect_same(m, shape, batch, want, {2, rows, rows ? plan::Recompute::layers : plan::Recompute::none});
+      expect_same(m, shape, batch, want,
+                  {2, rows, plan::recomputations[static_cast<std::size_t>(rows + (dtype == DType::bf16))]});
   }
 }
 
@@ -155,7 +156,9 @@ TEST(TensorRanks, AttentionLast) {
   const Batch batch(formula_windows(m.vocabulary, 0, 2, 64, true), true, 40);
   const plan::MicroShape shape = Runner::on_device({2, 64, DType::f32, 1});
   const auto want = one_rank(m, shape, batch);
-  for (const bool rows : {false, true}) expect_same(m, shape, batch, want, {2, rows, plan::Recompute::layers});
+  for (const bool rows : {false, true})
+    for (const auto recompute : {plan::Recompute::selective, plan::Recompute::layers})
+      expect_same(m, shape, batch, want, {2, rows, recompute});
 }
 
 // Rows that are no multiple of 64, more chunks of the head than one, odd heads in a left fold.

@@ -32,7 +32,7 @@ TEST(Partition, ParametersAddUpToThoseOfTheModel) {
 
 TEST(Partition, FlopsAddUpToThoseOfAStep) {
   const auto m = model_of("llama-nano", 300, 5);
-  for (const auto recompute : {Recompute::none, Recompute::layers})
+  for (const auto recompute : recomputations)
     EXPECT_DOUBLE_EQ(sum(item_weights("flops", {m, 64, recompute})), step_flops(m, 1, 64, recompute) / 64);
   EXPECT_EQ(item_weights("flops", {m, 64})[0], 0);  // an embedding multiplies nothing
 }

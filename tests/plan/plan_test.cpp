@@ -40,6 +40,7 @@ TEST(Plan, RoundTrips) {
   EXPECT_EQ(q.traffic, p.traffic);
   EXPECT_EQ(q.traffic.size(), 2u);  // 4 micro-batches on 3 ranks: the last round is ragged
   EXPECT_TRUE(problems(q, 3).empty());
+  EXPECT_NE(text.find("\"schedule\": \"one-stage\""), std::string::npos) << "as every file of version 1 says it";
 }
 
 // A GPU's plan says so, keeps the snapshot on the host, and needs other scratch; a plan from before there were GPUs is

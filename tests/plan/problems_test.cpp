@@ -327,7 +327,7 @@ TEST(Extent, WhatIsAcceptedDoesNotOverflow) {
         micros > ranges::global_batch.high / p.micro_batch ? ranges::global_batch.high : micros * p.micro_batch;
     p.threads = draw(random, ranges::threads), p.layer_slots = draw(random, ranges::layer_slots);
     if (random() % 4 == 0) p.device = base::DeviceKind::cuda;
-    if (random() % 2 == 0) p.recompute = Recompute::layers;
+    p.recompute = recomputations[random() % recomputations.size()];
     const auto found = decision_problems(p);
     for (const auto& problem : found) too_large += problem.message.find("too large") != std::string::npos ? 1 : 0;
     if (!found.empty() || m.layers > 60) continue;  // large stacks take long to list

@@ -3,6 +3,7 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/plan/problems.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -47,6 +48,28 @@ TEST(Remedies, MemoryRemediesAreThoseThatFitOrAreSaidNotTo) {
   p.device_memory = 1;
   const auto none = memory_problems(p)[0].hint;
   EXPECT_EQ(none.find("a smaller model or a device with more memory: nothing else is enough: "), 0u) << none;
+}
+
+// What costs less is said first, and alone where it is enough.
+TEST(Remedies, RecomputationIsTheLeastThatFits) {
+  auto p = sample();
+  p.model = preset("gpt2"), p.model.vocabulary = 50257, p.model.lanes = 1, p.sequence = 1024;
+  p.dtype = base::DType::bf16, p.topology = replicas_of(1, 1);
+  auto some = p, all = p;
+  some.recompute = Recompute::selective, all.recompute = Recompute::layers;
+  const auto fits = [](const char* flags, const Plan& plan) {
+    return fmt::format("{} would need {} and fits", flags, base::size_text(need_of(plan)));
+  };
+  const auto ranks = "; 2 ranks would need ";
+  EXPECT_TRUE(tried(p, need_of(some)).starts_with(fits("--recompute selective", some) + ranks));
+  EXPECT_TRUE(tried(p, need_of(some) - 1).starts_with(fits("--recompute layers", all) + ranks));
+  EXPECT_TRUE(tried(some, need_of(some) - 1).starts_with(fits("--recompute layers", all) + ranks));
+  const auto hint = tried(p, 1);
+  EXPECT_EQ(hint.find("selective"), std::string::npos) << hint;
+  EXPECT_NE(hint.find("--recompute layers would need"), std::string::npos) << hint;
+  p.topology = replicas_of(2, 1), some = p;
+  some.zero = 3, some.recompute = Recompute::selective;
+  EXPECT_EQ(tried(p, need_of(some)), fits("--zero 3 --recompute selective", some) + "; none of these alone is enough");
 }
 
 TEST(Remedies, TensorRanksAreDoubledUntilTheyFit) {

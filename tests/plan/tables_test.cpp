@@ -1,4 +1,5 @@
 // Reference tables: ranks, parameter counts, layout, fold, memory, traffic and FLOPs.
+#include "libtrain/plan/activations.h"
 #include "libtrain/plan/flops.h"
 #include "libtrain/plan/memory.h"
 #include "libtrain/plan/schedule.h"
@@ -284,10 +285,44 @@ TEST(Traffic, AValidationIsRoundsOfEveryRank) {
   EXPECT_EQ(bytes_of(validation_traffic(m, other, 8)), 0);
 }
 
+// By hand, of a layer of gpt2 small and 1024 tokens, in rows of 768 numbers and f32 statistics for each token: input
+// and norm (1 + 1), q, k, v (3), attention's output (1), input and norm (1 + 1), before and behind GELU (4 + 4); mean
+// and rstd twice, 12 numbers of the softmax. Of these 16 rows selective leaves 10, three eighths less.
+TEST(Activations, OfALayerSelectiveKeepsFiveEighths) {
+  const auto m = with_vocabulary("gpt2", 50257);
+  for (const auto& [dtype, element] :
+       {std::pair<base::DType, std::int64_t>{base::DType::f32, 4}, {base::DType::bf16, 2}}) {
+    const MicroShape s{1, 1024, dtype, 1};
+    const std::int64_t row = 1024 * 768 * element, statistics = 1024 * 4 * (4 + 12);
+    const auto& layer = block_kind("layer");
+    EXPECT_EQ(layer.saved_bytes(m, s), 16 * row + statistics);
+    EXPECT_EQ(layer.selective_bytes(m, s).kept, 10 * row + statistics);
+    EXPECT_EQ(layer.selective_bytes(m, s).most, 15 * row + statistics);  // attention's norm is gone by then
+    // The embedding saves nothing, the head its input, norm and statistics; the last layer runs before it.
+    const auto head = 2 * row + 1024 * 4 * 2, layers = 12 * (10 * row + statistics);
+    EXPECT_EQ(activation_bytes(m, s, Pass::train, Recompute::none), row + 12 * (16 * row + statistics) + head);
+    EXPECT_EQ(activation_bytes(m, s, Pass::train, Recompute::selective), row + layers + 5 * row);
+    EXPECT_EQ(activation_bytes(m, s, Pass::train, Recompute::layers), row + 12 * row + 16 * row + statistics);
+    auto on_gpu = s;  // whose library fuses GELU
+    on_gpu.device = base::DeviceKind::cuda;
+    EXPECT_EQ(layer.selective_bytes(m, on_gpu).kept, 14 * row + statistics);
+  }
+  // Llama's: gate, up and their product of four rows each, 20 in all, of which the norms and the product go.
+  auto llama = with_vocabulary("gpt2", 50257);
+  llama.norm = Norm::rms, llama.activation = Activation::swiglu, llama.biases = false;
+  for (const auto device : {base::DeviceKind::cpu, base::DeviceKind::cuda}) {
+    const MicroShape s{1, 1024, base::DType::bf16, 1, device};
+    const std::int64_t row = 1024 * 768 * 2, statistics = 1024 * 4 * (2 + 12);
+    EXPECT_EQ(block_kind("layer").saved_bytes(llama, s), 20 * row + statistics);
+    EXPECT_EQ(block_kind("layer").selective_bytes(llama, s).kept, 14 * row + statistics);
+  }
+}
+
 TEST(Flops, EquationOfTheReference) {
   const double B = 8, s = 1024, L = 12, h = 768, V = 50257;
   const auto m = with_vocabulary("gpt2", 50257);
   EXPECT_NEAR(step_flops(m, 8, 1024) / (72 * B * s * L * h * h * (1 + s / (6 * h) + V / (12 * L * h))), 1, 1e-12);
+  EXPECT_EQ(step_flops(m, 8, 1024, Recompute::selective), step_flops(m, 8, 1024));
   // The reference's 96 B s L h^2 (...) with all of forward again; without the last product, 8 h^2 of a layer and token.
   EXPECT_NEAR(step_flops(m, 8, 1024, Recompute::layers) /
                   (96 * B * s * L * h * h * (1 + s / (6 * h) + V / (16 * L * h)) - 8 * B * s * L * h * h),

@@ -108,11 +108,24 @@ TEST_F(TensorTraffic, RecomputationSendsForwardAgain) {
   EXPECT_EQ(of_tensor(once, "all_to_all").bytes, 4 * layers * rows * hidden * 4 / 4 * 3);
 }
 
+TEST_F(TensorTraffic, SelectiveRecomputationSendsNothingAgain) {
+  of_this_library();
+  for (const bool shared : {false, true}) {
+    auto p = sample(1, 2);
+    p.micro_batch = 4, p.sequence_parallel = shared;
+    predict(p);
+    const auto once = p.traffic[0].operations;
+    p.recompute = Recompute::selective;
+    predict(p);
+    EXPECT_EQ(p.traffic[0].operations, once) << shared;
+  }
+}
+
 // Every replica evaluates in every round, the last one again where there is none left.
 TEST_F(TensorTraffic, AValidationIsRoundsOfEveryReplica) {
   const auto p = sample(3, 2);
   for (const auto& [sequences, rounds] : {std::pair<std::int64_t, std::int64_t>{2, 1}, {6, 1}, {8, 2}}) {
-    const auto sent = all_validation_traffic(p, sequences);
+    const auto sent = all_validation_traffic(p, 0, sequences);
     EXPECT_EQ(of_tensor(sent, "all_to_all"),
               tensor("all_to_all", rounds * layers, rounds * layers * rows * hidden * 4 / 2));
     EXPECT_EQ(of_tensor(sent, "all_reduce"), Traffic{});

@@ -40,6 +40,10 @@ expect 0 "${auto[@]}" --zero 2
 said '^--plan auto: ZeRO 2 on 1 rank: '
 expect 0 env TRAINYARD_ZERO=3 "${auto[@]}" --recompute layers
 said '^--plan auto: ZeRO 3, layers recomputed on 1 rank: '
+expect 0 "${auto[@]}" --zero 2 --recompute selective
+said '^--plan auto: ZeRO 2, norms and activations recomputed on 1 rank: '
+said 'ZeRO 2, norms and activations recomputed, 1 thread a rank'
+for program in train partition-model; do refused 2 '--recompute selectiv is not known' $program --recompute selectiv; said "did you mean 'selective'"; done
 expect 0 env TRAINYARD_PLAN=auto "${base[@]}" --dry-run
 said '^--plan auto: '
 refused 3 'a rank needs' "${auto[@]}" --memory-limit 5MB

@@ -92,7 +92,9 @@ plan::Plan decide(plan::Plan p, const Options& o) {
   if (o.lanes > 0) p.model.lanes = o.lanes;
   if (p.model.lanes == 0) p.model.lanes = plan::default_lanes(p.model, p.device);
   if (p.sequence == 0) p.sequence = p.model.context;
-  p.topology = plan::replicas_of(o.ranks, o.ranks % p.tensor == 0 ? p.tensor : 1);  // else it is refused
+  const bool comes_out_even = o.ranks % (std::int64_t{p.tensor} * p.pipeline) == 0;  // else it is refused
+  p.topology = comes_out_even ? plan::replicas_of(o.ranks, p.tensor, p.pipeline)
+                              : plan::replicas_of(o.ranks, o.ranks % p.tensor == 0 ? p.tensor : 1);
   if (p.global_batch == 0) p.global_batch = one_group_a_replica(p);
   if (!o.device_memory.empty())
     p.device_memory = base::parse_bytes(o.device_memory, "--device-memory", {1, base::most_bytes});
@@ -103,7 +105,7 @@ plan::Plan decide(plan::Plan p, const Options& o) {
 // a rank has one.
 std::vector<base::Field> flag_fields(plan::Plan& p) {
   auto fields = plan::fields_of(p);
-  std::erase_if(fields, [](const auto& f) { return f.name == "schedule" || f.name == "device-memory"; });
+  std::erase_if(fields, [](const auto& f) { return f.name == "device-memory"; });
   for (auto& f : fields) {
     f.group = "Cut";
     if (f.name == "sequence") f.help = "tokens a sequence; default: the model's context";

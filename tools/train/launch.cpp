@@ -21,18 +21,21 @@ Launch::Launch() {
     return;
   }
   mpi_ = std::make_unique<comm::MpiRuntime>();
-  make_world(1);
+  make_world(1, 1);
 }
 
-void Launch::make_world(int tensor) {
-  world_ = engine::make_world("mpi", mpi_->rank(), mpi_->size(), mpi_->factory(), tensor);
+void Launch::make_world(int tensor, int stages) {
+  world_ = engine::make_world("mpi", mpi_->rank(), mpi_->size(), mpi_->factory(), tensor, stages);
+  if (stages > 1) world_.queues = mpi_->concurrent_factory();
   world_.local_rank = local_rank();
   if (world_.size > 1) world_.fail = [this](const std::exception& error) { fail(error); };
   world_.on_hang = [this](const std::string& sentence, comm::Decided where) { end_on_hang(sentence, where); };
 }
 
-void Launch::cut_into_replicas(int tensor) {
-  if (tensor > 1 && world_.size % tensor == 0) make_world(tensor);
+void Launch::cut_into_replicas(int tensor, int stages) {
+  const auto each = std::int64_t{tensor} * stages;
+  if (each > 1 && world_.size % each == 0) make_world(tensor, stages);
+  else if (tensor > 1 && world_.size % tensor == 0) make_world(tensor, 1);
 }
 
 int Launch::ranks_on_node() const { return tools::ranks_on_node(world_.size); }

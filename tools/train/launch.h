@@ -19,9 +19,9 @@ class Launch {
  public:
   Launch();
   engine::World& world() { return world_; }
-  // The world cut into replicas of `tensor` ranks that share every layer; all ranks say the same. Collective. Ranks
-  // that cannot be cut so stay as they are: they are refused with all else that is wrong (plan/problems.h).
-  void cut_into_replicas(int tensor);
+  // The world cut into stages of replicas of `tensor` ranks that share every layer; all ranks say the same. Collective.
+  // Ranks that cannot be cut so stay as they are: they are refused with all else that is wrong (plan/problems.h).
+  void cut_into_replicas(int tensor, int stages);
   int ranks_on_node() const;
   // Collective: what any rank throws here all throw as an AgreedError.
   void on_every_rank(const std::function<void()>& work);
@@ -38,7 +38,7 @@ class Launch {
   void end_on_hang(const std::string& sentence, comm::Decided where);
 
  private:
-  void make_world(int tensor);
+  void make_world(int tensor, int stages);
   void claim_the_end();  // of two threads that end the job the first goes on
   void write_reason(int exit_code, const std::string& reason) const;
   std::unique_ptr<comm::MpiRuntime> mpi_;

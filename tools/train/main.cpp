@@ -112,10 +112,9 @@ int main(int argc, char** argv) {
                "check settings, data, output folder, resume (no payload) and the machine's memory, print the "
                "prediction, write nothing")
       ->group("Settings");
-  app.add_flag("--memory-report", switches.memory_report, "print predicted and measured memory and traffic at the end")
+  app.add_flag("--memory-report", switches.memory_report, "print memory and traffic, predicted and measured")
       ->group("Settings");
-  app.add_flag("--help-model", switches.help_model, "the keys of a model file, with an example, and stop")
-      ->group("Settings");
+  app.add_flag("--help-model", switches.help_model, "the keys of a model file, with an example")->group("Settings");
   app.add_flag("--bytes", switches.bytes, "sizes in bytes, not rounded")->group("Settings");
   tools::EvaluateFlags evaluation(app);
   tools::Lasting lasting;
@@ -148,12 +147,13 @@ int main(int argc, char** argv) {
       launch.require_same({{"evaluate", word(evaluation.asked())},
                            {"dry-run", word(switches.dry_run)},
                            {"tensor", fmt::format("{}", config.tensor)},
+                           {"pipeline", fmt::format("{}", config.pipeline)},
                            {"print-config", word(switches.print_config)}});
       if (switches.print_config) {
         if (launch.world().rank == 0) tools::print(engine::print_config(fields, config));
         return base::ExitCode::done;
       }
-      launch.cut_into_replicas(config.tensor);
+      launch.cut_into_replicas(config.tensor, evaluation.asked() ? 1 : config.pipeline);
       if (evaluation.asked()) return evaluation.run(config, fields, launch);
       if (!switches.dry_run) launch.reasons_into(config.output);  // neither it nor an evaluation writes anything
       return train(config, switches, launch, *signals, [&](const std::string& resume) {

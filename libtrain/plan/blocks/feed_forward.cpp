@@ -33,9 +33,13 @@ void FeedForwardKind::declare(Declaration& d) const {
   d.bias("ffn.down.bias", m.hidden);
 }
 
+// "activated" can be made again from "inner". But where a GPU's library fuses GELU, it takes it of sums that are not
+// rounded yet, with a tanh of its own: other bits than "inner" gives.
 std::vector<SavedTensor> FeedForwardKind::tensors(const ModelConfig& m, const MicroShape& s, Pass) const {
   const auto width = Widths(m, s.tensor).ffn;
-  return {{"inner", s.dtype, s.rows(), gated(m) ? 2 * width : width}, {"activated", s.dtype, s.rows(), width}};
+  const bool fused = !gated(m) && s.device == base::DeviceKind::cuda;
+  return {{"inner", s.dtype, s.rows(), gated(m) ? 2 * width : width},
+          {"activated", s.dtype, s.rows(), width, fused ? Stays::always : Stays::unless_selective}};
 }
 
 std::int64_t FeedForwardKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass) const {

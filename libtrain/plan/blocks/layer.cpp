@@ -57,6 +57,17 @@ std::int64_t LayerKind::evaluation_bytes(const ModelConfig& m, const MicroShape&
   return most;
 }
 
+// Above what stays of a branch and of those before it lies what it does not keep, while it runs.
+StackBytes LayerKind::selective_bytes(const ModelConfig& m, const MicroShape& s) const {
+  StackBytes bytes{0, 0};
+  for (const auto& name : m.branches) {
+    const auto all = branch_tensors(branch_kind(name), m, s, Pass::train);
+    bytes.most = std::max(bytes.most, bytes.kept + total_bytes(all));
+    bytes.kept += total_bytes(only(all, Stays::always));
+  }
+  return bytes;
+}
+
 // All branches take turns in one output.
 std::int64_t LayerKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass pass) const {
   std::int64_t most = 0;

@@ -10,6 +10,7 @@ class LayerKind : public BlockKind {
   std::vector<Unit> units(const ModelConfig& model, std::int64_t index) const override;
   std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   std::int64_t evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const override;
+  StackBytes selective_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   bool shared_by_tensor_ranks() const override { return true; }

@@ -11,7 +11,7 @@ std::vector<SavedTensor> norm_tensors(const ModelConfig& m, const MicroShape& s,
   if (pass == Pass::train) out.push_back({"input", s.dtype, s.stream_rows(), m.hidden});
   if (m.norm == Norm::layer) out.push_back({"mean", s.accumulation(), 0, s.stream_rows()});
   out.push_back({"rstd", s.accumulation(), 0, s.stream_rows()});
-  out.push_back({"normed", s.dtype, s.stream_rows(), m.hidden});
+  out.push_back({"normed", s.dtype, s.stream_rows(), m.hidden, Stays::unless_selective});
   return out;
 }
 

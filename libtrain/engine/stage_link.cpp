@@ -1,0 +1,36 @@
+// Two places, and the events around them.
+#include "libtrain/engine/stage_link.h"
+
+namespace trainyard::engine {
+
+StageLink::StageLink(comm::Neighbours& neighbours, params::StoreContext& context, tensor::Arena& activations,
+                     bool hears_before, std::int64_t rows, std::int64_t hidden)
+    : neighbours_(neighbours), context_(context) {
+  if (!hears_before) return;
+  landing_ = activations.allocate(context.shape.working, {rows, hidden});
+  departing_ = activations.allocate(context.shape.working, {rows, hidden});
+}
+
+void StageLink::await_activations() { landed_ = neighbours_.receive_activations(landing_, landing_free_); }
+
+void StageLink::take_activations(base::View stream) {
+  context_.join(landed_);
+  tensor::copy(context_.compute, landing_, stream);
+  landing_free_ = context_.compute.record();
+}
+
+tensor::Event StageLink::send_activations(base::View stream) {
+  return neighbours_.send_activations(stream, context_.compute.record());
+}
+
+tensor::Event StageLink::await_gradients(base::View stream, const tensor::Event& free) {
+  return neighbours_.receive_gradients(stream, free);
+}
+
+void StageLink::send_gradients(base::View stream) {
+  context_.join(departed_);
+  tensor::copy(context_.compute, stream, departing_);
+  departed_ = neighbours_.send_gradients(departing_, context_.compute.record());
+}
+
+}  // namespace trainyard::engine

@@ -1,0 +1,38 @@
+// One gather and one sum for each unit.
+#include "libtrain/params/stage_sums.h"
+
+#include "kernels/cast/cast.h"
+#include "libtrain/base/error.h"
+
+#include <algorithm>
+
+namespace trainyard::params {
+
+StageSums::StageSums(StoreContext& c) : c_(c) {
+  std::int64_t most = 0;
+  for (int u = 0; u < c.units(); ++u) {
+    const auto& names = c.units_of_stages;
+    if (std::find(names.begin(), names.end(), c.unit(u).name) == names.end()) continue;
+    TRAINYARD_ASSERT(c.world.stages != nullptr, "unit {} is held by several stages, which this world has not joined",
+                     c.unit(u).name);
+    units_.push_back(u);
+    most = std::max(most, c.layout(u).piece);
+  }
+  if (most > 0) staging_ = c.staging.allocate(c.shape.gradient, {c.world.stages->size() * most});
+}
+
+void StageSums::add_up(GradientFold& gradients) {
+  for (const int u : units_) {
+    auto& stages = *c_.world.stages;
+    const auto piece = gradients.piece(u);
+    const auto all = flat_range(staging_, 0, stages.size() * piece.count());
+    c_.communication.wait(c_.compute.record());
+    stages.all_gather(c_.communication, piece, all);
+    c_.join(c_.communication.record());
+    kernels::copy(c_.compute, flat_range(all, 0, piece.count()), piece);
+    for (int s = 1; s < stages.size(); ++s)
+      kernels::add(c_.compute, piece, flat_range(all, s * piece.count(), piece.count()));
+  }
+}
+
+}  // namespace trainyard::params

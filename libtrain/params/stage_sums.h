@@ -1,0 +1,28 @@
+// StageSums: what stages that hold a unit together (plan/stages.h) make of their gradients: the sum of those of all.
+#pragma once
+
+#include "libtrain/params/gradients.h"
+
+#include <string>
+#include <vector>
+
+namespace trainyard::params {
+
+// Each stage has folded the gradients of its own uses. Their pieces are exchanged between the ranks that differ in
+// their stage alone, and every stage adds them in the order of declaration, as one rank that has all uses does: so the
+// copies have the same bits, and so have their updates.
+class StageSums {
+ public:
+  // The units of the context that it names (StoreContext::units_of_stages). Takes their memory in the staging arena:
+  // plan::stage_staging_bytes.
+  explicit StageSums(StoreContext& context);
+  // Collective, between GradientFold::finish and whoever reads its pieces.
+  void add_up(GradientFold& gradients);
+
+ private:
+  StoreContext& c_;
+  std::vector<int> units_;
+  base::View staging_;  // pieces of all stages behind one another
+};
+
+}  // namespace trainyard::params

@@ -1,0 +1,173 @@
+// Tries other cuts of a plan.
+#include "libtrain/plan/remedies.h"
+
+#include "libtrain/base/number_text.h"
+#include "libtrain/plan/problems.h"
+#include "libtrain/plan/ranges.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace trainyard::plan {
+
+namespace {
+
+struct Remedy {
+  std::string flags;
+  std::int64_t bytes = 0;
+};
+
+Plan with_tensor(Plan plan, int tensor) {
+  plan.topology = replicas_of(plan.topology.world(), tensor, plan.pipeline);
+  plan.tensor = tensor;
+  return plan;
+}
+
+Plan with_pipeline(Plan plan, int stages) {
+  plan.topology = replicas_of(plan.topology.world(), plan.tensor, stages);
+  plan.pipeline = stages;
+  return plan;
+}
+
+// What a plan would need; nothing where it is no legal one.
+std::optional<std::int64_t> price(const Plan& plan) {
+  if (!decision_problems(plan).empty()) return {};
+  auto other = plan;
+  other.stages = stages_of(other);
+  return largest_memory(other).total();
+}
+
+// Twice, four times ... as many tensor ranks as the plan has, as long as they are legal.
+std::vector<int> more_tensor_ranks(const Plan& plan) {
+  std::vector<int> out;
+  const auto most = std::min<std::int64_t>(plan.topology.world(), ranges::tensor.high);
+  for (auto t = std::int64_t{2} * plan.tensor; t <= most && plan.topology.world() % (t * plan.pipeline) == 0; t *= 2) {
+    const int tensor = static_cast<int>(t);
+    if (!decision_problems(with_tensor(plan, tensor)).empty()) break;
+    out.push_back(tensor);
+  }
+  return out;
+}
+
+// The same of stages. A list of where they begin, or chunks, are for as many as they are.
+std::vector<int> more_stages(const Plan& plan) {
+  std::vector<int> out;
+  for (auto p = std::int64_t{2} * plan.pipeline;
+       p <= plan.topology.world() && p <= ranges::pipeline.high && plan.topology.world() % (p * plan.tensor) == 0;
+       p *= 2) {
+    const int stages = static_cast<int>(p);
+    if (plan.virtual_stages > 1 || !decision_problems(with_pipeline(plan, stages)).empty()) break;
+    out.push_back(stages);
+  }
+  return out;
+}
+
+// The least recomputation that fits, else what needs least.
+std::optional<Remedy> recompute_remedy(const Plan& plan) {
+  std::optional<Remedy> least;
+  for (const auto recompute : recomputations) {
+    auto other = plan;
+    other.recompute = recompute;
+    const auto bytes = recompute > plan.recompute ? price(other) : std::nullopt;
+    if (!bytes || (least && least->bytes <= *bytes)) continue;
+    least = {fmt::format("--recompute {}", name_of(recompute)), *bytes};
+    if (*bytes <= plan.device_memory) break;
+  }
+  return least;
+}
+
+// Each alone. Of tensor degrees, and of stages, that do not fit the largest speaks for all, of those that fit the
+// smallest.
+std::vector<Remedy> single_remedies(const Plan& plan) {
+  std::vector<Remedy> out;
+  const auto add = [&](const std::string& flags, const Plan& other) {
+    const auto bytes = price(other);
+    if (bytes) out.push_back({flags, *bytes});
+    return bytes && *bytes <= plan.device_memory;
+  };
+  for (int zero = plan.zero + 1; zero <= 3; ++zero) {
+    auto other = plan;
+    other.zero = zero;
+    add(fmt::format("--zero {}", zero), other);
+  }
+  if (plan.micro_batch > 1) {
+    auto other = plan;
+    other.micro_batch = 1;
+    add("--micro-batch 1", other);
+  }
+  if (const auto recompute = recompute_remedy(plan)) out.push_back(*recompute);
+  if (plan.dtype == base::DType::f32) {
+    auto other = plan;
+    other.dtype = base::DType::bf16;
+    add("--dtype bf16", other);
+  }
+  const auto add_first = [&](const char* flag, const std::vector<int>& degrees, Plan (*with)(Plan, int)) {
+    for (std::size_t i = 0; i < degrees.size(); ++i) {
+      if (add(fmt::format("{} {}", flag, degrees[i]), with(plan, degrees[i]))) return;
+      if (i + 1 < degrees.size()) out.pop_back();
+    }
+  };
+  add_first("--tensor", more_tensor_ranks(plan), with_tensor);
+  add_first("--pipeline", more_stages(plan), with_pipeline);
+  if (plan.tensor > 1 && !plan.sequence_parallel) {
+    auto other = plan;
+    other.sequence_parallel = true;
+    add("--sequence-parallel", other);
+  }
+  if (const auto ranks = plan.topology.world(); ranks <= ranges::ranks.high / 2) {
+    auto other = plan;
+    other.topology = replicas_of(2 * ranks, plan.tensor, plan.pipeline);
+    add(fmt::format("{} ranks", 2 * ranks), other);
+  }
+  return out;
+}
+
+// Of what leaves a run the run that it is: a higher ZeRO stage and recomputation together, then with more tensor ranks,
+// too. The first that fits, else the one that needs least.
+std::optional<Remedy> joint_remedy(const Plan& plan) {
+  std::optional<Remedy> least;
+  auto degrees = more_tensor_ranks(plan);
+  degrees.insert(degrees.begin(), plan.tensor);
+  for (const int tensor : degrees)
+    for (const auto recompute : recomputations)
+      for (int zero = plan.zero; zero <= 3; ++zero) {
+        if (recompute < plan.recompute) continue;
+        auto other = with_tensor(plan, tensor);
+        other.zero = zero, other.recompute = recompute;
+        const auto bytes = price(other);
+        if (!bytes || (least && least->bytes <= *bytes)) continue;
+        std::vector<std::string> flags;
+        if (zero > plan.zero) flags.push_back(fmt::format("--zero {}", zero));
+        if (recompute != plan.recompute) flags.push_back(fmt::format("--recompute {}", name_of(recompute)));
+        if (tensor > plan.tensor) flags.push_back(fmt::format("--tensor {}", tensor));
+        if (flags.size() < 2) continue;
+        least = {fmt::format("{}", fmt::join(flags, " ")), *bytes};
+        if (*bytes <= plan.device_memory) return least;
+      }
+  return least;
+}
+
+}  // namespace
+
+std::string remedies(const Plan& plan) {
+  std::vector<std::string> fitting, nearer;
+  const auto nears = [&](const Remedy& r) { return r.bytes < plan.memory.total() - plan.memory.total() / 100; };
+  const auto needs = [](const Remedy& r) { return fmt::format("{} would need {}", r.flags, base::size_text(r.bytes)); };
+  for (const auto& r : single_remedies(plan)) {
+    if (r.bytes <= plan.device_memory) fitting.push_back(needs(r) + " and fits");
+    else if (nears(r)) nearer.push_back(needs(r));
+  }
+  if (!fitting.empty()) return fmt::format("{}", fmt::join(fitting, "; "));
+  const auto joint = joint_remedy(plan);
+  if (joint && joint->bytes <= plan.device_memory) return needs(*joint) + " and fits; none of these alone is enough";
+  if (joint && nears(*joint)) nearer.push_back(needs(*joint));
+  const std::string last = "a smaller model or a device with more memory";
+  return nearer.empty() ? last : fmt::format("{}: nothing else is enough: {}", last, fmt::join(nearer, "; "));
+}
+
+}  // namespace trainyard::plan

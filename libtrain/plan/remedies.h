@@ -1,0 +1,14 @@
+// Remedies: what makes a plan smaller that does not fit its memory.
+#pragma once
+
+#include "libtrain/plan/plan.h"
+
+#include <string>
+
+namespace trainyard::plan {
+
+// With what each would need: what fits alone; else what fits together; else, as the last, another model or device, and
+// what comes nearer. A hundredth less is no remedy. The plan is predicted and has no decision_problems.
+std::string remedies(const Plan& plan);
+
+}  // namespace trainyard::plan
