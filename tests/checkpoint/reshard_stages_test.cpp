@@ -130,7 +130,30 @@ TEST(ReshardStages, ThePlanSaysThem) {
   EXPECT_EQ(plan_of({{"ranks", 2}, {"predicted", 7}}, cut_of(2, 1, 2, "0,3")),
             (json{{"ranks", 4}, {"pipeline", 2}, {"stage_boundaries", {0, 3, 8}}, {"partition", "0,3"}}));
   const json staged{{"ranks", 4}, {"pipeline", 2}, {"stage_boundaries", {0, 3, 8}}, {"partition", "0,3"}};
-  EXPECT_EQ(plan_of(staged, cut_of(4, 1, 1)), (json{{"ranks", 4}}));
+  EXPECT_EQ(plan_of(staged, cut_of(4, 1, 1)), (json{{"ranks", 4}, {"stage_boundaries", {0, 8}}}));
+  // What train records of one stage, in items, and in layers as it did before there were several.
+  for (const auto& boundaries : {json{0, 8}, json{0, 6}}) {
+    const json one{{"ranks", 2}, {"schedule", "one-stage"}, {"stage_boundaries", boundaries}, {"predicted", 7}};
+    EXPECT_EQ(plan_of(one, cut_of(2, 1, 1)), one) << "the same cut";
+    EXPECT_EQ(plan_of(one, cut_of(2, 1, 2, "0,3")), (json{{"ranks", 4},
+                                                          {"schedule", "1f1b"},
+                                                          {"pipeline", 2},
+                                                          {"stage_boundaries", {0, 3, 8}},
+                                                          {"partition", "0,3"}}));
+  }
+  const json interleaved{{"ranks", 4},
+                         {"schedule", "interleaved"},
+                         {"pipeline", 2},
+                         {"virtual_stages", 2},
+                         {"stage_boundaries", {0, 2, 3, 6, 8}}};
+  auto said = cut_of(2, 1, 0);
+  said.stages = plan::Stages{2, {0, 2, 3, 6, 8}};
+  EXPECT_EQ(plan_of(interleaved, said), interleaved);
+  EXPECT_EQ(plan_of({{"schedule", "gpipe"}}, said), interleaved);
+  EXPECT_EQ(plan_of(interleaved, cut_of(4, 1, 1)),
+            (json{{"ranks", 4}, {"schedule", "one-stage"}, {"stage_boundaries", {0, 8}}}));
+  EXPECT_EQ(plan_of(interleaved, cut_of(2, 1, 2, "flops")),
+            (json{{"ranks", 4}, {"schedule", "1f1b"}, {"pipeline", 2}, {"stage_boundaries", {0, 4, 8}}}));
   EXPECT_EQ(plan_of(staged, cut_of(2, 1, 2, "uniform")),
             (json{{"ranks", 4}, {"pipeline", 2}, {"stage_boundaries", {0, 4, 8}}, {"partition", "uniform"}}));
   auto predicted = staged;
