@@ -55,6 +55,7 @@ std::int64_t sequence_of(const RunState& state) {
 }
 
 plan::Stages stages_of_cut(const Manifest& source, const NewCut& cut, int stages) {
+  if (cut.stages) return *cut.stages;
   if (stages == 1 && !cut.partition.empty())
     throw base::UsageError("--partition says where pipeline stages begin, and there is one", "--pipeline P");
   if (stages == 1) return {};
@@ -65,18 +66,31 @@ plan::Stages stages_of_cut(const Manifest& source, const NewCut& cut, int stages
                                   {state.model, sequence_of(state), plan::Recompute::none}, stages)};
 }
 
-// Keys of one stage are left out, as they were before there were several.
-void record_stages(nlohmann::json& plan, const NewCut& cut, const plan::Stages& stages) {
-  const auto found = plan.find("stage_boundaries");
-  const bool changed = found == plan.end() ? stages.stages > 1 : *found != nlohmann::json(stages.boundaries);
-  if (changed && plan.contains("partition")) plan["partition"] = "flops";
-  if (!cut.partition.empty()) plan["partition"] = cut.partition;
-  if (stages.stages > 1) {
-    plan["pipeline"] = stages.stages;
-    plan["stage_boundaries"] = stages.boundaries;
-  } else if (changed) {
-    for (const char* key : {"pipeline", "stage_boundaries", "partition"}) plan.erase(key);
+// Does the record of a plan say these stages? It may say anything.
+bool says(const nlohmann::json& plan, const plan::Stages& stages) {
+  const auto value = [&](const char* key, const nlohmann::json& otherwise) { return plan.value(key, otherwise); };
+  if (value("pipeline", 1) != nlohmann::json(stages.stages)) return false;
+  return stages.stages == 1 || value("stage_boundaries", nullptr) == nlohmann::json(stages.boundaries);
+}
+
+// As train records them: of one stage there are boundaries alone.
+void record_stages(nlohmann::json& plan, const NewCut& cut, const plan::Stages& stages, std::int64_t items) {
+  const auto set_or_leave_out = [&](const char* key, const nlohmann::json& value, bool usual) {
+    if (usual) plan.erase(key);
+    else plan[key] = value;
+  };
+  if (!says(plan, stages)) {
+    const int chunks = stages.chunks();
+    set_or_leave_out("pipeline", stages.stages, stages.stages == 1);
+    set_or_leave_out("virtual_stages", chunks, chunks == 1);
+    plan["stage_boundaries"] = stages.stages == 1 ? plan::Boundaries{0, items} : stages.boundaries;
+    plan.erase("partition");
+    auto schedule = plan.find("schedule");
+    if (schedule != plan.end() && stages.stages == 1) *schedule = "one-stage";
+    else if (schedule != plan.end() && (chunks > 1 || *schedule == "one-stage" || *schedule == "interleaved"))
+      *schedule = chunks > 1 ? "interleaved" : "1f1b";
   }
+  if (!cut.partition.empty()) set_or_leave_out("partition", cut.partition, cut.partition == "flops");
 }
 
 // "" where train can go on with the lanes as they are (plan/problems.h).
@@ -99,6 +113,7 @@ CutRanks ranks_of_cut(const Manifest& source, const NewCut& cut) {
   const int data = cut.data > 0 ? cut.data : source.ranks / tensor / pipeline;
   if (cut.tensor > 0) tensor = cut.tensor;
   if (cut.pipeline > 0) pipeline = cut.pipeline;
+  if (cut.stages) pipeline = cut.stages->stages;
   const auto of_each = std::int64_t{tensor} * pipeline;  // of each data-parallel rank
   if (data * of_each > plan::ranges::ranks.high)
     throw base::UsageError(
@@ -139,13 +154,11 @@ RunState state_of_cut(const RunState& source, const NewCut& cut, const CutRanks&
   auto& plan = state.plan;
   if (cut.plan) plan = *cut.plan;
   const auto tensor = ranks.topology.size(plan::Axis::tensor);
-  const auto& boundaries = ranks.stages.boundaries;
-  const bool same_ranks =
-      plan.contains("ranks") && plan["ranks"] == ranks.topology.world() &&
-      (plan.contains("tensor") ? plan["tensor"] == tensor : tensor == 1) &&
-      (plan.contains("stage_boundaries") ? plan["stage_boundaries"] == nlohmann::json(boundaries) : boundaries.empty());
+  const bool same_ranks = plan.contains("ranks") && plan["ranks"] == ranks.topology.world() &&
+                          (plan.contains("tensor") ? plan["tensor"] == tensor : tensor == 1) &&
+                          says(plan, ranks.stages);
   plan["ranks"] = ranks.topology.world();
-  record_stages(plan, cut, ranks.stages);
+  record_stages(plan, cut, ranks.stages, plan::item_count(state.model));
   if (cut.zero) plan["zero"] = *cut.zero;
   if (plan.contains("dtype")) plan["dtype"] = base::name_of(state.dtype);
   if (plan.contains("tensor") || tensor > 1) plan["tensor"] = tensor;

@@ -25,6 +25,7 @@ struct NewCut {
   int pipeline = 0;            // stages; 0: as many as the source has
   std::string partition = {};  // which items each of them has (plan/partition.h); "": those that it has in the source
                                // where there are as many stages, else by "flops", recomputing nothing
+  std::optional<plan::Stages> stages = {};  // said outright, of the model of the source, in place of these two
 };
 
 struct CutRanks {

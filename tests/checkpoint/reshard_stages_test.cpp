@@ -99,14 +99,15 @@ TEST(ReshardStages, WhatIsNotSaidStaysAsItIs) {
 // Without a word the stages are those of train: balanced by FLOPs of the run's sequence.
 TEST(ReshardStages, AreBalancedByFlopsUnlessSaidOtherwise) {
   auto model = deep(gpt());
-  model.vocabulary = 4000;
+  model.vocabulary = 400, model.context = 4096;  // the head weighs something where attention looks at few tokens
   checkpoint::Manifest m;
   m.state = state(model, DType::f32, 5);
   m.axes = {{"data", 1}};
   m.parameters = checkpoint::parameters_of(model);
-  for (const int sequence : {16, 17, 0}) {
+  EXPECT_NE(plan::partition("flops", {model, 16}, 3), plan::partition("flops", {model, 4096}, 3));
+  for (const int sequence : {16, 4096, 0}) {
     m.state.identity["sequence"] = sequence;  // 0: nothing that can be; the model's context then
-    const plan::PartitionOf of{model, sequence == 16 ? 16 : 17};
+    const plan::PartitionOf of{model, sequence == 16 ? 16 : 4096};
     EXPECT_EQ(checkpoint::ranks_of_cut(m, cut_of(1, 1, 3)).stages.boundaries, plan::partition("flops", of, 3));
     for (const char* how : {"uniform", "parameters", "type:layers", "0,4,7"})
       EXPECT_EQ(checkpoint::ranks_of_cut(m, cut_of(1, 1, 3, how)).stages.boundaries, plan::partition(how, of, 3));
@@ -129,7 +130,30 @@ TEST(ReshardStages, ThePlanSaysThem) {
   EXPECT_EQ(plan_of({{"ranks", 2}, {"predicted", 7}}, cut_of(2, 1, 2, "0,3")),
             (json{{"ranks", 4}, {"pipeline", 2}, {"stage_boundaries", {0, 3, 8}}, {"partition", "0,3"}}));
   const json staged{{"ranks", 4}, {"pipeline", 2}, {"stage_boundaries", {0, 3, 8}}, {"partition", "0,3"}};
-  EXPECT_EQ(plan_of(staged, cut_of(4, 1, 1)), (json{{"ranks", 4}}));
+  EXPECT_EQ(plan_of(staged, cut_of(4, 1, 1)), (json{{"ranks", 4}, {"stage_boundaries", {0, 8}}}));
+  // What train records of one stage, in items, and in layers as it did before there were several.
+  for (const auto& boundaries : {json{0, 8}, json{0, 6}}) {
+    const json one{{"ranks", 2}, {"schedule", "one-stage"}, {"stage_boundaries", boundaries}, {"predicted", 7}};
+    EXPECT_EQ(plan_of(one, cut_of(2, 1, 1)), one) << "the same cut";
+    EXPECT_EQ(plan_of(one, cut_of(2, 1, 2, "0,3")), (json{{"ranks", 4},
+                                                          {"schedule", "1f1b"},
+                                                          {"pipeline", 2},
+                                                          {"stage_boundaries", {0, 3, 8}},
+                                                          {"partition", "0,3"}}));
+  }
+  const json interleaved{{"ranks", 4},
+                         {"schedule", "interleaved"},
+                         {"pipeline", 2},
+                         {"virtual_stages", 2},
+                         {"stage_boundaries", {0, 2, 3, 6, 8}}};
+  auto said = cut_of(2, 1, 0);
+  said.stages = plan::Stages{2, {0, 2, 3, 6, 8}};
+  EXPECT_EQ(plan_of(interleaved, said), interleaved);
+  EXPECT_EQ(plan_of({{"schedule", "gpipe"}}, said), interleaved);
+  EXPECT_EQ(plan_of(interleaved, cut_of(4, 1, 1)),
+            (json{{"ranks", 4}, {"schedule", "one-stage"}, {"stage_boundaries", {0, 8}}}));
+  EXPECT_EQ(plan_of(interleaved, cut_of(2, 1, 2, "flops")),
+            (json{{"ranks", 4}, {"schedule", "1f1b"}, {"pipeline", 2}, {"stage_boundaries", {0, 4, 8}}}));
   EXPECT_EQ(plan_of(staged, cut_of(2, 1, 2, "uniform")),
             (json{{"ranks", 4}, {"pipeline", 2}, {"stage_boundaries", {0, 4, 8}}, {"partition", "uniform"}}));
   auto predicted = staged;

@@ -59,7 +59,16 @@ expect 0 reshard-checkpoint other-stages three --pipeline 3
 [ "$(plan_of three)" = "[pipe,data,tensor] 3 [0,1,2,3]" ] || fail "the plan does not say the cut: $(plan_of three)"
 expect 0 reshard-checkpoint --average staged three mean-of-stages --pipeline 1
 expect 0 reshard-checkpoint --diff run mean-of-stages
-[ "$(plan_of mean-of-stages)" = "[data,tensor] null null" ] || fail "the plan speaks of stages: $(plan_of mean-of-stages)"
+[ "$(plan_of mean-of-stages)" = "[data,tensor] null [0,3]" ] || fail "the plan speaks of stages: $(plan_of mean-of-stages)"
+partition-model --model tiny.toml --data data --sequence 16 --ranks 4 --pipeline 2 --partition 0,1 --zero 1 --global-batch 12 --output piped.json >/dev/null || fail "no plan"
+expect 0 reshard-checkpoint three by-plan --plan piped.json
+[ "$(plan_of by-plan)" = "[pipe,data] 2 [0,1,3]" ] || fail "not what the plan says: $(plan_of by-plan)"
+expect 0 reshard-checkpoint three by-words --data-parallel 2 --tensor 1 --pipeline 2 --partition 0,1
+for file in rank-0000{0,1,2,3}.h5 ranks.index checkpoint.h5; do same by-plan/$file by-words/$file "by plan and by words"; done
+expect 0 mpirun -n 2 "${train[@]}" --output piped --pipeline 2 --partition 0,2
+expect 0 reshard-checkpoint --diff run piped
+expect 0 reshard-checkpoint run as-piped --data-parallel 1 --pipeline 2 --partition 0,2
+for file in rank-0000{0,1}.h5 ranks.index checkpoint.h5; do same as-piped/$file piped/checkpoints/step-00000006/$file "a save of stages"; done
 expect 0 reshard-checkpoint three unstaged --consolidate
 same unstaged/rank-00000.h5 $newest/rank-00000.h5 "from stages and back"
 

@@ -3,7 +3,6 @@
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/cores.h"
 #include "libtrain/base/here_and_now.h"
-#include "libtrain/base/json.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/read_file.h"
@@ -157,17 +156,6 @@ checkpoint::Contents contents_of(const Settings& s, checkpoint::Contents otherwi
   return s.only == "model" ? checkpoint::Contents::model : otherwise;
 }
 
-// How a plan partitions the model; "" where it does not say.
-std::string partition_of(const std::string& plan, const std::string& where) {
-  const auto json = base::parse_json<nlohmann::json>(plan, where);
-  const auto found = json.find("partition");
-  if (found == json.end()) return {};
-  if (!found->is_string())
-    throw base::InputError(fmt::format("{}: 'partition' is {}, expected a text", where, base::excerpt(found->dump())),
-                           "make the plan again with partition-model");
-  return found->get<std::string>();
-}
-
 checkpoint::NewCut cut_of(const Settings& s, const checkpoint::Reader& source) {
   checkpoint::NewCut cut;
   cut.data = s.consolidate ? 1 : s.data.value_or(0);
@@ -178,16 +166,14 @@ checkpoint::NewCut cut_of(const Settings& s, const checkpoint::Reader& source) {
   if (!s.dtype.empty()) cut.dtype = base::dtype_from_name(s.dtype);
   cut.contents = contents_of(s, source.state().contents);
   if (s.plan.empty()) return cut;
-  const auto text = base::read_file(s.plan, base::largest_description);
-  const auto plan = plan::plan_from_json(text, s.plan);
+  const auto plan = plan::plan_from_json(base::read_file(s.plan, base::largest_description), s.plan);
   cut.data = plan.topology.size(plan::Axis::data), cut.tensor = plan.topology.size(plan::Axis::tensor);
-  cut.pipeline = plan.topology.size(plan::Axis::pipe);
-  if (cut.pipeline > 1) cut.partition = partition_of(text, s.plan);
+  cut.stages = plan.stages;
   if (checkpoint::parameters_of(plan.model) != source.manifest().parameters)
     throw base::InputError(fmt::format("{}: the plan is of {}, whose tensors are others than those of {}", s.plan,
                                        base::one_line(plan.model.name), source.path()),
                            "make a plan of the checkpoint's model: inspect shows it");
-  if (plan.topology.world() != cut.data * cut.tensor * cut.pipeline)
+  if (plan.topology.world() != cut.data * cut.tensor * plan.stages.stages)
     throw base::UsageError(
         fmt::format("{}: the plan cuts along more than data-parallel ranks, tensor ranks and stages", s.plan),
         "make a plan of these alone with partition-model");
