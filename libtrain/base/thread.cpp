@@ -1,6 +1,8 @@
 // A thread inherits the mask of whoever starts it: all is blocked just for that.
 #include "libtrain/base/thread.h"
 
+#include "libtrain/base/trace.h"
+
 #include <csignal>
 #include <pthread.h>
 #include <utility>
@@ -27,9 +29,11 @@ class AllSignalsBlocked {
 
 std::thread start_thread(const std::string& name, std::function<void()> work) {
   const AllSignalsBlocked blocked;
-  return std::thread([shown = name.substr(0, 15), work = std::move(work)] {  // the system's limit
-    pthread_setname_np(pthread_self(), shown.c_str());
+  return std::thread([name, family = detail::family_of_this_thread(), work = std::move(work)] {
+    pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());  // the system's limit
+    detail::enter_family(family.get(), name.c_str());
     work();
+    detail::leave_family();
   });
 }
 

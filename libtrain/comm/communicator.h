@@ -53,7 +53,9 @@ class Communicator {
   virtual Ledger& ledger() { return ledger_; }
 
  protected:
-  Communicator(std::string group, int rank, int size) : group_(std::move(group)), rank_(rank), size_(size) {}
+  Communicator(std::string group, int rank, int size) : group_(std::move(group)), rank_(rank), size_(size) {
+    ledger_.set_group(group_);
+  }
   std::string group_;
   int rank_, size_;
   Ledger ledger_;

@@ -13,7 +13,7 @@ class Entry {
   Entry(Ledger& ledger, const char* operation, std::int64_t sent_bytes) : ledger_(ledger) {
     ledger.begin(operation, static_cast<std::uint64_t>(sent_bytes));
   }
-  ~Entry() { ledger_.end(base::steady_seconds() - start_); }
+  ~Entry() { ledger_.end(start_, base::steady_seconds()); }
   Entry(const Entry&) = delete;
 
  private:

@@ -1,6 +1,8 @@
 // The ledger's bookkeeping.
 #include "libtrain/comm/ledger.h"
 
+#include "libtrain/base/trace_kinds.h"
+
 #include <utility>
 
 namespace trainyard::comm {
@@ -11,19 +13,28 @@ void Ledger::begin(const char* operation, std::uint64_t sent_bytes) {
   if (current_ >= slots_.size() || slots_[current_].operation != name) {
     current_ = 0;
     while (current_ < slots_.size() && slots_[current_].operation != name) ++current_;
-    if (current_ == slots_.size()) slots_.push_back({name, {}});
+    if (current_ == slots_.size()) slots_.push_back({name, base::lasting_text(name), {}});
   }
   auto& t = slots_[current_].traffic;
   ++t.calls;
   t.sent_bytes += sent_bytes;
+  current_bytes_ = sent_bytes;
   ++sequence_;
   in_call_ = true;
 }
 
-void Ledger::end(double seconds) {
+void Ledger::end(double from, double to) {
   std::lock_guard lock(mutex_);
-  slots_[current_].traffic.seconds += seconds;
+  auto& slot = slots_[current_];
+  slot.traffic.seconds += to - from;
   in_call_ = false;
+  base::trace(base::traced::call, slot.lasting, group_, from, to,
+              {static_cast<std::int64_t>(current_bytes_), static_cast<std::int64_t>(sequence_.load())});
+}
+
+void Ledger::set_group(const std::string& name) {
+  std::lock_guard lock(mutex_);
+  group_ = base::lasting_text(name);
 }
 
 bool Ledger::in_call() const {

@@ -24,9 +24,10 @@ struct Traffic {
 // Written by the thread that issues the calls, read by any thread.
 class Ledger {
  public:
-  // begin() advances the sequence number and names the call under way; end() closes it.
+  // begin() advances the sequence number and names the call under way; end() closes it, and is traced (base/trace.h):
+  // from when to when, in steady seconds.
   void begin(const char* operation, std::uint64_t sent_bytes);
-  void end(double seconds);
+  void end(double from, double to);
   void reset();  // forgets the totals, keeps the sequence number
 
   std::map<std::string, Traffic> totals() const;
@@ -35,7 +36,8 @@ class Ledger {
   // Asked by in_call(), from any thread, once the call itself is over: is the device still busy with it? Empty: calls
   // are over when they return.
   void set_pending(std::function<bool()> pending);
-  std::string operation() const;  // the last begun
+  std::string operation() const;            // the last begun
+  void set_group(const std::string& name);  // whose calls they are, for traces
   // While set (by a composed operation such as ordered_reduce_scatter), inner calls are entered under this name.
   void set_alias(const char* name) { alias_ = name; }
 
@@ -43,10 +45,13 @@ class Ledger {
   mutable std::mutex mutex_;
   struct Slot {
     std::string operation;
+    const char* lasting = "";  // the same
     Traffic traffic;
   };
   std::vector<Slot> slots_;  // a handful: each operation once, found without making a string
   std::size_t current_ = 0;
+  std::uint64_t current_bytes_ = 0;
+  const char* group_ = "";
   const char* alias_ = nullptr;
   std::function<bool()> pending_;
   std::atomic<std::uint64_t> sequence_{0};

@@ -2,6 +2,7 @@
 #include "libtrain/engine/batches.h"
 
 #include "libtrain/base/thread.h"
+#include "libtrain/base/trace_kinds.h"
 
 #include <algorithm>
 #include <utility>
@@ -86,6 +87,7 @@ void Batches::release(Buffer& x) {
 }
 
 void Batches::fill(Buffer& x, data::WindowDataset& from, std::int64_t first_sample, std::int64_t end) {
+  const base::TraceScope traced(base::traced::load, "fill", {first_sample});
   const auto T = training_.sequence();
   x.copied.wait();
   for (std::int64_t i = 0; i < plan_.micro_batch; ++i) {

@@ -81,9 +81,10 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("save-throttle", c.save_throttle, "Keeping", "bytes a second of background writing until the run ends; 0: no limit",
     {0, base::most_bytes});
   v("progress", c.progress, "Watching", "auto, always or never", base::Words{{"auto", "always", "never"}});
-  v("hang-timeout", c.hang_timeout, "Watching", "seconds before a silent collective ends the job", {0.1, 1e7});
-  v("collective-delay", c.collective_delay, "Watching", "seconds added to every collective, to see what overlap hides",
-    {0, 60});
+  v("hang-timeout", c.hang_timeout, "Watching", "seconds until a silent collective ends a job", {0.1, 1e7});
+  v("collective-delay", c.collective_delay, "Watching", "seconds added to each collective, as a trial", {0, 60});
+  v("trace", c.trace, "Watching", "file of what each rank did when, for Perfetto");
+  v("trace-steps", c.trace_steps, "Watching", "of these steps alone, e.g. 3:6");
   auto fields = v.take();
   // Those of the cut stand in their group before what a group ends with.
   for (auto& f : plan::fields_of(static_cast<plan::Cut&>(c))) {

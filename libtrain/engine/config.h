@@ -54,6 +54,8 @@ struct RunConfig : plan::Cut {
   std::string progress = "auto";
   double hang_timeout = 600;    // seconds
   double collective_delay = 0;  // seconds added to every collective, to see what overlap hides
+  std::string trace;            // file (trace_file.h)
+  std::string trace_steps;      // "3:6"; empty: all
   // from --plan
   std::optional<plan::ModelConfig> plan_model;        // while --model is not said elsewhere
   int plan_ranks = 0;                                 // 0: no plan

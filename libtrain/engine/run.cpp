@@ -18,6 +18,7 @@
 #include "libtrain/engine/run_loop.h"
 #include "libtrain/engine/run_windows.h"
 #include "libtrain/engine/same_settings.h"
+#include "libtrain/engine/trace_file.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/watch.h"
 #include "libtrain/plan/memory.h"
@@ -53,6 +54,7 @@ RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec)
   // Rank 0 finds what is wrong; only then do the others read the same files.
   const auto expected = nlohmann::json::parse(on_rank_zero(world, exec, [&] {
     require_output_beside_data(config);
+    require_trace_place(config);
     return make_setup(config, world.size, threads).identity.dump();
   }));
   RunSetup setup;

@@ -36,6 +36,7 @@ void RunLoop::load(const Start& start) {
 
 RunResult RunLoop::go() {
   const auto& config = run_.config;
+  if (!config.trace.empty()) trace_.emplace(run_, trainer_.communication(), step_);
   saving_.emplace(run_, trainer_, start_);
   watch_calls(run_.watchdog, run_.world);
   on_every_rank(run_.world, trainer_.communication(), [&] {
@@ -48,6 +49,7 @@ RunResult RunLoop::go() {
   saving_->finish(progress());
   if (metrics_) metrics_->mend();
   trainer_.complete_weights();
+  if (trace_) trace_->write();
   result.code = step_ < config.steps ? base::ExitCode::requeue : base::ExitCode::done;
   result.step = step_;
   result.steps_done = steps_done_;
@@ -63,6 +65,7 @@ RunResult RunLoop::go() {
 bool RunLoop::one_step(RunResult& result) {
   const auto begun = step_ + trainer_.steps_under_way();
   if (run_.watchdog) run_.watchdog->set_step(begun + 1);
+  if (trace_) trace_->begin_step(begun + 1);
   if (!trainer_.begin_step(begun, [&] { return run_.signals.request() == StopRequest::abandon_step; })) {
     finish_steps(result, 0);
     if (run_.world.rank == 0 && run_.listener.on_note)

@@ -7,6 +7,7 @@
 #include "libtrain/engine/restore.h"
 #include "libtrain/engine/run_context.h"
 #include "libtrain/engine/run_saving.h"
+#include "libtrain/engine/run_trace.h"
 #include "libtrain/engine/run_windows.h"
 #include "libtrain/engine/trainer.h"
 
@@ -39,6 +40,7 @@ class RunLoop {
   [[noreturn]] void refuse_step(const StepOutcome& outcome);
 
   const RunContext& run_;
+  std::optional<RunTrace> trace_;  // outlives the threads that it records
   RunWindows windows_;
   Batches batches_;
   Trainer trainer_;

@@ -5,6 +5,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
 #include "libtrain/base/thread.h"
+#include "libtrain/base/trace_kinds.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/pieces.h"
 #include "libtrain/engine/run_folder.h"
@@ -63,6 +64,7 @@ Saver::~Saver() {
 void Saver::take(const checkpoint::RunState& state) {
   wait();
   rethrow_failure();
+  const base::TraceScope traced(base::traced::save, "snapshot", {state.step});
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     const auto& [u, range] = ranges_[i];
     const auto copy = [&, begin = range.begin](base::View to, base::View piece) {
@@ -77,6 +79,7 @@ void Saver::take(const checkpoint::RunState& state) {
   state_ = state;
   taken_step_ = state.step;
   enqueue([this] {
+    const base::TraceScope traced(base::traced::save, "write", {state_.step});
     if (pieces_.boxes.empty())
       pieces_.boxes = checkpoint::boxes_of_pieces(state_.model, context_.world.topology, pieces_.rank);
     checkpoint::write_rank(folder_, state_, pieces_, options_);
@@ -87,6 +90,7 @@ void Saver::take(const checkpoint::RunState& state) {
 
 void Saver::publish() {
   enqueue([this] {
+    const base::TraceScope traced(base::traced::save, "publish", {state_.step});
     require_alone_();
     checkpoint::publish(folder_, state_, context_.world.topology, keep_);
     try {

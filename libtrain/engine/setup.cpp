@@ -6,6 +6,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/engine/identity.h"
+#include "libtrain/engine/trace_file.h"
 #include "libtrain/plan/limits.h"
 #include "libtrain/plan/model_json.h"
 #include "libtrain/plan/problems.h"
@@ -82,6 +83,9 @@ void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
                           c.micro_batch));
   if (!c.init_from.empty() && c.resume != "auto" && c.resume != "never")
     wrong.add("--init-from starts a new run; it does not go with --resume PATH");
+  if (!c.trace_steps.empty() && c.trace.empty())
+    wrong.add("--trace-steps says of which steps a trace is", "name its file with --trace");
+  wrong.attempt([&] { trace_steps(c.trace_steps); });
   for (auto& text : problems(
            LearningRate{c.schedule, c.learning_rate, c.final_learning_rate, c.warmup_steps, c.decay_steps, c.steps}))
     wrong.add(std::move(text));

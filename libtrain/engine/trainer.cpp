@@ -4,6 +4,7 @@
 #include "kernels/finite/finite.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
+#include "libtrain/base/trace_kinds.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/loss_fold.h"
 #include "libtrain/plan/memory.h"
@@ -103,6 +104,9 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
   using Kind = plan::Action::Kind;
   results_->begin();
   for (const auto& action : program_) {
+    if (action.kind == Kind::update) return true;
+    const base::TraceScope traced(base::traced::action, name_of(action.kind),
+                                  {completed + 1, action.round, action.place, action.micro, action.chunk, action.slot});
     switch (action.kind) {
       case Kind::ask: ask(stop_now()); break;
       case Kind::agree:
@@ -117,7 +121,7 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
       case Kind::forward: forward(action, observer); break;
       case Kind::backward: backward(action, observer); break;
       case Kind::reduce: store_->finish(); break;
-      case Kind::update: return true;
+      case Kind::update: break;  // what follows
       case Kind::receive_activations:
       case Kind::send_activations:
       case Kind::receive_gradients:
@@ -136,9 +140,12 @@ bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& st
   const double busy = results_come_later() ? 0 : communication().busy_seconds();
   context_->wait_seconds = 0;
   if (!gradients_of_step(completed, stop_now, nullptr)) return false;
-  results_->agree(store_->counted_gradients());
-  update(completed);
-  results_->send();
+  {
+    const base::TraceScope traced(base::traced::action, name_of(plan::Action::Kind::update), {completed + 1});
+    results_->agree(store_->counted_gradients());
+    update(completed);
+    results_->send();
+  }
   outcome.learning_rate = settings_.learning_rate.at(completed);
   outcome.exposed_seconds = context_->wait_seconds;
   outcome.compute_seconds = base::steady_seconds() - outcome.begun - context_->wait_seconds;
@@ -190,6 +197,7 @@ void Trainer::update(std::int64_t completed) {
 }
 
 double Trainer::validate(std::int64_t sequences) {
+  const base::TraceScope traced(base::traced::validation, "validate", {sequences});
   MicroLoss total;
   fold_losses(
       world_, communication(), 0, sequences / plan_.micro_batch,

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/here_and_now.h"
+#include "libtrain/base/trace_kinds.h"
 #include "libtrain/comm/segments.h"
 
 namespace trainyard::params {
@@ -10,6 +11,7 @@ namespace trainyard::params {
 void StoreContext::join(const tensor::Event& event) {
   if (event.state() == nullptr) return;  // nothing to wait for, and no span of it
   if (compute.on_gpu()) {                // the stream waits, not this thread
+    const base::TraceScope traced(base::traced::wait, "wait");
     const tensor::Span blocked(compute);
     return compute.wait(event);
   }
@@ -17,6 +19,7 @@ void StoreContext::join(const tensor::Event& event) {
     event.wait();  // rethrows what went wrong on the other thread
     return;
   }
+  const base::TraceScope traced(base::traced::wait, "wait");
   const double start = base::steady_seconds();
   compute.wait(event);
   wait_seconds += base::steady_seconds() - start;

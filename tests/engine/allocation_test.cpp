@@ -54,5 +54,16 @@ TEST(Allocation, NoneAbove4KiBInAStep) {
       }
 }
 
+// What a thread records lies in memory that it has reserved with its first span.
+TEST(Allocation, NoneAbove4KiBInATracedStep) {
+  SmallRun runs;
+  for (int ranks : {1, 2}) {
+    auto c = runs.config(fmt::format("traced-{}", ranks));
+    c.steps = 6;
+    c.trace = c.output + ".json";
+    expect_no_large_allocation(runs, c, {ranks, 2, 1});
+  }
+}
+
 }  // namespace
 }  // namespace trainyard

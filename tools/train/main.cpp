@@ -112,10 +112,9 @@ int main(int argc, char** argv) {
                "check settings, data, output folder, resume (no payload) and the machine's memory, print the "
                "prediction, write nothing")
       ->group("Settings");
-  app.add_flag("--memory-report", switches.memory_report, "print predicted and measured memory and traffic at the end")
+  app.add_flag("--memory-report", switches.memory_report, "print memory and traffic, predicted and measured")
       ->group("Settings");
-  app.add_flag("--help-model", switches.help_model, "the keys of a model file, with an example, and stop")
-      ->group("Settings");
+  app.add_flag("--help-model", switches.help_model, "the keys of a model file, with an example")->group("Settings");
   app.add_flag("--bytes", switches.bytes, "sizes in bytes, not rounded")->group("Settings");
   tools::EvaluateFlags evaluation(app);
   tools::Lasting lasting;
