@@ -124,7 +124,10 @@ class Stage {
     clock_ = std::max(clock_, arrival);
     return true;
   }
-  void compute(double seconds) { clock_ += seconds, result.busy += seconds; }
+  void compute(const Action& a, double seconds) {
+    result.work.push_back({a.kind, a.chunk, a.micro, clock_, clock_ + seconds});
+    clock_ += seconds, result.busy += seconds;
+  }
 
   Held& held(const Action& a) {
     auto& slots = slots_[static_cast<std::size_t>(a.chunk)];
@@ -154,7 +157,7 @@ class Stage {
         return true;
       case Kind::forward:
         after(a, held(a), {Kind::load});
-        compute(world_.cost(part(a)).forward);
+        compute(a, world_.cost(part(a)).forward);
         held(a).done = a.kind;
         return true;
       case Kind::send_activations:
@@ -172,7 +175,7 @@ class Stage {
       case Kind::input_gradients: return backward(a);
       case Kind::weight_gradients:
         after(a, held(a), {Kind::input_gradients});
-        compute(world_.cost(part(a)).weight_gradients);
+        compute(a, world_.cost(part(a)).weight_gradients);
         finish(a);
         return true;
       case Kind::send_gradients: return send_gradients(a);
@@ -234,7 +237,7 @@ class Stage {
       if (!until(arrival, "gradients")) return false;
     }
     const auto& cost = world_.cost(part(a));
-    compute(cost.input_gradients + (a.kind == Kind::backward ? cost.weight_gradients : 0));
+    compute(a, cost.input_gradients + (a.kind == Kind::backward ? cost.weight_gradients : 0));
     h.done = a.kind;
     auto& latest = latest_backward_[static_cast<std::size_t>(a.chunk)];
     if (latest >= a.micro) wrong("stage {}: backward of micro-batch {} behind that of {}", index_, a.micro, latest);

@@ -20,7 +20,14 @@ struct PartCosts {
 // to the stage behind, and the same backwards. No queue waits for another, and computing waits for what arrives, and
 // with gradients to send for the copy of those before to have left. A message takes `message_seconds` from when it was
 // sent and may arrive, and occupies both queues so long.
+struct SimulatedWork {
+  Action::Kind kind;  // forward, backward, or one half of that
+  int chunk;
+  std::int64_t micro;
+  double begin, end;  // seconds from the beginning of the step
+};
 struct SimulatedStage {
+  std::vector<SimulatedWork> work;  // in order
   double busy = 0;                  // seconds of computing
   double end = 0;                   // when its list is over, in seconds from the beginning of the step
   std::vector<int> most_in_flight;  // of each chunk: slots that held a micro-batch at one time

@@ -87,7 +87,7 @@ std::vector<plan::LocalRate> measure_ceilings(Ranks& ranks, const CeilingOptions
     const double rest = left[0] - std::accumulate(least.begin() + static_cast<std::ptrdiff_t>(i), least.end(), 0.0);
     rates.push_back(
         measure(ranks, options, list[i], least[i] + std::max(0.0, rest) / static_cast<double>(list.size() - i)));
-    rounds.end(0);
+    rounds.end(0, 0);
     if (ranks.rank == 0 && on_rate) on_rate(rates.back());
   }
   return rates;

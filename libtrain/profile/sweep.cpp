@@ -160,7 +160,7 @@ class Sweep {
     std::vector<double> all{wrong};
     sums(ranks_, all);
     p.wrong += all[0];
-    rounds_.end(0);
+    rounds_.end(0, 0);
   }
 
   // The timed calls of a visit; wrong elements of this rank after the last of them.

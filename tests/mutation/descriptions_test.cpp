@@ -1,5 +1,6 @@
 // Damaged plans, profiles, settings and model descriptions: refused, or something that could have been written.
 #include "tests/mutation/harness.h"
+#include "tests/inspect/synthetic_trace.h"
 #include "tests/scratch.h"
 
 #include "libtrain/engine/config.h"
@@ -90,6 +91,23 @@ TEST(Descriptions, Plans) {
                      for (const auto& t : ranks.operations)
                        if (t.bytes < 0 || t.calls < 0) return "traffic that overflows";
                    return "";
+                 }});
+}
+
+TEST(Descriptions, Traces) {
+  Scratch scratch;
+  const auto path = scratch.path + "/trace.json",
+             original = trainyard::testing::trace_of({plan::PipelineSchedule::interleaved, 2, 2, 2});
+  mutation::run({"trace", [&](mutation::Random& random) { return mutation::mutate_json(original, random); },
+                 [&](const std::string& content) -> std::string {
+                   spit(path, content);
+                   inspect::Options options;
+                   inspect::report_on(path, options);
+                   options.trace = inspect::Options::Of::step;
+                   const auto report = inspect::report_on(path, options);
+                   report.drawing();
+                   const double idle = report.json["timeline"]["idle_fraction"];
+                   return std::isfinite(idle) ? "" : "an idle fraction that is no number";
                  }});
 }
 

@@ -95,6 +95,9 @@ class Panel {
       for (const auto* side : {&b.low, &b.high}) std::for_each(side->begin(), side->end(), take);
     for (const auto& m : panel.marks)
       for (const double y_of : {m.y, m.low, m.high}) take({m.x, y_of});
+    for (const auto& b : panel.bars) take({b.begin, b.y - 0.5}), take({b.end, b.y + 0.5});
+    if (x_range_.any() && !panel.y.names.empty())
+      y_range_.take(-0.5), y_range_.take(static_cast<double>(panel.y.names.size()) - 0.5);
     empty_ = !x_range_.any();
     y_range_.widen();
     rows_ = lay_out_legend();
@@ -117,6 +120,7 @@ class Panel {
     for (const auto& b : panel_.bands) out += band(b.low, b.high, b.color);
     for (const auto& c : panel_.curves) out += curve(c);
     for (const auto& m : panel_.marks) out += mark(m);
+    for (const auto& b : panel_.bars) out += bar(b);
     return out;
   }
 
@@ -173,13 +177,36 @@ class Panel {
            fmt::format("<circle class=\"dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.6\"><title>{}</title></circle></g>\n",
                        across(m.x), height(m.y), escaped(m.title));
   }
+  std::string bar(const SvgBar& b) const {
+    if (!x_range_.holds(b.begin) || !x_range_.holds(b.end) || !y_range_.holds(b.y)) return {};
+    const double x = across(b.begin), wide = across(b.end) - x, y = height(b.y + b.height / 2),
+                 high = height(b.y - b.height / 2) - y;
+    auto out = fmt::format(
+        "<g class=\"{}\"><rect class=\"band sure\" x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" "
+        "stroke-width=\"0.5\"><title>{}</title></rect></g>",
+        color_class(b.color), x, y, std::max(0.0, wide), high, escaped(b.title));
+    if (!b.text.empty() && letter * static_cast<double>(b.text.size()) <= wide)
+      out += fmt::format("<text class=\"tick\" text-anchor=\"middle\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>",
+                         x + wide / 2, y + high / 2 + 4, escaped(b.text));
+    return out + "\n";
+  }
+  // Names of rows, as many as do not touch.
+  std::vector<SvgRange::Tick> rows() const {
+    const auto n = panel_.y.names.size();
+    const auto each =
+        std::max<std::size_t>(1, static_cast<std::size_t>(std::ceil(12.0 * static_cast<double>(n) / plot_height())));
+    std::vector<SvgRange::Tick> out;
+    for (std::size_t i = 0; i < n; i += each)
+      out.push_back({static_cast<double>(n - 1 - i), escaped(fitted(panel_.y.names[i], left - 8))});
+    return out;
+  }
   std::string grid() const {
     std::string out;
     const auto line = [&](double x1, double x2, double y1, double y2) {
       out +=
           fmt::format("<line class=\"grid\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>", x1, x2, y1, y2);
     };
-    for (const auto& t : y_range_.ticks(plot_height() / 36)) {
+    for (const auto& t : panel_.y.names.empty() ? y_range_.ticks(plot_height() / 36) : rows()) {
       line(x_ + left, x_ + left + plot_width(), height(t.value), height(t.value));
       out += fmt::format("<text class=\"tick\" text-anchor=\"end\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
                          x_ + left - 6, height(t.value) + 4, t.text);

@@ -16,6 +16,7 @@ enum class SvgScale { linear, logarithmic, sizes };  // sizes: logarithmic, of b
 struct SvgAxis {
   std::string label;
   SvgScale scale = SvgScale::linear;
+  std::vector<std::string> names = {};  // of rows, in place of numbers: the first stands at the highest value, n - 1
 };
 
 struct SvgPoint {
@@ -40,12 +41,20 @@ struct SvgMark {  // a measured point, how sure it is, and what to show under a 
   std::string title;
 };
 
+struct SvgBar {  // in a row of its own: from one x to another, around y, `height` of a row high
+  double begin, end, y, height = 0.8;
+  int color = 0;
+  std::string text;   // in it, where there is room
+  std::string title;  // under a pointer
+};
+
 struct SvgPanel {
   std::string title;
   SvgAxis x, y;
   std::vector<SvgCurve> curves;
   std::vector<SvgBand> bands;
   std::vector<SvgMark> marks;
+  std::vector<SvgBar> bars = {};
 };
 struct SvgLayout {
   int columns = 1;  // of panels

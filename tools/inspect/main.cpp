@@ -1,5 +1,5 @@
-// inspect: says what a checkpoint, a run, a shard set, a plan or a profile is, and with --verify whether every byte of
-// it is right; watches a run, compares several, and writes their curves for other programs.
+// inspect: says what a checkpoint, a run, a shard set, a plan, a profile or a trace is, and with --verify whether every
+// byte of it is right; watches a run, compares several, and writes their curves for other programs.
 #include "libtrain/base/error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/view.h"
@@ -31,7 +31,8 @@ struct Asked {
   std::vector<std::string> paths, to;
   bool verify = false, json = false, csv = false, make_view = false, bytes = false, follow = false;
   std::string progress = "auto", svg, over = "step";
-  bool over_given = false;
+  bool over_given = false, timeline = false;
+  std::int64_t step = 0;
   inspect::FollowOptions following;
 };
 
@@ -41,9 +42,10 @@ constexpr std::size_t most_in_svg = 8;  // colors of a drawing
 // What goes with what: each of these does one thing, and has the flags named behind it.
 void refuse_combinations(const Asked& asked) {
   const std::vector<std::pair<const char*, bool>> given{
-      {"--verify", asked.verify}, {"--make-view", asked.make_view}, {"--csv", asked.csv},
-      {"--follow", asked.follow}, {"--export", !asked.to.empty()},  {"--json", asked.json},
-      {"--bytes", asked.bytes},   {"--svg", !asked.svg.empty()},    {"--over", asked.over_given}};
+      {"--verify", asked.verify},    {"--make-view", asked.make_view}, {"--csv", asked.csv},
+      {"--follow", asked.follow},    {"--export", !asked.to.empty()},  {"--json", asked.json},
+      {"--bytes", asked.bytes},      {"--svg", !asked.svg.empty()},    {"--over", asked.over_given},
+      {"--timeline", asked.timeline}};
   const bool several = asked.paths.size() > 1;
   const auto only = [&](const std::string& what, const std::vector<std::string>& with) {
     for (const auto& [flag, there] : given)
@@ -53,6 +55,7 @@ void refuse_combinations(const Asked& asked) {
   };
   if (several) only("several paths, which are compared", {"--json", "--svg", "--over"});
   if (asked.csv) only("--csv", {});
+  if (asked.timeline) only("--timeline", {"--json", "--svg"});
   if (asked.follow) only("--follow", {});
   if (!asked.to.empty()) only("--export", {});
   for (const auto& [flag, there] : {given[0], given[1]})
@@ -88,6 +91,7 @@ inspect::Report report_of(const Asked& asked, inspect::Options options) {
   options.across = asked.over == "tokens" ? inspect::Across::tokens
                    : asked.over == "time" ? inspect::Across::time
                                           : inspect::Across::step;
+  if (asked.timeline) options.trace = inspect::Options::Of::step, options.step = asked.step;
   if (asked.paths.size() == 1) return inspect::report_on(asked.paths.front(), options);
   const auto runs = inspect::read_histories(asked.paths);
   auto report = inspect::comparison_report(runs, options.across);
@@ -118,10 +122,15 @@ base::ExitCode show(const Asked& asked) {
   if (asked.over_given && kind != "run" && kind != "metrics" && kind != "comparison")
     throw base::UsageError(fmt::format("--over is for the curves of runs: {} is of the kind '{}'", path, kind),
                            "leave it out");
+  if (asked.timeline && kind != "trace")
+    throw base::UsageError(fmt::format("--timeline is for a trace: {} is of the kind '{}'", path, kind),
+                           "train --trace writes one");
   if (!asked.svg.empty()) {
     if (!report.drawing)
       throw base::UsageError(fmt::format("--svg: nothing about {} is drawn", path),
-                             "runs with metrics, several of them, and profiles of links have charts");
+                             kind == "trace" ? "--timeline has a drawing"
+                                             : "runs with metrics, several of them, profiles of links and "
+                                               "timelines have charts");
     auto inputs = asked.paths;
     for (const auto& p : asked.paths) inputs.push_back(p + "/metrics.jsonl");
     tools::write_drawing(asked.svg, report.drawing(), std::move(inputs));
@@ -132,10 +141,11 @@ base::ExitCode show(const Asked& asked) {
 }
 
 void add_flags(CLI::App& app, Asked& asked) {
-  app.add_option("PATH", asked.paths,
-                 "run, checkpoint or folder of them, shard set or shard, metrics, plan.json, profile.json, "
-                 "model.toml; several runs or metrics files are compared: one chart, a table, and the first step "
-                 "at which any bit differs")
+  app.add_option(
+         "PATH", asked.paths,
+         "run, checkpoint or folder of them, shard set or shard, metrics, plan.json, profile.json, "
+         "model.toml, trace; several runs or metrics files are compared: one chart, a table, and the first step "
+         "at which any bit differs")
       ->required()
       ->expected(1, -1)
       ->type_name("TEXT");
@@ -165,8 +175,15 @@ void add_flags(CLI::App& app, Asked& asked) {
                    ->capture_default_str();
   over->each([&asked](const std::string&) { asked.over_given = true; });
   app.add_option("--svg", asked.svg,
-                 "draw the charts of a run, of up to 8, or of a profile into this file as well; replaces "
-                 "a drawing of these programs");
+                 "draw the charts of a run, of up to 8, of a profile or a timeline into this file as well; "
+                 "replaces a drawing of these programs");
+  auto* timeline = app.add_flag("--timeline", asked.timeline,
+                                "of a trace: one step, what each rank computed when, and below it the same lists "
+                                "simulated: what the schedule itself makes them wait");
+  app.add_option("--step", asked.step, "which step of --timeline; 0: the last that all ranks finished")
+      ->check(tools::in_range(base::Range<std::int64_t>{0, 1'000'000'000'000}))
+      ->needs(timeline)
+      ->capture_default_str();
   app.add_option(
          "--export", asked.to,
          "'tensorboard FOLDER': all metrics of a run as an event file there; 'csv FILE': what --csv prints; what "
@@ -183,16 +200,18 @@ void add_flags(CLI::App& app, Asked& asked) {
 int main(int argc, char** argv) {
   Asked asked;
   CLI::App app{"", "inspect"};
-  tools::describe_program(app,
-                          "Show what a checkpoint, a run, metrics, a shard set, a plan or a profile is: sizes, "
-                          "provenance, tensors, curves. Watch a run, compare runs, draw them.",
-                          "  inspect run\n"
-                          "  inspect --verify run/checkpoints/step-00000020\n"
-                          "  inspect --csv run | head\n"
-                          "  inspect run --follow\n"
-                          "  inspect run run/metrics.jsonl --svg runs.svg\n"
-                          "  inspect run --export tensorboard events\n",
-                          "train, generate, checkpoints/README.md, h5ls(1), h5dump(1), tensorboard(1)");
+  tools::describe_program(
+      app,
+      "Show what a checkpoint, a run, metrics, a shard set, a plan, a profile or a trace is: sizes, "
+      "provenance, tensors, curves. Watch a run, compare runs, draw them.",
+      "  inspect run\n"
+      "  inspect --verify run/checkpoints/step-00000020\n"
+      "  inspect --csv run | head\n"
+      "  inspect run --follow\n"
+      "  inspect run run/metrics.jsonl --svg runs.svg\n"
+      "  inspect run --export tensorboard events\n"
+      "  inspect trace.json --timeline\n",
+      "train, generate, checkpoints/README.md, h5ls(1), h5dump(1), tensorboard(1)");
   add_flags(app, asked);
   return tools::guarded(app, argc, argv, [&] { return show(asked); });
 }

@@ -34,8 +34,21 @@ bool looks_like_json(const fs::path& path) {
   return first == '{' || first == '[';
 }
 
+// Of these programs or of others: its beginning names what traces alone have.
+bool looks_like_trace(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return false;
+  std::string begins(4096, ' ');
+  std::ifstream in(path, std::ios::binary);
+  in.read(begins.data(), static_cast<std::streamsize>(begins.size()));
+  begins.resize(static_cast<std::size_t>(in.gcount()));
+  return begins.find("trainyard.trace/") != std::string::npos || begins.find("\"traceEvents\"") != std::string::npos ||
+         (begins.find("\"ph\"") != std::string::npos && begins.find("\"pid\"") != std::string::npos);
+}
+
 constexpr const char* kinds =
-    "give a run, a checkpoint, a shard set or one shard, a metrics file, a plan, a profile, or the TOML file of a "
+    "give a run, a checkpoint, a shard set or one shard, a metrics file, a plan, a profile, a trace, or the TOML file "
+    "of a "
     "model";
 
 }  // namespace
@@ -60,6 +73,7 @@ Report report_on(const std::string& path, const Options& options) {
     if (p.extension() == ".jsonl") return metrics_report(path, options);  // set aside, or copied
     if (p.extension() == ".h5") return hdf5_report(path, options);
     if (p.extension() == ".toml") return model_report(path, options);
+    if (looks_like_trace(p)) return trace_report(path, options);
     if (!looks_like_json(p))
       throw base::InputError(fmt::format("{} is nothing that these programs make or read", path), kinds);
     return plan_report(path, options);

@@ -17,14 +17,16 @@ using checkpoint::Verify;
 struct Options {
   Verify verify = Verify::metadata;
   base::Sizes sizes = base::Sizes::rounded;
-  Across across = Across::step;  // of the curves of a run
+  Across across = Across::step;                     // of the curves of a run
+  enum class Of { whole, step } trace = Of::whole;  // a trace: what is in it, or the timeline of one step
+  std::int64_t step = 0;                            // which; 0: the last that all ranks finished
   std::function<void(std::int64_t done, std::int64_t total)>
       watch;  // bytes of the checkpoint being verified; may be empty
 };
 
 struct Report {
   nlohmann::json
-      json;  // "kind": checkpoint, run, checkpoints, metrics, shards, shard, model, plan, profile, comparison
+      json;  // "kind": checkpoint, run, checkpoints, metrics, shards, shard, model, plan, profile, trace, comparison
   std::string text;
   std::function<std::string()> drawing;  // its charts as SVG; empty where it has none
 };
@@ -39,6 +41,7 @@ Report metrics_report(const std::string& file, const Options& options);        /
 Report shards_report(const std::string& folder, const Options& options);       // index.json and shards
 Report plan_report(const std::string& file, const Options& options);           // plan.json, profile.json
 Report hdf5_report(const std::string& file, const Options& options);           // one shard of a set
+Report trace_report(const std::string& file, const Options& options);          // what train --trace wrote
 Report model_report(const std::string& file, const Options& options);          // the TOML file of a model
 
 void refuse_verify(const Options& options, const std::string& path,

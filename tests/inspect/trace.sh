@@ -1,0 +1,58 @@
+#!/bin/bash
+# train --trace and inspect --timeline as people use them: two ranks, a stop by a signal, refusals before anything is made, and drawings.
+# usage: trace.sh BIN_FOLDER
+PATH=$(realpath "$1"):$PATH
+. "$(dirname "$0")/../script.sh"
+export TRAINYARD_DEVICE=cpu LC_ALL=C
+
+small_text 200 >text
+expect 0 shard-data --input text --split paragraphs --output data
+base=(train --model gpt2-nano --data data --global-batch 4 --micro-batch 1 --progress never --threads 1)
+
+# A run, its trace, and what inspect says of it.
+expect 0 mpirun -q --bind-to none -n 2 "${base[@]}" --steps 3 --output run --zero 2 --trace trace.json
+said 'trace trace.json: [0-9,]* spans of 2 ranks'
+expect 0 inspect trace.json; said '^[0-9,]* spans, steps 1 to 3 whole$'; said 'rank 1 (stage 0, data 1, tensor 0)'
+expect 0 inspect trace.json --timeline --svg step.svg
+said '^step 3: '; said '^rank 0 *|.*F.*B'; said '^rank 1 *|.*F.*B'; said '^ideal: '; said 'measured [0-9.]* % of'
+grep -q '^<svg ' step.svg || fail "no drawing: $(head -c 100 step.svg)"
+expect 0 inspect trace.json --timeline --step 2 --json; said '"idle_fraction"'
+grep -q '"step": 2' out || fail "not step 2"
+
+# Stopped by a signal it says what it did.
+mpirun -q --bind-to none -n 2 "${base[@]}" --steps 100000 --output stopped --trace stopped.json >signal-out 2>&1 &
+launcher=$!
+for _ in $(seq 1 300); do [ "$(wc -l 2>/dev/null <stopped/metrics.jsonl || echo 0)" -gt 5 ] && break; sleep 0.1; done
+absent stopped.json
+kill -TERM "$(pgrep -P "$launcher" -x train | tail -1)"
+code=0; wait "$launcher" || code=$?
+[ "$code" = 75 ] || { cat signal-out; fail "exit $code after TERM"; }
+expect 0 inspect stopped.json --timeline; said '^step [0-9]*: '
+
+# Refused before anything is made.
+echo somebody >notes
+mkdir folder
+refused 4 'there is no folder missing' "${base[@]}" --steps 3 --output none --trace missing/trace.json
+refused 2 'is no file' "${base[@]}" --steps 3 --output none --trace folder
+refused 2 'is no trace' "${base[@]}" --steps 3 --output none --trace notes
+refused 2 'no range of steps' "${base[@]}" --steps 3 --output none --trace trace.json --trace-steps 0:4
+refused 2 'says of which steps a trace is' "${base[@]}" --steps 3 --output none --trace-steps 2
+refused 4 'there is no folder missing' "${base[@]}" --steps 3 --output none --trace missing/trace.json --dry-run
+absent none missing
+
+# A bare step of a range, in the run's own folder, over what an earlier start left; a trace of others.
+expect 0 "${base[@]}" --steps 3 --output own --trace own/trace.json --trace-steps 2
+expect 0 inspect own/trace.json; said 'steps 2 to 2 whole'
+expect 0 "${base[@]}" --steps 4 --output own --change steps --trace own/trace.json
+expect 0 inspect own/trace.json; said 'steps 4 to 4 whole'
+refused 2 'does not hold it' inspect own/trace.json --timeline --step 9
+refused 2 'for a trace' inspect own --timeline
+refused 2 'does not go with' inspect own/trace.json --timeline --csv
+refused 2 'no checksums' inspect --verify own/trace.json
+refused 2 'nothing about' inspect own/trace.json --svg x.svg
+head -c 3000 own/trace.json >cut.json
+refused 3 'damaged or was cut short' inspect cut.json
+echo '{"traceEvents":[{"name":"a","ph":"B","ts":1,"pid":1,"tid":1}]}' >other.json
+refused 3 'another program' inspect other.json
+absent x.svg
+passed
