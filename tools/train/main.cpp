@@ -31,7 +31,9 @@ constexpr const char* examples =
     "  mpirun -n 2 train --model gpt2-nano --data data --output run2 --steps 40 --global-batch 16 --micro-batch 2 "
     "--zero 3 --save-every 20\n"
     "  mpirun -n 2 train --model gpt2-nano --data data --output run3 --steps 20 --global-batch 8 --micro-batch 2 "
-    "--tensor 2 --sequence-parallel\n";
+    "--tensor 2 --sequence-parallel\n"
+    "  mpirun -n 2 train --model gpt2-nano --data data --output run4 --steps 20 --global-batch 8 --pipeline 2 "
+    "--pipeline-schedule 1f1b\n";
 
 struct Switches {
   std::string config;
@@ -112,9 +114,9 @@ int main(int argc, char** argv) {
                "check settings, data, output folder, resume (no payload) and the machine's memory, print the "
                "prediction, write nothing")
       ->group("Settings");
-  app.add_flag("--memory-report", switches.memory_report, "print predicted and measured memory and traffic at the end")
+  app.add_flag("--memory-report", switches.memory_report, "print predicted and measured memory and traffic")
       ->group("Settings");
-  app.add_flag("--help-model", switches.help_model, "the keys of a model file, with an example, and stop")
+  app.add_flag("--help-model", switches.help_model, "keys of a model file, with an example, and stop")
       ->group("Settings");
   app.add_flag("--bytes", switches.bytes, "sizes in bytes, not rounded")->group("Settings");
   tools::EvaluateFlags evaluation(app);
