@@ -56,8 +56,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("communicator", c.communicator, "How",
     "between GPUs: nccl, mpi (through host memory), or auto: nccl with a GPU for each rank",
     base::Words{{"auto", "nccl", "mpi"}});
-  v("memory-limit", c.memory_limit, "How", "refuse to start when a rank is predicted to need more, e.g. 4GB",
-    base::Bytes{});
+  v("memory-limit", c.memory_limit, "How", "refuse to start when a rank needs more, e.g. 4GB", base::Bytes{});
   v("learning-rate", c.learning_rate, "Optimizer", "peak", positive_f32);
   v("final-learning-rate", c.final_learning_rate, "Optimizer", "at the last step", f32_from_zero);
   v("schedule", c.schedule, "Optimizer", "constant, linear, cosine, wsd, inverse-sqrt", base::Words{schedule_names()});
@@ -74,15 +73,13 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("init-from", c.init_from, "Keeping",
     "checkpoint or run whose weights, and model unless --model is said, start a new run");
   v("change", c.change, "Keeping", "identity fields that a resume may change: a,b,c");
-  v("stop-after", c.stop_after, "Keeping", "stop with a checkpoint and exit 75 after this step of the run; 0: never",
-    step_count);
+  v("stop-after", c.stop_after, "Keeping", "save and exit 75 after this step; 0: never", step_count);
   v("validate-every", c.validate_every, "Keeping", "steps between validation losses; 0: never", step_count);
   v("validation-sequences", c.validation_sequences, "Keeping", "sequences of a validation", ranges::global_batch);
-  v("save-throttle", c.save_throttle, "Keeping", "bytes a second of background writing until the run ends; 0: no limit",
-    {0, base::most_bytes});
+  v("save-throttle", c.save_throttle, "Keeping", "bytes/s of writing beside steps; 0: no limit", {0, base::most_bytes});
   v("progress", c.progress, "Watching", "auto, always or never", base::Words{{"auto", "always", "never"}});
-  v("hang-timeout", c.hang_timeout, "Watching", "seconds until a silent collective ends a job", {0.1, 1e7});
-  v("collective-delay", c.collective_delay, "Watching", "seconds added to each collective, as a trial", {0, 60});
+  v("hang-timeout", c.hang_timeout, "Watching", "seconds a collective may be silent", {0.1, 1e7});
+  v("collective-delay", c.collective_delay, "Watching", "seconds added to collectives, to test overlap", {0, 60});
   v("trace", c.trace, "Watching", "file of what each rank did when, for Perfetto");
   v("trace-steps", c.trace_steps, "Watching", "of these steps alone, e.g. 3:6");
   auto fields = v.take();

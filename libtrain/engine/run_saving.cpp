@@ -19,12 +19,12 @@ RunSaving::RunSaving(const RunContext& run, Trainer& trainer, const Start& start
     saved_path_ = start.path;
   }
   settle_in_folder(start);
-  saver_.emplace(folder_, trainer.memory()[tensor::Category::save_snapshot], trainer.context(), trainer.store(),
-                 run.config.keep,
-                 checkpoint::WriteOptions{run.config.save_throttle,
-                                          [this] { return leaving_ || run_.signals.request() != StopRequest::none; }},
-                 [this] { run_.held.folder->lock().require_alone(); },  // of rank 0, which publishes
-                 run.setup.plan.stages);
+  saver_.emplace(
+      folder_, trainer.memory()[tensor::Category::save_snapshot], trainer.context(), trainer.store(), run.config.keep,
+      checkpoint::WriteOptions{run.config.save_throttle,
+                               [this] { return leaving_ || run_.signals.request() != StopRequest::none; }},
+      [this] { run_.held.folder->lock().require_alone(); },  // of rank 0, which publishes
+      run.setup.plan.stages);
   if (run.config.save_every > 0) saver_->touch();
 }
 

@@ -49,15 +49,12 @@ std::vector<base::Field> fields_of(Cut& c) {
   v("recompute", c.recompute, "How", "made again: none, selective or layers", recompute);
   v("tensor", c.tensor, "How", "ranks that share every layer; divides lanes", ranges::tensor);
   v("sequence-parallel", c.sequence_parallel, "How", "they share rows of norms and residuals, too");
-  v("pipeline", c.pipeline, "How", "stages of neighbouring layers, each on ranks of its own", ranges::pipeline);
-  v("pipeline-schedule", c.pipeline_schedule, "How", "order of a stage: naive, gpipe, 1f1b, interleaved",
-    schedule_names());
-  v("virtual-stages", c.virtual_stages, "How", "chunks of layers a stage has; more than 1: interleaved",
-    ranges::virtual_stages);
+  v("pipeline", c.pipeline, "How", "stages of neighbouring layers", ranges::pipeline);
+  v("pipeline-schedule", c.pipeline_schedule, "How", "naive, gpipe, 1f1b, interleaved", schedule_names());
+  v("virtual-stages", c.virtual_stages, "How", "chunks a stage has, for interleaved", ranges::virtual_stages);
   v("partition", c.partition, "How", "stages begin by: uniform, parameters, flops, type:REGEX, or 0,3,6");
   v("layer-slots", c.layer_slots, "How", "layer units in flight", ranges::layer_slots);
-  v("threads", c.threads, "How", "OpenMP team of a rank; 0: the cores it may use, shared among the ranks of the node",
-    {0, ranges::threads.high});
+  v("threads", c.threads, "How", "OpenMP team; 0: its share of the node's cores", {0, ranges::threads.high});
   auto fields = v.take();
   for (const char* name : {"tensor", "pipeline"}) {
     auto& degree = base::field_named(fields, name, "a cut");

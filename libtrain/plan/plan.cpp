@@ -174,10 +174,7 @@ std::vector<base::Field> fields_of(Plan& p) {
   for (auto& f : fields_of(static_cast<Cut&>(p))) all.push_back(std::move(f));
   auto& schedule = base::field_named(all, "pipeline-schedule", "a plan");
   schedule.kind = base::FieldKind::text;  // whose hyphens stay in a file
-  schedule.get = [&p, get = std::move(schedule.get)] {
-    const bool one = p.pipeline == 1 && p.pipeline_schedule == PipelineSchedule::one_f_one_b;
-    return one ? one_stage : get();
-  };
+  schedule.get = [&p] { return schedule_text(p); };
   schedule.set = [set = std::move(schedule.set)](const std::string& text, const std::string& spelled) {
     set(text == one_stage ? "1f1b" : text, spelled);
   };
@@ -272,18 +269,20 @@ nlohmann::ordered_json json_of(const Plan& p) {
   return j;
 }
 
+std::string schedule_text(const Plan& p) {
+  if (p.pipeline == 1 && p.pipeline_schedule == PipelineSchedule::one_f_one_b) return one_stage;
+  for (const auto& [name, value] : schedule_names())
+    if (value == p.pipeline_schedule) return name;
+  return {};
+}
+
 std::string sharing_text(const Plan& p) {
   std::string out;
-  const auto schedule = [&] {
-    for (const auto& [name, value] : schedule_names())
-      if (value == p.pipeline_schedule) return name;
-    return std::string();
-  };
   const auto replicas = base::counted(p.topology.size(Axis::data), "replica");
   if (p.pipeline > 1)
-    out +=
-        fmt::format(" in {} stages{} ({}) of {}", p.pipeline,
-                    p.virtual_stages > 1 ? fmt::format(" of {} chunks", p.virtual_stages) : "", schedule(), replicas);
+    out += fmt::format(" in {} stages{} ({}) of {}", p.pipeline,
+                       p.virtual_stages > 1 ? fmt::format(" of {} chunks", p.virtual_stages) : "", schedule_text(p),
+                       replicas);
   else if (p.tensor > 1) out += " in " + replicas;
   if (p.tensor > 1)
     out += fmt::format(" of {} that share every layer of {}{}", p.tensor, base::counted(p.model.lanes, "lane"),

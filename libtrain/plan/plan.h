@@ -73,6 +73,7 @@ void predict(Plan& plan);
 // " in 2 stages (1f1b) of 4 replicas of 2 that share every layer of 4 lanes, and its rows", to follow the number of
 // ranks; "" where each rank is a replica.
 std::string sharing_text(const Plan& plan);
+std::string schedule_text(const Plan& plan);  // "1f1b"; "one-stage" where one micro-batch follows the other
 
 nlohmann::ordered_json json_of(const Plan& plan);
 std::string to_json(const Plan& plan);  // two spaces, one newline at the end

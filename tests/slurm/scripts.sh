@@ -1,5 +1,5 @@
 #!/bin/bash
-# What train.sbatch, reshard.sbatch and profile.sbatch ask of srun, without a cluster: ranks that share layers are neighbours and a multiple of --tensor, whoever says that; a budget that is too short is raised,
+# What train.sbatch, reshard.sbatch and profile.sbatch ask of srun, without a cluster: ranks that share layers are neighbours and a multiple of --tensor, all of them of --tensor times --pipeline, whoever says that; a budget that is too short is raised,
 # where nobody set it and the job has the time.
 # usage: scripts.sh BIN_FOLDER SCRIPTS_FOLDER
 bin=$(realpath "$1") scripts=$(realpath "$2")
@@ -51,7 +51,23 @@ said "'many'"; said 'train.sbatch: --tensor is not known here, for train --print
 trains RANKS_PER_NODE=4 CONFIG=none.toml
 asked --ntasks-per-node=4
 said 'none.toml'; said 'not known here, .* ended with 3: 4 ranks a node are taken'
+# Stages are blocks of nodes.
+trains SLURM_JOB_NUM_NODES=4 TRAIN="--pipeline 4"
+asked --nodes=4 --ntasks-per-node=2 '--pipeline 4' --distribution=block
+unsaid multiple
+trains SLURM_JOB_NUM_NODES=3 TRAIN="--pipeline 4"
+asked --nodes=2 --ntasks-per-node=2
+said '3 nodes of 2 ranks are no multiple of --tensor 1 times --pipeline 4: 2 of 3 nodes'
+trains SLURM_JOB_NUM_NODES=2 CUT="--tensor 4 --pipeline 2"
+asked --nodes=2 --ntasks-per-node=4
+unsaid multiple
+trains SLURM_JOB_NUM_NODES=3 RANKS_PER_NODE=6 TRAIN="--tensor 4 --pipeline 3"
+asked --nodes=2 --ntasks-per-node=6
+said 'shared between nodes, .* 2 of 3 nodes'
 rm asked
+expect 2 env SLURM_JOB_NUM_NODES=1 TRAIN="--pipeline 3" bash "$scripts/train.sbatch"
+said 'no multiple of --tensor 1 times --pipeline 3 can be had of it on 1 nodes: RANKS_PER_NODE=3'
+absent asked
 expect 2 env SLURM_JOB_NUM_NODES=1 RANKS_PER_NODE=6 TRAIN="--tensor 4" bash "$scripts/train.sbatch"
 said 'RANKS_PER_NODE=8'
 absent asked

@@ -1,10 +1,11 @@
 #!/bin/bash
-# What the README says of degrees of --tensor: which presets have which, and what they cost, is what partition-model says.
+# What the README says of degrees of --tensor and --pipeline: which presets have which, and what they cost, is what partition-model says.
 # usage: degrees.sh BIN_FOLDER SOURCE_FOLDER
 PATH=$(realpath "$1"):$PATH
 readme=$(realpath "$2")/README.md
 . "$(dirname "$0")/../script.sh"
-sed -n '/^## Layers that ranks share/,/^## Where/p' "$readme" >section
+sed -n '/^## Layers that ranks share/,/^## Stages/p' "$readme" >section
+sed -n '/^## Stages/,/^## Where/p' "$readme" >stages
 
 # As sizes are rounded for people: three digits of GB.
 bytes='def gb: . / 1e9 | if . == 0 then "0" elif . >= 100 then "\(round) GB" else "\(. * 10 | round / 10) GB" end;
@@ -39,4 +40,20 @@ while IFS='|' read -r _ lanes degrees models _; do
   done
 done < <(grep -E '^\| [1-9] \| ([2-9]|none)' section)
 [ $listed = "$(train --help-model | sed -n '/^Presets:/,/^$/p' | grep -o '\(gpt[23]\|llama\)[a-z0-9-]*' | wc -l)" ] || fail "$listed presets are in the README"
+
+bytes=$bytes' def most(groups): [.step_traffic[] | [.operations[] | select(.group | IN(groups)) | .bytes] | add // 0] | max;'
+read -ra words < <(sed -n 's/.*`\(partition-model .*--ranks [^`]*\)`.*/\1/p' stages)
+[ ${#words[@]} -gt 8 ] || fail "the README does not say how the figures of stages are made"
+rows=0
+while IFS='|' read -r _ p memory replicas others idle _; do
+  for ((w = 0; w < ${#words[@]}; ++w)); do [ "${words[w]}" != --pipeline ] || words[w + 1]=${p// /}; done
+  expect 0 "${words[@]}" --json
+  [ "$(jq -r "$bytes"'.predicted | [([.rank_bytes[]] | add | gb), (most("data") | gb), (most("pipe", "stages") | gb)] | join("|")' out)" = "$(sed 's/ *| */|/g; s/^ *//; s/ *$//' <<<"$memory|$replicas|$others")" ] ||
+    fail "--pipeline $p: the README says $memory, $replicas, $others"
+  expect 0 "${words[@]}"
+  found=$(sed -n 's/^  idle \([0-9]* %\) .*/\1/p' out)
+  [ "${found:-0 %}" = "$(xargs <<<"$idle")" ] || fail "--pipeline $p: idle is ${found:-0 %}, the README says $idle"
+  rows=$((rows + 1))
+done < <(grep '^| [1-9] | [0-9.]* GB' stages)
+[ $rows = 4 ] || fail "$rows rows of costs of stages"
 passed

@@ -31,7 +31,9 @@ constexpr const char* examples =
     "  mpirun -n 2 train --model gpt2-nano --data data --output run2 --steps 40 --global-batch 16 --micro-batch 2 "
     "--zero 3 --save-every 20\n"
     "  mpirun -n 2 train --model gpt2-nano --data data --output run3 --steps 20 --global-batch 8 --micro-batch 2 "
-    "--tensor 2 --sequence-parallel\n";
+    "--tensor 2 --sequence-parallel\n"
+    "  mpirun -n 2 train --model gpt2-nano --data data --output run4 --steps 20 --global-batch 8 --pipeline 2 "
+    "--pipeline-schedule 1f1b\n";
 
 struct Switches {
   std::string config;
