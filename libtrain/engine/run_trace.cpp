@@ -119,7 +119,7 @@ nlohmann::ordered_json RunTrace::about() const {
           {"first_step", first_step_},
           {"last_step", last_step_},
           {"trace_steps", run_.config.trace_steps},
-          {"schedule", p.schedule},
+          {"schedule", plan::json_of(p)["schedule"]},
           {"chunks", chunks},
           {"ranks", p.topology.world()},
           {"stages", axis(plan::Axis::pipe)},

@@ -2,6 +2,7 @@
 #include "libtrain/plan/partition.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
 #include "libtrain/base/nearest.h"
 #include "libtrain/base/text.h"
 
