@@ -46,10 +46,11 @@ double flops_of(const Segment& segment, const PartitionOf& of) {
 // short, and matched in polynomial time, without back-references.
 std::vector<double> matches(const std::string& pattern, const ModelConfig& m) {
   constexpr std::size_t longest = 200;
-  const auto shown = base::excerpt(pattern);
   if (pattern.size() > longest)
-    throw base::UsageError(fmt::format("--partition type:{}: a pattern has at most {} characters", shown, longest),
-                           "type:layers, for example");
+    throw base::UsageError(
+        fmt::format("--partition type:{}: a pattern has at most {} characters", base::excerpt(pattern), longest),
+        "type:layers, for example");
+  const auto shown = base::one_line(pattern);
   auto syntax = std::regex::ECMAScript | std::regex::icase | std::regex::nosubs;
 #ifdef __GLIBCXX__
   syntax |= std::regex_constants::__polynomial;
