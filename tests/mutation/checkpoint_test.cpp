@@ -83,7 +83,7 @@ class Checkpoint : public ::testing::Test {
     auto wrong = difference();
     trainyard::inspect::report_on(folder, {});
     try {
-      trainyard::inspect::report_on(folder, {trainyard::inspect::Verify::everything, {}, {}, {}});
+      trainyard::inspect::report_on(folder, {trainyard::inspect::Verify::everything, {}, {}, {}, {}, {}});
     } catch (const base::InputError&) {}
     return wrong;
   }

@@ -81,7 +81,7 @@ TEST(Shards, Indexes) {
                  [&](const std::string& content) -> std::string {
                    spit(path, content);
                    const auto set = data::read_index(scratch.path);
-                   inspect::report_on(scratch.path, {inspect::Verify::everything, {}, {}, {}});
+                   inspect::report_on(scratch.path, {inspect::Verify::everything, {}, {}, {}, {}, {}});
                    if (set.vocabulary != index.vocabulary) return "another vocabulary";
                    // Fewer shards, or their order, are what somebody may want; a run tells that by its identity.
                    return tokens_of(scratch.path, set) == expected || data::identity_of(set) != data::identity_of(index)
@@ -106,7 +106,7 @@ TEST(Shards, Metadata) {
                    spit(path, content);
                    spit(scratch.path + "/index.json", resealed(index, content));
                    const auto set = data::read_index(scratch.path);
-                   inspect::report_on(scratch.path, {inspect::Verify::everything, {}, {}, {}});
+                   inspect::report_on(scratch.path, {inspect::Verify::everything, {}, {}, {}, {}, {}});
                    return tokens_of(scratch.path, set) == expected ? "" : "other tokens";
                  }});
 }
