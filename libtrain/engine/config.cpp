@@ -53,8 +53,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("document-mask", c.document_mask, "What", "on: tokens see only their own document; off",
     base::Words{{"off", "on"}});
   v("device", c.device, "How", "cpu, cuda, auto: a GPU where there is one", base::Words{{"auto", "cpu", "cuda"}});
-  v("communicator", c.communicator, "How",
-    "between GPUs: nccl, mpi (through host memory), or auto: nccl with a GPU for each rank",
+  v("communicator", c.communicator, "How", "between GPUs: nccl, mpi (by host) or auto",
     base::Words{{"auto", "nccl", "mpi"}});
   v("memory-limit", c.memory_limit, "How", "refuse to start when a rank needs more, e.g. 4GB", base::Bytes{});
   v("learning-rate", c.learning_rate, "Optimizer", "peak", positive_f32);
