@@ -184,11 +184,10 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
 
 std::string Trainer::doing() const {
   const auto* action = at_.load();
-  if (action == nullptr) return {};
-  std::string text = plan::name_of(action->kind);
+  std::string text = action == nullptr ? "the end of a step" : plan::name_of(action->kind);
   std::replace(text.begin(), text.end(), '_', ' ');
-  if (action->micro >= 0) text += fmt::format(" of micro-batch {}", action->micro);
-  if (action->chunk > 0) text += fmt::format(", chunk {}", action->chunk);
+  if (action != nullptr && action->micro >= 0) text += fmt::format(" of micro-batch {}", action->micro);
+  if (action != nullptr && action->chunk > 0) text += fmt::format(", chunk {}", action->chunk);
   return plan_.pipeline == 1 ? text : fmt::format("stage {}, {}", plan_.stage_of(world_.rank), text);
 }
 

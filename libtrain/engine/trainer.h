@@ -75,7 +75,7 @@ class Trainer {
   // finite (lowest micro-batch, then schedule order), whoever holds it. Collective.
   std::string diagnose(std::int64_t completed);
 
-  // "stage 1, forward of micro-batch 3": what is done of a step; "" between steps. From any thread.
+  // "stage 1, forward of micro-batch 3": what is done of a step. From any thread.
   std::string doing() const;
 
   params::ZeroStore& store() { return *store_; }

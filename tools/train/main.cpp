@@ -33,7 +33,7 @@ constexpr const char* examples =
     "  mpirun -n 2 train --model gpt2-nano --data data --output run3 --steps 20 --global-batch 8 --micro-batch 2 "
     "--tensor 2 --sequence-parallel\n"
     "  mpirun -n 2 train --model gpt2-nano --data data --output run4 --steps 20 --global-batch 8 --pipeline 2 "
-    "--pipeline-schedule 1f1b\n";
+    "--trace trace.json\n";
 
 struct Switches {
   std::string config;
