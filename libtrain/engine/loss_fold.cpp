@@ -19,7 +19,7 @@ void fold_losses(World& world, tensor::Exec& communication, std::int64_t first, 
   std::vector<std::int64_t> micros;
   for (std::int64_t k = 0; k < each; ++k) micros.push_back(std::min(first + k * ranks + mine, end - 1));
   evaluate(micros, own);
-  if (first + (each - 1) * ranks + mine >= end) own.back() = {};
+  if (each > 0 && first + (each - 1) * ranks + mine >= end) own.back() = {};
   world.control->all_gather(communication, base::View::of(reinterpret_cast<double*>(own.data()), {width * each}),
                             base::View::of(reinterpret_cast<double*>(all.data()), {width * each * world.size}));
   communication.synchronize();

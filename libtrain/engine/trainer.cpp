@@ -98,15 +98,19 @@ bool Trainer::any_rank_asked() {
 }
 
 void Trainer::load(std::int64_t completed, const plan::Action& action) {
+  auto& step = enter(action, batches_.training(completed, action.micro), plan::Pass::train).step;
+  step->loss_place = results_->loss_of(action.place);
+  tensor::copy(*compute_, step->micro.counted_there, results_->targets_of(action.place));
+}
+
+Trainer::Slot& Trainer::enter(const plan::Action& action, const model::MicroBatch& batch, plan::Pass pass) {
   auto& chunk = chunk_of(action);
   auto& slot = slot_of(action);
-  slot.step.emplace(model::Step{*compute_, store_.get(), batches_.training(completed, action.micro), plan_.dtype,
-                                settings_.seed, plan::Pass::train});
+  slot.step.emplace(model::Step{*compute_, store_.get(), batch, plan_.dtype, settings_.seed, pass});
   slot.step->edges = &edges_;
-  slot.step->loss_place = results_->loss_of(action.place);
-  tensor::copy(*compute_, slot.step->micro.counted_there, results_->targets_of(action.place));
   slot.flow = chunk.decoder->open(*slot.step, slot.saved);
   if (!chunk.first) link_->take_activations(slot.flow.main);
+  return slot;
 }
 
 void Trainer::forward(const plan::Action& action, const Observer* observer) {
@@ -273,11 +277,7 @@ void Trainer::evaluate(std::span<const std::int64_t> micros, std::span<MicroLoss
     const auto at = static_cast<std::size_t>(action.place);
     if (action.kind == Kind::load) {
       context_->join(std::exchange(slot.sent, {}));
-      const auto& batch = batches_.validation(micros[at]);
-      slot.step.emplace(model::Step{*compute_, store_.get(), batch, plan_.dtype, settings_.seed, plan::Pass::evaluate});
-      slot.step->edges = &edges_;
-      slot.flow = chunk.decoder->open(*slot.step, slot.saved);
-      if (!chunk.first) link_->take_activations(slot.flow.main);
+      enter(action, batches_.validation(micros[at]), plan::Pass::evaluate);
     } else if (action.kind == Kind::forward) {
       store_->begin_evaluation(chunk.evaluation);
       chunk.decoder->evaluate(*slot.step, slot.flow, slot.saved);

@@ -101,7 +101,7 @@ class Trainer {
     model::Saved saved;
     std::optional<model::Step> step;
     model::Flow flow;
-    tensor::Event sent;     // the stage behind has the output, or will have it from elsewhere
+    tensor::Event sent;     // the stage behind has the output: the stream may be written again
     tensor::Event arrived;  // its gradient is in the stream
   };
   // Neighbouring layers that a micro-batch passes through at one time.
@@ -117,6 +117,8 @@ class Trainer {
   // block.
   bool gradients_of_step(std::int64_t completed, const std::function<bool()>& stop_now, const Observer* observer);
   void load(std::int64_t completed, const plan::Action& action);
+  // The micro-batch begins its way through the chunk, with what the stage before made of it.
+  Slot& enter(const plan::Action& action, const model::MicroBatch& batch, plan::Pass pass);
   void forward(const plan::Action& action, const Observer* observer);
   void backward(const plan::Action& action, const Observer* observer);
   void exchange(const plan::Action& action);  // with a stage beside this one

@@ -112,6 +112,7 @@ Boundaries partition(const std::string& how, const PartitionOf& of, int parts) {
                                        items, of.model.layers),
                            fmt::format("1 to {} parts", items));
   if (how == "uniform") return uniform_boundaries(items, parts);
+  if (parts == 1 && (how == "parameters" || how == "flops")) return uniform_boundaries(items, parts);
   if (how == "parameters" || how == "flops" || how.starts_with(of_type)) {
     constexpr auto most_cells = std::int64_t{1} << 22;  // some seconds of the search
     if (parts > 1 && items > most_cells / parts)
