@@ -76,6 +76,8 @@ void Trainer::make_chunks() {
       chunk.slots.push_back(std::make_unique<Slot>(memory_[tensor::Category::activations], bytes));
     chunk.forward = plan::forward_accesses(part_, c);
     chunk.backward = plan::backward_accesses(part_, c);
+    chunk.input_gradients = plan::input_gradient_accesses(part_, c);
+    chunk.weight_gradients = plan::weight_gradient_accesses(part_, c);
     chunk.evaluation = plan::leases_of(plan::evaluation_accesses(part_, c));
     chunk.first = plan_.stages.part(stage, c) == 0;
     chunks_.push_back(std::move(chunk));
@@ -108,6 +110,7 @@ Trainer::Slot& Trainer::enter(const plan::Action& action, const model::MicroBatc
   auto& slot = slot_of(action);
   slot.step.emplace(model::Step{*compute_, store_.get(), batch, plan_.dtype, settings_.seed, pass});
   slot.step->edges = &edges_;
+  slot.step->weight_gradients = plan_.micro().weight_gradients;
   slot.flow = chunk.decoder->open(*slot.step, slot.saved);
   if (!chunk.first) link_->take_activations(slot.flow.main);
   return slot;
@@ -121,14 +124,22 @@ void Trainer::forward(const plan::Action& action, const Observer* observer) {
 }
 
 void Trainer::backward(const plan::Action& action, const Observer* observer) {
+  using Kind = plan::Action::Kind;
   auto& chunk = chunk_of(action);
   const auto position = position_of(action, plan_.batch());
-  if (action.micro < 0) return store_->idle(chunk.backward, position);
+  if (action.micro < 0)
+    return store_->idle(action.kind == Kind::backward          ? chunk.backward
+                        : action.kind == Kind::input_gradients ? chunk.input_gradients
+                                                               : chunk.weight_gradients,
+                        position);
   auto& slot = slot_of(action);
   context_->join(std::exchange(slot.arrived, {}));
   store_->begin_backward(position);
-  chunk.decoder->backward(*slot.step, slot.flow, slot.saved, seen_by(observer, action, "the gradient of the input of"));
-  slot.step.reset();
+  const auto seen = seen_by(observer, action, "the gradient of the input of");
+  if (action.kind == Kind::backward) chunk.decoder->backward(*slot.step, slot.flow, slot.saved, seen);
+  if (action.kind == Kind::input_gradients) chunk.decoder->input_gradients(*slot.step, slot.flow, slot.saved, seen);
+  if (action.kind == Kind::weight_gradients) chunk.decoder->weight_gradients(*slot.step, slot.flow, slot.saved);
+  if (action.kind != Kind::input_gradients) slot.step.reset();
 }
 
 void Trainer::exchange(const plan::Action& action) {
@@ -171,15 +182,15 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
         break;
       case Kind::load: load(completed, action); break;
       case Kind::forward: forward(action, observer); break;
-      case Kind::backward: backward(action, observer); break;
+      case Kind::backward:
+      case Kind::input_gradients:
+      case Kind::weight_gradients: backward(action, observer); break;
       case Kind::reduce: store_->finish(); break;
       case Kind::update: break;  // what follows
       case Kind::receive_activations:
       case Kind::send_activations:
       case Kind::receive_gradients:
       case Kind::send_gradients: exchange(action); break;
-      case Kind::input_gradients:
-      case Kind::weight_gradients: TRAINYARD_ASSERT(false, "nothing here can {} alone", name_of(action.kind));
     }
   }
   TRAINYARD_ASSERT(false, "a schedule of {} actions without an update", program_.size());
@@ -315,7 +326,8 @@ std::string Trainer::diagnose(std::int64_t completed) {
   // A stream that is finite everywhere can still give a loss or a weight gradient that is not.
   const auto losses = results_->own_losses();
   for (const auto& action : program_) {
-    if (action.kind != plan::Action::Kind::backward || action.micro < 0 || action.micro >= found.micro) continue;
+    if (action.kind != plan::Action::Kind::load || action.chunk > 0 || action.micro < 0 || action.micro >= found.micro)
+      continue;
     const auto loss = losses[static_cast<std::size_t>(2 * action.place)];
     if (!std::isfinite(loss))
       found = {action.micro, passes, looks, fmt::format("micro-batch {}: the loss is {}", action.micro, loss)};

@@ -108,7 +108,7 @@ class Trainer {
   struct Chunk {
     std::unique_ptr<model::Decoder> decoder;
     std::vector<std::unique_ptr<Slot>> slots;
-    std::vector<plan::Access> forward, backward;  // of a micro-batch
+    std::vector<plan::Access> forward, backward, input_gradients, weight_gradients;  // of a micro-batch
     std::vector<plan::Use> evaluation;
     bool first = true;  // of the model: no stage stands before it
   };
@@ -120,8 +120,8 @@ class Trainer {
   // The micro-batch begins its way through the chunk, with what the stage before made of it.
   Slot& enter(const plan::Action& action, const model::MicroBatch& batch, plan::Pass pass);
   void forward(const plan::Action& action, const Observer* observer);
-  void backward(const plan::Action& action, const Observer* observer);
-  void exchange(const plan::Action& action);  // with a stage beside this one
+  void backward(const plan::Action& action, const Observer* observer);  // or one half of it
+  void exchange(const plan::Action& action);                            // with a stage beside this one
   Chunk& chunk_of(const plan::Action& action) { return chunks_[static_cast<std::size_t>(action.chunk)]; }
   Slot& slot_of(const plan::Action& action) { return *chunk_of(action).slots[static_cast<std::size_t>(action.slot)]; }
   model::Observer seen_by(const Observer* observer, const plan::Action& action, const char* what);

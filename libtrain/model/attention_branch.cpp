@@ -87,6 +87,46 @@ void AttentionBranch::attend_to_cache(Step& step, const Heads& heads, base::View
                             keys.row_range(0, past.length + 1), values.row_range(0, past.length + 1), attended);
 }
 
+void AttentionBranch::output_weight_gradient(Step& step, const params::Grads& grads, base::View d_output,
+                                             const SavedSet& t) const {
+  kernels::linear_backward_weight(step.exec, d_output, t["attended"], grads.gradient(output_weight_),
+                                  output_bias_ < 0 ? base::View{} : grads.gradient(output_bias_));
+}
+
+// `place` gets the gradient of the attended values. d_output may lie where d_qkv does.
+void AttentionBranch::backward_to_qkv(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& t,
+                                      base::View place, base::View d_qkv) const {
+  const plan::Widths w(model_, step.edges->ranks());
+  const base::View d_attended(place.data, place.dtype, {d_qkv.rows(), w.q}, place.device);
+  kernels::linear_backward_input(step.exec, d_output, lease.weight(output_weight_), d_attended);
+  const auto heads = split(t["qkv"], w), d_heads = split(d_qkv, w);
+  kernels::attention_backward(step.exec, geometry(step), heads.q, heads.k, heads.v, step.micro.document_start,
+                              t["attended"], t["logsumexp"], d_attended, d_heads.q, d_heads.k, d_heads.v);
+  if (model_.positions != plan::Positions::rotary) return;
+  kernels::rotary_backward(step.exec, d_heads.q, step.micro.positions, w.heads, model_.head_dim(), model_.rotary_base);
+  kernels::rotary_backward(step.exec, d_heads.k, step.micro.positions, w.kv_heads, model_.head_dim(),
+                           model_.rotary_base);
+}
+
+void AttentionBranch::input_gradients(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& t,
+                                      base::View d_normed) const {
+  const auto qkv = t["qkv"];
+  const auto d_qkv = step.exec.scratch().allocate(step.dtype, {qkv.rows(), qkv.cols()});
+  backward_to_qkv(step, lease, all_rows(step, d_output), t, d_normed, d_qkv);
+  qkv_.input_gradient(step, lease, d_qkv, plan::Widths(model_, step.edges->ranks()), d_normed);
+  tensor::copy(step.exec, d_qkv, qkv);
+}
+
+void AttentionBranch::weight_gradients(Step& step, const params::Grads& grads, base::View d_output,
+                                       const SavedSet& t) const {
+  {
+    tensor::ArenaScope scope(step.exec.scratch());
+    output_weight_gradient(step, grads, all_rows(step, d_output), t);
+  }
+  tensor::ArenaScope scope(step.exec.scratch());
+  qkv_.weight_gradients(step, grads, t["qkv"], all_rows(step, t["normed"]));
+}
+
 // d_normed holds the gradient of the attended values before it gets its own.
 void AttentionBranch::backward(Step& step, const params::Lease& lease, const params::Grads& grads,
                                const OutputGradient& gradient, const SavedSet& t, base::View d_normed) const {
@@ -99,19 +139,8 @@ void AttentionBranch::backward(Step& step, const params::Lease& lease, const par
   // With one rank that place is not needed yet.
   const auto d_output = gradient.all_rows(step, apart ? rows : d_qkv.columns(0, std::min(model_.hidden, d_qkv.cols())));
   const AllRows normed(step, t["normed"]);
-  kernels::linear_backward_weight(step.exec, d_output, t["attended"], grads.gradient(output_weight_),
-                                  output_bias_ < 0 ? base::View{} : grads.gradient(output_bias_));
-  const base::View d_attended(d_normed.data, d_normed.dtype, {n, w.q}, d_normed.device);
-  kernels::linear_backward_input(step.exec, d_output, lease.weight(output_weight_), d_attended);
-  const auto heads = split(t["qkv"], w), d_heads = split(d_qkv, w);
-  kernels::attention_backward(step.exec, geometry(step), heads.q, heads.k, heads.v, step.micro.document_start,
-                              t["attended"], t["logsumexp"], d_attended, d_heads.q, d_heads.k, d_heads.v);
-  if (model_.positions == plan::Positions::rotary) {
-    kernels::rotary_backward(step.exec, d_heads.q, step.micro.positions, w.heads, model_.head_dim(),
-                             model_.rotary_base);
-    kernels::rotary_backward(step.exec, d_heads.k, step.micro.positions, w.kv_heads, model_.head_dim(),
-                             model_.rotary_base);
-  }
+  output_weight_gradient(step, grads, d_output, t);
+  backward_to_qkv(step, lease, d_output, t, d_normed, d_qkv);
   qkv_.backward(step, lease, grads, d_qkv, w, normed, d_normed);
 }
 

@@ -17,6 +17,11 @@ class AttentionBranch : public Branch {
   void forward(Step& step, const params::Lease& lease, const SavedSet& tensors, base::View output) const override;
   void backward(Step& step, const params::Lease& lease, const params::Grads& grads, const OutputGradient& gradient,
                 const SavedSet& tensors, base::View d_normed) const override;
+  // "qkv" gets its gradient.
+  void input_gradients(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& tensors,
+                       base::View d_normed) const override;
+  void weight_gradients(Step& step, const params::Grads& grads, base::View d_output,
+                        const SavedSet& tensors) const override;
 
  private:
   struct Heads {
@@ -24,6 +29,9 @@ class AttentionBranch : public Branch {
   };
   static Heads split(base::View qkv, const plan::Widths& widths);
   kernels::AttentionShape geometry(const Step& step) const;
+  void output_weight_gradient(Step& step, const params::Grads& grads, base::View d_output, const SavedSet& t) const;
+  void backward_to_qkv(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& t, base::View place,
+                       base::View d_qkv) const;
   void attend_to_cache(Step& step, const Heads& heads, base::View attended, base::View logsumexp) const;
   plan::ModelConfig model_;
   std::int64_t layer_;

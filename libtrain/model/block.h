@@ -32,13 +32,16 @@ struct MicroBatch {
 };
 
 // The stack of saved activations of one micro-batch in flight. forward pushes in order, backward pops in reverse; empty
-// afterwards.
+// afterwards. Input gradients keep what weight gradients will pop: from there on what others pop below it is given back
+// with it, and nothing is pushed.
 class Saved {
  public:
   explicit Saved(tensor::Arena& arena) : arena_(arena) {}
   base::View push(base::DType dtype, std::initializer_list<std::int64_t> shape);
   base::View pop();
-  base::View top() const;  // what the next pop gives
+  base::View top() const;  // what the next pop, or keep, gives
+  base::View keep();       // of input gradients: leaves it there
+  void pop_kept();         // weight gradients begin: pops begin at the top again
   bool empty() const { return entries_.empty(); }
   std::size_t size() const { return entries_.size(); }
   void clear();
@@ -48,9 +51,13 @@ class Saved {
   struct Entry {
     base::View view;
     std::int64_t mark;
+    bool popped = false;  // while something above it was kept
   };
+  std::size_t next() const;
+  void drop_popped();
   tensor::Arena& arena_;
   std::vector<Entry> entries_;
+  std::size_t passed_ = 0;  // entries at the top that were kept, or popped between such
 };
 
 // Is what a forward pass leaves in the stream read by anybody? Not when a recomputed block runs it again in backward:
@@ -72,6 +79,8 @@ struct Step {
   const Edges* edges = &one_rank();                   // to the ranks that share every layer with this one
   Output output = Output::read;                       // of the forward pass of a block
   plan::Recompute recompute = plan::Recompute::none;  // selective: a layer keeps only what always stays (plan::Stays)
+  // apart: backward is input_gradients and later weight_gradients.
+  plan::WeightGradients weight_gradients = plan::WeightGradients::with_inputs;
 };
 
 // main: [stream rows, hidden] in the working dtype: b*T rows, or this rank's run of them where tensor ranks share them.
@@ -89,6 +98,11 @@ class Block {
   virtual std::string name() const = 0;
   virtual void forward(Step& step, Flow& flow, Saved& saved) = 0;
   virtual void backward(Step& step, Flow& flow, Saved& saved) = 0;
+  // The two in its place where weight gradients are made apart, to the same bits; other micro-batches may pass between
+  // them. A block whose kind says that it can (plan::BlockKind::makes_weight_gradients_apart) overrides both: the first
+  // ends as backward does for the stream, keeps on the stack what the second pops, and commits nothing.
+  virtual void input_gradients(Step& step, Flow& flow, Saved& saved) { backward(step, flow, saved); }
+  virtual void weight_gradients(Step&, Flow&, Saved&) {}
 };
 
 }  // namespace trainyard::model

@@ -56,6 +56,17 @@ class Branch {
   // branch's parameters.
   virtual void backward(Step& step, const params::Lease& lease, const params::Grads& grads,
                         const OutputGradient& gradient, const SavedSet& tensors, base::View d_normed) const = 0;
+  // Where the kind says that weight gradients can be made apart (plan::BranchKind::makes_weight_gradients_apart), both
+  // in place of backward. d_output, the gradient of the branch's output [stream rows, hidden], is the same in both;
+  // what else the second needs the first leaves in the tensors, all but "input" are the branch's.
+  virtual void input_gradients(Step& /*step*/, const params::Lease& /*lease*/, base::View /*d_output*/,
+                               const SavedSet& /*tensors*/, base::View /*d_normed*/) const {
+    TRAINYARD_ASSERT(false, "input gradients apart, of a branch whose kind says that it can");
+  }
+  virtual void weight_gradients(Step& /*step*/, const params::Grads& /*grads*/, base::View /*d_output*/,
+                                const SavedSet& /*tensors*/) const {
+    TRAINYARD_ASSERT(false, "weight gradients apart, of a branch whose kind says that it can");
+  }
 };
 
 // What a branch is made from.

@@ -28,13 +28,32 @@ void Decoder::forward(Step& step, Flow& flow, Saved& saved, const Observer& obse
   }
 }
 
-void Decoder::backward(Step& step, Flow& flow, Saved& saved, const Observer& observer) {
+void Decoder::in_reverse(void (Block::*pass)(Step&, Flow&, Saved&), Step& step, Flow& flow, Saved& saved,
+                         const Observer& observer) {
   std::for_each(blocks_.rbegin(), blocks_.rend(), [&](auto& block) {
-    block->backward(step, flow, saved);
+    ((*block).*pass)(step, flow, saved);
     if (observer) observer(*block, flow.main);
   });
+}
+
+void Decoder::close(Saved& saved) {
   saved.pop();
   TRAINYARD_ASSERT(saved.empty(), "{} tensors left on the stack of saved activations", saved.size());
+}
+
+void Decoder::backward(Step& step, Flow& flow, Saved& saved, const Observer& observer) {
+  in_reverse(&Block::backward, step, flow, saved, observer);
+  close(saved);
+}
+
+void Decoder::input_gradients(Step& step, Flow& flow, Saved& saved, const Observer& observer) {
+  in_reverse(&Block::input_gradients, step, flow, saved, observer);
+}
+
+void Decoder::weight_gradients(Step& step, Flow& flow, Saved& saved) {
+  saved.pop_kept();
+  in_reverse(&Block::weight_gradients, step, flow, saved, {});
+  close(saved);
 }
 
 void Decoder::evaluate(Step& step, Flow& flow, Saved& saved) {

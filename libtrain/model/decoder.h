@@ -40,6 +40,10 @@ class Decoder {
   // (added to what they held) and every use of every unit has been committed once. Gradients are of the loss sum.
   void forward(Step& step, Flow& flow, Saved& saved, const Observer& observer = {});
   void backward(Step& step, Flow& flow, Saved& saved, const Observer& observer = {});
+  // In place of backward, where step.weight_gradients is apart; other micro-batches may pass between them. The first
+  // ends with the gradient of the stream, which must stay until the second ends.
+  void input_gradients(Step& step, Flow& flow, Saved& saved, const Observer& observer = {});
+  void weight_gradients(Step& step, Flow& flow, Saved& saved);
   // Of a whole model.
   Flow forward(Step& step, Saved& saved, const Observer& observer = {}) {
     auto flow = open(step, saved);
@@ -60,6 +64,9 @@ class Decoder {
   void logits(Step& step, Saved& saved, std::int64_t at, base::View out);
 
  private:
+  void in_reverse(void (Block::*pass)(Step&, Flow&, Saved&), Step& step, Flow& flow, Saved& saved,
+                  const Observer& observer);
+  static void close(Saved& saved);
   plan::ModelConfig model_;
   std::vector<std::unique_ptr<Block>> blocks_;
 };

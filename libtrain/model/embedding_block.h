@@ -17,6 +17,9 @@ class EmbeddingBlock : public Block {
   std::string name() const override { return "embedding"; }
   void forward(Step& step, Flow& flow, Saved& saved) override;
   void backward(Step& step, Flow& flow, Saved& saved) override;
+  // It has no other gradients than those of its tables: the stream's waits for them.
+  void input_gradients(Step&, Flow&, Saved&) override {}
+  void weight_gradients(Step& step, Flow& flow, Saved& saved) override { backward(step, flow, saved); }
 
  private:
   void look_up_together(Step& step, base::View table, base::View position_table, base::View out) const;

@@ -55,6 +55,45 @@ void FeedForwardBranch::make_again(Step& step, const SavedSet& t) const {
   else kernels::gelu_forward(step.exec, t["inner"], t["activated"]);
 }
 
+void FeedForwardBranch::down_weight_gradient(Step& step, const params::Grads& grads, base::View d_output,
+                                             const SavedSet& t) const {
+  kernels::linear_backward_weight(step.exec, d_output, t["activated"], grads.gradient(down_weight_),
+                                  down_bias_ < 0 ? base::View{} : grads.gradient(down_bias_));
+}
+
+// d_activated [n, ffn]: scratch where there is a gate.
+void FeedForwardBranch::backward_to_inner(Step& step, const params::Lease& lease, base::View d_output,
+                                          const SavedSet& t, base::View d_activated, base::View d_inner) const {
+  const auto inner = t["inner"];
+  if (!gated())
+    return kernels::linear_gelu_backward_input(step.exec, d_output, lease.weight(down_weight_), inner, d_inner);
+  const auto width = d_activated.cols();
+  kernels::linear_backward_input(step.exec, d_output, lease.weight(down_weight_), d_activated);
+  kernels::swiglu_backward(step.exec, inner.columns(0, width), inner.columns(width, width), d_activated,
+                           d_inner.columns(0, width), d_inner.columns(width, width));
+}
+
+void FeedForwardBranch::input_gradients(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& t,
+                                        base::View d_normed) const {
+  auto& workspace = step.exec.scratch();
+  const auto inner = t["inner"], activated = t["activated"];
+  const auto d_inner = workspace.allocate(step.dtype, {inner.rows(), inner.cols()});
+  const auto d_activated = gated() ? workspace.allocate(step.dtype, {inner.rows(), activated.cols()}) : base::View{};
+  backward_to_inner(step, lease, all_rows(step, d_output), t, d_activated, d_inner);
+  inner_.input_gradient(step, lease, d_inner, plan::Widths(model_, step.edges->ranks()), d_normed);
+  tensor::copy(step.exec, d_inner, inner);
+}
+
+void FeedForwardBranch::weight_gradients(Step& step, const params::Grads& grads, base::View d_output,
+                                         const SavedSet& t) const {
+  {
+    tensor::ArenaScope scope(step.exec.scratch());
+    down_weight_gradient(step, grads, all_rows(step, d_output), t);
+  }
+  tensor::ArenaScope scope(step.exec.scratch());
+  inner_.weight_gradients(step, grads, t["inner"], all_rows(step, t["normed"]));
+}
+
 void FeedForwardBranch::backward(Step& step, const params::Lease& lease, const params::Grads& grads,
                                  const OutputGradient& gradient, const SavedSet& t, base::View d_normed) const {
   const plan::Widths w(model_, step.edges->ranks());
@@ -65,15 +104,8 @@ void FeedForwardBranch::backward(Step& step, const params::Lease& lease, const p
   const auto rows = step.edges->shares_rows() ? workspace.allocate(step.dtype, {n, model_.hidden}) : base::View{};
   const auto d_output = gradient.all_rows(step, rows ? rows : d_normed);
   const AllRows normed(step, t["normed"]);
-  kernels::linear_backward_weight(step.exec, d_output, t["activated"], grads.gradient(down_weight_),
-                                  down_bias_ < 0 ? base::View{} : grads.gradient(down_bias_));
-  if (gated()) {
-    kernels::linear_backward_input(step.exec, d_output, lease.weight(down_weight_), d_activated);
-    kernels::swiglu_backward(step.exec, t["inner"].columns(0, w.ffn), t["inner"].columns(w.ffn, w.ffn), d_activated,
-                             d_inner.columns(0, w.ffn), d_inner.columns(w.ffn, w.ffn));
-  } else {
-    kernels::linear_gelu_backward_input(step.exec, d_output, lease.weight(down_weight_), t["inner"], d_inner);
-  }
+  down_weight_gradient(step, grads, d_output, t);
+  backward_to_inner(step, lease, d_output, t, d_activated, d_inner);
   inner_.backward(step, lease, grads, d_inner, w, normed, d_normed);
 }
 

@@ -17,9 +17,17 @@ class FeedForwardBranch : public Branch {
   void make_again(Step& step, const SavedSet& tensors) const override;
   void backward(Step& step, const params::Lease& lease, const params::Grads& grads, const OutputGradient& gradient,
                 const SavedSet& tensors, base::View d_normed) const override;
+  // "inner" gets its gradient.
+  void input_gradients(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& tensors,
+                       base::View d_normed) const override;
+  void weight_gradients(Step& step, const params::Grads& grads, base::View d_output,
+                        const SavedSet& tensors) const override;
 
  private:
   void swiglu(Step& step, const SavedSet& tensors) const;
+  void down_weight_gradient(Step& step, const params::Grads& grads, base::View d_output, const SavedSet& t) const;
+  void backward_to_inner(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& t,
+                         base::View d_activated, base::View d_inner) const;
   bool gated() const { return inner_indices_.size() == 2; }
   plan::ModelConfig model_;
   std::vector<FusedLinear::Indices> inner_indices_;  // up, or gate and up

@@ -1,7 +1,6 @@
 // Products over neighbouring weights.
 #include "libtrain/model/fused_linear.h"
 
-#include "kernels/linear/linear.h"
 #include "libtrain/model/shared_sum.h"
 
 namespace trainyard::model {
@@ -38,21 +37,33 @@ void FusedLinear::forward(tensor::Exec& exec, const params::Lease& lease, base::
     kernels::linear_forward(exec, x, s.weight, s.bias, y.columns(s.first, s.weight.rows()));
 }
 
-// Partial sums of dx travel while the gradients of weights are made.
-void FusedLinear::backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View dy,
-                           const plan::Widths& widths, const AllRows& x, base::View dx) const {
-  std::vector<kernels::LinearPart> parts;
+std::vector<kernels::LinearPart> FusedLinear::parts(const params::Lease& lease, base::View dy) const {
+  std::vector<kernels::LinearPart> out;
   std::int64_t first = 0;
   for (const auto& s : indices_) {
     const auto weight = lease.weight(s.weight);
-    parts.push_back({dy.columns(first, weight.rows()), weight});
+    out.push_back({dy.columns(first, weight.rows()), weight});
     first += weight.rows();
   }
-  SharedInputGradient input(step, parts, widths, dx);
-  const auto input_of_all = x.get();
-  for (const auto& s : spans([&](int index) { return grads.gradient(index); }))
-    kernels::linear_backward_weight(step.exec, dy.columns(s.first, s.weight.rows()), input_of_all, s.weight, s.bias);
+  return out;
+}
+
+// Partial sums of dx travel while the gradients of weights are made.
+void FusedLinear::backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View dy,
+                           const plan::Widths& widths, const AllRows& x, base::View dx) const {
+  SharedInputGradient input(step, parts(lease, dy), widths, dx);
+  weight_gradients(step, grads, dy, x.get());
   input.finish();
+}
+
+void FusedLinear::input_gradient(Step& step, const params::Lease& lease, base::View dy, const plan::Widths& widths,
+                                 base::View dx) const {
+  SharedInputGradient(step, parts(lease, dy), widths, dx).finish();
+}
+
+void FusedLinear::weight_gradients(Step& step, const params::Grads& grads, base::View dy, base::View x) const {
+  for (const auto& s : spans([&](int index) { return grads.gradient(index); }))
+    kernels::linear_backward_weight(step.exec, dy.columns(s.first, s.weight.rows()), x, s.weight, s.bias);
 }
 
 }  // namespace trainyard::model

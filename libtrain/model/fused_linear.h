@@ -2,6 +2,7 @@
 // layout.
 #pragma once
 
+#include "kernels/linear/linear.h"
 #include "libtrain/model/saved.h"
 #include "libtrain/plan/widths.h"
 
@@ -27,8 +28,13 @@ class FusedLinear {
   // up with those of the ranks that share them, rounded once. The gradients of weights and biases are overwritten.
   void backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View dy,
                 const plan::Widths& widths, const AllRows& x, base::View dx) const;
+  // The same apart; x [n, in].
+  void input_gradient(Step& step, const params::Lease& lease, base::View dy, const plan::Widths& widths,
+                      base::View dx) const;
+  void weight_gradients(Step& step, const params::Grads& grads, base::View dy, base::View x) const;
 
  private:
+  std::vector<kernels::LinearPart> parts(const params::Lease& lease, base::View dy) const;
   struct Span {
     base::View weight, bias;
     std::int64_t first;

@@ -113,12 +113,12 @@ void HeadBlock::backward(Step& step, Flow& flow, Saved& saved) {
   backward_loss(step, flow.main, tensors["normed"], tokens ? tokens->weight(0) : own.weight(table_),
                 table_grads.gradient(tied_ ? 0 : table_));
   if (!tied_) {  // the norm lies in the same unit
-    norm_.backward(step, own, table_grads, flow.main, tensors, flow.main);
+    norm_.backward(step, own, norm_.gradients(table_grads), flow.main, tensors, flow.main);
     return table_grads.commit();
   }
   table_grads.commit();
   auto grads = step.store->grads(own_);
-  norm_.backward(step, own, grads, flow.main, tensors, flow.main);
+  norm_.backward(step, own, norm_.gradients(grads), flow.main, tensors, flow.main);
   grads.commit();
 }
 

@@ -39,25 +39,38 @@ base::View NormPart::forward_sum(Step& step, const params::Lease& lease, base::V
   return sum;
 }
 
-void NormPart::backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View d_normed,
+NormGradients NormPart::gradients(const params::Grads& grads) const {
+  return {grads.gradient(weight_), bias_ < 0 ? base::View{} : grads.gradient(bias_)};
+}
+
+NormGradients NormPart::gradients(const SavedSet& t) const {
+  const auto all = t["norm_gradients"];
+  const auto row = [&](std::int64_t r) {
+    const auto v = all.row_range(r, 1);
+    return base::View(v.data, v.dtype, {v.cols()}, v.device);
+  };
+  return {row(0), bias_ < 0 ? base::View{} : row(1)};
+}
+
+void NormPart::backward(Step& step, const params::Lease& lease, const NormGradients& grads, base::View d_normed,
                         const SavedSet& t, base::View gradient) const {
   if (step.edges->shares_rows()) return backward_rows(step, lease, grads, d_normed, t, gradient);
   const auto into = d_normed.data == gradient.data ? kernels::Into::overwrite : kernels::Into::add;
   if (kind_ == plan::Norm::layer)
     kernels::layer_norm_backward(step.exec, d_normed, t["input"], lease.weight(weight_), t["mean"], t["rstd"], gradient,
-                                 grads.gradient(weight_), grads.gradient(bias_), into);
+                                 grads.weight, grads.bias, into);
   else
     kernels::rms_norm_backward(step.exec, d_normed, t["input"], lease.weight(weight_), t["rstd"], gradient,
-                               grads.gradient(weight_), into);
+                               grads.weight, into);
 }
 
 // Sums over the rows of all ranks, in the order of one rank that has them all.
-void NormPart::backward_rows(Step& step, const params::Lease& lease, const params::Grads& grads, base::View d_normed,
+void NormPart::backward_rows(Step& step, const params::Lease& lease, const NormGradients& grads, base::View d_normed,
                              const SavedSet& t, base::View gradient) const {
   const auto into = d_normed.data == gradient.data ? kernels::Into::overwrite : kernels::Into::add;
   auto& workspace = step.exec.scratch();
   tensor::ArenaScope scope(workspace);
-  const auto weight = grads.gradient(weight_);
+  const auto weight = grads.weight;
   const auto rows = plan::norm_partial_rows(gradient.rows()), ranks = std::int64_t{step.edges->ranks()};
   const auto mine = workspace.allocate(weight.dtype, {rows, gradient.cols()}),
              all = workspace.allocate(weight.dtype, {ranks * rows, gradient.cols()});
@@ -68,7 +81,7 @@ void NormPart::backward_rows(Step& step, const params::Lease& lease, const param
     kernels::rms_norm_backward_rows(step.exec, d_normed, t["input"], lease.weight(weight_), t["rstd"], gradient, mine,
                                     into);
   step.edges->gather(mine, all);
-  kernels::norm_fold_partials(step.exec, all, ranks, weight, bias_ < 0 ? base::View{} : grads.gradient(bias_));
+  kernels::norm_fold_partials(step.exec, all, ranks, weight, grads.bias);
 }
 
 }  // namespace trainyard::model

@@ -8,6 +8,11 @@
 
 namespace trainyard::model {
 
+// Where the gradients of a norm's parameters go: [hidden] each; bias is empty where there is none.
+struct NormGradients {
+  base::View weight, bias;
+};
+
 // Uses the tensors "input" (train), "mean" (LayerNorm), "rstd" and "normed" of plan::norm_tensors.
 class NormPart {
  public:
@@ -23,12 +28,15 @@ class NormPart {
   void make_again(Step& step, const params::Lease& lease, const SavedSet& tensors) const;
   // gradient += the gradient through the norm of d_normed; where both are the same view, it is overwritten. The
   // gradients of weight and bias are overwritten.
-  void backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View d_normed,
+  void backward(Step& step, const params::Lease& lease, const NormGradients& grads, base::View d_normed,
                 const SavedSet& tensors, base::View gradient) const;
+  NormGradients gradients(const params::Grads& grads) const;
+  // In the tensor "norm_gradients", until weight gradients are made.
+  NormGradients gradients(const SavedSet& tensors) const;
 
  private:
   void normalize(Step& step, const params::Lease& lease, base::View rows, const SavedSet& tensors) const;
-  void backward_rows(Step& step, const params::Lease& lease, const params::Grads& grads, base::View d_normed,
+  void backward_rows(Step& step, const params::Lease& lease, const NormGradients& grads, base::View d_normed,
                      const SavedSet& tensors, base::View gradient) const;
   plan::Norm kind_;
   double epsilon_;

@@ -7,7 +7,8 @@ namespace trainyard::model {
 
 PreNormLayer::PreNormLayer(const plan::ModelConfig& model, std::string name, plan::Use use,
                            std::vector<Sublayer> sublayers)
-    : model_(model), name_(std::move(name)), use_(use), sublayers_(std::move(sublayers)) {}
+    : model_(model), name_(std::move(name)), use_(use), sublayers_(std::move(sublayers)),
+      apart_(plan::LayerKind().makes_weight_gradients_apart(model)) {}
 
 std::vector<plan::SavedTensor> PreNormLayer::tensors(const Sublayer& s, const Step& step, plan::Pass pass) const {
   return plan::branch_tensors(*s.kind, model_, shape_of(step), pass);
@@ -56,7 +57,42 @@ void PreNormLayer::backward(Step& step, Flow& flow, Saved& saved) {
       tensor::ArenaScope buffers(workspace);
       s->branch->backward(step, lease, grads, OutputGradient(s->residual, flow.main), t, d_normed);
     }
-    s->norm.backward(step, lease, grads, d_normed, t, flow.main);
+    s->norm.backward(step, lease, s->norm.gradients(grads), d_normed, t, flow.main);
+  }
+  grads.commit();
+}
+
+void PreNormLayer::input_gradients(Step& step, Flow& flow, Saved& saved) {
+  if (!apart_) return backward(step, flow, saved);
+  const auto lease = step.store->lease(use_);
+  auto& workspace = step.exec.scratch();
+  for (auto s = sublayers_.rbegin(); s != sublayers_.rend(); ++s) {
+    const auto t = SavedSet::keep(saved, tensors(*s, step, plan::Pass::train));
+    tensor::ArenaScope scope(workspace);
+    const auto d_normed = workspace.allocate(step.dtype, {flow.main.rows(), model_.hidden}),
+               d_output = workspace.allocate(step.dtype, {flow.main.rows(), model_.hidden});
+    const OutputGradient gradient(s->residual, flow.main);
+    if (gradient.dropped(step)) gradient.in(step, d_output);
+    else tensor::copy(step.exec, flow.main, d_output);
+    {
+      tensor::ArenaScope buffers(workspace);
+      s->branch->input_gradients(step, lease, d_output, t, d_normed);
+    }
+    s->norm.backward(step, lease, s->norm.gradients(t), d_normed, t, flow.main);
+    tensor::copy(step.exec, d_output, t["input"]);
+  }
+}
+
+void PreNormLayer::weight_gradients(Step& step, Flow&, Saved& saved) {
+  if (!apart_) return;
+  auto grads = step.store->grads(use_);
+  for (auto s = sublayers_.rbegin(); s != sublayers_.rend(); ++s) {
+    const auto t = SavedSet::pop(saved, tensors(*s, step, plan::Pass::train));
+    const auto made = s->norm.gradients(t), there = s->norm.gradients(grads);
+    tensor::copy(step.exec, made.weight, there.weight);
+    if (made.bias) tensor::copy(step.exec, made.bias, there.bias);
+    tensor::ArenaScope scope(step.exec.scratch());
+    s->branch->weight_gradients(step, grads, t["input"], t);
   }
   grads.commit();
 }

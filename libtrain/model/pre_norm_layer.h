@@ -27,6 +27,9 @@ class PreNormLayer : public Block {
   std::string name() const override { return name_; }
   void forward(Step& step, Flow& flow, Saved& saved) override;
   void backward(Step& step, Flow& flow, Saved& saved) override;
+  // Where all branches can. Between the two the gradient of a branch's output lies in "input".
+  void input_gradients(Step& step, Flow& flow, Saved& saved) override;
+  void weight_gradients(Step& step, Flow& flow, Saved& saved) override;
 
  private:
   std::vector<plan::SavedTensor> tensors(const Sublayer& sublayer, const Step& step, plan::Pass pass) const;
@@ -35,6 +38,7 @@ class PreNormLayer : public Block {
   std::string name_;
   plan::Use use_;
   std::vector<Sublayer> sublayers_;
+  bool apart_;  // can all branches make their weight gradients apart
 };
 
 }  // namespace trainyard::model

@@ -4,28 +4,51 @@
 namespace trainyard::model {
 
 base::View Saved::push(base::DType dtype, std::initializer_list<std::int64_t> shape) {
+  TRAINYARD_ASSERT(passed_ == 0, "{} tensors are kept for weight gradients: nothing is pushed above them", passed_);
   const auto mark = arena_.mark();
   entries_.push_back({arena_.allocate(dtype, shape), mark});
   return entries_.back().view;
 }
 
-base::View Saved::top() const {
-  TRAINYARD_ASSERT(!entries_.empty(), "a block popped more than it pushed");
-  return entries_.back().view;
+std::size_t Saved::next() const {
+  TRAINYARD_ASSERT(entries_.size() > passed_, "a block popped more than it pushed");
+  return entries_.size() - 1 - passed_;
 }
 
+base::View Saved::top() const { return entries_[next()].view; }
+
 base::View Saved::pop() {
-  TRAINYARD_ASSERT(!entries_.empty(), "a block popped more than it pushed");
-  const Entry entry = entries_.back();
-  entries_.pop_back();
-  arena_.release(entry.mark);
-  return entry.view;
+  auto& entry = entries_[next()];
+  const auto view = entry.view;
+  entry.popped = true;
+  if (passed_ > 0) ++passed_;
+  else drop_popped();
+  return view;
+}
+
+base::View Saved::keep() {
+  const auto view = top();
+  ++passed_;
+  return view;
+}
+
+void Saved::pop_kept() {
+  passed_ = 0;
+  drop_popped();
+}
+
+void Saved::drop_popped() {
+  while (!entries_.empty() && entries_.back().popped) {
+    arena_.release(entries_.back().mark);
+    entries_.pop_back();
+  }
 }
 
 void Saved::clear() {
   if (entries_.empty()) return;
   arena_.release(entries_.front().mark);
   entries_.clear();
+  passed_ = 0;
 }
 
 base::View SavedSet::find(std::string_view name) const {
@@ -48,12 +71,20 @@ SavedSet SavedSet::push(Saved& saved, std::vector<plan::SavedTensor> list) {
   return set;
 }
 
-SavedSet SavedSet::pop(Saved& saved, std::vector<plan::SavedTensor> list) {
+SavedSet SavedSet::take(Saved& saved, std::vector<plan::SavedTensor> list, base::View (Saved::*one)()) {
   SavedSet set;
   set.list_ = std::move(list);
   set.views_.resize(set.list_.size());
-  for (std::size_t i = set.list_.size(); i-- > 0;) set.views_[i] = saved.pop();
+  for (std::size_t i = set.list_.size(); i-- > 0;) set.views_[i] = (saved.*one)();
   return set;
+}
+
+SavedSet SavedSet::pop(Saved& saved, std::vector<plan::SavedTensor> list) {
+  return take(saved, std::move(list), &Saved::pop);
+}
+
+SavedSet SavedSet::keep(Saved& saved, std::vector<plan::SavedTensor> list) {
+  return take(saved, std::move(list), &Saved::keep);
 }
 
 std::vector<plan::SavedTensor> selective_order(const std::vector<plan::SavedTensor>& list) {

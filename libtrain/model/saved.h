@@ -17,17 +17,20 @@ class SavedSet {
  public:
   static SavedSet push(Saved& saved, std::vector<plan::SavedTensor> list);
   static SavedSet pop(Saved& saved, std::vector<plan::SavedTensor> list);
-  base::View operator[](std::string_view name) const;  // the list must name it
-  base::View find(std::string_view name) const;        // empty when the list does not name it
+  static SavedSet keep(Saved& saved, std::vector<plan::SavedTensor> list);  // for weight gradients to pop
+  base::View operator[](std::string_view name) const;                       // the list must name it
+  base::View find(std::string_view name) const;                             // empty when the list does not name it
 
  private:
+  static SavedSet take(Saved& saved, std::vector<plan::SavedTensor> list, base::View (Saved::*one)());
   std::vector<plan::SavedTensor> list_;
   std::vector<base::View> views_;
 };
 
 inline plan::MicroShape shape_of(const Step& step) {
-  return {step.micro.batch(),  step.micro.sequence(),    step.dtype, step.exec.threads(), step.exec.device().kind,
-          step.edges->ranks(), step.edges->shares_rows()};
+  return {step.micro.batch(),        step.micro.sequence(),   step.dtype,
+          step.exec.threads(),       step.exec.device().kind, step.edges->ranks(),
+          step.edges->shares_rows(), step.weight_gradients};
 }
 
 // All rows of what this rank has the stream's rows of: itself, or gathered in scratch of the caller's scope while the

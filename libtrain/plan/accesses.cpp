@@ -33,13 +33,34 @@ std::vector<Access> evaluation_accesses(const ModelPart& part, int chunk) {
   return leases(blocks_of(part, chunk), &BlockAccesses::evaluation);
 }
 
-std::vector<Access> backward_accesses(const ModelPart& part, int chunk) {
+namespace {
+
+// Of the accesses of backward those that `takes` a block's step.
+template <class Takes> std::vector<Access> in_reverse(const ModelPart& part, int chunk, const Takes& takes) {
   std::vector<Access> out;
   const auto blocks = blocks_of(part, chunk);
   for (auto block = blocks.rbegin(); block != blocks.rend(); ++block)
     for (const auto& step : block->accesses.backward)
-      out.push_back({step.kind, block->uses[static_cast<std::size_t>(step.use)]});
+      if (takes(*block, step)) out.push_back({step.kind, block->uses[static_cast<std::size_t>(step.use)]});
   return out;
+}
+
+bool comes_later(const ModelPart& part, const PlacedBlock& block, const BlockAccesses::Step& step) {
+  return step.kind == Access::Kind::commit && block.kind->makes_weight_gradients_apart(part.model);
+}
+
+}  // namespace
+
+std::vector<Access> backward_accesses(const ModelPart& part, int chunk) {
+  return in_reverse(part, chunk, [](const auto&, const auto&) { return true; });
+}
+
+std::vector<Access> input_gradient_accesses(const ModelPart& part, int chunk) {
+  return in_reverse(part, chunk, [&](const auto& block, const auto& step) { return !comes_later(part, block, step); });
+}
+
+std::vector<Access> weight_gradient_accesses(const ModelPart& part, int chunk) {
+  return in_reverse(part, chunk, [&](const auto& block, const auto& step) { return comes_later(part, block, step); });
 }
 
 std::vector<Access> training_accesses(const ModelPart& part, int chunk) {

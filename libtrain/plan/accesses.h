@@ -14,6 +14,10 @@ namespace trainyard::plan {
 // each block as its kind says (BlockKind::accesses).
 std::vector<Access> forward_accesses(const ModelPart& part, int chunk = 0);
 std::vector<Access> backward_accesses(const ModelPart& part, int chunk = 0);
+// The two in its place where weight gradients are made apart: of blocks that can, leases and commits; of the others all
+// of backward in the first.
+std::vector<Access> input_gradient_accesses(const ModelPart& part, int chunk = 0);
+std::vector<Access> weight_gradient_accesses(const ModelPart& part, int chunk = 0);
 std::vector<Access> training_accesses(const ModelPart& part, int chunk = 0);    // one after the other
 std::vector<Access> evaluation_accesses(const ModelPart& part, int chunk = 0);  // forward only
 std::vector<Use> leases_of(const std::vector<Access>& accesses);

@@ -79,7 +79,11 @@ class BlockKind {
   virtual std::int64_t evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const = 0;
   // The same of a layer that is told Recompute::selective (model::Step::recompute). By default it keeps what it saves.
   virtual StackBytes selective_bytes(const ModelConfig& model, const MicroShape& shape) const;
-  // The most scratch at one time.
+  // Can the block make its weight gradients apart (MicroShape::weight_gradients)? It then leases in input_gradients
+  // what backward leases and commits in weight_gradients what backward commits. One that does not say so does all of
+  // backward in input_gradients.
+  virtual bool makes_weight_gradients_apart(const ModelConfig&) const { return false; }
+  // The most scratch at one time; backward: of its halves, where they are apart.
   virtual std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const = 0;
   virtual std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const = 0;
 
@@ -88,6 +92,8 @@ class BlockKind {
   // Of the forward that a recomputed block runs again in backward, for what it saves alone. By default those of
   // forward.
   virtual double recompute_flops(const ModelConfig& model, std::int64_t sequence) const;
+  // Of backward, those of weight gradients that are made apart.
+  virtual double apart_flops(const ModelConfig&, std::int64_t) const { return 0; }
 
   // Is the block made for ranks that share it: are its parameters cut or the same on all, its rows those of the stream
   // (MicroShape::stream_rows), its sums and calls theirs? A kind that does not say so runs with --tensor 1 alone.
@@ -118,6 +124,14 @@ class BranchKind {
   virtual std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const = 0;
   virtual std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const = 0;
   virtual double forward_flops(const ModelConfig& model, std::int64_t sequence) const = 0;
+
+  // Can weight gradients be made apart: does the branch leave in its tensors what they need (model::Branch)? A layer
+  // makes them apart if all its branches can.
+  virtual bool makes_weight_gradients_apart() const { return false; }
+  // The scratch of its halves, as backward_workspace_bytes; asked where it can.
+  virtual std::int64_t input_gradients_workspace_bytes(const ModelConfig&, const MicroShape&) const { return 0; }
+  virtual std::int64_t weight_gradients_workspace_bytes(const ModelConfig&, const MicroShape&) const { return 0; }
+  virtual double apart_flops(const ModelConfig&) const { return 0; }
 
   // When a recomputed layer runs forward again, nobody reads the output of its last branch. Does the branch leave it
   // out then, with the sum over ranks that share it? It is handed an empty output (model::Branch). By default it is

@@ -25,7 +25,8 @@ const base::Choices<PipelineSchedule>& schedule_names() {
   static const base::Choices<PipelineSchedule> all{{"naive", PipelineSchedule::naive},
                                                    {"gpipe", PipelineSchedule::gpipe},
                                                    {"1f1b", PipelineSchedule::one_f_one_b},
-                                                   {"interleaved", PipelineSchedule::interleaved}};
+                                                   {"interleaved", PipelineSchedule::interleaved},
+                                                   {"zero-bubble", PipelineSchedule::zero_bubble}};
   return all;
 }
 
@@ -50,7 +51,7 @@ std::vector<base::Field> fields_of(Cut& c) {
   v("tensor", c.tensor, "How", "ranks that share every layer; divides lanes", ranges::tensor);
   v("sequence-parallel", c.sequence_parallel, "How", "they share rows of norms and residuals, too");
   v("pipeline", c.pipeline, "How", "stages of neighbouring layers", ranges::pipeline);
-  v("pipeline-schedule", c.pipeline_schedule, "How", "naive, gpipe, 1f1b, interleaved", schedule_names());
+  v("pipeline-schedule", c.pipeline_schedule, "How", "naive, gpipe, 1f1b, interleaved, zero-bubble", schedule_names());
   v("virtual-stages", c.virtual_stages, "How", "chunks a stage has, for interleaved", ranges::virtual_stages);
   v("partition", c.partition, "How", "stages begin by: uniform, parameters, flops, type:REGEX, or 0,3,6");
   v("layer-slots", c.layer_slots, "How", "layer units in flight", ranges::layer_slots);

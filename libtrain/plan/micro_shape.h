@@ -20,6 +20,10 @@ constexpr const char* name_of(Recompute r) {  // as --recompute takes it
   return r == Recompute::none ? "none" : r == Recompute::selective ? "selective" : "layers";
 }
 
+// Does backward make weight gradients with those of the stream, or apart from them and later (PipelineSchedule::
+// zero_bubble)? apart: what they need stays until then, in place of what backward has read for the last time.
+enum class WeightGradients { with_inputs, apart };
+
 // b sequences of T tokens, n = b * T rows.
 struct MicroShape {
   std::int64_t batch = 1, sequence = 1;
@@ -28,6 +32,7 @@ struct MicroShape {
   base::DeviceKind device = base::DeviceKind::cpu;  // kernels of a GPU use other scratch
   int tensor = 1;                                   // ranks that share every layer
   bool sequence_parallel = false;                   // they share the rows of the residual stream, too
+  WeightGradients weight_gradients = WeightGradients::with_inputs;
   std::int64_t rows() const { return batch * sequence; }
   // Of the residual stream, of norms and of dropout on this rank: equal runs of neighbouring rows.
   std::int64_t stream_rows() const { return sequence_parallel ? rows() / tensor : rows(); }

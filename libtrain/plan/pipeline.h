@@ -15,8 +15,7 @@ namespace trainyard::plan {
 //               most min(stages - stage, micros) micro-batches are between forward and backward
 //  interleaved  the same over several chunks: Narayanan et al. (2021), "Efficient large-scale language model training"
 //  zero_bubble  one_f_one_b whose weight gradients are made apart from input gradients, later, where a stage would
-//  wait:
-//               Qi et al. (2023), "Zero bubble pipeline parallelism", ZB-H1. A stage keeps at most
+//               wait: Qi et al. (2023), "Zero bubble pipeline parallelism", ZB-H1. A stage keeps at most
 //               min(stages, micros) micro-batches, as many as the first one does anyway
 // All compute backward in ascending micro-batches, and so the weight gradients of each chunk, in every stage.
 enum class PipelineSchedule { naive, gpipe, one_f_one_b, interleaved, zero_bubble };

@@ -43,7 +43,17 @@ struct Plan : Cut {
   const MemoryBytes& memory_of(int rank) const { return stage_memory[static_cast<std::size_t>(stage_of(rank))]; }
   ModelPart part_of_stage(int stage) const { return part_of(model, stages, stage); }  // refers to this plan
   StateShape states() const { return {zero, dtype, gradient_dtype, batch(), layer_slots, topology}; }
-  MicroShape micro() const { return {micro_batch, sequence, dtype, threads, device, tensor, sequence_parallel}; }
+  MicroShape micro() const {
+    const bool apart = pipeline_schedule == PipelineSchedule::zero_bubble;
+    return {micro_batch,
+            sequence,
+            dtype,
+            threads,
+            device,
+            tensor,
+            sequence_parallel,
+            apart ? WeightGradients::apart : WeightGradients::with_inputs};
+  }
 };
 
 // What a plan decides in single values, in the order of its file.

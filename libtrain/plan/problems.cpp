@@ -246,6 +246,17 @@ void stage_problems(const Plan& p, std::vector<Problem>& out) {
   if (interleaved && p.pipeline == 1)
     out.push_back({"--pipeline-schedule interleaved needs stages, and --pipeline is 1",
                    "--pipeline 2, or leave the schedule out"});
+  if (p.pipeline_schedule == PipelineSchedule::zero_bubble) {
+    if (p.pipeline == 1)
+      out.push_back({"--pipeline-schedule zero-bubble needs stages, and --pipeline is 1",
+                     "--pipeline 2, or leave the schedule out"});
+    if (p.recompute != Recompute::none)
+      out.push_back(
+          {fmt::format("--pipeline-schedule zero-bubble keeps for weight gradients, which it makes later, what "
+                       "--recompute {} would not keep",
+                       name_of(p.recompute)),
+           "--recompute none, or --pipeline-schedule 1f1b"});
+  }
   const auto items = item_count(p.model), parts = std::int64_t{p.pipeline} * p.virtual_stages;
   if (parts > items) {
     out.push_back({fmt::format("{} in {}: the model has {} items (embedding, {}, head)",

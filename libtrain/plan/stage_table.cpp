@@ -36,6 +36,14 @@ std::vector<double> flops_of_parts(const Plan& p, Recompute recompute) {
   return part_weights(item_weights("flops", {p.model, p.sequence, recompute}), p.stages.boundaries);
 }
 
+// Of weight gradients that are made apart.
+std::vector<double> apart_flops_of_parts(const Plan& p) {
+  std::vector<double> items;
+  for (const auto& segment : segments(p.model))
+    items.insert(items.end(), static_cast<std::size_t>(segment.times), segment.kind->apart_flops(p.model, p.sequence));
+  return part_weights(items, p.stages.boundaries);
+}
+
 std::vector<double> of_stages(const Plan& p, const std::vector<double>& of_parts) {
   std::vector<double> out(static_cast<std::size_t>(p.pipeline), 0);
   for (int stage = 0; stage < p.pipeline; ++stage)
@@ -119,10 +127,11 @@ std::vector<StageRow> stage_rows(const Plan& p) {
 
 std::optional<Idle> idle_of(const Plan& p) {
   if (p.pipeline == 1) return {};
-  const auto plain = flops_of_parts(p, Recompute::none), all = flops_of_parts(p, p.recompute);
+  const auto plain = flops_of_parts(p, Recompute::none), all = flops_of_parts(p, p.recompute),
+             apart = apart_flops_of_parts(p);
   std::vector<PartCosts> costs;
   for (std::size_t i = 0; i < all.size(); ++i)
-    costs.push_back({plain[i] / 3, plain[i] / 3 + all[i] - plain[i], plain[i] / 3, 0});
+    costs.push_back({plain[i] / 3, all[i] - plain[i] / 3 - apart[i], apart[i], 0});
   const auto micros = p.batch().micros_of(0), at_most = most_simulated / p.stages.parts();
   const auto half = at_most / 2 / p.pipeline * p.pipeline;
   double seconds = 0;

@@ -17,22 +17,23 @@ using testing::Cut;
 using testing::SmallRun;
 
 // schedule, stages, tensor ranks and shared rows, ZeRO stage, data ranks, recomputation, fold, dtype, model
-constexpr std::array<int, 9> levels = {5, 4, 5, 4, 2, 3, 2, 2, 2};
+constexpr std::array<int, 9> levels = {6, 4, 5, 4, 2, 3, 2, 2, 2};
 using Choice = testing::Choice<levels.size()>;
 
 Cut cut_of(const Choice& c) {
-  const std::array<const char*, 5> schedules = {"1f1b", "interleaved", "gpipe", "interleaved", "naive"};
+  const std::array<const char*, 6> schedules = {"1f1b", "interleaved", "gpipe", "interleaved", "naive", "zero-bubble"};
   const std::array<int, 5> tensor = {1, 2, 2, 4, 4};
   Cut cut;
   cut.pipeline = c[1] + 1;
   cut.schedule = schedules[static_cast<std::size_t>(c[0])];
   cut.virtual_stages = c[0] == 3 ? 2 : 1;
-  if (cut.pipeline == 1 && cut.schedule == std::string("interleaved")) cut.schedule = "1f1b", cut.virtual_stages = 1;
+  const bool needs_stages = cut.schedule == std::string("interleaved") || cut.schedule == std::string("zero-bubble");
+  if (cut.pipeline == 1 && needs_stages) cut.schedule = "1f1b", cut.virtual_stages = 1;
   cut.tensor = tensor[static_cast<std::size_t>(c[2])];
   cut.sequence_parallel = c[2] == 2 || c[2] == 4;
   cut.zero = c[3];
   cut.ranks = (c[4] + 1) * cut.tensor * cut.pipeline;
-  cut.recompute = c[5] == 0 ? "none" : c[5] == 1 ? "selective" : "layers";
+  cut.recompute = c[5] == 0 || c[0] == 5 ? "none" : c[5] == 1 ? "selective" : "layers";
   cut.dtype = c[7] == 0 ? "f32" : "bf16";
   return cut;
 }
@@ -119,6 +120,7 @@ TEST(SameBitsStages, OddCuts) {
     Cut cut;
     cut.ranks = cut.pipeline = stages, cut.virtual_stages = chunks, cut.partition = partition;
     if (chunks > 1) cut.schedule = "interleaved";
+    else if (n % 2 == 0) cut.schedule = "zero-bubble";
     EXPECT_EQ(runs.bits(c, runs.run(c, cut)), expected) << text_of(cut);
     testing::expect_no_difference(runs.reports(), text_of(cut));
   }
@@ -134,7 +136,8 @@ TEST(SameBitsStages, StopAndResumeOnAnotherCut) {
   };
   const std::vector<Cut> cuts = {cut(1, 0, 1, 1, "1f1b", 1),        cut(4, 3, 1, 2, "1f1b", 1),
                                  cut(8, 1, 2, 2, "interleaved", 2), cut(6, 2, 1, 3, "gpipe", 1),
-                                 cut(2, 0, 2, 1, "1f1b", 1),        cut(4, 1, 1, 4, "interleaved", 2)};
+                                 cut(2, 0, 2, 1, "1f1b", 1),        cut(4, 1, 1, 4, "interleaved", 2),
+                                 cut(8, 3, 2, 4, "zero-bubble", 1)};
   auto whole = config_of(runs, 2, false, "whole");
   const auto expected = runs.bits(whole, runs.run(whole, cuts[0]));
   for (std::size_t i = 0; i < cuts.size(); ++i) {

@@ -136,6 +136,17 @@ TEST(StageProblems, SchedulesChunksAndPartitions) {
   p.pipeline_schedule = PipelineSchedule::interleaved;
   expect_refused(p, "--pipeline-schedule interleaved needs stages, and --pipeline is 1",
                  "--pipeline 2, or leave the schedule out");
+  p.pipeline_schedule = PipelineSchedule::zero_bubble;
+  expect_refused(p, "--pipeline-schedule zero-bubble needs stages, and --pipeline is 1",
+                 "--pipeline 2, or leave the schedule out");
+  p = sample(2, 2);
+  p.pipeline_schedule = PipelineSchedule::zero_bubble;
+  EXPECT_TRUE(decision_problems(p).empty());
+  p.recompute = Recompute::selective;
+  expect_refused(p,
+                 "--pipeline-schedule zero-bubble keeps for weight gradients, which it makes later, what --recompute "
+                 "selective would not keep",
+                 "--recompute none, or --pipeline-schedule 1f1b");
   p = sample(2, 2);
   p.partition = "0,3,6";
   expect_refused(p, "--partition 0,3,6: 3 numbers for 2 parts",
@@ -186,8 +197,8 @@ TEST(StageRemedies, StagesAreDoubledUntilTheyFit) {
 
 // What saturates with the number of micro-batches is looked for in a part of them.
 TEST(Slots, AreThoseOfTheListsOfAllMicroBatches) {
-  for (const auto schedule :
-       {PipelineSchedule::naive, PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b, PipelineSchedule::interleaved})
+  for (const auto schedule : {PipelineSchedule::naive, PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b,
+                              PipelineSchedule::interleaved, PipelineSchedule::zero_bubble})
     for (int stages = 1; stages <= 4; ++stages)
       for (int chunks = 1; chunks <= 2; ++chunks) {
         const bool interleaved = schedule == PipelineSchedule::interleaved;

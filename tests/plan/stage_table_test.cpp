@@ -94,6 +94,13 @@ TEST(Idle, IsThatOfTheScheduleAndOfImbalance) {
     EXPECT_NEAR(idle->fraction, bubble(4, static_cast<double>(micros)), 0.01) << micros;
     EXPECT_NEAR(idle->of_imbalance, 0, 0.01) << micros;
   }
+  // Qi et al. (2023): (p - 1) (F + B - W) of a step, where F = B = W but for the scores of attention.
+  p.pipeline_schedule = PipelineSchedule::zero_bubble;
+  for (const std::int64_t micros : {8, 32}) {
+    p.global_batch = micros;
+    predict(p);
+    EXPECT_NEAR(idle_of(p)->fraction, 3.0 / (3 * static_cast<double>(micros) + 3), 0.02) << micros;
+  }
   p.pipeline_schedule = PipelineSchedule::naive;
   EXPECT_NEAR(idle_of(p)->fraction, 0.75, 1e-12);
   EXPECT_NE(idle_text(p).find("--pipeline-schedule 1f1b"), std::string::npos) << idle_text(p);

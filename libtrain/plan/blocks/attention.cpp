@@ -23,6 +23,13 @@ std::int64_t rotary(const ModelConfig& m, const MicroShape& s) {
   return table ? rotary_scratch_bytes(s.rows(), m.head_dim()) : 0;
 }
 
+std::int64_t attention_backward(const ModelConfig& m, const MicroShape& s) {
+  if (s.device == base::DeviceKind::cpu)
+    return attention_backward_scratch_bytes(s.sequence, m.head_dim(), m.heads / m.kv_heads, s.threads);
+  return gpu_attention_backward_scratch_bytes(s.batch, s.sequence, Widths(m, s.tensor).heads,
+                                              base::size_of(s.accumulation()));
+}
+
 }  // namespace
 
 void AttentionKind::declare(Declaration& d) const {
@@ -55,20 +62,35 @@ std::int64_t AttentionKind::forward_workspace_bytes(const ModelConfig& m, const 
 std::int64_t AttentionKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   const Products p(m, s);
   const Widths w(m, s.tensor);
-  const auto attention =
-      p.on_gpu() ? gpu_attention_backward_scratch_bytes(s.batch, s.sequence, w.heads, p.accumulation_bytes())
-                 : attention_backward_scratch_bytes(s.sequence, m.head_dim(), m.heads / m.kv_heads, s.threads);
   const bool apart = s.tensor > 1 && (s.sequence_parallel || m.dropout_attention_residual > 0);
   const auto gradients = p.rows(w.q + 2 * w.kv) + (apart ? p.rows(m.hidden) : 0);  // of q, k, v; of the output
   return gradients + p.gathered(m.hidden) +
-         std::max({p.weight_gradient(m.hidden, w.q), p.linear(w.q, m.hidden), attention, rotary(m, s),
+         std::max({p.weight_gradient(m.hidden, w.q), p.linear(w.q, m.hidden), attention_backward(m, s), rotary(m, s),
                    p.fused_backward(qkv(m, s))});
+}
+
+std::int64_t AttentionKind::input_gradients_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
+  const Products p(m, s);
+  const Widths w(m, s.tensor);
+  return p.rows(w.q + 2 * w.kv) + p.gathered(m.hidden) +
+         std::max({p.linear(w.q, m.hidden), attention_backward(m, s), rotary(m, s), p.fused_inputs(qkv(m, s))});
+}
+
+std::int64_t AttentionKind::weight_gradients_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
+  const Products p(m, s);
+  return p.gathered(m.hidden) +
+         std::max(p.weight_gradient(m.hidden, Widths(m, s.tensor).q), p.fused_weights(qkv(m, s)));
 }
 
 // The scores and their product with the values are counted in full: causal masking would halve them.
 double AttentionKind::forward_flops(const ModelConfig& m, std::int64_t sequence) const {
+  return apart_flops(m) + 4 * static_cast<double>(sequence) * static_cast<double>(m.hidden);
+}
+
+// The products with weights.
+double AttentionKind::apart_flops(const ModelConfig& m) const {
   const auto h = static_cast<double>(m.hidden), kv = static_cast<double>(kv_width(m));
-  return 2 * (2 * h * h + 2 * kv * h) + 4 * static_cast<double>(sequence) * h;
+  return 2 * (2 * h * h + 2 * kv * h);
 }
 
 // The product with the output's weight.

@@ -16,6 +16,7 @@ class EmbeddingKind : public BlockKind {
   // All rows, where ranks share those of the stream.
   std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass) const override;
   std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
+  bool makes_weight_gradients_apart(const ModelConfig&) const override { return true; }  // it makes no others
   bool shared_by_tensor_ranks() const override { return true; }
   std::vector<TensorCall> tensor_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
                                        Recompute recompute) const override;

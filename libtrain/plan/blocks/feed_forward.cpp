@@ -57,6 +57,21 @@ std::int64_t FeedForwardKind::backward_workspace_bytes(const ModelConfig& m, con
          std::max({p.weight_gradient(m.hidden, width), p.linear(width, m.hidden), p.fused_backward(inner(m, s))});
 }
 
+std::int64_t FeedForwardKind::input_gradients_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
+  const Products p(m, s);
+  const auto width = Widths(m, s.tensor).ffn;
+  return (gated(m) ? p.rows(2 * width) + p.rows(width) : p.rows(width)) + p.gathered(m.hidden) +
+         std::max(p.linear(width, m.hidden), p.fused_inputs(inner(m, s)));
+}
+
+std::int64_t FeedForwardKind::weight_gradients_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
+  const Products p(m, s);
+  return p.gathered(m.hidden) +
+         std::max(p.weight_gradient(m.hidden, Widths(m, s.tensor).ffn), p.fused_weights(inner(m, s)));
+}
+
+double FeedForwardKind::apart_flops(const ModelConfig& m) const { return forward_flops(m, 0); }
+
 double FeedForwardKind::forward_flops(const ModelConfig& m, std::int64_t) const {
   return 2 * (gated(m) ? 3.0 : 2.0) * static_cast<double>(m.hidden) * static_cast<double>(m.ffn);
 }

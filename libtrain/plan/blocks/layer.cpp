@@ -13,6 +13,10 @@ namespace trainyard::plan {
 
 namespace {
 
+bool apart(const ModelConfig& m, const MicroShape& s) {
+  return s.weight_gradients == WeightGradients::apart && LayerKind().makes_weight_gradients_apart(m);
+}
+
 // Leaves out its output when the layer runs forward again: the last branch, if it can.
 bool skips_output(const ModelConfig& m, std::size_t branch) {
   return branch + 1 == m.branches.size() && branch_kind(m.branches[branch]).skips_unread_output();
@@ -29,7 +33,14 @@ std::vector<SavedTensor> branch_tensors(const BranchKind& branch, const ModelCon
                                         Pass pass) {
   auto all = norm_tensors(m, s, pass);
   for (const auto& t : branch.tensors(m, s, pass)) all.push_back(t);
+  if (pass == Pass::train && apart(m, s))
+    all.push_back({"norm_gradients", s.accumulation(), m.norm == Norm::layer ? 2 : 1, m.hidden});
   return all;
+}
+
+bool LayerKind::makes_weight_gradients_apart(const ModelConfig& m) const {
+  return std::all_of(m.branches.begin(), m.branches.end(),
+                     [](const auto& name) { return branch_kind(name).makes_weight_gradients_apart(); });
 }
 
 std::vector<Unit> LayerKind::units(const ModelConfig& m, std::int64_t index) const {
@@ -76,15 +87,25 @@ std::int64_t LayerKind::forward_workspace_bytes(const ModelConfig& m, const Micr
 }
 
 // Behind the gradient of a norm's output come the buffers of the branch, then, when they are given back, those of the
-// norm.
+// norm. Where weight gradients are made apart, that of the branch's output lies there, too; later the branch has
+// everything.
 std::int64_t LayerKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
+  if (apart(m, s)) {
+    auto inputs = norm_workspace_bytes(m, s), weights = std::int64_t{0};
+    for (const auto& name : m.branches) {
+      inputs = std::max(inputs, branch_kind(name).input_gradients_workspace_bytes(m, s));
+      weights = std::max(weights, branch_kind(name).weight_gradients_workspace_bytes(m, s));
+    }
+    return std::max(2 * Products(m, s).stream(m.hidden) + inputs, weights);
+  }
   auto most = norm_workspace_bytes(m, s);
   for (const auto& name : m.branches) most = std::max(most, branch_kind(name).backward_workspace_bytes(m, s));
   return Products(m, s).stream(m.hidden) + most;
 }
 
 // Each branch gathers the rows of its input and adds up its output; back, the rows of the output's gradient and again
-// of the input, and it adds up the input's gradient. Recomputation gathers and adds up what is read.
+// of the input, and it adds up the input's gradient. Recomputation gathers and adds up what is read. Weight gradients
+// that are made apart need the rows of the output's gradient once more.
 std::vector<TensorCall> LayerKind::tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
                                                 Recompute recompute) const {
   Crossings calls(m, s);
@@ -96,6 +117,7 @@ std::vector<TensorCall> LayerKind::tensor_calls(const ModelConfig& m, const Micr
       if (!skips_output(m, branch)) calls.add_up();
     }
     calls.all_rows().all_rows().add_up().norm_gradients();
+    if (apart(m, s)) calls.all_rows();
   }
   return calls.take();
 }
@@ -110,6 +132,13 @@ double LayerKind::recompute_flops(const ModelConfig& m, std::int64_t sequence) c
   auto flops = forward_flops(m, sequence);
   for (std::size_t branch = 0; branch < m.branches.size(); ++branch)
     if (skips_output(m, branch)) flops -= branch_kind(m.branches[branch]).output_flops(m);
+  return flops;
+}
+
+double LayerKind::apart_flops(const ModelConfig& m, std::int64_t) const {
+  double flops = 0;
+  if (makes_weight_gradients_apart(m))
+    for (const auto& name : m.branches) flops += branch_kind(name).apart_flops(m);
   return flops;
 }
 

@@ -69,10 +69,18 @@ std::int64_t Products::fused_forward(const FusedLayers& layers) const {
 
 // Partial sums are there while the gradients of weights are made.
 std::int64_t Products::fused_backward(const FusedLayers& layers) const {
+  return std::max(fused_inputs(layers), partial(layers.in) + fused_weights(layers));
+}
+
+std::int64_t Products::fused_inputs(const FusedLayers& layers) const {
   const auto neighbours = static_cast<std::int64_t>(spans(layers, Look::weights).size());
-  auto most = lane_product(s_.rows(), layers.in, layers.outs, neighbours);
+  return partial(layers.in) + lane_product(s_.rows(), layers.in, layers.outs, neighbours);
+}
+
+std::int64_t Products::fused_weights(const FusedLayers& layers) const {
+  std::int64_t most = 0;
   for (auto out : spans(layers, Look::weights_and_biases)) most = std::max(most, weight_gradient(out, layers.in));
-  return partial(layers.in) + most;
+  return most;
 }
 
 }  // namespace trainyard::plan

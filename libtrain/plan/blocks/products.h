@@ -48,6 +48,8 @@ class Products {
   std::int64_t weight_gradient(std::int64_t out, std::int64_t in) const;
   std::int64_t fused_forward(const FusedLayers& layers) const;
   std::int64_t fused_backward(const FusedLayers& layers) const;  // input and weight gradients
+  std::int64_t fused_inputs(const FusedLayers& layers) const;    // one of the two
+  std::int64_t fused_weights(const FusedLayers& layers) const;
 
  private:
   enum class Look { weights, weights_and_biases };
