@@ -16,8 +16,9 @@
 #include "libtrain/engine/same_settings.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/watch.h"
-#include "libtrain/plan/memory.h"
+#include "libtrain/plan/evaluation.h"
 #include "libtrain/plan/model_fields.h"
+#include "libtrain/plan/remedies.h"
 
 #include <algorithm>
 #include <cmath>
@@ -29,8 +30,8 @@ namespace trainyard::engine {
 
 namespace {
 
-// How many rounds pass between two gathers: what a progress line knows of, and how far one rank may be ahead of
-// another.
+// How many rounds pass between two gathers, for each stage: what a progress line knows of, and how far one rank may be
+// ahead of another. Stages fill and empty once in each.
 constexpr std::int64_t rounds_a_stretch = 8;
 
 std::string text_of(const nlohmann::json& object, const char* key, const std::string& otherwise) {
@@ -60,11 +61,14 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, int r
   r.device = c.run.device, r.communicator = c.run.communicator;
   r.zero = c.run.zero, r.layer_slots = c.run.layer_slots, r.threads = c.run.threads;
   r.tensor = c.run.tensor, r.sequence_parallel = c.run.sequence_parallel;
+  r.pipeline = c.run.pipeline, r.pipeline_schedule = c.run.pipeline_schedule;
+  r.virtual_stages = c.run.virtual_stages, r.partition = c.run.partition;
+  if (c.run.plan_ranks > 0) r.recompute = c.run.recompute;  // by which its partition weighs the layers
   r.hang_timeout = c.run.hang_timeout;
   constexpr std::int64_t most = 1 << 20;
   if (r.micro_batch < 1 || r.micro_batch > most)
     throw base::UsageError(fmt::format("--micro-batch {} must lie between 1 and {}", r.micro_batch, most));
-  r.global_batch = r.micro_batch * std::max(1, ranks / r.tensor);  // one round
+  r.global_batch = r.micro_batch * std::max(1, ranks / (r.tensor * r.pipeline));  // one round
   r.steps = 1;
   r.output = std::string(".");  // nothing is written
   return r;
@@ -112,14 +116,17 @@ void require_tokens(const data::SetIndex& index, const checkpoint::RunState& s, 
                            hint);
 }
 
-void require_memory(const EvaluateConfig& c, const RunSetup& s) {
+void require_memory(const EvaluateConfig& c, const plan::Plan& p) {
   if (c.run.memory_limit.empty()) return;
   const auto limit = base::parse_bytes(c.run.memory_limit, "--memory-limit"),
-             need = total(evaluation_memory(s.plan)) + s.plan.memory.reserve;
-  if (need > limit)
-    throw base::InputError(fmt::format("a rank needs {} bytes to evaluate, --memory-limit {} allows {}: {} too many",
-                                       need, c.run.memory_limit, limit, need - limit),
-                           "more ranks with --zero 3, a smaller --micro-batch or a shorter --sequence need less");
+             need = plan::largest_evaluation_memory(p).total();
+  if (need <= limit) return;
+  auto limited = p;
+  limited.device_memory = limit;
+  throw base::InputError(fmt::format("a rank needs {} bytes to evaluate, --memory-limit {} allows {}: {} too many",
+                                     need, c.run.memory_limit, limit, need - limit),
+                         fmt::format("{}; more ranks with --pipeline or --zero 3, or a shorter --sequence, need less",
+                                     plan::remedies(limited, plan::Pass::evaluate)));
 }
 
 // Everything that is decided before memory is taken.
@@ -143,7 +150,7 @@ void read_terms(Terms& t, const EvaluateConfig& c, int ranks, int fair_threads) 
                            fmt::format("{} does not say what it was trained on", t.checkpoint));
   require_tokens(data::read_index(t.run.data), t.state, t.run.data, t.checkpoint);
   t.setup = make_setup(t.run, ranks, t.run.threads > 0 ? t.run.threads : fair_threads);
-  require_memory(c, t.setup);
+  require_memory(c, t.setup.plan);
   if (c.split != "train" && c.split != "validation")
     throw base::UsageError(fmt::format("--evaluate-split {} is not known", c.split), "use validation or train");
   t.split = c.split == "train" ? &t.setup.index.train : &t.setup.index.validation;
@@ -158,7 +165,11 @@ void read_terms(Terms& t, const EvaluateConfig& c, int ranks, int fair_threads) 
 void agree_on_terms(Terms& t, const EvaluateConfig& c, World& world, tensor::Exec& exec) {
   const int fair_threads = comm::threads_of_rank(*world.control, exec);
   warn_of_too_many(c.run.threads, world);
-  const auto print = [&] { return hash_of(t.setup.identity) + t.checkpoint; };
+  const auto print = [&] {
+    auto decided = t.setup.identity;
+    decided["stages"] = t.setup.plan.stages.boundaries;
+    return hash_of(decided) + t.checkpoint;
+  };
   const auto found = on_rank_zero(world, exec, [&] {
     t.checkpoint = checkpoint::named_checkpoint(c.checkpoint);
     checkpoint::Reader whole(t.checkpoint);
@@ -238,13 +249,35 @@ Evaluation result_of(const EvaluateConfig& c, const Terms& t, const MicroLoss& t
   return e;
 }
 
+// While both live the watchdog asks the evaluator what it does.
+class WhatIsDone {
+ public:
+  WhatIsDone(comm::Watchdog* watchdog, const Evaluator& evaluator) : watchdog_(watchdog) {
+    if (watchdog_ != nullptr) watchdog_->ask_what_is_done([&evaluator] { return evaluator.doing(); });
+  }
+  ~WhatIsDone() {
+    if (watchdog_ != nullptr) watchdog_->ask_what_is_done({});
+  }
+  WhatIsDone(const WhatIsDone&) = delete;
+
+ private:
+  comm::Watchdog* watchdog_;
+};
+
 }  // namespace
 
 const std::set<std::string>& evaluation_settings() {
-  static const std::set<std::string> names{
-      "model",       "data",    "plan",         "sequence", "micro-batch",  "document-mask",
-      "device",      "zero",    "communicator", "dtype",    "tensor",       "sequence-parallel",
-      "layer-slots", "threads", "memory-limit", "progress", "hang-timeout", "collective-delay"};
+  static const std::set<std::string> names{"model",          "data",
+                                           "plan",           "sequence",
+                                           "micro-batch",    "document-mask",
+                                           "device",         "zero",
+                                           "communicator",   "dtype",
+                                           "tensor",         "sequence-parallel",
+                                           "pipeline",       "pipeline-schedule",
+                                           "virtual-stages", "partition",
+                                           "layer-slots",    "threads",
+                                           "memory-limit",   "progress",
+                                           "hang-timeout",   "collective-delay"};
   return names;
 }
 
@@ -269,6 +302,12 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   Terms t;
   agree_on_terms(t, config, world, exec);
   t.setup.step.device = device;
+  TRAINYARD_ASSERT(world.topology.size(plan::Axis::tensor) == t.setup.plan.tensor &&
+                       world.topology.size(plan::Axis::pipe) == t.setup.plan.pipeline,
+                   "a world of {} tensor ranks and {} stages for a plan of {} and {}",
+                   world.topology.size(plan::Axis::tensor), world.topology.size(plan::Axis::pipe), t.setup.plan.tensor,
+                   t.setup.plan.pipeline);
+  on_every_rank(world, exec, [&] { join_neighbours(world, t.setup.plan.virtual_stages, device); });
   const auto shape = t.setup.plan.micro();
 
   std::optional<data::WindowDataset> windows, text_windows;
@@ -285,26 +324,30 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   });
   evaluator->load(t.checkpoint);
   watch_calls(watchdog.get(), world);
+  const WhatIsDone told(watchdog.get(), *evaluator);
 
   MicroLoss total;
   const auto tell = [&](std::int64_t done) {
     if (world.rank == 0 && watch) watch(done, t.sequences, total.mean());
   };
   const auto micros = (t.sequences + shape.batch - 1) / shape.batch,
-             stretch = rounds_a_stretch * world.topology.size(plan::Axis::data);
+             stretch = rounds_a_stretch * world.topology.size(plan::Axes{plan::Axis::data, plan::Axis::pipe});
   for (std::int64_t first = 0; first < micros; first += stretch)
     or_fail(world, [&] {
       const auto end = std::min(micros, first + stretch);
       if (watchdog) watchdog->set_step(first / stretch + 1);
-      fold_losses(world, evaluator->communication(), first, end, one_by_one([&](std::int64_t m) {
-                    auto loss = evaluator->micro(batches->validation(m, t.sequences));
-                    const auto count = text->count(m * shape.batch, std::min(t.sequences, (m + 1) * shape.batch));
-                    loss.bytes = static_cast<double>(count.bytes),
-                    loss.unmeasured = static_cast<double>(count.unmeasured);
-                    if (m + 1 < end) tell((m + 1) * shape.batch);
-                    return loss;
-                  }),
-                  total);
+      const EvaluateMicros on_stage = [&](std::span<const std::int64_t> mine, std::span<MicroLoss> losses) {
+        evaluator->evaluate(mine, losses, t.sequences, [&](std::size_t at) {
+          const auto begin = mine[at] * shape.batch, behind = begin + shape.batch;
+          if (evaluator->finds_losses()) {
+            const auto count = text->count(begin, std::min(t.sequences, behind));
+            losses[at].bytes = static_cast<double>(count.bytes),
+            losses[at].unmeasured = static_cast<double>(count.unmeasured);
+          }
+          if (mine[at] + 1 < end) tell(behind);
+        });
+      };
+      fold_losses(world, evaluator->communication(), first, end, on_stage, total);
       tell(std::min(t.sequences, end * shape.batch));
     });
   Evaluation result;

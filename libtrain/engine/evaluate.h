@@ -40,13 +40,14 @@ struct Evaluation {
   CategoryBytes predicted{}, measured{};  // arenas of this rank
 };
 
-// On rank 0, now and then: windows done on all ranks together, of how many, and the mean loss of those that all ranks
-// know of.
+// On rank 0, now and then: windows done by all ranks of its stage together, of how many, and the mean loss of those
+// that all ranks know of.
 using EvaluateWatch = std::function<void(std::int64_t done, std::int64_t total, double loss)>;
 
-// Collective over the world; every rank returns the same numbers. Throws base::Error on every rank alike for what can
-// be foreseen: UsageError for settings, InputError for a checkpoint that is not whole, a model that is not the
-// checkpoint's, another vocabulary or tokenizer, too few windows; CheckError when the loss is not finite.
+// Collective over the world, which is cut as the settings say (plan::replicas_of); every rank returns the same numbers.
+// Throws base::Error on every rank alike for what can be foreseen: UsageError for settings, InputError for a checkpoint
+// that is not whole, a model that is not the checkpoint's, another vocabulary or tokenizer, too few windows; CheckError
+// when the loss is not finite.
 Evaluation evaluate(const EvaluateConfig& config, World& world, const EvaluateWatch& watch, int ranks_on_node);
 
 }  // namespace trainyard::engine

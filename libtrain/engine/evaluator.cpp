@@ -2,49 +2,60 @@
 #include "libtrain/engine/evaluator.h"
 
 #include "kernels/cast/cast.h"
+#include "libtrain/base/error.h"
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/plan/accesses.h"
-#include "libtrain/plan/activations.h"
+#include "libtrain/plan/evaluation.h"
+
+#include <algorithm>
 
 namespace trainyard::engine {
 
-CategoryBytes evaluation_memory(const plan::Plan& p) {
-  using tensor::Category;
-  const auto states = plan::state_bytes(plan::UnitTable(p.model, p.topology), p.states());
-  CategoryBytes bytes{};
-  const auto at = [&](Category c) -> std::int64_t& { return bytes[static_cast<std::size_t>(c)]; };
-  at(Category::parameters) = states.parameters;
-  at(Category::gathered_units) = states.gathered_units;
-  at(Category::communication_staging) = plan::tensor_staging_bytes(p.model, p.micro());
-  at(Category::activations) = plan::activation_bytes(p.model, p.micro(), plan::Pass::evaluate);
-  at(Category::workspace) = plan::workspace_bytes(p.model, p.micro(), plan::Pass::evaluate);
-  return bytes;
-}
-
 Evaluator::Evaluator(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches)
-    : plan_(plan), settings_(settings), world_(world), set_(plan.model, plan.topology),
-      memory_(evaluation_memory(plan), settings.device),
+    : plan_(plan), settings_(settings), world_(world), batches_(batches),
+      part_(plan_.part_of_stage(plan_.stage_of(world.rank))), set_(part_, plan.topology),
+      memory_(plan::evaluation_memory(plan_, plan_.stage_of(world.rank)).categories, settings.device),
       compute_(compute_exec(settings.device, memory_[tensor::Category::workspace], plan.threads)),
-      decoder_(plan.model), context_{set_,
-                                     plan_.states(),
-                                     plan_.reduction,
-                                     world_,
-                                     *compute_,
-                                     communication(),
-                                     memory_[tensor::Category::parameters],
-                                     memory_[tensor::Category::gathered_units],
-                                     memory_[tensor::Category::gradients],
-                                     memory_[tensor::Category::unit_gradients],
-                                     memory_[tensor::Category::optimizer],
-                                     memory_[tensor::Category::communication_staging]},
-      store_(context_), edges_(context_, plan.model, plan.micro()),
-      leases_(plan::leases_of(plan::evaluation_accesses(plan.model))), saved_(memory_[tensor::Category::activations]) {
-  batches.work_on(*compute_);
+      chunks_(make_chunks()), context_{set_,
+                                       plan_.states(),
+                                       plan_.reduction,
+                                       world_,
+                                       *compute_,
+                                       communication(),
+                                       memory_[tensor::Category::parameters],
+                                       memory_[tensor::Category::gathered_units],
+                                       memory_[tensor::Category::gradients],
+                                       memory_[tensor::Category::unit_gradients],
+                                       memory_[tensor::Category::optimizer],
+                                       memory_[tensor::Category::communication_staging]},
+      store_(context_), edges_(context_, plan_.model, plan_.micro()) {
+  if (plan_.pipeline > 1) {
+    TRAINYARD_ASSERT(world.neighbours != nullptr, "{} stages that have not joined their neighbours", plan_.pipeline);
+    const bool hears_before = std::any_of(chunks_.begin(), chunks_.end(), [](const Chunk& c) { return !c.first; });
+    link_.emplace(*world.neighbours, context_, memory_[tensor::Category::activations], hears_before,
+                  plan_.micro().stream_rows(), plan_.model.hidden, plan::Pass::evaluate);
+  }
+  batches_.work_on(*compute_);
 }
 
 // As ~Trainer: what was issued works on the arenas until it is done.
 Evaluator::~Evaluator() { drain(communication(), *compute_); }
+
+std::vector<Chunk> Evaluator::make_chunks() {
+  std::vector<Chunk> out;
+  for (int c = 0; c < plan_.stages.chunks(); ++c) {
+    const plan::ModelPart alone(plan_.model, {part_.chunks[static_cast<std::size_t>(c)]});
+    Chunk chunk;
+    chunk.decoder = std::make_unique<model::Decoder>(part_, plan::Recompute::none, c);
+    chunk.slots.push_back(std::make_unique<Slot>(memory_[tensor::Category::activations],
+                                                 plan::activation_bytes(alone, plan_.micro(), plan::Pass::evaluate)));
+    chunk.evaluation = plan::leases_of(plan::evaluation_accesses(part_, c));
+    chunk.first = plan_.stages.part(plan_.stage_of(world_.rank), c) == 0;
+    out.push_back(std::move(chunk));
+  }
+  return out;
+}
 
 // Through host memory, so that one path serves every dtype and device.
 void Evaluator::read_pieces(const std::string& checkpoint) {
@@ -70,12 +81,15 @@ void Evaluator::load(const std::string& checkpoint) {
   store_.weights().pieces_changed();
 }
 
-MicroLoss Evaluator::micro(const model::MicroBatch& batch) {
-  store_.begin_evaluation(leases_);
-  model::Step step{*compute_, &store_, batch, plan_.dtype, settings_.seed, plan::Pass::evaluate};
-  step.edges = &edges_;
-  decoder_.evaluate(step, saved_);
-  return {step.loss_sum, static_cast<double>(step.target_count)};
+void Evaluator::evaluate(std::span<const std::int64_t> micros, std::span<MicroLoss> losses, std::int64_t sequences,
+                         const std::function<void(std::size_t)>& passed) {
+  const StagePasses passes{
+      plan_, plan_.stage_of(world_.rank), settings_.seed, context_, store_, edges_, chunks_, link_ ? &*link_ : nullptr,
+      now_};
+  passes.evaluate(
+      micros, losses,
+      {[&](std::int64_t micro) -> const model::MicroBatch& { return batches_.validation(micro, sequences); },
+       [&](std::span<const plan::Use> leases) { store_.begin_evaluation(leases); }, passed});
 }
 
 }  // namespace trainyard::engine

@@ -4,7 +4,6 @@
 #include "libtrain/base/fold_order.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 namespace trainyard::engine {
@@ -31,12 +30,6 @@ void fold_losses(World& world, tensor::Exec& communication, std::int64_t first, 
     total.bytes += micro.bytes;
     total.unmeasured += micro.unmeasured;
   }
-}
-
-EvaluateMicros one_by_one(std::function<MicroLoss(std::int64_t)> evaluate) {
-  return [evaluate = std::move(evaluate)](std::span<const std::int64_t> micros, std::span<MicroLoss> losses) {
-    for (std::size_t i = 0; i < micros.size(); ++i) losses[i] = evaluate(micros[i]);
-  };
 }
 
 }  // namespace trainyard::engine

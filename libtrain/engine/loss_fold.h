@@ -26,7 +26,5 @@ using EvaluateMicros = std::function<void(std::span<const std::int64_t> micros, 
 // Collective.
 void fold_losses(World& world, tensor::Exec& communication, std::int64_t first, std::int64_t end,
                  const EvaluateMicros& evaluate, MicroLoss& total);
-// One micro-batch after the other.
-EvaluateMicros one_by_one(std::function<MicroLoss(std::int64_t micro)> evaluate);
 
 }  // namespace trainyard::engine

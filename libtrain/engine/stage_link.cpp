@@ -4,11 +4,11 @@
 namespace trainyard::engine {
 
 StageLink::StageLink(comm::Neighbours& neighbours, params::StoreContext& context, tensor::Arena& activations,
-                     bool hears_before, std::int64_t rows, std::int64_t hidden)
+                     bool hears_before, std::int64_t rows, std::int64_t hidden, plan::Pass pass)
     : neighbours_(neighbours), context_(context) {
   if (!hears_before) return;
   landing_ = activations.allocate(context.shape.working, {rows, hidden});
-  departing_ = activations.allocate(context.shape.working, {rows, hidden});
+  if (pass == plan::Pass::train) departing_ = activations.allocate(context.shape.working, {rows, hidden});
 }
 
 void StageLink::await_activations() { landed_ = neighbours_.receive_activations(landing_, landing_free_); }

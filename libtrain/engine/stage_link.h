@@ -3,6 +3,7 @@
 
 #include "libtrain/comm/neighbours.h"
 #include "libtrain/params/context.h"
+#include "libtrain/plan/micro_shape.h"
 #include "libtrain/tensor/arena.h"
 
 #include <cstdint>
@@ -15,9 +16,9 @@ namespace trainyard::engine {
 // thread, in the order of a list of actions (plan/schedule.h). Waits of compute count as exposed communication.
 class StageLink {
  public:
-  // Of a rank that `hears_before` of its chunks it takes room for two streams in `activations`.
+  // Of a rank that `hears_before` of its chunks it takes room for two streams in `activations`, to evaluate for one.
   StageLink(comm::Neighbours& neighbours, params::StoreContext& context, tensor::Arena& activations, bool hears_before,
-            std::int64_t rows, std::int64_t hidden);
+            std::int64_t rows, std::int64_t hidden, plan::Pass pass);
 
   void await_activations();  // from now on they may arrive, once those before were taken
   void take_activations(base::View stream);

@@ -25,14 +25,6 @@ params::GradientFold::Position position_of(const plan::Action& action, const pla
   return {action.round, at == 0 ? Place::first : at == batch.fold - 1 ? Place::last : Place::middle};
 }
 
-// Nothing is done any more when it ends.
-struct Doing {
-  explicit Doing(std::atomic<const plan::Action*>& at) : at_(at) {}
-  ~Doing() { at_ = nullptr; }
-  Doing(const Doing&) = delete;
-  std::atomic<const plan::Action*>& at_;
-};
-
 }  // namespace
 
 Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches)
@@ -55,7 +47,7 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
     TRAINYARD_ASSERT(world.neighbours != nullptr, "{} stages that have not joined their neighbours", plan_.pipeline);
     const bool hears_before = std::any_of(chunks_.begin(), chunks_.end(), [](const Chunk& c) { return !c.first; });
     link_.emplace(*world.neighbours, *context_, memory_[Category::activations], hears_before,
-                  plan_.micro().stream_rows(), plan_.model.hidden);
+                  plan_.micro().stream_rows(), plan_.model.hidden, plan::Pass::train);
   }
   batches_.work_on(*compute_);
   results_.emplace(*context_, world_.results ? *world_.results : *world_.control, settings_.clip);
@@ -100,20 +92,21 @@ bool Trainer::any_rank_asked() {
 }
 
 void Trainer::load(std::int64_t completed, const plan::Action& action) {
-  auto& step = enter(action, batches_.training(completed, action.micro), plan::Pass::train).step;
+  auto& step = passes().enter(action, batches_.training(completed, action.micro), plan::Pass::train).step;
   step->loss_place = results_->loss_of(action.place);
   tensor::copy(*compute_, step->micro.counted_there, results_->targets_of(action.place));
 }
 
-Trainer::Slot& Trainer::enter(const plan::Action& action, const model::MicroBatch& batch, plan::Pass pass) {
-  auto& chunk = chunk_of(action);
-  auto& slot = slot_of(action);
-  slot.step.emplace(model::Step{*compute_, store_.get(), batch, plan_.dtype, settings_.seed, pass});
-  slot.step->edges = &edges_;
-  slot.step->weight_gradients = plan_.micro().weight_gradients;
-  slot.flow = chunk.decoder->open(*slot.step, slot.saved);
-  if (!chunk.first) link_->take_activations(slot.flow.main);
-  return slot;
+StagePasses Trainer::passes() {
+  return {plan_,
+          plan_.stage_of(world_.rank),
+          settings_.seed,
+          *context_,
+          *store_,
+          edges_,
+          chunks_,
+          link_ ? &*link_ : nullptr,
+          now_};
 }
 
 void Trainer::forward(const plan::Action& action, const Observer* observer) {
@@ -164,9 +157,9 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
                                 const Observer* observer) {
   using Kind = plan::Action::Kind;
   results_->begin();
-  const Doing over(at_);
+  const CurrentAction::UntilEnd over(now_);
   for (const auto& action : program_) {
-    at_ = &action;
+    now_.begin(action);
     if (action.kind == Kind::update) return true;
     const base::TraceScope traced(base::traced::action, name_of(action.kind),
                                   {completed + 1, action.round, action.place, action.micro, action.chunk, action.slot});
@@ -198,12 +191,7 @@ bool Trainer::gradients_of_step(std::int64_t completed, const std::function<bool
 }
 
 std::string Trainer::doing() const {
-  const auto* action = at_.load();
-  std::string text = action == nullptr ? "the end of a step" : plan::name_of(action->kind);
-  std::replace(text.begin(), text.end(), '_', ' ');
-  if (action != nullptr && action->micro >= 0) text += fmt::format(" of micro-batch {}", action->micro);
-  if (action != nullptr && action->chunk > 0) text += fmt::format(", chunk {}", action->chunk);
-  return plan_.pipeline == 1 ? text : fmt::format("stage {}, {}", plan_.stage_of(world_.rank), text);
+  return now_.text(plan_.stage_of(world_.rank), plan_.pipeline, "the end of a step");
 }
 
 bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& stop_now) {
@@ -273,33 +261,13 @@ double Trainer::validate(std::int64_t sequences) {
   MicroLoss total;
   fold_losses(
       world_, communication(), 0, sequences / plan_.micro_batch,
-      [&](std::span<const std::int64_t> micros, std::span<MicroLoss> losses) { evaluate(micros, losses); }, total);
+      [&](std::span<const std::int64_t> micros, std::span<MicroLoss> losses) {
+        passes().evaluate(micros, losses,
+                          {[&](std::int64_t micro) -> const model::MicroBatch& { return batches_.validation(micro); },
+                           [&](std::span<const plan::Use> leases) { store_->begin_evaluation(leases); }});
+      },
+      total);
   return total.mean();
-}
-
-void Trainer::evaluate(std::span<const std::int64_t> micros, std::span<MicroLoss> losses) {
-  using Kind = plan::Action::Kind;
-  const plan::Pipeline pipeline{plan_.pipeline_schedule, plan_.pipeline, plan_.virtual_stages};
-  const auto list =
-      plan::evaluation_actions(static_cast<std::int64_t>(micros.size()), pipeline, plan_.stage_of(world_.rank));
-  for (const auto& action : list) {
-    auto& chunk = chunk_of(action);
-    auto& slot = slot_of(action);
-    const auto at = static_cast<std::size_t>(action.place);
-    if (action.kind == Kind::load) {
-      context_->join(std::exchange(slot.sent, {}));
-      enter(action, batches_.validation(micros[at]), plan::Pass::evaluate);
-    } else if (action.kind == Kind::forward) {
-      store_->begin_evaluation(chunk.evaluation);
-      chunk.decoder->evaluate(*slot.step, slot.flow, slot.saved);
-      losses[at].sum += slot.step->loss_sum;
-      losses[at].targets += static_cast<double>(slot.step->target_count);
-      slot.step.reset();
-    } else {
-      exchange(action);
-    }
-  }
-  for (auto& chunk : chunks_) context_->join(std::exchange(chunk.slots.front()->sent, {}));
 }
 
 std::int64_t Trainer::place_in_model(const std::string& unit) const {

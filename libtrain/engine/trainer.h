@@ -6,23 +6,18 @@
 #include "libtrain/engine/learning_rate.h"
 #include "libtrain/engine/loss_fold.h"
 #include "libtrain/engine/memory.h"
-#include "libtrain/engine/stage_link.h"
+#include "libtrain/engine/stage_passes.h"
 #include "libtrain/engine/step_results.h"
 #include "libtrain/engine/world.h"
-#include "libtrain/model/decoder.h"
 #include "libtrain/model/edges.h"
-#include "libtrain/model/saved.h"
 #include "libtrain/params/zero_store.h"
-#include "libtrain/plan/accesses.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/plan/schedule.h"
 
-#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -75,7 +70,7 @@ class Trainer {
   // finite (lowest micro-batch, then schedule order), whoever holds it. Collective.
   std::string diagnose(std::int64_t completed);
 
-  // "stage 1, forward of micro-batch 3": what is done of a step. From any thread.
+  // "stage 1, forward of micro-batch 3": what is done of a step, or of a validation. From any thread.
   std::string doing() const;
 
   params::ZeroStore& store() { return *store_; }
@@ -94,31 +89,11 @@ class Trainer {
   // `pass` of a micro-batch: its forward through all parts of the model one after the other, then backward.
   using Observer =
       std::function<void(std::int64_t micro, std::int64_t pass, const std::string& where, base::View tensor)>;
-  // What belongs to one micro-batch between its load and the end of its backward.
-  struct Slot {
-    Slot(tensor::Arena& activations, std::int64_t bytes) : memory(activations, bytes), saved(memory) {}
-    tensor::Arena memory;
-    model::Saved saved;
-    std::optional<model::Step> step;
-    model::Flow flow;
-    tensor::Event sent;     // the stage behind has the output: the stream may be written again
-    tensor::Event arrived;  // its gradient is in the stream
-  };
-  // Neighbouring layers that a micro-batch passes through at one time.
-  struct Chunk {
-    std::unique_ptr<model::Decoder> decoder;
-    std::vector<std::unique_ptr<Slot>> slots;
-    std::vector<plan::Access> forward, backward, input_gradients, weight_gradients;  // of a micro-batch
-    std::vector<plan::Use> evaluation;
-    bool first = true;  // of the model: no stage stands before it
-  };
-
   // Actions up to (not including) the update. False: `stop_now` ended the step. An observer sees the stream after every
   // block.
   bool gradients_of_step(std::int64_t completed, const std::function<bool()>& stop_now, const Observer* observer);
   void load(std::int64_t completed, const plan::Action& action);
-  // The micro-batch begins its way through the chunk, with what the stage before made of it.
-  Slot& enter(const plan::Action& action, const model::MicroBatch& batch, plan::Pass pass);
+  StagePasses passes();
   void forward(const plan::Action& action, const Observer* observer);
   void backward(const plan::Action& action, const Observer* observer);  // or one half of it
   void exchange(const plan::Action& action);                            // with a stage beside this one
@@ -128,7 +103,6 @@ class Trainer {
   void make_chunks();
   void update(std::int64_t completed);
   void measure_on_device(const UnderWay& step, StepOutcome& outcome);
-  void evaluate(std::span<const std::int64_t> micros, std::span<MicroLoss> losses);
   void ask(bool mine);
   bool any_rank_asked();
   struct Finding {
@@ -150,7 +124,7 @@ class Trainer {
   std::unique_ptr<params::ZeroStore> store_;
   model::Edges edges_;
   std::vector<plan::Action> program_;
-  std::atomic<const plan::Action*> at_{nullptr};  // of the program; null between steps
+  CurrentAction now_;
   std::vector<Chunk> chunks_;
   std::optional<StageLink> link_;
   std::int32_t stop_ = 0;  // does any rank ask to stop; known once answered_

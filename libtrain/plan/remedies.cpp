@@ -2,6 +2,7 @@
 #include "libtrain/plan/remedies.h"
 
 #include "libtrain/base/number_text.h"
+#include "libtrain/plan/evaluation.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/ranges.h"
 
@@ -34,12 +35,13 @@ Plan with_pipeline(Plan plan, int stages) {
   return plan;
 }
 
-// What a plan would need; nothing where it is no legal one.
-std::optional<std::int64_t> price(const Plan& plan) {
-  if (!decision_problems(plan).empty()) return {};
+// What a plan would need; nothing where it is no legal one. To evaluate, every replica has a micro-batch of a round.
+std::optional<std::int64_t> price(const Plan& plan, Pass pass) {
   auto other = plan;
+  if (pass == Pass::evaluate) other.global_batch = other.micro_batch * other.topology.size(Axis::data);
+  if (!decision_problems(other).empty()) return {};
   other.stages = stages_of(other);
-  return largest_memory(other).total();
+  return (pass == Pass::train ? largest_memory(other) : largest_evaluation_memory(other)).total();
 }
 
 // Twice, four times ... as many tensor ranks as the plan has, as long as they are legal.
@@ -73,7 +75,7 @@ std::optional<Remedy> recompute_remedy(const Plan& plan) {
   for (const auto recompute : recomputations) {
     auto other = plan;
     other.recompute = recompute;
-    const auto bytes = recompute > plan.recompute ? price(other) : std::nullopt;
+    const auto bytes = recompute > plan.recompute ? price(other, Pass::train) : std::nullopt;
     if (!bytes || (least && least->bytes <= *bytes)) continue;
     least = {fmt::format("--recompute {}", name_of(recompute)), *bytes};
     if (*bytes <= plan.device_memory) break;
@@ -83,10 +85,10 @@ std::optional<Remedy> recompute_remedy(const Plan& plan) {
 
 // Each alone. Of tensor degrees, and of stages, that do not fit the largest speaks for all, of those that fit the
 // smallest.
-std::vector<Remedy> single_remedies(const Plan& plan) {
+std::vector<Remedy> single_remedies(const Plan& plan, Pass pass) {
   std::vector<Remedy> out;
   const auto add = [&](const std::string& flags, const Plan& other) {
-    const auto bytes = price(other);
+    const auto bytes = price(other, pass);
     if (bytes) out.push_back({flags, *bytes});
     return bytes && *bytes <= plan.device_memory;
   };
@@ -100,8 +102,9 @@ std::vector<Remedy> single_remedies(const Plan& plan) {
     other.micro_batch = 1;
     add("--micro-batch 1", other);
   }
-  if (const auto recompute = recompute_remedy(plan)) out.push_back(*recompute);
-  if (plan.dtype == base::DType::f32) {
+  if (pass == Pass::train)
+    if (const auto recompute = recompute_remedy(plan)) out.push_back(*recompute);
+  if (pass == Pass::train && plan.dtype == base::DType::f32) {
     auto other = plan;
     other.dtype = base::DType::bf16;
     add("--dtype bf16", other);
@@ -129,17 +132,17 @@ std::vector<Remedy> single_remedies(const Plan& plan) {
 
 // Of what leaves a run the run that it is: a higher ZeRO stage and recomputation together, then with more tensor ranks,
 // too. The first that fits, else the one that needs least.
-std::optional<Remedy> joint_remedy(const Plan& plan) {
+std::optional<Remedy> joint_remedy(const Plan& plan, Pass pass) {
   std::optional<Remedy> least;
   auto degrees = more_tensor_ranks(plan);
   degrees.insert(degrees.begin(), plan.tensor);
   for (const int tensor : degrees)
     for (const auto recompute : recomputations)
       for (int zero = plan.zero; zero <= 3; ++zero) {
-        if (recompute < plan.recompute) continue;
+        if (recompute < plan.recompute || (pass == Pass::evaluate && recompute > plan.recompute)) continue;
         auto other = with_tensor(plan, tensor);
         other.zero = zero, other.recompute = recompute;
-        const auto bytes = price(other);
+        const auto bytes = price(other, pass);
         if (!bytes || (least && least->bytes <= *bytes)) continue;
         std::vector<std::string> flags;
         if (zero > plan.zero) flags.push_back(fmt::format("--zero {}", zero));
@@ -154,16 +157,17 @@ std::optional<Remedy> joint_remedy(const Plan& plan) {
 
 }  // namespace
 
-std::string remedies(const Plan& plan) {
+std::string remedies(const Plan& plan, Pass pass) {
   std::vector<std::string> fitting, nearer;
-  const auto nears = [&](const Remedy& r) { return r.bytes < plan.memory.total() - plan.memory.total() / 100; };
+  const auto need = (pass == Pass::train ? plan.memory : largest_evaluation_memory(plan)).total();
+  const auto nears = [&](const Remedy& r) { return r.bytes < need - need / 100; };
   const auto needs = [](const Remedy& r) { return fmt::format("{} would need {}", r.flags, base::size_text(r.bytes)); };
-  for (const auto& r : single_remedies(plan)) {
+  for (const auto& r : single_remedies(plan, pass)) {
     if (r.bytes <= plan.device_memory) fitting.push_back(needs(r) + " and fits");
     else if (nears(r)) nearer.push_back(needs(r));
   }
   if (!fitting.empty()) return fmt::format("{}", fmt::join(fitting, "; "));
-  const auto joint = joint_remedy(plan);
+  const auto joint = joint_remedy(plan, pass);
   if (joint && joint->bytes <= plan.device_memory) return needs(*joint) + " and fits; none of these alone is enough";
   if (joint && nears(*joint)) nearer.push_back(needs(*joint));
   const std::string last = "a smaller model or a device with more memory";

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 
@@ -17,21 +18,35 @@ using trainyard::testing::SmallRun;
 
 namespace {
 
-// On every rank of `cut`; what rank 0 found, after a comparison with the others.
-engine::Evaluation evaluate(engine::EvaluateConfig c, const Cut& cut) {
-  c.run.zero = cut.zero, c.run.threads = cut.threads, c.run.device = "cpu";
-  c.run.tensor = cut.tensor, c.run.sequence_parallel = cut.sequence_parallel;
+std::string name_of(const Cut& cut) {
+  return fmt::format("{} ranks, ZeRO {}, tensor {}{}, {} stages of {} chunks, {}, {}, {}", cut.ranks, cut.zero,
+                     cut.tensor, cut.sequence_parallel ? " with rows" : "", cut.pipeline, cut.virtual_stages,
+                     cut.schedule, cut.partition, cut.dtype);
+}
+
+// On every rank of `cut`, in the dtype of the checkpoint unless `c` has another; what rank 0 found, after a comparison
+// with the others.
+engine::Evaluation evaluate(engine::EvaluateConfig c, const Cut& cut, const engine::EvaluateWatch& watch = {}) {
+  const auto dtype = c.run.dtype;
+  SmallRun::apply(cut, c.run);
+  c.run.dtype = dtype, c.run.device = "cpu", c.run.hang_timeout = 120;
   std::vector<engine::Evaluation> found(static_cast<std::size_t>(cut.ranks));
   comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
-    auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor);
-    found[static_cast<std::size_t>(rank)] = engine::evaluate(c, w, {}, cut.ranks);
+    auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor, cut.pipeline);
+    found[static_cast<std::size_t>(rank)] = engine::evaluate(c, w, rank == 0 ? watch : nullptr, cut.ranks);
   });
   for (const auto& e : found) {
-    EXPECT_EQ(std::bit_cast<std::uint64_t>(e.loss), std::bit_cast<std::uint64_t>(found[0].loss));
-    EXPECT_EQ(e.bytes, found[0].bytes);
-    EXPECT_EQ(e.measured, e.predicted) << "ranks " << cut.ranks << " ZeRO " << cut.zero;
+    EXPECT_EQ(std::bit_cast<std::uint64_t>(e.loss), std::bit_cast<std::uint64_t>(found[0].loss)) << name_of(cut);
+    EXPECT_EQ(e.bytes, found[0].bytes) << name_of(cut);
+    EXPECT_EQ(e.measured, e.predicted) << name_of(cut);
   }
   return found[0];
+}
+
+// Everything that an evaluation says.
+std::string all_of(const engine::Evaluation& e) {
+  return fmt::format("{:a} {:a} {:a} {} {} {} {} {}", e.loss, e.perplexity(), e.bits_per_byte(), e.tokens, e.bytes,
+                     e.unmeasured, e.sequences, e.dtype);
 }
 
 }  // namespace
@@ -55,6 +70,94 @@ TEST(Evaluate, IsTheValidationLossThatTrainingRecordedOnEveryCut) {
       EXPECT_EQ(found.step, 6);
     }
   }
+}
+
+// A tied model and an untied one of a checkpoint each, that of the second written by stages.
+TEST(Evaluate, StagesSayWhatOneRankSays) {
+  SmallRun runs;
+  for (const auto& [model, trained] :
+       {std::pair{runs.gpt(), Cut{1}}, std::pair{runs.llama(), Cut{4, 1, 1, "f32", "none", 2, false, 2}}}) {
+    auto c = runs.config(trained.ranks == 1 ? "tied" : "untied");
+    c.model = model, c.steps = 3, c.document_mask = "on";
+    runs.run(c, trained);
+    engine::EvaluateConfig e;
+    e.checkpoint = c.output, e.given = {"dtype", "micro-batch"}, e.sequences = 37, e.run.micro_batch = 4;
+    for (const auto dtype : {base::DType::f32, base::DType::bf16}) {
+      e.run.dtype = dtype;
+      const auto one = evaluate(e, {});
+      ASSERT_EQ(one.sequences, 37);
+      const auto same = [&](const Cut& cut) { EXPECT_EQ(all_of(evaluate(e, cut)), all_of(one)) << name_of(cut); };
+      for (const int stages : {1, 2, 3, 4})
+        for (const int tensor : {1, 2})
+          for (const int zero : {0, 3})
+            for (const int data : {1, 3}) {
+              Cut cut{stages * tensor * data, zero};
+              cut.pipeline = stages, cut.tensor = tensor, cut.sequence_parallel = tensor > 1 && data == 1;
+              same(cut);
+            }
+      for (const auto& [partition, stages] :
+           {std::pair{"uniform", 3}, std::pair{"parameters", 3}, std::pair{"type:layers", 2}, std::pair{"0,1", 2},
+            std::pair{"0,3", 2}, std::pair{"0,1,3", 3}}) {
+        Cut cut{stages, 1};
+        cut.pipeline = stages, cut.partition = partition;
+        same(cut);
+      }
+      for (const char* schedule : {"naive", "gpipe", "interleaved"}) {
+        Cut cut{4, 3};
+        cut.pipeline = 2, cut.schedule = schedule, cut.virtual_stages = schedule == std::string("interleaved") ? 2 : 1;
+        same(cut);
+      }
+    }
+  }
+}
+
+TEST(Evaluate, ProgressEndsWithAllAndItsLossIsTheResult) {
+  SmallRun runs;
+  auto c = runs.config("watched");
+  c.steps = 1;
+  runs.run(c, {});
+  engine::EvaluateConfig e;
+  e.checkpoint = c.output, e.sequences = 53, e.given = {"micro-batch"}, e.run.micro_batch = 2;
+  for (const int stages : {1, 3}) {
+    std::vector<std::pair<std::int64_t, double>> told;
+    Cut cut{2 * stages};
+    cut.pipeline = stages;
+    const auto found = evaluate(e, cut, [&](std::int64_t done, std::int64_t all, double loss) {
+      EXPECT_EQ(all, 53);
+      told.emplace_back(done, loss);
+    });
+    ASSERT_GT(told.size(), 3u);
+    EXPECT_TRUE(
+        std::is_sorted(told.begin(), told.end(), [](const auto& a, const auto& b) { return a.first < b.first; }));
+    EXPECT_EQ(told.back().first, 53);
+    EXPECT_EQ(told.back().second, found.loss);
+    EXPECT_EQ(std::count_if(told.begin(), told.end(), [](const auto& t) { return t.first == 53; }), 1);
+  }
+}
+
+TEST(Evaluate, AStageNeedsWhatIsForetoldOfItAndNoMore) {
+  SmallRun runs;
+  auto c = runs.config("fits");
+  c.steps = 1;
+  c.model = runs.model("wide", "layers = 6\nhidden = 128\nheads = 1\nkv-heads = 1\nffn = 512\ncontext = 32\n");
+  runs.run(c, {});
+  engine::EvaluateConfig e;
+  e.checkpoint = c.output, e.sequences = 2;
+  const auto whole = evaluate(e, {1});
+  Cut cut{4};
+  cut.pipeline = 4;
+  const auto stage = evaluate(e, cut);
+  EXPECT_LT(engine::total(stage.predicted), engine::total(whole.predicted));
+  // The limit is that of the stage that needs most; what would fit is named.
+  e.run.memory_limit = "422000000";
+  try {
+    evaluate(e, {4});
+    ADD_FAILURE() << "a model that does not fit was evaluated";
+  } catch (const base::Error& error) {
+    EXPECT_EQ(error.code(), base::ExitCode::input_refused);
+    EXPECT_NE(error.hint().find("--pipeline 4 would need"), std::string::npos) << error.what() << error.hint();
+  }
+  EXPECT_EQ(evaluate(e, cut).loss, whole.loss);
 }
 
 TEST(Evaluate, SequencesThatDoNotFillAMicroBatchCount) {

@@ -56,13 +56,14 @@ TEST(TensorRanks, EvaluateTheSameMicroBatches) {
     on(ranks, [&](World& world) {
       auto caller = tensor::Exec::caller(nullptr, 1);
       MicroLoss total;
-      fold_losses(world, world.communication ? *world.communication : *caller, first, end,
-                  one_by_one([&](std::int64_t m) {
-                    std::lock_guard lock(mutex);
-                    seen[static_cast<std::size_t>(world.rank)].push_back(m);
-                    return loss_of(m);
-                  }),
-                  total);
+      fold_losses(
+          world, world.communication ? *world.communication : *caller, first, end,
+          [&](std::span<const std::int64_t> micros, std::span<MicroLoss> losses) {
+            std::lock_guard lock(mutex);
+            seen[static_cast<std::size_t>(world.rank)].assign(micros.begin(), micros.end());
+            std::transform(micros.begin(), micros.end(), losses.begin(), loss_of);
+          },
+          total);
       EXPECT_EQ(total.sum, expected.sum);
       EXPECT_EQ(total.targets, expected.targets);
       EXPECT_EQ(total.bytes, 3.0 * (end - first));

@@ -155,7 +155,7 @@ int main(int argc, char** argv) {
         if (launch.world().rank == 0) tools::print(engine::print_config(fields, config));
         return base::ExitCode::done;
       }
-      launch.cut_into_replicas(config.tensor, evaluation.asked() ? 1 : config.pipeline);
+      launch.cut_into_replicas(config.tensor, config.pipeline);
       if (evaluation.asked()) return evaluation.run(config, fields, launch);
       if (!switches.dry_run) launch.reasons_into(config.output);  // neither it nor an evaluation writes anything
       return train(config, switches, launch, *signals, [&](const std::string& resume) {

@@ -1,0 +1,48 @@
+// Entering a chunk, and the loop over the actions of an evaluation.
+#include "libtrain/engine/stage_passes.h"
+
+#include <utility>
+
+namespace trainyard::engine {
+
+Slot& StagePasses::enter(const plan::Action& action, const model::MicroBatch& batch, plan::Pass pass) const {
+  const auto& chunk = chunks[static_cast<std::size_t>(action.chunk)];
+  auto& slot = slot_of(action);
+  slot.step.emplace(model::Step{context.compute, &store, batch, plan.dtype, seed, pass});
+  slot.step->edges = &edges;
+  slot.step->weight_gradients = plan.micro().weight_gradients;
+  slot.flow = chunk.decoder->open(*slot.step, slot.saved);
+  if (!chunk.first) link->take_activations(slot.flow.main);
+  return slot;
+}
+
+void StagePasses::evaluate(std::span<const std::int64_t> micros, std::span<MicroLoss> losses,
+                           const ForwardPasses& of) const {
+  using Kind = plan::Action::Kind;
+  const plan::Pipeline pipeline{plan.pipeline_schedule, plan.pipeline, plan.virtual_stages};
+  const CurrentAction::UntilEnd over(now);
+  for (const auto& action : plan::evaluation_actions(static_cast<std::int64_t>(micros.size()), pipeline, stage)) {
+    const auto& chunk = chunks[static_cast<std::size_t>(action.chunk)];
+    auto& slot = slot_of(action);
+    const auto at = static_cast<std::size_t>(action.place);
+    now.begin(action, micros[at]);
+    if (action.kind == Kind::load) {
+      context.join(std::exchange(slot.sent, {}));
+      enter(action, of.batch(micros[at]), plan::Pass::evaluate);
+    } else if (action.kind == Kind::forward) {
+      of.begin_pass(chunk.evaluation);
+      chunk.decoder->evaluate(*slot.step, slot.flow, slot.saved);
+      losses[at].sum += slot.step->loss_sum;
+      losses[at].targets += static_cast<double>(slot.step->target_count);
+      slot.step.reset();
+      if (&chunk == &chunks.back()) of.passed(at);
+    } else if (action.kind == Kind::receive_activations) {
+      link->await_activations();
+    } else {
+      slot.sent = link->send_activations(slot.flow.main);
+    }
+  }
+  for (auto& chunk : chunks) context.join(std::exchange(chunk.slots.front()->sent, {}));
+}
+
+}  // namespace trainyard::engine

@@ -1,0 +1,33 @@
+// Composes the bytes of weights, activations and workspace.
+#include "libtrain/plan/evaluation.h"
+
+namespace trainyard::plan {
+
+MemoryBytes evaluation_memory(const Plan& p, int stage) {
+  const auto part = p.part_of_stage(stage);
+  const auto states = state_bytes(UnitTable(part, p.topology), p.states());
+  auto activations = stage > 0 || p.stages.chunks() > 1 ? stream_bytes(p.model, p.micro()) : 0;
+  for (const auto& chunk : part.chunks)
+    activations += activation_bytes(ModelPart(p.model, {chunk}), p.micro(), Pass::evaluate);
+  MemoryBytes out;
+  out.categories = {states.parameters,
+                    states.gathered_units,
+                    0,
+                    0,
+                    0,
+                    activations,
+                    tensor_staging_bytes(p.model, p.micro()),
+                    workspace_bytes(part, p.micro(), Pass::evaluate),
+                    0};
+  out.reserve = reserve_bytes(p.micro());
+  return out;
+}
+
+MemoryBytes largest_evaluation_memory(const Plan& p) {
+  auto most = evaluation_memory(p, 0);
+  for (int stage = 1; stage < p.pipeline; ++stage)
+    if (const auto bytes = evaluation_memory(p, stage); bytes.total() > most.total()) most = bytes;
+  return most;
+}
+
+}  // namespace trainyard::plan
