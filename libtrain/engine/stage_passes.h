@@ -23,7 +23,9 @@ namespace trainyard::engine {
 
 // What belongs to one micro-batch between its load and the end of its last pass.
 struct Slot {
-  Slot(tensor::Arena& activations, std::int64_t bytes) : memory(activations, bytes), saved(memory) {}
+  // passing: the place of all slots for what a block does not keep; null: it is in its own.
+  Slot(tensor::Arena& activations, std::int64_t bytes, tensor::Arena* passing = nullptr)
+      : memory(activations, bytes), saved(memory, passing) {}
   tensor::Arena memory;
   model::Saved saved;
   std::optional<model::Step> step;

@@ -58,14 +58,15 @@ void Trainer::make_chunks() {
   const auto slots = plan::slots_of_stage(plan_, stage);
   TRAINYARD_ASSERT(batches_.in_flight() >= slots[0], "batches for {} micro-batches in flight, and the plan has {}",
                    batches_.in_flight(), slots[0]);
+  auto& activations = memory_[tensor::Category::activations];
+  const auto bytes = plan::slot_bytes(part_, plan_.micro(), plan_.recompute, slots);
+  if (bytes.passing > 0) passing_.emplace(activations, bytes.passing);
   for (int c = 0; c < plan_.stages.chunks(); ++c) {
     const auto at = static_cast<std::size_t>(c);
-    const auto bytes = plan::activation_bytes(plan::ModelPart(plan_.model, {part_.chunks[at]}), plan_.micro(),
-                                              plan::Pass::train, plan_.recompute);
     Chunk chunk;
     chunk.decoder = std::make_unique<model::Decoder>(part_, plan_.recompute, c);
     for (int i = 0; i < slots[at]; ++i)
-      chunk.slots.push_back(std::make_unique<Slot>(memory_[tensor::Category::activations], bytes));
+      chunk.slots.push_back(std::make_unique<Slot>(activations, bytes.of_chunk[at], passing_ ? &*passing_ : nullptr));
     chunk.forward = plan::forward_accesses(part_, c);
     chunk.backward = plan::backward_accesses(part_, c);
     chunk.input_gradients = plan::input_gradient_accesses(part_, c);

@@ -125,6 +125,7 @@ class Trainer {
   model::Edges edges_;
   std::vector<plan::Action> program_;
   CurrentAction now_;
+  std::optional<tensor::Arena> passing_;  // of all slots
   std::vector<Chunk> chunks_;
   std::optional<StageLink> link_;
   std::int32_t stop_ = 0;  // does any rank ask to stop; known once answered_

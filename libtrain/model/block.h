@@ -36,7 +36,21 @@ struct MicroBatch {
 // with it, and nothing is pushed.
 class Saved {
  public:
-  explicit Saved(tensor::Arena& arena) : arena_(arena) {}
+  // Several may have one place for what passes, of which only one has something at any time; without it all lies in
+  // `arena`.
+  explicit Saved(tensor::Arena& arena, tensor::Arena* passing = nullptr)
+      : arena_(arena), passing_(passing != nullptr ? *passing : arena) {}
+  // What is pushed in its life is popped before anything else is done with another micro-batch.
+  class Passing {
+   public:
+    explicit Passing(Saved& saved) : saved_(saved) { ++saved_.pass_; }
+    ~Passing() { --saved_.pass_; }
+    Passing(const Passing&) = delete;
+    Passing& operator=(const Passing&) = delete;
+
+   private:
+    Saved& saved_;
+  };
   base::View push(base::DType dtype, std::initializer_list<std::int64_t> shape);
   base::View pop();
   base::View top() const;  // what the next pop, or keep, gives
@@ -45,17 +59,18 @@ class Saved {
   bool empty() const { return entries_.empty(); }
   std::size_t size() const { return entries_.size(); }
   void clear();
-  tensor::Arena& arena() { return arena_; }
 
  private:
   struct Entry {
     base::View view;
+    tensor::Arena* arena;
     std::int64_t mark;
     bool popped = false;  // while something above it was kept
   };
   std::size_t next() const;
   void drop_popped();
-  tensor::Arena& arena_;
+  tensor::Arena &arena_, &passing_;
+  int pass_ = 0;  // Passing scopes that are open
   std::vector<Entry> entries_;
   std::size_t passed_ = 0;  // entries at the top that were kept, or popped between such
 };

@@ -19,7 +19,10 @@ SavedSet PreNormLayer::take(const Sublayer& s, Step& step, const params::Lease& 
   const auto list = tensors(s, step, plan::Pass::train);
   if (step.recompute != plan::Recompute::selective) return SavedSet::pop(saved, list);
   const auto again = plan::Stays::unless_selective;
-  SavedSet::push(saved, plan::only(list, again));
+  {
+    const Saved::Passing passing(saved);
+    SavedSet::push(saved, plan::only(list, again));
+  }
   const auto t = SavedSet::pop(saved, selective_order(list));
   s.norm.make_again(step, lease, t);
   if (!plan::only(s.kind->tensors(model_, shape_of(step), plan::Pass::train), again).empty())

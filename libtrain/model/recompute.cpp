@@ -46,8 +46,9 @@ class RecomputeBlock : public Block {
   std::string name() const override { return inner_->name(); }
 
   void forward(Step& step, Flow& flow, Saved& saved) override {
-    if (step.pass == plan::Pass::evaluate) return inner_->forward(step, flow, saved);
-    tensor::copy(step.exec, flow.main, saved.push(flow.main.dtype, {flow.main.rows(), flow.main.cols()}));
+    if (step.pass == plan::Pass::train)
+      tensor::copy(step.exec, flow.main, saved.push(flow.main.dtype, {flow.main.rows(), flow.main.cols()}));
+    const Saved::Passing passing(saved);
     const auto kept = saved.size();
     inner_->forward(step, flow, saved);
     while (saved.size() > kept) saved.pop();
@@ -60,10 +61,13 @@ class RecomputeBlock : public Block {
     HeldStore held(*step.store);
     auto inner = step;
     inner.store = &held;
-    inner.output = Output::unread;
-    inner_->forward(inner, again, saved);
-    inner.output = Output::read;
-    inner_->backward(inner, flow, saved);
+    {
+      const Saved::Passing passing(saved);
+      inner.output = Output::unread;
+      inner_->forward(inner, again, saved);
+      inner.output = Output::read;
+      inner_->backward(inner, flow, saved);
+    }
     saved.pop();
     step.loss_sum = inner.loss_sum;
     step.target_count = inner.target_count;

@@ -5,8 +5,9 @@ namespace trainyard::model {
 
 base::View Saved::push(base::DType dtype, std::initializer_list<std::int64_t> shape) {
   TRAINYARD_ASSERT(passed_ == 0, "{} tensors are kept for weight gradients: nothing is pushed above them", passed_);
-  const auto mark = arena_.mark();
-  entries_.push_back({arena_.allocate(dtype, shape), mark});
+  auto& arena = pass_ > 0 ? passing_ : arena_;
+  const auto mark = arena.mark();
+  entries_.push_back({arena.allocate(dtype, shape), &arena, mark});
   return entries_.back().view;
 }
 
@@ -39,16 +40,19 @@ void Saved::pop_kept() {
 
 void Saved::drop_popped() {
   while (!entries_.empty() && entries_.back().popped) {
-    arena_.release(entries_.back().mark);
+    entries_.back().arena->release(entries_.back().mark);
     entries_.pop_back();
   }
 }
 
 void Saved::clear() {
-  if (entries_.empty()) return;
-  arena_.release(entries_.front().mark);
-  entries_.clear();
-  passed_ = 0;
+  for (auto& entry : entries_) entry.popped = true;
+  pop_kept();
+}
+
+void SavedSet::add(const SavedSet& more) {
+  list_.insert(list_.end(), more.list_.begin(), more.list_.end());
+  views_.insert(views_.end(), more.views_.begin(), more.views_.end());
 }
 
 base::View SavedSet::find(std::string_view name) const {
@@ -97,7 +101,10 @@ PassTensors::PassTensors(const std::vector<plan::SavedTensor>& list, const Step&
     : saved_(saved), kept_(saved.size()) {
   const bool selective = step.recompute == plan::Recompute::selective;
   if (step.pass == plan::Pass::train) kept_ += selective ? plan::only(list, plan::Stays::always).size() : list.size();
-  set_ = SavedSet::push(saved, selective ? selective_order(list) : list);
+  set_ = SavedSet::push(saved, selective ? plan::only(list, plan::Stays::always) : list);
+  if (!selective) return;
+  const Saved::Passing passing(saved);
+  set_.add(SavedSet::push(saved, plan::only(list, plan::Stays::unless_selective)));
 }
 
 }  // namespace trainyard::model

@@ -17,6 +17,7 @@ class SavedSet {
  public:
   static SavedSet push(Saved& saved, std::vector<plan::SavedTensor> list);
   static SavedSet pop(Saved& saved, std::vector<plan::SavedTensor> list);
+  void add(const SavedSet& more);
   static SavedSet keep(Saved& saved, std::vector<plan::SavedTensor> list);  // for weight gradients to pop
   base::View operator[](std::string_view name) const;                       // the list must name it
   base::View find(std::string_view name) const;                             // empty when the list does not name it

@@ -5,6 +5,7 @@
 #include "libtrain/plan/widths.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace trainyard::plan {
 
@@ -18,30 +19,48 @@ StackBytes on_stack(const Segment& segment, const ModelConfig& m, const MicroSha
   if (segment.part == Part::layers && recompute == Recompute::selective) return segment.kind->selective_bytes(m, s);
   const auto bytes = segment.kind->saved_bytes(m, s);
   if (segment.part == Part::layers && recompute == Recompute::layers)
-    return {stream_bytes(m, s), stream_bytes(m, s) + bytes};
-  return {bytes, bytes};
+    return {stream_bytes(m, s), stream_bytes(m, s) + bytes, bytes};
+  return {bytes, bytes, 0};
 }
 
 }  // namespace
 
 // Blocks run above what those before them keep.
-std::int64_t saved_bytes(const ModelPart& part, const MicroShape& s, Recompute recompute) {
-  std::int64_t kept = 0, most = 0;
+StackBytes saved_bytes(const ModelPart& part, const MicroShape& s, Recompute recompute) {
+  StackBytes all{0, 0, 0};
   for (const auto& segment : segments(part)) {
     if (segment.times == 0) continue;
     const auto bytes = on_stack(segment, part.model, s, recompute);
-    most = std::max(most, kept + (segment.times - 1) * bytes.kept + bytes.most);
-    kept += segment.times * bytes.kept;
+    all.most = std::max(all.most, all.kept + (segment.times - 1) * bytes.kept + bytes.most);
+    all.kept += segment.times * bytes.kept;
+    all.passing = std::max(all.passing, bytes.passing);
   }
-  return most;
+  return all;
 }
 
 std::int64_t activation_bytes(const ModelPart& part, const MicroShape& s, Pass pass, Recompute recompute) {
   const auto& m = part.model;
-  if (pass == Pass::train) return stream_bytes(m, s) + saved_bytes(part, s, recompute);
+  if (pass == Pass::train) return stream_bytes(m, s) + saved_bytes(part, s, recompute).most;
   std::int64_t most = 0;
   for (const auto& segment : segments(part)) most = std::max(most, segment.kind->evaluation_bytes(m, s));
   return stream_bytes(m, s) + most;
+}
+
+std::int64_t SlotBytes::total(const std::vector<int>& slots) const {
+  std::int64_t bytes = passing;
+  for (std::size_t c = 0; c < slots.size(); ++c) bytes += slots[c] * of_chunk[c];
+  return bytes;
+}
+
+SlotBytes slot_bytes(const ModelPart& part, const MicroShape& s, Recompute recompute, const std::vector<int>& slots) {
+  const bool several = std::accumulate(slots.begin(), slots.end(), 0) > 1;
+  SlotBytes out;
+  for (const auto& chunk : part.chunks) {
+    const auto saved = saved_bytes(ModelPart(part.model, {chunk}), s, recompute);
+    out.of_chunk.push_back(stream_bytes(part.model, s) + (several ? saved.kept : saved.most));
+    if (several) out.passing = std::max(out.passing, saved.passing);
+  }
+  return out;
 }
 
 std::int64_t workspace_bytes(const ModelPart& part, const MicroShape& s, Pass pass) {

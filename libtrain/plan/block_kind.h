@@ -30,9 +30,10 @@ struct SavedTensor {
 std::int64_t total_bytes(const std::vector<SavedTensor>& tensors);
 std::vector<SavedTensor> only(std::vector<SavedTensor> tensors, Stays stays);
 
-// Of one block on the activation stack: between forward and backward, and at most while it runs.
+// On the activation stack: between forward and backward, and at most while a block runs; of what is not kept the most
+// at one time, for which micro-batches in flight have one place (model::Saved::Passing).
 struct StackBytes {
-  std::int64_t kept, most;
+  std::int64_t kept, most, passing = 0;
 };
 
 // Collective calls of one operation and size that a rank makes among the tensor ranks of its replica.

@@ -37,10 +37,8 @@ MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const M
                         const InFlight& in_flight) {
   const UnitTable table(part, states.topology);
   const auto s = state_bytes(table, states);
-  std::int64_t activations = in_flight.hears_before ? 2 * stream_bytes(part.model, micro) : 0;
-  for (std::size_t c = 0; c < part.chunks.size(); ++c)
-    activations +=
-        in_flight.slots[c] * activation_bytes(ModelPart(part.model, {part.chunks[c]}), micro, Pass::train, recompute);
+  const auto activations = (in_flight.hears_before ? 2 * stream_bytes(part.model, micro) : 0) +
+                           slot_bytes(part, micro, recompute, in_flight.slots).total(in_flight.slots);
   MemoryBytes out;
   out.categories = {s.parameters,
                     s.gathered_units,

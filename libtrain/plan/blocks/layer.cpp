@@ -70,11 +70,12 @@ std::int64_t LayerKind::evaluation_bytes(const ModelConfig& m, const MicroShape&
 
 // Above what stays of a branch and of those before it lies what it does not keep, while it runs.
 StackBytes LayerKind::selective_bytes(const ModelConfig& m, const MicroShape& s) const {
-  StackBytes bytes{0, 0};
+  StackBytes bytes{0, 0, 0};
   for (const auto& name : m.branches) {
     const auto all = branch_tensors(branch_kind(name), m, s, Pass::train);
     bytes.most = std::max(bytes.most, bytes.kept + total_bytes(all));
     bytes.kept += total_bytes(only(all, Stays::always));
+    bytes.passing = std::max(bytes.passing, total_bytes(only(all, Stays::unless_selective)));
   }
   return bytes;
 }
