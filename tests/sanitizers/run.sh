@@ -23,7 +23,7 @@ thread() {
   cmake --build --preset tsan
   local rooms='tensor|params|data|checkpoint|io'
   local comm='threads|neighbours|neighbours_mpi|watchdog|core_share|mpi|hung_rank'
-  local engine='same_bits|same_bits_mpi|resume|rules|settings|run_folder|ends|signals|queue|accounting|odd_shapes|evaluate|metrics|pytorch_update'
+  local engine='same_bits|same_bits_mpi|stages|slots|trace|resume|rules|settings|run_folder|ends|signals|queue|accounting|odd_shapes|evaluate|metrics|pytorch_update'
   local profile='collective|sweep|ranks|ceilings'
   local train='ends|lost_peer|paths|one_folder|same_settings|evaluate|command_line'
   OMP_NUM_THREADS=1 OMP_THREAD_LIMIT=1 ctest --test-dir build/tsan --output-on-failure -j "$(nproc)" --no-tests=error -LE nightly </dev/null \
