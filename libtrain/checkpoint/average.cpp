@@ -142,7 +142,7 @@ class Averaging {
   std::int64_t done_ = 0, all_ = 0, bytes_read_ = 0;
 };
 
-std::string shape_text(const ParameterEntry& p) { return fmt::format("{} [{}]", p.name, fmt::join(p.shape, ", ")); }
+std::string name_and_shape(const ParameterEntry& p) { return fmt::format("{} [{}]", p.name, fmt::join(p.shape, ", ")); }
 
 void require_same_shapes(const std::vector<const Reader*>& sources) {
   const auto& expected = sources.front()->manifest().parameters;
@@ -152,8 +152,8 @@ void require_same_shapes(const std::vector<const Reader*>& sources) {
       if (i < expected.size() && i < found.size() && expected[i] == found[i]) continue;
       throw base::InputError(
           fmt::format("{} has {} where {} has {}: checkpoints of different models have no mean", source->path(),
-                      i < found.size() ? shape_text(found[i]) : "nothing", sources.front()->path(),
-                      i < expected.size() ? shape_text(expected[i]) : "nothing"),
+                      i < found.size() ? name_and_shape(found[i]) : "nothing", sources.front()->path(),
+                      i < expected.size() ? name_and_shape(expected[i]) : "nothing"),
           "give checkpoints of one model: compare with inspect");
     }
   }

@@ -3,10 +3,14 @@
 
 #include "libtrain/io/hdf5_file.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <utility>
 
 namespace trainyard::checkpoint {
+
+std::string shape_text(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 Box whole_of(const Shape& shape) {
   Box box;

@@ -9,11 +9,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace trainyard::checkpoint {
 
-using Shape = std::vector<std::int64_t>;  // of a logical tensor: 1 to most_dims sizes, each at least 1
+using Shape = std::vector<std::int64_t>;     // of a logical tensor: 1 to most_dims sizes, each at least 1
+std::string shape_text(const Shape& shape);  // "[4, 3]"
 inline constexpr std::size_t most_dims = 4;
 using Dims = std::array<std::int64_t, most_dims>;
 

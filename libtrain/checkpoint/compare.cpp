@@ -15,9 +15,9 @@ namespace trainyard::checkpoint {
 
 namespace {
 
-constexpr std::int64_t part_elements = std::int64_t{1} << 20;
+constexpr std::int64_t compared_at_once = std::int64_t{1} << 20;
 
-struct Part {
+struct ComparedPart {
   std::size_t tensor = 0;  // number of the difference
   std::int64_t first = 0, count = 0;
 };
@@ -28,7 +28,7 @@ struct Sums {
   double absolute = 0, relative = 0, dot = 0, squares_a = 0, squares_b = 0;
 };
 
-Sums compare_part(const std::vector<float>& a, const std::vector<float>& b, const Part& part) {
+Sums compare_part(const std::vector<float>& a, const std::vector<float>& b, const ComparedPart& part) {
   Sums s;
   for (std::int64_t i = 0; i < part.count; ++i) {
     const auto k = static_cast<std::size_t>(i);
@@ -54,7 +54,7 @@ double cosine_of(const Sums& s) {
 struct Plan {
   std::vector<TensorDifference> tensors;
   std::vector<std::pair<Kind, std::string>> names;  // of each of them
-  std::vector<Part> parts;
+  std::vector<ComparedPart> parts;
   std::int64_t elements = 0;
 };
 
@@ -102,8 +102,8 @@ Plan plan_of(const Reader& a, const Reader& b, Contents what) {
     const auto& t = plan.tensors[i];
     if (!t.problem.empty()) continue;
     plan.elements += t.elements;
-    for (std::int64_t first = 0; first < t.elements; first += part_elements)
-      plan.parts.push_back({i, first, std::min(part_elements, t.elements - first)});
+    for (std::int64_t first = 0; first < t.elements; first += compared_at_once)
+      plan.parts.push_back({i, first, std::min(compared_at_once, t.elements - first)});
   }
   return plan;
 }
@@ -111,7 +111,7 @@ Plan plan_of(const Reader& a, const Reader& b, Contents what) {
 // Of one thread.
 struct Hands {
   Reader a, b;
-  std::vector<float> x = std::vector<float>(static_cast<std::size_t>(part_elements)), y = x;
+  std::vector<float> x = std::vector<float>(static_cast<std::size_t>(compared_at_once)), y = x;
   Hands(const Reader& first, const Reader& second) : a(first.another()), b(second.another()) {}
 };
 

@@ -27,9 +27,7 @@ namespace trainyard::checkpoint {
 
 namespace {
 
-using Place = io::SafetensorsModel::Place;
-
-std::string shape_text(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+using FilePlace = io::SafetensorsModel::Place;
 
 // Of a few of many names, so that a message stays a message.
 void add_names(std::vector<std::string>& lines, const char* title, const std::vector<std::string>& names) {
@@ -49,7 +47,7 @@ struct Source {
   ForeignModel is;
   std::vector<ParameterEntry> parameters;
   std::vector<ForeignTensor> tensors;
-  std::vector<Place> places;  // of the tensors
+  std::vector<FilePlace> places;  // of the tensors
 
   explicit Source(const std::string& path_);
   const WeightTypeName& type(std::size_t tensor) const {
@@ -126,7 +124,7 @@ void Source::require_same_head(const std::string& table) const {
   bool equal = other != nullptr && a.tensor->shape == b.tensor->shape;
   std::vector<char> raw(static_cast<std::size_t>(slab_elements) * 4);
   std::vector<float> values(static_cast<std::size_t>(slab_elements)), others(values.size());
-  const auto read = [&](const Place& from, const WeightTypeName& type, std::int64_t at, std::int64_t n, float* to) {
+  const auto read = [&](const FilePlace& from, const WeightTypeName& type, std::int64_t at, std::int64_t n, float* to) {
     from.file->file.read(from.tensor->offset + at * type.bytes, raw.data(), n * type.bytes);
     to_f32(type.type, raw.data(), n, to);
   };

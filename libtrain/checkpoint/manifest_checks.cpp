@@ -5,6 +5,7 @@
 #include "libtrain/base/json.h"
 #include "libtrain/checkpoint/joined_index.h"
 #include "libtrain/checkpoint/pieces.h"
+#include "libtrain/checkpoint/records.h"
 #include "libtrain/io/bulk.h"
 #include "libtrain/plan/field_json.h"
 #include "libtrain/plan/model_fields.h"
@@ -20,24 +21,22 @@ namespace trainyard::checkpoint {
 
 namespace {
 
-const char* const way_out = "restore it from a copy, or resume from another checkpoint (--resume PATH)";
-
 template <class... A>
 [[noreturn]] void refuse(const std::string& where, fmt::format_string<A...> format, A&&... values) {
-  throw base::InputError(where + ": " + fmt::format(format, std::forward<A>(values)...), way_out);
+  throw base::InputError(where + ": " + fmt::format(format, std::forward<A>(values)...), RecordReader::way_out);
 }
 
-struct Part {
+struct FilePart {
   std::int64_t offset, bytes;
   const PayloadEntry* payload;  // nullptr: metadata
   std::uint32_t crc;
 };
 
-std::vector<Part> parts_of(const FileEntry& file) {
-  std::vector<Part> parts;
+std::vector<FilePart> file_parts(const FileEntry& file) {
+  std::vector<FilePart> parts;
   for (const auto& [name, p] : file.payloads) parts.push_back({p.offset, p.bytes, &p, 0});
   for (const auto& r : file.metadata) parts.push_back({r.offset, r.bytes, nullptr, r.crc});
-  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
+  std::sort(parts.begin(), parts.end(), [](const FilePart& a, const FilePart& b) {
     return a.offset != b.offset ? a.offset < b.offset : a.bytes < b.bytes;
   });
   return parts;
@@ -167,7 +166,7 @@ bool inside(const Box& box, const Shape& shape) {
 
 void require_whole(const FileEntry& file, const std::string& where) {
   std::int64_t at = 0;
-  for (const auto& part : parts_of(file)) {
+  for (const auto& part : file_parts(file)) {
     if (part.offset != at) refuse(where, "what should begin at byte {} begins at {}", at, part.offset);
     at += part.bytes;
     if (at > file.bytes) break;
@@ -178,7 +177,7 @@ void require_whole(const FileEntry& file, const std::string& where) {
 
 std::uint32_t crc_of_parts(const FileEntry& file) {
   std::uint32_t crc = 0;
-  for (const auto& part : parts_of(file)) {
+  for (const auto& part : file_parts(file)) {
     if (part.payload == nullptr) crc = io::crc32c_combine(crc, part.crc, part.bytes);
     else
       for (std::size_t b = 0; b < part.payload->blocks.size(); ++b)

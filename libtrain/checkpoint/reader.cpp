@@ -22,8 +22,6 @@ namespace {
 
 const char* const way_out = "restore the file from a copy, or resume from another checkpoint (--resume PATH)";
 
-std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
-
 // Where `path` is a run, one of its checkpoints is meant: the newest is named.
 std::string way_to_one(const std::string& path, const std::string& otherwise) {
   for (const auto& folder : {path + "/checkpoints", path})

@@ -1,6 +1,7 @@
 // Collectives over MPI. Data moves by point-to-point messages of our own, so that the ledger's bytes are the bytes on
 // the wire; sums that are handed to the library (all_reduce, reduce_scatter) keep the library's order.
 #include "libtrain/base/here_and_now.h"
+#include "libtrain/comm/bytes.h"
 #include "libtrain/comm/entry.h"
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/mpi_calls.h"
@@ -18,8 +19,6 @@ namespace trainyard::comm {
 namespace {
 
 std::atomic<std::int64_t> message_limit{std::int64_t{1} << 30};
-
-char* bytes_of(const base::View& v) { return static_cast<char*>(v.data); }
 
 using Waiting = MpiRuntime::Waiting;
 

@@ -1,5 +1,6 @@
 // Collectives over NCCL. Data moves by the library's own all_gather, or by grouped sends and receives of bytes, so that
 // the ledger's bytes are what leaves the GPU.
+#include "libtrain/comm/bytes.h"
 #include "libtrain/comm/entry.h"
 #include "libtrain/comm/nccl.h"
 #include "libtrain/comm/nccl_library.h"
@@ -38,8 +39,6 @@ nccl::Type type_of(base::DType t) {
 }
 
 nccl::Op op_of(Reduction op) { return op == Reduction::sum ? nccl::sum : op == Reduction::max ? nccl::max : nccl::min; }
-
-char* bytes_of(const base::View& v) { return static_cast<char*>(v.data); }
 
 // The library's communicator and what became of it. Several groups may share one. Whoever calls the library with it
 // holds `mutex`: an abort frees it, and another thread may be in the middle of a call.

@@ -2,6 +2,7 @@
 #include "libtrain/comm/threads.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/comm/bytes.h"
 #include "libtrain/comm/entry.h"
 
 #include <algorithm>
@@ -67,8 +68,6 @@ struct ThreadsWorld::Shared {
 };
 
 namespace {
-
-char* bytes_of(const base::View& v) { return static_cast<char*>(v.data); }
 
 template <class T> void combine(T* into, const T* from, std::int64_t n, Reduction op) {
   for (std::int64_t i = 0; i < n; ++i) {

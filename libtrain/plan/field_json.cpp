@@ -10,23 +10,19 @@
 
 namespace trainyard::plan {
 
-namespace {
-
-std::string replaced(std::string text, char from, char to) {
-  std::replace(text.begin(), text.end(), from, to);
+std::string with_underscores(std::string text) {
+  std::replace(text.begin(), text.end(), '-', '_');
   return text;
 }
 
-}  // namespace
-
-std::string key_of(const base::Field& f) { return replaced(f.name, '-', '_'); }
+std::string key_of(const base::Field& f) { return with_underscores(f.name); }
 
 nlohmann::ordered_json json_of(const base::Field& f) {
   switch (f.kind) {
     case base::FieldKind::integer: return static_cast<std::int64_t>(std::strtoll(f.get().c_str(), nullptr, 10));
     case base::FieldKind::number: return std::strtod(f.get().c_str(), nullptr);
     case base::FieldKind::toggle: return f.get() == "on";
-    case base::FieldKind::word: return replaced(f.get(), '-', '_');
+    case base::FieldKind::word: return with_underscores(f.get());
     default: return f.get();
   }
 }

@@ -168,7 +168,7 @@ void resample(const std::vector<LinkSamples>& samples, const std::vector<std::si
 // square of each half width, in logarithms, comes that of the drift's 90 % (1.645 standard deviations; a mean absolute
 // difference is sqrt(2 / pi) of one). Half of the noise floor is taken for drift, the rest for noise that the scatter
 // has already: calibrated, see bench/RESULTS.md.
-void spread(const std::vector<LinkSamples>& samples, const std::vector<std::size_t>& starts, LinkFit& fit) {
+void add_spread(const std::vector<LinkSamples>& samples, const std::vector<std::size_t>& starts, LinkFit& fit) {
   const auto by_odd = model_of(medians(samples, odd), starts), by_even = model_of(medians(samples, even), starts);
   std::vector<double> all;
   std::vector<std::vector<double>> own(starts.size());
@@ -228,7 +228,7 @@ LinkFit fit_link(const std::vector<LinkSamples>& samples, int most_segments) {
     fit.segments.push_back(s);
   }
   resample(samples, starts, fit);
-  spread(samples, starts, fit);
+  add_spread(samples, starts, fit);
   return fit;
 }
 

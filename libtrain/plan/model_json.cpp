@@ -7,8 +7,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace trainyard::plan {
 
 namespace {
@@ -18,11 +16,6 @@ namespace {
 bool came_later(const base::Field& f) { return f.name == "branches" || f.name == "lanes"; }
 
 constexpr std::size_t longest_text = 8192;  // a name
-
-std::string replaced(std::string text, char from, char to) {
-  std::replace(text.begin(), text.end(), from, to);
-  return text;
-}
 
 template <class Json> std::string text_of(const Json& value) {
   if (value.is_string()) return value.template get<std::string>();
@@ -75,13 +68,13 @@ nlohmann::json current_form(const nlohmann::json& model) {
   auto fields = fields_of(m);
   auto out = nlohmann::json::object();
   for (const auto& [key, value] : model.items()) {
-    out[replaced(key, '-', '_')] = value;
+    out[with_underscores(key)] = value;
     try {
       auto& field = base::field_named(fields, key, "");
       const auto usual = field.get();
       field.set(text_of(value), key);
-      if (came_later(field) && field.get() == usual) out.erase(replaced(key, '-', '_'));
-      else out[replaced(key, '-', '_')] = field.kind == base::FieldKind::text ? value : nlohmann::json(json_of(field));
+      if (came_later(field) && field.get() == usual) out.erase(with_underscores(key));
+      else out[with_underscores(key)] = field.kind == base::FieldKind::text ? value : nlohmann::json(json_of(field));
     } catch (const base::UsageError&) {  // another program's key, or a value out of today's range
     }
   }

@@ -9,22 +9,21 @@ namespace trainyard::plan {
 
 namespace {
 
-using Kind = StageWork::Kind;
-
 // Those of one kind, in order: groups of micro-batches, with several chunks as many as there are stages, pass through
 // one chunk after the other.
-std::vector<StageWork> in_groups(Kind kind, std::int64_t micros, int stages, int chunks) {
+std::vector<StageWork> in_groups(StageWork::Kind kind, std::int64_t micros, int stages, int chunks) {
   std::vector<StageWork> out;
   const auto group = chunks == 1 ? micros : stages;
   for (std::int64_t first = 0; first < micros; first += group)
     for (int c = 0; c < chunks; ++c)
-      for (auto m = first; m < first + group; ++m) out.push_back({kind, m, kind == Kind::forward ? c : chunks - 1 - c});
+      for (auto m = first; m < first + group; ++m)
+        out.push_back({kind, m, kind == StageWork::Kind::forward ? c : chunks - 1 - c});
   return out;
 }
 
 std::vector<StageWork> by_turns(std::int64_t micros, int stages, int chunks, std::int64_t warm_up) {
-  const auto forward = in_groups(Kind::forward, micros, stages, chunks),
-             backward = in_groups(Kind::backward, micros, stages, chunks);
+  const auto forward = in_groups(StageWork::Kind::forward, micros, stages, chunks),
+             backward = in_groups(StageWork::Kind::backward, micros, stages, chunks);
   std::vector<StageWork> out(forward.begin(), forward.begin() + warm_up);
   for (auto f = static_cast<std::size_t>(warm_up), b = std::size_t{0}; b < backward.size(); ++b) {
     if (f < forward.size()) out.push_back(forward[f++]);
@@ -40,13 +39,13 @@ std::vector<StageWork> zero_bubble(std::int64_t micros, int stages, int stage) {
   std::vector<StageWork> out;
   std::int64_t forward = 0, inputs = 0, weights = 0;
   for (; forward < std::min<std::int64_t>(stages - stage - 1, micros); ++forward)
-    out.push_back({Kind::forward, forward});
+    out.push_back({StageWork::Kind::forward, forward});
   while (inputs < micros) {
-    if (forward < micros) out.push_back({Kind::forward, forward++});
-    out.push_back({Kind::input_gradients, inputs++});
-    if (inputs - weights > stage) out.push_back({Kind::weight_gradients, weights++});
+    if (forward < micros) out.push_back({StageWork::Kind::forward, forward++});
+    out.push_back({StageWork::Kind::input_gradients, inputs++});
+    if (inputs - weights > stage) out.push_back({StageWork::Kind::weight_gradients, weights++});
   }
-  while (weights < micros) out.push_back({Kind::weight_gradients, weights++});
+  while (weights < micros) out.push_back({StageWork::Kind::weight_gradients, weights++});
   return out;
 }
 

@@ -12,7 +12,6 @@ namespace trainyard::profile {
 
 namespace {
 
-constexpr double batch_seconds = 0.01;
 constexpr int most_repeats = 1000;
 
 double seconds_of(const Work& work, const Clock& clock, int times) {
@@ -23,7 +22,7 @@ double seconds_of(const Work& work, const Clock& clock, int times) {
 }
 
 int batch_of(double seconds) {
-  return std::clamp(static_cast<int>(batch_seconds / std::max(seconds, 1e-9)), 1, 100000);
+  return std::clamp(static_cast<int>(ceiling_batch_seconds / std::max(seconds, 1e-9)), 1, 100000);
 }
 
 plan::LocalRate measure(Ranks& ranks, const CeilingOptions& options, const Ceiling& ceiling, double share) {
@@ -40,7 +39,7 @@ plan::LocalRate measure(Ranks& ranks, const CeilingOptions& options, const Ceili
     largest(ranks, slowest);
     return slowest[0];
   };
-  if (agreed(seconds) < batch_seconds)
+  if (agreed(seconds) < ceiling_batch_seconds)
     on_all(ranks,
            [&] { seconds = seconds_of(work, *ranks.clock, 1); });  // a long run is a batch of its own, however cold
   const int batch = batch_of(agreed(seconds));

@@ -63,6 +63,7 @@ double rate_of(const Ceiling& ceiling);
 // least_ceiling_repeats of them, settled_ceiling_repeats where the budget has room, and more until the median is known.
 // Collective. Each is a call in `rounds`, for a watchdog.
 inline constexpr int least_ceiling_repeats = 3, settled_ceiling_repeats = 7;
+inline constexpr double ceiling_batch_seconds = 0.01;  // a repeat takes, or one run where that is longer
 std::vector<plan::LocalRate> measure_ceilings(Ranks& ranks, const CeilingOptions& options,
                                               const std::function<void(const plan::LocalRate&)>& on_rate,
                                               comm::Ledger& rounds);

@@ -12,7 +12,6 @@ namespace {
 // then what is tried is slow, too.
 constexpr double product_share = 0.5, attention_share = 0.2;
 constexpr std::int64_t tried_bytes = std::int64_t{16} << 20, tried_disk_bytes = std::int64_t{4} << 20;
-constexpr double batch_seconds = 0.01;
 
 struct Rates {
   double made = 0, run = 0;  // of `memory_bytes` and `amount`, a second
@@ -56,7 +55,7 @@ std::vector<double> foretold(const CeilingOptions& o, const Clock& clock, const 
                                                                                         : attention ? attention_share
                                                                                                     : 1);
     const double run = c.amount / rate;
-    out.push_back(c.memory_bytes / memory.made + run + std::max(run, batch_seconds) * least_ceiling_repeats);
+    out.push_back(c.memory_bytes / memory.made + run + std::max(run, ceiling_batch_seconds) * least_ceiling_repeats);
     if (c.name == "disk.read") out.back() += run;  // the file has to be there
   }
   return out;

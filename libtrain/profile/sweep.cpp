@@ -17,7 +17,7 @@ namespace {
 
 constexpr double visit_seconds = 2e-3;  // of timed calls, where that is between the next two numbers of them
 constexpr int fewest_samples = 3, most_samples = 256;
-constexpr double batch_seconds = 1e-4;      // of GPU calls between two waits
+constexpr double gpu_batch_seconds = 1e-4;  // of GPU calls between two waits
 constexpr std::size_t kept_samples = 4096;  // single calls of a point that its p95 and p99 come from
 
 base::DType dtype_of(const plan::CommSeries& s) { return base::dtype_from_name(s.type); }
@@ -166,7 +166,8 @@ class Sweep {
   // The timed calls of a visit; wrong elements of this rank after the last of them.
   double measure(Open& p, std::optional<Collective>& mine) {
     const bool repeatable = out_[p.series].operation != "all_reduce";  // in place: its result is its next input
-    const int batch = ranks_.exec->on_gpu() ? std::clamp(static_cast<int>(batch_seconds / p.call_seconds), 1, 1000) : 1;
+    const int batch =
+        ranks_.exec->on_gpu() ? std::clamp(static_cast<int>(gpu_batch_seconds / p.call_seconds), 1, 1000) : 1;
     const int n = std::clamp(static_cast<int>(visit_seconds / (p.call_seconds * batch)), fewest_samples, most_samples);
     std::vector<double> own(static_cast<std::size_t>(n), 0);
     if (mine) {

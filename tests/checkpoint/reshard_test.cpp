@@ -1,5 +1,6 @@
 // Resharding: any cut to any number of ranks gives the files that a save on those ranks would have given; damage, lies
 // and full disks leave nothing that has the name; what an interrupted start finished is kept when its bytes prove it.
+#include "tests/checkpoint/killed.h"
 #include "tests/checkpoint/reshard_files.h"
 
 #include "libtrain/base/folder_lock.h"
@@ -11,7 +12,6 @@
 #include <random>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <thread>
 #include <unistd.h>
 
 using namespace sample;
@@ -369,31 +369,37 @@ TEST(Reshard, NothingOfAnotherPurposeIsKept) {
 
 TEST(Reshard, AKilledWriterLeavesNothingThatLooksWhole) {
   Scratch scratch;
-  const auto from = scratch.path + "/from/step-00000005", to = scratch.path + "/to";
+  const auto from = scratch.path + "/from/step-00000005", to = scratch.path + "/to", partial = to + ".partial";
   save(scratch.path + "/from", state(middling(), DType::f32, 5), 3);
-  int killed = 0;
-  for (int i = 0; i < 12; ++i) {
-    const auto pid = ::fork();
-    if (pid == 0) {
-      ::alarm(20);
-      reshard(from, to, {5, {}, {}, {}});
-      ::_exit(0);
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(4 * i));
-    ::kill(pid, SIGKILL);
-    int status = 0;
-    ::waitpid(pid, &status, 0);
-    if (WIFSIGNALED(status)) {
-      ++killed;
-      EXPECT_FALSE(fs::exists(to)) << "kill " << i;
-    } else {
-      checkpoint::Reader(to).verify_all();
-      fs::remove_all(to);
-    }
+  const checkpoint::NewCut cut{5, {}, {}, {}};
+  // Each goes on from the one before; as long as there is something to read there is no name.
+  for (int i = 0; i < 6; ++i) {
+    checkpoint::ReshardOptions o;
+    o.watch = [i](std::int64_t done, std::int64_t all) {
+      if (6 * done >= i * all) ::kill(::getpid(), SIGKILL);
+    };
+    EXPECT_EQ(kill_when([] { return false; }, [&] { reshard(from, to, cut, o); }), End::killed);
+    EXPECT_TRUE(fs::exists(partial)) << "kill " << i;
+    EXPECT_FALSE(fs::exists(to)) << "kill " << i;
   }
-  EXPECT_GT(killed, 0);
-  fs::remove_all(to);
-  reshard(from, to, {5, {}, {}, {}});
+  // From here on the name may have come before the kill: whatever carries it is whole, to the last byte.
+  const auto judge = [&](const std::string& what) {
+    if (fs::exists(to)) {
+      EXPECT_NO_THROW(checkpoint::Reader(to).verify_all()) << what;
+    }
+    fs::remove_all(to);
+  };
+  for (const char* seen : {"rank-00000.h5", "rank-00000.json", "rank-00004.json", "ranks.index", checkpoint::view_name,
+                           "manifest.json", "nothing but the name"}) {
+    fs::remove_all(partial);
+    kill_when([&] { return fs::exists(partial + "/" + seen) || fs::exists(to); }, [&] { reshard(from, to, cut); });
+    judge(seen);
+  }
+  for (int i = 0; i < 6; ++i) {
+    kill_when(after(8e-3 * i), [&] { reshard(from, to, cut); });
+    judge(fmt::format("{} ms", 8 * i));
+  }
+  reshard(from, to, cut);
   save(scratch.path + "/expected", state(middling(), DType::f32, 5), 5);
   expect_same_files(to, scratch.path + "/expected/step-00000005", "after kills");
 }

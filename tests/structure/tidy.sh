@@ -1,17 +1,45 @@
 #!/bin/bash
-# The sources of one room under the checks of .clang-tidy, each compiled as the build compiles it.
+# The sources of one room under the checks of .clang-tidy, with the flags that the build gives them. Those with the same flags are laid one after the other and checked as one source, so that
+# their headers are read once: names in anonymous namespaces must differ within a room.
 # usage: tidy.sh ROOT BUILD ROOM
 set -euo pipefail
 root=$1 build=$2 room=$3
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-# One entry a source: kernels are compiled for several instruction sets.
-jq --arg room "$root/$room/" '[.[] | select(.file | startswith($room) and endswith(".cpp")) | .command |= sub("^\\S*ccache\\s+"; "")] | unique_by(.file)' \
-  "$build/compile_commands.json" >"$folder/compile_commands.json"
-sources=$(jq length "$folder/compile_commands.json")
+# One entry a source, since kernels are compiled for several instruction sets; without its launcher and what names it or its object the command is the flags.
+jq -r --arg room "$root/$room/" '[.[] | select(.file | startswith($room) and endswith(".cpp"))] | unique_by(.file)[]
+  | [.file, .directory, (.command | sub("^\\S*ccache\\s+"; "") | sub(" -o \\S+"; "") | sub(" -c \\S+$"; ""))] | @tsv' "$build/compile_commands.json" >"$folder/sources"
+sources=$(wc -l <"$folder/sources")
 [ "$sources" -gt 0 ] || { echo "$room has no source in $build/compile_commands.json"; exit 1; }
-jq -j '.[].file + "\u0000"' "$folder/compile_commands.json" | xargs -0 -n 1 clang-tidy --quiet --config-file="$root/.clang-tidy" -p "$folder" 2>"$folder/counts" || {
-  grep -v 'warnings\? generated' "$folder/counts" >&2
-  exit 1
-}
-echo "$sources sources of $room"
+
+# 1.cpp, 2.cpp, ... for each set of flags; the table says which of their lines is the first of which source.
+awk -F '\t' -v folder="$folder" '
+  !($3 in number) {
+    number[$3] = ++sets
+    printf "%s{\"directory\": \"%s\", \"file\": \"%s/%d.cpp\", \"command\": \"%s -c %s/%d.cpp\"}", sets == 1 ? "[" : ",\n", $2, folder, sets, $3, folder, sets >(folder "/compile_commands.json")
+  }
+  {
+    whole = folder "/" number[$3] ".cpp"
+    print whole "\t" lines[whole] + 1 "\t" $1 >(folder "/table")
+    while ((getline line <$1) > 0) { print line >whole; ++lines[whole] }
+  }
+  END { print "]" >(folder "/compile_commands.json") }' "$folder/sources"
+
+code=0
+for whole in "$folder"/*.cpp; do
+  clang-tidy --quiet --config-file="$root/.clang-tidy" -p "$folder" "$whole" >>"$folder/found" 2>>"$folder/counts" || code=1
+done
+[ "$code" = 0 ] && { echo "$sources sources of $room"; exit 0; }
+# What was found, with the names and lines of the sources.
+cat "$folder/found" <(grep -v 'warnings\? generated' "$folder/counts") | awk -F '\t' '
+  NR == FNR { ++parts; whole[parts] = $1; first[parts] = $2; source[parts] = $3; next }
+  match($0, /^[^: ]+\.cpp:[0-9]+:/) {
+    split(substr($0, 1, RLENGTH), place, ":")
+    for (i = parts; i > 0; --i)
+      if (whole[i] == place[1] && first[i] <= place[2] + 0) { $0 = source[i] ":" (place[2] - first[i] + 1) ":" substr($0, RLENGTH + 1); break }
+  }
+  { print }' "$folder/table" - | tee "$folder/said" >&2
+if grep -qE 'redefinition of|is ambiguous|conflicting types|redeclared' "$folder/said"; then
+  echo "  names in anonymous namespaces differ within a room: its sources are checked as one" >&2
+fi
+exit 1

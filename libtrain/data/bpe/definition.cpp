@@ -135,9 +135,9 @@ bool is_white_space(const std::string& text) {
   return at == end && !text.empty();
 }
 
-class AddedTokens {
+class AddedTokenReader {
  public:
-  AddedTokens(Vocabulary& vocabulary, std::string where) : vocabulary_(vocabulary), where_(std::move(where)) {}
+  AddedTokenReader(Vocabulary& vocabulary, std::string where) : vocabulary_(vocabulary), where_(std::move(where)) {}
 
   void add(const Json& item) {
     Object o(item, where_);
@@ -223,7 +223,7 @@ Definition definition_from_json(const std::string& text, const std::string& wher
   d.merges = merges_of(model.array("merges"), vocabulary.tokens, where);
   d.ignore_merges = model.has("ignore_merges") && model.boolean("ignore_merges");
   model.done();
-  AddedTokens added(vocabulary, where + ": added_tokens");
+  AddedTokenReader added(vocabulary, where + ": added_tokens");
   if (root.has("added_tokens"))
     for (const auto& item : root.array("added_tokens")) added.add(item);
   d.added = added.take();

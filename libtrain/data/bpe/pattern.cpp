@@ -21,7 +21,7 @@ using Stack = Owned<pcre2_jit_stack, pcre2_jit_stack_free>;
 
 // Backtracking of one match. Alternatives in a loop need some bytes of stack for each character of a piece, so a text
 // of one long piece gets a large stack for as long as it needs it.
-constexpr std::uint32_t most_steps = 100'000'000;
+constexpr std::uint32_t most_match_steps = 100'000'000;
 constexpr std::size_t usual_stack = std::size_t{1} << 20, large_stack = std::size_t{1} << 30;
 
 std::string text_of(int error) {
@@ -71,7 +71,7 @@ Pattern::Memory::Memory(const Pattern& pattern) : parts_(std::make_unique<Parts>
   parts_->context.reset(pcre2_match_context_create(nullptr));
   parts_->stack.reset(pcre2_jit_stack_create(32 << 10, usual_stack, nullptr));
   if (!parts_->data || !parts_->context || !parts_->stack) throw std::bad_alloc();
-  pcre2_set_match_limit(parts_->context.get(), most_steps);
+  pcre2_set_match_limit(parts_->context.get(), most_match_steps);
   pcre2_set_heap_limit(parts_->context.get(), large_stack >> 10);
   pcre2_jit_stack_assign(parts_->context.get(), nullptr, parts_->stack.get());
 }

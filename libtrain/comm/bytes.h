@@ -1,0 +1,10 @@
+// A dense view as what travels: its bytes.
+#pragma once
+
+#include "libtrain/base/view.h"
+
+namespace trainyard::comm {
+
+inline char* bytes_of(const base::View& v) { return static_cast<char*>(v.data); }
+
+}  // namespace trainyard::comm

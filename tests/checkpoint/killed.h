@@ -1,0 +1,49 @@
+// Writers that are killed at a moment known by what they have done, so that it comes on a machine of any speed.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <exception>
+#include <functional>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace sample {
+
+enum class End { killed, came };
+
+// Runs `write` in a child process and kills it once `when` holds; it may also kill itself. Tells whether its end came
+// first, which must be one without an error.
+inline End kill_when(const std::function<bool()>& when, const std::function<void()>& write) {
+  const auto pid = ::fork();
+  if (pid == 0) {
+    ::alarm(60);
+    try {
+      write();
+    } catch (const std::exception&) {
+      ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  while (::waitpid(pid, &status, WNOHANG) == 0)
+    if (when()) {
+      ::kill(pid, SIGKILL);
+      ::waitpid(pid, &status, 0);
+      break;
+    }
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return End::killed;
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "the writer failed: status " << status;
+  return End::came;
+}
+
+// Holds once `seconds` have passed.
+inline std::function<bool()> after(double seconds) {
+  return [seconds, from = std::chrono::steady_clock::now()] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count() >= seconds;
+  };
+}
+
+}  // namespace sample
