@@ -7,8 +7,9 @@
 
 namespace trainyard::plan {
 
-// With what each would need: what fits alone; else what fits together; else, as the last, another model or device, and
-// what comes nearer. A hundredth less is no remedy. The plan is predicted and has no decision_problems.
+// With what each would need: what fits alone; else what fits together, other tensor ranks and stages of the same ranks
+// among it; else, as the last, another model or device, and what comes nearer. A hundredth less is no remedy. The plan
+// is predicted and has no decision_problems. Takes a second or so, where models are deep and ranks many.
 std::string remedies(const Plan& plan);
 
 }  // namespace trainyard::plan
