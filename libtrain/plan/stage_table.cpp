@@ -183,6 +183,8 @@ std::string idle_text(const Plan& p) {
   if (idle->of_imbalance >= visible)
     out += fmt::format("; {} stay with any number of micro-batches, as stages are not equally heavy",
                        percent(idle->of_imbalance));
+  if (p.pipeline_schedule == PipelineSchedule::interleaved && p.virtual_stages == 1)
+    out += "; interleaved with one chunk a stage (--virtual-stages 1) is 1f1b";
   return out;
 }
 

@@ -135,6 +135,16 @@ TEST(Idle, SaysWhatMakesItSmallerAndHowMuch) {
   EXPECT_EQ(text.find("--virtual-stages"), std::string::npos) << "the list is of as many parts as there are: " << text;
 }
 
+TEST(Idle, ChunksThatAreOneAreNone) {
+  auto p = sample(2, 4);
+  p.pipeline_schedule = PipelineSchedule::interleaved;
+  predict(p);
+  EXPECT_NE(idle_text(p).find("; interleaved with one chunk a stage (--virtual-stages 1) is 1f1b"), std::string::npos)
+      << idle_text(p);
+  p.pipeline_schedule = PipelineSchedule::one_f_one_b;
+  EXPECT_EQ(idle_text(p).find("is 1f1b"), std::string::npos) << idle_text(p);
+}
+
 // A head as heavy as several layers is the stage that all wait for, and chunks leave it as it is.
 TEST(Idle, AdvisesNothingThatMakesItWorse) {
   auto p = sample(4, 32, "flops");
