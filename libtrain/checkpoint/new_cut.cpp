@@ -57,7 +57,9 @@ std::int64_t sequence_of(const RunState& state) {
 plan::Stages stages_of_cut(const Manifest& source, const NewCut& cut, int stages) {
   if (cut.stages) return *cut.stages;
   if (stages == 1 && !cut.partition.empty())
-    throw base::UsageError("--partition says where pipeline stages begin, and there is one", "--pipeline P");
+    throw base::UsageError(
+        "--partition says where pipeline stages begin, and there is one",
+        fmt::format("--pipeline {}, or leave the partition out", std::max(2, plan::listed_parts(cut.partition))));
   if (stages == 1) return {};
   if (cut.partition.empty() && stages == size_of_axis(source, plan::Axis::pipe))
     if (auto kept = stages_of(source)) return *std::move(kept);

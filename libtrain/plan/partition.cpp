@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/nearest.h"
+#include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
 
 #include <fmt/ranges.h>
@@ -46,6 +47,7 @@ double flops_of(const Segment& segment, const PartitionOf& of) {
 // short, and matched in polynomial time, without back-references.
 std::vector<double> matches(const std::string& pattern, const ModelConfig& m) {
   constexpr std::size_t longest = 200;
+  if (pattern.empty()) throw base::UsageError("--partition type: has no pattern behind it", "type:layers, for example");
   if (pattern.size() > longest)
     throw base::UsageError(
         fmt::format("--partition type:{}: a pattern has at most {} characters", base::excerpt(pattern), longest),
@@ -85,7 +87,9 @@ Boundaries listed(const std::string& text, std::int64_t items, int parts) {
     if (next == end) break;
     at = next + 1;
   }
-  if (out.size() != static_cast<std::size_t>(parts)) refuse(fmt::format("{} numbers for {} parts", out.size(), parts));
+  if (out.size() != static_cast<std::size_t>(parts))
+    refuse(fmt::format("{} for {}", base::counted(static_cast<std::int64_t>(out.size()), "number"),
+                       base::counted(parts, "part")));
   if (out.front() != 0) refuse("the first part begins at item 0");
   if (std::adjacent_find(out.begin(), out.end(), std::greater_equal<>()) != out.end())
     refuse("each part begins behind the one before");
@@ -95,6 +99,11 @@ Boundaries listed(const std::string& text, std::int64_t items, int parts) {
 }
 
 }  // namespace
+
+int listed_parts(const std::string& how) {
+  if (how.empty() || how.find_first_not_of("0123456789,") != std::string::npos) return 0;
+  return static_cast<int>(std::count(how.begin(), how.end(), ',')) + 1;
+}
 
 std::vector<double> item_weights(const std::string& how, const PartitionOf& of) {
   if (how.starts_with(of_type)) return matches(how.substr(of_type.size()), of.model);
@@ -119,12 +128,21 @@ Boundaries partition(const std::string& how, const PartitionOf& of, int parts) {
       throw base::UsageError(fmt::format("--partition {}: {} items in {} parts are too many to be balanced",
                                          base::excerpt(how), items, parts),
                              "--partition uniform, or the first item of each part");
-    return balanced_boundaries(item_weights(how, of), parts);
+    const auto weights = item_weights(how, of);
+    const auto found = std::count_if(weights.begin(), weights.end(), [](double w) { return w > 0; });
+    if (how.starts_with(of_type) && found < parts)
+      throw base::UsageError(
+          fmt::format("--partition {} finds {} of the model's {}, fewer than the {}: some would have none",
+                      base::one_line(how), found, base::counted(items, "item"), base::counted(parts, "part")),
+          "type:layers, for example, or fewer stages");
+    return balanced_boundaries(weights, parts);
   }
   if (!how.empty() && (std::isdigit(static_cast<unsigned char>(how[0])) || how[0] == '-'))
     return listed(how, items, parts);
-  throw base::UsageError(fmt::format("--partition {} is not known", base::one_line(how)),
-                         base::value_hint(how, {"uniform", "parameters", "flops", "type:PATTERN", "0,3,6,..."}));
+  const auto near = base::value_hint(how, {"uniform", "parameters", "flops", "type:PATTERN", "0,3,6,..."});
+  throw base::UsageError(
+      fmt::format("--partition {} is not known", base::one_line(how)),
+      near.empty() ? "uniform, parameters, flops, type:PATTERN, or the first item of each part, such as 0,3,6" : near);
 }
 
 }  // namespace trainyard::plan

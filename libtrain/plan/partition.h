@@ -21,12 +21,16 @@ struct PartitionOf {
 //   uniform        as many items in each part, the first ones one more where that does not come out even
 //   parameters     the heaviest part has the fewest parameters that it can; a tied table counts in both its places
 //   flops          the same of what is computed: forward, backward, and what is recomputed
-//   type:PATTERN   the same of items whose name (item_names) the regular expression finds; the others count nothing
+//   type:PATTERN   the same of items whose name (item_names) the regular expression finds; the others count nothing,
+//                  and it finds as many as there are parts
 //   0,3,6,...      the first item of each part
 // Parts have at least one item each. UsageError: an unknown word (with the nearest), a pattern
-// that is none or finds nothing, more parts than items, a list that does not begin at 0, does not ascend, ends beyond
+// that is none or finds too few, more parts than items, a list that does not begin at 0, does not ascend, ends beyond
 // the model, or has another number of parts.
 Boundaries partition(const std::string& how, const PartitionOf& of, int parts);
+
+// For how many parts a list is; 0: `how` is none.
+int listed_parts(const std::string& how);
 
 // What items weigh under "parameters", "flops" or "type:PATTERN".
 std::vector<double> item_weights(const std::string& how, const PartitionOf& of);

@@ -131,6 +131,16 @@ bool may_be_left_out(const base::Field& f) {
   return names.contains(f.name);
 }
 
+// A value that nothing resembles has no hint of its own.
+void set_decision(base::JsonObject& o, base::Field& f) {
+  try {
+    set_from(o, f);
+  } catch (const base::InputError& e) {
+    if (!e.hint().empty()) throw;
+    throw base::InputError(e.what(), "make the plan again with partition-model");
+  }
+}
+
 // "one-stage": what a plan of version 1 has always said where there are no stages.
 constexpr const char* one_stage = "one-stage";
 
@@ -305,13 +315,14 @@ Plan plan_from_json(const std::string& text, const std::string& where) {
   const auto boundaries = read_boundaries(o, where);
   for (auto& f : fields_of(p)) {
     if (f.name == "pipeline-schedule") f.name = "schedule";
-    if ((f.name != "device" && !may_be_left_out(f)) || o.has(key_of(f))) set_from(o, f);  // or from before GPUs
+    if ((f.name != "device" && !may_be_left_out(f)) || o.has(key_of(f))) set_decision(o, f);  // or from before GPUs
   }
   read_predicted(p, o.object("predicted"), where);
   o.done();
   if (const auto wrong = decision_problems(p); !wrong.empty())  // no flag of who reads the plan mends it
     throw base::InputError(fmt::format("{}: {}", where, text_of(wrong)),
-                           "make another plan with partition-model" + (wrong.size() == 1 ? ": " + wrong[0].hint : ""));
+                           "make another plan with partition-model" +
+                               (wrong.size() == 1 && !wrong[0].hint.empty() ? ": " + wrong[0].hint : ""));
   p.stages = stages_of(p);
   require_boundaries(p, boundaries, where);
   return p;

@@ -4,6 +4,7 @@
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
+#include "libtrain/base/text.h"
 #include "libtrain/plan/extent.h"
 #include "libtrain/plan/inventory.h"
 #include "libtrain/plan/limits.h"
@@ -243,19 +244,20 @@ void stage_problems(const Plan& p, std::vector<Problem>& out) {
                                "has one chunk",
                                p.virtual_stages),
                    "--pipeline-schedule interleaved, or --virtual-stages 1"});
-  if (interleaved && p.pipeline == 1)
-    out.push_back({"--pipeline-schedule interleaved needs stages, and --pipeline is 1",
+  if (p.pipeline == 1 && p.pipeline_schedule != PipelineSchedule::one_f_one_b &&
+      p.pipeline_schedule != PipelineSchedule::gpipe)
+    out.push_back({fmt::format("--pipeline-schedule {} needs stages, and --pipeline is 1", schedule_text(p)),
                    "--pipeline 2, or leave the schedule out"});
-  if (p.pipeline_schedule == PipelineSchedule::zero_bubble) {
-    if (p.pipeline == 1)
-      out.push_back({"--pipeline-schedule zero-bubble needs stages, and --pipeline is 1",
-                     "--pipeline 2, or leave the schedule out"});
-    if (p.recompute != Recompute::none)
-      out.push_back(
-          {fmt::format("--pipeline-schedule zero-bubble keeps for weight gradients, which it makes later, what "
-                       "--recompute {} would not keep",
-                       name_of(p.recompute)),
-           "--recompute none, or --pipeline-schedule 1f1b"});
+  if (p.pipeline_schedule == PipelineSchedule::zero_bubble && p.recompute != Recompute::none)
+    out.push_back({fmt::format("--pipeline-schedule zero-bubble keeps for weight gradients, which it makes later, what "
+                               "--recompute {} would not keep",
+                               name_of(p.recompute)),
+                   "--recompute none, or --pipeline-schedule 1f1b"});
+  if (p.pipeline == 1 && p.partition != Cut().partition) {
+    out.push_back(
+        {fmt::format("--partition {} says where stages begin, and --pipeline is 1", base::one_line(p.partition)),
+         fmt::format("--pipeline {}, or leave the partition out", std::max(2, listed_parts(p.partition)))});
+    return;
   }
   const auto items = item_count(p.model), parts = std::int64_t{p.pipeline} * p.virtual_stages;
   if (parts > items) {

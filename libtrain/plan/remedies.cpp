@@ -21,19 +21,20 @@ namespace {
 struct Remedy {
   std::string flags;
   std::int64_t bytes = 0;
+  bool alone = true;  // one change
 };
 
-Plan with_tensor(Plan plan, int tensor) {
-  plan.topology = replicas_of(plan.topology.world(), tensor, plan.pipeline);
-  plan.tensor = tensor;
-  return plan;
-}
+struct Degrees {
+  int tensor, pipeline;
+};
 
-Plan with_pipeline(Plan plan, int stages) {
-  plan.topology = replicas_of(plan.topology.world(), plan.tensor, stages);
-  plan.pipeline = stages;
+Plan with(Plan plan, const Degrees& d) {
+  plan.topology = replicas_of(plan.topology.world(), d.tensor, d.pipeline);
+  plan.tensor = d.tensor, plan.pipeline = d.pipeline;
   return plan;
 }
+Plan with_tensor(const Plan& plan, int tensor) { return with(plan, {tensor, plan.pipeline}); }
+Plan with_pipeline(const Plan& plan, int stages) { return with(plan, {plan.tensor, stages}); }
 
 // What a plan would need; nothing where it is no legal one. To evaluate, every replica has a micro-batch of a round.
 std::optional<std::int64_t> price(const Plan& plan, Pass pass) {
@@ -66,6 +67,13 @@ std::vector<int> more_stages(const Plan& plan) {
     if (plan.virtual_stages > 1 || !decision_problems(with_pipeline(plan, stages)).empty()) break;
     out.push_back(stages);
   }
+  return out;
+}
+
+// Half of them, a quarter: what stages hold of a unit whole, more replicas share.
+std::vector<int> fewer_stages(const Plan& plan) {
+  std::vector<int> out;
+  for (int p = plan.pipeline; p % 2 == 0 && plan.virtual_stages == 1;) out.push_back(p /= 2);
   return out;
 }
 
@@ -109,14 +117,15 @@ std::vector<Remedy> single_remedies(const Plan& plan, Pass pass) {
     other.dtype = base::DType::bf16;
     add("--dtype bf16", other);
   }
-  const auto add_first = [&](const char* flag, const std::vector<int>& degrees, Plan (*with)(Plan, int)) {
+  const auto add_first = [&](const char* flag, const std::vector<int>& degrees, Plan (*with_degree)(const Plan&, int)) {
     for (std::size_t i = 0; i < degrees.size(); ++i) {
-      if (add(fmt::format("{} {}", flag, degrees[i]), with(plan, degrees[i]))) return;
+      if (add(fmt::format("{} {}", flag, degrees[i]), with_degree(plan, degrees[i]))) return;
       if (i + 1 < degrees.size()) out.pop_back();
     }
   };
   add_first("--tensor", more_tensor_ranks(plan), with_tensor);
   add_first("--pipeline", more_stages(plan), with_pipeline);
+  add_first("--pipeline", fewer_stages(plan), with_pipeline);
   if (plan.tensor > 1 && !plan.sequence_parallel) {
     auto other = plan;
     other.sequence_parallel = true;
@@ -130,28 +139,55 @@ std::vector<Remedy> single_remedies(const Plan& plan, Pass pass) {
   return out;
 }
 
-// Of what leaves a run the run that it is: a higher ZeRO stage and recomputation together, then with more tensor ranks,
-// too. The first that fits, else the one that needs least.
+// The other ways to cut the model over the same ranks; those that leave most replicas first.
+std::vector<Degrees> other_degrees(const Plan& plan) {
+  std::vector<Degrees> out;
+  const int world = plan.topology.world();
+  for (int t = 1; t <= world && ranges::tensor.holds(t); ++t)
+    for (int p = 1; world % t == 0 && p <= world / t && p <= item_count(plan.model); ++p)
+      if (world / t % p == 0 && ranges::pipeline.holds(p) && (t != plan.tensor || p != plan.pipeline) &&
+          (p == plan.pipeline || plan.virtual_stages == 1))
+        out.push_back({t, p});
+  std::stable_sort(out.begin(), out.end(),
+                   [](const auto& a, const auto& b) { return a.tensor * a.pipeline < b.tensor * b.pipeline; });
+  return out;
+}
+
+// Of what leaves a run the run that it is: a higher ZeRO stage and recomputation together, then other tensor ranks and
+// stages, then all of it. The first that fits, else the one that needs least.
 std::optional<Remedy> joint_remedy(const Plan& plan, Pass pass) {
+  auto work = std::int64_t{1} << 19;  // items times parts, which balancing them takes: a second or so
   std::optional<Remedy> least;
-  auto degrees = more_tensor_ranks(plan);
-  degrees.insert(degrees.begin(), plan.tensor);
-  for (const int tensor : degrees)
+  const auto fits = [&](const Degrees& degrees, int zero, Recompute recompute) {
+    std::vector<std::string> flags;
+    if (zero > plan.zero) flags.push_back(fmt::format("--zero {}", zero));
+    if (recompute != plan.recompute) flags.push_back(fmt::format("--recompute {}", name_of(recompute)));
+    if (degrees.tensor != plan.tensor) flags.push_back(fmt::format("--tensor {}", degrees.tensor));
+    if (degrees.pipeline != plan.pipeline) flags.push_back(fmt::format("--pipeline {}", degrees.pipeline));
+    const bool same_degrees = degrees.tensor == plan.tensor && degrees.pipeline == plan.pipeline;
+    work -= item_count(plan.model) * degrees.pipeline * plan.virtual_stages;
+    if (work < 0 || flags.empty() || (same_degrees && flags.size() < 2)) return false;
+    auto other = with(plan, degrees);
+    other.zero = zero, other.recompute = recompute;
+    const auto bytes = price(other, pass);
+    if (!bytes || (least && least->bytes <= *bytes)) return false;
+    least = {fmt::format("{}", fmt::join(flags, " ")), *bytes, flags.size() == 1};
+    return *bytes <= plan.device_memory;
+  };
+  const auto with_others = [&](const Degrees& degrees) {
     for (const auto recompute : recomputations)
-      for (int zero = plan.zero; zero <= 3; ++zero) {
-        if (recompute < plan.recompute || (pass == Pass::evaluate && recompute > plan.recompute)) continue;
-        auto other = with_tensor(plan, tensor);
-        other.zero = zero, other.recompute = recompute;
-        const auto bytes = price(other, pass);
-        if (!bytes || (least && least->bytes <= *bytes)) continue;
-        std::vector<std::string> flags;
-        if (zero > plan.zero) flags.push_back(fmt::format("--zero {}", zero));
-        if (recompute != plan.recompute) flags.push_back(fmt::format("--recompute {}", name_of(recompute)));
-        if (tensor > plan.tensor) flags.push_back(fmt::format("--tensor {}", tensor));
-        if (flags.size() < 2) continue;
-        least = {fmt::format("{}", fmt::join(flags, " ")), *bytes};
-        if (*bytes <= plan.device_memory) return least;
+      for (int zero = plan.zero; zero <= 3 && recompute >= plan.recompute; ++zero) {
+        if (pass == Pass::evaluate && recompute > plan.recompute) continue;
+        if (fits(degrees, zero, recompute)) return true;
       }
+    return false;
+  };
+  if (with_others({plan.tensor, plan.pipeline})) return least;
+  const auto others = other_degrees(plan);
+  for (const auto& degrees : others)
+    if (fits(degrees, plan.zero, plan.recompute)) return least;
+  for (const auto& degrees : others)
+    if (with_others(degrees)) return least;
   return least;
 }
 
@@ -168,7 +204,8 @@ std::string remedies(const Plan& plan, Pass pass) {
   }
   if (!fitting.empty()) return fmt::format("{}", fmt::join(fitting, "; "));
   const auto joint = joint_remedy(plan, pass);
-  if (joint && joint->bytes <= plan.device_memory) return needs(*joint) + " and fits; none of these alone is enough";
+  if (joint && joint->bytes <= plan.device_memory)
+    return needs(*joint) + " and fits" + (joint->alone ? "" : "; none of these alone is enough");
   if (joint && nears(*joint)) nearer.push_back(needs(*joint));
   const std::string last = "a smaller model or a device with more memory";
   return nearer.empty() ? last : fmt::format("{}: nothing else is enough: {}", last, fmt::join(nearer, "; "));

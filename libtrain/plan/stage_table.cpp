@@ -2,11 +2,13 @@
 #include "libtrain/plan/stage_table.h"
 
 #include "libtrain/plan/partition.h"
+#include "libtrain/plan/problems.h"
 #include "libtrain/plan/simulate.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 namespace trainyard::plan {
@@ -149,25 +151,50 @@ std::optional<Idle> idle_of(const Plan& p) {
               1 - busy / (ranks * *std::max_element(stages.begin(), stages.end()))};
 }
 
+namespace {
+
+// What may make ranks wait less, each beside all that the plan has already. A change that no plan may have is none.
+constexpr std::array<void (*)(Plan&), 6> changes{
+    [](Plan& p) { p.global_batch *= 2; },
+    [](Plan& p) { p.pipeline_schedule = PipelineSchedule::one_f_one_b, p.virtual_stages = 1; },
+    [](Plan& p) { p.pipeline_schedule = PipelineSchedule::interleaved, p.virtual_stages *= 2; },
+    [](Plan& p) { p.pipeline_schedule = PipelineSchedule::zero_bubble, p.virtual_stages = 1; },
+    [](Plan& p) { p.partition = "flops"; },
+    [](Plan& p) { p.partition = "uniform"; },
+};
+
+std::string flags_of_change(Plan from, Plan to) {
+  std::vector<std::string> out;
+  const auto before = fields_of(from);
+  for (std::size_t i = 0; const auto& f : fields_of(to))
+    if (before[i++].get() != f.get()) out.push_back(fmt::format("--{} {}", f.name, f.get()));
+  return fmt::format("{}", fmt::join(out, " "));
+}
+
+}  // namespace
+
 std::string idle_text(const Plan& p) {
+  constexpr double visible = 0.005;  // of a step
   const auto idle = idle_of(p);
   if (!idle) return {};
-  std::string out = fmt::format("idle {} of a step, if only computing took time", percent(idle->fraction));
-  if (p.pipeline_schedule == PipelineSchedule::naive)
-    return out + ": --pipeline-schedule 1f1b lets stages work beside one another";
-  const bool is_list = p.partition.find_first_not_of("0123456789,") == std::string::npos,
-             chunks = p.batch().micros_of(0) > 1 && 2 * p.stages.parts() <= item_count(p.model) && !is_list;
-  if (idle->fraction - idle->of_imbalance >= 0.005)
-    out += fmt::format(
-        ": more micro-batches (--global-batch){} make it smaller",
-        chunks ? fmt::format(
-                     " or {}--virtual-stages {}",
-                     p.pipeline_schedule == PipelineSchedule::interleaved ? "" : "--pipeline-schedule interleaved ",
-                     2 * p.virtual_stages)
-               : "");
-  if (idle->of_imbalance >= 0.005)
-    out += fmt::format("; {} stay, as stages are not equally heavy{}", percent(idle->of_imbalance),
-                       p.partition == "flops" ? "" : " (--partition flops comes nearest)");
+  std::vector<std::string> smaller;
+  for (const auto change : changes) {
+    auto other = p;
+    change(other);
+    const auto flags = flags_of_change(p, other);
+    if (flags.empty() || !decision_problems(other).empty()) continue;
+    other.stages = stages_of(other);
+    const auto then = idle_of(other);
+    if (then && then->fraction < idle->fraction && percent(then->fraction) != percent(idle->fraction))
+      smaller.push_back(fmt::format("{} makes it {}", flags, percent(then->fraction)));
+  }
+  auto out = fmt::format("idle {} of a step, if only computing took time{}{}", percent(idle->fraction),
+                         smaller.empty() ? "" : ": ", fmt::join(smaller, ", "));
+  if (idle->of_imbalance >= visible)
+    out += fmt::format("; {} stay with any number of micro-batches, as stages are not equally heavy",
+                       percent(idle->of_imbalance));
+  if (p.pipeline_schedule == PipelineSchedule::interleaved && p.virtual_stages == 1)
+    out += "; interleaved with one chunk a stage (--virtual-stages 1) is 1f1b";
   return out;
 }
 

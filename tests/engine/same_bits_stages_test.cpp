@@ -27,8 +27,7 @@ Cut cut_of(const Choice& c) {
   cut.pipeline = c[1] + 1;
   cut.schedule = schedules[static_cast<std::size_t>(c[0])];
   cut.virtual_stages = c[0] == 3 ? 2 : 1;
-  const bool needs_stages = cut.schedule == std::string("interleaved") || cut.schedule == std::string("zero-bubble");
-  if (cut.pipeline == 1 && needs_stages) cut.schedule = "1f1b", cut.virtual_stages = 1;
+  if (cut.pipeline == 1 && cut.schedule != std::string("gpipe")) cut.schedule = "1f1b", cut.virtual_stages = 1;
   cut.tensor = tensor[static_cast<std::size_t>(c[2])];
   cut.sequence_parallel = c[2] == 2 || c[2] == 4;
   cut.zero = c[3];

@@ -73,6 +73,9 @@ TEST(Partition, WhatIsWrongIsSaid) {
   };
   const std::string list = " | the first item of each part, ascending from 0: 0,3,6, for example";
   EXPECT_EQ(said("0,3"), "--partition 0,3: 2 numbers for 3 parts" + list);
+  EXPECT_EQ(said("0,3", 1),
+            "--partition 0,3: 2 numbers for 1 part | the first item of each part, ascending from 0: 0, "
+            "for example");
   EXPECT_EQ(said("0,6,3"), "--partition 0,6,3: each part begins behind the one before" + list);
   EXPECT_EQ(said("0,3,3"), "--partition 0,3,3: each part begins behind the one before" + list);
   EXPECT_EQ(said("1,3,6"), "--partition 1,3,6: the first part begins at item 0" + list);
@@ -93,6 +96,15 @@ TEST(Partition, WhatIsWrongIsSaid) {
   EXPECT_NE(said("type:(a)\\1").find("no regular expression"), std::string::npos);
   EXPECT_NE(said("parameter").find("did you mean 'parameters'"), std::string::npos) << said("parameter");
   EXPECT_NE(said("").find("is not known"), std::string::npos);
+  for (const std::string unknown : {"nonsense", ",", "uniform,parameters"})
+    EXPECT_EQ(said(unknown), "--partition " + unknown +
+                                 " is not known | uniform, parameters, flops, type:PATTERN, or the first item of each "
+                                 "part, such as 0,3,6");
+  EXPECT_EQ(said("type:head"),
+            "--partition type:head finds 1 of the model's 8 items, fewer than the 3 parts: some "
+            "would have none | type:layers, for example, or fewer stages");
+  EXPECT_EQ(said("type:head|emb", 2), "nothing");
+  EXPECT_EQ(said("type:"), "--partition type: has no pattern behind it | type:layers, for example");
 }
 
 }  // namespace

@@ -72,6 +72,17 @@ TEST(PlanOfStages, WhatDoesNotFollowFromItsDecisionsIsRefused) {
   auto j = json_of(p);
   j["partition"] = "flosp";
   expect_unreadable(j.dump(), "--partition flosp is not known");
+  for (const char* key : {"partition", "schedule", "reduction", "recompute", "dtype", "gradient_dtype", "device"}) {
+    auto damaged = json_of(p);
+    damaged[key] = "xyzzy-plugh";
+    try {
+      plan_from_json(damaged.dump(), "plan.json");
+      ADD_FAILURE() << key;
+    } catch (const base::InputError& e) {
+      EXPECT_TRUE(e.hint().starts_with("make ")) << key << ": " << e.hint();
+      EXPECT_FALSE(e.hint().ends_with(": ")) << key << ": " << e.hint();
+    }
+  }
 }
 
 TEST(PlanOfStages, EachStageHasItsBytes) {
@@ -147,7 +158,24 @@ TEST(StageProblems, SchedulesChunksAndPartitions) {
                  "--pipeline-schedule zero-bubble keeps for weight gradients, which it makes later, what --recompute "
                  "selective would not keep",
                  "--recompute none, or --pipeline-schedule 1f1b");
+  p = sample(2, 1);
+  p.pipeline_schedule = PipelineSchedule::naive;
+  expect_refused(p, "--pipeline-schedule naive needs stages, and --pipeline is 1",
+                 "--pipeline 2, or leave the schedule out");
+  p.pipeline_schedule = PipelineSchedule::gpipe;  // has another order even then: all forwards first
+  EXPECT_TRUE(decision_problems(p).empty());
+  for (const std::string partition : {"uniform", "parameters", "type:layers", "0", "nonsense"}) {
+    p = sample(2, 1);
+    p.partition = partition;
+    expect_refused(p, "--partition " + partition + " says where stages begin, and --pipeline is 1",
+                   "--pipeline 2, or leave the partition out");
+  }
+  p.partition = "0,3,6";
+  expect_refused(p, "--partition 0,3,6 says where stages begin, and --pipeline is 1",
+                 "--pipeline 3, or leave the partition out");
   p = sample(2, 2);
+  p.partition = "0";
+  EXPECT_EQ(decision_problems(p).at(0).message, "--partition 0: 1 number for 2 parts");
   p.partition = "0,3,6";
   expect_refused(p, "--partition 0,3,6: 3 numbers for 2 parts",
                  "the first item of each part, ascending from 0: 0,4, for example");

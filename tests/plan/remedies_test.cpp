@@ -105,4 +105,38 @@ TEST(Remedies, WhatIsNotEnoughAloneMayBeTogether) {
                                         base::size_text(need_of(all)) + " and fits; none of these alone is enough");
 }
 
+// Stages that are too many take away from what tensor ranks could share: fewer of them, each of several ranks.
+TEST(Remedies, StagesMayBecomeTensorRanks) {
+  auto p = sample();
+  p.model = preset("gpt2"), p.model.vocabulary = 257, p.model.lanes = 4;
+  p.pipeline = 8, p.topology = replicas_of(8, 1, 8), p.global_batch = 64, p.sequence = 1024;
+  auto two = p, four = p;
+  two.tensor = 2, two.pipeline = 4, two.topology = replicas_of(8, 2, 4);
+  four.tensor = 4, four.pipeline = 2, four.topology = replicas_of(8, 4, 2);
+  ASSERT_LT(need_of(four), need_of(two));
+  const auto fits = [](const char* flags, const Plan& plan) {
+    return fmt::format("{} would need {} and fits; none of these alone is enough", flags,
+                       base::size_text(need_of(plan)));
+  };
+  EXPECT_EQ(tried(p, need_of(two)), fits("--tensor 2 --pipeline 4", two));
+  EXPECT_EQ(tried(p, need_of(four)), fits("--tensor 4 --pipeline 2", four));
+  EXPECT_NE(tried(p, need_of(four) / 2).find(": nothing else is enough: "), std::string::npos);
+  p.partition = "0,2,4,6,7,8,9,10";  // of eight stages, and of no others
+  EXPECT_EQ(tried(p, need_of(four)).find("--pipeline"), std::string::npos);
+}
+
+// A single change that only this search finds is no joint one.
+TEST(Remedies, FewerStagesMayBeEnough) {
+  auto p = sample();
+  p.model = preset("gpt2"), p.model.vocabulary = 50257, p.model.lanes = 1, p.zero = 3, p.sequence = 8;
+  p.pipeline = 8, p.topology = replicas_of(8, 1, 8);
+  auto fewer = p;
+  fewer.pipeline = 2, fewer.topology = replicas_of(8, 1, 2);
+  ASSERT_LT(need_of(fewer), need_of(p));
+  const auto hint = tried(p, need_of(fewer));
+  EXPECT_NE(hint.find("--pipeline 2 would need " + base::size_text(need_of(fewer)) + " and fits"), std::string::npos)
+      << hint;
+  EXPECT_EQ(hint.find("none of these alone"), std::string::npos) << hint;
+}
+
 }  // namespace trainyard::plan

@@ -116,15 +116,54 @@ TEST(Idle, GoesOnBeyondWhatIsSimulated) {
   EXPECT_GT(schedule_part(60'000), 0.1);
 }
 
-TEST(Idle, SaysWhatMakesItSmaller) {
-  const auto few = idle_text(sample(4, 4));
-  EXPECT_NE(few.find("more micro-batches (--global-batch) or --pipeline-schedule interleaved --virtual-stages 2"),
-            std::string::npos)
-      << few;
-  const auto uneven = idle_text(sample(4, 8, "0,1,2,3"));
-  EXPECT_NE(uneven.find("stay, as stages are not equally heavy (--partition flops"), std::string::npos) << uneven;
-  EXPECT_EQ(uneven.find("--virtual-stages"), std::string::npos)
-      << "the list is of as many parts as there are: " << uneven;
+std::string advice(const std::string& flags, const Plan& changed) {
+  return fmt::format("{} makes it {:.0f} %", flags, 100 * idle_of(changed)->fraction);
+}
+
+TEST(Idle, SaysWhatMakesItSmallerAndHowMuch) {
+  const auto few = sample(4, 4, "flops");
+  auto more = few, chunks = few;
+  more.global_batch = 8, chunks.pipeline_schedule = PipelineSchedule::interleaved, chunks.virtual_stages = 2;
+  predict(more), predict(chunks);
+  auto text = idle_text(few);
+  EXPECT_NE(text.find(": " + advice("--global-batch 8", more)), std::string::npos) << text;
+  auto even = sample(2, 4, "type:layers");
+  even.model.vocabulary = 1;
+  predict(even);
+  chunks = even, chunks.pipeline_schedule = PipelineSchedule::interleaved, chunks.virtual_stages = 2;
+  predict(chunks);
+  text = idle_text(even);
+  EXPECT_NE(text.find(advice("--pipeline-schedule interleaved --virtual-stages 2", chunks)), std::string::npos) << text;
+  auto listed = sample(4, 8, "0,1,2,3"), by_flops = sample(4, 8, "flops");
+  text = idle_text(listed);
+  EXPECT_NE(text.find("stay with any number of micro-batches, as stages are not equally heavy"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find(advice("--partition flops", by_flops)), std::string::npos) << text;
+  EXPECT_EQ(text.find("--virtual-stages"), std::string::npos) << "the list is of as many parts as there are: " << text;
+}
+
+TEST(Idle, ChunksThatAreOneAreNone) {
+  auto p = sample(2, 4);
+  p.pipeline_schedule = PipelineSchedule::interleaved;
+  predict(p);
+  EXPECT_NE(idle_text(p).find("; interleaved with one chunk a stage (--virtual-stages 1) is 1f1b"), std::string::npos)
+      << idle_text(p);
+  p.pipeline_schedule = PipelineSchedule::one_f_one_b;
+  EXPECT_EQ(idle_text(p).find("is 1f1b"), std::string::npos) << idle_text(p);
+}
+
+// A head as heavy as several layers is the stage that all wait for, and chunks leave it as it is.
+TEST(Idle, AdvisesNothingThatMakesItWorse) {
+  auto p = sample(4, 32, "flops");
+  p.model = preset("gpt2"), p.model.vocabulary = 50257, p.model.lanes = 4, p.sequence = 256;
+  predict(p);
+  auto chunks = p;
+  chunks.pipeline_schedule = PipelineSchedule::interleaved, chunks.virtual_stages = 2;
+  predict(chunks);
+  ASSERT_GT(idle_of(chunks)->fraction, idle_of(p)->fraction + 0.1);
+  EXPECT_EQ(idle_text(p).find("interleaved"), std::string::npos) << idle_text(p);
+  const auto back = advice("--pipeline-schedule 1f1b --virtual-stages 1", p);
+  EXPECT_NE(idle_text(chunks).find(back), std::string::npos) << idle_text(chunks);
 }
 
 }  // namespace

@@ -183,6 +183,9 @@ refused 2 'partition unifrom is not known' reshard-checkpoint run nope --pipelin
 refused 2 'partition 0,9: the model has items 0 to 2' reshard-checkpoint run nope --pipeline 2 --partition 0,9
 refused 2 'partition 0,2: 2 numbers for 3 parts' reshard-checkpoint run nope --pipeline 3 --partition 0,2
 refused 2 'partition says where pipeline stages begin, and there is one' reshard-checkpoint run nope --partition uniform
+grep -q 'try: --pipeline 2, ' err || fail "of stages: $(cat err)"
+refused 2 'partition says where pipeline stages begin, and there is one' reshard-checkpoint run nope --partition 0,1,2
+grep -q 'try: --pipeline 3, ' err || fail "of three stages: $(cat err)"
 refused 2 'pipeline' reshard-checkpoint run nope --pipeline 0
 refused 2 '4 stages of 300000 data-parallel ranks of 1 tensor ranks are more than 1048576' reshard-checkpoint run nope --data-parallel 300000 --pipeline 4
 refused 2 'consolidate and --pipeline do not' reshard-checkpoint run nope --consolidate --pipeline 2
