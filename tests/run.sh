@@ -25,6 +25,8 @@ export OMP_WAIT_POLICY=passive
 
 bash slurm/install-deps.sh clang-format clang-tidy
 # quickstart.sh leaves tests and benchmarks out of a new build folder.
-cmake --preset release -DTRAINYARD_WERROR=ON -DTRAINYARD_TESTS=ON -DTRAINYARD_BENCH=ON
+new=()
+[ -e build/release/CMakeCache.txt ] || new=(-DTRAINYARD_TEST_HEADERS=ON)
+cmake --preset release -DTRAINYARD_WERROR=ON -DTRAINYARD_TESTS=ON -DTRAINYARD_BENCH=ON "${new[@]}"
 cmake --build --preset release
 ctest --test-dir build/release --output-on-failure -j "$(nproc)" --no-tests=error "${slow[@]}" "${part[@]}" </dev/null

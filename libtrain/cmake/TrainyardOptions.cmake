@@ -1,6 +1,8 @@
 # Build options and the compiler flags that every target shares.
 option(TRAINYARD_TESTS "build the tests" ON)
 option(TRAINYARD_BENCH "build the benchmarks" OFF)
+# For a build from nothing, as tests/run.sh makes one. Off, a source is compiled with what it includes and nothing else, and ccache knows it without settings of its own.
+option(TRAINYARD_TEST_HEADERS "read the headers of libraries once for all tests" OFF)
 option(TRAINYARD_WERROR "warnings are errors" OFF)
 set(TRAINYARD_SANITIZE "" CACHE STRING "sanitizers, for example address,undefined or thread")
 
