@@ -57,7 +57,7 @@ asked --nodes=4 --ntasks-per-node=2 '--pipeline 4' --distribution=block
 unsaid multiple
 trains SLURM_JOB_NUM_NODES=3 TRAIN="--pipeline 4"
 asked --nodes=2 --ntasks-per-node=2
-said '3 nodes of 2 ranks are no multiple of --tensor 1 times --pipeline 4: 2 of 3 nodes'
+said '3 nodes of 2 ranks are no multiple of --pipeline 4: 2 of 3 nodes'
 trains SLURM_JOB_NUM_NODES=2 CUT="--tensor 4 --pipeline 2"
 asked --nodes=2 --ntasks-per-node=4
 unsaid multiple
@@ -66,7 +66,14 @@ asked --nodes=2 --ntasks-per-node=6
 said 'shared between nodes, .* 2 of 3 nodes'
 rm asked
 expect 2 env SLURM_JOB_NUM_NODES=1 TRAIN="--pipeline 3" bash "$scripts/train.sbatch"
-said 'no multiple of --tensor 1 times --pipeline 3 can be had of it on 1 nodes: RANKS_PER_NODE=3'
+said 'no multiple of --pipeline 3 can be had of it on 1 node: RANKS_PER_NODE=3$'
+absent asked
+# Some of the nodes are enough where their ranks are.
+expect 2 env SLURM_JOB_NUM_NODES=3 RANKS_PER_NODE=2 TRAIN="--pipeline 4 --tensor 4" bash "$scripts/train.sbatch"
+said 'no multiple of --tensor 4 times --pipeline 4 can be had of it on 3 nodes: RANKS_PER_NODE=8 on 2 of them'
+absent asked
+expect 2 env SLURM_JOB_NUM_NODES=3 RANKS_PER_NODE=1 TRAIN="--pipeline 4 --tensor 2" bash "$scripts/train.sbatch"
+said 'RANKS_PER_NODE=4 on 2 of them'
 absent asked
 expect 2 env SLURM_JOB_NUM_NODES=1 RANKS_PER_NODE=6 TRAIN="--tensor 4" bash "$scripts/train.sbatch"
 said 'RANKS_PER_NODE=8'
