@@ -39,6 +39,11 @@ Sent announced_traffic(const plan::Plan& p, int rank, std::int64_t steps) {
   return out;
 }
 
+// Behind a title: whose lines these are, where ranks differ.
+std::string of_rank(const plan::Plan& p, int rank) {
+  return p.pipeline == 1 ? std::string() : fmt::format(" of rank {}, stage {}", rank, p.stage_of(rank));
+}
+
 }  // namespace
 
 SizeTable traffic_table(const plan::Plan& p, const World& world, std::int64_t steps, const Validations& validations) {
@@ -54,7 +59,7 @@ SizeTable traffic_table(const plan::Plan& p, const World& world, std::int64_t st
         add(measured, {{plan::name_of(plan::Axis::pipe), operation, 0, static_cast<std::int64_t>(t.sent_bytes)}}, 1);
   auto rows = announced;
   add(rows, measured, 0);
-  SizeTable out{"traffic sent", "announced", {}};
+  SizeTable out{"traffic sent" + of_rank(p, world.rank), "announced", {}};
   const auto bytes_of = [](const Sent& all, const plan::Traffic& row) -> std::int64_t {
     const auto same = std::find_if(all.begin(), all.end(),
                                    [&](const auto& a) { return a.group == row.group && a.operation == row.operation; });
@@ -66,7 +71,7 @@ SizeTable traffic_table(const plan::Plan& p, const World& world, std::int64_t st
   return out;
 }
 
-SizeTable memory_report(const RankMemory& memory, const RunSetup& setup) {
+SizeTable memory_report(const RankMemory& memory, const RunSetup& setup, int rank, const std::vector<RankRecord>& all) {
   const auto measured = memory.measured();
   const auto& device = setup.step.device;
   auto taken = peak_resident_bytes(), there = total(measured);
@@ -75,7 +80,19 @@ SizeTable memory_report(const RankMemory& memory, const RunSetup& setup) {
     taken = info.total_bytes - info.free_bytes;
     there -= measured[static_cast<std::size_t>(tensor::Category::save_snapshot)];
   }
-  return memory_table(memory.predicted(), measured, taken, there, setup.plan.memory.reserve);
+  const auto& p = setup.plan;
+  auto table = memory_table(memory.predicted(), measured, taken, there, p.memory.reserve);
+  if (p.pipeline == 1) return table;
+  table.title += of_rank(p, rank);
+  for (int stage = 0; stage < p.pipeline; ++stage) {
+    double most = 0;
+    for (std::size_t r = 0; r < all.size(); ++r)
+      if (p.stage_of(static_cast<int>(r)) == stage) most = std::max(most, all[r].peak_bytes);
+    table.rows.push_back({fmt::format("arenas of stage {}", stage),
+                          total(p.stage_memory[static_cast<std::size_t>(stage)].categories),
+                          static_cast<std::int64_t>(most), ""});
+  }
+  return table;
 }
 
 void write_report(const std::string& output, const SizeTable& memory, const SizeTable& traffic) {

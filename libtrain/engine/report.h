@@ -4,12 +4,14 @@
 #include "libtrain/checkpoint/run_state.h"
 #include "libtrain/comm/world.h"
 #include "libtrain/engine/memory.h"
+#include "libtrain/engine/rank_record.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/size_table.h"
 #include "libtrain/engine/trainer.h"
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace trainyard::engine {
 
@@ -17,11 +19,12 @@ struct Validations {
   std::int64_t count = 0, sequences = 0;  // how many, and sequences of each
 };
 
-// A table: group and operation, announced, measured (since the ledgers were reset), difference.
+// A table of what this rank sends: group and operation, announced, measured (since the ledgers were reset), difference.
 SizeTable traffic_table(const plan::Plan& plan, const World& world, std::int64_t steps, const Validations& validations);
 
-// A table of the categories of this rank: predicted, measured, and what the process took beside them.
-SizeTable memory_report(const RankMemory& memory, const RunSetup& setup);
+// A table of the categories of this rank: predicted, measured, and what the process took beside them; where there are
+// stages it says of which rank it is, and has the arenas of each stage, of its rank that used most (RankRecord).
+SizeTable memory_report(const RankMemory& memory, const RunSetup& setup, int rank, const std::vector<RankRecord>& all);
 
 // OUTPUT/report.txt. A file of that name that is not a report is kept; whatever goes wrong is a warning: the run is
 // done, and its checkpoint published.

@@ -61,7 +61,10 @@ RunResult RunLoop::go() {
   result.step = step_;
   result.steps_done = steps_done_;
   result.checkpoint = saving_->saved_path();
-  result.memory_report = memory_report(trainer_.memory(), run_.setup);
+  RankRecord mine;
+  mine.peak_bytes = static_cast<double>(trainer_.memory().measured_total());
+  result.memory_report = memory_report(trainer_.memory(), run_.setup, run_.world.rank,
+                                       records_of_all(mine, run_.world, trainer_.communication()));
   result.traffic_report =
       traffic_table(run_.setup.plan, run_.world, steps_done_, {validations_done_, config.validation_sequences});
   if (run_.world.rank == 0 && steps_done_ > 0) write_report(config.output, result.memory_report, result.traffic_report);

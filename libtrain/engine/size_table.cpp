@@ -3,14 +3,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace trainyard::engine {
 
 std::string SizeTable::text(base::Sizes sizes) const {
   if (rows.empty()) return {};
-  std::string out = fmt::format("{:<28}{:>16}{:>16}{:>12}\n", sizes == base::Sizes::exact ? title + " (bytes)" : title,
-                                foretold, "measured", "difference");
+  const auto heading = sizes == base::Sizes::exact ? title + " (bytes)" : title;
+  const auto wide = std::max<std::size_t>(28, heading.size());
+  auto out = fmt::format("{:<{}}{:>16}{:>16}{:>12}\n", heading, wide, foretold, "measured", "difference");
   for (const auto& r : rows)
-    out += fmt::format("{:<28}{:>16}{:>16}{:>12}\n", r.name, base::size_text(r.foretold, sizes),
+    out += fmt::format("{:<{}}{:>16}{:>16}{:>12}\n", r.name, wide, base::size_text(r.foretold, sizes),
                        base::size_text(r.measured, sizes),
                        r.verdict.empty() ? base::size_difference_text(r.measured - r.foretold, sizes) : r.verdict);
   return out;

@@ -11,10 +11,16 @@ StageLink::StageLink(comm::Neighbours& neighbours, params::StoreContext& context
   if (pass == plan::Pass::train) departing_ = activations.allocate(context.shape.working, {rows, hidden});
 }
 
+void StageLink::join(const tensor::Event& event) {
+  const double before = context_.wait_seconds;
+  context_.join(event);
+  wait_seconds_ += context_.wait_seconds - before;
+}
+
 void StageLink::await_activations() { landed_ = neighbours_.receive_activations(landing_, landing_free_); }
 
 void StageLink::take_activations(base::View stream) {
-  context_.join(landed_);
+  join(landed_);
   tensor::copy(context_.compute, landing_, stream);
   landing_free_ = context_.compute.record();
 }
@@ -27,8 +33,10 @@ tensor::Event StageLink::await_gradients(base::View stream, const tensor::Event&
   return neighbours_.receive_gradients(stream, free);
 }
 
+void StageLink::take_gradients(const tensor::Event& arrived) { join(arrived); }
+
 void StageLink::send_gradients(base::View stream) {
-  context_.join(departed_);
+  join(departed_);
   tensor::copy(context_.compute, stream, departing_);
   departed_ = neighbours_.send_gradients(departing_, context_.compute.record());
 }

@@ -26,13 +26,18 @@ class StageLink {
   tensor::Event send_activations(base::View stream);
   // From `free` on the gradient of the stream may arrive there; the event: it is there.
   tensor::Event await_gradients(base::View stream, const tensor::Event& free);
+  void take_gradients(const tensor::Event& arrived);
   void send_gradients(base::View stream);
+  // How long compute has waited in here so far; part of StoreContext::wait_seconds, and on a GPU 0 like it.
+  double wait_seconds() const { return wait_seconds_; }
 
  private:
+  void join(const tensor::Event& event);
   comm::Neighbours& neighbours_;
   params::StoreContext& context_;
   base::View landing_, departing_;
   tensor::Event landing_free_, landed_, departed_;
+  double wait_seconds_ = 0;
 };
 
 }  // namespace trainyard::engine

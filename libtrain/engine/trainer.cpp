@@ -127,7 +127,7 @@ void Trainer::backward(const plan::Action& action, const Observer* observer) {
                                                                : chunk.weight_gradients,
                         position);
   auto& slot = slot_of(action);
-  context_->join(std::exchange(slot.arrived, {}));
+  if (link_) link_->take_gradients(std::exchange(slot.arrived, {}));
   store_->begin_backward(position);
   const auto seen = seen_by(observer, action, "the gradient of the input of");
   if (action.kind == Kind::backward) chunk.decoder->backward(*slot.step, slot.flow, slot.saved, seen);
@@ -199,6 +199,7 @@ bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& st
   StepOutcome outcome;
   outcome.begun = base::steady_seconds();
   const double busy = results_come_later() ? 0 : communication().busy_seconds();
+  const double waited = link_ ? link_->wait_seconds() : 0;
   context_->wait_seconds = 0;
   if (!gradients_of_step(completed, stop_now, nullptr)) return false;
   {
@@ -210,7 +211,11 @@ bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& st
   outcome.learning_rate = settings_.learning_rate.at(completed);
   outcome.exposed_seconds = context_->wait_seconds;
   outcome.compute_seconds = base::steady_seconds() - outcome.begun - context_->wait_seconds;
-  if (!results_come_later()) outcome.communication_seconds = communication().busy_seconds() - busy;
+  if (!results_come_later()) {
+    outcome.communication_seconds = communication().busy_seconds() - busy;
+    // Receives are called long before their messages are sent, so that their queues are always busy.
+    if (link_) outcome.communication_seconds += link_->wait_seconds() - waited;
+  }
   under_way_.push_back({outcome, compute_->spans(), communication().spans()});
   return true;
 }
@@ -237,7 +242,8 @@ void Trainer::measure_on_device(const UnderWay& step, StepOutcome& outcome) {
   const double blocked = compute_->busy_seconds_until(step.waits),
                talking = world_.size > 1 ? communication().busy_seconds_until(step.calls) : 0;
   outcome.exposed_seconds = world_.size > 1 ? blocked - blocked_before_ : 0;
-  outcome.communication_seconds = talking - talking_before_;
+  // What the device waited for is communication, also where the queue of a stage carried it.
+  outcome.communication_seconds = std::max(talking - talking_before_, outcome.exposed_seconds);
   outcome.compute_seconds = std::max(0.0, seconds - outcome.exposed_seconds);
   blocked_before_ = blocked, talking_before_ = talking;
 }

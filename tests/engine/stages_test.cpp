@@ -139,6 +139,23 @@ TEST(Stages, ARequestEndsAStepAtItsBeginning) {
   });
 }
 
+// What compute waits for is communication, also where a message between stages is late.
+TEST(Stages, WaitsForMessagesAreCommunication) {
+  SmallRun runs;
+  const Delays delays = [](int) { return [] { std::this_thread::sleep_for(std::chrono::milliseconds(3)); }; };
+  for (const auto& [name, schedule] : plan::schedule_names()) {
+    Shape shape{3, schedule == plan::PipelineSchedule::interleaved ? 2 : 1};
+    shape.schedule = schedule;
+    on(tied(runs), shape, delays, [&](engine::Trainer& trainer, engine::World& world) {
+      ASSERT_TRUE(trainer.begin_step(0, [] { return false; }));
+      const auto o = trainer.finish_step();
+      EXPECT_GT(o.exposed_seconds, 0) << name << ", rank " << world.rank;
+      // Collectives are timed by the thread that makes them, which takes a moment less than who waits for them.
+      EXPECT_GE(o.communication_seconds, o.exposed_seconds / 2) << name << ", rank " << world.rank;
+    });
+  }
+}
+
 // Each case in its own time: one that waits for ever ends the test with its name.
 TEST(Stages, RandomCasesWithRandomDelaysEnd) {
   SmallRun runs;

@@ -24,6 +24,12 @@ differ() {
   [ ! -e run ] || fail "a run folder was made: ${own[*]}"
 }
 one=("${train[@]}" --output run --threads 1)
+# A mistake in the command line is said once, whoever finds it: the parser, or who reads the values; also one of a rank alone.
+for wrong in '--bogus' '--trace=' '--pipeline abc' '--config a --config b'; do
+  expect 2 mpirun -q --bind-to none -n 3 "${one[@]}" $wrong
+  once '^train: '; once '^  try: '
+done
+differ 2 '^train: --bogus is not known' --bogus -- "${one[@]}"
 differ 2 'rank 1: --stop-after is 0, on rank 0 2' --stop-after 2 -- "${one[@]}"
 differ 2 'rank 1: --zero is 0, on rank 0 3; --validate-every is 0, on rank 0 2' --zero 3 --validate-every 2 --validation-sequences 64 -- "${one[@]}"
 differ 2 'rank 1: --dtype is f32, on rank 0 bf16' --dtype bf16 -- "${one[@]}"

@@ -97,7 +97,7 @@ std::string about_the_flag_of(const CLI::App& app, const std::string& message) {
 }
 
 // One sentence for a mistake in the command line, and what to try: what was meant where that can be told.
-int refuse_usage(const CLI::App& app, const CLI::ParseError& error) {
+base::UsageError usage_error(const CLI::App& app, const CLI::ParseError& error) {
   std::vector<std::string> flags;
   for (const auto* option : app.get_options())
     for (const auto& name : option->get_lnames()) flags.push_back(name);
@@ -116,9 +116,7 @@ int refuse_usage(const CLI::App& app, const CLI::ParseError& error) {
     hint = fmt::format("{} is not known: {}", unknown, hint);
   }
   const auto way = fmt::format("{} --help", app.get_name());
-  std::fprintf(stderr, "%s: %s\n  try: %s\n", app.get_name().c_str(), base::printable(message).c_str(),
-               base::printable(hint.empty() ? way : fmt::format("{} ({})", hint, way)).c_str());
-  return static_cast<int>(base::ExitCode::usage);
+  return base::UsageError(message, hint.empty() ? way : fmt::format("{} ({})", hint, way));
 }
 
 }  // namespace
@@ -148,7 +146,8 @@ int report(const std::string& program, const std::exception& error) {
   return static_cast<int>(base::ExitCode::unexpected);
 }
 
-int guarded(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body) {
+int guarded(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body,
+            const std::function<int(const base::UsageError&)>& refuse) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is a full disk like any other
   base::configure_log(app.get_name(), 0, base::LogLevel::info);
@@ -164,7 +163,8 @@ int guarded(CLI::App& app, int argc, char** argv, const std::function<base::Exit
       print(std::string(e.what()) + "\n");
       return static_cast<int>(base::ExitCode::done);
     } catch (const CLI::ParseError& e) {
-      return refuse_usage(app, e);
+      const auto error = usage_error(app, e);
+      return refuse ? refuse(error) : report(app.get_name(), error);
     }
     const auto code = body();
     std::cout.flush();

@@ -16,7 +16,10 @@ namespace trainyard::tools {
 // --version are exit 0), ignores SIGPIPE and SIGXFSZ, runs `body`, and catches: base::Error prints "name: what" and "
 // try: hint" on stderr and gives its code; anything else asks for a report and is 1. A closed stdout is no error; one
 // that cannot hold the product is exit 4, whoever wrote to it.
-int guarded(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body);
+// `refuse`, where there is one, says what is wrong with the command line, and gives the exit code: of several ranks,
+// each of which has read the same one.
+int guarded(CLI::App& app, int argc, char** argv, const std::function<base::ExitCode()>& body,
+            const std::function<int(const base::UsageError& error)>& refuse = {});
 
 // Writes to stdout at once; on a terminal what it may show (base/text.h), elsewhere the very bytes. False when the
 // reader went away, which is no error; EnvironmentError where there is no space.

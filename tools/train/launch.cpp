@@ -10,6 +10,7 @@
 #include "tools/common/program.h"
 
 #include <chrono>
+#include <optional>
 #include <thread>
 #include <unistd.h>
 
@@ -80,6 +81,22 @@ void Launch::end_on_hang(const std::string& sentence, comm::Decided where) {
   std::this_thread::sleep_for(std::chrono::milliseconds(
       where == comm::Decided::here ? 500 : 3000));  // elsewhere: only should the one that decided not end it
   mpi_->abort(code);
+}
+
+int refuse_command_line(const base::UsageError& error) {
+  std::optional<Launch> launch;
+  try {
+    if (launched()) launch.emplace();
+  } catch (const base::EnvironmentError&) {
+    // Ranks that cannot find one another: the mistake stays what there is to say.
+  }
+  if (!launch) return report("train", error);
+  try {
+    launch->on_every_rank([&] { throw base::UsageError(error); });
+  } catch (const comm::AgreedError& e) {
+    if (launch->world().rank == 0) return report("train", e);
+  }
+  return static_cast<int>(error.code());
 }
 
 }  // namespace trainyard::tools

@@ -47,4 +47,8 @@ class Launch {
   std::atomic<bool> ending_{false};
 };
 
+// What is wrong with the command line of this process; of ranks that were launched together, which know no more than
+// each its own yet, one says it for all. Collective with Launch::on_every_rank of those whose command line is right.
+int refuse_command_line(const base::UsageError& error);
+
 }  // namespace trainyard::tools

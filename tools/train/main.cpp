@@ -120,7 +120,7 @@ int main(int argc, char** argv) {
   app.add_flag("--bytes", switches.bytes, "sizes in bytes, not rounded")->group("Settings");
   tools::EvaluateFlags evaluation(app);
   tools::Lasting lasting;
-  return tools::guarded(app, argc, argv, [&] {
+  const auto body = [&] {
     if (switches.help_model) {
       tools::print(
           "More examples, and run files for --config: tools/train/examples in the sources,\nshare/trainyard/examples "
@@ -170,3 +170,7 @@ int main(int argc, char** argv) {
     }
   });
 }
+  };
+  return tools::guarded(app, argc, argv, body, [](const base::UsageError& error) {
+    engine::release_signals();
+    return tools::refuse_command_line(error);
