@@ -16,6 +16,10 @@ expect 0 inspect trace.json; said '^[0-9,]* spans, steps 1 to 3 whole$'; said 'r
 expect 0 inspect trace.json --timeline --svg step.svg
 said '^step 3: '; said '^rank 0 *|.*F.*B'; said '^rank 1 *|.*F.*B'; said '^ideal: '; said 'measured [0-9.]* % of'
 grep -q '^<svg ' step.svg || fail "no drawing: $(head -c 100 step.svg)"
+expect 0 inspect trace.json --timeline --svg -
+cmp -s out step.svg || fail "--svg - writes something else: $(head -c 100 out)"
+absent ./-
+refused 2 'both write to standard output' inspect trace.json --timeline --svg - --json
 expect 0 inspect trace.json --timeline --step 2 --json; said '"idle_fraction"'
 grep -q '"step": 2' out || fail "not step 2"
 
