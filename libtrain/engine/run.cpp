@@ -61,6 +61,7 @@ RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec)
   const auto expected = nlohmann::json::parse(on_rank_zero(world, exec, [&] {
     require_output_beside_data(config);
     require_trace_place(config);
+    require_steps_to_trace(config, 0);
     return make_setup(config, world.size, threads).identity.dump();
   }));
   RunSetup setup;
@@ -167,6 +168,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   const auto held = agreed_lock(config, world, exec);
   std::vector<std::string> damaged;
   auto start = agreed_start(config, setup, world, exec, damaged);
+  on_every_rank(world, exec, [&] { require_steps_to_trace(config, start.step); });
   const auto note = [&](const std::string& line) {
     if (world.rank == 0 && listener.on_note) listener.on_note(line);
   };
@@ -197,7 +199,9 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
     start.path = on_rank_zero(world, exec, [&] {
       return is_abandoned(config.output, start.path) ? settle(config.output, start.path, start.step) : start.path;
     });
-  if (start.step < config.steps)
+  const auto no_trace = config.trace.empty() ? "" : fmt::format("; no trace is written to {}", config.trace);
+  if (start.step < config.steps) {
+    if (!no_trace.empty()) note(fmt::format("step {} is done already{}", start.step, no_trace));
     return {base::ExitCode::requeue,
             start.step,
             0,
@@ -206,7 +210,8 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
             config.resume == "auto" || start.newest ? "" : start.path,
             {},
             {}};
-  note(fmt::format("all {} steps are done already", config.steps));
+  }
+  note(fmt::format("all {} steps are done already{}", config.steps, no_trace));
   return {base::ExitCode::done, start.step, 0, 0, start.path, {}, {}, {}};
 }
 
@@ -230,6 +235,7 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
   return on_rank_zero(world, exec, [&] {
     require_usable(config.output);
     const auto start = choose_start(config, setup, world.size, {}, RunFolder::looked_at);
+    require_steps_to_trace(config, start.step);
     const RunWindows windows(config, setup);
     return decided + plan_text(setup.plan, config.output, sizes) + start_text(start, config);
   });

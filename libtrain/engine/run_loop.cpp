@@ -56,7 +56,6 @@ RunResult RunLoop::go() {
   saving_->finish(progress());
   if (metrics_) metrics_->mend();
   trainer_.complete_weights();
-  if (trace_) trace_->write();
   result.code = step_ < config.steps ? base::ExitCode::requeue : base::ExitCode::done;
   result.step = step_;
   result.steps_done = steps_done_;
@@ -68,6 +67,11 @@ RunResult RunLoop::go() {
   result.traffic_report =
       traffic_table(run_.setup.plan, run_.world, steps_done_, {validations_done_, config.validation_sequences});
   if (run_.world.rank == 0 && steps_done_ > 0) write_report(config.output, result.memory_report, result.traffic_report);
+  try {
+    if (trace_) trace_->write();
+  } catch (const comm::AgreedError& e) {
+    result.trace_error = std::make_shared<comm::AgreedError>(e);
+  }
   return result;
 }
 

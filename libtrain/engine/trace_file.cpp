@@ -75,12 +75,48 @@ base::Owned own_traces() {
   return {"a trace", foreign};
 }
 
+namespace {
+
+// Some of it may not be there yet.
+void require_beside_own_files(const RunConfig& c) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const auto whole = [&](const std::string& p) {
+    return fs::weakly_canonical(fs::absolute(base::without_slashes(p), error), error);
+  };
+  const auto refuse = [&](const std::string& why) {
+    throw base::UsageError(fmt::format("--trace {} {}", c.trace, why), "give the trace a name of its own");
+  };
+  if (checkpoint::is_in(c.output, c.trace)) refuse(fmt::format("is or holds the folder of the run, {}", c.output));
+  if (checkpoint::is_in(c.trace, c.output)) {
+    const auto name = whole(c.trace).lexically_relative(whole(c.output)).begin()->string();
+    for (const char* own : {"checkpoints", "metrics.jsonl", "last-checkpoint", "lock", "report.txt", "exit"})
+      if (name == own) refuse(fmt::format("is or lies in {}/{}, which the run keeps itself", c.output, own));
+    for (const char* own : {"tokenizer-", "abandoned-metrics-after-"})
+      if (name.starts_with(own)) refuse(fmt::format("has a name that the run gives: {}...", own));
+  }
+  if (fs::equivalent(base::parent_of(c.trace), c.data, error)) refuse(fmt::format("lies in the shard set {}", c.data));
+}
+
+}  // namespace
+
+void require_steps_to_trace(const RunConfig& c, std::int64_t completed) {
+  if (c.trace.empty()) return;
+  const auto asked = trace_steps(c.trace_steps);
+  const auto first = completed + 1, last = c.stop_after > 0 ? std::min(c.steps, c.stop_after) : c.steps;
+  if (first > last || (asked.first <= last && asked.last >= first)) return;  // a run that has nothing to do says so
+  throw base::UsageError(
+      fmt::format("--trace-steps {} names no step of this run, which does steps {} to {}", c.trace_steps, first, last),
+      "name some of these, or leave it out for all");
+}
+
 void require_trace_place(const RunConfig& c) {
   namespace fs = std::filesystem;
   if (c.trace.empty()) return;
   if (c.trace.back() == '/') throw base::UsageError(fmt::format("--trace {} names a folder", c.trace), "name a file");
   checkpoint::require_name_of_something_whole(c.trace);
   checkpoint::require_outside_of_runs(c.trace);
+  require_beside_own_files(c);
   base::require_own(c.trace, own_traces());
   const auto folder = base::parent_of(c.trace);
   std::error_code error;

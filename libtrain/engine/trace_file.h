@@ -27,9 +27,11 @@ struct TraceSteps {
 TraceSteps trace_steps(const std::string& text);  // UsageError
 
 // On rank 0 at the start: throws what would be met at the end. UsageError for what is no place for a trace (a folder,
-// another file, a checkpoint's folder), EnvironmentError where the folder is missing, but for that of the run, or
-// cannot be written. Traces are replaced.
+// another file, one that the run itself writes or reads, a checkpoint's folder), EnvironmentError where the folder is
+// missing, but for that of the run, or cannot be written. Traces are replaced.
 void require_trace_place(const RunConfig& config);
+// UsageError where a run that goes on after `completed` steps does none that --trace-steps names.
+void require_steps_to_trace(const RunConfig& config, std::int64_t completed);
 base::Owned own_traces();
 
 // Spans of a thread that are kept, so that files of long runs and many ranks stay readable.

@@ -199,7 +199,8 @@ TEST(Trace, OfSomeStepsHoldsThoseAlone) {
   expect_lists(t, {2, 0}, c, 2, 3);
   c = small(runs, "none");
   c.trace_steps = "9";
-  EXPECT_TRUE(run_traced(runs, c, {2, 0}).spans(0, "", "").empty());
+  EXPECT_THROW(runs.run(c, {2, 0}), comm::AgreedError);
+  EXPECT_FALSE(std::filesystem::exists(c.output));
 }
 
 TEST(Trace, OfAStopAndOfTheResumeHoldWhatEachDid) {
@@ -276,6 +277,17 @@ TEST(Trace, PlacesAreRefusedBeforeAnythingIsMade) {
   testing::spit(scratch.path + "/run/metrics.jsonl", "");
   EXPECT_EQ(of(scratch.path + "/run/checkpoints/t.json"), base::ExitCode::usage);
 
+  for (const auto* own : {"", "/", "/.", "/checkpoints", "/metrics.jsonl", "/lock", "/last-checkpoint", "/report.txt",
+                          "/exit", "/exit/t.json", "/tokenizer-1.json"}) {
+    c.output = scratch.path + "/other";
+    EXPECT_EQ(of(c.output + own), base::ExitCode::usage) << own;
+  }
+  c.output = scratch.path + "/above/run";
+  EXPECT_EQ(of(scratch.path + "/above"), base::ExitCode::usage);
+  c.data = scratch.path + "/shards";
+  std::filesystem::create_directories(c.data);
+  EXPECT_EQ(of(c.data + "/t.json"), base::ExitCode::usage);
+
   SmallRun runs;
   auto run = small(runs, "refused");
   run.trace = scratch.path + "/missing/t.json";
@@ -283,8 +295,29 @@ TEST(Trace, PlacesAreRefusedBeforeAnythingIsMade) {
   EXPECT_FALSE(std::filesystem::exists(run.output));
 }
 
+TEST(Trace, OfNoStepIsRefused) {
+  const auto refused = [](const std::string& range, std::int64_t completed, std::int64_t stop_after = 0) {
+    RunConfig c;
+    c.trace = "t.json", c.trace_steps = range, c.steps = 10, c.stop_after = stop_after;
+    try {
+      engine::require_steps_to_trace(c, completed);
+      return false;
+    } catch (const base::UsageError&) {
+      return true;
+    }
+  };
+  EXPECT_TRUE(refused("11:20", 0));
+  EXPECT_FALSE(refused("10:20", 0));
+  EXPECT_TRUE(refused("1:4", 4));
+  EXPECT_FALSE(refused("1:5", 4));
+  EXPECT_TRUE(refused("6", 0, 5));
+  EXPECT_FALSE(refused("5", 0, 5));
+  EXPECT_FALSE(refused("", 4));
+  EXPECT_FALSE(refused("1:4", 10)) << "nothing is left to do, which the run says";
+}
+
 // The run is whole, its file is not there, and all ranks know.
-TEST(Trace, ThatCannotBeWrittenIsAnErrorOfAll) {
+TEST(Trace, ThatCannotBeWrittenCostsTheRunNothingElse) {
   SmallRun runs;
   auto c = small(runs, "vanished");
   const auto folder = runs.folder() / "away";
@@ -294,13 +327,14 @@ TEST(Trace, ThatCannotBeWrittenIsAnErrorOfAll) {
                                        if (m.step == 3) std::filesystem::remove_all(folder);
                                      },
                                      {}};
-  try {
-    runs.run(c, {3, 0}, listener);
-    FAIL() << "nothing was refused";
-  } catch (const comm::AgreedError& e) {
-    EXPECT_EQ(e.code(), base::ExitCode::environment) << e.what();
-  }
-  EXPECT_TRUE(std::filesystem::exists(c.output + "/checkpoints/step-00000004"));
+  const auto result = runs.run(c, {3, 0}, listener);
+  ASSERT_NE(result.trace_error, nullptr);
+  EXPECT_EQ(result.trace_error->code(), base::ExitCode::environment) << result.trace_error->what();
+  EXPECT_EQ(result.code, base::ExitCode::done);
+  EXPECT_TRUE(result.checkpoint.ends_with("/checkpoints/step-00000004")) << result.checkpoint;
+  EXPECT_TRUE(std::filesystem::exists(result.checkpoint));
+  EXPECT_TRUE(testing::slurp(c.output + "/report.txt").starts_with("memory"));
+  EXPECT_FALSE(std::filesystem::exists(c.output + "/exit"));
 }
 
 TEST(Trace, RanksAreKeptApartByTheirClocks) {

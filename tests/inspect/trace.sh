@@ -16,6 +16,10 @@ expect 0 inspect trace.json; said '^[0-9,]* spans, steps 1 to 3 whole$'; said 'r
 expect 0 inspect trace.json --timeline --svg step.svg
 said '^step 3: '; said '^rank 0 *|.*F.*B'; said '^rank 1 *|.*F.*B'; said '^ideal: '; said 'measured [0-9.]* % of'
 grep -q '^<svg ' step.svg || fail "no drawing: $(head -c 100 step.svg)"
+expect 0 inspect trace.json --timeline --svg -
+cmp -s out step.svg || fail "--svg - writes something else: $(head -c 100 out)"
+absent ./-
+refused 2 'both write to standard output' inspect trace.json --timeline --svg - --json
 expect 0 inspect trace.json --timeline --step 2 --json; said '"idle_fraction"'
 grep -q '"step": 2' out || fail "not step 2"
 
@@ -38,13 +42,33 @@ refused 2 'is no trace' "${base[@]}" --steps 3 --output none --trace notes
 refused 2 'no range of steps' "${base[@]}" --steps 3 --output none --trace trace.json --trace-steps 0:4
 refused 2 'says of which steps a trace is' "${base[@]}" --steps 3 --output none --trace-steps 2
 refused 4 'there is no folder missing' "${base[@]}" --steps 3 --output none --trace missing/trace.json --dry-run
-absent none missing
+for own in none none/ none/. none/metrics.jsonl none/checkpoints none/lock none/last-checkpoint none/report.txt none/exit none/exit/t.json none/tokenizer-1.json data/t.json; do
+  refused 2 'names a folder\|is or holds\|which the run keeps\|that the run gives\|lies in the shard set' "${base[@]}" --steps 3 --output none --trace "$own"
+done
+refused 2 'is or holds the folder of the run' "${base[@]}" --steps 3 --output none/run --trace none
+refused 2 'names no step of this run, which does steps 1 to 2' "${base[@]}" --steps 2 --output none --trace trace2.json --trace-steps 5:9
+refused 2 'names no step of this run, which does steps 1 to 2' "${base[@]}" --steps 9 --stop-after 2 --output none --trace trace2.json --trace-steps 3
+refused 2 'names no step of this run, which does steps 1 to 2' "${base[@]}" --steps 2 --output none --trace trace2.json --trace-steps 5:9 --dry-run
+absent none missing trace2.json
 
 # A bare step of a range, in the run's own folder, over what an earlier start left; a trace of others.
 expect 0 "${base[@]}" --steps 3 --output own --trace own/trace.json --trace-steps 2
 expect 0 inspect own/trace.json; said 'steps 2 to 2 whole'
 expect 0 "${base[@]}" --steps 4 --output own --change steps --trace own/trace.json
 expect 0 inspect own/trace.json; said 'steps 4 to 4 whole'
+for dry in '' --dry-run; do
+  refused 2 'names no step of this run, which does steps 5 to 6' "${base[@]}" --steps 6 --output own --change steps --trace own/none.json --trace-steps 1:4 $dry
+done
+expect 0 "${base[@]}" --steps 4 --output own --trace own/none.json
+said 'all 4 steps are done already; no trace is written to own/none.json'
+absent own/none.json
+
+# A trace that cannot be written when the run has ended costs it nothing else: there is no room for the name of an unfinished file here.
+long=$(printf '%0250d' 0)
+expect 4 mpirun -q --bind-to none -n 2 "${base[@]}" --steps 2 --output whole --trace "$long"
+once '^whole/checkpoints/step-00000002$'; once 'there is no trace of it$'; once '^train: .*too long'
+[ -s whole/report.txt ] || fail "no report.txt"
+absent whole/exit "$long"
 refused 2 'does not hold it' inspect own/trace.json --timeline --step 9
 refused 2 'for a trace' inspect own --timeline
 refused 2 'does not go with' inspect own/trace.json --timeline --csv

@@ -62,6 +62,8 @@ void refuse_combinations(const Asked& asked) {
     if (there) only(flag, {"--verify", "--make-view", "--json", "--bytes"});
   if (asked.json && asked.over_given && !several && asked.svg.empty())
     throw base::UsageError("--over changes nothing in the --json of one run", "leave it out, or draw with --svg");
+  if (asked.json && asked.svg == "-")
+    throw base::UsageError("--json and --svg - both write to standard output", "draw into a file");
   if (!asked.svg.empty() && asked.paths.size() > most_in_svg)
     throw base::UsageError(fmt::format("--svg: {} runs cannot be told apart in a drawing", asked.paths.size()),
                            fmt::format("draw at most {}; without --svg up to {} are compared", most_in_svg, most_runs));
@@ -131,6 +133,10 @@ base::ExitCode show(const Asked& asked) {
                              kind == "trace" ? "--timeline has a drawing"
                                              : "runs with metrics, several of them, profiles of links and "
                                                "timelines have charts");
+    if (asked.svg == "-") {
+      tools::print(report.drawing());
+      return base::ExitCode::done;
+    }
     auto inputs = asked.paths;
     for (const auto& p : asked.paths) inputs.push_back(p + "/metrics.jsonl");
     tools::write_drawing(asked.svg, report.drawing(), std::move(inputs));
@@ -176,7 +182,7 @@ void add_flags(CLI::App& app, Asked& asked) {
   over->each([&asked](const std::string&) { asked.over_given = true; });
   app.add_option("--svg", asked.svg,
                  "draw the charts of a run, of up to 8, of a profile or a timeline into this file as well; "
-                 "replaces a drawing of these programs");
+                 "replaces a drawing of these programs; -: to standard output, and nothing else");
   auto* timeline = app.add_flag("--timeline", asked.timeline,
                                 "of a trace: one step, what each rank computed when, and below it the same lists "
                                 "simulated: what the schedule itself makes them wait");

@@ -158,6 +158,14 @@ void add_ideal(const Trace& trace, Timeline& t) {
     t.ideal_idle_fraction = 1 - busy / (t.ideal_seconds * static_cast<double>(trace.ranks.size()));
 }
 
+// "step 3", "steps 3 to 5", or "4 of steps 3 to 9".
+std::string steps_text(const std::vector<std::int64_t>& steps) {
+  const auto first = steps.front(), last = steps.back();
+  if (first == last) return fmt::format("step {}", first);
+  const bool all = last - first + 1 == static_cast<std::int64_t>(steps.size());
+  return fmt::format("{}steps {} to {}", all ? "" : fmt::format("{} of ", steps.size()), first, last);
+}
+
 std::int64_t chosen(const Trace& trace, std::int64_t step, const std::string& file) {
   const auto full = trace.full_steps();
   if (full.empty())
@@ -167,7 +175,7 @@ std::int64_t chosen(const Trace& trace, std::int64_t step, const std::string& fi
   if (step == 0) return full.back();
   if (std::find(full.begin(), full.end(), step) == full.end())
     throw base::UsageError(fmt::format("--step {}: {} does not hold it from beginning to end", step, file),
-                           fmt::format("it holds {} of steps {} to {}", full.size(), full.front(), full.back()));
+                           fmt::format("it holds {}", steps_text(full)));
   return step;
 }
 

@@ -16,6 +16,7 @@ namespace {
 
 using Block = TimelineBlock;
 constexpr std::size_t most_rows = 32;
+constexpr double clock_step = 2e-9;  // a trace has nanoseconds
 
 // Letters of the literature; those of a chunk behind the first are small.
 char letter_of(const Block& b) {
@@ -41,25 +42,30 @@ char filling_of(Block::Kind kind) {
   return ' ';
 }
 
-// Which block stands in each column: the one that has most of its time, -1 where idling has more.
+bool is_pass(const Block& b) { return b.kind != Block::Kind::other; }
+
+// Which block stands in each column: the one that has most of its time, -1 where idling has more. A pass is never left
+// out for that: many are shorter than a column.
 std::vector<int> columns_of(const std::vector<Block>& blocks, double seconds, int columns) {
   const auto n = static_cast<std::size_t>(columns);
   const double width = seconds / columns;
   std::vector<int> best(n, -1);
   std::vector<double> most(n, 0), covered(n, 0);
+  std::vector<bool> passes(n, false);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const auto& b = blocks[i];
     const auto at = [&](double t) { return std::clamp(static_cast<int>(t / width), 0, columns - 1); };
     for (int c = at(b.begin); c <= at(b.end); ++c) {
       const auto k = static_cast<std::size_t>(c);
       const double part = std::min(b.end, (c + 1) * width) - std::max(b.begin, c * width);
-      if (part <= 0) continue;
+      if (part <= clock_step) continue;  // a neighbour's end
       covered[k] += part;
+      if (is_pass(b)) passes[k] = true;
       if (part > most[k]) most[k] = part, best[k] = static_cast<int>(i);
     }
   }
   for (std::size_t k = 0; k < n; ++k)
-    if (most[k] < width - covered[k]) best[k] = -1;
+    if (!passes[k] && most[k] < width - covered[k]) best[k] = -1;
   return best;
 }
 
@@ -154,7 +160,8 @@ std::string timeline_text(const Timeline& t, const Trace& trace, int columns, to
   }
   if (rows < t.measured.size()) out += fmt::format("{} ranks more are not drawn\n", t.measured.size() - rows);
   out += fmt::format(
-      "a column is {}. F forward, B backward{} of that micro-batch of the step{}; u update, o other; {} "
+      "a column is {} (a pass in it has all of it). F forward, B backward{} of that micro-batch of the step{}; u "
+      "update, o other; {} "
       "idle or waiting{}\n\n",
       base::duration_text(seconds / wide), trace.chunks > 1 || trace.stages > 1 ? ", W its weight gradients," : "",
       trace.chunks > 1 ? ", small letters: a later chunk" : "", idle,

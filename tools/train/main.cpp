@@ -68,7 +68,10 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
     progress->show(line.text(m, steps), last ? tools::Progress::Update::last : tools::Progress::Update::passing);
   };
   const auto result = engine::run(config, world, signals, listener, launch.ranks_on_node());
-  if (world.rank != 0) return result.code;
+  // A run that was stopped goes on all the same.
+  const auto code =
+      result.trace_error && result.code == base::ExitCode::done ? result.trace_error->code() : result.code;
+  if (world.rank != 0) return code;
   progress.reset();
   auto product = result.checkpoint.empty() ? std::string() : result.checkpoint + "\n";
   if (switches.memory_report)
@@ -79,7 +82,11 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
     if (result.code == base::ExitCode::done) throw;
     tools::report("train", e);  // the run's own exit code says more than a full disk
   }
-  if (result.code != base::ExitCode::requeue) return result.code;
+  if (result.trace_error) {
+    base::log_warning("the run is whole, but there is no trace of it");
+    tools::report("train", *result.trace_error);
+  }
+  if (code != base::ExitCode::requeue) return code;
   const auto to_go_on = command(result.resume);
   if (result.steps_done == 0 && config.stop_after > 0 && result.step >= config.stop_after)
     base::log_info(
@@ -168,9 +175,9 @@ int main(int argc, char** argv) {
     } catch (const std::exception& e) {
       return static_cast<base::ExitCode>(launch.fail(e));
     }
-  });
-}
   };
   return tools::guarded(app, argc, argv, body, [](const base::UsageError& error) {
     engine::release_signals();
     return tools::refuse_command_line(error);
+  });
+}
