@@ -261,12 +261,13 @@ void stage_problems(const Plan& p, std::vector<Problem>& out) {
   }
   const auto items = item_count(p.model), parts = std::int64_t{p.pipeline} * p.virtual_stages;
   if (parts > items) {
-    out.push_back({fmt::format("{} in {}: the model has {} items (embedding, {}, head)",
-                               p.virtual_stages > 1
-                                   ? fmt::format("--pipeline {} with --virtual-stages {}", p.pipeline, p.virtual_stages)
-                                   : fmt::format("--pipeline {}", p.pipeline),
-                               base::counted(parts, "part"), items, base::counted(p.model.layers, "layer")),
-                   fmt::format("at most {}", items)});
+    const auto chunks = items / p.pipeline;  // that each stage could have
+    const bool in_chunks = p.virtual_stages > 1;
+    out.push_back({fmt::format("--pipeline {}{}: more {} than the model has items, {} (embedding, {}, head)",
+                               p.pipeline, in_chunks ? fmt::format(" with --virtual-stages {}", p.virtual_stages) : "",
+                               in_chunks ? "chunks" : "stages", items, base::counted(p.model.layers, "layer")),
+                   in_chunks && chunks >= 1 ? fmt::format("--virtual-stages {}", chunks)
+                                            : fmt::format("--pipeline {} at most", items)});
     return;
   }
   try {

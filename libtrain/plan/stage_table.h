@@ -30,8 +30,8 @@ struct Idle {
 // Beyond some 100,000 micro-batches times parts from two shorter steps, as a step grows by the same time for each
 // micro-batch. Nothing for one stage, and for more parts than that says.
 std::optional<Idle> idle_of(const Plan& plan);
-// "idle 27 % ...: --global-batch 128 makes it 16 %": what the plan may have that makes it smaller, one change at a time,
-// with the idle part that it would have; empty where idle_of is.
+// "idle 27 % ...: --global-batch 128 makes it 16 %": what the plan may have that makes it smaller, one change at a
+// time, with the idle part that it would have; empty where idle_of is.
 std::string idle_text(const Plan& plan);
 
 // A table of stages, which of them needs and computes most, the map from stages and replicas to ranks, and the idle

@@ -122,12 +122,13 @@ TEST(StageProblems, DegreesThatRanksOrItemsDoNotAllow) {
   for (const int stages : {1, 2, 4, 8}) EXPECT_TRUE(decision_problems(sample(8, stages)).empty()) << stages;
   expect_refused(sample(8, 3), "--pipeline 3 does not divide 8 ranks", "--pipeline 2, or 9 ranks");
   auto p = sample(16, 16);
-  expect_refused(p, "--pipeline 16 in 16 parts: the model has 8 items (embedding, 6 layers, head)", "at most 8");
+  expect_refused(p, "--pipeline 16: more stages than the model has items, 8 (embedding, 6 layers, head)",
+                 "--pipeline 8 at most");
   p = sample(4, 4);
   p.pipeline_schedule = PipelineSchedule::interleaved, p.virtual_stages = 3;
-  expect_refused(p,
-                 "--pipeline 4 with --virtual-stages 3 in 12 parts: the model has 8 items (embedding, 6 layers, head)",
-                 "at most 8");
+  expect_refused(
+      p, "--pipeline 4 with --virtual-stages 3: more chunks than the model has items, 8 (embedding, 6 layers, head)",
+      "--virtual-stages 2");
   p = sample(4, 2);
   p.topology = replicas_of(4, 1, 4);
   expect_refused(p, "the topology has 4 stages, but --pipeline is 2", "--pipeline 4");

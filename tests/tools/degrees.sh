@@ -56,4 +56,20 @@ while IFS='|' read -r _ p memory replicas others idle _; do
   rows=$((rows + 1))
 done < <(grep '^| [1-9] | [0-9.]* GB' stages)
 [ $rows = 4 ] || fail "$rows rows of costs of stages"
+
+# What nobody says of stages is the same for both programs, and a word of files is none of the command line.
+expect 0 train --print-config
+batch=$(sed -n 's/^global-batch = \([0-9]*\) .*/\1/p' out)
+expect 0 partition-model --model gpt2-nano --ranks 2 --pipeline 2 --json
+[ "$(jq .global_batch out)" = "$batch" ] || fail "train takes a global batch of $batch by itself, partition-model $(jq .global_batch out)"
+expect 0 partition-model --model gpt2-nano --ranks 10 --pipeline 2 --micro-batch 3 --json
+[ "$(jq .global_batch out)" = 15 ] || fail "$(jq .global_batch out) sequences for 5 replicas of micro-batches of 3"
+expect 0 partition-model --model gpt2-nano --ranks 6 --pipeline 2 --json
+[ "$(jq .global_batch out)" = 9 ] || fail "$(jq .global_batch out) sequences for 3 replicas"
+for program in train partition-model; do
+  expect 0 $program --help
+  grep -A2 -e '--pipeline-schedule' out | grep -qF '[1f1b]' || fail "$program --help has another default of --pipeline-schedule: $(grep -A2 -e '--pipeline-schedule' out)"
+done
+expect 2 partition-model --model gpt2-nano --ranks 2 --pipeline 2 --pipeline-schedule one-stage
+grep -q 'one-stage is not known; use naive' err || fail "one-stage: $(cat err)"
 passed

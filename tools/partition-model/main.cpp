@@ -60,11 +60,16 @@ void refuse(const std::vector<plan::Problem>& problems, base::ExitCode code) {
   if (!problems.empty()) throw base::Error(code, plan::text_of(problems), problems.size() == 1 ? problems[0].hint : "");
 }
 
-// Beyond the range of a batch, so that it is refused, where the product is.
-std::int64_t one_group_a_replica(const plan::Plan& p) {
+// One group a replica; of stages, which wait for one another where a replica has few micro-batches, no fewer sequences
+// than train takes by itself (engine::RunConfig), rounded up to whole groups. Beyond the range of a batch, so that it
+// is refused, where the product is.
+std::int64_t usual_global_batch(const plan::Plan& p) {
+  constexpr std::int64_t of_train = 8;
   const auto most = plan::ranges::global_batch.high;
   const int replicas = p.topology.size(plan::Axis::data);
-  return p.micro_batch > most / p.fold / replicas ? most + 1 : p.micro_batch * p.fold * replicas;
+  if (p.micro_batch > most / p.fold / replicas) return most + 1;
+  const auto group = p.micro_batch * p.fold * replicas;
+  return p.pipeline == 1 || group >= of_train ? group : (of_train + group - 1) / group * group;
 }
 
 void decide_vocabulary(plan::ModelConfig& model, const Options& o) {
@@ -95,7 +100,7 @@ plan::Plan decide(plan::Plan p, const Options& o) {
   const bool comes_out_even = o.ranks % (std::int64_t{p.tensor} * p.pipeline) == 0;  // else it is refused
   p.topology = comes_out_even ? plan::replicas_of(o.ranks, p.tensor, p.pipeline)
                               : plan::replicas_of(o.ranks, o.ranks % p.tensor == 0 ? p.tensor : 1);
-  if (p.global_batch == 0) p.global_batch = one_group_a_replica(p);
+  if (p.global_batch == 0) p.global_batch = usual_global_batch(p);
   if (!o.device_memory.empty())
     p.device_memory = base::parse_bytes(o.device_memory, "--device-memory", {1, base::most_bytes});
   return p;
@@ -105,11 +110,14 @@ plan::Plan decide(plan::Plan p, const Options& o) {
 // a rank has one.
 std::vector<base::Field> flag_fields(plan::Plan& p) {
   auto fields = plan::fields_of(p);
+  auto cut = plan::fields_of(static_cast<plan::Cut&>(p));
   std::erase_if(fields, [](const auto& f) { return f.name == "device-memory"; });
   for (auto& f : fields) {
+    // What files of one stage say is no word of the flag.
+    if (f.name == "pipeline-schedule") f = base::field_named(cut, f.name, "a cut");
     f.group = "Cut";
     if (f.name == "sequence") f.help = "tokens a sequence; default: the model's context";
-    if (f.name == "global-batch") f.help += "; default: one group a replica";
+    if (f.name == "global-batch") f.help += "; default: one group a replica; of stages 8 or more";
     if (f.name == "threads") f.help = "OpenMP team of a rank";
     if (f.name == "sequence" || f.name == "global-batch") f.get = [] { return std::string(); };
   }
