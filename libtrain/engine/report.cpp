@@ -152,8 +152,8 @@ std::string plan_text(const plan::Plan& p, const std::string& output, base::Size
   const auto row = [&](const std::string& name, std::int64_t bytes) {
     out += fmt::format("  {:<28}{:>16}\n", name, base::size_text(bytes, sizes));
   };
-  out += fmt::format("\n  {:<28}{:>16}\n", p.pipeline > 1 ? "a rank's memory, at most" : "a rank's memory",
-                     sizes == base::Sizes::exact ? "bytes" : "size");
+  const auto whose = p.pipeline > 1 ? plan::whose_memory(p) : "a rank's memory";
+  out += fmt::format("\n  {}{:>{}}\n", whose, sizes == base::Sizes::exact ? "bytes" : "size", 44 - whose.size());
   for (int c = 0; c < tensor::category_count; ++c)
     row(tensor::name_of(static_cast<tensor::Category>(c)), memory[static_cast<std::size_t>(c)]);
   row("in arenas", total(memory));

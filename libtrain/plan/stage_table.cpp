@@ -198,6 +198,11 @@ std::string idle_text(const Plan& p) {
   return out;
 }
 
+std::string whose_memory(const Plan& p) {
+  const auto most = std::find(p.stage_memory.begin(), p.stage_memory.end(), p.memory);
+  return fmt::format("a rank of stage {}, which needs most", most - p.stage_memory.begin());
+}
+
 std::string stages_text(const Plan& p, base::Sizes sizes) {
   if (p.pipeline == 1) return {};
   const auto rows = stage_rows(p);

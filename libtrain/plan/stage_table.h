@@ -34,6 +34,9 @@ std::optional<Idle> idle_of(const Plan& plan);
 // time, with the idle part that it would have; empty where idle_of is.
 std::string idle_text(const Plan& plan);
 
+// "a rank of stage 1, which needs most": whose bytes plan.memory are. The plan is predicted.
+std::string whose_memory(const Plan& plan);
+
 // A table of stages, which of them needs and computes most, the map from stages and replicas to ranks, and the idle
 // part; empty for one stage.
 std::string stages_text(const Plan& plan, base::Sizes sizes);

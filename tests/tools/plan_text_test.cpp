@@ -63,6 +63,8 @@ TEST(PlanText, SaysWhatEachStageSends) {
   plan::predict(p);
   auto text = tools::plan_table(p, base::Sizes::rounded);
   EXPECT_NE(text.find("\n  stage  items "), std::string::npos) << text;
+  EXPECT_NE(text.find(", fold 1, 16 accumulation rounds, "), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  a rank of stage 0, which needs most     size\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\n  stage  ranks       group   operation "), std::string::npos) << text;
   EXPECT_NE(text.find("\n  1-2    2-5         pipe    activations "), std::string::npos) << text;
   EXPECT_NE(text.find("\n  3      6-7         stages  all_gather "), std::string::npos) << text;

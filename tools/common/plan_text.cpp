@@ -111,14 +111,14 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
                   plan::sharing_text(p), p.zero, base::name_of(p.dtype), base::name_of(p.gradient_dtype),
                   p.device == base::DeviceKind::cuda ? "a GPU a rank"
                                                      : fmt::format("{} thread{} a rank", p.threads, plural(p.threads)));
-  out += fmt::format(
-      "step        {} micro-batch{} of {} x {} tokens, fold {}, {} reduction{}, {} (attention counted in full)\n",
-      batch.micros(), batch.micros() == 1 ? "" : "es", p.micro_batch, p.sequence, p.fold, batch.rounds(),
-      plural(batch.rounds()), base::rate_text(p.flops, "FLOP"));
+  out += fmt::format("step        {} micro-batch{} of {} x {} tokens, fold {}, {}, {} (attention counted in full)\n",
+                     batch.micros(), batch.micros() == 1 ? "" : "es", p.micro_batch, p.sequence, p.fold,
+                     base::counted(batch.rounds(), "accumulation round"), base::rate_text(p.flops, "FLOP"));
   const auto row = [&](const std::string& name, std::int64_t bytes) {
     out += fmt::format("  {:<24}{:>20}\n", name, base::size_text(bytes, sizes));
   };
-  out += fmt::format("\n  {:<24}{:>20}\n", p.pipeline > 1 ? "a rank's memory, at most" : "each rank's memory", size);
+  const auto whose = p.pipeline > 1 ? plan::whose_memory(p) : "each rank's memory";
+  out += fmt::format("\n  {}{:>{}}\n", whose, size, 44 - whose.size());
   for (std::size_t i = 0; i < plan::memory_categories.size(); ++i)
     row(in_words(plan::memory_categories[i]), p.memory.categories[i]);
   row("in arenas", p.memory.arenas());
