@@ -1,14 +1,20 @@
-// A stand-in for NCCL over MPI on host memory: the same C interface, done when a call (or its group) returns. For the
-// emulated GPU.
+// A stand-in for NCCL over MPI on host memory: the same C interface, for the emulated GPU. Collectives, and groups that
+// send and receive, are done when they return. What only sends is copied and gone; what only receives is done when
+// somebody waits for it in the order of its stream, so that it may be called before its message is sent.
 #define OMPI_SKIP_MPICXX 1
+#include "tests/emulated/stream.h"
+
 #include <mpi.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -89,11 +95,47 @@ struct Waiting {
   std::size_t bytes;
   int peer;
   Comm* comm;
+  void* stream;
 };
+// Messages on their way.
+struct Sent {
+  std::vector<char> bytes;
+  MPI_Request request = MPI_REQUEST_NULL;
+};
+std::mutex sending;
+std::deque<Sent> sent;  // addresses stay
+
+void send_away(const Waiting& w) {
+  std::lock_guard lock(sending);
+  while (!sent.empty()) {
+    int done = 0;
+    MPI_Test(&sent.front().request, &done, MPI_STATUS_IGNORE);
+    if (done == 0) break;
+    sent.pop_front();
+  }
+  const auto* data = static_cast<const char*>(w.data);
+  auto& message = sent.emplace_back();
+  message.bytes.assign(data, data + w.bytes);
+  MPI_Isend(message.bytes.data(), static_cast<int>(w.bytes), MPI_BYTE, w.peer, 0, w.comm->mpi, &message.request);
+}
+
+void receive_later(const Waiting& w) {
+  auto& stream = *static_cast<emulator::Stream*>(w.stream);
+  std::lock_guard lock(*stream.guard);
+  stream.queue.push_back(
+      {[w] { MPI_Recv(w.data, static_cast<int>(w.bytes), MPI_BYTE, w.peer, 0, w.comm->mpi, MPI_STATUS_IGNORE); },
+       nullptr, nullptr, true});
+}
 thread_local int depth = 0;
 thread_local std::vector<Waiting> waiting;
 
 Result run_waiting() {
+  const auto sends = std::count_if(waiting.begin(), waiting.end(), [](const Waiting& w) { return w.send; });
+  if (sends == 0 || sends == static_cast<std::ptrdiff_t>(waiting.size())) {
+    for (const auto& w : waiting) w.send ? send_away(w) : receive_later(w);
+    waiting.clear();
+    return success;
+  }
   std::vector<MPI_Request> requests(waiting.size());
   for (std::size_t i = 0; i < waiting.size(); ++i) {
     const auto& w = waiting[i];
@@ -213,12 +255,12 @@ int ncclBroadcast(const void* in, void* out, std::size_t n, int type, int root, 
   MPI_Bcast(out, static_cast<int>(n * static_cast<std::size_t>(width_of(type))), MPI_BYTE, root, comm->mpi);
   return success;
 }
-int ncclSend(const void* data, std::size_t n, int type, int peer, Comm* comm, void*) {
-  waiting.push_back({true, const_cast<void*>(data), n * static_cast<std::size_t>(width_of(type)), peer, comm});
+int ncclSend(const void* data, std::size_t n, int type, int peer, Comm* comm, void* stream) {
+  waiting.push_back({true, const_cast<void*>(data), n * static_cast<std::size_t>(width_of(type)), peer, comm, stream});
   return depth == 0 ? run_waiting() : success;
 }
-int ncclRecv(void* data, std::size_t n, int type, int peer, Comm* comm, void*) {
-  waiting.push_back({false, data, n * static_cast<std::size_t>(width_of(type)), peer, comm});
+int ncclRecv(void* data, std::size_t n, int type, int peer, Comm* comm, void* stream) {
+  waiting.push_back({false, data, n * static_cast<std::size_t>(width_of(type)), peer, comm, stream});
   return depth == 0 ? run_waiting() : success;
 }
 int ncclGroupStart() {

@@ -30,11 +30,14 @@ struct Mark {
 struct Item {  // one of the three
   std::function<void()> work;
   std::shared_ptr<Mark> reached, awaited;
+  bool held = false;  // in every order it is done when somebody waits for it, or for what follows
 };
+inline std::recursive_mutex& all_streams();
 struct Stream {
   std::shared_ptr<Graph> capture;
   bool early = true;
   std::deque<Item> queue;
+  std::recursive_mutex* guard = &all_streams();  // of the module that made it, for others
 };
 struct Event {
   std::shared_ptr<Graph> capture;  // recorded inside a capture: nobody may ask for it
@@ -53,21 +56,24 @@ inline Order order() {
   return wish;
 }
 inline bool late() { return order() != Order::early; }
-inline std::recursive_mutex& all_streams() {  // guards queues and marks; held while late work is done
+inline std::recursive_mutex& all_streams() {  // guards queues and marks; held while queued work is done
   static auto* mutex = new std::recursive_mutex;
   return *mutex;
 }
 
+inline void catch_up(Stream& s, const Mark* until = nullptr);
+inline void do_next(Stream& s) {
+  const auto item = std::move(s.queue.front());
+  s.queue.pop_front();
+  if (item.work) item.work();
+  if (item.reached) item.reached->at = std::chrono::steady_clock::now(), item.reached->reached = true;
+  if (item.awaited && !item.awaited->reached) catch_up(*item.awaited->stream, item.awaited.get());
+}
+
 // Does what is queued up to the mark; all of it without one.
-inline void catch_up(Stream& s, const Mark* until = nullptr) {
+inline void catch_up(Stream& s, const Mark* until) {
   std::lock_guard lock(all_streams());
-  while (!s.queue.empty() && !(until != nullptr && until->reached)) {
-    const auto item = std::move(s.queue.front());
-    s.queue.pop_front();
-    if (item.work) item.work();
-    if (item.reached) item.reached->at = std::chrono::steady_clock::now(), item.reached->reached = true;
-    if (item.awaited && !item.awaited->reached) catch_up(*item.awaited->stream, item.awaited.get());
-  }
+  while (!s.queue.empty() && !(until != nullptr && until->reached)) do_next(s);
 }
 
 inline void enqueue(Stream& s, Item item) {
@@ -76,14 +82,19 @@ inline void enqueue(Stream& s, Item item) {
   static std::uint64_t draw = 88172645463325252u;
   draw ^= draw << 13, draw ^= draw >> 7, draw ^= draw << 17;
   if (order() == Order::mixed && draw % 8 == 0) s.early = !s.early;
-  if (order() == Order::early || (order() == Order::mixed && s.early)) catch_up(s);
+  if (order() == Order::early || (order() == Order::mixed && s.early))
+    while (!s.queue.empty() && !s.queue.front().held) do_next(s);
 }
 
 inline void submit(void* stream, std::function<void()> work) {
   auto& s = *static_cast<Stream*>(stream);
-  if (s.capture) s.capture->work.push_back(std::move(work));
-  else if (!late()) work();
-  else enqueue(s, {std::move(work), nullptr, nullptr});
+  if (s.capture) return s.capture->work.push_back(std::move(work));
+  const bool behind_others = [&] {
+    std::lock_guard lock(all_streams());
+    return !s.queue.empty();
+  }();
+  if (late() || behind_others) enqueue(s, {std::move(work), nullptr, nullptr});
+  else work();
 }
 
 }  // namespace emulator

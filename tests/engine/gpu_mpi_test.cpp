@@ -95,6 +95,43 @@ TEST_F(SharedRun, TensorRanksOnDevices) {
   }
 }
 
+// As many stages as ranks, each schedule over NCCL, whose receives are called ahead, and through the host.
+TEST_F(SharedRun, StagesOnDevices) {
+  const int n = testing::runtime->size();
+  const auto config = [&](const std::string& output) {
+    auto c = runs_->config(output);
+    c.model = runs_->model("gpu-stages",
+                           "layers = 4\nhidden = 16\nheads = 2\nkv-heads = 1\nffn = 32\ncontext = "
+                           "8\ndropout-attention = 0.1\n");
+    c.device = "cuda";
+    c.steps = 2;
+    c.global_batch = 5;
+    c.validate_every = 2, c.validation_sequences = 3;
+    return c;
+  };
+  std::string expected;
+  if (testing::runtime->rank() == 0) {
+    const auto c = config("one-stage");
+    expected = runs_->bits(c, runs_->run(c, {1, 0, 1}));
+  }
+  const bool one_each = tensor::gpu_module().runtime->device_count() >= n || std::getenv("NCCL_HOSTID") != nullptr;
+  for (const std::string& communicator :
+       one_each ? std::vector<std::string>{"nccl", "mpi"} : std::vector<std::string>{"mpi"})
+    for (const auto& [schedule, chunks] :
+         {std::pair{"1f1b", 1}, {"gpipe", 1}, {"interleaved", 2}, {"zero-bubble", 1}}) {
+      if (communicator == "mpi" && schedule != std::string("1f1b")) continue;
+      auto c = config(fmt::format("{}-{}", communicator, schedule));
+      c.communicator = communicator;
+      Cut cut{n, 1};
+      cut.pipeline = n, cut.schedule = schedule, cut.virtual_stages = chunks;
+      const auto result = run(c, cut);
+      if (testing::runtime->rank() != 0) continue;
+      const auto where = fmt::format("{} stages, {}, {}", n, communicator, schedule);
+      EXPECT_EQ(runs_->bits(c, result), expected) << where;
+      testing::expect_no_difference({result.memory_report.text() + result.traffic_report.text()}, where);
+    }
+}
+
 }  // namespace
 }  // namespace trainyard
 
