@@ -80,7 +80,7 @@ TEST(StageTable, MarksWhatNeedsMost) {
   EXPECT_NE(text.find("most memory\n  1 "), std::string::npos) << text;
   EXPECT_NE(text.find("most FLOPs\n"), std::string::npos) << text;
   EXPECT_EQ(whose_memory(sample(4, 8, "0,3,5,7")), "a rank of stage 0, which needs most");
-  EXPECT_EQ(whose_memory(sample(4, 8, "0,2,3,9")), "a rank of stage 3, which needs most");
+  EXPECT_EQ(whose_memory(sample(4, 8, "0,2,3,9")), "a rank of stage 2, which needs most");
   EXPECT_EQ(stages_text(sample(1, 8, "flops"), base::Sizes::rounded), "");
 }
 
