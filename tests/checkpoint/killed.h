@@ -8,6 +8,7 @@
 #include <exception>
 #include <functional>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 namespace sample {
@@ -39,10 +40,13 @@ inline End kill_when(const std::function<bool()>& when, const std::function<void
   return End::came;
 }
 
-// Holds once `seconds` have passed.
+// Holds once `seconds` or more have passed.
 inline std::function<bool()> after(double seconds) {
-  return [seconds, from = std::chrono::steady_clock::now()] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count() >= seconds;
+  return [left = std::chrono::duration<double>(seconds)]() mutable {
+    constexpr std::chrono::microseconds look{100};
+    if (left.count() > 0) std::this_thread::sleep_for(look);
+    left -= look;
+    return left.count() <= 0;
   };
 }
 

@@ -110,6 +110,7 @@ TEST(Remedies, StagesMayBecomeTensorRanks) {
   auto p = sample();
   p.model = preset("gpt2"), p.model.vocabulary = 257, p.model.lanes = 4;
   p.pipeline = 8, p.topology = replicas_of(8, 1, 8), p.global_batch = 64, p.sequence = 1024;
+  p.recompute = Recompute::layers;  // there is no more of it
   auto two = p, four = p;
   two.tensor = 2, two.pipeline = 4, two.topology = replicas_of(8, 2, 4);
   four.tensor = 4, four.pipeline = 2, four.topology = replicas_of(8, 4, 2);

@@ -303,11 +303,11 @@ TEST(Activations, OfALayerSelectiveKeepsFiveEighths) {
     EXPECT_EQ(activation_bytes(m, s, Pass::train, Recompute::none), row + 12 * (16 * row + statistics) + head);
     EXPECT_EQ(activation_bytes(m, s, Pass::train, Recompute::selective), row + layers + 5 * row);
     EXPECT_EQ(activation_bytes(m, s, Pass::train, Recompute::layers), row + 12 * row + 16 * row + statistics);
-    // One micro-batch in flight has it all to itself; of several each keeps what stays, and what does not has one place.
+    // One micro-batch in flight has it all to itself; of several each keeps what stays, and what does not has one
+    // place.
     EXPECT_EQ(slot_bytes(m, s, Recompute::layers, {1}).total({1}),
               activation_bytes(m, s, Pass::train, Recompute::layers));
-    EXPECT_EQ(slot_bytes(m, s, Recompute::layers, {3}).total({3}),
-              3 * (row + 12 * row + head) + 16 * row + statistics);
+    EXPECT_EQ(slot_bytes(m, s, Recompute::layers, {3}).total({3}), 3 * (row + 12 * row + head) + 16 * row + statistics);
     EXPECT_EQ(slot_bytes(m, s, Recompute::selective, {3}).total({3}), 3 * (row + layers + head) + 5 * row);
     EXPECT_EQ(slot_bytes(m, s, Recompute::none, {3}).total({3}), 3 * activation_bytes(m, s, Pass::train));
     auto on_gpu = s;  // whose library fuses GELU

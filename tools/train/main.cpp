@@ -114,8 +114,7 @@ int main(int argc, char** argv) {
   app.footer("Presets for --model: " + fmt::format("{}", fmt::join(plan::preset_names(), " ")) + "\n\n" +
              app.get_footer());
   app.add_option("--config", switches.config, "TOML file with the same keys as the flags")->group("Settings");
-  app.add_flag("--print-config", switches.print_config,
-               "print the effective settings and where each came from, and stop")
+  app.add_flag("--print-config", switches.print_config, "print settings and where each came from, and stop")
       ->group("Settings");
   app.add_flag("--dry-run", switches.dry_run,
                "check settings, data, output folder, resume (no payload) and the machine's memory, print the "
