@@ -48,10 +48,10 @@ refused 2 'plan.json is for 2 ranks' "${evaluate[@]}" --plan plan.json
 refused 2 '--pipeline 2 does not divide 1 rank' "${evaluate[@]}" --pipeline 2
 refused 2 '--pipeline 2 does not divide 3 ranks' $(ranks 3 "${evaluate[@]}" --pipeline 2)
 refused 2 '--tensor 2 does not divide the 1 rank of a stage' $(ranks 2 "${evaluate[@]}" --pipeline 2 --tensor 2)
-refused 2 '--pipeline 7 in 7 parts: the model has 6 items' $(ranks 7 "${evaluate[@]}" --pipeline 7)
+refused 2 '--pipeline 7: more stages than the model has items, 6' $(ranks 7 "${evaluate[@]}" --pipeline 7)
 refused 2 '--virtual-stages 2 is for --pipeline-schedule interleaved' $(ranks 2 "${evaluate[@]}" --pipeline 2 --virtual-stages 2)
 refused 2 '--pipeline-schedule interleaved needs stages' "${evaluate[@]}" --pipeline-schedule interleaved
-refused 2 'the model has 6 items' $(ranks 2 "${evaluate[@]}" --pipeline 2 --pipeline-schedule interleaved --virtual-stages 4)
+refused 2 'more chunks than the model has items, 6' $(ranks 2 "${evaluate[@]}" --pipeline 2 --pipeline-schedule interleaved --virtual-stages 4)
 refused 2 '--partition' $(ranks 2 "${evaluate[@]}" --pipeline 2 --partition 0,1,2)
 refused 2 '--partition flop is not known' $(ranks 2 "${evaluate[@]}" --pipeline 2 --partition flop)
 refused 2 '--fold, --recompute are of training' $(ranks 2 "${evaluate[@]}" --pipeline 2 --fold 2 --recompute layers)
