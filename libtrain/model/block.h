@@ -43,8 +43,8 @@ class Saved {
   // What is pushed in its life is popped before anything else is done with another micro-batch.
   class Passing {
    public:
-    explicit Passing(Saved& saved) : saved_(saved) { ++saved_.pass_; }
-    ~Passing() { --saved_.pass_; }
+    explicit Passing(Saved& saved) : saved_(saved) { ++saved_.passing_scopes_; }
+    ~Passing() { --saved_.passing_scopes_; }
     Passing(const Passing&) = delete;
     Passing& operator=(const Passing&) = delete;
 
@@ -70,9 +70,9 @@ class Saved {
   std::size_t next() const;
   void drop_popped();
   tensor::Arena &arena_, &passing_;
-  int pass_ = 0;  // Passing scopes that are open
+  int passing_scopes_ = 0;  // that are open
   std::vector<Entry> entries_;
-  std::size_t passed_ = 0;  // entries at the top that were kept, or popped between such
+  std::size_t kept_above_ = 0;  // entries at the top that were kept, or popped between such
 };
 
 // Is what a forward pass leaves in the stream read by anybody? Not when a recomputed block runs it again in backward:

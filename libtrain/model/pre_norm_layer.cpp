@@ -3,12 +3,15 @@
 
 #include "libtrain/plan/blocks/layer.h"
 
+#include <algorithm>
+
 namespace trainyard::model {
 
 PreNormLayer::PreNormLayer(const plan::ModelConfig& model, std::string name, plan::Use use,
                            std::vector<Sublayer> sublayers)
     : model_(model), name_(std::move(name)), use_(use), sublayers_(std::move(sublayers)),
-      apart_(plan::LayerKind().makes_weight_gradients_apart(model)) {}
+      apart_(std::all_of(sublayers_.begin(), sublayers_.end(),
+                         [](const Sublayer& s) { return s.kind->makes_weight_gradients_apart(); })) {}
 
 std::vector<plan::SavedTensor> PreNormLayer::tensors(const Sublayer& s, const Step& step, plan::Pass pass) const {
   return plan::branch_tensors(*s.kind, model_, shape_of(step), pass);

@@ -4,16 +4,17 @@
 namespace trainyard::model {
 
 base::View Saved::push(base::DType dtype, std::initializer_list<std::int64_t> shape) {
-  TRAINYARD_ASSERT(passed_ == 0, "{} tensors are kept for weight gradients: nothing is pushed above them", passed_);
-  auto& arena = pass_ > 0 ? passing_ : arena_;
+  TRAINYARD_ASSERT(kept_above_ == 0, "{} tensors are kept for weight gradients: nothing is pushed above them",
+                   kept_above_);
+  auto& arena = passing_scopes_ > 0 ? passing_ : arena_;
   const auto mark = arena.mark();
   entries_.push_back({arena.allocate(dtype, shape), &arena, mark});
   return entries_.back().view;
 }
 
 std::size_t Saved::next() const {
-  TRAINYARD_ASSERT(entries_.size() > passed_, "a block popped more than it pushed");
-  return entries_.size() - 1 - passed_;
+  TRAINYARD_ASSERT(entries_.size() > kept_above_, "a block popped more than it pushed");
+  return entries_.size() - 1 - kept_above_;
 }
 
 base::View Saved::top() const { return entries_[next()].view; }
@@ -22,19 +23,19 @@ base::View Saved::pop() {
   auto& entry = entries_[next()];
   const auto view = entry.view;
   entry.popped = true;
-  if (passed_ > 0) ++passed_;
+  if (kept_above_ > 0) ++kept_above_;
   else drop_popped();
   return view;
 }
 
 base::View Saved::keep() {
   const auto view = top();
-  ++passed_;
+  ++kept_above_;
   return view;
 }
 
 void Saved::pop_kept() {
-  passed_ = 0;
+  kept_above_ = 0;
   drop_popped();
 }
 
