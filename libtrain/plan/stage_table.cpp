@@ -16,6 +16,8 @@ namespace trainyard::plan {
 namespace {
 
 constexpr std::int64_t most_simulated = std::int64_t{1} << 17;  // micro-batches times parts: a moment, and some 50 MB
+// The same, and items times parts, where the plan is compared with each that might be better: not a moment each.
+constexpr std::int64_t most_compared = std::int64_t{1} << 15;
 
 std::string items_text(const std::vector<std::string>& names, const Items& run) {
   std::vector<std::string> out;
@@ -178,7 +180,10 @@ std::string idle_text(const Plan& p) {
   const auto idle = idle_of(p);
   if (!idle) return {};
   std::vector<std::string> smaller;
+  const auto parts = p.stages.parts();
+  const bool comparable = parts <= most_compared / std::max(item_count(p.model), p.batch().micros_of(0));
   for (const auto change : changes) {
+    if (!comparable) break;
     auto other = p;
     change(other);
     const auto flags = flags_of_change(p, other);

@@ -118,6 +118,12 @@ TEST(Idle, GoesOnBeyondWhatIsSimulated) {
   EXPECT_GT(schedule_part(60'000), 0.1);
 }
 
+// What would take seconds is not said.
+TEST(Idle, AdvisesWhereThatTakesAMoment) {
+  EXPECT_NE(idle_text(sample(2, 100, "0,3")).find(" makes it "), std::string::npos);
+  EXPECT_EQ(idle_text(sample(2, 100'000, "0,3")).find(" makes it "), std::string::npos);
+}
+
 std::string advice(const std::string& flags, const Plan& changed) {
   return fmt::format("{} makes it {:.0f} %", flags, 100 * idle_of(changed)->fraction);
 }
