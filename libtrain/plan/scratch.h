@@ -43,6 +43,21 @@ constexpr std::int64_t column_sum_scratch_bytes(std::int64_t n, std::int64_t col
   return base::aligned((n + column_sum_rows - 1) / column_sum_rows * columns * element_bytes);
 }
 
+// Linear layers of `groups` groups, `rows` in all, however they are shared out (kernels/grouped_linear). Forward and
+// input gradient make rows x n over k, the sum of what the `parts` are summed over.
+constexpr std::int64_t grouped_linear_scratch_bytes(std::int64_t rows, std::int64_t groups, std::int64_t n,
+                                                    std::int64_t k, std::int64_t parts, std::int64_t lanes,
+                                                    bool bf16_result, int threads) {
+  return lane_gemm_scratch_bytes(rows, n, k, parts, lanes, bf16_result) + 0 * groups * threads;
+}
+// Weight and bias gradients, out x in.
+constexpr std::int64_t grouped_linear_weight_scratch_bytes(std::int64_t rows, std::int64_t out, std::int64_t in,
+                                                           int threads) {
+  return std::max(gemm_scratch_bytes(out, in, std::max<std::int64_t>(rows, 1), false),
+                  column_sum_scratch_bytes(rows, out, 8)) +
+         0 * threads;
+}
+
 // The backward pass of a norm: two column sums. Forward needs none.
 constexpr std::int64_t norm_partial_rows(std::int64_t n) { return 2 * ((n + column_sum_rows - 1) / column_sum_rows); }
 constexpr std::int64_t norm_scratch_bytes(std::int64_t n, std::int64_t h, std::int64_t element_bytes) {

@@ -1,0 +1,156 @@
+// Checks shapes and dispatches the products of groups.
+#include "kernels/grouped_linear/grouped_linear.h"
+
+#include "kernels/check.h"
+#include "kernels/gemm/gemm_cpu.h"
+#include "kernels/grouped_linear/grouped_linear_args.h"
+#include "kernels/linear/column_sum.h"
+#include "libtrain/plan/scratch.h"
+
+namespace trainyard::kernels {
+
+namespace {
+
+GroupRanges ranges_of(const RowGroups& groups) {
+  const auto& v = groups.ranges;
+  TRAINYARD_ASSERT(v.dtype == base::DType::i32 && v.dims == 2 && v.cols() == 2 && v.dense(),
+                   "ranges of {} x {} {}, pitch {}", v.rows(), v.cols(), base::name_of(v.dtype), v.pitch);
+  return {static_cast<const std::int32_t*>(v.data), v.rows()};
+}
+
+GroupedMat grouped_mat(const GroupedView& v) {
+  TRAINYARD_ASSERT(v.count >= 1, "{} views in a group of views", v.count);
+  return {mat(v.first), v.stride, v.count, v.outer};
+}
+
+void require_types(const base::View& a, const base::View& b, const base::View& c) {
+  TRAINYARD_ASSERT(
+      a.dtype == b.dtype && (c.dtype == a.dtype || (a.dtype == base::DType::bf16 && c.dtype == base::DType::f32)),
+      "operands of {}, {} into {}", base::name_of(a.dtype), base::name_of(b.dtype), base::name_of(c.dtype));
+}
+
+Mat rows_of(const Mat& m, const std::int32_t* range, std::int64_t width) {
+  Mat out = m;
+  out.data = static_cast<char*>(m.data) + range[0] * m.pitch * width;
+  out.rows = range[1];
+  return out;
+}
+std::int64_t width_of(Type t) { return t == Type::bf16 ? 2 : t == Type::f32 ? 4 : 8; }
+Mat group_of(const GroupedMat& m, std::int64_t g) {
+  Mat out = m.first;
+  if (!m.empty())
+    out.data = static_cast<char*>(out.data) + ((g % m.count) * m.stride + g / m.count * m.outer) * width_of(out.type);
+  return out;
+}
+
+void run(tensor::Exec& exec, GroupedLinearArgs args) {
+  TRAINYARD_ASSERT(args.lanes >= 1, "{} lanes", args.lanes);
+  if (args.rows.groups == 0 || args.c.rows == 0 || args.c.cols == 0) return;
+  args.threads = exec.threads();
+  exec.run([&exec, args]() mutable {
+    tensor::ArenaScope scope(exec.scratch());
+    args.scratch = exec.scratch().allocate_bytes(
+        plan::grouped_linear_scratch_bytes(args.c.rows, args.rows.groups, args.c.cols, args.k, args.parts, args.lanes,
+                                           args.c.type == Type::bf16, args.threads));
+    for (std::int64_t e = 0; e < args.rows.groups; ++e) {
+      const auto* range = args.rows.ranges + 2 * e;
+      if (range[1] == 0) continue;
+      GemmArgs g;
+      const auto part = [&](int p) {
+        return GemmPart{rows_of(args.a[p], range, width_of(args.a[p].type)), group_of(args.b[p], e)};
+      };
+      g.a = part(0).a, g.b = part(0).b, g.c = rows_of(args.c, range, width_of(args.c.type));
+      for (int p = 1; p < args.parts; ++p) g.more[p - 1] = part(p);
+      g.parts = args.parts, g.lanes = args.lanes, g.trans_b = args.trans_b;
+      g.m = range[1], g.n = args.c.cols, g.k = args.k;
+      g.bias = group_of(args.bias, e);
+      g.threads = args.threads, g.scratch = args.scratch;
+      TRAINYARD_CPU_CALL(gemm_cpu, (g));
+    }
+  });
+}
+
+}  // namespace
+
+void grouped_linear_forward(tensor::Exec& exec, const RowGroups& groups, base::View x, const GroupedView& weight,
+                            const GroupedView& bias, std::int64_t lanes, base::View y) {
+  require_shape(weight.first, y.cols(), x.cols(), "weight");
+  TRAINYARD_ASSERT(x.rows() == y.rows(), "{} rows from {}", y.rows(), x.rows());
+  TRAINYARD_ASSERT(lanes >= 1 && x.cols() % lanes == 0, "{} lanes over {}", lanes, x.cols());
+  require_types(x, weight.first, y);
+  if (bias) {
+    require_shape(bias.first, 1, y.cols(), "bias");
+    TRAINYARD_ASSERT(bias.first.dtype == y.dtype, "a bias of {} for {}", base::name_of(bias.first.dtype),
+                     base::name_of(y.dtype));
+  }
+  GroupedLinearArgs args;
+  args.rows = ranges_of(groups);
+  args.a[0] = mat(x), args.b[0] = grouped_mat(weight), args.c = mat(y), args.bias = grouped_mat(bias);
+  args.trans_b = 1, args.k = x.cols(), args.lanes = lanes;
+  run(exec, args);
+}
+
+void grouped_linear_backward_input(tensor::Exec& exec, const RowGroups& groups, std::span<const GroupedPart> parts,
+                                   std::int64_t lanes, base::View dx) {
+  TRAINYARD_ASSERT(!parts.empty() && parts.size() <= 2, "{} parts", parts.size());
+  GroupedLinearArgs args;
+  args.rows = ranges_of(groups);
+  args.parts = static_cast<int>(parts.size()), args.c = mat(dx), args.lanes = lanes;
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    const auto& dy = parts[p].dy;
+    require_shape(parts[p].weight.first, dy.cols(), dx.cols(), "weight");
+    TRAINYARD_ASSERT(dy.rows() == dx.rows() && dy.dtype == parts[0].dy.dtype, "{} rows of {} from {} of {}", dx.rows(),
+                     base::name_of(parts[0].dy.dtype), dy.rows(), base::name_of(dy.dtype));
+    TRAINYARD_ASSERT(lanes >= 1 && dy.cols() > 0 && dy.cols() % lanes == 0, "{} lanes over {}", lanes, dy.cols());
+    require_types(dy, parts[p].weight.first, dx);
+    args.a[p] = mat(dy), args.b[p] = grouped_mat(parts[p].weight);
+    args.k += dy.cols();
+  }
+  run(exec, args);
+}
+
+void grouped_linear_backward_weight(tensor::Exec& exec, const RowGroups& groups, base::View dy, base::View x,
+                                    const GroupedView& dweight, const GroupedView& dbias) {
+  require_shape(dweight.first, dy.cols(), x.cols(), "dweight");
+  TRAINYARD_ASSERT(dy.rows() == x.rows() && dy.dtype == x.dtype && dweight.first.dtype == accumulation_of(x.dtype),
+                   "{} rows of {}, {} of {} into {}", dy.rows(), base::name_of(dy.dtype), x.rows(),
+                   base::name_of(x.dtype), base::name_of(dweight.first.dtype));
+  if (dbias) {
+    require_shape(dbias.first, 1, dy.cols(), "dbias");
+    TRAINYARD_ASSERT(dbias.first.dtype == dweight.first.dtype, "dbias of {}", base::name_of(dbias.first.dtype));
+  }
+  GroupedWeightArgs args;
+  args.rows = ranges_of(groups);
+  args.dy = mat(dy), args.x = mat(x), args.dweight = grouped_mat(dweight), args.dbias = grouped_mat(dbias);
+  if (args.rows.groups == 0 || dy.cols() == 0 || x.cols() == 0) return;
+  args.threads = exec.threads();
+  exec.run([&exec, args]() mutable {
+    tensor::ArenaScope scope(exec.scratch());
+    args.scratch = exec.scratch().allocate_bytes(
+        plan::grouped_linear_weight_scratch_bytes(args.dy.rows, args.dy.cols, args.x.cols, args.threads));
+    for (std::int64_t e = 0; e < args.rows.groups; ++e) {
+      const auto* range = args.rows.ranges + 2 * e;
+      const auto width = width_of(args.dy.type);
+      const Mat dw = group_of(args.dweight, e), db = group_of(args.dbias, e);
+      if (range[1] == 0) {
+        const auto wide = static_cast<std::size_t>(width_of(dw.type));
+        for (std::int64_t i = 0; i < dw.rows; ++i)
+          memset(dw.row<char>(i * width_of(dw.type)), 0, static_cast<std::size_t>(dw.cols) * wide);
+        if (!db.empty()) memset(db.data, 0, static_cast<std::size_t>(db.cols) * wide);
+        continue;
+      }
+      GemmArgs g;
+      g.a = rows_of(args.dy, range, width), g.b = rows_of(args.x, range, width), g.c = dw;
+      g.trans_a = 1, g.m = dw.rows, g.n = dw.cols, g.k = range[1];
+      g.threads = args.threads, g.scratch = args.scratch;
+      TRAINYARD_CPU_CALL(gemm_cpu, (g));
+      if (db.empty()) continue;
+      Mat partials = db;
+      partials.data = args.scratch, partials.pitch = partials.cols;
+      partials.rows = (range[1] + plan::column_sum_rows - 1) / plan::column_sum_rows;
+      TRAINYARD_CPU_CALL(column_sum_cpu, (ColumnSumArgs{g.a, db, partials, args.threads}));
+    }
+  });
+}
+
+}  // namespace trainyard::kernels
