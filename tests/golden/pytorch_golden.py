@@ -43,10 +43,12 @@ def site_hash(purpose, site):
     return h ^ (h >> 31)
 
 
+def uniform(a, b):
+    return (((a << np.uint64(32)) | b) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
 def normal(seed, name, count):
     w = philox(seed, np.arange((count + 1) // 2, dtype=np.uint64), site_hash("init", name))
-    def uniform(a, b):
-        return (((a << np.uint64(32)) | b) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     u1, u2 = 1.0 - uniform(w[0], w[1]), uniform(w[2], w[3])
     radius, angle = np.sqrt(-2.0 * np.log(u1)), 2.0 * np.pi * u2
     out = np.empty((len(u1), 2))
@@ -54,8 +56,25 @@ def normal(seed, name, count):
     return out.reshape(-1)[:count]
 
 
-def inventory(c):
-    """name -> (shape, kind, standard deviation), in declaration order. Weights are [out, in]."""
+def linear_parameters(c, p, name, out, inner, std=0.02):
+    p[name + ".weight"] = ((out, inner), std)
+    if c["biases"]:
+        p[name + ".bias"] = ((out,), "zeros")
+
+
+def feed_forward_parameters(c, p, name, width):
+    if c["norm"] == "rms":
+        linear_parameters(c, p, name + ".gate", width, c["hidden"])
+    linear_parameters(c, p, name + ".up", width, c["hidden"])
+    linear_parameters(c, p, name + ".down", c["hidden"], width, 0.02 / math.sqrt(2 * c["layers"]))
+
+
+def dense_parameters(c, p, layer):
+    feed_forward_parameters(c, p, "layers.%02d.ffn" % layer, c["ffn"])
+
+
+def inventory(c, behind_norm=dense_parameters):
+    """name -> (shape, kind or standard deviation), in declaration order. Weights are [out, in]."""
     h, hd = c["hidden"], c["hidden"] // c["heads"]
     kv, residual = c["kv_heads"] * hd, 0.02 / math.sqrt(2 * c["layers"])
     gpt = c["norm"] == "layer"
@@ -68,32 +87,24 @@ def inventory(c):
         if gpt:
             p[name + ".bias"] = ((h,), "zeros")
 
-    def linear(name, out, inner, std=0.02):
-        p[name + ".weight"] = ((out, inner), std)
-        if c["biases"]:
-            p[name + ".bias"] = ((out,), "zeros")
-
     for i in range(c["layers"]):
         l = "layers.%02d." % i
         norm(l + "attention_norm")
-        linear(l + "attention.q", h, h)
-        linear(l + "attention.k", kv, h)
-        linear(l + "attention.v", kv, h)
-        linear(l + "attention.output", h, h, residual)
+        linear_parameters(c, p, l + "attention.q", h, h)
+        linear_parameters(c, p, l + "attention.k", kv, h)
+        linear_parameters(c, p, l + "attention.v", kv, h)
+        linear_parameters(c, p, l + "attention.output", h, h, residual)
         norm(l + "ffn_norm")
-        if not gpt:
-            linear(l + "ffn.gate", c["ffn"], h)
-        linear(l + "ffn.up", c["ffn"], h)
-        linear(l + "ffn.down", h, c["ffn"], residual)
+        behind_norm(c, p, i)
     norm("head.norm")
     if not c["tied"]:
         p["head.weight"] = ((c["vocabulary"], h), 0.02)
     return p
 
 
-def initial(c, seed):
+def initial(c, seed, behind_norm=dense_parameters):
     out = {}
-    for name, (shape, kind) in inventory(c).items():
+    for name, (shape, kind) in inventory(c, behind_norm).items():
         count = int(np.prod(shape))
         if kind == "ones":
             value = np.ones(count)
@@ -127,20 +138,30 @@ def masked(tokens):
     return start, np.arange(len(start)) - start, weights
 
 
-def forward(c, p, tokens, start, positions):
-    """Logits [T, V] of one sequence."""
-    T, h, heads, kvh = len(tokens), c["hidden"], c["heads"], c["kv_heads"]
-    hd, gpt, eps = h // heads, c["norm"] == "layer", c["norm_epsilon"]
+def norm(c, p, x, name):
+    gpt = c["norm"] == "layer"
+    if gpt:
+        x = x - x.mean(-1, keepdim=True)
+    x = x / torch.sqrt((x * x).mean(-1, keepdim=True) + c["norm_epsilon"]) * p[name + ".weight"]
+    return x + p[name + ".bias"] if gpt else x
 
-    def norm(x, name):
-        if gpt:
-            x = x - x.mean(-1, keepdim=True)
-        x = x / torch.sqrt((x * x).mean(-1, keepdim=True) + eps) * p[name + ".weight"]
-        return x + p[name + ".bias"] if gpt else x
 
-    def linear(x, name):
-        y = x @ p[name + ".weight"].T
-        return y + p[name + ".bias"] if c["biases"] else y
+def linear(c, p, x, name):
+    y = x @ p[name + ".weight"].T
+    return y + p[name + ".bias"] if c["biases"] else y
+
+
+def embed(c, p, tokens, positions):
+    x = p["embedding.tokens.weight"][torch.tensor(tokens)]
+    if c["norm"] == "layer":
+        x = x + p["embedding.positions.weight"][torch.tensor(positions)]
+    return x
+
+
+def attention(c, p, layer, x, start, positions):
+    """What the attention of one layer adds to x [T, h], one sequence."""
+    T, h, heads, kvh = len(x), c["hidden"], c["heads"], c["kv_heads"]
+    hd, l = h // heads, "layers.%02d." % layer
 
     def rotate(x):
         half = hd // 2
@@ -150,43 +171,68 @@ def forward(c, p, tokens, start, positions):
         a, b = x[..., :half], x[..., half:]
         return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
-    x = p["embedding.tokens.weight"][torch.tensor(tokens)]
-    if gpt:
-        x = x + p["embedding.positions.weight"][torch.tensor(positions)]
     i = torch.arange(T)
     allowed = (i[None, :] <= i[:, None]) & (i[None, :] >= torch.tensor(start)[:, None])
+    n = norm(c, p, x, l + "attention_norm")
+    q = linear(c, p, n, l + "attention.q").view(T, heads, hd)
+    k = linear(c, p, n, l + "attention.k").view(T, kvh, hd)
+    v = linear(c, p, n, l + "attention.v").view(T, kvh, hd)
+    if c["norm"] == "rms":
+        q, k = rotate(q), rotate(k)
+    k = k.repeat_interleave(heads // kvh, 1)
+    v = v.repeat_interleave(heads // kvh, 1)
+    scores = torch.einsum("ihd,jhd->hij", q, k) / math.sqrt(hd)
+    scores = scores.masked_fill(~allowed, float("-inf")).softmax(-1)
+    a = torch.einsum("hij,jhd->ihd", scores, v).reshape(T, h)
+    return linear(c, p, a, l + "attention.output")
+
+
+def feed_forward(c, p, n, name):
+    up = linear(c, p, n, name + ".up")
+    if c["norm"] == "layer":
+        act = 0.5 * up * (1 + torch.tanh(math.sqrt(2 / math.pi) * (up + 0.044715 * up**3)))
+    else:
+        gate = linear(c, p, n, name + ".gate")
+        act = gate * torch.sigmoid(gate) * up
+    return linear(c, p, act, name + ".down")
+
+
+def head(c, p, x):
+    return norm(c, p, x, "head.norm") @ p["embedding.tokens.weight" if c["tied"] else "head.weight"].T
+
+
+def forward(c, p, tokens, start, positions):
+    """Logits [T, V] of one sequence."""
+    x = embed(c, p, tokens, positions)
     for layer in range(c["layers"]):
-        l = "layers.%02d." % layer
-        n = norm(x, l + "attention_norm")
-        q = linear(n, l + "attention.q").view(T, heads, hd)
-        k = linear(n, l + "attention.k").view(T, kvh, hd)
-        v = linear(n, l + "attention.v").view(T, kvh, hd)
-        if not gpt:
-            q, k = rotate(q), rotate(k)
-        k = k.repeat_interleave(heads // kvh, 1)
-        v = v.repeat_interleave(heads // kvh, 1)
-        scores = torch.einsum("ihd,jhd->hij", q, k) / math.sqrt(hd)
-        scores = scores.masked_fill(~allowed, float("-inf")).softmax(-1)
-        a = torch.einsum("hij,jhd->ihd", scores, v).reshape(T, h)
-        x = x + linear(a, l + "attention.output")
-        n = norm(x, l + "ffn_norm")
-        up = linear(n, l + "ffn.up")
-        if gpt:
-            act = 0.5 * up * (1 + torch.tanh(math.sqrt(2 / math.pi) * (up + 0.044715 * up**3)))
-        else:
-            gate = linear(n, l + "ffn.gate")
-            act = gate * torch.sigmoid(gate) * up
-        x = x + linear(act, l + "ffn.down")
-    x = norm(x, "head.norm")
-    return x @ p["embedding.tokens.weight" if c["tied"] else "head.weight"].T
+        x = x + attention(c, p, layer, x, start, positions)
+        x = x + feed_forward(c, p, norm(c, p, x, "layers.%02d.ffn_norm" % layer), "layers.%02d.ffn" % layer)
+    return head(c, p, x)
+
+
+def adamw(p, run_):
+    decay = [v for k, v in p.items() if v.dim() == 2 and not k.startswith("embedding.")]
+    keep = [v for k, v in p.items() if not (v.dim() == 2 and not k.startswith("embedding."))]
+    return torch.optim.AdamW([{"params": decay, "weight_decay": run_["weight_decay"]}, {"params": keep, "weight_decay": 0.0}],
+                             lr=run_["learning_rate"], betas=(run_["beta1"], run_["beta2"]), eps=run_["epsilon"])
+
+
+def clip(p, run_):
+    """The norm of all gradients, before they are clipped by it."""
+    norm = math.sqrt(sum(float((v.grad.to(torch.float64) ** 2).sum()) for v in p.values()))
+    scale = min(1.0, run_["clip"] / (norm + 1e-6))
+    for v in p.values():
+        v.grad.mul_(scale)
+    return norm
+
+
+def gradients(p):
+    return {k: v.grad.detach().to(torch.float64).numpy().copy() for k, v in p.items()}
 
 
 def run(c, run_, dtype):
     p = {k: torch.tensor(v).to(dtype).requires_grad_() for k, v in initial(c, run_["seed"]).items()}
-    decay = [v for k, v in p.items() if v.dim() == 2 and not k.startswith("embedding.")]
-    keep = [v for k, v in p.items() if not (v.dim() == 2 and not k.startswith("embedding."))]
-    o = torch.optim.AdamW([{"params": decay, "weight_decay": run_["weight_decay"]}, {"params": keep, "weight_decay": 0.0}],
-                          lr=run_["learning_rate"], betas=(run_["beta1"], run_["beta2"]), eps=run_["epsilon"])
+    o = adamw(p, run_)
     losses, norms, first = [], [], None
     for step in range(run_["steps"]):
         total, count = 0.0, 0
@@ -204,41 +250,51 @@ def run(c, run_, dtype):
         loss.backward()
         losses.append(float(loss.detach()))
         if first is None:
-            first = {k: v.grad.detach().to(torch.float64).numpy().copy() for k, v in p.items()}
-        norm = math.sqrt(sum(float((v.grad.to(torch.float64) ** 2).sum()) for v in p.values()))
-        norms.append(norm)
-        scale = min(1.0, run_["clip"] / (norm + 1e-6))
-        for v in p.values():
-            v.grad.mul_(scale)
+            first = gradients(p)
+        norms.append(clip(p, run_))
         o.step()
     return losses, norms, first
 
 
-def make(folder, name, config):
-    setting = {"seed": 1234, "batch": 3, "sequence": 20, "steps": 10, "learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.95,
-               "epsilon": 1e-8, "weight_decay": 0.1, "clip": 1.0}
-    losses, norms, first = run(config, setting, torch.float32)
-    losses64, _, first64 = run(config, setting, torch.float64)
+SETTING = {"seed": 1234, "batch": 3, "sequence": 20, "steps": 10, "learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.95,
+           "epsilon": 1e-8, "weight_decay": 0.1, "clip": 1.0}
+COMMON = {"layers": 2, "hidden": 32, "heads": 4, "vocabulary": 131, "context": 24, "norm_epsilon": 1e-5, "rotary_base": 10000.0}
+GPT = {"norm": "layer", "kv_heads": 4, "ffn": 96, "biases": True, "tied": True, "document_mask": False}
+LLAMA = {"norm": "rms", "kv_heads": 2, "ffn": 80, "biases": False, "tied": False, "document_mask": True}
+
+
+def write(folder, name, page, values, first, first64):
+    """page without its tensors: made_by is the path of a script."""
     tensors, offset = [], 0
     with open(os.path.join(folder, name + ".f32"), "wb") as out:
-        for k, v in initial(config, setting["seed"]).items():
+        for k, v in values.items():
             error = np.linalg.norm(first[k] - first64[k]) / max(np.linalg.norm(first64[k]), 1e-300)
             tensors.append({"name": k, "shape": list(v.shape), "offset": offset, "norm": float(np.linalg.norm(first64[k])),
                             "float32_error": float("%.2g" % error), "initial_sum": float(v.astype(np.float64).sum()),
                             "initial": [float(x) for x in v.reshape(-1)[:8]]})
             out.write(first64[k].astype("<f4").tobytes())
             offset += v.size
+    page = dict(page, made_by=page["made_by"] + ", torch " + torch.__version__.split("+")[0], tensors=tensors)
     with open(os.path.join(folder, name + ".json"), "w") as out:
-        json.dump({"made_by": "tests/golden/pytorch_golden.py, torch " + torch.__version__.split("+")[0], "model": config, "run": setting,
-                   "losses": losses, "losses_float64": losses64, "gradient_norms": norms, "tensors": tensors}, out, indent=1)
+        json.dump(page, out, indent=1)
         out.write("\n")
-    print(name, losses, max(t["float32_error"] for t in tensors), offset * 4, "bytes")
+    print(name, page["losses"], max(t["float32_error"] for t in tensors), offset * 4, "bytes")
+
+
+def make(folder, name, config):
+    losses, norms, first = run(config, SETTING, torch.float32)
+    losses64, _, first64 = run(config, SETTING, torch.float64)
+    write(folder, name, {"made_by": "tests/golden/pytorch_golden.py", "model": config, "run": SETTING, "losses": losses,
+                         "losses_float64": losses64, "gradient_norms": norms}, initial(config, SETTING["seed"]), first, first64)
+
+
+def settle():
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
+    settle()
     where = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
-    common = {"layers": 2, "hidden": 32, "heads": 4, "vocabulary": 131, "context": 24, "norm_epsilon": 1e-5, "rotary_base": 10000.0}
-    make(where, "gpt2", dict(common, norm="layer", kv_heads=4, ffn=96, biases=True, tied=True, document_mask=False))
-    make(where, "llama", dict(common, norm="rms", kv_heads=2, ffn=80, biases=False, tied=False, document_mask=True))
+    make(where, "gpt2", dict(COMMON, **GPT))
+    make(where, "llama", dict(COMMON, **LLAMA))
