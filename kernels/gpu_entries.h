@@ -9,7 +9,9 @@
 #include "kernels/cross_entropy/cross_entropy_args.h"
 #include "kernels/dropout/dropout_args.h"
 #include "kernels/embedding/embedding_args.h"
+#include "kernels/expert_rows/expert_rows_args.h"
 #include "kernels/fold/fold_args.h"
+#include "kernels/gate/gate_args.h"
 #include "kernels/gemm/gemm_cpu.h"
 #include "kernels/lane_sum/lane_sum_args.h"
 #include "kernels/linear/column_sum.h"
@@ -23,28 +25,34 @@ namespace trainyard::kernels {
 // Every operation that a module has, and its arguments. The functions of a module, the table that programs see
 // (kernels/gpu_kernels.h) and its contents (kernels/gpu_module.cpp) are made of this list: a new operation is a line
 // here, its x_cuda.cu, and the next tensor::gpu_abi.
-#define TRAINYARD_GPU_OPERATIONS(X)        \
-  X(activation, ActivationArgs)            \
-  X(adamw, AdamWArgs)                      \
-  X(attention_forward, AttentionArgs)      \
-  X(attention_backward, AttentionArgs)     \
-  X(cached_attention, CachedAttentionArgs) \
-  X(cast, CastArgs)                        \
-  X(cross_entropy, CrossEntropyArgs)       \
-  X(sum_losses, SumLossesArgs)             \
-  X(dropout, DropoutArgs)                  \
-  X(embedding_forward, EmbeddingArgs)      \
-  X(embedding_backward, EmbeddingArgs)     \
-  X(fold, FoldArgs)                        \
-  X(gemm, GemmArgs)                        \
-  X(column_sum, ColumnSumArgs)             \
-  X(lane_sum, LaneSumArgs)                 \
-  X(norm_forward, NormArgs)                \
-  X(norm_backward, NormArgs)               \
-  X(norm_fold, NormFoldArgs)               \
-  X(rotary, RotaryGpuArgs)                 \
-  X(square_sum, SquareSumGpuArgs)          \
-  X(square_sum_total, SquareSumTotalArgs)  \
+#define TRAINYARD_GPU_OPERATIONS(X)                     \
+  X(activation, ActivationArgs)                         \
+  X(adamw, AdamWArgs)                                   \
+  X(attention_forward, AttentionArgs)                   \
+  X(attention_backward, AttentionArgs)                  \
+  X(cached_attention, CachedAttentionArgs)              \
+  X(cast, CastArgs)                                     \
+  X(cross_entropy, CrossEntropyArgs)                    \
+  X(sum_losses, SumLossesArgs)                          \
+  X(dropout, DropoutArgs)                               \
+  X(embedding_forward, EmbeddingArgs)                   \
+  X(embedding_backward, EmbeddingArgs)                  \
+  X(expert_combine_backward, ExpertCombineBackwardArgs) \
+  X(expert_dispatch, ExpertDispatchArgs)                \
+  X(expert_sum, ExpertSumArgs)                          \
+  X(fold, FoldArgs)                                     \
+  X(gate_backward, GateArgs)                            \
+  X(gate_forward, GateArgs)                             \
+  X(gate_jitter, GateJitterArgs)                        \
+  X(gemm, GemmArgs)                                     \
+  X(column_sum, ColumnSumArgs)                          \
+  X(lane_sum, LaneSumArgs)                              \
+  X(norm_forward, NormArgs)                             \
+  X(norm_backward, NormArgs)                            \
+  X(norm_fold, NormFoldArgs)                            \
+  X(rotary, RotaryGpuArgs)                              \
+  X(square_sum, SquareSumGpuArgs)                       \
+  X(square_sum_total, SquareSumTotalArgs)               \
   X(step_numbers, StepNumbersArgs)
 
 // Every pointer in the arguments is device memory; `threads` does not matter. Work goes to `stream`. Text tells what

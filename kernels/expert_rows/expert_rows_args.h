@@ -1,0 +1,37 @@
+// Rows of experts as the compiled variants see them.
+#pragma once
+
+#include "kernels/dispatch.h"
+#include "kernels/mat.h"
+
+#include <cstdint>
+
+namespace trainyard::kernels {
+
+struct ExpertDispatchArgs {
+  Mat x, y;
+  const std::int32_t* sources = nullptr;  // one for each row of y
+  std::int64_t top_k = 1;
+  int threads = 1;
+};
+
+// out[s] = add[s] + the sum over the choices that stand somewhere of weights[s, j] * y[rows[s, j]]; add may be empty,
+// and weights, which are 1 then.
+struct ExpertSumArgs {
+  Mat y, weights, add, out;
+  Mat rows;  // i32 [S, k]; its type does not matter
+  int threads = 1;
+};
+
+struct ExpertCombineBackwardArgs {
+  Mat dout, y, dy, weights, d_weights;
+  Mat rows;  // as above
+  const std::int32_t* sources = nullptr;
+  int threads = 1;
+};
+
+TRAINYARD_CPU_KERNEL(void, expert_dispatch_cpu, (const ExpertDispatchArgs& args))
+TRAINYARD_CPU_KERNEL(void, expert_sum_cpu, (const ExpertSumArgs& args))
+TRAINYARD_CPU_KERNEL(void, expert_combine_backward_cpu, (const ExpertCombineBackwardArgs& args))
+
+}  // namespace trainyard::kernels

@@ -1,0 +1,119 @@
+// Checks a gate and its choices, lays out scratch and dispatches.
+#include "kernels/gate/gate.h"
+
+#include "kernels/check.h"
+#include "kernels/gpu_kernels.h"
+#include "kernels/gate/gate_args.h"
+#include "libtrain/plan/expert_scratch.h"
+
+namespace trainyard::kernels {
+
+namespace {
+
+// So many numbers of a sequence, of a position and of a gate have keys of their own.
+constexpr std::int64_t keyed_positions = std::int64_t{1} << 20, keyed_columns = std::int64_t{1} << 14;
+
+GateKeys keys_of(const Gate& gate, std::int64_t tokens, std::int64_t columns) {
+  TRAINYARD_ASSERT(gate.samples != nullptr && gate.sequence > 0 && tokens % gate.sequence == 0 &&
+                       gate.sequence <= keyed_positions && columns <= keyed_columns,
+                   "random numbers of {} tokens in sequences of {}, {} for each", tokens, gate.sequence, columns);
+  return {gate.seed, gate.noise_site, gate.overflow_site, gate.samples, gate.sequence};
+}
+
+std::int32_t* integers(base::View v, std::int64_t count, const char* what) {
+  TRAINYARD_ASSERT(v.count() == count && v.dense(), "{}: expected {}, found {}", what, count, v.count());
+  return count > 0 ? v.ptr<std::int32_t>() : nullptr;
+}
+
+GateArgs gate_args(tensor::Exec& exec, const Gate& gate, base::View logits, const GateChoice& choice) {
+  const auto tokens = logits.rows(), choices = tokens * gate.top_k;
+  TRAINYARD_ASSERT(tokens > 0 && logits.cols() == gate.experts && gate.top_k >= 1 && gate.top_k <= gate.experts &&
+                       choices <= std::int64_t{INT32_MAX} && logits.dtype == accumulation_of(logits.dtype),
+                   "{} of {} experts for {} x {} logits in {}", gate.top_k, gate.experts, tokens, logits.cols(),
+                   base::name_of(logits.dtype));
+  TRAINYARD_ASSERT(gate.capacity >= 0 && gate.slot_rows >= 0 &&
+                       (gate.slot_rows == 0 || gate.slot_rows >= (gate.capacity > 0 ? gate.capacity : tokens)),
+                   "{} places in {} rows for each of {} experts", gate.capacity, gate.slot_rows, gate.experts);
+  TRAINYARD_ASSERT(choice.weights.count() == choices && choice.weights.dense() && choice.weights.dtype == logits.dtype,
+                   "{} weights in {} for {} choices", choice.weights.count(), base::name_of(choice.weights.dtype),
+                   choices);
+  GateArgs a;
+  a.tokens = tokens, a.experts = gate.experts, a.top_k = gate.top_k;
+  a.capacity = gate.capacity, a.slot_rows = gate.slot_rows;
+  a.overflow = gate.overflow, a.score = gate.score, a.noise = gate.noise;
+  a.logits = mat(logits);
+  a.chosen = integers(choice.experts, choices, "chosen experts");
+  a.rows = integers(choice.rows, choices, "rows of choices");
+  a.loads = integers(choice.loads, 2 * gate.experts, "loads");
+  a.weights = choice.weights.data;
+  a.threads = exec.threads();
+  return a;
+}
+
+void set_gate_scratch(tensor::Arena& scratch, GateArgs& a, tensor::Exec& exec) {
+  const auto blocks = plan::gate_blocks(a.tokens), choices = a.tokens * a.top_k,
+             element = std::int64_t{a.logits.type == Type::f64 ? 8 : 4};
+  const auto take = [&scratch]<class T>(T*& to, std::int64_t count, std::int64_t bytes = sizeof(T)) {
+    to = static_cast<T*>(scratch.allocate_bytes(count * bytes));
+  };
+  if (exec.on_gpu()) {
+    take(a.block_numbers, blocks * (a.experts + 2));
+    take(a.token_numbers, a.tokens * plan::gate_token_numbers);
+    take(a.block_counts, blocks * 2 * a.experts);
+  } else {
+    take(a.block_numbers, blocks * plan::gate_block_numbers(a.experts, a.top_k));
+  }
+  a.scores = scratch.allocate_bytes(choices * element);
+  take(a.order_keys, choices);
+  take(a.order, choices);
+  take(a.ends, 2 * a.experts + 1);
+}
+
+}  // namespace
+
+void gate_forward(tensor::Exec& exec, const Gate& gate, base::View logits, base::View bias, const GateChoice& choice) {
+  auto a = gate_args(exec, gate, logits, choice);
+  if (bias) {
+    TRAINYARD_ASSERT(bias.count() == gate.experts && bias.dtype == logits.dtype && bias.dense(), "{} biases in {}",
+                     bias.count(), base::name_of(bias.dtype));
+    a.bias = bias.data;
+  }
+  if (gate.noise == plan::GateNoise::gumbel || (gate.capacity > 0 && gate.overflow == plan::Overflow::random))
+    a.keys = keys_of(gate, a.tokens, gate.experts);
+  TRAINYARD_ASSERT(choice.losses.count() == 3, "{} losses of a gate", choice.losses.count());
+  a.losses = choice.losses.ptr<double>();
+  a.groups = integers(choice.groups, 2 * gate.experts, "groups");
+  a.source_rows = choice.sources.count();
+  a.sources = integers(choice.sources, a.source_rows, "sources");
+  exec.run([&exec, a]() mutable {
+    tensor::ArenaScope scope(exec.scratch());
+    set_gate_scratch(exec.scratch(), a, exec);
+    TRAINYARD_CALL(exec, gate_forward, a);
+    for (std::int64_t e = 0; !exec.on_gpu() && e < a.experts; ++e)
+      TRAINYARD_ASSERT(a.groups[2 * e + 1] == 0 || a.groups[2 * e] + a.groups[2 * e + 1] <= a.source_rows,
+                       "expert {} has rows up to {} of {}", e, a.groups[2 * e] + a.groups[2 * e + 1], a.source_rows);
+  });
+}
+
+void gate_backward(tensor::Exec& exec, const Gate& gate, base::View logits, const GateChoice& choice,
+                   base::View d_weights, const GateLossScale& scale, base::View d_logits) {
+  auto a = gate_args(exec, gate, logits, choice);
+  require_shape(d_logits, a.tokens, a.experts, "gradient of logits");
+  require_shape(d_weights, a.tokens, a.top_k, "gradient of weights");
+  TRAINYARD_ASSERT(d_logits.dtype == logits.dtype && d_weights.dtype == logits.dtype, "gradients in {} and {} of {}",
+                   base::name_of(d_logits.dtype), base::name_of(d_weights.dtype), base::name_of(logits.dtype));
+  TRAINYARD_ASSERT(scale.targets != nullptr || (scale.balance == 0 && scale.z == 0),
+                   "losses of a gate without its target tokens: {} and {}", scale.balance, scale.z);
+  a.d_weights = mat(d_weights), a.d_logits = mat(d_logits);
+  a.balance = scale.balance, a.z = scale.z, a.targets = scale.targets;
+  exec.run([&exec, a] { TRAINYARD_CALL(exec, gate_backward, a); });
+}
+
+void gate_jitter(tensor::Exec& exec, const Gate& gate, base::View x, base::View y) {
+  require_shape(y, x.rows(), x.cols(), "jitter");
+  TRAINYARD_ASSERT(x.dtype == y.dtype, "jitter of {} as {}", base::name_of(x.dtype), base::name_of(y.dtype));
+  const GateJitterArgs a{mat(x), mat(y), keys_of(gate, x.rows(), x.cols()), exec.threads()};
+  exec.run([&exec, a] { TRAINYARD_CALL(exec, gate_jitter, a); });
+}
+
+}  // namespace trainyard::kernels

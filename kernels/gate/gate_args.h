@@ -1,0 +1,55 @@
+// The gate as the compiled variants see it.
+#pragma once
+
+#include "kernels/dispatch.h"
+#include "kernels/mat.h"
+#include "libtrain/plan/experts.h"
+
+#include <cstdint>
+
+namespace trainyard::kernels {
+
+// Keys of random numbers (kernels/gate/gate.h).
+struct GateKeys {
+  std::uint64_t seed = 0, noise_site = 0, overflow_site = 0;
+  const std::uint64_t* samples = nullptr;
+  std::int64_t sequence = 1;
+};
+
+struct GateArgs {
+  std::int64_t tokens = 0, experts = 1, top_k = 1, capacity = 0, slot_rows = 0, source_rows = 0;
+  plan::Overflow overflow = plan::Overflow::random;
+  plan::GateScore score = plan::GateScore::softmax;
+  plan::GateNoise noise = plan::GateNoise::none;
+  GateKeys keys;
+  Mat logits;
+  const void* bias = nullptr;
+  // Of a GateChoice: read by the backward pass.
+  std::int32_t *chosen = nullptr, *rows = nullptr, *sources = nullptr, *groups = nullptr, *loads = nullptr;
+  void* weights = nullptr;
+  double* losses = nullptr;
+  // Scratch of the forward pass (libtrain/plan/expert_scratch.h).
+  double *block_numbers = nullptr, *token_numbers = nullptr;  // the second on a GPU
+  std::int32_t* block_counts = nullptr;                       // on a GPU: [blocks, 2 * experts]
+  void* scores = nullptr;                                     // T [tokens, top_k]
+  std::uint64_t* order_keys = nullptr;
+  std::int32_t* order = nullptr;  // choices, token * top_k + number, by class, expert and token
+  std::int32_t* ends = nullptr;   // [classes * experts + 1]: where in `order` those of a class and expert end
+  // Of the backward pass.
+  Mat d_weights, d_logits;
+  double balance = 0, z = 0;
+  const double* targets = nullptr;
+  int threads = 1;
+};
+
+struct GateJitterArgs {
+  Mat x, y;
+  GateKeys keys;
+  int threads = 1;
+};
+
+TRAINYARD_CPU_KERNEL(void, gate_forward_cpu, (const GateArgs& args))
+TRAINYARD_CPU_KERNEL(void, gate_backward_cpu, (const GateArgs& args))
+TRAINYARD_CPU_KERNEL(void, gate_jitter_cpu, (const GateJitterArgs& args))
+
+}  // namespace trainyard::kernels

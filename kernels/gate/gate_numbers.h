@@ -1,0 +1,189 @@
+// What a gate's numbers are on every device: keys, noise, scores, places, and what the survivors of a token weigh. All
+// of it is f64, rounded once to T, so that devices choose alike. In an unnamed namespace, so that each compiled variant
+// has its own.
+#pragma once
+
+#include "kernels/gate/gate_args.h"
+#include "kernels/philox_words.h"
+
+namespace trainyard::kernels {
+namespace {
+
+TRAINYARD_ANYWHERE inline double gate_exp(double x) {
+#ifdef __CUDA_ARCH__
+  return exp(x);
+#else
+  return __builtin_exp(x);
+#endif
+}
+TRAINYARD_ANYWHERE inline double gate_log(double x) {
+#ifdef __CUDA_ARCH__
+  return log(x);
+#else
+  return __builtin_log(x);
+#endif
+}
+
+// The index of token s, to which an expert or a channel is added.
+TRAINYARD_ANYWHERE inline std::uint64_t gate_index(const GateKeys& keys, std::int64_t s) {
+  return (keys.samples[s / keys.sequence] << 34) + (static_cast<std::uint64_t>(s % keys.sequence) << 14);
+}
+// base::uniform53 of the first two words; both parts are exact.
+TRAINYARD_ANYWHERE inline double gate_uniform(const Words& w) {
+  return static_cast<double>(w.w[0]) * 0x1p-32 + static_cast<double>(w.w[1] >> 11) * 0x1p-53;
+}
+TRAINYARD_ANYWHERE inline double gate_gumbel(const GateArgs& a, std::int64_t s, std::int64_t e) {
+  const double u =
+      gate_uniform(philox_words(a.keys.seed, a.keys.noise_site, gate_index(a.keys, s) + static_cast<std::uint64_t>(e)));
+  return -gate_log(-gate_log(u > 0 ? u : 0x1p-54));
+}
+
+// Never 0, so that a sum of scores can be divided by; NaN stays.
+TRAINYARD_ANYWHERE inline double gate_sigmoid(double x) {
+  const double small = gate_exp(x < 0 ? x : -x), score = (x < 0 ? small : 1.0) / (1.0 + small);
+  return score < 0x1p-1022 ? 0x1p-1022 : score;
+}
+
+// What a choice is made by, without noise. NaN is below everything, so that k experts are found whatever there is.
+template <class T> TRAINYARD_ANYWHERE inline double gate_rank(const GateArgs& a, const T* logits, std::int64_t e) {
+  double rank = static_cast<double>(logits[e]);
+  if (a.score == plan::GateScore::sigmoid) {
+    rank = gate_sigmoid(rank);
+    if (a.bias != nullptr) rank += static_cast<double>(static_cast<const T*>(a.bias)[e]);
+  }
+  return rank == rank ? rank : -__builtin_inf();
+}
+template <class T>
+TRAINYARD_ANYWHERE inline double gate_noisy_rank(const GateArgs& a, const T* logits, std::int64_t s, std::int64_t e) {
+  const double rank = gate_rank(a, logits, e);
+  return a.noise == plan::GateNoise::gumbel ? rank + gate_gumbel(a, s, e) : rank;
+}
+// Is a token's first choice made by other numbers than the second?
+TRAINYARD_ANYWHERE inline bool gate_first_is_clean(const GateArgs& a) {
+  return a.top_k == 2 && a.noise == plan::GateNoise::gumbel;
+}
+
+// First and second choices of k = 2 are classes of their own; else there is one.
+TRAINYARD_ANYWHERE inline std::int64_t gate_classes(const GateArgs& a) { return a.top_k == 2 ? 2 : 1; }
+TRAINYARD_ANYWHERE inline std::int64_t gate_slot(const GateArgs& a, std::int64_t choice) {
+  const auto expert = static_cast<std::int64_t>(a.chosen[choice]);
+  return a.top_k == 2 && choice % 2 == 1 ? a.experts + expert : expert;
+}
+TRAINYARD_ANYWHERE inline std::int64_t gate_slot_begin(const GateArgs& a, std::int64_t slot) {
+  return slot == 0 ? 0 : a.ends[slot - 1];
+}
+TRAINYARD_ANYWHERE inline std::int64_t gate_wanted(const GateArgs& a, std::int64_t slot) {
+  return a.ends[slot] - gate_slot_begin(a, slot);
+}
+// How many of `wanted` choices are kept where `before` of earlier classes wanted places.
+TRAINYARD_ANYWHERE inline std::int64_t gate_kept(const GateArgs& a, std::int64_t wanted, std::int64_t before) {
+  if (a.capacity == 0) return wanted;
+  const auto left = a.capacity > before ? a.capacity - before : 0;
+  return wanted < left ? wanted : left;
+}
+// By what the choice is ranked among those of its expert where places are short: the largest are kept. Scores are not
+// negative, so that their bits are in their order.
+template <class T>
+TRAINYARD_ANYWHERE inline std::uint64_t gate_overflow_key(const GateArgs& a, std::int64_t choice, std::int64_t e) {
+  if (a.overflow == plan::Overflow::random) {
+    const auto w = philox_words(a.keys.seed, a.keys.overflow_site,
+                                gate_index(a.keys, choice / a.top_k) + static_cast<std::uint64_t>(e));
+    return (static_cast<std::uint64_t>(w.w[0]) << 32 | w.w[1]) >> 11;
+  }
+  const double score = static_cast<double>(static_cast<const T*>(a.scores)[choice]);
+  std::uint64_t bits;
+  __builtin_memcpy(&bits, &score, 8);
+  return bits;
+}
+
+// Loads, and the first row and number of rows of each expert: known from `ends` alone.
+TRAINYARD_ANYWHERE inline void gate_count_rows(const GateArgs& a) {
+  std::int64_t row = 0;
+  for (std::int64_t e = 0; e < a.experts; ++e) {
+    const auto first = gate_wanted(a, e), second = gate_classes(a) == 2 ? gate_wanted(a, a.experts + e) : 0;
+    const auto kept = gate_kept(a, first, 0) + gate_kept(a, second, first);
+    a.loads[e] = static_cast<std::int32_t>(first + second);
+    a.loads[a.experts + e] = static_cast<std::int32_t>(first);  // all for k > 2, where there is one class
+    a.groups[2 * e] = static_cast<std::int32_t>(a.slot_rows > 0 ? e * a.slot_rows : row);
+    a.groups[2 * e + 1] = static_cast<std::int32_t>(kept);
+    row += kept;
+  }
+}
+// Of sums over all tokens: of the probabilities of each expert, of the squares of logsumexp, of the entropy.
+TRAINYARD_ANYWHERE inline void gate_losses(const GateArgs& a, const double* sums) {
+  const auto tokens = static_cast<double>(a.tokens);
+  double balance = 0;
+  for (std::int64_t e = 0; e < a.experts; ++e)
+    balance += sums[e] / tokens * (static_cast<double>(a.loads[a.experts + e]) / tokens);
+  a.losses[0] = static_cast<double>(a.experts) / static_cast<double>(a.top_k > 2 ? a.top_k : 1) * balance;
+  a.losses[1] = sums[a.experts] / tokens;
+  a.losses[2] = sums[a.experts + 1] / tokens;
+}
+// What the balance loss adds to the gradient of the probability of an expert, for each choice that it counts.
+TRAINYARD_ANYWHERE inline double gate_balance_slope(const GateArgs& a) {
+  if (a.balance == 0) return 0;
+  const auto tokens = static_cast<double>(a.tokens), counted = static_cast<double>(a.top_k > 2 ? a.top_k : 1);
+  return a.balance * *a.targets * static_cast<double>(a.experts) / (counted * tokens * tokens);
+}
+
+// The choices of a token that were kept, k > 1. Softmax scores divided by their sum are the softmax of the survivors'
+// logits, which has a value where the scores have none, and its gradient reaches no other logit.
+struct GateSurvivors {
+  double top = 0, sum = 0;
+};
+template <class T> TRAINYARD_ANYWHERE inline double gate_part(const GateArgs& a, const T* logits, std::int64_t choice,
+                                                              const GateSurvivors& of) {
+  const double x = static_cast<double>(logits[a.chosen[choice]]);
+  return a.score == plan::GateScore::sigmoid ? gate_sigmoid(x) : gate_exp(x - of.top);
+}
+template <class T>
+TRAINYARD_ANYWHERE inline GateSurvivors gate_survivors(const GateArgs& a, const T* logits, std::int64_t s) {
+  GateSurvivors of;
+  bool any = false;
+  for (auto c = s * a.top_k; c < (s + 1) * a.top_k; ++c) {
+    if (a.rows[c] < 0) continue;
+    const double x = static_cast<double>(logits[a.chosen[c]]);
+    of.top = any && of.top > x ? of.top : x;
+    any = true;
+  }
+  for (auto c = s * a.top_k; c < (s + 1) * a.top_k; ++c)
+    if (a.rows[c] >= 0) of.sum += gate_part(a, logits, c, of);
+  return of;
+}
+template <class T> TRAINYARD_ANYWHERE inline void gate_weigh(const GateArgs& a, std::int64_t s) {
+  const T* logits = a.logits.row<T>(s);
+  T* weights = static_cast<T*>(a.weights);
+  GateSurvivors of;
+  if (a.top_k > 1) of = gate_survivors(a, logits, s);
+  for (auto c = s * a.top_k; c < (s + 1) * a.top_k; ++c) {
+    if (a.rows[c] < 0) weights[c] = T(0);
+    else if (a.top_k == 1) weights[c] = static_cast<const T*>(a.scores)[c];
+    else weights[c] = static_cast<T>(gate_part(a, logits, c, of) / of.sum);
+  }
+}
+// What d_weights says of the logits of the experts that kept token s: add(expert, slope) for each. Softmax scores of k
+// = 1 are not here, since they depend on every logit.
+template <class T, class Add>
+TRAINYARD_ANYWHERE inline void gate_weight_slopes(const GateArgs& a, std::int64_t s, const Add& add) {
+  const T *logits = a.logits.row<T>(s), *slopes = a.d_weights.row<T>(s);
+  const bool sigmoid = a.score == plan::GateScore::sigmoid;
+  if (a.top_k == 1 && !sigmoid) return;
+  GateSurvivors of{0, 1};
+  double along = 0;
+  const auto first = s * a.top_k;
+  if (a.top_k > 1) {
+    of = gate_survivors(a, logits, s);
+    for (std::int64_t j = 0; j < a.top_k; ++j)
+      if (a.rows[first + j] >= 0)
+        along += static_cast<double>(slopes[j]) * (gate_part(a, logits, first + j, of) / of.sum);
+  }
+  for (std::int64_t j = 0; j < a.top_k; ++j) {
+    if (a.rows[first + j] < 0) continue;
+    const double part = gate_part(a, logits, first + j, of);
+    const double of_part = (static_cast<double>(slopes[j]) - along) / of.sum;
+    add(static_cast<std::int64_t>(a.chosen[first + j]), of_part * part * (sigmoid ? 1 - part : 1));
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::kernels
