@@ -9,9 +9,11 @@
 #include "kernels/cross_entropy/cross_entropy_args.h"
 #include "kernels/dropout/dropout_args.h"
 #include "kernels/embedding/embedding_args.h"
+#include "kernels/expert_mix/expert_mix_args.h"
 #include "kernels/expert_rows/expert_rows_args.h"
 #include "kernels/fold/fold_args.h"
 #include "kernels/gate/gate_args.h"
+#include "kernels/gate_record/gate_record_args.h"
 #include "kernels/gemm/gemm_cpu.h"
 #include "kernels/lane_sum/lane_sum_args.h"
 #include "kernels/linear/column_sum.h"
@@ -39,11 +41,13 @@ namespace trainyard::kernels {
   X(embedding_backward, EmbeddingArgs)                  \
   X(expert_combine_backward, ExpertCombineBackwardArgs) \
   X(expert_dispatch, ExpertDispatchArgs)                \
+  X(expert_mix, ExpertMixArgs)                          \
   X(expert_sum, ExpertSumArgs)                          \
   X(fold, FoldArgs)                                     \
   X(gate_backward, GateArgs)                            \
   X(gate_forward, GateArgs)                             \
   X(gate_jitter, GateJitterArgs)                        \
+  X(gate_record, GateRecordArgs)                        \
   X(gemm, GemmArgs)                                     \
   X(column_sum, ColumnSumArgs)                          \
   X(lane_sum, LaneSumArgs)                              \

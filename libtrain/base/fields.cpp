@@ -2,6 +2,7 @@
 #include "libtrain/base/fields.h"
 
 #include "libtrain/base/byte_size.h"
+#include "libtrain/base/decimal.h"
 #include "libtrain/base/environment.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/foreign_words.h"
@@ -73,6 +74,11 @@ std::string text_of(const toml::node& node, FieldKind kind, const std::string& k
   if (const auto* i = node.as_integer()) return fmt::format("{}", i->get());
   if (const auto* f = node.as_floating_point()) return fmt::format("{}", f->get());
   if (const auto* b = node.as_boolean()) return b->get() ? "on" : "off";
+  if (const auto* list = node.as_array(); list != nullptr && kind == FieldKind::integers) {
+    std::vector<std::string> numbers;
+    for (const auto& element : *list) numbers.push_back(text_of(element, FieldKind::integer, key, path));
+    return fmt::format("{}", fmt::join(numbers, ","));
+  }
   throw UsageError(fmt::format("{}: key '{}' is neither text nor number", path, shown(key)));
 }
 
@@ -92,6 +98,11 @@ bool is_toml_number(FieldKind kind, const std::string& text) {
   std::int64_t ignored = 0;
   return kind == FieldKind::integer &&
          std::from_chars(text.data(), text.data() + text.size(), ignored).ec == std::errc{};
+}
+
+std::string toml_text(FieldKind kind, const std::string& value) {
+  if (kind == FieldKind::integers) return fmt::format("[{}]", value);
+  return is_toml_number(kind, value) ? value : quoted(value);
 }
 
 }  // namespace
@@ -165,6 +176,37 @@ void FieldVisitor::operator()(const std::string& name, double& m, const std::str
   fields_.push_back(numeric(name, m, group, help, r));
 }
 
+void FieldVisitor::operator()(const std::string& name, std::vector<std::int64_t>& member, const std::string& group,
+                              const std::string& help, Range<std::int64_t> range) {
+  const bool may_be_empty = member.empty();
+  const auto set = [&member, range, help, may_be_empty](const std::string& text, const std::string& spelled) {
+    if (!may_be_empty) refuse_empty(text, spelled);
+    std::vector<std::int64_t> numbers;
+    if (!text.empty())
+      for (const auto& number : comma_separated(text)) numbers.push_back(parse(number, spelled, range, help));
+    member = std::move(numbers);
+  };
+  fields_.push_back({name, group, help, FieldKind::integers,
+                     fmt::format("whole numbers from {} to {}", range.low, range.high),
+                     [&member] { return fmt::format("{}", fmt::join(member, ",")); }, set});
+}
+
+void FieldVisitor::operator()(const std::string& name, std::string& member, const std::string& group,
+                              const std::string& help, const DecimalOr& words) {
+  const auto set = [&member, words, help](const std::string& text, const std::string& spelled) {
+    refuse_empty(text, spelled);
+    const bool is_word = std::find(words.words.begin(), words.words.end(), text) != words.words.end();
+    if (!is_word && !decimal_of(text))
+      throw UsageError(fmt::format("{} '{}' is neither a positive decimal number nor {}", spelled, shown(text),
+                                   fmt::join(words.words, " nor ")),
+                       fmt::format("1.25 for example: {}", help));
+    member = text;
+  };
+  fields_.push_back({name, group, help, FieldKind::word,
+                     fmt::format("a decimal number, or {}", fmt::join(words.words, ", ")), [&member] { return member; },
+                     set});
+}
+
 void FieldVisitor::word(const std::string& name, const std::string& group, const std::string& help,
                         const std::vector<std::string>& words, std::function<std::string()> get,
                         std::function<void(std::size_t)> choose) {
@@ -223,12 +265,26 @@ void read_toml(std::vector<Field>& fields, const std::string& path) {
   Complaints complaints;
   Spellings said;
   const auto table = read_toml_file(path);
-  for (const auto& [key, node] : table)
-    complaints.attempt([&, &key = key, &node = node] {
-      auto& field = field_named_once(fields, std::string(key.str()), path, said);
-      field.set(text_of(node, field.kind, std::string(key.str()), path), fmt::format("{}: {}", path, key.str()));
+  const auto read = [&](const std::string& name, const std::string& shown_key, const toml::node& node) {
+    complaints.attempt([&] {
+      auto& field = field_named_once(fields, name, path, said);
+      field.set(text_of(node, field.kind, shown_key, path), fmt::format("{}: {}", path, shown_key));
       field.source = path;
     });
+  };
+  for (const auto& [key, node] : table) {
+    const std::string name(key.str());
+    const auto* inner = node.as_table();
+    const bool is_group = inner != nullptr && std::any_of(fields.begin(), fields.end(), [&](const Field& f) {
+                            return f.name.starts_with(hyphenated(name) + "-");
+                          });
+    if (!is_group) {
+      read(name, name, node);
+      continue;
+    }
+    for (const auto& [inner_key, value] : *inner)
+      read(name + "-" + std::string(inner_key.str()), name + "." + std::string(inner_key.str()), value);
+  }
   try {
     complaints.raise();
   } catch (const UsageError& e) {  // the content of a file, whatever named it
@@ -263,9 +319,7 @@ std::string print_fields(const std::vector<Field>& fields) {
   std::string out;
   for (const auto& f : fields) {
     const auto value = f.kind == FieldKind::text ? text_of_path(f.get()) : f.get();
-    out += fmt::format("{:<44}# {}\n",
-                       fmt::format("{} = {}", f.name, is_toml_number(f.kind, value) ? value : quoted(value)),
-                       one_line(f.source));
+    out += fmt::format("{:<44}# {}\n", fmt::format("{} = {}", f.name, toml_text(f.kind, value)), one_line(f.source));
   }
   return out;
 }

@@ -13,7 +13,7 @@
 
 namespace trainyard::base {
 
-enum class FieldKind { text, word, bytes, toggle, integer, number };
+enum class FieldKind { text, word, bytes, toggle, integer, number, integers };
 
 inline constexpr const char *from_default = "default", *from_plan = "plan", *from_environment = "environment",
                             *from_flag = "flag";
@@ -35,7 +35,10 @@ struct Words {
 };  // a text that is one of these
 struct WordList {
   std::vector<std::string> legal;
-};                // some of these, comma-separated, at least one
+};  // some of these, comma-separated, at least one
+struct DecimalOr {
+  std::vector<std::string> words;
+};
 struct Bytes {};  // a size, "4GB"; empty while it is not said
 template <class E> using Choices = std::vector<std::pair<std::string, E>>;
 
@@ -52,6 +55,9 @@ class FieldVisitor {
                   const std::string& help, const WordList& words);
   void operator()(const std::string& name, bool& member, const std::string& group,
                   const std::string& help);  // on or off
+  // A positive decimal number, kept as it is written (base/decimal.h), or one of some words instead.
+  void operator()(const std::string& name, std::string& member, const std::string& group, const std::string& help,
+                  const DecimalOr& words);
   void operator()(const std::string& name, std::int64_t& member, const std::string& group, const std::string& help,
                   Range<std::int64_t> range);
   void operator()(const std::string& name, int& member, const std::string& group, const std::string& help,
@@ -60,6 +66,9 @@ class FieldVisitor {
                   Range<std::uint64_t> range);
   void operator()(const std::string& name, double& member, const std::string& group, const std::string& help,
                   Range<double> range);
+  // Whole numbers, comma-separated; TOML and JSON have a list, or one number alone. Empty where the default is.
+  void operator()(const std::string& name, std::vector<std::int64_t>& member, const std::string& group,
+                  const std::string& help, Range<std::int64_t> range);
   template <class E> void operator()(const std::string& name, E& member, const std::string& group,
                                      const std::string& help, const Choices<E>& choices) {
     std::vector<std::string> words;
@@ -98,8 +107,9 @@ Field& field_named(std::vector<Field>& fields, const std::string& name,
 // ("global-batch" and "global_batch").
 using Spellings = std::map<std::string, std::string>;  // of each field, how the file spells it
 Field& field_named_once(std::vector<Field>& fields, const std::string& name, const std::string& where, Spellings& said);
-void read_toml(std::vector<Field>& fields,
-               const std::string& path);  // InputError for all that is wrong with it: unknown keys, illegal values
+// A table [X] stands for the fields "X-...": `count` in it is "X-count". InputError for all that is wrong with the
+// file: unknown keys, illegal values.
+void read_toml(std::vector<Field>& fields, const std::string& path);
 void read_environment(std::vector<Field>& fields);  // TRAINYARD_NAME; UsageError for a variable that nobody reads
 void check_fields(const std::vector<Field>& fields, Complaints& complaints);  // of a struct that was filled otherwise
 std::string print_fields(const std::vector<Field>& fields);  // TOML with the source of each value; read_toml reads it

@@ -15,7 +15,7 @@ std::vector<std::int64_t> items_of_units(const plan::ModelConfig& model) {
   std::int64_t item = 0;
   for (const auto& segment : plan::segments(model))
     for (std::int64_t i = 0; i < segment.times; ++i, ++item)
-      out.insert(out.end(), segment.kind->units(model, segment.first + i).size(), item);
+      out.insert(out.end(), segment.kind->units(segment.model, segment.first + i).size(), item);
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include "libtrain/base/nearest.h"
 #include "libtrain/model/attention_branch.h"
 #include "libtrain/model/embedding_block.h"
+#include "libtrain/model/experts_branch.h"
 #include "libtrain/model/feed_forward_branch.h"
 #include "libtrain/model/head_block.h"
 #include "libtrain/model/pre_norm_layer.h"
@@ -21,6 +22,7 @@ namespace {
 std::map<std::string, BranchFactory>& branches() {
   static std::map<std::string, BranchFactory> all{
       {"attention", [](const BranchSpec& s) { return std::make_unique<AttentionBranch>(s); }},
+      {"experts", [](const BranchSpec& s) { return std::make_unique<ExpertsBranch>(s); }},
       {"ffn", [](const BranchSpec& s) { return std::make_unique<FeedForwardBranch>(s); }},
   };
   return all;
@@ -36,7 +38,9 @@ std::unique_ptr<Block> make_layer(const plan::ModelConfig& m, const plan::Placed
     if (factory == branches().end())
       throw base::UsageError(fmt::format("the branch '{}' is described, but nothing makes it", name),
                              "model::register_branch");
-    sublayers.push_back({&kind, NormPart(m, unit, prefix + "_norm"), factory->second({m, unit, place.index}),
+    BranchSpec spec{m, unit, place.index};
+    if (kind.own_unit(m, unit.name)) spec.own = &place.units.at(1), spec.own_use = place.uses.at(1);
+    sublayers.push_back({&kind, NormPart(m, unit, prefix + "_norm"), factory->second(spec),
                          DropoutSite(unit.name + "." + prefix + "_residual", kind.residual_dropout(m))});
   }
   return std::make_unique<PreNormLayer>(m, unit.name, place.uses.at(0), std::move(sublayers));
@@ -87,7 +91,7 @@ std::vector<std::unique_ptr<Block>> assemble(const plan::ModelPart& part, plan::
   std::vector<std::unique_ptr<Block>> all;
   for (const auto& place : plan::placed_blocks(part)) {
     if (place.chunk != chunk) continue;
-    auto block = block_factory(name_of(place.part))(model, place);
+    auto block = block_factory(name_of(place.part))(place.model, place);
     if (place.part == plan::Part::layers && recomputation == plan::Recompute::layers)
       block = recompute(std::move(block));
     if (place.part == plan::Part::layers && recomputation == plan::Recompute::selective)

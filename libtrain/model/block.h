@@ -96,6 +96,9 @@ struct Step {
   plan::Recompute recompute = plan::Recompute::none;  // selective: a layer keeps only what always stays (plan::Stays)
   // apart: backward is input_gradients and later weight_gradients.
   plan::WeightGradients weight_gradients = plan::WeightGradients::with_inputs;
+  // i64 on the device, a row for each layer of the whole model that has experts (kernels/gate_record): training adds
+  // what its gates did. Empty: nobody asks, or another of the ranks that share the layers tells it.
+  base::View gate_records = {};
 };
 
 // main: [stream rows, hidden] in the working dtype: b*T rows, or this rank's run of them where tensor ranks share them.

@@ -71,9 +71,13 @@ class Branch {
 
 // What a branch is made from.
 struct BranchSpec {
-  const plan::ModelConfig& model;
-  const plan::Unit& unit;  // of the layer
-  std::int64_t layer;      // its number
+  const plan::ModelConfig& model;  // as the layer sees it (plan/layer_model.h)
+  const plan::Unit& unit;          // of the layer
+  std::int64_t layer;              // its number
+  // The branch's own unit, where its kind says that it has one (plan::BranchKind::own_unit), and its use: the branch
+  // leases it in forward, and leases and commits it in backward.
+  const plan::Unit* own = nullptr;
+  plan::Use own_use = {};
 };
 
 }  // namespace trainyard::model

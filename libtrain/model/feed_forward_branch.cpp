@@ -10,21 +10,21 @@ namespace trainyard::model {
 
 namespace {
 
-std::vector<FusedLinear::Indices> inner_indices(const plan::ModelConfig& m, const plan::Unit& unit) {
-  const auto indices = [&](const char* weight, const char* bias) {
-    return FusedLinear::Indices{plan::index_of(unit, weight), plan::index_of(unit, bias)};
+std::vector<FusedLinear::Indices> inner_indices(const BranchSpec& spec, const std::string& name) {
+  const auto indices = [&](const char* layer) {
+    return FusedLinear::Indices{plan::index_of(spec.unit, name + layer + ".weight"),
+                                plan::index_of(spec.unit, name + layer + ".bias")};
   };
-  const auto up = indices("ffn.up.weight", "ffn.up.bias");
-  if (m.activation == plan::Activation::gelu_tanh) return {up};
-  return {indices("ffn.gate.weight", "ffn.gate.bias"), up};
+  if (spec.model.activation == plan::Activation::gelu_tanh) return {indices(".up")};
+  return {indices(".gate"), indices(".up")};
 }
 
 }  // namespace
 
-FeedForwardBranch::FeedForwardBranch(const BranchSpec& spec)
-    : model_(spec.model), inner_indices_(inner_indices(spec.model, spec.unit)), inner_(inner_indices_),
-      down_weight_(plan::index_of(spec.unit, "ffn.down.weight")),
-      down_bias_(plan::index_of(spec.unit, "ffn.down.bias")) {}
+FeedForwardBranch::FeedForwardBranch(const BranchSpec& spec, const std::string& name)
+    : model_(spec.model), names_(name), inner_indices_(inner_indices(spec, name)), inner_(inner_indices_),
+      down_weight_(plan::index_of(spec.unit, name + ".down.weight")),
+      down_bias_(plan::index_of(spec.unit, name + ".down.bias")) {}
 
 void FeedForwardBranch::forward(Step& step, const params::Lease& lease, const SavedSet& t, base::View output) const {
   const plan::Widths w(model_, step.edges->ranks());
@@ -32,39 +32,41 @@ void FeedForwardBranch::forward(Step& step, const params::Lease& lease, const Sa
     tensor::ArenaScope scope(step.exec.scratch());
     const auto normed = all_rows(step, t["normed"]);
     if (gated()) {
-      inner_.forward(step.exec, lease, normed, t["inner"]);
+      inner_.forward(step.exec, lease, normed, t[names_.inner]);
       swiglu(step, t);
     } else {
       const auto& up = inner_indices_.front();
       kernels::linear_gelu_forward(step.exec, normed, lease.weight(up.weight),
-                                   up.bias < 0 ? base::View{} : lease.weight(up.bias), t["inner"], t["activated"]);
+                                   up.bias < 0 ? base::View{} : lease.weight(up.bias), t[names_.inner],
+                                   t[names_.activated]);
     }
   }
   if (output)
-    shared_forward(step, t["activated"], lease.weight(down_weight_),
+    shared_forward(step, t[names_.activated], lease.weight(down_weight_),
                    down_bias_ < 0 ? base::View{} : lease.weight(down_bias_), w, output);
 }
 
 void FeedForwardBranch::swiglu(Step& step, const SavedSet& t) const {
-  const auto width = t["activated"].cols();
-  kernels::swiglu_forward(step.exec, t["inner"].columns(0, width), t["inner"].columns(width, width), t["activated"]);
+  const auto width = t[names_.activated].cols();
+  kernels::swiglu_forward(step.exec, t[names_.inner].columns(0, width), t[names_.inner].columns(width, width),
+                          t[names_.activated]);
 }
 
 void FeedForwardBranch::make_again(Step& step, const SavedSet& t) const {
   if (gated()) swiglu(step, t);
-  else kernels::gelu_forward(step.exec, t["inner"], t["activated"]);
+  else kernels::gelu_forward(step.exec, t[names_.inner], t[names_.activated]);
 }
 
 void FeedForwardBranch::down_weight_gradient(Step& step, const params::Grads& grads, base::View d_output,
                                              const SavedSet& t) const {
-  kernels::linear_backward_weight(step.exec, d_output, t["activated"], grads.gradient(down_weight_),
+  kernels::linear_backward_weight(step.exec, d_output, t[names_.activated], grads.gradient(down_weight_),
                                   down_bias_ < 0 ? base::View{} : grads.gradient(down_bias_));
 }
 
 // d_activated [n, ffn]: scratch where there is a gate.
 void FeedForwardBranch::backward_to_inner(Step& step, const params::Lease& lease, base::View d_output,
                                           const SavedSet& t, base::View d_activated, base::View d_inner) const {
-  const auto inner = t["inner"];
+  const auto inner = t[names_.inner];
   if (!gated())
     return kernels::linear_gelu_backward_input(step.exec, d_output, lease.weight(down_weight_), inner, d_inner);
   const auto width = d_activated.cols();
@@ -76,7 +78,7 @@ void FeedForwardBranch::backward_to_inner(Step& step, const params::Lease& lease
 void FeedForwardBranch::input_gradients(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& t,
                                         base::View d_normed) const {
   auto& workspace = step.exec.scratch();
-  const auto inner = t["inner"], activated = t["activated"];
+  const auto inner = t[names_.inner], activated = t[names_.activated];
   const auto d_inner = workspace.allocate(step.dtype, {inner.rows(), inner.cols()});
   const auto d_activated = gated() ? workspace.allocate(step.dtype, {inner.rows(), activated.cols()}) : base::View{};
   backward_to_inner(step, lease, all_rows(step, d_output), t, d_activated, d_inner);
@@ -91,18 +93,25 @@ void FeedForwardBranch::weight_gradients(Step& step, const params::Grads& grads,
     down_weight_gradient(step, grads, all_rows(step, d_output), t);
   }
   tensor::ArenaScope scope(step.exec.scratch());
-  inner_.weight_gradients(step, grads, t["inner"], all_rows(step, t["normed"]));
+  inner_.weight_gradients(step, grads, t[names_.inner], all_rows(step, t["normed"]));
 }
 
 void FeedForwardBranch::backward(Step& step, const params::Lease& lease, const params::Grads& grads,
                                  const OutputGradient& gradient, const SavedSet& t, base::View d_normed) const {
+  const auto n = t[names_.inner].rows();
+  tensor::ArenaScope scope(step.exec.scratch());
+  const auto rows =
+      step.edges->shares_rows() ? step.exec.scratch().allocate(step.dtype, {n, model_.hidden}) : base::View{};
+  backward(step, lease, grads, gradient.all_rows(step, rows ? rows : d_normed), t, d_normed);
+}
+
+void FeedForwardBranch::backward(Step& step, const params::Lease& lease, const params::Grads& grads,
+                                 base::View d_output, const SavedSet& t, base::View d_normed) const {
   const plan::Widths w(model_, step.edges->ranks());
   auto& workspace = step.exec.scratch();
-  const auto n = t["inner"].rows();
-  const auto d_inner = workspace.allocate(step.dtype, {n, t["inner"].cols()});
+  const auto n = t[names_.inner].rows();
+  const auto d_inner = workspace.allocate(step.dtype, {n, t[names_.inner].cols()});
   const auto d_activated = gated() ? workspace.allocate(step.dtype, {n, w.ffn}) : base::View{};
-  const auto rows = step.edges->shares_rows() ? workspace.allocate(step.dtype, {n, model_.hidden}) : base::View{};
-  const auto d_output = gradient.all_rows(step, rows ? rows : d_normed);
   const AllRows normed(step, t["normed"]);
   down_weight_gradient(step, grads, d_output, t);
   backward_to_inner(step, lease, d_output, t, d_activated, d_inner);

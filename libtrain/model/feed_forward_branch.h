@@ -3,6 +3,7 @@
 
 #include "libtrain/model/branch.h"
 #include "libtrain/model/fused_linear.h"
+#include "libtrain/plan/blocks/feed_forward.h"
 
 #include <vector>
 
@@ -12,11 +13,15 @@ namespace trainyard::model {
 // plan::FeedForwardKind. Ranks that share the layer share its inner width.
 class FeedForwardBranch : public Branch {
  public:
-  explicit FeedForwardBranch(const BranchSpec& spec);
+  // `name`: "ffn", or what it is called beside the experts of a layer (plan::FeedForwardNames).
+  explicit FeedForwardBranch(const BranchSpec& spec, const std::string& name = "ffn");
   void forward(Step& step, const params::Lease& lease, const SavedSet& tensors, base::View output) const override;
   void make_again(Step& step, const SavedSet& tensors) const override;
   void backward(Step& step, const params::Lease& lease, const params::Grads& grads, const OutputGradient& gradient,
                 const SavedSet& tensors, base::View d_normed) const override;
+  // The same of a gradient that is there, of all rows; it may be d_normed.
+  void backward(Step& step, const params::Lease& lease, const params::Grads& grads, base::View d_output,
+                const SavedSet& tensors, base::View d_normed) const;
   // "inner" gets its gradient.
   void input_gradients(Step& step, const params::Lease& lease, base::View d_output, const SavedSet& tensors,
                        base::View d_normed) const override;
@@ -30,6 +35,7 @@ class FeedForwardBranch : public Branch {
                          base::View d_activated, base::View d_inner) const;
   bool gated() const { return inner_indices_.size() == 2; }
   plan::ModelConfig model_;
+  plan::FeedForwardNames names_;
   std::vector<FusedLinear::Indices> inner_indices_;  // up, or gate and up
   FusedLinear inner_;
   int down_weight_, down_bias_;

@@ -45,8 +45,8 @@ template <class Takes> std::vector<Access> in_reverse(const ModelPart& part, int
   return out;
 }
 
-bool comes_later(const ModelPart& part, const PlacedBlock& block, const BlockAccesses::Step& step) {
-  return step.kind == Access::Kind::commit && block.kind->makes_weight_gradients_apart(part.model);
+bool comes_later(const PlacedBlock& block, const BlockAccesses::Step& step) {
+  return step.kind == Access::Kind::commit && block.kind->makes_weight_gradients_apart(block.model);
 }
 
 }  // namespace
@@ -56,11 +56,11 @@ std::vector<Access> backward_accesses(const ModelPart& part, int chunk) {
 }
 
 std::vector<Access> input_gradient_accesses(const ModelPart& part, int chunk) {
-  return in_reverse(part, chunk, [&](const auto& block, const auto& step) { return !comes_later(part, block, step); });
+  return in_reverse(part, chunk, [](const auto& block, const auto& step) { return !comes_later(block, step); });
 }
 
 std::vector<Access> weight_gradient_accesses(const ModelPart& part, int chunk) {
-  return in_reverse(part, chunk, [&](const auto& block, const auto& step) { return comes_later(part, block, step); });
+  return in_reverse(part, chunk, [](const auto& block, const auto& step) { return comes_later(block, step); });
 }
 
 std::vector<Access> training_accesses(const ModelPart& part, int chunk) {

@@ -15,7 +15,8 @@ std::int64_t stream_bytes(const ModelConfig& m, const MicroShape& s) {
 
 namespace {
 
-StackBytes on_stack(const Segment& segment, const ModelConfig& m, const MicroShape& s, Recompute recompute) {
+StackBytes on_stack(const Segment& segment, const MicroShape& s, Recompute recompute) {
+  const auto& m = segment.model;
   if (segment.part == Part::layers && recompute == Recompute::selective) return segment.kind->selective_bytes(m, s);
   const auto bytes = segment.kind->saved_bytes(m, s);
   if (segment.part == Part::layers && recompute == Recompute::layers)
@@ -30,7 +31,7 @@ StackBytes saved_bytes(const ModelPart& part, const MicroShape& s, Recompute rec
   StackBytes all{0, 0, 0};
   for (const auto& segment : segments(part)) {
     if (segment.times == 0) continue;
-    const auto bytes = on_stack(segment, part.model, s, recompute);
+    const auto bytes = on_stack(segment, s, recompute);
     all.most = std::max(all.most, all.kept + (segment.times - 1) * bytes.kept + bytes.most);
     all.kept += segment.times * bytes.kept;
     all.passing = std::max(all.passing, bytes.passing);
@@ -42,7 +43,7 @@ std::int64_t activation_bytes(const ModelPart& part, const MicroShape& s, Pass p
   const auto& m = part.model;
   if (pass == Pass::train) return stream_bytes(m, s) + saved_bytes(part, s, recompute).most;
   std::int64_t most = 0;
-  for (const auto& segment : segments(part)) most = std::max(most, segment.kind->evaluation_bytes(m, s));
+  for (const auto& segment : segments(part)) most = std::max(most, segment.kind->evaluation_bytes(segment.model, s));
   return stream_bytes(m, s) + most;
 }
 
@@ -64,11 +65,10 @@ SlotBytes slot_bytes(const ModelPart& part, const MicroShape& s, Recompute recom
 }
 
 std::int64_t workspace_bytes(const ModelPart& part, const MicroShape& s, Pass pass) {
-  const auto& m = part.model;
   std::int64_t most = 0;
   for (const auto& segment : segments(part)) {
-    most = std::max(most, segment.kind->forward_workspace_bytes(m, s, pass));
-    if (pass == Pass::train) most = std::max(most, segment.kind->backward_workspace_bytes(m, s));
+    most = std::max(most, segment.kind->forward_workspace_bytes(segment.model, s, pass));
+    if (pass == Pass::train) most = std::max(most, segment.kind->backward_workspace_bytes(segment.model, s));
   }
   return most;
 }

@@ -5,7 +5,9 @@
 #include "libtrain/base/nearest.h"
 #include "libtrain/plan/blocks/attention.h"
 #include "libtrain/plan/blocks/embedding.h"
+#include "libtrain/plan/blocks/experts.h"
 #include "libtrain/plan/blocks/feed_forward.h"
+#include "libtrain/plan/blocks/feed_forward_expert.h"
 #include "libtrain/plan/blocks/head.h"
 #include "libtrain/plan/blocks/layer.h"
 #include "libtrain/plan/scratch.h"
@@ -29,7 +31,13 @@ Registry<BlockKind>& blocks() {
 
 Registry<BranchKind>& branches() {
   static Registry<BranchKind> all{{"attention", std::make_shared<AttentionKind>()},
+                                  {"experts", std::make_shared<ExpertsKind>()},
                                   {"ffn", std::make_shared<FeedForwardKind>()}};
+  return all;
+}
+
+Registry<ExpertKind>& experts() {
+  static Registry<ExpertKind> all{{"ffn", std::make_shared<FeedForwardExpertKind>()}};
   return all;
 }
 
@@ -99,9 +107,14 @@ void register_block(const std::string& name, std::shared_ptr<const BlockKind> ki
 void register_branch(const std::string& name, std::shared_ptr<const BranchKind> kind) {
   branches()[name] = std::move(kind);
 }
+void register_expert(const std::string& name, std::shared_ptr<const ExpertKind> kind) {
+  experts()[name] = std::move(kind);
+}
 const BlockKind& block_kind(const std::string& name) { return find(blocks(), "block", name); }
 const BranchKind& branch_kind(const std::string& name) { return find(branches(), "branch of a layer", name); }
+const ExpertKind& expert_kind(const std::string& name) { return find(experts(), "network of an expert", name); }
 std::vector<std::string> block_names() { return names_of(blocks()); }
 std::vector<std::string> branch_names() { return names_of(branches()); }
+std::vector<std::string> expert_names() { return names_of(experts()); }
 
 }  // namespace trainyard::plan

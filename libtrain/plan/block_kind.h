@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -118,6 +119,9 @@ class BranchKind {
   // (model/shared_sum.h)? A branch that does not say so runs with --tensor 1 alone.
   virtual bool shared_by_tensor_ranks() const { return false; }
   virtual void declare(Declaration& unit) const = 0;
+  // A unit beside that of the layer, which the branch leases and commits itself: by default none; at most one branch of
+  // a layer has one. `layer` begins its name.
+  virtual std::optional<Unit> own_unit(const ModelConfig&, const std::string& /*layer*/) const { return {}; }
 
   // Between forward and backward, or while one of the two runs (Stays); in an evaluation until its forward ends.
   virtual std::vector<SavedTensor> tensors(const ModelConfig& model, const MicroShape& shape, Pass pass) const = 0;
@@ -142,8 +146,9 @@ class BranchKind {
   virtual double output_flops(const ModelConfig&) const { return 0; }
 };
 
-// The kinds by name. Of this library: blocks "embedding", "layer" and "head", branches "attention" and "ffn". A later
-// registration of a name takes the place of an earlier one. Not thread-safe: register before anything is planned.
+// The kinds by name. Of this library: blocks "embedding", "layer" and "head", branches "attention", "ffn" and "experts"
+// (plan/layer_model.h). A later registration of a name takes the place of an earlier one. Not thread-safe: register
+// before anything is planned.
 void register_block(const std::string& name, std::shared_ptr<const BlockKind> kind);
 void register_branch(const std::string& name, std::shared_ptr<const BranchKind> kind);
 const BlockKind& block_kind(const std::string& name);  // UsageError with the nearest that there is

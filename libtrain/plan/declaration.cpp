@@ -48,6 +48,11 @@ void Declaration::norm(std::string_view name) {
     parameter(std::string(name) + ".bias", {model_.hidden}, {Init::Kind::zeros, 0}, Decay::no);
 }
 
+void Declaration::choice_bias(std::string_view name, std::int64_t experts, double rate, std::int64_t choices) {
+  parameter(name, {experts}, {Init::Kind::zeros, 0}, Decay::no);
+  unit_.parameters.back().update = {Update::Kind::even_load, rate, choices};
+}
+
 void Declaration::vocabulary_table(std::string_view name, Decay decay) {
   add(name, {model_.vocabulary, model_.hidden}, {model_.stored_vocabulary(), model_.hidden},
       {Init::Kind::normal, spread}, decay, DimCut{0, Axis::tensor});

@@ -30,6 +30,8 @@ class Declaration {
   // [vocabulary, hidden], stored rows rounded up to 128; tensor ranks share them.
   void vocabulary_table(std::string_view name, Decay decay);
   void positions_table(std::string_view name);  // [context, hidden]
+  // The bias of a gate's choices, [experts], of zeros (Update::Kind::even_load).
+  void choice_bias(std::string_view name, std::int64_t experts, double rate, std::int64_t choices);
   // Anything else. `cut` is a dim that ranks share out between them; by default each holds all of it.
   void parameter(std::string_view name, std::vector<std::int64_t> shape, Init init, Decay decay,
                  std::optional<DimCut> cut = {});

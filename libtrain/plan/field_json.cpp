@@ -2,6 +2,7 @@
 #include "libtrain/plan/field_json.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/text.h"
 
 #include <fmt/format.h>
 
@@ -22,6 +23,12 @@ nlohmann::ordered_json json_of(const base::Field& f) {
     case base::FieldKind::integer: return static_cast<std::int64_t>(std::strtoll(f.get().c_str(), nullptr, 10));
     case base::FieldKind::number: return std::strtod(f.get().c_str(), nullptr);
     case base::FieldKind::toggle: return f.get() == "on";
+    case base::FieldKind::integers: {
+      auto list = nlohmann::ordered_json::array();
+      for (const auto& number : base::comma_separated(f.get()))
+        if (!number.empty()) list.push_back(static_cast<std::int64_t>(std::strtoll(number.c_str(), nullptr, 10)));
+      return list;
+    }
     case base::FieldKind::word: return with_underscores(f.get());
     default: return f.get();
   }

@@ -7,8 +7,9 @@ double step_flops(const ModelConfig& m, std::int64_t sequences, std::int64_t seq
   double token = 0;  // forward once, backward as much as two, a recomputed layer what is read of forward again
   for (const auto& segment : segments(m)) {
     const bool again = recompute == Recompute::layers && segment.part == Part::layers;
-    token += static_cast<double>(segment.times) *
-             (3 * segment.kind->forward_flops(m, sequence) + (again ? segment.kind->recompute_flops(m, sequence) : 0));
+    token +=
+        static_cast<double>(segment.times) * (3 * segment.kind->forward_flops(segment.model, sequence) +
+                                              (again ? segment.kind->recompute_flops(segment.model, sequence) : 0));
   }
   return static_cast<double>(sequences) * static_cast<double>(sequence) * token;
 }

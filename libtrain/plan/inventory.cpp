@@ -2,6 +2,7 @@
 #include "libtrain/plan/inventory.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/plan/layer_model.h"
 
 #include <algorithm>
 
@@ -9,30 +10,37 @@ namespace trainyard::plan {
 
 namespace {
 
-std::vector<Segment> whole(const ModelConfig& m) {
-  return {{Part::input, &block_kind("embedding"), 1},
-          {Part::layers, &block_kind("layer"), m.layers},
-          {Part::output, &block_kind("head"), 1}};
+// Those of items [begin, end), each cut to them.
+std::vector<Segment> segments_of(const ModelConfig& m, Items run, int chunk) {
+  std::vector<Segment> out;
+  const auto one = [&](Part part, const char* kind) { return Segment{part, &block_kind(kind), m, 1, 0, chunk}; };
+  if (run.begin <= 0 && run.end > 0) out.push_back(one(Part::input, "embedding"));
+  const auto end = std::min(run.end - 1, m.layers);
+  for (auto layer = std::max<std::int64_t>(run.begin - 1, 0); layer < end;) {
+    const auto times = alike_layers(m, layer, end);
+    out.push_back({Part::layers, &block_kind("layer"), layer_model(m, layer), times, layer, chunk});
+    layer += times;
+  }
+  if (run.begin <= m.layers + 1 && run.end > m.layers + 1) out.push_back(one(Part::output, "head"));
+  return out;
 }
 
-bool owns(const Segment& segment, const ModelConfig& m, const std::string& unit) {
-  const auto own = segment.kind->units(m, 0);
+std::vector<Segment> whole(const ModelConfig& m) { return segments_of(m, {0, item_count(m)}, 0); }
+
+bool owns(const Segment& segment, const std::string& unit) {
+  const auto own = segment.kind->units(segment.model, segment.first);
   return std::any_of(own.begin(), own.end(), [&](const Unit& u) { return u.name == unit; });
 }
 
 }  // namespace
 
-std::int64_t item_count(const ModelConfig& m) {
-  std::int64_t n = 0;
-  for (const auto& segment : whole(m)) n += segment.times;
-  return n;
-}
+std::int64_t item_count(const ModelConfig& m) { return m.layers + 2; }
 
 std::vector<std::string> item_names(const ModelConfig& m) {
   std::vector<std::string> out;
   for (const auto& segment : whole(m))
-    for (std::int64_t index = 0; index < segment.times; ++index) {
-      const auto unit = segment.kind->units(m, index).at(0).name;
+    for (std::int64_t i = 0; i < segment.times; ++i) {
+      const auto unit = segment.kind->units(segment.model, segment.first + i).at(0).name;
       out.push_back(segment.part == Part::layers ? unit : unit.substr(0, unit.find('.')));
     }
   return out;
@@ -42,28 +50,19 @@ ModelPart::ModelPart(const ModelConfig& all) : model(all), chunks({{0, item_coun
 
 std::vector<Segment> segments(const ModelPart& p) {
   std::vector<Segment> out;
-  for (std::size_t c = 0; c < p.chunks.size(); ++c) {
-    std::int64_t first = 0;
-    for (auto segment : whole(p.model)) {
-      const auto begin = std::max(p.chunks[c].begin, first), end = std::min(p.chunks[c].end, first + segment.times);
-      segment.first = begin - first;
-      first += segment.times;
-      segment.times = end - begin;
-      segment.chunk = static_cast<int>(c);
-      if (segment.times > 0) out.push_back(segment);
-    }
-  }
+  for (std::size_t c = 0; c < p.chunks.size(); ++c)
+    for (auto& segment : segments_of(p.model, p.chunks[c], static_cast<int>(c))) out.push_back(std::move(segment));
   return out;
 }
 
 std::vector<Unit> borrowed_units(const ModelPart& p, const Segment& segment) {
   std::vector<Unit> out;
   const auto here = segments(p);
-  for (const auto& use : segment.kind->uses(p.model)) {
+  for (const auto& use : segment.kind->uses(segment.model)) {
     if (use.own >= 0) continue;
-    if (std::any_of(here.begin(), here.end(), [&](const auto& s) { return owns(s, p.model, use.borrowed); })) continue;
+    if (std::any_of(here.begin(), here.end(), [&](const auto& s) { return owns(s, use.borrowed); })) continue;
     for (const auto& other : whole(p.model))
-      for (auto& unit : other.kind->units(p.model, 0))
+      for (auto& unit : other.kind->units(other.model, other.first))
         if (unit.name == use.borrowed) out.push_back(std::move(unit));
   }
   return out;
@@ -74,11 +73,11 @@ std::vector<PlacedBlock> placed_blocks(const ModelPart& p) {
   std::vector<int> uses_of_unit;
   std::vector<std::string> names;
   for (const auto& segment : segments(p)) {
-    const auto uses = segment.kind->uses(p.model);
-    const auto accesses = segment.kind->accesses(p.model);
+    const auto uses = segment.kind->uses(segment.model);
+    const auto accesses = segment.kind->accesses(segment.model);
     for (std::int64_t i = 0; i < segment.times; ++i) {
       const auto index = segment.first + i;
-      PlacedBlock block{segment.part, segment.kind, index,        {}, segment.kind->units(p.model, index),
+      PlacedBlock block{segment.part, segment.kind, segment.model, index, {}, segment.kind->units(segment.model, index),
                         {},           accesses,     segment.chunk};
       if (i == 0) block.borrowed = borrowed_units(p, segment);
       for (const auto& unit : block.borrowed) names.push_back(unit.name), uses_of_unit.push_back(0);
@@ -102,7 +101,7 @@ std::vector<Unit> units(const ModelPart& p) {
   for (const auto& segment : segments(p)) {
     for (auto& unit : borrowed_units(p, segment)) out.push_back(std::move(unit));
     for (std::int64_t i = 0; i < segment.times; ++i)
-      for (auto& unit : segment.kind->units(p.model, segment.first + i)) out.push_back(std::move(unit));
+      for (auto& unit : segment.kind->units(segment.model, segment.first + i)) out.push_back(std::move(unit));
   }
   return out;
 }
@@ -110,8 +109,21 @@ std::vector<Unit> units(const ModelPart& p) {
 std::int64_t parameter_count(const ModelConfig& m) {
   std::int64_t n = 0;
   for (const auto& segment : segments(m))
-    for (const auto& unit : segment.kind->units(m, 0))
+    for (const auto& unit : segment.kind->units(segment.model, segment.first))
       for (const auto& p : unit.parameters) n += segment.times * p.count();
+  return n;
+}
+
+std::int64_t active_parameter_count(const ModelConfig& m) {
+  auto n = parameter_count(m);
+  for (const auto& segment : segments(m)) {
+    if (segment.part != Part::layers || !has_experts(segment.model)) continue;
+    const auto units = segment.kind->units(segment.model, segment.first);
+    std::int64_t all = 0;
+    for (const auto& p : units.at(1).parameters) all += p.count();
+    const auto count = expert_count(segment.model);
+    n -= segment.times * (all / count * (count - segment.model.experts.top_k));
+  }
   return n;
 }
 

@@ -30,10 +30,11 @@ struct ModelPart {
   std::vector<Items> chunks;
 };
 
-// Blocks of one kind that follow one another. Sums over a model are sums over its few segments.
+// Blocks that are alike and follow one another. Sums over a model are sums over its few segments.
 struct Segment {
   Part part;
   const BlockKind* kind;
+  ModelConfig model;  // as these blocks see it (plan/layer_model.h): what their kind is asked with
   std::int64_t times = 1;
   std::int64_t first = 0;  // among the blocks of its part in the whole model
   int chunk = 0;           // of the part of the model
@@ -45,6 +46,7 @@ std::vector<Segment> segments(const ModelPart& part);
 struct PlacedBlock {
   Part part;
   const BlockKind* kind;
+  ModelConfig model;   // as it sees it
   std::int64_t index;  // among the blocks of its part in the whole model
   // Copies of units that it borrows from a block which is not in this part, then its own.
   std::vector<Unit> borrowed, units;
@@ -57,6 +59,8 @@ std::vector<PlacedBlock> placed_blocks(const ModelPart& part);
 // Every unit, in the order of the blocks; before those of a block what it borrows from another part.
 std::vector<Unit> units(const ModelPart& part);
 std::int64_t parameter_count(const ModelConfig& model);  // logical, each once
+// Of those, what a token goes through: of the experts of a layer as many as it chooses.
+std::int64_t active_parameter_count(const ModelConfig& model);
 
 // What the blocks of a segment borrow from blocks that are not in this part, in the order of their uses.
 std::vector<Unit> borrowed_units(const ModelPart& part, const Segment& segment);

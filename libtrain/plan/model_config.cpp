@@ -5,6 +5,8 @@
 #include "libtrain/base/fields.h"
 #include "libtrain/base/nearest.h"
 #include "libtrain/plan/block_kind.h"
+#include "libtrain/plan/expert_problems.h"
+#include "libtrain/plan/layer_model.h"
 #include "libtrain/plan/model_fields.h"
 #include "libtrain/plan/ranges.h"
 
@@ -39,6 +41,21 @@ ModelConfig llama(const std::string& name, Shape s, double rotary_base, Head hea
   return m;
 }
 
+ModelConfig with_experts(ModelConfig m, std::int64_t count, std::int64_t top_k, const std::string& capacity_factor,
+                         std::int64_t every) {
+  m.experts.count = {count}, m.experts.top_k = top_k, m.experts.capacity_factor = capacity_factor;
+  m.experts.every = every;
+  return m;
+}
+
+// Dai et al. (2024), "DeepSeekMoE", the model of 16 B: 64 experts of 1408, of which 6 are chosen, 2 that all tokens go
+// to, and a first layer without.
+ModelConfig deepseek_16b() {
+  auto m = with_experts(llama("deepseek-16b", {28, 2048, 16, 16, 10944, 0, 4096}, 10000, Head::own), 64, 6, "none", 1);
+  m.experts.ffn = 1408, m.experts.shared = 2, m.experts.dense_layers = 1, m.experts.balance_loss = 0.001;
+  return m;
+}
+
 // Vocabulary 0: taken from the shards, or from --vocabulary.
 const std::vector<ModelConfig>& presets() {
   static const std::vector<ModelConfig> all = {
@@ -52,6 +69,11 @@ const std::vector<ModelConfig>& presets() {
       llama("llama-nano", {2, 32, 4, 2, 96, 0, 64}, 10000, Head::own),
       llama("llama-1b", {16, 2048, 32, 8, 8192, 0, 8192}, 500000, Head::tied),
       llama("llama-8b", {32, 4096, 32, 8, 14336, 0, 8192}, 500000, Head::own),
+      with_experts(gpt("moe-nano", {2, 32, 4, 4, 128, 0, 64}), 4, 1, "1.25", 2),
+      with_experts(gpt("gpt2-moe-8", {12, 768, 12, 12, 3072, 0, 1024}), 8, 1, "1.25", 2),
+      with_experts(gpt("nlg-350m-moe-128", {24, 1024, 16, 16, 4096, 0, 2048}), 128, 1, "1.25", 2),
+      with_experts(llama("mixtral-8x7b", {32, 4096, 32, 8, 14336, 0, 32768}, 1000000, Head::own), 8, 2, "none", 1),
+      deepseek_16b(),
   };
   return all;
 }
@@ -71,7 +93,9 @@ void require_whole(ModelConfig m, const std::string& path) {
 std::int64_t default_lanes(const ModelConfig& m, base::DeviceKind device) {
   if (device == base::DeviceKind::cuda) return 1;
   std::int64_t lanes = 8;
-  while (m.kv_heads % lanes != 0 || m.ffn % (16 * lanes) != 0 || m.stored_vocabulary() % (16 * lanes) != 0) {
+  const auto expert = has_experts(m) ? expert_width(m) : m.ffn;
+  while (m.kv_heads % lanes != 0 || m.ffn % (16 * lanes) != 0 || expert % (16 * lanes) != 0 ||
+         m.stored_vocabulary() % (16 * lanes) != 0) {
     if (lanes == 1) return 1;
     lanes /= 2;
   }
@@ -137,6 +161,8 @@ std::vector<std::string> problems(const ModelConfig& m) {
   sliced("kv-heads", m.kv_heads);
   sliced("ffn", m.ffn);
   sliced("the stored vocabulary", m.stored_vocabulary());
+  if (has_experts(m)) sliced("the width of an expert,", expert_width(m));
+  for (auto& text : expert_problems(m)) out.push_back(std::move(text));
   return out;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libtrain/base/view.h"
+#include "libtrain/plan/expert_config.h"
 
 #include <cstdint>
 #include <string>
@@ -39,6 +40,7 @@ struct ModelConfig {
   std::int64_t lanes = 1;
   double norm_epsilon = 1e-5;
   double rotary_base = 10000;
+  ExpertConfig experts;
 
   std::int64_t head_dim() const { return hidden / heads; }
   std::int64_t stored_vocabulary() const { return (vocabulary + 127) / 128 * 128; }
@@ -46,7 +48,8 @@ struct ModelConfig {
 };
 
 // What a model has that does not say its lanes. On the CPU the largest power of two up to 8 that divides kv_heads,
-// ffn / 16 and stored_vocabulary() / 16; on a GPU 1, where products belong to a library. The vocabulary must be known.
+// ffn / 16, that of an expert, and stored_vocabulary() / 16; on a GPU 1, where products belong to a library. The
+// vocabulary must be known.
 std::int64_t default_lanes(const ModelConfig& model, base::DeviceKind device);
 
 std::vector<std::string> preset_names();

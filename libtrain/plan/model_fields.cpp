@@ -2,6 +2,7 @@
 #include "libtrain/plan/model_fields.h"
 
 #include "libtrain/plan/block_kind.h"
+#include "libtrain/plan/expert_kind.h"
 #include "libtrain/plan/ranges.h"
 
 #include <fmt/format.h>
@@ -32,6 +33,38 @@ std::string default_text(const base::Field& f) {
   if (f.name == "ffn") return "4 hidden";
   if (f.name == "lanes") return "up to 8; GPU 1";
   return f.get();
+}
+
+void expert_fields(base::FieldVisitor& v, ExpertConfig& e) {
+  constexpr base::Range<std::int64_t> counts{1, 4096}, layers{1, 10000};
+  const auto add = [&](const char* name, auto& member, const char* help, auto... may_be) {
+    v(std::string("experts-") + name, member, "model", help, may_be...);
+  };
+  add("count", e.count, "of each layer that has experts, or one number for all; none: no experts", counts);
+  add("every", e.every, "each n-th layer has experts", layers);
+  add("dense-layers", e.dense_layers, "layers at the beginning that have none", base::Range<std::int64_t>{0, 10000});
+  add("top-k", e.top_k, "experts that a token goes to", counts);
+  add("ffn", e.ffn, "width of an expert; 0: that of the feed-forward part", base::Range<std::int64_t>{0, 1 << 20});
+  add("capacity-factor", e.capacity_factor,
+      "places of an expert, over its equal share of the tokens of a micro-batch; none: no bound",
+      base::DecimalOr{{"none"}});
+  add("evaluation-capacity-factor", e.evaluation_capacity_factor, "the same in evaluations",
+      base::DecimalOr{{"none", "same"}});
+  add("min-capacity", e.min_capacity, "places that an expert has at least", base::Range<std::int64_t>{0, 1 << 24});
+  add("overflow", e.overflow, "who keeps a place where more want one",
+      base::Choices<Overflow>{
+          {"random", Overflow::random}, {"position", Overflow::position}, {"probability", Overflow::probability}});
+  add("noise", e.noise, "in training, on the gate's input, or on the logits for the choice",
+      base::Choices<GateNoise>{
+          {"none", GateNoise::none}, {"jitter", GateNoise::jitter}, {"gumbel", GateNoise::gumbel}});
+  add("score", e.score, "of an expert; sigmoid: with a bias for the choice that each step moves",
+      base::Choices<GateScore>{{"softmax", GateScore::softmax}, {"sigmoid", GateScore::sigmoid}});
+  add("bias-rate", e.bias_rate, "how far a step moves that bias", base::Range<double>{0, 1});
+  add("residual", e.residual, "a feed-forward part beside the experts, mixed with them");
+  add("shared", e.shared, "experts that all tokens go to", base::Range<std::int64_t>{0, 256});
+  add("balance-loss", e.balance_loss, "coefficient of the loss that evens out the load", base::Range<double>{0, 100});
+  add("z-loss", e.z_loss, "coefficient of the squared log-sum-exp of the gate's logits", base::Range<double>{0, 100});
+  add("network", e.network, "what an expert is", base::Words{expert_names()});
 }
 
 // In 80 columns.
@@ -85,6 +118,7 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("lanes", m.lanes, "model", "slices of every sum that tensor ranks share; --tensor divides it", ranges::lanes);
   v("norm-epsilon", m.norm_epsilon, "model", "added to variances", {1e-12, 1});
   v("rotary-base", m.rotary_base, "model", "base of rotary angles", {1.001, 1e12});
+  expert_fields(v, m.experts);
   return v.take();
 }
 

@@ -5,7 +5,7 @@
 #include "libtrain/plan/field_json.h"
 #include "libtrain/plan/model_fields.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace trainyard::plan {
 
@@ -13,7 +13,9 @@ namespace {
 
 // Keys that version 1 did not have from its beginning: a file without one means the default, and one that would say the
 // default leaves it out.
-bool came_later(const base::Field& f) { return f.name == "branches" || f.name == "lanes"; }
+bool came_later(const base::Field& f) {
+  return f.name == "branches" || f.name == "lanes" || f.name.starts_with("experts-");
+}
 
 constexpr std::size_t longest_text = 8192;  // a name
 
@@ -22,6 +24,14 @@ template <class Json> std::string text_of(const Json& value) {
   if (value.is_boolean()) return value.template get<bool>() ? "on" : "off";
   if (value.is_number_float()) return fmt::format("{}", value.template get<double>());
   if (value.is_number()) return value.dump();
+  if (value.is_array()) {
+    std::vector<std::string> numbers;
+    for (const auto& element : value) {
+      if (!element.is_number_integer()) throw base::UsageError("a list holds something else than whole numbers");
+      numbers.push_back(element.dump());
+    }
+    return fmt::format("{}", fmt::join(numbers, ","));
+  }
   throw base::UsageError(fmt::format("a value is {}, neither text nor number", value.type_name()));
 }
 

@@ -28,19 +28,19 @@ double parameters_of(const Segment& segment, const ModelConfig& m) {
     for (const auto& unit : units)
       for (const auto& p : unit.parameters) n += static_cast<double>(p.count());
   };
-  add(segment.kind->units(m, segment.first));
-  for (const auto& use : segment.kind->uses(m))
+  add(segment.kind->units(segment.model, segment.first));
+  for (const auto& use : segment.kind->uses(segment.model))
     if (use.own < 0)
       for (const auto& other : segments(m))
-        for (const auto& unit : other.kind->units(m, 0))
+        for (const auto& unit : other.kind->units(other.model, other.first))
           if (unit.name == use.borrowed) add({unit});
   return n;
 }
 
 double flops_of(const Segment& segment, const PartitionOf& of) {
   const bool again = of.recompute == Recompute::layers && segment.part == Part::layers;
-  return 3 * segment.kind->forward_flops(of.model, of.sequence) +
-         (again ? segment.kind->recompute_flops(of.model, of.sequence) : 0);
+  return 3 * segment.kind->forward_flops(segment.model, of.sequence) +
+         (again ? segment.kind->recompute_flops(segment.model, of.sequence) : 0);
 }
 
 // The library's own compiler of expressions recurses, and its usual matcher may take exponential time: patterns are

@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 namespace trainyard::plan {
@@ -179,7 +180,10 @@ void kinds_problems(const Plan& p, std::vector<Problem>& out) {
                                  : segment.part == Part::output ? "the head"
                                                                 : "the layers"),
                      "--tensor 1"});
-  for (const auto& name : p.model.branches)
+  std::set<std::string> branches;
+  for (const auto& segment : segments(p.model))
+    if (segment.part == Part::layers) branches.insert(segment.model.branches.begin(), segment.model.branches.end());
+  for (const auto& name : branches)
     if (!branch_kind(name).shared_by_tensor_ranks())
       out.push_back(
           {fmt::format("the branch '{}' of the model cannot be shared by several ranks", name), "--tensor 1"});
@@ -282,10 +286,10 @@ void stage_problems(const Plan& p, std::vector<Problem>& out) {
   }
 }
 
-// What block kinds may declare, but no store can do yet. Layers are alike: the first speaks for all.
+// What block kinds may declare, but no store can do yet. The first of layers that are alike speaks for all.
 void unit_problems(const Plan& p, std::vector<Problem>& out) {
   for (const auto& segment : segments(p.model))
-    for (const auto& unit : segment.kind->units(p.model, 0)) {
+    for (const auto& unit : segment.kind->units(segment.model, segment.first)) {
       if (unit.group != Axes{Axis::data})
         out.push_back({fmt::format("unit '{}' adds up its gradients over '{}': that can be done over 'data' alone",
                                    unit.name, name_of(unit.group)),

@@ -10,13 +10,13 @@
 
 namespace trainyard::plan {
 
-// Layers are alike: the first speaks for all.
+// The first of layers that are alike speaks for all.
 Sharing::Sharing(const ModelConfig& m)
     : kv_heads_(m.kv_heads), shared_{{"kv-heads", m.kv_heads},
                                      {"ffn", m.ffn},
                                      {"the stored vocabulary", m.stored_vocabulary()}} {
   for (const auto& segment : segments(m))
-    for (const auto& unit : segment.kind->units(m, 0))
+    for (const auto& unit : segment.kind->units(segment.model, segment.first))
       for (const auto& p : unit.parameters)
         if (p.cut && p.cut->axis == Axis::tensor)
           shared_.push_back(

@@ -44,7 +44,8 @@ std::vector<double> flops_of_parts(const Plan& p, Recompute recompute) {
 std::vector<double> apart_flops_of_parts(const Plan& p) {
   std::vector<double> items;
   for (const auto& segment : segments(p.model))
-    items.insert(items.end(), static_cast<std::size_t>(segment.times), segment.kind->apart_flops(p.model, p.sequence));
+    items.insert(items.end(), static_cast<std::size_t>(segment.times),
+                 segment.kind->apart_flops(segment.model, p.sequence));
   return part_weights(items, p.stages.boundaries);
 }
 

@@ -10,11 +10,10 @@ namespace trainyard::plan {
 
 namespace {
 
-int stage_of_owner(const std::vector<Segment>& all, const ModelConfig& model, const Stages& s,
-                   const std::string& name) {
+int stage_of_owner(const std::vector<Segment>& all, const Stages& s, const std::string& name) {
   std::int64_t begin = 0;
   for (const auto& segment : all) {
-    for (const auto& unit : segment.kind->units(model, 0))
+    for (const auto& unit : segment.kind->units(segment.model, segment.first))
       if (unit.name == name) return s.stage_of(begin);
     begin += segment.times;
   }
@@ -48,9 +47,9 @@ std::vector<UnitOfStages> units_of_stages(const ModelConfig& model, const Stages
   const auto all = segments(model);
   std::int64_t begin = 0;  // the first item of a segment
   for (const auto& segment : all) {
-    for (const auto& use : segment.kind->uses(model)) {
+    for (const auto& use : segment.kind->uses(segment.model)) {
       if (use.own >= 0) continue;
-      const auto owner = stage_of_owner(all, model, s, use.borrowed);
+      const auto owner = stage_of_owner(all, s, use.borrowed);
       std::set<int> stages{owner};
       for (std::int64_t i = 0; i < segment.times; ++i) stages.insert(s.stage_of(begin + i));
       const auto known = std::find_if(out.begin(), out.end(), [&](const auto& u) { return u.unit == use.borrowed; });

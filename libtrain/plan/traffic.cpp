@@ -80,7 +80,7 @@ std::vector<SizedCalls> tensor_calls(const ModelPart& part, const MicroShape& mi
   std::vector<SizedCalls> out;
   if (micro.tensor == 1 || micros == 0) return out;
   for (const auto& segment : segments(part))
-    for (const auto& c : segment.kind->tensor_calls(part.model, micro, pass, recompute)) {
+    for (const auto& c : segment.kind->tensor_calls(segment.model, micro, pass, recompute)) {
       const auto calls = micros * segment.times * c.calls;
       const auto same = std::find_if(out.begin(), out.end(), [&](const SizedCalls& o) {
         return o.operation == c.operation && o.type == c.type && o.bytes == c.bytes;

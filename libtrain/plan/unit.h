@@ -25,6 +25,17 @@ struct DimCut {
   bool operator==(const DimCut&) const = default;
 };
 
+// What a step does to a parameter. even_load: of the bias of a gate's experts, [experts], which changes what they are
+// chosen by: those that were chosen less often than all on average get `rate` more, those chosen more often `rate` less
+// (Wang et al. 2024, "Auxiliary-loss-free load balancing", algorithm 1). In place of a gradient it folds how often each
+// was chosen, whole numbers; these are part of no norm, and no state of the optimizer is used.
+struct Update {
+  enum class Kind { adamw, even_load } kind = Kind::adamw;
+  double rate = 0;
+  std::int64_t choices = 0;  // of a token
+  bool operator==(const Update&) const = default;
+};
+
 // One logical parameter. `stored` differs from `shape` only in the rows of vocabulary tables (rounded up to 128; the
 // extra rows are zero for ever). Weights are [out, in].
 struct Parameter {
@@ -33,6 +44,7 @@ struct Parameter {
   Init init;
   bool decay = true;               // weight decay applies (not to biases, norms, embeddings)
   std::optional<DimCut> cut = {};  // none: whole on every rank
+  Update update = {};
   std::int64_t count() const;
   std::int64_t stored_count() const;
   bool operator==(const Parameter&) const = default;

@@ -19,23 +19,23 @@ template <class Of> std::int64_t sum(const std::vector<UnitEntry>& entries, Of o
 }  // namespace
 
 UnitTable::UnitTable(const ModelPart& part, const Topology& topology) {
-  const auto& model = part.model;
   const auto add = [&](std::vector<Unit> alike, std::int64_t times, bool borrowed) {
     const auto index = units(), stride = static_cast<std::int64_t>(alike.size());
     for (std::int64_t i = 0; i < stride; ++i) {
       auto& unit = alike[static_cast<std::size_t>(i)];
       const auto pieces = topology.size(unit.group);
       auto flat = layout(unit, topology);
-      entries_.push_back({std::move(unit), pieces, std::move(flat), times, index + i, stride, 0, 0, 0, borrowed});
+      entries_.push_back(
+          {std::move(unit), pieces, std::move(flat), times, index + i, stride, 0, 0, 0, borrowed, static_cast<int>(i)});
     }
   };
   for (const auto& segment : segments(part)) {
     add(borrowed_units(part, segment), 1, true);
     const auto first = entries_.size();
-    add(segment.kind->units(model, segment.first), segment.times, false);
+    add(segment.kind->units(segment.model, segment.first), segment.times, false);
     std::vector<UnitEntry*> used;
     std::vector<std::int64_t> shares;  // of the uses that all blocks of the segment make, those of one unit
-    for (const auto& use : segment.kind->uses(model)) {
+    for (const auto& use : segment.kind->uses(segment.model)) {
       const bool own = use.own >= 0;
       const auto entry = own ? entries_.begin() + static_cast<std::ptrdiff_t>(first) + use.own
                              : std::find_if(entries_.begin(), entries_.end(),
@@ -45,7 +45,7 @@ UnitTable::UnitTable(const ModelPart& part, const Topology& topology) {
       used.push_back(&*entry);
       shares.push_back(own ? 1 : segment.times);
     }
-    const auto accesses = segment.kind->accesses(model);
+    const auto accesses = segment.kind->accesses(segment.model);
     for (std::size_t u = 0; u < used.size(); ++u) {
       const auto count = [&](const std::vector<int>& leases) {
         return std::count(leases.begin(), leases.end(), static_cast<int>(u));
@@ -96,29 +96,35 @@ std::int64_t UnitTable::largest_shared() const {
 
 // The units before the layers and behind them have slots in the order of the units; the layers, which lie together,
 // theirs between.
-SlotPlan::SlotPlan(const UnitTable& table, int layer_slots) : slots_(layer_slots) {
+SlotPlan::SlotPlan(const UnitTable& table, int layer_slots) : slot_of_(static_cast<std::size_t>(table.units()), -1) {
+  struct Rotation {  // of the units of layers that have one place in their block
+    std::int64_t units = 0, seen = 0;
+    std::size_t first = 0;
+  };
+  std::vector<Rotation> rotations;
+  const auto rotation_of = [&](const UnitEntry& e) -> Rotation& {
+    while (rotations.size() <= static_cast<std::size_t>(e.place)) rotations.emplace_back();
+    return rotations[static_cast<std::size_t>(e.place)];
+  };
   for (const auto& e : table.entries())
-    if (e.unit.part == Part::layers) layers_ += static_cast<int>(e.times);
+    if (e.unit.part == Part::layers) rotation_of(e).units += e.times;
+  bool begun = false;
   for (const auto& e : table.entries()) {
-    if (e.unit.part != Part::layers) {
-      elements_.insert(elements_.end(), static_cast<std::size_t>(e.times), e.layout.padded);
-      continue;
-    }
-    if (first_layer_ < 0) {
-      first_layer_ = static_cast<int>(e.index), first_slot_ = static_cast<int>(elements_.size());
-      elements_.resize(elements_.size() + static_cast<std::size_t>(std::min(layers_, slots_)), 0);
-    }
-    for (std::int64_t i = 0; i < std::min<std::int64_t>(e.times, slots_); ++i) {
-      auto& elements = elements_[static_cast<std::size_t>(slot_of(static_cast<int>(e.index + i * e.stride)))];
-      elements = std::max(elements, e.layout.padded);
+    const bool rotates = e.unit.part == Part::layers;
+    if (rotates && !begun)
+      for (auto& r : rotations) {
+        r.first = elements_.size();
+        for (std::int64_t i = 0; i < std::min<std::int64_t>(r.units, layer_slots); ++i) elements_.push_back(0);
+      }
+    begun = begun || rotates;
+    for (std::int64_t i = 0; i < e.times; ++i) {
+      auto slot = elements_.size();
+      if (rotates) slot = rotation_of(e).first + static_cast<std::size_t>(rotation_of(e).seen++ % layer_slots);
+      else elements_.push_back(0);
+      slot_of_[static_cast<std::size_t>(e.index + i * e.stride)] = static_cast<int>(slot);
+      elements_[slot] = std::max(elements_[slot], e.layout.padded);
     }
   }
-}
-
-int SlotPlan::slot_of(int unit) const {
-  if (layers_ == 0 || unit < first_layer_) return unit;
-  if (unit < first_layer_ + layers_) return first_slot_ + (unit - first_layer_) % slots_;
-  return unit - layers_ + std::min(layers_, slots_);
 }
 
 std::int64_t SlotPlan::bytes(std::int64_t element_bytes) const {

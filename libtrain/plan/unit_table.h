@@ -19,6 +19,7 @@ struct UnitEntry {
   std::int64_t uses = 0, training_leases = 0, evaluation_leases = 0;
   // A copy of a unit that a block of another part owns: that one counts and saves it.
   bool borrowed = false;
+  int place = 0;  // among the units of its block
 };
 
 class UnitTable {
@@ -39,17 +40,17 @@ class UnitTable {
   std::vector<UnitEntry> entries_;
 };
 
-// Buffers that units take turns in. Layers rotate through `layer_slots`; every other unit has a slot of its own.
+// Buffers that units take turns in. Those of layers rotate through `layer_slots`, each kind by itself: the units of the
+// layers, and those that their branches have of their own. Every other unit has a slot of its own.
 class SlotPlan {
  public:
   SlotPlan(const UnitTable& table, int layer_slots);
-  int slot_of(int unit) const;                                             // index into units(part)
-  const std::vector<std::int64_t>& elements() const { return elements_; }  // per slot
-  std::int64_t bytes(std::int64_t element_bytes) const;                    // each slot rounded up to 64 bytes
+  int slot_of(int unit) const { return slot_of_.at(static_cast<std::size_t>(unit)); }  // index into units(part)
+  const std::vector<std::int64_t>& elements() const { return elements_; }              // per slot
+  std::int64_t bytes(std::int64_t element_bytes) const;  // each slot rounded up to 64 bytes
 
  private:
-  int first_layer_ = -1, layers_ = 0;  // units
-  int first_slot_ = 0, slots_;         // of the layers
+  std::vector<int> slot_of_;
   std::vector<std::int64_t> elements_;
 };
 

@@ -115,7 +115,7 @@ class Runner {
   Result train(PlainStore& store, const Batch& batch, std::uint64_t seed = 7) {
     store.committed.clear();
     model::Step step{*exec, &store, batch.micro, shape_.dtype, seed, plan::Pass::train, 0, 0};
-    step.edges = edges;
+    step.edges = edges, step.gate_records = gate_records;
     auto flow = decoder.forward(step, saved);
     decoder.backward(step, flow, saved);
     exec->synchronize();
@@ -140,6 +140,7 @@ class Runner {
 
   model::Decoder decoder;
   const model::Edges* edges = &model::one_rank();
+  base::View gate_records = {};
   plan::MicroShape shape_;
   tensor::Arena activations, workspace;
   std::unique_ptr<tensor::Exec> exec;

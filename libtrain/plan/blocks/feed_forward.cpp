@@ -20,17 +20,17 @@ FusedLayers inner(const ModelConfig& m, const MicroShape& s) {
 
 }  // namespace
 
-void FeedForwardKind::declare(Declaration& d) const {
-  const auto& m = d.model();
+void FeedForwardKind::declare_of(const ModelConfig& m, Declaration& d) const {
   using Shared = Declaration::Shared;
+  const auto name = [&](const char* of) { return names_.prefix + of; };
   if (gated(m)) {
-    d.weight("ffn.gate.weight", m.ffn, m.hidden, Shared::outputs);
-    d.bias("ffn.gate.bias", m.ffn, Shared::outputs);
+    d.weight(name(".gate.weight"), m.ffn, m.hidden, Shared::outputs);
+    d.bias(name(".gate.bias"), m.ffn, Shared::outputs);
   }
-  d.weight("ffn.up.weight", m.ffn, m.hidden, Shared::outputs);
-  d.bias("ffn.up.bias", m.ffn, Shared::outputs);
-  d.residual_weight("ffn.down.weight", m.hidden, m.ffn, Shared::inputs);
-  d.bias("ffn.down.bias", m.hidden);
+  d.weight(name(".up.weight"), m.ffn, m.hidden, Shared::outputs);
+  d.bias(name(".up.bias"), m.ffn, Shared::outputs);
+  d.residual_weight(name(".down.weight"), m.hidden, m.ffn, Shared::inputs);
+  d.bias(name(".down.bias"), m.hidden);
 }
 
 // "activated" can be made again from "inner". But where a GPU's library fuses GELU, it takes it of sums that are not
@@ -38,8 +38,8 @@ void FeedForwardKind::declare(Declaration& d) const {
 std::vector<SavedTensor> FeedForwardKind::tensors(const ModelConfig& m, const MicroShape& s, Pass) const {
   const auto width = Widths(m, s.tensor).ffn;
   const bool fused = !gated(m) && s.device == base::DeviceKind::cuda;
-  return {{"inner", s.dtype, s.rows(), gated(m) ? 2 * width : width},
-          {"activated", s.dtype, s.rows(), width, fused ? Stays::always : Stays::unless_selective}};
+  return {{names_.inner, s.dtype, s.rows(), gated(m) ? 2 * width : width},
+          {names_.activated, s.dtype, s.rows(), width, fused ? Stays::always : Stays::unless_selective}};
 }
 
 std::int64_t FeedForwardKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass) const {

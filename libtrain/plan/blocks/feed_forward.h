@@ -5,12 +5,24 @@
 
 namespace trainyard::plan {
 
+// What one is called: the branch "ffn" itself, or one beside the experts of a layer ("shared", "residual"), whose
+// tensors lie among theirs.
+struct FeedForwardNames {
+  explicit FeedForwardNames(const std::string& name)
+      : prefix(name), inner(name == "ffn" ? "inner" : "beside_inner"),
+        activated(name == "ffn" ? "activated" : "beside_activated") {}
+  std::string prefix;
+  const char *inner, *activated;  // literals
+};
+
 class FeedForwardKind : public BranchKind {
  public:
-  std::string prefix() const override { return "ffn"; }
+  explicit FeedForwardKind(const std::string& name = "ffn") : names_(name) {}
+  std::string prefix() const override { return names_.prefix; }
   double residual_dropout(const ModelConfig& model) const override { return model.dropout_ffn_residual; }
   bool shared_by_tensor_ranks() const override { return true; }
-  void declare(Declaration& unit) const override;
+  void declare(Declaration& unit) const override { declare_of(unit.model(), unit); }
+  void declare_of(const ModelConfig& model, Declaration& unit) const;  // of a model with another width than the unit's
   std::vector<SavedTensor> tensors(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
@@ -21,6 +33,9 @@ class FeedForwardKind : public BranchKind {
   double apart_flops(const ModelConfig& model) const override;
   bool skips_unread_output() const override { return true; }
   double output_flops(const ModelConfig& model) const override;
+
+ private:
+  FeedForwardNames names_;
 };
 
 }  // namespace trainyard::plan

@@ -1,6 +1,7 @@
 // Sums over the branches of a layer.
 #include "libtrain/plan/blocks/layer.h"
 
+#include "libtrain/base/error.h"
 #include "libtrain/plan/blocks/crossings.h"
 #include "libtrain/plan/blocks/norm.h"
 #include "libtrain/plan/blocks/products.h"
@@ -52,7 +53,17 @@ std::vector<Unit> LayerKind::units(const ModelConfig& m, std::int64_t index) con
   }
   std::vector<Unit> all;
   all.push_back(d.take());
+  for (const auto& name : m.branches)
+    if (auto own = branch_kind(name).own_unit(m, layer_name(m, index))) all.push_back(std::move(*own));
+  TRAINYARD_ASSERT(all.size() <= 2, "{} branches of a layer have units of their own", all.size() - 1);
   return all;
+}
+
+// A branch has its own unit while it runs, inside of the layer's.
+BlockAccesses LayerKind::accesses(const ModelConfig& m) const {
+  using Kind = Access::Kind;
+  if (units(m, 0).size() == 1) return {{0}, {0}, {{Kind::lease, 0}, {Kind::commit, 0}}};
+  return {{0, 1}, {0, 1}, {{Kind::lease, 0}, {Kind::lease, 1}, {Kind::commit, 1}, {Kind::commit, 0}}};
 }
 
 std::int64_t LayerKind::saved_bytes(const ModelConfig& m, const MicroShape& s) const {

@@ -1,4 +1,5 @@
-// A layer: the branches that the model names, each behind a norm and added to the residual stream; one unit.
+// A layer: the branches that the model names, each behind a norm and added to the residual stream; one unit, and those
+// that branches have of their own.
 #pragma once
 
 #include "libtrain/plan/block_kind.h"
@@ -8,6 +9,7 @@ namespace trainyard::plan {
 class LayerKind : public BlockKind {
  public:
   std::vector<Unit> units(const ModelConfig& model, std::int64_t index) const override;
+  BlockAccesses accesses(const ModelConfig& model) const override;
   std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   std::int64_t evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   StackBytes selective_bytes(const ModelConfig& model, const MicroShape& shape) const override;

@@ -47,6 +47,20 @@ std::int64_t Products::weight_gradient(std::int64_t out, std::int64_t in) const 
   return on_gpu() ? weight + bias : std::max(weight, bias);  // a GPU has both in one call
 }
 
+std::int64_t Products::grouped_forward(ExpertRows of, std::int64_t out, std::int64_t in, std::int64_t lanes) const {
+  return grouped_linear_scratch_bytes(of.rows, of.groups, out, in, 1, lanes, s_.dtype == base::DType::bf16, s_.threads);
+}
+
+std::int64_t Products::grouped_input(ExpertRows of, std::int64_t out, std::int64_t in, std::int64_t parts,
+                                     std::int64_t lanes) const {
+  return grouped_linear_scratch_bytes(of.rows, of.groups, in, parts * out, parts, lanes, s_.dtype == base::DType::bf16,
+                                      s_.threads);
+}
+
+std::int64_t Products::grouped_weight(ExpertRows of, std::int64_t out, std::int64_t in) const {
+  return grouped_linear_weight_scratch_bytes(of.rows, out, in, s_.threads);
+}
+
 // The widths of the products that neighbours become: a gap appears where a tensor does not end at 64 bytes.
 std::vector<std::int64_t> Products::spans(const FusedLayers& layers, Look look) const {
   std::vector<std::int64_t> widths;

@@ -2,6 +2,7 @@
 // the descriptions of blocks.
 #pragma once
 
+#include "libtrain/plan/expert_kind.h"
 #include "libtrain/plan/micro_shape.h"
 #include "libtrain/plan/model_config.h"
 
@@ -44,6 +45,11 @@ class Products {
     return partial(cols) + lane_product(s_.rows(), cols, inner);
   }
   std::int64_t linear(std::int64_t out, std::int64_t in) const { return product(s_.rows(), out, in, Result::working); }
+  // Of kernels/grouped_linear, for the rows of a layer's experts.
+  std::int64_t grouped_forward(ExpertRows of, std::int64_t out, std::int64_t in, std::int64_t lanes) const;
+  std::int64_t grouped_input(ExpertRows of, std::int64_t out, std::int64_t in, std::int64_t parts,
+                             std::int64_t lanes) const;
+  std::int64_t grouped_weight(ExpertRows of, std::int64_t out, std::int64_t in) const;  // with the bias gradient
   // With the bias gradient, where the model has biases.
   std::int64_t weight_gradient(std::int64_t out, std::int64_t in) const;
   std::int64_t fused_forward(const FusedLayers& layers) const;

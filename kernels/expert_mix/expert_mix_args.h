@@ -1,0 +1,16 @@
+// The mix as the compiled variants see it.
+#pragma once
+
+#include "kernels/dispatch.h"
+#include "kernels/mat.h"
+
+namespace trainyard::kernels {
+
+struct ExpertMixArgs {
+  Mat logits, a, b, out;                           // forward
+  Mat dout = {}, d_logits = {}, da = {}, db = {};  // backward: dout is not empty
+  int threads = 1;
+};
+TRAINYARD_CPU_KERNEL(void, expert_mix_cpu, (const ExpertMixArgs& args))
+
+}  // namespace trainyard::kernels

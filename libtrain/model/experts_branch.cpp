@@ -1,0 +1,210 @@
+// The experts of a layer, forward and backward.
+#include "libtrain/model/experts_branch.h"
+
+#include "kernels/cast/cast.h"
+#include "kernels/expert_mix/expert_mix.h"
+#include "kernels/expert_rows/expert_rows.h"
+#include "kernels/gate_record/gate_record.h"
+#include "kernels/gemm/gemm.h"
+#include "libtrain/base/random.h"
+#include "libtrain/plan/blocks/experts.h"
+#include "libtrain/plan/layer_model.h"
+
+#include <algorithm>
+
+namespace trainyard::model {
+
+namespace {
+
+// In the accumulation dtype: a copy in scratch of the caller's scope where the working dtype is another one.
+base::View widened(Step& step, base::View weight) {
+  const auto wide = shape_of(step).accumulation();
+  if (weight.dtype == wide) return weight;
+  const auto copy = weight.dims == 1 ? step.exec.scratch().allocate(wide, {weight.cols()})
+                                     : step.exec.scratch().allocate(wide, {weight.rows(), weight.cols()});
+  kernels::cast(step.exec, weight, copy);
+  return copy;
+}
+
+std::unique_ptr<Expert> experts_of(const BranchSpec& spec) {
+  plan::Declaration one(spec.model, "expert", plan::Part::layers);
+  plan::expert_kind(spec.model.experts.network).declare(one);
+  const auto unit = one.take();
+  return make_expert(spec.model.experts.network, {spec.model, unit});
+}
+
+std::optional<FeedForwardBranch> feed_forward_beside(const BranchSpec& spec) {
+  const auto kind = plan::beside_experts(spec.model);
+  if (!kind) return {};
+  const auto model = plan::model_beside_experts(spec.model);
+  return FeedForwardBranch({model, spec.unit, spec.layer}, kind->prefix());
+}
+
+// The micro-batch's target tokens as f64 [1] where the step works; `place` gets them where nobody has put them there.
+const double* targets_of(const Step& step, base::View place) {
+  if (step.micro.counted_there) return step.micro.counted_there.ptr<double>();
+  auto& count = *place.ptr<double>();
+  const auto* weights = step.micro.weights.ptr<std::uint8_t>();
+  count = step.micro.counted >= 0 ? static_cast<double>(step.micro.counted)
+                                  : static_cast<double>(std::count_if(weights, weights + step.micro.weights.count(),
+                                                                      [](std::uint8_t w) { return w != 0; }));
+  return &count;
+}
+
+}  // namespace
+
+ExpertsBranch::ExpertsBranch(const BranchSpec& spec)
+    : model_(spec.model), count_(plan::expert_count(spec.model)), own_(spec.own_use),
+      noise_site_(base::site_hash("experts", spec.unit.name + ".noise")),
+      overflow_site_(base::site_hash("experts", spec.unit.name + ".overflow")),
+      gate_weight_(plan::index_of(spec.unit, "gate.weight")), gate_bias_(plan::index_of(spec.unit, "gate.bias")),
+      mix_weight_(plan::index_of(spec.unit, "mix.weight")), experts_(experts_of(spec)),
+      beside_(feed_forward_beside(spec)), record_(plan::expert_layers(spec.model, spec.layer)) {}
+
+kernels::Gate ExpertsBranch::gate_of(const Step& step) const {
+  const auto& e = model_.experts;
+  kernels::Gate gate;
+  gate.experts = count_, gate.top_k = e.top_k;
+  gate.capacity = plan::expert_capacity(e, count_, step.micro.batch() * step.micro.sequence(), step.pass);
+  gate.overflow = e.overflow, gate.score = e.score;
+  if (step.pass == plan::Pass::train && e.noise == plan::GateNoise::gumbel) gate.noise = e.noise;
+  gate.seed = step.seed, gate.noise_site = noise_site_, gate.overflow_site = overflow_site_;
+  gate.samples = step.micro.sample_keys(), gate.sequence = step.micro.sequence();
+  return gate;
+}
+
+kernels::GateChoice ExpertsBranch::choice_of(const SavedSet& t) {
+  return {t["choices"], t["rows"], t["weights"], t["sources"], t["groups"], t["loads"], t["gate_losses"]};
+}
+
+// Those of one parameter lie one behind the other, equally far apart.
+template <class Borrowed> ExpertParameters ExpertsBranch::parameters_of(const Borrowed& borrowed) const {
+  return [&borrowed, count = count_](int parameter) -> kernels::GroupedView {
+    if (parameter < 0) return {};
+    const auto first = static_cast<int>(parameter * count);
+    const auto view = borrowed(first);
+    if (count == 1) return {view, view.count(), 1, 0};
+    const auto apart = static_cast<char*>(borrowed(first + 1).data) - static_cast<char*>(view.data);
+    return {view, apart / base::size_of(view.dtype), count, 0};
+  };
+}
+
+// What the gate reads: its input in the accumulation dtype, with noise.
+base::View ExpertsBranch::gate_input(Step& step, base::View normed) const {
+  const auto shape = shape_of(step);
+  if (!plan::gate_widens(model_, shape, step.pass)) return normed;
+  const auto wide = step.exec.scratch().allocate(shape.accumulation(), {normed.rows(), normed.cols()});
+  kernels::cast(step.exec, normed, wide);
+  if (step.pass == plan::Pass::train && model_.experts.noise == plan::GateNoise::jitter)
+    kernels::gate_jitter(step.exec, gate_of(step), wide, wide);
+  return wide;
+}
+
+void ExpertsBranch::choose(Step& step, const params::Lease& lease, const SavedSet& t) const {
+  tensor::ArenaScope scope(step.exec.scratch());
+  const auto input = gate_input(step, t["normed"]);
+  kernels::gemm(step.exec, input, kernels::Transpose::no, widened(step, lease.weight(gate_weight_)),
+                kernels::Transpose::yes, t["logits"]);
+  base::View bias;
+  if (gate_bias_ >= 0) bias = widened(step, lease.weight(gate_bias_));
+  kernels::gate_forward(step.exec, gate_of(step), t["logits"], bias, choice_of(t));
+  if (!step.gate_records || step.output == Output::unread || step.pass == plan::Pass::evaluate) return;
+  const auto targets = step.exec.scratch().allocate(base::DType::f64, {1});
+  kernels::gate_record(step.exec, t["groups"], t["loads"], t["gate_losses"], targets_of(step, targets),
+                       step.gate_records.row_range(record_, 1));
+}
+
+void ExpertsBranch::make_again(Step& step, const SavedSet& t) const {
+  kernels::expert_dispatch(step.exec, t["normed"], t["sources"], model_.experts.top_k, t["dispatched"]);
+  experts_->make_again(step, t);
+  if (beside_) beside_->make_again(step, t);
+}
+
+void ExpertsBranch::forward(Step& step, const params::Lease& lease, const SavedSet& t, base::View output) const {
+  auto& workspace = step.exec.scratch();
+  choose(step, lease, t);
+  kernels::expert_dispatch(step.exec, t["normed"], t["sources"], model_.experts.top_k, t["dispatched"]);
+  {
+    const auto own = step.store->lease(own_);
+    tensor::ArenaScope scope(workspace);
+    const auto weights = [&](int index) { return own.weight(index); };
+    experts_->forward(step, groups_of(t), parameters_of(weights), t["dispatched"], t, t["results"]);
+  }
+  const bool mixes = model_.experts.residual;
+  kernels::expert_combine(step.exec, t["results"], t["rows"], t["weights"], mixes ? t["mixed"] : output);
+  if (!beside_) return;
+  tensor::ArenaScope scope(workspace);
+  const auto beside = mixes ? t["beside"] : workspace.allocate(step.dtype, {output.rows(), output.cols()});
+  beside_->forward(step, lease, t, beside);
+  if (!mixes) return kernels::add(step.exec, output, beside);
+  kernels::gemm(step.exec, t["normed"], kernels::Transpose::no, lease.weight(mix_weight_), kernels::Transpose::yes,
+                t["mix"]);
+  kernels::expert_mix(step.exec, t["mix"], t["mixed"], beside, output);
+}
+
+void ExpertsBranch::backward(Step& step, const params::Lease& lease, const params::Grads& grads,
+                             const OutputGradient& gradient, const SavedSet& t, base::View d_normed) const {
+  auto& workspace = step.exec.scratch();
+  const auto shape = shape_of(step);
+  const auto n = t["normed"].rows(), k = model_.experts.top_k;
+  const bool dropout = model_.dropout_ffn_residual > 0;
+  const auto d_output = gradient.in(step, dropout ? workspace.allocate(step.dtype, {n, model_.hidden}) : base::View{});
+  const bool mixes = model_.experts.residual;
+  {
+    tensor::ArenaScope scope(workspace);
+    base::View d_mix;
+    if (mixes) {
+      d_mix = workspace.allocate(shape.accumulation(), {n, 2});
+      kernels::expert_mix_backward(step.exec, t["mix"], t["mixed"], t["beside"], d_output, d_mix, t["mixed"],
+                                   t["beside"]);
+    }
+    const auto d_weights = workspace.allocate(shape.accumulation(), {n, k}),
+               d_logits = workspace.allocate(shape.accumulation(), {n, count_}),
+               targets = workspace.allocate(base::DType::f64, {1});
+    const auto results = t["results"];  // its gradient takes its place, then that of the experts' input
+    kernels::expert_combine_backward(step.exec, mixes ? t["mixed"] : d_output, results, t["rows"], t["sources"],
+                                     t["weights"], results, d_weights);
+    kernels::gate_backward(step.exec, gate_of(step), t["logits"], choice_of(t), d_weights,
+                           {model_.experts.balance_loss, model_.experts.z_loss, targets_of(step, targets)}, d_logits);
+    {
+      tensor::ArenaScope inner(workspace);
+      const auto own = step.store->lease(own_);
+      auto own_grads = step.store->grads(own_);
+      const auto weights = [&](int index) { return own.weight(index); };
+      const auto gradients = [&](int index) { return own_grads.gradient(index); };
+      experts_->backward(step, groups_of(t), parameters_of(weights), parameters_of(gradients), results, t["dispatched"],
+                         t, results);
+      own_grads.commit();
+    }
+    gate_backward(step, lease, grads, t, d_logits, d_mix, d_normed);
+  }
+  if (!beside_) return;
+  tensor::ArenaScope scope(workspace);
+  const auto more = workspace.allocate(step.dtype, {n, model_.hidden});
+  beside_->backward(step, lease, grads, mixes ? t["beside"] : d_output, t, more);
+  kernels::add(step.exec, d_normed, more);
+}
+
+// The gradients of the gate's weight and of that of the mix, and that of the branch's input by way of these and of the
+// experts. Noise is on the gate's input alone.
+void ExpertsBranch::gate_backward(Step& step, const params::Lease& lease, const params::Grads& grads, const SavedSet& t,
+                                  base::View d_logits, base::View d_mix, base::View d_normed) const {
+  using kernels::Transpose;
+  tensor::ArenaScope scope(step.exec.scratch());
+  const auto d_input = step.exec.scratch().allocate(d_logits.dtype, {d_normed.rows(), d_normed.cols()});
+  const bool noisy = model_.experts.noise == plan::GateNoise::jitter;
+  const auto input = gate_input(step, t["normed"]);
+  kernels::gemm(step.exec, d_logits, Transpose::yes, input, Transpose::no, grads.gradient(gate_weight_));
+  kernels::gemm(step.exec, d_logits, Transpose::no, widened(step, lease.weight(gate_weight_)), Transpose::no, d_input);
+  if (noisy) kernels::gate_jitter(step.exec, gate_of(step), d_input, d_input);
+  if (d_mix) {
+    if (noisy) kernels::cast(step.exec, t["normed"], input);
+    kernels::gemm(step.exec, d_mix, Transpose::yes, input, Transpose::no, grads.gradient(mix_weight_));
+    kernels::gemm(step.exec, d_mix, Transpose::no, widened(step, lease.weight(mix_weight_)), Transpose::no, d_input,
+                  kernels::Accumulate::yes);
+  }
+  if (gate_bias_ >= 0) kernels::gate_loads(step.exec, t["loads"], grads.gradient(gate_bias_));
+  kernels::expert_dispatch_backward(step.exec, t["results"], t["rows"], d_input, d_normed);
+}
+
+}  // namespace trainyard::model

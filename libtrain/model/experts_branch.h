@@ -1,0 +1,48 @@
+// Experts: each token goes to those that the gate chooses, and what they make of it comes back weighted.
+#pragma once
+
+#include "kernels/gate/gate.h"
+#include "libtrain/model/branch.h"
+#include "libtrain/model/expert.h"
+#include "libtrain/model/feed_forward_branch.h"
+
+#include <memory>
+#include <optional>
+
+namespace trainyard::model {
+
+// output = sum over the choices that kept a place of weight * expert(normed), and what a feed-forward part beside the
+// experts makes of it: added (shared experts), or mixed as (c0, c1) = softmax(mix normed) say (residual). The gate
+// group is the micro-batch. Described by plan::ExpertsKind.
+//
+// Backward adds the gradients of the balance and z losses at the logits, times the target tokens of the micro-batch;
+// choices and places are constants of it.
+class ExpertsBranch : public Branch {
+ public:
+  explicit ExpertsBranch(const BranchSpec& spec);
+  void forward(Step& step, const params::Lease& lease, const SavedSet& tensors, base::View output) const override;
+  void make_again(Step& step, const SavedSet& tensors) const override;
+  void backward(Step& step, const params::Lease& lease, const params::Grads& grads, const OutputGradient& gradient,
+                const SavedSet& tensors, base::View d_normed) const override;
+
+ private:
+  kernels::Gate gate_of(const Step& step) const;
+  static kernels::GateChoice choice_of(const SavedSet& tensors);
+  static kernels::RowGroups groups_of(const SavedSet& tensors) { return {tensors["groups"]}; }
+  template <class Borrowed> ExpertParameters parameters_of(const Borrowed& borrowed) const;
+  base::View gate_input(Step& step, base::View normed) const;
+  void choose(Step& step, const params::Lease& lease, const SavedSet& tensors) const;
+  void gate_backward(Step& step, const params::Lease& lease, const params::Grads& grads, const SavedSet& tensors,
+                     base::View d_logits, base::View d_mix, base::View d_normed) const;
+
+  plan::ModelConfig model_;  // as the layer sees it
+  std::int64_t count_;       // experts
+  plan::Use own_;
+  std::uint64_t noise_site_, overflow_site_;
+  int gate_weight_, gate_bias_, mix_weight_;
+  std::unique_ptr<Expert> experts_;
+  std::optional<FeedForwardBranch> beside_;
+  std::int64_t record_;  // the row of Step::gate_records
+};
+
+}  // namespace trainyard::model

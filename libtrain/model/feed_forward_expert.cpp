@@ -1,0 +1,60 @@
+// The feed-forward expert, forward and backward.
+#include "libtrain/model/feed_forward_expert.h"
+
+#include "kernels/activation/activation.h"
+#include "libtrain/plan/layer_model.h"
+
+namespace trainyard::model {
+
+FeedForwardExpert::Layer FeedForwardExpert::layer_of(const plan::Unit& one, const std::string& name) {
+  return {plan::index_of(one, name + ".weight"), plan::index_of(one, name + ".bias")};
+}
+
+FeedForwardExpert::FeedForwardExpert(const ExpertSpec& spec)
+    : width_(plan::expert_width(spec.model)), lanes_(spec.model.lanes), down_(layer_of(spec.one, "down")) {
+  if (spec.model.activation == plan::Activation::swiglu) inner_.push_back(layer_of(spec.one, "gate"));
+  inner_.push_back(layer_of(spec.one, "up"));
+}
+
+base::View FeedForwardExpert::part(base::View inner, std::size_t i) const {
+  return inner.columns(static_cast<std::int64_t>(i) * width_, width_);
+}
+
+void FeedForwardExpert::forward(Step& step, const kernels::RowGroups& groups, const ExpertParameters& weights,
+                                base::View x, const SavedSet& t, base::View y) const {
+  for (std::size_t i = 0; i < inner_.size(); ++i)
+    kernels::grouped_linear_forward(step.exec, groups, x, weights(inner_[i].weight), weights(inner_[i].bias), 1,
+                                    part(t["inner"], i));
+  make_again(step, t);
+  kernels::grouped_linear_forward(step.exec, groups, t["activated"], weights(down_.weight), weights(down_.bias), lanes_,
+                                  y);
+}
+
+void FeedForwardExpert::make_again(Step& step, const SavedSet& t) const {
+  const auto inner = t["inner"];
+  if (inner_.size() == 1) kernels::gelu_forward(step.exec, inner, t["activated"]);
+  else kernels::swiglu_forward(step.exec, part(inner, 0), part(inner, 1), t["activated"]);
+}
+
+// The gradient of the inner layer is made in its place.
+void FeedForwardExpert::backward(Step& step, const kernels::RowGroups& groups, const ExpertParameters& weights,
+                                 const ExpertParameters& gradients, base::View dy, base::View x, const SavedSet& t,
+                                 base::View dx) const {
+  const auto inner = t["inner"], activated = t["activated"];
+  const auto d_activated = step.exec.scratch().allocate(step.dtype, {activated.rows(), activated.cols()});
+  kernels::grouped_linear_backward_weight(step.exec, groups, dy, activated, gradients(down_.weight),
+                                          gradients(down_.bias));
+  const kernels::GroupedPart down{dy, weights(down_.weight)};
+  kernels::grouped_linear_backward_input(step.exec, groups, {&down, 1}, 1, d_activated);
+  if (inner_.size() == 1) kernels::gelu_backward(step.exec, inner, d_activated, inner);
+  else kernels::swiglu_backward(step.exec, part(inner, 0), part(inner, 1), d_activated, part(inner, 0), part(inner, 1));
+  std::vector<kernels::GroupedPart> parts;
+  for (std::size_t i = 0; i < inner_.size(); ++i) {
+    kernels::grouped_linear_backward_weight(step.exec, groups, part(inner, i), x, gradients(inner_[i].weight),
+                                            gradients(inner_[i].bias));
+    parts.push_back({part(inner, i), weights(inner_[i].weight)});
+  }
+  kernels::grouped_linear_backward_input(step.exec, groups, parts, lanes_, dx);
+}
+
+}  // namespace trainyard::model

@@ -1,0 +1,30 @@
+// The feed-forward part as an expert: down(activation(up(x))).
+#pragma once
+
+#include "libtrain/model/expert.h"
+
+namespace trainyard::model {
+
+// Described by plan::FeedForwardExpertKind. Products of all experts are one call each.
+class FeedForwardExpert : public Expert {
+ public:
+  explicit FeedForwardExpert(const ExpertSpec& spec);
+  void forward(Step& step, const kernels::RowGroups& groups, const ExpertParameters& weights, base::View x,
+               const SavedSet& tensors, base::View y) const override;
+  void make_again(Step& step, const SavedSet& tensors) const override;
+  void backward(Step& step, const kernels::RowGroups& groups, const ExpertParameters& weights,
+                const ExpertParameters& gradients, base::View dy, base::View x, const SavedSet& tensors,
+                base::View dx) const override;
+
+ private:
+  struct Layer {
+    int weight, bias;  // -1: none
+  };
+  static Layer layer_of(const plan::Unit& one, const std::string& name);
+  base::View part(base::View inner, std::size_t i) const;  // columns of the i-th of up, or of gate and up
+  std::int64_t width_, lanes_;
+  std::vector<Layer> inner_;  // up, or gate and up
+  Layer down_;
+};
+
+}  // namespace trainyard::model

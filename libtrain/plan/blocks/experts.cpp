@@ -1,0 +1,152 @@
+// What a layer's experts declare, save and need.
+#include "libtrain/plan/blocks/experts.h"
+
+#include "libtrain/plan/blocks/products.h"
+#include "libtrain/plan/expert_scratch.h"
+#include "libtrain/plan/layer_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace trainyard::plan {
+
+namespace {
+
+std::int64_t of_tokens(const MicroShape& s, std::int64_t columns) {
+  return base::aligned(s.rows() * columns * base::size_of(s.accumulation()));
+}
+
+std::int64_t gate_bytes(const ModelConfig& m, const MicroShape& s) {
+  const auto element = base::size_of(s.accumulation());
+  const auto formula = s.device == base::DeviceKind::cuda ? gpu_gate_scratch_bytes : gate_scratch_bytes;
+  return formula(s.rows(), expert_count(m), m.experts.top_k, element);
+}
+
+// What the gate reads in another form than the branch gets it: its input, and weights.
+std::int64_t widened_bytes(const ModelConfig& m, const MicroShape& s, Pass pass) {
+  return gate_widens(m, s, pass) ? of_tokens(s, m.hidden) : 0;
+}
+std::int64_t widened_weights(const MicroShape& s, std::int64_t elements) {
+  return s.dtype == base::DType::bf16 ? base::aligned(elements * base::size_of(s.accumulation())) : 0;
+}
+
+}  // namespace
+
+bool gate_widens(const ModelConfig& m, const MicroShape& s, Pass pass) {
+  return s.dtype != s.accumulation() || (pass == Pass::train && m.experts.noise == GateNoise::jitter);
+}
+
+std::string expert_name(std::int64_t count, std::int64_t index) {
+  return fmt::format("{:0{}}", index, std::max<std::size_t>(2, fmt::formatted_size("{}", count - 1)));
+}
+
+ExpertRows expert_rows_of(const ModelConfig& m, const MicroShape& s, Pass pass) {
+  const auto count = expert_count(m);
+  return {expert_rows(m.experts, count, s.rows(), pass), count};
+}
+
+std::optional<FeedForwardKind> beside_experts(const ModelConfig& m) {
+  if (m.experts.shared > 0) return FeedForwardKind("shared");
+  if (m.experts.residual) return FeedForwardKind("residual");
+  return {};
+}
+
+void ExpertsKind::declare(Declaration& d) const {
+  const auto& m = d.model();
+  d.weight("gate.weight", expert_count(m), m.hidden);
+  if (m.experts.score == GateScore::sigmoid)
+    d.choice_bias("gate.bias", expert_count(m), m.experts.bias_rate, m.experts.top_k);
+  if (m.experts.residual) d.weight("mix.weight", 2, m.hidden);
+  const auto beside = beside_experts(m);
+  if (!beside) return;
+  const auto model = model_beside_experts(m);
+  beside->declare_of(model, d);
+}
+
+std::optional<Unit> ExpertsKind::own_unit(const ModelConfig& m, const std::string& layer) const {
+  const auto count = expert_count(m);
+  const auto& kind = expert_kind(m.experts.network);
+  std::vector<std::vector<Parameter>> of_experts;
+  for (std::int64_t e = 0; e < count; ++e) {
+    Declaration d(m, fmt::format("{}.experts.{}", layer, expert_name(count, e)), Part::layers);
+    kind.declare(d);
+    of_experts.push_back(d.take().parameters);
+  }
+  Unit unit{layer + ".experts", Part::layers, {Axis::data}, {}};
+  for (std::size_t p = 0; p < of_experts.front().size(); ++p)
+    for (auto& parameters : of_experts) unit.parameters.push_back(std::move(parameters[p]));
+  return unit;
+}
+
+std::vector<SavedTensor> ExpertsKind::tensors(const ModelConfig& m, const MicroShape& s, Pass pass) const {
+  const auto of = expert_rows_of(m, s, pass);
+  const auto wide = s.accumulation();
+  const auto tokens = s.rows(), count = expert_count(m), k = m.experts.top_k;
+  using base::DType;
+  std::vector<SavedTensor> out{{"logits", wide, tokens, count},
+                               {"choices", DType::i32, tokens, k},
+                               {"rows", DType::i32, tokens, k},
+                               {"weights", wide, tokens, k},
+                               {"sources", DType::i32, 0, of.rows},
+                               {"groups", DType::i32, count, 2},
+                               {"loads", DType::i32, 2, count},
+                               {"gate_losses", DType::f64, 0, 3},
+                               {"dispatched", s.dtype, of.rows, m.hidden, Stays::unless_selective}};
+  for (const auto& t : expert_kind(m.experts.network).tensors(m, s, of)) out.push_back(t);
+  out.push_back({"results", s.dtype, of.rows, m.hidden});
+  if (m.experts.residual) {
+    out.push_back({"mix", wide, tokens, 2});
+    out.push_back({"mixed", s.dtype, tokens, m.hidden});
+    out.push_back({"beside", s.dtype, tokens, m.hidden});
+  }
+  if (const auto beside = beside_experts(m))
+    for (const auto& t : beside->tensors(model_beside_experts(m), s, pass)) out.push_back(t);
+  return out;
+}
+
+// The gate; the experts; what stands beside them, whose output waits to be added.
+std::int64_t ExpertsKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass pass) const {
+  const Products p(m, s);
+  const auto logits = p.product(s.rows(), expert_count(m), m.hidden, Products::Result::accumulation);
+  const auto weights = widened_weights(s, expert_count(m) * m.hidden),
+             bias = m.experts.score == GateScore::sigmoid ? widened_weights(s, expert_count(m)) : 0;
+  auto most = std::max(widened_bytes(m, s, pass) + weights + std::max(logits, bias + std::max(gate_bytes(m, s), base::aligned(8))),
+                       expert_kind(m.experts.network).forward_workspace_bytes(m, s, expert_rows_of(m, s, pass)));
+  if (const auto beside = beside_experts(m)) {
+    const auto inner = beside->forward_workspace_bytes(model_beside_experts(m), s, pass);
+    most = std::max(most, (m.experts.residual ? 0 : p.rows(m.hidden)) + inner);
+  }
+  return most;
+}
+
+// The gradient of the output where dropout makes it another one, those of weights and logits stay while the experts and
+// then the gate go back; what stands beside comes last.
+std::int64_t ExpertsKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
+  const Products p(m, s);
+  const auto wide = Products::Result::accumulation;
+  const auto count = expert_count(m), tokens = s.rows();
+  const auto dropped = m.dropout_ffn_residual > 0 ? p.rows(m.hidden) : 0,
+             mix = m.experts.residual ? of_tokens(s, 2) : 0,
+             small = mix + of_tokens(s, m.experts.top_k) + of_tokens(s, count) + base::aligned(8);
+  const auto experts = expert_kind(m.experts.network).backward_workspace_bytes(m, s, expert_rows_of(m, s, Pass::train));
+  const auto rows = std::max<std::int64_t>(count, m.experts.residual ? 2 : 1);
+  const auto gate = of_tokens(s, m.hidden) + widened_bytes(m, s, Pass::train) + widened_weights(s, count * m.hidden) +
+                    (m.experts.residual ? widened_weights(s, 2 * m.hidden) : 0) +
+                    std::max(p.product(rows, m.hidden, tokens, wide), p.product(tokens, m.hidden, rows, wide));
+  auto most = small + std::max({experts, gate, gate_bytes(m, s)});
+  if (const auto beside = beside_experts(m))
+    most = std::max(most, p.rows(m.hidden) + beside->backward_workspace_bytes(model_beside_experts(m), s));
+  return dropped + most;
+}
+
+// A token's own: what the chosen experts, the gate and the part beside them take.
+double ExpertsKind::forward_flops(const ModelConfig& m, std::int64_t sequence) const {
+  auto flops = static_cast<double>(m.experts.top_k) * expert_kind(m.experts.network).forward_flops(m) +
+               2 * static_cast<double>(m.hidden) * static_cast<double>(expert_count(m));
+  if (m.experts.residual) flops += 4 * static_cast<double>(m.hidden);
+  if (const auto beside = beside_experts(m)) flops += beside->forward_flops(model_beside_experts(m), sequence);
+  return flops;
+}
+
+}  // namespace trainyard::plan

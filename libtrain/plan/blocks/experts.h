@@ -1,0 +1,37 @@
+// The branch "experts": a gate, the experts that it chooses, and what stands beside them.
+#pragma once
+
+#include "libtrain/plan/blocks/feed_forward.h"
+#include "libtrain/plan/expert_kind.h"
+
+#include <optional>
+
+namespace trainyard::plan {
+
+// Of a layer that has experts (plan/layer_model.h), in place of "ffn", whose prefix it has: its norm and its dropout
+// have the same names. The experts are a unit of their own, "layers.03.experts".
+class ExpertsKind : public BranchKind {
+ public:
+  std::string prefix() const override { return "ffn"; }
+  double residual_dropout(const ModelConfig& model) const override { return model.dropout_ffn_residual; }
+  void declare(Declaration& unit) const override;
+  std::optional<Unit> own_unit(const ModelConfig& model, const std::string& layer) const override;
+  std::vector<SavedTensor> tensors(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
+  std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
+  std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
+  double forward_flops(const ModelConfig& model, std::int64_t sequence) const override;
+};
+
+// What the experts of a rank work on for one micro-batch.
+ExpertRows expert_rows_of(const ModelConfig& of_layer, const MicroShape& shape, Pass pass);
+
+// The feed-forward part that every token goes through beside the experts: shared experts, or that of a residual mix.
+std::optional<FeedForwardKind> beside_experts(const ModelConfig& of_layer);
+
+// "05": as many digits as the last expert needs, at least two.
+std::string expert_name(std::int64_t count, std::int64_t index);
+
+// Does the gate read its input in the accumulation dtype: where that is another one, or noise is put on it?
+bool gate_widens(const ModelConfig& of_layer, const MicroShape& shape, Pass pass);
+
+}  // namespace trainyard::plan

@@ -1,0 +1,67 @@
+// Judges experts.
+#include "libtrain/plan/expert_problems.h"
+
+#include "libtrain/base/number_text.h"
+#include "libtrain/plan/layer_model.h"
+#include "libtrain/plan/model_fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace trainyard::plan {
+
+namespace {
+
+// Keys of experts that say something although there are none.
+std::string idle_keys(const ModelConfig& m) {
+  auto copy = m;
+  ModelConfig usual;
+  const auto usual_fields = fields_of(usual);
+  std::string out;
+  for (std::size_t i = 0; const auto& f : fields_of(copy))
+    if (const auto& other = usual_fields[i++]; f.name.starts_with("experts-") && f.get() != other.get())
+      out += fmt::format("{}{}", out.empty() ? "" : ", ", f.name);
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> expert_problems(const ModelConfig& m) {
+  std::vector<std::string> out;
+  const auto& e = m.experts;
+  if (std::count(m.branches.begin(), m.branches.end(), "experts") > 0)
+    out.emplace_back(
+        "branches name 'experts': leave 'ffn' there and say experts-count, experts take its place in the "
+        "layers that have them");
+  if (!has_experts(m)) {
+    if (const auto idle = idle_keys(m); !idle.empty())
+      out.push_back(fmt::format("{} without experts: say experts-count, or leave {} out", idle,
+                                idle.find(',') == std::string::npos ? "it" : "them"));
+    return out;
+  }
+  if (std::count(m.branches.begin(), m.branches.end(), "ffn") != 1)
+    out.emplace_back("experts take the place of the branch 'ffn', which the model's branches do not name");
+  const auto layers = expert_layers(m);
+  if (layers == 0) {
+    out.push_back(
+        fmt::format("no layer has experts: of {} the first {} have none, and of the others each {}-th has "
+                    "some; experts-every {} would give some to one",
+                    base::counted(m.layers, "layer"), e.dense_layers, e.every,
+                    std::max<std::int64_t>(1, m.layers - e.dense_layers)));
+  } else if (e.count.size() > 1 && static_cast<std::int64_t>(e.count.size()) != layers) {
+    out.push_back(fmt::format("experts-count lists {}, but {} of the model {} experts: list as many, or one for all",
+                              base::counted(static_cast<std::int64_t>(e.count.size()), "number"),
+                              base::counted(layers, "layer"), layers == 1 ? "has" : "have"));
+  }
+  const auto fewest = *std::min_element(e.count.begin(), e.count.end());
+  if (e.top_k > fewest)
+    out.push_back(fmt::format("experts-top-k {} is more than the {} of a layer: {} at most", e.top_k,
+                              base::counted(fewest, "expert"), fewest));
+  if (e.residual && e.shared > 0)
+    out.emplace_back(
+        "experts-residual and experts-shared both put a feed-forward part beside the experts: one of them");
+  return out;
+}
+
+}  // namespace trainyard::plan
