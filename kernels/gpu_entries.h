@@ -9,6 +9,7 @@
 #include "kernels/cross_entropy/cross_entropy_args.h"
 #include "kernels/dropout/dropout_args.h"
 #include "kernels/embedding/embedding_args.h"
+#include "kernels/even_load/even_load_args.h"
 #include "kernels/expert_mix/expert_mix_args.h"
 #include "kernels/expert_rows/expert_rows_args.h"
 #include "kernels/fold/fold_args.h"
@@ -39,6 +40,7 @@ namespace trainyard::kernels {
   X(dropout, DropoutArgs)                               \
   X(embedding_forward, EmbeddingArgs)                   \
   X(embedding_backward, EmbeddingArgs)                  \
+  X(even_load, EvenLoadArgs)                            \
   X(expert_combine_backward, ExpertCombineBackwardArgs) \
   X(expert_dispatch, ExpertDispatchArgs)                \
   X(expert_mix, ExpertMixArgs)                          \

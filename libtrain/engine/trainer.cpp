@@ -260,7 +260,7 @@ void Trainer::update(std::int64_t completed) {
   hyper.bias1 = 1 - std::pow(settings_.beta1, t);
   hyper.bias2 = 1 - std::pow(settings_.beta2, t);
   hyper.numbers = results_->numbers();
-  store_->update(hyper);
+  store_->update(hyper, plan_.global_batch * plan_.sequence);
 }
 
 double Trainer::validate(std::int64_t sequences) {

@@ -2,25 +2,56 @@
 #include "libtrain/params/optimizer.h"
 
 #include "kernels/cast/cast.h"
+#include "kernels/even_load/even_load.h"
 #include "libtrain/plan/held.h"
 
 namespace trainyard::params {
 
 namespace {
 
-// Where weight decay applies in elements [begin, end) of a unit, counted from begin; neighbours are joined over the gap
-// between them, where everything is zero.
-std::vector<kernels::Range> decayed_ranges(const plan::Unit& unit, const plan::UnitLayout& layout, std::int64_t begin,
-                                           std::int64_t end) {
-  std::vector<kernels::Range> out;
+// Elements [begin, end) of a unit, counted from begin, that AdamW changes together: between parameters that change
+// otherwise. Where weight decay applies there; neighbours are joined over the gap between them, where everything is
+// zero.
+struct Stretch {
+  kernels::Range all;
+  std::vector<kernels::Range> decayed;
+};
+
+// A part of a bias that changes towards an even load.
+struct Biases {
+  kernels::Range all;
+  const plan::Parameter* parameter;
+};
+
+struct UnitRanges {
+  std::vector<Stretch> adamw;
+  std::vector<Biases> even_load;
+};
+
+UnitRanges ranges_of(const plan::Unit& unit, const plan::UnitLayout& layout, std::int64_t begin, std::int64_t end) {
+  UnitRanges out;
+  out.adamw.push_back({{0, end - begin}, {}});
   bool joins = false;
   for (const auto& held : plan::held_ranges(layout, begin, end)) {
-    const bool decays = unit.parameters[held.parameter].decay;
-    if (decays && joins) out.back().end = held.at + held.count;
-    else if (decays) out.push_back({held.at, held.at + held.count});
-    joins = decays;
+    const auto& parameter = unit.parameters[held.parameter];
+    if (parameter.update.kind == plan::Update::Kind::even_load) {
+      out.even_load.push_back({{held.at, held.at + held.count}, &parameter});
+      out.adamw.back().all.end = held.at;
+      out.adamw.push_back({{held.at + held.count, end - begin}, {}});
+      joins = false;
+      continue;
+    }
+    auto& stretch = out.adamw.back();
+    const auto first = held.at - stretch.all.first;
+    if (parameter.decay && joins) stretch.decayed.back().end = first + held.count;
+    else if (parameter.decay) stretch.decayed.push_back({first, first + held.count});
+    joins = parameter.decay;
   }
   return out;
+}
+
+base::View part_of(base::View flat, kernels::Range range) {
+  return flat ? flat_range(flat, range.first, range.end - range.first) : flat;
 }
 
 }  // namespace
@@ -41,7 +72,8 @@ base::View OptimizerStates::master_piece(int unit) {
   return has_master() ? own(master_[static_cast<std::size_t>(unit)], unit) : weights_.own_piece(unit);
 }
 
-void OptimizerStates::update(GradientFold& gradients, Weights& weights, const kernels::AdamW& hyper) {
+void OptimizerStates::update(GradientFold& gradients, Weights& weights, const kernels::AdamW& hyper,
+                             std::int64_t tokens) {
   for (int u = 0; u < c_.units(); ++u) {
     const auto& unit = c_.unit(u);
     const auto& layout = c_.layout(u);
@@ -49,8 +81,20 @@ void OptimizerStates::update(GradientFold& gradients, Weights& weights, const ke
     const auto gradient = whole() ? gradients.gathered(u) : gradients.piece(u);
     const auto working = working_range(weights, u);
     const auto i = static_cast<std::size_t>(u);
-    kernels::adamw_update(c_.compute, hyper, has_master() ? master_[i] : working, gradient, m_[i], v_[i],
-                          has_master() ? working : base::View{}, decayed_ranges(unit, layout, begin, end));
+    const auto exact = has_master() ? master_[i] : working, rounded = has_master() ? working : base::View{};
+    const auto ranges = ranges_of(unit, layout, begin, end);
+    for (const auto& [all, decayed] : ranges.adamw)
+      if (all.first < all.end)
+        kernels::adamw_update(c_.compute, hyper, part_of(exact, all), part_of(gradient, all), part_of(m_[i], all),
+                              part_of(v_[i], all), part_of(rounded, all), decayed);
+    for (const auto& [all, parameter] : ranges.even_load) {
+      TRAINYARD_ASSERT(tokens > 0, "an update of {} that does not say the tokens of the step", parameter->name);
+      const auto& rule = parameter->update;
+      const auto mean = static_cast<double>(rule.choices * tokens) / static_cast<double>(parameter->count());
+      kernels::even_load_update(c_.compute, part_of(exact, all), part_of(gradient, all), mean,
+                                static_cast<float>(rule.rate), hyper.numbers);
+      if (rounded) kernels::cast(c_.compute, part_of(exact, all), part_of(rounded, all));
+    }
   }
   if (!whole()) weights.pieces_changed();
 }

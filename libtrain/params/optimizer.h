@@ -18,8 +18,8 @@ class OptimizerStates {
   OptimizerStates(StoreContext& context, Weights& weights);
 
   // Decoupled weight decay applies only to parameters whose inventory entry says so. `hyper.weight_decay` is the value
-  // for those.
-  void update(GradientFold& gradients, Weights& weights, const kernels::AdamW& hyper);
+  // for those. `tokens` of all choices of the step's gates: what the biases of choices (plan::Update) are moved by.
+  void update(GradientFold& gradients, Weights& weights, const kernels::AdamW& hyper, std::int64_t tokens);
 
   // Own pieces, f32, [piece] elements; master is the working copy itself when that is f32.
   base::View master_piece(int unit);

@@ -38,7 +38,7 @@ ZeroStore::ZeroStore(StoreContext& c)
   for (int u = 0; u < c.units(); ++u)
     counted_.push_back(c.set.borrowed[static_cast<std::size_t>(u)]
                            ? std::vector<plan::PieceRange>{}  // its owner counts it
-                           : plan::counted_ranges(c.unit(u), c.layout(u), c.world.topology, c.world.rank));
+                           : plan::normed_ranges(c.unit(u), c.layout(u), c.world.topology, c.world.rank));
 }
 
 std::span<const base::View> ZeroStore::counted_gradients() {
@@ -121,9 +121,9 @@ void ZeroStore::commit(plan::Use use) {
   gradients_.commit(use);
 }
 
-void ZeroStore::update(const kernels::AdamW& hyper) {
+void ZeroStore::update(const kernels::AdamW& hyper, std::int64_t tokens) {
   if (c_.shape.zero == 0) gradients_.gather_sums();
-  states_.update(gradients_, *weights_, hyper);
+  states_.update(gradients_, *weights_, hyper, tokens);
 }
 
 }  // namespace trainyard::params

@@ -43,7 +43,8 @@ class ZeroStore : public ParameterStore {
   // What this rank counts of its pieces, so that the norm over the whole world counts every logical parameter once
   // (plan/ownership.h). Valid until the next call.
   std::span<const base::View> counted_gradients();
-  void update(const kernels::AdamW& hyper);
+  // `tokens` of the step, all sequences whole; needed where experts are chosen by a bias (plan::Update).
+  void update(const kernels::AdamW& hyper, std::int64_t tokens = 0);
 
   OptimizerStates& states() { return states_; }
   Weights& weights() { return *weights_; }

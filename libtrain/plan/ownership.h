@@ -19,5 +19,7 @@ struct PieceRange {
 // What the rank is the first holder of (plan/held.h). Ranges ascend; a piece that is counted whole is one range, with
 // the gaps and the padding, where everything is zero.
 std::vector<PieceRange> counted_ranges(const Unit& unit, const UnitLayout& layout, const Topology& topology, int rank);
+// Of these what the gradient norm is of: what changes by AdamW (Update).
+std::vector<PieceRange> normed_ranges(const Unit& unit, const UnitLayout& layout, const Topology& topology, int rank);
 
 }  // namespace trainyard::plan

@@ -1,0 +1,21 @@
+// Moves a gate's biases.
+#include "kernels/even_load/even_load.h"
+
+#include "kernels/gpu_kernels.h"
+#include "libtrain/base/error.h"
+
+namespace trainyard::kernels {
+
+void even_load_update(tensor::Exec& exec, base::View bias, base::View loads, double mean, float rate,
+                      const StepNumbers* numbers) {
+  TRAINYARD_ASSERT(bias.count() == loads.count() && bias.dense() && loads.dense(), "{} biases for {} loads",
+                   bias.count(), loads.count());
+  const EvenLoadArgs args{bias.ptr<float>(), loads.ptr<float>(), bias.count(), mean, rate, numbers};
+  exec.run([&exec, args] {
+    if (exec.on_gpu()) return tensor::require_gpu(gpu_kernels().even_load(args, exec.stream()), "even_load on the GPU");
+    if (args.numbers != nullptr && args.numbers->finite == 0) return;
+    for (std::int64_t i = 0; i < args.n; ++i) args.bias[i] = evened(args.bias[i], args.loads[i], args.mean, args.rate);
+  });
+}
+
+}  // namespace trainyard::kernels
