@@ -68,6 +68,24 @@ TEST(GpuExperts, GatesOfManyExpertsAndTokens) {
     }
 }
 
+TEST(GpuExperts, GatesOfNoNumbersChooseAsTheCpuDoes) {
+  for (auto score : {plan::GateScore::softmax, plan::GateScore::sigmoid}) {
+    kernels::Gate g;
+    g.capacity = 7, g.overflow = plan::Overflow::position, g.score = score;
+    GateCase c(DType::f32, 20, 40, 3, g);
+    c.fill(2);
+    for (std::int64_t s = 0; s < 20; s += 2)
+      for (std::int64_t e = 2 * s; e < 40; ++e) c.logits.set(s, e, std::numeric_limits<double>::quiet_NaN());
+    auto there = c;
+    Host host(1);
+    Place gpu(Place::Kind::gpu);
+    c.forward(host), there.forward(gpu);
+    EXPECT_EQ(there.chosen, c.chosen);
+    EXPECT_EQ(there.rows, c.rows);
+    EXPECT_TRUE(std::isnan(there.losses[0]) && std::isnan(there.losses[1]));
+  }
+}
+
 TEST(GpuExperts, ScratchIsWhatTheFormulaSays) {
   for (auto t : {DType::f32, DType::f64})
     for (std::int64_t tokens : {1, 65}) {
