@@ -145,10 +145,12 @@ template <class T> void forward_gate(const GateArgs& a) {
 #pragma omp parallel for num_threads(a.threads) schedule(static)
   for (int64_t b = 0; b < blocks; ++b) choose_block<T>(a, b);
   order_choices(a);
-  gate_count_rows(a);
+  for (int64_t e = 0, row = 0; e < a.experts; row += gate_rows_of(a, e++)) gate_put_group(a, e, row);
   for (int64_t b = 1; b < blocks; ++b)
     for (int64_t i = 0; i < a.experts + 2; ++i) a.block_numbers[i] += a.block_numbers[b * width + i];
-  gate_losses(a, a.block_numbers);
+  double balance = 0;
+  for (int64_t e = 0; e < a.experts; ++e) balance += gate_balance_part(a, e, a.block_numbers[e]);
+  gate_put_losses(a, balance, a.block_numbers + a.experts);
 #pragma omp parallel for num_threads(a.threads) schedule(static)
   for (int64_t r = 0; r < a.source_rows; ++r) a.sources[r] = -1;
 #pragma omp parallel for num_threads(a.threads) schedule(static)

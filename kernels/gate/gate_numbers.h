@@ -96,28 +96,29 @@ TRAINYARD_ANYWHERE inline std::uint64_t gate_overflow_key(const GateArgs& a, std
   return bits;
 }
 
-// Loads, and the first row and number of rows of each expert: known from `ends` alone.
-TRAINYARD_ANYWHERE inline void gate_count_rows(const GateArgs& a) {
-  std::int64_t row = 0;
-  for (std::int64_t e = 0; e < a.experts; ++e) {
-    const auto first = gate_wanted(a, e), second = gate_classes(a) == 2 ? gate_wanted(a, a.experts + e) : 0;
-    const auto kept = gate_kept(a, first, 0) + gate_kept(a, second, first);
-    a.loads[e] = static_cast<std::int32_t>(first + second);
-    a.loads[a.experts + e] = static_cast<std::int32_t>(first);  // all for k > 2, where there is one class
-    a.groups[2 * e] = static_cast<std::int32_t>(a.slot_rows > 0 ? e * a.slot_rows : row);
-    a.groups[2 * e + 1] = static_cast<std::int32_t>(kept);
-    row += kept;
-  }
+// Known from `ends` alone: how many rows an expert has, and with the first of them its loads and its group.
+TRAINYARD_ANYWHERE inline std::int64_t gate_rows_of(const GateArgs& a, std::int64_t e) {
+  const auto first = gate_wanted(a, e), second = gate_classes(a) == 2 ? gate_wanted(a, a.experts + e) : 0;
+  return gate_kept(a, first, 0) + gate_kept(a, second, first);
 }
-// Of sums over all tokens: of the probabilities of each expert, of the squares of logsumexp, of the entropy.
-TRAINYARD_ANYWHERE inline void gate_losses(const GateArgs& a, const double* sums) {
+TRAINYARD_ANYWHERE inline void gate_put_group(const GateArgs& a, std::int64_t e, std::int64_t first_row) {
+  const auto first = gate_wanted(a, e), second = gate_classes(a) == 2 ? gate_wanted(a, a.experts + e) : 0;
+  a.loads[e] = static_cast<std::int32_t>(first + second);
+  a.loads[a.experts + e] = static_cast<std::int32_t>(first);  // all for k > 2, where there is one class
+  a.groups[2 * e] = static_cast<std::int32_t>(a.slot_rows > 0 ? e * a.slot_rows : first_row);
+  a.groups[2 * e + 1] = static_cast<std::int32_t>(gate_rows_of(a, e));
+}
+
+// An expert's part of the balance loss, of the sum of its probabilities; and the losses, of the sum of these parts and
+// the sums of all tokens: the squares of logsumexp, the entropy.
+TRAINYARD_ANYWHERE inline double gate_balance_part(const GateArgs& a, std::int64_t e, double probabilities) {
   const auto tokens = static_cast<double>(a.tokens);
-  double balance = 0;
-  for (std::int64_t e = 0; e < a.experts; ++e)
-    balance += sums[e] / tokens * (static_cast<double>(a.loads[a.experts + e]) / tokens);
+  return probabilities / tokens * (static_cast<double>(a.loads[a.experts + e]) / tokens);
+}
+TRAINYARD_ANYWHERE inline void gate_put_losses(const GateArgs& a, double balance, const double* sums) {
   a.losses[0] = static_cast<double>(a.experts) / static_cast<double>(a.top_k > 2 ? a.top_k : 1) * balance;
-  a.losses[1] = sums[a.experts] / tokens;
-  a.losses[2] = sums[a.experts + 1] / tokens;
+  a.losses[1] = sums[0] / static_cast<double>(a.tokens);
+  a.losses[2] = sums[1] / static_cast<double>(a.tokens);
 }
 // What the balance loss adds to the gradient of the probability of an expert, for each choice that it counts.
 TRAINYARD_ANYWHERE inline double gate_balance_slope(const GateArgs& a) {

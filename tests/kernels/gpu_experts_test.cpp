@@ -1,0 +1,157 @@
+// Gates and rows of experts on a GPU against the CPU: the same integers, copies and sums to the bit, the rest within a
+// tolerance; and scratch as planned.
+#include "kernels/expert_rows/expert_rows.h"
+#include "libtrain/plan/expert_scratch.h"
+#include "tests/gpu_main.h"
+#include "tests/kernels/gate_case.h"
+#include "tests/kernels/gpu_compare.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard::test {
+namespace {
+
+// Forward and backward in both places.
+void compare_gates(GateCase c) {
+  auto here = c, there = std::move(c);
+  Host host(2);
+  Place gpu(Place::Kind::gpu);
+  here.forward(host), there.forward(gpu);
+  ASSERT_EQ(there.chosen, here.chosen);
+  ASSERT_EQ(there.loads, here.loads);
+  ASSERT_EQ(there.groups, here.groups);
+  ASSERT_EQ(there.rows, here.rows);
+  ASSERT_EQ(there.sources, here.sources);
+  for (std::size_t i = 0; i < 3; ++i) ASSERT_NEAR(there.losses[i], here.losses[i], 1e-11) << "loss " << i;
+  here.scale.balance = there.scale.balance = 0.01, here.scale.z = there.scale.z = 0.003;
+  here.fill_slopes(3), there.fill_slopes(3);
+  here.backward(host), there.backward(gpu);
+  ASSERT_TRUE(there.d_logits.gap_untouched());
+  const double bound = here.t == DType::f64 ? 1e-13 : 2e-7;
+  for (std::int64_t s = 0; s < here.tokens; ++s) {
+    for (std::int64_t j = 0; j < here.k; ++j)
+      ASSERT_NEAR(there.weights(s, j), here.weights(s, j), bound) << "token " << s << " choice " << j;
+    for (std::int64_t e = 0; e < here.experts; ++e)
+      ASSERT_NEAR(there.d_logits(s, e), here.d_logits(s, e), bound * (1 + std::abs(here.d_logits(s, e))))
+          << "token " << s << " expert " << e;
+  }
+}
+
+TEST(GpuExperts, GatesOfEveryKind) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE("case " + std::to_string(seed));
+    compare_gates(random_gate(seed, seed % 2 == 0 ? DType::f32 : DType::f64, 40));
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+// More experts than a block has threads, more tokens of an expert than threads, several blocks of tokens.
+TEST(GpuExperts, GatesOfManyExpertsAndTokens) {
+  using plan::Overflow;
+  struct Shape {
+    std::int64_t tokens, experts, k;
+    std::vector<Overflow> rules;
+  };
+  const Shape shapes[] = {{70, 270, 2, {Overflow::random}},
+                          {700, 2, 1, {Overflow::probability}},
+                          {600, 3, 2, {Overflow::random, Overflow::position}}};
+  for (const auto& [tokens, experts, k, rules] : shapes)
+    for (auto rule : rules) {
+      SCOPED_TRACE(fmt::format("{} tokens, {} experts, rule {}", tokens, experts, static_cast<int>(rule)));
+      kernels::Gate g;
+      g.capacity = (k * tokens + experts - 1) / experts, g.overflow = rule, g.noise = plan::GateNoise::gumbel;
+      g.slot_rows = rule == Overflow::position ? g.capacity + 1 : 0, g.overflow_site = 1, g.noise_site = 2;
+      GateCase c(DType::f32, tokens, experts, k, g, 2);
+      c.samples_in_sequences_of(10);
+      compare_gates(c.fill(4));
+      if (::testing::Test::HasFailure()) return;
+    }
+}
+
+TEST(GpuExperts, GatesOfNoNumbersChooseAsTheCpuDoes) {
+  for (auto score : {plan::GateScore::softmax, plan::GateScore::sigmoid}) {
+    kernels::Gate g;
+    g.capacity = 7, g.overflow = plan::Overflow::position, g.score = score;
+    GateCase c(DType::f32, 20, 40, 3, g);
+    c.fill(2);
+    for (std::int64_t s = 0; s < 20; s += 2)
+      for (std::int64_t e = 2 * s; e < 40; ++e) c.logits.set(s, e, std::numeric_limits<double>::quiet_NaN());
+    auto there = c;
+    Host host(1);
+    Place gpu(Place::Kind::gpu);
+    c.forward(host), there.forward(gpu);
+    EXPECT_EQ(there.chosen, c.chosen);
+    EXPECT_EQ(there.rows, c.rows);
+    EXPECT_TRUE(std::isnan(there.losses[0]) && std::isnan(there.losses[1]));
+  }
+}
+
+TEST(GpuExperts, ScratchIsWhatTheFormulaSays) {
+  for (auto t : {DType::f32, DType::f64})
+    for (std::int64_t tokens : {1, 65}) {
+      kernels::Gate g;
+      g.capacity = 20, g.overflow = plan::Overflow::probability;
+      GateCase c(t, tokens, 7, 3, g);
+      c.fill(1);
+      const auto bytes = plan::gpu_gate_scratch_bytes(tokens, 7, 3, base::size_of(t));
+      Place gpu(Place::Kind::gpu);
+      c.forward(gpu);
+      EXPECT_EQ(gpu.exec().scratch().peak_bytes(), bytes);
+    }
+}
+
+TEST(GpuExperts, JitterGivesTheBitsOfTheCpu) {
+  for (const std::int64_t h : {1, 70})
+    compare(
+        [h](Place& place, DType t) {
+          MatrixBuffer x(t, 12, h, 3), y(t, 12, h, 1);
+          x.fill(4);
+          kernels::Gate g;
+          std::vector<std::uint64_t> samples{3, 8, std::uint64_t{1} << 29};
+          g.seed = 3, g.noise_site = 9, g.sequence = 4, g.samples = place(samples, {3}).ptr<std::uint64_t>();
+          const auto both = place(x);
+          kernels::gate_jitter(place.exec(), g, both, place(y));
+          kernels::gate_jitter(place.exec(), g, both, both);
+          place.fetch();
+          return Outputs{y, x};
+        },
+        Same::bits, all);
+}
+
+// Rows in groups of 16 bytes, and rows that are not; some rows are nobody's, and some choices stand nowhere.
+TEST(GpuExperts, RowsGiveTheBitsOfTheCpu) {
+  for (const std::int64_t h : {72, 71})
+    for (const std::int64_t k : {1, 3})
+      for (auto same : {Same::bits, Same::tolerance})
+        compare(
+            [=](Place& place, DType t) {
+              const std::int64_t tokens = 13, gap = h == 72 ? 8 : 1, row_count = tokens * k + 3;
+              std::vector<std::int32_t> rows, sources(static_cast<std::size_t>(row_count), -1);
+              for (std::int64_t i = 0; i < tokens * k; ++i) {
+                rows.push_back(i % 5 == 0 ? -1 : static_cast<std::int32_t>((i * 7 + 2) % (tokens * k)));
+                if (rows.back() >= 0) sources[static_cast<std::size_t>(rows.back())] = static_cast<std::int32_t>(i);
+              }
+              const auto g = accumulation(t);
+              MatrixBuffer x(t, tokens, h, gap), y(t, row_count, h, gap), weights(g, tokens, k, 1),
+                  add(g, tokens, h, gap), there(t, row_count, h), dx(t, tokens, h, gap), bare(t, tokens, h),
+                  out(t, tokens, h), dy(t, row_count, h, gap), slopes(g, tokens, k, 2), again(g, tokens, k);
+              x.fill(1), y.fill(2), weights.fill(3), add.fill(4), there.fill(5), dy.fill(6);
+              const auto vx = place(x), vy = place(y), vw = place(weights), vr = place(rows, {tokens, k}),
+                         vs = place(sources, {row_count});
+              kernels::expert_dispatch(place.exec(), vx, vs, k, place(there));
+              kernels::expert_dispatch_backward(place.exec(), vy, vr, place(add), place(dx));
+              kernels::expert_dispatch_backward(place.exec(), vy, vr, {}, place(bare));
+              kernels::expert_combine(place.exec(), vy, vr, vw, place(out));
+              kernels::expert_combine_backward(place.exec(), vx, vy, vr, vs, vw, place(dy), place(slopes));
+              kernels::expert_combine_backward(place.exec(), vx, vy, vr, vs, vw, vy, place(again));
+              place.fetch();
+              if (same == Same::tolerance) return Outputs{slopes, again};
+              return Outputs{there, dx, bare, out, dy, y};
+            },
+            same, all);
+}
+
+}  // namespace
+}  // namespace trainyard::test
+
+int main(int argc, char** argv) { return trainyard::testing::run_on_gpu(argc, argv); }
