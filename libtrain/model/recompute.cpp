@@ -23,6 +23,7 @@ class HeldStore : public params::ParameterStore {
   base::View weight(plan::Use use, int index) override { return find(leases_, use).lent.weight(index); }
   void open(plan::Use use) override { grads_.push_back({use, below_.grads(use)}); }
   base::View gradient(plan::Use use, int index) override { return find(grads_, use).lent.gradient(index); }
+  std::int64_t apart(plan::Use use) override { return find(grads_, use).lent.apart(); }
   void commit(plan::Use use) override { find(grads_, use).lent.commit(); }
 
  private:

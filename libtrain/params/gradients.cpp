@@ -6,23 +6,27 @@
 #include "libtrain/base/error.h"
 #include "libtrain/comm/segments.h"
 
+#include <algorithm>
+
 namespace trainyard::params {
 
 using Place = GradientFold::Position::Place;
 
 GradientFold::GradientFold(StoreContext& c)
-    : c_(c), plan_(plan::gradient_plan(c.shape)), slots_(c.set.table, c.shape.layer_slots),
-      whole_free_(c.set.uses.size()), buffer_free_(slots_.elements().size()) {
+    : c_(c), plan_(plan::gradient_plan(c.shape)),
+      slots_(c.set.table, c.shape.layer_slots, plan::SlotPlan::Of::gradients), whole_free_(c.set.uses.size()),
+      buffer_free_(slots_.elements().size()) {
   const auto dtype = c.shape.gradient;
   for (int u = 0; u < c.units(); ++u) {
-    const auto ranks = c.group(u).size();
+    const auto contributions = c.group(u).size() * c.set.contributions[static_cast<std::size_t>(u)];
     // Who has a micro-batch in a round is counted along data; only a library's sum of full rounds needs no count.
-    TRAINYARD_ASSERT(ranks == c.shape.batch.data_ranks || (c.reduction == plan::Reduction::fast && ranks > 1),
-                     "{} is reduced over {} ranks, but its micro-batches are those of {}", c.unit(u).name, ranks,
-                     c.shape.batch.data_ranks);
+    TRAINYARD_ASSERT(
+        contributions == c.shape.batch.data_ranks || (c.reduction == plan::Reduction::fast && c.group(u).size() > 1),
+        "{} is reduced from {} contributions, but its micro-batches are those of {} ranks", c.unit(u).name,
+        contributions, c.shape.batch.data_ranks);
   }
   if (plan_.whole)
-    for (auto use : c.set.uses) wholes_.push_back(c.gradients.allocate(dtype, {c.set.padded_of(use)}));
+    for (auto use : c.set.uses) wholes_.push_back(c.gradients.allocate(dtype, {all_of(use)}));
   for (std::size_t i = 0; i < c.set.uses.size(); ++i) {
     const auto piece = c.set.piece_of(c.set.uses[i]);
     sums_.push_back(plan_.pieces ? c.gradients.allocate(dtype, {piece})
@@ -48,13 +52,16 @@ void GradientFold::open(plan::Use use) {
 
 base::View GradientFold::whole(plan::Use use) {
   if (writes_into_whole()) return wholes_[index(use)];
-  return flat_range(buffers_[slot_index(use)], 0, c_.set.padded_of(use));
+  return flat_range(buffers_[slot_index(use)], 0, all_of(use));
 }
 
 void GradientFold::commit(plan::Use use) {
   const auto micro = whole(use);
   const bool grouped = c_.shape.batch.fold > 1;
-  if (grouped && !writes_into_whole()) kernels::add(c_.compute, wholes_[index(use)], micro);
+  if (grouped && !writes_into_whole()) {
+    const auto made = made_in_round(use) * c_.set.padded_of(use);
+    if (made > 0) kernels::add(c_.compute, flat_range(wholes_[index(use)], 0, made), flat_range(micro, 0, made));
+  }
   if (!ends_group(position_.place)) return;
   const bool from_whole = grouped || !plan_.units;
   (from_whole ? whole_free_[index(use)] : buffer_free_[slot_index(use)]) =
@@ -73,13 +80,21 @@ void GradientFold::idle(plan::Use use, std::int64_t round) {
   commit(use);
 }
 
+std::int64_t GradientFold::made_in_round(plan::Use use) const {
+  const int each = contributions(use);
+  return std::clamp(c_.shape.batch.contributors(position_.round) - c_.group(use.unit).rank() * each, 0, each);
+}
+
 Transfers::Ticket GradientFold::reduce(plan::Use use, base::View source, int contributors) {
   const auto round = position_.round == 0 ? base::FoldRound::first : base::FoldRound::next;
   auto& group = c_.group(use.unit);
   const auto total = sum(use);
-  if (group.size() == 1 && round == base::FoldRound::first && source.data == total.data) return 0;  // it is in place
+  const int each = contributions(use);
+  const bool in_place = each == 1 && round == base::FoldRound::first && source.data == total.data;
+  if (group.size() == 1 && in_place) return 0;
   if (group.size() == 1) {  // nothing travels: the team of the compute Exec adds
-    comm::ordered_reduce_scatter(group, c_.compute, source, {}, total, round, contributors);
+    comm::ordered_reduce_scatter_several(group, c_.compute, source, each, {}, total, round, contributors, 0,
+                                         total.count());
     return 0;
   }
   const auto ready = c_.compute.record();
@@ -90,15 +105,15 @@ Transfers::Ticket GradientFold::reduce(plan::Use use, base::View source, int con
       group.reduce_scatter(c_.communication, source, mine);
       kernels::fold(c_.communication, mine.reshaped({1, mine.count()}), total, round);
     });
-  const auto staging = flat_range(staging_, 0, c_.set.padded_of(use));
+  const auto staging = flat_range(staging_, 0, all_of(use));
   const auto segments = c_.segments(use.unit, c_.set.padded_of(use) * base::size_of(total.dtype));
   return c_.transfers.add(segments, [=, this, &group](std::int64_t i) {
     if (i == 0) c_.communication.wait(ready);
-    if (segments == 1)
+    if (segments == 1 && each == 1)
       return comm::ordered_reduce_scatter(group, c_.communication, source, staging, total, round, contributors);
     const auto [first, count] = StoreContext::segment(total.count(), segments, i);
-    comm::ordered_reduce_scatter_range(group, c_.communication, source, staging, total, round, contributors, first,
-                                       count);
+    comm::ordered_reduce_scatter_several(group, c_.communication, source, each, staging, total, round, contributors,
+                                         first, count);
   });
 }
 
@@ -110,7 +125,9 @@ void GradientFold::finish() {
 }
 
 base::View GradientFold::piece(int unit) { return sum({unit, 0}); }
-base::View GradientFold::gathered(int unit) { return wholes_[index({unit, 0})]; }
+base::View GradientFold::gathered(int unit) {
+  return flat_range(wholes_[index({unit, 0})], 0, c_.layout(unit).padded);
+}
 
 void GradientFold::gather_sums() {
   if (c_.shared()) c_.communication.wait(c_.compute.record());

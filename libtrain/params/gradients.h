@@ -22,8 +22,9 @@ class GradientFold {
   };
   void begin_micro(Position position) { position_ = position; }  // gradients to come are of that micro-batch
 
-  void open(plan::Use use);         // blocks until the buffer may be overwritten
-  base::View whole(plan::Use use);  // [padded] buffer of the micro-batch's gradient
+  void open(plan::Use use);  // blocks until the buffer may be overwritten
+  // Buffer of the micro-batch's gradient, [padded]; of all contributions, one behind the other.
+  base::View whole(plan::Use use);
   void commit(plan::Use use);
   void idle(plan::Use use, std::int64_t round);  // take part in the reduction without contributing
 
@@ -35,6 +36,10 @@ class GradientFold {
   void gather_sums();             // stage 0, collective
 
  private:
+  int contributions(plan::Use use) const { return c_.set.contributions[static_cast<std::size_t>(use.unit)]; }
+  std::int64_t all_of(plan::Use use) const { return contributions(use) * c_.set.padded_of(use); }
+  // Of the contributions that this rank makes of a use, those for which there is a micro-batch in the round.
+  std::int64_t made_in_round(plan::Use use) const;
   bool writes_into_whole() const;
   Transfers::Ticket reduce(plan::Use use, base::View source, int contributors);
   base::View& sum(plan::Use use) { return sums_[index(use)]; }

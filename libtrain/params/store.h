@@ -41,6 +41,9 @@ class Grads {
   ~Grads() noexcept(false);  // throws std::logic_error if it was not committed, unless an exception that was thrown in
                              // its life is in flight
   base::View gradient(int slot) const;
+  // Of experts that ranks share: elements between the gradients of one rank's tokens and of the next one's
+  // (plan::contributions_of); 0 where there are only this rank's own.
+  std::int64_t apart() const;
   void commit();
 
  private:
@@ -69,6 +72,7 @@ class ParameterStore {
   virtual base::View weight(plan::Use use, int slot) = 0;
   virtual void open(plan::Use use) = 0;  // blocks until a unit gradient buffer is free
   virtual base::View gradient(plan::Use use, int slot) = 0;
+  virtual std::int64_t apart(plan::Use) { return 0; }
   virtual void commit(plan::Use use) = 0;
 };
 
@@ -77,6 +81,7 @@ inline Lease::~Lease() {
 }
 inline base::View Lease::weight(int slot) const { return store_->weight(use_, slot); }
 inline base::View Grads::gradient(int slot) const { return store_->gradient(use_, slot); }
+inline std::int64_t Grads::apart() const { return store_->apart(use_); }
 inline void Grads::commit() {
   auto* s = store_;
   store_ = nullptr;

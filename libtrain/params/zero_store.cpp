@@ -104,9 +104,10 @@ void ZeroStore::idle(std::span<const plan::Access> accesses, GradientFold::Posit
 // The gaps between parameters and the padding at the end of a unit are zero, so that norms and pieces see zeros there.
 void ZeroStore::clear_gaps(plan::Use use) {
   const auto& layout = c_.layout(use.unit);
-  const auto whole = gradients_.whole(use);
+  const auto all = gradients_.whole(use);
   const auto clear = [&](std::int64_t from, std::int64_t to) {
-    if (from < to) tensor::clear(c_.compute, flat_range(whole, from, to - from));
+    for (std::int64_t whole = 0; from < to && whole < all.count(); whole += layout.padded)
+      tensor::clear(c_.compute, flat_range(all, whole + from, to - from));
   };
   std::int64_t end = 0;
   for (std::size_t p = 0; p < layout.offsets.size(); ++p) {

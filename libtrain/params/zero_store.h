@@ -61,6 +61,9 @@ class ZeroStore : public ParameterStore {
   base::View gradient(plan::Use use, int slot) override {
     return slot_view(c_.layout(use.unit), gradients_.whole(use), slot);
   }
+  std::int64_t apart(plan::Use use) override {
+    return c_.set.contributions[static_cast<std::size_t>(use.unit)] > 1 ? c_.set.padded_of(use) : 0;
+  }
   void commit(plan::Use use) override;
 
  private:

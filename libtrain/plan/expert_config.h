@@ -10,6 +10,12 @@
 
 namespace trainyard::plan {
 
+// Of the experts of each layer the `part`-th of `parts` equal runs of neighbours.
+struct ExpertShare {
+  int parts = 1, part = 0;
+  bool operator==(const ExpertShare&) const = default;
+};
+
 // In a layer that has them, experts take the place of the feed-forward branch: each token goes to the top_k of them
 // that its gate chooses (Shazeer et al. 2017, "Outrageously large neural networks"; Lepikhin et al. 2020, "GShard";
 // Fedus et al. 2021, "Switch transformers"; Jiang et al. 2024, "Mixtral of experts"; Dai et al. 2024, "DeepSeekMoE").
@@ -34,6 +40,9 @@ struct ExpertConfig {
   std::int64_t shared = 0;   // experts that every token goes to, as one feed-forward part of so many times the width
   double balance_loss = 0.01, z_loss = 0;  // coefficients
   std::string network = "ffn";             // the kind of block that an expert is (plan/expert_kind.h)
+  // Of each layer, those that are looked at: an equal part of them, neighbours. No part of the model: what a rank holds
+  // (plan::ModelPart).
+  ExpertShare held;
   bool operator==(const ExpertConfig&) const = default;
 };
 

@@ -5,15 +5,16 @@ namespace trainyard::plan {
 
 int place_in_group(const Topology& topology, int rank, Axes axes) {
   int place = 0;
-  for (const auto& [axis, size] : topology.axes())
-    if (axes.has(axis)) place = place * size + topology.coordinate(rank, axis);
+  for (const auto& [axis, size] : topology.finest_axes())
+    if (includes(axes, axis)) place = place * size + topology.coordinate(rank, axis);
   return place;
 }
 
 bool is_first_holder(const Unit& unit, const Parameter& parameter, const Topology& topology, int rank) {
-  for (const auto& [axis, size] : topology.axes()) {
-    const bool holds_other_parts =
-        axis == Axis::pipe || unit.group.has(axis) || (parameter.cut && parameter.cut->axis == axis);
+  for (const auto& [axis, size] : topology.finest_axes()) {
+    const bool other_experts = axis == Axis::expert && unit.group.has(Axis::expert_data);
+    const bool holds_other_parts = axis == Axis::pipe || other_experts || includes(unit.group, axis) ||
+                                   (parameter.cut && parameter.cut->axis == axis);
     if (!holds_other_parts && topology.coordinate(rank, axis) != 0) return false;
   }
   return true;

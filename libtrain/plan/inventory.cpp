@@ -11,7 +11,7 @@ namespace trainyard::plan {
 namespace {
 
 // Those of items [begin, end), each cut to them.
-std::vector<Segment> segments_of(const ModelConfig& m, Items run, int chunk) {
+std::vector<Segment> segments_of(const ModelConfig& m, Items run, int chunk, ExpertShare experts) {
   std::vector<Segment> out;
   const auto one = [&](Part part, const char* kind) { return Segment{part, &block_kind(kind), m, 1, 0, chunk}; };
   if (run.begin <= 0 && run.end > 0) out.push_back(one(Part::input, "embedding"));
@@ -19,13 +19,14 @@ std::vector<Segment> segments_of(const ModelConfig& m, Items run, int chunk) {
   for (auto layer = std::max<std::int64_t>(run.begin - 1, 0); layer < end;) {
     const auto times = alike_layers(m, layer, end);
     out.push_back({Part::layers, &block_kind("layer"), layer_model(m, layer), times, layer, chunk});
+    if (has_experts(out.back().model)) out.back().model.experts.held = experts;
     layer += times;
   }
   if (run.begin <= m.layers + 1 && run.end > m.layers + 1) out.push_back(one(Part::output, "head"));
   return out;
 }
 
-std::vector<Segment> whole(const ModelConfig& m) { return segments_of(m, {0, item_count(m)}, 0); }
+std::vector<Segment> whole(const ModelConfig& m) { return segments_of(m, {0, item_count(m)}, 0, {}); }
 
 bool owns(const Segment& segment, const std::string& unit) {
   const auto own = segment.kind->units(segment.model, segment.first);
@@ -51,7 +52,8 @@ ModelPart::ModelPart(const ModelConfig& all) : model(all), chunks({{0, item_coun
 std::vector<Segment> segments(const ModelPart& p) {
   std::vector<Segment> out;
   for (std::size_t c = 0; c < p.chunks.size(); ++c)
-    for (auto& segment : segments_of(p.model, p.chunks[c], static_cast<int>(c))) out.push_back(std::move(segment));
+    for (auto& segment : segments_of(p.model, p.chunks[c], static_cast<int>(c), p.experts))
+      out.push_back(std::move(segment));
   return out;
 }
 

@@ -26,8 +26,15 @@ std::vector<std::string> item_names(
 struct ModelPart {
   ModelPart(const ModelConfig& all);  // a model is a part of itself
   ModelPart(const ModelConfig& all, std::vector<Items> runs) : model(all), chunks(std::move(runs)) {}
+  // Of the experts of its layers it has these.
+  ModelPart with_experts(ExpertShare share) const {
+    auto part = *this;
+    part.experts = share;
+    return part;
+  }
   const ModelConfig& model;
   std::vector<Items> chunks;
+  ExpertShare experts;
 };
 
 // Blocks that are alike and follow one another. Sums over a model are sums over its few segments.

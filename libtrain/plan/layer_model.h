@@ -18,6 +18,13 @@ inline std::int64_t expert_layers(const ModelConfig& model) { return expert_laye
 // experts.count is the number of this layer.
 ModelConfig layer_model(const ModelConfig& model, std::int64_t layer);
 inline std::int64_t expert_count(const ModelConfig& of_layer) { return of_layer.experts.count.at(0); }
+// Of these, those that are looked at (ExpertConfig::held): how many, and the first.
+inline std::int64_t held_experts(const ModelConfig& of_layer) {
+  return expert_count(of_layer) / of_layer.experts.held.parts;
+}
+inline std::int64_t first_held_expert(const ModelConfig& of_layer) {
+  return of_layer.experts.held.part * held_experts(of_layer);
+}
 inline std::int64_t expert_width(const ModelConfig& model) {
   return model.experts.ffn > 0 ? model.experts.ffn : model.ffn;
 }

@@ -24,9 +24,9 @@ StateBytes state_bytes(const UnitTable& table, const StateShape& s) {
   StateBytes b;
   b.parameters = (s.zero == 3 ? table.piece_total() : table.padded_total()) * w;
   b.gathered_units = s.zero == 3 ? slots.bytes(w) : 0;
-  b.gradients =
-      (gradients.whole ? table.padded_total_uses() * g : 0) + (gradients.pieces ? table.piece_total_uses() * g : 0);
-  b.unit_gradients = gradients.units ? slots.bytes(g) : 0;
+  b.gradients = (gradients.whole ? table.contributed_total_uses() * g : 0) +
+                (gradients.pieces ? table.piece_total_uses() * g : 0);
+  b.unit_gradients = gradients.units ? SlotPlan(table, s.layer_slots, SlotPlan::Of::gradients).bytes(g) : 0;
   const std::int64_t states = 8 + (s.working == base::DType::bf16 ? 4 : 0);
   b.optimizer = (s.zero == 0 ? table.padded_total() : table.piece_total()) * states;
   b.communication_staging = base::aligned(table.largest_shared() * g);

@@ -5,6 +5,7 @@
 #include "libtrain/base/json.h"
 #include "libtrain/base/nearest.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
@@ -50,6 +51,20 @@ Topology::Topology(std::vector<AxisSize> axes) : axes_(std::move(axes)) {
       if (axes_[j].axis == axes_[i].axis)
         throw std::invalid_argument(fmt::format("axis '{}' is named twice", name_of(axes_[i].axis)));
   }
+  finest_ = axes_;
+}
+
+Topology Topology::with_experts(int degree) const {
+  if (degree < 1 || size(Axis::data) % degree != 0)
+    throw std::invalid_argument(
+        fmt::format("{} ranks along data hold no {} parts of the experts", size(Axis::data), degree));
+  Topology out(axes_);
+  if (degree == 1) return out;
+  const auto data =
+      std::find_if(out.finest_.begin(), out.finest_.end(), [](const AxisSize& a) { return a.axis == Axis::data; });
+  data->axis = Axis::expert_data, data->size /= degree;
+  out.finest_.insert(data + 1, {Axis::expert, degree});
+  return out;
 }
 
 int Topology::world() const {
@@ -62,19 +77,19 @@ int Topology::size(Axis axis) const { return size(Axes{axis}); }
 
 int Topology::size(Axes axes) const {
   int n = 1;
-  for (const auto& a : axes_)
-    if (axes.has(a.axis)) n *= a.size;
+  for (const auto& a : finest_)
+    if (includes(axes, a.axis)) n *= a.size;
   return n;
 }
 
 int Topology::coordinate(int rank, Axis axis) const {
   if (rank < 0 || rank >= world()) throw std::out_of_range(fmt::format("rank {} of {}", rank, world()));
-  int inner = 1;
-  for (auto a = axes_.rbegin(); a != axes_.rend(); ++a) {
-    if (a->axis == axis) return rank / inner % a->size;
+  int inner = 1, coordinate = 0, unit = 1;
+  for (auto a = finest_.rbegin(); a != finest_.rend(); ++a) {
+    if (includes({axis}, a->axis)) coordinate += rank / inner % a->size * unit, unit *= a->size;
     inner *= a->size;
   }
-  return 0;
+  return coordinate;
 }
 
 int Topology::rank_of(const std::vector<std::pair<Axis, int>>& coordinates) const {
@@ -94,8 +109,8 @@ std::vector<int> Topology::peers(int rank, Axes axes) const {
   std::vector<int> out;
   for (int other = 0; other < world(); ++other) {
     bool same = true;
-    for (const auto& a : axes_)
-      if (!axes.has(a.axis) && coordinate(other, a.axis) != coordinate(rank, a.axis)) same = false;
+    for (const auto& a : finest_)
+      if (!includes(axes, a.axis) && coordinate(other, a.axis) != coordinate(rank, a.axis)) same = false;
     if (same) out.push_back(other);
   }
   return out;

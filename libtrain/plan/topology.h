@@ -45,6 +45,9 @@ struct AxisSize {
   int size;
 };
 
+// Experts are a second reading of the same ranks: the ranks along data are expert_data times expert ones, neighbours
+// along data holding different experts (with_experts).
+//
 // Axes from outer to inner: Topology({{Axis::pipe, 4}, {Axis::data, 2}, {Axis::tensor, 4}}); rank = (p * 2 + d) * 4 +
 // t. An axis that is left out has size 1 and coordinate 0 everywhere. Copyable value; throws std::invalid_argument on a
 // size below 1, an axis given twice or more ranks than an int holds, std::out_of_range on a rank outside [0, world()).
@@ -52,6 +55,11 @@ class Topology {
  public:
   Topology() = default;
   explicit Topology(std::vector<AxisSize> axes);
+
+  // The same ranks with the data axis read a second time: its coordinate is that along expert_data times `degree` plus
+  // that along expert. A degree of 1 is no second reading: both axes have size 1 then. std::invalid_argument where it
+  // does not divide the ranks along data.
+  Topology with_experts(int degree) const;
 
   int world() const;
   int size(Axis axis) const;
@@ -61,10 +69,17 @@ class Topology {
   // The ranks that differ from `rank` only in the given axes, ascending, itself included.
   std::vector<int> peers(int rank, Axes axes) const;
   const std::vector<AxisSize>& axes() const { return axes_; }
+  // The same where data that is read a second time is its two axes.
+  const std::vector<AxisSize>& finest_axes() const { return finest_; }
 
  private:
-  std::vector<AxisSize> axes_;
+  std::vector<AxisSize> axes_, finest_;
 };
+
+// Does `axis`, one of the finest of a topology, belong to `axes`? Those of the second reading belong to data.
+constexpr bool includes(Axes axes, Axis axis) {
+  return axes.has(axis) || (axes.has(Axis::data) && (axis == Axis::expert || axis == Axis::expert_data));
+}
 
 // Ranks along data and, inside, along tensor, which `tensor` neighbours share; outside of both along pipe, so that a
 // stage is a run of ranks: rank = (stage * data + data coordinate) * tensor + tensor coordinate. The axes of pipe and

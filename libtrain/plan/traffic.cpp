@@ -53,12 +53,20 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
   const auto& batch = shape.batch;
   const UnitTable table(part, shape.topology);
   const auto sending = reduction == Reduction::fast ? batch.rounds() : batch.rounds_of(data_rank);
+  // Experts that ranks share send the contributions of each whose tokens they get, in the rounds in which it has some.
+  const auto sent_by_experts = [&](const UnitEntry& e) {
+    std::int64_t n = 0;
+    const int first = data_rank / e.contributions * e.contributions;
+    for (int other = first; other < first + e.contributions; ++other) n += batch.rounds_of(other);
+    return n;
+  };
   std::vector<SizedCalls> out;
   for (const auto& e : table.entries()) {
     const auto uses = e.times * e.uses;
     const bool library = reduction == Reduction::fast && e.pieces > 1;
     add_calls(out, e, library ? "reduce_scatter" : "ordered_reduce_scatter", shape.gradient, uses * batch.rounds(),
-              uses * sending, library ? 1 : segments_of(e, shape.gradient, shape.topology, most));
+              uses * (e.contributions == 1 ? sending : sent_by_experts(e)),
+              library ? 1 : segments_of(e, shape.gradient, shape.topology, most));
   }
   if (shape.zero == 3) {
     for (auto& c :

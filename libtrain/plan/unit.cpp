@@ -18,6 +18,10 @@ std::int64_t product(const std::vector<std::int64_t>& dims) {
 std::int64_t Parameter::count() const { return product(shape); }
 std::int64_t Parameter::stored_count() const { return product(stored); }
 
+int contributions_of(const Unit& unit, const Topology& topology) {
+  return unit.group.has(Axis::expert_data) ? topology.size(Axis::expert) : 1;
+}
+
 int index_of(const Unit& unit, std::string_view name) {
   for (std::size_t i = 0; i < unit.parameters.size(); ++i)
     if (std::string_view(unit.parameters[i].name).substr(unit.name.size() + 1) == name) return static_cast<int>(i);

@@ -63,6 +63,10 @@ struct Unit {
   std::vector<Parameter> parameters;  // declaration order
 };
 
+// The gradients of a micro-batch that one rank makes of a unit: those of its own, or, of experts that ranks share,
+// those of each rank that sends it tokens, in their order.
+int contributions_of(const Unit& unit, const Topology& topology);
+
 // Which of a unit's parameters it is, by its name without that of the unit ("attention.q.weight"); -1 when it has none.
 int index_of(const Unit& unit, std::string_view name);
 

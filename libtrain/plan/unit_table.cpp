@@ -25,8 +25,9 @@ UnitTable::UnitTable(const ModelPart& part, const Topology& topology) {
       auto& unit = alike[static_cast<std::size_t>(i)];
       const auto pieces = topology.size(unit.group);
       auto flat = layout(unit, topology);
-      entries_.push_back(
-          {std::move(unit), pieces, std::move(flat), times, index + i, stride, 0, 0, 0, borrowed, static_cast<int>(i)});
+      const auto contributions = contributions_of(unit, topology);
+      entries_.push_back({std::move(unit), pieces, std::move(flat), times, index + i, stride, 0, 0, 0, borrowed,
+                          static_cast<int>(i), contributions});
     }
   };
   for (const auto& segment : segments(part)) {
@@ -79,6 +80,10 @@ std::int64_t UnitTable::padded_total_uses() const {
   return sum(entries_, [](const auto& e) { return e.uses * e.layout.padded; });
 }
 
+std::int64_t UnitTable::contributed_total_uses() const {
+  return sum(entries_, [](const auto& e) { return e.contributions * e.uses * e.layout.padded; });
+}
+
 std::int64_t UnitTable::parameters() const {
   return sum(entries_, [](const auto& e) {
     std::int64_t n = 0;
@@ -90,13 +95,14 @@ std::int64_t UnitTable::parameters() const {
 std::int64_t UnitTable::largest_shared() const {
   std::int64_t n = 0;
   for (const auto& e : entries_)
-    if (e.pieces > 1) n = std::max(n, e.layout.padded);
+    if (e.pieces > 1) n = std::max(n, e.contributions * e.layout.padded);
   return n;
 }
 
 // The units before the layers and behind them have slots in the order of the units; the layers, which lie together,
 // theirs between.
-SlotPlan::SlotPlan(const UnitTable& table, int layer_slots) : slot_of_(static_cast<std::size_t>(table.units()), -1) {
+SlotPlan::SlotPlan(const UnitTable& table, int layer_slots, Of what)
+    : slot_of_(static_cast<std::size_t>(table.units()), -1) {
   struct Rotation {  // of the units of layers that have one place in their block
     std::int64_t units = 0, seen = 0;
     std::size_t first = 0;
@@ -122,7 +128,8 @@ SlotPlan::SlotPlan(const UnitTable& table, int layer_slots) : slot_of_(static_ca
       if (rotates) slot = rotation_of(e).first + static_cast<std::size_t>(rotation_of(e).seen++ % layer_slots);
       else elements_.push_back(0);
       slot_of_[static_cast<std::size_t>(e.index + i * e.stride)] = static_cast<int>(slot);
-      elements_[slot] = std::max(elements_[slot], e.layout.padded);
+      const auto elements = (what == Of::gradients ? e.contributions : 1) * e.layout.padded;
+      elements_[slot] = std::max(elements_[slot], elements);
     }
   }
 }
@@ -135,7 +142,10 @@ std::int64_t SlotPlan::bytes(std::int64_t element_bytes) const {
 
 UnitSet::UnitSet(const ModelPart& part, const Topology& topology)
     : table(part, topology), units(plan::units(part)), uses(plan::uses(part)) {
-  for (const auto& unit : units) layouts.push_back(layout(unit, topology));
+  for (const auto& unit : units) {
+    layouts.push_back(layout(unit, topology));
+    contributions.push_back(contributions_of(unit, topology));
+  }
   borrowed.resize(units.size());
   for (const auto& e : table.entries())
     if (e.borrowed) borrowed[static_cast<std::size_t>(e.index)] = true;

@@ -19,7 +19,8 @@ struct UnitEntry {
   std::int64_t uses = 0, training_leases = 0, evaluation_leases = 0;
   // A copy of a unit that a block of another part owns: that one counts and saves it.
   bool borrowed = false;
-  int place = 0;  // among the units of its block
+  int place = 0;          // among the units of its block
+  int contributions = 1;  // plan::contributions_of
 };
 
 class UnitTable {
@@ -34,7 +35,9 @@ class UnitTable {
   std::int64_t piece_total_uses() const;  // over uses: a tied table counts twice
   std::int64_t padded_total() const;
   std::int64_t padded_total_uses() const;
-  std::int64_t largest_shared() const;  // padded, of units of several pieces; 0: there is none
+  std::int64_t contributed_total_uses() const;  // padded_total_uses, each as often as it has contributions
+  // Padded, times its contributions, of units of several pieces; 0: there is none.
+  std::int64_t largest_shared() const;
 
  private:
   std::vector<UnitEntry> entries_;
@@ -44,7 +47,8 @@ class UnitTable {
 // layers, and those that their branches have of their own. Every other unit has a slot of its own.
 class SlotPlan {
  public:
-  SlotPlan(const UnitTable& table, int layer_slots);
+  enum class Of { weights, gradients };  // gradients: of all contributions
+  SlotPlan(const UnitTable& table, int layer_slots, Of what = Of::weights);
   int slot_of(int unit) const { return slot_of_.at(static_cast<std::size_t>(unit)); }  // index into units(part)
   const std::vector<std::int64_t>& elements() const { return elements_; }              // per slot
   std::int64_t bytes(std::int64_t element_bytes) const;  // each slot rounded up to 64 bytes
@@ -61,6 +65,7 @@ struct UnitSet {
   std::vector<Unit> units;
   std::vector<UnitLayout> layouts;  // one per unit
   std::vector<bool> borrowed;       // likewise (UnitEntry)
+  std::vector<int> contributions;   // likewise
   std::vector<Use> uses;            // forward order
 
   int use_index(Use use) const;  // position in `uses`

@@ -82,7 +82,7 @@ TEST(Optimizer, UpdatesAreThePlainOnes) {
             expect_states(parts, g, plain, 0);
             for (std::int64_t step = 1; step <= 3; ++step) {
               fold(parts, g, plain, step);
-              parts.states.update(parts.gradients, *parts.weights, hyper());
+              parts.states.update(parts.gradients, *parts.weights, hyper(), 0);
               plain.update(plain.folded(Values::scattered, step, g.cut.micros, 1), plain_hyper);
               expect_states(parts, g, plain, step);
             }
@@ -106,7 +106,7 @@ TEST(Optimizer, DecayAppliesToTheParametersThatSaySo) {
       }
       parts.gradients.finish();
       if (g.cut.zero == 0) parts.gradients.gather_sums();
-      parts.states.update(parts.gradients, *parts.weights, hyper());
+      parts.states.update(parts.gradients, *parts.weights, hyper(), 0);
       int shrunk = 0, kept = 0;
       for (int u = 0; u < g.units(); ++u) {
         const auto piece = parts.states.master_piece(u);

@@ -68,12 +68,15 @@ std::optional<Unit> ExpertsKind::own_unit(const ModelConfig& m, const std::strin
   const auto count = expert_count(m);
   const auto& kind = expert_kind(m.experts.network);
   std::vector<std::vector<Parameter>> of_experts;
-  for (std::int64_t e = 0; e < count; ++e) {
+  const auto first = first_held_expert(m);
+  for (std::int64_t e = first; e < first + held_experts(m); ++e) {
     Declaration d(m, fmt::format("{}.experts.{}", layer, expert_name(count, e)), Part::layers);
     kind.declare(d);
     of_experts.push_back(d.take().parameters);
   }
-  Unit unit{layer + ".experts", Part::layers, {Axis::data}, {}};
+  // Where ranks share the experts, those that hold the same ones add up their gradients.
+  const auto group = m.experts.held.parts > 1 ? Axes{Axis::expert_data} : Axes{Axis::data};
+  Unit unit{layer + ".experts", Part::layers, group, {}};
   for (std::size_t p = 0; p < of_experts.front().size(); ++p)
     for (auto& parameters : of_experts) unit.parameters.push_back(std::move(parameters[p]));
   return unit;
