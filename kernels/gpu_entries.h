@@ -20,6 +20,7 @@
 #include "kernels/linear/column_sum.h"
 #include "kernels/norm/norm_args.h"
 #include "kernels/rotary/rotary_gpu_args.h"
+#include "kernels/slot_groups/slot_groups_args.h"
 #include "kernels/square_sum/square_sum_gpu_args.h"
 #include "kernels/step_numbers/step_numbers_args.h"
 
@@ -57,6 +58,7 @@ namespace trainyard::kernels {
   X(norm_backward, NormArgs)                            \
   X(norm_fold, NormFoldArgs)                            \
   X(rotary, RotaryGpuArgs)                              \
+  X(slot_groups, SlotGroupsArgs)                        \
   X(square_sum, SquareSumGpuArgs)                       \
   X(square_sum_total, SquareSumTotalArgs)               \
   X(step_numbers, StepNumbersArgs)

@@ -15,6 +15,8 @@ namespace trainyard::model {
 struct KvCache;
 class Edges;
 const Edges& one_rank();  // trivial edges (model/edges.h)
+class ExpertEdges;
+const ExpertEdges& own_experts();  // likewise (model/expert_edges.h)
 
 // One micro-batch: b sequences of T tokens. All views int32 [b, T], on the device that works on it, unless said
 // otherwise.
@@ -92,6 +94,7 @@ struct Step {
   base::View loss_place = {};  // f64 [1] on the device: gets the loss sum instead of loss_sum, and nobody waits
   KvCache* past = nullptr;     // evaluation of one sequence: attention keeps and uses keys and values of earlier passes
   const Edges* edges = &one_rank();                   // to the ranks that share every layer with this one
+  const ExpertEdges* experts = &own_experts();        // to those that have other experts
   Output output = Output::read;                       // of the forward pass of a block
   plan::Recompute recompute = plan::Recompute::none;  // selective: a layer keeps only what always stays (plan::Stays)
   // apart: backward is input_gradients and later weight_gradients.

@@ -6,7 +6,9 @@
 #include "kernels/expert_rows/expert_rows.h"
 #include "kernels/gate_record/gate_record.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/slot_groups/slot_groups.h"
 #include "libtrain/base/random.h"
+#include "libtrain/model/expert_edges.h"
 #include "libtrain/plan/blocks/experts.h"
 #include "libtrain/plan/layer_model.h"
 
@@ -24,6 +26,10 @@ base::View widened(Step& step, base::View weight) {
                                      : step.exec.scratch().allocate(wide, {weight.rows(), weight.cols()});
   kernels::cast(step.exec, weight, copy);
   return copy;
+}
+
+base::View rows_like(Step& step, base::View rows) {
+  return step.exec.scratch().allocate(rows.dtype, {rows.rows(), rows.cols()});
 }
 
 std::unique_ptr<Expert> experts_of(const BranchSpec& spec) {
@@ -66,6 +72,7 @@ kernels::Gate ExpertsBranch::gate_of(const Step& step) const {
   kernels::Gate gate;
   gate.experts = count_, gate.top_k = e.top_k;
   gate.capacity = plan::expert_capacity(e, count_, step.micro.batch() * step.micro.sequence(), step.pass);
+  gate.slot_rows = plan::expert_slot_rows(model_, step.micro.batch() * step.micro.sequence(), step.pass);
   gate.overflow = e.overflow, gate.score = e.score;
   if (step.pass == plan::Pass::train && e.noise == plan::GateNoise::gumbel) gate.noise = e.noise;
   gate.seed = step.seed, gate.noise_site = noise_site_, gate.overflow_site = overflow_site_;
@@ -78,14 +85,16 @@ kernels::GateChoice ExpertsBranch::choice_of(const SavedSet& t) {
 }
 
 // Those of one parameter lie one behind the other, equally far apart.
-template <class Borrowed> ExpertParameters ExpertsBranch::parameters_of(const Borrowed& borrowed) const {
-  return [&borrowed, count = count_](int parameter) -> kernels::GroupedView {
+// Of the groups of every rank `outer` lies between.
+template <class Borrowed>
+ExpertParameters ExpertsBranch::parameters_of(const Borrowed& borrowed, std::int64_t outer) const {
+  return [&borrowed, outer, held = plan::held_experts(model_)](int parameter) -> kernels::GroupedView {
     if (parameter < 0) return {};
-    const auto first = static_cast<int>(parameter * count);
+    const auto first = static_cast<int>(parameter * held);
     const auto view = borrowed(first);
-    if (count == 1) return {view, view.count(), 1, 0};
+    if (held == 1) return {view, view.count(), 1, outer};
     const auto apart = static_cast<char*>(borrowed(first + 1).data) - static_cast<char*>(view.data);
-    return {view, apart / base::size_of(view.dtype), count, 0};
+    return {view, apart / base::size_of(view.dtype), held, outer};
   };
 }
 
@@ -114,8 +123,36 @@ void ExpertsBranch::choose(Step& step, const params::Lease& lease, const SavedSe
                        step.gate_records.row_range(record_, 1));
 }
 
+void ExpertsBranch::dispatch(Step& step, const SavedSet& t, base::View rows) const {
+  kernels::expert_dispatch(step.exec, t["normed"], t["sources"], model_.experts.top_k, rows);
+}
+
+// Rows and groups of this rank's tokens go to the ranks that have their experts; theirs come.
+void ExpertsBranch::send_to_experts(Step& step, const SavedSet& t, base::View sent) const {
+  step.experts->swap(sent, t["dispatched"]);
+  step.experts->swap(t["groups"], t["received"]);
+  kernels::slot_groups(step.exec, t["received"], sent.rows() / count_);
+}
+
+void ExpertsBranch::run_experts(Step& step, const SavedSet& t, base::View made) const {
+  const auto own = step.store->lease(own_);
+  const auto weights = [&](int index) { return own.weight(index); };
+  experts_->forward(step, groups_of(t), parameters_of(weights, 0), t["dispatched"], t, made);
+}
+
+// d_rows: the gradient of what the experts made, then that of their rows.
+void ExpertsBranch::run_experts_backward(Step& step, const SavedSet& t, base::View d_rows) const {
+  const auto own = step.store->lease(own_);
+  auto grads = step.store->grads(own_);
+  const auto weights = [&](int index) { return own.weight(index); };
+  const auto gradients = [&](int index) { return grads.gradient(index); };
+  experts_->backward(step, groups_of(t), parameters_of(weights, 0), parameters_of(gradients, grads.apart()), d_rows,
+                     t["dispatched"], t, d_rows);
+  grads.commit();
+}
+
 void ExpertsBranch::make_again(Step& step, const SavedSet& t) const {
-  kernels::expert_dispatch(step.exec, t["normed"], t["sources"], model_.experts.top_k, t["dispatched"]);
+  if (!plan::shares_experts(model_)) dispatch(step, t, t["dispatched"]);
   experts_->make_again(step, t);
   if (beside_) beside_->make_again(step, t);
 }
@@ -123,12 +160,20 @@ void ExpertsBranch::make_again(Step& step, const SavedSet& t) const {
 void ExpertsBranch::forward(Step& step, const params::Lease& lease, const SavedSet& t, base::View output) const {
   auto& workspace = step.exec.scratch();
   choose(step, lease, t);
-  kernels::expert_dispatch(step.exec, t["normed"], t["sources"], model_.experts.top_k, t["dispatched"]);
-  {
-    const auto own = step.store->lease(own_);
+  const bool shares = plan::shares_experts(model_);
+  if (shares) {
     tensor::ArenaScope scope(workspace);
-    const auto weights = [&](int index) { return own.weight(index); };
-    experts_->forward(step, groups_of(t), parameters_of(weights), t["dispatched"], t, t["results"]);
+    const auto sent = rows_like(step, t["dispatched"]);
+    dispatch(step, t, sent);
+    send_to_experts(step, t, sent);
+  } else {
+    dispatch(step, t, t["dispatched"]);
+  }
+  {
+    tensor::ArenaScope scope(workspace);
+    const auto made = shares ? rows_like(step, t["results"]) : t["results"];
+    run_experts(step, t, made);
+    if (shares) step.experts->swap(made, t["results"]);
   }
   const bool mixes = model_.experts.residual;
   kernels::expert_combine(step.exec, t["results"], t["rows"], t["weights"], mixes ? t["mixed"] : output);
@@ -168,13 +213,11 @@ void ExpertsBranch::backward(Step& step, const params::Lease& lease, const param
                            {model_.experts.balance_loss, model_.experts.z_loss, targets_of(step, targets)}, d_logits);
     {
       tensor::ArenaScope inner(workspace);
-      const auto own = step.store->lease(own_);
-      auto own_grads = step.store->grads(own_);
-      const auto weights = [&](int index) { return own.weight(index); };
-      const auto gradients = [&](int index) { return own_grads.gradient(index); };
-      experts_->backward(step, groups_of(t), parameters_of(weights), parameters_of(gradients), results, t["dispatched"],
-                         t, results);
-      own_grads.commit();
+      const bool shares = plan::shares_experts(model_);
+      const auto d_rows = shares ? rows_like(step, results) : results;
+      if (shares) step.experts->swap(results, d_rows);
+      run_experts_backward(step, t, d_rows);
+      if (shares) step.experts->swap(d_rows, results);
     }
     gate_backward(step, lease, grads, t, d_logits, d_mix, d_normed);
   }

@@ -15,6 +15,10 @@ namespace trainyard::model {
 // experts makes of it: added (shared experts), or mixed as (c0, c1) = softmax(mix normed) say (residual). The gate
 // group is the micro-batch. Described by plan::ExpertsKind.
 //
+// Where ranks share the experts, rows stand in slots of one size, so that every rank sends every other as much: those
+// of its tokens to the ranks that have their experts, and what these made of them back; in backward likewise. A rank's
+// experts then work on the rows of all ranks, those of each by itself, and make gradients for each.
+//
 // Backward adds the gradients of the balance and z losses at the logits, times the target tokens of the micro-batch;
 // choices and places are constants of it.
 class ExpertsBranch : public Branch {
@@ -28,8 +32,16 @@ class ExpertsBranch : public Branch {
  private:
   kernels::Gate gate_of(const Step& step) const;
   static kernels::GateChoice choice_of(const SavedSet& tensors);
-  static kernels::RowGroups groups_of(const SavedSet& tensors) { return {tensors["groups"]}; }
-  template <class Borrowed> ExpertParameters parameters_of(const Borrowed& borrowed) const;
+  // Of the rows that this rank's experts work on.
+  static kernels::RowGroups groups_of(const SavedSet& tensors) {
+    const auto received = tensors.find("received");
+    return {received ? received : tensors["groups"]};
+  }
+  template <class Borrowed> ExpertParameters parameters_of(const Borrowed& borrowed, std::int64_t outer) const;
+  void dispatch(Step& step, const SavedSet& tensors, base::View rows) const;
+  void send_to_experts(Step& step, const SavedSet& tensors, base::View sent) const;
+  void run_experts(Step& step, const SavedSet& tensors, base::View made) const;
+  void run_experts_backward(Step& step, const SavedSet& tensors, base::View d_rows) const;
   base::View gate_input(Step& step, base::View normed) const;
   void choose(Step& step, const params::Lease& lease, const SavedSet& tensors) const;
   void gate_backward(Step& step, const params::Lease& lease, const params::Grads& grads, const SavedSet& tensors,

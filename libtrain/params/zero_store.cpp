@@ -91,13 +91,25 @@ void ZeroStore::initialize(std::uint64_t seed) {
 }
 
 void ZeroStore::idle(std::span<const plan::Access> accesses, GradientFold::Position position) {
-  for (const auto& a : accesses) {
+  // A lease lasts as long as where there is work: until its gradients are committed. So what is fetched ahead, and
+  // when, is the same on every rank.
+  const auto commits_later = [&](std::size_t from, plan::Use use) {
+    return std::any_of(accesses.begin() + static_cast<std::ptrdiff_t>(from), accesses.end(),
+                       [&](const auto& later) { return later.kind == plan::Access::Kind::commit && later.use == use; });
+  };
+  for (std::size_t i = 0; i < accesses.size(); ++i) {
+    const auto& a = accesses[i];
     if (a.kind == plan::Access::Kind::lease) {
       weights_->acquire(a.use);
-      weights_->give_back(a.use);
-    } else if (ends_group(position.place)) {
-      gradients_.idle(a.use, position.round);
+      if (!commits_later(i, a.use)) weights_->give_back(a.use);
+      continue;
     }
+    if (ends_group(position.place)) gradients_.idle(a.use, position.round);
+    const bool leased =
+        std::any_of(accesses.begin(), accesses.begin() + static_cast<std::ptrdiff_t>(i), [&](const auto& before) {
+          return before == plan::Access{plan::Access::Kind::lease, a.use};
+        });
+    if (leased) weights_->give_back(a.use);
   }
 }
 

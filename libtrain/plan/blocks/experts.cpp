@@ -31,6 +31,11 @@ std::int64_t widened_weights(const MicroShape& s, std::int64_t elements) {
   return s.dtype == base::DType::bf16 ? base::aligned(elements * base::size_of(s.accumulation())) : 0;
 }
 
+// Rows of experts on their way from or to other ranks.
+std::int64_t crossing_rows(const ModelConfig& m, const MicroShape& s, Pass pass) {
+  return shares_experts(m) ? base::aligned(expert_rows_of(m, s, pass).rows * m.hidden * s.element_bytes()) : 0;
+}
+
 }  // namespace
 
 bool gate_widens(const ModelConfig& m, const MicroShape& s, Pass pass) {
@@ -41,8 +46,17 @@ std::string expert_name(std::int64_t count, std::int64_t index) {
   return fmt::format("{:0{}}", index, std::max<std::size_t>(2, fmt::formatted_size("{}", count - 1)));
 }
 
+bool shares_experts(const ModelConfig& m) { return m.experts.held.parts > 1; }
+
+std::int64_t expert_slot_rows(const ModelConfig& m, std::int64_t tokens, Pass pass) {
+  if (!shares_experts(m)) return 0;
+  const auto capacity = expert_capacity(m.experts, expert_count(m), tokens, pass);
+  return capacity == 0 ? tokens : capacity;
+}
+
 ExpertRows expert_rows_of(const ModelConfig& m, const MicroShape& s, Pass pass) {
   const auto count = expert_count(m);
+  if (const auto slot = expert_slot_rows(m, s.rows(), pass); slot > 0) return {count * slot, count};
   return {expert_rows(m.experts, count, s.rows(), pass), count};
 }
 
@@ -87,15 +101,17 @@ std::vector<SavedTensor> ExpertsKind::tensors(const ModelConfig& m, const MicroS
   const auto wide = s.accumulation();
   const auto tokens = s.rows(), count = expert_count(m), k = m.experts.top_k;
   using base::DType;
-  std::vector<SavedTensor> out{{"logits", wide, tokens, count},
-                               {"choices", DType::i32, tokens, k},
-                               {"rows", DType::i32, tokens, k},
-                               {"weights", wide, tokens, k},
-                               {"sources", DType::i32, 0, of.rows},
-                               {"groups", DType::i32, count, 2},
-                               {"loads", DType::i32, 2, count},
-                               {"gate_losses", DType::f64, 0, 3},
-                               {"dispatched", s.dtype, of.rows, m.hidden, Stays::unless_selective}};
+  std::vector<SavedTensor> out{
+      {"logits", wide, tokens, count},
+      {"choices", DType::i32, tokens, k},
+      {"rows", DType::i32, tokens, k},
+      {"weights", wide, tokens, k},
+      {"sources", DType::i32, 0, of.rows},
+      {"groups", DType::i32, count, 2},
+      {"loads", DType::i32, 2, count},
+      {"gate_losses", DType::f64, 0, 3},
+      {"dispatched", s.dtype, of.rows, m.hidden, shares_experts(m) ? Stays::always : Stays::unless_selective}};
+  if (shares_experts(m)) out.push_back({"received", DType::i32, count, 2});
   for (const auto& t : expert_kind(m.experts.network).tensors(m, s, of)) out.push_back(t);
   out.push_back({"results", s.dtype, of.rows, m.hidden});
   if (m.experts.residual) {
@@ -114,8 +130,10 @@ std::int64_t ExpertsKind::forward_workspace_bytes(const ModelConfig& m, const Mi
   const auto logits = p.product(s.rows(), expert_count(m), m.hidden, Products::Result::accumulation);
   const auto weights = widened_weights(s, expert_count(m) * m.hidden),
              bias = m.experts.score == GateScore::sigmoid ? widened_weights(s, expert_count(m)) : 0;
-  auto most = std::max(widened_bytes(m, s, pass) + weights + std::max(logits, bias + std::max(gate_bytes(m, s), base::aligned(8))),
-                       expert_kind(m.experts.network).forward_workspace_bytes(m, s, expert_rows_of(m, s, pass)));
+  auto most = std::max(
+      widened_bytes(m, s, pass) + weights + std::max(logits, bias + std::max(gate_bytes(m, s), base::aligned(8))),
+      crossing_rows(m, s, pass) +
+          expert_kind(m.experts.network).forward_workspace_bytes(m, s, expert_rows_of(m, s, pass)));
   if (const auto beside = beside_experts(m)) {
     const auto inner = beside->forward_workspace_bytes(model_beside_experts(m), s, pass);
     most = std::max(most, (m.experts.residual ? 0 : p.rows(m.hidden)) + inner);
@@ -132,7 +150,8 @@ std::int64_t ExpertsKind::backward_workspace_bytes(const ModelConfig& m, const M
   const auto dropped = m.dropout_ffn_residual > 0 ? p.rows(m.hidden) : 0,
              mix = m.experts.residual ? of_tokens(s, 2) : 0,
              small = mix + of_tokens(s, m.experts.top_k) + of_tokens(s, count) + base::aligned(8);
-  const auto experts = expert_kind(m.experts.network).backward_workspace_bytes(m, s, expert_rows_of(m, s, Pass::train));
+  const auto experts = crossing_rows(m, s, Pass::train) +
+                       expert_kind(m.experts.network).backward_workspace_bytes(m, s, expert_rows_of(m, s, Pass::train));
   const auto rows = std::max<std::int64_t>(count, m.experts.residual ? 2 : 1);
   const auto gate = of_tokens(s, m.hidden) + widened_bytes(m, s, Pass::train) + widened_weights(s, count * m.hidden) +
                     (m.experts.residual ? widened_weights(s, 2 * m.hidden) : 0) +

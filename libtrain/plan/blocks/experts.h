@@ -22,8 +22,11 @@ class ExpertsKind : public BranchKind {
   double forward_flops(const ModelConfig& model, std::int64_t sequence) const override;
 };
 
-// What the experts of a rank work on for one micro-batch.
+// What the experts of a rank work on for one micro-batch. Where ranks share them it gets the rows of as many
+// micro-batches: expert by expert in slots of one size, that of the capacity, or, without one, of all tokens.
 ExpertRows expert_rows_of(const ModelConfig& of_layer, const MicroShape& shape, Pass pass);
+bool shares_experts(const ModelConfig& of_layer);
+std::int64_t expert_slot_rows(const ModelConfig& of_layer, std::int64_t tokens, Pass pass);  // 0: not in slots
 
 // The feed-forward part that every token goes through beside the experts: shared experts, or that of a residual mix.
 std::optional<FeedForwardKind> beside_experts(const ModelConfig& of_layer);

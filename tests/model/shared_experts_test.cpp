@@ -1,0 +1,201 @@
+// Experts that ranks share: each rank has a micro-batch of its own, and some of the experts; losses, gradients and
+// results are those of a rank that has all of them, to the bit, and the memory is that of the plan.
+#include "kernels/cast/cast.h"
+#include "libtrain/base/random.h"
+#include "libtrain/model/expert_edges.h"
+#include "tests/model/small_model.h"
+#include "tests/model/tensor_world.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+
+namespace trainyard::test {
+namespace {
+
+using base::DType;
+
+// A store of a rank that has some of the experts: gradients of these for each rank whose tokens it gets.
+class ShareStore : public params::ParameterStore {
+ public:
+  ShareStore(const plan::ModelPart& part, const plan::Topology& topology, DType dtype, std::uint64_t seed)
+      : units(plan::units(part)), dtype_(dtype), wide_(dtype == DType::f64 ? DType::f64 : DType::f32) {
+    for (const auto& unit : units) {
+      layouts.push_back(plan::layout(unit, 1));
+      sources.push_back(plan::contributions_of(unit, topology));
+      const auto n = static_cast<std::size_t>(layouts.back().padded);
+      weights_.emplace_back(n * 8, 0), gradients_.emplace_back(n * 8 * static_cast<std::size_t>(sources.back()), 0);
+      for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+        const auto& parameter = unit.parameters[p];
+        std::vector<float> values(static_cast<std::size_t>(parameter.stored_count()),
+                                  parameter.init.kind == plan::Init::Kind::ones ? 1.0f : 0.0f);
+        if (parameter.init.kind == plan::Init::Kind::normal)
+          base::fill_normal(values.data(), parameter.count(), seed, parameter.name, 0, 20 * parameter.init.stddev);
+        const std::vector<float> copy = values;
+        auto view = slot(weights_.back(), layouts.back(), p, dtype);
+        const auto exec = tensor::Exec::caller(nullptr, 1);
+        kernels::cast(*exec, base::View::of(copy.data(), {parameter.stored_count()}), view.reshaped({view.count()}));
+      }
+    }
+  }
+  static base::View slot(std::vector<char>& flat, const plan::UnitLayout& layout, std::size_t p, DType dtype) {
+    const auto& shape = layout.shapes[p];
+    char* at = flat.data() + layout.offsets[p] * base::size_of(dtype);
+    return shape.size() == 1 ? base::View(at, dtype, {shape[0]}) : base::View(at, dtype, {shape[0], shape[1]});
+  }
+  // The gradient that was made for the tokens of one rank.
+  std::vector<char> gradient_of(std::size_t unit, std::size_t parameter, int source) {
+    const auto view = slot(gradients_[unit], layouts[unit], parameter, wide_);
+    const char* at = static_cast<char*>(view.data) + source * layouts[unit].padded * base::size_of(wide_);
+    return {at, at + view.bytes()};
+  }
+  std::vector<plan::Unit> units;
+  std::vector<plan::UnitLayout> layouts;
+  std::vector<int> sources;
+
+ protected:
+  void acquire(plan::Use) override {}
+  void give_back(plan::Use) override {}
+  base::View weight(plan::Use use, int index) override {
+    const auto u = static_cast<std::size_t>(use.unit);
+    return slot(weights_[u], layouts[u], static_cast<std::size_t>(index), dtype_);
+  }
+  void open(plan::Use use) override {
+    auto& g = gradients_[static_cast<std::size_t>(use.unit)];
+    std::memset(g.data(), 0xff, g.size());
+  }
+  base::View gradient(plan::Use use, int index) override {
+    const auto u = static_cast<std::size_t>(use.unit);
+    return slot(gradients_[u], layouts[u], static_cast<std::size_t>(index), wide_);
+  }
+  std::int64_t apart(plan::Use use) override {
+    const auto u = static_cast<std::size_t>(use.unit);
+    return sources[u] > 1 ? layouts[u].padded : 0;
+  }
+  void commit(plan::Use) override {}
+
+ private:
+  DType dtype_, wide_;
+  std::vector<std::vector<char>> weights_, gradients_;
+};
+
+plan::ModelConfig model_of(const plan::ExpertConfig& experts, plan::ModelConfig m) {
+  m.tied = false;  // one use of each unit
+  m.experts = experts;
+  return m;
+}
+
+std::vector<plan::ModelConfig> models() {
+  plan::ExpertConfig e;
+  e.count = {4}, e.min_capacity = 1, e.ffn = 48, e.z_loss = 0.01;
+  auto top1 = e, top2 = e, many = e;
+  top1.every = 2, top1.capacity_factor = "1.0";
+  top2.top_k = 2, top2.overflow = plan::Overflow::position, top2.residual = true, top2.noise = plan::GateNoise::jitter;
+  many.count = {8, 4}, many.top_k = 3, many.shared = 1, many.capacity_factor = "none";
+  many.score = plan::GateScore::sigmoid;
+  return {model_of(top1, with_dropout(small_gpt2())), model_of(top2, small_gpt2()), model_of(many, small_llama())};
+}
+
+struct Made {
+  double loss = 0, evaluated = 0;
+  std::map<std::string, std::vector<char>> gradients;
+};
+
+// What one rank makes of a micro-batch.
+Made alone(const plan::ModelConfig& m, DType dtype, const Batch& batch, plan::Recompute recompute) {
+  ShareStore store(m, plan::Topology(), dtype, 3);
+  Runner runner(m, {2, 16, dtype, 1}, recompute);
+  model::Step step{*runner.exec, &store, batch.micro, dtype, 7, plan::Pass::train, 0, 0};
+  auto flow = runner.decoder.forward(step, runner.saved);
+  runner.decoder.backward(step, flow, runner.saved);
+  Made out;
+  out.loss = step.loss_sum;
+  for (std::size_t u = 0; u < store.units.size(); ++u)
+    for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p)
+      out.gradients[store.units[u].parameters[p].name] = store.gradient_of(u, p, 0);
+  model::Step evaluation{*runner.exec, &store, batch.micro, dtype, 7, plan::Pass::evaluate, 0, 0};
+  runner.decoder.evaluate(evaluation, runner.saved);
+  out.evaluated = evaluation.loss_sum;
+  return out;
+}
+
+void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recompute recompute) {
+  const auto where = fmt::format("{}, top {}, {}, {} ranks, recompute {}", m.name, m.experts.top_k,
+                                 base::name_of(dtype), ranks, plan::name_of(recompute));
+  std::vector<std::unique_ptr<Batch>> batches;
+  std::vector<Made> want;
+  for (int r = 0; r < ranks; ++r) {
+    batches.push_back(std::make_unique<Batch>(formula_windows(m.vocabulary, r, 2, 16, true), true,
+                                              static_cast<std::uint64_t>(2 * r)));
+    want.push_back(alone(m, dtype, *batches.back(), recompute));
+  }
+  const auto topology = plan::Topology({{plan::Axis::data, ranks}}).with_experts(ranks);
+  comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
+    const auto part = plan::ModelPart(m).with_experts({ranks, rank});
+    const plan::MicroShape shape{2, 16, dtype, 1};
+    tensor::Arena activations(tensor::Category::activations,
+                              plan::activation_bytes(part, shape, plan::Pass::train, recompute)),
+        workspace(tensor::Category::workspace, plan::workspace_bytes(part, shape, plan::Pass::train)),
+        none(tensor::Category::parameters, 0);
+    const auto exec = tensor::Exec::caller(&workspace, 1);
+    const auto communication = tensor::Exec::worker("communication", nullptr);
+    const plan::UnitSet set(part, topology);
+    comm::World world("threads", rank, topology, threads.factory(rank), {{plan::Axis::data}, {plan::Axis::expert}});
+    params::StoreContext context{set,
+                                 {0, dtype, DType::f32, {1, 1, 1, 1}, 2, topology},
+                                 plan::Reduction::ordered,
+                                 world,
+                                 *exec,
+                                 *communication,
+                                 none,
+                                 none,
+                                 none,
+                                 none,
+                                 none,
+                                 none};
+    const model::ExpertEdges edges(context);
+    ShareStore store(part, topology, dtype, 3);
+    model::Decoder decoder(part, recompute);
+    model::Saved saved(activations);
+    const auto& batch = *batches[static_cast<std::size_t>(rank)];
+    const auto& mine = want[static_cast<std::size_t>(rank)];
+    model::Step step{*exec, &store, batch.micro, dtype, 7, plan::Pass::train, 0, 0};
+    step.experts = &edges;
+    auto flow = decoder.forward(step, saved);
+    decoder.backward(step, flow, saved);
+    EXPECT_TRUE(saved.empty());
+    EXPECT_EQ(activations.peak_bytes(), activations.capacity_bytes()) << where;
+    EXPECT_EQ(workspace.peak_bytes(), workspace.capacity_bytes()) << where;
+    EXPECT_EQ(std::memcmp(&step.loss_sum, &mine.loss, sizeof(double)), 0) << where;
+    std::int64_t shared = 0;
+    for (std::size_t u = 0; u < store.units.size(); ++u)
+      for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p)
+        for (int source = 0; source < store.sources[u]; ++source) {
+          const auto& name = store.units[u].parameters[p].name;
+          const auto& of = store.sources[u] > 1 ? want[static_cast<std::size_t>(source)] : mine;
+          EXPECT_TRUE(store.gradient_of(u, p, source) == of.gradients.at(name)) << where << ": " << name << " of the "
+                                                                                << "tokens of rank " << source;
+          shared += store.sources[u] > 1;
+        }
+    EXPECT_GT(shared, 0);
+    model::Step evaluation{*exec, &store, batch.micro, dtype, 7, plan::Pass::evaluate, 0, 0};
+    evaluation.experts = &edges;
+    decoder.evaluate(evaluation, saved);
+    EXPECT_EQ(std::memcmp(&evaluation.loss_sum, &mine.evaluated, sizeof(double)), 0) << where;
+  });
+}
+
+TEST(SharedExperts, HaveTheBitsOfOneRank) {
+  for (const auto& m : models())
+    for (const int ranks : {2, 4})
+      for (const auto dtype : {DType::f32, DType::bf16}) expect_same(m, dtype, ranks, plan::Recompute::none);
+}
+TEST(SharedExperts, Recomputed) {
+  for (const auto& m : models())
+    for (const auto recompute : {plan::Recompute::selective, plan::Recompute::layers})
+      expect_same(m, DType::f32, 2, recompute);
+}
+
+}  // namespace
+}  // namespace trainyard::test
