@@ -9,9 +9,9 @@
 namespace trainyard::kernels {
 
 // Adds to `record`, i64 [at least gate_record_sums + E]: places that were given; balance loss, z loss and entropy, each
-// times the target tokens of the gate group, in units of 2^-20, rounded to nearest; these target tokens; then the
-// choices of each expert before dropping. `groups`, `loads` and `losses` are a gate's (kernels/gate), `targets` f64 [1]
-// in the device's memory.
+// times the target tokens of the gate group, in units of 2^-20, rounded to nearest, 0 for what is not finite; these
+// target tokens; then the choices of each expert before dropping. `groups`, `loads` and `losses` are a gate's
+// (kernels/gate), `targets` f64 [1] in the device's memory.
 void gate_record(tensor::Exec& exec, base::View groups, base::View loads, base::View losses, const double* targets,
                  base::View record);
 

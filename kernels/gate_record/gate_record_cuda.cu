@@ -13,8 +13,10 @@ __global__ void record_kernel(GateRecordArgs a) {
   }
   if (threadIdx.x > 0 || a.record == nullptr) return;
   for (std::int64_t e = 0; e < a.experts; ++e) a.record[kept_places] += a.groups[2 * e + 1];
-  for (int loss = 0; loss < 3; ++loss)
-    a.record[balance_sum + loss] += static_cast<std::int64_t>(rint(a.losses[loss] * *a.targets / gate_record_unit));
+  for (int loss = 0; loss < 3; ++loss) {
+    const double sum = a.losses[loss] * *a.targets;
+    if (fabs(sum) < 0x1p40) a.record[balance_sum + loss] += static_cast<std::int64_t>(rint(sum / gate_record_unit));
+  }
   a.record[target_sum] += static_cast<std::int64_t>(*a.targets);
 }
 

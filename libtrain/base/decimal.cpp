@@ -24,4 +24,13 @@ std::optional<Fraction> decimal_of(std::string_view text) {
   return Fraction{f.numerator / common, f.denominator / common};
 }
 
+std::string shortest_decimal(std::string_view text) {
+  while (text.size() > 1 && text[0] == '0' && text[1] != '.') text.remove_prefix(1);
+  if (text.find('.') != std::string_view::npos) {
+    while (text.back() == '0') text.remove_suffix(1);
+    if (text.back() == '.') text.remove_suffix(1);
+  }
+  return std::string(text);
+}
+
 }  // namespace trainyard::base

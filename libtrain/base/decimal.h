@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace trainyard::base {
@@ -16,5 +17,7 @@ struct Fraction {
 // "1.25" is 5/4. Digits with at most one point, above 0, of at most nine digits before it and nine behind it; nothing
 // for any other text.
 std::optional<Fraction> decimal_of(std::string_view text);
+// The shortest text of the same number: "1.250" is "1.25", "01.0" is "1". Of a text that is one.
+std::string shortest_decimal(std::string_view text);
 
 }  // namespace trainyard::base

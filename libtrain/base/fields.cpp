@@ -200,7 +200,7 @@ void FieldVisitor::operator()(const std::string& name, std::string& member, cons
       throw UsageError(fmt::format("{} '{}' is neither a positive decimal number nor {}", spelled, shown(text),
                                    fmt::join(words.words, " nor ")),
                        fmt::format("1.25 for example: {}", help));
-    member = text;
+    member = is_word ? text : shortest_decimal(text);
   };
   fields_.push_back({name, group, help, FieldKind::word,
                      fmt::format("a decimal number, or {}", fmt::join(words.words, ", ")), [&member] { return member; },

@@ -166,7 +166,7 @@ void require_output_beside_data(const RunConfig& c) {
 
 void require_counters(const plan::ModelConfig& model, const RunConfig& c, std::int64_t step,
                       std::int64_t samples_seen) {
-  if (!plan::drops_rows(model) || step >= c.steps ||
+  if ((!plan::drops_rows(model) && !plan::draws_for_gates(model)) || step >= c.steps ||
       c.steps - step <= (plan::most_samples_with_dropout - samples_seen) / c.global_batch)
     return;
   throw base::UsageError(fmt::format("{}--steps {} of --global-batch {} are more than the {} samples up to which "

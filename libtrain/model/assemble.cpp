@@ -39,7 +39,7 @@ std::unique_ptr<Block> make_layer(const plan::ModelConfig& m, const plan::Placed
       throw base::UsageError(fmt::format("the branch '{}' is described, but nothing makes it", name),
                              "model::register_branch");
     BranchSpec spec{m, unit, place.index};
-    if (kind.own_unit(m, unit.name)) spec.own = &place.units.at(1), spec.own_use = place.uses.at(1);
+    if (kind.has_own_unit()) spec.own = &place.units.at(1), spec.own_use = place.uses.at(1);
     sublayers.push_back({&kind, NormPart(m, unit, prefix + "_norm"), factory->second(spec),
                          DropoutSite(unit.name + "." + prefix + "_residual", kind.residual_dropout(m))});
   }

@@ -154,7 +154,11 @@ void ExpertsBranch::run_experts_backward(Step& step, const SavedSet& t, base::Vi
 void ExpertsBranch::make_again(Step& step, const SavedSet& t) const {
   if (!plan::shares_experts(model_)) dispatch(step, t, t["dispatched"]);
   experts_->make_again(step, t);
-  if (beside_) beside_->make_again(step, t);
+  const auto beside = plan::beside_experts(model_);
+  if (beside && !plan::only(beside->tensors(plan::model_beside_experts(model_), shape_of(step), plan::Pass::train),
+                            plan::Stays::unless_selective)
+                     .empty())
+    beside_->make_again(step, t);
 }
 
 void ExpertsBranch::forward(Step& step, const params::Lease& lease, const SavedSet& t, base::View output) const {

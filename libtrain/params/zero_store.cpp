@@ -91,25 +91,28 @@ void ZeroStore::initialize(std::uint64_t seed) {
 }
 
 void ZeroStore::idle(std::span<const plan::Access> accesses, GradientFold::Position position) {
-  // A lease lasts as long as where there is work: until its gradients are committed. So what is fetched ahead, and
-  // when, is the same on every rank.
-  const auto commits_later = [&](std::size_t from, plan::Use use) {
-    return std::any_of(accesses.begin() + static_cast<std::ptrdiff_t>(from), accesses.end(),
-                       [&](const auto& later) { return later.kind == plan::Access::Kind::commit && later.use == use; });
+  // A lease of backward lasts as long as where there is work: until its gradients are committed, around the leases of
+  // branches. So what is fetched ahead, and when, is the same on every rank. One of forward, where others that are open
+  // lie before its commit, ends at once.
+  const auto is_committed = [&](auto from, plan::Use use) {
+    std::vector<plan::Use> open;
+    for (; from != accesses.end(); ++from) {
+      if (from->use == use) return from->kind == plan::Access::Kind::commit && open.empty();
+      if (from->kind == plan::Access::Kind::lease) open.push_back(from->use);
+      else if (std::erase(open, from->use) != 1) return false;
+    }
+    return false;
   };
-  for (std::size_t i = 0; i < accesses.size(); ++i) {
-    const auto& a = accesses[i];
-    if (a.kind == plan::Access::Kind::lease) {
-      weights_->acquire(a.use);
-      if (!commits_later(i, a.use)) weights_->give_back(a.use);
+  std::vector<plan::Use> held;
+  for (auto a = accesses.begin(); a != accesses.end(); ++a) {
+    if (a->kind == plan::Access::Kind::lease) {
+      weights_->acquire(a->use);
+      if (is_committed(std::next(a), a->use)) held.push_back(a->use);
+      else weights_->give_back(a->use);
       continue;
     }
-    if (ends_group(position.place)) gradients_.idle(a.use, position.round);
-    const bool leased =
-        std::any_of(accesses.begin(), accesses.begin() + static_cast<std::ptrdiff_t>(i), [&](const auto& before) {
-          return before == plan::Access{plan::Access::Kind::lease, a.use};
-        });
-    if (leased) weights_->give_back(a.use);
+    if (ends_group(position.place)) gradients_.idle(a->use, position.round);
+    if (std::erase(held, a->use) > 0) weights_->give_back(a->use);
   }
 }
 

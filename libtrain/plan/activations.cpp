@@ -53,19 +53,24 @@ std::int64_t SlotBytes::total(const std::vector<int>& slots) const {
   return bytes;
 }
 
+// A validation has its passes there, too: of experts that have more places then it may need more.
 SlotBytes slot_bytes(const ModelPart& part, const MicroShape& s, Recompute recompute, const std::vector<int>& slots) {
   const bool several = std::accumulate(slots.begin(), slots.end(), 0) > 1;
   SlotBytes out;
   for (const auto& chunk : part.chunks) {
-    const auto saved = saved_bytes(ModelPart(part.model, {chunk}), s, recompute);
-    out.of_chunk.push_back(stream_bytes(part.model, s) + (several ? saved.kept : saved.most));
-    if (several) out.passing = std::max(out.passing, saved.passing);
+    auto one = part;
+    one.chunks = {chunk};
+    const auto saved = saved_bytes(one, s, recompute);
+    const auto evaluated = activation_bytes(one, s, Pass::evaluate), stream = stream_bytes(part.model, s);
+    const bool passes = several && recompute != Recompute::none;  // tensors of layers lie in the place of what passes
+    out.of_chunk.push_back(std::max(stream + (several ? saved.kept : saved.most), passes ? 0 : evaluated));
+    if (several) out.passing = std::max({out.passing, saved.passing, passes ? evaluated - stream : 0});
   }
   return out;
 }
 
 std::int64_t workspace_bytes(const ModelPart& part, const MicroShape& s, Pass pass) {
-  std::int64_t most = 0;
+  auto most = pass == Pass::train ? workspace_bytes(part, s, Pass::evaluate) : 0;
   for (const auto& segment : segments(part)) {
     most = std::max(most, segment.kind->forward_workspace_bytes(segment.model, s, pass));
     if (pass == Pass::train) most = std::max(most, segment.kind->backward_workspace_bytes(segment.model, s));

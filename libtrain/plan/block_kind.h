@@ -121,7 +121,8 @@ class BranchKind {
   virtual void declare(Declaration& unit) const = 0;
   // A unit beside that of the layer, which the branch leases and commits itself: by default none; at most one branch of
   // a layer has one. `layer` begins its name.
-  virtual std::optional<Unit> own_unit(const ModelConfig&, const std::string& /*layer*/) const { return {}; }
+  virtual bool has_own_unit() const { return false; }
+  virtual Unit own_unit(const ModelConfig&, const std::string& /*layer*/) const { return {}; }
 
   // Between forward and backward, or while one of the two runs (Stays); in an evaluation until its forward ends.
   virtual std::vector<SavedTensor> tensors(const ModelConfig& model, const MicroShape& shape, Pass pass) const = 0;

@@ -17,7 +17,7 @@ struct ExpertRows {
 };
 
 // A function of a row [hidden] that gives a row [hidden]; made for many experts at once (model/expert.h). All views
-// have `rows` rows; those of no group are neither read nor written.
+// have `rows` rows; no result depends on those of no group.
 class ExpertKind {
  public:
   virtual ~ExpertKind() = default;

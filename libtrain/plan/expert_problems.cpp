@@ -13,6 +13,8 @@ namespace trainyard::plan {
 
 namespace {
 
+constexpr double most_experts = 1 << 17;  // of all layers: each has a handful of tensors with names
+
 // Keys of experts that say something although there are none.
 std::string idle_keys(const ModelConfig& m) {
   auto copy = m;
@@ -54,6 +56,10 @@ std::vector<std::string> expert_problems(const ModelConfig& m) {
                               base::counted(static_cast<std::int64_t>(e.count.size()), "number"),
                               base::counted(layers, "layer"), layers == 1 ? "has" : "have"));
   }
+  double all = 0;
+  for (const auto n : e.count) all += static_cast<double>(n) * (e.count.size() == 1 ? static_cast<double>(layers) : 1);
+  if (all > most_experts)
+    out.push_back(fmt::format("{:.0f} experts in all layers together: {:.0f} at most", all, most_experts));
   const auto fewest = *std::min_element(e.count.begin(), e.count.end());
   if (e.top_k > fewest)
     out.push_back(fmt::format("experts-top-k {} is more than the {} of a layer: {} at most", e.top_k,

@@ -48,7 +48,7 @@ void expert_fields(base::FieldVisitor& v, ExpertConfig& e) {
   add("capacity-factor", e.capacity_factor,
       "places of an expert, over its equal share of the tokens of a micro-batch; none: no bound",
       base::DecimalOr{{"none"}});
-  add("evaluation-capacity-factor", e.evaluation_capacity_factor, "the same in evaluations",
+  add("evaluation-capacity", e.evaluation_capacity_factor, "the same in evaluations",
       base::DecimalOr{{"none", "same"}});
   add("min-capacity", e.min_capacity, "places that an expert has at least", base::Range<std::int64_t>{0, 1 << 24});
   add("overflow", e.overflow, "who keeps a place where more want one",

@@ -19,12 +19,12 @@ bool came_later(const base::Field& f) {
 
 constexpr std::size_t longest_text = 8192;  // a name
 
-template <class Json> std::string text_of(const Json& value) {
+template <class Json> std::string text_of(const Json& value, base::FieldKind kind) {
   if (value.is_string()) return value.template get<std::string>();
   if (value.is_boolean()) return value.template get<bool>() ? "on" : "off";
   if (value.is_number_float()) return fmt::format("{}", value.template get<double>());
   if (value.is_number()) return value.dump();
-  if (value.is_array()) {
+  if (value.is_array() && kind == base::FieldKind::integers) {
     std::vector<std::string> numbers;
     for (const auto& element : value) {
       if (!element.is_number_integer()) throw base::UsageError("a list holds something else than whole numbers");
@@ -55,8 +55,8 @@ ModelConfig model_from_json(const nlohmann::ordered_json& json, const std::strin
   try {
     for (const auto& [key, value] : json.items()) {
       auto& field = base::field_named_once(fields, key, where, said);
-      const auto text = text_of(value);
-      if (text.size() > longest_text)
+      const auto text = text_of(value, field.kind);
+      if (text.size() > longest_text && field.kind != base::FieldKind::integers)
         throw base::UsageError(fmt::format("{}: {} is {}", where, key, base::excerpt(text)),
                                fmt::format("at most {} bytes", longest_text));
       field.set(text, fmt::format("{}: {}", where, key));
@@ -82,7 +82,7 @@ nlohmann::json current_form(const nlohmann::json& model) {
     try {
       auto& field = base::field_named(fields, key, "");
       const auto usual = field.get();
-      field.set(text_of(value), key);
+      field.set(text_of(value, field.kind), key);
       if (came_later(field) && field.get() == usual) out.erase(with_underscores(key));
       else out[with_underscores(key)] = field.kind == base::FieldKind::text ? value : nlohmann::json(json_of(field));
     } catch (const base::UsageError&) {  // another program's key, or a value out of today's range

@@ -7,6 +7,7 @@
 #include "libtrain/base/text.h"
 #include "libtrain/plan/extent.h"
 #include "libtrain/plan/inventory.h"
+#include "libtrain/plan/layer_model.h"
 #include "libtrain/plan/limits.h"
 #include "libtrain/plan/partition.h"
 #include "libtrain/plan/ranges.h"
@@ -112,6 +113,25 @@ void dropout_problems(const Plan& p, std::vector<Problem>& out) {
   };
   beyond("a hidden of", p.model.hidden, most_hidden_with_dropout);
   beyond("--sequence", p.sequence, most_sequence_with_dropout);
+}
+
+// A gate's random numbers are counted as those of dropout, with channels or experts in as many bits (kernels/gate).
+void gate_problems(const Plan& p, std::vector<Problem>& out) {
+  if (!has_experts(p.model)) return;
+  const auto& e = p.model.experts;
+  if (const auto choices = double(p.micro_batch) * double(p.sequence) * double(e.top_k); choices > 0x7fffffff)
+    out.push_back({fmt::format("{:.3g} choices of experts in a micro-batch: they are counted in 31 bits", choices),
+                   "a smaller --micro-batch"});
+  if (e.noise == GateNoise::jitter && p.model.hidden > most_hidden_with_jitter)
+    out.push_back({fmt::format("experts-noise jitter with a hidden of {}: its random numbers are counted up to {} and "
+                               "would repeat",
+                               p.model.hidden, most_hidden_with_jitter),
+                   "experts-noise gumbel, or none"});
+  if (draws_for_gates(p.model) && p.sequence > most_sequence_with_dropout)
+    out.push_back({fmt::format("--sequence {} with random numbers for the choice of experts: they are counted up to {} "
+                               "and would repeat",
+                               p.sequence, most_sequence_with_dropout),
+                   "experts-noise none, and experts-overflow position or probability"});
 }
 
 // Axes of one rank may stand anywhere.
@@ -318,6 +338,14 @@ void extent_problems(const Plan& p, std::vector<Problem>& out) {
 
 }  // namespace
 
+bool draws_for_gates(const ModelConfig& m) {
+  const auto& e = m.experts;
+  const auto bounded = [&](const std::string& factor) { return factor != "none" && factor != "same"; };
+  return has_experts(m) &&
+         (e.noise != GateNoise::none ||
+          (e.overflow == Overflow::random && (bounded(e.capacity_factor) || bounded(e.evaluation_capacity_factor))));
+}
+
 bool drops_rows(const ModelConfig& m) {
   return m.dropout_embedding > 0 || m.dropout_attention_residual > 0 || m.dropout_ffn_residual > 0;
 }
@@ -341,6 +369,7 @@ std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
                                p.topology.size(Axis::pipe)),
                    "cut over the axes 'pipe', inside it 'data' and, inside that, 'tensor' alone"});
   dropout_problems(p, out);
+  gate_problems(p, out);
   if (in_range && of_replicas && has_model) {
     stage_problems(p, out);
     tensor_problems(p, lanes, out);

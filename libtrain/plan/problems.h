@@ -23,6 +23,8 @@ struct LanesOf {
 
 // Does dropout fall on rows of the residual stream (plan/limits.h)?
 bool drops_rows(const ModelConfig& model);
+// Do its gates draw random numbers, keyed by the sample: for noise, or for who keeps a place?
+bool draws_for_gates(const ModelConfig& model);
 
 // Model, ranges (plan/ranges.h), how many ranks can share its layers, what its units ask for (groups, cuts) that stores
 // cannot do yet, divisibility, more data ranks than groups of micro-batches, counters of dropout that would overlap,

@@ -78,7 +78,7 @@ void ExpertsKind::declare(Declaration& d) const {
   beside->declare_of(model, d);
 }
 
-std::optional<Unit> ExpertsKind::own_unit(const ModelConfig& m, const std::string& layer) const {
+Unit ExpertsKind::own_unit(const ModelConfig& m, const std::string& layer) const {
   const auto count = expert_count(m);
   const auto& kind = expert_kind(m.experts.network);
   std::vector<std::vector<Parameter>> of_experts;

@@ -15,7 +15,8 @@ class ExpertsKind : public BranchKind {
   std::string prefix() const override { return "ffn"; }
   double residual_dropout(const ModelConfig& model) const override { return model.dropout_ffn_residual; }
   void declare(Declaration& unit) const override;
-  std::optional<Unit> own_unit(const ModelConfig& model, const std::string& layer) const override;
+  bool has_own_unit() const override { return true; }
+  Unit own_unit(const ModelConfig& model, const std::string& layer) const override;
   std::vector<SavedTensor> tensors(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;

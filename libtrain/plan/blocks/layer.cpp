@@ -54,7 +54,8 @@ std::vector<Unit> LayerKind::units(const ModelConfig& m, std::int64_t index) con
   std::vector<Unit> all;
   all.push_back(d.take());
   for (const auto& name : m.branches)
-    if (auto own = branch_kind(name).own_unit(m, layer_name(m, index))) all.push_back(std::move(*own));
+    if (const auto& branch = branch_kind(name); branch.has_own_unit())
+      all.push_back(branch.own_unit(m, layer_name(m, index)));
   TRAINYARD_ASSERT(all.size() <= 2, "{} branches of a layer have units of their own", all.size() - 1);
   return all;
 }
@@ -62,7 +63,8 @@ std::vector<Unit> LayerKind::units(const ModelConfig& m, std::int64_t index) con
 // A branch has its own unit while it runs, inside of the layer's.
 BlockAccesses LayerKind::accesses(const ModelConfig& m) const {
   using Kind = Access::Kind;
-  if (units(m, 0).size() == 1) return {{0}, {0}, {{Kind::lease, 0}, {Kind::commit, 0}}};
+  if (std::none_of(m.branches.begin(), m.branches.end(), [](const auto& b) { return branch_kind(b).has_own_unit(); }))
+    return {{0}, {0}, {{Kind::lease, 0}, {Kind::commit, 0}}};
   return {{0, 1}, {0, 1}, {{Kind::lease, 0}, {Kind::lease, 1}, {Kind::commit, 1}, {Kind::commit, 0}}};
 }
 
