@@ -11,6 +11,7 @@
 #include "kernels/embedding/embedding_args.h"
 #include "kernels/fold/fold_args.h"
 #include "kernels/gemm/gemm_cpu.h"
+#include "kernels/grouped_linear/grouped_linear_args.h"
 #include "kernels/lane_sum/lane_sum_args.h"
 #include "kernels/linear/column_sum.h"
 #include "kernels/norm/norm_args.h"
@@ -37,6 +38,8 @@ namespace trainyard::kernels {
   X(embedding_backward, EmbeddingArgs)     \
   X(fold, FoldArgs)                        \
   X(gemm, GemmArgs)                        \
+  X(grouped_linear, GroupedLinearArgs)     \
+  X(grouped_weight, GroupedWeightArgs)     \
   X(column_sum, ColumnSumArgs)             \
   X(lane_sum, LaneSumArgs)                 \
   X(norm_forward, NormArgs)                \

@@ -3,6 +3,7 @@
 
 #include "kernels/check.h"
 #include "kernels/gemm/gemm_cpu.h"
+#include "kernels/gpu_kernels.h"
 #include "kernels/grouped_linear/grouped_linear_args.h"
 #include "kernels/linear/column_sum.h"
 #include "libtrain/plan/scratch.h"
@@ -49,6 +50,12 @@ void run(tensor::Exec& exec, GroupedLinearArgs args) {
   args.threads = exec.threads();
   exec.run([&exec, args]() mutable {
     tensor::ArenaScope scope(exec.scratch());
+    if (exec.on_gpu()) {
+      args.scratch = exec.scratch().allocate_bytes(plan::gpu_grouped_linear_scratch_bytes(
+          args.c.rows, args.c.cols, args.lanes, args.c.type == Type::f64 ? 8 : 4));
+      tensor::require_gpu(gpu_kernels().grouped_linear(args, exec.stream()), "grouped_linear on the GPU");
+      return;
+    }
     args.scratch = exec.scratch().allocate_bytes(
         plan::grouped_linear_scratch_bytes(args.c.rows, args.rows.groups, args.c.cols, args.k, args.parts, args.lanes,
                                            args.c.type == Type::bf16, args.threads));
@@ -125,6 +132,10 @@ void grouped_linear_backward_weight(tensor::Exec& exec, const RowGroups& groups,
   if (args.rows.groups == 0 || dy.cols() == 0 || x.cols() == 0) return;
   args.threads = exec.threads();
   exec.run([&exec, args]() mutable {
+    if (exec.on_gpu()) {
+      tensor::require_gpu(gpu_kernels().grouped_weight(args, exec.stream()), "grouped_weight on the GPU");
+      return;
+    }
     tensor::ArenaScope scope(exec.scratch());
     args.scratch = exec.scratch().allocate_bytes(
         plan::grouped_linear_weight_scratch_bytes(args.dy.rows, args.dy.cols, args.x.cols, args.threads));

@@ -23,11 +23,15 @@ constexpr std::int64_t gemm_scratch_bytes(std::int64_t m, std::int64_t n, std::i
 // the sum of what its `parts` are summed over. bf16_result: the result is bf16, not f32. Beside what a product takes,
 // blocks of the result in f32 hold the sums of lanes that wait for a neighbour: one for each level of the tree (one for
 // a left fold), one less where a lane is a single block. 1 lane: as gemm_scratch_bytes.
-constexpr std::int64_t lane_gemm_temporaries(std::int64_t k, std::int64_t parts, std::int64_t lanes) {
+constexpr std::int64_t lane_levels_that_wait(std::int64_t lanes) {
   std::int64_t levels = 0;
   if ((lanes & (lanes - 1)) != 0) levels = 1;
   else
     for (std::int64_t width = lanes; width > 1; width /= 2) ++levels;
+  return levels;
+}
+constexpr std::int64_t lane_gemm_temporaries(std::int64_t k, std::int64_t parts, std::int64_t lanes) {
+  const std::int64_t levels = lane_levels_that_wait(lanes);
   const bool single = parts == 1 && k / lanes <= gemm_block_k;
   return std::max<std::int64_t>(levels - single, 0);
 }
@@ -114,6 +118,12 @@ constexpr std::int64_t gpu_lane_gemm_scratch_bytes(std::int64_t m, std::int64_t 
                                                    std::int64_t accumulation_bytes) {
   const auto pieces = lanes > 1 ? lanes : products > 1 && bf16_result ? 1 : 0;
   return gpu_gemm_scratch_bytes + base::aligned(pieces * m * n * accumulation_bytes);
+}
+// Products of groups on a GPU: sums of lanes that wait for a neighbour, f32 (f64 for f64), one for each level of the
+// tree (one for a left fold). Weight gradients need nothing.
+constexpr std::int64_t gpu_grouped_linear_scratch_bytes(std::int64_t rows, std::int64_t n, std::int64_t lanes,
+                                                        std::int64_t accumulation_bytes) {
+  return base::aligned(lane_levels_that_wait(lanes) * rows * n * accumulation_bytes);
 }
 constexpr std::int64_t gpu_attention_backward_scratch_bytes(std::int64_t batch, std::int64_t sequence,
                                                             std::int64_t heads, std::int64_t element_bytes) {
