@@ -47,19 +47,30 @@ constexpr std::int64_t column_sum_scratch_bytes(std::int64_t n, std::int64_t col
   return base::aligned((n + column_sum_rows - 1) / column_sum_rows * columns * element_bytes);
 }
 
-// Linear layers of `groups` groups, `rows` in all, however they are shared out (kernels/grouped_linear). Forward and
-// input gradient make rows x n over k, the sum of what the `parts` are summed over.
+// Products of `groups` groups of `rows` rows in all, however they are shared out (kernels/grouped_linear): rows of
+// groups that are packed together, where each group begins a panel of 14, 6 or 4 rows; and for each thread a strip of
+// columns.
+inline constexpr std::int64_t grouped_strip = 128;
+constexpr std::int64_t grouped_block_rows(std::int64_t rows, std::int64_t groups) {
+  return std::min(base::round_up(rows + 13 * std::min(rows, groups), 84), gemm_block_m);
+}
+constexpr std::int64_t grouped_strip_bytes(std::int64_t n, std::int64_t k) {
+  return base::aligned(std::min(base::round_up(n, 32), grouped_strip) * std::min(k, gemm_block_k) * 4);
+}
+// Forward and input gradient: rows x n over k, the sum of what the `parts` are summed over. Beside what is packed,
+// blocks of the result as in a product in lanes.
 constexpr std::int64_t grouped_linear_scratch_bytes(std::int64_t rows, std::int64_t groups, std::int64_t n,
                                                     std::int64_t k, std::int64_t parts, std::int64_t lanes,
                                                     bool bf16_result, int threads) {
-  return lane_gemm_scratch_bytes(rows, n, k, parts, lanes, bf16_result) + 0 * groups * threads;
+  const auto mb = grouped_block_rows(rows, groups), nb = std::min(base::round_up(n, 32), gemm_block_n);
+  return base::aligned(mb * std::min(k, gemm_block_k) * 4) + threads * grouped_strip_bytes(n, k) +
+         (lane_gemm_temporaries(k, parts, lanes) + (bf16_result ? 1 : 0)) * base::aligned(mb * nb * 4);
 }
 // Weight and bias gradients, out x in.
 constexpr std::int64_t grouped_linear_weight_scratch_bytes(std::int64_t rows, std::int64_t out, std::int64_t in,
                                                            int threads) {
-  return std::max(gemm_scratch_bytes(out, in, std::max<std::int64_t>(rows, 1), false),
-                  column_sum_scratch_bytes(rows, out, 8)) +
-         0 * threads;
+  const auto mb = std::min(base::round_up(out, 84), gemm_block_m);
+  return base::aligned(mb * std::min(rows, gemm_block_k) * 4) + threads * grouped_strip_bytes(in, rows);
 }
 
 // The backward pass of a norm: two column sums. Forward needs none.
