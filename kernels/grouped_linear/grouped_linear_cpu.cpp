@@ -89,8 +89,7 @@ void multiply_task(const Stage& s, const GemmArgs& g, const Piece& p, int64_t q0
   const int64_t columns = s.nb - j0 < strip ? s.nb - j0 : strip, width = base::round_up(columns, nr);
   for (int c = 0; c < s.chunk.count; ++c) {
     const Segment& t = s.chunk.segment[c];
-    for (int64_t j = 0; j < columns; j += nr)
-      pack_columns<T>(b_of(g, t.part), g.trans_b, s.j0 + j0 + j, columns - j, t.k0, t.kb, pb + t.at * width + j * t.kb);
+    pack_strip<T>(b_of(g, t.part), g.trans_b, s.j0 + j0, columns, t.k0, t.kb, pb + t.at * width);
   }
   const Block block{0, p.rows, s.j0, s.nb, s.wide + p.panel * mr * nr, s.mb0, s.apart};
   walk_tiles(q0, q1, columns, [&](int64_t from, int64_t to, int64_t j) {

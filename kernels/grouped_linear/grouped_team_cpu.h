@@ -26,12 +26,22 @@ template <class T> Mat view_of(const GroupedMat& m, int64_t group) {
   return out;
 }
 
-// Columns [j, j + have) of op(b), steps [k0, k0 + kb), as a panel.
+// Columns [j, j + columns) of op(b), steps [k0, k0 + kb), as panels one after the other.
 template <class T>
-void pack_columns(const Mat& b, int trans_b, int64_t j, int64_t have, int64_t k0, int64_t kb, float* out) {
-  if (have > nr) have = nr;
-  if (trans_b) pack_across(b.row<T>(j) + k0, b.pitch, have, kb, out);
-  else pack_panel(b.row<T>(k0) + j, 1, b.pitch, have, nr, kb, out);
+void pack_strip(const Mat& b, int trans_b, int64_t j, int64_t columns, int64_t k0, int64_t kb, float* out) {
+  const int64_t whole = trans_b ? 0 : columns / nr * nr;
+  // Lines of several panels at once: whole runs of memory.
+  for (int64_t p = 0; p < kb && whole > 0; ++p) {
+    const T* from = b.row<T>(k0 + p) + j;
+    float* to = out + p * nr;
+    for (int64_t c = 0; c < whole; c += nr)
+      for (int i = 0; i < nr; ++i) to[c * kb + i] = widen(from[c + i]);
+  }
+  for (int64_t c = whole; c < columns; c += nr) {
+    const int64_t have = columns - c < nr ? columns - c : nr;
+    if (trans_b) pack_across(b.row<T>(j + c) + k0, b.pitch, have, kb, out + c * kb);
+    else pack_panel(b.row<T>(k0) + j + c, 1, b.pitch, have, nr, kb, out + c * kb);
+  }
 }
 
 // Tasks are taken as threads become free, through two counters by turns.

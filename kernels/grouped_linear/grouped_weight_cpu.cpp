@@ -64,8 +64,7 @@ template <class T> void multiply_gradients(const WeightStage& s, float* pb, int 
     const int64_t range = task / strips, j0 = task % strips * strip, columns = n - j0 < strip ? n - j0 : strip;
     auto blocks = s.begin;
     for (RowBlock b; blocks.next(b);) {
-      for (int64_t j = 0; j < columns; j += nr)
-        pack_columns<T>(s.g.x, 0, j0 + j, columns - j, b.first, b.steps, pb + j * b.steps);
+      pack_strip<T>(s.g.x, 0, j0, columns, b.first, b.steps, pb);
       GemmArgs product;
       product.c = view_of<float>(s.g.dweight, b.group);
       const Block block{s.i0, s.mb, 0, n, nullptr, 0, 0};
