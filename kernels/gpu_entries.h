@@ -16,6 +16,7 @@
 #include "kernels/gate/gate_args.h"
 #include "kernels/gate_record/gate_record_args.h"
 #include "kernels/gemm/gemm_cpu.h"
+#include "kernels/grouped_linear/grouped_linear_args.h"
 #include "kernels/lane_sum/lane_sum_args.h"
 #include "kernels/linear/column_sum.h"
 #include "kernels/norm/norm_args.h"
@@ -52,6 +53,8 @@ namespace trainyard::kernels {
   X(gate_jitter, GateJitterArgs)                        \
   X(gate_record, GateRecordArgs)                        \
   X(gemm, GemmArgs)                                     \
+  X(grouped_linear, GroupedLinearArgs)                  \
+  X(grouped_weight, GroupedWeightArgs)                  \
   X(column_sum, ColumnSumArgs)                          \
   X(lane_sum, LaneSumArgs)                              \
   X(norm_forward, NormArgs)                             \

@@ -1,7 +1,7 @@
 // The product: operands packed into panels by the whole team, then micro-tiles of registers. No library, no heap.
 #include "kernels/gemm/gemm_cpu.h"
 
-#include "kernels/gemm/lane_walk_cpu.h"
+#include "kernels/gemm/lane_tile_cpu.h"
 #include "kernels/micro_tile_cpu.h"
 #include "libtrain/plan/scratch.h"
 
@@ -21,96 +21,6 @@ template <class T> void pack_block(const Mat& x, int trans, int64_t first, int64
     const int64_t i0 = first + q * width, have = count - q * width < width ? count - q * width : width;
     pack_panel(data + i0 * si + k0 * sp, si, sp, have, width, kb, out + q * width * kb);
   }
-}
-
-// A block of the result, and where its partial sums lie: slot 0 is the result, or its f32 block where it is bf16.
-struct Block {
-  int64_t i0, mb, j0, nb;
-  // f32 blocks, `apart` from one to the next: of slots 1, 2, ..., for bf16 of 0 before them. Tile after tile, each in
-  // one run of memory, columns of `rows` rows.
-  float* wide;
-  int64_t rows, apart;
-};
-
-// Finishes rows [i, i + rows) and columns [j, j + cols) of the result: bias, GELU, rounding from the f32 block.
-template <class C> void finish(const GemmArgs& g, int64_t i, int64_t rows, int64_t j, int64_t cols, const float* block,
-                               int64_t block_pitch) {
-  for (int64_t r = 0; r < rows; ++r) {
-    C* out = g.c.row<C>(i + r) + j;
-    const float* in = block + r * block_pitch;
-    const C* bias = g.bias.empty() ? nullptr : static_cast<const C*>(g.bias.data) + j;
-    C* gelu = g.gelu.empty() ? nullptr : g.gelu.row<C>(i + r) + j;
-    for (int64_t q = 0; q < cols; ++q) {
-      const float v = bias ? in[q] + widen(bias[q]) : in[q];
-      store(&out[q], v);
-    }
-    if (gelu)
-      for (int64_t q = 0; q < cols; ++q) store(&gelu[q], gelu_of(widen(out[q])));
-  }
-}
-
-// Several sums are added to a panel * b panel in order; the last may be `to`.
-struct Sums {
-  const float* from[64];
-  int64_t pitch[64];
-  int count;
-};
-inline void micro_tile_of_sums(int64_t k, const float* a, const float* b, const Sums& sums, float* to,
-                               int64_t to_pitch) {
-  micro_product(
-      k, a, b, [&](Vec(&acc)[mr][vectors]) __attribute__((always_inline)) {
-        for (int s = 0; s < sums.count; ++s) {
-          const float* from = sums.from[s];
-          const int64_t pitch = sums.pitch[s];
-#pragma GCC unroll 16
-          for (int i = 0; i < mr; ++i)
-#pragma GCC unroll 8
-            for (int j = 0; j < vectors; ++j) acc[i][j] = plus(load(from + i * pitch + j * lanes), acc[i][j]);
-        }
-#pragma GCC unroll 16
-        for (int i = 0; i < mr; ++i)
-#pragma GCC unroll 8
-          for (int j = 0; j < vectors; ++j) put(to + i * to_pitch + j * lanes, acc[i][j]);
-      });
-}
-
-// One tile of a segment: rows and columns [i, i + rows), [j, j + cols) of the block.
-template <class C> void multiply_tile(const GemmArgs& g, const Block& b, const Segment& s, const float* pa,
-                                      const float* pb, int64_t i, int64_t rows, int64_t j, int64_t cols) {
-  constexpr bool narrow = sizeof(C) == 2;
-  const auto pitch_of = [&](int slot) { return slot > 0 || narrow ? nr : g.c.pitch; };
-  const auto at = [&](int slot) -> float* {
-    if (slot > 0 || narrow) return b.wide + (slot - !narrow) * b.apart + j * b.rows + i * nr;
-    return reinterpret_cast<float*>(g.c.row<C>(b.i0 + i) + b.j0 + j);
-  };
-  const int64_t pitch = pitch_of(s.to);
-  float* to = at(s.to);
-  const bool in_place = s.sources > 0 && s.source[s.sources - 1] == s.to;
-  // A tile that hangs over the edge of the result is made beside it.
-  const bool beside = !narrow && s.to == 0 && (rows < mr || cols < nr);
-  // What is added is on its way while the registers fill.
-  for (int q = 0; q < s.sources; ++q) {
-    if ((s.warm >> s.source[q] & 1) != 0) continue;
-    const float* from = at(s.source[q]);
-    const int64_t from_pitch = pitch_of(s.source[q]);
-    for (int r = 0; r < rows; ++r)
-      for (int e = 0; e < nr; e += 16) __builtin_prefetch(from + r * from_pitch + e);
-  }
-  float edge[mr * nr];
-  if (!beside && (s.sources == 0 || (s.sources == 1 && in_place))) {
-    micro_tile(s.kb, pa, pb, to, pitch, in_place);
-  } else {
-    Sums sums;
-    sums.count = s.sources - (beside && in_place);
-    for (int q = 0; q < sums.count; ++q) sums.from[q] = at(s.source[q]), sums.pitch[q] = pitch_of(s.source[q]);
-    micro_tile_of_sums(s.kb, pa, pb, sums, beside ? edge : to, beside ? nr : pitch);
-  }
-  if (beside)
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t q = 0; q < cols; ++q)
-        to[r * pitch + q] = in_place ? to[r * pitch + q] + edge[r * nr + q] : edge[r * nr + q];
-  if (s.complete && (narrow || !g.bias.empty() || !g.gelu.empty()))
-    finish<C>(g, b.i0 + i, rows, b.j0 + j, cols, to, pitch);
 }
 
 // Tasks are taken as threads become free: which thread computes a tile does not change its bits. A task goes through

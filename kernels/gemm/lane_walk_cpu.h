@@ -1,5 +1,5 @@
-// The order of a product's sums: blocks of K, lanes of blocks, a tree of lanes. Included only by gemm_cpu.cpp, once per
-// instruction set.
+// The order of a product's sums: blocks of K, lanes of blocks, a tree of lanes. Included only by the *_cpu.cpp of
+// products, once per instruction set.
 #pragma once
 
 #include "kernels/gemm/gemm_cpu.h"

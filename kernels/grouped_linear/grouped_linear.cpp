@@ -2,9 +2,8 @@
 #include "kernels/grouped_linear/grouped_linear.h"
 
 #include "kernels/check.h"
-#include "kernels/gemm/gemm_cpu.h"
+#include "kernels/gpu_kernels.h"
 #include "kernels/grouped_linear/grouped_linear_args.h"
-#include "kernels/linear/column_sum.h"
 #include "libtrain/plan/scratch.h"
 
 namespace trainyard::kernels {
@@ -29,44 +28,18 @@ void require_types(const base::View& a, const base::View& b, const base::View& c
       "operands of {}, {} into {}", base::name_of(a.dtype), base::name_of(b.dtype), base::name_of(c.dtype));
 }
 
-Mat rows_of(const Mat& m, const std::int32_t* range, std::int64_t width) {
-  Mat out = m;
-  out.data = static_cast<char*>(m.data) + range[0] * m.pitch * width;
-  out.rows = range[1];
-  return out;
-}
-std::int64_t width_of(Type t) { return t == Type::bf16 ? 2 : t == Type::f32 ? 4 : 8; }
-Mat group_of(const GroupedMat& m, std::int64_t g) {
-  Mat out = m.first;
-  if (!m.empty())
-    out.data = static_cast<char*>(out.data) + ((g % m.count) * m.stride + g / m.count * m.outer) * width_of(out.type);
-  return out;
-}
-
-void run(tensor::Exec& exec, GroupedLinearArgs args) {
-  TRAINYARD_ASSERT(args.lanes >= 1, "{} lanes", args.lanes);
+void run_grouped(tensor::Exec& exec, GroupedLinearArgs args) {
   if (args.rows.groups == 0 || args.c.rows == 0 || args.c.cols == 0) return;
   args.threads = exec.threads();
   exec.run([&exec, args]() mutable {
     tensor::ArenaScope scope(exec.scratch());
     args.scratch = exec.scratch().allocate_bytes(
-        plan::grouped_linear_scratch_bytes(args.c.rows, args.rows.groups, args.c.cols, args.k, args.parts, args.lanes,
-                                           args.c.type == Type::bf16, args.threads));
-    for (std::int64_t e = 0; e < args.rows.groups; ++e) {
-      const auto* range = args.rows.ranges + 2 * e;
-      if (range[1] == 0) continue;
-      GemmArgs g;
-      const auto part = [&](int p) {
-        return GemmPart{rows_of(args.a[p], range, width_of(args.a[p].type)), group_of(args.b[p], e)};
-      };
-      g.a = part(0).a, g.b = part(0).b, g.c = rows_of(args.c, range, width_of(args.c.type));
-      for (int p = 1; p < args.parts; ++p) g.more[p - 1] = part(p);
-      g.parts = args.parts, g.lanes = args.lanes, g.trans_b = args.trans_b;
-      g.m = range[1], g.n = args.c.cols, g.k = args.k;
-      g.bias = group_of(args.bias, e);
-      g.threads = args.threads, g.scratch = args.scratch;
-      TRAINYARD_CPU_CALL(gemm_cpu, (g));
-    }
+        exec.on_gpu()
+            ? plan::gpu_grouped_linear_scratch_bytes(args.c.rows, args.c.cols, args.lanes,
+                                                     args.c.type == Type::f64 ? 8 : 4)
+            : plan::grouped_linear_scratch_bytes(args.c.rows, args.rows.groups, args.c.cols, args.k, args.parts,
+                                                 args.lanes, args.c.type == Type::bf16, args.threads));
+    TRAINYARD_CALL(exec, grouped_linear, args);
   });
 }
 
@@ -87,7 +60,7 @@ void grouped_linear_forward(tensor::Exec& exec, const RowGroups& groups, base::V
   args.rows = ranges_of(groups);
   args.a[0] = mat(x), args.b[0] = grouped_mat(weight), args.c = mat(y), args.bias = grouped_mat(bias);
   args.trans_b = 1, args.k = x.cols(), args.lanes = lanes;
-  run(exec, args);
+  run_grouped(exec, args);
 }
 
 void grouped_linear_backward_input(tensor::Exec& exec, const RowGroups& groups, std::span<const GroupedPart> parts,
@@ -106,7 +79,7 @@ void grouped_linear_backward_input(tensor::Exec& exec, const RowGroups& groups, 
     args.a[p] = mat(dy), args.b[p] = grouped_mat(parts[p].weight);
     args.k += dy.cols();
   }
-  run(exec, args);
+  run_grouped(exec, args);
 }
 
 void grouped_linear_backward_weight(tensor::Exec& exec, const RowGroups& groups, base::View dy, base::View x,
@@ -126,30 +99,11 @@ void grouped_linear_backward_weight(tensor::Exec& exec, const RowGroups& groups,
   args.threads = exec.threads();
   exec.run([&exec, args]() mutable {
     tensor::ArenaScope scope(exec.scratch());
-    args.scratch = exec.scratch().allocate_bytes(
-        plan::grouped_linear_weight_scratch_bytes(args.dy.rows, args.dy.cols, args.x.cols, args.threads));
-    for (std::int64_t e = 0; e < args.rows.groups; ++e) {
-      const auto* range = args.rows.ranges + 2 * e;
-      const auto width = width_of(args.dy.type);
-      const Mat dw = group_of(args.dweight, e), db = group_of(args.dbias, e);
-      if (range[1] == 0) {
-        const auto wide = static_cast<std::size_t>(width_of(dw.type));
-        for (std::int64_t i = 0; i < dw.rows; ++i)
-          memset(dw.row<char>(i * width_of(dw.type)), 0, static_cast<std::size_t>(dw.cols) * wide);
-        if (!db.empty()) memset(db.data, 0, static_cast<std::size_t>(db.cols) * wide);
-        continue;
-      }
-      GemmArgs g;
-      g.a = rows_of(args.dy, range, width), g.b = rows_of(args.x, range, width), g.c = dw;
-      g.trans_a = 1, g.m = dw.rows, g.n = dw.cols, g.k = range[1];
-      g.threads = args.threads, g.scratch = args.scratch;
-      TRAINYARD_CPU_CALL(gemm_cpu, (g));
-      if (db.empty()) continue;
-      Mat partials = db;
-      partials.data = args.scratch, partials.pitch = partials.cols;
-      partials.rows = (range[1] + plan::column_sum_rows - 1) / plan::column_sum_rows;
-      TRAINYARD_CPU_CALL(column_sum_cpu, (ColumnSumArgs{g.a, db, partials, args.threads}));
-    }
+    args.scratch =
+        exec.scratch().allocate_bytes(exec.on_gpu() ? 0
+                                                    : plan::grouped_linear_weight_scratch_bytes(
+                                                          args.dy.rows, args.dy.cols, args.x.cols, args.threads));
+    TRAINYARD_CALL(exec, grouped_weight, args);
   });
 }
 

@@ -23,11 +23,15 @@ constexpr std::int64_t gemm_scratch_bytes(std::int64_t m, std::int64_t n, std::i
 // the sum of what its `parts` are summed over. bf16_result: the result is bf16, not f32. Beside what a product takes,
 // blocks of the result in f32 hold the sums of lanes that wait for a neighbour: one for each level of the tree (one for
 // a left fold), one less where a lane is a single block. 1 lane: as gemm_scratch_bytes.
-constexpr std::int64_t lane_gemm_temporaries(std::int64_t k, std::int64_t parts, std::int64_t lanes) {
+constexpr std::int64_t lane_levels_that_wait(std::int64_t lanes) {
   std::int64_t levels = 0;
   if ((lanes & (lanes - 1)) != 0) levels = 1;
   else
     for (std::int64_t width = lanes; width > 1; width /= 2) ++levels;
+  return levels;
+}
+constexpr std::int64_t lane_gemm_temporaries(std::int64_t k, std::int64_t parts, std::int64_t lanes) {
+  const std::int64_t levels = lane_levels_that_wait(lanes);
   const bool single = parts == 1 && k / lanes <= gemm_block_k;
   return std::max<std::int64_t>(levels - single, 0);
 }
@@ -43,19 +47,30 @@ constexpr std::int64_t column_sum_scratch_bytes(std::int64_t n, std::int64_t col
   return base::aligned((n + column_sum_rows - 1) / column_sum_rows * columns * element_bytes);
 }
 
-// Linear layers of `groups` groups, `rows` in all, however they are shared out (kernels/grouped_linear). Forward and
-// input gradient make rows x n over k, the sum of what the `parts` are summed over.
+// Products of `groups` groups of `rows` rows in all, however they are shared out (kernels/grouped_linear): rows of
+// groups that are packed together, where each group begins a panel of 14, 6 or 4 rows; and for each thread a strip of
+// columns.
+inline constexpr std::int64_t grouped_strip = 128;
+constexpr std::int64_t grouped_block_rows(std::int64_t rows, std::int64_t groups) {
+  return std::min(base::round_up(rows + 13 * std::min(rows, groups), 84), gemm_block_m);
+}
+constexpr std::int64_t grouped_strip_bytes(std::int64_t n, std::int64_t k) {
+  return base::aligned(std::min(base::round_up(n, 32), grouped_strip) * std::min(k, gemm_block_k) * 4);
+}
+// Forward and input gradient: rows x n over k, the sum of what the `parts` are summed over. Beside what is packed,
+// blocks of the result as in a product in lanes.
 constexpr std::int64_t grouped_linear_scratch_bytes(std::int64_t rows, std::int64_t groups, std::int64_t n,
                                                     std::int64_t k, std::int64_t parts, std::int64_t lanes,
                                                     bool bf16_result, int threads) {
-  return lane_gemm_scratch_bytes(rows, n, k, parts, lanes, bf16_result) + 0 * groups * threads;
+  const auto mb = grouped_block_rows(rows, groups), nb = std::min(base::round_up(n, 32), gemm_block_n);
+  return base::aligned(mb * std::min(k, gemm_block_k) * 4) + threads * grouped_strip_bytes(n, k) +
+         (lane_gemm_temporaries(k, parts, lanes) + (bf16_result ? 1 : 0)) * base::aligned(mb * nb * 4);
 }
 // Weight and bias gradients, out x in.
 constexpr std::int64_t grouped_linear_weight_scratch_bytes(std::int64_t rows, std::int64_t out, std::int64_t in,
                                                            int threads) {
-  return std::max(gemm_scratch_bytes(out, in, std::max<std::int64_t>(rows, 1), false),
-                  column_sum_scratch_bytes(rows, out, 8)) +
-         0 * threads;
+  const auto mb = std::min(base::round_up(out, 84), gemm_block_m);
+  return base::aligned(mb * std::min(rows, gemm_block_k) * 4) + threads * grouped_strip_bytes(in, rows);
 }
 
 // The backward pass of a norm: two column sums. Forward needs none.
@@ -114,6 +129,12 @@ constexpr std::int64_t gpu_lane_gemm_scratch_bytes(std::int64_t m, std::int64_t 
                                                    std::int64_t accumulation_bytes) {
   const auto pieces = lanes > 1 ? lanes : products > 1 && bf16_result ? 1 : 0;
   return gpu_gemm_scratch_bytes + base::aligned(pieces * m * n * accumulation_bytes);
+}
+// Products of groups on a GPU: sums of lanes that wait for a neighbour, f32 (f64 for f64), one for each level of the
+// tree (one for a left fold). Weight gradients need nothing.
+constexpr std::int64_t gpu_grouped_linear_scratch_bytes(std::int64_t rows, std::int64_t n, std::int64_t lanes,
+                                                        std::int64_t accumulation_bytes) {
+  return base::aligned(lane_levels_that_wait(lanes) * rows * n * accumulation_bytes);
 }
 constexpr std::int64_t gpu_attention_backward_scratch_bytes(std::int64_t batch, std::int64_t sequence,
                                                             std::int64_t heads, std::int64_t element_bytes) {

@@ -152,11 +152,14 @@ std::int64_t ExpertsKind::backward_workspace_bytes(const ModelConfig& m, const M
              small = mix + of_tokens(s, m.experts.top_k) + of_tokens(s, count) + base::aligned(8);
   const auto experts = crossing_rows(m, s, Pass::train) +
                        expert_kind(m.experts.network).backward_workspace_bytes(m, s, expert_rows_of(m, s, Pass::train));
-  const auto rows = std::max<std::int64_t>(count, m.experts.residual ? 2 : 1);
-  const auto gate = of_tokens(s, m.hidden) + widened_bytes(m, s, Pass::train) + widened_weights(s, count * m.hidden) +
-                    (m.experts.residual ? widened_weights(s, 2 * m.hidden) : 0) +
-                    std::max(p.product(rows, m.hidden, tokens, wide), p.product(tokens, m.hidden, rows, wide));
-  auto most = small + std::max({experts, gate, gate_bytes(m, s)});
+  // Of a gate of `outputs`: the gradient of its weight, and that of its input.
+  const auto products = [&](std::int64_t outputs) {
+    return std::max(p.product(outputs, m.hidden, tokens, wide), p.product(tokens, m.hidden, outputs, wide));
+  };
+  const auto weights = widened_weights(s, count * m.hidden), mix_weights = widened_weights(s, 2 * m.hidden);
+  const auto gate = of_tokens(s, m.hidden) + widened_bytes(m, s, Pass::train) + weights +
+                    std::max(products(count), m.experts.residual ? mix_weights + products(2) : 0);
+  auto most = small + std::max(experts, gate);
   if (const auto beside = beside_experts(m))
     most = std::max(most, p.rows(m.hidden) + beside->backward_workspace_bytes(model_beside_experts(m), s));
   return dropped + most;

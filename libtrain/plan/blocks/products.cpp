@@ -47,18 +47,24 @@ std::int64_t Products::weight_gradient(std::int64_t out, std::int64_t in) const 
   return on_gpu() ? weight + bias : std::max(weight, bias);  // a GPU has both in one call
 }
 
+std::int64_t Products::grouped(ExpertRows of, std::int64_t cols, std::int64_t inner, std::int64_t parts,
+                               std::int64_t lanes) const {
+  if (on_gpu()) return gpu_grouped_linear_scratch_bytes(of.rows, cols, lanes, accumulation_bytes());
+  return grouped_linear_scratch_bytes(of.rows, of.groups, cols, inner, parts, lanes, s_.dtype == base::DType::bf16,
+                                      s_.threads);
+}
+
 std::int64_t Products::grouped_forward(ExpertRows of, std::int64_t out, std::int64_t in, std::int64_t lanes) const {
-  return grouped_linear_scratch_bytes(of.rows, of.groups, out, in, 1, lanes, s_.dtype == base::DType::bf16, s_.threads);
+  return grouped(of, out, in, 1, lanes);
 }
 
 std::int64_t Products::grouped_input(ExpertRows of, std::int64_t out, std::int64_t in, std::int64_t parts,
                                      std::int64_t lanes) const {
-  return grouped_linear_scratch_bytes(of.rows, of.groups, in, parts * out, parts, lanes, s_.dtype == base::DType::bf16,
-                                      s_.threads);
+  return grouped(of, in, parts * out, parts, lanes);
 }
 
 std::int64_t Products::grouped_weight(ExpertRows of, std::int64_t out, std::int64_t in) const {
-  return grouped_linear_weight_scratch_bytes(of.rows, out, in, s_.threads);
+  return on_gpu() ? 0 : grouped_linear_weight_scratch_bytes(of.rows, out, in, s_.threads);
 }
 
 // The widths of the products that neighbours become: a gap appears where a tensor does not end at 64 bytes.

@@ -58,6 +58,8 @@ class Products {
   std::int64_t fused_weights(const FusedLayers& layers) const;
 
  private:
+  std::int64_t grouped(ExpertRows of, std::int64_t cols, std::int64_t inner, std::int64_t parts,
+                       std::int64_t lanes) const;
   enum class Look { weights, weights_and_biases };
   std::vector<std::int64_t> spans(const FusedLayers& layers, Look look) const;
   const ModelConfig& m_;

@@ -1,0 +1,77 @@
+// What a team shares where it works on products of groups: strips of columns, tasks, the order of tiles. Included only
+// by *_cpu.cpp, once per instruction set.
+#pragma once
+
+#include "kernels/gemm/lane_tile_cpu.h"
+#include "kernels/grouped_linear/grouped_linear_args.h"
+#include "kernels/grouped_linear/pack_across_cpu.h"
+#include "libtrain/plan/scratch.h"
+
+namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
+namespace {
+
+constexpr int64_t strip = plan::grouped_strip;  // columns of a task
+static_assert(strip % nr == 0);
+
+int64_t panels_of(int64_t rows) { return (rows + mr - 1) / mr; }
+
+template <class T> Mat rows_of(const Mat& m, int64_t first, int64_t count) {
+  Mat out = m;
+  out.data = m.row<T>(first), out.rows = count;
+  return out;
+}
+template <class T> Mat view_of(const GroupedMat& m, int64_t group) {
+  Mat out = m.first;
+  if (!m.empty()) out.data = m.data<T>(group);
+  return out;
+}
+
+// Columns [j, j + columns) of op(b), steps [k0, k0 + kb), as panels one after the other.
+template <class T>
+void pack_strip(const Mat& b, int trans_b, int64_t j, int64_t columns, int64_t k0, int64_t kb, float* out) {
+  const int64_t whole = trans_b ? 0 : columns / nr * nr;
+  // Lines of several panels at once: whole runs of memory.
+  for (int64_t p = 0; p < kb && whole > 0; ++p) {
+    const T* from = b.row<T>(k0 + p) + j;
+    float* to = out + p * nr;
+    for (int64_t c = 0; c < whole; c += nr)
+      for (int i = 0; i < nr; ++i) to[c * kb + i] = widen(from[c + i]);
+  }
+  for (int64_t c = whole; c < columns; c += nr) {
+    const int64_t have = columns - c < nr ? columns - c : nr;
+    if (trans_b) pack_across(b.row<T>(j + c) + k0, b.pitch, have, kb, out + c * kb);
+    else pack_panel(b.row<T>(k0) + j + c, 1, b.pitch, have, nr, kb, out + c * kb);
+  }
+}
+
+// Tasks are taken as threads become free, through two counters by turns.
+class Tasks {
+ public:
+  explicit Tasks(int64_t* next) : next_(next) {}
+  int64_t take() { return __atomic_fetch_add(&next_[turn_], 1, __ATOMIC_RELAXED); }
+  // By one thread, while the team takes tasks.
+  void prepare_next() { __atomic_store_n(&next_[1 - turn_], 0, __ATOMIC_RELAXED); }
+  void turn() { turn_ = 1 - turn_; }
+
+ private:
+  int64_t* next_;
+  int turn_ = 0;
+};
+
+// How many panels of rows a task has, so that there are some tasks for each thread.
+int64_t panels_of_a_task(int64_t panels, int64_t strips, int shares) {
+  constexpr int64_t least = 6, tasks_of_a_thread = 4;
+  const int64_t even = shares == 1 ? panels : panels * strips / (tasks_of_a_thread * shares);
+  return even < least ? least : even;
+}
+
+// Panels [q0, q1) of rows times a strip: six panels of rows stay in the second-level cache, one of columns in the
+// first.
+template <class Tile> void walk_tiles(int64_t q0, int64_t q1, int64_t columns, const Tile& tile) {
+  constexpr int64_t together = 6;
+  for (int64_t q = q0; q < q1; q += together)
+    for (int64_t j = 0; j < columns; j += nr) tile(q, q + together < q1 ? q + together : q1, j);
+}
+
+}  // namespace
+}  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE
