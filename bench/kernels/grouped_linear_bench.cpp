@@ -61,7 +61,6 @@ void run(benchmark::State& state) {
   const auto dtype = state.range(5) == 0 ? base::DType::f32 : base::DType::bf16;
   Tensor x(dtype, n, in), y(dtype, n, out), w(dtype, groups * out, in);
   Tensor dw(base::DType::f32, kind == weight_gradient ? groups * out : 1, in), db(base::DType::f32, groups, out);
-  // Even groups where there are rows enough; else 0, 1, 2, ... rows a group, beginning anew, as a gate leaves them.
   std::vector<std::int32_t> ranges;
   for (std::int64_t g = 0; g < groups; ++g) {
     ranges.push_back(static_cast<std::int32_t>(n * g / groups));

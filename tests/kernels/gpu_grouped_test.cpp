@@ -66,7 +66,8 @@ TEST(GpuGrouped, Forward) {
     const auto vx = place(x);
     const auto vw = w.all(place(w.memory)), vb = b.all(place(b.memory));
     kernels::grouped_linear_forward(place.exec(), ranges, vx, vw, vb, s.lanes, place(y));
-    kernels::grouped_linear_forward(place.exec(), ranges, vx, vw, {}, s.lanes, place(wide));
+    // For f32 and f64 it is the same again.
+    if (t == DType::bf16) kernels::grouped_linear_forward(place.exec(), ranges, vx, vw, {}, s.lanes, place(wide));
     place.fetch();
     return Outputs{with_untouched(y), with_untouched(wide)};
   });
@@ -75,16 +76,16 @@ TEST(GpuGrouped, Forward) {
 TEST(GpuGrouped, InputGradient) {
   compare_everywhere([](Place& place, DType t, Uploaded& u, const Widths& s) {
     const auto& groups = u.groups;
-    MatrixBuffer dy(t, groups.rows, 3 * s.in, 2 * s.gap), dx(t, groups.rows, s.out, 5),
+    MatrixBuffer dy(t, groups.rows, 2 * s.in, 2 * s.gap), dx(t, groups.rows, s.out, 5),
         wide(accumulation(t), groups.rows, s.out);
-    auto w = gpu_stack(t, groups, s.in, s.out, s.gap), v = gpu_stack(t, groups, 2 * s.in, s.out, s.gap);
+    auto w = gpu_stack(t, groups, s.in, s.out, s.gap), v = gpu_stack(t, groups, s.in, s.out, s.gap);
     groups.fill(dy, 1), w.fill(2, groups.count()), v.fill(3, groups.count());
     const auto ranges = u(place);
     const auto vdy = place(dy);
     const kernels::GroupedPart both[] = {{vdy.columns(0, s.in), w.all(place(w.memory))},
-                                         {vdy.columns(s.in, 2 * s.in), v.all(place(v.memory))}};
+                                         {vdy.columns(s.in, s.in), v.all(place(v.memory))}};
     kernels::grouped_linear_backward_input(place.exec(), ranges, both, s.lanes, place(dx));
-    kernels::grouped_linear_backward_input(place.exec(), ranges, {both, 1}, s.lanes, place(wide));
+    if (t == DType::bf16) kernels::grouped_linear_backward_input(place.exec(), ranges, {both, 1}, s.lanes, place(wide));
     place.fetch();
     return Outputs{with_untouched(dx), with_untouched(wide)};
   });
