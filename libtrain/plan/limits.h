@@ -14,4 +14,8 @@ inline constexpr std::int64_t most_sequence_with_dropout = base::dropout_positio
 inline constexpr std::int64_t most_samples_with_dropout =
     base::dropout_samples;  // 2^30: steps * global batch of a run; beyond, masks come back
 
+// Random numbers of the gates of experts: of positions, and of channels (kernels/gate/gate.h).
+inline constexpr std::int64_t most_sequence_of_gates = std::int64_t{1} << 20,
+                              most_hidden_with_jitter = std::int64_t{1} << 14;
+
 }  // namespace trainyard::plan

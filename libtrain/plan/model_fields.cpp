@@ -140,8 +140,9 @@ std::string model_help() {
       "default.\n";
   out += fmt::format("Presets: {}\n\n  {:<28}{:<15}{}\n", presets_text(), "key", "default", "values");
   for (const auto& f : fields_of(m))
-    out += fmt::format("  {:<28}{:<15}{}\n      {}\n", f.name, default_text(f), f.legal.empty() ? "text" : f.legal,
-                       f.help);
+    out += fmt::format("  {:<28}{}{:<15}{}\n      {}\n", f.name + " ",
+                       f.name.size() < 28 ? "" : fmt::format("\n{:30}", ""), default_text(f),
+                       f.legal.empty() ? "text" : f.legal, f.help);
   return out +
          "\nHyphens and underscores are the same in keys and words. Example, a small Llama\n(save it as llama.toml, "
          "then train --model llama.toml ...):\n\n" +

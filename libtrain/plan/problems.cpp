@@ -7,6 +7,7 @@
 #include "libtrain/base/text.h"
 #include "libtrain/plan/extent.h"
 #include "libtrain/plan/inventory.h"
+#include "libtrain/plan/layer_model.h"
 #include "libtrain/plan/limits.h"
 #include "libtrain/plan/partition.h"
 #include "libtrain/plan/ranges.h"
@@ -112,6 +113,34 @@ void dropout_problems(const Plan& p, std::vector<Problem>& out) {
   };
   beyond("a hidden of", p.model.hidden, most_hidden_with_dropout);
   beyond("--sequence", p.sequence, most_sequence_with_dropout);
+}
+
+// What gates count with: rows of experts are 32-bit numbers, and their random numbers are keyed by position and expert,
+// or channel (kernels/gate/gate.h).
+void gate_problems(const Plan& p, std::vector<Problem>& out) {
+  if (!has_experts(p.model)) return;
+  const auto& e = p.model.experts;
+  if (const auto rows = static_cast<double>(p.micro_batch) * static_cast<double>(p.sequence);
+      rows * static_cast<double>(e.top_k) > 0x7fffffff)
+    out.push_back({fmt::format("a micro-batch of {:.0f} tokens, each of which goes to {}, is more than the 2147483647 "
+                               "rows that experts are counted in",
+                               rows, base::counted(e.top_k, "expert")),
+                   "a smaller --micro-batch or --sequence"});
+  const auto bounds = [](const std::string& factor) { return factor != "none" && factor != "same"; };
+  const bool draws =
+      (e.overflow == Overflow::random && (bounds(e.capacity_factor) || bounds(e.evaluation_capacity_factor))) ||
+      e.noise != GateNoise::none;
+  if (draws && p.sequence > most_sequence_of_gates)
+    out.push_back({fmt::format("--sequence {} with experts: the random numbers of their gates are counted up to {} and "
+                               "would repeat",
+                               p.sequence, most_sequence_of_gates),
+                   fmt::format("--sequence {} at most, or experts-overflow position and experts-noise none",
+                               most_sequence_of_gates)});
+  if (e.noise == GateNoise::jitter && p.model.hidden > most_hidden_with_jitter)
+    out.push_back({fmt::format("a hidden of {} with experts-noise jitter: its random numbers are counted up to {} and "
+                               "would repeat",
+                               p.model.hidden, most_hidden_with_jitter),
+                   "experts-noise gumbel or none"});
 }
 
 // Axes of one rank may stand anywhere.
@@ -341,6 +370,7 @@ std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
                                p.topology.size(Axis::pipe)),
                    "cut over the axes 'pipe', inside it 'data' and, inside that, 'tensor' alone"});
   dropout_problems(p, out);
+  gate_problems(p, out);
   if (in_range && of_replicas && has_model) {
     stage_problems(p, out);
     tensor_problems(p, lanes, out);
