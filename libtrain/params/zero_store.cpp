@@ -90,11 +90,20 @@ void ZeroStore::initialize(std::uint64_t seed) {
   pieces_loaded();
 }
 
+// Leases are open as long as those of ranks that compute, as what is fetched ahead depends on it: that of a layer while
+// what its branch has of its own is leased.
 void ZeroStore::idle(std::span<const plan::Access> accesses, GradientFold::Position position) {
-  for (const auto& a : accesses) {
-    if (a.kind == plan::Access::Kind::lease) {
+  using Kind = plan::Access::Kind;
+  const auto inside = [&](std::size_t i) {
+    return i < accesses.size() && i > 0 && accesses[i].kind == Kind::lease && accesses[i - 1].kind == Kind::lease &&
+           c_.unit(accesses[i].use.unit).name.starts_with(c_.unit(accesses[i - 1].use.unit).name + ".");
+  };
+  for (std::size_t i = 0; i < accesses.size(); ++i) {
+    const auto& a = accesses[i];
+    if (a.kind == Kind::lease) {
       weights_->acquire(a.use);
-      weights_->give_back(a.use);
+      if (!inside(i + 1)) weights_->give_back(a.use);
+      if (inside(i)) weights_->give_back(accesses[i - 1].use);
     } else if (ends_group(position.place)) {
       gradients_.idle(a.use, position.round);
     }

@@ -139,10 +139,11 @@ std::string model_help() {
       "A model is a preset or a TOML file of these keys, one `key = value` a line;\na key that is left out has its "
       "default.\n";
   out += fmt::format("Presets: {}\n\n  {:<28}{:<15}{}\n", presets_text(), "key", "default", "values");
-  for (const auto& f : fields_of(m))
-    out += fmt::format("  {:<28}{}{:<15}{}\n      {}\n", f.name + " ",
-                       f.name.size() < 28 ? "" : fmt::format("\n{:30}", ""), default_text(f),
+  for (const auto& f : fields_of(m)) {
+    const auto key = fmt::format("{:<27} ", f.name);  // a long one takes from the column beside it
+    out += fmt::format("  {}{:<{}}{}\n      {}\n", key, default_text(f), 43 - key.size(),
                        f.legal.empty() ? "text" : f.legal, f.help);
+  }
   return out +
          "\nHyphens and underscores are the same in keys and words. Example, a small Llama\n(save it as llama.toml, "
          "then train --model llama.toml ...):\n\n" +

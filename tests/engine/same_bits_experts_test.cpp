@@ -2,6 +2,9 @@
 // and schedules, recomputation, dtypes and threads has the bits of one rank, and takes the memory and sends the bytes
 // that were foretold; so has every resume, of checkpoints that were cut anew, too.
 // --gtest_also_run_disabled_tests: the whole product.
+#include "libtrain/checkpoint/reshard.h"
+#include "libtrain/engine/evaluate.h"
+#include "libtrain/engine/run_folder.h"
 #include "tests/engine/covering.h"
 #include "tests/engine/reports.h"
 #include "tests/engine/small_run.h"
@@ -90,8 +93,10 @@ void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
       ASSERT_NE(want.find("validation"), std::string::npos);
     }
     auto c = config("cut");
+    c.layer_slots = 1 + n % 3;
     const auto where = fmt::format("{} fold {} gate {}", text_of(cut), fold, gate);
-    EXPECT_EQ(bits_of(runs, c, runs.run(c, cut)), want) << where;
+    const ::testing::ScopedTrace trace(__FILE__, __LINE__, where);
+    EXPECT_EQ(bits_of(runs, c, runs.run(c, cut)), want);
     const std::int64_t data = choice[2] + 1, groups = 10 / fold;
     testing::expect_no_difference(runs.reports(), where, [&](std::size_t rank) {
       return static_cast<std::int64_t>(rank) % data >= (groups % data == 0 ? data : groups % data);
@@ -149,6 +154,74 @@ TEST(SameBitsExperts, StopAndResumeOnAnotherCut) {
       const auto result = runs.run(c, next);
       EXPECT_EQ(result.code, base::ExitCode::done);
       EXPECT_EQ(bits_of(runs, c, result), expected) << text_of(cuts[i]) << " resumed on " << text_of(next);
+    }
+  }
+}
+
+// On the way the checkpoint is cut anew for other ranks and stages, and an f32 run goes on in bf16.
+TEST(SameBitsExperts, ReshardedCheckpointsGoOn) {
+  SmallRun runs;
+  const auto cut = [](int ranks, int zero, int stages, const char* dtype) {
+    Cut c{ranks, zero, 1, dtype};
+    c.pipeline = stages;
+    return c;
+  };
+  for (const int gate : {1, 2}) {
+    std::vector<std::string> bits;
+    for (const bool resharded : {false, true}) {
+      auto c = config_of(runs, gate, 1, fmt::format("walk-{}-{}", gate, resharded));
+      c.stop_after = 1;
+      c.resume = runs.run(c, resharded ? cut(3, 2, 1, "f32") : Cut{}).checkpoint;
+      c.stop_after = 2;
+      for (const int stop : {2, 0}) {
+        if (resharded) {
+          const auto next = (runs.folder() / fmt::format("recut-{}-{}", gate, stop)).string();
+          checkpoint::ReshardOptions options;
+          const checkpoint::Reader source(c.resume, checkpoint::Reader::Check::all_but_payloads);
+          options.history = engine::history_through(c.resume, source.state().step);
+          checkpoint::NewCut other;
+          other.data = stop == 2 ? 2 : 3, other.pipeline = stop == 2 ? 2 : 1;
+          checkpoint::reshard(source, next, other, options);
+          testing::fs::remove_all(c.resume);
+          c.resume = next;
+        }
+        c.stop_after = stop;
+        const auto result = runs.run(c, !resharded  ? cut(1, 0, 1, "bf16")
+                                        : stop == 2 ? cut(4, 1, 2, "bf16")
+                                                    : cut(3, 3, 1, "bf16"));
+        c.resume = result.checkpoint;
+        if (stop == 0) bits.push_back(bits_of(runs, c, result));
+      }
+    }
+    EXPECT_EQ(bits.at(0), bits.at(1)) << "gate " << gate;
+  }
+}
+
+// What training recorded as its validation loss, to the bit: with the lots that its seed draws.
+TEST(SameBitsExperts, AnEvaluationIsTheValidationOfTheRun) {
+  SmallRun runs;
+  for (const int gate : {0, 1, 2, 3}) {
+    auto c = config_of(runs, gate, 1, fmt::format("trained-{}", gate));
+    c.seed = 77;
+    runs.run(c, {2, 1, 1, gate % 2 == 0 ? "f32" : "bf16"});
+    const auto recorded = SmallRun::metrics(c).back()["validation_loss"].get<double>();
+    for (const auto& [ranks, stages] : {std::pair{1, 1}, {3, 1}, {2, 2}}) {
+      engine::EvaluateConfig e;
+      e.checkpoint = c.output, e.sequences = 6;
+      Cut cut{ranks, ranks == 3 ? 3 : 0};
+      cut.pipeline = stages;
+      const auto dtype = e.run.dtype;
+      SmallRun::apply(cut, e.run);
+      e.run.dtype = dtype, e.run.device = "cpu", e.run.hang_timeout = 120;
+      std::vector<engine::Evaluation> found(static_cast<std::size_t>(ranks));
+      comm::run_ranks(ranks, [&, stages = stages, ranks = ranks](int rank, comm::ThreadsWorld& world) {
+        auto w = engine::make_world("threads", rank, ranks, world.factory(rank), 1, stages);
+        found[static_cast<std::size_t>(rank)] = engine::evaluate(e, w, nullptr, ranks);
+      });
+      for (const auto& f : found) {
+        EXPECT_EQ(f.loss, recorded) << "gate " << gate << " on " << ranks << " ranks, " << stages << " stages";
+        EXPECT_EQ(f.measured, f.predicted);
+      }
     }
   }
 }

@@ -199,7 +199,7 @@ TEST(ExpertUnits, AccessesAreThoseOfThePlacedBlocks) {
             (std::vector<std::string>{"lease head", "lease embedding.tokens", "commit embedding.tokens", "commit head",
                                       "lease layers.01", "lease layers.01.experts", "commit layers.01.experts",
                                       "commit layers.01", "lease layers.00", "commit layers.00",
-                                      "commit embedding.positions", "commit embedding.tokens"}));
+                                      "commit embedding.tokens", "commit embedding.positions"}));
   for (const auto& m : models()) {
     std::vector<std::string> forward, backward;
     for (const auto& block : placed_blocks(m)) {
