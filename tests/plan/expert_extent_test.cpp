@@ -140,7 +140,8 @@ TEST(ExpertExtent, EachTermIsThere) {
     q.micro_batch = 1 << 8, q.global_batch = 1 << 8;
   });
   grows("logits", [](Plan& q) {
-    q.model.experts.count = {4096}, q.model.experts.ffn = 1, q.micro_batch = q.global_batch = 1 << 10;
+    q.model.experts.count = {4096}, q.model.experts.ffn = 1;
+    q.model.context = q.sequence = 8192, q.micro_batch = q.global_batch = 32;
   });
 }
 

@@ -103,6 +103,8 @@ TEST(ExpertCounts, InClosedForm) {
   const auto m = mixed({2, 4, 8}, 2, 0, 6);
   EXPECT_EQ(parameter_count(m), tables + 6 * dense + 3 * expert + (2 + 4 + 8) * (expert + h));
   EXPECT_EQ(active_parameter_count(m), tables + 6 * dense + 6 * expert + (2 + 4 + 8) * h);
+  // Neighbours with other numbers of experts are no layers that are alike.
+  EXPECT_EQ(parameter_count(mixed({2, 2, 16}, 1, 3, 6)), tables + 6 * dense + 3 * expert + (2 + 2 + 16) * (expert + h));
   auto two = m;
   two.experts.top_k = 2;
   EXPECT_EQ(active_parameter_count(two) - active_parameter_count(m), 3 * expert);
