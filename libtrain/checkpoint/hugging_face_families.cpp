@@ -5,6 +5,7 @@
 #include "libtrain/base/json.h"
 #include "libtrain/base/nearest.h"
 #include "libtrain/base/text.h"
+#include "libtrain/plan/layer_model.h"
 
 #include <fmt/ranges.h>
 
@@ -352,6 +353,7 @@ const Family& family_of(const plan::ModelConfig& model) {
   for (const auto& family : families()) {
     auto problems = family.problems(model);
     if (model.branches != plan::ModelConfig().branches) problems.emplace_back("its layers have other branches");
+    if (plan::has_experts(model)) problems.emplace_back("its layers have experts");
     if (problems.empty()) return family;
     lines.push_back(fmt::format("no {} ({})", family.model_type, fmt::join(problems, ", ")));
   }

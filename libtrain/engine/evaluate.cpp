@@ -57,6 +57,7 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, int r
   r.micro_batch = given("micro-batch") ? c.run.micro_batch : integer_of(s.identity, "micro_batch", 1);
   r.document_mask = given("document-mask") ? c.run.document_mask : text_of(s.identity, "document_mask", "off");
   r.dtype = given("dtype") ? c.run.dtype : s.dtype;
+  r.seed = s.seed;  // of the gates of experts, which draw lots for places in an evaluation, too
   r.plan = c.run.plan, r.plan_ranks = c.run.plan_ranks, r.of_plan = c.run.of_plan;
   r.device = c.run.device, r.communicator = c.run.communicator;
   r.zero = c.run.zero, r.layer_slots = c.run.layer_slots, r.threads = c.run.threads;

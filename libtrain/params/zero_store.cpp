@@ -90,29 +90,23 @@ void ZeroStore::initialize(std::uint64_t seed) {
   pieces_loaded();
 }
 
+// Leases are open as long as those of ranks that compute, as what is fetched ahead depends on it: that of a layer while
+// what its branch has of its own is leased.
 void ZeroStore::idle(std::span<const plan::Access> accesses, GradientFold::Position position) {
-  // A lease of backward lasts as long as where there is work: until its gradients are committed, around the leases of
-  // branches. So what is fetched ahead, and when, is the same on every rank. One of forward, where others that are open
-  // lie before its commit, ends at once.
-  const auto is_committed = [&](auto from, plan::Use use) {
-    std::vector<plan::Use> open;
-    for (; from != accesses.end(); ++from) {
-      if (from->use == use) return from->kind == plan::Access::Kind::commit && open.empty();
-      if (from->kind == plan::Access::Kind::lease) open.push_back(from->use);
-      else if (std::erase(open, from->use) != 1) return false;
-    }
-    return false;
+  using Kind = plan::Access::Kind;
+  const auto inside = [&](std::size_t i) {
+    return i < accesses.size() && i > 0 && accesses[i].kind == Kind::lease && accesses[i - 1].kind == Kind::lease &&
+           c_.set.places[static_cast<std::size_t>(accesses[i].use.unit)] > 0;
   };
-  std::vector<plan::Use> held;
-  for (auto a = accesses.begin(); a != accesses.end(); ++a) {
-    if (a->kind == plan::Access::Kind::lease) {
-      weights_->acquire(a->use);
-      if (is_committed(std::next(a), a->use)) held.push_back(a->use);
-      else weights_->give_back(a->use);
-      continue;
+  for (std::size_t i = 0; i < accesses.size(); ++i) {
+    const auto& a = accesses[i];
+    if (a.kind == Kind::lease) {
+      weights_->acquire(a.use);
+      if (!inside(i + 1)) weights_->give_back(a.use);
+      if (inside(i)) weights_->give_back(accesses[i - 1].use);
+    } else if (ends_group(position.place)) {
+      gradients_.idle(a.use, position.round);
     }
-    if (ends_group(position.place)) gradients_.idle(a->use, position.round);
-    if (std::erase(held, a->use) > 0) weights_->give_back(a->use);
   }
 }
 

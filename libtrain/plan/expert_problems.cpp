@@ -45,12 +45,14 @@ std::vector<std::string> expert_problems(const ModelConfig& m) {
   if (std::count(m.branches.begin(), m.branches.end(), "ffn") != 1)
     out.emplace_back("experts take the place of the branch 'ffn', which the model's branches do not name");
   const auto layers = expert_layers(m);
-  if (layers == 0) {
+  if (e.dense_layers >= m.layers) {
+    out.push_back(fmt::format("no layer has experts: experts-dense-layers {} leaves none of {}; {} would leave one",
+                              e.dense_layers, base::counted(m.layers, "layer"), m.layers - 1));
+  } else if (layers == 0) {
     out.push_back(
         fmt::format("no layer has experts: of {} the first {} have none, and of the others each {}-th has "
                     "some; experts-every {} would give some to one",
-                    base::counted(m.layers, "layer"), e.dense_layers, e.every,
-                    std::max<std::int64_t>(1, m.layers - e.dense_layers)));
+                    base::counted(m.layers, "layer"), e.dense_layers, e.every, m.layers - e.dense_layers));
   } else if (e.count.size() > 1 && static_cast<std::int64_t>(e.count.size()) != layers) {
     out.push_back(fmt::format("experts-count lists {}, but {} of the model {} experts: list as many, or one for all",
                               base::counted(static_cast<std::int64_t>(e.count.size()), "number"),

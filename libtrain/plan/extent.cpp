@@ -1,28 +1,60 @@
 // Generous sums of everything that a rank holds and sends.
 #include "libtrain/plan/extent.h"
 
+#include "libtrain/plan/layer_model.h"
+
+#include <algorithm>
+
 namespace trainyard::plan {
+
+namespace {
+
+double number(std::int64_t n) { return static_cast<double>(n); }
+
+// What experts add: to the elements of all layers together; to those of a layer, or of its largest scratch, for each
+// row of a micro-batch, and once.
+struct ExpertExtent {
+  double parameters = 0, widths = 0, once = 0;
+};
+
+ExpertExtent expert_extent(const ModelConfig& m) {
+  if (!has_experts(m)) return {};
+  const auto& e = m.experts;
+  const double hidden = number(m.hidden), width = number(expert_width(m)), layers = number(expert_layers(m)),
+               beside = number(e.shared) * width, chosen = number(e.top_k);
+  double all = 0, most = 0;
+  for (const auto count : e.count) all += number(count), most = std::max(most, number(count));
+  if (e.count.size() == 1) all *= layers;
+  // Each of an expert's six tensors starts at 64 bytes. The unit of a layer's experts is padded like any other.
+  const double expert = 3 * hidden * width + 16 * (hidden + width) + 128;
+  // Rows of experts are at most those that are chosen, whatever the capacity.
+  return {all * (expert + hidden + 1) + layers * (3 * hidden * beside + 16 * (hidden + beside) + 256),
+          chosen * (4 * hidden + 4 * width + 8) + 2 * most + 8 * beside + 16 * hidden, most * (hidden + 64)};
+}
+
+}  // namespace
 
 Extent extent(const Plan& p) {
   const auto& m = p.model;
-  const auto number = [](auto n) { return static_cast<double>(n); };
+  const auto experts = expert_extent(m);
   const double layers = number(m.layers), hidden = number(m.hidden), ffn = number(m.ffn),
                vocabulary = number(m.vocabulary) + 128, context = number(m.context);
   const double ranks = number(p.topology.world()), rows = number(p.micro_batch) * (number(p.sequence) + 128),
                micros = number(p.global_batch) / number(p.micro_batch) + 1;
   // Elements, with what rounding up to pieces adds to each unit and to each of its tensors.
   const double parameters = layers * (4 * hidden * hidden + 3 * hidden * ffn + 16 * (hidden + ffn) + 1024) +
-                            (2 * vocabulary + context) * hidden + (layers + 4) * 64 * (ranks + 64);
+                            (2 * vocabulary + context) * hidden + (2 * layers + 4) * 64 * (ranks + 64) +
+                            experts.parameters;
   const double states =
       64 * parameters;  // two gradients, parameters, slots, moments, snapshot, staging: below 48 bytes an element
-  const double widths =
-      16 * hidden + 8 * ffn + 64;  // of what a layer saves, and of its largest scratch, a row, in elements
+  const double widths = 16 * hidden + 8 * ffn + 64 +
+                        experts.widths;  // of what a layer saves, and of its largest scratch, a row, in elements
   // A stage may have nearly all layers.
   const double chunks = number(p.virtual_stages);
   double in_flight = chunks;
   if (p.pipeline_schedule == PipelineSchedule::gpipe) in_flight = number(p.batch().places());
   else if (p.pipeline > 1) in_flight = (chunks + 1) * number(p.pipeline) + chunks;
-  const double activations = in_flight * (8 * rows * widths * (layers + 8) + 64 * 32 * (layers + 8));
+  const double activations = in_flight * (8 * (rows * widths + experts.once) + 64 * 64) * (layers + 8);
   const double team = number(p.threads) * 8 *
                       (16 * (number(p.sequence) + 256) * (hidden + 64) + (1 << 20));  // of attention, each thread
   const double head = 4096 * 16 * vocabulary + 16 * 4096 * 4096, tables = 16 * rows * (hidden + 16);

@@ -59,9 +59,10 @@ std::vector<Segment> segments(const ModelPart& p) {
 
 std::vector<Unit> borrowed_units(const ModelPart& p, const Segment& segment) {
   std::vector<Unit> out;
-  const auto here = segments(p);
+  std::vector<Segment> here;  // asked for only where something is borrowed: segments may be as many as layers
   for (const auto& use : segment.kind->uses(segment.model)) {
     if (use.own >= 0) continue;
+    if (here.empty()) here = segments(p);
     if (std::any_of(here.begin(), here.end(), [&](const auto& s) { return owns(s, use.borrowed); })) continue;
     for (const auto& other : whole(p.model))
       for (auto& unit : other.kind->units(other.model, other.first))

@@ -11,9 +11,11 @@ namespace trainyard::plan {
 // keys and any sample). Each value is still allowed.
 inline constexpr std::int64_t most_hidden_with_dropout = base::dropout_channels;     // 65536
 inline constexpr std::int64_t most_sequence_with_dropout = base::dropout_positions;  // 1048576
-// With jitter on what a gate reads (kernels/gate): the channel is counted in 14 bits.
-inline constexpr std::int64_t most_hidden_with_jitter = std::int64_t{1} << 14;
 inline constexpr std::int64_t most_samples_with_dropout =
     base::dropout_samples;  // 2^30: steps * global batch of a run; beyond, masks come back
+
+// Random numbers of the gates of experts: of positions, and of channels (kernels/gate/gate.h).
+inline constexpr std::int64_t most_sequence_of_gates = std::int64_t{1} << 20,
+                              most_hidden_with_jitter = std::int64_t{1} << 14;
 
 }  // namespace trainyard::plan

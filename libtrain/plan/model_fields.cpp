@@ -48,7 +48,7 @@ void expert_fields(base::FieldVisitor& v, ExpertConfig& e) {
   add("capacity-factor", e.capacity_factor,
       "places of an expert, over its equal share of the tokens of a micro-batch; none: no bound",
       base::DecimalOr{{"none"}});
-  add("evaluation-capacity", e.evaluation_capacity_factor, "the same in evaluations",
+  add("evaluation-capacity-factor", e.evaluation_capacity_factor, "the same in evaluations",
       base::DecimalOr{{"none", "same"}});
   add("min-capacity", e.min_capacity, "places that an expert has at least", base::Range<std::int64_t>{0, 1 << 24});
   add("overflow", e.overflow, "who keeps a place where more want one",
@@ -139,9 +139,11 @@ std::string model_help() {
       "A model is a preset or a TOML file of these keys, one `key = value` a line;\na key that is left out has its "
       "default.\n";
   out += fmt::format("Presets: {}\n\n  {:<28}{:<15}{}\n", presets_text(), "key", "default", "values");
-  for (const auto& f : fields_of(m))
-    out += fmt::format("  {:<28}{:<15}{}\n      {}\n", f.name, default_text(f), f.legal.empty() ? "text" : f.legal,
-                       f.help);
+  for (const auto& f : fields_of(m)) {
+    const auto key = fmt::format("{:<27} ", f.name);  // a long one takes from the column beside it
+    out += fmt::format("  {}{:<{}}{}\n      {}\n", key, default_text(f), 43 - key.size(),
+                       f.legal.empty() ? "text" : f.legal, f.help);
+  }
   return out +
          "\nHyphens and underscores are the same in keys and words. Example, a small Llama\n(save it as llama.toml, "
          "then train --model llama.toml ...):\n\n" +

@@ -8,6 +8,7 @@
 #include "libtrain/base/text.h"
 #include "libtrain/plan/field_json.h"
 #include "libtrain/plan/flops.h"
+#include "libtrain/plan/layer_model.h"
 #include "libtrain/plan/model_json.h"
 #include "libtrain/plan/partition.h"
 #include "libtrain/plan/problems.h"
@@ -58,7 +59,9 @@ Json predicted_json(const Plan& p) {
       operations.push_back({{"group", t.group}, {"operation", t.operation}, {"calls", t.calls}, {"bytes", t.bytes}});
     traffic.push_back({{"first_rank", ranks.first_rank}, {"last_rank", ranks.last_rank}, {"operations", operations}});
   }
-  Json j{{"parameters", p.parameters}, {"rank_bytes", bytes_json(p.memory)}};
+  Json j{{"parameters", p.parameters}};
+  if (has_experts(p.model)) j["active_parameters"] = p.active_parameters;
+  j["rank_bytes"] = bytes_json(p.memory);
   if (p.pipeline > 1) {
     j["stage_bytes"] = Json::array();
     for (const auto& bytes : p.stage_memory) j["stage_bytes"].push_back(bytes_json(bytes));
@@ -70,7 +73,8 @@ Json predicted_json(const Plan& p) {
 
 void read_predicted(Plan& p, base::JsonObject o, const std::string& where) {
   const int world = p.topology.world();
-  p.parameters = o.integer("parameters", 0, ranges::most_stated_bytes);
+  p.parameters = p.active_parameters = o.integer("parameters", 0, ranges::most_stated_bytes);
+  if (has_experts(p.model)) p.active_parameters = o.integer("active_parameters", 0, p.parameters);
   p.memory = read_bytes(o.object("rank_bytes"), p.device);
   p.stage_memory = {p.memory};
   if (p.pipeline > 1) {
@@ -245,7 +249,7 @@ std::vector<Traffic> all_validation_traffic(const Plan& p, int rank, std::int64_
 
 void predict(Plan& p) {
   p.stages = stages_of(p);
-  p.parameters = parameter_count(p.model);
+  p.parameters = parameter_count(p.model), p.active_parameters = active_parameter_count(p.model);
   p.stage_memory.clear();
   for (int stage = 0; stage < p.pipeline; ++stage) p.stage_memory.push_back(memory_of_stage(p, stage));
   p.memory = *std::max_element(p.stage_memory.begin(), p.stage_memory.end(),

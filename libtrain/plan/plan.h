@@ -31,10 +31,10 @@ struct Plan : Cut {
   base::DeviceKind device = base::DeviceKind::cpu;
   std::int64_t device_memory = 0;  // bytes of one rank; 0: not stated
   // predicted
-  Stages stages;  // what `partition` makes of the model
-  std::int64_t parameters = 0;
-  MemoryBytes memory;                     // of the ranks of the stage that needs most
-  std::vector<MemoryBytes> stage_memory;  // of the ranks of each stage
+  Stages stages;                                       // what `partition` makes of the model
+  std::int64_t parameters = 0, active_parameters = 0;  // active: those that a token goes through
+  MemoryBytes memory;                                  // of the ranks of the stage that needs most
+  std::vector<MemoryBytes> stage_memory;               // of the ranks of each stage
   std::vector<RankTraffic> traffic;
   double flops = 0;  // of a step, all ranks together
 

@@ -115,23 +115,28 @@ void dropout_problems(const Plan& p, std::vector<Problem>& out) {
   beyond("--sequence", p.sequence, most_sequence_with_dropout);
 }
 
-// A gate's random numbers are counted as those of dropout, with channels or experts in as many bits (kernels/gate).
+// What gates count with: rows of experts are 32-bit numbers, and their random numbers are keyed by position and expert,
+// or channel (kernels/gate/gate.h).
 void gate_problems(const Plan& p, std::vector<Problem>& out) {
   if (!has_experts(p.model)) return;
   const auto& e = p.model.experts;
-  if (const auto choices = double(p.micro_batch) * double(p.sequence) * double(e.top_k); choices > 0x7fffffff)
-    out.push_back({fmt::format("{:.3g} choices of experts in a micro-batch: they are counted in 31 bits", choices),
-                   "a smaller --micro-batch"});
+  if (const auto rows = static_cast<double>(p.micro_batch) * static_cast<double>(p.sequence);
+      rows * static_cast<double>(e.top_k) > 0x7fffffff)
+    out.push_back({fmt::format("a micro-batch of {:.0f} tokens, each of which goes to {}, is more than the 2147483647 "
+                               "rows that experts are counted in",
+                               rows, base::counted(e.top_k, "expert")),
+                   "a smaller --micro-batch or --sequence"});
+  if (draws_for_gates(p.model) && p.sequence > most_sequence_of_gates)
+    out.push_back({fmt::format("--sequence {} with experts: the random numbers of their gates are counted up to {} and "
+                               "would repeat",
+                               p.sequence, most_sequence_of_gates),
+                   fmt::format("--sequence {} at most, or experts-overflow position and experts-noise none",
+                               most_sequence_of_gates)});
   if (e.noise == GateNoise::jitter && p.model.hidden > most_hidden_with_jitter)
-    out.push_back({fmt::format("experts-noise jitter with a hidden of {}: its random numbers are counted up to {} and "
+    out.push_back({fmt::format("a hidden of {} with experts-noise jitter: its random numbers are counted up to {} and "
                                "would repeat",
                                p.model.hidden, most_hidden_with_jitter),
-                   "experts-noise gumbel, or none"});
-  if (draws_for_gates(p.model) && p.sequence > most_sequence_with_dropout)
-    out.push_back({fmt::format("--sequence {} with random numbers for the choice of experts: they are counted up to {} "
-                               "and would repeat",
-                               p.sequence, most_sequence_with_dropout),
-                   "experts-noise none, and experts-overflow position or probability"});
+                   "experts-noise gumbel or none"});
 }
 
 // Axes of one rank may stand anywhere.

@@ -147,8 +147,11 @@ UnitSet::UnitSet(const ModelPart& part, const Topology& topology)
     contributions.push_back(contributions_of(unit, topology));
   }
   borrowed.resize(units.size());
+  places.resize(units.size());
   for (const auto& e : table.entries())
     if (e.borrowed) borrowed[static_cast<std::size_t>(e.index)] = true;
+  for (const auto& e : table.entries())
+    for (std::int64_t i = 0; i < e.times; ++i) places[static_cast<std::size_t>(e.index + i * e.stride)] = e.place;
 }
 
 int UnitSet::use_index(Use use) const {

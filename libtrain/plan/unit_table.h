@@ -66,6 +66,7 @@ struct UnitSet {
   std::vector<UnitLayout> layouts;  // one per unit
   std::vector<bool> borrowed;       // likewise (UnitEntry)
   std::vector<int> contributions;   // likewise
+  std::vector<int> places;          // likewise
   std::vector<Use> uses;            // forward order
 
   int use_index(Use use) const;  // position in `uses`

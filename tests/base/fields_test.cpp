@@ -81,4 +81,93 @@ TEST(Fields, BadValuesAndBadFilesAreRefused) {
   EXPECT_EQ(nearest("gpt2-nanno", {"gpt2", "gpt2-nano", "llama-nano"}), "gpt2-nano");
 }
 
+// Lists of whole numbers, decimal numbers as text, and tables.
+struct Gates {
+  std::vector<std::int64_t> count, some = {1, 2};
+  std::string factor = "1.25";
+  std::vector<Field> fields() {
+    FieldVisitor v;
+    v("gates-count", count, "what", "a list", {1, 100});
+    v("gates-some", some, "what", "a list that is never empty", {1, 100});
+    v("gates-factor", factor, "what", "a number as it is written", DecimalOr{{"none", "same"}});
+    return v.take();
+  }
+};
+
+std::string refusal_of(const std::string& text) {
+  Gates g;
+  auto fields = g.fields();
+  const File file(text);
+  try {
+    read_toml(fields, file.path);
+  } catch (const InputError& e) {
+    return std::string(e.what()) + " (" + e.hint() + ")";
+  }
+  return "accepted";
+}
+
+TEST(Fields, ListsAndTablesAreReadFromEverywhere) {
+  const auto read = [](const std::string& text) {
+    Gates g;
+    auto fields = g.fields();
+    const File file(text);
+    read_toml(fields, file.path);
+    return g;
+  };
+  EXPECT_EQ(read("gates-count = [3, 4]\n").count, (std::vector<std::int64_t>{3, 4}));
+  EXPECT_EQ(read("gates_count = 3\n").count, std::vector<std::int64_t>{3});
+  EXPECT_EQ(read("gates-count = \"3,4\"\n").count, (std::vector<std::int64_t>{3, 4}));
+  EXPECT_EQ(read("gates-count = []\n").count, std::vector<std::int64_t>{});
+  EXPECT_EQ(read("[gates]\ncount = [3]\nfactor = 1.5\n").factor, "1.5");
+  EXPECT_EQ(read("gates = {count = [3], factor = 2}\n").factor, "2");
+  EXPECT_EQ(read("gates.factor = \"same\"\n").factor, "same");
+  Gates g;
+  auto fields = g.fields();
+  setenv("TRAINYARD_GATES_COUNT", "5,6", 1);
+  read_environment(fields);
+  unsetenv("TRAINYARD_GATES_COUNT");
+  EXPECT_EQ(g.count, (std::vector<std::int64_t>{5, 6}));
+  field_named(fields, "gates-count", "x").set("", "--gates-count");
+  EXPECT_TRUE(g.count.empty());
+  EXPECT_THROW(field_named(fields, "gates-some", "x").set("", "--gates-some"), UsageError);
+}
+
+TEST(Fields, WrongListsAndTablesAreRefused) {
+  const auto refused = [](const std::string& text, const char* part) {
+    const auto said = refusal_of(text);
+    EXPECT_NE(said.find(part), std::string::npos) << text << said;
+  };
+  refused("gates-count = [0]\n", "gates-count 0 must lie between 1 and 100");
+  refused("gates-count = [1, 101]\n", "101 must lie between 1 and 100");
+  refused("gates-count = [1.5]\n", "'1.5' is not a whole number");
+  refused("gates-count = [[1]]\n", "neither text nor number");
+  refused("gates-count = \"1,,2\"\n", "gates-count");
+  refused("gates-some = []\n", "is empty");
+  refused("gates-factor = 0.0\n", "neither a positive decimal number nor none nor same");
+  refused("gates-factor = 1e-12\n", "neither a positive decimal number");
+  refused("gates-factor = nan\n", "neither a positive decimal number");
+  refused("gates-factor = true\n", "neither a positive decimal number");
+  refused("[gates]\ncont = 1\n", "'gates-count'");
+  refused("[gats]\ncount = 1\n", "unknown key 'gats'");
+  refused("[gates]\ncount = 1\n[gates.factor]\nx = 1\n", "gates.factor");
+  refused("gates-count = 1\n[gates]\ncount = 1\n", "are one key, given twice");
+  EXPECT_EQ(refusal_of("[gates]\ncount = 0\nfactor = 0\n").substr(0, 2), "2 ") << "all that is wrong at once";
+}
+
+TEST(Fields, PrintedListsAreReadBack) {
+  Gates g;
+  g.count = {7, 8, 9}, g.some = {5}, g.factor = "1.125";
+  const File file(print_fields(g.fields()));
+  Gates again;
+  auto fields = again.fields();
+  read_toml(fields, file.path);
+  EXPECT_EQ(again.count, g.count);
+  EXPECT_EQ(again.some, g.some);
+  EXPECT_EQ(again.factor, g.factor);
+  g.count.clear();
+  const File empty(print_fields(g.fields()));
+  read_toml(fields, empty.path);
+  EXPECT_TRUE(again.count.empty());
+}
+
 }  // namespace trainyard::base

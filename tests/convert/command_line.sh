@@ -117,6 +117,8 @@ refused 3 'no such checkpoint or run' convert-checkpoint nothing nope --to safet
 sed 's/biases = "off"/biases = "on"/; s/norm = "rms"/norm = "layer"/' llama.toml >odd.toml
 "${train[@]}" --model odd.toml --output odd --steps 1 >/dev/null 2>&1 || fail "no run"
 refused 3 'no gpt2 (positions are not learned, .*no llama (norm is not rms' convert-checkpoint odd nope --to safetensors
+"${train[@]}" --model moe-nano --output experts --steps 1 >/dev/null 2>&1 || fail "no run"
+refused 3 'no gpt2 (its layers have experts)' convert-checkpoint experts nope --to safetensors
 cp -r gpt-out broken
 truncate -s -4 broken/model.safetensors
 refused 3 'broken/model.safetensors: .*ends at byte' convert-checkpoint broken nope --from safetensors

@@ -61,6 +61,59 @@ TEST(Generate, OneTokenAtATimeIsTheWholeText) {
   }
 }
 
+// Of experts that would drop most of a long text when they train.
+plan::ModelConfig tiny_experts(bool llama) {
+  auto m = llama ? tiny_llama() : tiny();
+  m.name = llama ? "shared-experts" : "experts";
+  auto& e = m.experts;
+  e.count = {4}, e.min_capacity = 1, e.capacity_factor = "0.5";
+  if (llama)
+    e.top_k = 2, e.shared = 1, e.ffn = 48, e.score = plan::GateScore::sigmoid, e.noise = plan::GateNoise::gumbel;
+  else e.every = 2, e.evaluation_capacity_factor = "0.25";
+  return m;
+}
+
+// What becomes of a token does not depend on what is read with it: none is dropped.
+TEST(Generate, ExpertsDropNoTokens) {
+  for (const bool llama : {false, true}) {
+    const auto config = tiny_experts(llama);
+    SavedRun saved(config);
+    checkpoint::Reader reader(generate::find_checkpoint(saved.folder.string()));
+    generate::LanguageModel one(reader, 2), whole(reader, 1);
+    auto without_bounds = config, bounded = config;
+    without_bounds.experts.evaluation_capacity_factor = "none";
+    std::vector<std::int32_t> tokens{256};
+    one.begin(tokens);
+    double bounds_change = 0;
+    while (!one.full()) {
+      tokens.push_back(static_cast<std::int32_t>(tokens.size() * 37 % 250));
+      const auto got = one.append(tokens.back()), want = whole.begin(tokens);
+      double most = 0;
+      for (auto x : want) most = std::max(most, std::abs(static_cast<double>(x)));
+      for (std::size_t i = 0; i < want.size(); ++i)
+        ASSERT_NEAR(got[i], want[i], 2e-5 * most) << config.name << ", " << tokens.size() << " tokens";
+      auto window = tokens;
+      window.push_back(0);
+      const Batch batch({window}, false);
+      const auto n = static_cast<std::int64_t>(tokens.size());
+      for (const auto& m : {without_bounds, bounded}) {
+        Runner runner(m, {1, n, base::DType::f32, 1});
+        std::vector<float> direct(static_cast<std::size_t>(m.stored_vocabulary()));
+        runner.logits(saved.store, batch, n - 1, base::View::of(direct.data(), {1, m.stored_vocabulary()}));
+        for (std::size_t i = 0; i < want.size(); ++i) {
+          if (m == bounded) {
+            bounds_change = std::max(bounds_change, std::abs(static_cast<double>(want[i] - direct[i])) / most);
+          } else {
+            ASSERT_EQ(want[i], direct[i]) << config.name << ", " << tokens.size() << " tokens";
+          }
+        }
+      }
+    }
+    EXPECT_EQ(tokens.size(), 16u);
+    EXPECT_GT(bounds_change, 1e-3) << "nothing would have been dropped";
+  }
+}
+
 TEST(Generate, Program) {
   SavedRun saved;
   const std::string base = "--checkpoint " + saved.folder.string() + " --prompt 'Hi there' --tokens 40";

@@ -105,7 +105,10 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   std::string out =
       fmt::format("model       {}: {} layers, {} hidden, {} heads, vocabulary {}\n", base::one_line(p.model.name),
                   p.model.layers, p.model.hidden, p.model.heads, base::count_text(p.model.vocabulary));
-  out += fmt::format("parameters  {}\n", base::count_text(p.parameters));
+  out += fmt::format("parameters  {}{}\n", base::count_text(p.parameters),
+                     p.active_parameters < p.parameters
+                         ? fmt::format(", of which a token goes through {}", base::count_text(p.active_parameters))
+                         : "");
   out +=
       fmt::format("cut         {}{}, ZeRO {}, {} with {} gradients, {}\n", base::counted(ranks, "rank"),
                   plan::sharing_text(p), p.zero, base::name_of(p.dtype), base::name_of(p.gradient_dtype),

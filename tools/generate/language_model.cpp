@@ -2,6 +2,7 @@
 #include "tools/generate/language_model.h"
 
 #include "libtrain/checkpoint/named.h"
+#include "libtrain/plan/layer_model.h"
 #include "libtrain/plan/scratch.h"
 
 #include <algorithm>
@@ -10,6 +11,12 @@
 namespace trainyard::generate {
 
 namespace {
+
+// No token is dropped, so that what becomes of one does not depend on those that are read with it.
+plan::ModelConfig for_generation(plan::ModelConfig m) {
+  if (plan::has_experts(m)) m.experts.evaluation_capacity_factor = "none";
+  return m;
+}
 
 plan::MicroShape largest(const plan::ModelConfig& m, int threads) { return {1, m.context, base::DType::f32, threads}; }
 
@@ -62,9 +69,9 @@ class LanguageModel::Weights : public params::ParameterStore {
 };
 
 LanguageModel::LanguageModel(checkpoint::Reader& reader, int threads)
-    : config_(reader.state().model), weights_(std::make_unique<Weights>(reader, config_)), decoder_(config_),
-      activations_(tensor::Category::activations,
-                   plan::activation_bytes(config_, largest(config_, threads), plan::Pass::evaluate)),
+    : config_(for_generation(reader.state().model)), weights_(std::make_unique<Weights>(reader, config_)),
+      decoder_(config_), activations_(tensor::Category::activations,
+                                      plan::activation_bytes(config_, largest(config_, threads), plan::Pass::evaluate)),
       workspace_(tensor::Category::workspace,
                  std::max(plan::workspace_bytes(config_, largest(config_, threads), plan::Pass::evaluate),
                           plan::cached_attention_scratch_bytes(config_.context, config_.heads, 4))),

@@ -24,7 +24,7 @@ class LanguageModel {
  public:
   LanguageModel(checkpoint::Reader& reader, int threads);
   ~LanguageModel();
-  const plan::ModelConfig& config() const;
+  const plan::ModelConfig& config() const;  // the checkpoint's, whose experts take all tokens that want them
   // Logits over the logical vocabulary, valid until the next call.
   // begin: forgets what was seen and reads `tokens` (1 to config().context of them) in one pass. append: one token
   // more, at the cost of one token; there must be room.

@@ -3,6 +3,7 @@
 #include "libtrain/base/system_error.h"
 #include "libtrain/data/shard_reader.h"
 #include "libtrain/plan/inventory.h"
+#include "libtrain/plan/layer_model.h"
 #include "libtrain/plan/model_fields.h"
 #include "libtrain/plan/model_json.h"
 #include "tools/inspect/report.h"
@@ -114,14 +115,13 @@ Report model_report(const std::string& file, const Options& options) {
                             : f.name == "lanes" && model.lanes == 0         ? "up to 8; 1 on a GPU"
                                                                             : f.get()});
   report.text = fmt::format("model {}\n{}", file, table({"setting", "value"}, rows));
-  if (model.vocabulary > 0) {
-    report.json["parameters"] = plan::parameter_count(model);
-    report.text += fmt::format("\n{} parameters\n", human_count(plan::parameter_count(model)));
-  } else {
-    report.json["parameters"] = nullptr;
-    report.text +=
-        fmt::format("\n{} parameters with byte tokens\n", human_count(plan::parameter_count(with_byte_tokens)));
-  }
+  const bool known = model.vocabulary > 0;
+  const auto all = plan::parameter_count(with_byte_tokens), active = plan::active_parameter_count(with_byte_tokens);
+  report.json["parameters"] = known ? nlohmann::json(all) : nlohmann::json();
+  if (plan::has_experts(model)) report.json["active_parameters"] = known ? nlohmann::json(active) : nlohmann::json();
+  report.text +=
+      fmt::format("\n{} parameters{}{}\n", human_count(all), known ? "" : " with byte tokens",
+                  active < all ? fmt::format(", of which a token goes through {}", human_count(active)) : "");
   return report;
 }
 

@@ -33,6 +33,8 @@ void verify(const plan::Plan& p, const std::string& file) {
   plan::predict(again);
   std::string wrong;
   differ(wrong, "parameters", static_cast<double>(p.parameters), static_cast<double>(again.parameters));
+  differ(wrong, "active parameters", static_cast<double>(p.active_parameters),
+         static_cast<double>(again.active_parameters));
   for (std::size_t i = 0; i < plan::memory_categories.size(); ++i)
     differ(wrong, fmt::format("memory of {}", plan::memory_categories[i]), static_cast<double>(p.memory.categories[i]),
            static_cast<double>(again.memory.categories[i]));

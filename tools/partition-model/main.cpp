@@ -53,6 +53,9 @@ struct Published {
 };
 Published published(const plan::ModelConfig& model) {
   if (model.name == "gpt3-175b") return {51200, "GPT-3"};
+  if (model.name == "nlg-350m-moe-128") return {51200, "the models of DeepSpeed-MoE"};
+  if (model.name == "mixtral-8x7b") return {32000, "Mixtral"};
+  if (model.name == "deepseek-16b") return {102400, "DeepSeekMoE"};
   return model.positions == plan::Positions::rotary ? Published{128256, "Llama 3"} : Published{50257, "GPT-2"};
 }
 
@@ -182,7 +185,8 @@ int main(int argc, char** argv) {
   app.add_option("--data", o.data, "folder of the token shards that will be trained on: the vocabulary is theirs")
       ->group("Model");
   app.add_option("--vocabulary", o.vocabulary,
-                 "tokens, where there are no shards yet; default 50257 (gpt2), 51200 (gpt3), 128256 (llama)")
+                 "tokens, where there are no shards yet; default that of the models that were published: 50257 (gpt2), "
+                 "51200 (gpt3), 128256 (llama) ...")
       ->check(in_range(ranges::vocabulary))
       ->group("Model");
   app.add_option("--lanes", o.lanes, "slices of sums that tensor ranks share; 0: the model's, else up to 8, on a GPU 1")

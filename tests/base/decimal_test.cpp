@@ -1,0 +1,30 @@
+// Decimal numbers as fractions: exact, in lowest terms, within nine digits on either side.
+#include "libtrain/base/decimal.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace trainyard::base {
+
+TEST(Decimal, IsTheFractionThatIsWritten) {
+  EXPECT_EQ(decimal_of("1.25"), (Fraction{5, 4}));
+  EXPECT_EQ(decimal_of("1"), (Fraction{1, 1}));
+  EXPECT_EQ(decimal_of("0.1"), (Fraction{1, 10}));
+  EXPECT_EQ(decimal_of("1.10"), (Fraction{11, 10}));
+  EXPECT_EQ(decimal_of("00012.50"), (Fraction{25, 2}));
+  EXPECT_EQ(decimal_of("0.000000001"), (Fraction{1, 1'000'000'000}));
+  EXPECT_EQ(decimal_of("999999999.999999999"), (Fraction{999'999'999'999'999'999, 1'000'000'000}));
+  EXPECT_EQ(decimal_of("1.2"), (Fraction{6, 5}));
+}
+
+TEST(Decimal, NothingElseIsOne) {
+  for (const char* text :
+       {"",    ".",  "1.", ".5",  "-1",  "+1",  "0",     "0.0",        "0.000000000",  "1e3", "1.5e-1",
+        "1,5", " 1", "1 ", "0x1", "nan", "inf", "1.2.3", "1234567890", "0.1234567891", "1\n", "one"})
+    EXPECT_FALSE(decimal_of(text)) << text;
+  EXPECT_FALSE(decimal_of(std::string(10000, '1')));
+  EXPECT_FALSE(decimal_of(std::string_view("1\0", 2)));
+}
+
+}  // namespace trainyard::base
