@@ -24,13 +24,18 @@ std::string loss_text(double loss) {
 }
 
 std::string step_text(const StepNow& now) {
-  const auto line = [&](const std::string& rate) {
-    return fmt::format("step {}{}  loss {}{}{}{}", now.step, now.steps > 0 ? fmt::format("/{}", now.steps) : "",
+  const auto line = [&](const std::string& experts, const std::string& rate) {
+    return fmt::format("step {}{}  loss {}{}{}{}{}", now.step, now.steps > 0 ? fmt::format("/{}", now.steps) : "",
                        loss_text(now.loss), now.validation ? fmt::format("  val {}", loss_text(*now.validation)) : "",
-                       rate, now.steps > 0 ? fmt::format("  {} left", left_text(now.seconds_left)) : "");
+                       experts, rate, now.steps > 0 ? fmt::format("  {} left", left_text(now.seconds_left)) : "");
   };
-  const auto text = line(fmt::format("  {}", base::count_rate_text(now.tokens_per_second, "tokens/s")));
-  return text.size() > widest ? line("") : text;
+  const auto rate = fmt::format("  {}", base::count_rate_text(now.tokens_per_second, "tokens/s"));
+  std::string experts;
+  if (now.experts)
+    experts = fmt::format("  load {:.2f}  drop {:.0f} %", now.experts->fullest, 100 * now.experts->dropped_share);
+  for (const auto& text : {line(experts, rate), line(experts, ""), line("", rate)})
+    if (text.size() <= widest) return text;
+  return line("", "");
 }
 
 }  // namespace trainyard::tools
