@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace trainyard::tools {
 
 namespace {
@@ -31,8 +33,11 @@ std::string step_text(const StepNow& now) {
   };
   const auto rate = fmt::format("  {}", base::count_rate_text(now.tokens_per_second, "tokens/s"));
   std::string experts;
-  if (now.experts)
-    experts = fmt::format("  load {:.2f}  drop {:.0f} %", now.experts->fullest, 100 * now.experts->dropped_share);
+  if (now.experts) {
+    experts = fmt::format("  load {:.1f}", now.experts->fullest);
+    if (const double percent = std::round(100 * now.experts->dropped_share); percent > 0)
+      experts += fmt::format("  drop {:.0f} %", percent);
+  }
   for (const auto& text : {line(experts, rate), line(experts, ""), line("", rate)})
     if (text.size() <= widest) return text;
   return line("", "");
