@@ -74,6 +74,30 @@ std::int64_t MetricsFile::length_through(const std::string& path, std::int64_t s
   return good;
 }
 
+namespace {
+
+nlohmann::ordered_json json_of(const GateMetrics& gates) {
+  nlohmann::ordered_json out;
+  out["dropped_share"] = gates.dropped_share;
+  out["fullest"] = gates.fullest;
+  auto& layers = out["layers"] = nlohmann::ordered_json::array();
+  for (const auto& g : gates.layers)
+    layers.push_back({{"layer", g.layer},
+                      {"experts", g.experts},
+                      {"kept", g.kept},
+                      {"dropped", g.dropped},
+                      {"dropped_share", g.dropped_share},
+                      {"fullest", g.fullest},
+                      {"emptiest", g.emptiest},
+                      {"fullest_expert", g.fullest_expert},
+                      {"balance_loss", g.balance_loss},
+                      {"z_loss", g.z_loss},
+                      {"entropy", g.entropy}});
+  return out;
+}
+
+}  // namespace
+
 std::string to_json_line(const StepMetrics& m) {
   nlohmann::ordered_json j;
   j["step"] = m.step;
@@ -90,6 +114,11 @@ std::string to_json_line(const StepMetrics& m) {
   j["hidden_communication_seconds"] = m.hidden_communication_seconds;
   j["peak_bytes"] = m.peak_bytes;
   if (m.validation_loss) j["validation_loss"] = number(*m.validation_loss);
+  if (m.gates) {
+    j["balance_loss"] = m.gates->weighted_balance_loss;
+    j["z_loss"] = m.gates->weighted_z_loss;
+    j["experts"] = json_of(*m.gates);
+  }
   if (!m.time.empty()) j["time"] = m.time;
   if (!m.host.empty()) j["host"] = m.host;
   return j.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);

@@ -2,6 +2,8 @@
 // step. No line gets lost when somebody else touches the file.
 #pragma once
 
+#include "libtrain/engine/gate_metrics.h"
+
 #include <cstdint>
 #include <cstdio>
 #include <map>
@@ -24,6 +26,7 @@ struct StepMetrics {
   double step_seconds = 0, compute_seconds = 0, communication_seconds = 0, hidden_communication_seconds = 0;
   std::int64_t peak_bytes = 0;  // largest sum of arena high-water marks of any rank
   std::optional<double> validation_loss;
+  std::optional<GateMetrics> gates;  // of a model with experts
   std::string time, host;  // when and where the line was written, by the wall clock in UTC (2026-01-31T23:59:59.123Z);
                            // MetricsFile puts them in
 };

@@ -1,6 +1,7 @@
 // Steps one after another, and what surrounds each.
 #include "libtrain/engine/run_loop.h"
 
+#include "libtrain/base/log.h"
 #include "libtrain/comm/agreement.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/good_checkpoint.h"
@@ -8,6 +9,7 @@
 #include "libtrain/engine/report.h"
 #include "libtrain/engine/watch.h"
 #include "libtrain/plan/flops.h"
+#include "libtrain/plan/layer_model.h"
 
 #include <algorithm>
 #include <chrono>
@@ -26,7 +28,7 @@ RunLoop::RunLoop(const RunContext& run)
       batches_(windows_.training, windows_.validation ? &*windows_.validation : nullptr, run.setup.plan.batch(),
                run.world.coordinate(plan::Axis::data),
                plan::slots_of_stage(run.setup.plan, run.setup.plan.stage_of(run.world.rank)).front()),
-      trainer_(run.setup.plan, run.setup.step, run.world, batches_) {}
+      trainer_(run.setup.plan, run.setup.step, run.world, batches_), gate_watch_(run.setup.plan.model) {}
 
 RunLoop::~RunLoop() {
   if (run_.watchdog) run_.watchdog->ask_what_is_done({});
@@ -128,6 +130,8 @@ bool RunLoop::finish_step(RunResult& result) {
   const bool stop = agree(outcome, m);
   if (run_.world.rank == 0) {
     metrics_->write(m);
+    if (m.gates)
+      for (const auto& sentence : gate_watch_.look(*m.gates)) base::log_warning("{}", sentence);
     if (run_.listener.on_step) run_.listener.on_step(m, run_.config.steps);
   }
   return stop;
@@ -156,6 +160,8 @@ StepMetrics RunLoop::metrics_of(const StepOutcome& o) const {
   m.learning_rate = o.learning_rate;
   m.gradient_norm = o.gradient_norm;
   m.tokens_seen = progress().tokens_seen;
+  const auto& model = run_.setup.plan.model;
+  if (plan::has_experts(model)) m.gates = gate_metrics(model, o.gate_records);
   return m;
 }
 

@@ -48,6 +48,7 @@ class RunLoop {
   Start start_;
   std::optional<RunSaving> saving_;
   std::optional<MetricsFile> metrics_;  // of rank 0
+  GateWatch gate_watch_;                // its too
   std::int64_t step_ = -1, steps_done_ = 0, validations_done_ = 0;
   double finished_at_ = 0;
 };

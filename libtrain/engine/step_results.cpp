@@ -16,26 +16,28 @@ base::View doubles(double* at, std::int64_t n, base::Device device) {
 
 }  // namespace
 
-StepResults::StepResults(params::StoreContext& c, comm::Communicator& results, double clip)
-    : c_(c), results_(results), batch_(c.shape.batch), places_(batch_.places()), clip_(clip) {
+StepResults::StepResults(params::StoreContext& c, comm::Communicator& results, double clip, GateRecordShape gates)
+    : c_(c), results_(results), batch_(c.shape.batch), places_(batch_.places()), clip_(clip), gates_(gates) {
   TRAINYARD_ASSERT(results.size() % batch_.data_ranks == 0, "{} ranks have losses, the micro-batches are those of {}",
                    results.size(), batch_.data_ranks);
   const auto own = aligned_words(own_count() * 8), all = aligned_words(own_count() * 8 * results.size()),
-             limbs = aligned_words(kernels::square_sum_limbs * 8);
-  const auto words = own + all + limbs + aligned_words(sizeof(kernels::StepNumbers));
+             limbs = std::int64_t{kernels::square_sum_limbs};
+  const auto words = aligned_words((own + all + limbs + told_words()) * 8);
   std::uint64_t* memory = nullptr;
   if (c.compute.on_gpu()) {
     device_ = tensor::DeviceBuffer(c.compute.device().index, words * 8, "reserving memory for results");
-    pinned_ = tensor::PinnedBuffer(2 * sizeof(kernels::StepNumbers));
+    pinned_ = tensor::PinnedBuffer(2 * told_words() * 8);
     memory = device_.data<std::uint64_t>();
   } else {
     host_.resize(static_cast<std::size_t>(words));
     memory = host_.data();
+    read_.resize(static_cast<std::size_t>(2 * told_words()));
   }
   own_ = reinterpret_cast<double*>(memory);
   all_ = results.size() == 1 ? own_ : reinterpret_cast<double*>(memory + own);
   limbs_ = reinterpret_cast<std::int64_t*>(memory + own + all);
-  numbers_ = reinterpret_cast<kernels::StepNumbers*>(memory + own + all + limbs);
+  records_ = limbs_ + limbs;
+  numbers_ = reinterpret_cast<kernels::StepNumbers*>(records_ + gates_.count());
   kernels::StepNumbers first;
   tensor::copy(c.compute, base::View(&first, base::DType::u8, {sizeof first}),
                base::View(numbers_, base::DType::u8, {sizeof first}, c.compute.device()));
@@ -56,7 +58,25 @@ base::View StepResults::pair(std::int64_t place, int which) const {
   return doubles(own_ + 2 * place + which, 1, c_.compute.device());
 }
 
-void StepResults::begin() { tensor::clear(c_.compute, doubles(own_, own_count(), c_.compute.device())); }
+void StepResults::begin() {
+  const auto device = c_.compute.device();
+  tensor::clear(c_.compute, doubles(own_, own_count(), device));
+  if (gates_.rows > 0)
+    tensor::clear(c_.compute, base::View(records_, base::DType::i64, {gates_.rows, gates_.width}, device));
+}
+
+base::View StepResults::gate_records() const {
+  if (gates_.rows == 0 || c_.world.coordinate(plan::Axis::tensor) > 0) return {};
+  return base::View(records_, base::DType::i64, {gates_.rows, gates_.width}, c_.compute.device());
+}
+
+base::View StepResults::sums() const {
+  return base::View(limbs_, base::DType::i64, {kernels::square_sum_limbs + gates_.count()}, c_.compute.device());
+}
+
+std::int64_t StepResults::told_words() const {
+  return gates_.count() + static_cast<std::int64_t>(sizeof(kernels::StepNumbers) / sizeof(std::uint64_t));
+}
 
 void StepResults::agree(std::span<const base::View> gradients) {
   const auto device = c_.compute.device();
@@ -66,7 +86,7 @@ void StepResults::agree(std::span<const base::View> gradients) {
     c_.communication.wait(c_.compute.record());
     results_.all_gather(c_.communication, doubles(own_, own_count(), device),
                         doubles(all_, own_count() * results_.size(), device));
-    results_.all_reduce(c_.communication, limbs, comm::Reduction::sum);
+    results_.all_reduce(c_.communication, sums(), comm::Reduction::sum);
     c_.join(c_.communication.record());
   }
   // Losses are those of the last stage, whose ranks are the last.
@@ -78,17 +98,22 @@ void StepResults::agree(std::span<const base::View> gradients) {
 void StepResults::send() {
   TRAINYARD_ASSERT(sends_ - takes_ < 2, "{} results wait to be read", sends_ - takes_);
   const auto at = static_cast<std::size_t>(sends_++ % 2);
-  auto* to = pinned_ ? pinned_.data<kernels::StepNumbers>() + at : &read_[at];
-  tensor::copy(c_.compute, base::View(numbers_, base::DType::u8, {sizeof *to}, c_.compute.device()),
-               base::View(to, base::DType::u8, {sizeof *to}));
+  tensor::copy(c_.compute, base::View(records_, base::DType::i64, {told_words()}, c_.compute.device()),
+               base::View(told(at), base::DType::i64, {told_words()}));
   sent_[at] = c_.compute.record();
 }
 
-kernels::StepNumbers StepResults::take() {
+std::uint64_t* StepResults::told(std::size_t at) {
+  return (pinned_ ? pinned_.data<std::uint64_t>() : read_.data()) + static_cast<std::int64_t>(at) * told_words();
+}
+
+StepResults::Told StepResults::take() {
   TRAINYARD_ASSERT(takes_ < sends_, "results of step {} of {}", takes_, sends_);
   const auto at = static_cast<std::size_t>(takes_++ % 2);
   sent_[at].wait();
-  return pinned_ ? pinned_.data<kernels::StepNumbers>()[at] : read_[at];
+  const auto* words = told(at);
+  return {*reinterpret_cast<const kernels::StepNumbers*>(words + gates_.count()),
+          {reinterpret_cast<const std::int64_t*>(words), static_cast<std::size_t>(gates_.count())}};
 }
 
 std::vector<double> StepResults::own_losses() {

@@ -50,7 +50,8 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
                   plan_.micro().stream_rows(), plan_.model.hidden, plan::Pass::train);
   }
   batches_.work_on(*compute_);
-  results_.emplace(*context_, world_.results ? *world_.results : *world_.control, settings_.clip);
+  results_.emplace(*context_, world_.results ? *world_.results : *world_.control, settings_.clip,
+                   gate_record_shape(plan_.model));
 }
 
 void Trainer::make_chunks() {
@@ -95,6 +96,7 @@ bool Trainer::any_rank_asked() {
 void Trainer::load(std::int64_t completed, const plan::Action& action) {
   auto& step = passes().enter(action, batches_.training(completed, action.micro), plan::Pass::train).step;
   step->loss_place = results_->loss_of(action.place);
+  step->gate_records = results_->gate_records();
   tensor::copy(*compute_, step->micro.counted_there, results_->targets_of(action.place));
 }
 
@@ -225,12 +227,14 @@ StepOutcome Trainer::finish_step() {
   const auto step = under_way_.front();
   under_way_.pop_front();
   auto outcome = step.known;
-  const auto numbers = results_->take();
+  const auto told = results_->take();
+  const auto& numbers = told.numbers;
   if (results_come_later()) measure_on_device(step, outcome);
   outcome.loss = numbers.loss;
   outcome.gradient_norm = numbers.gradient_norm;
   outcome.targets = numbers.targets;
   outcome.finite = numbers.finite != 0;
+  outcome.gate_records = told.gate_records;
   return outcome;
 }
 

@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,8 @@ struct StepOutcome {
   bool finite = true;  // else nothing has changed
   double loss = 0, gradient_norm = 0, learning_rate = 0;
   std::int64_t targets = 0;
-  double begun = 0;  // when the host began it, by a steady clock in seconds
+  std::span<const std::int64_t> gate_records = {};  // gate_record_shape; until the next step begins
+  double begun = 0;                                 // when the host began it, by a steady clock in seconds
   double compute_seconds = 0, communication_seconds = 0, exposed_seconds = 0;  // of this rank
 };
 

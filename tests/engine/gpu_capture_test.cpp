@@ -71,6 +71,10 @@ engine::RunConfig small(SmallRun& runs, int zero, const std::string& dtype) {
   return c;
 }
 
+std::vector<std::int64_t> records_of(const engine::StepOutcome& outcome) {
+  return {outcome.gate_records.begin(), outcome.gate_records.end()};
+}
+
 const char* failure_of(const char* text) { return text == nullptr ? "" : text; }
 
 TEST(GpuCapture, AStepIsAGraph) {
@@ -102,6 +106,37 @@ TEST(GpuCapture, AStepIsAGraph) {
       EXPECT_EQ(captured.weights(), plain.weights()) << "ZeRO " << zero << " " << dtype;
       runtime.drop_graph(graph);
     }
+}
+
+// What gates did is cleared, summed and sent without the host, too. The loads of two steps add up to all choices each.
+TEST(GpuCapture, WhatGatesDidComesWithTheGraph) {
+  SmallRun runs;
+  const auto& runtime = *tensor::gpu_module().runtime;
+  auto config = small(runs, 0, "f32");
+  config.model = runs.model("capture-experts",
+                            "layers = 2\nhidden = 16\nheads = 2\nkv-heads = 1\nffn = 32\ncontext = 8\n"
+                            "experts-count = \"4,2\"\nexperts-capacity-factor = \"1.0\"\nexperts-min-capacity = 0\n");
+  OneRank plain(config), captured(config);
+  for (std::int64_t s = 0; s < 2; ++s)
+    EXPECT_EQ(records_of(plain.step(s)), records_of(captured.step(s))) << "step " << s + 1;
+  auto* stream = captured.trainer().compute().stream();
+  void* graph = nullptr;
+  ASSERT_STREQ(failure_of(runtime.begin_capture(stream)), "");
+  ASSERT_TRUE(captured.begin(2));
+  ASSERT_STREQ(failure_of(runtime.end_capture(stream, &graph)), "");
+  ASSERT_STREQ(failure_of(runtime.launch_graph(graph, stream)), "");
+  captured.trainer().compute().synchronize();
+  const auto records = records_of(captured.trainer().finish_step());
+  EXPECT_EQ(records, records_of(plain.step(2)));
+  ASSERT_EQ(records.size(), 2u * 9);
+  for (const std::size_t row : {0u, 9u}) {
+    std::int64_t choices = 0;
+    for (std::size_t e = 5; e < 9; ++e) choices += records[row + e];
+    EXPECT_EQ(choices, 2 * 8) << "row " << row / 9;
+    EXPECT_LE(records[row], choices);
+    EXPECT_GT(records[row], 0);
+  }
+  runtime.drop_graph(graph);
 }
 
 TEST(GpuCapture, WaitingIsSeen) {

@@ -4,6 +4,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/engine/metrics.h"
+#include "tools/inspect/experts.h"
 #include "tools/inspect/report.h"
 
 #include <gtest/gtest.h>
@@ -21,6 +22,7 @@ TEST(Metrics, Lines) {
     engine::StepMetrics m;
     m.step = step, m.loss = 5.0 / step, m.gradient_norm = 0.5, m.tokens_seen = 1000 * step, m.peak_bytes = 1 << 20;
     if (step % 4 == 0) m.validation_loss = 5.1 / step;
+    if (step % 2 == 0) m.gates.emplace().layers.resize(2);
     lines.push_back(engine::to_json_line(m));
   }
   mutation::run({"metrics",
@@ -44,6 +46,12 @@ TEST(Metrics, Lines) {
                      refused = true;
                      if (std::string(e.what()).find("metrics.jsonl line ") == std::string::npos)
                        return std::string("no line is named: ") + e.what();
+                   }
+                   try {
+                     const auto report = inspect::experts_report(path);
+                     report.drawing();
+                   } catch (const base::InputError&) {
+                     // Nothing is left of experts, or a line is damaged.
                    }
                    { engine::MetricsFile file(path, 7); }
                    const auto kept = slurp(path);

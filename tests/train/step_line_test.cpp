@@ -24,6 +24,19 @@ TEST(StepLine, SaysLossValidationSpeedAndTimeLeft) {
             "step 600/600  loss 1.790  val 1.893  900 tokens/s  0 s left");
 }
 
+TEST(StepLine, SaysHowEvenExpertsAre) {
+  tools::StepLine line;
+  auto m = metrics(299, 1.84771, 0.1, 45526);
+  m.gates.emplace();
+  m.gates->fullest = 1.3062, m.gates->dropped_share = 0.0213;
+  EXPECT_EQ(line.text(m, 600), "step 299/600  loss 1.848  load 1.3  drop 2 %  45,500 tokens/s  30 s left");
+  m.gates->dropped_share = 0.004;
+  EXPECT_EQ(line.text(m, 600), "step 299/600  loss 1.848  load 1.3  45,500 tokens/s  30 s left");
+  m.gates->dropped_share = 0.0213;
+  m.step = 300, m.loss = 1.8, m.step_seconds = 0.3, m.validation_loss = 1.89281;  // no room for the speed
+  EXPECT_EQ(line.text(m, 600), "step 300/600  loss 1.800  val 1.893  load 1.3  drop 2 %  50 s left");
+}
+
 TEST(StepLine, FitsEightyColumns) {
   for (const std::int64_t steps : {1, 600, 100000, 1000000})
     for (const double seconds : {1e-3, 0.5, 35.9, 3600.0, 86400.0})
@@ -33,9 +46,12 @@ TEST(StepLine, FitsEightyColumns) {
           auto m = metrics(1, loss, seconds, tokens);
           m.validation_loss = loss;
           m.step = steps > 1 ? steps - 1 : 1;
-          const auto text = line.text(m, steps);
-          EXPECT_LE(text.size() + 7, 79u) << text;
-          EXPECT_NE(text.find(" left"), std::string::npos);
+          for (const bool experts : {false, true}) {
+            if (experts) m.gates.emplace().fullest = 127.62, m.gates->dropped_share = 0.994;
+            const auto text = line.text(m, steps);
+            EXPECT_LE(text.size() + 7, 79u) << text;
+            EXPECT_NE(text.find(" left"), std::string::npos);
+          }
         }
 }
 

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace trainyard::tools {
 
 namespace {
@@ -24,13 +26,21 @@ std::string loss_text(double loss) {
 }
 
 std::string step_text(const StepNow& now) {
-  const auto line = [&](const std::string& rate) {
-    return fmt::format("step {}{}  loss {}{}{}{}", now.step, now.steps > 0 ? fmt::format("/{}", now.steps) : "",
+  const auto line = [&](const std::string& experts, const std::string& rate) {
+    return fmt::format("step {}{}  loss {}{}{}{}{}", now.step, now.steps > 0 ? fmt::format("/{}", now.steps) : "",
                        loss_text(now.loss), now.validation ? fmt::format("  val {}", loss_text(*now.validation)) : "",
-                       rate, now.steps > 0 ? fmt::format("  {} left", left_text(now.seconds_left)) : "");
+                       experts, rate, now.steps > 0 ? fmt::format("  {} left", left_text(now.seconds_left)) : "");
   };
-  const auto text = line(fmt::format("  {}", base::count_rate_text(now.tokens_per_second, "tokens/s")));
-  return text.size() > widest ? line("") : text;
+  const auto rate = fmt::format("  {}", base::count_rate_text(now.tokens_per_second, "tokens/s"));
+  std::string experts;
+  if (now.experts) {
+    experts = fmt::format("  load {:.1f}", now.experts->fullest);
+    if (const double percent = std::round(100 * now.experts->dropped_share); percent > 0)
+      experts += fmt::format("  drop {:.0f} %", percent);
+  }
+  for (const auto& text : {line(experts, rate), line(experts, ""), line("", rate)})
+    if (text.size() <= widest) return text;
+  return line("", "");
 }
 
 }  // namespace trainyard::tools

@@ -83,7 +83,7 @@ bool is_event_file(const std::string& beginning) {
 // What train writes into a line.
 std::set<std::string> keys_of_train() {
   engine::StepMetrics all;
-  all.steps = 1, all.validation_loss = 0, all.time = all.host = "x";
+  all.steps = 1, all.validation_loss = 0, all.gates.emplace(), all.time = all.host = "x";
   const auto line = nlohmann::json::parse(engine::to_json_line(all));
   std::set<std::string> keys;
   for (const auto& item : line.items()) keys.insert(item.key());
@@ -118,7 +118,9 @@ std::string tag_of(const std::string& key) {
       {"compute_seconds", "seconds/compute"},
       {"communication_seconds", "seconds/communication"},
       {"hidden_communication_seconds", "seconds/hidden_communication"},
-      {"peak_bytes", "memory/peak_bytes"}};
+      {"peak_bytes", "memory/peak_bytes"},
+      {"balance_loss", "experts/balance_loss"},
+      {"z_loss", "experts/z_loss"}};
   const auto known = tags.find(key);
   return known != tags.end() ? known->second : "other/" + base::one_line(key);
 }
@@ -144,6 +146,10 @@ std::string export_tensorboard(const std::string& run, const std::string& folder
         if (tag == tags.end()) tag = tags.emplace(item.key(), tag_of(item.key())).first;
         values.push_back({tag->second, static_cast<float>(*number)});
       }
+      if (const auto experts = line.values.find("experts"); experts != line.values.end() && experts->is_object())
+        for (const char* key : {"dropped_share", "fullest"})
+          if (const auto number = number_at(*experts, key))
+            values.push_back({fmt::format("experts/{}", key), static_cast<float>(*number)});
       if (const auto found = line.values.find("time"); found != line.values.end() && found->is_string())
         time = base::seconds_of_utc(found->get_ref<const std::string&>()).value_or(time);
       out += io::event_record(time, line.step, values);

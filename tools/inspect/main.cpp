@@ -9,6 +9,7 @@
 #include "tools/common/progress.h"
 #include "tools/common/svg_chart.h"
 #include "tools/inspect/drawing.h"
+#include "tools/inspect/experts.h"
 #include "tools/inspect/export.h"
 #include "tools/inspect/follow.h"
 #include "tools/inspect/metrics_csv.h"
@@ -31,7 +32,7 @@ struct Asked {
   std::vector<std::string> paths, to;
   bool verify = false, json = false, csv = false, make_view = false, bytes = false, follow = false;
   std::string progress = "auto", svg, over = "step";
-  bool over_given = false, timeline = false;
+  bool over_given = false, timeline = false, experts = false;
   std::int64_t step = 0;
   inspect::FollowOptions following;
 };
@@ -42,10 +43,10 @@ constexpr std::size_t most_in_svg = 8;  // colors of a drawing
 // What goes with what: each of these does one thing, and has the flags named behind it.
 void refuse_combinations(const Asked& asked) {
   const std::vector<std::pair<const char*, bool>> given{
-      {"--verify", asked.verify},    {"--make-view", asked.make_view}, {"--csv", asked.csv},
-      {"--follow", asked.follow},    {"--export", !asked.to.empty()},  {"--json", asked.json},
-      {"--bytes", asked.bytes},      {"--svg", !asked.svg.empty()},    {"--over", asked.over_given},
-      {"--timeline", asked.timeline}};
+      {"--verify", asked.verify},     {"--make-view", asked.make_view}, {"--csv", asked.csv},
+      {"--follow", asked.follow},     {"--export", !asked.to.empty()},  {"--json", asked.json},
+      {"--bytes", asked.bytes},       {"--svg", !asked.svg.empty()},    {"--over", asked.over_given},
+      {"--timeline", asked.timeline}, {"--experts", asked.experts}};
   const bool several = asked.paths.size() > 1;
   const auto only = [&](const std::string& what, const std::vector<std::string>& with) {
     for (const auto& [flag, there] : given)
@@ -56,6 +57,7 @@ void refuse_combinations(const Asked& asked) {
   if (several) only("several paths, which are compared", {"--json", "--svg", "--over"});
   if (asked.csv) only("--csv", {});
   if (asked.timeline) only("--timeline", {"--json", "--svg"});
+  if (asked.experts) only("--experts", {"--json", "--svg"});
   if (asked.follow) only("--follow", {});
   if (!asked.to.empty()) only("--export", {});
   for (const auto& [flag, there] : {given[0], given[1]})
@@ -94,6 +96,7 @@ inspect::Report report_of(const Asked& asked, inspect::Options options) {
                    : asked.over == "time" ? inspect::Across::time
                                           : inspect::Across::step;
   if (asked.timeline) options.trace = inspect::Options::Of::step, options.step = asked.step;
+  if (asked.experts) return inspect::experts_report(asked.paths.front());
   if (asked.paths.size() == 1) return inspect::report_on(asked.paths.front(), options);
   const auto runs = inspect::read_histories(asked.paths);
   auto report = inspect::comparison_report(runs, options.across);
@@ -180,9 +183,13 @@ void add_flags(CLI::App& app, Asked& asked) {
                    ->check(tools::one_of({"step", "tokens", "time"}))
                    ->capture_default_str();
   over->each([&asked](const std::string&) { asked.over_given = true; });
-  app.add_option("--svg", asked.svg,
-                 "draw the charts of a run, of up to 8, of a profile or a timeline into this file as well; "
-                 "replaces a drawing of these programs; -: to standard output, and nothing else");
+  app.add_option(
+      "--svg", asked.svg,
+      "draw the charts of a run, of up to 8, of a profile, of --timeline or --experts into this file as well; "
+      "replaces a drawing of these programs; -: to standard output, and nothing else");
+  app.add_flag("--experts", asked.experts,
+               "of a run or a metrics file of a model with experts: how even their loads were and what was dropped, "
+               "layers over steps");
   auto* timeline = app.add_flag("--timeline", asked.timeline,
                                 "of a trace: one step, what each rank computed when, and below it the same lists "
                                 "simulated: what the schedule itself makes them wait");
@@ -216,6 +223,8 @@ int main(int argc, char** argv) {
       "  inspect run --follow\n"
       "  inspect run run/metrics.jsonl --svg runs.svg\n"
       "  inspect run --export tensorboard events\n"
+      "  train --model moe-nano --data data --output moe --steps 20 --global-batch 8\n"
+      "  inspect moe --experts\n"
       "  inspect trace.json --timeline\n",
       "train, generate, checkpoints/README.md, h5ls(1), h5dump(1), tensorboard(1)");
   add_flags(app, asked);

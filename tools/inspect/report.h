@@ -25,8 +25,8 @@ struct Options {
 };
 
 struct Report {
-  nlohmann::json
-      json;  // "kind": checkpoint, run, checkpoints, metrics, shards, shard, model, plan, profile, trace, comparison
+  nlohmann::json json;  // "kind": checkpoint, run, checkpoints, metrics, shards, shard, model, plan, profile, trace,
+                        // comparison, experts
   std::string text;
   std::function<std::string()> drawing;  // its charts as SVG; empty where it has none
 };

@@ -20,6 +20,11 @@ std::string size_phrase(std::int64_t bytes, base::Sizes sizes) {
 nlohmann::json for_people(const nlohmann::json& metrics, base::Sizes sizes) {
   if (sizes == base::Sizes::exact) return metrics;
   auto out = metrics;
+  if (const auto experts = out.find("experts"); experts != out.end() && experts->is_object())
+    for (auto& [key, value] : experts->items()) {
+      if (value.is_number()) value = base::number_text(value);
+      if (key == "layers") value = "--experts shows them";
+    }
   for (const auto& [key, value] : metrics.items()) {
     if (!value.is_number()) continue;
     const std::string_view name = key;

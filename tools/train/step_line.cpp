@@ -9,8 +9,10 @@ std::string StepLine::text(const engine::StepMetrics& m, std::int64_t steps) {
   seconds_ += m.step_seconds;
   ++counted_;
   if (m.validation_loss) validation_ = m.validation_loss;
+  std::optional<StepNow::Experts> experts;
+  if (m.gates) experts = {m.gates->fullest, m.gates->dropped_share};
   return step_text({m.step, steps, m.loss, validation_, m.tokens_per_second,
-                    seconds_ / static_cast<double>(counted_) * static_cast<double>(steps - m.step)});
+                    seconds_ / static_cast<double>(counted_) * static_cast<double>(steps - m.step), experts});
 }
 
 }  // namespace trainyard::tools

@@ -1,0 +1,103 @@
+// From whole numbers to shares and means.
+#include "libtrain/engine/gate_metrics.h"
+
+#include "kernels/gate_record/gate_record_args.h"
+#include "libtrain/base/error.h"
+#include "libtrain/base/number_text.h"
+#include "libtrain/plan/layer_model.h"
+
+#include <algorithm>
+
+namespace trainyard::engine {
+
+namespace {
+
+double over(double part, std::int64_t whole) { return whole > 0 ? part / static_cast<double>(whole) : 0; }
+
+LayerGate layer_gate(std::int64_t layer, std::int64_t experts, std::span<const std::int64_t> record) {
+  const auto loads = record.subspan(kernels::gate_record_sums, static_cast<std::size_t>(experts));
+  std::int64_t choices = 0;
+  for (const auto load : loads) choices += load;
+  const auto [least, most] = std::minmax_element(loads.begin(), loads.end());
+  const auto load_of = [&](std::int64_t of) {
+    return over(static_cast<double>(of) * static_cast<double>(experts), choices);
+  };
+  const auto mean = [&](kernels::GateRecordSum sum) {
+    return over(static_cast<double>(record[sum]) * kernels::gate_record_unit, record[kernels::target_sum]);
+  };
+  LayerGate g;
+  g.layer = layer, g.experts = experts;
+  g.kept = record[kernels::kept_places], g.dropped = choices - g.kept;
+  g.dropped_share = over(static_cast<double>(g.dropped), choices);
+  g.fullest = load_of(*most), g.emptiest = load_of(*least);
+  g.fullest_expert = std::find(loads.begin(), loads.end(), *most) - loads.begin();
+  g.balance_loss = mean(kernels::balance_sum), g.z_loss = mean(kernels::z_sum), g.entropy = mean(kernels::entropy_sum);
+  return g;
+}
+
+std::string percents(double share) { return fmt::format("{:.0f} %", 100 * share); }
+
+}  // namespace
+
+GateRecordShape gate_record_shape(const plan::ModelConfig& model) {
+  if (!plan::has_experts(model)) return {};
+  const auto& count = model.experts.count;
+  return {plan::expert_layers(model), kernels::gate_record_sums + *std::max_element(count.begin(), count.end())};
+}
+
+GateMetrics gate_metrics(const plan::ModelConfig& model, std::span<const std::int64_t> records) {
+  const auto shape = gate_record_shape(model);
+  TRAINYARD_ASSERT(std::ssize(records) == shape.count(), "records of {} numbers, not {} x {}", records.size(),
+                   shape.rows, shape.width);
+  GateMetrics out;
+  std::int64_t kept = 0, dropped = 0;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    if (!plan::layer_has_experts(model, layer)) continue;
+    const auto row = static_cast<std::size_t>(plan::expert_layers(model, layer) * shape.width);
+    const auto& g = out.layers.emplace_back(layer_gate(layer, plan::expert_count(plan::layer_model(model, layer)),
+                                                       records.subspan(row, static_cast<std::size_t>(shape.width))));
+    kept += g.kept, dropped += g.dropped;
+    out.fullest = std::max(out.fullest, g.fullest);
+    out.weighted_balance_loss += model.experts.balance_loss * g.balance_loss;
+    out.weighted_z_loss += model.experts.z_loss * g.z_loss;
+  }
+  out.dropped_share = over(static_cast<double>(dropped), kept + dropped);
+  return out;
+}
+
+bool GateWatch::gets_nearly_everything(const LayerGate& g) const {
+  const auto k = model_.experts.top_k;
+  const double of_choices = g.fullest / static_cast<double>(g.experts);
+  if (k == 1) return g.experts >= 4 && of_choices > 0.5;
+  return k < g.experts && of_choices * static_cast<double>(k) > 0.9;
+}
+
+std::string GateWatch::sentence(const LayerGate& g) const {
+  const auto& e = model_.experts;
+  const double share = g.fullest * static_cast<double>(e.top_k) / static_cast<double>(g.experts);
+  return fmt::format(
+      "the gate of layer {} has collapsed: in each of the last {} steps one expert got nearly everything, now expert "
+      "{} "
+      "{} of the tokens (evenly it would be {}); what helps: a larger experts-balance-loss (it is {}), {}{}a smaller "
+      "--learning-rate",
+      g.layer, steps, g.fullest_expert, percents(share),
+      percents(static_cast<double>(e.top_k) / static_cast<double>(g.experts)), base::number_text(e.balance_loss),
+      e.z_loss > 0 ? "a larger experts-z-loss, " : "an experts-z-loss, ",
+      e.noise == plan::GateNoise::none ? "experts-noise \"jitter\", " : "");
+}
+
+std::vector<std::string> GateWatch::look(const GateMetrics& metrics) {
+  in_a_row_.resize(metrics.layers.size(), 0);
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < metrics.layers.size(); ++i) {
+    auto& n = in_a_row_[i];
+    if (n < 0) continue;
+    n = gets_nearly_everything(metrics.layers[i]) ? n + 1 : 0;
+    if (n < steps) continue;
+    out.push_back(sentence(metrics.layers[i]));
+    n = -1;
+  }
+  return out;
+}
+
+}  // namespace trainyard::engine
