@@ -145,7 +145,9 @@ std::string model_help() {
                        f.legal.empty() ? "text" : f.legal, f.help);
   }
   return out +
-         "\nHyphens and underscores are the same in keys and words. Example, a small Llama\n(save it as llama.toml, "
+         "\nHyphens and underscores are the same in keys and words. Keys that begin with\nexperts- may stand in a "
+         "table [experts]: "
+         "count = 8, top-k = 2. Example, a small\nLlama (save it as llama.toml, "
          "then train --model llama.toml ...):\n\n" +
          example;
 }

@@ -1,12 +1,19 @@
 // Gates and rows of experts on a GPU against the CPU: the same integers, copies and sums to the bit, the rest within a
 // tolerance; and scratch as planned.
+#include "kernels/even_load/even_load.h"
+#include "kernels/expert_mix/expert_mix.h"
 #include "kernels/expert_rows/expert_rows.h"
+#include "kernels/gate_record/gate_record.h"
+#include "kernels/slot_groups/slot_groups.h"
 #include "libtrain/plan/expert_scratch.h"
 #include "tests/gpu_main.h"
 #include "tests/kernels/gate_case.h"
 #include "tests/kernels/gpu_compare.h"
 
 #include <gtest/gtest.h>
+
+#include <cmath>
+#include <tuple>
 
 namespace trainyard::test {
 namespace {
@@ -98,6 +105,54 @@ TEST(GpuExperts, ScratchIsWhatTheFormulaSays) {
       c.forward(gpu);
       EXPECT_EQ(gpu.exec().scratch().peak_bytes(), bytes);
     }
+}
+
+TEST(GpuExperts, MixesWithinATolerance) {
+  for (const std::int64_t h : {1, 70, 300})
+    compare(
+        [h](Place& place, DType t) {
+          const auto g = accumulation(t);
+          MatrixBuffer logits(g, 7, 2, 1), a(t, 7, h, 2), b(t, 7, h, 1), out(t, 7, h), dout(t, 7, h),
+              d_logits(g, 7, 2, 1), da(t, 7, h), db(t, 7, h);
+          logits.fill(1), a.fill(2), b.fill(3), dout.fill(4);
+          const auto vl = place(logits), va = place(a), vb = place(b);
+          kernels::expert_mix(place.exec(), vl, va, vb, place(out));
+          kernels::expert_mix_backward(place.exec(), vl, va, vb, place(dout), place(d_logits), place(da), place(db));
+          place.fetch();
+          return Outputs{out, d_logits, da, db};
+        },
+        Same::tolerance, all);
+}
+
+// Whole numbers, and what is moved by a fixed amount: the same on both.
+TEST(GpuExperts, RecordsLoadsBiasesAndSlotsAreThoseOfTheCpu) {
+  const auto run = [](Place::Kind kind) {
+    Place place(kind);
+    const std::int64_t experts = 300;
+    std::vector<std::int32_t> groups, loads, slots;
+    for (std::int32_t e = 0; e < experts; ++e) {
+      groups.push_back(e), groups.push_back(e % 7);
+      slots.push_back(e * 5), slots.push_back(e % 3);
+      loads.push_back(e % 11);
+    }
+    for (std::int32_t e = 0; e < experts; ++e) loads.push_back(e % 2);
+    std::vector<double> losses{1.5, 1.0 / 3, std::nan("")}, targets{77}, wide(experts, -1);
+    std::vector<std::int64_t> record(static_cast<std::size_t>(kernels::gate_record_sums + experts), 1);
+    std::vector<float> bias(experts, 0.25f), narrow(experts, -1);
+    std::vector<kernels::StepNumbers> numbers(1);
+    numbers[0].finite = 1;
+    const auto vg = place(groups, {experts, 2}), vl = place(loads, {2, experts}), vn = place(narrow, {experts}),
+               vb = place(bias, {experts}), vs = place(slots, {experts, 2});
+    kernels::gate_record(place.exec(), vg, vl, place(losses, {3}), place.raw(targets),
+                         place(record, {kernels::gate_record_sums + experts}));
+    kernels::gate_loads(place.exec(), vl, vn);
+    kernels::gate_loads(place.exec(), vl, place(wide, {experts}));
+    kernels::even_load_update(place.exec(), vb, vn, 5, 0.001f, place.raw(numbers));
+    kernels::slot_groups(place.exec(), vs, 9);
+    place.fetch();
+    return std::tuple(record, narrow, wide, bias, slots);
+  };
+  EXPECT_EQ(run(Place::Kind::gpu), run(Place::Kind::host));
 }
 
 TEST(GpuExperts, JitterGivesTheBitsOfTheCpu) {

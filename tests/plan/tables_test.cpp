@@ -52,6 +52,36 @@ TEST(Topology, RanksOfTheLiterature) {
   EXPECT_THROW(Topology({{Axis::data, 2}, {Axis::data, 2}}), std::invalid_argument);
 }
 
+// World 16, tensor 2: experts over 4 and over 2 of the ranks along data.
+TEST(Topology, ExpertsAreASecondReading) {
+  const Topology plain({{Axis::data, 8}, {Axis::tensor, 2}});
+  const auto four = plain.with_experts(4), two = plain.with_experts(2);
+  using Ranks = std::vector<int>;
+  EXPECT_EQ(four.peers(0, {Axis::expert}), (Ranks{0, 2, 4, 6}));
+  EXPECT_EQ(four.peers(12, {Axis::expert}), (Ranks{8, 10, 12, 14}));
+  EXPECT_EQ(four.peers(1, {Axis::expert}), (Ranks{1, 3, 5, 7}));
+  EXPECT_EQ(four.peers(9, {Axis::expert}), (Ranks{9, 11, 13, 15}));
+  for (int rank = 0; rank < 8; ++rank) EXPECT_EQ(four.peers(rank, {Axis::expert_data}), (Ranks{rank, rank + 8}));
+  EXPECT_EQ(two.peers(0, {Axis::expert}), (Ranks{0, 2}));
+  EXPECT_EQ(two.peers(0, {Axis::expert_data}), (Ranks{0, 4, 8, 12}));
+  for (const auto& t : {four, two}) {
+    EXPECT_EQ(t.size(Axis::data), 8);
+    EXPECT_EQ(t.size(Axis::expert) * t.size(Axis::expert_data), 8);
+    for (int rank = 0; rank < 16; ++rank) {
+      EXPECT_EQ(t.coordinate(rank, Axis::data), plain.coordinate(rank, Axis::data));
+      EXPECT_EQ(t.coordinate(rank, Axis::tensor), plain.coordinate(rank, Axis::tensor));
+      EXPECT_EQ(t.peers(rank, {Axis::data}), plain.peers(rank, {Axis::data}));
+      EXPECT_EQ(t.coordinate(rank, Axis::expert_data) * t.size(Axis::expert) + t.coordinate(rank, Axis::expert),
+                t.coordinate(rank, Axis::data));
+    }
+  }
+  const auto none = plain.with_experts(1);
+  EXPECT_EQ(none.size(Axis::expert), 1);
+  EXPECT_EQ(none.size(Axis::expert_data), 1);
+  EXPECT_THROW(plain.with_experts(3), std::invalid_argument);
+  EXPECT_THROW(plain.with_experts(0), std::invalid_argument);
+}
+
 TEST(Topology, AxesHaveNames) {
   for (const auto& a : axis_names) {
     EXPECT_EQ(axis_named(name_of(a.axis), "a plan"), a.axis);
