@@ -126,7 +126,7 @@ TEST(TensorRanks, LossesCountOnceAndGradientsOfAll) {
         const auto gradient = base::View::of(&mine, {1});
         results.agree({&gradient, 1});
         results.send();
-        const auto numbers = results.take();
+        const auto numbers = results.take().numbers;
         EXPECT_EQ(numbers.loss, sum / targets) << ranks.data << " x " << ranks.tensor;
         EXPECT_EQ(numbers.targets, static_cast<std::int64_t>(targets));
         EXPECT_EQ(numbers.gradient_norm, std::sqrt(squares) / targets);
