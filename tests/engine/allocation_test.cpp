@@ -54,6 +54,20 @@ TEST(Allocation, NoneAbove4KiBInAStep) {
       }
 }
 
+// What gates did is read where it was sent.
+TEST(Allocation, NoneAbove4KiBInAStepOfExperts) {
+  SmallRun runs;
+  for (int ranks : {1, 2}) {
+    auto c = runs.config(fmt::format("allocation-experts-{}", ranks));
+    c.model = runs.model("allocation-experts",
+                         "layers = 4\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 32\ncontext = 32\nexperts-count = "
+                         "160\n");  // 4 x 165 numbers have more than that
+    c.steps = 6;
+    c.global_batch = 8;
+    expect_no_large_allocation(runs, c, {ranks, 1, 2});
+  }
+}
+
 // What a thread records lies in memory that it has reserved with its first span.
 TEST(Allocation, NoneAbove4KiBInATracedStep) {
   SmallRun runs;

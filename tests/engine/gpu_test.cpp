@@ -38,28 +38,6 @@ std::string llama(SmallRun& runs) {
                     "biases = \"off\"\ntied = \"off\"\n");
 }
 
-// Several ranks write what one does, and count every token once.
-TEST(Gpu, WhatGatesDidIsTheSameOnEveryCut) {
-  SmallRun runs;
-  const auto model =
-      runs.model("gpu-experts",
-                 "layers = 2\nhidden = 16\nheads = 2\nkv-heads = 2\nffn = 32\ncontext = 8\nexperts-count = \"4,2\"\n");
-  std::vector<std::string> told;
-  for (const auto& cut : std::vector<Cut>{{1, 0, 1}, {2, 1, 1}, {2, 0, 1, "f32", "none", 1, false, 2}}) {
-    auto c = tiny(runs, fmt::format("gates-{}", told.size()), model);
-    runs.run(c, cut);
-    auto& values = told.emplace_back();
-    const auto lines = SmallRun::metrics(c);
-    ASSERT_EQ(lines.size(), 4u);
-    for (const auto& line : lines) {
-      values += line.at("experts").dump() + line.at("balance_loss").dump() + "\n";
-      for (const auto& g : line.at("experts").at("layers"))
-        EXPECT_EQ(g.at("kept").get<int>() + g.at("dropped").get<int>(), 3 * 8) << g;
-    }
-    EXPECT_EQ(values, told[0]) << cut.ranks << " ranks, " << cut.pipeline << " stages";
-  }
-}
-
 TEST(Gpu, LossesAreThoseOfTheCpu) {
   SmallRun runs;
   int n = 0;

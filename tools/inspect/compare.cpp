@@ -97,9 +97,6 @@ std::vector<std::string> short_names(const std::vector<std::string>& paths) {
 
 std::string signed_number(double v) { return v == 0 ? "0" : fmt::format("{:+.3g}", v); }
 
-// What JSON has no number for is null.
-nlohmann::json number_or_null(double v) { return std::isfinite(v) ? nlohmann::json(v) : nlohmann::json(); }
-
 std::string sentence(const std::string& a, const std::string& b, const Comparison& c) {
   if (c.last < 0) return fmt::format("{} and {} have no step in common", a, b);
   if (!c.at)

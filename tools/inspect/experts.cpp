@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/base/text.h"
+#include "tools/inspect/text.h"
 
 #include <cmath>
 #include <map>
@@ -20,9 +21,6 @@ std::int64_t whole_at(const nlohmann::ordered_json& values, const char* key, std
 }
 
 constexpr std::int64_t most_steps = 1'000'000'000'000;  // of any run
-
-// What JSON has no number for is null.
-nlohmann::json number_or_null(double x) { return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json(); }
 
 }  // namespace
 

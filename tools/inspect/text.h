@@ -12,6 +12,7 @@
 
 namespace trainyard::inspect {
 
+nlohmann::json number_or_null(double x);                         // what JSON has no number for is null
 std::string shape_text(const std::vector<std::int64_t>& shape);  // "768 x 3072"
 inline std::string human_count(std::int64_t count) { return base::count_text(count); }
 using base::number_text;
