@@ -1,7 +1,7 @@
 // Products of groups on plain units: a block of 256 threads makes 64 x 64 elements, 4 x 4 a thread, from tiles in
 // shared memory. The grid is as large as any sizes of groups may need; blocks without rows return. Every element is
 // summed in ascending order by one thread.
-#include "kernels/grouped_linear/grouped_linear_gpu.h"
+#include "kernels/grouped_linear/grouped_linear_device.h"
 #include "libtrain/plan/scratch.h"
 
 namespace trainyard::kernels {

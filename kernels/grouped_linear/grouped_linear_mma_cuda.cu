@@ -2,7 +2,7 @@
 // where groups are small; the next tiles come to shared memory while these are worked on. Every element is summed in
 // ascending order in one accumulator.
 #include "kernels/gpu_mma.h"
-#include "kernels/grouped_linear/grouped_linear_gpu.h"
+#include "kernels/grouped_linear/grouped_linear_device.h"
 
 namespace trainyard::kernels {
 namespace {

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t strip = plan::grouped_strip;  // columns of a task
 static_assert(strip % nr == 0);
 
-int64_t panels_of(int64_t rows) { return (rows + mr - 1) / mr; }
+inline int64_t panels_of(int64_t rows) { return (rows + mr - 1) / mr; }
 
 template <class T> Mat rows_of(const Mat& m, int64_t first, int64_t count) {
   Mat out = m;
@@ -28,7 +28,7 @@ template <class T> Mat view_of(const GroupedMat& m, int64_t group) {
 
 // Columns [j, j + columns) of op(b), steps [k0, k0 + kb), as panels one after the other.
 template <class T>
-void pack_strip(const Mat& b, int trans_b, int64_t j, int64_t columns, int64_t k0, int64_t kb, float* out) {
+inline void pack_strip(const Mat& b, int trans_b, int64_t j, int64_t columns, int64_t k0, int64_t kb, float* out) {
   const int64_t whole = trans_b ? 0 : columns / nr * nr;
   // Lines of several panels at once: whole runs of memory.
   for (int64_t p = 0; p < kb && whole > 0; ++p) {
@@ -59,7 +59,7 @@ class Tasks {
 };
 
 // How many panels of rows a task has, so that there are some tasks for each thread.
-int64_t panels_of_a_task(int64_t panels, int64_t strips, int shares) {
+inline int64_t panels_of_a_task(int64_t panels, int64_t strips, int shares) {
   constexpr int64_t least = 6, tasks_of_a_thread = 4;
   const int64_t even = shares == 1 ? panels : panels * strips / (tasks_of_a_thread * shares);
   return even < least ? least : even;

@@ -117,8 +117,7 @@ int main(int argc, char** argv) {
   app.add_flag("--print-config", switches.print_config, "print settings and where each came from, and stop")
       ->group("Settings");
   app.add_flag("--dry-run", switches.dry_run,
-               "check settings, data, output folder, resume (no payload) and the machine's memory, print the "
-               "prediction, write nothing")
+               "check all but payload, and the machine's memory; print the prediction, write nothing")
       ->group("Settings");
   app.add_flag("--memory-report", switches.memory_report, "print memory and traffic, predicted and measured")
       ->group("Settings");
