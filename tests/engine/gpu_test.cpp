@@ -123,6 +123,34 @@ TEST(Gpu, StagesAreOneRank) {
   }
 }
 
+// Gates choose on the device, and nothing of a step waits for how many rows an expert got.
+TEST(Gpu, ExpertsAreThoseOfTheCpuWithTheSameBitsOnEveryCut) {
+  SmallRun runs;
+  const auto config = [&](const std::string& output) {
+    auto c = tiny(runs, output,
+                  runs.model("gpu-experts",
+                             "layers = 2\nhidden = 16\nheads = 2\nkv-heads = 2\nffn = 32\ncontext = 8\nlanes = 1\n"
+                             "dropout-ffn-residual = 0.1\nexperts-count = 4\nexperts-every = 2\nexperts-top-k = 2\n"
+                             "experts-shared = 1\nexperts-capacity-factor = 1\nexperts-min-capacity = 1\n"
+                             "experts-score = \"sigmoid\"\n"));
+    c.steps = 3, c.validate_every = 2, c.validation_sequences = 2;
+    return c;
+  };
+  auto one = config("one"), cut = config("cut"), cpu = config("cpu");
+  cpu.device = "cpu";
+  const auto expected = runs.bits(one, runs.run(one, {1, 0, 1}));
+  testing::expect_no_difference(runs.reports(), "one rank");
+  EXPECT_EQ(runs.bits(cut, runs.run(cut, {3, 3, 1, "f32", "selective"})), expected);
+  testing::expect_no_difference(runs.reports(), "three ranks");
+  runs.run(cpu, {1, 0, 1});
+  const auto there = SmallRun::metrics(one), here = SmallRun::metrics(cpu);
+  ASSERT_EQ(there.size(), here.size());
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    EXPECT_NEAR(there[i]["loss"].get<double>(), here[i]["loss"].get<double>(), 1e-4) << "step " << i + 1;
+    EXPECT_GT(there[i]["experts"]["layers"][0]["dropped"].get<int>(), 0);
+  }
+}
+
 TEST(Gpu, CheckpointsGoFromDeviceToDevice) {
   SmallRun runs;
   auto whole = tiny(runs, "whole", gpt(runs));
