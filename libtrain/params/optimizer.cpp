@@ -9,47 +9,6 @@ namespace trainyard::params {
 
 namespace {
 
-// Elements [begin, end) of a unit, counted from begin, that AdamW changes together: between parameters that change
-// otherwise. Where weight decay applies there; neighbours are joined over the gap between them, where everything is
-// zero.
-struct Stretch {
-  kernels::Range all;
-  std::vector<kernels::Range> decayed;
-};
-
-// A part of a bias that changes towards an even load.
-struct Biases {
-  kernels::Range all;
-  const plan::Parameter* parameter;
-};
-
-struct UnitRanges {
-  std::vector<Stretch> adamw;
-  std::vector<Biases> even_load;
-};
-
-UnitRanges ranges_of(const plan::Unit& unit, const plan::UnitLayout& layout, std::int64_t begin, std::int64_t end) {
-  UnitRanges out;
-  out.adamw.push_back({{0, end - begin}, {}});
-  bool joins = false;
-  for (const auto& held : plan::held_ranges(layout, begin, end)) {
-    const auto& parameter = unit.parameters[held.parameter];
-    if (parameter.update.kind == plan::Update::Kind::even_load) {
-      out.even_load.push_back({{held.at, held.at + held.count}, &parameter});
-      out.adamw.back().all.end = held.at;
-      out.adamw.push_back({{held.at + held.count, end - begin}, {}});
-      joins = false;
-      continue;
-    }
-    auto& stretch = out.adamw.back();
-    const auto first = held.at - stretch.all.first;
-    if (parameter.decay && joins) stretch.decayed.back().end = first + held.count;
-    else if (parameter.decay) stretch.decayed.push_back({first, first + held.count});
-    joins = parameter.decay;
-  }
-  return out;
-}
-
 base::View part_of(base::View flat, kernels::Range range) {
   return flat ? flat_range(flat, range.first, range.end - range.first) : flat;
 }
@@ -61,7 +20,32 @@ OptimizerStates::OptimizerStates(StoreContext& c, Weights& weights) : c_(c), wei
     if (c.shape.working == base::DType::bf16) master_.push_back(c.optimizer.allocate(base::DType::f32, {count(u)}));
     m_.push_back(c.optimizer.allocate(base::DType::f32, {count(u)}));
     v_.push_back(c.optimizer.allocate(base::DType::f32, {count(u)}));
+    ranges_.push_back(ranges_of(u));
   }
+}
+
+OptimizerStates::UnitRanges OptimizerStates::ranges_of(int u) const {
+  const auto& unit = c_.unit(u);
+  const auto begin = first(u), end = begin + count(u);
+  UnitRanges out;
+  out.adamw.push_back({{0, end - begin}, {}});
+  bool joins = false;
+  for (const auto& held : plan::held_ranges(c_.layout(u), begin, end)) {
+    const auto& parameter = unit.parameters[held.parameter];
+    if (parameter.update.kind == plan::Update::Kind::even_load) {
+      out.even_load.push_back({{held.at, held.at + held.count}, &parameter});
+      out.adamw.back().all.end = held.at;
+      out.adamw.push_back({{held.at + held.count, end - begin}, {}});
+      joins = false;
+      continue;
+    }
+    auto& stretch = out.adamw.back();
+    const auto from = held.at - stretch.all.first;
+    if (parameter.decay && joins) stretch.decayed.back().end = from + held.count;
+    else if (parameter.decay) stretch.decayed.push_back({from, from + held.count});
+    joins = parameter.decay;
+  }
+  return out;
 }
 
 base::View OptimizerStates::own(base::View range, int unit) const {
@@ -75,14 +59,11 @@ base::View OptimizerStates::master_piece(int unit) {
 void OptimizerStates::update(GradientFold& gradients, Weights& weights, const kernels::AdamW& hyper,
                              std::int64_t tokens) {
   for (int u = 0; u < c_.units(); ++u) {
-    const auto& unit = c_.unit(u);
-    const auto& layout = c_.layout(u);
-    const auto begin = first(u), end = begin + count(u);
     const auto gradient = whole() ? gradients.gathered(u) : gradients.piece(u);
     const auto working = working_range(weights, u);
     const auto i = static_cast<std::size_t>(u);
     const auto exact = has_master() ? master_[i] : working, rounded = has_master() ? working : base::View{};
-    const auto ranges = ranges_of(unit, layout, begin, end);
+    const auto& ranges = ranges_[i];
     for (const auto& [all, decayed] : ranges.adamw)
       if (all.first < all.end)
         kernels::adamw_update(c_.compute, hyper, part_of(exact, all), part_of(gradient, all), part_of(m_[i], all),

@@ -31,6 +31,22 @@ class OptimizerStates {
   void pieces_loaded(Weights& weights);
 
  private:
+  // Elements of the range of a unit that AdamW changes together: between parameters that change otherwise. Where weight
+  // decay applies there; neighbours are joined over the gap between them, where everything is zero.
+  struct Stretch {
+    kernels::Range all;
+    std::vector<kernels::Range> decayed;
+  };
+  // A part of a bias that changes towards an even load.
+  struct Biases {
+    kernels::Range all;
+    const plan::Parameter* parameter;
+  };
+  struct UnitRanges {
+    std::vector<Stretch> adamw;
+    std::vector<Biases> even_load;
+  };
+  UnitRanges ranges_of(int unit) const;
   bool whole() const { return c_.shape.zero == 0; }
   bool has_master() const { return !master_.empty(); }
   base::View own(base::View range, int unit) const;
@@ -43,6 +59,7 @@ class OptimizerStates {
   StoreContext& c_;
   Weights& weights_;
   std::vector<base::View> master_, m_, v_;
+  std::vector<UnitRanges> ranges_;  // of each unit
 };
 
 }  // namespace trainyard::params
