@@ -125,9 +125,7 @@ void GradientFold::finish() {
 }
 
 base::View GradientFold::piece(int unit) { return sum({unit, 0}); }
-base::View GradientFold::gathered(int unit) {
-  return flat_range(wholes_[index({unit, 0})], 0, c_.layout(unit).padded);
-}
+base::View GradientFold::gathered(int unit) { return flat_range(wholes_[index({unit, 0})], 0, c_.layout(unit).padded); }
 
 void GradientFold::gather_sums() {
   if (c_.shared()) c_.communication.wait(c_.compute.record());

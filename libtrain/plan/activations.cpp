@@ -53,6 +53,18 @@ std::int64_t SlotBytes::total(const std::vector<int>& slots) const {
   return bytes;
 }
 
+namespace {
+
+// What an evaluation of one block has in the place of its chunk, and in that of what passes.
+StackBytes evaluated(const Segment& segment, const MicroShape& s, Recompute recompute) {
+  const auto bytes = segment.kind->evaluation_bytes(segment.model, s);
+  if (segment.part != Part::layers || recompute == Recompute::none) return {bytes, bytes, 0};
+  if (recompute == Recompute::layers) return {0, bytes, bytes};
+  return segment.kind->selective_evaluation_bytes(segment.model, s);
+}
+
+}  // namespace
+
 // A validation has its passes there, too: of experts that have more places then it may need more.
 SlotBytes slot_bytes(const ModelPart& part, const MicroShape& s, Recompute recompute, const std::vector<int>& slots) {
   const bool several = std::accumulate(slots.begin(), slots.end(), 0) > 1;
@@ -61,10 +73,14 @@ SlotBytes slot_bytes(const ModelPart& part, const MicroShape& s, Recompute recom
     auto one = part;
     one.chunks = {chunk};
     const auto saved = saved_bytes(one, s, recompute);
-    const auto evaluated = activation_bytes(one, s, Pass::evaluate), stream = stream_bytes(part.model, s);
-    const bool passes = several && recompute != Recompute::none;  // tensors of layers lie in the place of what passes
-    out.of_chunk.push_back(std::max(stream + (several ? saved.kept : saved.most), passes ? 0 : evaluated));
-    if (several) out.passing = std::max({out.passing, saved.passing, passes ? evaluated - stream : 0});
+    auto kept = several ? saved.kept : saved.most, passing = several ? saved.passing : 0;
+    for (const auto& segment : segments(one)) {
+      const auto bytes = evaluated(segment, s, recompute);
+      kept = std::max(kept, several ? bytes.kept : bytes.most);
+      if (several) passing = std::max(passing, bytes.passing);
+    }
+    out.of_chunk.push_back(stream_bytes(part.model, s) + kept);
+    out.passing = std::max(out.passing, passing);
   }
   return out;
 }

@@ -75,6 +75,11 @@ StackBytes BlockKind::selective_bytes(const ModelConfig& model, const MicroShape
   return {bytes, bytes};
 }
 
+StackBytes BlockKind::selective_evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const {
+  const auto bytes = evaluation_bytes(model, shape);
+  return {bytes, bytes};
+}
+
 std::vector<UnitUse> BlockKind::uses(const ModelConfig& model) const {
   std::vector<UnitUse> all(units(model, 0).size());
   for (std::size_t i = 0; i < all.size(); ++i) all[i].own = static_cast<int>(i);

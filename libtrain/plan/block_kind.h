@@ -81,6 +81,8 @@ class BlockKind {
   virtual std::int64_t evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const = 0;
   // The same of a layer that is told Recompute::selective (model::Step::recompute). By default it keeps what it saves.
   virtual StackBytes selective_bytes(const ModelConfig& model, const MicroShape& shape) const;
+  // Of its evaluation, in which it is told so, too: at most what would stay in training, and what would not.
+  virtual StackBytes selective_evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const;
   // Can the block make its weight gradients apart (MicroShape::weight_gradients)? It then leases in input_gradients
   // what backward leases and commits in weight_gradients what backward commits. One that does not say so does all of
   // backward in input_gradients.

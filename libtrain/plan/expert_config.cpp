@@ -1,4 +1,4 @@
-// Capacities.
+// Capacities of experts, and the rows that follow.
 #include "libtrain/plan/expert_config.h"
 
 #include "libtrain/base/decimal.h"

@@ -45,8 +45,7 @@ void expert_fields(base::FieldVisitor& v, ExpertConfig& e) {
   add("dense-layers", e.dense_layers, "layers at the beginning that have none", base::Range<std::int64_t>{0, 10000});
   add("top-k", e.top_k, "experts that a token goes to", counts);
   add("ffn", e.ffn, "width of an expert; 0: that of the feed-forward part", base::Range<std::int64_t>{0, 1 << 20});
-  add("capacity-factor", e.capacity_factor,
-      "places of an expert, over its equal share of the tokens of a micro-batch; none: no bound",
+  add("capacity-factor", e.capacity_factor, "places of an expert over its equal share of the tokens; none: no bound",
       base::DecimalOr{{"none"}});
   add("evaluation-capacity-factor", e.evaluation_capacity_factor, "the same in evaluations",
       base::DecimalOr{{"none", "same"}});

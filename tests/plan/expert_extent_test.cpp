@@ -151,7 +151,7 @@ TEST(ExpertExtent, WhatIsTooLargeIsRefusedWithASentence) {
   p.model.vocabulary = 32000, p.model.lanes = 1;
   p.sequence = 4096;
   EXPECT_TRUE(decision_problems(p).empty()) << text_of(decision_problems(p));
-  p.model.experts.count = {4096}, p.model.experts.ffn = 1 << 20, p.model.hidden = 1 << 17, p.model.layers = 10'000;
+  p.model.experts.count = {4096}, p.model.experts.ffn = 1 << 20, p.model.hidden = 1 << 17, p.model.layers = 32;
   const auto found = decision_problems(p);
   ASSERT_GE(found.size(), 1u);
   EXPECT_NE(found[0].message.find("too large to be planned"), std::string::npos) << found[0].message;

@@ -93,6 +93,17 @@ StackBytes LayerKind::selective_bytes(const ModelConfig& m, const MicroShape& s)
   return bytes;
 }
 
+StackBytes LayerKind::selective_evaluation_bytes(const ModelConfig& m, const MicroShape& s) const {
+  StackBytes bytes{0, 0, 0};
+  for (const auto& name : m.branches) {
+    const auto all = branch_tensors(branch_kind(name), m, s, Pass::evaluate);
+    bytes.most = std::max(bytes.most, total_bytes(all));
+    bytes.kept = std::max(bytes.kept, total_bytes(only(all, Stays::always)));
+    bytes.passing = std::max(bytes.passing, total_bytes(only(all, Stays::unless_selective)));
+  }
+  return bytes;
+}
+
 // All branches take turns in one output.
 std::int64_t LayerKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass pass) const {
   std::int64_t most = 0;

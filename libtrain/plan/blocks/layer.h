@@ -13,6 +13,7 @@ class LayerKind : public BlockKind {
   std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   std::int64_t evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   StackBytes selective_bytes(const ModelConfig& model, const MicroShape& shape) const override;
+  StackBytes selective_evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   bool makes_weight_gradients_apart(const ModelConfig& model) const override;
