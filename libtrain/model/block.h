@@ -6,6 +6,7 @@
 #include "libtrain/plan/micro_shape.h"
 #include "libtrain/tensor/exec.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -29,6 +30,12 @@ struct MicroBatch {
   std::int64_t counted = -1;            // targets with weight 1; -1: weights are on the host and are counted there
   base::View counted_there = {};        // the same as f64 [1] on the device
   const std::uint64_t* sample_keys() const { return keys != nullptr ? keys : samples.data(); }
+  // Its target tokens, where the host can know them: as it was told, or by the weights.
+  std::int64_t counted_targets() const {
+    if (counted >= 0) return counted;
+    const auto* w = weights.ptr<std::uint8_t>();
+    return std::count_if(w, w + weights.count(), [](std::uint8_t x) { return x != 0; });
+  }
   std::int64_t batch() const { return tokens.shape[0]; }
   std::int64_t sequence() const { return tokens.shape[1]; }
 };

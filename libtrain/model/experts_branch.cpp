@@ -12,8 +12,6 @@
 #include "libtrain/plan/blocks/experts.h"
 #include "libtrain/plan/layer_model.h"
 
-#include <algorithm>
-
 namespace trainyard::model {
 
 namespace {
@@ -49,12 +47,8 @@ std::optional<FeedForwardBranch> feed_forward_beside(const BranchSpec& spec) {
 // The micro-batch's target tokens as f64 [1] where the step works; `place` gets them where nobody has put them there.
 const double* targets_of(const Step& step, base::View place) {
   if (step.micro.counted_there) return step.micro.counted_there.ptr<double>();
-  auto& count = *place.ptr<double>();
-  const auto* weights = step.micro.weights.ptr<std::uint8_t>();
-  count = step.micro.counted >= 0 ? static_cast<double>(step.micro.counted)
-                                  : static_cast<double>(std::count_if(weights, weights + step.micro.weights.count(),
-                                                                      [](std::uint8_t w) { return w != 0; }));
-  return &count;
+  *place.ptr<double>() = static_cast<double>(step.micro.counted_targets());
+  return place.ptr<double>();
 }
 
 }  // namespace
@@ -84,8 +78,8 @@ kernels::GateChoice ExpertsBranch::choice_of(const SavedSet& t) {
   return {t["choices"], t["rows"], t["weights"], t["sources"], t["groups"], t["loads"], t["gate_losses"]};
 }
 
-// Those of one parameter lie one behind the other, equally far apart.
-// Of the groups of every rank `outer` lies between.
+// Those of one parameter lie one behind the other, equally far apart; what is for the groups of the next rank lies
+// `outer` elements behind.
 template <class Borrowed>
 ExpertParameters ExpertsBranch::parameters_of(const Borrowed& borrowed, std::int64_t outer) const {
   return [&borrowed, outer, held = plan::held_experts(model_)](int parameter) -> kernels::GroupedView {

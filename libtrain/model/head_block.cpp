@@ -18,12 +18,6 @@ base::View slice(const base::View& v, std::int64_t first, std::int64_t n) {
   return base::View(static_cast<char*>(v.data) + first * base::size_of(v.dtype), v.dtype, {n}, v.device);
 }
 
-std::int64_t targets_of(const MicroBatch& micro) {
-  if (micro.counted >= 0) return micro.counted;
-  const auto* w = micro.weights.ptr<std::uint8_t>();
-  return std::count_if(w, w + micro.weights.count(), [](std::uint8_t x) { return x != 0; });
-}
-
 }  // namespace
 
 // The buffers of the loss, and what a chunk does with them. Ranks that share the table have the logits of their own
@@ -73,7 +67,7 @@ struct HeadBlock::Loss {
   void close() const {
     if (step_.loss_place) kernels::sum_losses_into(step_.exec, losses_, step_.loss_place);
     else step_.loss_sum += kernels::sum_losses(step_.exec, losses_);
-    step_.target_count += targets_of(step_.micro);
+    step_.target_count += step_.micro.counted_targets();
   }
 
  private:

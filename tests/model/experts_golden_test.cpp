@@ -1,6 +1,8 @@
 // Parity with PyTorch of models with experts, which there are a plain loop over all of them: initial values, ten
 // losses, first gradients, and what every gate did in every step (golden files of tests/golden/experts_golden.py).
 #include "kernels/gate_record/gate_record_args.h"
+#include "libtrain/model/feed_forward_expert.h"
+#include "libtrain/plan/blocks/feed_forward_expert.h"
 #include "libtrain/plan/layer_model.h"
 #include "tests/model/golden_model.h"
 
@@ -116,6 +118,30 @@ void experts_parity(const std::string& name, base::DType dtype, double loss_tole
         << name << " step " << s + 1;
     move_biases(store, place, b * t);
   }
+}
+
+// A network that a program outside registers: here the library's own under another name, so that the bits are known.
+TEST(ExpertNetworks, OfOnesOwn) {
+  int made = 0;
+  model::register_expert("outside", std::make_shared<plan::FeedForwardExpertKind>(), [&](const model::ExpertSpec& s) {
+    ++made;
+    return std::make_unique<model::FeedForwardExpert>(s);
+  });
+  const auto names = plan::expert_names();
+  EXPECT_TRUE(std::find(names.begin(), names.end(), "outside") != names.end());
+  const auto learned = [](const std::string& network) {
+    Golden golden("experts-mixtral");
+    golden.model.experts.network = network;
+    PlainStore store(golden.model, base::DType::f32, 3, PlainStore::Fill::nothing);
+    Runner runner(golden.model, {2, 20, base::DType::f32, 1});
+    const Batch batch(windows_of(golden, 0, 0, 2, 20), true);
+    const auto loss = runner.train(store, batch).loss_sum;
+    return std::pair(loss, store.gradient_bits());
+  };
+  const auto ours = learned("ffn");
+  EXPECT_EQ(made, 0);
+  EXPECT_TRUE(learned("outside") == ours);
+  EXPECT_EQ(made, 2);  // a layer each
 }
 
 class Experts : public testing::TestWithParam<const char*> {};
