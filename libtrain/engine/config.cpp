@@ -45,8 +45,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
     "slices of sums that tensor ranks share; 0: the model's or checkpoint's, else up to 8, GPU 1", plan::ranges::lanes);
   v("data", c.data, "What", "folder of token shards (shard-data)");
   v("output", c.output, "What", "run folder: checkpoints, metrics, report");
-  v("plan", c.plan, "What",
-    "plan.json of partition-model, before flags; auto: the lowest --zero that fits ranks and memory");
+  v("plan", c.plan, "What", "a plan.json, before flags; or auto: a --zero that fits");
   v("steps", c.steps, "What", "optimizer steps of the whole run", {1, step_count.high});
   v("seed", c.seed, "What", "of initial values, data order and dropout",
     {0, std::numeric_limits<std::uint64_t>::max()});
@@ -58,7 +57,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("memory-limit", c.memory_limit, "How", "refuse to start when a rank needs more, e.g. 4GB", base::Bytes{});
   v("learning-rate", c.learning_rate, "Optimizer", "peak", positive_f32);
   v("final-learning-rate", c.final_learning_rate, "Optimizer", "at the last step", f32_from_zero);
-  v("schedule", c.schedule, "Optimizer", "constant, linear, cosine, wsd, inverse-sqrt", base::Words{schedule_names()});
+  v("schedule", c.schedule, "Optimizer", "constant linear cosine wsd inverse-sqrt", base::Words{schedule_names()});
   v("warmup-steps", c.warmup_steps, "Optimizer", "linear warm-up", step_count);
   v("decay-steps", c.decay_steps, "Optimizer", "of wsd", step_count);
   v("beta1", c.beta1, "Optimizer", "AdamW", decay_rate);

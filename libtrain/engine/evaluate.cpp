@@ -62,6 +62,7 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, int r
   r.device = c.run.device, r.communicator = c.run.communicator;
   r.zero = c.run.zero, r.layer_slots = c.run.layer_slots, r.threads = c.run.threads;
   r.tensor = c.run.tensor, r.sequence_parallel = c.run.sequence_parallel;
+  r.expert_parallel = c.run.expert_parallel;
   r.pipeline = c.run.pipeline, r.pipeline_schedule = c.run.pipeline_schedule;
   r.virtual_stages = c.run.virtual_stages, r.partition = c.run.partition;
   if (c.run.plan_ranks > 0) r.recompute = c.run.recompute;  // by which its partition weighs the layers
@@ -268,17 +269,29 @@ class WhatIsDone {
 }  // namespace
 
 const std::set<std::string>& evaluation_settings() {
-  static const std::set<std::string> names{"model",          "data",
-                                           "plan",           "sequence",
-                                           "micro-batch",    "document-mask",
-                                           "device",         "zero",
-                                           "communicator",   "dtype",
-                                           "tensor",         "sequence-parallel",
-                                           "pipeline",       "pipeline-schedule",
-                                           "virtual-stages", "partition",
-                                           "layer-slots",    "threads",
-                                           "memory-limit",   "progress",
-                                           "hang-timeout",   "collective-delay"};
+  static const std::set<std::string> names{"model",
+                                           "data",
+                                           "plan",
+                                           "sequence",
+                                           "micro-batch",
+                                           "document-mask",
+                                           "device",
+                                           "zero",
+                                           "communicator",
+                                           "dtype",
+                                           "tensor",
+                                           "sequence-parallel",
+                                           "expert-parallel",
+                                           "pipeline",
+                                           "pipeline-schedule",
+                                           "virtual-stages",
+                                           "partition",
+                                           "layer-slots",
+                                           "threads",
+                                           "memory-limit",
+                                           "progress",
+                                           "hang-timeout",
+                                           "collective-delay"};
   return names;
 }
 
@@ -303,11 +316,7 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   Terms t;
   agree_on_terms(t, config, world, exec);
   t.setup.step.device = device;
-  TRAINYARD_ASSERT(world.topology.size(plan::Axis::tensor) == t.setup.plan.tensor &&
-                       world.topology.size(plan::Axis::pipe) == t.setup.plan.pipeline,
-                   "a world of {} tensor ranks and {} stages for a plan of {} and {}",
-                   world.topology.size(plan::Axis::tensor), world.topology.size(plan::Axis::pipe), t.setup.plan.tensor,
-                   t.setup.plan.pipeline);
+  require_cut(world, t.setup.plan);
   on_every_rank(world, exec, [&] { join_neighbours(world, t.setup.plan.virtual_stages, device); });
   const auto shape = t.setup.plan.micro();
 

@@ -13,8 +13,8 @@
 namespace trainyard::engine {
 
 Evaluator::Evaluator(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches)
-    : plan_(plan), settings_(settings), world_(world), batches_(batches),
-      part_(plan_.part_of_stage(plan_.stage_of(world.rank))), set_(part_, plan.topology),
+    : plan_(plan), settings_(settings), world_(world), batches_(batches), part_(plan_.part_of_rank(world.rank)),
+      set_(part_, plan.topology),
       memory_(plan::evaluation_memory(plan_, plan_.stage_of(world.rank)).categories, settings.device),
       compute_(compute_exec(settings.device, memory_[tensor::Category::workspace], plan.threads)),
       chunks_(make_chunks()), context_{set_,
@@ -29,7 +29,7 @@ Evaluator::Evaluator(const plan::Plan& plan, const StepSettings& settings, World
                                        memory_[tensor::Category::unit_gradients],
                                        memory_[tensor::Category::optimizer],
                                        memory_[tensor::Category::communication_staging]},
-      store_(context_), edges_(context_, plan_.model, plan_.micro()) {
+      store_(context_), edges_(context_, plan_.model, plan_.micro()), experts_(context_) {
   if (plan_.pipeline > 1) {
     TRAINYARD_ASSERT(world.neighbours != nullptr, "{} stages that have not joined their neighbours", plan_.pipeline);
     const bool hears_before = std::any_of(chunks_.begin(), chunks_.end(), [](const Chunk& c) { return !c.first; });
@@ -45,7 +45,8 @@ Evaluator::~Evaluator() { drain(communication(), *compute_); }
 std::vector<Chunk> Evaluator::make_chunks() {
   std::vector<Chunk> out;
   for (int c = 0; c < plan_.stages.chunks(); ++c) {
-    const plan::ModelPart alone(plan_.model, {part_.chunks[static_cast<std::size_t>(c)]});
+    auto alone = part_;
+    alone.chunks = {part_.chunks[static_cast<std::size_t>(c)]};
     Chunk chunk;
     chunk.decoder = std::make_unique<model::Decoder>(part_, plan::Recompute::none, c);
     chunk.slots.push_back(std::make_unique<Slot>(memory_[tensor::Category::activations],
@@ -83,9 +84,16 @@ void Evaluator::load(const std::string& checkpoint) {
 
 void Evaluator::evaluate(std::span<const std::int64_t> micros, std::span<MicroLoss> losses, std::int64_t sequences,
                          const std::function<void(std::size_t)>& passed) {
-  const StagePasses passes{
-      plan_, plan_.stage_of(world_.rank), settings_.seed, context_, store_, edges_, chunks_, link_ ? &*link_ : nullptr,
-      now_};
+  const StagePasses passes{plan_,
+                           plan_.stage_of(world_.rank),
+                           settings_.seed,
+                           context_,
+                           store_,
+                           edges_,
+                           experts_,
+                           chunks_,
+                           link_ ? &*link_ : nullptr,
+                           now_};
   passes.evaluate(
       micros, losses,
       {[&](std::int64_t micro) -> const model::MicroBatch& { return batches_.validation(micro, sequences); },

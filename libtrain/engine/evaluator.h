@@ -56,6 +56,7 @@ class Evaluator {
   params::StoreContext context_;
   params::WeightStore store_;
   model::Edges edges_;
+  model::ExpertEdges experts_;
   std::optional<StageLink> link_;
   CurrentAction now_;
 };

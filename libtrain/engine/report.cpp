@@ -115,7 +115,7 @@ std::string checkpoint_cut(const checkpoint::RunState& s) {
   std::string out;
   const auto add = [&](const std::string& part) { out += (out.empty() ? "" : ", ") + part; };
   const auto ranks = number("ranks", 1), tensor = number("tensor", 1), stages = number("pipeline", 1),
-             chunks = number("virtual_stages", 1);
+             chunks = number("virtual_stages", 1), experts = number("expert_parallel", 1);
   const bool shares = tensor > 1, in_stages = stages > 1;
   if ((shares || in_stages) && tensor >= 1 && stages >= 1 && ranks / tensor >= stages) {
     std::string order;
@@ -128,6 +128,7 @@ std::string checkpoint_cut(const checkpoint::RunState& s) {
         ranks / tensor / stages, shares ? fmt::format(" x {} tensor", tensor) : " data",
         shares && s.plan.contains("sequence_parallel") && s.plan["sequence_parallel"] == true ? " and its rows" : ""));
   }
+  if (experts > 1) add(fmt::format("experts over {}", experts));
   if (const auto zero = number("zero", -1); zero >= 0) add(fmt::format("ZeRO {}", zero));
   add(base::counted(s.model.lanes, "lane"));
   return out;
@@ -163,7 +164,8 @@ std::string plan_text(const plan::Plan& p, const std::string& output, base::Size
   if (!traffic.empty())
     out += fmt::format("\n  {:<28}{:>16}\n", "rank 0 sends a step", sizes == base::Sizes::exact ? "bytes" : "size");
   for (const auto& t : traffic)
-    row(p.tensor * p.pipeline > 1 ? fmt::format("{} {}", t.group, t.operation) : t.operation, t.bytes);
+    row(p.tensor * p.pipeline * p.expert_parallel > 1 ? fmt::format("{} {}", t.group, t.operation) : t.operation,
+        t.bytes);
   return out + fmt::format("\nwould write {}/checkpoints, metrics.jsonl, report.txt\n", base::one_line(output));
 }
 

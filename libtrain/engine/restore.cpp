@@ -65,6 +65,8 @@ void tell_changes(const checkpoint::RunState& was, const RunConfig& c, const pla
     base::log_warning(
         "sums of one lane are a library's on a GPU, and other tensor ranks round them otherwise: losses will not be "
         "bit-identical");
+  tell("ranks that share the experts", was.plan.contains("expert_parallel") ? was.plan["expert_parallel"].dump() : "1",
+       fmt::format("{}", now.expert_parallel));
   tell("pipeline stages", was.plan.contains("pipeline") ? was.plan["pipeline"].dump() : "1",
        fmt::format("{}", now.pipeline));
   const bool lanes_are_said = c.lanes > 0 && !c.lanes_of_plan;

@@ -152,11 +152,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   const auto decided = decide_cut(config, world, exec, ranks_on_node);
   if (!decided.empty() && world.rank == 0 && listener.on_note) listener.on_note(decided);
   auto setup = agreed_setup(config, world, exec);
-  TRAINYARD_ASSERT(world.topology.size(plan::Axis::tensor) == setup.plan.tensor,
-                   "a world of {} tensor ranks for a plan of {}", world.topology.size(plan::Axis::tensor),
-                   setup.plan.tensor);
-  TRAINYARD_ASSERT(world.topology.size(plan::Axis::pipe) == setup.plan.pipeline,
-                   "a world of {} stages for a plan of {}", world.topology.size(plan::Axis::pipe), setup.plan.pipeline);
+  require_cut(world, setup.plan);
   on_every_rank(world, exec, [&] { join_neighbours(world, setup.plan.virtual_stages, device); });
   setup.step.device = device;
   if (const auto shortage = shortage_of(setup, ranks_on_node); !shortage.empty() && world.rank == 0)

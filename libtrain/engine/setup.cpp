@@ -116,9 +116,7 @@ plan::Plan plan_of(const RunConfig& c, plan::ModelConfig model, int ranks, int t
   const plan::Cut& cut = c;
   static_cast<plan::Cut&>(p) = cut;
   p.model = std::move(model);
-  const bool comes_out_even = ranks % (std::int64_t{cut.tensor} * cut.pipeline) == 0;  // else it is refused
-  p.topology = comes_out_even ? plan::replicas_of(ranks, cut.tensor, cut.pipeline)
-                              : plan::replicas_of(ranks, ranks % cut.tensor == 0 ? cut.tensor : 1);
+  p.topology = plan::topology_of(cut, ranks);
   if (p.sequence == 0) p.sequence = p.model.context;
   p.threads = threads;
   p.device = device_kind(c);

@@ -7,6 +7,7 @@
 #include "libtrain/engine/stage_link.h"
 #include "libtrain/model/decoder.h"
 #include "libtrain/model/edges.h"
+#include "libtrain/model/expert_edges.h"
 #include "libtrain/model/saved.h"
 #include "libtrain/plan/accesses.h"
 #include "libtrain/plan/plan.h"
@@ -58,6 +59,7 @@ struct StagePasses {
   params::StoreContext& context;
   params::ParameterStore& store;
   const model::Edges& edges;
+  const model::ExpertEdges& experts;
   std::vector<Chunk>& chunks;
   StageLink* link;  // null: there is one stage
   CurrentAction& now;
@@ -67,9 +69,15 @@ struct StagePasses {
   }
   // The micro-batch begins its way through the chunk, with what the stage before made of it.
   Slot& enter(const plan::Action& action, const model::MicroBatch& batch, plan::Pass pass) const;
+  // The place of a micro-batch that there is not, on its way: experts work for those who share them (Step::absent).
+  // `shape` outlives it.
+  Slot& enter_absent(const plan::Action& action, const model::MicroBatch& shape) const;
   // The list of plan::evaluation_actions, one slot for each chunk: adds to losses[i] what this stage finds of
   // micros[i], which is nothing but in the last. Where layers are cut over stages or ranks, collective.
   void evaluate(std::span<const std::int64_t> micros, std::span<MicroLoss> losses, const ForwardPasses& of) const;
+
+ private:
+  Slot& open(const plan::Action& action, const model::MicroBatch& batch, plan::Pass pass) const;
 };
 
 }  // namespace trainyard::engine

@@ -28,9 +28,8 @@ params::GradientFold::Position position_of(const plan::Action& action, const pla
 }  // namespace
 
 Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& world, Batches& batches)
-    : plan_(plan), settings_(settings), world_(world), batches_(batches),
-      part_(plan_.part_of_stage(plan_.stage_of(world.rank))), set_(part_, plan.topology),
-      memory_(plan.memory_of(world.rank).categories, settings.device),
+    : plan_(plan), settings_(settings), world_(world), batches_(batches), part_(plan_.part_of_rank(world.rank)),
+      set_(part_, plan.topology), memory_(plan.memory_of(world.rank).categories, settings.device),
       compute_(compute_exec(settings.device, memory_[tensor::Category::workspace], plan.threads)),
       program_(plan::actions(plan, world.rank)), step_leases_(plan::step_leases(part_, program_)) {
   using tensor::Category;
@@ -43,6 +42,8 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
     context_->units_of_stages.push_back(unit.unit);
   store_ = std::make_unique<params::ZeroStore>(*context_);
   edges_ = model::Edges(*context_, plan_.model, plan_.micro());
+  experts_ = model::ExpertEdges(*context_);
+  absent_.tokens = base::View(nullptr, base::DType::i32, {plan_.micro_batch, plan_.sequence});
   if (plan_.pipeline > 1) {
     TRAINYARD_ASSERT(world.neighbours != nullptr, "{} stages that have not joined their neighbours", plan_.pipeline);
     const bool hears_before = std::any_of(chunks_.begin(), chunks_.end(), [](const Chunk& c) { return !c.first; });
@@ -107,6 +108,7 @@ StagePasses Trainer::passes() {
           *context_,
           *store_,
           edges_,
+          experts_,
           chunks_,
           link_ ? &*link_ : nullptr,
           now_};
@@ -114,7 +116,9 @@ StagePasses Trainer::passes() {
 
 void Trainer::forward(const plan::Action& action, const Observer* observer) {
   auto& chunk = chunk_of(action);
-  if (action.micro < 0) return store_->idle(chunk.forward, position_of(action, plan_.batch()));
+  if (action.micro < 0 && plan_.expert_parallel == 1)
+    return store_->idle(chunk.forward, position_of(action, plan_.batch()));
+  if (action.micro < 0) passes().enter_absent(action, absent_);
   auto& slot = slot_of(action);
   chunk.decoder->forward(*slot.step, slot.flow, slot.saved, seen_by(observer, action, "the output of"));
 }
@@ -123,14 +127,15 @@ void Trainer::backward(const plan::Action& action, const Observer* observer) {
   using Kind = plan::Action::Kind;
   auto& chunk = chunk_of(action);
   const auto position = position_of(action, plan_.batch());
-  if (action.micro < 0)
+  const bool absent = action.micro < 0;
+  if (absent && plan_.expert_parallel == 1)
     return store_->idle(action.kind == Kind::backward          ? chunk.backward
                         : action.kind == Kind::input_gradients ? chunk.input_gradients
                                                                : chunk.weight_gradients,
                         position);
   auto& slot = slot_of(action);
-  if (link_) link_->take_gradients(std::exchange(slot.arrived, {}));
-  store_->begin_backward(position);
+  if (link_ && !absent) link_->take_gradients(std::exchange(slot.arrived, {}));
+  store_->begin_backward(position, absent);
   const auto seen = seen_by(observer, action, "the gradient of the input of");
   if (action.kind == Kind::backward) chunk.decoder->backward(*slot.step, slot.flow, slot.saved, seen);
   if (action.kind == Kind::input_gradients) chunk.decoder->input_gradients(*slot.step, slot.flow, slot.saved, seen);

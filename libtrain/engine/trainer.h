@@ -125,6 +125,8 @@ class Trainer {
   std::unique_ptr<params::StoreContext> context_;
   std::unique_ptr<params::ZeroStore> store_;
   model::Edges edges_;
+  model::ExpertEdges experts_;
+  model::MicroBatch absent_;  // the shape of one that there is not
   std::vector<plan::Action> program_;
   CurrentAction now_;
   std::optional<tensor::Arena> passing_;  // of all slots

@@ -36,9 +36,12 @@ std::unique_ptr<comm::Watchdog> watch_peers(World& world, tensor::Exec& exec, do
 void watch_calls(comm::Watchdog* watchdog, const World& world) {
   if (watchdog == nullptr) return;
   std::vector<comm::WatchedLedger> ledgers;
-  for (const auto axes : {plan::Axes{plan::Axis::data}, plan::Axes{plan::Axis::tensor}})
-    if (const auto& group = world.group(axes); group.size() > 1)
-      ledgers.push_back({{group.group(), numbers_of_groups(world.topology, axes)}, &group.ledger()});
+  using plan::Axis;
+  for (const auto axis : {Axis::data, Axis::tensor, Axis::expert, Axis::expert_data})
+    if (world.topology.size(axis) > 1) {
+      const auto& group = world.group({axis});
+      ledgers.push_back({{group.group(), numbers_of_groups(world.topology, {axis})}, &group.ledger()});
+    }
   if (world.neighbours) {
     for (const auto& watched : world.neighbours->watched()) ledgers.push_back(watched);
     std::vector<int> numbers(static_cast<std::size_t>(world.size), -1);

@@ -1,6 +1,7 @@
 // Puts a world together.
 #include "libtrain/engine/world.h"
 
+#include "libtrain/base/error.h"
 #include "libtrain/comm/nccl.h"
 #include "libtrain/comm/staged.h"
 
@@ -20,15 +21,30 @@ void drain(tensor::Exec& communication, tensor::Exec& compute) noexcept {
 
 World solo_world() { return make_world("solo", 0, 1, {}); }
 
-World make_world(std::string kind, int rank, int size, comm::GroupFactory between, int tensor, int stages) {
+World make_world(std::string kind, int rank, int size, comm::GroupFactory between, int tensor, int stages,
+                 int experts) {
+  return make_world(std::move(kind), rank, plan::replicas_of(size, tensor, stages, experts), std::move(between));
+}
+
+World make_world(std::string kind, int rank, const plan::Topology& topology, comm::GroupFactory between) {
   using plan::Axis;
-  World w(std::move(kind), rank, plan::replicas_of(size, tensor, stages), std::move(between),
-          {plan::Axes{Axis::data}, plan::Axes{Axis::tensor}});
+  std::vector<plan::Axes> groups{{Axis::data}, {Axis::tensor}};
+  for (const auto axis : {Axis::expert, Axis::expert_data})
+    if (topology.size(Axis::expert) > 1) groups.push_back({axis});
+  World w(std::move(kind), rank, topology, std::move(between), groups);
+  const int size = w.size, stages = topology.size(Axis::pipe);
   const int each = size / stages, first = rank % each,
             last = size - each + first;  // of what differs in the stage alone
   if (stages > 1 && (rank == first || rank == last)) w.stages = w.between("stages", {first, last});
   if (size > 1) w.communication = tensor::Exec::worker("communication", nullptr);
   return w;
+}
+
+void require_cut(const World& world, const plan::Plan& p) {
+  for (const auto& [axis, name] : plan::axis_names)
+    TRAINYARD_ASSERT(world.topology.size(axis) == p.topology.size(axis),
+                     "a world of {} ranks along {} for a plan of {}", world.topology.size(axis), name,
+                     p.topology.size(axis));
 }
 
 void join_neighbours(World& world, int chunks, base::Device device) {

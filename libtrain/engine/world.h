@@ -5,6 +5,7 @@
 #include "libtrain/comm/neighbours.h"
 #include "libtrain/comm/watchdog.h"
 #include "libtrain/comm/world.h"
+#include "libtrain/plan/plan.h"
 #include "libtrain/tensor/exec.h"
 
 #include <functional>
@@ -37,8 +38,13 @@ void drain(tensor::Exec& communication, tensor::Exec& compute) noexcept;
 
 World solo_world();
 // Ranks as plan::replicas_of has them; their communicators from a factory, and a communication thread when there are
-// several. `size` is a multiple of `tensor` * `stages`.
-World make_world(std::string kind, int rank, int size, comm::GroupFactory between, int tensor = 1, int stages = 1);
+// several. `size` is a multiple of `tensor` * `stages` * `experts`.
+World make_world(std::string kind, int rank, const plan::Topology& topology, comm::GroupFactory between);
+World make_world(std::string kind, int rank, int size, comm::GroupFactory between, int tensor = 1, int stages = 1,
+                 int experts = 1);
+
+// Is the world cut as the plan is? Who made it looked at the same settings.
+void require_cut(const World& world, const plan::Plan& plan);
 
 // The queues to the stages before and behind, where the topology has stages: once the world has the communicators that
 // it will keep. In a ring with several chunks of each stage. Collective.

@@ -106,6 +106,9 @@ struct Step {
   plan::Recompute recompute = plan::Recompute::none;  // selective: a layer keeps only what always stays (plan::Stays)
   // apart: backward is input_gradients and later weight_gradients.
   plan::WeightGradients weight_gradients = plan::WeightGradients::with_inputs;
+  // This rank has no micro-batch where others have one, `micro` its shape alone: blocks that work for others do that
+  // and nothing else.
+  bool absent = false;
   // i64 on the device, a row for each layer of the whole model that has experts (kernels/gate_record): training adds
   // what its gates did. Empty: nobody asks, or another of the ranks that share the layers tells it.
   base::View gate_records = {};
@@ -126,6 +129,9 @@ class Block {
   virtual std::string name() const = 0;
   virtual void forward(Step& step, Flow& flow, Saved& saved) = 0;
   virtual void backward(Step& step, Flow& flow, Saved& saved) = 0;
+  // Has it what tokens of other ranks go to (plan::ModelPart::experts)? Only such a block is called where step.absent
+  // is set; for the others the store passes over what they would lease and commit.
+  virtual bool works_for_others() const { return false; }
   // The two in its place where weight gradients are made apart, to the same bits; other micro-batches may pass between
   // them. A block whose kind says that it can (plan::BlockKind::makes_weight_gradients_apart) overrides both: the first
   // ends as backward does for the stream, keeps on the stack what the second pops, and commits nothing.

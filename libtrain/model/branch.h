@@ -56,6 +56,12 @@ class Branch {
   // branch's parameters.
   virtual void backward(Step& step, const params::Lease& lease, const params::Grads& grads,
                         const OutputGradient& gradient, const SavedSet& tensors, base::View d_normed) const = 0;
+  // Has it experts that tokens of other ranks go to? Then these take the place of forward and backward where this rank
+  // has no micro-batch but others may have one (Step::absent): it sends no rows, works on those that come, and sends
+  // them back. The branch's own unit is leased and committed as ever; make_again comes before, with step.absent.
+  virtual bool works_for_others() const { return false; }
+  virtual void forward_for_others(Step&, const SavedSet&) const {}
+  virtual void backward_for_others(Step&, const SavedSet&) const {}
   // Where the kind says that weight gradients can be made apart (plan::BranchKind::makes_weight_gradients_apart), both
   // in place of backward. d_output, the gradient of the branch's output [stream rows, hidden], is the same in both;
   // what else the second needs the first leaves in the tensors, all but "input" are the branch's.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/model/block.h"
+#include "libtrain/plan/accesses.h"
 #include "libtrain/plan/activations.h"
 #include "libtrain/plan/inventory.h"
 
@@ -36,6 +37,8 @@ class Decoder {
   // is the output after forward, and its gradient is put there before backward.
   Flow open(Step& step, Saved& saved);
 
+  // Where step.absent is set, nothing comes or goes with the stream, and nobody observes.
+  //
   // Training: step.pass is train. After backward step.loss_sum and step.target_count are those of this micro-batch
   // (added to what they held) and every use of every unit has been committed once. Gradients are of the loss sum.
   void forward(Step& step, Flow& flow, Saved& saved, const Observer& observer = {});
@@ -64,11 +67,14 @@ class Decoder {
   void logits(Step& step, Saved& saved, std::int64_t at, base::View out);
 
  private:
-  void in_reverse(void (Block::*pass)(Step&, Flow&, Saved&), Step& step, Flow& flow, Saved& saved,
+  using Accesses = std::vector<plan::Access> plan::AccessesOfBlock::*;
+  bool is_passed_over(std::size_t block, Step& step, Accesses accesses) const;
+  void in_reverse(void (Block::*pass)(Step&, Flow&, Saved&), Accesses accesses, Step& step, Flow& flow, Saved& saved,
                   const Observer& observer);
   static void close(Saved& saved);
   plan::ModelConfig model_;
   std::vector<std::unique_ptr<Block>> blocks_;
+  std::vector<plan::AccessesOfBlock> accesses_;  // of each; where ranks share experts
 };
 
 }  // namespace trainyard::model

@@ -145,9 +145,49 @@ void ExpertsBranch::run_experts_backward(Step& step, const SavedSet& t, base::Vi
   grads.commit();
 }
 
+// Rows of the tokens to their experts, and what these make of them, "results". Of a micro-batch that there is not no
+// rows are sent: whatever lies in their place, nobody looks at it.
+void ExpertsBranch::forward_through_experts(Step& step, const SavedSet& t) const {
+  if (!plan::shares_experts(model_)) {
+    dispatch(step, t, t["dispatched"]);
+    return run_experts(step, t, t["results"]);
+  }
+  {
+    tensor::ArenaScope scope(step.exec.scratch());
+    const auto sent = rows_like(step, t["dispatched"]);
+    if (!step.absent) dispatch(step, t, sent);
+    send_to_experts(step, t, sent);
+  }
+  tensor::ArenaScope scope(step.exec.scratch());
+  const auto made = rows_like(step, t["results"]);
+  run_experts(step, t, made);
+  step.experts->swap(made, t["results"]);
+}
+
+// "results" has the gradient of what the experts made, then that of their rows.
+void ExpertsBranch::backward_through_experts(Step& step, const SavedSet& t) const {
+  const auto results = t["results"];
+  if (!plan::shares_experts(model_)) return run_experts_backward(step, t, results);
+  tensor::ArenaScope scope(step.exec.scratch());
+  const auto d_rows = rows_like(step, results);
+  step.experts->swap(results, d_rows);
+  run_experts_backward(step, t, d_rows);
+  step.experts->swap(d_rows, results);
+}
+
+bool ExpertsBranch::works_for_others() const { return plan::shares_experts(model_); }
+
+void ExpertsBranch::forward_for_others(Step& step, const SavedSet& t) const {
+  tensor::clear(step.exec, t["groups"]);
+  forward_through_experts(step, t);
+}
+
+void ExpertsBranch::backward_for_others(Step& step, const SavedSet& t) const { backward_through_experts(step, t); }
+
 void ExpertsBranch::make_again(Step& step, const SavedSet& t) const {
   if (!plan::shares_experts(model_)) dispatch(step, t, t["dispatched"]);
   experts_->make_again(step, t);
+  if (step.absent) return;
   const auto beside = plan::beside_experts(model_);
   if (beside && !plan::only(beside->tensors(plan::model_beside_experts(model_), shape_of(step), plan::Pass::train),
                             plan::Stays::unless_selective)
@@ -158,21 +198,7 @@ void ExpertsBranch::make_again(Step& step, const SavedSet& t) const {
 void ExpertsBranch::forward(Step& step, const params::Lease& lease, const SavedSet& t, base::View output) const {
   auto& workspace = step.exec.scratch();
   choose(step, lease, t);
-  const bool shares = plan::shares_experts(model_);
-  if (shares) {
-    tensor::ArenaScope scope(workspace);
-    const auto sent = rows_like(step, t["dispatched"]);
-    dispatch(step, t, sent);
-    send_to_experts(step, t, sent);
-  } else {
-    dispatch(step, t, t["dispatched"]);
-  }
-  {
-    tensor::ArenaScope scope(workspace);
-    const auto made = shares ? rows_like(step, t["results"]) : t["results"];
-    run_experts(step, t, made);
-    if (shares) step.experts->swap(made, t["results"]);
-  }
+  forward_through_experts(step, t);
   const bool mixes = model_.experts.residual;
   kernels::expert_combine(step.exec, t["results"], t["rows"], t["weights"], mixes ? t["mixed"] : output);
   if (!beside_) return;
@@ -209,14 +235,7 @@ void ExpertsBranch::backward(Step& step, const params::Lease& lease, const param
                                      t["weights"], results, d_weights);
     kernels::gate_backward(step.exec, gate_of(step), t["logits"], choice_of(t), d_weights,
                            {model_.experts.balance_loss, model_.experts.z_loss, targets_of(step, targets)}, d_logits);
-    {
-      tensor::ArenaScope inner(workspace);
-      const bool shares = plan::shares_experts(model_);
-      const auto d_rows = shares ? rows_like(step, results) : results;
-      if (shares) step.experts->swap(results, d_rows);
-      run_experts_backward(step, t, d_rows);
-      if (shares) step.experts->swap(d_rows, results);
-    }
+    backward_through_experts(step, t);
     gate_backward(step, lease, grads, t, d_logits, d_mix, d_normed);
   }
   if (!beside_) return;

@@ -28,6 +28,9 @@ class ExpertsBranch : public Branch {
   void make_again(Step& step, const SavedSet& tensors) const override;
   void backward(Step& step, const params::Lease& lease, const params::Grads& grads, const OutputGradient& gradient,
                 const SavedSet& tensors, base::View d_normed) const override;
+  bool works_for_others() const override;
+  void forward_for_others(Step& step, const SavedSet& tensors) const override;
+  void backward_for_others(Step& step, const SavedSet& tensors) const override;
 
  private:
   kernels::Gate gate_of(const Step& step) const;
@@ -42,6 +45,8 @@ class ExpertsBranch : public Branch {
   void send_to_experts(Step& step, const SavedSet& tensors, base::View sent) const;
   void run_experts(Step& step, const SavedSet& tensors, base::View made) const;
   void run_experts_backward(Step& step, const SavedSet& tensors, base::View d_rows) const;
+  void forward_through_experts(Step& step, const SavedSet& tensors) const;
+  void backward_through_experts(Step& step, const SavedSet& tensors) const;
   base::View gate_input(Step& step, base::View normed) const;
   void choose(Step& step, const params::Lease& lease, const SavedSet& tensors) const;
   void gate_backward(Step& step, const params::Lease& lease, const params::Grads& grads, const SavedSet& tensors,

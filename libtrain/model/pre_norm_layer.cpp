@@ -27,13 +27,37 @@ SavedSet PreNormLayer::take(const Sublayer& s, Step& step, const params::Lease& 
     SavedSet::push(saved, plan::only(list, again));
   }
   const auto t = SavedSet::pop(saved, selective_order(list));
-  s.norm.make_again(step, lease, t);
-  if (!plan::only(s.kind->tensors(model_, shape_of(step), plan::Pass::train), again).empty())
+  if (!step.absent) s.norm.make_again(step, lease, t);
+  const bool made = !step.absent || s.branch->works_for_others();
+  if (made && !plan::only(s.kind->tensors(model_, shape_of(step), plan::Pass::train), again).empty())
     s.branch->make_again(step, t);
   return t;
 }
 
+bool PreNormLayer::works_for_others() const {
+  return std::any_of(sublayers_.begin(), sublayers_.end(),
+                     [](const Sublayer& s) { return s.branch->works_for_others(); });
+}
+
+// It leases, saves and commits as ever, so that ranks stay in step; the branches leave out what is not for others.
+void PreNormLayer::forward_for_others(Step& step, Saved& saved) {
+  const auto lease = step.store->lease(use_);
+  for (const auto& s : sublayers_) {
+    const PassTensors t(tensors(s, step, step.pass), step, saved);
+    s.branch->forward_for_others(step, *t);
+  }
+}
+
+void PreNormLayer::backward_for_others(Step& step, Saved& saved) {
+  const auto lease = step.store->lease(use_);
+  auto grads = step.store->grads(use_);
+  for (auto s = sublayers_.rbegin(); s != sublayers_.rend(); ++s)
+    s->branch->backward_for_others(step, take(*s, step, lease, saved));
+  grads.commit();
+}
+
 void PreNormLayer::forward(Step& step, Flow& flow, Saved& saved) {
+  if (step.absent) return forward_for_others(step, saved);
   const auto lease = step.store->lease(use_);
   auto& workspace = step.exec.scratch();
   tensor::ArenaScope scope(workspace);
@@ -52,6 +76,7 @@ void PreNormLayer::forward(Step& step, Flow& flow, Saved& saved) {
 }
 
 void PreNormLayer::backward(Step& step, Flow& flow, Saved& saved) {
+  if (step.absent) return backward_for_others(step, saved);
   const auto lease = step.store->lease(use_);
   auto grads = step.store->grads(use_);
   auto& workspace = step.exec.scratch();

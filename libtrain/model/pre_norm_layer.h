@@ -30,10 +30,13 @@ class PreNormLayer : public Block {
   // Where all branches can. Between the two the gradient of a branch's output lies in "input".
   void input_gradients(Step& step, Flow& flow, Saved& saved) override;
   void weight_gradients(Step& step, Flow& flow, Saved& saved) override;
+  bool works_for_others() const override;
 
  private:
   std::vector<plan::SavedTensor> tensors(const Sublayer& sublayer, const Step& step, plan::Pass pass) const;
   SavedSet take(const Sublayer& sublayer, Step& step, const params::Lease& lease, Saved& saved) const;
+  void forward_for_others(Step& step, Saved& saved);
+  void backward_for_others(Step& step, Saved& saved);
   plan::ModelConfig model_;
   std::string name_;
   plan::Use use_;

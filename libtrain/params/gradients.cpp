@@ -7,6 +7,7 @@
 #include "libtrain/comm/segments.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace trainyard::params {
 
@@ -69,15 +70,16 @@ void GradientFold::commit(plan::Use use) {
 }
 
 void GradientFold::idle(plan::Use use, std::int64_t round) {
-  position_ = {round, Place::only};
+  const auto before = std::exchange(position_, {round, Place::only});
   if (c_.reduction == plan::Reduction::ordered) {
     reduce(use, base::View{}, c_.shape.batch.contributors(round));
-    return;
+  } else {
+    open(use);
+    const auto zeros = whole(use);
+    kernels::fill(c_.compute, zeros, 0.0);
+    commit(use);
   }
-  open(use);
-  const auto zeros = whole(use);
-  kernels::fill(c_.compute, zeros, 0.0);
-  commit(use);
+  position_ = before;
 }
 
 std::int64_t GradientFold::made_in_round(plan::Use use) const {

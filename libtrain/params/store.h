@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <span>
 
 namespace trainyard::params {
 
@@ -62,6 +63,10 @@ class ParameterStore {
   Grads grads(plan::Use use) {
     open(use);
     return Grads(*this, use);
+  }
+  // What a block would do in that order, on a rank that has no micro-batch where others have one (model::Step::absent).
+  virtual void pass_over(std::span<const plan::Access>) {
+    TRAINYARD_ASSERT(false, "a micro-batch that is not there, in a store that knows none");
   }
 
  protected:

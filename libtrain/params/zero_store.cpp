@@ -127,6 +127,10 @@ void ZeroStore::clear_gaps(plan::Use use) {
 }
 
 void ZeroStore::commit(plan::Use use) {
+  if (absent_ && !made_by_others(use)) {
+    if (ends_group(position_.place)) gradients_.idle(use, position_.round);
+    return;
+  }
   clear_gaps(use);
   gradients_.commit(use);
 }

@@ -29,8 +29,13 @@ class ZeroStore : public ParameterStore {
   // `leases` are the leases to come, in order: of all micro-batches of a step, or of an evaluation.
   void begin_step(const plan::LeaseOrder& leases) { weights_->begin_passes(leases); }
   void begin_evaluation(std::span<const plan::Use> leases) { weights_->begin_pass(leases); }
-  // Gradients to come are of that micro-batch.
-  void begin_backward(GradientFold::Position position) { gradients_.begin_micro(position); }
+  // Gradients to come are of that micro-batch. One that is absent gives those of experts whose tokens come from other
+  // ranks alone: what else is committed adds nothing.
+  void begin_backward(GradientFold::Position position, bool absent = false) {
+    position_ = position, absent_ = absent;
+    gradients_.begin_micro(position);
+  }
+  void pass_over(std::span<const plan::Access> accesses) override { idle(accesses, position_); }
   // In place of a micro-batch that this rank has not: the same collectives in the same order, without contributing.
   void idle(std::span<const plan::Access> accesses, GradientFold::Position position);
 
@@ -61,15 +66,17 @@ class ZeroStore : public ParameterStore {
   base::View gradient(plan::Use use, int slot) override {
     return slot_view(c_.layout(use.unit), gradients_.whole(use), slot);
   }
-  std::int64_t apart(plan::Use use) override {
-    return c_.set.contributions[static_cast<std::size_t>(use.unit)] > 1 ? c_.set.padded_of(use) : 0;
-  }
+  std::int64_t apart(plan::Use use) override { return made_by_others(use) ? c_.set.padded_of(use) : 0; }
   void commit(plan::Use use) override;
 
  private:
   void clear_gaps(plan::Use use);
 
+  bool made_by_others(plan::Use use) const { return c_.set.contributions[static_cast<std::size_t>(use.unit)] > 1; }
+
   StoreContext& c_;
+  GradientFold::Position position_{0, GradientFold::Position::Place::only};  // of the micro-batch that goes back
+  bool absent_ = false;                                                      // there is none
   std::unique_ptr<Weights> weights_;
   GradientFold gradients_;
   StageSums stage_sums_;

@@ -63,6 +63,20 @@ std::vector<Access> weight_gradient_accesses(const ModelPart& part, int chunk) {
   return in_reverse(part, chunk, [](const auto& block, const auto& step) { return comes_later(block, step); });
 }
 
+std::vector<AccessesOfBlock> accesses_of_blocks(const ModelPart& part, int chunk) {
+  std::vector<AccessesOfBlock> out;
+  for (const auto& block : blocks_of(part, chunk)) {
+    AccessesOfBlock of{leases({block}, &BlockAccesses::forward), {}, {}, {}};
+    for (const auto& step : block.accesses.backward) {
+      const Access access{step.kind, block.uses[static_cast<std::size_t>(step.use)]};
+      of.backward.push_back(access);
+      (comes_later(block, step) ? of.weight_gradients : of.input_gradients).push_back(access);
+    }
+    out.push_back(std::move(of));
+  }
+  return out;
+}
+
 std::vector<Access> training_accesses(const ModelPart& part, int chunk) {
   auto out = forward_accesses(part, chunk);
   for (const auto& access : backward_accesses(part, chunk)) out.push_back(access);

@@ -20,6 +20,11 @@ std::vector<Access> input_gradient_accesses(const ModelPart& part, int chunk = 0
 std::vector<Access> weight_gradient_accesses(const ModelPart& part, int chunk = 0);
 std::vector<Access> training_accesses(const ModelPart& part, int chunk = 0);    // one after the other
 std::vector<Access> evaluation_accesses(const ModelPart& part, int chunk = 0);  // forward only
+// The same of each block of a chunk by itself, in the order of the blocks.
+struct AccessesOfBlock {
+  std::vector<Access> forward, backward, input_gradients, weight_gradients;
+};
+std::vector<AccessesOfBlock> accesses_of_blocks(const ModelPart& part, int chunk = 0);
 std::vector<Use> leases_of(const std::vector<Access>& accesses);
 
 // The leases of several passes: a few lists, and in what order they come.

@@ -102,7 +102,10 @@ double BlockKind::recompute_flops(const ModelConfig& model, std::int64_t sequenc
   return forward_flops(model, sequence);
 }
 
-std::vector<TensorCall> BlockKind::tensor_calls(const ModelConfig&, const MicroShape&, Pass, Recompute) const {
+std::vector<GroupCall> BlockKind::tensor_calls(const ModelConfig&, const MicroShape&, Pass, Recompute) const {
+  return {};
+}
+std::vector<GroupCall> BlockKind::expert_calls(const ModelConfig&, const MicroShape&, Pass, Recompute) const {
   return {};
 }
 

@@ -37,8 +37,8 @@ struct StackBytes {
   std::int64_t kept, most, passing = 0;
 };
 
-// Collective calls of one operation and size that a rank makes among the tensor ranks of its replica.
-struct TensorCall {
+// Collective calls of one operation and size that a rank makes in a group of ranks that share a block.
+struct GroupCall {
   const char* operation;  // a literal, as the ledger names it
   base::DType type;
   std::int64_t bytes;  // of the whole that is gathered or reduced, as plan::SizedCalls counts it
@@ -103,8 +103,11 @@ class BlockKind {
   // (MicroShape::stream_rows), its sums and calls theirs? A kind that does not say so runs with --tensor 1 alone.
   virtual bool shared_by_tensor_ranks() const { return false; }
   // Of one micro-batch: forward and backward, with what recomputation sends again, or an evaluation. By default none.
-  virtual std::vector<TensorCall> tensor_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
-                                               Recompute recompute) const;
+  virtual std::vector<GroupCall> tensor_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
+                                              Recompute recompute) const;
+  // The same among the ranks that hold different experts.
+  virtual std::vector<GroupCall> expert_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
+                                              Recompute recompute) const;
 };
 
 // A branch of a layer: what is added to the residual stream, as a function of the normed residual stream: attention,
@@ -132,6 +135,12 @@ class BranchKind {
   virtual std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const = 0;
   virtual std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const = 0;
   virtual double forward_flops(const ModelConfig& model, std::int64_t sequence) const = 0;
+
+  // What a rank says for one micro-batch to those that hold other experts (Axis::expert): in forward, which
+  // recomputation runs again, and in backward. By default nothing.
+  virtual std::vector<GroupCall> expert_calls(const ModelConfig&, const MicroShape&, Pass, Recompute) const {
+    return {};
+  }
 
   // Can weight gradients be made apart: does the branch leave in its tensors what they need (model::Branch)? A layer
   // makes them apart if all its branches can.

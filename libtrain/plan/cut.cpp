@@ -50,14 +50,15 @@ std::vector<base::Field> fields_of(Cut& c) {
   v("recompute", c.recompute, "How", "made again: none, selective or layers", recompute);
   v("tensor", c.tensor, "How", "ranks that share every layer; divides lanes", ranges::tensor);
   v("sequence-parallel", c.sequence_parallel, "How", "they share rows of norms and residuals, too");
+  v("expert-parallel", c.expert_parallel, "How", "data ranks that share out the experts", ranges::expert_parallel);
   v("pipeline", c.pipeline, "How", "stages of neighbouring layers", ranges::pipeline);
-  v("pipeline-schedule", c.pipeline_schedule, "How", "naive, gpipe, 1f1b, interleaved, zero-bubble", schedule_names());
+  v("pipeline-schedule", c.pipeline_schedule, "How", "naive gpipe 1f1b interleaved zero-bubble", schedule_names());
   v("virtual-stages", c.virtual_stages, "How", "chunks a stage has, for interleaved", ranges::virtual_stages);
   v("partition", c.partition, "How", "stages begin by: uniform, parameters, flops, type:REGEX, or 0,3,6");
   v("layer-slots", c.layer_slots, "How", "layer units in flight", ranges::layer_slots);
   v("threads", c.threads, "How", "OpenMP team; 0: its share of the node's cores", {0, ranges::threads.high});
   auto fields = v.take();
-  for (const char* name : {"tensor", "pipeline"}) {
+  for (const char* name : {"tensor", "expert-parallel", "pipeline"}) {
     auto& degree = base::field_named(fields, name, "a cut");
     degree.set = [name, set = std::move(degree.set)](const std::string& text, const std::string& spelled) {
       if (text == "auto")

@@ -7,8 +7,11 @@ MemoryBytes evaluation_memory(const Plan& p, int stage) {
   const auto part = p.part_of_stage(stage);
   const auto states = state_bytes(UnitTable(part, p.topology), p.states());
   auto activations = stage > 0 || p.stages.chunks() > 1 ? stream_bytes(p.model, p.micro()) : 0;
-  for (const auto& chunk : part.chunks)
-    activations += activation_bytes(ModelPart(p.model, {chunk}), p.micro(), Pass::evaluate);
+  for (const auto& chunk : part.chunks) {
+    auto one = part;
+    one.chunks = {chunk};
+    activations += activation_bytes(one, p.micro(), Pass::evaluate);
+  }
   MemoryBytes out;
   out.categories = {states.parameters,
                     states.gathered_units,

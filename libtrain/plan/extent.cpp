@@ -12,31 +12,34 @@ namespace {
 double number(std::int64_t n) { return static_cast<double>(n); }
 
 // What experts add: to the elements of all layers together; to those of a layer, or of its largest scratch, for each
-// row of a micro-batch, and once.
+// row of a micro-batch, and once; to what ranks that share them send for a row of a layer.
 struct ExpertExtent {
-  double parameters = 0, widths = 0, once = 0;
+  double parameters = 0, widths = 0, once = 0, exchanges = 0;
 };
 
-ExpertExtent expert_extent(const ModelConfig& m) {
+ExpertExtent expert_extent(const ModelConfig& m, bool shared) {
   if (!has_experts(m)) return {};
   const auto& e = m.experts;
   const double hidden = number(m.hidden), width = number(expert_width(m)), layers = number(expert_layers(m)),
-               beside = number(e.shared) * width, chosen = number(e.top_k);
+               beside = number(e.shared) * width;
   double all = 0, most = 0;
   for (const auto count : e.count) all += number(count), most = std::max(most, number(count));
   if (e.count.size() == 1) all *= layers;
   // Each of an expert's six tensors starts at 64 bytes. The unit of a layer's experts is padded like any other.
   const double expert = 3 * hidden * width + 16 * (hidden + width) + 128;
-  // Rows of experts are at most those that are chosen, whatever the capacity.
+  // Rows of experts are at most those that are chosen, whatever the capacity; in slots of one size each expert has at
+  // most all tokens.
+  const auto chosen = shared ? most : number(e.top_k);
   return {all * (expert + hidden + 1) + layers * (3 * hidden * beside + 16 * (hidden + beside) + 256),
-          chosen * (4 * hidden + 4 * width + 8) + 2 * most + 8 * beside + 16 * hidden, most * (hidden + 64)};
+          chosen * (4 * hidden + 4 * width + 8) + 2 * most + 8 * beside + 16 * hidden, most * (hidden + 64),
+          shared ? 64 * most * (hidden + 1) : 0};
 }
 
 }  // namespace
 
 Extent extent(const Plan& p) {
   const auto& m = p.model;
-  const auto experts = expert_extent(m);
+  const auto experts = expert_extent(m, p.expert_parallel > 1);
   const double layers = number(m.layers), hidden = number(m.hidden), ffn = number(m.ffn),
                vocabulary = number(m.vocabulary) + 128, context = number(m.context);
   const double ranks = number(p.topology.world()), rows = number(p.micro_batch) * (number(p.sequence) + 128),
@@ -64,7 +67,7 @@ Extent extent(const Plan& p) {
                exchanges = p.tensor > 1 ? 256 * rows * (hidden + 16 * number(p.tensor) + 64) * (layers + 4) : 0,
                messages = p.pipeline > 1 ? 32 * number(p.virtual_stages) * rows * hidden : 0;
   return {states + activations + team + head + tables + 0x1p40,
-          micros_of_one * (16 * parameters + exchanges + messages)};
+          micros_of_one * (16 * parameters + exchanges + messages + rows * experts.exchanges * layers)};
 }
 
 }  // namespace trainyard::plan

@@ -122,7 +122,10 @@ GroupFamily neighbours_of(const Topology& topology) {
 
 std::vector<GroupFamily> groups_of(const Topology& topology) {
   std::vector<GroupFamily> families;
-  for (const auto& axis : topology.axes()) {
+  auto axes = topology.axes();
+  for (const auto& axis : topology.finest_axes())
+    if (axis.axis == Axis::expert || axis.axis == Axis::expert_data) axes.push_back(axis);
+  for (const auto& axis : axes) {
     if (axis.size < 2) continue;
     if (axis.axis == Axis::pipe) {
       families.push_back(neighbours_of(topology));

@@ -26,7 +26,8 @@ struct GroupFamily {
 // unequal sizes, a group of one rank.
 std::vector<GroupFamily> parse_groups(const std::string& text, int world);
 
-// One family for each axis of a topology that has more than one rank; without any, none. Along pipe they are pairs of
+// One family for each axis of a topology that has more than one rank, those of a second reading of data behind the
+// others; without any, none. Along pipe they are pairs of
 // neighbouring stages; the last of an odd number of stages idles.
 std::vector<GroupFamily> groups_of(const Topology& topology);
 

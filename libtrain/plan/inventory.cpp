@@ -117,17 +117,31 @@ std::int64_t parameter_count(const ModelConfig& m) {
   return n;
 }
 
-std::int64_t active_parameter_count(const ModelConfig& m) {
-  auto n = parameter_count(m);
+namespace {
+
+// Of the layers that have experts, what `of` makes of the parameters of all experts of one.
+template <class Of> std::int64_t sum_over_experts(const ModelConfig& m, const Of& of) {
+  std::int64_t n = 0;
   for (const auto& segment : segments(m)) {
     if (segment.part != Part::layers || !has_experts(segment.model)) continue;
-    const auto units = segment.kind->units(segment.model, segment.first);
     std::int64_t all = 0;
-    for (const auto& p : units.at(1).parameters) all += p.count();
-    const auto count = expert_count(segment.model);
-    n -= segment.times * (all / count * (count - segment.model.experts.top_k));
+    for (const auto& p : segment.kind->units(segment.model, segment.first).at(1).parameters) all += p.count();
+    n += segment.times * of(segment.model, all);
   }
   return n;
+}
+
+}  // namespace
+
+std::int64_t expert_parameter_count(const ModelConfig& m) {
+  return sum_over_experts(m, [](const ModelConfig&, std::int64_t all) { return all; });
+}
+
+std::int64_t active_parameter_count(const ModelConfig& m) {
+  return parameter_count(m) - sum_over_experts(m, [](const ModelConfig& layer, std::int64_t all) {
+           const auto count = expert_count(layer);
+           return all / count * (count - layer.experts.top_k);
+         });
 }
 
 std::vector<Use> uses(const ModelPart& p) {

@@ -66,7 +66,9 @@ std::vector<PlacedBlock> placed_blocks(const ModelPart& part);
 // Every unit, in the order of the blocks; before those of a block what it borrows from another part.
 std::vector<Unit> units(const ModelPart& part);
 std::int64_t parameter_count(const ModelConfig& model);  // logical, each once
-// Of those, what a token goes through: of the experts of a layer as many as it chooses.
+// Of those, what experts have: the units that a layer's branch has of its own.
+std::int64_t expert_parameter_count(const ModelConfig& model);
+// Of all, what a token goes through: of the experts of a layer as many as it chooses.
 std::int64_t active_parameter_count(const ModelConfig& model);
 
 // What the blocks of a segment borrow from blocks that are not in this part, in the order of their uses.

@@ -131,7 +131,8 @@ Topology read_topology(base::JsonObject& o, const std::string& where) {
 // Keys that version 1 did not have from its beginning: a file without one means the default, and one that would say the
 // default leaves it out.
 bool may_be_left_out(const base::Field& f) {
-  static const std::set<std::string> names{"tensor", "sequence-parallel", "pipeline", "virtual-stages", "partition"};
+  static const std::set<std::string> names{"tensor",   "sequence-parallel", "expert-parallel",
+                                           "pipeline", "virtual-stages",    "partition"};
   return names.contains(f.name);
 }
 
@@ -178,6 +179,13 @@ void require_boundaries(const Plan& p, const std::vector<std::int64_t>& said, co
 
 }  // namespace
 
+Topology topology_of(const Cut& cut, int ranks) {
+  const auto each = std::int64_t{cut.tensor} * cut.pipeline;
+  if (ranks % each != 0) return replicas_of(ranks, ranks % cut.tensor == 0 ? cut.tensor : 1);
+  return replicas_of(ranks, cut.tensor, cut.pipeline,
+                     ranks / each % cut.expert_parallel == 0 ? cut.expert_parallel : 1);
+}
+
 std::vector<base::Field> fields_of(Plan& p) {
   base::FieldVisitor v;
   v("gradient-dtype", p.gradient_dtype, "How", "of gradients: f32, bf16", dtype_names());
@@ -193,9 +201,26 @@ std::vector<base::Field> fields_of(Plan& p) {
     set(text == one_stage ? "1f1b" : text, spelled);
   };
   std::vector<base::Field> ordered;
-  for (const char* name : {"zero", "micro-batch", "global-batch", "sequence", "fold", "pipeline-schedule", "reduction",
-                           "recompute", "dtype", "gradient-dtype", "tensor", "sequence-parallel", "pipeline",
-                           "virtual-stages", "partition", "layer-slots", "threads", "device", "device-memory"})
+  for (const char* name : {"zero",
+                           "micro-batch",
+                           "global-batch",
+                           "sequence",
+                           "fold",
+                           "pipeline-schedule",
+                           "reduction",
+                           "recompute",
+                           "dtype",
+                           "gradient-dtype",
+                           "tensor",
+                           "sequence-parallel",
+                           "expert-parallel",
+                           "pipeline",
+                           "virtual-stages",
+                           "partition",
+                           "layer-slots",
+                           "threads",
+                           "device",
+                           "device-memory"})
     ordered.push_back(base::field_named(all, name, "a plan"));
   return ordered;
 }
@@ -231,6 +256,7 @@ std::vector<SizedCalls> all_step_calls(const Plan& p, int rank) {
     for (auto& c : more) calls.push_back(std::move(c));
   };
   add(tensor_calls(part, p.micro(), Pass::train, p.recompute, micros));
+  add(expert_calls(part, p.micro(), Pass::train, p.recompute, p.batch().lockstep_micros()));
   add(pipe_calls(p.model, p.stages, stage, p.micro(), Pass::train, micros));
   add(unit_of_stages_calls(part, units_of_stage(p, stage), p.states()));
   return calls;
@@ -241,8 +267,9 @@ std::vector<Traffic> all_validation_traffic(const Plan& p, int rank, std::int64_
   const auto rounds = validation_rounds(p.batch(), sequences);
   auto traffic = validation_traffic(part, p.states(), sequences);
   auto calls = tensor_calls(part, p.micro(), Pass::evaluate, Recompute::none, rounds);
-  for (auto& c : pipe_calls(p.model, p.stages, p.stage_of(rank), p.micro(), Pass::evaluate, rounds))
-    calls.push_back(std::move(c));
+  for (auto more : {expert_calls(part, p.micro(), Pass::evaluate, Recompute::none, rounds),
+                    pipe_calls(p.model, p.stages, p.stage_of(rank), p.micro(), Pass::evaluate, rounds)})
+    calls.insert(calls.end(), more.begin(), more.end());
   for (auto& t : added_up(calls)) traffic.push_back(std::move(t));
   return traffic;
 }
@@ -256,13 +283,18 @@ void predict(Plan& p) {
                                [](const auto& a, const auto& b) { return a.total() < b.total(); });
   p.flops = step_flops(p.model, p.global_batch, p.sequence, p.recompute);
   p.traffic.clear();
-  const int each = p.topology.world() / p.pipeline,
-            busy = p.tensor * p.batch().contributors(p.batch().rounds() - 1);  // of each stage
-  for (int first = 0; first < p.topology.world(); first += each) {
-    p.traffic.push_back({first, first + busy - 1, added_up(all_step_calls(p, first))});
-    if (busy < each)
-      p.traffic.push_back({first + busy, first + each - 1, added_up(all_step_calls(p, first + each - 1))});
-  }
+  // Of each stage: replicas that work in the last round and those that idle there; where ranks share experts those of
+  // groups that have both by themselves.
+  const int replicas = p.topology.size(Axis::data), busy = p.batch().contributors(p.batch().rounds() - 1),
+            experts = p.expert_parallel;
+  const std::set<int> ends{busy / experts * experts, busy, (busy + experts - 1) / experts * experts, replicas};
+  for (int stage = 0; stage < p.pipeline; ++stage)
+    for (int first = 0; const int end : ends) {
+      if (end == first) continue;
+      const auto rank = [&](int replica) { return (stage * replicas + replica) * p.tensor; };
+      p.traffic.push_back({rank(first), rank(end) - 1, added_up(all_step_calls(p, rank(first)))});
+      first = end;
+    }
 }
 
 nlohmann::ordered_json json_of(const Plan& p) {
@@ -301,6 +333,7 @@ std::string sharing_text(const Plan& p) {
   if (p.tensor > 1)
     out += fmt::format(" of {} that share every layer of {}{}", p.tensor, base::counted(p.model.lanes, "lane"),
                        p.sequence_parallel ? ", and its rows" : "");
+  if (p.expert_parallel > 1) out += fmt::format(", experts over {}", p.expert_parallel);
   return out;
 }
 
@@ -321,6 +354,7 @@ Plan plan_from_json(const std::string& text, const std::string& where) {
     if (f.name == "pipeline-schedule") f.name = "schedule";
     if ((f.name != "device" && !may_be_left_out(f)) || o.has(key_of(f))) set_decision(o, f);  // or from before GPUs
   }
+  if (p.topology.size(Axis::data) % p.expert_parallel == 0) p.topology = p.topology.with_experts(p.expert_parallel);
   read_predicted(p, o.object("predicted"), where);
   o.done();
   if (const auto wrong = decision_problems(p); !wrong.empty())  // no flag of who reads the plan mends it

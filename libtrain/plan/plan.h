@@ -41,7 +41,12 @@ struct Plan : Cut {
   BatchPlan batch() const { return {global_batch, micro_batch, fold, topology.size(Axis::data)}; }
   int stage_of(int rank) const { return topology.coordinate(rank, Axis::pipe); }
   const MemoryBytes& memory_of(int rank) const { return stage_memory[static_cast<std::size_t>(stage_of(rank))]; }
-  ModelPart part_of_stage(int stage) const { return part_of(model, stages, stage); }  // refers to this plan
+  // They refer to this plan. Of a stage: what its first rank has; the others have other experts, of the same sizes.
+  ModelPart part_of_stage(int stage) const { return part_of(model, stages, stage).with_experts({expert_parallel, 0}); }
+  ModelPart part_of_rank(int rank) const {
+    return part_of(model, stages, stage_of(rank))
+        .with_experts({expert_parallel, topology.coordinate(rank, Axis::expert)});
+  }
   StateShape states() const { return {zero, dtype, gradient_dtype, batch(), layer_slots, topology}; }
   MicroShape micro() const {
     const bool apart = pipeline_schedule == PipelineSchedule::zero_bubble;
@@ -55,6 +60,10 @@ struct Plan : Cut {
             apart ? WeightGradients::apart : WeightGradients::with_inputs};
   }
 };
+
+// So many ranks as a cut has them. Where they do not come out even it is cut along fewer axes: plan/problems.h refuses
+// it then.
+Topology topology_of(const Cut& cut, int ranks);
 
 // What a plan decides in single values, in the order of its file.
 std::vector<base::Field> fields_of(Plan& plan);
@@ -80,8 +89,8 @@ std::vector<Traffic> all_validation_traffic(const Plan& plan, int rank, std::int
 // names.
 void predict(Plan& plan);
 
-// " in 2 stages (1f1b) of 4 replicas of 2 that share every layer of 4 lanes, and its rows", to follow the number of
-// ranks; "" where each rank is a replica.
+// " in 2 stages (1f1b) of 4 replicas of 2 that share every layer of 4 lanes, and its rows, experts over 2", to follow
+// the number of ranks; "" where each rank is a replica.
 std::string sharing_text(const Plan& plan);
 std::string schedule_text(const Plan& plan);  // "1f1b"; "one-stage" where one micro-batch follows the other
 

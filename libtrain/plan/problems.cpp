@@ -36,6 +36,7 @@ std::vector<Problem> range_problems(const Plan& p) {
   };
   range("--ranks", p.topology.world(), ranges::ranks);
   range("--tensor", p.tensor, ranges::tensor);
+  range("--expert-parallel", p.expert_parallel, ranges::expert_parallel);
   range("--pipeline", p.pipeline, ranges::pipeline);
   range("--virtual-stages", p.virtual_stages, ranges::virtual_stages);
   range("--zero", p.zero, ranges::zero);
@@ -256,6 +257,36 @@ void tensor_problems(const Plan& p, const LanesOf& lanes, std::vector<Problem>& 
   }
 }
 
+// Whether replicas can share out the experts of every layer: with the nearest numbers of them that can.
+void expert_parallel_problems(const Plan& p, std::vector<Problem>& out) {
+  if (p.expert_parallel == 1) return;
+  if (!has_experts(p.model))
+    return out.push_back({fmt::format("--expert-parallel {} shares out experts, and the model has none: its layers are "
+                                      "dense",
+                                      p.expert_parallel),
+                          "--expert-parallel 1, or a model with experts (train --help-model)"});
+  const std::int64_t replicas = p.topology.size(Axis::data), degree = p.expert_parallel;
+  auto common = replicas;
+  std::string wrong = replicas % degree == 0 ? "" : base::counted(replicas, "data-parallel rank");
+  for (const auto count : p.model.experts.count) {
+    common = std::gcd(common, count);
+    if (count % degree != 0 && (wrong.empty() || wrong.ends_with("rank") || wrong.ends_with("ranks")))
+      wrong += fmt::format("{}the {} of a layer", wrong.empty() ? "" : " nor ", base::counted(count, "expert"));
+  }
+  if (!wrong.empty()) {
+    auto above = degree + 1;
+    while (above <= common && common % above != 0) ++above;
+    out.push_back({fmt::format("--expert-parallel {} does not divide {}", degree, wrong),
+                   fmt::format("--expert-parallel {}{}", largest_divisor(common, degree),
+                               above <= common ? fmt::format(" or {}", above) : "")});
+  }
+  if (p.reduction == Reduction::fast)
+    out.push_back(
+        {"--reduction fast leaves adding up to the library, and gradients of shared experts are added up by "
+         "the micro-batches that they are of",
+         "--reduction ordered, or --expert-parallel 1"});
+}
+
 // Depth: whether ranks, schedule and items of the model allow the stages.
 void stage_problems(const Plan& p, std::vector<Problem>& out) {
   const int world = p.topology.world();
@@ -378,6 +409,7 @@ std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
   if (in_range && of_replicas && has_model) {
     stage_problems(p, out);
     tensor_problems(p, lanes, out);
+    expert_parallel_problems(p, out);
   }
   if (ranges::global_batch.holds(p.global_batch) && ranges::micro_batch.holds(p.micro_batch) &&
       ranges::fold.holds(p.fold))

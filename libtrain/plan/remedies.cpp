@@ -29,8 +29,8 @@ struct Degrees {
 };
 
 Plan with(Plan plan, const Degrees& d) {
-  plan.topology = replicas_of(plan.topology.world(), d.tensor, d.pipeline);
   plan.tensor = d.tensor, plan.pipeline = d.pipeline;
+  plan.topology = topology_of(plan, plan.topology.world());
   return plan;
 }
 Plan with_tensor(const Plan& plan, int tensor) { return with(plan, {tensor, plan.pipeline}); }
@@ -70,6 +70,23 @@ std::vector<int> more_stages(const Plan& plan) {
   return out;
 }
 
+// The same of replicas that share out the experts.
+Plan with_experts_over(const Plan& plan, int degree) {
+  auto other = plan;
+  other.expert_parallel = degree;
+  other.topology = topology_of(other, plan.topology.world());
+  return other;
+}
+std::vector<int> more_parts_of_experts(const Plan& plan) {
+  std::vector<int> out;
+  for (auto e = std::int64_t{2} * plan.expert_parallel; e <= plan.topology.size(Axis::data); e *= 2) {
+    const int degree = static_cast<int>(e);
+    if (!decision_problems(with_experts_over(plan, degree)).empty()) break;
+    out.push_back(degree);
+  }
+  return out;
+}
+
 // Half of them, a quarter: what stages hold of a unit whole, more replicas share.
 std::vector<int> fewer_stages(const Plan& plan) {
   std::vector<int> out;
@@ -91,8 +108,8 @@ std::optional<Remedy> recompute_remedy(const Plan& plan) {
   return least;
 }
 
-// Each alone. Of tensor degrees, and of stages, that do not fit the largest speaks for all, of those that fit the
-// smallest.
+// Each alone. Of tensor degrees, of parts of the experts, and of stages, that do not fit the largest speaks for all, of
+// those that fit the smallest.
 std::vector<Remedy> single_remedies(const Plan& plan, Pass pass) {
   std::vector<Remedy> out;
   const auto add = [&](const std::string& flags, const Plan& other) {
@@ -124,6 +141,7 @@ std::vector<Remedy> single_remedies(const Plan& plan, Pass pass) {
     }
   };
   add_first("--tensor", more_tensor_ranks(plan), with_tensor);
+  add_first("--expert-parallel", more_parts_of_experts(plan), with_experts_over);
   add_first("--pipeline", more_stages(plan), with_pipeline);
   add_first("--pipeline", fewer_stages(plan), with_pipeline);
   if (plan.tensor > 1 && !plan.sequence_parallel) {
@@ -133,7 +151,7 @@ std::vector<Remedy> single_remedies(const Plan& plan, Pass pass) {
   }
   if (const auto ranks = plan.topology.world(); ranks <= ranges::ranks.high / 2) {
     auto other = plan;
-    other.topology = replicas_of(2 * ranks, plan.tensor, plan.pipeline);
+    other.topology = topology_of(plan, 2 * ranks);
     add(fmt::format("{} ranks", 2 * ranks), other);
   }
   return out;

@@ -93,7 +93,7 @@ class Program {
   }
 
   void forward(const StageWork& w) {
-    const auto slot = idle(w) ? -1 : taken(w);
+    const auto slot = taken(w);
     if (!idle(w)) push(Kind::load, w, slot);
     if (hears_before(w)) await();
     push(Kind::forward, w, slot);
@@ -105,7 +105,7 @@ class Program {
   }
 
   void backward(const StageWork& w) {
-    const auto slot = idle(w) ? -1 : slot_of(w);
+    const auto slot = slot_of(w);
     const auto kind = w.kind == StageWork::Kind::backward          ? Kind::backward
                       : w.kind == StageWork::Kind::input_gradients ? Kind::input_gradients
                                                                    : Kind::weight_gradients;

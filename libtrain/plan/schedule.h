@@ -11,7 +11,8 @@ namespace trainyard::plan {
 
 // The engine interprets the list. The lists of ranks with the same stage have the same actions in the same order: where
 // a rank has no micro-batch (the ragged last round) the action is idle, `micro` is -1, and it takes part in what
-// all do and contributes nothing. So every rank issues the same collectives in the same order.
+// all do and contributes nothing; it has a slot like any other, for experts that work for the tokens of others. So
+// every rank issues the same collectives in the same order.
 //  ask       stop requests of all ranks are joined for the round named: before the backward that ends the round before
 //            it, so that the answer does not queue behind that round's reductions; for the first round at its
 //            beginning. With several stages once, at the beginning of a step: a later agreement would empty the

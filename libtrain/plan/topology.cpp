@@ -116,14 +116,14 @@ std::vector<int> Topology::peers(int rank, Axes axes) const {
   return out;
 }
 
-Topology replicas_of(int ranks, int tensor, int stages) {
+Topology replicas_of(int ranks, int tensor, int stages, int experts) {
   const auto each = std::int64_t{tensor} * stages;
   TRAINYARD_ASSERT(tensor >= 1 && stages >= 1 && ranks % each == 0, "{} ranks in {} stages, of which {} share a layer",
                    ranks, stages, tensor);
   std::vector<AxisSize> axes{{Axis::data, static_cast<int>(ranks / each)}};
   if (stages > 1) axes.insert(axes.begin(), {Axis::pipe, stages});
   if (tensor > 1) axes.push_back({Axis::tensor, tensor});
-  return Topology(std::move(axes));
+  return Topology(std::move(axes)).with_experts(experts);
 }
 
 }  // namespace trainyard::plan

@@ -83,7 +83,8 @@ constexpr bool includes(Axes axes, Axis axis) {
 
 // Ranks along data and, inside, along tensor, which `tensor` neighbours share; outside of both along pipe, so that a
 // stage is a run of ranks: rank = (stage * data + data coordinate) * tensor + tensor coordinate. The axes of pipe and
-// tensor are left out where they are 1. `ranks` is a multiple of `tensor` * `stages`.
-Topology replicas_of(int ranks, int tensor, int stages = 1);
+// tensor are left out where they are 1. `ranks` is a multiple of `tensor` * `stages` * `experts`; that many neighbours
+// along data hold different experts (with_experts).
+Topology replicas_of(int ranks, int tensor, int stages = 1, int experts = 1);
 
 }  // namespace trainyard::plan

@@ -46,6 +46,23 @@ std::int64_t sent_in(const SizedCalls& c) {
   return c.operation == "all_reduce" ? 2 * (c.ranks - 1) * c.bytes / c.ranks : c.bytes / c.ranks * (c.ranks - 1);
 }
 
+// What the blocks of a part say for `micros` micro-batches in a group along `axis`.
+template <class Calls>
+std::vector<SizedCalls> calls_in(Axis axis, int ranks, const ModelPart& part, std::int64_t micros, Calls of_block) {
+  std::vector<SizedCalls> out;
+  if (ranks == 1 || micros == 0) return out;
+  for (const auto& segment : segments(part))
+    for (const auto& c : of_block(segment)) {
+      const auto calls = micros * segment.times * c.calls;
+      const auto same = std::find_if(out.begin(), out.end(), [&](const SizedCalls& o) {
+        return o.operation == c.operation && o.type == c.type && o.bytes == c.bytes;
+      });
+      if (same == out.end()) out.push_back({name_of(axis), ranks, c.operation, c.type, c.bytes, calls, calls});
+      else same->calls += calls, same->sending += calls;
+    }
+  return out;
+}
+
 }  // namespace
 
 std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shape, Reduction reduction, int data_rank,
@@ -85,19 +102,14 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
 
 std::vector<SizedCalls> tensor_calls(const ModelPart& part, const MicroShape& micro, Pass pass, Recompute recompute,
                                      std::int64_t micros) {
-  std::vector<SizedCalls> out;
-  if (micro.tensor == 1 || micros == 0) return out;
-  for (const auto& segment : segments(part))
-    for (const auto& c : segment.kind->tensor_calls(segment.model, micro, pass, recompute)) {
-      const auto calls = micros * segment.times * c.calls;
-      const auto same = std::find_if(out.begin(), out.end(), [&](const SizedCalls& o) {
-        return o.operation == c.operation && o.type == c.type && o.bytes == c.bytes;
-      });
-      if (same == out.end())
-        out.push_back({name_of(Axis::tensor), micro.tensor, c.operation, c.type, c.bytes, calls, calls});
-      else same->calls += calls, same->sending += calls;
-    }
-  return out;
+  return calls_in(Axis::tensor, micro.tensor, part, micros,
+                  [&](const Segment& s) { return s.kind->tensor_calls(s.model, micro, pass, recompute); });
+}
+
+std::vector<SizedCalls> expert_calls(const ModelPart& part, const MicroShape& micro, Pass pass, Recompute recompute,
+                                     std::int64_t micros) {
+  return calls_in(Axis::expert, part.experts.parts, part, micros,
+                  [&](const Segment& s) { return s.kind->expert_calls(s.model, micro, pass, recompute); });
 }
 
 std::vector<SizedCalls> pipe_calls(const ModelConfig& model, const Stages& stages, int stage, const MicroShape& micro,

@@ -14,7 +14,8 @@ namespace trainyard::plan {
 
 // Collective calls of one operation and size.
 struct SizedCalls {
-  std::string group;      // "data", that of the units; "tensor"; "pipe", a pair of neighbouring stages
+  std::string
+      group;  // "data" or "expert_data", that of the units; "tensor"; "expert"; "pipe", a pair of neighbouring stages
   int ranks = 1;          // of that group
   std::string operation;  // as the ledger names it
   base::DType type = base::DType::f32;
@@ -35,6 +36,11 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
 // blocks say (BlockKind::tensor_calls), those of one operation and size together. With Pass::train forward and
 // backward, with what recomputation sends again. None where no layer is shared.
 std::vector<SizedCalls> tensor_calls(const ModelPart& part, const MicroShape& micro, Pass pass, Recompute recompute,
+                                     std::int64_t micros);
+
+// The same among the ranks that hold different experts (BlockKind::expert_calls). A rank that has no micro-batch works
+// for those that have one: `micros` counts the places of all.
+std::vector<SizedCalls> expert_calls(const ModelPart& part, const MicroShape& micro, Pass pass, Recompute recompute,
                                      std::int64_t micros);
 
 // The messages of `micros` micro-batches between a stage and its neighbours: activations forwards, with Pass::train

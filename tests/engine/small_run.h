@@ -29,6 +29,7 @@ struct Cut {
   std::string schedule = "1f1b";
   int virtual_stages = 1;
   std::string partition = "flops";
+  int experts = 1;  // ranks along data that hold different ones
 };
 
 class SmallRun {
@@ -105,7 +106,8 @@ class SmallRun {
     apply(cut, c);
     std::vector<engine::RunResult> results(static_cast<std::size_t>(cut.ranks));
     comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
-      auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor, cut.pipeline);
+      auto w =
+          engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor, cut.pipeline, cut.experts);
       results[static_cast<std::size_t>(rank)] = engine::run(c, w, signals_, listener, cut.ranks);
     });
     reports_.clear();
@@ -135,6 +137,7 @@ class SmallRun {
   static void apply(const Cut& cut, engine::RunConfig& c) {
     c.zero = cut.zero, c.threads = cut.threads, c.dtype = base::dtype_from_name(cut.dtype);
     c.tensor = cut.tensor, c.sequence_parallel = cut.sequence_parallel;
+    c.expert_parallel = cut.experts;
     c.pipeline = cut.pipeline, c.virtual_stages = cut.virtual_stages, c.partition = cut.partition;
     for (const auto& [name, schedule] : plan::schedule_names())
       if (name == cut.schedule) c.pipeline_schedule = schedule;

@@ -18,19 +18,19 @@ namespace {
 
 // In forward one exchange of partial sums and one gather, in backward a sum of some numbers.
 struct TalkingLayer : LayerKind {
-  std::vector<TensorCall> tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
-                                       Recompute recompute) const override {
+  std::vector<GroupCall> tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
+                                      Recompute recompute) const override {
     const std::int64_t passes = pass == Pass::train && recompute == Recompute::layers ? 2 : 1,
                        elements = s.rows() * m.hidden;
-    std::vector<TensorCall> calls{{"all_to_all", base::DType::f32, 4 * elements, passes},
-                                  {"all_gather", s.dtype, s.element_bytes() * elements, passes}};
+    std::vector<GroupCall> calls{{"all_to_all", base::DType::f32, 4 * elements, passes},
+                                 {"all_gather", s.dtype, s.element_bytes() * elements, passes}};
     if (pass == Pass::train) calls.push_back({"all_reduce", base::DType::f32, 4 * m.hidden, 1});
     return calls;
   }
 };
 
 template <class Kind> struct Silent : Kind {
-  std::vector<TensorCall> tensor_calls(const ModelConfig&, const MicroShape&, Pass, Recompute) const override {
+  std::vector<GroupCall> tensor_calls(const ModelConfig&, const MicroShape&, Pass, Recompute) const override {
     return {};
   }
 };

@@ -13,14 +13,17 @@ namespace trainyard::tools {
 
 namespace {
 
-// By a rank of that stage that has a micro-batch in every round, among its tensor ranks, because layers run forward
-// twice.
+// By a rank of that stage that has a micro-batch in every round, among the ranks that share its layers or their
+// experts, because layers run forward twice.
 std::int64_t sent_again(const plan::Plan& p, int stage) {
   const auto sent = [&](plan::Recompute recompute) {
     std::int64_t bytes = 0;
-    for (const auto& t : plan::added_up(plan::tensor_calls(p.part_of_stage(stage), p.micro(), plan::Pass::train,
-                                                           recompute, p.batch().micros_of(0))))
-      bytes += t.bytes;
+    const auto part = p.part_of_stage(stage);
+    const auto micro = p.micro();
+    const auto pass = plan::Pass::train;
+    for (const auto& calls : {plan::tensor_calls(part, micro, pass, recompute, p.batch().micros_of(0)),
+                              plan::expert_calls(part, micro, pass, recompute, p.batch().lockstep_micros())})
+      for (const auto& t : plan::added_up(calls)) bytes += t.bytes;
     return bytes;
   };
   return sent(p.recompute) - sent(plan::Recompute::none);
@@ -32,7 +35,8 @@ std::int64_t sent_to_replicas(const plan::Plan& p) {
   for (int stage = 0; stage < p.pipeline; ++stage) {
     std::int64_t bytes = 0;
     for (const auto& t : plan::added_up(plan::all_step_calls(p, p.topology.rank_of({{plan::Axis::pipe, stage}}))))
-      if (t.group == plan::name_of(plan::Axis::data)) bytes += t.bytes;
+      if (t.group == plan::name_of(plan::Axis::data) || t.group == plan::name_of(plan::Axis::expert_data))
+        bytes += t.bytes;
     most = std::max(most, bytes);
   }
   return most;
@@ -129,8 +133,12 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   if (p.memory.on_host > 0) row("on the host, not here", -p.memory.on_host);
   row("total", p.memory.total());
   if (p.device_memory > 0) row("device memory", p.device_memory);
-  const auto textbook = plan::model_state_bytes(p.parameters / p.tensor / p.pipeline, p.topology.size(plan::Axis::data),
-                                                p.zero, p.dtype, p.gradient_dtype);
+  const auto of_experts = plan::expert_parameter_count(p.model), data = std::int64_t{p.topology.size(plan::Axis::data)};
+  const auto states = [&](std::int64_t parameters, std::int64_t held_alike) {
+    return plan::model_state_bytes(parameters, static_cast<int>(held_alike), p.zero, p.dtype, p.gradient_dtype);
+  };
+  const auto textbook = states((p.parameters - of_experts) / p.tensor / p.pipeline, data) +
+                        states(of_experts / p.tensor / p.pipeline / p.expert_parallel, data / p.expert_parallel);
   out += fmt::format("  model states by the textbook ({} rank{}; no padding, no buffers): {}\n", ranks, plural(ranks),
                      sizes == base::Sizes::exact ? fmt::format("{:.0f}", textbook) : base::rate_text(textbook, "B"));
   if (p.pipeline > 1) out += fmt::format("\n{}", plan::stages_text(p, sizes));
@@ -141,21 +149,27 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   const auto stage_column = [&](const std::string& text) {
     return p.pipeline > 1 ? fmt::format("{:<7}", text) : std::string();
   };
-  out += fmt::format("\n  what each of these ranks sends a step\n  {}{:<12}{:<8}{:<26}{:>8}{:>20}\n",
-                     stage_column("stage"), "ranks", "group", "operation", "calls", size);
+  std::size_t group = 8;
+  for (const auto& t : p.traffic)
+    for (const auto& o : t.operations) group = std::max(group, o.group.size() + 1);
+  out += fmt::format("\n  what each of these ranks sends a step\n  {}{:<12}{:<{}}{:<26}{:>8}{:>20}\n",
+                     stage_column("stage"), "ranks", "group", group, "operation", "calls", size);
   for (const auto& t : senders_of(p))
     for (const auto& o : *t.operations)
       if (o.bytes > 0)
         out += fmt::format(
-            "  {}{:<12}{:<8}{:<26}{:>8}{:>20}\n", stage_column(from_to(t.first_stage, t.last_stage)),
+            "  {}{:<12}{:<{}}{:<26}{:>8}{:>20}\n", stage_column(from_to(t.first_stage, t.last_stage)),
             fmt::format("{}{}", t.first_rank == t.last_rank ? "rank " : "", from_to(t.first_rank, t.last_rank)),
-            o.group, o.operation, base::count_text(o.calls), base::size_text(o.bytes, sizes));
+            o.group, group, o.operation, base::count_text(o.calls), base::size_text(o.bytes, sizes));
   int stage = 0;  // that sends most again
   for (int s = 1; s < p.pipeline; ++s)
     if (sent_again(p, s) > sent_again(p, stage)) stage = s;
   if (const auto again = sent_again(p, stage); again > 0)
-    out += fmt::format("  {}{:<46}{:>8}{:>20}\n", stage_column(fmt::format("{}", stage)),
-                       "of that, sent again to recompute (tensor)", "", base::size_text(again, sizes));
+    out += fmt::format("  {}{:<{}}{:>8}{:>20}\n", stage_column(fmt::format("{}", stage)),
+                       fmt::format("of that, sent again to recompute ({})", p.expert_parallel == 1 ? "tensor"
+                                                                            : p.tensor == 1        ? "expert"
+                                                                                                   : "tensor, expert"),
+                       group + 38, "", base::size_text(again, sizes));
   return out + zero_text(p, sizes);
 }
 

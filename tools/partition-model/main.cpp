@@ -100,9 +100,7 @@ plan::Plan decide(plan::Plan p, const Options& o) {
   if (o.lanes > 0) p.model.lanes = o.lanes;
   if (p.model.lanes == 0) p.model.lanes = plan::default_lanes(p.model, p.device);
   if (p.sequence == 0) p.sequence = p.model.context;
-  const bool comes_out_even = o.ranks % (std::int64_t{p.tensor} * p.pipeline) == 0;  // else it is refused
-  p.topology = comes_out_even ? plan::replicas_of(o.ranks, p.tensor, p.pipeline)
-                              : plan::replicas_of(o.ranks, o.ranks % p.tensor == 0 ? p.tensor : 1);
+  p.topology = plan::topology_of(p, o.ranks);
   if (p.global_batch == 0) p.global_batch = usual_global_batch(p);
   if (!o.device_memory.empty())
     p.device_memory = base::parse_bytes(o.device_memory, "--device-memory", {1, base::most_bytes});

@@ -22,21 +22,19 @@ Launch::Launch() {
     return;
   }
   mpi_ = std::make_unique<comm::MpiRuntime>();
-  make_world(1, 1);
+  make_world(plan::replicas_of(mpi_->size(), 1));
 }
 
-void Launch::make_world(int tensor, int stages) {
-  world_ = engine::make_world("mpi", mpi_->rank(), mpi_->size(), mpi_->factory(), tensor, stages);
-  if (stages > 1) world_.queues = mpi_->concurrent_factory();
+void Launch::make_world(const plan::Topology& topology) {
+  world_ = engine::make_world("mpi", mpi_->rank(), topology, mpi_->factory());
+  if (topology.size(plan::Axis::pipe) > 1) world_.queues = mpi_->concurrent_factory();
   world_.local_rank = local_rank();
   if (world_.size > 1) world_.fail = [this](const std::exception& error) { fail(error); };
   world_.on_hang = [this](const std::string& sentence, comm::Decided where) { end_on_hang(sentence, where); };
 }
 
-void Launch::cut_into_replicas(int tensor, int stages) {
-  const auto each = std::int64_t{tensor} * stages;
-  if (each > 1 && world_.size % each == 0) make_world(tensor, stages);
-  else if (tensor > 1 && world_.size % tensor == 0) make_world(tensor, 1);
+void Launch::cut_world(const plan::Cut& cut) {
+  if (cut.tensor > 1 || cut.pipeline > 1 || cut.expert_parallel > 1) make_world(plan::topology_of(cut, world_.size));
 }
 
 int Launch::ranks_on_node() const { return tools::ranks_on_node(world_.size); }

@@ -5,6 +5,7 @@
 #include "libtrain/comm/watchdog.h"
 #include "libtrain/engine/same_settings.h"
 #include "libtrain/engine/world.h"
+#include "libtrain/plan/plan.h"
 
 #include <atomic>
 #include <functional>
@@ -19,9 +20,8 @@ class Launch {
  public:
   Launch();
   engine::World& world() { return world_; }
-  // The world cut into stages of replicas of `tensor` ranks that share every layer; all ranks say the same. Collective.
-  // Ranks that cannot be cut so stay as they are: they are refused with all else that is wrong (plan/problems.h).
-  void cut_into_replicas(int tensor, int stages);
+  // The world cut as all ranks say alike (plan::topology_of). Collective.
+  void cut_world(const plan::Cut& cut);
   int ranks_on_node() const;
   // Collective: what any rank throws here all throw as an AgreedError.
   void on_every_rank(const std::function<void()>& work);
@@ -38,7 +38,7 @@ class Launch {
   void end_on_hang(const std::string& sentence, comm::Decided where);
 
  private:
-  void make_world(int tensor, int stages);
+  void make_world(const plan::Topology& topology);
   void claim_the_end();  // of two threads that end the job the first goes on
   void write_reason(int exit_code, const std::string& reason) const;
   std::unique_ptr<comm::MpiRuntime> mpi_;

@@ -33,7 +33,8 @@ constexpr const char* examples =
     "  mpirun -n 2 train --model gpt2-nano --data data --output run3 --steps 20 --global-batch 8 --micro-batch 2 "
     "--tensor 2 --sequence-parallel\n"
     "  mpirun -n 2 train --model gpt2-nano --data data --output run4 --steps 20 --global-batch 8 --pipeline 2 "
-    "--trace trace.json\n";
+    "--trace trace.json\n"
+    "  mpirun -n 2 train --model moe-nano --data data --output run5 --steps 20 --global-batch 8 --expert-parallel 2\n";
 
 struct Switches {
   std::string config;
@@ -154,13 +155,14 @@ int main(int argc, char** argv) {
       launch.require_same({{"evaluate", word(evaluation.asked())},
                            {"dry-run", word(switches.dry_run)},
                            {"tensor", fmt::format("{}", config.tensor)},
+                           {"expert-parallel", fmt::format("{}", config.expert_parallel)},
                            {"pipeline", fmt::format("{}", config.pipeline)},
                            {"print-config", word(switches.print_config)}});
       if (switches.print_config) {
         if (launch.world().rank == 0) tools::print(engine::print_config(fields, config));
         return base::ExitCode::done;
       }
-      launch.cut_into_replicas(config.tensor, config.pipeline);
+      launch.cut_world(config);
       if (evaluation.asked()) return evaluation.run(config, fields, launch);
       if (!switches.dry_run) launch.reasons_into(config.output);  // neither it nor an evaluation writes anything
       return train(config, switches, launch, *signals, [&](const std::string& resume) {

@@ -17,13 +17,13 @@ class Crossings {
   Crossings& merge();            // of the embedding's rows
   Crossings& norm_gradients();   // partial sums of a norm's rows, where ranks share these
   Crossings& loss_statistics();  // of every chunk of the head
-  std::vector<TensorCall> take() { return std::move(calls_); }
+  std::vector<GroupCall> take() { return std::move(calls_); }
 
  private:
   void add(const char* operation, base::DType type, std::int64_t elements, std::int64_t calls = 1);
   const ModelConfig& m_;
   const MicroShape& s_;
-  std::vector<TensorCall> calls_;
+  std::vector<GroupCall> calls_;
 };
 
 }  // namespace trainyard::plan

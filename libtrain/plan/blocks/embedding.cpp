@@ -26,8 +26,8 @@ std::int64_t EmbeddingKind::backward_workspace_bytes(const ModelConfig& m, const
   return Products(m, s).gathered(m.hidden);
 }
 
-std::vector<TensorCall> EmbeddingKind::tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
-                                                    Recompute) const {
+std::vector<GroupCall> EmbeddingKind::tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
+                                                   Recompute) const {
   Crossings calls(m, s);
   calls.merge();
   if (pass == Pass::train) calls.all_rows();

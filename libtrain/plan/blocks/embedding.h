@@ -18,8 +18,8 @@ class EmbeddingKind : public BlockKind {
   std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   bool makes_weight_gradients_apart(const ModelConfig&) const override { return true; }  // it makes no others
   bool shared_by_tensor_ranks() const override { return true; }
-  std::vector<TensorCall> tensor_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
-                                       Recompute recompute) const override;
+  std::vector<GroupCall> tensor_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
+                                      Recompute recompute) const override;
   double forward_flops(const ModelConfig&, std::int64_t) const override { return 0; }
 };
 

@@ -165,6 +165,18 @@ std::int64_t ExpertsKind::backward_workspace_bytes(const ModelConfig& m, const M
   return dropped + most;
 }
 
+// Rows go to their experts with how many they are, and come back as what these made of them; backward sends the
+// gradients of these and gets those of the rows.
+std::vector<GroupCall> ExpertsKind::expert_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
+                                                 Recompute recompute) const {
+  if (!shares_experts(m)) return {};
+  const auto rows = expert_rows_of(m, s, pass).rows * m.hidden * s.element_bytes();
+  const std::int64_t forward = pass == Pass::train && recompute == Recompute::layers ? 2 : 1,
+                     backward = pass == Pass::train ? 2 : 0;
+  return {{"all_to_all", s.dtype, rows, 2 * forward + backward},
+          {"all_to_all", base::DType::i32, 2 * expert_count(m) * base::size_of(base::DType::i32), forward}};
+}
+
 // A token's own: what the chosen experts, the gate and the part beside them take.
 double ExpertsKind::forward_flops(const ModelConfig& m, std::int64_t sequence) const {
   auto flops = static_cast<double>(m.experts.top_k) * expert_kind(m.experts.network).forward_flops(m) +

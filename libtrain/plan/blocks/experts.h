@@ -20,6 +20,8 @@ class ExpertsKind : public BranchKind {
   std::vector<SavedTensor> tensors(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
+  std::vector<GroupCall> expert_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
+                                      Recompute recompute) const override;
   double forward_flops(const ModelConfig& model, std::int64_t sequence) const override;
 };
 

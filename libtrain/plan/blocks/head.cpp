@@ -80,7 +80,7 @@ std::int64_t HeadKind::backward_workspace_bytes(const ModelConfig& m, const Micr
                   norm_workspace_bytes(m, s));
 }
 
-std::vector<TensorCall> HeadKind::tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass, Recompute) const {
+std::vector<GroupCall> HeadKind::tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass, Recompute) const {
   Crossings calls(m, s);
   calls.all_rows().loss_statistics();
   if (pass == Pass::train) calls.add_up().norm_gradients();

@@ -131,8 +131,8 @@ std::int64_t LayerKind::backward_workspace_bytes(const ModelConfig& m, const Mic
 // Each branch gathers the rows of its input and adds up its output; back, the rows of the output's gradient and again
 // of the input, and it adds up the input's gradient. Recomputation gathers and adds up what is read. Weight gradients
 // that are made apart need the rows of the output's gradient once more.
-std::vector<TensorCall> LayerKind::tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
-                                                Recompute recompute) const {
+std::vector<GroupCall> LayerKind::tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
+                                               Recompute recompute) const {
   Crossings calls(m, s);
   for (std::size_t branch = 0; branch < m.branches.size(); ++branch) {
     calls.all_rows().add_up();
@@ -145,6 +145,14 @@ std::vector<TensorCall> LayerKind::tensor_calls(const ModelConfig& m, const Micr
     if (apart(m, s)) calls.all_rows();
   }
   return calls.take();
+}
+
+std::vector<GroupCall> LayerKind::expert_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
+                                               Recompute recompute) const {
+  std::vector<GroupCall> calls;
+  for (const auto& name : m.branches)
+    for (const auto& call : branch_kind(name).expert_calls(m, s, pass, recompute)) calls.push_back(call);
+  return calls;
 }
 
 double LayerKind::forward_flops(const ModelConfig& m, std::int64_t sequence) const {

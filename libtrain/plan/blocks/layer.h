@@ -18,8 +18,10 @@ class LayerKind : public BlockKind {
   std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
   bool makes_weight_gradients_apart(const ModelConfig& model) const override;
   bool shared_by_tensor_ranks() const override { return true; }
-  std::vector<TensorCall> tensor_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
-                                       Recompute recompute) const override;
+  std::vector<GroupCall> tensor_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
+                                      Recompute recompute) const override;
+  std::vector<GroupCall> expert_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
+                                      Recompute recompute) const override;
   double forward_flops(const ModelConfig& model, std::int64_t sequence) const override;
   double recompute_flops(const ModelConfig& model, std::int64_t sequence) const override;
   double apart_flops(const ModelConfig& model, std::int64_t sequence) const override;

@@ -1,0 +1,199 @@
+// Plans whose ranks share out the experts: their files, every refusal with what mends it, what a rank holds and sends
+// by sums written down here, and how idle ranks are told apart.
+#include "libtrain/plan/communication_time.h"
+#include "libtrain/plan/groups.h"
+#include "libtrain/plan/problems.h"
+#include "libtrain/plan/remedies.h"
+#include "libtrain/plan/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+namespace trainyard::plan {
+namespace {
+
+Plan sample(int ranks, int experts, int stages = 1) {
+  Plan p;
+  p.model = preset("moe-nano");
+  p.model.vocabulary = 257, p.model.lanes = 1, p.model.layers = 6;
+  p.model.experts.count = {8}, p.model.experts.every = 2, p.model.experts.capacity_factor = "1.5";
+  p.pipeline = stages, p.expert_parallel = experts;
+  p.topology = topology_of(p, ranks);
+  p.global_batch = 8, p.sequence = 32;
+  return p;
+}
+
+void expect_refused(const Plan& p, const std::string& message, const std::string& hint) {
+  const auto found = decision_problems(p);
+  ASSERT_EQ(found.size(), 1u) << text_of(found);
+  EXPECT_EQ(found[0].message, message);
+  EXPECT_EQ(found[0].hint, hint);
+}
+
+TEST(ExpertParallel, RoundTrips) {
+  auto p = sample(8, 4, 2);
+  predict(p);
+  const auto text = to_json(p);
+  EXPECT_NE(text.find("\"expert_parallel\": 4"), std::string::npos);
+  const auto q = plan_from_json(text, "plan.json");
+  EXPECT_EQ(to_json(q), text);
+  EXPECT_EQ(q.topology.size(Axis::expert), 4);
+  EXPECT_EQ(q.topology.size(Axis::expert_data), 1);
+  EXPECT_EQ(q.traffic, p.traffic);
+  EXPECT_TRUE(problems(q, 8).empty());
+  EXPECT_EQ(sharing_text(q), " in 2 stages (1f1b) of 4 replicas, experts over 4");
+  auto plain = sample(8, 1, 2);
+  predict(plain);
+  EXPECT_EQ(to_json(plain).find("expert_parallel"), std::string::npos) << "as in files of before";
+}
+
+TEST(ExpertParallel, IsRefusedWithWhatWouldWork) {
+  expect_refused(sample(6, 4), "--expert-parallel 4 does not divide 6 data-parallel ranks", "--expert-parallel 2");
+  auto p = sample(6, 3);
+  expect_refused(p, "--expert-parallel 3 does not divide the 8 experts of a layer", "--expert-parallel 1 or 2");
+  p = sample(6, 5);
+  expect_refused(p, "--expert-parallel 5 does not divide 6 data-parallel ranks nor the 8 experts of a layer",
+                 "--expert-parallel 2");
+  p = sample(8, 4);
+  p.model.experts.count = {2, 4, 6};
+  expect_refused(p, "--expert-parallel 4 does not divide the 2 experts of a layer", "--expert-parallel 2");
+  p = sample(4, 2);
+  p.model = preset("gpt2-nano"), p.model.vocabulary = 257, p.model.lanes = 1;
+  expect_refused(p, "--expert-parallel 2 shares out experts, and the model has none: its layers are dense",
+                 "--expert-parallel 1, or a model with experts (train --help-model)");
+  p = sample(4, 2);
+  p.reduction = Reduction::fast;
+  expect_refused(p,
+                 "--reduction fast leaves adding up to the library, and gradients of shared experts are added up by "
+                 "the micro-batches that they are of",
+                 "--reduction ordered, or --expert-parallel 1");
+  p = sample(4, 1);
+  p.expert_parallel = 0;
+  p.topology = replicas_of(4, 1);
+  expect_refused(p, "--expert-parallel 0 must lie between 1 and 131072", "give a value from 1 to 131072");
+}
+
+// Of ranks that hold others the units of experts are an equal part, and all else is what it was.
+TEST(ExpertParallel, ARankHoldsItsPart) {
+  for (const int zero : {0, 1, 2, 3}) {
+    std::int64_t before = 0;
+    for (const int experts : {1, 2, 4, 8}) {
+      auto p = sample(8, experts);
+      p.zero = zero;
+      predict(p);
+      std::int64_t held = 0, others = 0;
+      const UnitTable table(p.part_of_rank(3), p.topology);
+      for (const auto& e : table.entries()) {
+        const bool of_experts = e.unit.name.ends_with(".experts");
+        EXPECT_EQ(e.pieces, of_experts ? 8 / experts : 8);
+        EXPECT_EQ(e.contributions, of_experts ? experts : 1);
+        (of_experts ? held : others) += e.times * static_cast<std::int64_t>(e.unit.parameters.size());
+      }
+      EXPECT_EQ(held, 3 * 8 / experts * 4) << "three layers, four tensors of an expert";
+      EXPECT_EQ(p.memory.total(), memory_of_stage(p, 0).total());
+      if (experts == 1) before = p.memory.categories[0];
+      // Parameters: a part of the experts where they are whole, as many pieces where they are cut anyway.
+      if (zero < 3) EXPECT_EQ(p.memory.categories[0]<before, experts> 1);
+      else EXPECT_NEAR(static_cast<double>(p.memory.categories[0]), static_cast<double>(before), 64.0 * 8 * 4 * 3);
+      const auto names = [&](int rank) {
+        std::string out;
+        for (const auto& unit : units(p.part_of_rank(rank)))
+          if (unit.name == "layers.01.experts") out = unit.parameters.front().name;
+        return out;
+      };
+      EXPECT_EQ(names(0), "layers.01.experts.00.up.weight");
+      EXPECT_EQ(names(1), fmt::format("layers.01.experts.{:02}.up.weight", experts == 1 ? 0 : 8 / experts));
+      EXPECT_EQ(names(experts), experts == 8 ? "" : names(0)) << "the next group begins again";
+      if (experts == 8) break;
+    }
+  }
+}
+
+// Three layers with experts; tokens of a micro-batch 32, so that 6 places of each of 8 experts make 48 rows of 64
+// numbers.
+TEST(ExpertParallel, SendsRowsThereAndBack) {
+  for (const auto recompute : {Recompute::none, Recompute::selective, Recompute::layers}) {
+    auto p = sample(4, 2);
+    p.model.hidden = 64, p.model.heads = p.model.kv_heads = 2;
+    p.recompute = recompute;
+    predict(p);
+    const std::int64_t rows = 48 * 64 * 4, counts = 8 * 2 * 4, of_forward = 2 * rows + counts, layers = 3, micros = 2;
+    const std::int64_t bytes = layers * micros * ((recompute == Recompute::layers ? 2 : 1) * of_forward + 2 * rows) / 2;
+    ASSERT_EQ(p.traffic.size(), 1u);
+    bool found = false;
+    for (const auto& t : p.traffic[0].operations)
+      if (t.group == "expert") {
+        found = true;
+        EXPECT_EQ(t.operation, "all_to_all");
+        EXPECT_EQ(t.bytes, bytes);
+        EXPECT_EQ(t.calls, layers * micros * (recompute == Recompute::layers ? 8 : 5));
+      }
+    EXPECT_TRUE(found);
+    for (const auto& t : all_validation_traffic(p, 0, 8))
+      if (t.group == "expert") EXPECT_EQ(t.bytes, layers * 2 * of_forward / 2);
+  }
+}
+
+// Ten micro-batches over eight ranks, four of which hold others: in the last round two ranks work, two idle beside
+// them, and a whole group idles.
+TEST(ExpertParallel, RanksThatSendTheSameAreTold) {
+  auto p = sample(8, 4);
+  p.global_batch = 10;
+  predict(p);
+  const auto range = [&](std::size_t i) { return std::pair(p.traffic.at(i).first_rank, p.traffic.at(i).last_rank); };
+  ASSERT_EQ(p.traffic.size(), 3u);
+  EXPECT_EQ(range(0), std::pair(0, 1));
+  EXPECT_EQ(range(1), std::pair(2, 3));
+  EXPECT_EQ(range(2), std::pair(4, 7));
+  for (const auto& ranks : p.traffic)
+    for (int rank = ranks.first_rank; rank <= ranks.last_rank; ++rank)
+      EXPECT_EQ(added_up(all_step_calls(p, rank)), ranks.operations) << rank;
+  const auto sent = [&](std::size_t i, const std::string& group, const std::string& operation) {
+    std::int64_t bytes = 0;
+    for (const auto& t : p.traffic.at(i).operations)
+      if (t.group == group && t.operation == operation) bytes += t.bytes;
+    return bytes;
+  };
+  // Who idles sends nothing of its own, but what it made for the other two; rows go both ways all the same.
+  EXPECT_GT(sent(0, "data", "ordered_reduce_scatter"), sent(1, "data", "ordered_reduce_scatter"));
+  EXPECT_EQ(sent(0, "expert_data", "ordered_reduce_scatter"), sent(1, "expert_data", "ordered_reduce_scatter"));
+  EXPECT_GT(sent(1, "expert_data", "ordered_reduce_scatter"), sent(2, "expert_data", "ordered_reduce_scatter"));
+  for (const std::size_t i : {0, 1, 2}) EXPECT_EQ(sent(i, "expert", "all_to_all"), sent(0, "expert", "all_to_all"));
+}
+
+// A rank without a micro-batch has a slot for what the others send it.
+TEST(ExpertParallel, IdleRanksHaveSlots) {
+  auto p = sample(3, 1);
+  p.global_batch = 4;
+  for (const auto& action : actions(p, 2))
+    if (action.kind == Action::Kind::forward || action.kind == Action::Kind::backward) {
+      EXPECT_EQ(action.slot, 0);
+      EXPECT_EQ(action.micro, action.round == 0 ? 2 : -1);
+    }
+}
+
+TEST(ExpertParallel, GroupsAreMeasured) {
+  std::map<std::string, std::vector<std::vector<int>>> groups;
+  for (const auto& family : groups_of(sample(8, 2, 2).topology)) groups[family.name] = family.groups;
+  EXPECT_EQ(groups.at("data"), (std::vector<std::vector<int>>{{0, 1, 2, 3}, {4, 5, 6, 7}}));
+  EXPECT_EQ(groups.at("expert"), (std::vector<std::vector<int>>{{0, 1}, {2, 3}, {4, 5}, {6, 7}}));
+  EXPECT_EQ(groups.at("expert_data"), (std::vector<std::vector<int>>{{0, 2}, {1, 3}, {4, 6}, {5, 7}}));
+}
+
+// A model whose experts are most of it fits once they are shared out.
+TEST(ExpertParallel, IsARemedy) {
+  auto p = sample(8, 1);
+  p.model.experts.ffn = 4096, p.zero = 3;
+  predict(p);
+  auto four = p;
+  four.expert_parallel = 4, four.topology = topology_of(four, 8);
+  p.zero = four.zero = 0;
+  predict(p), predict(four);
+  p.device_memory = four.memory.total();
+  EXPECT_NE(remedies(p).find("--expert-parallel 4 would need"), std::string::npos) << remedies(p);
+}
+
+}  // namespace
+}  // namespace trainyard::plan
