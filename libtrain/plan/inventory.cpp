@@ -125,7 +125,8 @@ template <class Of> std::int64_t sum_over_experts(const ModelConfig& m, const Of
   for (const auto& segment : segments(m)) {
     if (segment.part != Part::layers || !has_experts(segment.model)) continue;
     std::int64_t all = 0;
-    for (const auto& p : segment.kind->units(segment.model, segment.first).at(1).parameters) all += p.count();
+    const auto units = segment.kind->units(segment.model, segment.first);
+    for (const auto& p : units.at(1).parameters) all += p.count();
     n += segment.times * of(segment.model, all);
   }
   return n;

@@ -52,7 +52,7 @@ TEST(ExpertParallel, RoundTrips) {
 TEST(ExpertParallel, IsRefusedWithWhatWouldWork) {
   expect_refused(sample(6, 4), "--expert-parallel 4 does not divide 6 data-parallel ranks", "--expert-parallel 2");
   auto p = sample(6, 3);
-  expect_refused(p, "--expert-parallel 3 does not divide the 8 experts of a layer", "--expert-parallel 1 or 2");
+  expect_refused(p, "--expert-parallel 3 does not divide the 8 experts of a layer", "--expert-parallel 2");
   p = sample(6, 5);
   expect_refused(p, "--expert-parallel 5 does not divide 6 data-parallel ranks nor the 8 experts of a layer",
                  "--expert-parallel 2");
@@ -95,8 +95,11 @@ TEST(ExpertParallel, ARankHoldsItsPart) {
       EXPECT_EQ(p.memory.total(), memory_of_stage(p, 0).total());
       if (experts == 1) before = p.memory.categories[0];
       // Parameters: a part of the experts where they are whole, as many pieces where they are cut anyway.
-      if (zero < 3) EXPECT_EQ(p.memory.categories[0]<before, experts> 1);
-      else EXPECT_NEAR(static_cast<double>(p.memory.categories[0]), static_cast<double>(before), 64.0 * 8 * 4 * 3);
+      if (zero < 3) {
+        EXPECT_EQ(p.memory.categories[0]<before, experts> 1);
+      } else {
+        EXPECT_NEAR(static_cast<double>(p.memory.categories[0]), static_cast<double>(before), 64.0 * 8 * 4 * 3);
+      }
       const auto names = [&](int rank) {
         std::string out;
         for (const auto& unit : units(p.part_of_rank(rank)))
@@ -105,8 +108,9 @@ TEST(ExpertParallel, ARankHoldsItsPart) {
       };
       EXPECT_EQ(names(0), "layers.01.experts.00.up.weight");
       EXPECT_EQ(names(1), fmt::format("layers.01.experts.{:02}.up.weight", experts == 1 ? 0 : 8 / experts));
-      EXPECT_EQ(names(experts), experts == 8 ? "" : names(0)) << "the next group begins again";
-      if (experts == 8) break;
+      if (experts < 8) {
+        EXPECT_EQ(names(experts), names(0)) << "the next group begins again";
+      }
     }
   }
 }
@@ -132,7 +136,9 @@ TEST(ExpertParallel, SendsRowsThereAndBack) {
       }
     EXPECT_TRUE(found);
     for (const auto& t : all_validation_traffic(p, 0, 8))
-      if (t.group == "expert") EXPECT_EQ(t.bytes, layers * 2 * of_forward / 2);
+      if (t.group == "expert") {
+        EXPECT_EQ(t.bytes, layers * 2 * of_forward / 2);
+      }
   }
 }
 
