@@ -268,10 +268,14 @@ void expert_parallel_problems(const Plan& p, std::vector<Problem>& out) {
   const std::int64_t replicas = p.topology.size(Axis::data), degree = p.expert_parallel;
   auto common = replicas;
   std::string wrong = replicas % degree == 0 ? "" : base::counted(replicas, "data-parallel rank");
+  bool said = false;  // of the first layer alone
   for (const auto count : p.model.experts.count) {
-    common = std::gcd(common, count);
-    if (count % degree != 0 && (wrong.empty() || wrong.ends_with("rank") || wrong.ends_with("ranks")))
-      wrong += fmt::format("{}the {} of a layer", wrong.empty() ? "" : " nor ", base::counted(count, "expert"));
+    if (count % p.tensor != 0) return;  // refused as it is
+    common = std::gcd(common, count / p.tensor);
+    if (count / p.tensor % degree == 0 || std::exchange(said, true)) continue;
+    wrong +=
+        fmt::format("{}the {} of a layer", wrong.empty() ? "" : " nor ", base::counted(count / p.tensor, "expert"));
+    if (p.tensor > 1) wrong += " that a tensor rank has";
   }
   if (!wrong.empty()) {
     auto above = degree + 1;
