@@ -5,13 +5,16 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/pieces.h"
+#include "libtrain/plan/layer_model.h"
 #include "libtrain/plan/partition.h"
 #include "libtrain/plan/ranges.h"
 #include "libtrain/plan/sharing.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 
 namespace trainyard::checkpoint {
@@ -66,6 +69,48 @@ plan::Stages stages_of_cut(const Manifest& source, const NewCut& cut, int stages
   const auto& state = source.state;
   return {stages, plan::partition(cut.partition.empty() ? "flops" : cut.partition,
                                   {state.model, sequence_of(state), plan::Recompute::none}, stages)};
+}
+
+// "--expert-parallel 2 or --expert-parallel 6": the nearest below and above that data ranks and every count of experts
+// are multiples of.
+std::string expert_flags(const plan::ModelConfig& model, int data, int experts) {
+  const auto& counts = model.experts.count;
+  const auto most = std::accumulate(counts.begin(), counts.end(), std::int64_t{data},
+                                    [](std::int64_t a, std::int64_t b) { return std::gcd(a, b); });
+  auto below = std::min<std::int64_t>(experts - 1, most), above = std::int64_t{experts} + 1;
+  while (most % below != 0) --below;
+  while (above < most && most % above != 0) ++above;
+  return above > most ? fmt::format("--expert-parallel {}", below)
+                      : fmt::format("--expert-parallel {} or --expert-parallel {}", below, above);
+}
+
+// What keeps so many of the data-parallel ranks from sharing out the experts; "": nothing does.
+std::string obstacle_of_experts(const plan::ModelConfig& model, int data, int tensor, int experts) {
+  if (experts == 1) return {};
+  if (!plan::has_experts(model)) return fmt::format("--expert-parallel {}: the model has no experts", experts);
+  if (tensor > 1)
+    return fmt::format("--expert-parallel {} of {} tensor ranks: ranks that share every layer do not share out experts",
+                       experts, tensor);
+  if (data % experts != 0)
+    return fmt::format("--expert-parallel {} does not divide {}", experts, base::counted(data, "data-parallel rank"));
+  for (const auto count : model.experts.count)
+    if (count % experts != 0)
+      return fmt::format("--expert-parallel {} does not divide the {} of a layer", experts,
+                         base::counted(count, "expert"));
+  return {};
+}
+
+int experts_of_cut(const Manifest& source, const NewCut& cut, int data, int tensor) {
+  const auto& model = source.state.model;
+  if (cut.experts == 0) {
+    const auto kept = expert_parts_of(source);
+    return obstacle_of_experts(model, data, tensor, kept).empty() ? kept : 1;
+  }
+  if (const auto wrong = obstacle_of_experts(model, data, tensor, cut.experts); !wrong.empty())
+    throw base::UsageError(wrong, !plan::has_experts(model) ? "leave it out"
+                                  : tensor > 1              ? "--tensor 1, or --expert-parallel 1"
+                                                            : expert_flags(model, data, cut.experts));
+  return cut.experts;
 }
 
 // Does the record of a plan say these stages? It may say anything.
@@ -133,7 +178,9 @@ CutRanks ranks_of_cut(const Manifest& source, const NewCut& cut) {
   }
   require_items(source.state.model, pipeline, cut.pipeline > 0);
   require_as_many_weights(source, data, of_each);
-  return {plan::replicas_of(static_cast<int>(data * of_each), tensor, pipeline), stages_of_cut(source, cut, pipeline)};
+  const auto experts = experts_of_cut(source, cut, data, tensor);
+  return {plan::replicas_of(static_cast<int>(data * of_each), tensor, pipeline).with_experts(experts),
+          stages_of_cut(source, cut, pipeline)};
 }
 
 std::vector<std::string> doubts_of_cut(const RunState& state, const CutRanks& ranks) {
@@ -155,9 +202,10 @@ RunState state_of_cut(const RunState& source, const NewCut& cut, const CutRanks&
                            "leave the contents as they are");
   auto& plan = state.plan;
   if (cut.plan) plan = *cut.plan;
-  const auto tensor = ranks.topology.size(plan::Axis::tensor);
+  const auto tensor = ranks.topology.size(plan::Axis::tensor), experts = ranks.topology.size(plan::Axis::expert);
   const bool same_ranks = plan.contains("ranks") && plan["ranks"] == ranks.topology.world() &&
                           (plan.contains("tensor") ? plan["tensor"] == tensor : tensor == 1) &&
+                          (plan.contains("expert_parallel") ? plan["expert_parallel"] == experts : experts == 1) &&
                           says(plan, ranks.stages);
   plan["ranks"] = ranks.topology.world();
   record_stages(plan, cut, ranks.stages, plan::item_count(state.model));
@@ -165,6 +213,8 @@ RunState state_of_cut(const RunState& source, const NewCut& cut, const CutRanks&
   if (plan.contains("dtype")) plan["dtype"] = base::name_of(state.dtype);
   if (plan.contains("tensor") || tensor > 1) plan["tensor"] = tensor;
   if (tensor == 1 && plan.contains("sequence_parallel")) plan["sequence_parallel"] = false;
+  if (experts > 1) plan["expert_parallel"] = experts;
+  else plan.erase("expert_parallel");
   if (plan.contains("topology")) {
     plan["topology"] = nlohmann::json::array();
     for (const auto& [axis, size] : ranks.topology.axes())
