@@ -75,7 +75,7 @@ inline plan::ModelConfig moe() {
 inline plan::ModelConfig moe_llama() {
   auto m = llama_of_heads();
   m.name = "sample-moe-llama";
-  m.layers = 4, m.experts.count = {12, 6}, m.experts.every = 2, m.experts.ffn = 7, m.experts.shared = 1;
+  m.layers = 4, m.experts.count = {12, 6}, m.experts.every = 2, m.experts.ffn = 8, m.experts.shared = 1;
   return m;
 }
 
