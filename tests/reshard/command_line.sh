@@ -99,6 +99,18 @@ said '(2 stages x 2, experts over 2)'
 expect 0 reshard-checkpoint --diff moe mean-of-dealt
 expect 0 reshard-checkpoint dealt-stages gathered --consolidate
 same gathered/rank-00000.h5 moe/checkpoints/step-00000002/rank-00000.h5 "from shared experts and back"
+expect 0 mpirun -n 4 "${of_experts[@]}" --output dealt-run --expert-parallel 2
+expect 0 reshard-checkpoint --diff moe dealt-run
+expect 0 reshard-checkpoint moe as-dealt --data-parallel 4 --expert-parallel 2
+for file in rank-0000{0,1,2,3}.h5 ranks.index checkpoint.h5; do same as-dealt/$file dealt-run/checkpoints/step-00000002/$file "a save of ranks that share experts"; done
+expect 0 reshard-checkpoint dealt-run dealt-again
+said 'on 4 ranks (4, experts over 2)'
+expect 0 mpirun -n 2 "${of_experts[@]}" --output two-onward --resume as-dealt --steps 3 --change steps --expert-parallel 2
+expect 0 reshard-checkpoint --diff dealt-onward two-onward
+partition-model --model moe.toml --data data --sequence 16 --ranks 6 --expert-parallel 3 --global-batch 12 --output dealt.json >/dev/null || fail "no plan"
+expect 0 reshard-checkpoint dealt-run by-dealt-plan --plan dealt.json
+for file in rank-0000{0,1,2,3,4,5}.h5 ranks.index checkpoint.h5; do same by-dealt-plan/$file dealt/$file "by plan and by words"; done
+[ "$(dealt_of by-dealt-plan)" = "[data] 3 6" ] || fail "not what the plan says: $(dealt_of by-dealt-plan)"
 refused 2 'expert-parallel 4 does not divide 6 data-parallel ranks' reshard-checkpoint moe nope --data-parallel 6 --expert-parallel 4
 grep -q 'try: --expert-parallel 3 or --expert-parallel 6$' err || fail "no way out: $(cat err)"
 refused 2 'expert-parallel 4 does not divide the 6 experts of a layer' reshard-checkpoint moe nope --data-parallel 8 --expert-parallel 4

@@ -74,7 +74,7 @@ void add_options(CLI::App& app, Settings& s) {
   app.add_option("--expert-parallel", s.experts,
                  "data-parallel ranks that share out the experts of each layer; divides these and all numbers of "
                  "experts [as many as SRC says where that does, else 1]")
-      ->check(in_range(plan::ranges::ranks))
+      ->check(in_range(plan::ranges::expert_parallel))
       ->group("Cut");
   app.add_option("--pipeline", s.pipeline,
                  "pipeline stages, each a run of layers with data-parallel and tensor ranks of its own [as SRC has]")
