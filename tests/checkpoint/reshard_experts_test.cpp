@@ -170,8 +170,9 @@ TEST(ReshardExperts, ThatCannotBeAreRefused) {
   const auto m = manifest_of(moe(), 6, {}), dense = manifest_of(gpt(), 6, {});
   for (const int experts : {1, 2, 3, 6}) EXPECT_EQ(refusal(m, 6, experts), Refusal()) << experts;
   EXPECT_EQ(refusal(dense, 6, 1), Refusal());
-  EXPECT_EQ(refusal(m, 6, 4), Refusal("--expert-parallel 4 does not divide 6 data-parallel ranks",
-                                      "--expert-parallel 3 or --expert-parallel 6"));
+  EXPECT_EQ(refusal(m, 6, 4),
+            Refusal("--expert-parallel 4 does not divide 6 data-parallel ranks nor the 6 experts of a layer",
+                    "--expert-parallel 3 or --expert-parallel 6"));
   EXPECT_EQ(refusal(m, 1, 2),
             Refusal("--expert-parallel 2 does not divide 1 data-parallel rank", "--expert-parallel 1"));
   EXPECT_EQ(refusal(m, 4, 4),
