@@ -41,11 +41,10 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   namespace ranges = plan::ranges;
   base::FieldVisitor v;
   v("model", c.model, "What", "preset (below) or file (--help-model)");
-  v("lanes", c.lanes, "What",
-    "slices of sums that tensor ranks share; 0: the model's or checkpoint's, else up to 8, GPU 1", plan::ranges::lanes);
+  v("lanes", c.lanes, "What", "slices of shared sums; 0: of model or checkpoint", plan::ranges::lanes);
   v("data", c.data, "What", "folder of token shards (shard-data)");
   v("output", c.output, "What", "run folder: checkpoints, metrics, report");
-  v("plan", c.plan, "What", "a plan.json, before flags; or auto: a --zero that fits");
+  v("plan", c.plan, "What", "a plan.json, before flags; auto: fitting --zero");
   v("steps", c.steps, "What", "optimizer steps of the whole run", {1, step_count.high});
   v("seed", c.seed, "What", "of initial values, data order and dropout",
     {0, std::numeric_limits<std::uint64_t>::max()});
@@ -67,9 +66,8 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("clip", c.clip, "Optimizer", "largest gradient norm; 0: no clipping", f32_from_zero);
   v("save-every", c.save_every, "Keeping", "steps between checkpoints; 0: only at the end", step_count);
   v("keep", c.keep, "Keeping", "checkpoints kept; 0: all", {0, 1'000'000});
-  v("resume", c.resume, "Keeping", "auto: the newest whole checkpoint of the run; never; or a path");
-  v("init-from", c.init_from, "Keeping",
-    "checkpoint or run whose weights, and model unless --model is said, start a new run");
+  v("resume", c.resume, "Keeping", "newest whole checkpoint: auto; never; a path");
+  v("init-from", c.init_from, "Keeping", "checkpoint or run whose weights a new run takes");
   v("change", c.change, "Keeping", "identity fields that a resume may change: a,b,c");
   v("stop-after", c.stop_after, "Keeping", "save and exit 75 after this step; 0: never", step_count);
   v("validate-every", c.validate_every, "Keeping", "steps between validation losses; 0: never", step_count);

@@ -1,7 +1,8 @@
-// An all-to-all of equal parts.
+// All-to-alls of equal parts, whole or in pieces.
 #include "libtrain/model/expert_edges.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/comm/segments.h"
 
 #include <vector>
 
@@ -16,19 +17,45 @@ ExpertEdges::ExpertEdges(params::StoreContext& context) {
   if (context.world.topology.size(plan::Axis::expert) > 1) context_ = &context;
 }
 
-void ExpertEdges::swap(base::View mine, base::View theirs) const {
-  TRAINYARD_ASSERT(mine.count() == theirs.count() && mine.count() % ranks() == 0 && mine.dense() && theirs.dense(),
-                   "{} elements for {} in parts for {} ranks", mine.count(), theirs.count(), ranks());
+template <class Call> tensor::Event ExpertEdges::cross(const Call& call) const {
   auto& communication = context_->communication;
   // A rank that idles makes no calls among tensor ranks for transfers to follow: those that came before go before.
   if (const auto& batch = context_->shape.batch; batch.fold_groups() % batch.data_ranks != 0)
     context_->transfers.issue_all();
   communication.wait(context_->compute.record());
-  const std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks()), mine.count() / ranks());
-  group().all_to_all(communication, mine.reshaped({mine.count()}), counts, theirs.reshaped({theirs.count()}), counts);
-  const auto done = communication.record();
+  call(group(), communication);
+  auto done = communication.record();
   context_->transfers.let_some_follow();
-  context_->join(done);
+  return done;
+}
+
+void ExpertEdges::swap(base::View mine, base::View theirs) const {
+  TRAINYARD_ASSERT(mine.count() == theirs.count() && mine.count() % ranks() == 0 && mine.dense() && theirs.dense(),
+                   "{} elements for {} in parts for {} ranks", mine.count(), theirs.count(), ranks());
+  const std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks()), mine.count() / ranks());
+  wait(cross([&](auto& group, auto& exec) {
+    group.all_to_all(exec, mine.reshaped({mine.count()}), counts, theirs.reshaped({theirs.count()}), counts);
+  }));
+}
+
+tensor::Event ExpertEdges::begin_swap(const std::vector<base::View>& mine,
+                                      const std::vector<base::View>& theirs) const {
+  const auto all = static_cast<std::size_t>(ranks());
+  TRAINYARD_ASSERT(mine.size() == theirs.size() && mine.size() % all == 0, "{} views for {} of {} ranks", mine.size(),
+                   theirs.size(), all);
+  return cross([&](auto& group, auto& exec) {
+    std::vector<comm::Transfer> transfers;
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      const auto peer = static_cast<int>(i % all);
+      if (peer == group.rank()) {
+        tensor::copy(exec, mine[i], theirs[i]);
+        continue;
+      }
+      transfers.push_back({comm::Transfer::Kind::receive, peer, theirs[i]});
+      transfers.push_back({comm::Transfer::Kind::send, peer, mine[i]});
+    }
+    comm::exchange_as(group, exec, "all_to_all", transfers);
+  });
 }
 
 }  // namespace trainyard::model

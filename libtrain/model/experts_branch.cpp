@@ -81,15 +81,46 @@ kernels::GateChoice ExpertsBranch::choice_of(const SavedSet& t) {
 // Those of one parameter lie one behind the other, equally far apart; what is for the groups of the next rank lies
 // `outer` elements behind.
 template <class Borrowed>
-ExpertParameters ExpertsBranch::parameters_of(const Borrowed& borrowed, std::int64_t outer) const {
-  return [&borrowed, outer, held = plan::held_experts(model_)](int parameter) -> kernels::GroupedView {
+ExpertParameters ExpertsBranch::parameters_of(const Borrowed& borrowed, std::int64_t outer, const Chunk& chunk) const {
+  return [&borrowed, outer, &chunk, held = plan::held_experts(model_)](int parameter) -> kernels::GroupedView {
     if (parameter < 0) return {};
-    const auto first = static_cast<int>(parameter * held);
+    const auto first = static_cast<int>(parameter * held + chunk.first_expert);
     const auto view = borrowed(first);
-    if (held == 1) return {view, view.count(), 1, outer};
+    if (chunk.experts == 1) return {view, view.count(), 1, outer};
     const auto apart = static_cast<char*>(borrowed(first + 1).data) - static_cast<char*>(view.data);
-    return {view, apart / base::size_of(view.dtype), held, outer};
+    return {view, apart / base::size_of(view.dtype), chunk.experts, outer};
   };
+}
+
+std::vector<ExpertsBranch::Chunk> ExpertsBranch::chunks_of(const SavedSet& t) const {
+  const std::int64_t n = model_.experts.held.chunks;
+  const auto rows = t["dispatched"].rows() / n, experts = plan::held_experts(model_) / n,
+             groups = (plan::shares_experts(model_) ? t["received"] : t["groups"]).rows() / n;
+  std::vector<Chunk> out;
+  for (std::int64_t i = 0; i < n; ++i) out.push_back({rows, i * rows, groups, i * groups, experts, i * experts});
+  return out;
+}
+
+std::vector<base::View> ExpertsBranch::by_ranks(const Step& step, const Chunk& chunk, base::View whole,
+                                                std::int64_t unit) const {
+  std::vector<base::View> out;
+  for (int r = 0; r < step.experts->ranks(); ++r)
+    out.push_back(whole.row_range((r * plan::held_experts(model_) + chunk.first_expert) * unit, chunk.experts * unit));
+  return out;
+}
+
+std::vector<base::View> ExpertsBranch::by_chunks(const Step& step, const Chunk& chunk, base::View whole,
+                                                 std::int64_t unit) const {
+  std::vector<base::View> out;
+  for (int r = 0; r < step.experts->ranks(); ++r)
+    out.push_back(whole.row_range((chunk.first_group + r * chunk.experts) * unit, chunk.experts * unit));
+  return out;
+}
+
+SavedSet ExpertsBranch::tensors_of(const Step& step, const SavedSet& t, const Chunk& chunk) const {
+  const auto shape = shape_of(step);
+  const auto of = plan::expert_rows_of(model_, shape, step.pass);
+  return t.row_range(plan::expert_kind(model_.experts.network).tensors(model_, shape, of), chunk.first_row, chunk.rows);
 }
 
 // What the gate reads: its input in the accumulation dtype, with noise.
@@ -136,60 +167,91 @@ void ExpertsBranch::dispatch(Step& step, const SavedSet& t, base::View normed, b
   kernels::expert_dispatch(step.exec, normed, own_sources(step, t), model_.experts.top_k, rows);
 }
 
-// Rows and groups of this rank's tokens go to the ranks that have their experts, and theirs come: "dispatched" and
-// "received". Of a micro-batch that there is not no rows are sent: whatever lies in their place, nobody looks at it.
-void ExpertsBranch::send_to_experts(Step& step, const SavedSet& t, base::View normed) const {
-  const auto dispatched = t["dispatched"];
-  if (plan::sends_to_experts(model_)) {
-    tensor::ArenaScope scope(step.exec.scratch());
-    const auto sent = rows_like(step, dispatched);
-    if (!step.absent) dispatch(step, t, normed, sent);
-    step.experts->swap(sent, dispatched);
-    step.experts->swap(own_groups(step, t), t["received"]);
-  } else {
-    dispatch(step, t, normed, dispatched);
-    if (plan::shares_experts(model_)) tensor::copy(step.exec, own_groups(step, t), t["received"]);
-  }
-  if (plan::shares_experts(model_))
-    kernels::slot_groups(step.exec, t["received"], dispatched.rows() / t["received"].rows());
+base::View ExpertsBranch::crossing(Step& step, const SavedSet& t) const {
+  return plan::sends_to_experts(model_) ? rows_like(step, t["dispatched"]) : base::View{};
 }
 
-void ExpertsBranch::run_experts(Step& step, const SavedSet& t, base::View made) const {
-  const auto own = step.store->lease(own_);
-  const auto weights = [&](int index) { return own.weight(index); };
-  experts_->forward(step, groups_of(t), parameters_of(weights, 0), t["dispatched"], t, made);
-}
-
-// d_rows: the gradient of what the experts made, then that of their rows.
-void ExpertsBranch::run_experts_backward(Step& step, const SavedSet& t, base::View d_rows) const {
-  const auto own = step.store->lease(own_);
-  auto grads = step.store->grads(own_);
-  const auto weights = [&](int index) { return own.weight(index); };
-  const auto gradients = [&](int index) { return grads.gradient(index); };
-  experts_->backward(step, groups_of(t), parameters_of(weights, 0), parameters_of(gradients, grads.apart()), d_rows,
-                     t["dispatched"], t, d_rows);
-  grads.commit();
-}
-
-// What experts make of the rows that are there, to those who sent them.
-void ExpertsBranch::forward_through_experts(Step& step, const SavedSet& t) const {
-  const auto results = own_results(step, t);
-  if (!plan::sends_to_experts(model_)) return run_experts(step, t, results);
+// Rows and groups of this rank's tokens, in `sent`, go to the ranks that have their experts, theirs come, and what
+// experts make of them goes back: "results". The rows of all chunks are on their way while the first is worked on. Of a
+// micro-batch that there is not no rows are sent: whatever lies in their place, nobody looks at it.
+void ExpertsBranch::forward_through_experts(Step& step, const SavedSet& t, base::View sent) const {
+  const auto dispatched = t["dispatched"], results = own_results(step, t);
+  const bool shares = plan::shares_experts(model_), sends = plan::sends_to_experts(model_);
+  const auto groups = shares ? t["received"] : t["groups"];
+  const auto slot = dispatched.rows() / groups.rows();
+  const auto chunks = chunks_of(t);
+  const auto& edges = *step.experts;
   tensor::ArenaScope scope(step.exec.scratch());
-  const auto made = rows_like(step, results);
-  run_experts(step, t, made);
-  step.experts->swap(made, results);
+  const auto made = !sends ? results : chunks.size() > 1 ? rows_like(step, results) : sent;
+  std::vector<tensor::Event> arrived, returned;
+  if (sends && chunks.size() == 1) {
+    edges.swap(sent, dispatched);
+    edges.swap(own_groups(step, t), groups);
+  } else if (sends) {
+    std::vector<base::View> mine, theirs;
+    for (const auto& c : chunks) {
+      for (const auto& view : by_ranks(step, c, own_groups(step, t), 1)) mine.push_back(view);
+      for (const auto& view : by_chunks(step, c, groups, 1)) theirs.push_back(view);
+    }
+    const auto counted = edges.begin_swap(mine, theirs);
+    for (const auto& c : chunks)
+      arrived.push_back(edges.begin_swap(by_ranks(step, c, sent, slot), by_chunks(step, c, dispatched, slot)));
+    edges.wait(counted);
+  } else if (shares) {
+    tensor::copy(step.exec, own_groups(step, t), groups);
+  }
+  const auto own = step.store->lease(own_);
+  const auto weights = [&](int index) { return own.weight(index); };
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    const auto& c = chunks[i];
+    const auto of_chunk = groups.row_range(c.first_group, c.groups);
+    tensor::ArenaScope of_experts(step.exec.scratch());
+    if (!arrived.empty()) edges.wait(arrived[i]);
+    if (shares) kernels::slot_groups(step.exec, of_chunk, slot);
+    experts_->forward(step, {of_chunk}, parameters_of(weights, 0, c), dispatched.row_range(c.first_row, c.rows),
+                      tensors_of(step, t, c), made.row_range(c.first_row, c.rows));
+    if (!arrived.empty())
+      returned.push_back(edges.begin_swap(by_chunks(step, c, made, slot), by_ranks(step, c, results, slot)));
+  }
+  for (const auto& event : returned) edges.wait(event);
+  if (sends && chunks.size() == 1) edges.swap(made, results);
 }
 
 // "results" has the gradient of what the experts made, then that of their rows.
 void ExpertsBranch::backward_through_experts(Step& step, const SavedSet& t) const {
-  const auto results = own_results(step, t);
-  if (!plan::sends_to_experts(model_)) return run_experts_backward(step, t, results);
+  const auto dispatched = t["dispatched"], results = own_results(step, t);
+  const bool sends = plan::sends_to_experts(model_);
+  const auto groups = plan::shares_experts(model_) ? t["received"] : t["groups"];
+  const auto slot = dispatched.rows() / groups.rows();
+  const auto chunks = chunks_of(t);
+  const auto& edges = *step.experts;
   tensor::ArenaScope scope(step.exec.scratch());
-  const auto d_rows = rows_like(step, results);
-  step.experts->swap(results, d_rows);
-  run_experts_backward(step, t, d_rows);
-  step.experts->swap(d_rows, results);
+  const auto d_rows = sends ? rows_like(step, results) : results;
+  std::vector<tensor::Event> arrived, returned;
+  if (sends && chunks.size() == 1) edges.swap(results, d_rows);
+  if (sends && chunks.size() > 1)
+    for (const auto& c : chunks)
+      arrived.push_back(edges.begin_swap(by_ranks(step, c, results, slot), by_chunks(step, c, d_rows, slot)));
+  {
+    const auto own = step.store->lease(own_);
+    auto grads = step.store->grads(own_);
+    const auto weights = [&](int index) { return own.weight(index); };
+    const auto gradients = [&](int index) { return grads.gradient(index); };
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+      const auto& c = chunks[i];
+      const auto d_chunk = d_rows.row_range(c.first_row, c.rows);
+      tensor::ArenaScope of_experts(step.exec.scratch());
+      if (!arrived.empty()) edges.wait(arrived[i]);
+      experts_->backward(step, {groups.row_range(c.first_group, c.groups)}, parameters_of(weights, 0, c),
+                         parameters_of(gradients, grads.apart(), c), d_chunk, dispatched.row_range(c.first_row, c.rows),
+                         tensors_of(step, t, c), d_chunk);
+      if (!arrived.empty())
+        returned.push_back(edges.begin_swap(by_chunks(step, c, d_rows, slot), by_ranks(step, c, results, slot)));
+    }
+    grads.commit();
+  }
+  for (const auto& event : returned) edges.wait(event);
+  if (sends && chunks.size() == 1) edges.swap(d_rows, results);
 }
 
 // Of the experts of all tensor ranks.
@@ -200,9 +262,9 @@ void ExpertsBranch::gather_results(Step& step, const SavedSet& t) {
 bool ExpertsBranch::works_for_others() const { return plan::sends_to_experts(model_); }
 
 void ExpertsBranch::forward_for_others(Step& step, const SavedSet& t) const {
+  tensor::ArenaScope scope(step.exec.scratch());
   tensor::clear(step.exec, t["groups"]);
-  send_to_experts(step, t, {});
-  forward_through_experts(step, t);
+  forward_through_experts(step, t, crossing(step, t));
 }
 
 void ExpertsBranch::backward_for_others(Step& step, const SavedSet& t) const { backward_through_experts(step, t); }
@@ -222,11 +284,15 @@ void ExpertsBranch::forward(Step& step, const params::Lease& lease, const SavedS
   auto& workspace = step.exec.scratch();
   {
     tensor::ArenaScope scope(workspace);
-    const auto normed = all_rows(step, t["normed"]);
-    choose(step, lease, t, normed);
-    send_to_experts(step, t, normed);
+    const auto sent = crossing(step, t);
+    {
+      tensor::ArenaScope rows(workspace);
+      const auto normed = all_rows(step, t["normed"]);
+      choose(step, lease, t, normed);
+      dispatch(step, t, normed, sent ? sent : t["dispatched"]);
+    }
+    forward_through_experts(step, t, sent);
   }
-  forward_through_experts(step, t);
   gather_results(step, t);
   const bool mixes = model_.experts.residual;
   const auto first = step.edges->first_row(t["rows"].rows()), own = output.rows();  // of the stream

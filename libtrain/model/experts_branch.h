@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 namespace trainyard::model {
 
@@ -37,21 +38,27 @@ class ExpertsBranch : public Branch {
  private:
   kernels::Gate gate_of(const Step& step) const;
   static kernels::GateChoice choice_of(const SavedSet& tensors);
-  // Of the rows that this rank's experts work on.
-  static kernels::RowGroups groups_of(const SavedSet& tensors) {
-    const auto received = tensors.find("received");
-    return {received ? received : tensors["groups"]};
-  }
-  template <class Borrowed> ExpertParameters parameters_of(const Borrowed& borrowed, std::int64_t outer) const;
+  // A run of this rank's experts, for the tokens of all ranks that send it some: which rows of "dispatched" and of the
+  // experts' tensors, which groups of "received", which of the rank's experts.
+  struct Chunk {
+    std::int64_t rows = 0, first_row = 0, groups = 0, first_group = 0, experts = 0, first_expert = 0;
+  };
+  std::vector<Chunk> chunks_of(const SavedSet& tensors) const;
+  // A view of a chunk for each rank that shares the experts, `unit` rows for an expert: of `whole` where it lies rank
+  // by rank, as this rank's tokens have it, and where it lies chunk by chunk, as the experts have it.
+  std::vector<base::View> by_ranks(const Step& step, const Chunk& chunk, base::View whole, std::int64_t unit) const;
+  std::vector<base::View> by_chunks(const Step& step, const Chunk& chunk, base::View whole, std::int64_t unit) const;
+  template <class Borrowed>
+  ExpertParameters parameters_of(const Borrowed& borrowed, std::int64_t outer, const Chunk& chunk) const;
+  SavedSet tensors_of(const Step& step, const SavedSet& tensors, const Chunk& chunk) const;  // of its experts
   // Of this tensor rank: the results of its experts, "sources" and "groups" of these.
   static base::View own_results(const Step& step, const SavedSet& tensors);
   static base::View own_sources(const Step& step, const SavedSet& tensors);
   base::View own_groups(const Step& step, const SavedSet& tensors) const;
   void dispatch(Step& step, const SavedSet& tensors, base::View normed, base::View rows) const;
-  void send_to_experts(Step& step, const SavedSet& tensors, base::View normed) const;
-  void run_experts(Step& step, const SavedSet& tensors, base::View made) const;
-  void run_experts_backward(Step& step, const SavedSet& tensors, base::View d_rows) const;
-  void forward_through_experts(Step& step, const SavedSet& tensors) const;
+  // Where rows go to other ranks: the place of those on their way, of the caller's scope.
+  base::View crossing(Step& step, const SavedSet& tensors) const;
+  void forward_through_experts(Step& step, const SavedSet& tensors, base::View sent) const;
   void backward_through_experts(Step& step, const SavedSet& tensors) const;
   static void gather_results(Step& step, const SavedSet& tensors);
   base::View gate_input(Step& step, base::View normed) const;

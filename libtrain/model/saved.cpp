@@ -56,6 +56,15 @@ void SavedSet::add(const SavedSet& more) {
   views_.insert(views_.end(), more.views_.begin(), more.views_.end());
 }
 
+SavedSet SavedSet::row_range(const std::vector<plan::SavedTensor>& list, std::int64_t first, std::int64_t rows) const {
+  SavedSet out;
+  for (const auto& t : list) {
+    out.list_.push_back(t);
+    out.views_.push_back((*this)[t.name].row_range(first, rows));
+  }
+  return out;
+}
+
 base::View SavedSet::find(std::string_view name) const {
   for (std::size_t i = 0; i < list_.size(); ++i)
     if (list_[i].name == name) return views_[i];

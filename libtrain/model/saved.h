@@ -19,8 +19,10 @@ class SavedSet {
   static SavedSet pop(Saved& saved, std::vector<plan::SavedTensor> list);
   void add(const SavedSet& more);
   static SavedSet keep(Saved& saved, std::vector<plan::SavedTensor> list);  // for weight gradients to pop
-  base::View operator[](std::string_view name) const;                       // the list must name it
-  base::View find(std::string_view name) const;                             // empty when the list does not name it
+  // Rows [first, first + rows) of each of the tensors of the list, which this has too.
+  SavedSet row_range(const std::vector<plan::SavedTensor>& list, std::int64_t first, std::int64_t rows) const;
+  base::View operator[](std::string_view name) const;  // the list must name it
+  base::View find(std::string_view name) const;        // empty when the list does not name it
 
  private:
   static SavedSet take(Saved& saved, std::vector<plan::SavedTensor> list, base::View (Saved::*one)());

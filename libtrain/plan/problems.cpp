@@ -38,6 +38,7 @@ std::vector<Problem> range_problems(const Plan& p) {
   range("--ranks", p.topology.world(), ranges::ranks);
   range("--tensor", p.tensor, ranges::tensor);
   range("--expert-parallel", p.expert_parallel, ranges::expert_parallel);
+  range("--expert-chunks", p.expert_chunks, ranges::expert_chunks);
   range("--pipeline", p.pipeline, ranges::pipeline);
   range("--virtual-stages", p.virtual_stages, ranges::virtual_stages);
   range("--zero", p.zero, ranges::zero);
@@ -258,14 +259,30 @@ void tensor_problems(const Plan& p, const LanesOf& lanes, std::vector<Problem>& 
   }
 }
 
+// The experts of a rank are so many equal runs in every layer.
+void chunk_problems(const Plan& p, std::vector<Problem>& out) {
+  std::int64_t common = 0;
+  for (const auto count : p.model.experts.count) common = std::gcd(common, count / p.tensor / p.expert_parallel);
+  if (common % p.expert_chunks != 0)
+    out.push_back({fmt::format("--expert-chunks {} does not divide the {} of a layer that a rank has", p.expert_chunks,
+                               base::counted(common, "expert")),
+                   fmt::format("--expert-chunks {}", largest_divisor(common, p.expert_chunks))});
+}
+
 // Whether replicas can share out the experts of every layer: with the nearest numbers of them that can.
 void expert_parallel_problems(const Plan& p, std::vector<Problem>& out) {
+  if (p.expert_chunks > 1 && p.expert_parallel == 1)
+    out.push_back({fmt::format("--expert-chunks {} is for rows that go to other ranks' experts, and --expert-parallel "
+                               "is 1: every rank has all of its own",
+                               p.expert_chunks),
+                   "--expert-parallel 2 too, or leave the chunks out"});
   if (p.expert_parallel == 1) return;
   const auto replicas = p.topology.size(Axis::data);
   if (auto wrong = expert_parallel_obstacle(p.model, replicas, p.tensor, p.expert_parallel); !wrong.empty())
     out.push_back({std::move(wrong), has_experts(p.model)
                                          ? expert_parallel_flags(p.model, replicas, p.tensor, p.expert_parallel)
                                          : "--expert-parallel 1, or a model with experts (train --help-model)"});
+  else if (p.expert_chunks > 1) chunk_problems(p, out);
   if (has_experts(p.model) && p.reduction == Reduction::fast)
     out.push_back(
         {"--reduction fast leaves adding up to the library, and gradients of shared experts are added up by "

@@ -70,6 +70,16 @@ TEST(ExpertParallel, IsRefusedWithWhatWouldWork) {
                  "the micro-batches that they are of",
                  "--reduction ordered, or --expert-parallel 1");
   p = sample(4, 1);
+  p.expert_chunks = 2;
+  expect_refused(
+      p,
+      "--expert-chunks 2 is for rows that go to other ranks' experts, and --expert-parallel is 1: every rank "
+      "has all of its own",
+      "--expert-parallel 2 too, or leave the chunks out");
+  p = sample(4, 2);
+  p.expert_chunks = 3;
+  expect_refused(p, "--expert-chunks 3 does not divide the 4 experts of a layer that a rank has", "--expert-chunks 2");
+  p = sample(4, 1);
   p.expert_parallel = 0;
   p.topology = replicas_of(4, 1);
   expect_refused(p, "--expert-parallel 0 must lie between 1 and 131072", "give a value from 1 to 131072");
@@ -140,6 +150,22 @@ TEST(ExpertParallel, SendsRowsThereAndBack) {
         EXPECT_EQ(t.bytes, layers * 2 * of_forward / 2);
       }
   }
+}
+
+// In chunks the same bytes go in as many more calls; how many rows each group has goes in one.
+TEST(ExpertParallel, ChunksAreMoreCalls) {
+  auto p = sample(4, 2), q = p;
+  q.expert_chunks = 4;
+  predict(p), predict(q);
+  const auto of_experts = [](const Plan& plan) {
+    for (const auto& t : plan.traffic[0].operations)
+      if (t.group == "expert") return t;
+    return Traffic{};
+  };
+  EXPECT_EQ(of_experts(p).bytes, of_experts(q).bytes);
+  EXPECT_EQ(of_experts(p).calls, 3 * 2 * 5);
+  EXPECT_EQ(of_experts(q).calls, 3 * 2 * (4 * 4 + 1));
+  EXPECT_EQ(plan_from_json(to_json(q), "plan.json").expert_chunks, 4);
 }
 
 // Ten micro-batches over eight ranks, four of which hold others: in the last round two ranks work, two idle beside

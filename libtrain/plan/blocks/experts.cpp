@@ -32,6 +32,11 @@ std::int64_t widened_weights(const MicroShape& s, std::int64_t elements) {
   return s.dtype == base::DType::bf16 ? base::aligned(elements * base::size_of(s.accumulation())) : 0;
 }
 
+// What experts work on at one time.
+ExpertRows chunk_rows(const ModelConfig& m, ExpertRows all) {
+  return {all.rows / m.experts.held.chunks, all.groups / m.experts.held.chunks};
+}
+
 // Rows of experts on their way from or to other ranks.
 std::int64_t crossing_rows(const ModelConfig& m, const MicroShape& s, Pass pass) {
   return sends_to_experts(m) ? base::aligned(expert_rows_of(m, s, pass).rows * m.hidden * s.element_bytes()) : 0;
@@ -140,9 +145,11 @@ std::int64_t ExpertsKind::forward_workspace_bytes(const ModelConfig& m, const Mi
              crossing = crossing_rows(m, s, pass);
   const auto gate =
       widened_bytes(m, s, pass) + weights + std::max(logits, bias + std::max(gate_bytes(m, s), base::aligned(8)));
-  auto most =
-      std::max(p.gathered(m.hidden) + std::max(gate, crossing),
-               crossing + expert_kind(m.experts.network).forward_workspace_bytes(m, s, expert_rows_of(m, s, pass)));
+  // Rows on their way there have a place, which of one chunk is that of the results on their way back, too.
+  const auto back = m.experts.held.chunks > 1 ? crossing : 0;
+  auto most = crossing + std::max(p.gathered(m.hidden) + gate,
+                                  back + expert_kind(m.experts.network)
+                                             .forward_workspace_bytes(m, s, chunk_rows(m, expert_rows_of(m, s, pass))));
   if (const auto beside = beside_experts(m)) {
     const auto inner = beside->forward_workspace_bytes(model_beside_experts(m), s, pass);
     most = std::max(most, (m.experts.residual ? 0 : p.stream(m.hidden)) + inner);
@@ -160,8 +167,9 @@ std::int64_t ExpertsKind::backward_workspace_bytes(const ModelConfig& m, const M
   const auto output = s.sequence_parallel || m.dropout_ffn_residual > 0 ? p.rows(m.hidden) : 0,
              mix = m.experts.residual ? of_tokens(s, 2) : 0,
              small = mix + of_tokens(s, m.experts.top_k) + of_tokens(s, count) + base::aligned(8);
-  const auto experts = crossing_rows(m, s, Pass::train) +
-                       expert_kind(m.experts.network).backward_workspace_bytes(m, s, expert_rows_of(m, s, Pass::train));
+  const auto experts =
+      crossing_rows(m, s, Pass::train) +
+      expert_kind(m.experts.network).backward_workspace_bytes(m, s, chunk_rows(m, expert_rows_of(m, s, Pass::train)));
   // Of a gate of `outputs`: the gradient of its weight, and that of its input.
   const auto products = [&](std::int64_t outputs) {
     return std::max(p.product(outputs, m.hidden, tokens, wide), p.product(tokens, m.hidden, outputs, wide));
@@ -205,7 +213,8 @@ std::vector<GroupCall> ExpertsKind::expert_calls(const ModelConfig& m, const Mic
   const auto rows = of.rows * m.hidden * s.element_bytes();
   const std::int64_t forward = pass == Pass::train && recompute == Recompute::layers ? 2 : 1,
                      backward = pass == Pass::train ? 2 : 0;
-  return {{"all_to_all", s.dtype, rows, 2 * forward + backward},
+  const std::int64_t chunks = m.experts.held.chunks;
+  return {{"all_to_all", s.dtype, rows / chunks, chunks * (2 * forward + backward)},
           {"all_to_all", base::DType::i32, 2 * of.groups * base::size_of(base::DType::i32), forward}};
 }
 
