@@ -126,6 +126,11 @@ void receive_later(const Waiting& w) {
       {[w] { MPI_Recv(w.data, static_cast<int>(w.bytes), MPI_BYTE, w.peer, 0, w.comm->mpi, MPI_STATUS_IGNORE); },
        nullptr, nullptr, true});
 }
+// Receives that were called before on the stream come first.
+void after_all_before(emulator::Stream& stream) {
+  std::lock_guard lock(*stream.guard);
+  while (!stream.queue.empty()) emulator::do_next(stream);
+}
 thread_local int depth = 0;
 thread_local std::vector<Waiting> waiting;
 
@@ -136,6 +141,7 @@ Result run_waiting() {
     waiting.clear();
     return success;
   }
+  for (const auto& w : waiting) after_all_before(*static_cast<emulator::Stream*>(w.stream));
   std::vector<MPI_Request> requests(waiting.size());
   for (std::size_t i = 0; i < waiting.size(); ++i) {
     const auto& w = waiting[i];

@@ -95,6 +95,42 @@ TEST_F(SharedRun, TensorRanksOnDevices) {
   }
 }
 
+// Each rank holds others of the experts; the last round leaves one without a micro-batch.
+TEST_F(SharedRun, ExpertsOnDevices) {
+  const int n = testing::runtime->size();
+  const auto config = [&](const std::string& output) {
+    auto c = runs_->config(output);
+    c.model = runs_->model("gpu-shared-experts",
+                           "layers = 2\nhidden = 16\nheads = 2\nkv-heads = 1\nffn = 32\ncontext = 8\n"
+                           "dropout-attention = 0.1\n[experts]\ncount = 12\nevery = 2\ntop-k = 2\n"
+                           "capacity-factor = 1\nmin-capacity = 1\n");
+    c.device = "cuda";
+    c.steps = 2;
+    c.global_batch = 2 * n - 1;
+    c.validate_every = 2, c.validation_sequences = 3;
+    return c;
+  };
+  std::string expected;
+  if (testing::runtime->rank() == 0) {
+    const auto c = config("all-experts");
+    expected = runs_->bits(c, runs_->run(c, {1, 0, 1}));
+  }
+  const bool one_each = tensor::gpu_module().runtime->device_count() >= n || std::getenv("NCCL_HOSTID") != nullptr;
+  for (const std::string& communicator :
+       one_each ? std::vector<std::string>{"nccl", "mpi"} : std::vector<std::string>{"mpi"})
+    for (const int chunks : {1, 2}) {
+      auto c = config(fmt::format("{}-shared-{}", communicator, chunks));
+      c.communicator = communicator;
+      Cut cut{n, chunks == 1 ? 0 : 3};
+      cut.experts = n, cut.expert_chunks = chunks;
+      const auto result = run(c, cut);
+      if (testing::runtime->rank() != 0) continue;
+      const auto where = fmt::format("{} ranks, {}, {} chunks", n, communicator, chunks);
+      EXPECT_EQ(runs_->bits(c, result), expected) << where;
+      testing::expect_no_difference({result.memory_report.text() + result.traffic_report.text()}, where);
+    }
+}
+
 // As many stages as ranks, each schedule over NCCL, whose receives are called ahead, and through the host.
 TEST_F(SharedRun, StagesOnDevices) {
   const int n = testing::runtime->size();

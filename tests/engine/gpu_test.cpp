@@ -142,6 +142,22 @@ TEST(Gpu, ExpertsAreThoseOfTheCpuWithTheSameBitsOnEveryCut) {
   testing::expect_no_difference(runs.reports(), "one rank");
   EXPECT_EQ(runs.bits(cut, runs.run(cut, {3, 3, 1, "f32", "selective"})), expected);
   testing::expect_no_difference(runs.reports(), "three ranks");
+  // Ranks that hold others, of which one idles in the last round; in chunks, behind tensor ranks, with their rows.
+  for (const auto& [ranks, experts, chunks, tensor] : {std::tuple{2, 2, 2, 1}, {4, 2, 1, 2}}) {
+    auto shared = config(fmt::format("shared-{}", ranks));
+    shared.micro_batch = tensor == 2 ? 1 : shared.micro_batch;
+    Cut of{ranks, ranks == 2 ? 3 : 1, 1, "f32", ranks == 2 ? "layers" : "none", tensor};
+    of.experts = experts, of.expert_chunks = chunks;
+    if (tensor == 1) {
+      EXPECT_EQ(runs.bits(shared, runs.run(shared, of)), expected);
+    } else {
+      runs.run(shared, of);  // with one lane each number of tensor ranks has bits of its own
+      const auto a = SmallRun::metrics(shared), b = SmallRun::metrics(one);
+      for (std::size_t i = 0; i < b.size(); ++i)
+        EXPECT_NEAR(a.at(i)["loss"].get<double>(), b[i]["loss"].get<double>(), 1e-4) << "step " << i + 1;
+    }
+    testing::expect_no_difference(runs.reports(), fmt::format("experts over {}", experts));
+  }
   runs.run(cpu, {1, 0, 1});
   const auto there = SmallRun::metrics(one), here = SmallRun::metrics(cpu);
   ASSERT_EQ(there.size(), here.size());

@@ -27,5 +27,30 @@ TEST(Overlap, SlowCollectivesChangeNoBit) {
   }
 }
 
+// Slow rows of experts are used by nobody before they are there, whole or in chunks; in chunks some of that is hidden
+// behind the work on others.
+TEST(Overlap, SlowRowsOfExpertsChangeNoBit) {
+  SmallRun runs;
+  auto plain = runs.config("plain");
+  plain.model = runs.model("experts",
+                           "layers = 2\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 64\ncontext = 32\n"
+                           "[experts]\ncount = 8\ntop-k = 2\n");
+  plain.steps = 2, plain.global_batch = 7;
+  const auto expected = runs.bits(plain, runs.run(plain, {}));
+  for (const int chunks : {1, 2, 4}) {
+    auto slow = plain;
+    slow.output += fmt::format("-slow-{}", chunks);
+    slow.collective_delay = 0.002;
+    testing::Cut cut{2, 1};
+    cut.experts = 2, cut.expert_chunks = chunks;
+    EXPECT_EQ(runs.bits(slow, runs.run(slow, cut)), expected) << chunks << " chunks";
+    for (const auto& m : SmallRun::metrics(slow)) {
+      const double communication = m["communication_seconds"], hidden = m["hidden_communication_seconds"];
+      EXPECT_GE(hidden, 0) << chunks;
+      EXPECT_LE(hidden, communication) << chunks;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trainyard

@@ -77,6 +77,37 @@ TEST_F(SharedRun, StagesAsOneRank) {
     }
 }
 
+// Every process has others of the experts, one of them nothing of its own to do in the last round; or pairs of them
+// have.
+TEST_F(SharedRun, SharedExpertsAsOneRank) {
+  const int n = testing::runtime->size();
+  if (n == 1) GTEST_SKIP() << "one rank shares nothing";
+  const auto small = [&](const std::string& output) {
+    auto c = runs_->config(output);
+    c.model = runs_->model("shared-experts",
+                           "layers = 3\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 64\ncontext = 32\n"
+                           "dropout-ffn-residual = 0.1\n[experts]\ncount = 12\ndense-layers = 1\ntop-k = 2\n"
+                           "shared = 1\ncapacity-factor = 0.75\n");
+    c.steps = 4, c.global_batch = 3 * n - 1, c.validate_every = 2, c.validation_sequences = 5;
+    return c;
+  };
+  std::string expected;
+  if (testing::runtime->rank() == 0) {
+    const auto config = small("all-experts");
+    expected = runs_->bits(config, runs_->run(config, {}));
+  }
+  for (const int experts : {n, n % 2 == 0 ? 2 : n})
+    for (const int chunks : {1, 12 / experts}) {
+      testing::Cut cut{n, chunks == 1 ? 1 : 3};
+      cut.experts = experts, cut.expert_chunks = chunks;
+      const auto config = small(fmt::format("experts-{}-{}", experts, chunks));
+      const auto result = run(config, cut);
+      if (testing::runtime->rank() == 0) {
+        EXPECT_EQ(runs_->bits(config, result), expected) << n << " ranks, experts over " << experts;
+      }
+    }
+}
+
 TEST_F(SharedRun, StopsOnOneAndResumesOnTheOther) {
   const int n = testing::runtime->size();
   auto config = runs_->config("from-mpi");
