@@ -274,9 +274,27 @@ std::optional<plan::Stages> stages_of(const Manifest& m) {
   return out;
 }
 
+int expert_parts_of(const Manifest& m) {
+  const auto& plan = m.state.plan;
+  const auto said = plan.is_object() ? plan.find("expert_parallel") : plan.end();
+  if (said == plan.end() || !said->is_number_integer()) return 1;
+  const auto parts = said->get<std::int64_t>();  // what is beyond comes out below 0
+  const auto size_of = [&](plan::Axis axis) -> std::int64_t {
+    for (const auto& a : m.axes)
+      if (a.axis == plan::name_of(axis)) return a.size;
+    return 1;
+  };
+  const auto ranks = size_of(plan::Axis::data);
+  return parts >= 1 && ranks % parts == 0 && divides_experts(m.state.model, parts * size_of(plan::Axis::tensor))
+             ? static_cast<int>(parts)
+             : 1;
+}
+
 bool layout_is_ours(const Manifest& m) {
-  const auto topology = topology_of(m);
-  if (!topology || !divides(m.state.model, *topology)) return false;
+  auto topology = topology_of(m);
+  if (!topology) return false;
+  topology = topology->with_experts(expert_parts_of(m));
+  if (!divides(m.state.model, *topology)) return false;
   const auto stages = stages_of(m);
   if (!stages) return false;
   const Pieces ours(m.state.model, *topology, *stages);

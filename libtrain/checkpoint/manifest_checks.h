@@ -33,6 +33,10 @@ void require_boxes(const Manifest& manifest, const std::string& where);
 // in several stages, or where the stages do not take turns as ours do. Without that axis one stage has all.
 std::optional<plan::Stages> stages_of(const Manifest& manifest);
 
+// How many ranks along data share out the experts of a layer, as the record of the plan says (`expert_parallel`): 1
+// where it says nothing, or what these ranks and this model cannot be.
+int expert_parts_of(const Manifest& manifest);
+
 // Do the boxes lie where this build would put them? If not, somebody else wrote them, or a place is wrong: only
 // fingerprints can tell.
 bool layout_is_ours(const Manifest& manifest);

@@ -5,13 +5,17 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/pieces.h"
+#include "libtrain/plan/expert_problems.h"
+#include "libtrain/plan/layer_model.h"
 #include "libtrain/plan/partition.h"
 #include "libtrain/plan/ranges.h"
 #include "libtrain/plan/sharing.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 
 namespace trainyard::checkpoint {
@@ -66,6 +70,19 @@ plan::Stages stages_of_cut(const Manifest& source, const NewCut& cut, int stages
   const auto& state = source.state;
   return {stages, plan::partition(cut.partition.empty() ? "flops" : cut.partition,
                                   {state.model, sequence_of(state), plan::Recompute::none}, stages)};
+}
+
+int experts_of_cut(const Manifest& source, const NewCut& cut, int data, int tensor) {
+  const auto& model = source.state.model;
+  if (cut.experts == 0) {
+    const auto kept = expert_parts_of(source);
+    return plan::expert_parallel_obstacle(model, data, tensor, kept).empty() ? kept : 1;
+  }
+  if (const auto wrong = plan::expert_parallel_obstacle(model, data, tensor, cut.experts); !wrong.empty())
+    throw base::UsageError(wrong, plan::has_experts(model)
+                                      ? plan::expert_parallel_flags(model, data, tensor, cut.experts)
+                                      : "leave it out");
+  return cut.experts;
 }
 
 // Does the record of a plan say these stages? It may say anything.
@@ -133,7 +150,9 @@ CutRanks ranks_of_cut(const Manifest& source, const NewCut& cut) {
   }
   require_items(source.state.model, pipeline, cut.pipeline > 0);
   require_as_many_weights(source, data, of_each);
-  return {plan::replicas_of(static_cast<int>(data * of_each), tensor, pipeline), stages_of_cut(source, cut, pipeline)};
+  const auto experts = experts_of_cut(source, cut, data, tensor);
+  return {plan::replicas_of(static_cast<int>(data * of_each), tensor, pipeline).with_experts(experts),
+          stages_of_cut(source, cut, pipeline)};
 }
 
 std::vector<std::string> doubts_of_cut(const RunState& state, const CutRanks& ranks) {
@@ -155,9 +174,10 @@ RunState state_of_cut(const RunState& source, const NewCut& cut, const CutRanks&
                            "leave the contents as they are");
   auto& plan = state.plan;
   if (cut.plan) plan = *cut.plan;
-  const auto tensor = ranks.topology.size(plan::Axis::tensor);
+  const auto tensor = ranks.topology.size(plan::Axis::tensor), experts = ranks.topology.size(plan::Axis::expert);
   const bool same_ranks = plan.contains("ranks") && plan["ranks"] == ranks.topology.world() &&
                           (plan.contains("tensor") ? plan["tensor"] == tensor : tensor == 1) &&
+                          (plan.contains("expert_parallel") ? plan["expert_parallel"] == experts : experts == 1) &&
                           says(plan, ranks.stages);
   plan["ranks"] = ranks.topology.world();
   record_stages(plan, cut, ranks.stages, plan::item_count(state.model));
@@ -165,6 +185,8 @@ RunState state_of_cut(const RunState& source, const NewCut& cut, const CutRanks&
   if (plan.contains("dtype")) plan["dtype"] = base::name_of(state.dtype);
   if (plan.contains("tensor") || tensor > 1) plan["tensor"] = tensor;
   if (tensor == 1 && plan.contains("sequence_parallel")) plan["sequence_parallel"] = false;
+  if (experts > 1) plan["expert_parallel"] = experts;
+  else plan.erase("expert_parallel");
   if (plan.contains("topology")) {
     plan["topology"] = nlohmann::json::array();
     for (const auto& [axis, size] : ranks.topology.axes())

@@ -26,15 +26,18 @@ struct NewCut {
   std::string partition = {};  // which items each of them has (plan/partition.h); "": those that it has in the source
                                // where there are as many stages, else by "flops", recomputing nothing
   std::optional<plan::Stages> stages = {};  // said outright, of the model of the source, in place of these two
+  int experts = 0;  // data-parallel ranks that share out the experts of each layer; 0: as many as in the source where
+                    // its new ranks and its model can have that, else 1
 };
 
 struct CutRanks {
-  plan::Topology topology;
+  plan::Topology topology;  // with its second reading where ranks share out experts
   plan::Stages stages = {};
 };
 // The ranks of the new checkpoint. UsageError where so many tensor ranks cannot share the layers of the model, for more
-// stages than it has items, a partition that plan/partition.h refuses or that is of one stage, and for more ranks than
-// plan/ranges.h knows or than the model has weights.
+// stages than it has items, a partition that plan/partition.h refuses or that is of one stage, for more ranks than
+// plan/ranges.h knows or than the model has weights, and for experts that are not so many equal parts, or of ranks
+// along tensor.
 CutRanks ranks_of_cut(const Manifest& source, const NewCut& cut);
 
 // What is odd about ranks that are legal, as sentences for warnings: ranks whose files would hold nothing, and tensor

@@ -2,44 +2,80 @@
 #include "libtrain/checkpoint/pieces.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/plan/layer_model.h"
 
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 namespace trainyard::checkpoint {
 
 namespace {
 
-// By the number of a unit in plan::units(model).
-std::vector<std::int64_t> items_of_units(const plan::ModelConfig& model) {
-  std::vector<std::int64_t> out;
+// Calls f(item, segment, index among the blocks of its part) for each block of the model.
+template <class F> void for_each_block(const plan::ModelConfig& model, F&& f) {
   std::int64_t item = 0;
   for (const auto& segment : plan::segments(model))
-    for (std::int64_t i = 0; i < segment.times; ++i, ++item)
-      out.insert(out.end(), segment.kind->units(segment.model, segment.first + i).size(), item);
-  return out;
+    for (std::int64_t i = 0; i < segment.times; ++i) f(item++, segment, segment.first + i);
+}
+
+// The unit of a block's experts as those ranks have it that hold one part of them; `unit`: which of the block it is.
+plan::Unit unit_of_part(const plan::Segment& segment, std::int64_t index, std::size_t unit, plan::ExpertShare part) {
+  auto model = segment.model;
+  model.experts.held = part;
+  return std::move(segment.kind->units(model, index).at(unit));
+}
+
+// Does the unit hold other experts elsewhere, where ranks share them?
+bool is_of_parts(const plan::Segment& segment, std::int64_t index, std::size_t unit, plan::ExpertShare share) {
+  return share.parts > 1 && plan::has_experts(segment.model) &&
+         unit_of_part(segment, index, unit, share).others != plan::Axes();
 }
 
 }  // namespace
 
 Pieces::Pieces(const plan::ModelConfig& model, plan::Topology topology, const plan::Stages& stages)
-    : topology_(std::move(topology)), units_(plan::units(model)), of_stages_(static_cast<std::size_t>(stages.stages)) {
+    : topology_(std::move(topology)), of_stages_(static_cast<std::size_t>(stages.stages)) {
   TRAINYARD_ASSERT(stages.stages == topology_.size(plan::Axis::pipe), "{} stages of {} ranks along pipe", stages.stages,
                    topology_.size(plan::Axis::pipe));
-  const auto items = items_of_units(model);
+  const auto share = plan::has_experts(model) ? plan::expert_share(topology_, 0) : plan::ExpertShare();
+  const int parts = share.parts;
+  TRAINYARD_ASSERT(divides_experts(model, parts), "{} parts of the experts of {}", parts, model.name);
   std::int32_t tensor = 0;
-  for (std::size_t u = 0; u < units_.size(); ++u) {
-    layouts_.push_back(plan::layout(units_[u], topology_));
-    first_tensors_.push_back(tensor);
-    tensor += static_cast<std::int32_t>(units_[u].parameters.size());
-    of_stages_[static_cast<std::size_t>(stages.stage_of(items[u]))].push_back(u);
-  }
+  for_each_block(model, [&](std::int64_t item, const plan::Segment& segment, std::int64_t index) {
+    auto& of_stage = of_stages_[static_cast<std::size_t>(stages.stage_of(item))];
+    auto units = segment.kind->units(segment.model, index);
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      of_stage.push_back({units_.size(), 1});
+      std::vector<std::int32_t> tensors(units[u].parameters.size());
+      for (auto& number : tensors) number = tensor++;
+      if (!is_of_parts(segment, index, u, share)) {
+        auto layout = plan::layout(units[u], topology_);
+        units_.push_back({std::move(units[u]), std::move(layout), std::move(tensors)});
+        continue;
+      }
+      of_stage.back().parts = static_cast<std::size_t>(parts);
+      std::unordered_map<std::string_view, std::int32_t> number_of;  // of a tensor, by its name
+      for (std::size_t i = 0; i < tensors.size(); ++i) number_of.emplace(units[u].parameters[i].name, tensors[i]);
+      for (int part = 0; part < parts; ++part) {
+        Held held{unit_of_part(segment, index, u, {parts, part, share.tensor}), {}, {}};
+        held.layout = plan::layout(held.unit, topology_);
+        for (const auto& p : held.unit.parameters) held.tensors.push_back(number_of.at(p.name));
+        units_.push_back(std::move(held));
+      }
+    }
+  });
 }
 
 std::int64_t Pieces::elements(int rank) const {
   std::int64_t n = 0;
-  for (const auto u : units_of(rank))
-    for (const auto& range : plan::counted_ranges(units_[u], layouts_[u], topology_, rank))
+  const auto part = static_cast<std::size_t>(plan::expert_share(topology_, rank).part);
+  for (const auto& variants : variants_of(rank)) {
+    const auto& held = units_[variants.first + part % variants.parts];
+    for (const auto& range : plan::counted_ranges(held.unit, held.layout, topology_, rank))
       n += range.end - range.begin;
+  }
   return n;
 }
 
@@ -71,22 +107,25 @@ bool divides(const plan::ModelConfig& model, const plan::Topology& topology) {
   for (const auto& unit : plan::units(model))
     for (const auto& p : unit.parameters)
       if (p.cut && p.stored[static_cast<std::size_t>(p.cut->dim)] % topology.size(p.cut->axis) != 0) return false;
-  return true;
+  return !plan::has_experts(model) || divides_experts(model, plan::expert_share(topology, 0).parts);
+}
+
+bool divides_experts(const plan::ModelConfig& model, std::int64_t parts) {
+  const auto& counts = model.experts.count;
+  return parts == 1 ||
+         (!counts.empty() && std::all_of(counts.begin(), counts.end(), [&](auto count) { return count % parts == 0; }));
 }
 
 Places::Places(const Pieces& pieces) {
   const auto& topology = pieces.topology();
-  for (std::size_t u = 0; u < pieces.units().size(); ++u)
-    for (std::size_t i = 0; i < pieces.units()[u].parameters.size(); ++i) {
-      Tensor t{pieces.units()[u].parameters[i],
-               pieces.layouts()[u].piece,
-               pieces.layouts()[u].offsets[i],
-               topology.size(pieces.units()[u].group),
-               1,
-               {}};
+  for (const auto& [unit, layout, tensors] : pieces.units())
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      Tensor t{unit.parameters[i], layout.piece, layout.offsets[i], topology.size(unit.group), 1, {}};
       if (t.parameter.cut) t.parts = topology.size(t.parameter.cut->axis);
       t.savers.resize(static_cast<std::size_t>(t.parts) * static_cast<std::size_t>(t.pieces));
-      tensors_.push_back(std::move(t));
+      const auto number = static_cast<std::size_t>(tensors[i]);
+      if (number >= tensors_.size()) tensors_.resize(number + 1);
+      tensors_[number] = std::move(t);
     }
   for (int rank = 0; rank < topology.world(); ++rank)
     pieces.for_each_saved(rank, [&](std::int32_t tensor, const plan::HeldRange& held, std::int64_t at) {
@@ -103,10 +142,11 @@ RankBoxes boxes_of_pieces(const plan::ModelConfig& model, const plan::Topology& 
 }
 
 std::vector<std::int64_t> items_of_parameters(const plan::ModelConfig& model) {
-  const auto items = items_of_units(model);
-  const auto units = plan::units(model);
   std::vector<std::int64_t> out;
-  for (std::size_t u = 0; u < units.size(); ++u) out.insert(out.end(), units[u].parameters.size(), items[u]);
+  for_each_block(model, [&](std::int64_t item, const plan::Segment& segment, std::int64_t index) {
+    for (const auto& unit : segment.kind->units(segment.model, index))
+      out.insert(out.end(), unit.parameters.size(), item);
+  });
   return out;
 }
 

@@ -16,16 +16,24 @@ namespace trainyard::checkpoint {
 // The datasets of a rank file are the rank's pieces of the units of its stage back to back, in the order of the model,
 // without what another rank saves: of ranks that hold a parameter alike the first does (plan/ownership.h), and of a
 // piece of which a rank saves a part there are the ranges that it saves. A unit is its owner's: a stage that borrows a
-// copy of it saves nothing of that.
+// copy of it saves nothing of that. Where ranks share the experts (plan::expert_share), the unit of a layer's experts
+// is another one for each of their parts.
 class Pieces {
  public:
-  // Axes divide the dims that they cut (divides); along pipe there are as many ranks as stages.
+  // Axes divide the dims that they cut and the experts of each layer (divides); along pipe there are as many ranks as
+  // stages.
   Pieces(const plan::ModelConfig& model, plan::Topology topology, const plan::Stages& stages = {});
 
+  // A unit as some rank has it, and of which tensors of the model (in the order of plan::units) its parameters are.
+  struct Held {
+    plan::Unit unit;
+    plan::UnitLayout layout;
+    std::vector<std::int32_t> tensors;
+  };
+
   const plan::Topology& topology() const { return topology_; }
-  const std::vector<plan::Unit>& units() const { return units_; }
-  const std::vector<plan::UnitLayout>& layouts() const { return layouts_; }
-  std::int64_t elements(int rank) const;  // of each of its datasets
+  const std::vector<Held>& units() const { return units_; }  // all that any rank has: each tensor is in one
+  std::int64_t elements(int rank) const;                     // of each of its datasets
   RankBoxes boxes(int rank) const;
   int empty_ranks() const;  // those of which boxes(rank) is empty
 
@@ -42,32 +50,36 @@ class Pieces {
   // As for_each_saved, told the parameter too, until f says true; did it?
   template <class F> bool any_saved(int rank, F&& f) const {
     std::int64_t start = 0;  // of a range in the datasets
-    for (const auto u : units_of(rank)) {
-      const auto& unit = units_[u];
-      const auto begin = plan::place_in_group(topology_, rank, unit.group) * layouts_[u].piece;
-      for (const auto& range : plan::counted_ranges(unit, layouts_[u], topology_, rank)) {
-        for (const auto& held : plan::held_ranges(layouts_[u], begin + range.begin, begin + range.end))
-          if (f(first_tensors_[u] + static_cast<std::int32_t>(held.parameter), unit.parameters[held.parameter], held,
-                start + held.at))
-            return true;
+    const auto part = static_cast<std::size_t>(plan::expert_share(topology_, rank).part);
+    for (const auto& variants : variants_of(rank)) {
+      const auto& [unit, layout, tensors] = units_[variants.first + part % variants.parts];
+      const auto begin = plan::place_in_group(topology_, rank, unit.group) * layout.piece;
+      for (const auto& range : plan::counted_ranges(unit, layout, topology_, rank)) {
+        for (const auto& held : plan::held_ranges(layout, begin + range.begin, begin + range.end))
+          if (f(tensors[held.parameter], unit.parameters[held.parameter], held, start + held.at)) return true;
         start += range.end - range.begin;
       }
     }
     return false;
   }
-  const std::vector<std::size_t>& units_of(int rank) const {
+
+  // One unit for all ranks, or one for each part of the experts, neighbours among the units.
+  struct Variants {
+    std::size_t first = 0, parts = 1;
+  };
+  const std::vector<Variants>& variants_of(int rank) const {
     return of_stages_[static_cast<std::size_t>(topology_.coordinate(rank, plan::Axis::pipe))];
   }
 
   plan::Topology topology_;
-  std::vector<plan::Unit> units_;
-  std::vector<plan::UnitLayout> layouts_;
-  std::vector<std::int32_t> first_tensors_;          // of each unit, the number of its first parameter
-  std::vector<std::vector<std::size_t>> of_stages_;  // ascending, so that no rank looks at units of other stages
+  std::vector<Held> units_;
+  std::vector<std::vector<Variants>> of_stages_;  // ascending, so that no rank looks at units of other stages
 };
 
-// Can the model be cut over these ranks at all: do the axes divide every dim that they cut?
+// Can the model be cut over these ranks at all: do the axes divide every dim that they cut, and the experts of a layer?
 bool divides(const plan::ModelConfig& model, const plan::Topology& topology);
+// Are the experts of each layer so many equal parts? Of a model without experts there is one part.
+bool divides_experts(const plan::ModelConfig& model, std::int64_t parts);
 
 // Where elements of tensors lie in the files of all ranks.
 class Places {

@@ -1,5 +1,5 @@
 // Resharding: a checkpoint of any cut becomes one of any number of data-parallel and tensor ranks and pipeline stages,
-// as train would have written it there, whatever its size.
+// whose experts ranks may share, as train would have written it there, whatever its size.
 #pragma once
 
 #include "libtrain/checkpoint/new_checkpoint.h"

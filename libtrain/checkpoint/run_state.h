@@ -23,7 +23,8 @@ struct RunState {
   Contents contents = Contents::all;
   plan::ModelConfig model;                               // vocabulary resolved
   nlohmann::json identity = nlohmann::json::object();    // what a resume compares (decision 14)
-  nlohmann::json plan = nlohmann::json::object();        // the cut that wrote it; for reading only
+  nlohmann::json plan = nlohmann::json::object();        // the cut that wrote it; it may say anything, and no more is
+                                                         // taken from it than expert_parts_of (manifest_checks.h)
   nlohmann::json versions = nlohmann::json::object();    // of this program and of the libraries it used
   nlohmann::json provenance = nlohmann::json::object();  // who, where, when, from which data
   std::string isa, device_kind = "cpu";

@@ -11,7 +11,7 @@ namespace trainyard::model {
 
 Decoder::Decoder(const plan::ModelPart& part, plan::Recompute recompute, int chunk)
     : model_(part.model), blocks_(assemble(part, recompute, chunk)) {
-  if (part.experts.parts > 1) accesses_ = plan::accesses_of_blocks(part, chunk);
+  if (part.experts.across() > 1) accesses_ = plan::accesses_of_blocks(part, chunk);
 }
 Decoder::~Decoder() = default;
 

@@ -103,9 +103,9 @@ base::View ExpertsBranch::gate_input(Step& step, base::View normed) const {
   return wide;
 }
 
-void ExpertsBranch::choose(Step& step, const params::Lease& lease, const SavedSet& t) const {
+void ExpertsBranch::choose(Step& step, const params::Lease& lease, const SavedSet& t, base::View normed) const {
   tensor::ArenaScope scope(step.exec.scratch());
-  const auto input = gate_input(step, t["normed"]);
+  const auto input = gate_input(step, normed);
   kernels::gemm(step.exec, input, kernels::Transpose::no, widened(step, lease.weight(gate_weight_)),
                 kernels::Transpose::yes, t["logits"]);
   base::View bias;
@@ -117,15 +117,41 @@ void ExpertsBranch::choose(Step& step, const params::Lease& lease, const SavedSe
                        step.gate_records.row_range(record_, 1));
 }
 
-void ExpertsBranch::dispatch(Step& step, const SavedSet& t, base::View rows) const {
-  kernels::expert_dispatch(step.exec, t["normed"], t["sources"], model_.experts.top_k, rows);
+base::View ExpertsBranch::own_results(const Step& step, const SavedSet& t) {
+  const auto rows = t["dispatched"].rows();
+  return t["results"].row_range(step.edges->rank() * rows, rows);
 }
 
-// Rows and groups of this rank's tokens go to the ranks that have their experts; theirs come.
-void ExpertsBranch::send_to_experts(Step& step, const SavedSet& t, base::View sent) const {
-  step.experts->swap(sent, t["dispatched"]);
-  step.experts->swap(t["groups"], t["received"]);
-  kernels::slot_groups(step.exec, t["received"], sent.rows() / count_);
+base::View ExpertsBranch::own_sources(const Step& step, const SavedSet& t) {
+  const auto rows = t["dispatched"].rows();
+  return params::flat_range(t["sources"], step.edges->rank() * rows, rows);
+}
+
+base::View ExpertsBranch::own_groups(const Step& step, const SavedSet& t) const {
+  const auto groups = count_ / step.edges->ranks();
+  return t["groups"].row_range(step.edges->rank() * groups, groups);
+}
+
+void ExpertsBranch::dispatch(Step& step, const SavedSet& t, base::View normed, base::View rows) const {
+  kernels::expert_dispatch(step.exec, normed, own_sources(step, t), model_.experts.top_k, rows);
+}
+
+// Rows and groups of this rank's tokens go to the ranks that have their experts, and theirs come: "dispatched" and
+// "received". Of a micro-batch that there is not no rows are sent: whatever lies in their place, nobody looks at it.
+void ExpertsBranch::send_to_experts(Step& step, const SavedSet& t, base::View normed) const {
+  const auto dispatched = t["dispatched"];
+  if (plan::sends_to_experts(model_)) {
+    tensor::ArenaScope scope(step.exec.scratch());
+    const auto sent = rows_like(step, dispatched);
+    if (!step.absent) dispatch(step, t, normed, sent);
+    step.experts->swap(sent, dispatched);
+    step.experts->swap(own_groups(step, t), t["received"]);
+  } else {
+    dispatch(step, t, normed, dispatched);
+    if (plan::shares_experts(model_)) tensor::copy(step.exec, own_groups(step, t), t["received"]);
+  }
+  if (plan::shares_experts(model_))
+    kernels::slot_groups(step.exec, t["received"], dispatched.rows() / t["received"].rows());
 }
 
 void ExpertsBranch::run_experts(Step& step, const SavedSet& t, base::View made) const {
@@ -145,29 +171,20 @@ void ExpertsBranch::run_experts_backward(Step& step, const SavedSet& t, base::Vi
   grads.commit();
 }
 
-// Rows of the tokens to their experts, and what these make of them, "results". Of a micro-batch that there is not no
-// rows are sent: whatever lies in their place, nobody looks at it.
+// What experts make of the rows that are there, to those who sent them.
 void ExpertsBranch::forward_through_experts(Step& step, const SavedSet& t) const {
-  if (!plan::shares_experts(model_)) {
-    dispatch(step, t, t["dispatched"]);
-    return run_experts(step, t, t["results"]);
-  }
-  {
-    tensor::ArenaScope scope(step.exec.scratch());
-    const auto sent = rows_like(step, t["dispatched"]);
-    if (!step.absent) dispatch(step, t, sent);
-    send_to_experts(step, t, sent);
-  }
+  const auto results = own_results(step, t);
+  if (!plan::sends_to_experts(model_)) return run_experts(step, t, results);
   tensor::ArenaScope scope(step.exec.scratch());
-  const auto made = rows_like(step, t["results"]);
+  const auto made = rows_like(step, results);
   run_experts(step, t, made);
-  step.experts->swap(made, t["results"]);
+  step.experts->swap(made, results);
 }
 
 // "results" has the gradient of what the experts made, then that of their rows.
 void ExpertsBranch::backward_through_experts(Step& step, const SavedSet& t) const {
-  const auto results = t["results"];
-  if (!plan::shares_experts(model_)) return run_experts_backward(step, t, results);
+  const auto results = own_results(step, t);
+  if (!plan::sends_to_experts(model_)) return run_experts_backward(step, t, results);
   tensor::ArenaScope scope(step.exec.scratch());
   const auto d_rows = rows_like(step, results);
   step.experts->swap(results, d_rows);
@@ -175,17 +192,23 @@ void ExpertsBranch::backward_through_experts(Step& step, const SavedSet& t) cons
   step.experts->swap(d_rows, results);
 }
 
-bool ExpertsBranch::works_for_others() const { return plan::shares_experts(model_); }
+// Of the experts of all tensor ranks.
+void ExpertsBranch::gather_results(Step& step, const SavedSet& t) {
+  if (step.edges->ranks() > 1) step.edges->gather(own_results(step, t), t["results"]);
+}
+
+bool ExpertsBranch::works_for_others() const { return plan::sends_to_experts(model_); }
 
 void ExpertsBranch::forward_for_others(Step& step, const SavedSet& t) const {
   tensor::clear(step.exec, t["groups"]);
+  send_to_experts(step, t, {});
   forward_through_experts(step, t);
 }
 
 void ExpertsBranch::backward_for_others(Step& step, const SavedSet& t) const { backward_through_experts(step, t); }
 
 void ExpertsBranch::make_again(Step& step, const SavedSet& t) const {
-  if (!plan::shares_experts(model_)) dispatch(step, t, t["dispatched"]);
+  if (!plan::shares_experts(model_)) dispatch(step, t, t["normed"], t["dispatched"]);
   experts_->make_again(step, t);
   if (step.absent) return;
   const auto beside = plan::beside_experts(model_);
@@ -197,10 +220,18 @@ void ExpertsBranch::make_again(Step& step, const SavedSet& t) const {
 
 void ExpertsBranch::forward(Step& step, const params::Lease& lease, const SavedSet& t, base::View output) const {
   auto& workspace = step.exec.scratch();
-  choose(step, lease, t);
+  {
+    tensor::ArenaScope scope(workspace);
+    const auto normed = all_rows(step, t["normed"]);
+    choose(step, lease, t, normed);
+    send_to_experts(step, t, normed);
+  }
   forward_through_experts(step, t);
+  gather_results(step, t);
   const bool mixes = model_.experts.residual;
-  kernels::expert_combine(step.exec, t["results"], t["rows"], t["weights"], mixes ? t["mixed"] : output);
+  const auto first = step.edges->first_row(t["rows"].rows()), own = output.rows();  // of the stream
+  kernels::expert_combine(step.exec, t["results"], t["rows"].row_range(first, own), t["weights"].row_range(first, own),
+                          mixes ? t["mixed"] : output);
   if (!beside_) return;
   tensor::ArenaScope scope(workspace);
   const auto beside = mixes ? t["beside"] : workspace.allocate(step.dtype, {output.rows(), output.cols()});
@@ -214,34 +245,44 @@ void ExpertsBranch::forward(Step& step, const params::Lease& lease, const SavedS
 void ExpertsBranch::backward(Step& step, const params::Lease& lease, const params::Grads& grads,
                              const OutputGradient& gradient, const SavedSet& t, base::View d_normed) const {
   auto& workspace = step.exec.scratch();
+  const auto& edges = *step.edges;
   const auto shape = shape_of(step);
-  const auto n = t["normed"].rows(), k = model_.experts.top_k;
-  const bool dropout = model_.dropout_ffn_residual > 0;
-  const auto d_output = gradient.in(step, dropout ? workspace.allocate(step.dtype, {n, model_.hidden}) : base::View{});
+  const auto n = t["rows"].rows(), k = model_.experts.top_k, first = edges.first_row(n), own = d_normed.rows();
   const bool mixes = model_.experts.residual;
+  // Of all rows, where others have some of them.
+  const auto place =
+      edges.shares_rows() || gradient.dropped(step) ? workspace.allocate(step.dtype, {n, model_.hidden}) : base::View{};
+  const auto d_own = gradient.in(step, place ? place.row_range(first, own) : base::View{});
+  auto d_beside = base::View{};
   {
     tensor::ArenaScope scope(workspace);
     base::View d_mix;
     if (mixes) {
       d_mix = workspace.allocate(shape.accumulation(), {n, 2});
-      kernels::expert_mix_backward(step.exec, t["mix"], t["mixed"], t["beside"], d_output, d_mix, t["mixed"],
+      const auto d_own_mix = d_mix.row_range(first, own);
+      kernels::expert_mix_backward(step.exec, t["mix"], t["mixed"], t["beside"], d_own, d_own_mix, t["mixed"],
                                    t["beside"]);
+      if (edges.shares_rows()) edges.gather(d_own_mix, d_mix);
     }
+    const auto d_output = edges.all_rows(mixes ? t["mixed"] : d_own, place);
+    d_beside = d_output;
     const auto d_weights = workspace.allocate(shape.accumulation(), {n, k}),
                d_logits = workspace.allocate(shape.accumulation(), {n, count_}),
                targets = workspace.allocate(base::DType::f64, {1});
     const auto results = t["results"];  // its gradient takes its place, then that of the experts' input
-    kernels::expert_combine_backward(step.exec, mixes ? t["mixed"] : d_output, results, t["rows"], t["sources"],
-                                     t["weights"], results, d_weights);
+    kernels::expert_combine_backward(step.exec, d_output, results, t["rows"], t["sources"], t["weights"], results,
+                                     d_weights);
     kernels::gate_backward(step.exec, gate_of(step), t["logits"], choice_of(t), d_weights,
                            {model_.experts.balance_loss, model_.experts.z_loss, targets_of(step, targets)}, d_logits);
     backward_through_experts(step, t);
+    gather_results(step, t);
     gate_backward(step, lease, grads, t, d_logits, d_mix, d_normed);
   }
   if (!beside_) return;
+  if (mixes) d_beside = edges.all_rows(t["beside"], place);
   tensor::ArenaScope scope(workspace);
-  const auto more = workspace.allocate(step.dtype, {n, model_.hidden});
-  beside_->backward(step, lease, grads, mixes ? t["beside"] : d_output, t, more);
+  const auto more = workspace.allocate(step.dtype, {own, model_.hidden});
+  beside_->backward(step, lease, grads, d_beside, t, more);
   kernels::add(step.exec, d_normed, more);
 }
 
@@ -251,20 +292,23 @@ void ExpertsBranch::gate_backward(Step& step, const params::Lease& lease, const 
                                   base::View d_logits, base::View d_mix, base::View d_normed) const {
   using kernels::Transpose;
   tensor::ArenaScope scope(step.exec.scratch());
-  const auto d_input = step.exec.scratch().allocate(d_logits.dtype, {d_normed.rows(), d_normed.cols()});
+  const auto d_input = step.exec.scratch().allocate(d_logits.dtype, {d_logits.rows(), d_normed.cols()});
   const bool noisy = model_.experts.noise == plan::GateNoise::jitter;
-  const auto input = gate_input(step, t["normed"]);
+  const auto normed = all_rows(step, t["normed"]);
+  const auto input = gate_input(step, normed);
   kernels::gemm(step.exec, d_logits, Transpose::yes, input, Transpose::no, grads.gradient(gate_weight_));
   kernels::gemm(step.exec, d_logits, Transpose::no, widened(step, lease.weight(gate_weight_)), Transpose::no, d_input);
   if (noisy) kernels::gate_jitter(step.exec, gate_of(step), d_input, d_input);
   if (d_mix) {
-    if (noisy) kernels::cast(step.exec, t["normed"], input);
+    if (noisy) kernels::cast(step.exec, normed, input);
     kernels::gemm(step.exec, d_mix, Transpose::yes, input, Transpose::no, grads.gradient(mix_weight_));
     kernels::gemm(step.exec, d_mix, Transpose::no, widened(step, lease.weight(mix_weight_)), Transpose::no, d_input,
                   kernels::Accumulate::yes);
   }
   if (gate_bias_ >= 0) kernels::gate_loads(step.exec, t["loads"], grads.gradient(gate_bias_));
-  kernels::expert_dispatch_backward(step.exec, t["results"], t["rows"], d_input, d_normed);
+  const auto first = step.edges->first_row(d_input.rows()), own = d_normed.rows();
+  kernels::expert_dispatch_backward(step.exec, t["results"], t["rows"].row_range(first, own),
+                                    d_input.row_range(first, own), d_normed);
 }
 
 }  // namespace trainyard::model

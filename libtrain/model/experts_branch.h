@@ -17,7 +17,9 @@ namespace trainyard::model {
 //
 // Where ranks share the experts, rows stand in slots of one size, so that every rank sends every other as much: those
 // of its tokens to the ranks that have their experts, and what these made of them back; in backward likewise. A rank's
-// experts then work on the rows of all ranks, those of each by itself, and make gradients for each.
+// experts then work on the rows of all ranks, those of each by itself, and make gradients for each. Tensor ranks of a
+// replica have all rows of its tokens, and deal out the experts among them: all choose for all tokens, and have the
+// gate's gradients alike; each has its experts work, and then all get all results.
 //
 // Backward adds the gradients of the balance and z losses at the logits, times the target tokens of the micro-batch;
 // choices and places are constants of it.
@@ -41,14 +43,19 @@ class ExpertsBranch : public Branch {
     return {received ? received : tensors["groups"]};
   }
   template <class Borrowed> ExpertParameters parameters_of(const Borrowed& borrowed, std::int64_t outer) const;
-  void dispatch(Step& step, const SavedSet& tensors, base::View rows) const;
-  void send_to_experts(Step& step, const SavedSet& tensors, base::View sent) const;
+  // Of this tensor rank: the results of its experts, "sources" and "groups" of these.
+  static base::View own_results(const Step& step, const SavedSet& tensors);
+  static base::View own_sources(const Step& step, const SavedSet& tensors);
+  base::View own_groups(const Step& step, const SavedSet& tensors) const;
+  void dispatch(Step& step, const SavedSet& tensors, base::View normed, base::View rows) const;
+  void send_to_experts(Step& step, const SavedSet& tensors, base::View normed) const;
   void run_experts(Step& step, const SavedSet& tensors, base::View made) const;
   void run_experts_backward(Step& step, const SavedSet& tensors, base::View d_rows) const;
   void forward_through_experts(Step& step, const SavedSet& tensors) const;
   void backward_through_experts(Step& step, const SavedSet& tensors) const;
+  static void gather_results(Step& step, const SavedSet& tensors);
   base::View gate_input(Step& step, base::View normed) const;
-  void choose(Step& step, const params::Lease& lease, const SavedSet& tensors) const;
+  void choose(Step& step, const params::Lease& lease, const SavedSet& tensors, base::View normed) const;
   void gate_backward(Step& step, const params::Lease& lease, const params::Grads& grads, const SavedSet& tensors,
                      base::View d_logits, base::View d_mix, base::View d_normed) const;
 

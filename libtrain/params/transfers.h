@@ -25,6 +25,7 @@ class Transfers {
   // When the transfer is done; issues all of it. An empty event when that has been asked before.
   tensor::Event done(Ticket ticket);
   void let_some_follow();
+  void issue_all();
   // Issues all. Who asks for any of them from now on has waited for the communication Exec since.
   void finish();
 
@@ -36,7 +37,6 @@ class Transfers {
     tensor::Event done;
   };
   void issue(Queued& transfer);
-  void issue_all();
   tensor::Exec& communication_;
   Issue issue_;
   std::deque<Queued> under_way_;  // ascending in ticket; not asked for yet

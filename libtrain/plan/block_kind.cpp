@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/nearest.h"
 #include "libtrain/plan/blocks/attention.h"
+#include "libtrain/plan/blocks/crossings.h"
 #include "libtrain/plan/blocks/embedding.h"
 #include "libtrain/plan/blocks/experts.h"
 #include "libtrain/plan/blocks/feed_forward.h"
@@ -107,6 +108,19 @@ std::vector<GroupCall> BlockKind::tensor_calls(const ModelConfig&, const MicroSh
 }
 std::vector<GroupCall> BlockKind::expert_calls(const ModelConfig&, const MicroShape&, Pass, Recompute) const {
   return {};
+}
+
+std::vector<GroupCall> BranchKind::tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
+                                                Recompute recompute, Again again) const {
+  Crossings calls(m, s);
+  calls.all_rows().add_up();
+  if (pass != Pass::train) return calls.take();
+  if (recompute == Recompute::layers) {
+    calls.all_rows();
+    if (again == Again::output) calls.add_up();
+  }
+  calls.all_rows().all_rows().add_up();
+  return calls.take();
 }
 
 void register_block(const std::string& name, std::shared_ptr<const BlockKind> kind) {

@@ -136,6 +136,13 @@ class BranchKind {
   virtual std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const = 0;
   virtual double forward_flops(const ModelConfig& model, std::int64_t sequence) const = 0;
 
+  // What a rank says for one micro-batch among the tensor ranks of its replica, as BlockKind::tensor_calls. By default
+  // it gathers the rows of its input and adds up its output; back, it gathers the rows of the output's gradient and
+  // again of the input, and adds up the input's gradient. A layer that runs forward again gathers and adds up what is
+  // read.
+  enum class Again { output, all_but_output };
+  virtual std::vector<GroupCall> tensor_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
+                                              Recompute recompute, Again again) const;
   // What a rank says for one micro-batch to those that hold other experts (Axis::expert): in forward, which
   // recomputation runs again, and in backward. By default nothing.
   virtual std::vector<GroupCall> expert_calls(const ModelConfig&, const MicroShape&, Pass, Recompute) const {

@@ -3,6 +3,7 @@
 
 #include "libtrain/plan/experts.h"
 #include "libtrain/plan/micro_shape.h"
+#include "libtrain/plan/topology.h"
 
 #include <cstdint>
 #include <string>
@@ -10,11 +11,18 @@
 
 namespace trainyard::plan {
 
-// Of the experts of each layer the `part`-th of `parts` equal runs of neighbours.
+// Of the experts of each layer the `part`-th of `parts` equal runs of neighbours. The tensor ranks of a replica, which
+// have all its rows, deal out the experts among them, and data ranks share what each of these has: of `tensor` runs
+// each is cut into across() again.
 struct ExpertShare {
   int parts = 1, part = 0;
+  int tensor = 1;
+  int across() const { return parts / tensor; }  // data ranks that hold different experts (Axis::expert)
   bool operator==(const ExpertShare&) const = default;
 };
+
+// What a rank has.
+ExpertShare expert_share(const Topology& topology, int rank);
 
 // In a layer that has them, experts take the place of the feed-forward branch: each token goes to the top_k of them
 // that its gate chooses (Shazeer et al. 2017, "Outrageously large neural networks"; Lepikhin et al. 2020, "GShard";

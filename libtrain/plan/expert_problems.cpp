@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <numeric>
 
 namespace trainyard::plan {
 
@@ -70,6 +72,30 @@ std::vector<std::string> expert_problems(const ModelConfig& m) {
     out.emplace_back(
         "experts-residual and experts-shared both put a feed-forward part beside the experts: one of them");
   return out;
+}
+
+std::string expert_parallel_obstacle(const ModelConfig& m, int data, int tensor, int degree) {
+  if (degree == 1) return {};
+  if (!has_experts(m))
+    return fmt::format("--expert-parallel {} shares out experts, and the model has none: its layers are dense", degree);
+  std::string undivided = data % degree == 0 ? "" : base::counted(data, "data-parallel rank");
+  for (const auto count : m.experts.count)
+    if (count % (std::int64_t{tensor} * degree) != 0) {
+      undivided += fmt::format("{}the {} of a layer{}", undivided.empty() ? "" : " nor ",
+                               base::counted(count / tensor, "expert"), tensor > 1 ? " that a tensor rank has" : "");
+      break;
+    }
+  return undivided.empty() ? "" : fmt::format("--expert-parallel {} does not divide {}", degree, undivided);
+}
+
+std::string expert_parallel_flags(const ModelConfig& m, int data, int tensor, int degree) {
+  std::int64_t most = data;
+  for (const auto count : m.experts.count) most = std::gcd(most, count / tensor);
+  auto below = std::min<std::int64_t>(degree - 1, most), above = std::int64_t{degree} + 1;
+  while (below > 1 && most % below != 0) --below;
+  while (above < most && most % above != 0) ++above;
+  const auto flag = [](std::int64_t e) { return fmt::format("--expert-parallel {}", e); };
+  return above > most ? flag(std::max<std::int64_t>(1, below)) : flag(below) + " or " + flag(above);
 }
 
 }  // namespace trainyard::plan

@@ -12,8 +12,7 @@ int place_in_group(const Topology& topology, int rank, Axes axes) {
 
 bool is_first_holder(const Unit& unit, const Parameter& parameter, const Topology& topology, int rank) {
   for (const auto& [axis, size] : topology.finest_axes()) {
-    const bool other_experts = axis == Axis::expert && unit.group.has(Axis::expert_data);
-    const bool holds_other_parts = axis == Axis::pipe || other_experts || includes(unit.group, axis) ||
+    const bool holds_other_parts = axis == Axis::pipe || unit.others.has(axis) || includes(unit.group, axis) ||
                                    (parameter.cut && parameter.cut->axis == axis);
     if (!holds_other_parts && topology.coordinate(rank, axis) != 0) return false;
   }

@@ -14,8 +14,8 @@ namespace trainyard::plan {
 int place_in_group(const Topology& topology, int rank, Axes axes);
 
 // Along every axis but those of the unit's group, that of the parameter's cut, pipe, whose stages have units of their
-// own, and expert for the units of experts, which are others there, ranks hold the same elements of a parameter: the
-// first of them counts and saves these.
+// own, and those along which experts are others (Unit::others), ranks hold the same elements of a parameter: the first
+// of them counts and saves these.
 bool is_first_holder(const Unit& unit, const Parameter& parameter, const Topology& topology, int rank);
 
 // Elements [first, first + count) of what a rank holds of a parameter, flat.

@@ -42,10 +42,11 @@ struct Plan : Cut {
   int stage_of(int rank) const { return topology.coordinate(rank, Axis::pipe); }
   const MemoryBytes& memory_of(int rank) const { return stage_memory[static_cast<std::size_t>(stage_of(rank))]; }
   // They refer to this plan. Of a stage: what its first rank has; the others have other experts, of the same sizes.
-  ModelPart part_of_stage(int stage) const { return part_of(model, stages, stage).with_experts({expert_parallel, 0}); }
+  ModelPart part_of_stage(int stage) const {
+    return part_of(model, stages, stage).with_experts({expert_parallel * tensor, 0, tensor});
+  }
   ModelPart part_of_rank(int rank) const {
-    return part_of(model, stages, stage_of(rank))
-        .with_experts({expert_parallel, topology.coordinate(rank, Axis::expert)});
+    return part_of(model, stages, stage_of(rank)).with_experts(expert_share(topology, rank));
   }
   StateShape states() const { return {zero, dtype, gradient_dtype, batch(), layer_slots, topology}; }
   MicroShape micro() const {

@@ -5,6 +5,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
+#include "libtrain/plan/expert_problems.h"
 #include "libtrain/plan/extent.h"
 #include "libtrain/plan/inventory.h"
 #include "libtrain/plan/layer_model.h"
@@ -260,27 +261,12 @@ void tensor_problems(const Plan& p, const LanesOf& lanes, std::vector<Problem>& 
 // Whether replicas can share out the experts of every layer: with the nearest numbers of them that can.
 void expert_parallel_problems(const Plan& p, std::vector<Problem>& out) {
   if (p.expert_parallel == 1) return;
-  if (!has_experts(p.model))
-    return out.push_back({fmt::format("--expert-parallel {} shares out experts, and the model has none: its layers are "
-                                      "dense",
-                                      p.expert_parallel),
-                          "--expert-parallel 1, or a model with experts (train --help-model)"});
-  const std::int64_t replicas = p.topology.size(Axis::data), degree = p.expert_parallel;
-  auto common = replicas;
-  std::string wrong = replicas % degree == 0 ? "" : base::counted(replicas, "data-parallel rank");
-  for (const auto count : p.model.experts.count) {
-    common = std::gcd(common, count);
-    if (count % degree != 0 && (wrong.empty() || wrong.ends_with("rank") || wrong.ends_with("ranks")))
-      wrong += fmt::format("{}the {} of a layer", wrong.empty() ? "" : " nor ", base::counted(count, "expert"));
-  }
-  if (!wrong.empty()) {
-    auto above = degree + 1;
-    while (above <= common && common % above != 0) ++above;
-    out.push_back({fmt::format("--expert-parallel {} does not divide {}", degree, wrong),
-                   fmt::format("--expert-parallel {}{}", largest_divisor(common, degree),
-                               above <= common ? fmt::format(" or {}", above) : "")});
-  }
-  if (p.reduction == Reduction::fast)
+  const auto replicas = p.topology.size(Axis::data);
+  if (auto wrong = expert_parallel_obstacle(p.model, replicas, p.tensor, p.expert_parallel); !wrong.empty())
+    out.push_back({std::move(wrong), has_experts(p.model)
+                                         ? expert_parallel_flags(p.model, replicas, p.tensor, p.expert_parallel)
+                                         : "--expert-parallel 1, or a model with experts (train --help-model)"});
+  if (has_experts(p.model) && p.reduction == Reduction::fast)
     out.push_back(
         {"--reduction fast leaves adding up to the library, and gradients of shared experts are added up by "
          "the micro-batches that they are of",

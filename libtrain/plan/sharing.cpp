@@ -15,6 +15,7 @@ Sharing::Sharing(const ModelConfig& m)
     : kv_heads_(m.kv_heads), shared_{{"kv-heads", m.kv_heads},
                                      {"ffn", m.ffn},
                                      {"the stored vocabulary", m.stored_vocabulary()}} {
+  for (const auto count : m.experts.count) shared_.push_back({"the experts of a layer,", count});
   for (const auto& segment : segments(m))
     for (const auto& unit : segment.kind->units(segment.model, segment.first))
       for (const auto& p : unit.parameters)

@@ -108,7 +108,7 @@ std::vector<SizedCalls> tensor_calls(const ModelPart& part, const MicroShape& mi
 
 std::vector<SizedCalls> expert_calls(const ModelPart& part, const MicroShape& micro, Pass pass, Recompute recompute,
                                      std::int64_t micros) {
-  return calls_in(Axis::expert, part.experts.parts, part, micros,
+  return calls_in(Axis::expert, part.experts.across(), part, micros,
                   [&](const Segment& s) { return s.kind->expert_calls(s.model, micro, pass, recompute); });
 }
 

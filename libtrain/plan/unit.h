@@ -61,6 +61,8 @@ struct Unit {
   // gradients, and ZeRO cuts it into as many pieces. {data} is what stores can do yet (plan/problems.h).
   Axes group = {Axis::data};
   std::vector<Parameter> parameters;  // declaration order
+  // Along these axes ranks have other parameters in its place: other experts of the layer.
+  Axes others = {};
 };
 
 // The gradients of a micro-batch that one rank makes of a unit: those of its own, or, of experts that ranks share,

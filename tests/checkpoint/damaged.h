@@ -7,21 +7,25 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 
 namespace sample {
 
-// Four ranks along whatever axes, of a tiny model of three items with a tied table.
+// Four ranks along whatever axes, of a tiny model of three items with a tied table, or another that is made of it.
 class GridDamage : public ::testing::Test {
  protected:
-  void write(const plan::Topology& topology, const plan::Stages& stages = {}) {
+  void write(const plan::Topology& topology, const plan::Stages& stages = {},
+             const std::function<void(plan::ModelConfig&)>& change = {}) {
     auto model = gpt();
     model.layers = 1, model.hidden = 8, model.heads = 4, model.kv_heads = 4, model.ffn = 16, model.vocabulary = 129,
     model.context = 8, model.lanes = 2;
+    if (change) change(model);
     written = state(model, base::DType::bf16, 5);
     written.identity["seed"] = written.seed;
     written.identity["model"] = plan::model_to_json(model);
     written.identity["model"].erase("name");
+    if (const auto parts = topology.size(plan::Axis::expert); parts > 1) written.plan["expert_parallel"] = parts;
     save(scratch.path, written, topology, 3, stages);
     folder = scratch.path + "/step-00000005";
   }

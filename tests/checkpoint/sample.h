@@ -9,6 +9,7 @@
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/checkpoint/reader.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <filesystem>
@@ -61,6 +62,23 @@ inline plan::ModelConfig llama_of_heads() {
   return m;
 }
 
+// Experts in layers 1 and 2, more in the deeper one; 2, 3 and 6 divide both numbers. The others have biases, one has a
+// part beside the experts, and in one a layer without experts stands between two that have some.
+inline plan::ModelConfig moe() {
+  auto m = gpt();
+  m.name = "sample-moe";
+  m.layers = 3, m.heads = 4, m.kv_heads = 4;
+  m.experts.count = {6, 12}, m.experts.dense_layers = 1, m.experts.top_k = 2, m.experts.ffn = 9;
+  m.experts.score = plan::GateScore::sigmoid;
+  return m;
+}
+inline plan::ModelConfig moe_llama() {
+  auto m = llama_of_heads();
+  m.name = "sample-moe-llama";
+  m.layers = 4, m.experts.count = {12, 6}, m.experts.every = 2, m.experts.ffn = 8, m.experts.shared = 1;
+  return m;
+}
+
 // Any bits but NaN; a bf16 model value is exactly representable.
 inline float value(checkpoint::Kind kind, const std::string& name, std::int64_t index, base::DType working) {
   std::uint64_t h = 1469598103934665603ull + static_cast<std::uint64_t>(kind);
@@ -89,6 +107,23 @@ inline checkpoint::RunState state(const plan::ModelConfig& model, base::DType dt
   return s;
 }
 
+inline bool is_of_experts(const plan::Unit& unit) { return unit.name.ends_with(".experts"); }
+
+// What a rank has of a unit of the model: of the experts of a layer, which tensor ranks deal out and of these ranks
+// along data again, a run of neighbours, told by their names ("layers.01.experts.05.up.weight").
+inline plan::Unit share_of(plan::Unit unit, const plan::Topology& topology, int rank) {
+  const auto across = topology.size(plan::Axis::expert), tensor = topology.size(plan::Axis::tensor),
+             parts = across * tensor, part = rank % tensor * across + rank / tensor % across;
+  if (parts == 1 || !is_of_experts(unit)) return unit;
+  const auto number = [&](const plan::Parameter& p) { return std::stoi(p.name.substr(unit.name.size() + 1)); };
+  int count = 0;
+  for (const auto& p : unit.parameters) count = std::max(count, number(p) + 1);
+  std::erase_if(unit.parameters, [&](const auto& p) { return number(p) * parts / count != part; });
+  if (across > 1) unit.group = {plan::Axis::expert_data};
+  unit.others = {plan::Axis::expert, plan::Axis::tensor};
+  return unit;
+}
+
 // What a rank holds of a unit, back to back, by counting: its slice of each parameter that has a cut, the others whole.
 struct HeldUnit {
   std::vector<float> values;
@@ -99,6 +134,8 @@ inline HeldUnit held_unit(const checkpoint::RunState& s, checkpoint::Kind kind, 
                           const plan::Topology& topology, int rank) {
   HeldUnit held;
   const int data = topology.size(plan::Axis::data), tensor = topology.size(plan::Axis::tensor), at = rank % tensor;
+  const int neighbours = unit.group.has(plan::Axis::expert_data) ? topology.size(plan::Axis::expert) : 1,
+            pieces = data / neighbours;  // neighbours hold others of its experts
   for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
     const auto& parameter = unit.parameters[p];
     const auto rows = parameter.stored[0], cols = parameter.stored.size() > 1 ? parameter.stored[1] : 1;
@@ -110,9 +147,10 @@ inline HeldUnit held_unit(const checkpoint::RunState& s, checkpoint::Kind kind, 
         held.of.push_back(static_cast<int>(p));
       }
   }
-  while (held.values.size() % static_cast<std::size_t>(64 * data) != 0) held.values.push_back(0), held.of.push_back(-1);
-  held.piece = static_cast<std::int64_t>(held.values.size()) / data;
-  held.first = rank / tensor % data * held.piece;
+  while (held.values.size() % static_cast<std::size_t>(64 * pieces) != 0)
+    held.values.push_back(0), held.of.push_back(-1);
+  held.piece = static_cast<std::int64_t>(held.values.size()) / pieces;
+  held.first = rank / tensor % data / neighbours * held.piece;
   return held;
 }
 
@@ -122,7 +160,9 @@ inline std::vector<float> saved_of(const HeldUnit& held, const plan::Unit& unit,
                                    int rank) {
   const auto begin = static_cast<std::size_t>(held.first), end = begin + static_cast<std::size_t>(held.piece);
   const bool first = rank % topology.size(plan::Axis::tensor) == 0;
-  const auto mine = [&](int p) { return first || unit.parameters[static_cast<std::size_t>(p)].cut.has_value(); };
+  const auto mine = [&](int p) {
+    return first || is_of_experts(unit) || unit.parameters[static_cast<std::size_t>(p)].cut.has_value();
+  };
   bool all = true;
   for (std::size_t p = 0; p < unit.parameters.size(); ++p) all = all && mine(static_cast<int>(p));
   std::vector<float> out;
@@ -168,10 +208,12 @@ struct Rank {
     const auto units = plan::units(s.model);
     const int stage = rank / (topology.world() / stages.stages);
     for (auto kind : checkpoint::kinds_of(s.dtype))
-      for (const auto& unit : units)
-        if (stage_of(s.model, unit, stages) == stage)
+      for (const auto& of_model : units)
+        if (stage_of(s.model, of_model, stages) == stage) {
+          const auto unit = share_of(of_model, topology, rank);
           list_of(kind).push_back(
               view(s, kind, saved_of(held_unit(s, kind, unit, topology, rank), unit, topology, rank)));
+        }
     pieces.boxes = checkpoint::boxes_of_pieces(s.model, topology, rank, stages);
   }
   std::vector<base::View>& list_of(checkpoint::Kind kind) {
@@ -202,6 +244,13 @@ inline void save(const std::string& folder, const checkpoint::RunState& s, int r
   save(folder, s, plan::replicas_of(ranks, 1), keep);
 }
 
+// What a rank has of a model.
+inline plan::ModelPart part_of(const plan::ModelConfig& model, const plan::Topology& topology,
+                               const plan::Stages& stages, int rank) {
+  return plan::part_of(model, stages, topology.coordinate(rank, plan::Axis::pipe))
+      .with_experts({topology.size(plan::Axis::expert), topology.coordinate(rank, plan::Axis::expert)});
+}
+
 // The number of elements that differ from what was saved, read as the ranks of a topology read: each the units of its
 // stage, with those that this borrows.
 inline std::int64_t differences(checkpoint::Reader& reader, const plan::Topology& topology,
@@ -210,7 +259,7 @@ inline std::int64_t differences(checkpoint::Reader& reader, const plan::Topology
   std::int64_t wrong = 0;
   for (auto kind : checkpoint::all_kinds)
     for (int r = 0; r < topology.world(); ++r)
-      for (const auto& unit : plan::units(plan::part_of(s.model, stages, topology.coordinate(r, plan::Axis::pipe)))) {
+      for (const auto& unit : plan::units(part_of(s.model, topology, stages, r))) {
         const auto source =
             kind == checkpoint::Kind::master && s.dtype == base::DType::f32 ? checkpoint::Kind::model : kind;
         const auto held = held_unit(s, source, unit, topology, r);

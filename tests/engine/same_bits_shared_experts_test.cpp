@@ -1,6 +1,7 @@
-// Promises 2 and 3 where ranks share out the experts: every triple of choices among gates, ranks and how many of them
-// hold different experts, ZeRO stages, folds, stages and schedules, recomputation and dtypes has the bits of one rank,
-// and takes the memory and sends the bytes that were foretold; so has every resume on another degree.
+// Promises 2 and 3 where ranks share out the experts: every triple of choices among gates, data ranks and how many of
+// them hold different experts, tensor ranks that deal them out, ZeRO stages, folds, stages and schedules, recomputation
+// and dtypes has the bits of one rank, and takes the memory and sends the bytes that were foretold; so has every resume
+// on another cut.
 // --gtest_also_run_disabled_tests: the whole product.
 #include "libtrain/checkpoint/reshard.h"
 #include "libtrain/engine/evaluate.h"
@@ -20,28 +21,28 @@ namespace {
 using testing::Cut;
 using testing::SmallRun;
 
-// gate, ranks, ZeRO stage, fold, stages and their schedule, recomputation, dtype
-constexpr std::array<int, 7> levels = {4, 5, 4, 2, 4, 3, 2};
+// gate, data ranks, ZeRO stage, fold, stages and their schedule, recomputation, dtype, tensor ranks
+constexpr std::array<int, 8> levels = {4, 7, 4, 2, 4, 3, 2, 3};
 using Choice = testing::Choice<levels.size()>;
 
 struct Ranks {
   int data, experts;
 };
 // Of ten micro-batches the last round leaves some of a group idle (three, six), whole groups (four), or nobody.
-constexpr std::array<Ranks, 5> ranks = {{{2, 2}, {4, 2}, {3, 3}, {6, 3}, {6, 2}}};
+constexpr std::array<Ranks, 7> ranks = {{{2, 2}, {4, 2}, {3, 3}, {6, 3}, {6, 2}, {1, 1}, {3, 1}}};
 
 // top-1 that draws lots with so few places that tokens are dropped; top-2 with noise beside a residual part; top-3 by
 // probability beside shared experts, in a pyramid; without a capacity, with sigmoid scores and biases that move.
 std::string model_of(const SmallRun& runs, int gate) {
   const std::array<const char*, 4> lines = {
-      "dropout-ffn-residual = 0.1\ndropout-embedding = 0.1\n[experts]\ncount = 6\nevery = 2\n"
+      "dropout-ffn-residual = 0.1\ndropout-embedding = 0.1\n[experts]\ncount = 12\nevery = 2\n"
       "capacity-factor = 0.5\nmin-capacity = 2\nz-loss = 0.001\n",
-      "[experts]\ncount = 6\nevery = 2\ntop-k = 2\noverflow = \"position\"\nnoise = \"gumbel\"\nresidual = true\n"
+      "[experts]\ncount = 12\nevery = 2\ntop-k = 2\noverflow = \"position\"\nnoise = \"gumbel\"\nresidual = true\n"
       "capacity-factor = 1\n",
       "norm = \"rms\"\npositions = \"rotary\"\nactivation = \"swiglu\"\nbiases = \"off\"\ntied = \"off\"\n"
-      "[experts]\ncount = [6, 6, 12]\ndense-layers = 1\ntop-k = 3\noverflow = \"probability\"\nshared = 2\nffn = 32\n"
+      "[experts]\ncount = [12, 12, 24]\ndense-layers = 1\ntop-k = 3\noverflow = \"probability\"\nshared = 2\nffn = 32\n"
       "capacity-factor = 0.75\nnoise = \"jitter\"\n",
-      "dropout-attention = 0.1\n[experts]\ncount = 6\ntop-k = 2\nscore = \"sigmoid\"\nbias-rate = 0.05\n"
+      "dropout-attention = 0.1\n[experts]\ncount = 12\ntop-k = 2\nscore = \"sigmoid\"\nbias-rate = 0.05\n"
       "capacity-factor = \"none\"\nevaluation-capacity-factor = 1.5\n"};
   return runs.model(fmt::format("experts-{}", gate),
                     std::string("layers = 4\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 64\ncontext = 32\n") +
@@ -56,7 +57,9 @@ Cut cut_of(const Choice& c) {
   cut.pipeline = c[4] == 0 ? 1 : 2;
   cut.schedule = schedules[static_cast<std::size_t>(c[4])];
   cut.virtual_stages = c[4] == 2 ? 2 : 1;
-  cut.ranks = of.data * cut.pipeline;
+  cut.tensor = c[7] == 0 ? 1 : 2;
+  cut.sequence_parallel = c[7] == 2;
+  cut.ranks = of.data * cut.pipeline * cut.tensor;
   cut.experts = of.experts;
   cut.recompute = c[4] == 3 ? "none" : plan::name_of(plan::recomputations[static_cast<std::size_t>(c[5])]);
   cut.dtype = c[6] == 0 ? "f32" : "bf16";
@@ -64,16 +67,17 @@ Cut cut_of(const Choice& c) {
 }
 
 std::string text_of(const Cut& c) {
-  return fmt::format("{} ranks, experts over {}, {} stages of {} chunks, {}, ZeRO {}, {}, recompute {}", c.ranks,
-                     c.experts, c.pipeline, c.virtual_stages, c.schedule, c.zero, c.dtype, c.recompute);
+  return fmt::format("{} ranks, {} tensor{}, experts over {}, {} stages of {} chunks, {}, ZeRO {}, {}, recompute {}",
+                     c.ranks, c.tensor, c.sequence_parallel ? " and rows" : "", c.experts, c.pipeline, c.virtual_stages,
+                     c.schedule, c.zero, c.dtype, c.recompute);
 }
 
 engine::RunConfig config_of(const SmallRun& runs, int gate, int fold, const std::string& output) {
   auto c = runs.config(output);
   c.model = model_of(runs, gate);
-  c.steps = 3, c.micro_batch = 2, c.global_batch = 20, c.fold = fold;
+  c.steps = 3, c.micro_batch = 4, c.global_batch = 40, c.fold = fold;
   c.document_mask = gate % 2 == 0 ? "on" : "off";
-  c.validate_every = 3, c.validation_sequences = 6;
+  c.validate_every = 3, c.validation_sequences = 12;
   return c;
 }
 
@@ -109,7 +113,7 @@ void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, where);
     EXPECT_EQ(bits_of(runs, c, runs.run(c, cut)), want);
     testing::expect_no_difference(runs.reports(), where, [&](std::size_t rank) {
-      return static_cast<std::int64_t>(rank) % data >= (groups % data == 0 ? data : groups % data);
+      return static_cast<std::int64_t>(rank) / cut.tensor % data >= (groups % data == 0 ? data : groups % data);
     });
     std::filesystem::remove_all(c.output);
     ++n;
@@ -129,14 +133,16 @@ TEST(SameBitsSharedExperts, DISABLED_EveryChoice) {
 // Each cut is once what a checkpoint is written on and once what it is resumed on.
 TEST(SameBitsSharedExperts, StopAndResumeOnAnotherDegree) {
   SmallRun runs;
-  const auto cut = [](int ranks, int experts, int zero, int stages, const char* schedule, const char* recompute) {
+  const auto cut = [](int ranks, int experts, int tensor, int zero, int stages, const char* schedule,
+                      const char* recompute) {
     Cut c{ranks, zero, 1, "bf16", recompute};
-    c.pipeline = stages, c.schedule = schedule, c.experts = experts;
+    c.pipeline = stages, c.schedule = schedule, c.experts = experts, c.tensor = tensor;
     return c;
   };
-  const std::vector<Cut> cuts = {cut(1, 1, 0, 1, "1f1b", "none"),      cut(6, 3, 3, 1, "1f1b", "layers"),
-                                 cut(4, 2, 1, 2, "1f1b", "selective"), cut(4, 2, 3, 1, "1f1b", "none"),
-                                 cut(3, 1, 2, 1, "1f1b", "none"),      cut(4, 2, 0, 2, "zero-bubble", "none")};
+  const std::vector<Cut> cuts = {cut(1, 1, 1, 0, 1, "1f1b", "none"),       cut(6, 3, 1, 3, 1, "1f1b", "layers"),
+                                 cut(2, 1, 2, 1, 1, "1f1b", "none"),       cut(4, 2, 1, 1, 2, "1f1b", "selective"),
+                                 cut(8, 2, 2, 3, 1, "1f1b", "none"),       cut(3, 1, 1, 2, 1, "1f1b", "none"),
+                                 cut(4, 2, 1, 0, 2, "zero-bubble", "none")};
   for (const int gate : {2, 3}) {
     auto whole = config_of(runs, gate, 1, fmt::format("whole-{}", gate));
     const auto expected = bits_of(runs, whole, runs.run(whole, cuts[0]));
@@ -163,17 +169,19 @@ TEST(SameBitsSharedExperts, AnEvaluationIsTheValidationOfTheRun) {
     two.experts = 2;
     runs.run(c, two);
     const auto recorded = SmallRun::metrics(c).back()["validation_loss"].get<double>();
-    for (const auto& [count, stages, experts] : {std::tuple{1, 1, 1}, {3, 1, 3}, {4, 2, 2}, {4, 1, 2}}) {
+    for (const auto& [count, stages, experts, tensor] :
+         {std::tuple{1, 1, 1, 1}, {3, 1, 3, 1}, {4, 2, 2, 1}, {4, 1, 2, 2}, {2, 1, 1, 2}}) {
       engine::EvaluateConfig e;
-      e.checkpoint = c.output, e.sequences = 6;
+      e.checkpoint = c.output, e.sequences = 12;
       Cut cut{count, count == 3 ? 3 : 0};
-      cut.pipeline = stages, cut.experts = experts;
+      cut.pipeline = stages, cut.experts = experts, cut.tensor = tensor;
       const auto dtype = e.run.dtype;
       SmallRun::apply(cut, e.run);
       e.run.dtype = dtype, e.run.device = "cpu", e.run.hang_timeout = 120;
       std::vector<engine::Evaluation> found(static_cast<std::size_t>(count));
       comm::run_ranks(count, [&, cut](int rank, comm::ThreadsWorld& world) {
-        auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank), 1, cut.pipeline, cut.experts);
+        auto w =
+            engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor, cut.pipeline, cut.experts);
         found[static_cast<std::size_t>(rank)] = engine::evaluate(e, w, nullptr, cut.ranks);
       });
       for (const auto& f : found) {

@@ -72,6 +72,55 @@ for file in rank-0000{0,1}.h5 ranks.index checkpoint.h5; do same as-piped/$file 
 expect 0 reshard-checkpoint three unstaged --consolidate
 same unstaged/rank-00000.h5 $newest/rank-00000.h5 "from stages and back"
 
+# Ranks that share out experts, and back; what is not said stays where the new ranks can have it.
+{ tiny_model 16; printf 'experts-count = 6\n'; } | sed 's/layers = 1/layers = 2/' >moe.toml
+of_experts=(train --model moe.toml --data data --steps 2 --global-batch 4 --sequence 16 --threads 1 --progress never)
+expect 0 "${of_experts[@]}" --output moe
+expect 0 reshard-checkpoint moe dealt --data-parallel 6 --expert-parallel 3 --json
+jq -e '.ranks == 6 and .tensor == 1 and .expert_parallel == 3' out >/dev/null || fail "JSON: $(cat out)"
+dealt_of() { inspect "$1" --json | jq -c '[.axes[].axis], .plan.expert_parallel, .plan.ranks' | xargs; }
+[ "$(dealt_of dealt)" = "[data] 3 6" ] || fail "the plan does not say the cut: $(dealt_of dealt)"
+expect 0 inspect dealt
+said 'written by  6 ranks (data 6, experts over 3)'
+expect 0 inspect --verify dealt
+expect 0 generate --checkpoint dealt --tokens 3 --threads 1
+expect 0 train --evaluate dealt --data data --evaluate-split train --threads 1
+expect 0 "${of_experts[@]}" --output dealt-onward --resume dealt --steps 3 --change steps
+expect 0 reshard-checkpoint dealt fewer --data-parallel 3
+said 'of 6 ranks on 3 ranks (3, experts over 3)'
+expect 0 reshard-checkpoint dealt four-of-all --data-parallel 4
+unsaid 'experts over'
+[ "$(dealt_of four-of-all)" = "[data] null 4" ] || fail "the plan speaks of experts: $(dealt_of four-of-all)"
+expect 0 reshard-checkpoint fewer dealt-stages --data-parallel 2 --pipeline 2 --expert-parallel 2
+said '(2 stages x 2, experts over 2)'
+expect 0 reshard-checkpoint --diff moe dealt-stages
+expect 0 reshard-checkpoint --average dealt dealt-stages mean-of-dealt
+said '(2 stages x 2, experts over 2)'
+expect 0 reshard-checkpoint --diff moe mean-of-dealt
+expect 0 reshard-checkpoint dealt-stages gathered --consolidate
+same gathered/rank-00000.h5 moe/checkpoints/step-00000002/rank-00000.h5 "from shared experts and back"
+expect 0 mpirun -n 4 "${of_experts[@]}" --output dealt-run --expert-parallel 2
+expect 0 reshard-checkpoint --diff moe dealt-run
+expect 0 reshard-checkpoint moe as-dealt --data-parallel 4 --expert-parallel 2
+for file in rank-0000{0,1,2,3}.h5 ranks.index checkpoint.h5; do same as-dealt/$file dealt-run/checkpoints/step-00000002/$file "a save of ranks that share experts"; done
+expect 0 reshard-checkpoint dealt-run dealt-again
+said 'on 4 ranks (4, experts over 2)'
+expect 0 mpirun -n 2 "${of_experts[@]}" --output two-onward --resume as-dealt --steps 3 --change steps --expert-parallel 2
+expect 0 reshard-checkpoint --diff dealt-onward two-onward
+partition-model --model moe.toml --data data --sequence 16 --ranks 6 --expert-parallel 3 --global-batch 12 --output dealt.json >/dev/null || fail "no plan"
+expect 0 reshard-checkpoint dealt-run by-dealt-plan --plan dealt.json
+for file in rank-0000{0,1,2,3,4,5}.h5 ranks.index checkpoint.h5; do same by-dealt-plan/$file dealt/$file "by plan and by words"; done
+[ "$(dealt_of by-dealt-plan)" = "[data] 3 6" ] || fail "not what the plan says: $(dealt_of by-dealt-plan)"
+refused 2 'expert-parallel 4 does not divide 6 data-parallel ranks' reshard-checkpoint moe nope --data-parallel 6 --expert-parallel 4
+grep -q 'try: --expert-parallel 3 or --expert-parallel 6$' err || fail "no way out: $(cat err)"
+refused 2 'expert-parallel 4 does not divide the 6 experts of a layer' reshard-checkpoint moe nope --data-parallel 8 --expert-parallel 4
+grep -q 'try: --expert-parallel 2$' err || fail "no way out: $(cat err)"
+refused 2 'expert-parallel 2: the model has no experts' reshard-checkpoint run nope --data-parallel 2 --expert-parallel 2
+refused 2 'expert-parallel 2 of 2 tensor ranks' reshard-checkpoint moe nope --data-parallel 2 --tensor 2 --expert-parallel 2
+refused 2 'expert-parallel' reshard-checkpoint moe nope --expert-parallel 0
+refused 2 'consolidate and --expert-parallel do not' reshard-checkpoint moe nope --consolidate --expert-parallel 1
+refused 2 'diff and --expert-parallel do not' reshard-checkpoint --diff moe dealt --expert-parallel 1
+
 # What a user may not have meant is said; above what can have any sense it is refused.
 unsaid warning
 expect 0 reshard-checkpoint run sparse --data-parallel 100
@@ -193,6 +242,7 @@ refused 2 'plan and --partition do not' reshard-checkpoint run nope --plan plan.
 refused 2 'tensor 4 is more than the model.s 2 key-value heads: some ranks would have none' reshard-checkpoint run nope --tensor 4
 grep -q 'try: --tensor 2$' err || fail "no way out: $(cat err)"
 refused 2 'consolidate and --tensor do not' reshard-checkpoint run nope --consolidate --tensor 2
+refused 2 'plan and --expert-parallel do not' reshard-checkpoint run nope --plan plan.json --expert-parallel 2
 refused 2 'plan and --zero do not go together' reshard-checkpoint run nope --plan plan.json --zero 1
 refused 2 'consolidate and --data-parallel do not' reshard-checkpoint run nope --consolidate --data-parallel 2
 refused 2 'diff and --force do not' reshard-checkpoint --diff run four --force

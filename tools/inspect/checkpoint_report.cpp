@@ -2,6 +2,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/finder.h"
+#include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/checkpoint/view.h"
 #include "libtrain/engine/report.h"
@@ -30,11 +31,12 @@ json tensors_json(const checkpoint::Reader& reader) {
   return out;
 }
 
-// " (data 2 x tensor 4)"; nothing for one rank.
+// " (data 2 x tensor 4)", " (data 6, experts over 2)"; nothing for one rank.
 std::string grid_text(const checkpoint::Manifest& m) {
   std::string text;
   for (const auto& a : m.axes)
     text += fmt::format("{}{} {}", text.empty() ? "" : " x ", base::one_line(a.axis), a.size);
+  if (const auto parts = checkpoint::expert_parts_of(m); parts > 1) text += fmt::format(", experts over {}", parts);
   return m.ranks == 1 ? "" : fmt::format(" ({})", text);
 }
 

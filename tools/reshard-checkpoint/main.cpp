@@ -29,6 +29,7 @@ constexpr const char* examples =
     "  reshard-checkpoint run eight --data-parallel 8 --tensor 1 --zero 3\n"
     "  reshard-checkpoint run shared --data-parallel 3 --tensor 2\n"
     "  reshard-checkpoint run staged --data-parallel 1 --pipeline 2 --partition uniform\n"
+    "  reshard-checkpoint moe dealt-out --data-parallel 4 --tensor 1 --expert-parallel 2\n"
     "  reshard-checkpoint run weights --only model --dtype bf16\n"
     "  reshard-checkpoint --diff whole eight\n"
     "  reshard-checkpoint --average whole eight mean --json\n"
@@ -36,7 +37,7 @@ constexpr const char* examples =
 
 struct Settings {
   std::vector<std::string> paths;
-  std::optional<int> data, tensor, pipeline, zero;
+  std::optional<int> data, tensor, experts, pipeline, zero;
   int threads = 0;
   std::string partition, plan, dtype, only, memory = "256MiB", progress = "auto";
   std::optional<double> tolerance;
@@ -70,6 +71,11 @@ void add_options(CLI::App& app, Settings& s) {
                  "tensor-parallel ranks, which share every layer, for each data-parallel one [as many as SRC has]")
       ->check(in_range(plan::ranges::tensor))
       ->group("Cut");
+  app.add_option("--expert-parallel", s.experts,
+                 "data-parallel ranks that share out the experts of each layer; divides these and all numbers of "
+                 "experts [as many as SRC says where that does, else 1]")
+      ->check(in_range(plan::ranges::expert_parallel))
+      ->group("Cut");
   app.add_option("--pipeline", s.pipeline,
                  "pipeline stages, each a run of layers with data-parallel and tensor ranks of its own [as SRC has]")
       ->check(in_range(plan::ranges::ranks))
@@ -81,8 +87,7 @@ void add_options(CLI::App& app, Settings& s) {
   app.add_option("--zero", s.zero, "ZeRO stage that DST says of itself; files are alike at every stage [that of SRC]")
       ->check(in_range(base::Range<int>{0, 3}))
       ->group("Cut");
-  app.add_flag("--consolidate", s.consolidate, "one rank file: --data-parallel 1 --tensor 1 --pipeline 1")
-      ->group("Cut");
+  app.add_flag("--consolidate", s.consolidate, "one rank file: 1 rank along each axis")->group("Cut");
   app.add_option("--plan", s.plan,
                  "take ranks along every axis, stages, ZeRO stage and dtype from a plan of partition-model")
       ->type_name("FILE")
@@ -116,11 +121,13 @@ void require_apart(const CLI::App& app) {
       {{"--average"}, {"--diff", "--verify"}},
       {{"--diff"}, {"--verify"}},
       {{"--diff", "--verify"},
-       {"--data-parallel", "--tensor", "--pipeline", "--partition", "--zero", "--consolidate", "--plan", "--dtype",
-        "--force", "--memory"}},
+       {"--data-parallel", "--tensor", "--expert-parallel", "--pipeline", "--partition", "--zero", "--consolidate",
+        "--plan", "--dtype", "--force", "--memory"}},
       {{"--verify"}, {"--threads", "--only"}},
-      {{"--plan"}, {"--data-parallel", "--tensor", "--pipeline", "--partition", "--zero", "--consolidate", "--dtype"}},
-      {{"--consolidate"}, {"--data-parallel", "--tensor", "--pipeline", "--partition"}}};
+      {{"--plan"},
+       {"--data-parallel", "--tensor", "--expert-parallel", "--pipeline", "--partition", "--zero", "--consolidate",
+        "--dtype"}},
+      {{"--consolidate"}, {"--data-parallel", "--tensor", "--expert-parallel", "--pipeline", "--partition"}}};
   for (const auto& [one, other] : apart)
     for (const auto* a : one)
       for (const auto* b : other)
@@ -160,6 +167,7 @@ checkpoint::NewCut cut_of(const Settings& s, const checkpoint::Reader& source) {
   checkpoint::NewCut cut;
   cut.data = s.consolidate ? 1 : s.data.value_or(0);
   cut.tensor = s.consolidate ? 1 : s.tensor.value_or(0);
+  cut.experts = s.consolidate ? 1 : s.experts.value_or(0);
   cut.pipeline = s.consolidate ? 1 : s.pipeline.value_or(0);
   cut.partition = s.partition;
   cut.zero = s.zero;
@@ -168,6 +176,7 @@ checkpoint::NewCut cut_of(const Settings& s, const checkpoint::Reader& source) {
   if (s.plan.empty()) return cut;
   const auto plan = plan::plan_from_json(base::read_file(s.plan, base::largest_description), s.plan);
   cut.data = plan.topology.size(plan::Axis::data), cut.tensor = plan.topology.size(plan::Axis::tensor);
+  cut.experts = plan.topology.size(plan::Axis::expert);
   cut.stages = plan.stages;
   if (checkpoint::parameters_of(plan.model) != source.manifest().parameters)
     throw base::InputError(fmt::format("{}: the plan is of {}, whose tensors are others than those of {}", s.plan,

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
+#include "libtrain/checkpoint/manifest_checks.h"
 #include "libtrain/plan/topology.h"
 #include "tools/common/table.h"
 
@@ -23,12 +24,14 @@ int size_of(plan::Axis along, const Made& m) {
   return 1;
 }
 
-// " (2 stages x 4 x 2 tensor)"; nothing where ranks differ in what they read alone.
+// " (2 stages x 4 x 2 tensor)", " (6, experts over 2)"; nothing where ranks differ in what they read alone.
 std::string grid_text(const Made& m) {
-  const auto stages = size_of(plan::Axis::pipe, m), tensor = size_of(plan::Axis::tensor, m);
-  if (stages == 1 && tensor == 1) return {};
-  return fmt::format(" ({}{}{})", stages > 1 ? fmt::format("{} stages x ", stages) : "",
-                     m.result.ranks / tensor / stages, tensor > 1 ? fmt::format(" x {} tensor", tensor) : "");
+  const auto stages = size_of(plan::Axis::pipe, m), tensor = size_of(plan::Axis::tensor, m),
+             experts = checkpoint::expert_parts_of(m.result.manifest);
+  if (stages == 1 && tensor == 1 && experts == 1) return {};
+  return fmt::format(" ({}{}{}{})", stages > 1 ? fmt::format("{} stages x ", stages) : "",
+                     m.result.ranks / tensor / stages, tensor > 1 ? fmt::format(" x {} tensor", tensor) : "",
+                     experts > 1 ? fmt::format(", experts over {}", experts) : "");
 }
 
 // JSON has no word for what is not finite.
@@ -54,6 +57,7 @@ ordered_json json_of(const Made& m) {
           {"source_ranks", m.source_ranks},
           {"ranks", m.result.ranks},
           {"tensor", size_of(plan::Axis::tensor, m)},
+          {"expert_parallel", checkpoint::expert_parts_of(m.result.manifest)},
           {"pipeline", size_of(plan::Axis::pipe, m)},
           {"kept_rank_files", m.result.kept},
           {"bytes_read", m.result.bytes_read},

@@ -24,6 +24,11 @@ Crossings& Crossings::add_up() {
   return *this;
 }
 
+Crossings& Crossings::gather(base::DType type, std::int64_t elements) {
+  add("all_gather", type, elements);
+  return *this;
+}
+
 // As 32-bit words.
 Crossings& Crossings::merge() {
   add(s_.sequence_parallel ? "reduce_scatter" : "all_reduce", base::DType::i32,

@@ -14,9 +14,10 @@ class Crossings {
 
   Crossings& all_rows();  // where ranks share those of the stream
   Crossings& add_up();
-  Crossings& merge();            // of the embedding's rows
-  Crossings& norm_gradients();   // partial sums of a norm's rows, where ranks share these
-  Crossings& loss_statistics();  // of every chunk of the head
+  Crossings& merge();                                          // of the embedding's rows
+  Crossings& gather(base::DType type, std::int64_t elements);  // of all ranks together
+  Crossings& norm_gradients();                                 // partial sums of a norm's rows, where ranks share these
+  Crossings& loss_statistics();                                // of every chunk of the head
   std::vector<GroupCall> take() { return std::move(calls_); }
 
  private:

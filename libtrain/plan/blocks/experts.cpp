@@ -1,6 +1,7 @@
 // What a layer's experts declare, save and need.
 #include "libtrain/plan/blocks/experts.h"
 
+#include "libtrain/plan/blocks/crossings.h"
 #include "libtrain/plan/blocks/products.h"
 #include "libtrain/plan/expert_scratch.h"
 #include "libtrain/plan/layer_model.h"
@@ -33,7 +34,7 @@ std::int64_t widened_weights(const MicroShape& s, std::int64_t elements) {
 
 // Rows of experts on their way from or to other ranks.
 std::int64_t crossing_rows(const ModelConfig& m, const MicroShape& s, Pass pass) {
-  return shares_experts(m) ? base::aligned(expert_rows_of(m, s, pass).rows * m.hidden * s.element_bytes()) : 0;
+  return sends_to_experts(m) ? base::aligned(expert_rows_of(m, s, pass).rows * m.hidden * s.element_bytes()) : 0;
 }
 
 }  // namespace
@@ -55,9 +56,13 @@ std::int64_t expert_slot_rows(const ModelConfig& m, std::int64_t tokens, Pass pa
 }
 
 ExpertRows expert_rows_of(const ModelConfig& m, const MicroShape& s, Pass pass) {
-  const auto count = expert_count(m);
-  if (const auto slot = expert_slot_rows(m, s.rows(), pass); slot > 0) return {count * slot, count};
+  const auto count = expert_count(m), held = count / m.experts.held.tensor;
+  if (const auto slot = expert_slot_rows(m, s.rows(), pass); slot > 0) return {held * slot, held};
   return {expert_rows(m.experts, count, s.rows(), pass), count};
+}
+
+std::int64_t result_rows_of(const ModelConfig& m, const MicroShape& s, Pass pass) {
+  return m.experts.held.tensor * expert_rows_of(m, s, pass).rows;
 }
 
 std::optional<FeedForwardKind> beside_experts(const ModelConfig& m) {
@@ -88,36 +93,38 @@ Unit ExpertsKind::own_unit(const ModelConfig& m, const std::string& layer) const
     kind.declare(d);
     of_experts.push_back(d.take().parameters);
   }
-  // Where ranks share the experts, those that hold the same ones add up their gradients.
-  const auto group = m.experts.held.parts > 1 ? Axes{Axis::expert_data} : Axes{Axis::data};
-  Unit unit{layer + ".experts", Part::layers, group, {}};
+  // Where data ranks share the experts, those that hold the same ones add up their gradients.
+  const auto group = sends_to_experts(m) ? Axes{Axis::expert_data} : Axes{Axis::data};
+  Unit unit{layer + ".experts", Part::layers, group, {}, {}};
+  if (shares_experts(m)) unit.others = {Axis::expert, Axis::tensor};
   for (std::size_t p = 0; p < of_experts.front().size(); ++p)
     for (auto& parameters : of_experts) unit.parameters.push_back(std::move(parameters[p]));
   return unit;
 }
 
+// What the gate says, of all tokens; rows of experts; what stands beside them, of the rank's rows of the stream.
 std::vector<SavedTensor> ExpertsKind::tensors(const ModelConfig& m, const MicroShape& s, Pass pass) const {
   const auto of = expert_rows_of(m, s, pass);
   const auto wide = s.accumulation();
-  const auto tokens = s.rows(), count = expert_count(m), k = m.experts.top_k;
+  const auto tokens = s.rows(), results = result_rows_of(m, s, pass), count = expert_count(m), k = m.experts.top_k;
   using base::DType;
   std::vector<SavedTensor> out{
       {"logits", wide, tokens, count},
       {"choices", DType::i32, tokens, k},
       {"rows", DType::i32, tokens, k},
       {"weights", wide, tokens, k},
-      {"sources", DType::i32, 0, of.rows},
+      {"sources", DType::i32, 0, results},
       {"groups", DType::i32, count, 2},
       {"loads", DType::i32, 2, count},
       {"gate_losses", DType::f64, 0, 3},
       {"dispatched", s.dtype, of.rows, m.hidden, shares_experts(m) ? Stays::always : Stays::unless_selective}};
-  if (shares_experts(m)) out.push_back({"received", DType::i32, count, 2});
+  if (shares_experts(m)) out.push_back({"received", DType::i32, of.groups, 2});
   for (const auto& t : expert_kind(m.experts.network).tensors(m, s, of)) out.push_back(t);
-  out.push_back({"results", s.dtype, of.rows, m.hidden});
+  out.push_back({"results", s.dtype, results, m.hidden});
   if (m.experts.residual) {
-    out.push_back({"mix", wide, tokens, 2});
-    out.push_back({"mixed", s.dtype, tokens, m.hidden});
-    out.push_back({"beside", s.dtype, tokens, m.hidden});
+    out.push_back({"mix", wide, s.stream_rows(), 2});
+    out.push_back({"mixed", s.dtype, s.stream_rows(), m.hidden});
+    out.push_back({"beside", s.dtype, s.stream_rows(), m.hidden});
   }
   if (const auto beside = beside_experts(m))
     for (const auto& t : beside->tensors(model_beside_experts(m), s, pass)) out.push_back(t);
@@ -129,25 +136,28 @@ std::int64_t ExpertsKind::forward_workspace_bytes(const ModelConfig& m, const Mi
   const Products p(m, s);
   const auto logits = p.product(s.rows(), expert_count(m), m.hidden, Products::Result::accumulation);
   const auto weights = widened_weights(s, expert_count(m) * m.hidden),
-             bias = m.experts.score == GateScore::sigmoid ? widened_weights(s, expert_count(m)) : 0;
-  auto most = std::max(
-      widened_bytes(m, s, pass) + weights + std::max(logits, bias + std::max(gate_bytes(m, s), base::aligned(8))),
-      crossing_rows(m, s, pass) +
-          expert_kind(m.experts.network).forward_workspace_bytes(m, s, expert_rows_of(m, s, pass)));
+             bias = m.experts.score == GateScore::sigmoid ? widened_weights(s, expert_count(m)) : 0,
+             crossing = crossing_rows(m, s, pass);
+  const auto gate =
+      widened_bytes(m, s, pass) + weights + std::max(logits, bias + std::max(gate_bytes(m, s), base::aligned(8)));
+  auto most =
+      std::max(p.gathered(m.hidden) + std::max(gate, crossing),
+               crossing + expert_kind(m.experts.network).forward_workspace_bytes(m, s, expert_rows_of(m, s, pass)));
   if (const auto beside = beside_experts(m)) {
     const auto inner = beside->forward_workspace_bytes(model_beside_experts(m), s, pass);
-    most = std::max(most, (m.experts.residual ? 0 : p.rows(m.hidden)) + inner);
+    most = std::max(most, (m.experts.residual ? 0 : p.stream(m.hidden)) + inner);
   }
   return most;
 }
 
-// The gradient of the output where dropout makes it another one, those of weights and logits stay while the experts and
-// then the gate go back; what stands beside comes last.
+// The gradient of the output where dropout makes it another one or other ranks have rows of it, those of weights and
+// logits stay while the experts and then the gate go back; what stands beside comes last, with that gradient of all
+// rows.
 std::int64_t ExpertsKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
   const Products p(m, s);
   const auto wide = Products::Result::accumulation;
   const auto count = expert_count(m), tokens = s.rows();
-  const auto dropped = m.dropout_ffn_residual > 0 ? p.rows(m.hidden) : 0,
+  const auto output = s.sequence_parallel || m.dropout_ffn_residual > 0 ? p.rows(m.hidden) : 0,
              mix = m.experts.residual ? of_tokens(s, 2) : 0,
              small = mix + of_tokens(s, m.experts.top_k) + of_tokens(s, count) + base::aligned(8);
   const auto experts = crossing_rows(m, s, Pass::train) +
@@ -157,24 +167,46 @@ std::int64_t ExpertsKind::backward_workspace_bytes(const ModelConfig& m, const M
     return std::max(p.product(outputs, m.hidden, tokens, wide), p.product(tokens, m.hidden, outputs, wide));
   };
   const auto weights = widened_weights(s, count * m.hidden), mix_weights = widened_weights(s, 2 * m.hidden);
-  const auto gate = of_tokens(s, m.hidden) + widened_bytes(m, s, Pass::train) + weights +
+  const auto gate = p.gathered(m.hidden) + of_tokens(s, m.hidden) + widened_bytes(m, s, Pass::train) + weights +
                     std::max(products(count), m.experts.residual ? mix_weights + products(2) : 0);
   auto most = small + std::max(experts, gate);
   if (const auto beside = beside_experts(m))
-    most = std::max(most, p.rows(m.hidden) + beside->backward_workspace_bytes(model_beside_experts(m), s));
-  return dropped + most;
+    most = std::max(
+        most, p.stream(m.hidden) + beside->backward_workspace_bytes(model_beside_experts(m), s) - p.gathered(m.hidden));
+  return output + most;
+}
+
+// Every rank chooses for all tokens, and has those experts work that are its; then all have all results.
+std::vector<GroupCall> ExpertsKind::tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
+                                                 Recompute recompute, Again) const {
+  Crossings calls(m, s);
+  const auto rows = [&] { calls.gather(s.dtype, result_rows_of(m, s, pass) * m.hidden); };
+  const bool beside = beside_experts(m).has_value(), again = pass == Pass::train && recompute == Recompute::layers;
+  for (int forward = 0; forward < (again ? 2 : 1); ++forward) {
+    calls.all_rows();
+    rows();
+    if (beside) calls.all_rows().add_up();
+  }
+  if (pass != Pass::train) return calls.take();
+  calls.all_rows().all_rows();
+  rows();
+  if (m.experts.residual) calls.all_rows();
+  if (m.experts.residual && s.sequence_parallel) calls.gather(s.accumulation(), s.rows() * 2);
+  if (beside) calls.all_rows().add_up();
+  return calls.take();
 }
 
 // Rows go to their experts with how many they are, and come back as what these made of them; backward sends the
 // gradients of these and gets those of the rows.
 std::vector<GroupCall> ExpertsKind::expert_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
                                                  Recompute recompute) const {
-  if (!shares_experts(m)) return {};
-  const auto rows = expert_rows_of(m, s, pass).rows * m.hidden * s.element_bytes();
+  if (!sends_to_experts(m)) return {};
+  const auto of = expert_rows_of(m, s, pass);
+  const auto rows = of.rows * m.hidden * s.element_bytes();
   const std::int64_t forward = pass == Pass::train && recompute == Recompute::layers ? 2 : 1,
                      backward = pass == Pass::train ? 2 : 0;
   return {{"all_to_all", s.dtype, rows, 2 * forward + backward},
-          {"all_to_all", base::DType::i32, 2 * expert_count(m) * base::size_of(base::DType::i32), forward}};
+          {"all_to_all", base::DType::i32, 2 * of.groups * base::size_of(base::DType::i32), forward}};
 }
 
 // A token's own: what the chosen experts, the gate and the part beside them take.

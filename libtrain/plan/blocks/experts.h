@@ -15,20 +15,29 @@ class ExpertsKind : public BranchKind {
   std::string prefix() const override { return "ffn"; }
   double residual_dropout(const ModelConfig& model) const override { return model.dropout_ffn_residual; }
   void declare(Declaration& unit) const override;
+  bool shared_by_tensor_ranks() const override { return true; }
   bool has_own_unit() const override { return true; }
   Unit own_unit(const ModelConfig& model, const std::string& layer) const override;
   std::vector<SavedTensor> tensors(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass pass) const override;
   std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
+  std::vector<GroupCall> tensor_calls(const ModelConfig& model, const MicroShape& shape, Pass pass, Recompute recompute,
+                                      Again again) const override;
   std::vector<GroupCall> expert_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
                                       Recompute recompute) const override;
   double forward_flops(const ModelConfig& model, std::int64_t sequence) const override;
 };
 
-// What the experts of a rank work on for one micro-batch. Where ranks share them it gets the rows of as many
-// micro-batches: expert by expert in slots of one size, that of the capacity, or, without one, of all tokens.
+// What the experts of a rank work on for one micro-batch. Where ranks share them rows stand in slots of one size, that
+// of the capacity, or, without one, of all tokens: of the rank's own micro-batch those of the experts that its tensor
+// rank deals with, and from every data rank that holds others as many.
 ExpertRows expert_rows_of(const ModelConfig& of_layer, const MicroShape& shape, Pass pass);
-bool shares_experts(const ModelConfig& of_layer);
+// The rows of all experts for the tokens of one micro-batch.
+std::int64_t result_rows_of(const ModelConfig& of_layer, const MicroShape& shape, Pass pass);
+bool shares_experts(const ModelConfig& of_layer);            // has a rank a part of them alone
+inline bool sends_to_experts(const ModelConfig& of_layer) {  // do rows go to other data ranks
+  return of_layer.experts.held.across() > 1;
+}
 std::int64_t expert_slot_rows(const ModelConfig& of_layer, std::int64_t tokens, Pass pass);  // 0: not in slots
 
 // The feed-forward part that every token goes through beside the experts: shared experts, or that of a residual mix.

@@ -128,23 +128,23 @@ std::int64_t LayerKind::backward_workspace_bytes(const ModelConfig& m, const Mic
   return Products(m, s).stream(m.hidden) + most;
 }
 
-// Each branch gathers the rows of its input and adds up its output; back, the rows of the output's gradient and again
-// of the input, and it adds up the input's gradient. Recomputation gathers and adds up what is read. Weight gradients
-// that are made apart need the rows of the output's gradient once more.
+// Those of the branches, and of their norms. Weight gradients that are made apart need the rows of the output's
+// gradient once more.
 std::vector<GroupCall> LayerKind::tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
                                                Recompute recompute) const {
-  Crossings calls(m, s);
+  using Again = BranchKind::Again;
+  std::vector<GroupCall> all;
   for (std::size_t branch = 0; branch < m.branches.size(); ++branch) {
-    calls.all_rows().add_up();
+    const auto again = skips_output(m, branch) ? Again::all_but_output : Again::output;
+    for (const auto& call : branch_kind(m.branches[branch]).tensor_calls(m, s, pass, recompute, again))
+      all.push_back(call);
     if (pass != Pass::train) continue;
-    if (recompute == Recompute::layers) {
-      calls.all_rows();
-      if (!skips_output(m, branch)) calls.add_up();
-    }
-    calls.all_rows().all_rows().add_up().norm_gradients();
+    Crossings calls(m, s);
+    calls.norm_gradients();
     if (apart(m, s)) calls.all_rows();
+    for (const auto& call : calls.take()) all.push_back(call);
   }
-  return calls.take();
+  return all;
 }
 
 std::vector<GroupCall> LayerKind::expert_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
