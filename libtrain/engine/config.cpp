@@ -45,7 +45,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
     "slices of sums that tensor ranks share; 0: the model's or checkpoint's, else up to 8, GPU 1", plan::ranges::lanes);
   v("data", c.data, "What", "folder of token shards (shard-data)");
   v("output", c.output, "What", "run folder: checkpoints, metrics, report");
-  v("plan", c.plan, "What", "a plan.json, before flags; or auto: a --zero that fits");
+  v("plan", c.plan, "What", "a plan.json, before flags; auto: what fits");
   v("steps", c.steps, "What", "optimizer steps of the whole run", {1, step_count.high});
   v("seed", c.seed, "What", "of initial values, data order and dropout",
     {0, std::numeric_limits<std::uint64_t>::max()});
@@ -67,7 +67,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("clip", c.clip, "Optimizer", "largest gradient norm; 0: no clipping", f32_from_zero);
   v("save-every", c.save_every, "Keeping", "steps between checkpoints; 0: only at the end", step_count);
   v("keep", c.keep, "Keeping", "checkpoints kept; 0: all", {0, 1'000'000});
-  v("resume", c.resume, "Keeping", "auto: the newest whole checkpoint of the run; never; or a path");
+  v("resume", c.resume, "Keeping", "auto: the newest whole one; never; or a path");
   v("init-from", c.init_from, "Keeping",
     "checkpoint or run whose weights, and model unless --model is said, start a new run");
   v("change", c.change, "Keeping", "identity fields that a resume may change: a,b,c");

@@ -59,7 +59,8 @@ ExpertsBranch::ExpertsBranch(const BranchSpec& spec)
       overflow_site_(base::site_hash("experts", spec.unit.name + ".overflow")),
       gate_weight_(plan::index_of(spec.unit, "gate.weight")), gate_bias_(plan::index_of(spec.unit, "gate.bias")),
       mix_weight_(plan::index_of(spec.unit, "mix.weight")), experts_(experts_of(spec)),
-      beside_(feed_forward_beside(spec)), record_(plan::expert_layers(spec.model, spec.layer)) {}
+      beside_(feed_forward_beside(spec)), record_(plan::expert_layers(spec.model, spec.layer)),
+      rounds_(spec.model, record_) {}
 
 kernels::Gate ExpertsBranch::gate_of(const Step& step) const {
   const auto& e = model_.experts;
@@ -139,6 +140,7 @@ void ExpertsBranch::dispatch(Step& step, const SavedSet& t, base::View normed, b
 // Rows and groups of this rank's tokens go to the ranks that have their experts, and theirs come: "dispatched" and
 // "received". Of a micro-batch that there is not no rows are sent: whatever lies in their place, nobody looks at it.
 void ExpertsBranch::send_to_experts(Step& step, const SavedSet& t, base::View normed) const {
+  if (rounds_.made_in(step.pass)) return;  // each sends its own
   const auto dispatched = t["dispatched"];
   if (plan::sends_to_experts(model_)) {
     tensor::ArenaScope scope(step.exec.scratch());
@@ -154,41 +156,71 @@ void ExpertsBranch::send_to_experts(Step& step, const SavedSet& t, base::View no
     kernels::slot_groups(step.exec, t["received"], dispatched.rows() / t["received"].rows());
 }
 
-void ExpertsBranch::run_experts(Step& step, const SavedSet& t, base::View made) const {
-  const auto own = step.store->lease(own_);
+void ExpertsBranch::run_experts(Step& step, const params::Lease& own, const SavedSet& t, base::View made) const {
   const auto weights = [&](int index) { return own.weight(index); };
   experts_->forward(step, groups_of(t), parameters_of(weights, 0), t["dispatched"], t, made);
 }
 
 // d_rows: the gradient of what the experts made, then that of their rows.
-void ExpertsBranch::run_experts_backward(Step& step, const SavedSet& t, base::View d_rows) const {
-  const auto own = step.store->lease(own_);
-  auto grads = step.store->grads(own_);
+void ExpertsBranch::run_experts_backward(Step& step, const params::Lease& own, const params::Grads& grads,
+                                         const SavedSet& t, base::View d_rows) const {
   const auto weights = [&](int index) { return own.weight(index); };
   const auto gradients = [&](int index) { return grads.gradient(index); };
   experts_->backward(step, groups_of(t), parameters_of(weights, 0), parameters_of(gradients, grads.apart()), d_rows,
                      t["dispatched"], t, d_rows);
-  grads.commit();
+}
+
+// The experts are leased once, for all rounds.
+void ExpertsBranch::forward_in_rounds(Step& step, const SavedSet& t) const {
+  std::optional<params::Lease> own;
+  rounds_.forward(step, t, [&](base::View made) {
+    if (!own) own.emplace(step.store->lease(own_));
+    run_experts(step, *own, t, made);
+  });
+}
+
+void ExpertsBranch::backward_in_rounds(Step& step, const SavedSet& t) const {
+  std::optional<params::Lease> own;
+  std::optional<params::Grads> grads;
+  rounds_.backward(
+      step, t, [&](base::View made) { run_experts(step, *own, t, made); },
+      [&](base::View d_rows) {
+        if (!own) {
+          own.emplace(step.store->lease(own_));
+          grads.emplace(step.store->grads(own_));
+        }
+        run_experts_backward(step, *own, *grads, t, d_rows);
+      });
+  grads->commit();
 }
 
 // What experts make of the rows that are there, to those who sent them.
 void ExpertsBranch::forward_through_experts(Step& step, const SavedSet& t) const {
+  if (rounds_.made_in(step.pass)) return forward_in_rounds(step, t);
   const auto results = own_results(step, t);
-  if (!plan::sends_to_experts(model_)) return run_experts(step, t, results);
+  const auto run = [&](base::View made) { run_experts(step, step.store->lease(own_), t, made); };
+  if (!plan::sends_to_experts(model_)) return run(results);
   tensor::ArenaScope scope(step.exec.scratch());
   const auto made = rows_like(step, results);
-  run_experts(step, t, made);
+  run(made);
   step.experts->swap(made, results);
 }
 
 // "results" has the gradient of what the experts made, then that of their rows.
 void ExpertsBranch::backward_through_experts(Step& step, const SavedSet& t) const {
+  if (rounds_.made_in(step.pass)) return backward_in_rounds(step, t);
   const auto results = own_results(step, t);
-  if (!plan::sends_to_experts(model_)) return run_experts_backward(step, t, results);
+  const auto run = [&](base::View d_rows) {
+    const auto own = step.store->lease(own_);
+    auto grads = step.store->grads(own_);
+    run_experts_backward(step, own, grads, t, d_rows);
+    grads.commit();
+  };
+  if (!plan::sends_to_experts(model_)) return run(results);
   tensor::ArenaScope scope(step.exec.scratch());
   const auto d_rows = rows_like(step, results);
   step.experts->swap(results, d_rows);
-  run_experts_backward(step, t, d_rows);
+  run(d_rows);
   step.experts->swap(d_rows, results);
 }
 

@@ -4,6 +4,7 @@
 #include "kernels/gate/gate.h"
 #include "libtrain/model/branch.h"
 #include "libtrain/model/expert.h"
+#include "libtrain/model/expert_rounds.h"
 #include "libtrain/model/feed_forward_branch.h"
 
 #include <memory>
@@ -49,8 +50,11 @@ class ExpertsBranch : public Branch {
   base::View own_groups(const Step& step, const SavedSet& tensors) const;
   void dispatch(Step& step, const SavedSet& tensors, base::View normed, base::View rows) const;
   void send_to_experts(Step& step, const SavedSet& tensors, base::View normed) const;
-  void run_experts(Step& step, const SavedSet& tensors, base::View made) const;
-  void run_experts_backward(Step& step, const SavedSet& tensors, base::View d_rows) const;
+  void run_experts(Step& step, const params::Lease& own, const SavedSet& tensors, base::View made) const;
+  void run_experts_backward(Step& step, const params::Lease& own, const params::Grads& grads, const SavedSet& tensors,
+                            base::View d_rows) const;
+  void forward_in_rounds(Step& step, const SavedSet& tensors) const;
+  void backward_in_rounds(Step& step, const SavedSet& tensors) const;
   void forward_through_experts(Step& step, const SavedSet& tensors) const;
   void backward_through_experts(Step& step, const SavedSet& tensors) const;
   static void gather_results(Step& step, const SavedSet& tensors);
@@ -67,6 +71,7 @@ class ExpertsBranch : public Branch {
   std::unique_ptr<Expert> experts_;
   std::optional<FeedForwardBranch> beside_;
   std::int64_t record_;  // the row of Step::gate_records
+  ExpertRounds rounds_;
 };
 
 }  // namespace trainyard::model

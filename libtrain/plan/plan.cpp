@@ -131,7 +131,7 @@ Topology read_topology(base::JsonObject& o, const std::string& where) {
 // Keys that version 1 did not have from its beginning: a file without one means the default, and one that would say the
 // default leaves it out.
 bool may_be_left_out(const base::Field& f) {
-  static const std::set<std::string> names{"tensor",   "sequence-parallel", "expert-parallel",
+  static const std::set<std::string> names{"tensor",   "sequence-parallel", "expert-parallel", "expert-buffer",
                                            "pipeline", "virtual-stages",    "partition"};
   return names.contains(f.name);
 }
@@ -214,6 +214,7 @@ std::vector<base::Field> fields_of(Plan& p) {
                            "tensor",
                            "sequence-parallel",
                            "expert-parallel",
+                           "expert-buffer",
                            "pipeline",
                            "virtual-stages",
                            "partition",

@@ -6,6 +6,7 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/expert_problems.h"
+#include "libtrain/plan/expert_rounds.h"
 #include "libtrain/plan/extent.h"
 #include "libtrain/plan/inventory.h"
 #include "libtrain/plan/layer_model.h"
@@ -38,6 +39,7 @@ std::vector<Problem> range_problems(const Plan& p) {
   range("--ranks", p.topology.world(), ranges::ranks);
   range("--tensor", p.tensor, ranges::tensor);
   range("--expert-parallel", p.expert_parallel, ranges::expert_parallel);
+  range("--expert-buffer", p.expert_buffer, ranges::expert_buffer);
   range("--pipeline", p.pipeline, ranges::pipeline);
   range("--virtual-stages", p.virtual_stages, ranges::virtual_stages);
   range("--zero", p.zero, ranges::zero);
@@ -396,6 +398,8 @@ std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
     stage_problems(p, out);
     tensor_problems(p, lanes, out);
     expert_parallel_problems(p, out);
+    if (auto wrong = expert_buffer_problem(p); !wrong.message.empty())
+      out.push_back({std::move(wrong.message), std::move(wrong.hint)});
   }
   if (ranges::global_batch.holds(p.global_batch) && ranges::micro_batch.holds(p.micro_batch) &&
       ranges::fold.holds(p.fold))

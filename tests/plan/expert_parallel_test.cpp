@@ -1,6 +1,7 @@
 // Plans whose ranks share out the experts: their files, every refusal with what mends it, what a rank holds and sends
 // by sums written down here, and how idle ranks are told apart.
 #include "libtrain/plan/communication_time.h"
+#include "libtrain/plan/expert_rounds.h"
 #include "libtrain/plan/groups.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/remedies.h"
@@ -199,6 +200,96 @@ TEST(ExpertParallel, IsARemedy) {
   predict(p), predict(four);
   p.device_memory = four.memory.total();
   EXPECT_NE(remedies(p).find("--expert-parallel 4 would need"), std::string::npos) << remedies(p);
+}
+
+Plan dropless(int ranks, int experts) {
+  auto p = sample(ranks, experts);
+  p.model.experts.capacity_factor = "none", p.model.experts.top_k = 2;
+  return p;
+}
+
+// 32 tokens of a micro-batch; between forward and backward a rank has 4 * 32 rows of its experts and 2 * 32 results,
+// where slots for all tokens of each of eight experts would be 256 rows.
+TEST(ExpertParallel, WithoutACapacityABufferIsHeld) {
+  auto p = dropless(4, 4);
+  predict(p);
+  const auto held = [](const Plan& plan) {
+    const auto part = plan.part_of_stage(0);
+    return activation_bytes(part, plan.micro(), Pass::train);
+  };
+  const auto of_row = [&](const Plan& plan) { return plan.model.hidden * 4; };
+  auto twice = p;
+  twice.expert_buffer = 64;
+  EXPECT_TRUE(decision_problems(twice).empty()) << text_of(decision_problems(twice));
+  const auto width = p.model.experts.ffn > 0 ? p.model.experts.ffn : p.model.ffn;
+  const std::int64_t inner = p.model.activation == Activation::swiglu ? 3 : 2;
+  EXPECT_EQ(held(twice) - held(p), 3 * 4 * 32 * (of_row(p) + inner * width * 4)) << "three layers, 32 rows of 4 ranks";
+  auto slots = p;  // a capacity of all tokens has places for them
+  slots.model.experts.capacity_factor = "1000";
+  EXPECT_LT(held(p), held(slots));
+  EXPECT_LT(held(twice), held(slots) + 3 * 64 * of_row(p));
+  const auto text = to_json(twice);
+  EXPECT_NE(text.find("\"expert_buffer\": 64"), std::string::npos);
+  EXPECT_EQ(to_json(p).find("expert_buffer"), std::string::npos);
+  EXPECT_EQ(plan_from_json(to_json([&] {
+                             predict(twice);
+                             return twice;
+                           }()),
+                           "plan.json")
+                .expert_buffer,
+            64);
+}
+
+TEST(ExpertParallel, BuffersThatDoNothingAreRefused) {
+  auto p = dropless(4, 4);
+  p.expert_buffer = 31;
+  expect_refused(p,
+                 "--expert-buffer 31 holds fewer rows than one expert may get of a micro-batch, which has 32 tokens "
+                 "(--micro-batch 1 of --sequence 32)",
+                 "--expert-buffer 32, or a smaller --micro-batch");
+  p.expert_buffer = 65;
+  expect_refused(p, "--expert-buffer 65 holds more rows than a rank can have for another one, 64",
+                 "--expert-buffer 64 at most");
+  p = sample(4, 4);
+  p.expert_buffer = 32;
+  expect_refused(p,
+                 "--expert-buffer 32 is for experts without a capacity, and those of the model have one, in training "
+                 "and in evaluation: their rows stand in as many places",
+                 "leave the buffer out, or a model whose experts-capacity-factor is none");
+  p.model.experts.evaluation_capacity_factor = "none", p.model.experts.top_k = 2;
+  EXPECT_TRUE(decision_problems(p).empty());
+  p = dropless(4, 1);
+  p.expert_buffer = 32;
+  expect_refused(p, "--expert-buffer 32 is for rows that go to the experts of other ranks, and --expert-parallel is 1",
+                 "leave the buffer out, or --expert-parallel 2");
+  p = dropless(4, 1);
+  p.model = preset("gpt2-nano"), p.model.vocabulary = 257, p.model.lanes = 1, p.expert_buffer = 32;
+  expect_refused(p, "--expert-buffer 32 is for rows of experts, and the model has none",
+                 "leave the buffer out, or a model with experts (train --help-model)");
+}
+
+// What a plan announces is one round in each pass; a further one costs rows there and back and the groups, in backward
+// rows there again, too.
+TEST(ExpertParallel, FurtherRoundsCostTheirRows) {
+  auto p = dropless(4, 2);
+  predict(p);
+  const std::int64_t rows = 2 * 32 * p.model.hidden * 4 / 2, groups = 8 * 2 * 4 / 2, layers = 3, micros = 2;
+  for (const auto& t : p.traffic[0].operations) {
+    if (t.group == "expert" && t.operation == "all_to_all") {
+      EXPECT_EQ(t.bytes, layers * micros * (4 * rows + groups));
+    }
+    if (t.group == "expert" && t.operation == "all_reduce") {
+      EXPECT_EQ(t.bytes, layers * micros * 4);
+    }
+  }
+  const std::vector<FurtherRounds> made{{5, 0}, {0, 0}, {1, 2}};
+  const auto further = added_up(further_round_calls(p, made));
+  ASSERT_EQ(further.size(), 1u);
+  EXPECT_EQ(further[0].bytes, 6 * (2 * rows + groups) + 2 * (3 * rows + groups));
+  EXPECT_EQ(rounds_text(p, base::Sizes::exact),
+            fmt::format("  experts cross in rounds of 32 rows a rank, 1 where all get as many; where all tokens choose "
+                        "the same: 2 rounds, {} more a step, and one rank's experts work on 128 rows of a layer\n",
+                        base::size_text(layers * micros * (5 * rows + 2 * groups), base::Sizes::exact)));
 }
 
 }  // namespace
