@@ -20,7 +20,8 @@ namespace trainyard::model {
 // of its tokens to the ranks that have their experts, and what these made of them back; in backward likewise. A rank's
 // experts then work on the rows of all ranks, those of each by itself, and make gradients for each. Tensor ranks of a
 // replica have all rows of its tokens, and deal out the experts among them: all choose for all tokens, and have the
-// gate's gradients alike; each has its experts work, and then all get all results.
+// gate's gradients alike; each has its experts work, and then all get all results. Without a capacity data ranks make
+// rounds in place of slots (model/expert_rounds.h).
 //
 // Backward adds the gradients of the balance and z losses at the logits, times the target tokens of the micro-batch;
 // choices and places are constants of it.

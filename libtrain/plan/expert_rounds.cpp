@@ -125,11 +125,18 @@ std::string rounds_text(const Plan& p, base::Sizes sizes) {
 }
 
 BufferProblem expert_buffer_problem(const Plan& p) {
-  if (p.expert_buffer == 0 || !has_experts(p.model)) {
-    if (p.expert_buffer == 0) return {};
+  const bool rounds = has_experts(p.model) && p.expert_parallel > 1 && p.tensor == 1 &&
+                      !(bounded(p.model.experts, Pass::train) && bounded(p.model.experts, Pass::evaluate));
+  if (rounds && static_cast<double>(p.expert_parallel) * static_cast<double>(round_rows(p.micro())) > 0x7fffffff)
+    return {
+        fmt::format("{} ranks that send one another {} rows of experts in a round are more than the 2147483647 that "
+                    "rows are counted in",
+                    p.expert_parallel, round_rows(p.micro())),
+        "a smaller --micro-batch or --expert-parallel"};
+  if (p.expert_buffer == 0) return {};
+  if (!has_experts(p.model))
     return {fmt::format("--expert-buffer {} is for rows of experts, and the model has none", p.expert_buffer),
             "leave the buffer out, or a model with experts (train --help-model)"};
-  }
   const auto said = fmt::format("--expert-buffer {}", p.expert_buffer);
   if (p.expert_parallel == 1)
     return {said + " is for rows that go to the experts of other ranks, and --expert-parallel is 1",
