@@ -67,7 +67,10 @@ void ExpertRounds::forward(Step& step, const SavedSet& t, const Run& run) const 
   for (std::int64_t round = 0; round < rounds; ++round) {
     lay_out(step, t, index, round);
     send(step, t, index, round == 0);
-    run(rows);
+    {
+      tensor::ArenaScope scratch(step.exec.scratch());
+      run(rows);
+    }
     bring_back(step, t, index, rows, round == 0);
   }
   step.experts->count_rounds(record_, rounds, ExpertEdges::Direction::forward);
@@ -83,6 +86,7 @@ void ExpertRounds::backward(Step& step, const SavedSet& t, const Run& run, const
     lay_out(step, t, index, round);
     if (!there) {
       send(step, t, index, false);
+      tensor::ArenaScope scratch(step.exec.scratch());
       run(rows);
     }
     {
@@ -91,7 +95,10 @@ void ExpertRounds::backward(Step& step, const SavedSet& t, const Run& run, const
       kernels::expert_dispatch(step.exec, t["results"], index.rows.here, 1, sent);
       step.experts->swap(sent, rows, there);
     }
-    run_backward(rows);
+    {
+      tensor::ArenaScope scratch(step.exec.scratch());
+      run_backward(rows);
+    }
     bring_back(step, t, index, rows, there);
   }
   step.experts->count_rounds(record_, rounds, ExpertEdges::Direction::backward);
