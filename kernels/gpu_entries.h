@@ -11,6 +11,7 @@
 #include "kernels/embedding/embedding_args.h"
 #include "kernels/even_load/even_load_args.h"
 #include "kernels/expert_mix/expert_mix_args.h"
+#include "kernels/expert_rounds/expert_rounds_args.h"
 #include "kernels/expert_rows/expert_rows_args.h"
 #include "kernels/fold/fold_args.h"
 #include "kernels/gate/gate_args.h"
@@ -46,6 +47,8 @@ namespace trainyard::kernels {
   X(expert_combine_backward, ExpertCombineBackwardArgs) \
   X(expert_dispatch, ExpertDispatchArgs)                \
   X(expert_mix, ExpertMixArgs)                          \
+  X(expert_round, ExpertRoundArgs)                      \
+  X(expert_rounds, ExpertRoundsArgs)                    \
   X(expert_sum, ExpertSumArgs)                          \
   X(fold, FoldArgs)                                     \
   X(gate_backward, GateArgs)                            \

@@ -19,7 +19,8 @@ struct GroupedView {
 };
 
 // ranges i32 [G, 2] in the memory of the Exec's device: the first row of each group and how many it has, 0 for none;
-// groups do not overlap. They are read when the work is done, not when it is asked for.
+// -1: none either, and its weight gradient is another call's. Groups do not overlap. They are read when the work is
+// done, not when it is asked for.
 struct RowGroups {
   base::View ranges;
   std::int64_t groups() const { return ranges.shape[0]; }
@@ -41,7 +42,8 @@ void grouped_linear_backward_input(tensor::Exec& exec, const RowGroups& groups, 
                                    std::int64_t lanes, base::View dx);
 
 // dweight_g [out, in] = dy_g^T x_g and dbias_g [out] (or empty) = column sums of dy_g, both as linear_backward_weight
-// makes them; all zeros for a group without rows. Of each group its own view is overwritten.
+// makes them; all zeros for a group without rows. Of each group its own view is overwritten; that of a group of -1
+// rows is left alone.
 void grouped_linear_backward_weight(tensor::Exec& exec, const RowGroups& groups, base::View dy, base::View x,
                                     const GroupedView& dweight, const GroupedView& dbias);
 

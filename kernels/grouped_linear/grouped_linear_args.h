@@ -20,6 +20,7 @@ struct GroupedMat {
 struct GroupRanges {
   const std::int32_t* ranges = nullptr;
   std::int64_t groups = 0;
+  TRAINYARD_ANYWHERE bool left_alone(std::int64_t g) const { return ranges[2 * g + 1] < 0; }  // by weight gradients
 };
 
 // c = the sum over the parts of a W_g, or of a W_g^T with trans_b, plus a bias. k: of all parts.

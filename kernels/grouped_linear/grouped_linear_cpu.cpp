@@ -168,7 +168,7 @@ template <class T, class C> void products(const GroupedLinearArgs& g) {
 void products_f64(const GroupedLinearArgs& g) {
   for (int64_t e = 0; e < g.rows.groups; ++e) {
     const Piece all{e, 0, g.rows.ranges[2 * e + 1], 0};
-    if (all.rows == 0) continue;
+    if (all.rows <= 0) continue;
     auto product = product_of<double, double>(g, all);
     product.threads = g.threads;
     gemm_cpu(product);

@@ -79,6 +79,7 @@ template <class T> __global__ void __launch_bounds__(threads) weight_kernel(Grou
   using F = compute_t<T>;
   __shared__ Tiles<F> tiles;
   const std::int64_t group = blockIdx.z, first = g.rows.ranges[2 * group], count = g.rows.ranges[2 * group + 1];
+  if (g.rows.left_alone(group)) return;
   const std::int64_t i0 = static_cast<std::int64_t>(blockIdx.x) * edge,
                      j0 = static_cast<std::int64_t>(blockIdx.y) * edge;
   F c[each][each] = {};
@@ -100,6 +101,7 @@ template <class T> __global__ void bias_gradient_kernel(GroupedWeightArgs g) {
   using F = compute_t<T>;
   TRAINYARD_EACH(i, g.rows.groups * g.dy.cols) {
     const auto [group, c] = place_of(i, g.dy.cols);
+    if (g.rows.left_alone(group)) continue;
     const std::int64_t first = g.rows.ranges[2 * group], end = first + g.rows.ranges[2 * group + 1];
     F total = 0;
     for (std::int64_t r = first; r < end;) {

@@ -24,7 +24,8 @@ inline std::int64_t most_tiles(std::int64_t rows, std::int64_t groups, std::int6
 __device__ __forceinline__ TileRows tile_of(const GroupRanges& r, std::int64_t t, std::int64_t height) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   for (std::int64_t base = 0; base < r.groups; base += 32) {
-    const std::int64_t rows = base + lane < r.groups ? r.ranges[2 * (base + lane) + 1] : 0;
+    const bool any = base + lane < r.groups && !r.left_alone(base + lane);
+    const std::int64_t rows = any ? r.ranges[2 * (base + lane) + 1] : 0;
     const std::int64_t tiles = (rows + height - 1) / height;
     std::int64_t end = tiles;
     for (int step = 1; step < 32; step *= 2) {

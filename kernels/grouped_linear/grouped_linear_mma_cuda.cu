@@ -145,6 +145,7 @@ template <int tall> __global__ void __launch_bounds__(team) weight_mma_kernel(Gr
   using S = Shape<Run::result, Run::result, tall>;
   b16* tiles = reinterpret_cast<b16*>(memory);
   const std::int64_t group = blockIdx.z, first = g.rows.ranges[2 * group], count = g.rows.ranges[2 * group + 1];
+  if (g.rows.left_alone(group)) return;
   const std::int64_t i0 = static_cast<std::int64_t>(blockIdx.x) * tall,
                      j0 = static_cast<std::int64_t>(blockIdx.y) * wide;
   const auto fetch = [&](std::int64_t k, int slot) {

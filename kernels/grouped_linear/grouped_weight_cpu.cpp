@@ -17,7 +17,7 @@ struct RowBlock {
 // The blocks that are packed together: as many as fit. All threads walk alike.
 class RowBlocks {
  public:
-  RowBlocks(const GroupRanges& r, int64_t depth) : r_(r), depth_(depth) {}
+  RowBlocks(const GroupRanges& r, int64_t depth) : r_(r), depth_(depth) { skip(); }
   bool over() const { return group_ == r_.groups; }
   bool next(RowBlock& b) {
     if (over()) return false;
@@ -26,12 +26,15 @@ class RowBlocks {
     if (at_ + steps > depth_) return false;
     b = {group_, r_.ranges[2 * group_] + before_, steps, before_, at_};
     at_ += steps, before_ += steps;
-    if (before_ == rows) ++group_, before_ = 0;
+    if (before_ == rows) ++group_, before_ = 0, skip();
     return true;
   }
   void empty() { at_ = 0; }
 
  private:
+  void skip() {
+    while (group_ < r_.groups && r_.left_alone(group_)) ++group_;
+  }
   const GroupRanges& r_;
   int64_t depth_, at_ = 0;
   int64_t group_ = 0, before_ = 0;
@@ -89,6 +92,7 @@ template <class T, class G> void sum_rows(const GroupedWeightArgs& g) {
 #pragma omp for schedule(dynamic)
   for (int64_t task = 0; task < g.rows.groups * strips; ++task) {
     const int64_t group = task / strips, j0 = task % strips * width;
+    if (g.rows.left_alone(group)) continue;
     const int64_t n = g.dy.cols - j0 < width ? g.dy.cols - j0 : width;
     const int64_t first = g.rows.ranges[2 * group], end = first + g.rows.ranges[2 * group + 1];
     G total[width] = {};
@@ -139,6 +143,7 @@ template <class T> void gradients(const GroupedWeightArgs& g) {
 
 void gradients_f64(const GroupedWeightArgs& g) {
   for (int64_t e = 0; e < g.rows.groups; ++e) {
+    if (g.rows.left_alone(e)) continue;
     const int64_t first = g.rows.ranges[2 * e], rows = g.rows.ranges[2 * e + 1];
     GemmArgs product;
     product.a = rows_of<double>(g.dy, first, rows), product.b = rows_of<double>(g.x, first, rows);

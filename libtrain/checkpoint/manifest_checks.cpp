@@ -292,7 +292,7 @@ int expert_parts_of(const Manifest& m) {
 
 bool layout_is_ours(const Manifest& m) {
   auto topology = topology_of(m);
-  if (!topology) return false;
+  if (!topology || topology->size(plan::Axis::expert) > 1 || topology->size(plan::Axis::expert_data) > 1) return false;
   topology = topology->with_experts(expert_parts_of(m));
   if (!divides(m.state.model, *topology)) return false;
   const auto stages = stages_of(m);

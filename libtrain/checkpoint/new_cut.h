@@ -36,8 +36,7 @@ struct CutRanks {
 };
 // The ranks of the new checkpoint. UsageError where so many tensor ranks cannot share the layers of the model, for more
 // stages than it has items, a partition that plan/partition.h refuses or that is of one stage, for more ranks than
-// plan/ranges.h knows or than the model has weights, and for experts that are not so many equal parts, or of ranks
-// along tensor.
+// plan/ranges.h knows or than the model has weights, and for experts that are not so many equal parts.
 CutRanks ranks_of_cut(const Manifest& source, const NewCut& cut);
 
 // What is odd about ranks that are legal, as sentences for warnings: ranks whose files would hold nothing, and tensor

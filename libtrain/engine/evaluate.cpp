@@ -63,6 +63,7 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, int r
   r.zero = c.run.zero, r.layer_slots = c.run.layer_slots, r.threads = c.run.threads;
   r.tensor = c.run.tensor, r.sequence_parallel = c.run.sequence_parallel;
   r.expert_parallel = c.run.expert_parallel, r.expert_chunks = c.run.expert_chunks;
+  r.expert_buffer = c.run.expert_buffer;
   r.pipeline = c.run.pipeline, r.pipeline_schedule = c.run.pipeline_schedule;
   r.virtual_stages = c.run.virtual_stages, r.partition = c.run.partition;
   if (c.run.plan_ranks > 0) r.recompute = c.run.recompute;  // by which its partition weighs the layers
@@ -269,12 +270,31 @@ class WhatIsDone {
 }  // namespace
 
 const std::set<std::string>& evaluation_settings() {
-  static const std::set<std::string> names{"model",           "data",          "plan",         "sequence",
-                                           "micro-batch",     "document-mask", "device",       "zero",
-                                           "communicator",    "dtype",         "tensor",       "sequence-parallel",
-                                           "expert-parallel", "expert-chunks", "pipeline",     "pipeline-schedule",
-                                           "virtual-stages",  "partition",     "layer-slots",  "threads",
-                                           "memory-limit",    "progress",      "hang-timeout", "collective-delay"};
+  static const std::set<std::string> names{"model",
+                                           "data",
+                                           "plan",
+                                           "sequence",
+                                           "micro-batch",
+                                           "document-mask",
+                                           "device",
+                                           "zero",
+                                           "communicator",
+                                           "dtype",
+                                           "tensor",
+                                           "sequence-parallel",
+                                           "expert-parallel",
+                                           "expert-chunks",
+                                           "expert-buffer",
+                                           "pipeline",
+                                           "pipeline-schedule",
+                                           "virtual-stages",
+                                           "partition",
+                                           "layer-slots",
+                                           "threads",
+                                           "memory-limit",
+                                           "progress",
+                                           "hang-timeout",
+                                           "collective-delay"};
   return names;
 }
 

@@ -119,6 +119,7 @@ std::string to_json_line(const StepMetrics& m) {
     j["z_loss"] = m.gates->weighted_z_loss;
     j["experts"] = json_of(*m.gates);
   }
+  if (m.expert_rounds > 0) j["expert_rounds"] = m.expert_rounds;
   if (!m.time.empty()) j["time"] = m.time;
   if (!m.host.empty()) j["host"] = m.host;
   return j.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);

@@ -27,6 +27,7 @@ struct StepMetrics {
   std::int64_t peak_bytes = 0;  // largest sum of arena high-water marks of any rank
   std::optional<double> validation_loss;
   std::optional<GateMetrics> gates;  // of a model with experts
+  std::int64_t expert_rounds = 0;    // of the layer that took most in a pass, over all ranks; 0: none are made
   std::string time, host;  // when and where the line was written, by the wall clock in UTC (2026-01-31T23:59:59.123Z);
                            // MetricsFile puts them in
 };

@@ -38,6 +38,7 @@ void add_slowest(const std::vector<RankRecord>& all, StepMetrics& m) {
   double slowest = -1;
   for (const auto& r : all) {
     m.peak_bytes = std::max(m.peak_bytes, static_cast<std::int64_t>(r.peak_bytes));
+    m.expert_rounds = std::max(m.expert_rounds, static_cast<std::int64_t>(r.expert_rounds));
     if (r.compute <= slowest) continue;
     slowest = r.compute;
     m.compute_seconds = r.compute;

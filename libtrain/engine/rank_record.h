@@ -13,6 +13,7 @@ namespace trainyard::engine {
 struct RankRecord {
   double stop = 0, written_step = -1, published_step = -1, failed = 0;
   double compute = 0, communication = 0, exposed = 0, peak_bytes = 0;
+  double expert_rounds = 0;  // of the layer that took most in a pass; 0: experts take none
 };
 
 // By rank. Collective, on `communication`.
@@ -23,7 +24,7 @@ bool any_failed(const std::vector<RankRecord>& all);
 // Did every rank write its file of the checkpoint of `step`.
 bool all_wrote(const std::vector<RankRecord>& all, std::int64_t step);
 
-// The times of the rank that computed longest, and the largest peak of any, into `m`.
+// The times of the rank that computed longest, and the largest peak and most rounds of any, into `m`.
 void add_slowest(const std::vector<RankRecord>& all, StepMetrics& m);
 
 }  // namespace trainyard::engine

@@ -46,9 +46,11 @@ std::string of_rank(const plan::Plan& p, int rank) {
 
 }  // namespace
 
-SizeTable traffic_table(const plan::Plan& p, const World& world, std::int64_t steps, const Validations& validations) {
+SizeTable traffic_table(const plan::Plan& p, const World& world, std::int64_t steps, const Validations& validations,
+                        std::span<const plan::FurtherRounds> rounds) {
   auto announced = announced_traffic(p, world.rank, steps);
   add(announced, plan::all_validation_traffic(p, world.rank, validations.sequences), validations.count);
+  add(announced, plan::added_up(plan::further_round_calls(p, rounds)), 1);
   Sent measured;
   for (const auto* group : world.groups())
     for (const auto& [operation, t] : group->ledger().totals())

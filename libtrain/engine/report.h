@@ -8,8 +8,10 @@
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/size_table.h"
 #include "libtrain/engine/trainer.h"
+#include "libtrain/plan/expert_rounds.h"
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,7 +22,9 @@ struct Validations {
 };
 
 // A table of what this rank sends: group and operation, announced, measured (since the ledgers were reset), difference.
-SizeTable traffic_table(const plan::Plan& plan, const World& world, std::int64_t steps, const Validations& validations);
+// Announced are a step's calls with one round of experts a pass, and those of the further rounds that were counted.
+SizeTable traffic_table(const plan::Plan& plan, const World& world, std::int64_t steps, const Validations& validations,
+                        std::span<const plan::FurtherRounds> rounds = {});
 
 // A table of the categories of this rank: predicted, measured, and what the process took beside them; where there are
 // stages it says of which rank it is, and has the arenas of each stage, of its rank that used most (RankRecord).

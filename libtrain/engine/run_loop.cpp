@@ -52,6 +52,7 @@ RunResult RunLoop::go() {
   });
   for (auto* group : run_.world.groups()) group->ledger().reset();
   if (run_.world.neighbours) run_.world.neighbours->reset_ledgers();
+  trainer_.expert_edges().clear_rounds();
   RunResult result;
   bool stopped = false;
   while (step_ < config.steps && !stopped) stopped = !one_step(result);
@@ -67,7 +68,8 @@ RunResult RunLoop::go() {
   result.memory_report = memory_report(trainer_.memory(), run_.setup, run_.world.rank,
                                        records_of_all(mine, run_.world, trainer_.communication()));
   result.traffic_report =
-      traffic_table(run_.setup.plan, run_.world, steps_done_, {validations_done_, config.validation_sequences});
+      traffic_table(run_.setup.plan, run_.world, steps_done_, {validations_done_, config.validation_sequences},
+                    trainer_.expert_edges().further_rounds());
   if (run_.world.rank == 0 && steps_done_ > 0) write_report(config.output, result.memory_report, result.traffic_report);
   try {
     if (trace_) trace_->write();
@@ -146,6 +148,7 @@ bool RunLoop::agree(const StepOutcome& o, StepMetrics& m) {
   mine.communication = o.communication_seconds;
   mine.exposed = o.exposed_seconds;
   mine.peak_bytes = static_cast<double>(trainer_.memory().measured_total());
+  mine.expert_rounds = static_cast<double>(o.expert_rounds);
   const auto all = records_of_all(mine, run_.world, trainer_.communication());
   add_slowest(all, m);
   saving_->follow(all);

@@ -42,7 +42,7 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
     context_->units_of_stages.push_back(unit.unit);
   store_ = std::make_unique<params::ZeroStore>(*context_);
   edges_ = model::Edges(*context_, plan_.model, plan_.micro());
-  experts_ = model::ExpertEdges(*context_);
+  experts_ = model::ExpertEdges(*context_, plan_.expert_buffer);
   absent_.tokens = base::View(nullptr, base::DType::i32, {plan_.micro_batch, plan_.sequence});
   if (plan_.pipeline > 1) {
     TRAINYARD_ASSERT(world.neighbours != nullptr, "{} stages that have not joined their neighbours", plan_.pipeline);
@@ -208,6 +208,7 @@ bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& st
   const double busy = results_come_later() ? 0 : communication().busy_seconds();
   const double waited = link_ ? link_->wait_seconds() : 0;
   context_->wait_seconds = 0;
+  experts_.clear_most_rounds();
   if (!gradients_of_step(completed, stop_now, nullptr)) return false;
   {
     const base::TraceScope traced(base::traced::action, name_of(plan::Action::Kind::update), {completed + 1});
@@ -216,6 +217,7 @@ bool Trainer::begin_step(std::int64_t completed, const std::function<bool()>& st
     results_->send();
   }
   outcome.learning_rate = settings_.learning_rate.at(completed);
+  outcome.expert_rounds = experts_.most_rounds();
   outcome.exposed_seconds = context_->wait_seconds;
   outcome.compute_seconds = base::steady_seconds() - outcome.begun - context_->wait_seconds;
   if (!results_come_later()) {

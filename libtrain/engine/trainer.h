@@ -37,6 +37,7 @@ struct StepOutcome {
   double loss = 0, gradient_norm = 0, learning_rate = 0;
   std::int64_t targets = 0;
   std::span<const std::int64_t> gate_records = {};  // gate_record_shape; until the next step begins
+  std::int64_t expert_rounds = 0;                   // of the layer that took most in a pass; 0: none are made
   double begun = 0;                                 // when the host began it, by a steady clock in seconds
   double compute_seconds = 0, communication_seconds = 0, exposed_seconds = 0;  // of this rank
 };
@@ -75,6 +76,7 @@ class Trainer {
   // "stage 1, forward of micro-batch 3": what is done of a step, or of a validation. From any thread.
   std::string doing() const;
 
+  model::ExpertEdges& expert_edges() { return experts_; }
   params::ZeroStore& store() { return *store_; }
   params::StoreContext& context() { return *context_; }
   RankMemory& memory() { return memory_; }

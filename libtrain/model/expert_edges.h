@@ -3,6 +3,11 @@
 
 #include "libtrain/base/view.h"
 #include "libtrain/params/context.h"
+#include "libtrain/plan/expert_rounds.h"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
 
 #include <vector>
 
@@ -13,24 +18,44 @@ namespace trainyard::model {
 // section 3.3).
 class ExpertEdges {
  public:
-  ExpertEdges() = default;                              // one rank
-  explicit ExpertEdges(params::StoreContext& context);  // of the context's world
+  ExpertEdges() = default;  // one rank
+  // Of the context's world; buffer: plan::MicroShape::expert_buffer.
+  explicit ExpertEdges(params::StoreContext& context, std::int64_t buffer = 0);
+
+  std::int64_t buffer() const { return buffer_; }
 
   int ranks() const { return context_ == nullptr ? 1 : group().size(); }
   // `mine` has an equal part for each of the ranks, in their order; `theirs` gets what they have for this one, in the
   // same order. Dense, of one size and dtype; in the order of the context's compute Exec. Collective; several ranks
-  // only.
-  void swap(base::View mine, base::View theirs) const;
+  // only. `followed`: other transfers may come behind it; not where only these ranks make the call.
+  void swap(base::View mine, base::View theirs, bool followed = true) const;
   // The same in parts that lie anywhere: mine[i * ranks() + r] goes to rank r and is its theirs[i * ranks() + this
   // rank]; of a part all are of one size. It is there for the compute Exec once `wait` was given what this returns;
   // until then the compute Exec may work on other things.
   tensor::Event begin_swap(const std::vector<base::View>& mine, const std::vector<base::View>& theirs) const;
   void wait(const tensor::Event& event) const { context_->join(event); }
+  // i32 [1], in place: that of the rank that has most.
+  void agree_on_most(base::View number) const;
+  int rank() const { return context_ == nullptr ? 0 : group().rank(); }
+
+  // How many rounds a pass of a layer took; layers by their place among those that have experts.
+  enum class Direction { forward, backward };
+  void count_rounds(std::int64_t layer, std::int64_t rounds, Direction direction) const;
+  const std::vector<plan::FurtherRounds>& further_rounds() const { return counted_->further; }
+  std::int64_t most_rounds() const { return counted_->most; }  // of a layer, since it was cleared; 0: there were none
+  void clear_most_rounds() { counted_->most = 0; }
+  void clear_rounds() { *counted_ = {}; }
 
  private:
-  template <class Call> tensor::Event cross(const Call& call) const;
+  template <class Call> tensor::Event cross(const Call& call, bool followed = true) const;
+  struct Counted {
+    std::vector<plan::FurtherRounds> further;
+    std::int64_t most = 0;
+  };
   comm::Communicator& group() const { return context_->world.group({plan::Axis::expert}); }
   params::StoreContext* context_ = nullptr;
+  std::int64_t buffer_ = 0;
+  std::unique_ptr<Counted> counted_ = std::make_unique<Counted>();
 };
 
 const ExpertEdges& own_experts();  // trivial edges

@@ -59,7 +59,8 @@ ExpertsBranch::ExpertsBranch(const BranchSpec& spec)
       overflow_site_(base::site_hash("experts", spec.unit.name + ".overflow")),
       gate_weight_(plan::index_of(spec.unit, "gate.weight")), gate_bias_(plan::index_of(spec.unit, "gate.bias")),
       mix_weight_(plan::index_of(spec.unit, "mix.weight")), experts_(experts_of(spec)),
-      beside_(feed_forward_beside(spec)), record_(plan::expert_layers(spec.model, spec.layer)) {}
+      beside_(feed_forward_beside(spec)), record_(plan::expert_layers(spec.model, spec.layer)),
+      rounds_(spec.model, record_) {}
 
 kernels::Gate ExpertsBranch::gate_of(const Step& step) const {
   const auto& e = model_.experts;
@@ -168,13 +169,61 @@ void ExpertsBranch::dispatch(Step& step, const SavedSet& t, base::View normed, b
 }
 
 base::View ExpertsBranch::crossing(Step& step, const SavedSet& t) const {
-  return plan::sends_to_experts(model_) ? rows_like(step, t["dispatched"]) : base::View{};
+  const bool whole = plan::sends_to_experts(model_) && !rounds_.made_in(step.pass);
+  return whole ? rows_like(step, t["dispatched"]) : base::View{};
+}
+
+// Of a chunk, whose rows of "dispatched" are there.
+void ExpertsBranch::run_experts(Step& step, const params::Lease& own, const SavedSet& t, const Chunk& c,
+                                base::View made) const {
+  const auto groups = plan::shares_experts(model_) ? t["received"] : t["groups"];
+  const auto weights = [&](int index) { return own.weight(index); };
+  experts_->forward(step, {groups.row_range(c.first_group, c.groups)}, parameters_of(weights, 0, c),
+                    t["dispatched"].row_range(c.first_row, c.rows), tensors_of(step, t, c), made);
+}
+
+// d_rows: the gradient of what the experts made, then that of their rows.
+void ExpertsBranch::run_experts_backward(Step& step, const params::Lease& own, const params::Grads& grads,
+                                         const SavedSet& t, const Chunk& c, base::View d_rows) const {
+  const auto groups = plan::shares_experts(model_) ? t["received"] : t["groups"];
+  const auto weights = [&](int index) { return own.weight(index); };
+  const auto gradients = [&](int index) { return grads.gradient(index); };
+  experts_->backward(step, {groups.row_range(c.first_group, c.groups)}, parameters_of(weights, 0, c),
+                     parameters_of(gradients, grads.apart(), c), d_rows, t["dispatched"].row_range(c.first_row, c.rows),
+                     tensors_of(step, t, c), d_rows);
+}
+
+// The experts are leased once, for all rounds.
+void ExpertsBranch::forward_in_rounds(Step& step, const SavedSet& t) const {
+  std::optional<params::Lease> own;
+  const auto all = chunks_of(t).front();
+  rounds_.forward(step, t, [&](base::View made) {
+    if (!own) own.emplace(step.store->lease(own_));
+    run_experts(step, *own, t, all, made);
+  });
+}
+
+void ExpertsBranch::backward_in_rounds(Step& step, const SavedSet& t) const {
+  std::optional<params::Lease> own;
+  std::optional<params::Grads> grads;
+  const auto all = chunks_of(t).front();
+  rounds_.backward(
+      step, t, [&](base::View made) { run_experts(step, *own, t, all, made); },
+      [&](base::View d_rows) {
+        if (!own) {
+          own.emplace(step.store->lease(own_));
+          grads.emplace(step.store->grads(own_));
+        }
+        run_experts_backward(step, *own, *grads, t, all, d_rows);
+      });
+  grads->commit();
 }
 
 // Rows and groups of this rank's tokens, in `sent`, go to the ranks that have their experts, theirs come, and what
 // experts make of them goes back: "results". The rows of all chunks are on their way while the first is worked on. Of a
 // micro-batch that there is not no rows are sent: whatever lies in their place, nobody looks at it.
 void ExpertsBranch::forward_through_experts(Step& step, const SavedSet& t, base::View sent) const {
+  if (rounds_.made_in(step.pass)) return forward_in_rounds(step, t);
   const auto dispatched = t["dispatched"], results = own_results(step, t);
   const bool shares = plan::shares_experts(model_), sends = plan::sends_to_experts(model_);
   const auto groups = shares ? t["received"] : t["groups"];
@@ -201,15 +250,12 @@ void ExpertsBranch::forward_through_experts(Step& step, const SavedSet& t, base:
     tensor::copy(step.exec, own_groups(step, t), groups);
   }
   const auto own = step.store->lease(own_);
-  const auto weights = [&](int index) { return own.weight(index); };
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     const auto& c = chunks[i];
-    const auto of_chunk = groups.row_range(c.first_group, c.groups);
     tensor::ArenaScope of_experts(step.exec.scratch());
     if (!arrived.empty()) edges.wait(arrived[i]);
-    if (shares) kernels::slot_groups(step.exec, of_chunk, slot);
-    experts_->forward(step, {of_chunk}, parameters_of(weights, 0, c), dispatched.row_range(c.first_row, c.rows),
-                      tensors_of(step, t, c), made.row_range(c.first_row, c.rows));
+    if (shares) kernels::slot_groups(step.exec, groups.row_range(c.first_group, c.groups), slot);
+    run_experts(step, own, t, c, made.row_range(c.first_row, c.rows));
     if (!arrived.empty())
       returned.push_back(edges.begin_swap(by_chunks(step, c, made, slot), by_ranks(step, c, results, slot)));
   }
@@ -219,6 +265,7 @@ void ExpertsBranch::forward_through_experts(Step& step, const SavedSet& t, base:
 
 // "results" has the gradient of what the experts made, then that of their rows.
 void ExpertsBranch::backward_through_experts(Step& step, const SavedSet& t) const {
+  if (rounds_.made_in(step.pass)) return backward_in_rounds(step, t);
   const auto dispatched = t["dispatched"], results = own_results(step, t);
   const bool sends = plan::sends_to_experts(model_);
   const auto groups = plan::shares_experts(model_) ? t["received"] : t["groups"];
@@ -235,16 +282,11 @@ void ExpertsBranch::backward_through_experts(Step& step, const SavedSet& t) cons
   {
     const auto own = step.store->lease(own_);
     auto grads = step.store->grads(own_);
-    const auto weights = [&](int index) { return own.weight(index); };
-    const auto gradients = [&](int index) { return grads.gradient(index); };
     for (std::size_t i = 0; i < chunks.size(); ++i) {
       const auto& c = chunks[i];
-      const auto d_chunk = d_rows.row_range(c.first_row, c.rows);
       tensor::ArenaScope of_experts(step.exec.scratch());
       if (!arrived.empty()) edges.wait(arrived[i]);
-      experts_->backward(step, {groups.row_range(c.first_group, c.groups)}, parameters_of(weights, 0, c),
-                         parameters_of(gradients, grads.apart(), c), d_chunk, dispatched.row_range(c.first_row, c.rows),
-                         tensors_of(step, t, c), d_chunk);
+      run_experts_backward(step, own, grads, t, c, d_rows.row_range(c.first_row, c.rows));
       if (!arrived.empty())
         returned.push_back(edges.begin_swap(by_chunks(step, c, d_rows, slot), by_ranks(step, c, results, slot)));
     }
@@ -289,7 +331,7 @@ void ExpertsBranch::forward(Step& step, const params::Lease& lease, const SavedS
       tensor::ArenaScope rows(workspace);
       const auto normed = all_rows(step, t["normed"]);
       choose(step, lease, t, normed);
-      dispatch(step, t, normed, sent ? sent : t["dispatched"]);
+      if (!rounds_.made_in(step.pass)) dispatch(step, t, normed, sent ? sent : t["dispatched"]);
     }
     forward_through_experts(step, t, sent);
   }

@@ -4,6 +4,7 @@
 #include "kernels/gate/gate.h"
 #include "libtrain/model/branch.h"
 #include "libtrain/model/expert.h"
+#include "libtrain/model/expert_rounds.h"
 #include "libtrain/model/feed_forward_branch.h"
 
 #include <memory>
@@ -20,7 +21,8 @@ namespace trainyard::model {
 // of its tokens to the ranks that have their experts, and what these made of them back; in backward likewise. A rank's
 // experts then work on the rows of all ranks, those of each by itself, and make gradients for each. Tensor ranks of a
 // replica have all rows of its tokens, and deal out the experts among them: all choose for all tokens, and have the
-// gate's gradients alike; each has its experts work, and then all get all results.
+// gate's gradients alike; each has its experts work, and then all get all results. Without a capacity data ranks make
+// rounds in place of slots (model/expert_rounds.h).
 //
 // Backward adds the gradients of the balance and z losses at the logits, times the target tokens of the micro-batch;
 // choices and places are constants of it.
@@ -59,6 +61,12 @@ class ExpertsBranch : public Branch {
   // Where rows go to other ranks: the place of those on their way, of the caller's scope.
   base::View crossing(Step& step, const SavedSet& tensors) const;
   void forward_through_experts(Step& step, const SavedSet& tensors, base::View sent) const;
+  void run_experts(Step& step, const params::Lease& own, const SavedSet& tensors, const Chunk& chunk,
+                   base::View made) const;
+  void run_experts_backward(Step& step, const params::Lease& own, const params::Grads& grads, const SavedSet& tensors,
+                            const Chunk& chunk, base::View d_rows) const;
+  void forward_in_rounds(Step& step, const SavedSet& tensors) const;
+  void backward_in_rounds(Step& step, const SavedSet& tensors) const;
   void backward_through_experts(Step& step, const SavedSet& tensors) const;
   static void gather_results(Step& step, const SavedSet& tensors);
   base::View gate_input(Step& step, base::View normed) const;
@@ -74,6 +82,7 @@ class ExpertsBranch : public Branch {
   std::unique_ptr<Expert> experts_;
   std::optional<FeedForwardBranch> beside_;
   std::int64_t record_;  // the row of Step::gate_records
+  ExpertRounds rounds_;
 };
 
 }  // namespace trainyard::model

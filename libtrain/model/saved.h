@@ -4,6 +4,7 @@
 
 #include "libtrain/model/block.h"
 #include "libtrain/model/edges.h"
+#include "libtrain/model/expert_edges.h"
 #include "libtrain/plan/block_kind.h"
 
 #include <string_view>
@@ -33,7 +34,7 @@ class SavedSet {
 inline plan::MicroShape shape_of(const Step& step) {
   return {step.micro.batch(),        step.micro.sequence(),   step.dtype,
           step.exec.threads(),       step.exec.device().kind, step.edges->ranks(),
-          step.edges->shares_rows(), step.weight_gradients};
+          step.edges->shares_rows(), step.weight_gradients,   step.experts->buffer()};
 }
 
 // All rows of what this rank has the stream's rows of: itself, or gathered in scratch of the caller's scope while the

@@ -80,7 +80,7 @@ std::string expert_parallel_obstacle(const ModelConfig& m, int data, int tensor,
     return fmt::format("--expert-parallel {} shares out experts, and the model has none: its layers are dense", degree);
   std::string undivided = data % degree == 0 ? "" : base::counted(data, "data-parallel rank");
   for (const auto count : m.experts.count)
-    if (count % (std::int64_t{tensor} * degree) != 0) {
+    if (count % tensor == 0 && count % (std::int64_t{tensor} * degree) != 0) {  // else tensor ranks are refused
       undivided += fmt::format("{}the {} of a layer{}", undivided.empty() ? "" : " nor ",
                                base::counted(count / tensor, "expert"), tensor > 1 ? " that a tensor rank has" : "");
       break;

@@ -17,7 +17,9 @@ struct ExpertExtent {
   double parameters = 0, widths = 0, once = 0, exchanges = 0;
 };
 
-ExpertExtent expert_extent(const ModelConfig& m, bool shared) {
+ExpertExtent expert_extent(const Plan& p) {
+  const auto& m = p.model;
+  const bool shared = p.expert_parallel > 1 || p.tensor > 1;
   if (!has_experts(m)) return {};
   const auto& e = m.experts;
   const double hidden = number(m.hidden), width = number(expert_width(m)), layers = number(expert_layers(m)),
@@ -28,18 +30,19 @@ ExpertExtent expert_extent(const ModelConfig& m, bool shared) {
   // Each of an expert's six tensors starts at 64 bytes. The unit of a layer's experts is padded like any other.
   const double expert = 3 * hidden * width + 16 * (hidden + width) + 128;
   // Rows of experts are at most those that are chosen, whatever the capacity; in slots of one size each expert has at
-  // most all tokens.
-  const auto chosen = shared ? most : number(e.top_k);
+  // most all tokens, in rounds each rank a buffer or all tokens.
+  const auto buffer = number(p.expert_parallel) * (1 + number(p.expert_buffer) / number(p.micro_batch * p.sequence));
+  const auto chosen = shared ? most + number(e.top_k) + 2 * buffer : number(e.top_k);
   return {all * (expert + hidden + 1) + layers * (3 * hidden * beside + 16 * (hidden + beside) + 256),
           chosen * (4 * hidden + 4 * width + 8) + 2 * most + 8 * beside + 16 * hidden, most * (hidden + 64),
-          shared ? 64 * most * (hidden + 1) : 0};
+          shared ? 64 * chosen * (hidden + 1) : 0};
 }
 
 }  // namespace
 
 Extent extent(const Plan& p) {
   const auto& m = p.model;
-  const auto experts = expert_extent(m, p.expert_parallel > 1);
+  const auto experts = expert_extent(p);
   const double layers = number(m.layers), hidden = number(m.hidden), ffn = number(m.ffn),
                vocabulary = number(m.vocabulary) + 128, context = number(m.context);
   const double ranks = number(p.topology.world()), rows = number(p.micro_batch) * (number(p.sequence) + 128),

@@ -114,6 +114,11 @@ Topology read_topology(base::JsonObject& o, const std::string& where) {
     base::JsonObject axis(item, where + ": topology");
     const auto name = axis.text("axis");
     axes.push_back({axis_named(name, where + ": topology"), small(axis, "size", 1, ranges::most_stated_ranks)});
+    if (axes.back().axis == Axis::expert || axes.back().axis == Axis::expert_data)
+      throw base::InputError(fmt::format("{}: topology: '{}' is a second reading of 'data', which 'expert_parallel' "
+                                         "says, and no axis beside it",
+                                         where, name),
+                             "make the plan again with partition-model");
     axis.done();
     ranks *= axes.back().size;
     if (ranks > ranges::most_stated_ranks)
@@ -131,8 +136,8 @@ Topology read_topology(base::JsonObject& o, const std::string& where) {
 // Keys that version 1 did not have from its beginning: a file without one means the default, and one that would say the
 // default leaves it out.
 bool may_be_left_out(const base::Field& f) {
-  static const std::set<std::string> names{"tensor",   "sequence-parallel", "expert-parallel", "expert-chunks",
-                                           "pipeline", "virtual-stages",    "partition"};
+  static const std::set<std::string> names{"tensor",        "sequence-parallel", "expert-parallel", "expert-chunks",
+                                           "expert-buffer", "pipeline",          "virtual-stages",  "partition"};
   return names.contains(f.name);
 }
 
@@ -215,6 +220,7 @@ std::vector<base::Field> fields_of(Plan& p) {
                            "sequence-parallel",
                            "expert-parallel",
                            "expert-chunks",
+                           "expert-buffer",
                            "pipeline",
                            "virtual-stages",
                            "partition",

@@ -60,7 +60,8 @@ struct Plan : Cut {
             device,
             tensor,
             sequence_parallel,
-            apart ? WeightGradients::apart : WeightGradients::with_inputs};
+            apart ? WeightGradients::apart : WeightGradients::with_inputs,
+            expert_buffer};
   }
 };
 

@@ -6,6 +6,7 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
 #include "libtrain/plan/expert_problems.h"
+#include "libtrain/plan/expert_rounds.h"
 #include "libtrain/plan/extent.h"
 #include "libtrain/plan/inventory.h"
 #include "libtrain/plan/layer_model.h"
@@ -39,6 +40,7 @@ std::vector<Problem> range_problems(const Plan& p) {
   range("--tensor", p.tensor, ranges::tensor);
   range("--expert-parallel", p.expert_parallel, ranges::expert_parallel);
   range("--expert-chunks", p.expert_chunks, ranges::expert_chunks);
+  range("--expert-buffer", p.expert_buffer, ranges::expert_buffer);
   range("--pipeline", p.pipeline, ranges::pipeline);
   range("--virtual-stages", p.virtual_stages, ranges::virtual_stages);
   range("--zero", p.zero, ranges::zero);
@@ -118,6 +120,23 @@ void dropout_problems(const Plan& p, std::vector<Problem>& out) {
   beyond("--sequence", p.sequence, most_sequence_with_dropout);
 }
 
+// Where ranks share experts these have places for as many tokens each, counted in 32 bits, too.
+void slot_problems(const Plan& p, std::vector<Problem>& out) {
+  if (p.tensor * std::int64_t{p.expert_parallel} == 1) return;
+  const auto tokens = p.micro_batch * p.sequence;
+  for (const auto count : p.model.experts.count)
+    for (const auto pass : {Pass::train, Pass::evaluate}) {
+      const auto places = expert_capacity(p.model.experts, count, tokens, pass);
+      if (places == 0 && p.tensor == 1) continue;  // in rounds
+      if (const auto rows = static_cast<double>(count) * static_cast<double>(places == 0 ? tokens : places);
+          rows > 0x7fffffff)
+        return out.push_back({fmt::format("{} with {} places each for a micro-batch of {} tokens have more than the "
+                                          "2147483647 rows that experts are counted in",
+                                          base::counted(count, "expert"), places == 0 ? tokens : places, tokens),
+                              "a smaller --micro-batch or --sequence"});
+    }
+}
+
 // What gates count with: rows of experts are 32-bit numbers, and their random numbers are keyed by position and expert,
 // or channel (kernels/gate/gate.h).
 void gate_problems(const Plan& p, std::vector<Problem>& out) {
@@ -129,6 +148,7 @@ void gate_problems(const Plan& p, std::vector<Problem>& out) {
                                "rows that experts are counted in",
                                rows, base::counted(e.top_k, "expert")),
                    "a smaller --micro-batch or --sequence"});
+  else slot_problems(p, out);
   if (draws_for_gates(p.model) && p.sequence > most_sequence_of_gates)
     out.push_back({fmt::format("--sequence {} with experts: the random numbers of their gates are counted up to {} and "
                                "would repeat",
@@ -261,6 +281,13 @@ void tensor_problems(const Plan& p, const LanesOf& lanes, std::vector<Problem>& 
 
 // The experts of a rank are so many equal runs in every layer.
 void chunk_problems(const Plan& p, std::vector<Problem>& out) {
+  const auto& e = p.model.experts;
+  const bool rounds = p.tensor == 1 && (e.capacity_factor == "none" || e.evaluation_capacity_factor == "none");
+  if (rounds)
+    out.push_back(
+        {fmt::format("--expert-chunks {} is for rows in slots of a capacity: without one they cross in rounds",
+                     p.expert_chunks),
+         "--expert-chunks 1, or a capacity in training and in evaluation"});
   std::int64_t common = 0;
   for (const auto count : p.model.experts.count) common = std::gcd(common, count / p.tensor / p.expert_parallel);
   if (common % p.expert_chunks != 0)
@@ -413,6 +440,8 @@ std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
     stage_problems(p, out);
     tensor_problems(p, lanes, out);
     expert_parallel_problems(p, out);
+    if (auto wrong = expert_buffer_problem(p); !wrong.message.empty())
+      out.push_back({std::move(wrong.message), std::move(wrong.hint)});
   }
   if (ranges::global_batch.holds(p.global_batch) && ranges::micro_batch.holds(p.micro_batch) &&
       ranges::fold.holds(p.fold))

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/number_text.h"
 #include "libtrain/plan/evaluation.h"
+#include "libtrain/plan/layer_model.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/ranges.h"
 
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -70,7 +72,7 @@ std::vector<int> more_stages(const Plan& plan) {
   return out;
 }
 
-// The same of replicas that share out the experts.
+// More replicas that share out the experts, as the experts allow.
 Plan with_experts_over(const Plan& plan, int degree) {
   auto other = plan;
   other.expert_parallel = degree;
@@ -79,11 +81,12 @@ Plan with_experts_over(const Plan& plan, int degree) {
 }
 std::vector<int> more_parts_of_experts(const Plan& plan) {
   std::vector<int> out;
-  for (auto e = std::int64_t{2} * plan.expert_parallel; e <= plan.topology.size(Axis::data); e *= 2) {
-    const int degree = static_cast<int>(e);
-    if (!decision_problems(with_experts_over(plan, degree)).empty()) break;
-    out.push_back(degree);
-  }
+  if (!has_experts(plan.model)) return out;
+  std::int64_t common = plan.topology.size(Axis::data);
+  for (const auto count : plan.model.experts.count) common = std::gcd(common, count / plan.tensor);
+  for (auto e = std::int64_t{plan.expert_parallel} + 1; e <= common; ++e)
+    if (common % e == 0 && decision_problems(with_experts_over(plan, static_cast<int>(e))).empty())
+      out.push_back(static_cast<int>(e));
   return out;
 }
 

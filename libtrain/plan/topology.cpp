@@ -62,6 +62,8 @@ Topology Topology::with_experts(int degree) const {
   if (degree == 1) return out;
   const auto data =
       std::find_if(out.finest_.begin(), out.finest_.end(), [](const AxisSize& a) { return a.axis == Axis::data; });
+  if (data == out.finest_.end() || data->size != size(Axis::data))
+    throw std::invalid_argument("ranks that are read along data a second time already, or have no such axis");
   data->axis = Axis::expert_data, data->size /= degree;
   out.finest_.insert(data + 1, {Axis::expert, degree});
   return out;

@@ -58,7 +58,7 @@ class Topology {
 
   // The same ranks with the data axis read a second time: its coordinate is that along expert_data times `degree` plus
   // that along expert. A degree of 1 is no second reading: both axes have size 1 then. std::invalid_argument where it
-  // does not divide the ranks along data.
+  // does not divide the ranks along data, or the axes are named as those of a second reading are.
   Topology with_experts(int degree) const;
 
   int world() const;

@@ -58,7 +58,8 @@ struct Unit {
   std::string name;  // "embedding.tokens", "embedding.positions", "layers.07", "head"
   Part part = Part::input;
   // The ranks that differ along these axes hold its parameters alike and read different samples: they add up its
-  // gradients, and ZeRO cuts it into as many pieces. {data} is what stores can do yet (plan/problems.h).
+  // gradients, and ZeRO cuts it into as many pieces. Kinds say {data}; of experts that data ranks share it is
+  // {expert_data}.
   Axes group = {Axis::data};
   std::vector<Parameter> parameters;  // declaration order
   // Along these axes ranks have other parameters in its place: other experts of the layer.

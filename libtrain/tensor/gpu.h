@@ -7,7 +7,7 @@
 namespace trainyard::tensor {
 
 inline constexpr int gpu_abi =
-    7;  // of the structs below and of kernels::GpuKernels; a module of another build is refused
+    8;  // of the structs below and of kernels::GpuKernels; a module of another build is refused
 
 struct GpuInfo {
   char name[256] = {};

@@ -31,6 +31,7 @@ struct Cut {
   std::string partition = "flops";
   int experts = 1;  // ranks along data that hold different ones
   int expert_chunks = 1;
+  std::int64_t expert_buffer = 0;
 };
 
 class SmallRun {
@@ -138,7 +139,7 @@ class SmallRun {
   static void apply(const Cut& cut, engine::RunConfig& c) {
     c.zero = cut.zero, c.threads = cut.threads, c.dtype = base::dtype_from_name(cut.dtype);
     c.tensor = cut.tensor, c.sequence_parallel = cut.sequence_parallel;
-    c.expert_parallel = cut.experts, c.expert_chunks = cut.expert_chunks;
+    c.expert_parallel = cut.experts, c.expert_chunks = cut.expert_chunks, c.expert_buffer = cut.expert_buffer;
     c.pipeline = cut.pipeline, c.virtual_stages = cut.virtual_stages, c.partition = cut.partition;
     for (const auto& [name, schedule] : plan::schedule_names())
       if (name == cut.schedule) c.pipeline_schedule = schedule;

@@ -3,6 +3,7 @@
 #include "kernels/even_load/even_load.h"
 #include "kernels/expert_mix/expert_mix.h"
 #include "kernels/gate_record/gate_record.h"
+#include "kernels/expert_rounds/expert_rounds.h"
 #include "kernels/slot_groups/slot_groups.h"
 #include "tests/kernels/sweep.h"
 
@@ -110,6 +111,48 @@ TEST(SlotGroups, BeginWhereTheirSlotsDo) {
   std::vector<std::int32_t> groups{70, 3, 80, 0, 90, 5};
   kernels::slot_groups(*exec, base::View::of(groups.data(), {3, 2}), 6);
   EXPECT_EQ(groups, (std::vector<std::int32_t>{0, 3, 6, 0, 12, 5}));
+}
+
+// Six groups for two destinations, five rows at most: the first gets 3 and 2, then 4; the second 0 and 5, then 1.
+TEST(ExpertRounds, GroupsGoWholeInTheirOrder) {
+  std::vector<std::int32_t> groups{0, 3, 3, 2, 5, 4, 9, 0, 9, 5, 14, 1}, places(12, -7), rounds(1, -7);
+  std::vector<std::int32_t> sources(18);
+  for (std::size_t i = 0; i < 18; ++i) sources[i] = i < 15 ? static_cast<std::int32_t>(100 + i) : -1;
+  const auto exec = tensor::Exec::caller(nullptr, 1);
+  const auto vg = base::View::of(groups.data(), {6, 2}), vp = base::View::of(places.data(), {6, 2});
+  kernels::expert_rounds(*exec, vg, 2, 5, vp, base::View::of(rounds.data(), {1}));
+  EXPECT_EQ(places, (std::vector<std::int32_t>{0, 0, 0, 3, 1, 0, 0, 0, 0, 0, 1, 0}));
+  EXPECT_EQ(rounds[0], 2);
+  std::vector<std::int32_t> sent(12, -7), tokens(10, -7), here(10, -7), back(18, -7);
+  const kernels::RoundRows rows{base::View::of(sent.data(), {6, 2}), base::View::of(tokens.data(), {10}),
+                                base::View::of(here.data(), {10}), base::View::of(back.data(), {18})};
+  const auto lay_out = [&](std::int64_t round) {
+    kernels::expert_round(*exec, {2, 5, 1, round}, vg, vp, base::View::of(sources.data(), {18}), rows);
+  };
+  using Numbers = std::vector<std::int32_t>;
+  lay_out(0);
+  EXPECT_EQ(sent, (Numbers{5, 3, 8, 2, 0, -1, 5, 0, 5, 5, 0, -1}));
+  EXPECT_EQ(here, (Numbers{0, 1, 2, 3, 4, 9, 10, 11, 12, 13}));
+  EXPECT_EQ(tokens, (Numbers{100, 101, 102, 103, 104, 109, 110, 111, 112, 113}));
+  EXPECT_EQ(back, (Numbers{0, 1, 2, 3, 4, -1, -1, -1, -1, 5, 6, 7, 8, 9, -1, -1, -1, -1}));
+  lay_out(1);
+  EXPECT_EQ(sent, (Numbers{0, -1, 0, -1, 5, 4, 0, -1, 0, -1, 5, 1}));
+  EXPECT_EQ(here, (Numbers{5, 6, 7, 8, -1, 14, -1, -1, -1, -1}));
+  EXPECT_EQ(tokens, (Numbers{105, 106, 107, 108, -1, 114, -1, -1, -1, -1}));
+  EXPECT_EQ(back, (Numbers{-1, -1, -1, -1, -1, 0, 1, 2, 3, -1, -1, -1, -1, -1, 5, -1, -1, -1}));
+  lay_out(2);  // of other ranks
+  EXPECT_EQ(sent, (Numbers{0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1}));
+  EXPECT_EQ(back, Numbers(18, -1));
+}
+
+// No rows: one round, in which every group is there.
+TEST(ExpertRounds, NoRowsTakeOneRound) {
+  std::vector<std::int32_t> groups(8, 0), places(8, -7), rounds(1, -7);
+  const auto exec = tensor::Exec::caller(nullptr, 1);
+  kernels::expert_rounds(*exec, base::View::of(groups.data(), {4, 2}), 2, 3, base::View::of(places.data(), {4, 2}),
+                         base::View::of(rounds.data(), {1}));
+  EXPECT_EQ(places, std::vector<std::int32_t>(8, 0));
+  EXPECT_EQ(rounds[0], 1);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // tolerance; and scratch as planned.
 #include "kernels/even_load/even_load.h"
 #include "kernels/expert_mix/expert_mix.h"
+#include "kernels/expert_rounds/expert_rounds.h"
 #include "kernels/expert_rows/expert_rows.h"
 #include "kernels/gate_record/gate_record.h"
 #include "kernels/slot_groups/slot_groups.h"
@@ -153,6 +154,41 @@ TEST(GpuExperts, RecordsLoadsBiasesAndSlotsAreThoseOfTheCpu) {
     return std::tuple(record, narrow, wide, bias, slots);
   };
   EXPECT_EQ(run(Place::Kind::gpu), run(Place::Kind::host));
+}
+
+// More destinations than a block has threads, groups of more rows than threads, empty ones.
+TEST(GpuExperts, RoundsAreThoseOfTheCpu) {
+  struct Shape {
+    std::int64_t destinations, held, room;
+  };
+  for (const auto& [destinations, held, room] : {Shape{2, 5, 400}, Shape{300, 2, 9}, Shape{3, 40, 7}}) {
+    const auto run = [&, d = destinations, h = held, most = room](Place::Kind kind) {
+      Place place(kind);
+      const auto n = d * h;
+      std::vector<std::int32_t> groups, places(static_cast<std::size_t>(2 * n), -7), rounds{-7};
+      std::int32_t rows = 0;
+      for (std::int64_t g = 0; g < n; ++g) {
+        const auto size = g % 3 == 1 ? 0 : static_cast<std::int32_t>((g * 37 + 5) % (most + 1));
+        groups.insert(groups.end(), {rows, size});
+        rows += size;
+      }
+      std::vector<std::int32_t> sources(static_cast<std::size_t>(rows) + 4, -1);
+      for (std::size_t i = 0; i < static_cast<std::size_t>(rows); ++i) sources[i] = static_cast<std::int32_t>(7 * i);
+      const auto vg = place(groups, {n, 2}), vp = place(places, {n, 2}), vr = place(rounds, {1}),
+                 vs = place(sources, {static_cast<std::int64_t>(sources.size())});
+      kernels::expert_rounds(place.exec(), vg, d, most, vp, vr);
+      std::vector<std::vector<std::int32_t>> sent(3, places), tokens(3), back(3, sources);
+      tokens.assign(3, std::vector<std::int32_t>(static_cast<std::size_t>(d * most), -7));
+      auto here = tokens;
+      for (std::size_t r = 0; r < 3; ++r)
+        kernels::expert_round(place.exec(), {d, most, 1, static_cast<std::int64_t>(r)}, vg, vp, vs,
+                              {place(sent[r], {n, 2}), place(tokens[r], {d * most}), place(here[r], {d * most}),
+                               place(back[r], {static_cast<std::int64_t>(back[r].size())})});
+      place.fetch();
+      return std::tuple(places, rounds, sent, tokens, here, back);
+    };
+    EXPECT_EQ(run(Place::Kind::gpu), run(Place::Kind::host));
+  }
 }
 
 TEST(GpuExperts, JitterGivesTheBitsOfTheCpu) {

@@ -46,6 +46,9 @@ void compare_everywhere(const std::function<Outputs(Place&, DType, Uploaded&, co
   // More groups than a warp has lanes; none with rows.
   run(std::vector<int>(40, 2), {16, 24, 8, 1}, {DType::f32, DType::bf16});
   run({0, 0}, {16, 24, 8, 1}, {DType::f32, DType::bf16});
+  // Some are left alone.
+  run({-1, 3, -1, 0, 40, -1}, {16, 24, 8, 1}, {DType::f32, DType::bf16, DType::f64});
+  run({-1, 3}, widths[4], {DType::f32, DType::bf16});
 }
 
 // What nobody wrote is NaN on both sides: as 2, so that it is compared.

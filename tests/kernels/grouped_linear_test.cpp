@@ -67,7 +67,7 @@ void check_product(const GroupedCase& c, GroupedTypes t, Direction direction) {
     Bench bench(2);
     for (std::int64_t e = 0; e < g; ++e) {
       const auto rows = [&](base::View v) { return v.row_range(groups.first(e), groups.size(e)); };
-      if (groups.size(e) == 0) continue;
+      if (groups.size(e) <= 0) continue;
       if (direction == Direction::forward) {
         kernels::linear_forward_lanes(*bench, rows(a[0]), weights[0].of(e),
                                       with_bias ? bias.of(e).reshaped({c.out}) : base::View{}, c.lanes,
@@ -116,7 +116,8 @@ TEST(GroupedLinear, ForwardHasTheBitsOfEachGroup) {
                                {{3, 9, 1}, 2090, {400}, 2},
                                {{3, 9, 1}, 2090, {397}, 1, 1},
                                {random_sizes(64, 6, 5), 24, {776}, 8, 7},
-                               {{60, 1, 2100, 0, 2500, 17}, 36, {44}, 4, 2}};
+                               {{60, 1, 2100, 0, 2500, 17}, 36, {44}, 4, 2},
+                               {{-1, 5, -1, 0, 40, -1}, 36, {44}, 2, 2}};
   on_every_path([&] {
     for (const auto& t : grouped_types)
       for (const auto& c : cases) check_product(c, t, Direction::forward);
@@ -128,7 +129,8 @@ TEST(GroupedLinear, InputGradientHasTheBitsOfEachGroup) {
       {random_sizes(12, 50, 1), 70, {96}, 1, 5},      {random_sizes(12, 50, 2), 33, {96, 48}, 2},
       {random_sizes(7, 90, 3), 45, {804, 400}, 4, 2}, {random_sizes(7, 90, 4), 131, {402, 30}, 3},
       {{0, 5, 0, 120, 0}, 36, {400, 392}, 1},         {{3, 9, 1}, 2090, {200, 392}, 2},
-      {random_sizes(64, 6, 5), 24, {400, 392}, 8, 7}, {{60, 1, 2100, 0, 2500, 17}, 36, {44, 20}, 1, 2}};
+      {random_sizes(64, 6, 5), 24, {400, 392}, 8, 7}, {{60, 1, 2100, 0, 2500, 17}, 36, {44, 20}, 1, 2},
+      {{-1, 5, -1, 0, 40, -1}, 36, {44, 20}, 2, 2}};
   on_every_path([&] {
     for (const auto& t : grouped_types)
       for (const auto& c : cases) check_product(c, t, Direction::backward);
@@ -155,6 +157,7 @@ void check_weight(const GroupedCase& c, DType t) {
       kernels::linear_backward_weight(*bench, rows(dys), rows(x.view()), want.of(e), with_bias ? db : base::View{});
       continue;
     }
+    if (groups.size(e) < 0) continue;  // another call's
     for (std::int64_t i = 0; i < c.out; ++i) {
       for (std::int64_t j = 0; j < in; ++j) want.memory.set(0, want.at(e, i, j), 0);
       if (with_bias) want_bias.memory.set(0, want_bias.at(e, 0, i), 0);
@@ -182,7 +185,10 @@ TEST(GroupedLinear, WeightGradientHasTheBitsOfEachGroup) {
                                {{20, 0, 3}, 40, {2090}, 1, 1},
                                {random_sizes(64, 6, 5), 24, {40}, 1, 7},
                                {random_sizes(130, 3, 6), 24, {40}, 1},
-                               {{0, 0, 0}, 9, {5}, 1}};
+                               {{0, 0, 0}, 9, {5}, 1},
+                               {{-1, 5, -1, -1, 0, 440, -1}, 70, {96}, 1, 3},
+                               {{5, -1}, 70, {96}, 1, 1},
+                               {{-1, -1}, 9, {5}, 1}};
   on_every_path([&] {
     for (auto t : {DType::f32, DType::bf16, DType::f64})
       for (const auto& c : cases) check_weight(c, t);

@@ -25,7 +25,7 @@ struct Groups {
     for (auto g : order) {
       rows += random() % 4;
       ranges[2 * g] = static_cast<std::int32_t>(rows), ranges[2 * g + 1] = sizes[g];
-      rows += sizes[g];
+      rows += std::max(sizes[g], 0);  // -1: left alone
     }
     rows += 1 + random() % 3;
   }

@@ -19,7 +19,8 @@ using base::DType;
 // A store of a rank that has some of the experts: gradients of these for each rank whose tokens it gets.
 class ShareStore : public params::ParameterStore {
  public:
-  ShareStore(const plan::ModelPart& part, const plan::Topology& topology, DType dtype, std::uint64_t seed)
+  ShareStore(const plan::ModelPart& part, const plan::Topology& topology, DType dtype, std::uint64_t seed,
+             bool crowded = false)
       : units(plan::units(part)), dtype_(dtype), wide_(dtype == DType::f64 ? DType::f64 : DType::f32) {
     for (const auto& unit : units) {
       layouts.push_back(plan::layout(unit, 1));
@@ -32,6 +33,9 @@ class ShareStore : public params::ParameterStore {
                                   parameter.init.kind == plan::Init::Kind::ones ? 1.0f : 0.0f);
         if (parameter.init.kind == plan::Init::Kind::normal)
           base::fill_normal(values.data(), parameter.count(), seed, parameter.name, 0, 20 * parameter.init.stddev);
+        // Sigmoid scores choose the first experts always.
+        if (crowded && parameter.name.ends_with("gate.bias"))
+          for (std::size_t e = 0; e < 3; ++e) values[e] = 4;
         const std::vector<float> copy = values;
         auto view = slot(weights_.back(), layouts.back(), p, dtype);
         const auto exec = tensor::Exec::caller(nullptr, 1);
@@ -103,8 +107,8 @@ struct Made {
 };
 
 // What one rank makes of a micro-batch.
-Made alone(const plan::ModelConfig& m, DType dtype, const Batch& batch, plan::Recompute recompute) {
-  ShareStore store(m, plan::Topology(), dtype, 3);
+Made alone(const plan::ModelConfig& m, DType dtype, const Batch& batch, plan::Recompute recompute, bool crowded) {
+  ShareStore store(m, plan::Topology(), dtype, 3, crowded);
   Runner runner(m, {2, 16, dtype, 1}, recompute);
   model::Step step{*runner.exec, &store, batch.micro, dtype, 7, plan::Pass::train, 0, 0};
   auto flow = runner.decoder.forward(step, runner.saved);
@@ -120,7 +124,14 @@ Made alone(const plan::ModelConfig& m, DType dtype, const Batch& batch, plan::Re
   return out;
 }
 
-void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recompute recompute) {
+// Rows to a rank in a round; whether all tokens choose the same experts; rounds of the layer that takes most, 0: any.
+struct Rounds {
+  std::int64_t buffer = 0;
+  bool crowded = false;
+  std::int64_t most = 0;
+};
+
+void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recompute recompute, Rounds rounds = {}) {
   const auto where = fmt::format("{}, top {}, {}, {} ranks, recompute {}", m.name, m.experts.top_k,
                                  base::name_of(dtype), ranks, plan::name_of(recompute));
   std::vector<std::unique_ptr<Batch>> batches;
@@ -128,12 +139,13 @@ void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recom
   for (int r = 0; r < ranks; ++r) {
     batches.push_back(std::make_unique<Batch>(formula_windows(m.vocabulary, r, 2, 16, true), true,
                                               static_cast<std::uint64_t>(2 * r)));
-    want.push_back(alone(m, dtype, *batches.back(), recompute));
+    want.push_back(alone(m, dtype, *batches.back(), recompute, rounds.crowded));
   }
   const auto topology = plan::Topology({{plan::Axis::data, ranks}}).with_experts(ranks);
   comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
     const auto part = plan::ModelPart(m).with_experts({ranks, rank});
-    const plan::MicroShape shape{2, 16, dtype, 1};
+    plan::MicroShape shape{2, 16, dtype, 1};
+    shape.expert_buffer = rounds.buffer;
     tensor::Arena activations(tensor::Category::activations,
                               plan::activation_bytes(part, shape, plan::Pass::train, recompute)),
         workspace(tensor::Category::workspace, plan::workspace_bytes(part, shape, plan::Pass::train)),
@@ -154,8 +166,8 @@ void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recom
                                  none,
                                  none,
                                  none};
-    const model::ExpertEdges edges(context);
-    ShareStore store(part, topology, dtype, 3);
+    const model::ExpertEdges edges(context, rounds.buffer);
+    ShareStore store(part, topology, dtype, 3, rounds.crowded);
     model::Decoder decoder(part, recompute);
     model::Saved saved(activations);
     const auto& batch = *batches[static_cast<std::size_t>(rank)];
@@ -165,6 +177,9 @@ void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recom
     auto flow = decoder.forward(step, saved);
     decoder.backward(step, flow, saved);
     EXPECT_TRUE(saved.empty());
+    if (rounds.most > 0) {
+      EXPECT_EQ(edges.most_rounds(), rounds.most) << where;
+    }
     EXPECT_EQ(activations.peak_bytes(), activations.capacity_bytes()) << where;
     EXPECT_EQ(workspace.peak_bytes(), workspace.capacity_bytes()) << where;
     EXPECT_EQ(std::memcmp(&step.loss_sum, &mine.loss, sizeof(double)), 0) << where;
@@ -190,6 +205,22 @@ TEST(SharedExperts, HaveTheBitsOfOneRank) {
   for (const auto& m : models())
     for (const int ranks : {2, 4})
       for (const auto dtype : {DType::f32, DType::bf16}) expect_same(m, dtype, ranks, plan::Recompute::none);
+}
+// One expert after the other of a rank gets every token: as many rounds as the buffer makes of that, in backward too.
+TEST(SharedExperts, AllTokensChooseTheSameInRounds) {
+  const auto m = models().back();
+  for (const auto recompute : plan::recomputations)
+    for (const auto dtype : {DType::f32, DType::bf16}) {
+      expect_same(m, dtype, 2, recompute, {0, true, 3});   // of eight experts the first rank has the three
+      expect_same(m, dtype, 2, recompute, {64, true, 2});  // two groups go together
+      expect_same(m, dtype, 2, recompute, {96, true, 1});
+      expect_same(m, dtype, 4, recompute, {0, true, 2});
+    }
+}
+// Groups of any size: some of a round, some for the next.
+TEST(SharedExperts, RoundsOverBuffersOfAnySize) {
+  for (const std::int64_t buffer : {32, 40, 57, 96})
+    for (const int ranks : {2, 4}) expect_same(models().back(), DType::f32, ranks, plan::Recompute::none, {buffer});
 }
 TEST(SharedExperts, Recomputed) {
   for (const auto& m : models())

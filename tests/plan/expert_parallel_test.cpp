@@ -1,6 +1,8 @@
 // Plans whose ranks share out the experts: their files, every refusal with what mends it, what a rank holds and sends
 // by sums written down here, and how idle ranks are told apart.
+#include "libtrain/base/error.h"
 #include "libtrain/plan/communication_time.h"
+#include "libtrain/plan/expert_rounds.h"
 #include "libtrain/plan/groups.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/remedies.h"
@@ -49,6 +51,38 @@ TEST(ExpertParallel, RoundTrips) {
   EXPECT_EQ(to_json(plain).find("expert_parallel"), std::string::npos) << "as in files of before";
 }
 
+// The second reading is said by the degree alone; a file that names its axes, or a data axis that it does not divide,
+// is refused before anything is read along them.
+TEST(ExpertParallel, FilesThatNameTheSecondReadingAreRefused) {
+  auto p = sample(4, 4);
+  predict(p);
+  auto j = json_of(p);
+  for (const auto& axes :
+       {nlohmann::ordered_json::parse(R"([{"axis":"expert_data","size":2},{"axis":"expert","size":2}])"),
+        nlohmann::ordered_json::parse(R"([{"axis":"data","size":2},{"axis":"expert","size":2}])")}) {
+    j["topology"] = axes;
+    EXPECT_THROW(plan_from_json(j.dump(), "plan.json"), base::InputError);
+  }
+  j["topology"] = nlohmann::ordered_json::parse(R"([{"axis":"data","size":6}])");
+  EXPECT_THROW(plan_from_json(j.dump(), "plan.json"), base::InputError);
+  EXPECT_THROW(Topology({{Axis::expert_data, 2}, {Axis::expert, 2}}).with_experts(4), std::invalid_argument);
+  EXPECT_THROW(Topology({{Axis::data, 2}, {Axis::expert, 2}}).with_experts(2), std::invalid_argument);
+}
+
+// Rows in slots are counted in 32 bits, and what is refused there is no smaller than what extents bound.
+TEST(ExpertParallel, MoreRowsThanCanBeCountedAreRefused) {
+  for (const bool tensor : {true, false}) {
+    auto p = sample(2, tensor ? 1 : 2);
+    if (tensor) p.model.lanes = 2, p.tensor = 2, p.topology = topology_of(p, 2);
+    p.model.experts.count = {4096}, p.model.experts.capacity_factor = "4096",
+    p.model.experts.overflow = Overflow::position;
+    p.model.context = p.sequence = 1 << 20, p.micro_batch = 1, p.global_batch = 2;
+    const auto found = decision_problems(p);
+    ASSERT_FALSE(found.empty());
+    EXPECT_NE(text_of(found).find("rows that experts are counted in"), std::string::npos) << text_of(found);
+  }
+}
+
 TEST(ExpertParallel, IsRefusedWithWhatWouldWork) {
   expect_refused(sample(6, 4), "--expert-parallel 4 does not divide 6 data-parallel ranks", "--expert-parallel 2");
   auto p = sample(6, 3);
@@ -79,6 +113,9 @@ TEST(ExpertParallel, IsRefusedWithWhatWouldWork) {
   p = sample(4, 2);
   p.expert_chunks = 3;
   expect_refused(p, "--expert-chunks 3 does not divide the 4 experts of a layer that a rank has", "--expert-chunks 2");
+  p.expert_chunks = 2, p.model.experts.capacity_factor = "none";
+  expect_refused(p, "--expert-chunks 2 is for rows in slots of a capacity: without one they cross in rounds",
+                 "--expert-chunks 1, or a capacity in training and in evaluation");
   p = sample(4, 1);
   p.expert_parallel = 0;
   p.topology = replicas_of(4, 1);
@@ -225,6 +262,96 @@ TEST(ExpertParallel, IsARemedy) {
   predict(p), predict(four);
   p.device_memory = four.memory.total();
   EXPECT_NE(remedies(p).find("--expert-parallel 4 would need"), std::string::npos) << remedies(p);
+}
+
+Plan dropless(int ranks, int experts) {
+  auto p = sample(ranks, experts);
+  p.model.experts.capacity_factor = "none", p.model.experts.top_k = 2;
+  return p;
+}
+
+// 32 tokens of a micro-batch; between forward and backward a rank has 4 * 32 rows of its experts and 2 * 32 results,
+// where slots for all tokens of each of eight experts would be 256 rows.
+TEST(ExpertParallel, WithoutACapacityABufferIsHeld) {
+  auto p = dropless(4, 4);
+  predict(p);
+  const auto held = [](const Plan& plan) {
+    const auto part = plan.part_of_stage(0);
+    return activation_bytes(part, plan.micro(), Pass::train);
+  };
+  const auto of_row = [&](const Plan& plan) { return plan.model.hidden * 4; };
+  auto twice = p;
+  twice.expert_buffer = 64;
+  EXPECT_TRUE(decision_problems(twice).empty()) << text_of(decision_problems(twice));
+  const auto width = p.model.experts.ffn > 0 ? p.model.experts.ffn : p.model.ffn;
+  const std::int64_t inner = p.model.activation == Activation::swiglu ? 3 : 2;
+  EXPECT_EQ(held(twice) - held(p), 3 * 4 * 32 * (of_row(p) + inner * width * 4)) << "three layers, 32 rows of 4 ranks";
+  auto slots = p;  // a capacity of all tokens has places for them
+  slots.model.experts.capacity_factor = "1000";
+  EXPECT_LT(held(p), held(slots));
+  EXPECT_LT(held(twice), held(slots) + 3 * 64 * of_row(p));
+  const auto text = to_json(twice);
+  EXPECT_NE(text.find("\"expert_buffer\": 64"), std::string::npos);
+  EXPECT_EQ(to_json(p).find("expert_buffer"), std::string::npos);
+  EXPECT_EQ(plan_from_json(to_json([&] {
+                             predict(twice);
+                             return twice;
+                           }()),
+                           "plan.json")
+                .expert_buffer,
+            64);
+}
+
+TEST(ExpertParallel, BuffersThatDoNothingAreRefused) {
+  auto p = dropless(4, 4);
+  p.expert_buffer = 31;
+  expect_refused(p,
+                 "--expert-buffer 31 holds fewer rows than one expert may get of a micro-batch, which has 32 tokens "
+                 "(--micro-batch 1 of --sequence 32)",
+                 "--expert-buffer 32, or a smaller --micro-batch");
+  p.expert_buffer = 65;
+  expect_refused(p, "--expert-buffer 65 holds more rows than a rank can have for another one, 64",
+                 "--expert-buffer 64 at most");
+  p = sample(4, 4);
+  p.expert_buffer = 32;
+  expect_refused(p,
+                 "--expert-buffer 32 is for experts without a capacity, and those of the model have one, in training "
+                 "and in evaluation: their rows stand in as many places",
+                 "leave the buffer out, or a model whose experts-capacity-factor is none");
+  p.model.experts.evaluation_capacity_factor = "none", p.model.experts.top_k = 2;
+  EXPECT_TRUE(decision_problems(p).empty());
+  p = dropless(4, 1);
+  p.expert_buffer = 32;
+  expect_refused(p, "--expert-buffer 32 is for rows that go to the experts of other ranks, and --expert-parallel is 1",
+                 "leave the buffer out, or --expert-parallel 2");
+  p = dropless(4, 1);
+  p.model = preset("gpt2-nano"), p.model.vocabulary = 257, p.model.lanes = 1, p.expert_buffer = 32;
+  expect_refused(p, "--expert-buffer 32 is for rows of experts, and the model has none",
+                 "leave the buffer out, or a model with experts (train --help-model)");
+}
+
+// What a plan announces is one round in each pass; a further one costs rows there and back and the groups, in backward
+// rows there again, too.
+TEST(ExpertParallel, FurtherRoundsCostTheirRows) {
+  auto p = dropless(4, 2);
+  predict(p);
+  const std::int64_t rows = 2 * 32 * p.model.hidden * 4 / 2, groups = 8 * 2 * 4 / 2, layers = 3, micros = 2;
+  for (const auto& t : p.traffic[0].operations) {
+    if (t.group == "expert" && t.operation == "all_to_all") {
+      EXPECT_EQ(t.bytes, layers * micros * (4 * rows + groups));
+    }
+    if (t.group == "expert" && t.operation == "all_reduce") {
+      EXPECT_EQ(t.bytes, layers * micros * 4);
+    }
+  }
+  const std::vector<FurtherRounds> made{{5, 0}, {0, 0}, {1, 2}};
+  const auto further = added_up(further_round_calls(p, made));
+  ASSERT_EQ(further.size(), 1u);
+  EXPECT_EQ(further[0].bytes, 6 * (2 * rows + groups) + 2 * (3 * rows + groups));
+  EXPECT_EQ(rounds_text(p, base::Sizes::exact),
+            fmt::format("  experts cross in rounds of 32 rows a rank, 1 where all get as many; where all tokens choose "
+                        "the same: 2 rounds, {} more a step, and one rank's experts work on 128 rows of a layer\n",
+                        base::size_text(layers * micros * (5 * rows + 2 * groups), base::Sizes::exact)));
 }
 
 }  // namespace

@@ -115,8 +115,8 @@ refused 2 'expert-parallel 4 does not divide 6 data-parallel ranks' reshard-chec
 grep -q 'try: --expert-parallel 3 or --expert-parallel 6$' err || fail "no way out: $(cat err)"
 refused 2 'expert-parallel 4 does not divide the 6 experts of a layer' reshard-checkpoint moe nope --data-parallel 8 --expert-parallel 4
 grep -q 'try: --expert-parallel 2$' err || fail "no way out: $(cat err)"
-refused 2 'expert-parallel 2: the model has no experts' reshard-checkpoint run nope --data-parallel 2 --expert-parallel 2
-refused 2 'expert-parallel 2 of 2 tensor ranks' reshard-checkpoint moe nope --data-parallel 2 --tensor 2 --expert-parallel 2
+refused 2 'expert-parallel 2 shares out experts, and the model has none' reshard-checkpoint run nope --data-parallel 2 --expert-parallel 2
+refused 2 'does not divide the 3 experts of a layer that a tensor rank has' reshard-checkpoint moe nope --data-parallel 2 --tensor 2 --expert-parallel 2
 refused 2 'expert-parallel' reshard-checkpoint moe nope --expert-parallel 0
 refused 2 'consolidate and --expert-parallel do not' reshard-checkpoint moe nope --consolidate --expert-parallel 1
 refused 2 'diff and --expert-parallel do not' reshard-checkpoint --diff moe dealt --expert-parallel 1

@@ -2,6 +2,7 @@
 #include "tools/common/plan_text.h"
 
 #include "libtrain/base/text.h"
+#include "libtrain/plan/expert_rounds.h"
 #include "libtrain/plan/ranges.h"
 #include "libtrain/plan/stage_table.h"
 
@@ -170,7 +171,7 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
                                                                             : p.tensor == 1        ? "expert"
                                                                                                    : "tensor, expert"),
                        group + 38, "", base::size_text(again, sizes));
-  return out + zero_text(p, sizes);
+  return out + plan::rounds_text(p, sizes) + zero_text(p, sizes);
 }
 
 }  // namespace trainyard::tools

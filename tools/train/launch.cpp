@@ -34,7 +34,8 @@ void Launch::make_world(const plan::Topology& topology) {
 }
 
 void Launch::cut_world(const plan::Cut& cut) {
-  if (cut.tensor > 1 || cut.pipeline > 1 || cut.expert_parallel > 1) make_world(plan::topology_of(cut, world_.size));
+  if (world_.size > 1 && (cut.tensor > 1 || cut.pipeline > 1 || cut.expert_parallel > 1))
+    make_world(plan::topology_of(cut, world_.size));
 }
 
 int Launch::ranks_on_node() const { return tools::ranks_on_node(world_.size); }

@@ -3,6 +3,7 @@
 
 #include "libtrain/plan/blocks/crossings.h"
 #include "libtrain/plan/blocks/products.h"
+#include "libtrain/plan/expert_rounds.h"
 #include "libtrain/plan/expert_scratch.h"
 #include "libtrain/plan/layer_model.h"
 
@@ -39,7 +40,14 @@ ExpertRows chunk_rows(const ModelConfig& m, ExpertRows all) {
 
 // Rows of experts on their way from or to other ranks.
 std::int64_t crossing_rows(const ModelConfig& m, const MicroShape& s, Pass pass) {
-  return sends_to_experts(m) ? base::aligned(expert_rows_of(m, s, pass).rows * m.hidden * s.element_bytes()) : 0;
+  return sends_to_experts(m) && !crosses_in_rounds(m, pass)
+             ? base::aligned(expert_rows_of(m, s, pass).rows * m.hidden * s.element_bytes())
+             : 0;
+}
+
+// The experts' own scratch, with that of rounds where there are some.
+std::int64_t in_rounds(const ModelConfig& m, const MicroShape& s, Pass pass, std::int64_t of_experts) {
+  return crosses_in_rounds(m, pass) ? round_workspace_bytes(m, s, of_experts) : of_experts;
 }
 
 }  // namespace
@@ -55,18 +63,20 @@ std::string expert_name(std::int64_t count, std::int64_t index) {
 bool shares_experts(const ModelConfig& m) { return m.experts.held.parts > 1; }
 
 std::int64_t expert_slot_rows(const ModelConfig& m, std::int64_t tokens, Pass pass) {
-  if (!shares_experts(m)) return 0;
+  if (!shares_experts(m) || crosses_in_rounds(m, pass)) return 0;
   const auto capacity = expert_capacity(m.experts, expert_count(m), tokens, pass);
   return capacity == 0 ? tokens : capacity;
 }
 
 ExpertRows expert_rows_of(const ModelConfig& m, const MicroShape& s, Pass pass) {
+  if (crosses_in_rounds(m, pass)) return rows_of_round(m, s);
   const auto count = expert_count(m), held = count / m.experts.held.tensor;
   if (const auto slot = expert_slot_rows(m, s.rows(), pass); slot > 0) return {held * slot, held};
   return {expert_rows(m.experts, count, s.rows(), pass), count};
 }
 
 std::int64_t result_rows_of(const ModelConfig& m, const MicroShape& s, Pass pass) {
+  if (crosses_in_rounds(m, pass)) return expert_rows(m.experts, expert_count(m), s.rows(), pass);
   return m.experts.held.tensor * expert_rows_of(m, s, pass).rows;
 }
 
@@ -124,6 +134,7 @@ std::vector<SavedTensor> ExpertsKind::tensors(const ModelConfig& m, const MicroS
       {"gate_losses", DType::f64, 0, 3},
       {"dispatched", s.dtype, of.rows, m.hidden, shares_experts(m) ? Stays::always : Stays::unless_selective}};
   if (shares_experts(m)) out.push_back({"received", DType::i32, of.groups, 2});
+  if (crosses_in_rounds(m, pass)) out.push_back({"rounds", DType::i32, 0, 1});
   for (const auto& t : expert_kind(m.experts.network).tensors(m, s, of)) out.push_back(t);
   out.push_back({"results", s.dtype, results, m.hidden});
   if (m.experts.residual) {
@@ -145,11 +156,13 @@ std::int64_t ExpertsKind::forward_workspace_bytes(const ModelConfig& m, const Mi
              crossing = crossing_rows(m, s, pass);
   const auto gate =
       widened_bytes(m, s, pass) + weights + std::max(logits, bias + std::max(gate_bytes(m, s), base::aligned(8)));
-  // Rows on their way there have a place, which of one chunk is that of the results on their way back, too.
+  const auto made =
+      expert_kind(m.experts.network).forward_workspace_bytes(m, s, chunk_rows(m, expert_rows_of(m, s, pass)));
+  // Rows on their way there have a place, which of one chunk is that of the results on their way back, too; in rounds
+  // each has its own.
   const auto back = m.experts.held.chunks > 1 ? crossing : 0;
-  auto most = crossing + std::max(p.gathered(m.hidden) + gate,
-                                  back + expert_kind(m.experts.network)
-                                             .forward_workspace_bytes(m, s, chunk_rows(m, expert_rows_of(m, s, pass))));
+  auto most = crosses_in_rounds(m, pass) ? std::max(gate, crossing + in_rounds(m, s, pass, made))
+                                         : crossing + std::max(p.gathered(m.hidden) + gate, back + made);
   if (const auto beside = beside_experts(m)) {
     const auto inner = beside->forward_workspace_bytes(model_beside_experts(m), s, pass);
     most = std::max(most, (m.experts.residual ? 0 : p.stream(m.hidden)) + inner);
@@ -167,9 +180,10 @@ std::int64_t ExpertsKind::backward_workspace_bytes(const ModelConfig& m, const M
   const auto output = s.sequence_parallel || m.dropout_ffn_residual > 0 ? p.rows(m.hidden) : 0,
              mix = m.experts.residual ? of_tokens(s, 2) : 0,
              small = mix + of_tokens(s, m.experts.top_k) + of_tokens(s, count) + base::aligned(8);
-  const auto experts =
-      crossing_rows(m, s, Pass::train) +
-      expert_kind(m.experts.network).backward_workspace_bytes(m, s, chunk_rows(m, expert_rows_of(m, s, Pass::train)));
+  const auto experts = crossing_rows(m, s, Pass::train) +
+                       in_rounds(m, s, Pass::train,
+                                 expert_kind(m.experts.network)
+                                     .backward_workspace_bytes(m, s, chunk_rows(m, expert_rows_of(m, s, Pass::train))));
   // Of a gate of `outputs`: the gradient of its weight, and that of its input.
   const auto products = [&](std::int64_t outputs) {
     return std::max(p.product(outputs, m.hidden, tokens, wide), p.product(tokens, m.hidden, outputs, wide));
@@ -209,6 +223,7 @@ std::vector<GroupCall> ExpertsKind::tensor_calls(const ModelConfig& m, const Mic
 std::vector<GroupCall> ExpertsKind::expert_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
                                                  Recompute recompute) const {
   if (!sends_to_experts(m)) return {};
+  if (crosses_in_rounds(m, pass)) return first_round_calls(m, s, pass, recompute);
   const auto of = expert_rows_of(m, s, pass);
   const auto rows = of.rows * m.hidden * s.element_bytes();
   const std::int64_t forward = pass == Pass::train && recompute == Recompute::layers ? 2 : 1,

@@ -30,7 +30,8 @@ class ExpertsKind : public BranchKind {
 
 // What the experts of a rank work on for one micro-batch. Where ranks share them rows stand in slots of one size, that
 // of the capacity, or, without one, of all tokens: of the rank's own micro-batch those of the experts that its tensor
-// rank deals with, and from every data rank that holds others as many.
+// rank deals with, and from every data rank that holds others as many. Data ranks alone make rounds without a capacity
+// (plan/expert_rounds.h): those of one of them.
 ExpertRows expert_rows_of(const ModelConfig& of_layer, const MicroShape& shape, Pass pass);
 // The rows of all experts for the tokens of one micro-batch.
 std::int64_t result_rows_of(const ModelConfig& of_layer, const MicroShape& shape, Pass pass);

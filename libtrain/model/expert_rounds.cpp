@@ -1,0 +1,107 @@
+// Rounds of experts, forward and backward.
+#include "libtrain/model/expert_rounds.h"
+
+#include "kernels/expert_rows/expert_rows.h"
+#include "libtrain/model/expert_edges.h"
+#include "libtrain/plan/expert_rounds.h"
+
+namespace trainyard::model {
+
+namespace {
+
+base::View rows_on_their_way(Step& step, const SavedSet& t) {
+  const auto rows = t["dispatched"];
+  return step.exec.scratch().allocate(rows.dtype, {rows.rows(), rows.cols()});
+}
+
+std::int64_t known_rounds(Step& step, const SavedSet& t) {
+  std::int32_t rounds = 1;
+  tensor::copy(step.exec, t["rounds"], base::View::of(&rounds, {1}));
+  step.exec.synchronize();
+  return rounds;
+}
+
+}  // namespace
+
+bool ExpertRounds::made_in(plan::Pass pass) const { return plan::crosses_in_rounds(model_, pass); }
+
+ExpertRounds::Index ExpertRounds::index_of(Step& step, const SavedSet& t, base::View rounds) const {
+  auto& scratch = step.exec.scratch();
+  const auto groups = t["groups"];
+  const auto indices = [&](std::int64_t n) { return scratch.allocate(base::DType::i32, {n}); };
+  const auto pairs = [&] { return scratch.allocate(base::DType::i32, {groups.rows(), 2}); };
+  const auto rows = t["dispatched"].rows();
+  const Index index{pairs(), {pairs(), indices(rows), indices(rows), indices(t["sources"].count())}};
+  const int ranks = step.experts->ranks();
+  kernels::expert_rounds(step.exec, groups, ranks, rows / ranks, index.places, rounds);
+  return index;
+}
+
+void ExpertRounds::lay_out(Step& step, const SavedSet& t, const Index& index, std::int64_t round) const {
+  const int ranks = step.experts->ranks();
+  kernels::expert_round(step.exec, {ranks, t["dispatched"].rows() / ranks, step.experts->rank(), round}, t["groups"],
+                        index.places, t["sources"], index.rows);
+}
+
+void ExpertRounds::send(Step& step, const SavedSet& t, const Index& index, bool first) const {
+  tensor::ArenaScope scope(step.exec.scratch());
+  const auto sent = rows_on_their_way(step, t);
+  if (!step.absent) kernels::expert_dispatch(step.exec, t["normed"], index.rows.tokens, model_.experts.top_k, sent);
+  step.experts->swap(sent, t["dispatched"], first);
+  step.experts->swap(index.rows.sent, t["received"], first);
+}
+
+void ExpertRounds::bring_back(Step& step, const SavedSet& t, const Index& index, base::View rows, bool first) {
+  tensor::ArenaScope scope(step.exec.scratch());
+  const auto back = rows_on_their_way(step, t);
+  step.experts->swap(rows, back, first);
+  kernels::expert_dispatch(step.exec, back, index.rows.back, 1, t["results"]);
+}
+
+void ExpertRounds::forward(Step& step, const SavedSet& t, const Run& run) const {
+  tensor::ArenaScope scope(step.exec.scratch());
+  const auto index = index_of(step, t, t["rounds"]);
+  step.experts->agree_on_most(t["rounds"]);
+  const auto rounds = known_rounds(step, t);
+  const auto rows = rows_on_their_way(step, t);
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    lay_out(step, t, index, round);
+    send(step, t, index, round == 0);
+    {
+      tensor::ArenaScope scratch(step.exec.scratch());
+      run(rows);
+    }
+    bring_back(step, t, index, rows, round == 0);
+  }
+  step.experts->count_rounds(record_, rounds, ExpertEdges::Direction::forward);
+}
+
+void ExpertRounds::backward(Step& step, const SavedSet& t, const Run& run, const Run& run_backward) const {
+  tensor::ArenaScope scope(step.exec.scratch());
+  const auto index = index_of(step, t, {});
+  const auto rounds = known_rounds(step, t);
+  const auto rows = rows_on_their_way(step, t);
+  for (std::int64_t round = rounds - 1; round >= 0; --round) {
+    const bool there = round == rounds - 1;
+    lay_out(step, t, index, round);
+    if (!there) {
+      send(step, t, index, false);
+      tensor::ArenaScope scratch(step.exec.scratch());
+      run(rows);
+    }
+    {
+      tensor::ArenaScope gradients(step.exec.scratch());
+      const auto sent = rows_on_their_way(step, t);
+      kernels::expert_dispatch(step.exec, t["results"], index.rows.here, 1, sent);
+      step.experts->swap(sent, rows, there);
+    }
+    {
+      tensor::ArenaScope scratch(step.exec.scratch());
+      run_backward(rows);
+    }
+    bring_back(step, t, index, rows, there);
+  }
+  step.experts->count_rounds(record_, rounds, ExpertEdges::Direction::backward);
+}
+
+}  // namespace trainyard::model

@@ -1,0 +1,169 @@
+// What rounds of experts need, send and cost.
+#include "libtrain/plan/expert_rounds.h"
+
+#include "libtrain/base/aligned.h"
+#include "libtrain/plan/blocks/experts.h"
+#include "libtrain/plan/layer_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace trainyard::plan {
+
+namespace {
+
+constexpr auto index_bytes = static_cast<std::int64_t>(sizeof(std::int32_t));
+
+bool bounded(const ExpertConfig& e, Pass pass) {
+  const bool same = pass == Pass::train || e.evaluation_capacity_factor == "same";
+  return (same ? e.capacity_factor : e.evaluation_capacity_factor) != "none";
+}
+
+std::int64_t bytes_of_rows(const ModelConfig& m, const MicroShape& s) {
+  return rows_of_round(m, s).rows * m.hidden * s.element_bytes();
+}
+std::int64_t bytes_of_groups(const ModelConfig& m) { return 2 * expert_count(m) * index_bytes; }
+
+// Rounds that so many groups of one destination take, of so many rows each.
+std::int64_t rounds_of(std::int64_t groups, std::int64_t rows, std::int64_t room) {
+  const auto together = std::max<std::int64_t>(1, room / std::max<std::int64_t>(1, rows));
+  return (groups + together - 1) / together;
+}
+
+ModelConfig layer_of(const Plan& p, std::int64_t layer) {
+  auto m = layer_model(p.model, layer);
+  m.experts.held = {p.expert_parallel, 0, 1};
+  return m;
+}
+
+// The layers of the model that have experts.
+std::vector<std::int64_t> layers_with_experts(const ModelConfig& m) {
+  std::vector<std::int64_t> out;
+  for (std::int64_t layer = 0; layer < m.layers; ++layer)
+    if (layer_has_experts(m, layer)) out.push_back(layer);
+  return out;
+}
+
+}  // namespace
+
+bool crosses_in_rounds(const ModelConfig& m, Pass pass) {
+  const auto& held = m.experts.held;
+  return held.across() > 1 && held.tensor == 1 && !bounded(m.experts, pass);
+}
+
+std::int64_t round_rows(const MicroShape& s) { return s.expert_buffer > 0 ? s.expert_buffer : s.rows(); }
+
+ExpertRows rows_of_round(const ModelConfig& m, const MicroShape& s) {
+  return {m.experts.held.across() * round_rows(s), expert_count(m)};
+}
+
+std::int64_t round_workspace_bytes(const ModelConfig& m, const MicroShape& s, std::int64_t of_experts) {
+  const auto rows = base::aligned(bytes_of_rows(m, s));
+  return 2 * base::aligned(bytes_of_groups(m)) + 2 * base::aligned(rows_of_round(m, s).rows * index_bytes) +
+         base::aligned(m.experts.top_k * s.rows() * index_bytes) + rows + std::max(rows, of_experts);
+}
+
+std::vector<GroupCall> first_round_calls(const ModelConfig& m, const MicroShape& s, Pass pass, Recompute recompute) {
+  const std::int64_t forward = pass == Pass::train && recompute == Recompute::layers ? 2 : 1,
+                     backward = pass == Pass::train ? 2 : 0;
+  return {{"all_to_all", s.dtype, bytes_of_rows(m, s), 2 * forward + backward},
+          {"all_to_all", base::DType::i32, bytes_of_groups(m), forward},
+          {"all_reduce", base::DType::i32, index_bytes, forward}};
+}
+
+std::vector<SizedCalls> further_round_calls(const Plan& p, std::span<const FurtherRounds> of_layers) {
+  std::vector<SizedCalls> out;
+  const auto layers = layers_with_experts(p.model);
+  for (std::size_t i = 0; i < of_layers.size() && i < layers.size(); ++i) {
+    const auto& made = of_layers[i];
+    if (made.forward + made.backward == 0) continue;
+    const auto m = layer_of(p, layers[i]);
+    const auto add = [&](base::DType type, std::int64_t bytes, std::int64_t calls) {
+      out.push_back({name_of(Axis::expert), p.expert_parallel, "all_to_all", type, bytes, calls, calls});
+    };
+    add(p.dtype, bytes_of_rows(m, p.micro()), 2 * made.forward + 3 * made.backward);
+    add(base::DType::i32, bytes_of_groups(m), made.forward + made.backward);
+  }
+  return out;
+}
+
+std::int64_t even_rounds(const ModelConfig& m, const MicroShape& s) {
+  const auto count = expert_count(m), each = (m.experts.top_k * s.rows() + count - 1) / count;
+  return rounds_of(count / m.experts.held.across(), each, round_rows(s));
+}
+
+std::int64_t most_alike_rounds(const ModelConfig& m, const MicroShape& s) {
+  return rounds_of(std::min(m.experts.top_k, expert_count(m) / m.experts.held.across()), s.rows(), round_rows(s));
+}
+
+std::string rounds_text(const Plan& p, base::Sizes sizes) {
+  if (!has_experts(p.model)) return {};
+  const auto layers = layers_with_experts(p.model);
+  const auto shape = p.micro();
+  auto m = layer_of(p, layers.front());
+  m.experts.held.tensor = 1;
+  if (p.tensor > 1 || !crosses_in_rounds(m, Pass::train)) return {};
+  const auto micros = p.batch().lockstep_micros();
+  const std::int64_t forwards = p.recompute == Recompute::layers ? 2 : 1;
+  std::vector<FurtherRounds> further;
+  std::int64_t rounds = 0, even = 0, rows = 0;
+  for (const auto layer : layers) {
+    m = layer_of(p, layer);
+    const auto here = most_alike_rounds(m, shape);
+    rounds = std::max(rounds, here), even = std::max(even, even_rounds(m, shape));
+    rows = std::max(rows, p.expert_parallel * std::min(m.experts.top_k, held_experts(m)) * shape.rows());
+    further.push_back({micros * forwards * (here - 1), micros * (here - 1)});
+  }
+  std::int64_t bytes = 0;
+  for (const auto& t : added_up(further_round_calls(p, further))) bytes += t.bytes;
+  return fmt::format(
+      "  experts cross in rounds of {} rows a rank, {} where all get as many; where all tokens choose the "
+      "same: {}, {} more a step{}, and one rank's experts work on {} rows of a layer\n",
+      round_rows(shape), even, base::counted(rounds, "round"), base::size_text(bytes, sizes),
+      p.pipeline > 1 ? " over all stages" : "", rows);
+}
+
+BufferProblem expert_buffer_problem(const Plan& p) {
+  const bool rounds = has_experts(p.model) && p.expert_parallel > 1 && p.tensor == 1 &&
+                      !(bounded(p.model.experts, Pass::train) && bounded(p.model.experts, Pass::evaluate));
+  if (rounds && static_cast<double>(p.expert_parallel) * static_cast<double>(round_rows(p.micro())) > 0x7fffffff)
+    return {
+        fmt::format("{} ranks that send one another {} rows of experts in a round are more than the 2147483647 that "
+                    "rows are counted in",
+                    p.expert_parallel, round_rows(p.micro())),
+        "a smaller --micro-batch or --expert-parallel"};
+  if (p.expert_buffer == 0) return {};
+  if (!has_experts(p.model))
+    return {fmt::format("--expert-buffer {} is for rows of experts, and the model has none", p.expert_buffer),
+            "leave the buffer out, or a model with experts (train --help-model)"};
+  const auto said = fmt::format("--expert-buffer {}", p.expert_buffer);
+  if (p.expert_parallel == 1)
+    return {said + " is for rows that go to the experts of other ranks, and --expert-parallel is 1",
+            "leave the buffer out, or --expert-parallel 2"};
+  if (p.tensor > 1)
+    return {fmt::format("{} is for rounds, and experts that {} tensor ranks deal out have places for all tokens "
+                        "instead",
+                        said, p.tensor),
+            "leave the buffer out, or --tensor 1"};
+  if (bounded(p.model.experts, Pass::train) && bounded(p.model.experts, Pass::evaluate))
+    return {said +
+                " is for experts without a capacity, and those of the model have one, in training and in evaluation: "
+                "their rows stand in as many places",
+            "leave the buffer out, or a model whose experts-capacity-factor is none"};
+  const auto tokens = p.micro_batch * p.sequence;
+  if (p.expert_buffer < tokens)
+    return {fmt::format("{} holds fewer rows than one expert may get of a micro-batch, which has {} tokens "
+                        "(--micro-batch {} of --sequence {})",
+                        said, tokens, p.micro_batch, p.sequence),
+            fmt::format("--expert-buffer {}, or a smaller --micro-batch", tokens)};
+  std::int64_t most = 0;
+  for (const auto count : p.model.experts.count)
+    most = std::max(most, std::min(p.model.experts.top_k, count / p.expert_parallel) * tokens);
+  if (p.expert_buffer > most)
+    return {fmt::format("{} holds more rows than a rank can have for another one, {}", said, most),
+            fmt::format("--expert-buffer {} at most", most)};
+  return {};
+}
+
+}  // namespace trainyard::plan
