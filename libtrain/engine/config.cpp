@@ -41,7 +41,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   namespace ranges = plan::ranges;
   base::FieldVisitor v;
   v("model", c.model, "What", "preset (below) or file (--help-model)");
-  v("lanes", c.lanes, "What", "slices of shared sums; 0: of model or checkpoint", plan::ranges::lanes);
+  v("lanes", c.lanes, "What", "slices of shared sums; 0: the model's own", plan::ranges::lanes);
   v("data", c.data, "What", "folder of token shards (shard-data)");
   v("output", c.output, "What", "run folder: checkpoints, metrics, report");
   v("plan", c.plan, "What", "a plan.json, before flags; auto: fitting --zero");
@@ -66,7 +66,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("clip", c.clip, "Optimizer", "largest gradient norm; 0: no clipping", f32_from_zero);
   v("save-every", c.save_every, "Keeping", "steps between checkpoints; 0: only at the end", step_count);
   v("keep", c.keep, "Keeping", "checkpoints kept; 0: all", {0, 1'000'000});
-  v("resume", c.resume, "Keeping", "newest whole checkpoint: auto; never; a path");
+  v("resume", c.resume, "Keeping", "auto: newest whole one; never; or a path");
   v("init-from", c.init_from, "Keeping", "checkpoint or run whose weights a new run takes");
   v("change", c.change, "Keeping", "identity fields that a resume may change: a,b,c");
   v("stop-after", c.stop_after, "Keeping", "save and exit 75 after this step; 0: never", step_count);

@@ -10,7 +10,8 @@ namespace trainyard::engine {
 std::string SizeTable::text(base::Sizes sizes) const {
   if (rows.empty()) return {};
   const auto heading = sizes == base::Sizes::exact ? title + " (bytes)" : title;
-  const auto wide = std::max<std::size_t>(28, heading.size());
+  auto wide = std::max<std::size_t>(28, heading.size());
+  for (const auto& r : rows) wide = std::max(wide, r.name.size() + 1);
   auto out = fmt::format("{:<{}}{:>16}{:>16}{:>12}\n", heading, wide, foretold, "measured", "difference");
   for (const auto& r : rows)
     out += fmt::format("{:<{}}{:>16}{:>16}{:>12}\n", r.name, wide, base::size_text(r.foretold, sizes),

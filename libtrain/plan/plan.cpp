@@ -341,6 +341,7 @@ std::string sharing_text(const Plan& p) {
     out += fmt::format(" of {} that share every layer of {}{}", p.tensor, base::counted(p.model.lanes, "lane"),
                        p.sequence_parallel ? ", and its rows" : "");
   if (p.expert_parallel > 1) out += fmt::format(", experts over {}", p.expert_parallel);
+  if (p.expert_chunks > 1) out += fmt::format(" in {} chunks", p.expert_chunks);
   return out;
 }
 

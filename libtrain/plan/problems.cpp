@@ -288,11 +288,15 @@ void chunk_problems(const Plan& p, std::vector<Problem>& out) {
         {fmt::format("--expert-chunks {} is for rows in slots of a capacity: without one they cross in rounds",
                      p.expert_chunks),
          "--expert-chunks 1, or a capacity in training and in evaluation"});
-  std::int64_t common = 0;
-  for (const auto count : p.model.experts.count) common = std::gcd(common, count / p.tensor / p.expert_parallel);
-  if (common % p.expert_chunks != 0)
+  std::int64_t common = 0, odd = 0;  // odd: of the first layer where they do not come out even
+  for (const auto count : p.model.experts.count) {
+    const auto held = count / p.tensor / p.expert_parallel;
+    common = std::gcd(common, held);
+    if (odd == 0 && held % p.expert_chunks != 0) odd = held;
+  }
+  if (odd > 0)
     out.push_back({fmt::format("--expert-chunks {} does not divide the {} of a layer that a rank has", p.expert_chunks,
-                               base::counted(common, "expert")),
+                               base::counted(odd, "expert")),
                    fmt::format("--expert-chunks {}", largest_divisor(common, p.expert_chunks))});
 }
 
