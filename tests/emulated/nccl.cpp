@@ -126,7 +126,7 @@ void receive_later(const Waiting& w) {
       {[w] { MPI_Recv(w.data, static_cast<int>(w.bytes), MPI_BYTE, w.peer, 0, w.comm->mpi, MPI_STATUS_IGNORE); },
        nullptr, nullptr, true});
 }
-// Receives that were called before on the stream come first.
+// Receives that were called before on the stream come first, as others wait for who receives.
 void after_all_before(emulator::Stream& stream) {
   std::lock_guard lock(*stream.guard);
   while (!stream.queue.empty()) emulator::do_next(stream);
@@ -238,13 +238,15 @@ const char* ncclGetErrorString(int result) {
                                       : "invalid usage";
 }
 
-int ncclAllReduce(const void* in, void* out, std::size_t n, int type, int op, Comm* comm, void*) {
+int ncclAllReduce(const void* in, void* out, std::size_t n, int type, int op, Comm* comm, void* stream) {
+  after_all_before(*static_cast<emulator::Stream*>(stream));
   const Inside inside(comm);
   std::memmove(out, in, n * static_cast<std::size_t>(width_of(type)));
   MPI_Allreduce(MPI_IN_PLACE, out, static_cast<int>(n), mpi_type(type), mpi_op(type, op), comm->mpi);
   return success;
 }
-int ncclAllGather(const void* in, void* out, std::size_t n, int type, Comm* comm, void*) {
+int ncclAllGather(const void* in, void* out, std::size_t n, int type, Comm* comm, void* stream) {
+  after_all_before(*static_cast<emulator::Stream*>(stream));
   int rank = 0;
   MPI_Comm_rank(comm->mpi, &rank);
   const auto bytes = n * static_cast<std::size_t>(width_of(type));
@@ -252,11 +254,13 @@ int ncclAllGather(const void* in, void* out, std::size_t n, int type, Comm* comm
   MPI_Allgather(MPI_IN_PLACE, 0, MPI_BYTE, out, static_cast<int>(bytes), MPI_BYTE, comm->mpi);
   return success;
 }
-int ncclReduceScatter(const void* in, void* out, std::size_t n, int type, int op, Comm* comm, void*) {
+int ncclReduceScatter(const void* in, void* out, std::size_t n, int type, int op, Comm* comm, void* stream) {
+  after_all_before(*static_cast<emulator::Stream*>(stream));
   MPI_Reduce_scatter_block(in, out, static_cast<int>(n), mpi_type(type), mpi_op(type, op), comm->mpi);
   return success;
 }
-int ncclBroadcast(const void* in, void* out, std::size_t n, int type, int root, Comm* comm, void*) {
+int ncclBroadcast(const void* in, void* out, std::size_t n, int type, int root, Comm* comm, void* stream) {
+  after_all_before(*static_cast<emulator::Stream*>(stream));
   if (in != out) std::memmove(out, in, n * static_cast<std::size_t>(width_of(type)));
   MPI_Bcast(out, static_cast<int>(n * static_cast<std::size_t>(width_of(type))), MPI_BYTE, root, comm->mpi);
   return success;
