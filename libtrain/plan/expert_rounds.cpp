@@ -52,6 +52,11 @@ bool crosses_in_rounds(const ModelConfig& m, Pass pass) {
   return held.across() > 1 && held.tensor == 1 && !bounded(m.experts, pass);
 }
 
+bool crosses_in_rounds(const Plan& p) {
+  return has_experts(p.model) && p.expert_parallel > 1 && p.tensor == 1 &&
+         !(bounded(p.model.experts, Pass::train) && bounded(p.model.experts, Pass::evaluate));
+}
+
 std::int64_t round_rows(const MicroShape& s) { return s.expert_buffer > 0 ? s.expert_buffer : s.rows(); }
 
 ExpertRows rows_of_round(const ModelConfig& m, const MicroShape& s) {
@@ -102,7 +107,6 @@ std::string rounds_text(const Plan& p, base::Sizes sizes) {
   const auto layers = layers_with_experts(p.model);
   const auto shape = p.micro();
   auto m = layer_of(p, layers.front());
-  m.experts.held.tensor = 1;
   if (p.tensor > 1 || !crosses_in_rounds(m, Pass::train)) return {};
   const auto micros = p.batch().lockstep_micros();
   const std::int64_t forwards = p.recompute == Recompute::layers ? 2 : 1;
@@ -125,8 +129,7 @@ std::string rounds_text(const Plan& p, base::Sizes sizes) {
 }
 
 BufferProblem expert_buffer_problem(const Plan& p) {
-  const bool rounds = has_experts(p.model) && p.expert_parallel > 1 && p.tensor == 1 &&
-                      !(bounded(p.model.experts, Pass::train) && bounded(p.model.experts, Pass::evaluate));
+  const bool rounds = crosses_in_rounds(p);
   if (rounds && static_cast<double>(p.expert_parallel) * static_cast<double>(round_rows(p.micro())) > 0x7fffffff)
     return {
         fmt::format("{} ranks that send one another {} rows of experts in a round are more than the 2147483647 that "
@@ -146,7 +149,7 @@ BufferProblem expert_buffer_problem(const Plan& p) {
                         "instead",
                         said, p.tensor),
             "leave the buffer out, or --tensor 1"};
-  if (bounded(p.model.experts, Pass::train) && bounded(p.model.experts, Pass::evaluate))
+  if (!rounds)
     return {said +
                 " is for experts without a capacity, and those of the model have one, in training and in evaluation: "
                 "their rows stand in as many places",

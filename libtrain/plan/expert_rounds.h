@@ -17,6 +17,9 @@ namespace trainyard::plan {
 // tokens then.
 bool crosses_in_rounds(const ModelConfig& of_layer, Pass pass);
 
+// The same of a plan: in training or in evaluation, in any layer.
+bool crosses_in_rounds(const Plan& plan);
+
 // Rows that a rank can send each other one in a round: a group of them, those of one expert, is never split, and has at
 // most all tokens.
 std::int64_t round_rows(const MicroShape& shape);

@@ -281,9 +281,7 @@ void tensor_problems(const Plan& p, const LanesOf& lanes, std::vector<Problem>& 
 
 // The experts of a rank are so many equal runs in every layer.
 void chunk_problems(const Plan& p, std::vector<Problem>& out) {
-  const auto& e = p.model.experts;
-  const bool rounds = p.tensor == 1 && (e.capacity_factor == "none" || e.evaluation_capacity_factor == "none");
-  if (rounds)
+  if (crosses_in_rounds(p))
     out.push_back(
         {fmt::format("--expert-chunks {} is for rows in slots of a capacity: without one they cross in rounds",
                      p.expert_chunks),
