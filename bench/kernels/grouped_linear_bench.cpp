@@ -67,9 +67,9 @@ void run(benchmark::State& state) {
     ranges.push_back(static_cast<std::int32_t>(n * (g + 1) / groups - n * g / groups));
   }
   const kernels::RowGroups rows{base::View::of(ranges.data(), {groups, 2})};
-  const kernels::GroupedView weights{w.view.row_range(0, out), out * in, groups, 0};
-  const kernels::GroupedView dweights{dw.view.row_range(0, kind == weight_gradient ? out : 1), out * in, groups, 0};
-  const kernels::GroupedView dbiases{db.view.row_range(0, 1), out, groups, 0};
+  const kernels::GroupedView weights{w.view.row_range(0, out), out * in, groups};
+  const kernels::GroupedView dweights{dw.view.row_range(0, kind == weight_gradient ? out : 1), out * in, groups};
+  const kernels::GroupedView dbiases{db.view.row_range(0, 1), out, groups};
   const bool rounds = dtype == base::DType::bf16;
   const auto bytes =
       std::max({plan::grouped_linear_scratch_bytes(n, groups, out, in, 1, 1, rounds, threads),

@@ -19,7 +19,7 @@ GroupRanges ranges_of(const RowGroups& groups) {
 
 GroupedMat grouped_mat(const GroupedView& v) {
   TRAINYARD_ASSERT(v.count >= 1, "{} views in a group of views", v.count);
-  return {mat(v.first), v.stride, v.count, v.outer};
+  return {mat(v.first), v.stride, v.count};
 }
 
 void require_types(const base::View& a, const base::View& b, const base::View& c) {

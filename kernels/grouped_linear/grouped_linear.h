@@ -10,11 +10,11 @@
 
 namespace trainyard::kernels {
 
-// Equal views that lie `stride` elements apart; `count` of them, then again `count`, each `outer` elements behind the
-// one before. Group g has the one at first.data + (g % count) * stride + (g / count) * outer.
+// Equal views that lie `stride` elements apart, `count` of them: group g has the one at first.data + (g % count) *
+// stride.
 struct GroupedView {
   base::View first;
-  std::int64_t stride = 0, count = 1, outer = 0;
+  std::int64_t stride = 0, count = 1;
   explicit operator bool() const { return static_cast<bool>(first); }
 };
 
@@ -43,7 +43,7 @@ void grouped_linear_backward_input(tensor::Exec& exec, const RowGroups& groups, 
 
 // dweight_g [out, in] = dy_g^T x_g and dbias_g [out] (or empty) = column sums of dy_g, both as linear_backward_weight
 // makes them; all zeros for a group without rows. Of each group its own view is overwritten; that of a group of -1
-// rows is left alone.
+// rows is left alone. No two groups have one view.
 void grouped_linear_backward_weight(tensor::Exec& exec, const RowGroups& groups, base::View dy, base::View x,
                                     const GroupedView& dweight, const GroupedView& dbias);
 

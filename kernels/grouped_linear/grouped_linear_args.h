@@ -9,10 +9,10 @@ namespace trainyard::kernels {
 // GroupedView (kernels/grouped_linear/grouped_linear.h).
 struct GroupedMat {
   Mat first;
-  std::int64_t stride = 0, count = 1, outer = 0;
+  std::int64_t stride = 0, count = 1;
   TRAINYARD_ANYWHERE bool empty() const { return first.empty(); }
   template <class T> TRAINYARD_ANYWHERE T* data(std::int64_t g) const {
-    return static_cast<T*>(first.data) + (g % count) * stride + (g / count) * outer;
+    return static_cast<T*>(first.data) + (g % count) * stride;
   }
 };
 

@@ -174,7 +174,7 @@ template <int tall> __global__ void __launch_bounds__(team) weight_mma_kernel(Gr
 bool in_eights(const Mat& m) {
   return m.type == Type::bf16 && m.pitch % 8 == 0 && reinterpret_cast<std::uintptr_t>(m.data) % 16 == 0;
 }
-bool in_eights(const GroupedMat& m) { return in_eights(m.first) && m.stride % 8 == 0 && m.outer % 8 == 0; }
+bool in_eights(const GroupedMat& m) { return in_eights(m.first) && m.stride % 8 == 0; }
 
 template <class C, Run B, int tall> void launch_mma(const GroupedLinearArgs& g, void* stream) {
   constexpr auto kernel = linear_mma_kernel<C, B, tall>;

@@ -17,9 +17,10 @@ struct StepNumbers {
 
 struct StepNumbersArgs {
   // [ranks][copies][2 * places]: loss sum and count of targets of each place, a place for every micro-batch of a rank;
-  // of ranks that have computed the same the first counts.
+  // of ranks that have computed the same the first counts. `experts` neighbours hold different experts
+  // (base::place_of_turn).
   const double* losses = nullptr;
-  std::int64_t places = 0, micros = 0, fold = 1, ranks = 1, copies = 1;
+  std::int64_t places = 0, micros = 0, fold = 1, ranks = 1, copies = 1, experts = 1;
   const std::int64_t* limbs = nullptr;  // square_sum_limbs digits: the squares of all gradients
   double clip = 0;                      // largest norm; 0: none
   StepNumbers* out = nullptr;
@@ -30,7 +31,8 @@ TRAINYARD_ANYWHERE inline void make_step_numbers(const StepNumbersArgs& a) {
   double sum = 0, targets = 0;
   for (std::int64_t m = 0; m < a.micros; ++m) {
     const auto at = base::fold_place(m, a.fold, a.ranks);
-    const double* pair = a.losses + 2 * (at.rank * a.copies * a.places + at.place);
+    const auto rank = base::place_of_turn(at.rank, a.ranks, a.experts);
+    const double* pair = a.losses + 2 * (rank * a.copies * a.places + at.place);
     sum += pair[0];
     targets += pair[1];
   }

@@ -71,8 +71,9 @@ using GroupFactory =
 // (its own piece, same dtype), one rounding for each addition, in exactly that order; `round` says whether to what is
 // there already. Ranks >= contributors send nothing (the ragged last round; their `in` may be empty). `staging` holds
 // size() pieces. `sum` may be this rank's own piece of `in`. Built on all_to_all and kernels::fold; entered in the
-// ledger as "ordered_reduce_scatter". Bytes sent per rank: contributing ? (size-1) * piece : 0.
+// ledger as "ordered_reduce_scatter". Bytes sent per rank: contributing ? (size-1) * piece : 0. Where `turns` has the
+// turn of each rank, it stands for the rank in all of this but whose pieces are whose.
 void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging, base::View sum,
-                            base::FoldRound round, int contributors);
+                            base::FoldRound round, int contributors, std::span<const int> turns = {});
 
 }  // namespace trainyard::comm

@@ -3,13 +3,14 @@
 #include "libtrain/base/error.h"
 #include "libtrain/comm/communicator.h"
 #include "libtrain/comm/entry.h"
+#include "libtrain/comm/segments.h"
 
 #include <vector>
 
 namespace trainyard::comm {
 
 void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging, base::View sum,
-                            base::FoldRound round, int contributors) {
+                            base::FoldRound round, int contributors, std::span<const int> turns) {
   const auto n = comm.size();
   const auto piece = sum.count();
   TRAINYARD_ASSERT(contributors >= 1 && contributors <= n, "{} contributors of {}", contributors, n);
@@ -18,6 +19,8 @@ void ordered_reduce_scatter(Communicator& comm, tensor::Exec& exec, base::View i
     kernels::fold(exec, in.reshaped({1, piece}), sum, round);
     return;
   }
+  if (!turns.empty())
+    return ordered_reduce_scatter_range(comm, exec, in, staging, sum, round, contributors, 0, piece, turns);
   const bool contributes = comm.rank() < contributors;
   TRAINYARD_ASSERT(!contributes || in.count() == n * piece, "{} elements for {} pieces of {}", in.count(), n, piece);
   std::vector<std::int64_t> send(static_cast<std::size_t>(n), contributes ? piece : 0),

@@ -43,36 +43,29 @@ void all_gather_range(Communicator& comm, tensor::Exec& exec, base::View piece, 
 
 void ordered_reduce_scatter_range(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging,
                                   base::View sum, base::FoldRound round, int contributors, std::int64_t first,
-                                  std::int64_t count) {
-  ordered_reduce_scatter_several(comm, exec, in, 1, staging, sum, round, contributors, first, count);
-}
-
-void ordered_reduce_scatter_several(Communicator& comm, tensor::Exec& exec, base::View in, int each, base::View staging,
-                                    base::View sum, base::FoldRound round, int contributors, std::int64_t first,
-                                    std::int64_t count) {
-  const auto piece = sum.count(), whole = comm.size() * piece;
-  const auto taking_part = [&](int rank) { return std::clamp(contributors - rank * each, 0, each); };
-  const int mine = taking_part(comm.rank());
-  TRAINYARD_ASSERT(
-      each >= 1 && contributors >= 1 && contributors <= comm.size() * each && first >= 0 && first + count <= piece &&
-          (mine == 0 || in.count() >= mine * whole) && (comm.size() == 1 || staging.count() >= contributors * count),
-      "[{}, {}) of pieces of {}, {} contributors of {}", first, first + count, piece, contributors, comm.size() * each);
+                                  std::int64_t count, std::span<const int> turns) {
+  const auto piece = sum.count();
+  const auto turn = [&](int rank) { return turns.empty() ? rank : turns[static_cast<std::size_t>(rank)]; };
+  const int mine = turn(comm.rank());
+  const bool contributes = mine < contributors;
+  TRAINYARD_ASSERT(contributors >= 1 && contributors <= comm.size() && first >= 0 && first + count <= piece &&
+                       (!contributes || in.count() == comm.size() * piece) &&
+                       (comm.size() == 1 || staging.count() >= contributors * count),
+                   "[{}, {}) of pieces of {}, {} contributors of {}", first, first + count, piece, contributors,
+                   comm.size());
   if (comm.size() == 1) {
     exec.run([&comm] { Entry entry(comm.ledger(), "ordered_reduce_scatter", 0); });
-    const base::View rows(in.data, sum.dtype, {contributors, piece}, sum.device);
-    return kernels::fold(exec, rows.columns(first, count), range(sum, first, count), round);
+    return kernels::fold(exec, range(in, first, count).reshaped({1, count}), range(sum, first, count), round);
   }
   std::vector<Transfer> transfers;
   for (int k = 1; k < comm.size(); ++k) {
     const int to = (comm.rank() + k) % comm.size(), from = (comm.rank() - k + comm.size()) % comm.size();
-    for (int i = 0; i < taking_part(from); ++i)
-      transfers.push_back({Transfer::Kind::receive, from, range(staging, (from * each + i) * count, count)});
-    for (int i = 0; i < mine; ++i)
-      transfers.push_back({Transfer::Kind::send, to, range(in, i * whole + to * piece + first, count)});
+    if (turn(from) < contributors)
+      transfers.push_back({Transfer::Kind::receive, from, range(staging, turn(from) * count, count)});
+    if (contributes) transfers.push_back({Transfer::Kind::send, to, range(in, to * piece + first, count)});
   }
-  for (int i = 0; i < mine; ++i)
-    tensor::copy(exec, range(in, i * whole + comm.rank() * piece + first, count),
-                 range(staging, (comm.rank() * each + i) * count, count));
+  if (contributes)
+    tensor::copy(exec, range(in, comm.rank() * piece + first, count), range(staging, mine * count, count));
   exchange_as(comm, exec, "ordered_reduce_scatter", transfers);
   kernels::fold(exec, base::View(staging.data, sum.dtype, {contributors, count}, sum.device), range(sum, first, count),
                 round);

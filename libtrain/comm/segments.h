@@ -14,13 +14,7 @@ void all_gather_range(Communicator& comm, tensor::Exec& exec, base::View piece, 
 // `staging` holds `count` elements for each rank.
 void ordered_reduce_scatter_range(Communicator& comm, tensor::Exec& exec, base::View in, base::View staging,
                                   base::View sum, base::FoldRound round, int contributors, std::int64_t first,
-                                  std::int64_t count);
-// The same where each rank has `each` contributions, `in` holds them one behind the other, size() pieces each: that of
-// rank r with number i is added as number r * each + i, and the first `contributors` of all take part. `staging` holds
-// `count` elements for each contribution; none is needed by one rank, which adds its own.
-void ordered_reduce_scatter_several(Communicator& comm, tensor::Exec& exec, base::View in, int each, base::View staging,
-                                    base::View sum, base::FoldRound round, int contributors, std::int64_t first,
-                                    std::int64_t count);
+                                  std::int64_t count, std::span<const int> turns = {});
 
 // exchange() under another name in the ledger.
 void exchange_as(Communicator& comm, tensor::Exec& exec, const char* name, std::span<const Transfer> transfers);

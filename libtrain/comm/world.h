@@ -27,6 +27,7 @@ class World {
   std::string kind;    // solo, threads, mpi; what a measurement calls its backend
   plan::Topology topology;
   int coordinate(plan::Axis axis) const { return topology.coordinate(rank, axis); }
+  int turn() const { return topology.turn(rank); }
   std::unique_ptr<Communicator> control;  // all ranks, host memory: carries decisions and times
   GroupFactory between;                   // more communicators over some of the ranks
   std::unique_ptr<Communicator> stages;   // those stages that hold a unit together (plan/stages.h); null: not this rank

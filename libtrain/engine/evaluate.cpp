@@ -332,7 +332,7 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
       set->emplace(t.run.data, t.setup.index, *t.split, shape.sequence, t.setup.mask, data::Order::as_stored, 0);
     t.sequences = windows_of(config, t, *windows);
     text.emplace(t.run, t.setup.index, *text_windows);
-    batches.emplace(*windows, &*windows, t.setup.plan.batch(), world.coordinate(plan::Axis::data));
+    batches.emplace(*windows, &*windows, t.setup.plan.batch(), world.turn());
     evaluator.emplace(t.setup.plan, t.setup.step, world, *batches);
   });
   evaluator->load(t.checkpoint);

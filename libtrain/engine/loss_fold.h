@@ -20,7 +20,7 @@ struct MicroLoss {
 // losses[i] of micros[i]; of pipeline stages only the last has them.
 using EvaluateMicros = std::function<void(std::span<const std::int64_t> micros, std::span<MicroLoss> losses)>;
 
-// Adds the micro-batches [first, end) to `total` in ascending order. Data rank r of d evaluates first + r, first + r +
+// Adds the micro-batches [first, end) to `total` in ascending order. The data rank whose turn is r, of d, evaluates first + r, first + r +
 // d, ...; one without a micro-batch in the last round evaluates the last one again and counts nothing, so that it takes
 // part in the gathers of stage 3. Ranks that share the layers of a replica evaluate the same, stages of it their parts.
 // Collective.

@@ -35,7 +35,7 @@ void add(Sent& all, const std::vector<plan::Traffic>& more, std::int64_t times) 
 Sent announced_traffic(const plan::Plan& p, int rank, std::int64_t steps) {
   Sent out;
   for (const auto& ranks : p.traffic)
-    if (rank >= ranks.first_rank && rank <= ranks.last_rank) add(out, ranks.operations, steps);
+    if (ranks.has(rank)) add(out, ranks.operations, steps);
   return out;
 }
 

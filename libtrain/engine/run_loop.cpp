@@ -26,8 +26,7 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 RunLoop::RunLoop(const RunContext& run)
     : run_(run), windows_(run.config, run.setup),
       batches_(windows_.training, windows_.validation ? &*windows_.validation : nullptr, run.setup.plan.batch(),
-               run.world.coordinate(plan::Axis::data),
-               plan::slots_of_stage(run.setup.plan, run.setup.plan.stage_of(run.world.rank)).front()),
+               run.world.turn(), plan::slots_of_stage(run.setup.plan, run.setup.plan.stage_of(run.world.rank)).front()),
       trainer_(run.setup.plan, run.setup.step, run.world, batches_), gate_watch_(run.setup.plan.model) {}
 
 RunLoop::~RunLoop() {

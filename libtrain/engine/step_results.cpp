@@ -91,8 +91,12 @@ void StepResults::agree(std::span<const base::View> gradients) {
   }
   // Losses are those of the last stage, whose ranks are the last.
   const auto copies = c_.world.topology.size(plan::Axis::tensor), last = results_.size() - batch_.data_ranks * copies;
-  kernels::step_numbers(c_.compute, {all_ + own_count() * last, places_, batch_.micros(), batch_.fold,
-                                     batch_.data_ranks, copies, limbs_, clip_, numbers_});
+  kernels::StepNumbersArgs args;
+  args.losses = all_ + own_count() * last, args.places = places_, args.micros = batch_.micros();
+  args.fold = batch_.fold, args.ranks = batch_.data_ranks, args.copies = copies;
+  args.experts = c_.world.topology.size(plan::Axis::expert);
+  args.limbs = limbs_, args.clip = clip_, args.out = numbers_;
+  kernels::step_numbers(c_.compute, args);
 }
 
 void StepResults::send() {

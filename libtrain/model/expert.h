@@ -25,10 +25,14 @@ class Expert {
                        const SavedSet& tensors, base::View y) const = 0;
   // With Recompute::selective, before backward: fills the tensors that did not stay.
   virtual void make_again(Step&, const SavedSet&) const {}
-  // Overwrites every gradient, and dx, which may be dy.
-  virtual void backward(Step& step, const kernels::RowGroups& groups, const ExpertParameters& weights,
-                        const ExpertParameters& gradients, base::View dy, base::View x, const SavedSet& tensors,
-                        base::View dx) const = 0;
+  // Backward in two parts, as gradients of weights are made rank by rank of those whose tokens came. Overwrites dx
+  // [rows, hidden], and leaves in the tensors what the second part needs.
+  virtual void input_gradients(Step& step, const kernels::RowGroups& groups, const ExpertParameters& weights,
+                               base::View dy, base::View x, const SavedSet& tensors, base::View dx) const = 0;
+  // After it, with the same rows and tensors: of some of the groups, of which each expert has one at most. Overwrites
+  // every gradient of these experts.
+  virtual void weight_gradients(Step& step, const kernels::RowGroups& groups, const ExpertParameters& gradients,
+                                base::View dy, base::View x, const SavedSet& tensors) const = 0;
 };
 
 // What an expert is made from: the declaration of one of them says where its parameters lie.

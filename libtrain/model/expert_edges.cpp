@@ -30,15 +30,15 @@ template <class Call> tensor::Event ExpertEdges::cross(const Call& call, bool fo
   return done;
 }
 
-void ExpertEdges::swap(base::View mine, base::View theirs, bool followed) const {
+tensor::Event ExpertEdges::begin_swap(base::View mine, base::View theirs, bool followed) const {
   TRAINYARD_ASSERT(mine.count() == theirs.count() && mine.count() % ranks() == 0 && mine.dense() && theirs.dense(),
                    "{} elements for {} in parts for {} ranks", mine.count(), theirs.count(), ranks());
   const std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks()), mine.count() / ranks());
-  wait(cross(
+  return cross(
       [&](auto& group, auto& exec) {
         group.all_to_all(exec, mine.reshaped({mine.count()}), counts, theirs.reshaped({theirs.count()}), counts);
       },
-      followed));
+      followed);
 }
 
 tensor::Event ExpertEdges::begin_swap(const std::vector<base::View>& mine,
@@ -68,11 +68,11 @@ void ExpertEdges::agree_on_most(base::View number) const {
   context_->join(communication.record());
 }
 
-void ExpertEdges::count_rounds(std::int64_t layer, std::int64_t rounds, Direction direction) const {
-  auto& further = counted_->further;
-  if (static_cast<std::int64_t>(further.size()) <= layer) further.resize(static_cast<std::size_t>(layer) + 1);
-  auto& of = further[static_cast<std::size_t>(layer)];
-  (direction == Direction::forward ? of.forward : of.backward) += rounds - 1;
+void ExpertEdges::count_rounds(std::int64_t layer, const plan::FurtherRounds& further, std::int64_t rounds) const {
+  auto& all = counted_->further;
+  if (static_cast<std::int64_t>(all.size()) <= layer) all.resize(static_cast<std::size_t>(layer) + 1);
+  auto& of = all[static_cast<std::size_t>(layer)];
+  of.forward += further.forward, of.backward += further.backward, of.again += further.again;
   counted_->most = std::max(counted_->most, rounds);
 }
 

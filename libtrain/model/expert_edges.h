@@ -28,19 +28,23 @@ class ExpertEdges {
   // `mine` has an equal part for each of the ranks, in their order; `theirs` gets what they have for this one, in the
   // same order. Dense, of one size and dtype; in the order of the context's compute Exec. Collective; several ranks
   // only. `followed`: other transfers may come behind it; not where only these ranks make the call.
-  void swap(base::View mine, base::View theirs, bool followed = true) const;
+  void swap(base::View mine, base::View theirs, bool followed = true) const {
+    wait(begin_swap(mine, theirs, followed));
+  }
+  // It is there for the compute Exec once `wait` was given what this returns; until then the compute Exec may work on
+  // other things.
+  tensor::Event begin_swap(base::View mine, base::View theirs, bool followed = true) const;
   // The same in parts that lie anywhere: mine[i * ranks() + r] goes to rank r and is its theirs[i * ranks() + this
-  // rank]; of a part all are of one size. It is there for the compute Exec once `wait` was given what this returns;
-  // until then the compute Exec may work on other things.
+  // rank]; of a part all are of one size.
   tensor::Event begin_swap(const std::vector<base::View>& mine, const std::vector<base::View>& theirs) const;
   void wait(const tensor::Event& event) const { context_->join(event); }
   // i32 [1], in place: that of the rank that has most.
   void agree_on_most(base::View number) const;
   int rank() const { return context_ == nullptr ? 0 : group().rank(); }
 
-  // How many rounds a pass of a layer took; layers by their place among those that have experts.
-  enum class Direction { forward, backward };
-  void count_rounds(std::int64_t layer, std::int64_t rounds, Direction direction) const;
+  // What a pass of a layer made beyond one round, and how many rounds its rows take; layers by their place among those
+  // that have experts.
+  void count_rounds(std::int64_t layer, const plan::FurtherRounds& further, std::int64_t rounds) const;
   const std::vector<plan::FurtherRounds>& further_rounds() const { return counted_->further; }
   std::int64_t most_rounds() const { return counted_->most; }  // of a layer, since it was cleared; 0: there were none
   void clear_most_rounds() { counted_->most = 0; }

@@ -5,6 +5,8 @@
 #include "libtrain/model/expert_edges.h"
 #include "libtrain/plan/expert_rounds.h"
 
+#include <algorithm>
+
 namespace trainyard::model {
 
 namespace {
@@ -73,35 +75,50 @@ void ExpertRounds::forward(Step& step, const SavedSet& t, const Run& run) const 
     }
     bring_back(step, t, index, rows, round == 0);
   }
-  step.experts->count_rounds(record_, rounds, ExpertEdges::Direction::forward);
+  step.experts->count_rounds(record_, {rounds - 1, 0, 0}, rounds);
 }
 
-void ExpertRounds::backward(Step& step, const SavedSet& t, const Run& run, const Run& run_backward) const {
+void ExpertRounds::send_gradients(Step& step, const SavedSet& t, const Index& index, base::View dy, bool first) {
+  tensor::ArenaScope scope(step.exec.scratch());
+  const auto sent = rows_on_their_way(step, t);
+  kernels::expert_dispatch(step.exec, t["results"], index.rows.here, 1, sent);
+  step.experts->swap(sent, dy, first);
+}
+
+void ExpertRounds::backward(Step& step, const SavedSet& t, const Backward& work) const {
   tensor::ArenaScope scope(step.exec.scratch());
   const auto index = index_of(step, t, {});
   const auto rounds = known_rounds(step, t);
-  const auto rows = rows_on_their_way(step, t);
-  for (std::int64_t round = rounds - 1; round >= 0; --round) {
-    const bool there = round == rounds - 1;
-    lay_out(step, t, index, round);
-    if (!there) {
-      send(step, t, index, false);
-      tensor::ArenaScope scratch(step.exec.scratch());
-      run(rows);
-    }
-    {
-      tensor::ArenaScope gradients(step.exec.scratch());
-      const auto sent = rows_on_their_way(step, t);
-      kernels::expert_dispatch(step.exec, t["results"], index.rows.here, 1, sent);
-      step.experts->swap(sent, rows, there);
-    }
+  const auto dy = rows_on_their_way(step, t), dx = rows_on_their_way(step, t);
+  const auto there_and_back = [&](bool first) {
+    send_gradients(step, t, index, dy, first);
     {
       tensor::ArenaScope scratch(step.exec.scratch());
-      run_backward(rows);
+      work.input_gradients(dy, dx);
     }
-    bring_back(step, t, index, rows, there);
+    bring_back(step, t, index, dx, first);
+  };
+  std::int64_t sent_again = 0;
+  if (rounds == 1) {
+    lay_out(step, t, index, 0);
+    there_and_back(true);
   }
-  step.experts->count_rounds(record_, rounds, ExpertEdges::Direction::backward);
+  for (int source = 0; source < step.experts->ranks(); ++source) {
+    const bool wanted = work.begin(source);
+    if (wanted && rounds == 1) work.weight_gradients(dy, source);
+    for (std::int64_t round = rounds - 1; wanted && rounds > 1 && round >= 0; --round, ++sent_again) {
+      lay_out(step, t, index, step.experts->rank() == source ? round : rounds);  // the others have no groups there
+      send(step, t, index, false);
+      {
+        tensor::ArenaScope scratch(step.exec.scratch());
+        work.results(dx);
+      }
+      there_and_back(sent_again == 0);
+      work.weight_gradients(dy, source);
+    }
+    work.end();
+  }
+  step.experts->count_rounds(record_, {0, std::max<std::int64_t>(sent_again, 1) - 1, sent_again}, rounds);
 }
 
 }  // namespace trainyard::model

@@ -79,17 +79,16 @@ kernels::GateChoice ExpertsBranch::choice_of(const SavedSet& t) {
   return {t["choices"], t["rows"], t["weights"], t["sources"], t["groups"], t["loads"], t["gate_losses"]};
 }
 
-// Those of one parameter lie one behind the other, equally far apart; what is for the groups of the next rank lies
-// `outer` elements behind.
+// Those of one parameter lie one behind the other, equally far apart.
 template <class Borrowed>
-ExpertParameters ExpertsBranch::parameters_of(const Borrowed& borrowed, std::int64_t outer, const Chunk& chunk) const {
-  return [&borrowed, outer, &chunk, held = plan::held_experts(model_)](int parameter) -> kernels::GroupedView {
+ExpertParameters ExpertsBranch::parameters_of(const Borrowed& borrowed, const Chunk& chunk) const {
+  return [&borrowed, &chunk, held = plan::held_experts(model_)](int parameter) -> kernels::GroupedView {
     if (parameter < 0) return {};
     const auto first = static_cast<int>(parameter * held + chunk.first_expert);
     const auto view = borrowed(first);
-    if (chunk.experts == 1) return {view, view.count(), 1, outer};
+    if (chunk.experts == 1) return {view, view.count(), 1};
     const auto apart = static_cast<char*>(borrowed(first + 1).data) - static_cast<char*>(view.data);
-    return {view, apart / base::size_of(view.dtype), chunk.experts, outer};
+    return {view, apart / base::size_of(view.dtype), chunk.experts};
   };
 }
 
@@ -178,19 +177,41 @@ void ExpertsBranch::run_experts(Step& step, const params::Lease& own, const Save
                                 base::View made) const {
   const auto groups = plan::shares_experts(model_) ? t["received"] : t["groups"];
   const auto weights = [&](int index) { return own.weight(index); };
-  experts_->forward(step, {groups.row_range(c.first_group, c.groups)}, parameters_of(weights, 0, c),
+  experts_->forward(step, {groups.row_range(c.first_group, c.groups)}, parameters_of(weights, c),
                     t["dispatched"].row_range(c.first_row, c.rows), tensors_of(step, t, c), made);
 }
 
-// d_rows: the gradient of what the experts made, then that of their rows.
-void ExpertsBranch::run_experts_backward(Step& step, const params::Lease& own, const params::Grads& grads,
-                                         const SavedSet& t, const Chunk& c, base::View d_rows) const {
+void ExpertsBranch::input_gradients_of(Step& step, const params::Lease& own, const SavedSet& t, const Chunk& c,
+                                       base::View dy, base::View dx) const {
   const auto groups = plan::shares_experts(model_) ? t["received"] : t["groups"];
   const auto weights = [&](int index) { return own.weight(index); };
+  experts_->input_gradients(step, {groups.row_range(c.first_group, c.groups)}, parameters_of(weights, c), dy,
+                            t["dispatched"].row_range(c.first_row, c.rows), tensors_of(step, t, c), dx);
+}
+
+// The groups of a chunk lie source by source.
+void ExpertsBranch::weight_gradients_of(Step& step, const params::Grads& grads, const SavedSet& t, const Chunk& c,
+                                        base::View dy, int source) const {
+  const auto groups = plan::shares_experts(model_) ? t["received"] : t["groups"];
   const auto gradients = [&](int index) { return grads.gradient(index); };
-  experts_->backward(step, {groups.row_range(c.first_group, c.groups)}, parameters_of(weights, 0, c),
-                     parameters_of(gradients, grads.apart(), c), d_rows, t["dispatched"].row_range(c.first_row, c.rows),
-                     tensors_of(step, t, c), d_rows);
+  tensor::ArenaScope scratch(step.exec.scratch());
+  experts_->weight_gradients(step, {groups.row_range(c.first_group + source * c.experts, c.experts)},
+                             parameters_of(gradients, c), dy, t["dispatched"].row_range(c.first_row, c.rows),
+                             tensors_of(step, t, c));
+}
+
+int ExpertsBranch::sources(const Step& step) const {
+  return plan::sends_to_experts(model_) ? step.experts->ranks() : 1;
+}
+
+void ExpertsBranch::weight_gradients_of_all(Step& step, const SavedSet& t, base::View dy) const {
+  const auto chunks = chunks_of(t);
+  for (int source = 0; source < sources(step); ++source) {
+    auto grads = step.store->grads(own_, source);
+    if (grads.wanted())
+      for (const auto& c : chunks) weight_gradients_of(step, grads, t, c, dy.row_range(c.first_row, c.rows), source);
+    grads.commit();
+  }
 }
 
 // The experts are leased once, for all rounds.
@@ -207,16 +228,20 @@ void ExpertsBranch::backward_in_rounds(Step& step, const SavedSet& t) const {
   std::optional<params::Lease> own;
   std::optional<params::Grads> grads;
   const auto all = chunks_of(t).front();
-  rounds_.backward(
-      step, t, [&](base::View made) { run_experts(step, *own, t, all, made); },
-      [&](base::View d_rows) {
-        if (!own) {
-          own.emplace(step.store->lease(own_));
-          grads.emplace(step.store->grads(own_));
-        }
-        run_experts_backward(step, *own, *grads, t, all, d_rows);
-      });
-  grads->commit();
+  const auto leased = [&]() -> const params::Lease& {
+    if (!own) own.emplace(step.store->lease(own_));
+    return *own;
+  };
+  ExpertRounds::Backward work;
+  work.results = [&](base::View made) { run_experts(step, leased(), t, all, made); };
+  work.input_gradients = [&](base::View dy, base::View dx) { input_gradients_of(step, leased(), t, all, dy, dx); };
+  work.begin = [&](int source) {
+    grads.emplace(step.store->grads(own_, source));
+    return grads->wanted();
+  };
+  work.weight_gradients = [&](base::View dy, int source) { weight_gradients_of(step, *grads, t, all, dy, source); };
+  work.end = [&] { grads->commit(), grads.reset(); };
+  rounds_.backward(step, t, work);
 }
 
 // Rows and groups of this rank's tokens, in `sent`, go to the ranks that have their experts, theirs come, and what
@@ -263,37 +288,39 @@ void ExpertsBranch::forward_through_experts(Step& step, const SavedSet& t, base:
   if (sends && chunks.size() == 1) edges.swap(made, results);
 }
 
-// "results" has the gradient of what the experts made, then that of their rows.
+// "results" has the gradient of what the experts made, then that of their rows, which goes back to other ranks while
+// weight gradients are made.
 void ExpertsBranch::backward_through_experts(Step& step, const SavedSet& t) const {
   if (rounds_.made_in(step.pass)) return backward_in_rounds(step, t);
-  const auto dispatched = t["dispatched"], results = own_results(step, t);
+  const auto results = own_results(step, t);
   const bool sends = plan::sends_to_experts(model_);
   const auto groups = plan::shares_experts(model_) ? t["received"] : t["groups"];
-  const auto slot = dispatched.rows() / groups.rows();
+  const auto slot = t["dispatched"].rows() / groups.rows();
   const auto chunks = chunks_of(t);
   const auto& edges = *step.experts;
   tensor::ArenaScope scope(step.exec.scratch());
-  const auto d_rows = sends ? rows_like(step, results) : results;
+  const auto dy = sends ? rows_like(step, results) : results, dx = rows_like(step, results);
+  const bool whole = chunks.size() == 1;
   std::vector<tensor::Event> arrived, returned;
-  if (sends && chunks.size() == 1) edges.swap(results, d_rows);
-  if (sends && chunks.size() > 1)
-    for (const auto& c : chunks)
-      arrived.push_back(edges.begin_swap(by_ranks(step, c, results, slot), by_chunks(step, c, d_rows, slot)));
+  for (const auto& c : chunks)
+    if (sends)
+      arrived.push_back(whole ? edges.begin_swap(results, dy)
+                              : edges.begin_swap(by_ranks(step, c, results, slot), by_chunks(step, c, dy, slot)));
   {
     const auto own = step.store->lease(own_);
-    auto grads = step.store->grads(own_);
     for (std::size_t i = 0; i < chunks.size(); ++i) {
       const auto& c = chunks[i];
       tensor::ArenaScope of_experts(step.exec.scratch());
-      if (!arrived.empty()) edges.wait(arrived[i]);
-      run_experts_backward(step, own, grads, t, c, d_rows.row_range(c.first_row, c.rows));
-      if (!arrived.empty())
-        returned.push_back(edges.begin_swap(by_chunks(step, c, d_rows, slot), by_ranks(step, c, results, slot)));
+      if (sends) edges.wait(arrived[i]);
+      input_gradients_of(step, own, t, c, dy.row_range(c.first_row, c.rows), dx.row_range(c.first_row, c.rows));
+      if (sends)
+        returned.push_back(whole ? edges.begin_swap(dx, results)
+                                 : edges.begin_swap(by_chunks(step, c, dx, slot), by_ranks(step, c, results, slot)));
     }
-    grads.commit();
   }
+  weight_gradients_of_all(step, t, dy);
   for (const auto& event : returned) edges.wait(event);
-  if (sends && chunks.size() == 1) edges.swap(d_rows, results);
+  if (!sends) tensor::copy(step.exec, dx, results);
 }
 
 // Of the experts of all tensor ranks.

@@ -50,8 +50,7 @@ class ExpertsBranch : public Branch {
   // by rank, as this rank's tokens have it, and where it lies chunk by chunk, as the experts have it.
   std::vector<base::View> by_ranks(const Step& step, const Chunk& chunk, base::View whole, std::int64_t unit) const;
   std::vector<base::View> by_chunks(const Step& step, const Chunk& chunk, base::View whole, std::int64_t unit) const;
-  template <class Borrowed>
-  ExpertParameters parameters_of(const Borrowed& borrowed, std::int64_t outer, const Chunk& chunk) const;
+  template <class Borrowed> ExpertParameters parameters_of(const Borrowed& borrowed, const Chunk& chunk) const;
   SavedSet tensors_of(const Step& step, const SavedSet& tensors, const Chunk& chunk) const;  // of its experts
   // Of this tensor rank: the results of its experts, "sources" and "groups" of these.
   static base::View own_results(const Step& step, const SavedSet& tensors);
@@ -63,8 +62,13 @@ class ExpertsBranch : public Branch {
   void forward_through_experts(Step& step, const SavedSet& tensors, base::View sent) const;
   void run_experts(Step& step, const params::Lease& own, const SavedSet& tensors, const Chunk& chunk,
                    base::View made) const;
-  void run_experts_backward(Step& step, const params::Lease& own, const params::Grads& grads, const SavedSet& tensors,
-                            const Chunk& chunk, base::View d_rows) const;
+  void input_gradients_of(Step& step, const params::Lease& own, const SavedSet& tensors, const Chunk& chunk,
+                          base::View dy, base::View dx) const;
+  // Those of the rows of one source, a rank that shares the experts: of a chunk, and of all, source by source.
+  void weight_gradients_of(Step& step, const params::Grads& grads, const SavedSet& tensors, const Chunk& chunk,
+                           base::View dy, int source) const;
+  void weight_gradients_of_all(Step& step, const SavedSet& tensors, base::View dy) const;
+  int sources(const Step& step) const;
   void forward_in_rounds(Step& step, const SavedSet& tensors) const;
   void backward_in_rounds(Step& step, const SavedSet& tensors) const;
   void backward_through_experts(Step& step, const SavedSet& tensors) const;

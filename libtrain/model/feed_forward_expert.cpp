@@ -37,24 +37,28 @@ void FeedForwardExpert::make_again(Step& step, const SavedSet& t) const {
 }
 
 // The gradient of the inner layer is made in its place.
-void FeedForwardExpert::backward(Step& step, const kernels::RowGroups& groups, const ExpertParameters& weights,
-                                 const ExpertParameters& gradients, base::View dy, base::View x, const SavedSet& t,
-                                 base::View dx) const {
+void FeedForwardExpert::input_gradients(Step& step, const kernels::RowGroups& groups, const ExpertParameters& weights,
+                                        base::View dy, base::View, const SavedSet& t, base::View dx) const {
   const auto inner = t["inner"], activated = t["activated"];
   const auto d_activated = step.exec.scratch().allocate(step.dtype, {activated.rows(), activated.cols()});
-  kernels::grouped_linear_backward_weight(step.exec, groups, dy, activated, gradients(down_.weight),
-                                          gradients(down_.bias));
   const kernels::GroupedPart down{dy, weights(down_.weight)};
   kernels::grouped_linear_backward_input(step.exec, groups, {&down, 1}, 1, d_activated);
   if (inner_.size() == 1) kernels::gelu_backward(step.exec, inner, d_activated, inner);
   else kernels::swiglu_backward(step.exec, part(inner, 0), part(inner, 1), d_activated, part(inner, 0), part(inner, 1));
   std::vector<kernels::GroupedPart> parts;
-  for (std::size_t i = 0; i < inner_.size(); ++i) {
-    kernels::grouped_linear_backward_weight(step.exec, groups, part(inner, i), x, gradients(inner_[i].weight),
-                                            gradients(inner_[i].bias));
-    parts.push_back({part(inner, i), weights(inner_[i].weight)});
-  }
+  for (std::size_t i = 0; i < inner_.size(); ++i) parts.push_back({part(inner, i), weights(inner_[i].weight)});
   kernels::grouped_linear_backward_input(step.exec, groups, parts, lanes_, dx);
+}
+
+void FeedForwardExpert::weight_gradients(Step& step, const kernels::RowGroups& groups,
+                                         const ExpertParameters& gradients, base::View dy, base::View x,
+                                         const SavedSet& t) const {
+  const auto of = [&](const Layer& layer, base::View d_output, base::View input) {
+    kernels::grouped_linear_backward_weight(step.exec, groups, d_output, input, gradients(layer.weight),
+                                            gradients(layer.bias));
+  };
+  of(down_, dy, t["activated"]);
+  for (std::size_t i = 0; i < inner_.size(); ++i) of(inner_[i], part(t["inner"], i), x);
 }
 
 }  // namespace trainyard::model

@@ -12,9 +12,10 @@ class FeedForwardExpert : public Expert {
   void forward(Step& step, const kernels::RowGroups& groups, const ExpertParameters& weights, base::View x,
                const SavedSet& tensors, base::View y) const override;
   void make_again(Step& step, const SavedSet& tensors) const override;
-  void backward(Step& step, const kernels::RowGroups& groups, const ExpertParameters& weights,
-                const ExpertParameters& gradients, base::View dy, base::View x, const SavedSet& tensors,
-                base::View dx) const override;
+  void input_gradients(Step& step, const kernels::RowGroups& groups, const ExpertParameters& weights, base::View dy,
+                       base::View x, const SavedSet& tensors, base::View dx) const override;
+  void weight_gradients(Step& step, const kernels::RowGroups& groups, const ExpertParameters& gradients, base::View dy,
+                        base::View x, const SavedSet& tensors) const override;
 
  private:
   struct Layer {

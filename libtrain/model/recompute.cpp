@@ -1,6 +1,7 @@
 // The decorators, and the store that lets the second forward and the backward share one lease.
 #include "libtrain/model/recompute.h"
 
+#include <list>
 #include <utility>
 
 namespace trainyard::model {
@@ -21,24 +22,27 @@ class HeldStore : public params::ParameterStore {
   }
   void give_back(plan::Use) override {}
   base::View weight(plan::Use use, int index) override { return find(leases_, use).lent.weight(index); }
-  void open(plan::Use use) override { grads_.push_back({use, below_.grads(use)}); }
-  base::View gradient(plan::Use use, int index) override { return find(grads_, use).lent.gradient(index); }
-  std::int64_t apart(plan::Use use) override { return find(grads_, use).lent.apart(); }
-  void commit(plan::Use use) override { find(grads_, use).lent.commit(); }
+  void open(plan::Use use, int source) override { grads_.push_back({use, below_.grads(use, source)}); }
+  base::View gradient(plan::Use use, int, int index) override { return find(grads_, use).lent.gradient(index); }
+  bool wanted(plan::Use use, int) override { return find(grads_, use).lent.wanted(); }
+  void commit(plan::Use use, int) override {
+    find(grads_, use).lent.commit();
+    grads_.remove_if([&](const auto& e) { return e.use == use; });  // those of the next source may follow
+  }
 
  private:
   template <class T> struct Entry {
     plan::Use use;
     T lent;
   };
-  template <class T> static Entry<T>& find(std::vector<Entry<T>>& entries, plan::Use use) {
+  template <class T> static Entry<T>& find(std::list<Entry<T>>& entries, plan::Use use) {
     for (auto& e : entries)
       if (e.use == use) return e;
     base::invariant_failed(__FILE__, __LINE__, "use is open", fmt::format("unit {} use {}", use.unit, use.use));
   }
   params::ParameterStore& below_;
-  std::vector<Entry<params::Lease>> leases_;
-  std::vector<Entry<params::Grads>> grads_;
+  std::list<Entry<params::Lease>> leases_;
+  std::list<Entry<params::Grads>> grads_;
 };
 
 class RecomputeBlock : public Block {

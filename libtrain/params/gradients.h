@@ -10,7 +10,9 @@ namespace trainyard::params {
 
 // One object serves every stage; plan::gradient_plan says which buffers exist. Call order within a step:
 // begin_micro, (open, commit) per use, ..., for each micro-batch; idle(use) instead where this rank has no group in the
-// round; finish().
+// round; finish(). Of experts that ranks share (open, commit) is per source, in their order: turns of those that hold
+// the same ones follow one another (base::place_of_turn), so what they all have of one source is folded before there is
+// anything of the next.
 class GradientFold {
  public:
   explicit GradientFold(StoreContext& context);
@@ -22,10 +24,14 @@ class GradientFold {
   };
   void begin_micro(Position position) { position_ = position; }  // gradients to come are of that micro-batch
 
-  void open(plan::Use use);  // blocks until the buffer may be overwritten
-  // Buffer of the micro-batch's gradient, [padded]; of all contributions, one behind the other.
-  base::View whole(plan::Use use);
-  void commit(plan::Use use);
+  void open(plan::Use use, int source = 0);         // blocks until the buffer may be overwritten
+  base::View whole(plan::Use use, int source = 0);  // buffer of the micro-batch's gradient, [padded]
+  // Is there a micro-batch whose gradients these are? Of this rank's own there is.
+  bool wanted(plan::Use use, int source) const {
+    return sources(use) == 1 || c_.group(use.unit).rank() < contributors(use, source);
+  }
+  bool made_for_others(plan::Use use) const { return sources(use) > 1; }
+  void commit(plan::Use use, int source = 0);
   void idle(plan::Use use, std::int64_t round);  // take part in the reduction without contributing
 
   // After the last round: joins all reductions and adds the later uses of tied tables to the first, in declaration
@@ -36,23 +42,30 @@ class GradientFold {
   void gather_sums();             // stage 0, collective
 
  private:
-  int contributions(plan::Use use) const { return c_.set.contributions[static_cast<std::size_t>(use.unit)]; }
-  std::int64_t all_of(plan::Use use) const { return contributions(use) * c_.set.padded_of(use); }
-  // Of the contributions that this rank makes of a use, those for which there is a micro-batch in the round.
-  std::int64_t made_in_round(plan::Use use) const;
-  bool writes_into_whole() const;
-  Transfers::Ticket reduce(plan::Use use, base::View source, int contributors);
+  int sources(plan::Use use) const { return c_.set.contributions[static_cast<std::size_t>(use.unit)]; }
+  // Of the ranks of the unit's group, those that have gradients of the source in this round: so many, the first ones by
+  // their turns.
+  int contributors(plan::Use use, int source) const;
+  const plan::GradientPlan& plan(plan::Use use) const { return plans_[sources(use) > 1 ? 1 : 0]; }
+  base::View local(plan::Use use, int source);  // of the source, in what is kept of the use
+  bool writes_into_whole(plan::Use use) const;
+  Transfers::Ticket& free(plan::Use use, int source);  // when the buffer is
+  Transfers::Ticket reduce(plan::Use use, int source, base::View gradient);
   base::View& sum(plan::Use use) { return sums_[index(use)]; }
   std::size_t index(plan::Use use) const { return static_cast<std::size_t>(c_.set.use_index(use)); }
-  std::size_t slot_index(plan::Use use) const { return static_cast<std::size_t>(slots_.slot_of(use.unit)); }
+  std::size_t slot_index(plan::Use use, int source) const {
+    return static_cast<std::size_t>(slots_.slot_of(use.unit, source));
+  }
 
   StoreContext& c_;
-  plan::GradientPlan plan_;
+  plan::GradientPlan plans_[2];  // of a unit with one source, with several
   plan::SlotPlan slots_;
   Position position_{0, Position::Place::only};
-  std::vector<base::View> wholes_, sums_, buffers_;          // per use, per use, per slot
-  std::vector<Transfers::Ticket> whole_free_, buffer_free_;  // when they are
+  std::vector<base::View> wholes_, sums_, buffers_;         // per use, per use, per slot
+  std::vector<std::vector<Transfers::Ticket>> whole_free_;  // per use and source
+  std::vector<Transfers::Ticket> buffer_free_;
   base::View staging_;
+  std::vector<int> turns_;  // of the ranks along data, where these are not their turns
 };
 
 // Does the micro-batch end its fold group, so that what was added up is reduced?

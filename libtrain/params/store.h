@@ -31,25 +31,28 @@ class Lease {
 
 // Gradients of one use of one unit for one micro-batch, in the gradient dtype (f32; f64 when the working dtype is f64),
 // stored shapes. The block overwrites every element of every slot (beta = 0), then calls commit() exactly once. Padding
-// rows must be zero.
+// rows must be zero. Of experts that ranks share they are those of one rank's tokens, the source: the block makes and
+// commits them source by source, all of them (plan::contributions_of), as there is room for one at a time.
 class Grads {
  public:
-  Grads(ParameterStore& store, plan::Use use) : store_(&store), use_(use), exceptions_(std::uncaught_exceptions()) {}
-  Grads(Grads&& other) noexcept : store_(other.store_), use_(other.use_), exceptions_(other.exceptions_) {
+  Grads(ParameterStore& store, plan::Use use, int source)
+      : store_(&store), use_(use), source_(source), exceptions_(std::uncaught_exceptions()) {}
+  Grads(Grads&& other) noexcept
+      : store_(other.store_), use_(other.use_), source_(other.source_), exceptions_(other.exceptions_) {
     other.store_ = nullptr;
   }
   Grads& operator=(Grads&&) = delete;
   ~Grads() noexcept(false);  // throws std::logic_error if it was not committed, unless an exception that was thrown in
                              // its life is in flight
   base::View gradient(int slot) const;
-  // Of experts that ranks share: elements between the gradients of one rank's tokens and of the next one's
-  // (plan::contributions_of); 0 where there are only this rank's own.
-  std::int64_t apart() const;
+  // Not where the source has no micro-batch: then nothing need be overwritten, and what is there counts for nothing.
+  bool wanted() const;
   void commit();
 
  private:
   ParameterStore* store_;
   plan::Use use_;
+  int source_;
   int exceptions_;  // in flight when it was made
 };
 
@@ -60,9 +63,9 @@ class ParameterStore {
     acquire(use);
     return Lease(*this, use);
   }
-  Grads grads(plan::Use use) {
-    open(use);
-    return Grads(*this, use);
+  Grads grads(plan::Use use, int source = 0) {
+    open(use, source);
+    return Grads(*this, use, source);
   }
   // What a block would do in that order, on a rank that has no micro-batch where others have one (model::Step::absent).
   virtual void pass_over(std::span<const plan::Access>) {
@@ -75,22 +78,22 @@ class ParameterStore {
   virtual void acquire(plan::Use use) = 0;  // blocks until the unit's weights are whole
   virtual void give_back(plan::Use use) = 0;
   virtual base::View weight(plan::Use use, int slot) = 0;
-  virtual void open(plan::Use use) = 0;  // blocks until a unit gradient buffer is free
-  virtual base::View gradient(plan::Use use, int slot) = 0;
-  virtual std::int64_t apart(plan::Use) { return 0; }
-  virtual void commit(plan::Use use) = 0;
+  virtual void open(plan::Use use, int source) = 0;  // blocks until a unit gradient buffer is free
+  virtual base::View gradient(plan::Use use, int source, int slot) = 0;
+  virtual bool wanted(plan::Use, int /*source*/) { return true; }
+  virtual void commit(plan::Use use, int source) = 0;
 };
 
 inline Lease::~Lease() {
   if (store_) store_->give_back(use_);
 }
 inline base::View Lease::weight(int slot) const { return store_->weight(use_, slot); }
-inline base::View Grads::gradient(int slot) const { return store_->gradient(use_, slot); }
-inline std::int64_t Grads::apart() const { return store_->apart(use_); }
+inline base::View Grads::gradient(int slot) const { return store_->gradient(use_, source_, slot); }
+inline bool Grads::wanted() const { return store_->wanted(use_, source_); }
 inline void Grads::commit() {
   auto* s = store_;
   store_ = nullptr;
-  s->commit(use_);
+  s->commit(use_, source_);
 }
 inline Grads::~Grads() noexcept(false) {
   TRAINYARD_ASSERT(store_ == nullptr || std::uncaught_exceptions() > exceptions_,

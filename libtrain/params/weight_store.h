@@ -25,9 +25,9 @@ class WeightStore : public ParameterStore {
   base::View weight(plan::Use use, int slot) override {
     return slot_view(c_.layout(use.unit), weights_->whole(use.unit), slot);
   }
-  void open(plan::Use) override { no_gradients(); }
-  base::View gradient(plan::Use, int) override { no_gradients(); }
-  void commit(plan::Use) override { no_gradients(); }
+  void open(plan::Use, int) override { no_gradients(); }
+  base::View gradient(plan::Use, int, int) override { no_gradients(); }
+  void commit(plan::Use, int) override { no_gradients(); }
 
  private:
   [[noreturn]] static void no_gradients();

@@ -111,12 +111,11 @@ void ZeroStore::idle(std::span<const plan::Access> accesses, GradientFold::Posit
 }
 
 // The gaps between parameters and the padding at the end of a unit are zero, so that norms and pieces see zeros there.
-void ZeroStore::clear_gaps(plan::Use use) {
+void ZeroStore::clear_gaps(plan::Use use, int source) {
   const auto& layout = c_.layout(use.unit);
-  const auto all = gradients_.whole(use);
+  const auto all = gradients_.whole(use, source);
   const auto clear = [&](std::int64_t from, std::int64_t to) {
-    for (std::int64_t whole = 0; from < to && whole < all.count(); whole += layout.padded)
-      tensor::clear(c_.compute, flat_range(all, whole + from, to - from));
+    if (from < to) tensor::clear(c_.compute, flat_range(all, from, to - from));
   };
   std::int64_t end = 0;
   for (std::size_t p = 0; p < layout.offsets.size(); ++p) {
@@ -126,13 +125,13 @@ void ZeroStore::clear_gaps(plan::Use use) {
   clear(end, layout.padded);
 }
 
-void ZeroStore::commit(plan::Use use) {
-  if (absent_ && !made_by_others(use)) {
+void ZeroStore::commit(plan::Use use, int source) {
+  if (absent_ && !gradients_.made_for_others(use)) {
     if (ends_group(position_.place)) gradients_.idle(use, position_.round);
     return;
   }
-  clear_gaps(use);
-  gradients_.commit(use);
+  if (gradients_.wanted(use, source)) clear_gaps(use, source);
+  gradients_.commit(use, source);
 }
 
 void ZeroStore::update(const kernels::AdamW& hyper, std::int64_t tokens) {

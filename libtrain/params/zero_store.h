@@ -62,17 +62,15 @@ class ZeroStore : public ParameterStore {
   base::View weight(plan::Use use, int slot) override {
     return slot_view(c_.layout(use.unit), weights_->whole(use.unit), slot);
   }
-  void open(plan::Use use) override { gradients_.open(use); }
-  base::View gradient(plan::Use use, int slot) override {
-    return slot_view(c_.layout(use.unit), gradients_.whole(use), slot);
+  void open(plan::Use use, int source) override { gradients_.open(use, source); }
+  base::View gradient(plan::Use use, int source, int slot) override {
+    return slot_view(c_.layout(use.unit), gradients_.whole(use, source), slot);
   }
-  std::int64_t apart(plan::Use use) override { return made_by_others(use) ? c_.set.padded_of(use) : 0; }
-  void commit(plan::Use use) override;
+  bool wanted(plan::Use use, int source) override { return gradients_.wanted(use, source); }
+  void commit(plan::Use use, int source) override;
 
  private:
-  void clear_gaps(plan::Use use);
-
-  bool made_by_others(plan::Use use) const { return c_.set.contributions[static_cast<std::size_t>(use.unit)] > 1; }
+  void clear_gaps(plan::Use use, int source);
 
   StoreContext& c_;
   GradientFold::Position position_{0, GradientFold::Position::Place::only};  // of the micro-batch that goes back

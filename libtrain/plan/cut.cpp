@@ -52,7 +52,7 @@ std::vector<base::Field> fields_of(Cut& c) {
   v("sequence-parallel", c.sequence_parallel, "How", "they share rows of norms and residuals, too");
   v("expert-parallel", c.expert_parallel, "How", "data ranks that share out the experts", ranges::expert_parallel);
   v("expert-chunks", c.expert_chunks, "How", "runs of experts whose rows cross apart", ranges::expert_chunks);
-  v("expert-buffer", c.expert_buffer, "How", "rows to a rank in a round; 0: a micro-batch's", ranges::expert_buffer);
+  v("expert-buffer", c.expert_buffer, "How", "rows to a rank in a round; 0: 1.25 even shares", ranges::expert_buffer);
   v("pipeline", c.pipeline, "How", "stages of neighbouring layers", ranges::pipeline);
   v("pipeline-schedule", c.pipeline_schedule, "How", "naive gpipe 1f1b interleaved zero-bubble", schedule_names());
   v("virtual-stages", c.virtual_stages, "How", "chunks a stage has, for interleaved", ranges::virtual_stages);

@@ -29,6 +29,7 @@ class ExpertKind {
   virtual std::vector<SavedTensor> tensors(const ModelConfig& model, const MicroShape& shape, ExpertRows of) const = 0;
   virtual std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape,
                                                ExpertRows of) const = 0;
+  // Of either part of backward (model::Expert), whichever needs more.
   virtual std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape,
                                                 ExpertRows of) const = 0;
   virtual double forward_flops(const ModelConfig& model) const = 0;  // of a row

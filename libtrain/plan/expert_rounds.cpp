@@ -45,6 +45,14 @@ std::vector<std::int64_t> layers_with_experts(const ModelConfig& m) {
   return out;
 }
 
+// Of a layer; those of a pyramid may hold fewer experts than a token goes to.
+std::int64_t most_round_rows(const Plan& p) {
+  std::int64_t most = 0;
+  for (const auto layer : layers_with_experts(p.model))
+    most = std::max(most, round_rows(layer_of(p, layer), p.micro()));
+  return most;
+}
+
 }  // namespace
 
 bool crosses_in_rounds(const ModelConfig& m, Pass pass) {
@@ -57,16 +65,22 @@ bool crosses_in_rounds(const Plan& p) {
          !(bounded(p.model.experts, Pass::train) && bounded(p.model.experts, Pass::evaluate));
 }
 
-std::int64_t round_rows(const MicroShape& s) { return s.expert_buffer > 0 ? s.expert_buffer : s.rows(); }
-
-ExpertRows rows_of_round(const ModelConfig& m, const MicroShape& s) {
-  return {m.experts.held.across() * round_rows(s), expert_count(m)};
+std::int64_t round_rows(const ModelConfig& m, const MicroShape& s) {
+  if (s.expert_buffer > 0) return s.expert_buffer;
+  const std::int64_t parts = m.experts.held.across(), sent = m.experts.top_k * s.rows(),
+                     usual = (5 * sent + 4 * parts - 1) / (4 * parts);
+  return std::clamp(usual, s.rows(), std::max<std::int64_t>(1, std::min(m.experts.top_k, held_experts(m))) * s.rows());
 }
 
-std::int64_t round_workspace_bytes(const ModelConfig& m, const MicroShape& s, std::int64_t of_experts) {
+ExpertRows rows_of_round(const ModelConfig& m, const MicroShape& s) {
+  return {m.experts.held.across() * round_rows(m, s), expert_count(m)};
+}
+
+std::int64_t round_workspace_bytes(const ModelConfig& m, const MicroShape& s, std::int64_t buffers,
+                                   std::int64_t of_experts) {
   const auto rows = base::aligned(bytes_of_rows(m, s));
   return 2 * base::aligned(bytes_of_groups(m)) + 2 * base::aligned(rows_of_round(m, s).rows * index_bytes) +
-         base::aligned(m.experts.top_k * s.rows() * index_bytes) + rows + std::max(rows, of_experts);
+         base::aligned(m.experts.top_k * s.rows() * index_bytes) + buffers * rows + std::max(rows, of_experts);
 }
 
 std::vector<GroupCall> first_round_calls(const ModelConfig& m, const MicroShape& s, Pass pass, Recompute recompute) {
@@ -82,24 +96,24 @@ std::vector<SizedCalls> further_round_calls(const Plan& p, std::span<const Furth
   const auto layers = layers_with_experts(p.model);
   for (std::size_t i = 0; i < of_layers.size() && i < layers.size(); ++i) {
     const auto& made = of_layers[i];
-    if (made.forward + made.backward == 0) continue;
+    if (made.forward + made.backward + made.again == 0) continue;
     const auto m = layer_of(p, layers[i]);
     const auto add = [&](base::DType type, std::int64_t bytes, std::int64_t calls) {
       out.push_back({name_of(Axis::expert), p.expert_parallel, "all_to_all", type, bytes, calls, calls});
     };
-    add(p.dtype, bytes_of_rows(m, p.micro()), 2 * made.forward + 3 * made.backward);
-    add(base::DType::i32, bytes_of_groups(m), made.forward + made.backward);
+    add(p.dtype, bytes_of_rows(m, p.micro()), 2 * made.forward + 2 * made.backward + made.again);
+    add(base::DType::i32, bytes_of_groups(m), made.forward + made.again);
   }
   return out;
 }
 
 std::int64_t even_rounds(const ModelConfig& m, const MicroShape& s) {
   const auto count = expert_count(m), each = (m.experts.top_k * s.rows() + count - 1) / count;
-  return rounds_of(count / m.experts.held.across(), each, round_rows(s));
+  return rounds_of(count / m.experts.held.across(), each, round_rows(m, s));
 }
 
 std::int64_t most_alike_rounds(const ModelConfig& m, const MicroShape& s) {
-  return rounds_of(std::min(m.experts.top_k, expert_count(m) / m.experts.held.across()), s.rows(), round_rows(s));
+  return rounds_of(std::min(m.experts.top_k, expert_count(m) / m.experts.held.across()), s.rows(), round_rows(m, s));
 }
 
 std::string rounds_text(const Plan& p, base::Sizes sizes) {
@@ -117,24 +131,25 @@ std::string rounds_text(const Plan& p, base::Sizes sizes) {
     const auto here = most_alike_rounds(m, shape);
     rounds = std::max(rounds, here), even = std::max(even, even_rounds(m, shape));
     rows = std::max(rows, p.expert_parallel * std::min(m.experts.top_k, held_experts(m)) * shape.rows());
-    further.push_back({micros * forwards * (here - 1), micros * (here - 1)});
+    const auto again = here > 1 ? p.expert_parallel * here : 0;
+    further.push_back({micros * forwards * (here - 1), micros * std::max<std::int64_t>(0, again - 1), micros * again});
   }
   std::int64_t bytes = 0;
   for (const auto& t : added_up(further_round_calls(p, further))) bytes += t.bytes;
   return fmt::format(
       "  experts cross in rounds of {} rows a rank, {} where all get as many; where all tokens choose the "
       "same: {}, {} more a step{}, and one rank's experts work on {} rows of a layer\n",
-      round_rows(shape), even, base::counted(rounds, "round"), base::size_text(bytes, sizes),
+      most_round_rows(p), even, base::counted(rounds, "round"), base::size_text(bytes, sizes),
       p.pipeline > 1 ? " over all stages" : "", rows);
 }
 
 BufferProblem expert_buffer_problem(const Plan& p) {
   const bool rounds = crosses_in_rounds(p);
-  if (rounds && static_cast<double>(p.expert_parallel) * static_cast<double>(round_rows(p.micro())) > 0x7fffffff)
+  if (rounds && static_cast<double>(p.expert_parallel) * static_cast<double>(most_round_rows(p)) > 0x7fffffff)
     return {
         fmt::format("{} ranks that send one another {} rows of experts in a round are more than the 2147483647 that "
                     "rows are counted in",
-                    p.expert_parallel, round_rows(p.micro())),
+                    p.expert_parallel, most_round_rows(p)),
         "a smaller --micro-batch or --expert-parallel"};
   if (p.expert_buffer == 0) return {};
   if (!has_experts(p.model))

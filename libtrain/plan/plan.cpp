@@ -19,8 +19,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 namespace trainyard::plan {
@@ -57,7 +59,10 @@ Json predicted_json(const Plan& p) {
     Json operations = Json::array();
     for (const auto& t : ranks.operations)
       operations.push_back({{"group", t.group}, {"operation", t.operation}, {"calls", t.calls}, {"bytes", t.bytes}});
-    traffic.push_back({{"first_rank", ranks.first_rank}, {"last_rank", ranks.last_rank}, {"operations", operations}});
+    Json j{{"first_rank", ranks.first_rank}, {"last_rank", ranks.last_rank}};
+    if (ranks.runs > 1) j["runs"] = ranks.runs, j["stride"] = ranks.stride;
+    j["operations"] = operations;
+    traffic.push_back(std::move(j));
   }
   Json j{{"parameters", p.parameters}};
   if (has_experts(p.model)) j["active_parameters"] = p.active_parameters;
@@ -89,7 +94,12 @@ void read_predicted(Plan& p, base::JsonObject o, const std::string& where) {
   for (const auto& item : o.array("step_traffic")) {
     base::JsonObject ranks(item, where + ": step_traffic");
     const int first = small(ranks, "first_rank", 0, world - 1);
-    RankTraffic t{first, small(ranks, "last_rank", first, world - 1), {}};
+    RankTraffic t;
+    t.first_rank = first, t.last_rank = small(ranks, "last_rank", first, world - 1);
+    if (ranks.has("runs")) {
+      t.stride = small(ranks, "stride", t.last_rank - first + 1, world);
+      t.runs = small(ranks, "runs", 2, 1 + (world - 1 - t.last_rank) / t.stride);
+    }
     for (const auto& each : ranks.array("operations")) {
       base::JsonObject operation(each, where + ": operations");
       t.operations.push_back({operation.text("group"), operation.text("operation"),
@@ -255,10 +265,10 @@ MemoryBytes largest_memory(const Plan& p) {
 }
 
 std::vector<SizedCalls> all_step_calls(const Plan& p, int rank) {
-  const int data_rank = p.topology.coordinate(rank, Axis::data), stage = p.stage_of(rank);
+  const int turn = p.topology.turn(rank), stage = p.stage_of(rank);
   const auto part = p.part_of_stage(stage);
-  const auto micros = p.batch().micros_of(data_rank);
-  auto calls = step_calls(part, p.states(), p.reduction, data_rank);
+  const auto micros = p.batch().micros_of(turn);
+  auto calls = step_calls(part, p.states(), p.reduction, turn);
   const auto add = [&](std::vector<SizedCalls> more) {
     for (auto& c : more) calls.push_back(std::move(c));
   };
@@ -290,18 +300,36 @@ void predict(Plan& p) {
                                [](const auto& a, const auto& b) { return a.total() < b.total(); });
   p.flops = step_flops(p.model, p.global_batch, p.sequence, p.recompute);
   p.traffic.clear();
-  // Of each stage: replicas that work in the last round and those that idle there; where ranks share experts those of
-  // groups that have both by themselves.
-  const int replicas = p.topology.size(Axis::data), busy = p.batch().contributors(p.batch().rounds() - 1),
-            experts = p.expert_parallel;
-  const std::set<int> ends{busy / experts * experts, busy, (busy + experts - 1) / experts * experts, replicas};
-  for (int stage = 0; stage < p.pipeline; ++stage)
-    for (int first = 0; const int end : ends) {
-      if (end == first) continue;
-      const auto rank = [&](int replica) { return (stage * replicas + replica) * p.tensor; };
-      p.traffic.push_back({rank(first), rank(end) - 1, added_up(all_step_calls(p, rank(first)))});
-      first = end;
+  // Of each stage: replicas that work in the last round and those that idle there; where ranks share experts also by
+  // how many of those whose tokens they get have some then.
+  const int replicas = p.topology.size(Axis::data), alike = replicas / p.expert_parallel;
+  std::vector<std::int64_t> sources(static_cast<std::size_t>(alike), 0);  // rounds of all whose tokens a rank gets
+  for (int r = 0; r < replicas; ++r) sources[static_cast<std::size_t>(r % alike)] += p.batch().rounds_of(r);
+  const auto kind_of = [&](int rank) {
+    const int mine = p.topology.turn(rank);
+    return std::pair(p.batch().rounds_of(mine), sources[static_cast<std::size_t>(mine % alike)]);
+  };
+  // Kinds change at the same places of every group that shares the experts.
+  for (int stage = 0; stage < p.pipeline; ++stage) {
+    std::map<std::tuple<std::int64_t, std::int64_t, int>, std::size_t> known;  // by kind and length of a run
+    for (int replica = 0, end = 0; replica < replicas; replica = end) {
+      const auto rank_of = [&](int r) { return (stage * replicas + r) * p.tensor; };
+      const auto kind = kind_of(rank_of(replica));
+      for (end = replica + 1; end < replicas && kind_of(rank_of(end)) == kind; ++end) {}
+      const auto [at, first] = known.try_emplace({kind.first, kind.second, end - replica}, p.traffic.size());
+      if (!first) {
+        auto& alike = p.traffic[at->second];
+        const int apart = rank_of(replica) - (alike.first_rank + (alike.runs - 1) * alike.stride);
+        if (alike.runs == 1 || alike.stride == apart) {
+          alike.stride = apart, ++alike.runs;
+          continue;
+        }
+        at->second = p.traffic.size();
+      }
+      RankTraffic t{rank_of(replica), rank_of(end) - 1, 1, 0, added_up(all_step_calls(p, rank_of(replica)))};
+      p.traffic.push_back(std::move(t));
     }
+  }
 }
 
 nlohmann::ordered_json json_of(const Plan& p) {

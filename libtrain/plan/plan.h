@@ -16,10 +16,17 @@ namespace trainyard::plan {
 
 inline constexpr const char* plan_format = "trainyard.plan/1";
 
-// What a group of ranks [first_rank, last_rank] sends in one step; ranks differ when the last round is ragged.
+// What a group of ranks [first_rank, last_rank] sends in one step, and others like it: `runs` as long ones, `stride`
+// ranks apart. Ranks differ when the last round is ragged.
 struct RankTraffic {
   int first_rank = 0, last_rank = 0;
+  int runs = 1, stride = 0;
   std::vector<Traffic> operations;
+  bool has(int rank) const {
+    const int behind = rank - first_rank, length = last_rank - first_rank;
+    return behind >= 0 && (runs == 1 ? behind <= length : behind / stride < runs && behind % stride <= length);
+  }
+  int end() const { return last_rank + (runs - 1) * stride + 1; }  // behind all of them
   bool operator==(const RankTraffic&) const = default;
 };
 

@@ -227,7 +227,8 @@ std::string remedies(const Plan& plan, Pass pass) {
   const auto joint = joint_remedy(plan, pass);
   if (joint && joint->bytes <= plan.device_memory)
     return needs(*joint) + " and fits" + (joint->alone ? "" : "; none of these alone is enough");
-  if (joint && nears(*joint)) nearer.push_back(needs(*joint));
+  if (joint && nears(*joint) && std::find(nearer.begin(), nearer.end(), needs(*joint)) == nearer.end())
+    nearer.push_back(needs(*joint));
   const std::string last = "a smaller model or a device with more memory";
   return nearer.empty() ? last : fmt::format("{}: nothing else is enough: {}", last, fmt::join(nearer, "; "));
 }

@@ -5,7 +5,8 @@
 
 namespace trainyard::plan {
 
-GradientPlan gradient_plan(const StateShape& s) {
+GradientPlan gradient_plan(const StateShape& s, int sources) {
+  if (sources > 1 && s.batch.fold == 1) return {s.zero == 0, s.zero > 0, true};
   GradientPlan g;
   const bool several_rounds = s.batch.rounds() > 1;
   g.whole = s.zero <= 1 || s.batch.fold > 1;
@@ -17,16 +18,25 @@ GradientPlan gradient_plan(const StateShape& s) {
   return g;
 }
 
+std::int64_t kept_sources(const StateShape& s, int sources) { return s.batch.fold == 1 ? 1 : sources; }
+
+SlotPlan gradient_slots(const UnitTable& table, const StateShape& s) {
+  return {table, s.layer_slots, [&](const UnitEntry& e) { return gradient_plan(s, e.contributions).units; }};
+}
+
 StateBytes state_bytes(const UnitTable& table, const StateShape& s) {
   const std::int64_t w = base::size_of(s.working), g = base::size_of(s.gradient);
-  const auto gradients = gradient_plan(s);
   const SlotPlan slots(table, s.layer_slots);
   StateBytes b;
   b.parameters = (s.zero == 3 ? table.piece_total() : table.padded_total()) * w;
   b.gathered_units = s.zero == 3 ? slots.bytes(w) : 0;
-  b.gradients = (gradients.whole ? table.contributed_total_uses() * g : 0) +
-                (gradients.pieces ? table.piece_total_uses() * g : 0);
-  b.unit_gradients = gradients.units ? SlotPlan(table, s.layer_slots, SlotPlan::Of::gradients).bytes(g) : 0;
+  for (const auto& e : table.entries()) {
+    const auto gradients = gradient_plan(s, e.contributions);
+    const auto kept = (gradients.whole ? kept_sources(s, e.contributions) * e.layout.padded : 0) +
+                      (gradients.pieces ? e.layout.piece : 0);
+    b.gradients += e.times * e.uses * kept * g;
+  }
+  b.unit_gradients = gradient_slots(table, s).bytes(g);
   const std::int64_t states = 8 + (s.working == base::DType::bf16 ? 4 : 0);
   b.optimizer = (s.zero == 0 ? table.padded_total() : table.piece_total()) * states;
   b.communication_staging = base::aligned(table.largest_shared() * g);

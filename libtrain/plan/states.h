@@ -29,10 +29,16 @@ struct StateShape {
 //    more than one round)
 //  - units: rotating unit buffers (not with fold 1 at stage 1, nor at stage 0 on one rank with one round: there
 //    gradients go straight into `whole`)
+// Of experts that ranks share gradients have several sources (contributions_of), which are made and folded one after
+// the other: with fold 1 into unit buffers, from there into the sum. A local group is kept for every source.
 struct GradientPlan {
   bool whole = false, pieces = false, units = false;
 };
-GradientPlan gradient_plan(const StateShape& shape);
+GradientPlan gradient_plan(const StateShape& shape, int sources = 1);
+// How many of a use's local gradients are kept beside one another, where any are.
+std::int64_t kept_sources(const StateShape& shape, int sources);
+// The unit buffers; slots of units that have none are empty.
+SlotPlan gradient_slots(const UnitTable& table, const StateShape& shape);
 
 // Between ranks that share layers, transfers of whole units go in segments of so many bytes, all pieces together: a
 // collective of the tensor group waits for one of them at most (params/transfers.h).

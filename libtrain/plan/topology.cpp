@@ -2,6 +2,7 @@
 #include "libtrain/plan/topology.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/fold_order.h"
 #include "libtrain/base/json.h"
 #include "libtrain/base/nearest.h"
 
@@ -105,6 +106,10 @@ int Topology::rank_of(const std::vector<std::pair<Axis, int>>& coordinates) cons
     rank = rank * a.size + c;
   }
   return rank;
+}
+
+int Topology::turn(int rank) const {
+  return static_cast<int>(base::turn_of_place(coordinate(rank, Axis::data), size(Axis::data), size(Axis::expert)));
 }
 
 std::vector<int> Topology::peers(int rank, Axes axes) const {

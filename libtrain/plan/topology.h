@@ -66,6 +66,9 @@ class Topology {
   int size(Axes axes) const;  // ranks of a group that differs in these
   int coordinate(int rank, Axis axis) const;
   int rank_of(const std::vector<std::pair<Axis, int>>& coordinates) const;  // axes left out are 0
+  // Which of the micro-batches of a round are a rank's, the r of BatchPlan and of decision 1: its coordinate along data
+  // or, where that is read a second time, base::turn_of_place of it.
+  int turn(int rank) const;
   // The ranks that differ from `rank` only in the given axes, ascending, itself included.
   std::vector<int> peers(int rank, Axes axes) const;
   const std::vector<AxisSize>& axes() const { return axes_; }

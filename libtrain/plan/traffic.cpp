@@ -65,24 +65,25 @@ std::vector<SizedCalls> calls_in(Axis axis, int ranks, const ModelPart& part, st
 
 }  // namespace
 
-std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shape, Reduction reduction, int data_rank,
+std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shape, Reduction reduction, int turn,
                                    std::int64_t most) {
   const auto& batch = shape.batch;
   const UnitTable table(part, shape.topology);
-  const auto sending = reduction == Reduction::fast ? batch.rounds() : batch.rounds_of(data_rank);
-  // Experts that ranks share send the contributions of each whose tokens they get, in the rounds in which it has some.
-  const auto sent_by_experts = [&](const UnitEntry& e) {
+  const auto sending = reduction == Reduction::fast ? batch.rounds() : batch.rounds_of(turn);
+  // Experts that ranks share have their gradients added up source by source, as long as there is a micro-batch; a rank
+  // sends those of each whose tokens it gets, in the rounds in which that has some.
+  const auto of_sources = [&](const UnitEntry& e, int rank) {
     std::int64_t n = 0;
-    const int first = data_rank / e.contributions * e.contributions;
-    for (int other = first; other < first + e.contributions; ++other) n += batch.rounds_of(other);
+    for (int source = 0; source < e.contributions; ++source) n += batch.rounds_of(source * e.pieces + rank);
     return n;
   };
   std::vector<SizedCalls> out;
   for (const auto& e : table.entries()) {
     const auto uses = e.times * e.uses;
     const bool library = reduction == Reduction::fast && e.pieces > 1;
-    add_calls(out, e, library ? "reduce_scatter" : "ordered_reduce_scatter", shape.gradient, uses * batch.rounds(),
-              uses * (e.contributions == 1 ? sending : sent_by_experts(e)),
+    add_calls(out, e, library ? "reduce_scatter" : "ordered_reduce_scatter", shape.gradient,
+              uses * (e.contributions == 1 ? batch.rounds() : of_sources(e, 0)),
+              uses * (e.contributions == 1 ? sending : of_sources(e, turn % e.pieces)),
               library ? 1 : segments_of(e, shape.gradient, shape.topology, most));
   }
   if (shape.zero == 3) {
@@ -154,9 +155,9 @@ std::vector<Traffic> added_up(const std::vector<SizedCalls>& calls) {
   return out;
 }
 
-std::vector<Traffic> step_traffic(const ModelPart& part, const StateShape& shape, Reduction reduction, int data_rank,
+std::vector<Traffic> step_traffic(const ModelPart& part, const StateShape& shape, Reduction reduction, int turn,
                                   std::int64_t most) {
-  return added_up(step_calls(part, shape, reduction, data_rank, most));
+  return added_up(step_calls(part, shape, reduction, turn, most));
 }
 
 std::int64_t validation_rounds(const BatchPlan& batch, std::int64_t sequences) {

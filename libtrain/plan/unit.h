@@ -66,8 +66,8 @@ struct Unit {
   Axes others = {};
 };
 
-// The gradients of a micro-batch that one rank makes of a unit: those of its own, or, of experts that ranks share,
-// those of each rank that sends it tokens, in their order.
+// How many gradients one rank makes of a unit for a micro-batch: that of its own tokens, or, of experts that ranks
+// share, one for each rank that sends it some, in their order.
 int contributions_of(const Unit& unit, const Topology& topology);
 
 // Which of a unit's parameters it is, by its name without that of the unit ("attention.q.weight"); -1 when it has none.

@@ -80,10 +80,6 @@ std::int64_t UnitTable::padded_total_uses() const {
   return sum(entries_, [](const auto& e) { return e.uses * e.layout.padded; });
 }
 
-std::int64_t UnitTable::contributed_total_uses() const {
-  return sum(entries_, [](const auto& e) { return e.contributions * e.uses * e.layout.padded; });
-}
-
 std::int64_t UnitTable::parameters() const {
   return sum(entries_, [](const auto& e) {
     std::int64_t n = 0;
@@ -95,41 +91,55 @@ std::int64_t UnitTable::parameters() const {
 std::int64_t UnitTable::largest_shared() const {
   std::int64_t n = 0;
   for (const auto& e : entries_)
-    if (e.pieces > 1) n = std::max(n, e.contributions * e.layout.padded);
+    if (e.pieces > 1) n = std::max(n, e.layout.padded);
   return n;
 }
 
 // The units before the layers and behind them have slots in the order of the units; the layers, which lie together,
 // theirs between.
-SlotPlan::SlotPlan(const UnitTable& table, int layer_slots, Of what)
-    : slot_of_(static_cast<std::size_t>(table.units()), -1) {
+SlotPlan::SlotPlan(const UnitTable& table, int layer_slots, const std::function<bool(const UnitEntry&)>& has_buffer)
+    : slot_of_(static_cast<std::size_t>(table.units())) {
   struct Rotation {  // of the units of layers that have one place in their block
     std::int64_t units = 0, seen = 0;
-    std::size_t first = 0;
+    int first = 0, slots = 1;
+    bool takes_turns = false;  // some unit has several contributions
   };
   std::vector<Rotation> rotations;
   const auto rotation_of = [&](const UnitEntry& e) -> Rotation& {
     while (rotations.size() <= static_cast<std::size_t>(e.place)) rotations.emplace_back();
     return rotations[static_cast<std::size_t>(e.place)];
   };
-  for (const auto& e : table.entries())
-    if (e.unit.part == Part::layers) rotation_of(e).units += e.times;
+  for (const auto& e : table.entries()) {
+    if (e.unit.part != Part::layers) continue;
+    auto& rotation = rotation_of(e);
+    rotation.units += e.times;
+    rotation.takes_turns = rotation.takes_turns || (has_buffer && e.contributions > 1);
+  }
   bool begun = false;
   for (const auto& e : table.entries()) {
     const bool rotates = e.unit.part == Part::layers;
     if (rotates && !begun)
       for (auto& r : rotations) {
-        r.first = elements_.size();
-        for (std::int64_t i = 0; i < std::min<std::int64_t>(r.units, layer_slots); ++i) elements_.push_back(0);
+        r.first = static_cast<int>(elements_.size());
+        r.slots = static_cast<int>(std::clamp<std::int64_t>(r.units, 1, layer_slots));
+        elements_.resize(elements_.size() + static_cast<std::size_t>(std::min<std::int64_t>(r.units, layer_slots)), 0);
       }
     begun = begun || rotates;
+    const auto elements = !has_buffer || has_buffer(e) ? e.layout.padded : 0;
     for (std::int64_t i = 0; i < e.times; ++i) {
-      auto slot = elements_.size();
-      if (rotates) slot = rotation_of(e).first + static_cast<std::size_t>(rotation_of(e).seen++ % layer_slots);
-      else elements_.push_back(0);
-      slot_of_[static_cast<std::size_t>(e.index + i * e.stride)] = static_cast<int>(slot);
-      const auto elements = (what == Of::gradients ? e.contributions : 1) * e.layout.padded;
-      elements_[slot] = std::max(elements_[slot], elements);
+      auto& slot = slot_of_[static_cast<std::size_t>(e.index + i * e.stride)];
+      if (rotates) {
+        auto& r = rotation_of(e);
+        slot = {r.first, r.slots, static_cast<int>(r.seen++ % r.slots)};
+      } else {
+        slot = {static_cast<int>(elements_.size()), 1, 0};
+        elements_.push_back(0);
+      }
+      const bool all = rotates && rotation_of(e).takes_turns;
+      for (int s = all ? 0 : slot.place; s < (all ? slot.slots : slot.place + 1); ++s) {
+        auto& of_slot = elements_[static_cast<std::size_t>(slot.first + s)];
+        of_slot = std::max(of_slot, elements);
+      }
     }
   }
 }

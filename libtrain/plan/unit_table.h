@@ -5,6 +5,7 @@
 #include "libtrain/plan/inventory.h"
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace trainyard::plan {
@@ -35,9 +36,7 @@ class UnitTable {
   std::int64_t piece_total_uses() const;  // over uses: a tied table counts twice
   std::int64_t padded_total() const;
   std::int64_t padded_total_uses() const;
-  std::int64_t contributed_total_uses() const;  // padded_total_uses, each as often as it has contributions
-  // Padded, times its contributions, of units of several pieces; 0: there is none.
-  std::int64_t largest_shared() const;
+  std::int64_t largest_shared() const;  // padded, of units of several pieces; 0: there is none
 
  private:
   std::vector<UnitEntry> entries_;
@@ -47,14 +46,22 @@ class UnitTable {
 // layers, and those that their branches have of their own. Every other unit has a slot of its own.
 class SlotPlan {
  public:
-  enum class Of { weights, gradients };  // gradients: of all contributions
-  SlotPlan(const UnitTable& table, int layer_slots, Of what = Of::weights);
-  int slot_of(int unit) const { return slot_of_.at(static_cast<std::size_t>(unit)); }  // index into units(part)
-  const std::vector<std::int64_t>& elements() const { return elements_; }              // per slot
-  std::int64_t bytes(std::int64_t element_bytes) const;  // each slot rounded up to 64 bytes
+  // Of gradients, where has_buffer is given: units that have no buffer have a slot without elements, and where some of
+  // a kind have several contributions all slots that it rotates through are as large, as those of one unit take turns.
+  SlotPlan(const UnitTable& table, int layer_slots, const std::function<bool(const UnitEntry&)>& has_buffer = {});
+  // unit: index into units(part); turn: the contribution.
+  int slot_of(int unit, int turn = 0) const {
+    const auto& s = slot_of_.at(static_cast<std::size_t>(unit));
+    return s.first + (s.place + turn) % s.slots;
+  }
+  const std::vector<std::int64_t>& elements() const { return elements_; }  // per slot
+  std::int64_t bytes(std::int64_t element_bytes) const;                    // each slot rounded up to 64 bytes
 
  private:
-  std::vector<int> slot_of_;
+  struct Slots {  // that a unit rotates through, and which of them is its first
+    int first = -1, slots = 1, place = 0;
+  };
+  std::vector<Slots> slot_of_;
   std::vector<std::int64_t> elements_;
 };
 

@@ -145,24 +145,27 @@ inline void exchange(Communicator& c, tensor::Exec& exec, std::int64_t n) {
   for (auto v : b) ASSERT_EQ(v, 20.0f + static_cast<float>(left));
 }
 
-// Rounds of the ordered reduction against a scalar left fold; the last round is ragged.
-inline void ordered(Communicator& c, tensor::Exec& exec, std::int64_t n, bool in_place) {
+// Rounds of the ordered reduction against a scalar left fold; the last round is ragged. Ranks may have turns in another
+// order than their own.
+inline void ordered(Communicator& c, tensor::Exec& exec, std::int64_t n, bool in_place,
+                    const std::vector<int>& turns = {}) {
   SCOPED_TRACE("ordered_reduce_scatter of " + std::to_string(n));
   const int ranks = c.size();
   const std::vector<int> rounds = in_place ? std::vector<int>{ranks} : std::vector<int>{ranks, ranks, (ranks + 1) / 2};
-  const auto value = [&](std::size_t round, int r, std::int64_t i) {
-    return contribution(r + static_cast<int>(round) * ranks, i);
+  const int own_turn = turns.empty() ? c.rank() : turns[z(c.rank())];
+  const auto value = [&](std::size_t round, int turn, std::int64_t i) {
+    return contribution(turn + static_cast<int>(round) * ranks, i);
   };
   std::vector<float> in(z(n * ranks)), staging(z(n * ranks)), apart(z(n), NAN);
   const auto sum = in_place ? View::of(in.data() + c.rank() * n, {n}) : view(apart);
   const auto before = c.ledger().totals()["ordered_reduce_scatter"];
   std::uint64_t sent = 0;
   for (std::size_t t = 0; t < rounds.size(); ++t) {
-    for (std::int64_t i = 0; i < n * ranks; ++i) in[z(i)] = value(t, c.rank(), i);
-    const bool mine = c.rank() < rounds[t];
+    for (std::int64_t i = 0; i < n * ranks; ++i) in[z(i)] = value(t, own_turn, i);
+    const bool mine = own_turn < rounds[t];
     sent += mine ? static_cast<std::uint64_t>((ranks - 1) * n * 4) : 0;
     ordered_reduce_scatter(c, exec, mine ? view(in) : View{}, view(staging), sum,
-                           t == 0 ? base::FoldRound::first : base::FoldRound::next, rounds[t]);
+                           t == 0 ? base::FoldRound::first : base::FoldRound::next, rounds[t], turns);
     exec.synchronize();
   }
   const auto after = c.ledger().totals()["ordered_reduce_scatter"];
@@ -197,8 +200,12 @@ inline void everything(Communicator& c, tensor::Exec& exec) {
     exchange(c, exec, n);
     c.barrier(exec);
     if (n == 0) continue;
-    ordered(c, exec, n, false);
-    ordered(c, exec, n, true);
+    std::vector<int> turns;
+    for (int r = 0; r < c.size(); ++r) turns.push_back((2 * c.size() - r - 2) % c.size());
+    for (const bool in_place : {false, true}) {
+      ordered(c, exec, n, in_place);
+      ordered(c, exec, n, in_place, turns);
+    }
   }
   exec.synchronize();
 }

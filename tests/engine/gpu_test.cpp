@@ -133,7 +133,7 @@ TEST(Gpu, ExpertsAreThoseOfTheCpuWithTheSameBitsOnEveryCut) {
                              "dropout-ffn-residual = 0.1\nexperts-count = 4\nexperts-every = 2\nexperts-top-k = 2\n"
                              "experts-shared = 1\nexperts-capacity-factor = 1\nexperts-min-capacity = 1\n"
                              "experts-score = \"sigmoid\"\n"));
-    c.steps = 3, c.validate_every = 2, c.validation_sequences = 2;
+    c.global_batch = 10, c.steps = 3, c.validate_every = 2, c.validation_sequences = 2;
     return c;
   };
   auto one = config("one"), cut = config("cut"), cpu = config("cpu");
@@ -143,8 +143,8 @@ TEST(Gpu, ExpertsAreThoseOfTheCpuWithTheSameBitsOnEveryCut) {
   EXPECT_EQ(runs.bits(cut, runs.run(cut, {3, 3, 1, "f32", "selective"})), expected);
   testing::expect_no_difference(runs.reports(), "three ranks");
   // Ranks that hold others, of which one idles in the last round; in chunks, behind tensor ranks, with their rows.
-  for (const auto& [ranks, experts, chunks, tensor] : {std::tuple{2, 2, 2, 1}, {4, 2, 1, 2}}) {
-    auto shared = config(fmt::format("shared-{}", ranks));
+  for (const auto& [ranks, experts, chunks, tensor] : {std::tuple{2, 2, 2, 1}, {4, 2, 1, 1}, {4, 2, 1, 2}}) {
+    auto shared = config(fmt::format("shared-{}-{}", ranks, tensor));
     shared.micro_batch = tensor == 2 ? 1 : shared.micro_batch;
     Cut of{ranks, ranks == 2 ? 3 : 1, 1, "f32", ranks == 2 ? "layers" : "none", tensor};
     of.experts = experts, of.expert_chunks = chunks;

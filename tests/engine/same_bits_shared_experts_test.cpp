@@ -129,7 +129,9 @@ void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, where);
     EXPECT_EQ(bits_of(runs, c, runs.run(c, cut)), want);
     testing::expect_no_difference(runs.reports(), where, [&](std::size_t rank) {
-      return static_cast<std::int64_t>(rank) / cut.tensor % data >= (groups % data == 0 ? data : groups % data);
+      const auto neighbour = static_cast<std::int64_t>(rank) / cut.tensor % data, alike = data / cut.experts;
+      const auto coordinate = neighbour % cut.experts * alike + neighbour / cut.experts;
+      return coordinate >= (groups % data == 0 ? data : groups % data);
     });
     std::filesystem::remove_all(c.output);
     ++n;
@@ -210,7 +212,7 @@ TEST(SameBitsSharedExperts, AnEvaluationIsTheValidationOfTheRun) {
     runs.run(c, two);
     const auto recorded = SmallRun::metrics(c).back()["validation_loss"].get<double>();
     for (const auto& [count, stages, experts, tensor] :
-         {std::tuple{1, 1, 1, 1}, {3, 1, 3, 1}, {4, 2, 2, 1}, {4, 1, 2, 2}, {2, 1, 1, 2}}) {
+         {std::tuple{1, 1, 1, 1}, {3, 1, 3, 1}, {4, 2, 2, 1}, {4, 1, 2, 1}, {4, 1, 2, 2}, {2, 1, 1, 2}}) {
       engine::EvaluateConfig e;
       e.checkpoint = c.output, e.sequences = 12;
       Cut cut{count, count == 3 ? 3 : 0};

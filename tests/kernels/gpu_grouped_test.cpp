@@ -16,8 +16,9 @@ struct Widths {
 };
 const Widths widths[] = {{136, 40, 8, 1}, {24, 136, 8, 1}, {32, 40, 8, 4}, {48, 24, 8, 3},
                          {40, 33, 3, 1},  {40, 67, 8, 2},  {24, 41, 8, 1}};
-Stack gpu_stack(DType t, const Groups& groups, std::int64_t rows, std::int64_t cols, std::int64_t gap) {
-  return {t, groups.count(), rows, cols, 2, gap};
+Stack gpu_stack(DType t, const Groups& groups, std::int64_t rows, std::int64_t cols, std::int64_t gap,
+                std::int64_t each = 2) {
+  return {t, groups.count(), rows, cols, each, gap};
 }
 
 struct Uploaded {
@@ -98,8 +99,8 @@ TEST(GpuGrouped, WeightGradient) {
   compare_everywhere([](Place& place, DType t, Uploaded& u, const Widths& s) {
     const auto& groups = u.groups;
     MatrixBuffer dy(t, groups.rows, s.out + s.gap, 8), x(t, groups.rows, s.in, s.gap);
-    auto dw = gpu_stack(accumulation(t), groups, s.out, s.in, s.gap);
-    auto db = gpu_stack(accumulation(t), groups, 1, s.out, 1);
+    auto dw = gpu_stack(accumulation(t), groups, s.out, s.in, s.gap, groups.count());
+    auto db = gpu_stack(accumulation(t), groups, 1, s.out, 1, groups.count());
     groups.fill(dy, 1), groups.fill(x, 2);
     const auto ranges = u(place);
     const auto vdy = place(dy), vx = place(x);
@@ -118,7 +119,9 @@ TEST(GpuGrouped, BiasGradientHasTheBitsOfTheCpu) {
         Uploaded u({70, 0, 1, 300});
         MatrixBuffer dy(t, u.groups.rows, 21, 3), x(t, u.groups.rows, 5);
         u.groups.fill(dy, 1), u.groups.fill(x, 2);
-        auto dw = gpu_stack(accumulation(t), u.groups, 21, 5, 0), db = gpu_stack(accumulation(t), u.groups, 1, 21, 0);
+        const auto g = u.groups.count();
+        auto dw = gpu_stack(accumulation(t), u.groups, 21, 5, 0, g),
+             db = gpu_stack(accumulation(t), u.groups, 1, 21, 0, g);
         const auto ranges = u(place);
         const auto vdy = place(dy), vx = place(x);
         kernels::grouped_linear_backward_weight(place.exec(), ranges, vdy, vx, dw.all(place(dw.memory)),
@@ -135,7 +138,8 @@ TEST(GpuGrouped, ScratchIsAsPlanned) {
       Place place(Place::Kind::gpu);
       Uploaded u({7, 0, 90});
       MatrixBuffer x(t, u.groups.rows, 96), y(t, u.groups.rows, 40), dx(t, u.groups.rows, 96);
-      auto w = gpu_stack(t, u.groups, 40, 96, 8), dw = gpu_stack(accumulation(t), u.groups, 40, 96, 0);
+      auto w = gpu_stack(t, u.groups, 40, 96, 8),
+           dw = gpu_stack(accumulation(t), u.groups, 40, 96, 0, u.groups.count());
       const auto ranges = u(place);
       kernels::grouped_linear_forward(place.exec(), ranges, place(x), w.all(place(w.memory)), {}, lanes, place(y));
       place.exec().synchronize();

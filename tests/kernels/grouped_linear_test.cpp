@@ -146,8 +146,8 @@ void check_weight(const GroupedCase& c, DType t) {
   groups.fill(x, 1), groups.fill(dy, 2);
   const auto dys = dy.view().columns(4, c.out);
   const auto ranges = base::View::of(groups.ranges.data(), {g, 2});
-  const auto stack = [&] { return Stack(wide, g, c.out, in, c.weights_of_a_row, 2); };
-  const auto biases = [&] { return Stack(wide, g, 1, c.out, c.weights_of_a_row, 1); };
+  const auto stack = [&] { return Stack(wide, g, c.out, in, g, 2); };
+  const auto biases = [&] { return Stack(wide, g, 1, c.out, g, 1); };
   auto want = stack(), want_bias = biases();
   Bench bench(2);
   for (std::int64_t e = 0; e < g; ++e) {
@@ -201,8 +201,8 @@ TEST(GroupedLinear, IsTheProductOfEachGroup) {
   const std::int64_t in = 450, out = 37, g = groups.count();
   MatrixBuffer x(DType::f32, groups.rows, in), dy(DType::f32, groups.rows, out);
   groups.fill(x, 1), groups.fill(dy, 2);
-  Stack w(DType::f32, g, out, in, 2, 3), b(DType::f32, g, 1, out, 2, 1), dw(DType::f32, g, out, in, 2, 3),
-      db(DType::f32, g, 1, out, 2, 1);
+  Stack w(DType::f32, g, out, in, 2, 3), b(DType::f32, g, 1, out, 2, 1), dw(DType::f32, g, out, in, g, 3),
+      db(DType::f32, g, 1, out, g, 1);
   w.fill(3, g), b.fill(4, g);
   auto ranges = groups.ranges;
   const kernels::RowGroups rows{base::View::of(ranges.data(), {g, 2})};

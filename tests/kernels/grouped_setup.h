@@ -42,25 +42,25 @@ struct Groups {
   }
 };
 
-// Views rows x cols of one buffer, one for each group.
+// Views rows x cols of one buffer, `count` of them: group g has the g-th, and again from the first.
 struct Stack {
-  std::int64_t rows, cols, pitch, lead, stride, count, outer;
+  std::int64_t rows, cols, pitch, lead, stride, count;
   MatrixBuffer memory;
 
   Stack(DType t, std::int64_t groups, std::int64_t r, std::int64_t c, std::int64_t each, std::int64_t gap)
       : rows(r), cols(c), pitch(c + gap), lead(gap), stride(r * pitch + 3 * gap), count(each),
-        outer(count * stride + 5 * gap), memory(t, 1, lead + (groups + count - 1) / count * outer) {}
+        memory(t, 1, lead + std::min(groups, each) * stride + 5 * gap) {}
   // `whole`: the buffer as a kernel sees it.
   base::View of(base::View whole, std::int64_t g) const {
-    auto v = whole.columns(lead + g % count * stride + g / count * outer, cols);
+    auto v = whole.columns(lead + g % count * stride, cols);
     v.shape = {rows, cols, 0, 0}, v.dims = 2, v.pitch = pitch;
     return v;
   }
   base::View of(std::int64_t g) { return of(memory.view(), g); }
-  kernels::GroupedView all(base::View whole) const { return {of(whole, 0), stride, count, outer}; }
+  kernels::GroupedView all(base::View whole) const { return {of(whole, 0), stride, count}; }
   kernels::GroupedView all() { return all(memory.view()); }
   std::int64_t at(std::int64_t g, std::int64_t i, std::int64_t j) const {
-    return lead + g % count * stride + g / count * outer + i * pitch + j;
+    return lead + g % count * stride + i * pitch + j;
   }
   double operator()(std::int64_t g, std::int64_t i, std::int64_t j) const { return memory(0, at(g, i, j)); }
   Stack& fill(std::uint64_t seed, std::int64_t groups) {

@@ -124,7 +124,7 @@ class PlainStore : public params::ParameterStore {
     --held;
   }
   base::View weight(plan::Use use, int slot) override { return view(weights_, use.unit, slot, dtype_); }
-  void open(plan::Use use) override {
+  void open(plan::Use use, int) override {
     calls.push_back({Call::open, use});
     ++opened;
     if (fill_ == Fill::nothing) return;
@@ -137,10 +137,10 @@ class PlainStore : public params::ParameterStore {
             std::numeric_limits<double>::quiet_NaN());
     g.push();
   }
-  base::View gradient(plan::Use use, int slot) override {
+  base::View gradient(plan::Use use, int, int slot) override {
     return view(gradients_[use.use], use.unit, slot, gradient_dtype_);
   }
-  void commit(plan::Use use) override {
+  void commit(plan::Use use, int) override {
     calls.push_back({Call::commit, use});
     --opened;
     ++committed[{use.unit, use.use}];

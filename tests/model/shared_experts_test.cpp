@@ -10,6 +10,7 @@
 
 #include <cstring>
 #include <map>
+#include <utility>
 
 namespace trainyard::test {
 namespace {
@@ -25,6 +26,7 @@ class ShareStore : public params::ParameterStore {
     for (const auto& unit : units) {
       layouts.push_back(plan::layout(unit, 1));
       sources.push_back(plan::contributions_of(unit, topology));
+      next_.push_back(0), open_.push_back(false);
       const auto n = static_cast<std::size_t>(layouts.back().padded);
       weights_.emplace_back(n * 8, 0), gradients_.emplace_back(n * 8 * static_cast<std::size_t>(sources.back()), 0);
       for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
@@ -65,23 +67,36 @@ class ShareStore : public params::ParameterStore {
     const auto u = static_cast<std::size_t>(use.unit);
     return slot(weights_[u], layouts[u], static_cast<std::size_t>(index), dtype_);
   }
-  void open(plan::Use use) override {
-    auto& g = gradients_[static_cast<std::size_t>(use.unit)];
-    std::memset(g.data(), 0xff, g.size());
-  }
-  base::View gradient(plan::Use use, int index) override {
+  char* of_source(plan::Use use, int source) {
     const auto u = static_cast<std::size_t>(use.unit);
-    return slot(gradients_[u], layouts[u], static_cast<std::size_t>(index), wide_);
+    return gradients_[u].data() + source * layouts[u].padded * base::size_of(wide_);
   }
-  std::int64_t apart(plan::Use use) override {
+  // One at a time, in their order.
+  void open(plan::Use use, int source) override {
     const auto u = static_cast<std::size_t>(use.unit);
-    return sources[u] > 1 ? layouts[u].padded : 0;
+    EXPECT_EQ(next_[u], source) << units[u].name;
+    EXPECT_FALSE(std::exchange(open_[u], true) != 0) << units[u].name;
+    std::memset(of_source(use, source), 0xff, static_cast<std::size_t>(layouts[u].padded * base::size_of(wide_)));
   }
-  void commit(plan::Use) override {}
+  base::View gradient(plan::Use use, int source, int index) override {
+    const auto u = static_cast<std::size_t>(use.unit);
+    EXPECT_EQ(next_[u], source) << units[u].name;
+    auto view = slot(gradients_[u], layouts[u], static_cast<std::size_t>(index), wide_);
+    view.data = static_cast<char*>(view.data) + source * layouts[u].padded * base::size_of(wide_);
+    return view;
+  }
+  void commit(plan::Use use, int source) override {
+    const auto u = static_cast<std::size_t>(use.unit);
+    EXPECT_EQ(next_[u], source) << units[u].name;
+    open_[u] = false;
+    next_[u] = (source + 1) % sources[u];
+  }
 
  private:
   DType dtype_, wide_;
   std::vector<std::vector<char>> weights_, gradients_;
+  std::vector<int> next_;   // source of each unit
+  std::vector<char> open_;  // is one
 };
 
 plan::ModelConfig model_of(const plan::ExpertConfig& experts, plan::ModelConfig m) {

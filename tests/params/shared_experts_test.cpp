@@ -132,7 +132,7 @@ class Rank {
   }
   std::map<std::string, std::int64_t> foretold(std::int64_t steps) {
     std::map<std::string, std::int64_t> out;
-    for (const auto& t : plan::step_traffic(part_, states_, plan::Reduction::ordered, context_.world.rank))
+    for (const auto& t : plan::step_traffic(part_, states_, plan::Reduction::ordered, topology_.turn(world_.rank)))
       if (t.bytes > 0) out[t.group + " " + t.operation] = steps * t.bytes;
     return out;
   }
@@ -156,7 +156,8 @@ class Rank {
       const auto u = access.use.unit;
       const auto& unit = context_.unit(u);
       const bool shared = unit.group.has(plan::Axis::expert_data);
-      const auto own = micro_of(world_.rank);
+      const int mine = topology_.turn(world_.rank), alike = shape_.ranks / shape_.experts;
+      const auto own = micro_of(mine);
       if (!shared && own < 0) {
         store_.idle({&access, 1}, position);
         continue;
@@ -166,21 +167,18 @@ class Rank {
         const auto lease = store_.lease(access.use);
         continue;
       }
-      auto grads = store_.grads(access.use);
-      const auto apart = grads.apart();
-      EXPECT_EQ(apart > 0, shared);
-      const int first = shared ? world_.rank / shape_.experts * shape_.experts : world_.rank;
       for (int source = 0; source < (shared ? shape_.experts : 1); ++source) {
-        const auto m = micro_of(first + source);
-        if (m < 0) continue;
-        for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
-          auto* out = grads.gradient(static_cast<int>(p)).ptr<float>() + source * apart;
+        auto grads = store_.grads(access.use, source);
+        const auto m = shared ? micro_of(source * alike + mine % alike) : own;
+        EXPECT_EQ(grads.wanted(), m >= 0);
+        for (std::size_t p = 0; p < unit.parameters.size() && m >= 0; ++p) {
+          auto* out = grads.gradient(static_cast<int>(p)).ptr<float>();
           const auto& parameter = unit.parameters[p];
           for (std::int64_t i = 0; i < parameter.stored_count(); ++i)
             out[i] = i < parameter.count() ? gradient_value(parameter, step, m + 100 * access.use.use, i) : 0.0f;
         }
+        grads.commit();
       }
-      grads.commit();
     }
   }
 

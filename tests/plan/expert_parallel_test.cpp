@@ -27,6 +27,13 @@ Plan sample(int ranks, int experts, int stages = 1) {
   return p;
 }
 
+std::int64_t bytes_of(const Plan& p, const std::string& category) {
+  for (std::size_t c = 0; c < memory_categories.size(); ++c)
+    if (category == memory_categories[c]) return p.memory.categories[c];
+  ADD_FAILURE() << category;
+  return 0;
+}
+
 void expect_refused(const Plan& p, const std::string& message, const std::string& hint) {
   const auto found = decision_problems(p);
   ASSERT_EQ(found.size(), 1u) << text_of(found);
@@ -205,16 +212,16 @@ TEST(ExpertParallel, ChunksAreMoreCalls) {
   EXPECT_EQ(plan_from_json(to_json(q), "plan.json").expert_chunks, 4);
 }
 
-// Ten micro-batches over eight ranks, four of which hold others: in the last round two ranks work, two idle beside
-// them, and a whole group idles.
+// Nine micro-batches over eight ranks, four of which hold others: in the last round one rank works, three work for it,
+// and a whole group idles.
 TEST(ExpertParallel, RanksThatSendTheSameAreTold) {
   auto p = sample(8, 4);
-  p.global_batch = 10;
+  p.global_batch = 9;
   predict(p);
   const auto range = [&](std::size_t i) { return std::pair(p.traffic.at(i).first_rank, p.traffic.at(i).last_rank); };
   ASSERT_EQ(p.traffic.size(), 3u);
-  EXPECT_EQ(range(0), std::pair(0, 1));
-  EXPECT_EQ(range(1), std::pair(2, 3));
+  EXPECT_EQ(range(0), std::pair(0, 0));
+  EXPECT_EQ(range(1), std::pair(1, 3));
   EXPECT_EQ(range(2), std::pair(4, 7));
   for (const auto& ranks : p.traffic)
     for (int rank = ranks.first_rank; rank <= ranks.last_rank; ++rank)
@@ -225,11 +232,51 @@ TEST(ExpertParallel, RanksThatSendTheSameAreTold) {
       if (t.group == group && t.operation == operation) bytes += t.bytes;
     return bytes;
   };
-  // Who idles sends nothing of its own, but what it made for the other two; rows go both ways all the same.
+  // Who idles sends nothing of its own, but what it made for the other one; rows go both ways all the same.
   EXPECT_GT(sent(0, "data", "ordered_reduce_scatter"), sent(1, "data", "ordered_reduce_scatter"));
   EXPECT_EQ(sent(0, "expert_data", "ordered_reduce_scatter"), sent(1, "expert_data", "ordered_reduce_scatter"));
   EXPECT_GT(sent(1, "expert_data", "ordered_reduce_scatter"), sent(2, "expert_data", "ordered_reduce_scatter"));
   for (const std::size_t i : {0, 1, 2}) EXPECT_EQ(sent(i, "expert", "all_to_all"), sent(0, "expert", "all_to_all"));
+}
+
+// With one more two ranks work, each of another group: those that work and those that do not are told once.
+TEST(ExpertParallel, RanksOfManyGroupsAreToldOnce) {
+  auto p = sample(8, 4);
+  p.global_batch = 10;
+  predict(p);
+  ASSERT_EQ(p.traffic.size(), 2u);
+  for (int rank = 0; rank < 8; ++rank) {
+    EXPECT_EQ(p.traffic[0].has(rank), rank % 4 == 0) << rank;
+    EXPECT_EQ(p.traffic[1].has(rank), rank % 4 != 0) << rank;
+    EXPECT_EQ(added_up(all_step_calls(p, rank)), p.traffic[rank % 4 == 0 ? 0 : 1].operations) << rank;
+  }
+  EXPECT_EQ(plan_from_json(to_json(p), "plan.json").traffic, p.traffic);
+  for (const int experts : {2, 8}) {
+    auto many = sample(512, experts, 2);
+    many.global_batch = 256 + 77;
+    predict(many);
+    EXPECT_LE(many.traffic.size(), 8u) << "four kinds of two stages";
+    std::vector<int> told(512, 0);
+    for (int rank = 0; rank < 512; ++rank)
+      for (const auto& ranks : many.traffic)
+        if (ranks.has(rank)) {
+          ++told[static_cast<std::size_t>(rank)];
+          EXPECT_EQ(added_up(all_step_calls(many, rank)), ranks.operations) << rank;
+        }
+    EXPECT_EQ(told, std::vector<int>(512, 1));
+  }
+}
+
+// A file that says other runs than ranks has is refused.
+TEST(ExpertParallel, RunsBeyondTheWorldAreRefused) {
+  auto p = sample(8, 4);
+  p.global_batch = 10;
+  predict(p);
+  for (const auto& [key, value] : {std::pair{"runs", 3}, {"runs", 1}, {"stride", 0}, {"stride", 9}}) {
+    auto j = json_of(p);
+    j["predicted"]["step_traffic"][0][key] = value;
+    EXPECT_THROW(plan_from_json(j.dump(), "plan.json"), base::InputError) << key << " " << value;
+  }
 }
 
 // A rank without a micro-batch has a slot for what the others send it.
@@ -249,6 +296,72 @@ TEST(ExpertParallel, GroupsAreMeasured) {
   EXPECT_EQ(groups.at("data"), (std::vector<std::vector<int>>{{0, 1, 2, 3}, {4, 5, 6, 7}}));
   EXPECT_EQ(groups.at("expert"), (std::vector<std::vector<int>>{{0, 1}, {2, 3}, {4, 5}, {6, 7}}));
   EXPECT_EQ(groups.at("expert_data"), (std::vector<std::vector<int>>{{0, 2}, {1, 3}, {4, 6}, {5, 7}}));
+}
+
+// Of 8 ranks a step of one round, three layers of 8 experts with 2 * 32 * 128 + 128 + 32 parameters each. What is kept
+// is this rank's share of all experts; what is made is one source's gradients of those that it holds, in two buffers.
+TEST(ExpertParallel, GradientsShrinkWithTheDegree) {
+  const std::int64_t expert = 2 * 32 * 128 + 128 + 32, padded = (expert + 63) / 64 * 64, layers = 3;
+  for (const int zero : {0, 1, 2, 3}) {
+    auto alone = sample(8, 1);
+    alone.zero = zero;
+    predict(alone);
+    for (const int degree : {2, 4, 8}) {
+      auto p = sample(8, degree);
+      p.zero = zero;
+      predict(p);
+      const std::int64_t held = 8 / degree * padded;  // of a layer
+      const auto gradients = bytes_of(p, "gradients") - bytes_of(alone, "gradients"),
+                 buffers = bytes_of(p, "unit_gradients") - bytes_of(alone, "unit_gradients");
+      const std::int64_t kept = zero == 0 ? held : padded, kept_alone = zero < 2 ? 8 * padded : padded;
+      EXPECT_EQ(gradients, 4 * layers * (kept - kept_alone)) << zero << ", " << degree;
+      EXPECT_EQ(buffers, 4 * 2 * (held - (zero == 1 ? 0 : 8 * padded))) << zero << ", " << degree;
+    }
+  }
+}
+
+// A local group is kept for every source.
+TEST(ExpertParallel, FoldsKeepTheGroupOfEachSource) {
+  for (const int degree : {2, 4}) {
+    auto p = sample(4, degree);
+    p.zero = 3, p.fold = 2;
+    auto alone = sample(4, 1);
+    alone.zero = 3, alone.fold = 2;
+    predict(p), predict(alone);
+    EXPECT_EQ(bytes_of(p, "gradients"), bytes_of(alone, "gradients")) << "degree times a degree-th";
+  }
+}
+
+// 51 layers of 512 experts: 16 bytes a parameter are more than 512 devices of 40 GB have together, and each needs its
+// share of weights, gradients and states of them all.
+TEST(ExpertParallel, ThreeAndAHalfTrillionNeedTheHost) {
+  Plan p;
+  p.model = preset("gpt2");
+  p.model.layers = 51, p.model.hidden = 4096, p.model.heads = p.model.kv_heads = 32, p.model.ffn = 16384;
+  p.model.context = p.sequence = 2048, p.model.vocabulary = 50257, p.model.lanes = 1;
+  p.model.experts.count = {512};
+  p.expert_parallel = 512, p.zero = 3, p.global_batch = 512;
+  p.dtype = base::DType::bf16, p.device = base::DeviceKind::cuda, p.recompute = Recompute::layers;
+  p.topology = topology_of(p, 512);
+  p.device_memory = 40'000'000'000;
+  predict(p);
+  const std::int64_t h = 4096, expert = 8 * h * h + 5 * h, layer = 4 * h * h + 4 * h + 4 * h + 512 * h;
+  EXPECT_EQ(p.parameters, 51 * (layer + 512 * expert) + (50257 + 2048) * h + 2 * h);
+  const auto share = static_cast<double>(p.parameters) / 512;
+  const auto near = [&](const std::string& category, double bytes) {
+    EXPECT_NEAR(static_cast<double>(bytes_of(p, category)) / (bytes * share), 1, 0.001) << category;
+  };
+  near("parameters", 2);  // 13.7 GB
+  near("gradients", 4);
+  near("optimizer", 12);
+  const auto more = static_cast<double>(p.memory.total() - p.device_memory);
+  EXPECT_NEAR(more, 18 * share - 40e9, 0.1 * 40e9 + 4e9) << "beside these a buffer of two layers, and activations";
+  p.expert_parallel = 256, p.topology = topology_of(p, 512);
+  predict(p);
+  const auto hint = remedies(p);
+  const auto first = hint.find("--tensor 2 would need");
+  ASSERT_NE(first, std::string::npos) << hint;
+  EXPECT_EQ(hint.find("--tensor 2 would need", first + 1), std::string::npos) << hint;
 }
 
 // A model whose experts are most of it fits once they are shared out.
@@ -330,12 +443,13 @@ TEST(ExpertParallel, BuffersThatDoNothingAreRefused) {
                  "leave the buffer out, or a model with experts (train --help-model)");
 }
 
-// What a plan announces is one round in each pass; a further one costs rows there and back and the groups, in backward
-// rows there again, too.
+// What a plan announces is one round in each pass; a further one costs rows there and back and in forward the groups;
+// backward of several sends rows and groups again for each round of each rank that shares the experts.
 TEST(ExpertParallel, FurtherRoundsCostTheirRows) {
   auto p = dropless(4, 2);
   predict(p);
-  const std::int64_t rows = 2 * 32 * p.model.hidden * 4 / 2, groups = 8 * 2 * 4 / 2, layers = 3, micros = 2;
+  // Of 64 rows 32 go to each of two ranks where all get as many: a buffer of 40.
+  const std::int64_t rows = 2 * 40 * p.model.hidden * 4 / 2, groups = 8 * 2 * 4 / 2, layers = 3, micros = 2;
   for (const auto& t : p.traffic[0].operations) {
     if (t.group == "expert" && t.operation == "all_to_all") {
       EXPECT_EQ(t.bytes, layers * micros * (4 * rows + groups));
@@ -344,14 +458,20 @@ TEST(ExpertParallel, FurtherRoundsCostTheirRows) {
       EXPECT_EQ(t.bytes, layers * micros * 4);
     }
   }
-  const std::vector<FurtherRounds> made{{5, 0}, {0, 0}, {1, 2}};
+  auto same = p;
+  same.expert_buffer = 40;
+  predict(same);
+  EXPECT_EQ(same.memory, p.memory);
+  EXPECT_EQ(same.traffic, p.traffic);
+  const std::vector<FurtherRounds> made{{5, 0, 0}, {0, 0, 0}, {1, 3, 4}};
   const auto further = added_up(further_round_calls(p, made));
   ASSERT_EQ(further.size(), 1u);
-  EXPECT_EQ(further[0].bytes, 6 * (2 * rows + groups) + 2 * (3 * rows + groups));
+  EXPECT_EQ(further[0].bytes, 6 * (2 * rows + groups) + 3 * 2 * rows + 4 * (rows + groups));
   EXPECT_EQ(rounds_text(p, base::Sizes::exact),
-            fmt::format("  experts cross in rounds of 32 rows a rank, 1 where all get as many; where all tokens choose "
+            fmt::format("  experts cross in rounds of 40 rows a rank, 1 where all get as many; where all tokens choose "
                         "the same: 2 rounds, {} more a step, and one rank's experts work on 128 rows of a layer\n",
-                        base::size_text(layers * micros * (5 * rows + 2 * groups), base::Sizes::exact)));
+                        base::size_text(layers * micros * ((2 * rows + groups) + 3 * 2 * rows + 4 * (rows + groups)),
+                                        base::Sizes::exact)));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Reference tables: ranks, parameter counts, layout, fold, memory, traffic and FLOPs.
+#include "libtrain/base/fold_order.h"
 #include "libtrain/plan/activations.h"
 #include "libtrain/plan/flops.h"
 #include "libtrain/plan/memory.h"
@@ -71,6 +72,10 @@ TEST(Topology, ExpertsAreASecondReading) {
       EXPECT_EQ(t.coordinate(rank, Axis::data), plain.coordinate(rank, Axis::data));
       EXPECT_EQ(t.coordinate(rank, Axis::tensor), plain.coordinate(rank, Axis::tensor));
       EXPECT_EQ(t.peers(rank, {Axis::data}), plain.peers(rank, {Axis::data}));
+      EXPECT_EQ(plain.turn(rank), plain.coordinate(rank, Axis::data));
+      EXPECT_EQ(t.turn(rank),
+                t.coordinate(rank, Axis::expert) * t.size(Axis::expert_data) + t.coordinate(rank, Axis::expert_data));
+      EXPECT_EQ(base::place_of_turn(t.turn(rank), 8, t.size(Axis::expert)), t.coordinate(rank, Axis::data));
       EXPECT_EQ(t.coordinate(rank, Axis::expert_data) * t.size(Axis::expert) + t.coordinate(rank, Axis::expert),
                 t.coordinate(rank, Axis::data));
     }

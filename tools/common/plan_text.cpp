@@ -77,21 +77,27 @@ std::string zero_text(const plan::Plan& p, base::Sizes sizes) {
 // Ranks of stages that send alike, one line for all of them.
 struct Senders {
   int first_rank, last_rank, first_stage, last_stage;
-  const std::vector<plan::Traffic>* operations;
+  const plan::RankTraffic* ranks;
 };
 std::vector<Senders> senders_of(const plan::Plan& p) {
   std::vector<Senders> out;
   for (const auto& t : p.traffic) {
     const int stage = p.stage_of(t.first_rank);
-    if (!out.empty() && *out.back().operations == t.operations && out.back().last_rank + 1 == t.first_rank)
+    if (!out.empty() && out.back().ranks->operations == t.operations && out.back().ranks->runs == 1 && t.runs == 1 &&
+        out.back().last_rank + 1 == t.first_rank)
       out.back().last_rank = t.last_rank, out.back().last_stage = stage;
-    else out.push_back({t.first_rank, t.last_rank, stage, stage, &t.operations});
+    else out.push_back({t.first_rank, t.last_rank, stage, stage, &t});
   }
   return out;
 }
 
 std::string from_to(int first, int last) {
   return first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last);
+}
+
+std::string ranks_text(const Senders& s) {
+  const auto run = fmt::format("{}{}", s.first_rank == s.last_rank ? "rank " : "", from_to(s.first_rank, s.last_rank));
+  return s.ranks->runs == 1 ? run : fmt::format("{} every {} to {}", run, s.ranks->stride, s.ranks->end() - 1);
 }
 
 // As train's tables name it; JSON has the underscores.
@@ -150,18 +156,19 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
   const auto stage_column = [&](const std::string& text) {
     return p.pipeline > 1 ? fmt::format("{:<7}", text) : std::string();
   };
-  std::size_t group = 8;
+  std::size_t group = 8, ranks_width = 12;
+  const auto senders = senders_of(p);
+  for (const auto& s : senders) ranks_width = std::max(ranks_width, ranks_text(s).size() + 1);
   for (const auto& t : p.traffic)
     for (const auto& o : t.operations) group = std::max(group, o.group.size() + 1);
-  out += fmt::format("\n  what each of these ranks sends a step\n  {}{:<12}{:<{}}{:<26}{:>8}{:>20}\n",
-                     stage_column("stage"), "ranks", "group", group, "operation", "calls", size);
-  for (const auto& t : senders_of(p))
-    for (const auto& o : *t.operations)
+  out += fmt::format("\n  what each of these ranks sends a step\n  {}{:<{}}{:<{}}{:<26}{:>8}{:>20}\n",
+                     stage_column("stage"), "ranks", ranks_width, "group", group, "operation", "calls", size);
+  for (const auto& t : senders)
+    for (const auto& o : t.ranks->operations)
       if (o.bytes > 0)
-        out += fmt::format(
-            "  {}{:<12}{:<{}}{:<26}{:>8}{:>20}\n", stage_column(from_to(t.first_stage, t.last_stage)),
-            fmt::format("{}{}", t.first_rank == t.last_rank ? "rank " : "", from_to(t.first_rank, t.last_rank)),
-            o.group, group, o.operation, base::count_text(o.calls), base::size_text(o.bytes, sizes));
+        out += fmt::format("  {}{:<{}}{:<{}}{:<26}{:>8}{:>20}\n", stage_column(from_to(t.first_stage, t.last_stage)),
+                           ranks_text(t), ranks_width, o.group, group, o.operation, base::count_text(o.calls),
+                           base::size_text(o.bytes, sizes));
   int stage = 0;  // that sends most again
   for (int s = 1; s < p.pipeline; ++s)
     if (sent_again(p, s) > sent_again(p, stage)) stage = s;
@@ -170,7 +177,7 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
                        fmt::format("of that, sent again to recompute ({})", p.expert_parallel == 1 ? "tensor"
                                                                             : p.tensor == 1        ? "expert"
                                                                                                    : "tensor, expert"),
-                       group + 38, "", base::size_text(again, sizes));
+                       group + 26 + ranks_width, "", base::size_text(again, sizes));
   return out + plan::rounds_text(p, sizes) + zero_text(p, sizes);
 }
 

@@ -56,9 +56,9 @@ class LanguageModel::Weights : public params::ParameterStore {
     float* p = flat_[u].ptr<float>() + layouts_[u].offsets[s];
     return shape.size() == 1 ? base::View::of(p, {shape[0]}) : base::View::of(p, {shape[0], shape[1]});
   }
-  void open(plan::Use) override { no_gradients(); }
-  base::View gradient(plan::Use, int) override { no_gradients(); }
-  void commit(plan::Use) override { no_gradients(); }
+  void open(plan::Use, int) override { no_gradients(); }
+  base::View gradient(plan::Use, int, int) override { no_gradients(); }
+  void commit(plan::Use, int) override { no_gradients(); }
 
  private:
   [[noreturn]] static void no_gradients() { throw std::logic_error("weights for generation take no gradients"); }

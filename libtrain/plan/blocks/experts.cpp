@@ -47,7 +47,18 @@ std::int64_t crossing_rows(const ModelConfig& m, const MicroShape& s, Pass pass)
 
 // The experts' own scratch, with that of rounds where there are some.
 std::int64_t in_rounds(const ModelConfig& m, const MicroShape& s, Pass pass, std::int64_t of_experts) {
-  return crosses_in_rounds(m, pass) ? round_workspace_bytes(m, s, of_experts) : of_experts;
+  return crosses_in_rounds(m, pass) ? round_workspace_bytes(m, s, 1, of_experts) : of_experts;
+}
+
+// In backward the gradient of what experts make, which is another's where ranks send rows, and that of their rows are
+// there together.
+std::int64_t backward_of_experts(const ModelConfig& m, const MicroShape& s) {
+  const auto of = expert_rows_of(m, s, Pass::train);
+  const auto& kind = expert_kind(m.experts.network);
+  const auto scratch = kind.backward_workspace_bytes(m, s, chunk_rows(m, of));
+  if (crosses_in_rounds(m, Pass::train))  // of several forward is made again
+    return round_workspace_bytes(m, s, 2, std::max(scratch, kind.forward_workspace_bytes(m, s, of)));
+  return crossing_rows(m, s, Pass::train) + base::aligned(of.rows * m.hidden * s.element_bytes()) + scratch;
 }
 
 }  // namespace
@@ -180,10 +191,7 @@ std::int64_t ExpertsKind::backward_workspace_bytes(const ModelConfig& m, const M
   const auto output = s.sequence_parallel || m.dropout_ffn_residual > 0 ? p.rows(m.hidden) : 0,
              mix = m.experts.residual ? of_tokens(s, 2) : 0,
              small = mix + of_tokens(s, m.experts.top_k) + of_tokens(s, count) + base::aligned(8);
-  const auto experts = crossing_rows(m, s, Pass::train) +
-                       in_rounds(m, s, Pass::train,
-                                 expert_kind(m.experts.network)
-                                     .backward_workspace_bytes(m, s, chunk_rows(m, expert_rows_of(m, s, Pass::train))));
+  const auto experts = backward_of_experts(m, s);
   // Of a gate of `outputs`: the gradient of its weight, and that of its input.
   const auto products = [&](std::int64_t outputs) {
     return std::max(p.product(outputs, m.hidden, tokens, wide), p.product(tokens, m.hidden, outputs, wide));
