@@ -188,7 +188,8 @@ RunState state_of_cut(const RunState& source, const NewCut& cut, const CutRanks&
   if (experts > 1) plan["expert_parallel"] = experts;
   else plan.erase("expert_parallel");
   if (!cut.plan && !same_ranks)
-    for (const auto* key : {"expert_chunks", "expert_buffer"}) plan.erase(key);  // for the experts that a rank had
+    for (const auto* key : {"expert_node", "expert_chunks", "expert_buffer"})
+      plan.erase(key);  // for the experts that a rank had
   if (plan.contains("topology")) {
     plan["topology"] = nlohmann::json::array();
     for (const auto& [axis, size] : ranks.topology.axes())

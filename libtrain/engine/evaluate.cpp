@@ -62,8 +62,8 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, int r
   r.device = c.run.device, r.communicator = c.run.communicator;
   r.zero = c.run.zero, r.layer_slots = c.run.layer_slots, r.threads = c.run.threads;
   r.tensor = c.run.tensor, r.sequence_parallel = c.run.sequence_parallel;
-  r.expert_parallel = c.run.expert_parallel, r.expert_chunks = c.run.expert_chunks;
-  r.expert_buffer = c.run.expert_buffer;
+  r.expert_parallel = c.run.expert_parallel, r.expert_node = c.run.expert_node;
+  r.expert_chunks = c.run.expert_chunks, r.expert_buffer = c.run.expert_buffer;
   r.pipeline = c.run.pipeline, r.pipeline_schedule = c.run.pipeline_schedule;
   r.virtual_stages = c.run.virtual_stages, r.partition = c.run.partition;
   if (c.run.plan_ranks > 0) r.recompute = c.run.recompute;  // by which its partition weighs the layers
@@ -283,6 +283,7 @@ const std::set<std::string>& evaluation_settings() {
                                            "tensor",
                                            "sequence-parallel",
                                            "expert-parallel",
+                                           "expert-node",
                                            "expert-chunks",
                                            "expert-buffer",
                                            "pipeline",

@@ -7,6 +7,7 @@
 #include "libtrain/engine/agreement.h"
 #include "libtrain/plan/accesses.h"
 #include "libtrain/plan/evaluation.h"
+#include "libtrain/plan/expert_nodes.h"
 
 #include <algorithm>
 
@@ -29,7 +30,8 @@ Evaluator::Evaluator(const plan::Plan& plan, const StepSettings& settings, World
                                        memory_[tensor::Category::unit_gradients],
                                        memory_[tensor::Category::optimizer],
                                        memory_[tensor::Category::communication_staging]},
-      store_(context_), edges_(context_, plan_.model, plan_.micro()), experts_(context_, plan_.expert_buffer) {
+      store_(context_), edges_(context_, plan_.model, plan_.micro()),
+      experts_(context_, plan_.expert_buffer, plan::expert_hop_bytes(part_, plan_.micro(), plan::Pass::evaluate)) {
   if (plan_.pipeline > 1) {
     TRAINYARD_ASSERT(world.neighbours != nullptr, "{} stages that have not joined their neighbours", plan_.pipeline);
     const bool hears_before = std::any_of(chunks_.begin(), chunks_.end(), [](const Chunk& c) { return !c.first; });

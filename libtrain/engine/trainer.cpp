@@ -6,6 +6,7 @@
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/trace_kinds.h"
 #include "libtrain/engine/agreement.h"
+#include "libtrain/plan/expert_nodes.h"
 #include "libtrain/plan/memory.h"
 #include "libtrain/tensor/gpu.h"
 
@@ -42,7 +43,8 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
     context_->units_of_stages.push_back(unit.unit);
   store_ = std::make_unique<params::ZeroStore>(*context_);
   edges_ = model::Edges(*context_, plan_.model, plan_.micro());
-  experts_ = model::ExpertEdges(*context_, plan_.expert_buffer);
+  experts_ = model::ExpertEdges(*context_, plan_.expert_buffer,
+                                plan::expert_hop_bytes(part_, plan_.micro(), plan::Pass::train));
   absent_.tokens = base::View(nullptr, base::DType::i32, {plan_.micro_batch, plan_.sequence});
   if (plan_.pipeline > 1) {
     TRAINYARD_ASSERT(world.neighbours != nullptr, "{} stages that have not joined their neighbours", plan_.pipeline);

@@ -37,7 +37,8 @@ void watch_calls(comm::Watchdog* watchdog, const World& world) {
   if (watchdog == nullptr) return;
   std::vector<comm::WatchedLedger> ledgers;
   using plan::Axis;
-  for (const auto axis : {Axis::data, Axis::tensor, Axis::expert, Axis::expert_data})
+  for (const auto axis :
+       {Axis::data, Axis::tensor, Axis::expert, Axis::expert_data, Axis::expert_outer, Axis::expert_inner})
     if (world.topology.size(axis) > 1) {
       const auto& group = world.group({axis});
       ledgers.push_back({{group.group(), numbers_of_groups(world.topology, {axis})}, &group.ledger()});

@@ -21,9 +21,9 @@ void drain(tensor::Exec& communication, tensor::Exec& compute) noexcept {
 
 World solo_world() { return make_world("solo", 0, 1, {}); }
 
-World make_world(std::string kind, int rank, int size, comm::GroupFactory between, int tensor, int stages,
-                 int experts) {
-  return make_world(std::move(kind), rank, plan::replicas_of(size, tensor, stages, experts), std::move(between));
+World make_world(std::string kind, int rank, int size, comm::GroupFactory between, int tensor, int stages, int experts,
+                 int node) {
+  return make_world(std::move(kind), rank, plan::replicas_of(size, tensor, stages, experts, node), std::move(between));
 }
 
 World make_world(std::string kind, int rank, const plan::Topology& topology, comm::GroupFactory between) {
@@ -31,6 +31,8 @@ World make_world(std::string kind, int rank, const plan::Topology& topology, com
   std::vector<plan::Axes> groups{{Axis::data}, {Axis::tensor}};
   for (const auto axis : {Axis::expert, Axis::expert_data})
     if (topology.size(Axis::expert) > 1) groups.push_back({axis});
+  for (const auto axis : {Axis::expert_outer, Axis::expert_inner})
+    if (topology.size(axis) > 1) groups.push_back({axis});
   World w(std::move(kind), rank, topology, std::move(between), groups);
   const int size = w.size, stages = topology.size(Axis::pipe);
   const int each = size / stages, first = rank % each,

@@ -38,10 +38,10 @@ void drain(tensor::Exec& communication, tensor::Exec& compute) noexcept;
 
 World solo_world();
 // Ranks as plan::replicas_of has them; their communicators from a factory, and a communication thread when there are
-// several. `size` is a multiple of `tensor` * `stages` * `experts`.
+// several. `size` is a multiple of `tensor` * `stages` * `experts`, that of `node`.
 World make_world(std::string kind, int rank, const plan::Topology& topology, comm::GroupFactory between);
 World make_world(std::string kind, int rank, int size, comm::GroupFactory between, int tensor = 1, int stages = 1,
-                 int experts = 1);
+                 int experts = 1, int node = 1);
 
 // Is the world cut as the plan is? Who made it looked at the same settings.
 void require_cut(const World& world, const plan::Plan& plan);

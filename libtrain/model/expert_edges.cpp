@@ -14,8 +14,16 @@ const ExpertEdges& own_experts() {
   return none;
 }
 
-ExpertEdges::ExpertEdges(params::StoreContext& context, std::int64_t buffer) : buffer_(buffer) {
-  if (context.world.topology.size(plan::Axis::expert) > 1) context_ = &context;
+ExpertEdges::ExpertEdges(params::StoreContext& context, std::int64_t buffer, std::int64_t hop_bytes) : buffer_(buffer) {
+  if (context.world.topology.size(plan::Axis::expert) == 1) return;
+  context_ = &context;
+  if (hop_bytes == 0) return;
+  for (auto* hop : {&first_hop_, &second_hop_}) *hop = context.staging.allocate(base::DType::u8, {hop_bytes});
+}
+
+comm::NodeHops ExpertEdges::hops() const {
+  auto& world = context_->world;
+  return {world.group({plan::Axis::expert_inner}), world.group({plan::Axis::expert_outer}), first_hop_, second_hop_};
 }
 
 template <class Call> tensor::Event ExpertEdges::cross(const Call& call, bool followed) const {
@@ -24,7 +32,7 @@ template <class Call> tensor::Event ExpertEdges::cross(const Call& call, bool fo
   if (const auto& batch = context_->shape.batch; batch.fold_groups() % batch.data_ranks != 0)
     context_->transfers.issue_all();
   communication.wait(context_->compute.record());
-  call(group(), communication);
+  call(communication);
   auto done = communication.record();
   if (followed) context_->transfers.let_some_follow();
   return done;
@@ -35,8 +43,9 @@ tensor::Event ExpertEdges::begin_swap(base::View mine, base::View theirs, bool f
                    "{} elements for {} in parts for {} ranks", mine.count(), theirs.count(), ranks());
   const std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks()), mine.count() / ranks());
   return cross(
-      [&](auto& group, auto& exec) {
-        group.all_to_all(exec, mine.reshaped({mine.count()}), counts, theirs.reshaped({theirs.count()}), counts);
+      [&](auto& exec) {
+        if (in_nodes()) comm::all_to_all(hops(), exec, mine, theirs);
+        else group().all_to_all(exec, mine.reshaped({mine.count()}), counts, theirs.reshaped({theirs.count()}), counts);
       },
       followed);
 }
@@ -46,18 +55,19 @@ tensor::Event ExpertEdges::begin_swap(const std::vector<base::View>& mine,
   const auto all = static_cast<std::size_t>(ranks());
   TRAINYARD_ASSERT(mine.size() == theirs.size() && mine.size() % all == 0, "{} views for {} of {} ranks", mine.size(),
                    theirs.size(), all);
-  return cross([&](auto& group, auto& exec) {
+  return cross([&](auto& exec) {
+    if (in_nodes()) return comm::all_to_all(hops(), exec, mine, theirs);
     std::vector<comm::Transfer> transfers;
     for (std::size_t i = 0; i < mine.size(); ++i) {
       const auto peer = static_cast<int>(i % all);
-      if (peer == group.rank()) {
+      if (peer == rank()) {
         tensor::copy(exec, mine[i], theirs[i]);
         continue;
       }
       transfers.push_back({comm::Transfer::Kind::receive, peer, theirs[i]});
       transfers.push_back({comm::Transfer::Kind::send, peer, mine[i]});
     }
-    comm::exchange_as(group, exec, "all_to_all", transfers);
+    comm::exchange_as(group(), exec, "all_to_all", transfers);
   });
 }
 

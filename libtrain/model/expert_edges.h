@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libtrain/base/view.h"
+#include "libtrain/comm/node_hops.h"
 #include "libtrain/params/context.h"
 #include "libtrain/plan/expert_rounds.h"
 
@@ -9,18 +10,18 @@
 #include <memory>
 #include <vector>
 
-#include <vector>
-
 namespace trainyard::model {
 
 // The ranks that hold different experts (plan::Axis::expert). Each sends every other the rows that its tokens have
 // there, and gets what these made of them back by the same call: it is its own adjoint (Lepikhin et al. 2020, "GShard",
-// section 3.3).
+// section 3.3). Where the world reads them as nodes (plan::Axis::expert_inner) each call is made in two hops, by way of
+// two buffers: calls are in one order, so one pair is enough.
 class ExpertEdges {
  public:
   ExpertEdges() = default;  // one rank
-  // Of the context's world; buffer: plan::MicroShape::expert_buffer.
-  explicit ExpertEdges(params::StoreContext& context, std::int64_t buffer = 0);
+  // Of the context's world; buffer: plan::MicroShape::expert_buffer; hop_bytes: plan::expert_hop_bytes, for which two
+  // buffers are taken from the context's staging.
+  explicit ExpertEdges(params::StoreContext& context, std::int64_t buffer = 0, std::int64_t hop_bytes = 0);
 
   std::int64_t buffer() const { return buffer_; }
 
@@ -57,8 +58,11 @@ class ExpertEdges {
     std::int64_t most = 0;
   };
   comm::Communicator& group() const { return context_->world.group({plan::Axis::expert}); }
+  bool in_nodes() const { return context_->world.topology.size(plan::Axis::expert_inner) > 1; }
+  comm::NodeHops hops() const;
   params::StoreContext* context_ = nullptr;
   std::int64_t buffer_ = 0;
+  base::View first_hop_, second_hop_;  // staging
   std::unique_ptr<Counted> counted_ = std::make_unique<Counted>();
 };
 

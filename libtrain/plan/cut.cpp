@@ -51,6 +51,7 @@ std::vector<base::Field> fields_of(Cut& c) {
   v("tensor", c.tensor, "How", "ranks that share every layer; divides lanes", ranges::tensor);
   v("sequence-parallel", c.sequence_parallel, "How", "they share rows of norms and residuals, too");
   v("expert-parallel", c.expert_parallel, "How", "data ranks that share out the experts", ranges::expert_parallel);
+  v("expert-node", c.expert_node, "How", "of these so many a node: rows go there first", ranges::expert_node);
   v("expert-chunks", c.expert_chunks, "How", "runs of experts whose rows cross apart", ranges::expert_chunks);
   v("expert-buffer", c.expert_buffer, "How", "rows to a rank in a round; 0: 1.25 even shares", ranges::expert_buffer);
   v("pipeline", c.pipeline, "How", "stages of neighbouring layers", ranges::pipeline);

@@ -27,6 +27,7 @@ struct Cut {
   int tensor = 1;                  // ranks that share every layer; the others are replicas of these
   bool sequence_parallel = false;  // tensor ranks share the rows of the residual stream, too
   int expert_parallel = 1;         // replicas that hold different experts of each layer (plan/expert_config.h)
+  int expert_node = 1;             // of these, neighbours that are one node (plan/expert_nodes.h)
   int expert_chunks = 1;           // runs of a rank's experts whose rows cross while it works on others
   std::int64_t expert_buffer = 0;  // rows in a round of experts; 0: as plan/expert_rounds.h says
   int pipeline = 1;                // stages that the model's depth is cut into

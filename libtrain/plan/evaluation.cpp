@@ -1,6 +1,8 @@
 // Composes the bytes of weights, activations and workspace.
 #include "libtrain/plan/evaluation.h"
 
+#include "libtrain/plan/expert_nodes.h"
+
 namespace trainyard::plan {
 
 MemoryBytes evaluation_memory(const Plan& p, int stage) {
@@ -19,7 +21,7 @@ MemoryBytes evaluation_memory(const Plan& p, int stage) {
                     0,
                     0,
                     activations,
-                    tensor_staging_bytes(p.model, p.micro()),
+                    tensor_staging_bytes(p.model, p.micro()) + expert_staging_bytes(part, p.micro(), Pass::evaluate),
                     workspace_bytes(part, p.micro(), Pass::evaluate),
                     0};
   out.reserve = reserve_bytes(p.micro());

@@ -18,6 +18,7 @@ struct ExpertShare {
   int parts = 1, part = 0;
   int tensor = 1;
   int chunks = 1;  // runs of a rank's experts; rows of one cross while the rank works on another
+  int node = 1;    // of across() ranks: neighbours that rows go to first (plan/expert_nodes.h)
   int across() const { return parts / tensor; }  // data ranks that hold different experts (Axis::expert)
   bool operator==(const ExpertShare&) const = default;
 };

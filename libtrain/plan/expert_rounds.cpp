@@ -3,6 +3,7 @@
 
 #include "libtrain/base/aligned.h"
 #include "libtrain/plan/blocks/experts.h"
+#include "libtrain/plan/expert_nodes.h"
 #include "libtrain/plan/layer_model.h"
 
 #include <fmt/format.h>
@@ -33,7 +34,7 @@ std::int64_t rounds_of(std::int64_t groups, std::int64_t rows, std::int64_t room
 
 ModelConfig layer_of(const Plan& p, std::int64_t layer) {
   auto m = layer_model(p.model, layer);
-  m.experts.held = {p.expert_parallel, 0, 1};
+  m.experts.held = {p.expert_parallel, 0, 1, 1, p.expert_node};
   return m;
 }
 
@@ -99,7 +100,8 @@ std::vector<SizedCalls> further_round_calls(const Plan& p, std::span<const Furth
     if (made.forward + made.backward + made.again == 0) continue;
     const auto m = layer_of(p, layers[i]);
     const auto add = [&](base::DType type, std::int64_t bytes, std::int64_t calls) {
-      out.push_back({name_of(Axis::expert), p.expert_parallel, "all_to_all", type, bytes, calls, calls});
+      for (auto& c : expert_group_calls(m.experts.held, {"all_to_all", type, bytes, calls}, 1))
+        out.push_back(std::move(c));
     };
     add(p.dtype, bytes_of_rows(m, p.micro()), 2 * made.forward + 2 * made.backward + made.again);
     add(base::DType::i32, bytes_of_groups(m), made.forward + made.again);

@@ -123,8 +123,8 @@ GroupFamily neighbours_of(const Topology& topology) {
 std::vector<GroupFamily> groups_of(const Topology& topology) {
   std::vector<GroupFamily> families;
   auto axes = topology.axes();
-  for (const auto& axis : topology.finest_axes())
-    if (axis.axis == Axis::expert || axis.axis == Axis::expert_data) axes.push_back(axis);
+  for (const auto axis : {Axis::expert_data, Axis::expert, Axis::expert_outer, Axis::expert_inner})
+    axes.push_back({axis, topology.size(axis)});
   for (const auto& axis : axes) {
     if (axis.size < 2) continue;
     if (axis.axis == Axis::pipe) {

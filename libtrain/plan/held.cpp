@@ -12,8 +12,8 @@ int place_in_group(const Topology& topology, int rank, Axes axes) {
 
 bool is_first_holder(const Unit& unit, const Parameter& parameter, const Topology& topology, int rank) {
   for (const auto& [axis, size] : topology.finest_axes()) {
-    const bool holds_other_parts = axis == Axis::pipe || unit.others.has(axis) || includes(unit.group, axis) ||
-                                   (parameter.cut && parameter.cut->axis == axis);
+    const bool holds_other_parts = axis == Axis::pipe || includes(unit.others, axis) || includes(unit.group, axis) ||
+                                   (parameter.cut && includes({parameter.cut->axis}, axis));
     if (!holds_other_parts && topology.coordinate(rank, axis) != 0) return false;
   }
   return true;

@@ -2,6 +2,7 @@
 #include "libtrain/plan/memory.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/plan/expert_nodes.h"
 #include "libtrain/plan/scratch.h"
 
 #include <algorithm>
@@ -47,6 +48,7 @@ MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const M
                     s.optimizer,
                     activations,
                     s.communication_staging + tensor_staging_bytes(part.model, micro) +
+                        expert_staging_bytes(part, micro, Pass::train) +
                         stage_staging_bytes(table, states, in_flight.units_of_stages),
                     workspace_bytes(part, micro, Pass::train),
                     s.save_snapshot};

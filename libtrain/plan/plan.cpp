@@ -124,7 +124,7 @@ Topology read_topology(base::JsonObject& o, const std::string& where) {
     base::JsonObject axis(item, where + ": topology");
     const auto name = axis.text("axis");
     axes.push_back({axis_named(name, where + ": topology"), small(axis, "size", 1, ranges::most_stated_ranks)});
-    if (axes.back().axis == Axis::expert || axes.back().axis == Axis::expert_data)
+    if (is_of_second_reading(axes.back().axis))
       throw base::InputError(fmt::format("{}: topology: '{}' is a second reading of 'data', which 'expert_parallel' "
                                          "says, and no axis beside it",
                                          where, name),
@@ -146,8 +146,9 @@ Topology read_topology(base::JsonObject& o, const std::string& where) {
 // Keys that version 1 did not have from its beginning: a file without one means the default, and one that would say the
 // default leaves it out.
 bool may_be_left_out(const base::Field& f) {
-  static const std::set<std::string> names{"tensor",        "sequence-parallel", "expert-parallel", "expert-chunks",
-                                           "expert-buffer", "pipeline",          "virtual-stages",  "partition"};
+  static const std::set<std::string> names{"tensor",      "sequence-parallel", "expert-parallel",
+                                           "expert-node", "expert-chunks",     "expert-buffer",
+                                           "pipeline",    "virtual-stages",    "partition"};
   return names.contains(f.name);
 }
 
@@ -192,13 +193,16 @@ void require_boundaries(const Plan& p, const std::vector<std::int64_t>& said, co
                          "make the plan again with partition-model");
 }
 
+// 1 where there are no whole nodes: plan/problems.h refuses that.
+int node_of_experts(const Cut& cut) { return cut.expert_parallel % cut.expert_node == 0 ? cut.expert_node : 1; }
+
 }  // namespace
 
 Topology topology_of(const Cut& cut, int ranks) {
   const auto each = std::int64_t{cut.tensor} * cut.pipeline;
   if (ranks % each != 0) return replicas_of(ranks, ranks % cut.tensor == 0 ? cut.tensor : 1);
-  return replicas_of(ranks, cut.tensor, cut.pipeline,
-                     ranks / each % cut.expert_parallel == 0 ? cut.expert_parallel : 1);
+  if (ranks / each % cut.expert_parallel != 0) return replicas_of(ranks, cut.tensor, cut.pipeline);
+  return replicas_of(ranks, cut.tensor, cut.pipeline, cut.expert_parallel, node_of_experts(cut));
 }
 
 std::vector<base::Field> fields_of(Plan& p) {
@@ -229,6 +233,7 @@ std::vector<base::Field> fields_of(Plan& p) {
                            "tensor",
                            "sequence-parallel",
                            "expert-parallel",
+                           "expert-node",
                            "expert-chunks",
                            "expert-buffer",
                            "pipeline",
@@ -369,6 +374,7 @@ std::string sharing_text(const Plan& p) {
     out += fmt::format(" of {} that share every layer of {}{}", p.tensor, base::counted(p.model.lanes, "lane"),
                        p.sequence_parallel ? ", and its rows" : "");
   if (p.expert_parallel > 1) out += fmt::format(", experts over {}", p.expert_parallel);
+  if (p.expert_node > 1) out += fmt::format(" ({} a node)", p.expert_node);
   if (p.expert_chunks > 1) out += fmt::format(" in {} chunks", p.expert_chunks);
   return out;
 }
@@ -390,7 +396,8 @@ Plan plan_from_json(const std::string& text, const std::string& where) {
     if (f.name == "pipeline-schedule") f.name = "schedule";
     if ((f.name != "device" && !may_be_left_out(f)) || o.has(key_of(f))) set_decision(o, f);  // or from before GPUs
   }
-  if (p.topology.size(Axis::data) % p.expert_parallel == 0) p.topology = p.topology.with_experts(p.expert_parallel);
+  if (p.topology.size(Axis::data) % p.expert_parallel == 0)
+    p.topology = p.topology.with_experts(p.expert_parallel, node_of_experts(p));
   read_predicted(p, o.object("predicted"), where);
   o.done();
   if (const auto wrong = decision_problems(p); !wrong.empty())  // no flag of who reads the plan mends it

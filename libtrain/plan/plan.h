@@ -50,7 +50,8 @@ struct Plan : Cut {
   const MemoryBytes& memory_of(int rank) const { return stage_memory[static_cast<std::size_t>(stage_of(rank))]; }
   // They refer to this plan. Of a stage: what its first rank has; the others have other experts, of the same sizes.
   ModelPart part_of_stage(int stage) const {
-    return part_of(model, stages, stage).with_experts({expert_parallel * tensor, 0, tensor, expert_chunks});
+    return part_of(model, stages, stage)
+        .with_experts({expert_parallel * tensor, 0, tensor, expert_chunks, expert_node});
   }
   ModelPart part_of_rank(int rank) const {
     auto share = expert_share(topology, rank);
@@ -100,8 +101,8 @@ std::vector<Traffic> all_validation_traffic(const Plan& plan, int rank, std::int
 // names.
 void predict(Plan& plan);
 
-// " in 2 stages (1f1b) of 4 replicas of 2 that share every layer of 4 lanes, and its rows, experts over 2", to follow
-// the number of ranks; "" where each rank is a replica.
+// " in 2 stages (1f1b) of 4 replicas of 2 that share every layer of 4 lanes, and its rows, experts over 4 (2 a node)",
+// to follow the number of ranks; "" where each rank is a replica.
 std::string sharing_text(const Plan& plan);
 std::string schedule_text(const Plan& plan);  // "1f1b"; "one-stage" where one micro-batch follows the other
 

@@ -5,6 +5,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
+#include "libtrain/plan/expert_nodes.h"
 #include "libtrain/plan/expert_problems.h"
 #include "libtrain/plan/expert_rounds.h"
 #include "libtrain/plan/extent.h"
@@ -39,6 +40,7 @@ std::vector<Problem> range_problems(const Plan& p) {
   range("--ranks", p.topology.world(), ranges::ranks);
   range("--tensor", p.tensor, ranges::tensor);
   range("--expert-parallel", p.expert_parallel, ranges::expert_parallel);
+  range("--expert-node", p.expert_node, ranges::expert_node);
   range("--expert-chunks", p.expert_chunks, ranges::expert_chunks);
   range("--expert-buffer", p.expert_buffer, ranges::expert_buffer);
   range("--pipeline", p.pipeline, ranges::pipeline);
@@ -442,6 +444,7 @@ std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
     stage_problems(p, out);
     tensor_problems(p, lanes, out);
     expert_parallel_problems(p, out);
+    for (auto& wrong : expert_node_problems(p)) out.push_back(std::move(wrong));
     if (auto wrong = expert_buffer_problem(p); !wrong.message.empty())
       out.push_back({std::move(wrong.message), std::move(wrong.hint)});
   }

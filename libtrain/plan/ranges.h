@@ -13,6 +13,7 @@ inline constexpr base::Range<int> ranks{1, 1 << 20};
 inline constexpr base::Range<int> tensor{1, 4096};
 inline constexpr base::Range<int> pipeline{1, 4096};
 inline constexpr base::Range<int> expert_parallel{1, 1 << 17};
+inline constexpr base::Range<int> expert_node{1, 1 << 17};
 inline constexpr base::Range<int> expert_chunks{1, 64};
 inline constexpr base::Range<std::int64_t> expert_buffer{0, 0x7fffffff};
 inline constexpr base::Range<int> virtual_stages{1, 128};

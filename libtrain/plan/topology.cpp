@@ -55,10 +55,12 @@ Topology::Topology(std::vector<AxisSize> axes) : axes_(std::move(axes)) {
   finest_ = axes_;
 }
 
-Topology Topology::with_experts(int degree) const {
+Topology Topology::with_experts(int degree, int node) const {
   if (degree < 1 || size(Axis::data) % degree != 0)
     throw std::invalid_argument(
         fmt::format("{} ranks along data hold no {} parts of the experts", size(Axis::data), degree));
+  if (node < 1 || degree % node != 0)
+    throw std::invalid_argument(fmt::format("{} parts of the experts are no nodes of {}", degree, node));
   Topology out(axes_);
   if (degree == 1) return out;
   const auto data =
@@ -66,7 +68,8 @@ Topology Topology::with_experts(int degree) const {
   if (data == out.finest_.end() || data->size != size(Axis::data))
     throw std::invalid_argument("ranks that are read along data a second time already, or have no such axis");
   data->axis = Axis::expert_data, data->size /= degree;
-  out.finest_.insert(data + 1, {Axis::expert, degree});
+  if (node == 1 || node == degree) out.finest_.insert(data + 1, {Axis::expert, degree});
+  else out.finest_.insert(data + 1, {{Axis::expert_outer, degree / node}, {Axis::expert_inner, node}});
   return out;
 }
 
@@ -123,14 +126,14 @@ std::vector<int> Topology::peers(int rank, Axes axes) const {
   return out;
 }
 
-Topology replicas_of(int ranks, int tensor, int stages, int experts) {
+Topology replicas_of(int ranks, int tensor, int stages, int experts, int node) {
   const auto each = std::int64_t{tensor} * stages;
   TRAINYARD_ASSERT(tensor >= 1 && stages >= 1 && ranks % each == 0, "{} ranks in {} stages, of which {} share a layer",
                    ranks, stages, tensor);
   std::vector<AxisSize> axes{{Axis::data, static_cast<int>(ranks / each)}};
   if (stages > 1) axes.insert(axes.begin(), {Axis::pipe, stages});
   if (tensor > 1) axes.push_back({Axis::tensor, tensor});
-  return Topology(std::move(axes)).with_experts(experts);
+  return Topology(std::move(axes)).with_experts(experts, node);
 }
 
 }  // namespace trainyard::plan

@@ -10,17 +10,27 @@
 namespace trainyard::plan {
 
 // The words of the literature: pipeline stages, replicas that read other samples, parts of a sequence, parts of a
-// weight, experts, and replicas of the same experts.
-enum class Axis { pipe, data, context, tensor, expert, expert_data };
+// weight, experts, and replicas of the same experts. Experts along nodes and inside of one: the two axes of `expert`
+// where it is cut so.
+enum class Axis { pipe, data, context, tensor, expert, expert_data, expert_outer, expert_inner };
 
 // As plan files and profiles spell them.
 struct AxisName {
   Axis axis;
   const char* name;
 };
-inline constexpr AxisName axis_names[] = {{Axis::pipe, "pipe"},       {Axis::data, "data"},
-                                          {Axis::context, "context"}, {Axis::tensor, "tensor"},
-                                          {Axis::expert, "expert"},   {Axis::expert_data, "expert_data"}};
+inline constexpr AxisName axis_names[] = {{Axis::pipe, "pipe"},
+                                          {Axis::data, "data"},
+                                          {Axis::context, "context"},
+                                          {Axis::tensor, "tensor"},
+                                          {Axis::expert, "expert"},
+                                          {Axis::expert_data, "expert_data"},
+                                          {Axis::expert_outer, "expert_outer"},
+                                          {Axis::expert_inner, "expert_inner"}};
+// Those of data that is read a second time: no topology that is written down names them.
+constexpr bool is_of_second_reading(Axis axis) {
+  return axis == Axis::expert || axis == Axis::expert_data || axis == Axis::expert_outer || axis == Axis::expert_inner;
+}
 std::string name_of(Axis axis);
 Axis axis_named(std::string_view name, const std::string& where);  // InputError with the nearest
 
@@ -57,9 +67,11 @@ class Topology {
   explicit Topology(std::vector<AxisSize> axes);
 
   // The same ranks with the data axis read a second time: its coordinate is that along expert_data times `degree` plus
-  // that along expert. A degree of 1 is no second reading: both axes have size 1 then. std::invalid_argument where it
-  // does not divide the ranks along data, or the axes are named as those of a second reading are.
-  Topology with_experts(int degree) const;
+  // that along expert. A degree of 1 is no second reading: both axes have size 1 then. `node` neighbours of the degree
+  // are one node: expert = expert_outer * node + expert_inner; where that is one of them or all, these two axes have
+  // size 1. std::invalid_argument where the degree does not divide the ranks along data or the node the degree, or the
+  // axes are named as those of a second reading are.
+  Topology with_experts(int degree, int node = 1) const;
 
   int world() const;
   int size(Axis axis) const;
@@ -79,15 +91,17 @@ class Topology {
   std::vector<AxisSize> axes_, finest_;
 };
 
-// Does `axis`, one of the finest of a topology, belong to `axes`? Those of the second reading belong to data.
+// Does `axis`, one of the finest of a topology, belong to `axes`? Those of the second reading belong to data, and nodes
+// and what is inside of them to expert.
 constexpr bool includes(Axes axes, Axis axis) {
-  return axes.has(axis) || (axes.has(Axis::data) && (axis == Axis::expert || axis == Axis::expert_data));
+  return axes.has(axis) || (axes.has(Axis::data) && is_of_second_reading(axis)) ||
+         (axes.has(Axis::expert) && (axis == Axis::expert_outer || axis == Axis::expert_inner));
 }
 
 // Ranks along data and, inside, along tensor, which `tensor` neighbours share; outside of both along pipe, so that a
 // stage is a run of ranks: rank = (stage * data + data coordinate) * tensor + tensor coordinate. The axes of pipe and
 // tensor are left out where they are 1. `ranks` is a multiple of `tensor` * `stages` * `experts`; that many neighbours
-// along data hold different experts (with_experts).
-Topology replicas_of(int ranks, int tensor, int stages = 1, int experts = 1);
+// along data hold different experts, `node` of them in one node (with_experts).
+Topology replicas_of(int ranks, int tensor, int stages = 1, int experts = 1, int node = 1);
 
 }  // namespace trainyard::plan

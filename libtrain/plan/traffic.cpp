@@ -1,6 +1,7 @@
 // Calls and bytes of a step.
 #include "libtrain/plan/traffic.h"
 
+#include "libtrain/plan/expert_nodes.h"
 #include "libtrain/plan/inventory.h"
 
 #include <algorithm>
@@ -46,19 +47,18 @@ std::int64_t sent_in(const SizedCalls& c) {
   return c.operation == "all_reduce" ? 2 * (c.ranks - 1) * c.bytes / c.ranks : c.bytes / c.ranks * (c.ranks - 1);
 }
 
-// What the blocks of a part say for `micros` micro-batches in a group along `axis`.
+// What the blocks of a part say for `micros` micro-batches among `ranks`; of a block: its calls, so many times.
 template <class Calls>
-std::vector<SizedCalls> calls_in(Axis axis, int ranks, const ModelPart& part, std::int64_t micros, Calls of_block) {
+std::vector<SizedCalls> calls_of_blocks(int ranks, const ModelPart& part, std::int64_t micros, Calls of_block) {
   std::vector<SizedCalls> out;
   if (ranks == 1 || micros == 0) return out;
   for (const auto& segment : segments(part))
-    for (const auto& c : of_block(segment)) {
-      const auto calls = micros * segment.times * c.calls;
+    for (auto& c : of_block(segment, micros * segment.times)) {
       const auto same = std::find_if(out.begin(), out.end(), [&](const SizedCalls& o) {
-        return o.operation == c.operation && o.type == c.type && o.bytes == c.bytes;
+        return o.group == c.group && o.operation == c.operation && o.type == c.type && o.bytes == c.bytes;
       });
-      if (same == out.end()) out.push_back({name_of(axis), ranks, c.operation, c.type, c.bytes, calls, calls});
-      else same->calls += calls, same->sending += calls;
+      if (same == out.end()) out.push_back(std::move(c));
+      else same->calls += c.calls, same->sending += c.sending;
     }
   return out;
 }
@@ -103,14 +103,23 @@ std::vector<SizedCalls> step_calls(const ModelPart& part, const StateShape& shap
 
 std::vector<SizedCalls> tensor_calls(const ModelPart& part, const MicroShape& micro, Pass pass, Recompute recompute,
                                      std::int64_t micros) {
-  return calls_in(Axis::tensor, micro.tensor, part, micros,
-                  [&](const Segment& s) { return s.kind->tensor_calls(s.model, micro, pass, recompute); });
+  return calls_of_blocks(micro.tensor, part, micros, [&](const Segment& s, std::int64_t times) {
+    std::vector<SizedCalls> out;
+    for (const auto& c : s.kind->tensor_calls(s.model, micro, pass, recompute))
+      out.push_back(
+          {name_of(Axis::tensor), micro.tensor, c.operation, c.type, c.bytes, times * c.calls, times * c.calls});
+    return out;
+  });
 }
 
 std::vector<SizedCalls> expert_calls(const ModelPart& part, const MicroShape& micro, Pass pass, Recompute recompute,
                                      std::int64_t micros) {
-  return calls_in(Axis::expert, part.experts.across(), part, micros,
-                  [&](const Segment& s) { return s.kind->expert_calls(s.model, micro, pass, recompute); });
+  return calls_of_blocks(part.experts.across(), part, micros, [&](const Segment& s, std::int64_t times) {
+    std::vector<SizedCalls> out;
+    for (const auto& c : s.kind->expert_calls(s.model, micro, pass, recompute))
+      for (auto& sized : expert_group_calls(part.experts, c, times)) out.push_back(std::move(sized));
+    return out;
+  });
 }
 
 std::vector<SizedCalls> pipe_calls(const ModelConfig& model, const Stages& stages, int stage, const MicroShape& micro,

@@ -14,8 +14,8 @@ namespace trainyard::plan {
 
 // Collective calls of one operation and size.
 struct SizedCalls {
-  std::string
-      group;  // "data" or "expert_data", that of the units; "tensor"; "expert"; "pipe", a pair of neighbouring stages
+  std::string group;      // "data" or "expert_data", that of the units; "tensor"; "expert", or "expert_inner" and
+                          // "expert_outer" (plan/expert_nodes.h); "pipe", a pair of neighbouring stages
   int ranks = 1;          // of that group
   std::string operation;  // as the ledger names it
   base::DType type = base::DType::f32;

@@ -158,6 +158,14 @@ TEST(Gpu, ExpertsAreThoseOfTheCpuWithTheSameBitsOnEveryCut) {
     }
     testing::expect_no_difference(runs.reports(), fmt::format("experts over {}", experts));
   }
+  // In two hops, put in order on the device between them.
+  auto whole = config("whole"), nodes = config("nodes");
+  whole.global_batch = nodes.global_batch = 6;
+  Cut of{4, 1};
+  of.experts = 4, of.expert_node = 2;
+  const auto wanted = runs.bits(whole, runs.run(whole, {1, 0, 1}));
+  EXPECT_EQ(runs.bits(nodes, runs.run(nodes, of)), wanted);
+  testing::expect_no_difference(runs.reports(), "nodes of two");
   runs.run(cpu, {1, 0, 1});
   const auto there = SmallRun::metrics(one), here = SmallRun::metrics(cpu);
   ASSERT_EQ(there.size(), here.size());

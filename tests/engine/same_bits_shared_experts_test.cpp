@@ -81,9 +81,9 @@ int chunks_of(int experts, int turn) {
 
 std::string text_of(const Cut& c) {
   return fmt::format(
-      "{} ranks, {} tensor{}, experts over {} in {}, {} stages of {} chunks, {}, ZeRO {}, {}, recompute {}", c.ranks,
-      c.tensor, c.sequence_parallel ? " and rows" : "", c.experts, c.expert_chunks, c.pipeline, c.virtual_stages,
-      c.schedule, c.zero, c.dtype, c.recompute);
+      "{} ranks, {} tensor{}, experts over {} ({} a node) in {}, {} stages of {} chunks, {}, ZeRO {}, {}, recompute {}",
+      c.ranks, c.tensor, c.sequence_parallel ? " and rows" : "", c.experts, c.expert_node, c.expert_chunks, c.pipeline,
+      c.virtual_stages, c.schedule, c.zero, c.dtype, c.recompute);
 }
 
 engine::RunConfig config_of(const SmallRun& runs, int gate, int fold, const std::string& output) {
@@ -177,6 +177,53 @@ TEST(SameBitsSharedExperts, StopAndResumeOnAnotherDegree) {
   }
 }
 
+// Rows that go to the ranks of a node first: with a capacity, whole and in chunks, in rounds, inside of stages, behind
+// tensor ranks, where ranks hold the same experts; and from there on another cut and back.
+TEST(SameBitsSharedExperts, InNodes) {
+  SmallRun runs;
+  struct Case {
+    int gate, ranks, experts, node, chunks, zero, stages, tensor;
+    const char *schedule, *dtype, *recompute;
+  };
+  const std::vector<Case> cases = {
+      {0, 4, 4, 2, 3, 1, 1, 1, "1f1b", "f32", "none"},         {1, 12, 6, 2, 1, 2, 1, 2, "1f1b", "bf16", "selective"},
+      {2, 8, 4, 2, 3, 0, 2, 1, "zero-bubble", "bf16", "none"}, {3, 4, 4, 2, 1, 3, 1, 1, "1f1b", "f32", "layers"},
+      {3, 6, 6, 3, 1, 1, 1, 1, "1f1b", "f32", "none"},         {4, 8, 4, 2, 1, 3, 1, 1, "1f1b", "f32", "none"}};
+  std::map<std::pair<int, std::string>, std::string> expected;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const auto& of = cases[i];
+    Cut cut{of.ranks, of.zero, 1, of.dtype, of.recompute};
+    cut.experts = of.experts, cut.expert_node = of.node, cut.expert_chunks = of.chunks;
+    cut.pipeline = of.stages, cut.schedule = of.schedule, cut.tensor = of.tensor;
+    const auto where = fmt::format("{} gate {}", text_of(cut), of.gate);
+    auto& want = expected[{of.gate, of.dtype}];
+    if (want.empty()) {
+      const auto one = config_of(runs, of.gate, 1, fmt::format("one-{}", i));
+      want = bits_of(runs, one, runs.run(one, {1, 0, 1, of.dtype}));
+    }
+    auto c = config_of(runs, of.gate, 1, fmt::format("nodes-{}", i));
+    EXPECT_EQ(bits_of(runs, c, runs.run(c, cut)), want) << where;
+    const std::int64_t data = of.ranks / of.stages / of.tensor;
+    testing::expect_no_difference(runs.reports(), where, [&](std::size_t rank) {
+      const auto neighbour = static_cast<std::int64_t>(rank) / of.tensor % data, alike = data / of.experts;
+      return neighbour % of.experts * alike + neighbour / of.experts >= 10 % data;
+    });
+    for (const auto& report : runs.reports()) {
+      EXPECT_NE(report.find("expert_inner all_to_all"), std::string::npos) << report;
+      EXPECT_NE(report.find("expert_outer all_to_all"), std::string::npos) << report;
+      EXPECT_EQ(report.find("expert all_to_all"), std::string::npos) << report;
+    }
+    if (i != 0 && i != 3) continue;
+    auto there = config_of(runs, of.gate, 1, fmt::format("on-nodes-{}", i));
+    there.stop_after = 1;
+    ASSERT_EQ(runs.run(there, cut).code, base::ExitCode::requeue);
+    there.stop_after = 2;
+    ASSERT_EQ(runs.run(there, {2, 1, 1, of.dtype}).code, base::ExitCode::requeue);
+    there.stop_after = 0;
+    EXPECT_EQ(bits_of(runs, there, runs.run(there, cut)), want) << where;
+  }
+}
+
 // Metrics say how many rounds the layer took that took most; what was announced counts them.
 TEST(SameBitsSharedExperts, RoundsAreCounted) {
   SmallRun runs;
@@ -212,18 +259,18 @@ TEST(SameBitsSharedExperts, AnEvaluationIsTheValidationOfTheRun) {
     runs.run(c, two);
     const auto recorded = SmallRun::metrics(c).back()["validation_loss"].get<double>();
     for (const auto& [count, stages, experts, tensor] :
-         {std::tuple{1, 1, 1, 1}, {3, 1, 3, 1}, {4, 2, 2, 1}, {4, 1, 2, 1}, {4, 1, 2, 2}, {2, 1, 1, 2}}) {
+         {std::tuple{1, 1, 1, 1}, {3, 1, 3, 1}, {4, 2, 2, 1}, {4, 1, 2, 1}, {4, 1, 2, 2}, {2, 1, 1, 2}, {4, 1, 4, 1}}) {
       engine::EvaluateConfig e;
       e.checkpoint = c.output, e.sequences = 12;
       Cut cut{count, count == 3 ? 3 : 0};
-      cut.pipeline = stages, cut.experts = experts, cut.tensor = tensor;
+      cut.pipeline = stages, cut.experts = experts, cut.tensor = tensor, cut.expert_node = experts == 4 ? 2 : 1;
       const auto dtype = e.run.dtype;
       SmallRun::apply(cut, e.run);
       e.run.dtype = dtype, e.run.device = "cpu", e.run.hang_timeout = 120;
       std::vector<engine::Evaluation> found(static_cast<std::size_t>(count));
       comm::run_ranks(count, [&, cut](int rank, comm::ThreadsWorld& world) {
-        auto w =
-            engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor, cut.pipeline, cut.experts);
+        auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor, cut.pipeline,
+                                    cut.experts, cut.expert_node);
         found[static_cast<std::size_t>(rank)] = engine::evaluate(e, w, nullptr, cut.ranks);
       });
       for (const auto& f : found) {

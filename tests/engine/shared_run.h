@@ -35,7 +35,7 @@ class SharedRun : public ::testing::Test {
 
   engine::RunResult run(const engine::RunConfig& config, const Cut& cut) {
     auto world = engine::make_world("mpi", runtime->rank(), runtime->size(), runtime->factory(), cut.tensor,
-                                    cut.pipeline, cut.experts);
+                                    cut.pipeline, cut.experts, cut.expert_node);
     if (cut.pipeline > 1) world.queues = runtime->concurrent_factory();
     return runs_->run_rank(config, cut, world);
   }

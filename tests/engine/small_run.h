@@ -31,6 +31,7 @@ struct Cut {
   std::string partition = "flops";
   int experts = 1;  // ranks along data that hold different ones
   int expert_chunks = 1;
+  int expert_node = 1;
   std::int64_t expert_buffer = 0;
 };
 
@@ -108,8 +109,8 @@ class SmallRun {
     apply(cut, c);
     std::vector<engine::RunResult> results(static_cast<std::size_t>(cut.ranks));
     comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
-      auto w =
-          engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor, cut.pipeline, cut.experts);
+      auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor, cut.pipeline,
+                                  cut.experts, cut.expert_node);
       results[static_cast<std::size_t>(rank)] = engine::run(c, w, signals_, listener, cut.ranks);
     });
     reports_.clear();
@@ -140,6 +141,7 @@ class SmallRun {
     c.zero = cut.zero, c.threads = cut.threads, c.dtype = base::dtype_from_name(cut.dtype);
     c.tensor = cut.tensor, c.sequence_parallel = cut.sequence_parallel;
     c.expert_parallel = cut.experts, c.expert_chunks = cut.expert_chunks, c.expert_buffer = cut.expert_buffer;
+    c.expert_node = cut.expert_node;
     c.pipeline = cut.pipeline, c.virtual_stages = cut.virtual_stages, c.partition = cut.partition;
     for (const auto& [name, schedule] : plan::schedule_names())
       if (name == cut.schedule) c.pipeline_schedule = schedule;

@@ -3,6 +3,7 @@
 #include "kernels/cast/cast.h"
 #include "libtrain/base/random.h"
 #include "libtrain/model/expert_edges.h"
+#include "libtrain/plan/expert_nodes.h"
 #include "tests/model/small_model.h"
 #include "tests/model/tensor_world.h"
 
@@ -145,10 +146,16 @@ struct Rounds {
   bool crowded = false;
   std::int64_t most = 0;
 };
+// Runs of a rank's experts; ranks of a node.
+struct Ways {
+  int chunks = 1, node = 1;
+};
 
-void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recompute recompute, Rounds rounds = {}) {
-  const auto where = fmt::format("{}, top {}, {}, {} ranks, recompute {}", m.name, m.experts.top_k,
-                                 base::name_of(dtype), ranks, plan::name_of(recompute));
+void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recompute recompute, Rounds rounds = {},
+                 Ways ways = {}) {
+  const auto where =
+      fmt::format("{}, top {}, {}, {} ranks in nodes of {}, {} chunks, recompute {}", m.name, m.experts.top_k,
+                  base::name_of(dtype), ranks, ways.node, ways.chunks, plan::name_of(recompute));
   std::vector<std::unique_ptr<Batch>> batches;
   std::vector<Made> want;
   for (int r = 0; r < ranks; ++r) {
@@ -156,19 +163,22 @@ void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recom
                                               static_cast<std::uint64_t>(2 * r)));
     want.push_back(alone(m, dtype, *batches.back(), recompute, rounds.crowded));
   }
-  const auto topology = plan::Topology({{plan::Axis::data, ranks}}).with_experts(ranks);
+  const auto topology = plan::Topology({{plan::Axis::data, ranks}}).with_experts(ranks, ways.node);
   comm::run_ranks(ranks, [&](int rank, comm::ThreadsWorld& threads) {
-    const auto part = plan::ModelPart(m).with_experts({ranks, rank});
+    const auto part = plan::ModelPart(m).with_experts({ranks, rank, 1, ways.chunks, ways.node});
     plan::MicroShape shape{2, 16, dtype, 1};
     shape.expert_buffer = rounds.buffer;
     tensor::Arena activations(tensor::Category::activations,
                               plan::activation_bytes(part, shape, plan::Pass::train, recompute)),
         workspace(tensor::Category::workspace, plan::workspace_bytes(part, shape, plan::Pass::train)),
+        staging(tensor::Category::communication_staging, plan::expert_staging_bytes(part, shape, plan::Pass::train)),
         none(tensor::Category::parameters, 0);
     const auto exec = tensor::Exec::caller(&workspace, 1);
     const auto communication = tensor::Exec::worker("communication", nullptr);
     const plan::UnitSet set(part, topology);
-    comm::World world("threads", rank, topology, threads.factory(rank), {{plan::Axis::data}, {plan::Axis::expert}});
+    comm::World world(
+        "threads", rank, topology, threads.factory(rank),
+        {{plan::Axis::data}, {plan::Axis::expert}, {plan::Axis::expert_outer}, {plan::Axis::expert_inner}});
     params::StoreContext context{set,
                                  {0, dtype, DType::f32, {1, 1, 1, 1}, 2, topology},
                                  plan::Reduction::ordered,
@@ -180,8 +190,8 @@ void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recom
                                  none,
                                  none,
                                  none,
-                                 none};
-    const model::ExpertEdges edges(context, rounds.buffer);
+                                 staging};
+    const model::ExpertEdges edges(context, rounds.buffer, plan::expert_hop_bytes(part, shape, plan::Pass::train));
     ShareStore store(part, topology, dtype, 3, rounds.crowded);
     model::Decoder decoder(part, recompute);
     model::Saved saved(activations);
@@ -197,6 +207,17 @@ void expect_same(const plan::ModelConfig& m, DType dtype, int ranks, plan::Recom
     }
     EXPECT_EQ(activations.peak_bytes(), activations.capacity_bytes()) << where;
     EXPECT_EQ(workspace.peak_bytes(), workspace.capacity_bytes()) << where;
+    EXPECT_EQ(staging.peak_bytes(), staging.capacity_bytes()) << where;
+    EXPECT_EQ(staging.capacity_bytes() > 0, ways.node > 1) << where;
+    const auto sent_to = [&](plan::Axis axis) {
+      std::uint64_t bytes = 0;
+      for (const auto& [operation, t] : world.group({axis}).ledger().totals())
+        if (operation == "all_to_all") bytes += t.sent_bytes;
+      return bytes;
+    };
+    EXPECT_EQ(sent_to(plan::Axis::expert) > 0, ways.node == 1) << where;
+    EXPECT_EQ(sent_to(plan::Axis::expert_inner) > 0, ways.node > 1) << where;
+    EXPECT_EQ(sent_to(plan::Axis::expert_outer) > 0, ways.node > 1) << where;
     EXPECT_EQ(std::memcmp(&step.loss_sum, &mine.loss, sizeof(double)), 0) << where;
     std::int64_t shared = 0;
     for (std::size_t u = 0; u < store.units.size(); ++u)
@@ -236,6 +257,25 @@ TEST(SharedExperts, AllTokensChooseTheSameInRounds) {
 TEST(SharedExperts, RoundsOverBuffersOfAnySize) {
   for (const std::int64_t buffer : {32, 40, 57, 96})
     for (const int ranks : {2, 4}) expect_same(models().back(), DType::f32, ranks, plan::Recompute::none, {buffer});
+}
+// With a capacity, whole and in chunks, and in rounds: nodes of two, and of other sizes than there are nodes.
+TEST(SharedExperts, InNodes) {
+  for (const auto& m : models())
+    for (const auto dtype : {DType::f32, DType::bf16}) expect_same(m, dtype, 4, plan::Recompute::none, {}, {1, 2});
+  auto many = models();
+  for (auto& m : many) m.experts.count = {12};
+  for (const int node : {2, 3})
+    for (std::size_t i = 0; i < many.size(); ++i) {
+      expect_same(many[i], DType::f32, 6, plan::Recompute::layers, {}, {1, node});
+      if (i < 2) expect_same(many[i], DType::f32, 6, plan::Recompute::none, {}, {2, node});
+    }
+  expect_same(models().back(), DType::bf16, 4, plan::Recompute::none, {40, true}, {1, 2});
+}
+// What chunks send they send in one hop, too.
+TEST(SharedExperts, InChunks) {
+  auto m = models().front();
+  m.experts.count = {8};
+  for (const int chunks : {2, 4}) expect_same(m, DType::f32, 2, plan::Recompute::none, {}, {chunks, 1});
 }
 TEST(SharedExperts, Recomputed) {
   for (const auto& m : models())

@@ -156,6 +156,7 @@ int main(int argc, char** argv) {
                            {"dry-run", word(switches.dry_run)},
                            {"tensor", fmt::format("{}", config.tensor)},
                            {"expert-parallel", fmt::format("{}", config.expert_parallel)},
+                           {"expert-node", fmt::format("{}", config.expert_node)},
                            {"pipeline", fmt::format("{}", config.pipeline)},
                            {"print-config", word(switches.print_config)}});
       if (switches.print_config) {

@@ -1,0 +1,73 @@
+// What two hops send, need, and when they cannot be.
+#include "libtrain/plan/expert_nodes.h"
+
+#include "libtrain/base/aligned.h"
+#include "libtrain/plan/layer_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace trainyard::plan {
+
+namespace {
+
+constexpr std::string_view all_to_all = "all_to_all";
+
+// Nodes that so many ranks can be, nearest to `asked`; 1: there are none.
+int nearest_node(int ranks, int asked) {
+  int best = 1;
+  for (int node = 2; node < ranks; ++node)
+    if (ranks % node == 0 && (best == 1 || std::abs(node - asked) < std::abs(best - asked))) best = node;
+  return best;
+}
+
+}  // namespace
+
+std::vector<SizedCalls> expert_group_calls(const ExpertShare& share, const GroupCall& call, std::int64_t times) {
+  const auto in = [&](Axis axis, int ranks) {
+    return SizedCalls{name_of(axis),     ranks, call.operation, call.type, call.bytes, times * call.calls,
+                      times * call.calls};
+  };
+  if (share.node == 1 || call.operation != all_to_all) return {in(Axis::expert, share.across())};
+  return {in(Axis::expert_inner, share.node), in(Axis::expert_outer, share.across() / share.node)};
+}
+
+std::int64_t expert_hop_bytes(const ModelPart& part, const MicroShape& s, Pass pass) {
+  if (part.experts.node == 1) return 0;
+  auto most = pass == Pass::train ? expert_hop_bytes(part, s, Pass::evaluate) : 0;
+  for (const auto& segment : segments(part))
+    for (const auto& call : segment.kind->expert_calls(segment.model, s, pass, Recompute::none))
+      if (call.operation == all_to_all) most = std::max(most, call.bytes);
+  return most;
+}
+
+std::int64_t expert_staging_bytes(const ModelPart& part, const MicroShape& s, Pass pass) {
+  return 2 * base::aligned(expert_hop_bytes(part, s, pass));
+}
+
+std::vector<Problem> expert_node_problems(const Plan& p) {
+  if (p.expert_node == 1) return {};
+  const auto said = fmt::format("--expert-node {}", p.expert_node);
+  if (!has_experts(p.model))
+    return {{said + " is for rows of experts, and the model has none",
+             "leave the node out, or a model with experts (train --help-model)"}};
+  if (p.expert_parallel == 1)
+    return {{said + " is for rows that go to the experts of other ranks, and --expert-parallel is 1",
+             fmt::format("leave the node out, or --expert-parallel {}", 2 * p.expert_node)}};
+  const auto nearest = nearest_node(p.expert_parallel, p.expert_node);
+  const auto hint =
+      nearest == 1 ? std::string("leave the node out") : fmt::format("--expert-node {}, or leave it out", nearest);
+  if (p.expert_node == p.expert_parallel)
+    return {{fmt::format("{} is all ranks that share the experts (--expert-parallel {}): in one node rows go in one "
+                         "hop",
+                         said, p.expert_parallel),
+             hint}};
+  if (p.expert_parallel % p.expert_node != 0)
+    return {{fmt::format("{} does not divide the {} ranks that share the experts (--expert-parallel {})", said,
+                         p.expert_parallel, p.expert_parallel),
+             hint}};
+  return {};
+}
+
+}  // namespace trainyard::plan
