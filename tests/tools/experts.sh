@@ -24,4 +24,20 @@ numbers() { jq -c '[.step, .loss, .gradient_norm, .experts]' "$1/metrics.jsonl";
 [ "$(numbers runs/experts | wc -l)" = 3 ] || fail "runs/experts has other steps"
 [ "$(numbers runs/experts)" = "$(numbers runs/shared)" ] || fail "ranks that share out the experts have other numbers"
 expect 0 reshard-checkpoint --diff runs/experts runs/shared
+
+# The same in two hops, nodes of two ranks: said beforehand, refused where there are none, in a plan, and for an evaluation.
+words+=(--expert-node 2)
+for ((w = 0; w < ${#words[@]}; ++w)); do [ "${words[w]}" != runs/shared ] || words[w]=runs/nodes; done
+expect 0 "${words[@]}" --dry-run
+said 'experts over 4 (2 a node)'
+said 'expert_outer all_to_all'
+refused 2 'expert-node 3 does not divide the 4 ranks' "${words[@]/%2/3}"
+expect 0 "${words[@]}"
+[ "$(numbers runs/experts)" = "$(numbers runs/nodes)" ] || fail "rows that go by nodes have other numbers"
+expect 0 reshard-checkpoint --diff runs/experts runs/nodes
+expect 0 partition-model --model experts.toml --vocabulary 257 --ranks 4 --expert-parallel 4 --expert-node 2 --zero 1 --sequence 256 --global-batch 16 --output nodes.json
+jq -e '.expert_node == 2' nodes.json >/dev/null || fail "the plan says no nodes"
+expect 0 mpirun -n 4 train --plan nodes.json --data data --output runs/planned --steps 3
+[ "$(numbers runs/planned)" = "$(numbers runs/nodes)" ] || fail "a plan's nodes have other numbers"
+expect 0 mpirun -n 4 train --evaluate runs/nodes --evaluate-split train --evaluate-sequences 8 --expert-parallel 4 --expert-node 2
 passed

@@ -143,7 +143,7 @@ std::string describe(Launched& launched, const ProfileOptions& o) {
   const auto r = agreed_request(launched, o);
   std::string out;
   for (const auto& s : profile::planned(r.families, r.sweep))
-    out += fmt::format("{:<10} {} of {} ranks  {:<22} {:<4} {} sizes from {} to {} bytes\n", s.group,
+    out += fmt::format("{:<12} {} of {} ranks  {:<22} {:<4} {} sizes from {} to {} bytes\n", s.group,
                        s.groups == 1 ? "1 group" : fmt::format("{} groups", s.groups), s.ranks, s.operation, s.type,
                        s.points.size(), s.points.front().bytes, s.points.back().bytes);
   if (r.local)
