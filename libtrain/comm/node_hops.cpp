@@ -11,36 +11,38 @@ namespace {
 
 using base::View;
 
-View elements(View v, std::int64_t first, std::int64_t count) {
+View elements_of(View v, std::int64_t first, std::int64_t count) {
   return {static_cast<char*>(v.data) + first * base::size_of(v.dtype), v.dtype, {count}, v.device};
 }
 
 // The parts of one rank, behind one another, are `each` elements.
-struct Parts {
+struct HopParts {
   std::int64_t nodes, node, each;
   std::int64_t all() const { return nodes * node * each; }
+  // Where those for a rank lie on the first hop.
+  std::int64_t of(std::int64_t rank) const { return (rank % node * nodes + rank / node) * each; }
 };
 
-View staged(View staging, base::DType dtype, std::int64_t count) {
+View in_staging(View staging, base::DType dtype, std::int64_t count) {
   const View out(staging.data, dtype, {count}, staging.device);
   TRAINYARD_ASSERT(out.bytes() <= staging.bytes(), "{} bytes in {}", out.bytes(), staging.bytes());
   return out;
 }
 
-void hop(Communicator& comm, tensor::Exec& exec, View from, View to) {
+void make_hop(Communicator& comm, tensor::Exec& exec, View from, View to) {
   const std::vector<std::int64_t> counts(static_cast<std::size_t>(comm.size()), from.count() / comm.size());
   comm.all_to_all(exec, from, counts, to, counts);
 }
 
 // What goes to one rank of a node, of all nodes, lies together on the first hop, and is `first` already; on the second
 // what goes to one node, of all ranks of this one.
-void cross(const NodeHops& hops, tensor::Exec& exec, const Parts& p, View first, View second, View theirs) {
-  hop(hops.inside, exec, first, second);
+void cross_hops(const NodeHops& hops, tensor::Exec& exec, const HopParts& p, View first, View second, View theirs) {
+  make_hop(hops.inside, exec, first, second);
   for (std::int64_t from = 0; from < p.node; ++from)
     for (std::int64_t to = 0; to < p.nodes; ++to)
-      tensor::copy(exec, elements(second, (from * p.nodes + to) * p.each, p.each),
-                   elements(first, (to * p.node + from) * p.each, p.each));
-  hop(hops.across, exec, first, theirs);
+      tensor::copy(exec, elements_of(second, (from * p.nodes + to) * p.each, p.each),
+                   elements_of(first, (to * p.node + from) * p.each, p.each));
+  make_hop(hops.across, exec, first, theirs);
 }
 
 }  // namespace
@@ -49,12 +51,12 @@ void all_to_all(const NodeHops& hops, tensor::Exec& exec, View mine, View theirs
   const std::int64_t nodes = hops.across.size(), node = hops.inside.size(), ranks = nodes * node;
   TRAINYARD_ASSERT(mine.dense() && theirs.dense() && mine.count() == theirs.count() && mine.count() % ranks == 0,
                    "{} elements for {} in parts for {} ranks", mine.count(), theirs.count(), ranks);
-  const Parts parts{nodes, node, mine.count() / ranks};
-  const auto first = staged(hops.first, mine.dtype, parts.all()), second = staged(hops.second, mine.dtype, parts.all());
+  const HopParts parts{nodes, node, mine.count() / ranks};
+  const auto first = in_staging(hops.first, mine.dtype, parts.all()),
+             second = in_staging(hops.second, mine.dtype, parts.all());
   for (std::int64_t r = 0; r < ranks; ++r)
-    tensor::copy(exec, elements(mine, r * parts.each, parts.each),
-                 elements(first, (r % node * nodes + r / node) * parts.each, parts.each));
-  cross(hops, exec, parts, first, second, theirs.reshaped({theirs.count()}));
+    tensor::copy(exec, elements_of(mine, r * parts.each, parts.each), elements_of(first, parts.of(r), parts.each));
+  cross_hops(hops, exec, parts, first, second, theirs.reshaped({theirs.count()}));
 }
 
 void all_to_all(const NodeHops& hops, tensor::Exec& exec, const std::vector<View>& mine,
@@ -63,22 +65,22 @@ void all_to_all(const NodeHops& hops, tensor::Exec& exec, const std::vector<View
   const auto views = static_cast<std::int64_t>(mine.size());
   TRAINYARD_ASSERT(views > 0 && mine.size() == theirs.size() && views % ranks == 0, "{} views for {} of {} ranks",
                    views, theirs.size(), ranks);
-  Parts parts{nodes, node, 0};
+  HopParts parts{nodes, node, 0};
   for (std::int64_t i = 0; i < views; i += ranks) parts.each += mine[static_cast<std::size_t>(i)].count();
   const auto dtype = mine.front().dtype;
-  const auto first = staged(hops.first, dtype, parts.all()), second = staged(hops.second, dtype, parts.all());
+  const auto first = in_staging(hops.first, dtype, parts.all()), second = in_staging(hops.second, dtype, parts.all());
   std::int64_t at = 0;  // of a part among those of its rank
   for (std::int64_t i = 0; i < views; ++i) {
     const auto r = i % ranks;
     const auto view = mine[static_cast<std::size_t>(i)];
-    tensor::copy(exec, view, elements(first, (r % node * nodes + r / node) * parts.each + at, view.count()));
+    tensor::copy(exec, view, elements_of(first, parts.of(r) + at, view.count()));
     if (r + 1 == ranks) at += view.count();
   }
-  cross(hops, exec, parts, first, second, second);
+  cross_hops(hops, exec, parts, first, second, second);
   at = 0;
   for (std::int64_t i = 0; i < views; ++i) {
     const auto view = theirs[static_cast<std::size_t>(i)];
-    tensor::copy(exec, elements(second, i % ranks * parts.each + at, view.count()), view);
+    tensor::copy(exec, elements_of(second, i % ranks * parts.each + at, view.count()), view);
     if (i % ranks + 1 == ranks) at += view.count();
   }
 }

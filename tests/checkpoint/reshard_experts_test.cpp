@@ -157,6 +157,10 @@ TEST(ReshardExperts, ThePlanSaysThem) {
   EXPECT_EQ(plan_of(predicted_two, 6, 2), predicted_two) << "the same cut";
   EXPECT_EQ(plan_of(predicted, 6, 2), two) << "of another cut";
   EXPECT_EQ(plan_of(predicted_two, 6, 1), none) << "of another cut";
+  auto nodes = predicted_two;
+  nodes["expert_node"] = 2, nodes["expert_chunks"] = 3;
+  EXPECT_EQ(plan_of(nodes, 6, 2), nodes) << "the same cut";
+  EXPECT_EQ(plan_of(nodes, 6, 1), none) << "nodes and chunks are for the experts that a rank had";
   auto nonsense = two;
   nonsense["expert_parallel"] = "many";
   EXPECT_EQ(plan_of(nonsense, 6, 0), none);
