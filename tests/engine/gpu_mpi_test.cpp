@@ -95,14 +95,14 @@ TEST_F(SharedRun, TensorRanksOnDevices) {
   }
 }
 
-// Each rank holds others of the experts; the last round leaves one without a micro-batch.
+// Each rank holds others of the experts, four by nodes of two; the last round leaves one without a micro-batch.
 TEST_F(SharedRun, ExpertsOnDevices) {
   const int n = testing::runtime->size();
   const auto config = [&](const std::string& output) {
     auto c = runs_->config(output);
     c.model = runs_->model("gpu-shared-experts",
                            "layers = 2\nhidden = 16\nheads = 2\nkv-heads = 1\nffn = 32\ncontext = 8\n"
-                           "dropout-attention = 0.1\n[experts]\ncount = 12\nevery = 2\ntop-k = 2\n"
+                           "dropout-attention = 0.1\n[experts]\ncount = 24\nevery = 2\ntop-k = 2\n"
                            "capacity-factor = 1\nmin-capacity = 1\n");
     c.device = "cuda";
     c.steps = 2;
@@ -123,6 +123,7 @@ TEST_F(SharedRun, ExpertsOnDevices) {
       c.communicator = communicator;
       Cut cut{n, chunks == 1 ? 0 : 3};
       cut.experts = n, cut.expert_chunks = chunks;
+      cut.expert_node = n == 4 ? 2 : 1;
       const auto result = run(c, cut);
       if (testing::runtime->rank() != 0) continue;
       const auto where = fmt::format("{} ranks, {}, {} chunks", n, communicator, chunks);
