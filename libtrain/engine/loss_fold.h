@@ -20,10 +20,10 @@ struct MicroLoss {
 // losses[i] of micros[i]; of pipeline stages only the last has them.
 using EvaluateMicros = std::function<void(std::span<const std::int64_t> micros, std::span<MicroLoss> losses)>;
 
-// Adds the micro-batches [first, end) to `total` in ascending order. The data rank whose turn is r, of d, evaluates first + r, first + r +
-// d, ...; one without a micro-batch in the last round evaluates the last one again and counts nothing, so that it takes
-// part in the gathers of stage 3. Ranks that share the layers of a replica evaluate the same, stages of it their parts.
-// Collective.
+// Adds the micro-batches [first, end) to `total` in ascending order. The data rank whose turn is r, of d, evaluates
+// first + r, first + r + d, ...; one without a micro-batch in the last round evaluates the last one again and counts
+// nothing, so that it takes part in the gathers of stage 3. Ranks that share the layers of a replica evaluate the same,
+// stages of it their parts. Collective.
 void fold_losses(World& world, tensor::Exec& communication, std::int64_t first, std::int64_t end,
                  const EvaluateMicros& evaluate, MicroLoss& total);
 

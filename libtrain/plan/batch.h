@@ -20,7 +20,8 @@ struct BatchPlan {
   std::int64_t rounds() const {
     return (fold_groups() + data_ranks - 1) / data_ranks;
   }  // accumulation rounds, each of a group a rank and one reduction
-  // Fold group computed by data rank r, the one whose turn is r (Topology::turn), in round k, or -1 when r idles in the ragged last round.
+  // Fold group computed by data rank r, the one whose turn is r (Topology::turn), in round k, or -1 when r idles in the
+  // ragged last round.
   std::int64_t fold_group_of(int r, std::int64_t round) const {
     const auto q = round * data_ranks + r;
     return q < fold_groups() ? q : -1;
