@@ -95,7 +95,7 @@ ExpertParameters ExpertsBranch::parameters_of(const Borrowed& borrowed, const Ch
 std::vector<ExpertsBranch::Chunk> ExpertsBranch::chunks_of(const SavedSet& t) const {
   const std::int64_t n = model_.experts.held.chunks;
   const auto rows = t["dispatched"].rows() / n, experts = plan::held_experts(model_) / n,
-             groups = (plan::shares_experts(model_) ? t["received"] : t["groups"]).rows() / n;
+             groups = worked_on(t).rows() / n;
   std::vector<Chunk> out;
   for (std::int64_t i = 0; i < n; ++i) out.push_back({rows, i * rows, groups, i * groups, experts, i * experts});
   return out;
@@ -148,6 +148,10 @@ void ExpertsBranch::choose(Step& step, const params::Lease& lease, const SavedSe
                        step.gate_records.row_range(record_, 1));
 }
 
+base::View ExpertsBranch::worked_on(const SavedSet& t) const {
+  return plan::shares_experts(model_) ? t["received"] : t["groups"];
+}
+
 base::View ExpertsBranch::own_results(const Step& step, const SavedSet& t) {
   const auto rows = t["dispatched"].rows();
   return t["results"].row_range(step.edges->rank() * rows, rows);
@@ -175,7 +179,7 @@ base::View ExpertsBranch::crossing(Step& step, const SavedSet& t) const {
 // Of a chunk, whose rows of "dispatched" are there.
 void ExpertsBranch::run_experts(Step& step, const params::Lease& own, const SavedSet& t, const Chunk& c,
                                 base::View made) const {
-  const auto groups = plan::shares_experts(model_) ? t["received"] : t["groups"];
+  const auto groups = worked_on(t);
   const auto weights = [&](int index) { return own.weight(index); };
   experts_->forward(step, {groups.row_range(c.first_group, c.groups)}, parameters_of(weights, c),
                     t["dispatched"].row_range(c.first_row, c.rows), tensors_of(step, t, c), made);
@@ -183,7 +187,7 @@ void ExpertsBranch::run_experts(Step& step, const params::Lease& own, const Save
 
 void ExpertsBranch::input_gradients_of(Step& step, const params::Lease& own, const SavedSet& t, const Chunk& c,
                                        base::View dy, base::View dx) const {
-  const auto groups = plan::shares_experts(model_) ? t["received"] : t["groups"];
+  const auto groups = worked_on(t);
   const auto weights = [&](int index) { return own.weight(index); };
   experts_->input_gradients(step, {groups.row_range(c.first_group, c.groups)}, parameters_of(weights, c), dy,
                             t["dispatched"].row_range(c.first_row, c.rows), tensors_of(step, t, c), dx);
@@ -192,7 +196,7 @@ void ExpertsBranch::input_gradients_of(Step& step, const params::Lease& own, con
 // The groups of a chunk lie source by source.
 void ExpertsBranch::weight_gradients_of(Step& step, const params::Grads& grads, const SavedSet& t, const Chunk& c,
                                         base::View dy, int source) const {
-  const auto groups = plan::shares_experts(model_) ? t["received"] : t["groups"];
+  const auto groups = worked_on(t);
   const auto gradients = [&](int index) { return grads.gradient(index); };
   tensor::ArenaScope scratch(step.exec.scratch());
   experts_->weight_gradients(step, {groups.row_range(c.first_group + source * c.experts, c.experts)},
@@ -251,7 +255,7 @@ void ExpertsBranch::forward_through_experts(Step& step, const SavedSet& t, base:
   if (rounds_.made_in(step.pass)) return forward_in_rounds(step, t);
   const auto dispatched = t["dispatched"], results = own_results(step, t);
   const bool shares = plan::shares_experts(model_), sends = plan::sends_to_experts(model_);
-  const auto groups = shares ? t["received"] : t["groups"];
+  const auto groups = worked_on(t);
   const auto slot = dispatched.rows() / groups.rows();
   const auto chunks = chunks_of(t);
   const auto& edges = *step.experts;
@@ -294,7 +298,7 @@ void ExpertsBranch::backward_through_experts(Step& step, const SavedSet& t) cons
   if (rounds_.made_in(step.pass)) return backward_in_rounds(step, t);
   const auto results = own_results(step, t);
   const bool sends = plan::sends_to_experts(model_);
-  const auto groups = plan::shares_experts(model_) ? t["received"] : t["groups"];
+  const auto groups = worked_on(t);
   const auto slot = t["dispatched"].rows() / groups.rows();
   const auto chunks = chunks_of(t);
   const auto& edges = *step.experts;

@@ -52,6 +52,7 @@ class ExpertsBranch : public Branch {
   std::vector<base::View> by_chunks(const Step& step, const Chunk& chunk, base::View whole, std::int64_t unit) const;
   template <class Borrowed> ExpertParameters parameters_of(const Borrowed& borrowed, const Chunk& chunk) const;
   SavedSet tensors_of(const Step& step, const SavedSet& tensors, const Chunk& chunk) const;  // of its experts
+  base::View worked_on(const SavedSet& tensors) const;  // the groups of rows that this rank's experts work on
   // Of this tensor rank: the results of its experts, "sources" and "groups" of these.
   static base::View own_results(const Step& step, const SavedSet& tensors);
   static base::View own_sources(const Step& step, const SavedSet& tensors);
