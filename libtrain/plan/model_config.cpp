@@ -161,7 +161,7 @@ std::vector<std::string> problems(const ModelConfig& m) {
   sliced("kv-heads", m.kv_heads);
   sliced("ffn", m.ffn);
   sliced("the stored vocabulary", m.stored_vocabulary());
-  if (has_experts(m)) sliced("the width of an expert,", expert_width(m));
+  if (has_experts(m)) sliced("the experts' width", expert_width(m));
   for (auto& text : expert_problems(m)) out.push_back(std::move(text));
   return out;
 }

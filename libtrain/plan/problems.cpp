@@ -64,7 +64,8 @@ std::int64_t largest_divisor(std::int64_t of, std::int64_t at_most) {
 
 // The most lanes up to those of the model that it can have.
 std::string lanes_hint(const ModelConfig& m) {
-  const auto widths = std::gcd(m.kv_heads, std::gcd(m.ffn, m.stored_vocabulary()));
+  const auto of_experts = has_experts(m) ? expert_width(m) : m.ffn;
+  const auto widths = std::gcd(std::gcd(m.kv_heads, of_experts), std::gcd(m.ffn, m.stored_vocabulary()));
   return fmt::format("--lanes {}", largest_divisor(widths, m.lanes));
 }
 
@@ -302,7 +303,10 @@ void chunk_problems(const Plan& p, std::vector<Problem>& out) {
 
 // Whether replicas can share out the experts of every layer: with the nearest numbers of them that can.
 void expert_parallel_problems(const Plan& p, std::vector<Problem>& out) {
-  if (p.expert_chunks > 1 && p.expert_parallel == 1)
+  if (p.expert_chunks > 1 && !has_experts(p.model))
+    out.push_back({fmt::format("--expert-chunks {} is for rows of experts, and the model has none", p.expert_chunks),
+                   "leave the chunks out, or a model with experts (train --help-model)"});
+  else if (p.expert_chunks > 1 && p.expert_parallel == 1)
     out.push_back({fmt::format("--expert-chunks {} is for rows that go to other ranks' experts, and --expert-parallel "
                                "is 1: every rank has all of its own",
                                p.expert_chunks),

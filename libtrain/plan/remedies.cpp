@@ -79,11 +79,15 @@ Plan with_experts_over(const Plan& plan, int degree) {
   other.topology = topology_of(other, plan.topology.world());
   return other;
 }
+int most_parts_of_experts(const Plan& plan) {
+  std::int64_t common = plan.topology.size(Axis::data);
+  for (const auto count : plan.model.experts.count) common = std::gcd(common, count / plan.tensor);
+  return static_cast<int>(common);
+}
 std::vector<int> more_parts_of_experts(const Plan& plan) {
   std::vector<int> out;
   if (!has_experts(plan.model)) return out;
-  std::int64_t common = plan.topology.size(Axis::data);
-  for (const auto count : plan.model.experts.count) common = std::gcd(common, count / plan.tensor);
+  const auto common = most_parts_of_experts(plan);
   for (auto e = std::int64_t{plan.expert_parallel} + 1; e <= common; ++e)
     if (common % e == 0 && decision_problems(with_experts_over(plan, static_cast<int>(e))).empty())
       out.push_back(static_cast<int>(e));
@@ -174,26 +178,36 @@ std::vector<Degrees> other_degrees(const Plan& plan) {
   return out;
 }
 
-// Of what leaves a run the run that it is: a higher ZeRO stage and recomputation together, then other tensor ranks and
-// stages, then all of it. The first that fits, else the one that needs least.
+// Of what leaves a run the run that it is: a higher ZeRO stage, recomputation and more ranks that share the experts
+// together, then other tensor ranks and stages, then all of it. The first that fits, else the one that needs least.
 std::optional<Remedy> joint_remedy(const Plan& plan, Pass pass) {
   auto work = std::int64_t{1} << 19;  // items times parts, which balancing them takes: a second or so
   std::optional<Remedy> least;
-  const auto fits = [&](const Degrees& degrees, int zero, Recompute recompute) {
+  // As they are, or with as many replicas as can sharing out the experts.
+  const auto fits_with = [&](const Degrees& degrees, int zero, Recompute recompute, bool share) {
     std::vector<std::string> flags;
     if (zero > plan.zero) flags.push_back(fmt::format("--zero {}", zero));
     if (recompute != plan.recompute) flags.push_back(fmt::format("--recompute {}", name_of(recompute)));
     if (degrees.tensor != plan.tensor) flags.push_back(fmt::format("--tensor {}", degrees.tensor));
     if (degrees.pipeline != plan.pipeline) flags.push_back(fmt::format("--pipeline {}", degrees.pipeline));
     const bool same_degrees = degrees.tensor == plan.tensor && degrees.pipeline == plan.pipeline;
+    auto other = with(plan, degrees);
+    if (share) {
+      other = with_experts_over(other, most_parts_of_experts(other));
+      if (other.expert_parallel <= plan.expert_parallel) return false;
+      flags.push_back(fmt::format("--expert-parallel {}", other.expert_parallel));
+    }
     work -= item_count(plan.model) * degrees.pipeline * plan.virtual_stages;
     if (work < 0 || flags.empty() || (same_degrees && flags.size() < 2)) return false;
-    auto other = with(plan, degrees);
     other.zero = zero, other.recompute = recompute;
     const auto bytes = price(other, pass);
     if (!bytes || (least && least->bytes <= *bytes)) return false;
     least = {fmt::format("{}", fmt::join(flags, " ")), *bytes, flags.size() == 1};
     return *bytes <= plan.device_memory;
+  };
+  const auto fits = [&](const Degrees& degrees, int zero, Recompute recompute) {
+    return fits_with(degrees, zero, recompute, false) ||
+           (has_experts(plan.model) && fits_with(degrees, zero, recompute, true));
   };
   const auto with_others = [&](const Degrees& degrees) {
     for (const auto recompute : recomputations)

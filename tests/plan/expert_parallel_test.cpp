@@ -117,6 +117,10 @@ TEST(ExpertParallel, IsRefusedWithWhatWouldWork) {
       "--expert-chunks 2 is for rows that go to other ranks' experts, and --expert-parallel is 1: every rank "
       "has all of its own",
       "--expert-parallel 2 too, or leave the chunks out");
+  p = sample(4, 1);
+  p.model = preset("gpt2-nano"), p.model.vocabulary = 257, p.model.lanes = 1, p.expert_chunks = 2;
+  expect_refused(p, "--expert-chunks 2 is for rows of experts, and the model has none",
+                 "leave the chunks out, or a model with experts (train --help-model)");
   p = sample(4, 2);
   p.expert_chunks = 3;
   expect_refused(p, "--expert-chunks 3 does not divide the 4 experts of a layer that a rank has", "--expert-chunks 2");
@@ -362,6 +366,22 @@ TEST(ExpertParallel, ThreeAndAHalfTrillionNeedTheHost) {
   const auto first = hint.find("--tensor 2 would need");
   ASSERT_NE(first, std::string::npos) << hint;
   EXPECT_EQ(hint.find("--tensor 2 would need", first + 1), std::string::npos) << hint;
+}
+
+// Sharing experts is also tried together with what else helps.
+TEST(ExpertParallel, IsARemedyTogetherWithOthers) {
+  Plan p;
+  p.model = preset("nlg-350m-moe-128");
+  p.model.vocabulary = 50257, p.model.lanes = 1;
+  p.zero = 3, p.global_batch = 64, p.sequence = 2048;
+  p.topology = topology_of(p, 64);
+  auto both = p;
+  both.recompute = Recompute::layers, both.expert_parallel = 64, both.topology = topology_of(both, 64);
+  predict(p), predict(both);
+  p.device_memory = both.memory.total();
+  EXPECT_EQ(remedies(p), fmt::format("--recompute layers --expert-parallel 64 would need {} and fits; none of these "
+                                     "alone is enough",
+                                     base::size_text(both.memory.total())));
 }
 
 // A model whose experts are most of it fits once they are shared out.

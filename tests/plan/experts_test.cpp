@@ -272,7 +272,7 @@ TEST(ExpertProblems, EachSaysWhatWouldWork) {
   EXPECT_EQ(problem_of([](ModelConfig& m) { m.experts.residual = true, m.experts.shared = 1; }),
             "experts-residual and experts-shared both put a feed-forward part beside the experts: one of them");
   EXPECT_EQ(problem_of([](ModelConfig& m) { m.lanes = 4, m.experts.ffn = 90; }),
-            "the width of an expert, 90 is not a multiple of lanes 4");
+            "the experts' width 90 is not a multiple of lanes 4");
   EXPECT_EQ(problem_of([](ModelConfig& m) {
               m.experts.count.clear(), m.branches = {"attention", "experts"};
             }),
@@ -335,6 +335,21 @@ TEST(ExpertHelp, NamesThePresets) {
     auto m = load_model(name);
     m.vocabulary = 32000, m.lanes = default_lanes(m, base::DeviceKind::cpu);
     EXPECT_TRUE(problems(m).empty()) << name;
+  }
+}
+
+// The lanes that are advised divide the width of an expert, too.
+TEST(Experts, LanesThatTheirWidthCanHave) {
+  Plan p;
+  p.model = preset("moe-nano");
+  p.model.vocabulary = 257, p.model.hidden = 32, p.model.heads = p.model.kv_heads = 8;
+  for (const auto& [width, lanes, advised] : {std::tuple{30, 4, 2}, {31, 8, 1}, {36, 8, 4}}) {
+    p.model.experts.ffn = width, p.model.lanes = lanes;
+    const auto found = decision_problems(p);
+    ASSERT_FALSE(found.empty());
+    EXPECT_EQ(found[0].hint, fmt::format("--lanes {}", advised));
+    p.model.lanes = advised;
+    EXPECT_TRUE(problems(p.model).empty());
   }
 }
 

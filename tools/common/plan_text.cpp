@@ -97,6 +97,10 @@ std::string from_to(int first, int last) {
 
 std::string ranks_text(const Senders& s) {
   const auto run = fmt::format("{}{}", s.first_rank == s.last_rank ? "rank " : "", from_to(s.first_rank, s.last_rank));
+  const int apart = s.ranks->stride;
+  if (s.ranks->runs == 2)
+    return fmt::format("{}, {}", from_to(s.first_rank, s.last_rank),
+                       from_to(s.first_rank + apart, s.last_rank + apart));
   return s.ranks->runs == 1 ? run : fmt::format("{} every {} to {}", run, s.ranks->stride, s.ranks->end() - 1);
 }
 
