@@ -1,31 +1,17 @@
 // An all-to-all of equal parts in two hops against the library's own in one: mpirun -n N bench_comm_node_hops NODE,
 // NODE neighbouring ranks to a node (2). A column is the median of several rounds in which both take turns, each as
 // long as on the slowest rank; bytes are those of all parts of a rank. Both must have brought the same.
+#include "bench/comm/slowest_rank.h"
 #include "libtrain/base/statistics.h"
 #include "libtrain/comm/mpi.h"
 #include "libtrain/comm/node_hops.h"
-
-#define OMPI_SKIP_MPICXX 1
-#include <mpi.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
 
 using namespace trainyard;
-
-namespace {
-
-template <class Call> double seconds_of(const Call& call) {
-  MPI_Barrier(MPI_COMM_WORLD);
-  const double start = MPI_Wtime();
-  call();
-  double own = MPI_Wtime() - start, slowest = 0;
-  MPI_Allreduce(&own, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-  return slowest;
-}
-
-}  // namespace
+using bench::seconds_of;
 
 int main(int argc, char** argv) {
   comm::MpiRuntime mpi;

@@ -1,30 +1,16 @@
 // The ordered reduction against MPI_Reduce_scatter_block, and the gather by messages against MPI_Allgather: mpirun -n N
 // bench_comm_ordered. A column is the best of several rounds in which both take turns; busbw = (n - 1) * piece bytes /
 // seconds, the bytes each rank must send.
+#include "bench/comm/slowest_rank.h"
 #include "libtrain/comm/communicator.h"
 #include "libtrain/comm/mpi.h"
-
-#define OMPI_SKIP_MPICXX 1
-#include <mpi.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <vector>
 
 using namespace trainyard;
-
-namespace {
-
-template <class Call> double seconds_of(const Call& call) {
-  MPI_Barrier(MPI_COMM_WORLD);
-  const double start = MPI_Wtime();
-  call();
-  double own = MPI_Wtime() - start, slowest = 0;
-  MPI_Allreduce(&own, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-  return slowest;
-}
-
-}  // namespace
+using bench::seconds_of;
 
 int main() {
   comm::MpiRuntime mpi;

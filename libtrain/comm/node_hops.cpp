@@ -2,6 +2,7 @@
 #include "libtrain/comm/node_hops.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/comm/bytes.h"
 
 #include <cstdint>
 
@@ -10,10 +11,6 @@ namespace trainyard::comm {
 namespace {
 
 using base::View;
-
-View elements_of(View v, std::int64_t first, std::int64_t count) {
-  return {static_cast<char*>(v.data) + first * base::size_of(v.dtype), v.dtype, {count}, v.device};
-}
 
 // The parts of one rank, behind one another, are `each` elements.
 struct HopParts {

@@ -3,21 +3,12 @@
 
 #include "kernels/fold/fold.h"
 #include "libtrain/base/error.h"
+#include "libtrain/comm/bytes.h"
 #include "libtrain/comm/entry.h"
 
-#include <algorithm>
 #include <vector>
 
 namespace trainyard::comm {
-
-namespace {
-
-base::View range(base::View flat, std::int64_t first, std::int64_t count) {
-  return base::View(static_cast<char*>(flat.data) + first * base::size_of(flat.dtype), flat.dtype, {count},
-                    flat.device);
-}
-
-}  // namespace
 
 void exchange_as(Communicator& comm, tensor::Exec& exec, const char* name, std::span<const Transfer> transfers) {
   exec.run([&comm, name] { comm.ledger().set_alias(name); });
@@ -29,14 +20,14 @@ void all_gather_range(Communicator& comm, tensor::Exec& exec, base::View piece, 
                       std::int64_t count) {
   TRAINYARD_ASSERT(whole.count() == comm.size() * piece.count() && first >= 0 && first + count <= piece.count(),
                    "[{}, {}) of pieces of {} in {}", first, first + count, piece.count(), whole.count());
-  const auto mine = range(piece, first, count);
+  const auto mine = elements_of(piece, first, count);
   std::vector<Transfer> transfers;
   for (int k = 1; k < comm.size(); ++k) {
     const int to = (comm.rank() + k) % comm.size(), from = (comm.rank() - k + comm.size()) % comm.size();
-    transfers.push_back({Transfer::Kind::receive, from, range(whole, from * piece.count() + first, count)});
+    transfers.push_back({Transfer::Kind::receive, from, elements_of(whole, from * piece.count() + first, count)});
     transfers.push_back({Transfer::Kind::send, to, mine});
   }
-  const auto own = range(whole, comm.rank() * piece.count() + first, count);
+  const auto own = elements_of(whole, comm.rank() * piece.count() + first, count);
   if (own.data != mine.data) tensor::copy(exec, mine, own);
   exchange_as(comm, exec, "all_gather", transfers);
 }
@@ -55,20 +46,21 @@ void ordered_reduce_scatter_range(Communicator& comm, tensor::Exec& exec, base::
                    comm.size());
   if (comm.size() == 1) {
     exec.run([&comm] { Entry entry(comm.ledger(), "ordered_reduce_scatter", 0); });
-    return kernels::fold(exec, range(in, first, count).reshaped({1, count}), range(sum, first, count), round);
+    return kernels::fold(exec, elements_of(in, first, count).reshaped({1, count}), elements_of(sum, first, count),
+                         round);
   }
   std::vector<Transfer> transfers;
   for (int k = 1; k < comm.size(); ++k) {
     const int to = (comm.rank() + k) % comm.size(), from = (comm.rank() - k + comm.size()) % comm.size();
     if (turn(from) < contributors)
-      transfers.push_back({Transfer::Kind::receive, from, range(staging, turn(from) * count, count)});
-    if (contributes) transfers.push_back({Transfer::Kind::send, to, range(in, to * piece + first, count)});
+      transfers.push_back({Transfer::Kind::receive, from, elements_of(staging, turn(from) * count, count)});
+    if (contributes) transfers.push_back({Transfer::Kind::send, to, elements_of(in, to * piece + first, count)});
   }
   if (contributes)
-    tensor::copy(exec, range(in, comm.rank() * piece + first, count), range(staging, mine * count, count));
+    tensor::copy(exec, elements_of(in, comm.rank() * piece + first, count), elements_of(staging, mine * count, count));
   exchange_as(comm, exec, "ordered_reduce_scatter", transfers);
-  kernels::fold(exec, base::View(staging.data, sum.dtype, {contributors, count}, sum.device), range(sum, first, count),
-                round);
+  kernels::fold(exec, base::View(staging.data, sum.dtype, {contributors, count}, sum.device),
+                elements_of(sum, first, count), round);
 }
 
 }  // namespace trainyard::comm

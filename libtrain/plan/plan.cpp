@@ -22,7 +22,6 @@
 #include <map>
 #include <set>
 #include <stdexcept>
-#include <tuple>
 #include <utility>
 
 namespace trainyard::plan {
@@ -296,6 +295,42 @@ std::vector<Traffic> all_validation_traffic(const Plan& p, int rank, std::int64_
   return traffic;
 }
 
+namespace {
+
+// Replicas that work in the last round and those that idle there, where ranks share experts also by how many of those
+// whose tokens they get have some then. This changes at the same places of every group that shares the experts, so that
+// runs of many groups are told once.
+std::vector<RankTraffic> traffic_of_stage(const Plan& p, int stage) {
+  const int replicas = p.topology.size(Axis::data), alike = replicas / p.topology.size(Axis::expert);
+  std::vector<std::int64_t> sources(static_cast<std::size_t>(alike), 0);  // rounds of all whose tokens a rank gets
+  for (int r = 0; r < replicas; ++r) sources[static_cast<std::size_t>(r % alike)] += p.batch().rounds_of(r);
+  const auto rank_of = [&](int replica) { return (stage * replicas + replica) * p.tensor; };
+  const auto kind_of = [&](int replica) {
+    const int turn = p.topology.turn(rank_of(replica));
+    return std::pair(p.batch().rounds_of(turn), sources[static_cast<std::size_t>(turn % alike)]);
+  };
+  std::vector<RankTraffic> out;
+  std::map<std::pair<std::pair<std::int64_t, std::int64_t>, int>, std::size_t> known;  // by kind and length of a run
+  for (int first = 0, end = 0; first < replicas; first = end) {
+    const auto kind = kind_of(first);
+    for (end = first + 1; end < replicas && kind_of(end) == kind; ++end) {}
+    const auto [place, is_new] = known.try_emplace({kind, end - first}, out.size());
+    if (!is_new) {
+      auto& before = out[place->second];
+      const int apart = rank_of(first) - (before.first_rank + (before.runs - 1) * before.stride);
+      if (before.runs == 1 || before.stride == apart) {
+        before.stride = apart, ++before.runs;
+        continue;
+      }
+      place->second = out.size();
+    }
+    out.push_back({rank_of(first), rank_of(end) - 1, 1, 0, added_up(all_step_calls(p, rank_of(first)))});
+  }
+  return out;
+}
+
+}  // namespace
+
 void predict(Plan& p) {
   p.stages = stages_of(p);
   p.parameters = parameter_count(p.model), p.active_parameters = active_parameter_count(p.model);
@@ -305,36 +340,8 @@ void predict(Plan& p) {
                                [](const auto& a, const auto& b) { return a.total() < b.total(); });
   p.flops = step_flops(p.model, p.global_batch, p.sequence, p.recompute);
   p.traffic.clear();
-  // Of each stage: replicas that work in the last round and those that idle there; where ranks share experts also by
-  // how many of those whose tokens they get have some then.
-  const int replicas = p.topology.size(Axis::data), alike = replicas / p.expert_parallel;
-  std::vector<std::int64_t> sources(static_cast<std::size_t>(alike), 0);  // rounds of all whose tokens a rank gets
-  for (int r = 0; r < replicas; ++r) sources[static_cast<std::size_t>(r % alike)] += p.batch().rounds_of(r);
-  const auto kind_of = [&](int rank) {
-    const int mine = p.topology.turn(rank);
-    return std::pair(p.batch().rounds_of(mine), sources[static_cast<std::size_t>(mine % alike)]);
-  };
-  // Kinds change at the same places of every group that shares the experts.
-  for (int stage = 0; stage < p.pipeline; ++stage) {
-    std::map<std::tuple<std::int64_t, std::int64_t, int>, std::size_t> known;  // by kind and length of a run
-    for (int replica = 0, end = 0; replica < replicas; replica = end) {
-      const auto rank_of = [&](int r) { return (stage * replicas + r) * p.tensor; };
-      const auto kind = kind_of(rank_of(replica));
-      for (end = replica + 1; end < replicas && kind_of(rank_of(end)) == kind; ++end) {}
-      const auto [at, first] = known.try_emplace({kind.first, kind.second, end - replica}, p.traffic.size());
-      if (!first) {
-        auto& alike = p.traffic[at->second];
-        const int apart = rank_of(replica) - (alike.first_rank + (alike.runs - 1) * alike.stride);
-        if (alike.runs == 1 || alike.stride == apart) {
-          alike.stride = apart, ++alike.runs;
-          continue;
-        }
-        at->second = p.traffic.size();
-      }
-      RankTraffic t{rank_of(replica), rank_of(end) - 1, 1, 0, added_up(all_step_calls(p, rank_of(replica)))};
-      p.traffic.push_back(std::move(t));
-    }
-  }
+  for (int stage = 0; stage < p.pipeline; ++stage)
+    for (auto& ranks : traffic_of_stage(p, stage)) p.traffic.push_back(std::move(ranks));
 }
 
 nlohmann::ordered_json json_of(const Plan& p) {

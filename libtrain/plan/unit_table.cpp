@@ -76,9 +76,6 @@ std::int64_t UnitTable::piece_total_uses() const {
 std::int64_t UnitTable::padded_total() const {
   return sum(entries_, [](const auto& e) { return e.layout.padded; });
 }
-std::int64_t UnitTable::padded_total_uses() const {
-  return sum(entries_, [](const auto& e) { return e.uses * e.layout.padded; });
-}
 
 std::int64_t UnitTable::parameters() const {
   return sum(entries_, [](const auto& e) {

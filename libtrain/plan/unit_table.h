@@ -35,7 +35,6 @@ class UnitTable {
   std::int64_t piece_total() const;       // elements of a rank's pieces, over units
   std::int64_t piece_total_uses() const;  // over uses: a tied table counts twice
   std::int64_t padded_total() const;
-  std::int64_t padded_total_uses() const;
   std::int64_t largest_shared() const;  // padded, of units of several pieces; 0: there is none
 
  private:

@@ -130,8 +130,8 @@ void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
     EXPECT_EQ(bits_of(runs, c, runs.run(c, cut)), want);
     testing::expect_no_difference(runs.reports(), where, [&](std::size_t rank) {
       const auto neighbour = static_cast<std::int64_t>(rank) / cut.tensor % data, alike = data / cut.experts;
-      const auto coordinate = neighbour % cut.experts * alike + neighbour / cut.experts;
-      return coordinate >= (groups % data == 0 ? data : groups % data);
+      const auto turn = neighbour % cut.experts * alike + neighbour / cut.experts;
+      return turn >= (groups % data == 0 ? data : groups % data);
     });
     std::filesystem::remove_all(c.output);
     ++n;
