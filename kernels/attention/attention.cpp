@@ -5,10 +5,19 @@
 #include "kernels/check.h"
 #include "kernels/gpu_kernels.h"
 #include "libtrain/plan/scratch.h"
+#include "libtrain/plan/tile_list.h"
 
 namespace trainyard::kernels {
 
 namespace {
+
+AttentionTiles tiles(const TileView& list, const AttentionShape& s) {
+  if (list.begin == nullptr) return {};
+  TRAINYARD_ASSERT(list.tiles * plan::attention_tile >= s.sequence, "{} tiles for {} tokens", list.tiles, s.sequence);
+  TRAINYARD_ASSERT(list.heads == 1 || s.visibility.first_head + s.heads <= list.heads, "lists of {} heads for {}",
+                   list.heads, s.visibility.first_head + s.heads);
+  return {list.begin, list.other, list.parts, list.tiles, list.heads};
+}
 
 AttentionArgs arguments(tensor::Exec& exec, const AttentionShape& s, base::View q, base::View k, base::View v,
                         base::View start, base::View out, base::View lse) {
@@ -26,7 +35,9 @@ AttentionArgs arguments(tensor::Exec& exec, const AttentionShape& s, base::View 
   a.threshold = static_cast<std::uint32_t>(s.dropout * 0x1p32);
   a.keep_scale = static_cast<float>(1 / (1 - s.dropout));
   a.seed = s.seed, a.site = s.site, a.samples = s.samples;
-  a.document_start = start.ptr<std::int32_t>();
+  a.document_start = start.ptr<std::int32_t>(), a.key_end = s.key_end;
+  a.causal = s.visibility.causal, a.first_head = s.visibility.first_head;
+  a.by_queries = tiles(s.visibility.by_queries, s), a.by_keys = tiles(s.visibility.by_keys, s);
   a.q = mat(q), a.k = mat(k), a.v = mat(v), a.out = mat(out), a.lse = mat(lse);
   a.threads = exec.threads();
   return a;

@@ -6,6 +6,12 @@
 
 namespace trainyard::kernels {
 
+struct AttentionTiles {  // TileView
+  const std::int32_t *begin, *other;
+  const std::uint16_t* parts;
+  std::int64_t tiles, heads;
+};
+
 struct AttentionArgs {
   std::int64_t batch, sequence, heads, kv_heads, head_dim;
   double scale;
@@ -14,6 +20,10 @@ struct AttentionArgs {
   std::uint64_t seed, site;
   const std::uint64_t* samples;
   const std::int32_t* document_start;
+  const std::int32_t* key_end;  // nullptr: the sequence
+  bool causal;
+  AttentionTiles by_queries, by_keys;  // begin nullptr: every tile
+  std::int64_t first_head;
   Mat q, k, v, out, lse, dout, dq, dk, dv;
   int threads;
   char* scratch;  // threads equal parts of scratch_part bytes

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libtrain/base/view.h"
+#include "libtrain/plan/attention_config.h"
 #include "libtrain/plan/expert_config.h"
 
 #include <cstdint>
@@ -40,6 +41,7 @@ struct ModelConfig {
   std::int64_t lanes = 1;
   double norm_epsilon = 1e-5;
   double rotary_base = 10000;
+  AttentionConfig attention;
   ExpertConfig experts;
 
   std::int64_t head_dim() const { return hidden / heads; }
