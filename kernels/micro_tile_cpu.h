@@ -2,13 +2,7 @@
 // instruction set.
 #pragma once
 
-#include "kernels/cpu.h"
-
-#if defined(__AVX2__)
-#include <immintrin.h>
-#elif defined(__SSE2__)
-#include <emmintrin.h>
-#endif
+#include "kernels/vec_cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
@@ -16,35 +10,13 @@ namespace {
 using std::int64_t;
 
 #if defined(__AVX512F__)
-using Vec = __m512;
-constexpr int lanes = 16, vectors = 2, mr = 14;
-inline Vec load(const float* p) { return _mm512_loadu_ps(p); }
-inline void put(float* p, Vec a) { _mm512_storeu_ps(p, a); }
-inline Vec zero() { return _mm512_setzero_ps(); }
-inline Vec broadcast(float a) { return _mm512_set1_ps(a); }
-inline Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
-inline Vec plus(Vec a, Vec b) { return _mm512_add_ps(a, b); }
+constexpr int mr = 14;
 #elif defined(__AVX2__)
-using Vec = __m256;
-constexpr int lanes = 8, vectors = 2, mr = 6;
-inline Vec load(const float* p) { return _mm256_loadu_ps(p); }
-inline void put(float* p, Vec a) { _mm256_storeu_ps(p, a); }
-inline Vec zero() { return _mm256_setzero_ps(); }
-inline Vec broadcast(float a) { return _mm256_set1_ps(a); }
-inline Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
-inline Vec plus(Vec a, Vec b) { return _mm256_add_ps(a, b); }
+constexpr int mr = 6;
 #else
-using Vec = __m128;
-constexpr int lanes = 4, vectors = 2, mr = 4;
-inline Vec load(const float* p) { return _mm_loadu_ps(p); }
-inline void put(float* p, Vec a) { _mm_storeu_ps(p, a); }
-inline Vec zero() { return _mm_setzero_ps(); }
-inline Vec broadcast(float a) { return _mm_set1_ps(a); }
-inline Vec fma(Vec a, Vec b, Vec c) { return _mm_add_ps(_mm_mul_ps(a, b), c); }
-inline Vec plus(Vec a, Vec b) { return _mm_add_ps(a, b); }
+constexpr int mr = 4;
 #endif
-
-constexpr int nr = lanes * vectors;
+constexpr int vectors = 2, nr = lanes * vectors;
 
 // end(acc): what becomes of a panel * b panel over k steps; a panel: k groups of mr values, b panel: k groups of nr
 // values.

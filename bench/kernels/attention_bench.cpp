@@ -21,7 +21,9 @@ void attention(benchmark::State& state, Pass pass) {
   const std::int64_t batch = 4, heads = 12, d = 64, T = state.range(0);
   const int threads = static_cast<int>(state.range(1));
   const auto n = batch * T, h = heads * d;
-  tensor::Arena scratch(tensor::Category::workspace, plan::attention_backward_scratch_bytes(T, d, 1, threads));
+  tensor::Arena scratch(tensor::Category::workspace,
+                        std::max(plan::attention_forward_scratch_bytes(T, d, batch * heads, threads),
+                                 plan::attention_backward_scratch_bytes(T, d, 1, batch * heads, threads)));
   const auto exec = tensor::Exec::caller(&scratch, threads);
   std::vector<float> q(static_cast<std::size_t>(n * h), 0.1f), k(q), v(q), out(q), dout(q), dq(q), dk(q), dv(q),
       lse(static_cast<std::size_t>(batch * heads * T));

@@ -43,6 +43,14 @@ AttentionArgs arguments(tensor::Exec& exec, const AttentionShape& s, base::View 
   return a;
 }
 
+// On the CPU: plan::attention_forward_scratch_bytes, plan::attention_backward_scratch_bytes.
+void reserve(tensor::Exec& exec, AttentionArgs& a, std::int64_t shared, std::int64_t thread) {
+  a.slots = plan::attention_slots(a.batch * a.kv_heads, a.threads);
+  a.shared_part = shared, a.scratch_part = thread;
+  a.shared = static_cast<char*>(exec.scratch().allocate_bytes(a.slots * shared));
+  a.scratch = static_cast<char*>(exec.scratch().allocate_bytes(a.threads * thread));
+}
+
 }  // namespace
 
 void attention_forward(tensor::Exec& exec, const AttentionShape& s, base::View q, base::View k, base::View v,
@@ -50,9 +58,9 @@ void attention_forward(tensor::Exec& exec, const AttentionShape& s, base::View q
   auto a = arguments(exec, s, q, k, v, start, out, lse);
   exec.run([&exec, a]() mutable {
     tensor::ArenaScope scope(exec.scratch());
-    const auto bytes = exec.on_gpu() ? 0 : plan::attention_forward_scratch_bytes(a.sequence, a.head_dim, a.threads);
-    a.scratch = static_cast<char*>(exec.scratch().allocate_bytes(bytes));
-    a.scratch_part = bytes / a.threads;
+    if (!exec.on_gpu())
+      reserve(exec, a, plan::attention_forward_shared_bytes(a.sequence, a.head_dim),
+              plan::attention_forward_thread_bytes(a.head_dim));
     TRAINYARD_CALL(exec, attention_forward, a);
   });
 }
@@ -69,11 +77,13 @@ void attention_backward(tensor::Exec& exec, const AttentionShape& s, base::View 
   a.dout = mat(dout), a.dq = mat(dq), a.dk = mat(dk), a.dv = mat(dv);
   exec.run([&exec, a, element]() mutable {
     tensor::ArenaScope scope(exec.scratch());
-    const auto bytes =
-        exec.on_gpu() ? plan::gpu_attention_backward_scratch_bytes(a.batch, a.sequence, a.heads, element)
-                      : plan::attention_backward_scratch_bytes(a.sequence, a.head_dim, a.heads / a.kv_heads, a.threads);
-    a.scratch = static_cast<char*>(exec.scratch().allocate_bytes(bytes));
-    a.scratch_part = bytes / a.threads;
+    if (exec.on_gpu()) {
+      const auto bytes = plan::gpu_attention_backward_scratch_bytes(a.batch, a.sequence, a.heads, element);
+      a.scratch = static_cast<char*>(exec.scratch().allocate_bytes(bytes));
+    } else {
+      reserve(exec, a, plan::attention_backward_shared_bytes(a.sequence, a.head_dim, a.heads / a.kv_heads),
+              plan::attention_backward_thread_bytes(a.head_dim));
+    }
     TRAINYARD_CALL(exec, attention_backward, a);
   });
 }

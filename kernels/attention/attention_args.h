@@ -26,10 +26,15 @@ struct AttentionArgs {
   std::int64_t first_head;
   Mat q, k, v, out, lse, dout, dq, dk, dv;
   int threads;
-  char* scratch;  // threads equal parts of scratch_part bytes
-  std::int64_t scratch_part;
+  // On the CPU: a part of scratch_part bytes for each thread; one of shared_part for each of `slots` key-value heads
+  // that threads work on at a time.
+  char *scratch, *shared;
+  std::int64_t scratch_part, shared_part, slots;
 };
 TRAINYARD_CPU_KERNEL(void, attention_forward_cpu, (const AttentionArgs& args))
 TRAINYARD_CPU_KERNEL(void, attention_backward_cpu, (const AttentionArgs& args))
+// In f64, of those two.
+TRAINYARD_CPU_KERNEL(void, attention_exact_forward_cpu, (const AttentionArgs& args))
+TRAINYARD_CPU_KERNEL(void, attention_exact_backward_cpu, (const AttentionArgs& args))
 
 }  // namespace trainyard::kernels

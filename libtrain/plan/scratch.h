@@ -94,23 +94,41 @@ constexpr std::int64_t rotary_scratch_bytes(std::int64_t n, std::int64_t head_di
   return base::aligned(n * head_dim * 8);
 }
 
-// Attention works through one (sequence, key-value head) at a time on each thread, with packed copies of its rows:
-// linear in the sequence. Tiles: at most 64 queries by 64 keys. f64 needs one row of scores.
-constexpr std::int64_t attention_rows(std::int64_t sequence) { return base::round_up(sequence, 64) + 64; }
+// Attention works through as many (sequence, key-value head) as there are threads at a time, `groups` of them in all,
+// and needs for each rows in f32: its keys and values in forward, in backward the gradients of the queries of its
+// `group` heads. Each thread has tiles of 64 queries by 64 keys. Linear in the sequence. f64 needs less.
+constexpr std::int64_t attention_rows(std::int64_t sequence) { return base::round_up(sequence, 64); }
+constexpr std::int64_t attention_width(std::int64_t head_dim) { return base::round_up(head_dim, 16); }
+constexpr std::int64_t attention_slots(std::int64_t groups, int threads) {
+  return std::min<std::int64_t>(groups, threads);
+}
 constexpr std::int64_t attention_packed_bytes(std::int64_t sequence, std::int64_t head_dim) {
-  return base::aligned(attention_rows(sequence) * base::round_up(head_dim, 32) * 4);
+  return base::aligned(attention_rows(sequence) * attention_width(head_dim) * 4);
 }
-constexpr std::int64_t attention_tile_bytes() { return 8 * base::aligned(80 * 96 * 4); }
-constexpr std::int64_t attention_forward_scratch_bytes(std::int64_t sequence, std::int64_t head_dim, int threads) {
-  return threads * (2 * attention_packed_bytes(sequence, head_dim) + attention_tile_bytes() +
-                    base::aligned(96 * base::round_up(head_dim, 32) * 4) * 2);
+constexpr std::int64_t attention_forward_shared_bytes(std::int64_t sequence, std::int64_t head_dim) {
+  return 2 * attention_packed_bytes(sequence, head_dim);
 }
-// `group`: query heads of one key-value head; above 1 their sums of dk and dv are kept in f32 for the whole sequence.
+constexpr std::int64_t attention_forward_thread_bytes(std::int64_t head_dim) {
+  return 3 * attention_packed_bytes(64, head_dim) + (64 + 5) * base::aligned(64 * 4);
+}
+constexpr std::int64_t attention_forward_scratch_bytes(std::int64_t sequence, std::int64_t head_dim,
+                                                       std::int64_t groups, int threads) {
+  return attention_slots(groups, threads) * attention_forward_shared_bytes(sequence, head_dim) +
+         threads * attention_forward_thread_bytes(head_dim);
+}
+// For each tile of queries of a head three numbers beside its rows: what it sees, and whose turn it is to add.
+constexpr std::int64_t attention_backward_shared_bytes(std::int64_t sequence, std::int64_t head_dim,
+                                                       std::int64_t group) {
+  return group * (attention_packed_bytes(sequence, head_dim) + base::aligned(attention_rows(sequence) * 4) +
+                  base::aligned(attention_rows(sequence) / 64 * 12));
+}
+constexpr std::int64_t attention_backward_thread_bytes(std::int64_t head_dim) {
+  return 7 * attention_packed_bytes(64, head_dim) + 2 * 64 * base::aligned(64 * 4);
+}
 constexpr std::int64_t attention_backward_scratch_bytes(std::int64_t sequence, std::int64_t head_dim,
-                                                        std::int64_t group, int threads) {
-  return threads *
-         ((group > 1 ? 10 : 8) * attention_packed_bytes(sequence, head_dim) + attention_tile_bytes() +
-          base::aligned(96 * base::round_up(head_dim, 32) * 4) * 3 + base::aligned(attention_rows(sequence) * 4));
+                                                        std::int64_t group, std::int64_t groups, int threads) {
+  return attention_slots(groups, threads) * attention_backward_shared_bytes(sequence, head_dim, group) +
+         threads * attention_backward_thread_bytes(head_dim);
 }
 
 // Scores of every head over t keys; element_bytes of the accumulation dtype.

@@ -242,9 +242,10 @@ class List {
     const auto& m = o_.model;
     const auto B = o_.micro_batch, T = o_.sequence, h = part_.q, kv = part_.kv, heads = part_.heads,
                kv_heads = part_.kv_heads;
-    const auto scratch = std::max(plan::attention_forward_scratch_bytes(T, m.head_dim(), threads_),
-                                  plan::attention_backward_scratch_bytes(T, m.head_dim(), heads / kv_heads, threads_)) +
-                         plan::gpu_attention_backward_scratch_bytes(B, T, heads, 4);
+    const auto scratch =
+        std::max(plan::attention_forward_scratch_bytes(T, m.head_dim(), B * kv_heads, threads_),
+                 plan::attention_backward_scratch_bytes(T, m.head_dim(), heads / kv_heads, B * kv_heads, threads_)) +
+        plan::gpu_attention_backward_scratch_bytes(B, T, heads, 4);
     const auto b = bench(threads_, tokens_ * (4 * h + 4 * kv) * 4 + tokens_ * heads * 4 + tokens_ * 4 + 4096, scratch);
     const auto q = b->values(d, {tokens_, h}), k = b->values(d, {tokens_, kv}), v = b->values(d, {tokens_, kv}),
                dout = b->values(d, {tokens_, h});

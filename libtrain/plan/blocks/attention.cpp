@@ -23,9 +23,15 @@ std::int64_t rotary(const ModelConfig& m, const MicroShape& s) {
   return table ? rotary_scratch_bytes(s.rows(), m.head_dim()) : 0;
 }
 
+// Of all sequences of a micro-batch.
+std::int64_t key_value_heads(const ModelConfig& m, const MicroShape& s) {
+  return s.batch * Widths(m, s.tensor).kv_heads;
+}
+
 std::int64_t attention_backward(const ModelConfig& m, const MicroShape& s) {
   if (s.device == base::DeviceKind::cpu)
-    return attention_backward_scratch_bytes(s.sequence, m.head_dim(), m.heads / m.kv_heads, s.threads);
+    return attention_backward_scratch_bytes(s.sequence, m.head_dim(), m.heads / m.kv_heads, key_value_heads(m, s),
+                                            s.threads);
   return gpu_attention_backward_scratch_bytes(s.batch, s.sequence, Widths(m, s.tensor).heads,
                                               base::size_of(s.accumulation()));
 }
@@ -54,7 +60,8 @@ std::vector<SavedTensor> AttentionKind::tensors(const ModelConfig& m, const Micr
 
 std::int64_t AttentionKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass) const {
   const Products p(m, s);
-  const auto attention = p.on_gpu() ? 0 : attention_forward_scratch_bytes(s.sequence, m.head_dim(), s.threads);
+  const auto attention =
+      p.on_gpu() ? 0 : attention_forward_scratch_bytes(s.sequence, m.head_dim(), key_value_heads(m, s), s.threads);
   return std::max({p.gathered(m.hidden) + p.fused_forward(qkv(m, s)), rotary(m, s), attention,
                    p.shared_sum(m.hidden, {Widths(m, s.tensor).q})});
 }

@@ -1,0 +1,217 @@
+// Attention's backward pass on the CPU, f32 and bf16, tile by tile of keys. Threads that work on tiles of one head add
+// to the same gradients of queries: each waits for its turn, so that every sum has the order of the tiles.
+#include "kernels/attention/attention_tile_cpu.h"
+
+#include <sched.h>
+
+namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
+namespace {
+
+// What the threads share of one key-value head, for each of its query heads.
+struct SharedHead {
+  float *dq, *delta;
+  std::int32_t *first, *end, *turn;  // of each tile of queries: tiles of keys that it may see, the one to add next
+};
+SharedHead shared_head(const AttentionArgs& a, int64_t slot, int64_t g) {
+  const int64_t rows = plan::attention_rows(a.sequence), group = a.heads / a.kv_heads;
+  Bump bump{a.shared + slot * a.shared_part + g * (a.shared_part / group)};
+  SharedHead s{};
+  s.dq = bump.take(rows * plan::attention_width(a.head_dim)), s.delta = bump.take(rows);
+  auto* const places = bump.take<std::int32_t>(3 * (rows / tile));
+  s.first = places, s.end = places + rows / tile, s.turn = places + 2 * (rows / tile);
+  return s;
+}
+
+struct BackwardBuffers {
+  float *keys, *keys_turned, *values_turned, *queries, *douts, *dk, *dv, *p, *ds;
+};
+BackwardBuffers backward_buffers(const AttentionArgs& a, char* scratch) {
+  const int64_t dw = plan::attention_width(a.head_dim);
+  Bump bump{scratch};
+  BackwardBuffers m{};
+  for (float** rows : {&m.keys, &m.keys_turned, &m.values_turned, &m.queries, &m.douts, &m.dk, &m.dv})
+    *rows = bump.take(tile * dw);
+  m.p = bump.take(tile * tile), m.ds = bump.take(tile * tile);
+  return m;
+}
+
+struct HeadPlace {
+  int64_t b, kv, slot, g;
+  int64_t head(const AttentionArgs& a) const { return kv * (a.heads / a.kv_heads) + g; }
+};
+
+// The tile of keys that a tile of queries adds behind `j`, its place in `places`; `end` where none is left.
+std::int32_t next_turn(const AttentionArgs& a, int64_t h, int64_t i, int64_t j, int64_t end) {
+  if (a.by_queries.begin == nullptr) return static_cast<std::int32_t>(least(j + 1, end));
+  const auto e = entries_of(a, a.by_queries, h, i);
+  int64_t low = e.begin, high = e.end;  // the first entry above j
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    if (a.by_queries.other[middle] <= j) low = middle + 1;
+    else high = middle;
+  }
+  return low < e.end ? static_cast<std::int32_t>(least(a.by_queries.other[low], end)) : static_cast<std::int32_t>(end);
+}
+
+template <class T> void store_queries(const AttentionArgs& a, const HeadPlace& at, const SharedHead& s, int64_t i) {
+  const int64_t d = a.head_dim, dw = plan::attention_width(d), i0 = i * tile;
+  const float scale = static_cast<float>(a.scale);
+  for (int64_t r = 0; r < least(tile, a.sequence - i0); ++r) {
+    T* out = a.dq.row<T>(at.b * a.sequence + i0 + r) + at.head(a) * d;
+    const float* from = s.dq + (i0 + r) * dw;
+    for (int64_t c = 0; c < d; ++c) store(&out[c], from[c] * scale);
+  }
+}
+
+// Before all tiles of keys: delta = out . dout, where each tile of queries begins and ends.
+template <class T> void prepare_tile(const AttentionArgs& a, const HeadPlace& at, int64_t i) {
+  const int64_t d = a.head_dim, dw = plan::attention_width(d), i0 = i * tile, h = at.head(a);
+  const auto s = shared_head(a, at.slot, at.g);
+  const auto limits = limits_of(a, at.b, i0);
+  memset(s.dq + i0 * dw, 0, static_cast<std::size_t>(tile * dw) * sizeof(float));
+  for (int64_t r = 0; r < tile; ++r) {
+    const T* out = a.out.row<T>(at.b * a.sequence + i0 + r) + h * d;
+    const T* dout = a.dout.row<T>(at.b * a.sequence + i0 + r) + h * d;
+    s.delta[i0 + r] =
+        r < limits.rows ? lane_sum<float>(d, [&](int64_t c) { return widen(out[c]) * widen(dout[c]); }) : 0.0f;
+  }
+  s.first[i] = static_cast<std::int32_t>(limits.first()), s.end[i] = static_cast<std::int32_t>(limits.end());
+  s.turn[i] = next_turn(a, h, i, s.first[i] - 1, s.end[i]);
+  if (s.turn[i] >= s.end[i]) store_queries<T>(a, at, s, i);  // they see nothing
+}
+
+// Others add first. Whoever does is at work already, since tiles of keys are handed out in ascending order.
+void wait_for_turn(const std::int32_t* turn, int64_t j) {
+  for (int spins = 0; __atomic_load_n(turn, __ATOMIC_ACQUIRE) != j; ++spins)
+    if (spins >= 256) sched_yield();
+}
+
+// Scores become probabilities (dropped and scaled), and products of output gradients and values gradients of scores,
+// for the queries [q0, q1) and keys [k0, k1) of a tile; gradients lack the scale of scores.
+void pair_gradients(const BackwardBuffers& m, const Drop& drop, const Limits& limits, bool sees_all, const float* lse,
+                    const float* delta, int64_t i0, int64_t j0, int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
+  for (int64_t q = q0; q < q1; ++q) {
+    float* p = m.p + q * tile;
+    float* ds = m.ds + q * tile;
+    if (!sees_all) {
+      const int64_t lo = limits.lo[q] - j0, hi = limits.hi[q] - j0;
+#pragma omp simd
+      for (int64_t k = k0; k < k1; ++k) p[k] = k >= lo && k < hi ? p[k] : -__builtin_inff();
+    }
+    const Vec top = broadcast(lse[q]), mean = broadcast(delta[q]);
+    if (drop.threshold == 0) {
+      for (int64_t k = k0; k < k1; k += lanes) {
+        const Vec x = exp_of(load(p + k) - top);
+        put(p + k, x);
+        put(ds + k, x * (load(ds + k) - mean));
+      }
+    } else {
+      alignas(64) float mask[tile];
+      for (int64_t k = k0; k < k1; k += 4) {
+        const auto words = drop_words(drop, i0 + q, j0 + k);
+        for (int w = 0; w < 4; ++w) mask[k + w] = words.w[w] >= drop.threshold ? drop.scale : 0.0f;
+      }
+      for (int64_t k = k0; k < k1; k += lanes) {
+        const Vec x = exp_of(load(p + k) - top), kept = load(mask + k);
+        put(ds + k, x * (load(ds + k) * kept - mean));
+        put(p + k, x * kept);
+      }
+    }
+  }
+}
+
+// One tile of queries against the tile of keys in the buffers.
+template <class T> void backward_step(const AttentionArgs& a, const HeadPlace& at, const SharedHead& s,
+                                      const BackwardBuffers& m, const Drop& drop, int64_t i, int64_t j,
+                                      unsigned parts) {
+  const int64_t d = a.head_dim, dw = plan::attention_width(d), i0 = i * tile, j0 = j * tile, h = at.head(a);
+  const auto limits = limits_of(a, at.b, i0);
+  const bool sees_all = limits.sees_all(j0);
+  pack_rows<T>(a.q, at.b * a.sequence + i0, h * d, limits.rows, d, dw, static_cast<float>(a.scale), m.queries);
+  pack_rows<T>(a.dout, at.b * a.sequence + i0, h * d, limits.rows, d, dw, 1, m.douts);
+  alignas(64) float lse[tile];
+  for (int q = 0; q < tile; ++q)
+    lse[q] = q < limits.rows ? a.lse.row<float>(at.b * a.heads + h)[i0 + q] : __builtin_inff();
+  // block(q0, q1, k0, k1): what is there, as few blocks as a row of parts has runs; all of it at once if it is whole.
+  const auto over_blocks = [&](const auto& block) {
+    if (parts == whole) return block(0, tile, 0, tile);
+    for (int r = 0; r < parts_of_row; ++r)
+      over_runs([&](int c) { return has_part(parts, r, c); },
+                [&](int from, int to) { block(r * part, (r + 1) * part, from * part, to * part); });
+  };
+  over_blocks([&](int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
+    tile_product<false>(q1 - q0, k1 - k0, d, m.queries + q0 * dw, dw, 1, m.keys_turned + k0, tile, m.p + q0 * tile + k0,
+                        tile, false);
+    tile_product<false>(q1 - q0, k1 - k0, d, m.douts + q0 * dw, dw, 1, m.values_turned + k0, tile,
+                        m.ds + q0 * tile + k0, tile, false);
+    pair_gradients(m, drop, limits, sees_all, lse, s.delta + i0, i0, j0, q0, q1, k0, k1);
+    tile_product<true>(k1 - k0, dw, q1 - q0, m.p + q0 * tile + k0, 1, tile, m.douts + q0 * dw, dw, m.dv + k0 * dw, dw,
+                       true);
+    tile_product<true>(k1 - k0, dw, q1 - q0, m.ds + q0 * tile + k0, 1, tile, m.queries + q0 * dw, dw, m.dk + k0 * dw,
+                       dw, true);
+  });
+  wait_for_turn(s.turn + i, j);
+  over_blocks([&](int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
+    tile_product<false>(q1 - q0, dw, k1 - k0, m.ds + q0 * tile + k0, tile, 1, m.keys + k0 * dw, dw,
+                        s.dq + (i0 + q0) * dw, dw, true);
+  });
+  const auto next = next_turn(a, h, i, j, s.end[i]);
+  __atomic_store_n(s.turn + i, next, __ATOMIC_RELEASE);
+  if (next >= s.end[i]) store_queries<T>(a, at, s, i);
+}
+
+template <class T> void backward_tile(const AttentionArgs& a, HeadPlace at, const BackwardBuffers& m, int64_t j) {
+  const int64_t d = a.head_dim, dw = plan::attention_width(d), j0 = j * tile, have = least(tile, a.sequence - j0),
+                row0 = at.b * a.sequence + j0;
+  pack_rows<T>(a.v, row0, at.kv * d, have, d, dw, 1, m.keys);
+  turn(m.keys, d, dw, m.values_turned);
+  pack_rows<T>(a.k, row0, at.kv * d, have, d, dw, 1, m.keys);
+  turn(m.keys, d, dw, m.keys_turned);
+  memset(m.dk, 0, static_cast<std::size_t>(tile * dw) * sizeof(float));
+  memset(m.dv, 0, static_cast<std::size_t>(tile * dw) * sizeof(float));
+  for (at.g = 0; at.g < a.heads / a.kv_heads; ++at.g) {
+    const auto s = shared_head(a, at.slot, at.g);
+    const auto drop = drop_of(a, at.b, at.head(a));
+    over_queries(a, at.head(a), j, [&](int64_t i, unsigned parts) {
+      if (j >= s.first[i] && j < s.end[i]) backward_step<T>(a, at, s, m, drop, i, j, parts);
+    });
+  }
+  for (int64_t r = 0; r < have; ++r) {
+    T *dk = a.dk.row<T>(row0 + r) + at.kv * d, *dv = a.dv.row<T>(row0 + r) + at.kv * d;
+    for (int64_t c = 0; c < d; ++c) store(&dk[c], m.dk[r * dw + c]), store(&dv[c], m.dv[r * dw + c]);
+  }
+}
+
+// Groups are (sequence, key-value head); as many as there are slots at a time, whose tiles all threads share.
+template <class T> void backward_pass(const AttentionArgs& a) {
+  const int64_t tiles = tiles_of(a), groups = a.batch * a.kv_heads, group = a.heads / a.kv_heads;
+  int64_t next = 0;
+#pragma omp parallel num_threads(a.threads)
+  {
+    int64_t me = 0;
+#pragma omp atomic capture
+    me = next++;
+    const auto m = backward_buffers(a, a.scratch + me * a.scratch_part);
+    for (int64_t g0 = 0; g0 < groups; g0 += a.slots) {
+      const int64_t count = least(a.slots, groups - g0);
+      const auto place = [&](int64_t slot, int64_t g) {
+        return HeadPlace{(g0 + slot) / a.kv_heads, (g0 + slot) % a.kv_heads, slot, g};
+      };
+#pragma omp for schedule(dynamic, 1)
+      for (int64_t u = 0; u < count * group * tiles; ++u)
+        prepare_tile<T>(a, place(u / tiles / group, u / tiles % group), u % tiles);
+#pragma omp for schedule(monotonic : dynamic, 1)
+      for (int64_t u = 0; u < count * tiles; ++u) backward_tile<T>(a, place(u % count, 0), m, u / count);
+    }
+  }
+}
+
+}  // namespace
+
+void attention_backward_cpu(const AttentionArgs& a) {
+  if (a.q.type == Type::f64) attention_exact_backward_cpu(a);
+  else if (a.q.type == Type::bf16) backward_pass<b16>(a);
+  else backward_pass<float>(a);
+}
+
+}  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

@@ -1,0 +1,101 @@
+// Attention in f64, for gradient checks: pair by pair, as the definition says.
+#include "kernels/attention/attention_tile_cpu.h"
+
+namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
+namespace {
+
+struct ExactHead {
+  int64_t b, h, row0, column, kv_column;
+};
+ExactHead exact_head(const AttentionArgs& a, int64_t b, int64_t h) {
+  const int64_t kv = h / (a.heads / a.kv_heads);
+  return {b, h, b * a.sequence, h * a.head_dim, kv * a.head_dim};
+}
+
+double exact_mask(const AttentionArgs& a, const Drop& drop, int64_t i, int64_t j) {
+  if (a.threshold == 0) return 1;
+  const double keep = 1.0 / (1.0 - static_cast<double>(a.threshold) * 0x1p-32);
+  return drop_words(drop, i, j).w[j % 4] >= a.threshold ? keep : 0.0;
+}
+
+// visit(j) for every key that query i sees, ascending.
+template <class Visit> void seen_keys(const AttentionArgs& a, const ExactHead& head, int64_t i, const Visit& visit) {
+  const auto limits = limits_of(a, head.b, i / tile * tile);
+  const int64_t q = i % tile;
+  over_keys(a, head.h, i / tile, limits.first(), limits.end(), [&](int64_t j, unsigned parts) {
+    for (int k = 0; k < tile; ++k) {
+      const int64_t key = j * tile + k;
+      if (has_part(parts, static_cast<int>(q) / part, k / part) && key >= limits.lo[q] && key < limits.hi[q])
+        visit(key);
+    }
+  });
+}
+
+void exact_forward(const AttentionArgs& a, int64_t b, int64_t h) {
+  const auto head = exact_head(a, b, h);
+  const auto drop = drop_of(a, b, h);
+  const auto score = [&](int64_t i, int64_t j) {
+    double s = 0;
+    for (int64_t c = 0; c < a.head_dim; ++c)
+      s += a.q.row<double>(head.row0 + i)[head.column + c] * a.k.row<double>(head.row0 + j)[head.kv_column + c];
+    return s * a.scale;
+  };
+  for (int64_t i = 0; i < a.sequence; ++i) {
+    double top = -__builtin_inf(), sum = 0;
+    seen_keys(a, head, i, [&](int64_t j) { top = score(i, j) > top ? score(i, j) : top; });
+    seen_keys(a, head, i, [&](int64_t j) { sum += exp_of(score(i, j) - top); });
+    double* out = a.out.row<double>(head.row0 + i) + head.column;
+    for (int64_t c = 0; c < a.head_dim; ++c) out[c] = 0;
+    seen_keys(a, head, i, [&](int64_t j) {
+      const double p = exp_of(score(i, j) - top) / sum * exact_mask(a, drop, i, j);
+      for (int64_t c = 0; c < a.head_dim; ++c) out[c] += p * a.v.row<double>(head.row0 + j)[head.kv_column + c];
+    });
+    a.lse.row<double>(b * a.heads + h)[i] = sum == 0 ? __builtin_inf() : top + __builtin_log(sum);
+  }
+}
+
+void exact_backward(const AttentionArgs& a, int64_t b, int64_t kv) {
+  const int64_t d = a.head_dim, group = a.heads / a.kv_heads;
+  for (int64_t j = 0; j < a.sequence; ++j)
+    for (int64_t c = 0; c < d; ++c)
+      a.dk.row<double>(b * a.sequence + j)[kv * d + c] = a.dv.row<double>(b * a.sequence + j)[kv * d + c] = 0;
+  for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
+    const auto head = exact_head(a, b, h);
+    const auto drop = drop_of(a, b, h);
+    for (int64_t i = 0; i < a.sequence; ++i) {
+      const double* q = a.q.row<double>(head.row0 + i) + head.column;
+      const double* dout = a.dout.row<double>(head.row0 + i) + head.column;
+      const double* out = a.out.row<double>(head.row0 + i) + head.column;
+      double* dq = a.dq.row<double>(head.row0 + i) + head.column;
+      double delta = 0;
+      for (int64_t c = 0; c < d; ++c) delta += out[c] * dout[c], dq[c] = 0;
+      seen_keys(a, head, i, [&](int64_t j) {
+        const double* k = a.k.row<double>(head.row0 + j) + head.kv_column;
+        const double* v = a.v.row<double>(head.row0 + j) + head.kv_column;
+        double s = 0, dp = 0;
+        for (int64_t c = 0; c < d; ++c) s += q[c] * k[c], dp += dout[c] * v[c];
+        const double p = exp_of(s * a.scale - a.lse.row<double>(b * a.heads + h)[i]);
+        const double mask = exact_mask(a, drop, i, j), ds = p * (dp * mask - delta) * a.scale;
+        for (int64_t c = 0; c < d; ++c) {
+          dq[c] += ds * k[c];
+          a.dk.row<double>(head.row0 + j)[head.kv_column + c] += ds * q[c];
+          a.dv.row<double>(head.row0 + j)[head.kv_column + c] += p * mask * dout[c];
+        }
+      });
+    }
+  }
+}
+
+}  // namespace
+
+void attention_exact_forward_cpu(const AttentionArgs& a) {
+#pragma omp parallel for num_threads(a.threads) schedule(dynamic, 1)
+  for (int64_t u = 0; u < a.batch * a.heads; ++u) exact_forward(a, u / a.heads, u % a.heads);
+}
+
+void attention_exact_backward_cpu(const AttentionArgs& a) {
+#pragma omp parallel for num_threads(a.threads) schedule(dynamic, 1)
+  for (int64_t u = 0; u < a.batch * a.kv_heads; ++u) exact_backward(a, u / a.kv_heads, u % a.kv_heads);
+}
+
+}  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

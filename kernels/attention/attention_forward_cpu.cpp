@@ -1,0 +1,226 @@
+// Attention's forward pass on the CPU, f32 and bf16, tile by tile. Scores of a tile lie with queries side by side, so
+// that maxima and sums of all of them are kept in lanes, and probabilities are where the product with the values reads
+// them.
+#include "kernels/attention/attention_tile_cpu.h"
+
+namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
+namespace {
+
+// Keys and values of a key-value head in f32, packed for all tiles of queries that look at them.
+struct PackedHead {
+  float *keys, *values;
+};
+PackedHead packed_head(const AttentionArgs& a, int64_t slot) {
+  Bump bump{a.shared + slot * a.shared_part};
+  const int64_t elements = plan::attention_rows(a.sequence) * plan::attention_width(a.head_dim);
+  float* const keys = bump.take(elements);
+  return {keys, bump.take(elements)};
+}
+
+struct ForwardBuffers {
+  float *rows, *queries, *mixed, *scores;
+  std::int32_t *lo, *hi;
+  float *top, *sum, *shrink;
+};
+ForwardBuffers forward_buffers(const AttentionArgs& a, char* scratch) {
+  const int64_t dw = plan::attention_width(a.head_dim);
+  Bump bump{scratch};
+  ForwardBuffers m{};
+  for (float** tile_rows : {&m.rows, &m.queries, &m.mixed}) *tile_rows = bump.take(tile * dw);
+  m.scores = bump.take(tile * tile);
+  m.lo = bump.take<std::int32_t>(tile), m.hi = bump.take<std::int32_t>(tile);
+  for (float** of_query : {&m.top, &m.sum, &m.shrink}) *of_query = bump.take(tile);
+  return m;
+}
+
+// What queries [q0, q1) of the tile do not see of keys [k0, k1), in the tile that begins with key j0.
+void hide(const ForwardBuffers& m, int64_t j0, int64_t k0, int64_t k1, int64_t q0, int64_t q1) {
+  for (int64_t k = k0; k < k1; ++k) {
+    const auto j = static_cast<std::int32_t>(j0 + k);
+    float* row = m.scores + k * tile;
+#pragma omp simd
+    for (int64_t q = q0; q < q1; ++q) row[q] = j >= m.lo[q] && j < m.hi[q] ? row[q] : -__builtin_inff();
+  }
+}
+
+// The probabilities of kept pairs are scaled, others zero; sums have them all (Srivastava et al. 2014).
+void drop_scores(const Drop& d, const ForwardBuffers& m, int64_t i0, int64_t j0, int64_t k0, int64_t k1, int64_t q0,
+                 int64_t q1) {
+  for (int64_t k = k0; k < k1; k += 4)
+#pragma omp simd
+    for (int64_t q = q0; q < q1; ++q) {
+      const auto words = drop_words(d, i0 + q, j0 + k);
+      for (int w = 0; w < 4; ++w) m.scores[(k + w) * tile + q] *= words.w[w] >= d.threshold ? d.scale : 0.0f;
+    }
+}
+
+// Queries [q0, q1), a multiple of parts: the greatest score among keys [k0, k1) and what was greatest before.
+void raise_tops(const ForwardBuffers& m, int64_t k0, int64_t k1, int64_t q0, int64_t q1, float* best) {
+  for (int64_t q = q0; q < q1; q += lanes) {
+    Vec x = load(best + q);
+    for (int64_t k = k0; k < k1; ++k) x = greater(load(m.scores + k * tile + q), x);
+    put(best + q, x);
+  }
+}
+
+// Scores of keys [k0, k1) become exponentials; adds them to the sums.
+void exponentials(const ForwardBuffers& m, int64_t k0, int64_t k1, int64_t q0, int64_t q1, const float* base,
+                  float* sums) {
+  for (int64_t q = q0; q < q1; q += lanes) {
+    const Vec from = load(base + q);
+    Vec sum = zero();
+    for (int64_t k = k0; k < k1; ++k) {
+      float* row = m.scores + k * tile + q;
+      const Vec p = exp_of(load(row) - from);
+      put(row, p);
+      sum = plus(sum, p);
+    }
+    put(sums + q, plus(load(sums + q), sum));
+  }
+}
+
+struct Place {
+  int64_t b, h, i;
+};
+
+// One step of the online softmax: the tile of keys at j0 for the parts of the tile of queries that see it.
+void softmax_step(const AttentionArgs& a, const Place& at, const ForwardBuffers& m, const Drop& drop, unsigned parts,
+                  bool sees_all, int64_t j0, const float* keys) {
+  const int64_t d = a.head_dim, dw = plan::attention_width(d);
+  alignas(64) float best[tile], base[tile], fresh[tile];
+  const auto step = [&](int64_t q0, int64_t q1, auto over) {
+    over([&](int64_t k0, int64_t k1) {
+      tile_product<false>(k1 - k0, q1 - q0, d, keys + k0 * dw, dw, 1, m.queries + q0, tile, m.scores + k0 * tile + q0,
+                          tile, false);
+      if (!sees_all) hide(m, j0, k0, k1, q0, q1);
+    });
+    for (int64_t q = q0; q < q1; ++q) best[q] = m.top[q], fresh[q] = 0;
+    over([&](int64_t k0, int64_t k1) { raise_tops(m, k0, k1, q0, q1, best); });
+#pragma omp simd
+    for (int64_t q = q0; q < q1; ++q) {
+      base[q] = best[q] == -__builtin_inff() ? 0.0f : best[q];  // a query that has seen nothing yet
+      m.shrink[q] = exp_of(m.top[q] - base[q]);
+      m.top[q] = best[q];
+    }
+    over([&](int64_t k0, int64_t k1) {
+      exponentials(m, k0, k1, q0, q1, base, fresh);
+      if (drop.threshold != 0) drop_scores(drop, m, at.i * tile, j0, k0, k1, q0, q1);
+    });
+    for (int64_t q = q0; q < q1; ++q) {
+      m.sum[q] = m.sum[q] * m.shrink[q] + fresh[q];
+      if (m.shrink[q] == 1) continue;
+      float* row = m.mixed + q * dw;
+      const float shrink = m.shrink[q];
+#pragma omp simd
+      for (int64_t c = 0; c < dw; ++c) row[c] *= shrink;
+    }
+  };
+  if (parts == whole) {
+    step(0, tile, [](const auto& run) { run(0, tile); });
+    return;
+  }
+  for (int r = 0; r < parts_of_row; ++r)
+    step(r * part, (r + 1) * part, [&](const auto& run) {
+      over_runs([&](int c) { return has_part(parts, r, c); },
+                [&](int from, int to) { run(static_cast<int64_t>(from) * part, static_cast<int64_t>(to) * part); });
+    });
+}
+
+// Adds probabilities times values.
+void mix(const ForwardBuffers& m, unsigned parts, int64_t dw, const float* values) {
+  const auto add = [&](int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
+    tile_product<true>(q1 - q0, dw, k1 - k0, m.scores + k0 * tile + q0, 1, tile, values + k0 * dw, dw,
+                       m.mixed + q0 * dw, dw, true);
+  };
+  if (parts == whole) return add(0, tile, 0, tile);
+  for (int r = 0; r < parts_of_row; ++r)
+    over_runs([&](int c) { return has_part(parts, r, c); },
+              [&](int from, int to) { add(r * part, (r + 1) * part, from * part, to * part); });
+}
+
+template <class T>
+void forward_tile(const AttentionArgs& a, const Place& at, const PackedHead& head, const ForwardBuffers& m) {
+  const int64_t d = a.head_dim, dw = plan::attention_width(d), i0 = at.i * tile, row0 = at.b * a.sequence;
+  const auto limits = limits_of(a, at.b, i0);
+  const auto drop = drop_of(a, at.b, at.h);
+  for (int q = 0; q < tile; ++q) {
+    m.lo[q] = limits.lo[q], m.hi[q] = limits.hi[q];
+    m.top[q] = -__builtin_inff(), m.sum[q] = 0;
+  }
+  memset(m.mixed, 0, static_cast<std::size_t>(tile * dw) * sizeof(float));
+  pack_rows<T>(a.q, row0 + i0, at.h * d, limits.rows, d, dw, static_cast<float>(a.scale), m.rows);
+  turn(m.rows, d, dw, m.queries);
+  over_keys(a, at.h, at.i, limits.first(), limits.end(), [&](int64_t j, unsigned parts) {
+    const int64_t j0 = j * tile;
+    softmax_step(a, at, m, drop, parts, limits.sees_all(j0), j0, head.keys + j0 * dw);
+    mix(m, parts, dw, head.values + j0 * dw);
+  });
+  float* lse = a.lse.row<float>(at.b * a.heads + at.h) + i0;
+  for (int q = 0; q < limits.rows; ++q) {
+    T* out = a.out.row<T>(row0 + i0 + q) + at.h * d;
+    const float* mixed = m.mixed + q * dw;
+    const bool nothing = m.top[q] == -__builtin_inff();
+    const float sum = nothing ? 1.0f : m.sum[q];
+    for (int64_t c = 0; c < d; ++c) store(&out[c], mixed[c] / sum);
+    lse[q] = nothing ? __builtin_inff() : m.top[q] + static_cast<float>(__builtin_log(static_cast<double>(m.sum[q])));
+  }
+}
+
+// Where lists make some tiles of queries dearer than others they are taken in four classes, the dearest first, so that
+// threads end together.
+constexpr int classes = 4;
+int class_of(const AttentionArgs& a, int64_t h, int64_t i, int64_t mean) {
+  const auto e = entries_of(a, a.by_queries, h, i);
+  const int64_t n = e.end - e.begin;
+  return n > 4 * mean ? 0 : n > 2 * mean ? 1 : n > mean ? 2 : 3;
+}
+
+// Groups are (sequence, key-value head); as many as there are slots at a time, whose tiles all threads share.
+template <class T> void forward_pass(const AttentionArgs& a) {
+  const int64_t tiles = tiles_of(a), groups = a.batch * a.kv_heads, group = a.heads / a.kv_heads, d = a.head_dim,
+                dw = plan::attention_width(d);
+  const bool listed = a.by_queries.begin != nullptr;
+  const int64_t mean = listed ? (a.by_queries.begin[a.by_queries.heads * a.by_queries.tiles] - 1) /
+                                        (a.by_queries.heads * a.by_queries.tiles) +
+                                    1
+                              : 0;
+  int64_t next = 0;
+#pragma omp parallel num_threads(a.threads)
+  {
+    int64_t me = 0;
+#pragma omp atomic capture
+    me = next++;
+    const auto m = forward_buffers(a, a.scratch + me * a.scratch_part);
+    for (int64_t g0 = 0; g0 < groups; g0 += a.slots) {
+      const int64_t count = least(a.slots, groups - g0);
+#pragma omp for schedule(dynamic, 1)
+      for (int64_t u = 0; u < count * tiles; ++u) {
+        const int64_t slot = u / tiles, j0 = u % tiles * tile, b = (g0 + slot) / a.kv_heads,
+                      kv = (g0 + slot) % a.kv_heads, have = least(tile, a.sequence - j0);
+        const auto head = packed_head(a, slot);
+        pack_rows<T>(a.k, b * a.sequence + j0, kv * d, have, d, dw, 1, head.keys + j0 * dw);
+        pack_rows<T>(a.v, b * a.sequence + j0, kv * d, have, d, dw, 1, head.values + j0 * dw);
+      }
+      const int64_t heads = count * group, units = heads * tiles;
+#pragma omp for schedule(dynamic, 1)
+      for (int64_t u = 0; u < (listed ? classes : 1) * units; ++u) {
+        const int64_t n = u % units, slot = n % heads / group, g = g0 + slot, b = g / a.kv_heads,
+                      h = g % a.kv_heads * group + n % heads % group;
+        // Without lists the last tiles have most to do if causal.
+        const int64_t i = listed ? n / heads : tiles - 1 - n / heads;
+        if (listed && class_of(a, h, i, mean) != u / units) continue;
+        forward_tile<T>(a, {b, h, i}, packed_head(a, slot), m);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void attention_forward_cpu(const AttentionArgs& a) {
+  if (a.q.type == Type::f64) attention_exact_forward_cpu(a);
+  else if (a.q.type == Type::bf16) forward_pass<b16>(a);
+  else forward_pass<float>(a);
+}
+
+}  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

@@ -1,0 +1,212 @@
+// Tiles of attention on the CPU: what of a tile a query sees, packed rows, products, dropout. Included only by
+// attention_*_cpu.cpp, once per instruction set.
+#pragma once
+
+#include "kernels/attention/attention_args.h"
+#include "kernels/micro_tile_cpu.h"
+#include "kernels/philox_words.h"
+#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/tile_list.h"
+
+namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
+namespace {
+
+constexpr int tile = static_cast<int>(plan::attention_tile), part = static_cast<int>(plan::attention_part);
+constexpr int parts_of_row = tile / part;
+constexpr unsigned whole = plan::whole_tile;
+
+inline int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
+inline int64_t most(int64_t x, int64_t y) { return x < y ? y : x; }
+inline int64_t tiles_of(const AttentionArgs& a) { return (a.sequence + tile - 1) / tile; }
+
+// A bump pointer over one thread's part of the scratch, or over what threads share of one key-value head.
+struct Bump {
+  char* at;
+  template <class T = float> T* take(int64_t elements) {
+    T* p = reinterpret_cast<T*>(at);
+    at += base::aligned(elements * static_cast<int64_t>(sizeof(T)));
+    return p;
+  }
+};
+
+// The keys [lo, hi) that each query of a tile may see by order and document; 0, 0 where that is none, and behind the
+// sequence.
+struct Limits {
+  std::int32_t lo[tile], hi[tile];
+  int rows = 0;                    // queries of the tile
+  std::int32_t least_lo, most_lo;  // of those that see something; least_lo 0x7fffffff where none does
+  std::int32_t least_hi, most_hi;  // of all queries; of those that see something
+  // Tiles of keys that any of them sees: [first, end).
+  int64_t first() const { return most_hi == 0 ? 0 : least_lo / tile; }
+  int64_t end() const { return (most_hi + tile - 1) / tile; }
+  bool sees_all(int64_t j0) const { return most_lo <= j0 && least_hi >= j0 + tile; }
+};
+
+inline Limits limits_of(const AttentionArgs& a, int64_t b, int64_t i0) {
+  Limits l;
+  l.rows = static_cast<int>(least(tile, a.sequence - i0));
+  l.least_lo = l.least_hi = 0x7fffffff, l.most_lo = l.most_hi = 0;
+  for (int r = 0; r < tile; ++r) l.lo[r] = l.hi[r] = 0;
+  for (int r = 0; r < l.rows; ++r) {
+    const int64_t at = b * a.sequence + i0 + r;
+    const int64_t start = most(0, a.document_start[at]);
+    int64_t end = a.causal ? i0 + r + 1 : a.sequence;
+    if (a.key_end != nullptr) end = least(end, a.key_end[at]);
+    if (end > start) {
+      l.lo[r] = static_cast<std::int32_t>(start), l.hi[r] = static_cast<std::int32_t>(end);
+      if (l.lo[r] < l.least_lo) l.least_lo = l.lo[r];
+      if (l.lo[r] > l.most_lo) l.most_lo = l.lo[r];
+      if (l.hi[r] > l.most_hi) l.most_hi = l.hi[r];
+    }
+    if (l.hi[r] < l.least_hi) l.least_hi = l.hi[r];
+  }
+  return l;
+}
+
+// Entries of tile `t` in a list, for head h.
+struct Entries {
+  int64_t begin, end;
+};
+inline Entries entries_of(const AttentionArgs& a, const AttentionTiles& list, int64_t h, int64_t t) {
+  const auto row = (list.heads == 1 ? 0 : (a.first_head + h) * list.tiles) + t;
+  return {list.begin[row], list.begin[row + 1]};
+}
+
+// visit(j, parts) for every tile of keys in [first, end) that a query tile has, ascending.
+template <class Visit>
+void over_keys(const AttentionArgs& a, int64_t h, int64_t i, int64_t first, int64_t end, const Visit& visit) {
+  if (a.by_queries.begin == nullptr) {
+    for (int64_t j = first; j < end; ++j) visit(j, whole);
+    return;
+  }
+  const auto e = entries_of(a, a.by_queries, h, i);
+  for (int64_t n = e.begin; n < e.end; ++n) {
+    const int64_t j = a.by_queries.other[n];
+    if (j >= first && j < end) visit(j, static_cast<unsigned>(a.by_queries.parts[n]));
+  }
+}
+
+// visit(i, parts) for every tile of queries that may see the tile of keys j, ascending.
+template <class Visit> void over_queries(const AttentionArgs& a, int64_t h, int64_t j, const Visit& visit) {
+  const int64_t tiles = tiles_of(a);
+  if (a.by_keys.begin == nullptr) {
+    for (int64_t i = a.causal ? j : 0; i < tiles; ++i) visit(i, whole);
+    return;
+  }
+  const auto e = entries_of(a, a.by_keys, h, j);
+  for (int64_t n = e.begin; n < e.end; ++n)
+    if (a.by_keys.other[n] < tiles) visit(a.by_keys.other[n], static_cast<unsigned>(a.by_keys.parts[n]));
+}
+
+inline bool has_part(unsigned parts, int query_part, int key_part) {
+  return (parts >> (parts_of_row * query_part + key_part) & 1u) != 0;
+}
+// Runs [from, to) of neighbouring parts that are there: run(from, to).
+template <class There, class Run> void over_runs(const There& there, const Run& run) {
+  for (int from = 0; from < parts_of_row;) {
+    if (!there(from)) {
+      ++from;
+      continue;
+    }
+    int to = from + 1;
+    while (to < parts_of_row && there(to)) ++to;
+    run(from, to);
+    from = to;
+  }
+}
+
+// `have` rows of a head as tile rows of dw elements, times scale; what is missing of rows and columns is zero.
+template <class T> void pack_rows(const Mat& x, int64_t row0, int64_t column, int64_t have, int64_t d, int64_t dw,
+                                  float scale, float* __restrict out) {
+  for (int64_t r = 0; r < have; ++r) {
+    const T* from = x.row<T>(row0 + r) + column;
+    float* to = out + r * dw;
+#pragma omp simd
+    for (int64_t c = 0; c < d; ++c) to[c] = widen(from[c]) * scale;
+    for (int64_t c = d; c < dw; ++c) to[c] = 0;
+  }
+  if (have < tile) memset(out + have * dw, 0, static_cast<std::size_t>((tile - have) * dw) * sizeof(float));
+}
+
+// A tile of packed rows on its side: out[c][r], d rows.
+inline void turn(const float* __restrict rows, int64_t d, int64_t dw, float* __restrict out) {
+  for (int64_t c0 = 0; c0 < d; c0 += part) {
+    const int64_t end = least(d, c0 + part);
+    for (int64_t r = 0; r < tile; ++r)
+      for (int64_t c = c0; c < end; ++c) out[c * tile + r] = rows[r * dw + c];
+  }
+}
+
+// Rows and vectors of a product in registers.
+#if defined(__AVX512F__)
+constexpr int strip = 8, wide = 2;
+#elif defined(__AVX2__)
+constexpr int strip = 4, wide = 3;
+#else
+constexpr int strip = 4, wide = 2;
+#endif
+
+template <int V, bool Across>
+inline __attribute__((always_inline)) void strip_product(int64_t steps, const float* a, int64_t a_row, int64_t a_step,
+                                                         const float* b, int64_t b_pitch, float* c, int64_t c_pitch,
+                                                         bool add) {
+  Vec acc[strip][V];
+#pragma GCC unroll 8
+  for (int i = 0; i < strip; ++i)
+#pragma GCC unroll 3
+    for (int v = 0; v < V; ++v) acc[i][v] = zero();
+  for (int64_t k = 0; k < steps; ++k) {
+    Vec bv[V];
+#pragma GCC unroll 3
+    for (int v = 0; v < V; ++v) bv[v] = load(b + v * lanes);
+#pragma GCC unroll 8
+    for (int i = 0; i < strip; ++i) {
+      const Vec av = broadcast(a[Across ? i : i * a_row]);
+#pragma GCC unroll 3
+      for (int v = 0; v < V; ++v) acc[i][v] = fma(av, bv[v], acc[i][v]);
+    }
+    a += a_step, b += b_pitch;
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < strip; ++i)
+#pragma GCC unroll 3
+    for (int v = 0; v < V; ++v) {
+      float* to = c + i * c_pitch + v * lanes;
+      put(to, add ? plus(load(to), acc[i][v]) : acc[i][v]);
+    }
+}
+
+// c[rows, columns] (+)= sum over steps k of a(row, k) b[k][column]; rows and columns are multiples of a part. The sum
+// over all steps is fresh, then added. Across: rows of a are neighbours (a_row 1).
+template <bool Across> void tile_product(int64_t rows, int64_t columns, int64_t steps, const float* a, int64_t a_row,
+                                         int64_t a_step, const float* b, int64_t b_pitch, float* c, int64_t c_pitch,
+                                         bool add) {
+  int64_t j = 0;
+  const auto strips = [&]<int V>() __attribute__((always_inline)) {
+    for (int64_t i = 0; i < rows; i += strip)
+      strip_product<V, Across>(steps, a + (Across ? i : i * a_row), a_row, a_step, b + j, b_pitch, c + i * c_pitch + j,
+                               c_pitch, add);
+    j += V * lanes;
+  };
+  while (j + wide * lanes <= columns) strips.template operator()<wide>();
+  if (wide > 2 && j + 2 * lanes <= columns) strips.template operator()<2>();
+  if (j < columns) strips.template operator()<1>();
+}
+
+struct Drop {
+  std::uint32_t threshold;
+  float scale;
+  std::uint64_t key, site;
+};
+
+inline Drop drop_of(const AttentionArgs& a, int64_t b, int64_t h) {
+  const std::uint64_t sample = a.threshold != 0 ? a.samples[b] : 0;
+  return {a.threshold, a.keep_scale, a.seed + sample * 0x9E3779B97F4A7C15ull, a.site + static_cast<std::uint64_t>(h)};
+}
+
+inline Words drop_words(const Drop& d, int64_t i, int64_t j) {  // of keys j / 4 * 4 .. + 3
+  return philox_words(d.key, d.site, (static_cast<std::uint64_t>(i) << 32) + static_cast<std::uint64_t>(j / 4));
+}
+
+}  // namespace
+}  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

@@ -1,0 +1,73 @@
+// Vec: as many floats as a register of the instruction set has. Included only by *_cpu.cpp, once per instruction set.
+#pragma once
+
+#include "kernels/cpu.h"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
+namespace {
+
+using std::int64_t;
+
+#if defined(__AVX512F__)
+using Vec = __m512;
+constexpr int lanes = 16;
+inline Vec load(const float* p) { return _mm512_loadu_ps(p); }
+inline void put(float* p, Vec a) { _mm512_storeu_ps(p, a); }
+inline Vec zero() { return _mm512_setzero_ps(); }
+inline Vec broadcast(float a) { return _mm512_set1_ps(a); }
+inline Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
+inline Vec plus(Vec a, Vec b) { return _mm512_add_ps(a, b); }
+#elif defined(__AVX2__)
+using Vec = __m256;
+constexpr int lanes = 8;
+inline Vec load(const float* p) { return _mm256_loadu_ps(p); }
+inline void put(float* p, Vec a) { _mm256_storeu_ps(p, a); }
+inline Vec zero() { return _mm256_setzero_ps(); }
+inline Vec broadcast(float a) { return _mm256_set1_ps(a); }
+inline Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
+inline Vec plus(Vec a, Vec b) { return _mm256_add_ps(a, b); }
+#else
+using Vec = __m128;
+constexpr int lanes = 4;
+inline Vec load(const float* p) { return _mm_loadu_ps(p); }
+inline void put(float* p, Vec a) { _mm_storeu_ps(p, a); }
+inline Vec zero() { return _mm_setzero_ps(); }
+inline Vec broadcast(float a) { return _mm_set1_ps(a); }
+inline Vec fma(Vec a, Vec b, Vec c) { return _mm_add_ps(_mm_mul_ps(a, b), c); }
+inline Vec plus(Vec a, Vec b) { return _mm_add_ps(a, b); }
+#endif
+
+inline Vec greater(Vec a, Vec b) { return a > b ? a : b; }  // b where one is no number
+
+using IntVec = std::int32_t __attribute__((vector_size(sizeof(Vec))));
+inline IntVec bits_of(Vec x) { return reinterpret_cast<IntVec>(x); }
+inline Vec of_bits(IntVec x) { return reinterpret_cast<Vec>(x); }
+
+// Of each lane the bits of exp_of(float).
+inline Vec exp_of(Vec x) {
+  const Vec low = broadcast(-87.3f), high = broadcast(88.72f);
+  const Vec clamped = x < low ? low : x > high ? high : x;
+  const Vec shifted = clamped * broadcast(1.44269504088896341f) + broadcast(12582912.0f);
+  const Vec n = shifted - broadcast(12582912.0f);
+  const Vec r = (clamped - n * broadcast(0.693359375f)) - n * broadcast(-2.12194440e-4f);
+  Vec p = broadcast(1.9875691500e-4f);
+  p = p * r + broadcast(1.3981999507e-3f);
+  p = p * r + broadcast(8.3334519073e-3f);
+  p = p * r + broadcast(4.1665795894e-2f);
+  p = p * r + broadcast(1.6666665459e-1f);
+  p = p * r + broadcast(5.0000001201e-1f);
+  p = p * (r * r) + r + broadcast(1.0f);
+  const IntVec e = bits_of(shifted) - 0x4b400000, half = e >> 1;
+  const Vec scaled = p * of_bits((half + 127) << 23) * of_bits((e - half + 127) << 23);
+  const Vec above = x > high ? broadcast(__builtin_inff()) : x < low ? zero() : scaled;
+  return x != x ? x : above;
+}
+
+}  // namespace
+}  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

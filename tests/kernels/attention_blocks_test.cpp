@@ -1,0 +1,374 @@
+// Attention with listed parts of tiles, both directions, ends of keys: against plain double sums over the pairs that
+// are there.
+#include "kernels/attention/attention.h"
+#include "libtrain/base/random.h"
+#include "libtrain/plan/scratch.h"
+#include "tests/kernels/matrix_buffer.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+
+namespace trainyard::test {
+namespace {
+
+constexpr std::int64_t part = 16, tile = 64;
+const std::uint64_t samples[] = {11, 5};
+
+// Which parts of 16 x 16 pairs are there, for `heads` heads of a model, or one for all.
+struct Parts {
+  std::int64_t heads, n;
+  std::vector<char> there;
+  Parts(std::int64_t heads, std::int64_t n) : heads(heads), n(n), there(static_cast<std::size_t>(heads * n * n)) {}
+  char& at(std::int64_t h, std::int64_t i, std::int64_t j) {
+    return there[static_cast<std::size_t>((h * n + i) * n + j)];
+  }
+  bool has(std::int64_t h, std::int64_t i, std::int64_t j) const {
+    return there[static_cast<std::size_t>(((heads == 1 ? 0 : h) * n + i) * n + j)] != 0;
+  }
+};
+
+// The lists of a kernel, both ways, made pair of tiles by pair of tiles.
+struct Lists {
+  struct One {
+    std::vector<std::int32_t> begin{0}, other;
+    std::vector<std::uint16_t> parts;
+    kernels::TileView view(std::int64_t tiles, std::int64_t heads) const {
+      return {begin.data(), other.data(), parts.data(), tiles, heads};
+    }
+  };
+  One by_queries, by_keys;
+  std::int64_t tiles, heads;
+  explicit Lists(const Parts& p) : tiles((p.n + 3) / 4), heads(p.heads) {
+    for (const bool keys : {false, true}) {
+      auto& list = keys ? by_keys : by_queries;
+      for (std::int64_t h = 0; h < heads; ++h)
+        for (std::int64_t row = 0; row < tiles; ++row) {
+          for (std::int64_t other = 0; other < tiles; ++other) {
+            unsigned bits = 0;
+            for (int r = 0; r < 4; ++r)
+              for (int c = 0; c < 4; ++c) {
+                const auto i = 4 * (keys ? other : row) + r, j = 4 * (keys ? row : other) + c;
+                if (i < p.n && j < p.n && p.has(h, i, j)) bits |= 1u << (4 * r + c);
+              }
+            if (bits == 0) continue;
+            list.other.push_back(static_cast<std::int32_t>(other));
+            list.parts.push_back(static_cast<std::uint16_t>(bits));
+          }
+          list.begin.push_back(static_cast<std::int32_t>(list.other.size()));
+        }
+    }
+  }
+};
+
+struct Case {
+  std::int64_t T = 1, heads = 1, kv = 1, d = 8;
+  bool causal = true;
+  double dropout = 0;
+  std::int64_t list_heads = 0, first_head = 0;  // 0: no lists
+  std::int64_t beyond = 0;                      // parts that lists reach over the sequence
+  double share = 0.5;                           // of parts
+  bool padded = false, documents = false;
+  std::uint64_t seed = 1;
+};
+
+struct Blocks {
+  Case c;
+  kernels::AttentionShape s;
+  MatrixBuffer q, k, v, dout, out, lse, dq, dk, dv;
+  std::vector<std::int32_t> start, end;
+  Parts parts;
+  Lists lists;
+
+  static Parts draw(const Case& c) {
+    Parts p(std::max<std::int64_t>(c.list_heads, 1), (c.T + part - 1) / part + c.beyond);
+    std::mt19937_64 random(c.seed);
+    for (auto& x : p.there) x = static_cast<double>(random() >> 11) * 0x1p-53 < c.share;
+    return p;
+  }
+  Blocks(const Case& c, DType t) : Blocks(c, t, draw(c)) {}
+  Blocks(const Case& c, DType t, Parts drawn)
+      : c(c), q(t, 2 * c.T, c.heads * c.d, 3), k(t, 2 * c.T, c.kv * c.d, 1), v(t, 2 * c.T, c.kv * c.d),
+        dout(t, 2 * c.T, c.heads * c.d), out(t, 2 * c.T, c.heads * c.d, 2), lse(sums(t), 2 * c.heads, c.T),
+        dq(t, 2 * c.T, c.heads * c.d), dk(t, 2 * c.T, c.kv * c.d), dv(t, 2 * c.T, c.kv * c.d),
+        start(static_cast<std::size_t>(2 * c.T), 0), end(start.size(), static_cast<std::int32_t>(c.T)),
+        parts(std::move(drawn)), lists(parts) {
+    s.batch = 2, s.sequence = c.T, s.heads = c.heads, s.kv_heads = c.kv, s.head_dim = c.d, s.scale = 0.7;
+    s.dropout = c.dropout, s.seed = 99, s.site = 1234, s.samples = samples;
+    s.visibility.causal = c.causal;
+    if (c.list_heads > 0) {
+      s.visibility.by_queries = lists.by_queries.view(lists.tiles, lists.heads);
+      s.visibility.by_keys = lists.by_keys.view(lists.tiles, lists.heads);
+      s.visibility.first_head = c.first_head;
+    }
+    q.fill(c.seed), k.fill(c.seed + 1), v.fill(c.seed + 2), dout.fill(c.seed + 3);
+    const auto cut = c.T / 3;  // a document ends here in the first sequence
+    if (c.documents)
+      for (std::int64_t i = 0; i < c.T; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        start[at] = static_cast<std::int32_t>(i < cut ? 0 : cut);
+        if (!c.causal) end[at] = static_cast<std::int32_t>(i < cut ? cut : c.T);
+      }
+    if (c.padded)  // the second sequence is short
+      for (std::int64_t i = 0; i < c.T; ++i)
+        end[static_cast<std::size_t>(c.T + i)] = static_cast<std::int32_t>(c.T / 2);
+    if (c.padded || (c.documents && !c.causal)) s.key_end = end.data();
+  }
+  static DType sums(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
+  base::View starts() { return base::View::of(start.data(), {2, s.sequence}); }
+  void forward(int threads) {
+    Bench b(threads);
+    kernels::attention_forward(*b, s, q.view(), k.view(), v.view(), starts(), out.view(), lse.view());
+    const auto planned = plan::attention_forward_scratch_bytes(c.T, c.d, 2 * c.kv, threads);
+    EXPECT_EQ(b.arena.peak_bytes(), planned);
+  }
+  void run(int threads) {
+    forward(threads);
+    Bench b(threads);
+    kernels::attention_backward(*b, s, q.view(), k.view(), v.view(), starts(), out.view(), lse.view(), dout.view(),
+                                dq.view(), dk.view(), dv.view());
+    const auto planned = plan::attention_backward_scratch_bytes(c.T, c.d, c.heads / c.kv, 2 * c.kv, threads);
+    EXPECT_EQ(b.arena.peak_bytes(), planned);
+  }
+  bool sees(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    const auto at = static_cast<std::size_t>(b * c.T + i);
+    return (!c.causal || j <= i) && j >= start[at] && j < end[at] &&
+           (c.list_heads == 0 || parts.has(c.first_head + h, i / part, j / part));
+  }
+  double mask(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    if (c.dropout == 0) return 1;
+    const auto word = base::random_words(
+        s.seed + samples[b] * 0x9E3779B97F4A7C15ull, s.site + static_cast<std::uint64_t>(h),
+        (static_cast<std::uint64_t>(i) << 32) + static_cast<std::uint64_t>(j / 4))[static_cast<std::size_t>(j % 4)];
+    return word >= static_cast<std::uint32_t>(c.dropout * 0x1p32) ? 1 / (1 - c.dropout) : 0;
+  }
+};
+
+struct Wanted {
+  MatrixBuffer out, dq, dk, dv;
+  std::vector<double> lse;
+  explicit Wanted(const Blocks& p)
+      : out(DType::f64, p.q.rows, p.q.cols), dq(out), dk(DType::f64, p.k.rows, p.k.cols), dv(dk) {
+    for (auto* m : {&out, &dq, &dk, &dv})
+      for (std::int64_t i = 0; i < m->rows; ++i)
+        for (std::int64_t j = 0; j < m->cols; ++j) m->set(i, j, 0);
+    for (std::int64_t b = 0; b < 2; ++b)
+      for (std::int64_t h = 0; h < p.c.heads; ++h)
+        for (std::int64_t i = 0; i < p.c.T; ++i) row(p, b, h, i);
+  }
+  void row(const Blocks& p, std::int64_t b, std::int64_t h, std::int64_t i) {
+    const auto T = p.c.T, d = p.c.d, y0 = h / (p.c.heads / p.c.kv) * d;
+    std::vector<double> w(static_cast<std::size_t>(T), 0), g(w);
+    double sum = 0, mean = 0;
+    for (std::int64_t j = 0; j < T; ++j) {
+      if (!p.sees(b, h, i, j)) continue;
+      double s = 0, dp = 0;
+      for (std::int64_t c = 0; c < d; ++c)
+        s += p.q(b * T + i, h * d + c) * p.k(b * T + j, y0 + c),
+            dp += p.dout(b * T + i, h * d + c) * p.v(b * T + j, y0 + c);
+      const auto at = static_cast<std::size_t>(j);
+      w[at] = std::exp(s * p.s.scale), g[at] = dp * p.mask(b, h, i, j);
+      sum += w[at];
+    }
+    lse.push_back(sum == 0 ? std::numeric_limits<double>::infinity() : std::log(sum));
+    if (sum == 0) return;
+    for (std::size_t j = 0; j < w.size(); ++j) w[j] /= sum, mean += w[j] * g[j];
+    for (std::int64_t j = 0; j < T; ++j) {
+      const auto at = static_cast<std::size_t>(j);
+      if (!p.sees(b, h, i, j)) continue;
+      const double pm = w[at] * p.mask(b, h, i, j), ds = w[at] * (g[at] - mean) * p.s.scale;
+      for (std::int64_t c = 0; c < d; ++c) {
+        const auto x = h * d + c, y = y0 + c;
+        out.set(b * T + i, x, out(b * T + i, x) + pm * p.v(b * T + j, y));
+        dq.set(b * T + i, x, dq(b * T + i, x) + ds * p.k(b * T + j, y));
+        dk.set(b * T + j, y, dk(b * T + j, y) + ds * p.q(b * T + i, x));
+        dv.set(b * T + j, y, dv(b * T + j, y) + pm * p.dout(b * T + i, x));
+      }
+    }
+  }
+};
+
+void close_to(const MatrixBuffer& got, const MatrixBuffer& want, double tolerance, const char* what) {
+  for (std::int64_t i = 0; i < want.rows; ++i)
+    for (std::int64_t j = 0; j < want.cols; ++j)
+      ASSERT_LE(std::abs(got(i, j) - want(i, j)), tolerance * (1 + std::abs(want(i, j))))
+          << what << " " << i << "," << j;
+  ASSERT_TRUE(got.gap_untouched());
+}
+
+void equals_the_definition(const Case& c, DType t, double tolerance, int threads) {
+  Blocks p(c, t);
+  p.run(threads);
+  const Wanted e(p);
+  close_to(p.out, e.out, tolerance, "out"), close_to(p.dq, e.dq, tolerance, "dq");
+  close_to(p.dk, e.dk, tolerance, "dk"), close_to(p.dv, e.dv, tolerance, "dv");
+  for (std::int64_t h = 0; h < p.lse.rows; ++h)
+    for (std::int64_t i = 0; i < c.T; ++i) {
+      const double want = e.lse[static_cast<std::size_t>(h * c.T + i)];
+      if (std::isinf(want)) ASSERT_EQ(p.lse(h, i), want);
+      else ASSERT_NEAR(p.lse(h, i), want, tolerance);
+    }
+}
+
+void same_bits(const Blocks& a, const Blocks& b) {
+  ASSERT_EQ(a.out.bytes, b.out.bytes);
+  ASSERT_EQ(a.lse.bytes, b.lse.bytes);
+  ASSERT_EQ(a.dq.bytes, b.dq.bytes);
+  ASSERT_EQ(a.dk.bytes, b.dk.bytes);
+  ASSERT_EQ(a.dv.bytes, b.dv.bytes);
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const bool causal : {true, false}) {
+    all.push_back({150, 2, 1, 20, causal, 0.25, 1, 0, 0, 0.5, false, true});
+    all.push_back({200, 2, 2, 40, causal, 0, 5, 2, 3, 0.3, true, false});
+    all.push_back({130, 4, 2, 16, causal, 0.125, 4, 0, 1, 0.2, true, true});
+    all.push_back({97, 1, 1, 64, causal, 0, 0, 0, 0, 1, true, true});
+    all.push_back({70, 2, 1, 128, causal, 0, 1, 0, 0, 0.05, false, false});
+  }
+  return all;
+}
+
+TEST(AttentionBlocks, EqualTheDefinitionOnEveryPath) {
+  on_every_path([] {
+    for (const auto& c : cases()) {
+      SCOPED_TRACE(::testing::Message() << c.T << (c.causal ? " causal" : " both ways"));
+      equals_the_definition(c, DType::f32, 3e-5, 1);
+      equals_the_definition(c, DType::bf16, 6e-2, 2);
+      equals_the_definition(c, DType::f64, 1e-11, 2);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  });
+}
+
+// The sums of a query's gradient are added by whoever works on its keys, in the order of keys.
+TEST(AttentionBlocks, SameBitsForEveryNumberOfThreads) {
+  on_every_path([] {
+    for (auto c : cases()) {
+      c.T += 400, c.d = 16;
+      Blocks one(c, DType::f32);
+      one.run(1);
+      for (const int threads : {2, 3, 4, 7}) {
+        Blocks other(c, DType::f32);
+        other.run(threads);
+        same_bits(one, other);
+      }
+    }
+  });
+}
+
+TEST(AttentionBlocks, AThousandRandomOnes) {
+  std::mt19937_64 random(7);
+  const auto below = [&](std::uint64_t n) { return static_cast<std::int64_t>(random() % n); };
+  for (int n = 0; n < 1000; ++n) {
+    Case c;
+    c.T = 1 + below(140), c.kv = 1 + below(2), c.heads = c.kv * (1 + below(2)), c.d = 1 + below(20);
+    c.causal = below(2) == 0, c.dropout = below(4) == 0 ? 0.2 : 0;
+    c.first_head = below(2), c.list_heads = below(2) == 0 ? 1 : c.heads + c.first_head + below(2);
+    c.beyond = below(6), c.share = static_cast<double>(below(11)) / 10, c.padded = below(3) == 0,
+    c.documents = below(3) == 0, c.seed = random();
+    SCOPED_TRACE(n);
+    equals_the_definition(c, DType::f32, 3e-5, 1 + static_cast<int>(below(4)));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(AttentionBlocks, AListOfEverythingChangesNoBit) {
+  on_every_path([] {
+    for (const bool causal : {true, false}) {
+      const Case c{150, 2, 1, 24, causal, 0.2, 0, 0, 0, 1, false, true},
+          listed{150, 2, 1, 24, causal, 0.2, 1, 0, 2, 1, false, true};
+      Blocks dense(c, DType::f32), all(listed, DType::f32);
+      dense.run(2), all.run(2);
+      same_bits(dense, all);
+    }
+  });
+}
+
+TEST(AttentionBlocks, AQueryThatSeesNothingGivesZeros) {
+  on_every_path([] {
+    const Case c{100, 1, 1, 8, false, 0, 1, 0, 0, 0, false, false};
+    Parts none(1, 7);
+    for (std::int64_t j = 0; j < 7; ++j) none.at(0, 2, j) = 1;  // queries 32 .. 47 see everything, the others nothing
+    for (const DType t : {DType::f32, DType::bf16, DType::f64}) {
+      Blocks p(c, t, none);
+      p.run(3);
+      for (std::int64_t i = 0; i < 200; ++i)
+        for (std::int64_t x = 0; x < 8; ++x) {
+          const bool sees = i % 100 / part == 2;
+          ASSERT_EQ(p.out(i, x) != 0, sees) << i;
+          ASSERT_EQ(p.dq(i, x) != 0, sees) << i;
+          ASSERT_FALSE(std::isnan(p.dk(i, x)) || std::isnan(p.dv(i, x))) << i;
+        }
+      for (std::int64_t i = 0; i < 100; ++i) ASSERT_EQ(std::isinf(p.lse(0, i)), i / part != 2);
+    }
+  });
+}
+
+// Keys and values of a tile that no query sees are not read, nor queries that see nothing.
+TEST(AttentionBlocks, AbsentTilesAreNotTouched) {
+  on_every_path([] {
+    const Case c{320, 2, 1, 16, false, 0, 1, 0, 0, 0, false, false};
+    Parts p(1, 20);
+    for (std::int64_t i = 0; i < 20; ++i)
+      for (std::int64_t j = 0; j < 20; ++j) p.at(0, i, j) = i / 4 != 3 && j / 4 != 1;
+    Blocks plain(c, DType::f32, p), poisoned(c, DType::f32, p);
+    for (std::int64_t b = 0; b < 2; ++b)
+      for (std::int64_t r = 0; r < tile; ++r)
+        for (std::int64_t x = 0; x < 16; ++x)
+          poisoned.k.set(b * 320 + tile + r, x, NAN), poisoned.v.set(b * 320 + tile + r, x, NAN);
+    plain.run(2), poisoned.run(2);
+    same_bits(plain, poisoned);
+  });
+}
+
+// A later key or value changes no bit of an earlier query, and gets no gradient from it, whatever a list says.
+TEST(AttentionBlocks, CausalToTheElement) {
+  on_every_path([] {
+    for (const std::int64_t T : {50, 64, 130})
+      for (const double share : {1.0, 0.4}) {
+        const Case c{T, 2, 1, 12, true, 0, 2, 0, 1, share, false, false};
+        Blocks before(c, DType::f32);
+        before.forward(1);
+        for (std::int64_t j = 0; j < T; j += 3) {
+          Blocks after(c, DType::f32);
+          for (std::int64_t x = 0; x < 12; ++x)
+            after.k.set(j, x, 40.0 - 7 * static_cast<double>(x)), after.v.set(j, x, 1e5);
+          after.forward(2);
+          for (std::int64_t i = 0; i < j; ++i)
+            for (std::int64_t x = 0; x < 24; ++x) ASSERT_EQ(before.out(i, x), after.out(i, x)) << i << " " << j;
+          if (share < 1) continue;
+          ASSERT_NE(before.out(j, 0), after.out(j, 0));
+        }
+      }
+  });
+}
+
+TEST(AttentionBlocks, GradientsEqualFiniteDifferences) {
+  Case c{37, 2, 1, 3, false, 0.3, 2, 0, 0, 0.6, true, false};
+  Blocks p(c, DType::f64);
+  p.run(1);
+  const auto loss = [&] {
+    p.forward(1);
+    double sum = 0;
+    for (std::int64_t i = 0; i < p.out.rows; ++i)
+      for (std::int64_t j = 0; j < p.out.cols; ++j) sum += p.out(i, j) * p.dout(i, j);
+    return sum;
+  };
+  for (auto [x, dx] : {std::pair{&p.q, &p.dq}, {&p.k, &p.dk}, {&p.v, &p.dv}})
+    for (std::int64_t i = 0; i < x->rows; i += 5)
+      for (std::int64_t j = 0; j < x->cols; ++j) {
+        const double old = (*x)(i, j), step = 1e-5;
+        x->set(i, j, old + step);
+        const double up = loss();
+        x->set(i, j, old - step);
+        const double down = loss();
+        x->set(i, j, old);
+        ASSERT_NEAR((*dx)(i, j), (up - down) / (2 * step), 1e-8) << i << "," << j;
+      }
+}
+
+}  // namespace
+}  // namespace trainyard::test
