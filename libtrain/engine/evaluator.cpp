@@ -18,6 +18,7 @@ Evaluator::Evaluator(const plan::Plan& plan, const StepSettings& settings, World
       set_(part_, plan.topology),
       memory_(plan::evaluation_memory(plan_, plan_.stage_of(world.rank)).categories, settings.device),
       compute_(compute_exec(settings.device, memory_[tensor::Category::workspace], plan.threads)),
+      lists_(part_, plan.sequence, *compute_),
       chunks_(make_chunks()), context_{set_,
                                        plan_.states(),
                                        plan_.reduction,
@@ -93,6 +94,7 @@ void Evaluator::evaluate(std::span<const std::int64_t> micros, std::span<MicroLo
                            store_,
                            edges_,
                            experts_,
+                           lists_,
                            chunks_,
                            link_ ? &*link_ : nullptr,
                            now_};

@@ -52,6 +52,7 @@ class Evaluator {
   plan::UnitSet set_;
   RankMemory memory_;
   std::unique_ptr<tensor::Exec> compute_;
+  model::AttentionLists lists_;
   std::vector<Chunk> chunks_;  // first of all in their arena
   params::StoreContext context_;
   params::WeightStore store_;

@@ -10,6 +10,7 @@ Slot& StagePasses::open(const plan::Action& action, const model::MicroBatch& bat
   slot.step.emplace(model::Step{context.compute, &store, batch, plan.dtype, seed, pass});
   slot.step->edges = &edges;
   slot.step->experts = &experts;
+  slot.step->lists = &lists;
   slot.step->weight_gradients = plan.micro().weight_gradients;
   slot.flow = chunks[static_cast<std::size_t>(action.chunk)].decoder->open(*slot.step, slot.saved);
   return slot;

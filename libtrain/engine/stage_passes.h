@@ -5,6 +5,7 @@
 #include "libtrain/engine/current_action.h"
 #include "libtrain/engine/loss_fold.h"
 #include "libtrain/engine/stage_link.h"
+#include "libtrain/model/attention_lists.h"
 #include "libtrain/model/decoder.h"
 #include "libtrain/model/edges.h"
 #include "libtrain/model/expert_edges.h"
@@ -60,6 +61,7 @@ struct StagePasses {
   params::ParameterStore& store;
   const model::Edges& edges;
   const model::ExpertEdges& experts;
+  const model::AttentionLists& lists;
   std::vector<Chunk>& chunks;
   StageLink* link;  // null: there is one stage
   CurrentAction& now;

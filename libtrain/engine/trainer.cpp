@@ -32,7 +32,8 @@ Trainer::Trainer(const plan::Plan& plan, const StepSettings& settings, World& wo
     : plan_(plan), settings_(settings), world_(world), batches_(batches), part_(plan_.part_of_rank(world.rank)),
       set_(part_, plan.topology), memory_(plan.memory_of(world.rank).categories, settings.device),
       compute_(compute_exec(settings.device, memory_[tensor::Category::workspace], plan.threads)),
-      program_(plan::actions(plan, world.rank)), step_leases_(plan::step_leases(part_, program_)) {
+      lists_(part_, plan.sequence, *compute_), program_(plan::actions(plan, world.rank)),
+      step_leases_(plan::step_leases(part_, program_)) {
   using tensor::Category;
   make_chunks();
   context_ = std::unique_ptr<params::StoreContext>(new params::StoreContext{
@@ -111,6 +112,7 @@ StagePasses Trainer::passes() {
           *store_,
           edges_,
           experts_,
+          lists_,
           chunks_,
           link_ ? &*link_ : nullptr,
           now_};

@@ -124,6 +124,7 @@ class Trainer {
   plan::UnitSet set_;
   RankMemory memory_;
   std::unique_ptr<tensor::Exec> compute_;
+  model::AttentionLists lists_;
   std::unique_ptr<params::StoreContext> context_;
   std::unique_ptr<params::ZeroStore> store_;
   model::Edges edges_;

@@ -1,12 +1,12 @@
 // The attention branch, forward and backward.
 #include "libtrain/model/attention_branch.h"
 
-#include "kernels/cached_attention/cached_attention.h"
-#include "kernels/cast/cast.h"
 #include "kernels/linear/linear.h"
 #include "kernels/rotary/rotary.h"
+#include "libtrain/model/attention_lists.h"
 #include "libtrain/model/kv_cache.h"
 #include "libtrain/model/shared_sum.h"
+#include "libtrain/plan/block_layout.h"
 
 #include <algorithm>
 #include <cmath>
@@ -43,7 +43,13 @@ kernels::AttentionShape AttentionBranch::geometry(const Step& step) const {
   a.scale = 1.0 / std::sqrt(static_cast<double>(model_.head_dim()));
   a.dropout = probabilities_.probability(step);
   a.seed = step.seed, a.samples = step.micro.sample_keys();
-  a.site = probabilities_.site() + static_cast<std::uint64_t>(step.edges->rank() * w.heads);
+  const auto first_head = step.edges->rank() * w.heads;
+  a.site = probabilities_.site() + static_cast<std::uint64_t>(first_head);
+  if (plan::is_sparse(model_)) {
+    TRAINYARD_ASSERT(step.lists != nullptr, "layer {} has blocks, and the step no lists", layer_);
+    a.visibility = step.lists->of(layer_, first_head);
+  }
+  a.visibility.causal = model_.attention.causal;
   return a;
 }
 
@@ -75,16 +81,12 @@ void AttentionBranch::attend_to_cache(Step& step, const Heads& heads, base::View
   TRAINYARD_ASSERT(step.pass == plan::Pass::evaluate && step.micro.batch() == 1, "{} sequences", step.micro.batch());
   TRAINYARD_ASSERT((past.length == 0 || n == 1) && past.length + n <= model_.context,
                    "{} tokens behind {} in a context of {}", n, past.length, model_.context);
-  const auto& keys = past.keys[static_cast<std::size_t>(layer_)];
-  const auto& values = past.values[static_cast<std::size_t>(layer_)];
-  kernels::copy(step.exec, heads.k, keys.row_range(past.length, n));
-  kernels::copy(step.exec, heads.v, values.row_range(past.length, n));
+  past.keep(step.exec, layer_, heads.k, heads.v);
   const auto shape = geometry(step);
   if (past.length == 0)
     return kernels::attention_forward(step.exec, shape, heads.q, heads.k, heads.v, step.micro.document_start, attended,
                                       logsumexp);
-  kernels::cached_attention(step.exec, shape.heads, shape.kv_heads, shape.scale, heads.q,
-                            keys.row_range(0, past.length + 1), values.row_range(0, past.length + 1), attended);
+  past.attend(step.exec, layer_, shape, heads.q, attended);
 }
 
 void AttentionBranch::output_weight_gradient(Step& step, const params::Grads& grads, base::View d_output,

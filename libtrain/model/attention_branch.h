@@ -8,9 +8,10 @@
 
 namespace trainyard::model {
 
-// Causal, grouped queries (Ainslie et al. 2023), rotary positions where the model has them (Su et al. 2021, half-split
-// pairs), confined to the document. q, k, v are column slices of one [n, (heads + 2 kv_heads) head_dim] tensor, made by
-// one product. T x T never exists. Ranks that share the layer share its heads. Described by plan::AttentionKind.
+// What a query sees is the model's (plan::AttentionConfig), grouped queries (Ainslie et al. 2023), rotary positions
+// where the model has them (Su et al. 2021, half-split pairs), confined to the document. q, k, v are column slices of
+// one [n, (heads + 2 kv_heads) head_dim] tensor, made by one product. T x T never exists. Ranks that share the layer
+// share its heads. Described by plan::AttentionKind.
 class AttentionBranch : public Branch {
  public:
   explicit AttentionBranch(const BranchSpec& spec);

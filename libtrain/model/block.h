@@ -16,6 +16,7 @@ namespace trainyard::model {
 struct KvCache;
 class Edges;
 const Edges& one_rank();  // trivial edges (model/edges.h)
+class AttentionLists;
 class ExpertEdges;
 const ExpertEdges& own_experts();  // likewise (model/expert_edges.h)
 
@@ -109,6 +110,7 @@ struct Step {
   // This rank has no micro-batch where others have one, `micro` its shape alone: blocks that work for others do that
   // and nothing else.
   bool absent = false;
+  const AttentionLists* lists = nullptr;  // where a layer has blocks of attention (plan::is_sparse)
   // i64 on the device, a row for each layer of the whole model that has experts (kernels/gate_record): training adds
   // what its gates did. Empty: nobody asks, or another of the ranks that share the layers tells it.
   base::View gate_records = {};

@@ -2,6 +2,7 @@
 // alone.
 #pragma once
 
+#include "kernels/attention/attention.h"
 #include "libtrain/base/view.h"
 #include "libtrain/plan/model_config.h"
 #include "libtrain/tensor/arena.h"
@@ -11,21 +12,24 @@
 
 namespace trainyard::model {
 
-// Evaluation of one sequence. A first pass with length 0 brings any number of tokens; every later pass brings one.
-// Blocks write the rows of the pass behind the first `length`; the caller adds the pass to `length` when it is over.
-// Memory: 2 layers context kv_heads head_dim elements, from the given arena.
+// Evaluation of one sequence on the CPU. A first pass with length 0 brings any number of tokens; every later pass
+// brings one. Blocks write the rows of the pass behind the first `length`; the caller adds the pass to `length` when it
+// is over. Memory: 2 kv_heads head_dim elements for each row of each layer, from the given arena.
 struct KvCache {
-  KvCache(const plan::ModelConfig& model, base::DType dtype, tensor::Arena& arena) {
-    for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-      keys.push_back(arena.allocate(dtype, {model.context, model.kv_heads * model.head_dim()}));
-      values.push_back(arena.allocate(dtype, {model.context, model.kv_heads * model.head_dim()}));
-    }
-  }
-  static std::int64_t bytes(const plan::ModelConfig& model, base::DType dtype) {
-    return 2 * model.layers * base::aligned(model.context * model.kv_heads * model.head_dim() * base::size_of(dtype));
-  }
+  KvCache(const plan::ModelConfig& model, base::DType dtype, tensor::Arena& arena);
+  static std::int64_t bytes(const plan::ModelConfig& model, base::DType dtype);
+  // Of a layer: the context, or what its window reaches: then position p has row p modulo this.
+  static std::int64_t rows(const plan::ModelConfig& of_layer);
+  // Scratch of attend in f32, at most, for all layers.
+  static std::int64_t scratch_bytes(const plan::ModelConfig& model);
 
-  std::vector<base::View> keys, values;  // per layer [context, kv_heads * head_dim]; keys after rotation
+  // Keeps the rows of a pass, [n, kv_heads * head_dim], keys after rotation.
+  void keep(tensor::Exec& exec, std::int64_t layer, base::View k, base::View v);
+  // The query at position `length`, whose own row is kept: what shape.visibility lets it see of them.
+  void attend(tensor::Exec& exec, std::int64_t layer, const kernels::AttentionShape& shape, base::View q,
+              base::View out) const;
+
+  std::vector<base::View> keys, values;  // per layer
   std::int64_t length = 0;               // tokens before this pass
 };
 

@@ -1,6 +1,7 @@
 // Sums and maxima over segments.
 #include "libtrain/plan/activations.h"
 
+#include "libtrain/plan/attention_lists.h"
 #include "libtrain/plan/scratch.h"
 #include "libtrain/plan/widths.h"
 
@@ -85,13 +86,23 @@ SlotBytes slot_bytes(const ModelPart& part, const MicroShape& s, Recompute recom
   return out;
 }
 
-std::int64_t workspace_bytes(const ModelPart& part, const MicroShape& s, Pass pass) {
-  auto most = pass == Pass::train ? workspace_bytes(part, s, Pass::evaluate) : 0;
+namespace {
+
+std::int64_t largest_workspace(const ModelPart& part, const MicroShape& s, Pass pass) {
+  std::int64_t most = 0;
   for (const auto& segment : segments(part)) {
     most = std::max(most, segment.kind->forward_workspace_bytes(segment.model, s, pass));
     if (pass == Pass::train) most = std::max(most, segment.kind->backward_workspace_bytes(segment.model, s));
   }
   return most;
+}
+
+}  // namespace
+
+std::int64_t workspace_bytes(const ModelPart& part, const MicroShape& s, Pass pass) {
+  const auto evaluation = largest_workspace(part, s, Pass::evaluate);
+  return attention_list_bytes(part, s.sequence) +
+         (pass == Pass::train ? std::max(evaluation, largest_workspace(part, s, pass)) : evaluation);
 }
 
 std::int64_t tensor_staging_elements(const ModelConfig& m, const MicroShape& s) {

@@ -32,8 +32,8 @@ struct SlotBytes {
 SlotBytes slot_bytes(const ModelPart& part, const MicroShape& shape, Recompute recompute,
                      const std::vector<int>& slots);
 
-// High-water mark of the workspace arena over a whole pass (train: forward and backward): that of the largest block,
-// whatever is recomputed.
+// High-water mark of the workspace arena over a whole pass (train: forward and backward): what attention's lists take
+// (plan/attention_lists.h), and above them the largest block, whatever is recomputed.
 std::int64_t workspace_bytes(const ModelPart& part, const MicroShape& shape, Pass pass);
 
 // Elements, in the accumulation dtype, that an exchange between tensor ranks receives at one time (model/edges.h).

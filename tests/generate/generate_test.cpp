@@ -61,6 +61,36 @@ TEST(Generate, OneTokenAtATimeIsTheWholeText) {
   }
 }
 
+// Layers see windows, global blocks, draws of each head: what is kept of a text is what they may still see.
+TEST(Generate, OneTokenAtATimeIsTheWholeTextOfBlocks) {
+  auto windows = tiny_llama(), heads = tiny();
+  for (auto* m : {&windows, &heads}) m->context = 150, m->attention.block = 16;
+  windows.attention.layout = {"sliding", "longformer"}, windows.attention.window = 2;
+  heads.attention.layout = {"bigbird"}, heads.attention.window = 1, heads.attention.random = 2;
+  heads.attention.per_head = true;
+  for (const auto& config : {windows, heads}) {
+    SavedRun saved(config);
+    checkpoint::Reader reader(generate::find_checkpoint(saved.folder.string()));
+    generate::LanguageModel one(reader, 2), whole(reader, 1);
+    std::vector<std::int32_t> tokens(45, 256);  // more than a window keeps
+    for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i * 53 % 250);
+    one.begin(tokens);
+    while (!one.full()) {
+      tokens.push_back(static_cast<std::int32_t>(tokens.size() * 37 % 250));
+      const auto got = one.append(tokens.back()), want = whole.begin(tokens);
+      double most = 0;
+      for (auto x : want) most = std::max(most, std::abs(static_cast<double>(x)));
+      for (std::size_t i = 0; i < want.size(); ++i)
+        ASSERT_NEAR(got[i], want[i], 2e-5 * most) << config.name << ", " << tokens.size() << " tokens";
+    }
+    EXPECT_EQ(tokens.size(), 150u);
+  }
+  // A window's layer keeps its window: two blocks of 16 rows, in f32, of keys and of values; the other the context.
+  const auto row = windows.kv_heads * windows.head_dim() * 4;
+  ASSERT_EQ(windows.layers, 2);
+  EXPECT_EQ(model::KvCache::bytes(windows, base::DType::f32), 2 * (base::aligned(32 * row) + base::aligned(150 * row)));
+}
+
 // Of experts that would drop most of a long text when they train.
 plan::ModelConfig tiny_experts(bool llama) {
   auto m = llama ? tiny_llama() : tiny();

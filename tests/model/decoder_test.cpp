@@ -131,7 +131,11 @@ TEST(Decoder, PredictedMemoryIsMeasuredMemory) {
   low_rank::register_branch();
   auto own = small_gpt2();  // with a branch from outside this library
   own.branches = {"attention", "low_rank", "ffn"};
-  for (const auto& base : {small_gpt2(), with_dropout(small_gpt2()), with_dropout(small_llama()), nano, grouped, own})
+  auto windows = with_dropout(small_llama()), drawn = small_gpt2();
+  windows.attention.layout = {"sliding", "dense"};
+  drawn.attention.layout = {"bigbird"}, drawn.attention.block = 16, drawn.attention.per_head = true;
+  for (const auto& base :
+       {small_gpt2(), with_dropout(small_gpt2()), with_dropout(small_llama()), nano, grouped, own, windows, drawn})
     for (const auto dtype : {DType::f32, DType::bf16, DType::f64})
       for (const auto& [b, t] : {std::pair<std::int64_t, std::int64_t>{1, 7}, {3, 24}, {2, 333}, {5, 65}})
         for (const int threads : {1, 3})

@@ -1,6 +1,7 @@
 // Small models and micro-batches for the tests of the blocks.
 #pragma once
 
+#include "libtrain/model/attention_lists.h"
 #include "libtrain/model/decoder.h"
 #include "libtrain/model/edges.h"
 #include "tests/model/plain_store.h"
@@ -106,7 +107,7 @@ class Runner {
         activations(tensor::Category::activations, plan::activation_bytes(model, shape_, plan::Pass::train, recompute),
                     test_device()),
         workspace(tensor::Category::workspace, plan::workspace_bytes(model, shape_, plan::Pass::train), test_device()),
-        exec(test_exec(&workspace, shape.threads)), saved(activations) {}
+        exec(test_exec(&workspace, shape.threads)), lists(model, shape.sequence, *exec), saved(activations) {}
 
   struct Result {
     double loss_sum;
@@ -115,7 +116,7 @@ class Runner {
   Result train(PlainStore& store, const Batch& batch, std::uint64_t seed = 7) {
     store.committed.clear();
     model::Step step{*exec, &store, batch.micro, shape_.dtype, seed, plan::Pass::train, 0, 0};
-    step.edges = edges, step.gate_records = gate_records;
+    step.edges = edges, step.gate_records = gate_records, step.lists = &lists;
     auto flow = decoder.forward(step, saved);
     decoder.backward(step, flow, saved);
     exec->synchronize();
@@ -124,12 +125,13 @@ class Runner {
   }
   Result evaluate(PlainStore& store, const Batch& batch) {
     model::Step step{*exec, &store, batch.micro, shape_.dtype, 0, plan::Pass::evaluate, 0, 0};
-    step.edges = edges;
+    step.edges = edges, step.lists = &lists;
     decoder.evaluate(step, saved);
     return {step.loss_sum, step.target_count};
   }
   void logits(PlainStore& store, const Batch& batch, std::int64_t at, base::View out) {
     model::Step step{*exec, &store, batch.micro, shape_.dtype, 0, plan::Pass::evaluate, 0, 0};
+    step.lists = &lists;
     decoder.logits(step, saved, at, out);
   }
 
@@ -144,6 +146,7 @@ class Runner {
   plan::MicroShape shape_;
   tensor::Arena activations, workspace;
   std::unique_ptr<tensor::Exec> exec;
+  model::AttentionLists lists;
   model::Saved saved;
 };
 

@@ -3,7 +3,6 @@
 
 #include "libtrain/checkpoint/named.h"
 #include "libtrain/plan/layer_model.h"
-#include "libtrain/plan/scratch.h"
 
 #include <algorithm>
 #include <numeric>
@@ -74,10 +73,11 @@ LanguageModel::LanguageModel(checkpoint::Reader& reader, int threads)
                                       plan::activation_bytes(config_, largest(config_, threads), plan::Pass::evaluate)),
       workspace_(tensor::Category::workspace,
                  std::max(plan::workspace_bytes(config_, largest(config_, threads), plan::Pass::evaluate),
-                          plan::cached_attention_scratch_bytes(config_.context, config_.heads, 4))),
+                          model::KvCache::scratch_bytes(config_))),
       kept_(tensor::Category::activations, model::KvCache::bytes(config_, base::DType::f32)),
       past_(config_, base::DType::f32, kept_), exec_(tensor::Exec::caller(&workspace_, threads)),
-      one_exec_(tensor::Exec::caller(&workspace_, threads_for_one(config_, threads))), saved_(activations_),
+      one_exec_(tensor::Exec::caller(&workspace_, threads_for_one(config_, threads))),
+      lists_(config_, config_.context, *exec_), saved_(activations_),
       positions_(static_cast<std::size_t>(config_.context)), starts_(positions_.size(), 0),
       counted_(positions_.size(), 1), logits_(static_cast<std::size_t>(config_.stored_vocabulary())) {
   std::iota(positions_.begin(), positions_.end(), 0);
@@ -105,6 +105,7 @@ std::span<const float> LanguageModel::pass(std::span<const std::int32_t> tokens)
   micro.samples = {0};
   model::Step step{
       t == 1 ? *one_exec_ : *exec_, weights_.get(), micro, base::DType::f32, 0, plan::Pass::evaluate, 0, 0, {}, &past_};
+  step.lists = &lists_;
   decoder_.logits(step, saved_, t - 1, base::View::of(logits_.data(), {1, config_.stored_vocabulary()}));
   past_.length += t;
   return {logits_.data(), static_cast<std::size_t>(config_.vocabulary)};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libtrain/checkpoint/reader.h"
+#include "libtrain/model/attention_lists.h"
 #include "libtrain/model/decoder.h"
 #include "libtrain/model/kv_cache.h"
 
@@ -42,6 +43,7 @@ class LanguageModel {
   tensor::Arena activations_, workspace_, kept_;
   model::KvCache past_;
   std::unique_ptr<tensor::Exec> exec_, one_exec_;  // one_exec_: for a single token
+  model::AttentionLists lists_;
   model::Saved saved_;
   std::vector<std::int32_t> positions_, starts_;
   std::vector<std::uint8_t> counted_;

@@ -1,0 +1,138 @@
+// Block-sparse attention against dense attention of the same run: how much of what a layout leaves out is gained.
+#include "bench/limits.h"
+#include "kernels/attention/attention.h"
+#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/tile_list.h"
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace trainyard;
+using base::View;
+
+constexpr std::int64_t L = 8192, heads = 12, d = 64;
+
+plan::ModelConfig model_of(const std::string& layout, std::int64_t block, bool causal) {
+  plan::ModelConfig m;
+  m.layers = 1, m.heads = m.kv_heads = heads, m.hidden = heads * d, m.context = L;
+  m.attention.layout = {layout}, m.attention.block = block, m.attention.causal = causal;
+  return m;
+}
+
+// One sequence, forward and backward, of random values: equal ones would make maxima free.
+struct Setup {
+  explicit Setup(int threads)
+      : scratch(tensor::Category::workspace, std::max(plan::attention_forward_scratch_bytes(L, d, heads, threads),
+                                                      plan::attention_backward_scratch_bytes(L, d, 1, heads, threads))),
+        exec(tensor::Exec::caller(&scratch, threads)) {
+    std::uint64_t seed = 1;
+    for (auto* x : {&q, &k, &v, &dout}) {
+      x->resize(static_cast<std::size_t>(L * heads * d));
+      for (auto& e : *x) {
+        seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+        e = static_cast<float>(static_cast<double>(seed >> 33) * 0x1p-30 - 1);
+      }
+    }
+    for (auto* x : {&out, &dq, &dk, &dv}) x->resize(q.size());
+    lse.resize(static_cast<std::size_t>(heads * L)), start.resize(static_cast<std::size_t>(L));
+  }
+  void forward(const kernels::Visibility& see) { run(see, false); }
+  void backward(const kernels::Visibility& see) { run(see, true); }
+
+ private:
+  void run(const kernels::Visibility& see, bool back) {
+    kernels::AttentionShape s{1, L, heads, heads, d, 1 / std::sqrt(static_cast<double>(d))};
+    s.visibility = see;
+    const auto rows = [](std::vector<float>& x) { return View::of(x.data(), {L, heads * d}); };
+    const auto starts = View::of(start.data(), {1, L}), sums = View::of(lse.data(), {heads, L});
+    if (!back) return kernels::attention_forward(*exec, s, rows(q), rows(k), rows(v), starts, rows(out), sums);
+    kernels::attention_backward(*exec, s, rows(q), rows(k), rows(v), starts, rows(out), sums, rows(dout), rows(dq),
+                                rows(dk), rows(dv));
+  }
+  tensor::Arena scratch;
+  std::unique_ptr<tensor::Exec> exec;
+  std::vector<float> q, k, v, dout, out, dq, dk, dv, lse;
+  std::vector<std::int32_t> start;
+};
+
+struct Lists {
+  plan::TileList by_queries, by_keys;
+  kernels::Visibility visibility(bool causal) const {
+    const auto view = [](const plan::TileList& l) {
+      return kernels::TileView{l.begin.data(), l.other.data(), l.parts.data(), l.tiles, l.heads};
+    };
+    kernels::Visibility see;
+    see.causal = causal;
+    if (by_queries.tiles > 0) see.by_queries = view(by_queries), see.by_keys = view(by_keys);
+    return see;
+  }
+};
+
+double seconds_of(const auto& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// The faster of two dense passes, once for each kind.
+double dense_seconds(bool causal, bool back, int threads) {
+  static std::map<std::tuple<bool, bool, int>, double> known;
+  auto& seconds = known[{causal, back, threads}];
+  if (seconds > 0) return seconds;
+  Setup setup(threads);
+  const auto see = Lists().visibility(causal);
+  setup.forward(see);
+  const auto work = [&] { back ? setup.backward(see) : setup.forward(see); };
+  seconds = std::min(seconds_of(work), seconds_of(work));
+  return seconds;
+}
+
+void blocks(benchmark::State& state, const std::string& layout, bool causal, bool back) {
+  const auto block = state.range(0);
+  const int threads = static_cast<int>(state.range(1));
+  const auto layout_of = plan::block_layout(model_of(layout, block, causal), 0, L);
+  Lists lists{plan::tiles_of(layout_of), {}};
+  lists.by_keys = plan::by_keys(lists.by_queries);
+  const auto see = lists.visibility(causal);
+  Setup setup(threads);
+  setup.forward(see);
+  double total = 0;
+  for (auto _ : state) total += seconds_of([&] { back ? setup.backward(see) : setup.forward(see); });
+  const auto n = static_cast<double>(layout_of.n), all = causal ? n * (n + 1) / 2 : n * n;
+  const double density = static_cast<double>(layout_of.columns.size()) / static_cast<double>(layout_of.heads) / all;
+  const double seconds = total / static_cast<double>(state.iterations()),
+               gain = dense_seconds(causal, back, threads) / seconds;
+  state.counters["density"] = density;
+  state.counters["times_dense"] = gain;
+  state.counters["of_1/density"] = gain * density;
+}
+
+void of_layouts() {
+  for (const bool back : {false, true})
+    for (const bool causal : {true, false})
+      for (const char* layout : {"sliding", "longformer", "bigbird", "fixed", "variable"})
+        benchmark::RegisterBenchmark(
+            (std::string(back ? "backward/" : "forward/") + layout + (causal ? "/causal" : "/full")).c_str(), blocks,
+            std::string(layout), causal, back)
+            ->ArgsProduct({{16, 64, 128}, {1, 2}})
+            ->ArgNames({"block", "threads"})
+            ->UseRealTime()
+            ->Unit(benchmark::kMillisecond);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  of_layouts();
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}

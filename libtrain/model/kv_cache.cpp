@@ -1,0 +1,119 @@
+// Rows of a cache, in rings where a window bounds them, and attention to those that a layer's lists name.
+#include "libtrain/model/kv_cache.h"
+
+#include "kernels/cached_attention/cached_attention.h"
+#include "kernels/cast/cast.h"
+#include "libtrain/plan/attention_lists.h"
+#include "libtrain/plan/layer_model.h"
+#include "libtrain/plan/scratch.h"
+#include "libtrain/plan/tile_list.h"
+
+#include <algorithm>
+
+namespace trainyard::model {
+
+namespace {
+
+struct Run {
+  std::int64_t begin, end;  // positions
+};
+
+// The positions that the query at position p sees, as a list says, in ascending runs that do not touch.
+std::vector<Run> seen_runs(const kernels::TileView& list, std::int64_t head, std::int64_t p) {
+  std::vector<Run> runs;
+  const auto row = (list.heads == 1 ? 0 : head) * list.tiles + p / plan::attention_tile;
+  const auto query_part = p % plan::attention_tile / plan::attention_part;
+  for (auto n = list.begin[row]; n < list.begin[row + 1]; ++n)
+    for (std::int64_t c = 0; c < 4; ++c) {
+      if ((list.parts[n] >> (4 * query_part + c) & 1) == 0) continue;
+      const auto begin = list.other[n] * plan::attention_tile + c * plan::attention_part,
+                 end = std::min(begin + plan::attention_part, p + 1);
+      if (begin >= end) continue;
+      if (!runs.empty() && runs.back().end == begin) runs.back().end = end;
+      else runs.push_back({begin, end});
+    }
+  return runs;
+}
+
+// Rows of positions [begin, end) of a ring, as the one or two runs that they are.
+template <class Piece> void over_ring(std::int64_t begin, std::int64_t end, std::int64_t rows, const Piece& piece) {
+  while (begin < end) {
+    const auto n = std::min(end - begin, rows - begin % rows);
+    piece(begin % rows, begin, n);
+    begin += n;
+  }
+}
+
+}  // namespace
+
+std::int64_t KvCache::rows(const plan::ModelConfig& m) {
+  if (!m.attention.causal || m.attention.layout.at(0) != "sliding") return m.context;
+  return std::min(m.context, m.attention.window * m.attention.block);
+}
+
+KvCache::KvCache(const plan::ModelConfig& model, base::DType dtype, tensor::Arena& arena) {
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const auto n = rows(plan::layer_model(model, layer));
+    keys.push_back(arena.allocate(dtype, {n, model.kv_heads * model.head_dim()}));
+    values.push_back(arena.allocate(dtype, {n, model.kv_heads * model.head_dim()}));
+  }
+}
+
+std::int64_t KvCache::bytes(const plan::ModelConfig& model, base::DType dtype) {
+  std::int64_t bytes = 0;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    bytes += 2 * base::aligned(rows(plan::layer_model(model, layer)) * model.kv_heads * model.head_dim() *
+                               base::size_of(dtype));
+  return bytes;
+}
+
+std::int64_t KvCache::scratch_bytes(const plan::ModelConfig& model) {
+  const auto lists = plan::attention_list_bytes(model, model.context);
+  const auto gathered = lists > 0 ? 2 * base::aligned(model.context * model.kv_heads * model.head_dim() * 4) : 0;
+  return lists + gathered + plan::cached_attention_scratch_bytes(model.context, model.heads, 4);
+}
+
+void KvCache::keep(tensor::Exec& exec, std::int64_t layer, base::View k, base::View v) {
+  const auto &to_k = keys[static_cast<std::size_t>(layer)], &to_v = values[static_cast<std::size_t>(layer)];
+  const auto n = k.rows(), kept = std::min(n, to_k.rows());
+  over_ring(length + n - kept, length + n, to_k.rows(),
+            [&](std::int64_t row, std::int64_t position, std::int64_t count) {
+              kernels::copy(exec, k.row_range(position - length, count), to_k.row_range(row, count));
+              kernels::copy(exec, v.row_range(position - length, count), to_v.row_range(row, count));
+            });
+}
+
+void KvCache::attend(tensor::Exec& exec, std::int64_t layer, const kernels::AttentionShape& s, base::View q,
+                     base::View out) const {
+  const auto &k = keys[static_cast<std::size_t>(layer)], &v = values[static_cast<std::size_t>(layer)];
+  const auto& list = s.visibility.by_queries;
+  if (list.begin == nullptr)
+    return kernels::cached_attention(exec, s.heads, s.kv_heads, s.scale, q, k.row_range(0, length + 1),
+                                     v.row_range(0, length + 1), out);
+  TRAINYARD_ASSERT(!exec.on_gpu(), "the lists of a text's cache are read on the host");
+  // Rows that are seen are put side by side: for all heads, or for each where each has its own.
+  const auto attend_heads = [&](std::int64_t first, std::int64_t heads) {
+    tensor::ArenaScope scope(exec.scratch());
+    const auto d = s.head_dim, group = s.heads / s.kv_heads, kv = std::max<std::int64_t>(1, heads / group);
+    const auto runs = seen_runs(list, s.visibility.first_head + first, length);
+    std::int64_t seen = 0;
+    for (const auto& run : runs) seen += run.end - run.begin;
+    const auto my_q = q.columns(first * d, heads * d), my_out = out.columns(first * d, heads * d);
+    if (seen == 0) return kernels::fill(exec, my_out, 0);
+    const auto my_k = exec.scratch().allocate(k.dtype, {seen, kv * d}),
+               my_v = exec.scratch().allocate(k.dtype, {seen, kv * d});
+    std::int64_t at = 0;
+    for (const auto& run : runs)
+      over_ring(run.begin, run.end, k.rows(), [&](std::int64_t row, std::int64_t, std::int64_t count) {
+        const auto column = first / group * d;
+        kernels::copy(exec, k.row_range(row, count).columns(column, kv * d), my_k.row_range(at, count));
+        kernels::copy(exec, v.row_range(row, count).columns(column, kv * d), my_v.row_range(at, count));
+        at += count;
+      });
+    kernels::cached_attention(exec, heads, kv, s.scale, my_q, my_k, my_v, my_out);
+  };
+  if (list.heads == 1) return attend_heads(0, s.heads);
+  for (std::int64_t h = 0; h < s.heads; ++h) attend_heads(h, 1);
+}
+
+}  // namespace trainyard::model

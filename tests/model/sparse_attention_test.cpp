@@ -1,0 +1,155 @@
+// Models whose attention has blocks: what a token can reach, gradients by finite differences, every way to go back.
+#include "libtrain/plan/block_layout.h"
+#include "libtrain/plan/layer_model.h"
+#include "tests/model/small_model.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+namespace trainyard::test {
+namespace {
+
+using base::DType;
+
+constexpr std::int64_t T = 75;  // no multiple of a block
+
+plan::ModelConfig of_layouts(plan::ModelConfig m, std::vector<std::string> layouts, std::int64_t block = 16) {
+  m.context = T;
+  m.attention.layout = std::move(layouts), m.attention.block = block;
+  return m;
+}
+
+std::vector<plan::ModelConfig> models() {
+  std::vector<plan::ModelConfig> all;
+  for (const char* layout : {"fixed", "variable", "bigbird", "longformer", "sliding"}) {
+    all.push_back(of_layouts(small_gpt2(), {layout}));
+    all.push_back(of_layouts(small_llama(), {"dense", layout}, 32));
+    all.back().attention.per_head = std::string(layout) == "bigbird";
+  }
+  all.push_back(of_layouts(small_gpt2(), {"sliding"}, 64));
+  for (auto& m : all) {
+    m.name = fmt::format("{} {} {}", m.name, fmt::join(m.attention.layout, ","), m.attention.block);
+    if (m.attention.layout.back() == "sliding") m.attention.window = 2;
+  }
+  return all;
+}
+
+// Which tokens may reach token i through all layers: a matrix product of what each layer's blocks let through.
+std::vector<std::vector<bool>> reach(const plan::ModelConfig& m) {
+  const auto n = static_cast<std::size_t>(T);
+  std::vector<std::vector<bool>> from(n, std::vector<bool>(n, false));
+  for (std::size_t i = 0; i < n; ++i) from[i][i] = true;
+  for (std::int64_t l = 0; l < m.layers; ++l) {
+    const auto seen = plan::layer_model(m, l);
+    auto next = from;  // the residual stream
+    for (std::int64_t i = 0; i < T; ++i)
+      for (std::int64_t j = 0; j <= i; ++j) {
+        bool sees = !plan::is_sparse(seen);
+        if (!sees) {
+          const auto layout = plan::block_layout(seen, l, T);
+          for (std::int64_t h = 0; h < layout.heads; ++h)
+            for (const auto c : layout.row(h, i / layout.block)) sees = sees || c == j / layout.block;
+        }
+        if (!sees) continue;
+        for (std::size_t k = 0; k < n; ++k)
+          next[static_cast<std::size_t>(i)][k] =
+              next[static_cast<std::size_t>(i)][k] || from[static_cast<std::size_t>(j)][k];
+      }
+    from = next;
+  }
+  return from;
+}
+
+// Another token changes what it reaches and not a bit of anything else.
+TEST(SparseAttention, ATokenReachesWhatTheBlocksLetItReach) {
+  for (const auto& m : models()) {
+    PlainStore store(m, DType::f32, 1);
+    for (auto& unit : store.master)
+      for (auto& x : unit) x *= 6;
+    store.publish();
+    const auto w = formula_windows(m.vocabulary, 0, 1, T, false);
+    const auto all = reach(m);
+    const auto logits = [&](const std::vector<std::vector<std::int32_t>>& windows) {
+      const Batch batch(windows, false);
+      Runner runner(m, {1, T, DType::f32, 2});
+      std::vector<std::vector<float>> out;
+      for (std::int64_t t = 0; t < T; ++t) {
+        out.emplace_back(static_cast<std::size_t>(m.stored_vocabulary()));
+        runner.logits(store, batch, t, base::View::of(out.back().data(), {1, m.stored_vocabulary()}));
+      }
+      return out;
+    };
+    const auto before = logits(w);
+    for (const std::size_t changed : {std::size_t{0}, std::size_t{17}, std::size_t{40}, std::size_t{66}}) {
+      auto edited = w;
+      edited[0][changed] = (edited[0][changed] + 5) % static_cast<std::int32_t>(m.vocabulary);
+      const auto after = logits(edited);
+      for (std::size_t t = 0; t < static_cast<std::size_t>(T); ++t) {
+        const bool same = std::memcmp(before[t].data(), after[t].data(), before[t].size() * 4) == 0;
+        EXPECT_EQ(same, !all[t][changed]) << m.name << ": token " << changed << " at " << t;
+      }
+    }
+  }
+}
+
+// Of the loss along a direction through all parameters.
+TEST(SparseAttention, GradientsEqualFiniteDifferences) {
+  for (auto m : models()) {
+    m = with_dropout(m);
+    PlainStore store(m, DType::f64, 1);
+    for (auto& unit : store.master)
+      for (auto& x : unit) x *= 5;
+    store.publish();
+    const Batch batch(formula_windows(m.vocabulary, 3, 2, T, true), true);
+    Runner runner(m, {2, T, DType::f64, 2});
+    runner.train(store, batch);
+    std::vector<std::vector<double>> direction;
+    double slope = 0;
+    std::uint64_t seed = 3;
+    for (std::size_t u = 0; u < store.units.size(); ++u) {
+      direction.emplace_back(store.master[u].size(), 0.0);
+      for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p)
+        for (std::int64_t i = 0; i < store.units[u].parameters[p].count(); ++i) {
+          seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+          const double x = static_cast<double>(seed >> 33) * 0x1p-30 - 1;
+          direction[u][static_cast<std::size_t>(store.layouts[u].offsets[p] + i)] = x;
+          slope += x * store.gradient_of(static_cast<int>(u), static_cast<int>(p), i);
+        }
+    }
+    const auto start = store.master;
+    const auto loss_at = [&](double step) {
+      for (std::size_t u = 0; u < start.size(); ++u)
+        for (std::size_t i = 0; i < start[u].size(); ++i) store.master[u][i] = start[u][i] + step * direction[u][i];
+      store.publish();
+      return runner.train(store, batch).loss_sum;
+    };
+    const double h = 1e-5;
+    const double numeric = (8 * (loss_at(h) - loss_at(-h)) - (loss_at(2 * h) - loss_at(-2 * h))) / (12 * h);
+    EXPECT_NEAR(slope, numeric, 1e-6 * (1 + std::abs(numeric))) << m.name;
+  }
+}
+
+TEST(SparseAttention, SameBitsForThreadsAndRecomputation) {
+  for (auto m : models()) {
+    m = with_dropout(m);
+    const Batch batch(formula_windows(m.vocabulary, 3, 2, T, true), true);
+    for (const auto dtype : {DType::f32, DType::bf16}) {
+      std::vector<char> want;
+      for (const auto recompute : plan::recomputations)
+        for (const int threads : {1, 3}) {
+          PlainStore store(m, dtype, 1);
+          Runner runner(m, {2, T, dtype, threads}, recompute);
+          runner.train(store, batch);
+          const auto bits = store.gradient_bits();
+          if (want.empty()) want = bits;
+          EXPECT_TRUE(bits == want) << m.name << " " << plan::name_of(recompute) << " " << threads;
+        }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::test
