@@ -27,8 +27,7 @@ struct AttentionConfig {
   bool shared_draws = false;              // the same draws in all layers
   std::uint64_t seed = 0;                 // of draws
   std::string file;                       // what a layout "file" was read from, as it was named
-  // Its blocks, so that the model is whole without the file: rows behind one another, "0-3 8" each, `;` between rows,
-  // `|` between heads.
+  // Its blocks, so that the model is whole without the file (plan/block_ranges.h).
   std::string file_blocks;
   bool operator==(const AttentionConfig&) const = default;
 };

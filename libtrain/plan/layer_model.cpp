@@ -16,6 +16,8 @@ std::int64_t expert_layers(const ModelConfig& m, std::int64_t layers) {
 
 ModelConfig layer_model(const ModelConfig& m, std::int64_t layer) {
   auto out = m;
+  const auto& layouts = m.attention.layout;
+  out.attention.layout = {layouts.at(static_cast<std::size_t>(layer) % layouts.size())};
   if (!layer_has_experts(m, layer)) {
     out.experts = {};
     return out;
@@ -28,8 +30,13 @@ ModelConfig layer_model(const ModelConfig& m, std::int64_t layer) {
 }
 
 std::int64_t alike_layers(const ModelConfig& m, std::int64_t layer, std::int64_t end) {
-  if (!has_experts(m)) return end - layer;
+  const auto& layouts = m.attention.layout;
+  const auto layout_of = [&](std::int64_t other) {
+    return layouts.at(static_cast<std::size_t>(other) % layouts.size());
+  };
+  if (!has_experts(m) && layouts.size() == 1) return end - layer;
   const auto same = [&](std::int64_t other) {
+    if (layout_of(layer) != layout_of(other)) return false;
     if (layer_has_experts(m, layer) != layer_has_experts(m, other)) return false;
     if (!layer_has_experts(m, layer) || m.experts.count.size() == 1) return true;
     return m.experts.count.at(static_cast<std::size_t>(expert_layers(m, layer))) ==
