@@ -133,17 +133,36 @@ void FieldVisitor::operator()(const std::string& name, std::string& member, cons
                      }});
 }
 
+namespace {
+
+// Of "word x3" leaves the word and gives 3; 1 where no number follows.
+std::int64_t taken_times(std::string& word, const std::string& spelled) {
+  const auto at = word.find_last_of(' ');
+  if (at == std::string::npos || at + 2 >= word.size() || word[at + 1] != 'x') return 1;
+  std::int64_t n = 0;
+  const auto* const end = word.data() + word.size();
+  const auto [stop, error] = std::from_chars(word.data() + at + 2, end, n);
+  if (error != std::errc() || stop != end || n < 1 || n > 10000)
+    throw UsageError(fmt::format("{}: {} is not a number of times from 1 to 10000", spelled, shown(word)));
+  word.erase(word.find_last_not_of(' ', at) + 1);
+  return n;
+}
+
+}  // namespace
+
 void FieldVisitor::operator()(const std::string& name, std::vector<std::string>& member, const std::string& group,
                               const std::string& help, const WordList& words) {
-  const auto set = [&member, legal = words.legal](const std::string& text, const std::string& spelled) {
+  const auto set = [&member, legal = words.legal, times = words.times](const std::string& text,
+                                                                       const std::string& spelled) {
     refuse_empty(text, spelled);
     std::vector<std::string> chosen;
     for (auto& word : comma_separated(text)) {
+      const auto again = times == WordList::Times::yes ? taken_times(word, spelled) : 1;
       if (std::find(legal.begin(), legal.end(), word) == legal.end())
         throw UsageError(
             fmt::format("{} {}: {} is not known; use {}", spelled, shown(text), shown(word), fmt::join(legal, ", ")),
             value_hint(word, legal));
-      chosen.push_back(std::move(word));
+      chosen.insert(chosen.end(), static_cast<std::size_t>(again), word);
     }
     member = std::move(chosen);
   };

@@ -33,9 +33,12 @@ struct Field {
 struct Words {
   std::vector<std::string> legal;
 };  // a text that is one of these
+// Some of these, comma-separated, at least one. Times: "word x3" is that word three times, which is how it is kept.
 struct WordList {
+  enum class Times { no, yes };
   std::vector<std::string> legal;
-};  // some of these, comma-separated, at least one
+  Times times = Times::no;
+};
 struct DecimalOr {
   std::vector<std::string> words;
 };

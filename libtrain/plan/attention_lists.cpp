@@ -31,8 +31,8 @@ std::map<std::int64_t, std::int64_t> list_of_layer(const ModelPart& part) {
   over_sparse_layers(part, [&](std::int64_t layer, const ModelConfig& m) {
     const auto same = std::find_if(known.begin(), known.end(),
                                    [&](const auto& k) { return !draws(m.attention) && k.first == m.attention; });
-    if (same == known.end()) known.emplace_back(m.attention, layer);
     first_of[layer] = same == known.end() ? layer : same->second;
+    if (same == known.end()) known.emplace_back(m.attention, layer);
   });
   return first_of;
 }
@@ -42,10 +42,10 @@ std::int64_t ListRoom::bytes() const {
 }
 
 ListRoom list_room(const ModelConfig& m, std::int64_t sequence) {
-  const auto layout = block_layout(m, 0, sequence);
-  const auto across = std::max<std::int64_t>(1, layout.block / attention_tile);
-  const auto tiles = (layout.n * layout.block + attention_tile - 1) / attention_tile;
-  return {layout.heads * tiles + 1, static_cast<std::int64_t>(layout.columns.size()) * across * across};
+  const auto block = m.attention.block, n = (sequence + block - 1) / block,
+             across = std::max<std::int64_t>(1, block / attention_tile),
+             tiles = (n * block + attention_tile - 1) / attention_tile;
+  return {(m.attention.per_head ? m.heads : 1) * tiles + 1, block_count(m, sequence) * across * across};
 }
 
 std::int64_t attention_list_bytes(const ModelPart& part, std::int64_t sequence) {

@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
+#include <mutex>
 
 namespace trainyard::plan {
 
@@ -133,6 +135,31 @@ BlockLayout block_layout(const ModelConfig& m, std::int64_t layer, std::int64_t 
       out.row_begin.push_back(static_cast<std::int64_t>(out.columns.size()));
     }
   return out;
+}
+
+std::int64_t block_count(const ModelConfig& m, std::int64_t sequence) {
+  struct Known {
+    AttentionConfig attention;
+    std::int64_t heads, sequence, count;
+  };
+  static std::mutex guard;
+  static std::deque<Known> known;
+  const auto heads = m.attention.per_head ? m.heads : 1;
+  const std::lock_guard lock(guard);
+  for (const auto& k : known)
+    if (k.heads == heads && k.sequence == sequence && k.attention == m.attention) return k.count;
+  known.push_back(
+      {m.attention, heads, sequence, static_cast<std::int64_t>(block_layout(m, 0, sequence).columns.size())});
+  if (known.size() > 64) known.pop_front();
+  return known.back().count;
+}
+
+double density(const ModelConfig& m, std::int64_t sequence) {
+  if (!is_sparse(m)) return 1;
+  const auto n = static_cast<double>((sequence + m.attention.block - 1) / m.attention.block);
+  const double dense = m.attention.causal ? n * (n + 1) / 2 : n * n;
+  return static_cast<double>(block_count(m, sequence)) / static_cast<double>(m.attention.per_head ? m.heads : 1) /
+         dense;
 }
 
 }  // namespace trainyard::plan

@@ -31,4 +31,9 @@ bool is_sparse(const ModelConfig& of_layer);
 // on what is drawn.
 BlockLayout block_layout(const ModelConfig& of_layer, std::int64_t layer, std::int64_t sequence);
 
+// Blocks of all heads that have lists of their own; of these the share of what dense attention computes for as many
+// heads: of the square, or of the diagonal and what is below it. From any thread; known ones are kept.
+std::int64_t block_count(const ModelConfig& of_layer, std::int64_t sequence);
+double density(const ModelConfig& of_layer, std::int64_t sequence);  // 1 where the layer is dense
+
 }  // namespace trainyard::plan

@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/fields.h"
 #include "libtrain/base/nearest.h"
+#include "libtrain/plan/attention_problems.h"
 #include "libtrain/plan/block_kind.h"
 #include "libtrain/plan/expert_problems.h"
 #include "libtrain/plan/layer_model.h"
@@ -162,6 +163,7 @@ std::vector<std::string> problems(const ModelConfig& m) {
   sliced("ffn", m.ffn);
   sliced("the stored vocabulary", m.stored_vocabulary());
   if (has_experts(m)) sliced("the experts' width", expert_width(m));
+  for (auto& text : attention_problems(m)) out.push_back(std::move(text));
   for (auto& text : expert_problems(m)) out.push_back(std::move(text));
   return out;
 }

@@ -66,6 +66,29 @@ void expert_fields(base::FieldVisitor& v, ExpertConfig& e) {
   add("network", e.network, "what an expert is", base::Words{expert_names()});
 }
 
+void attention_fields(base::FieldVisitor& v, AttentionConfig& a) {
+  constexpr base::Range<std::int64_t> blocks{1, 1 << 16};
+  const auto add = [&](const char* name, auto& member, const char* help, auto... may_be) {
+    v(std::string("attention-") + name, member, "model", help, may_be...);
+  };
+  add("layout", a.layout, "blocks that layers compute, in order, again from the first; sliding x3: of three layers",
+      base::WordList{{"dense", "fixed", "variable", "bigbird", "longformer", "sliding"}, base::WordList::Times::yes});
+  add("causal", a.causal, "no token sees a later one");
+  add("block", a.block, "tokens of a block: 16, 32, 64, 128", base::Range<std::int64_t>{16, 128});
+  add("window", a.window, "sliding, bigbird, longformer: blocks", blocks);
+  add("local", a.local, "fixed: blocks of a window; variable: of each, the last repeats", blocks);
+  add("global", a.global, "fixed: columns of a window; bigbird: first rows and columns",
+      base::Range<std::int64_t>{0, 1 << 16});
+  add("patterns", a.patterns, "fixed: heads have their columns in so many places", blocks);
+  add("global-blocks", a.global_blocks, "variable, longformer: \"0, 5, 8:12\", ranges without their end");
+  add("random", a.random, "bigbird, variable: columns drawn for a row; -1: 1 of bigbird, 0 of variable",
+      base::Range<std::int64_t>{-1, 1 << 16});
+  add("horizontal", a.horizontal, "fixed, variable: global rows see everything; not causal");
+  add("per-head", a.per_head, "draws, or patterns, of each head");
+  add("shared-draws", a.shared_draws, "the same in all layers");
+  add("seed", a.seed, "of draws", base::Range<std::uint64_t>{0, ~std::uint64_t{0}});
+}
+
 // In 80 columns.
 std::string presets_text() {
   std::string out;
@@ -117,6 +140,7 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("lanes", m.lanes, "model", "slices of every sum that tensor ranks share; --tensor divides it", ranges::lanes);
   v("norm-epsilon", m.norm_epsilon, "model", "added to variances", {1e-12, 1});
   v("rotary-base", m.rotary_base, "model", "base of rotary angles", {1.001, 1e12});
+  attention_fields(v, m.attention);
   expert_fields(v, m.experts);
   return v.take();
 }
@@ -144,9 +168,9 @@ std::string model_help() {
                        f.legal.empty() ? "text" : f.legal, f.help);
   }
   return out +
-         "\nHyphens and underscores are the same in keys and words. Keys that begin with\nexperts- may stand in a "
-         "table [experts]: "
-         "count = 8, top-k = 2. Example, a small\nLlama (save it as llama.toml, "
+         "\nHyphens and underscores are the same in keys and words. Keys that begin with\nexperts- or attention- may "
+         "stand in "
+         "tables of that name: [experts]\ncount = 8, top-k = 2. Example, a small\nLlama (save it as llama.toml, "
          "then train --model llama.toml ...):\n\n" +
          example;
 }

@@ -1,6 +1,7 @@
 // What attention declares, saves and needs.
 #include "libtrain/plan/blocks/attention.h"
 
+#include "libtrain/plan/block_layout.h"
 #include "libtrain/plan/blocks/products.h"
 #include "libtrain/plan/scratch.h"
 #include "libtrain/plan/widths.h"
@@ -89,9 +90,11 @@ std::int64_t AttentionKind::weight_gradients_workspace_bytes(const ModelConfig& 
          std::max(p.weight_gradient(m.hidden, Widths(m, s.tensor).q), p.fused_weights(qkv(m, s)));
 }
 
-// The scores and their product with the values are counted in full: causal masking would halve them.
+// The scores and their product with the values are counted in full: causal masking would halve them. Of a layout its
+// share of what dense attention computes.
 double AttentionKind::forward_flops(const ModelConfig& m, std::int64_t sequence) const {
-  return apart_flops(m) + 4 * static_cast<double>(sequence) * static_cast<double>(m.hidden);
+  const double share = sequence > 0 ? density(m, sequence) : 1;
+  return apart_flops(m) + 4 * share * static_cast<double>(sequence) * static_cast<double>(m.hidden);
 }
 
 // The products with weights.

@@ -1,0 +1,133 @@
+// Judges layouts.
+#include "libtrain/plan/attention_problems.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/plan/block_layout.h"
+#include "libtrain/plan/block_ranges.h"
+#include "libtrain/plan/layer_model.h"
+#include "libtrain/plan/model_fields.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+namespace trainyard::plan {
+
+namespace {
+
+struct Reader {
+  const char* key;
+  std::vector<std::string> layouts;
+};
+// Who reads a key. The others say what all layouts read.
+const std::vector<Reader>& readers() {
+  static const std::vector<Reader> all = {
+      {"attention-block", {"fixed", "variable", "bigbird", "longformer", "sliding"}},
+      {"attention-window", {"bigbird", "longformer", "sliding"}},
+      {"attention-local", {"fixed", "variable"}},
+      {"attention-global", {"fixed", "bigbird"}},
+      {"attention-patterns", {"fixed"}},
+      {"attention-global-blocks", {"variable", "longformer"}},
+      {"attention-random", {"variable", "bigbird"}},
+      {"attention-horizontal", {"fixed", "variable"}},
+      {"attention-per-head", {"fixed", "variable", "bigbird"}},
+      {"attention-shared-draws", {"variable", "bigbird"}},
+      {"attention-seed", {"variable", "bigbird"}},
+  };
+  return all;
+}
+
+bool uses(const ModelConfig& m, const std::string& layout) {
+  const auto& all = m.attention.layout;
+  return std::find(all.begin(), all.end(), layout) != all.end();
+}
+
+std::vector<std::string> idle_attention_keys(const ModelConfig& m) {
+  auto copy = m;
+  ModelConfig usual;
+  const auto usual_fields = fields_of(usual);
+  std::vector<std::string> out;
+  for (std::size_t i = 0; const auto& f : fields_of(copy)) {
+    if (const auto& other = usual_fields[i++]; f.get() == other.get()) continue;
+    for (const auto& r : readers())
+      if (f.name == r.key &&
+          std::none_of(r.layouts.begin(), r.layouts.end(), [&](const auto& l) { return uses(m, l); }))
+        out.push_back(fmt::format("{} is read by the layouts {}, and no layer has one of them: leave it out", f.name,
+                                  fmt::join(r.layouts, ", ")));
+  }
+  return out;
+}
+
+void fixed_problems(const AttentionConfig& a, std::vector<std::string>& out) {
+  if (a.local.size() != 1) {
+    out.push_back(
+        fmt::format("attention-local lists {} windows: those of the layout fixed have one size", a.local.size()));
+    return;
+  }
+  if (a.global < 1 || a.global > a.local[0])
+    out.push_back(fmt::format("attention-global {} of the layout fixed is not between 1 and attention-local {}",
+                              a.global, a.local[0]));
+  else if (a.patterns > a.local[0] / a.global)
+    out.push_back(fmt::format("attention-patterns {}: windows of {} blocks have room for {} places of {}", a.patterns,
+                              a.local[0], a.local[0] / a.global, a.global));
+  if (a.patterns > 1 && !a.per_head)
+    out.push_back(fmt::format("attention-patterns {} are of different heads: say attention-per-head on", a.patterns));
+}
+
+// Lists count in 32 bits and are made block by block, so that there is a bound; no sequence is longer than the context.
+std::string layout_too_large(const ModelConfig& m) {
+  const auto sequence = m.context;
+  constexpr double most_side = 8192, most_blocks = 1 << 24;
+  for (std::int64_t layer = 0;
+       layer < std::min<std::int64_t>(m.layers, static_cast<std::int64_t>(m.attention.layout.size())); ++layer) {
+    const auto seen = layer_model(m, layer);
+    if (!is_sparse(seen)) continue;
+    const auto side = static_cast<double>((sequence + m.attention.block - 1) / m.attention.block);
+    const auto hint = [&] { return m.attention.block < 128 ? "; larger blocks would help" : ""; };
+    if (side > most_side)
+      return fmt::format("a context of {} tokens has {:.0f} blocks of {}, and layouts have at most {:.0f} a side{}",
+                         sequence, side, m.attention.block, most_side, hint());
+    if (const auto blocks = static_cast<double>(block_count(seen, sequence)); blocks > most_blocks)
+      return fmt::format(
+          "the layout {} has {:.0f} blocks in all heads of a layer for a context of {} tokens, and "
+          "lists have at most {:.0f}{}",
+          seen.attention.layout[0], blocks, sequence, most_blocks, hint());
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::string> attention_problems(const ModelConfig& m) {
+  const auto& a = m.attention;
+  auto out = idle_attention_keys(m);
+  if (!a.causal)
+    out.emplace_back(
+        "attention-causal off: a model that sees later tokens learns from masked ones, and there is no such objective "
+        "yet");
+  if (a.block != 16 && a.block != 32 && a.block != 64 && a.block != 128)
+    out.push_back(fmt::format("attention-block {} is none of 16, 32, 64, 128", a.block));
+  if (static_cast<std::int64_t>(a.layout.size()) > m.layers)
+    out.push_back(fmt::format("attention-layout names {} layers of {}", a.layout.size(), m.layers));
+  try {
+    if (uses(m, "variable") || uses(m, "longformer")) block_ranges(a.global_blocks);
+  } catch (const base::InputError& e) {
+    out.push_back(fmt::format("attention-global-blocks: {}; {}", e.what(), e.hint()));
+  }
+  if (uses(m, "fixed")) fixed_problems(a, out);
+  if (a.causal && a.horizontal)
+    out.emplace_back("attention-horizontal: its rows see everything, which a causal model forbids: leave it out");
+  const auto draws = (uses(m, "bigbird") && a.random != 0) || (uses(m, "variable") && a.random > 0);
+  if (a.per_head && !draws && !(uses(m, "fixed") && a.patterns > 1))
+    out.emplace_back(
+        "attention-per-head: nothing differs between heads: say attention-random or attention-patterns, or leave it "
+        "out");
+  if (a.shared_draws && !draws) out.emplace_back("attention-shared-draws: nothing is drawn: leave it out");
+  if (out.empty())
+    if (auto text = layout_too_large(m); !text.empty()) out.push_back(std::move(text));
+  return out;
+}
+
+}  // namespace trainyard::plan

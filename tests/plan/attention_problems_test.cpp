@@ -1,0 +1,100 @@
+// Models' attention as files say it, and what is refused.
+#include "libtrain/base/error.h"
+#include "libtrain/plan/block_layout.h"
+#include "libtrain/plan/flops.h"
+#include "libtrain/plan/layer_model.h"
+#include "libtrain/plan/model_config.h"
+#include "libtrain/plan/model_json.h"
+#include "tests/scratch.h"
+
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <fstream>
+
+namespace trainyard::plan {
+namespace {
+
+ModelConfig read(const std::string& attention, const std::string& model = "layers = 6\ncontext = 4096\n") {
+  const trainyard::testing::ScratchFolder folder;
+  std::ofstream(folder.path + "/m.toml") << model << "[attention]\n" << attention;
+  return load_model(folder.path + "/m.toml");
+}
+
+std::string refusal(const std::string& attention) {
+  try {
+    read(attention);
+  } catch (const base::Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(AttentionOfAModel, IsReadFromItsTable) {
+  const auto m = read(
+      "layout = \"dense, sliding x2, bigbird\"\nblock = 32\nwindow = 4\nrandom = 2\nper-head = \"on\"\nseed = "
+      "18446744073709551615\n");
+  EXPECT_EQ(m.attention.layout, (std::vector<std::string>{"dense", "sliding", "sliding", "bigbird"}));
+  EXPECT_EQ(m.attention.block, 32);
+  EXPECT_EQ(m.attention.seed, ~std::uint64_t{0});
+  EXPECT_EQ(layer_model(m, 5).attention.layout, std::vector<std::string>{"sliding"}) << "again from the first";
+  EXPECT_EQ(alike_layers(m, 1, 6), 2);
+  EXPECT_EQ(alike_layers(m, 4, 6), 1);
+  EXPECT_EQ(model_from_json(model_to_json(m), "it", ""), m);
+  EXPECT_EQ(read("layout = \"variable\"\nlocal = [1, 2]\nglobal-blocks = \"0, 3:5\"\n").attention.local,
+            (std::vector<std::int64_t>{1, 2}));
+}
+
+TEST(AttentionOfAModel, IsNotSaidWhereItIsDense) {
+  auto m = preset("gpt2-nano");
+  EXPECT_EQ(model_to_json(m).dump().find("attention_l"), std::string::npos);
+  m.attention.layout = {"sliding"};
+  EXPECT_NE(model_to_json(m).dump().find("\"attention_layout\":\"sliding\""), std::string::npos);
+}
+
+TEST(AttentionOfAModel, IsRefusedWithWhatWouldBeRight) {
+  const struct {
+    const char *text, *says;
+  } table[] = {
+      {"window = 5\n", "attention-window is read by the layouts bigbird, longformer, sliding"},
+      {"layout = \"sliding\"\nlocal = 2\n", "attention-local is read by the layouts fixed, variable"},
+      {"layout = \"sliding\"\nblock = 48\n", "attention-block 48 is none of 16, 32, 64, 128"},
+      {"layout = \"slding\"\n", "\"slding\" is not known"},
+      {"layout = \"sliding x0\"\n", "is not a number of times from 1 to 10000"},
+      {"layout = \"sliding x7\"\n", "names 7 layers of 6"},
+      {"layout = \"fixed\"\nlocal = [2, 3]\n", "lists 2 windows"},
+      {"layout = \"fixed\"\nglobal = 5\n", "attention-global 5"},
+      {"layout = \"fixed\"\npatterns = 5\nper-head = \"on\"\n", "have room for 4 places of 1"},
+      {"layout = \"fixed\"\npatterns = 2\n", "say attention-per-head on"},
+      {"layout = \"fixed\"\nper-head = \"on\"\n", "nothing differs between heads"},
+      {"layout = \"fixed\"\nhorizontal = \"on\"\n", "which a causal model forbids"},
+      {"layout = \"bigbird\"\nrandom = 0\nshared-draws = \"on\"\n", "nothing is drawn"},
+      {"layout = \"longformer\"\nglobal-blocks = \"3-5\"\n", "names no blocks"},
+      {"causal = \"off\"\n", "no such objective yet"},
+  };
+  for (const auto& t : table) EXPECT_NE(refusal(t.text).find(t.says), std::string::npos) << t.text << refusal(t.text);
+  try {
+    read("layout = \"sliding\"\nblock = 16\n", "context = 1000000\n");
+    FAIL() << "62500 blocks a side";
+  } catch (const base::Error& e) {
+    EXPECT_NE(std::string(e.what()).find("62500 blocks of 16"), std::string::npos) << e.what();
+  }
+}
+
+// Scores cost what a layout has of the blocks that dense attention computes.
+TEST(AttentionOfAModel, CostsWhatItsBlocksCost) {
+  auto m = read("layout = \"sliding\"\nwindow = 4\n", "layers = 1\nhidden = 64\ncontext = 4096\nvocabulary = 256\n");
+  m.lanes = 1;
+  auto dense = m;
+  dense.attention = {};
+  const double n = 64, blocks = 4 * n - 6;
+  EXPECT_EQ(block_count(m, 4096), 250);
+  EXPECT_DOUBLE_EQ(density(m, 4096), blocks / (n * (n + 1) / 2));
+  EXPECT_DOUBLE_EQ(density(dense, 4096), 1);
+  const double saved = step_flops(dense, 1, 4096, Recompute::none) - step_flops(m, 1, 4096, Recompute::none);
+  EXPECT_NEAR(saved, 3 * 4096.0 * 4 * 4096 * 64 * (1 - density(m, 4096)), 1e-6 * saved);
+}
+
+}  // namespace
+}  // namespace trainyard::plan
