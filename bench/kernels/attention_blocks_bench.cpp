@@ -25,6 +25,10 @@ plan::ModelConfig model_of(const std::string& layout, std::int64_t block, bool c
   plan::ModelConfig m;
   m.layers = 1, m.heads = m.kv_heads = heads, m.hidden = heads * d, m.context = L;
   m.attention.layout = {layout}, m.attention.block = block, m.attention.causal = causal;
+  if (layout == "sliding_eighth") {  // about an eighth of the blocks of 64
+    m.attention.layout = {"sliding"};
+    m.attention.window = (causal ? 8 : 17) * 64 / block;
+  }
   return m;
 }
 
@@ -100,8 +104,11 @@ void blocks(benchmark::State& state, const std::string& layout, bool causal, boo
   const auto block = state.range(0);
   const int threads = static_cast<int>(state.range(1));
   const auto layout_of = plan::block_layout(model_of(layout, block, causal), 0, L);
-  Lists lists{plan::tiles_of(layout_of), {}};
-  lists.by_keys = plan::by_keys(lists.by_queries);
+  Lists lists;
+  if (layout != "dense") {
+    lists.by_queries = plan::tiles_of(layout_of);
+    lists.by_keys = plan::by_keys(lists.by_queries);
+  }
   const auto see = lists.visibility(causal);
   Setup setup(threads);
   setup.forward(see);
@@ -119,7 +126,7 @@ void blocks(benchmark::State& state, const std::string& layout, bool causal, boo
 void of_layouts() {
   for (const bool back : {false, true})
     for (const bool causal : {true, false})
-      for (const char* layout : {"sliding", "longformer", "bigbird", "fixed", "variable"})
+      for (const char* layout : {"sliding", "sliding_eighth", "longformer", "bigbird", "fixed", "variable", "dense"})
         benchmark::RegisterBenchmark(
             (std::string(back ? "backward/" : "forward/") + layout + (causal ? "/causal" : "/full")).c_str(), blocks,
             std::string(layout), causal, back)

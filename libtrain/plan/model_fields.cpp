@@ -72,7 +72,7 @@ void attention_fields(base::FieldVisitor& v, AttentionConfig& a) {
   const auto add = [&](const char* name, auto& member, const char* help, auto... may_be) {
     v(std::string("attention-") + name, member, "model", help, may_be...);
   };
-  add("layout", a.layout, "blocks that layers compute, in order, again from the first; sliding x3: of three layers",
+  add("layout", a.layout, "blocks that layers compute, in turn; sliding x3: that of three layers",
       base::WordList{{"dense", "fixed", "variable", "bigbird", "longformer", "sliding"}, base::WordList::Times::yes});
   add("causal", a.causal, "no token sees a later one");
   add("block", a.block, "tokens of a block: 16, 32, 64, 128", base::Range<std::int64_t>{16, 128});
@@ -157,6 +157,27 @@ void follow(ModelConfig& m, const std::vector<base::Field>& fields) {
   if (!said("ffn")) m.ffn = std::min<std::int64_t>(usual_ffn(m), 1 << 20);
 }
 
+namespace {
+
+// A list of words that begins at `column` of a line, goes on below itself before `width`.
+std::string in_column(const std::string& text, std::size_t column, std::size_t width) {
+  std::string out;
+  std::size_t at = column;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const auto end = std::min(text.find(' ', begin), text.size());
+    if (at + end - begin > width && at > column) {
+      out.back() = '\n';
+      out.append(column, ' ');
+      at = column;
+    }
+    out.append(text, begin, end - begin + 1);
+    at += end - begin + 1, begin = end + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string model_help() {
   ModelConfig m;
   std::string out =
@@ -166,13 +187,12 @@ std::string model_help() {
   for (const auto& f : fields_of(m)) {
     const auto key = fmt::format("{:<27} ", f.name);  // a long one takes from the column beside it
     out += fmt::format("  {}{:<{}}{}\n      {}\n", key, default_text(f), 43 - key.size(),
-                       f.legal.empty() ? "text" : f.legal, f.help);
+                       in_column(f.legal.empty() ? "text" : f.legal, 45, 80), f.help);
   }
   return out +
-         "\nHyphens and underscores are the same in keys and words. Keys that begin with\nexperts- or attention- may "
-         "stand in "
-         "tables of that name: [experts]\ncount = 8, top-k = 2. Example, a small\nLlama (save it as llama.toml, "
-         "then train --model llama.toml ...):\n\n" +
+         "\nHyphens and underscores are the same in keys and words. Keys that begin with\nattention- or experts- may "
+         "stand in tables of these names: [experts]\ncount = 8, top-k = 2. Example, a small Llama (save it as "
+         "llama.toml, then\ntrain --model llama.toml ...):\n\n" +
          example;
 }
 
