@@ -192,13 +192,15 @@ std::int64_t ExpertsKind::backward_workspace_bytes(const ModelConfig& m, const M
              mix = m.experts.residual ? of_tokens(s, 2) : 0,
              small = mix + of_tokens(s, m.experts.top_k) + of_tokens(s, count) + base::aligned(8);
   const auto experts = backward_of_experts(m, s);
-  // Of a gate of `outputs`: the gradient of its weight, and that of its input.
+  // Of a gate of `outputs`: the gradient of its weight, then that of its input, for which the weight is widened and
+  // stays so.
   const auto products = [&](std::int64_t outputs) {
-    return std::max(p.product(outputs, m.hidden, tokens, wide), p.product(tokens, m.hidden, outputs, wide));
+    return std::max(p.product(outputs, m.hidden, tokens, wide),
+                    widened_weights(s, outputs * m.hidden) + p.product(tokens, m.hidden, outputs, wide));
   };
-  const auto weights = widened_weights(s, count * m.hidden), mix_weights = widened_weights(s, 2 * m.hidden);
-  const auto gate = p.gathered(m.hidden) + of_tokens(s, m.hidden) + widened_bytes(m, s, Pass::train) + weights +
-                    std::max(products(count), m.experts.residual ? mix_weights + products(2) : 0);
+  const auto mix_gate = m.experts.residual ? widened_weights(s, count * m.hidden) + products(2) : 0;
+  const auto gate = p.gathered(m.hidden) + of_tokens(s, m.hidden) + widened_bytes(m, s, Pass::train) +
+                    std::max(products(count), mix_gate);
   auto most = small + std::max(experts, gate);
   if (const auto beside = beside_experts(m))
     most = std::max(
