@@ -49,7 +49,7 @@ using IntVec = std::int32_t __attribute__((vector_size(sizeof(Vec))));
 inline IntVec bits_of(Vec x) { return reinterpret_cast<IntVec>(x); }
 inline Vec of_bits(IntVec x) { return reinterpret_cast<Vec>(x); }
 
-// Of each lane the bits of exp_of(float).
+// Of each lane the bits of exp_of(float), but for those of what is no number.
 inline Vec exp_of(Vec x) {
   const Vec low = broadcast(-87.3f), high = broadcast(88.72f);
   const Vec clamped = x < low ? low : x > high ? high : x;
@@ -65,8 +65,7 @@ inline Vec exp_of(Vec x) {
   p = p * (r * r) + r + broadcast(1.0f);
   const IntVec e = bits_of(shifted) - 0x4b400000, half = e >> 1;
   const Vec scaled = p * of_bits((half + 127) << 23) * of_bits((e - half + 127) << 23);
-  const Vec above = x > high ? broadcast(__builtin_inff()) : x < low ? zero() : scaled;
-  return x != x ? x : above;
+  return x > high ? broadcast(__builtin_inff()) : x < low ? zero() : scaled;  // of what is no number, none
 }
 
 }  // namespace

@@ -139,20 +139,20 @@ inline void turn(const float* __restrict rows, int64_t d, int64_t dw, float* __r
 
 // Rows and vectors of a product in registers.
 #if defined(__AVX512F__)
-constexpr int strip = 8, wide = 2;
+constexpr int product_rows = 8, product_vectors = 2;
 #elif defined(__AVX2__)
-constexpr int strip = 4, wide = 3;
+constexpr int product_rows = 4, product_vectors = 3;
 #else
-constexpr int strip = 4, wide = 2;
+constexpr int product_rows = 4, product_vectors = 2;
 #endif
 
 template <int V, bool Across>
-inline __attribute__((always_inline)) void strip_product(int64_t steps, const float* a, int64_t a_row, int64_t a_step,
-                                                         const float* b, int64_t b_pitch, float* c, int64_t c_pitch,
-                                                         bool add) {
-  Vec acc[strip][V];
+inline __attribute__((always_inline)) void rows_product(int64_t steps, const float* a, int64_t a_row, int64_t a_step,
+                                                        const float* b, int64_t b_pitch, float* c, int64_t c_pitch,
+                                                        bool add) {
+  Vec acc[product_rows][V];
 #pragma GCC unroll 8
-  for (int i = 0; i < strip; ++i)
+  for (int i = 0; i < product_rows; ++i)
 #pragma GCC unroll 3
     for (int v = 0; v < V; ++v) acc[i][v] = zero();
   for (int64_t k = 0; k < steps; ++k) {
@@ -160,7 +160,7 @@ inline __attribute__((always_inline)) void strip_product(int64_t steps, const fl
 #pragma GCC unroll 3
     for (int v = 0; v < V; ++v) bv[v] = load(b + v * lanes);
 #pragma GCC unroll 8
-    for (int i = 0; i < strip; ++i) {
+    for (int i = 0; i < product_rows; ++i) {
       const Vec av = broadcast(a[Across ? i : i * a_row]);
 #pragma GCC unroll 3
       for (int v = 0; v < V; ++v) acc[i][v] = fma(av, bv[v], acc[i][v]);
@@ -168,7 +168,7 @@ inline __attribute__((always_inline)) void strip_product(int64_t steps, const fl
     a += a_step, b += b_pitch;
   }
 #pragma GCC unroll 8
-  for (int i = 0; i < strip; ++i)
+  for (int i = 0; i < product_rows; ++i)
 #pragma GCC unroll 3
     for (int v = 0; v < V; ++v) {
       float* to = c + i * c_pitch + v * lanes;
@@ -182,15 +182,15 @@ template <bool Across> void tile_product(int64_t rows, int64_t columns, int64_t 
                                          int64_t a_step, const float* b, int64_t b_pitch, float* c, int64_t c_pitch,
                                          bool add) {
   int64_t j = 0;
-  const auto strips = [&]<int V>() __attribute__((always_inline)) {
-    for (int64_t i = 0; i < rows; i += strip)
-      strip_product<V, Across>(steps, a + (Across ? i : i * a_row), a_row, a_step, b + j, b_pitch, c + i * c_pitch + j,
-                               c_pitch, add);
+  const auto all_rows = [&]<int V>() __attribute__((always_inline)) {
+    for (int64_t i = 0; i < rows; i += product_rows)
+      rows_product<V, Across>(steps, a + (Across ? i : i * a_row), a_row, a_step, b + j, b_pitch, c + i * c_pitch + j,
+                              c_pitch, add);
     j += V * lanes;
   };
-  while (j + wide * lanes <= columns) strips.template operator()<wide>();
-  if (wide > 2 && j + 2 * lanes <= columns) strips.template operator()<2>();
-  if (j < columns) strips.template operator()<1>();
+  while (j + product_vectors * lanes <= columns) all_rows.template operator()<product_vectors>();
+  if (product_vectors > 2 && j + 2 * lanes <= columns) all_rows.template operator()<2>();
+  if (j < columns) all_rows.template operator()<1>();
 }
 
 struct Drop {

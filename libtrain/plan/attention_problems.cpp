@@ -17,13 +17,13 @@ namespace trainyard::plan {
 
 namespace {
 
-struct Reader {
+struct KeyReaders {
   const char* key;
   std::vector<std::string> layouts;
 };
 // Who reads a key. The others say what all layouts read.
-const std::vector<Reader>& readers() {
-  static const std::vector<Reader> all = {
+const std::vector<KeyReaders>& readers() {
+  static const std::vector<KeyReaders> all = {
       {"attention-block", {"fixed", "variable", "bigbird", "longformer", "sliding"}},
       {"attention-window", {"bigbird", "longformer", "sliding"}},
       {"attention-local", {"fixed", "variable"}},

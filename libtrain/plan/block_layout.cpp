@@ -88,7 +88,7 @@ void sliding_row(const Row& r) {
   else r.add(r.i - r.a.window / 2, r.i + r.a.window / 2 + 1);
 }
 
-void make_row(const Row& r, std::int64_t layer, const BlockRanges& global, const std::vector<BlockRanges>& file) {
+void make_row(const Row& r, std::int64_t layer, const BlockRanges& global, const BlockRanges& file) {
   const auto& layout = r.a.layout.at(0);
   std::int64_t random = 0;
   if (layout == "fixed") fixed_row(r);
@@ -97,7 +97,7 @@ void make_row(const Row& r, std::int64_t layer, const BlockRanges& global, const
   else if (layout == "longformer") window_row(r, global);
   else if (layout == "sliding") sliding_row(r);
   else if (layout == "file")
-    for (const auto& range : file.at(static_cast<std::size_t>(r.i))) r.add(range.begin, range.end);
+    for (const auto& range : file) r.add(range.begin, range.end);
   else r.add(0, r.n);
   if (r.a.causal) std::fill(r.there.begin() + r.i + 1, r.there.end(), 0);
   if (random > 0) draw(r, layer, random);
@@ -129,7 +129,7 @@ BlockLayout block_layout(const ModelConfig& m, std::int64_t layer, std::int64_t 
     for (std::int64_t i = 0; i < out.n; ++i) {
       there.assign(static_cast<std::size_t>(out.n), 0);
       make_row({a, out.n, h, i, there}, a.shared_draws ? 0 : layer, global,
-               file.empty() ? std::vector<BlockRanges>() : file[static_cast<std::size_t>(h)]);
+               file.empty() ? BlockRanges() : file[static_cast<std::size_t>(h)][static_cast<std::size_t>(i)]);
       for (std::int64_t j = 0; j < out.n; ++j)
         if (there[static_cast<std::size_t>(j)] != 0) out.columns.push_back(static_cast<std::int32_t>(j));
       out.row_begin.push_back(static_cast<std::int64_t>(out.columns.size()));

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace trainyard::plan {
 
@@ -86,7 +87,7 @@ void attention_fields(base::FieldVisitor& v, AttentionConfig& a) {
   add("horizontal", a.horizontal, "fixed, variable: global rows see everything; not causal");
   add("per-head", a.per_head, "draws, or patterns, of each head");
   add("shared-draws", a.shared_draws, "the same in all layers");
-  add("seed", a.seed, "of draws", base::Range<std::uint64_t>{0, ~std::uint64_t{0}});
+  add("seed", a.seed, "of draws", base::Range<std::uint64_t>{0, std::numeric_limits<std::int64_t>::max()});
 }
 
 // In 80 columns.

@@ -37,16 +37,16 @@ engine::RunConfig config_of(SmallRun& runs, int layouts, const std::string& outp
   const std::string windows = "layout = \"dense, sliding x2\"\nblock = 16\nwindow = 2\n";
   const std::string fixed = "layout = \"fixed\"\nblock = 32\nlocal = \"2\"\npatterns = 2\nper-head = \"on\"\n";
   c.model = runs.model(fmt::format("sparse-{}", layouts),
-                       "layers = 4\nhidden = 32\nheads = 4\nkv-heads = 2\nffn = 64\ncontext = 80\ndropout-attention = "
+                       "layers = 4\nhidden = 32\nheads = 4\nkv-heads = 2\nffn = 64\ncontext = 96\ndropout-attention = "
                        "0.1\nlanes = 2\n[attention]\n" +
                            (layouts == 0   ? drawn
                             : layouts == 1 ? windows
                                            : fixed));
-  c.sequence = 80;
-  c.steps = 4;
-  c.micro_batch = 2;
-  c.global_batch = 12;
-  c.validate_every = 4;
+  c.sequence = 96;
+  c.steps = 2;
+  c.micro_batch = 4;
+  c.global_batch = 24;
+  c.validate_every = 2;
   c.validation_sequences = 4;
   return c;
 }

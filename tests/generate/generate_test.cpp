@@ -81,7 +81,7 @@ TEST(Generate, OneTokenAtATimeIsTheWholeTextOfBlocks) {
       double most = 0;
       for (auto x : want) most = std::max(most, std::abs(static_cast<double>(x)));
       for (std::size_t i = 0; i < want.size(); ++i)
-        ASSERT_NEAR(got[i], want[i], 2e-5 * most) << config.name << ", " << tokens.size() << " tokens";
+        ASSERT_NEAR(got[i], want[i], 1e-4 * most) << config.name << ", " << tokens.size() << " tokens";
     }
     EXPECT_EQ(tokens.size(), 150u);
   }
