@@ -1,5 +1,7 @@
 // Settings of masked runs: what contradicts the model, whose mask is taken, what a resume compares, what is planned.
+#include "libtrain/engine/batches.h"
 #include "libtrain/engine/identity.h"
+#include "libtrain/engine/run_windows.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/plan/memory.h"
 #include "tests/engine/small_run.h"
@@ -114,6 +116,50 @@ TEST_F(Masked, AResumeComparesWhatIsHidden) {
   older = was;
   older.erase("objective");
   EXPECT_THROW(require_same_run(older, was, {}, "an older checkpoint"), base::InputError);
+}
+
+// What the model gets of a window: what is hidden, how many targets count, and where its documents end.
+TEST_F(Masked, MicroBatchesSayWhereDocumentsEnd) {
+  for (const char* mask : {"off", "on"}) {
+    auto c = both_ways();
+    c.document_mask = mask, c.micro_batch = 2, c.global_batch = 4;
+    c.validate_every = 1, c.validation_sequences = 4;
+    const auto setup = make_setup(c, 1, 1);
+    RunWindows windows(c, setup);
+    Batches batches(windows.training, &*windows.validation, setup.plan.batch(), 0);
+    bool inside = false;
+    const auto look = [&](const model::MicroBatch& batch) {
+      std::int64_t hidden = 0, masks = 0;
+      const auto* weights = batch.weights.ptr<std::uint8_t>();
+      const auto *tokens = batch.tokens.ptr<std::int32_t>(), *targets = batch.targets.ptr<std::int32_t>(),
+                 *starts = batch.document_start.ptr<std::int32_t>();
+      for (std::int64_t i = 0; i < 64; ++i) {
+        hidden += weights[i], masks += tokens[i] == 257 ? 1 : 0;
+        EXPECT_TRUE(weights[i] == 1 || tokens[i] == targets[i]);
+      }
+      EXPECT_EQ(batch.counted, hidden);
+      EXPECT_TRUE(hidden >= 2 && hidden < 32 && masks > 0 && masks <= hidden) << hidden << " " << masks;
+      ASSERT_EQ(static_cast<bool>(batch.key_end), c.document_mask == "on");
+      if (!batch.key_end) return;
+      const auto* ends = batch.key_end.ptr<std::int32_t>();
+      for (std::int64_t i = 0; i < 64; ++i) {
+        std::int64_t end = i % 32 + 1;  // the next token that begins a document
+        while (end < 32 && starts[i - i % 32 + end] != end) ++end;
+        EXPECT_EQ(ends[i], end) << i;
+        inside = inside || end < 32;
+      }
+    };
+    for (const std::int64_t step : {0, 1, 2})
+      for (const std::int64_t micro : {0, 1}) look(batches.training(step, micro));
+    for (const std::int64_t micro : {0, 1}) look(batches.validation(micro));
+    EXPECT_EQ(inside, c.document_mask == "on") << "no document ends inside of a window";
+  }
+  auto causal = runs.config("causal");
+  causal.document_mask = "on";
+  const auto setup = make_setup(causal, 1, 1);
+  RunWindows windows(causal, setup);
+  Batches batches(windows.training, nullptr, setup.plan.batch(), 0);
+  EXPECT_FALSE(batches.training(0, 0).key_end) << "nobody reads it";
 }
 
 // Where documents end is one more array of a micro-batch, for these models alone.
