@@ -82,7 +82,7 @@ else
   echo "without spm_train: SentencePiece left out"
 fi
 # What the README says of such models, with fewer steps.
-sed -n '/^## Models that see both ways/,/^## Where/p' "$readme" >section
+sed -n '/^## Models that see both ways/,/^## Experts/p' "$readme" >section
 sed -n '/^    \$ cat both.toml/,/^    \$ train/p' section | sed '1d;$d; s/^    //' >both.toml
 grep -q '^causal = "off"' both.toml || fail "the README shows no model that sees both ways"
 mapfile -t commands < <(sed -n 's/^    \$ //p' section | grep -v '^cat ')
