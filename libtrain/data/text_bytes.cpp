@@ -1,25 +1,16 @@
 // A table of bytes by token.
 #include "libtrain/data/text_bytes.h"
 
-#include "libtrain/base/error.h"
-#include "libtrain/data/tokenizer.h"
+#include "libtrain/data/set_tokenizer.h"
+
+#include <utility>
 
 namespace trainyard::data {
 
 TextBytes::TextBytes(const std::string& folder, const SetIndex& index) : end_of_document_(index.end_of_document) {
   const auto size = static_cast<std::size_t>(index.vocabulary);
-  const auto source = tokenizer_path(folder, index);
-  std::unique_ptr<Tokenizer> tokenizer;
-  try {
-    tokenizer = make_tokenizer(source);
-    if (tokenizer->crc32c() != index.tokenizer_crc32c || tokenizer->vocabulary() != index.vocabulary ||
-        tokenizer->end_of_document() != index.end_of_document) {
-      why_not_ = fmt::format("{} is not the tokenizer that the shards were made with", source);
-      tokenizer.reset();
-    }
-  } catch (const base::InputError& e) {
-    why_not_ = e.what();
-  }
+  auto [tokenizer, why_not] = tokenizer_of_set(folder, index);
+  why_not_ = std::move(why_not);
   for (auto* table : {&start_, &inside_}) table->assign(size, -1);
   for (std::size_t t = 0; t < size && tokenizer; ++t) {
     start_[t] = static_cast<std::int32_t>(tokenizer->text_bytes(static_cast<std::int32_t>(t), Tokenizer::Place::start));

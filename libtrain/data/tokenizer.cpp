@@ -16,6 +16,9 @@ namespace trainyard::data {
 
 namespace {
 
+// White space as in JSON.
+bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+
 class Bytes : public Tokenizer {
  public:
   std::string name() const override { return "bytes"; }
@@ -23,6 +26,9 @@ class Bytes : public Tokenizer {
   std::string source() const override { return "bytes"; }
   std::int64_t vocabulary() const override { return 257; }
   std::int32_t end_of_document() const override { return 256; }
+  bool begins_word(std::int32_t token) const override {
+    return token >= 0 && token < 256 && is_space(static_cast<char>(token));
+  }
   void encode(std::string_view text, std::vector<std::int32_t>& out) const override {
     for (char c : text) out.push_back(static_cast<unsigned char>(c));
   }
@@ -35,9 +41,8 @@ class Bytes : public Tokenizer {
   std::int64_t text_bytes(std::int32_t token, Place) const override { return token >= 0 && token < 256 ? 1 : 0; }
 };
 
-// White space as in JSON.
 std::string_view without_space(std::string_view text) {
-  text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
   return text;
 }
 
@@ -65,6 +70,9 @@ class SentencePiece : public Tokenizer {
           fmt::format("{} is not a SentencePiece model: {}", path, status.ToString()),
           "make one with spm_train, give the tokenizer.json of a byte-level BPE, or use --tokenizer bytes");
     end_ = processor_.eos_id() >= 0 ? processor_.eos_id() : processor_.GetPieceSize();
+    for (const char* name : {"<mask>", "[MASK]"})
+      if (const int id = processor_.PieceToId(name); id != processor_.unk_id() && processor_.IdToPiece(id) == name)
+        mask_ = id;
   }
   std::string name() const override { return std::filesystem::path(path_).filename().string(); }
   std::uint32_t crc32c() const override { return crc_; }
@@ -73,6 +81,11 @@ class SentencePiece : public Tokenizer {
   std::int64_t vocabulary() const override { return std::max(processor_.GetPieceSize(), end_ + 1); }
   std::int32_t end_of_document() const override { return end_; }
   std::int32_t unknown() const override { return processor_.unk_id(); }
+  std::int32_t mask() const override { return mask_; }
+  bool begins_word(std::int32_t token) const override {
+    if (token < 0 || token >= processor_.GetPieceSize() || token == mask_) return true;
+    return processor_.IsControl(token) || processor_.IdToPiece(token).starts_with(space);
+  }
   void encode(std::string_view text, std::vector<std::int32_t>& out) const override {
     std::vector<int> ids;
     while (!text.empty()) {
@@ -100,7 +113,6 @@ class SentencePiece : public Tokenizer {
     if (place == Place::start)
       return static_cast<std::int64_t>(
           decode({&token, 1}).size());  // the library knows whether a space in front is its own
-    constexpr std::string_view space = "\u2581";
     const auto& piece = processor_.IdToPiece(token);
     auto bytes = static_cast<std::int64_t>(piece.size());
     for (auto at = piece.find(space); at != std::string::npos; at = piece.find(space, at + space.size()))
@@ -109,6 +121,8 @@ class SentencePiece : public Tokenizer {
   }
 
  private:
+  static constexpr std::string_view space = "\u2581";
+
   // Bytes to hand to the library at once: all of a short text, else up to the last white space in the first 64 KiB (the
   // library treats the white space that the next part begins with like the start of a text), or a boundary between
   // characters where there is none.
@@ -125,7 +139,7 @@ class SentencePiece : public Tokenizer {
   std::string path_, model_;
   sentencepiece::SentencePieceProcessor processor_;
   std::uint32_t crc_ = 0;
-  std::int32_t end_ = 0;
+  std::int32_t end_ = 0, mask_ = -1;
 };
 
 // A SentencePiece model begins with the tag of its first field, which is a line feed, and the field's length, which may

@@ -23,6 +23,11 @@ class Tokenizer {
   virtual std::int32_t unknown() const {
     return -1;
   }  // what text without a token of its own is encoded as; -1: there is no such text
+  // What stands for a hidden token: the piece or added token "[MASK]", else "<mask>"; -1: it has neither.
+  virtual std::int32_t mask() const { return -1; }
+  // Does the token begin a word in running text? Pieces of SentencePiece say so by U+2581; of others a word begins with
+  // white space, that of text itself. What stands alone (a control piece, an added token) is a word, too.
+  virtual bool begins_word(std::int32_t) const { return true; }
   virtual void encode(std::string_view text,
                       std::vector<std::int32_t>& append_to) const = 0;         // without the end of document
   virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;  // the end of document decodes to nothing

@@ -45,9 +45,18 @@ void WindowDataset::fill(std::uint64_t ordinal, const WindowPtrs& out) {
   if (mask_ == DocumentMask::off) {
     for (std::int64_t t = 0; t < sequence_; ++t)
       out.positions[t] = static_cast<std::int32_t>(t), out.document_start[t] = 0, out.weights[t] = 1;
-    return;
+    if (out.key_end != nullptr) std::fill_n(out.key_end, sequence_, static_cast<std::int32_t>(sequence_));
+  } else {
+    fill_documents(reader.documents(), first, out);
   }
-  const auto documents = reader.documents();
+  if (!masking_) return;
+  const bool stored = order_ == Order::as_stored;
+  mask_tokens(*masking_, stored ? MaskDraws::of_evaluation(window) : MaskDraws::of_training(seed_, ordinal), sequence_,
+              out);
+}
+
+void WindowDataset::fill_documents(std::span<const std::uint64_t> documents, std::int64_t first,
+                                   const WindowPtrs& out) const {
   auto next = std::upper_bound(documents.begin(), documents.end(),
                                static_cast<std::uint64_t>(first));  // where the following document begins
   std::int32_t start = 0;
@@ -57,6 +66,12 @@ void WindowDataset::fill(std::uint64_t ordinal, const WindowPtrs& out) {
     out.document_start[t] = start;
     out.positions[t] = static_cast<std::int32_t>(t) - start;
     out.weights[t] = next != documents.end() && *next == static_cast<std::uint64_t>(first + t + 1) ? 0 : 1;
+  }
+  if (out.key_end == nullptr) return;
+  auto end = static_cast<std::int32_t>(sequence_);
+  for (auto t = sequence_ - 1; t >= 0; --t) {
+    out.key_end[t] = end;
+    if (out.document_start[t] == t) end = static_cast<std::int32_t>(t);
   }
 }
 

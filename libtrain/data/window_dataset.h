@@ -1,25 +1,21 @@
 // WindowDataset: a split of a shard set as windows of T + 1 tokens, in a keyed order without an index (decision 10).
 #pragma once
 
+#include "libtrain/data/masking.h"
 #include "libtrain/data/shard_reader.h"
+#include "libtrain/data/window_ptrs.h"
 
 #include <cstdint>
-#include <memory>
-#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace trainyard::data {
 
 enum class DocumentMask { off, on };
 enum class Order { keyed, as_stored };  // validation is read as stored, the same every time
-
-// One sequence of T tokens to fill.
-struct WindowPtrs {
-  std::int32_t *tokens, *targets, *positions, *document_start;
-  std::uint8_t* weights;
-};
 
 // Window w of a shard covers tokens [w T, w T + T], so consecutive windows share one token and none crosses a shard.
 // Sample ordinal s is window permutation(s mod count) of epoch s / count, keyed by (seed, epoch). fill may be called
@@ -32,14 +28,22 @@ class WindowDataset {
 
   std::uint64_t count() const { return first_window_.back(); }
   std::int64_t sequence() const { return sequence_; }
+  DocumentMask document_mask() const { return mask_; }
+
+  // From now on fill() hides tokens (masking.h): in the keyed order by the seed and the ordinal, so that each epoch
+  // hides others; as stored by the window alone, so that every reading of a set has the same.
+  void hide(Masking masking) { masking_ = std::move(masking); }
+  bool hides() const { return masking_.has_value(); }
 
   // With the mask off: positions 0 .. T-1, document_start 0, weights 1. On: positions restart at each document,
   // document_start is the index in the window where the token's document begins, and the target that begins the next
-  // document has weight 0.
+  // document has weight 0. key_end, where it is asked for: behind the last token of its document in the window; with
+  // the mask off T. Where tokens are hidden, targets and weights are those of mask_tokens.
   void fill(std::uint64_t ordinal, const WindowPtrs& out);
 
  private:
   void make_room(std::size_t opened);
+  void fill_documents(std::span<const std::uint64_t> documents, std::int64_t first, const WindowPtrs& out) const;
 
   std::vector<std::int64_t> open_;  // the shards that are open, oldest at next_open_; -1: none
   std::size_t next_open_ = 0;
@@ -50,6 +54,7 @@ class WindowDataset {
   std::vector<ShardReader> shards_;
   std::vector<std::uint64_t> first_window_{0};  // of each shard; the last is the total
   std::vector<std::int32_t> buffer_;
+  std::optional<Masking> masking_;
 };
 
 }  // namespace trainyard::data

@@ -48,22 +48,29 @@ void Batches::work_on(tensor::Exec& exec) {
   }
 }
 
-// Four arrays of i32, the keys, the weights and the count of targets, each at a multiple of 64 bytes.
-std::int64_t Batches::buffer_bytes() const { return plan::loaded_bytes({plan_.micro_batch, training_.sequence()}); }
+// Four arrays of i32, or five, the keys, the weights and the count of targets, each at a multiple of 64 bytes.
+std::int64_t Batches::buffer_bytes() const {
+  return plan::loaded_bytes({plan_.micro_batch, training_.sequence()}, objective());
+}
 
 // `host` is where the loader writes; `seen` is where the views of the batch point.
 void Batches::lay_out(Buffer& x, char* host, char* seen, base::Device device) const {
-  const auto b = plan_.micro_batch, T = training_.sequence(), stride = base::aligned(b * T * 4), keys = 4 * stride,
-             weights = keys + base::aligned(b * 8), counted = weights + base::aligned(b * T);
+  const bool both_ways = objective() == plan::Objective::masked;
+  const auto b = plan_.micro_batch, T = training_.sequence(), stride = base::aligned(b * T * 4),
+             keys = (both_ways ? 5 : 4) * stride, weights = keys + base::aligned(b * 8),
+             counted = weights + base::aligned(b * T);
   x.tokens = reinterpret_cast<std::int32_t*>(host), x.targets = reinterpret_cast<std::int32_t*>(host + stride);
   x.positions = reinterpret_cast<std::int32_t*>(host + 2 * stride),
   x.starts = reinterpret_cast<std::int32_t*>(host + 3 * stride);
+  if (both_ways) x.ends = reinterpret_cast<std::int32_t*>(host + 4 * stride);
   x.keys = reinterpret_cast<std::uint64_t*>(host + keys);
   x.weights = reinterpret_cast<std::uint8_t*>(host + weights);
   x.counted = reinterpret_cast<double*>(host + counted);
   const auto view = [&](std::int64_t at, base::DType t) { return base::View(seen + at, t, {b, T}, device); };
   x.batch.tokens = view(0, base::DType::i32), x.batch.targets = view(stride, base::DType::i32);
   x.batch.positions = view(2 * stride, base::DType::i32), x.batch.document_start = view(3 * stride, base::DType::i32);
+  if (both_ways && training_.document_mask() == data::DocumentMask::on)
+    x.batch.key_end = view(4 * stride, base::DType::i32);
   x.batch.weights = view(weights, base::DType::u8);
   x.batch.counted_there = base::View(seen + counted, base::DType::f64, {1}, device);
   x.batch.keys = reinterpret_cast<const std::uint64_t*>(seen + keys);
@@ -92,7 +99,8 @@ void Batches::fill(Buffer& x, data::WindowDataset& from, std::int64_t first_samp
     const auto at = i * T;
     x.keys[i] = x.batch.samples[static_cast<std::size_t>(i)] = static_cast<std::uint64_t>(first_sample + i);
     from.fill(static_cast<std::uint64_t>(first_sample + i),
-              {x.tokens + at, x.targets + at, x.positions + at, x.starts + at, x.weights + at});
+              {x.tokens + at, x.targets + at, x.positions + at, x.starts + at, x.weights + at,
+               x.ends != nullptr ? x.ends + at : nullptr});
     if (first_sample + i >= end) std::fill_n(x.weights + at, T, std::uint8_t{0});
   }
   x.batch.counted = std::count_if(x.weights, x.weights + plan_.micro_batch * T, [](std::uint8_t w) { return w != 0; });

@@ -4,6 +4,7 @@
 #include "libtrain/data/window_dataset.h"
 #include "libtrain/model/block.h"
 #include "libtrain/plan/batch.h"
+#include "libtrain/plan/objective.h"
 #include "libtrain/tensor/device_buffer.h"
 
 #include <condition_variable>
@@ -22,6 +23,7 @@ namespace trainyard::engine {
 // are thrown by the call that wanted the data.
 class Batches {
  public:
+  // Where `training` hides tokens the model sees both ways, and so does `validation`.
   Batches(data::WindowDataset& training, data::WindowDataset* validation, const plan::BatchPlan& batch, int data_rank,
           int in_flight = 1);
   ~Batches();
@@ -51,7 +53,8 @@ class Batches {
         memory;  // of the arrays below; with a GPU they lie in the pinned one, and their copies in the other
     tensor::PinnedBuffer pinned;
     tensor::DeviceBuffer device;
-    std::int32_t *tokens = nullptr, *targets = nullptr, *positions = nullptr, *starts = nullptr;
+    std::int32_t *tokens = nullptr, *targets = nullptr, *positions = nullptr, *starts = nullptr,
+                 *ends = nullptr;  // null: no query sees behind itself
     std::uint64_t* keys = nullptr;
     std::uint8_t* weights = nullptr;
     double* counted = nullptr;
@@ -60,6 +63,7 @@ class Batches {
     tensor::Event used;    // the device side may be filled again
     std::int64_t step = -1, micro = -1;
   };
+  plan::Objective objective() const { return training_.hides() ? plan::Objective::masked : plan::Objective::causal; }
   std::int64_t buffer_bytes() const;
   void lay_out(Buffer& buffer, char* host, char* seen, base::Device device) const;
   void upload(Buffer& buffer);

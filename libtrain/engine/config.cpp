@@ -50,6 +50,10 @@ std::vector<base::Field> fields_of(RunConfig& c) {
     {0, std::numeric_limits<std::uint64_t>::max()});
   v("document-mask", c.document_mask, "What", "on: tokens see only their own document; off",
     base::Words{{"off", "on"}});
+  v("objective", c.objective, "What", "causal, masked, auto: as the model sees",
+    base::Words{{"auto", "causal", "masked"}});
+  v("mask-rate", c.mask_rate, "What", "of tokens that masked hides; 0: 0.15", {0, 1});
+  v("mask-words", c.mask_words, "What", "on: masked hides whole words; off", base::Words{{"off", "on"}});
   v("device", c.device, "How", "cpu, cuda, auto: a GPU where there is one", base::Words{{"auto", "cpu", "cuda"}});
   v("communicator", c.communicator, "How", "between GPUs: nccl, mpi (by host) or auto",
     base::Words{{"auto", "nccl", "mpi"}});

@@ -28,6 +28,9 @@ struct RunConfig : plan::Cut {
   std::int64_t steps = 100;
   std::uint64_t seed = 1;
   std::string document_mask = "off";
+  std::string objective = "auto";  // causal, masked, or what the model's attention is for (engine/masking.h)
+  double mask_rate = 0;            // of tokens that a masked model has to find; 0: 0.15
+  std::string mask_words = "off";
   // how
   std::string device = "auto";        // cpu, cuda, or auto: a GPU where there is one
   std::string communicator = "auto";  // between GPUs: nccl, mpi (through host memory), or auto
@@ -62,6 +65,7 @@ struct RunConfig : plan::Cut {
   std::int64_t plan_lanes = 0;                        // of the plan's model, whoever says the run's
   std::vector<std::string> of_plan;                   // names of the settings that the plan has said
   std::optional<plan::ModelConfig> checkpoint_model;  // of an evaluation, and of --init-from without --model
+  std::int64_t checkpoint_mask = -1;                  // of an evaluation: the token that hid others in training
   bool lanes_of_plan = false;                         // `lanes` are those of plan_model: nobody has asked for them
   std::int64_t checkpoint_lanes = 0;                  // of the run's own checkpoints (restore.h); 0: there are none
   plan::LanesOf lanes_of;                             // where the lanes of these two come from

@@ -18,6 +18,7 @@
 #include "libtrain/engine/watch.h"
 #include "libtrain/plan/evaluation.h"
 #include "libtrain/plan/model_fields.h"
+#include "libtrain/plan/objective.h"
 #include "libtrain/plan/remedies.h"
 
 #include <algorithm>
@@ -44,9 +45,28 @@ std::int64_t integer_of(const nlohmann::json& object, const char* key, std::int6
                                                                                        : otherwise;
 }
 
+// What hid tokens in training hides them here. Weights that no run made say nothing of it.
+void take_masking(RunConfig& r, const checkpoint::RunState& s, const std::string& checkpoint) {
+  if (s.identity.empty()) return;
+  const auto rate = s.identity.value("mask_rate", nlohmann::json()),
+             words = s.identity.value("mask_words", nlohmann::json()),
+             token = s.identity.value("mask_token", nlohmann::json());
+  const auto refuse = [&](const char* name, const nlohmann::json& value, const std::string& legal) {
+    throw base::InputError(
+        fmt::format("{} says {} {}, expected {}", checkpoint, name, base::excerpt(value.dump()), legal),
+        "the checkpoint is damaged");
+  };
+  if (!rate.is_number() || !(rate.get<double>() > 0 && rate.get<double>() <= 1))
+    refuse("mask_rate", rate, "a number above 0 and up to 1");
+  if (words != "on" && words != "off") refuse("mask_words", words, "on or off");
+  if (!token.is_number_integer() || token.get<std::int64_t>() < 0 || token.get<std::int64_t>() >= s.model.vocabulary)
+    refuse("mask_token", token, fmt::format("a token below {}", s.model.vocabulary));
+  r.mask_rate = rate, r.mask_words = words, r.checkpoint_mask = token;
+}
+
 // The settings of `c` where they were given, else those of the run that wrote the checkpoint. What is of training keeps
 // its default.
-RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, int ranks) {
+RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, const std::string& checkpoint, int ranks) {
   const auto given = [&](const char* name) { return c.given.contains(name); };
   RunConfig r;
   r.model = s.model.name;
@@ -57,6 +77,7 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, int r
   r.micro_batch = given("micro-batch") ? c.run.micro_batch : integer_of(s.identity, "micro_batch", 1);
   r.document_mask = given("document-mask") ? c.run.document_mask : text_of(s.identity, "document_mask", "off");
   r.dtype = given("dtype") ? c.run.dtype : s.dtype;
+  if (plan::objective_of(s.model) == plan::Objective::masked) take_masking(r, s, checkpoint);
   r.seed = s.seed;  // of the gates of experts, which draw lots for places in an evaluation, too
   r.plan = c.run.plan, r.plan_ranks = c.run.plan_ranks, r.of_plan = c.run.of_plan;
   r.device = c.run.device, r.communicator = c.run.communicator;
@@ -110,10 +131,11 @@ void require_model(const EvaluateConfig& c, plan::ModelConfig trained, const std
 void require_tokens(const data::SetIndex& index, const checkpoint::RunState& s, const std::string& data,
                     const std::string& checkpoint) {
   const auto recorded = tokenizer_of(s);
+  const auto behind = integer_of(s.identity, "mask_token", -1) == index.vocabulary ? 1 : 0;
   const char* hint = "give a shard set that was made with the tokenizer of the training data";
   if (recorded && !recorded->made(index))
     throw base::InputError(other_tokenizer_text(data, index, checkpoint, *recorded), hint);
-  if (index.vocabulary > s.model.vocabulary || (!recorded && index.vocabulary != s.model.vocabulary))
+  if (index.vocabulary > s.model.vocabulary || (!recorded && index.vocabulary + behind != s.model.vocabulary))
     throw base::InputError(fmt::format("{} has a vocabulary of {}, the model of {} has {}", data, index.vocabulary,
                                        checkpoint, s.model.vocabulary),
                            hint);
@@ -146,7 +168,7 @@ void read_terms(Terms& t, const EvaluateConfig& c, int ranks, int fair_threads) 
   const checkpoint::Reader reader(t.checkpoint, checkpoint::Reader::Check::as_needed);
   t.state = reader.state();
   require_model(c, t.state.model, t.checkpoint);
-  t.run = settings(c, t.state, ranks);
+  t.run = settings(c, t.state, t.checkpoint, ranks);
   t.run.lanes_of = {plan::Lanes::evaluated, t.checkpoint};
   if (t.run.data.empty())
     throw base::UsageError("--data is missing: the folder that shard-data made",
@@ -244,6 +266,7 @@ Evaluation result_of(const EvaluateConfig& c, const Terms& t, const MicroLoss& t
   Evaluation e;
   e.checkpoint = t.checkpoint, e.step = t.state.step;
   e.data = t.run.data, e.split = c.split, e.dtype = base::name_of(t.run.dtype), e.document_mask = t.run.document_mask;
+  e.objective = plan::name_of(plan::objective_of(t.state.model));
   e.sequence = t.setup.plan.sequence, e.sequences = t.sequences;
   for (const auto& shard : *t.split) e.split_tokens += shard.tokens;
   e.tokens = static_cast<std::int64_t>(total.targets);
@@ -323,6 +346,7 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   require_cut(world, t.setup.plan);
   on_every_rank(world, exec, [&] { join_neighbours(world, t.setup.plan.virtual_stages, device); });
   const auto shape = t.setup.plan.micro();
+  const bool masked = t.setup.masking.has_value();
 
   std::optional<data::WindowDataset> windows, text_windows;
   std::optional<TextCounter> text;
@@ -331,8 +355,9 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   on_every_rank(world, exec, [&] {
     for (auto* set : {&windows, &text_windows})
       set->emplace(t.run.data, t.setup.index, *t.split, shape.sequence, t.setup.mask, data::Order::as_stored, 0);
+    if (t.setup.masking) windows->hide(*t.setup.masking);
     t.sequences = windows_of(config, t, *windows);
-    text.emplace(t.run, t.setup.index, *text_windows);
+    if (!masked) text.emplace(t.run, t.setup.index, *text_windows);
     batches.emplace(*windows, &*windows, t.setup.plan.batch(), world.turn());
     evaluator.emplace(t.setup.plan, t.setup.step, world, *batches);
   });
@@ -353,7 +378,9 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
       const EvaluateMicros on_stage = [&](std::span<const std::int64_t> mine, std::span<MicroLoss> losses) {
         evaluator->evaluate(mine, losses, t.sequences, [&](std::size_t at) {
           const auto begin = mine[at] * shape.batch, behind = begin + shape.batch;
-          if (evaluator->finds_losses()) {
+          if (evaluator->finds_losses() && masked) {
+            losses[at].unmeasured = losses[at].targets;
+          } else if (evaluator->finds_losses()) {
             const auto count = text->count(begin, std::min(t.sequences, behind));
             losses[at].bytes = static_cast<double>(count.bytes),
             losses[at].unmeasured = static_cast<double>(count.unmeasured);
@@ -366,7 +393,8 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
     });
   Evaluation result;
   on_every_rank(world, evaluator->communication(), [&] { result = result_of(config, t, total); });
-  if (result.unmeasured > 0)
+  if (masked) result.unmeasured_why = "hidden tokens are foretold from both sides";
+  else if (result.unmeasured > 0)
     result.unmeasured_why =
         text->why_not().empty() ? "the tokenizer has no token for a part of the text" : text->why_not();
   result.predicted = evaluator->memory().predicted();

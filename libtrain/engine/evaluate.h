@@ -19,14 +19,14 @@ struct EvaluateConfig {
   std::int64_t sequences = 0;        // the first so many windows; 0: all
   RunConfig run;                     // of which `evaluation_settings` are used
   std::set<std::string> given;  // settings that somebody gave; what was not given is the checkpoint's: model, data,
-                                // sequence, micro-batch, document-mask, dtype
+                                // sequence, micro-batch, document-mask, dtype. What is hidden always is.
 };
 
 // Names of the settings that change or place an evaluation; the others are of training.
 const std::set<std::string>& evaluation_settings();
 
 struct Evaluation {
-  std::string checkpoint, data, split, dtype, document_mask;
+  std::string checkpoint, data, split, dtype, document_mask, objective;
   std::int64_t step = 0, sequence = 0, sequences = 0;
   std::int64_t split_tokens = 0;  // of the split, evaluated or not
   std::int64_t tokens = 0;        // targets counted

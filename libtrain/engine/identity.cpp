@@ -10,6 +10,7 @@
 #include "libtrain/plan/inventory.h"
 #include "libtrain/plan/model_fields.h"
 #include "libtrain/plan/model_json.h"
+#include "libtrain/plan/objective.h"
 
 #include <fmt/ranges.h>
 
@@ -67,6 +68,7 @@ std::string field_hint(const std::string& name, const std::vector<std::string>& 
   plan::ModelConfig model;
   if (is_one_of(plan::fields_of(model))) return fmt::format("'{}' belongs to the model: --change model", name);
   RunConfig config;
+  if (name.starts_with("mask_")) return fmt::format("leave '{}' out: only the run of a masked model has it", name);
   if (is_free(name)) return fmt::format("leave '{}' out: a run may go on with another one anyway", name);
   if (is_one_of(fields_of(config))) return fmt::format("leave '{}' out: it belongs to a start, not to the run", name);
   const auto close = base::resembling(name, fields);
@@ -96,9 +98,11 @@ std::string difference(const std::string& name, const nlohmann::json& was, const
   return out;
 }
 
-// With the model as programs write it today.
+// With the model as programs write it today. Older ones knew no objective but the next token.
 nlohmann::json current_identity(nlohmann::json identity) {
-  if (identity.is_object() && identity.contains("model")) identity["model"] = plan::current_form(identity["model"]);
+  if (!identity.is_object() || identity.empty()) return identity;
+  if (identity.contains("model")) identity["model"] = plan::current_form(identity["model"]);
+  identity.emplace("objective", plan::name_of(plan::Objective::causal));
   return identity;
 }
 
@@ -123,14 +127,14 @@ void require_known_fields(const nlohmann::json& identity, const std::vector<std:
     }
 }
 
-void require_same_run(const nlohmann::json& checkpoint, const nlohmann::json& now,
-                      const std::vector<std::string>& allowed, const std::string& where) {
+void require_same_run(const nlohmann::json& written, const nlohmann::json& now, const std::vector<std::string>& allowed,
+                      const std::string& where) {
   require_known_fields(now, allowed);
+  const auto checkpoint = current_identity(written);
   std::string differences, names;
   for (const auto& item : now.items()) {
-    auto was = checkpoint.contains(item.key()) ? checkpoint[item.key()] : nlohmann::json();
+    const auto was = checkpoint.contains(item.key()) ? checkpoint[item.key()] : nlohmann::json();
     if (item.key() == "model") {
-      was = plan::current_form(was);
       if (was != item.value() && has_other_tensors(was, item.value()))
         throw base::InputError(fmt::format("{} holds a model of another shape, which no run can go on with:{}", where,
                                            difference("model", was, item.value())),

@@ -11,13 +11,12 @@
 namespace trainyard::engine {
 
 // Both are flat JSON objects. Fields of the identity: model, data, seed, sequence, global_batch, micro_batch, fold,
-// reduction, document_mask, schedule and its numbers, optimizer numbers, steps. Ranks, ZeRO stage, working dtype,
-// threads, recomputation and saving are free. A model that an older program wrote as text compares equal
-// (plan/model_json.h).
-// Throws InputError that lists every field that differs (expected from the checkpoint, found in the command line)
-// unless `allowed` names it; also when `allowed` names a field that does not exist (UsageError).
-// A model whose tensors have other shapes is refused whatever is allowed: its weights fit nowhere. What keeps the
-// shapes (dropout, epsilon, rotary base) may change.
+// reduction, document_mask, objective, of a masked one mask_rate, mask_words and mask_token, schedule and its numbers,
+// optimizer numbers, steps. Ranks, ZeRO stage, working dtype, threads, recomputation and saving are free. A model that
+// an older program wrote as text compares equal (plan/model_json.h). Throws InputError that lists every field that
+// differs (expected from the checkpoint, found in the command line) unless `allowed` names it; also when `allowed`
+// names a field that does not exist (UsageError). A model whose tensors have other shapes is refused whatever is
+// allowed: its weights fit nowhere. What keeps the shapes (dropout, epsilon, rotary base) may change.
 void require_same_run(const nlohmann::json& checkpoint, const nlohmann::json& now,
                       const std::vector<std::string>& allowed, const std::string& where);
 

@@ -13,6 +13,10 @@ RunWindows::RunWindows(const RunConfig& config, const RunSetup& setup)
   if (config.validate_every > 0)
     validation.emplace(config.data, setup.index, setup.index.validation, setup.plan.sequence, setup.mask,
                        data::Order::as_stored, config.seed);
+  if (setup.masking) {
+    training.hide(*setup.masking);
+    if (validation) validation->hide(*setup.masking);
+  }
   if (training.count() == 0)
     throw base::InputError(fmt::format("{} holds no window of {} tokens", config.data, setup.plan.sequence + 1),
                            "give more text, or a shorter --sequence");

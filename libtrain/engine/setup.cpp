@@ -6,9 +6,11 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/json.h"
 #include "libtrain/engine/identity.h"
+#include "libtrain/engine/masking.h"
 #include "libtrain/engine/trace_file.h"
 #include "libtrain/plan/limits.h"
 #include "libtrain/plan/model_json.h"
+#include "libtrain/plan/objective.h"
 #include "libtrain/plan/problems.h"
 
 #include <algorithm>
@@ -22,51 +24,65 @@ base::DeviceKind device_kind(const RunConfig& c) {
   return c.device == "cuda" ? base::DeviceKind::cuda : base::DeviceKind::cpu;
 }
 
-// Throws InputError where a plan was made for other tokens than the shards hold: its sizes would be those of another
-// run.
-plan::ModelConfig resolve_model(const RunConfig& c, const data::SetIndex& index) {
+plan::ModelConfig named_model(const RunConfig& c) {
   if (c.checkpoint_model) return *c.checkpoint_model;
-  if (!c.plan_model) {
-    auto m = plan::load_model(c.model);
-    if (m.vocabulary == 0) m.vocabulary = index.vocabulary;
-    return m;
+  return c.plan_model ? *c.plan_model : plan::load_model(c.model);
+}
+
+// Throws InputError where a model has other tokens than the data, and where a plan was made for other ones: its sizes
+// would be those of another run.
+void take_vocabulary(const RunConfig& c, const TokensOfModel& tokens, plan::ModelConfig& model) {
+  if (!c.checkpoint_model && c.plan_model) {
+    auto most = model;
+    most.vocabulary = tokens.vocabulary + (tokens.mask_token < 0 ? 0 : 1);  // a plan leaves room for a mask
+    // Rows up to the next multiple of 128 are stored anyway.
+    if (model.vocabulary < tokens.vocabulary || model.vocabulary > most.stored_vocabulary())
+      throw base::InputError(
+          fmt::format("plan {} is for a vocabulary of {}, {}", c.plan, model.vocabulary, tokens.text),
+          fmt::format("plan again with partition-model --vocabulary {} (or --data, which reads it from the shards); if "
+                      "the larger vocabulary is meant, name the model's file with --model",
+                      tokens.vocabulary));
+    return;
   }
-  auto shards = *c.plan_model;
-  shards.vocabulary = index.vocabulary;
-  // Rows up to the next multiple of 128 are stored anyway.
-  if (c.plan_model->vocabulary < shards.vocabulary || c.plan_model->vocabulary > shards.stored_vocabulary())
+  if (model.vocabulary == 0) model.vocabulary = tokens.vocabulary;
+  if (model.vocabulary < tokens.vocabulary)
     throw base::InputError(
-        fmt::format("plan {} is for a vocabulary of {}, the shards in {} have {}", c.plan, c.plan_model->vocabulary,
-                    c.data, index.vocabulary),
-        fmt::format("plan again with partition-model --vocabulary {} (or --data, which reads it from the shards); if "
-                    "the larger vocabulary is meant, name the model's file with --model",
-                    index.vocabulary));
-  return *c.plan_model;
+        fmt::format("model {} has a vocabulary of {}, {}", c.checkpoint_model ? base::excerpt(model.name) : c.model,
+                    model.vocabulary, tokens.text),
+        c.checkpoint_model ? "make the shards with the tokenizer of that model"
+                           : fmt::format("leave the vocabulary out of the model: it comes from the shards{}",
+                                         tokens.mask_token < 0 ? "" : fmt::format("; or give {}", tokens.vocabulary)));
 }
 
 nlohmann::json identity_of(const RunConfig& c, const RunSetup& s) {
   nlohmann::json model = plan::model_to_json(s.plan.model);
   model.erase("name");
-  return {{"model", model},
-          {"data", data::identity_of(s.index)},
-          {"seed", c.seed},
-          {"sequence", s.plan.sequence},
-          {"global_batch", c.global_batch},
-          {"micro_batch", c.micro_batch},
-          {"fold", c.fold},
-          {"reduction", c.reduction == plan::Reduction::fast ? "fast" : "ordered"},
-          {"document_mask", c.document_mask},
-          {"steps", c.steps},
-          {"schedule", c.schedule},
-          {"learning_rate", c.learning_rate},
-          {"final_learning_rate", c.final_learning_rate},
-          {"warmup_steps", c.warmup_steps},
-          {"decay_steps", c.decay_steps},
-          {"beta1", c.beta1},
-          {"beta2", c.beta2},
-          {"epsilon", c.epsilon},
-          {"weight_decay", c.weight_decay},
-          {"clip", c.clip}};
+  nlohmann::json out{{"model", model},
+                     {"data", data::identity_of(s.index)},
+                     {"seed", c.seed},
+                     {"sequence", s.plan.sequence},
+                     {"global_batch", c.global_batch},
+                     {"micro_batch", c.micro_batch},
+                     {"fold", c.fold},
+                     {"reduction", c.reduction == plan::Reduction::fast ? "fast" : "ordered"},
+                     {"document_mask", c.document_mask},
+                     {"objective", plan::name_of(plan::objective_of(s.plan.model))},
+                     {"steps", c.steps},
+                     {"schedule", c.schedule},
+                     {"learning_rate", c.learning_rate},
+                     {"final_learning_rate", c.final_learning_rate},
+                     {"warmup_steps", c.warmup_steps},
+                     {"decay_steps", c.decay_steps},
+                     {"beta1", c.beta1},
+                     {"beta2", c.beta2},
+                     {"epsilon", c.epsilon},
+                     {"weight_decay", c.weight_decay},
+                     {"clip", c.clip}};
+  if (s.masking) {
+    out["mask_rate"] = s.masking->rate, out["mask_token"] = s.masking->mask_token;
+    out["mask_words"] = c.mask_words;
+  }
+  return out;
 }
 
 // What the description of the settings cannot say of each alone. Nothing is read for it.
@@ -186,13 +202,10 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   if (c.validate_every > 0 && s.index.validation.empty())
     throw base::InputError(fmt::format("{} has no validation split, which --validate-every needs", c.data),
                            "make the shards with shard-data --validation 0.02, or leave out --validate-every");
-  auto model = resolve_model(c, s.index);
-  if (model.vocabulary < s.index.vocabulary)
-    throw base::InputError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}",
-                                       c.checkpoint_model ? base::excerpt(model.name) : c.model, model.vocabulary,
-                                       c.data, s.index.vocabulary),
-                           c.checkpoint_model ? "make the shards with the tokenizer of that model"
-                                              : "leave the vocabulary out of the model: it comes from the shards");
+  auto model = named_model(c);
+  require_objective(c, model);
+  const auto tokens = tokens_of_model(c, s.index, model);
+  take_vocabulary(c, tokens, model);
   const auto lanes = decide_lanes(c, model);
   s.plan = plan_of(c, model, ranks, threads);
   refuse(plan::decision_problems(s.plan, lanes), base::ExitCode::usage, c);
@@ -203,6 +216,7 @@ RunSetup make_setup(const RunConfig& asked, int ranks, int threads) {
   s.step.beta1 = c.beta1, s.step.beta2 = c.beta2, s.step.epsilon = c.epsilon, s.step.weight_decay = c.weight_decay,
   s.step.clip = c.clip, s.step.seed = c.seed;
   s.mask = c.document_mask == "on" ? data::DocumentMask::on : data::DocumentMask::off;
+  if (tokens.mask_token >= 0) s.masking = masking_of(c, s.index, tokens.mask_token);
   s.identity = identity_of(c, s);
   require_known_fields(s.identity, split_names(c.change));
   plan::predict(s.plan);

@@ -2,6 +2,7 @@
 // found here, before anything is allocated.
 #pragma once
 
+#include "libtrain/data/masking.h"
 #include "libtrain/data/shard_set.h"
 #include "libtrain/data/window_dataset.h"
 #include "libtrain/engine/config.h"
@@ -9,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <optional>
 #include <string>
 
 namespace trainyard::engine {
@@ -18,6 +20,7 @@ struct RunSetup {
   StepSettings step;
   data::SetIndex index;
   data::DocumentMask mask = data::DocumentMask::off;
+  std::optional<data::Masking> masking;  // of a model that sees both ways
   nlohmann::json identity;
 };
 

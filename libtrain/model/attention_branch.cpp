@@ -50,6 +50,7 @@ kernels::AttentionShape AttentionBranch::geometry(const Step& step) const {
     a.visibility = step.lists->of(layer_, first_head);
   }
   a.visibility.causal = model_.attention.causal;
+  if (step.micro.key_end) a.key_end = step.micro.key_end.ptr<std::int32_t>();
   return a;
 }
 

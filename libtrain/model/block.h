@@ -25,7 +25,9 @@ const ExpertEdges& own_experts();  // likewise (model/expert_edges.h)
 struct MicroBatch {
   base::View tokens, targets, positions;
   base::View document_start;  // for each token the index in its sequence where its document begins (0 without the mask)
-  base::View weights;         // u8 [b, T]: 1 counts, 0 does not (first target after an end of document under the mask)
+  base::View key_end;         // where that ends, for a model that sees both ways; empty: with the sequence
+  base::View weights;         // u8 [b, T]: 1 counts, 0 does not (first target after an end of document under the mask,
+                              // places that no masked model has to find)
   std::vector<std::uint64_t> samples;   // global sample ordinal of each sequence (the key of dropout)
   const std::uint64_t* keys = nullptr;  // the same ordinals in the device's memory; nullptr: `samples` is there
   std::int64_t counted = -1;            // targets with weight 1; -1: weights are on the host and are counted there

@@ -103,10 +103,6 @@ std::string layout_too_large(const ModelConfig& m) {
 std::vector<std::string> attention_problems(const ModelConfig& m) {
   const auto& a = m.attention;
   auto out = idle_attention_keys(m);
-  if (!a.causal)
-    out.emplace_back(
-        "attention-causal off: a model that sees later tokens learns from masked ones, and there is no such objective "
-        "yet");
   if (a.block != 16 && a.block != 32 && a.block != 64 && a.block != 128)
     out.push_back(fmt::format("attention-block {} is none of 16, 32, 64, 128", a.block));
   if (static_cast<std::int64_t>(a.layout.size()) > m.layers)

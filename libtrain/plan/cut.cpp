@@ -57,7 +57,7 @@ std::vector<base::Field> fields_of(Cut& c) {
   v("pipeline", c.pipeline, "How", "stages of neighbouring layers", ranges::pipeline);
   v("pipeline-schedule", c.pipeline_schedule, "How", "naive gpipe 1f1b interleaved zero-bubble", schedule_names());
   v("virtual-stages", c.virtual_stages, "How", "chunks a stage has, for interleaved", ranges::virtual_stages);
-  v("partition", c.partition, "How", "stages begin by: uniform, parameters, flops, type:REGEX, or 0,3,6");
+  v("partition", c.partition, "How", "uniform parameters flops type:REGEX 0,3,6");
   v("layer-slots", c.layer_slots, "How", "layer units in flight", ranges::layer_slots);
   v("threads", c.threads, "How", "OpenMP team; 0: its share of the node's cores", {0, ranges::threads.high});
   auto fields = v.take();

@@ -20,8 +20,9 @@ std::int64_t reserve_bytes(const MicroShape& micro) {
   return (std::int64_t{384} << 20) + micro.threads * (std::int64_t{16} << 20);
 }
 
-std::int64_t loaded_bytes(const MicroShape& micro) {
-  return 4 * base::aligned(micro.rows() * 4) + base::aligned(micro.batch * 8) + base::aligned(micro.rows()) +
+std::int64_t loaded_bytes(const MicroShape& micro, Objective objective) {
+  const int arrays = objective == Objective::masked ? 5 : 4;
+  return arrays * base::aligned(micro.rows() * 4) + base::aligned(micro.batch * 8) + base::aligned(micro.rows()) +
          base::aligned(8);
 }
 
@@ -52,7 +53,7 @@ MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const M
                         stage_staging_bytes(table, states, in_flight.units_of_stages),
                     workspace_bytes(part, micro, Pass::train),
                     s.save_snapshot};
-  out.reserve = reserve_bytes(micro) + (in_flight.slots.front() - 1) * loaded_bytes(micro);
+  out.reserve = reserve_bytes(micro) + (in_flight.slots.front() - 1) * loaded_bytes(micro, objective_of(part.model));
   out.on_host = micro.device == base::DeviceKind::cuda ? s.save_snapshot : 0;
   return out;
 }

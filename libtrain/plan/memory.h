@@ -4,6 +4,7 @@
 
 #include "libtrain/base/memory_categories.h"
 #include "libtrain/plan/activations.h"
+#include "libtrain/plan/objective.h"
 #include "libtrain/plan/states.h"
 
 #include <array>
@@ -39,9 +40,10 @@ struct InFlight {
 MemoryBytes rank_memory(const ModelPart& part, const StateShape& states, const MicroShape& micro, Recompute recompute,
                         const InFlight& in_flight = {});
 
-// Of the loader: tokens, targets, positions, document starts, weights and keys of one micro-batch. The reserve has room
-// for that in flight and the next; of more in flight at one time it has these, too.
-std::int64_t loaded_bytes(const MicroShape& micro);
+// Of the loader: tokens, targets, positions, document starts, weights and keys of one micro-batch, and where documents
+// end for a model that sees both ways. The reserve has room for that in flight and the next; of more in flight at one
+// time it has these, too.
+std::int64_t loaded_bytes(const MicroShape& micro, Objective objective);
 
 // For exchanging the folded pieces of such a unit (params/stage_sums.h): those of its stages behind one another.
 std::int64_t stage_staging_bytes(const UnitTable& table, const StateShape& states,

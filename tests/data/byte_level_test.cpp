@@ -110,6 +110,39 @@ TEST(ByteLevel, KnowsItsVocabularyAndEnd) {
   EXPECT_EQ(data::kept_tokenizer_name("tokenizer.model", 0x1a2b3c4d), "tokenizer-1a2b3c4d.model");
 }
 
+// An added token of either name is the mask; added tokens stand alone, and pieces begin a word with white space.
+TEST_F(Files, SayTheirMaskAndWhereWordsBegin) {
+  const auto plain = data::make_tokenizer(golden("gpt2.json"));
+  EXPECT_EQ(plain->mask(), -1);
+  const auto added = [](const std::vector<std::string>& names) {
+    return [names](json& j) {
+      for (int id = 700; const auto& name : names)
+        j["added_tokens"].push_back({{"id", id++},
+                                     {"content", name},
+                                     {"single_word", false},
+                                     {"lstrip", false},
+                                     {"rstrip", false},
+                                     {"normalized", false},
+                                     {"special", true}});
+    };
+  };
+  EXPECT_EQ(with(added({"[MASK]"}))->mask(), 700);
+  EXPECT_EQ(with(added({"<pad>", "<mask>"}))->mask(), 701);
+  const auto both = with(added({"<mask>", "[MASK]"}));
+  EXPECT_EQ(both->mask(), 701) << "the name of the paper";
+  EXPECT_EQ(both->vocabulary(), 702);
+  EXPECT_TRUE(both->begins_word(700) && both->begins_word(701) && both->begins_word(both->end_of_document()));
+  int starts = 0, inside = 0;
+  for (std::int32_t id = 1; id < 700; ++id) {
+    const auto text = both->decode(Ids{id});
+    ASSERT_FALSE(text.empty()) << id;
+    const bool space = text[0] == ' ' || text[0] == '\n' || text[0] == '\t' || text[0] == '\r';
+    EXPECT_EQ(both->begins_word(id), space) << id << " " << text;
+    ++(space ? starts : inside);
+  }
+  EXPECT_TRUE(starts > 20 && inside > 200) << starts << " " << inside;
+}
+
 TEST(ByteLevel, SeveralThreadsAtOnce) {
   const auto rows = json::parse(slurp(golden("ids.json")));
   const auto tokenizer = data::make_tokenizer(golden("steps.json"));

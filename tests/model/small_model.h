@@ -38,7 +38,7 @@ inline plan::ModelConfig with_dropout(plan::ModelConfig m) {
 
 // Owns the arrays of a micro-batch. Windows are T + 1 tokens; with the mask a token 0 ends a document.
 struct Batch {
-  std::vector<std::int32_t> tokens, targets, positions, start;
+  std::vector<std::int32_t> tokens, targets, positions, start, ends;
   std::vector<std::uint8_t> weights;
   model::MicroBatch micro;
 
@@ -68,6 +68,20 @@ struct Batch {
     micro.counted = std::count(weights.begin(), weights.end(), std::uint8_t{1});
   }
   Batch(const Batch&) = delete;
+
+  // For models that see both ways: their documents end, too.
+  void end_documents() {
+    const auto b = micro.batch(), t = micro.sequence();
+    ends.resize(start.size());
+    for (auto s = b - 1; s >= 0; --s) {
+      auto end = static_cast<std::int32_t>(t);
+      for (auto i = t - 1; i >= 0; --i) {
+        ends[static_cast<std::size_t>(s * t + i)] = end;
+        if (start[static_cast<std::size_t>(s * t + i)] == i) end = static_cast<std::int32_t>(i);
+      }
+    }
+    micro.key_end = placed(ends, b, t);
+  }
 
  private:
   template <class T> base::View placed(std::vector<T>& values, std::int64_t b, std::int64_t t) {

@@ -67,8 +67,8 @@ TEST(AttentionOfAModel, IsRefusedWithWhatWouldBeRight) {
       {"layout = \"fixed\"\nhorizontal = \"on\"\n", "which a causal model forbids"},
       {"layout = \"bigbird\"\nrandom = 0\nshared-draws = \"on\"\n", "nothing is drawn"},
       {"layout = \"longformer\"\nglobal-blocks = \"3-5\"\n", "names no blocks"},
-      {"causal = \"off\"\n", "no such objective yet"},
   };
+  EXPECT_EQ(refusal("causal = \"off\"\nlayout = \"fixed\"\nhorizontal = \"on\"\n"), "") << "it sees both ways";
   for (const auto& t : table) EXPECT_NE(refusal(t.text).find(t.says), std::string::npos) << t.text << refusal(t.text);
   try {
     read("layout = \"sliding\"\nblock = 16\n", "context = 1000000\n");

@@ -1,8 +1,10 @@
 // Loading a checkpoint for generation, and the forward pass.
 #include "tools/generate/language_model.h"
 
+#include "libtrain/base/error.h"
 #include "libtrain/checkpoint/named.h"
 #include "libtrain/plan/layer_model.h"
+#include "libtrain/plan/objective.h"
 
 #include <algorithm>
 #include <numeric>
@@ -11,8 +13,15 @@ namespace trainyard::generate {
 
 namespace {
 
-// No token is dropped, so that what becomes of one does not depend on those that are read with it.
-plan::ModelConfig for_generation(plan::ModelConfig m) {
+// A next token is what a causal model has. No token is dropped, so that what becomes of one does not depend on those
+// that are read with it.
+plan::ModelConfig for_generation(const checkpoint::Reader& reader) {
+  auto m = reader.state().model;
+  if (plan::objective_of(m) == plan::Objective::masked)
+    throw base::InputError(fmt::format("the model of {} sees both ways (attention-causal off): it finds hidden tokens, "
+                                       "and has no next one to give",
+                                       reader.path()),
+                           "train --evaluate says how well it finds them");
   if (plan::has_experts(m)) m.experts.evaluation_capacity_factor = "none";
   return m;
 }
@@ -68,9 +77,9 @@ class LanguageModel::Weights : public params::ParameterStore {
 };
 
 LanguageModel::LanguageModel(checkpoint::Reader& reader, int threads)
-    : config_(for_generation(reader.state().model)), weights_(std::make_unique<Weights>(reader, config_)),
-      decoder_(config_), activations_(tensor::Category::activations,
-                                      plan::activation_bytes(config_, largest(config_, threads), plan::Pass::evaluate)),
+    : config_(for_generation(reader)), weights_(std::make_unique<Weights>(reader, config_)), decoder_(config_),
+      activations_(tensor::Category::activations,
+                   plan::activation_bytes(config_, largest(config_, threads), plan::Pass::evaluate)),
       workspace_(tensor::Category::workspace,
                  std::max(plan::workspace_bytes(config_, largest(config_, threads), plan::Pass::evaluate),
                           model::KvCache::scratch_bytes(config_))),

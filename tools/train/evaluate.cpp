@@ -31,6 +31,7 @@ nlohmann::ordered_json to_json(const engine::Evaluation& e) {
           {"dtype", e.dtype},
           {"sequence", e.sequence},
           {"document_mask", e.document_mask},
+          {"objective", e.objective},
           {"sequences", e.sequences},
           {"split_tokens", e.split_tokens},
           {"tokens", e.tokens},
@@ -46,7 +47,8 @@ std::string to_text(const engine::Evaluation& e) {
   return row("checkpoint", fmt::format("{} (step {}, computed in {})", e.checkpoint, e.step, e.dtype)) +
          row("data", fmt::format("{}: {} sequence{} of {} tokens of the {} split", e.data, e.sequences,
                                  e.sequences == 1 ? "" : "s", e.sequence, e.split)) +
-         row("tokens", fmt::format("{} predicted, of {} in the split", e.tokens, e.split_tokens)) +
+         row("tokens", fmt::format("{} {}, of {} in the split", e.tokens,
+                                   e.objective == "masked" ? "hidden and foretold" : "predicted", e.split_tokens)) +
          (e.unmeasured > 0 ? "" : row("bytes", fmt::format("{}", e.bytes))) +
          row("loss", fmt::format("{:.6g}", e.loss)) + row("perplexity", fmt::format("{:.6g}", e.perplexity())) +
          row("bits per byte", std::isfinite(bits) ? fmt::format("{:.6g}", bits)

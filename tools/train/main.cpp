@@ -108,7 +108,7 @@ int main(int argc, char** argv) {
   Switches switches;
   CLI::App app("", "train");
   tools::describe_program(
-      app, "Trains a decoder-only transformer on token shards; the same bits on any number of ranks.", examples,
+      app, "Trains a transformer on token shards; the same bits on any number of ranks.", examples,
       "shard-data, partition-model, inspect, generate, libtrain/README.md; examples: tools/train/examples, "
       "share/trainyard/examples");
   tools::ConfigFlags flags(app, fields);
@@ -117,9 +117,7 @@ int main(int argc, char** argv) {
   app.add_option("--config", switches.config, "TOML file with the same keys as the flags")->group("Settings");
   app.add_flag("--print-config", switches.print_config, "print settings and where each came from, and stop")
       ->group("Settings");
-  app.add_flag("--dry-run", switches.dry_run,
-               "check all but payload, and the machine's memory; print the prediction, write nothing")
-      ->group("Settings");
+  app.add_flag("--dry-run", switches.dry_run, "check all but payload, predict, write nothing")->group("Settings");
   app.add_flag("--memory-report", switches.memory_report, "print memory and traffic, predicted and measured")
       ->group("Settings");
   app.add_flag("--help-model", switches.help_model, "the keys of a model file, with an example")->group("Settings");

@@ -88,6 +88,9 @@ class ByteLevel : public Tokenizer {
     for (const char* name : {"</s>", "<|end_of_text|>", "<|endoftext|>"})
       for (const auto& t : definition.added)
         if (t.text == name) end_ = t.id;
+    for (const char* name : {"<mask>", "[MASK]"})
+      for (const auto& t : definition.added)
+        if (t.text == name) mask_ = t.id;
   }
 
   std::string name() const override { return std::filesystem::path(path_).filename().string(); }
@@ -96,6 +99,12 @@ class ByteLevel : public Tokenizer {
   std::string_view model() const override { return json_; }
   std::int64_t vocabulary() const override { return std::max<std::int64_t>(std::ssize(tokens_), end_ + 1); }
   std::int32_t end_of_document() const override { return end_; }
+  std::int32_t mask() const override { return mask_; }
+  bool begins_word(std::int32_t token) const override {
+    if (token == end_ || texts_.contains(token)) return true;
+    const auto text = text_of(token);
+    return !text.empty() && std::string_view(" \t\r\n").find(text.front()) != std::string_view::npos;
+  }
 
   void encode(std::string_view text, std::vector<std::int32_t>& out) const override {
     if (!is_utf8(text))
@@ -202,7 +211,7 @@ class ByteLevel : public Tokenizer {
   std::vector<std::string> tokens_;                      // their bytes
   std::optional<TokenIndex> whole_;                      // with ignore_merges
   std::unordered_map<std::int32_t, std::string> texts_;  // of added tokens
-  std::int32_t end_ = 0;
+  std::int32_t end_ = 0, mask_ = -1;
   mutable Memories memories_;
 };
 

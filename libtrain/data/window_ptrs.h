@@ -1,0 +1,15 @@
+// WindowPtrs: where the arrays of one sequence lie.
+#pragma once
+
+#include <cstdint>
+
+namespace trainyard::data {
+
+// One sequence of T tokens to fill.
+struct WindowPtrs {
+  std::int32_t *tokens, *targets, *positions, *document_start;
+  std::uint8_t* weights;
+  std::int32_t* key_end = nullptr;  // nullptr: nobody asks
+};
+
+}  // namespace trainyard::data

@@ -1,0 +1,55 @@
+// The objective follows from the model; the mask from the tokenizer.
+#include "libtrain/engine/masking.h"
+
+#include "libtrain/base/error.h"
+#include "libtrain/base/fields.h"
+#include "libtrain/base/text.h"
+#include "libtrain/plan/objective.h"
+
+#include <algorithm>
+
+namespace trainyard::engine {
+
+void require_objective(const RunConfig& c, const plan::ModelConfig& model) {
+  const auto objective = plan::objective_of(model);
+  const auto name = base::excerpt(model.name);
+  base::Complaints wrong;
+  if (c.objective != objective_of_model && c.objective != plan::name_of(objective)) {
+    if (objective == plan::Objective::causal)
+      wrong.add(fmt::format("--objective masked: the queries of model {} see no later token", name),
+                "causal = \"off\" in the table [attention] of the model's file, or leave --objective out");
+    else
+      wrong.add(fmt::format("--objective causal: the queries of model {} see later tokens, those that they would "
+                            "foretell among them",
+                            name),
+                "--objective masked, or leave it out");
+  } else if (objective == plan::Objective::causal) {
+    const auto hides_nothing = fmt::format("model {} learns the next token, and none is hidden from it", name);
+    if (c.mask_rate != 0)
+      wrong.add(fmt::format("--mask-rate {}: {}", c.mask_rate, hides_nothing), "leave --mask-rate out");
+    if (c.mask_words == "on") wrong.add(fmt::format("--mask-words on: {}", hides_nothing), "leave --mask-words out");
+  }
+  wrong.raise();
+}
+
+TokensOfModel tokens_of_model(const RunConfig& c, const data::SetIndex& index, const plan::ModelConfig& model) {
+  TokensOfModel out{index.vocabulary, -1, fmt::format("the shards in {} have {}", c.data, index.vocabulary)};
+  if (plan::objective_of(model) == plan::Objective::causal) return out;
+  if (c.checkpoint_mask >= 0) {
+    out.mask_token = c.checkpoint_mask;
+    return out;
+  }
+  out.mask_token = data::mask_token_of(c.data, index);
+  if (out.mask_token < index.vocabulary) return out;
+  out.vocabulary = out.mask_token + 1;
+  out.text += fmt::format(" and no token that hides others, which gets the id {}", out.mask_token);
+  return out;
+}
+
+data::Masking masking_of(const RunConfig& c, const data::SetIndex& index, std::int64_t mask_token) {
+  return data::masking_of(c.data, index, c.mask_rate > 0 ? c.mask_rate : usual_mask_rate,
+                          c.mask_words == "on" ? data::Chosen::words : data::Chosen::tokens,
+                          static_cast<std::int32_t>(mask_token));
+}
+
+}  // namespace trainyard::engine

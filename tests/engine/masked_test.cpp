@@ -1,0 +1,173 @@
+// Settings of masked runs: what contradicts the model, whose mask is taken, what a resume compares, what is planned.
+#include "libtrain/engine/batches.h"
+#include "libtrain/engine/identity.h"
+#include "libtrain/engine/run_windows.h"
+#include "libtrain/engine/setup.h"
+#include "libtrain/plan/memory.h"
+#include "tests/engine/small_run.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard::engine {
+namespace {
+
+using testing::SmallRun;
+
+std::string refusal(const RunConfig& c, base::ExitCode code) {
+  try {
+    make_setup(c, 1, 1);
+  } catch (const base::Error& e) {
+    EXPECT_EQ(e.code(), code) << e.what();
+    return std::string(e.what()) + " | " + e.hint();
+  }
+  return "nothing is wrong";
+}
+
+class Masked : public ::testing::Test {
+ protected:
+  RunConfig both_ways(const std::string& more = "") const {
+    auto c = runs.config("masked");
+    c.model = runs.model("both-ways" + std::to_string(more.size()),
+                         "layers = 1\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 64\ncontext = 32\n" + more +
+                             "[attention]\ncausal = \"off\"\n");
+    return c;
+  }
+  SmallRun runs;
+};
+
+void expect_words(const std::string& text, const char* words) {
+  EXPECT_NE(text.find(words), std::string::npos) << text;
+}
+
+TEST_F(Masked, TheObjectiveFollowsFromTheModel) {
+  auto causal = runs.config("causal"), masked = both_ways();
+  EXPECT_EQ(make_setup(causal, 1, 1).identity["objective"], "causal");
+  EXPECT_FALSE(make_setup(causal, 1, 1).masking.has_value());
+  const auto setup = make_setup(masked, 1, 1);
+  EXPECT_EQ(setup.identity["objective"], "masked");
+  EXPECT_EQ(setup.identity["mask_rate"], 0.15);
+  EXPECT_EQ(setup.identity["mask_words"], "off");
+  EXPECT_EQ(setup.masking->rate, 0.15);
+  causal.objective = "causal", masked.objective = "masked", masked.mask_rate = 0.15;
+  EXPECT_EQ(make_setup(causal, 1, 1).identity["objective"], "causal");
+  EXPECT_EQ(make_setup(masked, 1, 1).identity, setup.identity) << "the usual rate, said";
+}
+
+TEST_F(Masked, ContradictionsAreRefused) {
+  auto c = runs.config("causal");
+  c.objective = "masked";
+  expect_words(refusal(c, base::ExitCode::usage), "--objective masked: the queries of model \"custom\" see no later");
+  c.objective = "auto", c.mask_rate = 0.2, c.mask_words = "on";
+  expect_words(refusal(c, base::ExitCode::usage), "--mask-rate 0.2: model \"custom\" learns the next token");
+  expect_words(refusal(c, base::ExitCode::usage), "--mask-words on: model");
+  auto m = both_ways();
+  m.objective = "causal";
+  expect_words(refusal(m, base::ExitCode::usage), "--objective causal: the queries of model \"custom\" see later");
+  m.objective = "auto", m.mask_rate = 1.5;
+  expect_words(refusal(m, base::ExitCode::usage), "mask-rate 1.5");
+}
+
+// Bytes have none: it is the id behind theirs.
+TEST_F(Masked, TheMaskIsATokenOfTheModel) {
+  const auto setup = make_setup(both_ways(), 1, 1);
+  EXPECT_EQ(setup.plan.model.vocabulary, 258);
+  EXPECT_EQ(setup.masking->mask_token, 257);
+  EXPECT_EQ(setup.masking->vocabulary, 257);
+  EXPECT_EQ(setup.identity["mask_token"], 257);
+  expect_words(refusal(both_ways("vocabulary = 257\n"), base::ExitCode::input_refused),
+               "have 257 and no token that hides others, which gets the id 257 | leave the vocabulary out of the "
+               "model: it comes from the shards; or give 258");
+  EXPECT_EQ(make_setup(both_ways("vocabulary = 300\n"), 1, 1).plan.model.vocabulary, 300);
+  auto planned = both_ways();
+  planned.plan = "plan.json";
+  planned.plan_model = plan::load_model(planned.model);
+  planned.plan_model->vocabulary = 257;
+  expect_words(refusal(planned, base::ExitCode::input_refused), "--vocabulary 258");
+  planned.plan_model->vocabulary = 258;
+  EXPECT_EQ(make_setup(planned, 1, 1).plan.model.vocabulary, 258);
+}
+
+TEST_F(Masked, WordsNeedTheTokenizerOfTheSet) {
+  auto c = both_ways();
+  c.mask_words = "on";
+  EXPECT_FALSE(make_setup(c, 1, 1).masking->word_starts.empty());
+  const auto path = c.data + "/index.json";
+  auto index = nlohmann::json::parse(std::ifstream(path));
+  index["tokenizer"] = {{"name", "gone.model"}, {"source", "gone.model"}, {"crc32c", 5}};
+  base::write_file(path, index.dump(), base::Existing::replace);
+  expect_words(refusal(c, base::ExitCode::input_refused), "which --mask-words chooses: tokenizer");
+}
+
+TEST_F(Masked, AResumeComparesWhatIsHidden) {
+  const auto was = make_setup(both_ways(), 1, 1).identity;
+  auto c = both_ways();
+  c.mask_rate = 0.3;
+  const auto now = make_setup(c, 1, 1).identity;
+  try {
+    require_same_run(was, now, {}, "it");
+    FAIL() << "another mask rate";
+  } catch (const base::InputError& e) {
+    expect_words(e.what(), "mask_rate: the checkpoint has 0.15, this run 0.3");
+  }
+  require_same_run(was, now, {"mask_rate"}, "it");
+  auto causal = make_setup(runs.config("causal"), 1, 1).identity, older = causal;
+  older.erase("objective");
+  require_same_run(older, causal, {}, "an older checkpoint");
+  older = was;
+  older.erase("objective");
+  EXPECT_THROW(require_same_run(older, was, {}, "an older checkpoint"), base::InputError);
+}
+
+// What the model gets of a window: what is hidden, how many targets count, and where its documents end.
+TEST_F(Masked, MicroBatchesSayWhereDocumentsEnd) {
+  for (const char* mask : {"off", "on"}) {
+    auto c = both_ways();
+    c.document_mask = mask, c.micro_batch = 2, c.global_batch = 4;
+    c.validate_every = 1, c.validation_sequences = 4;
+    const auto setup = make_setup(c, 1, 1);
+    RunWindows windows(c, setup);
+    Batches batches(windows.training, &*windows.validation, setup.plan.batch(), 0);
+    bool inside = false;
+    const auto look = [&](const model::MicroBatch& batch) {
+      std::int64_t hidden = 0, masks = 0;
+      const auto* weights = batch.weights.ptr<std::uint8_t>();
+      const auto *tokens = batch.tokens.ptr<std::int32_t>(), *targets = batch.targets.ptr<std::int32_t>(),
+                 *starts = batch.document_start.ptr<std::int32_t>();
+      for (std::int64_t i = 0; i < 64; ++i) {
+        hidden += weights[i], masks += tokens[i] == 257 ? 1 : 0;
+        EXPECT_TRUE(weights[i] == 1 || tokens[i] == targets[i]);
+      }
+      EXPECT_EQ(batch.counted, hidden);
+      EXPECT_TRUE(hidden >= 2 && hidden < 32 && masks > 0 && masks <= hidden) << hidden << " " << masks;
+      ASSERT_EQ(static_cast<bool>(batch.key_end), c.document_mask == "on");
+      if (!batch.key_end) return;
+      const auto* ends = batch.key_end.ptr<std::int32_t>();
+      for (std::int64_t i = 0; i < 64; ++i) {
+        std::int64_t end = i % 32 + 1;  // the next token that begins a document
+        while (end < 32 && starts[i - i % 32 + end] != end) ++end;
+        EXPECT_EQ(ends[i], end) << i;
+        inside = inside || end < 32;
+      }
+    };
+    for (const std::int64_t step : {0, 1, 2})
+      for (const std::int64_t micro : {0, 1}) look(batches.training(step, micro));
+    for (const std::int64_t micro : {0, 1}) look(batches.validation(micro));
+    EXPECT_EQ(inside, c.document_mask == "on") << "no document ends inside of a window";
+  }
+  auto causal = runs.config("causal");
+  causal.document_mask = "on";
+  const auto setup = make_setup(causal, 1, 1);
+  RunWindows windows(causal, setup);
+  Batches batches(windows.training, nullptr, setup.plan.batch(), 0);
+  EXPECT_FALSE(batches.training(0, 0).key_end) << "nobody reads it";
+}
+
+// Where documents end is one more array of a micro-batch, for these models alone.
+TEST_F(Masked, TheLoaderHasPlaceForTheEndsOfDocuments) {
+  const plan::MicroShape shape{3, 50};
+  EXPECT_EQ(plan::loaded_bytes(shape, plan::Objective::masked) - plan::loaded_bytes(shape, plan::Objective::causal),
+            640);
+}
+
+}  // namespace
+}  // namespace trainyard::engine

@@ -1,0 +1,146 @@
+// Promise 2 for masked models: every triple of choices among tensor ranks, stages, ZeRO stages, data ranks, threads,
+// recomputation and models has the bits of one rank, also after a stop and a resume on another cut, and so has an
+// evaluation.
+#include "tests/engine/covering.h"
+#include "tests/engine/reports.h"
+#include "tests/engine/small_run.h"
+
+#include "libtrain/engine/evaluate.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <map>
+
+namespace trainyard {
+namespace {
+
+using testing::Cut;
+using testing::SmallRun;
+
+// tensor ranks and shared rows, stages and their schedule, ZeRO stage, data ranks, threads, recomputation, models
+constexpr std::array<int, 7> levels = {3, 3, 4, 2, 2, 3, 3};
+using Choice = testing::Choice<levels.size()>;
+
+const char* dtype_of(int model) { return model == 2 ? "bf16" : "f32"; }
+
+Cut cut_of(const Choice& c) {
+  Cut cut;
+  cut.tensor = c[0] == 0 ? 1 : 2, cut.sequence_parallel = c[0] == 2;
+  cut.pipeline = c[1] == 0 ? 1 : 2;
+  if (c[1] == 2) cut.schedule = "interleaved", cut.virtual_stages = 2;
+  cut.zero = c[2];
+  cut.ranks = (c[3] + 1) * cut.tensor * cut.pipeline;
+  cut.threads = 1 + c[4];
+  cut.recompute = plan::name_of(plan::recomputations[static_cast<std::size_t>(c[5])]);
+  cut.dtype = dtype_of(c[6]);
+  return cut;
+}
+
+// Tokens in documents, blocks with rows that see everything, and words in bf16.
+engine::RunConfig config_of(SmallRun& runs, int model, const std::string& output) {
+  auto c = runs.config(output);
+  const std::string shape =
+      "layers = 4\nhidden = 32\nheads = 4\nkv-heads = 2\nffn = 64\ncontext = 96\ndropout-attention = 0.1\nlanes = 2\n";
+  const std::string attention =
+      model == 1 ? "layout = \"dense, fixed, bigbird\"\nblock = 16\nhorizontal = \"on\"\nrandom = 1\n" : "";
+  c.model = runs.model(fmt::format("masked-{}", model), shape + "[attention]\ncausal = \"off\"\n" + attention);
+  c.document_mask = model == 1 ? "off" : "on";
+  c.mask_words = model == 2 ? "on" : "off";
+  c.mask_rate = model == 1 ? 0.3 : 0;
+  c.sequence = 96;
+  c.steps = 4;
+  c.micro_batch = 4;
+  c.global_batch = 24;
+  c.validate_every = 2;
+  c.validation_sequences = 8;
+  return c;
+}
+
+std::string with_validations(SmallRun& runs, const engine::RunConfig& c, const engine::RunResult& r) {
+  auto out = runs.bits(c, r);
+  for (const auto& line : SmallRun::metrics(c))
+    if (line.contains("validation_loss")) out += line["validation_loss"].dump() + "\n";
+  return out;
+}
+
+double evaluated(const engine::RunConfig& trained, const Cut& cut) {
+  engine::EvaluateConfig e;
+  e.checkpoint = trained.output, e.sequences = trained.validation_sequences;
+  SmallRun::apply(cut, e.run);
+  e.run.device = "cpu", e.run.hang_timeout = 120;
+  double loss = 0;
+  comm::run_ranks(cut.ranks, [&](int rank, comm::ThreadsWorld& world) {
+    auto w = engine::make_world("threads", rank, cut.ranks, world.factory(rank), cut.tensor, cut.pipeline);
+    const auto found = engine::evaluate(e, w, {}, cut.ranks);
+    EXPECT_EQ(found.measured, found.predicted);
+    EXPECT_EQ(found.objective, "masked");
+    if (rank == 0) loss = found.loss;
+  });
+  return loss;
+}
+
+TEST(SameBitsMasked, EveryTriple) {
+  SmallRun runs;
+  std::map<int, std::string> expected;
+  int n = 0;
+  for (const auto& choice : testing::covering_choices(levels)) {
+    const auto cut = cut_of(choice);
+    auto& want = expected[choice[6]];
+    if (want.empty()) {
+      auto c = config_of(runs, choice[6], fmt::format("one-{}", n));
+      want = with_validations(runs, c, runs.run(c, {1, 0, 1, dtype_of(choice[6])}));
+      testing::expect_no_difference(runs.reports(), "one rank");
+    }
+    auto c = config_of(runs, choice[6], fmt::format("cut-{}", n));
+    const auto text = fmt::format("{} ranks of {} threads, tensor {}, stages {}, ZeRO {}, recompute {}, model {}",
+                                  cut.ranks, cut.threads, cut.tensor, cut.pipeline, cut.zero, cut.recompute, choice[6]);
+    EXPECT_EQ(with_validations(runs, c, runs.run(c, cut)), want) << text;
+    testing::expect_no_difference(runs.reports(), text);
+    std::filesystem::remove_all(c.output);
+    ++n;
+  }
+  EXPECT_EQ(expected.size(), 3u);
+}
+
+TEST(SameBitsMasked, StopAndResumeOnAnotherCut) {
+  SmallRun runs;
+  for (const int model : {0, 1, 2}) {
+    const std::vector<Cut> cuts = {{1, 0, 2, dtype_of(model)}, {2, 3, 1, dtype_of(model)}, {3, 1, 1, dtype_of(model)}};
+    auto whole = config_of(runs, model, fmt::format("whole-{}", model));
+    const auto expected = with_validations(runs, whole, runs.run(whole, cuts[0]));
+    for (std::size_t i = 0; i < cuts.size(); ++i) {
+      auto c = config_of(runs, model, fmt::format("resumed-{}-{}", model, i));
+      c.stop_after = 3;
+      ASSERT_EQ(runs.run(c, cuts[i]).code, base::ExitCode::requeue);
+      c.stop_after = 0;
+      const auto result = runs.run(c, cuts[(i + 1) % cuts.size()]);
+      EXPECT_EQ(with_validations(runs, c, result), expected) << model << " " << i;
+    }
+  }
+}
+
+TEST(SameBitsMasked, AnEvaluationIsTheValidationThatWasRecorded) {
+  SmallRun runs;
+  for (const int model : {0, 1, 2}) {
+    auto c = config_of(runs, model, fmt::format("evaluated-{}", model));
+    runs.run(c, {2, 1, 1, dtype_of(model)});
+    const auto recorded = SmallRun::metrics(c)[3]["validation_loss"].get<double>();
+    for (const Cut& cut : {Cut{1, 0}, Cut{3, 3}, Cut{4, 0, 1, "f32", "none", 2, false, 2}})
+      EXPECT_EQ(evaluated(c, cut), recorded) << model << " on " << cut.ranks << " ranks";
+  }
+}
+
+// The comparison must be able to fail: what is hidden is part of the numbers.
+TEST(SameBitsMasked, OtherMasksGiveOtherBits) {
+  SmallRun runs;
+  auto a = config_of(runs, 0, "a"), b = config_of(runs, 0, "b"), w = config_of(runs, 0, "w");
+  b.mask_rate = 0.16, w.mask_words = "on";
+  const auto of = [&](engine::RunConfig& c) { return runs.bits(c, runs.run(c, {1})); };
+  const auto bits = of(a);
+  EXPECT_NE(bits, of(b));
+  EXPECT_NE(bits, of(w));
+}
+
+}  // namespace
+}  // namespace trainyard
