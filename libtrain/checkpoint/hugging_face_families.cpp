@@ -117,8 +117,10 @@ ModelConfig gpt2_model(const nlohmann::json& config, const std::string& where, s
   m.dropout_embedding = keys.number("embd_pdrop", 0.1), m.dropout_attention = keys.number("attn_pdrop", 0.1);
   m.dropout_attention_residual = m.dropout_ffn_residual = keys.number("resid_pdrop", 0.1);
   m.tied = keys.boolean("tie_word_embeddings", true);
-  if (const auto f = keys.text("activation_function", "gelu_new"); f != "gelu_new" && f != "gelu_pytorch_tanh")
-    keys.object_to("'activation_function' is {}: of GPT-2 only gelu_new is computed here", base::excerpt(f));
+  const auto f = keys.text("activation_function", "gelu_new");
+  if (f == "gelu") m.activation = Activation::gelu_erf;
+  else if (f != "gelu_new" && f != "gelu_pytorch_tanh")
+    keys.object_to("'activation_function' is {}: of GPT-2 gelu_new and gelu are computed here", base::excerpt(f));
   keys.require("scale_attn_weights", true);
   keys.require("scale_attn_by_inverse_layer_idx", false);
   keys.require("add_cross_attention", false);
@@ -134,7 +136,7 @@ std::vector<std::string> gpt2_problems(const ModelConfig& m) {
   std::vector<std::string> out;
   if (m.norm != Norm::layer) out.emplace_back("norm is not layer");
   if (m.positions != Positions::learned) out.emplace_back("positions are not learned");
-  if (m.activation != Activation::gelu_tanh) out.emplace_back("activation is not gelu-tanh");
+  if (m.activation == Activation::swiglu) out.emplace_back("activation is not gelu-tanh or gelu-erf");
   if (!m.biases) out.emplace_back("biases are off");
   if (m.kv_heads != m.heads) out.emplace_back("kv-heads are fewer than heads");
   return out;
@@ -151,7 +153,7 @@ nlohmann::ordered_json gpt2_config(const ModelConfig& m, std::vector<std::string
           {"vocab_size", m.vocabulary},
           {"n_positions", m.context},
           {"n_ctx", m.context},
-          {"activation_function", "gelu_new"},
+          {"activation_function", m.activation == Activation::gelu_erf ? "gelu" : "gelu_new"},
           {"layer_norm_epsilon", m.norm_epsilon},
           {"embd_pdrop", m.dropout_embedding},
           {"attn_pdrop", m.dropout_attention},

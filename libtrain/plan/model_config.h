@@ -14,7 +14,7 @@ namespace trainyard::plan {
 
 enum class Norm { layer, rms };
 enum class Positions { learned, rotary };
-enum class Activation { gelu_tanh, swiglu };
+enum class Activation { gelu_tanh, gelu_erf, swiglu };
 
 // GPT-2 (Radford et al. 2019): layer norm, learned positions, tanh GELU, biases, tied head, pre-norm.
 // Llama (Touvron et al. 2023): RMS norm, rotary positions (half-split pairs), SwiGLU, grouped-query attention, no

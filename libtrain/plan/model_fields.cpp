@@ -128,7 +128,8 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("positions", m.positions, "model", "a learned table, or rotary angles (half-split pairs)",
     base::Choices<Positions>{{"learned", Positions::learned}, {"rotary", Positions::rotary}});
   v("activation", m.activation, "model", "of the feed-forward part",
-    base::Choices<Activation>{{"gelu-tanh", Activation::gelu_tanh}, {"swiglu", Activation::swiglu}});
+    base::Choices<Activation>{
+        {"gelu-tanh", Activation::gelu_tanh}, {"gelu-erf", Activation::gelu_erf}, {"swiglu", Activation::swiglu}});
   v("branches", m.branches, "model", "of a layer, comma-separated, in order", base::WordList{branch_names()});
   v("biases", m.biases, "model", "of the linear layers");
   v("tied", m.tied, "model", "on: the head uses the token table");
