@@ -15,7 +15,8 @@ void layer_norm_forward(tensor::Exec& exec, base::View x, base::View weight, bas
 void rms_norm_forward(tensor::Exec& exec, base::View x, base::View weight, double epsilon, base::View y,
                       base::View rstd);
 
-// sum = residual + dropout(branch), then the norm of sum. sum may be the same view as residual or branch.
+// sum = residual + dropout(branch), then y, the norm of sum. sum may be the same view as residual or branch, y as
+// residual or sum.
 void layer_norm_residual_forward(tensor::Exec& exec, base::View residual, base::View branch, const Dropout& dropout,
                                  base::View sum, base::View weight, base::View bias, double epsilon, base::View y,
                                  base::View mean, base::View rstd);

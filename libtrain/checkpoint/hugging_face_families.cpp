@@ -16,7 +16,7 @@ namespace trainyard::checkpoint {
 
 namespace {
 
-using plan::Activation, plan::ModelConfig, plan::Norm, plan::Positions;
+using plan::Activation, plan::ModelConfig, plan::Norm, plan::NormPosition, plan::Positions;
 constexpr auto same = ForeignRule::Layout::same, transposed = ForeignRule::Layout::transposed;
 
 // The keys of one config.json: which were asked for, and what they said that is not computed here. null is as good as
@@ -135,6 +135,7 @@ ModelConfig gpt2_model(const nlohmann::json& config, const std::string& where, s
 std::vector<std::string> gpt2_problems(const ModelConfig& m) {
   std::vector<std::string> out;
   if (m.norm != Norm::layer) out.emplace_back("norm is not layer");
+  if (m.norm_position != NormPosition::pre) out.emplace_back("norm-position is not pre");
   if (m.positions != Positions::learned) out.emplace_back("positions are not learned");
   if (m.activation == Activation::swiglu) out.emplace_back("activation is not gelu-tanh or gelu-erf");
   if (!m.biases) out.emplace_back("biases are off");
@@ -227,6 +228,7 @@ ModelConfig llama_model(const nlohmann::json& config, const std::string& where, 
 std::vector<std::string> llama_problems(const ModelConfig& m) {
   std::vector<std::string> out;
   if (m.norm != Norm::rms) out.emplace_back("norm is not rms");
+  if (m.norm_position != NormPosition::pre) out.emplace_back("norm-position is not pre");
   if (m.positions != Positions::rotary) out.emplace_back("positions are not rotary");
   if (m.activation != Activation::swiglu) out.emplace_back("activation is not swiglu");
   return out;

@@ -1,11 +1,12 @@
 // The head: norm, then logits, loss and their gradients chunk by chunk.
 #include "libtrain/model/head_block.h"
 
+#include "kernels/cast/cast.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/linear/linear.h"
 #include "libtrain/model/shared_sum.h"
-#include "libtrain/plan/blocks/norm.h"
+#include "libtrain/plan/blocks/head.h"
 #include "libtrain/plan/widths.h"
 
 #include <algorithm>
@@ -78,41 +79,64 @@ struct HeadBlock::Loss {
   base::View losses_, logits_, narrow_, statistics_, of_all_;
 };
 
-HeadBlock::HeadBlock(const plan::ModelConfig& model, const plan::Unit& unit, const std::vector<plan::Use>& uses)
-    : model_(model), own_(uses.at(0)), norm_(model, unit, "norm"), table_(plan::index_of(unit, "weight")) {
-  if (uses.size() > 1) tied_ = uses[1];
+// The leases of the head, and the table among them.
+struct HeadBlock::Leases {
+  std::optional<params::Lease> own, tokens;
+  base::View table;
+};
+
+HeadBlock::HeadBlock(const plan::ModelConfig& model, const std::vector<plan::Unit>& units,
+                     const std::vector<plan::Use>& uses)
+    : model_(model) {
+  if (!units.empty()) own_ = uses.front();
+  if (model.tied) tied_ = uses.back();
+  else table_ = plan::index_of(units.front(), "weight");
+  if (model.norm_position == plan::NormPosition::pre) norm_.emplace(model, units.front(), "norm");
+}
+
+HeadBlock::Leases HeadBlock::lease(Step& step) const {
+  Leases l;
+  if (own_) l.own.emplace(step.store->lease(*own_));
+  if (tied_) l.tokens.emplace(step.store->lease(*tied_));
+  l.table = tied_ ? l.tokens->weight(0) : l.own->weight(table_);
+  return l;
+}
+
+std::vector<plan::SavedTensor> HeadBlock::tensors(const Step& step, plan::Pass pass) const {
+  return plan::head_tensors(model_, shape_of(step), pass);
 }
 
 void HeadBlock::forward(Step& step, Flow& flow, Saved& saved) {
-  const auto own = step.store->lease(own_);
-  const PassTensors tensors(plan::norm_tensors(model_, shape_of(step), step.pass), step, saved);
-  norm_.forward(step, own, flow.main, *tensors);
-  if (step.pass == plan::Pass::train) return;
-  std::optional<params::Lease> tokens;
-  if (tied_) tokens.emplace(step.store->lease(*tied_));
-  const auto table = tokens ? tokens->weight(0) : own.weight(table_);
+  if (step.pass == plan::Pass::evaluate) return evaluate(step, flow, saved);
+  std::optional<params::Lease> own;
+  if (norm_) own.emplace(step.store->lease(*own_));
+  const PassTensors t(tensors(step, step.pass), step, saved);
+  if (norm_) norm_->forward(step, *own, flow.main, *t);
+  else kernels::copy(step.exec, flow.main, (*t)["normed"]);
+}
+
+void HeadBlock::evaluate(Step& step, const Flow& flow, Saved& saved) const {
+  const auto leases = lease(step);
+  const PassTensors t(tensors(step, step.pass), step, saved);
+  if (norm_) norm_->forward(step, *leases.own, flow.main, *t);
   tensor::ArenaScope scope(step.exec.scratch());
-  const auto normed = all_rows(step, (*tensors)["normed"]);
+  const auto normed = all_rows(step, norm_ ? (*t)["normed"] : flow.main);
   const Loss loss(step, model_, normed.rows());
-  for (std::int64_t first = 0; first < normed.rows(); first += loss.step()) loss.chunk(first, table, normed);
+  for (std::int64_t first = 0; first < normed.rows(); first += loss.step()) loss.chunk(first, leases.table, normed);
   loss.close();
 }
 
 void HeadBlock::backward(Step& step, Flow& flow, Saved& saved) {
-  const auto own = step.store->lease(own_);
-  std::optional<params::Lease> tokens;
-  if (tied_) tokens.emplace(step.store->lease(*tied_));
-  const auto tensors = SavedSet::pop(saved, plan::norm_tensors(model_, shape_of(step), plan::Pass::train));
-  auto table_grads = step.store->grads(tied_ ? *tied_ : own_);
-  backward_loss(step, flow.main, tensors["normed"], tokens ? tokens->weight(0) : own.weight(table_),
-                table_grads.gradient(tied_ ? 0 : table_));
-  if (!tied_) {  // the norm lies in the same unit
-    norm_.backward(step, own, norm_.gradients(table_grads), flow.main, tensors, flow.main);
-    return table_grads.commit();
-  }
+  const auto leases = lease(step);
+  const auto t = SavedSet::pop(saved, tensors(step, plan::Pass::train));
+  auto table_grads = step.store->grads(tied_ ? *tied_ : *own_);
+  backward_loss(step, flow.main, t["normed"], leases.table, table_grads.gradient(tied_ ? 0 : table_));
+  if (!tied_ && norm_)  // the norm lies in the same unit
+    norm_->backward(step, *leases.own, norm_->gradients(table_grads), flow.main, t, flow.main);
   table_grads.commit();
-  auto grads = step.store->grads(own_);
-  norm_.backward(step, own, norm_.gradients(grads), flow.main, tensors, flow.main);
+  if (!tied_ || !norm_) return;
+  auto grads = step.store->grads(*own_);
+  norm_->backward(step, *leases.own, norm_->gradients(grads), flow.main, t, flow.main);
   grads.commit();
 }
 
@@ -136,15 +160,13 @@ void HeadBlock::backward_loss(Step& step, base::View d_normed, base::View mine, 
 
 void HeadBlock::logits(Step& step, const Flow& flow, Saved& saved, std::int64_t at, base::View out) {
   TRAINYARD_ASSERT(step.edges->ranks() == 1, "whole logits on {} ranks that share the table", step.edges->ranks());
-  const auto own = step.store->lease(own_);
-  const PassTensors tensors(plan::norm_tensors(model_, shape_of(step), step.pass), step, saved);
-  norm_.forward(step, own, flow.main, *tensors);
-  std::optional<params::Lease> tokens;
-  if (tied_) tokens.emplace(step.store->lease(*tied_));
-  const auto table = tokens ? tokens->weight(0) : own.weight(table_);
+  const auto leases = lease(step);
+  const PassTensors t(tensors(step, step.pass), step, saved);
+  if (norm_) norm_->forward(step, *leases.own, flow.main, *t);
+  const auto normed = norm_ ? (*t)["normed"] : flow.main;
   for (std::int64_t s = 0; s < step.micro.batch(); ++s)
-    kernels::gemm(step.exec, (*tensors)["normed"].row_range(s * step.micro.sequence() + at, 1), kernels::Transpose::no,
-                  table, kernels::Transpose::yes, out.row_range(s, 1));
+    kernels::gemm(step.exec, normed.row_range(s * step.micro.sequence() + at, 1), kernels::Transpose::no, leases.table,
+                  kernels::Transpose::yes, out.row_range(s, 1));
 }
 
 }  // namespace trainyard::model

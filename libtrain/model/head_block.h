@@ -1,4 +1,4 @@
-// HeadBlock: final norm, logits, cross entropy, in fixed chunks of tokens.
+// HeadBlock: final norm where layers do not end with one, logits, cross entropy, in fixed chunks of tokens.
 #pragma once
 
 #include "libtrain/model/norm_part.h"
@@ -8,10 +8,10 @@
 
 namespace trainyard::model {
 
-// Training: forward saves the normed residual stream and leases the norm only; backward makes logits of
-// plan::head_chunk_tokens(device) tokens at a time (of ranks that share the table, each its own columns), turns them in
-// place into the loss and its gradient, and from that the residual stream's gradient and the table's. Evaluation:
-// forward makes the loss alone, of the same chunks, so both give the same bits.
+// Training: forward saves the normed residual stream (plan::head_tensors) and leases the norm only; backward makes
+// logits of plan::head_chunk_tokens(device) tokens at a time (of ranks that share the table, each its own columns),
+// turns them in place into the loss and its gradient, and from that the residual stream's gradient and the table's.
+// Evaluation: forward makes the loss alone, of the same chunks, so both give the same bits.
 //
 // The table's gradient is the sum over chunks of dlogits^T normed, the first chunk with beta = 0 and the others added
 // by the product into the same f32. Decision 2 forbids an accumulating product because it would make the sum depend on
@@ -19,8 +19,8 @@ namespace trainyard::model {
 // so no cut, rank or thread moves them.
 class HeadBlock : public Block {
  public:
-  // `uses`: of its unit, and of the token table where that is tied (plan::HeadKind).
-  HeadBlock(const plan::ModelConfig& model, const plan::Unit& unit, const std::vector<plan::Use>& uses);
+  // `units`: its own, if it has one; `uses`: of that, and of the token table where that is tied (plan::HeadKind).
+  HeadBlock(const plan::ModelConfig& model, const std::vector<plan::Unit>& units, const std::vector<plan::Use>& uses);
   std::string name() const override { return "head"; }
   void forward(Step& step, Flow& flow, Saved& saved) override;
   // Overwrites flow.main with the gradient of the loss sum. Adds to step.loss_sum and step.target_count.
@@ -32,11 +32,14 @@ class HeadBlock : public Block {
 
  private:
   struct Loss;
+  struct Leases;
+  Leases lease(Step& step) const;
+  std::vector<plan::SavedTensor> tensors(const Step& step, plan::Pass pass) const;
+  void evaluate(Step& step, const Flow& flow, Saved& saved) const;
   void backward_loss(Step& step, base::View d_normed, base::View normed, base::View table, base::View d_table);
   plan::ModelConfig model_;
-  plan::Use own_;
-  std::optional<plan::Use> tied_;
-  NormPart norm_;
+  std::optional<plan::Use> own_, tied_;
+  std::optional<NormPart> norm_;
   int table_ = -1;  // index of head.weight; -1 when tied
 };
 

@@ -29,13 +29,14 @@ void NormPart::normalize(Step& step, const params::Lease& lease, base::View rows
 
 base::View NormPart::forward_sum(Step& step, const params::Lease& lease, base::View stream, base::View branch,
                                  const kernels::Dropout& dropout, const SavedSet& t) const {
-  const auto input = t.find("input"), sum = input ? input : stream;
+  const auto input = t.find("input"), sum = input ? input : stream, found = t.find("normed"),
+             normed = found ? found : stream;
   if (kind_ == plan::Norm::layer)
     kernels::layer_norm_residual_forward(step.exec, stream, branch, dropout, sum, lease.weight(weight_),
-                                         lease.weight(bias_), epsilon_, t["normed"], t["mean"], t["rstd"]);
+                                         lease.weight(bias_), epsilon_, normed, t["mean"], t["rstd"]);
   else
-    kernels::rms_norm_residual_forward(step.exec, stream, branch, dropout, sum, lease.weight(weight_), epsilon_,
-                                       t["normed"], t["rstd"]);
+    kernels::rms_norm_residual_forward(step.exec, stream, branch, dropout, sum, lease.weight(weight_), epsilon_, normed,
+                                       t["rstd"]);
   return sum;
 }
 

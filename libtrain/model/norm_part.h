@@ -1,4 +1,4 @@
-// NormPart: LayerNorm or RMSNorm at the mouth of a branch.
+// NormPart: LayerNorm or RMSNorm, before a branch or behind its sum with the stream.
 #pragma once
 
 #include "kernels/dropout/dropout.h"
@@ -21,7 +21,7 @@ class NormPart {
   // Copies the residual stream to "input" in training, and fills the statistics and "normed".
   void forward(Step& step, const params::Lease& lease, base::View stream, const SavedSet& tensors) const;
   // The same of stream + dropout(branch). In training that sum lies in "input" alone afterwards, in evaluation in the
-  // residual stream; the place is returned.
+  // residual stream; the place is returned. Without a tensor "normed" the stream gets the norm of the sum.
   base::View forward_sum(Step& step, const params::Lease& lease, base::View stream, base::View branch,
                          const kernels::Dropout& dropout, const SavedSet& tensors) const;
   // Fills "normed" again from "input", and the statistics with what they are.

@@ -13,6 +13,9 @@
 namespace trainyard::plan {
 
 enum class Norm { layer, rms };
+// Where the norm of a branch stands. pre: x + branch(norm(x)), and a norm before the head. post: norm(x + branch(x))
+// (Vaswani et al. 2017; Devlin et al. 2019), and none before the head.
+enum class NormPosition { pre, post };
 enum class Positions { learned, rotary };
 enum class Activation { gelu_tanh, gelu_erf, swiglu };
 
@@ -29,6 +32,7 @@ struct ModelConfig {
   std::int64_t vocabulary = 0;  // 0: from the shards
   std::int64_t context = 128;   // longest sequence (rows of the learned positions)
   Norm norm = Norm::layer;
+  NormPosition norm_position = NormPosition::pre;
   Positions positions = Positions::learned;
   Activation activation = Activation::gelu_tanh;
   bool biases = true;

@@ -125,6 +125,8 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("context", m.context, "model", "longest sequence, in tokens", ranges::sequence);
   v("norm", m.norm, "model", "layer norm, or RMS norm",
     base::Choices<Norm>{{"layer", Norm::layer}, {"rms", Norm::rms}});
+  v("norm-position", m.norm_position, "model", "before a branch, or behind its sum with the stream",
+    base::Choices<NormPosition>{{"pre", NormPosition::pre}, {"post", NormPosition::post}});
   v("positions", m.positions, "model", "a learned table, or rotary angles (half-split pairs)",
     base::Choices<Positions>{{"learned", Positions::learned}, {"rotary", Positions::rotary}});
   v("activation", m.activation, "model", "of the feed-forward part",

@@ -102,6 +102,19 @@ void whole_model(plan::ModelConfig m, plan::Recompute recompute) {
 
 TEST(FiniteDifferences, Gpt2) { whole_model(with_dropout(small_gpt2()), plan::Recompute::none); }
 TEST(FiniteDifferences, Llama) { whole_model(with_dropout(small_llama()), plan::Recompute::none); }
+TEST(FiniteDifferences, PostNorm) { whole_model(with_dropout(small_post()), plan::Recompute::none); }
+TEST(FiniteDifferences, PostNormSelective) { whole_model(with_dropout(small_post()), plan::Recompute::selective); }
+TEST(FiniteDifferences, PostNormRecomputed) { whole_model(with_dropout(small_post()), plan::Recompute::layers); }
+TEST(FiniteDifferences, UntiedLlamaWithNormsBehind) {
+  auto m = with_dropout(small_llama());
+  m.norm_position = plan::NormPosition::post;
+  whole_model(m, plan::Recompute::none);
+}
+TEST(FiniteDifferences, ExactGelu) {
+  auto m = small_gpt2();
+  m.activation = plan::Activation::gelu_erf;
+  whole_model(m, plan::Recompute::none);
+}
 TEST(FiniteDifferences, Gpt2Recomputed) { whole_model(with_dropout(small_gpt2()), plan::Recompute::layers); }
 TEST(FiniteDifferences, TiedLlamaWithBiases) {
   auto m = with_dropout(small_llama());
@@ -150,6 +163,10 @@ TEST(FiniteDifferences, ABranchOfOnesOwn) {
   whole_model(m, plan::Recompute::none);
   m.branches = {"low_rank"};
   whole_model(m, plan::Recompute::layers);
+  m.norm_position = plan::NormPosition::post;
+  whole_model(m, plan::Recompute::layers);
+  m.branches = {"low_rank", "attention", "ffn"};
+  whole_model(m, plan::Recompute::selective);
 }
 
 // One block alone: the objective is <c, output> for a fixed random c, plus the loss if the block has one.
@@ -215,7 +232,7 @@ void one_block(const std::string& name, const plan::ModelConfig& m, bool wrapped
 
 TEST(FiniteDifferences, EveryRegisteredBlock) {
   for (const auto& name : plan::block_names())
-    for (const auto& m : {with_dropout(small_gpt2()), with_dropout(small_llama())}) {
+    for (const auto& m : {with_dropout(small_gpt2()), with_dropout(small_llama()), with_dropout(small_post())}) {
       one_block(name, m, false);
       one_block(name, m, true);
     }

@@ -119,7 +119,8 @@ void expect_same(const plan::ModelConfig& m, plan::MicroShape shape, const Batch
 
 TEST(TensorRanks, SameBitsAndForetoldMemory) {
   const std::int64_t b = 2, t = 128;
-  for (const auto& base : {with_dropout(small_gpt2()), with_dropout(small_llama()), small_llama()})
+  for (const auto& base :
+       {with_dropout(small_gpt2()), with_dropout(small_llama()), small_llama(), with_dropout(small_post())})
     for (const auto dtype : {DType::f32, DType::bf16})
       for (const bool tied : {false, true}) {
         auto m = eight_heads(base, 4);
@@ -247,6 +248,9 @@ TEST(TensorRanks, FiniteDifferences) {
   gpt.hidden = llama.hidden = 32, gpt.layers = llama.layers = 1;
   finite_differences(gpt, false);
   finite_differences(llama, true);
+  gpt.norm_position = plan::NormPosition::post, gpt.activation = plan::Activation::gelu_erf;
+  finite_differences(gpt, false);
+  finite_differences(gpt, true);
 }
 
 // <A x, y> = <x, A^T y> in f64, of every edge: x and y of all ranks are one vector.

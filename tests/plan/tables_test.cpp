@@ -349,6 +349,17 @@ TEST(Activations, OfALayerSelectiveKeepsFiveEighths) {
     on_gpu.device = base::DeviceKind::cuda;
     EXPECT_EQ(layer.selective_bytes(m, on_gpu).kept, 14 * row + statistics);
   }
+  // With norms behind branches the same rows, of which the input of the first branch stays, and GELU's exact form on a
+  // GPU, too, is made again; the head keeps its input alone.
+  auto post = m;
+  post.norm_position = NormPosition::post, post.activation = Activation::gelu_erf;
+  for (const auto device : {base::DeviceKind::cpu, base::DeviceKind::cuda}) {
+    const MicroShape s{1, 1024, base::DType::bf16, 1, device};
+    const std::int64_t row = 1024 * 768 * 2, statistics = 1024 * 4 * (4 + 12);
+    EXPECT_EQ(block_kind("layer").saved_bytes(post, s), 16 * row + statistics);
+    EXPECT_EQ(block_kind("layer").selective_bytes(post, s).kept, 11 * row + statistics);
+    EXPECT_EQ(block_kind("head").saved_bytes(post, s), row);
+  }
   // Llama's: gate, up and their product of four rows each, 20 in all, of which the norms and the product go.
   auto llama = with_vocabulary("gpt2", 50257);
   llama.norm = Norm::rms, llama.activation = Activation::swiglu, llama.biases = false;

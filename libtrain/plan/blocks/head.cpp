@@ -14,6 +14,9 @@ namespace trainyard::plan {
 
 namespace {
 
+// Layers that end with a norm need none behind them.
+bool has_norm(const ModelConfig& m) { return m.norm_position == NormPosition::pre; }
+
 std::int64_t chunk_rows(const MicroShape& s) { return std::min(s.rows(), head_chunk_tokens(s.device)); }
 
 // Row losses, this rank's logits of a chunk, their gradient where it is narrower, and their statistics, also of all
@@ -34,17 +37,25 @@ std::int64_t chunk_product(const ModelConfig& m, const MicroShape& s) {
 
 }  // namespace
 
+std::vector<SavedTensor> head_tensors(const ModelConfig& m, const MicroShape& s, Pass pass) {
+  if (has_norm(m)) return norm_tensors(m, s, pass);
+  if (pass == Pass::evaluate) return {};
+  return {{"normed", s.dtype, s.stream_rows(), m.hidden}};
+}
+
 std::vector<Unit> HeadKind::units(const ModelConfig& m, std::int64_t) const {
-  Declaration d(m, "head", Part::output);
-  d.norm("norm");
-  if (!m.tied) d.vocabulary_table("weight", Decay::yes);
   std::vector<Unit> all;
+  if (!has_norm(m) && m.tied) return all;
+  Declaration d(m, "head", Part::output);
+  if (has_norm(m)) d.norm("norm");
+  if (!m.tied) d.vocabulary_table("weight", Decay::yes);
   all.push_back(d.take());
   return all;
 }
 
 std::vector<UnitUse> HeadKind::uses(const ModelConfig& m) const {
-  std::vector<UnitUse> all{{0, {}}};
+  std::vector<UnitUse> all;
+  if (has_norm(m) || !m.tied) all.push_back({0, {}});
   if (m.tied) all.push_back({-1, token_table_unit});
   return all;
 }
@@ -52,16 +63,17 @@ std::vector<UnitUse> HeadKind::uses(const ModelConfig& m) const {
 // Training makes no logits before backward, so forward needs the norm alone; the table's gradient is done first.
 BlockAccesses HeadKind::accesses(const ModelConfig& m) const {
   using Kind = Access::Kind;
+  if (!has_norm(m)) return {{}, {0}, {{Kind::lease, 0}, {Kind::commit, 0}}};
   if (!m.tied) return BlockKind::accesses(m);
   return {{0}, {0, 1}, {{Kind::lease, 0}, {Kind::lease, 1}, {Kind::commit, 1}, {Kind::commit, 0}}};
 }
 
 std::int64_t HeadKind::saved_bytes(const ModelConfig& m, const MicroShape& s) const {
-  return total_bytes(norm_tensors(m, s, Pass::train));
+  return total_bytes(head_tensors(m, s, Pass::train));
 }
 
 std::int64_t HeadKind::evaluation_bytes(const ModelConfig& m, const MicroShape& s) const {
-  return total_bytes(norm_tensors(m, s, Pass::evaluate));
+  return total_bytes(head_tensors(m, s, Pass::evaluate));
 }
 
 std::int64_t HeadKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass pass) const {
@@ -77,13 +89,14 @@ std::int64_t HeadKind::backward_workspace_bytes(const ModelConfig& m, const Micr
     most = std::max(
         {most, p.lane_product(rows, m.hidden, {v}), p.product(v, m.hidden, rows, Products::Result::accumulation)});
   return std::max(p.gathered(m.hidden) + p.partial(m.hidden) + loss_buffers(m, s, Pass::train) + most,
-                  norm_workspace_bytes(m, s));
+                  has_norm(m) ? norm_workspace_bytes(m, s) : 0);
 }
 
 std::vector<GroupCall> HeadKind::tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass, Recompute) const {
   Crossings calls(m, s);
   calls.all_rows().loss_statistics();
-  if (pass == Pass::train) calls.add_up().norm_gradients();
+  if (pass == Pass::train) calls.add_up();
+  if (pass == Pass::train && has_norm(m)) calls.norm_gradients();
   return calls.take();
 }
 
