@@ -52,7 +52,7 @@ std::unique_ptr<Block> make_layer(const plan::ModelConfig& m, const plan::Placed
 std::map<std::string, BlockFactory>& blocks() {
   static std::map<std::string, BlockFactory> all{
       {"embedding", [](const plan::ModelConfig& m,
-                       const plan::PlacedBlock& p) { return std::make_unique<EmbeddingBlock>(m, p.uses); }},
+                       const plan::PlacedBlock& p) { return std::make_unique<EmbeddingBlock>(m, p.units, p.uses); }},
       {"head", [](const plan::ModelConfig& m,
                   const plan::PlacedBlock& p) { return std::make_unique<HeadBlock>(m, p.units, p.uses); }},
       {"layer", make_layer},

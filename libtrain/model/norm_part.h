@@ -18,7 +18,8 @@ class NormPart {
  public:
   // Of the parameters `name`.weight and, with layer norm, `name`.bias of the unit.
   NormPart(const plan::ModelConfig& model, const plan::Unit& unit, const std::string& name);
-  // Copies the residual stream to "input" in training, and fills the statistics and "normed".
+  // Copies the residual stream to "input" in training, and fills the statistics and "normed". Without a tensor "normed"
+  // the stream gets the norm of itself.
   void forward(Step& step, const params::Lease& lease, base::View stream, const SavedSet& tensors) const;
   // The same of stream + dropout(branch). In training that sum lies in "input" alone afterwards, in evaluation in the
   // residual stream; the place is returned. Without a tensor "normed" the stream gets the norm of the sum.
@@ -35,7 +36,8 @@ class NormPart {
   NormGradients gradients(const SavedSet& tensors) const;
 
  private:
-  void normalize(Step& step, const params::Lease& lease, base::View rows, const SavedSet& tensors) const;
+  void normalize(Step& step, const params::Lease& lease, base::View rows, base::View normed,
+                 const SavedSet& tensors) const;
   void backward_rows(Step& step, const params::Lease& lease, const NormGradients& grads, base::View d_normed,
                      const SavedSet& tensors, base::View gradient) const;
   plan::Norm kind_;

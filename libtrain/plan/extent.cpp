@@ -49,7 +49,7 @@ Extent extent(const Plan& p) {
                micros = number(p.global_batch) / number(p.micro_batch) + 1;
   // Elements, with what rounding up to pieces adds to each unit and to each of its tensors.
   const double parameters = layers * (4 * hidden * hidden + 3 * hidden * ffn + 16 * (hidden + ffn) + 1024) +
-                            (2 * vocabulary + context) * hidden + (2 * layers + 4) * 64 * (ranks + 64) +
+                            (2 * vocabulary + context + number(m.segments)) * hidden + (2 * layers + 6) * 64 * (ranks + 64) +
                             experts.parameters;
   const double states =
       64 * parameters;  // two gradients, parameters, slots, moments, snapshot, staging: below 48 bytes an element

@@ -34,6 +34,8 @@ struct ModelConfig {
   Norm norm = Norm::layer;
   NormPosition norm_position = NormPosition::pre;
   Positions positions = Positions::learned;
+  bool embedding_norm = false;  // of the sum of the embeddings, before their dropout
+  std::int64_t segments = 0;    // rows of a table of segments: all tokens are of segment 0; 0: no table
   Activation activation = Activation::gelu_tanh;
   bool biases = true;
   bool tied = true;

@@ -129,6 +129,9 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
     base::Choices<NormPosition>{{"pre", NormPosition::pre}, {"post", NormPosition::post}});
   v("positions", m.positions, "model", "a learned table, or rotary angles (half-split pairs)",
     base::Choices<Positions>{{"learned", Positions::learned}, {"rotary", Positions::rotary}});
+  v("embedding-norm", m.embedding_norm, "model", "of the embeddings' sum, before its dropout");
+  v("segments", m.segments, "model", "rows of a table of segments, of which all tokens have the first; 0: no table",
+    {0, 1 << 16});
   v("activation", m.activation, "model", "of the feed-forward part",
     base::Choices<Activation>{
         {"gelu-tanh", Activation::gelu_tanh}, {"gelu-erf", Activation::gelu_erf}, {"swiglu", Activation::swiglu}});

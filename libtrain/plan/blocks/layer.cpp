@@ -36,8 +36,7 @@ std::vector<std::vector<SavedTensor>> layer_tensors(const ModelConfig& m, const 
   const bool keeps_gradients = pass == Pass::train && apart(m, s);
   std::vector<std::vector<SavedTensor>> groups;
   const auto end_with_gradients = [&] {
-    if (keeps_gradients)
-      groups.back().push_back({"norm_gradients", s.accumulation(), m.norm == Norm::layer ? 2 : 1, m.hidden});
+    if (keeps_gradients) groups.back().push_back(norm_gradients_tensor(m, s));
   };
   for (const auto& name : m.branches) {
     const bool copies = is_post(m) && groups.empty();  // the first branch, of the stream
