@@ -16,7 +16,7 @@ namespace trainyard::checkpoint {
 
 namespace {
 
-using plan::Activation, plan::ModelConfig, plan::Norm, plan::NormPosition, plan::Positions;
+using plan::Activation, plan::HeadForm, plan::ModelConfig, plan::Norm, plan::NormPosition, plan::Positions;
 constexpr auto same = ForeignRule::Layout::same, transposed = ForeignRule::Layout::transposed;
 
 // The keys of one config.json: which were asked for, and what they said that is not computed here. null is as good as
@@ -132,10 +132,18 @@ ModelConfig gpt2_model(const nlohmann::json& config, const std::string& where, s
   return m;
 }
 
+// What neither family has.
+void parts_of_bert(const ModelConfig& m, std::vector<std::string>& out) {
+  if (m.norm_position != NormPosition::pre) out.emplace_back("norm-position is not pre");
+  if (m.embedding_norm) out.emplace_back("embedding-norm is on");
+  if (m.segments > 0) out.emplace_back("there are segments");
+  if (m.head != HeadForm::linear) out.emplace_back("head is not linear");
+}
+
 std::vector<std::string> gpt2_problems(const ModelConfig& m) {
   std::vector<std::string> out;
   if (m.norm != Norm::layer) out.emplace_back("norm is not layer");
-  if (m.norm_position != NormPosition::pre) out.emplace_back("norm-position is not pre");
+  parts_of_bert(m, out);
   if (m.positions != Positions::learned) out.emplace_back("positions are not learned");
   if (m.activation == Activation::swiglu) out.emplace_back("activation is not gelu-tanh or gelu-erf");
   if (!m.biases) out.emplace_back("biases are off");
@@ -228,7 +236,7 @@ ModelConfig llama_model(const nlohmann::json& config, const std::string& where, 
 std::vector<std::string> llama_problems(const ModelConfig& m) {
   std::vector<std::string> out;
   if (m.norm != Norm::rms) out.emplace_back("norm is not rms");
-  if (m.norm_position != NormPosition::pre) out.emplace_back("norm-position is not pre");
+  parts_of_bert(m, out);
   if (m.positions != Positions::rotary) out.emplace_back("positions are not rotary");
   if (m.activation != Activation::swiglu) out.emplace_back("activation is not swiglu");
   return out;

@@ -1,4 +1,5 @@
-// HeadBlock: final norm where layers do not end with one, logits, cross entropy, in fixed chunks of tokens.
+// HeadBlock: final norm where layers do not end with one, the transform of a masked head, logits, cross entropy, in
+// fixed chunks of tokens.
 #pragma once
 
 #include "libtrain/model/norm_part.h"
@@ -8,7 +9,8 @@
 
 namespace trainyard::model {
 
-// Training: forward saves the normed residual stream (plan::head_tensors) and leases the norm only; backward makes
+// Training: forward saves the normed residual stream (plan::head_tensors) and leases what is before
+// the table only; backward makes
 // logits of plan::head_chunk_tokens(device) tokens at a time (of ranks that share the table, each its own columns),
 // turns them in place into the loss and its gradient, and from that the residual stream's gradient and the table's.
 // Evaluation: forward makes the loss alone, of the same chunks, so both give the same bits.
@@ -36,11 +38,18 @@ class HeadBlock : public Block {
   Leases lease(Step& step) const;
   std::vector<plan::SavedTensor> tensors(const Step& step, plan::Pass pass) const;
   void evaluate(Step& step, const Flow& flow, Saved& saved) const;
-  void backward_loss(Step& step, base::View d_normed, base::View normed, base::View table, base::View d_table);
+  struct Pushed;
+  std::vector<plan::SavedTensor> transform_tensors(const Step& step) const;
+  base::View rows(Step& step, const std::optional<params::Lease>& own, base::View stream, const Pushed& t) const;
+  void backward_transform(Step& step, const params::Lease& own, const params::Grads& grads, base::View x,
+                          const SavedSet& tensors, base::View d_stream) const;
+  void backward_loss(Step& step, base::View d_normed, base::View normed, const Leases& leases, base::View d_table,
+                     base::View d_bias);
   plan::ModelConfig model_;
   std::optional<plan::Use> own_, tied_;
-  std::optional<NormPart> norm_;
-  int table_ = -1;  // index of head.weight; -1 when tied
+  std::optional<NormPart> norm_, transform_norm_;
+  int table_ = -1;                                        // index of head.weight; -1 when tied
+  int transform_ = -1, transform_bias_ = -1, bias_ = -1;  // of a masked head; -1 where there is none
 };
 
 }  // namespace trainyard::model

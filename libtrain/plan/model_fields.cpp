@@ -135,6 +135,8 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("activation", m.activation, "model", "of the feed-forward part",
     base::Choices<Activation>{
         {"gelu-tanh", Activation::gelu_tanh}, {"gelu-erf", Activation::gelu_erf}, {"swiglu", Activation::swiglu}});
+  v("head", m.head, "model", "masked: a layer, its norm and a bias of the tokens beside the table",
+    base::Choices<HeadForm>{{"linear", HeadForm::linear}, {"masked", HeadForm::masked}});
   v("branches", m.branches, "model", "of a layer, comma-separated, in order", base::WordList{branch_names()});
   v("biases", m.biases, "model", "of the linear layers");
   v("tied", m.tied, "model", "on: the head uses the token table");

@@ -33,7 +33,7 @@ TEST(Decoder, LeasesAndCommitsInTheStatedOrder) {
   untied.tied = false, tied.tied = true;
   auto behind = untied;
   behind.norm_position = plan::NormPosition::post;
-  for (const auto& m : {small_gpt2(), small_llama(), untied, tied, small_post(), behind})
+  for (const auto& m : {small_gpt2(), small_llama(), untied, tied, small_post(), small_bert(), behind})
     for (const auto recompute : plan::recomputations) {
       PlainStore store(m, DType::f32, 1);
       Runner runner(m, {2, 9, DType::f32, 1}, recompute);
@@ -63,7 +63,7 @@ plan::ModelConfig wider(plan::ModelConfig m) {
 }
 
 TEST(Decoder, SameBitsForAnyTeam) {
-  for (const auto& base : {small_gpt2(), small_llama(), small_post()})
+  for (const auto& base : {small_gpt2(), small_llama(), small_post(), small_bert()})
     for (const auto dtype : {DType::f32, DType::bf16}) {
       const auto m = with_dropout(wider(base));
       const Batch batch(formula_windows(m.vocabulary, 0, 2, 300, true), true);
@@ -87,7 +87,7 @@ TEST(Decoder, SameBitsForAnyTeam) {
 }
 
 TEST(Decoder, EvaluateGivesTheLossOfTraining) {
-  for (const auto& m : {wider(small_gpt2()), wider(small_llama()), wider(small_post())}) {
+  for (const auto& m : {wider(small_gpt2()), wider(small_llama()), wider(small_post()), wider(small_bert())}) {
     PlainStore store(m, DType::f32, 1);
     Runner runner(m, {2, 300, DType::f32, 2});
     const Batch batch(formula_windows(m.vocabulary, 0, 2, 300, true), true);
@@ -138,8 +138,9 @@ TEST(Decoder, PredictedMemoryIsMeasuredMemory) {
   auto windows = with_dropout(small_llama()), drawn = small_gpt2();
   windows.attention.layout = {"sliding", "dense"};
   drawn.attention.layout = {"bigbird"}, drawn.attention.block = 16, drawn.attention.per_head = true;
-  for (const auto& base : {small_gpt2(), with_dropout(small_gpt2()), with_dropout(small_llama()),
-                           with_dropout(small_post()), behind, nano, grouped, own, windows, drawn})
+  for (const auto& base :
+       {small_gpt2(), with_dropout(small_gpt2()), with_dropout(small_llama()), with_dropout(small_post()),
+        with_dropout(small_bert()), behind, nano, grouped, own, windows, drawn})
     for (const auto dtype : {DType::f32, DType::bf16, DType::f64})
       for (const auto& [b, t] : {std::pair<std::int64_t, std::int64_t>{1, 7}, {3, 24}, {2, 333}, {5, 65}})
         for (const int threads : {1, 3})

@@ -110,6 +110,18 @@ TEST(FiniteDifferences, UntiedLlamaWithNormsBehind) {
   m.norm_position = plan::NormPosition::post;
   whole_model(m, plan::Recompute::none);
 }
+TEST(FiniteDifferences, Bert) { whole_model(with_dropout(small_bert()), plan::Recompute::none); }
+TEST(FiniteDifferences, UntiedBertWithoutBiases) {
+  auto m = with_dropout(small_bert());
+  m.tied = m.biases = false, m.activation = plan::Activation::gelu_tanh;
+  whole_model(m, plan::Recompute::selective);
+}
+// The parts of BERT beside norms before branches.
+TEST(FiniteDifferences, PreNormWithTheMaskedHead) {
+  auto m = with_dropout(small_bert());
+  m.norm_position = plan::NormPosition::pre, m.norm = plan::Norm::rms, m.positions = plan::Positions::rotary;
+  whole_model(m, plan::Recompute::layers);
+}
 TEST(FiniteDifferences, ExactGelu) {
   auto m = small_gpt2();
   m.activation = plan::Activation::gelu_erf;
@@ -232,7 +244,8 @@ void one_block(const std::string& name, const plan::ModelConfig& m, bool wrapped
 
 TEST(FiniteDifferences, EveryRegisteredBlock) {
   for (const auto& name : plan::block_names())
-    for (const auto& m : {with_dropout(small_gpt2()), with_dropout(small_llama()), with_dropout(small_post())}) {
+    for (const auto& m : {with_dropout(small_gpt2()), with_dropout(small_llama()), with_dropout(small_post()),
+                          with_dropout(small_bert())}) {
       one_block(name, m, false);
       one_block(name, m, true);
     }

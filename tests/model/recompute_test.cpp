@@ -123,7 +123,8 @@ TEST(Recompute, SameBitsAndForetoldMemory) {
 // Between forward and backward every layer has on the stack what always stays, to the byte: of the norms the input and
 // the statistics, of the activation what goes into it, all of it where a GPU's library fuses GELU. And the same bits.
 TEST(Recompute, SelectiveKeepsWhatAlwaysStaysAndHasTheSameBits) {
-  for (const auto& base : {with_dropout(small_gpt2()), with_dropout(small_llama()), with_dropout(small_post())})
+  for (const auto& base : {with_dropout(small_gpt2()), with_dropout(small_llama()), with_dropout(small_post()),
+                           with_dropout(small_bert())})
     for (const auto dtype : {DType::f32, DType::bf16}) {
       auto m = base;
       if (emulated()) m.hidden = 16, m.heads = 2, m.kv_heads = 1, m.ffn = 24;

@@ -38,6 +38,14 @@ inline plan::ModelConfig small_post() {
   return m;
 }
 
+// What BERT has: that, a norm of the embeddings' sum, segments, the masked head.
+inline plan::ModelConfig small_bert() {
+  auto m = small_post();
+  m.name = "small-bert";
+  m.embedding_norm = true, m.segments = 2, m.head = plan::HeadForm::masked;
+  return m;
+}
+
 inline plan::ModelConfig with_dropout(plan::ModelConfig m) {
   m.dropout_embedding = 0.1, m.dropout_attention = 0.15, m.dropout_attention_residual = 0.2,
   m.dropout_ffn_residual = 0.25;

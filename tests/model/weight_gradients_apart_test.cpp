@@ -38,6 +38,7 @@ std::vector<plan::ModelConfig> models() {
   outside.branches = {"attention", "ffn", "low_rank"};
   out.push_back(outside);
   out.push_back(with_dropout(small_post()));
+  out.push_back(with_dropout(small_bert()));
   auto behind = small_llama();
   behind.norm_position = plan::NormPosition::post;
   out.push_back(behind);

@@ -1,4 +1,5 @@
-// The head: final norm (NormPosition::pre), logits, loss; with a table of its own, or the token table of the embedding.
+// The head: final norm (NormPosition::pre), the transform of a masked head, logits, loss; with a table of its own, or
+// the token table of the embedding.
 #pragma once
 
 #include "libtrain/plan/block_kind.h"
@@ -24,5 +25,10 @@ class HeadKind : public BlockKind {
 // What it saves: norm_tensors, or where layers end with a norm "normed" alone, a copy of the stream (an evaluation
 // reads the stream itself).
 std::vector<SavedTensor> head_tensors(const ModelConfig& model, const MicroShape& shape, Pass pass);
+// Above them, of a masked head: "inner", what the activation is taken of, and norm_tensors of training, whose "input"
+// is the activation's output, in both passes.
+std::vector<SavedTensor> transform_tensors(const ModelConfig& model, const MicroShape& shape);
+// Has the head a bias of its logits?
+bool has_vocabulary_bias(const ModelConfig& model);
 
 }  // namespace trainyard::plan
