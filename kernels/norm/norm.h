@@ -8,8 +8,8 @@
 
 namespace trainyard::kernels {
 
-// x, y [n, h] in T, which may be the same view; weight, bias [h] in T; mean, rstd [n] in G (f32; f64 for f64). Statistics in G by sixteen-lane
-// sums.
+// x, y [n, h] in T, which may be the same view; weight, bias [h] in T; mean, rstd [n] in G (f32; f64 for f64).
+// Statistics in G by sixteen-lane sums.
 void layer_norm_forward(tensor::Exec& exec, base::View x, base::View weight, base::View bias, double epsilon,
                         base::View y, base::View mean, base::View rstd);
 void rms_norm_forward(tensor::Exec& exec, base::View x, base::View weight, double epsilon, base::View y,

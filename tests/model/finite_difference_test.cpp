@@ -181,6 +181,20 @@ TEST(FiniteDifferences, ABranchOfOnesOwn) {
   whole_model(m, plan::Recompute::selective);
 }
 
+// The head's gradients of more tokens than it makes logits of at a time.
+TEST(FiniteDifferences, ChunksOfTheMaskedHead) {
+  if (on_gpu()) GTEST_SKIP() << "several chunks are long there";
+  auto m = small_bert();
+  m.layers = 1, m.context = 300;
+  const Batch batch(formula_windows(m.vocabulary, 3, 1, 300, false), false);
+  PlainStore store(m, DType::f64, 3);
+  stir(store);
+  Runner runner(m, {1, 300, DType::f64, 2});
+  const auto uses = plan::placed_blocks(m).back().uses;
+  check_parameters(
+      store, {uses.front()}, [&] { return runner.train(store, batch).loss_sum; }, 2);
+}
+
 // One block alone: the objective is <c, output> for a fixed random c, plus the loss if the block has one.
 void one_block(const std::string& name, const plan::ModelConfig& m, bool wrapped) {
   SCOPED_TRACE(name + " of " + m.name);
