@@ -82,6 +82,31 @@ template <class F> inline F gelu_slope(F x) {
   return F(0.5) * (F(1) + t) + F(0.5) * x * (F(1) - t * t) * F(0.7978845608028654) * (F(1) + F(3 * 0.044715) * x * x);
 }
 
+// The density of the normal distribution, and its integral Phi from below: exp(-x^2 / 2) times a polynomial of degree
+// 10 in q = 1 / (1 + 0.24 |x|) (a weighted fit of Mills' ratio, within 4e-9), taken from 1 above 0. Absolute error
+// below 3e-7; below 0, where Phi is small, relative error below 3e-6.
+template <class F> inline F normal_density(F x) { return F(0.3989422804014327) * exp_of(F(-0.5) * x * x); }
+inline float normal_cdf(float x) {
+  const float q = 1.0f / (1.0f + 0.24f * __builtin_fabsf(x));
+  float p = 2.551805161e-2f;
+  p = p * q - 1.245900338e-1f;
+  p = p * q + 2.053588803e-1f;
+  p = p * q - 1.440937346e-1f;
+  p = p * q + 1.412888238e-1f;
+  p = p * q + 2.825154226e-2f;
+  p = p * q + 8.772511768e-2f;
+  p = p * q + 8.894308189e-2f;
+  p = p * q + 9.585613906e-2f;
+  p = p * q + 9.574213335e-2f;
+  const float tail = exp_of(-0.5f * x * x) * (p * q);
+  return x > 0.0f ? 1.0f - tail : tail;
+}
+inline double normal_cdf(double x) { return 0.5 * __builtin_erfc(-0.7071067811865476 * x); }
+
+// GELU in the erf form: x Phi(x).
+template <class F> inline F gelu_erf_of(F x) { return x * normal_cdf(x); }
+template <class F> inline F gelu_erf_slope(F x) { return normal_cdf(x) + x * normal_density(x); }
+
 // Sum of f(i), i in [0, n): sixteen lanes, each in ascending order, then a fixed tree. The order depends on n alone.
 template <class F, class Function> inline F lane_sum(std::int64_t n, const Function& f) {
   F lane[16] = {};

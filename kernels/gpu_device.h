@@ -90,6 +90,14 @@ template <class F> __device__ __forceinline__ F gelu_slope(F x) {
   return F(0.5) * (F(1) + t) + F(0.5) * x * (F(1) - t * t) * F(0.7978845608028654) * (F(1) + F(3 * 0.044715) * x * x);
 }
 
+// GELU in the erf form: x Phi(x), and Phi(x) + x phi(x).
+__device__ __forceinline__ float normal_cdf(float x) { return 0.5f * erfcf(-0.70710678f * x); }
+__device__ __forceinline__ double normal_cdf(double x) { return 0.5 * erfc(-0.7071067811865476 * x); }
+template <class F> __device__ __forceinline__ F gelu_erf_of(F x) { return x * normal_cdf(x); }
+template <class F> __device__ __forceinline__ F gelu_erf_slope(F x) {
+  return normal_cdf(x) + x * F(0.3989422804014327) * exp_of(F(-0.5) * x * x);
+}
+
 // A butterfly: every lane gets the same sum, by the same tree.
 template <class F> __device__ __forceinline__ F warp_sum(F v) {
   for (int lanes = 16; lanes > 0; lanes /= 2) v += __shfl_xor_sync(0xffffffffu, v, lanes);

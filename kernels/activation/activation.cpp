@@ -19,11 +19,12 @@ void run(tensor::Exec& exec, ActivationKernel kernel, base::View x, base::View u
 
 }  // namespace
 
-void gelu_forward(tensor::Exec& exec, base::View x, base::View y) {
-  run(exec, ActivationKernel::gelu_forward, x, {}, {}, y, {});
+void gelu_forward(tensor::Exec& exec, Gelu form, base::View x, base::View y) {
+  run(exec, form == Gelu::tanh ? ActivationKernel::gelu_forward : ActivationKernel::gelu_erf_forward, x, {}, {}, y, {});
 }
-void gelu_backward(tensor::Exec& exec, base::View x, base::View dy, base::View dx) {
-  run(exec, ActivationKernel::gelu_backward, x, {}, dy, dx, {});
+void gelu_backward(tensor::Exec& exec, Gelu form, base::View x, base::View dy, base::View dx) {
+  run(exec, form == Gelu::tanh ? ActivationKernel::gelu_backward : ActivationKernel::gelu_erf_backward, x, {}, dy, dx,
+      {});
 }
 void swiglu_forward(tensor::Exec& exec, base::View gate, base::View up, base::View y) {
   run(exec, ActivationKernel::swiglu_forward, gate, up, {}, y, {});

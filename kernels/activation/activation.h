@@ -1,6 +1,7 @@
-// Activations: GELU in the tanh form, and SwiGLU.
+// Activations: GELU in both forms, and SwiGLU.
 #pragma once
 
+#include "kernels/activation/gelu.h"
 #include "libtrain/base/view.h"
 #include "libtrain/tensor/exec.h"
 
@@ -8,8 +9,8 @@ namespace trainyard::kernels {
 
 // All [n, f] in the working dtype; pitches are honoured. x is the value before the activation. Outputs may be the same
 // views as inputs.
-void gelu_forward(tensor::Exec& exec, base::View x, base::View y);
-void gelu_backward(tensor::Exec& exec, base::View x, base::View dy, base::View dx);
+void gelu_forward(tensor::Exec& exec, Gelu form, base::View x, base::View y);
+void gelu_backward(tensor::Exec& exec, Gelu form, base::View x, base::View dy, base::View dx);
 // y = silu(gate) * up (Shazeer 2020, "GLU variants improve transformer").
 void swiglu_forward(tensor::Exec& exec, base::View gate, base::View up, base::View y);
 void swiglu_backward(tensor::Exec& exec, base::View gate, base::View up, base::View dy, base::View dgate,

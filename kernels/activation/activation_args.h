@@ -6,7 +6,14 @@
 
 namespace trainyard::kernels {
 
-enum class ActivationKernel : int { gelu_forward, gelu_backward, swiglu_forward, swiglu_backward };
+enum class ActivationKernel : int {
+  gelu_forward,
+  gelu_backward,
+  gelu_erf_forward,
+  gelu_erf_backward,
+  swiglu_forward,
+  swiglu_backward
+};
 struct ActivationArgs {
   ActivationKernel kernel;
   Mat x, up, dy, y, dup;  // y: the result, or the gradient of x

@@ -26,6 +26,15 @@ template <class T> void one_row(const ActivationArgs& a, int64_t r) {
       for (int64_t c = 0; c < n; ++c)
         store(&y[c], static_cast<F>(widen(dy[c])) * gelu_slope(static_cast<F>(widen(x[c]))));
       break;
+    case ActivationKernel::gelu_erf_forward:
+#pragma omp simd
+      for (int64_t c = 0; c < n; ++c) store(&y[c], gelu_erf_of(static_cast<F>(widen(x[c]))));
+      break;
+    case ActivationKernel::gelu_erf_backward:
+#pragma omp simd
+      for (int64_t c = 0; c < n; ++c)
+        store(&y[c], static_cast<F>(widen(dy[c])) * gelu_erf_slope(static_cast<F>(widen(x[c]))));
+      break;
     case ActivationKernel::swiglu_forward:
 #pragma omp simd
       for (int64_t c = 0; c < n; ++c) {

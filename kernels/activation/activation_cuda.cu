@@ -14,7 +14,9 @@ template <class T, int V> __global__ void activation_kernel(ActivationArgs a) {
     const auto x = vec_at<V>(a.x.row<T>(r) + c);
     Vec<T, V> y{}, second{};
     const bool up_given = a.kernel == ActivationKernel::swiglu_forward || a.kernel == ActivationKernel::swiglu_backward;
-    const bool backward = a.kernel == ActivationKernel::gelu_backward || a.kernel == ActivationKernel::swiglu_backward;
+    const bool backward = a.kernel == ActivationKernel::gelu_backward ||
+                          a.kernel == ActivationKernel::gelu_erf_backward ||
+                          a.kernel == ActivationKernel::swiglu_backward;
     const auto up = up_given ? vec_at<V>(a.up.row<T>(r) + c) : x;
     const auto dy = backward ? vec_at<V>(a.dy.row<T>(r) + c) : x;
     for (int k = 0; k < V; ++k) {
@@ -22,6 +24,8 @@ template <class T, int V> __global__ void activation_kernel(ActivationArgs a) {
       switch (a.kernel) {
         case ActivationKernel::gelu_forward: store(&y.v[k], gelu_of(in)); break;
         case ActivationKernel::gelu_backward: store(&y.v[k], d * gelu_slope(in)); break;
+        case ActivationKernel::gelu_erf_forward: store(&y.v[k], gelu_erf_of(in)); break;
+        case ActivationKernel::gelu_erf_backward: store(&y.v[k], d * gelu_erf_slope(in)); break;
         case ActivationKernel::swiglu_forward: store(&y.v[k], in / (F(1) + exp_of(-in)) * u); break;
         case ActivationKernel::swiglu_backward: {
           const F s = F(1) / (F(1) + exp_of(-in));

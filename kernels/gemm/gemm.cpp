@@ -44,6 +44,7 @@ void run_gemm(tensor::Exec& exec, GemmArgs args) {
   if (args.m == 0 || args.n == 0) return;
   TRAINYARD_ASSERT(args.k > 0, "a product of {} x {} over nothing", args.m, args.n);
   TRAINYARD_ASSERT(exec.on_gpu() || (args.gelu_of.empty() && args.sums.empty()), "an epilogue of GPUs on the CPU");
+  TRAINYARD_ASSERT(!exec.on_gpu() || args.gelu_form == Gelu::tanh, "an epilogue that no GPU's library fuses");
   args.threads = exec.threads();
   exec.run([&exec, args]() mutable {
     tensor::ArenaScope scope(exec.scratch());

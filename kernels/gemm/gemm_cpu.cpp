@@ -103,7 +103,7 @@ void product_f64(const GemmArgs& g) {
         slot[s.to] = sum;
       }
       c = slot[0] + (g.bias.empty() ? 0.0 : static_cast<const double*>(g.bias.data)[j]);
-      if (!g.gelu.empty()) g.gelu.row<double>(i)[j] = gelu_of(c);
+      if (!g.gelu.empty()) g.gelu.row<double>(i)[j] = g.gelu_form == Gelu::tanh ? gelu_of(c) : gelu_erf_of(c);
     }
 }
 

@@ -1,6 +1,7 @@
 // The product as the compiled variants see it, with the epilogues that a linear layer fuses.
 #pragma once
 
+#include "kernels/activation/gelu.h"
 #include "kernels/dispatch.h"
 #include "kernels/mat.h"
 
@@ -20,8 +21,9 @@ struct GemmArgs {
   int parts = 1;  // this one and those of `more`
   std::int64_t lanes = 1;
   int accumulate = 0;
-  Mat bias;  // [n], added to every row; may be empty
-  Mat gelu;  // [m, n]: gets gelu_tanh(c); may be empty
+  Mat bias;                     // [n], added to every row; may be empty
+  Mat gelu;                     // [m, n]: gets GELU of c; may be empty
+  Gelu gelu_form = Gelu::tanh;  // on a GPU the tanh form alone
   // On a GPU only; may be empty.
   Mat gelu_of;         // [m, n]: c is multiplied with gelu_tanh'(of this)
   Mat sums, partials;  // [m]: gets the sums of op(a) over k; and scratch for them: [blocks of plan::column_sum_rows, m]

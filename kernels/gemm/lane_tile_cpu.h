@@ -29,8 +29,12 @@ template <class C> void finish(const GemmArgs& g, int64_t i, int64_t rows, int64
       const float v = bias ? in[q] + widen(bias[q]) : in[q];
       store(&out[q], v);
     }
-    if (gelu)
+    if (!gelu) continue;
+    if (g.gelu_form == Gelu::tanh) {
       for (int64_t q = 0; q < cols; ++q) store(&gelu[q], gelu_of(widen(out[q])));
+    } else {
+      for (int64_t q = 0; q < cols; ++q) store(&gelu[q], gelu_erf_of(widen(out[q])));
+    }
   }
 }
 

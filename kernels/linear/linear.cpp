@@ -27,13 +27,18 @@ void linear_forward(tensor::Exec& exec, base::View x, base::View weight, base::V
   run_gemm(exec, g);
 }
 
-void linear_gelu_forward(tensor::Exec& exec, base::View x, base::View weight, base::View bias, base::View pre,
-                         base::View y) {
+// A GPU's library fuses the tanh form alone.
+void linear_gelu_forward(tensor::Exec& exec, Gelu form, base::View x, base::View weight, base::View bias,
+                         base::View pre, base::View y) {
+  if (exec.on_gpu() && form == Gelu::erf) {
+    linear_forward(exec, x, weight, bias, pre);
+    return gelu_forward(exec, form, pre, y);
+  }
   require_shape(y, pre.rows(), pre.cols(), "y");
   auto g = product(x, 0, weight, 1, pre);
   if (bias) require_shape(bias, 1, weight.rows(), "bias");
   g.bias = mat(bias);
-  g.gelu = mat(y);
+  g.gelu = mat(y), g.gelu_form = form;
   run_gemm(exec, g);
 }
 
@@ -41,12 +46,14 @@ void linear_backward_input(tensor::Exec& exec, base::View dy, base::View weight,
   run_gemm(exec, product(dy, 0, weight, 0, dx));
 }
 
-void linear_gelu_backward_input(tensor::Exec& exec, base::View dy, base::View weight, base::View pre, base::View dx) {
+void linear_gelu_backward_input(tensor::Exec& exec, Gelu form, base::View dy, base::View weight, base::View pre,
+                                base::View dx) {
   require_shape(pre, dx.rows(), dx.cols(), "pre");
   auto g = product(dy, 0, weight, 0, dx);
-  if (exec.on_gpu()) g.gelu_of = mat(pre);
+  const bool fused = exec.on_gpu() && form == Gelu::tanh;
+  if (fused) g.gelu_of = mat(pre);
   run_gemm(exec, g);
-  if (!exec.on_gpu()) gelu_backward(exec, pre, dx, dx);
+  if (!fused) gelu_backward(exec, form, pre, dx, dx);
 }
 
 void linear_backward_input_add(tensor::Exec& exec, base::View dy, base::View weight, base::View dx) {

@@ -8,14 +8,15 @@
 
 namespace trainyard::kernels {
 
-// x, y [n, h] in T; weight, bias [h] in T; mean, rstd [n] in G (f32; f64 for f64). Statistics in G by sixteen-lane
-// sums.
+// x, y [n, h] in T, which may be the same view; weight, bias [h] in T; mean, rstd [n] in G (f32; f64 for f64).
+// Statistics in G by sixteen-lane sums.
 void layer_norm_forward(tensor::Exec& exec, base::View x, base::View weight, base::View bias, double epsilon,
                         base::View y, base::View mean, base::View rstd);
 void rms_norm_forward(tensor::Exec& exec, base::View x, base::View weight, double epsilon, base::View y,
                       base::View rstd);
 
-// sum = residual + dropout(branch), then the norm of sum. sum may be the same view as residual or branch.
+// sum = residual + dropout(branch), then y, the norm of sum. sum may be the same view as residual or branch, y as
+// residual or sum.
 void layer_norm_residual_forward(tensor::Exec& exec, base::View residual, base::View branch, const Dropout& dropout,
                                  base::View sum, base::View weight, base::View bias, double epsilon, base::View y,
                                  base::View mean, base::View rstd);

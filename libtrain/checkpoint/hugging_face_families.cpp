@@ -16,7 +16,7 @@ namespace trainyard::checkpoint {
 
 namespace {
 
-using plan::Activation, plan::ModelConfig, plan::Norm, plan::Positions;
+using plan::Activation, plan::HeadForm, plan::ModelConfig, plan::Norm, plan::NormPosition, plan::Positions;
 constexpr auto same = ForeignRule::Layout::same, transposed = ForeignRule::Layout::transposed;
 
 // The keys of one config.json: which were asked for, and what they said that is not computed here. null is as good as
@@ -117,8 +117,10 @@ ModelConfig gpt2_model(const nlohmann::json& config, const std::string& where, s
   m.dropout_embedding = keys.number("embd_pdrop", 0.1), m.dropout_attention = keys.number("attn_pdrop", 0.1);
   m.dropout_attention_residual = m.dropout_ffn_residual = keys.number("resid_pdrop", 0.1);
   m.tied = keys.boolean("tie_word_embeddings", true);
-  if (const auto f = keys.text("activation_function", "gelu_new"); f != "gelu_new" && f != "gelu_pytorch_tanh")
-    keys.object_to("'activation_function' is {}: of GPT-2 only gelu_new is computed here", base::excerpt(f));
+  const auto f = keys.text("activation_function", "gelu_new");
+  if (f == "gelu") m.activation = Activation::gelu_erf;
+  else if (f != "gelu_new" && f != "gelu_pytorch_tanh")
+    keys.object_to("'activation_function' is {}: of GPT-2 gelu_new and gelu are computed here", base::excerpt(f));
   keys.require("scale_attn_weights", true);
   keys.require("scale_attn_by_inverse_layer_idx", false);
   keys.require("add_cross_attention", false);
@@ -130,11 +132,20 @@ ModelConfig gpt2_model(const nlohmann::json& config, const std::string& where, s
   return m;
 }
 
+// What neither family has.
+void parts_of_bert(const ModelConfig& m, std::vector<std::string>& out) {
+  if (m.norm_position != NormPosition::pre) out.emplace_back("norm-position is not pre");
+  if (m.embedding_norm) out.emplace_back("embedding-norm is on");
+  if (m.segments > 0) out.emplace_back("there are segments");
+  if (m.head != HeadForm::linear) out.emplace_back("head is not linear");
+}
+
 std::vector<std::string> gpt2_problems(const ModelConfig& m) {
   std::vector<std::string> out;
   if (m.norm != Norm::layer) out.emplace_back("norm is not layer");
+  parts_of_bert(m, out);
   if (m.positions != Positions::learned) out.emplace_back("positions are not learned");
-  if (m.activation != Activation::gelu_tanh) out.emplace_back("activation is not gelu-tanh");
+  if (m.activation == Activation::swiglu) out.emplace_back("activation is not gelu-tanh or gelu-erf");
   if (!m.biases) out.emplace_back("biases are off");
   if (m.kv_heads != m.heads) out.emplace_back("kv-heads are fewer than heads");
   return out;
@@ -151,7 +162,7 @@ nlohmann::ordered_json gpt2_config(const ModelConfig& m, std::vector<std::string
           {"vocab_size", m.vocabulary},
           {"n_positions", m.context},
           {"n_ctx", m.context},
-          {"activation_function", "gelu_new"},
+          {"activation_function", m.activation == Activation::gelu_erf ? "gelu" : "gelu_new"},
           {"layer_norm_epsilon", m.norm_epsilon},
           {"embd_pdrop", m.dropout_embedding},
           {"attn_pdrop", m.dropout_attention},
@@ -225,6 +236,7 @@ ModelConfig llama_model(const nlohmann::json& config, const std::string& where, 
 std::vector<std::string> llama_problems(const ModelConfig& m) {
   std::vector<std::string> out;
   if (m.norm != Norm::rms) out.emplace_back("norm is not rms");
+  parts_of_bert(m, out);
   if (m.positions != Positions::rotary) out.emplace_back("positions are not rotary");
   if (m.activation != Activation::swiglu) out.emplace_back("activation is not swiglu");
   return out;

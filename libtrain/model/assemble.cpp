@@ -8,6 +8,7 @@
 #include "libtrain/model/experts_branch.h"
 #include "libtrain/model/feed_forward_branch.h"
 #include "libtrain/model/head_block.h"
+#include "libtrain/model/post_norm_layer.h"
 #include "libtrain/model/pre_norm_layer.h"
 #include "libtrain/model/recompute.h"
 
@@ -30,7 +31,7 @@ std::map<std::string, BranchFactory>& branches() {
 
 std::unique_ptr<Block> make_layer(const plan::ModelConfig& m, const plan::PlacedBlock& place) {
   const auto& unit = place.units.at(0);
-  std::vector<PreNormLayer::Sublayer> sublayers;
+  std::vector<Sublayer> sublayers;
   for (const auto& name : m.branches) {
     const auto& kind = plan::branch_kind(name);
     const auto prefix = kind.prefix();
@@ -43,15 +44,17 @@ std::unique_ptr<Block> make_layer(const plan::ModelConfig& m, const plan::Placed
     sublayers.push_back({&kind, NormPart(m, unit, prefix + "_norm"), factory->second(spec),
                          DropoutSite(unit.name + "." + prefix + "_residual", kind.residual_dropout(m))});
   }
+  if (m.norm_position == plan::NormPosition::post)
+    return std::make_unique<PostNormLayer>(m, unit.name, place.uses.at(0), std::move(sublayers));
   return std::make_unique<PreNormLayer>(m, unit.name, place.uses.at(0), std::move(sublayers));
 }
 
 std::map<std::string, BlockFactory>& blocks() {
   static std::map<std::string, BlockFactory> all{
       {"embedding", [](const plan::ModelConfig& m,
-                       const plan::PlacedBlock& p) { return std::make_unique<EmbeddingBlock>(m, p.uses); }},
+                       const plan::PlacedBlock& p) { return std::make_unique<EmbeddingBlock>(m, p.units, p.uses); }},
       {"head", [](const plan::ModelConfig& m,
-                  const plan::PlacedBlock& p) { return std::make_unique<HeadBlock>(m, p.units.at(0), p.uses); }},
+                  const plan::PlacedBlock& p) { return std::make_unique<HeadBlock>(m, p.units, p.uses); }},
       {"layer", make_layer},
   };
   return all;

@@ -1,26 +1,59 @@
 // The embedding: x = dropout(tokens[t] + positions[p]) (Radford et al. 2019, section 2.3; no positions with rotary
-// attention).
+// attention); of BERT (Devlin et al. 2019) x = dropout(norm(tokens[t] + positions[p] + segments[s])).
 #include "libtrain/model/embedding_block.h"
 
+#include "kernels/cast/cast.h"
 #include "kernels/embedding/embedding.h"
-#include "libtrain/model/saved.h"
+#include "libtrain/model/sublayer.h"
+#include "libtrain/plan/blocks/embedding.h"
 
 namespace trainyard::model {
 
-EmbeddingBlock::EmbeddingBlock(const plan::ModelConfig& model, const std::vector<plan::Use>& uses)
-    : tokens_(uses.at(0)), dropout_("embedding", model.dropout_embedding) {
-  if (uses.size() > 1) positions_ = uses[1];
+namespace {
+
+// The segments of as many tokens, in scratch of the caller's scope.
+base::View first_segments(Step& step, std::int64_t rows) {
+  const auto words = step.exec.scratch().allocate(base::DType::f32, {rows});
+  kernels::fill(step.exec, words, 0);  // whose bits are those of the whole number 0
+  return base::View(words.data, base::DType::i32, {rows}, words.device);
 }
 
-void EmbeddingBlock::forward(Step& step, Flow& flow, Saved&) {
+}  // namespace
+
+EmbeddingBlock::EmbeddingBlock(const plan::ModelConfig& model, const std::vector<plan::Unit>& units,
+                               const std::vector<plan::Use>& uses)
+    : model_(model), tokens_(uses.at(0)), dropout_("embedding", model.dropout_embedding) {
+  std::size_t next = 1;
+  if (model.positions == plan::Positions::learned) positions_ = uses.at(next++);
+  if (model.segments > 0) segments_ = uses.at(next++);
+  if (!model.embedding_norm) return;
+  norm_.emplace(model, units.at(next), "norm");
+  normed_ = uses.at(next);
+}
+
+std::vector<plan::SavedTensor> EmbeddingBlock::tensors(const Step& step, plan::Pass pass) const {
+  return plan::embedding_tensors(model_, shape_of(step), pass);
+}
+
+void EmbeddingBlock::forward(Step& step, Flow& flow, Saved& saved) {
   const auto tokens = step.store->lease(tokens_);
-  std::optional<params::Lease> positions;
-  if (positions_) positions.emplace(step.store->lease(*positions_));
+  const auto leased = [&](const std::optional<plan::Use>& use) {
+    std::optional<params::Lease> lease;
+    if (use) lease.emplace(step.store->lease(*use));
+    return lease;
+  };
+  const auto positions = leased(positions_), segments = leased(segments_), norm = leased(normed_);
   const auto position_table = positions ? positions->weight(0) : base::View{};
   if (step.edges->ranks() == 1)
     kernels::embedding_forward(step.exec, step.micro.tokens, step.micro.positions, tokens.weight(0), position_table,
                                flow.main);
   else look_up_together(step, tokens.weight(0), position_table, flow.main);
+  if (segments) {
+    tensor::ArenaScope scope(step.exec.scratch());
+    kernels::embedding_add(step.exec, first_segments(step, flow.main.rows()), segments->weight(0), flow.main);
+  }
+  const PassTensors t(tensors(step, step.pass), step, saved);
+  if (norm_) norm_->forward(step, *norm, flow.main, *t);
   if (dropout_.active(step)) kernels::dropout_forward(step.exec, dropout_.of(step), flow.main, flow.main);
 }
 
@@ -38,18 +71,51 @@ void EmbeddingBlock::look_up_together(Step& step, base::View table, base::View p
   kernels::embedding_add(step.exec, params::flat_range(positions, edges.first_row(n), out.rows()), position_table, out);
 }
 
-void EmbeddingBlock::backward(Step& step, Flow& flow, Saved&) {
+void EmbeddingBlock::backward(Step& step, Flow& flow, Saved& saved) {
   if (dropout_.active(step)) kernels::dropout_backward(step.exec, dropout_.of(step), flow.main, flow.main);
+  if (norm_) {
+    const auto lease = step.store->lease(*normed_);
+    auto grads = step.store->grads(*normed_);
+    const auto t = SavedSet::pop(saved, tensors(step, plan::Pass::train));
+    norm_->backward(step, lease, norm_->gradients(grads), flow.main, t, flow.main);
+    grads.commit();
+  }
+  table_gradients(step, flow.main);
+}
+
+void EmbeddingBlock::input_gradients(Step& step, Flow& flow, Saved& saved) {
+  if (dropout_.active(step)) kernels::dropout_backward(step.exec, dropout_.of(step), flow.main, flow.main);
+  if (!norm_) return;
+  const auto lease = step.store->lease(*normed_);
+  const auto t = SavedSet::keep(saved, tensors(step, plan::Pass::train));
+  norm_->backward(step, lease, norm_->gradients(t), flow.main, t, flow.main);
+}
+
+void EmbeddingBlock::weight_gradients(Step& step, Flow& flow, Saved& saved) {
+  if (norm_) {
+    auto grads = step.store->grads(*normed_);
+    hand_over_gradients(step, *norm_, SavedSet::pop(saved, tensors(step, plan::Pass::train)), grads);
+    grads.commit();
+  }
+  table_gradients(step, flow.main);
+}
+
+void EmbeddingBlock::table_gradients(Step& step, base::View d_sum) const {
   tensor::ArenaScope scope(step.exec.scratch());
-  const auto gradient = all_rows(step, flow.main);
+  const auto gradient = all_rows(step, d_sum);
   auto tokens = step.store->grads(tokens_);
   const auto table = tokens.gradient(0);
   kernels::embedding_backward(step.exec, step.micro.tokens, step.edges->rank() * table.rows(), gradient, table);
   tokens.commit();
-  if (!positions_) return;
-  auto positions = step.store->grads(*positions_);
-  kernels::embedding_backward(step.exec, step.micro.positions, 0, gradient, positions.gradient(0));
-  positions.commit();
+  if (positions_) {
+    auto positions = step.store->grads(*positions_);
+    kernels::embedding_backward(step.exec, step.micro.positions, 0, gradient, positions.gradient(0));
+    positions.commit();
+  }
+  if (!segments_) return;
+  auto segments = step.store->grads(*segments_);
+  kernels::embedding_backward(step.exec, first_segments(step, gradient.rows()), 0, gradient, segments.gradient(0));
+  segments.commit();
 }
 
 }  // namespace trainyard::model

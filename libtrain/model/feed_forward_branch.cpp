@@ -3,6 +3,7 @@
 
 #include "kernels/activation/activation.h"
 #include "kernels/linear/linear.h"
+#include "libtrain/model/gelu_form.h"
 #include "libtrain/model/shared_sum.h"
 #include "libtrain/plan/widths.h"
 
@@ -15,7 +16,7 @@ std::vector<FusedLinear::Indices> inner_indices(const BranchSpec& spec, const st
     return FusedLinear::Indices{plan::index_of(spec.unit, name + layer + ".weight"),
                                 plan::index_of(spec.unit, name + layer + ".bias")};
   };
-  if (spec.model.activation == plan::Activation::gelu_tanh) return {indices(".up")};
+  if (spec.model.activation != plan::Activation::swiglu) return {indices(".up")};
   return {indices(".gate"), indices(".up")};
 }
 
@@ -36,7 +37,7 @@ void FeedForwardBranch::forward(Step& step, const params::Lease& lease, const Sa
       swiglu(step, t);
     } else {
       const auto& up = inner_indices_.front();
-      kernels::linear_gelu_forward(step.exec, normed, lease.weight(up.weight),
+      kernels::linear_gelu_forward(step.exec, gelu_form(model_), normed, lease.weight(up.weight),
                                    up.bias < 0 ? base::View{} : lease.weight(up.bias), t[names_.inner],
                                    t[names_.activated]);
     }
@@ -54,7 +55,7 @@ void FeedForwardBranch::swiglu(Step& step, const SavedSet& t) const {
 
 void FeedForwardBranch::make_again(Step& step, const SavedSet& t) const {
   if (gated()) swiglu(step, t);
-  else kernels::gelu_forward(step.exec, t[names_.inner], t[names_.activated]);
+  else kernels::gelu_forward(step.exec, gelu_form(model_), t[names_.inner], t[names_.activated]);
 }
 
 void FeedForwardBranch::down_weight_gradient(Step& step, const params::Grads& grads, base::View d_output,
@@ -68,7 +69,8 @@ void FeedForwardBranch::backward_to_inner(Step& step, const params::Lease& lease
                                           const SavedSet& t, base::View d_activated, base::View d_inner) const {
   const auto inner = t[names_.inner];
   if (!gated())
-    return kernels::linear_gelu_backward_input(step.exec, d_output, lease.weight(down_weight_), inner, d_inner);
+    return kernels::linear_gelu_backward_input(step.exec, gelu_form(model_), d_output, lease.weight(down_weight_),
+                                               inner, d_inner);
   const auto width = d_activated.cols();
   kernels::linear_backward_input(step.exec, d_output, lease.weight(down_weight_), d_activated);
   kernels::swiglu_backward(step.exec, inner.columns(0, width), inner.columns(width, width), d_activated,

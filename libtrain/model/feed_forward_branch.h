@@ -9,7 +9,7 @@
 
 namespace trainyard::model {
 
-// GPT-2: up, tanh GELU, down. Llama: gate and up as one product, SwiGLU (Shazeer 2020), down. Described by
+// GPT-2, BERT: up, GELU, down. Llama: gate and up as one product, SwiGLU (Shazeer 2020), down. Described by
 // plan::FeedForwardKind. Ranks that share the layer share its inner width.
 class FeedForwardBranch : public Branch {
  public:

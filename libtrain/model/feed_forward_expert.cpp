@@ -2,6 +2,7 @@
 #include "libtrain/model/feed_forward_expert.h"
 
 #include "kernels/activation/activation.h"
+#include "libtrain/model/gelu_form.h"
 #include "libtrain/plan/layer_model.h"
 
 namespace trainyard::model {
@@ -11,7 +12,8 @@ FeedForwardExpert::Layer FeedForwardExpert::layer_of(const plan::Unit& one, cons
 }
 
 FeedForwardExpert::FeedForwardExpert(const ExpertSpec& spec)
-    : width_(plan::expert_width(spec.model)), lanes_(spec.model.lanes), down_(layer_of(spec.one, "down")) {
+    : width_(plan::expert_width(spec.model)), lanes_(spec.model.lanes), gelu_(gelu_form(spec.model)),
+      down_(layer_of(spec.one, "down")) {
   if (spec.model.activation == plan::Activation::swiglu) inner_.push_back(layer_of(spec.one, "gate"));
   inner_.push_back(layer_of(spec.one, "up"));
 }
@@ -32,7 +34,7 @@ void FeedForwardExpert::forward(Step& step, const kernels::RowGroups& groups, co
 
 void FeedForwardExpert::make_again(Step& step, const SavedSet& t) const {
   const auto inner = t["inner"];
-  if (inner_.size() == 1) kernels::gelu_forward(step.exec, inner, t["activated"]);
+  if (inner_.size() == 1) kernels::gelu_forward(step.exec, gelu_, inner, t["activated"]);
   else kernels::swiglu_forward(step.exec, part(inner, 0), part(inner, 1), t["activated"]);
 }
 
@@ -43,7 +45,7 @@ void FeedForwardExpert::input_gradients(Step& step, const kernels::RowGroups& gr
   const auto d_activated = step.exec.scratch().allocate(step.dtype, {activated.rows(), activated.cols()});
   const kernels::GroupedPart down{dy, weights(down_.weight)};
   kernels::grouped_linear_backward_input(step.exec, groups, {&down, 1}, 1, d_activated);
-  if (inner_.size() == 1) kernels::gelu_backward(step.exec, inner, d_activated, inner);
+  if (inner_.size() == 1) kernels::gelu_backward(step.exec, gelu_, inner, d_activated, inner);
   else kernels::swiglu_backward(step.exec, part(inner, 0), part(inner, 1), d_activated, part(inner, 0), part(inner, 1));
   std::vector<kernels::GroupedPart> parts;
   for (std::size_t i = 0; i < inner_.size(); ++i) parts.push_back({part(inner, i), weights(inner_[i].weight)});

@@ -1,6 +1,7 @@
 // The feed-forward part as an expert: down(activation(up(x))).
 #pragma once
 
+#include "kernels/activation/gelu.h"
 #include "libtrain/model/expert.h"
 
 namespace trainyard::model {
@@ -24,6 +25,7 @@ class FeedForwardExpert : public Expert {
   static Layer layer_of(const plan::Unit& one, const std::string& name);
   base::View part(base::View inner, std::size_t i) const;  // columns of the i-th of up, or of gate and up
   std::int64_t width_, lanes_;
+  kernels::Gelu gelu_;        // where there is no gate
   std::vector<Layer> inner_;  // up, or gate and up
   Layer down_;
 };

@@ -1,11 +1,14 @@
-// The head: norm, then logits, loss and their gradients chunk by chunk.
+// The head: norm and transform, then logits, loss and their gradients chunk by chunk.
 #include "libtrain/model/head_block.h"
 
+#include "kernels/activation/activation.h"
+#include "kernels/cast/cast.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/linear/linear.h"
+#include "libtrain/model/gelu_form.h"
 #include "libtrain/model/shared_sum.h"
-#include "libtrain/plan/blocks/norm.h"
+#include "libtrain/plan/blocks/head.h"
 #include "libtrain/plan/widths.h"
 
 #include <algorithm>
@@ -18,13 +21,48 @@ base::View slice(const base::View& v, std::int64_t first, std::int64_t n) {
   return base::View(static_cast<char*>(v.data) + first * base::size_of(v.dtype), v.dtype, {n}, v.device);
 }
 
+// The bias of logits in the dtype that these are in, in scratch of the caller's scope where that is another.
+base::View wide_bias(Step& step, base::View bias) {
+  if (!bias || step.dtype != base::DType::bf16) return bias;
+  const auto wide = step.exec.scratch().allocate(base::DType::f32, {bias.count()});
+  kernels::cast(step.exec, bias, wide);
+  return wide;
+}
+
 }  // namespace
+
+// The leases of the head, what makes logits of rows among them.
+struct HeadBlock::Leases {
+  std::optional<params::Lease> own, tokens;
+  base::View table, bias;
+};
+
+// The tensors of norm and transform in a forward pass; an evaluation gives them back when it ends.
+struct HeadBlock::Pushed {
+  Pushed(const HeadBlock& head, const Step& step, Saved& saved)
+      : saved_(saved), kept_(saved.size()), norm(SavedSet::push(saved, head.tensors(step, step.pass))),
+        transform(SavedSet::push(saved, head.transform_tensors(step))) {
+    if (step.pass == plan::Pass::train) kept_ = saved.size();
+  }
+  ~Pushed() {
+    while (saved_.size() > kept_) saved_.pop();
+  }
+  Pushed(const Pushed&) = delete;
+  Pushed& operator=(const Pushed&) = delete;
+
+ private:
+  Saved& saved_;
+  std::size_t kept_;
+
+ public:
+  const SavedSet norm, transform;
+};
 
 // The buffers of the loss, and what a chunk does with them. Ranks that share the table have the logits of their own
 // columns; what they tell one another is the statistics of each token.
 struct HeadBlock::Loss {
-  Loss(Step& step, const plan::ModelConfig& model, std::int64_t n)
-      : step_(step), widths_(model, step.edges->ranks()), vocabulary_(model.vocabulary), n_(n),
+  Loss(Step& step, const plan::ModelConfig& model, const Leases& leases, std::int64_t n)
+      : step_(step), table_(leases.table), widths_(model, step.edges->ranks()), vocabulary_(model.vocabulary), n_(n),
         chunk_(plan::head_chunk_tokens(step.exec.device().kind)),
         losses_(step.exec.scratch().allocate(base::DType::f64, {n})),
         logits_(step.exec.scratch().allocate(accumulation(), {std::min(n, chunk_), widths_.vocabulary})),
@@ -36,13 +74,18 @@ struct HeadBlock::Loss {
                         : step.exec.scratch().allocate(accumulation(), {widths_.partials * 3 * logits_.rows()})),
         of_all_(step.edges->ranks() == 1
                     ? base::View{}
-                    : step.exec.scratch().allocate(accumulation(), {step.edges->ranks() * statistics_.count()})) {}
+                    : step.exec.scratch().allocate(accumulation(), {step.edges->ranks() * statistics_.count()})),
+        bias_(wide_bias(step, leases.bias)),
+        ones_(bias_ && step.pass == plan::Pass::train ? step.exec.scratch().allocate(step.dtype, {std::min(n, chunk_)})
+                                                      : base::View{}) {
+    if (ones_) kernels::fill(step.exec, ones_, 1);
+  }
 
   std::int64_t rows(std::int64_t first) const { return std::min(chunk_, n_ - first); }
   std::int64_t step() const { return chunk_; }
   const plan::Widths& widths() const { return widths_; }
   // The gradient of the chunk's logits, in the working dtype; empty in evaluation.
-  base::View chunk(std::int64_t first, base::View table, base::View normed) const {
+  base::View chunk(std::int64_t first, base::View normed) const {
     const auto c = rows(first);
     const auto logits = logits_.row_range(0, c);
     const auto gradient = step_.pass == plan::Pass::evaluate ? base::View{}
@@ -50,8 +93,7 @@ struct HeadBlock::Loss {
                                                              : logits;
     const auto targets = slice(step_.micro.targets, first, c), weights = slice(step_.micro.weights, first, c),
                losses = slice(losses_, first, c);
-    kernels::gemm(step_.exec, normed.row_range(first, c), kernels::Transpose::no, table, kernels::Transpose::yes,
-                  logits);
+    kernels::linear_forward(step_.exec, normed.row_range(first, c), table_, bias_, logits);
     if (step_.edges->ranks() == 1) {
       kernels::cross_entropy_chunk(step_.exec, logits, gradient, vocabulary_, targets, weights, losses, widths_.lanes);
       return gradient;
@@ -64,6 +106,12 @@ struct HeadBlock::Loss {
     kernels::cross_entropy_finish(step_.exec, logits, column, vocabulary_, all, targets, weights, losses, gradient);
     return gradient;
   }
+  // d_bias gets, or from the second chunk on gets added, what the rows of a chunk's gradient add up to.
+  void bias_gradient(std::int64_t first, base::View gradient, base::View d_bias) const {
+    if (bias_)
+      kernels::gemm(step_.exec, slice(ones_, 0, gradient.rows()), kernels::Transpose::no, gradient,
+                    kernels::Transpose::no, d_bias, first == 0 ? kernels::Accumulate::no : kernels::Accumulate::yes);
+  }
   void close() const {
     if (step_.loss_place) kernels::sum_losses_into(step_.exec, losses_, step_.loss_place);
     else step_.loss_sum += kernels::sum_losses(step_.exec, losses_);
@@ -73,62 +121,126 @@ struct HeadBlock::Loss {
  private:
   base::DType accumulation() const { return shape_of(step_).accumulation(); }
   Step& step_;
+  base::View table_;
   plan::Widths widths_;
   std::int64_t vocabulary_, n_, chunk_;
-  base::View losses_, logits_, narrow_, statistics_, of_all_;
+  base::View losses_, logits_, narrow_, statistics_, of_all_, bias_, ones_;
 };
 
-HeadBlock::HeadBlock(const plan::ModelConfig& model, const plan::Unit& unit, const std::vector<plan::Use>& uses)
-    : model_(model), own_(uses.at(0)), norm_(model, unit, "norm"), table_(plan::index_of(unit, "weight")) {
-  if (uses.size() > 1) tied_ = uses[1];
+HeadBlock::HeadBlock(const plan::ModelConfig& model, const std::vector<plan::Unit>& units,
+                     const std::vector<plan::Use>& uses)
+    : model_(model) {
+  if (!units.empty()) own_ = uses.front();
+  if (model.tied) tied_ = uses.back();
+  else table_ = plan::index_of(units.front(), "weight");
+  if (model.norm_position == plan::NormPosition::pre) norm_.emplace(model, units.front(), "norm");
+  if (model.head != plan::HeadForm::masked) return;
+  transform_norm_.emplace(model, units.front(), "transform_norm");
+  transform_ = plan::index_of(units.front(), "transform.weight");
+  transform_bias_ = plan::index_of(units.front(), "transform.bias");
+  bias_ = plan::index_of(units.front(), "bias");
+}
+
+HeadBlock::Leases HeadBlock::lease(Step& step) const {
+  Leases l;
+  if (own_) l.own.emplace(step.store->lease(*own_));
+  if (tied_) l.tokens.emplace(step.store->lease(*tied_));
+  l.table = tied_ ? l.tokens->weight(0) : l.own->weight(table_);
+  if (bias_ >= 0) l.bias = l.own->weight(bias_);
+  return l;
+}
+
+std::vector<plan::SavedTensor> HeadBlock::transform_tensors(const Step& step) const {
+  return plan::transform_tensors(model_, shape_of(step));
+}
+
+std::vector<plan::SavedTensor> HeadBlock::tensors(const Step& step, plan::Pass pass) const {
+  return plan::head_tensors(model_, shape_of(step), pass);
+}
+
+// What the table reads: the stream, normed and transformed where the model says so.
+base::View HeadBlock::rows(Step& step, const std::optional<params::Lease>& own, base::View stream,
+                           const Pushed& t) const {
+  const auto normed = t.norm.find("normed");
+  if (norm_) norm_->forward(step, *own, stream, t.norm);
+  else if (normed) kernels::copy(step.exec, stream, normed);
+  const auto x = normed ? normed : stream;
+  if (!transform_norm_) return x;
+  kernels::linear_gelu_forward(step.exec, gelu_form(model_), x, own->weight(transform_),
+                               transform_bias_ < 0 ? base::View{} : own->weight(transform_bias_), t.transform["inner"],
+                               t.transform["input"]);
+  transform_norm_->make_again(step, *own, t.transform);
+  return t.transform["normed"];
 }
 
 void HeadBlock::forward(Step& step, Flow& flow, Saved& saved) {
-  const auto own = step.store->lease(own_);
-  const PassTensors tensors(plan::norm_tensors(model_, shape_of(step), step.pass), step, saved);
-  norm_.forward(step, own, flow.main, *tensors);
-  if (step.pass == plan::Pass::train) return;
-  std::optional<params::Lease> tokens;
-  if (tied_) tokens.emplace(step.store->lease(*tied_));
-  const auto table = tokens ? tokens->weight(0) : own.weight(table_);
+  if (step.pass == plan::Pass::evaluate) return evaluate(step, flow, saved);
+  std::optional<params::Lease> own;
+  if (norm_ || transform_norm_) own.emplace(step.store->lease(*own_));
+  const Pushed t(*this, step, saved);
+  rows(step, own, flow.main, t);
+}
+
+void HeadBlock::evaluate(Step& step, const Flow& flow, Saved& saved) const {
+  const auto leases = lease(step);
+  const Pushed t(*this, step, saved);
+  const auto mine = rows(step, leases.own, flow.main, t);
   tensor::ArenaScope scope(step.exec.scratch());
-  const auto normed = all_rows(step, (*tensors)["normed"]);
-  const Loss loss(step, model_, normed.rows());
-  for (std::int64_t first = 0; first < normed.rows(); first += loss.step()) loss.chunk(first, table, normed);
+  const auto normed = all_rows(step, mine);
+  const Loss loss(step, model_, leases, normed.rows());
+  for (std::int64_t first = 0; first < normed.rows(); first += loss.step()) loss.chunk(first, normed);
   loss.close();
 }
 
 void HeadBlock::backward(Step& step, Flow& flow, Saved& saved) {
-  const auto own = step.store->lease(own_);
-  std::optional<params::Lease> tokens;
-  if (tied_) tokens.emplace(step.store->lease(*tied_));
-  const auto tensors = SavedSet::pop(saved, plan::norm_tensors(model_, shape_of(step), plan::Pass::train));
-  auto table_grads = step.store->grads(tied_ ? *tied_ : own_);
-  backward_loss(step, flow.main, tensors["normed"], tokens ? tokens->weight(0) : own.weight(table_),
-                table_grads.gradient(tied_ ? 0 : table_));
-  if (!tied_) {  // the norm lies in the same unit
-    norm_.backward(step, own, norm_.gradients(table_grads), flow.main, tensors, flow.main);
-    return table_grads.commit();
+  const auto leases = lease(step);
+  const auto u = SavedSet::pop(saved, transform_tensors(step)),
+             t = SavedSet::pop(saved, tensors(step, plan::Pass::train));
+  auto table_grads = step.store->grads(tied_ ? *tied_ : *own_);
+  std::optional<params::Grads> apart;  // of its own unit, where the table lies in another
+  if (tied_ && own_) apart.emplace(step.store->grads(*own_));
+  auto& grads = apart ? *apart : table_grads;
+  backward_loss(step, flow.main, transform_norm_ ? u["normed"] : t["normed"], leases,
+                table_grads.gradient(tied_ ? 0 : table_), bias_ < 0 ? base::View{} : grads.gradient(bias_));
+  if (tied_) table_grads.commit();
+  if (transform_norm_) backward_transform(step, *leases.own, grads, t["normed"], u, flow.main);
+  if (norm_) norm_->backward(step, *leases.own, norm_->gradients(grads), flow.main, t, flow.main);
+  if (own_) grads.commit();
+}
+
+// d_stream comes as the gradient of the transform's output. Weights are not shared: of ranks that share rows each makes
+// the gradients of all.
+void HeadBlock::backward_transform(Step& step, const params::Lease& own, const params::Grads& grads, base::View x,
+                                   const SavedSet& t, base::View d_stream) const {
+  transform_norm_->backward(step, own, transform_norm_->gradients(grads), d_stream, t, d_stream);
+  auto& workspace = step.exec.scratch();
+  tensor::ArenaScope scope(workspace);
+  const auto d_inner = workspace.allocate(step.dtype, {d_stream.rows(), d_stream.cols()});
+  kernels::gelu_backward(step.exec, gelu_form(model_), t["inner"], d_stream, d_inner);
+  {
+    tensor::ArenaScope gathered(workspace);
+    const auto d_all = all_rows(step, d_inner), x_all = all_rows(step, x);
+    kernels::linear_backward_weight(step.exec, d_all, x_all, grads.gradient(transform_),
+                                    transform_bias_ < 0 ? base::View{} : grads.gradient(transform_bias_));
   }
-  table_grads.commit();
-  auto grads = step.store->grads(own_);
-  norm_.backward(step, own, norm_.gradients(grads), flow.main, tensors, flow.main);
-  grads.commit();
+  kernels::linear_backward_input(step.exec, d_inner, own.weight(transform_), d_stream);
 }
 
 // d_normed = dlogits W, d_table = sum over chunks of dlogits^T normed.
-void HeadBlock::backward_loss(Step& step, base::View d_normed, base::View mine, base::View table, base::View d_table) {
+void HeadBlock::backward_loss(Step& step, base::View d_normed, base::View mine, const Leases& leases,
+                              base::View d_table, base::View d_bias) {
   tensor::ArenaScope scope(step.exec.scratch());
   const auto normed = all_rows(step, mine);
   const auto sums = partial_place(step, plan::Widths(model_, step.edges->ranks()), normed.rows(), d_normed);
-  const Loss loss(step, model_, normed.rows());
+  const Loss loss(step, model_, leases, normed.rows());
   for (std::int64_t first = 0; first < normed.rows(); first += loss.step()) {
     const auto c = loss.rows(first);
-    const auto gradient = loss.chunk(first, table, normed);
-    const kernels::LinearPart part{gradient, table};
+    const auto gradient = loss.chunk(first, normed);
+    const kernels::LinearPart part{gradient, leases.table};
     partial_products(step, {&part, 1}, loss.widths(), sums, normed.rows(), first);
     kernels::gemm(step.exec, gradient, kernels::Transpose::yes, normed.row_range(first, c), kernels::Transpose::no,
                   d_table, first == 0 ? kernels::Accumulate::no : kernels::Accumulate::yes);
+    loss.bias_gradient(first, gradient, d_bias);
   }
   if (step.edges->ranks() > 1) step.edges->add_up(sums, {}, d_normed);
   loss.close();
@@ -136,15 +248,14 @@ void HeadBlock::backward_loss(Step& step, base::View d_normed, base::View mine, 
 
 void HeadBlock::logits(Step& step, const Flow& flow, Saved& saved, std::int64_t at, base::View out) {
   TRAINYARD_ASSERT(step.edges->ranks() == 1, "whole logits on {} ranks that share the table", step.edges->ranks());
-  const auto own = step.store->lease(own_);
-  const PassTensors tensors(plan::norm_tensors(model_, shape_of(step), step.pass), step, saved);
-  norm_.forward(step, own, flow.main, *tensors);
-  std::optional<params::Lease> tokens;
-  if (tied_) tokens.emplace(step.store->lease(*tied_));
-  const auto table = tokens ? tokens->weight(0) : own.weight(table_);
+  const auto leases = lease(step);
+  const Pushed t(*this, step, saved);
+  const auto normed = rows(step, leases.own, flow.main, t);
+  tensor::ArenaScope scope(step.exec.scratch());
+  const auto bias = wide_bias(step, leases.bias);
   for (std::int64_t s = 0; s < step.micro.batch(); ++s)
-    kernels::gemm(step.exec, (*tensors)["normed"].row_range(s * step.micro.sequence() + at, 1), kernels::Transpose::no,
-                  table, kernels::Transpose::yes, out.row_range(s, 1));
+    kernels::linear_forward(step.exec, normed.row_range(s * step.micro.sequence() + at, 1), leases.table, bias,
+                            out.row_range(s, 1));
 }
 
 }  // namespace trainyard::model

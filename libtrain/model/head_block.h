@@ -1,4 +1,5 @@
-// HeadBlock: final norm, logits, cross entropy, in fixed chunks of tokens.
+// HeadBlock: final norm where layers do not end with one, the transform of a masked head, logits, cross entropy, in
+// fixed chunks of tokens.
 #pragma once
 
 #include "libtrain/model/norm_part.h"
@@ -8,10 +9,11 @@
 
 namespace trainyard::model {
 
-// Training: forward saves the normed residual stream and leases the norm only; backward makes logits of
-// plan::head_chunk_tokens(device) tokens at a time (of ranks that share the table, each its own columns), turns them in
-// place into the loss and its gradient, and from that the residual stream's gradient and the table's. Evaluation:
-// forward makes the loss alone, of the same chunks, so both give the same bits.
+// Training: forward saves the normed residual stream (plan::head_tensors) and leases what is before
+// the table only; backward makes
+// logits of plan::head_chunk_tokens(device) tokens at a time (of ranks that share the table, each its own columns),
+// turns them in place into the loss and its gradient, and from that the residual stream's gradient and the table's.
+// Evaluation: forward makes the loss alone, of the same chunks, so both give the same bits.
 //
 // The table's gradient is the sum over chunks of dlogits^T normed, the first chunk with beta = 0 and the others added
 // by the product into the same f32. Decision 2 forbids an accumulating product because it would make the sum depend on
@@ -19,8 +21,8 @@ namespace trainyard::model {
 // so no cut, rank or thread moves them.
 class HeadBlock : public Block {
  public:
-  // `uses`: of its unit, and of the token table where that is tied (plan::HeadKind).
-  HeadBlock(const plan::ModelConfig& model, const plan::Unit& unit, const std::vector<plan::Use>& uses);
+  // `units`: its own, if it has one; `uses`: of that, and of the token table where that is tied (plan::HeadKind).
+  HeadBlock(const plan::ModelConfig& model, const std::vector<plan::Unit>& units, const std::vector<plan::Use>& uses);
   std::string name() const override { return "head"; }
   void forward(Step& step, Flow& flow, Saved& saved) override;
   // Overwrites flow.main with the gradient of the loss sum. Adds to step.loss_sum and step.target_count.
@@ -32,12 +34,22 @@ class HeadBlock : public Block {
 
  private:
   struct Loss;
-  void backward_loss(Step& step, base::View d_normed, base::View normed, base::View table, base::View d_table);
+  struct Leases;
+  Leases lease(Step& step) const;
+  std::vector<plan::SavedTensor> tensors(const Step& step, plan::Pass pass) const;
+  void evaluate(Step& step, const Flow& flow, Saved& saved) const;
+  struct Pushed;
+  std::vector<plan::SavedTensor> transform_tensors(const Step& step) const;
+  base::View rows(Step& step, const std::optional<params::Lease>& own, base::View stream, const Pushed& t) const;
+  void backward_transform(Step& step, const params::Lease& own, const params::Grads& grads, base::View x,
+                          const SavedSet& tensors, base::View d_stream) const;
+  void backward_loss(Step& step, base::View d_normed, base::View normed, const Leases& leases, base::View d_table,
+                     base::View d_bias);
   plan::ModelConfig model_;
-  plan::Use own_;
-  std::optional<plan::Use> tied_;
-  NormPart norm_;
-  int table_ = -1;  // index of head.weight; -1 when tied
+  std::optional<plan::Use> own_, tied_;
+  std::optional<NormPart> norm_, transform_norm_;
+  int table_ = -1;                                        // index of head.weight; -1 when tied
+  int transform_ = -1, transform_bias_ = -1, bias_ = -1;  // of a masked head; -1 where there is none
 };
 
 }  // namespace trainyard::model

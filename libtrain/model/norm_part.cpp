@@ -13,29 +13,32 @@ NormPart::NormPart(const plan::ModelConfig& model, const plan::Unit& unit, const
 
 void NormPart::forward(Step& step, const params::Lease& lease, base::View stream, const SavedSet& t) const {
   if (const auto input = t.find("input")) kernels::copy(step.exec, stream, input);
-  normalize(step, lease, stream, t);
+  const auto normed = t.find("normed");
+  normalize(step, lease, stream, normed ? normed : stream, t);
 }
 
 void NormPart::make_again(Step& step, const params::Lease& lease, const SavedSet& t) const {
-  normalize(step, lease, t["input"], t);
+  normalize(step, lease, t["input"], t["normed"], t);
 }
 
-void NormPart::normalize(Step& step, const params::Lease& lease, base::View rows, const SavedSet& t) const {
+void NormPart::normalize(Step& step, const params::Lease& lease, base::View rows, base::View normed,
+                         const SavedSet& t) const {
   if (kind_ == plan::Norm::layer)
-    kernels::layer_norm_forward(step.exec, rows, lease.weight(weight_), lease.weight(bias_), epsilon_, t["normed"],
+    kernels::layer_norm_forward(step.exec, rows, lease.weight(weight_), lease.weight(bias_), epsilon_, normed,
                                 t["mean"], t["rstd"]);
-  else kernels::rms_norm_forward(step.exec, rows, lease.weight(weight_), epsilon_, t["normed"], t["rstd"]);
+  else kernels::rms_norm_forward(step.exec, rows, lease.weight(weight_), epsilon_, normed, t["rstd"]);
 }
 
 base::View NormPart::forward_sum(Step& step, const params::Lease& lease, base::View stream, base::View branch,
                                  const kernels::Dropout& dropout, const SavedSet& t) const {
-  const auto input = t.find("input"), sum = input ? input : stream;
+  const auto input = t.find("input"), sum = input ? input : stream, found = t.find("normed"),
+             normed = found ? found : stream;
   if (kind_ == plan::Norm::layer)
     kernels::layer_norm_residual_forward(step.exec, stream, branch, dropout, sum, lease.weight(weight_),
-                                         lease.weight(bias_), epsilon_, t["normed"], t["mean"], t["rstd"]);
+                                         lease.weight(bias_), epsilon_, normed, t["mean"], t["rstd"]);
   else
-    kernels::rms_norm_residual_forward(step.exec, stream, branch, dropout, sum, lease.weight(weight_), epsilon_,
-                                       t["normed"], t["rstd"]);
+    kernels::rms_norm_residual_forward(step.exec, stream, branch, dropout, sum, lease.weight(weight_), epsilon_, normed,
+                                       t["rstd"]);
   return sum;
 }
 

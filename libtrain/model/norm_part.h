@@ -1,4 +1,4 @@
-// NormPart: LayerNorm or RMSNorm at the mouth of a branch.
+// NormPart: LayerNorm or RMSNorm, before a branch or behind its sum with the stream.
 #pragma once
 
 #include "kernels/dropout/dropout.h"
@@ -18,10 +18,11 @@ class NormPart {
  public:
   // Of the parameters `name`.weight and, with layer norm, `name`.bias of the unit.
   NormPart(const plan::ModelConfig& model, const plan::Unit& unit, const std::string& name);
-  // Copies the residual stream to "input" in training, and fills the statistics and "normed".
+  // Copies the residual stream to "input" in training, and fills the statistics and "normed". Without a tensor "normed"
+  // the stream gets the norm of itself.
   void forward(Step& step, const params::Lease& lease, base::View stream, const SavedSet& tensors) const;
   // The same of stream + dropout(branch). In training that sum lies in "input" alone afterwards, in evaluation in the
-  // residual stream; the place is returned.
+  // residual stream; the place is returned. Without a tensor "normed" the stream gets the norm of the sum.
   base::View forward_sum(Step& step, const params::Lease& lease, base::View stream, base::View branch,
                          const kernels::Dropout& dropout, const SavedSet& tensors) const;
   // Fills "normed" again from "input", and the statistics with what they are.
@@ -35,7 +36,8 @@ class NormPart {
   NormGradients gradients(const SavedSet& tensors) const;
 
  private:
-  void normalize(Step& step, const params::Lease& lease, base::View rows, const SavedSet& tensors) const;
+  void normalize(Step& step, const params::Lease& lease, base::View rows, base::View normed,
+                 const SavedSet& tensors) const;
   void backward_rows(Step& step, const params::Lease& lease, const NormGradients& grads, base::View d_normed,
                      const SavedSet& tensors, base::View gradient) const;
   plan::Norm kind_;

@@ -10,27 +10,19 @@ namespace trainyard::model {
 PreNormLayer::PreNormLayer(const plan::ModelConfig& model, std::string name, plan::Use use,
                            std::vector<Sublayer> sublayers)
     : model_(model), name_(std::move(name)), use_(use), sublayers_(std::move(sublayers)),
-      apart_(std::all_of(sublayers_.begin(), sublayers_.end(),
-                         [](const Sublayer& s) { return s.kind->makes_weight_gradients_apart(); })) {}
+      apart_(make_weight_gradients_apart(sublayers_)) {}
 
-std::vector<plan::SavedTensor> PreNormLayer::tensors(const Sublayer& s, const Step& step, plan::Pass pass) const {
-  return plan::branch_tensors(*s.kind, model_, shape_of(step), pass);
+std::vector<std::vector<plan::SavedTensor>> PreNormLayer::tensors(const Step& step, plan::Pass pass) const {
+  return plan::layer_tensors(model_, shape_of(step), pass);
 }
 
 // All tensors of a branch and its norm, for backward.
-SavedSet PreNormLayer::take(const Sublayer& s, Step& step, const params::Lease& lease, Saved& saved) const {
-  const auto list = tensors(s, step, plan::Pass::train);
-  if (step.recompute != plan::Recompute::selective) return SavedSet::pop(saved, list);
-  const auto again = plan::Stays::unless_selective;
-  {
-    const Saved::Passing passing(saved);
-    SavedSet::push(saved, plan::only(list, again));
-  }
-  const auto t = SavedSet::pop(saved, selective_order(list));
+SavedSet PreNormLayer::take(const Sublayer& s, const std::vector<plan::SavedTensor>& list, Step& step,
+                            const params::Lease& lease, Saved& saved) const {
+  const auto t = SavedSet::take_back(step, saved, list);
+  if (step.recompute != plan::Recompute::selective) return t;
   if (!step.absent) s.norm.make_again(step, lease, t);
-  const bool made = !step.absent || s.branch->works_for_others();
-  if (made && !plan::only(s.kind->tensors(model_, shape_of(step), plan::Pass::train), again).empty())
-    s.branch->make_again(step, t);
+  if (!step.absent || s.branch->works_for_others()) s.make_again(step, model_, t);
   return t;
 }
 
@@ -42,17 +34,19 @@ bool PreNormLayer::works_for_others() const {
 // It leases, saves and commits as ever, so that ranks stay in step; the branches leave out what is not for others.
 void PreNormLayer::forward_for_others(Step& step, Saved& saved) {
   const auto lease = step.store->lease(use_);
-  for (const auto& s : sublayers_) {
-    const PassTensors t(tensors(s, step, step.pass), step, saved);
-    s.branch->forward_for_others(step, *t);
+  const auto groups = tensors(step, step.pass);
+  for (std::size_t i = 0; i < sublayers_.size(); ++i) {
+    const PassTensors t(groups[i], step, saved);
+    sublayers_[i].branch->forward_for_others(step, *t);
   }
 }
 
 void PreNormLayer::backward_for_others(Step& step, Saved& saved) {
   const auto lease = step.store->lease(use_);
   auto grads = step.store->grads(use_);
-  for (auto s = sublayers_.rbegin(); s != sublayers_.rend(); ++s)
-    s->branch->backward_for_others(step, take(*s, step, lease, saved));
+  const auto groups = tensors(step, plan::Pass::train);
+  for (auto i = sublayers_.size(); i-- > 0;)
+    sublayers_[i].branch->backward_for_others(step, take(sublayers_[i], groups[i], step, lease, saved));
   grads.commit();
 }
 
@@ -64,8 +58,10 @@ void PreNormLayer::forward(Step& step, Flow& flow, Saved& saved) {
   const auto output = workspace.allocate(step.dtype, {flow.main.rows(), flow.main.cols()});  // rows of the stream
   const Sublayer* before = nullptr;  // its output waits to be added
   auto x = flow.main;
-  for (const auto& s : sublayers_) {
-    const PassTensors t(tensors(s, step, step.pass), step, saved);
+  const auto groups = tensors(step, step.pass);
+  for (std::size_t i = 0; i < sublayers_.size(); ++i) {
+    const auto& s = sublayers_[i];
+    const PassTensors t(groups[i], step, saved);
     if (before == nullptr) s.norm.forward(step, lease, x, *t);
     else x = s.norm.forward_sum(step, lease, x, output, before->residual.of(step), *t);
     const bool unread = step.output == Output::unread && &s == &sublayers_.back();
@@ -80,15 +76,17 @@ void PreNormLayer::backward(Step& step, Flow& flow, Saved& saved) {
   const auto lease = step.store->lease(use_);
   auto grads = step.store->grads(use_);
   auto& workspace = step.exec.scratch();
-  for (auto s = sublayers_.rbegin(); s != sublayers_.rend(); ++s) {
-    const auto t = take(*s, step, lease, saved);
+  const auto groups = tensors(step, plan::Pass::train);
+  for (auto i = sublayers_.size(); i-- > 0;) {
+    const auto& s = sublayers_[i];
+    const auto t = take(s, groups[i], step, lease, saved);
     tensor::ArenaScope scope(workspace);
     const auto d_normed = workspace.allocate(step.dtype, {flow.main.rows(), model_.hidden});
     {
       tensor::ArenaScope buffers(workspace);
-      s->branch->backward(step, lease, grads, OutputGradient(s->residual, flow.main), t, d_normed);
+      s.branch->backward(step, lease, grads, OutputGradient(s.residual, flow.main), t, d_normed);
     }
-    s->norm.backward(step, lease, s->norm.gradients(grads), d_normed, t, flow.main);
+    s.norm.backward(step, lease, s.norm.gradients(grads), d_normed, t, flow.main);
   }
   grads.commit();
 }
@@ -97,19 +95,21 @@ void PreNormLayer::input_gradients(Step& step, Flow& flow, Saved& saved) {
   if (!apart_) return backward(step, flow, saved);
   const auto lease = step.store->lease(use_);
   auto& workspace = step.exec.scratch();
-  for (auto s = sublayers_.rbegin(); s != sublayers_.rend(); ++s) {
-    const auto t = SavedSet::keep(saved, tensors(*s, step, plan::Pass::train));
+  const auto groups = tensors(step, plan::Pass::train);
+  for (auto i = sublayers_.size(); i-- > 0;) {
+    const auto& s = sublayers_[i];
+    const auto t = SavedSet::keep(saved, groups[i]);
     tensor::ArenaScope scope(workspace);
     const auto d_normed = workspace.allocate(step.dtype, {flow.main.rows(), model_.hidden}),
                d_output = workspace.allocate(step.dtype, {flow.main.rows(), model_.hidden});
-    const OutputGradient gradient(s->residual, flow.main);
+    const OutputGradient gradient(s.residual, flow.main);
     if (gradient.dropped(step)) gradient.in(step, d_output);
     else tensor::copy(step.exec, flow.main, d_output);
     {
       tensor::ArenaScope buffers(workspace);
-      s->branch->input_gradients(step, lease, d_output, t, d_normed);
+      s.branch->input_gradients(step, lease, d_output, t, d_normed);
     }
-    s->norm.backward(step, lease, s->norm.gradients(t), d_normed, t, flow.main);
+    s.norm.backward(step, lease, s.norm.gradients(t), d_normed, t, flow.main);
     tensor::copy(step.exec, d_output, t["input"]);
   }
 }
@@ -117,13 +117,13 @@ void PreNormLayer::input_gradients(Step& step, Flow& flow, Saved& saved) {
 void PreNormLayer::weight_gradients(Step& step, Flow&, Saved& saved) {
   if (!apart_) return;
   auto grads = step.store->grads(use_);
-  for (auto s = sublayers_.rbegin(); s != sublayers_.rend(); ++s) {
-    const auto t = SavedSet::pop(saved, tensors(*s, step, plan::Pass::train));
-    const auto made = s->norm.gradients(t), there = s->norm.gradients(grads);
-    tensor::copy(step.exec, made.weight, there.weight);
-    if (made.bias) tensor::copy(step.exec, made.bias, there.bias);
+  const auto groups = tensors(step, plan::Pass::train);
+  for (auto i = sublayers_.size(); i-- > 0;) {
+    const auto& s = sublayers_[i];
+    const auto t = SavedSet::pop(saved, groups[i]);
+    hand_over_gradients(step, s.norm, t, grads);
     tensor::ArenaScope scope(step.exec.scratch());
-    s->branch->weight_gradients(step, grads, t["input"], t);
+    s.branch->weight_gradients(step, grads, t["input"], t);
   }
   grads.commit();
 }

@@ -2,10 +2,8 @@
 // branch after branch.
 #pragma once
 
-#include "libtrain/model/branch.h"
-#include "libtrain/model/norm_part.h"
+#include "libtrain/model/sublayer.h"
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,12 +15,6 @@ namespace trainyard::model {
 // Recompute::selective, tensors that do not always stay lie above those that do, while a branch and its norm run.
 class PreNormLayer : public Block {
  public:
-  struct Sublayer {
-    const plan::BranchKind* kind;
-    NormPart norm;
-    std::unique_ptr<Branch> branch;
-    DropoutSite residual;
-  };
   PreNormLayer(const plan::ModelConfig& model, std::string name, plan::Use use, std::vector<Sublayer> sublayers);
   std::string name() const override { return name_; }
   void forward(Step& step, Flow& flow, Saved& saved) override;
@@ -33,8 +25,9 @@ class PreNormLayer : public Block {
   bool works_for_others() const override;
 
  private:
-  std::vector<plan::SavedTensor> tensors(const Sublayer& sublayer, const Step& step, plan::Pass pass) const;
-  SavedSet take(const Sublayer& sublayer, Step& step, const params::Lease& lease, Saved& saved) const;
+  std::vector<std::vector<plan::SavedTensor>> tensors(const Step& step, plan::Pass pass) const;  // of each sublayer
+  SavedSet take(const Sublayer& sublayer, const std::vector<plan::SavedTensor>& tensors, Step& step,
+                const params::Lease& lease, Saved& saved) const;
   void forward_for_others(Step& step, Saved& saved);
   void backward_for_others(Step& step, Saved& saved);
   plan::ModelConfig model_;

@@ -101,6 +101,15 @@ SavedSet SavedSet::keep(Saved& saved, std::vector<plan::SavedTensor> list) {
   return take(saved, std::move(list), &Saved::keep);
 }
 
+SavedSet SavedSet::take_back(const Step& step, Saved& saved, std::vector<plan::SavedTensor> list) {
+  if (step.recompute != plan::Recompute::selective) return pop(saved, std::move(list));
+  {
+    const Saved::Passing passing(saved);
+    push(saved, plan::only(list, plan::Stays::unless_selective));
+  }
+  return pop(saved, selective_order(list));
+}
+
 std::vector<plan::SavedTensor> selective_order(const std::vector<plan::SavedTensor>& list) {
   auto all = plan::only(list, plan::Stays::always);
   for (const auto& t : plan::only(list, plan::Stays::unless_selective)) all.push_back(t);

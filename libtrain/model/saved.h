@@ -18,6 +18,9 @@ class SavedSet {
  public:
   static SavedSet push(Saved& saved, std::vector<plan::SavedTensor> list);
   static SavedSet pop(Saved& saved, std::vector<plan::SavedTensor> list);
+  // Pops for backward what a forward pass of the step kept of the list; with Recompute::selective there is room for
+  // the others again, which nobody has filled.
+  static SavedSet take_back(const Step& step, Saved& saved, std::vector<plan::SavedTensor> list);
   void add(const SavedSet& more);
   static SavedSet keep(Saved& saved, std::vector<plan::SavedTensor> list);  // for weight gradients to pop
   // Rows [first, first + rows) of each of the tensors of the list, which this has too.

@@ -68,6 +68,10 @@ std::vector<std::string> expert_problems(const ModelConfig& m) {
   if (e.top_k > fewest)
     out.push_back(fmt::format("experts-top-k {} is more than the {} of a layer: {} at most", e.top_k,
                               base::counted(fewest, "expert"), fewest));
+  if (m.norm_position == NormPosition::post)
+    out.emplace_back(
+        "norm-position post: layers that have experts have their norms before their branches: leave it out, or the "
+        "experts");
   if (e.residual && e.shared > 0)
     out.emplace_back(
         "experts-residual and experts-shared both put a feed-forward part beside the experts: one of them");

@@ -48,9 +48,10 @@ Extent extent(const Plan& p) {
   const double ranks = number(p.topology.world()), rows = number(p.micro_batch) * (number(p.sequence) + 128),
                micros = number(p.global_batch) / number(p.micro_batch) + 1;
   // Elements, with what rounding up to pieces adds to each unit and to each of its tensors.
-  const double parameters = layers * (4 * hidden * hidden + 3 * hidden * ffn + 16 * (hidden + ffn) + 1024) +
-                            (2 * vocabulary + context) * hidden + (2 * layers + 4) * 64 * (ranks + 64) +
-                            experts.parameters;
+  const double parameters = hidden * hidden +
+                            layers * (4 * hidden * hidden + 3 * hidden * ffn + 16 * (hidden + ffn) + 1024) +
+                            (2 * vocabulary + context + number(m.segments)) * hidden +
+                            (2 * layers + 6) * 64 * (ranks + 64) + experts.parameters;
   const double states =
       64 * parameters;  // two gradients, parameters, slots, moments, snapshot, staging: below 48 bytes an element
   const double widths = 16 * hidden + 8 * ffn + 64 +
@@ -63,7 +64,8 @@ Extent extent(const Plan& p) {
   const double activations = in_flight * (8 * (rows * widths + experts.once) + 64 * 64) * (layers + 8);
   const double team = number(p.threads) * 8 *
                       (16 * (number(p.sequence) + 256) * (hidden + 64) + (1 << 20));  // of attention, each thread
-  const double head = 4096 * 16 * vocabulary + 16 * 4096 * 4096, tables = 16 * rows * (hidden + 16);
+  const double head = 4096 * 16 * vocabulary + 16 * rows * hidden + 16 * 4096 * 4096,
+               tables = 16 * rows * (hidden + 16);
   // Micro-batches of the busiest rank: of each at most three gathers and a reduction, and what tensor ranks exchange:
   // some rows of the stream for each branch, there and back, and a few numbers of each rank for each row.
   const double micros_of_one = micros * number(p.tensor) * number(p.pipeline) / ranks + number(p.fold) + 1,

@@ -41,8 +41,9 @@ std::vector<std::string> item_names(const ModelConfig& m) {
   std::vector<std::string> out;
   for (const auto& segment : whole(m))
     for (std::int64_t i = 0; i < segment.times; ++i) {
-      const auto unit = segment.kind->units(segment.model, segment.first + i).at(0).name;
-      out.push_back(segment.part == Part::layers ? unit : unit.substr(0, unit.find('.')));
+      const auto own = segment.kind->units(segment.model, segment.first + i);
+      if (own.empty()) out.emplace_back(segment.part == Part::input ? "embedding" : "head");
+      else out.push_back(segment.part == Part::layers ? own[0].name : own[0].name.substr(0, own[0].name.find('.')));
     }
   return out;
 }

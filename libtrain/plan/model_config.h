@@ -13,8 +13,14 @@
 namespace trainyard::plan {
 
 enum class Norm { layer, rms };
+// Where the norm of a branch stands. pre: x + branch(norm(x)), and a norm before the head. post: norm(x + branch(x))
+// (Vaswani et al. 2017; Devlin et al. 2019), and none before the head.
+enum class NormPosition { pre, post };
 enum class Positions { learned, rotary };
-enum class Activation { gelu_tanh, swiglu };
+// What makes logits of the stream. linear: the table alone. masked: a linear layer, the activation and a norm before
+// it, and a bias for each token behind (Devlin et al. 2019, the head of a masked language model).
+enum class HeadForm { linear, masked };
+enum class Activation { gelu_tanh, gelu_erf, swiglu };
 
 // GPT-2 (Radford et al. 2019): layer norm, learned positions, tanh GELU, biases, tied head, pre-norm.
 // Llama (Touvron et al. 2023): RMS norm, rotary positions (half-split pairs), SwiGLU, grouped-query attention, no
@@ -29,8 +35,12 @@ struct ModelConfig {
   std::int64_t vocabulary = 0;  // 0: from the shards
   std::int64_t context = 128;   // longest sequence (rows of the learned positions)
   Norm norm = Norm::layer;
+  NormPosition norm_position = NormPosition::pre;
   Positions positions = Positions::learned;
+  bool embedding_norm = false;  // of the sum of the embeddings, before their dropout
+  std::int64_t segments = 0;    // rows of a table of segments: all tokens are of segment 0; 0: no table
   Activation activation = Activation::gelu_tanh;
+  HeadForm head = HeadForm::linear;
   bool biases = true;
   bool tied = true;
   double dropout_embedding = 0, dropout_attention = 0, dropout_attention_residual = 0, dropout_ffn_residual = 0;

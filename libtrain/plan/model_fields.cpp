@@ -126,10 +126,18 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("context", m.context, "model", "longest sequence, in tokens", ranges::sequence);
   v("norm", m.norm, "model", "layer norm, or RMS norm",
     base::Choices<Norm>{{"layer", Norm::layer}, {"rms", Norm::rms}});
+  v("norm-position", m.norm_position, "model", "before a branch, or behind its sum with the stream",
+    base::Choices<NormPosition>{{"pre", NormPosition::pre}, {"post", NormPosition::post}});
   v("positions", m.positions, "model", "a learned table, or rotary angles (half-split pairs)",
     base::Choices<Positions>{{"learned", Positions::learned}, {"rotary", Positions::rotary}});
+  v("embedding-norm", m.embedding_norm, "model", "of the embeddings' sum, before its dropout");
+  v("segments", m.segments, "model", "rows of a table of segments, of which all tokens have the first; 0: no table",
+    {0, 1 << 16});
   v("activation", m.activation, "model", "of the feed-forward part",
-    base::Choices<Activation>{{"gelu-tanh", Activation::gelu_tanh}, {"swiglu", Activation::swiglu}});
+    base::Choices<Activation>{
+        {"gelu-tanh", Activation::gelu_tanh}, {"gelu-erf", Activation::gelu_erf}, {"swiglu", Activation::swiglu}});
+  v("head", m.head, "model", "masked: a layer, its norm and a bias of the tokens beside the table",
+    base::Choices<HeadForm>{{"linear", HeadForm::linear}, {"masked", HeadForm::masked}});
   v("branches", m.branches, "model", "of a layer, comma-separated, in order", base::WordList{branch_names()});
   v("biases", m.biases, "model", "of the linear layers");
   v("tied", m.tied, "model", "on: the head uses the token table");

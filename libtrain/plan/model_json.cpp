@@ -14,8 +14,8 @@ namespace {
 // Keys that version 1 did not have from its beginning: a file without one means the default, and one that would say the
 // default leaves it out.
 bool came_later(const base::Field& f) {
-  return f.name == "branches" || f.name == "lanes" || f.name.starts_with("experts-") ||
-         f.name.starts_with("attention-");
+  return f.name == "branches" || f.name == "lanes" || f.name == "norm-position" || f.name == "embedding-norm" ||
+         f.name == "segments" || f.name == "head" || f.name.starts_with("experts-") || f.name.starts_with("attention-");
 }
 
 constexpr std::size_t longest_text = 8192;  // a name

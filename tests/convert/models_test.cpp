@@ -329,7 +329,10 @@ TEST(Export, RefusesModelsOfNoFamily) {
   for (const auto& change : std::vector<std::function<void(plan::ModelConfig&)>>{
            [](auto& c) { c.biases = false; }, [](auto& c) { c.kv_heads = 2; },
            [](auto& c) { c.norm = plan::Norm::rms; }, [](auto& c) { c.positions = plan::Positions::rotary; },
-           [](auto& c) { c.activation = plan::Activation::swiglu; }, [](auto& c) { c.branches = {"ffn"}; }}) {
+           [](auto& c) { c.activation = plan::Activation::swiglu; },
+           [](auto& c) { c.norm_position = plan::NormPosition::post; }, [](auto& c) { c.embedding_norm = true; },
+           [](auto& c) { c.segments = 2; }, [](auto& c) { c.head = plan::HeadForm::masked; },
+           [](auto& c) { c.branches = {"ffn"}; }}) {
     auto other = m;
     change(other);
     EXPECT_THROW(checkpoint::family_of(other), base::InputError);

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes the golden files of tests/model/pytorch_golden_test.cpp with PyTorch: gpt2.json, gpt2.f32, llama.json, llama.f32.
+"""Makes the golden files of tests/model/pytorch_golden_test.cpp with PyTorch: NAME.json and NAME.f32 of gpt2, llama, post and bert.
 
     python3 tests/golden/pytorch_golden.py [OUTPUT_FOLDER]
 
-GPT-2 and Llama written plainly (dense attention, no fused call), so that nothing is shared with the C++ code: initial values come from
+GPT-2, Llama, one with norms behind branches and exact GELU, and BERT written plainly (dense attention, no fused call), so that nothing is shared with the C++ code: initial values come from
 Philox 4x32-10 and Box-Muller in numpy, tokens from a formula, ten AdamW steps are torch.optim.AdamW with the norm clipped by the rule of
 the project. Each .json holds the configuration, ten losses (float32 and float64 runs), the gradient norm of each step, and for each
 parameter the place of its first gradient (of the mean loss) in the .f32 file, its first initial values, and its initial sum.
@@ -56,6 +56,20 @@ def normal(seed, name, count):
     return out.reshape(-1)[:count]
 
 
+def is_post(c):
+    """Do norms stand behind branches and their sums?"""
+    return c.get("norm_position") == "post"
+
+
+def is_masked(c):
+    """Is it the head of a masked language model?"""
+    return c.get("head") == "masked"
+
+
+def gelu_erf(x):
+    return 0.5 * x * torch.erfc(-x / math.sqrt(2))
+
+
 def linear_parameters(c, p, name, out, inner, std=0.02):
     p[name + ".weight"] = ((out, inner), std)
     if c["biases"]:
@@ -82,11 +96,16 @@ def inventory(c, behind_norm=dense_parameters):
     if gpt:
         p["embedding.positions.weight"] = ((c["context"], h), 0.02)
 
+    if c.get("segments"):
+        p["embedding.segments.weight"] = ((c["segments"], h), 0.02)
+
     def norm(name):
         p[name + ".weight"] = ((h,), "ones")
         if gpt:
             p[name + ".bias"] = ((h,), "zeros")
 
+    if c.get("embedding_norm"):
+        norm("embedding.norm")
     for i in range(c["layers"]):
         l = "layers.%02d." % i
         norm(l + "attention_norm")
@@ -96,9 +115,15 @@ def inventory(c, behind_norm=dense_parameters):
         linear_parameters(c, p, l + "attention.output", h, h, residual)
         norm(l + "ffn_norm")
         behind_norm(c, p, i)
-    norm("head.norm")
+    if not is_post(c):
+        norm("head.norm")
+    if is_masked(c):
+        linear_parameters(c, p, "head.transform", h, h)
+        norm("head.transform_norm")
     if not c["tied"]:
         p["head.weight"] = ((c["vocabulary"], h), 0.02)
+    if is_masked(c):
+        p["head.bias"] = ((c["vocabulary"],), "zeros")
     return p
 
 
@@ -155,7 +180,9 @@ def embed(c, p, tokens, positions):
     x = p["embedding.tokens.weight"][torch.tensor(tokens)]
     if c["norm"] == "layer":
         x = x + p["embedding.positions.weight"][torch.tensor(positions)]
-    return x
+    if c.get("segments"):
+        x = x + p["embedding.segments.weight"][0]
+    return norm(c, p, x, "embedding.norm") if c.get("embedding_norm") else x
 
 
 def attention(c, p, layer, x, start, positions):
@@ -173,7 +200,7 @@ def attention(c, p, layer, x, start, positions):
 
     i = torch.arange(T)
     allowed = (i[None, :] <= i[:, None]) & (i[None, :] >= torch.tensor(start)[:, None])
-    n = norm(c, p, x, l + "attention_norm")
+    n = x if is_post(c) else norm(c, p, x, l + "attention_norm")
     q = linear(c, p, n, l + "attention.q").view(T, heads, hd)
     k = linear(c, p, n, l + "attention.k").view(T, kvh, hd)
     v = linear(c, p, n, l + "attention.v").view(T, kvh, hd)
@@ -189,7 +216,9 @@ def attention(c, p, layer, x, start, positions):
 
 def feed_forward(c, p, n, name):
     up = linear(c, p, n, name + ".up")
-    if c["norm"] == "layer":
+    if c.get("activation") == "gelu_erf":
+        act = gelu_erf(up)
+    elif c["norm"] == "layer":
         act = 0.5 * up * (1 + torch.tanh(math.sqrt(2 / math.pi) * (up + 0.044715 * up**3)))
     else:
         gate = linear(c, p, n, name + ".gate")
@@ -198,15 +227,25 @@ def feed_forward(c, p, n, name):
 
 
 def head(c, p, x):
-    return norm(c, p, x, "head.norm") @ p["embedding.tokens.weight" if c["tied"] else "head.weight"].T
+    if not is_post(c):
+        x = norm(c, p, x, "head.norm")
+    if is_masked(c):
+        x = norm(c, p, gelu_erf(linear(c, p, x, "head.transform")), "head.transform_norm")
+    x = x @ p["embedding.tokens.weight" if c["tied"] else "head.weight"].T
+    return x + p["head.bias"] if is_masked(c) else x
 
 
 def forward(c, p, tokens, start, positions):
     """Logits [T, V] of one sequence."""
     x = embed(c, p, tokens, positions)
     for layer in range(c["layers"]):
+        l = "layers.%02d." % layer
         x = x + attention(c, p, layer, x, start, positions)
-        x = x + feed_forward(c, p, norm(c, p, x, "layers.%02d.ffn_norm" % layer), "layers.%02d.ffn" % layer)
+        if is_post(c):
+            x = norm(c, p, x, l + "attention_norm")
+            x = norm(c, p, x + feed_forward(c, p, x, l + "ffn"), l + "ffn_norm")
+        else:
+            x = x + feed_forward(c, p, norm(c, p, x, l + "ffn_norm"), l + "ffn")
     return head(c, p, x)
 
 
@@ -260,6 +299,8 @@ SETTING = {"seed": 1234, "batch": 3, "sequence": 20, "steps": 10, "learning_rate
            "epsilon": 1e-8, "weight_decay": 0.1, "clip": 1.0}
 COMMON = {"layers": 2, "hidden": 32, "heads": 4, "vocabulary": 131, "context": 24, "norm_epsilon": 1e-5, "rotary_base": 10000.0}
 GPT = {"norm": "layer", "kv_heads": 4, "ffn": 96, "biases": True, "tied": True, "document_mask": False}
+POST = dict(GPT, norm_position="post", activation="gelu_erf")
+BERT = dict(POST, embedding_norm=True, segments=2, head="masked")
 LLAMA = {"norm": "rms", "kv_heads": 2, "ffn": 80, "biases": False, "tied": False, "document_mask": True}
 
 
@@ -298,3 +339,5 @@ if __name__ == "__main__":
     where = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
     make(where, "gpt2", dict(COMMON, **GPT))
     make(where, "llama", dict(COMMON, **LLAMA))
+    make(where, "post", dict(COMMON, **POST))
+    make(where, "bert", dict(COMMON, **BERT))

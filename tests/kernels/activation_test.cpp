@@ -1,4 +1,5 @@
-// GELU and SwiGLU against double formulas, ordinary and extreme values, and outputs that are their inputs.
+// GELU in both forms and SwiGLU against double formulas, ordinary and extreme values, and outputs that are their
+// inputs.
 #include "kernels/activation/activation.h"
 #include "tests/kernels/sweep.h"
 
@@ -25,6 +26,10 @@ double gelu_slope(double x) {
   const double k = std::sqrt(2 / M_PI), th = std::tanh(k * (x + 0.044715 * x * x * x));
   return 0.5 * (1 + th) + 0.5 * x * (1 - th * th) * k * (1 + 3 * 0.044715 * x * x);
 }
+double exact_gelu(double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }
+double exact_gelu_slope(double x) {
+  return 0.5 * std::erfc(-x / std::sqrt(2.0)) + x * std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI);
+}
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 template <class Want>
@@ -38,25 +43,44 @@ void expect_all(DType t, const MatrixBuffer& got, const Want& want, const Matrix
     }
 }
 
-TEST(Activation, Gelu) {
+using Formula = double (*)(double);
+void check_gelu(kernels::Gelu form, Formula value, Formula slope) {
   sweep(
-      [](tensor::Exec& exec, DType t) {
+      [form](tensor::Exec& exec, DType t) {
         auto x = inputs(t, 1), dy = inputs(t, 2, 1);
         MatrixBuffer y(t, n, f, 1), dx(t, n, f, 2);
-        kernels::gelu_forward(exec, x.view(), y.view());
-        kernels::gelu_backward(exec, x.view(), dy.view(), dx.view());
-        kernels::gelu_backward(exec, x.view(), dy.view(), dy.view());
+        kernels::gelu_forward(exec, form, x.view(), y.view());
+        kernels::gelu_backward(exec, form, x.view(), dy.view(), dx.view());
+        kernels::gelu_backward(exec, form, x.view(), dy.view(), dy.view());
         for (std::int64_t r = 0; r < n; ++r)
           for (std::int64_t c = 0; c < f; ++c) EXPECT_EQ(dx(r, c), dy(r, c)) << "aliased";
         return std::vector{y, dx};
       },
-      [](DType t, const std::vector<MatrixBuffer>& out) {
+      [value, slope](DType t, const std::vector<MatrixBuffer>& out) {
         const auto x = inputs(t, 1), dy = inputs(t, 2, 1);
         expect_all(
-            t, out[0], [&](std::int64_t r, std::int64_t c) { return gelu(x(r, c)); }, x, x);
+            t, out[0], [&](std::int64_t r, std::int64_t c) { return value(x(r, c)); }, x, x);
         expect_all(
-            t, out[1], [&](std::int64_t r, std::int64_t c) { return dy(r, c) * gelu_slope(x(r, c)); }, x, dy);
+            t, out[1], [&](std::int64_t r, std::int64_t c) { return dy(r, c) * slope(x(r, c)); }, x, dy);
       });
+}
+
+TEST(Activation, Gelu) { check_gelu(kernels::Gelu::tanh, gelu, gelu_slope); }
+TEST(Activation, ExactGelu) { check_gelu(kernels::Gelu::erf, exact_gelu, exact_gelu_slope); }
+
+// Below 0 the values die out as fast as the tail of the normal distribution: relative to themselves they are right,
+// too, at every position of a vector.
+TEST(Activation, TheTailOfExactGelu) {
+  on_every_path([] {
+    Bench bench(2);
+    MatrixBuffer x(DType::f32, 1, 40001), y(DType::f32, 1, 40001);
+    for (std::int64_t c = 0; c < x.cols; ++c) x.set(0, c, -12 + 24.0 * static_cast<double>(c) / 40000);
+    kernels::gelu_forward(*bench, kernels::Gelu::erf, x.view(), y.view());
+    for (std::int64_t c = 0; c < x.cols; ++c) {
+      const double at = x(0, c), want = exact_gelu(at);
+      ASSERT_LE(std::abs(y(0, c) - want), (at > -1 ? 6e-7 : 1e-5) * std::abs(want)) << "at " << at;
+    }
+  });
 }
 
 TEST(Activation, Swiglu) {

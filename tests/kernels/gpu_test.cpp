@@ -34,15 +34,17 @@ TEST(Gpu, Activations) {
         [n](Place& place, DType t) {
           const std::int64_t gap = n == 72 ? 8 : 3;
           MatrixBuffer x(t, 5, n, gap), up(t, 5, n), dy(t, 5, n, gap), y(t, 5, n, 2 * gap), dx(t, 5, n), z(t, 5, n),
-              dgate(t, 5, n), dup(t, 5, n);
+              dgate(t, 5, n), dup(t, 5, n), exact(t, 5, n, gap), exact_dx(t, 5, n);
           x.fill(1), up.fill(2), dy.fill(3);
           const auto vx = place(x), vup = place(up), vdy = place(dy);
-          kernels::gelu_forward(place.exec(), vx, place(y));
-          kernels::gelu_backward(place.exec(), vx, vdy, place(dx));
+          kernels::gelu_forward(place.exec(), kernels::Gelu::tanh, vx, place(y));
+          kernels::gelu_backward(place.exec(), kernels::Gelu::tanh, vx, vdy, place(dx));
+          kernels::gelu_forward(place.exec(), kernels::Gelu::erf, vx, place(exact));
+          kernels::gelu_backward(place.exec(), kernels::Gelu::erf, vx, vdy, place(exact_dx));
           kernels::swiglu_forward(place.exec(), vx, vup, place(z));
           kernels::swiglu_backward(place.exec(), vx, vup, vdy, place(dgate), place(dup));
           place.fetch();
-          return Outputs{y, dx, z, dgate, dup};
+          return Outputs{y, dx, z, dgate, dup, exact, exact_dx};
         },
         Same::tolerance, all);
 }
@@ -289,7 +291,8 @@ TEST(Gpu, NormsOfSums) {
             const auto g = accumulation(t);
             MatrixBuffer residual(t, n, h, 8), branch(t, n, h), sum(t, n, h), w(t, 1, h), b(t, 1, h), y(t, n, h, 16),
                 mean(g, 1, n), rstd(g, 1, n);
-            MatrixBuffer stream(t, n, h), z(t, n, h), scale(g, 1, n);
+            MatrixBuffer stream(t, n, h), z(t, n, h), scale(g, 1, n), over(t, n, h), all_in(t, n, h);
+            over.fill(1), all_in.fill(1);
             residual.fill(1), branch.fill(2), w.fill(3), b.fill(4), stream.fill(5);
             std::vector<std::uint64_t> samples{5, 99, 7};
             kernels::Dropout d{p, 3, 77, place.raw(samples), 10};
@@ -298,18 +301,26 @@ TEST(Gpu, NormsOfSums) {
                                                  place(y), place(mean), place(rstd));
             kernels::rms_norm_residual_forward(place.exec(), vs, vb, d, vs, vw, 1e-5, place(z),
                                                place(scale));  // in place
+            const auto vo = place(over), va = place(all_in);   // the norm over the residual, and over the sum
+            kernels::layer_norm_residual_forward(place.exec(), vo, vb, d, place(sum), vw, place(b), 1e-5, vo,
+                                                 place(mean), place(rstd));
+            kernels::layer_norm_residual_forward(place.exec(), va, vb, d, va, vw, place(b), 1e-5, va, place(mean),
+                                                 place(rstd));
             place.fetch();
-            return Outputs{sum, y, mean, rstd, stream, z, scale};
+            return Outputs{sum, y, mean, rstd, stream, z, scale, over, all_in};
           },
           Same::tolerance, all);
 }
 
 // Epilogues fused into the product, and one after the other.
 TEST(Gpu, Linear) {
-  for (const char* epilogues : {"fused", "apart"}) {
+  for (const auto& [epilogues, form] : {std::pair{"fused", kernels::Gelu::tanh},
+                                        {"apart", kernels::Gelu::tanh},
+                                        {"fused", kernels::Gelu::erf},
+                                        {"apart", kernels::Gelu::erf}}) {
     setenv("TRAINYARD_EMULATED_EPILOGUES", epilogues, 1);
     compare(
-        [](Place& place, DType t) {
+        [form = form](Place& place, DType t) {
           const std::int64_t n = 130, in = 24, out = 40;
           const auto g = accumulation(t);
           MatrixBuffer x(t, n, in), w(t, out, in), b(t, 1, out), y(t, n, out), pre(t, n, out, 8), act(t, n, out, 16),
@@ -319,10 +330,10 @@ TEST(Gpu, Linear) {
           x.fill(1), w.fill(2), b.fill(3), dy.fill(4), inner.fill(5);
           const auto vx = place(x), vw = place(w), vb = place(b), vdy = place(dy);
           kernels::linear_forward(place.exec(), vx, vw, vb, place(y));
-          kernels::linear_gelu_forward(place.exec(), vx, vw, vb, place(pre), place(act));
-          kernels::linear_gelu_forward(place.exec(), vx, vw, {}, place(bare), place(bare_act));
+          kernels::linear_gelu_forward(place.exec(), form, vx, vw, vb, place(pre), place(act));
+          kernels::linear_gelu_forward(place.exec(), form, vx, vw, {}, place(bare), place(bare_act));
           kernels::linear_backward_input(place.exec(), vdy, vw, place(dx));
-          kernels::linear_gelu_backward_input(place.exec(), vdy, vw, place(inner), place(dinner));
+          kernels::linear_gelu_backward_input(place.exec(), form, vdy, vw, place(inner), place(dinner));
           kernels::linear_backward_weight(place.exec(), vdy, vx, place(dw), place(db));
           kernels::linear_backward_weight(place.exec(), vdy, vx, place(dw_alone), {});
           place.fetch();

@@ -13,21 +13,26 @@ double bound(DType t, double size, double value) {
   return rounding(accumulation(t)) * (size + 1) + (t == DType::bf16 ? 0x1p-8 * std::abs(value) : 0);
 }
 double gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
+double exact_gelu(double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }
 
 TEST(Linear, ForwardAndGelu) {
   on_every_path([] {
     for (auto t : {DType::f32, DType::bf16, DType::f64}) {
       MatrixBuffer x(t, n, in, 2), w(t, out, in), bias(t, 1, out);
       x.fill(1), w.fill(2), bias.fill(3);
-      std::vector<char> first;
+      std::vector<char> first, first_exact;
       for (int threads = 1; threads <= 4; ++threads) {
-        MatrixBuffer y(t, n, out, 1), pre(t, n, out), z(t, n, out), plain(t, n, out);
+        MatrixBuffer y(t, n, out, 1), pre(t, n, out), z(t, n, out), exact(t, n, out), plain(t, n, out);
         Bench bench(threads);
         kernels::linear_forward(*bench, x.view(), w.view(), bias.view(), y.view());
         kernels::linear_forward(*bench, x.view(), w.view(), {}, plain.view());
-        kernels::linear_gelu_forward(*bench, x.view(), w.view(), bias.view(), pre.view(), z.view());
-        if (threads == 1) first = z.bytes;
+        kernels::linear_gelu_forward(*bench, kernels::Gelu::tanh, x.view(), w.view(), bias.view(), pre.view(),
+                                     z.view());
+        kernels::linear_gelu_forward(*bench, kernels::Gelu::erf, x.view(), w.view(), bias.view(), pre.view(),
+                                     exact.view());
+        if (threads == 1) first = z.bytes, first_exact = exact.bytes;
         ASSERT_EQ(z.bytes, first);
+        ASSERT_EQ(exact.bytes, first_exact);
         ASSERT_TRUE(y.gap_untouched());
         for (std::int64_t i = 0; i < n && threads == 1; ++i)
           for (std::int64_t j = 0; j < out; ++j) {
@@ -37,6 +42,7 @@ TEST(Linear, ForwardAndGelu) {
             ASSERT_LE(std::abs(y(i, j) - sum - bias(0, j)), bound(t, size, sum + bias(0, j)));
             ASSERT_EQ(pre(i, j), y(i, j));
             ASSERT_LE(std::abs(z(i, j) - gelu(pre(i, j))), bound(t, 1, z(i, j)));
+            ASSERT_LE(std::abs(exact(i, j) - exact_gelu(pre(i, j))), bound(t, 1, exact(i, j)));
           }
       }
     }

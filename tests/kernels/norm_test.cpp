@@ -166,6 +166,17 @@ TEST(Norm, ResidualFormsEqualTheirParts) {
                                              p.bias.view(), epsilon, y.view(), mean.view(), rstd.view());
         kernels::rms_norm_residual_forward(exec, p.dx.view(), p.dy.view(), dropout, sum.view(), p.weight.view(),
                                            epsilon, z.view(), scale.view());
+        // The norm in the place of the residual, and of the sum.
+        MatrixBuffer over = p.dx, all = p.dx;
+        kernels::layer_norm_residual_forward(exec, over.view(), p.dy.view(), dropout, sum.view(), p.weight.view(),
+                                             p.bias.view(), epsilon, over.view(), mean.view(), rstd.view());
+        kernels::layer_norm_residual_forward(exec, all.view(), p.dy.view(), dropout, all.view(), p.weight.view(),
+                                             p.bias.view(), epsilon, all.view(), mean.view(), rstd.view());
+        for (std::int64_t r = 0; r < y.rows; ++r)
+          for (std::int64_t c = 0; c < y.cols; ++c) {
+            EXPECT_EQ(over(r, c), y(r, c)) << "over the residual";
+            EXPECT_EQ(all(r, c), y(r, c)) << "over both";
+          }
         return std::vector{sum, y, z};
       },
       [&](DType t, const std::vector<MatrixBuffer>& out) {

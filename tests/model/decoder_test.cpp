@@ -31,7 +31,9 @@ std::vector<std::vector<float>> all_logits(const plan::ModelConfig& m, PlainStor
 TEST(Decoder, LeasesAndCommitsInTheStatedOrder) {
   auto untied = small_gpt2(), tied = small_llama();
   untied.tied = false, tied.tied = true;
-  for (const auto& m : {small_gpt2(), small_llama(), untied, tied})
+  auto behind = untied;
+  behind.norm_position = plan::NormPosition::post;
+  for (const auto& m : {small_gpt2(), small_llama(), untied, tied, small_post(), small_bert(), behind})
     for (const auto recompute : plan::recomputations) {
       PlainStore store(m, DType::f32, 1);
       Runner runner(m, {2, 9, DType::f32, 1}, recompute);
@@ -61,7 +63,7 @@ plan::ModelConfig wider(plan::ModelConfig m) {
 }
 
 TEST(Decoder, SameBitsForAnyTeam) {
-  for (const auto& base : {small_gpt2(), small_llama()})
+  for (const auto& base : {small_gpt2(), small_llama(), small_post(), small_bert()})
     for (const auto dtype : {DType::f32, DType::bf16}) {
       const auto m = with_dropout(wider(base));
       const Batch batch(formula_windows(m.vocabulary, 0, 2, 300, true), true);
@@ -85,7 +87,7 @@ TEST(Decoder, SameBitsForAnyTeam) {
 }
 
 TEST(Decoder, EvaluateGivesTheLossOfTraining) {
-  for (const auto& m : {wider(small_gpt2()), wider(small_llama())}) {
+  for (const auto& m : {wider(small_gpt2()), wider(small_llama()), wider(small_post()), wider(small_bert())}) {
     PlainStore store(m, DType::f32, 1);
     Runner runner(m, {2, 300, DType::f32, 2});
     const Batch batch(formula_windows(m.vocabulary, 0, 2, 300, true), true);
@@ -131,11 +133,14 @@ TEST(Decoder, PredictedMemoryIsMeasuredMemory) {
   low_rank::register_branch();
   auto own = small_gpt2();  // with a branch from outside this library
   own.branches = {"attention", "low_rank", "ffn"};
+  auto behind = small_llama();
+  behind.norm_position = plan::NormPosition::post;
   auto windows = with_dropout(small_llama()), drawn = small_gpt2();
   windows.attention.layout = {"sliding", "dense"};
   drawn.attention.layout = {"bigbird"}, drawn.attention.block = 16, drawn.attention.per_head = true;
   for (const auto& base :
-       {small_gpt2(), with_dropout(small_gpt2()), with_dropout(small_llama()), nano, grouped, own, windows, drawn})
+       {small_gpt2(), with_dropout(small_gpt2()), with_dropout(small_llama()), with_dropout(small_post()),
+        with_dropout(small_bert()), behind, nano, grouped, own, windows, drawn})
     for (const auto dtype : {DType::f32, DType::bf16, DType::f64})
       for (const auto& [b, t] : {std::pair<std::int64_t, std::int64_t>{1, 7}, {3, 24}, {2, 333}, {5, 65}})
         for (const int threads : {1, 3})

@@ -102,6 +102,31 @@ void whole_model(plan::ModelConfig m, plan::Recompute recompute) {
 
 TEST(FiniteDifferences, Gpt2) { whole_model(with_dropout(small_gpt2()), plan::Recompute::none); }
 TEST(FiniteDifferences, Llama) { whole_model(with_dropout(small_llama()), plan::Recompute::none); }
+TEST(FiniteDifferences, PostNorm) { whole_model(with_dropout(small_post()), plan::Recompute::none); }
+TEST(FiniteDifferences, PostNormSelective) { whole_model(with_dropout(small_post()), plan::Recompute::selective); }
+TEST(FiniteDifferences, PostNormRecomputed) { whole_model(with_dropout(small_post()), plan::Recompute::layers); }
+TEST(FiniteDifferences, UntiedLlamaWithNormsBehind) {
+  auto m = with_dropout(small_llama());
+  m.norm_position = plan::NormPosition::post;
+  whole_model(m, plan::Recompute::none);
+}
+TEST(FiniteDifferences, Bert) { whole_model(with_dropout(small_bert()), plan::Recompute::none); }
+TEST(FiniteDifferences, UntiedBertWithoutBiases) {
+  auto m = with_dropout(small_bert());
+  m.tied = m.biases = false, m.activation = plan::Activation::gelu_tanh;
+  whole_model(m, plan::Recompute::selective);
+}
+// The parts of BERT beside norms before branches.
+TEST(FiniteDifferences, PreNormWithTheMaskedHead) {
+  auto m = with_dropout(small_bert());
+  m.norm_position = plan::NormPosition::pre, m.norm = plan::Norm::rms, m.positions = plan::Positions::rotary;
+  whole_model(m, plan::Recompute::layers);
+}
+TEST(FiniteDifferences, ExactGelu) {
+  auto m = small_gpt2();
+  m.activation = plan::Activation::gelu_erf;
+  whole_model(m, plan::Recompute::none);
+}
 TEST(FiniteDifferences, Gpt2Recomputed) { whole_model(with_dropout(small_gpt2()), plan::Recompute::layers); }
 TEST(FiniteDifferences, TiedLlamaWithBiases) {
   auto m = with_dropout(small_llama());
@@ -150,6 +175,24 @@ TEST(FiniteDifferences, ABranchOfOnesOwn) {
   whole_model(m, plan::Recompute::none);
   m.branches = {"low_rank"};
   whole_model(m, plan::Recompute::layers);
+  m.norm_position = plan::NormPosition::post;
+  whole_model(m, plan::Recompute::layers);
+  m.branches = {"low_rank", "attention", "ffn"};
+  whole_model(m, plan::Recompute::selective);
+}
+
+// The head's gradients of more tokens than it makes logits of at a time.
+TEST(FiniteDifferences, ChunksOfTheMaskedHead) {
+  if (on_gpu()) GTEST_SKIP() << "several chunks are long there";
+  auto m = small_bert();
+  m.layers = 1, m.context = 300;
+  const Batch batch(formula_windows(m.vocabulary, 3, 1, 300, false), false);
+  PlainStore store(m, DType::f64, 3);
+  stir(store);
+  Runner runner(m, {1, 300, DType::f64, 2});
+  const auto uses = plan::placed_blocks(m).back().uses;
+  check_parameters(
+      store, {uses.front()}, [&] { return runner.train(store, batch).loss_sum; }, 2);
 }
 
 // One block alone: the objective is <c, output> for a fixed random c, plus the loss if the block has one.
@@ -215,7 +258,8 @@ void one_block(const std::string& name, const plan::ModelConfig& m, bool wrapped
 
 TEST(FiniteDifferences, EveryRegisteredBlock) {
   for (const auto& name : plan::block_names())
-    for (const auto& m : {with_dropout(small_gpt2()), with_dropout(small_llama())}) {
+    for (const auto& m : {with_dropout(small_gpt2()), with_dropout(small_llama()), with_dropout(small_post()),
+                          with_dropout(small_bert())}) {
       one_block(name, m, false);
       one_block(name, m, true);
     }

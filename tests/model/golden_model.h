@@ -40,6 +40,10 @@ struct Golden {
     model.norm = layer_norm ? plan::Norm::layer : plan::Norm::rms;
     model.positions = layer_norm ? plan::Positions::learned : plan::Positions::rotary;
     model.activation = layer_norm ? plan::Activation::gelu_tanh : plan::Activation::swiglu;
+    if (m.value("activation", "") == "gelu_erf") model.activation = plan::Activation::gelu_erf;
+    if (m.value("norm_position", "") == "post") model.norm_position = plan::NormPosition::post;
+    model.embedding_norm = m.value("embedding_norm", false), model.segments = m.value("segments", 0);
+    if (m.value("head", "") == "masked") model.head = plan::HeadForm::masked;
     model.biases = m["biases"], model.tied = m["tied"];
     model.norm_epsilon = m["norm_epsilon"], model.rotary_base = m["rotary_base"];
     document_mask = m["document_mask"];

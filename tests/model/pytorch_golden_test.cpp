@@ -1,5 +1,5 @@
-// Parity with PyTorch: initial values, ten losses, first gradients of a GPT-2 and a Llama (golden files of
-// tests/golden/pytorch_golden.py).
+// Parity with PyTorch: initial values, ten losses, first gradients of a GPT-2, a Llama, a model with norms
+// behind branches and exact GELU, and a BERT (golden files of tests/golden/pytorch_golden.py).
 #include "tests/model/golden_model.h"
 
 namespace trainyard::test {
@@ -29,9 +29,13 @@ void parity(const std::string& name, base::DType dtype, double loss_tolerance, d
 }
 
 TEST(PyTorch, Gpt2F32) { parity("gpt2", base::DType::f32, 1e-5, 1e-4, "losses"); }
+TEST(PyTorch, PostNormF32) { parity("post", base::DType::f32, 1e-5, 1e-4, "losses"); }
+TEST(PyTorch, BertF32) { parity("bert", base::DType::f32, 1e-5, 1e-4, "losses"); }
 TEST(PyTorch, LlamaF32) { parity("llama", base::DType::f32, 1e-5, 1e-4, "losses"); }
 // In double only the rounding of the stored gradients (float32) and of the rotary angles is left.
 TEST(PyTorch, Gpt2F64) { parity("gpt2", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
+TEST(PyTorch, PostNormF64) { parity("post", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
+TEST(PyTorch, BertF64) { parity("bert", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
 TEST(PyTorch, LlamaF64) { parity("llama", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
 // Sums in as many slices as there are heads of keys and values.
 TEST(PyTorch, InLanes) {
@@ -40,9 +44,11 @@ TEST(PyTorch, InLanes) {
   parity("gpt2", base::DType::f64, 1e-9, 1e-6, "losses_float64", Golden("gpt2").model.kv_heads);
 }
 TEST(PyTorch, Gpt2Bf16) { parity("gpt2", base::DType::bf16, 5e-3, 0.1, "losses"); }
+TEST(PyTorch, PostNormBf16) { parity("post", base::DType::bf16, 5e-3, 0.1, "losses"); }
+TEST(PyTorch, BertBf16) { parity("bert", base::DType::bf16, 5e-3, 0.1, "losses"); }
 
 TEST(PyTorch, InitialValues) {
-  for (const char* name : {"gpt2", "llama"}) compare_initial_values(name);
+  for (const char* name : {"gpt2", "llama", "post", "bert"}) compare_initial_values(name);
 }
 
 }  // namespace

@@ -53,10 +53,12 @@ plan::ModelConfig of_branches(std::vector<std::string> branches) {
 
 // Only the last branch is spared its output, if it says that it can be, and only in backward.
 TEST(Recompute, TheSecondForwardEndsWithWhatTheLastBranchSaves) {
-  const auto count = [](const std::vector<std::string>& branches, bool skips, plan::Recompute recompute) {
+  auto position = plan::NormPosition::pre;
+  const auto count = [&](const std::vector<std::string>& branches, bool skips, plan::Recompute recompute) {
     Forwards forwards;
     register_counted(skips, forwards);
-    const auto m = of_branches(branches);
+    auto m = of_branches(branches);
+    m.norm_position = position;
     PlainStore store(m, DType::f32, 1);
     Runner runner(m, {2, 9, DType::f32, 1}, recompute);
     const Batch batch(formula_windows(m.vocabulary, 0, 2, 9, false), false);
@@ -74,6 +76,9 @@ TEST(Recompute, TheSecondForwardEndsWithWhatTheLastBranchSaves) {
   EXPECT_EQ(count(last, true, plan::Recompute::selective), std::pair(layers, 0));
   EXPECT_EQ(count(last, false, plan::Recompute::layers), std::pair(2 * layers, 0));
   EXPECT_EQ(count(first, true, plan::Recompute::layers), std::pair(2 * layers, 0));
+  // A norm behind the last branch reads its output.
+  position = plan::NormPosition::post;
+  EXPECT_EQ(count(last, true, plan::Recompute::layers), std::pair(2 * layers, 0));
 }
 
 // Whichever branch is the last, one from before there was anything to say included.
@@ -89,11 +94,15 @@ TEST(Recompute, SameBitsAndForetoldMemory) {
                                                                     {"attention", "ffn", "counted"},
                                                                     {"low_rank"},
                                                                     {"counted"}})
-    for (const auto dtype : {DType::f32, DType::bf16}) {
-      const auto m = of_branches(branches);
+    for (const auto& [position, dtype] : {std::pair{plan::NormPosition::pre, DType::f32},
+                                          {plan::NormPosition::pre, DType::bf16},
+                                          {plan::NormPosition::post, DType::f32},
+                                          {plan::NormPosition::post, DType::bf16}}) {
+      auto m = of_branches(branches);
+      m.norm_position = position;
       const plan::MicroShape shape = Runner::on_device({2, 24, dtype, 1});
       const Batch batch(formula_windows(m.vocabulary, 0, 2, 24, true), true, 40);
-      const auto run = [&](plan::Recompute recompute) {
+      const auto run = [&, dtype = dtype](plan::Recompute recompute) {
         PlainStore store(m, dtype, 1);
         Runner runner(m, shape, recompute);
         const auto loss = runner.train(store, batch).loss_sum;
@@ -114,7 +123,8 @@ TEST(Recompute, SameBitsAndForetoldMemory) {
 // Between forward and backward every layer has on the stack what always stays, to the byte: of the norms the input and
 // the statistics, of the activation what goes into it, all of it where a GPU's library fuses GELU. And the same bits.
 TEST(Recompute, SelectiveKeepsWhatAlwaysStaysAndHasTheSameBits) {
-  for (const auto& base : {with_dropout(small_gpt2()), with_dropout(small_llama())})
+  for (const auto& base : {with_dropout(small_gpt2()), with_dropout(small_llama()), with_dropout(small_post()),
+                           with_dropout(small_bert())})
     for (const auto dtype : {DType::f32, DType::bf16}) {
       auto m = base;
       if (emulated()) m.hidden = 16, m.heads = 2, m.kv_heads = 1, m.ffn = 24;
@@ -137,7 +147,9 @@ TEST(Recompute, SelectiveKeepsWhatAlwaysStaysAndHasTheSameBits) {
       EXPECT_TRUE(some.second == all.second) << m.name << " " << base::name_of(dtype);
       const bool fused = on_gpu() && m.activation == plan::Activation::gelu_tanh;
       const auto normed = 2 * 16 * m.hidden, activated = fused ? 0 : 2 * 16 * m.ffn;
-      EXPECT_EQ(all.first - some.first, m.layers * (2 * normed + activated) * base::size_of(dtype)) << m.name;
+      // The first branch's input is the stream where norms stand behind: nothing makes it again.
+      const auto norms = m.norm_position == plan::NormPosition::pre ? 2 : 1;
+      EXPECT_EQ(all.first - some.first, m.layers * (norms * normed + activated) * base::size_of(dtype)) << m.name;
     }
 }
 
@@ -145,8 +157,10 @@ TEST(Recompute, SelectiveKeepsWhatAlwaysStaysAndHasTheSameBits) {
 TEST(Recompute, FlopsAreThoseOfWhatIsMadeAgain) {
   low_rank::register_branch();
   Forwards forwards;
-  const auto again = [](const std::vector<std::string>& branches) {
+  auto position = plan::NormPosition::pre;
+  const auto again = [&](const std::vector<std::string>& branches) {
     auto m = of_branches(branches);
+    m.norm_position = position;
     m.layers = 1;
     EXPECT_EQ(plan::step_flops(m, 1, 1, plan::Recompute::selective), plan::step_flops(m, 1, 1));
     return plan::step_flops(m, 1, 1, plan::Recompute::layers) - plan::step_flops(m, 1, 1, plan::Recompute::none);
@@ -160,6 +174,8 @@ TEST(Recompute, FlopsAreThoseOfWhatIsMadeAgain) {
   EXPECT_EQ(again({"counted", "ffn"}), 2 * 2 * r * h + inner);
   register_counted(false, forwards);
   EXPECT_EQ(again({"attention", "counted"}), attention + 2 * 2 * r * h);
+  position = plan::NormPosition::post;
+  EXPECT_EQ(again({"attention", "ffn"}), attention + 2 * inner);
 }
 
 }  // namespace

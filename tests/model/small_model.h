@@ -30,6 +30,22 @@ inline plan::ModelConfig small_llama() {
   return m;
 }
 
+// Norms behind their branches, exact GELU.
+inline plan::ModelConfig small_post() {
+  auto m = small_gpt2();
+  m.name = "small-post";
+  m.norm_position = plan::NormPosition::post, m.activation = plan::Activation::gelu_erf;
+  return m;
+}
+
+// What BERT has: that, a norm of the embeddings' sum, segments, the masked head.
+inline plan::ModelConfig small_bert() {
+  auto m = small_post();
+  m.name = "small-bert";
+  m.embedding_norm = true, m.segments = 2, m.head = plan::HeadForm::masked;
+  return m;
+}
+
 inline plan::ModelConfig with_dropout(plan::ModelConfig m) {
   m.dropout_embedding = 0.1, m.dropout_attention = 0.15, m.dropout_attention_residual = 0.2,
   m.dropout_ffn_residual = 0.25;

@@ -119,7 +119,8 @@ void expect_same(const plan::ModelConfig& m, plan::MicroShape shape, const Batch
 
 TEST(TensorRanks, SameBitsAndForetoldMemory) {
   const std::int64_t b = 2, t = 128;
-  for (const auto& base : {with_dropout(small_gpt2()), with_dropout(small_llama()), small_llama()})
+  for (const auto& base : {with_dropout(small_gpt2()), with_dropout(small_llama()), small_llama(),
+                           with_dropout(small_post()), with_dropout(small_bert())})
     for (const auto dtype : {DType::f32, DType::bf16})
       for (const bool tied : {false, true}) {
         auto m = eight_heads(base, 4);
@@ -136,8 +137,8 @@ TEST(TensorRanks, SameBitsAndForetoldMemory) {
 }
 
 // The same with little to compute, for an emulated device: lanes make the bits of a GPU equal, too.
-TEST(TensorRanks, Small) {
-  auto m = with_dropout(eight_heads(small_gpt2(), 2));
+void small(plan::ModelConfig m) {
+  m = with_dropout(eight_heads(m, 2));
   m.layers = 1, m.hidden = 16, m.heads = m.kv_heads = 4, m.ffn = 32, m.vocabulary = 140;
   const Batch batch(formula_windows(m.vocabulary, 0, 2, 64, true), true, 40);
   for (const auto dtype : {DType::f32, DType::bf16}) {
@@ -148,6 +149,9 @@ TEST(TensorRanks, Small) {
                   {2, rows, plan::recomputations[static_cast<std::size_t>(rows + (dtype == DType::bf16))]});
   }
 }
+
+TEST(TensorRanks, Small) { small(small_gpt2()); }
+TEST(TensorRanks, SmallBert) { small(small_bert()); }
 
 // The branch whose output nobody reads in the second forward is the other one.
 TEST(TensorRanks, AttentionLast) {
@@ -247,6 +251,10 @@ TEST(TensorRanks, FiniteDifferences) {
   gpt.hidden = llama.hidden = 32, gpt.layers = llama.layers = 1;
   finite_differences(gpt, false);
   finite_differences(llama, true);
+  auto bert = with_dropout(eight_heads(small_bert(), 4));
+  bert.hidden = 32, bert.layers = 1;
+  finite_differences(bert, false);
+  finite_differences(bert, true);
 }
 
 // <A x, y> = <x, A^T y> in f64, of every edge: x and y of all ranks are one vector.

@@ -37,6 +37,11 @@ std::vector<plan::ModelConfig> models() {
   auto outside = with_dropout(small_gpt2());
   outside.branches = {"attention", "ffn", "low_rank"};
   out.push_back(outside);
+  out.push_back(with_dropout(small_post()));
+  out.push_back(with_dropout(small_bert()));
+  auto behind = small_llama();
+  behind.norm_position = plan::NormPosition::post;
+  out.push_back(behind);
   return out;
 }
 
@@ -83,7 +88,7 @@ TEST(WeightGradientsApart, SameBitsAndForetoldMemory) {
 
 // No more of the rows of a micro-batch than a whole backward: a few numbers of the norms.
 TEST(WeightGradientsApart, KeepsAsManyRows) {
-  for (const auto& m : {small_gpt2(), small_llama()}) {
+  for (const auto& m : {small_gpt2(), small_llama(), small_post()}) {
     plan::MicroShape whole{4, 64, DType::bf16, 1}, apart = whole;
     apart.weight_gradients = WeightGradients::apart;
     const auto more =

@@ -13,7 +13,11 @@ namespace trainyard::plan {
 namespace {
 
 ModelConfig model_of(const char* name) {
-  auto m = preset(name);
+  const bool post = std::string_view(name) == "post";  // norms behind branches
+  auto m = preset(post || std::string_view(name) == "bert" ? "gpt2-nano" : name);
+  const bool bert = std::string_view(name) == "bert";
+  if (post || bert) m.norm_position = NormPosition::post;
+  if (bert) m.embedding_norm = true, m.segments = 2, m.head = HeadForm::masked;
   m.vocabulary = 300, m.layers = 5, m.lanes = 1;
   return m;
 }
@@ -55,7 +59,7 @@ TEST(Parts, AWholeModelIsAPartOfItself) {
 }
 
 TEST(Parts, UnitsOfTheStagesAreThoseOfTheModel) {
-  for (const char* name : {"gpt2-nano", "llama-nano"}) {
+  for (const char* name : {"gpt2-nano", "llama-nano", "post", "bert"}) {
     const auto m = model_of(name);
     for (const auto& [stages, chunks] : {std::pair{1, 1}, {2, 1}, {3, 1}, {7, 1}, {2, 2}, {3, 2}}) {
       auto left = names_of(units(m));
@@ -95,6 +99,41 @@ TEST(Parts, TheLastStageOfATiedModelHasItsOwnTable) {
   EXPECT_TRUE(placed_blocks(m).back().borrowed.empty());
 }
 
+// What lies in which unit, by the names of files.
+TEST(Parts, UnitsOfBert) {
+  const auto m = model_of("bert");
+  EXPECT_EQ(names_of(units(m)),
+            (std::vector<std::string>{"embedding.tokens", "embedding.positions", "embedding.segments", "embedding",
+                                      "layers.00", "layers.01", "layers.02", "layers.03", "layers.04", "head"}));
+  std::vector<std::string> names;
+  for (const auto& unit : {units(m)[2], units(m)[3], units(m).back()})
+    for (const auto& p : unit.parameters) names.push_back(p.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"embedding.segments.weight", "embedding.norm.weight",
+                                             "embedding.norm.bias", "head.transform.weight", "head.transform.bias",
+                                             "head.transform_norm.weight", "head.transform_norm.bias", "head.bias"}));
+  const auto bias = units(m).back().parameters.back();
+  EXPECT_EQ(bias.shape, (std::vector<std::int64_t>{300}));
+  EXPECT_EQ(bias.stored, (std::vector<std::int64_t>{384}));
+  EXPECT_EQ(backward_accesses(m).back(), (Access{Access::Kind::commit, {2, 0}}));
+}
+
+// Where layers end with a norm, a tied head has no parameters of its own, an untied one its table.
+TEST(Parts, AHeadWithoutANorm) {
+  auto m = model_of("gpt2-nano");
+  const auto all = parameter_count(m);
+  m.norm_position = NormPosition::post;
+  EXPECT_EQ(parameter_count(m), all - 2 * m.hidden);
+  EXPECT_EQ(item_names(m).back(), "head");
+  const ModelPart last(m, {{6, 7}});
+  EXPECT_EQ(names_of(units(last)), (std::vector<std::string>{"embedding.tokens"}));
+  EXPECT_EQ(uses(last), (std::vector<Use>{{0, 0}}));
+  EXPECT_TRUE(forward_accesses(last).empty());
+  EXPECT_EQ(evaluation_accesses(last), (std::vector<Access>{{Access::Kind::lease, {0, 0}}}));
+  m.tied = false;
+  EXPECT_EQ(names_of(units(last)), (std::vector<std::string>{"head"}));
+  EXPECT_EQ(units(last)[0].parameters.size(), 1u);
+}
+
 TEST(Parts, StagesHaveTheirChunks) {
   const auto m = model_of("gpt2-nano");  // 7 items
   const Stages four{2, {0, 2, 4, 5, 7}};
@@ -125,7 +164,7 @@ TEST(Parts, AccessesOfTheStagesAreThoseOfTheModel) {
   const auto add = [](std::vector<std::string>& to, const std::vector<std::string>& more) {
     to.insert(to.end(), more.begin(), more.end());
   };
-  for (const char* name : {"gpt2-nano", "llama-nano"}) {
+  for (const char* name : {"gpt2-nano", "llama-nano", "post", "bert"}) {
     const auto m = model_of(name);
     for (const auto& [stages, chunks] : {std::pair{2, 1}, {7, 1}, {2, 2}, {2, 3}}) {
       const auto parts = stages_of(m, stages, chunks);
@@ -168,7 +207,7 @@ TEST(Parts, LeasesOfAStepFollowItsActions) {
 }
 
 TEST(Parts, WhatTheStagesKeepIsWhatTheModelKeeps) {
-  for (const char* name : {"gpt2-nano", "llama-nano"}) {
+  for (const char* name : {"gpt2-nano", "llama-nano", "post", "bert"}) {
     const auto m = model_of(name);
     const MicroShape shape{2, 64, base::DType::f32, 1, base::DeviceKind::cpu, 1, false};
     for (int stages = 1; stages <= 7; ++stages) {

@@ -371,6 +371,9 @@ TEST(ModelFile, DefaultsFollowWhatIsSaid) {
     EXPECT_THROW(file(wrong), base::InputError) << wrong;
   EXPECT_EQ(file("kv-heads = 4\nlanes = 3\n").lanes, 3) << "--lanes may say others";
   EXPECT_EQ(file("activation = \"gelu_tanh\"\n").activation, Activation::gelu_tanh);
+  EXPECT_EQ(file("activation = \"gelu-erf\"\n").activation, Activation::gelu_erf);
+  EXPECT_EQ(file("norm-position = \"post\"\n").norm_position, NormPosition::post);
+  EXPECT_THROW(file("norm-position = \"post\"\nexperts-count = \"4\"\n"), base::InputError);
 }
 
 TEST(ModelHelp, NamesEveryKeyAndItsExampleWorks) {
@@ -409,6 +412,40 @@ TEST(ModelJson, BranchesAreLeftOutWhileTheyAreTheUsualOnes) {
   EXPECT_EQ(problems(m).size(), 1u);
   m.branches = {};
   EXPECT_EQ(problems(m).size(), 1u);
+}
+
+// Files from before there were these choices are of models that have none of them.
+TEST(ModelJson, PartsOfBertAreLeftOutWhileThereAreNone) {
+  auto m = preset("gpt2-nano");
+  for (const char* key : {"norm_position", "embedding_norm", "segments", "head"})
+    EXPECT_FALSE(model_to_json(m).contains(key)) << key;
+  EXPECT_EQ(model_from_json(model_to_json(m), "x", ""), m);
+  m.norm_position = NormPosition::post, m.activation = Activation::gelu_erf;
+  EXPECT_EQ(model_to_json(m)["norm_position"], "post");
+  EXPECT_EQ(model_to_json(m)["activation"], "gelu_erf");
+  m.embedding_norm = true, m.segments = 2, m.head = HeadForm::masked;
+  EXPECT_EQ(model_to_json(m)["head"], "masked");
+  EXPECT_EQ(model_to_json(m)["segments"], 2);
+  EXPECT_EQ(model_from_json(model_to_json(m), "x", ""), m);
+}
+
+// A sentence for experts between norms behind branches, and only for them.
+TEST(ModelFile, NormsBehindBranchesHaveNoExperts) {
+  auto m = preset("gpt2-nano");
+  m.vocabulary = 257, m.lanes = 1, m.norm_position = NormPosition::post;
+  EXPECT_TRUE(problems(m).empty());
+  m.experts.count = {4};
+  ASSERT_EQ(problems(m).size(), 1u);
+  EXPECT_NE(problems(m)[0].find("norm-position post"), std::string::npos);
+}
+
+TEST(ModelFile, TheMaskedHeadIsOfOneLayer) {
+  auto m = preset("llama-nano");
+  m.vocabulary = 257, m.lanes = 1, m.head = HeadForm::masked;
+  ASSERT_EQ(problems(m).size(), 1u);
+  EXPECT_NE(problems(m)[0].find("head masked"), std::string::npos);
+  m.activation = Activation::gelu_tanh;
+  EXPECT_TRUE(problems(m).empty());
 }
 
 TEST(ModelJson, NumbersAreNumbersAndOldTextIsTheSame) {

@@ -109,6 +109,22 @@ TEST(Inventory, ParameterCounts) {
   EXPECT_EQ(parameter_count(with_vocabulary("llama-1b", 128256)), 1235814400);  // the head is the token table
 }
 
+// Devlin et al. (2019) say 110 M and 340 M. The usual counts, 109482240 and 335141888, are of a model with a pooler, a
+// layer of h x h with a bias, and without the head; here is no pooler, and the head's layer, norm and bias are there.
+TEST(Inventory, ParameterCountsOfBert) {
+  const auto bert = [](std::int64_t layers, std::int64_t hidden) {
+    ModelConfig m;
+    m.layers = layers, m.hidden = hidden, m.heads = m.kv_heads = hidden / 64, m.ffn = 4 * hidden;
+    m.vocabulary = 30522, m.context = 512, m.norm_position = NormPosition::post, m.activation = Activation::gelu_erf;
+    m.embedding_norm = true, m.segments = 2, m.head = HeadForm::masked;
+    return m;
+  };
+  const auto layer = [](std::int64_t h) { return h * h + h; };
+  const auto head = [&](std::int64_t h) { return layer(h) + 2 * h + 30522; };
+  EXPECT_EQ(parameter_count(bert(12, 768)), 109482240 - layer(768) + head(768));
+  EXPECT_EQ(parameter_count(bert(24, 1024)), 335141888 - layer(1024) + head(1024));
+}
+
 TEST(Inventory, LayoutHasAlignedStartsAndEqualPieces) {
   for (const char* name : {"gpt2-nano", "llama-nano", "gpt2-micro"})
     for (int n : {1, 2, 3, 7, 64}) {
@@ -348,6 +364,17 @@ TEST(Activations, OfALayerSelectiveKeepsFiveEighths) {
     auto on_gpu = s;  // whose library fuses GELU
     on_gpu.device = base::DeviceKind::cuda;
     EXPECT_EQ(layer.selective_bytes(m, on_gpu).kept, 14 * row + statistics);
+  }
+  // With norms behind branches the same rows, of which the input of the first branch stays, and GELU's exact form on a
+  // GPU, too, is made again; the head keeps its input alone.
+  auto post = m;
+  post.norm_position = NormPosition::post, post.activation = Activation::gelu_erf;
+  for (const auto device : {base::DeviceKind::cpu, base::DeviceKind::cuda}) {
+    const MicroShape s{1, 1024, base::DType::bf16, 1, device};
+    const std::int64_t row = 1024 * 768 * 2, statistics = 1024 * 4 * (4 + 12);
+    EXPECT_EQ(block_kind("layer").saved_bytes(post, s), 16 * row + statistics);
+    EXPECT_EQ(block_kind("layer").selective_bytes(post, s).kept, 11 * row + statistics);
+    EXPECT_EQ(block_kind("head").saved_bytes(post, s), row);
   }
   // Llama's: gate, up and their product of four rows each, 20 in all, of which the norms and the product go.
   auto llama = with_vocabulary("gpt2", 50257);

@@ -1,42 +1,90 @@
 // The tables of the embedding.
 #include "libtrain/plan/blocks/embedding.h"
 
+#include "libtrain/base/aligned.h"
 #include "libtrain/plan/blocks/crossings.h"
+#include "libtrain/plan/blocks/norm.h"
 #include "libtrain/plan/blocks/products.h"
 
+#include <algorithm>
+
 namespace trainyard::plan {
+
+namespace {
+
+// The segment of each row.
+std::int64_t segments_bytes(const ModelConfig& m, std::int64_t rows) {
+  return m.segments > 0 ? base::aligned(rows * 4) : 0;
+}
+
+}  // namespace
+
+std::vector<SavedTensor> embedding_tensors(const ModelConfig& m, const MicroShape& s, Pass pass) {
+  if (!m.embedding_norm) return {};
+  auto all = only(norm_tensors(m, s, pass), Stays::always);
+  if (pass == Pass::train && s.weight_gradients == WeightGradients::apart) all.push_back(norm_gradients_tensor(m, s));
+  return all;
+}
 
 std::vector<Unit> EmbeddingKind::units(const ModelConfig& m, std::int64_t) const {
   std::vector<Unit> all;
   Declaration tokens(m, token_table_unit, Part::input);
   tokens.vocabulary_table("weight", Decay::no);
   all.push_back(tokens.take());
-  if (m.positions != Positions::learned) return all;
-  Declaration positions(m, "embedding.positions", Part::input);
-  positions.positions_table("weight");
-  all.push_back(positions.take());
+  if (m.positions == Positions::learned) {
+    Declaration positions(m, "embedding.positions", Part::input);
+    positions.positions_table("weight");
+    all.push_back(positions.take());
+  }
+  if (m.segments > 0) {
+    Declaration segments(m, "embedding.segments", Part::input);
+    segments.parameter("weight", {m.segments, m.hidden}, {Init::Kind::normal, 0.02}, Decay::no);  // as positions
+    all.push_back(segments.take());
+  }
+  if (m.embedding_norm) {
+    Declaration norm(m, "embedding", Part::input);
+    norm.norm("norm");
+    all.push_back(norm.take());
+  }
   return all;
 }
 
+std::int64_t EmbeddingKind::saved_bytes(const ModelConfig& m, const MicroShape& s) const {
+  return total_bytes(embedding_tensors(m, s, Pass::train));
+}
+
+std::int64_t EmbeddingKind::evaluation_bytes(const ModelConfig& m, const MicroShape& s) const {
+  return total_bytes(embedding_tensors(m, s, Pass::evaluate));
+}
+
 std::int64_t EmbeddingKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass) const {
-  return Products(m, s).gathered(m.hidden);
+  return std::max(Products(m, s).gathered(m.hidden), segments_bytes(m, s.stream_rows()));
 }
 
 std::int64_t EmbeddingKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
-  return Products(m, s).gathered(m.hidden);
+  return std::max(Products(m, s).gathered(m.hidden) + segments_bytes(m, s.rows()),
+                  m.embedding_norm ? norm_workspace_bytes(m, s) : 0);
 }
 
 std::vector<GroupCall> EmbeddingKind::tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass,
                                                    Recompute) const {
   Crossings calls(m, s);
   calls.merge();
-  if (pass == Pass::train) calls.all_rows();
+  if (pass != Pass::train) return calls.take();
+  calls.all_rows();
+  if (m.embedding_norm) calls.norm_gradients();
   return calls.take();
 }
 
+// The norm is the last unit and the first in backward.
 BlockAccesses EmbeddingKind::accesses(const ModelConfig& m) const {
+  using Kind = Access::Kind;
   auto a = BlockKind::accesses(m);
-  std::erase_if(a.backward, [](const auto& step) { return step.kind == Access::Kind::lease; });
+  std::erase_if(a.backward, [](const auto& step) { return step.kind == Kind::lease; });
+  if (!m.embedding_norm) return a;
+  const auto norm = a.backward.back();
+  a.backward.pop_back();
+  a.backward.insert(a.backward.begin(), {{Kind::lease, norm.use}, norm});
   return a;
 }
 

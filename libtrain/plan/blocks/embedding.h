@@ -1,4 +1,5 @@
-// The embedding: the token table, and the learned positions where the model has them; a unit each.
+// The embedding: the token table, and where the model has them learned positions, segments and a norm of the sum; a
+// unit each.
 #pragma once
 
 #include "libtrain/plan/block_kind.h"
@@ -10,17 +11,21 @@ inline constexpr const char* token_table_unit = "embedding.tokens";
 class EmbeddingKind : public BlockKind {
  public:
   std::vector<Unit> units(const ModelConfig& model, std::int64_t index) const override;
-  BlockAccesses accesses(const ModelConfig& model) const override;  // backward leases nothing
-  std::int64_t saved_bytes(const ModelConfig&, const MicroShape&) const override { return 0; }
-  std::int64_t evaluation_bytes(const ModelConfig&, const MicroShape&) const override { return 0; }
-  // All rows, where ranks share those of the stream.
+  BlockAccesses accesses(const ModelConfig& model) const override;  // backward leases the norm alone
+  std::int64_t saved_bytes(const ModelConfig& model, const MicroShape& shape) const override;
+  std::int64_t evaluation_bytes(const ModelConfig& model, const MicroShape& shape) const override;
+  // All rows, where ranks share those of the stream; the segment of each.
   std::int64_t forward_workspace_bytes(const ModelConfig& model, const MicroShape& shape, Pass) const override;
   std::int64_t backward_workspace_bytes(const ModelConfig& model, const MicroShape& shape) const override;
-  bool makes_weight_gradients_apart(const ModelConfig&) const override { return true; }  // it makes no others
+  bool makes_weight_gradients_apart(const ModelConfig&) const override { return true; }
   bool shared_by_tensor_ranks() const override { return true; }
   std::vector<GroupCall> tensor_calls(const ModelConfig& model, const MicroShape& shape, Pass pass,
                                       Recompute recompute) const override;
   double forward_flops(const ModelConfig&, std::int64_t) const override { return 0; }
 };
+
+// What the norm saves of its input, and where weight gradients are made apart the place of its own; its output is the
+// stream. Without a norm nothing.
+std::vector<SavedTensor> embedding_tensors(const ModelConfig& model, const MicroShape& shape, Pass pass);
 
 }  // namespace trainyard::plan

@@ -33,11 +33,11 @@ void FeedForwardKind::declare_of(const ModelConfig& m, Declaration& d) const {
   d.bias(name(".down.bias"), m.hidden);
 }
 
-// "activated" can be made again from "inner". But where a GPU's library fuses GELU, it takes it of sums that are not
-// rounded yet, with a tanh of its own: other bits than "inner" gives.
+// "activated" can be made again from "inner". But where a GPU's library fuses GELU, the tanh form, it takes it of sums
+// that are not rounded yet, with a tanh of its own: other bits than "inner" gives.
 std::vector<SavedTensor> FeedForwardKind::tensors(const ModelConfig& m, const MicroShape& s, Pass) const {
   const auto width = Widths(m, s.tensor).ffn;
-  const bool fused = !gated(m) && s.device == base::DeviceKind::cuda;
+  const bool fused = m.activation == Activation::gelu_tanh && s.device == base::DeviceKind::cuda;
   return {{names_.inner, s.dtype, s.rows(), gated(m) ? 2 * width : width},
           {names_.activated, s.dtype, s.rows(), width, fused ? Stays::always : Stays::unless_selective}};
 }

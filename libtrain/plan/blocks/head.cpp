@@ -14,6 +14,12 @@ namespace trainyard::plan {
 
 namespace {
 
+// Layers that end with a norm need none behind them.
+bool has_norm(const ModelConfig& m) { return m.norm_position == NormPosition::pre; }
+
+bool is_masked(const ModelConfig& m) { return m.head == HeadForm::masked; }
+bool has_unit(const ModelConfig& m) { return has_norm(m) || is_masked(m) || !m.tied; }
+
 std::int64_t chunk_rows(const MicroShape& s) { return std::min(s.rows(), head_chunk_tokens(s.device)); }
 
 // Row losses, this rank's logits of a chunk, their gradient where it is narrower, and their statistics, also of all
@@ -22,9 +28,17 @@ std::int64_t loss_buffers(const ModelConfig& m, const MicroShape& s, Pass pass) 
   const Widths w(m, s.tensor);
   const auto wide = base::size_of(s.accumulation()), c = chunk_rows(s), logits = c * w.vocabulary;
   const bool narrow = pass == Pass::train && s.dtype == base::DType::bf16;
+  const bool bias = has_vocabulary_bias(m);
   return base::aligned(s.rows() * 8) + base::aligned(logits * wide) +
+         (bias && s.dtype == base::DType::bf16 ? base::aligned(w.vocabulary * wide) : 0) +
+         (bias && pass == Pass::train ? base::aligned(c * s.element_bytes()) : 0) +
          (narrow ? base::aligned(logits * s.element_bytes()) : 0) +
          (s.tensor > 1 ? cross_entropy_shared_scratch_bytes(c, s.tensor, w.partials, wide) : 0);
+}
+
+// Of the rows of the stream.
+std::int64_t transform_product(const ModelConfig& m, const MicroShape& s) {
+  return Products(m, s).product(s.stream_rows(), m.hidden, m.hidden, Products::Result::working);
 }
 
 std::int64_t chunk_product(const ModelConfig& m, const MicroShape& s) {
@@ -34,39 +48,67 @@ std::int64_t chunk_product(const ModelConfig& m, const MicroShape& s) {
 
 }  // namespace
 
+std::vector<SavedTensor> head_tensors(const ModelConfig& m, const MicroShape& s, Pass pass) {
+  if (has_norm(m)) return norm_tensors(m, s, pass);
+  if (pass == Pass::evaluate) return {};
+  return {{"normed", s.dtype, s.stream_rows(), m.hidden}};
+}
+
+std::vector<SavedTensor> transform_tensors(const ModelConfig& m, const MicroShape& s) {
+  if (!is_masked(m)) return {};
+  std::vector<SavedTensor> all{{"inner", s.dtype, s.stream_rows(), m.hidden}};
+  for (const auto& t : norm_tensors(m, s, Pass::train)) all.push_back(t);
+  return all;
+}
+
+bool has_vocabulary_bias(const ModelConfig& m) { return is_masked(m) && m.biases; }
+
 std::vector<Unit> HeadKind::units(const ModelConfig& m, std::int64_t) const {
-  Declaration d(m, "head", Part::output);
-  d.norm("norm");
-  if (!m.tied) d.vocabulary_table("weight", Decay::yes);
   std::vector<Unit> all;
+  if (!has_unit(m)) return all;
+  Declaration d(m, "head", Part::output);
+  if (has_norm(m)) d.norm("norm");
+  if (is_masked(m)) {
+    d.weight("transform.weight", m.hidden, m.hidden);
+    d.bias("transform.bias", m.hidden);
+    d.norm("transform_norm");
+  }
+  if (!m.tied) d.vocabulary_table("weight", Decay::yes);
+  if (has_vocabulary_bias(m))
+    d.parameter("bias", {m.vocabulary}, {Init::Kind::zeros, 0}, Decay::no, DimCut{0, Axis::tensor});
   all.push_back(d.take());
+  if (has_vocabulary_bias(m)) all.back().parameters.back().stored = {m.stored_vocabulary()};  // as the table's rows
   return all;
 }
 
 std::vector<UnitUse> HeadKind::uses(const ModelConfig& m) const {
-  std::vector<UnitUse> all{{0, {}}};
+  std::vector<UnitUse> all;
+  if (has_unit(m)) all.push_back({0, {}});
   if (m.tied) all.push_back({-1, token_table_unit});
   return all;
 }
 
-// Training makes no logits before backward, so forward needs the norm alone; the table's gradient is done first.
+// Training makes no logits before backward, so forward needs what is before them alone; the table's gradient is done
+// first.
 BlockAccesses HeadKind::accesses(const ModelConfig& m) const {
   using Kind = Access::Kind;
+  if (!has_norm(m) && !is_masked(m)) return {{}, {0}, {{Kind::lease, 0}, {Kind::commit, 0}}};
   if (!m.tied) return BlockKind::accesses(m);
   return {{0}, {0, 1}, {{Kind::lease, 0}, {Kind::lease, 1}, {Kind::commit, 1}, {Kind::commit, 0}}};
 }
 
 std::int64_t HeadKind::saved_bytes(const ModelConfig& m, const MicroShape& s) const {
-  return total_bytes(norm_tensors(m, s, Pass::train));
+  return total_bytes(head_tensors(m, s, Pass::train)) + total_bytes(transform_tensors(m, s));
 }
 
 std::int64_t HeadKind::evaluation_bytes(const ModelConfig& m, const MicroShape& s) const {
-  return total_bytes(norm_tensors(m, s, Pass::evaluate));
+  return total_bytes(head_tensors(m, s, Pass::evaluate)) + total_bytes(transform_tensors(m, s));
 }
 
 std::int64_t HeadKind::forward_workspace_bytes(const ModelConfig& m, const MicroShape& s, Pass pass) const {
-  if (pass == Pass::train) return 0;
-  return Products(m, s).gathered(m.hidden) + loss_buffers(m, s, pass) + chunk_product(m, s);
+  const auto transform = is_masked(m) ? transform_product(m, s) : 0;
+  if (pass == Pass::train) return transform;
+  return std::max(transform, Products(m, s).gathered(m.hidden) + loss_buffers(m, s, pass) + chunk_product(m, s));
 }
 
 std::int64_t HeadKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
@@ -76,20 +118,28 @@ std::int64_t HeadKind::backward_workspace_bytes(const ModelConfig& m, const Micr
   for (auto rows : {c, last})
     most = std::max(
         {most, p.lane_product(rows, m.hidden, {v}), p.product(v, m.hidden, rows, Products::Result::accumulation)});
-  return std::max(p.gathered(m.hidden) + p.partial(m.hidden) + loss_buffers(m, s, Pass::train) + most,
-                  norm_workspace_bytes(m, s));
+  if (has_vocabulary_bias(m))
+    for (auto rows : {c, last}) most = std::max(most, p.product(1, v, rows, Products::Result::accumulation));
+  most += p.gathered(m.hidden) + p.partial(m.hidden) + loss_buffers(m, s, Pass::train);
+  if (has_norm(m) || is_masked(m)) most = std::max(most, norm_workspace_bytes(m, s));
+  if (!is_masked(m)) return most;
+  return std::max(most, p.stream(m.hidden) + std::max(2 * p.gathered(m.hidden) + p.weight_gradient(m.hidden, m.hidden),
+                                                      transform_product(m, s)));
 }
 
 std::vector<GroupCall> HeadKind::tensor_calls(const ModelConfig& m, const MicroShape& s, Pass pass, Recompute) const {
   Crossings calls(m, s);
   calls.all_rows().loss_statistics();
-  if (pass == Pass::train) calls.add_up().norm_gradients();
+  if (pass == Pass::train) calls.add_up();
+  if (pass == Pass::train && has_norm(m)) calls.norm_gradients();
+  if (pass == Pass::train && is_masked(m)) calls.norm_gradients().all_rows().all_rows();
   return calls.take();
 }
 
 // V is the logical vocabulary.
 double HeadKind::forward_flops(const ModelConfig& m, std::int64_t) const {
-  return 2 * static_cast<double>(m.hidden) * static_cast<double>(m.vocabulary);
+  const auto transform = static_cast<double>(is_masked(m) ? m.hidden : 0);
+  return 2 * static_cast<double>(m.hidden) * (static_cast<double>(m.vocabulary) + transform);
 }
 
 }  // namespace trainyard::plan

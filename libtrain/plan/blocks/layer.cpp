@@ -18,9 +18,11 @@ bool apart(const ModelConfig& m, const MicroShape& s) {
   return s.weight_gradients == WeightGradients::apart && LayerKind().makes_weight_gradients_apart(m);
 }
 
-// Leaves out its output when the layer runs forward again: the last branch, if it can.
+bool is_post(const ModelConfig& m) { return m.norm_position == NormPosition::post; }
+
+// Leaves out its output when the layer runs forward again: the last branch, if it can and no norm reads it.
 bool skips_output(const ModelConfig& m, std::size_t branch) {
-  return branch + 1 == m.branches.size() && branch_kind(m.branches[branch]).skips_unread_output();
+  return !is_post(m) && branch + 1 == m.branches.size() && branch_kind(m.branches[branch]).skips_unread_output();
 }
 
 }  // namespace
@@ -30,13 +32,23 @@ std::string layer_name(const ModelConfig& m, std::int64_t index) {
   return fmt::format("layers.{:0{}}", index, digits);
 }
 
-std::vector<SavedTensor> branch_tensors(const BranchKind& branch, const ModelConfig& m, const MicroShape& s,
-                                        Pass pass) {
-  auto all = norm_tensors(m, s, pass);
-  for (const auto& t : branch.tensors(m, s, pass)) all.push_back(t);
-  if (pass == Pass::train && apart(m, s))
-    all.push_back({"norm_gradients", s.accumulation(), m.norm == Norm::layer ? 2 : 1, m.hidden});
-  return all;
+std::vector<std::vector<SavedTensor>> layer_tensors(const ModelConfig& m, const MicroShape& s, Pass pass) {
+  const bool keeps_gradients = pass == Pass::train && apart(m, s);
+  std::vector<std::vector<SavedTensor>> groups;
+  const auto end_with_gradients = [&] {
+    if (keeps_gradients) groups.back().push_back(norm_gradients_tensor(m, s));
+  };
+  for (const auto& name : m.branches) {
+    const bool copies = is_post(m) && groups.empty();  // the first branch, of the stream
+    groups.push_back(copies ? std::vector<SavedTensor>{{"normed", s.dtype, s.stream_rows(), m.hidden}}
+                            : norm_tensors(m, s, pass));
+    for (const auto& t : branch_kind(name).tensors(m, s, pass)) groups.back().push_back(t);
+    if (!copies) end_with_gradients();
+  }
+  if (!is_post(m)) return groups;
+  groups.push_back(only(norm_tensors(m, s, pass), Stays::always));
+  end_with_gradients();
+  return groups;
 }
 
 bool LayerKind::makes_weight_gradients_apart(const ModelConfig& m) const {
@@ -70,22 +82,20 @@ BlockAccesses LayerKind::accesses(const ModelConfig& m) const {
 
 std::int64_t LayerKind::saved_bytes(const ModelConfig& m, const MicroShape& s) const {
   std::int64_t bytes = 0;
-  for (const auto& name : m.branches) bytes += total_bytes(branch_tensors(branch_kind(name), m, s, Pass::train));
+  for (const auto& group : layer_tensors(m, s, Pass::train)) bytes += total_bytes(group);
   return bytes;
 }
 
 std::int64_t LayerKind::evaluation_bytes(const ModelConfig& m, const MicroShape& s) const {
   std::int64_t most = 0;
-  for (const auto& name : m.branches)
-    most = std::max(most, total_bytes(branch_tensors(branch_kind(name), m, s, Pass::evaluate)));
+  for (const auto& group : layer_tensors(m, s, Pass::evaluate)) most = std::max(most, total_bytes(group));
   return most;
 }
 
 // Above what stays of a branch and of those before it lies what it does not keep, while it runs.
 StackBytes LayerKind::selective_bytes(const ModelConfig& m, const MicroShape& s) const {
   StackBytes bytes{0, 0, 0};
-  for (const auto& name : m.branches) {
-    const auto all = branch_tensors(branch_kind(name), m, s, Pass::train);
+  for (const auto& all : layer_tensors(m, s, Pass::train)) {
     bytes.most = std::max(bytes.most, bytes.kept + total_bytes(all));
     bytes.kept += total_bytes(only(all, Stays::always));
     bytes.passing = std::max(bytes.passing, total_bytes(only(all, Stays::unless_selective)));
@@ -95,8 +105,7 @@ StackBytes LayerKind::selective_bytes(const ModelConfig& m, const MicroShape& s)
 
 StackBytes LayerKind::selective_evaluation_bytes(const ModelConfig& m, const MicroShape& s) const {
   StackBytes bytes{0, 0, 0};
-  for (const auto& name : m.branches) {
-    const auto all = branch_tensors(branch_kind(name), m, s, Pass::evaluate);
+  for (const auto& all : layer_tensors(m, s, Pass::evaluate)) {
     bytes.most = std::max(bytes.most, total_bytes(all));
     bytes.kept = std::max(bytes.kept, total_bytes(only(all, Stays::always)));
     bytes.passing = std::max(bytes.passing, total_bytes(only(all, Stays::unless_selective)));
@@ -112,20 +121,24 @@ std::int64_t LayerKind::forward_workspace_bytes(const ModelConfig& m, const Micr
 }
 
 // Behind the gradient of a norm's output come the buffers of the branch, then, when they are given back, those of the
-// norm. Where weight gradients are made apart, that of the branch's output lies there, too; later the branch has
-// everything.
+// norm; a norm behind its branch works alone. Where weight gradients are made apart, that of the branch's output lies
+// there, too, but with norms behind branches in what such a norm has read; later the branch has everything.
 std::int64_t LayerKind::backward_workspace_bytes(const ModelConfig& m, const MicroShape& s) const {
+  const auto stream = Products(m, s).stream(m.hidden), norm = norm_workspace_bytes(m, s);
+  const auto most_of = [&](std::int64_t branches, std::int64_t buffers) {
+    return is_post(m) ? std::max(stream + branches, norm) : buffers * stream + std::max(branches, norm);
+  };
   if (apart(m, s)) {
-    auto inputs = norm_workspace_bytes(m, s), weights = std::int64_t{0};
+    std::int64_t inputs = 0, weights = 0;
     for (const auto& name : m.branches) {
       inputs = std::max(inputs, branch_kind(name).input_gradients_workspace_bytes(m, s));
       weights = std::max(weights, branch_kind(name).weight_gradients_workspace_bytes(m, s));
     }
-    return std::max(2 * Products(m, s).stream(m.hidden) + inputs, weights);
+    return std::max(most_of(inputs, 2), weights);
   }
-  auto most = norm_workspace_bytes(m, s);
+  std::int64_t most = 0;
   for (const auto& name : m.branches) most = std::max(most, branch_kind(name).backward_workspace_bytes(m, s));
-  return Products(m, s).stream(m.hidden) + most;
+  return most_of(most, 1);
 }
 
 // Those of the branches, and of their norms. Weight gradients that are made apart need the rows of the output's

@@ -1,5 +1,5 @@
-// A layer: the branches that the model names, each behind a norm and added to the residual stream; one unit, and those
-// that branches have of their own.
+// A layer: the branches that the model names, each behind a norm and added to the residual stream, or added to it and
+// then normed (NormPosition); one unit, and those that branches have of their own.
 #pragma once
 
 #include "libtrain/plan/block_kind.h"
@@ -27,9 +27,11 @@ class LayerKind : public BlockKind {
   double apart_flops(const ModelConfig& model, std::int64_t sequence) const override;
 };
 
-// What one branch and its norm push, together.
-std::vector<SavedTensor> branch_tensors(const BranchKind& branch, const ModelConfig& model, const MicroShape& shape,
-                                        Pass pass);
+// What a layer pushes, in groups that follow one another; of an evaluation, and of what does not stay, only one group
+// is there at a time. pre: of each branch and the norm before it. post: of each branch and the norm of the branch
+// before it, whose output is its input "normed" (of the first branch a copy of the stream), then of the last norm,
+// whose output is the stream itself.
+std::vector<std::vector<SavedTensor>> layer_tensors(const ModelConfig& model, const MicroShape& shape, Pass pass);
 
 // "layers.07": as many digits as the last layer needs, at least two.
 std::string layer_name(const ModelConfig& model, std::int64_t index);

@@ -15,6 +15,10 @@ std::vector<SavedTensor> norm_tensors(const ModelConfig& m, const MicroShape& s,
   return out;
 }
 
+SavedTensor norm_gradients_tensor(const ModelConfig& m, const MicroShape& s) {
+  return {"norm_gradients", s.accumulation(), m.norm == Norm::layer ? 2 : 1, m.hidden};
+}
+
 std::int64_t norm_workspace_bytes(const ModelConfig& m, const MicroShape& s) {
   const auto wide = base::size_of(s.accumulation());
   return s.sequence_parallel ? norm_shared_scratch_bytes(s.stream_rows(), s.tensor, m.hidden, wide)

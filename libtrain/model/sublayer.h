@@ -1,0 +1,38 @@
+// Sublayer: a branch of a layer with its norm and the dropout of its residual, for both places where norms stand.
+#pragma once
+
+#include "libtrain/model/branch.h"
+#include "libtrain/model/norm_part.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+namespace trainyard::model {
+
+struct Sublayer {
+  const plan::BranchKind* kind;
+  NormPart norm;
+  std::unique_ptr<Branch> branch;
+  DropoutSite residual;
+
+  // With Recompute::selective: what the branch did not keep, where it has such tensors.
+  void make_again(Step& step, const plan::ModelConfig& model, const SavedSet& tensors) const {
+    const auto all = kind->tensors(model, shape_of(step), plan::Pass::train);
+    if (!plan::only(all, plan::Stays::unless_selective).empty()) branch->make_again(step, tensors);
+  }
+};
+
+inline bool make_weight_gradients_apart(const std::vector<Sublayer>& sublayers) {
+  return std::all_of(sublayers.begin(), sublayers.end(),
+                     [](const Sublayer& s) { return s.kind->makes_weight_gradients_apart(); });
+}
+
+// Puts the gradients of a norm that its tensor "norm_gradients" has where the store wants them.
+inline void hand_over_gradients(Step& step, const NormPart& norm, const SavedSet& tensors, const params::Grads& grads) {
+  const auto made = norm.gradients(tensors), there = norm.gradients(grads);
+  tensor::copy(step.exec, made.weight, there.weight);
+  if (made.bias) tensor::copy(step.exec, made.bias, there.bias);
+}
+
+}  // namespace trainyard::model
