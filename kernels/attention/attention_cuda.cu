@@ -1,8 +1,9 @@
-// Attention on plain arithmetic units, for what tensor cores do not take (attention_mma_cuda.cu): in tiles of 32
+// Attention on plain arithmetic units, for what tensor cores do not take (attention_mma_*_cuda.cu): in tiles of 32
 // queries and 32 keys (16 in f64) with an online softmax; backward recomputes the probabilities, once by keys for dk
 // and dv, once by queries for dq, so that nothing is added atomically. Products in f32 (f64 for f64), head sizes up to
-// 128.
+// 128. Of a tile of a list only such squares are looked at as have a part of it.
 #include "kernels/attention/attention_mma.h"
+#include "kernels/attention/attention_sees_device.h"
 #include "kernels/gpu_device.h"
 #include "kernels/gpu_entries.h"
 
@@ -47,9 +48,25 @@ template <class F> __device__ void products(const F (*x)[pitch], const F (*y)[pi
   }
 }
 
-__device__ bool sees(const AttentionArgs& a, std::int64_t row0, std::int64_t i, std::int64_t j) {
-  return i < a.sequence && j <= i && j >= a.document_start[row0 + i];
-}
+// Query i of the sequence at row0, which sees nothing where it is behind the sequence.
+template <Sees S> struct Query;
+template <> struct Query<Sees::earlier> {
+  const AttentionArgs& a;
+  std::int64_t row0, i;
+  __device__ Query(const AttentionArgs& a, std::int64_t row0, std::int64_t i) : a(a), row0(row0), i(i) {}
+  __device__ bool sees(std::int64_t j, unsigned) const {
+    return i < a.sequence && j <= i && j >= a.document_start[row0 + i];
+  }
+};
+template <> struct Query<Sees::any> {
+  std::int64_t i;
+  Keys keys;
+  __device__ Query(const AttentionArgs& a, std::int64_t row0, std::int64_t i)
+      : i(i), keys(i < a.sequence ? keys_of(a, row0, static_cast<int>(i)) : Keys{0, 0}) {}
+  __device__ bool sees(std::int64_t j, unsigned parts) const {
+    return j >= keys.lo && j < keys.hi && has_pair(parts, i, j);
+  }
+};
 
 // The scale of pair (i, j): 1 without dropout, 0 where it is dropped.
 template <class F> __device__ F kept_scale(const AttentionArgs& a, const Geometry& g, std::int64_t i, std::int64_t j) {
@@ -70,8 +87,52 @@ __device__ std::int64_t first_tile(const AttentionArgs& a, std::int64_t row0, st
   return first / tile * tile;
 }
 
+// Is any part there of the square of queries [i0, i0 + tile) and keys [j0, j0 + tile) in a tile of a list?
+__device__ bool has_square(unsigned parts, std::int64_t i0, std::int64_t j0, int tile) {
+  unsigned square = 0;
+  for (int r = 0; r < tile / list_part; ++r)
+    for (int c = 0; c < tile / list_part; ++c) square |= 1u << part_of(r, c);
+  return (parts & square << part_of(static_cast<int>(i0 % list_tile) / list_part,
+                                    static_cast<int>(j0 % list_tile) / list_part)) != 0;
+}
+// May any of those queries see any of those keys, lists aside?
+__device__ bool in_reach(const AttentionArgs& a, std::int64_t row0, std::int64_t i0, std::int64_t j0, int tile) {
+  const int i = static_cast<int>(i0);
+  return i0 < a.sequence && keys_of(a, row0, i).lo < j0 + tile && keys_of(a, row0, i + tile - 1).hi > j0;
+}
+
+// visit(j0, parts) for the tiles of keys of which queries [i0, i0 + tile) see any, ascending; `parts` are those of the
+// tile of a list that it lies in.
+template <Sees S, class Visit>
+__device__ void over_keys(const AttentionArgs& a, const Geometry& g, std::int64_t i0, int tile, const Visit& visit) {
+  if constexpr (S == Sees::earlier) {
+    for (auto j0 = first_tile(a, g.row0, i0, tile); j0 < i0 + tile && j0 < a.sequence; j0 += tile)
+      visit(j0, every_part);
+  } else {
+    auto walk = walk_keys(a, g.row0, g.h, static_cast<int>(i0), static_cast<int>(i0) + tile);
+    for (auto at = walk.take(a.by_queries); at.tile >= 0; at = walk.take(a.by_queries))
+      for (std::int64_t j0 = at.tile * list_tile; j0 < (at.tile + 1) * list_tile; j0 += tile)
+        if (has_square(at.parts, i0, j0, tile) && in_reach(a, g.row0, i0, j0, tile)) visit(j0, at.parts);
+  }
+}
+
+// visit(i0, parts) for the tiles of queries that see any of keys [j0, j0 + tile), ascending.
+template <Sees S, class Visit>
+__device__ void over_queries(const AttentionArgs& a, const Geometry& g, std::int64_t j0, int tile, const Visit& visit) {
+  if constexpr (S == Sees::earlier) {
+    for (auto i0 = j0; i0 < a.sequence; i0 += tile)
+      if (first_tile(a, g.row0, i0, tile) < j0 + tile) visit(i0, every_part);
+  } else {
+    const auto range = queries_of(a, g.row0, static_cast<int>(j0), tile);
+    auto walk = walk_of(a, a.by_keys, g.h, static_cast<int>(j0) / list_tile, range.first, range.end);
+    for (auto at = walk.take(a.by_keys); at.tile >= 0; at = walk.take(a.by_keys))
+      for (std::int64_t i0 = at.tile * list_tile; i0 < (at.tile + 1) * list_tile; i0 += tile)
+        if (has_square(at.parts, i0, j0, tile) && in_reach(a, g.row0, i0, j0, tile)) visit(i0, at.parts);
+  }
+}
+
 // Grid: tiles of queries, heads, sequences.
-template <class T> __global__ void __launch_bounds__(tile_threads) attention_forward_kernel(AttentionArgs a) {
+template <class T, Sees S> __global__ void __launch_bounds__(tile_threads) attention_forward_kernel(AttentionArgs a) {
   using F = compute_t<T>;
   constexpr int tile = tile_of<F>, lanes = lanes_of<F>, most_columns = columns_of<F>;
   __shared__ F q[tile][pitch], kv[tile][pitch], s[tile][tile + 1];
@@ -81,8 +142,9 @@ template <class T> __global__ void __launch_bounds__(tile_threads) attention_for
             lane = static_cast<int>(threadIdx.x) % lanes;
   const std::int64_t i = i0 + row;
   load_tile<T>(a, a.q, g.row0, i0, g.h * d, q);
+  const Query<S> query(a, g.row0, i);
   F top = minus_infinity<F>(), sum = 0, mixed[most_columns] = {};
-  for (auto j0 = first_tile(a, g.row0, i0, tile); j0 < i0 + tile && j0 < a.sequence; j0 += tile) {
+  over_keys<S>(a, g, i0, tile, [&](std::int64_t j0, unsigned parts) {
     __syncthreads();
     load_tile<T>(a, a.k, g.row0, j0, g.kv * d, kv);
     __syncthreads();
@@ -92,7 +154,7 @@ template <class T> __global__ void __launch_bounds__(tile_threads) attention_for
     // The lanes of a row agree on its maximum and sum.
     F best = top;
     for (int j = lane; j < tile; j += lanes) {
-      if (sees(a, g.row0, i, j0 + j)) {
+      if (query.sees(j0 + j, parts)) {
         s[row][j] *= static_cast<F>(a.scale);
         best = s[row][j] > best ? s[row][j] : best;
       } else {
@@ -103,11 +165,11 @@ template <class T> __global__ void __launch_bounds__(tile_threads) attention_for
       const F other = __shfl_xor_sync(0xffffffffu, best, step);
       best = other > best ? other : best;
     }
-    const bool nothing = best == minus_infinity<F>();
-    const F shrink = nothing ? F(1) : exp_of(top - best);
+    const F base = best == minus_infinity<F>() ? F(0) : best;  // a query that sees nothing yet
+    const F shrink = exp_of(top - base);
     F part = 0;
     for (int j = lane; j < tile; j += lanes) {
-      const F p = nothing || s[row][j] == minus_infinity<F>() ? F(0) : exp_of(s[row][j] - best);
+      const F p = s[row][j] == minus_infinity<F>() ? F(0) : exp_of(s[row][j] - base);
       part += p;
       s[row][j] = p == F(0) ? F(0) : p * kept_scale<F>(a, g, i, j0 + j);
     }
@@ -120,11 +182,15 @@ template <class T> __global__ void __launch_bounds__(tile_threads) attention_for
       for (int j = 0; j < tile; ++j) acc += s[row][j] * kv[j][lane + k * lanes];
       mixed[k] = acc;
     }
-  }
+  });
   if (i >= a.sequence) return;
+  const bool nothing = sum == F(0);
   T* out = a.out.row<T>(g.row0 + i) + g.h * d;
-  for (int k = 0; k < most_columns && lane + k * lanes < d; ++k) store(&out[lane + k * lanes], mixed[k] / sum);
-  if (lane == 0) a.lse.row<F>(g.b * a.heads + g.h)[i] = top + static_cast<F>(log(static_cast<double>(sum)));
+  for (int k = 0; k < most_columns && lane + k * lanes < d; ++k)
+    store(&out[lane + k * lanes], nothing ? F(0) : mixed[k] / sum);
+  if (lane == 0)
+    a.lse.row<F>(g.b * a.heads + g.h)[i] =
+        nothing ? -minus_infinity<F>() : top + static_cast<F>(log(static_cast<double>(sum)));
 }
 
 // delta[b * heads + h][i] = out . dout.
@@ -143,15 +209,17 @@ template <class T> __global__ void delta_kernel(AttentionArgs a) {
 
 // Probabilities p (dropped and scaled, in s) and the gradient ds of the scores (in dp, which holds dout . v on entry)
 // of one tile.
-template <class F> __device__ void tile_gradients(const AttentionArgs& a, const Geometry& g, std::int64_t i0,
-                                                  std::int64_t j0, F (*s)[tile_of<F> + 1], F (*dp)[tile_of<F> + 1]) {
+template <Sees S, class F> __device__ void tile_gradients(const AttentionArgs& a, const Geometry& g, std::int64_t i0,
+                                                          std::int64_t j0, unsigned parts, F (*s)[tile_of<F> + 1],
+                                                          F (*dp)[tile_of<F> + 1]) {
   constexpr int tile = tile_of<F>, lanes = lanes_of<F>;
   const int row = static_cast<int>(threadIdx.x) / lanes, lane = static_cast<int>(threadIdx.x) % lanes;
   const std::int64_t i = i0 + row, head = g.b * a.heads + g.h;
   const F* delta = reinterpret_cast<const F*>(a.scratch) + head * a.sequence;
+  const Query<S> query(a, g.row0, i);
   for (int j = lane; j < tile; j += lanes) {
     F p = 0, ds = 0;
-    if (sees(a, g.row0, i, j0 + j)) {
+    if (query.sees(j0 + j, parts)) {
       const F scale = static_cast<F>(a.scale), kept = kept_scale<F>(a, g, i, j0 + j);
       p = exp_of(s[row][j] * scale - a.lse.row<F>(head)[i]);
       ds = p * (dp[row][j] * kept - delta[i]) * scale;
@@ -163,7 +231,7 @@ template <class F> __device__ void tile_gradients(const AttentionArgs& a, const 
 }
 
 // Grid: tiles of keys, key-value heads, sequences. Adds up the queries in ascending head, then ascending tile.
-template <class T> __global__ void __launch_bounds__(tile_threads) attention_keys_kernel(AttentionArgs a) {
+template <class T, Sees S> __global__ void __launch_bounds__(tile_threads) attention_keys_kernel(AttentionArgs a) {
   using F = compute_t<T>;
   constexpr int tile = tile_of<F>, lanes = lanes_of<F>, most_columns = columns_of<F>;
   __shared__ F x[tile][pitch], y[tile][pitch], s[tile][tile + 1], dp[tile][tile + 1];
@@ -174,8 +242,7 @@ template <class T> __global__ void __launch_bounds__(tile_threads) attention_key
   F dk[most_columns] = {}, dv[most_columns] = {};
   for (std::int64_t m = 0; m < group; ++m) {
     const auto g = geometry_of(a, kv_head * group + m);
-    for (auto i0 = j0; i0 < a.sequence; i0 += tile) {
-      if (first_tile(a, g.row0, i0, tile) >= j0 + tile) continue;
+    over_queries<S>(a, g, j0, tile, [&](std::int64_t i0, unsigned parts) {
       __syncthreads();
       load_tile<T>(a, a.q, g.row0, i0, g.h * d, x);
       load_tile<T>(a, a.k, g.row0, j0, g.kv * d, y);
@@ -187,7 +254,7 @@ template <class T> __global__ void __launch_bounds__(tile_threads) attention_key
       __syncthreads();
       products(x, y, d, dp);
       __syncthreads();
-      tile_gradients(a, g, i0, j0, s, dp);
+      tile_gradients<S>(a, g, i0, j0, parts, s, dp);
       load_tile<T>(a, a.q, g.row0, i0, g.h * d, y);
       __syncthreads();
       for (int k = 0; k < most_columns && lane + k * lanes < d; ++k) {
@@ -196,7 +263,7 @@ template <class T> __global__ void __launch_bounds__(tile_threads) attention_key
         for (int i = 0; i < tile; ++i) v += s[i][row] * x[i][c], w += dp[i][row] * y[i][c];
         dv[k] = v, dk[k] = w;
       }
-    }
+    });
   }
   if (j0 + row >= a.sequence) return;
   const auto at = static_cast<std::int64_t>(blockIdx.z) * a.sequence + j0 + row;
@@ -207,7 +274,7 @@ template <class T> __global__ void __launch_bounds__(tile_threads) attention_key
 }
 
 // Grid: tiles of queries, heads, sequences.
-template <class T> __global__ void __launch_bounds__(tile_threads) attention_queries_kernel(AttentionArgs a) {
+template <class T, Sees S> __global__ void __launch_bounds__(tile_threads) attention_queries_kernel(AttentionArgs a) {
   using F = compute_t<T>;
   constexpr int tile = tile_of<F>, lanes = lanes_of<F>, most_columns = columns_of<F>;
   __shared__ F x[tile][pitch], y[tile][pitch], s[tile][tile + 1], dp[tile][tile + 1];
@@ -216,7 +283,7 @@ template <class T> __global__ void __launch_bounds__(tile_threads) attention_que
   const int d = static_cast<int>(a.head_dim), row = static_cast<int>(threadIdx.x) / lanes,
             lane = static_cast<int>(threadIdx.x) % lanes;
   F dq[most_columns] = {};
-  for (auto j0 = first_tile(a, g.row0, i0, tile); j0 < i0 + tile && j0 < a.sequence; j0 += tile) {
+  over_keys<S>(a, g, i0, tile, [&](std::int64_t j0, unsigned parts) {
     __syncthreads();
     load_tile<T>(a, a.dout, g.row0, i0, g.h * d, x);
     load_tile<T>(a, a.v, g.row0, j0, g.kv * d, y);
@@ -228,14 +295,14 @@ template <class T> __global__ void __launch_bounds__(tile_threads) attention_que
     __syncthreads();
     products(x, y, d, s);
     __syncthreads();
-    tile_gradients(a, g, i0, j0, s, dp);
+    tile_gradients<S>(a, g, i0, j0, parts, s, dp);
     __syncthreads();
     for (int k = 0; k < most_columns && lane + k * lanes < d; ++k) {
       F acc = dq[k];
       for (int j = 0; j < tile; ++j) acc += dp[row][j] * y[j][lane + k * lanes];
       dq[k] = acc;
     }
-  }
+  });
   if (i0 + row >= a.sequence) return;
   for (int k = 0; k < most_columns && lane + k * lanes < d; ++k)
     store(a.dq.row<T>(g.row0 + i0 + row) + g.h * d + lane + k * lanes, dq[k]);
@@ -253,22 +320,29 @@ template <class T> dim3 grid_of(const AttentionArgs& a, std::int64_t heads) {
               static_cast<unsigned>(a.batch));
 }
 
+template <Sees S> const char* forward_plain(const AttentionArgs& a, void* stream) {
+  return with_head(a, [&]<class T>(T*) {
+    TRAINYARD_LAUNCH((attention_forward_kernel<T, S>), true, grid_of<T>(a, a.heads), tile_threads, stream, a);
+  });
+}
+template <Sees S> const char* backward_plain(const AttentionArgs& a, void* stream) {
+  return with_head(a, [&]<class T>(T*) {
+    TRAINYARD_LAUNCH(delta_kernel<T>, false, blocks_for(a.batch * a.heads * a.sequence), 256, stream, a);
+    TRAINYARD_LAUNCH((attention_keys_kernel<T, S>), true, grid_of<T>(a, a.kv_heads), tile_threads, stream, a);
+    TRAINYARD_LAUNCH((attention_queries_kernel<T, S>), true, grid_of<T>(a, a.heads), tile_threads, stream, a);
+  });
+}
+
 }  // namespace
 
 const char* gpu::attention_forward(const AttentionArgs& a, void* stream) {
   if (attention_mma_fits(a)) return attention_forward_mma(a, stream);
-  return with_head(a, [&]<class T>(T*) {
-    TRAINYARD_LAUNCH(attention_forward_kernel<T>, true, grid_of<T>(a, a.heads), tile_threads, stream, a);
-  });
+  return sees_of(a) == Sees::earlier ? forward_plain<Sees::earlier>(a, stream) : forward_plain<Sees::any>(a, stream);
 }
 
 const char* gpu::attention_backward(const AttentionArgs& a, void* stream) {
   if (attention_mma_fits(a)) return attention_backward_mma(a, stream);
-  return with_head(a, [&]<class T>(T*) {
-    TRAINYARD_LAUNCH(delta_kernel<T>, false, blocks_for(a.batch * a.heads * a.sequence), 256, stream, a);
-    TRAINYARD_LAUNCH(attention_keys_kernel<T>, true, grid_of<T>(a, a.kv_heads), tile_threads, stream, a);
-    TRAINYARD_LAUNCH(attention_queries_kernel<T>, true, grid_of<T>(a, a.heads), tile_threads, stream, a);
-  });
+  return sees_of(a) == Sees::earlier ? backward_plain<Sees::earlier>(a, stream) : backward_plain<Sees::any>(a, stream);
 }
 
 }  // namespace trainyard::kernels

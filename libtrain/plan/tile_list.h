@@ -2,15 +2,13 @@
 // there.
 #pragma once
 
+#include "libtrain/plan/attention_tile.h"
 #include "libtrain/plan/block_layout.h"
 
 #include <cstdint>
 #include <vector>
 
 namespace trainyard::plan {
-
-inline constexpr std::int64_t attention_tile = 64, attention_part = 16;  // queries, and keys
-inline constexpr std::uint16_t whole_tile = 0xffff;
 
 // For each tile of queries, of each head, the tiles of keys that any of them sees, ascending. Bit 4 r + c of `parts`:
 // queries [16 r, 16 r + 16) of the tile see keys [16 c, 16 c + 16), as far as the element may (causal, document).

@@ -3,6 +3,7 @@
 #include "kernels/attention/attention.h"
 #include "libtrain/base/random.h"
 #include "libtrain/plan/scratch.h"
+#include "tests/kernels/attention_case.h"
 #include "tests/kernels/matrix_buffer.h"
 
 #include <gtest/gtest.h>
@@ -13,86 +14,24 @@
 namespace trainyard::test {
 namespace {
 
-constexpr std::int64_t part = 16, tile = 64;
+constexpr auto part = AttentionParts::part, tile = AttentionParts::tile;
 const std::uint64_t samples[] = {11, 5};
 
-// Which parts of 16 x 16 pairs are there, for `heads` heads of a model, or one for all.
-struct Parts {
-  std::int64_t heads, n;
-  std::vector<char> there;
-  Parts(std::int64_t heads, std::int64_t n) : heads(heads), n(n), there(static_cast<std::size_t>(heads * n * n)) {}
-  char& at(std::int64_t h, std::int64_t i, std::int64_t j) {
-    return there[static_cast<std::size_t>((h * n + i) * n + j)];
-  }
-  bool has(std::int64_t h, std::int64_t i, std::int64_t j) const {
-    return there[static_cast<std::size_t>(((heads == 1 ? 0 : h) * n + i) * n + j)] != 0;
-  }
-};
-
-// The lists of a kernel, both ways, made pair of tiles by pair of tiles.
-struct Lists {
-  struct One {
-    std::vector<std::int32_t> begin{0}, other;
-    std::vector<std::uint16_t> parts;
-    kernels::TileView view(std::int64_t tiles, std::int64_t heads) const {
-      return {begin.data(), other.data(), parts.data(), tiles, heads};
-    }
-  };
-  One by_queries, by_keys;
-  std::int64_t tiles, heads;
-  explicit Lists(const Parts& p) : tiles((p.n + 3) / 4), heads(p.heads) {
-    for (const bool keys : {false, true}) {
-      auto& list = keys ? by_keys : by_queries;
-      for (std::int64_t h = 0; h < heads; ++h)
-        for (std::int64_t row = 0; row < tiles; ++row) {
-          for (std::int64_t other = 0; other < tiles; ++other) {
-            unsigned bits = 0;
-            for (int r = 0; r < 4; ++r)
-              for (int c = 0; c < 4; ++c) {
-                const auto i = 4 * (keys ? other : row) + r, j = 4 * (keys ? row : other) + c;
-                if (i < p.n && j < p.n && p.has(h, i, j)) bits |= 1u << (4 * r + c);
-              }
-            if (bits == 0) continue;
-            list.other.push_back(static_cast<std::int32_t>(other));
-            list.parts.push_back(static_cast<std::uint16_t>(bits));
-          }
-          list.begin.push_back(static_cast<std::int32_t>(list.other.size()));
-        }
-    }
-  }
-};
-
-struct Case {
-  std::int64_t T = 1, heads = 1, kv = 1, d = 8;
-  bool causal = true;
-  double dropout = 0;
-  std::int64_t list_heads = 0, first_head = 0;  // 0: no lists
-  std::int64_t beyond = 0;                      // parts that lists reach over the sequence
-  double share = 0.5;                           // of parts
-  bool padded = false, documents = false;
-  std::uint64_t seed = 1;
-};
+using Case = AttentionCase;
 
 struct Blocks {
   Case c;
   kernels::AttentionShape s;
   MatrixBuffer q, k, v, dout, out, lse, dq, dk, dv;
-  std::vector<std::int32_t> start, end;
-  Parts parts;
-  Lists lists;
+  AttentionSpans spans;
+  AttentionParts parts;
+  AttentionLists lists;
 
-  static Parts draw(const Case& c) {
-    Parts p(std::max<std::int64_t>(c.list_heads, 1), (c.T + part - 1) / part + c.beyond);
-    std::mt19937_64 random(c.seed);
-    for (auto& x : p.there) x = static_cast<double>(random() >> 11) * 0x1p-53 < c.share;
-    return p;
-  }
-  Blocks(const Case& c, DType t) : Blocks(c, t, draw(c)) {}
-  Blocks(const Case& c, DType t, Parts drawn)
+  Blocks(const Case& c, DType t) : Blocks(c, t, AttentionParts(c)) {}
+  Blocks(const Case& c, DType t, AttentionParts drawn)
       : c(c), q(t, 2 * c.T, c.heads * c.d, 3), k(t, 2 * c.T, c.kv * c.d, 1), v(t, 2 * c.T, c.kv * c.d),
         dout(t, 2 * c.T, c.heads * c.d), out(t, 2 * c.T, c.heads * c.d, 2), lse(sums(t), 2 * c.heads, c.T),
-        dq(t, 2 * c.T, c.heads * c.d), dk(t, 2 * c.T, c.kv * c.d), dv(t, 2 * c.T, c.kv * c.d),
-        start(static_cast<std::size_t>(2 * c.T), 0), end(start.size(), static_cast<std::int32_t>(c.T)),
+        dq(t, 2 * c.T, c.heads * c.d), dk(t, 2 * c.T, c.kv * c.d), dv(t, 2 * c.T, c.kv * c.d), spans(c),
         parts(std::move(drawn)), lists(parts) {
     s.batch = 2, s.sequence = c.T, s.heads = c.heads, s.kv_heads = c.kv, s.head_dim = c.d, s.scale = 0.7;
     s.dropout = c.dropout, s.seed = 99, s.site = 1234, s.samples = samples;
@@ -103,20 +42,10 @@ struct Blocks {
       s.visibility.first_head = c.first_head;
     }
     q.fill(c.seed), k.fill(c.seed + 1), v.fill(c.seed + 2), dout.fill(c.seed + 3);
-    const auto cut = c.T / 3;  // a document ends here in the first sequence
-    if (c.documents)
-      for (std::int64_t i = 0; i < c.T; ++i) {
-        const auto at = static_cast<std::size_t>(i);
-        start[at] = static_cast<std::int32_t>(i < cut ? 0 : cut);
-        if (!c.causal) end[at] = static_cast<std::int32_t>(i < cut ? cut : c.T);
-      }
-    if (c.padded)  // the second sequence is short
-      for (std::int64_t i = 0; i < c.T; ++i)
-        end[static_cast<std::size_t>(c.T + i)] = static_cast<std::int32_t>(c.T / 2);
-    if (c.padded || (c.documents && !c.causal)) s.key_end = end.data();
+    if (spans.ends) s.key_end = spans.end.data();
   }
   static DType sums(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
-  base::View starts() { return base::View::of(start.data(), {2, s.sequence}); }
+  base::View starts() { return base::View::of(spans.start.data(), {2, s.sequence}); }
   void forward(int threads) {
     Bench b(threads);
     kernels::attention_forward(*b, s, q.view(), k.view(), v.view(), starts(), out.view(), lse.view());
@@ -133,7 +62,7 @@ struct Blocks {
   }
   bool sees(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
     const auto at = static_cast<std::size_t>(b * c.T + i);
-    return (!c.causal || j <= i) && j >= start[at] && j < end[at] &&
+    return (!c.causal || j <= i) && j >= spans.start[at] && j < spans.end[at] &&
            (c.list_heads == 0 || parts.has(c.first_head + h, i / part, j / part));
   }
   double mask(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
@@ -290,7 +219,7 @@ TEST(AttentionBlocks, AListOfEverythingChangesNoBit) {
 TEST(AttentionBlocks, AQueryThatSeesNothingGivesZeros) {
   on_every_path([] {
     const Case c{100, 1, 1, 8, false, 0, 1, 0, 0, 0, false, false};
-    Parts none(1, 7);
+    AttentionParts none(1, 7);
     for (std::int64_t j = 0; j < 7; ++j) none.at(0, 2, j) = 1;  // queries 32 .. 47 see everything, the others nothing
     for (const DType t : {DType::f32, DType::bf16, DType::f64}) {
       Blocks p(c, t, none);
@@ -311,7 +240,7 @@ TEST(AttentionBlocks, AQueryThatSeesNothingGivesZeros) {
 TEST(AttentionBlocks, AbsentTilesAreNotTouched) {
   on_every_path([] {
     const Case c{320, 2, 1, 16, false, 0, 1, 0, 0, 0, false, false};
-    Parts p(1, 20);
+    AttentionParts p(1, 20);
     for (std::int64_t i = 0; i < 20; ++i)
       for (std::int64_t j = 0; j < 20; ++j) p.at(0, i, j) = i / 4 != 3 && j / 4 != 1;
     Blocks plain(c, DType::f32, p), poisoned(c, DType::f32, p);

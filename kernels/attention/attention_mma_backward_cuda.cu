@@ -1,0 +1,271 @@
+// Attention's backward pass on tensor cores, in tiles of 64 queries and 64 keys; a warp owns 16 rows. It goes by keys
+// for dk and dv, then by queries for dq, and recomputes the probabilities in both, so that nothing is added atomically
+// and the bits do not depend on the order of blocks. Of a list's tile a warp leaves out what none of its rows has a
+// part of, and masks single parts.
+#include "kernels/attention/attention_mma.h"
+#include "kernels/attention/attention_mma_device.h"
+
+namespace trainyard::kernels {
+namespace {
+
+// p (dropped and scaled) into s, the gradient of the score into dp; lse in powers of 2.
+__device__ __forceinline__ void gradients(float scale, float lse, float delta, float kept, float& s, float& dp) {
+  const float w = exp2f(s * (scale * log2_e) - lse);
+  dp = w * (dp * kept - delta) * scale;
+  s = w * kept;
+}
+
+// What a tile of queries brings along for each of them.
+template <Sees S> struct PerQuery {
+  float lse[tile], delta[tile];
+  int start[tile];
+};
+template <> struct PerQuery<Sees::any> : PerQuery<Sees::earlier> { int end[tile]; };
+template <int D, Sees S> struct KeysShared {
+  b16 keys[tile_elements<D>], values[tile_elements<D>], queries[2][tile_elements<D>], douts[2][tile_elements<D>];
+  PerQuery<S> per_query[2];
+};
+
+// The tiles of queries that look at keys [j0, j0 + tile), for each query head of a key-value head, and the one to fetch
+// meanwhile.
+struct QueryStep {
+  int m, i0;  // query head m of the group
+};
+template <Sees S> struct QueryTiles;
+template <> struct QueryTiles<Sees::earlier> {
+  int j0, each, steps, step_ = 0;
+  __device__ __forceinline__ QueryTiles(const AttentionArgs& a, const Position& p, int j0) : j0(j0) {
+    // Up to the first tile whose first query looks back less far.
+    int end = j0;
+    while (end < a.sequence && a.document_start[p.row0 + end] < j0 + tile) end += tile;
+    each = (end - j0) / tile, steps = static_cast<int>(a.heads / a.kv_heads) * each;
+  }
+  __device__ __forceinline__ bool there() const { return step_ < steps; }
+  __device__ __forceinline__ bool more() const { return step_ + 1 < steps; }
+  __device__ __forceinline__ QueryStep now() const { return {step_ / each, j0 + step_ % each * tile}; }
+  __device__ __forceinline__ QueryStep next() const { return {(step_ + 1) / each, j0 + (step_ + 1) % each * tile}; }
+  __device__ __forceinline__ unsigned column(int) const { return key_column; }
+  __device__ __forceinline__ void step(const AttentionArgs&, const Position&) { ++step_; }
+};
+template <> struct QueryTiles<Sees::any> {
+  int j0, m = -1;
+  TileWalk walk{0, 0};
+  QueryStep now_{}, next_{};
+  unsigned parts_ = 0, next_parts_ = 0;
+  __device__ __forceinline__ QueryTiles(const AttentionArgs& a, const Position& p, int j0) : j0(j0) {
+    step(a, p);
+    step(a, p);
+  }
+  __device__ __forceinline__ bool there() const { return now_.i0 >= 0; }
+  __device__ __forceinline__ bool more() const { return next_.i0 >= 0; }
+  __device__ __forceinline__ QueryStep now() const { return now_; }
+  __device__ __forceinline__ QueryStep next() const { return next_; }
+  __device__ __forceinline__ unsigned column(int c) const { return parts_ >> part_of(0, c) & key_column; }
+  __device__ __forceinline__ void step(const AttentionArgs& a, const Position& p) {
+    now_ = next_, parts_ = next_parts_;
+    const int group = static_cast<int>(a.heads / a.kv_heads);
+    auto at = walk.take(a.by_keys);
+    while (at.tile < 0 && m + 1 < group) {
+      ++m;
+      const auto range = queries_of(a, p.row0, j0, tile);
+      walk = walk_of(a, a.by_keys, p.kv * group + m, j0 / tile, range.first, range.end);
+      at = walk.take(a.by_keys);
+    }
+    next_ = {m, at.tile * tile}, next_parts_ = at.parts;
+  }
+};
+
+// What a warp's 16 keys of a tile are seen by.
+template <Sees S> __device__ __forceinline__ bool all_see(const PerQuery<S>& of, int i0, int j0, unsigned column) {
+  // A last query beyond the sequence starts nowhere.
+  if constexpr (S == Sees::earlier) return j0 + tile - 1 <= i0 && of.start[tile - 1] <= j0;
+  else return column == key_column && of.end[0] >= j0 + tile && of.start[tile - 1] <= j0;
+}
+// By query i of the tile at i0.
+template <Sees S>
+__device__ __forceinline__ bool sees_key(const PerQuery<S>& of, int i0, int i, int n, int j, unsigned column) {
+  if constexpr (S == Sees::earlier) return j <= i0 + i && j >= of.start[i];
+  else return j >= of.start[i] && j < of.end[i] && (column >> part_of(n / 2, 0) & 1u) != 0;
+}
+
+// Grid: tiles of keys, key-value heads, sequences. A warp owns 16 keys; products are transposed, so that probabilities
+// come out with keys as rows.
+template <int D, Sees S> __global__ void __launch_bounds__(threads) keys_kernel(AttentionArgs a) {
+  TRAINYARD_DYNAMIC_SHARED(memory);
+  auto& shared = *reinterpret_cast<KeysShared<D, S>*>(memory);
+  const std::int64_t kv_head = blockIdx.y, group = a.heads / a.kv_heads;
+  const int j0 = static_cast<int>(blockIdx.x) * tile;
+  auto p = position_of(a, kv_head * group);
+  QueryTiles<S> tiles(a, p, j0);
+  const auto fetch = [&](const QueryStep& step, int slot) {
+    const auto h = kv_head * group + step.m, head = p.b * a.heads + h;
+    const int i0 = step.i0;
+    fetch_tile<D>(a, a.q, p.row0, i0, h * D, shared.queries[slot]);
+    fetch_tile<D>(a, a.dout, p.row0, i0, h * D, shared.douts[slot]);
+    close_copies();
+    auto& to = shared.per_query[slot];
+    for (int i = static_cast<int>(threadIdx.x); i < tile; i += threads) {
+      const bool there = i0 + i < a.sequence;
+      to.lse[i] = there ? a.lse.row<float>(head)[i0 + i] * log2_e : 0.0f;
+      to.delta[i] = there ? reinterpret_cast<const float*>(a.scratch)[head * a.sequence + i0 + i] : 0.0f;
+      to.start[i] = there ? a.document_start[p.row0 + i0 + i] : 0x7fffffff;
+      if constexpr (S == Sees::any) to.end[i] = there ? keys_of(a, p.row0, i0 + i).hi : 0;
+    }
+  };
+  float dk[1][D / 8][4], dv[1][D / 8][4];
+  clear(dk), clear(dv);
+  if (S == Sees::earlier || tiles.there()) {
+    fetch_tile<D>(a, a.k, p.row0, j0, kv_head * D, shared.keys);
+    fetch_tile<D>(a, a.v, p.row0, j0, kv_head * D, shared.values);
+    fetch(tiles.now(), 0);
+  }
+  const float scale = static_cast<float>(a.scale);
+  int slot = 0;
+  for (; tiles.there(); tiles.step(a, p), slot ^= 1) {
+    await_copies();
+    __syncthreads();
+    if (tiles.more()) fetch(tiles.next(), slot ^ 1);
+    const unsigned column = tiles.column(p.warp);
+    if (column == 0) continue;
+    const int i0 = tiles.now().i0;
+    p.h = kv_head * group + tiles.now().m;
+    const b16 *queries = shared.queries[slot], *douts = shared.douts[slot];
+    const auto& of = shared.per_query[slot];
+    float s[1][tile / 8][4], dp[1][tile / 8][4];
+    clear(s), clear(dp);
+#pragma unroll
+    for (int k = 0; k < D / 16; ++k) {
+      unsigned x[1][4];
+      take_rows<D>(shared.keys, 16 * p.warp, k, p, x[0]);
+      times_rows<D, 1>(s, x, queries, k, p);
+      take_rows<D>(shared.values, 16 * p.warp, k, p, x[0]);
+      times_rows<D, 1>(dp, x, douts, k, p);
+    }
+    const bool all_seen = all_see<S>(of, i0, j0, column);
+#pragma unroll
+    for (int n = 0; n < tile / 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int i = 8 * n + 2 * p.t + e % 2;
+        const auto j = j0 + 16 * p.warp + p.g + e / 2 * 8;
+        if (!all_seen && !sees_key<S>(of, i0, i, n, j, column)) {
+          s[0][n][e] = dp[0][n][e] = 0;
+          continue;
+        }
+        const auto kept = kept_scales(a, p, i0 + i, j / 2 * 2);
+        gradients(scale, of.lse[i], of.delta[i], j % 2 == 0 ? kept.v[0] : kept.v[1], s[0][n][e], dp[0][n][e]);
+      }
+    times_columns<D, 1>(dv, s, douts, p);
+    times_columns<D, 1>(dk, dp, queries, p);
+  }
+  put_rows<D>(a, a.dk, j0 + 16 * p.warp, kv_head * D, dk[0], 1.0f, 1.0f, p);
+  put_rows<D>(a, a.dv, j0 + 16 * p.warp, kv_head * D, dv[0], 1.0f, 1.0f, p);
+}
+
+// Grid: tiles of queries, heads, sequences. A warp owns 16 queries. Shared: two pairs of tiles of keys and values.
+template <int D, Sees S> __global__ void __launch_bounds__(threads) queries_kernel(AttentionArgs a) {
+  TRAINYARD_DYNAMIC_SHARED(memory);
+  b16* pairs = reinterpret_cast<b16*>(memory);
+  const auto p = position_of(a, blockIdx.y);
+  const int i0 = first_row<S>(a, tile), own = i0 + 16 * p.warp;
+  const auto head = p.b * a.heads + p.h;
+  const auto fetch = [&](int j0, int slot) { fetch_pair<D>(a, p, j0, pairs + 2 * slot * tile_elements<D>); };
+  KeyTiles<S> tiles(a, p, i0, i0 + tile - 1);
+  if (S == Sees::earlier || tiles.there()) fetch(tiles.j0, 0);
+  unsigned q[D / 16][4], dout[D / 16][4];
+  fetch_rows<D>(a, a.q, own, p.h * D, p, q);
+  fetch_rows<D>(a, a.dout, own, p.h * D, p, dout);
+  float lse[2], delta[2], dq[1][D / 8][4];
+  clear(dq);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const auto i = own + p.g + 8 * half;
+    lse[half] = i < a.sequence ? a.lse.row<float>(head)[i] * log2_e : 0.0f;
+    delta[half] = i < a.sequence ? reinterpret_cast<const float*>(a.scratch)[head * a.sequence + i] : 0.0f;
+  }
+  const Rows<S, 1> queries(a, p, own, i0 + tile - 1);
+  const float scale = static_cast<float>(a.scale);
+  int slot = 0;
+  for (; tiles.there(); tiles.step(a), slot ^= 1) {
+    await_copies();
+    __syncthreads();
+    if (tiles.more()) fetch(tiles.next(), slot ^ 1);
+    const int j0 = tiles.j0;
+    const unsigned parts = tiles.parts();
+    if (queries.none(parts)) continue;
+    const b16 *keys = pairs + 2 * slot * tile_elements<D>, *values = keys + tile_elements<D>;
+    float s[1][tile / 8][4], dp[1][tile / 8][4];
+    clear(s), clear(dp);
+#pragma unroll
+    for (int k = 0; k < D / 16; ++k) {
+      unsigned x[1][4];
+#pragma unroll
+      for (int r = 0; r < 4; ++r) x[0][r] = q[k][r];
+      times_rows<D, 1>(s, x, keys, k, p);
+#pragma unroll
+      for (int r = 0; r < 4; ++r) x[0][r] = dout[k][r];
+      times_rows<D, 1>(dp, x, values, k, p);
+    }
+    const bool all_seen = queries.all(j0, parts);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const auto i = own + p.g + 8 * half;
+#pragma unroll
+      for (int n = 0; n < tile / 8; ++n) {
+        const auto j = j0 + 8 * n + 2 * p.t;
+        const auto kept = kept_scales(a, p, i, j);
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          float &sn = s[0][n][2 * half + e], &dn = dp[0][n][2 * half + e];
+          if (all_seen || queries.sees(0, half, j + e, n, parts))
+            gradients(scale, lse[half], delta[half], kept.v[e], sn, dn);
+          else sn = dn = 0;
+        }
+      }
+    }
+    times_columns<D, 1>(dq, dp, keys, p);
+  }
+  put_rows<D>(a, a.dq, own, p.h * D, dq[0], 1.0f, 1.0f, p);
+}
+
+// delta[b * heads + h][i] = out . dout, D / 8 lanes to a row.
+template <int D> __global__ void delta_kernel(AttentionArgs a) {
+  constexpr int lanes = D / 8;
+  float* delta = reinterpret_cast<float*>(a.scratch);
+  const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * (threads / lanes) + threadIdx.x / lanes,
+                     rows = a.batch * a.heads * a.sequence;
+  const int c = static_cast<int>(threadIdx.x) % lanes * 8;
+  const bool there = n < rows;
+  const auto [head, i] = place_of(there ? n : 0, a.sequence);
+  const auto [b, h] = place_of(head, a.heads);
+  const auto x = vec_at<8>(a.out.row<b16>(b * a.sequence + i) + h * D + c),
+             y = vec_at<8>(a.dout.row<b16>(b * a.sequence + i) + h * D + c);
+  float sum = 0;
+#pragma unroll
+  for (int k = 0; k < 8; ++k) sum += widen(x.v[k]) * widen(y.v[k]);
+#pragma unroll
+  for (int step = lanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+  if (there && c == 0) delta[n] = sum;
+}
+
+template <int D, Sees S> const char* backward(const AttentionArgs& a, void* stream) {
+  const auto delta_rows = threads / (D / 8);
+  TRAINYARD_LAUNCH(delta_kernel<D>, true,
+                   static_cast<unsigned>((a.batch * a.heads * a.sequence + delta_rows - 1) / delta_rows), threads,
+                   stream, a);
+  TRAINYARD_LAUNCH_SHARED((keys_kernel<D, S>), static_cast<int>(sizeof(KeysShared<D, S>)), grid_of(a, a.kv_heads, tile),
+                          threads, stream, a);
+  TRAINYARD_LAUNCH_SHARED((queries_kernel<D, S>), two_pairs_bytes<D>, grid_of(a, a.heads, tile), threads, stream, a);
+  return launch_failure();
+}
+template <int D> const char* backward(const AttentionArgs& a, void* stream) {
+  return sees_of(a) == Sees::earlier ? backward<D, Sees::earlier>(a, stream) : backward<D, Sees::any>(a, stream);
+}
+
+}  // namespace
+
+const char* gpu::attention_backward_mma(const AttentionArgs& a, void* stream) {
+  return a.head_dim == 64 ? backward<64>(a, stream) : backward<128>(a, stream);
+}
+
+}  // namespace trainyard::kernels

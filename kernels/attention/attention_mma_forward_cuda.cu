@@ -1,0 +1,144 @@
+// Attention's forward pass on tensor cores after Dao (2023), "FlashAttention-2", in tiles of 64 keys; a warp owns 16 or
+// 32 queries. Tiles come to shared memory while the one before is worked on. Of a list's tile a warp leaves out what
+// none of its queries has a part of, and masks single parts.
+#include "kernels/attention/attention_mma.h"
+#include "kernels/attention/attention_mma_device.h"
+
+namespace trainyard::kernels {
+namespace {
+
+template <int D> constexpr int blocks_of_warp = D == 64 ? 2 : 1;  // of 16 queries
+// Warps of a block of threads whose queries are one tile of a list.
+template <int D> constexpr int list_warps = list_tile / (16 * blocks_of_warp<D>);
+
+template <Sees S> __device__ __forceinline__ float divisor(float sum) {
+  return S == Sees::any && sum == 0 ? 0.0f : 1.0f / sum;  // a query that has seen nothing
+}
+
+// Grid: tiles of queries, heads, sequences. Shared: two pairs of tiles of keys and values.
+template <int D, Sees S, int W> __global__ void __launch_bounds__(32 * W) forward_kernel(AttentionArgs a) {
+  TRAINYARD_DYNAMIC_SHARED(memory);
+  constexpr int M = blocks_of_warp<D>, rows = 16 * M * W;
+  b16* pairs = reinterpret_cast<b16*>(memory);
+  const auto p = position_of(a, blockIdx.y);
+  const int i0 = first_row<S>(a, rows), own = i0 + 16 * M * p.warp;
+  const int last = i0 + rows < a.sequence ? i0 + rows - 1 : static_cast<int>(a.sequence) - 1;
+  const auto fetch = [&](int j0, int slot) { fetch_pair<D, W>(a, p, j0, pairs + 2 * slot * tile_elements<D>); };
+  KeyTiles<S> tiles(a, p, i0, last);
+  if (S == Sees::earlier || tiles.there()) fetch(tiles.j0, 0);
+  unsigned q[M][D / 16][4];
+  float out[M][D / 8][4], top[M][2], sum[M][2];
+  clear(out);
+#pragma unroll
+  for (int m = 0; m < M; ++m) {
+    fetch_rows<D>(a, a.q, own + 16 * m, p.h * D, p, q[m]);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) top[m][half] = -INFINITY, sum[m][half] = 0;
+  }
+  const Rows<S, M> queries(a, p, own, last);
+  const float scale = static_cast<float>(a.scale) * log2_e;
+  int slot = 0;
+  for (; tiles.there(); tiles.step(a), slot ^= 1) {
+    await_copies();
+    __syncthreads();
+    if (tiles.more()) fetch(tiles.next(), slot ^ 1);
+    const int j0 = tiles.j0;
+    const unsigned parts = tiles.parts();
+    if (queries.none(parts)) continue;
+    const b16 *keys = pairs + 2 * slot * tile_elements<D>, *values = keys + tile_elements<D>;
+    float s[M][tile / 8][4];
+    clear(s);
+#pragma unroll
+    for (int k = 0; k < D / 16; ++k) {
+      unsigned x[M][4];
+#pragma unroll
+      for (int m = 0; m < M; ++m)
+#pragma unroll
+        for (int r = 0; r < 4; ++r) x[m][r] = q[m][k][r];
+      times_rows<D, M>(s, x, keys, k, p);
+    }
+    const bool all_seen = queries.all(j0, parts);
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const auto i = own + 16 * m + p.g + 8 * half;
+        float best = top[m][half];
+#pragma unroll
+        for (int n = 0; n < tile / 8; ++n)
+#pragma unroll
+          for (int e = 2 * half; e < 2 * half + 2; ++e) {
+            const auto j = j0 + 8 * n + 2 * p.t + e % 2;
+            s[m][n][e] = all_seen || queries.sees(m, half, j, n, parts) ? s[m][n][e] * scale : -INFINITY;
+            best = s[m][n][e] > best ? s[m][n][e] : best;
+          }
+#pragma unroll
+        for (int step = 1; step < 4; step *= 2) {
+          const float other = __shfl_xor_sync(0xffffffffu, best, step);
+          best = other > best ? other : best;
+        }
+        const float base = best == -INFINITY ? 0.0f : best;  // a row that sees nothing yet
+        const float shrink = exp2f(top[m][half] - base);
+        float part = 0;
+#pragma unroll
+        for (int n = 0; n < tile / 8; ++n) {
+          const auto kept = kept_scales(a, p, i, j0 + 8 * n + 2 * p.t);
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            const float w = exp2f(s[m][n][2 * half + e] - base);
+            part += w;
+            s[m][n][2 * half + e] = w * kept.v[e];
+          }
+        }
+#pragma unroll
+        for (int step = 1; step < 4; step *= 2) part += __shfl_xor_sync(0xffffffffu, part, step);
+        sum[m][half] = sum[m][half] * shrink + part;
+        top[m][half] = best;
+#pragma unroll
+        for (int n = 0; n < D / 8; ++n) out[m][n][2 * half] *= shrink, out[m][n][2 * half + 1] *= shrink;
+      }
+    times_columns<D, M>(out, s, values, p);
+  }
+#pragma unroll
+  for (int m = 0; m < M; ++m) {
+    put_rows<D>(a, a.out, own + 16 * m, p.h * D, out[m], divisor<S>(sum[m][0]), divisor<S>(sum[m][1]), p);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const auto i = own + 16 * m + p.g + 8 * half;
+      if (p.t == 0 && i < a.sequence)
+        a.lse.row<float>(p.b * a.heads + p.h)[i] =
+            S == Sees::any && sum[m][half] == 0 ? INFINITY : (top[m][half] + log2f(sum[m][half])) * ln_2;
+    }
+  }
+}
+
+template <int D, Sees S, int W> const char* launch(const AttentionArgs& a, void* stream) {
+  TRAINYARD_LAUNCH_SHARED((forward_kernel<D, S, W>), two_pairs_bytes<D>,
+                          grid_of(a, a.heads, 16 * blocks_of_warp<D> * W), 32 * W, stream, a);
+  return launch_failure();
+}
+
+template <int D> const char* forward(const AttentionArgs& a, void* stream) {
+  if (sees_of(a) == Sees::earlier) return launch<D, Sees::earlier, warps>(a, stream);
+  return a.by_queries.begin == nullptr ? launch<D, Sees::any, warps>(a, stream)
+                                       : launch<D, Sees::any, list_warps<D>>(a, stream);
+}
+
+bool aligned(const Mat& m) {
+  return m.empty() || (reinterpret_cast<std::uintptr_t>(m.data) % 16 == 0 && m.pitch % 8 == 0);
+}
+
+}  // namespace
+
+bool gpu::attention_mma_fits(const AttentionArgs& a) {
+  if (a.q.type != Type::bf16 || (a.head_dim != 64 && a.head_dim != 128)) return false;
+  for (const Mat* m : {&a.q, &a.k, &a.v, &a.out, &a.dout, &a.dq, &a.dk, &a.dv})
+    if (!aligned(*m)) return false;
+  return true;
+}
+
+const char* gpu::attention_forward_mma(const AttentionArgs& a, void* stream) {
+  return a.head_dim == 64 ? forward<64>(a, stream) : forward<128>(a, stream);
+}
+
+}  // namespace trainyard::kernels

@@ -1,0 +1,108 @@
+// What queries see, on a device: the keys that each may see by order, document and ends, and the tiles of a list one
+// after the other. For attention_*cuda.cu.
+#pragma once
+
+#include "kernels/attention/attention_args.h"
+#include "kernels/gpu_device.h"
+#include "libtrain/plan/attention_tile.h"
+
+namespace trainyard::kernels {
+namespace {
+
+// What a kernel is compiled for. earlier: every earlier key of a query's document, tile after tile. any: whatever the
+// arguments say.
+enum class Sees { earlier, any };
+inline Sees sees_of(const AttentionArgs& a) {
+  const bool lists = a.by_queries.begin != nullptr || a.by_keys.begin != nullptr;
+  return a.causal && a.key_end == nullptr && !lists ? Sees::earlier : Sees::any;
+}
+
+constexpr int list_tile = static_cast<int>(plan::attention_tile), list_part = static_cast<int>(plan::attention_part);
+constexpr unsigned every_part = plan::whole_tile, query_row = 0xf, key_column = 0x1111;  // parts of one query, one key
+
+// Bit of queries r, keys c among the parts of a tile.
+TRAINYARD_ANYWHERE constexpr int part_of(int r, int c) { return list_tile / list_part * r + c; }
+// Of query i and key j of a sequence.
+__device__ __forceinline__ bool has_pair(unsigned parts, std::int64_t i, std::int64_t j) {
+  return (parts >> part_of(static_cast<int>(i % list_tile / list_part), static_cast<int>(j % list_tile / list_part)) &
+          1u) != 0;
+}
+
+// Keys [lo, hi) of a sequence, as positions in it; none where lo >= hi.
+struct Keys {
+  int lo, hi;
+};
+// What query i of the sequence at row0 may see, lists aside; a query behind the sequence as its last one. Neither end
+// falls within a sequence, so the first query of several sees farthest back, and the last one farthest ahead.
+__device__ __forceinline__ Keys keys_of(const AttentionArgs& a, std::int64_t row0, int i) {
+  const int length = static_cast<int>(a.sequence), query = i < length ? i : length - 1;
+  int end = a.causal ? query + 1 : length;
+  if (a.key_end != nullptr) {
+    const int limit = a.key_end[row0 + query];
+    end = limit < end ? limit : end;
+  }
+  return {a.document_start[row0 + query], end};
+}
+
+// The first n of [from, to) that is `far`, as all behind it are; `to` where none is.
+template <class Far> __device__ int first_far(int from, int to, const Far& far) {
+  while (from < to) {
+    const int middle = (from + to) / 2;
+    if (far(middle)) to = middle;
+    else from = middle + 1;
+  }
+  return from;
+}
+
+struct TileStep {
+  int tile;  // -1: there is none
+  unsigned parts;
+};
+
+// Entries [n, end) of a list; without a list tiles. Ascending.
+struct TileWalk {
+  int n, end;
+  __device__ TileStep take(const AttentionTiles& list) {
+    if (n >= end) return {-1, 0};
+    const int at = n++;
+    if (list.begin == nullptr) return {at, every_part};
+    return {list.other[at], list.parts[at]};
+  }
+};
+
+// Those of the tiles [first, end) that head h of this rank has for `tile`.
+__device__ TileWalk walk_of(const AttentionArgs& a, const AttentionTiles& list, std::int64_t h, int tile, int first,
+                            int end) {
+  if (list.begin == nullptr) return {first, end};
+  const auto row = (list.heads == 1 ? 0 : (a.first_head + h) * list.tiles) + tile;
+  TileWalk w{list.begin[row], list.begin[row + 1]};
+  // Most rows have nothing out of reach, and need no search.
+  if (w.n < w.end && list.other[w.n] < first)
+    w.n = first_far(w.n, w.end, [&](int n) { return list.other[n] >= first; });
+  if (w.n < w.end && list.other[w.end - 1] >= end)
+    w.end = first_far(w.n, w.end, [&](int n) { return list.other[n] >= end; });
+  return w;
+}
+
+// The tiles of keys that any query of [i0, end) may see; with lists these are queries of one tile.
+__device__ TileWalk walk_keys(const AttentionArgs& a, std::int64_t row0, std::int64_t h, int i0, int end) {
+  const int lo = keys_of(a, row0, i0).lo, hi = keys_of(a, row0, end - 1).hi;
+  return walk_of(a, a.by_queries, h, i0 / list_tile, lo / list_tile, (hi + list_tile - 1) / list_tile);
+}
+
+// Tiles [first, end) of queries of which any may see a key of [j0, j0 + keys), lists aside.
+struct TileRange {
+  int first, end;
+};
+__device__ TileRange queries_of(const AttentionArgs& a, std::int64_t row0, int j0, int keys) {
+  const int tiles = (static_cast<int>(a.sequence) + list_tile - 1) / list_tile;
+  const auto reach = [&](int n) { return keys_of(a, row0, n * list_tile + list_tile - 1).hi > j0; };
+  const auto beyond = [&](int n) { return keys_of(a, row0, n * list_tile).lo >= j0 + keys; };
+  int first = a.causal ? j0 / list_tile : 0, end = tiles;
+  if (!reach(first)) first = first_far(first, tiles, reach);
+  if (beyond(tiles - 1)) end = first_far(first, tiles, beyond);
+  return {first, end};
+}
+
+}  // namespace
+}  // namespace trainyard::kernels
