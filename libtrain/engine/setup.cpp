@@ -7,7 +7,10 @@
 #include "libtrain/base/json.h"
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/trace_file.h"
+#include "libtrain/io/layout_file.h"
+#include "libtrain/plan/field_json.h"
 #include "libtrain/plan/limits.h"
+#include "libtrain/plan/model_fields.h"
 #include "libtrain/plan/model_json.h"
 #include "libtrain/plan/problems.h"
 
@@ -27,7 +30,7 @@ base::DeviceKind device_kind(const RunConfig& c) {
 plan::ModelConfig resolve_model(const RunConfig& c, const data::SetIndex& index) {
   if (c.checkpoint_model) return *c.checkpoint_model;
   if (!c.plan_model) {
-    auto m = plan::load_model(c.model);
+    auto m = plan::load_model(c.model, io::read_layout_file);
     if (m.vocabulary == 0) m.vocabulary = index.vocabulary;
     return m;
   }
@@ -46,7 +49,9 @@ plan::ModelConfig resolve_model(const RunConfig& c, const data::SetIndex& index)
 
 nlohmann::json identity_of(const RunConfig& c, const RunSetup& s) {
   nlohmann::json model = plan::model_to_json(s.plan.model);
-  model.erase("name");
+  auto named = s.plan.model;
+  for (const auto& f : plan::fields_of(named))
+    if (plan::is_name(f)) model.erase(plan::key_of(f));
   return {{"model", model},
           {"data", data::identity_of(s.index)},
           {"seed", c.seed},

@@ -9,16 +9,12 @@
 
 #include <gtest/gtest.h>
 
-#include <fmt/format.h>
-
-#include <fstream>
-
 namespace trainyard::plan {
 namespace {
 
 ModelConfig read(const std::string& attention, const std::string& model = "layers = 6\ncontext = 4096\n") {
-  const trainyard::testing::ScratchFolder folder;
-  std::ofstream(folder.path + "/m.toml") << model << "[attention]\n" << attention;
+  const testing::Scratch folder;
+  testing::spit(folder.path + "/m.toml", model + "[attention]\n" + attention);
   return load_model(folder.path + "/m.toml");
 }
 
@@ -34,7 +30,7 @@ std::string refusal(const std::string& attention) {
 TEST(AttentionOfAModel, IsReadFromItsTable) {
   const auto m = read(
       "layout = \"dense, sliding x2, bigbird\"\nblock = 32\nwindow = 4\nrandom = 2\nper-head = \"on\"\nseed = "
-      "18446744073709551615\n");
+      "\"18446744073709551615\"\n");
   EXPECT_EQ(m.attention.layout, (std::vector<std::string>{"dense", "sliding", "sliding", "bigbird"}));
   EXPECT_EQ(m.attention.block, 32);
   EXPECT_EQ(m.attention.seed, ~std::uint64_t{0});
@@ -60,7 +56,7 @@ TEST(AttentionOfAModel, IsRefusedWithWhatWouldBeRight) {
       {"window = 5\n", "attention-window is read by the layouts bigbird, longformer, sliding"},
       {"layout = \"sliding\"\nlocal = 2\n", "attention-local is read by the layouts fixed, variable"},
       {"layout = \"sliding\"\nblock = 48\n", "attention-block 48 is none of 16, 32, 64, 128"},
-      {"layout = \"slding\"\n", "\"slding\" is not known"},
+      {"layout = \"slding\"\n", "slding is not known"},
       {"layout = \"sliding x0\"\n", "is not a number of times from 1 to 10000"},
       {"layout = \"sliding x7\"\n", "names 7 layers of 6"},
       {"layout = \"fixed\"\nlocal = [2, 3]\n", "lists 2 windows"},
