@@ -91,6 +91,11 @@ std::string excerpt(std::string_view text) {
   return out;
 }
 
+std::string shortened(const std::string& text) {
+  constexpr std::size_t longest = 1024;
+  return text.size() > longest ? excerpt(text) : text;
+}
+
 template <class Json> Json parse_json(const std::string& text, const std::string& where) {
   Watch<Json> watch(where);
   try {

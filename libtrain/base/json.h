@@ -24,6 +24,8 @@ template <class Json = nlohmann::ordered_json> Json parse_json(const std::string
 // `text` between quotation marks with its control characters escaped, cut after about 60 bytes: for messages about text
 // that somebody else wrote.
 std::string excerpt(std::string_view text);
+// The text as it is, up to 1024 bytes; a longer one's excerpt: for reports of settings, most of which are short.
+std::string shortened(const std::string& text);
 
 // One object. The getters throw InputError when the key is absent or the value has another type or lies outside of the
 // given range; done() throws InputError when the object has a key that no getter asked for, naming the nearest one that

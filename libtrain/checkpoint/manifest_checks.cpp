@@ -54,13 +54,13 @@ void require_identity(const RunState& state, const std::string& where) {
   const auto always = plan::model_to_json(usual);
   for (const auto& field : plan::fields_of(usual)) {
     const auto name = plan::key_of(field);
-    if (always.contains(name) && !found.contains(name)) continue;
+    if ((always.contains(name) || plan::is_name(field)) && !found.contains(name)) continue;
     // Keys that are left out where they would say the default say it by that.
     const auto value = [&](const nlohmann::json& of) {
       return of.contains(name) ? of.at(name) : nlohmann::json(plan::json_of(field));
     };
     if (value(found) != value(expected))
-      refuse(where, "{} of the model is {}, but {} in the identity", name, value(expected).dump(),
+      refuse(where, "{} of the model is {}, but {} in the identity", name, base::shortened(value(expected).dump()),
              base::excerpt(value(found).dump()));
   }
 }

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
 #include "libtrain/checkpoint/named.h"
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/comm/core_share.h"
@@ -16,6 +17,7 @@
 #include "libtrain/engine/same_settings.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/watch.h"
+#include "libtrain/io/layout_file.h"
 #include "libtrain/plan/evaluation.h"
 #include "libtrain/plan/model_fields.h"
 #include "libtrain/plan/objective.h"
@@ -112,16 +114,17 @@ NamedSettings shared_settings(const EvaluateConfig& c) {
 
 void require_model(const EvaluateConfig& c, plan::ModelConfig trained, const std::string& checkpoint) {
   if (!c.given.contains("model")) return;
-  auto said =
-      c.run.plan_model && c.run.model == c.run.plan_model->name ? *c.run.plan_model : plan::load_model(c.run.model);
+  auto said = c.run.plan_model && c.run.model == c.run.plan_model->name
+                  ? *c.run.plan_model
+                  : plan::load_model(c.run.model, io::read_layout_file);
   if (said.vocabulary == 0) said.vocabulary = trained.vocabulary;
   if (said.lanes == 0 || c.run.lanes_of_plan) said.lanes = trained.lanes;  // a plan's suit it, nobody asks for them
   const auto ours = plan::fields_of(trained), theirs = plan::fields_of(said);
   std::string differences;
   for (std::size_t i = 0; i < ours.size(); ++i)
-    if (ours[i].name != "name" && ours[i].get() != theirs[i].get())
-      differences += fmt::format("\n  {}: the checkpoint has {}, {} {}", ours[i].name, ours[i].get(), c.run.model,
-                                 theirs[i].get());
+    if (!plan::is_name(ours[i]) && ours[i].get() != theirs[i].get())
+      differences += fmt::format("\n  {}: the checkpoint has {}, {} {}", ours[i].name, base::shortened(ours[i].get()),
+                                 c.run.model, base::shortened(theirs[i].get()));
   if (!differences.empty())
     throw base::InputError(fmt::format("{} is of another model than {}:{}", checkpoint, c.run.model, differences),
                            "leave the model out: a checkpoint knows its own");

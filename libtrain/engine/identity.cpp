@@ -2,6 +2,7 @@
 #include "libtrain/engine/identity.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
 #include "libtrain/base/nearest.h"
 #include "libtrain/base/random.h"
 #include "libtrain/base/text.h"
@@ -173,7 +174,7 @@ std::string text_of(const FieldDifference& d, const std::string& first, const st
   const auto shown = [&](const nlohmann::json& value) {
     if (value.is_null()) return default_text(d.name);
     if (d.name == "identity") return std::string(value.empty() ? "none" : "one");
-    return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    return base::shortened(value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   };
   return fmt::format("{}: {} has {}, {} {}", d.name, first, shown(d.first), second, shown(d.second));
 }

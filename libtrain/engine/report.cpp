@@ -7,6 +7,7 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
+#include "libtrain/plan/attention_text.h"
 #include "libtrain/plan/memory.h"
 #include "libtrain/plan/stage_table.h"
 #include "libtrain/plan/traffic.h"
@@ -150,6 +151,9 @@ std::string plan_text(const plan::Plan& p, const std::string& output, base::Size
   std::string out =
       fmt::format("model {}: {} parameters, {} layers of {}, vocabulary {}\n", base::one_line(p.model.name),
                   base::count_text(p.parameters), p.model.layers, p.model.hidden, base::count_text(p.model.vocabulary));
+  if (const auto attention = plan::attention_text(p.model, p.sequence); !attention.empty())
+    out += fmt::format("attention: {}; lists of {} a rank\n", attention,
+                       base::size_text(plan::most_attention_list_bytes(p), sizes));
   out += cut_text(p) + "\n";
   const auto memory = p.memory.categories;
   const auto row = [&](const std::string& name, std::int64_t bytes) {

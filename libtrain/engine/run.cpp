@@ -21,6 +21,7 @@
 #include "libtrain/engine/trace_file.h"
 #include "libtrain/engine/setup.h"
 #include "libtrain/engine/watch.h"
+#include "libtrain/plan/file_layout.h"
 #include "libtrain/plan/memory.h"
 
 #include <fmt/ranges.h>
@@ -71,6 +72,8 @@ RunSetup agreed_setup(const RunConfig& config, World& world, tensor::Exec& exec)
       throw base::InputError(fmt::format("this rank reads another {} than rank 0", fmt::join(other, ", ")),
                              "is the folder shared, and did a file change while the job started?");
   });
+  if (const auto dropped = plan::dropped_text(setup.plan.model); world.rank == 0 && !dropped.empty())
+    base::log_warning("{}", dropped);
   return setup;
 }
 

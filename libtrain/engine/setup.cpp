@@ -8,7 +8,10 @@
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/masking.h"
 #include "libtrain/engine/trace_file.h"
+#include "libtrain/io/layout_file.h"
+#include "libtrain/plan/field_json.h"
 #include "libtrain/plan/limits.h"
+#include "libtrain/plan/model_fields.h"
 #include "libtrain/plan/model_json.h"
 #include "libtrain/plan/objective.h"
 #include "libtrain/plan/problems.h"
@@ -26,7 +29,7 @@ base::DeviceKind device_kind(const RunConfig& c) {
 
 plan::ModelConfig named_model(const RunConfig& c) {
   if (c.checkpoint_model) return *c.checkpoint_model;
-  return c.plan_model ? *c.plan_model : plan::load_model(c.model);
+  return c.plan_model ? *c.plan_model : plan::load_model(c.model, io::read_layout_file);
 }
 
 // Throws InputError where a model has other tokens than the data, and where a plan was made for other ones: its sizes
@@ -56,7 +59,9 @@ void take_vocabulary(const RunConfig& c, const TokensOfModel& tokens, plan::Mode
 
 nlohmann::json identity_of(const RunConfig& c, const RunSetup& s) {
   nlohmann::json model = plan::model_to_json(s.plan.model);
-  model.erase("name");
+  auto named = s.plan.model;
+  for (const auto& f : plan::fields_of(named))
+    if (plan::is_name(f)) model.erase(plan::key_of(f));
   nlohmann::json out{{"model", model},
                      {"data", data::identity_of(s.index)},
                      {"seed", c.seed},

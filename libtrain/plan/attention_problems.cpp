@@ -4,6 +4,7 @@
 #include "libtrain/base/error.h"
 #include "libtrain/plan/block_layout.h"
 #include "libtrain/plan/block_ranges.h"
+#include "libtrain/plan/file_layout.h"
 #include "libtrain/plan/layer_model.h"
 #include "libtrain/plan/model_fields.h"
 
@@ -24,7 +25,7 @@ struct KeyReaders {
 // Who reads a key. The others say what all layouts read.
 const std::vector<KeyReaders>& readers() {
   static const std::vector<KeyReaders> all = {
-      {"attention-block", {"fixed", "variable", "bigbird", "longformer", "sliding"}},
+      {"attention-block", {"fixed", "variable", "bigbird", "longformer", "sliding", "file"}},
       {"attention-window", {"bigbird", "longformer", "sliding"}},
       {"attention-local", {"fixed", "variable"}},
       {"attention-global", {"fixed", "bigbird"}},
@@ -35,6 +36,8 @@ const std::vector<KeyReaders>& readers() {
       {"attention-per-head", {"fixed", "variable", "bigbird"}},
       {"attention-shared-draws", {"variable", "bigbird"}},
       {"attention-seed", {"variable", "bigbird"}},
+      {"attention-file", {"file"}},
+      {"attention-file-blocks", {"file"}},
   };
   return all;
 }
@@ -76,9 +79,44 @@ void fixed_problems(const AttentionConfig& a, std::vector<std::string>& out) {
     out.push_back(fmt::format("attention-patterns {} are of different heads: say attention-per-head on", a.patterns));
 }
 
-// Lists count in 32 bits and are made block by block, so that there is a bound; no sequence is longer than the context.
+// One thing that is wrong with the blocks that a file gave; empty where nothing is.
+std::string file_problem(const ModelConfig& m) {
+  const auto& a = m.attention;
+  if (a.file_blocks.empty())
+    return "the layout file is in a file that attention-file names, or in attention-file-blocks: neither is there";
+  const auto name = name_of_file_layout(a);
+  if (a.file_blocks.size() > longest_file_blocks)
+    return fmt::format("the layout of {} is {} bytes long, more than {}", name, a.file_blocks.size(),
+                       longest_file_blocks);
+  if (const auto heads = file_heads(a); heads != 1 && heads != m.heads)
+    return fmt::format("the layout of {} is for {} heads, the model has {}: one for each of them, or one for all", name,
+                       heads, m.heads);
+  const auto side = file_rows_a_side(a);
+  if (side > most_file_rows)
+    return fmt::format("the layout of {} has {} blocks a side, more than {}", name, side, most_file_rows);
+  if (const auto most = (m.context + a.block - 1) / a.block; side > most)
+    return fmt::format("the layout of {} has {} blocks of {} a side, a context of {} tokens only {}", name, side,
+                       a.block, m.context, most);
+  const auto heads = file_rows(a.file_blocks);
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    if (static_cast<std::int64_t>(heads[h].size()) != side)
+      return fmt::format("the layout of {} has {} rows in head {}, {} in head 0", name, heads[h].size(), h, side);
+    for (std::size_t i = 0; i < heads[h].size(); ++i) {
+      std::int64_t end = 0;
+      for (const auto& range : heads[h][i]) {
+        if (range.begin < end || range.end > side)
+          return fmt::format("row {} of head {} of the layout of {} does not name columns from 0 to {} in order", i, h,
+                             name, side - 1);
+        end = range.end;
+      }
+    }
+  }
+  return {};
+}
+
+// Lists count in 32 bits and are made block by block, so that there is a bound.
 std::string layout_too_large(const ModelConfig& m) {
-  const auto sequence = m.context;
+  const auto sequence = longest_sequence(m);
   constexpr double most_side = 8192, most_blocks = 1 << 24;
   for (std::int64_t layer = 0;
        layer < std::min<std::int64_t>(m.layers, static_cast<std::int64_t>(m.attention.layout.size())); ++layer) {
@@ -121,6 +159,12 @@ std::vector<std::string> attention_problems(const ModelConfig& m) {
         "attention-per-head: nothing differs between heads: say attention-random or attention-patterns, or leave it "
         "out");
   if (a.shared_draws && !draws) out.emplace_back("attention-shared-draws: nothing is drawn: leave it out");
+  try {
+    if (uses(m, "file"))
+      if (auto text = file_problem(m); !text.empty()) out.push_back(std::move(text));
+  } catch (const base::InputError& e) {
+    out.push_back(fmt::format("the layout of {}: {}; {}", name_of_file_layout(a), e.what(), e.hint()));
+  }
   if (out.empty())
     if (auto text = layout_too_large(m); !text.empty()) out.push_back(std::move(text));
   return out;

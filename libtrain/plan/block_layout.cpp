@@ -125,15 +125,18 @@ BlockLayout block_layout(const ModelConfig& m, std::int64_t layer, std::int64_t 
   const auto global = layout == "variable" || layout == "longformer" ? block_ranges(a.global_blocks) : BlockRanges();
   out.row_begin.push_back(0);
   std::vector<char> there;
-  for (std::int64_t h = 0; h < out.heads; ++h)
+  for (std::int64_t h = 0; h < out.heads; ++h) {
+    const std::vector<BlockRanges> no_rows;
+    const auto& rows = file.empty() ? no_rows : file[static_cast<std::size_t>(h)];
     for (std::int64_t i = 0; i < out.n; ++i) {
       there.assign(static_cast<std::size_t>(out.n), 0);
       make_row({a, out.n, h, i, there}, a.shared_draws ? 0 : layer, global,
-               file.empty() ? BlockRanges() : file[static_cast<std::size_t>(h)][static_cast<std::size_t>(i)]);
+               rows.empty() ? BlockRanges() : rows[static_cast<std::size_t>(i)]);
       for (std::int64_t j = 0; j < out.n; ++j)
         if (there[static_cast<std::size_t>(j)] != 0) out.columns.push_back(static_cast<std::int32_t>(j));
       out.row_begin.push_back(static_cast<std::int64_t>(out.columns.size()));
     }
+  }
   return out;
 }
 

@@ -18,7 +18,10 @@ using BlockRanges = std::vector<BlockRange>;
 BlockRanges block_ranges(const std::string& text);
 
 // AttentionConfig::file_blocks: by head, then by row. Rows are `;` apart, heads `|`; a row is ranges, blanks between
-// them: "0 3:7". InputError where it is something else.
+// them: "0 3:7". InputError where it is something else. The text is at most so long, and has at most so many rows a
+// head.
+inline constexpr std::size_t longest_file_blocks = std::size_t{4} << 20;
+inline constexpr std::int64_t most_file_rows = 4096;
 std::vector<std::vector<BlockRanges>> file_rows(const std::string& text);
 std::string file_text(const std::vector<std::vector<BlockRanges>>& heads);
 

@@ -20,7 +20,10 @@ std::string key_of(const base::Field& f) { return with_underscores(f.name); }
 
 nlohmann::ordered_json json_of(const base::Field& f) {
   switch (f.kind) {
-    case base::FieldKind::integer: return static_cast<std::int64_t>(std::strtoll(f.get().c_str(), nullptr, 10));
+    case base::FieldKind::integer:
+      if (const auto text = f.get(); text.starts_with('-'))
+        return static_cast<std::int64_t>(std::strtoll(text.c_str(), nullptr, 10));
+      else return static_cast<std::uint64_t>(std::strtoull(text.c_str(), nullptr, 10));  // a seed may have all 64 bits
     case base::FieldKind::number: return std::strtod(f.get().c_str(), nullptr);
     case base::FieldKind::toggle: return f.get() == "on";
     case base::FieldKind::integers: {

@@ -1,6 +1,8 @@
 // Which layers have experts.
 #include "libtrain/plan/layer_model.h"
 
+#include "libtrain/plan/file_layout.h"
+
 #include <algorithm>
 
 namespace trainyard::plan {
@@ -17,7 +19,10 @@ std::int64_t expert_layers(const ModelConfig& m, std::int64_t layers) {
 ModelConfig layer_model(const ModelConfig& m, std::int64_t layer) {
   auto out = m;
   const auto& layouts = m.attention.layout;
-  out.attention.layout = {layouts.at(static_cast<std::size_t>(layer) % layouts.size())};
+  auto& a = out.attention;
+  a.layout = {layouts.at(static_cast<std::size_t>(layer) % layouts.size())};
+  if (a.layout[0] == "file") a.per_head = file_heads(a) > 1;
+  else a.file.clear(), a.file_blocks.clear();
   if (!layer_has_experts(m, layer)) {
     out.experts = {};
     return out;

@@ -14,8 +14,9 @@ bool layer_has_experts(const ModelConfig& model, std::int64_t layer);
 std::int64_t expert_layers(const ModelConfig& model, std::int64_t layers);
 inline std::int64_t expert_layers(const ModelConfig& model) { return expert_layers(model, model.layers); }
 
-// Its attention has its own layout alone. In a layer without experts there are none; in one that has them the branch
-// "experts" stands where "ffn" stood, and experts.count is the number of this layer.
+// Its attention has its own layout alone: what a file says only where that is a file's, and then per_head as the file
+// has it. In a layer without experts there are none; in one that has them the branch "experts" stands where "ffn"
+// stood, and experts.count is the number of this layer.
 ModelConfig layer_model(const ModelConfig& model, std::int64_t layer);
 inline std::int64_t expert_count(const ModelConfig& of_layer) { return of_layer.experts.count.at(0); }
 // Of these, those that are looked at (ExpertConfig::held): how many, and the first.

@@ -7,6 +7,7 @@
 #include "libtrain/plan/attention_problems.h"
 #include "libtrain/plan/block_kind.h"
 #include "libtrain/plan/expert_problems.h"
+#include "libtrain/plan/file_layout.h"
 #include "libtrain/plan/layer_model.h"
 #include "libtrain/plan/model_fields.h"
 #include "libtrain/plan/ranges.h"
@@ -118,7 +119,7 @@ ModelConfig preset(std::string_view name) {
                                      close.empty() ? "" : " Or give "));
 }
 
-ModelConfig load_model(const std::string& preset_or_toml) {
+ModelConfig load_model(const std::string& preset_or_toml, LayoutReader read_layout) {
   const bool preset_name = std::ranges::any_of(presets(), [&](const auto& m) { return m.name == preset_or_toml; });
   std::error_code error;
   ModelConfig m;
@@ -130,6 +131,7 @@ ModelConfig load_model(const std::string& preset_or_toml) {
   auto fields = fields_of(m);
   base::read_toml(fields, preset_or_toml);
   follow(m, fields);
+  take_file_layout(m, fields, preset_or_toml, read_layout);
   require_whole(m, preset_or_toml);
   return m;
 }

@@ -10,6 +10,10 @@
 #include <string_view>
 #include <vector>
 
+namespace trainyard::base {
+struct BlockMap;
+}
+
 namespace trainyard::plan {
 
 enum class Norm { layer, rms };
@@ -65,10 +69,15 @@ struct ModelConfig {
 std::int64_t default_lanes(const ModelConfig& model, base::DeviceKind device);
 
 std::vector<std::string> preset_names();
-ModelConfig preset(std::string_view name);                  // of one lane; throws UsageError naming the nearest
-ModelConfig load_model(const std::string& preset_or_toml);  // a preset's name or the path of a TOML file
-                                                            // (plan/model_fields.h), with lanes 0 where nobody says
-                                                            // them; UsageError, InputError
+ModelConfig preset(std::string_view name);  // of one lane; throws UsageError naming the nearest
+
+// Reads the file of a layout (io::read_layout_file); InputError.
+using LayoutReader = base::BlockMap (*)(const std::string& path);
+// A preset's name or the path of a TOML file (plan/model_fields.h), with lanes 0 where nobody says them, and whole: the
+// file of a layout, whose path counts from the model's file, is read into it. Without a reader such a model is refused.
+// UsageError, InputError.
+ModelConfig load_model(const std::string& preset_or_toml, LayoutReader read_layout = nullptr);
+
 std::vector<std::string> problems(const ModelConfig&);  // everything that is wrong, each with a hint; empty when legal
 
 }  // namespace trainyard::plan

@@ -73,7 +73,8 @@ void attention_fields(base::FieldVisitor& v, AttentionConfig& a) {
     v(std::string("attention-") + name, member, "model", help, may_be...);
   };
   add("layout", a.layout, "blocks that layers compute, in turn; sliding x3: that of three layers",
-      base::WordList{{"dense", "fixed", "variable", "bigbird", "longformer", "sliding"}, base::WordList::Times::yes});
+      base::WordList{{"dense", "fixed", "variable", "bigbird", "longformer", "sliding", "file"},
+                     base::WordList::Times::yes});
   add("causal", a.causal, "no token sees a later one");
   add("block", a.block, "tokens of a block: 16, 32, 64, 128", base::Range<std::int64_t>{16, 128});
   add("window", a.window, "sliding, bigbird, longformer: blocks", blocks);
@@ -88,6 +89,8 @@ void attention_fields(base::FieldVisitor& v, AttentionConfig& a) {
   add("per-head", a.per_head, "draws, or patterns, of each head");
   add("shared-draws", a.shared_draws, "the same in all layers");
   add("seed", a.seed, "of draws", base::Range<std::uint64_t>{0, std::numeric_limits<std::int64_t>::max()});
+  add("file", a.file, "file: an HDF5 file, beside this one; its block is attention-block");
+  add("file-blocks", a.file_blocks, "file: in place of one, rows of blocks: \"0; 0 1; 0 2; 0:4\"");
 }
 
 // In 80 columns.
@@ -153,6 +156,8 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   expert_fields(v, m.experts);
   return v.take();
 }
+
+bool is_name(const base::Field& f) { return f.name == "name" || f.name == "attention-file"; }
 
 void follow(ModelConfig& m, const std::vector<base::Field>& fields) {
   const auto said = [&](const char* name) {

@@ -12,6 +12,10 @@ namespace trainyard::plan {
 
 std::vector<base::Field> fields_of(ModelConfig& model);
 
+// Does the field say what the model, or a file that it was made from, is called? Two models that differ in these alone
+// are the same, and the identity of a run leaves them out.
+bool is_name(const base::Field& field);
+
 // What the keys are that a model file leaves out, from those that it gives: heads of 64 channels, as many key-value
 // heads, a feed-forward part of the usual width.
 void follow(ModelConfig& model, const std::vector<base::Field>& fields);

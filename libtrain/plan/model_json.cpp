@@ -2,6 +2,7 @@
 #include "libtrain/plan/model_json.h"
 
 #include "libtrain/base/error.h"
+#include "libtrain/plan/block_ranges.h"
 #include "libtrain/plan/field_json.h"
 #include "libtrain/plan/model_fields.h"
 
@@ -18,7 +19,10 @@ bool came_later(const base::Field& f) {
          f.name == "segments" || f.name == "head" || f.name.starts_with("experts-") || f.name.starts_with("attention-");
 }
 
-constexpr std::size_t longest_text = 8192;  // a name
+// Of a name; the blocks of a layout are as long as a model may hold.
+std::size_t longest_text(const base::Field& f) {
+  return f.name == "attention-file-blocks" ? longest_file_blocks : 8192;
+}
 
 template <class Json> std::string text_of(const Json& value, base::FieldKind kind) {
   if (value.is_string()) return value.template get<std::string>();
@@ -57,9 +61,9 @@ ModelConfig model_from_json(const nlohmann::ordered_json& json, const std::strin
     for (const auto& [key, value] : json.items()) {
       auto& field = base::field_named_once(fields, key, where, said);
       const auto text = text_of(value, field.kind);
-      if (text.size() > longest_text && field.kind != base::FieldKind::integers)
+      if (text.size() > longest_text(field) && field.kind != base::FieldKind::integers)
         throw base::UsageError(fmt::format("{}: {} is {}", where, key, base::excerpt(text)),
-                               fmt::format("at most {} bytes", longest_text));
+                               fmt::format("at most {} bytes", longest_text(field)));
       field.set(text, fmt::format("{}: {}", where, key));
       field.source = where;
     }

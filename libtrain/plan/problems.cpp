@@ -9,6 +9,7 @@
 #include "libtrain/plan/expert_problems.h"
 #include "libtrain/plan/expert_rounds.h"
 #include "libtrain/plan/extent.h"
+#include "libtrain/plan/file_layout.h"
 #include "libtrain/plan/inventory.h"
 #include "libtrain/plan/layer_model.h"
 #include "libtrain/plan/limits.h"
@@ -380,6 +381,18 @@ void stage_problems(const Plan& p, std::vector<Problem>& out) {
   }
 }
 
+// The layout of a file has as many blocks as the sequence, no more and no fewer: says whether.
+bool layout_fits(const Plan& p, std::vector<Problem>& out) {
+  if (!has_file_layout(p.model)) return true;
+  const auto& a = p.model.attention;
+  const auto side = file_rows_a_side(a), asked = (p.sequence + a.block - 1) / a.block;
+  if (side != asked && p.sequence <= p.model.context)
+    out.push_back({fmt::format("the layout of {} has {} blocks of {} a side, --sequence {} has {}",
+                               name_of_file_layout(a), side, a.block, p.sequence, asked),
+                   fmt::format("--sequence {}, or a layout of another size", longest_sequence(p.model))});
+  return side == asked;
+}
+
 // What block kinds may declare, but no store can do yet. The first of layers that are alike speaks for all.
 void unit_problems(const Plan& p, std::vector<Problem>& out) {
   for (const auto& segment : segments(p.model))
@@ -426,7 +439,8 @@ bool drops_rows(const ModelConfig& m) {
 
 std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
   auto out = range_problems(p);
-  const bool in_range = out.empty(), of_replicas = is_of_replicas(p.topology), has_model = problems(p.model).empty();
+  const bool in_range = out.empty(), of_replicas = is_of_replicas(p.topology);
+  const bool has_model = problems(p.model).empty() && layout_fits(p, out);
   auto whole = p.model;
   whole.lanes = 1;
   const bool only_lanes = p.model.lanes > 1 && problems(whole).empty();

@@ -2,6 +2,7 @@
 #include "tools/common/plan_text.h"
 
 #include "libtrain/base/text.h"
+#include "libtrain/plan/attention_text.h"
 #include "libtrain/plan/expert_rounds.h"
 #include "libtrain/plan/ranges.h"
 #include "libtrain/plan/stage_table.h"
@@ -124,6 +125,9 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
                      p.active_parameters < p.parameters
                          ? fmt::format(", of which a token goes through {}", base::count_text(p.active_parameters))
                          : "");
+  if (const auto attention = plan::attention_text(p.model, p.sequence); !attention.empty())
+    out += fmt::format("attention   {}\n            lists of {} a rank\n", attention,
+                       base::size_text(plan::most_attention_list_bytes(p), sizes));
   out +=
       fmt::format("cut         {}{}, ZeRO {}, {} with {} gradients, {}\n", base::counted(ranks, "rank"),
                   plan::sharing_text(p), p.zero, base::name_of(p.dtype), base::name_of(p.gradient_dtype),

@@ -183,8 +183,10 @@ class Panel {
                  high = height(b.y - b.height / 2) - y;
     auto out = fmt::format(
         "<g class=\"{}\"><rect class=\"band sure\" x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" "
-        "stroke-width=\"0.5\"><title>{}</title></rect></g>",
-        color_class(b.color), x, y, std::max(0.0, wide), high, escaped(b.title));
+        "stroke-width=\"0.5\"{}><title>{}</title></rect></g>",
+        color_class(b.color), x, y, std::max(0.0, wide), high,
+        b.opacity == SvgBar().opacity ? "" : fmt::format(" style=\"fill-opacity:{:.2f}\"", b.opacity),
+        escaped(b.title));
     if (!b.text.empty() && letter * static_cast<double>(b.text.size()) <= wide)
       out += fmt::format("<text class=\"tick\" text-anchor=\"middle\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>",
                          x + wide / 2, y + high / 2 + 4, escaped(b.text));

@@ -42,10 +42,11 @@ struct SvgMark {  // a measured point, how sure it is, and what to show under a 
 };
 
 struct SvgBar {  // in a row of its own: from one x to another, around y, `height` of a row high
-  double begin, end, y, height = 0.8;
+  double begin = 0, end = 0, y = 0, height = 0.8;
   int color = 0;
   std::string text;   // in it, where there is room
   std::string title;  // under a pointer
+  double opacity = 0.25;
 };
 
 struct SvgPanel {

@@ -2,10 +2,14 @@
 #include "libtrain/base/error.h"
 #include "libtrain/base/system_error.h"
 #include "libtrain/data/shard_reader.h"
+#include "libtrain/io/layout_file.h"
+#include "libtrain/plan/attention_text.h"
+#include "libtrain/plan/file_layout.h"
 #include "libtrain/plan/inventory.h"
 #include "libtrain/plan/layer_model.h"
 #include "libtrain/plan/model_fields.h"
 #include "libtrain/plan/model_json.h"
+#include "tools/inspect/layout.h"
 #include "tools/inspect/report.h"
 #include "tools/inspect/text.h"
 
@@ -47,6 +51,10 @@ std::optional<Member> member_of_set(const std::string& file) {
 Report hdf5_report(const std::string& file, const Options& options) {
   const auto parent = fs::path(file).parent_path().empty() ? std::string(".") : fs::path(file).parent_path().string();
   const auto member = member_of_set(file);
+  if (!member && io::holds_layout(file)) {
+    refuse_verify(options, file, "a layout");
+    return layout_report(file, {});
+  }
   if (!member)
     throw base::InputError(fmt::format("{} is one file of a checkpoint, or a shard without an index", file),
                            fmt::format("inspect its folder: inspect {}", parent));
@@ -81,13 +89,13 @@ Report hdf5_report(const std::string& file, const Options& options) {
   return report;
 }
 
-Report model_report(const std::string& file, const Options& options) {
-  refuse_verify(options, file, "the description of a model");
+plan::ModelConfig described_model(const std::string& file) {
   plan::ModelConfig model;
   try {  // not plan::load_model: what is wrong between keys is listed below
     auto fields = plan::fields_of(model);
     base::read_toml(fields, file);
     plan::follow(model, fields);
+    plan::take_file_layout(model, fields, file, io::read_layout_file);
   } catch (const base::Unreadable&) {
     throw;
   } catch (const base::InputError& e) {
@@ -98,22 +106,30 @@ Report model_report(const std::string& file, const Options& options) {
                      : e.hint());
   }
   auto judged = model;
-  if (judged.vocabulary == 0) judged.vocabulary = 257;
   if (judged.lanes == 0) judged.lanes = 1;
-  const auto with_byte_tokens = judged;
   // Which lanes a vocabulary allows that comes from the shards is told of where it is known.
   if (model.vocabulary == 0) judged.vocabulary = 128 * judged.lanes;
   std::string wrong;
   for (const auto& problem : plan::problems(judged)) wrong += "\n  " + problem;
   if (!wrong.empty())
     throw base::InputError(fmt::format("{} describes no model that can be built:{}", file, wrong), "change the file");
+  return model;
+}
+
+Report model_report(const std::string& file, const Options& options) {
+  refuse_verify(options, file, "the description of a model");
+  const auto model = described_model(file);
+  auto with_byte_tokens = model;
+  if (with_byte_tokens.vocabulary == 0) with_byte_tokens.vocabulary = 257;
+  if (with_byte_tokens.lanes == 0) with_byte_tokens.lanes = 1;
   Report report;
   report.json = {{"kind", "model"}, {"path", file}, {"model", nlohmann::json(plan::model_to_json(model))}};
   std::vector<std::vector<std::string>> rows;
-  for (const auto& f : plan::fields_of(model))
+  auto described = model;
+  for (const auto& f : plan::fields_of(described))
     rows.push_back({f.name, f.name == "vocabulary" && model.vocabulary == 0 ? "that of the shards"
                             : f.name == "lanes" && model.lanes == 0         ? "up to 8; 1 on a GPU"
-                                                                            : f.get()});
+                                                                            : base::shortened(f.get())});
   report.text = fmt::format("model {}\n{}", file, table({"setting", "value"}, rows));
   const bool known = model.vocabulary > 0;
   const auto all = plan::parameter_count(with_byte_tokens), active = plan::active_parameter_count(with_byte_tokens);
@@ -122,6 +138,10 @@ Report model_report(const std::string& file, const Options& options) {
   report.text +=
       fmt::format("\n{} parameters{}{}\n", human_count(all), known ? "" : " with byte tokens",
                   active < all ? fmt::format(", of which a token goes through {}", human_count(active)) : "");
+  const auto sequence = plan::longest_sequence(model);
+  if (const auto attention = plan::attention_text(model, sequence); !attention.empty())
+    report.text += fmt::format("attention over {} tokens: {}; --layout draws it\n", human_count(sequence), attention);
+  if (const auto dropped = plan::dropped_text(model); !dropped.empty()) report.text += dropped + "\n";
   return report;
 }
 

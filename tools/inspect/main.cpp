@@ -12,6 +12,7 @@
 #include "tools/inspect/experts.h"
 #include "tools/inspect/export.h"
 #include "tools/inspect/follow.h"
+#include "tools/inspect/layout.h"
 #include "tools/inspect/metrics_csv.h"
 #include "tools/inspect/report.h"
 
@@ -32,8 +33,9 @@ struct Asked {
   std::vector<std::string> paths, to;
   bool verify = false, json = false, csv = false, make_view = false, bytes = false, follow = false;
   std::string progress = "auto", svg, over = "step";
-  bool over_given = false, timeline = false, experts = false;
+  bool over_given = false, timeline = false, experts = false, layout = false;
   std::int64_t step = 0;
+  inspect::LayoutOptions looked_at;
   inspect::FollowOptions following;
 };
 
@@ -46,7 +48,7 @@ void refuse_combinations(const Asked& asked) {
       {"--verify", asked.verify},     {"--make-view", asked.make_view}, {"--csv", asked.csv},
       {"--follow", asked.follow},     {"--export", !asked.to.empty()},  {"--json", asked.json},
       {"--bytes", asked.bytes},       {"--svg", !asked.svg.empty()},    {"--over", asked.over_given},
-      {"--timeline", asked.timeline}, {"--experts", asked.experts}};
+      {"--timeline", asked.timeline}, {"--experts", asked.experts},     {"--layout", asked.layout}};
   const bool several = asked.paths.size() > 1;
   const auto only = [&](const std::string& what, const std::vector<std::string>& with) {
     for (const auto& [flag, there] : given)
@@ -58,6 +60,7 @@ void refuse_combinations(const Asked& asked) {
   if (asked.csv) only("--csv", {});
   if (asked.timeline) only("--timeline", {"--json", "--svg"});
   if (asked.experts) only("--experts", {"--json", "--svg"});
+  if (asked.layout) only("--layout", {"--json", "--svg"});
   if (asked.follow) only("--follow", {});
   if (!asked.to.empty()) only("--export", {});
   for (const auto& [flag, there] : {given[0], given[1]})
@@ -97,6 +100,7 @@ inspect::Report report_of(const Asked& asked, inspect::Options options) {
                                           : inspect::Across::step;
   if (asked.timeline) options.trace = inspect::Options::Of::step, options.step = asked.step;
   if (asked.experts) return inspect::experts_report(asked.paths.front());
+  if (asked.layout) return inspect::layout_report(asked.paths.front(), asked.looked_at);
   if (asked.paths.size() == 1) return inspect::report_on(asked.paths.front(), options);
   const auto runs = inspect::read_histories(asked.paths);
   auto report = inspect::comparison_report(runs, options.across);
@@ -133,9 +137,11 @@ base::ExitCode show(const Asked& asked) {
   if (!asked.svg.empty()) {
     if (!report.drawing)
       throw base::UsageError(fmt::format("--svg: nothing about {} is drawn", path),
-                             kind == "trace" ? "--timeline has a drawing"
-                                             : "runs with metrics, several of them, profiles of links and "
-                                               "timelines have charts");
+                             kind == "trace"    ? "--timeline has a drawing"
+                             : kind == "model"  ? "--layout has a drawing, where a layer has blocks"
+                             : kind == "layout" ? "a model whose layers have blocks has a drawing"
+                                                : "runs with metrics, several of them, profiles of links and "
+                                                  "timelines have charts");
     if (asked.svg == "-") {
       tools::print(report.drawing());
       return base::ExitCode::done;
@@ -150,11 +156,11 @@ base::ExitCode show(const Asked& asked) {
 }
 
 void add_flags(CLI::App& app, Asked& asked) {
-  app.add_option(
-         "PATH", asked.paths,
-         "run, checkpoint or folder of them, shard set or shard, metrics, plan.json, profile.json, "
-         "model.toml, trace; several runs or metrics files are compared: one chart, a table, and the first step "
-         "at which any bit differs")
+  app.add_option("PATH", asked.paths,
+                 "run, checkpoint or folder of them, shard set or shard, metrics, plan.json, profile.json, "
+                 "model.toml, layout.h5, trace; several runs or metrics files are compared: one chart, a table, and "
+                 "the first step "
+                 "at which any bit differs")
       ->required()
       ->expected(1, -1)
       ->type_name("TEXT");
@@ -183,13 +189,24 @@ void add_flags(CLI::App& app, Asked& asked) {
                    ->check(tools::one_of({"step", "tokens", "time"}))
                    ->capture_default_str();
   over->each([&asked](const std::string&) { asked.over_given = true; });
-  app.add_option(
-      "--svg", asked.svg,
-      "draw the charts of a run, of up to 8, of a profile, of --timeline or --experts into this file as well; "
-      "replaces a drawing of these programs; -: to standard output, and nothing else");
+  app.add_option("--svg", asked.svg,
+                 "draw the charts of a run, of up to 8, of a profile, of --timeline, --experts or --layout into this "
+                 "file as well; "
+                 "replaces a drawing of these programs; -: to standard output, and nothing else");
   app.add_flag("--experts", asked.experts,
                "of a run or a metrics file of a model with experts: how even their loads were and what was dropped, "
                "layers over steps");
+  auto* layout = app.add_flag("--layout", asked.layout,
+                              "of a model.toml, a plan, a run or checkpoint, or the HDF5 file of a layout: which "
+                              "blocks of queries and keys attention computes, counted and drawn");
+  const auto look_at = [&](const char* name, std::int64_t& number, const char* help, std::int64_t least) {
+    app.add_option(name, number, help)
+        ->check(tools::in_range(base::Range<std::int64_t>{least, 1'000'000'000}))
+        ->needs(layout);
+  };
+  look_at("--layer", asked.looked_at.layer, "the --layout of this layer alone, from 0", 0);
+  look_at("--head", asked.looked_at.head, "which head is drawn, from 0, where they differ", 0);
+  look_at("--sequence", asked.looked_at.sequence, "tokens of --layout; default a plan's, else the model's context", 1);
   auto* timeline = app.add_flag("--timeline", asked.timeline,
                                 "of a trace: one step, what each rank computed when, and below it the same lists "
                                 "simulated: what the schedule itself makes them wait");
@@ -225,7 +242,9 @@ int main(int argc, char** argv) {
       "  inspect run --export tensorboard events\n"
       "  train --model moe-nano --data data --output moe --steps 20 --global-batch 8\n"
       "  inspect moe --experts\n"
-      "  inspect trace.json --timeline\n",
+      "  inspect trace.json --timeline\n"
+      "  printf 'context = 2048\\nattention-layout = \"bigbird\"\\n' | tee bird.toml\n"
+      "  inspect bird.toml --layout --svg bird.svg\n",
       "train, generate, checkpoints/README.md, h5ls(1), h5dump(1), tensorboard(1)");
   add_flags(app, asked);
   return tools::guarded(app, argc, argv, [&] { return show(asked); });

@@ -47,9 +47,9 @@ bool looks_like_trace(const fs::path& path) {
 }
 
 constexpr const char* kinds =
-    "give a run, a checkpoint, a shard set or one shard, a metrics file, a plan, a profile, a trace, or the TOML file "
-    "of a "
-    "model";
+    "give a run, a checkpoint, a shard set or one shard, a metrics file, a plan, a profile, a trace, the TOML file of "
+    "a "
+    "model, or the HDF5 file of a layout";
 
 }  // namespace
 

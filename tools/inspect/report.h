@@ -3,6 +3,7 @@
 
 #include "libtrain/base/number_text.h"
 #include "libtrain/checkpoint/finder.h"
+#include "libtrain/plan/model_config.h"
 #include "tools/inspect/history.h"
 
 #include <nlohmann/json.hpp>
@@ -26,7 +27,7 @@ struct Options {
 
 struct Report {
   nlohmann::json json;  // "kind": checkpoint, run, checkpoints, metrics, shards, shard, model, plan, profile, trace,
-                        // comparison, experts
+                        // comparison, experts, layout
   std::string text;
   std::function<std::string()> drawing;  // its charts as SVG; empty where it has none
 };
@@ -40,9 +41,11 @@ Report run_report(const std::string& folder, const Options& options);          /
 Report metrics_report(const std::string& file, const Options& options);        // a metrics file anywhere
 Report shards_report(const std::string& folder, const Options& options);       // index.json and shards
 Report plan_report(const std::string& file, const Options& options);           // plan.json, profile.json
-Report hdf5_report(const std::string& file, const Options& options);           // one shard of a set
+Report hdf5_report(const std::string& file, const Options& options);           // one shard of a set, a layout
 Report trace_report(const std::string& file, const Options& options);          // what train --trace wrote
 Report model_report(const std::string& file, const Options& options);          // the TOML file of a model
+// What model_report is about, whole (with the layout of a file): vocabulary and lanes are 0 where nobody says them.
+plan::ModelConfig described_model(const std::string& file);
 
 void refuse_verify(const Options& options, const std::string& path,
                    const char* what);  // UsageError with Verify::everything

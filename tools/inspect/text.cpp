@@ -1,6 +1,7 @@
 // Tables and numbers as text.
 #include "tools/inspect/text.h"
 
+#include "libtrain/base/json.h"
 #include "libtrain/base/text.h"
 
 #include <fmt/format.h>
@@ -53,7 +54,8 @@ void collect(const nlohmann::json& json, const std::string& prefix,
     for (const auto& [key, value] : json.items()) collect(value, prefix.empty() ? key : prefix + "." + key, out);
     return;
   }
-  out.emplace_back(base::one_line(prefix), base::one_line(json.is_string() ? json.get<std::string>() : json.dump()));
+  out.emplace_back(base::one_line(prefix),
+                   base::one_line(base::shortened(json.is_string() ? json.get<std::string>() : json.dump())));
 }
 
 }  // namespace

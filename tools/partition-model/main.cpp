@@ -7,7 +7,9 @@
 #include "libtrain/base/owned.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
+#include "libtrain/io/layout_file.h"
 #include "libtrain/plan/communication_time.h"
+#include "libtrain/plan/file_layout.h"
 #include "libtrain/plan/objective.h"
 #include "libtrain/plan/problems.h"
 #include "libtrain/plan/ranges.h"
@@ -98,7 +100,8 @@ void decide_vocabulary(plan::ModelConfig& model, const Options& o) {
 }
 
 plan::Plan decide(plan::Plan p, const Options& o) {
-  p.model = plan::load_model(o.model);
+  p.model = plan::load_model(o.model, io::read_layout_file);
+  if (const auto dropped = plan::dropped_text(p.model); !dropped.empty()) base::log_warning("{}", dropped);
   decide_vocabulary(p.model, o);
   if (o.lanes > 0) p.model.lanes = o.lanes;
   if (p.model.lanes == 0) p.model.lanes = plan::default_lanes(p.model, p.device);

@@ -10,6 +10,7 @@
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"
 #include "libtrain/comm/core_share.h"
+#include "libtrain/io/layout_file.h"
 #include "libtrain/plan/communication_time.h"
 #include "libtrain/plan/plan.h"
 #include "libtrain/profile/collective.h"
@@ -54,7 +55,7 @@ void follow_plan(const plan::Plan& p, const ProfileOptions& o, int world, Reques
 profile::CeilingOptions ceilings_of(const ProfileOptions& o, const Launched& launched, const plan::Plan* plan,
                                     int fair_threads) {
   profile::CeilingOptions c;
-  c.model = plan != nullptr ? plan->model : plan::load_model(o.model);
+  c.model = plan != nullptr ? plan->model : plan::load_model(o.model, io::read_layout_file);
   if (c.model.vocabulary == 0)
     c.model.vocabulary = c.model.positions == plan::Positions::rotary ? 128256 : 50257;  // as published
   if (c.model.lanes == 0) c.model.lanes = plan::default_lanes(c.model, launched.device.kind);
