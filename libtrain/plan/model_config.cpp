@@ -58,6 +58,15 @@ ModelConfig deepseek_16b() {
   return m;
 }
 
+// Devlin et al. (2019), "BERT", section 3, without the pooler and the sentence head that fine-tuning adds.
+ModelConfig bert(const std::string& name, Shape s) {
+  auto m = gpt(name, s);
+  m.attention.causal = false;
+  m.norm_position = NormPosition::post, m.activation = Activation::gelu_erf, m.norm_epsilon = 1e-12;
+  m.embedding_norm = true, m.segments = 2, m.head = HeadForm::masked;
+  return m;
+}
+
 // Vocabulary 0: taken from the shards, or from --vocabulary.
 const std::vector<ModelConfig>& presets() {
   static const std::vector<ModelConfig> all = {
@@ -71,6 +80,9 @@ const std::vector<ModelConfig>& presets() {
       llama("llama-nano", {2, 32, 4, 2, 96, 0, 64}, 10000, Head::own),
       llama("llama-1b", {16, 2048, 32, 8, 8192, 0, 8192}, 500000, Head::tied),
       llama("llama-8b", {32, 4096, 32, 8, 14336, 0, 8192}, 500000, Head::own),
+      bert("bert-nano", {2, 32, 4, 4, 128, 0, 64}),
+      bert("bert-base", {12, 768, 12, 12, 3072, 0, 512}),
+      bert("bert-large", {24, 1024, 16, 16, 4096, 0, 512}),
       with_experts(gpt("moe-nano", {2, 32, 4, 4, 128, 0, 64}), 4, 1, "1.25", 2),
       with_experts(gpt("gpt2-moe-8", {12, 768, 12, 12, 3072, 0, 1024}), 8, 1, "1.25", 2),
       with_experts(gpt("nlg-350m-moe-128", {24, 1024, 16, 16, 4096, 0, 2048}), 128, 1, "1.25", 2),

@@ -63,9 +63,13 @@ std::vector<std::vector<bool>> reach(const plan::ModelConfig& m) {
   return from;
 }
 
-// Another token changes what it reaches and not a bit of anything else.
+// Another token changes what it reaches and not a bit of anything else. On a GPU, which may be an emulated one, some of
+// the models and places.
 TEST(SparseAttention, ATokenReachesWhatTheBlocksLetItReach) {
-  for (const auto& m : models()) {
+  const auto all_models = models();
+  const std::size_t every_model = on_gpu() ? 4 : 1, every_place = on_gpu() ? 11 : 1;
+  for (std::size_t n = 0; n < all_models.size(); n += every_model) {
+    const auto& m = all_models[n];
     PlainStore store(m, DType::f32, 1);
     for (auto& unit : store.master)
       for (auto& x : unit) x *= 6;
@@ -78,6 +82,7 @@ TEST(SparseAttention, ATokenReachesWhatTheBlocksLetItReach) {
       std::vector<std::vector<float>> out;
       for (std::int64_t t = 0; t < T; ++t) {
         out.emplace_back(static_cast<std::size_t>(m.stored_vocabulary()));
+        if (static_cast<std::size_t>(t) % every_place != 0) continue;
         runner.logits(store, batch, t, base::View::of(out.back().data(), {1, m.stored_vocabulary()}));
       }
       return out;
@@ -87,7 +92,7 @@ TEST(SparseAttention, ATokenReachesWhatTheBlocksLetItReach) {
       auto edited = w;
       edited[0][changed] = (edited[0][changed] + 5) % static_cast<std::int32_t>(m.vocabulary);
       const auto after = logits(edited);
-      for (std::size_t t = 0; t < static_cast<std::size_t>(T); ++t) {
+      for (std::size_t t = 0; t < static_cast<std::size_t>(T); t += every_place) {
         const bool same = std::memcmp(before[t].data(), after[t].data(), before[t].size() * 4) == 0;
         EXPECT_EQ(same, !all[t][changed]) << m.name << ": token " << changed << " at " << t;
       }

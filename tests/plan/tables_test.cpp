@@ -112,17 +112,10 @@ TEST(Inventory, ParameterCounts) {
 // Devlin et al. (2019) say 110 M and 340 M. The usual counts, 109482240 and 335141888, are of a model with a pooler, a
 // layer of h x h with a bias, and without the head; here is no pooler, and the head's layer, norm and bias are there.
 TEST(Inventory, ParameterCountsOfBert) {
-  const auto bert = [](std::int64_t layers, std::int64_t hidden) {
-    ModelConfig m;
-    m.layers = layers, m.hidden = hidden, m.heads = m.kv_heads = hidden / 64, m.ffn = 4 * hidden;
-    m.vocabulary = 30522, m.context = 512, m.norm_position = NormPosition::post, m.activation = Activation::gelu_erf;
-    m.embedding_norm = true, m.segments = 2, m.head = HeadForm::masked;
-    return m;
-  };
   const auto layer = [](std::int64_t h) { return h * h + h; };
   const auto head = [&](std::int64_t h) { return layer(h) + 2 * h + 30522; };
-  EXPECT_EQ(parameter_count(bert(12, 768)), 109482240 - layer(768) + head(768));
-  EXPECT_EQ(parameter_count(bert(24, 1024)), 335141888 - layer(1024) + head(1024));
+  EXPECT_EQ(parameter_count(with_vocabulary("bert-base", 30522)), 109482240 - layer(768) + head(768));
+  EXPECT_EQ(parameter_count(with_vocabulary("bert-large", 30522)), 335141888 - layer(1024) + head(1024));
 }
 
 TEST(Inventory, LayoutHasAlignedStartsAndEqualPieces) {
