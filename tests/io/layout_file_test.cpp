@@ -5,6 +5,7 @@
 #include "libtrain/io/hdf5_file.h"
 #include "tests/scratch.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <hdf5.h>
 
@@ -70,7 +71,7 @@ TEST_F(LayoutFile, IsReadAsItWasWritten) {
 // chunks, in a file of the form that 1.10 writes, with an attribute of 8 bits.
 TEST_F(LayoutFile, OfAnotherProgramIsRead) {
   for (const char* file : {"plain.h5", "chunks.h5"}) {
-    const auto map = read_layout_file(std::string(GOLDEN_LAYOUTS) + "/" + file);
+    const auto map = read_layout_file(fmt::format("{}/{}", GOLDEN_LAYOUTS, file));
     EXPECT_EQ(map.block, 64) << file;
     EXPECT_EQ(map.heads, 1);
     EXPECT_EQ(map.n, 3);

@@ -10,6 +10,7 @@
 #include "libtrain/plan/model_json.h"
 #include "tools/inspect/layout.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +26,7 @@ namespace {
 // whole.
 void judge_files(const std::string& golden) {
   Scratch scratch;
-  const auto original = slurp(std::string(GOLDEN) + "/" + golden), path = scratch.path + "/" + golden;
+  const auto original = slurp(fmt::format("{}/{}", GOLDEN, golden)), path = scratch.path + "/" + golden;
   mutation::run({"layout file " + golden,
                  [&](mutation::Random& random) { return mutation::mutate_bytes(original, random); },
                  [&](const std::string& content) -> std::string {

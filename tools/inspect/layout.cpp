@@ -1,6 +1,7 @@
 // Whose layouts, and their numbers.
 #include "tools/inspect/layout.h"
 
+#include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/read_file.h"
 #include "libtrain/base/text.h"

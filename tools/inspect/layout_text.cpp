@@ -132,7 +132,7 @@ tools::SvgPanel panel_of(const ShownLayout& s, std::int64_t head, const std::str
                           0,
                           "",
                           fmt::format("{}, {}{}", blocks_text("row", i, i + 1), blocks_text("column", j, end),
-                                      share < 1 ? ": " + percent(share) : "")};
+                                      share < 1 ? fmt::format(": {}", percent(share)) : "")};
         bar.opacity = 0.1 + 0.75 * share;
         p.bars.push_back(std::move(bar));
       }
@@ -159,7 +159,7 @@ std::string layouts_text(const Layouts& layouts, int columns, tools::Glyphs glyp
   out += fmt::format(": {0} x {0} blocks of {1}\n", first->blocks.n, first->blocks.block);
   if (!layouts.dropped.empty()) out += layouts.dropped + "\n";
   for (const auto& s : layouts.shown) {
-    out += "\n" + title_of(s) + "\n";
+    out += fmt::format("\n{}\n", title_of(s));
     if (s.blocks.n == 0) {
       out += "  every block is computed\n";
       continue;
