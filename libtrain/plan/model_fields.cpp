@@ -83,7 +83,7 @@ void attention_fields(base::FieldVisitor& v, AttentionConfig& a) {
       base::Range<std::int64_t>{0, 1 << 16});
   add("patterns", a.patterns, "fixed: heads have their columns in so many places", blocks);
   add("global-blocks", a.global_blocks, "variable, longformer: \"0, 5, 8:12\", ranges without their end");
-  add("random", a.random, "bigbird, variable: columns drawn for a row; -1: 1 of bigbird, 0 of variable",
+  add("random", a.random, "bigbird, variable: columns drawn for a row; -1: 1, and 0 of variable",
       base::Range<std::int64_t>{-1, 1 << 16});
   add("horizontal", a.horizontal, "fixed, variable: global rows see everything; not causal");
   add("per-head", a.per_head, "draws, or patterns, of each head");
@@ -134,7 +134,7 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   v("positions", m.positions, "model", "a learned table, or rotary angles (half-split pairs)",
     base::Choices<Positions>{{"learned", Positions::learned}, {"rotary", Positions::rotary}});
   v("embedding-norm", m.embedding_norm, "model", "of the embeddings' sum, before its dropout");
-  v("segments", m.segments, "model", "rows of a table of segments, of which all tokens have the first; 0: no table",
+  v("segments", m.segments, "model", "rows of a table of segments; all tokens have the first; 0: no table",
     {0, 1 << 16});
   v("activation", m.activation, "model", "of the feed-forward part",
     base::Choices<Activation>{

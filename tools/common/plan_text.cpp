@@ -125,7 +125,8 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
                      p.active_parameters < p.parameters
                          ? fmt::format(", of which a token goes through {}", base::count_text(p.active_parameters))
                          : "");
-  if (const auto attention = plan::attention_text(p.model, p.sequence); !attention.empty())
+  const auto attention = plan::attention_text(p.model, p.sequence);
+  if (!attention.empty())
     out += fmt::format("attention   {}\n            lists of {} a rank\n", attention,
                        base::size_text(plan::most_attention_list_bytes(p), sizes));
   out +=
@@ -133,9 +134,10 @@ std::string plan_table(const plan::Plan& p, base::Sizes sizes) {
                   plan::sharing_text(p), p.zero, base::name_of(p.dtype), base::name_of(p.gradient_dtype),
                   p.device == base::DeviceKind::cuda ? "a GPU a rank"
                                                      : fmt::format("{} thread{} a rank", p.threads, plural(p.threads)));
-  out += fmt::format("step        {} micro-batch{} of {} x {} tokens, fold {}, {}, {} (attention counted in full)\n",
+  out += fmt::format("step        {} micro-batch{} of {} x {} tokens, fold {}, {}, {} (attention counted {})\n",
                      batch.micros(), batch.micros() == 1 ? "" : "es", p.micro_batch, p.sequence, p.fold,
-                     base::counted(batch.rounds(), "accumulation round"), base::rate_text(p.flops, "FLOP"));
+                     base::counted(batch.rounds(), "accumulation round"), base::rate_text(p.flops, "FLOP"),
+                     attention.empty() ? "in full" : "by its blocks");
   const auto row = [&](const std::string& name, std::int64_t bytes) {
     out += fmt::format("  {:<24}{:>20}\n", name, base::size_text(bytes, sizes));
   };
