@@ -1,6 +1,7 @@
 // What queries see, in the GPU kernels of attention: listed parts of tiles, both directions, ends of keys, against the
 // CPU kernels. Rows at odd places take plain units, rows of bf16 at multiples of 16 bytes tensor cores.
 #include "kernels/attention/attention.h"
+#include "kernels/cached_attention/cached_attention.h"
 #include "tests/gpu_main.h"
 #include "tests/kernels/attention_case.h"
 #include "tests/kernels/gpu_compare.h"
@@ -235,6 +236,19 @@ TEST(GpuAttention, CausalToTheElement) {
       }
     }
   }
+}
+
+TEST(GpuAttention, OfACache) {
+  compare(
+      [](Place& place, DType t) {
+        const std::int64_t n = 50, heads = 4, kv = 2, d = 24;
+        MatrixBuffer q(t, 1, heads * d), k(t, n, kv * d, 1), v(t, n, kv * d), out(t, 1, heads * d);
+        q.fill(1), k.fill(2), v.fill(3);
+        kernels::cached_attention(place.exec(), heads, kv, 0.4, place(q), place(k), place(v), place(out));
+        place.fetch();
+        return Outputs{out};
+      },
+      Same::tolerance, all);
 }
 
 }  // namespace

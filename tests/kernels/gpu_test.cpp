@@ -4,7 +4,6 @@
 #include "kernels/activation/activation.h"
 #include "kernels/adamw/adamw.h"
 #include "kernels/attention/attention.h"
-#include "kernels/cached_attention/cached_attention.h"
 #include "kernels/cast/cast.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/dropout/dropout.h"
@@ -485,19 +484,6 @@ TEST(Gpu, ManyRunsGiveTheSameBits) {
     else ASSERT_EQ(now, first) << "run " << run + 1;
   }
   other.fetch();
-}
-
-TEST(Gpu, CachedAttention) {
-  compare(
-      [](Place& place, DType t) {
-        const std::int64_t n = 50, heads = 4, kv = 2, d = 24;
-        MatrixBuffer q(t, 1, heads * d), k(t, n, kv * d, 1), v(t, n, kv * d), out(t, 1, heads * d);
-        q.fill(1), k.fill(2), v.fill(3);
-        kernels::cached_attention(place.exec(), heads, kv, 0.4, place(q), place(k), place(v), place(out));
-        place.fetch();
-        return Outputs{out};
-      },
-      Same::tolerance, all);
 }
 
 }  // namespace
