@@ -78,6 +78,16 @@ std::int64_t longest_sequence(const ModelConfig& m) {
   return has_file_layout(m) ? std::min(m.context, file_rows_a_side(m.attention) * m.attention.block) : m.context;
 }
 
+LengthProblem length_problem(const ModelConfig& m, std::int64_t sequence) {
+  if (!has_file_layout(m)) return {};
+  const auto& a = m.attention;
+  const auto side = file_rows_a_side(a), asked = (sequence + a.block - 1) / a.block;
+  if (side == asked) return {};
+  return {fmt::format("the layout of {} has {} blocks of {} a side, --sequence {} has {}", name_of_file_layout(a), side,
+                      a.block, sequence, asked),
+          fmt::format("--sequence {}, or a layout of another size", longest_sequence(m))};
+}
+
 FileBlocks count_file_blocks(const AttentionConfig& a) {
   FileBlocks out;
   for (const auto& rows : file_rows(a.file_blocks))

@@ -31,6 +31,12 @@ std::int64_t file_heads(const AttentionConfig& attention);
 // The longest sequence that all layers can have: the context, or less where a file has no blocks for it.
 std::int64_t longest_sequence(const ModelConfig& model);
 
+// Why a sequence cannot go with the layout of a file, which has as many blocks, no more and no fewer; "": it can.
+struct LengthProblem {
+  std::string message, hint;
+};
+LengthProblem length_problem(const ModelConfig& model, std::int64_t sequence);
+
 // Blocks of a file that has some, in all heads that it lists; how many of them lie above the diagonal.
 struct FileBlocks {
   std::int64_t all = 0, above = 0;

@@ -381,18 +381,6 @@ void stage_problems(const Plan& p, std::vector<Problem>& out) {
   }
 }
 
-// The layout of a file has as many blocks as the sequence, no more and no fewer: says whether.
-bool layout_fits(const Plan& p, std::vector<Problem>& out) {
-  if (!has_file_layout(p.model)) return true;
-  const auto& a = p.model.attention;
-  const auto side = file_rows_a_side(a), asked = (p.sequence + a.block - 1) / a.block;
-  if (side != asked && p.sequence <= p.model.context)
-    out.push_back({fmt::format("the layout of {} has {} blocks of {} a side, --sequence {} has {}",
-                               name_of_file_layout(a), side, a.block, p.sequence, asked),
-                   fmt::format("--sequence {}, or a layout of another size", longest_sequence(p.model))});
-  return side == asked;
-}
-
 // What block kinds may declare, but no store can do yet. The first of layers that are alike speaks for all.
 void unit_problems(const Plan& p, std::vector<Problem>& out) {
   for (const auto& segment : segments(p.model))
@@ -440,16 +428,19 @@ bool drops_rows(const ModelConfig& m) {
 std::vector<Problem> decision_problems(const Plan& p, const LanesOf& lanes) {
   auto out = range_problems(p);
   const bool in_range = out.empty(), of_replicas = is_of_replicas(p.topology);
-  const bool has_model = problems(p.model).empty() && layout_fits(p, out);
+  const auto of_model = problems(p.model);
+  const auto length = of_model.empty() ? length_problem(p.model, p.sequence) : LengthProblem();
+  const bool has_model = of_model.empty() && length.message.empty();
   auto whole = p.model;
   whole.lanes = 1;
   const bool only_lanes = p.model.lanes > 1 && problems(whole).empty();
-  for (const auto& text : problems(p.model))
+  for (const auto& text : of_model)
     out.push_back({"model: " + text,
                    only_lanes ? lanes_hint(p.model) : "change the model: train --help-model describes its keys"});
   if (p.sequence > p.model.context)
     out.push_back({fmt::format("--sequence {} is longer than the model's context {}", p.sequence, p.model.context),
                    fmt::format("--sequence {} at most", p.model.context)});
+  else if (!length.message.empty()) out.push_back({length.message, length.hint});
   if (!of_replicas)
     out.push_back({fmt::format("the topology has {} ranks but its data axis {}, with {} tensor ranks inside and {} "
                                "stages around",

@@ -15,16 +15,16 @@ model 128 'sliding, file' heads.h5 >m.toml
 
 # A file by itself, a model that names it, and what that says.
 expect 0 inspect heads.h5
-once '^attention of heads.h5, 128 tokens: 8 x 8 blocks of 16$'; once '^  60 blocks in 4 heads, 23.4 % of the square; rows of 1 to 3$'; once '^  not causal: 2 of them lie above the diagonal, which a causal model leaves out$'
+once '^attention of heads.h5, 128 tokens: 8 x 8 blocks of 16$'; once '^  56 blocks in 4 heads, 21.9 % of the square; rows of 1 to 3$'; once '^  not causal: 2 of them lie above the diagonal, which a causal model leaves out$'
 once '^  0 ##............##$'; once '^  7 ............####$'
 expect 0 inspect plain.h5 --layout; once '^  1 ####..$'; once '^  causal to the block:'; unsaid 'to the element'
 expect 0 inspect m.toml --layout --layer 1 --head 2
-once '^2 of the 60 blocks of heads.h5 lie above the diagonal'; once '^  58 blocks in 4 heads, 40.3 % of the diagonal'; once '^  causal to the element'; once '^  3 ##....##........$'
+once '^2 of the 56 blocks of heads.h5 lie above the diagonal'; once '^  54 blocks in 4 heads, 37.5 % of the diagonal'; once '^  causal to the element'; once '^  3 ##....##........$'
 expect 0 inspect m.toml
-once '^attention over 128 tokens: sliding in 1 layer: 21 of 36 blocks of 16 (58.3 %); file in 1 layer: 58 of 144 blocks of 16 in 4 heads (40.3 %); --layout draws it$'
+once '^attention over 128 tokens: sliding in 1 layer: 21 of 36 blocks of 16 (58.3 %); file in 1 layer: 54 of 144 blocks of 16 in 4 heads (37.5 %); --layout draws it$'
 once '^attention-file  *heads.h5'; once '^attention-block  *16'
 expect 0 inspect m.toml --layout --json
-jq -e '.kind == "layout" and .causal and (.layouts | map([.layout, .layers, .blocks, (.rows | length)]) == [["sliding", [0], 21, 1], ["file", [1], 58, 4]])' out >/dev/null || fail "JSON: $(head -c 300 out)"
+jq -e '.kind == "layout" and .causal and (.layouts | map([.layout, .layers, .blocks, (.rows | length)]) == [["sliding", [0], 21, 1], ["file", [1], 54, 4]])' out >/dev/null || fail "JSON: $(head -c 300 out)"
 expect 0 inspect m.toml --layout --svg squares.svg
 [ "$(grep -c 'class="title"' squares.svg)" = 5 ] || fail "not a square for each layout and head that differs"
 refused 2 'layout does not go with --csv' inspect m.toml --layout --csv
@@ -35,34 +35,34 @@ absent none.svg
 
 # Planned: the plan has the layout in it.
 expect 0 partition-model --model m.toml --vocabulary 257 --ranks 2 --output plan.json
-once '^partition-model: warning: 2 of the 60 blocks of heads.h5 lie above the diagonal, and the model is causal: they are left out$'
-once '^attention  *sliding in 1 layer: 21 of 36 blocks of 16 (58.3 %); file in 1 layer: 58 of 144 blocks of 16 in 4 heads (40.3 %)$'; once '^  *lists of [0-9.]* [kK]i\?B a rank$'
+once '^partition-model: warning: 2 of the 56 blocks of heads.h5 lie above the diagonal, and the model is causal: they are left out$'
+once '^attention  *sliding in 1 layer: 21 of 36 blocks of 16 (58.3 %); file in 1 layer: 54 of 144 blocks of 16 in 4 heads (37.5 %)$'; once '^  *lists of [0-9.]* [kK]i\?B a rank$'
 expect 0 inspect plan.json --verify
 expect 0 inspect plan.json --layout --layer 1 --json
-jq -e '.layouts[0].blocks == 58' out >/dev/null || fail "the plan has other blocks"
+jq -e '.layouts[0].blocks == 54' out >/dev/null || fail "the plan has other blocks"
 refused 2 'the layout of heads.h5 has 8 blocks of 16 a side, --sequence 64 has 4' partition-model --model m.toml --vocabulary 257 --sequence 64
 
 # Trained, on a rank and on two, and without the file from the plan.
-base=(train --data data --global-batch 4 --micro-batch 1 --threads 1 --progress never --steps 2)
+base=(train --data data --global-batch 4 --micro-batch 1 --threads 1 --progress never --steps 4)
 expect 0 "${base[@]}" --model m.toml --output none --dry-run
-once '^attention: sliding in 1 layer: 21 of 36 blocks of 16 (58.3 %); file in 1 layer: .* a rank$'; once 'warning: 2 of the 60 blocks'
-expect 0 "${base[@]}" --model m.toml --output run; once 'warning: 2 of the 60 blocks'
-expect 0 mpirun -q --bind-to none -n 2 "${base[@]}" --model m.toml --output two; once 'warning: 2 of the 60 blocks'
+once '^attention: sliding in 1 layer: 21 of 36 blocks of 16 (58.3 %); file in 1 layer: .* a rank$'; once 'warning: 2 of the 56 blocks'
+expect 75 "${base[@]}" --model m.toml --output run --stop-after 2; once 'warning: 2 of the 56 blocks'
+expect 75 mpirun -q --bind-to none -n 2 "${base[@]}" --model m.toml --output two --stop-after 2; once 'warning: 2 of the 56 blocks'
 mkdir elsewhere && mv heads.h5 elsewhere
-expect 0 mpirun -q --bind-to none -n 2 "${base[@]}" --plan plan.json --output planned
+expect 75 mpirun -q --bind-to none -n 2 "${base[@]}" --plan plan.json --output planned --stop-after 2
 for run in two planned; do [ "$(jq -c '[.step, .loss, .gradient_norm]' run/metrics.jsonl)" = "$(jq -c '[.step, .loss, .gradient_norm]' $run/metrics.jsonl)" ] || fail "$run has other losses"; done
-expect 0 inspect run --layout --layer 1; once '^  58 blocks in 4 heads'
-expect 0 train --evaluate run --evaluate-sequences 2
+expect 0 inspect run --layout --layer 1; once '^  54 blocks in 4 heads'
+expect 0 train --evaluate run --evaluate-split train --evaluate-sequences 2
 refused 3 'heads.h5' "${base[@]}" --model m.toml --output lost
 absent lost
 
 # The layout is part of the run, the name of its file is not.
 model 128 'sliding, file' elsewhere/heads.h5 >m.toml
-expect 0 "${base[@]}" --model m.toml --output run --steps 3
+expect 75 "${base[@]}" --model m.toml --output run --stop-after 3
 printf 'layers = 2\nhidden = 16\nheads = 4\nkv-heads = 4\nffn = 16\ncontext = 128\n[attention]\nlayout = "sliding, file"\nblock = 16\nfile-blocks = "0;0 1;0 2;0 3;0 4;0 5;0 6;0 7"\n' >other.toml
-refused 3 'belongs to another run' "${base[@]}" --model other.toml --output run --steps 4
-said 'model.attention_file_blocks: the checkpoint has "0 7;0 1'; said '[-]-change model'
-expect 0 "${base[@]}" --model other.toml --output run --steps 4 --change model; unsaid 'above the diagonal'
+refused 3 'belongs to another run' "${base[@]}" --model other.toml --output run
+said 'model.attention_file_blocks: the checkpoint has "0 7;0:2;'; said 'say --change model to'
+expect 0 "${base[@]}" --model other.toml --output run --change model; unsaid 'above the diagonal'
 
 # Files and models that are wrong: exit 3 before anything is written.
 printf 'no HDF5' >text.h5
@@ -85,5 +85,5 @@ model 512 file plain.h5 >wrong.toml
 refused 2 'has 3 blocks of 64 a side, --sequence 512 has 8' "${base[@]}" --model wrong.toml --output wrong
 said '  try: --sequence 192'
 absent wrong
-expect 0 "${base[@]}" --model wrong.toml --output right --sequence 192
+expect 75 "${base[@]}" --model wrong.toml --output right --sequence 192 --stop-after 1
 passed

@@ -161,7 +161,7 @@ TEST_F(Layout, AsJson) {
 // Rows of a bidirectional layout are counted against the square, and those above the diagonal are told.
 TEST_F(Layout, ThatIsNotCausalIsCalledSo) {
   const plan::BlockLayout l{64, 3, 1, {0, 2, 2, 5}, {0, 2, 0, 1, 2}};
-  const auto c = inspect::counts_of(l);
+  const auto c = inspect::counts_of({}, l);
   EXPECT_EQ(c.above_diagonal, 1);
   EXPECT_EQ(c.of, 9);
   EXPECT_EQ(c.empty_rows, 1);
@@ -174,6 +174,18 @@ TEST_F(Layout, ThatIsNotCausalIsCalledSo) {
   EXPECT_EQ(rows(text), "101 000 111");
   expect_said(text, "5 blocks, 55.6 % of the square; rows of 0 to 3\n  1 row without a block: it sees nothing\n");
   expect_said(text, "not causal: 1 of them lie above the diagonal, which a causal model leaves out\n");
+}
+
+// What a model that sees both ways computes is counted against the square, also where nothing lies above the diagonal.
+TEST_F(Layout, OfAModelThatSeesBothWays) {
+  const auto both = text("causal = \"off\"\nlayout = \"longformer, sliding\"\nwindow = 3\n");
+  EXPECT_EQ(rows(both).substr(0, 71), "11111111 11100000 11110000 10111000 10011100 10001110 10000111 10000011");
+  expect_said(both,
+              "  34 blocks, 53.1 % of the square; rows of 3 to 8\n  not causal: 13 of them lie above the diagonal\n");
+  EXPECT_EQ(both.find("to the element"), std::string::npos);
+  expect_said(text("causal = \"off\"\nlayout = \"sliding\"\nwindow = 1\n"),
+              "  8 blocks, 12.5 % of the square; rows of 1\n  none lies above the diagonal; in those on it later keys "
+              "are seen\n");
 }
 
 TEST_F(Layout, OfAPlanHasThePlansSequence) {

@@ -133,7 +133,7 @@ bool is_file_of_layout(const std::string& path) {
 
 }  // namespace
 
-LayoutCounts counts_of(const plan::BlockLayout& b) {
+LayoutCounts counts_of(const Layouts& layouts, const plan::BlockLayout& b) {
   LayoutCounts c;
   c.blocks = std::ssize(b.columns);
   c.shortest = b.n;
@@ -146,7 +146,8 @@ LayoutCounts counts_of(const plan::BlockLayout& b) {
       c.above_diagonal += row.end() - std::upper_bound(row.begin(), row.end(), i);
       c.heads_differ |= !std::equal(row.begin(), row.end(), first.begin(), first.end());
     }
-  c.of = b.heads * (c.above_diagonal == 0 ? b.n * (b.n + 1) / 2 : b.n * b.n);
+  const bool below = layouts.model.empty() ? c.above_diagonal == 0 : layouts.causal;
+  c.of = b.heads * (below ? b.n * (b.n + 1) / 2 : b.n * b.n);
   return c;
 }
 
@@ -155,7 +156,7 @@ nlohmann::json layouts_json(const Layouts& layouts) {
   for (const auto& s : layouts.shown) {
     nlohmann::json j{{"layout", s.name}, {"layers", s.layers}};
     if (s.blocks.n > 0) {
-      const auto c = counts_of(s.blocks);
+      const auto c = counts_of(layouts, s.blocks);
       j.update({{"block", s.blocks.block},
                 {"side", s.blocks.n},
                 {"heads", s.blocks.heads},

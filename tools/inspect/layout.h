@@ -28,11 +28,12 @@ struct ShownLayout {
 };
 
 struct LayoutCounts {
-  std::int64_t blocks = 0, of = 0;  // of: in the square, or on the diagonal and below it where nothing lies above
+  // of: those that dense attention would compute: of a causal model, or where nothing lies above the diagonal of a
+  // file, the diagonal and what is below it, else the square.
+  std::int64_t blocks = 0, of = 0;
   std::int64_t shortest = 0, longest = 0, empty_rows = 0, above_diagonal = 0;
   bool heads_differ = false;
 };
-LayoutCounts counts_of(const plan::BlockLayout& blocks);
 
 struct Layouts {
   std::string of;  // the path
@@ -41,6 +42,7 @@ struct Layouts {
   bool causal = false;  // the model is
   std::vector<ShownLayout> shown;
 };
+LayoutCounts counts_of(const Layouts& layouts, const plan::BlockLayout& blocks);
 
 // Of a model's description, a plan, a checkpoint, a run, or the HDF5 file of a layout. UsageError for layers, heads and
 // sequences that there are not, InputError for what cannot be read.

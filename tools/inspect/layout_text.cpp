@@ -67,7 +67,7 @@ std::string numbers_of(const Layouts& layouts, const ShownLayout& s, const Layou
       "  {} blocks{}, {} of {}; rows of {}\n", human_count(c.blocks),
       s.blocks.heads > 1 ? fmt::format(" in {} heads", s.blocks.heads) : "",
       percent(static_cast<double>(c.blocks) / static_cast<double>(c.of)),
-      c.above_diagonal == 0 ? "the diagonal and what is below it" : "the square",
+      c.of < s.blocks.heads * s.blocks.n * s.blocks.n ? "the diagonal and what is below it" : "the square",
       c.shortest == c.longest ? fmt::format("{}", c.longest) : fmt::format("{} to {}", c.shortest, c.longest));
   if (c.empty_rows > 0)
     out += fmt::format("  {} without a block: {} nothing\n", base::counted(c.empty_rows, "row"),
@@ -75,7 +75,9 @@ std::string numbers_of(const Layouts& layouts, const ShownLayout& s, const Layou
   if (c.above_diagonal > 0)
     out += fmt::format("  not causal: {} of them lie above the diagonal{}\n", human_count(c.above_diagonal),
                        layouts.model.empty() ? ", which a causal model leaves out" : "");
-  else out += fmt::format("  causal to the block: all were looked at, and none lies above the diagonal\n");
+  else if (layouts.model.empty() || layouts.causal)
+    out += "  causal to the block: all were looked at, and none lies above the diagonal\n";
+  else out += "  none lies above the diagonal; in those on it later keys are seen\n";
   if (layouts.causal) out += "  causal to the element: in blocks of the diagonal the model masks later keys\n";
   if (s.own_draws)
     out += fmt::format("  each of these layers draws its own columns: --layer N shows another than {}\n",
@@ -164,7 +166,7 @@ std::string layouts_text(const Layouts& layouts, int columns, tools::Glyphs glyp
       out += "  every block is computed\n";
       continue;
     }
-    const auto c = counts_of(s.blocks);
+    const auto c = counts_of(layouts, s.blocks);
     out += numbers_of(layouts, s, c);
     const auto head = s.blocks.heads > 1 ? std::max<std::int64_t>(0, layouts.head) : 0;
     if (c.heads_differ) out += fmt::format("  head {} of {}; --head H shows another\n", head, s.blocks.heads);
@@ -178,7 +180,7 @@ std::string layouts_drawing(const Layouts& layouts) {
   std::size_t left_out = 0;
   for (const auto& s : layouts.shown) {
     if (s.blocks.n == 0) continue;
-    const auto c = counts_of(s.blocks);
+    const auto c = counts_of(layouts, s.blocks);
     const auto what =
         fmt::format("{}: {}", title_of(s), percent(static_cast<double>(c.blocks) / static_cast<double>(c.of)));
     const bool all_heads = c.heads_differ && layouts.head < 0;
