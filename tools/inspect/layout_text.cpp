@@ -60,8 +60,6 @@ std::string title_of(const ShownLayout& s) {
   return fmt::format("{}, {} {}", s.name, s.layers.size() == 1 ? "layer" : "layers", runs_text(s.layers));
 }
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-
 std::string numbers_of(const Layouts& layouts, const ShownLayout& s, const LayoutCounts& c) {
   auto out = fmt::format(
       "  {} blocks{}, {} of {}; rows of {}\n", human_count(c.blocks),
@@ -85,14 +83,14 @@ std::string numbers_of(const Layouts& layouts, const ShownLayout& s, const Layou
   return out;
 }
 
-std::vector<std::string> signs(tools::Glyphs glyphs) {
+std::vector<std::string> shades(tools::Glyphs glyphs) {
   if (glyphs == tools::Glyphs::ascii) return {".", "-", "+", "x", "#"};
   return {"\u00B7", "\u2591", "\u2592", "\u2593", "\u2588"};
 }
 
 // Two characters wide, so that a cell is about as high as it is wide.
 std::string square_of(const plan::BlockLayout& b, std::int64_t head, int columns, tools::Glyphs glyphs) {
-  const auto levels = signs(glyphs);
+  const auto levels = shades(glyphs);
   const auto label = static_cast<int>(fmt::format("{}", b.n).size());
   const auto cells = cells_of(b, head, std::clamp<std::int64_t>((columns - label - 3) / 2, 4, most_cells));
   std::string out;

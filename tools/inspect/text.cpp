@@ -15,6 +15,8 @@ namespace trainyard::inspect {
 
 nlohmann::json number_or_null(double x) { return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json(); }
 
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("{}", fmt::join(shape, " x ")); }
 
 std::string size_phrase(std::int64_t bytes, base::Sizes sizes) {

@@ -18,6 +18,8 @@ inline std::string human_count(std::int64_t count) { return base::count_text(cou
 using base::number_text;
 using tools::table;
 
+std::string percent(double share);  // "12.5 %"
+
 // A size inside a sentence: "10.6 MB" or "10630144 bytes".
 std::string size_phrase(std::int64_t bytes, base::Sizes sizes);
 // A line of metrics with its values as people read them, by the words of its keys: sizes, rates, seconds, losses. With

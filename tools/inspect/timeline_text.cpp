@@ -4,6 +4,7 @@
 #include "libtrain/base/number_text.h"
 #include "libtrain/base/text.h"
 #include "tools/common/table.h"
+#include "tools/inspect/text.h"
 
 #include <fmt/format.h>
 
@@ -103,8 +104,6 @@ std::string communication_of(const std::vector<TimelineTimes>& times, double sec
   for (const int b : columns_of(blocks, seconds, columns)) out += b < 0 ? ' ' : '+';
   return out;
 }
-
-std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
 
 std::string numbers(const Timeline& t, std::size_t rows) {
   std::vector<std::vector<std::string>> lines;
