@@ -1,10 +1,9 @@
 // Models whose tokens see both ways: what the loss is of, what a document sees, gradients by finite differences.
-#include "tests/model/small_model.h"
+#include "tests/model/slope.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstring>
 
 namespace trainyard::test {
@@ -125,30 +124,7 @@ TEST(BothWays, GradientsEqualFiniteDifferences) {
     batch.end_documents();
     for (std::size_t t = 0; t < batch.weights.size(); ++t) batch.weights[t] = t % 5 == 1 ? 1 : 0;
     Runner runner(m, {2, T, DType::f64, 2});
-    runner.train(store, batch);
-    std::vector<std::vector<double>> direction;
-    double slope = 0;
-    std::uint64_t seed = 3;
-    for (std::size_t u = 0; u < store.units.size(); ++u) {
-      direction.emplace_back(store.master[u].size(), 0.0);
-      for (std::size_t p = 0; p < store.units[u].parameters.size(); ++p)
-        for (std::int64_t i = 0; i < store.units[u].parameters[p].count(); ++i) {
-          seed = seed * 6364136223846793005ull + 1442695040888963407ull;
-          const double x = static_cast<double>(seed >> 33) * 0x1p-30 - 1;
-          direction[u][static_cast<std::size_t>(store.layouts[u].offsets[p] + i)] = x;
-          slope += x * store.gradient_of(static_cast<int>(u), static_cast<int>(p), i);
-        }
-    }
-    const auto start = store.master;
-    const auto loss_at = [&](double step) {
-      for (std::size_t u = 0; u < start.size(); ++u)
-        for (std::size_t i = 0; i < start[u].size(); ++i) store.master[u][i] = start[u][i] + step * direction[u][i];
-      store.publish();
-      return runner.train(store, batch).loss_sum;
-    };
-    const double h = 1e-5;
-    const double numeric = (8 * (loss_at(h) - loss_at(-h)) - (loss_at(2 * h) - loss_at(-2 * h))) / (12 * h);
-    EXPECT_NEAR(slope, numeric, 1e-6 * (1 + std::abs(numeric))) << m.name;
+    expect_slope_of_the_loss(store, runner, batch, m.name);
   }
 }
 
