@@ -29,9 +29,10 @@ std::vector<plan::ModelConfig> models() {
     all.back().attention.per_head = std::string(layout) == "bigbird";
   }
   all.push_back(of_layouts(small_gpt2(), {"sliding"}, 64));
+  all.push_back(of_layouts(small_gpt2(), {"sliding", "longformer"}));  // each layer has lists of its own
   for (auto& m : all) {
     m.name = fmt::format("{} {} {}", m.name, fmt::join(m.attention.layout, ","), m.attention.block);
-    if (m.attention.layout.back() == "sliding") m.attention.window = 2;
+    if (m.attention.layout.back() == "sliding" || m.attention.layout.front() == "sliding") m.attention.window = 2;
   }
   return all;
 }
