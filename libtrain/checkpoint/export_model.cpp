@@ -9,7 +9,6 @@
 #include "libtrain/checkpoint/parts.h"
 #include "libtrain/checkpoint/scattered_rank.h"
 #include "libtrain/io/safetensors.h"
-#include "libtrain/plan/objective.h"
 
 #include <nlohmann/json.hpp>
 
@@ -249,11 +248,6 @@ void Exporting::tell(std::int64_t bytes) {
 
 ExportResult export_model(const Reader& source, const std::string& destination, const ExportOptions& options) try {
   const auto& state = source.state();
-  if (plan::objective_of(state.model) == plan::Objective::masked)
-    throw base::InputError(fmt::format("the model of {} sees both ways (attention-causal off), which no family that is "
-                                       "known here does",
-                                       source.path()),
-                           "convert a causal model");
   ExportResult result;
   result.family = &family_of(state.model);
   result.dtype = options.dtype.value_or(state.dtype == base::DType::bf16 ? WeightType::bf16 : WeightType::f32);

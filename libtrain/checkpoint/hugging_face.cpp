@@ -69,13 +69,17 @@ std::vector<ForeignTensor> foreign_tensors(const Family& family, const plan::Mod
   return all;
 }
 
-std::vector<std::string> ignored_tensors(const Family& family, const plan::ModelConfig& model,
-                                         const std::string& prefix) {
+std::vector<std::string> their_names(const char* pattern, const plan::ModelConfig& model, const std::string& prefix) {
   std::vector<std::string> names;
-  for (const auto* pattern : family.ignored)
-    for (std::int64_t layer = 0; layer < (of_layers(pattern) ? model.layers : 1); ++layer)
-      names.push_back(their_name(pattern, prefix, layer));
+  for (std::int64_t layer = 0; layer < (of_layers(pattern) ? model.layers : 1); ++layer)
+    names.push_back(their_name(pattern, prefix, layer));
   return names;
+}
+
+std::string older_name(const Family& family, const std::string& name) {
+  for (const auto& [older, now] : family.older)
+    if (name.ends_with(now)) return name.substr(0, name.size() - std::string_view(now).size()) + older;
+  return name;
 }
 
 const WeightTypeName& name_of(WeightType type) {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace trainyard::checkpoint {
@@ -23,12 +24,20 @@ struct ForeignRule {
   std::vector<const char*> ours;                  // one behind the other along their first dim
 };
 
+// A tensor that a file may hold besides, with the values of another.
+struct ForeignTwin {
+  const char *name, *of;  // as ForeignRule::theirs
+};
+
 struct Family {
   const char* model_type;    // of config.json
   const char* architecture;  // the class that loads it
   const char* prefix;        // of most names; files without it are read, too
   std::vector<ForeignRule> rules;
   std::vector<const char*> ignored;  // buffers that older versions saved: they can be computed, and are passed over
+  std::vector<const char*> unused;   // weights that no block here has: they are passed over with a note
+  std::vector<ForeignTwin> tied;     // of models whose head is their token table
+  std::vector<std::pair<const char*, const char*>> older;  // ends of names in older files, and what they are now
 
   // What config.json says. Whatever this library would compute otherwise goes to `objections`, a sentence each; keys
   // that mean nothing to it to `unknown`.
@@ -74,11 +83,10 @@ struct ForeignTensor {
 // "".
 std::vector<ForeignTensor> foreign_tensors(const Family& family, const plan::ModelConfig& model,
                                            const std::vector<ParameterEntry>& parameters, const std::string& prefix);
-// Names that files may have beside them.
-std::vector<std::string> ignored_tensors(const Family& family, const plan::ModelConfig& model,
-                                         const std::string& prefix);
-inline constexpr const char* head_name = "lm_head.weight";  // of every family, without prefix; of a tied model the
-                                                            // token table again, if it is there
+// The names that a pattern has, of each layer where it is of layers.
+std::vector<std::string> their_names(const char* pattern, const plan::ModelConfig& model, const std::string& prefix);
+// As an older file has it; the same where that is no other.
+std::string older_name(const Family& family, const std::string& name);
 
 // The types of weights that are read and written.
 enum class WeightType { f32, bf16, f16 };

@@ -47,7 +47,8 @@ struct Source {
   ForeignModel is;
   std::vector<ParameterEntry> parameters;
   std::vector<ForeignTensor> tensors;
-  std::vector<FilePlace> places;  // of the tensors
+  std::vector<FilePlace> places;    // of the tensors
+  std::vector<std::string> unused;  // tensors of which nothing is made
 
   explicit Source(const std::string& path_);
   const WeightTypeName& type(std::size_t tensor) const {
@@ -61,7 +62,7 @@ struct Source {
 
  private:
   void find_tensors(const std::string& prefix);
-  void require_same_head(const std::string& table) const;
+  void require_equal(const std::string& table, const std::string& twin) const;
 };
 
 std::string name_of_model(const std::string& folder) {
@@ -83,28 +84,39 @@ Source::Source(const std::string& path_) : path(path_), files(path_) {
 
 void Source::find_tensors(const std::string& prefix) {
   tensors = foreign_tensors(*is.family, is.model, parameters, prefix);
-  std::set<std::string> passed_over;
-  for (auto& name : ignored_tensors(*is.family, is.model, prefix)) passed_over.insert(std::move(name));
-  if (is.model.tied) passed_over.insert(head_name);
-  std::vector<std::string> missing, unknown, shapes, types;
+  const auto& all = files.tensors();
   std::set<std::string> expected;
+  std::vector<std::string> missing, unknown, shapes, types;
   for (const auto& t : tensors) {
-    expected.insert(t.name);
-    const auto found = files.tensors().find(t.name);
-    if (found == files.tensors().end()) {
+    auto found = all.find(t.name);
+    if (found == all.end()) found = all.find(older_name(*is.family, t.name));
+    if (found == all.end()) {
       missing.push_back(t.name);
       continue;
     }
+    expected.insert(found->first);
     const auto& held = *found->second.tensor;
     if (held.shape != t.shape)
       shapes.push_back(
-          fmt::format("{} is {}, config.json makes it {}", t.name, shape_text(held.shape), shape_text(t.shape)));
+          fmt::format("{} is {}, config.json makes it {}", found->first, shape_text(held.shape), shape_text(t.shape)));
     else if (weight_type_in_safetensors(held.dtype) == nullptr)
-      types.push_back(fmt::format("{} is {}", t.name, held.dtype));
+      types.push_back(fmt::format("{} is {}", found->first, held.dtype));
     places.push_back(found->second);
   }
-  for (const auto& [name, place] : files.tensors())
-    if (!expected.contains(name) && !passed_over.contains(name)) unknown.push_back(base::excerpt(name));
+  const auto pass_over = [&](const std::vector<const char*>& patterns, auto&& of_one) {
+    for (const auto* pattern : patterns)
+      for (const auto& name : their_names(pattern, is.model, prefix))
+        if (all.contains(name) && expected.insert(name).second) of_one(name);
+  };
+  pass_over(is.family->ignored, [](const auto&) {});
+  pass_over(is.family->unused, [&](const auto& name) { unused.push_back(name); });
+  std::vector<std::pair<std::string, std::string>> twins;
+  if (is.model.tied)
+    for (const auto& twin : is.family->tied)
+      pass_over({twin.name},
+                [&](const auto& name) { twins.emplace_back(name, their_names(twin.of, is.model, prefix).front()); });
+  for (const auto& [name, place] : all)
+    if (!expected.contains(name)) unknown.push_back(base::excerpt(name));
   std::vector<std::string> lines;
   add_names(lines, "missing", missing);
   add_names(lines, "unknown", unknown);
@@ -114,12 +126,12 @@ void Source::find_tensors(const std::string& prefix) {
     throw base::InputError(fmt::format("{}: its tensors are not those of the {} model that config.json says: {}", path,
                                        is.family->model_type, fmt::join(lines, "; ")),
                            "nothing was written; are config.json and the tensors of one model?");
-  if (is.model.tied && files.tensors().contains(head_name)) require_same_head(tensors.front().name);
+  for (const auto& [name, of] : twins) require_equal(of, name);
 }
 
 // A tied model has one table for both uses; some files hold it twice.
-void Source::require_same_head(const std::string& table) const {
-  const auto &a = files.tensors().at(table), &b = files.tensors().at(head_name);
+void Source::require_equal(const std::string& table, const std::string& twin) const {
+  const auto &a = files.tensors().at(table), &b = files.tensors().at(twin);
   const auto *one = weight_type_in_safetensors(a.tensor->dtype), *other = weight_type_in_safetensors(b.tensor->dtype);
   bool equal = other != nullptr && a.tensor->shape == b.tensor->shape;
   std::vector<char> raw(static_cast<std::size_t>(slab_elements) * 4);
@@ -138,8 +150,8 @@ void Source::require_same_head(const std::string& table) const {
   if (!equal)
     throw base::InputError(
         fmt::format("{}: config.json ties the head to {} ({}), but {} ({}) holds other values", path, table,
-                    a.tensor->dtype, head_name, b.tensor->dtype),
-        "\"tie_word_embeddings\": false in config.json keeps both; without the tensor the table is used for both");
+                    a.tensor->dtype, twin, b.tensor->dtype),
+        "without the tensor the one is used for both; \"tie_word_embeddings\": false in config.json keeps both");
 }
 
 class Importing {
@@ -260,6 +272,9 @@ ImportResult import_model(const std::string& path, const std::string& destinatio
   if (!source.is.unknown.empty())
     result.notes.push_back(fmt::format("config.json has keys that mean nothing here: {}",
                                        base::one_line(fmt::format("{}", fmt::join(source.is.unknown, ", ")))));
+  if (!source.unused.empty())
+    result.notes.push_back(fmt::format("no block here has these, and they are left out: {}",
+                                       base::one_line(fmt::format("{}", fmt::join(source.unused, ", ")))));
   NewCheckpoint target(destination, state_of(source, options, result.notes), {plan::replicas_of(1, 1)},
                        {options.existing, {source.files.folder()}, options.threads, {}, options.free_bytes, [&] {
                           if (options.watch) options.watch(0, result.bytes_read);

@@ -8,6 +8,7 @@
 #include "libtrain/checkpoint/reader.h"
 #include "libtrain/comm/core_share.h"
 #include "libtrain/comm/delayed.h"
+#include "libtrain/data/masking.h"
 #include "libtrain/data/text_bytes.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/evaluator.h"
@@ -134,7 +135,11 @@ void require_model(const EvaluateConfig& c, plan::ModelConfig trained, const std
 void require_tokens(const data::SetIndex& index, const checkpoint::RunState& s, const std::string& data,
                     const std::string& checkpoint) {
   const auto recorded = tokenizer_of(s);
-  const auto behind = integer_of(s.identity, "mask_token", -1) == index.vocabulary ? 1 : 0;
+  // The mask of weights that no run made is the one that a run would take.
+  auto mask = integer_of(s.identity, "mask_token", -1);
+  if (s.identity.empty() && plan::objective_of(s.model) == plan::Objective::masked)
+    mask = data::mask_token_of(data, index);
+  const auto behind = mask == index.vocabulary ? 1 : 0;
   const char* hint = "give a shard set that was made with the tokenizer of the training data";
   if (recorded && !recorded->made(index))
     throw base::InputError(other_tokenizer_text(data, index, checkpoint, *recorded), hint);

@@ -47,6 +47,23 @@ for model in gpt llama; do
   [ "$model" = llama ] || same $model.loss $model-in.loss "the loss of $model"   # a checkpoint of bf16 computes with its master
   same $model.text $model-in.text "the text of $model"
 done
+# A BERT learns, goes out, comes in again, and loses as much; what it is not is no BERT.
+"${train[@]}" --model bert-nano --output bert --steps 2 >/dev/null 2>&1 || fail "no run"
+expect 0 convert-checkpoint bert bert-out --to safetensors --json
+jq -e '.model_type == "bert" and .tensors == 42 and .notes == []' out >/dev/null || fail "JSON: $(cat out)"
+expect 0 convert-checkpoint bert-out bert-in --from safetensors
+for one in bert bert-in; do
+  expect 0 train --evaluate $one --data data --sequence 16 --micro-batch 1 --threads 1 --json
+  jq .loss out >$one.loss
+done
+same bert.loss bert-in.loss "the loss of a BERT"
+expect 0 "${train[@]}" --init-from bert-in --output bert-on --steps 2
+expect 0 "${train[@]}" --init-from bert/checkpoints/step-00000002 --model bert-nano --output bert-straight --steps 2
+expect 0 reshard-checkpoint --diff bert-on bert-straight
+printf 'layers = 1\nhidden = 16\nheads = 4\ncontext = 64\n[attention]\nlayout = "sliding"\nblock = 16\n' >window.toml
+"${train[@]}" --model window.toml --output window --steps 1 >/dev/null 2>&1 || fail "no run"
+refused 3 'no gpt2 (attention-layout is sliding)' convert-checkpoint window nope --to safetensors
+
 # More threads and files than may be open.
 expect 0 bash -c 'ulimit -n 40 && exec convert-checkpoint llama llama-many --to safetensors --max-shard 1 --threads 64'
 expect 0 reshard-checkpoint gpt gpt-20 --data-parallel 20
@@ -83,7 +100,7 @@ said "gpt-in: .* has shape .*, expected"
 expect 0 "${train[@]}" --init-from llama-in --output tuned-llama --steps 1 --dtype bf16
 
 # A model of transformers; its buffers, its files.
-for model in gpt2 llama-2 llama-3 llama-3-tied; do
+for model in gpt2 llama-2 llama-3 llama-3-tied bert; do
   expect 0 convert-checkpoint "$golden/$model" in-$model --from safetensors
   [ "$(inspect in-$model --json | jq -r '.model.name, .contents, .step' | xargs)" = "$model model 0" ] || fail "$model: $(inspect in-$model | head -5)"
 done

@@ -124,26 +124,82 @@ TEST(Import, RefusesByNameWhatItCannotCompute) {
   refuse("gpt2", "scale_attn_by_inverse_layer_idx", true, "'scale_attn_by_inverse_layer_idx' is true");
   refuse("gpt2", "add_cross_attention", true, "'add_cross_attention' is true");
   refuse("gpt2", "n_embd", std::int64_t{1} << 62, "hidden");
+  refuse("bert", "hidden_act", "relu", "'hidden_act' is \"relu\"");
+  refuse("bert", "position_embedding_type", "relative_key", "'position_embedding_type' is \"relative_key\"");
+  refuse("bert", "is_decoder", true, "'is_decoder' is true");
+  refuse("bert", "add_cross_attention", true, "'add_cross_attention' is true");
+  refuse("bert", "tie_word_embeddings", false, "'tie_word_embeddings' is false");
+  refuse("bert", "type_vocab_size", 0, "'type_vocab_size' is 0");
+  refuse("bert", "type_vocab_size", 3, "token_type_embeddings.weight is [2, 12], config.json makes it [3, 12]");
   Loaded none("gpt2");
   none.config.erase("n_head");
   expect_refused(none, "'n_head' is missing");
 }
 
 TEST(Import, FilesWithoutPrefixAndWithBuffersAreTheSameModel) {
-  for (const char* name : {"gpt2", "llama-2"}) {
+  for (const auto& [name, prefix] :
+       {std::pair<const char*, std::string>{"gpt2", "transformer."}, {"llama-2", "model."}, {"bert", "bert."}}) {
     const Loaded model(name);
-    const std::string prefix = std::string(name) == "gpt2" ? "transformer." : "model.";
     auto older = model;
     for (auto& t : older.tensors)
       if (t.name.starts_with(prefix)) t.name.erase(0, prefix.size());
     if (prefix == "transformer.") {
       older.tensors.push_back({"h.0.attn.bias", "BOOL", {1, 1, 2, 2}, std::string("\1\0\1\1", 4)});
       older.tensors.push_back({"h.1.attn.masked_bias", "F32", {}, floats({-1e4f})});
-    } else {
+    } else if (prefix == "model.") {
       older.tensors.push_back({"layers.1.self_attn.rotary_emb.inv_freq", "F32", {2}, floats({1, 2})});
     }
     EXPECT_EQ(fingerprints_of(older), fingerprints_of(model)) << name;
   }
+}
+
+// As the first BERTs were saved: norms of gamma and beta, places in a buffer, and what pre-training learned besides.
+TEST(Import, OlderBertsAreTheSameModel) {
+  const Loaded model("bert");
+  auto older = model;
+  const auto end = [](std::string& name, const std::string& now, const std::string& then) {
+    if (name.ends_with(now)) name.replace(name.size() - now.size(), now.size(), then);
+  };
+  for (auto& t : older.tensors) {
+    end(t.name, "LayerNorm.weight", "LayerNorm.gamma");
+    end(t.name, "LayerNorm.bias", "LayerNorm.beta");
+  }
+  older.tensors.push_back({"bert.embeddings.position_ids", "I64", {1, 1}, std::string(8, '\0')});
+  EXPECT_EQ(fingerprints_of(older), fingerprints_of(model));
+  older.config.update({{"position_embedding_type", "absolute"}, {"pooler_type", "first_token_transform"}});
+  older.config.erase("layer_norm_eps");
+  older.tensors.push_back({"bert.pooler.dense.weight", "F32", {1}, floats({1})});
+  older.tensors.push_back({"cls.seq_relationship.bias", "F32", {2}, floats({1, 2})});
+  Scratch scratch;
+  older.write(scratch.path + "/model");
+  const auto r = import(scratch.path + "/model", scratch.path + "/imported");
+  EXPECT_EQ(fingerprints(r.manifest), fingerprints_of(model));
+  EXPECT_EQ(r.manifest.state.model.norm_epsilon, 1e-12);
+  ASSERT_EQ(r.notes.size(), 1u);
+  EXPECT_NE(r.notes[0].find("left out: bert.pooler.dense.weight, cls.seq_relationship.bias"), std::string::npos)
+      << r.notes[0];
+  older.tensors.push_back({"bert.embeddings.LayerNorm.weight", "F32", {12}, floats(std::vector<float>(12, 1.0f))});
+  expect_refused(older, "1 unknown: \"bert.embeddings.LayerNorm.gamma\"");
+  // Without the head it is no masked model.
+  auto encoder = model;
+  std::erase_if(encoder.tensors, [](const auto& t) { return t.name.starts_with("cls."); });
+  expect_refused(encoder, "5 missing: cls.predictions.transform.dense.weight");
+}
+
+TEST(Import, ABertsHeadMayBeThereTwiceIfItIsTheSame) {
+  const Loaded model("bert");
+  auto twice = model;
+  twice.tensors.push_back(twice.at("bert.embeddings.word_embeddings.weight"));
+  twice.tensors.back().name = "cls.predictions.decoder.weight";
+  twice.tensors.push_back(twice.at("cls.predictions.bias"));
+  twice.tensors.back().name = "cls.predictions.decoder.bias";
+  EXPECT_EQ(fingerprints_of(twice), fingerprints_of(model));
+  auto other = twice;
+  other.at("cls.predictions.decoder.bias").bytes[7] ^= 1;
+  expect_refused(other, "ties the head to cls.predictions.bias (F32), but cls.predictions.decoder.bias (F32) holds");
+  other = twice;
+  other.at("cls.predictions.decoder.weight").bytes[77] ^= 1;
+  expect_refused(other, "but cls.predictions.decoder.weight (F32) holds other values");
 }
 
 TEST(Import, ListsTensorsThatAreMissingUnknownOrOtherwise) {

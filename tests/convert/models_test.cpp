@@ -332,13 +332,35 @@ TEST(Export, RefusesModelsOfNoFamily) {
            [](auto& c) { c.activation = plan::Activation::swiglu; },
            [](auto& c) { c.norm_position = plan::NormPosition::post; }, [](auto& c) { c.embedding_norm = true; },
            [](auto& c) { c.segments = 2; }, [](auto& c) { c.head = plan::HeadForm::masked; },
-           [](auto& c) { c.branches = {"ffn"}; }}) {
+           [](auto& c) { c.branches = {"ffn"}; }, [](auto& c) { c.attention.causal = false; },
+           [](auto& c) {
+             c.attention.layout = {"dense", "sliding"};
+           }}) {
     auto other = m;
     change(other);
     EXPECT_THROW(checkpoint::family_of(other), base::InputError);
   }
   std::vector<std::string> left_out;
   m.dropout_ffn_residual = 0.1;
+  checkpoint::config_of(checkpoint::family_of(m), m, "float32", left_out);
+  EXPECT_EQ(left_out.size(), 1u);
+
+  m = plan::preset("bert-nano");
+  m.vocabulary = 257;
+  EXPECT_STREQ(checkpoint::family_of(m).model_type, "bert");
+  for (const auto& change : std::vector<std::function<void(plan::ModelConfig&)>>{
+           [](auto& c) { c.biases = false; }, [](auto& c) { c.kv_heads = 2; }, [](auto& c) { c.tied = false; },
+           [](auto& c) { c.norm = plan::Norm::rms; }, [](auto& c) { c.positions = plan::Positions::rotary; },
+           [](auto& c) { c.activation = plan::Activation::swiglu; },
+           [](auto& c) { c.norm_position = plan::NormPosition::pre; }, [](auto& c) { c.embedding_norm = false; },
+           [](auto& c) { c.segments = 0; }, [](auto& c) { c.head = plan::HeadForm::linear; },
+           [](auto& c) { c.attention.causal = true; }, [](auto& c) { c.attention.layout = {"bigbird"}; }}) {
+    auto other = m;
+    change(other);
+    EXPECT_THROW(checkpoint::family_of(other), base::InputError);
+  }
+  left_out.clear();
+  m.dropout_embedding = m.dropout_attention_residual = 0.1;
   checkpoint::config_of(checkpoint::family_of(m), m, "float32", left_out);
   EXPECT_EQ(left_out.size(), 1u);
 }

@@ -55,7 +55,7 @@ expect 75 "${masked[@]}" --output changed --stop-after 7
 expect 0 "${masked[@]}" --output changed --mask-rate 0.3 --change mask_rate
 [ "$(numbers run)" != "$(numbers changed)" ] || fail "another rate hides the same"
 refused 3 'has no next one to give' generate --checkpoint run --tokens 4
-refused 3 'sees both ways' convert-checkpoint run hugging --to safetensors
+refused 3 'no bert (norm-position is not post' convert-checkpoint run hugging --to safetensors
 absent hugging
 
 # A plan has room for the mask.
