@@ -1,16 +1,8 @@
 // Promise 2 for masked models: every triple of choices among tensor ranks, stages, ZeRO stages, data ranks, threads,
 // recomputation and models has the bits of one rank, also after a stop and a resume on another cut, and so has an
 // evaluation.
-#include "tests/engine/covering.h"
-#include "tests/engine/reports.h"
-#include "tests/engine/small_run.h"
-
 #include "libtrain/engine/evaluate.h"
-
-#include <gtest/gtest.h>
-
-#include <array>
-#include <map>
+#include "tests/engine/every_triple.h"
 
 namespace trainyard {
 namespace {
@@ -19,20 +11,18 @@ using testing::Cut;
 using testing::SmallRun;
 
 // tensor ranks and shared rows, stages and their schedule, ZeRO stage, data ranks, threads, recomputation, models
-constexpr std::array<int, 7> levels = {3, 3, 4, 2, 2, 3, 3};
-using Choice = testing::Choice<levels.size()>;
+using Choice = testing::Choice<7>;
 
 const char* dtype_of(int model) { return model == 2 ? "bf16" : "f32"; }
 
 Cut cut_of(const Choice& c) {
   Cut cut;
-  cut.tensor = c[0] == 0 ? 1 : 2, cut.sequence_parallel = c[0] == 2;
-  cut.pipeline = c[1] == 0 ? 1 : 2;
-  if (c[1] == 2) cut.schedule = "interleaved", cut.virtual_stages = 2;
+  testing::share_layers(cut, c[0]);
+  testing::put_into_stages(cut, c[1]);
   cut.zero = c[2];
   cut.ranks = (c[3] + 1) * cut.tensor * cut.pipeline;
   cut.threads = 1 + c[4];
-  cut.recompute = plan::name_of(plan::recomputations[static_cast<std::size_t>(c[5])]);
+  cut.recompute = testing::recomputation_of_level(c[5]);
   cut.dtype = dtype_of(c[6]);
   return cut;
 }
@@ -82,25 +72,12 @@ double evaluated(const engine::RunConfig& trained, const Cut& cut) {
 
 TEST(SameBitsMasked, EveryTriple) {
   SmallRun runs;
-  std::map<int, std::string> expected;
-  int n = 0;
-  for (const auto& choice : testing::covering_choices(levels)) {
-    const auto cut = cut_of(choice);
-    auto& want = expected[choice[6]];
-    if (want.empty()) {
-      auto c = config_of(runs, choice[6], fmt::format("one-{}", n));
-      want = with_validations(runs, c, runs.run(c, {1, 0, 1, dtype_of(choice[6])}));
-      testing::expect_no_difference(runs.reports(), "one rank");
-    }
-    auto c = config_of(runs, choice[6], fmt::format("cut-{}", n));
-    const auto text = fmt::format("{} ranks of {} threads, tensor {}, stages {}, ZeRO {}, recompute {}, model {}",
-                                  cut.ranks, cut.threads, cut.tensor, cut.pipeline, cut.zero, cut.recompute, choice[6]);
-    EXPECT_EQ(with_validations(runs, c, runs.run(c, cut)), want) << text;
-    testing::expect_no_difference(runs.reports(), text);
-    std::filesystem::remove_all(c.output);
-    ++n;
-  }
-  EXPECT_EQ(expected.size(), 3u);
+  const auto config = [](SmallRun& r, const Choice& choice, const std::string& output) {
+    return config_of(r, choice[6], output);
+  };
+  const auto bits =
+      testing::expect_every_triple<7>(runs, {{3, 3, 4, 2, 2, 3, 3}, cut_of, config, {6}, with_validations});
+  EXPECT_EQ(bits.size(), 3u);
 }
 
 TEST(SameBitsMasked, StopAndResumeOnAnotherCut) {

@@ -1,13 +1,6 @@
 // Promise 2 for attention with blocks: every triple of choices among tensor ranks, stages, ZeRO stages, data ranks,
 // threads, recomputation and layouts has the bits of one rank.
-#include "tests/engine/covering.h"
-#include "tests/engine/reports.h"
-#include "tests/engine/small_run.h"
-
-#include <gtest/gtest.h>
-
-#include <array>
-#include <map>
+#include "tests/engine/every_triple.h"
 
 namespace trainyard {
 namespace {
@@ -16,22 +9,21 @@ using testing::Cut;
 using testing::SmallRun;
 
 // tensor ranks and shared rows, stages and their schedule, ZeRO stage, data ranks, threads, recomputation, layouts
-constexpr std::array<int, 7> levels = {3, 3, 4, 2, 2, 3, 3};
-using Choice = testing::Choice<levels.size()>;
+using Choice = testing::Choice<7>;
 
 Cut cut_of(const Choice& c) {
   Cut cut;
-  cut.tensor = c[0] == 0 ? 1 : 2, cut.sequence_parallel = c[0] == 2;
-  cut.pipeline = c[1] == 0 ? 1 : 2;
-  if (c[1] == 2) cut.schedule = "interleaved", cut.virtual_stages = 2;
+  testing::share_layers(cut, c[0]);
+  testing::put_into_stages(cut, c[1]);
   cut.zero = c[2];
   cut.ranks = (c[3] + 1) * cut.tensor * cut.pipeline;
   cut.threads = 1 + c[4];
-  cut.recompute = plan::name_of(plan::recomputations[static_cast<std::size_t>(c[5])]);
+  cut.recompute = testing::recomputation_of_level(c[5]);
   return cut;
 }
 
-engine::RunConfig config_of(SmallRun& runs, int layouts, const std::string& output) {
+engine::RunConfig config_of(SmallRun& runs, const Choice& choice, const std::string& output) {
+  const int layouts = choice[6];
   auto c = runs.config(output);
   const std::string drawn = "layout = \"bigbird\"\nblock = 16\nwindow = 1\nrandom = 1\nper-head = \"on\"\nseed = 3\n";
   const std::string windows = "layout = \"dense, sliding x2\"\nblock = 16\nwindow = 2\n";
@@ -53,26 +45,9 @@ engine::RunConfig config_of(SmallRun& runs, int layouts, const std::string& outp
 
 TEST(SameBitsSparse, EveryTriple) {
   SmallRun runs;
-  std::map<int, std::string> expected;
-  int n = 0;
-  for (const auto& choice : testing::covering_choices(levels)) {
-    const auto cut = cut_of(choice);
-    auto& want = expected[choice[6]];
-    if (want.empty()) {
-      auto c = config_of(runs, choice[6], fmt::format("one-{}", n));
-      want = runs.bits(c, runs.run(c, {1, 0, 1, "f32"}));
-      testing::expect_no_difference(runs.reports(), "one rank");
-    }
-    auto c = config_of(runs, choice[6], fmt::format("cut-{}", n));
-    const auto text = fmt::format("{} ranks of {} threads, tensor {}, stages {}, ZeRO {}, recompute {}, layouts {}",
-                                  cut.ranks, cut.threads, cut.tensor, cut.pipeline, cut.zero, cut.recompute, choice[6]);
-    EXPECT_EQ(runs.bits(c, runs.run(c, cut)), want) << text;
-    testing::expect_no_difference(runs.reports(), text);
-    std::filesystem::remove_all(c.output);
-    ++n;
-  }
-  EXPECT_EQ(expected.size(), 3u);
-  EXPECT_NE(expected[0], expected[1]);
+  const auto bits = testing::expect_every_triple<7>(runs, {{3, 3, 4, 2, 2, 3, 3}, cut_of, config_of, {6}});
+  ASSERT_EQ(bits.size(), 3u);
+  EXPECT_NE(bits.begin()->second, bits.rbegin()->second);
 }
 
 }  // namespace

@@ -1,14 +1,9 @@
 // Promise 2 for ranks that share every layer: every triple of choices among tensor ranks with and without shared rows,
 // ZeRO stages, data ranks, dtypes, recomputation, dropout and models has the bits of one rank, and so has every resume.
 // --gtest_also_run_disabled_tests: the whole product.
-#include "tests/engine/covering.h"
-#include "tests/engine/reports.h"
-#include "tests/engine/small_run.h"
-
-#include <gtest/gtest.h>
+#include "tests/engine/every_triple.h"
 
 #include <array>
-#include <map>
 
 namespace trainyard {
 namespace {
@@ -28,13 +23,9 @@ Cut cut_of(const Choice& c) {
   cut.zero = c[1];
   cut.ranks = (c[2] + 1) * cut.tensor;
   cut.dtype = c[3] == 0 ? "f32" : "bf16";
-  cut.recompute = plan::name_of(plan::recomputations[static_cast<std::size_t>(c[4])]);
+  cut.recompute = testing::recomputation_of_level(c[4]);
+  cut.threads = 1 + (c[0] + c[1] + c[2] + c[4]) % 2;
   return cut;
-}
-
-std::string text_of(const Cut& c) {
-  return fmt::format("{} ranks of {} threads, tensor {}{}, ZeRO {}, {}, recompute {}", c.ranks, c.threads, c.tensor,
-                     c.sequence_parallel ? " with rows" : "", c.zero, c.dtype, c.recompute);
 }
 
 // Eight heads on four keys and values, four lanes; 256 rows a micro-batch, five of them a step, or with dropout three
@@ -59,37 +50,21 @@ engine::RunConfig config_of(SmallRun& runs, bool dropout, bool llama, const std:
   return c;
 }
 
-void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
-  std::map<std::array<int, 3>, std::string> expected;  // by what is part of the numerics
-  int n = 0;
-  for (const auto& choice : choices) {
-    auto cut = cut_of(choice);
-    cut.threads = n % 3 == 1 ? 2 : 1;
-    const auto config = [&](const char* what) {
-      return config_of(runs, choice[5] == 1, choice[6] == 1, fmt::format("{}-{}", what, n));
-    };
-    auto& want = expected[{choice[3], choice[5], choice[6]}];
-    if (want.empty()) {
-      auto c = config("one");
-      want = runs.bits(c, runs.run(c, {1, 0, 1, cut.dtype}));
-    }
-    auto c = config("cut");
-    const auto bits = runs.bits(c, runs.run(c, cut));
-    EXPECT_EQ(bits, want) << text_of(cut) << " dropout " << choice[5] << " llama " << choice[6];
-    testing::expect_no_difference(runs.reports(), text_of(cut));
-    std::filesystem::remove_all(c.output);
-    ++n;
-  }
+testing::Triples<levels.size()> triples() {
+  const auto config = [](SmallRun& runs, const Choice& choice, const std::string& output) {
+    return config_of(runs, choice[5] == 1, choice[6] == 1, output);
+  };
+  return {levels, cut_of, config, {5, 6}};
 }
 
 TEST(SameBitsTensor, EveryTriple) {
   SmallRun runs;
-  expect_same(runs, testing::covering_choices(levels));
+  testing::expect_every_triple(runs, triples());
 }
 
 TEST(SameBitsTensor, DISABLED_EveryChoice) {
   SmallRun runs;
-  expect_same(runs, testing::all_choices(levels));
+  testing::expect_bits_of_one_rank(runs, triples(), testing::all_choices(levels));
 }
 
 // Each cut is once what a checkpoint is written on and once what it is resumed on.
@@ -111,7 +86,7 @@ TEST(SameBitsTensor, StopAndResumeOnAnotherCut) {
     c.stop_after = 0;
     const auto result = runs.run(c, next);
     EXPECT_EQ(result.code, base::ExitCode::done);
-    EXPECT_EQ(runs.bits(c, result), expected) << text_of(cuts[i]) << " resumed on " << text_of(next);
+    EXPECT_EQ(runs.bits(c, result), expected) << testing::text_of(cuts[i]) << " resumed on " << testing::text_of(next);
   }
 }
 
