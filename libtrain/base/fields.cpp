@@ -117,6 +117,14 @@ void FieldVisitor::operator()(const std::string& name, std::string& member, cons
                      }});
 }
 
+void FieldVisitor::operator()(const std::string& name, SharedText& member, const std::string& group,
+                              const std::string& help) {
+  fields_.push_back({name, group, help, FieldKind::text, "", [&member] { return member.str(); },
+                     [&member](const std::string& text, const std::string&) {
+                       if (member.str() != text) member = text;
+                     }});
+}
+
 void FieldVisitor::operator()(const std::string& name, std::string& member, const std::string& group,
                               const std::string& help, const Words& words) {
   word(
@@ -135,6 +143,8 @@ void FieldVisitor::operator()(const std::string& name, std::string& member, cons
 
 namespace {
 
+constexpr std::int64_t most_words = 10000;  // of a list
+
 // Of "word x3" leaves the word and gives 3; 1 where no number follows.
 std::int64_t taken_times(std::string& word, const std::string& spelled) {
   const auto at = word.find_last_of(' ');
@@ -142,8 +152,8 @@ std::int64_t taken_times(std::string& word, const std::string& spelled) {
   std::int64_t n = 0;
   const auto* const end = word.data() + word.size();
   const auto [stop, error] = std::from_chars(word.data() + at + 2, end, n);
-  if (error != std::errc() || stop != end || n < 1 || n > 10000)
-    throw UsageError(fmt::format("{}: {} is not a number of times from 1 to 10000", spelled, shown(word)));
+  if (error != std::errc() || stop != end || n < 1 || n > most_words)
+    throw UsageError(fmt::format("{}: {} is not a number of times from 1 to {}", spelled, shown(word), most_words));
   word.erase(word.find_last_not_of(' ', at) + 1);
   return n;
 }
@@ -162,6 +172,8 @@ void FieldVisitor::operator()(const std::string& name, std::vector<std::string>&
         throw UsageError(
             fmt::format("{} {}: {} is not known; use {}", spelled, shown(text), shown(word), fmt::join(legal, ", ")),
             value_hint(word, legal));
+      if (std::ssize(chosen) + again > most_words)
+        throw UsageError(fmt::format("{}: more than {} words", spelled, most_words));
       chosen.insert(chosen.end(), static_cast<std::size_t>(again), word);
     }
     member = std::move(chosen);
@@ -266,6 +278,11 @@ Field& field_named(std::vector<Field>& fields, const std::string& name, const st
     if (f.name == hyphenated(name)) return f;
     names.push_back(f.name);
   }
+  for (const auto& f : names)  // of a table, without its name
+    if (f.size() > name.size() + 1 && f.ends_with("-" + hyphenated(name)))
+      throw UsageError(fmt::format("{}: unknown key '{}'", where, shown(name)),
+                       fmt::format("'{}' is one, which may also be '{}' in the table [{}]", f, hyphenated(name),
+                                   f.substr(0, f.size() - name.size() - 1)));
   const auto hint = foreign_word_hint(name, names, Spelling::keys);
   throw UsageError(fmt::format("{}: unknown key '{}'", where, shown(name)),
                    hint.empty() ? "leave it out: there is none of that name or one like it" : hint);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libtrain/base/range.h"
+#include "libtrain/base/shared_text.h"
 
 #include <cstdint>
 #include <functional>
@@ -50,6 +51,7 @@ template <class E> using Choices = std::vector<std::pair<std::string, E>>;
 class FieldVisitor {
  public:
   void operator()(const std::string& name, std::string& member, const std::string& group, const std::string& help);
+  void operator()(const std::string& name, SharedText& member, const std::string& group, const std::string& help);
   void operator()(const std::string& name, std::string& member, const std::string& group, const std::string& help,
                   const Words& words);
   void operator()(const std::string& name, std::string& member, const std::string& group, const std::string& help,

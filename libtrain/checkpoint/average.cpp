@@ -3,8 +3,10 @@
 
 #include "libtrain/base/checksum.h"
 #include "libtrain/base/error.h"
+#include "libtrain/base/json.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/parts.h"
+#include "libtrain/plan/model_fields.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -159,12 +161,33 @@ void require_same_shapes(const std::vector<const Reader*>& sources) {
   }
 }
 
+// Equal shapes may be of models that compute different things. What is of training alone, and in how many slices sums
+// are made, may differ.
+void require_same_models(const std::vector<const Reader*>& sources) {
+  const auto matters = [](const base::Field& f) {
+    return !plan::is_name(f) && f.name != "lanes" && !f.name.starts_with("dropout-");
+  };
+  auto expected = sources.front()->state().model;
+  const auto ours = plan::fields_of(expected);
+  for (const auto* source : sources) {
+    auto found = source->state().model;
+    const auto theirs = plan::fields_of(found);
+    for (std::size_t i = 0; i < ours.size(); ++i)
+      if (matters(ours[i]) && ours[i].get() != theirs[i].get())
+        throw base::InputError(fmt::format("{} has {} {} where {} has {}: checkpoints of different models have no mean",
+                                           source->path(), theirs[i].name, base::excerpt(theirs[i].get()),
+                                           sources.front()->path(), base::excerpt(ours[i].get())),
+                               "give checkpoints of one model: compare with inspect");
+  }
+}
+
 }  // namespace
 
 ReshardResult average(const std::vector<const Reader*>& sources, const std::string& destination, const NewCut& cut,
                       const ReshardOptions& options) try {
   TRAINYARD_ASSERT(!sources.empty(), "a mean of {} checkpoints", sources.size());
   require_same_shapes(sources);
+  require_same_models(sources);
   const auto& last = *sources.back();
   const auto ranks = ranks_of_cut(last.manifest(), cut);
   auto state = state_of_cut(last.state(), cut, ranks);

@@ -129,6 +129,11 @@ void Source::find_tensors(const std::string& prefix) {
   for (const auto& [name, of] : twins) require_equal(of, name);
 }
 
+bool may_be_untied(const Family& family) {
+  return std::any_of(family.rules.begin(), family.rules.end(),
+                     [](const auto& rule) { return rule.ours.front() == std::string_view("head.weight"); });
+}
+
 // A tied model has one table for both uses; some files hold it twice.
 void Source::require_equal(const std::string& table, const std::string& twin) const {
   const auto &a = files.tensors().at(table), &b = files.tensors().at(twin);
@@ -151,7 +156,9 @@ void Source::require_equal(const std::string& table, const std::string& twin) co
     throw base::InputError(
         fmt::format("{}: config.json ties the head to {} ({}), but {} ({}) holds other values", path, table,
                     a.tensor->dtype, twin, b.tensor->dtype),
-        "without the tensor the one is used for both; \"tie_word_embeddings\": false in config.json keeps both");
+        may_be_untied(*is.family)
+            ? "without the tensor the one is used for both; \"tie_word_embeddings\": false in config.json keeps both"
+            : "without the tensor the one is used for both");
 }
 
 class Importing {

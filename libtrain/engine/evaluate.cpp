@@ -80,7 +80,10 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, const
   r.micro_batch = given("micro-batch") ? c.run.micro_batch : integer_of(s.identity, "micro_batch", 1);
   r.document_mask = given("document-mask") ? c.run.document_mask : text_of(s.identity, "document_mask", "off");
   r.dtype = given("dtype") ? c.run.dtype : s.dtype;
+  if (given("objective")) r.objective = c.run.objective;
   if (plan::objective_of(s.model) == plan::Objective::masked) take_masking(r, s, checkpoint);
+  if (given("mask-rate")) r.mask_rate = c.run.mask_rate;
+  if (given("mask-words")) r.mask_words = c.run.mask_words;
   r.seed = s.seed;  // of the gates of experts, which draw lots for places in an evaluation, too
   r.plan = c.run.plan, r.plan_ranks = c.run.plan_ranks, r.of_plan = c.run.of_plan;
   r.device = c.run.device, r.communicator = c.run.communicator;
@@ -103,7 +106,8 @@ RunConfig settings(const EvaluateConfig& c, const checkpoint::RunState& s, const
 
 // What decides which collectives an evaluation makes. What was not given is the checkpoint's.
 NamedSettings shared_settings(const EvaluateConfig& c) {
-  static const std::set<std::string> of_the_checkpoint{"sequence", "micro-batch", "document-mask", "dtype"};
+  static const std::set<std::string> of_the_checkpoint{"sequence",  "micro-batch", "document-mask", "dtype",
+                                                       "objective", "mask-rate",   "mask-words"};
   NamedSettings settings{{"evaluate-split", c.split}, {"evaluate-sequences", fmt::format("{}", c.sequences)}};
   for (auto& [name, value] : shared_settings(c.run)) {
     if (!evaluation_settings().contains(name)) continue;
@@ -143,6 +147,12 @@ void require_tokens(const data::SetIndex& index, const checkpoint::RunState& s, 
   const char* hint = "give a shard set that was made with the tokenizer of the training data";
   if (recorded && !recorded->made(index))
     throw base::InputError(other_tokenizer_text(data, index, checkpoint, *recorded), hint);
+  if (behind == 1 && index.vocabulary >= s.model.vocabulary)
+    throw base::InputError(
+        fmt::format("{} has a vocabulary of {} and no token that hides others, which gets the id {}; "
+                    "the model of {} has {}",
+                    data, index.vocabulary, index.vocabulary, checkpoint, s.model.vocabulary),
+        hint);
   if (index.vocabulary > s.model.vocabulary || (!recorded && index.vocabulary + behind != s.model.vocabulary))
     throw base::InputError(fmt::format("{} has a vocabulary of {}, the model of {} has {}", data, index.vocabulary,
                                        checkpoint, s.model.vocabulary),
@@ -275,6 +285,7 @@ Evaluation result_of(const EvaluateConfig& c, const Terms& t, const MicroLoss& t
   e.checkpoint = t.checkpoint, e.step = t.state.step;
   e.data = t.run.data, e.split = c.split, e.dtype = base::name_of(t.run.dtype), e.document_mask = t.run.document_mask;
   e.objective = plan::name_of(plan::objective_of(t.state.model));
+  if (t.setup.masking) e.mask_rate = t.setup.masking->rate, e.mask_words = t.run.mask_words == "on" ? "on" : "off";
   e.sequence = t.setup.plan.sequence, e.sequences = t.sequences;
   for (const auto& shard : *t.split) e.split_tokens += shard.tokens;
   e.tokens = static_cast<std::int64_t>(total.targets);
@@ -307,6 +318,9 @@ const std::set<std::string>& evaluation_settings() {
                                            "sequence",
                                            "micro-batch",
                                            "document-mask",
+                                           "objective",
+                                           "mask-rate",
+                                           "mask-words",
                                            "device",
                                            "zero",
                                            "communicator",

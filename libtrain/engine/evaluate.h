@@ -19,7 +19,7 @@ struct EvaluateConfig {
   std::int64_t sequences = 0;        // the first so many windows; 0: all
   RunConfig run;                     // of which `evaluation_settings` are used
   std::set<std::string> given;  // settings that somebody gave; what was not given is the checkpoint's: model, data,
-                                // sequence, micro-batch, document-mask, dtype. What is hidden always is.
+                                // sequence, micro-batch, document-mask, dtype, mask-rate, mask-words
 };
 
 // Names of the settings that change or place an evaluation; the others are of training.
@@ -27,6 +27,8 @@ const std::set<std::string>& evaluation_settings();
 
 struct Evaluation {
   std::string checkpoint, data, split, dtype, document_mask, objective;
+  double mask_rate = 0;    // of a masked model, else 0
+  std::string mask_words;  // likewise, else ""
   std::int64_t step = 0, sequence = 0, sequences = 0;
   std::int64_t split_tokens = 0;  // of the split, evaluated or not
   std::int64_t tokens = 0;        // targets counted

@@ -16,7 +16,7 @@ std::string at(const std::string& object, const std::string& name) { return "att
 void write_attribute(std::int64_t file, const std::string& path, const std::string& object, const std::string& name,
                      std::int64_t type, const void* value) {
   be_quiet();
-  const auto owner = object_id(H5Oopen(file, object.c_str(), H5P_DEFAULT));
+  const auto owner = object_id(H5Oopen(file, object.c_str(), own_links()));
   if (!owner) fail(true, path, "open " + object);
   if (H5Aexists(owner.get(), name.c_str()) > 0) H5Adelete(owner.get(), name.c_str());
   const auto space = space_id(H5Screate(H5S_SCALAR));
@@ -27,7 +27,7 @@ void write_attribute(std::int64_t file, const std::string& path, const std::stri
 
 Id open_attribute(std::int64_t file, const std::string& path, const std::string& object, const std::string& name) {
   be_quiet();
-  auto attribute = attribute_id(H5Aopen_by_name(file, object.c_str(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT));
+  auto attribute = attribute_id(H5Aopen_by_name(file, object.c_str(), name.c_str(), H5P_DEFAULT, own_links()));
   if (!attribute) fail(false, path, "find the " + at(object, name));
   const auto space = space_id(H5Aget_space(attribute.get()));
   if (H5Sget_simple_extent_npoints(space.get()) != 1)
@@ -65,7 +65,7 @@ void Hdf5File::set_real(const std::string& object, const std::string& name, doub
 
 bool Hdf5File::has_attribute(const std::string& object, const std::string& name) const {
   be_quiet();
-  return exists(object) && H5Aexists_by_name(id_, object.c_str(), name.c_str(), H5P_DEFAULT) > 0;
+  return exists(object) && H5Aexists_by_name(id_, object.c_str(), name.c_str(), own_links()) > 0;
 }
 
 std::string Hdf5File::text(const std::string& object, const std::string& name) const {

@@ -45,6 +45,18 @@ void be_quiet() {
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }
 
+std::int64_t own_links() {
+  static const auto list = [] {
+    const auto id = H5Pcreate(H5P_DATASET_ACCESS);
+    const auto refuse = [](const char*, const char*, const char*, const char*, unsigned*, hid_t, void*) -> herr_t {
+      return -1;
+    };
+    H5Pset_elink_cb(id, refuse, nullptr);
+    return static_cast<std::int64_t>(id);
+  }();
+  return list;
+}
+
 std::string innermost_error() {
   std::string text;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first_description, &text);

@@ -30,6 +30,8 @@ class Id {
 
 // Stops the library from printing its error stack in this thread.
 void be_quiet();
+// An access list, of datasets and links, by which links into other files, which nobody examined, lead nowhere.
+std::int64_t own_links();
 // What the system said (no space, no permission), else the innermost description on the error stack of this thread;
 // clears the stack.
 std::string innermost_error();

@@ -83,7 +83,7 @@ bool Hdf5File::exists(const std::string& name) const {
   if (name == "/" || name.empty()) return true;
   // The library wants every link above to exist before it is asked for one below.
   for (std::size_t end = name.find('/', 1);; end = name.find('/', end + 1)) {
-    if (H5Lexists(id_, name.substr(0, end).c_str(), H5P_DEFAULT) <= 0) return false;
+    if (H5Lexists(id_, name.substr(0, end).c_str(), own_links()) <= 0) return false;
     if (end == std::string::npos) return true;
   }
 }
@@ -95,7 +95,7 @@ std::vector<std::string> Hdf5File::children(const std::string& group) const {
     static_cast<std::vector<std::string>*>(out)->emplace_back(name);
     return 0;
   };
-  if (H5Literate_by_name(id_, group.c_str(), H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, visit, &names, H5P_DEFAULT) < 0)
+  if (H5Literate_by_name(id_, group.c_str(), H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, visit, &names, own_links()) < 0)
     fail(writing_, path_, "list the group " + group);
   std::sort(names.begin(), names.end());
   return names;
@@ -124,7 +124,7 @@ std::int64_t Hdf5File::create_dataset(const std::string& name, base::DType dtype
 void Hdf5File::write_dataset(const std::string& name, base::DType dtype, const std::vector<std::int64_t>& shape,
                              const void* data) {
   create_dataset(name, dtype, shape);
-  const auto dataset = dataset_id(H5Dopen2(id_, name.c_str(), H5P_DEFAULT));
+  const auto dataset = dataset_id(H5Dopen2(id_, name.c_str(), own_links()));
   const auto type = type_of(dtype);
   if (H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
     fail(writing_, path_, "write the dataset " + name);
@@ -132,7 +132,10 @@ void Hdf5File::write_dataset(const std::string& name, base::DType dtype, const s
 
 DatasetInfo Hdf5File::info(const std::string& name) const {
   be_quiet();
-  const auto dataset = dataset_id(H5Dopen2(id_, name.c_str(), H5P_DEFAULT));
+  if (H5L_info_t link{}; H5Lget_info(id_, name.c_str(), &link, own_links()) >= 0 && link.type == H5L_TYPE_EXTERNAL)
+    throw base::InputError(fmt::format("{}{} is a link into another file", path_, name),
+                           "put the elements into the file itself");
+  const auto dataset = dataset_id(H5Dopen2(id_, name.c_str(), own_links()));
   if (!dataset) fail(writing_, path_, "open the dataset " + name);
   const auto type = type_id(H5Dget_type(dataset.get()));
   const auto space = space_id(H5Dget_space(dataset.get()));
@@ -163,7 +166,7 @@ void Hdf5File::read_dataset(const std::string& name, base::DType dtype, std::int
     throw base::InputError(
         fmt::format("{}{} has {} elements, asked for {} from {}", path_, name, about.count(), count, first));
   if (count == 0) return;
-  const auto dataset = dataset_id(H5Dopen2(id_, name.c_str(), H5P_DEFAULT));
+  const auto dataset = dataset_id(H5Dopen2(id_, name.c_str(), own_links()));
   const auto type = type_of(dtype);
   const auto space = space_id(H5Dget_space(dataset.get()));
   if (about.shape.size() == 1) {
@@ -176,6 +179,7 @@ void Hdf5File::read_dataset(const std::string& name, base::DType dtype, std::int
 }
 
 std::string hdf5_version() {
+  be_quiet();  // before the library is anything
   unsigned major = 0, minor = 0, release = 0;
   H5get_libversion(&major, &minor, &release);
   return fmt::format("{}.{}.{}", major, minor, release);

@@ -4,6 +4,7 @@
 #include "kernels/cached_attention/cached_attention.h"
 #include "kernels/cast/cast.h"
 #include "libtrain/plan/attention_lists.h"
+#include "libtrain/plan/file_layout.h"
 #include "libtrain/plan/layer_model.h"
 #include "libtrain/plan/scratch.h"
 #include "libtrain/plan/tile_list.h"
@@ -68,9 +69,10 @@ std::int64_t KvCache::bytes(const plan::ModelConfig& model, base::DType dtype) {
 }
 
 std::int64_t KvCache::scratch_bytes(const plan::ModelConfig& model) {
-  const auto lists = plan::attention_list_bytes(model, model.context);
+  const auto lists = plan::attention_list_bytes(model, plan::longest_sequence(model));
   const auto gathered = lists > 0 ? 2 * base::aligned(model.context * model.kv_heads * model.head_dim() * 4) : 0;
-  return lists + gathered + plan::cached_attention_scratch_bytes(model.context, model.heads, 4);
+  const auto output = base::aligned(model.hidden * 4);  // what attention gives back of one token, which its layer holds
+  return lists + gathered + output + plan::cached_attention_scratch_bytes(model.context, model.heads, 4);
 }
 
 void KvCache::keep(tensor::Exec& exec, std::int64_t layer, base::View k, base::View v) {

@@ -1,6 +1,8 @@
 // AttentionConfig: what a query may see beside its document, as data: later keys or not, and which blocks of them.
 #pragma once
 
+#include "libtrain/base/shared_text.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -28,7 +30,7 @@ struct AttentionConfig {
   std::uint64_t seed = 0;                 // of draws
   std::string file;                       // what a layout "file" was read from, as it was named
   // Its blocks, so that the model is whole without the file (plan/block_ranges.h).
-  std::string file_blocks;
+  base::SharedText file_blocks;
   bool operator==(const AttentionConfig&) const = default;
 };
 

@@ -85,8 +85,8 @@ std::string file_problem(const ModelConfig& m) {
   if (a.file_blocks.empty())
     return "the layout file is in a file that attention-file names, or in attention-file-blocks: neither is there";
   const auto name = name_of_file_layout(a);
-  if (a.file_blocks.size() > longest_file_blocks)
-    return fmt::format("the layout of {} is {} bytes long, more than {}", name, a.file_blocks.size(),
+  if (a.file_blocks.str().size() > longest_file_blocks)
+    return fmt::format("the layout of {} is {} bytes long, more than {}", name, a.file_blocks.str().size(),
                        longest_file_blocks);
   if (const auto heads = file_heads(a); heads != 1 && heads != m.heads)
     return fmt::format("the layout of {} is for {} heads, the model has {}: one for each of them, or one for all", name,
@@ -97,7 +97,7 @@ std::string file_problem(const ModelConfig& m) {
   if (const auto most = (m.context + a.block - 1) / a.block; side > most)
     return fmt::format("the layout of {} has {} blocks of {} a side, a context of {} tokens only {}", name, side,
                        a.block, m.context, most);
-  const auto heads = file_rows(a.file_blocks);
+  const auto heads = file_rows(a.file_blocks.str());
   for (std::size_t h = 0; h < heads.size(); ++h) {
     if (static_cast<std::int64_t>(heads[h].size()) != side)
       return fmt::format("the layout of {} has {} rows in head {}, {} in head 0", name, heads[h].size(), h, side);
@@ -117,7 +117,7 @@ std::string file_problem(const ModelConfig& m) {
 // Lists count in 32 bits and are made block by block, so that there is a bound.
 std::string layout_too_large(const ModelConfig& m) {
   const auto sequence = longest_sequence(m);
-  constexpr double most_side = 8192, most_blocks = 1 << 24;
+  constexpr double most_side = 8192;
   for (std::int64_t layer = 0;
        layer < std::min<std::int64_t>(m.layers, static_cast<std::int64_t>(m.attention.layout.size())); ++layer) {
     const auto seen = layer_model(m, layer);
@@ -127,11 +127,11 @@ std::string layout_too_large(const ModelConfig& m) {
     if (side > most_side)
       return fmt::format("a context of {} tokens has {:.0f} blocks of {}, and layouts have at most {:.0f} a side{}",
                          sequence, side, m.attention.block, most_side, hint());
-    if (const auto blocks = static_cast<double>(block_count(seen, sequence)); blocks > most_blocks)
+    if (block_count(seen, sequence) > most_layout_columns)
       return fmt::format(
-          "the layout {} has {:.0f} blocks in all heads of a layer for a context of {} tokens, and "
-          "lists have at most {:.0f}{}",
-          seen.attention.layout[0], blocks, sequence, most_blocks, hint());
+          "the layout {} has more than {} blocks in all heads of a layer for a context of {} tokens: too many for "
+          "lists{}",
+          seen.attention.layout[0], most_layout_columns, sequence, hint());
   }
   return {};
 }
@@ -141,6 +141,8 @@ std::string layout_too_large(const ModelConfig& m) {
 std::vector<std::string> attention_problems(const ModelConfig& m) {
   const auto& a = m.attention;
   auto out = idle_attention_keys(m);
+  if (std::find(m.branches.begin(), m.branches.end(), "attention") == m.branches.end() && a != AttentionConfig())
+    out.emplace_back("the layers have no branch attention, and keys of attention are said: leave them out");
   if (a.block != 16 && a.block != 32 && a.block != 64 && a.block != 128)
     out.push_back(fmt::format("attention-block {} is none of 16, 32, 64, 128", a.block));
   if (static_cast<std::int64_t>(a.layout.size()) > m.layers)

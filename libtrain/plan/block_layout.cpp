@@ -60,7 +60,9 @@ void fixed_row(const Row& r) {
   const auto own = window_of(r.a.local, r.i, r.n);
   r.add(own.begin, own.end);
   for (std::int64_t w = 0; w < r.n; w += local) {
-    const auto begin = w + local <= r.n ? w + place : std::min(w + place, r.n - r.a.global);
+    // In a short last window they lie at its end at the latest, but not in a causal model, where they would be others
+    // once the text goes on: all that may see them there does, as its own window.
+    const auto begin = w + local <= r.n || r.a.causal ? w + place : std::min(w + place, r.n - r.a.global);
     r.add(begin, begin + r.a.global);
     if (r.a.horizontal && r.i >= begin && r.i < begin + r.a.global) r.add(0, r.n);
   }
@@ -103,6 +105,19 @@ void make_row(const Row& r, std::int64_t layer, const BlockRanges& global, const
   if (random > 0) draw(r, layer, random);
 }
 
+// In order, without overlaps, below `n`.
+BlockRanges merged(BlockRanges ranges, std::int64_t n) {
+  std::sort(ranges.begin(), ranges.end(), [](const auto& x, const auto& y) { return x.begin < y.begin; });
+  BlockRanges out;
+  for (const auto& r : ranges) {
+    if (r.begin >= n) break;
+    const auto end = std::min(r.end, n);
+    if (!out.empty() && r.begin <= out.back().end) out.back().end = std::max(out.back().end, end);
+    else out.push_back({r.begin, end});
+  }
+  return out;
+}
+
 }  // namespace
 
 bool is_sparse(const ModelConfig& m) { return m.attention.layout.at(0) != "dense"; }
@@ -113,7 +128,7 @@ BlockLayout block_layout(const ModelConfig& m, std::int64_t layer, std::int64_t 
   BlockLayout out;
   out.block = a.block;
   out.n = (sequence + a.block - 1) / a.block;
-  const auto file = layout == "file" ? file_rows(a.file_blocks) : std::vector<std::vector<BlockRanges>>();
+  const auto file = layout == "file" ? file_rows(a.file_blocks.str()) : std::vector<std::vector<BlockRanges>>();
   if (layout == "file") out.heads = static_cast<std::int64_t>(file.size());
   else if (a.per_head) out.heads = m.heads;
   for (const auto& head : file)
@@ -122,10 +137,11 @@ BlockLayout block_layout(const ModelConfig& m, std::int64_t layer, std::int64_t 
           fmt::format("the layout of {} has {} rows of blocks, a sequence of {} tokens has {}",
                       a.file.empty() ? "a file" : a.file, head.size(), sequence, out.n),
           fmt::format("--sequence {}, or a layout of another size", head.size() * static_cast<std::size_t>(a.block)));
-  const auto global = layout == "variable" || layout == "longformer" ? block_ranges(a.global_blocks) : BlockRanges();
+  const auto global =
+      layout == "variable" || layout == "longformer" ? merged(block_ranges(a.global_blocks), out.n) : BlockRanges();
   out.row_begin.push_back(0);
   std::vector<char> there;
-  for (std::int64_t h = 0; h < out.heads; ++h) {
+  for (std::int64_t h = 0; h < out.heads && std::ssize(out.columns) <= most_layout_columns; ++h) {
     const std::vector<BlockRanges> no_rows;
     const auto& rows = file.empty() ? no_rows : file[static_cast<std::size_t>(h)];
     for (std::int64_t i = 0; i < out.n; ++i) {

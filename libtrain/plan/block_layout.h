@@ -23,6 +23,10 @@ struct BlockLayout {
   bool operator==(const BlockLayout&) const = default;
 };
 
+// What a layout has at most, in all heads: lists count in 32 bits and are made block by block. A layout of more, of a
+// model that nobody has judged yet, ends behind the head that went beyond.
+inline constexpr std::int64_t most_layout_columns = std::int64_t{1} << 24;
+
 // Has the layer blocks at all, or does a query see every key of its document (that is not later)?
 bool is_sparse(const ModelConfig& of_layer);
 

@@ -66,12 +66,13 @@ bool has_file_layout(const ModelConfig& m) {
 std::string name_of_file_layout(const AttentionConfig& a) { return a.file.empty() ? "attention-file-blocks" : a.file; }
 
 std::int64_t file_rows_a_side(const AttentionConfig& a) {
-  const auto first = std::find(a.file_blocks.begin(), a.file_blocks.end(), '|');
-  return 1 + std::count(a.file_blocks.begin(), first, ';');
+  const auto& text = a.file_blocks.str();
+  return 1 + std::count(text.begin(), std::find(text.begin(), text.end(), '|'), ';');
 }
 
 std::int64_t file_heads(const AttentionConfig& a) {
-  return 1 + std::count(a.file_blocks.begin(), a.file_blocks.end(), '|');
+  const auto& text = a.file_blocks.str();
+  return 1 + std::count(text.begin(), text.end(), '|');
 }
 
 std::int64_t longest_sequence(const ModelConfig& m) {
@@ -90,7 +91,7 @@ LengthProblem length_problem(const ModelConfig& m, std::int64_t sequence) {
 
 FileBlocks count_file_blocks(const AttentionConfig& a) {
   FileBlocks out;
-  for (const auto& rows : file_rows(a.file_blocks))
+  for (const auto& rows : file_rows(a.file_blocks.str()))
     for (std::size_t i = 0; i < rows.size(); ++i)
       for (const auto& range : rows[i]) {
         out.all += range.end - range.begin;

@@ -152,7 +152,10 @@ std::vector<std::string> problems(const ModelConfig& m) {
   std::vector<std::string> out;
   auto copy = m;
   base::Complaints complaints;
-  for (const auto& f : fields_of(copy)) complaints.attempt([&] { f.set(f.get(), f.name); });
+  for (const auto& f : fields_of(copy))
+    if (const auto text = f.get(); f.kind != base::FieldKind::integers && text.size() > longest_text(f))
+      out.push_back(fmt::format("{} is {} bytes long, more than {}", f.name, text.size(), longest_text(f)));
+    else complaints.attempt([&] { f.set(text, f.name); });
   for (const auto& [message, hint] : complaints.list()) out.push_back(message);
   if (m.vocabulary == 0) out.push_back("the vocabulary is not known: it comes from the shards, or from --vocabulary");
   if (m.lanes == 0) out.push_back("the lanes are not decided");

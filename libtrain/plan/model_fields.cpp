@@ -2,6 +2,7 @@
 #include "libtrain/plan/model_fields.h"
 
 #include "libtrain/plan/block_kind.h"
+#include "libtrain/plan/block_ranges.h"
 #include "libtrain/plan/expert_kind.h"
 #include "libtrain/plan/ranges.h"
 
@@ -155,6 +156,13 @@ std::vector<base::Field> fields_of(ModelConfig& m) {
   attention_fields(v, m.attention);
   expert_fields(v, m.experts);
   return v.take();
+}
+
+std::size_t longest_text(const base::Field& f) {
+  if (f.name == "attention-file-blocks") return longest_file_blocks;
+  if (f.name == "attention-layout") return std::size_t{128} << 10;         // of as many layers as there may be
+  if (f.name == "attention-global-blocks") return std::size_t{128} << 10;  // as many ranges as it may have
+  return 8192;
 }
 
 bool is_name(const base::Field& f) { return f.name == "name" || f.name == "attention-file"; }

@@ -16,6 +16,9 @@ std::vector<base::Field> fields_of(ModelConfig& model);
 // are the same, and the identity of a run leaves them out.
 bool is_name(const base::Field& field);
 
+// Bytes of a text. No model has more, so that what is written can be read.
+std::size_t longest_text(const base::Field& field);
+
 // What the keys are that a model file leaves out, from those that it gives: heads of 64 channels, as many key-value
 // heads, a feed-forward part of the usual width.
 void follow(ModelConfig& model, const std::vector<base::Field>& fields);

@@ -2,7 +2,6 @@
 #include "libtrain/plan/model_json.h"
 
 #include "libtrain/base/error.h"
-#include "libtrain/plan/block_ranges.h"
 #include "libtrain/plan/field_json.h"
 #include "libtrain/plan/model_fields.h"
 
@@ -17,11 +16,6 @@ namespace {
 bool came_later(const base::Field& f) {
   return f.name == "branches" || f.name == "lanes" || f.name == "norm-position" || f.name == "embedding-norm" ||
          f.name == "segments" || f.name == "head" || f.name.starts_with("experts-") || f.name.starts_with("attention-");
-}
-
-// Of a name; the blocks of a layout are as long as a model may hold.
-std::size_t longest_text(const base::Field& f) {
-  return f.name == "attention-file-blocks" ? longest_file_blocks : 8192;
 }
 
 template <class Json> std::string text_of(const Json& value, base::FieldKind kind) {

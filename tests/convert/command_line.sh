@@ -64,6 +64,14 @@ printf 'layers = 1\nhidden = 16\nheads = 4\ncontext = 64\n[attention]\nlayout = 
 "${train[@]}" --model window.toml --output window --steps 1 >/dev/null 2>&1 || fail "no run"
 refused 3 'no gpt2 (attention-layout is sliding)' convert-checkpoint window nope --to safetensors
 
+# A write that fails ends it, and not in a crash at the exit.
+for blocks in 8 30; do
+  expect 4 bash -c "ulimit -f $blocks && exec convert-checkpoint bert-out torn --from safetensors"
+  said 'File too large'
+done
+absent torn
+rm -rf torn.partial
+
 # More threads and files than may be open.
 expect 0 bash -c 'ulimit -n 40 && exec convert-checkpoint llama llama-many --to safetensors --max-shard 1 --threads 64'
 expect 0 reshard-checkpoint gpt gpt-20 --data-parallel 20

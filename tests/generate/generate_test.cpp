@@ -91,6 +91,34 @@ TEST(Generate, OneTokenAtATimeIsTheWholeTextOfBlocks) {
   EXPECT_EQ(model::KvCache::bytes(windows, base::DType::f32), 2 * (base::aligned(32 * row) + base::aligned(150 * row)));
 }
 
+// A row of the last place that sees every key: all of what is kept is put side by side, beside what the layer holds.
+TEST(Generate, AFullContextWhoseLastRowSeesAllFits) {
+  auto m = tiny();
+  m.heads = m.kv_heads = 8, m.hidden = 32, m.ffn = 16, m.context = 600;
+  m.attention.layout = {"longformer"}, m.attention.block = 64, m.attention.window = 1, m.attention.global_blocks = "9";
+  SavedRun saved(m);
+  checkpoint::Reader reader(generate::find_checkpoint(saved.folder.string()));
+  generate::LanguageModel model(reader, 1);
+  const std::vector<std::int32_t> tokens(590, 7);
+  model.begin(tokens);
+  while (!model.full()) model.append(9);
+}
+
+// The layout of a file is of one length, and there may be no room for the context.
+TEST(Generate, TheLayoutOfAFileIsTheRoom) {
+  auto m = tiny();
+  m.context = 64;
+  m.attention.layout = {"file"}, m.attention.block = 16, m.attention.file_blocks = "0; 0 1";
+  SavedRun saved(m);
+  checkpoint::Reader reader(generate::find_checkpoint(saved.folder.string()));
+  generate::LanguageModel model(reader, 1);
+  EXPECT_EQ(model.room(), 32);
+  model.begin(std::vector<std::int32_t>(20, 7));
+  std::int64_t more = 0;
+  for (; !model.full(); ++more) model.append(9);
+  EXPECT_EQ(more, 12);
+}
+
 // Of experts that would drop most of a long text when they train.
 plan::ModelConfig tiny_experts(bool llama) {
   auto m = llama ? tiny_llama() : tiny();

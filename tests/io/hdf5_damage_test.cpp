@@ -208,10 +208,14 @@ TEST_F(Damage, NoOtherFileIsWaitedFor) {
   H5Pset_external(external, pipe.c_str(), 0, 32);
   write(Layout::latest, [&](hid_t file) {
     H5Lcreate_external("pipe", "/x", file, "linked", H5P_DEFAULT, H5P_DEFAULT);
+    H5Lcreate_external(path().c_str(), "/tokens", file, "beyond", H5P_DEFAULT, H5P_DEFAULT);  // one that is there
+    H5Lcreate_external(path().c_str(), "/", file, "folder", H5P_DEFAULT, H5P_DEFAULT);
     numbers(file, "virtual", elsewhere), numbers(file, "external", external);
   });
   std::uint64_t out[4] = {1, 1, 1, 1};
-  expect_refusal([](const Hdf5File& f) { f.info("/linked"); }, "cannot open the dataset /linked");
+  for (const char* name : {"/linked", "/beyond"})
+    expect_refusal([&](const Hdf5File& f) { f.info(name); }, std::string(name) + " is a link into another file");
+  expect_refusal([&](const Hdf5File& f) { f.info("/folder/x"); }, "open the dataset /folder/x");
   expect_refusal([&](const Hdf5File& f) { f.read_dataset("/external", trainyard::base::DType::u64, 0, 4, out); },
                  "/external lies in another file");
   Hdf5File::open(path()).read_dataset("/virtual", trainyard::base::DType::u64, 0, 4,

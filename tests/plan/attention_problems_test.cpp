@@ -42,6 +42,21 @@ TEST(AttentionOfAModel, IsReadFromItsTable) {
             (std::vector<std::int64_t>{1, 2}));
 }
 
+// However long a legal description is, what is written of it can be read.
+TEST(AttentionOfAModel, LongDescriptionsComeBack) {
+  auto m = preset("gpt2-nano");
+  m.vocabulary = 257, m.layers = 10000, m.context = 1 << 20;
+  m.attention.layout = std::vector<std::string>(10000, "longformer");
+  m.attention.block = 128;
+  for (int i = 0; i < 4096; ++i)
+    m.attention.global_blocks += fmt::format("{}{}:{}", i == 0 ? "" : ", ", 1000000 + i, 1000001 + i);
+  EXPECT_EQ(model_from_json(model_to_json(m), "it", ""), m);
+  for (const auto& problem : problems(m)) ADD_FAILURE() << problem;
+  m.attention.global_blocks += std::string(128 << 10, ' ');
+  ASSERT_EQ(problems(m).size(), 1u);
+  EXPECT_NE(problems(m)[0].find("more than 131072"), std::string::npos) << problems(m)[0];
+}
+
 TEST(AttentionOfAModel, IsNotSaidWhereItIsDense) {
   auto m = preset("gpt2-nano");
   EXPECT_EQ(model_to_json(m).dump().find("attention_l"), std::string::npos);
@@ -53,6 +68,7 @@ TEST(AttentionOfAModel, IsRefusedWithWhatWouldBeRight) {
   const struct {
     const char *text, *says;
   } table[] = {
+      {"layout = \"sliding x9000, dense x1001\"\n", "more than 10000 words"},
       {"window = 5\n", "attention-window is read by the layouts bigbird, longformer, sliding"},
       {"layout = \"sliding\"\nlocal = 2\n", "attention-local is read by the layouts fixed, variable"},
       {"layout = \"sliding\"\nblock = 48\n", "attention-block 48 is none of 16, 32, 64, 128"},

@@ -142,6 +142,43 @@ TEST(BlockLayout, DrawsDependOnSeedLayerHeadAndRowAlone) {
   for (const int t : times) EXPECT_NEAR(t, 100, 50);
 }
 
+// What a causal model learned of a text is what it has of the text's beginning.
+TEST(BlockLayout, InACausalModelALongerTextGoesOnWhereAShorterEnded) {
+  std::mt19937_64 random(11);
+  auto fixed = of("fixed", true);
+  fixed.attention.local = {4}, fixed.attention.global = 2, fixed.attention.patterns = 2,
+  fixed.attention.per_head = true;
+  for (int k = 0; k < 200; ++k) {
+    auto m = k == 0 ? fixed : any(random);
+    m.attention.causal = true, m.attention.horizontal = false;
+    const auto longest = block_layout(m, 0, 24 * m.attention.block);
+    for (std::int64_t n = 1; n < 24; ++n) {
+      const auto l = block_layout(m, 0, n * m.attention.block);
+      for (std::int64_t h = 0; h < l.heads; ++h)
+        for (std::int64_t i = 0; i < n; ++i) {
+          const auto found = l.row(h, i), want = longest.row(h, i);
+          ASSERT_TRUE(std::equal(found.begin(), found.end(), want.begin(), want.end()))
+              << m.attention.layout[0] << ", " << n << " blocks, head " << h << ", row " << i;
+        }
+    }
+  }
+}
+
+// What is too large is found before it is made.
+TEST(BlockLayout, WhatIsTooLargeIsRefusedSoon) {
+  auto m = preset("gpt2");
+  m.vocabulary = 257, m.heads = m.kv_heads = 64, m.context = 131072;
+  m.attention.layout = {"fixed"}, m.attention.block = 16, m.attention.local = {8192}, m.attention.patterns = 2;
+  m.attention.per_head = true;
+  EXPECT_LE(std::ssize(block_layout(m, 0, m.context).columns), most_layout_columns + std::int64_t{8192} * 8192);
+  const auto wrong = problems(m);
+  ASSERT_EQ(wrong.size(), 1u);
+  EXPECT_NE(wrong[0].find("has more than 16777216 blocks in all heads"), std::string::npos) << wrong[0];
+  m.attention = {}, m.attention.layout = {"variable"}, m.attention.block = 16, m.attention.local = {1};
+  for (int i = 0; i < 4096; ++i) m.attention.global_blocks += ", 0:1048576";
+  EXPECT_EQ(problems(m).size(), 1u);
+}
+
 TEST(BlockLayout, OfAFileIsItsRows) {
   const std::string text = "0;0 1;;1:4|0;1;2;3";
   const auto rows = file_rows(text);

@@ -193,6 +193,10 @@ unsaid '/optimizer/'
 expect 0 generate --checkpoint mean --tokens 3 --threads 1
 train --model gpt2-nano --data data --output nano --steps 1 --global-batch 2 --sequence 16 --threads 1 --progress never >/dev/null 2>&1
 refused 3 'checkpoints of different models have no mean' reshard-checkpoint --average run nano nope
+# Equal shapes are not yet one model.
+{ cat tiny.toml; printf 'norm-epsilon = 1e-3\n'; } >near.toml
+train --model near.toml --data data --output near --steps 1 --global-batch 4 --sequence 16 --threads 1 --progress never >/dev/null 2>&1
+refused 3 'has norm-epsilon .*0.001.* where .* different models have no mean' reshard-checkpoint --average run near nope
 
 # The weights alone: for whatever begins with weights, and nothing else.
 expect 0 reshard-checkpoint run weights --only model --dtype bf16

@@ -41,7 +41,10 @@ expect 0 $(ranks 3 "${evaluate[@]}" --evaluate-sequences 8 --zero 3)
 same out eight "three ranks"
 expect 0 train --evaluate run --progress never
 said 'hidden and foretold'
-refused 2 '--mask-rate is of training' train --evaluate run --mask-rate 0.3
+said 'hidden *tokens, chosen at a rate of 0.15'
+expect 0 train --evaluate run --mask-rate 0.3 --mask-words on --threads 1 --progress never --json --evaluate-sequences 8
+jq -e '.mask_rate == 0.3 and .mask_words == "on"' out >/dev/null || fail "the JSON is wrong: $(cat out)"
+refused 2 '--objective causal: the queries of model .* see later tokens' train --evaluate run --objective causal --threads 1
 
 # A stop, and the rest on another cut; another rate is another run.
 expect 75 "${masked[@]}" --output again --stop-after 7

@@ -12,7 +12,7 @@ namespace {
 std::span<const float> next_logits(LanguageModel& model, std::span<const std::int32_t> tokens, std::int64_t made) {
   if (made == 0) return model.begin(tokens);
   if (!model.full()) return model.append(tokens.back());
-  return model.begin(tokens.last(static_cast<std::size_t>(std::max<std::int64_t>(1, model.config().context / 2))));
+  return model.begin(tokens.last(static_cast<std::size_t>(std::max<std::int64_t>(1, model.room() / 2))));
 }
 
 }  // namespace

@@ -22,11 +22,11 @@ struct ContinuationSettings {
   std::int64_t vocabulary = 0;  // of the tokenizer: only its tokens are drawn
 };
 
-// Appends to `tokens`, which hold at least one and at most the model's context. Each new token is shown with the logits
-// it was drawn from (the tokenizer's part, before any exclusion); Go::stop ends the text, Stopped::reader. An end of
-// document that ends the text is neither appended nor shown. The first pass reads all tokens, each later one reads one;
-// when the context is full, the model forgets all but the newest context / 2 tokens and reads those again. CheckError
-// when a logit is not a number.
+// Appends to `tokens`, which hold at least one and at most what the model has room for. Each new token is shown with
+// the logits it was drawn from (the tokenizer's part, before any exclusion); Go::stop ends the text, Stopped::reader.
+// An end of document that ends the text is neither appended nor shown. The first pass reads all tokens, each later one
+// reads one; when there is no more, the model forgets all but the newest half and reads those again. CheckError when a
+// logit is not a number.
 Stopped continue_text(LanguageModel& model, Sampler& sampler, const ContinuationSettings& settings,
                       std::vector<std::int32_t>& tokens,
                       const std::function<Go(std::int32_t, std::span<const float>)>& show);

@@ -3,6 +3,7 @@
 
 #include "libtrain/base/error.h"
 #include "libtrain/checkpoint/named.h"
+#include "libtrain/plan/file_layout.h"
 #include "libtrain/plan/layer_model.h"
 #include "libtrain/plan/objective.h"
 
@@ -26,7 +27,9 @@ plan::ModelConfig for_generation(const checkpoint::Reader& reader) {
   return m;
 }
 
-plan::MicroShape largest(const plan::ModelConfig& m, int threads) { return {1, m.context, base::DType::f32, threads}; }
+plan::MicroShape largest(const plan::ModelConfig& m, int threads) {
+  return {1, plan::longest_sequence(m), base::DType::f32, threads};
+}
 
 int threads_for_one(const plan::ModelConfig& m, int threads) {
   std::int64_t layer = 0;  // bytes
@@ -85,15 +88,15 @@ LanguageModel::LanguageModel(checkpoint::Reader& reader, int threads)
                           model::KvCache::scratch_bytes(config_))),
       kept_(tensor::Category::activations, model::KvCache::bytes(config_, base::DType::f32)),
       past_(config_, base::DType::f32, kept_), exec_(tensor::Exec::caller(&workspace_, threads)),
-      one_exec_(tensor::Exec::caller(&workspace_, threads_for_one(config_, threads))),
-      lists_(config_, config_.context, *exec_), saved_(activations_),
-      positions_(static_cast<std::size_t>(config_.context)), starts_(positions_.size(), 0),
+      one_exec_(tensor::Exec::caller(&workspace_, threads_for_one(config_, threads))), lists_(config_, room(), *exec_),
+      saved_(activations_), positions_(static_cast<std::size_t>(room())), starts_(positions_.size(), 0),
       counted_(positions_.size(), 1), logits_(static_cast<std::size_t>(config_.stored_vocabulary())) {
   std::iota(positions_.begin(), positions_.end(), 0);
 }
 
 LanguageModel::~LanguageModel() = default;
 const plan::ModelConfig& LanguageModel::config() const { return config_; }
+std::int64_t LanguageModel::room() const { return plan::longest_sequence(config_); }
 
 std::span<const float> LanguageModel::begin(std::span<const std::int32_t> tokens) {
   past_.length = 0;
@@ -104,8 +107,8 @@ std::span<const float> LanguageModel::append(std::int32_t token) { return pass({
 
 std::span<const float> LanguageModel::pass(std::span<const std::int32_t> tokens) {
   const auto t = static_cast<std::int64_t>(tokens.size());
-  TRAINYARD_ASSERT(t >= 1 && past_.length + t <= config_.context, "{} tokens behind {} in a context of {}", t,
-                   past_.length, config_.context);
+  TRAINYARD_ASSERT(t >= 1 && past_.length + t <= room(), "{} tokens behind {} with room for {}", t, past_.length,
+                   room());
   model::MicroBatch micro;
   micro.tokens = micro.targets = base::View::of(tokens.data(), {1, t});  // targets are not looked at
   micro.positions = base::View::of(positions_.data() + past_.length, {1, t});

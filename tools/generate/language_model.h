@@ -27,11 +27,12 @@ class LanguageModel {
   ~LanguageModel();
   const plan::ModelConfig& config() const;  // the checkpoint's, whose experts take all tokens that want them
   // Logits over the logical vocabulary, valid until the next call.
-  // begin: forgets what was seen and reads `tokens` (1 to config().context of them) in one pass. append: one token
+  // begin: forgets what was seen and reads `tokens` (1 to room() of them) in one pass. append: one token
   // more, at the cost of one token; there must be room.
   std::span<const float> begin(std::span<const std::int32_t> tokens);
   std::span<const float> append(std::int32_t token);
-  bool full() const { return past_.length == config_.context; }
+  std::int64_t room() const;  // tokens: the context, or less where the layout of a file has no blocks for it
+  bool full() const { return past_.length == room(); }
 
  private:
   std::span<const float> pass(std::span<const std::int32_t> tokens);

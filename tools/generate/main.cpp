@@ -2,6 +2,7 @@
 #include "libtrain/base/here_and_now.h"
 #include "libtrain/base/log.h"
 #include "libtrain/data/tokenizer.h"
+#include "libtrain/plan/file_layout.h"
 #include "tools/common/checks.h"
 #include "tools/common/launcher.h"
 #include "tools/common/program.h"
@@ -156,7 +157,7 @@ void generate(const Options& options) {
   const auto folder = find_checkpoint(options.checkpoint);
   checkpoint::Reader reader(folder);
   const auto tokenizer = tokenizer_for(options, folder, reader.state());
-  auto tokens = prompt_tokens(*tokenizer, prompt, reader.state().model.context);
+  auto tokens = prompt_tokens(*tokenizer, prompt, plan::longest_sequence(reader.state().model));
   LanguageModel model(reader, options.threads > 0 ? options.threads : own_cores());
   const Stopwatch watch;
   const auto before = tokens.size();

@@ -19,6 +19,8 @@ namespace trainyard::tools {
 
 namespace {
 
+bool is_masked(const engine::Evaluation& e) { return e.objective == "masked"; }
+
 nlohmann::ordered_json to_json(const engine::Evaluation& e) {
   const auto known = [&](auto value) {
     return e.unmeasured > 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
@@ -32,6 +34,8 @@ nlohmann::ordered_json to_json(const engine::Evaluation& e) {
           {"sequence", e.sequence},
           {"document_mask", e.document_mask},
           {"objective", e.objective},
+          {"mask_rate", is_masked(e) ? nlohmann::ordered_json(e.mask_rate) : nlohmann::ordered_json()},
+          {"mask_words", is_masked(e) ? nlohmann::ordered_json(e.mask_words) : nlohmann::ordered_json()},
           {"sequences", e.sequences},
           {"split_tokens", e.split_tokens},
           {"tokens", e.tokens},
@@ -48,7 +52,10 @@ std::string to_text(const engine::Evaluation& e) {
          row("data", fmt::format("{}: {} sequence{} of {} tokens of the {} split", e.data, e.sequences,
                                  e.sequences == 1 ? "" : "s", e.sequence, e.split)) +
          row("tokens", fmt::format("{} {}, of {} in the split", e.tokens,
-                                   e.objective == "masked" ? "hidden and foretold" : "predicted", e.split_tokens)) +
+                                   is_masked(e) ? "hidden and foretold" : "predicted", e.split_tokens)) +
+         (is_masked(e) ? row("hidden", fmt::format("{}, chosen at a rate of {}",
+                                                   e.mask_words == "on" ? "words" : "tokens", e.mask_rate))
+                       : "") +
          (e.unmeasured > 0 ? "" : row("bytes", fmt::format("{}", e.bytes))) +
          row("loss", fmt::format("{:.6g}", e.loss)) + row("perplexity", fmt::format("{:.6g}", e.perplexity())) +
          row("bits per byte", std::isfinite(bits) ? fmt::format("{:.6g}", bits)
