@@ -36,15 +36,18 @@ struct ThreadsWorld::Shared {
     std::vector<Post> posts;   // one per member
     int arrived = 0;
     std::uint64_t round = 0;
+    std::condition_variable changed;  // its own: who waits elsewhere is not woken
   };
   explicit Shared(int ranks) : size(ranks), left(static_cast<std::size_t>(ranks), 0) {}
   int size;
   std::mutex mutex;
-  std::condition_variable changed;
   bool poisoned = false;
   std::vector<char> left;  // ranks whose body has returned: they will never arrive again
   std::map<std::pair<std::string, std::vector<int>>, Group> groups;
 
+  void wake_all() {  // under the mutex
+    for (auto& [key, group] : groups) group.changed.notify_all();
+  }
   // All members of the group have called meet() as often as this one.
   void meet(Group& g) {
     std::unique_lock lock(mutex);
@@ -53,7 +56,7 @@ struct ThreadsWorld::Shared {
     if (++g.arrived == static_cast<int>(g.members.size())) {
       g.arrived = 0;
       ++g.round;
-      changed.notify_all();
+      g.changed.notify_all();
       return;
     }
     const auto abandoned = [&] {
@@ -61,7 +64,7 @@ struct ThreadsWorld::Shared {
         if (left[static_cast<std::size_t>(r)]) return true;
       return false;
     };
-    changed.wait(lock, [&] { return g.round != round || poisoned || abandoned(); });
+    g.changed.wait(lock, [&] { return g.round != round || poisoned || abandoned(); });
     if (g.round == round)
       throw base::PeerError("another rank of this process has failed or left while this one waits for it");
   }
@@ -289,19 +292,15 @@ std::unique_ptr<Communicator> ThreadsWorld::split(int rank, const std::string& g
 }
 
 void ThreadsWorld::poison() {
-  {
-    std::lock_guard lock(shared_->mutex);
-    shared_->poisoned = true;
-  }
-  shared_->changed.notify_all();
+  std::lock_guard lock(shared_->mutex);
+  shared_->poisoned = true;
+  shared_->wake_all();
 }
 
 void ThreadsWorld::leave(int rank) {
-  {
-    std::lock_guard lock(shared_->mutex);
-    shared_->left[static_cast<std::size_t>(rank)] = 1;
-  }
-  shared_->changed.notify_all();
+  std::lock_guard lock(shared_->mutex);
+  shared_->left[static_cast<std::size_t>(rank)] = 1;
+  shared_->wake_all();
 }
 
 void run_ranks(int ranks, const std::function<void(int, ThreadsWorld&)>& body) {

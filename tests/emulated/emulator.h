@@ -2,6 +2,7 @@
 // blocks run one after the other. Included by kernels/gpu_device.h where the compiler is not nvcc.
 #pragma once
 
+#include "tests/emulated/fiber.h"
 #include "tests/emulated/stream.h"
 
 #include <cmath>
@@ -9,7 +10,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <ucontext.h>
 #include <vector>
 
 #define __global__
@@ -46,14 +46,8 @@ class Block {
     current_block = this;
     static thread_local std::vector<char> stacks;  // of all blocks of this host thread, one after the other
     if (stacks.size() < fibers_.size() * stack_bytes) stacks.resize(fibers_.size() * stack_bytes);
-    for (std::size_t t = 0; t < fibers_.size(); ++t) {
-      auto& f = fibers_[t];
-      getcontext(&f.context);
-      f.context.uc_stack.ss_sp = stacks.data() + t * stack_bytes;
-      f.context.uc_stack.ss_size = stack_bytes;
-      f.context.uc_link = nullptr;
-      makecontext(&f.context, reinterpret_cast<void (*)()>(&Block::enter), 0);
-    }
+    for (std::size_t t = 0; t < fibers_.size(); ++t)
+      fibers_[t].context.begin(stacks.data() + t * stack_bytes, stack_bytes, &Block::enter);
     for (unsigned live = static_cast<unsigned>(fibers_.size()); live > 0;) {
       live = 0;
       bool moved = false;
@@ -61,12 +55,12 @@ class Block {
         auto& f = fibers_[t];
         if (f.done) continue;
         ++live;
-        if (f.waiting_for != 0 && !is_open(f, t)) continue;
+        if (f.waiting_for != 0 && !is_open(f)) continue;
         f.waiting_for = 0;
         moved = true;
         current_ = t;
         thread_index = dim3(t);
-        swapcontext(&scheduler_, &f.context);
+        change(scheduler_, f.context);
         if (f.done) --live;
       }
       if (live > 0 && !moved) std::abort();  // threads of a block wait for different barriers
@@ -81,7 +75,7 @@ class Block {
     auto& arrivals = count == 32 ? f.warp_arrivals : f.block_arrivals;
     f.waiting_for = ++arrivals;
     f.warp = count == 32;
-    swapcontext(&f.context, &scheduler_);
+    change(f.context, scheduler_);
     thread_index = dim3(current_);
   }
   unsigned thread() const { return current_; }
@@ -93,7 +87,7 @@ class Block {
  private:
   static constexpr std::size_t stack_bytes = 32 << 10;
   struct Fiber {
-    ucontext_t context;
+    Context context;
     bool done = false, warp = false;
     unsigned first = 0, count = 0;
     std::uint64_t waiting_for = 0, warp_arrivals = 0, block_arrivals = 0;
@@ -102,19 +96,23 @@ class Block {
     auto* block = current_block;
     block->body_();
     block->fibers_[block->current_].done = true;
-    swapcontext(&block->fibers_[block->current_].context, &block->scheduler_);
+    change(block->fibers_[block->current_].context, block->scheduler_);
   }
-  bool is_open(const Fiber& f, unsigned) const {
+  bool is_open(const Fiber& f) {
+    auto& open = f.warp ? warps_open_[f.first / 32] : block_open_;  // up to which arrival somebody found it so
+    if (open >= f.waiting_for) return true;
     for (unsigned t = f.first; t < f.first + f.count && t < fibers_.size(); ++t) {
       const auto& other = fibers_[t];
       if (!other.done && (f.warp ? other.warp_arrivals : other.block_arrivals) < f.waiting_for) return false;
     }
+    open = f.waiting_for;
     return true;
   }
   const std::function<void()>& body_;
   std::vector<Fiber> fibers_;
-  ucontext_t scheduler_;
+  Context scheduler_;
   unsigned current_ = 0;
+  std::uint64_t block_open_ = 0, warps_open_[32] = {};
   std::uint64_t slots_[1024] = {};
 };
 

@@ -2,6 +2,7 @@
 // sanitized, on a machine without a GPU. While a stream is captured it refuses what CUDA refuses: waiting, reserving
 // memory, copies from or to memory that is not pinned, and waiting for events from outside.
 #include "libtrain/tensor/gpu_runtime.h"
+#include "tests/emulated/poisoned.h"
 #include "tests/emulated/stream.h"
 
 #include <atomic>
@@ -64,12 +65,14 @@ const char* describe(int, GpuInfo* out) {
   out->total_bytes = out->free_bytes = std::int64_t{8} << 30;
   return nullptr;
 }
-// Memory is poisoned: what a kernel reads before anything wrote it is a NaN.
+emulator::Poisoned& poisoned() {
+  static auto* all = new emulator::Poisoned;
+  return *all;
+}
 const char* allocate(int, std::int64_t bytes, void** out) {
   if (captures > 0) return "memory is reserved while a stream is captured";
-  *out = std::aligned_alloc(256, static_cast<std::size_t>((bytes + 255) / 256 * 256));
+  *out = poisoned().reserve(bytes);
   if (*out == nullptr) return "out of memory";
-  std::memset(*out, 0xff, static_cast<std::size_t>(bytes));
   reachable().add(*out, bytes);
   return nullptr;
 }
@@ -80,7 +83,7 @@ void release(int, void* memory) {
     for (auto* s : streams()) emulator::catch_up(*s);
   }
   reachable().remove(memory);
-  std::free(memory);
+  poisoned().release(memory);
 }
 const char* allocate_pinned(std::int64_t bytes, void** out) { return allocate(0, bytes, out); }
 void release_pinned(void* memory) { release(0, memory); }

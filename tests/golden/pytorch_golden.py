@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Makes the golden files of tests/model/pytorch_golden_test.cpp with PyTorch: NAME.json and NAME.f32 of gpt2, llama, post and bert.
+"""Makes the golden files of tests/model/pytorch_golden_test.cpp with PyTorch: NAME.json and NAME.f32 of gpt2, llama, post and bert; of masked and masked-documents, BERTs that
+learn hidden tokens; of sparse-bert, sparse-gpt2 and sparse-llama, whose attention has blocks.
 
     python3 tests/golden/pytorch_golden.py [OUTPUT_FOLDER]
 
-GPT-2, Llama, one with norms behind branches and exact GELU, and BERT written plainly (dense attention, no fused call), so that nothing is shared with the C++ code: initial values come from
-Philox 4x32-10 and Box-Muller in numpy, tokens from a formula, ten AdamW steps are torch.optim.AdamW with the norm clipped by the rule of
-the project. Each .json holds the configuration, ten losses (float32 and float64 runs), the gradient norm of each step, and for each
-parameter the place of its first gradient (of the mean loss) in the .f32 file, its first initial values, and its initial sum.
+GPT-2, Llama, one with norms behind branches and exact GELU, and BERT written plainly (dense attention, no fused call; what is not computed of blocks is -inf before the softmax), so
+that nothing is shared with the C++ code: initial values come from Philox 4x32-10 and Box-Muller in numpy, what is hidden and which blocks there are from rules.py, tokens from a
+formula, ten AdamW steps are torch.optim.AdamW with the norm clipped by the rule of the project. Each .json holds the configuration, ten losses (float32 and float64 runs), the
+gradient norm of each step, and for each parameter the place of its first gradient (of the mean loss) in the .f32 file, its first initial values, and its initial sum.
 """
 import json
 import math
@@ -16,35 +17,7 @@ import sys
 import numpy as np
 import torch
 
-MASK32 = np.uint64(0xFFFFFFFF)
-
-
-def philox(key, low, high):
-    """Salmon et al. 2011, vectorised over `low` (uint64 array)."""
-    c = [low & MASK32, low >> np.uint64(32),
-         np.full_like(low, high & 0xFFFFFFFF), np.full_like(low, high >> 32)]
-    k0, k1 = key & 0xFFFFFFFF, key >> 32
-    for _ in range(10):
-        p0 = np.uint64(0xD2511F53) * c[0]
-        p1 = np.uint64(0xCD9E8D57) * c[2]
-        c = [(p1 >> np.uint64(32)) ^ c[1] ^ np.uint64(k0), p1 & MASK32,
-             (p0 >> np.uint64(32)) ^ c[3] ^ np.uint64(k1), p0 & MASK32]
-        k0 = (k0 + 0x9E3779B9) & 0xFFFFFFFF
-        k1 = (k1 + 0xBB67AE85) & 0xFFFFFFFF
-    return c
-
-
-def site_hash(purpose, site):
-    h = 0xCBF29CE484222325
-    for byte in purpose.encode() + b"\0" + site.encode():
-        h = ((h ^ byte) * 0x100000001B3) % 2**64
-    h = ((h ^ (h >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
-    h = ((h ^ (h >> 27)) * 0x94D049BB133111EB) % 2**64
-    return h ^ (h >> 31)
-
-
-def uniform(a, b):
-    return (((a << np.uint64(32)) | b) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+from rules import blocks, hide, philox, site_hash, uniform
 
 
 def normal(seed, name, count):
@@ -64,6 +37,11 @@ def is_post(c):
 def is_masked(c):
     """Is it the head of a masked language model?"""
     return c.get("head") == "masked"
+
+
+def is_causal(c):
+    """Does no query see a later key, and is the next token learned? Else hidden ones are, in whose places the last id stands."""
+    return c.get("causal", True)
 
 
 def gelu_erf(x):
@@ -143,8 +121,8 @@ def initial(c, seed, behind_norm=dense_parameters):
 
 def window(c, step, sequence_index, length):
     """length + 1 tokens of one sequence; token 0 ends a document when the mask is on."""
-    i = np.arange(length + 1, dtype=np.int64)
-    t = (i * i * 7 + i * 3 + sequence_index * 17 + step * 29 + 5) % (c["vocabulary"] - 1) + 1
+    i, vocabulary = np.arange(length + 1, dtype=np.int64), c["vocabulary"] - (0 if is_causal(c) else 1)
+    t = (i * i * 7 + i * 3 + sequence_index * 17 + step * 29 + 5) % (vocabulary - 1) + 1
     if c["document_mask"]:
         t[4 + sequence_index] = 0
         t[11] = 0
@@ -185,6 +163,17 @@ def embed(c, p, tokens, positions):
     return norm(c, p, x, "embedding.norm") if c.get("embedding_norm") else x
 
 
+def visible(c, layer, start):
+    """[heads or 1, T, T]: which keys a query sees."""
+    start = torch.tensor(start)
+    there = start[:, None] == start[None, :]
+    if is_causal(c):
+        there = there & torch.ones_like(there).tril()
+    if "attention" not in c:
+        return there[None]
+    return there[None] & torch.tensor(blocks(c["attention"], is_causal(c), layer, c["heads"], len(start)))
+
+
 def attention(c, p, layer, x, start, positions):
     """What the attention of one layer adds to x [T, h], one sequence."""
     T, h, heads, kvh = len(x), c["hidden"], c["heads"], c["kv_heads"]
@@ -198,8 +187,6 @@ def attention(c, p, layer, x, start, positions):
         a, b = x[..., :half], x[..., half:]
         return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
-    i = torch.arange(T)
-    allowed = (i[None, :] <= i[:, None]) & (i[None, :] >= torch.tensor(start)[:, None])
     n = x if is_post(c) else norm(c, p, x, l + "attention_norm")
     q = linear(c, p, n, l + "attention.q").view(T, heads, hd)
     k = linear(c, p, n, l + "attention.k").view(T, kvh, hd)
@@ -209,7 +196,7 @@ def attention(c, p, layer, x, start, positions):
     k = k.repeat_interleave(heads // kvh, 1)
     v = v.repeat_interleave(heads // kvh, 1)
     scores = torch.einsum("ihd,jhd->hij", q, k) / math.sqrt(hd)
-    scores = scores.masked_fill(~allowed, float("-inf")).softmax(-1)
+    scores = scores.masked_fill(~visible(c, layer, start), float("-inf")).softmax(-1)
     a = torch.einsum("hij,jhd->ihd", scores, v).reshape(T, h)
     return linear(c, p, a, l + "attention.output")
 
@@ -280,8 +267,12 @@ def run(c, run_, dtype):
             start, positions, weights = np.zeros(len(w) - 1, np.int64), np.arange(len(w) - 1), np.ones(len(w) - 1)
             if c["document_mask"]:
                 start, positions, weights = masked(w)
-            logits = forward(c, p, w[:-1], start, positions)
-            nll = torch.nn.functional.cross_entropy(logits, torch.tensor(w[1:]), reduction="none")
+            tokens, targets = w[:-1], w[1:]
+            if not is_causal(c):
+                targets = w[:-1]
+                tokens, weights = hide(targets, run_["seed"], step * run_["batch"] + s, c["vocabulary"] - 1)
+            logits = forward(c, p, tokens, start, positions)
+            nll = torch.nn.functional.cross_entropy(logits, torch.tensor(targets), reduction="none")
             total = total + (nll * torch.tensor(weights).to(dtype)).sum()
             count += int(weights.sum())
         loss = total / count
@@ -302,6 +293,12 @@ GPT = {"norm": "layer", "kv_heads": 4, "ffn": 96, "biases": True, "tied": True, 
 POST = dict(GPT, norm_position="post", activation="gelu_erf")
 BERT = dict(POST, embedding_norm=True, segments=2, head="masked")
 LLAMA = {"norm": "rms", "kv_heads": 2, "ffn": 80, "biases": False, "tied": False, "document_mask": True}
+BOTH_WAYS = dict(BERT, causal=False)
+# Layers after one another have other blocks, heads others yet; the last block of a sequence is not a whole one.
+LONG, LONG_LLAMA, SPAN = dict(SETTING, batch=2, sequence=88), dict(SETTING, batch=2, sequence=75), {"context": 88}
+DRAWN = {"layout": ["bigbird", "longformer"], "block": 16, "window": 1, "random": 1, "global_blocks": "2, 4:5", "per_head": True, "seed": 3}
+SLIDING = {"layout": ["sliding", "fixed"], "block": 16, "window": 2, "local": [2], "patterns": 2, "per_head": True}
+VARIABLE = {"layout": ["dense", "variable"], "block": 16, "window": 3, "local": [1, 2], "global_blocks": "1", "random": 1, "seed": 9}
 
 
 def write(folder, name, page, values, first, first64):
@@ -322,11 +319,11 @@ def write(folder, name, page, values, first, first64):
     print(name, page["losses"], max(t["float32_error"] for t in tensors), offset * 4, "bytes")
 
 
-def make(folder, name, config):
-    losses, norms, first = run(config, SETTING, torch.float32)
-    losses64, _, first64 = run(config, SETTING, torch.float64)
-    write(folder, name, {"made_by": "tests/golden/pytorch_golden.py", "model": config, "run": SETTING, "losses": losses,
-                         "losses_float64": losses64, "gradient_norms": norms}, initial(config, SETTING["seed"]), first, first64)
+def make(folder, name, config, setting=SETTING):
+    losses, norms, first = run(config, setting, torch.float32)
+    losses64, _, first64 = run(config, setting, torch.float64)
+    write(folder, name, {"made_by": "tests/golden/pytorch_golden.py", "model": config, "run": setting, "losses": losses,
+                         "losses_float64": losses64, "gradient_norms": norms}, initial(config, setting["seed"]), first, first64)
 
 
 def settle():
@@ -341,3 +338,8 @@ if __name__ == "__main__":
     make(where, "llama", dict(COMMON, **LLAMA))
     make(where, "post", dict(COMMON, **POST))
     make(where, "bert", dict(COMMON, **BERT))
+    make(where, "masked", dict(COMMON, **BOTH_WAYS))
+    make(where, "masked-documents", dict(COMMON, **dict(BOTH_WAYS, document_mask=True)))
+    make(where, "sparse-bert", dict(COMMON, **BOTH_WAYS, attention=DRAWN) | SPAN, LONG)
+    make(where, "sparse-gpt2", dict(COMMON, **GPT, attention=SLIDING) | SPAN, LONG)
+    make(where, "sparse-llama", dict(COMMON, **LLAMA, attention=VARIABLE) | SPAN, LONG_LLAMA)

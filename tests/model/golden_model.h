@@ -48,6 +48,15 @@ struct Golden {
     model.norm_epsilon = m["norm_epsilon"], model.rotary_base = m["rotary_base"];
     document_mask = m["document_mask"];
     if (m.contains("experts")) set_experts(m["experts"]);
+    model.attention.causal = m.value("causal", true);
+    if (m.contains("attention")) set_blocks(m["attention"]);
+  }
+  void set_blocks(const json& b) {
+    auto& a = model.attention;
+    a.layout = b["layout"].get<std::vector<std::string>>(), a.block = b["block"], a.window = b["window"];
+    if (b.contains("local")) a.local = b["local"].get<std::vector<std::int64_t>>();
+    a.patterns = b.value("patterns", a.patterns), a.global_blocks = b.value("global_blocks", a.global_blocks);
+    a.random = b.value("random", a.random), a.per_head = b.value("per_head", false), a.seed = b.value("seed", a.seed);
   }
   void set_experts(const json& e) {
     auto& x = model.experts;

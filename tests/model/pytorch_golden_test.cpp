@@ -1,9 +1,33 @@
 // Parity with PyTorch: initial values, ten losses, first gradients of a GPT-2, a Llama, a model with norms
-// behind branches and exact GELU, and a BERT (golden files of tests/golden/pytorch_golden.py).
+// behind branches and exact GELU, and a BERT; of BERTs that learn hidden tokens, from both sides of them; and of models
+// whose attention has blocks, which PyTorch masks (golden files of tests/golden/pytorch_golden.py).
+#include "libtrain/data/masking.h"
 #include "tests/model/golden_model.h"
+
+#include <memory>
 
 namespace trainyard::test {
 namespace {
+
+// The micro-batch of a step: the next tokens, or what is hidden by the rule of the library.
+std::unique_ptr<Batch> batch_of(const Golden& golden, int step) {
+  const auto& run = golden.page["run"];
+  const std::int64_t b = run["batch"], t = run["sequence"];
+  const bool causal = golden.model.attention.causal;
+  const auto mask = static_cast<std::int32_t>(golden.model.vocabulary - 1);
+  const data::Masking masking{0.15, mask, mask, 0, {}};
+  const auto seed = run["seed"].get<std::uint64_t>();
+  const Hide hide = [&](std::uint64_t sample, std::int64_t n, std::int32_t* tokens, std::int32_t* targets,
+                        std::uint8_t* weights) {
+    data::mask_tokens(masking, data::MaskDraws::of_training(seed, sample), n,
+                      {tokens, targets, nullptr, nullptr, weights});
+  };
+  auto batch =
+      std::make_unique<Batch>(formula_windows(causal ? mask + 1 : mask, step, b, t, golden.document_mask),
+                              golden.document_mask, static_cast<std::uint64_t>(step * b), causal ? Hide() : hide);
+  if (!causal && golden.document_mask) batch->end_documents();
+  return batch;
+}
 
 void parity(const std::string& name, base::DType dtype, double loss_tolerance, double gradient_tolerance,
             const char* losses, std::int64_t lanes = 1) {
@@ -15,8 +39,7 @@ void parity(const std::string& name, base::DType dtype, double loss_tolerance, d
   Runner runner(golden.model, {b, t, dtype, 2});
   Adam adam(store);
   for (int s = 0; s < run["steps"].get<int>(); ++s) {
-    const Batch batch(formula_windows(golden.model.vocabulary, s, b, t, golden.document_mask), golden.document_mask);
-    const auto result = runner.train(store, batch);
+    const auto result = runner.train(store, *batch_of(golden, s));
     const double loss = result.loss_sum / static_cast<double>(result.targets),
                  want = golden.page[losses][static_cast<std::size_t>(s)];
     EXPECT_NEAR(loss, want, loss_tolerance * want) << name << " step " << s + 1;
@@ -32,23 +55,44 @@ TEST(PyTorch, Gpt2F32) { parity("gpt2", base::DType::f32, 1e-5, 1e-4, "losses");
 TEST(PyTorch, PostNormF32) { parity("post", base::DType::f32, 1e-5, 1e-4, "losses"); }
 TEST(PyTorch, BertF32) { parity("bert", base::DType::f32, 1e-5, 1e-4, "losses"); }
 TEST(PyTorch, LlamaF32) { parity("llama", base::DType::f32, 1e-5, 1e-4, "losses"); }
+TEST(PyTorch, MaskedF32) {
+  parity("masked", base::DType::f32, 1e-5, 1e-4, "losses");
+  parity("masked-documents", base::DType::f32, 1e-5, 1e-4, "losses");
+}
+TEST(PyTorch, SparseBertF32) { parity("sparse-bert", base::DType::f32, 1e-5, 1e-4, "losses"); }
+TEST(PyTorch, SparseGpt2F32) { parity("sparse-gpt2", base::DType::f32, 1e-5, 1e-4, "losses"); }
+TEST(PyTorch, SparseLlamaF32) { parity("sparse-llama", base::DType::f32, 1e-5, 1e-4, "losses"); }
 // In double only the rounding of the stored gradients (float32) and of the rotary angles is left.
 TEST(PyTorch, Gpt2F64) { parity("gpt2", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
 TEST(PyTorch, PostNormF64) { parity("post", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
 TEST(PyTorch, BertF64) { parity("bert", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
 TEST(PyTorch, LlamaF64) { parity("llama", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
+TEST(PyTorch, MaskedF64) {
+  parity("masked", base::DType::f64, 1e-9, 1e-6, "losses_float64");
+  parity("masked-documents", base::DType::f64, 1e-9, 1e-6, "losses_float64");
+}
+TEST(PyTorch, SparseBertF64) { parity("sparse-bert", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
+TEST(PyTorch, SparseGpt2F64) { parity("sparse-gpt2", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
+TEST(PyTorch, SparseLlamaF64) { parity("sparse-llama", base::DType::f64, 1e-9, 1e-6, "losses_float64"); }
 // Sums in as many slices as there are heads of keys and values.
 TEST(PyTorch, InLanes) {
   parity("gpt2", base::DType::f32, 1e-5, 1e-4, "losses", Golden("gpt2").model.kv_heads);
   parity("llama", base::DType::f32, 1e-5, 1e-4, "losses", Golden("llama").model.kv_heads);
   parity("gpt2", base::DType::f64, 1e-9, 1e-6, "losses_float64", Golden("gpt2").model.kv_heads);
+  parity("sparse-bert", base::DType::f64, 1e-9, 1e-6, "losses_float64", Golden("sparse-bert").model.kv_heads);
 }
 TEST(PyTorch, Gpt2Bf16) { parity("gpt2", base::DType::bf16, 5e-3, 0.1, "losses"); }
 TEST(PyTorch, PostNormBf16) { parity("post", base::DType::bf16, 5e-3, 0.1, "losses"); }
 TEST(PyTorch, BertBf16) { parity("bert", base::DType::bf16, 5e-3, 0.1, "losses"); }
+TEST(PyTorch, MaskedBf16) { parity("masked", base::DType::bf16, 5e-3, 0.1, "losses"); }
+TEST(PyTorch, SparseBf16) {
+  for (const char* name : {"sparse-bert", "sparse-gpt2", "sparse-llama"})
+    parity(name, base::DType::bf16, 5e-3, 0.1, "losses");
+}
 
 TEST(PyTorch, InitialValues) {
-  for (const char* name : {"gpt2", "llama", "post", "bert"}) compare_initial_values(name);
+  for (const char* name : {"gpt2", "llama", "post", "bert", "masked", "sparse-bert", "sparse-gpt2", "sparse-llama"})
+    compare_initial_values(name);
 }
 
 }  // namespace

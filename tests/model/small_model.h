@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -52,13 +53,18 @@ inline plan::ModelConfig with_dropout(plan::ModelConfig m) {
   return m;
 }
 
+// Of n tokens of a sample: what the model sees of them, what it learns, and where.
+using Hide = std::function<void(std::uint64_t sample, std::int64_t n, std::int32_t* tokens, std::int32_t* targets,
+                                std::uint8_t* weights)>;
+
 // Owns the arrays of a micro-batch. Windows are T + 1 tokens; with the mask a token 0 ends a document.
 struct Batch {
   std::vector<std::int32_t> tokens, targets, positions, start, ends;
   std::vector<std::uint8_t> weights;
   model::MicroBatch micro;
 
-  Batch(const std::vector<std::vector<std::int32_t>>& windows, bool document_mask, std::uint64_t first_sample = 0) {
+  Batch(const std::vector<std::vector<std::int32_t>>& windows, bool document_mask, std::uint64_t first_sample = 0,
+        const Hide& hide = {}) {
     const auto b = static_cast<std::int64_t>(windows.size()), t = static_cast<std::int64_t>(windows.at(0).size()) - 1;
     for (const auto& w : windows) {
       std::int32_t begin = 0;
@@ -72,6 +78,8 @@ struct Batch {
         positions.push_back(static_cast<std::int32_t>(i) - begin);
         if (end) begin = static_cast<std::int32_t>(i) + 1;
       }
+      const auto at = tokens.size() - static_cast<std::size_t>(t);
+      if (hide) hide(first_sample, t, tokens.data() + at, targets.data() + at, weights.data() + at);
       micro.samples.push_back(first_sample++);
     }
     micro.tokens = placed(tokens, b, t);

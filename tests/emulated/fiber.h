@@ -1,0 +1,52 @@
+// Fibers: stacks that one host thread takes turns on. swapcontext() asks the system for the mask of signals twice a
+// turn, which is half of an emulated kernel's time; so where it can be, a turn is eight instructions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TRAINYARD_PLAIN_FIBERS  // sanitizers know swapcontext()
+#endif
+#endif
+#if !defined(__x86_64__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TRAINYARD_PLAIN_FIBERS
+#endif
+
+#ifdef TRAINYARD_PLAIN_FIBERS
+#include <ucontext.h>
+#endif
+
+namespace emulator {
+
+#ifdef TRAINYARD_PLAIN_FIBERS
+struct Context {
+  ucontext_t context;
+  void begin(char* stack, std::size_t bytes, void (*enter)()) {
+    getcontext(&context);
+    context.uc_stack.ss_sp = stack, context.uc_stack.ss_size = bytes, context.uc_link = nullptr;
+    makecontext(&context, enter, 0);
+  }
+};
+inline void change(Context& from, Context& to) { swapcontext(&from.context, &to.context); }
+#else
+struct Context {
+  void* top = nullptr;  // of the stack, on which lie the registers that a call keeps, and where to go on
+  void begin(char* stack, std::size_t bytes, void (*enter)()) {
+    auto* const end = reinterpret_cast<std::uint64_t*>(reinterpret_cast<std::uintptr_t>(stack + bytes) / 16 * 16);
+    for (int i = 1; i <= 8; ++i) end[-i] = 0;
+    end[-2] = reinterpret_cast<std::uint64_t>(enter);  // it never returns, and finds the stack as a call leaves it
+    top = end - 8;
+  }
+};
+// Of the System V ABI: rdi and rsi are the arguments.
+__attribute__((naked, noinline)) inline void change_stack(void** /*from*/, void* /*to*/) {
+  asm("pushq %rbp\n\tpushq %rbx\n\tpushq %r12\n\tpushq %r13\n\tpushq %r14\n\tpushq %r15\n\t"
+      "movq %rsp, (%rdi)\n\tmovq %rsi, %rsp\n\t"
+      "popq %r15\n\tpopq %r14\n\tpopq %r13\n\tpopq %r12\n\tpopq %rbx\n\tpopq %rbp\n\tret");
+}
+inline void change(Context& from, Context& to) { change_stack(&from.top, to.top); }
+#endif
+
+}  // namespace emulator
