@@ -132,12 +132,20 @@ template <class T> void backward_step(const AttentionArgs& a, const HeadPlace& a
   alignas(64) float lse[tile];
   for (int q = 0; q < tile; ++q)
     lse[q] = q < limits.rows ? a.lse.row<float>(at.b * a.heads + h)[i0 + q] : __builtin_inff();
+  const unsigned there = parts & limits.seen(j0);
   // block(q0, q1, k0, k1): what is there, as few blocks as a row of parts has runs; all of it at once if it is whole.
   const auto over_blocks = [&](const auto& block) {
-    if (parts == whole) return block(0, tile, 0, tile);
+    if (there == whole) return block(0, tile, 0, tile);
     for (int r = 0; r < parts_of_row; ++r)
-      over_runs([&](int c) { return has_part(parts, r, c); },
+      over_runs([&](int c) { return has_part(there, r, c); },
                 [&](int from, int to) { block(r * part, (r + 1) * part, from * part, to * part); });
+  };
+  // Gradients of keys and values are sums over the queries of a block, those of a whole tile over all that see a key.
+  const auto over_sums = [&](const auto& block) {
+    if (parts != whole || there == whole) return over_blocks(block);
+    for (int c = 0; c < parts_of_row; ++c)
+      over_runs([&](int r) { return has_part(there, r, c); },
+                [&](int from, int to) { block(from * part, to * part, c * part, (c + 1) * part); });
   };
   over_blocks([&](int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
     tile_product<false>(q1 - q0, k1 - k0, d, m.queries + q0 * dw, dw, 1, m.keys_turned + k0, tile, m.p + q0 * tile + k0,
@@ -145,6 +153,8 @@ template <class T> void backward_step(const AttentionArgs& a, const HeadPlace& a
     tile_product<false>(q1 - q0, k1 - k0, d, m.douts + q0 * dw, dw, 1, m.values_turned + k0, tile,
                         m.ds + q0 * tile + k0, tile, false);
     pair_gradients(m, drop, limits, sees_all, lse, s.delta + i0, i0, j0, q0, q1, k0, k1);
+  });
+  over_sums([&](int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
     tile_product<true>(k1 - k0, dw, q1 - q0, m.p + q0 * tile + k0, 1, tile, m.douts + q0 * dw, dw, m.dv + k0 * dw, dw,
                        true);
     tile_product<true>(k1 - k0, dw, q1 - q0, m.ds + q0 * tile + k0, 1, tile, m.queries + q0 * dw, dw, m.dk + k0 * dw,

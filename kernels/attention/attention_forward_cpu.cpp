@@ -119,11 +119,13 @@ void softmax_step(const AttentionArgs& a, const Place& at, const ForwardBuffers&
     step(0, tile, [](const auto& run) { run(0, tile); });
     return;
   }
-  for (int r = 0; r < parts_of_row; ++r)
+  for (int r = 0; r < parts_of_row; ++r) {
+    if ((parts >> parts_of_row * r & 15u) == 0) continue;
     step(r * part, (r + 1) * part, [&](const auto& run) {
       over_runs([&](int c) { return has_part(parts, r, c); },
                 [&](int from, int to) { run(static_cast<int64_t>(from) * part, static_cast<int64_t>(to) * part); });
     });
+  }
 }
 
 // Adds probabilities times values.
@@ -152,6 +154,7 @@ void forward_tile(const AttentionArgs& a, const Place& at, const PackedHead& hea
   turn(m.rows, d, dw, m.queries);
   over_keys(a, at.h, at.i, limits.first(), limits.end(), [&](int64_t j, unsigned parts) {
     const int64_t j0 = j * tile;
+    parts &= limits.seen(j0);
     softmax_step(a, at, m, drop, parts, limits.sees_all(j0), j0, head.keys + j0 * dw);
     mix(m, parts, dw, head.values + j0 * dw);
   });

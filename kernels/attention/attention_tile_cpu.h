@@ -36,10 +36,21 @@ struct Limits {
   int rows = 0;                    // queries of the tile
   std::int32_t least_lo, most_lo;  // of those that see something; least_lo 0x7fffffff where none does
   std::int32_t least_hi, most_hi;  // of all queries; of those that see something
+  std::int32_t part_lo[parts_of_row], part_hi[parts_of_row];  // least and most of those in each part; 0, 0 of none
   // Tiles of keys that any of them sees: [first, end).
   int64_t first() const { return most_hi == 0 ? 0 : least_lo / tile; }
   int64_t end() const { return (most_hi + tile - 1) / tile; }
   bool sees_all(int64_t j0) const { return most_lo <= j0 && least_hi >= j0 + tile; }
+  // Parts of the tile of keys at j0 that some query of theirs may see: in each row of parts neighbours, so that what is
+  // absent are zeros before or behind a sum.
+  unsigned seen(int64_t j0) const {
+    if (sees_all(j0)) return whole;
+    unsigned parts = 0;
+    for (int r = 0; r < parts_of_row; ++r)
+      for (int64_t c = most(part_lo[r] - j0, 0) / part; c * part < least(part_hi[r] - j0, tile); ++c)
+        parts |= 1u << (parts_of_row * r + c);
+    return parts;
+  }
 };
 
 inline Limits limits_of(const AttentionArgs& a, int64_t b, int64_t i0) {
@@ -47,6 +58,7 @@ inline Limits limits_of(const AttentionArgs& a, int64_t b, int64_t i0) {
   l.rows = static_cast<int>(least(tile, a.sequence - i0));
   l.least_lo = l.least_hi = 0x7fffffff, l.most_lo = l.most_hi = 0;
   for (int r = 0; r < tile; ++r) l.lo[r] = l.hi[r] = 0;
+  for (int r = 0; r < parts_of_row; ++r) l.part_lo[r] = l.part_hi[r] = 0;
   for (int r = 0; r < l.rows; ++r) {
     const int64_t at = b * a.sequence + i0 + r;
     const int64_t start = most(0, a.document_start[at]);
@@ -57,6 +69,9 @@ inline Limits limits_of(const AttentionArgs& a, int64_t b, int64_t i0) {
       if (l.lo[r] < l.least_lo) l.least_lo = l.lo[r];
       if (l.lo[r] > l.most_lo) l.most_lo = l.lo[r];
       if (l.hi[r] > l.most_hi) l.most_hi = l.hi[r];
+      auto &part_lo = l.part_lo[r / part], &part_hi = l.part_hi[r / part];
+      if (part_hi == 0 || l.lo[r] < part_lo) part_lo = l.lo[r];
+      if (l.hi[r] > part_hi) part_hi = l.hi[r];
     }
     if (l.hi[r] < l.least_hi) l.least_hi = l.hi[r];
   }
