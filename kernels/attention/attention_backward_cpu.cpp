@@ -90,14 +90,15 @@ void wait_for_turn(const std::int32_t* turn, int64_t j) {
 // for the queries [q0, q1) and keys [k0, k1) of a tile; gradients lack the scale of scores.
 void pair_gradients(const BackwardBuffers& m, const Drop& drop, const Limits& limits, bool sees_all, const float* lse,
                     const float* delta, int64_t i0, int64_t j0, int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
+  IntVec ahead;
+  for (int n = 0; n < lanes; ++n) ahead[n] = n;
   for (int64_t q = q0; q < q1; ++q) {
     float* p = m.p + q * tile;
     float* ds = m.ds + q * tile;
-    if (!sees_all) {
-      const int64_t lo = limits.lo[q] - j0, hi = limits.hi[q] - j0;
-#pragma omp simd
-      for (int64_t k = k0; k < k1; ++k) p[k] = k >= lo && k < hi ? p[k] : -__builtin_inff();
-    }
+    if (!sees_all)
+      for (int64_t k = k0; k < k1; k += lanes)
+        put(p + k, within(load(p + k), same(static_cast<std::int32_t>(j0 + k)) + ahead, same(limits.lo[q]),
+                          same(limits.hi[q])));
     const Vec top = broadcast(lse[q]), mean = broadcast(delta[q]);
     if (drop.threshold == 0) {
       for (int64_t k = k0; k < k1; k += lanes) {
@@ -174,9 +175,9 @@ template <class T> void backward_tile(const AttentionArgs& a, HeadPlace at, cons
   const int64_t d = a.head_dim, dw = plan::attention_width(d), j0 = j * tile, have = least(tile, a.sequence - j0),
                 row0 = at.b * a.sequence + j0;
   pack_rows<T>(a.v, row0, at.kv * d, have, d, dw, 1, m.keys);
-  turn(m.keys, d, dw, m.values_turned);
+  turn(m.keys, dw, m.values_turned);
   pack_rows<T>(a.k, row0, at.kv * d, have, d, dw, 1, m.keys);
-  turn(m.keys, d, dw, m.keys_turned);
+  turn(m.keys, dw, m.keys_turned);
   memset(m.dk, 0, static_cast<std::size_t>(tile * dw) * sizeof(float));
   memset(m.dv, 0, static_cast<std::size_t>(tile * dw) * sizeof(float));
   for (at.g = 0; at.g < a.heads / a.kv_heads; ++at.g) {

@@ -35,11 +35,13 @@ ForwardBuffers forward_buffers(const AttentionArgs& a, char* scratch) {
 
 // What queries [q0, q1) of the tile do not see of keys [k0, k1), in the tile that begins with key j0.
 void hide(const ForwardBuffers& m, int64_t j0, int64_t k0, int64_t k1, int64_t q0, int64_t q1) {
-  for (int64_t k = k0; k < k1; ++k) {
-    const auto j = static_cast<std::int32_t>(j0 + k);
-    float* row = m.scores + k * tile;
-#pragma omp simd
-    for (int64_t q = q0; q < q1; ++q) row[q] = j >= m.lo[q] && j < m.hi[q] ? row[q] : -__builtin_inff();
+  for (int64_t q = q0; q < q1; q += lanes) {
+    IntVec lo, hi;
+    memcpy(&lo, m.lo + q, sizeof lo), memcpy(&hi, m.hi + q, sizeof hi);
+    for (int64_t k = k0; k < k1; ++k) {
+      float* row = m.scores + k * tile + q;
+      put(row, within(load(row), same(static_cast<std::int32_t>(j0 + k)), lo, hi));
+    }
   }
 }
 
@@ -151,7 +153,7 @@ void forward_tile(const AttentionArgs& a, const Place& at, const PackedHead& hea
   }
   memset(m.mixed, 0, static_cast<std::size_t>(tile * dw) * sizeof(float));
   pack_rows<T>(a.q, row0 + i0, at.h * d, limits.rows, d, dw, static_cast<float>(a.scale), m.rows);
-  turn(m.rows, d, dw, m.queries);
+  turn(m.rows, dw, m.queries);
   over_keys(a, at.h, at.i, limits.first(), limits.end(), [&](int64_t j, unsigned parts) {
     const int64_t j0 = j * tile;
     parts &= limits.seen(j0);

@@ -143,13 +143,21 @@ template <class T> void pack_rows(const Mat& x, int64_t row0, int64_t column, in
   if (have < tile) memset(out + have * dw, 0, static_cast<std::size_t>((tile - have) * dw) * sizeof(float));
 }
 
-// A tile of packed rows on its side: out[c][r], d rows.
-inline void turn(const float* __restrict rows, int64_t d, int64_t dw, float* __restrict out) {
-  for (int64_t c0 = 0; c0 < d; c0 += part) {
-    const int64_t end = least(d, c0 + part);
-    for (int64_t r = 0; r < tile; ++r)
-      for (int64_t c = c0; c < end; ++c) out[c * tile + r] = rows[r * dw + c];
-  }
+// A tile of packed rows on its side: out[c][r], dw rows, by squares of 4.
+inline void turn(const float* __restrict rows, int64_t dw, float* __restrict out) {
+  for (int64_t c = 0; c < dw; c += 4)
+    for (int64_t r = 0; r < tile; r += 4) {
+      __m128 x[4];
+      for (int n = 0; n < 4; ++n) x[n] = _mm_loadu_ps(rows + (r + n) * dw + c);
+      _MM_TRANSPOSE4_PS(x[0], x[1], x[2], x[3]);
+      for (int n = 0; n < 4; ++n) _mm_storeu_ps(out + (c + n) * tile + r, x[n]);
+    }
+}
+
+inline IntVec same(std::int32_t x) { return IntVec{} + x; }
+// Scores of keys in [lo, hi); of others minus infinity.
+inline Vec within(Vec scores, IntVec keys, IntVec lo, IntVec hi) {
+  return ((keys >= lo) & (keys < hi)) ? scores : broadcast(-__builtin_inff());
 }
 
 // Rows and vectors of a product in registers.
