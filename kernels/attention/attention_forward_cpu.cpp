@@ -87,13 +87,13 @@ struct Place {
 
 // One step of the online softmax: the tile of keys at j0 for the parts of the tile of queries that see it.
 void softmax_step(const AttentionArgs& a, const Place& at, const ForwardBuffers& m, const Drop& drop, unsigned parts,
-                  bool sees_all, int64_t j0, const float* keys) {
+                  bool sees_all, int64_t j0, const Rows& keys) {
   const int64_t d = a.head_dim, dw = plan::attention_width(d);
   alignas(64) float best[tile], base[tile], fresh[tile];
   const auto step = [&](int64_t q0, int64_t q1, auto over) {
     over([&](int64_t k0, int64_t k1) {
-      tile_product<false>(k1 - k0, q1 - q0, d, keys + k0 * dw, dw, 1, m.queries + q0, tile, m.scores + k0 * tile + q0,
-                          tile, false);
+      tile_product<false>(k1 - k0, q1 - q0, d, keys.first + k0 * keys.pitch, keys.pitch, 1, m.queries + q0, tile,
+                          m.scores + k0 * tile + q0, tile, false);
       if (!sees_all) hide(m, j0, k0, k1, q0, q1);
     });
     for (int64_t q = q0; q < q1; ++q) best[q] = m.top[q], fresh[q] = 0;
@@ -131,10 +131,10 @@ void softmax_step(const AttentionArgs& a, const Place& at, const ForwardBuffers&
 }
 
 // Adds probabilities times values.
-void mix(const ForwardBuffers& m, unsigned parts, int64_t dw, const float* values) {
+void mix(const ForwardBuffers& m, unsigned parts, int64_t dw, const Rows& values) {
   const auto add = [&](int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
-    tile_product<true>(q1 - q0, dw, k1 - k0, m.scores + k0 * tile + q0, 1, tile, values + k0 * dw, dw,
-                       m.mixed + q0 * dw, dw, true);
+    tile_product<true>(q1 - q0, dw, k1 - k0, m.scores + k0 * tile + q0, 1, tile, values.first + k0 * values.pitch,
+                       values.pitch, m.mixed + q0 * dw, dw, true);
   };
   if (parts == whole) return add(0, tile, 0, tile);
   for (int r = 0; r < parts_of_row; ++r)
@@ -157,8 +157,12 @@ void forward_tile(const AttentionArgs& a, const Place& at, const PackedHead& hea
   over_keys(a, at.h, at.i, limits.first(), limits.end(), [&](int64_t j, unsigned parts) {
     const int64_t j0 = j * tile;
     parts &= limits.seen(j0);
-    softmax_step(a, at, m, drop, parts, limits.sees_all(j0), j0, head.keys + j0 * dw);
-    mix(m, parts, dw, head.values + j0 * dw);
+    const int64_t have = least(tile, a.sequence - j0), kv = at.h / (a.heads / a.kv_heads) * d;
+    const auto rows = [&](const Mat& x, const float* packed) {
+      return packed != nullptr ? Rows{packed + j0 * dw, dw} : rows_of<T>(x, row0 + j0, kv, have, d, dw, m.rows);
+    };
+    softmax_step(a, at, m, drop, parts, limits.sees_all(j0), j0, rows(a.k, head.keys));
+    mix(m, parts, dw, rows(a.v, head.values));
   });
   float* lse = a.lse.row<float>(at.b * a.heads + at.h) + i0;
   for (int q = 0; q < limits.rows; ++q) {
@@ -180,6 +184,10 @@ int class_of(const AttentionArgs& a, int64_t h, int64_t i, int64_t mean) {
   return n > 4 * mean ? 0 : n > 2 * mean ? 1 : n > mean ? 2 : 3;
 }
 
+// Where fewer tiles of queries than these read a tile of keys on average, and it need not be widened, it is not packed:
+// it is read where it lies, and all heads of a tile of queries come one after another, since their rows are neighbours.
+constexpr int64_t few_readers = 12;
+
 // Groups are (sequence, key-value head); as many as there are slots at a time, whose tiles all threads share.
 template <class T> void forward_pass(const AttentionArgs& a) {
   const int64_t tiles = tiles_of(a), groups = a.batch * a.kv_heads, group = a.heads / a.kv_heads, d = a.head_dim,
@@ -189,6 +197,7 @@ template <class T> void forward_pass(const AttentionArgs& a) {
                                         (a.by_queries.heads * a.by_queries.tiles) +
                                     1
                               : 0;
+  const bool thin = listed && sizeof(T) == sizeof(float) && d == dw && mean * group <= few_readers;
   int64_t next = 0;
 #pragma omp parallel num_threads(a.threads)
   {
@@ -196,7 +205,15 @@ template <class T> void forward_pass(const AttentionArgs& a) {
 #pragma omp atomic capture
     me = next++;
     const auto m = forward_buffers(a, a.scratch + me * a.scratch_part);
-    for (int64_t g0 = 0; g0 < groups; g0 += a.slots) {
+    if (thin) {
+      const int64_t heads = a.batch * a.heads, units = heads * tiles;
+#pragma omp for schedule(dynamic, 1)
+      for (int64_t u = 0; u < classes * units; ++u) {
+        const int64_t n = u % units, b = n % heads / a.heads, h = n % a.heads, i = n / heads;
+        if (class_of(a, h, i, mean) == u / units) forward_tile<T>(a, {b, h, i}, {}, m);
+      }
+    }
+    for (int64_t g0 = thin ? groups : 0; g0 < groups; g0 += a.slots) {
       const int64_t count = least(a.slots, groups - g0);
 #pragma omp for schedule(dynamic, 1)
       for (int64_t u = 0; u < count * tiles; ++u) {

@@ -143,6 +143,19 @@ template <class T> void pack_rows(const Mat& x, int64_t row0, int64_t column, in
   if (have < tile) memset(out + have * dw, 0, static_cast<std::size_t>((tile - have) * dw) * sizeof(float));
 }
 
+// A tile of rows in f32: where they lie, or packed into `room` where those would not do.
+struct Rows {
+  const float* first;
+  int64_t pitch;
+};
+template <class T>
+Rows rows_of(const Mat& x, int64_t row0, int64_t column, int64_t have, int64_t d, int64_t dw, float* room) {
+  if (sizeof(T) == sizeof(float) && have == tile && d == dw)
+    return {reinterpret_cast<const float*>(x.row<T>(row0) + column), x.pitch};
+  pack_rows<T>(x, row0, column, have, d, dw, 1, room);
+  return {room, dw};
+}
+
 // A tile of packed rows on its side: out[c][r], dw rows, by squares of 4.
 inline void turn(const float* __restrict rows, int64_t dw, float* __restrict out) {
   for (int64_t c = 0; c < dw; c += 4)
