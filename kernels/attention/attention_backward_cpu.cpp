@@ -58,6 +58,7 @@ template <class T> void store_queries(const AttentionArgs& a, const HeadPlace& a
   const float scale = static_cast<float>(a.scale);
   for (int64_t r = 0; r < least(tile, a.sequence - i0); ++r) {
     T* out = a.dq.row<T>(at.b * a.sequence + i0 + r) + at.head(a) * d;
+    fetch<T, true>(a.dq, at.b * a.sequence + i0 + r + ahead, at.head(a) * d, d);
     const float* from = s.dq + (i0 + r) * dw;
     for (int64_t c = 0; c < d; ++c) store(&out[c], from[c] * scale);
   }
@@ -72,6 +73,8 @@ template <class T> void prepare_tile(const AttentionArgs& a, const HeadPlace& at
   for (int64_t r = 0; r < tile; ++r) {
     const T* out = a.out.row<T>(at.b * a.sequence + i0 + r) + h * d;
     const T* dout = a.dout.row<T>(at.b * a.sequence + i0 + r) + h * d;
+    fetch<T>(a.out, at.b * a.sequence + i0 + r + ahead, h * d, d);
+    fetch<T>(a.dout, at.b * a.sequence + i0 + r + ahead, h * d, d);
     s.delta[i0 + r] =
         r < limits.rows ? lane_sum<float>(d, [&](int64_t c) { return widen(out[c]) * widen(dout[c]); }) : 0.0f;
   }
@@ -90,14 +93,14 @@ void wait_for_turn(const std::int32_t* turn, int64_t j) {
 // for the queries [q0, q1) and keys [k0, k1) of a tile; gradients lack the scale of scores.
 void pair_gradients(const BackwardBuffers& m, const Drop& drop, const Limits& limits, bool sees_all, const float* lse,
                     const float* delta, int64_t i0, int64_t j0, int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
-  IntVec ahead;
-  for (int n = 0; n < lanes; ++n) ahead[n] = n;
+  IntVec steps;
+  for (int n = 0; n < lanes; ++n) steps[n] = n;
   for (int64_t q = q0; q < q1; ++q) {
     float* p = m.p + q * tile;
     float* ds = m.ds + q * tile;
     if (!sees_all)
       for (int64_t k = k0; k < k1; k += lanes)
-        put(p + k, within(load(p + k), same(static_cast<std::int32_t>(j0 + k)) + ahead, same(limits.lo[q]),
+        put(p + k, within(load(p + k), same(static_cast<std::int32_t>(j0 + k)) + steps, same(limits.lo[q]),
                           same(limits.hi[q])));
     const Vec top = broadcast(lse[q]), mean = broadcast(delta[q]);
     if (drop.threshold == 0) {
@@ -189,6 +192,8 @@ template <class T> void backward_tile(const AttentionArgs& a, HeadPlace at, cons
   }
   for (int64_t r = 0; r < have; ++r) {
     T *dk = a.dk.row<T>(row0 + r) + at.kv * d, *dv = a.dv.row<T>(row0 + r) + at.kv * d;
+    fetch<T, true>(a.dk, row0 + r + ahead, at.kv * d, d);
+    fetch<T, true>(a.dv, row0 + r + ahead, at.kv * d, d);
     for (int64_t c = 0; c < d; ++c) store(&dk[c], m.dk[r * dw + c]), store(&dv[c], m.dv[r * dw + c]);
   }
 }
@@ -210,7 +215,7 @@ template <class T> void backward_pass(const AttentionArgs& a) {
       };
 #pragma omp for schedule(dynamic, 1)
       for (int64_t u = 0; u < count * group * tiles; ++u)
-        prepare_tile<T>(a, place(u / tiles / group, u / tiles % group), u % tiles);
+        prepare_tile<T>(a, place(u % count, u / count % group), u / count / group);
 #pragma omp for schedule(monotonic : dynamic, 1)
       for (int64_t u = 0; u < count * tiles; ++u) backward_tile<T>(a, place(u % count, 0), m, u / count);
     }

@@ -65,14 +65,15 @@ void raise_tops(const ForwardBuffers& m, int64_t k0, int64_t k1, int64_t q0, int
   }
 }
 
-// Scores of keys [k0, k1) become exponentials; adds them to the sums.
-void exponentials(const ForwardBuffers& m, int64_t k0, int64_t k1, int64_t q0, int64_t q1, const float* base,
-                  float* sums) {
+// Scores of keys [k0, k1) become exponentials; adds them to the sums. beside(k): what else is done for each key.
+template <class Beside> void exponentials(const ForwardBuffers& m, int64_t k0, int64_t k1, int64_t q0, int64_t q1,
+                                          const float* base, float* sums, const Beside& beside) {
   for (int64_t q = q0; q < q1; q += lanes) {
     const Vec from = load(base + q);
     Vec sum = zero();
     for (int64_t k = k0; k < k1; ++k) {
       float* row = m.scores + k * tile + q;
+      if (q == q0) beside(k);
       const Vec p = exp_of(load(row) - from);
       put(row, p);
       sum = plus(sum, p);
@@ -86,8 +87,9 @@ struct Place {
 };
 
 // One step of the online softmax: the tile of keys at j0 for the parts of the tile of queries that see it.
-void softmax_step(const AttentionArgs& a, const Place& at, const ForwardBuffers& m, const Drop& drop, unsigned parts,
-                  bool sees_all, int64_t j0, const Rows& keys) {
+template <class Beside> void softmax_step(const AttentionArgs& a, const Place& at, const ForwardBuffers& m,
+                                          const Drop& drop, unsigned parts, bool sees_all, int64_t j0, const Rows& keys,
+                                          const Beside& beside) {
   const int64_t d = a.head_dim, dw = plan::attention_width(d);
   alignas(64) float best[tile], base[tile], fresh[tile];
   const auto step = [&](int64_t q0, int64_t q1, auto over) {
@@ -105,7 +107,7 @@ void softmax_step(const AttentionArgs& a, const Place& at, const ForwardBuffers&
       m.top[q] = best[q];
     }
     over([&](int64_t k0, int64_t k1) {
-      exponentials(m, k0, k1, q0, q1, base, fresh);
+      exponentials(m, k0, k1, q0, q1, base, fresh, beside);
       if (drop.threshold != 0) drop_scores(drop, m, at.i * tile, j0, k0, k1, q0, q1);
     });
     for (int64_t q = q0; q < q1; ++q) {
@@ -161,7 +163,9 @@ void forward_tile(const AttentionArgs& a, const Place& at, const PackedHead& hea
     const auto rows = [&](const Mat& x, const float* packed) {
       return packed != nullptr ? Rows{packed + j0 * dw, dw} : rows_of<T>(x, row0 + j0, kv, have, d, dw, m.rows);
     };
-    softmax_step(a, at, m, drop, parts, limits.sees_all(j0), j0, rows(a.k, head.keys));
+    softmax_step(a, at, m, drop, parts, limits.sees_all(j0), j0, rows(a.k, head.keys), [&](int64_t k) {
+      if (head.values == nullptr) fetch<T>(a.v, row0 + j0 + k, kv, d);
+    });
     mix(m, parts, dw, rows(a.v, head.values));
   });
   float* lse = a.lse.row<float>(at.b * a.heads + at.h) + i0;

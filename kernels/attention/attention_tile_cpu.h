@@ -130,12 +130,20 @@ template <class There, class Run> void over_runs(const There& there, const Run& 
   }
 }
 
+// Rows of a head lie far apart, where no machine expects them: they are fetched `ahead` rows before they are due.
+constexpr int64_t ahead = 8;
+template <class T, bool Write = false> void fetch(const Mat& x, int64_t row, int64_t column, int64_t d) {
+  const auto* at = reinterpret_cast<const char*>(x.row<T>(row < x.rows ? row : x.rows - 1) + column);
+  for (int64_t byte = 0; byte < d * static_cast<int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(at + byte, Write);
+}
+
 // `have` rows of a head as tile rows of dw elements, times scale; what is missing of rows and columns is zero.
 template <class T> void pack_rows(const Mat& x, int64_t row0, int64_t column, int64_t have, int64_t d, int64_t dw,
                                   float scale, float* __restrict out) {
   for (int64_t r = 0; r < have; ++r) {
     const T* from = x.row<T>(row0 + r) + column;
     float* to = out + r * dw;
+    fetch<T>(x, row0 + r + ahead, column, d);
 #pragma omp simd
     for (int64_t c = 0; c < d; ++c) to[c] = widen(from[c]) * scale;
     for (int64_t c = d; c < dw; ++c) to[c] = 0;
