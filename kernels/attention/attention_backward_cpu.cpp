@@ -58,6 +58,7 @@ template <class T> void store_queries(const AttentionArgs& a, const HeadPlace& a
   const float scale = static_cast<float>(a.scale);
   for (int64_t r = 0; r < least(tile, a.sequence - i0); ++r) {
     T* out = a.dq.row<T>(at.b * a.sequence + i0 + r) + at.head(a) * d;
+    fetch<T, true>(a.dq, at.b * a.sequence + i0 + r + ahead, at.head(a) * d, d);
     const float* from = s.dq + (i0 + r) * dw;
     for (int64_t c = 0; c < d; ++c) store(&out[c], from[c] * scale);
   }
@@ -72,6 +73,8 @@ template <class T> void prepare_tile(const AttentionArgs& a, const HeadPlace& at
   for (int64_t r = 0; r < tile; ++r) {
     const T* out = a.out.row<T>(at.b * a.sequence + i0 + r) + h * d;
     const T* dout = a.dout.row<T>(at.b * a.sequence + i0 + r) + h * d;
+    fetch<T>(a.out, at.b * a.sequence + i0 + r + ahead, h * d, d);
+    fetch<T>(a.dout, at.b * a.sequence + i0 + r + ahead, h * d, d);
     s.delta[i0 + r] =
         r < limits.rows ? lane_sum<float>(d, [&](int64_t c) { return widen(out[c]) * widen(dout[c]); }) : 0.0f;
   }
@@ -90,14 +93,15 @@ void wait_for_turn(const std::int32_t* turn, int64_t j) {
 // for the queries [q0, q1) and keys [k0, k1) of a tile; gradients lack the scale of scores.
 void pair_gradients(const BackwardBuffers& m, const Drop& drop, const Limits& limits, bool sees_all, const float* lse,
                     const float* delta, int64_t i0, int64_t j0, int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
+  IntVec steps;
+  for (int n = 0; n < lanes; ++n) steps[n] = n;
   for (int64_t q = q0; q < q1; ++q) {
     float* p = m.p + q * tile;
     float* ds = m.ds + q * tile;
-    if (!sees_all) {
-      const int64_t lo = limits.lo[q] - j0, hi = limits.hi[q] - j0;
-#pragma omp simd
-      for (int64_t k = k0; k < k1; ++k) p[k] = k >= lo && k < hi ? p[k] : -__builtin_inff();
-    }
+    if (!sees_all)
+      for (int64_t k = k0; k < k1; k += lanes)
+        put(p + k, within(load(p + k), same(static_cast<std::int32_t>(j0 + k)) + steps, same(limits.lo[q]),
+                          same(limits.hi[q])));
     const Vec top = broadcast(lse[q]), mean = broadcast(delta[q]);
     if (drop.threshold == 0) {
       for (int64_t k = k0; k < k1; k += lanes) {
@@ -132,12 +136,20 @@ template <class T> void backward_step(const AttentionArgs& a, const HeadPlace& a
   alignas(64) float lse[tile];
   for (int q = 0; q < tile; ++q)
     lse[q] = q < limits.rows ? a.lse.row<float>(at.b * a.heads + h)[i0 + q] : __builtin_inff();
+  const unsigned there = parts & limits.seen(j0);
   // block(q0, q1, k0, k1): what is there, as few blocks as a row of parts has runs; all of it at once if it is whole.
   const auto over_blocks = [&](const auto& block) {
-    if (parts == whole) return block(0, tile, 0, tile);
+    if (there == whole) return block(0, tile, 0, tile);
     for (int r = 0; r < parts_of_row; ++r)
-      over_runs([&](int c) { return has_part(parts, r, c); },
+      over_runs([&](int c) { return has_part(there, r, c); },
                 [&](int from, int to) { block(r * part, (r + 1) * part, from * part, to * part); });
+  };
+  // Gradients of keys and values are sums over the queries of a block, those of a whole tile over all that see a key.
+  const auto over_sums = [&](const auto& block) {
+    if (parts != whole || there == whole) return over_blocks(block);
+    for (int c = 0; c < parts_of_row; ++c)
+      over_runs([&](int r) { return has_part(there, r, c); },
+                [&](int from, int to) { block(from * part, to * part, c * part, (c + 1) * part); });
   };
   over_blocks([&](int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
     tile_product<false>(q1 - q0, k1 - k0, d, m.queries + q0 * dw, dw, 1, m.keys_turned + k0, tile, m.p + q0 * tile + k0,
@@ -145,6 +157,8 @@ template <class T> void backward_step(const AttentionArgs& a, const HeadPlace& a
     tile_product<false>(q1 - q0, k1 - k0, d, m.douts + q0 * dw, dw, 1, m.values_turned + k0, tile,
                         m.ds + q0 * tile + k0, tile, false);
     pair_gradients(m, drop, limits, sees_all, lse, s.delta + i0, i0, j0, q0, q1, k0, k1);
+  });
+  over_sums([&](int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
     tile_product<true>(k1 - k0, dw, q1 - q0, m.p + q0 * tile + k0, 1, tile, m.douts + q0 * dw, dw, m.dv + k0 * dw, dw,
                        true);
     tile_product<true>(k1 - k0, dw, q1 - q0, m.ds + q0 * tile + k0, 1, tile, m.queries + q0 * dw, dw, m.dk + k0 * dw,
@@ -164,9 +178,9 @@ template <class T> void backward_tile(const AttentionArgs& a, HeadPlace at, cons
   const int64_t d = a.head_dim, dw = plan::attention_width(d), j0 = j * tile, have = least(tile, a.sequence - j0),
                 row0 = at.b * a.sequence + j0;
   pack_rows<T>(a.v, row0, at.kv * d, have, d, dw, 1, m.keys);
-  turn(m.keys, d, dw, m.values_turned);
+  turn(m.keys, dw, m.values_turned);
   pack_rows<T>(a.k, row0, at.kv * d, have, d, dw, 1, m.keys);
-  turn(m.keys, d, dw, m.keys_turned);
+  turn(m.keys, dw, m.keys_turned);
   memset(m.dk, 0, static_cast<std::size_t>(tile * dw) * sizeof(float));
   memset(m.dv, 0, static_cast<std::size_t>(tile * dw) * sizeof(float));
   for (at.g = 0; at.g < a.heads / a.kv_heads; ++at.g) {
@@ -178,6 +192,8 @@ template <class T> void backward_tile(const AttentionArgs& a, HeadPlace at, cons
   }
   for (int64_t r = 0; r < have; ++r) {
     T *dk = a.dk.row<T>(row0 + r) + at.kv * d, *dv = a.dv.row<T>(row0 + r) + at.kv * d;
+    fetch<T, true>(a.dk, row0 + r + ahead, at.kv * d, d);
+    fetch<T, true>(a.dv, row0 + r + ahead, at.kv * d, d);
     for (int64_t c = 0; c < d; ++c) store(&dk[c], m.dk[r * dw + c]), store(&dv[c], m.dv[r * dw + c]);
   }
 }
@@ -199,7 +215,7 @@ template <class T> void backward_pass(const AttentionArgs& a) {
       };
 #pragma omp for schedule(dynamic, 1)
       for (int64_t u = 0; u < count * group * tiles; ++u)
-        prepare_tile<T>(a, place(u / tiles / group, u / tiles % group), u % tiles);
+        prepare_tile<T>(a, place(u % count, u / count % group), u / count / group);
 #pragma omp for schedule(monotonic : dynamic, 1)
       for (int64_t u = 0; u < count * tiles; ++u) backward_tile<T>(a, place(u % count, 0), m, u / count);
     }

@@ -35,11 +35,13 @@ ForwardBuffers forward_buffers(const AttentionArgs& a, char* scratch) {
 
 // What queries [q0, q1) of the tile do not see of keys [k0, k1), in the tile that begins with key j0.
 void hide(const ForwardBuffers& m, int64_t j0, int64_t k0, int64_t k1, int64_t q0, int64_t q1) {
-  for (int64_t k = k0; k < k1; ++k) {
-    const auto j = static_cast<std::int32_t>(j0 + k);
-    float* row = m.scores + k * tile;
-#pragma omp simd
-    for (int64_t q = q0; q < q1; ++q) row[q] = j >= m.lo[q] && j < m.hi[q] ? row[q] : -__builtin_inff();
+  for (int64_t q = q0; q < q1; q += lanes) {
+    IntVec lo, hi;
+    memcpy(&lo, m.lo + q, sizeof lo), memcpy(&hi, m.hi + q, sizeof hi);
+    for (int64_t k = k0; k < k1; ++k) {
+      float* row = m.scores + k * tile + q;
+      put(row, within(load(row), same(static_cast<std::int32_t>(j0 + k)), lo, hi));
+    }
   }
 }
 
@@ -63,14 +65,15 @@ void raise_tops(const ForwardBuffers& m, int64_t k0, int64_t k1, int64_t q0, int
   }
 }
 
-// Scores of keys [k0, k1) become exponentials; adds them to the sums.
-void exponentials(const ForwardBuffers& m, int64_t k0, int64_t k1, int64_t q0, int64_t q1, const float* base,
-                  float* sums) {
+// Scores of keys [k0, k1) become exponentials; adds them to the sums. beside(k): what else is done for each key.
+template <class Beside> void exponentials(const ForwardBuffers& m, int64_t k0, int64_t k1, int64_t q0, int64_t q1,
+                                          const float* base, float* sums, const Beside& beside) {
   for (int64_t q = q0; q < q1; q += lanes) {
     const Vec from = load(base + q);
     Vec sum = zero();
     for (int64_t k = k0; k < k1; ++k) {
       float* row = m.scores + k * tile + q;
+      if (q == q0) beside(k);
       const Vec p = exp_of(load(row) - from);
       put(row, p);
       sum = plus(sum, p);
@@ -84,14 +87,15 @@ struct Place {
 };
 
 // One step of the online softmax: the tile of keys at j0 for the parts of the tile of queries that see it.
-void softmax_step(const AttentionArgs& a, const Place& at, const ForwardBuffers& m, const Drop& drop, unsigned parts,
-                  bool sees_all, int64_t j0, const float* keys) {
+template <class Beside> void softmax_step(const AttentionArgs& a, const Place& at, const ForwardBuffers& m,
+                                          const Drop& drop, unsigned parts, bool sees_all, int64_t j0, const Rows& keys,
+                                          const Beside& beside) {
   const int64_t d = a.head_dim, dw = plan::attention_width(d);
   alignas(64) float best[tile], base[tile], fresh[tile];
   const auto step = [&](int64_t q0, int64_t q1, auto over) {
     over([&](int64_t k0, int64_t k1) {
-      tile_product<false>(k1 - k0, q1 - q0, d, keys + k0 * dw, dw, 1, m.queries + q0, tile, m.scores + k0 * tile + q0,
-                          tile, false);
+      tile_product<false>(k1 - k0, q1 - q0, d, keys.first + k0 * keys.pitch, keys.pitch, 1, m.queries + q0, tile,
+                          m.scores + k0 * tile + q0, tile, false);
       if (!sees_all) hide(m, j0, k0, k1, q0, q1);
     });
     for (int64_t q = q0; q < q1; ++q) best[q] = m.top[q], fresh[q] = 0;
@@ -103,7 +107,7 @@ void softmax_step(const AttentionArgs& a, const Place& at, const ForwardBuffers&
       m.top[q] = best[q];
     }
     over([&](int64_t k0, int64_t k1) {
-      exponentials(m, k0, k1, q0, q1, base, fresh);
+      exponentials(m, k0, k1, q0, q1, base, fresh, beside);
       if (drop.threshold != 0) drop_scores(drop, m, at.i * tile, j0, k0, k1, q0, q1);
     });
     for (int64_t q = q0; q < q1; ++q) {
@@ -119,18 +123,20 @@ void softmax_step(const AttentionArgs& a, const Place& at, const ForwardBuffers&
     step(0, tile, [](const auto& run) { run(0, tile); });
     return;
   }
-  for (int r = 0; r < parts_of_row; ++r)
+  for (int r = 0; r < parts_of_row; ++r) {
+    if ((parts >> parts_of_row * r & 15u) == 0) continue;
     step(r * part, (r + 1) * part, [&](const auto& run) {
       over_runs([&](int c) { return has_part(parts, r, c); },
                 [&](int from, int to) { run(static_cast<int64_t>(from) * part, static_cast<int64_t>(to) * part); });
     });
+  }
 }
 
 // Adds probabilities times values.
-void mix(const ForwardBuffers& m, unsigned parts, int64_t dw, const float* values) {
+void mix(const ForwardBuffers& m, unsigned parts, int64_t dw, const Rows& values) {
   const auto add = [&](int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
-    tile_product<true>(q1 - q0, dw, k1 - k0, m.scores + k0 * tile + q0, 1, tile, values + k0 * dw, dw,
-                       m.mixed + q0 * dw, dw, true);
+    tile_product<true>(q1 - q0, dw, k1 - k0, m.scores + k0 * tile + q0, 1, tile, values.first + k0 * values.pitch,
+                       values.pitch, m.mixed + q0 * dw, dw, true);
   };
   if (parts == whole) return add(0, tile, 0, tile);
   for (int r = 0; r < parts_of_row; ++r)
@@ -149,11 +155,18 @@ void forward_tile(const AttentionArgs& a, const Place& at, const PackedHead& hea
   }
   memset(m.mixed, 0, static_cast<std::size_t>(tile * dw) * sizeof(float));
   pack_rows<T>(a.q, row0 + i0, at.h * d, limits.rows, d, dw, static_cast<float>(a.scale), m.rows);
-  turn(m.rows, d, dw, m.queries);
+  turn(m.rows, dw, m.queries);
   over_keys(a, at.h, at.i, limits.first(), limits.end(), [&](int64_t j, unsigned parts) {
     const int64_t j0 = j * tile;
-    softmax_step(a, at, m, drop, parts, limits.sees_all(j0), j0, head.keys + j0 * dw);
-    mix(m, parts, dw, head.values + j0 * dw);
+    parts &= limits.seen(j0);
+    const int64_t have = least(tile, a.sequence - j0), kv = at.h / (a.heads / a.kv_heads) * d;
+    const auto rows = [&](const Mat& x, const float* packed) {
+      return packed != nullptr ? Rows{packed + j0 * dw, dw} : rows_of<T>(x, row0 + j0, kv, have, d, dw, m.rows);
+    };
+    softmax_step(a, at, m, drop, parts, limits.sees_all(j0), j0, rows(a.k, head.keys), [&](int64_t k) {
+      if (head.values == nullptr) fetch<T>(a.v, row0 + j0 + k, kv, d);
+    });
+    mix(m, parts, dw, rows(a.v, head.values));
   });
   float* lse = a.lse.row<float>(at.b * a.heads + at.h) + i0;
   for (int q = 0; q < limits.rows; ++q) {
@@ -175,6 +188,10 @@ int class_of(const AttentionArgs& a, int64_t h, int64_t i, int64_t mean) {
   return n > 4 * mean ? 0 : n > 2 * mean ? 1 : n > mean ? 2 : 3;
 }
 
+// Where fewer tiles of queries than these read a tile of keys on average, and it need not be widened, it is not packed:
+// it is read where it lies, and all heads of a tile of queries come one after another, since their rows are neighbours.
+constexpr int64_t few_readers = 12;
+
 // Groups are (sequence, key-value head); as many as there are slots at a time, whose tiles all threads share.
 template <class T> void forward_pass(const AttentionArgs& a) {
   const int64_t tiles = tiles_of(a), groups = a.batch * a.kv_heads, group = a.heads / a.kv_heads, d = a.head_dim,
@@ -184,6 +201,7 @@ template <class T> void forward_pass(const AttentionArgs& a) {
                                         (a.by_queries.heads * a.by_queries.tiles) +
                                     1
                               : 0;
+  const bool thin = listed && sizeof(T) == sizeof(float) && d == dw && mean * group <= few_readers;
   int64_t next = 0;
 #pragma omp parallel num_threads(a.threads)
   {
@@ -191,7 +209,15 @@ template <class T> void forward_pass(const AttentionArgs& a) {
 #pragma omp atomic capture
     me = next++;
     const auto m = forward_buffers(a, a.scratch + me * a.scratch_part);
-    for (int64_t g0 = 0; g0 < groups; g0 += a.slots) {
+    if (thin) {
+      const int64_t heads = a.batch * a.heads, units = heads * tiles;
+#pragma omp for schedule(dynamic, 1)
+      for (int64_t u = 0; u < classes * units; ++u) {
+        const int64_t n = u % units, b = n % heads / a.heads, h = n % a.heads, i = n / heads;
+        if (class_of(a, h, i, mean) == u / units) forward_tile<T>(a, {b, h, i}, {}, m);
+      }
+    }
+    for (int64_t g0 = thin ? groups : 0; g0 < groups; g0 += a.slots) {
       const int64_t count = least(a.slots, groups - g0);
 #pragma omp for schedule(dynamic, 1)
       for (int64_t u = 0; u < count * tiles; ++u) {

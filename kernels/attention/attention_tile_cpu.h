@@ -36,10 +36,21 @@ struct Limits {
   int rows = 0;                    // queries of the tile
   std::int32_t least_lo, most_lo;  // of those that see something; least_lo 0x7fffffff where none does
   std::int32_t least_hi, most_hi;  // of all queries; of those that see something
+  std::int32_t part_lo[parts_of_row], part_hi[parts_of_row];  // least and most of those in each part; 0, 0 of none
   // Tiles of keys that any of them sees: [first, end).
   int64_t first() const { return most_hi == 0 ? 0 : least_lo / tile; }
   int64_t end() const { return (most_hi + tile - 1) / tile; }
   bool sees_all(int64_t j0) const { return most_lo <= j0 && least_hi >= j0 + tile; }
+  // Parts of the tile of keys at j0 that some query of theirs may see: in each row of parts neighbours, so that what is
+  // absent are zeros before or behind a sum.
+  unsigned seen(int64_t j0) const {
+    if (sees_all(j0)) return whole;
+    unsigned parts = 0;
+    for (int r = 0; r < parts_of_row; ++r)
+      for (int64_t c = most(part_lo[r] - j0, 0) / part; c * part < least(part_hi[r] - j0, tile); ++c)
+        parts |= 1u << (parts_of_row * r + c);
+    return parts;
+  }
 };
 
 inline Limits limits_of(const AttentionArgs& a, int64_t b, int64_t i0) {
@@ -47,6 +58,7 @@ inline Limits limits_of(const AttentionArgs& a, int64_t b, int64_t i0) {
   l.rows = static_cast<int>(least(tile, a.sequence - i0));
   l.least_lo = l.least_hi = 0x7fffffff, l.most_lo = l.most_hi = 0;
   for (int r = 0; r < tile; ++r) l.lo[r] = l.hi[r] = 0;
+  for (int r = 0; r < parts_of_row; ++r) l.part_lo[r] = l.part_hi[r] = 0;
   for (int r = 0; r < l.rows; ++r) {
     const int64_t at = b * a.sequence + i0 + r;
     const int64_t start = most(0, a.document_start[at]);
@@ -57,6 +69,9 @@ inline Limits limits_of(const AttentionArgs& a, int64_t b, int64_t i0) {
       if (l.lo[r] < l.least_lo) l.least_lo = l.lo[r];
       if (l.lo[r] > l.most_lo) l.most_lo = l.lo[r];
       if (l.hi[r] > l.most_hi) l.most_hi = l.hi[r];
+      auto &part_lo = l.part_lo[r / part], &part_hi = l.part_hi[r / part];
+      if (part_hi == 0 || l.lo[r] < part_lo) part_lo = l.lo[r];
+      if (l.hi[r] > part_hi) part_hi = l.hi[r];
     }
     if (l.hi[r] < l.least_hi) l.least_hi = l.hi[r];
   }
@@ -115,12 +130,20 @@ template <class There, class Run> void over_runs(const There& there, const Run& 
   }
 }
 
+// Rows of a head lie far apart, where no machine expects them: they are fetched `ahead` rows before they are due.
+constexpr int64_t ahead = 8;
+template <class T, bool Write = false> void fetch(const Mat& x, int64_t row, int64_t column, int64_t d) {
+  const auto* at = reinterpret_cast<const char*>(x.row<T>(row < x.rows ? row : x.rows - 1) + column);
+  for (int64_t byte = 0; byte < d * static_cast<int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(at + byte, Write);
+}
+
 // `have` rows of a head as tile rows of dw elements, times scale; what is missing of rows and columns is zero.
 template <class T> void pack_rows(const Mat& x, int64_t row0, int64_t column, int64_t have, int64_t d, int64_t dw,
                                   float scale, float* __restrict out) {
   for (int64_t r = 0; r < have; ++r) {
     const T* from = x.row<T>(row0 + r) + column;
     float* to = out + r * dw;
+    fetch<T>(x, row0 + r + ahead, column, d);
 #pragma omp simd
     for (int64_t c = 0; c < d; ++c) to[c] = widen(from[c]) * scale;
     for (int64_t c = d; c < dw; ++c) to[c] = 0;
@@ -128,13 +151,34 @@ template <class T> void pack_rows(const Mat& x, int64_t row0, int64_t column, in
   if (have < tile) memset(out + have * dw, 0, static_cast<std::size_t>((tile - have) * dw) * sizeof(float));
 }
 
-// A tile of packed rows on its side: out[c][r], d rows.
-inline void turn(const float* __restrict rows, int64_t d, int64_t dw, float* __restrict out) {
-  for (int64_t c0 = 0; c0 < d; c0 += part) {
-    const int64_t end = least(d, c0 + part);
-    for (int64_t r = 0; r < tile; ++r)
-      for (int64_t c = c0; c < end; ++c) out[c * tile + r] = rows[r * dw + c];
-  }
+// A tile of rows in f32: where they lie, or packed into `room` where those would not do.
+struct Rows {
+  const float* first;
+  int64_t pitch;
+};
+template <class T>
+Rows rows_of(const Mat& x, int64_t row0, int64_t column, int64_t have, int64_t d, int64_t dw, float* room) {
+  if (sizeof(T) == sizeof(float) && have == tile && d == dw)
+    return {reinterpret_cast<const float*>(x.row<T>(row0) + column), x.pitch};
+  pack_rows<T>(x, row0, column, have, d, dw, 1, room);
+  return {room, dw};
+}
+
+// A tile of packed rows on its side: out[c][r], dw rows, by squares of 4.
+inline void turn(const float* __restrict rows, int64_t dw, float* __restrict out) {
+  for (int64_t c = 0; c < dw; c += 4)
+    for (int64_t r = 0; r < tile; r += 4) {
+      __m128 x[4];
+      for (int n = 0; n < 4; ++n) x[n] = _mm_loadu_ps(rows + (r + n) * dw + c);
+      _MM_TRANSPOSE4_PS(x[0], x[1], x[2], x[3]);
+      for (int n = 0; n < 4; ++n) _mm_storeu_ps(out + (c + n) * tile + r, x[n]);
+    }
+}
+
+inline IntVec same(std::int32_t x) { return IntVec{} + x; }
+// Scores of keys in [lo, hi); of others minus infinity.
+inline Vec within(Vec scores, IntVec keys, IntVec lo, IntVec hi) {
+  return ((keys >= lo) & (keys < hi)) ? scores : broadcast(-__builtin_inff());
 }
 
 // Rows and vectors of a product in registers.

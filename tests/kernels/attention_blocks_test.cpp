@@ -204,14 +204,43 @@ TEST(AttentionBlocks, AThousandRandomOnes) {
   }
 }
 
+// Rows of 16 are read where they lie, of 24 packed, those of 20 tiles packed once for all that read them.
 TEST(AttentionBlocks, AListOfEverythingChangesNoBit) {
   on_every_path([] {
-    for (const bool causal : {true, false}) {
-      const Case c{150, 2, 1, 24, causal, 0.2, 0, 0, 0, 1, false, true},
-          listed{150, 2, 1, 24, causal, 0.2, 1, 0, 2, 1, false, true};
-      Blocks dense(c, DType::f32), all(listed, DType::f32);
-      dense.run(2), all.run(2);
-      same_bits(dense, all);
+    for (const bool causal : {true, false})
+      for (const std::int64_t d : {16, 24})
+        for (const std::int64_t T : {150, 1250}) {
+          const Case c{T, 2, 1, d, causal, 0.2, 0, 0, 0, 1, false, true},
+              listed{T, 2, 1, d, causal, 0.2, 1, 0, 2, 1, false, true};
+          Blocks dense(c, DType::f32), all(listed, DType::f32);
+          dense.run(2), all.run(2);
+          same_bits(dense, all);
+        }
+  });
+}
+
+// Parts that no query sees are left out of a whole tile: the bits are those of zeros.
+TEST(AttentionBlocks, WhatIsLeftOutOfATileChangesNoBit) {
+  on_every_path([] {
+    for (const std::int64_t end : {20, 64, 75, 128}) {
+      const Case c{128, 2, 1, 16, false, 0.2, 0, 0, 0, 1, false, false};
+      Blocks cut(c, DType::f32), shown(c, DType::f32);
+      cut.spans.end.assign(cut.spans.end.size(), static_cast<std::int32_t>(end)), cut.s.key_end = cut.spans.end.data();
+      // Keys behind the end that all queries see, too far below the others to have a probability.
+      for (std::int64_t b = 0; b < 2; ++b)
+        for (std::int64_t i = 0; i < 128; ++i)
+          for (std::int64_t x = 0; x < 16; ++x)
+            for (Blocks* p : {&cut, &shown}) {
+              if (x == 0) p->q.set(b * 128 + i, 0, 1), p->q.set(b * 128 + i, 16, 1);
+              if (i >= end) p->k.set(b * 128 + i, x, x == 0 ? -1000 : 0);
+            }
+      cut.run(2), shown.run(2);
+      ASSERT_EQ(cut.out.bytes, shown.out.bytes);
+      ASSERT_EQ(cut.lse.bytes, shown.lse.bytes);
+      ASSERT_EQ(cut.dv.bytes, shown.dv.bytes);
+      for (std::int64_t b = 0; b < 2; ++b)
+        for (std::int64_t i = 0; i < end; ++i)
+          for (std::int64_t x = 0; x < 16; ++x) ASSERT_EQ(cut.dk(b * 128 + i, x), shown.dk(b * 128 + i, x));
     }
   });
 }
