@@ -84,6 +84,7 @@ expect 0 reshard-checkpoint llama/checkpoints/step-* llama-weights-f32 --only mo
 expect 0 reshard-checkpoint --diff llama-weights-f32 llama-wide-in
 
 expect 0 convert-checkpoint gpt-out planned --from safetensors --model-file planned.toml
+grep -q '^hidden = 16 *# imported$' planned.toml && grep -q '^norm = "layer" *# default$' planned.toml || fail "the model's file: $(cat planned.toml)"
 expect 0 partition-model --model planned.toml --ranks 2 --json
 jq -e '.model.hidden == 16 and .model.vocabulary == 257' out >/dev/null || fail "another model: $(cat planned.toml)"
 

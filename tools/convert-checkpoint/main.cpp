@@ -116,8 +116,13 @@ void require_place_of_model_file(const Settings& s) {
 }
 
 void write_model_file(const Settings& s, plan::ModelConfig model) try {
-  if (!s.model_file.empty())
-    base::write_file(s.model_file, base::print_fields(plan::fields_of(model)), base::Existing::refuse);
+  if (s.model_file.empty()) return;
+  plan::ModelConfig usual;
+  const auto usual_fields = plan::fields_of(usual);
+  auto fields = plan::fields_of(model);
+  for (std::size_t i = 0; i < fields.size(); ++i)
+    if (fields[i].get() != usual_fields[i].get()) fields[i].source = "imported";
+  base::write_file(s.model_file, base::print_fields(fields), base::Existing::refuse);
 } catch (const base::UsageError& e) {  // somebody was there meanwhile
   throw base::UsageError(fmt::format("{}; {} is whole", e.what(), s.destination),
                          "make it again with --force and another place for --model-file");

@@ -43,7 +43,11 @@ Source source_of(const std::string& path) {
     const auto model = described_model(path);
     return {model, plan::longest_sequence(model)};
   }
-  const auto plan = plan::plan_from_json(base::read_file(path, base::largest_description), path);
+  const auto text = base::read_file(path, base::largest_description);
+  if (const auto first = text.find_first_not_of(" \t\r\n"); first == std::string::npos || text[first] != '{')
+    throw base::InputError(fmt::format("--layout is of a model, and {} has none", path),
+                           "give a model.toml, a plan, a run or checkpoint, or the HDF5 file of a layout");
+  const auto plan = plan::plan_from_json(text, path);
   return {plan.model, plan.sequence};
 }
 
