@@ -121,12 +121,12 @@ TEST_F(FileLayout, ThatAnEditedFileSaysIsJudged) {
   for (const auto& t : table)
     expect_refused(fmt::format("layout = \"file\"\nblock = 32\nfile-blocks = \"{}\"\n", t.blocks), t.says);
   ModelConfig m = load("layout = \"file\"\nfile = \"it.h5\"\n");
-  m.attention.file_blocks.assign(longest_file_blocks + 1, ' ');
+  m.attention.file_blocks = std::string(longest_file_blocks + 1, ' ');
   ASSERT_EQ(problems(m).size(), 1u);
   EXPECT_NE(problems(m)[0].find("4194305 bytes long, more than 4194304"), std::string::npos) << problems(m)[0];
   auto json = model_to_json(m);
   EXPECT_NE(refusal([&] { model_from_json(json, "it", ""); }).find("attention_file_blocks is \""), std::string::npos);
-  m.attention.file_blocks.assign(8193, ' ');
+  m.attention.file_blocks = std::string(8193, ' ');
   EXPECT_EQ(model_from_json(model_to_json(m), "it", ""), m) << "longer than a name";
 }
 
