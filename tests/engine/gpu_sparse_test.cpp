@@ -18,7 +18,7 @@ using testing::SmallRun;
 struct Kind {
   const char *name, *model, *document_mask;
 };
-// Two layers with lists of their own, for each head; two and a half blocks.
+// Two layers with lists of their own, for each head; three and a half blocks.
 const Kind causal = {"causal",
                      "dropout-attention = 0.1\n"
                      "[attention]\nlayout = \"sliding, fixed\"\nblock = 16\nwindow = 1\nlocal = \"2\"\npatterns = 2\n"
@@ -35,7 +35,7 @@ const Kind masked = {"masked",
 engine::RunConfig config_of(const SmallRun& runs, const Kind& kind, const std::string& output) {
   auto c = runs.config(fmt::format("{}-{}", kind.name, output));
   c.model = runs.model(
-      kind.name, std::string("layers = 2\nhidden = 16\nheads = 2\nkv-heads = 2\nffn = 32\ncontext = 40\nlanes = 2\n") +
+      kind.name, std::string("layers = 2\nhidden = 16\nheads = 2\nkv-heads = 2\nffn = 32\ncontext = 56\nlanes = 2\n") +
                      kind.model);
   c.device = "cuda", c.document_mask = kind.document_mask;
   c.steps = 2, c.global_batch = 3, c.validate_every = 2, c.validation_sequences = 2;

@@ -115,7 +115,11 @@ void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
     const int gate = choice[0], fold = choice[3] == 0 ? 1 : 2;
     const std::int64_t data = ranks[static_cast<std::size_t>(choice[1])].data, groups = 10 / fold;
     if (groups < data) continue;  // some would never work
-    const auto config = [&](const char* what) { return config_of(runs, gate, fold, fmt::format("{}-{}", what, n)); };
+    const auto config = [&](const char* what) {
+      auto c = config_of(runs, gate, fold, fmt::format("{}-{}", what, n));
+      c.steps = c.validate_every = 2;  // one from initial values, one from updated ones
+      return c;
+    };
     auto& want = expected[{gate, fold, choice[6]}];
     if (want.empty()) {
       auto c = config("one");

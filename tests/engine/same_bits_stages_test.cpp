@@ -71,7 +71,9 @@ void expect_same(SmallRun& runs, const std::vector<Choice>& choices) {
     auto cut = cut_of(choice);
     const int fold = choice[6] + 1;
     const auto config = [&](const char* what) {
-      return config_of(runs, fold, choice[8] == 1, fmt::format("{}-{}", what, n));
+      auto c = config_of(runs, fold, choice[8] == 1, fmt::format("{}-{}", what, n));
+      c.steps = c.validate_every = 2;  // one from initial values, one from updated ones
+      return c;
     };
     auto& want = expected[{fold, choice[7], choice[8]}];
     if (want.empty()) {
