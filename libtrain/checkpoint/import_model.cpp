@@ -123,9 +123,11 @@ void Source::find_tensors(const std::string& prefix) {
   add_names(lines, "of another shape", shapes);
   add_names(lines, "of a type that is not read (F32, BF16 and F16 are)", types);
   if (!lines.empty())
-    throw base::InputError(fmt::format("{}: its tensors are not those of the {} model that config.json says: {}", path,
-                                       is.family->model_type, fmt::join(lines, "; ")),
-                           "nothing was written; are config.json and the tensors of one model?");
+    throw base::InputError(
+        fmt::format("{}: its tensors are not those of the {} model that config.json says: {}", path,
+                    is.family->model_type, fmt::join(lines, "; ")),
+        fmt::format("nothing was written; are config.json and the tensors of one model, and that a {}?",
+                    is.family->architecture));
   for (const auto& [name, of] : twins) require_equal(of, name);
 }
 

@@ -89,7 +89,7 @@ sed -n '/^## Models that see both ways/,/^## Experts/p' "$readme" >section
 sed -n '/^    \$ cat both.toml/,/^    \$ train/p' section | sed '1d;$d; s/^    //' >both.toml
 grep -q '^causal = "off"' both.toml || fail "the README shows no model that sees both ways"
 mapfile -t commands < <(sed -n 's/^    \$ //p' section | grep -v '^cat ')
-[ ${#commands[@]} = 2 ] || fail "${#commands[@]} commands in the README's section on such models"
+[ ${#commands[@]} = 5 ] || fail "${#commands[@]} commands in the README's section on such models"
 small_text 2000 >text
 expect 0 shard-data --input text --split paragraphs --output data --validation 0.1 --force
 for command in "${commands[@]}"; do

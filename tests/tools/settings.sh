@@ -209,6 +209,8 @@ for flag in "--fold 3" "--layer-slots 65" "--threads 5000"; do
   expect 2 "${base[@]}" --global-batch 8 $flag --dry-run
 done
 # So the vocabulary that is assumed is said, and a shard set says its own.
+expect 0 partition-model --model bert-nano --sequence 32; said 'a vocabulary of 30,522 is assumed, that of BERT'
+expect 0 partition-model --model bert-nano --sequence 32 --vocabulary 257; said 'needs a token that hides others'
 expect 0 partition-model --model gpt2-nano --sequence 32; said 'a vocabulary of 50,257 is assumed, that of GPT-2.*--data SET'
 expect 0 partition-model --model llama-nano --sequence 32 --json; said 'a vocabulary of 128,256 is assumed'
 expect 0 partition-model --model gpt2-nano --data data --sequence 32 --threads 1 --output fitting.json; said 'vocabulary 257$'

@@ -59,6 +59,7 @@ Published published(const plan::ModelConfig& model) {
   if (model.name == "nlg-350m-moe-128") return {51200, "the models of DeepSpeed-MoE"};
   if (model.name == "mixtral-8x7b") return {32000, "Mixtral"};
   if (model.name == "deepseek-16b") return {102400, "DeepSeekMoE"};
+  if (model.head == plan::HeadForm::masked) return {30522, "BERT"};
   return model.positions == plan::Positions::rotary ? Published{128256, "Llama 3"} : Published{50257, "GPT-2"};
 }
 
@@ -83,6 +84,11 @@ void decide_vocabulary(plan::ModelConfig& model, const Options& o) {
     throw base::UsageError("--vocabulary and --data are both given",
                            "a shard set says its own vocabulary: leave --vocabulary out");
   if (o.vocabulary > 0) model.vocabulary = o.vocabulary;
+  if (o.vocabulary > 0 && plan::objective_of(model) == plan::Objective::masked)
+    base::log_info(
+        "a model that sees both ways needs a token that hides others: where the tokenizer has none, --vocabulary is "
+        "one "
+        "more than it has (--data SET knows)");
   const auto tokens = o.data.empty() ? 0 : vocabulary_of(o.data);
   if (model.vocabulary > 0 && model.vocabulary < tokens)
     throw base::InputError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}", o.model,
