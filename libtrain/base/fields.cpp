@@ -278,12 +278,11 @@ Field& field_named(std::vector<Field>& fields, const std::string& name, const st
     if (f.name == hyphenated(name)) return f;
     names.push_back(f.name);
   }
+  auto hint = foreign_word_hint(name, names, Spelling::keys);
   for (const auto& f : names)  // of a table, without its name
-    if (f.size() > name.size() + 1 && f.ends_with("-" + hyphenated(name)))
-      throw UsageError(fmt::format("{}: unknown key '{}'", where, shown(name)),
-                       fmt::format("'{}' is one, which may also be '{}' in the table [{}]", f, hyphenated(name),
-                                   f.substr(0, f.size() - name.size() - 1)));
-  const auto hint = foreign_word_hint(name, names, Spelling::keys);
+    if (hint.empty() && f.ends_with(fmt::format("-{}", hyphenated(name))))
+      hint = fmt::format("'{}' is one, which may also be '{}' in the table [{}]", f, hyphenated(name),
+                         f.substr(0, f.size() - name.size() - 1));
   throw UsageError(fmt::format("{}: unknown key '{}'", where, shown(name)),
                    hint.empty() ? "leave it out: there is none of that name or one like it" : hint);
 }

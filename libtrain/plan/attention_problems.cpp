@@ -85,9 +85,6 @@ std::string file_problem(const ModelConfig& m) {
   if (a.file_blocks.empty())
     return "the layout file is in a file that attention-file names, or in attention-file-blocks: neither is there";
   const auto name = name_of_file_layout(a);
-  if (a.file_blocks.str().size() > longest_file_blocks)
-    return fmt::format("the layout of {} is {} bytes long, more than {}", name, a.file_blocks.str().size(),
-                       longest_file_blocks);
   if (const auto heads = file_heads(a); heads != 1 && heads != m.heads)
     return fmt::format("the layout of {} is for {} heads, the model has {}: one for each of them, or one for all", name,
                        heads, m.heads);

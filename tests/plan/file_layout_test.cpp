@@ -127,6 +127,9 @@ TEST_F(FileLayout, ThatAnEditedFileSaysIsJudged) {
   auto json = model_to_json(m);
   EXPECT_NE(refusal([&] { model_from_json(json, "it", ""); }).find("attention_file_blocks is \""), std::string::npos);
   m.attention.file_blocks = std::string(8193, ' ');
+  const auto layers = layer_model(m, 0), copy = m;
+  EXPECT_EQ(&layers.attention.file_blocks.str(), &m.attention.file_blocks.str()) << "once in memory";
+  EXPECT_EQ(&copy.attention.file_blocks.str(), &m.attention.file_blocks.str());
   EXPECT_EQ(model_from_json(model_to_json(m), "it", ""), m) << "longer than a name";
 }
 

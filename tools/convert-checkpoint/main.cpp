@@ -36,7 +36,7 @@ using nlohmann::ordered_json;
 
 constexpr const char* examples =
     "  convert-checkpoint run model --to safetensors\n"
-    "  convert-checkpoint run narrow --to safetensors --dtype bf16 --max-shard 100kB\n"
+    "  convert-checkpoint run narrow --to safetensors --dtype bf16 --max-shard 30kB\n"
     "  convert-checkpoint model imported --from safetensors --model-file model.toml\n"
     "  convert-checkpoint narrow again --from safetensors --dtype f32 --json\n";
 

@@ -80,7 +80,8 @@ class LanguageModel::Weights : public params::ParameterStore {
 };
 
 LanguageModel::LanguageModel(checkpoint::Reader& reader, int threads)
-    : config_(for_generation(reader)), weights_(std::make_unique<Weights>(reader, config_)), decoder_(config_),
+    : config_(for_generation(reader)), room_(plan::longest_sequence(config_)),
+      weights_(std::make_unique<Weights>(reader, config_)), decoder_(config_),
       activations_(tensor::Category::activations,
                    plan::activation_bytes(config_, largest(config_, threads), plan::Pass::evaluate)),
       workspace_(tensor::Category::workspace,
@@ -96,7 +97,6 @@ LanguageModel::LanguageModel(checkpoint::Reader& reader, int threads)
 
 LanguageModel::~LanguageModel() = default;
 const plan::ModelConfig& LanguageModel::config() const { return config_; }
-std::int64_t LanguageModel::room() const { return plan::longest_sequence(config_); }
 
 std::span<const float> LanguageModel::begin(std::span<const std::int32_t> tokens) {
   past_.length = 0;

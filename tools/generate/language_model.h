@@ -31,7 +31,9 @@ class LanguageModel {
   // more, at the cost of one token; there must be room.
   std::span<const float> begin(std::span<const std::int32_t> tokens);
   std::span<const float> append(std::int32_t token);
-  std::int64_t room() const;  // tokens: the context, or less where the layout of a file has no blocks for it
+  std::int64_t room() const {
+    return room_;
+  }  // tokens: the context, or less where the layout of a file has no blocks for it
   bool full() const { return past_.length == room(); }
 
  private:
@@ -39,6 +41,7 @@ class LanguageModel {
 
   class Weights;
   plan::ModelConfig config_;
+  std::int64_t room_;
   std::unique_ptr<Weights> weights_;
   model::Decoder decoder_;
   tensor::Arena activations_, workspace_, kept_;

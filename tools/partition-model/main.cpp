@@ -86,9 +86,8 @@ void decide_vocabulary(plan::ModelConfig& model, const Options& o) {
   if (o.vocabulary > 0) model.vocabulary = o.vocabulary;
   if (o.vocabulary > 0 && plan::objective_of(model) == plan::Objective::masked)
     base::log_info(
-        "a model that sees both ways needs a token that hides others: where the tokenizer has none, --vocabulary is "
-        "one "
-        "more than it has (--data SET knows)");
+        "a model that sees both ways needs a token that hides others: where the tokenizer has none, --vocabulary is one"
+        " more than it has (--data SET knows)");
   const auto tokens = o.data.empty() ? 0 : vocabulary_of(o.data);
   if (model.vocabulary > 0 && model.vocabulary < tokens)
     throw base::InputError(fmt::format("model {} has a vocabulary of {}, the shards in {} have {}", o.model,
