@@ -26,9 +26,3 @@ const char* name_of(Isa isa);
   namespace avx512 {                                   \
   result name parameters;                              \
   }
-
-// In x.cpp: TRAINYARD_CPU_CALL(gelu_forward_cpu, (a)) calls the one in use.
-#define TRAINYARD_CPU_CALL(name, arguments)             \
-  (active_isa() == Isa::avx512 ? avx512::name arguments \
-   : active_isa() == Isa::avx2 ? avx2::name arguments   \
-                               : baseline::name arguments)

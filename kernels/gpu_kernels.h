@@ -2,6 +2,7 @@
 // defines it.
 #pragma once
 
+#include "kernels/call.h"
 #include "kernels/gpu_entries.h"
 #include "libtrain/base/error.h"
 #include "libtrain/tensor/exec.h"

@@ -7,6 +7,8 @@
 #include "libtrain/plan/scratch.h"
 #include "libtrain/plan/tile_list.h"
 
+#include <bit>
+
 namespace trainyard::kernels {
 
 namespace {
@@ -53,6 +55,23 @@ void reserve(tensor::Exec& exec, AttentionArgs& a, std::int64_t shared, std::int
 
 }  // namespace
 
+// Pairs by order or by the tiles of lists, whatever documents hide of them.
+KernelWork work_of(const AttentionArgs& a) {
+  const auto t = static_cast<double>(a.sequence);
+  const auto& list = a.by_queries;
+  double pairs = static_cast<double>(a.heads) * (a.causal ? t * (t + 1) / 2 : t * t);
+  if (list.begin != nullptr) {
+    const auto rows = (a.sequence + plan::attention_tile - 1) / plan::attention_tile;
+    std::int64_t parts = 0;
+    for (std::int64_t h = 0; h < a.heads; ++h) {
+      const auto first = list.heads == 1 ? 0 : (a.first_head + h) * list.tiles;
+      for (auto e = list.begin[first]; e < list.begin[first + rows]; ++e) parts += std::popcount(list.parts[e]);
+    }
+    pairs = static_cast<double>(parts * plan::attention_part * plan::attention_part);
+  }
+  return {2.0 * a.products * static_cast<double>(a.batch) * pairs * static_cast<double>(a.head_dim)};
+}
+
 void attention_forward(tensor::Exec& exec, const AttentionShape& s, base::View q, base::View k, base::View v,
                        base::View start, base::View out, base::View lse) {
   auto a = arguments(exec, s, q, k, v, start, out, lse);
@@ -61,6 +80,7 @@ void attention_forward(tensor::Exec& exec, const AttentionShape& s, base::View q
     if (!exec.on_gpu())
       reserve(exec, a, plan::attention_forward_shared_bytes(a.sequence, a.head_dim),
               plan::attention_forward_thread_bytes(a.head_dim));
+    a.products = 2, a.team = team_seconds(a.threads);
     TRAINYARD_CALL(exec, attention_forward, a);
   });
 }
@@ -84,6 +104,7 @@ void attention_backward(tensor::Exec& exec, const AttentionShape& s, base::View 
       reserve(exec, a, plan::attention_backward_shared_bytes(a.sequence, a.head_dim, a.heads / a.kv_heads),
               plan::attention_backward_thread_bytes(a.head_dim));
     }
+    a.products = 5, a.team = team_seconds(a.threads);
     TRAINYARD_CALL(exec, attention_backward, a);
   });
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/dispatch.h"
+#include "kernels/kernel_work.h"
 #include "kernels/mat.h"
 
 namespace trainyard::kernels {
@@ -30,7 +31,12 @@ struct AttentionArgs {
   // that threads work on at a time.
   char *scratch, *shared;
   std::int64_t scratch_part, shared_part, slots;
+  int products;       // of each pair of a query and a key, in multiply-adds of head_dim: 2 forward, 5 backward
+  TeamSeconds* team;  // on the CPU: where each thread says what it did; null: nobody asks
 };
+
+KernelWork work_of(const AttentionArgs& a);
+
 TRAINYARD_CPU_KERNEL(void, attention_forward_cpu, (const AttentionArgs& args))
 TRAINYARD_CPU_KERNEL(void, attention_backward_cpu, (const AttentionArgs& args))
 // In f64, of those two.

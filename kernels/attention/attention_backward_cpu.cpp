@@ -1,6 +1,7 @@
 // Attention's backward pass on the CPU, f32 and bf16, tile by tile of keys. Threads that work on tiles of one head add
 // to the same gradients of queries: each waits for its turn, so that every sum has the order of the tiles.
 #include "kernels/attention/attention_tile_cpu.h"
+#include "kernels/team_clock_cpu.h"
 
 #include <sched.h>
 
@@ -208,16 +209,23 @@ template <class T> void backward_pass(const AttentionArgs& a) {
 #pragma omp atomic capture
     me = next++;
     const auto m = backward_buffers(a, a.scratch + me * a.scratch_part);
+    TeamClock clock(a.team, me);
     for (int64_t g0 = 0; g0 < groups; g0 += a.slots) {
       const int64_t count = least(a.slots, groups - g0);
       const auto place = [&](int64_t slot, int64_t g) {
         return HeadPlace{(g0 + slot) / a.kv_heads, (g0 + slot) % a.kv_heads, slot, g};
       };
-#pragma omp for schedule(dynamic, 1)
+#pragma omp for schedule(dynamic, 1) nowait
       for (int64_t u = 0; u < count * group * tiles; ++u)
         prepare_tile<T>(a, place(u % count, u / count % group), u / count / group);
-#pragma omp for schedule(monotonic : dynamic, 1)
+      clock.computed();
+#pragma omp barrier
+      clock.start();
+#pragma omp for schedule(monotonic : dynamic, 1) nowait
       for (int64_t u = 0; u < count * tiles; ++u) backward_tile<T>(a, place(u % count, 0), m, u / count);
+      clock.computed();
+#pragma omp barrier
+      clock.start();
     }
   }
 }

@@ -2,6 +2,7 @@
 // that maxima and sums of all of them are kept in lanes, and probabilities are where the product with the values reads
 // them.
 #include "kernels/attention/attention_tile_cpu.h"
+#include "kernels/team_clock_cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
@@ -209,17 +210,19 @@ template <class T> void forward_pass(const AttentionArgs& a) {
 #pragma omp atomic capture
     me = next++;
     const auto m = forward_buffers(a, a.scratch + me * a.scratch_part);
+    TeamClock clock(a.team, me);
     if (thin) {
       const int64_t heads = a.batch * a.heads, units = heads * tiles;
-#pragma omp for schedule(dynamic, 1)
+#pragma omp for schedule(dynamic, 1) nowait
       for (int64_t u = 0; u < classes * units; ++u) {
         const int64_t n = u % units, b = n % heads / a.heads, h = n % a.heads, i = n / heads;
         if (class_of(a, h, i, mean) == u / units) forward_tile<T>(a, {b, h, i}, {}, m);
       }
+      clock.computed();
     }
     for (int64_t g0 = thin ? groups : 0; g0 < groups; g0 += a.slots) {
       const int64_t count = least(a.slots, groups - g0);
-#pragma omp for schedule(dynamic, 1)
+#pragma omp for schedule(dynamic, 1) nowait
       for (int64_t u = 0; u < count * tiles; ++u) {
         const int64_t slot = u / tiles, j0 = u % tiles * tile, b = (g0 + slot) / a.kv_heads,
                       kv = (g0 + slot) % a.kv_heads, have = least(tile, a.sequence - j0);
@@ -227,8 +230,11 @@ template <class T> void forward_pass(const AttentionArgs& a) {
         pack_rows<T>(a.k, b * a.sequence + j0, kv * d, have, d, dw, 1, head.keys + j0 * dw);
         pack_rows<T>(a.v, b * a.sequence + j0, kv * d, have, d, dw, 1, head.values + j0 * dw);
       }
+      clock.packed();
+#pragma omp barrier
+      clock.start();
       const int64_t heads = count * group, units = heads * tiles;
-#pragma omp for schedule(dynamic, 1)
+#pragma omp for schedule(dynamic, 1) nowait
       for (int64_t u = 0; u < (listed ? classes : 1) * units; ++u) {
         const int64_t n = u % units, slot = n % heads / group, g = g0 + slot, b = g / a.kv_heads,
                       h = g % a.kv_heads * group + n % heads % group;
@@ -237,6 +243,9 @@ template <class T> void forward_pass(const AttentionArgs& a) {
         if (listed && class_of(a, h, i, mean) != u / units) continue;
         forward_tile<T>(a, {b, h, i}, packed_head(a, slot), m);
       }
+      clock.computed();
+#pragma omp barrier
+      clock.start();
     }
   }
 }

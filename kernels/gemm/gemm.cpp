@@ -16,6 +16,10 @@ void gemm(tensor::Exec& exec, base::View a, Transpose ta, base::View b, Transpos
   run_gemm(exec, args);
 }
 
+KernelWork work_of(const GemmArgs& g) {
+  return {2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k), g.m, g.n, g.k};
+}
+
 void run_gemm(tensor::Exec& exec, GemmArgs args) {
   args.m = args.trans_a ? args.a.cols : args.a.rows;
   args.k = args.trans_a ? args.a.rows : args.a.cols;
@@ -57,6 +61,7 @@ void run_gemm(tensor::Exec& exec, GemmArgs args) {
       args.partials = mat(
           exec.scratch().allocate(args.sums.type == Type::f64 ? base::DType::f64 : base::DType::f32, {blocks, args.m}));
     }
+    args.team = team_seconds(args.threads);
     TRAINYARD_CALL(exec, gemm, args);
   });
 }

@@ -3,6 +3,7 @@
 
 #include "kernels/gemm/lane_tile_cpu.h"
 #include "kernels/micro_tile_cpu.h"
+#include "kernels/team_clock_cpu.h"
 #include "libtrain/plan/scratch.h"
 
 #include <omp.h>
@@ -60,6 +61,7 @@ template <class T, class C> void product(const GemmArgs& g) {
   {
     int turn = 0;
     const int share = omp_get_thread_num(), shares = omp_get_num_threads();
+    TeamClock clock(g.team, share);
     for (int64_t j0 = 0; j0 < g.n; j0 += nb_max)
       for (int64_t i0 = 0; i0 < g.m; i0 += mb_max) {
         const Block b{i0,   g.m - i0 < mb_max ? g.m - i0 : mb_max, j0, g.n - j0 < nb_max ? g.n - j0 : nb_max, wide, mb0,
@@ -72,11 +74,15 @@ template <class T, class C> void product(const GemmArgs& g) {
             pack_block<T>(b_of(g, s.part), !g.trans_b, b.j0, b.nb, nr, s.k0, s.kb, pb + s.at * nb0, share, shares);
             pack_block<T>(a_of(g, s.part), g.trans_a, b.i0, b.mb, mr, s.k0, s.kb, pa + s.at * mb0, share, shares);
           }
+          clock.packed();
 #pragma omp barrier
+          clock.start();
           if (share == 0) __atomic_store_n(&next[1 - turn], 0, __ATOMIC_RELAXED);
           multiply_block<C>(g, b, chunk, pa, mb0, pb, nb0, &next[turn]);
+          clock.computed();
           turn = 1 - turn;
 #pragma omp barrier
+          clock.start();
         }
       }
   }

@@ -3,6 +3,7 @@
 
 #include "kernels/activation/gelu.h"
 #include "kernels/dispatch.h"
+#include "kernels/kernel_work.h"
 #include "kernels/mat.h"
 
 namespace trainyard::kernels {
@@ -29,7 +30,10 @@ struct GemmArgs {
   Mat sums, partials;  // [m]: gets the sums of op(a) over k; and scratch for them: [blocks of plan::column_sum_rows, m]
   int threads = 1;
   void* scratch = nullptr;
+  TeamSeconds* team = nullptr;  // on the CPU: where each thread says what it did; null: nobody asks
 };
+
+KernelWork work_of(const GemmArgs& g);
 
 TRAINYARD_CPU_KERNEL(void, gemm_cpu, (const GemmArgs& args))
 

@@ -6,6 +6,8 @@
 #include "kernels/grouped_linear/grouped_linear_args.h"
 #include "libtrain/plan/scratch.h"
 
+#include <algorithm>
+
 namespace trainyard::kernels {
 
 namespace {
@@ -43,7 +45,21 @@ void run_grouped(tensor::Exec& exec, GroupedLinearArgs args) {
   });
 }
 
+double rows_of(const GroupRanges& r) {
+  double rows = 0;
+  for (std::int64_t g = 0; g < r.groups; ++g) rows += std::max(r.ranges[2 * g + 1], 0);
+  return rows;
+}
+
 }  // namespace
+
+// Groups differ from call to call: they count, but have no shape.
+KernelWork work_of(const GroupedLinearArgs& g) {
+  return {2 * rows_of(g.rows) * static_cast<double>(g.c.cols) * static_cast<double>(g.k)};
+}
+KernelWork work_of(const GroupedWeightArgs& g) {
+  return {2 * rows_of(g.rows) * static_cast<double>(g.dy.cols) * static_cast<double>(g.x.cols)};
+}
 
 void grouped_linear_forward(tensor::Exec& exec, const RowGroups& groups, base::View x, const GroupedView& weight,
                             const GroupedView& bias, std::int64_t lanes, base::View y) {

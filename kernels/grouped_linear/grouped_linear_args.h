@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/dispatch.h"
+#include "kernels/kernel_work.h"
 #include "kernels/mat.h"
 
 namespace trainyard::kernels {
@@ -44,6 +45,9 @@ struct GroupedWeightArgs {
   int threads = 1;
   void* scratch = nullptr;
 };
+
+KernelWork work_of(const GroupedLinearArgs& g);
+KernelWork work_of(const GroupedWeightArgs& g);
 
 TRAINYARD_CPU_KERNEL(void, grouped_linear_cpu, (const GroupedLinearArgs& args))
 TRAINYARD_CPU_KERNEL(void, grouped_weight_cpu, (const GroupedWeightArgs& args))

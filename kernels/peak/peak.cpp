@@ -1,6 +1,7 @@
 // Dispatches to the instruction set in use.
 #include "kernels/peak/peak.h"
 
+#include "kernels/call.h"
 #include "kernels/peak/peak_args.h"
 #include "libtrain/base/error.h"
 

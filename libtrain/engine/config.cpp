@@ -82,6 +82,7 @@ std::vector<base::Field> fields_of(RunConfig& c) {
   v("collective-delay", c.collective_delay, "Watching", "seconds added to collectives, to test overlap", {0, 60});
   v("trace", c.trace, "Watching", "file of what each rank did when, for Perfetto");
   v("trace-steps", c.trace_steps, "Watching", "of these steps alone, e.g. 3:6");
+  v("profile-step", c.profile_step, "Watching", "print where a step's time went, by kernel");
   auto fields = v.take();
   // Elsewhere the order of pipeline stages is a schedule, too.
   auto& rate = base::field_named(fields, "schedule", "a run");

@@ -59,6 +59,7 @@ struct RunConfig : plan::Cut {
   double collective_delay = 0;  // seconds added to every collective, to see what overlap hides
   std::string trace;            // file (trace_file.h)
   std::string trace_steps;      // "3:6"; empty: all
+  bool profile_step = false;    // RunResult::step_profile
   // from --plan
   std::optional<plan::ModelConfig> plan_model;        // while --model is not said elsewhere
   int plan_ranks = 0;                                 // 0: no plan

@@ -28,6 +28,7 @@ struct RunResult {
   std::string checkpoint;                   // newest that was read or published, empty without one
   std::string resume;                       // what --resume must name to go on from here; empty: auto finds it
   SizeTable memory_report, traffic_report;  // report.txt in the output folder holds them with all bytes
+  std::string step_profile = {};            // tables for people, of this rank (config.profile_step)
   std::shared_ptr<const base::Error> trace_error = {};  // why there is no trace of a run that is whole without it
 };
 

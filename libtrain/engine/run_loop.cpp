@@ -1,6 +1,7 @@
 // Steps one after another, and what surrounds each.
 #include "libtrain/engine/run_loop.h"
 
+#include "kernels/peak/peak.h"
 #include "libtrain/base/log.h"
 #include "libtrain/comm/agreement.h"
 #include "libtrain/engine/agreement.h"
@@ -18,6 +19,13 @@
 namespace trainyard::engine {
 
 namespace {
+
+// A part of a step, which counts where somebody wants its profile.
+auto in_step(std::optional<StepProfile>& profile, const auto& part) {
+  std::optional<StepProfile::Part> measured;
+  if (profile) measured.emplace(*profile);
+  return part();
+}
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -43,6 +51,7 @@ void RunLoop::load(const Start& start) {
 RunResult RunLoop::go() {
   const auto& config = run_.config;
   if (!config.trace.empty()) trace_.emplace(run_, trainer_.communication(), step_);
+  if (config.profile_step) profile_.emplace(run_.setup.plan.threads);
   saving_.emplace(run_, trainer_, start_);
   watch_calls(run_.watchdog, run_.world);
   if (run_.watchdog) run_.watchdog->ask_what_is_done([this] { return trainer_.doing(); });
@@ -62,6 +71,7 @@ RunResult RunLoop::go() {
   result.step = step_;
   result.steps_done = steps_done_;
   result.checkpoint = saving_->saved_path();
+  if (profile_) result.step_profile = step_profile();
   RankRecord mine;
   mine.peak_bytes = static_cast<double>(trainer_.memory().measured_total());
   result.memory_report = memory_report(trainer_.memory(), run_.setup, run_.world.rank,
@@ -83,7 +93,10 @@ bool RunLoop::one_step(RunResult& result) {
   const auto begun = step_ + trainer_.steps_under_way();
   if (run_.watchdog) run_.watchdog->set_step(begun + 1);
   if (trace_) trace_->begin_step(begun + 1);
-  if (!trainer_.begin_step(begun, [&] { return run_.signals.request() == StopRequest::abandon_step; })) {
+  if (profile_) profile_->begin_step(begun + 1);
+  if (!in_step(profile_, [&] {
+        return trainer_.begin_step(begun, [&] { return run_.signals.request() == StopRequest::abandon_step; });
+      })) {
     finish_steps(result, 0);
     if (run_.world.rank == 0 && run_.listener.on_note)
       run_.listener.on_note(
@@ -110,7 +123,8 @@ bool RunLoop::finish_steps(RunResult& result, int under_way) {
 }
 
 bool RunLoop::finish_step(RunResult& result) {
-  const auto outcome = trainer_.finish_step();
+  const auto outcome = in_step(profile_, [&] { return trainer_.finish_step(); });
+  if (profile_) profile_->waited(outcome.exposed_seconds);
   if (!outcome.finite) refuse_step(outcome);
   const double begin = std::max(outcome.begun, finished_at_);
   ++step_;
@@ -171,6 +185,19 @@ StepMetrics RunLoop::metrics_of(const StepOutcome& o) const {
 Progress RunLoop::progress() const {
   const auto samples = (step_ - start_.step) * run_.config.global_batch;
   return {step_, start_.samples_seen + samples, start_.tokens_seen + samples * run_.setup.plan.sequence};
+}
+
+// Every rank finds its peak, so that all cores are as busy as they were.
+std::string RunLoop::step_profile() const {
+  constexpr std::int64_t rounds = 1 << 20;
+  const auto exec = tensor::Exec::caller(nullptr, run_.setup.plan.threads);
+  double peak = 0;
+  for (int i = 0; i < 5; ++i) {
+    const double begin = now();
+    const auto operations = kernels::multiply_adds(*exec, rounds);
+    peak = std::max(peak, static_cast<double>(operations) / (now() - begin));
+  }
+  return profile_->text(run_.world.rank, run_.world.size, peak);
 }
 
 void RunLoop::refuse_step(const StepOutcome& o) {

@@ -9,6 +9,7 @@
 #include "libtrain/engine/run_saving.h"
 #include "libtrain/engine/run_trace.h"
 #include "libtrain/engine/run_windows.h"
+#include "libtrain/engine/step_profile.h"
 #include "libtrain/engine/trainer.h"
 
 #include <cstdint>
@@ -38,6 +39,7 @@ class RunLoop {
   bool agree(const StepOutcome& outcome, StepMetrics& m);
   StepMetrics metrics_of(const StepOutcome& outcome) const;
   Progress progress() const;
+  std::string step_profile() const;
   [[noreturn]] void refuse_step(const StepOutcome& outcome);
 
   const RunContext& run_;
@@ -47,6 +49,7 @@ class RunLoop {
   Trainer trainer_;
   Start start_;
   std::optional<RunSaving> saving_;
+  std::optional<StepProfile> profile_;
   std::optional<MetricsFile> metrics_;  // of rank 0
   GateWatch gate_watch_;                // its too
   std::int64_t step_ = -1, steps_done_ = 0, validations_done_ = 0;

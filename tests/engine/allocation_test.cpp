@@ -68,6 +68,17 @@ TEST(Allocation, NoneAbove4KiBInAStepOfExperts) {
   }
 }
 
+// The table of kernels is reserved before the first step.
+TEST(Allocation, NoneAbove4KiBInAProfiledStep) {
+  SmallRun runs;
+  for (int ranks : {1, 2}) {
+    auto c = runs.config(fmt::format("profiled-{}", ranks));
+    c.steps = 6;
+    c.profile_step = true;
+    expect_no_large_allocation(runs, c, {ranks, 2, 1});
+  }
+}
+
 // What a thread records lies in memory that it has reserved with its first span.
 TEST(Allocation, NoneAbove4KiBInATracedStep) {
   SmallRun runs;

@@ -79,7 +79,7 @@ void refuse_training_flags(const std::vector<base::Field>& fields) {
 
 EvaluateFlags::EvaluateFlags(CLI::App& app) : app_(app) {
   app.add_option("--evaluate", checkpoint_,
-                 "do not train: loss, perplexity, bits per byte of a checkpoint, or a run's newest, on --data")
+                 "no training: loss of a checkpoint or a run")
       ->type_name("CHECKPOINT")
       ->group("Evaluating");
   app.add_option("--evaluate-split", split_, "validation or train [validation]")

@@ -1,0 +1,12 @@
+// How an operation's x.cpp calls the variant of its kernel in use.
+#pragma once
+
+#include "kernels/dispatch.h"
+#include "kernels/kernel_clock.h"
+
+// TRAINYARD_CPU_CALL(gelu_forward_cpu, (a)) calls the one in use, and takes its time where somebody measures.
+#define TRAINYARD_CPU_CALL(name, arguments)                                                                          \
+  ((void)KernelTimer(#name, [&] { return work_of arguments; }), active_isa() == Isa::avx512 ? avx512::name arguments \
+                                                                : active_isa() == Isa::avx2                          \
+                                                                    ? avx2::name arguments                           \
+                                                                    : baseline::name arguments)

@@ -1,0 +1,169 @@
+// Adds up rows of kernels, and prints them.
+#include "libtrain/engine/step_profile.h"
+
+#include "kernels/dispatch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace trainyard::engine {
+
+namespace {
+
+using Row = kernels::KernelClock::Row;
+
+constexpr const char *products = "products", *attention = "attention", *rows = "norms, activations, rows",
+                     *cross_entropy = "cross entropy", *optimizer = "optimizer", *others = "other kernels";
+
+// Kernels by how their names begin.
+constexpr std::array<std::pair<std::string_view, const char*>, 21> parts_of_names{{
+    {"gemm", products},
+    {"grouped_", products},
+    {"attention_", attention},
+    {"norm_", rows},
+    {"activation", rows},
+    {"dropout", rows},
+    {"rotary", rows},
+    {"embedding_", rows},
+    {"column_sum", rows},
+    {"cast", rows},
+    {"fold", rows},
+    {"lane_sum", rows},
+    {"gate_", rows},
+    {"expert_", rows},
+    {"slot_", rows},
+    {"even_load", rows},
+    {"cross_entropy", cross_entropy},
+    {"adamw", optimizer},
+    {"square_sum", optimizer},
+    {"finite", optimizer},
+    {"step_numbers", optimizer},
+}};
+
+std::string name_of(const Row& r) {
+  if (r.kernel == nullptr) return "beyond the room of the table";
+  if (r.work.m > 0) return fmt::format("{} x {} over {}", r.work.m, r.work.n, r.work.k);
+  std::string name = r.kernel;
+  if (name.ends_with("_cpu")) name.resize(name.size() - 4);
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return name;
+}
+
+std::string count_text(double n) { return n == std::floor(n) ? fmt::format("{:.0f}", n) : fmt::format("{:.1f}", n); }
+
+}  // namespace
+
+struct StepProfile::Sum {
+  std::string name;
+  double seconds = 0, calls = 0, operations = 0, packing = 0, computing = 0, team = 0;
+  void add(const Row& r) {
+    seconds += r.seconds, calls += static_cast<double>(r.calls), operations += r.work.operations;
+    packing += r.packing, computing += r.computing, team += r.team;
+  }
+};
+
+const char* StepProfile::part_of(const std::string& kernel) {
+  for (const auto& [begins, part] : parts_of_names)
+    if (kernel.starts_with(begins)) return part;
+  return others;
+}
+
+StepProfile::StepProfile(int threads) : clock_(threads), threads_(threads) {}
+
+void StepProfile::begin_step(std::int64_t step) {
+  if (first_ != 0 && last_ == first_ && first_seconds_ == 0) {
+    first_seconds_ = seconds_;
+    first_ = step;
+    seconds_ = waited_ = 0;
+    clock_.clear();
+  }
+  if (first_ == 0) first_ = step;
+  last_ = step;
+}
+
+StepProfile::Sum StepProfile::sum_of(const char* part) const {
+  Sum sum;
+  sum.name = part;
+  for (const auto& r : clock_.rows())
+    if (part_of(r.kernel == nullptr ? "" : r.kernel) == std::string_view(part)) sum.add(r);
+  return sum;
+}
+
+std::string StepProfile::text(int rank, int ranks, double peak) const {
+  if (first_ == 0 || seconds_ == 0) return {};
+  const auto steps = static_cast<double>(last_ - first_ + 1);
+  const auto line = [&](const Sum& s, bool with_calls = true) {
+    const double share = s.seconds / seconds_, rate = s.seconds > 0 ? s.operations / s.seconds : 0;
+    auto text = fmt::format("{:<30}{:>10.2f}{:>7.1f} %{:>7}", s.name, s.seconds / steps * 1e3, share * 100,
+                            with_calls ? count_text(s.calls / steps) : "");
+    text +=
+        s.operations > 0 ? fmt::format("{:>9.1f}{:>6.0f} %", rate * 1e-9, rate / peak * 100) : fmt::format("{:17}", "");
+    text.append(1, ' ').append(static_cast<std::size_t>(std::lround(share * 6)), '#');
+    while (text.back() == ' ') text.pop_back();
+    return text + "\n";
+  };
+  const auto head = [](const std::string& title) {
+    return fmt::format("{:<30}{:>10}{:>9}{:>7}{:>9}{:>8}\n", title, "ms a step", "share", "calls", "GFLOP/s",
+                       "of peak");
+  };
+  const auto steps_text =
+      first_ == last_ ? fmt::format("step {}", first_) : fmt::format("steps {} to {}", first_, last_);
+  auto out =
+      fmt::format("where {} went{}: {} thread{}, {}\n", steps_text, ranks > 1 ? fmt::format(" on rank {}", rank) : "",
+                  threads_, threads_ > 1 ? "s" : "", kernels::name_of(kernels::active_isa()));
+  out += fmt::format("peak, multiply-adds in registers: {:.1f} GFLOP/s\n", peak * 1e-9);
+  if (first_seconds_ > 0)
+    out += fmt::format("left out: the first step, which touches most memory first, {:.2f} ms\n", first_seconds_ * 1e3);
+  out += fmt::format("\n{}", head("part"));
+  Sum between, step;
+  between.name = "between kernels", step.name = "step";
+  double known = waited_;
+  for (const auto* part : {products, attention, rows, cross_entropy, optimizer, others}) {
+    const auto sum = sum_of(part);
+    known += sum.seconds;
+    step.operations += sum.operations;
+    if (sum.calls > 0) out += line(sum);
+  }
+  if (ranks > 1) {
+    Sum waits;
+    waits.name = "waiting for other ranks", waits.seconds = waited_;
+    out += line(waits, false);
+  }
+  between.seconds = std::max(0.0, seconds_ - known);
+  step.seconds = seconds_;
+  out += line(between, false) + line(step, false);
+  std::string teams;
+  for (const auto* part : {products, attention}) {
+    const auto sum = sum_of(part);
+    if (sum.team == 0) continue;
+    teams +=
+        fmt::format("{:<30}{:>7.1f} %{:>10.1f} %{:>9.1f} %\n", part, sum.packing / sum.team * 100,
+                    sum.computing / sum.team * 100, std::max(0.0, 1 - (sum.packing + sum.computing) / sum.team) * 100);
+  }
+  if (!teams.empty())
+    out += fmt::format("\n{:<30}{:>9}{:>12}{:>11}\n", "of all threads", "packing", "computing", "waiting") + teams;
+  const auto table = [&](const std::string& title, bool shapes) {
+    std::vector<Sum> sums;
+    for (const auto& r : clock_.rows()) {
+      if ((r.work.m > 0) != shapes) continue;
+      Sum sum;
+      sum.name = name_of(r);
+      sum.add(r);
+      sums.push_back(std::move(sum));
+    }
+    std::stable_sort(sums.begin(), sums.end(), [](const Sum& a, const Sum& b) { return a.seconds > b.seconds; });
+    if (!sums.empty()) out += fmt::format("\n{}", head(title));
+    for (const auto& sum : sums) out += line(sum);
+  };
+  table("product, rows x columns", true);
+  table("other kernel", false);
+  return out;
+}
+
+}  // namespace trainyard::engine

@@ -1,0 +1,171 @@
+// Where a step's time went: every kernel of every family has its part, the parts add up to the step, products have the
+// shapes and the work of the model, and the bits of a run are what they are without.
+#include "libtrain/engine/step_profile.h"
+
+#include "libtrain/engine/setup.h"
+
+#include "tests/engine/small_run.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace trainyard {
+namespace {
+
+using testing::Cut;
+using testing::SmallRun;
+
+struct Line {
+  double ms = 0, calls = 0, gflops = 0;
+};
+// The lines of one table, by their first column of 30 characters.
+std::map<std::string, Line> table(const std::string& text, const std::string& title) {
+  std::map<std::string, Line> out;
+  std::istringstream in(text);
+  bool inside = false;
+  for (std::string line; std::getline(in, line);) {
+    EXPECT_LE(line.size(), 80u) << line;
+    if (line.empty()) inside = false;
+    if (inside) {
+      Line l;
+      auto name = line.substr(0, 30);
+      name.resize(name.find_last_not_of(' ') + 1);
+      l.ms = std::stod(line.substr(30, 10));
+      if (line.size() >= 56 && line[55] != ' ') l.calls = std::stod(line.substr(49, 7));
+      if (line.size() >= 65 && line[64] != ' ') l.gflops = std::stod(line.substr(56, 9));
+      out[name] = l;
+    }
+    if (line.starts_with(title)) inside = true;
+  }
+  return out;
+}
+
+std::string profile_of(SmallRun& runs, engine::RunConfig c, const Cut& cut) {
+  c.profile_step = true;
+  c.steps = 3;
+  c.global_batch = 4;
+  return runs.run(c, cut).step_profile;
+}
+
+void expect_whole(const std::string& text) {
+  const auto parts = table(text, "part ");
+  ASSERT_TRUE(parts.contains("step")) << text;
+  EXPECT_FALSE(parts.contains("other kernels")) << text;
+  EXPECT_TRUE(parts.contains("products") && parts.contains("optimizer")) << text;
+  double sum = 0;
+  for (const auto& [name, line] : parts)
+    if (name != "step") sum += line.ms;
+  EXPECT_NEAR(sum, parts.at("step").ms, 0.01 * static_cast<double>(parts.size())) << text;
+  double listed = 0;
+  for (const char* title : {"product, rows", "other kernel"})
+    for (const auto& [name, line] : table(text, title)) listed += line.ms;
+  double kernels = 0;
+  for (const auto& [name, line] : parts)
+    if (name != "step" && name != "between kernels" && name != "waiting for other ranks") kernels += line.ms;
+  EXPECT_NEAR(listed, kernels, 0.5) << text;
+}
+
+TEST(StepProfile, EveryKernelOfEveryFamilyHasItsPart) {
+  SmallRun runs;
+  const std::map<std::string, std::string> models{
+      {"gpt", runs.gpt()},
+      {"llama", runs.llama()},
+      {"experts", runs.model("profile-experts",
+                             "layers = 2\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 32\ncontext = 32\n"
+                             "experts-count = 4\n")},
+      {"bert", runs.model("profile-bert",
+                          "layers = 2\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 64\ncontext = 32\n"
+                          "\n[attention]\ncausal = false\n")},
+  };
+  for (const auto& [name, model] : models) {
+    SCOPED_TRACE(name);
+    auto c = runs.config("family-" + name);
+    c.model = model;
+    expect_whole(profile_of(runs, c, {1, 0, 2}));
+  }
+}
+
+TEST(StepProfile, EveryCutAddsUp) {
+  SmallRun runs;
+  Cut zero3{2, 3, 1}, tensor{2, 0, 1}, stages{2, 0, 1}, again{1, 0, 1};
+  tensor.tensor = 2;
+  stages.pipeline = 2;
+  again.recompute = "layers", again.dtype = "bf16";
+  int n = 0;
+  for (const auto& cut : {zero3, tensor, stages, again}) {
+    SCOPED_TRACE(n);
+    const auto text = profile_of(runs, runs.config(fmt::format("cut-{}", n++)), cut);
+    expect_whole(text);
+    EXPECT_EQ(text.find("waiting for other ranks") != std::string::npos, cut.ranks > 1) << text;
+    EXPECT_EQ(text.find("on rank 0") != std::string::npos, cut.ranks > 1) << text;
+  }
+}
+
+// One micro-batch of one sequence of 32 tokens, 4 of them a step, 3 layers of 32 with an ffn of 64.
+TEST(StepProfile, ProductsHaveTheShapesOfTheModel) {
+  SmallRun runs;
+  auto c = runs.config("shapes");
+  const auto text = profile_of(runs, c, {1, 0, 1});
+  const auto shapes = table(text, "product, rows");
+  // Forward q, k and v together, and their weight's gradient; up; down; each for 4 micro-batches and 3 layers. Some
+  // shapes are of several products.
+  EXPECT_EQ(shapes.at("32 x 96 over 32").calls, 12) << text;
+  EXPECT_EQ(shapes.at("96 x 32 over 32").calls, 12) << text;
+  EXPECT_EQ(shapes.at("32 x 64 over 32").calls, 36) << text;       // up forward; down's input and weight
+  EXPECT_EQ(shapes.at("64 x 32 over 32").calls, 12) << text;       // up's weight
+  EXPECT_EQ(shapes.at("32 x 32 over 64").calls, 12 + 12) << text;  // down forward; up's input
+  const auto one = shapes.at("32 x 96 over 32");
+  EXPECT_NEAR(one.gflops, 12 * 2.0 * 32 * 96 * 32 / (one.ms * 1e6), 0.2 * one.gflops + 0.1) << text;
+}
+
+TEST(StepProfile, ChangesNoBitAndTellsTheFirstStepApart) {
+  SmallRun runs;
+  const Cut cut{2, 2, 2};
+  auto plain = runs.config("plain"), profiled = runs.config("profiled"), single = runs.config("single");
+  plain.steps = profiled.steps = 4;
+  profiled.profile_step = single.profile_step = true;
+  single.steps = 1;
+  const auto a = runs.run(plain, cut), b = runs.run(profiled, cut);
+  EXPECT_EQ(runs.bits(plain, a), runs.bits(profiled, b));
+  EXPECT_TRUE(a.step_profile.empty());
+  EXPECT_TRUE(b.step_profile.starts_with("where steps 2 to 4 went on rank 0: 2 threads, ")) << b.step_profile;
+  EXPECT_NE(b.step_profile.find("\nleft out: the first step, "), std::string::npos);
+  const auto c = runs.run(single, {1, 0, 1});
+  EXPECT_TRUE(c.step_profile.starts_with("where step 1 went: 1 thread, ")) << c.step_profile;
+  EXPECT_EQ(c.step_profile.find("left out"), std::string::npos);
+  // Nothing is left to do.
+  EXPECT_TRUE(runs.run(single, {1, 0, 1}).step_profile.empty());
+}
+
+// Validations and checkpoints are no part of a step: what they compute is not counted.
+TEST(StepProfile, LeavesOutValidationsAndCheckpoints) {
+  SmallRun runs;
+  auto plain = runs.config("without"), more = runs.config("with");
+  more.validate_every = 1, more.validation_sequences = 8, more.save_every = 1;
+  const auto calls = [&](const engine::RunConfig& c) {
+    return table(profile_of(runs, c, {1, 0, 1}), "part ").at("products").calls;
+  };
+  EXPECT_EQ(calls(plain), calls(more));
+}
+
+TEST(StepProfile, IsNotOfAGpu) {
+  SmallRun runs;
+  auto c = runs.config("gpu");
+  c.profile_step = true;
+  c.device = "cuda";
+  try {
+    engine::make_setup(c, 1, 1);
+    FAIL();
+  } catch (const base::UsageError& e) {
+    EXPECT_NE(std::string(e.what()).find("--profile-step takes the time of a processor's kernels"), std::string::npos)
+        << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace trainyard
