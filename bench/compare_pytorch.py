@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Tokens per second of `train` and of PyTorch on the same model, tokens and threads, in turn, in one run.
 
-    python3 bench/compare_pytorch.py --train build/release/bin/train --data DATA [--threads 4] [--steps 12] [--rounds 3]
+    python3 bench/compare_pytorch.py --train build/release/bin/train --data DATA [--threads 4] [--steps 12] [--rounds 3] [--dtype bf16]
     python3 bench/compare_pytorch.py --train build/cuda/bin/train --data DATA --device cuda [--kernels build/cuda/bin/bench_kernels_gpu]
 
 DATA is a shard set of any text (bytes tokenizer). Run it with a Python that has torch. PyTorch runs three ways, because on some processors its
 matrix library chooses slow code by the vendor's name: as installed; with glibc kept from giving memory back between steps; and with the vendor check
-answered 'yes' by a one-line library made here. The ratio is against the fastest, and only if its own GEMM reaches 60 % of ours.
+answered 'yes' by a one-line library made here. The ratio is against the fastest, and only if its own GEMM reaches 60 % of ours. Each round starts every program once;
+a ratio is the median over rounds of ours to theirs in the same round, with the least and the greatest, and no verdict where those differ by more than 20 % of it.
+--dtype bf16: ours with bf16 weights and f32 masters, PyTorch with autocast over f32 weights.
 
 On a GPU both work in bf16 on sequences of 1024 (PyTorch: autocast over f32 weights, fused attention and AdamW, eager and compiled), each at its best micro-batch. The
 share is of 989.4 TFLOP/s, counting 6 N + 12 L h T for each token: causal attention in full, recomputation and the embedding lookup not at all. PyTorch gets a vocabulary of 50304, which suits its products best. With --kernels attention is compared
@@ -58,7 +60,7 @@ class Model(nn.Module):
         return F.cross_entropy(F.linear(s.norm(z), s.tokens.weight).flatten(0, 1), y.flatten())
 model = Model().to(device); optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True); times = []
 run = torch.compile(model) if m.get("compile") else model
-narrow = torch.autocast("cuda", dtype=torch.bfloat16) if device == "cuda" else contextlib.nullcontext()
+narrow = torch.autocast(device, dtype=torch.bfloat16) if device == "cuda" or m.get("dtype") == "bf16" else contextlib.nullcontext()
 for _ in range(steps):
     x = torch.randint(0, 256, (m["batch"], m["sequence"] + 1), device=device); settle(); t = time.perf_counter()
     optimizer.zero_grad(set_to_none=False)
@@ -170,6 +172,7 @@ def main():
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--our-gemm", type=float, default=0, help="GFLOP/s of our product at 1024 x 768 x 3072 (bench_kernels_gemm), for the 60 %% rule")
     p.add_argument("--kernels", help="bench_kernels_gpu, to compare attention too")
+    p.add_argument("--dtype", choices=["f32", "bf16"], default="f32", help="on a processor")
     p.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     a = p.parse_args()
     if a.device == "cuda":
@@ -186,16 +189,22 @@ def main():
             rates, gemms = {w: [] for w in ways}, {w: [] for w in ways}
             mine = []
             for _ in range(a.rounds):
-                mine.append(ours(a.train, model, a.data, a.threads, a.steps, folder))
+                mine.append(ours(a.train, model, a.data, a.threads, a.steps, folder, ("--device", "cpu", "--dtype", a.dtype)))
                 for way, env in ways.items():
-                    r = peer(model, a.threads, a.steps, env)
+                    r = peer({**model, "dtype": a.dtype}, a.threads, a.steps, env)
                     rates[way].append(r["tokens"])
                     gemms[way].append(r["gemm"])
             median = lambda xs: sorted(xs)[len(xs) // 2]
-            print(f"{name}: train {median(mine):.0f} tokens/s on {a.threads} threads (ordered reduction, one process)")
+            print(f"{name}, {a.dtype}: train {median(mine):.0f} tokens/s on {a.threads} threads (ordered reduction, one process)")
             for way in ways:
                 valid = a.our_gemm == 0 or median(gemms[way]) >= 0.6 * a.our_gemm
-                ratio = f"ratio {median([m / r for m, r in zip(mine, rates[way])]):.2f}" if valid else "no ratio (its GEMM is below 60 % of ours)"
+                ratios = [m / r for m, r in zip(mine, rates[way])]
+                spread = (max(ratios) - min(ratios)) / median(ratios)
+                ratio = f"ratio {median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+                if spread > 0.2:
+                    ratio += f": no verdict, rounds differ by {100 * spread:.0f} %"
+                if not valid:
+                    ratio = "no ratio (its GEMM is below 60 % of ours)"
                 print(f"  PyTorch {r['version']} ({r['blas']}), {way}: {median(rates[way]):.0f} tokens/s, GEMM {median(gemms[way]):.0f} GFLOP/s: {ratio}")
 
 

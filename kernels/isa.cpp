@@ -11,19 +11,25 @@ namespace trainyard::kernels {
 
 namespace {
 
-constexpr Isa all[] = {Isa::baseline, Isa::avx2, Isa::avx512};
+constexpr Isa all[] = {Isa::baseline, Isa::avx2, Isa::avx512, Isa::avx512bf16, Isa::emulated_bf16};
+
+}  // namespace
 
 bool machine_has(Isa isa) {
   switch (isa) {
+    case Isa::emulated_bf16:
     case Isa::baseline: return true;
     // Every processor with AVX2 has F16C; clang cannot be asked about it.
     case Isa::avx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     case Isa::avx512:
       return machine_has(Isa::avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+    case Isa::avx512bf16: return machine_has(Isa::avx512) && __builtin_cpu_supports("avx512bf16");
   }
   return false;
 }
+
+namespace {
 
 Isa choose() {
   const char* forced = std::getenv("TRAINYARD_ISA");
@@ -34,7 +40,7 @@ Isa choose() {
       if (std::string(forced) == name_of(isa)) chosen = isa, known = true;
     if (!known)
       throw base::UsageError(fmt::format("TRAINYARD_ISA={} is not an instruction-set path", forced),
-                             "use baseline, avx2 or avx512");
+                             "use baseline, avx2, avx512, avx512bf16 or emulated-bf16");
     if (!machine_has(chosen))
       throw base::Unsupported(fmt::format("TRAINYARD_ISA={}, but this machine lacks those instructions", forced),
                               fmt::format("the best here is {}", name_of(best_isa())));
@@ -46,7 +52,11 @@ std::atomic<int> overridden{-1};
 
 }  // namespace
 
-Isa best_isa() { return machine_has(Isa::avx512) ? Isa::avx512 : machine_has(Isa::avx2) ? Isa::avx2 : Isa::baseline; }
+Isa best_isa() {
+  for (const auto isa : {Isa::avx512bf16, Isa::avx512, Isa::avx2})
+    if (machine_has(isa)) return isa;
+  return Isa::baseline;
+}
 
 Isa active_isa() {
   static const Isa chosen = choose();
@@ -54,11 +64,24 @@ Isa active_isa() {
   return forced >= 0 ? static_cast<Isa>(forced) : chosen;
 }
 
+Isa without_pairs(Isa isa) {
+  return isa == Isa::avx512bf16 ? Isa::avx512 : isa == Isa::emulated_bf16 ? Isa::baseline : isa;
+}
+
 void set_isa(Isa isa) {
   active_isa();
   overridden = static_cast<int>(isa);
 }
 
-const char* name_of(Isa isa) { return isa == Isa::avx512 ? "avx512" : isa == Isa::avx2 ? "avx2" : "baseline"; }
+const char* name_of(Isa isa) {
+  switch (isa) {
+    case Isa::avx2: return "avx2";
+    case Isa::avx512: return "avx512";
+    case Isa::avx512bf16: return "avx512bf16";
+    case Isa::emulated_bf16: return "emulated-bf16";
+    case Isa::baseline: break;
+  }
+  return "baseline";
+}
 
 }  // namespace trainyard::kernels

@@ -26,8 +26,8 @@ template <class T> void pack_block(const Mat& x, int trans, int64_t first, int64
 
 // Tasks are taken as threads become free: which thread computes a tile does not change its bits. A task goes through
 // all segments of the chunk, so that their sums meet in the first-level cache.
-template <class C> void multiply_block(const GemmArgs& g, const Block& b, const Chunk& chunk, const float* pa,
-                                       int64_t a_step, const float* pb, int64_t b_step, int64_t* next) {
+template <class T, class C> void multiply_block(const GemmArgs& g, const Block& b, const Chunk& chunk, const float* pa,
+                                                int64_t a_step, const float* pb, int64_t b_step, int64_t* next) {
   constexpr int64_t group_m = 6, group_n = 4;  // panels of one task
   const int64_t pm = (b.mb + mr - 1) / mr, pn = (b.nb + nr - 1) / nr;
   const int64_t tm = (pm + group_m - 1) / group_m, tn = (pn + group_n - 1) / group_n, tasks = tm * tn;
@@ -39,8 +39,8 @@ template <class C> void multiply_block(const GemmArgs& g, const Block& b, const 
         for (int64_t qi = qi0; qi < qi0 + group_m && qi < pm; ++qi) {
           const Segment& s = chunk.segment[c];
           const int64_t i = qi * mr, j = qj * nr;
-          multiply_tile<C>(g, b, s, pa + s.at * a_step + i * s.kb, pb + s.at * b_step + j * s.kb, i,
-                           b.mb - i < mr ? b.mb - i : mr, j, b.nb - j < nr ? b.nb - j : nr);
+          multiply_tile<T, C>(g, b, s, pa + s.at * a_step + i * s.kb, pb + s.at * b_step + j * s.kb, i,
+                              b.mb - i < mr ? b.mb - i : mr, j, b.nb - j < nr ? b.nb - j : nr);
         }
   }
 }
@@ -78,7 +78,7 @@ template <class T, class C> void product(const GemmArgs& g) {
 #pragma omp barrier
           clock.start();
           if (share == 0) __atomic_store_n(&next[1 - turn], 0, __ATOMIC_RELAXED);
-          multiply_block<C>(g, b, chunk, pa, mb0, pb, nb0, &next[turn]);
+          multiply_block<T, C>(g, b, chunk, pa, mb0, pb, nb0, &next[turn]);
           clock.computed();
           turn = 1 - turn;
 #pragma omp barrier

@@ -35,6 +35,6 @@ struct GemmArgs {
 
 KernelWork work_of(const GemmArgs& g);
 
-TRAINYARD_CPU_KERNEL(void, gemm_cpu, (const GemmArgs& args))
+TRAINYARD_PRODUCT_KERNEL(void, gemm_cpu, (const GemmArgs& args))
 
 }  // namespace trainyard::kernels

@@ -44,9 +44,10 @@ struct Sums {
   int64_t pitch[64];
   int count;
 };
-inline void micro_tile_of_sums(int64_t k, const float* a, const float* b, const Sums& sums, float* to,
-                               int64_t to_pitch) {
-  micro_product(
+template <bool by_pairs> __attribute__((noinline)) void micro_tile_of_sums(int64_t k, const float* a, const float* b,
+                                                                           const Sums& sums, float* to,
+                                                                           int64_t to_pitch) {
+  micro_product<by_pairs>(
       k, a, b, [&](Vec(&acc)[mr][vectors]) __attribute__((always_inline)) {
         for (int s = 0; s < sums.count; ++s) {
           const float* from = sums.from[s];
@@ -64,8 +65,9 @@ inline void micro_tile_of_sums(int64_t k, const float* a, const float* b, const 
 }
 
 // One tile of a segment: rows and columns [i, i + rows), [j, j + cols) of the block.
-template <class C> void multiply_tile(const GemmArgs& g, const Block& b, const Segment& s, const float* pa,
-                                      const float* pb, int64_t i, int64_t rows, int64_t j, int64_t cols) {
+// T: of the operands.
+template <class T, class C> void multiply_tile(const GemmArgs& g, const Block& b, const Segment& s, const float* pa,
+                                               const float* pb, int64_t i, int64_t rows, int64_t j, int64_t cols) {
   constexpr bool narrow = sizeof(C) == 2;
   const auto pitch_of = [&](int slot) { return slot > 0 || narrow ? nr : g.c.pitch; };
   const auto at = [&](int slot) -> float* {
@@ -87,12 +89,12 @@ template <class C> void multiply_tile(const GemmArgs& g, const Block& b, const S
   }
   float edge[mr * nr];
   if (!beside && (s.sources == 0 || (s.sources == 1 && in_place))) {
-    micro_tile(s.kb, pa, pb, to, pitch, in_place);
+    micro_tile<paired<T>>(s.kb, pa, pb, to, pitch, in_place);
   } else {
     Sums sums;
     sums.count = s.sources - (beside && in_place);
     for (int q = 0; q < sums.count; ++q) sums.from[q] = at(s.source[q]), sums.pitch[q] = pitch_of(s.source[q]);
-    micro_tile_of_sums(s.kb, pa, pb, sums, beside ? edge : to, beside ? nr : pitch);
+    micro_tile_of_sums<paired<T>>(s.kb, pa, pb, sums, beside ? edge : to, beside ? nr : pitch);
   }
   if (beside)
     for (int64_t r = 0; r < rows; ++r)

@@ -49,7 +49,7 @@ struct GroupedWeightArgs {
 KernelWork work_of(const GroupedLinearArgs& g);
 KernelWork work_of(const GroupedWeightArgs& g);
 
-TRAINYARD_CPU_KERNEL(void, grouped_linear_cpu, (const GroupedLinearArgs& args))
-TRAINYARD_CPU_KERNEL(void, grouped_weight_cpu, (const GroupedWeightArgs& args))
+TRAINYARD_PRODUCT_KERNEL(void, grouped_linear_cpu, (const GroupedLinearArgs& args))
+TRAINYARD_PRODUCT_KERNEL(void, grouped_weight_cpu, (const GroupedWeightArgs& args))
 
 }  // namespace trainyard::kernels

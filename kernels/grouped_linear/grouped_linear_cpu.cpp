@@ -97,8 +97,8 @@ void multiply_task(const Stage& s, const GemmArgs& g, const Piece& p, int64_t q0
       for (int64_t q = from; q < to; ++q) {
         const Segment& t = s.chunk.segment[c];
         const int64_t i = q * mr;
-        multiply_tile<C>(g, block, t, s.pa + t.at * s.mb0 + (p.panel + q) * mr * t.kb, pb + t.at * width + j * t.kb, i,
-                         p.rows - i < mr ? p.rows - i : mr, j0 + j, columns - j < nr ? columns - j : nr);
+        multiply_tile<T, C>(g, block, t, s.pa + t.at * s.mb0 + (p.panel + q) * mr * t.kb, pb + t.at * width + j * t.kb,
+                            i, p.rows - i < mr ? p.rows - i : mr, j0 + j, columns - j < nr ? columns - j : nr);
       }
   });
 }

@@ -31,11 +31,18 @@ template <class T>
 inline void pack_strip(const Mat& b, int trans_b, int64_t j, int64_t columns, int64_t k0, int64_t kb, float* out) {
   const int64_t whole = trans_b ? 0 : columns / nr * nr;
   // Lines of several panels at once: whole runs of memory.
-  for (int64_t p = 0; p < kb && whole > 0; ++p) {
+  for (int64_t p = 0; p < kb && whole > 0; p += paired<T> ? 2 : 1) {
     const T* from = b.row<T>(k0 + p) + j;
-    float* to = out + p * nr;
-    for (int64_t c = 0; c < whole; c += nr)
-      for (int i = 0; i < nr; ++i) to[c * kb + i] = widen(from[c + i]);
+    if constexpr (paired<T>) {
+      float* to = out + p / 2 * nr;
+      const T* second = p + 1 < kb ? from + b.pitch : nullptr;
+      for (int64_t c = 0; c < whole; c += nr)
+        for (int i = 0; i < nr; ++i) to[c * kb + i] = pair_of(from[c + i], second == nullptr ? T{0} : second[c + i]);
+    } else {
+      float* to = out + p * nr;
+      for (int64_t c = 0; c < whole; c += nr)
+        for (int i = 0; i < nr; ++i) to[c * kb + i] = widen(from[c + i]);
+    }
   }
   for (int64_t c = whole; c < columns; c += nr) {
     const int64_t have = columns - c < nr ? columns - c : nr;

@@ -77,8 +77,8 @@ template <class T> void multiply_gradients(const WeightStage& s, float* pb, int 
           panels * range / ranges, panels * (range + 1) / ranges, columns, [&](int64_t from, int64_t to, int64_t j) {
             for (int64_t q = from; q < to; ++q) {
               const int64_t i = q * mr;
-              multiply_tile<float>(product, block, segment, s.pa + b.at * s.mb0 + i * b.steps, pb + j * b.steps, i,
-                                   s.mb - i < mr ? s.mb - i : mr, j0 + j, columns - j < nr ? columns - j : nr);
+              multiply_tile<T, float>(product, block, segment, s.pa + b.at * s.mb0 + i * b.steps, pb + j * b.steps, i,
+                                      s.mb - i < mr ? s.mb - i : mr, j0 + j, columns - j < nr ? columns - j : nr);
             }
           });
     }

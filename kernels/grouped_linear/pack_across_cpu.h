@@ -37,8 +37,34 @@ template <int half> inline __attribute__((always_inline)) void turn_over(Vec (&v
   }
 }
 
-// pack_panel for width nr and sp = 1: out[p * nr + i] is element p of row i; missing rows are zero.
+// pack_pairs for width nr and sp = 1: a pair is what a word of a row is.
+inline void pack_pairs_across(const b16* from, int64_t pitch, int64_t have, int64_t kb, float* out) {
+  const int64_t whole = kb / 2;
+  const auto word = [](const b16* p) { return pair_of(p[0], p[1]); };
+  for (int i0 = 0; i0 < nr; i0 += lanes) {
+    int64_t q = 0;
+    for (; q + lanes <= whole; q += lanes) {
+      Vec v[lanes];
+#pragma GCC unroll 16
+      for (int i = 0; i < lanes; ++i) {
+        v[i] = zero();
+        if (i0 + i < have) __builtin_memcpy(&v[i], from + (i0 + i) * pitch + 2 * q, sizeof v[i]);
+      }
+      turn_over<lanes / 2>(v);
+#pragma GCC unroll 16
+      for (int i = 0; i < lanes; ++i) put(out + (q + i) * nr + i0, v[i]);
+    }
+    for (; q < whole; ++q)
+      for (int i = i0; i < i0 + lanes; ++i) out[q * nr + i] = i < have ? word(from + i * pitch + 2 * q) : 0.0f;
+    for (int i = i0; i < i0 + lanes && 2 * whole < kb; ++i)
+      out[whole * nr + i] = i < have ? pair_of(from[i * pitch + 2 * whole], {0}) : 0.0f;
+  }
+}
+
+// pack_panel for width nr and sp = 1: out[p * nr + i] is element p of row i; missing rows are zero. Where operands are
+// paired, by pairs.
 template <class T> void pack_across(const T* from, int64_t pitch, int64_t have, int64_t kb, float* out) {
+  if constexpr (paired<T>) return pack_pairs_across(from, pitch, have, kb, out);
   for (int i0 = 0; i0 < nr; i0 += lanes) {
     int64_t p = 0;
     for (; p + lanes <= kb; p += lanes) {

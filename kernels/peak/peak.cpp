@@ -13,6 +13,12 @@ std::int64_t multiply_adds(tensor::Exec& exec, std::int64_t rounds) {
   return TRAINYARD_CPU_CALL(multiply_adds_cpu, (args));
 }
 
+std::int64_t bf16_multiply_adds(tensor::Exec& exec, std::int64_t rounds) {
+  TRAINYARD_ASSERT(!exec.on_gpu() && rounds >= 1, "{} rounds", rounds);
+  const PeakArgs args{rounds, exec.threads()};
+  return TRAINYARD_CPU_CALL(bf16_multiply_adds_cpu, (args));
+}
+
 void stream_copy(tensor::Exec& exec, base::View from, base::View to) {
   TRAINYARD_ASSERT(!exec.on_gpu() && from.dense() && to.dense() && from.bytes() == to.bytes(), "copy of {} to {} bytes",
                    from.bytes(), to.bytes());

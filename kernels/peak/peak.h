@@ -12,6 +12,8 @@ namespace trainyard::kernels {
 // Exec's threads, with the instruction set in use; the floating-point operations that were done, two for each. All
 // three for a CPU Exec only.
 std::int64_t multiply_adds(tensor::Exec& exec, std::int64_t rounds);
+// The same of bf16, as products have them: by pairs where the instruction set does; else those of f32.
+std::int64_t bf16_multiply_adds(tensor::Exec& exec, std::int64_t rounds);
 
 // Dense views of equal bytes on the host, cut evenly among the Exec's threads. Stores go around the caches, which would
 // read a line first in order to write it. `fill` writes one byte everywhere.

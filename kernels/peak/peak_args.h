@@ -20,5 +20,6 @@ struct StreamArgs {
 };
 TRAINYARD_CPU_KERNEL(void, stream_cpu, (const StreamArgs& args))
 TRAINYARD_CPU_KERNEL(std::int64_t, multiply_adds_cpu, (const PeakArgs& args))
+TRAINYARD_PRODUCT_KERNEL(std::int64_t, bf16_multiply_adds_cpu, (const PeakArgs& args))
 
 }  // namespace trainyard::kernels

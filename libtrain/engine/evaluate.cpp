@@ -357,7 +357,7 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   require_same(shared_settings(config), world, world.communication ? *world.communication : *caller);
   const auto device = agree_on_device(config.run, world, world.communication ? *world.communication : *caller);
   if (device.kind == base::DeviceKind::cuda) move_to_gpu(config.run, world, device, ranks_on_node);
-  else require_same_instructions(world, world.communication ? *world.communication : *caller);
+  else require_same_instructions(base::DType::bf16, world, world.communication ? *world.communication : *caller);
   auto& exec = world.communication ? *world.communication : *caller;
   const auto watchdog = watch_peers(world, exec, config.run.hang_timeout, comm::end_job_on_hang({}, world.rank));
   if (config.run.collective_delay > 0)

@@ -1,7 +1,6 @@
 // Chooses and loads the starting point.
 #include "libtrain/engine/restore.h"
 
-#include "kernels/dispatch.h"
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/error.h"
 #include "libtrain/base/log.h"
@@ -14,6 +13,7 @@
 #include "libtrain/engine/identity.h"
 #include "libtrain/engine/run_folder.h"
 #include "libtrain/engine/run_tokenizer.h"
+#include "libtrain/engine/same_settings.h"
 #include "libtrain/engine/start_path.h"
 
 #include <algorithm>
@@ -51,8 +51,8 @@ void tell_changes(const checkpoint::RunState& was, const RunConfig& c, const pla
   tell("device", was.device_kind, c.device);
   if (was.device_kind != c.device)
     base::log_warning("another kind of device gives other roundings: losses will not be bit-identical");
-  tell("instruction set", was.isa, kernels::name_of(kernels::active_isa()));
-  if (was.isa != kernels::name_of(kernels::active_isa()))
+  tell("instruction set", was.isa, instructions_of(c.dtype));
+  if (was.isa != instructions_of(c.dtype))
     base::log_warning("another instruction set gives other roundings: losses will not be bit-identical");
   const auto versions = build_versions();
   for (const auto& [name, version] : versions.items())

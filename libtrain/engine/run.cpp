@@ -149,7 +149,7 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
   require_same(shared_settings(config), world, world.communication ? *world.communication : *caller);
   const auto device = agree_on_device(config, world, world.communication ? *world.communication : *caller);
   if (device.kind == base::DeviceKind::cuda) move_to_gpu(config, world, device, ranks_on_node);
-  else require_same_instructions(world, world.communication ? *world.communication : *caller);
+  else require_same_instructions(config.dtype, world, world.communication ? *world.communication : *caller);
   auto& exec = world.communication ? *world.communication : *caller;
   take_lanes_of_run(config, world, exec);
   const auto decided = decide_cut(config, world, exec, ranks_on_node);
@@ -219,7 +219,8 @@ std::string dry_run(const RunConfig& asked, World& world, base::Sizes sizes, int
   auto& exec = world.communication ? *world.communication : *caller;
   auto config = asked;
   require_same(shared_settings(config), world, exec);
-  if (agree_on_device(config, world, exec).kind != base::DeviceKind::cuda) require_same_instructions(world, exec);
+  if (agree_on_device(config, world, exec).kind != base::DeviceKind::cuda)
+    require_same_instructions(config.dtype, world, exec);
   take_lanes_of_run(config, world, exec);
   auto decided = decide_cut(config, world, exec, ranks_on_node);
   if (!decided.empty()) decided += "\n";

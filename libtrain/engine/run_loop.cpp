@@ -1,6 +1,7 @@
 // Steps one after another, and what surrounds each.
 #include "libtrain/engine/run_loop.h"
 
+#include "kernels/dispatch.h"
 #include "kernels/peak/peak.h"
 #include "libtrain/base/log.h"
 #include "libtrain/comm/agreement.h"
@@ -187,17 +188,24 @@ Progress RunLoop::progress() const {
   return {step_, start_.samples_seen + samples, start_.tokens_seen + samples * run_.setup.plan.sequence};
 }
 
-// Every rank finds its peak, so that all cores are as busy as they were.
+// Every rank finds its peaks, so that all cores are as busy as they were.
 std::string RunLoop::step_profile() const {
   constexpr std::int64_t rounds = 1 << 20;
   const auto exec = tensor::Exec::caller(nullptr, run_.setup.plan.threads);
-  double peak = 0;
-  for (int i = 0; i < 5; ++i) {
-    const double begin = now();
-    const auto operations = kernels::multiply_adds(*exec, rounds);
-    peak = std::max(peak, static_cast<double>(operations) / (now() - begin));
-  }
-  return profile_->text(run_.world.rank, run_.world.size, peak);
+  const auto fastest = [&](std::int64_t (*work)(tensor::Exec&, std::int64_t)) {
+    double rate = 0;
+    for (int i = 0; i < 5; ++i) {
+      const double begin = now();
+      const auto operations = work(*exec, rounds);
+      rate = std::max(rate, static_cast<double>(operations) / (now() - begin));
+    }
+    return rate;
+  };
+  StepProfile::Peaks peaks;
+  peaks.f32 = peaks.products = fastest(kernels::multiply_adds);
+  if (run_.setup.plan.dtype == base::DType::bf16 && kernels::active_isa() == kernels::Isa::avx512bf16)
+    peaks.products = fastest(kernels::bf16_multiply_adds);
+  return profile_->text(run_.world.rank, run_.world.size, peaks);
 }
 
 void RunLoop::refuse_step(const StepOutcome& o) {

@@ -1,13 +1,13 @@
 // Checkpoints of a run, from the snapshot to their name.
 #include "libtrain/engine/run_saving.h"
 
-#include "kernels/dispatch.h"
 #include "libtrain/base/text.h"
 #include "libtrain/checkpoint/manifest.h"
 #include "libtrain/checkpoint/rank_writer.h"
 #include "libtrain/engine/agreement.h"
 #include "libtrain/engine/build_info.h"
 #include "libtrain/engine/run_tokenizer.h"
+#include "libtrain/engine/same_settings.h"
 
 namespace trainyard::engine {
 
@@ -109,7 +109,7 @@ checkpoint::RunState RunSaving::state(const Progress& progress) const {
                    {{"name", run_.setup.index.tokenizer},
                     {"source", run_.setup.index.tokenizer_source},
                     {"crc32c", run_.setup.index.tokenizer_crc32c}}}};
-  s.isa = kernels::name_of(kernels::active_isa());
+  s.isa = instructions_of(s.dtype);
   s.device_kind = run_.config.device;
   s.writer = run_.held.writer;
   return s;

@@ -43,15 +43,21 @@ void require_same(const NamedSettings& mine, World& world, tensor::Exec& exec) {
   });
 }
 
-void require_same_instructions(World& world, tensor::Exec& exec) {
+const char* instructions_of(base::DType dtype) {
+  const auto isa = kernels::active_isa();
+  return kernels::name_of(dtype == base::DType::bf16 ? isa : kernels::without_pairs(isa));
+}
+
+void require_same_instructions(base::DType dtype, World& world, tensor::Exec& exec) {
   if (world.size == 1) return;
-  const auto first = on_rank_zero(world, exec, [] { return std::string(kernels::name_of(kernels::active_isa())); });
+  const auto first = on_rank_zero(world, exec, [&] { return std::string(instructions_of(dtype)); });
   on_every_rank(world, exec, [&] {
-    if (const std::string mine = kernels::name_of(kernels::active_isa()); mine != first)
+    if (const std::string mine = instructions_of(dtype); mine != first)
       throw base::EnvironmentError(
           fmt::format("the kernels of this rank use {}, those of rank 0 {}: the bits would be those of neither", mine,
                       first),
-          "set TRAINYARD_ISA on all nodes to what the least of them has (baseline, avx2 or avx512), or choose nodes of "
+          "set TRAINYARD_ISA on all nodes to what the least of them has (baseline, avx2, avx512 or avx512bf16), or "
+          "choose nodes of "
           "one kind");
   });
 }

@@ -21,8 +21,12 @@ NamedSettings shared_settings(const RunConfig& config);
 // first rank with others, what it has and what rank 0 has.
 void require_same(const NamedSettings& mine, World& world, tensor::Exec& exec);
 
-// Collective; an EnvironmentError on every rank where the kernels of one use another instruction set than those of rank
-// 0: the bits would be those of neither.
-void require_same_instructions(World& world, tensor::Exec& exec);
+// The instruction-set path whose bits a run of that working dtype has on this processor: what is another in products of
+// bf16 alone counts for them alone.
+const char* instructions_of(base::DType dtype);
+
+// Collective; an EnvironmentError on every rank where the kernels of one have other bits than those of rank 0: those of
+// the run would be neither's.
+void require_same_instructions(base::DType dtype, World& world, tensor::Exec& exec);
 
 }  // namespace trainyard::engine

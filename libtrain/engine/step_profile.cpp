@@ -59,11 +59,17 @@ std::string count_text(double n) { return n == std::floor(n) ? fmt::format("{:.0
 
 }  // namespace
 
+namespace {
+const char* part_of_row(const Row& r) { return StepProfile::part_of(r.kernel == nullptr ? "" : r.kernel); }
+}  // namespace
+
 struct StepProfile::Sum {
   std::string name;
   double seconds = 0, calls = 0, operations = 0, packing = 0, computing = 0, team = 0;
-  void add(const Row& r) {
+  double of_peak = 0;  // seconds that the operations would take at their peak
+  void add(const Row& r, const Peaks& peaks) {
     seconds += r.seconds, calls += static_cast<double>(r.calls), operations += r.work.operations;
+    of_peak += r.work.operations / (part_of_row(r) == products ? peaks.products : peaks.f32);
     packing += r.packing, computing += r.computing, team += r.team;
   }
 };
@@ -87,23 +93,23 @@ void StepProfile::begin_step(std::int64_t step) {
   last_ = step;
 }
 
-StepProfile::Sum StepProfile::sum_of(const char* part) const {
+StepProfile::Sum StepProfile::sum_of(const char* part, const Peaks& peaks) const {
   Sum sum;
   sum.name = part;
   for (const auto& r : clock_.rows())
-    if (part_of(r.kernel == nullptr ? "" : r.kernel) == std::string_view(part)) sum.add(r);
+    if (part_of_row(r) == std::string_view(part)) sum.add(r, peaks);
   return sum;
 }
 
-std::string StepProfile::text(int rank, int ranks, double peak) const {
+std::string StepProfile::text(int rank, int ranks, const Peaks& peaks) const {
   if (first_ == 0 || seconds_ == 0) return {};
   const auto steps = static_cast<double>(last_ - first_ + 1);
   const auto line = [&](const Sum& s, bool with_calls = true) {
     const double share = s.seconds / seconds_, rate = s.seconds > 0 ? s.operations / s.seconds : 0;
     auto text = fmt::format("{:<30}{:>10.2f}{:>7.1f} %{:>7}", s.name, s.seconds / steps * 1e3, share * 100,
                             with_calls ? count_text(s.calls / steps) : "");
-    text +=
-        s.operations > 0 ? fmt::format("{:>9.1f}{:>6.0f} %", rate * 1e-9, rate / peak * 100) : fmt::format("{:17}", "");
+    text += s.operations > 0 ? fmt::format("{:>9.1f}{:>6.0f} %", rate * 1e-9, s.of_peak / s.seconds * 100)
+                             : fmt::format("{:17}", "");
     text.append(1, ' ').append(static_cast<std::size_t>(std::lround(share * 6)), '#');
     while (text.back() == ' ') text.pop_back();
     return text + "\n";
@@ -117,7 +123,9 @@ std::string StepProfile::text(int rank, int ranks, double peak) const {
   auto out =
       fmt::format("where {} went{}: {} thread{}, {}\n", steps_text, ranks > 1 ? fmt::format(" on rank {}", rank) : "",
                   threads_, threads_ > 1 ? "s" : "", kernels::name_of(kernels::active_isa()));
-  out += fmt::format("peak, multiply-adds in registers: {:.1f} GFLOP/s\n", peak * 1e-9);
+  out += fmt::format("peak, multiply-adds in registers: {:.1f} GFLOP/s", peaks.f32 * 1e-9);
+  if (peaks.products != peaks.f32) out += fmt::format(", in products of bf16 {:.1f}", peaks.products * 1e-9);
+  out += "\n";
   if (first_seconds_ > 0)
     out += fmt::format("left out: the first step, which touches most memory first, {:.2f} ms\n", first_seconds_ * 1e3);
   out += fmt::format("\n{}", head("part"));
@@ -125,9 +133,9 @@ std::string StepProfile::text(int rank, int ranks, double peak) const {
   between.name = "between kernels", step.name = "step";
   double known = waited_;
   for (const auto* part : {products, attention, rows, cross_entropy, optimizer, others}) {
-    const auto sum = sum_of(part);
+    const auto sum = sum_of(part, peaks);
     known += sum.seconds;
-    step.operations += sum.operations;
+    step.operations += sum.operations, step.of_peak += sum.of_peak;
     if (sum.calls > 0) out += line(sum);
   }
   if (ranks > 1) {
@@ -140,7 +148,7 @@ std::string StepProfile::text(int rank, int ranks, double peak) const {
   out += line(between, false) + line(step, false);
   std::string teams;
   for (const auto* part : {products, attention}) {
-    const auto sum = sum_of(part);
+    const auto sum = sum_of(part, peaks);
     if (sum.team == 0) continue;
     teams +=
         fmt::format("{:<30}{:>7.1f} %{:>10.1f} %{:>9.1f} %\n", part, sum.packing / sum.team * 100,
@@ -154,7 +162,7 @@ std::string StepProfile::text(int rank, int ranks, double peak) const {
       if ((r.work.m > 0) != shapes) continue;
       Sum sum;
       sum.name = name_of(r);
-      sum.add(r);
+      sum.add(r, peaks);
       sums.push_back(std::move(sum));
     }
     std::stable_sort(sums.begin(), sums.end(), [](const Sum& a, const Sum& b) { return a.seconds > b.seconds; });

@@ -35,16 +35,20 @@ class StepProfile {
   void begin_step(std::int64_t step);
   void waited(double seconds) { waited_ += seconds; }  // for other ranks, within what counted
 
-  // Tables for people: parts of a step, products by shape, other kernels. peak: floating-point operations a second that
-  // the threads do at most. Empty where no step was done.
-  std::string text(int rank, int ranks, double peak) const;
+  // Floating-point operations a second that the threads do at most: multiply-adds of f32 in registers; those that
+  // products are made of, which are others where products of bf16 have instructions of their own.
+  struct Peaks {
+    double f32 = 0, products = 0;
+  };
+  // Tables for people: parts of a step, products by shape, other kernels. Empty where no step was done.
+  std::string text(int rank, int ranks, const Peaks& peaks) const;
 
   // To what part of a step a kernel belongs, by its name in kernels/.
   static const char* part_of(const std::string& kernel);
 
  private:
   struct Sum;
-  Sum sum_of(const char* part) const;
+  Sum sum_of(const char* part, const Peaks& peaks) const;
   kernels::KernelClock clock_;
   int threads_;
   std::int64_t first_ = 0, last_ = 0;

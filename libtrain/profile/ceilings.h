@@ -48,7 +48,8 @@ struct Ceiling {
              0;  // what a run will do, and the memory it will do it in, where they are known beforehand (on a CPU)
 };
 
-// On a CPU, with one thread and with all: arithmetic.f32 (multiply-adds in registers), memory.copy (bytes read and
+// On a CPU, with one thread and with all: arithmetic.f32 and, where bf16 is asked for, arithmetic.bf16 (multiply-adds
+// in registers, as products have them), memory.copy (bytes read and
 // written both counted), memory.write. With all: gemm.<weight>.forward, .input and .weight for every product of a layer
 // and the head; attention.forward and .backward (the causal half is counted); adamw (bytes that it must read and
 // write); disk.write (until durable) and disk.read. On a GPU: arithmetic (the largest square product up to 8192),

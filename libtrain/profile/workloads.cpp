@@ -81,7 +81,11 @@ class List {
   std::vector<Ceiling> make() {
     for (const int t : threads_ > 1 ? std::vector<int>{1, threads_} : std::vector<int>{1}) {
       if (!gpu_)
-        add("arithmetic.f32", kernels::name_of(kernels::active_isa()), "FLOP/s", t, [t] { return arithmetic(t); });
+        add("arithmetic.f32", kernels::name_of(kernels::active_isa()), "FLOP/s", t,
+            [t] { return arithmetic(t, kernels::multiply_adds); });
+      if (!gpu_ && std::find(o_.dtypes.begin(), o_.dtypes.end(), DType::bf16) != o_.dtypes.end())
+        add("arithmetic.bf16", kernels::name_of(kernels::active_isa()), "FLOP/s", t,
+            [t] { return arithmetic(t, kernels::bf16_multiply_adds); });
       const auto shape = base::binary_size_text(o_.copied_bytes);
       const auto n = static_cast<double>(o_.copied_bytes);
       add(
@@ -128,11 +132,10 @@ class List {
     return {amount, [&e = *b->exec, run = std::move(run)] { run(e); }, b, [&e = *b->exec] { e.synchronize(); }};
   }
 
-  static Work arithmetic(int threads) {
+  static Work arithmetic(int threads, std::int64_t (*work)(tensor::Exec&, std::int64_t)) {
     std::shared_ptr<tensor::Exec> exec = tensor::Exec::caller(nullptr, threads);
     constexpr std::int64_t rounds = 1 << 20;
-    return {static_cast<double>(kernels::multiply_adds(*exec, rounds)),
-            [exec] { kernels::multiply_adds(*exec, rounds); }, exec, [] {}};
+    return {static_cast<double>(work(*exec, rounds)), [exec, work] { work(*exec, rounds); }, exec, [] {}};
   }
   Work copy(int threads) const {
     const auto b = bench(threads, 2 * o_.copied_bytes);

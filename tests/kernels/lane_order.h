@@ -38,9 +38,12 @@ struct Factors {
   std::vector<double> left, right;
 };
 
-// The sums of the lanes of one element, as the instruction-set path in use makes them.
-inline std::vector<double> lane_sums(DType t, const std::vector<Factors>& parts, std::int64_t lanes) {
-  const bool fused = kernels::active_isa() != kernels::Isa::baseline;
+// The sums of the lanes of one element, as the instruction-set path in use makes them of operands of type `in`.
+inline std::vector<double> lane_sums(DType in, const std::vector<Factors>& parts, std::int64_t lanes) {
+  const auto isa = kernels::active_isa();
+  const bool fused = kernels::without_pairs(isa) != kernels::Isa::baseline;
+  const bool pairs = in == DType::bf16 && kernels::without_pairs(isa) != isa;  // the second step of two comes first
+  const auto t = accumulation(in);
   std::vector<double> sums;
   for (std::int64_t l = 0; l < lanes; ++l) {
     double lane = 0;
@@ -49,8 +52,14 @@ inline std::vector<double> lane_sums(DType t, const std::vector<Factors>& parts,
       const auto slice = static_cast<std::int64_t>(p.left.size()) / lanes, end = (l + 1) * slice;
       const auto most = t == DType::f64 ? slice : plan::gemm_block_k;
       for (std::int64_t from = l * slice; from < end; from += most) {
+        const auto stop = static_cast<std::size_t>(std::min(end, from + most));
         double block = 0;
-        for (auto k = static_cast<std::size_t>(from); k < static_cast<std::size_t>(std::min(end, from + most)); ++k) {
+        for (auto k = static_cast<std::size_t>(from); pairs && k < stop; k += 2)
+          for (auto step : {k + 1, k})
+            if (step < stop)
+              block = std::fma(static_cast<float>(p.left[step]), static_cast<float>(p.right[step]),
+                               static_cast<float>(block));
+        for (auto k = static_cast<std::size_t>(from); !pairs && k < stop; ++k) {
           if (t == DType::f64) block += p.left[k] * p.right[k];
           else if (fused)
             block = std::fma(static_cast<float>(p.left[k]), static_cast<float>(p.right[k]), static_cast<float>(block));

@@ -118,7 +118,7 @@ void check(Product p, std::int64_t lanes) {
           sum += f.left[k] * f.right[k], size += std::abs(f.left[k] * f.right[k]);
       const double bound = rounding(sums_in) * size + (p.type.out == DType::bf16 ? 0x1p-8 * std::abs(sum) : 0);
       ASSERT_LE(std::abs(y(i, j) - sum), bound) << what << " at " << i << "," << j;
-      const auto lane = lane_sums(sums_in, factors, lanes);
+      const auto lane = lane_sums(p.type.in, factors, lanes);
       double exact = add_lanes(sums_in, lane, order_of(lane.size()));
       if (p.has_bias()) exact = rounded(sums_in, exact + p.bias(0, j));
       MatrixBuffer want(p.type.out, 1, 1);

@@ -37,6 +37,20 @@ TEST(Peak, StreamsCopyAndFillEveryByte) {
   kernels::set_isa(kernels::best_isa());
 }
 
+// By pairs a lane has two of them.
+TEST(Peak, MultiplyAddsOfBf16AreCounted) {
+  const auto one = tensor::Exec::caller(nullptr, 1), three = tensor::Exec::caller(nullptr, 3);
+  for (const auto isa :
+       {kernels::Isa::baseline, kernels::Isa::avx512, kernels::Isa::avx512bf16, kernels::Isa::emulated_bf16}) {
+    if (!kernels::machine_has(isa)) continue;
+    kernels::set_isa(isa);
+    const bool pairs = isa == kernels::Isa::avx512bf16 || isa == kernels::Isa::emulated_bf16;
+    EXPECT_EQ(kernels::bf16_multiply_adds(*one, 10), (pairs ? 2 : 1) * kernels::multiply_adds(*one, 10));
+    EXPECT_EQ(kernels::bf16_multiply_adds(*three, 20), 6 * kernels::bf16_multiply_adds(*one, 10));
+  }
+  kernels::set_isa(kernels::best_isa());
+}
+
 TEST(Peak, MultiplyAddsAreCounted) {
   const auto one = tensor::Exec::caller(nullptr, 1), three = tensor::Exec::caller(nullptr, 3);
   const auto flops = kernels::multiply_adds(*one, 10);

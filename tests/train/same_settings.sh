@@ -49,6 +49,17 @@ timeout 30 mpirun -q --bind-to none -n 1 "${one[@]}" : -n 1 -x TRAINYARD_ISA=bas
 [ "$code" = 4 ] || fail "another instruction set on one rank: exit $code"
 grep -q 'rank 1: the kernels of this rank use baseline' out || fail "the instruction set is not named"
 
+# A path that is another in products of bf16 alone is another for them alone.
+for dtype in f32 bf16; do
+  code=0
+  timeout 30 mpirun -q --bind-to none -n 1 -x TRAINYARD_ISA=baseline "${train[@]}" --dtype $dtype --output paths-$dtype --threads 1 : -n 1 -x TRAINYARD_ISA=emulated-bf16 "${train[@]}" --dtype $dtype --output paths-$dtype --threads 1 >out 2>&1 </dev/null || code=$?
+  if [ $dtype = f32 ]; then [ "$code" = 0 ] || fail "two paths with the same bits in f32: exit $code: $(tail -3 out)"
+  else
+    [ "$code" = 4 ] || fail "two paths in bf16: exit $code"
+    grep -q 'the kernels of this rank use emulated-bf16, those of rank 0 baseline' out || fail "the paths are not named"
+  fi
+done
+
 # What a rank may have for itself.
 code=0
 timeout 30 mpirun -q --bind-to none -n 1 "${train[@]}" --output done --threads 1 --memory-limit 1GB : -n 1 "${train[@]}" --output done >out 2>&1 </dev/null || code=$?

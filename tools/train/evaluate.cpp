@@ -78,8 +78,7 @@ void refuse_training_flags(const std::vector<base::Field>& fields) {
 }  // namespace
 
 EvaluateFlags::EvaluateFlags(CLI::App& app) : app_(app) {
-  app.add_option("--evaluate", checkpoint_,
-                 "no training: loss of a checkpoint or a run")
+  app.add_option("--evaluate", checkpoint_, "no training: loss of a checkpoint or a run")
       ->type_name("CHECKPOINT")
       ->group("Evaluating");
   app.add_option("--evaluate-split", split_, "validation or train [validation]")

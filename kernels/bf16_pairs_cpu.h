@@ -1,0 +1,48 @@
+// Products of bf16 by pairs of neighbouring steps of the sum, as the instruction vdpbf16ps of AVX-512 BF16 has them
+// (Intel 64 and IA-32 Architectures Software Developer's Manual): of each f32 lane first the pair's second step, then
+// its first, each one multiply-add with a single rounding to nearest even; operands, what is added to, and results that
+// are denormal count as zero of their sign. Included only by *_cpu.cpp, once per instruction set; TRAINYARD_BF16_PAIRS
+// says which have it, by the instruction or, where there is none, in steps of the same arithmetic.
+#pragma once
+
+#include "kernels/vec_cpu.h"
+
+namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
+namespace {
+
+// Are operands of this type packed by pairs?
+template <class T> constexpr bool paired = false;
+#if defined(TRAINYARD_BF16_PAIRS)
+template <> constexpr bool paired<b16> = true;
+#endif
+
+// Steps p and p + 1 of an operand, as a lane of 32 bits has them.
+inline float pair_of(b16 first, b16 second) {
+  return bits_to_float(static_cast<std::uint32_t>(second.bits) << 16 | first.bits);
+}
+
+#if defined(__AVX512BF16__)
+inline Vec multiply_pairs(Vec a, Vec b, Vec c) {
+  return _mm512_dpbf16_ps(c, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+}
+#else
+inline float without_denormals(float x) {
+  const auto bits = float_to_bits(x);
+  return (bits & 0x7f800000u) == 0 ? bits_to_float(bits & 0x80000000u) : x;
+}
+inline float multiply_pair(float a, float b, float c) {
+  const auto operand = [](std::uint32_t bits) { return without_denormals(bits_to_float(bits)); };
+  const auto x = float_to_bits(a), y = float_to_bits(b);
+  const float second = __builtin_fmaf(operand(x & 0xffff0000u), operand(y & 0xffff0000u), without_denormals(c));
+  return without_denormals(__builtin_fmaf(operand(x << 16), operand(y << 16), without_denormals(second)));
+}
+inline Vec multiply_pairs(Vec a, Vec b, Vec c) {
+  float x[lanes], y[lanes], z[lanes];
+  put(x, a), put(y, b), put(z, c);
+  for (int l = 0; l < lanes; ++l) z[l] = multiply_pair(x[l], y[l], z[l]);
+  return load(z);
+}
+#endif
+
+}  // namespace
+}  // namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE

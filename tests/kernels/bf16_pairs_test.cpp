@@ -1,0 +1,174 @@
+// Products of bf16 by pairs: bit for bit what the instruction's definition says, step by step in f32 with one rounding
+// each, in emulation on every machine and by the instruction where there is one.
+#include "kernels/gemm/gemm.h"
+#include "kernels/grouped_linear/grouped_linear.h"
+#include "tests/kernels/matrix_buffer.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cfenv>
+#include <cmath>
+#include <random>
+#include <vector>
+
+namespace trainyard {
+namespace {
+
+using base::DType;
+using kernels::Isa;
+using Bits = std::vector<std::uint16_t>;
+
+constexpr Isa by_pairs[] = {Isa::emulated_bf16, Isa::avx512bf16};
+
+float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
+float widened(std::uint16_t bits) { return flushed(std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16)); }
+
+// One element of a [m, k] times b [k, n]: blocks of 384 steps, each a fresh sum of pairs, added in order. In double a
+// product of two bf16 is exact, and its sum with an f32 is rounded once where it is rounded by std::fma.
+float expected(const Bits& a, const Bits& b, std::int64_t k, std::int64_t n, std::int64_t i, std::int64_t j) {
+  float total = 0;
+  for (std::int64_t k0 = 0; k0 < k; k0 += 384) {
+    float sum = 0;
+    for (std::int64_t p = k0; p < std::min(k, k0 + 384); p += 2)
+      for (const auto step : {p + 1, p}) {
+        const bool there = step < std::min(k, k0 + 384);
+        const float x = there ? widened(a[static_cast<std::size_t>(i * k + step)]) : 0.0f,
+                    y = there ? widened(b[static_cast<std::size_t>(step * n + j)]) : 0.0f;
+        sum = flushed(std::fma(x, y, flushed(sum)));
+      }
+    total = k0 == 0 ? sum : total + sum;
+  }
+  return total;
+}
+
+enum class Values { usual, tiny, any };
+Bits values(std::int64_t count, Values kind, unsigned seed) {
+  std::mt19937 random(seed);
+  Bits out(static_cast<std::size_t>(count));
+  for (auto& x : out) {
+    const auto r = random();
+    const unsigned exponent = kind == Values::usual ? 118 + r % 12 : kind == Values::tiny ? r % 80 : r % 256;
+    x = static_cast<std::uint16_t>((r >> 16 & 0x8000u) | exponent << 7 | (r >> 20 & 0x7fu));
+  }
+  return out;
+}
+
+bool equal(float x, float y) {
+  return (std::isnan(x) && std::isnan(y)) || std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
+}
+
+struct Operand {
+  Bits rows, turned;
+  Operand(std::int64_t r, std::int64_t c, Values kind, unsigned seed) : rows(values(r * c, kind, seed)), turned(rows) {
+    for (std::int64_t i = 0; i < r; ++i)
+      for (std::int64_t j = 0; j < c; ++j)
+        turned[static_cast<std::size_t>(j * r + i)] = rows[static_cast<std::size_t>(i * c + j)];
+  }
+};
+base::View view(Bits& x, std::int64_t r, std::int64_t c) { return {x.data(), DType::bf16, {r, c}}; }
+
+TEST(Bf16Pairs, ProductsHaveTheBitsOfTheDefinition) {
+  struct {
+    std::int64_t m, n, k;
+  } const shapes[] = {{1, 1, 1}, {3, 5, 2}, {14, 32, 7}, {15, 33, 64}, {29, 70, 383}, {16, 40, 385}, {5, 64, 1001}};
+  for (const auto isa : by_pairs) {
+    if (!kernels::machine_has(isa)) continue;
+    kernels::set_isa(isa);
+    for (const auto& s : shapes)
+      for (const auto kind : {Values::usual, Values::tiny, Values::any})
+        for (const int turned : {0, 1, 2, 3}) {
+          Operand a(s.m, s.k, kind, 1), b(s.k, s.n, kind, 2);
+          std::vector<float> c(static_cast<std::size_t>(s.m * s.n), -7);
+          const bool ta = (turned & 1) != 0, tb = (turned & 2) != 0;
+          test::Bench bench(turned == 3 ? 3 : 1);
+          kernels::gemm(*bench, ta ? view(a.turned, s.k, s.m) : view(a.rows, s.m, s.k),
+                        ta ? kernels::Transpose::yes : kernels::Transpose::no,
+                        tb ? view(b.turned, s.n, s.k) : view(b.rows, s.k, s.n),
+                        tb ? kernels::Transpose::yes : kernels::Transpose::no, base::View::of(c.data(), {s.m, s.n}));
+          for (std::int64_t i = 0; i < s.m; ++i)
+            for (std::int64_t j = 0; j < s.n; ++j) {
+              const float wanted = expected(a.rows, b.rows, s.k, s.n, i, j),
+                          got = c[static_cast<std::size_t>(i * s.n + j)];
+              ASSERT_TRUE(equal(wanted, got)) << kernels::name_of(isa) << " " << s.m << " x " << s.n << " over " << s.k
+                                              << " values " << static_cast<int>(kind) << " turned " << turned << " at "
+                                              << i << ", " << j << ": " << got << ", not " << wanted;
+            }
+        }
+  }
+  kernels::set_isa(kernels::best_isa());
+}
+
+// Two groups, the first of an odd number of rows, so that the second begins a pair of its own.
+TEST(Bf16Pairs, ProductsOfGroupsHaveThem) {
+  constexpr std::int64_t first = 9, second = 20, rows = first + second, in = 37, out = 45;
+  for (const auto isa : by_pairs) {
+    if (!kernels::machine_has(isa)) continue;
+    kernels::set_isa(isa);
+    Operand x(rows, in, Values::usual, 3), dy(rows, out, Values::usual, 4), w0(out, in, Values::usual, 5),
+        w1(out, in, Values::usual, 6);
+    auto weights = w0.rows;
+    weights.insert(weights.end(), w1.rows.begin(), w1.rows.end());
+    std::vector<std::int32_t> ranges{0, first, first, second};
+    const kernels::RowGroups groups{base::View::of(ranges.data(), {2, 2})};
+    std::vector<float> y(static_cast<std::size_t>(rows * out)), dw(static_cast<std::size_t>(2 * out * in));
+    test::Bench bench(2);
+    const kernels::GroupedView w{view(weights, out, in), out * in, 2};
+    kernels::grouped_linear_forward(*bench, groups, view(x.rows, rows, in), w, {}, 1,
+                                    base::View::of(y.data(), {rows, out}));
+    kernels::grouped_linear_backward_weight(*bench, groups, view(dy.rows, rows, out), view(x.rows, rows, in),
+                                            {base::View::of(dw.data(), {out, in}), out * in, 2}, {});
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = 0; j < out; ++j)
+        ASSERT_TRUE(equal(expected(x.rows, (i < first ? w0 : w1).turned, in, out, i, j),
+                          y[static_cast<std::size_t>(i * out + j)]))
+            << i << ", " << j;
+    for (int g = 0; g < 2; ++g) {
+      const auto from = g == 0 ? 0 : first, count = g == 0 ? first : second;
+      const Bits d(dy.rows.begin() + from * out, dy.rows.begin() + (from + count) * out),
+          r(x.rows.begin() + from * in, x.rows.begin() + (from + count) * in);
+      Bits turned(d.size());
+      for (std::int64_t i = 0; i < count; ++i)
+        for (std::int64_t j = 0; j < out; ++j)
+          turned[static_cast<std::size_t>(j * count + i)] = d[static_cast<std::size_t>(i * out + j)];
+      for (std::int64_t i = 0; i < out; ++i)
+        for (std::int64_t j = 0; j < in; ++j)
+          ASSERT_TRUE(equal(expected(turned, r, count, in, i, j), dw[static_cast<std::size_t>((g * out + i) * in + j)]))
+              << g << ": " << i << ", " << j;
+    }
+  }
+  kernels::set_isa(kernels::best_isa());
+}
+
+// f32 has nothing of it.
+TEST(Bf16Pairs, ProductsOfF32AreThoseOfTheBase) {
+  constexpr std::int64_t m = 20, n = 40, k = 50;
+  std::vector<float> a(m * k), b(k * n);
+  std::mt19937 random(1);
+  for (auto* v : {&a, &b})
+    for (auto& e : *v) e = static_cast<float>(random() % 2001) * 0.001f - 1;
+  const auto product = [&](Isa isa) {
+    kernels::set_isa(isa);
+    std::vector<float> c(m * n);
+    test::Bench bench(1);
+    kernels::gemm(*bench, base::View::of(a.data(), {m, k}), kernels::Transpose::no, base::View::of(b.data(), {k, n}),
+                  kernels::Transpose::no, base::View::of(c.data(), {m, n}));
+    kernels::set_isa(kernels::best_isa());
+    return c;
+  };
+  EXPECT_EQ(product(Isa::emulated_bf16), product(Isa::baseline));
+  if (kernels::machine_has(Isa::avx512bf16)) {
+    EXPECT_EQ(product(Isa::avx512bf16), product(Isa::avx512));
+  }
+}
+
+TEST(Bf16Pairs, TheEmulatedPathIsNobodysChoice) {
+  EXPECT_TRUE(kernels::machine_has(Isa::emulated_bf16));
+  EXPECT_NE(kernels::best_isa(), Isa::emulated_bf16);
+  if (kernels::machine_has(Isa::avx512bf16)) {
+    EXPECT_EQ(kernels::best_isa(), Isa::avx512bf16);
+  }
+}
+
+}  // namespace
+}  // namespace trainyard
