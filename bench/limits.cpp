@@ -40,7 +40,8 @@ double measured(const std::string& name, int threads, base::Device device, const
   profile::CeilingOptions o;
   o.model = plan::preset("gpt2");
   o.model.lanes = 1;
-  o.dtypes = {device.kind == base::DeviceKind::cuda ? base::DType::bf16 : base::DType::f32};
+  o.dtypes = {device.kind == base::DeviceKind::cuda || name == "arithmetic.bf16" ? base::DType::bf16
+                                                                                 : base::DType::f32};
   o.threads = threads, o.device = device, o.disk_folder = folder;
   for (const auto& c : profile::ceilings(o, "bench"))
     if (c.name == name && c.threads == threads) return profile::rate_of(c);

@@ -13,9 +13,10 @@ namespace trainyard::bench {
 // now, once in a process, so that figure and limit are of the same run. Throws where the file has no such value.
 double limit(const std::string& name, int threads, base::Device device = {});
 
-inline double product_limit(int threads) {
-  return limit("arithmetic.f32", threads);
-}  // FLOP/s of multiply-adds in registers
+// FLOP/s of multiply-adds in registers, as products of that type have them.
+inline double product_limit(int threads, base::DType dtype = base::DType::f32) {
+  return limit(dtype == base::DType::bf16 ? "arithmetic.bf16" : "arithmetic.f32", threads);
+}
 inline double copy_limit(int threads) { return limit("memory.copy", threads); }  // bytes read and written a second
 // Bytes a second: written to a file in `folder` until durable; read back from the page cache, where checkpoints just
 // written are.

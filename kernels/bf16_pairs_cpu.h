@@ -1,8 +1,9 @@
 // Products of bf16 by pairs of neighbouring steps of the sum, as the instruction vdpbf16ps of AVX-512 BF16 has them
 // (Intel 64 and IA-32 Architectures Software Developer's Manual): of each f32 lane first the pair's second step, then
-// its first, each one multiply-add with a single rounding to nearest even; operands, what is added to, and results that
-// are denormal count as zero of their sign. Included only by *_cpu.cpp, once per instruction set; TRAINYARD_BF16_PAIRS
-// says which have it, by the instruction or, where there is none, in steps of the same arithmetic.
+// its first, each one multiply-add with a single rounding to nearest even; operands and what is added to that are
+// denormal count as zero of their sign, and so does a result that would be denormal if exponents had no least. Included
+// only by *_cpu.cpp, once per instruction set; TRAINYARD_BF16_PAIRS says which have it, by the instruction or, where
+// there is none, in steps of the same arithmetic.
 #pragma once
 
 #include "kernels/vec_cpu.h"
@@ -30,11 +31,20 @@ inline float without_denormals(float x) {
   const auto bits = float_to_bits(x);
   return (bits & 0x7f800000u) == 0 ? bits_to_float(bits & 0x80000000u) : x;
 }
+// x y + c of numbers that are not denormal. What rounds up to the least normal number is tiny all the same where it is
+// less once it is rounded as if exponents had no least; at 2^64 times the size it shows.
+inline float multiply_add(float x, float y, float c) {
+  const float sum = __builtin_fmaf(x, y, c);
+  if (__builtin_fabsf(sum) == 0x1p-126f &&
+      __builtin_fabsf(__builtin_fmaf(x * 0x1p32f, y * 0x1p32f, c * 0x1p64f)) < 0x1p-62f)
+    return __builtin_copysignf(0.0f, sum);
+  return without_denormals(sum);
+}
 inline float multiply_pair(float a, float b, float c) {
   const auto operand = [](std::uint32_t bits) { return without_denormals(bits_to_float(bits)); };
   const auto x = float_to_bits(a), y = float_to_bits(b);
-  const float second = __builtin_fmaf(operand(x & 0xffff0000u), operand(y & 0xffff0000u), without_denormals(c));
-  return without_denormals(__builtin_fmaf(operand(x << 16), operand(y << 16), without_denormals(second)));
+  const float second = multiply_add(operand(x & 0xffff0000u), operand(y & 0xffff0000u), without_denormals(c));
+  return multiply_add(operand(x << 16), operand(y << 16), second);
 }
 inline Vec multiply_pairs(Vec a, Vec b, Vec c) {
   float x[lanes], y[lanes], z[lanes];

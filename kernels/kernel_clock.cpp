@@ -19,7 +19,17 @@ namespace detail {
 constinit thread_local KernelClock* kernel_clock = nullptr;
 }
 
-KernelClock::KernelClock(int threads) : rows_(room + 1), team_(static_cast<std::size_t>(threads)) {}
+KernelClock::KernelClock(int threads) : rows_(room + 1), kept_(room + 1), team_(static_cast<std::size_t>(threads)) {}
+
+void KernelClock::keep() {
+  std::copy(rows_.begin(), rows_.end(), kept_.begin());
+  kept_used_ = used_;
+}
+
+void KernelClock::go_back() {
+  std::copy(kept_.begin(), kept_.end(), rows_.begin());
+  used_ = kept_used_;
+}
 
 void KernelClock::clear() {
   std::fill(rows_.begin(), rows_.end(), Row{});
@@ -32,7 +42,8 @@ KernelClock::Row& KernelClock::row_of(const char* kernel, const KernelWork& work
   for (std::size_t i = 0; i < used_; ++i) {
     auto& r = rows_[i];
     const bool same_name = r.kernel == kernel || (r.kernel != nullptr && std::strcmp(r.kernel, kernel) == 0);
-    if (same_name && r.work.m == work.m && r.work.n == work.n && r.work.k == work.k) return r;
+    if (same_name && r.work.m == work.m && r.work.n == work.n && r.work.k == work.k && r.work.of_bf16 == work.of_bf16)
+      return r;
   }
   if (used_ >= room) {
     used_ = room + 1;
@@ -40,7 +51,7 @@ KernelClock::Row& KernelClock::row_of(const char* kernel, const KernelWork& work
   }
   auto& r = rows_[used_++];
   r.kernel = kernel;
-  r.work.m = work.m, r.work.n = work.n, r.work.k = work.k;
+  r.work.m = work.m, r.work.n = work.n, r.work.k = work.k, r.work.of_bf16 = work.of_bf16;
   return r;
 }
 

@@ -13,7 +13,7 @@ namespace trainyard::kernels {
 
 class KernelClock {
  public:
-  // Calls of one kernel; of a product those of one shape.
+  // Calls of one kernel; of a product those of one shape and type.
   struct Row {
     const char* kernel = nullptr;  // as kernels/ calls it: "gemm_cpu"; null: calls that found no room
     KernelWork work;               // operations of all calls
@@ -27,6 +27,9 @@ class KernelClock {
   explicit KernelClock(int threads);
   std::span<const Row> rows() const { return {rows_.data(), used_}; }  // in the order of their first calls
   void clear();
+  // go_back() forgets what was measured since the last keep().
+  void keep();
+  void go_back();
 
   // For as long as it lives, the calls of the thread that made it are measured. One at a time.
   class Measuring {
@@ -41,8 +44,8 @@ class KernelClock {
   void begin();
   void end(const char* kernel, const KernelWork& work, double seconds);
   Row& row_of(const char* kernel, const KernelWork& work);
-  std::vector<Row> rows_;
-  std::size_t used_ = 0;
+  std::vector<Row> rows_, kept_;
+  std::size_t used_ = 0, kept_used_ = 0;
   friend TeamSeconds* team_seconds(int threads);
   std::vector<TeamSeconds> team_;  // of the call that runs
 };

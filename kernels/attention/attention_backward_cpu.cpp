@@ -127,13 +127,14 @@ void pair_gradients(const BackwardBuffers& m, const Drop& drop, const Limits& li
 
 // One tile of queries against the tile of keys in the buffers.
 template <class T> void backward_step(const AttentionArgs& a, const HeadPlace& at, const SharedHead& s,
-                                      const BackwardBuffers& m, const Drop& drop, int64_t i, int64_t j,
-                                      unsigned parts) {
+                                      const BackwardBuffers& m, const Drop& drop, int64_t i, int64_t j, unsigned parts,
+                                      TeamClock& clock) {
   const int64_t d = a.head_dim, dw = plan::attention_width(d), i0 = i * tile, j0 = j * tile, h = at.head(a);
   const auto limits = limits_of(a, at.b, i0);
   const bool sees_all = limits.sees_all(j0);
   pack_rows<T>(a.q, at.b * a.sequence + i0, h * d, limits.rows, d, dw, static_cast<float>(a.scale), m.queries);
   pack_rows<T>(a.dout, at.b * a.sequence + i0, h * d, limits.rows, d, dw, 1, m.douts);
+  clock.packed();
   alignas(64) float lse[tile];
   for (int q = 0; q < tile; ++q)
     lse[q] = q < limits.rows ? a.lse.row<float>(at.b * a.heads + h)[i0 + q] : __builtin_inff();
@@ -165,7 +166,9 @@ template <class T> void backward_step(const AttentionArgs& a, const HeadPlace& a
     tile_product<true>(k1 - k0, dw, q1 - q0, m.ds + q0 * tile + k0, 1, tile, m.queries + q0 * dw, dw, m.dk + k0 * dw,
                        dw, true);
   });
+  clock.computed();
   wait_for_turn(s.turn + i, j);
+  clock.start();
   over_blocks([&](int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
     tile_product<false>(q1 - q0, dw, k1 - k0, m.ds + q0 * tile + k0, tile, 1, m.keys + k0 * dw, dw,
                         s.dq + (i0 + q0) * dw, dw, true);
@@ -173,22 +176,25 @@ template <class T> void backward_step(const AttentionArgs& a, const HeadPlace& a
   const auto next = next_turn(a, h, i, j, s.end[i]);
   __atomic_store_n(s.turn + i, next, __ATOMIC_RELEASE);
   if (next >= s.end[i]) store_queries<T>(a, at, s, i);
+  clock.computed();
 }
 
-template <class T> void backward_tile(const AttentionArgs& a, HeadPlace at, const BackwardBuffers& m, int64_t j) {
+template <class T>
+void backward_tile(const AttentionArgs& a, HeadPlace at, const BackwardBuffers& m, int64_t j, TeamClock& clock) {
   const int64_t d = a.head_dim, dw = plan::attention_width(d), j0 = j * tile, have = least(tile, a.sequence - j0),
                 row0 = at.b * a.sequence + j0;
   pack_rows<T>(a.v, row0, at.kv * d, have, d, dw, 1, m.keys);
   turn(m.keys, dw, m.values_turned);
   pack_rows<T>(a.k, row0, at.kv * d, have, d, dw, 1, m.keys);
   turn(m.keys, dw, m.keys_turned);
+  clock.packed();
   memset(m.dk, 0, static_cast<std::size_t>(tile * dw) * sizeof(float));
   memset(m.dv, 0, static_cast<std::size_t>(tile * dw) * sizeof(float));
   for (at.g = 0; at.g < a.heads / a.kv_heads; ++at.g) {
     const auto s = shared_head(a, at.slot, at.g);
     const auto drop = drop_of(a, at.b, at.head(a));
     over_queries(a, at.head(a), j, [&](int64_t i, unsigned parts) {
-      if (j >= s.first[i] && j < s.end[i]) backward_step<T>(a, at, s, m, drop, i, j, parts);
+      if (j >= s.first[i] && j < s.end[i]) backward_step<T>(a, at, s, m, drop, i, j, parts, clock);
     });
   }
   for (int64_t r = 0; r < have; ++r) {
@@ -197,6 +203,7 @@ template <class T> void backward_tile(const AttentionArgs& a, HeadPlace at, cons
     fetch<T, true>(a.dv, row0 + r + ahead, at.kv * d, d);
     for (int64_t c = 0; c < d; ++c) store(&dk[c], m.dk[r * dw + c]), store(&dv[c], m.dv[r * dw + c]);
   }
+  clock.computed();
 }
 
 // Groups are (sequence, key-value head); as many as there are slots at a time, whose tiles all threads share.
@@ -222,7 +229,7 @@ template <class T> void backward_pass(const AttentionArgs& a) {
 #pragma omp barrier
       clock.start();
 #pragma omp for schedule(monotonic : dynamic, 1) nowait
-      for (int64_t u = 0; u < count * tiles; ++u) backward_tile<T>(a, place(u % count, 0), m, u / count);
+      for (int64_t u = 0; u < count * tiles; ++u) backward_tile<T>(a, place(u % count, 0), m, u / count, clock);
       clock.computed();
 #pragma omp barrier
       clock.start();

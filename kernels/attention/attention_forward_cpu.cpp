@@ -145,8 +145,8 @@ void mix(const ForwardBuffers& m, unsigned parts, int64_t dw, const Rows& values
               [&](int from, int to) { add(r * part, (r + 1) * part, from * part, to * part); });
 }
 
-template <class T>
-void forward_tile(const AttentionArgs& a, const Place& at, const PackedHead& head, const ForwardBuffers& m) {
+template <class T> void forward_tile(const AttentionArgs& a, const Place& at, const PackedHead& head,
+                                     const ForwardBuffers& m, TeamClock& clock) {
   const int64_t d = a.head_dim, dw = plan::attention_width(d), i0 = at.i * tile, row0 = at.b * a.sequence;
   const auto limits = limits_of(a, at.b, i0);
   const auto drop = drop_of(a, at.b, at.h);
@@ -157,6 +157,7 @@ void forward_tile(const AttentionArgs& a, const Place& at, const PackedHead& hea
   memset(m.mixed, 0, static_cast<std::size_t>(tile * dw) * sizeof(float));
   pack_rows<T>(a.q, row0 + i0, at.h * d, limits.rows, d, dw, static_cast<float>(a.scale), m.rows);
   turn(m.rows, dw, m.queries);
+  clock.packed();
   over_keys(a, at.h, at.i, limits.first(), limits.end(), [&](int64_t j, unsigned parts) {
     const int64_t j0 = j * tile;
     parts &= limits.seen(j0);
@@ -178,6 +179,7 @@ void forward_tile(const AttentionArgs& a, const Place& at, const PackedHead& hea
     for (int64_t c = 0; c < d; ++c) store(&out[c], mixed[c] / sum);
     lse[q] = nothing ? __builtin_inff() : m.top[q] + static_cast<float>(__builtin_log(static_cast<double>(m.sum[q])));
   }
+  clock.computed();
 }
 
 // Where lists make some tiles of queries dearer than others they are taken in four classes, the dearest first, so that
@@ -216,7 +218,7 @@ template <class T> void forward_pass(const AttentionArgs& a) {
 #pragma omp for schedule(dynamic, 1) nowait
       for (int64_t u = 0; u < classes * units; ++u) {
         const int64_t n = u % units, b = n % heads / a.heads, h = n % a.heads, i = n / heads;
-        if (class_of(a, h, i, mean) == u / units) forward_tile<T>(a, {b, h, i}, {}, m);
+        if (class_of(a, h, i, mean) == u / units) forward_tile<T>(a, {b, h, i}, {}, m, clock);
       }
       clock.computed();
     }
@@ -241,7 +243,7 @@ template <class T> void forward_pass(const AttentionArgs& a) {
         // Without lists the last tiles have most to do if causal.
         const int64_t i = listed ? n / heads : tiles - 1 - n / heads;
         if (listed && class_of(a, h, i, mean) != u / units) continue;
-        forward_tile<T>(a, {b, h, i}, packed_head(a, slot), m);
+        forward_tile<T>(a, {b, h, i}, packed_head(a, slot), m, clock);
       }
       clock.computed();
 #pragma omp barrier

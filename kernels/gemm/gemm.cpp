@@ -17,7 +17,8 @@ void gemm(tensor::Exec& exec, base::View a, Transpose ta, base::View b, Transpos
 }
 
 KernelWork work_of(const GemmArgs& g) {
-  return {2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k), g.m, g.n, g.k};
+  return {2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k), g.m, g.n, g.k,
+          g.a.type == Type::bf16};
 }
 
 void run_gemm(tensor::Exec& exec, GemmArgs args) {

@@ -55,10 +55,12 @@ double rows_of(const GroupRanges& r) {
 
 // Groups differ from call to call: they count, but have no shape.
 KernelWork work_of(const GroupedLinearArgs& g) {
-  return {2 * rows_of(g.rows) * static_cast<double>(g.c.cols) * static_cast<double>(g.k)};
+  return {2 * rows_of(g.rows) * static_cast<double>(g.c.cols) * static_cast<double>(g.k), 0, 0, 0,
+          g.a[0].type == Type::bf16};
 }
 KernelWork work_of(const GroupedWeightArgs& g) {
-  return {2 * rows_of(g.rows) * static_cast<double>(g.dy.cols) * static_cast<double>(g.x.cols)};
+  return {2 * rows_of(g.rows) * static_cast<double>(g.dy.cols) * static_cast<double>(g.x.cols), 0, 0, 0,
+          g.x.type == Type::bf16};
 }
 
 void grouped_linear_forward(tensor::Exec& exec, const RowGroups& groups, base::View x, const GroupedView& weight,

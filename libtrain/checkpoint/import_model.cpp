@@ -264,7 +264,7 @@ RunState state_of(const Source& source, const ImportOptions& options, std::vecto
   s.versions = options.versions;
   s.provenance = {{"imported_from", base::text_of_path(source.path)}, {"model_type", source.is.family->model_type}};
   record_tokenizer(source.files.folder(), s.provenance, notes);
-  s.isa = options.isa;
+  if (options.isa) s.isa = options.isa(s.dtype);
   // Nothing proves that an interrupted start read the same tensors: each begins anew.
   s.writer = fmt::format("import {} {}", ::getpid(), base::real_clock().now());
   return s;

@@ -20,7 +20,7 @@ struct ImportOptions {
   int threads = 1;
   std::optional<base::DType> dtype;  // nothing: the smallest that holds the weights exactly, bf16 or f32
   nlohmann::json versions = nlohmann::json::object();
-  std::string isa;
+  std::function<std::string(base::DType)> isa;
   std::function<std::int64_t(const std::string& folder)> free_bytes;  // as NewCheckpointOptions
   std::function<void(std::int64_t done, std::int64_t total)> watch;   // bytes of the source; as ReshardOptions
 };

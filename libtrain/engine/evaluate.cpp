@@ -357,13 +357,13 @@ Evaluation evaluate(const EvaluateConfig& asked, World& world, const EvaluateWat
   require_same(shared_settings(config), world, world.communication ? *world.communication : *caller);
   const auto device = agree_on_device(config.run, world, world.communication ? *world.communication : *caller);
   if (device.kind == base::DeviceKind::cuda) move_to_gpu(config.run, world, device, ranks_on_node);
-  else require_same_instructions(base::DType::bf16, world, world.communication ? *world.communication : *caller);
   auto& exec = world.communication ? *world.communication : *caller;
   const auto watchdog = watch_peers(world, exec, config.run.hang_timeout, comm::end_job_on_hang({}, world.rank));
   if (config.run.collective_delay > 0)
     world.replace_groups([&](auto group) { return comm::delayed(std::move(group), config.run.collective_delay); });
   Terms t;
   agree_on_terms(t, config, world, exec);
+  if (device.kind == base::DeviceKind::cpu) require_same_instructions(t.setup.plan.dtype, world, exec);
   t.setup.step.device = device;
   require_cut(world, t.setup.plan);
   on_every_rank(world, exec, [&] { join_neighbours(world, t.setup.plan.virtual_stages, device); });

@@ -198,7 +198,9 @@ RunResult run(const RunConfig& asked, World& world, const SignalWatcher& signals
     start.path = on_rank_zero(world, exec, [&] {
       return is_abandoned(config.output, start.path) ? settle(config.output, start.path, start.step) : start.path;
     });
-  const auto no_trace = config.trace.empty() ? "" : fmt::format("; no trace is written to {}", config.trace);
+  const auto no_trace =
+      fmt::format("{}{}", config.trace.empty() ? "" : fmt::format("; no trace is written to {}", config.trace),
+                  config.profile_step ? "; no step is there to profile" : "");
   if (start.step < config.steps) {
     if (!no_trace.empty()) note(fmt::format("step {} is done already{}", start.step, no_trace));
     return {base::ExitCode::requeue,

@@ -9,6 +9,7 @@
 #include "libtrain/engine/good_checkpoint.h"
 #include "libtrain/engine/rank_record.h"
 #include "libtrain/engine/report.h"
+#include "libtrain/engine/same_settings.h"
 #include "libtrain/engine/watch.h"
 #include "libtrain/plan/flops.h"
 #include "libtrain/plan/layer_model.h"
@@ -98,6 +99,7 @@ bool RunLoop::one_step(RunResult& result) {
   if (!in_step(profile_, [&] {
         return trainer_.begin_step(begun, [&] { return run_.signals.request() == StopRequest::abandon_step; });
       })) {
+    if (profile_) profile_->abandon_step();
     finish_steps(result, 0);
     if (run_.world.rank == 0 && run_.listener.on_note)
       run_.listener.on_note(
@@ -191,21 +193,26 @@ Progress RunLoop::progress() const {
 // Every rank finds its peaks, so that all cores are as busy as they were.
 std::string RunLoop::step_profile() const {
   constexpr std::int64_t rounds = 1 << 20;
+  constexpr double least_seconds = 0.3, most_seconds = 2;
+  constexpr int tries = 5;  // in which nothing was faster
   const auto exec = tensor::Exec::caller(nullptr, run_.setup.plan.threads);
   const auto fastest = [&](std::int64_t (*work)(tensor::Exec&, std::int64_t)) {
     double rate = 0;
-    for (int i = 0; i < 5; ++i) {
+    const double start = now();
+    for (int slower = 0; now() - start < least_seconds || (slower < tries && now() - start < most_seconds); ++slower) {
       const double begin = now();
       const auto operations = work(*exec, rounds);
-      rate = std::max(rate, static_cast<double>(operations) / (now() - begin));
+      const double found = static_cast<double>(operations) / (now() - begin);
+      if (found > rate) rate = found, slower = -1;
     }
     return rate;
   };
+  const auto dtype = run_.setup.plan.dtype;
   StepProfile::Peaks peaks;
-  peaks.f32 = peaks.products = fastest(kernels::multiply_adds);
-  if (run_.setup.plan.dtype == base::DType::bf16 && kernels::active_isa() == kernels::Isa::avx512bf16)
-    peaks.products = fastest(kernels::bf16_multiply_adds);
-  return profile_->text(run_.world.rank, run_.world.size, peaks);
+  peaks.f32 = peaks.bf16 = fastest(kernels::multiply_adds);
+  if (dtype == base::DType::bf16 && kernels::without_pairs(kernels::active_isa()) != kernels::active_isa())
+    peaks.bf16 = fastest(kernels::bf16_multiply_adds);
+  return profile_->text(run_.world.rank, run_.world.size, instructions_of(dtype), peaks);
 }
 
 void RunLoop::refuse_step(const StepOutcome& o) {

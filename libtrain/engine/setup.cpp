@@ -109,7 +109,7 @@ void check_together(const RunConfig& c, int ranks, base::Complaints& wrong) {
   wrong.attempt([&] { trace_steps(c.trace_steps); });
   if (c.profile_step && c.device == "cuda")
     wrong.add("--profile-step takes the time of a processor's kernels; those of a GPU only begin when they are called",
-              "--trace, or the profiler of the device");
+              "--device cpu; on a GPU --trace, or its own profiler");
   for (auto& text : problems(
            LearningRate{c.schedule, c.learning_rate, c.final_learning_rate, c.warmup_steps, c.decay_steps, c.steps}))
     wrong.add(std::move(text));

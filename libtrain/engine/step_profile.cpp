@@ -1,8 +1,6 @@
 // Adds up rows of kernels, and prints them.
 #include "libtrain/engine/step_profile.h"
 
-#include "kernels/dispatch.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -48,7 +46,8 @@ constexpr std::array<std::pair<std::string_view, const char*>, 21> parts_of_name
 
 std::string name_of(const Row& r) {
   if (r.kernel == nullptr) return "beyond the room of the table";
-  if (r.work.m > 0) return fmt::format("{} x {} over {}", r.work.m, r.work.n, r.work.k);
+  if (r.work.m > 0)
+    return fmt::format("{} x {} over {}{}", r.work.m, r.work.n, r.work.k, r.work.of_bf16 ? ", bf16" : "");
   std::string name = r.kernel;
   if (name.ends_with("_cpu")) name.resize(name.size() - 4);
   std::replace(name.begin(), name.end(), '_', ' ');
@@ -69,7 +68,7 @@ struct StepProfile::Sum {
   double of_peak = 0;  // seconds that the operations would take at their peak
   void add(const Row& r, const Peaks& peaks) {
     seconds += r.seconds, calls += static_cast<double>(r.calls), operations += r.work.operations;
-    of_peak += r.work.operations / (part_of_row(r) == products ? peaks.products : peaks.f32);
+    of_peak += r.work.operations / (r.work.of_bf16 ? peaks.bf16 : peaks.f32);
     packing += r.packing, computing += r.computing, team += r.team;
   }
 };
@@ -83,14 +82,19 @@ const char* StepProfile::part_of(const std::string& kernel) {
 StepProfile::StepProfile(int threads) : clock_(threads), threads_(threads) {}
 
 void StepProfile::begin_step(std::int64_t step) {
-  if (first_ != 0 && last_ == first_ && first_seconds_ == 0) {
-    first_seconds_ = seconds_;
-    first_ = step;
-    seconds_ = waited_ = 0;
+  before_ = now_;
+  clock_.keep();
+  if (now_.first != 0 && now_.last == now_.first && now_.first_seconds == 0) {
+    now_ = {step, step, 0, 0, now_.seconds};
     clock_.clear();
   }
-  if (first_ == 0) first_ = step;
-  last_ = step;
+  if (now_.first == 0) now_.first = step;
+  now_.last = step;
+}
+
+void StepProfile::abandon_step() {
+  now_ = before_;
+  clock_.go_back();
 }
 
 StepProfile::Sum StepProfile::sum_of(const char* part, const Peaks& peaks) const {
@@ -101,11 +105,13 @@ StepProfile::Sum StepProfile::sum_of(const char* part, const Peaks& peaks) const
   return sum;
 }
 
-std::string StepProfile::text(int rank, int ranks, const Peaks& peaks) const {
-  if (first_ == 0 || seconds_ == 0) return {};
-  const auto steps = static_cast<double>(last_ - first_ + 1);
+std::string StepProfile::text(int rank, int ranks, const std::string& instructions, const Peaks& peaks) const {
+  const auto first = now_.first, last = now_.last;
+  const double seconds = now_.seconds, waited = now_.waited, first_seconds = now_.first_seconds;
+  if (first == 0 || seconds == 0) return {};
+  const auto steps = static_cast<double>(last - first + 1);
   const auto line = [&](const Sum& s, bool with_calls = true) {
-    const double share = s.seconds / seconds_, rate = s.seconds > 0 ? s.operations / s.seconds : 0;
+    const double share = s.seconds / seconds, rate = s.seconds > 0 ? s.operations / s.seconds : 0;
     auto text = fmt::format("{:<30}{:>10.2f}{:>7.1f} %{:>7}", s.name, s.seconds / steps * 1e3, share * 100,
                             with_calls ? count_text(s.calls / steps) : "");
     text += s.operations > 0 ? fmt::format("{:>9.1f}{:>6.0f} %", rate * 1e-9, s.of_peak / s.seconds * 100)
@@ -118,20 +124,19 @@ std::string StepProfile::text(int rank, int ranks, const Peaks& peaks) const {
     return fmt::format("{:<30}{:>10}{:>9}{:>7}{:>9}{:>8}\n", title, "ms a step", "share", "calls", "GFLOP/s",
                        "of peak");
   };
-  const auto steps_text =
-      first_ == last_ ? fmt::format("step {}", first_) : fmt::format("steps {} to {}", first_, last_);
+  const auto steps_text = first == last ? fmt::format("step {}", first) : fmt::format("steps {} to {}", first, last);
   auto out =
       fmt::format("where {} went{}: {} thread{}, {}\n", steps_text, ranks > 1 ? fmt::format(" on rank {}", rank) : "",
-                  threads_, threads_ > 1 ? "s" : "", kernels::name_of(kernels::active_isa()));
+                  threads_, threads_ > 1 ? "s" : "", instructions);
   out += fmt::format("peak, multiply-adds in registers: {:.1f} GFLOP/s", peaks.f32 * 1e-9);
-  if (peaks.products != peaks.f32) out += fmt::format(", in products of bf16 {:.1f}", peaks.products * 1e-9);
+  if (peaks.bf16 != peaks.f32) out += fmt::format(", in products of bf16 {:.1f}", peaks.bf16 * 1e-9);
   out += "\n";
-  if (first_seconds_ > 0)
-    out += fmt::format("left out: the first step, which touches most memory first, {:.2f} ms\n", first_seconds_ * 1e3);
+  if (first_seconds > 0)
+    out += fmt::format("left out: the first step, which touches most memory first, {:.2f} ms\n", first_seconds * 1e3);
   out += fmt::format("\n{}", head("part"));
   Sum between, step;
   between.name = "between kernels", step.name = "step";
-  double known = waited_;
+  double known = waited;
   for (const auto* part : {products, attention, rows, cross_entropy, optimizer, others}) {
     const auto sum = sum_of(part, peaks);
     known += sum.seconds;
@@ -140,11 +145,11 @@ std::string StepProfile::text(int rank, int ranks, const Peaks& peaks) const {
   }
   if (ranks > 1) {
     Sum waits;
-    waits.name = "waiting for other ranks", waits.seconds = waited_;
+    waits.name = "waiting for other ranks", waits.seconds = waited;
     out += line(waits, false);
   }
-  between.seconds = std::max(0.0, seconds_ - known);
-  step.seconds = seconds_;
+  between.seconds = std::max(0.0, seconds - known);
+  step.seconds = seconds;
   out += line(between, false) + line(step, false);
   std::string teams;
   for (const auto* part : {products, attention}) {

@@ -21,7 +21,7 @@ class StepProfile {
     explicit Part(StepProfile& profile) : profile_(profile), measuring_(profile.clock_) {}
     ~Part() {
       const std::chrono::duration<double> d = std::chrono::steady_clock::now() - begin_;
-      profile_.seconds_ += d.count();
+      profile_.now_.seconds += d.count();
     }
     Part(const Part&) = delete;
 
@@ -33,15 +33,17 @@ class StepProfile {
 
   // Before a step. The first one touches most memory for the first time: it is told apart, where others follow.
   void begin_step(std::int64_t step);
-  void waited(double seconds) { waited_ += seconds; }  // for other ranks, within what counted
+  void abandon_step();                                     // the one that began last: as if it had not
+  void waited(double seconds) { now_.waited += seconds; }  // for other ranks, within what counted
 
-  // Floating-point operations a second that the threads do at most: multiply-adds of f32 in registers; those that
-  // products are made of, which are others where products of bf16 have instructions of their own.
+  // Floating-point operations a second that the threads do at most, as multiply-adds in registers; of bf16 as products
+  // have them.
   struct Peaks {
-    double f32 = 0, products = 0;
+    double f32 = 0, bf16 = 0;
   };
-  // Tables for people: parts of a step, products by shape, other kernels. Empty where no step was done.
-  std::string text(int rank, int ranks, const Peaks& peaks) const;
+  // Tables for people: parts of a step, products by shape, other kernels. instructions: the path in use. Empty where no
+  // step was done.
+  std::string text(int rank, int ranks, const std::string& instructions, const Peaks& peaks) const;
 
   // To what part of a step a kernel belongs, by its name in kernels/.
   static const char* part_of(const std::string& kernel);
@@ -51,8 +53,11 @@ class StepProfile {
   Sum sum_of(const char* part, const Peaks& peaks) const;
   kernels::KernelClock clock_;
   int threads_;
-  std::int64_t first_ = 0, last_ = 0;
-  double seconds_ = 0, waited_ = 0, first_seconds_ = 0;
+  struct State {
+    std::int64_t first = 0, last = 0;
+    double seconds = 0, waited = 0, first_seconds = 0;
+  };
+  State now_, before_;  // before: the step that began last
 };
 
 }  // namespace trainyard::engine

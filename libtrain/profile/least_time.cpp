@@ -17,13 +17,14 @@ struct Rates {
   double made = 0, run = 0;  // of `memory_bytes` and `amount`, a second
 };
 
-// By name and threads: arithmetic.f32, memory.copy and disk.write, each made and run once cold and twice warm.
+// By name and threads: arithmetic.f32 and .bf16, memory.copy and disk.write, each made and run once cold and twice
+// warm.
 std::map<std::pair<std::string, int>, Rates> tried(CeilingOptions o, const Clock& clock, const std::string& suffix) {
   o.copied_bytes = tried_bytes;
   o.disk_bytes = std::min(o.disk_bytes, tried_disk_bytes);
   std::map<std::pair<std::string, int>, Rates> out;
   for (const auto& c : ceilings(o, suffix)) {
-    if (c.name != "arithmetic.f32" && c.name != "memory.copy" && c.name != "disk.write") continue;
+    if (!c.name.starts_with("arithmetic.") && c.name != "memory.copy" && c.name != "disk.write") continue;
     const double begin = clock.now();
     const auto work = c.make();
     const double made = clock.now();
@@ -49,11 +50,13 @@ std::vector<double> foretold(const CeilingOptions& o, const Clock& clock, const 
     const bool disk = c.name.starts_with("disk."), product = c.name.starts_with("gemm."),
                attention = c.name.starts_with("attention.");
     const auto& memory = rates[{"memory.copy", c.threads}];
+    const auto* arithmetic =
+        product && c.shape.find("bf16") != std::string::npos ? "arithmetic.bf16" : "arithmetic.f32";
     const double rate = disk              ? rates[{"disk.write", 1}].run
                         : c.unit == "B/s" ? memory.run
-                                          : rates[{"arithmetic.f32", c.threads}].run * (product     ? product_share
-                                                                                        : attention ? attention_share
-                                                                                                    : 1);
+                                          : rates[{arithmetic, c.threads}].run * (product     ? product_share
+                                                                                  : attention ? attention_share
+                                                                                              : 1);
     const double run = c.amount / rate;
     out.push_back(c.memory_bytes / memory.made + run + std::max(run, ceiling_batch_seconds) * least_ceiling_repeats);
     if (c.name == "disk.read") out.back() += run;  // the file has to be there

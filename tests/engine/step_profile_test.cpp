@@ -2,6 +2,7 @@
 // shapes and the work of the model, and the bits of a run are what they are without.
 #include "libtrain/engine/step_profile.h"
 
+#include "kernels/gemm/gemm.h"
 #include "libtrain/engine/setup.h"
 
 #include "tests/engine/small_run.h"
@@ -140,6 +141,66 @@ TEST(StepProfile, ChangesNoBitAndTellsTheFirstStepApart) {
   EXPECT_EQ(c.step_profile.find("left out"), std::string::npos);
   // Nothing is left to do.
   EXPECT_TRUE(runs.run(single, {1, 0, 1}).step_profile.empty());
+}
+
+// A stop request abandons the step under way: the profile is that of the steps before it.
+TEST(StepProfile, AnAbandonedStepIsAsIfItHadNotBegun) {
+  engine::StepProfile profile(1);
+  tensor::Arena scratch(tensor::Category::workspace, 1 << 20);
+  const auto exec = tensor::Exec::caller(&scratch, 1);
+  std::vector<float> x(64 * 64, 1), y(64 * 64), z(64 * 64);
+  const auto compute = [&] {
+    const engine::StepProfile::Part part(profile);
+    const auto view = [](std::vector<float>& v) { return base::View::of(v.data(), {64, 64}); };
+    kernels::gemm(*exec, view(x), kernels::Transpose::no, view(y), kernels::Transpose::no, view(z));
+  };
+  const engine::StepProfile::Peaks peaks{1e11, 1e11};
+  profile.begin_step(1);
+  compute();
+  profile.abandon_step();
+  EXPECT_TRUE(profile.text(0, 1, "any", peaks).empty());
+  for (const int step : {1, 2, 3}) {
+    profile.begin_step(step);
+    compute();
+  }
+  const auto before = profile.text(0, 1, "any", peaks);
+  for (const int abandoned : {4, 4}) {
+    profile.begin_step(abandoned);
+    compute(), compute();
+    profile.abandon_step();
+  }
+  EXPECT_EQ(profile.text(0, 1, "any", peaks), before);
+  EXPECT_TRUE(before.starts_with("where steps 2 to 3 went: 1 thread, any\n")) << before;
+}
+
+// A step that is abandoned as the first after the one that is left out.
+TEST(StepProfile, TheFirstStepComesBackWhereTheSecondIsAbandoned) {
+  engine::StepProfile profile(1);
+  const engine::StepProfile::Peaks peaks{1e11, 1e11};
+  profile.begin_step(7);
+  { const engine::StepProfile::Part part(profile); }
+  const auto before = profile.text(0, 1, "any", peaks);
+  profile.begin_step(8);
+  { const engine::StepProfile::Part part(profile); }
+  profile.abandon_step();
+  EXPECT_EQ(profile.text(0, 1, "any", peaks), before);
+  EXPECT_TRUE(before.starts_with("where step 7 went: ")) << before;
+}
+
+// The gate of experts is a product of f32 whatever the model's type.
+TEST(StepProfile, ProductsOfBf16HaveRowsOfTheirOwn) {
+  SmallRun runs;
+  auto c = runs.config("types");
+  c.model = runs.model("profile-types",
+                       "layers = 2\nhidden = 32\nheads = 4\nkv-heads = 4\nffn = 32\ncontext = 32\n"
+                       "experts-count = 4\n");
+  Cut cut;
+  cut.dtype = "bf16";
+  const auto text = profile_of(runs, c, cut);
+  const auto shapes = table(text, "product, rows");
+  EXPECT_TRUE(shapes.contains("32 x 4 over 32")) << text;
+  EXPECT_TRUE(shapes.contains("32 x 96 over 32, bf16")) << text;
+  EXPECT_FALSE(shapes.contains("32 x 96 over 32")) << text;
 }
 
 // Validations and checkpoints are no part of a step: what they compute is not counted.

@@ -24,8 +24,17 @@ constexpr Isa by_pairs[] = {Isa::emulated_bf16, Isa::avx512bf16};
 float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
 float widened(std::uint16_t bits) { return flushed(std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16)); }
 
-// One element of a [m, k] times b [k, n]: blocks of 384 steps, each a fresh sum of pairs, added in order. In double a
-// product of two bf16 is exact, and its sum with an f32 is rounded once where it is rounded by std::fma.
+// One step. Denormal results are those that are less than the least normal number once they are rounded as if exponents
+// went on: in double, where x y is exact and so is the sum of numbers this small.
+float multiply_add(float x, float y, float sum) {
+  const float result = std::fma(x, y, sum);
+  const double exact = static_cast<double>(x) * static_cast<double>(y) + static_cast<double>(sum);
+  if (std::abs(result) == 0x1p-126f && std::abs(static_cast<float>(exact * 0x1p64)) < 0x1p-62f)
+    return std::copysign(0.0f, result);
+  return flushed(result);
+}
+
+// One element of a [m, k] times b [k, n]: blocks of 384 steps, each a fresh sum of pairs, added in order.
 float expected(const Bits& a, const Bits& b, std::int64_t k, std::int64_t n, std::int64_t i, std::int64_t j) {
   float total = 0;
   for (std::int64_t k0 = 0; k0 < k; k0 += 384) {
@@ -35,7 +44,7 @@ float expected(const Bits& a, const Bits& b, std::int64_t k, std::int64_t n, std
         const bool there = step < std::min(k, k0 + 384);
         const float x = there ? widened(a[static_cast<std::size_t>(i * k + step)]) : 0.0f,
                     y = there ? widened(b[static_cast<std::size_t>(step * n + j)]) : 0.0f;
-        sum = flushed(std::fma(x, y, flushed(sum)));
+        sum = multiply_add(x, y, flushed(sum));
       }
     total = k0 == 0 ? sum : total + sum;
   }
@@ -136,6 +145,35 @@ TEST(Bf16Pairs, ProductsOfGroupsHaveThem) {
           ASSERT_TRUE(equal(expected(turned, r, count, in, i, j), dw[static_cast<std::size_t>((g * out + i) * in + j)]))
               << g << ": " << i << ", " << j;
     }
+  }
+  kernels::set_isa(kernels::best_isa());
+}
+
+// Sums next to the least normal number 2^-126, where the first pair leaves it and the second takes a little off: what
+// rounding to the precision of denormals would bring back to it is zero, what an unlimited exponent rounds to it stays.
+TEST(Bf16Pairs, ResultsNextToTheLeastNormalNumber) {
+  const auto of = [](float x) { return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16); };
+  struct {
+    float x, y, result;
+  } const cases[] = {{0x1p-75f, -0x1p-75f, 0.0f},
+                     {-0x1p-75f, 0x1p-75f, 0.0f},
+                     {0x1p-76f, -0x1p-76f, 0x1p-126f},
+                     {0x1.8p-75f, -0x1p-75f, 0.0f},
+                     {0x1p-75f, 0x1p-74f, 0x1.000002p-126f}};
+  for (const auto isa : by_pairs) {
+    if (!kernels::machine_has(isa)) continue;
+    kernels::set_isa(isa);
+    for (const auto& c : cases)
+      for (const int second : {0, 1}) {  // which step of the second pair
+        Bits a{of(0x1p-63f), 0, 0, 0}, b{of(0x1p-63f), 0, 0, 0};
+        a[static_cast<std::size_t>(2 + second)] = of(c.x), b[static_cast<std::size_t>(2 + second)] = of(c.y);
+        float got = -1;
+        test::Bench bench(1);
+        kernels::gemm(*bench, view(a, 1, 4), kernels::Transpose::no, view(b, 4, 1), kernels::Transpose::no,
+                      base::View::of(&got, {1, 1}));
+        EXPECT_EQ(got, c.result) << kernels::name_of(isa) << ": " << c.x << " times " << c.y << ", step " << second;
+        EXPECT_TRUE(equal(got, expected(a, b, 4, 1, 0, 0)));
+      }
   }
   kernels::set_isa(kernels::best_isa());
 }

@@ -1,5 +1,4 @@
 // convert-checkpoint: models of Hugging Face become checkpoints, and checkpoints such models.
-#include "kernels/dispatch.h"
 #include "libtrain/base/atomic_file.h"
 #include "libtrain/base/byte_size.h"
 #include "libtrain/base/cores.h"
@@ -13,6 +12,7 @@
 #include "libtrain/checkpoint/import_model.h"
 #include "libtrain/checkpoint/named.h"
 #include "libtrain/engine/build_info.h"
+#include "libtrain/engine/same_settings.h"
 #include "libtrain/plan/model_fields.h"
 #include "libtrain/plan/model_json.h"
 #include "libtrain/plan/ranges.h"
@@ -192,7 +192,7 @@ base::ExitCode read_safetensors(const Settings& s) {
   o.existing = s.existing(), o.threads = base::threads_or_all(s.threads);
   if (!s.dtype.empty()) o.dtype = base::dtype_from_name(s.dtype);
   o.versions = engine::build_versions();
-  o.isa = kernels::name_of(kernels::active_isa());
+  o.isa = engine::instructions_of;
   o.watch = tools::progress_watch("convert-checkpoint", s.progress, tools::Progressing::bytes);
   const auto r = checkpoint::import_model(s.source, s.destination, o);
   const auto& state = r.manifest.state;

@@ -77,7 +77,7 @@ base::ExitCode train(const engine::RunConfig& config, const Switches& switches, 
   auto product = result.checkpoint.empty() ? std::string() : result.checkpoint + "\n";
   if (switches.memory_report)
     product += result.memory_report.text(switches.sizes()) + "\n" + result.traffic_report.text(switches.sizes());
-  if (config.profile_step) product += result.step_profile;
+  if (!result.step_profile.empty()) product += (switches.memory_report ? "\n" : "") + result.step_profile;
   try {
     tools::print(product);
   } catch (const base::EnvironmentError& e) {
