@@ -228,10 +228,8 @@ template <class T> void backward_pass(const AttentionArgs& a) {
       clock.computed();
 #pragma omp barrier
       clock.start();
-#pragma omp for schedule(monotonic : dynamic, 1) nowait
+#pragma omp for schedule(monotonic : dynamic, 1)
       for (int64_t u = 0; u < count * tiles; ++u) backward_tile<T>(a, place(u % count, 0), m, u / count, clock);
-      clock.computed();
-#pragma omp barrier
       clock.start();
     }
   }

@@ -215,12 +215,11 @@ template <class T> void forward_pass(const AttentionArgs& a) {
     TeamClock clock(a.team, me);
     if (thin) {
       const int64_t heads = a.batch * a.heads, units = heads * tiles;
-#pragma omp for schedule(dynamic, 1) nowait
+#pragma omp for schedule(dynamic, 1)
       for (int64_t u = 0; u < classes * units; ++u) {
         const int64_t n = u % units, b = n % heads / a.heads, h = n % a.heads, i = n / heads;
         if (class_of(a, h, i, mean) == u / units) forward_tile<T>(a, {b, h, i}, {}, m, clock);
       }
-      clock.computed();
     }
     for (int64_t g0 = thin ? groups : 0; g0 < groups; g0 += a.slots) {
       const int64_t count = least(a.slots, groups - g0);
@@ -236,7 +235,7 @@ template <class T> void forward_pass(const AttentionArgs& a) {
 #pragma omp barrier
       clock.start();
       const int64_t heads = count * group, units = heads * tiles;
-#pragma omp for schedule(dynamic, 1) nowait
+#pragma omp for schedule(dynamic, 1)
       for (int64_t u = 0; u < (listed ? classes : 1) * units; ++u) {
         const int64_t n = u % units, slot = n % heads / group, g = g0 + slot, b = g / a.kv_heads,
                       h = g % a.kv_heads * group + n % heads % group;
@@ -245,8 +244,6 @@ template <class T> void forward_pass(const AttentionArgs& a) {
         if (listed && class_of(a, h, i, mean) != u / units) continue;
         forward_tile<T>(a, {b, h, i}, packed_head(a, slot), m, clock);
       }
-      clock.computed();
-#pragma omp barrier
       clock.start();
     }
   }

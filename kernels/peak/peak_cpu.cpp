@@ -1,30 +1,8 @@
-// Multiply-adds in twelve chains, more than any core needs to keep two units busy over the latency of one (two units of
-// four cycles: eight); streaming stores.
-#include "kernels/peak/peak_args.h"
-
-#include "kernels/micro_tile_cpu.h"
+// Multiply-adds in registers; streaming stores.
+#include "kernels/peak/chains_cpu.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
-
-constexpr int chains = 12;
-
-float chain(int64_t rounds, float seed) {
-  Vec sums[chains];
-  const Vec factor = broadcast(0.9999f), term = broadcast(1e-4f);  // goes to 1 and stays there
-#pragma GCC unroll 16
-  for (int i = 0; i < chains; ++i) sums[i] = broadcast(seed + static_cast<float>(i));
-  for (int64_t r = 0; r < rounds; ++r) {
-#pragma GCC unroll 16
-    for (int i = 0; i < chains; ++i) sums[i] = fma(sums[i], factor, term);
-  }
-  Vec all = sums[0];
-#pragma GCC unroll 16
-  for (int i = 1; i < chains; ++i) all = plus(all, sums[i]);
-  float out[lanes];
-  put(out, all);
-  return out[0];
-}
 
 // A vector past the caches; `to` is at a multiple of its size.
 inline void put_past(float* to, Vec v) {
@@ -57,12 +35,9 @@ void stream_part(const StreamArgs& a, int64_t first, int64_t end) {
 }  // namespace
 
 int64_t multiply_adds_cpu(const PeakArgs& a) {
-  float total = 0;
-#pragma omp parallel for num_threads(a.threads) schedule(static) reduction(+ : total)
-  for (int t = 0; t < a.threads; ++t) total += chain(a.rounds, static_cast<float>(t));
-  volatile float seen = total;  // so that nothing is left out
-  static_cast<void>(seen);
-  return 2 * int64_t{chains} * lanes * a.rounds * a.threads;
+  const Vec factor = broadcast(0.9999f), term = broadcast(1e-4f);  // goes to 1 and stays there
+  return 2 * run_chains(
+                 a, [=](Vec sum) __attribute__((always_inline)) { return fma(sum, factor, term); });
 }
 
 void stream_cpu(const StreamArgs& a) {

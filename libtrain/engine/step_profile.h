@@ -3,8 +3,8 @@
 #pragma once
 
 #include "kernels/kernel_clock.h"
+#include "libtrain/base/here_and_now.h"
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -19,15 +19,12 @@ class StepProfile {
   class Part {
    public:
     explicit Part(StepProfile& profile) : profile_(profile), measuring_(profile.clock_) {}
-    ~Part() {
-      const std::chrono::duration<double> d = std::chrono::steady_clock::now() - begin_;
-      profile_.now_.seconds += d.count();
-    }
+    ~Part() { profile_.now_.seconds += base::steady_seconds() - begin_; }
     Part(const Part&) = delete;
 
    private:
     StepProfile& profile_;
-    std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+    double begin_ = base::steady_seconds();
     kernels::KernelClock::Measuring measuring_;
   };
 

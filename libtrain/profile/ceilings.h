@@ -49,12 +49,12 @@ struct Ceiling {
 };
 
 // On a CPU, with one thread and with all: arithmetic.f32 and, where bf16 is asked for, arithmetic.bf16 (multiply-adds
-// in registers, as products have them), memory.copy (bytes read and
-// written both counted), memory.write. With all: gemm.<weight>.forward, .input and .weight for every product of a layer
-// and the head; attention.forward and .backward (the causal half is counted); adamw (bytes that it must read and
-// write); disk.write (until durable) and disk.read. On a GPU: arithmetic (the largest square product up to 8192),
-// memory.copy and .write, copy.to_device and copy.from_device (pinned), launch (seconds of an empty kernel's turn), and
-// gemm, attention, adamw and the disk as above.
+// in registers, as products have them), memory.copy (bytes read and written both counted), memory.write. With all:
+// gemm.<weight>.forward, .input and .weight for every product of a layer and the head; attention.forward and .backward
+// (the causal half is counted); adamw (bytes that it must read and write); disk.write (until durable) and disk.read. On
+// a GPU: arithmetic (the largest square product up to 8192), memory.copy and .write, copy.to_device and
+// copy.from_device (pinned), launch (seconds of an empty kernel's turn), and gemm, attention, adamw and the disk as
+// above.
 std::vector<Ceiling> ceilings(const CeilingOptions& options, const std::string& rank_suffix);
 
 // One ceiling on this process alone, the best of some tries, for benchmarks; units per second, or seconds.

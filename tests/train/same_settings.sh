@@ -65,6 +65,10 @@ code=0
 timeout 30 mpirun -q --bind-to none -n 1 "${train[@]}" --output done --threads 1 --memory-limit 1GB : -n 1 "${train[@]}" --output done >out 2>&1 </dev/null || code=$?
 [ "$code" = 0 ] || fail "threads of one rank: exit $code"
 
+code=0
+timeout 30 mpirun -q --bind-to none -n 1 -x TRAINYARD_ISA=baseline "${evaluate[@]}" --data data : -n 1 -x TRAINYARD_ISA=emulated-bf16 "${evaluate[@]}" --data data >out 2>&1 </dev/null || code=$?
+[ "$code" = 0 ] || fail "an evaluation in f32 on two paths with the same bits: exit $code: $(tail -3 out)"
+
 differ 2 'rank 1: --evaluate-sequences is 0, on rank 0 2' --evaluate-sequences 2 -- "${evaluate[@]}"
 differ 2 'rank 1: --zero is 0, on rank 0 3' --zero 3 -- "${evaluate[@]}"
 differ 2 'rank 1: --dtype is that of the checkpoint, on rank 0 bf16' --dtype bf16 -- "${evaluate[@]}"
