@@ -3,6 +3,7 @@
 
 #include "kernels/gemm/lane_tile_cpu.h"
 #include "kernels/micro_tile_cpu.h"
+#include "kernels/pack_cpu.h"
 #include "kernels/team_clock_cpu.h"
 #include "libtrain/plan/scratch.h"
 
@@ -13,23 +14,29 @@ namespace {
 
 constexpr int64_t kb_max = plan::gemm_block_k;
 
-template <class T> void pack_block(const Mat& x, int trans, int64_t first, int64_t count, int width, int64_t k0,
-                                   int64_t kb, float* out, int share, int shares) {
-  const T* data = static_cast<const T*>(x.data);
-  const int64_t si = trans ? 1 : x.pitch, sp = trans ? x.pitch : 1;
-  const int64_t panels = (count + width - 1) / width;
-  for (int64_t q = panels * share / shares; q < panels * (share + 1) / shares; ++q) {
-    const int64_t i0 = first + q * width, have = count - q * width < width ? count - q * width : width;
-    pack_panel(data + i0 * si + k0 * sp, si, sp, have, width, kb, out + q * width * kb);
-  }
+// A thread's share of the panels of rows [first, first + count) of op(a), or columns of op(b); along: where they are
+// neighbours in memory.
+template <int width, class T> void pack_block(const Mat& x, bool along, int64_t first, int64_t count, int64_t k0,
+                                              int64_t kb, float* out, int share, int shares) {
+  const int64_t panels = (count + width - 1) / width, end = panels * (share + 1) / shares;
+  int64_t q = panels * share / shares;
+  if (along)
+    return pack_along<width>(x.row<T>(k0) + first + q * width, x.pitch, count - q * width, end - q, kb,
+                             out + q * width * words_of<T>(kb));
+  for (; q < end; ++q)
+    pack_across<width>(x.row<T>(first + q * width) + k0, x.pitch, count - q * width, kb,
+                       out + q * width * words_of<T>(kb));
 }
 
 // Tasks are taken as threads become free: which thread computes a tile does not change its bits. A task goes through
 // all segments of the chunk, so that their sums meet in the first-level cache.
 template <class T, class C> void multiply_block(const GemmArgs& g, const Block& b, const Chunk& chunk, const float* pa,
-                                                int64_t a_step, const float* pb, int64_t b_step, int64_t* next) {
-  constexpr int64_t group_m = 6, group_n = 4;  // panels of one task
+                                                int64_t a_step, const float* pb, int64_t b_step, int shares,
+                                                int64_t* next) {
+  // Panels of one task: the more, the seldomer they come from far; but there are tasks enough for all threads.
+  constexpr int64_t group_n = 4;
   const int64_t pm = (b.mb + mr - 1) / mr, pn = (b.nb + nr - 1) / nr;
+  const int64_t group_m = pm * pn >= 12 * group_n * 16 * shares ? 12 : 6;
   const int64_t tm = (pm + group_m - 1) / group_m, tn = (pn + group_n - 1) / group_n, tasks = tm * tn;
   for (int64_t t = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED); t < tasks;
        t = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED)) {
@@ -38,8 +45,8 @@ template <class T, class C> void multiply_block(const GemmArgs& g, const Block& 
       for (int c = 0; c < chunk.count; ++c)
         for (int64_t qi = qi0; qi < qi0 + group_m && qi < pm; ++qi) {
           const Segment& s = chunk.segment[c];
-          const int64_t i = qi * mr, j = qj * nr;
-          multiply_tile<T, C>(g, b, s, pa + s.at * a_step + i * s.kb, pb + s.at * b_step + j * s.kb, i,
+          const int64_t i = qi * mr, j = qj * nr, words = words_of<T>(s.kb);
+          multiply_tile<T, C>(g, b, s, pa + s.at * a_step + i * words, pb + s.at * b_step + j * words, i,
                               b.mb - i < mr ? b.mb - i : mr, j, b.nb - j < nr ? b.nb - j : nr);
         }
   }
@@ -71,14 +78,14 @@ template <class T, class C> void product(const GemmArgs& g) {
         while (next_chunk(walk, kb0, chunk)) {
           for (int c = 0; c < chunk.count; ++c) {
             const Segment& s = chunk.segment[c];
-            pack_block<T>(b_of(g, s.part), !g.trans_b, b.j0, b.nb, nr, s.k0, s.kb, pb + s.at * nb0, share, shares);
-            pack_block<T>(a_of(g, s.part), g.trans_a, b.i0, b.mb, mr, s.k0, s.kb, pa + s.at * mb0, share, shares);
+            pack_block<nr, T>(b_of(g, s.part), !g.trans_b, b.j0, b.nb, s.k0, s.kb, pb + s.at * nb0, share, shares);
+            pack_block<mr, T>(a_of(g, s.part), g.trans_a, b.i0, b.mb, s.k0, s.kb, pa + s.at * mb0, share, shares);
           }
           clock.packed();
 #pragma omp barrier
           clock.start();
           if (share == 0) __atomic_store_n(&next[1 - turn], 0, __ATOMIC_RELAXED);
-          multiply_block<T, C>(g, b, chunk, pa, mb0, pb, nb0, &next[turn]);
+          multiply_block<T, C>(g, b, chunk, pa, mb0, pb, nb0, shares, &next[turn]);
           clock.computed();
           turn = 1 - turn;
 #pragma omp barrier

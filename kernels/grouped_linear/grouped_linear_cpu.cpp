@@ -78,8 +78,8 @@ template <class T> void pack_rows(const Stage& s, int share, int shares) {
       for (int c = 0; c < s.chunk.count; ++c) {
         const Segment& t = s.chunk.segment[c];
         const Mat& a = s.g.a[t.part];
-        pack_panel(a.row<T>(p.first(s.g.rows) + i) + t.k0, a.pitch, 1, have, mr, t.kb,
-                   s.pa + t.at * s.mb0 + q * mr * t.kb);
+        pack_across<mr>(a.row<T>(p.first(s.g.rows) + i) + t.k0, a.pitch, have, t.kb,
+                        s.pa + t.at * s.mb0 + q * mr * words_of<T>(t.kb));
       }
     }
 }
@@ -96,9 +96,10 @@ void multiply_task(const Stage& s, const GemmArgs& g, const Piece& p, int64_t q0
     for (int c = 0; c < s.chunk.count; ++c)
       for (int64_t q = from; q < to; ++q) {
         const Segment& t = s.chunk.segment[c];
-        const int64_t i = q * mr;
-        multiply_tile<T, C>(g, block, t, s.pa + t.at * s.mb0 + (p.panel + q) * mr * t.kb, pb + t.at * width + j * t.kb,
-                            i, p.rows - i < mr ? p.rows - i : mr, j0 + j, columns - j < nr ? columns - j : nr);
+        const int64_t i = q * mr, words = words_of<T>(t.kb);
+        multiply_tile<T, C>(g, block, t, s.pa + t.at * s.mb0 + (p.panel + q) * mr * words,
+                            pb + t.at * width + j * words, i, p.rows - i < mr ? p.rows - i : mr, j0 + j,
+                            columns - j < nr ? columns - j : nr);
       }
   });
 }

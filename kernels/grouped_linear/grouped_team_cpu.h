@@ -4,7 +4,7 @@
 
 #include "kernels/gemm/lane_tile_cpu.h"
 #include "kernels/grouped_linear/grouped_linear_args.h"
-#include "kernels/grouped_linear/pack_across_cpu.h"
+#include "kernels/pack_cpu.h"
 #include "libtrain/plan/scratch.h"
 
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
@@ -29,26 +29,9 @@ template <class T> Mat view_of(const GroupedMat& m, int64_t group) {
 // Columns [j, j + columns) of op(b), steps [k0, k0 + kb), as panels one after the other.
 template <class T>
 inline void pack_strip(const Mat& b, int trans_b, int64_t j, int64_t columns, int64_t k0, int64_t kb, float* out) {
-  const int64_t whole = trans_b ? 0 : columns / nr * nr;
-  // Lines of several panels at once: whole runs of memory.
-  for (int64_t p = 0; p < kb && whole > 0; p += paired<T> ? 2 : 1) {
-    const T* from = b.row<T>(k0 + p) + j;
-    if constexpr (paired<T>) {
-      float* to = out + p / 2 * nr;
-      const T* second = p + 1 < kb ? from + b.pitch : nullptr;
-      for (int64_t c = 0; c < whole; c += nr)
-        for (int i = 0; i < nr; ++i) to[c * kb + i] = pair_of(from[c + i], second == nullptr ? T{0} : second[c + i]);
-    } else {
-      float* to = out + p * nr;
-      for (int64_t c = 0; c < whole; c += nr)
-        for (int i = 0; i < nr; ++i) to[c * kb + i] = widen(from[c + i]);
-    }
-  }
-  for (int64_t c = whole; c < columns; c += nr) {
-    const int64_t have = columns - c < nr ? columns - c : nr;
-    if (trans_b) pack_across(b.row<T>(j + c) + k0, b.pitch, have, kb, out + c * kb);
-    else pack_panel(b.row<T>(k0) + j + c, 1, b.pitch, have, nr, kb, out + c * kb);
-  }
+  if (!trans_b) return pack_along<nr>(b.row<T>(k0) + j, b.pitch, columns, (columns + nr - 1) / nr, kb, out);
+  for (int64_t c = 0; c < columns; c += nr)
+    pack_across<nr>(b.row<T>(j + c) + k0, b.pitch, columns - c, kb, out + c * words_of<T>(kb));
 }
 
 // Tasks are taken as threads become free, through two counters by turns.

@@ -51,13 +51,11 @@ struct WeightStage {
 
 template <class T> void pack_gradients(const WeightStage& s, int share, int shares) {
   const int64_t panels = panels_of(s.mb), first = panels * share / shares, end = panels * (share + 1) / shares;
+  const int64_t i = first * mr;
   auto blocks = s.begin;
   for (RowBlock b; blocks.next(b);)
-    for (int64_t q = first; q < end; ++q) {
-      const int64_t i = q * mr, have = s.mb - i < mr ? s.mb - i : mr;
-      pack_panel(s.g.dy.row<T>(b.first) + s.i0 + i, 1, s.g.dy.pitch, have, mr, b.steps,
-                 s.pa + b.at * s.mb0 + i * b.steps);
-    }
+    pack_along<mr>(s.g.dy.row<T>(b.first) + s.i0 + i, s.g.dy.pitch, s.mb - i, end - first, b.steps,
+                   s.pa + b.at * s.mb0 + i * words_of<T>(b.steps));
 }
 
 template <class T> void multiply_gradients(const WeightStage& s, float* pb, int shares, Tasks& tasks) {
@@ -76,8 +74,8 @@ template <class T> void multiply_gradients(const WeightStage& s, float* pb, int 
       walk_tiles(
           panels * range / ranges, panels * (range + 1) / ranges, columns, [&](int64_t from, int64_t to, int64_t j) {
             for (int64_t q = from; q < to; ++q) {
-              const int64_t i = q * mr;
-              multiply_tile<T, float>(product, block, segment, s.pa + b.at * s.mb0 + i * b.steps, pb + j * b.steps, i,
+              const int64_t i = q * mr, words = words_of<T>(b.steps);
+              multiply_tile<T, float>(product, block, segment, s.pa + b.at * s.mb0 + i * words, pb + j * words, i,
                                       s.mb - i < mr ? s.mb - i : mr, j0 + j, columns - j < nr ? columns - j : nr);
             }
           });

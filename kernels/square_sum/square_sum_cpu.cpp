@@ -1,5 +1,5 @@
-// Squares in double, cut into digits. Blocks whose values lie in the common range take three digits by multiplication,
-// vectorised.
+// Squares in double, cut into digits. Blocks whose values lie in the common range take two to four digits
+// by multiplication, vectorised.
 #include "kernels/square_sum/square_sum_args.h"
 
 #include "kernels/cpu.h"
@@ -29,8 +29,55 @@ void add_slowly(double square, int64_t* limbs) {
   limbs[digit + 2] += static_cast<int64_t>(static_cast<std::uint64_t>(wide >> 64) & 0xffffffffu);
 }
 
-// A square x that is 0 or at least 2^-80, and below 2^32, has no bits below 2^-128: digits 6 to 10 hold it. Each
-// product by a power of two and each difference is exact.
+// A digit of so many bits, and how many the highest may have: 256 of them are a sum that is exact in double.
+constexpr int digit_bits = 40, most_bits = 45;
+
+// total * 2^position, 2^-320 times that being its value.
+void add_total(int64_t total, int position, int64_t* limbs) {
+  const int digit = position / 32;
+  const __int128 wide = static_cast<__int128>(total) << position % 32;
+  limbs[digit] += static_cast<int64_t>(static_cast<std::uint64_t>(wide) & 0xffffffffu);
+  limbs[digit + 1] += static_cast<int64_t>(static_cast<std::uint64_t>(wide >> 32) & 0xffffffffu);
+  limbs[digit + 2] += static_cast<int64_t>(wide >> 64);
+}
+
+// Squares of n values, at most 4096 and a multiple of 16, each a multiple of 2^low and less than 2^(low + (count - 1) *
+// digit_bits + most_bits). Digits are whole numbers next to what is left, of either sign: each product by a power of
+// two, each difference and each sum is exact.
+template <int count> void add_digits(const float* x, int64_t n, int low, int64_t* limbs) {
+  constexpr int width = 16;
+  double sums[count][width] = {};
+  const std::uint64_t bits = static_cast<std::uint64_t>(1023 - low - (count - 1) * digit_bits) << 52;
+  double scale;  // 2^-(low + (count - 1) * digit_bits)
+  __builtin_memcpy(&scale, &bits, 8);
+  for (int64_t i = 0; i < n; i += width) {
+    double rest[width];
+#pragma omp simd
+    for (int l = 0; l < width; ++l) {
+      const double v = x[i + l];
+      rest[l] = v * v * scale;
+    }
+#pragma GCC unroll 4
+    for (int k = count - 1; k > 0; --k) {
+#pragma omp simd
+      for (int l = 0; l < width; ++l) {
+        const double digit = (rest[l] + 0x1.8p52) - 0x1.8p52;
+        sums[k][l] += digit;
+        rest[l] = (rest[l] - digit) * static_cast<double>(int64_t{1} << digit_bits);
+      }
+    }
+#pragma omp simd
+    for (int l = 0; l < width; ++l) sums[0][l] += rest[l];
+  }
+  for (int k = 0; k < count; ++k) {
+    int64_t total = 0;
+    for (int l = 0; l < width; ++l) total += static_cast<int64_t>(sums[k][l]);
+    add_total(total, low + k * digit_bits + 320, limbs);
+  }
+}
+
+// At most 4096 values. Where all are less than 2^16 and, but for zeros, at least 2^-40, as few digits as hold their
+// squares.
 void add_block(const float* x, int64_t n, int64_t* limbs) {
   // Magnitudes compare as their bits do; NaN and infinity are the largest.
   std::uint32_t most = 0, least = 0x47800000u;
@@ -41,33 +88,17 @@ void add_block(const float* x, int64_t n, int64_t* limbs) {
     const std::uint32_t nonzero = bits == 0 ? 0x47800000u : bits;
     least = nonzero < least ? nonzero : least;
   }
-  if (most < 0x47800000u && least >= 0x2b800000u) {  // all below 2^16, and 2^-40 or more, or zero
-    // Digits are whole numbers below 2^32 and a block has few of them: their sums are exact in double as well.
-    constexpr int width = 16;
-    double sums[5][width] = {};
-    int64_t i = 0;
-    for (; i + width <= n; i += width) {
-      double rest[width];
-#pragma omp simd
-      for (int l = 0; l < width; ++l) {
-        const double v = x[i + l];
-        rest[l] = v * v;
-      }
-#pragma GCC unroll 5
-      for (int k = 4; k >= 0; --k) {
-#pragma omp simd
-        for (int l = 0; l < width; ++l) {
-          const double nearest = (rest[l] + 0x1p52) - 0x1p52;  // a whole number next to rest, which lies in [0, 2^32)
-          const double digit = nearest > rest[l] ? nearest - 1.0 : nearest;
-          sums[k][l] += digit;
-          rest[l] = (rest[l] - digit) * 0x1p32;
-        }
-      }
-    }
-    for (int k = 0; k < 5; ++k)
-      for (int l = 0; l < width; ++l) limbs[6 + k] += static_cast<int64_t>(sums[k][l]);
-    x += i;
-    n -= i;
+  if (most == 0) return;
+  if (most < 0x47800000u && least >= 0x2b800000u) {
+    // A value of exponent e is a multiple of 2^(e - 23) and less than 2^(e + 1).
+    const int low = 2 * (static_cast<int>(least >> 23) - 127 - 23), high = 2 * (static_cast<int>(most >> 23) - 127 + 1);
+    const int width = high - low;
+    const int64_t whole = n / 16 * 16;
+    if (width <= most_bits + digit_bits) add_digits<2>(x, whole, low, limbs);
+    else if (width <= most_bits + 2 * digit_bits) add_digits<3>(x, whole, low, limbs);
+    else add_digits<4>(x, whole, low, limbs);
+    x += whole;
+    n -= whole;
   }
   for (int64_t i = 0; i < n; ++i) {
     const double v = x[i];

@@ -5,6 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+
 namespace trainyard::test {
 namespace {
 
@@ -78,6 +83,46 @@ TEST(Gemm, RefusesShapesThatDoNotMeet) {
   Bench bench(1);
   MatrixBuffer a(DType::f32, 4, 5), b(DType::f32, 6, 3), c(DType::f32, 4, 3);
   EXPECT_ANY_THROW(kernels::gemm(*bench, a.view(), Transpose::no, b.view(), Transpose::no, c.view()));
+}
+
+// Memory that ends where `bytes` of it end: what is read behind them crashes.
+class Guarded {
+ public:
+  explicit Guarded(std::size_t bytes) {
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    size_ = (bytes + page - 1) / page * page + page;
+    base_ = static_cast<char*>(mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    mprotect(base_ + size_ - page, page, PROT_NONE);
+    data = base_ + size_ - page - bytes;
+  }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+  ~Guarded() { munmap(base_, size_); }
+  char* data;
+
+ private:
+  char* base_;
+  std::size_t size_;
+};
+
+// Operands are packed by whole registers: never beyond the last row.
+TEST(Gemm, ReadsNothingBehindItsOperands) {
+  on_every_path([] {
+    for (const auto dtype : {DType::f32, DType::bf16})
+      for (const auto& s : {std::array<std::int64_t, 3>{15, 20, 33}, {14, 32, 64}, {30, 47, 17}, {3, 5, 2}})
+        for (const bool ta : {false, true})
+          for (const bool tb : {false, true}) {
+            const auto [m, n, k] = s;
+            const auto size = static_cast<std::size_t>(base::size_of(dtype));
+            Guarded a(static_cast<std::size_t>(m * k) * size), b(static_cast<std::size_t>(k * n) * size),
+                c(static_cast<std::size_t>(m * n) * sizeof(float));
+            Bench bench(2);
+            kernels::gemm(*bench, {a.data, dtype, {ta ? k : m, ta ? m : k}}, ta ? Transpose::yes : Transpose::no,
+                          {b.data, dtype, {tb ? n : k, tb ? k : n}}, tb ? Transpose::yes : Transpose::no,
+                          {c.data, DType::f32, {m, n}});
+            for (std::int64_t i = 0; i < m * n; ++i) ASSERT_EQ(reinterpret_cast<float*>(c.data)[i], 0.0f);
+          }
+  });
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ Bits digits_of(const FixedPointSum& sum) {
   return b;
 }
 
-// Kinds of magnitudes: below 1, everything, below 1 with single outliers, and up to 2^16.
+// Kinds of magnitudes: below 1, everything, below 1 with single outliers, up to 2^16, and from 2^-9 to 1.
 std::vector<float> values(int kind, std::size_t n) {
   std::vector<float> x(n);
   std::uint64_t s = 88172645463325252ull;
@@ -50,7 +50,8 @@ std::vector<float> values(int kind, std::size_t n) {
     const int exponent = kind == 1 || (kind == 2 && i % 1000 == 7) ? static_cast<int>(s % 250) - 130
                          : kind == 3                               ? static_cast<int>(s % 56) - 39
                                                                    : -static_cast<int>(s % 20);
-    x[i] = static_cast<float>(std::ldexp(unit, exponent));
+    x[i] = static_cast<float>(std::ldexp(kind == 4 ? std::copysign((1 + std::abs(unit)) / 2, unit) : unit,
+                                         kind == 4 ? -static_cast<int>(s % 9) : exponent));
     if (s % 97 == 0) x[i] = 0;
   }
   return x;
@@ -58,7 +59,7 @@ std::vector<float> values(int kind, std::size_t n) {
 
 TEST(SquareSum, EqualsAPlainBigInteger) {
   on_every_path([] {
-    for (int kind : {0, 1, 2, 3})
+    for (int kind : {0, 1, 2, 3, 4})
       for (std::size_t n : {1u, 7u, 4096u, 4096u * 6 + 13}) {
         const auto x = values(kind, n);
         Bits want;
@@ -71,7 +72,7 @@ TEST(SquareSum, EqualsAPlainBigInteger) {
 
 TEST(SquareSum, NoThreadCountOrderOrCutMatters) {
   on_every_path([] {
-    for (int kind : {0, 1, 2, 3}) {
+    for (int kind : {0, 1, 2, 3, 4}) {
       auto x = values(kind, 50001);
       const auto whole = kernels::value(sum_of(x));
       for (int threads = 2; threads <= 4; ++threads)
