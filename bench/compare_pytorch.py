@@ -2,13 +2,15 @@
 """Tokens per second of `train` and of PyTorch on the same model, tokens and threads, in turn, in one run.
 
     python3 bench/compare_pytorch.py --train build/release/bin/train --data DATA [--threads 4] [--steps 12] [--rounds 3] [--dtype bf16]
+    python3 bench/compare_pytorch.py --kernels build/release/bin/bench_kernels_attention [--threads 4] [--rounds 3] [--dtype bf16]
     python3 bench/compare_pytorch.py --train build/cuda/bin/train --data DATA --device cuda [--kernels build/cuda/bin/bench_kernels_gpu]
 
 DATA is a shard set of any text (bytes tokenizer). Run it with a Python that has torch. PyTorch runs three ways, because on some processors its
 matrix library chooses slow code by the vendor's name: as installed; with glibc kept from giving memory back between steps; and with the vendor check
 answered 'yes' by a one-line library made here. The ratio is against the fastest, and only if its own GEMM reaches 60 % of ours. Each round starts every program once;
 a ratio is the median over rounds of ours to theirs in the same round, with the least and the greatest, and no verdict where those differ by more than 20 % of it.
---dtype bf16: ours with bf16 weights and f32 masters, PyTorch with autocast over f32 weights.
+--dtype bf16: ours with bf16 weights and f32 masters, PyTorch with autocast over f32 weights. With --kernels alone attention is compared by itself: forward and backward
+against PyTorch's fused kernel, causal, 12 heads of 64, four sequences of 1024 tokens and one of 4096 and 8192.
 
 On a GPU both work in bf16 on sequences of 1024 (PyTorch: autocast over f32 weights, fused attention and AdamW, eager and compiled), each at its best micro-batch. The
 share is of 989.4 TFLOP/s, counting 6 N + 12 L h T for each token: causal attention in full, recomputation and the embedding lookup not at all. PyTorch gets a vocabulary of 50304, which suits its products best. With --kernels attention is compared
@@ -123,6 +125,49 @@ print(json.dumps(out))
 '''
 
 
+CPU_ATTENTION_PEER = r'''
+import json, sys, time, torch, torch.nn.functional as F
+torch.set_num_threads(int(sys.argv[1])); torch.manual_seed(1); out = {}
+def least(work):
+    work(); times = []
+    for _ in range(3):
+        t = time.perf_counter(); work(); times.append(time.perf_counter() - t)
+    return min(times)
+for t, batch in ((1024, 4), (4096, 1), (8192, 1)):
+    q, k, v, g = (torch.randn(batch, 12, t, 64, dtype=dict(f32=torch.float32, bf16=torch.bfloat16)[sys.argv[2]]) for _ in range(4))
+    with torch.no_grad(): out[f"forward/T:{t}"] = least(lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True))
+    for x in (q, k, v): x.requires_grad_(True)
+    o = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    out[f"backward/T:{t}"] = least(lambda: torch.autograd.grad(o, (q, k, v), g, retain_graph=True))
+print(json.dumps(out))
+'''
+
+
+def attention_on_cpu(a, ways):
+    """Ours over PyTorch's in each round, against the fastest of the ways in it."""
+    ratios, mine, theirs = {}, {}, {}
+    for _ in range(a.rounds):
+        found = json.loads(subprocess.run([a.kernels, f"--benchmark_filter=ward_{a.dtype}/T:(1024|4096|8192)/threads:{a.threads}/", "--benchmark_format=json", "--benchmark_min_time=0.5"],
+                                          capture_output=True, text=True, check=True).stdout)["benchmarks"]
+        peers = []
+        for env in ways.values():
+            out = subprocess.run([sys.executable, "-c", CPU_ATTENTION_PEER, str(a.threads), a.dtype], env={**os.environ, **env}, capture_output=True, text=True)
+            if out.returncode != 0:
+                sys.exit("PyTorch's attention failed:\n" + out.stderr)
+            peers.append(json.loads(out.stdout.splitlines()[-1]))
+        for b in found:
+            _, which, length, *_ = b["name"].split("/")
+            key = which.removesuffix("_" + a.dtype) + "/" + length
+            mine.setdefault(key, []).append(b["real_time"])
+            theirs.setdefault(key, []).append(1e3 * min(p[key] for p in peers))
+            ratios.setdefault(key, []).append(theirs[key][-1] / mine[key][-1])
+    median = lambda xs: sorted(xs)[len(xs) // 2]
+    for key, r in ratios.items():
+        spread = (max(r) - min(r)) / median(r)
+        verdict = f": no verdict, rounds differ by {100 * spread:.0f} %" if spread > 0.2 else ""
+        print(f"attention {key}, {a.dtype}, {a.threads} threads: {median(mine[key]):.1f} ms, PyTorch {median(theirs[key]):.1f} ms, ratio {median(r):.2f} ({min(r):.2f} to {max(r):.2f}){verdict}")
+
+
 def attention(kernels):
     mine = json.loads(subprocess.run([kernels, "--benchmark_filter=attention", "--benchmark_format=json"], capture_output=True, text=True, check=True).stdout)
     found = subprocess.run([sys.executable, "-c", ATTENTION_PEER], capture_output=True, text=True)
@@ -165,16 +210,18 @@ def on_gpu(a, folder):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--train", required=True)
-    p.add_argument("--data", required=True)
+    p.add_argument("--train")
+    p.add_argument("--data")
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--steps", type=int, default=12)
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--our-gemm", type=float, default=0, help="GFLOP/s of our product at 1024 x 768 x 3072 (bench_kernels_gemm), for the 60 %% rule")
-    p.add_argument("--kernels", help="bench_kernels_gpu, to compare attention too")
+    p.add_argument("--kernels", help="bench_kernels_gpu, to compare attention too; on a processor bench_kernels_attention, for attention alone")
     p.add_argument("--dtype", choices=["f32", "bf16"], default="f32", help="on a processor")
     p.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     a = p.parse_args()
+    if (a.train is None or a.data is None) and (a.device == "cuda" or a.kernels is None):
+        p.error("--train and --data are needed, or on a processor --kernels")
     if a.device == "cuda":
         if a.kernels:
             attention(a.kernels)
@@ -185,7 +232,9 @@ def main():
         subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-o", shim, "-"], input="int mkl_serv_intel_cpu_true(void) { return 1; }\n", text=True, check=True)
         keep = {"MALLOC_MMAP_THRESHOLD_": str(1 << 33), "MALLOC_TRIM_THRESHOLD_": str(1 << 33)}
         ways = {"as installed": {}, "memory kept": keep, "memory kept, vendor check answered": {**keep, "LD_PRELOAD": shim}}
-        for name, model in MODELS.items():
+        if a.kernels:
+            attention_on_cpu(a, ways)
+        for name, model in MODELS.items() if a.train else ():
             rates, gemms = {w: [] for w in ways}, {w: [] for w in ways}
             mine = []
             for _ in range(a.rounds):

@@ -1,11 +1,12 @@
 // The instruction-set paths of a CPU kernel. A kernel's x_cpu.cpp is compiled for baseline, avx2 and avx512, each in a
-// namespace of its own; those of products for avx512bf16 and emulated_bf16, too.
+// namespace of its own; those of products and attention for avx512bf16 and emulated_bf16, too.
 #pragma once
 
 namespace trainyard::kernels {
 
-// avx512bf16: as avx512, but products of bf16 go by pairs (kernels/bf16_pairs_cpu.h). emulated_bf16: as baseline, but
-// products of bf16 have the bits that they have there, without the instructions and slowly: for tests and questions.
+// avx512bf16: as avx512, but products of bf16, those of attention too, go by pairs (kernels/bf16_pairs_cpu.h).
+// emulated_bf16: as baseline, but products of bf16 have the bits that they have there, without the instructions and
+// slowly: for tests and questions.
 enum class Isa { baseline, avx2, avx512, avx512bf16, emulated_bf16 };
 
 // The path in use: the best this machine has, or what TRAINYARD_ISA=baseline|avx2|avx512|avx512bf16|emulated-bf16
@@ -40,7 +41,7 @@ const char* name_of(Isa isa);
   using baseline::name;                                \
   }
 
-// A kernel of products, of which all five are its own.
+// A kernel of products or attention, of which all five are its own.
 #define TRAINYARD_PRODUCT_KERNEL(result, name, parameters)    \
   TRAINYARD_CPU_VARIANTS(result, name, parameters)            \
   TRAINYARD_CPU_VARIANT(avx512bf16, result, name, parameters) \

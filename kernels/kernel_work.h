@@ -14,7 +14,7 @@ struct alignas(64) TeamSeconds {
 struct KernelWork {
   double operations = 0;             // floating point, two for a multiply-add
   std::int64_t m = 0, n = 0, k = 0;  // of a product: rows and columns of the result, steps of the sum
-  bool of_bf16 = false;              // a product of bf16
+  bool of_bf16 = false;              // products of bf16
 };
 
 // Of the arguments of a call. A kernel that counts its work has an overload beside its arguments.

@@ -69,7 +69,10 @@ KernelWork work_of(const AttentionArgs& a) {
     }
     pairs = static_cast<double>(parts * plan::attention_part * plan::attention_part);
   }
-  return {2.0 * a.products * static_cast<double>(a.batch) * pairs * static_cast<double>(a.head_dim)};
+  KernelWork work;
+  work.operations = 2.0 * a.products * static_cast<double>(a.batch) * pairs * static_cast<double>(a.head_dim);
+  work.of_bf16 = a.q.type == Type::bf16;
+  return work;
 }
 
 void attention_forward(tensor::Exec& exec, const AttentionShape& s, base::View q, base::View k, base::View v,

@@ -37,8 +37,8 @@ struct AttentionArgs {
 
 KernelWork work_of(const AttentionArgs& a);
 
-TRAINYARD_CPU_KERNEL(void, attention_forward_cpu, (const AttentionArgs& args))
-TRAINYARD_CPU_KERNEL(void, attention_backward_cpu, (const AttentionArgs& args))
+TRAINYARD_PRODUCT_KERNEL(void, attention_forward_cpu, (const AttentionArgs& args))
+TRAINYARD_PRODUCT_KERNEL(void, attention_backward_cpu, (const AttentionArgs& args))
 // In f64, of those two.
 TRAINYARD_CPU_KERNEL(void, attention_exact_forward_cpu, (const AttentionArgs& args))
 TRAINYARD_CPU_KERNEL(void, attention_exact_backward_cpu, (const AttentionArgs& args))

@@ -90,15 +90,18 @@ void wait_for_turn(const std::int32_t* turn, int64_t j) {
     if (spins >= 256) sched_yield();
 }
 
-// Scores become probabilities (dropped and scaled), and products of output gradients and values gradients of scores,
-// for the queries [q0, q1) and keys [k0, k1) of a tile; gradients lack the scale of scores.
-void pair_gradients(const BackwardBuffers& m, const Drop& drop, const Limits& limits, bool sees_all, const float* lse,
-                    const float* delta, int64_t i0, int64_t j0, int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
+// Scores become probabilities (dropped and scaled) once they have their scale, and products of output gradients and
+// values gradients of scores, for the queries [q0, q1) and keys [k0, k1) of a tile; gradients lack the scale of scores.
+template <class T> void score_gradients(const BackwardBuffers& m, const Drop& drop, const Limits& limits, bool sees_all,
+                                        float scale, const float* lse, const float* delta, int64_t i0, int64_t j0,
+                                        int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
   IntVec steps;
   for (int n = 0; n < lanes; ++n) steps[n] = n;
   for (int64_t q = q0; q < q1; ++q) {
     float* p = m.p + q * tile;
     float* ds = m.ds + q * tile;
+    if (paired<T>)
+      for (int64_t k = k0; k < k1; k += lanes) put(p + k, load(p + k) * broadcast(scale));
     if (!sees_all)
       for (int64_t k = k0; k < k1; k += lanes)
         put(p + k, within(load(p + k), same(static_cast<std::int32_t>(j0 + k)) + steps, same(limits.lo[q]),
@@ -132,8 +135,20 @@ template <class T> void backward_step(const AttentionArgs& a, const HeadPlace& a
   const int64_t d = a.head_dim, dw = plan::attention_width(d), i0 = i * tile, j0 = j * tile, h = at.head(a);
   const auto limits = limits_of(a, at.b, i0);
   const bool sees_all = limits.sees_all(j0);
-  pack_rows<T>(a.q, at.b * a.sequence + i0, h * d, limits.rows, d, dw, static_cast<float>(a.scale), m.queries);
-  pack_rows<T>(a.dout, at.b * a.sequence + i0, h * d, limits.rows, d, dw, 1, m.douts);
+  // Rows that products sum over, and, where they are paired, as words of the other kind, too.
+  const float scale = static_cast<float>(a.scale);
+  const int64_t row0 = at.b * a.sequence + i0, pitch = dw / steps_of_word<T>;
+  float *queries_over = m.queries, *douts_over = m.douts;
+  if constexpr (paired<T>) {
+    queries_over += tile * pitch, douts_over += tile * pitch;
+    pack_row_words(a.q, row0, h * d, limits.rows, d, dw, m.queries);
+    pack_row_words(a.dout, row0, h * d, limits.rows, d, dw, m.douts);
+    pack_column_words(a.q, row0, h * d, limits.rows, d, dw, queries_over);
+    pack_column_words(a.dout, row0, h * d, limits.rows, d, dw, douts_over);
+  } else {
+    pack_rows<T>(a.q, row0, h * d, limits.rows, d, dw, scale, m.queries);
+    pack_rows<T>(a.dout, row0, h * d, limits.rows, d, dw, 1, m.douts);
+  }
   clock.packed();
   alignas(64) float lse[tile];
   for (int q = 0; q < tile; ++q)
@@ -154,24 +169,37 @@ template <class T> void backward_step(const AttentionArgs& a, const HeadPlace& a
                 [&](int from, int to) { block(from * part, to * part, c * part, (c + 1) * part); });
   };
   over_blocks([&](int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
-    tile_product<false>(q1 - q0, k1 - k0, d, m.queries + q0 * dw, dw, 1, m.keys_turned + k0, tile, m.p + q0 * tile + k0,
-                        tile, false);
-    tile_product<false>(q1 - q0, k1 - k0, d, m.douts + q0 * dw, dw, 1, m.values_turned + k0, tile,
-                        m.ds + q0 * tile + k0, tile, false);
-    pair_gradients(m, drop, limits, sees_all, lse, s.delta + i0, i0, j0, q0, q1, k0, k1);
+    tile_product<T, false>(q1 - q0, k1 - k0, words_of<T>(d), m.queries + q0 * pitch, pitch, 1, m.keys_turned + k0, tile,
+                           m.p + q0 * tile + k0, tile, false);
+    tile_product<T, false>(q1 - q0, k1 - k0, words_of<T>(d), m.douts + q0 * pitch, pitch, 1, m.values_turned + k0, tile,
+                           m.ds + q0 * tile + k0, tile, false);
+    score_gradients<T>(m, drop, limits, sees_all, scale, lse, s.delta + i0, i0, j0, q0, q1, k0, k1);
   });
+  const float* ds_rows = m.ds;
+  int64_t ds_pitch = tile;
+  [[maybe_unused]] alignas(64) float ds_words[paired<T> ? tile * tile / 2 : 1];
+  if constexpr (paired<T>) {
+    over_blocks([&](int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
+      round_columns(m.ds, q0, q1, k0, k1, ds_words);
+      round_rows(m.p, q0, q1, k0, k1);
+      round_rows(m.ds, q0, q1, k0, k1);
+    });
+    ds_rows = ds_words, ds_pitch = tile / 2;
+  }
   over_sums([&](int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
-    tile_product<true>(k1 - k0, dw, q1 - q0, m.p + q0 * tile + k0, 1, tile, m.douts + q0 * dw, dw, m.dv + k0 * dw, dw,
-                       true);
-    tile_product<true>(k1 - k0, dw, q1 - q0, m.ds + q0 * tile + k0, 1, tile, m.queries + q0 * dw, dw, m.dk + k0 * dw,
-                       dw, true);
+    const int64_t word0 = q0 / steps_of_word<T>, words = words_of<T>(q1 - q0);
+    tile_product<T, true>(k1 - k0, dw, words, m.p + word0 * tile + k0, 1, tile, douts_over + word0 * dw, dw,
+                          m.dv + k0 * dw, dw, true);
+    tile_product<T, true>(k1 - k0, dw, words, m.ds + word0 * tile + k0, 1, tile, queries_over + word0 * dw, dw,
+                          m.dk + k0 * dw, dw, true);
   });
   clock.computed();
   wait_for_turn(s.turn + i, j);
   clock.start();
   over_blocks([&](int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
-    tile_product<false>(q1 - q0, dw, k1 - k0, m.ds + q0 * tile + k0, tile, 1, m.keys + k0 * dw, dw,
-                        s.dq + (i0 + q0) * dw, dw, true);
+    const int64_t word0 = k0 / steps_of_word<T>;
+    tile_product<T, false>(q1 - q0, dw, words_of<T>(k1 - k0), ds_rows + q0 * ds_pitch + word0, ds_pitch, 1,
+                           m.keys + word0 * dw, dw, s.dq + (i0 + q0) * dw, dw, true);
   });
   const auto next = next_turn(a, h, i, j, s.end[i]);
   __atomic_store_n(s.turn + i, next, __ATOMIC_RELEASE);
@@ -183,10 +211,18 @@ template <class T>
 void backward_tile(const AttentionArgs& a, HeadPlace at, const BackwardBuffers& m, int64_t j, TeamClock& clock) {
   const int64_t d = a.head_dim, dw = plan::attention_width(d), j0 = j * tile, have = least(tile, a.sequence - j0),
                 row0 = at.b * a.sequence + j0;
-  pack_rows<T>(a.v, row0, at.kv * d, have, d, dw, 1, m.keys);
-  turn(m.keys, dw, m.values_turned);
-  pack_rows<T>(a.k, row0, at.kv * d, have, d, dw, 1, m.keys);
-  turn(m.keys, dw, m.keys_turned);
+  if constexpr (paired<T>) {
+    pack_row_words(a.v, row0, at.kv * d, have, d, dw, m.keys);
+    turn(m.keys, dw / 2, m.values_turned);
+    pack_row_words(a.k, row0, at.kv * d, have, d, dw, m.keys);
+    turn(m.keys, dw / 2, m.keys_turned);
+    pack_column_words(a.k, row0, at.kv * d, have, d, dw, m.keys);
+  } else {
+    pack_rows<T>(a.v, row0, at.kv * d, have, d, dw, 1, m.keys);
+    turn(m.keys, dw, m.values_turned);
+    pack_rows<T>(a.k, row0, at.kv * d, have, d, dw, 1, m.keys);
+    turn(m.keys, dw, m.keys_turned);
+  }
   clock.packed();
   memset(m.dk, 0, static_cast<std::size_t>(tile * dw) * sizeof(float));
   memset(m.dv, 0, static_cast<std::size_t>(tile * dw) * sizeof(float));
@@ -201,7 +237,8 @@ void backward_tile(const AttentionArgs& a, HeadPlace at, const BackwardBuffers& 
     T *dk = a.dk.row<T>(row0 + r) + at.kv * d, *dv = a.dv.row<T>(row0 + r) + at.kv * d;
     fetch<T, true>(a.dk, row0 + r + ahead, at.kv * d, d);
     fetch<T, true>(a.dv, row0 + r + ahead, at.kv * d, d);
-    for (int64_t c = 0; c < d; ++c) store(&dk[c], m.dk[r * dw + c]), store(&dv[c], m.dv[r * dw + c]);
+    const float scale = paired<T> ? static_cast<float>(a.scale) : 1.0f;  // others were packed with it
+    for (int64_t c = 0; c < d; ++c) store(&dk[c], m.dk[r * dw + c] * scale), store(&dv[c], m.dv[r * dw + c]);
   }
   clock.computed();
 }

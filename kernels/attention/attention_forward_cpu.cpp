@@ -7,7 +7,7 @@
 namespace trainyard::kernels::TRAINYARD_ISA_NAMESPACE {
 namespace {
 
-// Keys and values of a key-value head in f32, packed for all tiles of queries that look at them.
+// Keys and values of a key-value head, in f32 or as words of pairs, packed for all tiles of queries that look at them.
 struct PackedHead {
   float *keys, *values;
 };
@@ -83,20 +83,28 @@ template <class Beside> void exponentials(const ForwardBuffers& m, int64_t k0, i
   }
 }
 
+void scale_scores(float scale, float* scores, int64_t k0, int64_t k1, int64_t q0, int64_t q1) {
+  const Vec factor = broadcast(scale);
+  for (int64_t k = k0; k < k1; ++k)
+    for (int64_t q = q0; q < q1; q += lanes) put(scores + k * tile + q, load(scores + k * tile + q) * factor);
+}
+
 struct Place {
   int64_t b, h, i;
 };
 
-// One step of the online softmax: the tile of keys at j0 for the parts of the tile of queries that see it.
-template <class Beside> void softmax_step(const AttentionArgs& a, const Place& at, const ForwardBuffers& m,
-                                          const Drop& drop, unsigned parts, bool sees_all, int64_t j0, const Rows& keys,
-                                          const Beside& beside) {
+// One step of the online softmax: the tile of keys at j0 for the parts of the tile of queries that see it. Paired
+// operands: scores get their scale here, probabilities become words.
+template <class T, class Beside> void softmax_step(const AttentionArgs& a, const Place& at, const ForwardBuffers& m,
+                                                   const Drop& drop, unsigned parts, bool sees_all, int64_t j0,
+                                                   const Rows& keys, const Beside& beside) {
   const int64_t d = a.head_dim, dw = plan::attention_width(d);
   alignas(64) float best[tile], base[tile], fresh[tile];
   const auto step = [&](int64_t q0, int64_t q1, auto over) {
     over([&](int64_t k0, int64_t k1) {
-      tile_product<false>(k1 - k0, q1 - q0, d, keys.first + k0 * keys.pitch, keys.pitch, 1, m.queries + q0, tile,
-                          m.scores + k0 * tile + q0, tile, false);
+      tile_product<T, false>(k1 - k0, q1 - q0, words_of<T>(d), keys.first + k0 * keys.pitch, keys.pitch, 1,
+                             m.queries + q0, tile, m.scores + k0 * tile + q0, tile, false);
+      if (paired<T>) scale_scores(static_cast<float>(a.scale), m.scores, k0, k1, q0, q1);
       if (!sees_all) hide(m, j0, k0, k1, q0, q1);
     });
     for (int64_t q = q0; q < q1; ++q) best[q] = m.top[q], fresh[q] = 0;
@@ -110,6 +118,7 @@ template <class Beside> void softmax_step(const AttentionArgs& a, const Place& a
     over([&](int64_t k0, int64_t k1) {
       exponentials(m, k0, k1, q0, q1, base, fresh, beside);
       if (drop.threshold != 0) drop_scores(drop, m, at.i * tile, j0, k0, k1, q0, q1);
+      if (paired<T>) round_rows(m.scores, k0, k1, q0, q1);
     });
     for (int64_t q = q0; q < q1; ++q) {
       m.sum[q] = m.sum[q] * m.shrink[q] + fresh[q];
@@ -134,10 +143,11 @@ template <class Beside> void softmax_step(const AttentionArgs& a, const Place& a
 }
 
 // Adds probabilities times values.
-void mix(const ForwardBuffers& m, unsigned parts, int64_t dw, const Rows& values) {
+template <class T> void mix(const ForwardBuffers& m, unsigned parts, int64_t dw, const Rows& values) {
   const auto add = [&](int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
-    tile_product<true>(q1 - q0, dw, k1 - k0, m.scores + k0 * tile + q0, 1, tile, values.first + k0 * values.pitch,
-                       values.pitch, m.mixed + q0 * dw, dw, true);
+    const int64_t word0 = k0 / steps_of_word<T>;
+    tile_product<T, true>(q1 - q0, dw, words_of<T>(k1 - k0), m.scores + word0 * tile + q0, 1, tile,
+                          values.first + word0 * values.pitch, values.pitch, m.mixed + q0 * dw, dw, true);
   };
   if (parts == whole) return add(0, tile, 0, tile);
   for (int r = 0; r < parts_of_row; ++r)
@@ -155,20 +165,23 @@ template <class T> void forward_tile(const AttentionArgs& a, const Place& at, co
     m.top[q] = -__builtin_inff(), m.sum[q] = 0;
   }
   memset(m.mixed, 0, static_cast<std::size_t>(tile * dw) * sizeof(float));
-  pack_rows<T>(a.q, row0 + i0, at.h * d, limits.rows, d, dw, static_cast<float>(a.scale), m.rows);
-  turn(m.rows, dw, m.queries);
+  if constexpr (paired<T>) pack_row_words(a.q, row0 + i0, at.h * d, limits.rows, d, dw, m.rows);
+  else pack_rows<T>(a.q, row0 + i0, at.h * d, limits.rows, d, dw, static_cast<float>(a.scale), m.rows);
+  turn(m.rows, dw / steps_of_word<T>, m.queries);
   clock.packed();
   over_keys(a, at.h, at.i, limits.first(), limits.end(), [&](int64_t j, unsigned parts) {
     const int64_t j0 = j * tile;
     parts &= limits.seen(j0);
     const int64_t have = least(tile, a.sequence - j0), kv = at.h / (a.heads / a.kv_heads) * d;
-    const auto rows = [&](const Mat& x, const float* packed) {
-      return packed != nullptr ? Rows{packed + j0 * dw, dw} : rows_of<T>(x, row0 + j0, kv, have, d, dw, m.rows);
+    const auto rows = [&](const Mat& x, const float* packed, int64_t pitch) {
+      return packed != nullptr ? Rows{packed + j0 * (dw / steps_of_word<T>), pitch}
+                               : rows_of<T>(x, row0 + j0, kv, have, d, dw, m.rows);
     };
-    softmax_step(a, at, m, drop, parts, limits.sees_all(j0), j0, rows(a.k, head.keys), [&](int64_t k) {
-      if (head.values == nullptr) fetch<T>(a.v, row0 + j0 + k, kv, d);
-    });
-    mix(m, parts, dw, rows(a.v, head.values));
+    softmax_step<T>(a, at, m, drop, parts, limits.sees_all(j0), j0, rows(a.k, head.keys, dw / steps_of_word<T>),
+                    [&](int64_t k) {
+                      if (head.values == nullptr) fetch<T>(a.v, row0 + j0 + k, kv, d);
+                    });
+    mix<T>(m, parts, dw, rows(a.v, head.values, dw));
   });
   float* lse = a.lse.row<float>(at.b * a.heads + at.h) + i0;
   for (int q = 0; q < limits.rows; ++q) {
@@ -228,8 +241,14 @@ template <class T> void forward_pass(const AttentionArgs& a) {
         const int64_t slot = u / tiles, j0 = u % tiles * tile, b = (g0 + slot) / a.kv_heads,
                       kv = (g0 + slot) % a.kv_heads, have = least(tile, a.sequence - j0);
         const auto head = packed_head(a, slot);
-        pack_rows<T>(a.k, b * a.sequence + j0, kv * d, have, d, dw, 1, head.keys + j0 * dw);
-        pack_rows<T>(a.v, b * a.sequence + j0, kv * d, have, d, dw, 1, head.values + j0 * dw);
+        const int64_t row0 = b * a.sequence + j0;
+        if constexpr (paired<T>) {
+          pack_row_words(a.k, row0, kv * d, have, d, dw, head.keys + j0 * (dw / 2));
+          pack_column_words(a.v, row0, kv * d, have, d, dw, head.values + j0 * (dw / 2));
+        } else {
+          pack_rows<T>(a.k, row0, kv * d, have, d, dw, 1, head.keys + j0 * dw);
+          pack_rows<T>(a.v, row0, kv * d, have, d, dw, 1, head.values + j0 * dw);
+        }
       }
       clock.packed();
 #pragma omp barrier

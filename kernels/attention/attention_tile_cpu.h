@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/attention/attention_args.h"
-#include "kernels/micro_tile_cpu.h"
+#include "kernels/pack_cpu.h"
 #include "kernels/philox_words.h"
 #include "libtrain/plan/scratch.h"
 #include "libtrain/plan/tile_list.h"
@@ -151,6 +151,60 @@ template <class T> void pack_rows(const Mat& x, int64_t row0, int64_t column, in
   if (have < tile) memset(out + have * dw, 0, static_cast<std::size_t>((tile - have) * dw) * sizeof(float));
 }
 
+inline IntVec same(std::int32_t x) { return IntVec{} + x; }
+
+// Where operands are paired: as tile rows of dw / 2 words, each with two neighbours of a row.
+inline void pack_row_words(const Mat& x, int64_t row0, int64_t column, int64_t have, int64_t d, int64_t dw,
+                           float* __restrict out) {
+  memset(out, 0, static_cast<std::size_t>(tile * dw) * sizeof(b16));
+  for (int64_t r = 0; r < have; ++r) {
+    fetch<b16>(x, row0 + r + ahead, column, d);
+    memcpy(out + r * (dw / 2), x.row<b16>(row0 + r) + column, static_cast<std::size_t>(d) * sizeof(b16));
+  }
+}
+// And as tile / 2 rows of dw words, each with an element of two neighbouring rows.
+inline void pack_column_words(const Mat& x, int64_t row0, int64_t column, int64_t have, int64_t d, int64_t dw,
+                              float* __restrict out) {
+  for (int64_t r = 0; r < tile; r += 2, out += dw) {
+    const b16* first = r < have ? x.row<b16>(row0 + r) + column : nullptr;
+    const b16* second = r + 1 < have ? x.row<b16>(row0 + r + 1) + column : nullptr;
+    fetch<b16>(x, row0 + r + ahead, column, d), fetch<b16>(x, row0 + r + 1 + ahead, column, d);
+    if (second != nullptr) {
+      for (int64_t c = 0; c < d; ++c) out[c] = pair_of(first[c], second[c]);
+    } else {
+      for (int64_t c = 0; c < d; ++c) out[c] = pair_of(first == nullptr ? b16{0} : first[c], {0});
+    }
+    for (int64_t c = d; c < dw; ++c) out[c] = 0;
+  }
+}
+
+// The bits of a bf16 next to each lane, in the upper half of it, rounded as store(b16*) rounds.
+inline IntVec rounded_up(Vec x) {
+  const IntVec bits = bits_of(x);
+  return bits + 0x7fff + ((bits >> 16) & 1);
+}
+// Rows [r0, r1) of a tile become words of two neighbouring rows each, from row r0 / 2: rows before r0 are done.
+inline void round_rows(float* tile_rows, int64_t r0, int64_t r1, int64_t c0, int64_t c1) {
+  for (int64_t r = r0; r < r1; r += 2)
+    for (int64_t c = c0; c < c1; c += lanes) {
+      const IntVec first = rounded_up(load(tile_rows + r * tile + c)),
+                   second = rounded_up(load(tile_rows + (r + 1) * tile + c));
+      put(tile_rows + r / 2 * tile + c,
+          of_bits((second & same(static_cast<std::int32_t>(0xffff0000))) | ((first >> 16) & same(0xffff))));
+    }
+}
+// Rows [r0, r1) of a tile as rows of words of two neighbouring columns each, tile / 2 of them.
+inline void round_columns(const float* tile_rows, int64_t r0, int64_t r1, int64_t c0, int64_t c1, float* out) {
+  for (int64_t r = r0; r < r1; ++r) {
+    auto* to = reinterpret_cast<char*>(out + r * (tile / 2) + c0 / 2);
+    for (int64_t c = c0; c < c1; c += lanes, to += sizeof(Vec) / 2) {
+      using Halves [[gnu::vector_size(2 * lanes)]] = std::uint16_t;
+      const auto halves = __builtin_convertvector((rounded_up(load(tile_rows + r * tile + c)) >> 16) & 0xffff, Halves);
+      memcpy(to, &halves, sizeof halves);
+    }
+  }
+}
+
 // A tile of rows in f32: where they lie, or packed into `room` where those would not do.
 struct Rows {
   const float* first;
@@ -175,7 +229,6 @@ inline void turn(const float* __restrict rows, int64_t dw, float* __restrict out
     }
 }
 
-inline IntVec same(std::int32_t x) { return IntVec{} + x; }
 // Scores of keys in [lo, hi); of others minus infinity.
 inline Vec within(Vec scores, IntVec keys, IntVec lo, IntVec hi) {
   return ((keys >= lo) & (keys < hi)) ? scores : broadcast(-__builtin_inff());
@@ -190,8 +243,8 @@ constexpr int product_rows = 4, product_vectors = 3;
 constexpr int product_rows = 4, product_vectors = 2;
 #endif
 
-template <int V, bool Across>
-inline __attribute__((always_inline)) void rows_product(int64_t steps, const float* a, int64_t a_row, int64_t a_step,
+template <class T, int V, bool Across>
+inline __attribute__((always_inline)) void rows_product(int64_t words, const float* a, int64_t a_row, int64_t a_step,
                                                         const float* b, int64_t b_pitch, float* c, int64_t c_pitch,
                                                         bool add) {
   Vec acc[product_rows][V];
@@ -199,7 +252,7 @@ inline __attribute__((always_inline)) void rows_product(int64_t steps, const flo
   for (int i = 0; i < product_rows; ++i)
 #pragma GCC unroll 3
     for (int v = 0; v < V; ++v) acc[i][v] = zero();
-  for (int64_t k = 0; k < steps; ++k) {
+  for (int64_t k = 0; k < words; ++k) {
     Vec bv[V];
 #pragma GCC unroll 3
     for (int v = 0; v < V; ++v) bv[v] = load(b + v * lanes);
@@ -207,7 +260,8 @@ inline __attribute__((always_inline)) void rows_product(int64_t steps, const flo
     for (int i = 0; i < product_rows; ++i) {
       const Vec av = broadcast(a[Across ? i : i * a_row]);
 #pragma GCC unroll 3
-      for (int v = 0; v < V; ++v) acc[i][v] = fma(av, bv[v], acc[i][v]);
+      for (int v = 0; v < V; ++v)
+        acc[i][v] = paired<T> ? multiply_pairs(av, bv[v], acc[i][v]) : fma(av, bv[v], acc[i][v]);
     }
     a += a_step, b += b_pitch;
   }
@@ -220,16 +274,17 @@ inline __attribute__((always_inline)) void rows_product(int64_t steps, const flo
     }
 }
 
-// c[rows, columns] (+)= sum over steps k of a(row, k) b[k][column]; rows and columns are multiples of a part. The sum
-// over all steps is fresh, then added. Across: rows of a are neighbours (a_row 1).
-template <bool Across> void tile_product(int64_t rows, int64_t columns, int64_t steps, const float* a, int64_t a_row,
-                                         int64_t a_step, const float* b, int64_t b_pitch, float* c, int64_t c_pitch,
-                                         bool add) {
+// c[rows, columns] (+)= sum over words k of a(row, k) b[k][column]; rows and columns are multiples of a part. The sum
+// over all words is fresh, then added. Across: rows of a are neighbours (a_row 1). T: of attention's operands, which
+// says how many steps a word has (kernels/pack_cpu.h).
+template <class T, bool Across> void tile_product(int64_t rows, int64_t columns, int64_t words, const float* a,
+                                                  int64_t a_row, int64_t a_step, const float* b, int64_t b_pitch,
+                                                  float* c, int64_t c_pitch, bool add) {
   int64_t j = 0;
   const auto all_rows = [&]<int V>() __attribute__((always_inline)) {
     for (int64_t i = 0; i < rows; i += product_rows)
-      rows_product<V, Across>(steps, a + (Across ? i : i * a_row), a_row, a_step, b + j, b_pitch, c + i * c_pitch + j,
-                              c_pitch, add);
+      rows_product<T, V, Across>(words, a + (Across ? i : i * a_row), a_row, a_step, b + j, b_pitch,
+                                 c + i * c_pitch + j, c_pitch, add);
     j += V * lanes;
   };
   while (j + product_vectors * lanes <= columns) all_rows.template operator()<product_vectors>();

@@ -125,9 +125,10 @@ TEST(Attention, EqualsTheDefinitionOnEveryPath) {
 }
 
 // Eight query heads share a key-value head: their sum is rounded to bf16 once, so it is within half a unit of the exact
-// one.
+// one. Where products go by pairs each probability is rounded before, so that no such bound holds.
 TEST(Attention, SharedHeadsAreRoundedOnce) {
   on_every_path([] {
+    if (kernels::without_pairs(kernels::active_isa()) != kernels::active_isa()) return;
     Problem p(DType::bf16, 130, 8, 1, 16);
     p.run(2);
     const Expected e(p);
